@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 )
 
-// What many claims share is bound as arrays, some forty for a charge that is alone. pgx
-// encodes an array by asking for each element as an interface, and makes an error for
-// each way that it tries: several hundred allocations. These write the elements into the
-// message as PostgreSQL's array_recv reads them.
+// Arguments of a statement for many claims are bound as arrays, some forty even for a
+// single charge. pgx encodes an array by reading each element as an interface, and
+// makes an error for each encoding that it tries: several hundred allocations. These
+// types write the elements into the message as PostgreSQL's array_recv reads them.
 
 // arrayCodec encodes an array of Go's own types, and leaves all else to pgx.
 type arrayCodec struct {

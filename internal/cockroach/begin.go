@@ -38,8 +38,8 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	if a.Witness != nil {
 		return v.beginWitnessed(ctx, a)
 	}
-	// What a new claim would be. Whether there may be one is for the statement to
-	// say, which knows the time.
+	// The row of a new claim. Only the statement, which has the time, can decide
+	// whether it may be created.
 	allowed := a
 	allowed.Stamped, allowed.CompareOnly = true, false
 	fresh, fx, _, err := claim.Begin(nil, &allowed, &v.db.policy, epoch)
@@ -47,7 +47,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 		return claim.Begun{}, err
 	}
 	create := &creation{Arrival: &a, fresh: fresh, message: fx.Enqueue, audit: &fx.Audit[0], step: newStep(), entry: newEntry()}
-	// Writes of ours that may be in the row without our knowing.
+	// Earlier tries of ours that may have written the row without our knowledge.
 	mine := map[uuid.UUID]claim.Decision{create.step: claim.Won}
 	for range maxLooks {
 		got, err := v.begin(ctx, create)

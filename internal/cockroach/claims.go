@@ -83,9 +83,9 @@ func readClaim[A any](ctx context.Context, v *View, s statement[A], home string,
 	return got.row, got.now.UTC(), claimError(s.name, err)
 }
 
-// Settled returns up to limit claims of home that are not in flight, in the order
-// of their keys from behind after: byte for byte on CockroachDB, in the order of the
-// database's collation on PostgreSQL. Their responses are left out.
+// Settled returns up to limit claims of home that are not in flight, in the order of
+// their keys after the given one: byte for byte on CockroachDB, in the order of the
+// database's collation on PostgreSQL. It leaves out their responses.
 func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit int) ([]claim.Record, error) {
 	ctx, err := v.reach(ctx, home)
 	if err != nil || limit <= 0 {
@@ -95,7 +95,7 @@ func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit 
 	return all, claimError(claimsSettled.name, err)
 }
 
-// ByObject reads the claim of an object with authority, whoever's it is, without its
+// ByObject reads the claim of an object of any tenant with authority, without its
 // response. A row past its tombstone is returned.
 func (v *View) ByObject(ctx context.Context, home, id string) (claim.Record, bool, error) {
 	ctx, err := v.reach(ctx, home)

@@ -95,7 +95,8 @@ func unambiguous(text string) bool {
 func withoutSecrets(err error) string {
 	text := oneLine(err)
 	if parse, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
-		// The text quotes the URL, and a part of it that is a mystery may be a secret.
+		// The text quotes the URL, and a part of it that cannot be parsed may be a
+		// secret.
 		if inner := errors.Unwrap(parse); inner != nil {
 			return oneLine(inner)
 		}

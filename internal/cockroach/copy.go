@@ -24,17 +24,19 @@ const (
 	copyBytes = 1 << 20
 )
 
-// CopiedTable is what a copy found of a table: as many rows on both sides, and the same.
+// CopiedTable is the result of a copy for one table: the number of its rows, which is
+// the same on both sides.
 type CopiedTable struct {
 	Name string
 	Rows int64
 }
 
-// Copy copies every row of from to m, whose schema must be the same, with regions of the
-// same names and codes, and no rows yet. No node may run on either. It reads one snapshot of
-// from and changes nothing there. In the end it reads both sides, and fails where they are
-// not the same. With resume rows that are there stay, as a copy that was cut off has left
-// them; all others are sent again. report is told of each table once it was compared.
+// Copy copies every row of from to m, whose schema must be the same, with regions of
+// the same names and codes, and no rows yet. No node may run on either. It reads one
+// snapshot of from and changes nothing there. At the end it compares both sides, and
+// fails if they differ. With resume it keeps existing rows, as an interrupted copy has
+// left them; it sends all others again. It calls report for each table after the
+// comparison.
 func (m *Migrator) Copy(ctx context.Context, from *Migrator, resume bool, report func(CopiedTable)) error {
 	for _, side := range []*Migrator{from, m} {
 		if err := side.copyable(ctx); err != nil {

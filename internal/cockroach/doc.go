@@ -1,12 +1,12 @@
-// Package cockroach keeps every contract in a SQL database: CockroachDB in
+// Package cockroach implements every store in a SQL database: CockroachDB in
 // production, PostgreSQL 15 or newer for one region and for tests. Both run the
-// statements of query/; only the table definitions of migration/ and the clause
-// that reads from a replica differ, and a hint for plans that PostgreSQL keeps.
+// statements of query/; only the table definitions of migration/ and the clause that
+// reads from a replica differ, and a hint for plans that PostgreSQL keeps.
 //
 // # Names
 //
 // The code that sends a statement declares it, with a struct of its arguments, whose
-// fields the text names: see [statement]. Opening a store fails where the two do not fit.
+// fields the text names: see [statement]. Opening a store fails if the two differ.
 // Names become numbers then and not in a call, so that plans stay prepared.
 //
 // # Who decides
@@ -21,13 +21,13 @@
 // Begin, Settle and Pin share their statements: see [group]. Rows of many claims go in as
 // arrays, and each caller reads what became of its own.
 //
-// Statements are implicit transactions: atomic, committed in one phase where the
-// database can, and never open while we think. The few places that need more
-// than one (tenants, topology) are for people and use an explicit transaction.
+// Statements are implicit transactions: atomic, committed in one phase if the database
+// can, and never open while the client computes. The few methods that need more than
+// one (tenants, topology) are for operators and use an explicit transaction.
 //
-// Isolation is not assumed: sessions set the level that the statements are written
-// for and check what they got, serializable on CockroachDB, read committed on
-// PostgreSQL. docs/DATABASE.md says by statement what needs it.
+// Isolation is not assumed: sessions set the level that the statements are written for
+// and check it, serializable on CockroachDB, read committed on PostgreSQL.
+// docs/DATABASE.md lists which statement needs it, and why.
 //
 // # Lost replies
 //
@@ -80,40 +80,40 @@
 //	                nothing: the latest counts     run again
 //
 // Every queue has the statements of outbox_…, under the name of its own table:
-// events_take and so on. look reads, and is run again; what it says is a hint, and who
-// takes by it asks the rows.
+// events_take and so on. look is read-only, and may be repeated; its result is a hint,
+// and the take reads the rows.
 //
-// What a claim's step books, tells, lets expire and remembers of an unpaid object is
-// in its settle statement, so that the claim's step answers for all of it: done together
-// or not at all, and not again. A business event that is booked already fails the
-// statement for certain, with [ledger.ErrConflict], and so does the id of an event that
-// waits: nothing is done then, and the others of its group are sent again without it.
+// The posting, events, expiry and unpaid row of a claim's step are written by its
+// settle statement, so that the claim's step covers all of them: done together or not
+// at all, and once. A business event that is booked already fails the statement for
+// certain, with [ledger.ErrConflict], and so does the id of a waiting event: nothing is
+// done then, and the others of its group are sent again without it.
 //
-// A statement of a group that fails, in whatever way, is such a try for each of its
+// A failed statement of a group is, whatever the failure, such a try for each of its
 // callers. Each sends its step once more, alone, and its own row answers as above.
 //
-// When the tries or the time run out the answer is [claim.ErrUnavailable], which
-// promises nothing. A write that arrives after that leaves a claim whose holder
-// does not know of it and does nothing: the lease lapses and the outbox recovers
-// it, as after a crash.
+// When the tries or the time run out the result is [claim.ErrUnavailable], which
+// promises nothing. A write that arrives after that leaves a claim whose holder does
+// not know of it and does nothing: the lease lapses and the outbox recovers it, as
+// after a crash.
 //
 // 40001 and connections that broke before the request was sent are definite: not
 // done. They are repeated with a back-off, within the same bounds.
 //
 // # Answers
 //
-// A final claim has its response in its own row, named by the step that gave it. Nodes of
-// before migration 045 keep it in a row of responses, where it is looked for if the row
-// has none; they do not find what newer nodes answered, and say that the store is
+// A final claim has its response in its own row, named by the step that wrote it. Nodes
+// from before migration 045 keep it in a row of responses, which is read if the row has
+// none; they do not find the responses of newer nodes, and report that the store is
 // unavailable, until they are replaced.
 //
 // # Crash points
 //
-// Each step is one statement, so a process that dies has either sent it or not,
-// and the database has either committed it or not; the next request sees one of
-// the five cases of package claim's table. The steps of a group are done together or not
-// at all, and share nothing else. One that waits for its group has not been sent: a
-// process that dies then leaves the row as it was. Between the statements of one call:
+// Each step is one statement, so a process that dies has either sent it or not, and the
+// database has either committed it or not; the next request sees one of the five cases
+// of package claim's table. The steps of a group are done together or not at all, and
+// share nothing else. A step that waits for its group has not been sent: a process that
+// dies then leaves the row unchanged. Between the statements of one call:
 //
 //	pin | begin              a pin without a claim; its home makes the claim
 //	begin (row found) | begin_again or take_over
@@ -131,32 +131,32 @@
 //	                         the row has the new body and the notice the old one, which
 //	                         say the same; the next going through finds the notice again
 //
-// Keeping notices and closing one are a statement each: no notice is without its
-// row in the queue, and no row is left of one that is closed.
+// Storing notices and closing one are a statement each: no notice is without its row in
+// the queue, and a closed one has no row.
 //
 // # Rooms
 //
-// A call waits for its connection in the room of its purpose, see [rooms]: what ends,
-// keeps or takes over the work of a claim is not refused for what arrives, near rows
-// not for far ones, and no tenant for another. The methods that finish say so
-// themselves; what an attempt or a handler reads says it through [outbox.Begun]. A
-// call that is refused room has sent nothing.
+// A call waits for its connection in the room of its purpose, see [rooms]: arriving
+// requests do not block the end, renewal or take-over of claims, far rows do not block
+// near ones, and no tenant blocks another. Methods that finish claims mark themselves;
+// reads of an attempt or a handler are marked through [outbox.Begun]. A call that is
+// refused a room has sent nothing.
 //
 // # The books
 //
-// A row of ledger is a whole transaction, so that none is ever half there; that it
-// sums to zero is a constraint. Nothing here updates or deletes one, and nodes need
-// no right to. Balances are summed from the rows each time.
+// A row of ledger is a whole transaction, so that none is ever written in part; a
+// constraint ensures that it sums to zero. Nothing here updates or deletes one, and
+// nodes need no right to. Balances are summed from the rows each time.
 //
 // # Order of events
 //
-// A row of events can be taken once no older one of its key for the same sink is
-// left, except parked ones, so that a sink which is down holds no other back. That
-// is looked up without locks: an older row stays until it is finished, whoever holds
-// it, and a younger one that is held has nothing older but what a person unparked.
-// Rows behind one that is put off are due, and looked at by each take. Older is by
-// the clock of the gateway that wrote; on CockroachDB two that are nearer to each
-// other than max-offset may change places.
+// A row of events can be taken once no older one of its key for the same sink is left,
+// except parked ones, so that a sink that is down delays no other. The check takes no
+// locks: an older row stays until it is finished, whoever holds it, and a younger one
+// that is held has nothing older except rows that an operator requeued. Rows behind a
+// postponed one are due, and each take looks at them. Older is by the clock of the
+// gateway that wrote; on CockroachDB two that are nearer to each other than max-offset
+// may change places.
 //
 // # Time
 //
@@ -167,12 +167,12 @@
 //
 // # The door
 //
-// API keys are looked up on connections of their own, each once at a time, and what
-// nobody has is remembered for some seconds: see [door]. It is a read of rows that are
-// consistent in every region, and may be repeated as often as it likes.
+// API keys are looked up on connections of their own, each key by one query at a time,
+// and unknown keys are cached for some seconds: see [door]. The query reads rows that
+// are consistent in every region, and may be repeated at will.
 //
 // # Reading elsewhere
 //
-// Replica reads run AS OF SYSTEM TIME follower_read_timestamp() on CockroachDB
-// and return only final rows. What they do not find proves nothing.
+// Replica reads run AS OF SYSTEM TIME follower_read_timestamp() on CockroachDB and
+// return only final rows. A row that they do not find may still exist.
 package cockroach

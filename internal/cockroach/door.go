@@ -81,7 +81,7 @@ func (db *DB) tenantByAPIKey(ctx context.Context, key apiKeyHash) (claim.Tenant,
 	if a, ok := d.remembers(key); ok {
 		return a.tenant, a.found, nil
 	}
-	// Whoever asked first may go away, and the others go on waiting.
+	// The first caller may disconnect while the others go on waiting.
 	asked := d.flights.DoChan(string(key[:]), func() (any, error) {
 		if a, ok := d.remembers(key); ok {
 			return a, nil // somebody has asked in between

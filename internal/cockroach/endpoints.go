@@ -88,7 +88,7 @@ func (db *DB) PutEndpoint(ctx context.Context, e relay.Endpoint) error {
 // RemoveEndpoint implements [relay.Endpoints].
 func (db *DB) RemoveEndpoint(ctx context.Context, tenant string) (bool, error) {
 	n, lost, err := affected(ctx, db, endpointRemove, repeatable, tenantArgs{tenant})
-	// After a lost reply there was one, or the statement was sent for nothing.
+	// After a lost reply the row existed before, or the statement was sent for nothing.
 	return n > 0 || lost, claimError(endpointRemove.name, err)
 }
 
@@ -107,7 +107,7 @@ func (db *DB) NoteDelivery(ctx context.Context, tenant, url string, ok bool, dis
 	case found:
 		return changed.Endpoint, nil
 	}
-	// Another node has noted the same meanwhile, or our own first try has.
+	// Another node has recorded the same meanwhile, or our own first try has.
 	e, err = db.endpointAt(ctx, tenant, url)
 	return e.Endpoint, err
 }

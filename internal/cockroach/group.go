@@ -35,9 +35,9 @@ const groupMost = 64
 // cancelled leaves, and the statement goes on. Each caller is in its room meanwhile, and
 // each statement waits there for its connection, so the rooms bound groups, too.
 //
-// No key is twice in a group, nor in two at once: a statement cannot write a row twice,
-// and one that waits for a lock would stop the other's company. Whose key is under way
-// already goes alone.
+// A group has each key once, and no two concurrent groups share a key: a statement
+// cannot write a row twice, and a statement that waits for a lock would block the
+// others of its group. A call whose key is in progress already is sent alone.
 type group[T, A any] struct {
 	db        *DB
 	statement statement[A]
@@ -114,7 +114,7 @@ func (g *group[T, A]) do(ctx context.Context, home string, step *T) (lost bool, 
 	default:
 		what := judge(err)
 		lost = what == unknown
-		// What was refused may be about another's row.
+		// The refusal may be about another call's row.
 		if what != refused && !sleep(ctx, firstPause/2+rand.N(firstPause)) {
 			return lost, unavailable(g.statement.name, err)
 		}
@@ -223,7 +223,7 @@ func (g *group[T, A]) serve(at line, l *gathering[T]) {
 		hangs.Stop()
 		g.mu.Lock()
 		over = true
-		// Where another has taken its place, one that hung is not needed any more.
+		// If another has replaced it, one that hung is not needed any more.
 		retires := hung && l.lively > 0
 		switch {
 		case retires:

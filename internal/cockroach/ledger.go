@@ -104,7 +104,7 @@ func scanTransaction(row pgx.CollectableRow) (t ledger.Transaction, err error) {
 	return t, err
 }
 
-// Post implements [ledger.Store]. posted is also false where the reply to its own
+// Post implements [ledger.Store]. posted is also false if the reply to its own
 // insertion was lost.
 func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
 	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
@@ -138,7 +138,7 @@ func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(contex
 	within = ofClaims(within)
 	posted, err = book(within)
 	var pg *pgconn.PgError
-	// Perhaps by a twin that posts the same transaction at this moment.
+	// Perhaps by a concurrent call that posts the same transaction.
 	arrived := errors.As(err, &pg) && pg.Code == codeUnique && pg.ConstraintName == ledgerArrivals
 	if err != nil && !arrived || posted {
 		return posted, claimError("ledger", err)
@@ -227,7 +227,7 @@ func (v *View) Arrivals(ctx context.Context, provider, ref string) ([]ledger.Tra
 	return all, claimError(ledgerArrivalsOf.name, err)
 }
 
-// Balances implements [ledger.Store]. It may take as long as a person waits.
+// Balances implements [ledger.Store]. It has no time-out of a request.
 func (v *View) Balances(ctx context.Context, region string, after ledger.AccountKey, limit int) (all []ledger.Balance, err error) {
 	if ctx, err = v.reach(ctx, region); err != nil || limit <= 0 {
 		return nil, err

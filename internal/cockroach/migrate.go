@@ -39,7 +39,7 @@ func SchemaVersion() int {
 	return len(files)
 }
 
-// Survival is what the database survives.
+// Survival is the failure that the database survives.
 type Survival string
 
 const (
@@ -51,22 +51,19 @@ const (
 	SurviveRegion Survival = "region"
 )
 
-// Migration says what the database is to become. Zero values leave things as
-// they are.
+// Migration is the target of a migration. Zero values change nothing.
 type Migration struct {
-	// Regions are added if they are not there. A region is never removed: its
-	// code stands in keys that merchants hold.
-	// Code 0 takes the next free one.
+	// Regions are added if they do not exist. A region is never removed: its code is
+	// part of keys that merchants hold. Code 0 takes the next free one.
 	Regions []claim.Region
-	// Primary is the region of what is not pinned to one; by default the first of
-	// Regions. CockroachDB only.
+	// Primary is the region of tables that are not pinned to one; by default the first
+	// of Regions. CockroachDB only.
 	Primary string
 	// Survive; by default [SurviveZone] for a new database. CockroachDB only.
 	Survive Survival
 }
 
-// ParseRegions reads "us-east1,europe-west1=7": names, each with its code if
-// that is to be a certain one.
+// ParseRegions parses "us-east1,europe-west1=7": names, each with an optional code.
 func ParseRegions(list string) ([]claim.Region, error) {
 	var specs []claim.Region
 	for part := range strings.SplitSeq(list, ",") {
@@ -86,11 +83,11 @@ func ParseRegions(list string) ([]claim.Region, error) {
 	return specs, nil
 }
 
-// Step is one statement of a migration, with what it is for.
+// Step is one statement of a migration, with its purpose.
 type Step struct{ Name, SQL string }
 
-// Migrator changes one database's schema. Not for concurrent use; any number of
-// processes may each have one on the same database.
+// Migrator changes one database's schema. It is not safe for concurrent use; any number
+// of processes may each have one on the same database.
 type Migrator struct {
 	conn    *pgx.Conn
 	dialect dialect
@@ -126,7 +123,7 @@ func (m *Migrator) Close(ctx context.Context) error { return m.conn.Close(ctx) }
 // Version names the database, as in "PostgreSQL 15.18".
 func (m *Migrator) Version() string { return m.version }
 
-// Status is how far a database has come.
+// Status is the state of a database's schema.
 type Status struct {
 	// Have and Want are schema versions: the database's and this build's.
 	Have, Want int
@@ -136,7 +133,7 @@ type Status struct {
 	Survive Survival
 }
 
-// Status reads how far the database has come.
+// Status reads the state of the schema.
 func (m *Migrator) Status(ctx context.Context) (_ Status, err error) {
 	defer func() { err = refusedMigration(m.conn.Config(), err) }()
 	s := Status{Want: SchemaVersion()}
@@ -179,9 +176,9 @@ func (m *Migrator) Plan(ctx context.Context, want Migration) (_ []Step, err erro
 	return slices.Concat(place, tables, rows), nil
 }
 
-// Up runs what Plan returns, and tells report before each step. It may be
-// stopped anywhere and run again, and several may run at once: every step may be
-// done already.
+// Up runs the statements that Plan returns, and calls report before each step. It may
+// be stopped anywhere and run again, and several may run concurrently: every step may
+// be done already.
 func (m *Migrator) Up(ctx context.Context, want Migration, report func(Step)) (err error) {
 	defer func() { err = refusedMigration(m.conn.Config(), err) }()
 	if report == nil {
@@ -253,7 +250,8 @@ func (m *Migrator) tables(ctx context.Context, to int64, report func(Step)) (err
 	for i, s := range steps {
 		run := &goose.GoFunc{}
 		if m.dialect.cockroach {
-			// It wants DDL on its own. What was done and not yet counted runs again.
+			// DDL cannot share a transaction. A step that was done and not yet counted
+			// runs again.
 			run.RunDB = func(ctx context.Context, db *sql.DB) error {
 				last = s
 				report(s)
@@ -288,8 +286,8 @@ func (m *Migrator) tables(ctx context.Context, to int64, report func(Step)) (err
 		return fmt.Errorf("migration: %w", err)
 	}
 	have, err := g.GetDBVersion(ctx)
-	// On CockroachDB, which has no turns, another migrator's new table of versions shows
-	// before its first row.
+	// On CockroachDB, which has no advisory locks, another migrator's new table of
+	// versions is visible before its first row.
 	for tries := 1; err != nil && tries < maxTries && strings.Contains(err.Error(), "missing zero version") && sleep(ctx, time.Second); tries++ {
 		have, err = g.GetDBVersion(ctx)
 	}

@@ -111,8 +111,8 @@ func (v *View) Note(_ context.Context, key claim.Key, home string, e claim.Audit
 	v.db.notes.add(note{id: newEntry(), key: key, home: home, noted: time.Now(), entry: e})
 }
 
-// DroppedNotes counts the audit notes that were lost because the database did
-// not take them in time.
+// DroppedNotes counts the audit notes that were lost because the database did not write
+// them in time.
 func (db *DB) DroppedNotes() uint64 {
 	db.notes.mu.Lock()
 	defer db.notes.mu.Unlock()
@@ -152,8 +152,8 @@ func (db *DB) flushNotes(ctx context.Context) {
 		if len(some) == 0 {
 			return
 		}
-		// Its key has the entry's id and, where that is given, its time; one without
-		// a time may be written twice if a reply is lost, which audit can bear.
+		// Its key has the entry's id and, if that is given, its time; a note without a
+		// time may be written twice if a reply is lost, which the audit tolerates.
 		if _, _, err := affected(ctx, db, noteEntries, once, noteArgs(some, db.since)); err != nil {
 			if ctx.Err() == nil {
 				db.log.Warn("audit notes wait for the database", "waiting", len(some), "error", err)

@@ -53,15 +53,15 @@ type (
 	}
 )
 
-// Keep implements [notice.Store]. A notice whose own insertion lost its reply
-// counts as one that was there.
+// Keep implements [notice.Store]. A notice whose own insertion lost its reply counts as
+// stored before.
 func (v *View) Keep(ctx context.Context, region string, notices []notice.Notice) (fresh int, err error) {
 	ctx, err = v.reach(ctx, region)
 	if err != nil || len(notices) == 0 {
 		return 0, err
 	}
-	// In one order, so that two batches with the same events do not wait for each
-	// other; and each event once.
+	// In one order, so that two batches with the same events do not deadlock; and each
+	// event once.
 	notices = slices.Clone(notices)
 	slices.SortStableFunc(notices, func(a, b notice.Notice) int { return cmp.Compare(a.ID, b.ID) })
 	notices = slices.CompactFunc(notices, func(a, b notice.Notice) bool { return a.ID == b.ID })
@@ -138,8 +138,8 @@ func (v *View) Notice(ctx context.Context, region, id string) (notice.Notice, bo
 	return n, true, nil
 }
 
-// Rewrite implements [notice.Bodies]. The row goes before its notice: what was found in
-// a notice is there until both are done.
+// Rewrite implements [notice.Bodies]. It writes the row before its notice: a body that
+// was found in a notice is there until both are done.
 func (v *View) Rewrite(ctx context.Context, region, after string, limit int, again func(id string, body []byte) ([]byte, error)) (last string, err error) {
 	ctx, err = v.reach(ctx, region)
 	if err != nil {

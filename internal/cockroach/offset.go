@@ -14,11 +14,11 @@ import (
 // defaultMaxOffset is what a CockroachDB node without --max-offset takes.
 const defaultMaxOffset = 500 * time.Millisecond
 
-// MaxOffset is how far apart CockroachDB lets the clocks of its nodes be before
-// one of them ends: the greatest --max-offset among them. It is 0 on PostgreSQL,
-// which has one clock. It is read off the nodes' command lines, which needs the
-// privilege VIEWCLUSTERMETADATA and is not promised by CockroachDB: a check for
-// people, on which nothing may depend.
+// MaxOffset returns the greatest clock difference that CockroachDB tolerates between
+// its nodes before one of them stops: the greatest --max-offset among them. It is 0 on
+// PostgreSQL, which has one clock. It is read off the nodes' command lines, which needs
+// the privilege VIEWCLUSTERMETADATA and is not promised by CockroachDB: a check for
+// operators, on which nothing may depend.
 func (db *DB) MaxOffset(ctx context.Context) (time.Duration, error) {
 	if !db.dialect.cockroach {
 		return 0, nil
@@ -28,8 +28,8 @@ func (db *DB) MaxOffset(ctx context.Context) (time.Duration, error) {
 		return 0, unavailable("max_offset", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	// In a session of its own. Versions that do not know the setting let everybody
-	// with the privilege look.
+	// In a session of its own. Versions without the setting allow it to everybody with
+	// the privilege.
 	_, _ = conn.Exec(ctx, "SET allow_unsafe_internals = true")
 	rows, err := conn.Query(ctx, "SELECT args FROM crdb_internal.kv_node_status")
 	if err != nil {

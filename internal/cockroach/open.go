@@ -29,7 +29,7 @@ type Config struct {
 	// are neither compared with what keys were promised, nor promised themselves.
 	Tool bool
 	Pool Pool
-	// Trace makes spans of statements, named by the statement, without arguments,
+	// Trace records spans of statements, named by the statement, without arguments,
 	// with OpenTelemetry's global provider; only within a span that is recorded.
 	Trace bool
 	// Meters count statements, groups and pools. Nil: none are counted.
@@ -42,33 +42,33 @@ type Config struct {
 // Pool bounds the use of the database. Zero values take the defaults of
 // [DefaultPool].
 type Pool struct {
-	// MaxConns is the most connections of this process, beside those that look API
-	// keys up: one for each eight, at least two. CockroachDB works best with at most 4
+	// MaxConns is the most connections of this process, beside those that look up API
+	// keys: one for each eight, at least two. CockroachDB works best with at most 4
 	// active ones for each of its processors in the region, over all nodes of Homeward
 	// there. Default 16.
 	MaxConns int32 `koanf:"max_conns"`
 	// MinConns are kept open, so that a burst does not wait for handshakes.
 	// Default 2.
 	MinConns int32 `koanf:"min_conns"`
-	// MaxLifetime closes a connection after that long, give or take a tenth, so
-	// that load follows when the database grows. Default 5 min.
+	// MaxLifetime closes a connection after that long, give or take a tenth, so that
+	// the load spreads when the database grows. Default 5 min.
 	MaxLifetime time.Duration `koanf:"max_lifetime"`
-	// MaxWaiting is how many calls may wait for a connection, requests that arrive
-	// and work that was begun each for themselves, on rows of other regions a quarter
-	// of that; more are refused at once, and of one tenant those that would leave less
-	// for others than it has. Waiting holds a request's memory, not a connection.
-	// Default 1024.
+	// MaxWaiting bounds the calls that wait for a connection: arriving requests and
+	// work in progress each by itself, and calls on rows of other regions to a quarter
+	// of that. Further calls are refused at once, and so are those of a tenant that
+	// would leave less room for others than it has. Waiting holds a request's memory,
+	// not a connection. Default 1024.
 	MaxWaiting int `koanf:"max_waiting"`
-	// StatementTimeout is when the database gives one statement up. A statement
-	// takes milliseconds at home; one that is stuck on a lost range would hang for
-	// a minute. Statements on rows of other regions have four times as long, for
-	// the way. Default 1.2 s.
+	// StatementTimeout is when the database cancels a statement. A statement takes
+	// milliseconds at home; one that is stuck on a lost range would hang for a minute.
+	// Statements on rows of other regions have four times as long, for the way. Default
+	// 1.2 s.
 	StatementTimeout time.Duration `koanf:"statement_timeout"`
-	// CallTimeout bounds a whole call: waiting for a connection, the statement
-	// and its repetitions. With the database gone it is how long a request waits
-	// for its 503, which is promised within 2 s. What it is above StatementTimeout
-	// is the patience for a connection. Calls on rows of other regions have four
-	// times as long. Default 1.8 s.
+	// CallTimeout bounds a whole call: waiting for a connection, the statement and its
+	// repetitions. While the database is down a request waits that long for its 503,
+	// which is promised within 2 s. The part above StatementTimeout is for the wait for
+	// a connection. Calls on rows of other regions have four times as long. Default 1.8
+	// s.
 	CallTimeout time.Duration `koanf:"call_timeout"`
 	// ConnectTimeout bounds one connection's handshake. Default 1 s.
 	ConnectTimeout time.Duration `koanf:"connect_timeout"`
@@ -77,12 +77,12 @@ type Pool struct {
 	// long, at most 5 s: how long a new key that was tried too early may be refused.
 	// Negative: neither. Default 5 s.
 	TenantCache time.Duration `koanf:"tenant_cache"`
-	// AllowUnverified lets connections go to another machine without a certificate that
-	// proves it to be the database, in clear text even. Default: they are refused.
+	// AllowUnverified allows connections to another machine without a certificate that
+	// proves it to be the database, even in clear text. Default: they are refused.
 	AllowUnverified bool `koanf:"allow_unverified"`
 }
 
-// DefaultPool is the pool of a node with two processors of a database to itself.
+// DefaultPool is the pool of a node that has a database with two processors to itself.
 func DefaultPool() Pool {
 	return Pool{
 		MaxConns: 16, MinConns: 2, MaxLifetime: 5 * time.Minute, MaxWaiting: 1024,
@@ -91,7 +91,7 @@ func DefaultPool() Pool {
 	}
 }
 
-// Validate names every setting that cannot work.
+// Validate returns an error that names every invalid setting.
 func (p Pool) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -244,7 +244,7 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 	if c.Trace {
 		pc.ConnConfig.Tracer = otelpgx.NewTracer(
 			otelpgx.WithSpanNameFunc(statementName),
-			// The name leads to the text. Connection details would copy the whole
+			// The name selects the text. Connection details would copy the whole
 			// configuration for every statement.
 			otelpgx.WithDisableSQLStatementInAttributes(), otelpgx.WithDisableConnectionDetailsInAttributes(),
 		)
@@ -301,7 +301,7 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 	case have < want:
 		return fmt.Errorf("database %q has schema version %d and this build needs %d; run homeward migrate up", c.Database, have, want)
 	case have > want:
-		// Tables only grow, so an older build goes on during a rolling upgrade.
+		// Tables only grow, so an older build keeps working during a rolling upgrade.
 		db.log.Warn("the database's schema is newer than this build", "have", have, "known", want)
 	}
 	regions, err := readRegions(ctx, conn, db.queries)
@@ -346,12 +346,12 @@ func (db *DB) inspectBooks(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// Doubts are warnings for the operator about this use of the database, which works: a line
-// each.
+// Doubts are warnings for the operator about this use of the database, which works all
+// the same: a line each.
 func (db *DB) Doubts() []string { return db.doubts }
 
-// Breaks names every window of a policy that is shorter than what keys in the
-// database were promised, one to a line; nodes with it are refused. It promises
+// Breaks names every window of a policy that is shorter than the one promised to keys
+// in the database, one to a line; nodes with such a policy are refused. It promises
 // nothing itself.
 func (db *DB) Breaks(ctx context.Context, p claim.Policy) error {
 	seen, err := many(ctx, db, windowsSeen, repeatable, none{}, scanWindows)
@@ -384,14 +384,14 @@ func (db *DB) Version() string { return db.version }
 
 var ping = declare[none]("ping")
 
-// Ready reports whether the database answers, within a call's time.
+// Ready returns an error if the database does not answer within a call's time.
 func (db *DB) Ready(ctx context.Context) error {
 	_, _, err := affected(ctx, db, ping, repeatable, none{})
 	return err
 }
 
-// Close writes the waiting notes, within a call's time, and closes every
-// connection when its call is done. Closing twice is closing once.
+// Close writes the waiting notes, within a call's time, and closes every connection
+// when its call is done. A second Close does nothing.
 func (db *DB) Close() error {
 	db.closing.Do(func() {
 		db.stop()

@@ -183,8 +183,8 @@ func (q queue) Finish(ctx context.Context, region, id string, fence uint64) erro
 	if !errors.Is(err, outbox.ErrFenced) || !lost {
 		return err
 	}
-	// Perhaps our own first try removed it: a row that is gone is finished,
-	// whoever did it.
+	// Our own first try may have removed it: a row that is gone is finished, whoever
+	// did it.
 	s := queueRow.of(q)
 	_, found, _, err := one(q.toward(q.work(ctx), region), q.db, s, repeatable, idArgs{Home: region, ID: id}, pgx.RowTo[int64])
 	if err != nil {
@@ -254,7 +254,7 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 
 // Look implements [outbox.Looker].
 func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) {
-	// Among what finishes: money may wait for what it finds.
+	// This room is that of calls that finish work: money may wait for its result.
 	ctx, err := v.reach(ofClaims(ctx), region)
 	if err != nil {
 		return nil, err

@@ -50,8 +50,8 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 	if known {
 		ctx = v.toward(ctx, t.Registrar) // where the pins are
 	}
-	// One whose pins may lie in two regions, or nobody knows where, would make others wait
-	// for the way.
+	// A pin that may lie in two regions, or in an unknown one, would make others wait
+	// for the round trip.
 	alone := !known || t.PreviousRegistrar != ""
 	for range maxLooks {
 		if entry == "" {
@@ -137,8 +137,8 @@ func (v *View) standingPin(ctx context.Context, key claim.Key, entry string, tak
 	p := &v.db.policy
 	spokenFor := false
 	if !s.now.Before(old.CreatedAt.Add(p.PinLife())) {
-		// Nobody can make a claim under a pin this old, so what is read here stays
-		// true until the pin is written.
+		// Nobody can make a claim under a pin this old, so the result of this read
+		// stays true until the pin is written.
 		rec, now, found, err := v.Get(ctx, key, old.Home)
 		if err != nil {
 			return claim.Pin{}, false, err

@@ -69,12 +69,12 @@ func loadQueries(d dialect) (queries, error) { return load(queryFiles, declared,
 // declared or a declaration has no file, where a text says a name that its arguments do not
 // have, and where they have one that is said in no dialect.
 //
-// What many rows of a queue share is fresh on PostgreSQL: a plan that is kept there was
-// made for the table as it then was, empty as a rule, and stays until somebody analyses
-// the table. A queue can grow by 100,000 rows before anybody does. For the same reason
-// the other statements name there what they touch in a queue (PlansAreKept), though it
-// follows from the claim, and those for several claims take the region from a row beside
-// the key: what cannot be looked up without the row is not read from end to end.
+// Statements that many rows of a queue share are planned anew each time on PostgreSQL:
+// a kept plan was made for the table as it then was, usually empty, and stays until the
+// table is analysed. A queue can grow by 100,000 rows before that. For the same reason
+// the other statements name the rows of a queue that they touch (PlansAreKept), though
+// they follow from the claim, and those for several claims take the region from a row
+// beside the key: a look-up that needs the row cannot become a scan.
 func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
 	t, err := template.ParseFS(files, "query/*.sql")
 	if err != nil {

@@ -19,8 +19,8 @@ var (
 	claimsRenew   = declare[renewArgs]("renew")
 )
 
-// Renew implements [claim.Store]. It is one step for each home, all at once, so that
-// one that cannot be reached uses up nobody else's time.
+// Renew implements [claim.Store]. It is one step for each home, all concurrently, so
+// that an unreachable home does not delay the others.
 func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
 	held := make([]bool, len(leases))
 	homes := map[string][]int{}
@@ -66,7 +66,8 @@ func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Le
 		byKey[leases[i].Key] = append(byKey[leases[i].Key], i)
 	}
 	for range maxLooks {
-		// In the order of their keys, as groups write them: else the two wait for each other.
+		// In the order of their keys, as groups write them: otherwise the two could
+		// deadlock.
 		var keys []keyRow
 		for _, k := range slices.SortedFunc(maps.Keys(byKey), claim.Key.Compare) {
 			keys = append(keys, rowOf(k))
@@ -112,7 +113,7 @@ func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Le
 		if len(mine) == 0 {
 			return nil
 		}
-		// These changed in between: look at them again.
+		// These changed in between: read them again.
 		for k := range byKey {
 			if _, ok := mine[k]; !ok {
 				delete(byKey, k)

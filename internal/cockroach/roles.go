@@ -11,14 +11,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Roles names the users of a database, each of whom may do what it is for and no more.
+// Roles names the users of a database, each with the privileges for its purpose alone.
 type Roles struct {
 	// Owner owns the tables and migrates.
 	Owner string
-	// Node is who nodes and tools are. It may add to the books and change nothing there.
+	// Node is the user of nodes and tools. It may append to the books and change
+	// nothing there.
 	Node string
 	// Reader is for people and reports: claims, books and audit. It sees no secret, and
-	// nothing that providers or merchants sent.
+	// none of the data that providers or merchants sent.
 	Reader string
 }
 
@@ -76,8 +77,8 @@ type rolePlan struct {
 	steps     []Step
 }
 
-// PlanRoles returns the statements that MakeRoles would run now. Of roles that are not
-// there it is taken that they may do nothing yet.
+// PlanRoles returns the statements that MakeRoles would run now. It assumes that
+// missing roles have no privileges yet.
 func (m *Migrator) PlanRoles(ctx context.Context, r Roles) (_ []Step, err error) {
 	defer func() { err = m.refusedRoles(err) }()
 	if err := r.validate(); err != nil {
@@ -92,9 +93,9 @@ func (m *Migrator) PlanRoles(ctx context.Context, r Roles) (_ []Step, err error)
 	return p.steps, nil
 }
 
-// MakeRoles runs what PlanRoles returns, and tells report before each step. It may be
-// stopped anywhere and run again; what there is already is left as it is, passwords
-// too, which it sets none of.
+// MakeRoles runs the statements that PlanRoles returns, and calls report before each
+// step. It may be stopped anywhere and run again; it leaves existing roles as they are,
+// including their passwords, of which it sets none.
 func (m *Migrator) MakeRoles(ctx context.Context, r Roles, report func(Step)) (err error) {
 	steps, err := m.PlanRoles(ctx, r)
 	if err != nil {
@@ -215,7 +216,7 @@ func (p *rolePlan) own(ctx context.Context) error {
 	owner := p.roles.Owner
 	var me string
 	var member bool
-	// Who gives something to a role must be one of it, unless he may do anything.
+	// A grantor must be a member of the role, unless he is a superuser.
 	sql := "SELECT current_user::text, coalesce((SELECT rolsuper FROM pg_roles WHERE rolname = current_user), false)"
 	if p.there[owner] {
 		sql = "SELECT current_user::text, pg_has_role(" + literal(owner) + ", 'MEMBER')"
@@ -329,8 +330,8 @@ func (p *rolePlan) node(ctx context.Context) error {
 	}
 	var later int
 	if !p.dialect.cockroach {
-		// What a later migration makes is the nodes' to use, or a rolling upgrade would
-		// wait for this command.
+		// Tables of a later migration are granted to nodes, too; otherwise a rolling
+		// upgrade would wait for this command.
 		if err := p.conn.QueryRow(ctx, `
 			SELECT count(DISTINCT a.privilege_type)
 			FROM pg_default_acl AS d JOIN pg_namespace AS n ON n.oid = d.defaclnamespace, aclexplode(d.defaclacl) AS a

@@ -12,8 +12,8 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Calls wait for connections in rooms, so that who floods one of them takes nothing
-// from the others. The rooms are those of
+// Calls wait for connections in rooms, so that a flood in one of them does not affect
+// the others. The rooms are those of
 //
 //	claims    what ends, keeps or takes over the work of a claim, and books money
 //	errands   what else workers and attempts do that were begun
@@ -26,20 +26,20 @@ import (
 // first leaves some free for those before it, even if nobody is there, so that what
 // finishes never waits for what has yet to begin.
 //
-// A tenant alone cannot fill the room of arrivals: who is in it as often as there are
-// places free gets no further. One tenant has half of it then, of two each a third,
-// and there is always some left for the next. Nor does who has a connection get the
-// last one that is free for that room, so that one tenant's statements, be they all
+// A single tenant cannot fill the room of arrivals: a tenant that occupies as many
+// places as are free gets no further one. One tenant then has half of it, two have a
+// third each, and some is always left for the next. Nor does a tenant with a connection
+// get the last free one for that room, so that one tenant's statements, even if all are
 // stuck, do not stop another's.
 //
-// Calls that share their statements (see [group]) are inside, and none of them has a
-// connection: the statement has one, as a call of nobody in particular.
+// Calls that share their statements (see [group]) occupy a place, and none of them has
+// a connection: the statement has one, as a call of no tenant.
 //
 // A far region may be lost, and each of its calls then keeps its connection until its
-// time is over. So regions share the far rooms: one gets a further connection, or place
-// in line, only where there are more left than it has: one region has half of a far
-// room at most, the next half of the rest. So what is lost never has the last one, while
-// fewer than three regions are lost in a pool of sixteen.
+// time-out. So regions share the far rooms: one gets a further connection, or place in
+// line, only if more are left than it has: one region has half of a far room at most,
+// the next half of the rest. So a lost region never has the last one, while fewer than
+// three regions are lost in a pool of sixteen.
 const (
 	claimsNear = iota // in the order in which they are served
 	claimsFar
@@ -115,14 +115,14 @@ type ticket struct {
 // newRooms divides conns connections, for which waiting calls may wait in each room
 // at home, and a quarter of them in each that is far.
 //
-// Far rooms get few connections, but at least two, so that one lost region does not have
-// them all. Arrivals get more of them than what finishes, because a pin that is kept
-// elsewhere makes each new key of a tenant a far arrival in health, too.
+// Far rooms get few connections, but at least two, so that one lost region does not
+// have them all. Arrivals get more of them than calls that finish, because a registrar
+// elsewhere makes each new key of a tenant a far arrival even in normal operation.
 func newRooms(conns, waiting int) *rooms {
 	part := func(oneIn int) int { return max(1, conns/oneIn) }
 	distant := func(eighths int) int { return max(2, eighths*conns/8) }
 	near, far := conns+waiting, max(1, (conns+waiting)/4)
-	// A pool of one or two has nothing, or one, to leave.
+	// A pool of one or two has none, or one, to spare.
 	claims, begun := min(conns-1, part(16)), min(conns-1, max(2, part(4)))
 	rs := &rooms{free: conns}
 	rs.all = [numRooms]room{

@@ -44,28 +44,27 @@ func (d dialect) gives(isolation string) error {
 }
 
 const (
-	// What PostgreSQL acknowledges must be on disk, whatever the database's default says: a
-	// charge that it forgets would be made again.
+	// PostgreSQL must sync before it acknowledges, whatever the database's default is:
+	// a charge that it loses would be made again.
 	//
-	// Statements go by keys, and so are they to be run. A plan is kept for longer than a
-	// table stays as small as it was, so that none may read it from end to end. Where an
-	// index has the order, it is to be walked until the limit is reached, and not all be
-	// read and sorted: without statistics the planner believes that next to no rows of a
-	// queue are due. What is joined is looked up row by row, for the same reason. What has
-	// to be done in these ways all the same counts as immense, and is not to be compiled for
-	// that.
+	// Statements go by keys, and must be executed so. A plan is kept for longer than a
+	// table stays small, so no plan may scan it. If an index has the order, it must be
+	// walked until the limit is reached, not read in full and sorted: without
+	// statistics the planner assumes that next to no rows of a queue are due. Joins
+	// must look up row by row, for the same reason. Plans that scan all the same get an
+	// immense cost, and must not be compiled for that.
 	//
-	// On tables that were never analysed one index is as good as another, and a plan that is
-	// kept reads all claims of a tenant before long. Sessions that find them so plan each
+	// On tables that were never analysed one index seems as good as another, and a kept
+	// plan soon reads all claims of a tenant. Sessions that find such tables plan each
 	// statement anew, until there are statistics: see [growth].
 	onPostgreSQL = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'; " +
 		"SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), " +
 		"set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false), " +
 		"set_config('default_transaction_isolation', '" + readCommitted + "', false); " +
 		"SELECT set_config('plan_cache_mode', 'force_custom_plan', false)" + whileYoung
-	// CockroachDB is to keep plans, but where one for the very arguments costs less:
-	// statements name their region, see [query.in]. Not as the database's default, which
-	// does not hold for every user.
+	// CockroachDB keeps plans, unless one for the very arguments costs less: statements
+	// name their region, see [query.in]. Not as the database's default, which does not
+	// hold for every user.
 	onCockroachDB = "SET plan_cache_mode = 'auto'; SET default_transaction_isolation = '" + serializable + "'"
 )
 
@@ -116,8 +115,8 @@ func (g *growth) prepare(ctx context.Context, conn *pgx.Conn) (fit bool, err err
 	return true, nil
 }
 
-// The isolation that statements are written for: docs/DATABASE.md says why, by
-// statement. Sessions set it themselves, whatever the default of database or role.
+// The isolation that statements are written for: docs/DATABASE.md gives the reason for
+// each. Sessions set it themselves, whatever the default of database or role.
 const (
 	serializable  = "serializable"   // on CockroachDB
 	readCommitted = "read committed" // on PostgreSQL

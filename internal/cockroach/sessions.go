@@ -15,10 +15,11 @@ import (
 // toolName is what sessions of tools call themselves: by it a restore tells them from nodes.
 const toolName = "homeward tool"
 
-// Sessions names the sessions that others have open: on PostgreSQL those on this database,
-// whoever's they are; on CockroachDB, where sessions are on no database, those whose name
-// begins as ours do, and every server that could not be asked. It fails where this user may
-// not see the sessions of others. It is for a person who is about to say that no node runs.
+// Sessions returns the sessions that others have open: on PostgreSQL all on this
+// database; on CockroachDB, where sessions are on no database, those whose name begins
+// as ours do, and every server that did not answer. It fails if this user may not see
+// the sessions of others. It is for an operator who is about to confirm that no node
+// runs.
 func (db *DB) Sessions(ctx context.Context) ([]string, error) {
 	conn, err := pgx.ConnectConfig(ctx, db.pool.Config().ConnConfig)
 	if err != nil {
@@ -34,9 +35,9 @@ func (db *DB) Sessions(ctx context.Context) ([]string, error) {
 
 // sessionsOf names the sessions beside conn's that do not call themselves except.
 func sessionsOf(ctx context.Context, conn *pgx.Conn, d dialect, except string) (names []string, err error) {
-	// To who has not pg_read_all_stats, PostgreSQL shows of others' sessions the name and the
-	// role, but NULL as type and address ("The Cumulative Statistics System"). Sessions
-	// without a role are the server's own.
+	// PostgreSQL shows others' sessions to a user without pg_read_all_stats with name
+	// and role, but NULL as type and address ("The Cumulative Statistics System").
+	// Sessions without a role are the server's own.
 	const onPostgres = `
 SELECT application_name, usename, coalesce(host(client_addr), CASE WHEN backend_type IS NULL THEN 'unknown' ELSE 'local' END)
 FROM pg_stat_activity

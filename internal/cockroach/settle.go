@@ -41,7 +41,7 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 			return claim.Record{}, v.unbookable(ctx, &held, &verdict, invalid)
 		}
 	}
-	// The verdict's name is the step's, so that whoever says it again finds it.
+	// The verdict's id is the step's, so that a retry finds it.
 	said := &settlement{old: &held, next: next, fx: &fx, step: verdict.ID}
 	switch {
 	case next.State == claim.InFlight && verdict.Outcome == claim.OutcomePending:
@@ -65,8 +65,8 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 		}
 		return *next, nil
 	}
-	// Perhaps the row has this verdict already: a try whose reply was lost did it, in
-	// this call or in one before.
+	// The row may have this verdict already: a try whose reply was lost wrote it, in
+	// this call or in an earlier one.
 	row, _, err := v.get(ctx, held.Key, held.Home)
 	if err != nil {
 		return claim.Record{}, err

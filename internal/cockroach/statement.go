@@ -25,7 +25,7 @@ import (
 //     one array, and for all of them @rows AS r (id text, fence int8), which are the rows.
 //   - @home::crdb_internal_region is the region of the rows, see [query.in].
 //
-// What the text says and what A has are compared when a store is opened: see [load].
+// The text's names and A's fields are compared when a store is opened: see [load].
 type statement[A any] struct{ name string }
 
 // in is the statement's text and its arguments as a database is to get them.

@@ -62,13 +62,12 @@ type sweeps struct {
 	after map[string]claim.Key
 }
 
-// Sweep deletes up to limit rows of each sort that no longer say anything: pins
-// of the view's region, and on PostgreSQL claims, responses, notices, audit and what
-// is remembered of unpaid objects, which CockroachDB's row-level TTL deletes by
-// itself. It drops the bodies of the region's notices that nobody needs any more, and
-// counts them with the rows. Nothing but disk space, how long bodies are kept, and the
-// second move of a registrar, depends on its being called. Any number of nodes
-// may do so at once.
+// Sweep deletes up to limit expired rows of each sort: pins of the view's region, and
+// on PostgreSQL claims, responses, notices, audit and [claim.Unpaid] rows, which
+// CockroachDB's row-level TTL deletes by itself. It drops the expired bodies of the
+// region's notices, and counts them with the rows. Only disk space, how long bodies are
+// kept, and a second move of a registrar depend on its being called. Any number of
+// nodes may call it concurrently.
 func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	if !v.db.dialect.cockroach {
 		for _, s := range []statement[limitArgs]{sweepClaims, sweepResponses, sweepNotices, sweepUnpaid} {
@@ -88,9 +87,9 @@ func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	return removed + n, err
 }
 
-// SweepHome is the part of Sweep that each home needs done for itself: its pins, with
-// the end of the move of tenants' registrars away from it, and the bodies of its notices.
-// Other regions do it for one that is lost, so that it can be left for good.
+// SweepHome is the part of Sweep that each home needs for itself: its pins, with the
+// end of a move of tenants' registrars away from it, and the bodies of its notices.
+// Other regions call it for a lost one, so that it can be left for good.
 func (v *View) SweepHome(ctx context.Context, home string, limit int) (removed int, err error) {
 	if ctx, err = v.reach(ctx, home); err != nil {
 		return 0, err

@@ -125,9 +125,9 @@ func (db *DB) APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey,
 // errForeignKey: the API key is somebody else's.
 var errForeignKey = errors.New("an API key is empty, mistyped or belongs to another tenant; mint a new one")
 
-// PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is
-// kept. Of one that exists it changes name, rate, card numbers and routes, adds the keys, and leaves
-// the registrar alone, since only MoveRegistrar moves it safely.
+// PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is stored.
+// If the tenant exists, PutTenant changes name, rate, card numbers and routes, adds the
+// keys, and leaves the registrar alone, since only MoveRegistrar moves it safely.
 func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
 	if t.ID == "" {
 		return errors.New("tenant: no id given")
@@ -175,8 +175,8 @@ func (db *DB) recall(keys []string) {
 	}
 }
 
-// RotateKey gives a tenant a new API key and ends all others after the time
-// given: until then both open the door, so that merchants can change over.
+// RotateKey gives a tenant a new API key and ends all others after the given time:
+// until then both are valid, so that the merchant can change over.
 func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter time.Duration) error {
 	if _, err := db.Tenant(ctx, tenant); err != nil {
 		return err
@@ -203,8 +203,8 @@ func (db *DB) SetCardNumbers(ctx context.Context, tenant string, cards claim.Car
 	return claimError(tenantCards.name, err)
 }
 
-// SetRoutes says which provider a tenant's payments go to; see payment.Routes, which
-// the caller has validated. Nodes follow within Pool.TenantCache.
+// SetRoutes sets the providers of a tenant's payments; see payment.Routes, which the
+// caller has validated. Nodes follow within Pool.TenantCache.
 func (db *DB) SetRoutes(ctx context.Context, tenant, routes string) error {
 	n, lost, err := affected(ctx, db, tenantRoutes, repeatable, routesArgs{tenant, routes})
 	if err == nil && n == 0 && !lost {
@@ -222,8 +222,8 @@ func (db *DB) transaction(ctx context.Context, f func(tx pgx.Tx) error) error {
 	defer cancel()
 	run := func() error { return pgx.BeginFunc(ctx, db.pool, f) }
 	if db.dialect.cockroach {
-		// It retries with savepoints, as CockroachDB likes it. Not on PostgreSQL:
-		// it drops the error of COMMIT, since on CockroachDB RELEASE has committed.
+		// It retries with savepoints, as CockroachDB recommends. Not on PostgreSQL: it
+		// drops the error of COMMIT, since on CockroachDB RELEASE has committed.
 		run = func() error { return crdbpgx.ExecuteTx(ctx, db.pool, pgx.TxOptions{}, f) }
 	}
 	pause := firstPause
@@ -243,10 +243,9 @@ func (db *DB) transaction(ctx context.Context, f func(tx pgx.Tx) error) error {
 // 0.5 to 0.8 s each.
 const adminTimeout = 30 * time.Second
 
-// MoveRegistrar makes region to keep the tenant's pins from now on. Those of the
-// region that kept them until now are still looked at, and come over one by one;
-// until the last of them is gone only a move back is possible, as pins in a third
-// place would not be found.
+// MoveRegistrar makes region the keeper of the tenant's pins from now on. Pins in the
+// former region are still read, and move over one by one; until the last of them is
+// gone only a move back is possible, as pins in a third region would not be found.
 func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 	if _, ok := (*db.regions.Load())[to]; !ok {
 		return fmt.Errorf("tenant %s: there is no region %q to be registrar", tenant, to)
@@ -272,7 +271,7 @@ func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 		if !lost {
 			refused = &t.RegistrarMovedAt
 		}
-		// Somebody may have moved it meanwhile, or we have: look again.
+		// Another caller may have moved it meanwhile, or our own first try: read again.
 	}
 	return fmt.Errorf("%w: the registrar of tenant %s keeps moving; try again", claim.ErrUnavailable, tenant)
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// The status of a region decides one thing only: whether a key that has no home
-// may get its home there. The statements that give one, pin and pin_write, look at
-// the region's row themselves; what processes remember of it saves trips. Claims
-// and existing pins never look, so that a status, however late it is seen, cannot
-// move a key or stop a retry.
+// The status of a region decides one thing only: whether a key without a home may get
+// its home there. The statements that assign one, pin and pin_write, read the region's
+// row themselves; the copies in processes save trips. Claims and existing pins never
+// read it, so a status, however late it is seen, cannot move a key or stop a retry.
 
 var (
 	regionStatus   = declare[statusArgs]("region_status")
@@ -58,9 +57,8 @@ func (db *DB) SetRegionStatus(ctx context.Context, name string, status claim.Reg
 	}
 }
 
-// InFlight counts the claims of a region whose outcome is still to come, without
-// those that are parked for a person. It is for operators: it looks at the
-// region's outbox, row by row.
+// InFlight counts the claims of a region without an outcome, except parked ones. It is
+// for operators: it reads the region's outbox, row by row.
 func (v *View) InFlight(ctx context.Context, region string) (int, error) {
 	ctx, err := v.reach(ctx, region)
 	if err != nil {
@@ -79,9 +77,9 @@ type unknownArgs struct {
 // each takes some 50 ms.
 const unknownAmong = 5_000
 
-// Unknown lists up to limit claims of a region in flight that an attempt has left with its
-// outcome unknown, oldest first; of more than 5,000 open calls, among those that are due
-// first. What is parked for a person is not among them. The records have no response.
+// Unknown lists up to limit claims of a region in flight that an attempt has left with
+// an unknown outcome, oldest first; if there are more than 5,000 open calls, among
+// those that are due first. It leaves out parked ones. The records have no response.
 func (v *View) Unknown(ctx context.Context, region string, limit int) ([]claim.Record, error) {
 	ctx, err := v.reach(ctx, region)
 	if err != nil || limit <= 0 {

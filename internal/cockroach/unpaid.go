@@ -10,8 +10,7 @@ import (
 
 var unpaidObject = declare[objectArgs]("unpaid")
 
-// Unpaid reads with authority what is remembered of an object for which no money
-// moved.
+// Unpaid reads the [claim.Unpaid] row of an object with authority.
 func (v *View) Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool, error) {
 	ctx, err := v.reach(ctx, home)
 	if err != nil {

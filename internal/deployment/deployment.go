@@ -1,10 +1,10 @@
-// Package deployment is the store of a deployment, whichever it is: the embedded one, which
-// holds the rows of every region; a database; or what a demo that is stopped has left. It
-// hands out every contract that the rooms above have of a store, so that those who act on
-// one, nodes and commands alike, need not know which.
+// Package deployment is the store of a deployment: the embedded one, which holds the
+// rows of every region; a database; or the store of a stopped demo. It provides every
+// store interface of the packages above, so that nodes and commands need not know which
+// one it is.
 //
-// It imports both stores and the rooms whose contracts they keep, of the public API what
-// that asks of tenants, and nothing of what is assembled from them.
+// It imports both stores and the packages whose interfaces they implement, the public
+// API for what that needs to know of tenants, and none of their users.
 package deployment
 
 import (
@@ -29,8 +29,8 @@ import (
 	"github.com/homeward-io/homeward/payment/recon"
 )
 
-// Store is every contract that the nodes of one region keep their truth in. It is safe
-// for concurrent use.
+// Store has every interface that the nodes of one region need of it. It is safe for
+// concurrent use.
 type Store interface {
 	audit.Store
 	claim.Store
@@ -45,18 +45,18 @@ type Store interface {
 	account.Work
 	recon.Claims
 	httpapi.Tenants
-	// InFlight counts the claims at home in a region whose outcome is to come, without
-	// those that are parked for a person. It is for operators, and reads row by row.
+	// InFlight counts the claims at home in a region without an outcome, except parked
+	// ones. It is for operators, and reads row by row.
 	InFlight(ctx context.Context, home string) (int, error)
-	// Unknown lists up to limit claims at home in a region that an attempt has left with
-	// its outcome unknown, oldest first, without those that are parked for a person and
-	// without what they answer. It is for operators: of more than 5,000 open provider calls
-	// it looks at those that are due first.
+	// Unknown lists up to limit claims at home in a region that an attempt has left
+	// with an unknown outcome, oldest first, without parked ones and without responses.
+	// It is for operators: if there are more than 5,000 open provider calls it looks at
+	// those that are due first.
 	Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error)
 }
 
-// Deployment is what all regions share, and the way to the rows of each. It is safe for
-// concurrent use.
+// Deployment is what all regions share, and gives access to the rows of each. It is
+// safe for concurrent use.
 type Deployment interface {
 	claim.Regions
 	claim.Restores
@@ -64,39 +64,41 @@ type Deployment interface {
 	relay.Secrets
 	notice.BrakeStore
 	account.Store
-	// Region is the store as the nodes of a region use it.
+	// Region returns the store as the nodes of a region use it.
 	Region(name string) (Store, error)
-	// Tenant reads a tenant; [claim.ErrUnknownTenant] where there is none of that id.
+	// Tenant reads a tenant; [claim.ErrUnknownTenant] if there is none of that id.
 	Tenant(ctx context.Context, id string) (claim.Tenant, error)
 	// Tenants lists up to limit tenants with ID > after, by id.
 	Tenants(ctx context.Context, after string, limit int) ([]claim.Tenant, error)
 	// APIKeys lists the API keys of a tenant, also those that have ended; none for a tenant
 	// that does not exist. It is for operators: it may read the keys of all tenants.
 	APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey, error)
-	// PutTenant writes a tenant and its API keys; one that exists is changed.
+	// PutTenant writes a tenant and its API keys; it changes one that exists.
 	PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error
 	// Sweep deletes up to limit rows of each sort that are past their windows.
 	Sweep(ctx context.Context, limit int) (removed int, err error)
-	// Sessions names, in a line each, the sessions that others than this have open on the
-	// rows: nodes among them. It is for restores, before which no node may run.
+	// Sessions returns, in a line each, the sessions that other processes have open on
+	// the rows: nodes among them. It is for restores, before which no node may run.
 	Sessions(ctx context.Context) ([]string, error)
-	// Windows are the longest that nodes have kept keys for: ReplayFor, TombstoneFor and
-	// PinGrace of the policy are set.
+	// Windows returns the longest that nodes have kept keys for: ReplayFor,
+	// TombstoneFor and PinGrace of the policy are set.
 	Windows(ctx context.Context) (claim.Policy, error)
 	Close() error
 }
 
-// Embedded is the deployment whose rows an embedded store holds.
+// Embedded is the deployment on an embedded store.
 func Embedded(db *embedded.DB) Deployment { return ofEmbedded{db} }
 
 type ofEmbedded struct{ *embedded.DB }
 
 func (d ofEmbedded) Region(name string) (Store, error) { return d.DB.Region(name) }
 
-// Sessions are none: a store that is open in one process opens in no other.
+// Sessions returns none: a store that is open in one process cannot be opened by
+// another.
 func (ofEmbedded) Sessions(context.Context) ([]string, error) { return nil, nil }
 
-// Windows are those that the store was opened with: it refuses shorter ones than it has had.
+// Windows returns those that the store was opened with: it refuses shorter ones than it
+// has had.
 func (d ofEmbedded) Windows(context.Context) (claim.Policy, error) { return d.DB.Policy(), nil }
 
 func (d ofEmbedded) Tenants(ctx context.Context, after string, limit int) ([]claim.Tenant, error) {
@@ -111,9 +113,9 @@ func (d ofEmbedded) Tenants(ctx context.Context, after string, limit int) ([]cla
 // ErrNoStore: a directory holds no store.
 var ErrNoStore = errors.New("holds no store")
 
-// OpenStopped opens the embedded store that somebody who is stopped has left in c.Dir, for
-// a person's tools. It makes none where there is none, which is [ErrNoStore], and fails
-// while the store is in use. The caller must close it.
+// OpenStopped opens the embedded store of a stopped process in c.Dir, for an operator's
+// tools. It creates none, but returns [ErrNoStore], and fails while the store is in
+// use. The caller must close it.
 func OpenStopped(c embedded.Config) (Deployment, error) {
 	switch info, err := os.Stat(c.Dir); {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !info.IsDir():
@@ -128,7 +130,7 @@ func OpenStopped(c embedded.Config) (Deployment, error) {
 	return Embedded(db), nil
 }
 
-// SQL is the deployment whose rows a database holds.
+// SQL is the deployment on a database.
 func SQL(db *cockroach.DB) Deployment { return ofSQL{db} }
 
 type ofSQL struct{ *cockroach.DB }

@@ -19,9 +19,9 @@ type each struct {
 	dbs map[string]*cockroach.DB
 }
 
-// OpenEach opens the database of a deployment once for each region, at the connection
-// string that urls has for it and with its meters, where those are not nil; the others of c's settings are those of
-// all.
+// OpenEach opens the database of a deployment once for each region, with the connection
+// string of urls and the meters of the region, if those are not nil; c's other settings
+// apply to all.
 func OpenEach(ctx context.Context, c cockroach.Config, urls map[string]string, meters func(region string) (*meter.Set, error)) (_ Deployment, err error) {
 	d := each{dbs: map[string]*cockroach.DB{}}
 	defer func() {

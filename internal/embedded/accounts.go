@@ -13,7 +13,7 @@ import (
 	"github.com/homeward-io/homeward/payment/account"
 )
 
-// Accounts implements [account.Store]. Rows are as those of brakes are, and as few.
+// Accounts implements [account.Store]. Rows are stored as those of brakes are.
 func (db *DB) Accounts(ctx context.Context) ([]account.Row, error) {
 	if err := db.enter(ctx); err != nil {
 		return nil, err
@@ -106,8 +106,9 @@ func (v *View) Calls(ctx context.Context, home, after string, limit int) (calls 
 	return calls, v.db.afterScan()
 }
 
-// Ghosts implements [account.Work]. It scans the region's books: it is asked when a
-// provider was taken out of the settings, and an index would be written with each ghost.
+// Ghosts implements [account.Work]. It scans the region's books: it is called when a
+// provider was removed from the settings, and an index would be written with each
+// ghost.
 func (v *View) Ghosts(ctx context.Context, home, provider, after string, limit int) ([]ledger.Transaction, error) {
 	return v.booked(ctx, home, limit, func(t *ledger.Transaction) bool {
 		return t.Kind == ledger.Ghost && t.Provider == provider && t.ID > after

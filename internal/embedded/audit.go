@@ -17,9 +17,9 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// AuditPage implements [audit.Store]. Of each key it merges what the claim's row has with
-// the rows of its own, by sequence number, as of one moment: audit that moves from one to
-// the other meanwhile is seen once.
+// AuditPage implements [audit.Store]. For each key it merges the audit in the claim's
+// row with the rows of its own, by sequence number, as of one moment: an entry that
+// moves from one to the other meanwhile is returned once.
 func (v *View) AuditPage(ctx context.Context, home string, from, to time.Time, after audit.Position, limit int) (page audit.Page, err error) {
 	code, err := v.reach(ctx, home)
 	if err != nil || limit <= 0 {
@@ -251,7 +251,7 @@ func (r *auditReader) add(key claim.Key, e numbered, rec *claim.Record) {
 	r.page.Entries = append(r.page.Entries, entry)
 }
 
-// ForgetAudit implements [audit.Store]. What a crash takes away of it is deleted again.
+// ForgetAudit implements [audit.Store]. After a crash undoes it, it is repeated.
 func (v *View) ForgetAudit(ctx context.Context, home string, entries []audit.Position) (forgotten int, err error) {
 	code, err := v.reach(ctx, home)
 	if err != nil || len(entries) == 0 {

@@ -17,9 +17,9 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// Brakes are like tenants: the table has a copy in each region, so that none of this
-// costs a trip. A row's value is its version and then the rest as JSON, which is what
-// the SQL store keeps, too.
+// Brakes are stored like tenants: each region has a copy of the table, so that access
+// costs no trip. A row's value is its version and then the rest as JSON, as in the SQL
+// store.
 
 const brakeHead = 8 // bytes of the version
 
@@ -114,7 +114,7 @@ func (v *View) GhostRefund(ctx context.Context, region, object string) (t ledger
 	return all[0], true, nil
 }
 
-// GhostsOf implements [ledger.Store]. It scans the region's books, for a person.
+// GhostsOf implements [ledger.Store]. It scans the region's books, for an operator.
 func (v *View) GhostsOf(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
 	return v.booked(ctx, region, math.MaxInt, func(t *ledger.Transaction) bool { return t.Kind == ledger.Ghost && t.Object == object })
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// A provider call's row is written by Begin and gone with Settle, as a rule before it is
-// due. A due row would be written and deleted for nothing, so there is none: what the
-// rows say of when they are due is put in order in memory.
+// Begin writes a provider call's row and Settle deletes it, usually before it is due. A
+// due row would be written and deleted for nothing, so there is none: an index in
+// memory orders the calls by their due times.
 
 const (
 	// callsRead is how many of a region's provider calls are kept when its rows are read,
@@ -226,8 +226,8 @@ func (c *calls) extend(db *DB) error {
 		return err
 	}
 	if c.until < from {
-		// Commits have pushed out rows from before where this began to read: who asks
-		// reads again.
+		// Commits have evicted rows from before this began to read: the caller reads
+		// again.
 		c.forget()
 		return nil
 	}
@@ -260,8 +260,8 @@ func (c *calls) depth(db *DB, now time.Time) (d outbox.Depth, err error) {
 		return d, err
 	}
 	first, err := c.after(db, make([]due, 0, 1), "", behindAll, now, false)
-	// Else it has been worked off meanwhile. It may be the only one that is due of those
-	// that were not counted.
+	// Otherwise it has been handled meanwhile. It may be the only due one of those that
+	// were not counted.
 	if len(first) > 0 && first[0].due() <= micros(now) {
 		d.OldestDue, d.Due = fromMicros(first[0].due()), max(d.Due, 1)
 	}

@@ -129,8 +129,8 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 	return nil
 }
 
-// Renew implements [claim.Store]. It is one step for all homes: where one of
-// them cannot be reached nothing is renewed.
+// Renew implements [claim.Store]. It is one step for all homes: if one of them is
+// unreachable nothing is renewed.
 func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
 	if len(leases) == 0 {
 		return nil, nil
@@ -228,7 +228,7 @@ func (db *DB) lookClaim(p presence, home string, code claim.RegionCode, key clai
 	} else {
 		_, err = db.probe(s.key, read)
 	}
-	// What is seen may be a step whose sync has just failed: nobody is to be told of it.
+	// The row may be of a step whose sync has just failed: do not return it.
 	if broken := db.broken.Load(); err == nil && broken != nil {
 		return nil, "", *broken
 	}
@@ -252,7 +252,7 @@ const maxRowAudit = 512
 // notes ride along. The caller holds the row's lock, and says what is known of old. It
 // returns the audit of the new row.
 func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects, known *flight) (audit string, err error) {
-	// What the SQL store's tables check: retries of a final claim need an answer.
+	// The SQL store's tables check the same: retries of a final claim need an answer.
 	if next.State.Final() && (next.Response == nil || !next.Response.Sendable()) {
 		return "", fmt.Errorf("%w: %s would be %v", claim.ErrNoResponse, next.Minted.ID, next.State)
 	}
@@ -309,14 +309,14 @@ func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, next
 	if fx.Enqueue == nil && fx.Reschedule.IsZero() && !fx.Finish {
 		return nil
 	}
-	// A claim's first message has an id of its own, and that of one that was released is
-	// gone, so there is no old row.
+	// A claim's first message has an id of its own, and that of a released one is gone,
+	// so there is no old row.
 	if fx.Enqueue != nil {
 		return db.putMessage(b, s, providerCalls, code, nil, fx.Enqueue)
 	}
 	if fx.Finish && known.rec.Minted.ID == next.Minted.ID {
-		// It was set once, as nobody but Begin has written it, which is what SingleDelete
-		// asks for: as a rule the pair is gone before a table is written.
+		// Only Begin has set it, once, as SingleDelete requires: usually the pair is
+		// gone before a table is written.
 		s.key = appendMessage(s.key[:0], providerCalls.row, code, next.Minted.ID)
 		return b.SingleDelete(s.key, nil)
 	}
@@ -383,9 +383,8 @@ func (db *DB) putEffects(b *pebble.Batch, s *scratch, code claim.RegionCode, nex
 	return db.putMessage(b, s, expiries, code, nil, fx.Expiry)
 }
 
-// Settled lists up to limit claims of home that are not in flight, after a key and
-// in the order of keys: by tenant, then by value, byte for byte. Responses are left
-// out.
+// Settled lists up to limit claims of home that are not in flight, after a key and in
+// the order of keys: by tenant, then by value, byte for byte. It leaves out responses.
 func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit int) ([]claim.Record, error) {
 	code, err := v.reach(ctx, home)
 	if err != nil {
@@ -425,9 +424,9 @@ func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit 
 	return settled, v.db.afterScan()
 }
 
-// Note implements [claim.Store]. The entry waits in memory, at most a second,
-// for a batch to ride with. A note for another home travels with later traffic
-// and is not charged a round trip of its own.
+// Note implements [claim.Store]. The entry waits in memory, at most a second, for the
+// next batch. A note for another home travels with later traffic and is not charged a
+// round trip of its own.
 func (v *View) Note(ctx context.Context, key claim.Key, home string, e claim.AuditEntry) {
 	code, err := v.code(home)
 	if err == nil {

@@ -22,8 +22,8 @@ func (db *DB) commit(b *pebble.Batch, opts *pebble.WriteOptions) (err error) {
 	if b.Empty() {
 		return nil
 	}
-	// Pebble panics where it cannot go on (a log that cannot be rotated). To a
-	// request that is one more way of not being answered.
+	// Pebble panics if it cannot continue (a log that cannot be rotated). For a request
+	// that is one more way to get no answer.
 	defer func() {
 		if p := recover(); p != nil {
 			db.fail(fmt.Errorf("%v", p))

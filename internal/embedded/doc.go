@@ -1,20 +1,20 @@
-// Package embedded keeps claims, pins, outbox, books, notices, audit and tenants in
-// one Pebble store: one process, one directory, any number of regions. It implements
+// Package embedded keeps claims, pins, outbox, books, notices, audit and tenants in one
+// Pebble store: one process, one directory, any number of regions. It implements
 // [claim.Store], [outbox.Store], [ledger.Store], [notice.Store], [audit.Store] and
-// [relay.Endpoints] for `homeward demo`, for development and for tests, with the
-// same durability and the same answers as the SQL store.
+// [relay.Endpoints] for `homeward demo`, for development and for tests, with the same
+// durability and the same results as the SQL store.
 //
 // # Time
 //
-// All times are of one clock, which reads the machine's and never goes back. When the
+// All times are of one clock, which follows the machine's and never goes back. If the
 // machine's clock is set forward, the store's follows at once: leases lapse early,
-// which the fences allow, and windows end early by as much. When it is set back, the
-// store's goes on from where it was at half the pace, until the two agree, which takes
-// twice as long as it was set back by. So after a jump of an hour forward and back no
-// lease and no due row waits longer than twice its time; for two hours, times that
-// merchants see are up to an hour ahead. A store that is opened anew begins at the
-// machine's time: what was written ahead of that, and was still open, then waits until
-// the machine's clock gets there, so mend the clock before you restart.
+// which the fences allow, and windows end early by as much. If it is set back, the
+// store's continues from where it was at half the pace, until the two agree, which
+// takes twice as long as it was set back by. So after a jump of an hour forward and
+// back no lease and no due row waits longer than twice its time; for two hours, times
+// that merchants see are up to an hour ahead. A store that is opened anew begins at the
+// machine's time: open rows that were written ahead of that wait until the machine's
+// clock gets there, so correct the clock before you restart.
 //
 // # Regions and distance
 //
@@ -102,24 +102,24 @@
 //
 // # Memory
 //
-// The rows are the truth. What memory has is read from them, follows each commit before
-// the locks of its rows are free, and is gone with the process; nothing is asked of it
-// that the rows would answer otherwise.
+// The rows are the truth. Memory holds copies that were read from them, follows each
+// commit before the locks of its rows are free, and is lost with the process; it gives
+// no answer that the rows would not give.
 //
-// Most look-ups of a new charge are for rows that are not there. Whether tables have a
-// row is asked of iterators that are shared, as tables change only with a flush; marks,
-// by hash of a row's key, tell whether it was written since the latest one, so that the
-// memtables must be asked. Until the first flush of an opening is through all is asked:
-// what the log had has no marks.
+// Most look-ups of a new charge are for missing rows. Shared iterators over the tables
+// show whether those have a row, as tables change only with a flush; marks, by hash of
+// a row's key, show whether it was written since the latest one, so that the memtables
+// must be read. Until the first flush of an opening has completed, everything is read:
+// rows of the log have no marks.
 //
-// A claim that was begun in this process is remembered until it is settled, one for
-// each lock. Of the due rows of a queue the first some thousand are remembered, so that
-// Take does not step over the deletions of those that were worked off. Of the lines of
-// events the rows are counted, so that an event that is alone, as nearly all are, does
-// not look for others. The counts are made at Open, from the lines' rows; everything
-// else is read when it is asked for. When which provider call is due only the calls
-// themselves say. The first some thousand of a region are put in order in memory; they are
-// read anew when a process first takes, and commits go on meanwhile.
+// A claim that was begun in this process is cached until it is settled, one for each
+// lock. Some thousand of the first due rows of a queue are cached, so that Take does
+// not step over the deletions of handled ones. The rows of each line of events are
+// counted, so that an event that is alone, as nearly all are, does not look for others.
+// The counts are made at Open, from the lines' rows; everything else is read on demand.
+// Only the calls' own rows have their due times. Some thousand of the first calls of a
+// region are ordered in memory; they are read anew when a process first takes, and
+// commits continue meanwhile.
 //
 // # Crash points
 //
@@ -206,8 +206,7 @@
 //
 // # When the disk fails
 //
-// The first failed write of the log makes every later call fail with
-// [claim.ErrUnavailable], is told to Config.Fatal in one line, and ends the
-// process there. Nothing was acknowledged that is not in the log; the next Open
-// recovers.
+// After the first failed write of the log every later call fails with
+// [claim.ErrUnavailable], Config.Fatal is called with one line, and ends the process
+// there. Nothing was acknowledged that is not in the log; the next Open recovers.
 package embedded

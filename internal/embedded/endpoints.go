@@ -11,8 +11,8 @@ import (
 	"github.com/homeward-io/homeward/outbox/relay"
 )
 
-// Endpoints are like tenants: the table has a copy in each region, so that none of
-// this costs a trip.
+// Endpoints are stored like tenants: each region has a copy of the table, so that
+// access costs no trip.
 
 var (
 	_ relay.Endpoints = (*DB)(nil)

@@ -9,12 +9,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// A new charge looks for four rows that are not there: its pin, its claim, its
-// transaction and its arrival. An iterator for each would be made and thrown away, and
-// look through every memtable besides. But most of what a row may hide in is tables,
-// which change only with a flush. So iterators over the tables alone are kept and
-// shared, and memory tells which keys were written since the latest flush: those are
-// looked for in the memtables.
+// A new charge looks up four missing rows: its pin, its claim, its transaction and its
+// arrival. An iterator for each would be created and discarded, and search every
+// memtable besides. But most rows are in tables, which change only with a flush. So
+// iterators over the tables alone are kept and shared, and memory marks the keys that
+// were written since the latest flush: those are looked up in the memtables.
 
 // markSlots is how many marks there are, of 8 bytes. Between two flushes some 25,000 keys
 // are marked, so that few others share a mark with them.

@@ -223,7 +223,7 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 	return ts, v.db.afterScan()
 }
 
-// Reversals implements [ledger.Store]. It asks all regions.
+// Reversals implements [ledger.Store]. It reads all regions.
 func (v *View) Reversals(ctx context.Context, id string) (ts []ledger.Transaction, err error) {
 	err = v.everywhere(ctx, func(r claim.Region) error {
 		some, err := v.db.reversals(r.Name, r.Code, id)
@@ -250,7 +250,7 @@ func (v *View) ReversalsAt(ctx context.Context, region, id string) ([]ledger.Tra
 	return ts, v.db.afterScan()
 }
 
-// Arrivals implements [ledger.Store]. It asks all regions.
+// Arrivals implements [ledger.Store]. It reads all regions.
 func (v *View) Arrivals(ctx context.Context, provider, ref string) (ts []ledger.Transaction, err error) {
 	if ref == "" {
 		return nil, nil
@@ -345,7 +345,7 @@ func (v *View) Balances(ctx context.Context, region string, after ledger.Account
 		d.Transactions++
 		c.Transactions++
 		if len(sums) > balancesHeld*limit {
-			// Those behind the page now are behind it at the end, too.
+			// Rows behind the page now are behind it at the end, too.
 			for _, k := range slices.SortedFunc(maps.Keys(sums), byAccount)[limit:] {
 				delete(sums, k)
 			}

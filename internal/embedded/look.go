@@ -99,9 +99,9 @@ func (db *DB) eachDue(q *queue, code claim.RegionCode, limit int, see func(due) 
 // unknownAmong is how many open provider calls Unknown looks at.
 const unknownAmong = 5_000
 
-// Unknown lists up to limit claims of a region in flight that an attempt has left with its
-// outcome unknown, oldest first; of more than 5,000 open calls, among those that are due
-// first. What is parked for a person is not among them. The records have no response.
+// Unknown lists up to limit claims of a region in flight that an attempt has left with
+// an unknown outcome, oldest first; if there are more than 5,000 open calls, among
+// those that are due first. It leaves out parked ones. The records have no response.
 func (v *View) Unknown(ctx context.Context, region string, limit int) (unknown []claim.Record, err error) {
 	code, err := v.reach(ctx, region)
 	if err != nil || limit <= 0 {
@@ -130,7 +130,7 @@ func (v *View) Unknown(ctx context.Context, region string, limit int) (unknown [
 	return unknown[:min(len(unknown), limit)], err
 }
 
-// Steps of several rows are one commit for each: they wait for the disk together.
+// Steps of several rows commit one by one and wait for the disk together.
 
 // FinishAll implements [outbox.Store].
 func (qv queueView) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {

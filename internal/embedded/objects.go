@@ -27,8 +27,8 @@ func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Recor
 	return *rec, v.db.clock.now(), true, nil
 }
 
-// ByObject reads the claim of an object with authority, whoever's it is. A row past
-// its tombstone is returned.
+// ByObject reads the claim of an object of any tenant with authority. A row past its
+// tombstone is returned.
 func (v *View) ByObject(ctx context.Context, home, id string) (claim.Record, bool, error) {
 	code, err := v.reach(ctx, home)
 	if err != nil {
@@ -73,8 +73,8 @@ func (db *DB) findObject(home string, code claim.RegionCode, id string) (*claim.
 // keyOf says whose an object is: its booking does, where one has its id; its provider
 // call, while that is not settled; else its own row.
 func (db *DB) keyOf(code claim.RegionCode, id string) (key claim.Key, found bool, err error) {
-	// The provider call goes in the step in which one of the others comes: who has found
-	// none of them before it went finds one after it.
+	// The step that deletes the provider call adds one of the others: a reader that
+	// found none of them before finds one after it.
 	for _, table := range [...]byte{tableLedger, tableObject, providerCalls.row, tableLedger, tableObject} {
 		_, err := db.get(appendMessage(nil, table, code, id), func(value []byte) (err error) {
 			switch table {

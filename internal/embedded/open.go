@@ -31,8 +31,8 @@ const (
 	// stay.
 	formatVersion = 4
 
-	// DefaultReplicaLag is how old a row must be before a replica shows it: what
-	// a CockroachDB follower read lags behind.
+	// DefaultReplicaLag is how old a row must be before a replica shows it: the lag of
+	// a CockroachDB follower read.
 	DefaultReplicaLag = 4800 * time.Millisecond
 
 	// complainEvery keeps a failure that repeats thousands of times a second from
@@ -42,7 +42,7 @@ const (
 
 // Config configures [Open].
 type Config struct {
-	// Dir is the store's directory; it is made if it does not exist.
+	// Dir is the store's directory; it is created if it does not exist.
 	Dir string
 	// Regions are all regions of the deployment, at least one. The store keeps their
 	// statuses itself.
@@ -63,9 +63,9 @@ type Config struct {
 	Meters *meter.Set
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Fatal is called once with the reason why the store can no longer be written: a full or
-	// failing disk. It should end the process. From then on, and if it is nil, every call
-	// fails with [claim.ErrUnavailable]; nothing acknowledged is lost.
+	// Fatal is called once with the reason when the store can no longer be written: a
+	// full or failing disk. It should end the process. From then on, and if it is nil,
+	// every call fails with [claim.ErrUnavailable]; nothing acknowledged is lost.
 	Fatal func(error)
 }
 
@@ -126,7 +126,7 @@ type DB struct {
 	stopped  chan struct{}
 }
 
-// Open opens the store in cfg.Dir, creating it if there is none. An error is one
+// Open opens the store in cfg.Dir, and creates it if there is none. An error is one
 // line that says what to do. The caller must Close the store.
 func Open(cfg Config) (*DB, error) {
 	if err := cfg.check(); err != nil {
@@ -335,8 +335,8 @@ func (db *DB) prepareMeta(dir string) error {
 		return err
 	}
 	db.flushed.opened = uint64(b.SeqNum())
-	// What the log had is in memtables, without marks; from the end of this flush on the
-	// tables can be asked.
+	// Rows of the log are in memtables, without marks; after this flush the tables can
+	// be used.
 	_, err = db.pebble.AsyncFlush()
 	return err
 }
@@ -424,9 +424,9 @@ func (db *DB) storedRegions() (map[string]claim.RegionCode, error) {
 	return regions, err
 }
 
-// Close flushes the notes and closes the store. Calls under way finish first,
-// later ones fail with [claim.ErrUnavailable]. Closing again does nothing and
-// returns the same.
+// Close flushes the notes and closes the store. Calls in progress finish first, later
+// ones fail with [claim.ErrUnavailable]. A second Close does nothing and returns the
+// same.
 func (db *DB) Close() error {
 	db.closeMu.Lock()
 	defer db.closeMu.Unlock()

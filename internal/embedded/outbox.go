@@ -19,11 +19,11 @@ import (
 // take about 50 ms to scan, and beyond them the exact number changes nothing.
 const depthLimit = 100_000
 
-// An outbox row is guarded by the lock of its owner, the claim that it follows
-// from, so that a worker and a request never change it at once; a notice's row is
-// its own owner. It has a due row while it is not parked and a parked row while it
-// is. In a queue with lines only the first of each line has a due row, so
-// that Take never wades through rows that wait.
+// An outbox row is guarded by the lock of its owner, the claim that wrote it, so that a
+// worker and a request never change it concurrently; a notice's row is its own owner.
+// It has a due row while it is not parked and a parked row while it is. In a queue with
+// lines only the first of each line has a due row, so that Take never scans rows that
+// wait.
 
 // queueView is one queue as a view sees it. It implements [outbox.Store].
 type queueView struct {
@@ -238,8 +238,7 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 	}()
 
 	var taken []outbox.Message
-	// Each row that was due when it was looked for is read again under its lock, and
-	// skipped if it has changed since.
+	// Each due row is read again under its lock, and skipped if it has changed since.
 	take := func(d due) error {
 		us, id, ok := readDue(d.at)
 		owner, owned := readOwner([]byte(d.owner))
@@ -354,7 +353,7 @@ func (qv queueView) alter(ctx context.Context, region, id string, change func(m 
 			return err
 		}
 		if other == nil {
-			// It cannot come back after one that was to come after it.
+			// It cannot come back after one that must follow it.
 			sync = qv.q.takes
 		}
 	}
@@ -455,8 +454,7 @@ func (qv queueView) Parked(ctx context.Context, region, after string, limit int)
 	return parked, err
 }
 
-// Depth implements [outbox.Store]. Beyond 100,000 rows of a sort it stops
-// counting them.
+// Depth implements [outbox.Store]. It stops counting rows of a sort beyond 100,000.
 func (qv queueView) Depth(ctx context.Context, region string) (outbox.Depth, error) {
 	code, err := qv.v.reach(ctx, region)
 	if err != nil {
@@ -526,7 +524,7 @@ func (qv queueView) Message(ctx context.Context, region, id string) (outbox.Mess
 	if err != nil || m == nil {
 		return outbox.Message{}, false, err
 	}
-	// Again under its lock, so that what is shown is on disk.
+	// Read again under its lock, so that the result is on disk.
 	lock := qv.v.db.rows.of(code, ownerOf(m))
 	lock.RLock()
 	defer lock.RUnlock()

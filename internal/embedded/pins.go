@@ -17,9 +17,9 @@ var errMoved = errors.New("embedded: a pin step needs another region")
 // that moved on the way and once for the old home, both rare; one to spare.
 const maxPinTrips = 4
 
-// Pin implements [claim.Store]. It goes to the tenant's registrar, and to the
-// previous one while pins there live, at the same time; to the old home as well
-// when a pin past its life may protect a claim there.
+// Pin implements [claim.Store]. It goes to the tenant's registrar, and concurrently to
+// the previous one while pins there live; to the old home as well if a pin past its
+// life may protect a claim there.
 func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
 	if err := errors.Join(checkKey(key), claim.Pinnable(key)); err != nil {
 		return claim.Pin{}, err

@@ -7,9 +7,9 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// Replica reads answer from what a replica near the view would have: rows that
-// have been final for at least the replica lag. They never travel, so they also
-// answer while the home is cut off.
+// Replica reads return what a replica near the view would have: rows that have been
+// final for at least the replica lag. They never travel, so they also answer while the
+// home is cut off.
 
 // Replica implements [claim.Store].
 func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// The row of restores, and the witnesses, are like brakes: each region has a copy, so that
-// none of this costs a trip. A witness lies under its tenant and key.
+// The row of restores, and the witnesses, are stored like brakes: each region has a
+// copy, so that access costs no trip. A witness is stored under its tenant and key.
 
 // restoreKey is the key of the one row.
 var restoreKey = []byte{tableRestore}
@@ -206,5 +206,5 @@ func (v *View) DropWitnesses(ctx context.Context, limit int) (int, error) {
 	return v.db.DropWitnesses(ctx, limit)
 }
 
-// Policy is what the store was opened with.
+// Policy is the policy that the store was opened with.
 func (db *DB) Policy() claim.Policy { return db.policy }

@@ -15,7 +15,7 @@ import (
 // some 20 ms however few of them can go.
 const sweepScan = 10_000
 
-// What Sweep goes through, as the index of where it stopped.
+// The tables that Sweep scans; the index is where it stopped.
 const (
 	sweepsClaims = iota
 	sweepsPins
@@ -24,14 +24,13 @@ const (
 	sweepTables
 )
 
-// Sweep deletes up to limit rows that no longer say anything: claims that have
-// been gone for about Policy.PinGrace, pins past their life that protect no claim,
-// processed notices older than [notice.KeepFor], and what is remembered of unpaid
-// objects after Policy.RememberFor. It drops the bodies of notices that were acted on
-// [notice.KeepBodyFor] ago, and counts them with the rows. Audit and books stay.
-// Nothing depends on its being called except disk space and how long bodies are kept:
-// expiry is judged when a row is read. Each call goes on where the last one stopped. It
-// is safe to call at any time.
+// Sweep deletes up to limit expired rows: claims that have been gone for about
+// Policy.PinGrace, pins past their life that protect no claim, processed notices older
+// than [notice.KeepFor], and [claim.Unpaid] rows after Policy.RememberFor. It drops the
+// bodies of notices that were processed [notice.KeepBodyFor] ago, and counts them with
+// the rows. Audit and books stay. Only disk space and how long bodies are kept depend
+// on its being called: expiry is judged when a row is read. Each call continues where
+// the last one stopped. It is safe to call at any time.
 func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	if err := db.enter(ctx); err != nil {
 		return 0, err

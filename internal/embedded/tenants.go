@@ -17,10 +17,10 @@ import (
 // take about 30 MB with their API keys. A larger deployment has a database.
 const maxTenants = 100_000
 
-// PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is
-// kept. On a tenant that exists it changes name, rate, card numbers and routes, adds the keys,
-// and leaves the registrar alone, since only MoveRegistrar moves it safely. An API
-// key of another tenant is refused.
+// PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is stored.
+// If the tenant exists, PutTenant changes name, rate, card numbers and routes, adds the
+// keys, and leaves the registrar alone, since only MoveRegistrar moves it safely. It
+// refuses an API key of another tenant.
 func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
 	if err := checkName("tenant", t.ID); err != nil {
 		return err
@@ -77,9 +77,9 @@ func putTenant(b *pebble.Batch, t *claim.Tenant) error {
 	return s.set(b, s.key, tenantToProto(t))
 }
 
-// MoveRegistrar makes region to keep the tenant's pins from now on. Pins at the
-// old registrar count until Sweep has removed the last of them; until then only
-// a move back is possible, as pins in three regions would not be found.
+// MoveRegistrar makes region the keeper of the tenant's pins from now on. Pins at the
+// old registrar count until Sweep has removed the last of them; until then only a move
+// back is possible, as pins in three regions would not be found.
 func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 	if _, ok := db.regions[to]; !ok {
 		return fmt.Errorf("embedded store: there is no region %q to be registrar", to)
@@ -148,7 +148,7 @@ func (db *DB) forgetRegistrars() error {
 	return nil
 }
 
-// TenantByAPIKey returns the tenant that key was given to, from memory.
+// TenantByAPIKey returns the tenant of an API key, from memory.
 func (db *DB) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
 	if err := db.enter(ctx); err != nil {
 		return claim.Tenant{}, false, err
@@ -164,7 +164,7 @@ func (db *DB) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, boo
 	return db.tenants[id], true, nil
 }
 
-// Tenant returns the tenant of that id, [claim.ErrUnknownTenant] where there is none.
+// Tenant returns the tenant of that id, or [claim.ErrUnknownTenant].
 func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
 	if err := db.enter(ctx); err != nil {
 		return claim.Tenant{}, err

@@ -11,9 +11,9 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// The status of a region decides one thing only: whether a key that has no home
-// may get its home there. Pin looks at it in the step that gives one. Claims and
-// existing pins never look, so that a status cannot move a key or stop a retry.
+// The status of a region decides one thing only: whether a key without a home may get
+// its home there. Pin reads it in the step that assigns one. Claims and existing pins
+// never read it, so a status cannot move a key or stop a retry.
 
 // Keys of the meta table.
 const (
@@ -82,9 +82,8 @@ func (db *DB) loadTopology() error {
 	})
 }
 
-// InFlight counts the claims of a region whose outcome is still to come, without
-// those that are parked for a person: each has its provider call's row from Begin to Settle.
-// Beyond 100,000 it stops counting.
+// InFlight counts the claims of a region without an outcome, except parked ones: each
+// has its provider call's row from Begin to Settle. Beyond 100,000 it stops counting.
 func (v *View) InFlight(ctx context.Context, region string) (n int, err error) {
 	code, err := v.reach(ctx, region)
 	if err != nil {

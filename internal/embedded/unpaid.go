@@ -8,9 +8,9 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// What is remembered of an object that was not paid is written under the lock of its
-// claim, and of its own: housekeeping does not know whose the claim was. Its own is
-// among those of transactions, one of which it stands in for.
+// A [claim.Unpaid] row is written under the lock of its claim, and of its own:
+// housekeeping does not know whose the claim was. Its own lock is among those of
+// transactions, one of which it replaces.
 
 func (db *DB) lockUnpaid(code claim.RegionCode, object string) (unlock func()) {
 	return db.books.lockAll([]int{db.books.index(code, claim.Key{Value: object})})
@@ -28,8 +28,7 @@ func (db *DB) readUnpaid(home string, code claim.RegionCode, object string) (u *
 	return u, err
 }
 
-// Unpaid reads with authority what is remembered of an object for which no money
-// moved.
+// Unpaid reads the [claim.Unpaid] row of an object with authority.
 func (v *View) Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool, error) {
 	if checkName("id", id) != nil {
 		return claim.Unpaid{}, false, nil // nobody has such an object

@@ -1,7 +1,6 @@
-// Package wireproxy stands between a node and its database and injures chosen
-// statements. It is test support: what a store does when a reply is lost, when
-// the database says "perhaps", or when a statement commits after its client has
-// given up can only be tested where the wire is.
+// Package wireproxy stands between a node and its database and injects faults into
+// chosen statements. It is test support: only on the wire can a test lose a reply,
+// return an ambiguous result, or let a statement commit after its client has given up.
 //
 // A [Proxy] listens on loopback and speaks the PostgreSQL protocol, version 3,
 // in plain text. It refuses TLS and GSS encryption itself ('N') and passes
@@ -16,12 +15,12 @@
 //
 // # Groups
 //
-// A request is everything that a client sends up to and including Sync, or one
-// simple query. It is injured as a whole, because the database answers it as a
-// whole. A request executes S when it contains an Execute of a portal bound to
-// S, or is the simple query S. Preparing S does not count. A request with
-// several executions, such as a pgx.Batch, counts for each, and the first of
-// them that a [Shot] is armed for decides.
+// A request is everything that a client sends up to and including Sync, or one simple
+// query. A fault hits it as a whole, because the database answers it as a whole. A
+// request executes S when it contains an Execute of a portal bound to S, or is the
+// simple query S. Preparing S does not count. A request with several executions, such
+// as a pgx.Batch, counts for each, and the first of them that a [Shot] is armed for
+// decides.
 //
 // What comes before an explicit Flush has reached the database by then, as the
 // client asked: it is counted, and cannot be injured. COPY is passed through as

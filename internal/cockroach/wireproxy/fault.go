@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// Fault is what happens to a request that executes an armed statement. "Cut"
-// means that both connections, the client's and the database's, are closed
-// without a word.
+// Fault is what happens to a request that executes an armed statement. "Cut" means that
+// both connections, the client's and the database's, are closed without notice.
 type Fault int
 
 // The zero value is no fault.
@@ -52,8 +51,8 @@ func (f Fault) String() string {
 	return faultNames[f]
 }
 
-// Shot is one order to injure a statement; see [Proxy.Arm]. Its methods may be
-// called from any goroutine.
+// Shot is one order to inject a fault into a statement; see [Proxy.Arm]. Its methods
+// may be called from any goroutine.
 type Shot struct {
 	statement string
 	fault     Fault
@@ -80,9 +79,9 @@ func newShot(statement string, fault Fault, times int) *Shot {
 	return s
 }
 
-// Fired is how many requests have been injured so far. It grows before the
-// client can notice: after the database has finished where the fault waits for
-// that, and before the connection is cut or the error is sent.
+// Fired returns how many requests have been hit so far. It grows before the client can
+// notice: after the database has finished if the fault waits for that, and before the
+// connection is cut or the error is sent.
 func (s *Shot) Fired() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,10 +100,10 @@ func (s *Shot) Wait(ctx context.Context) error {
 	}
 }
 
-// Release ends what the shot holds and returns when that has ended. Requests
-// held by [LateDone] are passed on, and Release waits until the database has
-// finished them; stalled connections are cut. What the shot hits later is not
-// held any more. For other faults Release does nothing. It may be called twice.
+// Release ends what the shot holds and returns when that has ended. It passes on
+// requests held by [LateDone], and waits until the database has finished them; it cuts
+// stalled connections. Later hits are not held any more. For other faults Release does
+// nothing. It may be called twice.
 func (s *Shot) Release() {
 	s.mu.Lock()
 	if !s.free {

@@ -30,8 +30,8 @@ type Proxy struct {
 	executed map[string]int
 }
 
-// Start listens on a free port of 127.0.0.1 and passes connections on to
-// upstream, "host:port". The database need not be there yet.
+// Start listens on a free port of 127.0.0.1 and passes connections on to upstream,
+// "host:port". The database need not be running yet.
 func Start(upstream string) (*Proxy, error) {
 	if _, _, err := net.SplitHostPort(upstream); err != nil {
 		return nil, fmt.Errorf("wireproxy: give the database as host:port: %w", err)
@@ -71,9 +71,9 @@ func (p *Proxy) URL(databaseURL string) string {
 	return u.String()
 }
 
-// Arm injures the next times requests that execute statement, on whatever
-// connection. Several shots at one statement follow one another in the order in
-// which they were armed. It panics when fault is none of the constants.
+// Arm injects fault into the next times requests that execute statement, on any
+// connection. Several shots at one statement follow one another in the order in which
+// they were armed. It panics if fault is none of the constants.
 func (p *Proxy) Arm(statement string, fault Fault, times int) *Shot {
 	if fault < DropBefore || fault > LateDone {
 		panic(fmt.Sprintf("wireproxy: %s: name one of the package's faults", fault))
@@ -85,9 +85,9 @@ func (p *Proxy) Arm(statement string, fault Fault, times int) *Shot {
 	return s
 }
 
-// Statements is how often each statement was passed on to the database for
-// execution, by name. It is the caller's own copy. A request that a fault keeps
-// from the database is not in it; one passed on is, before the client can see an
+// Statements returns how often each statement was passed on to the database for
+// execution, by name. The caller owns the map. It does not count a request that a fault
+// keeps from the database; it counts one that is passed on before the client can see an
 // answer.
 func (p *Proxy) Statements() map[string]int {
 	p.mu.Lock()
@@ -95,9 +95,9 @@ func (p *Proxy) Statements() map[string]int {
 	return maps.Clone(p.executed)
 }
 
-// CutAll closes every connection, stalled and held ones too, and returns when
-// they have ended. What [LateDone] holds is never passed on then. With
-// [Proxy.Refuse] before it, the database is gone.
+// CutAll closes every connection, stalled and held ones too, and returns when they have
+// ended. Requests held by [LateDone] are then never passed on. With [Proxy.Refuse]
+// before it, the database seems down.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	cut := make([]*conn, 0, len(p.conns))
@@ -113,8 +113,8 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// Refuse closes new connections as soon as they are made, until it is called
-// with false. Connections that exist live on.
+// Refuse closes new connections as soon as they are made, until it is called with
+// false. Existing connections stay open.
 func (p *Proxy) Refuse(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
