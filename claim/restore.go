@@ -376,6 +376,19 @@ func (g *Guard) Recall(ctx context.Context, key Key) (*Witness, error) {
 	return nil, nil
 }
 
+// Undecided reports whether the released claim rec may have been paid in what a restore has
+// lost: money that surfaces for it may then be that payment, and not one too many.
+func (g *Guard) Undecided(ctx context.Context, rec *Record) (bool, error) {
+	if rec.State != FailedRetry || !g.Guards(rec.Key.Value) {
+		return false, nil
+	}
+	w, err := g.Recall(ctx, rec.Key)
+	if errors.As(err, new(*WithheldError)) {
+		return true, nil
+	}
+	return w.continues(rec), err
+}
+
 // errNoFirstUse: a witness of later generations has to find the claim of an earlier one.
 var errNoFirstUse = errors.New("claim: the witness has no first use, and the store lacks the claim that it continues")
 

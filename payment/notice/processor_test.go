@@ -61,6 +61,7 @@ type world struct {
 	limits  Limits
 	now     time.Time
 	told    []outbox.Message // events
+	guard   *claim.Guard
 	pages   []string
 	waited  time.Duration // since what is told of was kept
 	off     bool          // the node makes no automatic refunds
@@ -155,7 +156,7 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 
 func (w *world) processor() *Processor {
 	p, err := NewProcessor(ProcessorConfig{
-		Store: shelves{world: w}, Notifiers: map[string]psp.Notifier{"sim": reader{}}, Claims: w, Calls: queue{world: w}, Books: bookkeeper{world: w},
+		Store: shelves{world: w}, Notifiers: map[string]psp.Notifier{"sim": reader{}}, Claims: w, Calls: queue{world: w}, Books: bookkeeper{world: w}, Guard: w.guard,
 		Learn: func(_ context.Context, m outbox.Message, _, told string) outbox.Disposition {
 			switch {
 			case w.lease:

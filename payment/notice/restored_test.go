@@ -1,0 +1,61 @@
+package notice
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// putBack is a store that was put back to a backup.
+type putBack struct {
+	claim.Restores
+	row     claim.Restore
+	witness *claim.Witness
+}
+
+func (p *putBack) Restore(context.Context) (claim.Restore, time.Time, error) {
+	return p.row, time.Now(), nil
+}
+
+func (p *putBack) Witness(context.Context, claim.Key) (w claim.Witness, found bool, err error) {
+	if p.witness != nil {
+		return *p.witness, true, nil
+	}
+	return w, false, nil
+}
+
+// The backup has a charge as declined for now. In what is lost it was paid, and the provider
+// tells of it late. A ghost would give the money of a paid charge back.
+func TestWhatMayBePaidInALostGenerationIsNoGhost(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	now := time.Now()
+	for name, c := range map[string]struct {
+		witness *claim.Witness
+		phase   claim.RestorePhase
+		ghost   bool
+	}{
+		"nothing is known":               {nil, claim.RestoreHolding, false},
+		"its last generation is unknown": {&claim.Witness{Object: id, Generation: 2}, claim.RestoreHolding, false},
+		"a later generation was paid":    {&claim.Witness{Object: id, Generation: 2, Done: true}, claim.RestoreHolding, false},
+		"nothing of it is lost":          {nil, claim.RestoreWitnessed, true},
+		"it is over":                     {nil, claim.RestoreOver, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &putBack{row: claim.NewRestore(claim.Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "a test"), witness: c.witness}
+			p.row.Phase = c.phase
+			w := newWorld(t)
+			var err error
+			w.guard, err = claim.NewGuard(t.Context(), p)
+			require.NoError(t, err)
+			w.have(id, claim.FailedRetry, "")
+			_, later := w.tell(charged(id, "p1")).Delay()
+			require.Equal(t, c.ghost, !later)
+			require.Equal(t, c.ghost, w.closed["sim:e"] == ProcessedCompensated)
+			require.Equal(t, c.ghost, len(w.books) > 0)
+		})
+	}
+}
