@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -31,21 +33,31 @@ const (
 
 // figures are the gauges of a region's rows. One node of the region queries them
 // periodically, never a scrape, at a cost that does not depend on the number of rows.
+// While a region is lost, one node of the other regions queries its figures.
 type figures struct {
-	store    deployment.Store
-	region   string
-	mine     func() bool
+	store  deployment.Store
+	region string
+	// lost are the homes whose nodes cannot tell. mine says whether it is this node's turn.
+	lost     func() []string
+	mine     func(home string) bool
 	failures *meter.Counter
 	trouble  trouble
+	// deputy is trouble with rows of lost regions, which may be lost with them.
+	deputy trouble
 
 	mu sync.Mutex
-	// at is when the rows were counted, zero if it is another node's turn.
-	at     time.Time
-	told   []figure
+	// homes are the figures of each home that this node counts.
+	homes  map[string]counted
 	brakes []notice.Brake
 	// offset is how far this node's clock is ahead of the store's; measured: it is known.
 	offset   time.Duration
 	measured bool
+}
+
+// counted are the figures of a home. They are not there where it is another node's turn.
+type counted struct {
+	at   time.Time
+	told []figure
 }
 
 type figure struct {
@@ -56,8 +68,10 @@ type figure struct {
 
 func newFigures(n *Node) *figures {
 	return &figures{
-		store: n.c.Store, region: n.c.Region, mine: n.rounds(), failures: n.c.Meters.Counter(meter.CollectFailures),
+		store: n.c.Store, region: n.c.Region, lost: n.outages.All, mine: n.roundsOf(), failures: n.c.Meters.Counter(meter.CollectFailures),
 		trouble: trouble{log: n.log, began: "the store cannot be asked for the figures of metrics; they grow old", over: "the store can be asked for the figures of metrics again"},
+		deputy:  trouble{log: n.log, began: "the rows of a lost region cannot be asked for the figures of metrics", over: "the rows of lost regions can be asked for the figures of metrics again"},
+		homes:   map[string]counted{},
 	}
 }
 
@@ -74,18 +88,48 @@ func (n *Node) collectFigures() error {
 // round queries the store. Every node reads the brakes, and with them the store's
 // clock.
 func (f *figures) round(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, figuresTime)
-	defer cancel()
-	err := f.readBrakes(ctx)
-	if err == nil && f.mine() {
-		err = f.count(ctx)
-	}
-	if errors.Is(ctx.Err(), context.Canceled) {
+	err := f.own(ctx)
+	if ctx.Err() != nil {
 		return
 	}
 	if f.trouble.note(err); err != nil {
 		f.failures.Add(1)
+		return
 	}
+	if err := f.deputise(ctx); ctx.Err() == nil {
+		f.deputy.note(err)
+	}
+}
+
+// own asks for what this node's region has.
+func (f *figures) own(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, figuresTime)
+	defer cancel()
+	err := f.readBrakes(ctx)
+	if err == nil && f.mine(f.region) {
+		err = f.count(ctx, f.region)
+	}
+	return err
+}
+
+// deputise asks for what lost regions have, and forgets those that are back.
+func (f *figures) deputise(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, figuresTime)
+	defer cancel()
+	lost := f.lost()
+	f.mu.Lock()
+	maps.DeleteFunc(f.homes, func(home string, _ counted) bool { return home != f.region && !slices.Contains(lost, home) })
+	f.mu.Unlock()
+	var errs []error
+	for _, home := range lost {
+		if home == f.region || !f.mine(home) {
+			continue
+		}
+		if err := f.count(ctx, home); err != nil {
+			errs = append(errs, fmt.Errorf("region %s: %w", home, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (f *figures) readBrakes(ctx context.Context) error {
@@ -101,31 +145,31 @@ func (f *figures) readBrakes(ctx context.Context) error {
 	return nil
 }
 
-// count counts the rows of the region.
-func (f *figures) count(ctx context.Context) error {
+// count counts the rows of a home.
+func (f *figures) count(ctx context.Context, home string) error {
 	var told []figure
 	tell := func(of *meter.Metric, value float64, labels ...string) {
 		told = append(told, figure{of, value, labels})
 	}
 	now := f.storeClock()
-	unknown, err := f.store.Unknown(ctx, f.region, figuresRows)
+	unknown, err := f.store.Unknown(ctx, home, figuresRows)
 	if err != nil {
 		return err
 	}
-	tell(meter.UnknownOpen, float64(len(unknown)), f.region)
+	tell(meter.UnknownOpen, float64(len(unknown)), home)
 	age := time.Duration(0)
 	for i := range unknown {
 		age = max(age, now.Sub(unknown[i].FirstUse))
 	}
-	tell(meter.UnknownAge, age.Seconds(), f.region)
+	tell(meter.UnknownAge, age.Seconds(), home)
 	for _, q := range outbox.AllQueues() {
-		if err := f.queue(ctx, q, now, tell); err != nil {
+		if err := f.queue(ctx, home, q, now, tell); err != nil {
 			return err
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at, f.told = time.Now(), told
+	f.homes[home] = counted{time.Now(), told}
 	return nil
 }
 
@@ -143,17 +187,17 @@ var kinds = map[outbox.Queue][]outbox.Kind{
 	outbox.Events:        {outbox.KindNATS, outbox.KindWebhook, outbox.KindLog},
 }
 
-func (f *figures) queue(ctx context.Context, q outbox.Queue, now time.Time, tell func(*meter.Metric, float64, ...string)) error {
+func (f *figures) queue(ctx context.Context, home string, q outbox.Queue, now time.Time, tell func(*meter.Metric, float64, ...string)) error {
 	store := f.store.Queue(q)
-	depth, err := store.Depth(ctx, f.region)
+	depth, err := store.Depth(ctx, home)
 	if err != nil {
 		return err
 	}
-	tell(meter.OutboxPending, float64(depth.Pending), f.region, string(q))
+	tell(meter.OutboxPending, float64(depth.Pending), home, string(q))
 	lag, parked, limbo, stuck := map[outbox.Kind]time.Duration{}, map[outbox.Kind]int{}, 0, 0
 	// Read rows only if a gauge needs them.
 	if depth.Due > 0 {
-		rows, err := store.Waiting(ctx, f.region, figuresRows)
+		rows, err := store.Waiting(ctx, home, figuresRows)
 		if err != nil {
 			return err
 		}
@@ -166,7 +210,7 @@ func (f *figures) queue(ctx context.Context, q outbox.Queue, now time.Time, tell
 		}
 	}
 	if depth.Parked > 0 {
-		rows, err := store.Parked(ctx, f.region, "", figuresRows)
+		rows, err := store.Parked(ctx, home, "", figuresRows)
 		if err != nil {
 			return err
 		}
@@ -178,14 +222,14 @@ func (f *figures) queue(ctx context.Context, q outbox.Queue, now time.Time, tell
 		}
 	}
 	for _, kind := range kinds[q] {
-		tell(meter.OutboxLag, lag[kind].Seconds(), f.region, string(q), string(kind))
-		tell(meter.OutboxParked, float64(parked[kind]), f.region, string(q), string(kind))
+		tell(meter.OutboxLag, lag[kind].Seconds(), home, string(q), string(kind))
+		tell(meter.OutboxParked, float64(parked[kind]), home, string(q), string(kind))
 	}
 	switch q {
 	case outbox.ProviderCalls:
-		tell(meter.Stuck, float64(stuck), f.region)
+		tell(meter.Stuck, float64(stuck), home)
 	case outbox.Notices:
-		tell(meter.Limbo, float64(limbo), f.region)
+		tell(meter.Limbo, float64(limbo), home)
 	default:
 	}
 	return nil
@@ -204,10 +248,15 @@ func (f *figures) tell(o *meter.Observer) {
 	if !slices.ContainsFunc(f.brakes, func(b notice.Brake) bool { return b.Provider == notice.AllProviders }) {
 		o.Is(meter.BrakeHeld, 0, "all")
 	}
-	// Another node reports the figures once it is its turn.
-	if age := time.Since(f.at); !f.at.IsZero() && age < seldom*2*figuresEvery {
-		o.Is(meter.Collected, age.Seconds())
-		for _, one := range f.told {
+	for home, c := range f.homes {
+		age := time.Since(c.at)
+		if age >= seldom*2*figuresEvery {
+			continue // another node reports them once it is its turn
+		}
+		if home == f.region {
+			o.Is(meter.Collected, age.Seconds())
+		}
+		for _, one := range c.told {
 			o.Is(one.of, one.value, one.labels...)
 		}
 	}
