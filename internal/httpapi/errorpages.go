@@ -71,7 +71,7 @@ var errorPages = template.Must(template.New("").Funcs(template.FuncMap{"code": c
 </head><body>
 {{end}}
 {{- define "error"}}{{template "head" .Code}}<h1><code>{{.Code}}</code></h1>
-<p>{{.Title}}. Status {{.Status}}, <code>retry</code> is <code>{{.Retry}}</code> as a rule; the response says what it is for a request.</p>
+<p>{{.Title}}. Status {{.Status}}, <code>retry</code> is usually <code>{{.Retry}}</code>; the response has the value for its request.</p>
 <dl><dt>What it means</dt><dd>{{code .Means}}</dd>
 <dt>Is it safe to retry?</dt><dd>{{code .Safe}}</dd>
 <dt>What to do</dt><dd>{{code .Do}}</dd></dl>

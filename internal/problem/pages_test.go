@@ -89,7 +89,7 @@ func TestThePageIsCurrent(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(pageHead)
 	for _, e := range Catalogue() {
-		fmt.Fprintf(&b, "\n## %s\n\n%s. Status %d, `retry` is `%s` as a rule.\n\n%s\n\n**Is it safe to retry?** %s\n\n**What to do:** %s\n",
+		fmt.Fprintf(&b, "\n## %s\n\n%s. Status %d, `retry` is usually `%s`.\n\n%s\n\n**Is it safe to retry?** %s\n\n**What to do:** %s\n",
 			e.Code, e.Title, e.Status, e.Retry, e.Means, e.Safe, e.Do)
 	}
 	if *write {

@@ -1,8 +1,10 @@
 // Command prose draws what people read of the code at random: doc comments of exported
-// names, errors, log lines and help. Read the sample aloud; what makes you stop is mended
-// with its siblings.
+// names, errors, log lines and help. With -pages it draws from what they read outside of
+// it: Markdown, docs/node.yaml, make help and the alerts. Read the sample aloud; what makes
+// you stop is mended with its siblings.
 //
 //	go -C internal/tools run ./prose -n 50 -seed 1
+//	go -C internal/tools run ./prose -n 50 -seed 1 -pages
 package main
 
 import (
@@ -29,9 +31,14 @@ func main() {
 	n := flag.Int("n", 50, "how many")
 	seed := flag.Uint64("seed", 1, "the same seed draws the same sample of the same code")
 	root := flag.String("root", "../..", "the repository")
-	only := flag.String("only", "", "only of this kind: doc, error, log, help")
+	only := flag.String("only", "", "only of this kind: doc, error, log, help; of pages: page, setting, target, alert")
+	outside := flag.Bool("pages", false, "draw from pages, settings, make help and alerts")
 	flag.Parse()
-	all, err := read(*root)
+	source := read
+	if *outside {
+		source = pages
+	}
+	all, err := source(*root)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "prose:", err)
 		os.Exit(1)
