@@ -43,7 +43,7 @@ var beginTests = []test{
 			[]string{m.ID, m.Region, m.Tenant, m.Key, m.Operation, string(m.Payload), m.TraceParent})
 		require.Equal(w, []claim.Event{claim.EventClaimed}, w.events(rec))
 	}},
-	{"begin: a duplicate finds the holder at work", func(w *world) {
+	{"begin: a duplicate finds the claim busy", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		seen := w.begin(w.arrival("k", "100"), claim.Busy)
 		w.same(rec, seen)
@@ -74,7 +74,7 @@ var beginTests = []test{
 		w.begin(w.arrival("k", "101"), claim.Mismatch)
 		w.same(rec, w.get(rec))
 	}},
-	{"begin: a request that comes in another spelling is the same request in every state", func(w *world) {
+	{"begin: a request in another spelling matches in every state", func(w *world) {
 		// A retry after the tenant's setting for card numbers was changed.
 		respelled := func() claim.Arrival {
 			first, again := w.arrival("k", "100"), w.arrival("k", "1**")
@@ -109,7 +109,7 @@ var beginTests = []test{
 		w.begin(w.arrival("fresh", "100"), claim.Mismatch)
 		w.begin(w.arrival("fresh", "1**"), claim.Busy)
 	}},
-	{"begin: a request that is only compared reads what is there, and begins nothing", func(w *world) {
+	{"begin: a compare-only request reads the claim and begins nothing", func(w *world) {
 		// A retry of an operation that its tenant no longer begins.
 		compared := func(spelling string) claim.Arrival {
 			a := w.arrival("k", spelling)
@@ -180,7 +180,7 @@ var beginTests = []test{
 		require.Equal(w, rec.Minted, taken.Minted)
 		require.Equal(w, rec.ProviderKey, taken.ProviderKey)
 	}},
-	{"begin: an outcome that came late is not forgotten at once", func(w *world) {
+	{"begin: a late outcome keeps its full replay window", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.until(rec.FirstUse.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
 		rec = w.settle(rec, approved("paid"))
@@ -201,14 +201,14 @@ var beginTests = []test{
 		w.until(rec.FreeAt(&w.Policy, w.now()).Add(-w.Policy.TombstoneFor / 4))
 		require.Equal(w, w.Regions[1], w.pin(w.Regions[2], "k", w.Regions[2]).Home, "its tombstone still speaks for the key")
 	}},
-	{"begin: a late release may be tried again for as long", func(w *world) {
+	{"begin: a late release may be retried for the full window", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.until(rec.FirstUse.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
 		w.settle(rec, declinedSoft("no funds"))
 		again := w.begin(w.arrival("k", "100"), claim.Won)
 		require.Equal(w, rec.Generation+1, again.Generation)
 	}},
-	{"begin: who was under way when a generation was released shares its refusal", func(w *world) {
+	{"begin: a request under way at the release shares the refusal", func(w *world) {
 		first := w.begin(w.arrival("k", "100"), claim.Won)
 		rec := w.settle(first, declinedSoft("no funds"))
 		require.Equal(w, answer(402, "no funds"), rec.Refusal.Response)
@@ -240,7 +240,7 @@ var beginTests = []test{
 		w.same(fresh, w.get(fresh))
 		w.begin(a, claim.Busy)
 	}},
-	{"begin: no claim is made without a pin", func(w *world) {
+	{"begin: no claim is created without a pin", func(w *world) {
 		a := w.arrival("k", "100")
 		a.Stamped = false
 		got, err := w.at(w.home).Begin(w.ctx, a)
@@ -255,7 +255,7 @@ var beginTests = []test{
 		a.PinnedAt = w.now()
 		w.begin(a, claim.Won)
 	}},
-	{"begin: a pin that the claim would outlive is not enough", func(w *world) {
+	{"begin: a claim that would outlive its pin is not created", func(w *world) {
 		start := w.now()
 		a := w.arrival("k", "100")
 		a.Stamped, a.PinnedAt = false, start
@@ -270,7 +270,7 @@ var beginTests = []test{
 		w.settle(rec, approved("paid"))
 		w.begin(a, claim.Replay)
 	}},
-	{"begin: tenants, homes and neighbouring keys are apart", func(w *world) {
+	{"begin: tenants, homes and neighbouring keys do not collide", func(w *world) {
 		w.PutTenant(w, claim.Tenant{ID: "acme2", Name: "Other", Registrar: w.home})
 		first := w.begin(w.arrival("k", "100"), claim.Won)
 		other := w.arrival("k", "200")

@@ -119,7 +119,7 @@ func (w *world) settledAt(rec claim.Record) time.Time {
 }
 
 var effectTests = []test{
-	{"effects: success is booked and told of in the same step", func(w *world) {
+	{"effects: a success is booked and emitted in the same step", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		w.written(held, time.Time{}, nil, nil, nil)
 		v := told(approved("paid"), held, held.FirstUse.Add(w.Policy.ReplayFor))
@@ -128,13 +128,13 @@ var effectTests = []test{
 		w.written(held, rec.SettledAt, v.Posting, v.Events, nil)
 		require.Equal(w, 0, w.pending(w.home))
 	}},
-	{"effects: a refusal is told of and not booked", func(w *world) {
+	{"effects: a refusal is emitted and not booked", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := told(declinedHard("no"), held, held.FirstUse.Add(w.Policy.ReplayFor))
 		rec := w.settle(held, v)
 		w.written(held, rec.SettledAt, nil, v.Events, nil)
 	}},
-	{"effects: a release is told of and may expire", func(w *world) {
+	{"effects: a release is emitted and may expire", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		due := held.FirstUse.Add(w.Policy.ReplayFor)
 		v := told(declinedSoft("no funds"), held, due)
@@ -142,7 +142,7 @@ var effectTests = []test{
 		require.Equal(w, claim.FailedRetry, rec.State)
 		w.written(held, w.settledAt(rec), nil, v.Events, v.Expiry)
 	}},
-	{"effects: the expiry that stands is left alone", func(w *world) {
+	{"effects: an existing expiry is not replaced", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		first := told(declinedSoft("no funds"), held, held.FirstUse.Add(w.Policy.ReplayFor))
 		rec := w.settle(held, first)
@@ -160,7 +160,7 @@ var effectTests = []test{
 		w.holds(outbox.Expiries, 1)
 		w.holds(outbox.Events, 4)
 	}},
-	{"effects: the last generation's release is told of and does not expire", func(w *world) {
+	{"effects: the last generation's release is emitted and does not expire", func(w *world) {
 		var rec claim.Record
 		for range w.Policy.MaxGenerations {
 			rec = w.begin(w.arrival("k", "100"), claim.Won)
@@ -173,13 +173,13 @@ var effectTests = []test{
 		require.Equal(w, claim.FailedTerminal, rec.State)
 		w.written(rec, rec.SettledAt, nil, Events(rec, 2), nil)
 	}},
-	{"effects: nothing is written while the outcome stays open", func(w *world) {
+	{"effects: nothing is written while the outcome is open", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		rec := w.settle(held, told(unknown(false), held, held.FirstUse.Add(w.Policy.ReplayFor)))
 		require.Equal(w, claim.InFlight, rec.State)
 		w.written(held, time.Time{}, nil, nil, nil)
 	}},
-	{"effects: what is given up is told of and not booked", func(w *world) {
+	{"effects: a claim that is given up is emitted and not booked", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		held := rec
 		for range w.Policy.MaxUnknowns {
@@ -188,7 +188,7 @@ var effectTests = []test{
 		require.Equal(w, claim.FailedTerminal, rec.State)
 		w.written(held, rec.SettledAt, nil, Events(held, 2), nil)
 	}},
-	{"effects: what must be asked for ever is not given up", func(w *world) {
+	{"effects: a claim with KeepAsking is never given up", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		v := unknown(false)
 		v.KeepAsking = true
@@ -199,7 +199,7 @@ var effectTests = []test{
 		require.Equal(w, w.Policy.MaxUnknowns+2, rec.Unknowns)
 		require.Equal(w, 1, w.pending(w.home))
 	}},
-	{"effects: a provider's words are cut in the books as in the claim", func(w *world) {
+	{"effects: a provider's reference is cut alike in the books and in the claim", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := told(approved("paid"), held, time.Time{})
 		v.ProviderRef, v.Posting.ProviderRef = "a\x00b\xff", "a\x00b\xff"
@@ -208,7 +208,7 @@ var effectTests = []test{
 		require.True(w, found)
 		require.Equal(w, rec.ProviderRef, post.ProviderRef)
 	}},
-	{"effects: a fenced holder books nothing and tells nothing", func(w *world) {
+	{"effects: a fenced holder books and emits nothing", func(w *world) {
 		old := w.begin(w.arrival("k", "100"), claim.Won)
 		w.lapse(old)
 		rec := w.begin(w.arrival("k", "100"), claim.WonUnknown)
@@ -223,7 +223,7 @@ var effectTests = []test{
 		require.ErrorIs(w, err, claim.ErrFenced)
 		w.written(rec, done.SettledAt, v.Posting, v.Events, nil)
 	}},
-	{"effects: a second booking of one event fails the step and leaves no trace", func(w *world) {
+	{"effects: a second booking of one event fails the step and writes nothing", func(w *world) {
 		first := w.begin(w.arrival("k", "100"), claim.Won)
 		v := told(approved("paid"), first, time.Time{})
 		done := w.settle(first, v)
@@ -243,7 +243,7 @@ var effectTests = []test{
 		w.settle(held, told(approved("paid"), held, time.Time{})) // the claim is unchanged
 		w.holds(outbox.Events, 4)
 	}},
-	{"effects: what would not balance is refused and leaves no trace", func(w *world) {
+	{"effects: an unbalanced posting is refused and writes nothing", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := told(approved("paid"), held, time.Time{})
 		v.Posting.Amount = 0
@@ -253,7 +253,7 @@ var effectTests = []test{
 		require.Equal(w, 1, w.pending(w.home))
 		w.written(held, time.Time{}, nil, nil, nil)
 	}},
-	{"effects: an event that waits already fails the step and leaves no trace", func(w *world) {
+	{"effects: a duplicate event id fails the step and writes nothing", func(w *world) {
 		first := w.begin(w.arrival("k", "100"), claim.Won)
 		v := told(declinedHard("no"), first, time.Time{})
 		done := w.settle(first, v)
@@ -266,7 +266,7 @@ var effectTests = []test{
 		require.Equal(w, 1, w.pending(w.home))
 		w.written(first, done.SettledAt, nil, v.Events, nil)
 	}},
-	{"effects: the caller hanging up beforehand leaves no trace", func(w *world) {
+	{"effects: a cancelled context writes nothing", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		ctx, cancel := cancelled(w.ctx)
 		defer cancel()
@@ -275,7 +275,7 @@ var effectTests = []test{
 		w.same(held, w.get(held))
 		w.written(held, time.Time{}, nil, nil, nil)
 	}},
-	{"effects: they lie at the home, whoever settles", func(w *world) {
+	{"effects: they are written at the home, whichever region settles", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := told(approved("paid"), held, time.Time{})
 		rec, err := w.at(w.Regions[1]).Settle(w.ctx, held, v)
@@ -285,7 +285,7 @@ var effectTests = []test{
 		require.NoError(w, err)
 		require.False(w, found)
 	}},
-	{"effects: the events of a key can be taken in their order", func(w *world) {
+	{"effects: the events of a key are taken in order", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		first := Events(held, 2)
 		v := declinedSoft("no funds")
@@ -321,7 +321,7 @@ func (w *world) takeOne(q outbox.Queue) outbox.Message {
 }
 
 var closingTests = []test{
-	{"closing: a released claim is closed for good, and told of", func(w *world) {
+	{"closing: a released claim becomes final and emits an event", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		v := told(declinedHard("too late"), held, time.Time{})
 		v.Reason = "expired"
@@ -340,7 +340,7 @@ var closingTests = []test{
 			claim.EventClaimed, claim.EventAttempt, claim.EventReleased, claim.EventClosed, claim.EventSettled,
 		}, w.events(rec))
 	}},
-	{"closing: the expiry that asked for it is left to its worker", func(w *world) {
+	{"closing: the expiry row is left to its worker", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := declinedSoft("no funds")
 		v.Expiry = expiry(held.HeldSince)
@@ -351,7 +351,7 @@ var closingTests = []test{
 		require.NoError(w, w.Queue(w.home, outbox.Expiries).Finish(w.ctx, w.home, m.ID, m.Fence))
 		w.holds(outbox.Expiries, 0)
 	}},
-	{"closing: only by a refusal", func(w *world) {
+	{"closing: only a refusal closes a claim", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		for _, v := range []claim.Verdict{approved("paid"), declinedSoft("again"), unknown(false)} {
 			_, err := w.at(w.home).Settle(w.ctx, held, told(v, held, held.FirstUse.Add(w.Policy.ReplayFor)))
@@ -360,7 +360,7 @@ var closingTests = []test{
 		w.same(held, w.get(held))
 		w.written(held, time.Time{}, nil, nil, nil)
 	}},
-	{"closing: not once the request is tried again", func(w *world) {
+	{"closing: a retried claim is not closed", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		again := w.begin(w.arrival("k", "100"), claim.Won)
 		late := told(declinedHard("too late"), held, time.Time{})
@@ -373,7 +373,7 @@ var closingTests = []test{
 		w.same(released, w.get(held))
 		w.written(held, time.Time{}, nil, nil, nil)
 	}},
-	{"closing: once", func(w *world) {
+	{"closing: a claim is closed once", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		v := told(declinedHard("too late"), held, time.Time{})
 		rec := w.settle(held, v)
@@ -384,14 +384,14 @@ var closingTests = []test{
 		w.same(rec, w.get(rec))
 		w.written(held, rec.SettledAt, nil, v.Events, nil)
 	}},
-	{"closing: not what a holder believes to be in flight still", func(w *world) {
+	{"closing: a stale holder does not close a claim", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		rec := w.settle(held, declinedSoft("no funds"))
 		_, err := w.at(w.home).Settle(w.ctx, held, declinedHard("late"))
 		require.ErrorIs(w, err, claim.ErrFenced, "an attempt's verdict is no order to close")
 		w.same(rec, w.get(rec))
 	}},
-	{"closing: a tombstone may be closed, a key that is free again may not", func(w *world) {
+	{"closing: a tombstone may be closed, a free key may not", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		gone := w.settle(w.begin(w.arrival("gone", "100"), claim.Won), declinedSoft("no funds"))
 		w.expire(held)
@@ -448,7 +448,7 @@ var settledTests = []test{
 			require.False(w, found, "a tenant learns of its own objects only")
 		}
 	}},
-	{"settled: claims that are not in flight, in order, page by page", func(w *world) {
+	{"settled: it lists claims that are not in flight, in order, page by page", func(w *world) {
 		store, ok := w.at(w.home).(settledLister)
 		require.True(w, ok, "the store lists settled claims")
 		for _, tenant := range []string{"acm", "acme-2"} {

@@ -30,7 +30,7 @@ func (w *world) homeOf(key string) string {
 // Tests of homes that are pinned in the same step as the claim. The registrar is
 // w.home.
 var pinHereTests = []test{
-	{"begin: a key without a home gets one with its claim", func(w *world) {
+	{"begin: a key without a home gets it together with its claim", func(w *world) {
 		rec := w.begin(w.pinHere("k"), claim.Won)
 		require.Equal(w, w.home, rec.Home)
 		p := w.pin(w.Regions[1], "k", w.Regions[1])
@@ -45,7 +45,7 @@ var pinHereTests = []test{
 		other.Stamped, other.PinHere = false, true
 		w.begin(other, claim.Mismatch)
 	}},
-	{"begin: a key that has a home keeps it", func(w *world) {
+	{"begin: a key with a home keeps it", func(w *world) {
 		w.pin(w.Regions[1], "elsewhere", w.Regions[1])
 		w.begin(w.pinHere("elsewhere"), claim.NeedPin)
 		require.Equal(w, w.Regions[1], w.homeOf("elsewhere"))
@@ -54,7 +54,7 @@ var pinHereTests = []test{
 		require.False(w, found)
 		require.Zero(w, w.pending(w.home))
 	}},
-	{"begin: a home is fixed where the registrar is, and nowhere else", func(w *world) {
+	{"begin: only the registrar's region pins a key", func(w *world) {
 		a := w.pinHere("k")
 		a.Home = w.Regions[1]
 		got, err := w.at(w.Regions[1]).Begin(w.ctx, a)
@@ -62,7 +62,7 @@ var pinHereTests = []test{
 		require.Equal(w, claim.NeedPin, got.Decision)
 		require.Empty(w, w.homeOf("k"))
 	}},
-	{"begin: no home is fixed in a region that takes no new ones, or for nobody", func(w *world) {
+	{"begin: a draining region or an unknown tenant pins no key", func(w *world) {
 		w.status(w.home, claim.RegionDraining)
 		w.begin(w.pinHere("k"), claim.NeedPin)
 		require.Empty(w, w.homeOf("k"))
@@ -73,13 +73,13 @@ var pinHereTests = []test{
 		a.Key.Tenant = "nobody"
 		w.begin(a, claim.NeedPin)
 	}},
-	{"begin: no home is fixed for a request that is only compared", func(w *world) {
+	{"begin: a compare-only request pins no key", func(w *world) {
 		a := w.pinHere("k")
 		a.CompareOnly = true
 		w.begin(a, claim.NeedPin)
 		require.Empty(w, w.homeOf("k"))
 	}},
-	{"begin: no home is fixed for a stamped key", func(w *world) {
+	{"begin: a stamped key is not pinned", func(w *world) {
 		value, err := claim.Stamp(1, nil)
 		require.NoError(w, err)
 		a := w.pinHere(value)
@@ -88,7 +88,7 @@ var pinHereTests = []test{
 		a.Stamped = true
 		w.begin(a, claim.Won)
 	}},
-	{"begin: a pin at the registrar of before counts", func(w *world) {
+	{"begin: a pin at the previous registrar counts", func(w *world) {
 		w.MoveRegistrar(w, w.tenant, w.Regions[1])
 		w.pin(w.Regions[2], "k", w.Regions[2])
 		w.MoveRegistrar(w, w.tenant, w.home)
@@ -96,7 +96,7 @@ var pinHereTests = []test{
 		require.Equal(w, w.Regions[2], w.homeOf("k"))
 		w.begin(w.pinHere("new"), claim.NeedPin) // for as long as pins are looked for
 	}},
-	{"begin: of claims in one moment, and pins from elsewhere, one home wins", func(w *world) {
+	{"begin: of concurrent claims and remote pins exactly one home wins", func(w *world) {
 		const keys = 12
 		decided, homes := make([]claim.Decision, keys), make([]string, keys)
 		var g errgroup.Group

@@ -27,13 +27,13 @@ func (w *world) status(region string, status claim.RegionStatus) {
 }
 
 var pinTests = []test{
-	{"pin: a key that names its home gets none", func(w *world) {
+	{"pin: a stamped key is not pinned", func(w *world) {
 		value, err := claim.Stamp(1, nil)
 		require.NoError(w, err)
 		_, err = w.at(w.Regions[1]).Pin(w.ctx, w.key(value), w.Regions[1])
 		require.ErrorContains(w, err, "stamped")
 	}},
-	{"pin: the first write fixes the home", func(w *world) {
+	{"pin: the first write pins the home", func(w *world) {
 		before := w.now()
 		p := w.pin(w.Regions[1], "k", w.Regions[1])
 		require.Equal(w, w.Regions[1], p.Home)
@@ -45,7 +45,7 @@ var pinTests = []test{
 		}
 		require.Equal(w, w.Regions[2], w.pin(w.Regions[2], "other", w.Regions[2]).Home)
 	}},
-	{"pin: of 32 at once in three regions one wins", func(w *world) {
+	{"pin: of 32 concurrent pins in three regions exactly one wins", func(w *world) {
 		homes := make([]string, 32)
 		var g errgroup.Group
 		for i := range homes {
@@ -61,14 +61,14 @@ var pinTests = []test{
 			require.Equal(w, homes[0], h)
 		}
 	}},
-	{"pin: an unknown tenant has none", func(w *world) {
+	{"pin: an unknown tenant's key is not pinned", func(w *world) {
 		key := claim.Key{Tenant: "nobody", Value: "k"}
 		_, err := w.at(w.home).Pin(w.ctx, key, w.home)
 		require.ErrorIs(w, err, claim.ErrUnknownTenant)
 		_, err = w.at(w.home).Registrar(w.ctx, "nobody")
 		require.ErrorIs(w, err, claim.ErrUnknownTenant)
 	}},
-	{"pin: the registrar is told", func(w *world) {
+	{"pin: it returns the registrar", func(w *world) {
 		for _, r := range w.Regions {
 			got, err := w.at(r).Registrar(w.ctx, w.tenant)
 			require.NoError(w, err)
@@ -89,7 +89,7 @@ var pinTests = []test{
 		require.Equal(w, old.Home, w.pin(w.home, "k", w.home).Home)
 		require.Equal(w, w.Regions[0], w.pin(w.Regions[1], "new", w.Regions[1]).Home)
 	}},
-	{"pin: while the registrar moves one home still wins", func(w *world) {
+	{"pin: one home wins while the registrar moves", func(w *world) {
 		const keys = 16
 		homes := make([][3]string, keys)
 		var g errgroup.Group
@@ -120,7 +120,7 @@ var pinTests = []test{
 		require.Equal(w, p.Home, again.Home)
 		require.True(w, again.CreatedAt.After(p.CreatedAt))
 	}},
-	{"pin: a claim made late is outlived by its pin", func(w *world) {
+	{"pin: a pin outlives a late claim", func(w *world) {
 		// A crash left the pin alone; its first claim is created near its end.
 		p := w.pin(w.Regions[1], "k", w.Regions[1])
 		w.until(p.CreatedAt.Add(w.Policy.PinLife() - w.Policy.PinGrace/2))
@@ -135,7 +135,7 @@ var pinTests = []test{
 		require.Equal(w, claim.Live, rec.Age(&w.Policy, w.now()))
 		require.Equal(w, p.Home, w.pin(w.Regions[2], "k", w.Regions[2]).Home)
 	}},
-	{"pin: past its end the entry takes it", func(w *world) {
+	{"pin: the entry takes a pin past its end", func(w *world) {
 		p := w.pin(w.Regions[1], "k", w.Regions[1])
 		a := w.arrival("k", "100")
 		a.Home, a.Stamped, a.PinnedAt = p.Home, false, p.CreatedAt
@@ -148,7 +148,7 @@ var pinTests = []test{
 		b.Home, b.Stamped, b.PinnedAt = taken.Home, false, taken.CreatedAt
 		w.begin(b, claim.Won)
 	}},
-	{"pin: not while an outcome is owed under it", func(w *world) {
+	{"pin: the entry does not take a pin whose claim is in flight", func(w *world) {
 		p := w.pin(w.Regions[1], "k", w.Regions[1])
 		a := w.arrival("k", "100")
 		a.Home, a.Stamped, a.PinnedAt = p.Home, false, p.CreatedAt
@@ -192,7 +192,7 @@ var pinTests = []test{
 		w.status(from, 0)
 		require.Equal(w, from, w.pin(from, "again", from).Home)
 	}},
-	{"pin: who only asks gives a key no home", func(w *world) {
+	{"pin: a read-only pin gives a key no home", func(w *world) {
 		for _, r := range w.Regions {
 			_, err := w.at(r).Pin(w.ctx, w.key("new"), "")
 			require.ErrorIs(w, err, claim.ErrNoNewHomes)
@@ -206,7 +206,7 @@ var pinTests = []test{
 		_, err := w.at(w.home).Pin(w.ctx, w.key("old"), "")
 		require.ErrorIs(w, err, claim.ErrNoNewHomes, "a pin past its end holds no more")
 	}},
-	{"pin: nor of keys whose pins are past their end", func(w *world) {
+	{"pin: an inactive region takes no pin past its end", func(w *world) {
 		from, other := w.Regions[1], w.Regions[2]
 		p := w.pin(from, "k", from)
 		w.until(p.CreatedAt.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
@@ -218,7 +218,7 @@ var pinTests = []test{
 		require.ErrorIs(w, err, claim.ErrNoNewHomes)
 		require.Equal(w, other, w.pin(from, "k", other).Home)
 	}},
-	{"pin: nor where the registrar has moved", func(w *world) {
+	{"pin: an inactive region gets no new home after the registrar has moved", func(w *world) {
 		from := w.Regions[1]
 		p := w.pin(from, "old", from)
 		w.MoveRegistrar(w, w.tenant, w.Regions[2])
@@ -228,7 +228,7 @@ var pinTests = []test{
 		require.ErrorIs(w, err, claim.ErrNoNewHomes)
 		require.Equal(w, w.home, w.pin(from, "new", w.home).Home)
 	}},
-	{"pin: once a status is set no new home follows", func(w *world) {
+	{"pin: no new home is pinned after a region's status is set", func(w *world) {
 		from := w.Regions[1]
 		const writers = 4
 		g, ctx := errgroup.WithContext(w.ctx)

@@ -51,7 +51,7 @@ var replicaTests = []test{
 		w.until(rec.SettledAt.Add(w.ReplicaLag))
 		w.shown(rec)
 	}},
-	{"replica: never an unfinished row", func(w *world) {
+	{"replica: it shows no unfinished row", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.until(rec.FirstUse.Add(w.ReplicaLag))
 		w.hidden(rec)
@@ -64,7 +64,7 @@ var replicaTests = []test{
 		w.until(rec.FirstUse.Add(4 * w.ReplicaLag))
 		w.hidden(rec)
 	}},
-	{"replica: never past the replay window", func(w *world) {
+	{"replica: it shows no row past the replay window", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedHard("stolen"))
 		if w.Advance != nil {
 			w.until(rec.SettledAt.Add(w.Policy.ReplayFor - time.Microsecond))
@@ -73,7 +73,7 @@ var replicaTests = []test{
 		w.expire(rec)
 		w.hidden(rec)
 	}},
-	{"replica: every home is looked at", func(w *world) {
+	{"replica: it searches every home", func(w *world) {
 		for i, r := range w.Regions {
 			a := w.arrival(fmt.Sprint("k", i), "100")
 			a.Home = r
@@ -90,7 +90,7 @@ var replicaTests = []test{
 		stranger.Key.Tenant = "globex"
 		w.hidden(stranger)
 	}},
-	{"replica: many who ask at once are each shown their own", func(w *world) {
+	{"replica: concurrent reads each get their own row", func(w *world) {
 		const keys = 24
 		want := make([]claim.Record, keys)
 		for i := range want {
@@ -220,7 +220,7 @@ var historyTests = []test{
 }
 
 var raceTests = []test{
-	{"race: of 64 arrivals with one key one wins", func(w *world) {
+	{"race: of 64 arrivals with one key exactly one wins", func(w *world) {
 		const racers = 64
 		arrivals := make([]claim.Arrival, racers)
 		for i := range arrivals {
@@ -251,7 +251,7 @@ var raceTests = []test{
 		require.Equal(w, 1, w.pending(w.home))
 		require.Len(w, w.events(rec), 1)
 	}},
-	{"race: of many heirs one takes over", func(w *world) {
+	{"race: of many take-overs exactly one succeeds", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.lapse(rec)
 		var won atomic.Int32
@@ -288,7 +288,7 @@ var raceTests = []test{
 		require.Equal(w, int32(1), won.Load())
 		require.Equal(w, body.Load(), string(w.get(rec).Response.Body))
 	}},
-	{"race: many keys at once all go through", func(w *world) {
+	{"race: concurrent requests under different keys all succeed", func(w *world) {
 		const keys = 64
 		var g errgroup.Group
 		for i := range keys {

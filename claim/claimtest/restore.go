@@ -29,7 +29,7 @@ func (w *world) witnessed(key, body string, known claim.Witness) claim.Arrival {
 }
 
 var restoreTests = []test{
-	{"restore: a claim that was lost is begun again as its witness has it, once", func(w *world) {
+	{"restore: a lost claim is begun again from its witness, once", func(w *world) {
 		known := w.witnessOf(w.arrival("k", "100"), 3)
 		w.begin(w.witnessed("k", "101", known), claim.Mismatch)
 		a := w.witnessed("k", "100", known)
@@ -61,7 +61,7 @@ var restoreTests = []test{
 		require.True(w, found)
 		w.same(rec, byObject)
 	}},
-	{"restore: of many that bring a witness at once one begins", func(w *world) {
+	{"restore: of concurrent arrivals with a witness exactly one begins", func(w *world) {
 		known := w.witnessOf(w.arrival("k", "100"), 1)
 		const many = 8
 		decisions := make(chan claim.Decision, many)
@@ -86,7 +86,7 @@ var restoreTests = []test{
 		require.Equal(w, 1, won)
 		require.Equal(w, 1, w.pending(w.home))
 	}},
-	{"restore: a witness goes on with the released claim that the backup has", func(w *world) {
+	{"restore: a witness continues a released claim of the backup", func(w *world) {
 		first := w.arrival("k", "100")
 		first.Provider = "simulator"
 		released := w.settle(w.begin(first, claim.Won), declinedSoft("no"))
@@ -107,7 +107,7 @@ var restoreTests = []test{
 		rec = w.settle(rec, approved("paid"))
 		w.same(rec, w.begin(w.arrival("k", "100"), claim.Replay))
 	}},
-	{"restore: a witness goes on with the claim in flight that the backup has", func(w *world) {
+	{"restore: a witness continues a claim in flight of the backup", func(w *world) {
 		first := w.arrival("k", "100")
 		first.Provider = "other"
 		old := w.begin(first, claim.Won)
@@ -140,7 +140,7 @@ var restoreTests = []test{
 		w.settle(rec, approved("paid"))
 		require.Zero(w, w.pending(w.home))
 	}},
-	{"restore: a witness replaces what is past its tombstone, and nothing else", func(w *world) {
+	{"restore: a witness replaces only a row past its tombstone", func(w *world) {
 		old := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
 		known := w.witnessOf(w.arrival("k", "200"), 1)
 		w.begin(w.witnessed("k", "200", known), claim.Mismatch)
@@ -208,7 +208,7 @@ var restoreTests = []test{
 		require.NoError(w, err)
 		require.Empty(w, page)
 	}},
-	{"restore: a guard withholds what may be lost, and lets go what is known", func(w *world) {
+	{"restore: a guard withholds keys that may be lost, and allows known ones", func(w *world) {
 		kept := w.at(w.home).(claim.Restores)
 		guard, err := claim.NewGuard(w.ctx, kept)
 		require.NoError(w, err)

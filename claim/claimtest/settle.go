@@ -22,7 +22,7 @@ func cancelled(parent context.Context) (context.Context, context.CancelFunc) {
 }
 
 var settleTests = []test{
-	{"settle: success is final, the outbox row is gone", func(w *world) {
+	{"settle: a success is final and removes the outbox row", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		rec := w.settle(held, approved("paid"))
 		require.Equal(w, claim.Completed, rec.State)
@@ -35,7 +35,7 @@ var settleTests = []test{
 		require.Empty(w, w.dueIDs(w.home))
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventSettled}, w.events(rec))
 	}},
-	{"settle: whatever words the provider has, the outcome is recorded", func(w *world) {
+	{"settle: unstorable text of a provider does not keep an outcome from being recorded", func(w *world) {
 		for i, words := range []string{"a\x00b", "cut inside \xe2\x82", strings.Repeat("ü", 5000), "\xff\xfe\x00"} {
 			v := declinedHard("no")
 			v.Reason, v.ProviderRef = words, words
@@ -130,7 +130,7 @@ var settleTests = []test{
 			claim.EventTakenOver, claim.EventAttempt, claim.EventSettled,
 		}, w.events(rec))
 	}},
-	{"settle: look-ups that find nothing are counted in a row", func(w *world) {
+	{"settle: consecutive look-ups that find nothing are counted", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		for i, step := range []struct {
 			notFound bool
@@ -144,7 +144,7 @@ var settleTests = []test{
 			require.Equal(w, uint32(i+1), rec.Unknowns)
 		}
 	}},
-	{"settle: the last unknown is given up, finally", func(w *world) {
+	{"settle: the last allowed unknown ends the claim", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		for range w.Policy.MaxUnknowns {
 			require.Equal(w, claim.InFlight, rec.State)
@@ -158,7 +158,7 @@ var settleTests = []test{
 		seen := w.begin(w.arrival("k", "100"), claim.Replay)
 		require.Equal(w, answer(502, "given up"), *seen.Response)
 	}},
-	{"settle: an attempt that sent nothing counts for nothing, and is recorded once", func(w *world) {
+	{"settle: an attempt that sent nothing is not counted, and is recorded once", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), unknown(true))
 		require.Equal(w, []uint32{1, 1}, []uint32{rec.Unknowns, rec.NotFounds})
 		for range 2 * w.Policy.MaxUnknowns { // it is never given up
@@ -202,7 +202,7 @@ var settleTests = []test{
 		w.same(done, w.get(rec))
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventTakenOver, claim.EventAttempt, claim.EventSettled}, w.events(rec))
 	}},
-	{"settle: a verdict that is said again is answered with what it left", func(w *world) {
+	{"settle: a retried verdict returns the row that it left", func(w *world) {
 		for i, v := range []claim.Verdict{approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(true), unsent(0)} {
 			held := w.begin(w.arrival(fmt.Sprint("k", i), "100"), claim.Won)
 			require.Zero(w, held.Verdict)
@@ -227,7 +227,7 @@ var settleTests = []test{
 			w.same(done, w.get(held))
 		}
 	}},
-	{"settle: another provider is to try, and nobody but who takes it over", func(w *world) {
+	{"settle: a moved claim waits for a take-over by its new provider", func(w *world) {
 		a := w.arrival("k", "100")
 		a.Provider = "a"
 		held := w.begin(a, claim.Won)
@@ -257,7 +257,7 @@ var settleTests = []test{
 			claim.EventClaimed, claim.EventAttempt, claim.EventMoved, claim.EventTakenOver, claim.EventAttempt, claim.EventSettled,
 		}, w.events(held))
 	}},
-	{"settle: a verdict is not found any more once somebody has the claim", func(w *world) {
+	{"settle: a retried verdict is fenced once another holder has the claim", func(w *world) {
 		for i, v := range []claim.Verdict{declinedSoft("no funds"), unknown(false), unsent(0)} {
 			a := w.arrival(fmt.Sprint("k", i), "100")
 			held := w.begin(a, claim.Won)
@@ -275,7 +275,7 @@ var settleTests = []test{
 			w.same(next, w.get(next))
 		}
 	}},
-	{"settle: a verdict that many say at once is recorded once", func(w *world) {
+	{"settle: concurrent retries of a verdict are recorded once", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := approved("paid")
 		v.ID, v.Events, v.Posting = uuid.New(), Events(held, 1), Posting(held, held.Minted.ID)
@@ -294,13 +294,13 @@ var settleTests = []test{
 		}
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventSettled}, w.events(held))
 	}},
-	{"settle: there must be a claim", func(w *world) {
+	{"settle: without a claim it is fenced", func(w *world) {
 		_, err := w.at(w.home).Settle(w.ctx, claim.Record{Key: w.key("none"), Home: w.home, Fence: 1, State: claim.InFlight}, approved("paid"))
 		require.ErrorIs(w, err, claim.ErrFenced)
 		_, err = w.at(w.home).TakeOver(w.ctx, w.key("none"), w.home, "ch_none", "node", w.home)
 		require.ErrorIs(w, err, claim.ErrFenced)
 	}},
-	{"settle: a large response is kept byte for byte", func(w *world) {
+	{"settle: a large response is stored byte for byte", func(w *world) {
 		body := make([]byte, 200<<10)
 		for i := range body {
 			body[i] = byte(i * 7)
@@ -310,7 +310,7 @@ var settleTests = []test{
 		require.Equal(w, body, seen.Response.Body)
 		w.same(rec, seen)
 	}},
-	{"settle: any region may act for a home", func(w *world) {
+	{"settle: any region may settle for a home", func(w *world) {
 		a := w.arrival("k", "100")
 		got, err := w.at(w.Regions[1]).Begin(w.ctx, a)
 		require.NoError(w, err)
@@ -328,7 +328,7 @@ func mute(o claim.Outcome) claim.Verdict {
 }
 
 var answerTests = []test{
-	{"answer: no verdict without a response ends a claim", func(w *world) {
+	{"answer: a verdict without a response does not end a claim", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		for g := uint32(1); ; g++ {
 			for _, o := range []claim.Outcome{claim.OutcomeDone, claim.OutcomeRefused, claim.OutcomeReleased} {
@@ -350,7 +350,7 @@ var answerTests = []test{
 		require.Equal(w, 1, w.pending(w.home))
 		w.settle(rec, approved("paid"))
 	}},
-	{"answer: an unknown without a response is never given up on", func(w *world) {
+	{"answer: an unknown without a response is never given up", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		for range w.Policy.MaxUnknowns + 1 {
 			rec = w.settle(rec, mute(claim.OutcomeUnknown))
@@ -359,7 +359,7 @@ var answerTests = []test{
 		rec = w.settle(rec, unknown(false))
 		require.Equal(w, claim.FailedTerminal, rec.State)
 	}},
-	{"answer: a closing without one closes nothing", func(w *world) {
+	{"answer: a closing without a response closes nothing", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		_, err := w.at(w.home).Settle(w.ctx, rec, mute(claim.OutcomeRefused))
 		require.ErrorIs(w, err, claim.ErrNoResponse)
@@ -368,7 +368,7 @@ var answerTests = []test{
 }
 
 var leaseTests = []test{
-	{"lease: a recovery of the key's former life cannot take the new one", func(w *world) {
+	{"lease: a recovery of an earlier life cannot take the new claim", func(w *world) {
 		old := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
 		w.free(old)
 		rec := w.begin(w.arrival("k", "200"), claim.Won)
@@ -402,7 +402,7 @@ var leaseTests = []test{
 		require.NoError(w, err)
 		require.Empty(w, held)
 	}},
-	{"lease: many of several homes in one step", func(w *world) {
+	{"lease: leases of several homes are renewed in one step", func(w *world) {
 		var leases []claim.Lease
 		var recs []claim.Record
 		for i, k := range []string{"a", "b", "c", "d", "e"} {
@@ -438,7 +438,7 @@ var leaseTests = []test{
 		next := w.begin(w.arrival("k", "100"), claim.WonUnknown)
 		require.Equal(w, rec.Fence+1, next.Fence)
 	}},
-	{"lease: it is held until the store's clock, plus its offset, is past it", func(w *world) {
+	{"lease: it is held until ClockOffset after its end", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home)
 		require.ErrorIs(w, err, claim.ErrLeaseHeld)

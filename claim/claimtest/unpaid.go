@@ -72,7 +72,7 @@ func (w *world) giveUp(held claim.Record) claim.Record {
 }
 
 var unpaidTests = []test{
-	{"unpaid: what is refused, given up or released is remembered with the step", func(w *world) {
+	{"unpaid: a refusal, a given-up claim and a release each write a row", func(w *world) {
 		refused := w.settle(w.begin(w.arrival("refused", "100"), claim.Won), declinedHard("no"))
 		w.remembered(refused, refused.SettledAt)
 		given := w.giveUp(w.begin(w.arrival("unknown", "100"), claim.Won))
@@ -81,7 +81,7 @@ var unpaidTests = []test{
 		released := w.settle(w.begin(w.arrival("released", "100"), claim.Won), declinedSoft("no funds"))
 		w.remembered(released, w.settledAt(released))
 	}},
-	{"unpaid: the last word counts", func(w *world) {
+	{"unpaid: the last verdict counts", func(w *world) {
 		first := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		second := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedHard("stolen"))
 		require.Equal(w, first.Minted.ID, second.Minted.ID)
@@ -92,19 +92,19 @@ var unpaidTests = []test{
 		closed := w.settle(closing, v)
 		w.remembered(closed, closed.SettledAt)
 	}},
-	{"unpaid: what is paid, or still open, leaves nothing", func(w *world) {
+	{"unpaid: a paid or open claim writes no row", func(w *world) {
 		w.notRemembered(w.settle(w.begin(w.arrival("paid", "100"), claim.Won), approved("paid")))
 		w.notRemembered(w.begin(w.arrival("held", "100"), claim.Won))
 		w.notRemembered(w.settle(w.begin(w.arrival("open", "100"), claim.Won), unknown(false)))
 	}},
-	{"unpaid: a verdict that comes too late is not remembered", func(w *world) {
+	{"unpaid: a fenced verdict writes no row", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		paid := w.settle(held, approved("paid"))
 		_, err := w.at(w.home).Settle(w.ctx, held, declinedHard("no"))
 		require.ErrorIs(w, err, claim.ErrFenced)
 		w.notRemembered(paid)
 	}},
-	{"unpaid: each region has its own", func(w *world) {
+	{"unpaid: each region has its own rows", func(w *world) {
 		far := w.arrival("far", "100")
 		far.Home = w.Regions[1]
 		rec := w.settle(w.begin(far, claim.Won), declinedHard("no"))
@@ -114,7 +114,7 @@ var unpaidTests = []test{
 		_, found = w.unpaid(w.home, "ch_none")
 		require.False(w, found)
 	}},
-	{"unpaid: it outlives the claim, and the key's next life", func(w *world) {
+	{"unpaid: the row outlives the claim, and the key's next life", func(w *world) {
 		refused := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedHard("no"))
 		released := w.settle(w.begin(w.arrival("soft", "100"), claim.Won), declinedSoft("no funds"))
 		at := w.settledAt(released)
@@ -129,7 +129,7 @@ var unpaidTests = []test{
 		w.remembered(again, again.SettledAt)
 		w.notRemembered(next)
 	}},
-	{"unpaid: it goes when no provider surprises any more", func(w *world) {
+	{"unpaid: the row is deleted after RememberFor", func(w *world) {
 		if w.Advance == nil {
 			w.Skip("400 days cannot be watched")
 		}

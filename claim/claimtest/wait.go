@@ -10,7 +10,7 @@ import (
 
 // waitTests are of claims that wait for the payer, or for a bank.
 var waitTests = []test{
-	{"wait: every request reads one answer for as long as the state lasts", func(w *world) {
+	{"wait: every request reads the same interim answer while the state lasts", func(w *world) {
 		first := w.begin(w.arrival("k", "100"), claim.Won)
 		before := w.now()
 		v := pending("payer", 2*w.Policy.Lease)
@@ -76,7 +76,7 @@ var waitTests = []test{
 		w.begin(w.arrival("k", "100"), claim.Replay)
 		require.Zero(w, w.pending(w.home))
 	}},
-	{"wait: it is asked about when it is due, and only then", func(w *world) {
+	{"wait: the worker asks when the row is due, and only then", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("bank", w.Policy.Lease))
 		require.Empty(w, w.dueIDs(w.home))
 		w.lapse(rec)
@@ -86,7 +86,7 @@ var waitTests = []test{
 		require.Empty(w, w.dueIDs(w.home))
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventPending, claim.EventTakenOver}, w.events(rec))
 	}},
-	{"wait: one who holds it is not disturbed", func(w *world) {
+	{"wait: a holder is not interrupted", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("payer", w.Policy.Lease))
 		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
@@ -96,7 +96,7 @@ var waitTests = []test{
 		require.ErrorIs(w, err, claim.ErrFenced, "what was known before the take-over is not written over it")
 		w.settle(held, declinedHard("no"))
 	}},
-	{"wait: it never ages, whatever time passes", func(w *world) {
+	{"wait: a waiting claim never ages", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("bank", w.Policy.PinLife()*2))
 		w.until(rec.FirstUse.Add(w.Policy.PinLife() + w.Policy.Lease))
 		if w.Sweep != nil {
@@ -106,7 +106,7 @@ var waitTests = []test{
 		require.Equal(w, rec.Interim, seen.Interim)
 		w.same(rec, w.get(rec))
 	}},
-	{"wait: no replica shows it as an answer", func(w *world) {
+	{"wait: no replica shows the interim answer", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("payer", w.Policy.Lease))
 		w.until(w.now().Add(w.ReplicaLag))
 		for _, region := range w.Regions {
@@ -118,7 +118,7 @@ var waitTests = []test{
 			require.False(w, found)
 		}
 	}},
-	{"wait: a verdict that is said again finds itself", func(w *world) {
+	{"wait: a retried verdict finds itself", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := pending("payer", w.Policy.Lease)
 		v.ID, v.Events = uuid.New(), Events(held, 1)
@@ -156,7 +156,7 @@ var waitTests = []test{
 		w.begin(w.arrival("k", "100"), claim.Won) // which lets the pause pass
 		require.False(w, w.now().Before(rec.Refusal.At.Add(2*w.Policy.Lease)))
 	}},
-	{"wait: it is never without an answer", func(w *world) {
+	{"wait: a pending verdict needs an answer", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		_, err := w.at(w.home).Settle(w.ctx, held, claim.Verdict{Outcome: claim.OutcomePending, State: "payer"})
 		require.ErrorIs(w, err, claim.ErrNoResponse)

@@ -161,7 +161,7 @@ var tests = []struct {
 	name string
 	run  func(w *world)
 }{
-	{"post: what a person decided, with who and why", func(w *world) {
+	{"post: an adjustment keeps who decided it and why", func(w *world) {
 		want := ledger.Transaction{
 			ID: ledger.AdjustmentID("case 7"), Region: w.home, Tenant: "acme", Kind: ledger.Adjustment, Debit: ledger.Suspense("acme"), Credit: ledger.Merchant("acme"),
 			Amount: 5, Currency: "usd", Object: "case 7", By: "ops@example.com", Why: "the payer wrote that it is theirs",
@@ -183,7 +183,7 @@ var tests = []struct {
 		_, err = w.at().Post(w.ctx, want)
 		require.ErrorContains(w, err, "who made it and why")
 	}},
-	{"arrivals: found by the provider's reference, wherever they are booked", func(w *world) {
+	{"arrivals: found by the provider's reference in every region's books", func(w *world) {
 		charge := w.post(w.charge("ch_1", 4200))
 		there := w.charge("ch_2", 4200)
 		there.Region, there.ProviderRef = w.Regions[1], charge.ProviderRef
@@ -217,7 +217,7 @@ var tests = []struct {
 			require.ElementsMatch(w, want, ids(got), region)
 		}
 	}},
-	{"disputes: booked in any order, and twice, they come to the same", func(w *world) {
+	{"disputes: any order and repetition have the same result", func(w *world) {
 		of := w.post(w.charge("ch_1", 4200))
 		kinds := []ledger.Kind{ledger.DisputeOpened, ledger.Dispute, ledger.DisputeReversal, ledger.DisputeWon}
 		for i := range kinds {
@@ -238,7 +238,7 @@ var tests = []struct {
 			ledger.Provider("sim"): 3200, ledger.Merchant("acme"): -3200, ledger.Disputed("acme"): 0, ledger.Withheld("sim"): 0,
 		}, stands)
 	}},
-	{"connected accounts: what follows from a charge there is booked there", func(w *world) {
+	{"connected accounts: movements that follow from a charge are booked in its account", func(w *world) {
 		there := w.charge("ch_1", 4200)
 		there.ProviderRef += "@acct_1"
 		there.Debit = ledger.Provider(ledger.Where("sim", there.ProviderRef))
@@ -261,7 +261,7 @@ var tests = []struct {
 		require.NoError(w, err)
 		require.Equal(w, []string{"ch_1"}, ids(got))
 	}},
-	{"post: a transaction as it was given, with the store's time", func(w *world) {
+	{"post: a transaction is stored as given, with the store's time", func(w *world) {
 		before := w.Now(w)
 		want := w.charge("ch_1", 4200)
 		want.At = before.Add(-time.Hour) // the store sets it, not the caller
@@ -270,7 +270,7 @@ var tests = []struct {
 		require.False(w, got.At.Before(before) || got.At.After(w.Now(w)))
 		require.Zero(w, got.At.Nanosecond()%1000, "times are kept in microseconds")
 	}},
-	{"post: money that came in is booked once, whatever as", func(w *world) {
+	{"post: an arrival is booked once, whatever its kind", func(w *world) {
 		charge := w.charge("ch_1", 4200)
 		ghost := charge
 		ghost.ID, ghost.Kind, ghost.Credit = ledger.GhostID("sim", charge.ProviderRef), ledger.Ghost, ledger.Suspense("acme")
@@ -299,7 +299,7 @@ var tests = []struct {
 		require.NoError(w, err)
 		require.False(w, posted)
 	}},
-	{"post: one of many events wins one arrival", func(w *world) {
+	{"post: of concurrent events exactly one books an arrival", func(w *world) {
 		const n = 8
 		wins := make(chan string, n)
 		var all errgroup.Group
@@ -319,7 +319,7 @@ var tests = []struct {
 		require.NoError(w, all.Wait())
 		require.Len(w, wins, 1)
 	}},
-	{"post: again is nothing new", func(w *world) {
+	{"post: a repeated transaction changes nothing", func(w *world) {
 		t := w.charge("ch_1", 4200)
 		first := w.post(t)
 		w.Pass(w, time.Millisecond)
@@ -331,7 +331,7 @@ var tests = []struct {
 		require.Equal(w, normal(first), normal(w.get(t)))
 		require.Len(w, w.all(w.home, time.Time{}, 10), 1)
 	}},
-	{"post: another transaction under the id is refused", func(w *world) {
+	{"post: another transaction under the same id is refused", func(w *world) {
 		t := w.charge("ch_1", 4200)
 		first := w.post(t)
 		for name, change := range map[string]func(t *ledger.Transaction){
@@ -350,7 +350,7 @@ var tests = []struct {
 		}
 		require.Equal(w, normal(first), normal(w.get(t)))
 	}},
-	{"post: what does not balance, or says too little, is refused", func(w *world) {
+	{"post: an unbalanced or incomplete transaction is refused", func(w *world) {
 		for name, change := range map[string]func(t *ledger.Transaction){
 			"zero":          func(t *ledger.Transaction) { t.Amount = 0 },
 			"negative":      func(t *ledger.Transaction) { t.Amount = -1 },
@@ -372,7 +372,7 @@ var tests = []struct {
 		require.Empty(w, w.all(w.home, time.Time{}, 10))
 		require.Empty(w, w.balances(w.home, 10))
 	}},
-	{"post: of many with one id one is posted", func(w *world) {
+	{"post: of concurrent transactions with one id exactly one is posted", func(w *world) {
 		const rounds, racers = 20, 16
 		for round := range rounds {
 			var posted, refused atomic.Int32
@@ -439,7 +439,7 @@ var tests = []struct {
 			require.Equal(w, normal(w.get(t)), normal(t), "listed as read")
 		}
 	}},
-	{"transactions: up to a time, which does not belong", func(w *world) {
+	{"transactions: up to a time, which is excluded", func(w *world) {
 		first := w.post(w.charge("ch_1", 1))
 		w.Pass(w, time.Millisecond)
 		second := w.post(w.charge("ch_2", 1))
@@ -452,7 +452,7 @@ var tests = []struct {
 		require.NoError(w, err)
 		require.Empty(w, after)
 	}},
-	{"reversals: wherever they are booked", func(w *world) {
+	{"reversals: found in every region's books", func(w *world) {
 		charge := w.post(w.charge("ch_1", 100))
 		w.post(w.charge("ch_10", 100))
 		w.post(w.refund("re_other", w.charge("ch_10", 100), 5))
@@ -477,7 +477,7 @@ var tests = []struct {
 		require.NoError(w, err)
 		require.Empty(w, none)
 	}},
-	{"failure: what was booked is taken back once, and stays", func(w *world) {
+	{"failure: a booking is reversed once, and stays", func(w *world) {
 		charge := w.post(w.charge("ch_1", 100))
 		refund := w.post(w.refund("re_1", charge, 60))
 		for _, of := range []ledger.Transaction{charge, refund} {
@@ -497,7 +497,7 @@ var tests = []struct {
 			require.Equal(w, b.Debits, b.Credits, "%s stands at what it stood at before", b.Account)
 		}
 	}},
-	{"ghost refund: found by its object, and nothing else is", func(w *world) {
+	{"ghost refund: found by its object, and nothing else", func(w *world) {
 		ghost := w.charge(ledger.GhostID("sim", "p1"), 100)
 		ghost.Kind, ghost.Object, ghost.Credit, ghost.ProviderRef = ledger.Ghost, "ch_1", ledger.Suspense("acme"), "p1"
 		back := w.refund("re_1", w.post(ghost), 100)
@@ -517,7 +517,7 @@ var tests = []struct {
 			require.False(w, found, "%v", none)
 		}
 	}},
-	{"ghosts of an object: all of them, whether or not they were refunded, and nothing else", func(w *world) {
+	{"ghosts of an object: all of them, refunded or not, and nothing else", func(w *world) {
 		var want []string
 		for _, ref := range []string{"p1", "p2"} {
 			ghost := w.charge(ledger.GhostID("sim", ref), 100)

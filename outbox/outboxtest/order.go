@@ -14,7 +14,7 @@ import (
 
 // orderTests are for a queue in which the rows of one key wait for each other.
 var orderTests = []test{
-	{name: "order: of one key only the oldest can be taken", only: ordered, run: func(w *world) {
+	{name: "order: of one key only the oldest row can be taken", only: ordered, run: func(w *world) {
 		want := w.append("k", 2)
 		w.Pass(w, time.Millisecond)
 		want = append(want, w.append("k", 1)...)
@@ -28,7 +28,7 @@ var orderTests = []test{
 		require.Empty(w, w.take(10))
 		require.Equal(w, outbox.Depth{}, w.depth())
 	}},
-	{name: "waiting: of one key the first is listed at least", only: ordered, run: func(w *world) {
+	{name: "waiting: of one key at least the first row is listed", only: ordered, run: func(w *world) {
 		rows := w.append("k", 2)
 		other := w.append("k2", 1)
 		w.Pass(w, w.Delay)
@@ -36,7 +36,7 @@ var orderTests = []test{
 		require.Subset(w, got, []string{rows[0], other[0]})
 		require.Subset(w, append(rows, other...), got)
 	}},
-	{name: "order: other keys and other tenants are not held back", only: ordered, run: func(w *world) {
+	{name: "order: other keys and other tenants are not blocked", only: ordered, run: func(w *world) {
 		want := []string{
 			w.append("k", 3)[0], w.append("k2", 2)[0],
 			w.Append(w, w.home, w.Tenants[1], "k", outbox.KindLog, outbox.KindLog)[0],
@@ -52,7 +52,7 @@ var orderTests = []test{
 		require.NoError(w, err)
 		require.Len(w, far, 1)
 	}},
-	{name: "order: another kind of the same key is not held back", only: ordered, run: func(w *world) {
+	{name: "order: another kind of the same key is not blocked", only: ordered, run: func(w *world) {
 		// As three steps of one key write them: each for both sinks.
 		nats, hook := []string{}, []string{}
 		for range 3 {
@@ -99,13 +99,13 @@ var orderTests = []test{
 		w.unpark(rows[0])
 		require.Equal(w, rows[0], w.takeOne().ID)
 	}},
-	{name: "order: rows that wait do not use the limit up", only: ordered, run: func(w *world) {
+	{name: "order: waiting rows do not use up the limit", only: ordered, run: func(w *world) {
 		first := w.append("long", 20)[0]
 		w.Pass(w, time.Millisecond)
 		second := w.append("short", 1)[0]
 		require.ElementsMatch(w, []string{first, second}, ids(w.takeDue(2)))
 	}},
-	{name: "order: a failure holds its key back, and only that", only: ordered, run: func(w *world) {
+	{name: "order: a failure blocks its key, and only that", only: ordered, run: func(w *world) {
 		rows := w.append("k", 2)
 		m := w.takeDue(1)[0]
 		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease, "down"))
@@ -133,7 +133,7 @@ var orderTests = []test{
 		in, _ = w.look()
 		require.Zero(w, in)
 	}},
-	{name: "order: a worker's death holds its key back until the lease lapses", only: ordered, run: func(w *world) {
+	{name: "order: a worker's death blocks its key until the lease lapses", only: ordered, run: func(w *world) {
 		rows := w.append("k", 2)
 		require.Equal(w, rows[0], w.takeOne().ID)
 		w.Pass(w, w.Lease)
@@ -142,7 +142,7 @@ var orderTests = []test{
 		w.finish(m)
 		require.Equal(w, rows[1], w.takeOne().ID)
 	}},
-	{name: "order: a parked row holds nothing back", only: ordered, run: func(w *world) {
+	{name: "order: a parked row blocks nothing", only: ordered, run: func(w *world) {
 		rows := w.append("k", 3)
 		w.park(w.takeOneOf(rows[:1]))
 		m := w.takeOneOf(rows[1:2])

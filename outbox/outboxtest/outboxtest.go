@@ -82,7 +82,7 @@ const (
 var tests = slices.Concat(queueTests, orderTests)
 
 var queueTests = []test{
-	{name: "take: nothing before its time", run: func(w *world) {
+	{name: "take: no row before it is due", run: func(w *world) {
 		id := w.Insert(w, w.home, "k")
 		if w.Delay > 0 {
 			require.Empty(w, w.take(10))
@@ -107,7 +107,7 @@ var queueTests = []test{
 		require.Empty(w, w.take(2))
 		require.Empty(w, w.take(0))
 	}},
-	{name: "waiting: in the order in which rows are due, also those that are not yet", run: func(w *world) {
+	{name: "waiting: rows in the order of their due times, including later ones", run: func(w *world) {
 		var all []string
 		for i := range 3 {
 			all = append(all, w.Insert(w, w.home, fmt.Sprint("k", i)))
@@ -157,7 +157,7 @@ var queueTests = []test{
 		require.Zero(w, again.Attempts, "a worker's death is no failure of the row")
 		require.True(w, again.CreatedAt.Equal(first.CreatedAt))
 	}},
-	{name: "take: among many workers each row goes to one", run: func(w *world) {
+	{name: "take: among many workers each row is taken by one", run: func(w *world) {
 		const rows = 64
 		for i := range rows {
 			w.Insert(w, w.home, fmt.Sprint("k", i))
@@ -197,7 +197,7 @@ var queueTests = []test{
 		require.Empty(w, w.take(10))
 		require.Equal(w, outbox.Depth{}, w.depth())
 	}},
-	{name: "fence: who lost the row changes nothing", run: func(w *world) {
+	{name: "fence: a worker that lost the row changes nothing", run: func(w *world) {
 		w.due("k")
 		old := w.takeOne()
 		w.Pass(w, w.Lease)
@@ -211,14 +211,14 @@ var queueTests = []test{
 		require.Empty(w, w.take(10))
 		require.NoError(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence))
 	}},
-	{name: "fence: a settled claim takes its row away from the worker", run: func(w *world) {
+	{name: "fence: settling a claim removes the row from its worker", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
 		w.Settle(w, w.home, "k")
 		require.ErrorIs(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, 0, "late"), outbox.ErrFenced)
 		require.Equal(w, outbox.Depth{}, w.depth())
 	}, only: settles},
-	{name: "retry: a reason counts as an attempt, none only postpones", run: func(w *world) {
+	{name: "retry: a reason counts as an attempt, no reason only postpones", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
 		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease/2, "boom"))
@@ -292,7 +292,7 @@ var queueTests = []test{
 			require.Equal(w, []any{rows[i].Fence, uint32(0), ""}, []any{left.Fence, left.Attempts, left.LastError}, "it was not touched")
 		}
 	}},
-	{name: "look: in how long a row is due, and nothing is taken", run: func(w *world) {
+	{name: "look: it returns when a row is due and takes nothing", run: func(w *world) {
 		in, there := w.look()
 		require.False(w, there, "an empty queue is not in it: %v", in)
 		id := w.Insert(w, w.home, "k")
@@ -319,7 +319,7 @@ var queueTests = []test{
 		require.NoError(w, err)
 		require.Empty(w, far, "another region has rows of its own")
 	}},
-	{name: "park: a person takes over, the rows behind go on", run: func(w *world) {
+	{name: "park: a parked row does not block the rows behind it", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
 		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, 0, "once"))
@@ -342,7 +342,7 @@ var queueTests = []test{
 		require.Equal(w, "never works", again.LastError)
 		require.Equal(w, m.Fence+1, again.Fence)
 	}},
-	{name: "park: it can be done again and again", run: func(w *world) {
+	{name: "park: a row can be parked repeatedly", run: func(w *world) {
 		w.due("k")
 		for range 3 {
 			m := w.takeOne()
@@ -362,7 +362,7 @@ var queueTests = []test{
 		require.Empty(w, w.parked("", 10))
 		require.Equal(w, outbox.Depth{}, w.depth())
 	}, only: settles},
-	{name: "unpark: only what is parked", run: func(w *world) {
+	{name: "unpark: only parked rows", run: func(w *world) {
 		id := w.Insert(w, w.home, "k")
 		for _, id := range []string{id, "none"} {
 			ok, err := w.at().Unpark(w.ctx, w.home, id)
@@ -394,7 +394,7 @@ var queueTests = []test{
 		require.NoError(w, err)
 		require.Empty(w, far)
 	}},
-	{name: "depth: pending, due and parked are told apart", run: func(w *world) {
+	{name: "depth: pending, due and parked rows are counted separately", run: func(w *world) {
 		require.Equal(w, outbox.Depth{}, w.depth())
 		for i := range 3 {
 			w.Insert(w, w.home, fmt.Sprint("k", i))

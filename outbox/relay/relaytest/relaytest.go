@@ -109,7 +109,7 @@ func normal(e relay.Endpoint) relay.Endpoint {
 }
 
 var tests = []test{
-	{"endpoint: none at first", func(w *world) {
+	{"endpoint: none initially", func(w *world) {
 		_, found, err := w.at().Endpoint(w.ctx, w.tenant)
 		require.NoError(w, err)
 		require.False(w, found)
@@ -169,7 +169,7 @@ var tests = []test{
 		require.True(w, second.FailingSince.After(first.FailingSince))
 		require.Zero(w, second.DisabledAt, "the time before the success does not count")
 	}},
-	{"failing: too long, and it is given up on", func(w *world) {
+	{"failing: an endpoint that fails for too long is disabled", func(w *world) {
 		w.put(w.url, "whsec_a")
 		since := w.fail().FailingSince
 		w.Pass(w, w.Patience)
@@ -186,12 +186,12 @@ var tests = []test{
 		require.Zero(w, e.FailingSince)
 		require.Zero(w, w.note(false).DisabledAt)
 	}},
-	{"put: what the caller says of failures is not stored", func(w *world) {
+	{"put: the caller's record of failures is not stored", func(w *world) {
 		now := w.Now(w)
 		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: []string{"whsec_a"}, FailingSince: now, DisabledAt: now}))
 		require.Equal(w, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: []string{"whsec_a"}}, normal(w.get()))
 	}},
-	{"put: without a secret, or with too many, it is refused", func(w *world) {
+	{"put: an endpoint without a secret, or with too many, is refused", func(w *world) {
 		for _, secrets := range [][]string{nil, make([]string, relay.MaxSecrets+1)} {
 			require.Error(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: secrets}))
 		}
@@ -199,7 +199,7 @@ var tests = []test{
 		require.NoError(w, err)
 		require.False(w, found)
 	}},
-	{"note: of a URL that is not the tenant's any more", func(w *world) {
+	{"note: a delivery to a former URL is not recorded", func(w *world) {
 		w.put(w.url, "whsec_a")
 		since := w.fail()
 		for _, ok := range []bool{true, false} {
@@ -214,7 +214,7 @@ var tests = []test{
 		}
 		require.Zero(w, w.get().FailingSince)
 	}},
-	{"note: many at once agree", func(w *world) {
+	{"note: concurrent notes agree", func(w *world) {
 		w.put(w.url, "whsec_a")
 		since := make([]time.Time, 16)
 		var g errgroup.Group

@@ -23,7 +23,7 @@ func (w *world) secrets(r *seal.Ring) ([]string, error) {
 }
 
 var sealedTests = []test{
-	{"sealed: nobody finds the secret in what is stored", func(w *world) {
+	{"sealed: the stored bytes do not reveal the secret", func(w *world) {
 		keys, secrets := sealtest.Ring(7), []string{"whsec_c2VhbGVk", "whsec_dG9v"}
 		require.NoError(w, w.through(keys).PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: secrets}))
 		raw := string(w.Raw(w))
@@ -48,7 +48,7 @@ var sealedTests = []test{
 		w.put(w.url, "whsec_cGxhaW4")
 		require.Contains(w, string(w.Raw(w)), "whsec_cGxhaW4", "without a key it is there to be found")
 	}},
-	{"sealed: without its key a secret is lost, and its endpoint is not", func(w *world) {
+	{"sealed: without its key a secret is lost, but not its endpoint", func(w *world) {
 		require.NoError(w, w.through(sealtest.Ring(1)).PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: []string{"whsec_a"}}))
 		for _, without := range []*seal.Ring{nil, sealtest.Ring(2)} {
 			got, err := w.secrets(without)
@@ -64,7 +64,7 @@ var sealedTests = []test{
 		require.NoError(w, err)
 		require.Equal(w, []string{"whsec_b"}, got, "a new secret mends it")
 	}},
-	{"sealed: secrets go from no key to one, and from key to key", func(w *world) {
+	{"sealed: secrets are resealed from no key to one, and from key to key", func(w *world) {
 		w.put(w.url, "whsec_a", "whsec_b")
 		since := w.fail().FailingSince
 		require.NoError(w, w.through(sealtest.Ring(1)).PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_c"}}))
@@ -81,7 +81,7 @@ var sealedTests = []test{
 		require.NoError(w, relay.Reseal(w.ctx, all, &c))
 		require.Zero(w, c.Again)
 	}},
-	{"sealed: pages, and not what has changed meanwhile", func(w *world) {
+	{"sealed: it pages, and leaves secrets alone that changed meanwhile", func(w *world) {
 		w.put(w.url, "whsec_a")
 		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_b"}}))
 		all := w.at().(relay.Secrets)

@@ -95,7 +95,7 @@ func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 // needs no Sweep.
 func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
-	t.Run("keys: what a merchant can spell is not the key of a compensation", func(t *testing.T) {
+	t.Run("keys: a merchant cannot spell the key of a compensation", func(t *testing.T) {
 		w := newLateWorld(t, newHarness(t))
 		spent := w.settled(w.begin(olderKey(t, w.Code), "charge", http.MethodPost, "/v1/charges", []byte(`{"amount":1}`)), refused)
 		id := w.settled(w.charge(), refused).Minted.ID
@@ -135,7 +135,7 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 		"refused for now": {[]claim.Verdict{{Outcome: claim.OutcomeReleased, Reason: "insufficient_balance", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
 			notice.Compensated, 1},
 	} {
-		t.Run("keys: what an older build has begun goes on: "+name, func(t *testing.T) {
+		t.Run("keys: a compensation of an older build continues: "+name, func(t *testing.T) {
 			w := newLateWorld(t, newHarness(t))
 			id := w.settled(w.charge(), refused).Minted.ID
 			g := notice.Ghost{Tenant: "acme", Object: id, Home: w.Home, Provider: "bank", ProviderRef: "pay_1", Amount: 4200, Currency: "usd"}

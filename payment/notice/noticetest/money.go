@@ -64,7 +64,7 @@ var moneyTests = []struct {
 	name string
 	run  func(w *world)
 }{
-	{"book: booked and told in one step, once", func(w *world) {
+	{"book: booked and emitted in one step, once", func(w *world) {
 		of, failed := w.refund("re_1")
 		posted, err := w.Store(w.home).Book(w.ctx, failed, w.told("re_1", "nats", "log"))
 		require.NoError(w, err)
@@ -85,7 +85,7 @@ var moneyTests = []struct {
 		}
 		require.ElementsMatch(w, []string{"evt_re_1/nats", "evt_re_1/log"}, ids)
 	}},
-	{"book: another failure under the id is a conflict, and tells nobody", func(w *world) {
+	{"book: another failure under the id is a conflict, and emits nothing", func(w *world) {
 		_, failed := w.refund("re_1")
 		_, err := w.Store(w.home).Book(w.ctx, failed, nil)
 		require.NoError(w, err)
@@ -95,7 +95,7 @@ var moneyTests = []struct {
 		require.ErrorIs(w, err, ledger.ErrConflict)
 		require.Empty(w, w.events())
 	}},
-	{"book: by many at once, it is told once", func(w *world) {
+	{"book: concurrent bookings emit once", func(w *world) {
 		_, failed := w.refund("re_1")
 		var fresh atomic.Int64
 		var g errgroup.Group
@@ -115,7 +115,7 @@ var moneyTests = []struct {
 		require.EqualValues(w, 1, fresh.Load())
 		require.Len(w, w.events(), 1)
 	}},
-	{"brakes: none at first, and each as it was written", func(w *world) {
+	{"brakes: none initially, and each as it was written", func(w *world) {
 		require.Empty(w, w.brakes())
 		at := w.Now(w).UTC().Truncate(time.Microsecond)
 		sim := notice.Brake{
@@ -132,7 +132,7 @@ var moneyTests = []struct {
 		sim.Version = 2
 		require.Equal(w, sim, w.brakes()[1])
 	}},
-	{"brakes: changed only as they were read", func(w *world) {
+	{"brakes: changed by compare-and-set", func(w *world) {
 		put := func(version uint64) bool {
 			changed, err := w.Store(w.Regions[1]).PutBrake(w.ctx, notice.Brake{Provider: "sim", Version: version})
 			require.NoError(w, err)
@@ -146,7 +146,7 @@ var moneyTests = []struct {
 		require.False(w, put(1))
 		require.EqualValues(w, 2, w.brakes()[0].Version)
 	}},
-	{"brakes: what many regions let through at once is counted to the last", func(w *world) {
+	{"brakes: concurrent admissions of many regions are all counted", func(w *world) {
 		const limit, racers = 5, 12
 		var through atomic.Int64
 		var g errgroup.Group

@@ -174,7 +174,7 @@ var tests = []struct {
 		require.Equal(w, 3, w.rows())
 		require.Equal(w, 0, w.keep())
 	}},
-	{"keep: what cannot be stored is refused for good, and nothing with it is kept", func(w *world) {
+	{"keep: an unstorable notice is refused, and its batch with it", func(w *world) {
 		for _, spoil := range []func(n *notice.Notice){
 			func(n *notice.Notice) { n.ID += "\xff" },
 			func(n *notice.Notice) { n.Provider = "sim\xff" },
@@ -191,7 +191,7 @@ var tests = []struct {
 		require.NotErrorIs(w, err, notice.ErrRefused, "that is not the notice's fault")
 		require.Equal(w, 2, w.keep(newNotice("evt_1", "a"), newNotice("evt_2", "b")))
 	}},
-	{"keep: another region and another provider have events of their own", func(w *world) {
+	{"keep: ids are separate for each region and provider", func(w *world) {
 		require.Equal(w, 1, w.keep(newNotice("evt_1", "here")))
 		fresh, err := w.Store(w.home).Keep(w.ctx, w.Regions[1], []notice.Notice{newNotice("evt_1", "there")})
 		require.NoError(w, err)
@@ -202,7 +202,7 @@ var tests = []struct {
 		require.Equal(w, "here", string(w.get(notice.ID("sim", "evt_1")).Body))
 		require.Equal(w, 2, w.rows())
 	}},
-	{"keep: many at once are each kept once", func(w *world) {
+	{"keep: concurrent notices are each stored once", func(w *world) {
 		const rounds, events, racers = 20, 10, 8
 		for round := range rounds {
 			var kept atomic.Int64
@@ -228,7 +228,7 @@ var tests = []struct {
 			require.Equal(w, events*(round+1), w.rows())
 		}
 	}},
-	{"close: it says what became of it and removes the row", func(w *world) {
+	{"close: it sets the status and removes the row", func(w *world) {
 		for i, status := range []notice.Status{notice.ProcessedOK, notice.ProcessedCompensated, notice.Ignored} {
 			n := newNotice(fmt.Sprint("evt_", i), "body")
 			w.keep(n)
@@ -258,7 +258,7 @@ var tests = []struct {
 		require.ErrorIs(w, w.close(m, m.Fence, notice.Ignored), outbox.ErrFenced)
 		require.Equal(w, closed, w.get(m.ID))
 	}},
-	{"close: not what is parked", func(w *world) {
+	{"close: a parked notice is not closed", func(w *world) {
 		w.keep(newNotice("evt_1", "body"))
 		m := w.takeOne()
 		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, m.ID, m.Fence, "unknown charge"))
@@ -270,7 +270,7 @@ var tests = []struct {
 		m = w.takeOne()
 		require.NoError(w, w.close(m, m.Fence, notice.ProcessedOK))
 	}},
-	{"close: what the provider repeats stays closed", func(w *world) {
+	{"close: a repeated notice stays closed", func(w *world) {
 		w.keep(newNotice("evt_1", "body"))
 		m := w.takeOne()
 		require.NoError(w, w.close(m, m.Fence, notice.ProcessedCompensated))

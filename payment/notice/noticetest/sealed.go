@@ -58,7 +58,7 @@ var sealedTests = []struct {
 	name string
 	run  func(w *world)
 }{
-	{"sealed: nobody finds the body in what is stored, and its row opens", func(w *world) {
+	{"sealed: the stored bytes do not reveal the body, and its row opens", func(w *world) {
 		keys := sealtest.Ring(7)
 		id := w.receive(keys, "evt_1", payer)
 		require.NotContains(w, string(w.Raw(w)), "erika.mustermann")
@@ -72,7 +72,7 @@ var sealedTests = []struct {
 		w.receive(nil, "evt_2", `{"email":"max.mustermann@example.org"}`)
 		require.Contains(w, string(w.Raw(w)), "max.mustermann", "without a key it is there to be found")
 	}},
-	{"sealed: bodies go from no key to one, and from key to key", func(w *world) {
+	{"sealed: bodies are resealed from no key to one, and from key to key", func(w *world) {
 		old, both, last := sealtest.Ring(1), sealtest.Ring(2, 1), sealtest.Ring(2)
 		var ids []string
 		for i := range 150 { // more than one page
@@ -111,7 +111,7 @@ var sealedTests = []struct {
 		require.Equal(w, map[string]int{last.Names()[0].String(): 150}, c.Under)
 		require.NoError(w, w.close(taken[2], taken[2].Fence, notice.ProcessedOK), "whoever had a row has it still")
 	}},
-	{"rewrite: not what has changed meanwhile", func(w *world) {
+	{"rewrite: a body that changed meanwhile is left alone", func(w *world) {
 		bodies := w.Store(w.home).(notice.Bodies)
 		w.keep(newNotice("evt_1", "one"), newNotice("evt_2", "two"))
 		again := func(to string) {
@@ -138,7 +138,7 @@ var sealedTests = []struct {
 		require.NoError(w, err)
 		require.Empty(w, last)
 	}},
-	{"bodies: dropped a week after they were acted on, and not before; what waits or is parked keeps its own", func(w *world) {
+	{"bodies: dropped KeepBodyFor after processing; waiting and parked notices keep theirs", func(w *world) {
 		if !w.Exact {
 			w.Skip("nobody waits a week for a clock that cannot be set")
 		}
