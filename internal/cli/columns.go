@@ -285,7 +285,7 @@ func printColumns(out io.Writer, command string) error {
 // folded are the lines of a text of at most width letters each, where words allow.
 func folded(text string, width int) (lines []string) {
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if line != "" && len(line)+1+len(word) > width {
 			lines, line = append(lines, line), ""
 		}

@@ -73,8 +73,20 @@ type Demo struct {
 }
 
 // StartDemo starts one. After a failed start nothing runs, and nothing is left.
-func StartDemo(ctx context.Context, c DemoConfig) (_ *Demo, err error) {
-	d := &Demo{Data: c.Data, PSP: c.PSP, c: c, webhooks: relay.NewSecret(), running: parts.Running{Each: node.DrainTime}}
+func StartDemo(ctx context.Context, c DemoConfig) (*Demo, error) {
+	d, err := newDemo(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.start(ctx); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// newDemo lays one out.
+func newDemo(c DemoConfig) (d *Demo, err error) {
+	d = &Demo{Data: c.Data, PSP: c.PSP, c: c, webhooks: relay.NewSecret(), running: parts.Running{Each: node.DrainTime}}
 	if d.listens, d.pspListen, err = layOut(c.Listen, c.PSPListen, len(c.Settings.Regions)); err != nil {
 		return nil, err
 	}
@@ -82,10 +94,14 @@ func StartDemo(ctx context.Context, c DemoConfig) (_ *Demo, err error) {
 		return nil, err
 	}
 	d.c.Console = cmp.Or(c.Console, consoleAt(c.Listen, len(c.Settings.Regions)))
-	if err := d.running.Start(ctx, d.makeData, d.startSimulator, d.openProvider, d.openSeal, d.startCluster, d.notify); err != nil {
-		return nil, errors.Join(err, d.Stop(ctx))
-	}
 	return d, nil
+}
+
+func (d *Demo) start(ctx context.Context) error {
+	if err := d.running.Start(ctx, d.makeData, d.startSimulator, d.openProvider, d.openSeal, d.startCluster, d.notify); err != nil {
+		return errors.Join(err, d.Stop(ctx))
+	}
+	return nil
 }
 
 // Stop drains, also after ctx has ended.
@@ -156,13 +172,20 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, node.StartTime)
 	defer cancel()
+	taken := (*node.ListenError)(nil)
 	d.Cluster, err = node.StartCluster(ctx, c)
-	switch taken := (*node.ListenError)(nil); {
+	if errors.As(err, &taken) && taken.Setting == node.RPCListen && d.c.RPCListen == "" { // since we looked
+		for i := range c.Regions {
+			c.Regions[i].RPCListen = ""
+		}
+		d.Cluster, err = node.StartCluster(ctx, c)
+	}
+	switch {
 	case errors.As(err, &taken) && taken.Setting == node.ConsoleListen:
 		return nil, occupied("the console", "--console", taken.Addr, taken.Err)
 	case errors.As(err, &taken) && taken.Setting == "metrics.listen":
 		return nil, occupied("the metrics", "--metrics-listen", taken.Addr, taken.Err)
-	case errors.As(err, &taken) && taken.Setting == "rpc.listen":
+	case errors.As(err, &taken) && taken.Setting == node.RPCListen:
 		return nil, occupied("a region's RPC", "--rpc-listen", taken.Addr, taken.Err)
 	case errors.As(err, &taken):
 		return nil, occupied("a region's API", "--listen", taken.Addr, taken.Err)

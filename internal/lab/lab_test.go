@@ -1,11 +1,14 @@
 package lab
 
 import (
+	"log/slog"
 	"net"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node"
 )
 
 // TestADemoHasItsRPCWhereDocsSay: on fixed ports, unless they are taken or nothing is fixed.
@@ -40,4 +43,23 @@ func TestADemoHasItsRPCWhereDocsSay(t *testing.T) {
 		_, err = rpcAt("127.0.0.1:8081", wrong, 2)
 		require.ErrorContains(t, err, "--rpc-listen", wrong)
 	}
+}
+
+// TestAnRPCPortThatSomebodyTakesMeanwhile: the demo starts on free ones, unless it was told
+// where.
+func TestAnRPCPortThatSomebodyTakesMeanwhile(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, taken.Close()) }()
+	addr := taken.Addr().String()
+	d, err := newDemo(DemoConfig{Settings: node.DefaultSettings(), Listen: "127.0.0.1:0", Console: NoConsole, Logger: slog.New(slog.DiscardHandler), Data: t.TempDir()})
+	require.NoError(t, err)
+	d.rpcs[1] = addr
+	require.NoError(t, d.start(t.Context()))
+	for _, n := range d.Nodes {
+		require.NotEqual(t, addr, n.RPCAddr())
+	}
+	require.NoError(t, d.Stop(t.Context()))
+	d.c.RPCListen = addr
+	require.ErrorContains(t, d.start(t.Context()), "a region's RPC cannot listen on "+addr)
 }

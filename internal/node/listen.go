@@ -25,6 +25,9 @@ func (e *ListenError) Error() string {
 
 func (e *ListenError) Unwrap() error { return e.Err }
 
+// RPCListen is the setting that a [ListenError] of an RPC listener names.
+const RPCListen = "rpc.listen"
+
 func listen(setting, addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -45,7 +48,7 @@ func listenError(setting, addr string, err error) error {
 // server; a server closes its own.
 func (n *Node) listen(context.Context) (parts.Stop, error) {
 	var err error
-	if n.rpcListener, err = listen("rpc.listen", n.c.RPCListen); err != nil {
+	if n.rpcListener, err = listen(RPCListen, n.c.RPCListen); err != nil {
 		return nil, err
 	}
 	if n.apiListener, err = listen("api.listen", n.c.APIListen); err != nil {

@@ -16,7 +16,7 @@ func TestASlipIsCorrected(t *testing.T) {
 		"databse: {max_conns: 3}":                  "no setting named databse.max_conns; did you mean database.max_conns?",
 		"console: {tls: {cert: a}}":                "no setting named console.tls.cert; did you mean console.cert?",
 		"rpc_listen: 127.0.0.1:1":                  "no setting named rpc_listen; did you mean rpc.listen?",
-		"providers: {a: {kind: stripe, nmae: b}}":  "no setting named providers.a.nmae; did you mean providers.a.name?",
+		"providers: {a: {kind: stripe, naem: b}}":  "no setting named providers.a.naem; did you mean providers.a.name?",
 		"HOMEWARD_CLAIM__LEESE=20s":                "no setting named claim.leese (from the variable HOMEWARD_CLAIM__LEESE); did you mean HOMEWARD_CLAIM__LEASE?",
 		"HOMEWARD_RPC_LISTEN=127.0.0.1:1":          "no setting named rpc_listen (from the variable HOMEWARD_RPC_LISTEN); did you mean HOMEWARD_RPC__LISTEN?",
 		"HOMEWARD_DATABASEURL=x":                   "no setting named databaseurl (from the variable HOMEWARD_DATABASEURL); did you mean HOMEWARD_DATABASE_URL?",
