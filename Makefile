@@ -50,15 +50,17 @@ test: ## Run every test, with the race detector; those on a database where Postg
 	@$(if $(wildcard e2e/stripenode/node_modules/stripe),:,echo "stripe-node was not found: its test was skipped; npm ci --prefix e2e/stripenode")
 	@$(if $(wildcard sdk/typescript/node_modules/typescript),:,echo "what the TypeScript client is built with was not found: its tests were skipped; npm ci --prefix sdk/typescript")
 
-# What touches the SQL store. Go does not run again what it has just run in the
-# same environment, as `make test` did for all but the end-to-end tests.
-SQL_TESTS = ./internal/cockroach/... ./internal/lab/localdb/... ./internal/deployment ./internal/node ./internal/cli ./e2e
+# What touches the SQL store, but for the end-to-end tests, which `make test` has raced on
+# the embedded store. Go does not run again what it has just run in the same environment,
+# as `make test` did for most of these.
+SQL_TESTS = ./internal/cockroach/... ./internal/lab/localdb/... ./internal/deployment ./internal/node ./internal/cli
 
 test-postgres test-cockroach: export HOMEWARD_TEST_STORE := sql
 test-postgres test-cockroach: export HOMEWARD_TEST_DATABASE := required
 test-postgres: export HOMEWARD_TEST_KIND := postgresql
 test-postgres: ## The tests that touch the SQL store, and the end-to-end tests on it, on PostgreSQL.
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(SQL_TESTS)
+	$(GO) test -timeout 30m ./e2e
 
 test-cloud: ## The tests of buckets and keys in a build with the drivers of AWS, Google Cloud, Azure and Vault: S3 by a server that speaks it.
 	$(GO) test -tags aws,gcp,azure,hashivault ./internal/node ./internal/cli -run 'Blob|Bucket|Audit|Driver|Seal' -count 1 -timeout 10m
@@ -67,7 +69,7 @@ test-cloud: ## The tests of buckets and keys in a build with the drivers of AWS,
 test-cockroach: export HOMEWARD_TEST_KIND := cockroachdb
 test-cockroach: ## The same on a three-region CockroachDB, from COCKROACH_BINARY or PATH; slow.
 	@command -v "$${COCKROACH_BINARY:-cockroach}" >/dev/null || { echo "no CockroachDB was found: put cockroach on PATH or set COCKROACH_BINARY" >&2; exit 1; }
-	CGO_ENABLED=1 $(GO) test -race -p 1 -timeout 60m $(SQL_TESTS)
+	CGO_ENABLED=1 $(GO) test -race -p 1 -timeout 60m $(SQL_TESTS) ./e2e
 
 # The linters are a tool of a module of their own, so that the go.mod of the service
 # stays free of theirs. They are built once and kept in Go's cache.
