@@ -19,18 +19,18 @@ demo: ## Run three regions and the provider simulator on this machine (ARGS="--d
 cluster: ## Run three regions of two nodes, each a process, on CockroachDB or PostgreSQL, whichever is found (ARGS="--data DIR").
 	@$(RUN) cluster $(ARGS); }
 
-geodns: ## Put PowerDNS before a running cluster: the nearest region that is ready; prints the dig commands (ARGS="-cluster DIR").
+geodns: ## Put PowerDNS in front of a running cluster, which answers with the nearest ready region; prints dig commands to try (ARGS="-cluster DIR").
 	@$(GO) build -o bin/geodns ./e2e/geodns && { $(FOREGROUND); bin/geodns $(ARGS); }
 
-drill: ## Take something away from a running cluster under load, and judge (ARGS="region-loss --cluster DIR --region us-east1").
+drill: ## Break one part of a running cluster under load, repair it, and print a verdict (ARGS="region-loss --cluster DIR --region us-east1").
 	@$(RUN) drill $(ARGS); }
 
 # On both stores, unless HOMEWARD_TEST_STORE names one.
 stories: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresql)
-stories: ## Tell the incidents of payment systems end to end, on both stores; prints the books of each, all equal.
+stories: ## Run incidents of payment systems end to end, on both stores, and print the books of each.
 	$(GO) test ./e2e -run '^TestStories$$' -count 1 -v -timeout 10m
 
-sdk: ## The TypeScript client: types, build, tests against a cluster, content of the package, and the linter of the OpenAPI document; needs Node.js.
+sdk: ## Build and test the TypeScript client, also against a cluster, and lint the OpenAPI document; needs Node.js.
 	npm ci --no-audit --no-fund --prefix sdk/typescript
 	$(GO) test ./e2e -run 'TypeScript|TestTheDocumentIsLinted' -count 1 -v
 
@@ -41,7 +41,7 @@ sdk: ## The TypeScript client: types, build, tests against a cluster, content of
 UNRACED = $(addprefix github.com/homeward-io/homeward/,e2e/alerts monitoring)
 
 test: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresql)
-test: ## Run every test, with the race detector; those on a database where PostgreSQL is found.
+test: ## Run every test, with the race detector; tests on a database only if PostgreSQL is installed.
 	CGO_ENABLED=1 $(GO) vet -race ./...
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list ./... | grep -vxF $(patsubst %,-e %,$(UNRACED)))
 	$(GO) test -timeout 20m $(UNRACED)
@@ -58,16 +58,16 @@ SQL_TESTS = ./internal/cockroach/... ./internal/lab/localdb/... ./internal/deplo
 test-postgres test-cockroach: export HOMEWARD_TEST_STORE := sql
 test-postgres test-cockroach: export HOMEWARD_TEST_DATABASE := required
 test-postgres: export HOMEWARD_TEST_KIND := postgresql
-test-postgres: ## The tests that touch the SQL store, and the end-to-end tests on it, on PostgreSQL.
+test-postgres: ## Run the tests of the SQL store, and the end-to-end tests on it, on PostgreSQL.
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(SQL_TESTS)
 	$(GO) test -timeout 30m ./e2e
 
-test-cloud: ## The tests of buckets and keys in a build with the drivers of AWS, Google Cloud, Azure and Vault: S3 by a server that speaks it.
+test-cloud: ## Run the tests of buckets and keys in a build with the drivers of AWS, Google Cloud, Azure and Vault, against an S3 server on this machine.
 	$(GO) test -tags aws,gcp,azure,hashivault ./internal/node ./internal/cli -run 'Blob|Bucket|Audit|Driver|Seal' -count 1 -timeout 10m
 
 # One package at a time: each starts a cluster of three nodes.
 test-cockroach: export HOMEWARD_TEST_KIND := cockroachdb
-test-cockroach: ## The same on a three-region CockroachDB, from COCKROACH_BINARY or PATH; slow.
+test-cockroach: ## Run the same tests on a three-region CockroachDB, from COCKROACH_BINARY or PATH; slow.
 	@command -v "$${COCKROACH_BINARY:-cockroach}" >/dev/null || { echo "no CockroachDB was found: put cockroach on PATH or set COCKROACH_BINARY" >&2; exit 1; }
 	CGO_ENABLED=1 $(GO) test -race -p 1 -timeout 60m $(SQL_TESTS) ./e2e
 
@@ -75,7 +75,7 @@ test-cockroach: ## The same on a three-region CockroachDB, from COCKROACH_BINARY
 # stays free of theirs. They are built once and kept in Go's cache.
 LINT = $(GO) tool -modfile=internal/tools/go.mod golangci-lint
 
-check: ## Formatting, linters with vet, import directions, links of the docs, go.mod and generated code.
+check: ## Check formatting, linters with vet, import directions, the docs, go.mod and generated code.
 	@test -z "$$(gofmt -l .)" || { echo "run gofmt on:"; gofmt -l .; exit 1; }
 	$(GO) mod tidy -diff
 	@sum() { find internal/gen internal/build/libraries.json docs/METRICS.md docs/ERRORS.md -type f -exec cksum {} + | sort; }; before=$$(sum); \
@@ -91,7 +91,7 @@ fuzz: ## Fuzz each target: keys, stamps, canonical JSON, bodies, notices, statem
 	done
 
 pictures: export HOMEWARD_TEST_BROWSER := required
-pictures: ## The pictures in docs/images: of the console, by its test in a real browser (needs Chromium), and drawings from their sources.
+pictures: ## Make the pictures in docs/images: the console's in a browser (needs Chromium), and drawings from their sources.
 	for d in docs/images/*.d2; do $(GO) tool -modfile=internal/tools/pictures/go.mod d2 --theme 0 --pad 20 $$d $${d%.d2}.svg || exit 1; done
 	HOMEWARD_PICTURES=$(CURDIR)/docs/images $(GO) test ./e2e/console -count 1 -v
 
@@ -100,33 +100,33 @@ pages: ## Paste what the README and docs/DEMO.md show, as a reader does, and hol
 	$(GO) test ./internal/cli -run '^TestThe(Readmes|Demos)Lines$$' -count 1 -v -timeout 10m
 
 storm: export HOMEWARD_TEST_STORE := $(or $(STORE),embedded)
-storm: ## 200 clients, 10,000 keys, faults and two SIGKILLs; prints its figures (STORE=sql: on a database).
+storm: ## Run 200 clients with 10,000 keys through faults and two SIGKILLs, and print the figures (STORE=sql: on a database).
 	HOMEWARD_STORM=long HOMEWARD_TEST_DATABASE=required $(GO) test ./e2e -run '^TestStorm$$' -count 1 -v -timeout 30m
 
 e2e: export HOMEWARD_DOCKER := 1
-e2e: ## A whole cluster in Docker, broken in eleven ways under load, and judged (SCENARIO=region-killed for one of them).
+e2e: ## Break a cluster in Docker in eleven ways under load, and judge (SCENARIO=region-killed runs one).
 	e2e/docker.sh $(GO) test ./e2e/docker -count 1 -v -timeout 30m -run '$(if $(SCENARIO),^TestScenarios$$/^$(SCENARIO)$$,.)'
 
-bench: ## Homeward against its floor, alternating; prints rates, latencies and ratios (ARGS="-quick").
+bench: ## Measure Homeward and its floor in turns, and print rates, latencies and ratios (ARGS="-quick").
 	$(GO) run ./e2e/bench $(ARGS)
 
-bench-store: ## The SQL store against its own statements sent alone, and on a million claims; CockroachDB or PostgreSQL, whichever is here (ARGS="-quick").
+bench-store: ## Measure the SQL store against its bare statements, and on a million claims, on CockroachDB or PostgreSQL, whichever is installed (ARGS="-quick").
 	$(GO) run ./e2e/bench -store $(ARGS)
 
-bench-webhooks: ## Charges beside a flood of 2,000 webhooks a second, and without, on the embedded store and on a database that is found here (ARGS="-quick").
+bench-webhooks: ## Measure charges with and without a flood of 2,000 webhooks a second, on the embedded store and on an installed database (ARGS="-quick").
 	$(GO) run ./e2e/bench -webhooks $(ARGS)
 
-bench-sql: ## Nodes against a handler with two bare statements, HTTP to HTTP, on a database that is found here (ARGS="-quick").
+bench-sql: ## Measure nodes against a handler with two bare statements, HTTP to HTTP, on an installed database (ARGS="-quick").
 	$(GO) run ./e2e/bench -sql $(ARGS)
 
-bench-scale: ## 1, 2, 4 and 8 nodes on one database that is found here: what a charge costs, and what idle nodes ask for (ARGS="-quick").
+bench-scale: ## Measure 1, 2, 4 and 8 nodes on one installed database: the cost of a charge, and the load of idle nodes (ARGS="-quick").
 	$(GO) run ./e2e/bench -scale $(ARGS)
 
-bench-report: ## All of these, written to docs/BENCHMARKS.md, the one place where figures stand, and docs/SIZING.md made from it (ARGS="-quick").
+bench-report: ## Run all benchmarks, write docs/BENCHMARKS.md, the only page with measured figures, and compute docs/SIZING.md from it (ARGS="-quick").
 	$(GO) run ./e2e/bench -report docs/BENCHMARKS.md $(ARGS)
 	$(GO) run ./e2e/sizing -write docs/SIZING.md
 
-sizing: ## Nodes, database cores, storage and money from the costs of docs/BENCHMARKS.md; into docs/SIZING.md, or printed with other numbers (ARGS="-rates 7000").
+sizing: ## Compute nodes, database cores, storage and money from docs/BENCHMARKS.md; writes docs/SIZING.md, or prints another load (ARGS="-rates 7000").
 	$(GO) run ./e2e/sizing $(or $(ARGS),-write docs/SIZING.md)
 
 # What deploy-check needs is built once, from modules of its own, and kept in bin/tools.
@@ -140,16 +140,16 @@ deploy-tools: ## Build helm, its linters, a Kubernetes control plane and OpenTof
 	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/tofu install -trimpath -ldflags '-s -w' tool
 	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/terraform install -trimpath -ldflags '-s -w' tool ./standin
 
-deploy-check: deploy-tools ## Try what deploys: the chart's lint and unit tests, the chart on a real control plane with made-up machines, what its pods run with an upgrade under load, and Terraform against the providers' schemas.
+deploy-check: deploy-tools ## Test the chart (lint, units, a real control plane with simulated machines, an upgrade of its pods' processes under load) and Terraform against the providers' schemas.
 	PATH="$(TOOLS):$$PATH" DEPLOY_TOOLS=required $(GO) test -count 1 -timeout 20m ./e2e/deploy
 
-generate: ## Generate the Connect and protobuf code from internal/proto, docs/METRICS.md and docs/ERRORS.md from their catalogues, and the licences of all libraries.
+generate: ## Generate the Connect and protobuf code from internal/proto, docs/METRICS.md and docs/ERRORS.md from their catalogues, and the list of licences.
 	$(GO) generate ./internal/proto ./meter ./internal/problem ./internal/build
 
 # With an engine that has buildx, else without any: internal/tools/release/image reads the
 # Dockerfile. Each gives the same digest each time, and not the other's: they pack differently.
 IMAGE_DATE = $(shell git show --no-patch --format=%ct HEAD)
-image: ## Images homeward and homeward-cloud of linux/amd64 and linux/arm64 into bin/images, with Docker where there is an engine (ENGINE=none: without; ARGS="-push REGISTRY/NAMESPACE").
+image: ## Build the images homeward and homeward-cloud for linux/amd64 and linux/arm64 into bin/images, with Docker if it runs (ENGINE=none: without; ARGS="-push REGISTRY/NAMESPACE").
 	@if [ "$(ENGINE)" != none ] && [ -z "$(ARGS)" ] && docker info >/dev/null 2>&1 && docker buildx version >/dev/null 2>&1; then \
 		mkdir -p bin/images; docker buildx inspect homeward >/dev/null 2>&1 || docker buildx create --name homeward --driver docker-container >/dev/null || exit 1; \
 		for v in homeward homeward-cloud; do SOURCE_DATE_EPOCH=$(IMAGE_DATE) docker buildx build --builder homeward --platform linux/amd64,linux/arm64 --provenance=false \
@@ -158,10 +158,10 @@ image: ## Images homeward and homeward-cloud of linux/amd64 and linux/arm64 into
 			--output type=oci,dest=bin/images/$$v.tar,rewrite-timestamp=true . || exit 1; done; \
 	else $(GO) run -C internal/tools/release ./image -o bin/images $(ARGS); fi
 
-release: ## Make a release of the tag at HEAD, see CONTRIBUTING.md (ARGS=--dry-run: everything but telling anybody).
+release: ## Release the tag at HEAD, see CONTRIBUTING.md (ARGS=--dry-run publishes nothing).
 	.ci/release $(ARGS)
 
-release-check: ## Try what makes releases: two images are one, a release of this platform is verified, and what was changed is not; some minutes the first time.
+release-check: ## Test the release: images are reproducible, an artefact of this platform verifies, a changed one does not; some minutes the first time.
 	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/goreleaser install -trimpath -ldflags '-s -w' tool
 	cd internal/tools/release && $(GO) vet ./... && GORELEASER=$(TOOLS)/goreleaser $(GO) test -count 1 -timeout 20m ./...
 
