@@ -96,7 +96,7 @@ pictures: ## Make the pictures in docs/images: the console's in a browser (needs
 	HOMEWARD_PICTURES=$(CURDIR)/docs/images $(GO) test ./e2e/console -count 1 -v
 
 pages: export HOMEWARD_TEST_PAGES := all
-pages: ## Paste what the README and docs/DEMO.md show, as a reader does, and hold the answers against their tables; two minutes.
+pages: ## Run the commands of the README and docs/DEMO.md, and check the answers against their tables; two minutes.
 	$(GO) test ./internal/cli -run '^TestThe(Readmes|Demos)Lines$$' -count 1 -v -timeout 10m
 
 storm: export HOMEWARD_TEST_STORE := $(or $(STORE),embedded)
