@@ -69,7 +69,7 @@ func (x *Exporter) Compare(ctx context.Context, since time.Time) error {
 }
 
 // errEnough ends a listing.
-var errEnough = errors.New("audit: enough was listed")
+var errEnough = errors.New("audit: stop listing")
 
 // ahead lists the objects behind c: those that follow it, and the last of the others.
 func (x *Exporter) ahead(ctx context.Context, c *Chain, found bool) ([]named, error) {

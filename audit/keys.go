@@ -64,7 +64,7 @@ func ParseKeys(text string) (*Keys, error) {
 			parsed, err := x509.ParsePKCS8PrivateKey(der)
 			private, ok := parsed.(ed25519.PrivateKey)
 			if err != nil || !ok {
-				return errors.New("is no Ed25519 key in PKCS #8; make one with: homeward audit key")
+				return errors.New("is not an Ed25519 key in PKCS #8; make one with: homeward audit key")
 			}
 			public, _ = private.Public().(ed25519.PublicKey)
 			if k.signs == nil {
@@ -85,7 +85,7 @@ func ParseKeys(text string) (*Keys, error) {
 		return nil
 	})
 	if err == nil && k.signs == nil {
-		err = errors.New("no private key is among them; make one with: homeward audit key")
+		err = errors.New("there is no private key; make one with: homeward audit key")
 	}
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func ParseTrust(text string) (Trust, error) {
 	t := Trust{}
 	err := eachPEM(text, func(kind string, der []byte) error {
 		if kind == pemPrivate {
-			return errors.New("is a private key: give its public half, homeward audit key --public prints it")
+			return errors.New("is a private key; give its public half, which homeward audit key --public prints")
 		}
 		key, err := parsePublic(der)
 		if err == nil {
@@ -135,7 +135,7 @@ func parsePublic(der []byte) (ed25519.PublicKey, error) {
 	parsed, err := x509.ParsePKIXPublicKey(der)
 	key, ok := parsed.(ed25519.PublicKey)
 	if err != nil || !ok {
-		return nil, errors.New("is no Ed25519 public key")
+		return nil, errors.New("is not an Ed25519 public key")
 	}
 	return key, nil
 }
@@ -150,7 +150,7 @@ func eachPEM(text string, read func(kind string, der []byte) error) error {
 		}
 		rest, n = after, n+1
 		if block.Type != pemPrivate && block.Type != pemPublic {
-			return fmt.Errorf("block %d is a %s, and no key", n, block.Type)
+			return fmt.Errorf("block %d is a %s, not a key", n, block.Type)
 		}
 		if err := read(block.Type, block.Bytes); err != nil {
 			return fmt.Errorf("key %d %w", n, err)

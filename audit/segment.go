@@ -180,7 +180,7 @@ func digestOf(payload []byte) string {
 }
 
 // errShort: the envelope does not end within the given bytes.
-var errShort = errors.New("audit: the envelope is cut short")
+var errShort = errors.New("audit: the envelope is truncated")
 
 // openHead reads the manifest of the object name, at the start of data, and verifies
 // its signature; a nil trust accepts every key. It returns errShort if data is too
@@ -192,11 +192,11 @@ func openHead(name string, data []byte, trust Trust) (Segment, error) {
 	}
 	var e dsse.Envelope
 	if err := json.Unmarshal(data[:end], &e); err != nil {
-		return Segment{}, fmt.Errorf("%w: its envelope does not read", ErrChanged)
+		return Segment{}, fmt.Errorf("%w: its envelope cannot be decoded", ErrChanged)
 	}
 	payload, err := e.DecodeB64Payload()
 	if err != nil || e.PayloadType != payloadType || len(e.Signatures) != 1 {
-		return Segment{}, fmt.Errorf("%w: its envelope holds no manifest with one signature", ErrChanged)
+		return Segment{}, fmt.Errorf("%w: its envelope does not hold a manifest with one signature", ErrChanged)
 	}
 	s := Segment{Digest: digestOf(payload), Name: name, Key: e.Signatures[0].KeyID, head: end + 1}
 	if trust != nil {
@@ -206,11 +206,11 @@ func openHead(name string, data []byte, trust Trust) (Segment, error) {
 		}
 		signature, err := base64.StdEncoding.DecodeString(e.Signatures[0].Sig)
 		if err != nil || !ed25519.Verify(key, dsse.PAE(payloadType, payload), signature) {
-			return s, fmt.Errorf("%w: its signature does not fit", ErrChanged)
+			return s, fmt.Errorf("%w: its signature is not valid", ErrChanged)
 		}
 	}
 	if err := json.Unmarshal(payload, &s.Manifest); err != nil {
-		return s, fmt.Errorf("%w: its manifest does not read", ErrChanged)
+		return s, fmt.Errorf("%w: its manifest cannot be decoded", ErrChanged)
 	}
 	return s, nil
 }
@@ -219,14 +219,14 @@ func openHead(name string, data []byte, trust Trust) (Segment, error) {
 func open(name string, data []byte, trust Trust) (Segment, []Entry, error) {
 	s, err := openHead(name, data, trust)
 	if errors.Is(err, errShort) {
-		err = fmt.Errorf("%w: its envelope is cut short", ErrChanged)
+		err = fmt.Errorf("%w: its envelope is truncated", ErrChanged)
 	}
 	if err != nil {
 		return s, nil, err
 	}
 	body := data[s.head:]
 	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != s.SHA256 || len(body) != s.Size {
-		return s, nil, fmt.Errorf("%w: its body is not the one that was signed", ErrChanged)
+		return s, nil, fmt.Errorf("%w: its body differs from the signed one", ErrChanged)
 	}
 	if s.Encoding != encodingZstd {
 		return s, nil, fmt.Errorf("audit: segment %s is encoded as %q, which this build cannot read", name, s.Encoding)
@@ -234,13 +234,13 @@ func open(name string, data []byte, trust Trust) (Segment, []Entry, error) {
 	_, decoder := codec()
 	lines, err := decoder.DecodeAll(body, nil)
 	if err != nil || len(lines) != s.Length {
-		return s, nil, fmt.Errorf("%w: its body does not unpack", ErrChanged)
+		return s, nil, fmt.Errorf("%w: its body cannot be decompressed", ErrChanged)
 	}
 	entries := make([]Entry, 0, s.Entries)
 	for d := json.NewDecoder(bytes.NewReader(lines)); d.More(); {
 		var e Entry
 		if err := d.Decode(&e); err != nil {
-			return s, nil, fmt.Errorf("%w: entry %d does not read", ErrChanged, len(entries)+1)
+			return s, nil, fmt.Errorf("%w: entry %d cannot be decoded", ErrChanged, len(entries)+1)
 		}
 		entries = append(entries, e)
 	}
@@ -250,24 +250,24 @@ func open(name string, data []byte, trust Trust) (Segment, []Entry, error) {
 // check compares the manifest with the entries and the name.
 func (s *Segment) check(entries []Entry) error {
 	if s.name(s.Digest) != s.Name {
-		return fmt.Errorf("%w: it is segment %d of %s on %s", ErrMoved, s.Number, s.Region, s.Day)
+		return fmt.Errorf("%w: its manifest is of segment %d of %s on %s", ErrMoved, s.Number, s.Region, s.Day)
 	}
 	if len(entries) != s.Entries {
-		return fmt.Errorf("%w: it has %d entries and says %d", ErrChanged, len(entries), s.Entries)
+		return fmt.Errorf("%w: it has %d entries and its manifest counts %d", ErrChanged, len(entries), s.Entries)
 	}
 	var lost uint64
 	for i := range entries {
 		e := &entries[i]
 		if e.At.Before(s.From) || !e.At.Before(s.To) || e.ID == "" {
-			return fmt.Errorf("%w: entry %d is not of its window", ErrChanged, i+1)
+			return fmt.Errorf("%w: entry %d is outside its window", ErrChanged, i+1)
 		}
 		lost += e.lost()
 	}
 	if lost != s.RepliesLost {
-		return fmt.Errorf("%w: it says that %d replies were lost, its entries %d", ErrChanged, s.RepliesLost, lost)
+		return fmt.Errorf("%w: its manifest counts %d lost replies, its entries %d", ErrChanged, s.RepliesLost, lost)
 	}
 	return nil
 }
 
 // ErrMoved: the object has the name of another segment.
-var ErrMoved = errors.New("audit: the segment is not where it belongs")
+var ErrMoved = errors.New("audit: the segment has the name of another one")

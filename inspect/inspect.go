@@ -22,9 +22,9 @@ import (
 // Errors of [Reader.Read]. Test with errors.Is.
 var (
 	// ErrNotFound: everything was read, and no row knows the key or object.
-	ErrNotFound = errors.New("inspect: nothing is known of it")
+	ErrNotFound = errors.New("inspect: not found")
 	// ErrSeveral: the key is in use by several tenants; the error names them.
-	ErrSeveral = errors.New("inspect: several tenants have such a key")
+	ErrSeveral = errors.New("inspect: several tenants use the key")
 )
 
 // History is the history of one key. Times are the store's clock. It is plain data:

@@ -206,9 +206,9 @@ func (t *TLS) Client(region string) *tls.Config {
 		case err != nil:
 			return err
 		case who.Region == "":
-			return fmt.Errorf("the certificate is that of %v, and no node's", who)
+			return fmt.Errorf("the certificate is that of %v, which is not a node", who)
 		case region != "" && who.Region != region:
-			return fmt.Errorf("the certificate is that of %v, and not of a node of %s", who, region)
+			return fmt.Errorf("the certificate is that of %v, which is not a node of %s", who, region)
 		default:
 			return nil
 		}

@@ -380,7 +380,7 @@ func TestAConnectionServesTheRegionThatItWasProvedFor(t *testing.T) {
 	require.NoError(t, err)
 	_, err = p.Execute(t.Context(), as, req, 1, us)
 	require.ErrorIs(t, err, ErrNoAnswer)
-	require.ErrorContains(t, err, "not of a node of "+as)
+	require.ErrorContains(t, err, "not a node of "+as)
 	require.EqualValues(t, 1, local.calls.Load())
 
 	bare := &http.Client{Transport: p.http.Transport}

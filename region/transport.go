@@ -65,7 +65,7 @@ func Towards(ctx context.Context, region string) context.Context {
 	return context.WithValue(ctx, towardsKey{}, region)
 }
 
-var errNowhere = errors.New("region: the request does not say which region it is meant for, so nobody could prove to be it")
+var errNowhere = errors.New("region: the request names no target region, so the server's identity cannot be checked")
 
 // RoundTrip is http.RoundTripper's.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -212,7 +212,7 @@ func fromExecuteResponse(m *peerv1.ExecuteResponse) (claim.Reply, error) {
 
 func fromState(s uint32) (claim.State, error) {
 	if s < uint32(claim.InFlight) || s > uint32(claim.FailedRetry) {
-		return 0, fmt.Errorf("%w: it speaks of state %d, which this version does not know", ErrPeerFailed, s)
+		return 0, fmt.Errorf("%w: its state %d is unknown to this version", ErrPeerFailed, s)
 	}
 	return claim.State(s), nil
 }
@@ -263,7 +263,7 @@ func fromInspectResponse(key claim.Key, m *peerv1.InspectResponse) (claim.Status
 		return claim.Status{}, false, err
 	}
 	if m.GetAge() > uint32(claim.Gone) {
-		return claim.Status{}, false, fmt.Errorf("%w: it speaks of age %d, which this version does not know", ErrPeerFailed, m.GetAge())
+		return claim.Status{}, false, fmt.Errorf("%w: its age %d is unknown to this version", ErrPeerFailed, m.GetAge())
 	}
 	s := claim.Status{
 		Record: claim.Record{

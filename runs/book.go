@@ -129,7 +129,7 @@ func (k *Kept) End(ctx context.Context, fill func(*Run)) error {
 	k.run.Ended = k.book.now().UTC()
 	fill(&k.run)
 	if err := k.put(ctx); err != nil {
-		return fmt.Errorf("the report of this run could not be kept; until it is deleted, it stands there as one that has not ended: %w", err)
+		return fmt.Errorf("the report of this run could not be stored; the bucket lists the run as not ended: %w", err)
 	}
 	return nil
 }
@@ -225,10 +225,10 @@ func (b *Book) read(ctx context.Context, kind Kind, id string) (r Run, err error
 		return r, err
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return Run{}, fmt.Errorf("the object is no whole report: %w", err)
+		return Run{}, fmt.Errorf("the object is not a complete report: %w", err)
 	}
 	if r.Version > version {
-		return Run{}, fmt.Errorf("the report is of version %d, and this is Homeward with version %d; look with a later build", r.Version, version)
+		return Run{}, fmt.Errorf("the report has version %d, and this build reads up to %d; use a later build", r.Version, version)
 	}
 	if r.Kind != kind || r.ID != id {
 		return Run{}, fmt.Errorf("the object holds the report of another run, %s", nameOf(r.Kind, r.ID))

@@ -143,7 +143,7 @@ func TestWhatIsNoReportHidesNoOther(t *testing.T) {
 	all, err := book.List(t.Context(), Drain, 10)
 	require.NoError(t, err)
 	require.Len(t, all, 5)
-	for i, say := range []string{"another run", "version 9", "no whole report", "no whole report"} {
+	for i, say := range []string{"another run", "version 9", "not a complete report", "not a complete report"} {
 		require.Equal(t, Unknown, all[i].Verdict)
 		require.Contains(t, all[i].Sentence, say)
 		require.WithinDuration(t, *now, all[i].Began, time.Minute)
@@ -160,7 +160,7 @@ func TestNothingIsDoneWhoseReportCannotBeKept(t *testing.T) {
 	k, err := book.Begin(t.Context(), Run{Kind: Drill})
 	require.NoError(t, err)
 	k.Step(t.Context(), "is not in the way of the run")
-	require.ErrorContains(t, k.Fail(t.Context(), errors.New("interrupted")), "could not be kept")
+	require.ErrorContains(t, k.Fail(t.Context(), errors.New("interrupted")), "could not be stored")
 	b.fail = 0
 	all, err := book.List(t.Context(), Drill, 1)
 	require.NoError(t, err)

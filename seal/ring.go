@@ -205,7 +205,7 @@ func (r *Ring) newDataKey(ctx context.Context) (*dataKey, error) {
 	defer cancel()
 	wrapped, err := r.keys[0].Keeper.Encrypt(ctx, key)
 	if err == nil && len(wrapped) > maxWrapped {
-		err = fmt.Errorf("it makes %d bytes of a key, more than %d", len(wrapped), maxWrapped)
+		err = fmt.Errorf("it encrypts a data key to %d bytes, more than %d", len(wrapped), maxWrapped)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: key %v: %w", ErrUnasked, r.keys[0].Name, err)

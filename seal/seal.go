@@ -84,7 +84,7 @@ var (
 	// that the process does not have, or it was not sealed for this row.
 	ErrLost = errors.New("it cannot be opened")
 	// ErrUnasked: the sealing key did not answer. A later try may succeed.
-	ErrUnasked = errors.New("the sealing key cannot be asked")
+	ErrUnasked = errors.New("the sealing key does not answer")
 )
 
 // magic begins every sealed value. The first byte never occurs in UTF-8, the last is
@@ -148,7 +148,7 @@ func bound(head []byte, row Row) []byte {
 // a second.
 func cipherOf(key []byte) (cipher.AEAD, error) {
 	if len(key) != dataKeySize {
-		return nil, fmt.Errorf("its data key has %d bytes and not %d", len(key), dataKeySize)
+		return nil, fmt.Errorf("its data key has %d bytes instead of %d", len(key), dataKeySize)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {

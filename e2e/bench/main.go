@@ -135,7 +135,7 @@ func parseOptions(args []string) (options, error) {
 	huge := f.Bool("huge", false, "case vii with ten million keys, too: minutes and gigabytes more")
 	f.Func("cluster-setting", "NAME=VALUE, a setting of a private CockroachDB, may be repeated; with -sql and -scale only", func(text string) error {
 		if name, value, ok := strings.Cut(text, "="); !ok || strings.ContainsFunc(name+value, func(c rune) bool { return c <= ' ' || c == ';' }) {
-			return fmt.Errorf("%q is no NAME=VALUE", text)
+			return fmt.Errorf("%q is not NAME=VALUE", text)
 		}
 		o.settings = append(o.settings, text)
 		return nil
@@ -223,7 +223,7 @@ func (o *options) setConns(list string) error {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return fmt.Errorf("%q is no number of connections", text)
+			return fmt.Errorf("%q is not a number of connections", text)
 		}
 		o.conns = append(o.conns, n)
 	}

@@ -150,7 +150,7 @@ func list(f *flag.FlagSet, name, usage string, into *[]float64) {
 		for one := range strings.SplitSeq(text, ",") {
 			n, err := strconv.ParseFloat(one, 64)
 			if err != nil || n < 1 {
-				return fmt.Errorf("%q is no number of 1 or more", one)
+				return fmt.Errorf("%q is not a number of 1 or more", one)
 			}
 			*into = append(*into, n)
 		}

@@ -113,7 +113,7 @@ func TestAudit(t *testing.T) {
 		}
 		code, _, errs := homeward(t, with("inspect", "order-2")...)
 		require.Equal(t, 1, code)
-		require.Contains(t, errs, "nothing is known of order-2")
+		require.Contains(t, errs, "order-2 was not found")
 
 		// Who changes a segment is found out.
 		changeOne(t, url)

@@ -91,7 +91,7 @@ func (c *subjectFlags) show(ctx context.Context, io streams, s *store, q inspect
 	case errors.Is(err, inspect.ErrNotFound) && c.noTenant(ctx, s):
 		return unknownTenant(c.Tenant, claim.ErrUnknownTenant)
 	case errors.Is(err, inspect.ErrNotFound):
-		return fmt.Errorf("nothing is known of %s, here and in any region%s", visible(c.Of), whereElse(segments))
+		return fmt.Errorf("%s was not found in any region%s", visible(c.Of), whereElse(segments))
 	case errors.Is(err, inspect.ErrSeveral):
 		return fmt.Errorf("%w; name the tenant with --tenant", err)
 	case err != nil:

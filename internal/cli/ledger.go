@@ -322,7 +322,7 @@ func readPosition(text string) (region string, p ledger.Position, err error) {
 		p.At, err = time.Parse(time.RFC3339Nano, parts[1])
 	}
 	if len(parts) != 3 || err != nil {
-		return "", p, fmt.Errorf("--after %q is no place in the list; use the one that the page before it ended with", text)
+		return "", p, fmt.Errorf("--after %q is not a position in the list; use the one printed at the end of the previous page", text)
 	}
 	if p.At.IsZero() && p.ID == "" {
 		p = ledger.Position{}

@@ -121,7 +121,7 @@ func TestLedger(t *testing.T) {
 		refuses(t, []string{"--region", `"mars"`, "us-east1"}, with("ledger", "balances", "--region", "mars")...)
 		refuses(t, []string{"--after needs --region"}, with("ledger", "balances", "--after", "merchant:acme:usd")...)
 		refuses(t, []string{"--limit"}, with("ledger", "entries", "x", "--limit", "0")...)
-		refuses(t, []string{"--after", "no place"}, with("ledger", "entries", "x", "--after", "here")...)
+		refuses(t, []string{"--after", "not a position"}, with("ledger", "entries", "x", "--after", "here")...)
 
 		// A refund of more than there was: the store keeps what it is told.
 		open(func(s *store) {

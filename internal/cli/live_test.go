@@ -49,7 +49,7 @@ func worksAt(t *testing.T, node string) {
 	require.Contains(t, shown, "https://acme.example/hooks")
 	require.Regexp(t, `status +off\nwebhooks +off: nothing is delivered`, shown, "the demo delivers none unless it is told to")
 	refuses(t, []string{`no tenant "nobody"`, "tenant list"}, "inspect", "order-1", "--tenant", "nobody", "--node", node)
-	refuses(t, []string{"nothing is known of order-1"}, "inspect", "order-1", "--tenant", "acme", "--node", node)
+	refuses(t, []string{"order-1 was not found"}, "inspect", "order-1", "--tenant", "acme", "--node", node)
 	code, _, errs := homeward(t, "reconcile", "--statement", "x.csv", "--node", node)
 	require.Equal(t, exitUnread, code)
 	require.Regexp(t, "homeward reconcile has no --node: it reads the statement.* --data", errs)

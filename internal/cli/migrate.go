@@ -223,7 +223,7 @@ func printPlan(io streams, m *cockroach.Migrator, steps []cockroach.Step, how st
 func behind(s cockroach.Status) error {
 	switch {
 	case len(s.Regions) == 0:
-		return errors.New("the database knows no region yet; run homeward migrate up --regions NAME,…")
+		return errors.New("the database has no region yet; run homeward migrate up --regions NAME,…")
 	case s.Have < s.Want:
 		return fmt.Errorf("the schema is at version %d and this build needs %d; run homeward migrate up", s.Have, s.Want)
 	default:

@@ -125,7 +125,7 @@ func TestMigrateRefuses(t *testing.T) {
 	emptyDatabase(t)
 	for _, c := range []struct{ regions, says string }{
 		{"Mars", "not a region name"},
-		{"us-east1,,x", "is no name"},
+		{"us-east1,,x", "is not a name"},
 		{"us-east1=0", "from 1 to 65535"},
 		{"us-east1=1,europe-west1=1", "permanently"},
 	} {

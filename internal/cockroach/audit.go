@@ -63,7 +63,7 @@ func auditPlaceOf(p *audit.Position) (auditPlace, error) {
 	}
 	var err error
 	if place.ID, err = uuid.Parse(p.ID); err != nil {
-		return place, fmt.Errorf("database: %q is no entry of the audit", p.ID)
+		return place, fmt.Errorf("database: %q is not an audit entry", p.ID)
 	}
 	return place, nil
 }

@@ -87,7 +87,7 @@ type member[T any] struct {
 var errAlone = errors.New("a step of the same key is under way")
 
 // errLeft: nobody of a group was still there when it had a connection. Nothing was sent.
-var errLeft = errors.New("every caller has left")
+var errLeft = errors.New("every caller has given up")
 
 // do runs the step until its outcome is known, as [DB.call] says: in company, and alone
 // if that failed.

@@ -76,7 +76,7 @@ func ParseRegions(list string) ([]claim.Region, error) {
 			}
 		}
 		if name == "" || strings.ContainsAny(name, `"' `) {
-			return nil, fmt.Errorf("regions: %q is no name; write them as in us-east1,europe-west1", part)
+			return nil, fmt.Errorf("regions: %q is not a name; write them as in us-east1,europe-west1", part)
 		}
 		specs = append(specs, spec)
 	}
@@ -358,7 +358,7 @@ func (m *Migrator) regionSteps(ctx context.Context, want Migration) ([]Step, err
 		return nil, err
 	}
 	if len(have)+len(want.Regions) == 0 {
-		return nil, errors.New("migration: the database knows no region yet; name them with --regions, as in --regions us-east1,europe-west1")
+		return nil, errors.New("migration: the database has no region yet; name them with --regions, as in --regions us-east1,europe-west1")
 	}
 	byName, byCode := map[string]claim.RegionCode{}, map[claim.RegionCode]string{}
 	next := claim.RegionCode(1)

@@ -68,7 +68,7 @@ func maxOffset(args []string) (time.Duration, error) {
 	}
 	offset, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%w: max_offset: a node was started with --max-offset %q, which is no duration", claim.ErrUnavailable, text)
+		return 0, fmt.Errorf("%w: max_offset: a node was started with --max-offset %q, which is not a duration", claim.ErrUnavailable, text)
 	}
 	return offset, nil
 }

@@ -309,7 +309,7 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 		return connectError(c, err)
 	}
 	if len(regions) == 0 {
-		return fmt.Errorf("database %q knows no region; run homeward migrate up --regions NAME,…", c.Database)
+		return fmt.Errorf("database %q has no region; run homeward migrate up --regions NAME,…", c.Database)
 	}
 	db.keepRegions(regions)
 	if db.tool {

@@ -197,7 +197,7 @@ func (v *View) put(ctx context.Context, row *claimRow, now time.Time, step uuid.
 	case row != nil:
 		return v.takeOver(ctx, row, step, next, fx)
 	case fx.Enqueue == nil:
-		return false, errors.New("database: a claim that is not there was taken over")
+		return false, errors.New("database: a missing claim was taken over")
 	}
 	_, found, _, err := one(ofClaims(ctx), v.db, claimReattach, repeatable, reattachArgs{
 		heldWithout: heldWithout{

@@ -69,7 +69,7 @@ ORDER BY 1, 2, 3`
 }
 
 // errUnseen: whether others have sessions cannot be known.
-var errUnseen = errors.New("may not see the sessions of other users, so that nobody knows whether a node runs")
+var errUnseen = errors.New("may not see the sessions of other users, so it is unknown whether a node runs")
 
 // seesSessions fails where the user of CockroachDB sees no other user's sessions: without the
 // system privilege VIEWACTIVITY or VIEWACTIVITYREDACTED ("SHOW SESSIONS").

@@ -202,9 +202,9 @@ func number(name, sql string, args map[string]*argument, regionInText bool, used
 		arg := args[word[1:]]
 		switch {
 		case word[0] == '$':
-			return nil, fmt.Errorf("%s is no name", word)
+			return nil, fmt.Errorf("%s is not a name", word)
 		case arg == nil:
-			return nil, fmt.Errorf("%s is no field", word)
+			return nil, fmt.Errorf("%s is not a field", word)
 		case arg.column != nil && arrays[arg.typ] == nil:
 			return nil, fmt.Errorf("%s would be an array of %v, which is not made", word, arg.typ)
 		}

@@ -92,11 +92,11 @@ func TestStatementsThatCannotBe(t *testing.T) {
 		require.NotContains(t, err.Error(), "\n")
 	}
 	_, err := loaded[two](t, postgreSQL, "SELECT @id::text, @othr::text, @other::text")
-	refused(err, "@othr is no field")
+	refused(err, "@othr is not a field")
 	_, err = loaded[two](t, postgreSQL, "SELECT @id::text -- @other")
 	refused(err, "@other")
 	_, err = loaded[two](t, postgreSQL, "SELECT @id::text, @other::text, $2::text")
-	refused(err, "$2 is no name")
+	refused(err, "$2 is not a name")
 	_, err = loaded[struct{ Rows []struct{ At *time.Time } }](t, postgreSQL, "SELECT 1 FROM @rows AS r (at timestamptz)")
 	refused(err, "*time.Time")
 	_, err = loaded[two](t, postgreSQL, "SELECT @id::text{{ if not .PlansAreKept }}, @other::text{{ end }}")

@@ -74,7 +74,7 @@ func (Certificates) Wrap(next http.Handler) http.Handler {
 		case !known:
 			http.Error(w, "this console needs an operator's certificate", http.StatusForbidden)
 		case who.Operator == "":
-			http.Error(w, who.String()+" is no operator; use an operator's certificate", http.StatusForbidden)
+			http.Error(w, who.String()+" is not an operator; use an operator's certificate", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, withWho(r, Who{Name: who.String(), Operator: true}))
 		}

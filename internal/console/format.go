@@ -53,7 +53,7 @@ func numberOf(v any) (string, error) {
 	case uint32:
 		return numberText(uint64(n)), nil
 	default:
-		return "", fmt.Errorf("console: %T is no number", v)
+		return "", fmt.Errorf("console: %T is not a number", v)
 	}
 }
 

@@ -288,7 +288,7 @@ func (o *OIDC) vouched(r *http.Request, one login) (Who, error) {
 		return Who{}, err
 	}
 	if id.Nonce != one.nonce {
-		return Who{}, errors.New("the ID token is of another login")
+		return Who{}, errors.New("the ID token belongs to another login")
 	}
 	var claims map[string]any
 	if err := id.Claims(&claims); err != nil {

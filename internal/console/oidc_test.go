@@ -227,7 +227,7 @@ func TestALoginIsOfTheBrowserThatBeganIt(t *testing.T) {
 	i.nonce = "another"
 	status, body = i.read(i.browser(), http.MethodGet, server.URL+"/")
 	require.Equal(t, http.StatusForbidden, status)
-	require.Contains(t, body, "of another login")
+	require.Contains(t, body, "belongs to another login")
 }
 
 func TestAnIssuerThatIsDownKeepsPeopleOut(t *testing.T) {

@@ -67,7 +67,7 @@ func (r *auditReader) read(ctx context.Context, s *pebble.Snapshot, code claim.R
 		rows.First()
 	} else {
 		if behind, err = strconv.ParseUint(after.ID, 16, 64); err != nil {
-			return fmt.Errorf("embedded: %q is no place in the audit", after.ID)
+			return fmt.Errorf("embedded: %q is not a position in the audit", after.ID)
 		}
 		key := claim.Key{Tenant: after.Tenant, Value: after.Key}
 		claims.SeekGE(appendScoped(nil, tableClaim, code, key.Tenant, key.Value))
@@ -278,7 +278,7 @@ func (db *DB) forgetAudit(home string, code claim.RegionCode, p *audit.Position)
 	defer lock.Unlock()
 	seq, err := strconv.ParseUint(p.ID, 16, 64)
 	if err != nil {
-		return 0, fmt.Errorf("embedded: %q is no entry of the audit", p.ID)
+		return 0, fmt.Errorf("embedded: %q is not an audit entry", p.ID)
 	}
 	rec, err := db.readClaim(home, code, key)
 	if err != nil || rec != nil {

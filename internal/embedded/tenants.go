@@ -103,7 +103,7 @@ func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 			return err
 		}
 		if left {
-			return fmt.Errorf("embedded store: tenant %s: pins made before the last move are still at %s and count; move back, or wait until housekeeping has removed the last of them: as a rule %v after the move of %s, and later where an outcome is still owed",
+			return fmt.Errorf("embedded store: tenant %s: pins made before the last move are still at %s and count; move back, or wait until housekeeping has removed the last of them: usually %v after the move of %s, and later where an outcome is still owed",
 				tenant, previous, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
 		}
 	}

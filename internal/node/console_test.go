@@ -128,7 +128,7 @@ func TestOnlyOperatorsSeeTheConsole(t *testing.T) {
 	status, body, _, err = p.get(p.browser(&own), at)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusForbidden, status)
-	require.Contains(t, body, "is no operator")
+	require.Contains(t, body, "is not an operator")
 
 	_, _, _, err = p.get(p.browser(nil), at)
 	require.Error(t, err, "without a certificate nobody is heard")

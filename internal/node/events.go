@@ -77,7 +77,7 @@ func (s EventsSettings) validate() error {
 		u, err := url.Parse(server)
 		switch {
 		case err != nil: // its text contains the URL, which may contain a password
-			return errors.New("settings: events.nats.url is no URL; write tls://host:4222")
+			return errors.New("settings: events.nats.url is not a URL; write tls://host:4222")
 		case u.User != nil:
 			return errors.New("settings: events.nats.url holds a user, password or token, which are secrets; put them into the file that events.nats.credentials names")
 		}

@@ -85,7 +85,7 @@ func (s *ServeSettings) validateProviders() error {
 	for _, p := range s.providers() {
 		errs = append(errs, p.validate())
 		if strings.Contains(p.Name, "__") && len(s.Providers) > 0 {
-			errs = append(errs, fmt.Errorf("settings: the provider's name %q has a '__', which no variable can; write one '_'", p.Name))
+			errs = append(errs, fmt.Errorf("settings: the provider's name %q has a '__', which a variable cannot have; write one '_'", p.Name))
 		}
 		if other, twice := spelled[p.key]; twice {
 			errs = append(errs, fmt.Errorf("settings: providers %s and %s would have the same variables, %s; rename one", other, p.Name, p.key))
@@ -98,7 +98,7 @@ func (s *ServeSettings) validateProviders() error {
 	case len(s.Providers) == 0 && s.DefaultProvider != "":
 		errs = append(errs, errors.New("settings: default_provider is set without providers; remove it, or add providers"))
 	case s.DefaultProvider != "" && !named:
-		errs = append(errs, fmt.Errorf("settings: default_provider %q is none of %s", s.DefaultProvider, strings.Join(slices.Sorted(maps.Keys(s.Providers)), ", ")))
+		errs = append(errs, fmt.Errorf("settings: default_provider %q is not one of %s", s.DefaultProvider, strings.Join(slices.Sorted(maps.Keys(s.Providers)), ", ")))
 	case len(s.Providers) > 1 && s.DefaultProvider == "":
 		errs = append(errs, fmt.Errorf("settings: there are several providers; set default_provider to one of %s", strings.Join(slices.Sorted(maps.Keys(s.Providers)), ", ")))
 	}
@@ -112,7 +112,7 @@ func (s *ServeSettings) failoverMistake() error {
 		seen := []string{p.Name}
 		for at := p.Failover; at != ""; at = s.Providers[at].Failover {
 			if _, ok := s.Providers[at]; !ok {
-				errs = append(errs, fmt.Errorf("settings: %s.failover leads to %q, which is none of providers", p.at, at))
+				errs = append(errs, fmt.Errorf("settings: %s.failover names %q, which is not one of providers", p.at, at))
 				break
 			}
 			if slices.Contains(seen, at) {

@@ -101,7 +101,7 @@ func TestMistakesOfProviders(t *testing.T) {
 	}{
 		"both ways":              {twoProviders + "provider: {name: x}", nil, []string{"provider and providers are both set"}},
 		"no default":             {"providers: {a: {}, b: {}}", nil, []string{"set default_provider to one of a, b"}},
-		"another default":        {"providers: {a: {}}\ndefault_provider: b", nil, []string{`default_provider "b" is none of a`}},
+		"another default":        {"providers: {a: {}}\ndefault_provider: b", nil, []string{`default_provider "b" is not one of a`}},
 		"a default of none":      {"default_provider: b", nil, []string{"default_provider"}},
 		"a name of its own":      {"providers: {a: {name: b}}", nil, []string{"no setting named providers.a.name"}},
 		"no such setting":        {"providers: {a: {port: 1}}", nil, []string{"providers.a.port"}},

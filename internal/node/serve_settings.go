@@ -303,7 +303,7 @@ func (s ServeSettings) addresses() error {
 	for i, a := range listens {
 		for _, b := range listens[:i] {
 			if collide(a.addr, b.addr) {
-				errs = append(errs, fmt.Errorf("settings: %s %s and %s %s are one port; give each its own", b.name, b.addr, a.name, a.addr))
+				errs = append(errs, fmt.Errorf("settings: %s %s and %s %s use the same port; give each its own", b.name, b.addr, a.name, a.addr))
 			}
 		}
 	}
@@ -325,7 +325,7 @@ func addressMistake(name, addr string, minPort int) error {
 	host, text, err := net.SplitHostPort(addr)
 	port, perr := strconv.Atoi(text)
 	if err != nil || perr != nil || port < minPort || port > math.MaxUint16 || minPort > 0 && unspecified(host) {
-		return fmt.Errorf("settings: %s %q is no address; write host:port with a port from %d to %d", name, addr, minPort, math.MaxUint16)
+		return fmt.Errorf("settings: %s %q is not an address; write host:port with a port from %d to %d", name, addr, minPort, math.MaxUint16)
 	}
 	return nil
 }
@@ -382,7 +382,7 @@ func bucketMistake(setting, bucket, none string) error {
 
 func levelMistake(level string) error {
 	if _, err := logLevel(level); err != nil {
-		return fmt.Errorf("settings: log %q is none of debug, info, warn and error", level)
+		return fmt.Errorf("settings: log %q must be debug, info, warn or error", level)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (t TLSSettings) validate(rpc RPCSettings) error {
 		}
 	}
 	if !region.ValidTrustDomain(t.TrustDomain) {
-		errs = append(errs, fmt.Errorf("settings: tls.trust_domain %q is no trust domain; use lower case letters, digits, '.', '-' and '_'", t.TrustDomain))
+		errs = append(errs, fmt.Errorf("settings: tls.trust_domain %q is not a trust domain; use lower case letters, digits, '.', '-' and '_'", t.TrustDomain))
 	}
 	// A caller that can forward to a node acts for any merchant.
 	if !t.on() && !onLoopback(rpc.Listen) {

@@ -87,7 +87,7 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 	r := claim.NewRestore(was, lost.From, lost.Until, now, exported, lost.By, lost.Why)
 	r, err = change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
 		if at.Version != was.Version {
-			return at, errors.New("somebody else has begun a restore meanwhile; look at homeward restore show")
+			return at, errors.New("another operator has begun a restore meanwhile; look at homeward restore show")
 		}
 		return r, nil
 	})
@@ -120,12 +120,12 @@ func takeBack(ctx context.Context, rows claim.Restores, mine *claim.Restore, was
 	}
 	_, err := change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
 		if at.Version != mine.Version {
-			return at, errors.New("somebody else has changed it meanwhile")
+			return at, errors.New("another operator has changed it meanwhile")
 		}
 		return was, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the row could not be taken back and stands, look at homeward restore show: %w", err)
+		return fmt.Errorf("the row could not be undone and stands; see homeward restore show: %w", err)
 	}
 	return nil
 }

@@ -40,9 +40,9 @@ func CheckURL(text string, allowHTTP bool) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || len(text) > maxURL:
-		return fmt.Errorf("the endpoint is no URL of at most %d bytes; write https://host/path", maxURL)
+		return fmt.Errorf("the endpoint is not a URL of at most %d bytes; write https://host/path", maxURL)
 	case u.Scheme == "http" && !allowHTTP:
-		return errors.New("the endpoint is http, where anybody on the way can read the events; write https://")
+		return errors.New("the endpoint is http, so anybody on the network path can read the events; write https://")
 	case u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Errorf("the endpoint has scheme %q; write https://", u.Scheme)
 	case u.User != nil:

@@ -23,7 +23,7 @@ type Event struct {
 }
 
 // errNotAnEvent: the row does not parse, so no retry can succeed.
-var errNotAnEvent = errors.New("this row holds no event; park or finish it by hand")
+var errNotAnEvent = errors.New("this row holds no event; park it")
 
 // readEvent parses the event of a row.
 func readEvent(m outbox.Message) (Event, error) {

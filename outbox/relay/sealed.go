@@ -93,7 +93,7 @@ func bytesOf(stored string) ([]byte, error) {
 	}
 	value, err := base64.RawStdEncoding.DecodeString(encoded)
 	if err != nil {
-		return nil, fmt.Errorf("%w: it is no base64", seal.ErrLost)
+		return nil, fmt.Errorf("%w: it is not base64", seal.ErrLost)
 	}
 	return value, nil
 }

@@ -340,16 +340,16 @@ func TestEndpointsAreChecked(t *testing.T) {
 	good := relay.Endpoint{URL: "https://shop.example/hooks", Secrets: []string{relay.NewSecret()}}
 	require.NoError(t, good.Check(false))
 	for url, says := range map[string]string{
-		"":                                       "no URL",
-		"shop.example":                           "no URL",
-		"https://":                               "no URL",
-		"https://:443/":                          "no URL",
+		"":                                       "not a URL",
+		"shop.example":                           "not a URL",
+		"https://":                               "not a URL",
+		"https://:443/":                          "not a URL",
 		"ftp://shop.example":                     "scheme",
 		"http://shop.example":                    "https://",
 		"https://a:b@shop.example":               "password",
 		"https://shop.example/#a":                "fragment",
-		"https://shop.example/\n":                "no URL",
-		"https://a/" + strings.Repeat("x", 3000): "no URL",
+		"https://shop.example/\n":                "not a URL",
+		"https://a/" + strings.Repeat("x", 3000): "not a URL",
 	} {
 		e := good
 		e.URL = url

@@ -267,7 +267,7 @@ func Left(ctx context.Context, store Store, work *Homes, named []string) error {
 	if len(left) == 0 {
 		return nil
 	}
-	return fmt.Errorf("providers that are not in the settings have open work (%s), which only a node that has them can finish; restore them until it is finished, or set leave_providers to %s to leave it open",
+	return fmt.Errorf("providers that are not in the settings have open work (%s), which only a node that has them can finish; put them back until it is finished, or set leave_providers to %s to leave it open",
 		strings.Join(left, "; "), "["+strings.Join(names(left), ", ")+"]")
 }
 

@@ -134,7 +134,7 @@ const offReason = "automatic refunds are switched off in this node's settings (c
 const maxChanges = 64
 
 // errContended: other processes were faster each time.
-var errContended = errors.New("webhook: others keep changing the brake; try again")
+var errContended = errors.New("webhook: the brake keeps changing; try again")
 
 // Held returns why no compensation of provider may proceed, "" if one may.
 func (b *Brakes) Held(ctx context.Context, provider string) (reason string, err error) {

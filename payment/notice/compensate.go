@@ -152,7 +152,7 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 	status, begun, err := c.begun(ctx, &g, &req, stamped)
 	switch {
 	case err != nil:
-		return Pending, "", fmt.Errorf("webhook: it could not be read whether the refund has begun: %w", err)
+		return Pending, "", fmt.Errorf("webhook: the claim of the refund could not be read: %w", err)
 	case begun && status.Age == claim.Expired && status.Record.State == claim.FailedRetry:
 		// It was not refused for good, only not retried within a day.
 		return Pending, "the provider refused the refund for now; it can be asked for again at " + status.FreeAt.UTC().Format(time.RFC3339), nil

@@ -193,13 +193,13 @@ func (r *Receiver) receive(ctx context.Context, provider string, header http.Hea
 // step would fail.
 func (n *Notice) storable() error {
 	if len(n.ID) > maxID {
-		return fmt.Errorf("%w: its event id has more than %d bytes; look at what the provider sends", ErrMalformed, maxID-len(ID(n.Provider, "")))
+		return fmt.Errorf("%w: its event id has more than %d bytes; check what the provider sends", ErrMalformed, maxID-len(ID(n.Provider, "")))
 	}
 	for _, text := range []struct{ name, value string }{
 		{"event id", n.ID}, {"provider's name", n.Provider}, {"trace parent", n.TraceParent}, {"detail", n.Detail},
 	} {
 		if !utf8.ValidString(text.value) || strings.ContainsRune(text.value, 0) {
-			return fmt.Errorf("%w: its %s is %q, which is not UTF-8 text without NUL; look at what the provider sends", ErrMalformed, text.name, text.value)
+			return fmt.Errorf("%w: its %s is %q, which is not UTF-8 text without NUL; check what the provider sends", ErrMalformed, text.name, text.value)
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ var (
 	ErrMalformed = errors.New("the webhook is malformed")
 	// ErrUnchecked: there is no secret to verify it with. It may be genuine, and can be
 	// sent again once there is one.
-	ErrUnchecked = errors.New("webhooks cannot be checked here now")
+	ErrUnchecked = errors.New("webhooks cannot be verified here now")
 )
 
 // NoticeTolerance is how old the signature of a notice may be, and, if the scheme

@@ -230,7 +230,7 @@ func (s *sheet) amounts(l *Line) error {
 		l.ID = ""
 		return nil
 	case amount == 0:
-		return fmt.Errorf("a %s of nothing", l.Kind)
+		return fmt.Errorf("a %s without an amount", l.Kind)
 	case amount*way < 0 && l.Kind == psp.KindFee:
 		l.Kind, way = psp.KindFeeRefund, -way
 	case amount*way < 0 && l.Kind == psp.KindPayout:

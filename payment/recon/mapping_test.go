@@ -179,7 +179,7 @@ func TestWhatIsWrongInAMappedStatement(t *testing.T) {
 		{"Ref;What;When;Sum\n", "line 1: has no column Cur"},
 		{head + "a;Zahlung;01.03.2026 01:30;1,234;EUR\n", "line 2: amount must be a number of major units of eur"},
 		{head + "a;Zahlung;01.03.2026 01:30;x;EUR\n", "line 2: amount"},
-		{head + "a;Zahlung;01.03.2026 01:30;0;EUR\n", "line 2: a charge of nothing"},
+		{head + "a;Zahlung;01.03.2026 01:30;0;EUR\n", "line 2: a charge without an amount"},
 		{head + "a;Zahlung;01.03.2026 01:30;;EUR\n", "line 2: has no amount"},
 		{head + "a;Zahlung;01.03.2026 01:30;9999999999999;EUR\n", "line 2: amount must be at most"},
 		{head + "a;Zahlung;01.03.2026 01:30;99999999999999999999;EUR\n", "line 2: amount"},

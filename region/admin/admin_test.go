@@ -291,7 +291,7 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 		"status":   func() error { _, err := node.SetStatus(t.Context(), eu, region.Active); return err },
 		"run":      func() error { _, err := node.Run(t.Context(), []string{"outbox"}, nil, nil); return err },
 	} {
-		require.ErrorContains(t, call(), "is no operator", name)
+		require.ErrorContains(t, call(), "is not an operator", name)
 	}
 	require.Len(t, d.asked, asked, "nothing was asked or done")
 	require.Equal(t, 3, strings.Count(log.String(), "an admin request was refused"))

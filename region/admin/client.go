@@ -85,7 +85,7 @@ func (c *Client) SetStatus(ctx context.Context, name string, status region.Statu
 // failed returns, in one line, the node's error, or that the node did not answer.
 func (c *Client) failed(err error) error {
 	if connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeUnimplemented {
-		return fmt.Errorf("the node at %s says: %s", c.addr, oneLine(err))
+		return fmt.Errorf("the node at %s answered: %s", c.addr, oneLine(err))
 	}
 	return &silentError{fmt.Sprintf("no node answers at %s: %s", c.addr, oneLine(err))}
 }

@@ -35,7 +35,7 @@ func (s *Server) Run(ctx context.Context, req *connect.Request[adminv1.RunReques
 	case s.c.Run == nil:
 		return connect.NewError(connect.CodeUnimplemented, errors.New("this node runs no commands"))
 	case len(args) == 0 || len(args) > MaxArgs:
-		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("a command has from 1 to %d words, this one has %d", MaxArgs, len(args)))
+		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("a command must have 1 to %d words, this one has %d", MaxArgs, len(args)))
 	}
 	select {
 	case s.runs <- struct{}{}:

@@ -40,7 +40,7 @@ func TestANodeRunsWhatItIsAsked(t *testing.T) {
 	_, err = c.Run(t.Context(), []string{"panics"}, &out, &errs)
 	require.ErrorContains(t, err, "a fault in Homeward")
 	_, err = c.Run(t.Context(), nil, &out, &errs)
-	require.ErrorContains(t, err, "from 1 to 100 words")
+	require.ErrorContains(t, err, "must have 1 to 100 words")
 	_, err = c.Run(t.Context(), make([]string, MaxArgs+1), &out, &errs)
 	require.ErrorContains(t, err, "this one has 101")
 

@@ -102,9 +102,9 @@ func (c caller) operator() error {
 	case c.known && c.Operator != "" || !c.known && onThisMachine(c.remote):
 		return nil
 	case c.known:
-		return fmt.Errorf("%v is no operator; use an operator's certificate", c.Identity)
+		return fmt.Errorf("%v is not an operator; use an operator's certificate", c.Identity)
 	default:
-		return fmt.Errorf("%s is another machine, and without TLS only callers on this one are believed to be operators; call from here, or set tls up", c.remote)
+		return fmt.Errorf("%s is another machine, and without TLS only callers on this one count as operators; call from here, or set up TLS", c.remote)
 	}
 }
 

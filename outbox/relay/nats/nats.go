@@ -114,17 +114,17 @@ func (c *Config) complete() error {
 	case c.URL == "":
 		return errors.New("nats: no URL given; write tls://host:4222")
 	case !c.AllowPlaintext && c.plaintext() != "":
-		return fmt.Errorf("nats: events would go to %s without TLS, for whoever is on the way to read and to answer for; write tls:// (and name the CA if it is your own), or set allow_plaintext if that is wanted", c.plaintext())
+		return fmt.Errorf("nats: events would go to %s without TLS, so anybody on the network path could read and forge them; write tls:// (and name the CA if it is your own), or set allow_plaintext if that is intended", c.plaintext())
 	case strings.ContainsAny(c.Stream, ". *>/\\\t\r\n"):
 		return fmt.Errorf("nats: %q cannot be the name of a stream; leave out dots, slashes, white space, * and >", c.Stream)
 	case !isSubject(c.Prefix):
-		return fmt.Errorf("nats: %q cannot be what subjects begin with; write words of letters, digits, '-' and '_' with dots between them", c.Prefix)
+		return fmt.Errorf("nats: %q cannot be a prefix of subjects; write words of letters, digits, '-' and '_' with dots between them", c.Prefix)
 	case c.Duplicates < 0 || c.MaxAge < c.Duplicates:
 		return fmt.Errorf("nats: the duplicate window %v must be above 0 and at most the maximum age %v", c.Duplicates, c.MaxAge)
 	case c.Timeout < 0 || c.Timeout > 30*time.Second:
 		return fmt.Errorf("nats: the time-out must be above 0 and at most half the worker's lease, 30s, is %v", c.Timeout)
 	case (c.CertFile == "") != (c.KeyFile == ""):
-		return errors.New("nats: a certificate and its key come together; name both files or none")
+		return errors.New("nats: a certificate needs its key; name both files or none")
 	case c.Replicas < 0 || c.Replicas > 5:
 		return fmt.Errorf("nats: a stream has 1 to 5 replicas, not %d", c.Replicas)
 	}
@@ -305,7 +305,7 @@ func (s *Sink) checkStream(ctx context.Context) error {
 	stream, err := s.js.Stream(ctx, c.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if !c.Create {
-			return fmt.Errorf("nats: there is no stream %s; make it with subjects %s.>, or let it be made here", c.Stream, c.Prefix)
+			return fmt.Errorf("nats: there is no stream %s; create it with subjects %s.>, or set create", c.Stream, c.Prefix)
 		}
 		stream, err = s.js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: c.Stream, Description: "What happened to charges, transfers and refunds.",
@@ -328,7 +328,7 @@ func (s *Sink) checkStream(ctx context.Context) error {
 	name, err := s.js.StreamNameBySubject(ctx, Subject(c.Prefix, "tenant", "object.happened"))
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound), err == nil && name != c.Stream:
-		return fmt.Errorf("nats: subjects %s.> do not lead to stream %s but to %q; add them to its subjects", c.Prefix, c.Stream, name)
+		return fmt.Errorf("nats: subjects %s.> do not belong to stream %s but to %q; add them to its subjects", c.Prefix, c.Stream, name)
 	case err != nil:
 		return fmt.Errorf("nats: stream %s: %w", c.Stream, err)
 	}

@@ -126,7 +126,7 @@ func (p *Provider) exchange(ctx context.Context, to *url.URL, key string, body [
 func (a answer) refusal() psp.Result {
 	var e serviceError
 	if err := json.Unmarshal(a.body, &e); err != nil || e.ErrorCode == "" {
-		return psp.Result{Err: fmt.Errorf("adyen: status %d without an error of Adyen's", a.status)}
+		return psp.Result{Err: fmt.Errorf("adyen: status %d without an Adyen error", a.status)}
 	}
 	request := a.status == http.StatusBadRequest || a.status == http.StatusNotFound || a.status == http.StatusUnprocessableEntity
 	if request && !a.transient && e.ErrorCode != codeInProgress && (e.ErrorType == "validation" || e.ErrorType == "configuration") {

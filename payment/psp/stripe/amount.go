@@ -62,7 +62,7 @@ func FromStripe(amount int64, currency string) (int64, error) {
 	s, known := scaleOf(currency)
 	converted, exact := shift(amount, psp.MinorDigits(currency)-s.digits)
 	if !known || !exact {
-		return 0, fmt.Errorf("stripe: %d is no amount of %s", amount, currency)
+		return 0, fmt.Errorf("stripe: %d is not an amount of %s", amount, currency)
 	}
 	return converted, nil
 }

@@ -185,7 +185,7 @@ func (p *Provider) Capture(ctx context.Context, call psp.Call) psp.Result {
 		}
 		m := ofPaymentIntent(&pi).in(account)
 		if m.status == psp.Approved && (pi.AmountReceived != amount || m.currency != call.Currency) {
-			return psp.Result{Err: fmt.Errorf("stripe: %d %s were captured, where %d %s was asked", pi.AmountReceived, m.currency, amount, call.Currency)}
+			return psp.Result{Err: fmt.Errorf("stripe: %d %s were captured instead of %d %s", pi.AmountReceived, m.currency, amount, call.Currency)}
 		}
 		return m.result()
 	})

@@ -44,7 +44,7 @@ func (m movement) asked(call psp.Call, amount int64) error {
 	if m.reference == call.Reference && m.amount == amount && m.currency == call.Currency {
 		return nil
 	}
-	return fmt.Errorf("stripe: an object of %d %s for %q, where %d %s for %q was asked",
+	return fmt.Errorf("stripe: the object is of %d %s for %q instead of %d %s for %q",
 		m.amount, m.currency, m.reference, amount, call.Currency, call.Reference)
 }
 
