@@ -21,7 +21,10 @@ type Lost struct {
 	// Home is the region whose chain Lost follows.
 	Home string
 	// Before is when the store was restored: a later segment has rows of the restored
-	// store, and none of the lost writes.
+	// store, and none of the lost writes. It is by that store's clock, and Manifest.Written by
+	// the clock of the store that the segment is of; no node's clock is compared. Where the lost
+	// store's clock was ahead of this one's, its last segments count as later, and less is
+	// covered. Where it was behind they count as what they are, since all of them are older.
 	Before time.Time
 }
 

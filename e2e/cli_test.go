@@ -40,7 +40,7 @@ func newDemo(t *testing.T) *demo {
 	return &demo{
 		caller: newCaller(t, demoBases(port)), t: t, ctx: ctx, data: data, j: j,
 		args: []string{"demo", "--config", quickSettings(t), "--psp", j.url, "--data", data,
-			"--listen", fmt.Sprintf("127.0.0.1:%d", port), "--wan", stormDistances},
+			"--listen", fmt.Sprintf("127.0.0.1:%d", port), "--rpc-listen", "127.0.0.1:0", "--wan", stormDistances},
 	}
 }
 

@@ -119,7 +119,7 @@ func newStorm(t *testing.T, size stormSize) *storm {
 		return s
 	}
 	args := []string{"demo", "--config", quickSettings(t), "--psp", j.url, "--data", dir,
-		"--listen", fmt.Sprintf("127.0.0.1:%d", port), "--wan", stormDistances}
+		"--listen", fmt.Sprintf("127.0.0.1:%d", port), "--rpc-listen", "127.0.0.1:0", "--wan", stormDistances}
 	s.start = func() stormProcess {
 		c := runCommand(t, args...)
 		c.ready()

@@ -71,3 +71,38 @@ func TestARestoredChargePastItsTimeIsNotRefused(t *testing.T) {
 		})
 	}
 }
+
+// A provider that cannot be asked repeats its first answer: the payment waits, or its money is
+// held. The audit knows that it moved since. To tell a merchant that the money is still held
+// would have it captured once more.
+func TestAFirstAnswerIsOlderThanTheWitness(t *testing.T) {
+	const later, held = `{"amount":1999,"currency":"usd","payment_method":"pm_1"}`, `{"amount":1999,"capture_method":"manual","currency":"usd","payment_method":"pm_1"}`
+	done, unknown := &claim.Witness{Done: true, ProviderRef: "px_9"}, &claim.Witness{}
+	for name, c := range map[string]struct {
+		payload string
+		witness *claim.Witness
+		blind   bool
+		want    claim.Outcome
+	}{
+		"a debit was paid":              {later, done, true, claim.OutcomeDone},
+		"a debit is not known to be":    {later, unknown, true, claim.OutcomePending},
+		"no restore":                    {later, nil, true, claim.OutcomePending},
+		"held money was captured":       {held, done, true, claim.OutcomeUnknown},
+		"held money is not known to be": {held, unknown, true, claim.OutcomePending},
+		"its provider can be asked":     {later, done, false, claim.OutcomePending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			caps := psp.Capabilities{Dedupe: psp.DedupeKey, KeyLife: 7 * 24 * time.Hour, Blind: c.blind, Asynchronous: true, Captures: true, Timeout: time.Second}
+			f := &fake{caps: caps, known: lost, result: psp.Result{Outcome: psp.Pending, ProviderRef: "px_9", Wait: &psp.Wait{State: psp.Processing}}}
+			if c.payload == held {
+				f.result.Outcome, f.result.Wait = psp.Authorized, nil
+			}
+			a := attemptOf(Charge)
+			a.Recovery, a.Witness, a.Now, a.Payload = true, c.witness, firstUse.Add(time.Hour), []byte(c.payload)
+			v := executorOf(f, nil, nil).Attempt(t.Context(), a)
+			require.Equal(t, c.want, v.Outcome, "%s: %s", v.Reason, v.Response.Body)
+			require.Len(t, f.calls, 1)
+			require.Equal(t, c.want == claim.OutcomeUnknown, v.KeepAsking)
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -74,6 +75,8 @@ func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
 		}
 	}
 	switch {
+	case r.Outcome == psp.Pending && t.caps.Blind && t.Witness != nil && t.Witness.Done:
+		return t.repeated(ctx, r)
 	case r.Outcome == psp.Approved:
 		return t.paid(ctx, r.ProviderRef)
 	case r.Outcome == psp.Declined && r.Decline != nil:
@@ -212,6 +215,18 @@ func (t *attempt) restored(ctx context.Context) claim.Verdict {
 	}
 	v := t.unknown(ctx, reasonCannotAsk)
 	v.KeepAsking = v.KeepAsking || w.Done
+	return v
+}
+
+// repeated is the verdict of a payment that is known to have been made before a restore, if its
+// provider cannot be asked and repeats its first answer, which is older. The captured amount of
+// held money is then not known: to say that it is still held would invite a second capture.
+func (t *attempt) repeated(ctx context.Context, r psp.Result) claim.Verdict {
+	if ref := cmp.Or(t.Witness.ProviderRef, r.ProviderRef); ref != "" && !t.intent.Holds() {
+		return t.paid(ctx, ref)
+	}
+	v := t.unknown(ctx, reasonCannotAsk)
+	v.KeepAsking = true
 	return v
 }
 

@@ -49,6 +49,9 @@ type Books interface {
 //	before the transaction        the key is withheld; booking again books it
 //	after it                      the key is withheld; booking again changes nothing
 //
+// Refunds are not booked: the audit does not say of which charge one was, and a refund is booked
+// against its charge. A person books them (docs/RUNBOOK.md).
+//
 // Whoever has read the witness before, and begins after the look, has its settlement refused,
 // as what it would book is booked. Money was moved, and is booked, once; its claim stays in
 // flight, and the row of its call is parked for a person.
