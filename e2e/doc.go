@@ -1,11 +1,11 @@
-// Package e2e proves the promises on whole clusters: real listeners, real
-// forwards, a real store, and processes that are really killed. The judge is the
-// payment simulator, which shares nothing with the cluster, lives in the test's
-// own process, survives every death, and knows how often money moved.
+// Package e2e proves the promises on whole clusters: real listeners, real forwards, a
+// real store, and processes that are killed. The judge is the payment simulator, which
+// shares no code with the cluster, runs in the test's own process, survives every kill,
+// and counts how often money moved.
 //
-// The clusters run on the embedded store, or with HOMEWARD_TEST_STORE=sql on a
-// real database, PostgreSQL or CockroachDB, that package dbtest starts. The tests
-// are the same; what cannot be is said where it differs.
+// The clusters run on the embedded store, or with HOMEWARD_TEST_STORE=sql on a real
+// database, PostgreSQL or CockroachDB, that package dbtest starts. The tests are the
+// same; a test that one of them cannot run says so.
 //
 // What is proven where:
 //
@@ -50,6 +50,6 @@
 // against the OpenAPI document, geodns puts geo-DNS in front of a cluster, answer is what
 // a request was answered, bench measures, sizing computes.
 //
-// Nothing here waits for time to pass in order to be right: tests wait for
-// signals and readiness, and a client that is told to come back later does.
+// No test waits for time to pass in order to be right: tests wait for signals and
+// readiness, and a client obeys Retry-After.
 package e2e

@@ -9,9 +9,9 @@ import (
 
 // Dashboard is a page of Grafana.
 type Dashboard struct {
-	// Name is the file's, without .json, and the end of the page's uid.
+	// Name is the name of the file, without .json, and the end of the page's uid.
 	Name, Title, Description string
-	// Variables are labels that the reader chooses values of.
+	// Variables are labels whose values the reader chooses.
 	Variables []Variable
 	Rows      []Row
 }
@@ -25,7 +25,7 @@ type Variable struct {
 	One bool
 }
 
-// Row is panels beside each other, under a heading.
+// Row is a heading with panels beside each other.
 type Row struct {
 	Title  string
 	Panels []Panel
@@ -43,10 +43,10 @@ type Panel struct {
 	Bound float64
 }
 
-// Query is an expression of PromQL, and what its series are called.
+// Query is a PromQL expression, with the legend of its series.
 type Query struct{ Expr, Legend string }
 
-// Exprs are all expressions of the dashboard.
+// Exprs returns all expressions of the dashboard.
 func (d *Dashboard) Exprs() (all []string) {
 	for _, r := range d.Rows {
 		for _, p := range r.Panels {

@@ -1,4 +1,4 @@
-// Package monitoring keeps what Prometheus and Grafana are given: recording.yaml,
+// Package monitoring holds the configuration of Prometheus and Grafana: recording.yaml,
 // alerts.yaml with their cases in tests.yaml and slow_tests.yaml, and dashboards, which
 // go generate writes from [Dashboards].
 package monitoring

@@ -1,5 +1,5 @@
-// Package alerts makes the alerts of monitoring/ fire: a fault on running nodes, the
-// metrics that they serve, and Prometheus' own engine with the project's own rules.
+// Package alerts makes the alerts of monitoring/ fire: it breaks running nodes, scrapes
+// their metrics, and evaluates the project's rules in Prometheus' own engine.
 //
 // Time is Prometheus': each look at the nodes is written down a step later than the one
 // before, so that hours of a rule are some looks here. What nodes count, they count for

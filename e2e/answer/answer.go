@@ -1,5 +1,5 @@
-// Package answer is what the API answered, as the merchants of the end-to-end tests
-// see it.
+// Package answer is a response of the API, as the merchants of the end-to-end tests see
+// it.
 package answer
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/homeward-io/homeward/e2e/history"
 )
 
-// Answer is what came back. Err is set when no whole answer did.
+// Answer is a response. Err is set if it is incomplete.
 type Answer struct {
 	Err     error
 	Status  int
@@ -25,7 +25,7 @@ type Answer struct {
 	}
 }
 
-// To sends req and reads the whole answer.
+// To sends req and reads the whole response.
 func To(req *http.Request, c *http.Client) *Answer {
 	req.GetBody = nil // or net/http would itself send again what was cut off
 	res, err := c.Do(req)
@@ -40,12 +40,12 @@ func To(req *http.Request, c *http.Client) *Answer {
 	return a
 }
 
-// Remembered is the part of the answer that every retry must repeat.
+// Remembered is the part of the response that every retry must repeat.
 func (a *Answer) Remembered() string {
 	return fmt.Sprintf("%d|%s|%s|%s", a.Status, a.Header.Get("Content-Type"), a.Header.Get("Location"), a.Body)
 }
 
-// Final reports whether there is nothing left to retry.
+// Final reports whether no retry is needed.
 func (a *Answer) Final() bool {
 	return a.Err == nil && (a.Status == http.StatusCreated || a.Status == http.StatusOK || a.Problem.Retry != "" && a.Problem.Retry != "same_key")
 }
@@ -57,7 +57,7 @@ func (a *Answer) String() string {
 	return a.Remembered()
 }
 
-// Got is what the model of a key is told of it.
+// Got converts it for the model of a key.
 func (a *Answer) Got() history.Got {
 	switch {
 	case a.Err != nil:

@@ -1,5 +1,5 @@
-// Package balancer stands in for load balancers where there are none: those of a cloud's
-// regions, and the Services of Kubernetes.
+// Package balancer stands in for load balancers: those of a cloud's regions, and the
+// Services of Kubernetes.
 package balancer
 
 import (
@@ -16,8 +16,8 @@ import (
 // dialTime bounds a connection to a node: it is on this machine.
 const dialTime = time.Second
 
-// Balancer listens at an address and carries each connection to a node, in turn. It reads
-// and repeats nothing of what passes: one that did would hide what a caller meets.
+// Balancer listens at an address and passes each connection to a node, in turn. It
+// neither parses nor retries anything, so that a caller sees every failure.
 type Balancer struct {
 	listener net.Listener
 	nodes    func() []string
@@ -28,8 +28,9 @@ type Balancer struct {
 	open     map[net.Conn]struct{} // nil once it is closed
 }
 
-// Start starts one at host:port. nodes says, for each connection, who may get it, as
-// host:port; it is called concurrently. Where no one of them takes it the connection ends.
+// Start starts a balancer at host:port. nodes returns, for each connection, the
+// candidates as host:port; it is called concurrently. If none accepts the connection it
+// is closed.
 func Start(listen string, nodes func() []string) (*Balancer, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -41,7 +42,7 @@ func Start(listen string, nodes func() []string) (*Balancer, error) {
 	return b, nil
 }
 
-// Addr is where it listens, host:port.
+// Addr is its address, host:port.
 func (b *Balancer) Addr() string { return b.listener.Addr().String() }
 
 func (b *Balancer) accept(ctx context.Context) {
@@ -111,7 +112,7 @@ func (b *Balancer) dial(ctx context.Context) net.Conn {
 	return nil
 }
 
-// Close ends it, and every connection.
+// Close closes it, and every connection.
 func (b *Balancer) Close() error {
 	b.cancel()
 	err := b.listener.Close()

@@ -30,7 +30,7 @@ type greeting struct {
 	Serving []string
 	// Control answers GET /usage and /profile.
 	Control string
-	// Gossip is where other nodes may hear of it; "" for none.
+	// Gossip is the gossip address for other nodes; "" for none.
 	Gossip string
 }
 

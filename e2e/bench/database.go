@@ -22,10 +22,10 @@ import (
 // probe is what it takes to see how much a database works. It travels to the generator,
 // which reads at the ends of its window.
 type probe struct {
-	// Processes are those that the server started with; their children count, too.
+	// Processes are those of the server's start; their children count, too.
 	Processes []int
-	// URLs lead to each of its nodes, and to another database than the one that is
-	// measured: who watches does not count.
+	// URLs are of each of its nodes, and of another database than the measured one: the
+	// observer does not count.
 	URLs     []string
 	Database string
 	Kind     localdb.Kind

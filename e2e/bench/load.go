@@ -21,7 +21,7 @@ import (
 
 // loadSpec is one run of the generator.
 type loadSpec struct {
-	// Addr is what to load, over Conns kept-alive connections.
+	// Addr is the address to load, over Conns kept-alive connections.
 	Addr  string
 	Conns int
 	// Addrs, if any, are loaded instead of Addr, in equal shares. Keys that are stamped
@@ -62,8 +62,8 @@ type loadResult struct {
 	PeakKiB  int64
 	// Made counts charges, those included that were primed or not measured.
 	Made int
-	// Database is the CPU of the database's processes in the window, WAL what
-	// PostgreSQL wrote of it in bytes.
+	// Database is the CPU of the database's processes in the window, WAL the bytes that
+	// PostgreSQL wrote to it.
 	Database time.Duration
 	WAL      int64
 	// Latency is in nanoseconds.
@@ -148,7 +148,7 @@ func (g *generator) run(ctx context.Context) (loadResult, error) {
 		if err != nil || result.Requests > 0 {
 			return result, err
 		}
-		// A machine busy with other work answered nothing: look for longer.
+		// A machine busy with other work gave no answer: measure for longer.
 		if g.Window *= 2; g.Window > maxWindow {
 			return loadResult{}, fmt.Errorf("no reply came within %v", maxWindow)
 		}
@@ -361,8 +361,7 @@ func (g *generator) prime(ctx context.Context) error {
 	if err := all.Wait(); err != nil {
 		return err
 	}
-	// Replicas show nothing younger than their lag: a promise in time, which only
-	// time fulfils.
+	// Replicas show nothing younger than their lag, so only waiting helps.
 	return sleepUntil(ctx, time.Now().Add(g.Settle))
 }
 

@@ -1,6 +1,6 @@
-// Package contract holds what the API answers against its OpenAPI document, by
+// Package contract checks the API's responses against its OpenAPI document, by
 // kin-openapi, which shares no code with the service. It is for tests: a [Checker] sits
-// in a client's transport, looks at each answer that passes, and changes none.
+// in a client's transport, checks each response that passes, and changes none.
 //
 // An answer is checked for its status, media type, headers and body. A header that the
 // document does not have is a mismatch, too, and so is a request that was accepted though
@@ -34,7 +34,7 @@ var free = []string{"Date", "Content-Type", "Content-Length", "Connection", "Tra
 // atMost is how many mismatches are kept: one fault makes thousands of them.
 const atMost = 20
 
-// Checker holds answers against one document. It is safe for concurrent use.
+// Checker checks responses against one document. It is safe for concurrent use.
 type Checker struct {
 	doc    *openapi3.T
 	router routers.Router
@@ -59,16 +59,16 @@ func New(document []byte) (*Checker, error) {
 	return &Checker{doc: doc, router: router, seen: map[[sha256.Size]byte]bool{}, said: map[string]bool{}}, nil
 }
 
-// Mismatches are what was found so far, one sentence each, and how many answers were
-// checked.
+// Mismatches returns the mismatches so far, one sentence each, and how many responses
+// were checked.
 func (c *Checker) Mismatches() (all []string, checked int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.mismatches), c.checked
 }
 
-// Transport checks each answer that next brings, but of those whom other reports: the
-// tests' clients ask the provider, too.
+// Transport checks each response of next, except those that other selects: the tests'
+// clients call the provider, too.
 func (c *Checker) Transport(next http.RoundTripper, other func(*http.Request) bool) http.RoundTripper {
 	return &transport{c, next, other}
 }

@@ -1,7 +1,7 @@
-// Package history checks what concurrent clients were told about keys against a
-// naive model: a key belongs to the first request that reached it, and once that
-// request has been answered for good everybody reads that answer. The check is
-// porcupine's, a linearizability checker; the model is below.
+// Package history checks the answers of concurrent clients against a naive model: a key
+// belongs to the first request that reached it, and once that request has its final
+// answer everybody reads that answer. The check is porcupine's, a linearizability
+// checker; the model is below.
 package history
 
 import (
@@ -16,13 +16,13 @@ import (
 // Sent is one request: its key, unique in the history, and its body.
 type Sent struct{ Key, Body string }
 
-// Got is what the client was told.
+// Got is the answer of the client's request.
 type Got struct {
 	Kind  Kind
 	Reply string // for Final: all that every retry must repeat
 }
 
-// Kind is what an answer says of its key.
+// Kind is the meaning of an answer for its key.
 type Kind string
 
 const (
@@ -39,8 +39,8 @@ type keyState struct {
 	reply string // the final answer, "" until somebody has read it
 }
 
-// Model says which answers one key may give to which requests in which order.
-// Its operations take a [Sent] and give a [Got].
+// Model decides which answers one key may give to which requests in which order. Its
+// operations take a [Sent] and give a [Got].
 var Model = (&porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[string][]porcupine.Operation{}
@@ -95,15 +95,15 @@ type History struct {
 // began is what the model's times are counted from: it knows integers only.
 var began = time.Now()
 
-// Add takes one operation that was sent at start and answered just now. client
-// is for people who look at a history that fails.
+// Add adds one operation that was sent at start and answered just now. client is for
+// people who read a failing history.
 func (h *History) Add(client int, in Sent, start time.Time, out Got) {
 	o := porcupine.Operation{
 		ClientId: client, Input: in, Call: int64(start.Sub(began)),
 		Output: out, Return: int64(time.Since(began)),
 	}
 	if out.Kind == None {
-		// It may be on its way still and take effect at any later time.
+		// It may still be in transit and take effect at any later time.
 		o.Return = math.MaxInt64
 	}
 	h.mu.Lock()
@@ -111,15 +111,15 @@ func (h *History) Add(client int, in Sent, start time.Time, out Got) {
 	h.ops = append(h.ops, o)
 }
 
-// Operations returns what was collected, as a copy.
+// Operations returns a copy of the operations.
 func (h *History) Operations() []porcupine.Operation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]porcupine.Operation(nil), h.ops...)
 }
 
-// Check reports whether every key's history is one that the model could give:
-// porcupine.Ok, Illegal, or Unknown when timeout was not enough to tell.
+// Check reports whether the model allows every key's history: porcupine.Ok, Illegal, or
+// Unknown if timeout was too short.
 func (h *History) Check(timeout time.Duration) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(Model, h.Operations(), timeout)
 }

@@ -1,5 +1,5 @@
-// Command sizing tells how many nodes, database cores, gigabytes and how much money a load
-// takes, from what a charge costs.
+// Command sizing computes how many nodes, database cores, gigabytes and how much money
+// a load takes, from the cost of a charge.
 //
 //	go run ./e2e/sizing                            the tables of docs/SIZING.md
 //	go run ./e2e/sizing -rates 7000 -regions 3     for another load

@@ -1,5 +1,5 @@
-// Command merchant pays for an order once, whatever happens to it on the way: kill it at
-// any moment and run it again. The order's file is its memory, and has the idempotency key
+// Command merchant pays for an order once, whatever fails on the way: kill it at any
+// moment and run it again. The order's file is its memory, and has the idempotency key
 // before the first request is sent.
 //
 //	homeward demo &
@@ -35,7 +35,7 @@ func main() {
 type order struct {
 	Amount int64  `json:"amount"`
 	Card   string `json:"card"`
-	// Key is the idempotency key of the payment that is under way.
+	// Key is the idempotency key of the payment in progress.
 	Key string `json:"key"`
 	// Charge is the payment, once it is made.
 	Charge string `json:"charge,omitempty"`
@@ -79,7 +79,7 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 		fmt.Fprintln(out, "paid already:", o.Charge)
 		return nil
 	}
-	// The client repeats the request under the same key, in the next region if need be.
+	// The client retries the request under the same key, in the next region if needed.
 	charge, err := c.Charge(ctx, client.ChargeParams{Amount: o.Amount, Currency: "usd", PaymentMethod: o.Card, IdempotencyKey: o.Key})
 	var refused *client.Error
 	switch {
@@ -93,7 +93,7 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 	case !errors.As(err, &refused):
 		return err
 	case refused.Code == "card_declined" && card != o.Card:
-		// The payer gave another card: another payment, so another key, kept first.
+		// The payer gave another card: another payment, so another key, stored first.
 		if o.Key, err = c.NewKey(); err != nil {
 			return err
 		}

@@ -1,5 +1,6 @@
-// Command provider is a payment provider's adapter, whole: read provider.go, and then how
-// its test holds it to the contract. Run, it makes one charge and repeats it.
+// Command provider is a complete adapter for a payment provider: read provider.go, and
+// then its test, which runs the conformance suite. The command makes one charge and
+// repeats it.
 //
 //	homeward simulator &
 //	go run ./examples/provider http://127.0.0.1:8090

@@ -29,11 +29,11 @@ func newGiftCards(baseURL string) *giftCards {
 	return &giftCards{baseURL: baseURL, client: &http.Client{Transport: &http.Transport{}}}
 }
 
-// Name stands in records and books: it never changes.
+// Name is stored in records and books: it never changes.
 func (*giftCards) Name() string { return "giftcards" }
 
-// Capabilities are what the documentation promises, and nothing more: whether a second call
-// is safe is decided by them.
+// Capabilities are what the documentation promises, and nothing more: they decide
+// whether a second call is safe.
 func (*giftCards) Capabilities() psp.Capabilities {
 	return psp.Capabilities{
 		Dedupe:      psp.DedupeKeyAndParameters,

@@ -1,5 +1,5 @@
-// Command sink receives the events of a merchant: it proves who sent each one, acts once
-// on each id, and acknowledges an event only once that is on disk.
+// Command sink receives the events of a merchant: it verifies each signature, processes
+// each id once, and acknowledges an event only once that is on disk.
 //
 //	go run ./examples/sink --listen 127.0.0.1:9000 --secret whsec_… &
 //	homeward endpoint set acme http://127.0.0.1:9000/ --allow-http --node …
@@ -108,7 +108,8 @@ type event struct {
 // maxEvent is far above what an event has.
 const maxEvent = 1 << 20
 
-// ServeHTTP answers 204 once the event is kept. Any other answer has it sent again.
+// ServeHTTP answers 204 once the event is stored. After any other answer it is sent
+// again.
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
 	if err != nil {

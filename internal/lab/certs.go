@@ -19,17 +19,17 @@ const (
 	OperatorName = "dev"
 )
 
-// Certs are the files of a throw-away CA.
+// Certs are the files of a CA for development.
 type Certs struct {
 	Dir, TrustDomain string
 	Life             time.Duration
 	Force            bool // over files of the same names
 }
 
-// CA is the file that all of them are proved by.
+// CA is the file of the CA's certificate.
 func (d Certs) CA() string { return filepath.Join(d.Dir, "ca.pem") }
 
-// Files are where somebody's certificate is, as settings.
+// Files are the files of one certificate, as settings name them.
 func (d Certs) Files(who region.Identity) node.TLSSettings {
 	name := who.Node
 	if who.Operator != "" {
@@ -40,7 +40,7 @@ func (d Certs) Files(who region.Identity) node.TLSSettings {
 	}
 }
 
-// Write writes a CA, whose key it forgets, and a certificate for each.
+// Write writes a CA, whose key it discards, and a certificate for each.
 func (d Certs) Write(who []region.Identity) error {
 	type file struct {
 		path string

@@ -33,25 +33,27 @@ const (
 	databaseName = "homeward"
 )
 
-// ClusterConfig says what a local cluster is like.
+// ClusterConfig describes a local cluster.
 type ClusterConfig struct {
-	// Data is the directory that keeps everything; "": a temporary one.
+	// Data is the directory of all data; "": a temporary one.
 	Data string
 	// Listen and PSPListen are as the flags of homeward cluster.
 	Listen, PSPListen string
 	PSPLatency        time.Duration
 	NodesPerRegion    int
 	TLS               bool
-	// Database is the URL of the one to use; "": one of the kind Start is started.
+	// Database is the URL of the database to use; "": Start starts one of the given
+	// kind.
 	Database string
 	Start    localdb.Kind
-	// Say is told what is done, a line at a time, and Ended of a node that ends by itself.
+	// Say receives the progress, a line at a time, and Ended the nodes that exit by
+	// themselves.
 	Say    func(line string)
 	Ended  func(error)
 	Logger *slog.Logger
 }
 
-// NewCluster lays a cluster out. Nothing runs yet.
+// NewCluster prepares a cluster. Nothing runs yet.
 func NewCluster(c ClusterConfig) (*Cluster, error) {
 	if err := refuseSettings(os.Environ()); err != nil {
 		return nil, err
@@ -83,10 +85,11 @@ func NewCluster(c ClusterConfig) (*Cluster, error) {
 // Cluster is a cluster of processes on this machine.
 type Cluster struct {
 	State
-	// Data is its directory, known once it has started; Temporary: it ends with the cluster.
+	// Data is its directory, known once it has started; Temporary: it is deleted with
+	// the cluster.
 	Data      string
 	Temporary bool
-	// Codes are those of its regions, known once it has started.
+	// Codes are the region codes, known once it has started.
 	Codes map[string]claim.RegionCode
 
 	c         ClusterConfig
@@ -100,8 +103,8 @@ type Cluster struct {
 	running   parts.Running
 }
 
-// Start starts everything in the order of its needs: at last what lets drills act on it.
-// What was started before a failure runs until Stop.
+// Start starts everything in the order of dependencies; the control socket for drills
+// comes last. After a failure the started parts run until Stop.
 func (k *Cluster) Start(ctx context.Context) error {
 	return k.running.Start(ctx,
 		k.makeData, k.nameRuns, k.makeCerts, k.startSimulator, k.startDatabase, k.makeDatabase, k.migrate, k.putTenants,
@@ -109,7 +112,7 @@ func (k *Cluster) Start(ctx context.Context) error {
 	)
 }
 
-// Stop ends everything that was started, last things first, also after ctx has ended.
+// Stop stops everything that was started, in reverse, also after ctx has ended.
 func (k *Cluster) Stop(ctx context.Context) error { return k.running.Stop(ctx) }
 
 func (k *Cluster) sayf(format string, args ...any) { k.c.Say(fmt.Sprintf(format, args...)) }
@@ -120,8 +123,8 @@ func (k *Cluster) makeData(context.Context) (stop parts.Stop, err error) {
 		k.Data, stop, err = temporary("homeward-cluster-")
 		return stop, err
 	}
-	// Started by root, PostgreSQL runs as somebody else, who has to pass through.
-	// What is secret is in files that only we may read.
+	// PostgreSQL started by root runs as another user, who must be able to enter the
+	// directory. Secrets are in files that only this user can read.
 	if err := os.MkdirAll(k.Data, 0o711); err != nil {
 		return nil, fmt.Errorf("--data: %w", err)
 	}

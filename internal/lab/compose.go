@@ -18,9 +18,9 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 )
 
-// ComposeMeans are those of a Docker Compose project: its containers, and no
-// others, are acted on through the docker command. Compose notes the project's
-// directory and the service on each container.
+// ComposeMeans are those of a Docker Compose project: they act on its containers, and
+// no others, through the docker command. Compose labels each container with the
+// project's directory and the service.
 type ComposeMeans struct {
 	NoMeans
 	containers []container
@@ -55,8 +55,8 @@ const (
 
 func (c container) service() string { return c.Config.Labels[composeService] }
 
-// ReadCompose looks at the containers of the project in dir. regions are where
-// requests enter.
+// ReadCompose reads the containers of the project in dir. regions are the entry
+// regions.
 func ReadCompose(ctx context.Context, dir string, regions []drill.Region) (ComposeMeans, error) {
 	m := ComposeMeans{regions: regions}
 	ids, err := docker(ctx, "ps", "-aq", "--no-trunc", "--filter", "label="+composeDir+"="+dir)
@@ -224,8 +224,8 @@ func answersReady(ctx context.Context, api string) bool {
 	return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusOK
 }
 
-// Cut takes a container off all its networks, and Join puts it back, with the
-// address that it had.
+// Cut disconnects a container from all its networks, and Join reconnects it, with its
+// former address.
 func (m ComposeMeans) Cut(ctx context.Context, node string) error {
 	c, err := m.find(node)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/homeward-io/homeward/internal/parts"
 )
 
-// The nodes of a cluster are its children and bound to its life, so a drill asks
-// the cluster to take them away and to bring them back. It does so by HTTP on a
-// Unix socket that only the cluster's user can open:
+// The nodes of a cluster are its child processes, so a drill asks the cluster to stop
+// them and to start them again. It does so by HTTP on a Unix socket that only the
+// cluster's user can open:
 //
 //	POST /nodes/NAME/kill       SIGKILL
 //	POST /nodes/NAME/stop       SIGTERM: drains, and ends
@@ -27,7 +27,7 @@ import (
 //	POST /database/REGION/kill  the private database: CockroachDB's node of the region,
 //	POST /database/REGION/start PostgreSQL's only one
 //
-// Each answers once it is done, 204; otherwise with one line that says why not.
+// Each answers once it is done, 204; otherwise with one line that gives the reason.
 const (
 	controlDir  = "control" // of the data directory, entered by nobody else
 	controlFile = "socket"

@@ -22,7 +22,7 @@ func (k *Cluster) startDatabase(ctx context.Context) (_ parts.Stop, err error) {
 	k.sayf("starting a private database; CockroachDB takes about half a minute, PostgreSQL a few seconds")
 	config := localdb.Config{
 		Kind: k.c.Start, Regions: k.regions, Logger: k.c.Logger,
-		// Room for what HOMEWARD_DATABASE__MAX_CONNS may ask for, too.
+		// Room for HOMEWARD_DATABASE__MAX_CONNS, too.
 		MaxConnections: max(200, 4*clusterConns*len(k.Nodes)),
 	}
 	if !k.Temporary {

@@ -25,10 +25,10 @@ import (
 	"github.com/homeward-io/homeward/seal"
 )
 
-// DemoConfig says what a demo is like.
+// DemoConfig describes a demo.
 type DemoConfig struct {
 	Settings node.Settings
-	// Data is the directory that keeps everything; "": a temporary one.
+	// Data is the directory of all data; "": a temporary one.
 	Data string
 	// Listen, PSPListen and MetricsListen are as the flags of homeward demo. PSP is the URL of a
 	// simulator to use; "": one is started.
@@ -36,7 +36,7 @@ type DemoConfig struct {
 	// RPCListen is where the first region's RPC listens, on this machine, and the others on
 	// the ports after it; "" is port 7081, and free ports where those are taken.
 	RPCListen string
-	// Console is where the console listens: HOST:PORT on this machine; "" is two ports
+	// Console is the address of the console: HOST:PORT on this machine; "" is two ports
 	// after the simulator's own, and NoConsole none.
 	Console    string
 	PSPLatency time.Duration
@@ -44,17 +44,18 @@ type DemoConfig struct {
 	Logger     *slog.Logger
 	// Fatal is called when the store can no longer be written.
 	Fatal func(error)
-	// Commands are what operators may run at its nodes; nil: none.
+	// Commands are those that operators may run at its nodes; nil: none.
 	Commands node.Commands
 }
 
-// NoConsole is for a demo without one.
+// NoConsole starts a demo without a console.
 const NoConsole = "off"
 
-// Demo is three regions in this process, beside a provider.
+// Demo is three regions in this process, with a provider simulator.
 type Demo struct {
 	*node.Cluster
-	// Data is its directory; Temporary: it ends with the demo. PSP is the simulator's URL.
+	// Data is its directory; Temporary: it is deleted with the demo. PSP is the
+	// simulator's URL.
 	Data      string
 	Temporary bool
 	PSP       string
@@ -72,7 +73,7 @@ type Demo struct {
 	running   parts.Running
 }
 
-// StartDemo starts one. After a failed start nothing runs, and nothing is left.
+// StartDemo starts a demo. If it fails nothing is left running, and no file is left.
 func StartDemo(ctx context.Context, c DemoConfig) (*Demo, error) {
 	d, err := newDemo(c)
 	if err != nil {
@@ -104,7 +105,7 @@ func (d *Demo) start(ctx context.Context) error {
 	return nil
 }
 
-// Stop drains, also after ctx has ended.
+// Stop drains the nodes, also after ctx has ended.
 func (d *Demo) Stop(ctx context.Context) error { return d.running.Stop(ctx) }
 
 func (d *Demo) makeData(context.Context) (stop parts.Stop, err error) {
@@ -223,10 +224,10 @@ func (d *Demo) console() (*node.Console, error) {
 	}}, nil
 }
 
-// Hint has the console show lines for as long as nothing has arrived.
+// Hint sets the lines that the console shows until a request arrives.
 func (d *Demo) Hint(lines []string) { d.hint.Store(&lines) }
 
-// ConsoleURL is where to open the console; "" where there is none.
+// ConsoleURL is the URL of the console; "" if there is none.
 func (d *Demo) ConsoleURL() string {
 	if addr := d.Nodes[0].ConsoleAddr(); addr != "" {
 		return "http://" + addr + "/"

@@ -1,12 +1,11 @@
-// Package lab is deployments on one machine, to try and to break: the demo, which is a
-// cluster in this process; the local cluster, whose nodes are processes of their own on
-// a private database; the provider simulator beside both; and throw-away certificates.
-// It has the means, too, by which a drill takes something away from a cluster and
-// brings it back.
+// Package lab runs deployments on one machine: the demo, which is a cluster in this
+// process; the local cluster, whose nodes are processes of their own on a private
+// database; the provider simulator for both; and certificates for development. It also
+// implements the means by which a drill breaks a cluster.
 //
-// Nothing here is for production, and nothing that is imports it: only the commands do.
-// It may import every room but those of requests, and knows a database by its migrator
-// and its tenants alone.
+// Nothing here is for production, and only commands import it. It may import every
+// package except those of requests, and accesses a database only through its migrator
+// and its tenants.
 package lab
 
 import (
@@ -25,11 +24,11 @@ import (
 // portsToPSP keeps the simulator on :8090 beside the regions on :8081 to :8083.
 const portsToPSP = 9
 
-// APIKey opens the door for the first of the tenants.
+// APIKey is an API key of the first tenant.
 const APIKey = "sk_demo_acme"
 
-// Tenants are two merchants whose pins are kept in different regions, so that both rows
-// of the table in the README can be seen.
+// Tenants are two merchants with registrars in different regions, for both rows of the
+// table in the README.
 func Tenants(regions []string) []node.ClusterTenant {
 	return []node.ClusterTenant{
 		{Tenant: claim.Tenant{ID: "acme", Name: "Acme Rockets", Registrar: regions[0]}, APIKeys: []string{APIKey}},

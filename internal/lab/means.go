@@ -19,7 +19,7 @@ import (
 	"github.com/homeward-io/homeward/internal/operator"
 )
 
-// NoMeans are those of a cluster that is only named by its addresses.
+// NoMeans are those of a cluster of which only addresses are known.
 type NoMeans struct{}
 
 func (NoMeans) Offers(s drill.Scenario, _ string) (string, error) {
@@ -57,14 +57,14 @@ type ClusterMeans struct {
 	http  *http.Client
 }
 
-// Means are those of the cluster with this state.
+// Means returns the means of the cluster with this state.
 func (s *State) Means() *ClusterMeans {
 	return &ClusterMeans{state: s, http: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", s.Control)
 	}}}}
 }
 
-// Regions are where requests enter a cluster.
+// Regions returns the entry regions of a cluster.
 func (s *State) Regions() (all []drill.Region) {
 	for _, n := range s.Nodes {
 		i := slices.IndexFunc(all, func(r drill.Region) bool { return r.Name == n.Region })
@@ -108,8 +108,7 @@ func (m *ClusterMeans) Offers(s drill.Scenario, region string) (string, error) {
 	return m.NoMeans.Offers(s, region)
 }
 
-// Revive starts the nodes that somebody has killed: a drill is of a cluster that is
-// whole.
+// Revive starts nodes that were killed: a drill needs a whole cluster.
 func (m *ClusterMeans) Revive(ctx context.Context, say func(string)) error {
 	for _, n := range m.state.Nodes {
 		switch there, err := listens(ctx, n.API); {

@@ -200,7 +200,7 @@ func (n *Node) reaches(ctx context.Context, key string) (bool, error) {
 	return err == nil && res.StatusCode == http.StatusNotFound, nil
 }
 
-// Node is one node and its process, as the state file tells of them.
+// Node is one node and its process, as in the state file.
 type Node struct {
 	Name    string `json:"name"`
 	Region  string `json:"region"`

@@ -18,7 +18,7 @@ type Simulator struct {
 	done   chan error
 }
 
-// StartSimulator starts one at the address that a flag decides on.
+// StartSimulator starts a simulator at the address of a flag.
 func StartSimulator(flag, listen string, c simulator.Config) (*Simulator, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -33,8 +33,8 @@ func StartSimulator(flag, listen string, c simulator.Config) (*Simulator, error)
 	return s, nil
 }
 
-// Notify has the simulator tell the API at base, http://host:port, of every movement
-// of money, and signs with secret.
+// Notify has the simulator send a webhook of every movement to the API at base,
+// http://host:port, signed with secret.
 func (s *Simulator) Notify(base, secret string) error {
 	return s.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: base + "/v1/webhooks/simulator", Secret: secret}}})
 }
@@ -42,7 +42,7 @@ func (s *Simulator) Notify(base, secret string) error {
 // Addr is host:port.
 func (s *Simulator) Addr() string { return s.addr }
 
-// Stop lets calls that are open end, within ctx.
+// Stop waits for open calls, within ctx.
 func (s *Simulator) Stop(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if err != nil {

@@ -13,20 +13,19 @@ import (
 	"github.com/homeward-io/homeward/internal/parts"
 )
 
-// State is what a cluster tells those who did not start it, in a file of its directory,
-// for as long as it runs.
+// State describes a running cluster to other processes, in a file of its directory.
 type State struct {
 	Database  Database `json:"database"`
 	Simulator string   `json:"simulator"` // http://host:port
 	Control   string   `json:"control"`   // Unix socket for drills; "": there is none
-	// Runs is the bucket in which drills of it keep what they found.
+	// Runs is the bucket for reports of its drills.
 	Runs string `json:"runs,omitempty"`
-	// Operator is the certificate with which a person's tools may ask the nodes.
+	// Operator is the certificate for operators' tools.
 	Operator *operator.Certificate `json:"operator,omitempty"`
 	Nodes    []*Node               `json:"nodes"`
 }
 
-// Database is what the state file says of the database.
+// Database describes the cluster's database.
 type Database struct {
 	Kind    localdb.Kind `json:"kind"`
 	Version string       `json:"version"` // as in "PostgreSQL 15.18"
@@ -50,10 +49,10 @@ func (d *Database) offers() error {
 // stateFile is the state's name in the cluster's directory.
 const stateFile = "cluster.json"
 
-// StateFile is where the state of a cluster is whose directory is dir.
+// StateFile returns the state file of the cluster in dir.
 func StateFile(dir string) string { return filepath.Join(dir, stateFile) }
 
-// ReadState reads the state of the cluster whose directory is dir.
+// ReadState reads the state of the cluster in dir.
 func ReadState(dir string) (*State, error) {
 	text, err := os.ReadFile(StateFile(dir))
 	if err != nil {
@@ -66,7 +65,7 @@ func ReadState(dir string) (*State, error) {
 	return s, nil
 }
 
-// Access is how its nodes are asked.
+// Access returns how to query its nodes.
 func (s *State) Access() operator.Access {
 	var a operator.Access
 	for _, n := range s.Nodes {
@@ -78,7 +77,7 @@ func (s *State) Access() operator.Access {
 	return a
 }
 
-// Write writes the state in one step: whoever reads it reads all.
+// Write replaces the state file atomically.
 func (s *State) Write(dir string) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

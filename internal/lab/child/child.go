@@ -1,8 +1,8 @@
-// Package child runs other programs whose lives end with this one's, and shows the
-// end of what they said.
+// Package child runs other programs that end with this one, and shows the end of their
+// output.
 //
 // On Linux a child gets a signal when its parent dies, however that dies. Elsewhere
-// only an orderly end takes it along.
+// only an orderly end stops the child.
 package child
 
 import (
@@ -17,7 +17,7 @@ import (
 	"syscall"
 )
 
-// Process is a program that was started. It is safe for concurrent use.
+// Process is a started program. It is safe for concurrent use.
 type Process struct {
 	cmd  *exec.Cmd
 	log  *Log
@@ -27,11 +27,11 @@ type Process struct {
 	expected atomic.Bool
 }
 
-// Start starts cmd with standard error going to log, which is closed when the
-// process has ended, or could not be started. The process gets the signal death
-// when this one dies. It has a process group of its own: a terminal's Ctrl-C is
-// not for it, and a child that is stopped goes on when its parent dies, so that
-// it acts on that signal.
+// Start starts cmd with standard error going to log, which is closed when the process
+// has ended, or could not be started. The process gets the signal death when this one
+// dies. It has a process group of its own, so that a terminal's Ctrl-C does not reach
+// it, and a stopped child continues when its parent dies, so that it handles that
+// signal.
 func Start(cmd *exec.Cmd, log *Log, death syscall.Signal) (*Process, error) {
 	cmd.Stderr = log.file
 	bind(cmd, death)
@@ -59,8 +59,8 @@ func Start(cmd *exec.Cmd, log *Log, death syscall.Signal) (*Process, error) {
 	return p, nil
 }
 
-// Output runs a short command to its end and returns what it printed on both
-// streams. It is killed when this process dies.
+// Output runs a short command and returns its output on both streams. The command is
+// killed when this process dies.
 func Output(cmd *exec.Cmd) ([]byte, error) {
 	runtime.LockOSThread() // see Start
 	defer runtime.UnlockOSThread()
@@ -68,17 +68,17 @@ func Output(cmd *exec.Cmd) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// PID is the process's number, also after its end.
+// PID returns the process's number, also after its end.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the process ended; nil is exit code 0. It is known once Done is
+// Err returns how the process ended; nil is exit code 0. It is known once Done is
 // closed.
 func (p *Process) Err() error { return p.err }
 
-// Log is what the process was started with.
+// Log is the log that the process was started with.
 func (p *Process) Log() *Log { return p.log }
 
 // Alive is false for a nil Process, which was never started.
@@ -94,8 +94,8 @@ func (p *Process) Alive() bool {
 	}
 }
 
-// Expect notes that the end of the process is asked for, and Expected reports
-// whether it was: an end by itself is news.
+// Expect records that the end of the process was requested, and Expected reports
+// whether it was: any other end is unexpected.
 func (p *Process) Expect()        { p.expected.Store(true) }
 func (p *Process) Expected() bool { return p.expected.Load() }
 
@@ -126,15 +126,15 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Log is a file in which children write, and where in it one of them began.
+// Log is a file that children write to, with the position at which one of them began.
 type Log struct {
 	file *os.File
 	from int64 // bytes
 }
 
-// OpenLog opens the file at path to write at its end, and makes it if need be. What
-// stands there is kept if keep is set; [Log.Tail] shows none of it either way. The
-// error names the file.
+// OpenLog opens the file at path for appending, and creates it if needed. It keeps
+// existing content if keep is set; [Log.Tail] shows none of it either way. The error
+// names the file.
 func OpenLog(path string, keep bool) (*Log, error) {
 	mode := os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	if !keep {
@@ -151,17 +151,17 @@ func OpenLog(path string, keep bool) (*Log, error) {
 	return &Log{f, from}, nil
 }
 
-// Write is for what a child says on standard output, where somebody listens to it
-// on its way.
+// Write appends output that a child writes to standard output, if the parent reads
+// that.
 func (l *Log) Write(p []byte) (int, error) { return l.file.Write(p) }
 
 // tailBytes bounds how much of a log is read for its end: far more than the lines
 // that fit an error.
 const tailBytes = 64 << 10
 
-// Tail is the last lines that were written since the log was opened, for the end of
-// an error's text; "" if there are none, or they cannot be read: that must not hide
-// the error which they would explain.
+// Tail returns the last lines since the log was opened, for the end of an error's text;
+// "" if there are none, or if they cannot be read, so that the error itself is still
+// shown.
 func (l *Log) Tail(lines int) string {
 	f, err := os.Open(l.file.Name())
 	if err != nil {
@@ -176,8 +176,8 @@ func (l *Log) Tail(lines int) string {
 	return LastLines(text, lines)
 }
 
-// LastLines is the end of what a program said, for the end of an error's text; ""
-// for silence.
+// LastLines returns the end of a program's output, for the end of an error's text; ""
+// if there is none.
 func LastLines(text []byte, lines int) string {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {

@@ -1,6 +1,6 @@
-// Package devcerts makes throw-away certificates: for deployments on one machine
-// and for tests. An authority's key exists in memory only, so nobody can add to
-// what it has issued; a deployment that holds anything has a CA of its own.
+// Package devcerts makes certificates for development: for deployments on one machine
+// and for tests. An authority's key exists in memory only, so nobody can issue more
+// certificates; a production deployment has a CA of its own.
 package devcerts
 
 import (
@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Authority is a CA without a past or a future. It is safe for concurrent use.
+// Authority is a CA that exists for one run. It is safe for concurrent use.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one whose certificates can be used between these times.
+// NewAuthority makes an authority whose certificates are valid between these times.
 func NewAuthority(from, to time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -31,7 +31,7 @@ func NewAuthority(from, to time.Time) (*Authority, error) {
 	serial := newSerial()
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		// Two authorities in one file must not look alike.
+		// Two authorities in one file need different names.
 		Subject:   pkix.Name{CommonName: fmt.Sprintf("Homeward throw-away CA %x", serial)},
 		NotBefore: from, NotAfter: to,
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,

@@ -62,7 +62,8 @@ func cockroachArgs(nodes []*node, i int, durable bool) []string {
 		"--listen-addr=" + loopback(n.port),
 		"--http-addr=127.0.0.1:0",
 		"--listening-url-file=" + filepath.Join(n.dir, urlFile),
-		// Chatter goes to files, so that standard error holds why a start failed.
+		// Log output goes to files, so that standard error has the reason of a failed
+		// start.
 		fmt.Sprintf("--log={file-defaults: {dir: %q, filter: WARNING}, sinks: {stderr: {filter: FATAL}}}", filepath.Join(n.dir, "logs")),
 	}
 	if n.region != "" {
@@ -79,7 +80,7 @@ func cockroachArgs(nodes []*node, i int, durable bool) []string {
 }
 
 func (s *Server) launchCockroach(n *node) (process, error) {
-	// Left by an earlier run, it would say that this one is ready.
+	// A file of an earlier run would report that this one is ready.
 	if err := os.Remove(filepath.Join(n.dir, urlFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return process{}, fmt.Errorf("localdb: %w", err)
 	}

@@ -16,13 +16,13 @@
 //
 // # Life
 //
-// A server ends with Stop. On Linux it also ends with the process that started
-// it, however that died; elsewhere a killed parent leaves it behind. A temporary
-// directory that a killed parent left is removed by the next Start.
+// A server ends with Stop. On Linux it also ends with the process that started it,
+// however that died; elsewhere it outlives a killed parent. The next Start removes a
+// temporary directory that a killed parent left.
 //
 // # Losing a database
 //
-// Kill takes a database away and Restart brings it back, on the same port and
-// with everything it had acknowledged. Pause stops a database in its tracks:
-// connections are accepted, and nothing answers until Resume.
+// Kill takes a database away and Restart brings it back, on the same port and with
+// everything that it had acknowledged. Pause suspends a database: connections are
+// accepted, and nothing answers until Resume.
 package localdb

@@ -44,13 +44,13 @@ const (
 
 // Config says what to run.
 type Config struct {
-	// Kind "" is what Dir already holds, else CockroachDB when it is found, else
+	// Kind "" is that of the data in Dir, else CockroachDB if it is found, else
 	// PostgreSQL.
 	Kind Kind
-	// Dir keeps everything, the data too: a later Start on it finds the data of
-	// an earlier one. "" is a temporary directory that Stop removes. PostgreSQL
-	// refuses to run as root; started by root it runs as user postgres or nobody,
-	// who must be able to enter Dir's parents.
+	// Dir holds everything, including the data: a later Start on it finds the data of
+	// an earlier one. "" is a temporary directory that Stop removes. PostgreSQL refuses
+	// to run as root; started by root it runs as user postgres or nobody, who must be
+	// able to enter Dir's parents.
 	Dir string
 	// Regions: CockroachDB runs one node in each; none means one node without a
 	// region. A cluster of three or more is ready when it survives the loss of
@@ -61,8 +61,7 @@ type Config struct {
 	Durable bool
 	// MaxConnections is PostgreSQL's limit, 0 means 200. CockroachDB has none.
 	MaxConnections int
-	// Logger is told of starts and of servers that end by themselves; nil means
-	// silence.
+	// Logger receives starts and unexpected exits of servers; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -92,9 +91,9 @@ type node struct {
 	proc   process
 }
 
-// Start returns once the database answers. The context bounds the start only.
-// Errors wrap ErrNotFound when no software was found, and carry the last lines
-// of the database's log when it did not come up.
+// Start returns once the database answers. The context bounds the start only. Errors
+// wrap ErrNotFound if no software was found, and contain the last lines of the
+// database's log if it did not start.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready within %v", startPatience))
 	defer cancel()
@@ -121,7 +120,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	if err := s.start(ctx); err != nil {
-		// The caller's context may be what ended the start.
+		// The caller's context may have ended the start.
 		if stopErr := s.Stop(context.WithoutCancel(ctx)); stopErr != nil {
 			s.log.Warn("a database did not start, and what it left could not be removed", "error", stopErr)
 		}
@@ -195,7 +194,7 @@ func (s *Server) launch(n *node) (err error) {
 	return err
 }
 
-// Kind is what runs.
+// Kind is the product that runs.
 func (s *Server) Kind() Kind { return s.kind }
 
 // Version names product and version: "PostgreSQL 15.18", "CockroachDB v26.1.0".
@@ -204,10 +203,9 @@ func (s *Server) Version() string { return s.version }
 // Regions are those of the configuration.
 func (s *Server) Regions() []string { return s.regions }
 
-// URL is for pgx, and leads to a user who may do everything. On CockroachDB it
-// leads to the region's node. Region "" is the first; database "" is the one
-// that is always there. A region that Config does not name is a mistake in the
-// program, and panics. The URL holds the password.
+// URL is for pgx, and of a user with all privileges. On CockroachDB it names the
+// region's node. Region "" is the first; database "" is the default one. It panics for
+// a region that Config does not name. The URL contains the password.
 func (s *Server) URL(region, database string) string {
 	n, err := s.node(region)
 	if err != nil {
@@ -261,8 +259,8 @@ func (s *Server) running(region string) (*node, error) {
 	return n, nil
 }
 
-// Pause stops every process of a region's database where it stands: its port
-// accepts connections, and nothing answers. Region "" is the first. Linux only.
+// Pause suspends every process of a region's database: its port accepts connections,
+// and nothing answers. Region "" is the first. Linux only.
 func (s *Server) Pause(region string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,8 +271,8 @@ func (s *Server) Pause(region string) error {
 	return n.proc.pause()
 }
 
-// Resume lets what Pause stopped go on. A database that is not paused is left
-// as it is.
+// Resume resumes what Pause suspended. It does nothing for a database that is not
+// paused.
 func (s *Server) Resume(region string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,10 +283,9 @@ func (s *Server) Resume(region string) error {
 	return n.proc.resume()
 }
 
-// Kill takes a region's database away without a chance to tidy up, paused or
-// not, and returns when it is gone. PostgreSQL is told to crash (its "immediate
-// shutdown"), so that no page is torn: what it acknowledged is there after
-// Restart even if not Durable.
+// Kill kills a region's database, paused or not, and returns when it is gone.
+// PostgreSQL gets its "immediate shutdown", so that no page is torn: everything
+// acknowledged is there after Restart even if not Durable.
 func (s *Server) Kill(region string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,9 +308,9 @@ func (s *Server) crash(n *node) {
 	n.proc.kill()
 }
 
-// Restart brings back what Kill took, on the same port and with the same data,
-// and returns once it answers. CockroachDB that is not Durable cannot be brought
-// back: its data was in memory (ErrUnsupported).
+// Restart starts a killed database again, on the same port and with the same data, and
+// returns once it answers. It cannot restart CockroachDB that is not Durable, as its
+// data was in memory (ErrUnsupported).
 func (s *Server) Restart(ctx context.Context, region string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready within %v", startPatience))
 	defer cancel()
@@ -342,9 +339,9 @@ func (s *Server) Restart(ctx context.Context, region string) error {
 	return nil
 }
 
-// Stop ends the server and removes a temporary directory. A single node whose
-// data stays is shut down in order, and killed when it is not done before the
-// context or 10 s are over. A second call does nothing.
+// Stop stops the server and removes a temporary directory. A single node whose data
+// stays is shut down gracefully, and killed if it does not stop before the context or
+// 10 s are over. A second call does nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -358,8 +355,8 @@ func (s *Server) Stop(ctx context.Context) error {
 			case s.dir.temporary || s.kind == CockroachDB && !s.durable:
 				s.crash(n)
 			case len(s.nodes) > 1:
-				// Nodes that end together have nobody to drain to and would wait in
-				// vain; what a durable store acknowledged is on disk.
+				// Nodes that stop together have no node to drain to and would wait in
+				// vain; everything that a durable store acknowledged is on disk.
 				s.crash(n)
 			case s.kind == PostgreSQL:
 				n.proc.end(ctx, signalFast)
@@ -373,8 +370,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	return s.dir.close()
 }
 
-// CreateDatabase makes an empty database, or, on PostgreSQL, a copy of template,
-// to which nobody may be connected. CockroachDB has no templates (ErrUnsupported).
+// CreateDatabase creates an empty database, or, on PostgreSQL, a copy of template,
+// which must have no connections. CockroachDB has no templates (ErrUnsupported).
 func (s *Server) CreateDatabase(ctx context.Context, name, template string) error {
 	sql := "CREATE DATABASE " + pgx.Identifier{name}.Sanitize()
 	if template != "" {
@@ -386,8 +383,7 @@ func (s *Server) CreateDatabase(ctx context.Context, name, template string) erro
 	return s.admin(ctx, sql)
 }
 
-// DropDatabase removes a database if it is there, and on PostgreSQL ends the
-// connections to it.
+// DropDatabase drops a database if it exists, and on PostgreSQL ends its connections.
 func (s *Server) DropDatabase(ctx context.Context, name string) error {
 	sql := "DROP DATABASE IF EXISTS " + pgx.Identifier{name}.Sanitize()
 	if s.kind == CockroachDB {
@@ -402,7 +398,7 @@ func (s *Server) admin(ctx context.Context, sql string) error {
 	if err != nil {
 		return fmt.Errorf("localdb: %s: %w", sql, err)
 	}
-	// What closing has to say changes nothing about the statement.
+	// An error of closing changes nothing about the statement.
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if _, err := conn.Exec(ctx, sql); err != nil {
 		return fmt.Errorf("localdb: %s: %w", sql, err)
@@ -438,7 +434,8 @@ func (s *Server) ask(ctx context.Context, n *node) (string, error) {
 			return "", err
 		}
 	}
-	// Whoever took the port of a node that ended may accept and say nothing.
+	// Another process on the port of an exited node may accept connections and not
+	// answer.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := n.proc.Done() // a later Restart is another process

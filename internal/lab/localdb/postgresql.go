@@ -32,7 +32,7 @@ func (s *Server) preparePostgres(ctx context.Context) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("localdb: %w", err)
 	}
-	// The password gets its name last: data without it is half made, or not ours.
+	// The password file is renamed last: data without it is incomplete, or not ours.
 	data := filepath.Join(root, "data")
 	if err := os.Mkdir(data, 0o700); errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("localdb: %s is an incomplete data directory: remove it or choose another one", data)
@@ -77,9 +77,9 @@ func postgresArgs(data string, port, maxConnections int, durable bool) []string 
 		"port=" + strconv.Itoa(port),
 		"unix_socket_directories=", // nobody but TCP with the password
 		"max_connections=" + strconv.Itoa(maxConnections),
-		// Holds a benchmark's working set; pages that are not used cost nothing.
+		// Holds a benchmark's working set; unused pages cost nothing.
 		"shared_buffers=256MB",
-		// There is no replica to feed.
+		// There is no replica.
 		"wal_level=minimal",
 		"max_wal_senders=0",
 		// In the data directory, where it goes with the rest.

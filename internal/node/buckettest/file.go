@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// New is the URL of an empty bucket, which ends with the test.
+// New returns the URL of an empty bucket, which is deleted after the test.
 func New(t testing.TB) string {
 	t.Helper()
 	return "file://" + filepath.Join(t.TempDir(), "new", "bucket")

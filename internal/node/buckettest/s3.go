@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// New is the URL of an empty bucket, which ends with the test.
+// New returns the URL of an empty bucket, which is deleted after the test.
 func New(t testing.TB) string {
 	t.Helper()
 	store := s3mem.New()

@@ -1,11 +1,11 @@
 // Package dbtest gives tests databases, on the software that package localdb
 // finds on this machine.
 //
-// A machine without any is no failure: the test is skipped, with a line that says
-// what to install. HOMEWARD_TEST_DATABASE=required makes it one, for CI.
-// HOMEWARD_TEST_KIND is "postgresql" or "cockroachdb" and chooses for tests that
-// do not care. Few machines have CockroachDB: a test that insists on it is skipped
-// even where a database is required, unless HOMEWARD_TEST_KIND says cockroachdb.
+// On a machine without any the test is skipped, with a line that says what to install.
+// HOMEWARD_TEST_DATABASE=required makes that a failure, for CI. HOMEWARD_TEST_KIND is
+// "postgresql" or "cockroachdb" and selects one for tests that work on both. Few
+// machines have CockroachDB: a test that needs it is skipped even if a database is
+// required, unless HOMEWARD_TEST_KIND is cockroachdb.
 //
 // A test binary that calls Shared or Database stops the shared server in its
 // TestMain:
@@ -30,9 +30,8 @@ import (
 // killed after 10 s.
 const patience = 30 * time.Second
 
-// Start runs a server of the test's own, for tests that pause or kill it. It is
-// stopped when the test ends. A Kind that is set is what the test needs, whatever
-// HOMEWARD_TEST_KIND says.
+// Start runs a server of the test's own, for tests that pause or kill it. It is stopped
+// when the test ends. A given Kind overrides HOMEWARD_TEST_KIND.
 func Start(t testing.TB, c localdb.Config) *localdb.Server {
 	t.Helper()
 	s, err := start(t.Context(), c)
@@ -100,21 +99,21 @@ var shared struct {
 	names  atomic.Int64
 }
 
-// Shared is the one server of this test binary, started by the first test that
-// asks: a start takes seconds. It is not durable and is never paused or killed;
+// Shared is the one server of this test binary, started by the first test that needs
+// it, as a start takes seconds. It is not durable and is never paused or killed;
 // CockroachDB's has a node in each of [Regions].
 func Shared(t testing.TB) *localdb.Server {
 	t.Helper()
 	shared.once.Do(func() {
-		// It outlives the test that happens to be first.
+		// It outlives the first test.
 		shared.server, shared.err = start(context.Background(), localdb.Config{Regions: Regions})
 	})
 	need(t, "", shared.err)
 	return shared.server
 }
 
-// Database makes an empty database on the shared server and returns its URL. It
-// is dropped when the test ends, with whoever is still connected.
+// Database creates an empty database on the shared server and returns its URL. It is
+// dropped when the test ends, and its connections are ended.
 func Database(t testing.TB) string {
 	t.Helper()
 	s := Shared(t)
@@ -132,8 +131,8 @@ func Database(t testing.TB) string {
 	return s.URL("", name)
 }
 
-// Main runs the tests, stops the shared server, and returns the exit code. m is
-// a *testing.M, or what wraps one.
+// Main runs the tests, stops the shared server, and returns the exit code. m is a
+// *testing.M, or wraps one.
 func Main(m interface{ Run() int }) int {
 	code := m.Run()
 	shared.once.Do(func() { shared.err = errors.New("the tests are over") })
