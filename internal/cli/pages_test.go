@@ -79,6 +79,60 @@ func reads(t *testing.T) *reader {
 	return d
 }
 
+// TestTheInstallLines does what docs/OPERATING.md has an operator do first, on a database that
+// is there already, with the ports left free: what it prints of the settings is all of them.
+func TestTheInstallLines(t *testing.T) {
+	operating := page(t, filepath.Join("..", "..", "docs", "OPERATING.md"))
+	all := page(t, filepath.Join("..", "..", "docs", "node.yaml"))
+	onlyWith(t)
+	emptyDatabase(t)
+	t.Chdir(t.TempDir())
+	lines := (&reader{T: t}).blocks(operating)[0]
+	served := false
+	for line := range strings.SplitSeq(lines, "\n") {
+		line, _, _ = strings.Cut(line, "  #")
+		line = strings.TrimSpace(line)
+		switch name, rest, _ := strings.Cut(line, " "); name {
+		case "go", "createdb", "export": // the program, the database and its URL are here
+		case "cp":
+			require.Equal(t, "docs/node.yaml .", rest)
+			require.NoError(t, os.WriteFile("node.yaml", []byte(all), 0o600))
+		case "homeward":
+			args := quoted(rest)
+			switch args[0] {
+			case "simulator": // one that runs beside other tests would take their port
+				require.Equal(t, []string{"simulator", "&"}, args)
+			case "serve":
+				require.Equal(t, []string{"serve", "--config", "node.yaml"}, args)
+				for _, of := range []string{"API", "RPC", "GOSSIP"} {
+					t.Setenv("HOMEWARD_"+of+"__LISTEN", "127.0.0.1:0")
+				}
+				s := serveHere(t, all)
+				require.Contains(t, s.line, "in us-east1")
+				s.stop()
+				served = true
+			default:
+				does(t, args...)
+			}
+		default:
+			t.Errorf("%q: run this line, too", line)
+		}
+	}
+	require.True(t, served)
+}
+
+// quoted are the words of a command line, those between single quotes as one.
+func quoted(line string) (words []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			words = append(words, part)
+			continue
+		}
+		words = append(words, strings.Fields(part)...)
+	}
+	return words
+}
+
 // blocks are those of a page that the comment with the running test's name stands before.
 func (d *reader) blocks(page string) (blocks []string) {
 	d.Helper()
