@@ -13,7 +13,7 @@ type Objects interface {
 	// Put makes an object durable before it returns. It replaces an existing object,
 	// whose content is the same, since a segment's name contains its digest.
 	Put(ctx context.Context, name string, data []byte) error
-	// Get reads an object, at most its first limit bytes where limit is above 0;
+	// Get reads an object, at most its first limit bytes if limit is above 0;
 	// [ErrNoObject].
 	Get(ctx context.Context, name string, limit int64) ([]byte, error)
 	// List calls each for the objects whose names begin with prefix, in any order, until

@@ -50,7 +50,7 @@ type CanonicalOptions struct {
 	Drop map[string]struct{}
 }
 
-// JSONError says why a text has no canonical form and where.
+// JSONError describes why a text has no canonical form, and where.
 type JSONError struct {
 	// Path names the member, as in metadata.color or items[3].sku; empty at the
 	// top level. Names are in canonical escapes and cut at 64 bytes.
@@ -68,8 +68,8 @@ func (e *JSONError) Error() string {
 	return fmt.Sprintf("JSON body: member %s: %s (at byte %d)", e.Path, e.Reason, e.Offset)
 }
 
-// Canonical returns the one spelling that all JSON texts (RFC 8259) of the same
-// meaning share. It follows RFC 8785, save that numbers are exact:
+// Canonical returns the one spelling that all JSON texts (RFC 8259) of the same meaning
+// share. It follows RFC 8785, except that numbers are exact:
 //
 //   - Object members are sorted by the UTF-16 code units of their names. A name
 //     given twice, in whatever escapes, is refused.
@@ -77,11 +77,10 @@ func (e *JSONError) Error() string {
 //   - Strings have only the escapes they must: \" \\ \b \t \n \f \r, and \u00xx
 //     for the other control characters. Invalid UTF-8 and lone surrogates are
 //     refused.
-//   - Numbers are exact decimals. Stripped of leading and trailing zeros, the
-//     digits are laid out as ECMAScript does: plainly if the value is at least
-//     10^-6 and below 10^21, else as d.ddde±x. So 100, 100.0 and 1e2 are 100,
-//     -0 is 0, and 2^53+1 stays apart from 2^53. The shortest text of a double
-//     comes out as RFC 8785 has it.
+//   - Numbers are exact decimals. Without leading and trailing zeros, the digits are
+//     formatted as in ECMAScript: plainly if the value is at least 10^-6 and below
+//     10^21, else as d.ddde±x. So 100, 100.0 and 1e2 are 100, -0 is 0, and 2^53+1 stays
+//     apart from 2^53. The shortest text of a double is formatted as in RFC 8785.
 //
 // Canonical accepts any JSON value; the caller checks what else a body must be.
 // The error is a *[JSONError]. The result is a new slice that the caller owns,

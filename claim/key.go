@@ -34,8 +34,8 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Tenant, other.Tenant), strings.Compare(k.Value, other.Value))
 }
 
-// KeyError says why a header value is not a key. Reason is one line that can be sent to
-// the caller: it never repeats the header.
+// KeyError describes why a header value is not a key. Reason is one line that can be
+// sent to the caller: it never repeats the header.
 type KeyError struct {
 	Reason string
 	kind   error // ErrKeyMissing or ErrKeyInvalid

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Pin says which region is home to an opaque key. It lives in the partition of
-// the tenant's registrar.
+// Pin records the home region of an opaque key. It lives in the partition of the
+// tenant's registrar.
 type Pin struct {
 	Key  Key
 	Home string

@@ -41,10 +41,10 @@ type Policy struct {
 	// its key. An earlier request gets the same decline again. Default 1 s: no person
 	// retries faster, and copies of one request may arrive that far apart.
 	DeclinePause time.Duration `koanf:"decline_pause"`
-	// ActionFor is how long a payer may take to authenticate where the request has no
-	// expires_at; then the payment is cancelled. Default 24 h. ProcessingFor is how long a
-	// payment method may take before the node pages an operator. The worker never stops
-	// asking. 14 days.
+	// ActionFor is how long a payer may take to authenticate if the request has no
+	// expires_at; then the payment is canceled. Default 24 h. ProcessingFor is how long
+	// a payment method may take before the node pages an operator. The worker never
+	// stops asking. 14 days.
 	ActionFor     time.Duration `koanf:"action_for"`
 	ProcessingFor time.Duration `koanf:"processing_for"`
 	// MaxUnknowns bounds attempts whose outcome stays unknown. With BackoffMax

@@ -135,8 +135,8 @@ type Restore struct {
 	// By is who began the restore, and Why the reason given.
 	By  string `json:"by"`
 	Why string `json:"why"`
-	// ReleasedBy said that no lost key without a witness matters, for ReleasedWhy. "":
-	// nobody has.
+	// ReleasedBy decided that no lost key without a witness matters, for the reason
+	// ReleasedWhy; "" if nobody has.
 	ReleasedBy  string `json:"released_by,omitempty"`
 	ReleasedWhy string `json:"released_why,omitempty"`
 }
@@ -268,7 +268,7 @@ type Witness struct {
 	Operation string `json:"operation,omitempty"`
 	Done      bool   `json:"done,omitempty"`
 	Answered  bool   `json:"answered,omitempty"`
-	// ProviderRef is the provider's id of the movement, where it was known.
+	// ProviderRef is the provider's id of the movement, if it is known.
 	ProviderRef string `json:"provider_ref,omitempty"`
 	// Booked: a person had its money booked from a statement. The claim is not begun again,
 	// as what it would book is booked.
@@ -338,7 +338,7 @@ func (g *Guard) Read(ctx context.Context) error {
 	return nil
 }
 
-// Standing is the restore that stands, nil where none does.
+// Standing returns the restore that stands, nil if none does.
 func (g *Guard) Standing() *Restore {
 	if g == nil {
 		return nil

@@ -53,10 +53,9 @@ type Attempt struct {
 	Now time.Time
 }
 
-// Executor makes attempts. Attempt makes at most one call that can move money,
-// under Record.ProviderKey, and returns once ctx is done, with OutcomeUnknown
-// if it cannot tell. It is called concurrently. One that panics leaves the outcome
-// unknown.
+// Executor makes attempts. Attempt makes at most one call that can move money, under
+// Record.ProviderKey, and returns once ctx is done, with OutcomeUnknown if it cannot
+// tell. It is called concurrently. An attempt that panics leaves the outcome unknown.
 type Executor interface {
 	Attempt(ctx context.Context, a Attempt) Verdict
 }

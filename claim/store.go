@@ -74,11 +74,12 @@ type Shown struct {
 type Store interface {
 	// Begin applies [Begin]. A decision that changes nothing writes nothing.
 	//
-	// With PinHere a key that has no pin is pinned to a.Home as well, as [Store.Pin] would,
-	// and its claim is made under that pin: a pin is never durable later than its claim.
-	// This is tried only where the tenant's registrar is a.Home, and is active. Any
-	// obstacle, such as another pin, is NeedPin, and [Store.Pin] then returns it. A pin may
-	// be left without a claim. A stamped key is refused unless a.Stamped, see [Pinnable].
+	// With PinHere a key that has no pin is pinned to a.Home as well, as [Store.Pin]
+	// would, and its claim is made under that pin: a pin is never durable later than
+	// its claim. This is tried only if the tenant's registrar is a.Home, and is active.
+	// Any obstacle, such as another pin, is NeedPin, and [Store.Pin] then returns it. A
+	// pin may be left without a claim. A stamped key is refused unless a.Stamped, see
+	// [Pinnable].
 	Begin(ctx context.Context, a Arrival) (Begun, error)
 	// Settle applies [Settle] to the claim that held describes, as Begin, TakeOver
 	// or an earlier Settle returned it, and returns the row as stored. A store may
@@ -105,23 +106,23 @@ type Store interface {
 	// home. found false proves nothing.
 	ReplicaObject(ctx context.Context, tenant, home, id string) (rec Record, found bool, err error)
 
-	// Pin applies [PinFor] in the partition of the tenant's registrar, read in
-	// the same step; for as long as the previous registrar may have pins it looks
-	// there too. One round trip where the registrar is elsewhere, none where it is here.
+	// Pin applies [PinFor] in the partition of the tenant's registrar, read in the same
+	// step; for as long as the previous registrar may have pins it looks there too. One
+	// round trip if the registrar is elsewhere, none if it is here.
 	//
-	// entry is the home that the key gets if it has none, as a rule the region that
-	// it arrived at. Where the topology, read in the same step, says that entry is
-	// not active, a key without a home gets none: ErrNoNewHomes. A key that has one
-	// keeps it, whatever that region's status. If entry is "", Pin only reads: a
-	// key without a home gets none. Pin refuses a stamped key, see [Pinnable].
+	// entry is the home that the key gets if it has none, usually the region that it
+	// arrived at. If entry is not active, by the topology that is read in the same
+	// step, a key without a home gets none: ErrNoNewHomes. A key that has one keeps it,
+	// whatever that region's status. If entry is "", Pin only reads: a key without a
+	// home gets none. Pin refuses a stamped key, see [Pinnable].
 	Pin(ctx context.Context, key Key, entry string) (Pin, error)
 	// Registrar returns the region that keeps tenant's pins, from the local copy
 	// of the tenant row: a routing hint, never a decision.
 	Registrar(ctx context.Context, tenant string) (string, error)
 
-	// Note appends an audit entry for something that happened outside any step,
-	// at e.At, or now by the store's clock where that is zero.
-	// It may wait for the next step to become durable.
+	// Note appends an audit entry for something that happened outside any step, at
+	// e.At, or now by the store's clock if that is zero. It may wait for the next step
+	// to become durable.
 	Note(ctx context.Context, key Key, home string, e AuditEntry)
 	// Timeline returns the audit of key at home in order, at most limit entries,
 	// the latest ones.

@@ -353,10 +353,10 @@ type Verdict struct {
 	// NotFound: the provider answered the look-up with "not found"
 	// (OutcomeUnknown only).
 	NotFound bool
-	// RetryIn is the earliest useful next attempt after an unknown; zero leaves
-	// it to the back-off. After OutcomePending it is when to ask again, and after
-	// OutcomeReleased the least pause until the next generation, where that is longer
-	// than DeclinePause.
+	// RetryIn is the earliest useful next attempt after an unknown; zero leaves it to
+	// the back-off. After OutcomePending it is when to ask again, and after
+	// OutcomeReleased the least pause until the next generation, if that is longer than
+	// DeclinePause.
 	RetryIn time.Duration
 	// Unsent: nothing was sent to the provider, so the attempt does not count
 	// (OutcomeUnknown only).
@@ -378,7 +378,7 @@ type Verdict struct {
 	// payable (OutcomeReleased only). Operation and Payload are set; Settle sets
 	// the rest. nil: the claim never closes by itself.
 	Expiry *outbox.Message
-	// Node and Region say who made the attempt, for the audit.
+	// Node and Region identify the maker of the attempt, for the audit.
 	Node, Region string
 }
 

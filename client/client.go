@@ -36,7 +36,7 @@ const (
 	maxAnswer = 8 << 20
 )
 
-// Config says how to reach Homeward. BaseURLs and APIKey must be set.
+// Config configures a [Client]. BaseURLs and APIKey must be set.
 type Config struct {
 	// BaseURLs of the regions, the preferred one first: https://eu.example.com.
 	// The client moves on to the next when one cannot be reached.
@@ -45,11 +45,11 @@ type Config struct {
 	// HTTPClient sends the requests; nil means a new one. Its Timeout should be
 	// zero; Timeout below bounds each attempt.
 	HTTPClient *http.Client
-	// RegionCode, if not 0, is the home region of new keys, which saves a
-	// look-up: use the code of the region of the first base URL, which whoever runs
-	// Homeward knows. A code that no region has makes keys that are answered
-	// home_unavailable. Otherwise keys are random UUIDs, at home where they are first
-	// used; MintKeys asks a region for keys of its own.
+	// RegionCode, if not 0, is the home region of new keys, which saves a look-up: use
+	// the code of the region of the first base URL, which Homeward's operator knows.
+	// Keys with an unknown code are answered home_unavailable. If it is 0, keys are
+	// random UUIDs, whose home is the region of their first use; MintKeys requests
+	// stamped keys from a region.
 	RegionCode claim.RegionCode
 	// MaxAttempts bounds the requests of one call, the first included.
 	MaxAttempts int

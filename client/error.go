@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Retry says how a caller may continue after an error.
+// Retry is how a caller may continue after an error.
 type Retry string
 
 // What an error leaves to do.
@@ -31,7 +31,7 @@ type Error struct {
 	Code string
 	// Detail explains the error to a person.
 	Detail string
-	// DeclineCode says why a payment was declined: "insufficient_funds".
+	// DeclineCode is the reason of a decline: "insufficient_funds".
 	DeclineCode string
 	// Member names the member of the request that is at fault.
 	Member string

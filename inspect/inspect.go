@@ -155,7 +155,7 @@ type Waiting struct {
 	Kind     outbox.Kind  `json:"kind"`
 	Due      time.Time    `json:"due"`
 	Attempts uint32       `json:"attempts"`
-	// Parked rows wait for an operator; LastError says why.
+	// Parked rows wait for an operator; LastError is the reason.
 	Parked    bool   `json:"parked"`
 	LastError string `json:"last_error,omitempty"`
 }

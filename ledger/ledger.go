@@ -276,9 +276,9 @@ type AccountKey struct {
 var ErrConflict = errors.New("ledger: another transaction has this id or books this movement")
 
 // Store keeps the books of every region. Transactions of claims are appended by
-// claim.Store's Settle. Nothing changes or removes one. Implementations are safe
-// for concurrent use; errors wrap claim.ErrUnavailable or claim.ErrHomeUnreachable
-// where nothing is known.
+// claim.Store's Settle. Nothing changes or removes one. Implementations are safe for
+// concurrent use; errors wrap claim.ErrUnavailable or claim.ErrHomeUnreachable if
+// nothing is known.
 type Store interface {
 	// Post validates t and appends it. posted is false if the same transaction is
 	// already booked. It fails with ErrConflict if another one has its ID or its

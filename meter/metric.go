@@ -80,7 +80,7 @@ type Section struct {
 	Metrics []*Metric
 }
 
-// Catalogue is every metric, by section.
+// Catalogue lists every metric, by section.
 func Catalogue() []Section {
 	all := make([]Section, len(sections))
 	for i, s := range sections {
@@ -89,7 +89,7 @@ func Catalogue() []Section {
 	return all
 }
 
-// All is every metric.
+// All returns every metric.
 func All() []*Metric {
 	var all []*Metric
 	for _, s := range sections {

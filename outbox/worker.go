@@ -134,10 +134,10 @@ type WorkerConfig struct {
 	// others.
 	Regions  func() []string
 	Handlers map[Kind]Handler
-	// Poll is the pause after a look that found nothing. Default 500 ms: well
-	// under the lease, which dominates recovery time. A tenth of it is how long rows
-	// that end wait for others in hand, to end in one step with them, and half of it how
-	// long rows wait that are enqueued after a look, to be taken in one.
+	// Poll is the pause after a look that found nothing. Default 500 ms: well under the
+	// lease, which dominates recovery time. Ended rows wait up to a tenth of it for
+	// others in hand, to end in one step with them. Rows that are enqueued after a look
+	// wait up to half of it, to be taken in one look.
 	Poll time.Duration
 	// Woken: the worker looks only after a call of Wake, see [Lookout].
 	Woken bool
@@ -169,8 +169,8 @@ const maxFaults = 10
 // Operators watch for these lines.
 const pageFaulted = "page: our code panics on a row, which is parked; mend the code, then retry the row"
 
-// Worker takes due rows and hands them to their handlers. Start, Drain and Stop
-// may be called any number of times, from any goroutine.
+// Worker takes due rows and passes them to their handlers. Start, Drain and Stop may be
+// called any number of times, from any goroutine.
 type Worker struct {
 	c    WorkerConfig
 	took *meter.Histogram

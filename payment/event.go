@@ -77,9 +77,9 @@ type Fallen struct {
 	At   time.Time
 }
 
-// FailedLater returns the messages that emit f's failure to every sink. They show the object
-// as the ledger has it: its claim, and what its merchant sent, may have expired. A ghost was
-// never emitted, so it has none.
+// FailedLater returns the messages that emit f's failure to every sink. They render the
+// object from the ledger: its claim, and what its merchant sent, may have expired. A
+// ghost was never emitted, so it has none.
 func FailedLater(f Fallen, sinks []outbox.Kind) []outbox.Message {
 	var object string
 	charge := f.Charge

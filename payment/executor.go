@@ -58,9 +58,9 @@ type Options struct {
 	// DeclinePause is the least pause after a soft decline that Retry-After gives callers:
 	// claim.Policy.TryAgainAfter. 0: none.
 	DeclinePause time.Duration
-	// ActionFor is how long a payer may take to authenticate where the request has no
-	// expires_at, and ProcessingFor how long a payment method may take to settle before a
-	// page; 0 means a day, and 14.
+	// ActionFor is how long a payer may take to authenticate if the request has no
+	// expires_at, and ProcessingFor how long a payment method may take to settle before
+	// a page; 0 means a day, and 14.
 	ActionFor, ProcessingFor time.Duration
 	// Nameless returns the provider of charges whose claims name none, as in
 	// claim.Config: captures and cancellations go there. "" if it is not known; nil:

@@ -41,7 +41,7 @@ const (
 
 // Charges are claims of charges, wherever their home is.
 type Charges interface {
-	// ByObject reads the claim of an object with authority, whoever's it is.
+	// ByObject reads the claim of an object of any tenant with authority.
 	ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error)
 	// Message reads the provider call of a claim in flight; found is false for others.
 	Message(ctx context.Context, home, id string) (m outbox.Message, found bool, err error)

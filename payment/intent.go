@@ -109,8 +109,8 @@ func (in *Intent) Expired(now time.Time) bool {
 	return !in.ExpiresAt.IsZero() && !now.Before(in.ExpiresAt)
 }
 
-// InvalidError says which member of a request is wrong. It never repeats a
-// value: that might be a card number.
+// InvalidError names the invalid member of a request. It never repeats a value: that
+// might be a card number.
 type InvalidError struct {
 	// Member is the path of the member: "amount", "metadata.color"; empty when
 	// the body as a whole is wrong.

@@ -319,7 +319,7 @@ func rfc3339(t string) bool {
 	return offset[1:3] <= "23" && offset[4:6] <= "59"
 }
 
-// MemberName is a caller's own name for a member, fit for an error: cut to 64
+// MemberName returns a caller's own name for a member, safe for an error: cut to 64
 // bytes, and never a card number.
 func MemberName(name string) string {
 	if HasCardNumber(name) {

@@ -16,7 +16,7 @@ import (
 // with authority: what it does not find has not been booked.
 type Books interface {
 	ledger.Reader
-	// ReversalsAt lists what reverses a transaction in the books of region.
+	// ReversalsAt lists the reversals of a transaction in the books of region.
 	ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error)
 }
 

@@ -124,7 +124,7 @@ func Prefix(op Operation) string {
 // Public returns the operations whose objects merchants can read.
 func Public() []Operation { return []Operation{Charge, Transfer, Refund} }
 
-// Operations tells a claim.Service how the objects of each operation are named.
+// Operations returns the id prefixes of each operation's objects, for a claim.Service.
 func Operations() claim.Operations {
 	all := claim.Operations{}
 	for _, op := range []Operation{Compensation, Capture, Cancel} {

@@ -28,7 +28,7 @@ type Local interface {
 	Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
 }
 
-// HandlerConfig is a [Handler]'s. All but Logger are required.
+// HandlerConfig configures a [Handler]. All but Logger are required.
 type HandlerConfig struct {
 	Local Local
 	// Self is this node's region.
@@ -98,7 +98,7 @@ func (h *Handler) recovered(ctx context.Context, spec connect.Spec, _ http.Heade
 	return connect.NewError(connect.CodeInternal, errors.New("internal error"))
 }
 
-// Execute is the RPC.
+// Execute implements the RPC of that name.
 func (h *Handler) Execute(ctx context.Context, req *connect.Request[peerv1.ExecuteRequest]) (*connect.Response[peerv1.ExecuteResponse], error) {
 	if err := h.admit(ctx, "execute", req.Peer(), req.Msg.GetEntry()); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (h *Handler) Execute(ctx context.Context, req *connect.Request[peerv1.Execu
 	return connect.NewResponse(toExecuteResponse(&reply)), nil
 }
 
-// Inspect is the RPC.
+// Inspect implements the RPC of that name.
 func (h *Handler) Inspect(ctx context.Context, req *connect.Request[peerv1.InspectRequest]) (*connect.Response[peerv1.InspectResponse], error) {
 	if err := h.admit(ctx, "inspect", req.Peer(), ""); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (h *Handler) Inspect(ctx context.Context, req *connect.Request[peerv1.Inspe
 	return connect.NewResponse(toInspectResponse(&status, found)), nil
 }
 
-// Object is the RPC.
+// Object implements the RPC of that name.
 func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.ObjectRequest]) (*connect.Response[peerv1.ObjectResponse], error) {
 	if err := h.admit(ctx, "object", req.Peer(), ""); err != nil {
 		return nil, err

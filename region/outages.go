@@ -20,7 +20,7 @@ const (
 	probeTimeout = 3 * time.Second
 )
 
-// OutagesConfig is an [Outages]'. All but Grace and Clock are required.
+// OutagesConfig configures an [Outages]. All but Grace and Clock are required.
 type OutagesConfig struct {
 	// Self is this node's region, which is never lost.
 	Self     string

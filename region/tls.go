@@ -95,8 +95,8 @@ type TLSConfig struct {
 	// KeyFile its key, PKCS #8 in PEM; CAFile the deployment's CAs in PEM, two of
 	// them during a rotation.
 	CertFile, KeyFile, CAFile string
-	// TrustDomain is the deployment's. Certificates of any other are refused, even
-	// if the same CA signed them.
+	// TrustDomain is the deployment's trust domain. Certificates of any other are
+	// refused, even if the same CA signed them.
 	TrustDomain string
 	// Region is where this node runs; its certificate must name it. "" for a
 	// tool, which may have a node's or an operator's certificate.

@@ -42,17 +42,18 @@ type Run struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"`
 	Kind    Kind   `json:"kind"`
-	// Of says what was run, as in "region-loss us-east1", or the provider's name.
+	// Of is the subject of the run, as in "region-loss us-east1", or the provider's
+	// name.
 	Of string `json:"of"`
 	// Region is the region that was taken away or drained; "": none was.
 	Region string `json:"region,omitempty"`
-	// By is who ran it; [Book.Begin] sets it to user@host where it is "".
+	// By is who ran it; [Book.Begin] sets it to user@host if it is "".
 	By    string    `json:"by"`
 	Began time.Time `json:"began"`
 	// Ended is zero while it is Open.
 	Ended   time.Time `json:"ended,omitzero"`
 	Verdict Verdict   `json:"verdict"`
-	// Sentence sums the result up in one line; for an Unknown run it says why.
+	// Sentence sums the result up in one line; for an Unknown run it is the reason.
 	Sentence string   `json:"sentence"`
 	Figures  []Figure `json:"figures,omitempty"`
 	// Steps are what happened when, oldest first.

@@ -42,7 +42,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Span is OpenTelemetry's. End it.
+// Span is an OpenTelemetry span. The caller must end it.
 type Span = trace.Span
 
 // Names of spans. Those of HTTP requests are the method and the route.

@@ -56,7 +56,8 @@ type loadSpec struct {
 type loadResult struct {
 	Requests int64
 	Elapsed  time.Duration
-	// CPU, Mallocs: the loaded process's, of the window; Own: the generator's CPU.
+	// CPU and Mallocs are the loaded process's in the window; Own is the generator's
+	// CPU.
 	CPU, Own time.Duration
 	Mallocs  uint64
 	PeakKiB  int64

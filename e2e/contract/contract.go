@@ -46,7 +46,7 @@ type Checker struct {
 	checked    int
 }
 
-// New reads the document, and refuses one that is not valid, examples included.
+// New reads the document, and returns an error if it is not valid, examples included.
 func New(document []byte) (*Checker, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(document)
 	if err != nil {

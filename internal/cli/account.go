@@ -18,7 +18,7 @@ type accountCommand struct {
 	Unnamed accountUnnamedCommand `cmd:"" help:"Name the provider of claims that an older build began, which knew one provider only."`
 }
 
-// Help is what homeward account --help adds.
+// Help returns the text that homeward account --help adds.
 func (accountCommand) Help() string {
 	return "A provider's name stands for one account: its books, and what its webhooks and look-ups mean. A node with a key of another account under the same name does not start.\n\n" + migrateCommand{}.Help()
 }
@@ -54,7 +54,7 @@ type accountAcceptCommand struct {
 	Anyway   bool   `help:"Accept although claims, refunds or ghosts are open in the former account. The new account is asked about them, does not know them, and is charged again, unless it holds everything that the former one held."`
 }
 
-// Help is what homeward account accept --help adds.
+// Help returns the text that homeward account accept --help adds.
 func (accountAcceptCommand) Help() string {
 	return "Run it when no node has a key of the former account any more: open work is counted once, and what such a node begins after that may be charged again in the new account. docs/RUNBOOK.md, \"Change providers\", has the steps."
 }

@@ -25,7 +25,7 @@ type ledgerAdjustCommand struct {
 	JSON      bool   `name:"json" help:"Print JSON."`
 }
 
-// Help is what homeward ledger adjust --help adds.
+// Help returns the text that homeward ledger adjust --help adds.
 func (ledgerAdjustCommand) Help() string {
 	return `Books what a person decided, for ever. A mistake is taken back by an adjustment the other way round, with a reference of its own.
 

@@ -102,7 +102,7 @@ type auditVerifyCommand struct {
 	JSON   bool          `name:"json" help:"Print JSON."`
 }
 
-// Help is what homeward audit verify --help adds.
+// Help returns the text that homeward audit verify --help adds.
 func (auditVerifyCommand) Help() string {
 	return bucketHelp + "Nothing but objects and public keys is read. Keep the digest that it prints of each region's last segment somewhere else: whoever has the signing key could write another chain."
 }
@@ -167,7 +167,7 @@ type auditStatusCommand struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// Help is what homeward audit status --help adds.
+// Help returns the text that homeward audit status --help adds.
 func (auditStatusCommand) Help() string { return storeHelp }
 
 // auditStatus is the JSON of homeward audit status, for a region.

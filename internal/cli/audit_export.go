@@ -18,7 +18,7 @@ type auditExportCommand struct {
 	IgnoreSessions bool `help:"None of the other sessions of the database is a node's."`
 }
 
-// Help is what homeward audit export --help adds.
+// Help returns the text that homeward audit export --help adds.
 func (auditExportCommand) Help() string {
 	return bucketHelp + "HOMEWARD_AUDIT_KEYS signs, as at the nodes. Nodes export whole windows; this exports the rest, up to now, for the homeward restore audit of the database that is used instead.\n\n" + storeHelp
 }

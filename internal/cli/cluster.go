@@ -26,7 +26,7 @@ type clusterCommand struct {
 	Start          localdb.Kind  `placeholder:"KIND" help:"Database to start, cockroachdb or postgresql; default: CockroachDB if there is one, else PostgreSQL."`
 }
 
-// Help is what homeward cluster --help adds.
+// Help returns the text that homeward cluster --help adds.
 func (clusterCommand) Help() string {
 	return `Each node is a "homeward serve" of its own, whose other settings come from the environment as usual: HOMEWARD_CLAIM__LEASE=10s.
 

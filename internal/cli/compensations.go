@@ -16,7 +16,7 @@ type compensationsCommand struct {
 	Release compensationsReleaseCommand `cmd:"" help:"Resume automatic refunds, and restart the count."`
 }
 
-// Help is what homeward compensations --help adds.
+// Help returns the text that homeward compensations --help adds.
 func (compensationsCommand) Help() string {
 	return "What is stopped is not lost: the money stays in the books as owed to its payers, and is given back within a minute or two of a release.\n\n" +
 		liveHelp

@@ -18,7 +18,7 @@ type devCertsCommand struct {
 	Force       bool     `help:"Overwrite existing files."`
 }
 
-// Help is what homeward dev-certs --help adds.
+// Help returns the text that homeward dev-certs --help adds.
 func (devCertsCommand) Help() string {
 	return `For a deployment on one machine, or one that holds nothing. Nobody keeps the CA's key, so there is no certificate to add later: make all of them again, with --force. Running nodes take the new ones by themselves; until all have, they refuse each other.`
 }

@@ -37,7 +37,7 @@ type drillCommand struct {
 	fallback string // the cluster's bucket of runs
 }
 
-// Help is what homeward drill --help adds.
+// Help returns the text that homeward drill --help adds.
 func (drillCommand) Help() string {
 	return `Drives load against a running cluster, takes something away, brings it back, and counts: the provider simulator knows how often money moved, and every payment is asked for once more at the end. The exit code is 1 unless there are no duplicates, no differing replays and no lost replies.
 

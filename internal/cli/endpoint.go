@@ -19,7 +19,7 @@ type endpointCommand struct {
 	Remove endpointRemoveCommand `cmd:"" help:"Remove a tenant's webhook endpoint."`
 }
 
-// Help is what homeward endpoint --help adds.
+// Help returns the text that homeward endpoint --help adds.
 func (endpointCommand) Help() string { return liveHelp }
 
 // withEndpoint passes the tenant's endpoint to a function.

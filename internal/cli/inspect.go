@@ -24,7 +24,7 @@ type inspectCommand struct {
 	subjectFlags
 }
 
-// Help is what homeward inspect --help adds.
+// Help returns the text that homeward inspect --help adds.
 func (inspectCommand) Help() string {
 	return "One sentence says what happened, and the timeline how. Of what the rows have forgotten homeward audit show reads segments. " + liveHelp
 }
@@ -41,7 +41,7 @@ type auditShowCommand struct {
 	Until string `placeholder:"DATE" help:"Search segments before this day."`
 }
 
-// Help is what homeward audit show --help adds.
+// Help returns the text that homeward audit show --help adds.
 func (auditShowCommand) Help() string {
 	return "As homeward inspect, with what segments have. Without a claim that names its days all of them are looked through: --since and --until shorten that. " + bucketHelp + storeHelp
 }

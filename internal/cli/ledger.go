@@ -20,7 +20,7 @@ type ledgerCommand struct {
 	Adjust   ledgerAdjustCommand   `cmd:"" help:"Book a person's decision: from, to, amount, who and why."`
 }
 
-// Help is what homeward ledger --help adds.
+// Help returns the text that homeward ledger --help adds.
 func (ledgerCommand) Help() string { return liveHelp }
 
 type ledgerVerifyCommand struct {
@@ -198,7 +198,7 @@ type ledgerEntriesCommand struct {
 	JSON   bool   `name:"json" help:"Print JSON."`
 }
 
-// Help is what homeward ledger entries --help adds.
+// Help returns the text that homeward ledger entries --help adds.
 func (ledgerEntriesCommand) Help() string {
 	return "Reads every transaction of the regions until there are enough, oldest first, one region after the other. For an object it shows its refunds, too, and for the id of a ghost what gave it back. " + liveHelp
 }

@@ -21,7 +21,7 @@ type migrateCommand struct {
 	Roles  migrateRolesCommand  `cmd:"" help:"Create the database's users: one that migrates, one for nodes and tools, one that only reads."`
 }
 
-// Help is what homeward migrate --help adds.
+// Help returns the text that homeward migrate --help adds.
 func (migrateCommand) Help() string {
 	return "The database is the one that HOMEWARD_DATABASE_URL names, or the file that HOMEWARD_DATABASE_URL_FILE names. Its URL is no flag, as it holds a password."
 }
@@ -141,7 +141,7 @@ type migrateCopyCommand struct {
 	Resume bool `help:"Go on with a copy that was cut off: rows that are there stay."`
 }
 
-// Help is what homeward migrate copy --help adds.
+// Help returns the text that homeward migrate copy --help adds.
 func (migrateCopyCommand) Help() string {
 	return "No node may run on either database. " + sourceURL + ", or the file that " + sourceURL + "_FILE names, is the database that is copied, and stays as it is; the new one needs homeward migrate up with the same regions and codes.\n\n" + migrateCommand{}.Help()
 }
@@ -173,7 +173,7 @@ type migrateRolesCommand struct {
 	DryRun bool   `name:"dry-run" help:"Print the SQL that would be run now."`
 }
 
-// Help is what homeward migrate roles --help adds.
+// Help returns the text that homeward migrate roles --help adds.
 func (migrateRolesCommand) Help() string {
 	return "Run it after migrate up, as a superuser (CockroachDB: a member of admin), and again after an upgrade that made tables. What is there already is left as it is. It sets no password.\n\n" + migrateCommand{}.Help()
 }

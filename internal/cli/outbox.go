@@ -17,7 +17,7 @@ type outboxCommand struct {
 	Park  outboxParkCommand  `cmd:"" help:"Take a row out of its queue until it is retried."`
 }
 
-// Help is what homeward outbox --help adds.
+// Help returns the text that homeward outbox --help adds.
 func (outboxCommand) Help() string { return liveHelp }
 
 // placeFlags select regions and queues; the zero value selects all.

@@ -47,7 +47,7 @@ type reconcileCommand struct {
 	fallback string // the bucket of runs of the settings, or of --data
 }
 
-// Help is what homeward reconcile --help adds.
+// Help returns the text that homeward reconcile --help adds.
 func (reconcileCommand) Help() string {
 	return `Exit code 0: all agree, or were healed; 1: there are mismatches; 2: it could not be compared.
 

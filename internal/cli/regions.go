@@ -162,7 +162,7 @@ type regionCommand struct {
 	Up      regionUpCommand      `cmd:"" help:"Mark a region as back: it takes traffic and new keys again."`
 }
 
-// Help is what homeward region --help adds.
+// Help returns the text that homeward region --help adds.
 func (regionCommand) Help() string {
 	return `A status decides where keys that have no home yet get one, what GET /readyz says, and, once a region is down, that the others need not wait for it. It never moves a key: what is at home in a region stays so, and retries of it are answered. Setting a status again changes nothing.`
 }

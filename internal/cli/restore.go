@@ -22,7 +22,7 @@ type restoreCommand struct {
 	End     restoreEndCommand     `cmd:"" help:"End the restore once no lost key would be remembered."`
 }
 
-// Help is what homeward restore --help adds.
+// Help returns the text that homeward restore --help adds.
 func (restoreCommand) Help() string {
 	return "A database that is put back to a backup has forgotten the claims that were begun since. Without begin, retries of those charge again. " +
 		"While a restore stands, a key that may be one of them is answered 503 idempotency_key_withheld, unless the audit says what it was used for; keys from POST /v1/idempotency-keys work at once. " +
@@ -88,7 +88,7 @@ type restoreAuditCommand struct {
 	bucketFlags
 }
 
-// Help is what homeward restore audit --help adds.
+// Help returns the text that homeward restore audit --help adds.
 func (restoreAuditCommand) Help() string {
 	return bucketHelp + "Claims that it has get their objects and provider keys back when their requests are sent again. It may be repeated. A node exports no audit before this was done."
 }

@@ -21,7 +21,7 @@ type restoreBookCommand struct {
 	JSON       bool   `name:"json" help:"Print JSON lines."`
 }
 
-// Help is what homeward restore book --help adds.
+// Help returns the text that homeward restore book --help adds.
 func (restoreBookCommand) Help() string {
 	return `Books what is charged_but_unknown_to_us in FILE, where the audit says whose it is and that its merchant was told that it is paid: under the charge's own id, so that refunds find it. Everything else is left, with the reason. No event is emitted, and nothing is given back.
 

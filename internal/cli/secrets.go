@@ -19,7 +19,7 @@ type secretsCommand struct {
 	Rotate secretsRotateCommand `cmd:"" help:"Reseal all stored values under the first key."`
 }
 
-// Help is what homeward secrets --help adds.
+// Help returns the text that homeward secrets --help adds.
 func (secretsCommand) Help() string {
 	return storeHelp + " The sealing keys are those that HOMEWARD_SEAL_KEYS, or the file that HOMEWARD_SEAL_KEYS_FILE names, gives the nodes; the demo's are in its directory. docs/SECURITY.md has the steps of a rotation."
 }

@@ -24,7 +24,7 @@ type tenantCommand struct {
 	MoveRegistrar tenantMoveRegistrarCommand `cmd:"" help:"Move a tenant's pins to another registrar region."`
 }
 
-// Help is what homeward tenant --help adds.
+// Help returns the text that homeward tenant --help adds.
 func (tenantCommand) Help() string { return migrateCommand{}.Help() }
 
 // withDatabase opens the database of the environment while do runs.
@@ -113,7 +113,7 @@ type tenantListCommand struct {
 	Limit int    `default:"100" help:"Maximum number to list."`
 }
 
-// Help is what homeward tenant list --help adds.
+// Help returns the text that homeward tenant list --help adds.
 func (tenantListCommand) Help() string { return liveHelp }
 
 func (c *tenantListCommand) Run(ctx context.Context, io streams) error {

@@ -15,7 +15,7 @@ type tenantKeysCommand struct {
 	JSON bool   `name:"json" help:"Print JSON."`
 }
 
-// Help is what homeward tenant keys --help adds.
+// Help returns the text that homeward tenant keys --help adds.
 func (tenantKeysCommand) Help() string {
 	return `Only a hash is stored of an API key. KEY is the beginning of the SHA-256 of the key: whoever has the key finds it with printf %s "$API_KEY" | sha256sum. When a key was last used is not recorded, as that would be a write for each request.
 

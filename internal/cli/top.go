@@ -23,7 +23,7 @@ type topCommand struct {
 	Once  bool          `help:"Print it once and end."`
 }
 
-// Help is what homeward top --help adds.
+// Help returns the text that homeward top --help adds.
 func (topCommand) Help() string {
 	return "On a terminal the screen is renewed until Ctrl-C; otherwise it is printed again each time."
 }

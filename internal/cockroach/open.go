@@ -25,8 +25,8 @@ type Config struct {
 	// Policy must be valid. On CockroachDB its ClockOffset must be at least the
 	// cluster's --max-offset.
 	Policy claim.Policy
-	// Tool: no claim is made or read. The windows of Policy are then nobody's: they
-	// are neither compared with what keys were promised, nor promised themselves.
+	// Tool: no claim is made or read. The windows of Policy are then ignored: they are
+	// neither compared with those promised to keys, nor promised themselves.
 	Tool bool
 	Pool Pool
 	// Trace records spans of statements, named by the statement, without arguments,

@@ -104,7 +104,8 @@ func (db *DB) Tenants(ctx context.Context, after string, limit int) ([]claim.Ten
 	return all, claimError(tenantPage.name, err)
 }
 
-// APIKeys lists the API keys of a tenant, oldest first, also those that have ended.
+// APIKeys lists the API keys of a tenant, oldest first, including those that have
+// ended.
 func (db *DB) APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey, error) {
 	all, err := many(ctx, db, apiKeysOf, repeatable, tenantArgs{tenant}, func(row pgx.CollectableRow) (k claim.StoredAPIKey, err error) {
 		var hash []byte

@@ -23,8 +23,8 @@ type Deployment interface {
 	Look(ctx context.Context, q admin.Question) *admin.Overview
 }
 
-// Config is a console's. Deployment and Access are required; a page whose source is nil
-// is left out.
+// Config configures a console. Deployment and Access are required; a page whose source
+// is nil is left out.
 type Config struct {
 	Deployment Deployment
 	// Access decides who may look, and who may act.

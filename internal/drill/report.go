@@ -31,7 +31,7 @@ type Second struct {
 	Sent     int `json:"sent"`
 	Answered int `json:"answered"`
 	Failed   int `json:"failed"`
-	// P99 is of the calls that were due in it, in milliseconds.
+	// P99 is the 99th percentile of the calls that were due in it, in milliseconds.
 	P99 float64 `json:"p99_ms"`
 }
 

@@ -51,8 +51,8 @@ type Notices interface {
 	Receive(ctx context.Context, provider string, header http.Header, body []byte) error
 }
 
-// Config is what an API needs. Tenants, Router, Region and RegionCode must be
-// set; everything else has a default.
+// Config configures an API. Tenants, Router, Region and RegionCode must be set;
+// everything else has a default.
 type Config struct {
 	Tenants Tenants
 	Router  Router

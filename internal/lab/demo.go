@@ -33,8 +33,9 @@ type DemoConfig struct {
 	// Listen, PSPListen and MetricsListen are as the flags of homeward demo. PSP is the URL of a
 	// simulator to use; "": one is started.
 	Listen, PSPListen, MetricsListen, PSP string
-	// RPCListen is where the first region's RPC listens, on this machine, and the others on
-	// the ports after it; "" is port 7081, and free ports where those are taken.
+	// RPCListen is the address of the first region's RPC listener, on this machine; the
+	// others take the ports after it. "" is port 7081, and a free port for each that is
+	// taken.
 	RPCListen string
 	// Console is the address of the console: HOST:PORT on this machine; "" is two ports
 	// after the simulator's own, and NoConsole none.

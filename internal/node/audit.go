@@ -60,8 +60,8 @@ func ParseAuditKeys(text string) (*audit.Keys, error) {
 // AuditBucket implements [audit.Objects] over any bucket that gocloud.dev can open.
 type AuditBucket struct{ *Blobs }
 
-// OpenAudit opens the bucket named by a gocloud.dev URL. "file://DIR" is made if it does
-// not exist.
+// OpenAudit opens the bucket named by a gocloud.dev URL. "file://DIR" is created if it
+// does not exist.
 func OpenAudit(ctx context.Context, url string) (AuditBucket, error) {
 	b, err := OpenBlobs(ctx, url)
 	if err != nil {

@@ -25,8 +25,8 @@ type Blobs struct {
 	dir string
 }
 
-// OpenBlobs opens the bucket named by a gocloud.dev URL. "file://DIR" is made
-// if it does not exist.
+// OpenBlobs opens the bucket named by a gocloud.dev URL. "file://DIR" is created if it
+// does not exist.
 func OpenBlobs(ctx context.Context, url string) (*Blobs, error) {
 	const file = "file://"
 	if dir, ok := strings.CutPrefix(url, file); ok {

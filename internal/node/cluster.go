@@ -50,8 +50,8 @@ type ClusterConfig struct {
 
 	Regions []ClusterRegion
 	Tenants []ClusterTenant
-	// Nodes is how many nodes each region has; 0 means 1. Only the first node
-	// of a region listens where the region says.
+	// Nodes is how many nodes each region has; 0 means 1. Only the first node of a
+	// region listens at the region's addresses.
 	Nodes int
 	// Providers move the money; the first is the default.
 	Providers psp.Providers
@@ -61,7 +61,7 @@ type ClusterConfig struct {
 	Notifiers map[string]psp.Notifier
 	// Seal seals stored secrets and personal data; nil: they are stored unsealed.
 	Seal *seal.Ring
-	// AuditKeys sign the audit, where Audit names a bucket.
+	// AuditKeys sign the audit, if Audit names a bucket.
 	AuditKeys  *audit.Keys
 	Network    *wan.Network
 	ReplicaLag time.Duration
@@ -110,7 +110,7 @@ func (c Commands) of(b Belongings) admin.Run {
 	return c(b)
 }
 
-// ClusterRegion is one region and where its first node listens.
+// ClusterRegion is one region with the addresses of its first node.
 type ClusterRegion struct {
 	region.Region
 	// Listen is the API's address, RPCListen that of the RPC listener, which has no TLS and

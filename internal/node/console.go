@@ -12,7 +12,7 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// Console configures where a node serves the console, and to whom.
+// Console configures a node's console: its listener and its users.
 type Console struct {
 	Listen string // host:port
 	Access console.Access

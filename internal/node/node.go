@@ -45,7 +45,7 @@ type Config struct {
 	Region string
 	// APIListen, RPCListen and GossipListen are host:port; port 0 takes any.
 	APIListen, RPCListen, GossipListen string
-	// RPCAdvertise and GossipAdvertise are the host:port that other nodes dial, where it
+	// RPCAdvertise and GossipAdvertise are the host:port that other nodes dial, if it
 	// differs from the listen address.
 	RPCAdvertise, GossipAdvertise string
 	// Seeds are the gossip addresses of other nodes.

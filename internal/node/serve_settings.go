@@ -36,9 +36,8 @@ type ServeSettings struct {
 	TLS      TLSSettings    `koanf:"tls"`
 	Gossip   GossipSettings `koanf:"gossip"`
 	Database cockroach.Pool `koanf:"database"`
-	// Provider is the one provider of a deployment that has one; Providers are those of
-	// one that has several, by name, and DefaultProvider names one of them. Without
-	// Providers there is Provider.
+	// Provider configures the only provider of a deployment. A deployment with several
+	// uses Providers instead, by name, and DefaultProvider names one of them.
 	Provider        ProviderSettings            `koanf:"provider"`
 	Providers       map[string]ProviderSettings `koanf:"providers"`
 	DefaultProvider string                      `koanf:"default_provider"`

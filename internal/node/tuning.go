@@ -9,9 +9,9 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// Tuning is how nodes work, wherever they run: part of the settings of the demo and of
-// homeward serve, of a node's configuration and of a cluster's. Its names in files and in
-// the environment stand here alone.
+// Tuning holds the settings that all kinds of nodes share: those of the demo, of
+// homeward serve, of a node's configuration and of a cluster's. Only this type defines
+// their names in files and in the environment.
 type Tuning struct {
 	// Policy is the life of a claim, the same at every node of the deployment.
 	Policy claim.Policy `koanf:"claim"`

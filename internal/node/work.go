@@ -75,7 +75,7 @@ func (c *charges) Message(ctx context.Context, home, id string) (outbox.Message,
 	return c.calls.Message(ctx, home, id)
 }
 
-// Object shadows the store's.
+// Object replaces the store's method.
 func (c *charges) Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
 	return c.service.Object(ctx, tenant, home, id)
 }

@@ -37,9 +37,9 @@ type Endpoints interface {
 	// one.
 	RemoveEndpoint(ctx context.Context, tenant string) (bool, error)
 	// NoteDelivery records whether a delivery to url succeeded, and returns the
-	// endpoint as it stands; ErrNoEndpoint if there is none at url any more. The
-	// first failure sets FailingSince, a success clears it; one that has been
-	// failing for disableAfter, by the store's clock, is disabled. It writes only
-	// where something changes.
+	// endpoint after it; ErrNoEndpoint if there is none at url any more. The first
+	// failure sets FailingSince, a success clears it; an endpoint that has been failing
+	// for disableAfter, by the store's clock, is disabled. It writes only if something
+	// changes.
 	NoteDelivery(ctx context.Context, tenant, url string, ok bool, disableAfter time.Duration) (Endpoint, error)
 }

@@ -67,8 +67,8 @@ type Admission struct {
 type BrakeStore interface {
 	// Brakes reads every row, in the order of providers, with the store's clock.
 	Brakes(ctx context.Context) (rows []Brake, now time.Time, err error)
-	// PutBrake writes b with its Version raised by one. changed is false, and nothing is
-	// done, unless b.Version is the row's, or 0 where there is no row. An error means
+	// PutBrake writes b with its Version raised by one. changed is false, and nothing
+	// is done, unless b.Version is the row's, or 0 if there is no row. An error means
 	// that it is not known whether it was done: read again.
 	PutBrake(ctx context.Context, b Brake) (changed bool, err error)
 }

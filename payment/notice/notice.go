@@ -67,9 +67,9 @@ type Store interface {
 	Close(ctx context.Context, region, id string, fence uint64, status Status, detail string) error
 	// Notice reads one.
 	Notice(ctx context.Context, region, id string) (n Notice, found bool, err error)
-	// Book books t, which a provider has reported, and enqueues its events, due at once and
-	// all of one tenant and key, in one step. posted is false, and nothing is done, where t
-	// is booked already: its events were made with it. ledger.ErrConflict as of
+	// Book books t, which a provider has reported, and enqueues its events, due at once
+	// and all of one tenant and key, in one step. posted is false, and nothing is done,
+	// if t is booked already: its events were made with it. ledger.ErrConflict as of
 	// ledger.Store.Post.
 	Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error)
 	BrakeStore

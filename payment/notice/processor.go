@@ -21,7 +21,7 @@ import (
 
 // Claims finds claims by an object's id.
 type Claims interface {
-	// ByObject reads the claim of an object with authority, whoever's it is.
+	// ByObject reads the claim of an object of any tenant with authority.
 	ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error)
 	// Unpaid reads with authority the [claim.Unpaid] row of an object for which no
 	// money moved; it outlives its claim.
@@ -39,12 +39,13 @@ type ProcessorConfig struct {
 	// Learn settles a claim in flight; claim.Service.Learn does. Without a result it looks
 	// the claim up at the provider.
 	Learn func(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
-	// LearnRefusal is Learn for a movement that a provider which cannot be asked
-	// reports as not made.
+	// LearnRefusal is Learn for a notice that a movement was not made, from a provider
+	// that cannot be asked.
 	LearnRefusal func(ctx context.Context, call outbox.Message, provider, code string) outbox.Disposition
 	// LearnHeld is Learn for news about held money from such a provider.
 	LearnHeld func(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition
-	// Guard says which claims may be paid in what a restore has lost; nil: none.
+	// Guard reports which claims the writes that a restore lost may have paid; nil:
+	// none.
 	Guard *claim.Guard
 	// Home names the region of a code.
 	Home func(claim.RegionCode) (string, bool)

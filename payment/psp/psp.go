@@ -58,7 +58,7 @@ func (o Outcome) String() string {
 	}
 }
 
-// Class says what a decline means for the key that carried it.
+// Class is the meaning of a decline for its key.
 type Class uint8
 
 const (
@@ -91,8 +91,8 @@ type Decline struct {
 	Code string
 	// Message is one sentence that may be shown to the merchant.
 	Message string
-	// Member is the member of the merchant's request that is at fault, where one is
-	// known to be: "amount". Of an Invalid decline only.
+	// Member is the member of the merchant's request that is at fault, if it is known:
+	// "amount". Of an Invalid decline only.
 	Member string
 	// RetryIn is how long the provider, or the payer's bank, asks to wait before the
 	// same payment is retried; 0 if it does not say. Of a Soft decline only.
@@ -109,7 +109,7 @@ const (
 	Processing State = "processing"
 )
 
-// Wait says what a Pending payment waits for.
+// Wait describes what a Pending payment waits for.
 type Wait struct {
 	State State
 	// ClientSecret is what the merchant's page needs to continue the payment; "" if the
@@ -178,14 +178,14 @@ type Terms struct {
 	SetupFutureUsage string
 	// StatementSuffix is the end of what the payer's statement says.
 	StatementSuffix string
-	// ReturnURL is where the payer is sent back to.
+	// ReturnURL is the page that the payer returns to.
 	ReturnURL string
 	// Manual: the money is held, and moves when it is captured.
 	Manual bool
-	// Account is the connected account in whose name the call is made. OnBehalfOf is the
-	// one that is the merchant of record, TransferTo the one that gets TransferAmount of
-	// the charge, or all of it where that is 0. ApplicationFee is what the platform
-	// keeps. Amounts are in minor units of the call's currency.
+	// Account is the connected account in whose name the call is made. OnBehalfOf is
+	// the one that is the merchant of record, TransferTo the one that gets
+	// TransferAmount of the charge, or all of it if that is 0. ApplicationFee is what
+	// the platform keeps. Amounts are in minor units of the call's currency.
 	Account, OnBehalfOf, TransferTo string
 	TransferAmount, ApplicationFee  int64
 	// OrderID and Metadata are the merchant's own, to be found at the provider: JSON, a
@@ -194,7 +194,7 @@ type Terms struct {
 	OrderID, Metadata json.RawMessage
 }
 
-// Own reads the merchant's own data. It is "" and nil where there is none.
+// Own reads the merchant's own data. It is "" and nil if there is none.
 func (t *Terms) Own() (orderID string, metadata map[string]string) {
 	if t == nil {
 		return "", nil
@@ -240,16 +240,17 @@ func (t *Terms) Special() string {
 // Result is the result of a [Call] or a look-up.
 type Result struct {
 	Outcome Outcome
-	// ProviderRef is the provider's own id of the movement. Set when Approved, Authorized
-	// or Pending. Set when Declined where the same charge can be tried again, see
+	// ProviderRef is the provider's own id of the movement. Set when Approved,
+	// Authorized or Pending. Set when Declined if the same charge can be retried, see
 	// [Call.Again].
 	ProviderRef string
 	// Decline is set when Outcome is Declined, nil otherwise.
 	Decline *Decline
 	// Wait is set when Outcome is Pending, nil otherwise.
 	Wait *Wait
-	// Err says why the outcome is Unknown, for the log and the audit. It is never
-	// shown to the merchant and, but for a [NotSentError] and [ErrKeyReused], never decides anything.
+	// Err is why the outcome is Unknown, for the log and the audit. It is never shown
+	// to the merchant and, but for a [NotSentError] and [ErrKeyReused], never decides
+	// anything.
 	Err error
 }
 
@@ -336,7 +337,7 @@ type Capabilities struct {
 	// NoTransfers: the provider makes no transfers. [Provider.Transfer] refuses each as
 	// Invalid, and sends nothing.
 	NoTransfers bool
-	// Lookup: the provider can be asked by our Reference.
+	// Lookup: the provider answers look-ups by our Reference.
 	Lookup bool
 	// Blind: the provider shows no movement by its own id, so that [Provider.Show]
 	// proves nothing. Only a [Notice] settles what a Blind provider without Lookup
@@ -350,8 +351,8 @@ type Capabilities struct {
 	// Timeout bounds one call. It must exceed the provider's slowest healthy
 	// answer: a shorter one turns healthy charges into unknown ones.
 	Timeout time.Duration
-	// SettleWindow is how long after a call a look-up may still miss it. Required
-	// where Dedupe is DedupeNone; elsewhere 0 means Timeout.
+	// SettleWindow is how long after a call a look-up may still miss it. Required if
+	// Dedupe is DedupeNone; otherwise 0 means Timeout.
 	SettleWindow time.Duration
 }
 

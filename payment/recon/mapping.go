@@ -34,8 +34,8 @@ type Mapping struct {
 	// Rows is how the lines that count begin, in their first column; "": all after the
 	// header do.
 	Rows string `yaml:"rows"`
-	// Columns name the columns of the fields. Of several names, the first counts that
-	// the statement has and that is not empty in a line.
+	// Columns name the columns of the fields. Of several names, the first one counts
+	// that is in the statement and not empty in a line.
 	Columns Columns `yaml:"columns"`
 	// Numbers and Time are the formats of amounts and times.
 	Numbers Numbers `yaml:"numbers"`
@@ -60,7 +60,7 @@ type Columns struct {
 	ID Names `yaml:"id"`
 	// Of is the provider's id of the charge or transfer that a movement is about.
 	Of Names `yaml:"of"`
-	// Reference is our id, where the provider repeats it.
+	// Reference is our id, if the provider repeats it.
 	Reference Names `yaml:"reference"`
 	Kind      Names `yaml:"kind"`
 	Created   Names `yaml:"created"`
@@ -81,8 +81,8 @@ type Columns struct {
 	FeesCredits  string `yaml:"fees_credits"`
 }
 
-// Money is where an amount stands: in one column with a sign, in one without a sign
-// beside one with the side, or in one of two columns.
+// Money names the columns of an amount: in one column with a sign, in one without a
+// sign beside one with the side, or in one of two columns.
 type Money struct {
 	Value    Names `yaml:"value"`
 	Credit   Names `yaml:"credit"`

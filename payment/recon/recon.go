@@ -72,7 +72,7 @@ func Classes() []Class {
 // Mismatch is one difference between statement, books and claim.
 type Mismatch struct {
 	Class Class `json:"class"`
-	// Reference is our id of the movement, "" where the provider states none.
+	// Reference is our id of the movement, "" if the provider states none.
 	Reference string `json:"reference"`
 	// Home is the region that the reference names, "" if none that is known.
 	Home string `json:"home,omitempty"`
@@ -81,7 +81,7 @@ type Mismatch struct {
 	// ProviderRef is the provider's id of the movement.
 	ProviderRef string   `json:"provider_ref,omitempty"`
 	Kind        psp.Kind `json:"kind,omitempty"`
-	// Stated and Booked are minor units, 0 where one side has nothing.
+	// Stated and Booked are minor units, 0 if one side has nothing.
 	Stated         int64  `json:"stated,omitempty"`
 	StatedCurrency string `json:"stated_currency,omitempty"`
 	Booked         int64  `json:"booked,omitempty"`
@@ -137,8 +137,8 @@ type Claims interface {
 	Unpaid(ctx context.Context, home, id string) (u claim.Unpaid, found bool, err error)
 }
 
-// Config says what to compare a statement with. Books, Claims, Provider, Regions,
-// Home and Found are required.
+// Config configures a comparison. Books, Claims, Provider, Regions, Home and Found are
+// required.
 type Config struct {
 	Books  ledger.Store
 	Claims Claims

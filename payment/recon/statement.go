@@ -45,7 +45,7 @@ type Line struct {
 	Gross, Fee int64
 }
 
-// Format is how a statement is written. CSV and JSONLines have the same members:
+// Format names the format of a statement. CSV and JSONLines have the same members:
 //
 //	id         the provider's reference of the movement
 //	kind       charge, transfer or refund; with _failed behind it where the movement of
@@ -90,7 +90,7 @@ const (
 	maxText = 512
 )
 
-// StatementError says what is wrong with a statement and where.
+// StatementError describes an error in a statement, and its position.
 type StatementError struct {
 	// Line counts from 1.
 	Line   int

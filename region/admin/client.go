@@ -71,9 +71,9 @@ func (c *Client) Ask(ctx context.Context, q Question) (*Overview, error) {
 	return fromOverview(resp.Msg), nil
 }
 
-// SetStatus sets a region's status and returns the version of the topology in which
-// it has it. Setting the one that it has changes nothing. An error leaves open
-// whether it was set; setting it again is safe, at any node.
+// SetStatus sets a region's status and returns the version of the topology in which it
+// has it. Setting the present status changes nothing. After an error the status may be
+// set or not; setting it again is safe, at any node.
 func (c *Client) SetStatus(ctx context.Context, name string, status region.Status) (epoch uint64, err error) {
 	resp, err := c.service.SetRegionStatus(region.Towards(ctx, ""), connect.NewRequest(&adminv1.SetRegionStatusRequest{Region: name, Status: uint32(status)}))
 	if err != nil {

@@ -54,8 +54,8 @@ type Member struct {
 	RPCAddr  string `json:"rpc"`
 	Version  string `json:"version"`
 	Draining bool   `json:"draining"`
-	// Part is nil if the node was not asked or did not answer: then Unknown says
-	// why.
+	// Part is nil if the node was not asked or did not answer: Unknown is then the
+	// reason.
 	Part    *Part  `json:"part,omitempty"`
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -70,7 +70,7 @@ type RegionState struct {
 	RTT time.Duration `json:"rtt_ns"`
 	// LastSeen is when it last had a live node, zero: never.
 	LastSeen time.Time `json:"last_seen,omitzero"`
-	// Backlog is nil when its rows could not be counted: then Unknown says why.
+	// Backlog is nil when its rows could not be counted: Unknown is then the reason.
 	Backlog *Backlog `json:"backlog,omitempty"`
 	Unknown string   `json:"unknown,omitempty"`
 }
@@ -109,8 +109,8 @@ func (o *Overview) Of(name string) (members []Member) {
 type DrainStep struct {
 	// Done is the condition: "no claim is in flight".
 	Done string
-	// Open says why the condition does not hold yet, "" if it does. An unknown
-	// condition does not hold.
+	// Open is why the condition does not hold yet, "" if it does. An unknown condition
+	// does not hold.
 	Open string
 }
 

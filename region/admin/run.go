@@ -25,7 +25,7 @@ const maxRuns = 4
 // MaxArgs is how many words a command line may have.
 const MaxArgs = 100
 
-// Run is the RPC.
+// Run implements the RPC of that name.
 func (s *Server) Run(ctx context.Context, req *connect.Request[adminv1.RunRequest], to *connect.ServerStream[adminv1.RunResponse]) error {
 	if err := s.admit(ctx, req, caller.operator); err != nil {
 		return err

@@ -29,7 +29,7 @@ import (
 // slowest healthy reading of the table of regions.
 const partTimeout = 5 * time.Second
 
-// Config is a [Server]'s. All but Run, Transport, TLS and Logger are required.
+// Config configures a [Server]. All but Run, Transport, TLS and Logger are required.
 type Config struct {
 	// Sight is the node's view of the others. *[region.Membership] implements
 	// it.
@@ -132,7 +132,7 @@ func (s *Server) admit(ctx context.Context, req connect.AnyRequest, check func(c
 	return connect.NewError(connect.CodePermissionDenied, err)
 }
 
-// Part is the RPC.
+// Part implements the RPC of that name.
 func (s *Server) Part(ctx context.Context, req *connect.Request[adminv1.PartRequest]) (*connect.Response[adminv1.PartResponse], error) {
 	if err := s.admit(ctx, req, caller.part); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (s *Server) Part(ctx context.Context, req *connect.Request[adminv1.PartRequ
 	return connect.NewResponse(toPart(s.c.Part(ctx, req.Msg.GetEpoch(), int(min(req.Msg.GetArrivals(), MaxArrivals))))), nil
 }
 
-// SetRegionStatus is the RPC.
+// SetRegionStatus implements the RPC of that name.
 func (s *Server) SetRegionStatus(ctx context.Context, req *connect.Request[adminv1.SetRegionStatusRequest]) (*connect.Response[adminv1.SetRegionStatusResponse], error) {
 	if err := s.admit(ctx, req, caller.operator); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ type Question struct {
 	WithoutBacklog bool
 }
 
-// Overview is the RPC.
+// Overview implements the RPC of that name.
 func (s *Server) Overview(ctx context.Context, req *connect.Request[adminv1.OverviewRequest]) (*connect.Response[adminv1.OverviewResponse], error) {
 	if err := s.admit(ctx, req, caller.operator); err != nil {
 		return nil, err

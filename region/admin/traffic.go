@@ -46,7 +46,7 @@ type Tally struct {
 	Failed   uint64 `json:"failed"`
 }
 
-// Flow is the requests of one home that went one way.
+// Flow counts the requests of one home by one way.
 type Flow struct {
 	Home   string `json:"home"` // "" where no home was found
 	Way    string `json:"way"`

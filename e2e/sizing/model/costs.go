@@ -22,7 +22,7 @@ type Costs struct {
 	NodeReplay     float64 `json:"node_us_per_replay"`
 	DatabaseCharge float64 `json:"database_us_per_charge"`
 	DatabaseReplay float64 `json:"database_us_per_replay"`
-	// DatabaseIdle is in cores: what nodes ask for while nobody asks them.
+	// DatabaseIdle is the load of idle nodes, in cores.
 	DatabaseIdle float64 `json:"database_idle_cores"`
 
 	// Bytes that a charge leaves, indexes included: WAL on its way, Record until the key

@@ -69,7 +69,7 @@ func (a Assumptions) Validate() error {
 	return nil
 }
 
-// Demand is what is asked of a deployment.
+// Demand is the load of a deployment.
 type Demand struct {
 	Rate    float64 // requests per second of all regions at the peak
 	Regions int

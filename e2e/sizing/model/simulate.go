@@ -53,7 +53,7 @@ type Phase struct {
 	Waiting int
 }
 
-// Outcome is what became of all requests.
+// Outcome is the result of a simulation.
 type Outcome struct {
 	Peak, Storm, After Phase
 	// Requests of clients, whatever they sent again: each was answered, given up, or is

@@ -13,7 +13,7 @@ const (
 	End   = "<!-- to here -->"
 )
 
-// Renew puts text where the page has what was generated before.
+// Renew replaces the generated part of the page with text.
 func Renew(page, text string) (string, error) {
 	before, rest, ok := strings.Cut(page, Begin)
 	_, after, closed := strings.Cut(rest, End)

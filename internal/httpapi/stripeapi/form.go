@@ -15,7 +15,7 @@ import (
 type ParamError struct {
 	// Param is its name, in bracket notation: metadata[color].
 	Param string
-	// Code is one of Stripe's error codes, or "" where it has none.
+	// Code is one of Stripe's error codes, or "" if it has none.
 	Code string
 	// Message is one or two sentences.
 	Message string

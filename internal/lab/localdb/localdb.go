@@ -42,7 +42,7 @@ const (
 	defaultMaxConnections = 200
 )
 
-// Config says what to run.
+// Config selects the software to run.
 type Config struct {
 	// Kind "" is that of the data in Dir, else CockroachDB if it is found, else
 	// PostgreSQL.

@@ -233,8 +233,8 @@ func endpoint(at string) (*url.URL, error) {
 	return u.JoinPath(APIVersion), nil
 }
 
-// Close closes idle connections of a transport the adapter made itself. Calls
-// still running are not disturbed, and later ones still work.
+// Close closes idle connections of a transport the adapter made itself. Running calls
+// continue, and later ones still work.
 func (p *Provider) Close() error {
 	if p.own != nil {
 		p.own.CloseIdleConnections()

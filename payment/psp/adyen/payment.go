@@ -255,17 +255,20 @@ type modified struct {
 // statusReceived is the only status in the answer to a modification.
 const statusReceived = "received"
 
-// Refund implements [psp.Provider]. The answer is Pending: an event tells the outcome.
+// Refund implements [psp.Provider]. The answer is Pending: an event reports the
+// outcome.
 func (p *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
 	return p.modify(ctx, call, "refunds", call.Reference, true)
 }
 
-// Capture implements [psp.Provider]. The answer is Pending: an event tells the outcome.
+// Capture implements [psp.Provider]. The answer is Pending: an event reports the
+// outcome.
 func (p *Provider) Capture(ctx context.Context, call psp.Call) psp.Result {
 	return p.modify(ctx, call, "captures", order(call), true)
 }
 
-// Cancel implements [psp.Provider]. The answer is Pending: an event tells the outcome.
+// Cancel implements [psp.Provider]. The answer is Pending: an event reports the
+// outcome.
 func (p *Provider) Cancel(ctx context.Context, call psp.Call) psp.Result {
 	return p.modify(ctx, call, "cancels", order(call), false)
 }

@@ -105,14 +105,15 @@ type Config struct {
 	// adapter sends no provider key, so that no proxy takes the call for one that is
 	// safe to repeat. Timeout 0 means [DefaultTimeout].
 	Capabilities psp.Capabilities
-	// Notices says how the provider's notices are signed.
+	// Notices configures the signatures of the provider's webhooks.
 	Notices Notices
 }
 
-// Paths are where a provider takes calls and questions.
+// Paths are the paths of a provider's calls and look-ups.
 type Paths struct{ Charges, Transfers, Refunds, Lookup, Movements string }
 
-// Notices says how a provider signs its webhooks, in the manner of Standard Webhooks.
+// Notices configures how a provider signs its webhooks, in the manner of Standard
+// Webhooks.
 type Notices struct {
 	// Secret is base64, with or without "whsec_" before it; "" refuses all notices.
 	Secret string
@@ -232,8 +233,8 @@ func orElse(s, other string) string {
 	return s
 }
 
-// Close closes idle connections of a transport the adapter made itself. Calls
-// still running are not disturbed, and later ones still work.
+// Close closes idle connections of a transport the adapter made itself. Running calls
+// continue, and later ones still work.
 func (p *Provider) Close() error {
 	if p.own != nil {
 		p.own.CloseIdleConnections()

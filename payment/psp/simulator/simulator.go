@@ -28,8 +28,8 @@ type Config struct {
 	// NoLookup makes the provider answer no question about a reference, on either
 	// API.
 	NoLookup bool
-	// Notices is where notices go, see [Simulator.SetNotices]; nil leaves them as
-	// Dir remembers them.
+	// Notices configures webhooks, see [Simulator.SetNotices]; nil keeps the
+	// configuration stored in Dir.
 	Notices *Notices
 	// Now is the provider's clock; nil means time.Now. A test that advances it calls
 	// [Simulator.Elapse].

@@ -57,7 +57,7 @@ func ToStripe(amount int64, currency string) (int64, error) {
 }
 
 // FromStripe is the inverse of [ToStripe]. It fails for an amount that Stripe's
-// documentation rules out, and for one that minor units cannot express.
+// documentation rules out, and for an amount that minor units cannot express.
 func FromStripe(amount int64, currency string) (int64, error) {
 	s, known := scaleOf(currency)
 	converted, exact := shift(amount, psp.MinorDigits(currency)-s.digits)

@@ -258,8 +258,8 @@ func (b *bounded) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// Close closes idle connections of a transport the adapter made itself. Calls
-// still running are not disturbed, and later ones still work.
+// Close closes idle connections of a transport the adapter made itself. Running calls
+// continue, and later ones still work.
 func (p *Provider) Close() error {
 	if p.own != nil {
 		p.own.CloseIdleConnections()
