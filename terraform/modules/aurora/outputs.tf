@@ -1,5 +1,5 @@
 output "url_templates" {
-  description = "By side, the URL for the secret database, in which USER and PASSWORD are to be put by hand. Only the side that writes serves."
+  description = "The URL for the secret database of each side; replace USER and PASSWORD by hand. Only the side that writes serves."
   value = merge(
     { primary = "postgresql://USER:PASSWORD@${aws_rds_cluster.primary.endpoint}:5432/homeward?sslmode=verify-full&sslrootcert=/etc/homeward/database/ca.crt" },
     { for side, c in aws_rds_cluster.standby : side => "postgresql://USER:PASSWORD@${c.endpoint}:5432/homeward?sslmode=verify-full&sslrootcert=/etc/homeward/database/ca.crt" },

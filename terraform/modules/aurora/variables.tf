@@ -14,7 +14,7 @@ variable "primary" {
 }
 
 variable "standby" {
-  description = "The region that the database can be switched over to; null for none."
+  description = "The region for a switchover of the database; null for none."
   type        = object({ aws_region = string, vpc_id = string, nodes_security_group_id = string, subnet_ids = list(string) })
   default     = null
   validation {
@@ -24,7 +24,7 @@ variable "standby" {
 }
 
 variable "engine_version" {
-  description = "Of Aurora PostgreSQL, 15 or newer, as docs/DATABASE.md has it."
+  description = "Version of Aurora PostgreSQL, 15 or newer (docs/DATABASE.md)."
   type        = string
   default     = "16.6"
   validation {
@@ -34,7 +34,7 @@ variable "engine_version" {
 }
 
 variable "instance" {
-  description = "Class of the servers, and how many stand in each region: two or more, in different zones."
+  description = "Class of the servers, and their number in each region: two or more, in different zones."
   type        = object({ class = optional(string, "db.r7g.large"), count = optional(number, 2) })
   default     = {}
   validation {
@@ -44,7 +44,7 @@ variable "instance" {
 }
 
 variable "master_password" {
-  description = "Password of the first user. Ephemeral: it is neither in the plan nor in the state. It is set where master_password_version changes."
+  description = "Password of the first user. Ephemeral: it is neither in the plan nor in the state. A change of master_password_version sets it."
   type        = string
   ephemeral   = true
   sensitive   = true
@@ -55,13 +55,13 @@ variable "master_password" {
 }
 
 variable "master_password_version" {
-  description = "Counted up to set another password."
+  description = "Increment it to set another password."
   type        = number
   default     = 1
 }
 
 variable "backup_days" {
-  description = "For how many days backups are kept."
+  description = "For how many days to keep backups."
   type        = number
   default     = 30
   validation {
@@ -77,7 +77,7 @@ variable "deletion_protection" {
 }
 
 variable "tags" {
-  description = "Tags of all that is made here."
+  description = "Tags of all resources of this module."
   type        = map(string)
   default     = {}
 }

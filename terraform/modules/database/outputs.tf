@@ -1,10 +1,10 @@
 output "cluster_id" {
-  description = "The cluster in CockroachDB Cloud; null for a database that was there."
+  description = "The cluster in CockroachDB Cloud; null for an existing database."
   value       = one(cockroach_cluster.this[*].id)
 }
 
 output "endpoints" {
-  description = "By AWS region, what modules/region takes as database; {} for a database that was there."
+  description = "The value of modules/region's database, by AWS region; {} for an existing database."
   value = local.made ? {
     for s in cockroach_private_endpoint_services.this[0].services : s.region_name => {
       service_name = s.name
@@ -15,13 +15,13 @@ output "endpoints" {
 }
 
 output "url_templates" {
-  description = "By AWS region, the URL for the secret database, in which USER and PASSWORD are to be put by hand. A database that was there has one, under \"existing\"."
+  description = "The URL for the secret database, by AWS region; replace USER and PASSWORD by hand. An existing database has one, under \"existing\"."
   value = local.made ? {
     for r in cockroach_cluster.this[0].regions : r.name => "postgresql://USER:PASSWORD@${coalesce(r.internal_dns, "HOST")}:26257/${var.name}?sslmode=verify-full&sslrootcert=/etc/homeward/database/ca.crt"
   } : { existing = replace(var.existing_url, "postgresql://", "postgresql://USER:PASSWORD@") }
 }
 
 output "ca" {
-  description = "The cluster's CA in PEM, for modules/homeward; \"\" for a database that was there."
+  description = "The cluster's CA in PEM, for modules/homeward; \"\" for an existing database."
   value       = local.made ? data.cockroach_cluster_cert.this[0].cert : ""
 }

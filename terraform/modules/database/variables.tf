@@ -1,5 +1,5 @@
 variable "name" {
-  description = "Name of the database, and of the cluster where one is made."
+  description = "Name of the database, and of the cluster if this module creates one."
   type        = string
   default     = "homeward"
   validation {
@@ -9,7 +9,7 @@ variable "name" {
 }
 
 variable "existing_url" {
-  description = "URL of a database that is there, without user and password: postgresql://host:port/name?sslmode=verify-full. \"\": a cluster is made in CockroachDB Cloud. User and password belong into the secret database, not into Terraform's state."
+  description = "URL of an existing database, without user and password: postgresql://host:port/name?sslmode=verify-full. \"\": the module creates a cluster in CockroachDB Cloud. User and password belong into the secret database, not into Terraform's state."
   type        = string
   default     = ""
   validation {
@@ -23,7 +23,7 @@ variable "existing_url" {
 }
 
 variable "regions" {
-  description = "Where a cluster is made: AWS regions and the database's nodes in each. Three regions, for a majority without one of them."
+  description = "Where to create a cluster: AWS regions and the database's nodes in each. Three regions, for a majority without one of them."
   type        = map(object({ nodes = optional(number, 3) }))
   default     = {}
   validation {
@@ -53,7 +53,7 @@ variable "cockroach_version" {
 }
 
 variable "backups" {
-  description = "How often backups are made, in minutes, and for how many days they are kept; the second cannot be changed later."
+  description = "How often to make backups, in minutes, and for how many days to keep them; the second cannot be changed later."
   type        = object({ every_minutes = optional(number, 60), days = optional(number, 30) })
   default     = {}
   validation {

@@ -1,11 +1,11 @@
 output "url" {
-  description = "What merchants call."
+  description = "The name that merchants call."
   value       = "https://${var.host}"
   depends_on  = [aws_lb_listener.https, aws_route53_record.nearest]
 }
 
 output "region_urls" {
-  description = "Each region by its own name."
+  description = "The name of each region."
   value       = { for name, host in local.names : name => "https://${host}" }
 }
 
@@ -15,6 +15,6 @@ output "health_check_ids" {
 }
 
 output "seconds_until_gone" {
-  description = "How long clients may be sent to a lost region: checks that must fail, and the 60 s that an alias to a load balancer is remembered."
+  description = "How long DNS may send clients to a lost region: the checks that must fail, and the 60 s for which resolvers cache an alias to a load balancer."
   value       = var.health.interval * var.health.threshold + 60
 }

@@ -1,5 +1,5 @@
 variable "zone_id" {
-  description = "The public Route 53 zone that host is in. The zone is yours: it is not made here, as its name servers are known elsewhere."
+  description = "The public Route 53 zone of host. You own the zone: this module does not create it, because others know its name servers."
   type        = string
   validation {
     condition     = can(regex("^Z[A-Z0-9]+$", var.zone_id))
@@ -8,7 +8,7 @@ variable "zone_id" {
 }
 
 variable "host" {
-  description = "What merchants call, as api.example.com. Each region also has its own name under it, as us-east-1.api.example.com."
+  description = "The name that merchants call, such as api.example.com. Each region also has a name of its own under it, such as us-east-1.api.example.com."
   type        = string
   validation {
     condition     = can(regex("^([a-z0-9]([a-z0-9-]*[a-z0-9])?\\.)+[a-z]{2,}$", var.host))
@@ -17,7 +17,7 @@ variable "host" {
 }
 
 variable "regions" {
-  description = "Regions that serve, by Homeward's names: output entry of modules/region. A region that is taken out here leaves the answers."
+  description = "Regions that serve, by Homeward's names: output entry of modules/region. DNS stops answering with a region that you remove here."
   type = map(object({
     aws_region       = string
     lb_arn           = string
@@ -52,7 +52,7 @@ variable "ssl_policy" {
 }
 
 variable "tags" {
-  description = "Tags of all that is made here."
+  description = "Tags of all resources of this module."
   type        = map(string)
   default     = {}
 }

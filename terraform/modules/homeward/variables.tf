@@ -21,7 +21,7 @@ variable "peers" {
 }
 
 variable "image" {
-  description = "The image, by digest: nodes of all regions then run the same bytes. homeward-cloud where bodies, the audit's keys or seal are set; see terraform/README.md."
+  description = "The image, by digest, so that nodes of all regions run the same bytes. homeward-cloud if bodies, the audit's keys or seal are set; see terraform/README.md."
   type        = object({ repository = string, digest = string })
   validation {
     condition     = can(regex("^sha256:[0-9a-f]{64}$", var.image.digest))
@@ -30,7 +30,7 @@ variable "image" {
 }
 
 variable "replicas" {
-  description = "Nodes of the region. No more than machines: each stands on one of its own."
+  description = "Nodes of the region. No more than machines: each runs on one of its own."
   type        = number
   default     = 3
   validation {
@@ -40,7 +40,7 @@ variable "replicas" {
 }
 
 variable "config" {
-  description = "Settings of docs/node.yaml, as they are there, but for those that the chart sets (node, api, rpc, tls, gossip, metrics, drain). provider, or providers, says who moves the money."
+  description = "Settings of docs/node.yaml, except those that the chart sets (node, api, rpc, tls, gossip, metrics, drain). Requires provider or providers."
   type        = any
   validation {
     condition     = length(try(keys(var.config.provider), [])) + length(try(keys(var.config.providers), [])) > 0
@@ -49,7 +49,7 @@ variable "config" {
 }
 
 variable "drain" {
-  description = "Time that a node has to finish what it has in hand; more than the provider's time-out."
+  description = "How long a node may take to finish its work; longer than the provider's time-out."
   type        = string
   default     = "90s"
   validation {
@@ -59,7 +59,7 @@ variable "drain" {
 }
 
 variable "provider_secrets" {
-  description = "Further variables of docs/node.yaml that are secrets, and the secret of the region that has each. With HOMEWARD_AUDIT_KEYS the audit's segments go to their bucket, for as long as that keeps them."
+  description = "Further secret variables of docs/node.yaml, each with the region's secret that holds it. With HOMEWARD_AUDIT_KEYS nodes export the audit's segments to their bucket, which keeps them."
   type        = map(string)
   default     = { HOMEWARD_PROVIDER_KEY = "provider", HOMEWARD_PROVIDER_WEBHOOK_SECRET = "provider-webhook" }
   validation {
@@ -69,19 +69,19 @@ variable "provider_secrets" {
 }
 
 variable "bodies" {
-  description = "Keep response bodies that are too large for their rows in the bucket that all regions share. The image must be homeward-cloud. Leave it on once it was: rows point into the bucket."
+  description = "Keep response bodies that are too large for their rows in the bucket that all regions share. Needs the image homeward-cloud. Do not turn it off again: rows point into the bucket."
   type        = bool
   default     = true
 }
 
 variable "seal" {
-  description = "Seal what the database holds of secrets and persons with the region's replica of the sealing key. The image must be homeward-cloud."
+  description = "Seal secrets and personal data in the database with the region's replica of the sealing key. Needs the image homeward-cloud."
   type        = bool
   default     = true
 }
 
 variable "database_ca" {
-  description = "The database's CA in PEM, which nodes find at /etc/homeward/database/ca.crt (sslrootcert in the URL); \"\" where a public CA has signed. It is no secret."
+  description = "The database's CA in PEM, which nodes find at /etc/homeward/database/ca.crt (sslrootcert in the URL); \"\" if a public CA signed the certificate. It is not a secret."
   type        = string
   default     = ""
   validation {
@@ -91,7 +91,7 @@ variable "database_ca" {
 }
 
 variable "migration" {
-  description = "Migrate the database before nodes are changed, in one region of the deployment. regions has all of it as NAME=CODE; survive is zone or region, or \"\" to leave it."
+  description = "Migrate the database before the nodes change, in one region of the deployment. regions lists all regions as NAME=CODE; survive is zone or region, or \"\" to leave it as it is."
   type        = object({ enabled = optional(bool, false), regions = optional(list(string), []), survive = optional(string, "") })
   default     = {}
   validation {
@@ -105,7 +105,7 @@ variable "migration" {
 }
 
 variable "operators" {
-  description = "Install cert-manager and the External Secrets operator, whose objects this uses; false where the cluster has them."
+  description = "Install cert-manager and the External Secrets operator, whose objects this module uses; false if the cluster has them."
   type = object({
     install                  = optional(bool, true)
     cert_manager_version     = optional(string, "v1.21.2")
@@ -133,7 +133,7 @@ variable "trust_domain" {
 }
 
 variable "values" {
-  description = "Further values of the chart as YAML, each over those before."
+  description = "Further values of the chart as YAML; each overrides those before."
   type        = list(string)
   default     = []
 }

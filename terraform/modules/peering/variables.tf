@@ -36,7 +36,7 @@ variable "ports" {
 }
 
 variable "tags" {
-  description = "Tags of all that is made here."
+  description = "Tags of all resources of this module."
   type        = map(string)
   default     = {}
 }

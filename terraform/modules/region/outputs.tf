@@ -14,7 +14,7 @@ output "cluster" {
 }
 
 output "network" {
-  description = "What modules/peering needs of the region."
+  description = "The region's values for modules/peering."
   value = {
     region                   = var.region
     aws_region               = data.aws_region.current.region
@@ -32,7 +32,7 @@ output "private_subnet_ids" {
 }
 
 output "entry" {
-  description = "What modules/global needs of the region."
+  description = "The region's values for modules/global."
   value = {
     aws_region       = data.aws_region.current.region
     lb_arn           = aws_lb.public.arn
@@ -43,7 +43,7 @@ output "entry" {
 }
 
 output "peer" {
-  description = "What the releases of other regions need of this one: where its gossip is, and its addresses."
+  description = "This region's values for the releases of other regions: its gossip address and its networks."
   value = {
     gossip = ["${aws_lb.gossip.dns_name}:7946"]
     cidrs  = [var.vpc_cidr]
@@ -51,7 +51,7 @@ output "peer" {
 }
 
 output "release" {
-  description = "What modules/homeward needs of the region."
+  description = "The region's values for modules/homeward."
   value = {
     region     = var.region
     aws_region = data.aws_region.current.region
@@ -64,16 +64,16 @@ output "release" {
 }
 
 output "shared" {
-  description = "What this region has made for all: give it to the others."
+  description = "The resources that this region has created for all: pass it to the others."
   value       = local.shared
 }
 
 output "database_endpoint_id" {
-  description = "The VPC endpoint to the database, which the database's side must accept; null without one."
+  description = "The VPC endpoint to the database, which the database's side must accept; null if there is none."
   value       = one(aws_vpc_endpoint.database[*].id)
 }
 
 output "nat_addresses" {
-  description = "Addresses from which the region calls the provider and merchants' endpoints, for allow lists of theirs."
+  description = "Addresses from which the region calls the provider and merchants' endpoints, for their allow lists."
   value       = [for e in aws_eip.nat : e.public_ip]
 }

@@ -1,5 +1,5 @@
 variable "name" {
-  description = "Name of the deployment, in the names of all that is made here."
+  description = "Name of the deployment, which is in the names of all resources."
   type        = string
   default     = "homeward"
   validation {
@@ -9,7 +9,7 @@ variable "name" {
 }
 
 variable "region" {
-  description = "Homeward's name of the region, as in the database's table of regions. Not always AWS's: CockroachDB Cloud may call it otherwise."
+  description = "Homeward's name of the region, as in the database's table of regions. It need not be AWS's name: CockroachDB Cloud may use another one."
   type        = string
   validation {
     condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$", var.region))
@@ -27,7 +27,7 @@ variable "vpc_cidr" {
 }
 
 variable "availability_zones" {
-  description = "Names of the zones that nodes stand in: three as a rule, two at least."
+  description = "Names of the nodes' zones: usually three, at least two."
   type        = list(string)
   validation {
     condition     = length(var.availability_zones) >= 2 && length(var.availability_zones) <= 4 && length(distinct(var.availability_zones)) == length(var.availability_zones)
@@ -36,7 +36,7 @@ variable "availability_zones" {
 }
 
 variable "nat" {
-  description = "per_zone: a NAT gateway in each zone, so that a lost zone takes only its own way out. single: one for all, cheaper, and nodes of other zones lose the provider with its zone."
+  description = "per_zone: a NAT gateway in each zone, so that a lost zone cuts off only itself. single: one for all, which is cheaper; if its zone is lost, nodes of all zones lose the provider."
   type        = string
   default     = "per_zone"
   validation {
@@ -46,7 +46,7 @@ variable "nat" {
 }
 
 variable "kubernetes_version" {
-  description = "EKS version, as 1.34. The chart needs 1.30 or newer; see \"Understand the Kubernetes version lifecycle on EKS\" for those that are supported."
+  description = "EKS version, such as 1.34. The chart needs 1.30 or newer; see \"Understand the Kubernetes version lifecycle on EKS\" for those that are supported."
   type        = string
   validation {
     condition     = can(regex("^1\\.(3[0-9]|[4-9][0-9])$", var.kubernetes_version))
@@ -55,7 +55,7 @@ variable "kubernetes_version" {
 }
 
 variable "api_public_cidrs" {
-  description = "Whence the Kubernetes API may be reached over the internet. []: only from within the VPC, so that Terraform must run there too, or over a VPN."
+  description = "Networks that may reach the Kubernetes API over the internet. []: only the VPC, so that Terraform must run there, too, or over a VPN."
   type        = list(string)
   default     = []
   validation {
@@ -65,7 +65,7 @@ variable "api_public_cidrs" {
 }
 
 variable "admin_principal_arns" {
-  description = "IAM roles that administer the cluster, Terraform's own among them. Who creates the cluster gets no rights by that."
+  description = "IAM roles that administer the cluster, Terraform's own among them. The creator of the cluster gets no rights by creating it."
   type        = set(string)
   validation {
     condition     = length(var.admin_principal_arns) > 0 && alltrue([for a in var.admin_principal_arns : can(regex("^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/", a))])
@@ -74,7 +74,7 @@ variable "admin_principal_arns" {
 }
 
 variable "nodes" {
-  description = "Machines of the node group. One Homeward node asks for one core and stands on a machine of its own."
+  description = "Machines of the node group. A Homeward node requests one core and runs on a machine of its own."
   type = object({
     instance_types = optional(list(string), ["m7i.large"])
     ami_type       = optional(string, "AL2023_x86_64_STANDARD")
@@ -90,7 +90,7 @@ variable "nodes" {
 }
 
 variable "merchant_cidrs" {
-  description = "Who may reach the public API on port 443. Merchants are everywhere as a rule."
+  description = "Networks that may reach the public API on port 443. Merchants are usually everywhere."
   type        = list(string)
   default     = ["0.0.0.0/0"]
   validation {
@@ -100,7 +100,7 @@ variable "merchant_cidrs" {
 }
 
 variable "database" {
-  description = "The database's private endpoint service (AWS PrivateLink), the name by which nodes call it, and its port. null: the database is reached otherwise, by peering or in the same VPC."
+  description = "The database's private endpoint service (AWS PrivateLink), the name by which nodes call it, and its port. null: nodes reach the database otherwise, by peering or in the same VPC."
   type = object({
     service_name = string
     dns_name     = string
@@ -114,7 +114,7 @@ variable "database" {
 }
 
 variable "secrets" {
-  description = "Secrets of the region, made empty: their values are put in by hand and are never Terraform's."
+  description = "Secrets of the region, created empty: set their values by hand, so that Terraform never has them."
   type        = set(string)
   default     = ["database", "database-owner", "gossip", "seal", "provider", "provider-webhook", "audit", "ca"]
   validation {
@@ -124,7 +124,7 @@ variable "secrets" {
 }
 
 variable "shared" {
-  description = "What all regions share and one of them makes: output shared of that region. null: this is that region."
+  description = "The resources that all regions share and one of them creates: output shared of that region. null: this is that region."
   type = object({
     buckets_region = string
     bodies_bucket  = string
@@ -136,7 +136,7 @@ variable "shared" {
 }
 
 variable "audit_retention" {
-  description = "For how long nobody, root included, may delete what the audit bucket holds (S3 Object Lock). GOVERNANCE lets a privileged role: for trying it out."
+  description = "For how long nobody, root included, may delete objects of the audit bucket (S3 Object Lock). GOVERNANCE allows a privileged role to delete, for trials."
   type = object({
     mode  = optional(string, "COMPLIANCE")
     years = optional(number, 7)
@@ -149,7 +149,7 @@ variable "audit_retention" {
 }
 
 variable "log_days" {
-  description = "How long logs of the network and of the cluster's control plane are kept, in days."
+  description = "How long to keep logs of the network and of the cluster's control plane, in days."
   type        = number
   default     = 90
   validation {
@@ -159,7 +159,7 @@ variable "log_days" {
 }
 
 variable "deletion_protection" {
-  description = "Refuse to destroy load balancers and cluster. Set it false, and apply, before a region is taken down for good."
+  description = "Refuse to destroy load balancers and cluster. Set it to false, and apply, before you remove a region permanently."
   type        = bool
   default     = true
 }
@@ -171,7 +171,7 @@ variable "namespace" {
 }
 
 variable "node_ports" {
-  description = "Ports of the machines that load balancers send to."
+  description = "Ports of the machines that load balancers use."
   type        = object({ api = optional(number, 30081), gossip = optional(number, 30946) })
   default     = {}
   validation {
@@ -181,7 +181,7 @@ variable "node_ports" {
 }
 
 variable "tags" {
-  description = "Tags of all that is made here."
+  description = "Tags of all resources of this module."
   type        = map(string)
   default     = {}
 }

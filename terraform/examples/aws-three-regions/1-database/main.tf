@@ -10,7 +10,7 @@ terraform {
 }
 
 variable "existing_url" {
-  description = "A database that is there, without user and password; \"\" makes one."
+  description = "URL of an existing database, without user and password; \"\" creates one."
   type        = string
   default     = ""
 }
@@ -32,7 +32,7 @@ output "endpoints" {
 }
 
 output "url_templates" {
-  description = "What the secrets database and database-owner hold, once USER and PASSWORD are put in."
+  description = "URLs for the secrets database and database-owner; replace USER and PASSWORD."
   value       = module.database.url_templates
 }
 

@@ -19,13 +19,13 @@ variable "admin_principal_arns" {
 }
 
 variable "api_public_cidrs" {
-  description = "Whence the Kubernetes APIs are reached, as your office's address; [] from within the VPCs only."
+  description = "Networks that may reach the Kubernetes APIs, such as your office's address; [] only the VPCs."
   type        = list(string)
   default     = []
 }
 
 variable "kubernetes_version" {
-  description = "Of EKS, of those that it supports today."
+  description = "Version of EKS, one that it supports today."
   type        = string
 }
 
@@ -127,7 +127,7 @@ output "releases" {
 }
 
 output "peers" {
-  description = "What releases need of each other, by region."
+  description = "Values that releases need of each other, by region."
   value       = { for name, r in local.regions : name => r.peer }
 }
 
@@ -137,6 +137,6 @@ output "entries" {
 }
 
 output "nat_addresses" {
-  description = "Whence each region calls out."
+  description = "Addresses from which each region calls out."
   value       = { for name, r in local.regions : name => r.nat_addresses }
 }

@@ -111,6 +111,6 @@ module "ap" {
 }
 
 output "status" {
-  description = "What Helm says of each release."
+  description = "Helm's description of each release."
   value       = { us-east-1 = module.us.status, eu-west-1 = module.eu.status, ap-northeast-1 = module.ap.status }
 }

@@ -16,13 +16,13 @@ variable "admin_principal_arns" {
 }
 
 variable "api_public_cidrs" {
-  description = "Whence the Kubernetes APIs are reached; [] from within the VPCs only."
+  description = "Networks that may reach the Kubernetes APIs; [] only the VPCs."
   type        = list(string)
   default     = []
 }
 
 variable "kubernetes_version" {
-  description = "Of EKS, of those that it supports today."
+  description = "Version of EKS, one that it supports today."
   type        = string
 }
 
@@ -100,6 +100,6 @@ output "entries" {
 }
 
 output "database" {
-  description = "URLs without user and password, and what a switchover names."
+  description = "URLs without user and password, and the names for a switchover."
   value       = { url_templates = module.database.url_templates, global_cluster = module.database.global_cluster }
 }

@@ -26,7 +26,7 @@ variable "zone_id" {
 }
 
 variable "host" {
-  description = "What merchants call, as api.example.com."
+  description = "The name that merchants call, such as api.example.com."
   type        = string
 }
 
@@ -43,11 +43,11 @@ module "global" {
 }
 
 output "url" {
-  description = "What merchants call."
+  description = "The name that merchants call."
   value       = module.global.url
 }
 
 output "region_urls" {
-  description = "Each region by its own name."
+  description = "The name of each region."
   value       = module.global.region_urls
 }
