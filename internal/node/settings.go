@@ -44,6 +44,9 @@ type RegionSetting struct {
 	Code claim.RegionCode `koanf:"code"`
 }
 
+// inARegion are the settings of a [RegionSetting]. No other list has settings in it.
+var inARegion = []string{"name", "code"}
+
 // DefaultSettings is the demo's deployment: three regions, the published times.
 func DefaultSettings() Settings {
 	return Settings{
@@ -235,7 +238,9 @@ func undecodable(err error, k, known *koanf.Koanf, from map[string]string) []err
 		case errors.As(one, &another):
 			return []error{fmt.Errorf("settings: %s %s", name, mistaken(another.Value, reflect.Zero(another.Expected.Type()).Interface()))}
 		}
-		return []error{fmt.Errorf("settings: %s %s", name, strings.Replace(errors.Unwrap(one).Error(), "has invalid keys:", "has no setting named", 1))}
+		text := errors.Unwrap(one).Error()
+		_, given, _ := strings.Cut(text, "has invalid keys: ")
+		return []error{fmt.Errorf("settings: %s %s%s", name, strings.Replace(text, "has invalid keys:", "has no setting named", 1), didYouMean(given, inARegion))}
 	}
 	return []error{fmt.Errorf("settings: %s %s%s", name, mistaken(k.Get(name), known.Get(name)), by(from, name))}
 }

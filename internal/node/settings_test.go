@@ -61,7 +61,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"a number":                     {text: "tenant_rate: [1, 2]", say: []string{"tenant_rate with more than one value is no number"}},
 		"a group":                      {environ: []string{"HOMEWARD_CLAIM=3s"}, say: []string{"claim is a group of settings and no value"}},
 		"a code in a list":             {text: "regions: [{name: a, code: x}]", say: []string{`regions[0].code "x" is no whole number`}},
-		"a name in a list":             {text: "regions: [{name: a, cod: 1}]", say: []string{"regions[0] has no setting named cod"}},
+		"a name in a list":             {text: "regions: [{name: a, cod: 1}]", say: []string{"regions[0] has no setting named cod; did you mean code?"}},
 		"no YAML":                      {text: "claim: [", say: []string{"homeward.yaml"}},
 		"every mistake at once":        {text: "{sweep_every: 0s, claim: {lease: 1s, wait_poll: 0s}, regions: [{name: A, code: 1}]}", say: []string{"renew_every", "lease_margin", "wait_poll", `"A" is not a region name`, "sweep_every"}},
 		"a code twice":                 {text: "regions: [{name: a, code: 1}, {name: b, code: 1}]", say: []string{"code 1"}},
