@@ -33,8 +33,7 @@ const (
 	aheadDays = 3
 	// aheadRead bounds how many objects Compare reads.
 	aheadRead = 8
-	// aheadAge is more than a rival takes between the bucket and the row, and than a page of
-	// rows is old ([Store].AuditPage).
+	// aheadAge is more than a rival takes between the bucket and the row.
 	aheadAge = 10 * time.Second
 )
 
@@ -133,7 +132,7 @@ func (x *Exporter) prove(ctx context.Context, c *Chain, ahead []named, since, no
 
 // lacks reports whether s, which follows c, has entries that are no rows of the store.
 func (x *Exporter) lacks(ctx context.Context, c *Chain, s *Segment, now time.Time) (bool, error) {
-	if s.Previous != c.Digest || now.Sub(s.Written) < aheadAge {
+	if s.Previous != c.Digest || now.Sub(s.Written) < max(aheadAge, x.c.Store.AuditAge()) {
 		return false, nil
 	}
 	_, entries, err := readAll(ctx, x.c.Objects, s.Name, x.c.Keys.trust)

@@ -455,3 +455,31 @@ func TestPolicy(t *testing.T) {
 	require.NoError(t, audit.DefaultPolicy().Validate())
 	require.ErrorContains(t, audit.Policy{Window: 7 * time.Hour, Settle: -1, KeepRows: time.Hour}.Validate(), "window must be 24h or divide it evenly, is 7h0m0s\naudit policy: settle must be from 0 to 24h, is -1ns\naudit policy: keep_rows")
 }
+
+// TestWhatReplicasDoNotHaveYetIsExported: pages come from replicas, which are late. A window is
+// exported, and with it said to be whole, once they have all of it.
+func TestWhatReplicasDoNotHaveYetIsExported(t *testing.T) {
+	for name, export := range map[string]func(*audit.Exporter, context.Context) (audit.Status, error){
+		"Finish": (*audit.Exporter).Finish, "Round": (*audit.Exporter).Round,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.store.age = 20 * time.Millisecond
+			w.add("first", w.store.now)
+			w.store.now = w.store.now.Add(24 * time.Hour).Truncate(24 * time.Hour).Add(-time.Nanosecond)
+			w.add("last", w.store.now)
+			c := w.config()
+			c.Policy.Settle = 0
+			x, err := audit.NewExporter(c)
+			require.NoError(t, err)
+			for exported := 0; exported == 0; { // Round exports nothing while it is too early
+				s, err := export(x, t.Context())
+				require.NoError(t, err)
+				exported = s.Entries
+			}
+			for _, key := range []string{"first", "last"} {
+				require.Len(t, w.find(audit.Wanted{Tenant: "acme", Key: key}), 1, key)
+			}
+		})
+	}
+}

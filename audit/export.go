@@ -123,7 +123,7 @@ func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
 			continue
 		}
 		to := x.end(c.From)
-		due := to.Add(x.c.Policy.Settle)
+		due := to.Add(max(x.c.Policy.Settle, x.c.Store.AuditAge()))
 		s.Exported, s.Lag = c.From, max(0, now.Sub(due))
 		if now.Before(due) {
 			s.Lag = 0
@@ -136,7 +136,8 @@ func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
 }
 
 // Finish exports all rows, in a window that ends now. No node may run, as its later
-// commits would come after their window. It sweeps nothing.
+// commits would come after their window. It first waits until pages have what they wrote.
+// It sweeps nothing.
 func (x *Exporter) Finish(ctx context.Context) (s Status, err error) {
 	var until time.Time
 	for {
@@ -148,6 +149,12 @@ func (x *Exporter) Finish(ctx context.Context) (s Status, err error) {
 			until = now
 		}
 		s.Exported = c.From
+		if young := until.Add(x.c.Store.AuditAge()).Sub(now); young > 0 {
+			if err := pause(ctx, young); err != nil {
+				return s, err
+			}
+			continue
+		}
 		switch to := x.end(c.From); {
 		case !found:
 			err = x.begin(ctx, until)
@@ -161,6 +168,18 @@ func (x *Exporter) Finish(ctx context.Context) (s Status, err error) {
 		if err != nil && !errors.Is(err, errRival) {
 			return s, err
 		}
+	}
+}
+
+// pause waits for d, which the store's clock takes, or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
 	}
 }
 

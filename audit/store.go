@@ -41,6 +41,9 @@ type Store interface {
 	// matching ones, so a page may have few entries, or none, while more follow. It
 	// returns only entries that a crash cannot undo.
 	AuditPage(ctx context.Context, home string, from, to time.Time, after Position, limit int) (Page, error)
+	// AuditAge is how long a committed entry may be missing from pages, because they are read
+	// from a replica; 0: pages are read with authority.
+	AuditAge() time.Duration
 	// ForgetAudit deletes the rows of those entries whose claim is no longer stored, or
 	// is gone. A missing entry is no error.
 	ForgetAudit(ctx context.Context, home string, entries []Position) (forgotten int, err error)

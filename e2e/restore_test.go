@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/node"
 )
 
@@ -312,7 +315,11 @@ type restoredDatabase struct {
 }
 
 func newRestoredDatabase(t *testing.T, bucket string) *restoredDatabase {
-	d := &restoredDatabase{newServed(t), filepath.Join(t.TempDir(), "backup")}
+	c := localdb.Config{Kind: localdb.PostgreSQL}
+	if onCockroach() { // on disks, beside which its nodes keep backups
+		c = localdb.Config{Kind: localdb.CockroachDB, Regions: []string{us, eu}, Durable: true}
+	}
+	d := &restoredDatabase{newServedOn(t, c), filepath.Join(t.TempDir(), "backup")}
 	key, err := audit.NewKey()
 	require.NoError(t, err)
 	d.extra, d.env = restoreAudit(bucket), []string{"HOMEWARD_AUDIT_KEYS=" + key}
@@ -340,12 +347,35 @@ func (d *restoredDatabase) run(args ...string) {
 	require.NoError(d.t, err, "%s", out)
 }
 
-func (d *restoredDatabase) back() { d.run("pg_dump", "--format=custom", "--file", d.backup, d.url) }
+// cockroachBackup is where the first node keeps it: Cockroach Labs' documentation, "BACKUP" and
+// "RESTORE", with a full backup of a database that is restored under another name.
+const cockroachBackup = "'nodelocal://1/backup'"
+
+func (d *restoredDatabase) back() {
+	if onCockroach() {
+		d.sql("BACKUP DATABASE homeward INTO " + cockroachBackup)
+		return
+	}
+	d.run("pg_dump", "--format=custom", "--file", d.backup, d.url)
+}
 
 func (d *restoredDatabase) forward() {
+	if onCockroach() {
+		d.sql("RESTORE DATABASE homeward FROM LATEST IN " + cockroachBackup + " WITH new_db_name = 'restored'")
+		d.url = d.server.URL("", "restored")
+		return
+	}
 	require.NoError(d.t, d.server.CreateDatabase(d.ctx, "restored", ""))
 	d.url = d.server.URL("", "restored")
 	d.run("pg_restore", "--no-owner", "--dbname", d.url, d.backup)
+}
+
+func (d *restoredDatabase) sql(statement string) {
+	d.t.Helper()
+	conn, err := pgx.Connect(d.ctx, d.server.URL("", ""))
+	require.NoError(d.t, err)
+	_, err = conn.Exec(d.ctx, statement)
+	require.NoError(d.t, errors.Join(err, conn.Close(d.ctx)), statement)
 }
 
 func (d *restoredDatabase) command(args ...string) *command {

@@ -49,12 +49,25 @@ type serveNode struct {
 // go away all at once.
 func newServed(t *testing.T) *served {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
-	t.Cleanup(cancel)
-	if os.Getenv("HOMEWARD_TEST_KIND") == string(localdb.CockroachDB) {
+	if onCockroach() {
 		t.Skip("takes a whole database away, which is PostgreSQL")
 	}
-	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL})
+	return newServedOn(t, localdb.Config{Kind: localdb.PostgreSQL})
+}
+
+// onCockroach reports whether tests are to run on CockroachDB.
+func onCockroach() bool { return os.Getenv("HOMEWARD_TEST_KIND") == string(localdb.CockroachDB) }
+
+// newServedOn is newServed on a database of its own.
+func newServedOn(t *testing.T, c localdb.Config) *served {
+	t.Helper()
+	long := 3 * patience
+	if c.Kind == localdb.CockroachDB {
+		long *= 3
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), long)
+	t.Cleanup(cancel)
+	s := dbtest.Start(t, c)
 	d := &served{
 		caller: newCaller(t, map[string]string{}), t: t, ctx: ctx, server: s, url: s.URL("", "homeward"),
 		judge: newJudge(t), nodes: map[string]*serveNode{},
@@ -83,7 +96,11 @@ func (d *served) addRegions(names ...string) {
 
 // serveSettings is the quick policy for a node on free ports.
 func (d *served) serveSettings(region string) string {
-	p := quick()
+	p, offset := quick(), time.Duration(0)
+	if onCockroach() {
+		p = unhurried(localdb.CockroachDB)
+		offset = p.ClockOffset
+	}
 	var seeds []string
 	for _, n := range d.nodes {
 		seeds = append(seeds, n.gossip)
@@ -96,7 +113,7 @@ metrics: {listen: "127.0.0.1:0"}
 gossip: {listen: "127.0.0.1:0", local: true, seeds: [%s]}
 provider: {base_url: %q, timeout: 5s}
 claim:
-  clock_offset: 0s
+  clock_offset: %v
   lease: %v
   renew_every: %v
   lease_margin: %v
@@ -105,7 +122,7 @@ claim:
   wait_max: %v
 outbox: {poll: %v, lease: %v}
 topology_every: 100ms
-`, region, region, strings.Join(seeds, ","), d.judge.url, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling,
+`, region, region, strings.Join(seeds, ","), d.judge.url, offset, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling,
 		p.WaitPoll, p.WaitMax, quickOutbox.Poll, quickOutbox.Lease) + d.extra
 }
 

@@ -108,6 +108,18 @@ func scanAudit(row pgx.CollectableRow) (r auditRow, err error) {
 	return r, nil
 }
 
+// auditAge is more than pages are old on CockroachDB: follower_read_timestamp() is 4.2 s ago by
+// default ("Follower Reads"), by a gateway's clock that may be 500 ms behind another's.
+const auditAge = 10 * time.Second
+
+// AuditAge implements [audit.Store].
+func (v *View) AuditAge() time.Duration {
+	if v.db.dialect.fromReplica == "" {
+		return 0
+	}
+	return auditAge
+}
+
 // AuditPage implements [audit.Store].
 func (v *View) AuditPage(ctx context.Context, home string, from, to time.Time, after audit.Position, limit int) (page audit.Page, err error) {
 	ctx, err = v.reach(ctx, home)

@@ -17,6 +17,9 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
+// AuditAge implements [audit.Store].
+func (*View) AuditAge() time.Duration { return 0 }
+
 // AuditPage implements [audit.Store]. For each key it merges the audit in the claim's
 // row with the rows of its own, by sequence number, as of one moment: an entry that
 // moves from one to the other meanwhile is returned once.
