@@ -18,11 +18,12 @@ type (
 	}
 	// objectArgs find a claim by its object.
 	objectArgs struct{ Home, ObjectID string }
-	// ownObjectArgs do so for its tenant.
+	// ownObjectArgs find a claim by its object and tenant.
 	ownObjectArgs struct{ Home, TenantID, ObjectID string }
 	// idArgs find any other row.
 	idArgs struct{ Home, ID string }
-	// pageArgs are where a page begins, which the statement does not return, and its size.
+	// pageArgs are the position before a page, which the statement does not return, and
+	// the size of the page.
 	pageArgs struct {
 		After string
 		Limit int64
@@ -37,7 +38,7 @@ type (
 	}
 
 	keyRow struct{ TenantID, IdemKey string }
-	// mintedRow is what a claim is given when it is begun.
+	// mintedRow holds the minted values of a new claim.
 	mintedRow struct {
 		ObjectID, Operation, Receipt, ProviderKey string
 		FingerprintVersion                        int16
@@ -50,18 +51,18 @@ type (
 		TraceParent string
 		Fence       int64
 	}
-	// eventRow is a message that waits for nobody before it is due.
+	// eventRow is a message that is due at once.
 	eventRow struct {
 		ID, Kind    string
 		Payload     []byte
 		TraceParent string
 	}
-	// entryRow is an entry of audit. What else it has is for each statement to know.
+	// entryRow is an entry of audit. Each statement adds further columns.
 	entryRow struct {
 		ID            uuid.UUID
 		Event, Detail string
 	}
-	// placedEntry says where it was noted, too.
+	// placedEntry has its region, too.
 	placedEntry struct {
 		entryRow
 		Region, Node string
@@ -87,7 +88,7 @@ func eventOf(m *outbox.Message) eventRow {
 	return eventRow{ID: m.ID, Kind: string(m.Kind), Payload: notNil(m.Payload), TraceParent: m.TraceParent}
 }
 
-// entryOf is e under a name of its own.
+// entryOf returns e under a new id.
 func entryOf(id uuid.UUID, e *claim.AuditEntry) entryRow {
 	return entryRow{ID: id, Event: string(e.Event), Detail: e.Detail}
 }

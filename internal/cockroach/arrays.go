@@ -14,7 +14,7 @@ import (
 // makes an error for each encoding that it tries: several hundred allocations. These
 // types write the elements into the message as PostgreSQL's array_recv reads them.
 
-// arrayCodec encodes an array of Go's own types, and leaves all else to pgx.
+// arrayCodec encodes arrays of Go's own types, and leaves all others to pgx.
 type arrayCodec struct {
 	*pgtype.ArrayCodec
 	plans []wirePlan
@@ -76,7 +76,7 @@ func appendMicros(buf []byte, t time.Time) []byte {
 	return binary.BigEndian.AppendUint64(buf, uint64(t.UnixMicro()-y2k))
 }
 
-// wirePlans are by the OID of the array.
+// wirePlans maps the OIDs of arrays to plans.
 var wirePlans = map[uint32][]wirePlan{
 	pgtype.TextArrayOID: {wireArray[string]{pgtype.TextOID, func(buf []byte, v string) ([]byte, bool) {
 		return append(binary.BigEndian.AppendUint32(buf, uint32(len(v))), v...), true
@@ -121,7 +121,7 @@ var wirePlans = map[uint32][]wirePlan{
 	},
 }
 
-// bindArrays makes a connection encode arrays so.
+// bindArrays makes a connection use these encodings.
 func bindArrays(m *pgtype.Map) {
 	for oid, plans := range wirePlans {
 		t, known := m.TypeForOID(oid)

@@ -72,7 +72,7 @@ func auditPlaceOf(p *audit.Position) (auditPlace, error) {
 type auditRow struct {
 	seen int64
 	next audit.Position
-	// entry has no ID where none of the rows is of the window.
+	// entry has no ID if none of the rows is in the window.
 	entry audit.Entry
 }
 
@@ -187,7 +187,7 @@ func (v *View) AuditChain(ctx context.Context, home string) (c audit.Chain, now 
 	return c, now.UTC(), c.Version > 0, claimError(auditChain.name, err)
 }
 
-// utc is a time that was read, zero for NULL.
+// utc converts a time that was read, zero for NULL.
 func utc(t zeronull.Timestamptz) time.Time {
 	if time.Time(t).IsZero() {
 		return time.Time{}

@@ -53,7 +53,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 		got, err := v.begin(ctx, create)
 		switch {
 		case hasCode(err, codeUnique):
-			continue // a twin with our minted id commits at this moment: look again
+			continue // a concurrent arrival commits our minted id: read again
 		case err != nil:
 			return claim.Begun{}, err
 		case got.created:
@@ -77,7 +77,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 		case next == nil:
 			return claim.Begun{Decision: decision, Record: *old, Now: got.now}, nil
 		case old == nil:
-			continue // another arrival commits at this moment: look again
+			continue // another arrival commits concurrently: read again
 		}
 		step := newStep()
 		var done bool
@@ -97,7 +97,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	return claim.Begun{}, restless(a.Key)
 }
 
-// dated moves a claim that was begun at epoch to when it was made.
+// dated moves a claim that was begun at epoch to its time of creation.
 func dated(rec claim.Record, firstUse time.Time) claim.Record {
 	late := firstUse.Sub(epoch)
 	rec.LeaseUntil, rec.HeldSince, rec.FirstUse = rec.LeaseUntil.Add(late), rec.HeldSince.Add(late), rec.FirstUse.Add(late)
@@ -105,8 +105,8 @@ func dated(rec claim.Record, firstUse time.Time) claim.Record {
 	return rec
 }
 
-// creation is a request that arrives: the claim that it would make, and what the
-// statement said of it.
+// creation is an arriving request: the claim that it would create, and the result of
+// the statement.
 type creation struct {
 	*claim.Arrival
 	fresh   *claim.Record
@@ -115,16 +115,16 @@ type creation struct {
 	step    uuid.UUID
 	entry   uuid.UUID
 
-	found bool // the statement said something
+	found bool // the statement has returned a row
 	begun begun
 	err   error // of this row alone
 }
 
-// begun is what the statement begin returned.
+// begun is the result of the statement begin.
 type begun struct {
 	now, firstUse time.Time
 	created       bool
-	row           *claimRow // the row that was there, nil for none
+	row           *claimRow // the existing row, nil for none
 }
 
 type (
@@ -166,7 +166,7 @@ func beginGroup(db *DB) *group[creation, beginArgs] {
 		},
 		read: func(rows pgx.Rows, cs []*creation) error {
 			for _, c := range cs {
-				c.found = false // as a try before may have said, which then failed
+				c.found = false // as an earlier try that seemed to fail may have reported
 			}
 			for rows.Next() {
 				var n int32
@@ -274,7 +274,7 @@ func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next
 	return found, claimError(claimTakeOver.name, err)
 }
 
-// heldArgs give a row that was read to a holder.
+// heldArgs assign a row that was read to a holder.
 type heldArgs struct {
 	keyArgs
 	OldStep, Step         uuid.UUID

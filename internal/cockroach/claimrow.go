@@ -45,7 +45,7 @@ func (r *claimRow) targets() []any {
 		&r.status, &r.names, &r.values, &r.body, &r.blob)
 }
 
-// row are the targets without the response's.
+// row returns the scan targets without the response's.
 func (r *claimRow) row() []any {
 	return []any{
 		&r.rawStep, &r.object, &r.operation, &r.version, &r.print, &r.state, &r.fence, &r.holder,
@@ -56,7 +56,7 @@ func (r *claimRow) row() []any {
 
 func (r *claimRow) present() bool { return r.rawStep != nil }
 
-// readRow makes the record of key at home, without its response, from the columns.
+// readRow builds the record of key at home, without its response, from the columns.
 func (r *claimRow) readRow(key claim.Key, home string) error {
 	r.step = *r.rawStep
 	r.record = claim.Record{
@@ -87,7 +87,7 @@ func (r *claimRow) readRow(key claim.Key, home string) error {
 	return r.readInterim()
 }
 
-// readInterim reads the interim answer, unless a node that knows none left it behind.
+// readInterim reads the interim answer, unless an older node left it behind.
 func (r *claimRow) readInterim() error {
 	if r.interim == nil || r.record.State != claim.InFlight {
 		return nil
@@ -106,8 +106,8 @@ func (r *claimRow) readInterim() error {
 	return nil
 }
 
-// storedResponse is how a column spells a response: rare, read by no other statement,
-// and of bytes that need not be text.
+// storedResponse is a response in one column: rare, read by no other statement, and of
+// bytes that need not be text.
 type storedResponse struct {
 	Status int      `json:"status"`
 	Names  []string `json:"names"`
@@ -174,7 +174,7 @@ func column(v any) []byte {
 	return b
 }
 
-// read makes the record of key at home from the columns.
+// read builds the record of key at home from the columns.
 func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Time) error {
 	if err := r.readRow(key, home); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Ti
 	return nil
 }
 
-// response is what the row says that retries read, and whether it is all there.
+// response returns the response that retries read, and whether the row has all of it.
 func (r *claimRow) response() (claim.Response, bool) {
 	if r.answered == nil || *r.answered != r.step {
 		if r.status == 0 || len(r.names) != len(r.values) {
@@ -205,7 +205,7 @@ func (r *claimRow) response() (claim.Response, bool) {
 	return claim.Response{Status: int(r.answerStatus), Header: header, Body: r.answerBody, Blob: string(r.answerBlob)}, whole && r.answerStatus != 0
 }
 
-// headerColumn is how the column answer_header spells fields: each name and each value
+// headerColumn encodes fields for the column answer_header: each name and each value
 // behind its length, whose bytes need not be text.
 func headerColumn(fields []claim.HeaderField) []byte {
 	column := []byte{}
@@ -217,7 +217,7 @@ func headerColumn(fields []claim.HeaderField) []byte {
 	return column
 }
 
-// readHeader undoes headerColumn. It is false for anything else.
+// readHeader decodes headerColumn. It returns false for anything else.
 func readHeader(column []byte) (fields []claim.HeaderField, whole bool) {
 	var said []string
 	for len(column) > 0 {

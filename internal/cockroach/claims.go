@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// maxLooks bounds how often one step decides anew because the row changed
-	// between reading and writing. Each time somebody else made progress.
+	// maxLooks bounds how often one step decides anew because the row changed between
+	// reading and writing. Each time another step made progress.
 	maxLooks = 8
-	// decisionLife is how long after the reading a decision may still be written,
-	// by the store's clock: far above a statement's time, far below every window.
-	// A process that slept longer looks again.
+	// decisionLife is how long after the read a decision may still be written, by the
+	// store's clock: far above a statement's time, far below every window. A process
+	// that slept longer reads again.
 	decisionLife = 10 * time.Second
 )
 
@@ -124,8 +124,8 @@ func restless(key claim.Key) error {
 	return fmt.Errorf("%w: a claim of tenant %s keeps changing; try again", claim.ErrUnavailable, key.Tenant)
 }
 
-// claimError turns what the database refused into an error of the contract: it
-// is either a home that the database does not have or our own mistake.
+// claimError maps a refusal of the database to an error of the contract: either the
+// home has no region there, or the refusal is our own mistake.
 func claimError(name string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, claim.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

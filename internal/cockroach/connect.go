@@ -15,16 +15,16 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// goodURL is how the variable's value should look.
+// goodURL is an example of the variable's value.
 const goodURL = "as in HOMEWARD_DATABASE_URL=postgresql://user:password@host:26257/homeward?sslmode=verify-full"
 
-// errNoURL: nobody said where the database is.
+// errNoURL: no database is configured.
 var errNoURL = errors.New("no database is set; set its URL, " + goodURL)
 
-// readURL reads a connection string and refuses what would be understood otherwise
-// than it was meant, before any part of it is sent, looked up or shown: what is read
-// as a host or a database may be the rest of a password. Unless allowUnverified, it
-// refuses to go to another machine that need not prove to be the database.
+// readURL parses a connection string and refuses ambiguous ones, before any part of it
+// is sent, looked up or shown: what is parsed as a host or a database may be the rest
+// of a password. Unless allowUnverified, it refuses another machine whose identity is
+// not verified.
 func readURL(text string, allowUnverified bool) (*pgx.ConnConfig, error) {
 	if text == "" {
 		return nil, errNoURL
@@ -42,7 +42,7 @@ func readURL(text string, allowUnverified bool) (*pgx.ConnConfig, error) {
 		switch {
 		case strings.HasPrefix(name, "pool_") && !secret:
 			return nil, fmt.Errorf("HOMEWARD_DATABASE_URL has the parameter %s; remove it and use the setting database.max_conns and its like", name)
-		case strings.HasPrefix(name, "ssl") && !secret: // CockroachDB would pass over it, and TLS be off
+		case strings.HasPrefix(name, "ssl") && !secret: // CockroachDB would ignore it, and TLS be off
 			return nil, fmt.Errorf("HOMEWARD_DATABASE_URL has the unknown parameter %s; was sslmode, sslrootcert, sslcert or sslkey meant?", name)
 		case strings.HasPrefix(name, "pool_"), strings.HasPrefix(name, "ssl"):
 			return nil, errors.New("HOMEWARD_DATABASE_URL has an unknown parameter that begins with pool_ or ssl; remove it, write sslmode, or use the setting database.max_conns")
@@ -57,9 +57,9 @@ func readURL(text string, allowUnverified bool) (*pgx.ConnConfig, error) {
 	return c, nil
 }
 
-// unverified is a host of another machine that c may talk to without a certificate that
-// was checked and has the host's name; "" if there is none. pgx keeps each host, and
-// each thing to try with it, as a fallback of its own.
+// unverified returns a host on another machine that c may connect to without verifying
+// its certificate and name; "" if there is none. pgx keeps each host, and each variant
+// of its settings, as a fallback.
 func unverified(c *pgx.ConnConfig) string {
 	all := append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
 	for _, to := range all {
@@ -78,12 +78,12 @@ func onThisMachine(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// unambiguous: a URL has one '@' at most, before the first '/'. Only there does
-// everybody who reads it see the same password.
+// unambiguous: a URL has at most one '@', before the first '/'. Only then do all
+// parsers find the same password.
 func unambiguous(text string) bool {
 	_, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		return true // keywords and values, which quote in their own way
+		return true // keywords and values, which have their own quoting
 	}
 	if before, _, ok := strings.Cut(rest, "@"); ok {
 		return strings.Count(rest, "@") == 1 && !strings.ContainsAny(before, "/?#")
@@ -91,7 +91,7 @@ func unambiguous(text string) bool {
 	return true
 }
 
-// withoutSecrets keeps the password of a URL out of an error.
+// withoutSecrets removes the password of a URL from an error.
 func withoutSecrets(err error) string {
 	text := oneLine(err)
 	if parse, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
@@ -108,13 +108,13 @@ func withoutSecrets(err error) string {
 	return text
 }
 
-// unreachableError is claim.ErrUnavailable for a person, who is not told of claims.
+// unreachableError is claim.ErrUnavailable with a text for people.
 type unreachableError struct{ text string }
 
 func (e *unreachableError) Error() string { return e.text }
 func (e *unreachableError) Unwrap() error { return claim.ErrUnavailable }
 
-// connectError says in one line why there is no connection and what to do.
+// connectError returns in one line why there is no connection and what to do.
 func connectError(c *pgx.ConnConfig, err error) error {
 	var pg *pgconn.PgError
 	var certificate *tls.CertificateVerificationError
@@ -130,7 +130,7 @@ func connectError(c *pgx.ConnConfig, err error) error {
 			return fmt.Errorf("%s does not exist; create it, then run homeward migrate up --regions NAME,…", where)
 		case "28P01":
 			return fmt.Errorf("%s refuses user %q: %s; check the user and password of HOMEWARD_DATABASE_URL", where, c.User, pg.Message)
-		case "28000": // which is also what a server says that wants TLS
+		case "28000": // a server that requires TLS returns this, too
 			return fmt.Errorf("%s refuses user %q: %s; check the user, the password and sslmode of HOMEWARD_DATABASE_URL", where, c.User, pg.Message)
 		case undefinedObject:
 			return fmt.Errorf("%s does not know a parameter of HOMEWARD_DATABASE_URL: %s; remove it or correct its name", where, pg.Message)
@@ -150,8 +150,8 @@ const (
 	insufficientPrivilege = "42501"
 )
 
-// cause is why a connection failed, said once: pgx tries with TLS and without, at
-// each address of a host, and tells of every try.
+// cause returns why a connection failed, once: pgx tries with TLS and without, at each
+// address of a host, and reports every try.
 func cause(err error) string {
 	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = errors.Unwrap(connect)
@@ -176,8 +176,8 @@ func cause(err error) string {
 	return strings.Join(said, "; ")
 }
 
-// usedTables are the tables, with the rights that a node uses. The others of
-// docs/DATABASE.md are for the tools.
+// usedTables are the tables, with the rights that a node uses. Only tools use the
+// others of docs/DATABASE.md.
 const usedTables = `(VALUES
     ('` + versionTable + `', 'SELECT'),
     ('regions', 'SELECT UPDATE'),
@@ -203,7 +203,7 @@ const usedTables = `(VALUES
     ('windows', 'SELECT INSERT UPDATE')
 ) AS tables (name, uses)`
 
-// needed are those of the rights that the session's role lacks.
+// needed returns those of the rights that the session's role lacks.
 const needed = `
 SELECT tables.name, rights.name, current_user
 FROM ` + usedTables + `, (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
@@ -211,16 +211,15 @@ WHERE tables.uses LIKE '%' || rights.name || '%'
   AND NOT has_table_privilege(to_regclass(tables.name)::oid, rights.name)
 ORDER BY tables.name, strpos('SELECT INSERT UPDATE DELETE', rights.name)`
 
-// onlyReads says whether the session's role may read claims and write nothing, as the
-// reader of [Roles].
+// onlyReads reports whether the session's role may read claims and write nothing, as
+// the reader of [Roles].
 const onlyReads = `
 SELECT has_table_privilege(to_regclass('claims')::oid, 'SELECT') AND NOT EXISTS (
     SELECT 1 FROM ` + usedTables + `, (VALUES ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
     WHERE has_table_privilege(to_regclass(tables.name)::oid, rights.name))`
 
-// missingRights finds out what a node may not do before a merchant does, and says it
-// in one line, "" if there is nothing. Tables that are not there are no matter of
-// rights.
+// missingRights returns, in one line, the rights that a node lacks, "" if none, so that
+// it does not fail at a merchant's request. It ignores missing tables.
 func missingRights(ctx context.Context, conn *pgx.Conn, database string) (string, error) {
 	rows, err := conn.Query(ctx, needed)
 	if err != nil {
@@ -246,15 +245,14 @@ func missingRights(ctx context.Context, conn *pgx.Conn, database string) (string
 	if err := conn.QueryRow(ctx, onlyReads).Scan(&reader); err != nil {
 		return "", err
 	}
-	if reader { // it is meant to, and must not get what it lacks
+	if reader { // it is meant to, and must not get more
 		return fmt.Sprintf("database %q does not let user %q use %s), for %[2]q only reads; nodes and tools want to be the node role, as homeward migrate roles makes it: put that one into HOMEWARD_DATABASE_URL", database, user, &lacks), nil
 	}
 	return fmt.Sprintf("database %q does not let user %q use %s); have their owner run homeward migrate roles, or: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[4]s; REVOKE UPDATE, DELETE ON ledger FROM %[4]s",
 		database, user, &lacks, quote(user)), nil
 }
 
-// refusedMigration adds to a refusal for want of rights who may do what a migration
-// does.
+// refusedMigration adds to a missing right how to grant it.
 func refusedMigration(c *pgx.ConnConfig, err error) error {
 	if !hasCode(err, insufficientPrivilege) {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// copied are all tables that hold rows, in an order in which they can be filled.
+// copied are all tables with rows, in an order in which they can be filled.
 var copied = []string{
 	"regions", "windows", "restores", "accounts", "brakes", "tenants", "api_keys", "endpoints", "pins", "claims", "responses", "unpaid",
 	"ledger", "audit", "audit_chains", "outbox", "events", "expiries", "notices", "notices_due", "witnesses",
@@ -80,7 +80,7 @@ func copyError(what string, err error) error {
 	return fmt.Errorf("copy: %s: %w; mend the cause and go on with --resume", what, &lineError{err})
 }
 
-// copyable refuses a database of another schema, or in use.
+// copyable refuses a database with another schema, or in use.
 func (m *Migrator) copyable(ctx context.Context) error {
 	have, err := schemaVersion(ctx, m.conn)
 	if err != nil {
@@ -99,7 +99,7 @@ func (m *Migrator) copyable(ctx context.Context) error {
 	return nil
 }
 
-// sameRegions refuses a target where a code means another region.
+// sameRegions refuses a target whose codes differ.
 func (m *Migrator) sameRegions(ctx context.Context, from *Migrator) error {
 	want, err := from.regions(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (m *Migrator) empty(ctx context.Context) error {
 	return nil
 }
 
-// copyTable sends the rows of a table, and returns what they come to, and the columns.
+// copyTable sends the rows of a table, and returns their sum, and the columns.
 func (m *Migrator) copyTable(ctx context.Context, tx pgx.Tx, table string) (sum tableSum, columns string, err error) {
 	rows, err := tx.Query(ctx, "SELECT * FROM "+table)
 	if err != nil {
@@ -231,8 +231,8 @@ func (b *copyBatch) send(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// tableSum is what the rows of a table come to, in whatever order they are read: how many,
-// and the sum of their hashes.
+// tableSum is an order-independent sum of a table's rows: their number, and the sum of
+// their hashes.
 type tableSum struct {
 	rows     int64
 	low, top uint64
@@ -250,7 +250,7 @@ func (s *tableSum) add(values []any) {
 	s.top += binary.BigEndian.Uint64(sum[8:])
 }
 
-// canonical is a value as both databases have it.
+// canonical renders a value alike for both databases.
 func canonical(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -18,8 +18,8 @@
 // statement adds its own now(). That makes each of them one statement and one
 // round trip. Their WHERE clauses repeat what the transition compared.
 //
-// Begin, Settle and Pin share their statements: see [group]. Rows of many claims go in as
-// arrays, and each caller reads what became of its own.
+// Begin, Settle and Pin share their statements: see [group]. Rows of many claims are
+// sent as arrays, and each caller reads its own result.
 //
 // Statements are implicit transactions: atomic, committed in one phase if the database
 // can, and never open while the client computes. The few methods that need more than
@@ -97,8 +97,8 @@
 // not know of it and does nothing: the lease lapses and the outbox recovers it, as
 // after a crash.
 //
-// 40001 and connections that broke before the request was sent are definite: not
-// done. They are repeated with a back-off, within the same bounds.
+// 40001 and connections that broke before the request was sent are definite: not done.
+// The call is repeated with a back-off, within the same bounds.
 //
 // # Answers
 //

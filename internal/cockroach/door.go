@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	// doorShare is how many connections look API keys up: one for so many of the others,
-	// and at least leastDoor, of which strangers use half. A look-up takes about a
-	// millisecond, so one connection finds all the keys of a node within a second.
+	// doorShare sets how many connections look up API keys: one for so many of the
+	// others, and at least leastDoor, half of them for strangers. A look-up takes about
+	// a millisecond, so one connection finds all the keys of a node within a second.
 	doorShare, leastDoor = 8, 2
-	// maxStrangers is how many keys that are not known may be looked up or wait for it.
-	// At a thousand look-ups a second it is what is done within the patience of a call.
+	// maxStrangers bounds the look-ups of unknown keys that run or wait. At a thousand
+	// look-ups a second that many are done within a call's time.
 	maxStrangers = 256
-	// refusedFor is the longest time for which a key that nobody has is refused without
-	// asking: how long a new key may be refused by a node that was asked for it before
-	// it was made.
+	// refusedFor bounds how long an unknown key is refused from the cache, and so how
+	// long a node may refuse a new key that it was asked for before the key was
+	// created.
 	refusedFor = 5 * time.Second
 )
 
-// door looks API keys up. What comes without a good one must not take the place of what
-// has one: look-ups have connections of their own, which no claim uses and beyond which
-// they use none. One key is looked up once at a time, however many bring it, and one
-// that nobody has is remembered. Keys of tenants that were let in lately have a half of
-// the connections to themselves: a flood of others cannot keep them out.
+// door looks up API keys. Requests without a valid key must not crowd out the others:
+// look-ups use connections of their own, and no others. A key is looked up once at a
+// time, however many requests carry it, and an unknown one is cached. Half of the
+// connections are reserved for keys of recently admitted tenants, so that a flood of
+// other keys cannot exclude them.
 type door struct {
 	pool      *pgxpool.Pool
 	flights   singleflight.Group
-	queue     chan struct{}       // strangers, those that wait included
-	strangers chan struct{}       // those at a connection
-	byKey     *memory[apiKeyHash] // who was let in
+	queue     chan struct{}       // strangers, including those that wait
+	strangers chan struct{}       // those with a connection
+	byKey     *memory[apiKeyHash] // recently admitted
 	refused   *memory[apiKeyHash] // who was not
 }
 
-// openDoor makes a door beside the pool of c.
+// openDoor opens a door beside the pool of c.
 func openDoor(ctx context.Context, c Config) (*door, error) {
 	life := c.Pool.TenantCache
 	c.Pool.MaxConns = max(leastDoor, c.Pool.MaxConns/doorShare)
@@ -60,7 +60,7 @@ func openDoor(ctx context.Context, c Config) (*door, error) {
 	}, nil
 }
 
-// answer is what a look-up comes to: whose the key is, or that it is nobody's.
+// answer is the result of a look-up: the tenant, or that there is none.
 type answer struct {
 	tenant claim.Tenant
 	found  bool
@@ -74,8 +74,8 @@ func (d *door) remembers(key apiKeyHash) (answer, bool) {
 	return answer{}, ok
 }
 
-// tenantByAPIKey returns the tenant that a key was given to. Both answers are believed
-// for a while. An error says that it is not known.
+// tenantByAPIKey returns the tenant of an API key. Both results are cached for a while.
+// An error means that it is not known.
 func (db *DB) tenantByAPIKey(ctx context.Context, key apiKeyHash) (claim.Tenant, bool, error) {
 	d := db.door
 	if a, ok := d.remembers(key); ok {
@@ -84,7 +84,7 @@ func (db *DB) tenantByAPIKey(ctx context.Context, key apiKeyHash) (claim.Tenant,
 	// The first caller may disconnect while the others go on waiting.
 	asked := d.flights.DoChan(string(key[:]), func() (any, error) {
 		if a, ok := d.remembers(key); ok {
-			return a, nil // somebody has asked in between
+			return a, nil // another request has looked it up in between
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.limits.CallTimeout)
 		defer cancel()
@@ -113,7 +113,7 @@ var tenantByAPIKey = declare[hashArgs]("tenant_by_api_key")
 
 type hashArgs struct{ Hash []byte }
 
-// askForKey asks the database, within ctx.
+// askForKey queries the database, within ctx.
 func (db *DB) askForKey(ctx context.Context, key apiKeyHash) (t claim.Tenant, found bool, err error) {
 	d := db.door
 	turn, done := context.WithTimeout(ctx, db.limits.patience())
@@ -147,7 +147,7 @@ func (db *DB) askForKey(ctx context.Context, key apiKeyHash) (t claim.Tenant, fo
 	}
 }
 
-// try asks once. It waits for a connection until turn ends.
+// try queries once. It waits for a connection until turn ends.
 func (d *door) try(ctx, turn context.Context, sql string, args []any) (claim.Tenant, bool, error) {
 	conn, err := d.pool.Acquire(turn)
 	if err != nil {

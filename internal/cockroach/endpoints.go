@@ -44,7 +44,7 @@ type (
 	}
 )
 
-// seenEndpoint is a row and the clock that it is to be judged by.
+// seenEndpoint is a row and the store's clock.
 type seenEndpoint struct {
 	now time.Time
 	relay.Endpoint
@@ -112,7 +112,7 @@ func (db *DB) NoteDelivery(ctx context.Context, tenant, url string, ok bool, dis
 	return e.Endpoint, err
 }
 
-// endpointAt is the tenant's endpoint if it is at url.
+// endpointAt returns the tenant's endpoint if it is at url.
 func (db *DB) endpointAt(ctx context.Context, tenant, url string) (seenEndpoint, error) {
 	e, found, err := db.endpoint(ctx, tenant)
 	if err == nil && (!found || e.URL != url) {
@@ -125,7 +125,7 @@ func (db *DB) endpointAt(ctx context.Context, tenant, url string) (seenEndpoint,
 }
 
 // changes reports whether a delivery changes the row, as endpoint_note judges it:
-// the row is near in every region, and writing it is not.
+// reading the row is near in every region, and writing it is not.
 func (e *seenEndpoint) changes(ok bool, disableAfter time.Duration) bool {
 	switch {
 	case ok:

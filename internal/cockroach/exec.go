@@ -22,27 +22,27 @@ const (
 	lastPause  = 200 * time.Millisecond
 )
 
-// repeat says whether a statement may be run again when it is not known whether
-// it was done.
+// repeat says whether a statement may be run again if it is not known whether it was
+// done.
 type repeat bool
 
 const (
 	// repeatable: once done, running it again changes nothing; see the package
 	// comment.
 	repeatable repeat = true
-	// once: the caller is told that the outcome is unknown.
+	// once: the caller gets an unknown outcome.
 	once repeat = false
 )
 
-// outcome is what an error says about the statement that met it.
+// outcome is the meaning of an error for the statement.
 type outcome int
 
 const (
-	// refused: not done, and it would not be if tried again.
+	// refused: not done, and a retry would not be.
 	refused outcome = iota
-	// later: not done; it may be when tried again.
+	// later: not done; a retry may be.
 	later
-	// unknown: perhaps done, perhaps yet to be.
+	// unknown: may be done, or be done later.
 	unknown
 )
 
@@ -60,7 +60,7 @@ const (
 	codeInvalidText      = "22P02" // a region that the database does not have
 )
 
-// judge reads an error of one try.
+// judge classifies an error of one try.
 func judge(err error) outcome {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -82,8 +82,8 @@ func judge(err error) outcome {
 		return unknown
 	}
 	switch pg.Code[:min(2, len(pg.Code))] {
-	// Connection, transaction rollback, resources, operator's intervention, system
-	// and internal errors: the statement may have been through when they came.
+	// Connection, transaction rollback, resources, operator's intervention, system and
+	// internal errors: the statement may have been executed before.
 	case "08", "40", "53", "57", "58", "XX", "":
 		return unknown
 	default:
@@ -123,12 +123,12 @@ func affected[A any](ctx context.Context, db *DB, s statement[A], again repeat, 
 	return n, lost, err
 }
 
-// do runs the statement of that name until its outcome is known; see [DB.call]. Each try
-// hands its rows to read, which consumes them.
+// do runs the statement of that name until its outcome is known; see [DB.call]. Each
+// try passes its rows to read, which consumes them.
 func (db *DB) do(ctx context.Context, name string, again repeat, args any, read func(rows pgx.Rows) error) (lost bool, err error) {
 	q, ok := db.queries[name]
 	if !ok {
-		return false, fmt.Errorf("cockroach: there is no statement %q", name) // of a queue that there is not
+		return false, fmt.Errorf("cockroach: there is no statement %q", name) // of an unknown queue
 	}
 	sql, bound := q.in(args)
 	return db.call(ctx, name, again, maxTries, func(ctx, turn context.Context) error {
@@ -169,7 +169,7 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 		}
 		turn = ctx // it had its turn
 		if scan := (pgx.ScanArgError{}); errors.As(err, &scan) {
-			// Answered, in a form that this build cannot read.
+			// The database answered, in a form that this build cannot read.
 			return lost, fmt.Errorf("%w: %s: %s", claim.ErrUnavailable, name, oneLine(err))
 		}
 		what := judge(err)
@@ -184,8 +184,8 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 	}
 }
 
-// bounded is ctx with the time that a call has, and turn with the part of it in which it
-// may wait for a connection.
+// bounded returns ctx with the time-out of a call, and turn with the part of it for the
+// wait for a connection.
 func (db *DB) bounded(ctx context.Context) (bounded, turn context.Context, cancel func()) {
 	limits := db.limitsIn(errandOf(ctx).region)
 	bounded, end := context.WithTimeout(ctx, limits.CallTimeout)
@@ -193,7 +193,7 @@ func (db *DB) bounded(ctx context.Context) (bounded, turn context.Context, cance
 	return bounded, turn, func() { endTurn(); end() }
 }
 
-// limitsIn are those of calls on rows of a region, "" for the view's own.
+// limitsIn returns those of calls on rows of a region, "" for the view's own.
 func (db *DB) limitsIn(region string) Pool {
 	if region != "" {
 		return db.limits.away()
@@ -201,9 +201,9 @@ func (db *DB) limitsIn(region string) Pool {
 	return db.limits
 }
 
-// try runs a statement once. Waiting for a connection ends with turn, so that who
-// gets one has a statement's whole time left: a statement whose caller gives up
-// costs its connection, too.
+// try runs a statement once. The wait for a connection ends with turn, so that a
+// statement always has its whole time: cancelling a statement costs its connection,
+// too.
 func (db *DB) try(ctx, turn context.Context, sql string, bound []any, read func(rows pgx.Rows) error) (err error) {
 	conn, err := db.pool.Acquire(turn)
 	if err != nil {
@@ -234,7 +234,7 @@ func (db *DB) try(ctx, turn context.Context, sql string, bound []any, read func(
 	return err
 }
 
-// unsentError: the session could not be made ready, and the statement was not sent.
+// unsentError: the session could not be prepared, and the statement was not sent.
 type unsentError struct{ error }
 
 // SafeToRetry is what [pgconn.SafeToRetry] asks.

@@ -15,25 +15,25 @@ import (
 	"github.com/homeward-io/homeward/fault"
 )
 
-// groupLanes is how many statements of one line may be under way at once. As a rule one
-// is: a second would make the groups smaller, and each charge dearer. Others are for when
-// one hangs, see [hangsAfter].
+// groupLanes bounds the concurrent statements of one line. Usually one runs: a second
+// would make the groups smaller, and each charge more expensive. The others are for
+// when one hangs, see [hangsAfter].
 const groupLanes = 4
 
 // groupMost bounds a group: some 13 ms of PostgreSQL's time, some 64 of CockroachDB's.
 const groupMost = 64
 
-// group commits the steps of many callers in one statement. Callers that come while a
-// statement is under way gather, and the next statement takes them all: there is no
-// timer, and a caller who is alone waits for nobody. What a statement costs the database
-// however many rows it has (planning, a commit, on CockroachDB a round of replication for
-// each range) is paid once.
+// group commits the steps of many callers in one statement. Callers that arrive while a
+// statement runs gather, and the next statement takes them all: there is no timer, and
+// a single caller waits for nobody. The fixed cost of a statement (planning, a commit,
+// on CockroachDB a round of replication for each range) is paid once.
 //
-// Nobody's outcome rests on the others. The statement answers row by row. If it fails,
-// each of its callers goes on alone, and waits for a connection of its own: its own row
-// answers whether the group's try was done, see the package comment. One who is
-// cancelled leaves, and the statement goes on. Each caller is in its room meanwhile, and
-// each statement waits there for its connection, so the rooms bound groups, too.
+// No caller's outcome depends on the others. The statement answers row by row. If it
+// fails, each of its callers continues alone, and waits for a connection of its own:
+// its own row shows whether the group's try was done, see the package comment. A
+// cancelled caller leaves, and the statement continues. Each caller occupies its room
+// meanwhile, and each statement waits there for its connection, so the rooms bound
+// groups, too.
 //
 // A group has each key once, and no two concurrent groups share a key: a statement
 // cannot write a row twice, and a statement that waits for a lock would block the
@@ -41,29 +41,30 @@ const groupMost = 64
 type group[T, A any] struct {
 	db        *DB
 	statement statement[A]
-	// other is sent instead where one of the steps needs it; it does more. nil: none does.
+	// other is sent instead if one of the steps needs it; it does more. nil: none does.
 	other statement[A]
 	needs func(*T) bool
 	// args are the statement's arguments for some steps, in the order of their keys.
 	args func(steps []*T) A
-	// read hands each of steps what the rows say of it.
+	// read passes each of steps its result from the rows.
 	read func(rows pgx.Rows, steps []*T) error
 	key  func(*T) claim.Key
-	// reads: the statement changes nothing, and a key may be in it, or under way, twice.
+	// reads: the statement changes nothing, and may have a key twice, or one in
+	// progress.
 	reads bool
 
 	mu    sync.Mutex
 	lines map[line]*gathering[T]
 }
 
-// line names those who may share a statement: rows of one region, as near or far for
-// all of them, for one purpose.
+// line identifies callers that may share a statement: rows of one region, equally near
+// or far, for one purpose.
 type line struct {
 	home, region string
 	room         int
 }
 
-// gathering are the callers of one line.
+// gathering is the callers of one line.
 type gathering[T any] struct {
 	running  int // statements
 	lively   int // those of them that do not seem to hang
@@ -71,26 +72,26 @@ type gathering[T any] struct {
 	underWay map[claim.Key]bool
 }
 
-// hangsAfter is the part of a statement's time after which it may hang: 400 ms of 1.2 s,
-// more than a group takes on a database that has all it can do, where a second statement
-// would only make it slower. It then hangs for those who are in it, and no longer for
-// those who come.
+// hangsAfter is the part of a statement's time-out after which it may hang: 400 ms of
+// 1.2 s, more than a group takes on a fully loaded database, which a second statement
+// would only slow down. Later callers then no longer wait for it.
 const hangsAfter = 3
 
 type member[T any] struct {
 	ctx  context.Context
 	step *T
-	done chan error // one place, so that nobody waits for who has left
+	done chan error // one place, so that nobody waits for a caller that left
 }
 
-// errAlone: there is no company for the step now.
+// errAlone: the step cannot share a statement now.
 var errAlone = errors.New("a step of the same key is under way")
 
-// errLeft: nobody of a group was still there when it had a connection. Nothing was sent.
+// errLeft: every caller of a group had left before it got a connection. Nothing was
+// sent.
 var errLeft = errors.New("every caller has given up")
 
-// do runs the step until its outcome is known, as [DB.call] says: in company, and alone
-// if that failed.
+// do runs the step until its outcome is known, as [DB.call] describes: in a group, and
+// alone if that failed.
 func (g *group[T, A]) do(ctx context.Context, home string, step *T) (lost bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -123,7 +124,7 @@ func (g *group[T, A]) do(ctx context.Context, home string, step *T) (lost bool, 
 	return lost || again, err
 }
 
-// alone is do without company, in at most so many tries.
+// alone is do without a group, in at most so many tries.
 func (g *group[T, A]) alone(ctx context.Context, step *T, tries int) (lost bool, err error) {
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return false, unavailable(g.statement.name, err)
@@ -171,9 +172,8 @@ func (g *group[T, A]) join(ctx context.Context, home string, step *T) error {
 	}
 }
 
-// lanes is how many statements of a line may be under way that do not seem to hang. As
-// those that change nothing hold no locks, a second one of them is no worse than a larger
-// first.
+// lanes bounds the statements of a line that run and do not seem to hang. Read-only
+// ones hold no locks, so a second one is no worse than a larger first.
 func (g *group[T, A]) lanes() int {
 	if g.reads {
 		return 2
@@ -181,7 +181,7 @@ func (g *group[T, A]) lanes() int {
 	return 1
 }
 
-// lane begins a statement for who waits, if none is under way but what seems to hang. The
+// lane starts a statement for waiting callers, if none runs except hanging ones. The
 // caller holds the lock.
 func (g *group[T, A]) lane(at line, l *gathering[T]) {
 	if len(l.waiting) > 0 && l.lively < g.lanes() && l.running < groupLanes {
@@ -191,7 +191,7 @@ func (g *group[T, A]) lane(at line, l *gathering[T]) {
 	}
 }
 
-// hangs is after which time a statement of a line seems to.
+// hangs is how long a statement of a line runs until it seems to hang.
 func (g *group[T, A]) hangs(at line) time.Duration {
 	return g.db.limitsIn(at.region).StatementTimeout / hangsAfter
 }
@@ -244,8 +244,9 @@ func (g *group[T, A]) serve(at line, l *gathering[T]) {
 	}
 }
 
-// next takes who waits, one tenant after the other where they are too many for one
-// statement. Those whose key is under way are sent to go alone. The caller holds the lock.
+// next takes waiting callers, one tenant after the other if they are too many for one
+// statement. It sends those whose key is in progress to go alone. The caller holds the
+// lock.
 func (g *group[T, A]) next(l *gathering[T]) (batch []*member[T]) {
 	turns := map[string]int{} // of each tenant, so far
 	if len(l.waiting) > groupMost {
@@ -273,9 +274,9 @@ func (g *group[T, A]) next(l *gathering[T]) (batch []*member[T]) {
 	return batch
 }
 
-// run sends the statement for all of batch, as a call in their room. It ends in a call's
-// time, whatever becomes of the callers. Rows are in the order of their keys, so that no
-// two statements wait for each other.
+// run sends the statement for all of batch, as a call in their room. It is bounded by a
+// call's time, independent of the callers. Rows are in the order of their keys, so that
+// no two statements deadlock.
 func (g *group[T, A]) run(batch []*member[T]) (err error) {
 	defer fault.Recover(&err)
 	ctx, turn, cancel := g.db.bounded(ofTenant(context.WithoutCancel(batch[0].ctx), ""))

@@ -32,8 +32,8 @@ var (
 )
 
 type (
-	// postingRow are the columns of a transaction that are not the region's or the
-	// clock's to say.
+	// postingRow has the columns of a transaction that neither the region nor the clock
+	// sets.
 	postingRow struct {
 		ID, TenantID, Kind, Debit, Credit                   string
 		Amount                                              int64
@@ -81,8 +81,8 @@ func postArgsOf(t *ledger.Transaction) postArgs {
 // ledgerArrivals is the unique index of migration 036.
 const ledgerArrivals = "ledger_arrivals"
 
-// settleError says why settle was refused: for certain nothing is done where a name
-// is taken that should have been new.
+// settleError maps a refusal of settle: if an id is taken that should be new, nothing
+// was done for certain.
 func settleError(fx *claim.Effects, err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeUnique {
@@ -126,7 +126,7 @@ func (v *View) Book(ctx context.Context, t ledger.Transaction, events []outbox.M
 	})
 }
 
-// post books t by a statement, and says what it has found where that books nothing.
+// post books t by a statement, and returns what it found if it booked nothing.
 func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(context.Context) (posted bool, err error)) (posted bool, err error) {
 	if err := t.Validate(); err != nil {
 		return false, err

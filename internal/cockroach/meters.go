@@ -10,7 +10,7 @@ import (
 	"github.com/homeward-io/homeward/meter"
 )
 
-// meters are what a database tells.
+// meters are the metrics of a database.
 type meters struct {
 	took, groups *meter.Histogram
 	retries      *meter.Counter
@@ -21,7 +21,7 @@ func newMeters(s *meter.Set) meters {
 	return meters{took: s.Histogram(meter.DBDuration), groups: s.Histogram(meter.GroupSize), retries: s.Counter(meter.DBRetries)}
 }
 
-// statement tells how long a try took that began at began, when it has ended with err.
+// statement records the duration of a try that began at began and ended with err.
 func (m *meters) statement(ctx context.Context, name string, began time.Time, err *error) {
 	if m.took == nil {
 		return
@@ -39,10 +39,10 @@ func (m *meters) statement(ctx context.Context, name string, began time.Time, er
 	m.took.Took(ctx, time.Since(began), m.system, name, outcome)
 }
 
-// roomNames are those of the rooms, in their order.
+// roomNames are the names of the rooms, in their order.
 var roomNames = [numRooms]string{"claims_near", "claims_far", "errands_near", "errands_far", "arrivals_near", "arrivals_far"}
 
-// observe tells of the pools and rooms.
+// observe records the gauges of the pools and rooms.
 func (db *DB) observe(s *meter.Set) error {
 	if db.meters.system = "postgresql"; db.dialect.cockroach {
 		db.meters.system = "cockroachdb"

@@ -203,7 +203,7 @@ func (m *Migrator) Up(ctx context.Context, want Migration, report func(Step)) (e
 	return nil
 }
 
-// place brings the database to its regions.
+// place assigns the database to its regions.
 func (m *Migrator) place(ctx context.Context, want Migration, report func(Step)) error {
 	return again(ctx, func() error {
 		steps, err := m.placementSteps(ctx, want)
@@ -220,11 +220,10 @@ func (m *Migrator) place(ctx context.Context, want Migration, report func(Step))
 	})
 }
 
-// again runs f until the database does not refuse it, a few times: of two nodes
-// that migrate at once on CockroachDB one may be refused, and then finds less to
-// do. There is no lock to take turns with there. Its advisory locks lock nothing,
-// and a transaction that holds a row makes schema changes wait for ever, since
-// they wait for whoever uses a table of the database.
+// again retries f a few times if the database refuses it: of two concurrent migrations
+// CockroachDB may refuse one, which then finds less to do. It has no lock for taking
+// turns. Its advisory locks lock nothing, and a transaction that holds a row blocks
+// schema changes for ever, since they wait for every user of a table of the database.
 func again(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
@@ -295,7 +294,7 @@ func (m *Migrator) tables(ctx context.Context, to int64, report func(Step)) (err
 		return fmt.Errorf("migration: the schema version cannot be read: %w", &lineError{err})
 	}
 	if have >= to {
-		return nil // never back: an older build has nothing to say here
+		return nil // never back: a newer build has migrated already
 	}
 	if _, err := g.UpTo(ctx, to); err != nil {
 		return stepError(last, err)
@@ -303,8 +302,7 @@ func (m *Migrator) tables(ctx context.Context, to int64, report func(Step)) (err
 	return nil
 }
 
-// numbered returns the migrations of migration/ in order, as the dialect has
-// them.
+// numbered returns the migrations of migration/ in order, for the dialect.
 func numbered(d dialect) ([]Step, error) {
 	t, err := template.ParseFS(migrationFiles, "migration/*.sql")
 	if err != nil {
@@ -338,7 +336,7 @@ func (m *Migrator) tableSteps(ctx context.Context) ([]Step, error) {
 	return steps[min(have, len(steps)):], nil
 }
 
-// regions are those that the database has; none before there is a table of them.
+// regions returns the database's; none before the table exists.
 func (m *Migrator) regions(ctx context.Context) ([]claim.Region, error) {
 	if ok, err := tableExists(ctx, m.conn, "regions"); err != nil || !ok {
 		return nil, err
@@ -350,8 +348,7 @@ func (m *Migrator) regions(ctx context.Context) ([]claim.Region, error) {
 	return readRegions(ctx, m.conn, queries)
 }
 
-// regionSteps adds the rows of regions that are not there, with codes that were
-// never used.
+// regionSteps adds the rows of missing regions, with codes that were never used.
 func (m *Migrator) regionSteps(ctx context.Context, want Migration) ([]Step, error) {
 	have, err := m.regions(ctx)
 	if err != nil {
@@ -391,7 +388,7 @@ func (m *Migrator) regionSteps(ctx context.Context, want Migration) ([]Step, err
 	return steps, nil
 }
 
-// placement is what a CockroachDB database is told about regions.
+// placement is the configuration of regions of a CockroachDB database.
 type placement struct {
 	regions []string
 	primary string
@@ -430,7 +427,7 @@ func regionsError(err error) error {
 	return fmt.Errorf("migration: the database's regions cannot be read: %s", oneLine(err))
 }
 
-// placementSteps tells CockroachDB which regions there are. PostgreSQL has one.
+// placementSteps configures the regions of CockroachDB. PostgreSQL has one.
 func (m *Migrator) placementSteps(ctx context.Context, want Migration) ([]Step, error) {
 	switch want.Survive {
 	case "", SurviveZone, SurviveRegion:
@@ -485,8 +482,7 @@ func (m *Migrator) placementSteps(ctx context.Context, want Migration) ([]Step, 
 	return steps, nil
 }
 
-// primaryMistake refuses a primary that is no region, where there is no other use for
-// one.
+// primaryMistake refuses a primary that is not a region, if it has no other use.
 func (m *Migrator) primaryMistake(ctx context.Context, want Migration) error {
 	if want.Primary == "" {
 		return nil

@@ -33,18 +33,17 @@ type note struct {
 	entry claim.AuditEntry
 }
 
-// notes are audit entries that wait to be written. A crash, or a database that
-// is away for longer than they fit, loses some; they are never what a decision
-// rests on.
+// notes are audit entries that wait to be written. A crash, or a long outage of the
+// database, loses some; no decision depends on them.
 type notes struct {
-	// flushing holds a token while somebody writes: one at a time, so that a reader
-	// finds its own notes.
+	// flushing holds a token while one goroutine writes: one at a time, so that a
+	// reader finds its own notes.
 	flushing chan struct{}
 
 	mu      sync.Mutex
 	waiting []note
 	dropped uint64
-	lost    map[notesOf]uint64 // dropped, and not yet said in the audit
+	lost    map[notesOf]uint64 // dropped, and not yet recorded in the audit
 }
 
 // notesOf are the notes of one node on the keys of a home.
@@ -60,14 +59,14 @@ func (n *notes) add(e note) {
 	n.waiting = append(n.waiting, e)
 }
 
-// drop counts what is dropped. The caller holds the lock.
+// drop counts dropped notes. The caller holds the lock.
 func (n *notes) drop(some []note) {
 	if n.lost == nil {
 		n.lost = map[notesOf]uint64{}
 	}
 	for i := range some {
 		e, count := &some[i].entry, uint64(1)
-		if e.Event == claim.EventRepliesLost { // it says how many, and they are lost again
+		if e.Event == claim.EventRepliesLost { // the note with their number is lost again
 			count, _ = strconv.ParseUint(e.Detail, 10, 64)
 		} else {
 			n.dropped++
@@ -76,7 +75,7 @@ func (n *notes) drop(some []note) {
 	}
 }
 
-// sayLost makes a note of how many were lost.
+// sayLost adds a note with the number of lost ones.
 func (n *notes) sayLost() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +93,7 @@ func (n *notes) first() []note {
 	return slices.Clone(n.waiting[:min(len(n.waiting), notesPerStatement)])
 }
 
-// written forgets those of some that still wait.
+// written removes written ones that still wait.
 func (n *notes) written(some []note) {
 	ids := make(map[uuid.UUID]bool, len(some))
 	for i := range some {
@@ -135,8 +134,8 @@ func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {
 	}
 }
 
-// flushNotes writes the waiting notes until there are none or one batch fails,
-// which then waits for the next time.
+// flushNotes writes the waiting notes until there are none or one batch fails, which
+// then waits for the next flush.
 func (db *DB) flushNotes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, db.limits.CallTimeout)
 	defer cancel()
@@ -199,7 +198,7 @@ func (v *View) Timeline(ctx context.Context, key claim.Key, home string, limit i
 	if err != nil {
 		return nil, err
 	}
-	v.db.flushNotes(ctx) // so that the caller reads what it noted
+	v.db.flushNotes(ctx) // so that the caller reads its own notes
 	line, err := many(ctx, v.db, timeline, repeatable, keyPageArgs{keyIn(home, key), int64(limit)},
 		func(row pgx.CollectableRow) (e claim.AuditEntry, err error) {
 			var fence int64

@@ -77,8 +77,8 @@ func (v *View) Keep(ctx context.Context, region string, notices []notice.Notice)
 	return int(n), claimError(noticesKeep.name, err)
 }
 
-// isDataError: the database refused a statement for what is in its arguments, other
-// than a region that it does not have: data exceptions, constraints, limits.
+// isDataError: the database refused the arguments of a statement, other than an unknown
+// region: data exceptions, constraints, limits.
 func isDataError(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || judge(err) != refused || pg.Code == codeInvalidText {

@@ -318,8 +318,8 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 	return db.promise(ctx, conn, c)
 }
 
-// inspectIsolation asks a session that was set up once more, in a message of its own: what
-// pools transactions may send it elsewhere.
+// inspectIsolation checks the isolation of a session once more, in a message of its
+// own: a proxy that pools transactions may send it to another session.
 func (db *DB) inspectIsolation(ctx context.Context, conn *pgx.Conn) error {
 	var have string
 	if err := conn.QueryRow(ctx, "SELECT current_setting('transaction_isolation')").Scan(&have); err != nil {
@@ -328,8 +328,8 @@ func (db *DB) inspectIsolation(ctx context.Context, conn *pgx.Conn) error {
 	return db.dialect.gives(have)
 }
 
-// inspectBooks finds out whether this process may change what is booked. It never does,
-// but whoever gets hold of its password could.
+// inspectBooks checks whether this process may change bookings. It never does, but a
+// thief of its password could.
 func (db *DB) inspectBooks(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, `
 		SELECT current_user::text, rights.name FROM unnest($1::text[]) AS rights (name)
@@ -361,7 +361,7 @@ func (db *DB) Breaks(ctx context.Context, p claim.Policy) error {
 	return windowsOf(&p).shorterThan(seen[0])
 }
 
-// recognise tells the two databases apart and returns the version to be shown.
+// recognise identifies the database and returns the version to show.
 func recognise(ctx context.Context, conn *pgx.Conn) (dialect, string, error) {
 	var text string
 	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&text); err != nil {

@@ -17,7 +17,7 @@ import (
 // queueTable is a table with the columns of outbox.
 type queueTable struct {
 	table string
-	// inOrder: a row waits for those of its key and kind that came before it.
+	// inOrder: a row waits for earlier ones of its key and kind.
 	inOrder bool
 }
 
@@ -59,7 +59,7 @@ type (
 		Limit int64
 		Lease time.Duration
 	}
-	// holdRow is a row as a worker has taken it.
+	// holdRow is a taken row.
 	holdRow struct {
 		ID    string
 		Fence int64
@@ -106,8 +106,8 @@ func (v *View) Queue(q outbox.Queue) outbox.Store { return v.queue(q) }
 
 func (v *View) queue(q outbox.Queue) queue { return queue{v, queueTables[q]} }
 
-// work marks ctx as that of a worker. What is told to the world, or heard from it,
-// does not take the place of what holds money.
+// work marks ctx as a worker's. Events and notices do not take the connections of
+// provider calls.
 func (q queue) work(ctx context.Context) context.Context {
 	if q.ofCalls() {
 		return ofClaims(ctx)
@@ -118,7 +118,7 @@ func (q queue) work(ctx context.Context) context.Context {
 // ofCalls reports whether q is the queue of provider calls.
 func (q queue) ofCalls() bool { return q.table == queueTables[outbox.ProviderCalls].table }
 
-// dueMessage is a row and when it was due before it was taken.
+// dueMessage is a row and its due time before it was taken.
 type dueMessage struct {
 	was     time.Time
 	message outbox.Message
@@ -223,9 +223,9 @@ func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold)
 	return nil
 }
 
-// together is how many of n rows one statement ends. The rows of provider calls are also
+// together is how many of n rows one statement ends. Rows of provider calls are also
 // settled, many in a statement and in the order of their keys: two statements that each
-// end several would wait for each other.
+// end several could deadlock.
 func (q queue) together(n int) int {
 	if q.ofCalls() {
 		return 1

@@ -40,7 +40,7 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 	}
 	at := entry
 	if entry == "" {
-		at = v.name // the statement reads the status of a region, whose answer then counts for nothing
+		at = v.name // the statement reads the status of a region, and its result is ignored
 	}
 	ctx, err := v.reach(ofTenant(ctx, key.Tenant), at)
 	if err != nil {
@@ -81,7 +81,7 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 	return claim.Pin{}, restless(key)
 }
 
-// pinning is a key that is to have a home, and when it got it.
+// pinning is a key to pin, and the time at which it was.
 type pinning struct {
 	key     claim.Key
 	entry   string
@@ -118,8 +118,8 @@ func pinGroup(db *DB) *group[pinning, pinArgs] {
 	}
 }
 
-// standingPin answers a pinning request where a pin is in the way. settled is
-// false when it changed meanwhile. Unless take is true a key without a home gets none.
+// standingPin answers a pinning request for which a pin exists. settled is false if it
+// changed meanwhile. Unless take is true a key without a home gets none.
 func (v *View) standingPin(ctx context.Context, key claim.Key, entry string, take bool) (pin claim.Pin, settled bool, err error) {
 	s, known, _, err := one(ctx, v.db, pinRead, repeatable, pinReadArgs{rowOf(key), entry}, scanStanding)
 	s.open = s.open && take
@@ -131,7 +131,7 @@ func (v *View) standingPin(ctx context.Context, key claim.Key, entry string, tak
 	case s.at == "" && !s.open:
 		return claim.Pin{}, false, claim.ErrNoNewHomes
 	case s.at == "":
-		return claim.Pin{}, false, nil // swept, or moved, since it was in the way
+		return claim.Pin{}, false, nil // swept, or moved, meanwhile
 	}
 	old := claim.Pin{Key: key, Home: s.home, CreatedAt: s.created}
 	p := &v.db.policy
@@ -162,7 +162,7 @@ func (v *View) standingPin(ctx context.Context, key claim.Key, entry string, tak
 	return pin, err == nil && written, nil
 }
 
-// standing is the pin of a key, with the partition it lies in; at is "" for none.
+// standing is the pin of a key, with its partition; at is "" for none.
 type standing struct {
 	now, created time.Time
 	at, home     string

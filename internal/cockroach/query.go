@@ -14,13 +14,14 @@ import (
 //go:embed query/*.sql
 var queryFiles embed.FS
 
-// query is a statement as one database is to get it.
+// query is a statement as sent to one database.
 type query struct {
 	name string
 	// fresh: it is planned for each run; see [load].
 	fresh     bool
 	arguments []*argument // by their numbers
-	// parts are the text. The region of the rows comes between them, where it has a place.
+	// parts are the text. The region of the rows goes between them, if the text has a
+	// place for it.
 	parts []string
 	home  *argument // nil where it has none
 	texts sync.Map  // by region
@@ -47,27 +48,27 @@ var columns = struct{ Row, Claim, Message, Tenant, Transaction, Endpoint string 
 	Endpoint: `e.tenant_id, e.url, e.secrets, e.failing_since, e.disabled_at`,
 }
 
-// claimColumns are in the order of claimRow.row. A column that an older build does not
-// know must bear that it neither reads nor keeps it.
+// claimColumns are in the order of claimRow.row. Older builds neither read nor keep
+// columns that they do not know.
 const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
        c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
        c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal, c.interim`
 
-// queueFiles is how the names of the files begin whose statements every queue has,
-// each on its own table and under its name.
+// queueFiles prefixes the files whose statements every queue has, each on its own table
+// and under its name.
 const queueFiles = "outbox_"
 
 // planned are the files whose statements are planned for each run.
 var planned = []string{queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all", "look"}
 
-// queries are what a dialect makes of the statements, by their names.
+// queries are a dialect's statements, by their names.
 type queries map[string]*query
 
 func loadQueries(d dialect) (queries, error) { return load(queryFiles, declared, d) }
 
-// load makes the query of every statement for a dialect. It fails where a file is not
-// declared or a declaration has no file, where a text says a name that its arguments do not
-// have, and where they have one that is said in no dialect.
+// load makes the query of every statement for a dialect. It fails if a file is not
+// declared or a declaration has no file, if a text has a name that its arguments lack,
+// and if no dialect uses an argument.
 //
 // Statements that many rows of a queue share are planned anew each time on PostgreSQL:
 // a kept plan was made for the table as it then was, usually empty, and stays until the
@@ -127,7 +128,7 @@ type version struct {
 	also  bool // it is [declaration].also
 }
 
-// versions are those of a file: for a queue's one for each table.
+// versions returns those of a file: for a queue's one for each table.
 func (s declaration) versions() (all []version) {
 	if !strings.HasPrefix(s.file, queueFiles) {
 		all = append(all, version{name: s.file})
@@ -142,7 +143,7 @@ func (s declaration) versions() (all []version) {
 	return all
 }
 
-// render is the text of a file for a dialect, in one of its versions.
+// render renders the text of a file for a dialect, in one of its versions.
 func render(file *template.Template, d dialect, of version) (string, error) {
 	data := struct {
 		Row, Claim, Message, Tenant, Transaction, Endpoint, FromReplica string
@@ -159,14 +160,13 @@ func render(file *template.Template, d dialect, of version) (string, error) {
 	return sql.String(), nil
 }
 
-// dialect is what differs between the two databases.
+// dialect holds the differences between the two databases.
 type dialect struct {
 	name      string
 	cockroach bool
-	// fromReplica lets a read be answered by the nearest replica, a few seconds
-	// in the past.
+	// fromReplica makes the nearest replica answer a read, a few seconds in the past.
 	fromReplica string
-	// isolation is what statements need, session what a session is set to.
+	// isolation is the level that statements need, session the settings of a session.
 	isolation, session string
 }
 

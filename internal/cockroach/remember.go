@@ -11,8 +11,8 @@ import (
 // tenantsRemembered bounds each memory of tenants: some 3 MB.
 const tenantsRemembered = 10_000
 
-// memory holds tenants for a while, so that requests do not ask for them. It is
-// safe for concurrent use; a nil one forgets everything.
+// memory caches tenants for a while. It is safe for concurrent use; a nil one caches
+// nothing.
 type memory[K comparable] struct {
 	life  time.Duration
 	cache *lru.Cache[K, remembered]
@@ -43,7 +43,7 @@ func (m *memory[K]) get(k K) (claim.Tenant, bool) {
 	return r.tenant, ok && time.Now().Before(r.until)
 }
 
-// knows reports whether k was put here, however long ago, and is not forgotten yet.
+// knows reports whether k was put here, however long ago, and is still cached.
 func (m *memory[K]) knows(k K) bool { return m != nil && m.cache.Contains(k) }
 
 func (m *memory[K]) put(k K, t claim.Tenant) {

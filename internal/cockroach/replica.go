@@ -37,14 +37,14 @@ func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) 
 	return l.shown, nil
 }
 
-// lookup is a key that is looked for in replicas, and what they show of it.
+// lookup is a key that is looked up in replicas, and its result.
 type lookup struct {
 	key    claim.Key
 	opaque bool
 	shown  claim.Shown
 }
 
-// replicaGroup looks for the keys of many callers in one statement.
+// replicaGroup looks up the keys of many callers in one statement.
 func replicaGroup(db *DB) *group[lookup, replicaArgs] {
 	return &group[lookup, replicaArgs]{
 		db: db, statement: replicas, lines: map[line]*gathering[lookup]{}, reads: true,
@@ -80,13 +80,13 @@ func replicaGroup(db *DB) *group[lookup, replicaArgs] {
 	}
 }
 
-// show takes what one region's replica has.
+// show takes the result of one region's replica.
 func (l *lookup) show(pin claim.Pin, home string, r *claimRow, p *claim.Policy, now time.Time) {
 	// Of two pins the later one, as of [standing].
 	if pin.Home != "" && pin.Settled(p, now) && (l.shown.Pin == nil || pin.CreatedAt.After(l.shown.Pin.CreatedAt)) {
 		l.shown.Pin = &pin
 	}
-	if r.present() && r.read(l.key, home, p, now) == nil && // else its home can say what is wrong with it
+	if r.present() && r.read(l.key, home, p, now) == nil && // otherwise its home can report what is wrong with it
 		r.record.State.Final() && r.record.Age(p, now) == claim.Live {
 		l.shown.Record = &r.record
 	}
@@ -116,8 +116,8 @@ func (v *View) ReplicaObject(ctx context.Context, tenant, home, id string) (clai
 	return *l.shown.Record, true, nil
 }
 
-// replicaError forgives a refusal: a replica may be behind the tables themselves,
-// just after they were made or changed, and has shown nothing then.
+// replicaError ignores a refusal: a replica may not have the tables yet, just after
+// they were created or changed.
 func replicaError(name string, err error) error {
 	if refusal := (*pgconn.PgError)(nil); errors.As(err, &refusal) && !errors.Is(err, claim.ErrUnavailable) {
 		return nil

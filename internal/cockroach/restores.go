@@ -46,7 +46,7 @@ type (
 		GoodUntil         time.Time
 		Message           callRow
 	}
-	// heldWithout is heldArgs for a row that was not there.
+	// heldWithout is heldArgs for a new row.
 	heldWithout struct {
 		keyArgs
 		Step                  uuid.UUID
@@ -142,8 +142,8 @@ func (db *DB) DropWitnesses(ctx context.Context, limit int) (dropped int, err er
 	return dropped, claimError(witnessesDrop.name, err)
 }
 
-// beginWitnessed is Begin of an arrival with a witness. It looks before it writes, which
-// nobody pays for while no restore stands.
+// beginWitnessed is Begin of an arrival with a witness. It reads before it writes,
+// which costs nothing while no restore stands.
 func (v *View) beginWitnessed(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
 	asked, underWay := time.Now(), a.UnderWay
 	mine := map[uuid.UUID]claim.Decision{}
@@ -177,7 +177,7 @@ func (v *View) beginWitnessed(ctx context.Context, a claim.Arrival) (claim.Begun
 		done, err := v.put(ctx, row, now, step, next, &fx)
 		switch {
 		case hasCode(err, codeUnique):
-			continue // a twin commits at this moment
+			continue // a concurrent arrival commits
 		case err != nil:
 			return claim.Begun{}, err
 		case done:
@@ -189,7 +189,7 @@ func (v *View) beginWitnessed(ctx context.Context, a claim.Arrival) (claim.Begun
 	return claim.Begun{}, restless(a.Key)
 }
 
-// put writes what a claim was begun as, in the place of row, which may be nil.
+// put writes a begun claim in the place of row, which may be nil.
 func (v *View) put(ctx context.Context, row *claimRow, now time.Time, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
 	switch {
 	case row != nil && fx.Enqueue != nil:

@@ -28,7 +28,7 @@ func DefaultRoles() Roles {
 	return Roles{Owner: "homeward_owner", Node: "homeward_node", Reader: "homeward_reader"}
 }
 
-// roleName is what both databases take for a name, and neither for another one.
+// roleName matches names that both databases accept unchanged.
 var roleName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,62}$`)
 
 func (r Roles) validate() error {
@@ -45,11 +45,11 @@ func (r Roles) validate() error {
 
 func (r Roles) all() []string { return []string{r.Owner, r.Node, r.Reader} }
 
-// booksView shows the books as accountants read them.
+// booksView shows the books in the form that accountants use.
 const booksView = "ledger_entries"
 
-// readable are the tables without secrets and without the words of merchants, payers
-// and providers. What is not named here, as what a later migration makes, is not.
+// readable are the tables without secrets and without data of merchants, payers and
+// providers. Tables that are not listed, such as later ones, are not readable.
 var readable = []string{versionTable, "regions", "tenants", "pins", "claims", "ledger", booksView, "audit", "audit_chains", "windows"}
 
 // nodeRights are the rights of the node role on a table. Those of nodes are in needed;
@@ -68,7 +68,7 @@ func nodeRights(table string) []string {
 // relation is a table or view of ours.
 type relation struct{ name, kind, owner string }
 
-// rolePlan reads what there is and collects what is missing.
+// rolePlan reads the present roles and collects what is missing.
 type rolePlan struct {
 	*Migrator
 	roles     Roles
@@ -123,7 +123,7 @@ func (m *Migrator) refusedRoles(err error) error {
 	return fmt.Errorf("%w; %s", &lineError{err}, m.makesRoles())
 }
 
-// makesRoles says who may do this.
+// makesRoles describes who may do this.
 func (m *Migrator) makesRoles() string {
 	return fmt.Sprintf("homeward migrate roles must run as a superuser (CockroachDB: a member of admin), or as who owns database %q and its tables and may create roles", m.conn.Config().Database)
 }
@@ -132,7 +132,7 @@ func (p *rolePlan) add(name, sql string, args ...any) {
 	p.steps = append(p.steps, Step{name, fmt.Sprintf(sql, args...)})
 }
 
-// look reads which roles and relations there are.
+// look reads the existing roles and relations.
 func (p *rolePlan) look(ctx context.Context) error {
 	if ok, err := tableExists(ctx, p.conn, "ledger"); err != nil || !ok {
 		return errors.Join(err, errors.New("roles: the database has no tables yet; run homeward migrate up first"))
@@ -161,8 +161,8 @@ func (p *rolePlan) look(ctx context.Context) error {
 	return err
 }
 
-// refuse finds out, before anything is done, who must not do this and which roles cannot
-// be kept from the books: half of it would be harm.
+// refuse checks, before anything is done, who must not run this and which roles could
+// not be kept from changing the books: a partial run would do harm.
 func (p *rolePlan) refuse(ctx context.Context) error {
 	var me string
 	if err := p.conn.QueryRow(ctx, "SELECT current_user::text").Scan(&me); err != nil {
@@ -211,7 +211,7 @@ func (p *rolePlan) create(context.Context) error {
 	return nil
 }
 
-// own makes the owner's what is ours.
+// own gives our relations to the owner.
 func (p *rolePlan) own(ctx context.Context) error {
 	owner := p.roles.Owner
 	var me string
@@ -230,7 +230,7 @@ func (p *rolePlan) own(ctx context.Context) error {
 	if err := p.enter(ctx, owner, "CREATE"); err != nil {
 		return err
 	}
-	if p.dialect.cockroach { // who adds regions must own the database
+	if p.dialect.cockroach { // the owner of the database alone may add regions
 		var has string
 		if err := p.conn.QueryRow(ctx, "SELECT pg_get_userbyid(datdba)::text FROM pg_database WHERE datname = current_database()").Scan(&has); err != nil {
 			return err
@@ -259,7 +259,7 @@ func (p *rolePlan) own(ctx context.Context) error {
 	return nil
 }
 
-// enter lets a role into the database and its schema, with more rights there.
+// enter lets a role use the database and its schema, with more rights there.
 func (p *rolePlan) enter(ctx context.Context, role string, more ...string) error {
 	database := p.conn.Config().Database
 	connects := false
@@ -289,8 +289,8 @@ func (p *rolePlan) enter(ctx context.Context, role string, more ...string) error
 	return nil
 }
 
-// grant gives a role the rights that it lacks on our tables, in one step for all that
-// have the same.
+// grant gives a role the missing rights on our tables, in one step for all that have
+// the same.
 func (p *rolePlan) grant(ctx context.Context, role string, rights func(table string) []string) error {
 	same := map[string][]string{}
 	var order []string
@@ -372,7 +372,7 @@ func (d dialect) bookChanges() []string {
 	return []string{"UPDATE", "DELETE", "TRUNCATE"}
 }
 
-// bookChanges returns which of the rights to change what is booked a role has.
+// bookChanges returns which of the rights to change bookings a role has.
 func (m *Migrator) bookChanges(ctx context.Context, role string) (may []string, err error) {
 	for _, right := range m.dialect.bookChanges() {
 		var has bool

@@ -21,10 +21,10 @@ import (
 //
 // each once for rows of the view's own region and once for rows of others, which are
 // far and may not answer. A room has calls with a connection and calls that wait for
-// one. A connection that falls free is for the first room in the order above where
-// somebody waits, and among arrivals for one tenant after the other. Each room but the
-// first leaves some free for those before it, even if nobody is there, so that what
-// finishes never waits for what has yet to begin.
+// one. A free connection goes to the first room in the order above with a waiting call,
+// and among arrivals to one tenant after the other. Each room but the first leaves some
+// free for those before it, even if nobody is there, so that calls that finish never
+// wait for calls that have yet to begin.
 //
 // A single tenant cannot fill the room of arrivals: a tenant that occupies as many
 // places as are free gets no further one. One tenant then has half of it, two have a
@@ -57,22 +57,22 @@ type rooms struct {
 	all  [numRooms]room
 }
 
-// room is one of them; see the constants.
+// room is one of the rooms; see the constants.
 type room struct {
 	// most is how many connections its calls have at once, leaves how many they leave
-	// free; size is how many calls may be inside, having a connection or waiting for one.
+	// free; size bounds the calls that have a connection or wait for one.
 	most, leaves, size int
-	// apart: nobody fills it alone.
+	// apart: no single tenant or region fills it.
 	apart bool
 
 	share
 	parties map[whose]*party  // those inside
 	regions map[string]*share // of those inside that are far, by region
-	turn    []*party          // those with somebody waiting, in turn
+	turn    []*party          // those with waiting calls, in turn
 	waits   waits             // so far
 }
 
-// waits are those for a turn.
+// waits are the waits for a connection.
 type waits struct {
 	count int
 	took  time.Duration
@@ -84,19 +84,19 @@ type share struct {
 	placed int // they have one
 }
 
-// whose calls are: of one tenant, or of nobody in particular (""), on rows of one
-// region, or of the view's own ("").
+// whose identifies calls: of one tenant, or of none (""), on rows of one region, or of
+// the view's own ("").
 type whose struct{ tenant, region string }
 
-// party are the calls of one tenant on rows of one region in one room.
+// party is the calls of one tenant on rows of one region in one room.
 type party struct {
 	whose
 	share
-	far     *share // all of its region's, where that is far
+	far     *share // all of its region's, if that is far
 	waiting []*ticket
 }
 
-// count adds calls that are inside and that have a connection, to all whom they are of.
+// count adds to the counts of calls that are inside and that have a connection.
 func (r *room) count(p *party, inside, placed int) {
 	for _, s := range []*share{&r.share, &p.share, p.far} {
 		if s != nil {
@@ -112,8 +112,8 @@ type ticket struct {
 	taken bool
 }
 
-// newRooms divides conns connections, for which waiting calls may wait in each room
-// at home, and a quarter of them in each that is far.
+// newRooms divides conns connections. waiting bounds the waiting calls of each near
+// room; a far room has a quarter of that.
 //
 // Far rooms get few connections, but at least two, so that one lost region does not
 // have them all. Arrivals get more of them than calls that finish, because a registrar
@@ -139,10 +139,10 @@ func newRooms(conns, waiting int) *rooms {
 	return rs
 }
 
-// errNoTurn: there was no connection to be had in time. Nothing was sent.
+// errNoTurn: no connection became free in time. Nothing was sent.
 var errNoTurn = errors.New("no connection became free in time; the database is overloaded or does not answer")
 
-// gather lets a call in that will share a statement with others, for which one of them
+// gather admits a call that will share a statement with others, for which one of them
 // waits for a connection. It is refused as enter refuses it.
 func (rs *rooms) gather(ctx context.Context) (leave func(), err error) {
 	rs.mu.Lock()
@@ -158,12 +158,11 @@ func (rs *rooms) gather(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// enter waits for a connection until turn ends. leave gives it back. It is refused at
-// once, with [claim.ErrUnavailable], where the room is full.
+// enter waits for a connection until turn ends. leave returns it. It is refused at
+// once, with [claim.ErrUnavailable], if the room is full.
 func (rs *rooms) enter(turn context.Context) (leave func(), err error) { return rs.wait(turn, false) }
 
-// enterFor is enter for those who were let in by gather: who waits for them is not
-// refused for their being there.
+// enterFor is enter for calls that gather admitted: it is not refused because of them.
 func (rs *rooms) enterFor(turn context.Context) (leave func(), err error) { return rs.wait(turn, true) }
 
 func (rs *rooms) wait(turn context.Context, inside bool) (leave func(), err error) {
@@ -196,7 +195,7 @@ func (rs *rooms) wait(turn context.Context, inside bool) (leave func(), err erro
 	}
 }
 
-// admit counts a call as inside, if its room takes it, or whether or not it does. The
+// admit counts a call as inside, if its room has space, or in any case if forced. The
 // caller holds the lock.
 func (rs *rooms) admit(ctx context.Context, always bool) (*room, *party, error) {
 	e := errandOf(ctx)
@@ -234,7 +233,7 @@ func (rs *rooms) release(r *room, p *party) {
 	}
 }
 
-// leave gives back the connection of a call, or its place in the line.
+// leave returns the connection of a call, or its place in the line.
 func (rs *rooms) leave(r *room, p *party, mine *ticket) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -251,7 +250,7 @@ func (rs *rooms) leave(r *room, p *party, mine *ticket) {
 	rs.serve()
 }
 
-// serve gives what is free to those who may have it. The caller holds the lock.
+// serve assigns free connections. The caller holds the lock.
 func (rs *rooms) serve() {
 	for i := range rs.all {
 		r := &rs.all[i]
@@ -274,7 +273,7 @@ func (rs *rooms) serve() {
 	}
 }
 
-// may reports whether p may have a connection more of those that r may have.
+// may reports whether p may have one more of the connections that r may have.
 func (rs *rooms) may(r *room, p *party) bool {
 	spare := min(rs.free-r.leaves, r.most-r.placed)
 	switch {
@@ -293,14 +292,14 @@ func (rs *rooms) waited(r *room, d time.Duration) {
 	r.waits.took += d
 }
 
-// look is how many calls are in a room, and what they have waited.
+// look returns how many calls are in a room, and their waits.
 func (rs *rooms) look(i int) (inside int, w waits) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return rs.all[i].inside, rs.all[i].waits
 }
 
-// calls is how many are in all rooms.
+// calls returns how many are in all rooms.
 func (rs *rooms) calls() (n int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -310,13 +309,13 @@ func (rs *rooms) calls() (n int) {
 	return n
 }
 
-// errand is what a call is for, as its ctx says.
+// errand is the purpose of a call, from its ctx.
 type errand struct {
-	// region is the one whose rows it touches, where that is another than the view's,
-	// or everywhere; "" for none. claims: it is for their room.
+	// region is the one whose rows it touches, if that is not the view's, or
+	// everywhere; "" for none. claims: it is for their room.
 	region        string
 	claims, begun bool
-	// tenant is whose request it is; "" for nobody's.
+	// tenant is the tenant of the request; "" for none.
 	tenant string
 }
 
@@ -335,16 +334,15 @@ func ofTenant(ctx context.Context, tenant string) context.Context {
 	return context.WithValue(ctx, errandKey{}, e)
 }
 
-// ofClaims marks ctx as that of a call which ends, keeps or takes over the work of a
-// claim.
+// ofClaims marks ctx as that of a call which ends, renews or takes over a claim.
 func ofClaims(ctx context.Context) context.Context {
 	e := errandOf(ctx)
 	e.claims = true
 	return context.WithValue(ctx, errandKey{}, e)
 }
 
-// everywhere is the region of calls that need rows of all of them, which hang with any
-// that is lost and so share rooms as if they were one more.
+// everywhere is the region of calls that need rows of all regions. They hang if any is
+// lost, so they share rooms as if they were one more region.
 const everywhere = "*"
 
 // away marks ctx for statements on rows of another region, or everywhere.
@@ -359,7 +357,7 @@ func isAway(ctx context.Context) bool { return errandOf(ctx).isAway() }
 
 func (e errand) isAway() bool { return e.region != "" }
 
-// room is where such a call waits.
+// room returns the room in which such a call waits.
 func (e errand) room() int {
 	at := arrivalsNear
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// asNeeded sets a new session up in one round trip: what is set is committed before it is
-// read, as the isolation of a transaction is the default when it begins.
+// asNeeded sets up a new session in one round trip: settings are committed before they
+// are read, as a transaction takes its isolation from the default when it begins.
 func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 	bindArrays(conn.TypeMap())
 	d := postgreSQL
@@ -34,8 +34,8 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// gives fails for another isolation than was asked for, which a database, or what is between
-// it and us, may give.
+// gives fails for another isolation than requested, which a database, or a proxy before
+// it, may set.
 func (d dialect) gives(isolation string) error {
 	if isolation != d.isolation {
 		return &isolationError{have: isolation, want: d.isolation}
@@ -71,7 +71,7 @@ const (
 // plansAnew marks a session that plans each statement anew.
 const plansAnew = "homeward plans anew"
 
-// whileYoung is a row where PostgreSQL has no statistics of claims, or next to none.
+// whileYoung returns a row if PostgreSQL has no statistics of claims, or next to none.
 const whileYoung = " FROM pg_class WHERE oid = to_regclass('claims') AND reltuples < 1000"
 
 // young reports whether there is that row.
@@ -80,8 +80,8 @@ func young(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return err == nil && len(answers[0].Rows) > 0, err
 }
 
-// youngFor is how long PostgreSQL is believed to have no statistics yet, before it is
-// asked again. Autovacuum looks for tables to analyse every minute by default.
+// youngFor is how long the absence of statistics is cached. Autovacuum looks for tables
+// to analyse every minute by default.
 const youngFor = 10 * time.Second
 
 // growth lets the sessions of a pool keep their plans once there are statistics.
@@ -90,8 +90,8 @@ type growth struct {
 	known atomic.Bool
 }
 
-// prepare is called before each use of a connection. At most one session in youngFor is
-// asked whether there are statistics.
+// prepare is called before each use of a connection. At most one session in youngFor
+// checks for statistics.
 func (g *growth) prepare(ctx context.Context, conn *pgx.Conn) (fit bool, err error) {
 	marks := conn.PgConn().CustomData()
 	if marks[plansAnew] == nil {
@@ -133,22 +133,22 @@ func (e *isolationError) Error() string {
 // SafeToRetry is what [pgconn.SafeToRetry] asks.
 func (*isolationError) SafeToRetry() bool { return true }
 
-// plainly runs SQL that is about the session and not about rows, below pgx, whose
-// tracer would show it as a statement of ours.
+// plainly runs SQL about the session and not about rows, below pgx, whose tracer would
+// show it as a statement of ours.
 func plainly(ctx context.Context, conn *pgx.Conn, sql string) error {
 	_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
 	return err
 }
 
-// patient gives a session the statement timeout of rows elsewhere, until restore. It
-// costs two round trips at home, which are nothing beside the way, and statements at
-// home none.
+// patient gives a session the statement time-out of far rows, until restore. It costs
+// two round trips at home, which are negligible for far rows, and statements at home
+// none.
 func (db *DB) patient(ctx context.Context, conn *pgxpool.Conn) (restore func(), err error) {
 	set := func(d time.Duration) error {
 		return plainly(ctx, conn.Conn(), fmt.Sprintf("SET statement_timeout = %d", d.Milliseconds()))
 	}
 	if err := set(db.limits.away().StatementTimeout); err != nil {
-		_ = conn.Conn().Close(ctx) // who knows which it has
+		_ = conn.Conn().Close(ctx) // its setting is unknown
 		return nil, unsentError{err}
 	}
 	return func() {

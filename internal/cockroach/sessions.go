@@ -12,7 +12,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// toolName is what sessions of tools call themselves: by it a restore tells them from nodes.
+// toolName is the session name of tools, by which a restore distinguishes them from
+// nodes.
 const toolName = "homeward tool"
 
 // Sessions returns the sessions that others have open: on PostgreSQL all on this
@@ -33,7 +34,7 @@ func (db *DB) Sessions(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// sessionsOf names the sessions beside conn's that do not call themselves except.
+// sessionsOf returns the sessions beside conn's whose name is not except.
 func sessionsOf(ctx context.Context, conn *pgx.Conn, d dialect, except string) (names []string, err error) {
 	// PostgreSQL shows others' sessions to a user without pg_read_all_stats with name
 	// and role, but NULL as type and address ("The Cumulative Statistics System").
@@ -68,11 +69,11 @@ ORDER BY 1, 2, 3`
 	return names, err
 }
 
-// errUnseen: whether others have sessions cannot be known.
+// errUnseen: it cannot be known whether others have sessions.
 var errUnseen = errors.New("may not see the sessions of other users, so it is unknown whether a node runs")
 
-// seesSessions fails where the user of CockroachDB sees no other user's sessions: without the
-// system privilege VIEWACTIVITY or VIEWACTIVITYREDACTED ("SHOW SESSIONS").
+// seesSessions fails if the user of CockroachDB sees no other user's sessions: without
+// the system privilege VIEWACTIVITY or VIEWACTIVITYREDACTED ("SHOW SESSIONS").
 func seesSessions(ctx context.Context, conn *pgx.Conn) error {
 	var user string
 	var sees bool

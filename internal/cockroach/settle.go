@@ -116,7 +116,7 @@ type waitArgs struct {
 	Events                                      []settledEvent
 }
 
-// wait is the step of an attempt that ended with somebody else to act.
+// wait is the step of an attempt that ended pending.
 func (v *View) wait(ctx context.Context, s *settlement) error {
 	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
 	args := waitArgs{
@@ -135,8 +135,8 @@ func (v *View) wait(ctx context.Context, s *settlement) error {
 	return claimError(claimWait.name, err)
 }
 
-// unbookable is why a verdict is not recorded whose posting is invalid: that, unless
-// the claim is no longer the holder's anyway.
+// unbookable returns why a verdict with an invalid posting is not recorded: that,
+// unless the claim is no longer the holder's anyway.
 func (v *View) unbookable(ctx context.Context, held *claim.Record, verdict *claim.Verdict, invalid error) error {
 	row, now, err := v.get(ctx, held.Key, held.Home)
 	if err != nil {
@@ -152,8 +152,8 @@ func (v *View) unbookable(ctx context.Context, held *claim.Record, verdict *clai
 	return fmt.Errorf("settle: %w", invalid)
 }
 
-// settlement is how an attempt ended: the claim as the holder was given it, what it is
-// to be, what goes with that, and what the statement said.
+// settlement is the end of an attempt: the claim as the holder got it, its new state,
+// the effects, and the result of the statement.
 type settlement struct {
 	old, next *claim.Record
 	fx        *claim.Effects
@@ -163,8 +163,8 @@ type settlement struct {
 	now, lease time.Time
 }
 
-// settleArgs are claims that are settled, and what goes with them: rows that name the
-// claim's by its N.
+// settleArgs are the settled claims and their effects: rows that name their claim by
+// its N.
 type (
 	settleArgs struct {
 		Home       string

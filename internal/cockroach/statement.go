@@ -36,10 +36,10 @@ func (s statement[A]) in(q queries, args A) (sql string, bound []any) {
 // queueStatement is one that every queue has, on its own table.
 type queueStatement[A any] struct{ file string }
 
-// of is the statement of one queue.
+// of returns the statement of one queue.
 func (s queueStatement[A]) of(q queue) statement[A] { return statement[A]{q.statement(s.file)} }
 
-// declaration says what the arguments of a file are.
+// declaration describes the arguments of a file.
 type declaration struct {
 	file string
 	args reflect.Type
@@ -85,9 +85,9 @@ func (a *argument) of(args reflect.Value) any {
 	return arrays[a.typ](field, a.column)
 }
 
-// arrays are made of these types, each by a loop of its own: what 64 claims share is bound
-// here, and setting their values by reflection takes twice the time. [arrayCodec] knows
-// each of these types.
+// arrays are made of these types, each by a loop of its own: arguments of 64 claims are
+// bound here, and setting their values by reflection takes twice the time. [arrayCodec]
+// knows each of these types.
 var arrays = map[reflect.Type]func(list reflect.Value, column []int) any{
 	reflect.TypeFor[string]():               array[string],
 	reflect.TypeFor[[]byte]():               array[[]byte],
@@ -109,7 +109,7 @@ func array[V any](list reflect.Value, column []int) any {
 	return all
 }
 
-// argumentsOf are what a struct has, by name.
+// argumentsOf returns a struct's arguments, by name.
 func argumentsOf(t reflect.Type) map[string]*argument {
 	all := map[string]*argument{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -153,10 +153,10 @@ func snake(field string) string {
 }
 
 var (
-	// theRows is how a text says that the structs of a list are rows.
+	// theRows is the text's notation for the structs of a list as rows.
 	theRows = regexp.MustCompile(`@(\w+) AS (\w+) \(([^)]*)\)`)
-	// aWord is what may have the look of a name, and a name or a number: what is in a
-	// comment or in quotes is neither.
+	// aWord matches names and numbers, and comments and quoted text, which contain
+	// neither.
 	aWord = regexp.MustCompile(`(?s)--[^\n]*|/\*.*?\*/|'[^']*'|"[^"]*"|\$\d+|@[\w.]+(?:` + asRegion + `)?`)
 )
 
@@ -164,10 +164,10 @@ const asRegion = "::crdb_internal_region"
 
 // asArrays replaces rows by the arrays of their columns.
 //
-// few is for PostgreSQL. It believes that arrays which it does not know yet have ten rows,
-// and that a plan for those is worse than one which it makes for the single row of a caller
-// who is alone, each time anew; making it takes longer than running it. With a bound on
-// their numbers, which all rows keep to, it believes that there is one.
+// few is for PostgreSQL. It estimates ten rows for arrays of unknown length, prefers a
+// plan for the single row of a lone caller over that, and so plans each time anew,
+// which takes longer than the execution. A bound on their numbers, which all rows keep
+// to, makes it estimate one.
 func asArrays(sql string, few bool) string {
 	return theRows.ReplaceAllStringFunc(sql, func(rows string) string {
 		m := theRows.FindStringSubmatch(rows)
@@ -184,8 +184,8 @@ func asArrays(sql string, few bool) string {
 	})
 }
 
-// number makes a query of a text: its names become numbers in the order in which they come.
-// It marks in used those that it finds.
+// number converts a text to a query: its names become numbers in the order in which
+// they come. It marks those that it finds in used.
 func number(name, sql string, args map[string]*argument, regionInText bool, used map[string]bool) (*query, error) {
 	q := &query{name: name}
 	sql = asArrays(sql, !regionInText)
@@ -228,10 +228,10 @@ func number(name, sql string, args map[string]*argument, regionInText bool, used
 	return q, nil
 }
 
-// in is the text and the values of its arguments as they are to be sent. CockroachDB keeps
-// a plan that is made for any arguments, and a region among them is any region: such a plan
-// may visit all. Where the text names the region it is made for that, and kept; a plan for
-// each run costs several times what begin itself does.
+// in returns the text and the values of its arguments as they are sent. CockroachDB
+// keeps a generic plan, for which a region among the arguments is any region: such a
+// plan may visit all. If the text names the region the plan is made for that, and kept;
+// a plan for each execution costs several times what begin itself does.
 func (q *query) in(args any) (sql string, bound []any) {
 	of := reflect.ValueOf(args)
 	bound = make([]any, 0, len(q.arguments)+1)
@@ -247,7 +247,7 @@ func (q *query) in(args any) (sql string, bound []any) {
 	return q.textIn(of.FieldByIndex(q.home.field).String()), bound
 }
 
-// textIn is the text for rows of a region.
+// textIn returns the text for rows of a region.
 func (q *query) textIn(home string) string {
 	if text, ok := q.texts.Load(home); ok {
 		return text.(string)

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// auditLife is how long audit is kept: see migration 014, which tells
-	// CockroachDB the same.
+	// auditLife is how long audit is kept: see migration 014, which configures the same
+	// in CockroachDB.
 	auditLife = 400 * 24 * time.Hour
 	// pinsPerLook bounds one statement of the pins' housekeeping, some 10 ms, and
 	// pinLooks one Sweep: 20,000 pins a minute at least, for each node.
 	pinsPerLook = int64(1000)
 	pinLooks    = 20
-	// registrarRest is how long after a move the region before it is looked at for
-	// certain: far longer than any statement may take.
+	// registrarRest is for how long after a move the former region is always searched:
+	// far longer than any statement may take.
 	registrarRest = time.Hour
 )
 
@@ -56,7 +56,7 @@ type (
 	}
 )
 
-// sweeps remembers where the last look at a region's pins ended.
+// sweeps remembers where the last sweep of a region's pins ended.
 type sweeps struct {
 	mu    sync.Mutex
 	after map[string]claim.Key
@@ -102,10 +102,9 @@ func (v *View) SweepHome(ctx context.Context, home string, limit int) (removed i
 	return dropped + n, err
 }
 
-// sweepPins looks at some of the pins that a home keeps, and deletes up
-// to about limit of those past their life whose key nobody speaks for. Row-level
-// TTL cannot do it: whether a pin protects a claim is for another row, perhaps in
-// another region, to say.
+// sweepPins scans some of the pins that a home keeps, and deletes up to about limit of
+// those past their life whose key no claim owns. Row-level TTL cannot do it: another
+// row, perhaps in another region, decides whether a pin protects a claim.
 func (v *View) sweepPins(ctx context.Context, home string, limit int) (removed int, err error) {
 	s := &v.db.sweeps
 	s.mu.Lock()
@@ -136,7 +135,7 @@ func (v *View) sweepPins(ctx context.Context, home string, limit int) (removed i
 	return removed, nil
 }
 
-// sweptUntil remembers where the next look at a home's pins goes on.
+// sweptUntil records where the next sweep of a home's pins continues.
 func (v *View) sweptUntil(home string, after claim.Key) {
 	s := &v.db.sweeps
 	s.mu.Lock()

@@ -123,7 +123,7 @@ func (db *DB) APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey,
 	return all, claimError(apiKeysOf.name, err)
 }
 
-// errForeignKey: the API key is somebody else's.
+// errForeignKey: the API key belongs to another tenant.
 var errForeignKey = errors.New("an API key is empty, mistyped or belongs to another tenant; mint a new one")
 
 // PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is stored.
@@ -169,7 +169,7 @@ func (db *DB) giveKey(ctx context.Context, tx pgx.Tx, tenant, key string) error 
 	return err
 }
 
-// recall makes this process look keys up that it may have refused.
+// recall clears this process's cache of refused keys.
 func (db *DB) recall(keys []string) {
 	for _, k := range keys {
 		db.door.refused.forget(sha256.Sum256([]byte(k)))
@@ -214,10 +214,10 @@ func (db *DB) SetRoutes(ctx context.Context, tenant, routes string) error {
 	return claimError(tenantRoutes.name, err)
 }
 
-// transaction runs f in a transaction until its outcome is known, within
-// adminTimeout. f must be safe to repeat after it was done: so is what people do
-// here. Errors wrap [claim.ErrUnavailable], which leaves open whether it was
-// done, except f's own and the database's refusal.
+// transaction runs f in a transaction until its outcome is known, within adminTimeout.
+// f must be safe to repeat after it was done, as operators' changes are. Errors wrap
+// [claim.ErrUnavailable], which leaves open whether it was done, except f's own and the
+// database's refusal.
 func (db *DB) transaction(ctx context.Context, f func(tx pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
@@ -240,8 +240,8 @@ func (db *DB) transaction(ctx context.Context, f func(tx pgx.Tx) error) error {
 	}
 }
 
-// adminTimeout bounds what an operator waits for: writes of GLOBAL tables take
-// 0.5 to 0.8 s each.
+// adminTimeout bounds an operator's change: writes of GLOBAL tables take 0.5 to 0.8 s
+// each.
 const adminTimeout = 30 * time.Second
 
 // MoveRegistrar makes region the keeper of the tenant's pins from now on. Pins in the

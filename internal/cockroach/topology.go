@@ -73,7 +73,7 @@ type unknownArgs struct {
 	Among, Limit int64
 }
 
-// unknownAmong is how many open provider calls Unknown looks at: a look-up of a claim for
+// unknownAmong is how many open provider calls Unknown reads: looking up a claim for
 // each takes some 50 ms.
 const unknownAmong = 5_000
 

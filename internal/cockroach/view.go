@@ -38,8 +38,8 @@ func (db *DB) Region(name string) (*View, error) {
 // Name is the view's region.
 func (v *View) Name() string { return v.name }
 
-// reach returns the ctx in which to act on rows of home. It fails when the
-// topology has no such region, even on a second look.
+// reach returns the ctx in which to act on rows of home. It fails if the topology has
+// no such region, even after a reload.
 func (v *View) reach(ctx context.Context, home string) (context.Context, error) {
 	if _, ok := (*v.db.regions.Load())[home]; !ok {
 		if _, _, err := v.db.Regions(ctx); err != nil {
@@ -52,9 +52,9 @@ func (v *View) reach(ctx context.Context, home string) (context.Context, error) 
 	return v.toward(ctx, home), nil
 }
 
-// toward marks ctx if home is another region: its statements have a longer way, and
-// where that region is lost each keeps a connection until it times out. So [DB.do]
-// gives them more time, and a connection only to some of them at once.
+// toward marks ctx if home is another region: its statements have a longer way, and if
+// that region is lost each keeps a connection until it times out. So [DB.do] gives them
+// more time, and a connection only to some of them at once.
 func (v *View) toward(ctx context.Context, home string) context.Context {
 	if home == v.name {
 		return ctx
@@ -112,14 +112,14 @@ func (db *DB) keepRegions(regions []claim.Region) {
 	db.regions.Store(&codes)
 }
 
-// epoch is the clock on which transitions run whose statement adds its own
-// now(): what they return is then as long after epoch as it will be after now().
+// epoch is the clock on which transitions run whose statement adds its own now(): their
+// results are then as long after epoch as they will be after now().
 var epoch = time.Unix(0, 0).UTC()
 
-// newStep names one write. Random and not ordered, as it is never indexed.
+// newStep identifies one write. Random and not ordered, as it is never indexed.
 func newStep() uuid.UUID { return uuid.New() }
 
-// newEntry names one audit entry; the names of one process are in order.
+// newEntry identifies one audit entry; the ids of one process are in order.
 func newEntry() uuid.UUID {
 	id, err := uuid.NewV7()
 	if err != nil {

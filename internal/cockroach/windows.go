@@ -19,10 +19,10 @@ var (
 
 type windowsArgs struct{ ReplayFor, TombstoneFor, PinGrace int64 } // microseconds
 
-// windows are the times that decide when a key is free again. Age is judged by
-// the policy of whoever reads the row, so all must have the same, and none may
-// have shorter ones than claims were made under: it would give a key to another
-// request, and so to another charge, that is still promised to the first.
+// windows are the times that decide when a key is free again. A reader judges age by
+// its own policy, so all must have the same, and none may have shorter ones than those
+// under which claims were made: it would give a key to another request, and so to
+// another charge, that is still promised to the first.
 type windows struct{ replay, tombstone, grace time.Duration }
 
 func windowsOf(p *claim.Policy) windows { return windows{p.ReplayFor, p.TombstoneFor, p.PinGrace} }
@@ -53,7 +53,7 @@ func (db *DB) promise(ctx context.Context, conn *pgxpool.Conn, c *pgx.ConnConfig
 		return fmt.Errorf("database %q: %w", c.Database, shorter)
 	}
 	if mine == seen {
-		return nil // as a rule, and then nothing is written
+		return nil // usually, and then nothing is written
 	}
 	sql, args := windowsRaise.in(db.queries, windowsArgs{
 		ReplayFor: mine.replay.Microseconds(), TombstoneFor: mine.tombstone.Microseconds(), PinGrace: mine.grace.Microseconds(),
@@ -71,7 +71,7 @@ func (db *DB) promise(ctx context.Context, conn *pgxpool.Conn, c *pgx.ConnConfig
 	return nil
 }
 
-// shorterThan names every window that is shorter than what was promised.
+// shorterThan names every window that is shorter than the promised one.
 func (w windows) shorterThan(promised windows) error {
 	var errs []error
 	for _, c := range []struct {

@@ -11,9 +11,8 @@ import (
 	"github.com/homeward-io/homeward/meter"
 )
 
-// each is one database that every region of a process reaches in a way of its own, as its
-// nodes would if they were processes of their own. What they share goes the way of the
-// first.
+// each is one database that every region of a process reaches in a way of its own, as
+// its nodes would from processes of their own. Shared access uses the first region's.
 type each struct {
 	ofSQL
 	dbs map[string]*cockroach.DB

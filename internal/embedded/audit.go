@@ -45,14 +45,14 @@ func (v *View) AuditPage(ctx context.Context, home string, from, to time.Time, a
 type auditReader struct {
 	home     string
 	from, to time.Time
-	left     int // entries that may still be looked at
+	left     int // entries that may still be scanned
 	page     *audit.Page
 }
 
 // allOf is behind every entry of a key.
 const allOf = math.MaxUint64
 
-// read goes through the claims and the rows of audit at once, which are in one order.
+// read walks the claims and the rows of audit together, as both have one order.
 func (r *auditReader) read(ctx context.Context, s *pebble.Snapshot, code claim.RegionCode, after audit.Position) error {
 	claims, err := tableOf(s, tableClaim, code)
 	if err != nil {
@@ -115,10 +115,10 @@ func tableOf(s *pebble.Snapshot, table byte, code claim.RegionCode) (*pebble.Ite
 	return it, nil
 }
 
-// auditTail is what follows a key's name in the key of a row of audit.
+// auditTail follows a key's name in the key of a row of audit.
 const auditTail = 1 + 8
 
-// rowName is the tenant and key that a row of audit is of.
+// rowName is the tenant and key of a row of audit.
 func rowName(rows *pebble.Iterator) []byte {
 	k := rows.Key()
 	if len(k) < keyHead+auditTail {
@@ -142,8 +142,8 @@ func nextName(claims, rows *pebble.Iterator) []byte {
 	return bytes.Clone(a)
 }
 
-// key reads the entries of one key behind a sequence number, and leaves both behind it.
-// more: the page is full before its end.
+// key reads the entries of one key after a sequence number, and moves both iterators
+// past it. more: the page is full before its end.
 func (r *auditReader) key(key claim.Key, name []byte, claims, rows *pebble.Iterator, behind uint64) (more bool, err error) {
 	var rec *claim.Record
 	var own []numbered
@@ -169,7 +169,7 @@ func (r *auditReader) key(key claim.Key, name []byte, claims, rows *pebble.Itera
 		counted = true
 		r.add(key, e, rec)
 	}
-	if !counted && rec != nil && behind == 0 { // it costs a look all the same, once
+	if !counted && rec != nil && behind == 0 { // it counts as scanned all the same, once
 		if r.left == 0 {
 			return true, nil
 		}
@@ -185,7 +185,7 @@ type numbered struct {
 	entry claim.AuditEntry
 }
 
-// claim decodes what a claim's row has of audit.
+// claim decodes the audit in a claim's row.
 func (r *auditReader) claim(key claim.Key, claims *pebble.Iterator, behind uint64) (*claim.Record, []numbered, error) {
 	value, err := claims.ValueAndErr()
 	if err != nil {
@@ -238,7 +238,7 @@ func nextEntry(key claim.Key, name []byte, own *[]numbered, rows *pebble.Iterato
 
 func entryID(seq uint64) string { return fmt.Sprintf("%016x", seq) }
 
-// add puts an entry into the page, if it is of the window.
+// add adds an entry to the page, if it is in the window.
 func (r *auditReader) add(key claim.Key, e numbered, rec *claim.Record) {
 	entry := audit.Entry{
 		Tenant: key.Tenant, Key: key.Value, ID: entryID(e.seq), At: e.entry.At, Event: e.entry.Event, Region: e.entry.Region,

@@ -17,38 +17,37 @@ import (
 // memory orders the calls by their due times.
 
 const (
-	// callsRead is how many of a region's provider calls are kept when its rows are read,
-	// those that are due first. Reading goes through all rows: a million, as an outage of
-	// the provider may leave, take a second.
+	// callsRead is how many of a region's provider calls are kept when its rows are
+	// read: those that are due first. Reading scans all rows: a million, as an outage
+	// of the provider may leave, take a second.
 	callsRead = 32 << 10
-	// callsKept bounds them: some 13 MB, of an outage.
+	// callsKept bounds them: some 13 MB during an outage.
 	callsKept = 2 * callsRead
-	// callsDegree is that of the tree: its nodes have twice as many rows.
+	// callsDegree is the degree of the tree: its nodes have twice as many rows.
 	callsDegree = 32
 )
 
-// calls are the first provider calls of a region by when they are due, without those
-// that are parked. The rows are the truth; what is here is read from them, and follows
-// each commit.
+// calls are the first provider calls of a region by due time, without parked ones. The
+// rows are the truth; this is read from them, and follows each commit.
 type calls struct {
 	code claim.RegionCode
 
-	// reading is held by who may read rows. It comes before mu.
+	// reading is held while rows are read. It is locked before mu.
 	reading sync.Mutex
 	read    time.Time // by the store's clock
 
 	mu   sync.Mutex
 	rows *btree.BTreeG[due]
-	// places are those of rows, by id.
+	// places maps ids to the rows' places.
 	places map[string]string
 	// until is the first place that rows do not reach; whole: there is none.
 	until string
 	whole bool
-	// noted is what commits have changed while rows are read; nil while they are not.
+	// noted are the changes of commits while rows are read; nil while they are not.
 	noted []change
 }
 
-// change is what a commit did to a row: it is d now, or gone, or parked.
+// change is a commit's change to a row: due at d, or deleted, or parked.
 type change struct {
 	id string
 	d  due
@@ -67,7 +66,7 @@ func newCallRows() *btree.BTreeG[due] {
 	return btree.NewG(callsDegree, func(a, b due) bool { return a.at < b.at })
 }
 
-// callOf reads from a row what its place is. A parked row has none.
+// callOf reads the place from a row. A parked row has none.
 func callOf(id, value []byte) (d due, is bool, err error) {
 	var us int64
 	var parked bool
@@ -98,7 +97,7 @@ func callOf(id, value []byte) (d due, is bool, err error) {
 	return due{at: all[:at], owner: all[at:]}, true, nil
 }
 
-// wrote notes what a commit did to a row.
+// wrote records a commit's change to a row.
 func (c *calls) wrote(kind pebble.InternalKeyKind, key, value []byte) {
 	id := key[keyHead:]
 	var d due
@@ -117,7 +116,7 @@ func (c *calls) wrote(kind pebble.InternalKeyKind, key, value []byte) {
 	c.put(id, d, is)
 }
 
-// put makes the row of id d, or none. mu is held.
+// put sets or removes the place of id. The caller holds mu.
 func (c *calls) put(id []byte, d due, is bool) {
 	if at, there := c.places[string(id)]; there {
 		if is && at == d.at {
@@ -161,7 +160,7 @@ func (c *calls) after(db *DB, page []due, at, to string, now time.Time, held boo
 	}
 }
 
-// stale has all read again, where that is not much.
+// stale discards everything, to be read again, if that is cheap.
 func (c *calls) stale() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,13 +169,13 @@ func (c *calls) stale() {
 	}
 }
 
-// forget leaves nothing in memory. mu is held.
+// forget clears the memory. The caller holds mu.
 func (c *calls) forget() {
 	c.rows, c.places = newCallRows(), map[string]string{}
 	c.until, c.whole = "", false
 }
 
-// page is what memory has of a page, and whether there is no more to be read for it.
+// page returns the part of a page that is in memory, and whether that is all of it.
 func (c *calls) page(page []due, at, to string) (_ []due, enough bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,9 +191,9 @@ func (c *calls) page(page []due, at, to string) (_ []due, enough bool) {
 	return page, len(page) > 0 || c.whole || c.until >= to || c.rows.Len() >= callsKept
 }
 
-// extend reads on from until. Commits go on meanwhile: one that the scan does not see is
-// noted, and done to what it saw; one that it sees may be noted as well, which changes
-// nothing.
+// extend reads on from until. Commits continue meanwhile: one that the scan does not
+// see is noted, and applied to the result; one that it sees may be noted as well, which
+// changes nothing.
 func (c *calls) extend(db *DB) error {
 	c.mu.Lock()
 	from := c.until
@@ -242,7 +241,7 @@ func (c *calls) extend(db *DB) error {
 	return nil
 }
 
-// depth counts the rows that are not parked, of which the first is asked of memory.
+// depth counts the rows that are not parked; the first ones from memory.
 func (c *calls) depth(db *DB, now time.Time) (d outbox.Depth, err error) {
 	prefix := appendRegion(nil, providerCalls.row, c.code)
 	err = db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {

@@ -77,7 +77,7 @@ func (v *View) change(ctx context.Context, home string, key claim.Key, t transit
 	return stored, nil
 }
 
-// step is the one write path of a claim: go to its home, lock the row, read it,
+// step is the one write path of a claim: travel to its home, lock the row, read it,
 // apply t, make the new row and its effects durable in one batch, unlock.
 func (v *View) step(ctx context.Context, home string, key claim.Key, p presence, t transition) error {
 	if err := checkKey(key); err != nil {
@@ -214,7 +214,8 @@ func (db *DB) readClaim(home string, code claim.RegionCode, key claim.Key) (*cla
 	return rec, err
 }
 
-// lookClaim is readClaim for callers who know what to expect, with the row's audit.
+// lookClaim is readClaim with the row's audit, for callers with an expectation about
+// its presence.
 func (db *DB) lookClaim(p presence, home string, code claim.RegionCode, key claim.Key) (rec *claim.Record, audit string, err error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -244,13 +245,13 @@ func (db *DB) readSynced(home string, code claim.RegionCode, key claim.Key) (*cl
 	return db.readClaim(home, code, key)
 }
 
-// maxRowAudit is how many bytes of audit a claim's row takes along, of its some 1,000: as
+// maxRowAudit is how many bytes of audit a claim's row carries, of its some 1,000: as
 // much as four attempts leave. Each step of the claim writes all of it again.
 const maxRowAudit = 512
 
-// putStep writes a transition: the row, the indexes and every effect. Waiting
-// notes ride along. The caller holds the row's lock, and says what is known of old. It
-// returns the audit of the new row.
+// putStep writes a transition: the row, the indexes and every effect. Waiting notes are
+// added to the batch. The caller holds the row's lock, and passes what it knows of old.
+// It returns the audit of the new row.
 func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects, known *flight) (audit string, err error) {
 	// The SQL store's tables check the same: retries of a final claim need an answer.
 	if next.State.Final() && (next.Response == nil || !next.Response.Sendable()) {
@@ -291,8 +292,8 @@ func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.R
 	return audit, db.notes.ride(b, s)
 }
 
-// moveAudit gives the audit of a claim's row rows of its own, where it stays when the
-// claim goes.
+// moveAudit moves the audit of a claim's row to rows of its own, which stay when the
+// claim is deleted.
 func moveAudit(b *pebble.Batch, s *scratch, code claim.RegionCode, key claim.Key, audit string) error {
 	err := auditEntries(audit, func(seq uint64, value []byte) error {
 		s.key = binary.BigEndian.AppendUint64(appendAuditPrefix(s.key[:0], code, key), seq)
@@ -304,7 +305,7 @@ func moveAudit(b *pebble.Batch, s *scratch, code claim.RegionCode, key claim.Key
 	return nil
 }
 
-// putOutbox writes what a transition does to its own outbox row.
+// putOutbox writes a transition's changes to its own outbox row.
 func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, next *claim.Record, fx *claim.Effects, known *flight) error {
 	if fx.Enqueue == nil && fx.Reschedule.IsZero() && !fx.Finish {
 		return nil
@@ -333,8 +334,8 @@ func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, next
 	}
 }
 
-// putEffects writes what a settlement leaves behind elsewhere. The caller holds the
-// lock of the claim, and that of the posting's id.
+// putEffects writes the other effects of a settlement. The caller holds the lock of the
+// claim, and that of the posting's id.
 func (db *DB) putEffects(b *pebble.Batch, s *scratch, code claim.RegionCode, next *claim.Record, fx *claim.Effects) error {
 	home := next.Home
 	if fx.Post != nil {
@@ -455,7 +456,7 @@ func (v *View) Timeline(ctx context.Context, key claim.Key, home string, limit i
 		return nil, err
 	}
 	defer v.db.leave()
-	v.db.flushNotes() // so that the caller reads what it noted
+	v.db.flushNotes() // so that the caller reads its own notes
 	lock := v.db.rows.of(code, key)
 	lock.RLock()
 	defer lock.RUnlock()

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// clock is the store's clock, in whole microseconds. It follows its source, which is a
-// machine's clock and may be set, and never goes back, so that a lease once seen
-// lapsed stays lapsed. A source that was set back finds it ahead: then it goes on at
-// half the source's pace until the two agree. To stand still instead would freeze
-// every lease and every due row for as long as the source had jumped.
+// clock is the store's clock, in whole microseconds. It follows its source, a machine's
+// clock that may be set, and never goes back, so that a lease once seen lapsed stays
+// lapsed. If the source is set back, the clock continues at half the source's pace
+// until the two agree. Standing still instead would freeze every lease and every due
+// row for as long as the source had jumped.
 type clock struct {
 	source func() time.Time
 
 	mu sync.Mutex
-	// seen is the source's latest reading, and shown what was made of it.
+	// seen is the source's latest reading, and shown the time returned for it.
 	seen, shown int64 // microseconds since 1970
 	// turned is the reading at which the source was last set back, zero if it never was,
 	// and from what was shown then.

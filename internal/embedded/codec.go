@@ -142,8 +142,8 @@ func decodeEndpoint(tenant string, value []byte) (relay.Endpoint, error) {
 	}, nil
 }
 
-// damaged reports a row that does not decode. It says nothing about the write
-// that the caller wanted, hence unavailable.
+// damaged reports a row that does not decode. The outcome of the caller's write is
+// unknown, hence unavailable.
 func damaged(what, name string, err error) error {
 	return fmt.Errorf("%w: %s %q does not decode (%v); restore the store directory from a backup", claim.ErrUnavailable, what, name, err)
 }

@@ -44,7 +44,8 @@ func (db *DB) commit(b *pebble.Batch, opts *pebble.WriteOptions) (err error) {
 	return nil
 }
 
-// wrote tells memory what a batch has written, before the locks of its rows are free.
+// wrote updates the memory with a batch's writes, before the locks of its rows are
+// free.
 func (db *DB) wrote(repr []byte) {
 	head, _ := batchrepr.ReadHeader(repr)
 	last := uint64(head.SeqNum) + uint64(head.Count) - 1
@@ -79,8 +80,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %s", claim.ErrUnavailable, oneLine(err))
 }
 
-// fail makes the store refuse everything from now on and tells Config.Fatal.
-// What has failed may or may not be in the log: nobody was told it is.
+// fail makes the store refuse everything from now on and calls Config.Fatal. The failed
+// write may or may not be in the log: nobody got an acknowledgement.
 func (db *DB) fail(cause error) {
 	db.fatalOnce.Do(func() {
 		what := "cannot be written; check the disk and start again"
@@ -93,13 +94,13 @@ func (db *DB) fail(cause error) {
 			db.log.Error("store failed", "error", err)
 			return
 		}
-		db.fatal(err) // who ends the process says why
+		db.fatal(err) // the process that ends logs the reason
 	})
 }
 
-// backgroundError hears of a flush or compaction that failed. Pebble tries it
-// again at once and without end, which on a full disk is a busy loop that no
-// request can outlive, so that ends the store; the rest is told now and then.
+// backgroundError receives failed flushes and compactions. Pebble retries them at once
+// and without end, which on a full disk is a busy loop that blocks every request, so
+// that ends the store; others are logged now and then.
 func (db *DB) backgroundError(cause error) {
 	if errors.Is(cause, syscall.ENOSPC) {
 		db.fail(cause)
@@ -110,8 +111,8 @@ func (db *DB) backgroundError(cause error) {
 	})
 }
 
-// pebbleLogger routes Pebble's messages: its chatter to debug, and its fatal
-// errors to [DB.fail].
+// pebbleLogger routes Pebble's messages: most to debug, and its fatal errors to
+// [DB.fail].
 type pebbleLogger struct{ db *DB }
 
 func (l *pebbleLogger) Infof(format string, args ...any) {
@@ -135,14 +136,14 @@ func (l *pebbleLogger) Fatalf(format string, args ...any) {
 	l.db.fail(fmt.Errorf(format, args...))
 }
 
-// presence is what a reader expects. It chooses between get and probe, and
-// changes only what an answer costs.
+// presence is a reader's expectation. It selects get or probe, and changes only the
+// cost.
 type presence bool
 
 const (
-	// expected: the row was written lately, and will be found in memory.
+	// expected: the row was written recently, and will be found in memory.
 	expected presence = true
-	// perhaps: it is as likely absent.
+	// perhaps: it may well be absent.
 	perhaps presence = false
 )
 
@@ -181,14 +182,14 @@ func (db *DB) probe(key []byte, read func(value []byte) error) (found bool, err 
 	}
 	found, err = seek(it.Iterator, key, read)
 	if err != nil {
-		_ = it.Close() // it may have more to complain about
+		_ = it.Close() // it may log more
 		return false, err
 	}
 	db.flushed.end(key, it)
 	return found, nil
 }
 
-// probeAll is probe where nothing is known of what was written lately.
+// probeAll is probe if nothing is known about recent writes.
 func (db *DB) probeAll(key []byte, read func(value []byte) error) (found bool, err error) {
 	it, err := db.pebble.NewIter(&probeOptions)
 	if err != nil {
@@ -244,8 +245,8 @@ func (db *DB) scan(from, to []byte, row func(key, value []byte) (more bool, err 
 	return nil
 }
 
-// afterScan makes what a scan without locks has seen durable before it is shown:
-// an entry of its own in the log, which is synced with all before it.
+// afterScan makes the result of a scan without locks durable before it is returned: an
+// entry of its own in the log, which is synced with everything before it.
 func (db *DB) afterScan() error {
 	b := db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
@@ -255,7 +256,7 @@ func (db *DB) afterScan() error {
 	return db.commit(b, pebble.Sync)
 }
 
-// scratch holds what one step needs to build its keys and values.
+// scratch holds the buffers for the keys and values of one step.
 type scratch struct{ key, value []byte }
 
 var scratches = sync.Pool{New: func() any { return &scratch{key: make([]byte, 0, 512), value: make([]byte, 0, 2048)} }}

@@ -175,9 +175,9 @@
 //	                and this build does not read
 //	                them
 //
-// "Before the sync" includes the case that the batch reached the disk all the
-// same. Whoever asks next then sees the right-hand column, which is why a
-// caller that got no answer must ask again with its key rather than assume.
+// "Before the sync" includes the case that the batch reached the disk all the same. The
+// next request then sees the right-hand column, so a caller that got no answer must
+// retry with its key rather than assume.
 //
 // # Why a pin need not be synced
 //

@@ -14,8 +14,9 @@ import (
 const (
 	// dueWindow is how many due rows are read at once, some 1 ms; twice as many are kept.
 	dueWindow = 2048
-	// dueFor is how long they are kept before they are read again. They need not be, as
-	// each commit is noted; should one not have been, its row waits no longer.
+	// dueFor is how long they are kept before they are read again. That is only a
+	// safeguard, as each commit is noted; if one were missed, its row waits no longer
+	// than this.
 	dueFor = time.Minute
 )
 
@@ -49,10 +50,10 @@ func newDues(regions []claim.Region) map[dueTable]*dues {
 	return all
 }
 
-// dues are the first due rows of a queue in a region, in their order. Rows that were
-// worked off leave deletions behind which a scan steps over until compaction removes
-// them: thousands, in a queue through which thousands of rows a second go. The rows are
-// the truth; what is here is read from them, and follows each commit.
+// dues are the first due rows of a queue in a region, in their order. Handled rows
+// leave deletions that a scan steps over until compaction removes them: thousands, in a
+// queue with thousands of rows a second. The rows are the truth; this is read from
+// them, and follows each commit.
 type dues struct {
 	table byte
 	code  claim.RegionCode
@@ -82,9 +83,10 @@ func (d due) id() string { return d.at[timedHead-keyHead:] }
 // places are the first due rows of a queue in a region, in their order, as memory has
 // them.
 type places interface {
-	// after appends to page the first rows after the place at, and before to, until it is
-	// full. Where there are none left, the page stays empty. So it may where the caller
-	// holds locks of rows, held, and memory has none: many rows are not read under them.
+	// after appends to page the first rows after the place at, and before to, until it
+	// is full. If there are none left, the page stays empty. It may also stay empty if
+	// the caller holds locks of rows, held, and memory has none: scans are not made
+	// under them.
 	after(db *DB, page []due, at, to string, now time.Time, held bool) ([]due, error)
 }
 
@@ -95,7 +97,7 @@ func (db *DB) due(q *queue, code claim.RegionCode) places {
 	return db.dues[dueTable{q.due, code}]
 }
 
-// wrote notes what a commit did to a row.
+// wrote records a commit's change to a row.
 func (ds *dues) wrote(kind pebble.InternalKeyKind, key, value []byte) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -139,8 +141,8 @@ func (ds *dues) after(db *DB, page []due, at, to string, now time.Time, _ bool) 
 	}
 }
 
-// extend reads on from until. A commit that is not noted yet is either seen by it, or
-// noted after it.
+// extend reads on from until. The scan sees a commit that is not noted yet, or the
+// commit is noted after it.
 func (ds *dues) extend(db *DB) error {
 	prefix := appendRegion(nil, ds.table, ds.code)
 	ds.whole = true

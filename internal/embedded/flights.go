@@ -2,21 +2,20 @@ package embedded
 
 import "github.com/homeward-io/homeward/claim"
 
-// flight is a claim that somebody of this process began and has not settled yet, as its
-// row is on disk. Its provider call's row is there as Begin wrote it. Who settles it need
-// not read either.
+// flight is a claim that this process began and has not settled yet, as its row is on
+// disk. Its provider call's row is as Begin wrote it. Settle need not read either.
 type flight struct {
 	code  claim.RegionCode
 	rec   claim.Record
 	audit string // of the claim's row, as it is there
 }
 
-// flights remember one flight for each lock of the rows, and are guarded by it. One that
-// another displaces, or that a step other than Settle has changed, is read from its row
-// again. Nothing is lost with them.
+// flights cache one flight for each lock of the rows, which guards it. If another
+// displaces it, or a step other than Settle has changed it, the row is read again. The
+// cache may be lost.
 type flights [stripes]*flight
 
-// of returns the flight of key, nil if it is not remembered.
+// of returns the flight of key, nil if it is not cached.
 func (f *flights) of(stripe int, code claim.RegionCode, key claim.Key) *flight {
 	if got := f[stripe]; got != nil && got.code == code && got.rec.Key == key {
 		return got
@@ -24,7 +23,7 @@ func (f *flights) of(stripe int, code claim.RegionCode, key claim.Key) *flight {
 	return nil
 }
 
-// stepped notes what a step has left of a claim, once it is durable.
+// stepped updates the cache after a step, once that is durable.
 func (f *flights) stepped(stripe int, code claim.RegionCode, next *claim.Record, fx *claim.Effects, audit string) {
 	switch {
 	case fx.Enqueue != nil && next.State == claim.InFlight:
@@ -34,5 +33,5 @@ func (f *flights) stepped(stripe int, code claim.RegionCode, next *claim.Record,
 	}
 }
 
-// forget is for steps that change a claim, or the row of its provider call, otherwise.
+// forget is for other steps that change a claim, or the row of its provider call.
 func (f *flights) forget(stripe int) { f[stripe] = nil }

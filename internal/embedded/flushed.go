@@ -19,14 +19,14 @@ import (
 // are marked, so that few others share a mark with them.
 const markSlots = 1 << 19
 
-// flushed answers look-ups from the tables, for keys that were not written since they
-// were.
+// flushed answers look-ups from the tables, for keys that were not written since the
+// latest flush.
 type flushed struct {
 	seed maphash.Seed
 	// marks hold, by hash of a row's key, the latest write of this opening that had that
 	// hash: its sequence number, of 56 bits, and below it more of the hash.
 	marks []atomic.Uint64
-	// opened is the sequence number of the first write of this opening: what is before it
+	// opened is the sequence number of the first write of this opening: earlier writes
 	// may be in memtables without a mark.
 	opened uint64
 	// tables is the latest sequence number that is in a table, and with it all before;
@@ -35,9 +35,9 @@ type flushed struct {
 	idle          [len(probed)]idle
 }
 
-// probed are the tables that flushed knows. Their rows are looked for only under the
-// lock that their writers hold until commit has returned, so that a mark is there
-// before anybody asks.
+// probed are the tables that flushed covers. Their rows are looked up only under the
+// lock that their writers hold until commit has returned, so that the mark is set
+// before any look-up.
 var probed = [...]byte{tableClaim, tablePin, tableLedger, tableArrival, tableNotice, tableUnpaid, tableEvent}
 
 // probedAs is the index in probed of each table's letter, plus 1.
@@ -48,14 +48,14 @@ var probedAs = func() (as [256]uint8) {
 	return as
 }()
 
-// idle are the iterators of one table that nobody uses. Each table has its own, because
-// an iterator that stays in one part of the keys keeps its files open.
+// idle are the unused iterators of one table. Each table has its own, because an
+// iterator that stays in one part of the keys keeps its files open.
 type idle struct {
 	mu sync.Mutex
 	of []tables
 }
 
-// tables is an iterator over what was in tables when it was made.
+// tables is an iterator over the tables at the time of its creation.
 type tables struct {
 	*pebble.Iterator
 	until uint64 // sequence number
@@ -65,7 +65,7 @@ func newFlushed() *flushed {
 	return &flushed{seed: maphash.MakeSeed(), marks: make([]atomic.Uint64, markSlots), opened: math.MaxUint64}
 }
 
-// mark returns the mark of a key, and the part of its hash that is to be in it.
+// mark returns the mark of a key, and the part of its hash that belongs into it.
 func (f *flushed) mark(key []byte) (mark *atomic.Uint64, part uint64) {
 	h := maphash.Bytes(f.seed, key)
 	return &f.marks[h%markSlots], h >> (64 - partBits)
@@ -87,9 +87,9 @@ func (f *flushed) wrote(seq uint64, key []byte) {
 	}
 }
 
-// flushEnded is told by Pebble. The flushed memtables were the oldest ones. The new tables
-// are there for whoever makes an iterator from now on; but what they hold is not for him
-// to see before Pebble has published it, in the order of sequence numbers: see returned.
+// flushEnded is called by Pebble. The flushed memtables were the oldest ones. New
+// iterators see the new tables; but their content is not visible before Pebble has
+// published it, in the order of sequence numbers: see returned.
 func (f *flushed) flushEnded(info pebble.FlushInfo) {
 	if info.Err != nil {
 		return
@@ -99,7 +99,7 @@ func (f *flushed) flushEnded(info pebble.FlushInfo) {
 	}
 }
 
-// returned is told of the last sequence number of each commit that has returned. What is
+// returned is called with the last sequence number of each returned commit. Everything
 // before it is published.
 func (f *flushed) returned(last uint64) {
 	if tables := f.tables.Load(); tables <= last && tables > f.until.Load() {
@@ -112,19 +112,19 @@ func raise(to *atomic.Uint64, value uint64) {
 	}
 }
 
-// where says who knows of a key.
+// where is the place to look for a key.
 type where uint8
 
 const (
-	// inTables: what the tables say is true.
+	// inTables: the tables are right.
 	inTables where = iota
-	// inMemory: it was written lately, so that a memtable has it, or its deletion.
+	// inMemory: it was written recently, so a memtable has it, or its deletion.
 	inMemory
 	// anywhere: nobody knows.
 	anywhere
 )
 
-// look says where to look for key. With inTables it takes an iterator of the key's
+// look returns where to look for key. With inTables it takes an iterator of the key's
 // table, which the caller must end.
 func (f *flushed) look(db *pebble.DB, key []byte) (it tables, w where, err error) {
 	until := f.until.Load()
@@ -159,10 +159,10 @@ var tablesOptions = pebble.IterOptions{
 	KeyTypes: pebble.IterKeyTypePointsOnly, UseL6Filters: true, OnlyReadGuaranteedDurable: true,
 }
 
-// end gives back what look gave.
+// end returns the iterator that look took.
 func (f *flushed) end(key []byte, it tables) { f.idle[probedAs[key[0]]-1].push(it) }
 
-// drop closes what nobody uses: it holds on to memtables and files that are gone.
+// drop closes unused iterators: they pin memtables and files that are gone.
 func (f *flushed) drop() (err error) {
 	for i := range f.idle {
 		for {

@@ -38,16 +38,16 @@ const (
 	tableCallsV3  = 'd' // due rows of provider calls, before format 4
 )
 
-// queue is where the rows of one of the outbox's queues lie.
+// queue names the tables of one of the outbox's queues.
 type queue struct {
-	// row, due and parked are the tables of the rows and of their indexes; due is 0 where
+	// row, due and parked are the tables of the rows and of their indexes; due is 0 if
 	// there are no due rows, see calls.
 	row, due, parked byte
 	// line, in a queue that keeps the order of each key and kind, is the table of
 	// their rows in that order; 0 in the others.
 	line byte
-	// takes is how Take commits, and Finish where no row waits for it: without a sync,
-	// unless an operator would wonder about the row. See doc.go.
+	// takes is how Take commits, and Finish if no row waits for it: without a sync,
+	// unless operators rely on the row. See doc.go.
 	takes *pebble.WriteOptions
 }
 
@@ -63,11 +63,11 @@ var queues = map[outbox.Queue]*queue{
 	outbox.ProviderCalls: providerCalls, outbox.Events: events, outbox.Expiries: expiries, outbox.Notices: notices,
 }
 
-// nameEnd closes a tenant or a key inside a row's key. Neither can hold it, see
+// nameEnd ends a tenant or a key inside a row's key. Neither can contain it, see
 // checkName, so no two names read the same and a prefix scan ends where it must.
 const nameEnd = 0x00
 
-// checkName refuses what would make a row's key ambiguous. Idempotency keys and
+// checkName refuses names that would make a row's key ambiguous. Idempotency keys and
 // object ids are visible ASCII already; this also guards tenant ids.
 func checkName(what, s string) error {
 	if s == "" || strings.IndexByte(s, nameEnd) >= 0 {
@@ -109,9 +109,9 @@ func appendMessage(b []byte, table byte, code claim.RegionCode, id string) []byt
 	return append(appendRegion(b, table, code), id...)
 }
 
-// appendTimed orders rows of one region by a time, and then by id. Times before
-// 1970 do not occur, so the unsigned order is the order in time. Used for due rows
-// and for the books.
+// appendTimed orders rows of one region by a time, and then by id. Times before 1970 do
+// not occur, so the unsigned order is the order of times. Used for due rows and for the
+// books.
 func appendTimed(b []byte, table byte, code claim.RegionCode, us int64, id string) []byte {
 	b = binary.BigEndian.AppendUint64(appendRegion(b, table, code), uint64(us))
 	return append(b, id...)
@@ -143,7 +143,7 @@ func appendLine(b []byte, q *queue, code claim.RegionCode, m *outbox.Message) []
 	return append(b, nameEnd)
 }
 
-// appendInLine orders the rows of a line by the time of their making, then by id.
+// appendInLine orders the rows of a line by the time of their creation, then by id.
 func appendInLine(b []byte, q *queue, code claim.RegionCode, m *outbox.Message) []byte {
 	b = binary.BigEndian.AppendUint64(appendLine(b, q, code, m), uint64(micros(m.CreatedAt)))
 	return append(b, m.ID...)
@@ -152,7 +152,7 @@ func appendInLine(b []byte, q *queue, code claim.RegionCode, m *outbox.Message) 
 // keyHead is the length of a scoped key before the tenant.
 const keyHead = 1 + 2
 
-// readScoped splits what appendScoped made.
+// readScoped splits a key of appendScoped.
 func readScoped(k []byte) (code claim.RegionCode, key claim.Key, ok bool) {
 	if len(k) <= keyHead {
 		return 0, claim.Key{}, false
@@ -161,7 +161,7 @@ func readScoped(k []byte) (code claim.RegionCode, key claim.Key, ok bool) {
 	return claim.RegionCode(binary.BigEndian.Uint16(k[1:])), claim.Key{Tenant: tenant, Value: value}, ok
 }
 
-// appendOwner is a claim's key as a value, in due rows: whose lock guards them.
+// appendOwner is a claim's key as a value, in due rows: its lock guards them.
 func appendOwner(b []byte, owner claim.Key) []byte {
 	b = append(b, owner.Tenant...)
 	b = append(b, nameEnd)

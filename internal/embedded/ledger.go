@@ -17,8 +17,8 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// lockBooks takes the locks of a transaction's id and arrival, until unlock: whether
-// they are free is looked up and used under them.
+// lockBooks takes the locks of a transaction's id and arrival, until unlock: they are
+// looked up and written under them.
 func (db *DB) lockBooks(code claim.RegionCode, t *ledger.Transaction) (unlock func()) {
 	indexes := []int{db.books.index(code, claim.Key{Value: t.ID})}
 	if t.Arrival() {
@@ -55,9 +55,9 @@ func (db *DB) readTransaction(region string, code claim.RegionCode, id string) (
 	return t, err
 }
 
-// putTransaction writes a new row with its indexes. Where it has the id of a claim's
-// object, key is that claim's, else "". The caller holds the lock of its id and has found
-// it free.
+// putTransaction writes a new row with its indexes. If it has the id of a claim's
+// object, key is that claim's, else "". The caller holds the lock of its id and has
+// found it free.
 func putTransaction(b *pebble.Batch, s *scratch, code claim.RegionCode, t *ledger.Transaction, key string) error {
 	if err := checkName("transaction", t.ID); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err
 	return v.post(ctx, t, nil)
 }
 
-// post books t, and with it events of one key.
+// post books t, and writes events of one key with it.
 func (v *View) post(ctx context.Context, t ledger.Transaction, tell []outbox.Message) (posted bool, err error) {
 	if err := t.Validate(); err != nil {
 		return false, err
@@ -291,7 +291,7 @@ func (v *View) everywhere(ctx context.Context, read func(claim.Region) error) er
 	return v.db.afterScan()
 }
 
-// reversals reads what reverses a transaction in the books of region.
+// reversals reads the reversals of a transaction in the books of region.
 func (db *DB) reversals(region string, code claim.RegionCode, id string) (ts []ledger.Transaction, err error) {
 	prefix := appendScoped(nil, tableReversal, code, id, "")
 	err = db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {

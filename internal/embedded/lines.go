@@ -11,9 +11,9 @@ import (
 // lineCounts is how many lines' rows are counted apart. The counts take 2 MB.
 const lineCounts = 1 << 18
 
-// lines count the rows of each line of the events, some lines together: by hash. As a
-// rule an event is alone in its line, and each of its steps would look for others. The
-// rows are the truth: they are counted at Open, and with each commit.
+// lines count the rows of each line of the events, some lines together: by hash.
+// Usually an event is alone in its line, and each of its steps would look for others.
+// The rows are the truth: they are counted at Open, and with each commit.
 type lines struct {
 	seed   maphash.Seed
 	counts [lineCounts]atomic.Int64
@@ -21,12 +21,12 @@ type lines struct {
 
 func newLines() *lines { return &lines{seed: maphash.MakeSeed()} }
 
-// of returns the count that has the line with that prefix, see appendLine.
+// of returns the count for the line with that prefix, see appendLine.
 func (l *lines) of(prefix []byte) *atomic.Int64 {
 	return &l.counts[maphash.Bytes(l.seed, prefix)%lineCounts]
 }
 
-// wrote counts what a commit did to a row of a line.
+// wrote counts a commit's change to a row of a line.
 func (l *lines) wrote(kind pebble.InternalKeyKind, key []byte) {
 	prefix, ok := linePrefix(key)
 	switch {
@@ -51,7 +51,7 @@ func linePrefix(key []byte) ([]byte, bool) {
 	return key[:end], true
 }
 
-// load counts what is stored.
+// load counts the stored rows.
 func (l *lines) load(db *DB) error {
 	return db.scan([]byte{events.line}, []byte{events.line + 1}, func(k, _ []byte) (bool, error) {
 		l.wrote(pebble.InternalKeyKindSet, k)

@@ -14,9 +14,9 @@ import (
 // in a thousand meets one. The locks take 1.5 MB.
 const stripes = 1 << 16
 
-// rowLocks are striped locks by name. A writer holds its row's lock from the
-// read until the commit is synced, so whoever gets the lock after it sees only
-// what a crash cannot take back. Waiting is bounded by other rows' syncs.
+// rowLocks are striped locks by name. A writer holds its row's lock from the read until
+// the commit is synced, so the next holder sees only what a crash cannot undo. Waiting
+// is bounded by other rows' syncs.
 type rowLocks struct {
 	seed maphash.Seed
 	mu   [stripes]sync.RWMutex
@@ -40,8 +40,8 @@ func (l *rowLocks) of(code claim.RegionCode, key claim.Key) *sync.RWMutex {
 	return &l.mu[l.index(code, key)]
 }
 
-// lockAll takes several stripes, in one order so that two callers cannot wait
-// for each other, and each only once.
+// lockAll takes several stripes, in one order so that two callers cannot deadlock, and
+// each only once.
 func (l *rowLocks) lockAll(indexes []int) (unlock func()) {
 	slices.Sort(indexes)
 	indexes = slices.Compact(indexes)

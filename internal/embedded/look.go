@@ -73,8 +73,8 @@ func (qv queueView) Waiting(ctx context.Context, region string, limit int) (wait
 	return waiting, err
 }
 
-// eachDue calls see for up to limit due rows, those that are due first before others. A
-// row may have been worked off meanwhile.
+// eachDue calls see for up to limit due rows, in the order of their due times. A row
+// may have been handled meanwhile.
 func (db *DB) eachDue(q *queue, code claim.RegionCode, limit int, see func(due) error) error {
 	first := db.due(q, code)
 	now := db.clock.now()

@@ -6,7 +6,7 @@ import (
 	"github.com/homeward-io/homeward/meter"
 )
 
-// observe tells how the disk is used, as Pebble counts it.
+// observe records Pebble's figures about the disk.
 func (db *DB) observe(s *meter.Set) error {
 	return s.Observe(func(o *meter.Observer) {
 		db.closeMu.RLock()

@@ -19,7 +19,7 @@ const (
 	maxNotes = 8192
 	// notesPerBatch bounds how much of other requests' audit one step carries.
 	notesPerBatch = 64
-	// noteFlushEvery is how long a note waits when no step takes it along.
+	// noteFlushEvery is how long a note waits if no step carries it.
 	noteFlushEvery = time.Second
 )
 
@@ -38,7 +38,7 @@ type notes struct {
 	head    int // index of the oldest
 	count   int
 	dropped uint64
-	lost    map[claim.RegionCode]uint64 // dropped, and not yet said in the audit
+	lost    map[claim.RegionCode]uint64 // dropped, and not yet recorded in the audit
 }
 
 func (n *notes) add(e note) {
@@ -56,7 +56,7 @@ func (n *notes) add(e note) {
 	n.count++
 }
 
-// lose counts notes that are dropped. The caller holds the lock.
+// lose counts dropped notes. The caller holds the lock.
 func (n *notes) lose(code claim.RegionCode, count uint64) {
 	if n.lost == nil {
 		n.lost = map[claim.RegionCode]uint64{}
@@ -65,7 +65,7 @@ func (n *notes) lose(code claim.RegionCode, count uint64) {
 	n.dropped += count
 }
 
-// takeLost moves out what is to be said of notes that were dropped.
+// takeLost returns, and resets, the counts of dropped notes.
 func (n *notes) takeLost() map[claim.RegionCode]uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,7 +90,7 @@ func (n *notes) take(into []note) int {
 // ride adds some waiting notes to a batch that is about to be committed anyway.
 func (n *notes) ride(b *pebble.Batch, s *scratch) error {
 	if n.empty() {
-		return nil // as a rule; the room for notes below is 10 KB of stack
+		return nil // usually; the room for notes below is 10 KB of stack
 	}
 	return n.board(b, s)
 }
@@ -111,8 +111,8 @@ func (n *notes) empty() bool {
 	return n.count == 0
 }
 
-// drain adds all waiting notes to b, and how many were lost before. One that cannot be
-// encoded is dropped.
+// drain adds all waiting notes to b, and how many were lost before. It drops a note
+// that cannot be encoded.
 func (n *notes) drain(db *DB, b *pebble.Batch) {
 	s := scratches.Get().(*scratch)
 	defer s.release()

@@ -184,7 +184,7 @@ func (v *View) bodies(ctx context.Context, region string, code claim.RegionCode,
 	return page, err
 }
 
-// rewrite replaces the body of a notice, and of its row, where it is still that of seen.
+// rewrite replaces the body of a notice, and of its row, if it is still that of seen.
 func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode, seen *notice.Notice, body []byte) error {
 	if err := v.db.enter(ctx); err != nil {
 		return err

@@ -49,7 +49,7 @@ func (v *View) ByObject(ctx context.Context, home, id string) (claim.Record, boo
 func (db *DB) readObject(tenant, home string, code claim.RegionCode, id string) (*claim.Record, error) {
 	rec, err := db.findObject(home, code, id)
 	if err != nil || rec == nil || rec.Key.Tenant != tenant {
-		return nil, err // nobody learns of another tenant's object
+		return nil, err // do not reveal another tenant's object
 	}
 	return rec, nil
 }
@@ -70,8 +70,8 @@ func (db *DB) findObject(home string, code claim.RegionCode, id string) (*claim.
 	return rec, nil
 }
 
-// keyOf says whose an object is: its booking does, where one has its id; its provider
-// call, while that is not settled; else its own row.
+// keyOf returns the key of an object: from its booking, if one has its id; from its
+// provider call, while that is not settled; else from its own row.
 func (db *DB) keyOf(code claim.RegionCode, id string) (key claim.Key, found bool, err error) {
 	// The step that deletes the provider call adds one of the others: a reader that
 	// found none of them before finds one after it.
@@ -100,8 +100,8 @@ func (db *DB) keyOf(code claim.RegionCode, id string) (key claim.Key, found bool
 	return claim.Key{}, false, nil
 }
 
-// putObject writes the row that says whose an object is, once its provider call does not
-// any more, unless its booking does. The row of an object that is replaced goes.
+// putObject writes the row with an object's key once its provider call is gone, unless
+// its booking has it. It deletes the row of a replaced object.
 func (db *DB) putObject(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects) error {
 	if fx.Finish && old.State == claim.InFlight && !names(fx.Post, next) {
 		s.key = appendMessage(s.key[:0], tableObject, code, next.Minted.ID)
@@ -120,7 +120,7 @@ func (db *DB) putObject(b *pebble.Batch, s *scratch, code claim.RegionCode, old,
 	return nil
 }
 
-// names reports whether a booking has the id of a claim's object, and so names its key.
+// names reports whether a booking has the id of a claim's object, and so has its key.
 func names(post *ledger.Transaction, r *claim.Record) bool {
 	return post != nil && post.ID == r.Minted.ID && post.Tenant == r.Key.Tenant
 }

@@ -24,11 +24,10 @@ import (
 )
 
 const (
-	// formatVersion is what this build writes. A store of a higher version is
-	// refused; a lower one is migrated at Open. 1: objects were indexed by tenant
-	// and id. 2: each entry of audit had a row of its own; those that are there stay. 3:
-	// provider calls had due rows, and each object a row that says whose it is; the latter
-	// stay.
+	// formatVersion is the format that this build writes. A store of a higher version
+	// is refused; a lower one is migrated at Open. 1: objects were indexed by tenant
+	// and id. 2: each entry of audit had a row of its own; existing ones stay. 3:
+	// provider calls had due rows, and each object a row with its key; the latter stay.
 	formatVersion = 4
 
 	// DefaultReplicaLag is how old a row must be before a replica shows it: the lag of
@@ -90,7 +89,7 @@ type DB struct {
 	notes   notes
 	dues    map[dueTable]*dues
 	calls   map[claim.RegionCode]*calls
-	// flushed is what probe asks first, and lines what others does.
+	// probe asks flushed first, and the code of lines asks lines.
 	flushed *flushed
 	lines   *lines
 	// seq numbers audit rows: the store's opening in the high bits, so that the
@@ -112,7 +111,7 @@ type DB struct {
 	accountMu  sync.Mutex   // held through every change of an account
 
 	sweepMu sync.Mutex
-	sweeps  [sweepTables][]byte // where the next sweep of each goes on
+	sweeps  [sweepTables][]byte // where the next sweep of each continues
 
 	broken    atomic.Pointer[error]
 	complain  rate.Sometimes // about background work
@@ -234,7 +233,7 @@ var (
 	errInUse        = errors.New("in use")
 )
 
-// openError says in one line what is wrong with dir and what to do.
+// openError returns in one line what is wrong with dir and what to do.
 func openError(dir string, err error) error {
 	why := "embedded store: " + dir + " "
 	switch {
@@ -344,8 +343,8 @@ func (db *DB) prepareMeta(dir string) error {
 // migratePortion is how many rows are migrated in one batch, of some 100 bytes each.
 const migratePortion = 10_000
 
-// migrateObjects moves the object index of format 1 to where this format has it. A
-// crash leaves the rest to the next Open.
+// migrateObjects moves the object index of format 1 to its present place. A crash
+// leaves the rest to the next Open.
 func (db *DB) migrateObjects() error {
 	for {
 		b := db.pebble.NewBatch()
@@ -369,9 +368,9 @@ func (db *DB) migrateObjects() error {
 	}
 }
 
-// promise refuses windows that are shorter than those which keys in this store
-// were promised: a key would be given to another request that the first still
-// owns. Longer ones are remembered with b.
+// promise refuses windows that are shorter than those promised to keys in this store: a
+// key would be given to another request that the first still owns. Longer ones are
+// recorded with b.
 func (db *DB) promise(b *pebble.Batch, dir string) error {
 	for _, w := range []struct {
 		name string
@@ -437,8 +436,8 @@ func (db *DB) Close() error {
 	db.stop()
 	<-db.stopped
 	if db.broken.Load() != nil {
-		// Pebble's commit pipeline is stuck and so would closing be. The log is
-		// as safe as it gets; the next Open recovers from it.
+		// Pebble's commit pipeline is stuck and so would closing be. The log is as
+		// durable as possible; the next Open recovers from it.
 		return nil
 	}
 	b := db.pebble.NewBatch()

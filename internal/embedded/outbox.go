@@ -43,7 +43,7 @@ func (v *View) Queue(name outbox.Queue) outbox.Store {
 	return queueView{v: v, q: q}
 }
 
-// ownerOf names whose lock guards m.
+// ownerOf returns the owner whose lock guards m.
 func ownerOf(m *outbox.Message) claim.Key {
 	if m.Tenant == "" {
 		return claim.Key{Value: m.ID}
@@ -63,9 +63,9 @@ func (db *DB) readMessage(q *queue, region string, code claim.RegionCode, id str
 	return m, err
 }
 
-// others returns the first row of m's line that is not m, nil if there is none,
-// and whether m is, or would be, before it. Without a line a row is always first.
-// there says whether m itself is in it. The caller holds the owner's lock.
+// others returns the first row of m's line that is not m, nil if there is none, and
+// whether m is, or would be, before it. Without a line a row is always first. there
+// reports whether m itself is in it. The caller holds the owner's lock.
 func (db *DB) others(q *queue, code claim.RegionCode, m *outbox.Message, there bool) (other *outbox.Message, first bool, err error) {
 	if q.line == 0 {
 		return nil, true, nil
@@ -98,11 +98,11 @@ func (db *DB) others(q *queue, code claim.RegionCode, m *outbox.Message, there b
 	return other, first, err
 }
 
-// putMessage writes next in place of old with its index rows; either may be nil,
-// for a row that is inserted or removed. One batch changes at most one row of a
-// line. An index row is set once before it is removed, which is what SingleDelete
-// asks for: the pair then vanishes in the memtable's flush, and no scan for due rows
-// wades through the tombstones of settled claims.
+// putMessage writes next in place of old with its index rows; either may be nil, for a
+// row that is inserted or removed. One batch changes at most one row of a line. An
+// index row is set once before it is removed, as SingleDelete requires: the pair then
+// vanishes in the memtable's flush, and no scan for due rows steps over the tombstones
+// of settled claims.
 func (db *DB) putMessage(b *pebble.Batch, s *scratch, q *queue, code claim.RegionCode, old, next *outbox.Message) error {
 	some := next
 	if next == nil {
@@ -248,7 +248,7 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 		i := db.rows.index(code, owner)
 		if !held[i] {
 			if !db.rows.mu[i].TryLock() {
-				return nil // somebody is at work on it
+				return nil // a worker holds it
 			}
 			held[i] = true
 			if qv.q == providerCalls {
@@ -260,7 +260,7 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 			return err
 		}
 		if _, first, err := db.others(qv.q, code, m, true); err != nil || !first {
-			return err // an older one has been unparked meanwhile
+			return err // an older one has been requeued meanwhile
 		}
 		next := *m
 		next.Fence++
@@ -299,8 +299,8 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 // errNoRow: no row, or not in the state that the caller expects.
 var errNoRow = errors.New("embedded: no such outbox row")
 
-// alter locks the row id of region, hands it to change, and makes what change
-// did to it durable; a nil result of change deletes it.
+// alter locks the row id of region, passes it to change, and makes the changes durable;
+// a nil result of change deletes it.
 func (qv queueView) alter(ctx context.Context, region, id string, change func(m outbox.Message, now time.Time) (*outbox.Message, error)) error {
 	if err := checkName("outbox row", id); err != nil {
 		return err

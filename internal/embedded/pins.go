@@ -10,7 +10,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// errMoved: the step needs a region that it has not been to yet; go again.
+// errMoved: the step needs a region that it has not travelled to yet; retry.
 var errMoved = errors.New("embedded: a pin step needs another region")
 
 // maxPinTrips bounds how often one pin step starts over: once for a registrar
@@ -54,8 +54,8 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 	return claim.Pin{}, unavailable(errors.New("the tenant's registrar keeps moving; try again"))
 }
 
-// pinFirst gives a key its home before its claim where a says so. The two are a batch
-// each: see putPin for what a crash leaves of them.
+// pinFirst gives a key its home before its claim if a requests it. The two are a batch
+// each: see putPin for the crash points.
 func (v *View) pinFirst(ctx context.Context, a *claim.Arrival) error {
 	if !a.PinHere || a.Stamped || a.CompareOnly {
 		return nil
@@ -74,7 +74,7 @@ func (v *View) pinFirst(ctx context.Context, a *claim.Arrival) error {
 	return nil
 }
 
-// ifUnavailable leaves out what [claim.Store.Pin] is there to say.
+// ifUnavailable drops errors that [claim.Store.Pin] will report.
 func ifUnavailable(err error) error {
 	if errors.Is(err, claim.ErrUnknownTenant) || errors.Is(err, claim.ErrNoNewHomes) {
 		return nil
@@ -97,9 +97,9 @@ func (v *View) registrars(ctx context.Context, tenant string) ([]string, error) 
 	return partitions(&t), nil
 }
 
-// partitions returns the regions whose pins of t count, the registrar first.
-// Those at the previous one count for as long as there are any, however old: a
-// pin past its life may protect a claim that still owes an outcome.
+// partitions returns the regions whose pins of t count, the registrar first. Those at
+// the previous one count for as long as there are any, however old: a pin past its life
+// may protect a claim in flight.
 func partitions(t *claim.Tenant) []string {
 	if t.PreviousRegistrar != "" {
 		return []string{t.Registrar, t.PreviousRegistrar}
@@ -119,8 +119,8 @@ func (db *DB) keepsPins(region, tenant string) (found bool, err error) {
 	return found, err
 }
 
-// pinStep is the atomic part of Pin. It fails with errMoved, and says which
-// regions are missing, when it would need one that is not in been.
+// pinStep is the atomic part of Pin. It fails with errMoved, and returns the missing
+// regions, if it needs one that is not in been.
 func (v *View) pinStep(ctx context.Context, key claim.Key, entry string, been map[string]bool) (pin claim.Pin, missing []string, err error) {
 	db := v.db
 	if err := db.enter(ctx); err != nil {

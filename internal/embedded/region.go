@@ -55,8 +55,8 @@ func (v *View) code(region string) (claim.RegionCode, error) {
 	return code, nil
 }
 
-// reach goes to region: at once if it is the view's own, else by one round trip.
-// Nothing has been done yet when it fails.
+// reach travels to region: at once if it is the view's own, else by one round trip. If
+// it fails, nothing has been done yet.
 func (v *View) reach(ctx context.Context, region string) (claim.RegionCode, error) {
 	code, err := v.code(region)
 	if err != nil || region == v.name {
@@ -73,7 +73,7 @@ func (v *View) travel(ctx context.Context, region string) error {
 	return err
 }
 
-// reachAll goes to several regions at once, to each that is not the view's own.
+// reachAll travels to several regions concurrently, to each that is not the view's own.
 func (v *View) reachAll(ctx context.Context, regions []string) error {
 	var far []string
 	seen := map[string]bool{v.name: true}

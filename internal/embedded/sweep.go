@@ -11,8 +11,8 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// sweepScan bounds the rows that one Sweep looks at, so that it stays below
-// some 20 ms however few of them can go.
+// sweepScan bounds the rows that one Sweep scans, so that it stays below some 20 ms
+// however few of them can be deleted.
 const sweepScan = 10_000
 
 // The tables that Sweep scans; the index is where it stopped.
@@ -90,7 +90,7 @@ func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	return removed, nil
 }
 
-// pastLife reports whether a pin of time t has no more to say by itself.
+// pastLife reports whether a pin of time t has expired by itself.
 func (db *DB) pastLife(t time.Time) bool {
 	return !db.clock.now().Before(t.Add(db.policy.PinLife()))
 }
@@ -135,7 +135,7 @@ func (db *DB) sweepPin(_ string, code claim.RegionCode, key claim.Key) (bool, er
 	}
 	home, ok := db.regions[pin.Home]
 	if !ok {
-		return false, nil // cannot tell whether a claim there still speaks
+		return false, nil // it is not known whether a claim there still owns the key
 	}
 	rec, err := db.readSynced(pin.Home, home, key)
 	if err != nil || rec != nil && rec.Age(&db.policy, db.clock.now()) != claim.Gone {
@@ -150,9 +150,8 @@ func (db *DB) sweepPin(_ string, code claim.RegionCode, key claim.Key) (bool, er
 	return err == nil, err
 }
 
-// sweepNotice drops the body of a notice that was acted on some time ago, and deletes
-// one that no provider repeats any more. One that was not acted on stays, as its row
-// does.
+// sweepNotice drops the body of a notice that was processed some time ago, and deletes
+// one that no provider repeats any more. An unprocessed one stays, as its row does.
 func (db *DB) sweepNotice(region string, code claim.RegionCode, key claim.Key) (bool, error) {
 	lock := db.rows.of(code, key)
 	lock.Lock()

@@ -125,8 +125,8 @@ func (db *DB) rewriteTenant(t claim.Tenant) error {
 	return nil
 }
 
-// forgetRegistrars stops looking for pins where the last one of a moved tenant
-// is gone: a trip less for each of its new keys.
+// forgetRegistrars ends the search at the former registrar of a moved tenant once its
+// last pin is gone: a trip less for each new key.
 func (db *DB) forgetRegistrars() error {
 	db.tenantMu.Lock()
 	defer db.tenantMu.Unlock()

@@ -49,7 +49,7 @@ func (v *View) Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool,
 	return *u, true, nil
 }
 
-// sweepUnpaid deletes what no provider surprises with any more.
+// sweepUnpaid deletes expired rows.
 func (db *DB) sweepUnpaid(home string, code claim.RegionCode, key claim.Key) (bool, error) {
 	defer db.lockUnpaid(code, key.Value)()
 	u, err := db.readUnpaid(home, code, key.Value)

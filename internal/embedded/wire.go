@@ -172,10 +172,10 @@ func encodeTransaction(b []byte, t *ledger.Transaction, key string) []byte {
 	return appendText(b, 14, t.Why)
 }
 
-// bookedFor reads from a row of the books whose object has its id, if it says so.
+// bookedFor reads the key of the object from a row of the books, if it has one.
 func bookedFor(value []byte) (claim.Key, bool, error) { return keyIn(value, 1, 12) }
 
-// calledFor reads from a provider call's row whose it is.
+// calledFor reads the key from a provider call's row.
 func calledFor(value []byte) (claim.Key, bool, error) { return keyIn(value, 2, 3) }
 
 // keyIn reads a key of two fields.
@@ -192,7 +192,7 @@ func keyIn(m []byte, tenant, value protowire.Number) (key claim.Key, found bool,
 	return key, key.Tenant != "" && key.Value != "", err
 }
 
-// field is one field of a message. Of text and data one is set, with n bytes of the
+// field is one field of a message. Either text or data is set, with n bytes of the
 // message from at on.
 type field struct {
 	number protowire.Number
@@ -203,8 +203,8 @@ type field struct {
 
 var errCutShort = errors.New("it is truncated")
 
-// readFields calls read for each field that is a varint or bytes, as all that this
-// package knows are; others are of a later build.
+// readFields calls read for each field that is a varint or bytes, as all known ones
+// are; a later build may have others.
 func readFields(m []byte, read func(f field) error) error {
 	for at := 0; at < len(m); {
 		number, kind, n := protowire.ConsumeTag(m[at:])
@@ -235,8 +235,8 @@ func readFields(m []byte, read func(f field) error) error {
 	return nil
 }
 
-// decodeClaim decodes a claim's row. The audit is as the row has it, for auditEntries, or
-// for another row of this claim.
+// decodeClaim decodes a claim's row. The audit stays encoded, for auditEntries, or for
+// another row of this claim.
 func decodeClaim(home string, key claim.Key, value []byte) (r *claim.Record, audit string, err error) {
 	text := string(value) // once; what is kept of it are parts
 	r = &claim.Record{Key: key, Home: home}

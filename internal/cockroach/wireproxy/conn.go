@@ -12,18 +12,17 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// conn is one client's connection and the one to the database that belongs to
-// it. One goroutine reads the client and injures (run), another reads the
-// database (replies).
+// conn is one client's connection and its connection to the database. One goroutine
+// reads the client and injects faults (run), another reads the database (replies).
 type conn struct {
 	p      *Proxy
 	client net.Conn
 	gone   chan struct{} // closed by cut
 	done   chan struct{} // closed when nothing of the connection is left
 
-	// injured is set while a fault has hold of a request. Cancel requests are
-	// swallowed then: clients send one when they give up, and it would race with
-	// an execution that the fault promises.
+	// injured is set while a fault holds a request. Cancel requests are dropped then:
+	// clients send one when they give up, and it would race with an execution that the
+	// fault promises.
 	injured   atomic.Bool
 	cancelKey string // guarded by Proxy.mu
 
@@ -56,7 +55,7 @@ func newConn(p *Proxy, client net.Conn) *conn {
 	}
 }
 
-// errGone ends a connection without anybody to tell.
+// errGone ends a connection without reporting it.
 var errGone = errors.New("wireproxy: the connection has ended")
 
 // cut closes both sides. It may be called from any goroutine, and twice.
@@ -334,7 +333,7 @@ func (c *conn) ready(block byte) {
 	}
 }
 
-// injure does to r what the shot orders. A nil error lets the connection live.
+// injure applies the shot to r. A nil error keeps the connection.
 func (c *conn) injure(s *Shot, r request) error {
 	// Replies to earlier requests reach the client first, and are not touched.
 	if _, err := c.answered(); err != nil {
@@ -424,8 +423,8 @@ func simple(sql string) request {
 	return request{wire: wire}
 }
 
-// failInstead brings the database's transaction block, if there is one, into the
-// state that an error in r's place would have left it in.
+// failInstead puts the database's transaction block, if there is one, into the state
+// that an error in r's place would have left.
 func (c *conn) failInstead(r request) (block byte, err error) {
 	block, err = c.answered()
 	if err != nil || block == 'I' {
