@@ -57,15 +57,15 @@ var (
 var (
 	Claims = claims.counter("homeward.claims", "{claim}",
 		"Arrivals at a claim, once each, by decision: won, won_unknown, replay, shared, mismatch, tombstone, busy, need_pin; or unavailable, if the store did not answer, and error.",
-		"The share of replays is normally about 3 %; a jump means that clients retry.",
+		"A jump in the share of replays means that clients retry. HomewardReplaysHigh fires above 15 %.",
 		Decision)
 	Conflicts = claims.counter("homeward.claim.conflicts", "{claim}",
 		"Arrivals that met a rival with the same key in flight: the wait ended with its answer (answered), without (in_use), or the caller went away (gone).",
-		"Normally below 0.05 % of homeward.claims. More: a retry storm, or a load balancer that repeats requests.",
+		"A growing share of homeward.claims: a retry storm, or a load balancer that repeats requests. HomewardConflictsHigh fires above 0.5 %.",
 		Outcome)
 	WaitDuration = claims.histogram("homeward.claim.wait.duration", "s", waitBuckets,
 		"How long the losing side waited for its rival.",
-		"p99 is normally below 1 s; 5 s means stuck claims or a slow provider.")
+		"5 s means stuck claims or a slow provider. HomewardWaitsLong fires at a p99 above 1 s.")
 	Mismatches = claims.counter("homeward.claim.mismatches", "{request}",
 		"Requests that reused the key of a different request, by tenant (those with the most, and `other`).",
 		"A client's bug or abuse: from 10 a minute inform the tenant.",
@@ -169,7 +169,7 @@ var (
 var (
 	OutboxLag = queues.gauge("homeward.outbox.lag", "s",
 		"How long the most overdue row of a kind has been due, among the first 1,000 due rows of a queue; 0 if none is due. For events the kind is the sink.",
-		"p99 is normally below 5 s. Provider calls: recovery is behind. Events: the sink is down.",
+		"Provider calls: recovery is behind. Events: the sink is down. HomewardOutboxLag fires above 5 s, HomewardEventsLag above 5 min.",
 		Home, Queue, RowKind)
 	OutboxPending = queues.gauge("homeward.outbox.pending", "{row}",
 		"Rows that are neither done nor parked, counted up to about 100,000 for each queue.",
