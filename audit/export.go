@@ -296,7 +296,7 @@ func (x *Exporter) left(ctx context.Context, c *Chain, to time.Time) (s Segment,
 		s, _, err := readAll(ctx, x.c.Objects, name, x.c.Keys.trust)
 		switch {
 		case damaged(err): // incomplete, as after a power loss: it is written anew
-			x.c.Logger.Warn("an object in the audit bucket is not whole; it is not in the chain", "object", name, "error", err)
+			x.c.Logger.Warn("an object in the audit bucket is incomplete; it is not in the chain", "object", name, "error", err)
 		case err != nil && !errors.Is(err, ErrNoObject):
 			return s, false, err
 		case err == nil && s.Previous == c.Digest && !s.Late && s.From.Equal(c.From) && s.To.Equal(to) && s.Part == c.Part+1 && s.After.same(c.After):

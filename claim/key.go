@@ -100,8 +100,8 @@ func ParseKey(header string) (string, error) {
 	return v, nil
 }
 
-// FormatKey spells a key's normal form as an RFC 9651 String, which every key
-// can be; [ParseKey] reads it back to the same value.
+// FormatKey formats a key's normal form as an RFC 9651 String. [ParseKey] parses it
+// back to the same value.
 func FormatKey(value string) string {
 	var b strings.Builder
 	b.Grow(len(value) + 2)

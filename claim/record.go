@@ -96,7 +96,7 @@ type Interim struct {
 	// Response is the answer; its bytes do not change while State stays the
 	// same.
 	Response Response
-	// State is what the claim waits for, in the executor's words.
+	// State is what the claim waits for, as the executor names it.
 	State string
 	// By is the id of the capture or cancellation that is under way, "" for none of
 	// ours. A charge that holds money has one at a time.

@@ -53,9 +53,8 @@ func (req *Request) underWay(now time.Time) time.Duration {
 	return max(now.Sub(req.Began), now.Round(0).Sub(req.Began.Round(0)))
 }
 
-// Reply is the answer to a [Request] that reached its claim. When it comes with
-// an error, Home is still set, and FirstUse and ExpiresAt if the claim was
-// read.
+// Reply is the answer to a [Request] that reached its claim. With an error, too, Home
+// is set, and FirstUse and ExpiresAt if the claim was read.
 type Reply struct {
 	Response Response
 	Home     string

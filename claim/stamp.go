@@ -69,8 +69,8 @@ const ownKeys = "homeward "
 // changes.
 func OwnKey(stamped string) string { return ownKeys + stamped }
 
-// ValidKey reports whether value is the normal form of a key: one that [ParseKey]
-// returns, or one of our own.
+// ValidKey reports whether value is the normal form of a key: either [ParseKey] returns
+// it, or [OwnKey] does.
 func ValidKey(value string) bool {
 	if stamped, own := strings.CutPrefix(value, ownKeys); own {
 		_, ok := readStampText(stamped)

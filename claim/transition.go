@@ -291,7 +291,7 @@ func Renew(rec *Record, holder string, fence uint64, p *Policy, now time.Time) (
 	return &next, nil
 }
 
-// Outcome is the result of an attempt, in terms of the claim.
+// Outcome is the result of an attempt for the claim.
 type Outcome uint8
 
 const (

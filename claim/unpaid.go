@@ -19,7 +19,7 @@ type Unpaid struct {
 	State State
 	// Reason is the decline code, or [ReasonOutcomeUnknown].
 	Reason string
-	// At is the store's clock then.
+	// At is when it was written, by the store's clock.
 	At time.Time
 }
 

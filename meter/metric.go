@@ -55,7 +55,7 @@ func (m *Metric) Buckets() []float64 { return slices.Clone(m.buckets) }
 // Means describes the metric in a sentence or two.
 func (m *Metric) Means() string { return m.means }
 
-// Act says what an operator does when the metric moves.
+// Act is what an operator does when the metric moves.
 func (m *Metric) Act() string { return m.act }
 
 // Prometheus is the name in the text format, without the _bucket, _sum and _count of a

@@ -251,12 +251,12 @@ func (t *TLS) credentials() *credentials {
 	}
 	if t.broken = err != nil; t.broken {
 		if changed {
-			t.log.Warn("the certificates have changed and cannot be used, those at hand go on", "error", err, "expires", t.have.expires())
+			t.log.Warn("the certificates have changed and cannot be used; the present ones stay in use", "error", err, "expires", t.have.expires())
 		}
 		return t.have
 	}
 	t.have, t.warned = next, false
-	t.log.Info("the certificates have changed and were read again", "identity", next.identity.String(), "expires", next.expires())
+	t.log.Info("the certificates have changed and were reloaded", "identity", next.identity.String(), "expires", next.expires())
 	t.warn(now)
 	return t.have
 }
@@ -384,7 +384,7 @@ func (l handshakeLog) Write(line []byte) (int, error) {
 	addr, reason, parsed := strings.Cut(rest, ": ")
 	switch {
 	case !ours || !parsed:
-		l.to.Warn("the peer listener had trouble", "error", text)
+		l.to.Warn("the peer listener reported an error", "error", text)
 	case reason == "EOF":
 		// The caller disconnected without sending anything, as probes of an open port
 		// do.

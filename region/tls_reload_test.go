@@ -79,7 +79,7 @@ func TestCertificatesAreReplacedUnderARunningServer(t *testing.T) {
 	s.issue(ca, uri(t, Identity{Region: eu, Node: "eu-2"}))
 	expect("eu-2")
 	require.Len(t, s.log.said(), 1)
-	require.Contains(t, s.log.said()[0], "read again identity=node eu-2 of "+eu)
+	require.Contains(t, s.log.said()[0], "reloaded identity=node eu-2 of "+eu)
 
 	// What cannot be used is not used, and said once.
 	for name, spoil := range map[string]func(){

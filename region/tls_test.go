@@ -455,7 +455,7 @@ func TestHandshakeLog(t *testing.T) {
 	require.Equal(t, []string{
 		"a peer connection was refused remote=[::1]:4711 error=tls: client didn't provide a certificate",
 		"a peer connection was closed before its handshake remote=10.0.0.1:4711",
-		"the peer listener had trouble error=http: Accept error: too many open files",
+		"the peer listener reported an error error=http: Accept error: too many open files",
 	}, log.said())
 	require.Equal(t, slog.LevelDebug, log.records[1].Level)
 }

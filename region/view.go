@@ -103,7 +103,7 @@ func (v *view) put(name string, meta []byte) {
 		v.remove(name)
 		v.mu.Unlock()
 		if first {
-			v.log.Warn("a member's metadata was not understood, it is ignored; is it another version, or another system?", "member", name, "error", err)
+			v.log.Warn("a member's metadata cannot be decoded and is ignored; it may be of another version, or of another system", "member", name, "error", err)
 		}
 		return
 	}
@@ -207,7 +207,7 @@ func (v *view) NodeMeta(limit int) []byte {
 	b, err := encodeMeta(self)
 	if err != nil || len(b) > limit {
 		// NewMembership encoded the same node; only the draining bit has changed.
-		v.log.Error("this node's metadata cannot be sent, the others will ignore it", "error", err, "bytes", len(b), "limit", limit)
+		v.log.Error("this node's metadata cannot be encoded; the others will ignore this node", "error", err, "bytes", len(b), "limit", limit)
 		return nil
 	}
 	return b

@@ -63,7 +63,7 @@ type Run struct {
 	More     int      `json:"more,omitempty"`
 }
 
-// Figure is a number, or a few words, under a name.
+// Figure is a named number or short text of a report.
 type Figure struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`

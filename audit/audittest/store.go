@@ -18,7 +18,7 @@ import (
 // Harness is one store under test, initially empty.
 type Harness struct {
 	claimtest.Harness
-	// Audit is the view of a node in a region.
+	// Audit returns the store as a node in a region sees it.
 	Audit func(region string) audit.Store
 	// Lag is the longest time after a commit until a page shows the row.
 	Lag time.Duration

@@ -56,7 +56,7 @@ func (l *ledger) fill(ctx context.Context, keys int) (err error) {
 	}
 	rec, _, found, err := view.Get(ctx, key, regionNames[0])
 	if err == nil && !found {
-		err = fmt.Errorf("the charge of key %s, just made, is not there", key.Value)
+		err = fmt.Errorf("the charge that was just made under key %s is missing", key.Value)
 	}
 	if err != nil {
 		return err

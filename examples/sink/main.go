@@ -117,11 +117,11 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := s.webhook.Verify(body, r.Header); err != nil { // the age of the signature, too
-		http.Error(w, "this is not signed as it must be", http.StatusUnauthorized)
+		http.Error(w, "the signature is not valid", http.StatusUnauthorized)
 		return
 	}
 	if err := s.keep(body); err != nil {
-		http.Error(w, "it could not be kept; send it again", http.StatusServiceUnavailable)
+		http.Error(w, "the event could not be stored; send it again", http.StatusServiceUnavailable)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

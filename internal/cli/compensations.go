@@ -29,11 +29,11 @@ type compensationsShowCommand struct {
 
 // brakeShown is the JSON of one row of homeward compensations show.
 type brakeShown struct {
-	// Provider is "" for all.
+	// Provider is the name of the provider; "" for the brake of all.
 	Provider string `json:"provider"`
 	// Status is flowing, or held if this brake or that of all is set.
 	Status string `json:"status"`
-	// Held is why: this brake, or else that of all.
+	// Held is the hold in effect: this brake's, or else that of all.
 	Held *notice.Hold `json:"held,omitempty"`
 	// Doubt is when the provider last did not confirm a movement to refund, Waiting when a
 	// payer had last waited a day for a release.

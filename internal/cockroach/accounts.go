@@ -33,7 +33,7 @@ func (db *DB) Accounts(ctx context.Context) ([]account.Row, error) {
 			return r, err
 		}
 		if err := json.Unmarshal(state, &r); err != nil {
-			return r, fmt.Errorf("the row of accounts for provider %q is not readable: %w", r.Provider, err)
+			return r, fmt.Errorf("the row of accounts for provider %q cannot be decoded: %w", r.Provider, err)
 		}
 		r.Version = uint64(version)
 		return r, nil

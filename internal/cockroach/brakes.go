@@ -44,7 +44,7 @@ func (db *DB) Brakes(ctx context.Context) (rows []notice.Brake, now time.Time, e
 		}
 		var b notice.Brake
 		if err := json.Unmarshal(r.state, &b); err != nil {
-			return nil, time.Time{}, fmt.Errorf("database: the row of brakes for provider %q is not readable: %w", *r.provider, err)
+			return nil, time.Time{}, fmt.Errorf("database: the row of brakes for provider %q cannot be decoded: %w", *r.provider, err)
 		}
 		b.Provider, b.Version = *r.provider, uint64(*r.version)
 		rows = append(rows, b)

@@ -79,7 +79,7 @@ func (r *claimRow) readRow(key claim.Key, home string) error {
 	if r.refusal != nil {
 		refusal, err := readRefusal(r.refusal)
 		if err != nil {
-			return fmt.Errorf("%w: the refusal of %s does not decode (%s); the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, oneLine(err))
+			return fmt.Errorf("%w: the refusal of %s cannot be decoded (%s); the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, oneLine(err))
 		}
 		refusal.At = time.Time(r.refused).UTC()
 		r.record.Refusal = &refusal
@@ -99,7 +99,7 @@ func (r *claimRow) readInterim() error {
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: the interim answer of %s does not decode (%s); the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, oneLine(err))
+		return fmt.Errorf("%w: the interim answer of %s cannot be decoded (%s); the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, oneLine(err))
 	case s.Object == r.record.Minted.ID && s.Generation == r.record.Generation:
 		r.record.Interim = &claim.Interim{Response: response, State: s.State, By: s.By}
 	}

@@ -111,7 +111,7 @@ func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(args)) {
 			if !used[name] {
-				return nil, fmt.Errorf("cockroach: query/%s does not say @%s, which is in %v", file, name, s.args)
+				return nil, fmt.Errorf("cockroach: query/%s does not use @%s, which is in %v", file, name, s.args)
 			}
 		}
 	}

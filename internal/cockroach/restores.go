@@ -100,7 +100,7 @@ func (db *DB) Witness(ctx context.Context, key claim.Key) (w claim.Witness, foun
 
 func readWitness(key claim.Key, state []byte) (w claim.Witness, err error) {
 	if err := json.Unmarshal(state, &w); err != nil {
-		return w, fmt.Errorf("a witness of tenant %s does not decode (%s); the row is damaged", key.Tenant, oneLine(err))
+		return w, fmt.Errorf("a witness of tenant %s cannot be decoded (%s); the row is damaged", key.Tenant, oneLine(err))
 	}
 	w.Key = key
 	return w, nil

@@ -145,5 +145,5 @@ func decodeEndpoint(tenant string, value []byte) (relay.Endpoint, error) {
 // damaged reports a row that does not decode. The outcome of the caller's write is
 // unknown, hence unavailable.
 func damaged(what, name string, err error) error {
-	return fmt.Errorf("%w: %s %q does not decode (%v); restore the store directory from a backup", claim.ErrUnavailable, what, name, err)
+	return fmt.Errorf("%w: %s %q cannot be decoded (%v); restore the store directory from a backup", claim.ErrUnavailable, what, name, err)
 }

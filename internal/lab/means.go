@@ -49,8 +49,8 @@ func (NoMeans) Undrain(context.Context, string, func(string)) error { return err
 // everything that was in flight when it began (30 s), and an outbox row's (1 m).
 const drainPatience = 3 * time.Minute
 
-// ClusterMeans are those of a homeward cluster: it is asked, and acts on its own
-// processes.
+// ClusterMeans are those of a homeward cluster, which acts on its own processes on
+// request.
 type ClusterMeans struct {
 	NoMeans
 	state *State

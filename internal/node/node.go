@@ -104,8 +104,7 @@ type Config struct {
 	keeper *account.Keeper // of Providers; nil: they are not kept
 }
 
-// Node is one running process's worth of Homeward in one region. Its fields are set by
-// its parts, in their order.
+// Node is a running node of one region. Its parts set its fields, in their order.
 type Node struct {
 	c   Config
 	log *slog.Logger

@@ -23,7 +23,8 @@ type Access struct {
 	Certificate
 }
 
-// Certificate is an operator's. The zero value is none, for nodes without TLS.
+// Certificate is the operator's certificate. The zero value is none, for nodes without
+// TLS.
 type Certificate struct {
 	// Cert, Key and CA are files, PEM.
 	Cert string `json:"cert"`

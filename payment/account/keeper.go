@@ -44,7 +44,7 @@ func (k *Keeper) Providers() psp.Providers {
 	return all
 }
 
-// Pin is [Pin], for a start.
+// Pin calls [Pin] at the start of a process.
 func (k *Keeper) Pin(ctx context.Context, now time.Time) (doubts []string, err error) {
 	if doubts, err = Pin(ctx, k.store, k.Providers(), now); err != nil {
 		return doubts, err
@@ -89,7 +89,7 @@ func (k *Keeper) readNameless(ctx context.Context) error {
 	return err
 }
 
-// Nameless is [Nameless] of the rows as last read.
+// Nameless calls [Nameless] on the rows as last read.
 func (k *Keeper) Nameless() string {
 	if provider := k.nameless.Load(); provider != nil {
 		return *provider

@@ -291,5 +291,5 @@ func (r *Receiver) store(batch []arrival) (err error) {
 	case len(notices) == 1:
 		r.c.Logger.Error("the store rejects a notice, now and later; check what the provider sends", "region", r.c.Region, "notice", notices[0].ID, "error", err)
 	}
-	return fmt.Errorf("the notice could not be kept: %w", err)
+	return fmt.Errorf("the notice could not be stored: %w", err)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/payment/internal/spill"
 )
 
-// Report is what [Books] found.
+// Report is the result of [Books].
 type Report struct {
 	Regions      []string `json:"regions"`
 	Transactions int64    `json:"transactions"`

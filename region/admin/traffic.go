@@ -54,7 +54,7 @@ type Flow struct {
 	Lately uint64 `json:"lately"`
 }
 
-// TenantCount is a count of one tenant.
+// TenantCount is the count of one tenant.
 type TenantCount struct {
 	Tenant string `json:"tenant"`
 	Count  uint64 `json:"count"`

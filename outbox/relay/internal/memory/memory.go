@@ -65,7 +65,7 @@ func (q *Queue) Len() (n int) {
 	return n
 }
 
-// Take implements outbox.Store as outbox.Events does.
+// Take implements outbox.Store, with the order of outbox.Events.
 func (q *Queue) Take(_ context.Context, region string, limit int, lease time.Duration) (taken []outbox.Message, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
