@@ -13,7 +13,7 @@ import (
 // Happened is a movement that the provider made without a request of ours, as booked.
 type Happened struct {
 	ledger.Transaction
-	// Of is the charge or transfer that it is about.
+	// Of is the charge or transfer that the movement is about.
 	Of ledger.Transaction
 	// Dispute is the provider's id of the dispute that it is a step of, if any.
 	Dispute string

@@ -91,9 +91,9 @@ func ValidTrustDomain(name string) bool {
 // TLSConfig configures [TLS] for a node or a tool. All but Region and Logger are
 // required.
 type TLSConfig struct {
-	// CertFile holds the certificate in PEM, followed by intermediate ones;
-	// KeyFile its key, PKCS #8 in PEM; CAFile the deployment's CAs in PEM, two of
-	// them during a rotation.
+	// CertFile is the certificate in PEM, followed by intermediate certificates.
+	// KeyFile is its key, PKCS #8 in PEM. CAFile has the deployment's CAs in PEM, two
+	// of them during a rotation.
 	CertFile, KeyFile, CAFile string
 	// TrustDomain is the deployment's trust domain. Certificates of any other are
 	// refused, even if the same CA signed them.

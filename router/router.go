@@ -84,7 +84,7 @@ const MaxForwards = 2
 // tenth of a second.
 const replyMargin = 100 * time.Millisecond
 
-// Router is safe for concurrent use.
+// Router sends requests to their key's home. It is safe for concurrent use.
 type Router struct {
 	self     string
 	local    Local

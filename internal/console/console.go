@@ -18,7 +18,8 @@ import (
 	"github.com/homeward-io/homeward/runs"
 )
 
-// Deployment is the console's source for regions and nodes. *admin.Server is one.
+// Deployment is the console's source for regions and nodes. *admin.Server implements
+// it.
 type Deployment interface {
 	Look(ctx context.Context, q admin.Question) *admin.Overview
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/homeward-io/homeward/inspect"
 )
 
-// History reads the history of one key or object. *inspect.Reader is one.
+// History reads the history of one key or object. *inspect.Reader implements it.
 type History interface {
 	Read(ctx context.Context, q inspect.Query) (inspect.History, error)
 }

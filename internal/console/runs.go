@@ -15,7 +15,7 @@ import (
 	"github.com/homeward-io/homeward/runs"
 )
 
-// Runs has the reports of drills, drains and verifications. *runs.Book is one.
+// Runs has the reports of drills, drains and verifications. *runs.Book implements it.
 type Runs interface {
 	List(ctx context.Context, kind runs.Kind, limit int) ([]runs.Run, error)
 	Get(ctx context.Context, kind runs.Kind, id string) (runs.Run, error)

@@ -78,7 +78,7 @@ func (s Statement) download(ctx context.Context, from, to time.Time, format reco
 	where := strings.NewReplacer("{from}", at(from), "{to}", at(to)).Replace(s.Name)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
-		return nil, "", errors.New("--statement is no URL")
+		return nil, "", errors.New("--statement is not a valid URL")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = headTime

@@ -22,7 +22,8 @@ type Line struct {
 	// ID is the provider's own reference of the movement.
 	ID   string
 	Kind psp.Kind
-	// Reference is ours: the object's id that was sent along, "" if there was none.
+	// Reference is our id of the object, which was sent with the call; "" if there was
+	// none.
 	Reference string
 	// Amount is in minor units of Currency, above 0.
 	Amount   int64
