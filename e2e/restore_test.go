@@ -119,7 +119,7 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 		d.once(moved)
 	}
 	other := charge("opaque-us", 111)
-	require.Equal(t, http.StatusUnprocessableEntity, d.send(eu, other).Status)
+	d.final(eu, other, http.StatusUnprocessableEntity)
 	again()
 	// Of the others nothing is known, neither of those that were sent before nor of new ones.
 	for _, q := range []request{tail, charge("new", 170), charge(stamped(t, us), 180)} {
