@@ -11,7 +11,8 @@ help: ## List the targets.
 # terminal the command gets the foreground for itself, so that Ctrl-C is for it alone
 # and its end for make, which would take the signal for a failure.
 FOREGROUND = case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in *+*) set -m;; esac
-RUN = $(GO) build -o bin/homeward ./cmd/homeward && { $(FOREGROUND); bin/homeward
+# A first build is silent for minutes.
+RUN = { [ -x bin/homeward ] || echo "building bin/homeward; with empty caches this takes some minutes" >&2; } && $(GO) build -o bin/homeward ./cmd/homeward && { $(FOREGROUND); bin/homeward
 
 demo: ## Run three regions and the provider simulator on this machine (ARGS="--data DIR" keeps the data).
 	@$(RUN) demo $(ARGS); }
