@@ -89,7 +89,7 @@ func TestMigrationsRunBeforeNodes(t *testing.T) {
 	c := newCluster(t)
 	r := regions[0]
 	c.kubectl("create", "namespace", r)
-	if out, err := c.helm("install", "homeward", chart, "-n", r, "-f", values(t, r), "--set", "migration.enabled=true,migration.regions={us-east1=1},migration.secret.name=owner",
+	if out, err := c.helm("install", "homeward", chart, "-n", r, "-f", values(t, r), "--set", "migration.enabled=true,migration.regions={us-east1=1,europe-west1=2,asia-northeast1=3},migration.secret.name=owner",
 		"--wait", "--timeout", "120s"); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, c.kubectl("-n", r, "get", "pods,jobs,events"))
 	}

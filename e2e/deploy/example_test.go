@@ -18,6 +18,9 @@ const (
 	examples = chart + "/examples"
 	// catalogue is where the page has the schemas of definitions from.
 	catalogue = "https://raw.githubusercontent.com/datreeio/CRDs-catalog/main/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json"
+	// withoutClouds takes the place of the example's bucket: the tests' build of homeward
+	// opens none of a cloud's (TestDriversOfThisBuild).
+	withoutClouds = "HOMEWARD_AUDIT__BUCKET=file:///tmp"
 )
 
 // page is the way to three regions in docs/DEPLOYING.md: what a reader copies.
@@ -86,7 +89,7 @@ func TestTheExampleIsWhole(t *testing.T) {
 	schemas := filepath.Join(strictSchemas(t), "{{.ResourceKind}}{{.KindSuffix}}.json")
 	p.run(p.once, regions[0], schemas)
 	for _, region := range regions {
-		out := p.run(p.render, region, schemas)
+		out := p.run(p.render, region, schemas, withoutClouds)
 		if !strings.Contains(out, "Invalid: 0, Errors: 0, Skipped: 0") || strings.Contains(out, "Summary: 0 ") {
 			t.Errorf("%s: kubeconform did not look at everything:\n%s", region, out)
 		}
@@ -94,6 +97,13 @@ func TestTheExampleIsWhole(t *testing.T) {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: the settings in effect have no %q:\n%s", region, want, out)
 			}
+		}
+		rendered, err := os.ReadFile(filepath.Join(p.dir, region+".rendered.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`(?m)^ +bucket: gs://`).Match(rendered) {
+			t.Errorf("%s has no bucket for the audit", region)
 		}
 	}
 	for _, file := range []string{"all-regions", regions[0], regions[1]} {
@@ -159,14 +169,14 @@ func TestThePageIsFollowed(t *testing.T) {
 	c.kubectl("create", "namespace", "cert-manager")
 	schemas := filepath.Join(strictSchemas(t), "{{.ResourceKind}}{{.KindSuffix}}.json")
 	for _, lines := range [][]string{p.once, p.cluster, p.render, p.install} {
-		out := p.run(lines, regions[0], schemas, "KUBECONFIG="+c.config)
+		out := p.run(lines, regions[0], schemas, "KUBECONFIG="+c.config, withoutClouds)
 		t.Log(out)
 	}
 	if got := c.kubectl("-n", "homeward", "get", "deployment", "homeward", "-o", "jsonpath={.status.readyReplicas}"); got != "3" {
 		t.Errorf("%s nodes are ready, not 3", got)
 	}
 	for _, region := range regions[1:] {
-		p.run(p.render, region, schemas)
+		p.run(p.render, region, schemas, withoutClouds)
 		c.kubectl("apply", "-n", "homeward", "--dry-run=server", "--validate=strict", "-f", filepath.Join(p.dir, region+".rendered.yaml"))
 	}
 }

@@ -10,6 +10,7 @@ prints nothing.
 {{- if hasKey $.Values.config . }}{{ fail (printf "config.%s is set by the chart; use its own values" .) }}{{ end }}
 {{- end -}}
 {{- include "homeward.check.peers" . -}}
+{{- include "homeward.check.migration" . -}}
 {{- include "homeward.check.providers" (dict "root" . "known" $known) -}}
 {{- $has := dict "audit" (dict) "console" (dict) -}}
 {{- range $group, $_ := $has }}{{ with index $.Values.config $group }}{{ if kindIs "map" . }}{{ $_ := set $has $group . }}{{ end }}{{ end }}{{ end -}}
@@ -55,6 +56,29 @@ prints nothing.
 {{- if hasKey (.Values.peers | default dict) .Values.region }}{{ fail (printf "peers.%s is this release's own region: two regions cannot have one name" .Values.region) }}{{ end -}}
 {{- range $name, $peer := .Values.peers -}}
 {{- if and $.Values.networkPolicy.enabled (not $peer.cidrs) }}{{ fail (printf "peers.%s.cidrs: the network policy lets nobody of this region in; say where its nodes come from, as in [\"10.20.0.0/16\"], or set networkPolicy.enabled: false" $name) }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{/* homeward.check.migration refuses a list of regions that lacks one, or has one or a code twice. */}}
+{{- define "homeward.check.migration" -}}
+{{- if .Values.migration.enabled -}}
+{{- $names := dict -}}
+{{- $codes := dict -}}
+{{- range $entry := .Values.migration.regions -}}
+{{- $parts := splitList "=" $entry -}}
+{{- $name := first $parts -}}
+{{- if hasKey $names $name }}{{ fail (printf "migration.regions has %s twice" $name) }}{{ end -}}
+{{- $_ := set $names $name true -}}
+{{- if gt (len $parts) 1 -}}
+{{- $code := last $parts | atoi | toString -}}
+{{- with get $codes $code }}{{ fail (printf "migration.regions gives %s and %s one code, %s: a code stands in keys for ever and is one region's" . $name $code) }}{{ end -}}
+{{- $_ := set $codes $code $name -}}
+{{- end -}}
+{{- end -}}
+{{- if and $names .Values.region (not (hasKey $names .Values.region)) }}{{ fail (printf "migration.regions lacks %s, this release's region: name all regions of the deployment" .Values.region) }}{{ end -}}
+{{- range $peer, $_ := .Values.peers -}}
+{{- if and $names (not (hasKey $names $peer)) }}{{ fail (printf "migration.regions lacks %s, which is one of peers: name all regions of the deployment" $peer) }}{{ end -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
