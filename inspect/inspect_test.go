@@ -55,7 +55,7 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) reader() *inspect.Reader {
-	return &inspect.Reader{Rows: w.view, Regions: regions, Policy: w.policy, Tenants: func(ctx context.Context, after string, _ int) (page []claim.Tenant, err error) {
+	return &inspect.Reader{Rows: w.view, Regions: regions, Policy: w.policy, Digits: func(string) int { return 2 }, Tenants: func(ctx context.Context, after string, _ int) (page []claim.Tenant, err error) {
 		all, err := w.db.Tenants(ctx)
 		for _, t := range all {
 			if t.ID > after {
@@ -215,7 +215,7 @@ func TestVerdicts(t *testing.T) {
 					w.now = w.now.Add(time.Second)
 				}
 			},
-			"declined for good (stolen_card), the provider moved 4200 usd that nobody asked for, which was refunded; home europe-west1", "",
+			"declined for good (stolen_card); the provider moved 42.00 USD that nobody asked for, and Homeward refunded that; home europe-west1", "",
 		},
 		"a ghost that nobody has refunded yet": {
 			func(w *world, rec claim.Record) {
@@ -225,7 +225,18 @@ func TestVerdicts(t *testing.T) {
 				_, err := w.view.Post(w.Context(), ghost)
 				require.NoError(w, err)
 			},
-			"declined for good (stolen_card), the provider moved 4200 usd that nobody asked for; home europe-west1", "",
+			"declined for good (stolen_card); the provider moved 42.00 USD that nobody asked for; home europe-west1", "",
+		},
+		"a refund": {
+			func(w *world, rec claim.Record) {
+				w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone, Posting: claimtest.Posting(rec, rec.Minted.ID)})
+				back := *claimtest.Posting(rec, "re_1")
+				back.Region, back.Kind, back.Object, back.Reverses, back.Amount = eu, ledger.Refund, "re_1", rec.Minted.ID, 5
+				back.Debit, back.Credit = back.Credit, back.Debit
+				_, err := w.view.Post(w.Context(), back)
+				require.NoError(w, err)
+			},
+			"charged once; the merchant refunded 0.05 USD in one refund; home europe-west1", "",
 		},
 		"forgotten": {
 			func(w *world, rec claim.Record) {

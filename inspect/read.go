@@ -42,6 +42,9 @@ type Reader struct {
 	// Segments searches the exported audit; nil: only rows are read. It reads a bucket,
 	// which is slow.
 	Segments Segments
+	// Digits returns the decimals of a currency's minor unit; nil: a verdict has amounts in
+	// minor units.
+	Digits func(currency string) int
 }
 
 // Query selects a history.
@@ -234,7 +237,7 @@ func (g *gathering) findTenant(ctx context.Context) error {
 	switch {
 	case len(having) > 1:
 		named := having[:min(len(having), maxNamed)]
-		return fmt.Errorf("%w, name one: %s%s", ErrSeveral, strings.Join(named, ", "), more(len(having)-len(named)))
+		return fmt.Errorf("%w: %s%s", ErrSeveral, strings.Join(named, ", "), more(len(having)-len(named)))
 	case len(having) == 1:
 		missing := g.h.Missing
 		*g = best

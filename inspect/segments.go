@@ -55,7 +55,7 @@ func (g *gathering) segments(ctx context.Context, q *Query) error {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		return fmt.Errorf("%w, name one: %s", ErrSeveral, strings.Join(names, ", "))
+		return fmt.Errorf("%w: %s", ErrSeveral, strings.Join(names, ", "))
 	}
 	for i := range found {
 		f := &found[i]

@@ -170,9 +170,9 @@ func (g *gathering) open(c *Claim) (what, next string) {
 func (g *gathering) without() (what, next string) {
 	switch b := g.booking(); {
 	case b != nil:
-		return verb(string(b.Kind)) + " once" + g.takenBack() + ", its key is free again", nextNothing
+		return verb(string(b.Kind)) + " once, its key is free again" + g.takenBack(), nextNothing
 	case g.unpaid != nil && g.unpaid.Reason == claim.ReasonOutcomeUnknown:
-		return "given up on with the outcome unknown" + g.takenBack() + ", its key is free again", "compare with the provider's statement: homeward reconcile"
+		return "given up on with the outcome unknown, its key is free again" + g.takenBack(), "compare with the provider's statement: homeward reconcile"
 	case g.unpaid != nil:
 		return "declined" + reason(g.unpaid.Reason) + g.notMoved() + ", its key is free again", nextNothing
 	}
@@ -214,34 +214,50 @@ func (g *gathering) takenBack() string {
 		case t.Kind == ledger.Refund:
 			refunds, refunded, currency = refunds+1, refunded+t.Amount, t.Currency
 		case t.Kind == ledger.Ghost:
-			fmt.Fprintf(&b, ", the provider moved %s that nobody asked for", money(t.Amount, t.Currency))
+			fmt.Fprintf(&b, "; the provider moved %s that nobody asked for", g.money(t.Amount, t.Currency))
 		case t.Kind == ledger.GhostRefund:
-			b.WriteString(", which was refunded")
+			b.WriteString(", and Homeward refunded that")
 		case failed:
-			b.WriteString(", the provider took " + strings.ReplaceAll(strings.TrimSuffix(string(t.Kind), "_failed"), "_", " ") + " back as failed")
+			b.WriteString("; the provider took " + strings.ReplaceAll(strings.TrimSuffix(string(t.Kind), "_failed"), "_", " ") + " back as failed")
 		}
 	}
 	if refunds > 0 {
-		fmt.Fprintf(&b, ", refunded %s (%s)", times(refunds), money(refunded, currency))
+		fmt.Fprintf(&b, "; the merchant refunded %s in %s", g.money(refunded, currency), count(refunds, "refund"))
 	}
 	return b.String()
 }
 
-// money formats an amount in minor units for people.
-func money(amount int64, currency string) string { return fmt.Sprintf("%d %s", amount, currency) }
+// money formats an amount in minor units for people, as in 42.00 USD.
+func (g *gathering) money(amount int64, currency string) string {
+	name := strings.ToUpper(currency)
+	if g.r.Digits == nil {
+		return fmt.Sprintf("%d minor units of %s", amount, name)
+	}
+	digits := g.r.Digits(currency)
+	if digits == 0 {
+		return fmt.Sprintf("%d %s", amount, name)
+	}
+	text := fmt.Sprintf("%0*d", digits+1, amount)
+	point := len(text) - digits
+	return text[:point] + "." + text[point:] + " " + name
+}
 
 // sentence is the outcome with the answers to the next questions.
 func (g *gathering) sentence(what string) string {
 	var b strings.Builder
 	b.WriteString(what)
+	next := ", "
+	if strings.Contains(what, "; ") {
+		next = "; "
+	}
 	if g.h.Replays > 0 {
-		b.WriteString(", replayed " + times(g.h.Replays))
+		b.WriteString(next + "replayed " + times(g.h.Replays))
 	}
 	if n := g.takeOvers(); n > 0 {
-		b.WriteString(", taken over " + times(n))
+		b.WriteString(next + "taken over " + times(n))
 	}
 	if g.h.Mismatches > 0 {
-		b.WriteString(", another request under its key refused " + times(g.h.Mismatches))
+		b.WriteString(next + "another request under its key refused " + times(g.h.Mismatches))
 	}
 	if g.h.Home != "" {
 		b.WriteString("; home " + g.h.Home)

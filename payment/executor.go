@@ -398,7 +398,7 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 		v.NotFound, v.RetryIn = true, max(v.RetryIn, t.settleWindow())
 		return v
 	case expired:
-		return t.expired()
+		return t.untraced(ctx)
 	case t.undone:
 		return t.needless()
 	default:

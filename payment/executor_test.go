@@ -257,6 +257,35 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
+// A body may say that no money moved only if every call had an answer, or none was sent.
+func TestAnExpiryPromisesNoMoreThanIsKnown(t *testing.T) {
+	const certain, succeeded = "had passed before any money moved.", "had passed before an attempt succeeded."
+	for name, c := range map[string]struct {
+		change           func(*claim.Attempt)
+		charge, transfer string
+	}{
+		"nothing was sent":       {func(*claim.Attempt) {}, certain, certain},
+		"it was declined before": {func(a *claim.Attempt) { a.Record.Generation = 2 }, succeeded, succeeded},
+		"its decline is closed":  {func(a *claim.Attempt) { a.Closing = true }, succeeded, succeeded},
+		"calls had no answer": {func(a *claim.Attempt) { a.Recovery, a.Record.NotFounds = true, askBeforeCall },
+			"Should it turn out to have been made, the payer gets the money back.", "Should it turn out to have been made, it is not reversed"},
+	} {
+		for op, says := range map[Operation]string{Charge: c.charge, Transfer: c.transfer} {
+			t.Run(name+"/"+string(op), func(t *testing.T) {
+				a := attemptOf(op)
+				a.Now, a.Record.Generation = firstUse.Add(time.Hour), 1
+				c.change(&a)
+				p := &fake{caps: psp.Capabilities{Lookup: true, Timeout: time.Second}, found: psp.FoundNo}
+				v := executorOf(p, nil, nil).Attempt(t.Context(), a)
+				require.Equal(t, codeExpired, v.Reason)
+				require.Contains(t, string(v.Response.Body), says)
+				require.Equal(t, says == certain, strings.Contains(string(v.Response.Body), "any money moved"))
+				require.Empty(t, p.calls)
+			})
+		}
+	}
+}
+
 func source(op Operation) string {
 	if op == Transfer {
 		return "acct_1"

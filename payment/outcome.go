@@ -184,9 +184,28 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 	return v
 }
 
-// expired: not paid in time, and no money has moved.
+// expired: not paid in time. That no money has moved is certain of the first attempt and
+// of a payment that the provider canceled. A request that was declined before may have
+// calls without an answer from before its decline.
 func (t *attempt) expired() claim.Verdict {
-	return t.late("The " + string(t.op) + " was not payable any more: its expires_at had passed before any money moved.")
+	before := "any money moved"
+	if t.Closing || t.Record.Generation > 1 {
+		before = "an attempt succeeded"
+	}
+	return t.late("The " + string(t.op) + " was not payable any more: its expires_at had passed before " + before + ".")
+}
+
+// untraced is expired for a request that the provider does not find although calls had no
+// answer: one of them may still arrive. Nobody can reverse a transfer that does.
+func (t *attempt) untraced(ctx context.Context) claim.Verdict {
+	switch {
+	case t.cleared:
+		return t.expired()
+	case t.op == Transfer:
+		return t.late("The provider does not find the transfer, and its expires_at has passed. Should it turn out to have been made, it is not reversed: compare with the provider before you send another.")
+	default:
+		return t.overtaken(ctx)
+	}
 }
 
 // unconfirmed: not known to be paid in time, and nothing can confirm it. A success that
@@ -195,6 +214,11 @@ func (t *attempt) unconfirmed(ctx context.Context) claim.Verdict {
 	if t.Witness != nil {
 		return t.restored(ctx)
 	}
+	return t.overtaken(ctx)
+}
+
+// overtaken is the answer to a charge that is past its time with its outcome unknown.
+func (t *attempt) overtaken(ctx context.Context) claim.Verdict {
 	t.log.WarnContext(ctx, "charge expired with its outcome unknown; a success that surfaces later must be refunded",
 		"object", t.Record.Minted.ID, "provider", t.name)
 	return t.late("The " + string(t.op) + " could not be confirmed before its expires_at. Should it turn out to have been made, the payer gets the money back.")

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -55,6 +56,9 @@ func Run(ctx context.Context, args []string, out, errs io.Writer) int {
 func run(ctx context.Context, args []string, io streams) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
+	}
+	if args[0] == "help" {
+		args = append(slices.Clone(args[1:]), "--help")
 	}
 	command, code := parse(ctx, args, io)
 	if command == nil {

@@ -5,9 +5,12 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"text/template"
 	"time"
 
@@ -34,6 +37,11 @@ type demoCommand struct {
 }
 
 func (c *demoCommand) Run(ctx context.Context, io streams) error {
+	// With SIGPIPE taken, a write to a closed pipe fails, and a temporary directory is
+	// removed all the same.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
 	settings, err := node.LoadSettings(c.Config, os.Environ())
 	if err != nil {
 		return err
@@ -68,6 +76,9 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	if at := c.exposed(); at != "" {
+		fmt.Fprintf(io.err, "warning: %s accepts callers from other machines; the demo's API keys are published, and anyone who reaches the address can use them\n", at)
+	}
 	if err := c.welcome(io, d, settings); err != nil {
 		return errors.Join(err, d.Stop(ctx))
 	}
@@ -78,6 +89,18 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 	}
 	fmt.Fprintln(io.out, "drained")
 	return nil
+}
+
+// exposed returns the first flag, with its address, that opens the demo to other machines.
+// The simulator and the metrics take their host from --listen if they have no flag.
+func (c *demoCommand) exposed() string {
+	for _, f := range [][2]string{{"--listen", c.Listen}, {"--psp-listen", c.PSPListen}, {"--metrics-listen", c.MetricsListen}} {
+		host, _, err := net.SplitHostPort(f[1])
+		if ip := net.ParseIP(host); err == nil && host != "localhost" && !ip.IsLoopback() {
+			return f[0] + " " + f[1]
+		}
+	}
+	return ""
 }
 
 //go:embed demo.txt

@@ -56,6 +56,9 @@ With --compose the containers of that project whose service is called REGION-…
 var errPromises = errors.New("the drill found broken promises, or could not check them; the report names them")
 
 func (c *drillCommand) Run(ctx context.Context, io streams) error {
+	if err := c.Scenario.Check(); err != nil {
+		return err
+	}
 	config, err := c.config(ctx, io)
 	if err != nil {
 		return err

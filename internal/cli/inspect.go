@@ -10,6 +10,7 @@ import (
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/inspect"
+	"github.com/homeward-io/homeward/payment/psp"
 )
 
 // subjectFlags select the key or object.
@@ -26,7 +27,7 @@ type inspectCommand struct {
 
 // Help returns the text that homeward inspect --help adds.
 func (inspectCommand) Help() string {
-	return "One sentence says what happened, and the timeline how. Of what the rows have forgotten homeward audit show reads segments. " + liveHelp
+	return "One sentence says what happened, and the timeline how. Entries whose rows were deleted are in the audit segments, which homeward audit show reads. " + liveHelp
 }
 
 func (c *inspectCommand) Run(ctx context.Context, io streams) error {
@@ -84,16 +85,16 @@ func (c *subjectFlags) show(ctx context.Context, io streams, s *store, q inspect
 	if err != nil {
 		return err
 	}
-	r := inspect.Reader{Rows: s.rows, Regions: regions, Policy: claim.DefaultPolicy(), Tenants: s.Tenants, Segments: segments}
+	r := inspect.Reader{Rows: s.rows, Regions: regions, Policy: claim.DefaultPolicy(), Tenants: s.Tenants, Segments: segments, Digits: psp.MinorDigits}
 	q.Of, q.Tenant = c.Of, c.Tenant
 	h, err := r.Read(ctx, q)
 	switch {
 	case errors.Is(err, inspect.ErrNotFound) && c.noTenant(ctx, s):
 		return unknownTenant(c.Tenant, claim.ErrUnknownTenant)
 	case errors.Is(err, inspect.ErrNotFound):
-		return fmt.Errorf("%s was not found in any region%s", visible(c.Of), whereElse(segments))
+		return fmt.Errorf("%s was not found in any region%s", visible(c.Of), whereElse(c.Of, segments))
 	case errors.Is(err, inspect.ErrSeveral):
-		return fmt.Errorf("%w; name the tenant with --tenant", err)
+		return fmt.Errorf("%w; name one with --tenant", err)
 	case err != nil:
 		return err
 	}
@@ -103,9 +104,9 @@ func (c *subjectFlags) show(ctx context.Context, io streams, s *store, q inspect
 	return printHistory(io, &h)
 }
 
-func whereElse(segments inspect.Segments) string {
+func whereElse(of string, segments inspect.Segments) string {
 	if segments == nil {
-		return "; what rows have forgotten homeward audit show finds in segments"
+		return fmt.Sprintf("; entries whose rows were deleted are in the audit segments: homeward audit show %s", visible(of))
 	}
 	return ""
 }

@@ -110,7 +110,7 @@ func reportOfBooks(b *booksFound, r *runs.Run) {
 	r.Of = "the books of " + strings.Join(b.Regions, ", ")
 	r.Figures = []runs.Figure{
 		{Name: "transactions", Value: fmt.Sprint(b.Transactions)}, {Name: "balances proved", Value: fmt.Sprint(b.Balances)},
-		{Name: "moved meanwhile, and lie where they must", Value: fmt.Sprint(b.Moving)}, {Name: "failures", Value: fmt.Sprint(b.Failed), Bad: b.Failed > 0},
+		{Name: "changed during the check, within their bounds", Value: fmt.Sprint(b.Moving)}, {Name: "failures", Value: fmt.Sprint(b.Failed), Bad: b.Failed > 0},
 	}
 	var currencies []string
 	for currency, owed := range b.owed {

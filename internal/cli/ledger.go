@@ -84,7 +84,7 @@ func (c *ledgerVerifyCommand) print(io streams, report *verify.Report) error {
 	for _, f := range report.Failures {
 		fmt.Fprintln(io.out, visible(f.String()))
 	}
-	_, err := fmt.Fprintf(io.out, "%d transactions in %s: %d balances proved from zero, %d moved meanwhile and lie where they must, %d failures\n",
+	_, err := fmt.Fprintf(io.out, "%d transactions in %s: %d balances proved from zero, %d more changed during the check and are within their bounds, %d failures\n",
 		report.Transactions, strings.Join(report.Regions, ", "), report.Balances, report.Moving, report.Failed)
 	return err
 }
@@ -256,6 +256,9 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 			if err := c.read(ctx, s, region, after, &list, &left); err != nil {
 				return err
 			}
+		}
+		if len(list.Entries) == 0 && !strings.ContainsAny(c.Of, ":_") {
+			return fmt.Errorf("%s is neither an account, as in merchant:acme, nor the id of an object or transaction, as in ch_…", visible(c.Of))
 		}
 		if c.JSON {
 			return indented(io, list)

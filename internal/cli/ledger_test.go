@@ -61,7 +61,7 @@ func TestLedger(t *testing.T) {
 			post(t, s, ledger.Transaction{ID: ledger.GhostID("simulator", "p9"), Region: "us-east1", Kind: ledger.Ghost, Amount: 7, Object: "ch_9", ProviderRef: "p9"})
 		})
 		out := does(t, with("ledger", "verify")...)
-		require.Contains(t, out, "7 transactions in asia-northeast1, europe-west1, us-east1: 5 balances proved from zero, 0 moved")
+		require.Contains(t, out, "7 transactions in asia-northeast1, europe-west1, us-east1: 5 balances proved from zero, 0 more changed")
 		file := filepath.Join(t.TempDir(), "books.prom")
 		does(t, with("ledger", "verify", "--metrics-file", file)...)
 		told, err := os.ReadFile(file)
@@ -120,6 +120,9 @@ func TestLedger(t *testing.T) {
 
 		refuses(t, []string{"--region", `"mars"`, "us-east1"}, with("ledger", "balances", "--region", "mars")...)
 		refuses(t, []string{"--after needs --region"}, with("ledger", "balances", "--after", "merchant:acme:usd")...)
+		refuses(t, []string{"nosuch is neither an account"}, with("ledger", "entries", "nosuch")...)
+		refuses(t, []string{"nosuch is neither an account"}, with("ledger", "entries", "nosuch", "--json")...)
+		require.NotContains(t, does(t, with("ledger", "entries", "merchant:none")...), "none", "an account without entries is no mistake")
 		refuses(t, []string{"--limit"}, with("ledger", "entries", "x", "--limit", "0")...)
 		refuses(t, []string{"--after", "not a position"}, with("ledger", "entries", "x", "--after", "here")...)
 

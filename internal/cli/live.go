@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -58,6 +59,7 @@ func runAsked(ctx context.Context, io streams, parsed *kong.Context, args []stri
 		return 0, false
 	}
 	f := l.asked()
+	l.where().live = true
 	switch {
 	case f.Node == "" && f.Cluster == "":
 		return 0, false
@@ -86,10 +88,19 @@ var unlike = map[string]string{
 	"migrate":   "it makes the tables at HOMEWARD_DATABASE_URL that nodes need to start",
 }
 
+// noValue is kong's error for a flag without its value.
+var noValue = regexp.MustCompile(`^(-\S+): expected \S+ value but got "(EOL|-[^"]*)"`)
+
 // mistaken is what to say of a command line that was not understood: why a command has no
 // --node or --cluster, where err is that it has none, and the values of a flag without the
-// one that stands for its absence.
+// one that stands for its absence. A flag without its value is named in plain words.
 func mistaken(err error) error {
+	if m := noValue.FindStringSubmatch(err.Error()); m != nil {
+		if m[2] == "EOL" {
+			return fmt.Errorf("%s needs a value", m[1])
+		}
+		return fmt.Errorf("%s needs a value, and %s is the next flag", m[1], m[2])
+	}
 	const none = `must be one of "",`
 	if strings.Contains(err.Error(), none) {
 		return errors.New(strings.Replace(err.Error(), none, "must be one of ", 1))

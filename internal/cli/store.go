@@ -23,6 +23,8 @@ const storeHelp = `Works on the database at HOMEWARD_DATABASE_URL (or in the fil
 type storeFlags struct {
 	Data   string `type:"path" placeholder:"DIR" help:"Work on the --data directory of a stopped demo instead of the database."`
 	Config string `type:"path" placeholder:"FILE" help:"With --data: the demo's settings file."`
+
+	live bool // the command has --node, too
 }
 
 // store is a deployment as commands see it.
@@ -126,7 +128,11 @@ func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool,
 		return err
 	}
 	if url == "" {
-		return fmt.Errorf("no database is set; set its URL in %s, or name a running node with --node HOST:PORT (homeward outbox, ledger, inspect, endpoint, compensations, tenant list and tenant keys), or a stopped demo with --data DIR", node.DatabaseURL)
+		running := ""
+		if f.live {
+			running = ", or name a running node with --node HOST:PORT"
+		}
+		return fmt.Errorf("no database is set; set its URL in %s%s, or name the directory of a stopped demo with --data DIR", node.DatabaseURL, running)
 	}
 	if !sealed {
 		return withSQL(ctx, url, pool, nil, do)

@@ -69,7 +69,8 @@ func (c *Config) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.Scenario.known(), "there is no drill %q; choose one of %s", c.Scenario, names(Scenarios()))
+	unknown := c.Scenario.Check()
+	check(unknown == nil, "%v", unknown)
 	check(c.Rate > 0, "the load must be above 0 requests per second, is %g", c.Rate)
 	check(c.For >= minFor, "the drill must last %v at least, is %v", minFor, c.For)
 	check(c.Patience >= 0, "the patience must not be negative, is %v", c.Patience)
@@ -88,7 +89,7 @@ func (c *Config) validate() error {
 	}
 	named := strings.Join(known, ", ")
 	switch {
-	case !c.Scenario.known():
+	case unknown != nil:
 	case c.Scenario.needsRegion():
 		check(strings.Contains(", "+named+",", ", "+c.Region+",") && c.Region != "", "%s hits one region; choose one of %s", c.Scenario, named)
 	default:

@@ -123,7 +123,7 @@ func (d *drill) fault() (fault, error) {
 	case PSPOutage:
 		return d.provider.outage(), nil
 	}
-	return fault{}, fmt.Errorf("there is no drill %q; choose one of %s", d.c.Scenario, names(Scenarios()))
+	return fault{}, d.c.Scenario.Check()
 }
 
 // rollingRestart leaves no node down, whatever fails.
@@ -146,5 +146,10 @@ func names(all []Scenario) string {
 	return strings.Join(s, ", ")
 }
 
-// known reports whether a scenario exists.
-func (s Scenario) known() bool { return slices.Contains(Scenarios(), s) }
+// Check returns an error that lists the scenarios if s is none of them.
+func (s Scenario) Check() error {
+	if slices.Contains(Scenarios(), s) {
+		return nil
+	}
+	return fmt.Errorf("there is no drill %q; choose one of %s", s, names(Scenarios()))
+}

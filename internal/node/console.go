@@ -9,6 +9,7 @@ import (
 	"github.com/homeward-io/homeward/inspect"
 	"github.com/homeward-io/homeward/internal/console"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -90,6 +91,6 @@ type histories struct{ *Node }
 
 // Read implements [console.History].
 func (h histories) Read(ctx context.Context, q inspect.Query) (inspect.History, error) {
-	r := inspect.Reader{Rows: h.c.Store, Regions: h.c.Topology.Regions(), Policy: h.c.Policy}
+	r := inspect.Reader{Rows: h.c.Store, Regions: h.c.Topology.Regions(), Policy: h.c.Policy, Digits: psp.MinorDigits}
 	return r.Read(ctx, q)
 }

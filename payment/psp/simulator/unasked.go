@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -165,7 +166,7 @@ func (b *book) readHappening(call psp.Call) (o occurrence, amount int64, err err
 	from, known := begins[o.kind]
 	switch {
 	case !known:
-		return o, 0, errNothingLikeIt
+		return o, 0, fmt.Errorf("%w %q; name one of %s", errNoKind, o.kind, kindsUnasked())
 	case o.kind == psp.KindPayout:
 		return o, call.Amount, nil
 	case from != "":
@@ -214,6 +215,19 @@ func (b *book) happen(call psp.Call, i uint32) {
 
 // errNothingLikeIt is the answer for an impossible movement.
 var errNothingLikeIt = errors.New("simulator: that cannot happen: name a charge or transfer that stands, a dispute or a payout, by the provider's id, and not more than is left of it")
+
+// errNoKind is the answer for a kind of movement that there is not.
+var errNoKind = errors.New("simulator: there is no kind")
+
+// kindsUnasked lists the kinds that [Simulator.Do] knows.
+func kindsUnasked() string {
+	var names []string
+	for kind := range begins {
+		names = append(names, string(kind))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
 
 // Do makes the provider move money without a request, and returns the id once that is
 // durable.
@@ -268,6 +282,8 @@ func (s *Simulator) serveUnasked(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch id, err := s.Do(u); {
+	case errors.Is(err, errNoKind):
+		refuse(w, http.StatusBadRequest, "invalid", "invalid_request", err.Error())
 	case errors.Is(err, errNothingLikeIt):
 		refuse(w, http.StatusNotFound, "not_found", "not_found", err.Error())
 	case err != nil:

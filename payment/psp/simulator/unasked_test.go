@@ -47,6 +47,10 @@ func TestUnasked(t *testing.T) {
 	}
 	do(s, "POST", "/v1/refunds", "c", body("re_1", 1001, "psp_ch_000000000001")).want(t, 402, "refund_exceeds_charge")
 	do(s, "POST", "/_sim/unasked", "", `{"kind":"refund","of":"psp_ch_000000000001","amount":1001}`).want(t, 404, "not_found")
+	do(s, "POST", "/_sim/unasked", "", `{"kind":"gift","of":"psp_ch_000000000001"}`).want(t, 400, "invalid_request")
+	if _, err := s.Do(Unasked{Kind: "gift"}); err == nil || !strings.Contains(err.Error(), `"gift"; name one of dispute, dispute_lost,`) {
+		t.Errorf("%v", err)
+	}
 
 	const at = "2026-03-01T12:00:00.0000005Z\n"
 	want := "id,kind,reference,of,amount,currency,created\n" +
