@@ -46,6 +46,42 @@ func TestUnknownIsAskedAgainUnderTheSameProviderKey(t *testing.T) {
 	})
 }
 
+// Retry-After of an unknown is when the provider is asked next, and a retry then asks it.
+func TestAnUnknownSaysWhenItIsAskedAgain(t *testing.T) {
+	for asks, told := range map[time.Duration]time.Duration{
+		0:                time.Second, // the back-off begins below it
+		40 * time.Second: 40*time.Second + DefaultPolicy().ClockOffset,
+		time.Hour:        DefaultPolicy().BackoffMax,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store, calls := newRows(DefaultPolicy()), 0
+			s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+				calls++
+				time.Sleep(2 * time.Second)
+				if calls == 1 {
+					return Verdict{Reason: "timeout", RetryIn: asks}
+				}
+				return charged(a)
+			})
+			var first, retry *UnknownError
+			_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+			require.ErrorAs(t, err, &first)
+			require.Equal(t, told, first.RetryAfter)
+			due := time.Now().Add(first.RetryAfter)
+			if asks == 40*time.Second {
+				_, err = s.Do(t.Context(), "us-east1", order("k", 100))
+				require.ErrorAs(t, err, &retry)
+				require.InDelta(t, time.Until(due), retry.RetryAfter, float64(2*store.policy.WaitPoll), "the same time, whoever asks for it")
+			}
+			if time.Sleep(time.Until(due)); asks < time.Hour {
+				_, err = s.Do(t.Context(), "us-east1", order("k", 100))
+				require.NoError(t, err)
+				require.Equal(t, 2, calls)
+			}
+		})
+	}
+}
+
 // What one provider may have done, another one cannot know: it is neither asked nor
 // called, however long the first one is not there.
 func TestAClaimStaysWithItsProvider(t *testing.T) {

@@ -95,8 +95,8 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("claim: a request with this key is in progress, retry after %v", e.RetryAfter)
 }
 
-// UnknownError: the provider may or may not have acted; the outbox worker is
-// asking it.
+// UnknownError: the provider may or may not have acted; the outbox worker asks it.
+// RetryAfter is the time until it asks again, if the claim says when.
 type UnknownError struct{ RetryAfter time.Duration }
 
 func (e *UnknownError) Error() string {

@@ -188,7 +188,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 		return reply, &ExpiredError{FirstUse: rec.FirstUse}
 	case Busy:
 		if ctx.Err() == nil && rec.Holder == "" {
-			return reply, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
+			return reply, &UnknownError{RetryAfter: s.c.Policy.untilAsked(rec, begun.Now)}
 		}
 		return reply, &InUseError{RetryAfter: s.c.Policy.WaitMax}
 	default:
@@ -348,7 +348,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		return s.answered(ctx, reply, &settled.Interim.Response)
 	}
 	if settled.State == InFlight {
-		return reply, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
+		return reply, &UnknownError{RetryAfter: s.c.Policy.untilAsked(&settled, rec.HeldSince.Add(time.Since(asked)))}
 	}
 	// The body is in memory, wherever it is stored.
 	reply.Response = verdict.Response

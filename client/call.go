@@ -36,6 +36,7 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 		return Answer{}, fmt.Errorf("client: encode the request: %w", err)
 	}
 	base, open := int(cl.base.Load()), false
+	var said *Error // the API's latest answer
 	for n := 1; ; n++ {
 		answer, failed := cl.attempt(ctx, c, n, cl.bases[base%len(cl.bases)])
 		if failed == nil {
@@ -48,8 +49,11 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 		if open && c.key != "" && !failed.ofClaim() {
 			failed.leaveOpen()
 		}
+		if failed.Code != "" {
+			said = failed
+		}
 		if err := ctx.Err(); err != nil {
-			return Answer{}, fmt.Errorf("client: %w; last attempt: %w", err, failed)
+			return Answer{}, ended(err, said, failed)
 		}
 		if failed.final || failed.Retry != RetrySameKey || n == cl.c.MaxAttempts || failed.RetryAfter > maxServerWait {
 			return Answer{}, failed
@@ -58,9 +62,18 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 			base++
 		}
 		if err := cl.c.Sleep(ctx, cl.pause(n, failed.RetryAfter)); err != nil {
-			return Answer{}, fmt.Errorf("client: %w; last attempt: %w", err, failed)
+			return Answer{}, ended(err, said, failed)
 		}
 	}
+}
+
+// ended is the error of a call whose context ended. An attempt without an answer says
+// less than the API's latest answer before it, said.
+func ended(err error, said, last *Error) error {
+	if said != nil && last.Status == 0 {
+		last = said.since(last)
+	}
+	return fmt.Errorf("client: %w; last attempt: %w", err, last)
 }
 
 // attempt makes the nth request.

@@ -18,8 +18,10 @@ import (
 
 // Defaults and bounds of a [Config].
 const (
-	// DefaultMaxAttempts, with the back-off below, is about half a minute of
-	// trying: longer than a region takes to be replaced by a deputy.
+	// DefaultMaxAttempts, with the back-off below, is about half a minute of trying if
+	// every attempt fails at once: longer than a region takes to be replaced by a deputy.
+	// It is longer if attempts hang, if the server waits for an outcome before it answers
+	// (some seconds each), and by every Retry-After. Bound a call by its context.
 	DefaultMaxAttempts = 10
 	// DefaultTimeout bounds one attempt. It is longer than the server works on a
 	// request, so that an answer is not thrown away.

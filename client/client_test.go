@@ -328,6 +328,24 @@ func TestContextEndsTheCall(t *testing.T) {
 	}
 }
 
+// What the API said before the context ended an attempt is not lost.
+func TestAnAttemptCutOffKeepsTheLatestAnswer(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var slept []time.Duration
+	r := newRegion(t, refuse(503, "outcome_unknown", RetrySameKey, ""), func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	})
+	_, err := newClient(t, &slept, nil, r).Charge(ctx, params)
+	var e *Error
+	if !errors.Is(err, context.Canceled) || !errors.As(err, &e) {
+		t.Fatalf("got %v", err)
+	}
+	if e.Status != 503 || e.Code != "outcome_unknown" || e.Retry != RetrySameKey || !e.Unknown || e.Attempts != 2 || e.IdempotencyKey == "" || e.Err == nil {
+		t.Errorf("got %+v", e)
+	}
+}
+
 func TestAttemptTimesOut(t *testing.T) {
 	var slept []time.Duration
 	stuck := newRegion(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

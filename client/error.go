@@ -25,7 +25,8 @@ const (
 
 // Error is a failed call: the API's error, or the network's if no answer came.
 type Error struct {
-	// Status is the HTTP status; 0 when no answer came.
+	// Status is the HTTP status; 0 when no answer came. If the context ended the call
+	// and the last attempt got none, it and the next members are of the API's latest answer.
 	Status int
 	// Code is the API's name of the error, "card_declined"; "" without an answer.
 	Code string
@@ -53,7 +54,7 @@ type Error struct {
 	// later answer of the key's claim has resolved it. Retry is then same_key, even if
 	// the last answer, such as a 401, must be fixed first.
 	Unknown bool
-	// Err is the network's error; nil if the API answered.
+	// Err is the network's error; nil if the API answered the last attempt.
 	Err error
 
 	final bool // the caller must act on this answer, whatever Retry says
@@ -112,6 +113,14 @@ func (e *Error) leaveOpen() {
 	e.Unknown = true
 	e.final = e.final || e.Retry != RetrySameKey // a retry is refused again until somebody fixes the cause
 	e.Retry = RetrySameKey
+}
+
+// since returns e, the API's latest answer, as the error of a call whose last attempt got
+// none.
+func (e *Error) since(last *Error) *Error {
+	both := *e
+	both.Attempts, both.Unknown, both.Retry, both.final, both.Err = last.Attempts, last.Unknown, last.Retry, last.final, last.Err
+	return &both
 }
 
 // wireError is a request that got no answer. The server may have executed it.

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,8 @@ type order struct {
 	Card   string `json:"card"`
 	// Key is the idempotency key of the payment in progress.
 	Key string `json:"key"`
+	// Declined is why the card was declined: the outcome of Key is known, and is no.
+	Declined string `json:"declined,omitempty"`
 	// Charge is the payment, once it is made.
 	Charge string `json:"charge,omitempty"`
 }
@@ -46,12 +49,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.SetOutput(out)
 	path := flags.String("order", "order.json", "the order's `file`")
 	amount := flags.Int64("amount", 0, "what it costs, in cents")
-	card := flags.String("card", "pm_card_visa", "the payment method")
+	card := flags.String("card", "", "the payment `method`; by default the order's own, and pm_card_visa for a new order")
 	urls := flags.String("urls", "http://127.0.0.1:8081,http://127.0.0.1:8082,http://127.0.0.1:8083", "the regions' APIs, the nearest first")
 	apiKey := flags.String("api-key", "sk_demo_acme", "the merchant's API key")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	// RegionCode makes keys whose home is the region of the first URL: the demo's us-east1
+	// has code 1. A deployment's operator knows its codes; without one, leave it out.
 	c, err := client.New(client.Config{BaseURLs: strings.Split(*urls, ","), APIKey: *apiKey, RegionCode: 1})
 	if err != nil {
 		return err
@@ -64,13 +69,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if o.Key, err = c.NewKey(); err != nil {
 			return err
 		}
-		o.Amount, o.Card = *amount, *card
+		o.Amount, o.Card = *amount, cmp.Or(*card, "pm_card_visa")
 		err = o.save(*path) // before anything is sent
 	}
 	if err != nil {
 		return err
 	}
-	return o.pay(ctx, c, *path, *card, out)
+	return o.pay(ctx, c, *path, cmp.Or(*card, o.Card), out)
 }
 
 // pay goes on with a payment until its outcome is known, or says what a person has to do.
@@ -78,6 +83,24 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 	if o.Charge != "" {
 		fmt.Fprintln(out, "paid already:", o.Charge)
 		return nil
+	}
+	if o.Declined != "" {
+		if card != o.Card {
+			// The payer gave another card: another payment, so another key. The declined card
+			// is not asked again.
+			key, err := c.NewKey()
+			if err != nil {
+				return err
+			}
+			o.Key, o.Card = key, card
+		}
+		o.Declined = "" // stored before the request, which may charge and get no answer
+		if err := o.save(path); err != nil {
+			return err
+		}
+	}
+	if card != o.Card {
+		fmt.Fprintln(out, "the payment with", o.Card, "may have been made; its outcome comes first")
 	}
 	// The client retries the request under the same key, in the next region if needed.
 	charge, err := c.Charge(ctx, client.ChargeParams{Amount: o.Amount, Currency: "usd", PaymentMethod: o.Card, IdempotencyKey: o.Key})
@@ -92,17 +115,14 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 		return o.save(path)
 	case !errors.As(err, &refused):
 		return err
-	case refused.Code == "card_declined" && card != o.Card:
-		// The payer gave another card: another payment, so another key, stored first.
-		if o.Key, err = c.NewKey(); err != nil {
-			return err
-		}
-		o.Card = card
+	case refused.Code == "card_declined":
+		o.Declined = cmp.Or(refused.DeclineCode, refused.Code)
 		if err := o.save(path); err != nil {
 			return err
 		}
-		return o.pay(ctx, c, path, card, out)
-	case refused.Code == "card_declined":
+		if card != o.Card {
+			return o.pay(ctx, c, path, card, out)
+		}
 		// "same_key" on a soft decline is for a person who tries again later, and not for
 		// a loop: the card has not changed.
 		return fmt.Errorf("declined (%s); ask the payer for another card, and run this with --card", refused.DeclineCode)

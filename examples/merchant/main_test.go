@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -27,17 +28,44 @@ func TestAnOrderIsPaidOnce(t *testing.T) {
 		urls = append(urls, "http://"+n.APIAddr())
 	}
 	path := filepath.Join(t.TempDir(), "order.json")
+	ctx := t.Context()
 	merchant := func(args ...string) (string, error) {
 		var out strings.Builder
-		err := run(t.Context(), append([]string{"--order", path, "--amount", "1999", "--urls", strings.Join(urls, ",")}, args...), &out)
+		err := run(ctx, append([]string{"--order", path, "--amount", "1999", "--urls", strings.Join(urls, ",")}, args...), &out)
 		return out.String(), err
 	}
 
 	_, err = merchant("--card", "pm_card_stolen")
 	require.ErrorContains(t, err, "ask the payer for another card")
+	declined, err := load(path)
+	require.NoError(t, err)
+	require.Equal(t, "stolen_card", declined.Declined)
+	_, err = merchant()
+	require.ErrorContains(t, err, "stolen_card", "without --card it is the order's own")
+
+	// A card that is asked again and not heard of is declined no more: until it is known
+	// what became of it, another card gets no key.
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	ctx = gone
+	_, err = merchant()
+	require.ErrorIs(t, err, context.Canceled)
+	unheard, err := load(path)
+	require.NoError(t, err)
+	require.Empty(t, unheard.Declined)
+	require.Equal(t, declined.Key, unheard.Key)
+	ctx = t.Context()
+	_, err = merchant("--card", "pm_card_insufficient_funds_once")
+	require.ErrorContains(t, err, "insufficient_funds")
+
+	// That card would now be approved. The payer has replaced it, so it is not asked.
 	said, err := merchant("--card", "pm_card_visa")
 	require.NoError(t, err)
 	require.Regexp(t, `^paid: ch_`, said)
+	paid, err := load(path)
+	require.NoError(t, err)
+	require.Equal(t, "pm_card_visa", paid.Card)
+	require.NotEqual(t, declined.Key, paid.Key)
 	again, err := merchant("--card", "pm_card_visa")
 	require.NoError(t, err)
 	require.Equal(t, strings.Replace(said, "paid:", "paid already:", 1), again)

@@ -77,7 +77,7 @@ export interface Config {
   /** The regions' addresses, the preferred one first: https://eu.example.com. */
   readonly baseURLs: readonly string[];
   readonly apiKey: string;
-  /** Requests of one call, the first included. Default 10: about half a minute. */
+  /** Requests of one call, the first included. Default 10: about half a minute if each fails at once, longer while the API waits or asks to wait. */
   readonly maxAttempts?: number;
   /** One attempt, in ms. Default 100,000: longer than the server works on a request. */
   readonly timeoutMs?: number;
@@ -241,17 +241,22 @@ export class Homeward {
     const signal = o?.signal;
     signal?.throwIfAborted(); // nothing was sent
     let base = this.#base;
+    // The API's latest answer: it says more than an attempt that the caller cut off.
+    let said: Reply | undefined;
     for (let n = 1; ; n++) {
       const timeout = AbortSignal.timeout(this.#timeoutMs);
       const reply = await attempt(this.#fetch, this.#bases[base % this.#bases.length]!, this.#apiKey, call, signal ? AbortSignal.any([signal, timeout]) : timeout);
       const more = worth(reply);
+      if (reply.kind === 'problem') said = reply;
+      const last = reply.kind === 'nothing' && reply.status === 0 ? (said ?? reply) : reply;
       if (reply.kind === 'object') this.#base = base % this.#bases.length;
-      if (!more || n >= this.#maxAttempts || signal?.aborted || reply.kind === 'object' || reply.retryAfterMs > maxServerWaitMs) return { reply, attempts: n };
+      if (signal?.aborted) return { reply: last, attempts: n };
+      if (!more || n >= this.#maxAttempts || reply.kind === 'object' || reply.retryAfterMs > maxServerWaitMs) return { reply, attempts: n };
       if (elsewhere(reply)) base++;
       try {
         await this.#sleep(reply.retryAfterMs + this.#jitter(n), signal);
       } catch {
-        return { reply, attempts: n }; // the caller has no more time
+        return { reply: last, attempts: n }; // the caller has no more time
       }
     }
   }

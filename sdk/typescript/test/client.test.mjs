@@ -112,6 +112,14 @@ test('a caller who gives up does not know', async (t) => {
   while (r.seen.length === 0) await new Promise((resolve) => setImmediate(resolve));
   giveUp.abort();
   assert.deepEqual([(await made).outcome, (await made).why], ['unknown', 'no_answer']);
+  // What the API said before is not lost.
+  const open = await region(t, problem(503, 'outcome_unknown', 'same_key'), 'silent');
+  const cutOff = new AbortController();
+  const asked = client([open]).homeward.charge('k', params, { signal: cutOff.signal });
+  while (open.seen.length < 2) await new Promise((resolve) => setImmediate(resolve));
+  cutOff.abort();
+  const known = await asked;
+  assert.deepEqual([known.outcome, known.why, known.retry, known.attempts, known.problem?.error], ['unknown', 'in_progress', 'same_key', 2, 'outcome_unknown']);
   // In a pause, which ends at once.
   const busy = await region(t, problem(409, 'idempotency_key_in_use', 'same_key', { retry_after_ms: 30_000 }));
   const later = new AbortController();
