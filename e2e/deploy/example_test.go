@@ -175,9 +175,37 @@ func TestThePageIsFollowed(t *testing.T) {
 	if got := c.kubectl("-n", "homeward", "get", "deployment", "homeward", "-o", "jsonpath={.status.readyReplicas}"); got != "3" {
 		t.Errorf("%s nodes are ready, not 3", got)
 	}
+	p.operate(c)
 	for _, region := range regions[1:] {
 		p.run(p.render, region, schemas, withoutClouds)
 		c.kubectl("apply", "-n", "homeward", "--dry-run=server", "--validate=strict", "-f", filepath.Join(p.dir, region+".rendered.yaml"))
+	}
+}
+
+// operate runs the runbook's lines "On Kubernetes" on what the page has installed.
+func (p *page) operate(c *cluster) {
+	p.t.Helper()
+	needs(p.t, "jq")
+	text, err := os.ReadFile("../../docs/RUNBOOK.md")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, part, _ := strings.Cut(string(text), "\n## On Kubernetes\n")
+	part, _, _ = strings.Cut(part, "\n## ")
+	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindStringSubmatch(part)
+	if block == nil {
+		p.t.Fatal("docs/RUNBOOK.md has no lines of shell for Kubernetes")
+	}
+	lines := []string{block[1]}
+	for _, m := range regexp.MustCompile("`(kubectl -n homeward (?:rollout|scale|wait) [^`]+)`").FindAllStringSubmatch(part, -1) {
+		lines = append(lines, m[1])
+	}
+	if len(lines) != 5 {
+		p.t.Fatalf("the runbook restarts and stops nodes with other lines: %q", lines[1:])
+	}
+	p.run(lines, regions[0], "", "KUBECONFIG="+c.config)
+	if got := c.kubectl("-n", "homeward", "get", "pod", "homeward-tool", "-o", "jsonpath={.spec.containers[0].args}"); got != `["restore","show"]` {
+		p.t.Errorf("the tool's pod runs %s", got)
 	}
 }
 
