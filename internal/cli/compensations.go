@@ -11,7 +11,7 @@ import (
 )
 
 type compensationsCommand struct {
-	Show    compensationsShowCommand    `cmd:"" help:"Show which brakes hold automatic refunds, and how many were made in the last hour."`
+	Show    compensationsShowCommand    `cmd:"" default:"withargs" help:"Show which brakes hold automatic refunds, and how many were made in the last hour."`
 	Stop    compensationsStopCommand    `cmd:"" help:"Stop automatic refunds at every node, at once."`
 	Release compensationsReleaseCommand `cmd:"" help:"Resume automatic refunds, and restart the count."`
 }
@@ -138,11 +138,15 @@ func (c *compensationsStopCommand) Run(ctx context.Context, io streams) error {
 type compensationsReleaseCommand struct {
 	liveFlags
 	Provider string `placeholder:"NAME" help:"Brakes of this provider. Default: the brake of all providers; brakes of single ones stay."`
+	Yes      bool   `help:"Release although a restore stands: what looks like a ghost may be a charge whose record is lost."`
 }
 
 func (c *compensationsReleaseCommand) Run(ctx context.Context, io streams) error {
 	return c.withStore(ctx, func(s *store) error {
-		changed, err := notice.Release(ctx, s, c.Provider)
+		changed, err := notice.Release(ctx, s, c.Provider, c.Yes)
+		if errors.Is(err, notice.ErrRestoring) {
+			return fmt.Errorf("%w; look at homeward restore show, and release after homeward restore end, or add --yes", err)
+		}
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
@@ -56,6 +58,24 @@ func TestCompensations(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(run("show", "--json")), &all))
 		require.Len(t, all, 2)
 		require.Equal(t, []any{"sim", "held", 1, map[string]int64{"usd": 70}}, []any{all[1].Provider, all[1].Status, all[1].LastHour, all[1].Sums})
+		require.Equal(t, run("show"), run(), "the alerts name the command alone")
+
+		// A restore, where a ghost may be a good charge.
+		open(func(s *store) {
+			was, now, err := s.Restore(t.Context())
+			require.NoError(t, err)
+			changed, err := s.PutRestore(t.Context(), claim.NewRestore(was, now.Add(-time.Hour), now, now, nil, "ann", "a lost disk"))
+			require.NoError(t, err)
+			require.True(t, changed)
+		})
+		for _, of := range [][]string{nil, {"--provider", "sim"}} {
+			release := append(append([]string{"compensations", "release"}, of...), flags...)
+			run(append([]string{"stop", "--reason", "a restore"}, of...)...)
+			refuses(t, []string{"a charge whose record is lost", "homeward restore show", "--yes"}, release...)
+			require.NotEmpty(t, held("sim"))
+			require.Contains(t, does(t, append(release, "--yes")...), "go on")
+		}
+		require.Empty(t, held("sim"))
 		refuses(t, []string{"--reason"}, append([]string{"compensations", "stop"}, flags...)...)
 	})
 }

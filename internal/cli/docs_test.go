@@ -45,10 +45,11 @@ func TestMisspeltCommandsAreFound(t *testing.T) {
 		"homeward restore begin --backup-time=… --by ops --why 'a disk'":  "",
 		"homeward outbox retry --all --queue events --tenant acme | less": "",
 		"homeward migrate up --regions a,b > plan.sql":                    "",
-		"homeward region":               "",
-		"homeward region dran us-east1": "dran",
-		"homeward regions --certs x":    "--certs",
-		"homeward teleport":             "teleport",
+		"homeward compensations --json":                                   "",
+		"homeward region":                                                 "wants a subcommand",
+		"homeward region dran us-east1":                                   "dran",
+		"homeward regions --certs x":                                      "--certs",
+		"homeward teleport":                                               "teleport",
 	} {
 		got := misspelt(parser.Model.Node, words(commandLines("    " + line + "\n")[0]))
 		if mistake == "" {
@@ -105,6 +106,9 @@ func words(line string) (all []string) {
 func misspelt(node *kong.Node, line []string) string {
 	for _, w := range line {
 		if strings.HasPrefix(w, "-") {
+			if node.DefaultCmd != nil {
+				node = node.DefaultCmd
+			}
 			name, _, _ := strings.Cut(strings.TrimLeft(w, "-"), "=")
 			if name != "" && name != "help" && !hasFlag(node, name) {
 				return "there is no flag " + w
@@ -127,6 +131,9 @@ func misspelt(node *kong.Node, line []string) string {
 			return "there is no command " + w
 		}
 		node = next
+	}
+	if len(node.Children) > 0 && node.DefaultCmd == nil {
+		return node.Name + " alone does nothing: it wants a subcommand"
 	}
 	return ""
 }

@@ -63,6 +63,8 @@ func worksAt(t *testing.T, node string) {
 	require.Contains(t, does(t, "ledger", "verify", "--node", node), "0 failures")
 	require.Contains(t, does(t, "ledger", "balances", "--node", node, "--json"), "balances")
 	require.Contains(t, does(t, "compensations", "show", "--node", node), "nothing is stopped")
+	require.Contains(t, does(t, "compensations", "--node", node), "nothing is stopped")
+	require.Contains(t, does(t, "compensations", "release", "--yes", "--node", node), "nothing to do")
 	refuses(t, []string{"row", "nothing-here", "was not found"}, "outbox", "retry", "nothing-here", "--node", node)
 	refuses(t, []string{"no tenant", "nobody"}, "endpoint", "show", "nobody", "--node", node)
 	refuses(t, []string{"--metrics-file names what is on"}, "ledger", "verify", "--metrics-file", filepath.Join(t.TempDir(), "x.prom"), "--node", node)

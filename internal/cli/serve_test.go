@@ -188,6 +188,8 @@ func TestConfigCheck(t *testing.T) {
 // that cannot be meant.
 func TestConfigCheckRefusesWhatServeDoes(t *testing.T) {
 	url := migrated(t, "us-east1")
+	const stripe = "provider: {kind: stripe, name: stripe, base_url: ''}"
+	const adyen = "provider: {kind: adyen, name: adyen, base_url: '', adyen: {merchant_account: Shop, return_url: 'https://shop.example'}}"
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	require.NoError(t, os.WriteFile(garbage, []byte("nothing"), 0o600))
 	for name, c := range map[string]struct {
@@ -195,14 +197,17 @@ func TestConfigCheckRefusesWhatServeDoes(t *testing.T) {
 		environ []string
 		says    string
 	}{
-		"no CA":               {"events: {nats: {url: 'tls://10.0.0.1:4222', ca: /nowhere/ca.pem}}", nil, "/nowhere/ca.pem"},
-		"a CA that is none":   {"events: {nats: {url: 'tls://10.0.0.1:4222', ca: " + garbage + "}}", nil, garbage},
-		"no credentials":      {"events: {nats: {url: 'tls://10.0.0.1:4222', credentials: /nowhere/creds}}", nil, "/nowhere/creds"},
-		"no certificate":      {"events: {nats: {url: 'tls://10.0.0.1:4222', cert: /nowhere/c.pem, key: /nowhere/k.pem}}", nil, "/nowhere/c.pem"},
-		"NATS in clear":       {"events: {nats: {url: 'nats://10.0.0.1:4222'}}", nil, "without TLS"},
-		"traces in clear":     {"", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://10.0.0.1:4318"}, "traces.allow_plaintext"},
-		"no exporter":         {"", []string{"OTEL_TRACES_EXPORTER=pigeon"}, "pigeon"},
-		"a secret in no form": {"", []string{"HOMEWARD_PROVIDER_WEBHOOK_SECRET=hunter2!"}, "base64"},
+		"no CA":                                 {"events: {nats: {url: 'tls://10.0.0.1:4222', ca: /nowhere/ca.pem}}", nil, "/nowhere/ca.pem"},
+		"a CA that is none":                     {"events: {nats: {url: 'tls://10.0.0.1:4222', ca: " + garbage + "}}", nil, garbage},
+		"no credentials":                        {"events: {nats: {url: 'tls://10.0.0.1:4222', credentials: /nowhere/creds}}", nil, "/nowhere/creds"},
+		"no certificate":                        {"events: {nats: {url: 'tls://10.0.0.1:4222', cert: /nowhere/c.pem, key: /nowhere/k.pem}}", nil, "/nowhere/c.pem"},
+		"NATS in clear":                         {"events: {nats: {url: 'nats://10.0.0.1:4222'}}", nil, "without TLS"},
+		"traces in clear":                       {"", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://10.0.0.1:4318"}, "traces.allow_plaintext"},
+		"no exporter":                           {"", []string{"OTEL_TRACES_EXPORTER=pigeon"}, "pigeon"},
+		"a secret in no form":                   {"", []string{"HOMEWARD_PROVIDER_WEBHOOK_SECRET=hunter2!"}, "base64"},
+		"Stripe's API key for a webhook secret": {stripe, []string{"HOMEWARD_PROVIDER_KEY=sk_test_1", "HOMEWARD_PROVIDER_WEBHOOK_SECRET=sk_test_1"}, "whsec_"},
+		"a second webhook secret that is none of Stripe's": {stripe, []string{"HOMEWARD_PROVIDER_KEY=sk_test_1", "HOMEWARD_PROVIDER_WEBHOOK_SECRET=whsec_1,hunter2"}, "whsec_"},
+		"Adyen's HMAC key in no hexadecimal":               {adyen, []string{"HOMEWARD_PROVIDER_KEY=AQE_1", "HOMEWARD_PROVIDER_WEBHOOK_SECRET=whsec_1"}, "hexadecimal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onlyWith(t, append(c.environ, "HOMEWARD_DATABASE_URL="+url)...)

@@ -57,6 +57,16 @@ func TestProvidersByName(t *testing.T) {
 	require.Contains(t, secrets.Doubts(s)[0], "HOMEWARD_PROVIDERS__STRIPE_EU__WEBHOOK_SECRET")
 }
 
+// A webhook secret is judged where the key is missing, too.
+func TestAWrongWebhookSecretWithoutAKey(t *testing.T) {
+	s := DefaultServeSettings()
+	p := configuredProvider{ProviderSettings: s.Provider}
+	p.Kind, p.Name, p.BaseURL = kindStripe, "stripe", ""
+	require.NoError(t, p.accepts(ProviderSecrets{}))
+	require.NoError(t, p.accepts(ProviderSecrets{Webhooks: "whsec_1,whsec_2"}))
+	require.ErrorContains(t, p.accepts(ProviderSecrets{Webhooks: "rk_live_1"}), "whsec_")
+}
+
 // One provider of the map is the default unless somebody says otherwise, and one by
 // variables alone is one.
 func TestOneProviderByName(t *testing.T) {

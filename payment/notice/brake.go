@@ -300,41 +300,60 @@ func (b *Brakes) log() *slog.Logger { return cmp.Or(b.Logger, slog.Default()) }
 // Stop sets the brake of provider for an operator, who gives the reason; of
 // [AllProviders] for every one. changed is false if it is set already.
 func Stop(ctx context.Context, s BrakeStore, provider, reason string) (changed bool, err error) {
-	return change(ctx, s, provider, func(b *Brake, now time.Time) bool {
+	return change(ctx, s, provider, func(b *Brake, now time.Time) (bool, error) {
 		if b.Held != nil {
-			return false
+			return false, nil
 		}
 		b.Held = &Hold{At: now, Reason: "stopped by a person: " + reason, Paged: true}
-		return true
+		return true, nil
 	})
 }
+
+// ReleaseStore keeps brakes, and the row of the restore that may need them.
+type ReleaseStore interface {
+	BrakeStore
+	// Restore is that of [claim.Restores].
+	Restore(ctx context.Context) (r claim.Restore, now time.Time, err error)
+}
+
+// ErrRestoring: a brake holds, and a restore stands.
+var ErrRestoring = errors.New("a restore stands: what looks like a ghost may be a charge whose record is lost, and a release refunds it")
 
 // Release releases the brake. Waiting refunds continue, counted from now, and the
 // refund that exceeded the limit is not counted at all: if it exceeds a limit by
 // itself, it would set the brake again. changed is false if the brake is not set.
-func Release(ctx context.Context, s BrakeStore, provider string) (changed bool, err error) {
-	return change(ctx, s, provider, func(b *Brake, now time.Time) bool {
+// While a restore stands, Release returns [ErrRestoring] and releases nothing, unless the
+// operator wants it all the same (anyway).
+func Release(ctx context.Context, s ReleaseStore, provider string, anyway bool) (changed bool, err error) {
+	return change(ctx, s, provider, func(b *Brake, now time.Time) (bool, error) {
 		if b.Held == nil {
-			return false
+			return false, nil
+		}
+		if !anyway {
+			if r, _, err := s.Restore(ctx); err != nil {
+				return false, err
+			} else if r.Stands() {
+				return false, ErrRestoring
+			}
 		}
 		if b.Held.Of != "" {
 			b.Let = append(slices.Clone(b.Let), b.Held.Of)
 			b.Let = b.Let[max(0, len(b.Let)-maxLet):]
 		}
 		b.Held, b.ReleasedAt, b.Admitted = nil, now, nil
-		return true
+		return true, nil
 	})
 }
 
-func change(ctx context.Context, s BrakeStore, provider string, how func(*Brake, time.Time) bool) (bool, error) {
+func change(ctx context.Context, s BrakeStore, provider string, how func(*Brake, time.Time) (bool, error)) (bool, error) {
 	for range maxChanges {
 		rows, now, err := s.Brakes(ctx)
 		if err != nil {
 			return false, err
 		}
 		row := brakeOf(rows, provider)
-		if !how(&row, now) {
-			return false, nil
+		if differs, err := how(&row, now); err != nil || !differs {
+			return false, err
 		}
 		if changed, err := s.PutBrake(ctx, row); err != nil || changed {
 			return changed, err

@@ -111,7 +111,7 @@ func TestTooManyCompensationsStop(t *testing.T) {
 
 			for released := 0; len(w.moved) < ghosts; released++ {
 				require.Less(t, released, 3)
-				changed, err := Release(t.Context(), brakeRows{w}, "sim")
+				changed, err := Release(t.Context(), brakeRows{w}, "sim", false)
 				require.NoError(t, err)
 				require.True(t, changed)
 				for i := range ghosts {
@@ -165,7 +165,7 @@ func TestALargeGhostIsLetThroughByOneRelease(t *testing.T) {
 	require.Equal(t, held, tell(1, 100))
 	require.Contains(t, w.brakes["sim"].Held.Reason, ledger.GhostRefundID("sim", "p0")+" alone", "a person finds it in the books")
 	w.now = w.now.Add(2 * window)
-	changed, err := Release(t.Context(), brakeRows{w}, "sim")
+	changed, err := Release(t.Context(), brakeRows{w}, "sim", false)
 	require.NoError(t, err)
 	require.True(t, changed)
 	w.now = w.now.Add(2 * window) // whoever is to give it back may come late
@@ -233,7 +233,7 @@ func TestReleasesRememberTheLatest(t *testing.T) {
 		b.Provider, b.Held = "sim", &Hold{At: w.now, Of: fmt.Sprint(i)}
 		_, err := brakeRows{w}.PutBrake(t.Context(), b)
 		require.NoError(t, err)
-		_, err = Release(t.Context(), brakeRows{w}, "sim")
+		_, err = Release(t.Context(), brakeRows{w}, "sim", false)
 		require.NoError(t, err)
 	}
 	let := w.brakes["sim"].Let
@@ -266,6 +266,34 @@ func TestALimitIsOfTheSameOrderInEveryCurrency(t *testing.T) {
 	}
 }
 
+// While a restore stands, an operator who does not know of it releases no brake.
+func TestARestoreKeepsTheBrake(t *testing.T) {
+	for _, of := range []string{AllProviders, "sim"} {
+		w := newWorld(t)
+		w.restore = claim.Restore{Phase: claim.RestoreHolding}
+		_, err := Release(t.Context(), brakeRows{w}, of, false)
+		require.NoError(t, err, "nothing is held")
+		_, err = Stop(t.Context(), brakeRows{w}, of, "a drill")
+		require.NoError(t, err)
+		for _, w.restore.Phase = range []claim.RestorePhase{claim.RestoreHolding, claim.RestoreWitnessed} {
+			_, err = Release(t.Context(), brakeRows{w}, of, false)
+			require.ErrorIs(t, err, ErrRestoring)
+			require.NotNil(t, w.brakes[of].Held)
+		}
+		changed, err := Release(t.Context(), brakeRows{w}, of, true)
+		require.NoError(t, err)
+		require.True(t, changed)
+		require.Nil(t, w.brakes[of].Held)
+
+		_, err = Stop(t.Context(), brakeRows{w}, of, "again")
+		require.NoError(t, err)
+		w.restore.Phase = claim.RestoreOver
+		changed, err = Release(t.Context(), brakeRows{w}, of, false)
+		require.NoError(t, err)
+		require.True(t, changed)
+	}
+}
+
 // A person stops all compensations at once, or those of one provider; those of a node
 // whose settings switch them off do not go on either.
 func TestASwitchStopsCompensations(t *testing.T) {
@@ -291,7 +319,7 @@ func TestASwitchStopsCompensations(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, reason)
 		}
-		_, err = Release(t.Context(), brakeRows{w}, of)
+		_, err = Release(t.Context(), brakeRows{w}, of, false)
 		require.NoError(t, err)
 		w.tell(charged(id, "p1"))
 		require.Len(t, w.moved, 1)

@@ -67,6 +67,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,8 +94,9 @@ const (
 	SettleWindow = time.Hour
 	pageLen      = 100
 	// maxReply bounds a reply in bytes: a page of 100 objects has some 500 kB.
-	maxReply    = 4 << 20
-	maxRespHead = 64 << 10 // bytes
+	maxReply     = 4 << 20
+	maxRespHead  = 64 << 10 // bytes
+	secretPrefix = "whsec_"
 	// referenceMember names our reference in metadata.
 	referenceMember = "homeward_reference"
 	// keyMember names the provider key: it tells which of several attempts under one
@@ -162,6 +164,11 @@ func New(cfg Config) (*Provider, error) {
 	if strings.ContainsFunc(cfg.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errors.New("stripe: the API key holds white space or non-ASCII characters: copy it again from the dashboard")
 	}
+	secrets := strings.FieldsFunc(cfg.WebhookSecret, between)
+	// "Receive Stripe events in your webhook endpoint": an endpoint's secret starts with whsec_.
+	if slices.ContainsFunc(secrets, func(s string) bool { return len(s) <= len(secretPrefix) || !strings.HasPrefix(s, secretPrefix) }) {
+		return nil, errors.New("stripe: each webhook secret must start with " + secretPrefix + ", and an API key is none: copy the signing secret of the endpoint from the dashboard")
+	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = DefaultBaseURL
 	}
@@ -182,7 +189,7 @@ func New(cfg Config) (*Provider, error) {
 		cfg.Tolerance = psp.NoticeTolerance
 	}
 	p := &Provider{
-		name: cfg.Name, secrets: strings.FieldsFunc(cfg.WebhookSecret, between), tolerance: cfg.Tolerance,
+		name: cfg.Name, secrets: secrets, tolerance: cfg.Tolerance,
 		caps: psp.Capabilities{
 			Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Captures: true,
 			Timeout: cfg.Timeout, SettleWindow: SettleWindow,

@@ -588,15 +588,20 @@ func FuzzNotices(f *testing.F) {
 
 func TestNewRefuses(t *testing.T) {
 	for name, cfg := range map[string]stripe.Config{
-		"no key":          {},
-		"a public key":    {Key: "pk_live_1"},
-		"upper case name": {Key: apiKey, Name: "Stripe"},
-		"relative URL":    {Key: apiKey, BaseURL: "/v1"},
-		"query":           {Key: apiKey, BaseURL: "http://host?a=b"},
-		"time-out":        {Key: apiKey, Timeout: -1},
-		"tolerance":       {Key: apiKey, Tolerance: -1},
+		"no key":                            {},
+		"a public key":                      {Key: "pk_live_1"},
+		"upper case name":                   {Key: apiKey, Name: "Stripe"},
+		"relative URL":                      {Key: apiKey, BaseURL: "/v1"},
+		"query":                             {Key: apiKey, BaseURL: "http://host?a=b"},
+		"time-out":                          {Key: apiKey, Timeout: -1},
+		"tolerance":                         {Key: apiKey, Tolerance: -1},
+		"an API key for a webhook secret":   {Key: apiKey, WebhookSecret: "sk_test_hunter2"},
+		"a public key for a webhook secret": {Key: apiKey, WebhookSecret: secret + " pk_live_1"},
+		"a restricted key among the webhook secrets": {Key: apiKey, WebhookSecret: secret + ",rk_live_hunter2"},
+		"no prefix of a webhook secret":              {Key: apiKey, WebhookSecret: "hunter2"},
+		"half a webhook secret":                      {Key: apiKey, WebhookSecret: "whsec_"},
 	} {
-		if _, err := stripe.New(cfg); err == nil || strings.Contains(err.Error(), "pk_live_1") {
+		if _, err := stripe.New(cfg); err == nil || strings.Contains(err.Error(), "pk_live_1") || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
