@@ -99,18 +99,35 @@ func (b AuditBucket) Get(ctx context.Context, name string, limit int64) (data []
 	return data, errors.Join(err, r.Close())
 }
 
-// List implements [audit.Objects].
+// listTries bounds how often List lists once more. Each time another writer must have been in
+// the midst of an object of the folder that is listed.
+const listTries = 100
+
+// List implements [audit.Objects]. A bucket of files has temporary files while another
+// process writes an object. One that goes while it is listed ends the listing with NotFound.
+// List then lists once more, and passes over the names that it has given, as listings are in
+// order of names.
 func (b AuditBucket) List(ctx context.Context, prefix string, each func(name string) error) error {
-	for it := b.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
-		o, err := it.Next(ctx)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-		if err := each(o.Key); err != nil {
-			return err
+	given := ""
+	for try := 1; ; try++ {
+		it := b.bucket.List(&blob.ListOptions{Prefix: prefix})
+		for {
+			o, err := it.Next(ctx)
+			if gcerrors.Code(err) == gcerrors.NotFound && try < listTries {
+				break
+			}
+			switch {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return err
+			case o.Key <= given:
+				continue
+			}
+			if err := each(o.Key); err != nil {
+				return err
+			}
+			given = o.Key
 		}
 	}
 }
