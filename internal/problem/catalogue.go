@@ -69,7 +69,7 @@ var catalogue = []Entry{
 	{
 		Code: CardDeclined, Status: 402, Retry: NewKey, Title: "The payment was declined",
 		Means: "The provider or the payer's bank refused, and no money moved. `code` says why. A hard decline is final: the key keeps it, and `retry` is `new_key`. A soft decline, such as insufficient funds, releases the key: `retry` is `same_key`.",
-		Safe:  "A retry never charges twice. After a hard decline the same key replays the same answer. After a soft decline the same key asks the bank again.",
+		Safe:  "A retry never charges twice. After a hard decline the same key replays the same answer. After a soft decline the same key replays the answer until `Retry-After` has passed, and then asks the bank again.",
 		Do:    "Show the payer what happened. After a soft decline let a person try again with the same key, not before `Retry-After`. Do not put it into a retry loop: banks count attempts. For another payment method use a new key.",
 	},
 	{
@@ -154,7 +154,7 @@ var catalogue = []Entry{
 		Code: OutcomeUnknown, Status: 503, Retry: SameKey, Title: "The outcome is not known yet",
 		Means: "The service does not know yet whether money moved. While it asks the provider, `retry` is `same_key`. Once it has stopped asking without a result, the answer is final: the key keeps it, and `retry` is `new_key` for a charge and `never` for a transfer or a refund.",
 		Safe:  "Yes, with the same key. A new key before the final answer can be a second payment.",
-		Do:    "Send the same request with the same key until the answer changes, or read the object. After the final answer you may make a charge again with a new key, because the service refunds one that surfaces later. For a transfer or a refund, a person must ask the provider first.",
+		Do:    "Send the same request with the same key until the answer changes, or read the object, whose id `GET /v1/idempotency-keys/{key}` gives as `object`. After the final answer you may make a charge again with a new key, because the service refunds one that surfaces later. For a transfer or a refund, a person must ask the provider first.",
 	},
 	{
 		Code: NotReady, Status: 503, Retry: SameKey, Title: "This node is not ready",
