@@ -212,7 +212,7 @@ var (
 	witnessColumns = columns{"homeward restore audit", nil, "a region", []column{
 		{"REGION", "The region whose audit was read."},
 		{"SEGMENTS", "Segments that were read."},
-		{"CLAIMS", "Lost claims that they name."},
+		{"CLAIMS", "Claims that they name, lost or not."},
 		{"TOO LITTLE KNOWN", "Those of which segments do not say enough: they stay withheld."},
 		{"READ UNTIL", "All that happened before is known."},
 		{"ENDS BECAUSE", "Why no more could be read."},

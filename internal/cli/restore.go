@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -152,7 +153,7 @@ type restoreShown struct {
 
 // known says how many of the lost claims are known, and how many of those are withheld.
 func (r *restoreShown) known() string {
-	text := counted(r.Witnesses, "claim")
+	text := strconv.Itoa(r.Witnesses)
 	if r.Open > 0 && (r.Partial || r.Phase == claim.RestoreHolding) {
 		text += fmt.Sprintf("; %d of them withheld, as the audit does not show their end", r.Open)
 	}
@@ -186,7 +187,7 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 		for _, region := range s.regions {
 			fmt.Fprintf(io.out, "audit of %s read until %s\n", region, moment(r.Audited[region]))
 		}
-		fmt.Fprintf(io.out, "known of it: %s\n", shown.known())
+		fmt.Fprintf(io.out, "claims in that audit, lost or not: %s\n", shown.known())
 		if err := s.sayRestore(ctx, io, &r); err != nil {
 			return err
 		}
