@@ -185,6 +185,10 @@ func TestARegionIsTakenAway(t *testing.T) {
 	w.fires("HomewardDeputising", 60, func() { w.charge(us, w.fresh(eu), 1) })
 	_, err := w.cluster.DB.SetRegionStatus(t.Context(), eu, claim.RegionDown)
 	require.NoError(t, err)
+	// The nodes read the status in their own time, and looks pass faster.
+	w.until("a node has read that it is down", 600, gossip, func() bool {
+		return w.value(`max(homeward_region_status{homeward_peer="`+eu+`",homeward_state="down"}) == 1`) != ""
+	})
 	w.fires("HomewardRegionOutOfService", 700, nil)
 }
 
