@@ -3,6 +3,7 @@ package restore
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
@@ -24,20 +25,12 @@ func Detected(ctx context.Context, rows DetectRows, at Region, ahead []*audit.Ah
 	if err != nil || was.Stands() || len(ahead) == 0 {
 		return was, err
 	}
-	if _, err := notice.Stop(ctx, rows, notice.AllProviders, stopped); err != nil {
-		return was, err
-	}
-	exported, err := ends(ctx, rows, at)
+	exported, err := prepare(ctx, rows, at)
 	if err != nil {
 		return was, err
 	}
-	from := ahead[0].From
-	for _, one := range ahead[1:] {
-		if one.From.Before(from) {
-			from = one.From
-		}
-	}
-	r := claim.NewRestore(was, from, now, now, exported, by, ahead[0].Error())
+	first := slices.MinFunc(ahead, func(a, b *audit.AheadError) int { return a.From.Compare(b.From) })
+	r := claim.NewRestore(was, first.From, now, now, exported, by, ahead[0].Error())
 	written, err := change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
 		if at.Stands() {
 			was = at

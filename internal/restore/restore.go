@@ -77,10 +77,7 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 	if err := alone(ctx, rows, &lost); err != nil {
 		return was, err
 	}
-	if _, err := notice.Stop(ctx, rows, notice.AllProviders, stopped); err != nil {
-		return was, err
-	}
-	exported, err := ends(ctx, rows, at)
+	exported, err := prepare(ctx, rows, at)
 	if err != nil {
 		return was, err
 	}
@@ -98,6 +95,15 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 		return was, errors.Join(err, takeBack(ctx, rows, &r, was))
 	}
 	return r, nil
+}
+
+// prepare stops automatic refunds before the row is written, and returns the last segments
+// that the rows know of.
+func prepare(ctx context.Context, rows DetectRows, at Region) (map[string]claim.Segment, error) {
+	if _, err := notice.Stop(ctx, rows, notice.AllProviders, stopped); err != nil {
+		return nil, err
+	}
+	return ends(ctx, rows, at)
 }
 
 // alone returns an error if others have the rows open, or if that cannot be known.
