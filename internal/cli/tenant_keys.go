@@ -31,10 +31,10 @@ const (
 
 // keyShown is an API key in the JSON of homeward tenant keys.
 type keyShown struct {
-	Key       string     `json:"key"` // the beginning of its SHA-256
-	State     string     `json:"state"`
-	CreatedAt *time.Time `json:"created_at,omitempty"`
-	EndsAt    *time.Time `json:"ends_at,omitempty"`
+	Key       string    `json:"key"` // the beginning of its SHA-256
+	State     string    `json:"state"`
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	EndsAt    time.Time `json:"ends_at,omitzero"`
 }
 
 func (c *tenantKeysCommand) Run(ctx context.Context, io streams) error {
@@ -48,15 +48,12 @@ func (c *tenantKeysCommand) Run(ctx context.Context, io streams) error {
 		}
 		shown := make([]keyShown, 0, len(all))
 		for _, k := range all {
-			one := keyShown{Key: k.Hash.Short(), State: keyValid}
-			if !k.CreatedAt.IsZero() {
-				one.CreatedAt = &k.CreatedAt
-			}
-			if !k.EndsAt.IsZero() {
-				one.State, one.EndsAt = keyEnding, &k.EndsAt
-			}
-			if k.Ended {
+			one := keyShown{Key: k.Hash.Short(), State: keyValid, CreatedAt: k.CreatedAt, EndsAt: k.EndsAt}
+			switch {
+			case k.Ended:
 				one.State = keyEnded
+			case !k.EndsAt.IsZero():
+				one.State = keyEnding
 			}
 			shown = append(shown, one)
 		}
@@ -72,15 +69,8 @@ func printKeys(io streams, tenant string, all []keyShown) error {
 	keyColumns.head(t)
 	ending := false
 	for _, k := range all {
-		created, ends := "-", "-"
-		if k.CreatedAt != nil {
-			created = k.CreatedAt.Format(time.RFC3339)
-		}
-		if k.EndsAt != nil {
-			ends = k.EndsAt.Format(time.RFC3339)
-		}
 		ending = ending || k.State == keyEnding
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", k.Key, k.State, created, ends)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", k.Key, k.State, moment(k.CreatedAt), moment(k.EndsAt))
 	}
 	if err := t.Flush(); err != nil {
 		return err
