@@ -98,7 +98,7 @@ pictures: ## Make the pictures in docs/images: the console's in a browser (needs
 
 pages: export HOMEWARD_TEST_PAGES := all
 pages: ## Run the commands of the README and docs/DEMO.md, and check the answers against their tables; two minutes.
-	$(GO) test ./internal/cli -run '^TestThe(Readmes|Demos)Lines$$' -count 1 -v -timeout 10m
+	$(GO) test ./internal/cli -run '^TestThe(Readmes|Demos)(Lines|Events)$$' -count 1 -v -timeout 10m
 
 storm: export HOMEWARD_TEST_STORE := $(or $(STORE),embedded)
 storm: ## Run 200 clients with 10,000 keys through faults and two SIGKILLs, and print the figures (STORE=sql: on a database).

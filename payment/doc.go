@@ -149,10 +149,26 @@
 //
 // # Expiry
 //
-// A declined request with an expires_at that was released is closed at that time. A
-// charge whose outcome is unknown, and whose provider does not answer look-ups, is
-// refused as expired once no call that was sent in time can still be answered, by the
-// provider's own time-out. A success that surfaces later is a ghost.
+// A declined request with an expires_at that was released is closed at that time, by a
+// worker, without a call: no money has moved. The first attempt of a request past its
+// time is refused as expired, also without a call.
+//
+// An outcome that is unknown at that time is not closed by time alone. Where the provider
+// answers look-ups, each later attempt asks, and never calls:
+//
+//	it finds the movement     the claim gets the movement's outcome, approved or declined
+//	it finds nothing          the claim waits for the settle window and asks again; at the
+//	                          third time it is refused as expired. A call may still arrive:
+//	                          a charge's success is then a ghost, and a transfer's is for a
+//	                          person
+//	it does not answer        the claim stays unknown. A charge is refused as expired once no
+//	                          call that was sent in time can still be answered: after the
+//	                          provider's time-out or settle window, whichever is longer
+//
+// Where the provider answers no look-ups, the attempt repeats the call under the same
+// provider key while the provider remembers that key. A charge is repeated until the same
+// bound at most, and is then refused as expired. A transfer that cannot be repeated any
+// more stays unknown. A pending payment is canceled at the provider first.
 //
 // # Crash points
 //

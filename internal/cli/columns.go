@@ -81,7 +81,7 @@ var (
 		{"REPLAYED", "Those that got a stored answer."},
 		{"REFUSED", "Those that got 4xx."},
 		{"FAILED", "Those that got 5xx."},
-		{"WAYS", "Where they went: home, a key at home here; forward, to a node of its home; replica, the near copy of an answer; deputy, the rows of a lost home."},
+		{"WAYS", "Where they went: home, a key at home here; forward, to a node of its home; replica, the near copy of an answer; deputy, the rows of a lost home; unrouted, nowhere: refused before its home was asked, or no home was found."},
 		{"DEPUTY FOR", "Lost regions whose rows its nodes act on."},
 	}}
 	arrivalColumns = columns{"homeward top", nil, "one of the latest requests", []column{
@@ -90,7 +90,7 @@ var (
 		{"REQUEST", "The operation."},
 		{"TENANT", ofTheTenant},
 		{"KEY", "The idempotency key."},
-		{"WAY", "local, forward, replica or deputy; see WAYS."},
+		{"WAY", "home, forward, replica, deputy or unrouted; see WAYS."},
 		{"HOME", "The key's home."},
 		{"ANSWER", "HTTP status, and whether it was a replay, or the code of the error."},
 		{"TOOK", "Time until the answer, at the entry."},
@@ -142,6 +142,19 @@ var (
 		{"LAST HOUR", "Refunds that were let through in the last hour."},
 		{"WHY", "Since when they are held, and the reason."},
 		{"LAST DOUBT", "When the provider last did not show a movement that it had reported. That one is parked, and holds no other."},
+	}}
+	factTerms = columns{"homeward inspect", []string{"homeward audit show"}, "a fact about the key, below the sentence that sums it up", []column{
+		{"next", "What to do about it, where something is to be done."},
+		{"tenant", ofTheTenant},
+		{"key", "The idempotency key."},
+		{"object", "The charge, transfer, refund or order that the key stands for."},
+		{"home", "The key's home region."},
+		{"claim", "State (IN_FLIGHT, COMPLETED, FAILED_RETRY, FAILED_TERMINAL); age (live: retries are answered; expired: they get 410; gone: the key is new); fence, generation and attempts, as in the columns below."},
+		{"holder", "The node that works on the key, and the end of its lease."},
+		{"provider reference", refOfTheirs},
+		{"booked", "A transaction of the books: time, id, kind, amount in minor units, credited and debited account, provider and its id."},
+		{"waits", "An outbox row: its queue and id, and when it is due or why it is parked."},
+		{"trace", "Trace id of the request that began the latest generation."},
 	}}
 	historyColumns = columns{"homeward inspect", []string{"homeward audit show"}, "an event of the key", []column{
 		{"TIME", "When, by the store's clock, in UTC."},
@@ -227,7 +240,7 @@ var (
 	sealColumns = columns{"homeward secrets show", []string{"homeward secrets rotate"}, "a sealing key", []column{
 		{"KEY", "The key's name; none: values that are not sealed."},
 		{"VALUES", "Stored values under it."},
-		{"NOTE", "seals: new values are sealed under it; missing: HOMEWARD_SEAL_KEYS does not have it."},
+		{"NOTE", "seals: new values are sealed under it; missing: HOMEWARD_SEAL_KEYS does not have it; not sealed: stored in plain text, of the time before there was a key."},
 	}}
 	drillTerms = columns{"homeward drill", nil, "a figure of the verdict, or a column of its phases", termsOfDrills()}
 )
@@ -235,7 +248,7 @@ var (
 // tables are all that commands print.
 var tables = []*columns{
 	&regionColumns, &nodeColumns, &topColumns, &arrivalColumns, &queueColumns, &parkedColumns, &tenantColumns, &keyColumns,
-	&accountColumns, &brakeColumns, &historyColumns, &balanceColumns, &entryColumns, &mismatchColumns, &unknownColumns,
+	&accountColumns, &brakeColumns, &factTerms, &historyColumns, &balanceColumns, &entryColumns, &mismatchColumns, &unknownColumns,
 	&segmentColumns, &exportColumns, &witnessColumns, &lostColumns, &sealColumns, &drillTerms,
 }
 

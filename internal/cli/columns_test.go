@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/inspect"
 )
 
 var update = flag.Bool("update", false, "write docs/OUTPUT.md anew")
@@ -56,6 +58,23 @@ func TestEachHeadingIsExplained(t *testing.T) {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Equal(t, outputPage(), string(text), "run go test ./internal/cli -run TestEachHeadingIsExplained -update")
+}
+
+// TestEachFactIsExplained: what homeward inspect prints above its table has an explanation, too.
+func TestEachFactIsExplained(t *testing.T) {
+	named := []string{"next"}
+	for _, line := range facts(&inspect.History{
+		Tenant: "acme", Key: "k", Object: "ch_1", Home: "us-east1", TraceID: "4b",
+		Claim:    &inspect.Claim{State: "IN_FLIGHT", Holder: "n", ProviderRef: "psp_1"},
+		Bookings: []inspect.Booking{{}}, Waiting: []inspect.Waiting{{}},
+	}) {
+		named = append(named, line[0])
+	}
+	var explained []string
+	for _, one := range factTerms.all {
+		explained = append(explained, one.heading)
+	}
+	require.Equal(t, explained, named)
 }
 
 // outputPage is docs/OUTPUT.md.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,20 +32,29 @@ type reader struct {
 	stop    func()
 }
 
-// reads starts a demo with its data in ./homeward-data.
+// reads starts a demo with its data in ./homeward-data, in a directory of the test's own.
 func reads(t *testing.T) *reader {
+	needsShell(t)
+	t.Chdir(t.TempDir())
+	return readsHere(t)
+}
+
+func needsShell(t *testing.T) {
 	for _, tool := range []string{"sh", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not here: what readers paste cannot be run", tool)
 		}
 	}
-	t.Chdir(t.TempDir())
+}
+
+// readsHere is reads in the working directory, with more flags.
+func readsHere(t *testing.T, flags ...string) *reader {
 	ctx, interrupt := context.WithCancel(t.Context())
 	out, w := io.Pipe()
 	ended := make(chan int, 1)
 	var errs strings.Builder
 	go func() {
-		ended <- run(ctx, []string{"demo", "--listen", "127.0.0.1:0", "--data", "./homeward-data"}, streams{w, &errs})
+		ended <- run(ctx, append([]string{"demo", "--listen", "127.0.0.1:0", "--data", "./homeward-data"}, flags...), streams{w, &errs})
 		_ = w.Close()
 	}()
 	d := &reader{T: t, stop: func() {
@@ -255,5 +265,37 @@ func TestTheDemosLines(t *testing.T) {
 			require.Contains(t, said[""], "201 Created")
 		}
 	}
+	d.stop()
+}
+
+// TestTheDemosEvents pastes what docs/DEMO.md shows of events, with the example's receiver.
+func TestTheDemosEvents(t *testing.T) {
+	onlyWith(t)
+	needsShell(t)
+	demo := page(t, filepath.Join("..", "..", "docs", "DEMO.md"))
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "sink"), "../../examples/sink")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Chdir(dir)
+	blocks := (&reader{T: t, ports: strings.NewReplacer()}).blocks(demo)
+	require.Len(t, blocks, 2, "the settings, and what follows the demo's start")
+	(&reader{T: t, ports: strings.NewReplacer()}).paste(blocks[0])
+	d := readsHere(t, "--config", "events.yaml")
+
+	// The receiver's port is a free one, and the command runs in this process.
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	at := free.Addr().String()
+	require.NoError(t, free.Close())
+	lines := strings.ReplaceAll(d.ports.Replace(blocks[1]), "127.0.0.1:9000", at)
+	set, rest, _ := strings.Cut(lines, "\n")
+	args, tee, _ := strings.Cut(strings.TrimPrefix(set, "bin/homeward "), " | tee ")
+	require.NoError(t, os.WriteFile(tee, []byte(does(t, strings.Fields(args)...)), 0o600))
+	require.Contains(t, rest, "go run ./examples/sink ")
+	d.ports = strings.NewReplacer("go run ./examples/sink ", "./sink ")
+	printed := d.paste(rest)[""]
+	require.Contains(t, printed, `"status":"succeeded"`)
+	require.Regexp(t, `"type":"charge.succeeded".*"order_id":"order-7"`, printed)
 	d.stop()
 }

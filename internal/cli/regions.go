@@ -157,9 +157,9 @@ func ago(t time.Time) string {
 
 type regionCommand struct {
 	Drain   regionDrainCommand   `cmd:"" help:"Drain a region, and wait until it is safe to take down."`
-	Undrain regionUndrainCommand `cmd:"" help:"End a drain: the region takes traffic and new keys again."`
+	Undrain regionUndrainCommand `cmd:"" help:"End a drain: the region's nodes take traffic and new keys again."`
 	Down    regionDownCommand    `cmd:"" help:"Mark a region as down: the others act on its rows at once."`
-	Up      regionUpCommand      `cmd:"" help:"Mark a region as back: it takes traffic and new keys again."`
+	Up      regionUpCommand      `cmd:"" help:"Mark a region as back: its nodes, once they run, take traffic and new keys again."`
 }
 
 // Help returns the text that homeward region --help adds.

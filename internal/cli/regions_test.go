@@ -240,6 +240,7 @@ func TestRegionDownAndUp(t *testing.T) {
 	require.Contains(t, out, "every live node knows epoch 2\n")
 	out = does(t, "region", "up", asia)
 	require.Contains(t, out, asia+" is active, epoch 3")
+	require.Contains(t, out, "it takes traffic: 1 of its nodes is alive\n")
 
 	require.NoError(t, parts.Within(t.Context(), node.DrainTime, gone.Stop))
 	for len(r.Nodes[0].Membership().Nodes(asia)) > 0 {
@@ -251,6 +252,9 @@ func TestRegionDownAndUp(t *testing.T) {
 	require.Contains(t, does(t, "region", "drain", asia), "safe to take down", "there is nobody to wait for")
 	require.Contains(t, does(t, "region", "down", asia), "is down, epoch 5")
 	require.Regexp(t, `(?m)^asia-northeast1 +3 +down +0 `, does(t, "regions"))
+	out = does(t, "region", "up", asia)
+	require.Contains(t, out, "no node of "+asia+" is alive: it takes traffic once its nodes have started\n")
+	require.NotContains(t, out, "it takes traffic:")
 }
 
 func TestWhichNodeIsAsked(t *testing.T) {

@@ -118,9 +118,9 @@ func printTop(out io.Writer, o *admin.Overview, now time.Time) error {
 			rtt = state.RTT.Round(100 * time.Microsecond).String()
 		}
 		var ways []string
-		for _, w := range []struct{ way, says string }{{admin.WayLocal, "home"}, {admin.WayForward, "forward"}, {admin.WayReplica, "replica"}, {admin.WayDeputy, "deputy"}} {
-			if n := r.ways[w.way]; n > 0 {
-				ways = append(ways, fmt.Sprintf("%s %d", w.says, n))
+		for _, way := range []string{admin.WayLocal, admin.WayForward, admin.WayReplica, admin.WayDeputy, admin.WayUnrouted} {
+			if n := r.ways[way]; n > 0 {
+				ways = append(ways, fmt.Sprintf("%s %d", wayWord(way), n))
 			}
 		}
 		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%.1f\t%d\t%d\t%d\t%d\t%s\t%s\n", state.Name, state.Status, nodes, rtt,
@@ -163,9 +163,17 @@ func printArrivals(out io.Writer, o *admin.Overview) error {
 			answer += " " + a.Code
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.At.UTC().Format(time.TimeOnly), a.entry, a.Operation, visible(a.Tenant), visible(a.Key),
-			a.Way, cmp.Or(a.Home, "-"), answer, a.Took.Round(time.Millisecond))
+			wayWord(a.Way), cmp.Or(a.Home, "-"), answer, a.Took.Round(time.Millisecond))
 	}
 	return t.Flush()
+}
+
+// wayWord is the word of a way, as the columns WAYS and WAY explain it.
+func wayWord(way string) string {
+	if way == admin.WayLocal {
+		return "home"
+	}
+	return way
 }
 
 // terminal reports whether w is a terminal.

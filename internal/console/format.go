@@ -139,11 +139,10 @@ func wayText(a arrivalView) string {
 		return "replica of " + a.Home
 	case admin.WayDeputy:
 		return "deputy for " + a.Home
+	case admin.WayUnrouted:
+		return "not routed"
 	default:
-		if a.Home == a.Entry {
-			return "at home"
-		}
-		return "answered here"
+		return "at home"
 	}
 }
 

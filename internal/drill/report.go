@@ -101,7 +101,7 @@ func Terms() []Term {
 		{"back at work", "Time from the order to bring the region back until it answered such a payment itself."},
 		{"phase", "before, during and after the outage."},
 		{"seconds", "From when to when, since the load began."},
-		{"new payments", "Calls for new payments. The next three are their times."},
+		{"new payments", "Calls for new payments. One payment in twenty is sent to two regions at once, and counts twice. The next three are their times."},
 		{"repeats", "Calls that repeat an old payment. The next three are their times."},
 		{"p50", "The time that half of the callers waited at most, retries and pauses included."},
 		{"p99", "The time that 99 of 100 callers waited at most."},

@@ -69,7 +69,8 @@ type Phase struct {
 	// From and To are seconds since the load began.
 	From float64 `json:"from_s"`
 	To   float64 `json:"to_s"`
-	// New are new payments, Repeats old ones that were sent again.
+	// New are the calls for new payments, two for a payment that was sent to two regions
+	// at once; Repeats are the calls for old ones.
 	New     Latency      `json:"new"`
 	Repeats Latency      `json:"repeats"`
 	Errors  []ErrorCount `json:"errors"`

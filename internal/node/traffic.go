@@ -70,11 +70,15 @@ func newTraffic(self string, lost func(region string) bool) *traffic {
 	return &traffic{self: self, lost: lost, now: time.Now, since: time.Now(), mismatches: map[string]uint64{}}
 }
 
-// way returns how a request got to its home.
+// way returns how a request got to its home. A request that is refused before it is routed
+// has a home if its key names one; the region's own is then not told from a request that
+// its home refused.
 func (t *traffic) way(a *httpapi.Answer) string {
 	switch {
-	case a.Home == "" || a.Home == t.self:
+	case a.Home == t.self:
 		return admin.WayLocal
+	case a.Home == "":
+		return admin.WayUnrouted
 	case a.ServedBy == t.self && t.lost(a.Home):
 		return admin.WayDeputy
 	case a.Hops > 0:
@@ -82,7 +86,7 @@ func (t *traffic) way(a *httpapi.Answer) string {
 	case a.Replayed:
 		return admin.WayReplica
 	default: // refused before it was routed
-		return admin.WayLocal
+		return admin.WayUnrouted
 	}
 }
 

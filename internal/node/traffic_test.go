@@ -41,10 +41,10 @@ func TestEachRequestIsCountedByItsWayAndAnswer(t *testing.T) {
 	require.Equal(t, got.Total, got.Lately)
 	require.Equal(t, []string{"gone"}, got.DeputyFor)
 	require.Equal(t, []admin.Flow{
-		{Home: "", Way: admin.WayLocal, Total: 1, Lately: 1},
+		{Home: "", Way: admin.WayUnrouted, Total: 1, Lately: 1},
 		{Home: "far", Way: admin.WayForward, Total: 2, Lately: 2},
-		{Home: "far", Way: admin.WayLocal, Total: 1, Lately: 1},
 		{Home: "far", Way: admin.WayReplica, Total: 1, Lately: 1},
+		{Home: "far", Way: admin.WayUnrouted, Total: 1, Lately: 1},
 		{Home: "gone", Way: admin.WayDeputy, Total: 2, Lately: 2},
 		{Home: "here", Way: admin.WayLocal, Total: 2, Lately: 2},
 	}, got.Flows)

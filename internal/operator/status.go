@@ -153,30 +153,39 @@ func (d *drain) ended(ctx context.Context, timeout time.Duration) error {
 	return fmt.Errorf("%[1]s is %[4]w after %[5]v: %[2]s; %[3]s %[1]s", d.region, strings.Join(open, "; "), goesOn, ErrNotSafe, timeout)
 }
 
-// Activate ends a drain, or re-activates a region that was down: it takes traffic and
-// new keys again.
+// Activate ends a drain, or re-activates a region that was down: new keys may get their
+// home there again, and its live nodes take traffic.
 func (o *Operator) Activate(ctx context.Context, name string) error {
 	epoch, err := o.setStatus(ctx, name, region.Active)
 	if err != nil {
 		return err
 	}
-	o.sayf("%s is active, epoch %d: it takes traffic and new keys", name, epoch)
-	return o.heard(ctx, epoch)
+	o.sayf("%s is active, epoch %d: new keys may get their home there", name, epoch)
+	all, err := o.heard(ctx, epoch)
+	if err != nil {
+		return err
+	}
+	if alive := len(all.Of(name)); alive > 0 {
+		o.sayf("it takes traffic: %d of its nodes %s alive", alive, map[bool]string{true: "is", false: "are"}[alive == 1])
+	} else {
+		o.sayf("no node of %s is alive: it takes traffic once its nodes have started", name)
+	}
+	return nil
 }
 
 // heard prints which nodes know an epoch. The others will read it within seconds;
 // nothing depends on it.
-func (o *Operator) heard(ctx context.Context, epoch uint64) error {
+func (o *Operator) heard(ctx context.Context, epoch uint64) (*admin.Overview, error) {
 	all, err := o.Overview(ctx, epoch)
 	if err != nil {
-		return fmt.Errorf("the status is set, but which nodes have applied it cannot be read: %w", err)
+		return nil, fmt.Errorf("the status is set, but which nodes have applied it cannot be read: %w", err)
 	}
 	if know := all.DrainSteps("", epoch)[0]; know.Open != "" {
 		o.say("not yet known everywhere, which takes seconds and is no danger: " + know.Open)
 	} else {
 		o.say(know.Done)
 	}
-	return nil
+	return all, nil
 }
 
 // Down marks a region as down; evenAlive: also while it has live nodes.
@@ -200,7 +209,8 @@ func (o *Operator) Down(ctx context.Context, name string, evenAlive bool) error 
 	if last, err := o.lastActive(ctx, name); err == nil && last { // otherwise heard reports that nothing can be seen
 		o.say(noHomes)
 	}
-	return o.heard(ctx, epoch)
+	_, err = o.heard(ctx, epoch)
+	return err
 }
 
 // Parked returns the first parked rows of regions, a line each.

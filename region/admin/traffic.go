@@ -16,6 +16,9 @@ const (
 	WayReplica = "replica"
 	// WayDeputy: the region acted on the rows of a home that is lost.
 	WayDeputy = "deputy"
+	// WayUnrouted: the region answered without the key's home: it refused the request
+	// before routing it, or found no home.
+	WayUnrouted = "unrouted"
 )
 
 // Traffic counts the payment requests that merchants sent to one node, by the way they

@@ -685,16 +685,25 @@ export interface components {
         KeyStatus: {
             /** Format: int32 */
             attempts: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Until then a retry replays the answer; from then on it gets 410. As long as the state is IN_FLIGHT, it moves on.
+             */
             expires_at: string;
             /** Format: date-time */
             first_used_at: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description From then on the key is new: a request under it is executed. Never before the state is final or FAILED_RETRY.
+             */
             free_at: string;
             home_region: string;
             key: string;
             object: string;
-            /** @enum {string} */
+            /**
+             * @description IN_FLIGHT: no final answer yet; send the same request again to learn it. COMPLETED: done, a retry replays the answer. FAILED_TERMINAL: refused for good, a retry replays the refusal. FAILED_RETRY: refused for now, no money moved; the same request under the same key tries again. EXPIRED: a retry gets 410 until free_at.
+             * @enum {string}
+             */
             state: "IN_FLIGHT" | "COMPLETED" | "FAILED_TERMINAL" | "FAILED_RETRY" | "EXPIRED";
             timeline: {
                 /** Format: date-time */
