@@ -46,9 +46,10 @@ func newWire(t *testing.T, d database, tenant string, pool cockroach.Pool) *wire
 	w := &wire{database: d, tenant: tenant}
 	w.proxy, err = wireproxy.Start(u.Host)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, w.proxy.Close()) })
 	pool.MaxConns, pool.MinConns = 4, 0
 	w.hurt = open(t, cockroach.Config{URL: w.proxy.URL(d.admin), Pool: pool})
+	// Before the store closes, which waits for a statement that hangs as long as a call takes.
+	t.Cleanup(func() { require.NoError(t, w.proxy.Close()) })
 	w.other = open(t, cockroach.Config{URL: d.admin})
 	w.direct, err = pgx.Connect(t.Context(), d.admin)
 	require.NoError(t, err)
