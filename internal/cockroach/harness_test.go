@@ -2,9 +2,12 @@ package cockroach_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,7 +35,17 @@ import (
 
 var regions = []string{"us-east1", "europe-west1", "asia-northeast1"}
 
-func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+// TestMain runs more tests at once than there are cores, unless a flag says how many: most
+// wait for the database, or for faults to be over.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // a number, and the flag takes one
+	}
+	os.Exit(dbtest.Main(m))
+}
 
 // database is a migrated database of one test's own.
 type database struct {
@@ -208,7 +221,12 @@ func view(t testing.TB, db *cockroach.DB, region string) *cockroach.View {
 	return v
 }
 
+// harness is of a database of its test's own, and then runs it beside the others: not on
+// CockroachDB, where all have the same one.
 func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
+	if dbtest.Shared(t).Kind() == localdb.PostgreSQL {
+		t.Parallel()
+	}
 	d := newDatabase(t)
 	h := claimtest.Harness{Regions: regions, Policy: policy()}
 	if d.clock != nil {

@@ -30,6 +30,11 @@ var migrationFiles embed.FS
 // versionTable counts the migrations that ran, as goose keeps it.
 const versionTable = "homeward_schema_version"
 
+// On PostgreSQL a migrator that finds another at work looks every turnEvery seconds whether
+// it has ended, turnTries times: five minutes, as goose has it by default, which looks every
+// five seconds.
+const turnEvery, turnTries = 1, 300
+
 // SchemaVersion is the number of the newest migration that this build knows.
 func SchemaVersion() int {
 	files, err := fs.Glob(migrationFiles, "migration/*.sql")
@@ -274,7 +279,7 @@ func (m *Migrator) tables(ctx context.Context, to int64, report func(Step)) (err
 		goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)),
 	}
 	if !m.dialect.cockroach {
-		turns, err := lock.NewPostgresSessionLocker()
+		turns, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(turnEvery, turnTries))
 		if err != nil {
 			return fmt.Errorf("migration: %w", err)
 		}
