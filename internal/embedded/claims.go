@@ -18,12 +18,14 @@ import (
 
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
-	if err := v.pinFirst(ctx, &a); err != nil {
+	first := firstPin{mint: a.Mint.ID}
+	if err := v.pinFirst(ctx, &a, &first); err != nil {
 		return claim.Begun{}, err
 	}
+	defer first.release()
 	var begun claim.Begun
 	asked, underWay := v.db.clock.now(), a.UnderWay
-	err := v.step(ctx, a.Home, a.Key, perhaps, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+	err := v.step(ctx, a.Home, a.Key, perhaps, &first, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
 		a.UnderWay = underWay + now.Sub(asked)
 		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, now)
 		begun.Decision, begun.Now = decision, now
@@ -63,7 +65,7 @@ type transition func(old *claim.Record, now time.Time) (*claim.Record, claim.Eff
 // change is step for transitions that end in a row; it returns that.
 func (v *View) change(ctx context.Context, home string, key claim.Key, t transition) (claim.Record, error) {
 	var stored claim.Record
-	err := v.step(ctx, home, key, expected, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+	err := v.step(ctx, home, key, expected, nil, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
 		next, fx, err := t(old, now)
 		if next != nil {
 			next.LeaseUntil = truncate(next.LeaseUntil) // a back-off is any fraction
@@ -78,8 +80,9 @@ func (v *View) change(ctx context.Context, home string, key claim.Key, t transit
 }
 
 // step is the one write path of a claim: travel to its home, lock the row, read it,
-// apply t, make the new row and its effects durable in one batch, unlock.
-func (v *View) step(ctx context.Context, home string, key claim.Key, p presence, t transition) error {
+// apply t, make the new row and its effects durable in one batch, unlock. A first pin
+// of the key is in the batch; if t changes nothing, it is written alone.
+func (v *View) step(ctx context.Context, home string, key claim.Key, p presence, first *firstPin, t transition) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
@@ -87,10 +90,12 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 	if err != nil {
 		return err
 	}
-	if err := v.db.enter(ctx); err != nil {
-		return err
+	if !first.taken() { // else pinFirst has entered
+		if err := v.db.enter(ctx); err != nil {
+			return err
+		}
+		defer v.db.leave()
 	}
-	defer v.db.leave()
 	stripe := v.db.rows.index(code, key)
 	lock := &v.db.rows.mu[stripe]
 	lock.Lock()
@@ -107,6 +112,9 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 		}
 	}
 	next, fx, err := t(old, v.db.clock.now())
+	if err == nil && first.taken() && (next == nil || next == old) {
+		return v.db.putPin(first.code, &first.pin)
+	}
 	if err != nil || next == nil || next == old {
 		return err // nothing changes
 	}
@@ -118,6 +126,11 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 	}
 	b := v.db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
+	if first.taken() {
+		if err := putPinRow(b, first.code, &first.pin); err != nil {
+			return err
+		}
+	}
 	audit, err := v.db.putStep(b, code, old, next, &fx, known)
 	if err != nil {
 		return err
@@ -125,7 +138,11 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 	if err := v.db.commit(b, pebble.Sync); err != nil {
 		return err
 	}
-	v.db.flights.stepped(stripe, code, next, &fx, audit)
+	since := uint64(0)
+	if first != nil && first.mint == next.Minted.ID {
+		since = uint64(b.SeqNum())
+	}
+	v.db.flights.stepped(stripe, code, next, &fx, audit, since)
 	return nil
 }
 
@@ -286,7 +303,7 @@ func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.R
 	if err := db.putOutbox(b, s, code, next, fx, known); err != nil {
 		return "", err
 	}
-	if err := db.putEffects(b, s, code, next, fx); err != nil {
+	if err := db.putEffects(b, s, code, next, fx, known); err != nil {
 		return "", err
 	}
 	return audit, db.notes.ride(b, s)
@@ -336,18 +353,21 @@ func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, next
 
 // putEffects writes the other effects of a settlement. The caller holds the lock of the
 // claim, and that of the posting's id.
-func (db *DB) putEffects(b *pebble.Batch, s *scratch, code claim.RegionCode, next *claim.Record, fx *claim.Effects) error {
+func (db *DB) putEffects(b *pebble.Batch, s *scratch, code claim.RegionCode, next *claim.Record, fx *claim.Effects, known *flight) error {
 	home := next.Home
 	if fx.Post != nil {
 		if err := fx.Post.Validate(); err != nil {
 			return err
 		}
-		there, err := db.readTransaction(home, code, fx.Post.ID)
-		if err != nil {
-			return err
-		}
-		if there != nil {
-			return fmt.Errorf("%w: %s is booked already, at %v", ledger.ErrConflict, there.ID, there.At)
+		s.key = appendMessage(s.key[:0], tableLedger, code, fx.Post.ID)
+		if !known.minted(fx.Post.ID) || !db.flushed.unwritten(s.key, known.since) {
+			there, err := db.readTransaction(home, code, fx.Post.ID)
+			if err != nil {
+				return err
+			}
+			if there != nil {
+				return fmt.Errorf("%w: %s is booked already, at %v", ledger.ErrConflict, there.ID, there.At)
+			}
 		}
 		switch as, err := db.arrived(code, fx.Post); {
 		case err != nil:

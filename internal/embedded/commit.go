@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/batchrepr"
@@ -33,6 +34,10 @@ func (db *DB) commit(b *pebble.Batch, opts *pebble.WriteOptions) (err error) {
 	// Before the commit, after which Pebble keeps a large batch and empties b. It writes the
 	// sequence number into these bytes.
 	repr := b.Repr()
+	if opts == pebble.Sync {
+		db.waiting.Add(1)
+		defer db.waiting.Add(-1)
+	}
 	if err := b.Commit(opts); err != nil {
 		return unavailable(err)
 	}
@@ -74,6 +79,17 @@ func (db *DB) wrote(repr []byte) {
 			db.flushed.wrote(last, key)
 		}
 	}
+}
+
+// syncEvery is how long after a sync of the log the next one may begin: longer, the more
+// commits wait, so that more of them share one. Every sync costs the same, to the disk and
+// to both cores. Few commits wait for nothing.
+func (db *DB) syncEvery() time.Duration {
+	n := db.waiting.Load()
+	if n < syncAlone {
+		return 0
+	}
+	return min(time.Duration(n)*syncShare, syncLongest)
 }
 
 func unavailable(err error) error {

@@ -161,12 +161,15 @@ func TestCrashAnywhere(t *testing.T) {
 		defer close(acked)
 		for i := range keys {
 			key := claim.Key{Tenant: "acme", Value: fmt.Sprint("k", i)}
-			pin, err := w.home.Pin(w.ctx, key, "us-east1")
-			if err != nil {
-				return
+			a := claimtest.NewArrival(key, "us-east1", "100", "n", fmt.Sprint("ch_", i))
+			a.Stamped, a.PinHere = false, i%3 > 0 // in the batch of the claim, or before it
+			if !a.PinHere {
+				pin, err := w.home.Pin(w.ctx, key, "us-east1")
+				if err != nil {
+					return
+				}
+				a.PinnedAt = pin.CreatedAt
 			}
-			a := claimtest.NewArrival(key, pin.Home, "100", "n", fmt.Sprint("ch_", i))
-			a.Stamped, a.PinnedAt = false, pin.CreatedAt
 			got, err := w.home.Begin(w.ctx, a)
 			if err != nil {
 				return

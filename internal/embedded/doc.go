@@ -92,10 +92,11 @@
 // the log is synced, and authoritative readers take it too. That matters:
 // Pebble shows a commit to readers before its sync is through, and a response
 // read in that moment could be replayed to a client and then lost. Commits on
-// other rows share the sync. A scan takes no locks; where what it saw must not be
+// other rows share the sync; while many wait, the next sync lets more of them gather, see
+// [DB.syncEvery]. A scan takes no locks; where what it saw must not be
 // taken back, it syncs the log before it answers.
 //
-// Locks are taken in one order: tenant table, pin, row or topology, transaction id or
+// Locks are taken in one order: tenant table, pin, topology, row, transaction id or
 // unpaid object.
 // An outbox row is under the lock of its claim, or of its notice. Renew and Keep take
 // their rows' locks sorted; Take takes none that it would have to wait for.
@@ -113,7 +114,8 @@
 // rows of the log have no marks.
 //
 // A claim that was begun in this process is cached until it is settled, one for each
-// lock. Some thousand of the first due rows of a queue are cached, so that Take does
+// lock. If this process minted its id, a booking under that id can only have been written
+// since, and the marks show whether anything was: Settle does not look for an older one. Some thousand of the first due rows of a queue are cached, so that Take does
 // not step over the deletions of handled ones. The rows of each line of events are
 // counted, so that an event that is alone, as nearly all are, does not look for others.
 // The counts are made at Open, from the lines' rows; everything else is read on demand.
@@ -124,10 +126,11 @@
 // # Crash points
 //
 //	step            crash before the sync            crash after it
-//	Begin           no claim, nobody was told; the   the claim is in flight and its
-//	                next arrival begins               outbox row falls due with the lease:
-//	                                                 whoever comes first takes over. That
-//	                                                 row names the key of its object
+//	Begin           no claim, and no pin if it was   the claim is in flight and its
+//	                to write that too; nobody was    outbox row falls due with the lease:
+//	                told; the next arrival begins    whoever comes first takes over. That
+//	                                                 row names the key of its object. The
+//	                                                 pin stands
 //	Settle          in flight as before; taken over  final; retries replay it. The caller
 //	                after the lease, and the         may not have heard. Booking, or what
 //	                provider is asked under the      is remembered of an unpaid object,
@@ -181,7 +184,9 @@
 //
 // # Why a pin need not be synced
 //
-// A pin is committed without waiting for the disk. It matters only to what is
+// The first pin of a key whose registrar is its home is in the batch of its claim: one is
+// not there without the other. The pin's locks are held until that batch is synced. Any
+// other pin is committed without waiting for the disk. It matters only to what is
 // done under it later: the claim. Pebble writes one log: batches enter it in
 // commit order, a log is closed and synced before the next one is started, and
 // recovery keeps a prefix of it, ending at the first record that is not whole.

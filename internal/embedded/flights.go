@@ -8,7 +8,13 @@ type flight struct {
 	code  claim.RegionCode
 	rec   claim.Record
 	audit string // of the claim's row, as it is there
+	// since is the sequence number of the Begin that minted the claim's id: nobody knew
+	// the id, or booked under it, before. 0: an older one minted it, or nobody knows.
+	since uint64
 }
+
+// minted reports whether id is new with this flight.
+func (f *flight) minted(id string) bool { return f.since != 0 && f.rec.Minted.ID == id }
 
 // flights cache one flight for each lock of the rows, which guards it. If another
 // displaces it, or a step other than Settle has changed it, the row is read again. The
@@ -24,10 +30,10 @@ func (f *flights) of(stripe int, code claim.RegionCode, key claim.Key) *flight {
 }
 
 // stepped updates the cache after a step, once that is durable.
-func (f *flights) stepped(stripe int, code claim.RegionCode, next *claim.Record, fx *claim.Effects, audit string) {
+func (f *flights) stepped(stripe int, code claim.RegionCode, next *claim.Record, fx *claim.Effects, audit string, since uint64) {
 	switch {
 	case fx.Enqueue != nil && next.State == claim.InFlight:
-		f[stripe] = &flight{code: code, rec: *next, audit: audit}
+		f[stripe] = &flight{code: code, rec: *next, audit: audit, since: since}
 	case f.of(stripe, code, next.Key) != nil:
 		f[stripe] = nil
 	}

@@ -112,6 +112,13 @@ func raise(to *atomic.Uint64, value uint64) {
 	}
 }
 
+// unwritten reports that no row of key was written after seq, in this opening. Not that
+// one was: false may be another key's.
+func (f *flushed) unwritten(key []byte, seq uint64) bool {
+	mark, _ := f.mark(key)
+	return mark.Load()>>partBits <= seq
+}
+
 // where is the place to look for a key.
 type where uint8
 

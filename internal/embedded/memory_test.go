@@ -14,6 +14,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
 )
@@ -145,6 +146,32 @@ func TestWhatAChargeCosts(t *testing.T) {
 	audit, err := db.Rows('a')
 	require.NoError(t, err)
 	require.Zero(t, audit)
+}
+
+// TestBookedMeanwhile books under the id of a claim in flight: its settlement must see
+// that, although it does not look for an older booking.
+func TestBookedMeanwhile(t *testing.T) {
+	db := open(t, embedded.Config{})
+	v := view(t, db, "us-east1")
+	for i, booked := range []bool{false, true} {
+		begun, err := v.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: fmt.Sprint("k", i)}, "us-east1", "100", "n1", fmt.Sprint("ch_", i)))
+		require.NoError(t, err)
+		verdict := crashVerdict(begun.Record, claim.OutcomeDone)
+		verdict.Posting = claimtest.Posting(begun.Record, begun.Record.Minted.ID)
+		if booked {
+			other := *verdict.Posting
+			other.Region, other.ProviderRef = "us-east1", "psp_other"
+			posted, err := v.Post(t.Context(), other)
+			require.NoError(t, err)
+			require.True(t, posted)
+		}
+		_, err = v.Settle(t.Context(), begun.Record, verdict)
+		if booked {
+			require.ErrorIs(t, err, ledger.ErrConflict)
+		} else {
+			require.NoError(t, err)
+		}
+	}
 }
 
 // TestDueWindow takes from a queue that is longer than what memory keeps of it, while

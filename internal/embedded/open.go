@@ -89,6 +89,8 @@ type DB struct {
 	notes   notes
 	dues    map[dueTable]*dues
 	calls   map[claim.RegionCode]*calls
+	// waiting counts the commits that wait for the disk.
+	waiting atomic.Int64
 	// probe asks flushed first, and the code of lines asks lines.
 	flushed *flushed
 	lines   *lines
@@ -215,6 +217,7 @@ func (db *DB) openPebble(cfg *Config) error {
 	defer cache.Unref() // the instance keeps its own reference
 	o := pebbleOptions(cfg, &pebbleLogger{db: db}, cache)
 	o.Lock = lock
+	o.WALMinSyncInterval = db.syncEvery
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: db.backgroundError,
 		FlushEnd:        db.flushed.flushEnded,

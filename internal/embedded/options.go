@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -47,6 +48,15 @@ const (
 	// compactions bounds background work to one of the two cores a small
 	// machine has, two when debt piles up.
 	compactions = 2
+	// syncAlone is how many commits must wait for the log before a sync is delayed for
+	// more to join: below it, a delay would only be added to each.
+	syncAlone = 16
+	// syncShare is the delay for each of them. A charge takes a multiple of it of a core,
+	// so that with connections that wait for answers the delay stays a small part of a
+	// charge.
+	syncShare = 20 * time.Microsecond
+	// syncLongest bounds the delay.
+	syncLongest = 2 * time.Millisecond
 )
 
 func pebbleOptions(cfg *Config, logger pebble.Logger, cache *pebble.Cache) *pebble.Options {

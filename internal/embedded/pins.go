@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -54,11 +55,42 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 	return claim.Pin{}, unavailable(errors.New("the tenant's registrar keeps moving; try again"))
 }
 
-// pinFirst gives a key its home before its claim if a requests it. The two are a batch
-// each: see putPin for the crash points.
-func (v *View) pinFirst(ctx context.Context, a *claim.Arrival) error {
+// firstPin is the pin of a key that has none yet, which Begin writes with the claim. Until
+// release it holds the locks of a pin step. Without a db there is none.
+type firstPin struct {
+	mint string // the id that Begin mints for a new claim; for each Begin
+	db   *DB
+	lock *sync.RWMutex // of the key's pin
+	code claim.RegionCode
+	pin  claim.Pin
+}
+
+func (f *firstPin) taken() bool { return f != nil && f.db != nil }
+
+func (f *firstPin) release() {
+	if !f.taken() {
+		return
+	}
+	f.db.topologyMu.RUnlock()
+	f.lock.Unlock()
+	f.db.tenantMu.RUnlock()
+	f.db.leave()
+}
+
+// pinFirst gives a key its home before its claim if a requests it. Usually the key is new
+// and its registrar is its home, near: then first is taken, for the batch of the claim.
+// Otherwise the two are a batch each: see putPin for the crash points.
+func (v *View) pinFirst(ctx context.Context, a *claim.Arrival, first *firstPin) error {
 	if !a.PinHere || a.Stamped || a.CompareOnly {
 		return nil
+	}
+	if err := errors.Join(checkKey(a.Key), claim.Pinnable(a.Key)); err != nil {
+		return err
+	}
+	if a.Home == v.name {
+		if known, err := v.takePin(ctx, a, first); err != nil || known {
+			return err
+		}
 	}
 	need, err := v.registrars(ctx, a.Key.Tenant)
 	if err != nil || len(need) != 1 || need[0] != a.Home {
@@ -72,6 +104,49 @@ func (v *View) pinFirst(ctx context.Context, a *claim.Arrival) error {
 		a.PinnedAt = pin.CreatedAt
 	}
 	return nil
+}
+
+// takePin is pinFirst for a key whose one registrar is the view's region. It reports
+// whether the home is known: because the stored pin stands, or because first is taken.
+func (v *View) takePin(ctx context.Context, a *claim.Arrival, first *firstPin) (known bool, err error) {
+	db := v.db
+	code, err := v.code(a.Home)
+	if err != nil {
+		return false, err
+	}
+	if err := db.enter(ctx); err != nil {
+		return false, err
+	}
+	db.tenantMu.RLock()
+	held := firstPin{mint: a.Mint.ID, db: db, lock: db.pins.of(0, a.Key), code: code}
+	held.lock.Lock()
+	db.topologyMu.RLock()
+	defer func() {
+		if !first.taken() {
+			held.release()
+		}
+	}()
+	t, ok := db.tenants[a.Key.Tenant]
+	if !ok || t.PreviousRegistrar != "" || t.Registrar != a.Home {
+		return false, nil
+	}
+	old, err := db.readPin(code, a.Key)
+	if err != nil {
+		return false, err
+	}
+	pin, change := claim.PinFor(old, a.Key, a.Home, false, &db.policy, db.clock.now())
+	switch {
+	case change == claim.PinStands:
+		if pin.Home == a.Home {
+			a.PinnedAt = pin.CreatedAt
+		}
+		return true, nil
+	case old != nil || db.statuses[a.Home] != claim.RegionActive:
+		return false, nil
+	}
+	held.pin, a.PinnedAt = pin, pin.CreatedAt
+	*first = held
+	return true, nil
 }
 
 // ifUnavailable drops errors that [claim.Store.Pin] will report.
@@ -187,6 +262,13 @@ func (v *View) pinStep(ctx context.Context, key claim.Key, entry string, been ma
 func (db *DB) putPin(registrar claim.RegionCode, pin *claim.Pin) error {
 	b := db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
+	if err := putPinRow(b, registrar, pin); err != nil {
+		return err
+	}
+	return db.commit(b, pebble.NoSync)
+}
+
+func putPinRow(b *pebble.Batch, registrar claim.RegionCode, pin *claim.Pin) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.key = appendScoped(s.key[:0], tablePin, registrar, pin.Key.Tenant, pin.Key.Value)
@@ -194,7 +276,7 @@ func (db *DB) putPin(registrar claim.RegionCode, pin *claim.Pin) error {
 	if err := b.Set(s.key, s.value, nil); err != nil {
 		return unavailable(err)
 	}
-	return db.commit(b, pebble.NoSync)
+	return nil
 }
 
 // governingPin returns the pin that holds for key, nil if there is none: of the
