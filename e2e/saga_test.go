@@ -66,6 +66,15 @@ func (s *pointedStore) Close(ctx context.Context, region, id string, fence uint6
 	return err
 }
 
+func (s *pointedStore) CloseAll(ctx context.Context, region string, rows []outbox.Hold, status notice.Status, detail string) (int, error) {
+	s.at(noticeDone)
+	closed, err := s.Store.CloseAll(ctx, region, rows, status, detail)
+	if err == nil {
+		s.at(noticeClosed)
+	}
+	return closed, err
+}
+
 func (s *pointedStore) Post(ctx context.Context, t ledger.Transaction) (bool, error) {
 	s.at(ghostFound)
 	posted, err := s.Store.Post(ctx, t)

@@ -286,6 +286,9 @@ type Store interface {
 	Post(ctx context.Context, t Transaction) (posted bool, err error)
 	// Transaction reads one transaction with authority.
 	Transaction(ctx context.Context, region, id string) (t Transaction, found bool, err error)
+	// Named reads the transactions that have one of ids, with authority and in no order.
+	// Each id is named once.
+	Named(ctx context.Context, region string, ids []string) ([]Transaction, error)
 	// Transactions lists up to limit transactions of region after a position, and,
 	// unless it is zero, before a time.
 	Transactions(ctx context.Context, region string, after Position, before time.Time, limit int) ([]Transaction, error)

@@ -51,6 +51,9 @@ type home struct {
 	wakes        []time.Time
 	full, behind bool
 	began        time.Time // the last look
+	// few: the last look found so few rows that the next can wait. narrow: First left
+	// more rows than there were slots, so a look takes no more than those.
+	few, narrow bool
 }
 
 // maxWakes bounds the wake-ups that a pool keeps for a home. A [Lookout] finds the
@@ -98,8 +101,23 @@ func (p *pool) pause() time.Duration { return p.w.c.Poll/2 + rand.N(p.w.c.Poll) 
 func (w *Worker) gather() time.Duration { return w.c.Poll / 10 }
 
 // pace is how long newly enqueued rows wait after a look, to be taken together. The
-// first is taken at once; taking them few at a time would cost a look each.
-func (w *Worker) pace() time.Duration { return w.c.Poll / 2 }
+// first is taken at once; taking them few at a time would cost a look each. A worker that
+// ends rows together, and has many, looks more often: even work is less in the way of
+// others than work in bursts.
+func (w *Worker) pace(few bool) time.Duration {
+	if w.c.First != nil && !few {
+		return w.gather()
+	}
+	return w.c.Poll / 2
+}
+
+// together is how many rows a look takes that has so many slots.
+func (w *Worker) together(h *home, slots int) int {
+	if w.c.First == nil || h.narrow || h.failed {
+		return slots
+	}
+	return max(slots, w.c.Together)
+}
 
 // when returns the time of the next look at h; ok is false while none is needed.
 func (p *pool) when(h *home) (at time.Time, ok bool) {
@@ -110,7 +128,7 @@ func (p *pool) when(h *home) (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	at = h.wakes[0]
-	if soonest := h.began.Add(p.w.pace()); at.Before(soonest) {
+	if soonest := h.began.Add(p.w.pace(h.few)); at.Before(soonest) {
 		at = soonest
 	}
 	return at, true
@@ -184,29 +202,45 @@ func (p *pool) look() time.Duration {
 		h.turn, h.asked, h.began = p.turns, limit, now
 		h.behind = h.rows > 0
 		h.wakes = slices.DeleteFunc(h.wakes, func(at time.Time) bool { return !at.After(now) })
-		p.work.Go(func() { p.take(h, limit) })
+		all := p.w.together(h, limit)
+		p.work.Go(func() { p.take(h, limit, all) })
 	}
 	return back
 }
 
-// take looks at one region and starts on the rows that it finds.
-func (p *pool) take(h *home, limit int) {
-	rows, work, err := p.w.take(p.ctx, h.hand, limit)
+// take looks at one region and starts on the rows that it finds, as many as there are
+// slots.
+func (p *pool) take(h *home, slots, limit int) {
+	began := time.Now()
+	b, err := p.w.take(p.ctx, h.hand, limit)
+	rest, over := b.rest, []Message(nil)
+	if len(rest) > slots {
+		rest, over = rest[:slots], rest[slots:]
+	}
 	p.mu.Lock()
-	h.asked, h.failed, h.full = 0, err != nil, len(rows) == limit
-	h.rows += len(rows)
+	h.asked, h.failed, h.full = 0, err != nil, b.taken == limit
+	h.rows += len(rest)
+	if h.few = b.taken < p.w.c.Together/4; p.w.c.First != nil {
+		h.narrow = len(over) > 0 || h.narrow && len(rest) > b.taken/4
+	}
 	// A postponed row let others of its line wait.
-	h.behind = h.behind || slices.ContainsFunc(rows, func(m Message) bool { return m.Attempts > 0 })
+	h.behind = h.behind || slices.ContainsFunc(rest, func(m Message) bool { return m.Attempts > 0 })
 	h.next = time.Now()
-	if len(rows) == 0 {
+	switch {
+	case b.taken == 0:
 		h.next = h.next.Add(p.pause())
+	case limit > slots: // at most half of the time, while there is a backlog
+		h.next = h.next.Add(min(h.next.Sub(began), p.w.gather()/2))
 	}
 	p.mu.Unlock()
-	for _, m := range rows {
+	for _, m := range rest {
 		p.work.Go(func() {
 			defer p.leave(h)
-			work(m)
+			b.work(m)
 		})
+	}
+	for _, m := range over {
+		p.work.Go(func() { b.giveBack(m) })
 	}
 	p.tell()
 }

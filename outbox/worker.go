@@ -32,6 +32,16 @@
 // that is due at once wakes its own worker. A look finds the rows that a process left
 // when it died.
 //
+// # Rows that end together
+//
+// A queue whose rows mostly come to the same, such as notices of what is known, has a
+// [WorkerConfig].First: it gets all rows of a look and ends many in a few statements.
+// What it leaves goes to the handlers, as many rows at once as there are slots; rows
+// beyond those are due again at once. Such a worker pauses between the looks at a
+// backlog, as long as the last one took and no longer than a twentieth of Poll: it leaves
+// at least half of the time to work that somebody waits for, and a slow store slows it
+// down further. A crash in First is a crash of each of its rows.
+//
 // A handler that panics is a crash of its row alone: the worker counts the row as
 // failed, and after a few such tries parks it and pages an operator. The panic does
 // not change the row's cause: a parked provider call's claim stays in flight.
@@ -42,6 +52,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,6 +145,14 @@ type WorkerConfig struct {
 	// others.
 	Regions  func() []string
 	Handlers map[Kind]Handler
+	// First, if it is not nil, gets all rows of a look, before their handlers do. It
+	// ends as many of them as it can end together, as a handler that returns [Gone]
+	// does, and returns the others, which go to their handlers. It must be idempotent,
+	// and return soon after ctx ends. If it panics, all rows go to their handlers.
+	First func(ctx context.Context, rows []Message) (rest []Message)
+	// Together is how many rows a look takes for First, if that is more than there are
+	// slots. Rows that are left over and find no slot are due again at once.
+	Together int
 	// Poll is the pause after a look that found nothing. Default 500 ms: well under the
 	// lease, which dominates recovery time. Ended rows wait up to a tenth of it for
 	// others in hand, to end in one step with them. Rows that are enqueued after a look
@@ -261,10 +280,10 @@ func (w *Worker) Round(ctx context.Context) int {
 	var wg sync.WaitGroup
 	for _, region := range w.c.Regions() {
 		wg.Go(func() {
-			rows, work, _ := w.take(ctx, &hand{w: w, region: region}, w.c.Batch)
-			total.Add(int64(len(rows)))
-			for _, m := range rows {
-				wg.Go(func() { work(m) })
+			b, _ := w.take(ctx, &hand{w: w, region: region}, w.c.Batch)
+			total.Add(int64(b.taken))
+			for _, m := range b.rest {
+				wg.Go(func() { b.work(m) })
 			}
 		})
 	}
@@ -272,32 +291,84 @@ func (w *Worker) Round(ctx context.Context) int {
 	return int(total.Load())
 }
 
-// take leases up to limit rows of h's region into it. The caller passes each to work,
-// which returns when the row is done.
-func (w *Worker) take(ctx context.Context, h *hand, limit int) (rows []Message, work func(Message), err error) {
+// batch is the rows that one look took.
+type batch struct {
+	w     *Worker
+	h     *hand
+	ctx   context.Context // marked, and of no drain: the rows' leases bound their handlers
+	end   time.Time       // of the leases
+	taken int
+	// rest are those that First has not ended. Each is passed to work or giveBack, once.
+	rest []Message
+}
+
+// take leases up to limit rows of h's region into it, and passes them to First.
+func (w *Worker) take(ctx context.Context, h *hand, limit int) (b batch, err error) {
 	region := h.region
 	// Counted from before the store is asked, so that it ends no later than the
 	// store's lease.
-	end := time.Now().Add(w.c.Lease)
-	if caught := fault.Caught(func() { rows, err = w.c.Store.Take(ctx, region, limit, w.c.Lease) }); caught != nil {
+	b = batch{w: w, h: h, end: time.Now().Add(w.c.Lease)}
+	if caught := fault.Caught(func() { b.rest, err = w.c.Store.Take(ctx, region, limit, w.c.Lease) }); caught != nil {
 		w.c.Logger.Error("the look for outbox rows panicked; it is repeated after the pause", "home", region, "fault", caught)
-		return nil, nil, caught
+		return batch{}, caught
 	}
 	if err != nil {
 		if ctx.Err() == nil {
 			w.c.Logger.Warn("could not take outbox rows", "home", region, "error", err)
 		}
-		return nil, nil, err
+		return batch{}, err
 	}
-	h.took(len(rows))
-	return rows, func(m Message) {
-		defer h.left()
-		// A drain finishes taken rows: the row's lease bounds the handler, not the
-		// drain.
-		work, cancel := context.WithDeadline(context.WithoutCancel(Begun(ctx)), end)
-		defer cancel()
-		w.handle(work, h, m)
-	}, nil
+	b.taken = len(b.rest)
+	b.ctx = context.WithoutCancel(Begun(ctx))
+	h.took(b.taken)
+	if w.c.First != nil && b.taken > 0 {
+		b.first()
+	}
+	return b, nil
+}
+
+// first lets First end what it can.
+func (b *batch) first() {
+	w, rows := b.w, b.rest
+	ctx, cancel := context.WithDeadline(b.ctx, b.end)
+	defer cancel()
+	began := time.Now()
+	var rest []Message
+	if caught := fault.Caught(func() { rest = w.c.First(ctx, slices.Clone(rows)) }); caught != nil {
+		w.c.Logger.Error("handling outbox rows together panicked; each is handled alone", "home", b.h.region, "rows", len(rows), "fault", caught)
+		return
+	}
+	b.rest = rest
+	left := make(map[string]bool, len(rest))
+	for _, m := range rest {
+		left[m.ID] = true
+	}
+	took := time.Since(began)
+	for _, m := range rows {
+		if left[m.ID] {
+			continue
+		}
+		_, sp := w.span(ctx, m)
+		w.took.Took(ctx, took, string(m.Kind), fates[fateGone])
+		sp.End()
+		b.h.left()
+	}
+}
+
+// work handles a row and returns when it is done.
+func (b *batch) work(m Message) {
+	defer b.h.left()
+	ctx, cancel := context.WithDeadline(b.ctx, b.end)
+	defer cancel()
+	b.w.handle(ctx, b.h, m)
+}
+
+// giveBack makes a row due again that nobody has handled.
+func (b *batch) giveBack(m Message) {
+	defer b.h.left()
+	ctx, cancel := context.WithDeadline(b.ctx, b.end)
+	defer cancel()
+	b.w.recorded(m, b.h.retry(ctx, m, 0, ""))
 }
 
 // handle processes one row. A panic of the store costs the row its lease.
@@ -321,13 +392,8 @@ func (w *Worker) ask(ctx context.Context, m Message) (v Disposition) {
 }
 
 func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
-	// The work may run hours after its cause, so it gets a trace of its own.
-	ctx, sp := span.Linked(ctx, span.Outbox+string(m.Kind), m.TraceParent)
+	ctx, sp := w.span(ctx, m)
 	defer sp.End()
-	if sp.IsRecording() {
-		sp.SetAttributes(span.Tenant.String(m.Tenant), span.HomeRegion.String(m.Region), span.OutboxID.String(m.ID),
-			span.Operation.String(m.Operation), span.Fence.Int64(int64(m.Fence)))
-	}
 	began := time.Now()
 	disposition, parked := w.ask(ctx, m), "outbox row parked; retry it by hand once the cause is mended"
 	switch {
@@ -353,9 +419,25 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 	case fateFailed, fateFaulted:
 		err = h.retry(ctx, m, max(disposition.after, w.backoff(m.Attempts)), disposition.reason)
 	}
+	w.recorded(m, err)
+}
+
+// recorded logs that the store could not record what became of a row.
+func (w *Worker) recorded(m Message, err error) {
 	if err != nil && !errors.Is(err, ErrFenced) {
 		w.c.Logger.Warn("could not record an outbox row's disposition; another worker takes the row when its lease ends", "home", m.Region, "id", m.ID, "error", err)
 	}
+}
+
+// span begins that of a row. The work may run hours after its cause, so it gets a trace
+// of its own.
+func (w *Worker) span(ctx context.Context, m Message) (context.Context, span.Span) {
+	ctx, sp := span.Linked(ctx, span.Outbox+string(m.Kind), m.TraceParent)
+	if sp.IsRecording() {
+		sp.SetAttributes(span.Tenant.String(m.Tenant), span.HomeRegion.String(m.Region), span.OutboxID.String(m.ID),
+			span.Operation.String(m.Operation), span.Fence.Int64(int64(m.Fence)))
+	}
+	return ctx, sp
 }
 
 // storable makes reason fit for every store. It may contain a provider's or a sink's

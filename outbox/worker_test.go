@@ -343,6 +343,59 @@ func TestSlotsBoundTheRowsInHand(t *testing.T) {
 	})
 }
 
+// First ends rows of a whole look. The others find slots, or are due again, and none is
+// lost.
+func TestFirstEndsRowsOfAWholeLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue(), newSlowly()
+		s.release()
+		var looks, most int
+		panics := true
+		w, err := outbox.NewWorker(outbox.WorkerConfig{
+			Store: q, Regions: func() []string { return []string{"r"} }, Batch: 4, Together: 50, MaxAttempts: 3,
+			Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: s.handle},
+			First: func(ctx context.Context, rows []outbox.Message) (rest []outbox.Message) {
+				if panics {
+					panics = false
+					panic("together")
+				}
+				looks++
+				most = max(most, len(rows))
+				for _, m := range rows {
+					if strings.HasPrefix(m.ID, "known") {
+						require.NoError(t, q.Finish(ctx, m.Region, m.ID, m.Fence))
+					} else {
+						rest = append(rest, m)
+					}
+				}
+				return rest
+			},
+		})
+		require.NoError(t, err)
+		w.Start()
+		t.Cleanup(w.Stop)
+		left := func() int {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return len(q.rows)
+		}
+		for name, n := range map[string]int{"known": 500, "other": 100} {
+			q.put(ids(name, n)...)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Zero(t, left())
+		require.LessOrEqual(t, s.most, 4, "as many at once as there are slots")
+		require.Equal(t, 50, most)
+		looks = 0
+		q.put(ids("known", 500)...)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Zero(t, left())
+		require.LessOrEqual(t, looks, 11)
+	})
+}
+
 // The rows of one home may all be slow. They get the slots that nobody else
 // needs, and never the last one of another home.
 func TestASlowRegionDelaysNoOther(t *testing.T) {

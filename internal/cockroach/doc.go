@@ -66,6 +66,7 @@
 //	account_put     the version that was read      as brake_put
 //	notices_keep    there is no row                run again: what is there stays, and has its row in the queue
 //	notices_close   the fence                      run again; on "no row" read: if status and detail equal what we wrote, our first try succeeded
+//	notices_close_… each the fence                 run again: what is gone is closed, and not counted a second time
 //	notices_rewrite, what was read                 run again: what is not there any more stays as it is
 //	endpoint_rewrite
 //	notices_drop_…  that there is a body           run again: nothing changes

@@ -23,6 +23,7 @@ var (
 	ledgerGhostRefund  = declare[objectArgs]("ledger_ghost_refund")
 	ledgerGhostsOf     = declare[objectArgs]("ledger_ghosts_of")
 	ledgerTransaction  = declare[idArgs]("ledger_transaction")
+	ledgerNamed        = declare[namedArgs]("ledger_named")
 	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
 	ledgerReversals    = declare[reversalsArgs]("ledger_reversals")
 	ledgerReversalsAt  = declare[idArgs]("ledger_reversals_at")
@@ -51,6 +52,10 @@ type (
 	bookedEvent struct {
 		eventRow
 		IdemKey, Operation string
+	}
+	namedArgs struct {
+		Home  string
+		Named []struct{ ID string }
 	}
 	transactionsArgs struct {
 		Home   string
@@ -191,6 +196,20 @@ func (v *View) Transaction(ctx context.Context, region, id string) (ledger.Trans
 		return ledger.Transaction{}, false, claimError(ledgerTransaction.name, err)
 	}
 	return t, true, nil
+}
+
+// Named implements [ledger.Store].
+func (v *View) Named(ctx context.Context, region string, ids []string) ([]ledger.Transaction, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	args := namedArgs{Home: region, Named: make([]struct{ ID string }, len(ids))}
+	for i, id := range ids {
+		args.Named[i].ID = id
+	}
+	all, err := many(ctx, v.db, ledgerNamed, repeatable, args, scanTransaction)
+	return all, claimError(ledgerNamed.name, err)
 }
 
 // Transactions implements [ledger.Store].

@@ -24,6 +24,7 @@ var (
 var (
 	noticesKeep       = declare[keepArgs]("notices_keep")
 	noticeClose       = declare[closeArgs]("notices_close")
+	noticesClose      = declare[closeAllArgs]("notices_close_all")
 	noticeByID        = declare[idArgs]("notice")
 	noticesBodies     = declare[homePageArgs]("notices_bodies")
 	noticesRewrite    = declare[rewriteArgs]("notices_rewrite")
@@ -44,6 +45,12 @@ type (
 	closeArgs struct {
 		idArgs
 		Fence          int64
+		Status, Detail string
+		KeepFor        time.Duration
+	}
+	closeAllArgs struct {
+		Home           string
+		Rows           []holdRow
 		Status, Detail string
 		KeepFor        time.Duration
 	}
@@ -114,6 +121,21 @@ func (v *View) Close(ctx context.Context, region, id string, fence uint64, statu
 		}
 	}
 	return outbox.ErrFenced
+}
+
+// CloseAll implements [notice.Store]. A notice of ours that a lost reply leaves open is
+// closed when the statement is run again, and one that is closed then is not counted.
+func (v *View) CloseAll(ctx context.Context, region string, rows []outbox.Hold, status notice.Status, detail string) (closed int, err error) {
+	ctx, err = v.reach(outbox.Begun(ctx), region)
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	args := closeAllArgs{Home: region, Rows: make([]holdRow, len(rows)), Status: string(status), Detail: detail, KeepFor: notice.KeepFor}
+	for i, r := range rows {
+		args.Rows[i] = holdRow{r.ID, int64(r.Fence)}
+	}
+	n, _, _, err := one(ctx, v.db, noticesClose, repeatable, args, pgx.RowTo[int64])
+	return int(n), claimError(noticesClose.name, err)
 }
 
 // Notice implements [notice.Store].

@@ -98,6 +98,30 @@ func noticeWrites() []operation {
 			require.EqualValues(c, 2, c.takesNotice(c.notices()[0].ID))
 		},
 	}, {
+		name: "close notices together", statements: []string{"notices_close_all"},
+		before: func(c *cell) {
+			_, err := c.others.Keep(c.ctx, here, c.notices()[:1])
+			require.NoError(c, err)
+			require.EqualValues(c, 1, c.takesNotice(c.notices()[0].ID))
+		},
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.CloseAll(ctx, here, []outbox.Hold{{ID: c.notices()[0].ID, Fence: 1}, {ID: "none", Fence: 1}}, notice.ProcessedOK, "known")
+		},
+		right: noAnswer, // closed, or closed by a try of which nothing was heard
+		effect: func(_ *cell, want, _ *stored) {
+			n := &want.Notices[0]
+			n.Status, n.Detail, n.Fence = string(notice.ProcessedOK), "known", nil
+		},
+		next: func(c *cell, done bool) {
+			if done {
+				closed, err := c.others.CloseAll(c.ctx, here, []outbox.Hold{{ID: c.notices()[0].ID, Fence: 1}}, notice.Ignored, "late")
+				require.NoError(c, err)
+				require.Zero(c, closed)
+				return
+			}
+			require.EqualValues(c, 2, c.takesNotice(c.notices()[0].ID))
+		},
+	}, {
 		name: "seal a notice anew", statements: []string{"notices_rewrite"},
 		before: func(c *cell) {
 			_, err := c.others.Keep(c.ctx, here, c.notices()[:1])

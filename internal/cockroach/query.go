@@ -59,7 +59,7 @@ const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c
 const queueFiles = "outbox_"
 
 // planned are the files whose statements are planned for each run.
-var planned = []string{queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all", "look"}
+var planned = []string{queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all", "look", "ledger_named", "notices_close_all"}
 
 // queries are a dialect's statements, by their names.
 type queries map[string]*query

@@ -88,6 +88,9 @@ func TestReads(t *testing.T) {
 			post, found, err := v.Transaction(ctx, here, object)
 			return answer{post, found}, err
 		},
+		"ledger_named": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
+			return v.Named(ctx, here, []string{object, "none"})
+		},
 		"ledger_transactions": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			return v.Transactions(ctx, here, ledger.Position{}, time.Time{}, 10)
 		},

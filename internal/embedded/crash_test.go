@@ -310,6 +310,24 @@ func TestCrashBeyondClaims(t *testing.T) {
 			},
 		},
 		{
+			name: "close many",
+			do: func(w *crashWorld) {
+				keep(w, "a", "b")
+				var holds []outbox.Hold
+				for len(holds) < 2 {
+					m := take(w, notices)
+					holds = append(holds, outbox.Hold{ID: m.ID, Fence: m.Fence})
+				}
+				_, err := w.home.CloseAll(w.ctx, "us-east1", holds, notice.ProcessedOK, "")
+				require.NoError(w.t, err)
+			},
+			check: func(w *crashWorld) {
+				require.Zero(w.t, w.rows(notices))
+				require.Equal(w.t, notice.ProcessedOK, status(w, "a"))
+				require.Equal(w.t, notice.ProcessedOK, status(w, "b"))
+			},
+		},
+		{
 			name: "close",
 			do: func(w *crashWorld) {
 				keep(w, "a")

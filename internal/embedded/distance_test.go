@@ -114,6 +114,10 @@ func TestDistance(t *testing.T) {
 		_, _, err := v.Transaction(ctx, us, "none")
 		return err
 	})
+	trips(1, "named", func(v *embedded.View) error {
+		_, err := v.Named(ctx, us, []string{"none", "nor this"})
+		return err
+	})
 	trips(1, "transactions", func(v *embedded.View) error {
 		_, err := v.Transactions(ctx, us, ledger.Position{}, time.Time{}, 10)
 		return err
@@ -223,8 +227,12 @@ func TestPartition(t *testing.T) {
 		"reversals": func() error { _, err := far.Reversals(ctx, "x"); return err },
 		"balances":  func() error { _, err := far.Balances(ctx, us, ledger.AccountKey{}, 1); return err },
 		"keep":      func() error { _, err := far.Keep(ctx, us, []notice.Notice{{ID: "sim:x"}}); return err },
-		"close":     func() error { return far.Close(ctx, us, "sim:x", 1, notice.Ignored, "") },
-		"settled":   func() error { _, err := far.Settled(ctx, us, claim.Key{}, 1); return err },
+		"close all": func() error {
+			_, err := far.CloseAll(ctx, us, []outbox.Hold{{ID: "sim:x", Fence: 1}}, notice.Ignored, "")
+			return err
+		},
+		"close":   func() error { return far.Close(ctx, us, "sim:x", 1, notice.Ignored, "") },
+		"settled": func() error { _, err := far.Settled(ctx, us, claim.Key{}, 1); return err },
 	} {
 		err := do()
 		require.ErrorIs(t, err, claim.ErrHomeUnreachable, name)

@@ -98,8 +98,8 @@
 //
 // Locks are taken in one order: tenant table, pin, topology, row, transaction id or
 // unpaid object.
-// An outbox row is under the lock of its claim, or of its notice. Renew and Keep take
-// their rows' locks sorted; Take takes none that it would have to wait for.
+// An outbox row is under the lock of its claim, or of its notice. Renew, Keep and CloseAll
+// take their rows' locks sorted; Take takes none that it would have to wait for.
 //
 // # Memory
 //
@@ -144,8 +144,8 @@
 //	                books it                         posting it again changes nothing
 //	Keep            none of the batch; the provider  all of it, each notice with its row;
 //	                got no 200 and sends it again    what comes again is left out
-//	Close           unprocessed, and its row falls   closed, and no row
-//	                due again: what was done for
+//	Close,          unprocessed, and its row falls   closed, and no row
+//	CloseAll        due again: what was done for
 //	                it is done again, and must
 //	                bear that
 //	Renew           the older lease; lapses sooner   the newer lease

@@ -168,6 +168,31 @@ func (v *View) Transaction(ctx context.Context, region, id string) (ledger.Trans
 	return *t, true, nil
 }
 
+// Named implements [ledger.Store].
+func (v *View) Named(ctx context.Context, region string, ids []string) (all []ledger.Transaction, err error) {
+	code, err := v.reach(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	for _, id := range ids {
+		lock := v.db.books.of(code, claim.Key{Value: id})
+		lock.RLock()
+		t, err := v.db.readTransaction(region, code, id)
+		lock.RUnlock()
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			all = append(all, *t)
+		}
+	}
+	return all, nil
+}
+
 // indexed reads the transaction that an index row names, for scans, which hold no locks.
 func (db *DB) indexed(region string, code claim.RegionCode, id string) (t *ledger.Transaction, err error) {
 	_, err = db.get(appendMessage(nil, tableLedger, code, id), func(value []byte) error {

@@ -98,41 +98,62 @@ func (v *View) Keep(ctx context.Context, region string, incoming []notice.Notice
 
 // Close implements [notice.Store].
 func (v *View) Close(ctx context.Context, region, id string, fence uint64, status notice.Status, detail string) error {
-	code, err := v.reach(ctx, region)
-	if err != nil {
-		return err
-	}
-	if err := v.db.enter(ctx); err != nil {
-		return err
-	}
-	defer v.db.leave()
-	lock := v.db.rows.of(code, noticeOwner(id))
-	lock.Lock()
-	defer lock.Unlock()
-	row, err := v.db.readMessage(notices, region, code, id)
-	if err != nil {
-		return err
-	}
-	n, err := v.db.readNotice(region, code, id)
-	if err != nil {
-		return err
-	}
-	if row == nil || n == nil || row.Fence != fence || row.Parked {
+	closed, err := v.CloseAll(ctx, region, []outbox.Hold{{ID: id, Fence: fence}}, status, detail)
+	if err == nil && closed == 0 {
 		return outbox.ErrFenced
 	}
-	n.Status, n.Detail, n.ProcessedAt = status, detail, v.db.clock.now()
+	return err
+}
+
+// CloseAll implements [notice.Store]. It is one batch.
+func (v *View) CloseAll(ctx context.Context, region string, rows []outbox.Hold, status notice.Status, detail string) (closed int, err error) {
+	code, err := v.reach(ctx, region)
+	if err != nil {
+		return 0, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer v.db.leave()
+	indexes := make([]int, len(rows))
+	for i, r := range rows {
+		indexes[i] = v.db.rows.index(code, noticeOwner(r.ID))
+	}
+	defer v.db.rows.lockAll(indexes)()
+	now := v.db.clock.now()
 	b := v.db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	s.key = appendScoped(s.key[:0], tableNotice, code, "", id)
-	if err := s.set(b, s.key, noticeToProto(n)); err != nil {
-		return err
+	for _, r := range rows {
+		row, err := v.db.readMessage(notices, region, code, r.ID)
+		if err != nil {
+			return 0, err
+		}
+		if row == nil || row.Fence != r.Fence || row.Parked {
+			continue
+		}
+		n, err := v.db.readNotice(region, code, r.ID)
+		if err != nil {
+			return 0, err
+		}
+		if n == nil {
+			continue
+		}
+		n.Status, n.Detail, n.ProcessedAt = status, detail, now
+		s.key = appendScoped(s.key[:0], tableNotice, code, "", r.ID)
+		if err := s.set(b, s.key, noticeToProto(n)); err != nil {
+			return 0, err
+		}
+		if err := v.db.putMessage(b, s, notices, code, row, nil); err != nil {
+			return 0, err
+		}
+		closed++
 	}
-	if err := v.db.putMessage(b, s, notices, code, row, nil); err != nil {
-		return err
+	if err := v.db.commit(b, pebble.Sync); err != nil {
+		return 0, err
 	}
-	return v.db.commit(b, pebble.Sync)
+	return closed, nil
 }
 
 // Rewrite implements [notice.Bodies].

@@ -202,6 +202,18 @@ var tests = []struct {
 			require.Empty(w, got)
 		}
 	}},
+	{"named: those that are booked, of one region's books", func(w *world) {
+		first, second := w.post(w.charge("ch_1", 100)), w.post(w.charge("ch_2", 200))
+		got, err := w.at().Named(w.ctx, w.home, []string{"ch_2", "ch_none", "ch_1"})
+		require.NoError(w, err)
+		require.ElementsMatch(w, []ledger.Transaction{first, second}, got)
+		got, err = w.at().Named(w.ctx, w.Regions[1], []string{"ch_1"})
+		require.NoError(w, err)
+		require.Empty(w, got)
+		got, err = w.at().Named(w.ctx, w.home, nil)
+		require.NoError(w, err)
+		require.Empty(w, got)
+	}},
 	{"reversals: those of one region's books", func(w *world) {
 		charge := w.post(w.charge("ch_1", 4200))
 		w.post(w.refund("re_1", charge, 100))

@@ -27,6 +27,15 @@ func (b bookkeeper) Transaction(_ context.Context, _, id string) (ledger.Transac
 	return t, ok, b.point()
 }
 
+func (b bookkeeper) Named(_ context.Context, _ string, ids []string) (all []ledger.Transaction, _ error) {
+	for _, id := range ids {
+		if t, ok := b.books[id]; ok {
+			all = append(all, t)
+		}
+	}
+	return all, b.point()
+}
+
 func (b bookkeeper) GhostRefund(_ context.Context, _, object string) (ledger.Transaction, bool, error) {
 	for _, t := range b.books {
 		if t.Kind == ledger.GhostRefund && t.Object == object {
@@ -98,6 +107,16 @@ func (s shelves) Close(_ context.Context, _, id string, _ uint64, status Status,
 	}
 	s.closed[id] = status
 	return s.point()
+}
+
+func (s shelves) CloseAll(_ context.Context, _ string, rows []outbox.Hold, status Status, _ string) (int, error) {
+	if err := s.point(); err != nil {
+		return 0, err
+	}
+	for _, r := range rows {
+		s.closed[r.ID] = status
+	}
+	return len(rows), s.point()
 }
 
 func (s shelves) Book(_ context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -64,7 +65,7 @@ type ProcessorConfig struct {
 	Now func() time.Time
 }
 
-// Processor processes stored notices. It holds no state and is safe for concurrent use.
+// Processor processes stored notices. It is safe for concurrent use.
 //
 // A notice is a hint that money moved. Rows that no longer change decide what follows:
 // a final claim, a transaction in the books, the [claim.Unpaid] row of an object. While
@@ -77,7 +78,12 @@ type ProcessorConfig struct {
 // which closes notice and row together, finds what it did before: see [Compensator],
 // [Processor.failed], [Processor.unasked], and claim.Service.Learn, which takes a claim
 // over like a recovery.
-type Processor struct{ c ProcessorConfig }
+type Processor struct {
+	c ProcessorConfig
+	// silent are homes whose books did not answer when they were read for many notices.
+	// Until they do for one, each notice is processed alone.
+	silent sync.Map
+}
 
 // NewProcessor returns a Processor, or an error if the configuration is invalid.
 func NewProcessor(c ProcessorConfig) (*Processor, error) {
@@ -93,7 +99,7 @@ func NewProcessor(c ProcessorConfig) (*Processor, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Processor{c}, nil
+	return &Processor{c: c}, nil
 }
 
 // Operators watch for these lines.
@@ -170,7 +176,10 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	case err != nil:
 		return p.later(m, "books", err)
 	case isBooked && booked.Provider == m.Operation && booked.ProviderRef == n.ProviderRef:
+		p.silent.Delete(home)
 		return p.judge(ctx, m, &n, home, claim.Record{}, false, booked, true)
+	default:
+		p.silent.Delete(home)
 	}
 	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Reference)
 	if err != nil {
@@ -315,7 +324,7 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 		if isBooked && (booked.Amount != n.Amount || booked.Currency != n.Currency) {
 			return outbox.Parked(fmt.Sprintf("the provider tells of %d %s where %d %s are booked for %s", n.Amount, n.Currency, booked.Amount, booked.Currency, n.Reference))
 		}
-		return p.close(ctx, m, ProcessedOK, "known")
+		return p.close(ctx, m, ProcessedOK, detailKnown)
 	case !found && !isBooked:
 		return p.stranger(ctx, m, n, "unknown charge: nothing is known of "+n.Reference)
 	}
@@ -343,6 +352,9 @@ func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, 
 // asks for the same. That an object of ours lies in the account proves nothing: its
 // owner has our id from it. Any other notice is ignored, and pages nobody.
 const foreign = "of another account"
+
+// detailKnown is the detail of a notice of a movement that is booked.
+const detailKnown = "known"
 
 var errForeign = errors.New("webhook: the notice is of another account than the claim")
 

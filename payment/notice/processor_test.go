@@ -235,7 +235,15 @@ func (w *world) tell(n psp.Notice) outbox.Disposition {
 }
 
 func (w *world) handle(p *Processor, body []byte, id string) outbox.Disposition {
-	return p.Handle(w.Context(), outbox.Message{ID: ID("sim", id), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now().Add(-w.waited)})
+	rest := p.Known(w.Context(), []outbox.Message{w.row(body, id)})
+	if len(rest) == 0 {
+		return outbox.Gone()
+	}
+	return p.Handle(w.Context(), rest[0])
+}
+
+func (w *world) row(body []byte, id string) outbox.Message {
+	return outbox.Message{ID: ID("sim", id), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now().Add(-w.waited)}
 }
 
 func (w *world) have(id string, state claim.State, ref string) {

@@ -118,11 +118,14 @@ func TestNoticesShareStepsAndTheQueueIsBounded(t *testing.T) {
 		}
 		for range keepers {
 			send(1) // each has a step of its own under way, as it meets no other
+			time.Sleep(keepPause)
+			synctest.Wait()
 		}
 		send(maxWaiting)
 		require.Empty(t, results, "all of them wait")
 		require.ErrorIs(t, r.Receive(t.Context(), "echo", good, []byte("one too many")), ErrBusy)
 		close(s.hold)
+		time.Sleep(keepPause)
 		synctest.Wait()
 		require.Len(t, results, keepers+maxWaiting)
 		for range keepers + maxWaiting {
@@ -132,6 +135,31 @@ func TestNoticesShareStepsAndTheQueueIsBounded(t *testing.T) {
 		require.LessOrEqual(t, len(s.batches), keepers+maxWaiting/maxBatch+keepers, "sizes %v", s.batches)
 		r.Stop()
 		require.ErrorIs(t, r.Receive(t.Context(), "echo", good, []byte("late")), ErrBusy)
+	})
+}
+
+// A notice that comes alone waits for nothing. Under a flood steps begin no more often
+// than that a step has many.
+func TestStepsOfAFloodAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{kept: map[string]Notice{}}
+		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Notifiers: map[string]psp.Notifier{"echo": echo{}}})
+		require.NoError(t, err)
+		began := time.Now()
+		require.NoError(t, r.Receive(t.Context(), "echo", good, []byte("alone")))
+		require.Equal(t, began, time.Now())
+		const n = 200
+		results := make(chan error, n)
+		for i := range n {
+			time.Sleep(time.Millisecond)
+			go func() { results <- r.Receive(t.Context(), "echo", good, fmt.Append(nil, i)) }()
+		}
+		for range n {
+			require.NoError(t, <-results)
+		}
+		require.LessOrEqual(t, time.Since(began), n*time.Millisecond+keepPause)
+		require.LessOrEqual(t, len(s.batches), 2+int(n*time.Millisecond/keepPause), "sizes %v", s.batches)
+		r.Stop()
 	})
 }
 
@@ -189,10 +217,12 @@ func TestOneThatIsRefusedFailsNoOther(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		send("first", "second") // each keeper has one
+		send("first")
+		time.Sleep(keepPause)
+		send("second") // each keeper has one
+		time.Sleep(keepPause)
 		send("a", "bad", "b", "c")
 		close(s.hold)
-		synctest.Wait()
 		for id, answer := range answers {
 			if id == "bad" {
 				require.ErrorIs(t, <-answer, ErrRefused)
@@ -218,10 +248,9 @@ func TestAPanicFailsNoOtherNotice(t *testing.T) {
 			answer := make(chan error, 1)
 			answers[id] = answer
 			go func() { answer <- r.Receive(t.Context(), "echo", good, []byte(id)) }()
-			synctest.Wait()
+			time.Sleep(keepPause)
 		}
 		close(s.hold)
-		synctest.Wait()
 		require.ErrorContains(t, <-answers["bad"], "no notice is like this")
 		for _, id := range []string{"first", "second", "a", "b"} {
 			require.NoError(t, <-answers[id], id)

@@ -243,6 +243,43 @@ var tests = []struct {
 			require.Zero(w, w.rows())
 		}
 	}},
+	{"close: many together, each under its row's fence", func(w *world) {
+		w.keep(newNotice("evt_1", "a"))
+		w.takeOne()
+		w.Pass(w, w.Lease)
+		w.keep(newNotice("evt_2", "b"), newNotice("evt_3", "c"), newNotice("evt_4", "d"))
+		fences := map[string]uint64{}
+		for deadline := time.Now().Add(patience); len(fences) < 4 && time.Now().Before(deadline); {
+			for _, m := range w.take() {
+				fences[m.ID] = m.Fence
+			}
+			if len(fences) < 4 {
+				w.Pass(w, time.Millisecond)
+			}
+		}
+		hold := func(event string, fence uint64) outbox.Hold {
+			return outbox.Hold{ID: notice.ID("sim", event), Fence: fence}
+		}
+		all := func(holds ...outbox.Hold) int {
+			closed, err := w.Store(w.home).CloseAll(w.ctx, w.home, holds, notice.ProcessedOK, "known")
+			require.NoError(w, err)
+			return closed
+		}
+		require.Zero(w, all())
+		require.EqualValues(w, 2, fences["sim:evt_1"])
+		require.Equal(w, 2, all(hold("evt_3", fences["sim:evt_3"]), hold("evt_1", 1), hold("none", 1), hold("evt_2", fences["sim:evt_2"])))
+		for event, status := range map[string]notice.Status{"evt_1": notice.Unprocessed, "evt_2": notice.ProcessedOK, "evt_3": notice.ProcessedOK, "evt_4": notice.Unprocessed} {
+			got := w.get(notice.ID("sim", event))
+			require.Equal(w, status, got.Status, event)
+			require.Equal(w, status == notice.Unprocessed, got.ProcessedAt.IsZero(), event)
+			require.NotEmpty(w, got.Body)
+		}
+		require.Equal(w, "known", w.get("sim:evt_2").Detail)
+		require.Equal(w, 2, w.rows())
+		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, "sim:evt_4", fences["sim:evt_4"], "no"))
+		require.Equal(w, 1, all(hold("evt_4", fences["sim:evt_4"]), hold("evt_1", 2), hold("evt_2", fences["sim:evt_2"])), "neither parked ones nor twice")
+		require.Equal(w, 1, w.rows())
+	}},
 	{"close: only under the row's fence, and once", func(w *world) {
 		w.keep(newNotice("evt_1", "body"))
 		old := w.takeOne()

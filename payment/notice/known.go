@@ -1,0 +1,131 @@
+package notice
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// cohort identifies notices that are compared with the same books.
+type cohort struct{ region, provider, home string }
+
+// plainNotice is a notice that reports only that a movement of ours succeeded.
+type plainNotice struct {
+	row   int // in the list that it came in
+	hold  outbox.Hold
+	moved psp.Notice
+}
+
+// Known closes the notices among rows of movements that are booked as they say, and
+// returns the others, for [Processor.Handle]. Most notices are such: their call has
+// settled the claim by the time the provider reports it. For each home one statement
+// reads the bookings and one closes the notices, however many there are, so that a flood
+// of notices costs the charges beside it little. It closes nothing that Handle would not
+// close in the same way, and its crash points are Handle's: before the close and after
+// it.
+func (p *Processor) Known(ctx context.Context, rows []outbox.Message) (rest []outbox.Message) {
+	cohorts := map[cohort][]plainNotice{}
+	for i := range rows {
+		if n, home, ok := p.plain(ctx, &rows[i]); ok {
+			c := cohort{rows[i].Region, rows[i].Operation, home}
+			cohorts[c] = append(cohorts[c], plainNotice{i, outbox.Hold{ID: rows[i].ID, Fence: rows[i].Fence}, n})
+		}
+	}
+	var all sync.WaitGroup
+	ended := make([]bool, len(rows)) // each by one cohort
+	for c, notices := range cohorts {
+		all.Go(func() {
+			caught := fault.Caught(func() {
+				for _, n := range p.closeKnown(ctx, c, notices) {
+					ended[n.row] = true
+				}
+			})
+			if caught != nil {
+				p.c.Logger.Error("closing notices together panicked; each is processed alone", "home", c.home, "notices", len(notices), "fault", caught)
+			}
+		})
+	}
+	all.Wait()
+	for i := range rows {
+		if !ended[i] {
+			rest = append(rest, rows[i])
+		}
+	}
+	return rest
+}
+
+// plain reads a notice, and returns it with the home of its object if it is one that
+// Handle compares with the books first.
+func (p *Processor) plain(ctx context.Context, m *outbox.Message) (n psp.Notice, home string, ok bool) {
+	notifier, here := p.c.Notifiers[m.Operation]
+	if !here {
+		return n, "", false
+	}
+	body, err := p.c.Seal.Open(ctx, rowOf(m.Region, m.ID), m.Payload)
+	if err != nil {
+		return n, "", false
+	}
+	n, err = notifier.Read(body)
+	if err != nil || !n.Movement || n.Held || n.Outcome != psp.Approved || len(n.Unasked) > 0 || n.ProviderRef == "" || n.Amount <= 0 {
+		return n, "", false
+	}
+	prefix, code, ours := claim.ReadObjectID(n.Reference)
+	if !ours || prefix != payment.Prefix(payment.Operation(n.Kind)) {
+		return n, "", false
+	}
+	home, here = p.c.Home(code)
+	_, silent := p.silent.Load(home)
+	return n, home, here && !silent
+}
+
+// closeKnown closes those of notices whose movement is booked, and returns them.
+func (p *Processor) closeKnown(ctx context.Context, c cohort, notices []plainNotice) (known []plainNotice) {
+	ids := make([]string, 0, len(notices))
+	booked := make(map[string]ledger.Transaction, len(notices))
+	for i := range notices {
+		id := notices[i].moved.Reference
+		if _, there := booked[id]; !there {
+			booked[id] = ledger.Transaction{}
+			ids = append(ids, id)
+		}
+	}
+	found, err := p.c.Books.Named(ctx, c.home, ids)
+	if err != nil {
+		// A home that does not answer would hold up the notices of others.
+		p.silent.Store(c.home, true)
+		p.c.Logger.Warn("notices are processed one by one: the books cannot be read", "home", c.home, "notices", len(notices), "error", err)
+		return nil
+	}
+	for _, t := range found {
+		booked[t.ID] = t
+	}
+	var holds []outbox.Hold
+	for _, n := range notices {
+		if t := booked[n.moved.Reference]; reportedAs(&t, c.provider, &n.moved) {
+			known, holds = append(known, n), append(holds, n.hold)
+		}
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	closed, err := p.c.Store.CloseAll(ctx, c.region, holds, ProcessedOK, detailKnown)
+	if err != nil { // they are due again when their leases end
+		p.c.Logger.Warn("notices are processed again: they could not be closed", "notices", len(holds), "first", holds[0].ID, "error", err)
+		return known
+	}
+	p.c.Meters.Counter(meter.NoticesClosed).Add(int64(closed), c.provider, strings.ToLower(string(ProcessedOK)))
+	return known
+}
+
+// reportedAs reports whether t is the movement of n, as n reports it.
+func reportedAs(t *ledger.Transaction, provider string, n *psp.Notice) bool {
+	return t.Provider == provider && t.ProviderRef == n.ProviderRef && t.Amount == n.Amount && t.Currency == n.Currency
+}

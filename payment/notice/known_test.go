@@ -1,0 +1,109 @@
+package notice
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// Of many notices Known closes those of movements that are booked as they say, with one
+// reading and one closing, and leaves every other. Handle closes the same in the same
+// way.
+func TestKnownClosesWhatIsBookedAndNothingElse(t *testing.T) {
+	w := newWorld(t)
+	first, second, ghost := objectID(t, "ch", 1), objectID(t, "ch", 2), objectID(t, "ch", 3)
+	w.have(first, claim.Completed, "p1")
+	w.have(second, claim.Completed, "p2")
+	w.have(ghost, claim.FailedTerminal, "")
+	var rows []outbox.Message
+	row := func(id string, n psp.Notice, change func(n *psp.Notice)) {
+		change(&n)
+		body, err := json.Marshal(n)
+		require.NoError(t, err)
+		rows = append(rows, w.row(body, id))
+	}
+	same := func(*psp.Notice) {}
+	row("known", charged(first, "p1"), same)
+	row("again", charged(first, "p1"), same)
+	row("other", charged(second, "p2"), same)
+	for id, change := range map[string]func(n *psp.Notice){
+		"second movement": func(n *psp.Notice) { n.ProviderRef = "p9" },
+		"amount":          func(n *psp.Notice) { n.Amount++ },
+		"currency":        func(n *psp.Notice) { n.Currency = "eur" },
+		"declined":        func(n *psp.Notice) { n.Outcome = psp.Declined },
+		"held":            func(n *psp.Notice) { n.Held = true },
+		"no movement":     func(n *psp.Notice) { n.Movement = false },
+		"refund":          func(n *psp.Notice) { n.Kind = psp.KindRefund },
+		"stranger":        func(n *psp.Notice) { n.Reference = "order-7" },
+		"elsewhere":       func(n *psp.Notice) { n.Reference, _ = claim.NewObjectID(payment.Prefix(payment.Charge), 7, nil) },
+		"ghost":           func(n *psp.Notice) { n.Reference = ghost },
+	} {
+		row(id, charged(first, "p1"), change)
+	}
+	rows = append(rows, w.row([]byte("{"), "unread"))
+	gone := w.row(rows[0].Payload, "no notifier")
+	gone.Operation = "bank"
+	rows = append(rows, gone)
+
+	p, before := w.processor(), w.steps
+	rest := p.Known(t.Context(), rows)
+	require.Equal(t, 3, w.steps-before, "one reading; before and after one closing")
+	require.Equal(t, rows[3:], rest)
+	require.Equal(t, map[string]Status{"sim:known": ProcessedOK, "sim:again": ProcessedOK, "sim:other": ProcessedOK}, w.closed)
+	clear(w.closed)
+	require.Equal(t, outbox.Gone(), p.Handle(t.Context(), rows[0]))
+	require.Equal(t, map[string]Status{"sim:known": ProcessedOK}, w.closed)
+}
+
+// While the books of a home do not answer, its notices hold up no others: each is left to
+// its handler, until one has been compared.
+func TestKnownLeavesASilentHome(t *testing.T) {
+	w := newWorld(t)
+	id := objectID(t, "ch", 1)
+	w.have(id, claim.Completed, "p1")
+	body, err := json.Marshal(charged(id, "p1"))
+	require.NoError(t, err)
+	p, rows := w.processor(), []outbox.Message{w.row(body, "e")}
+	w.dieAt = w.steps + 1
+	require.Equal(t, rows, p.Known(t.Context(), rows))
+	steps := w.steps
+	require.Equal(t, rows, p.Known(t.Context(), rows))
+	require.Equal(t, steps, w.steps, "nothing was asked")
+	require.Equal(t, outbox.Gone(), p.Handle(t.Context(), rows[0]))
+	require.Empty(t, p.Known(t.Context(), rows))
+}
+
+// A close of which nothing is known is left to the lease: the notices are not handled
+// twice at once.
+func TestKnownLeavesAnUnknownCloseToTheLease(t *testing.T) {
+	w := newWorld(t)
+	id := objectID(t, "ch", 1)
+	w.have(id, claim.Completed, "p1")
+	body, err := json.Marshal(charged(id, "p1"))
+	require.NoError(t, err)
+	p, rows := w.processor(), []outbox.Message{w.row(body, "e")}
+	w.dieAt = w.steps + 2
+	require.Empty(t, p.Known(t.Context(), rows))
+	require.Empty(t, w.closed)
+	require.Empty(t, p.Known(t.Context(), rows), "taken again")
+	require.Equal(t, map[string]Status{"sim:e": ProcessedOK}, w.closed)
+}
+
+// Panics of one cohort leave its notices to their handlers.
+func TestAPanicOverManyLeavesEachToItsHandler(t *testing.T) {
+	w := newWorld(t)
+	id := objectID(t, "ch", 1)
+	w.have(id, claim.Completed, "p1")
+	body, err := json.Marshal(charged(id, "p1"))
+	require.NoError(t, err)
+	p, rows := w.processor(), []outbox.Message{w.row(body, "e")}
+	p.c.Books = struct{ ledger.Store }{} // every method panics
+	require.Equal(t, rows, p.Known(t.Context(), rows))
+}
