@@ -19,7 +19,7 @@
 // round trip. Their WHERE clauses repeat what the transition compared.
 //
 // Begin, Settle and Pin share their statements: see [group]. Rows of many claims are
-// sent as arrays, and each caller reads its own result.
+// sent as arrays, those of one as values, and each caller reads its own result.
 //
 // Statements are implicit transactions: atomic, committed in one phase if the database
 // can, and never open while the client computes. The few methods that need more than

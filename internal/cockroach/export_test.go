@@ -25,7 +25,7 @@ const MaxTries = maxTries
 func (db *DB) Statements(region string) map[string]string {
 	all := make(map[string]string, len(db.queries))
 	for name, q := range db.queries {
-		all[name] = q.textIn(region)
+		all[name] = q.any.textIn(region)
 	}
 	return all
 }

@@ -166,6 +166,8 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	require.NoError(t, err)
 	_, err = v.ReversalsAt(ctx, home, "ch_1")
 	require.NoError(t, err)
+	_, err = v.GhostsOf(ctx, home, "ch_1")
+	require.NoError(t, err)
 	_, found, err = v.GhostRefund(ctx, home, "re_1")
 	require.NoError(t, err)
 	require.False(t, found)

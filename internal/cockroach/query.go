@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"text/template"
 )
 
@@ -18,13 +18,16 @@ var queryFiles embed.FS
 type query struct {
 	name string
 	// fresh: it is planned for each run; see [load].
-	fresh     bool
-	arguments []*argument // by their numbers
-	// parts are the text. The region of the rows goes between them, if the text has a
-	// place for it.
-	parts []string
-	home  *argument // nil where it has none
-	texts sync.Map  // by region
+	fresh bool
+	// any is the form for any number of rows. few are those for lists of few rows, made
+	// when they are needed, by the numbers of rows; nil: there are no lists.
+	any *form
+	few []atomic.Pointer[form]
+
+	sql       string // with its notations for rows
+	args      map[string]*argument
+	lists     [][]int // the fields of its lists
+	cockroach bool
 }
 
 // columns are lists that several statements share, each in the order of the
@@ -99,11 +102,11 @@ func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
 				if err != nil {
 					return nil, err
 				}
-				q, err := number(v.name, sql, args, each.cockroach, used)
-				if err != nil {
+				q := &query{name: v.name, sql: sql, args: args, cockroach: each.cockroach}
+				q.fresh = !d.cockroach && slices.Contains(planned, s.file)
+				if err := q.make(used); err != nil {
 					return nil, fmt.Errorf("cockroach: query/%s, arguments in %v: %w", file, s.args, err)
 				}
-				q.fresh = !d.cockroach && slices.Contains(planned, s.file)
 				if each == d {
 					all[q.name] = q
 				}

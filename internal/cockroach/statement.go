@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -23,6 +25,7 @@ import (
 //     name before those of its fields: @entry_id is ID of Entry.
 //   - A slice of structs is an array of each of their fields. The text says @rows.id for
 //     one array, and for all of them @rows AS r (id text, fence int8), which are the rows.
+//     Few rows are sent as values, without arrays: see [query.form].
 //   - @home::crdb_internal_region is the region of the rows, see [query.in].
 //
 // The text's names and A's fields are compared when a store is opened: see [load].
@@ -69,20 +72,26 @@ func declareOfQueues[A any](file string) queueStatement[A] {
 	return queueStatement[A]{file}
 }
 
-// argument is where the value of a name is: in a field, or in one field of each struct that
-// a field lists.
+// argument is where the value of a name is: in a field, in one field of each struct that
+// a field lists, or in one field of one of those structs.
 type argument struct {
 	field  []int
 	column []int        // nil unless the field is a list
+	row    int          // of the list; arrayed: all of them, as an array
 	typ    reflect.Type // of the value, or of those in the list
 }
 
+const arrayed = -1
+
 func (a *argument) of(args reflect.Value) any {
 	field := args.FieldByIndex(a.field)
-	if a.column == nil {
+	switch {
+	case a.column == nil:
 		return field.Interface()
+	case a.row == arrayed:
+		return arrays[a.typ](field, a.column)
 	}
-	return arrays[a.typ](field, a.column)
+	return field.Index(a.row).FieldByIndex(a.column).Interface()
 }
 
 // arrays are made of these types, each by a loop of its own: arguments of 64 claims are
@@ -126,13 +135,13 @@ func argumentsOf(t reflect.Type) map[string]*argument {
 		}
 		for of, a := range fields {
 			if many {
-				all[name+"."+of] = &argument{f.Index, a.field, a.typ}
+				all[name+"."+of] = &argument{f.Index, a.field, arrayed, a.typ}
 			} else {
-				all[name+"_"+of] = &argument{slices.Concat(f.Index, a.field), nil, a.typ}
+				all[name+"_"+of] = &argument{slices.Concat(f.Index, a.field), nil, arrayed, a.typ}
 			}
 		}
 		if len(fields) == 0 {
-			all[name] = &argument{f.Index, nil, f.Type}
+			all[name] = &argument{f.Index, nil, arrayed, f.Type}
 		}
 	}
 	return all
@@ -162,33 +171,67 @@ var (
 
 const asRegion = "::crdb_internal_region"
 
-// asArrays replaces rows by the arrays of their columns.
+// rows is the notation for the structs of a list, taken apart.
+type rows struct {
+	list, as     string
+	names, types []string // of the columns
+}
+
+// asRows replaces each notation for rows by what as returns for it.
+func asRows(sql string, as func(rows) string) string {
+	return theRows.ReplaceAllStringFunc(sql, func(text string) string {
+		m := theRows.FindStringSubmatch(text)
+		r := rows{list: m[1], as: m[2]}
+		for column := range strings.SplitSeq(m[3], ",") {
+			name, typ, _ := strings.Cut(strings.TrimSpace(column), " ")
+			r.names, r.types = append(r.names, name), append(r.types, typ)
+		}
+		return as(r)
+	})
+}
+
+// each writes the columns by format, whose arguments are the column's name, its type and
+// the list's name.
+func (r rows) each(format string) string {
+	all := make([]string, len(r.names))
+	for i, name := range r.names {
+		all[i] = fmt.Sprintf(format, name, r.types[i], r.list)
+	}
+	return strings.Join(all, ", ")
+}
+
+// asArrays is rows of any number: the arrays of their columns.
 //
 // few is for PostgreSQL. It estimates ten rows for arrays of unknown length, prefers a
 // plan for the single row of a lone caller over that, and so plans each time anew,
 // which takes longer than the execution. A bound on their numbers, which all rows keep
 // to, makes it estimate one.
-func asArrays(sql string, few bool) string {
-	return theRows.ReplaceAllStringFunc(sql, func(rows string) string {
-		m := theRows.FindStringSubmatch(rows)
-		var arrays, names []string
-		for column := range strings.SplitSeq(m[3], ",") {
-			name, typ, _ := strings.Cut(strings.TrimSpace(column), " ")
-			arrays, names = append(arrays, "@"+m[1]+"."+name+"::"+typ+"[]"), append(names, name)
-		}
-		unnested, columns := "unnest("+strings.Join(arrays, ", ")+")", strings.Join(names, ", ")
-		if few {
-			unnested = fmt.Sprintf("(SELECT %[1]s FROM %[2]s WITH ORDINALITY AS few (%[1]s, nth) WHERE nth BETWEEN 1 AND 1000000)", columns, unnested)
-		}
-		return unnested + " AS " + m[2] + " (" + columns + ")"
-	})
+func (r rows) asArrays(few bool) string {
+	columns := r.each("%[1]s")
+	unnested := "unnest(" + r.each("@%[3]s.%[1]s::%[2]s[]") + ")"
+	if few {
+		unnested = fmt.Sprintf("(SELECT %[1]s FROM %[2]s WITH ORDINALITY AS few (%[1]s, nth) WHERE nth BETWEEN 1 AND 1000000)", columns, unnested)
+	}
+	return unnested + " AS " + r.as + " (" + columns + ")"
 }
 
-// number converts a text to a query: its names become numbers in the order in which
-// they come. It marks those that it finds in used.
-func number(name, sql string, args map[string]*argument, regionInText bool, used map[string]bool) (*query, error) {
-	q := &query{name: name}
-	sql = asArrays(sql, !regionInText)
+// asValues is n rows, each of its values an argument of its own.
+func (r rows) asValues(n int) string {
+	values := "(SELECT " + r.each("NULL::%[2]s") + " WHERE false)"
+	if n > 0 {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = "(" + r.each("@%[3]s."+strconv.Itoa(i)+".%[1]s::%[2]s") + ")"
+		}
+		values = "(VALUES " + strings.Join(all, ", ") + ")"
+	}
+	return values + " AS " + r.as + " (" + r.each("%[1]s") + ")"
+}
+
+// number converts a text without rows to a form: its names become numbers in the order
+// in which they come. It marks those that it finds in used.
+func number(sql string, args map[string]*argument, regionInText bool, used map[string]bool) (*form, error) {
+	f := &form{}
 	numbers := map[string]int{}
 	var text strings.Builder
 	end := 0
@@ -199,7 +242,8 @@ func number(name, sql string, args map[string]*argument, regionInText bool, used
 		}
 		text.WriteString(sql[end:at[0]])
 		end = at[1]
-		arg := args[word[1:]]
+		name, row := inRow(word[1:])
+		arg := args[name]
 		switch {
 		case word[0] == '$':
 			return nil, fmt.Errorf("%s is not a name", word)
@@ -208,15 +252,18 @@ func number(name, sql string, args map[string]*argument, regionInText bool, used
 		case arg.column != nil && arrays[arg.typ] == nil:
 			return nil, fmt.Errorf("%s would be an array of %v, which is not made", word, arg.typ)
 		}
-		used[word[1:]] = true
+		used[name] = true
 		switch {
 		case regionInText && isRegion && word == "@home":
-			q.parts, q.home = append(q.parts, text.String()), arg
+			f.parts, f.home = append(f.parts, text.String()), arg
 			text.Reset()
 			continue
 		case numbers[word] == 0:
-			q.arguments = append(q.arguments, arg)
-			numbers[word] = len(q.arguments)
+			if row != arrayed {
+				arg = &argument{arg.field, arg.column, row, arg.typ}
+			}
+			f.arguments = append(f.arguments, arg)
+			numbers[word] = len(f.arguments)
 		}
 		text.WriteString("$" + strconv.Itoa(numbers[word]))
 		if isRegion {
@@ -224,8 +271,33 @@ func number(name, sql string, args map[string]*argument, regionInText bool, used
 		}
 	}
 	text.WriteString(sql[end:])
-	q.parts = append(q.parts, text.String())
-	return q, nil
+	f.parts = append(f.parts, text.String())
+	return f, nil
+}
+
+// inRow splits the name of one row's value, as in claims.0.step.
+func inRow(word string) (name string, row int) {
+	list, rest, _ := strings.Cut(word, ".")
+	number, column, ok := strings.Cut(rest, ".")
+	if !ok {
+		return word, arrayed
+	}
+	row, _ = strconv.Atoi(number) // as asValues wrote it
+	return list + "." + column, row
+}
+
+// fewRows is how many rows of a list may be values in the text. A settled charge has two
+// entries of audit.
+const fewRows = 2
+
+// form is a query's text and arguments, for given numbers of rows or for any.
+type form struct {
+	arguments []*argument // by their numbers
+	// parts are the text. The region of the rows goes between them, if the text has a
+	// place for it.
+	parts []string
+	home  *argument // nil where it has none
+	texts sync.Map  // by region
 }
 
 // in returns the text and the values of its arguments as they are sent. CockroachDB
@@ -234,25 +306,80 @@ func number(name, sql string, args map[string]*argument, regionInText bool, used
 // a plan for each execution costs several times what begin itself does.
 func (q *query) in(args any) (sql string, bound []any) {
 	of := reflect.ValueOf(args)
-	bound = make([]any, 0, len(q.arguments)+1)
+	f := q.form(of)
+	bound = make([]any, 0, len(f.arguments)+1)
 	if q.fresh {
 		bound = append(bound, pgx.QueryExecModeCacheDescribe)
 	}
-	for _, a := range q.arguments {
+	for _, a := range f.arguments {
 		bound = append(bound, a.of(of))
 	}
-	if q.home == nil {
-		return q.parts[0], bound
+	if f.home == nil {
+		return f.parts[0], bound
 	}
-	return q.textIn(of.FieldByIndex(q.home.field).String()), bound
+	return f.textIn(of.FieldByIndex(f.home.field).String()), bound
+}
+
+// form returns the one for args. One caller's step has a row or two in each list, or
+// none: the database does less for values than for arrays, which it takes apart, and
+// leaves out what would be done with no rows.
+func (q *query) form(args reflect.Value) *form {
+	if q.few == nil {
+		return q.any
+	}
+	i := 0
+	for n, list := range q.lists {
+		rows := args.FieldByIndex(list).Len()
+		if rows > fewRows || n == 0 && rows != 1 {
+			return q.any
+		}
+		i = i*(fewRows+1) + rows
+	}
+	if f := q.few[i].Load(); f != nil {
+		return f
+	}
+	f, err := q.withRows(args)
+	if err != nil {
+		return q.any // make has made one like it
+	}
+	q.few[i].Store(f)
+	return f
+}
+
+// make makes the form for any number of rows, and marks the names that it finds in used.
+func (q *query) make(used map[string]bool) (err error) {
+	asked := asRows(q.sql, func(r rows) string { return r.asArrays(!q.cockroach) })
+	if q.any, err = number(asked, q.args, q.cockroach, used); err != nil || q.fresh {
+		return err
+	}
+	forms := 1
+	asRows(q.sql, func(r rows) string {
+		q.lists = append(q.lists, q.args[r.list+"."+r.names[0]].field)
+		forms *= fewRows + 1
+		return ""
+	})
+	if len(q.lists) > 0 {
+		q.few = make([]atomic.Pointer[form], forms)
+	}
+	return nil
+}
+
+// withRows makes the form for as many rows as args have in each list.
+func (q *query) withRows(args reflect.Value) (*form, error) {
+	n := 0
+	sql := asRows(q.sql, func(r rows) string {
+		n++
+		return r.asValues(args.FieldByIndex(q.lists[n-1]).Len())
+	})
+	return number(sql, q.args, q.cockroach, map[string]bool{})
 }
 
 // textIn returns the text for rows of a region.
-func (q *query) textIn(home string) string {
-	if text, ok := q.texts.Load(home); ok {
+func (f *form) textIn(home string) string {
+	if text, ok := f.texts.Load(home); ok {
 		return text.(string)
 	}
-	text := strings.Join(q.parts, "'"+strings.ReplaceAll(home, "'", "''")+"'"+asRegion)
-	q.texts.Store(home, text) // as many as the topology has regions: see [View.reach]
+	text := strings.Join(f.parts, "'"+strings.ReplaceAll(home, "'", "''")+"'"+asRegion)
+	f.texts.Store(home, text) // as many as the topology has regions: see [View.reach]
 	return text
 }

@@ -75,6 +75,49 @@ FROM unnest($4::text[], $5::text[], $6::timestamptz[]) AS r (tenant_id, idem_key
 	require.Equal(t, pgtype.FlatArray[string]{}, bound[3], "no rows are not NULL")
 }
 
+// TestFewRowsAreValues: each value of a list of few rows is an argument, and each number
+// of rows has a text of its own. Only one row of the first list counts as few.
+func TestFewRowsAreValues(t *testing.T) {
+	type row struct {
+		N  int32
+		ID string
+	}
+	type args struct {
+		Home          string
+		Claims, Lines []row
+	}
+	const sql = `SELECT @home::crdb_internal_region FROM @claims AS c (n int4, id text)
+JOIN @lines AS l (n int4, id text) ON l.n = c.n`
+	q, err := loaded[args](t, postgreSQL, sql)
+	require.NoError(t, err)
+	one := []row{{0, "a"}}
+
+	for range 2 { // the second time from memory
+		text, bound := q.in(args{"here", one, []row{{0, "x"}, {0, "y"}}})
+		require.Equal(t, `SELECT $1::crdb_internal_region FROM (VALUES ($2::int4, $3::text)) AS c (n, id)
+JOIN (VALUES ($4::int4, $5::text), ($6::int4, $7::text)) AS l (n, id) ON l.n = c.n`, text)
+		require.Equal(t, []any{"here", int32(0), "a", int32(0), "x", int32(0), "y"}, bound)
+	}
+	text, bound := q.in(args{"here", one, nil})
+	require.Contains(t, text, "JOIN (SELECT NULL::int4, NULL::text WHERE false) AS l (n, id)")
+	require.Equal(t, []any{"here", int32(0), "a"}, bound)
+
+	for name, many := range map[string]args{
+		"several claims": {"here", []row{{0, "a"}, {1, "b"}}, one},
+		"no claim":       {"here", nil, one},
+		"many lines":     {"here", one, make([]row, fewRows+1)},
+	} {
+		text, bound := q.in(many)
+		require.Contains(t, text, "unnest($2::int4[], $3::text[])", name)
+		require.Len(t, bound, 5, name)
+	}
+
+	q, err = loaded[args](t, cockroachDB, sql)
+	require.NoError(t, err)
+	text, _ = q.in(args{"here", one, one})
+	require.Contains(t, text, "SELECT 'here'::crdb_internal_region FROM (VALUES ($1::int4, $2::text)) AS c (n, id)")
+}
+
 func TestFieldsAreNamed(t *testing.T) {
 	for field, name := range map[string]string{
 		"Home": "home", "TenantID": "tenant_id", "ID": "id", "URL": "url", "N": "n", "OldUnknowns": "old_unknowns", "FreeAt": "free_at",
