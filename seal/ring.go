@@ -220,10 +220,13 @@ func (r *Ring) cipher(ctx context.Context, name KeyName, wrapped []byte) (cipher
 		return nil, fmt.Errorf("%w: it is sealed under key %v, which this process does not have; give it that key, see docs/SECURITY.md", ErrLost, name)
 	}
 	id := string(name[:]) + string(wrapped)
-	if k, ok := r.known.Get(id); ok && time.Now().Before(k.until) {
-		return k.aead, nil
+	if aead, ok := r.opened(id); ok {
+		return aead, nil
 	}
 	found, err, _ := r.opening.Do(id, func() (any, error) {
+		if aead, ok := r.opened(id); ok { // by a question that has ended since
+			return aead, nil
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askFor)
 		defer cancel()
 		plain, err := key.Keeper.Decrypt(ctx, wrapped)
@@ -244,6 +247,12 @@ func (r *Ring) cipher(ctx context.Context, name KeyName, wrapped []byte) (cipher
 		return nil, fmt.Errorf("%w: key %v: %w", ErrUnasked, name, err)
 	}
 	return found.(cipher.AEAD), nil
+}
+
+// opened returns the cipher of a data key that is cached.
+func (r *Ring) opened(id string) (cipher.AEAD, bool) {
+	k, ok := r.known.Get(id)
+	return k.aead, ok && time.Now().Before(k.until)
 }
 
 func (r *Ring) key(name KeyName) (Key, bool) {
