@@ -18,6 +18,9 @@ import (
 
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	if begun, known, err := v.recall(ctx, &a); known || err != nil {
+		return begun, err
+	}
 	first := firstPin{mint: a.Mint.ID}
 	if err := v.pinFirst(ctx, &a, &first); err != nil {
 		return claim.Begun{}, err
@@ -143,6 +146,7 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 		since = uint64(b.SeqNum())
 	}
 	v.db.flights.stepped(stripe, code, next, &fx, audit, since)
+	v.db.answered.stepped(stripe, code, next)
 	return nil
 }
 

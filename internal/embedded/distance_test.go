@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"testing"
@@ -427,6 +428,43 @@ func TestSweep(t *testing.T) {
 	require.Equal(t, claim.Won, got.Decision)
 	require.Equal(t, audit, line()[:3], "and what comes is after it")
 	require.Len(t, line(), 4)
+}
+
+// TestABodyIsWrittenOnce goes through all steps of a notice with a large body.
+func TestABodyIsWrittenOnce(t *testing.T) {
+	const size = 64 << 10
+	db := open(t, embedded.Config{})
+	ctx, v := t.Context(), view(t, db, us)
+	q, id := v.Queue(outbox.Notices), notice.ID("sim", "large")
+	body := bytes.Repeat([]byte("b"), size)
+	before := db.Written()
+	_, err := v.Keep(ctx, us, []notice.Notice{{ID: id, Provider: "sim", Body: body}})
+	require.NoError(t, err)
+	require.Greater(t, db.Written()-before, uint64(size))
+	take := func() outbox.Message {
+		taken, err := q.Take(ctx, us, 10, time.Minute)
+		require.NoError(t, err)
+		require.Len(t, taken, 1)
+		require.Equal(t, body, taken[0].Payload)
+		return taken[0]
+	}
+	require.NoError(t, q.Retry(ctx, us, id, take().Fence, 0, "again"))
+	require.NoError(t, q.Park(ctx, us, id, take().Fence, "cannot be read"))
+	parked, err := q.Parked(ctx, us, "", 10)
+	require.NoError(t, err)
+	require.Len(t, parked, 1)
+	require.Equal(t, body, parked[0].Payload)
+	_, err = q.Unpark(ctx, us, id)
+	require.NoError(t, err)
+	waiting, err := q.Waiting(ctx, us, 10)
+	require.NoError(t, err)
+	require.Len(t, waiting, 1)
+	require.Equal(t, body, waiting[0].Payload)
+	require.NoError(t, v.Close(ctx, us, id, take().Fence, notice.ProcessedOK, "known"))
+	require.Less(t, db.Written()-before, uint64(size+size/10))
+	n, _, err := v.Notice(ctx, us, id)
+	require.NoError(t, err)
+	require.Equal(t, []any{body, notice.ProcessedOK, "known"}, []any{n.Body, n.Status, n.Detail})
 }
 
 // TestSweepNotices checks that a notice goes when no provider repeats it any more,

@@ -40,7 +40,8 @@
 //	o r message id             Message              Begin, Settle, TakeOver, worker
 //	q r message id             tenant · key         with o, while parked
 //	x, z                       as o, q              the expiries: Settle, worker
-//	u, w                       as o, q              the notices: Keep, Close, worker
+//	u, w                       as o, q, without     the notices: Keep, Close, worker
+//	                           the body
 //	e, g                       as o, q              the events: Settle, Book, worker
 //	y, v, f r due(8)           tenant · key         with x, u, e, unless parked
 //	  message id
@@ -52,7 +53,9 @@
 //	  transaction id
 //	A r provider · reference   transaction id       with l, if it is an arrival
 //	B provider                 version(8), JSON     PutBrake
-//	n r · notice id            Notice               Keep, Close, Rewrite, Sweep
+//	n r · notice id            Notice               Keep, Rewrite, Sweep
+//	N r · notice id            Notice: status,      Close; Rewrite and Sweep move it to n
+//	                           detail and time
 //	U r · object id            Unpaid               Settle, unless money moved
 //	a r tenant · key · seq(8)  Audit                notes; and of steps what the claim's
 //	                                                row has no room for. Of no key: how
@@ -168,14 +171,13 @@
 //	PutEndpoint,    the old endpoint                 the new one
 //	NoteDelivery,
 //	RewriteSecrets
-//	Rewrite         notice and row with the old      both with the new one; either opens
-//	                body
+//	Rewrite         the old body                     the new one; either opens
 //	Note            lost: audit of replies is up to  there
 //	                a second behind
 //	Sweep           swept again                      gone, or without its body
 //	Open of an      opened as before: the due rows   of this format, and without the due
-//	older format    of provider calls are there,     rows of provider calls
-//	                and this build does not read
+//	older format    of provider calls are there,     rows of provider calls; rows of
+//	                and this build does not read     notices as they were, which are read
 //	                them
 //
 // "Before the sync" includes the case that the batch reached the disk all the same. The

@@ -80,6 +80,26 @@ func (db *DB) Flights() (n int, err error) {
 	return n, nil
 }
 
+// Answers counts the final claims that memory holds, and fails where one is not what its
+// row says.
+func (db *DB) Answers() (n int, err error) {
+	for i := range db.answered.slots {
+		a := db.answered.slots[i].Load()
+		if a == nil {
+			continue
+		}
+		n++
+		rec, err := db.readSynced(a.rec.Home, a.code, a.rec.Key)
+		if err != nil {
+			return n, err
+		}
+		if rec == nil || !reflect.DeepEqual(*rec, a.rec) {
+			return n, fmt.Errorf("memory has %+v; the row is %+v", a.rec, rec)
+		}
+	}
+	return n, nil
+}
+
 // Dump is every row but meta, without audit, whose numbers count openings.
 func (db *DB) Dump() (map[string]string, error) {
 	rows := map[string]string{}

@@ -23,19 +23,25 @@ import (
 // fixtureKeys are those of the stores in testdata, by what became of them.
 var fixtureKeys = []string{"gone", "paid", "refused", "released", "reclaimed", "deferred", "parked", "flying"}
 
+// fixtureNotices are those of the stores of format 4, by what became of them.
+var fixtureNotices = []string{"new", "known", "taken", "unread", "bare"}
+
 // shown is all that a store shows of its rows.
 type shown struct {
-	Now      time.Time
-	Claims   map[string]claim.Record
-	Objects  map[string]claim.Record
-	Pins     map[string]claim.Pin
-	Lines    map[string][]claim.AuditEntry
-	Calls    map[string]outbox.Message
-	Depths   map[outbox.Queue]outbox.Depth
-	Parked   []outbox.Message
-	Books    []ledger.Transaction
-	Unpaid   map[string]claim.Unpaid
-	Notice   notice.Notice
+	Now     time.Time
+	Claims  map[string]claim.Record
+	Objects map[string]claim.Record
+	Pins    map[string]claim.Pin
+	Lines   map[string][]claim.AuditEntry
+	Calls   map[string]outbox.Message
+	Depths  map[outbox.Queue]outbox.Depth
+	Parked  []outbox.Message
+	Books   []ledger.Transaction
+	Unpaid  map[string]claim.Unpaid
+	Notice  notice.Notice
+	// Notices and Due, their rows in the queue, by id: of formats that wrote them otherwise.
+	Notices  map[string]notice.Notice  `json:",omitempty"`
+	Due      map[string]outbox.Message `json:",omitempty"`
 	InFlight int
 }
 
@@ -43,7 +49,7 @@ type shown struct {
 // in the log and some in a table, and compares with what those builds showed. Then the
 // claims go on from where they were.
 func TestOlderFormats(t *testing.T) {
-	for _, format := range []string{"format2", "format3"} {
+	for _, format := range []string{"format2", "format3", "format4"} {
 		t.Run(format, func(t *testing.T) { testFormat(t, format) })
 	}
 }
@@ -102,6 +108,64 @@ func testFormat(t *testing.T, format string) {
 	d, err := v.Queue(outbox.ProviderCalls).Depth(t.Context(), "us-east1")
 	require.NoError(t, err)
 	require.Zero(t, d)
+	finishNotices(t, db, v, clock, want)
+}
+
+// finishNotices closes the notices of a store of an older format, and sweeps them.
+func finishNotices(t *testing.T, db *embedded.DB, v *embedded.View, clock *virtualClock, want shown) {
+	const home = "us-east1"
+	q := v.Queue(outbox.Notices)
+	for id, m := range want.Due {
+		if m.Parked {
+			unparked, err := q.Unpark(t.Context(), home, id)
+			require.NoError(t, err)
+			require.True(t, unparked)
+		}
+	}
+	taken, err := q.Take(t.Context(), home, 100, time.Hour)
+	require.NoError(t, err)
+	var holds []outbox.Hold
+	for _, m := range taken {
+		if old, is := want.Due[m.ID]; is {
+			require.Equal(t, old.Payload, m.Payload)
+			holds = append(holds, outbox.Hold{ID: m.ID, Fence: m.Fence})
+		}
+	}
+	require.Len(t, holds, len(want.Due))
+	closed, err := v.CloseAll(t.Context(), home, holds, notice.Ignored, "old")
+	require.NoError(t, err)
+	require.Equal(t, len(holds), closed)
+	for id, old := range want.Notices {
+		got, found, err := v.Notice(t.Context(), home, id)
+		require.NoError(t, err)
+		require.True(t, found)
+		if old.Status == notice.Unprocessed {
+			require.Equal(t, notice.Ignored, got.Status)
+			require.Equal(t, "old", got.Detail)
+			got.Status, got.Detail, got.ProcessedAt = old.Status, old.Detail, old.ProcessedAt
+		}
+		require.Equal(t, old, got)
+	}
+	for _, pass := range []struct {
+		after time.Duration
+		left  bool
+	}{{notice.KeepBodyFor, true}, {notice.KeepFor, false}} {
+		clock.advance(pass.after)
+		for removed := 1; removed > 0; {
+			removed, err = db.Sweep(t.Context(), 1000)
+			require.NoError(t, err)
+		}
+		for id := range want.Notices {
+			got, found, err := v.Notice(t.Context(), home, id)
+			require.NoError(t, err)
+			require.Equal(t, pass.left, found)
+			require.Empty(t, got.Body)
+			require.NotEqual(t, notice.Unprocessed, got.Status)
+		}
+	}
+	closings, err := db.Rows('N')
+	require.NoError(t, err)
+	require.Zero(t, closings)
 }
 
 // TestCrashInUpgrade takes the power away right after a store of format 3 was opened, and
@@ -182,6 +246,24 @@ func (s *shown) show(ctx context.Context, v *embedded.View) error {
 	}
 	if s.Notice, _, err = v.Notice(ctx, home, notice.ID("sim", "a")); err != nil {
 		return err
+	}
+	s.Notices, s.Due = map[string]notice.Notice{}, map[string]outbox.Message{}
+	for _, e := range fixtureNotices {
+		id := notice.ID("sim", e)
+		n, found, err := v.Notice(ctx, home, id)
+		if err != nil {
+			return err
+		}
+		if found {
+			s.Notices[id] = n
+		}
+		m, found, err := v.Queue(outbox.Notices).Message(ctx, home, id)
+		if err != nil {
+			return err
+		}
+		if found {
+			s.Due[id] = m
+		}
 	}
 	s.InFlight, err = v.InFlight(ctx, home)
 	return err

@@ -21,6 +21,7 @@ const (
 	tableLedger   = 'l'
 	tableMeta     = 'm'
 	tableNotice   = 'n'
+	tableClosing  = 'N'
 	tablePin      = 'p'
 	tableReversal = 'r'
 	tableArrival  = 'A'

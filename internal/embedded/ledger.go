@@ -150,22 +150,11 @@ func (v *View) post(ctx context.Context, t ledger.Transaction, tell []outbox.Mes
 
 // Transaction implements [ledger.Store].
 func (v *View) Transaction(ctx context.Context, region, id string) (ledger.Transaction, bool, error) {
-	code, err := v.reach(ctx, region)
-	if err != nil {
+	found, err := v.Named(ctx, region, []string{id})
+	if err != nil || len(found) == 0 {
 		return ledger.Transaction{}, false, err
 	}
-	if err := v.db.enter(ctx); err != nil {
-		return ledger.Transaction{}, false, err
-	}
-	defer v.db.leave()
-	lock := v.db.books.of(code, claim.Key{Value: id})
-	lock.RLock()
-	defer lock.RUnlock()
-	t, err := v.db.readTransaction(region, code, id)
-	if err != nil || t == nil {
-		return ledger.Transaction{}, false, err
-	}
-	return *t, true, nil
+	return found[0], true, nil
 }
 
 // Named implements [ledger.Store].

@@ -28,7 +28,7 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 	long := open(t, embedded.Config{Clock: clock.now})
 	short := open(t, embedded.Config{Clock: clock.now, FS: disk})
 	const home = "us-east1"
-	most := 0
+	most, remembered := 0, 0
 	type step func(v *embedded.View) (any, error)
 	both := func(s step) any {
 		require.NoError(t, short.Sync()) // not every step is
@@ -40,7 +40,9 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 		require.Equal(t, want, got)
 		held, err := long.Flights()
 		require.NoError(t, err)
-		most = max(most, held)
+		final, err := long.Answers()
+		require.NoError(t, err)
+		most, remembered = max(most, held), max(remembered, final)
 		require.NoError(t, long.Remembered())
 		return got
 	}
@@ -105,6 +107,7 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 		}
 	}
 	require.Positive(t, most, "memory was used")
+	require.Positive(t, remembered, "memory was used")
 	for _, k := range keys {
 		both(func(v *embedded.View) (any, error) {
 			return v.Timeline(t.Context(), claim.Key{Tenant: "acme", Value: k}, home, 30)
@@ -115,6 +118,86 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 	got, err := long.Dump()
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+}
+
+// TestAnswersAreRemembered for as long as their key is taken, the long ones never.
+func TestAnswersAreRemembered(t *testing.T) {
+	clock := newClock()
+	db := open(t, embedded.Config{Clock: clock.now})
+	v := view(t, db, "us-east1")
+	answers := func(want int) {
+		t.Helper()
+		got, err := db.Answers()
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	settle := func(a claim.Arrival, bytes int) {
+		t.Helper()
+		got, err := v.Begin(t.Context(), a)
+		require.NoError(t, err)
+		require.Equal(t, claim.Won, got.Decision)
+		_, err = v.Settle(t.Context(), got.Record, claim.Verdict{
+			Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: make([]byte, bytes)},
+		})
+		require.NoError(t, err)
+	}
+	a, long := arrive("k", "us-east1"), arrive("long", "us-east1")
+	settle(a, 600)
+	settle(long, 64<<10)
+	answers(1)
+	other := arrive("k", "us-east1")
+	other.Print.Sum[0]++
+	for _, c := range []struct {
+		of   claim.Arrival
+		want claim.Decision
+	}{{a, claim.Replay}, {other, claim.Mismatch}, {long, claim.Replay}} {
+		got, err := v.Begin(t.Context(), c.of)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got.Decision)
+	}
+	clock.advance(25 * time.Hour)
+	got, err := v.Begin(t.Context(), a)
+	require.NoError(t, err)
+	require.Equal(t, claim.TombStone, got.Decision)
+	clock.advance(25 * time.Hour)
+	got, err = v.Begin(t.Context(), a)
+	require.NoError(t, err)
+	require.Equal(t, claim.Won, got.Decision, "the key is free again")
+	answers(0)
+	require.NoError(t, db.Close())
+	_, err = v.Begin(t.Context(), a)
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+}
+
+// TestWhatAReplayCosts: nothing but time if its claim was settled lately, else one read,
+// and two copies: of the row for its strings, and of the body.
+func TestWhatAReplayCosts(t *testing.T) {
+	disk := vfs.NewMem()
+	db := open(t, embedded.Config{FS: disk})
+	a := arrive("k", "us-east1")
+	got, err := view(t, db, "us-east1").Begin(t.Context(), a)
+	require.NoError(t, err)
+	verdict := claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{
+		Status: 201, Body: make([]byte, 600),
+		Header: []claim.HeaderField{{Name: "Content-Type", Value: "application/json"}, {Name: "Location", Value: "/v1/charges/ch_1"}},
+	}}
+	_, err = view(t, db, "us-east1").Settle(t.Context(), got.Record, verdict)
+	require.NoError(t, err)
+	allocs := func(db *embedded.DB) float64 {
+		v := view(t, db, "us-east1")
+		return testing.AllocsPerRun(1000, func() {
+			if got, err := v.Begin(t.Context(), a); err != nil || got.Decision != claim.Replay {
+				t.Fatal(got.Decision, err)
+			}
+		})
+	}
+	require.Zero(t, allocs(db))
+	require.NoError(t, db.Close())
+	again := allocs(open(t, embedded.Config{FS: disk}))
+	t.Logf("read from its row it makes %v allocations", again)
+	if !detecting { // it makes pools drop values
+		require.LessOrEqual(t, again, 4.0)
+	}
 }
 
 // detecting: the race detector is at work.

@@ -16,12 +16,23 @@ import (
 
 var _ notice.Bodies = (*View)(nil)
 
-// A notice and its outbox row are guarded by one lock, that of the row's owner.
+// A notice and its outbox row are guarded by one lock, that of the row's owner. The body
+// is written once, in the notice: the outbox row leaves it out, and what became of the
+// notice is a row of its own until housekeeping drops the body. Builds before format 5
+// wrote the body into the outbox row, too, and the closing into the notice.
 
 func noticeOwner(id string) claim.Key { return claim.Key{Value: id} }
 
-// readNotice reads one row, nil if there is none.
+// readNotice reads one notice, nil if there is none.
 func (db *DB) readNotice(region string, code claim.RegionCode, id string) (n *notice.Notice, err error) {
+	if n, err = db.readKept(region, code, id); err != nil || n == nil {
+		return nil, err
+	}
+	return n, db.readClosing(code, n)
+}
+
+// readKept reads the row of a notice, which may not say that it is closed.
+func (db *DB) readKept(region string, code claim.RegionCode, id string) (n *notice.Notice, err error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.key = appendScoped(s.key[:0], tableNotice, code, "", id)
@@ -30,6 +41,47 @@ func (db *DB) readNotice(region string, code claim.RegionCode, id string) (n *no
 		return err
 	})
 	return n, err
+}
+
+// readClosing adds to the row of a notice what became of it.
+func (db *DB) readClosing(code claim.RegionCode, n *notice.Notice) error {
+	if n.Status != notice.Unprocessed {
+		return nil
+	}
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.key = appendScoped(s.key[:0], tableClosing, code, "", n.ID)
+	_, err := db.get(s.key, func(value []byte) error {
+		closed, err := decodeNotice(n.Region, n.ID, value)
+		if err == nil {
+			n.Status, n.Detail, n.ProcessedAt = closed.Status, closed.Detail, closed.ProcessedAt
+		}
+		return err
+	})
+	return err
+}
+
+// putNotice writes a notice whole.
+func putNotice(b *pebble.Batch, s *scratch, code claim.RegionCode, n *notice.Notice) error {
+	s.key = appendScoped(s.key[:0], tableNotice, code, "", n.ID)
+	if err := s.set(b, s.key, noticeToProto(n)); err != nil || n.Status == notice.Unprocessed {
+		return err
+	}
+	s.key = appendScoped(s.key[:0], tableClosing, code, "", n.ID)
+	return b.Delete(s.key, nil)
+}
+
+// addBody adds to a row of the queue of notices the body of its notice. The caller holds
+// the row's lock.
+func (db *DB) addBody(code claim.RegionCode, m *outbox.Message) error {
+	if len(m.Payload) > 0 { // of an older build
+		return nil
+	}
+	n, err := db.readKept(m.Region, code, m.ID)
+	if err == nil && n != nil {
+		m.Payload = n.Body
+	}
+	return err
 }
 
 // Keep implements [notice.Store].
@@ -69,21 +121,21 @@ func (v *View) Keep(ctx context.Context, region string, incoming []notice.Notice
 	kept := make(map[string]bool, len(incoming))
 	for i := range incoming {
 		n := incoming[i]
-		there, err := v.db.readNotice(region, code, n.ID)
+		s.key = appendScoped(s.key[:0], tableNotice, code, "", n.ID)
+		there, err := v.db.probe(s.key, func([]byte) error { return nil })
 		if err != nil {
 			return 0, err
 		}
-		if there != nil || kept[n.ID] {
+		if there || kept[n.ID] {
 			continue
 		}
 		kept[n.ID] = true
 		n.ReceivedAt, n.ProcessedAt, n.Status, n.Detail = now, time.Time{}, notice.Unprocessed, ""
-		s.key = appendScoped(s.key[:0], tableNotice, code, "", n.ID)
-		if err := s.set(b, s.key, noticeToProto(&n)); err != nil {
+		if err := putNotice(b, s, code, &n); err != nil {
 			return 0, err
 		}
 		err = v.db.putMessage(b, s, notices, code, nil, &outbox.Message{
-			ID: n.ID, Region: region, Kind: outbox.KindNotice, Operation: n.Provider, Payload: n.Body,
+			ID: n.ID, Region: region, Kind: outbox.KindNotice, Operation: n.Provider,
 			TraceParent: n.TraceParent, CreatedAt: now, Due: now,
 		})
 		if err != nil {
@@ -126,23 +178,15 @@ func (v *View) CloseAll(ctx context.Context, region string, rows []outbox.Hold, 
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	for _, r := range rows {
-		row, err := v.db.readMessage(notices, region, code, r.ID)
+		row, err := v.db.readRow(notices, region, code, r.ID)
 		if err != nil {
 			return 0, err
 		}
 		if row == nil || row.Fence != r.Fence || row.Parked {
 			continue
 		}
-		n, err := v.db.readNotice(region, code, r.ID)
-		if err != nil {
-			return 0, err
-		}
-		if n == nil {
-			continue
-		}
-		n.Status, n.Detail, n.ProcessedAt = status, detail, now
-		s.key = appendScoped(s.key[:0], tableNotice, code, "", r.ID)
-		if err := s.set(b, s.key, noticeToProto(n)); err != nil {
+		s.key = appendScoped(s.key[:0], tableClosing, code, "", r.ID)
+		if err := s.set(b, s.key, noticeToProto(&notice.Notice{Status: status, Detail: detail, ProcessedAt: now})); err != nil {
 			return 0, err
 		}
 		if err := v.db.putMessage(b, s, notices, code, row, nil); err != nil {
@@ -205,7 +249,8 @@ func (v *View) bodies(ctx context.Context, region string, code claim.RegionCode,
 	return page, err
 }
 
-// rewrite replaces the body of a notice, and of its row, if it is still that of seen.
+// rewrite replaces the body of a notice if it is still that of seen, and removes it from
+// its row if an older build has written it there.
 func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode, seen *notice.Notice, body []byte) error {
 	if err := v.db.enter(ctx); err != nil {
 		return err
@@ -218,7 +263,7 @@ func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode
 	if err != nil || n == nil || !bytes.Equal(n.Body, seen.Body) {
 		return err
 	}
-	row, err := v.db.readMessage(notices, region, code, seen.ID)
+	row, err := v.db.readRow(notices, region, code, seen.ID)
 	if err != nil {
 		return err
 	}
@@ -227,14 +272,11 @@ func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	n.Body = body
-	s.key = appendScoped(s.key[:0], tableNotice, code, "", n.ID)
-	if err := s.set(b, s.key, noticeToProto(n)); err != nil {
+	if err := putNotice(b, s, code, n); err != nil {
 		return err
 	}
-	if row != nil {
-		next := *row
-		next.Payload = body
-		if err := v.db.putMessage(b, s, notices, code, row, &next); err != nil {
+	if row != nil && len(row.Payload) > 0 {
+		if err := v.db.putMessage(b, s, notices, code, row, row); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,9 @@ const (
 	// is refused; a lower one is migrated at Open. 1: objects were indexed by tenant
 	// and id. 2: each entry of audit had a row of its own; existing ones stay. 3:
 	// provider calls had due rows, and each object a row with its key; the latter stay.
-	formatVersion = 4
+	// 4: rows of the queue of notices had the bodies, and notices what became of them;
+	// both stay, and are read.
+	formatVersion = 5
 
 	// DefaultReplicaLag is how old a row must be before a replica shows it: the lag of
 	// a CockroachDB follower read.
@@ -83,12 +85,13 @@ type DB struct {
 
 	rows *rowLocks // claims, their outbox rows and audit; notices
 	// flights are guarded by the locks of rows.
-	flights *flights
-	pins    *rowLocks
-	books   *rowLocks // transactions, by id
-	notes   notes
-	dues    map[dueTable]*dues
-	calls   map[claim.RegionCode]*calls
+	flights  *flights
+	answered *answered
+	pins     *rowLocks
+	books    *rowLocks // transactions, by id
+	notes    notes
+	dues     map[dueTable]*dues
+	calls    map[claim.RegionCode]*calls
 	// waiting counts the commits that wait for the disk.
 	waiting atomic.Int64
 	// probe asks flushed first, and the code of lines asks lines.
@@ -144,7 +147,7 @@ func Open(cfg Config) (*DB, error) {
 		policy: cfg.Policy, regions: map[string]claim.RegionCode{}, order: cfg.Regions,
 		network: cfg.Network, replicaLag: lag, log: cfg.Logger, fatal: cfg.Fatal,
 		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(), books: newRowLocks(),
-		flushed: newFlushed(), lines: newLines(), dues: newDues(cfg.Regions), calls: newCalls(cfg.Regions), flights: new(flights),
+		flushed: newFlushed(), lines: newLines(), dues: newDues(cfg.Regions), calls: newCalls(cfg.Regions), flights: new(flights), answered: new(answered),
 		statuses: map[string]claim.RegionStatus{}, topology: 1,
 		tenants: map[string]claim.Tenant{}, apiKeys: map[[sha256.Size]byte]string{},
 		stopped: make(chan struct{}), complain: rate.Sometimes{Interval: complainEvery},

@@ -51,8 +51,17 @@ func ownerOf(m *outbox.Message) claim.Key {
 	return claim.Key{Tenant: m.Tenant, Value: m.Key}
 }
 
-// readMessage reads one row, nil if there is none.
+// readMessage reads one message, nil if there is none.
 func (db *DB) readMessage(q *queue, region string, code claim.RegionCode, id string) (m *outbox.Message, err error) {
+	m, err = db.readRow(q, region, code, id)
+	if err == nil && m != nil && q == notices {
+		err = db.addBody(code, m)
+	}
+	return m, err
+}
+
+// readRow is readMessage that leaves out what is not in the row: the body of a notice.
+func (db *DB) readRow(q *queue, region string, code claim.RegionCode, id string) (m *outbox.Message, err error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.key = appendMessage(s.key[:0], q.row, code, id)
@@ -148,7 +157,11 @@ func (db *DB) putMessage(b *pebble.Batch, s *scratch, q *queue, code claim.Regio
 	if next == nil {
 		return b.Delete(s.key, nil)
 	}
-	s.value = encodeMessage(s.value[:0], next)
+	row := *next
+	if q == notices {
+		row.Payload = nil // the notice has it
+	}
+	s.value = encodeMessage(s.value[:0], &row)
 	return b.Set(s.key, s.value, nil)
 }
 
@@ -255,7 +268,7 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 				db.flights.forget(i)
 			}
 		}
-		m, err := db.readMessage(qv.q, region, code, id)
+		m, err := db.readRow(qv.q, region, code, id)
 		if err != nil || m == nil || m.Parked || micros(m.Due) != us {
 			return err
 		}
@@ -267,6 +280,11 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 		next.Due = truncate(now.Add(lease))
 		if err := db.putMessage(b, s, qv.q, code, m, &next); err != nil {
 			return err
+		}
+		if qv.q == notices {
+			if err := db.addBody(code, &next); err != nil {
+				return err
+			}
 		}
 		taken = append(taken, next)
 		return nil
@@ -315,7 +333,7 @@ func (qv queueView) alter(ctx context.Context, region, id string, change func(m 
 	defer qv.v.db.leave()
 	// The row names the claim whose lock guards it, and never another one, so
 	// it may be read without that lock first.
-	m, err := qv.v.db.readMessage(qv.q, region, code, id)
+	m, err := qv.v.db.readRow(qv.q, region, code, id)
 	if err != nil {
 		return err
 	}
@@ -329,7 +347,7 @@ func (qv queueView) alter(ctx context.Context, region, id string, change func(m 
 	if qv.q == providerCalls {
 		qv.v.db.flights.forget(stripe)
 	}
-	if m, err = qv.v.db.readMessage(qv.q, region, code, id); err != nil {
+	if m, err = qv.v.db.readRow(qv.q, region, code, id); err != nil {
 		return err
 	}
 	if m == nil {

@@ -156,11 +156,14 @@ func (db *DB) sweepNotice(region string, code claim.RegionCode, key claim.Key) (
 	lock := db.rows.of(code, key)
 	lock.Lock()
 	defer lock.Unlock()
-	n, err := db.readNotice(region, code, key.Value)
-	if err != nil || n == nil || n.Status == notice.Unprocessed {
+	now := db.clock.now()
+	n, err := db.readKept(region, code, key.Value)
+	if err != nil || n == nil || now.Before(n.ReceivedAt.Add(notice.KeepBodyFor)) {
 		return false, err
 	}
-	now := db.clock.now()
+	if err := db.readClosing(code, n); err != nil || n.Status == notice.Unprocessed {
+		return false, err
+	}
 	old := !now.Before(n.ReceivedAt.Add(notice.KeepFor))
 	if !old && (len(n.Body) == 0 || now.Before(n.ProcessedAt.Add(notice.KeepBodyFor))) {
 		return false, nil
@@ -168,15 +171,16 @@ func (db *DB) sweepNotice(region string, code claim.RegionCode, key claim.Key) (
 	b := db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
 	if old {
-		if err := b.Delete(appendScoped(nil, tableNotice, code, "", n.ID), nil); err != nil {
-			return false, unavailable(err)
+		for _, table := range []byte{tableNotice, tableClosing} {
+			if err := b.Delete(appendScoped(nil, table, code, "", n.ID), nil); err != nil {
+				return false, unavailable(err)
+			}
 		}
 	} else {
 		n.Body = nil
 		s := scratches.Get().(*scratch)
 		defer s.release()
-		s.key = appendScoped(s.key[:0], tableNotice, code, "", n.ID)
-		if err := s.set(b, s.key, noticeToProto(n)); err != nil {
+		if err := putNotice(b, s, code, n); err != nil {
 			return false, err
 		}
 	}

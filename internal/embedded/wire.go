@@ -235,11 +235,19 @@ func readFields(m []byte, read func(f field) error) error {
 	return nil
 }
 
+// claimRow is what decodeClaim makes of a row, in one piece.
+type claimRow struct {
+	claim.Record
+	response claim.Response
+	header   [2]claim.HeaderField // as many as most responses have
+}
+
 // decodeClaim decodes a claim's row. The audit stays encoded, for auditEntries, or for
 // another row of this claim.
 func decodeClaim(home string, key claim.Key, value []byte) (r *claim.Record, audit string, err error) {
-	text := string(value) // once; what is kept of it are parts
-	r = &claim.Record{Key: key, Home: home}
+	text := string(value) // once; the strings that are kept are parts of it
+	row := &claimRow{Record: claim.Record{Key: key, Home: home}}
+	r = &row.Record
 	printed := false
 	err = readFields(value, func(f field) error {
 		part := text[f.from:f.to]
@@ -288,8 +296,8 @@ func decodeClaim(home string, key claim.Key, value []byte) (r *claim.Record, aud
 		case 20:
 			r.SettledAt = fromMicros(int64(f.value))
 		case 21:
-			r.Response = &claim.Response{}
-			return decodeResponse(r.Response, part, value[f.from:f.to])
+			r.Response = &row.response
+			return decodeResponse(r.Response, row.header[:0], part, value[f.from:f.to])
 		case 22, 23, 26:
 			if r.Refusal == nil {
 				r.Refusal = &claim.Refusal{}
@@ -300,7 +308,7 @@ func decodeClaim(home string, key claim.Key, value []byte) (r *claim.Record, aud
 			case 26:
 				r.Refusal.Pause = time.Duration(f.value)
 			default:
-				return decodeResponse(&r.Refusal.Response, part, value[f.from:f.to])
+				return decodeResponse(&r.Refusal.Response, nil, part, value[f.from:f.to])
 			}
 		case 27, 28, 29:
 			if r.Interim == nil {
@@ -314,7 +322,7 @@ func decodeClaim(home string, key claim.Key, value []byte) (r *claim.Record, aud
 				r.Interim.By = part
 				return nil
 			}
-			return decodeResponse(&r.Interim.Response, part, value[f.from:f.to])
+			return decodeResponse(&r.Interim.Response, nil, part, value[f.from:f.to])
 		case 24:
 			copy(r.Verdict[:], part)
 		case claimAudit:
@@ -338,25 +346,27 @@ func headOf(f field) int {
 	return protowire.SizeTag(f.number) + protowire.SizeVarint(uint64(f.to-f.from))
 }
 
-// decodeResponse decodes value, of which text is a copy to keep.
-func decodeResponse(r *claim.Response, text string, value []byte) error {
+// decodeResponse decodes value, whose bytes are text's. Strings of r are parts of text.
+// header is empty, and has room for the header's fields.
+func decodeResponse(r *claim.Response, header []claim.HeaderField, text string, value []byte) error {
 	return readFields(value, func(f field) error {
 		switch f.number {
 		case 1:
 			r.Status = int(int32(f.value))
 		case 2:
 			var h claim.HeaderField
-			header := text[f.from:f.to]
+			line := text[f.from:f.to]
 			err := readFields(value[f.from:f.to], func(f field) error {
 				switch f.number {
 				case 1:
-					h.Name = header[f.from:f.to]
+					h.Name = line[f.from:f.to]
 				case 2:
-					h.Value = header[f.from:f.to]
+					h.Value = line[f.from:f.to]
 				}
 				return nil
 			})
-			r.Header = append(r.Header, h)
+			header = append(header, h)
+			r.Header = header
 			return err
 		case 3:
 			r.Body = slices.Clone(value[f.from:f.to])

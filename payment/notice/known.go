@@ -2,20 +2,27 @@ package notice
 
 import (
 	"context"
-	"strings"
 	"sync"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/ledger"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// cohort identifies notices that are compared with the same books.
+// cohort identifies notices that are compared with the books of one home, or with none if
+// home is "": nothing follows from them.
 type cohort struct{ region, provider, home string }
+
+// Known parses readAtOnce notices, at some 20 µs each, and pauses for readPause, the least
+// that a sleep takes: charges beside it do not wait for all notices of a look.
+const (
+	readAtOnce = 16
+	readPause  = time.Millisecond
+)
 
 // plainNotice is a notice that reports only that a movement of ours succeeded.
 type plainNotice struct {
@@ -24,16 +31,23 @@ type plainNotice struct {
 	moved psp.Notice
 }
 
-// Known closes the notices among rows of movements that are booked as they say, and
-// returns the others, for [Processor.Handle]. Most notices are such: their call has
-// settled the claim by the time the provider reports it. For each home one statement
-// reads the bookings and one closes the notices, however many there are, so that a flood
-// of notices costs the charges beside it little. It closes nothing that Handle would not
-// close in the same way, and its crash points are Handle's: before the close and after
-// it.
+// Known closes the notices among rows from which nothing follows: of movements that are
+// booked as they say, and of events that are no movements. It returns the others, for
+// [Processor.Handle]. Most notices are such: their call has settled the claim by the time
+// the provider reports it. For each home one statement reads the bookings and one closes
+// the notices, however many there are, so that a flood of notices costs the charges
+// beside it little. It closes nothing that Handle would not close in the same way, and
+// its crash points are Handle's: before the close and after it.
 func (p *Processor) Known(ctx context.Context, rows []outbox.Message) (rest []outbox.Message) {
 	cohorts := map[cohort][]plainNotice{}
 	for i := range rows {
+		if i > 0 && i%readAtOnce == 0 {
+			select {
+			case <-time.After(readPause):
+			case <-ctx.Done(): // the leases end
+				return rows
+			}
+		}
 		if n, home, ok := p.plain(ctx, &rows[i]); ok {
 			c := cohort{rows[i].Region, rows[i].Operation, home}
 			cohorts[c] = append(cohorts[c], plainNotice{i, outbox.Hold{ID: rows[i].ID, Fence: rows[i].Fence}, n})
@@ -44,7 +58,7 @@ func (p *Processor) Known(ctx context.Context, rows []outbox.Message) (rest []ou
 	for c, notices := range cohorts {
 		all.Go(func() {
 			caught := fault.Caught(func() {
-				for _, n := range p.closeKnown(ctx, c, notices) {
+				for _, n := range p.closeCohort(ctx, c, notices) {
 					ended[n.row] = true
 				}
 			})
@@ -62,8 +76,8 @@ func (p *Processor) Known(ctx context.Context, rows []outbox.Message) (rest []ou
 	return rest
 }
 
-// plain reads a notice, and returns it with the home of its object if it is one that
-// Handle compares with the books first.
+// plain reads a notice, and returns it if it is one that Handle closes at once, or
+// compares with the books first; then with the home of its object.
 func (p *Processor) plain(ctx context.Context, m *outbox.Message) (n psp.Notice, home string, ok bool) {
 	notifier, here := p.c.Notifiers[m.Operation]
 	if !here {
@@ -74,7 +88,12 @@ func (p *Processor) plain(ctx context.Context, m *outbox.Message) (n psp.Notice,
 		return n, "", false
 	}
 	n, err = notifier.Read(body)
-	if err != nil || !n.Movement || n.Held || n.Outcome != psp.Approved || len(n.Unasked) > 0 || n.ProviderRef == "" || n.Amount <= 0 {
+	switch {
+	case err != nil:
+		return n, "", false
+	case p.idle(&n):
+		return n, "", true
+	case !n.Movement || n.Held || n.Outcome != psp.Approved || n.ProviderRef == "" || n.Amount <= 0:
 		return n, "", false
 	}
 	prefix, code, ours := claim.ReadObjectID(n.Reference)
@@ -86,8 +105,46 @@ func (p *Processor) plain(ctx context.Context, m *outbox.Message) (n psp.Notice,
 	return n, home, here && !silent
 }
 
-// closeKnown closes those of notices whose movement is booked, and returns them.
-func (p *Processor) closeKnown(ctx context.Context, c cohort, notices []plainNotice) (known []plainNotice) {
+// idle reports whether n alone says that nothing follows from it: it is no movement, or
+// one that did not succeed, of no object of ours.
+func (p *Processor) idle(n *psp.Notice) bool {
+	switch {
+	case len(n.Unasked) > 0:
+		return false
+	case !n.Movement:
+		return true
+	case n.Outcome == psp.Approved, n.Outcome == psp.Declined && n.ProviderRef != "":
+		return false
+	}
+	_, _, known := p.homeOf(n.Reference)
+	return !known
+}
+
+// closeCohort closes those of notices from which nothing follows, and returns them.
+func (p *Processor) closeCohort(ctx context.Context, c cohort, notices []plainNotice) (ended []plainNotice) {
+	status, detail := Ignored, noMoney
+	if c.home != "" {
+		status, detail = ProcessedOK, detailKnown
+		notices = p.known(ctx, c, notices)
+	}
+	if len(notices) == 0 {
+		return nil
+	}
+	holds := make([]outbox.Hold, len(notices))
+	for i := range notices {
+		holds[i] = notices[i].hold
+	}
+	closed, err := p.c.Store.CloseAll(ctx, c.region, holds, status, detail)
+	if err != nil { // they are due again when their leases end
+		p.c.Logger.Warn("notices are processed again: they could not be closed", "notices", len(holds), "first", holds[0].ID, "error", err)
+		return notices
+	}
+	p.closed(closed, c.provider, status)
+	return notices
+}
+
+// known returns those of notices whose movement is booked.
+func (p *Processor) known(ctx context.Context, c cohort, notices []plainNotice) (known []plainNotice) {
 	ids := make([]string, 0, len(notices))
 	booked := make(map[string]ledger.Transaction, len(notices))
 	for i := range notices {
@@ -107,21 +164,11 @@ func (p *Processor) closeKnown(ctx context.Context, c cohort, notices []plainNot
 	for _, t := range found {
 		booked[t.ID] = t
 	}
-	var holds []outbox.Hold
 	for _, n := range notices {
 		if t := booked[n.moved.Reference]; reportedAs(&t, c.provider, &n.moved) {
-			known, holds = append(known, n), append(holds, n.hold)
+			known = append(known, n)
 		}
 	}
-	if len(known) == 0 {
-		return nil
-	}
-	closed, err := p.c.Store.CloseAll(ctx, c.region, holds, ProcessedOK, detailKnown)
-	if err != nil { // they are due again when their leases end
-		p.c.Logger.Warn("notices are processed again: they could not be closed", "notices", len(holds), "first", holds[0].ID, "error", err)
-		return known
-	}
-	p.c.Meters.Counter(meter.NoticesClosed).Add(int64(closed), c.provider, strings.ToLower(string(ProcessedOK)))
 	return known
 }
 

@@ -2,6 +2,7 @@ package notice
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,7 +40,6 @@ func TestKnownClosesWhatIsBookedAndNothingElse(t *testing.T) {
 		"currency":        func(n *psp.Notice) { n.Currency = "eur" },
 		"declined":        func(n *psp.Notice) { n.Outcome = psp.Declined },
 		"held":            func(n *psp.Notice) { n.Held = true },
-		"no movement":     func(n *psp.Notice) { n.Movement = false },
 		"refund":          func(n *psp.Notice) { n.Kind = psp.KindRefund },
 		"stranger":        func(n *psp.Notice) { n.Reference = "order-7" },
 		"elsewhere":       func(n *psp.Notice) { n.Reference, _ = claim.NewObjectID(payment.Prefix(payment.Charge), 7, nil) },
@@ -62,15 +62,77 @@ func TestKnownClosesWhatIsBookedAndNothingElse(t *testing.T) {
 	require.Equal(t, map[string]Status{"sim:known": ProcessedOK}, w.closed)
 }
 
-// While the books of a home do not answer, its notices hold up no others: each is left to
-// its handler, until one has been compared.
-func TestKnownLeavesASilentHome(t *testing.T) {
+// Known closes together the events from which nothing follows, whatever they are about, as
+// Handle closes each: no movements, and refused ones of no object of ours. It does not
+// read anything for them.
+func TestKnownClosesWhatNothingFollowsFrom(t *testing.T) {
+	w := newWorld(t)
+	ours := objectID(t, "ch", 1)
+	w.have(ours, claim.Completed, "p1")
+	elsewhere, err := claim.NewObjectID(payment.Prefix(payment.Charge), 7, nil)
+	require.NoError(t, err)
+	refused := func(reference, provider string, change func(n *psp.Notice)) psp.Notice {
+		n := charged(reference, provider)
+		n.Outcome, n.Decline = psp.Declined, &psp.Decline{}
+		change(&n)
+		return n
+	}
+	same := func(*psp.Notice) {}
+	idle := map[string]psp.Notice{
+		"created":   {},
+		"our own":   {Reference: ours},
+		"stranger":  refused("order-7", "", same),
+		"nameless":  refused("", "", same),
+		"elsewhere": refused(elsewhere, "", same),
+		"undecided": refused("order-7", "p7", func(n *psp.Notice) { n.Outcome, n.Decline = psp.Unknown, nil }),
+		"held":      refused("order-7", "p7", func(n *psp.Notice) { n.Outcome, n.Held, n.Decline = psp.Authorized, true, nil }),
+	}
+	others := map[string]psp.Notice{
+		"refused": refused(ours, "", same),
+		"failed":  refused("order-7", "p7", same),
+		"unasked": {Unasked: []psp.Unasked{{}}},
+	}
+	row := func(id string, n psp.Notice) outbox.Message {
+		body, err := json.Marshal(n)
+		require.NoError(t, err)
+		return w.row(body, id)
+	}
+	var rows, rest []outbox.Message
+	want := map[string]Status{}
+	for id, n := range idle {
+		rows = append(rows, row(id, n))
+		want["sim:"+id] = Ignored
+	}
+	for id, n := range others {
+		rest = append(rest, row(id, n))
+	}
+	p := w.processor()
+	require.Equal(t, rest, p.Known(t.Context(), append(slices.Clone(rows), rest...)))
+	require.Equal(t, 2, w.steps, "before and after one closing")
+	require.Equal(t, want, w.closed)
+	clear(w.closed)
+	for _, m := range rows {
+		require.Equal(t, outbox.Gone(), p.Handle(t.Context(), m))
+	}
+	require.Equal(t, want, w.closed)
+	require.Equal(t, 2+2*len(rows), w.steps)
+}
+
+// bookedNotice returns a processor and the row of a notice whose charge is booked.
+func bookedNotice(t *testing.T) (*world, *Processor, []outbox.Message) {
+	t.Helper()
 	w := newWorld(t)
 	id := objectID(t, "ch", 1)
 	w.have(id, claim.Completed, "p1")
 	body, err := json.Marshal(charged(id, "p1"))
 	require.NoError(t, err)
-	p, rows := w.processor(), []outbox.Message{w.row(body, "e")}
+	return w, w.processor(), []outbox.Message{w.row(body, "e")}
+}
+
+// While the books of a home do not answer, its notices hold up no others: each is left to
+// its handler, until one has been compared.
+func TestKnownLeavesASilentHome(t *testing.T) {
+	w, p, rows := bookedNotice(t)
 	w.dieAt = w.steps + 1
 	require.Equal(t, rows, p.Known(t.Context(), rows))
 	steps := w.steps
@@ -83,12 +145,7 @@ func TestKnownLeavesASilentHome(t *testing.T) {
 // A close of which nothing is known is left to the lease: the notices are not handled
 // twice at once.
 func TestKnownLeavesAnUnknownCloseToTheLease(t *testing.T) {
-	w := newWorld(t)
-	id := objectID(t, "ch", 1)
-	w.have(id, claim.Completed, "p1")
-	body, err := json.Marshal(charged(id, "p1"))
-	require.NoError(t, err)
-	p, rows := w.processor(), []outbox.Message{w.row(body, "e")}
+	w, p, rows := bookedNotice(t)
 	w.dieAt = w.steps + 2
 	require.Empty(t, p.Known(t.Context(), rows))
 	require.Empty(t, w.closed)
@@ -98,12 +155,7 @@ func TestKnownLeavesAnUnknownCloseToTheLease(t *testing.T) {
 
 // Panics of one cohort leave its notices to their handlers.
 func TestAPanicOverManyLeavesEachToItsHandler(t *testing.T) {
-	w := newWorld(t)
-	id := objectID(t, "ch", 1)
-	w.have(id, claim.Completed, "p1")
-	body, err := json.Marshal(charged(id, "p1"))
-	require.NoError(t, err)
-	p, rows := w.processor(), []outbox.Message{w.row(body, "e")}
+	_, p, rows := bookedNotice(t)
 	p.c.Books = struct{ ledger.Store }{} // every method panics
 	require.Equal(t, rows, p.Known(t.Context(), rows))
 }

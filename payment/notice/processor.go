@@ -134,6 +134,8 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	switch {
 	case err != nil:
 		return outbox.Parked("the notice cannot be read: " + err.Error())
+	case p.idle(&n):
+		return p.close(ctx, m, Ignored, noMoney)
 	}
 	if n.Movement {
 		if disposition, done := p.held(ctx, m, &n); done {
@@ -148,9 +150,9 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	switch {
 	case len(n.Unasked) > 0:
 		return p.unasked(ctx, m, &n)
-	case n.Movement && n.Outcome == psp.Declined && n.ProviderRef != "":
+	case n.Outcome == psp.Declined && n.ProviderRef != "":
 		return p.failed(ctx, m, &n)
-	case !n.Movement || n.Outcome != psp.Approved:
+	case n.Outcome != psp.Approved:
 		// Only a success changes anything; for a decline the claim's recovery asks the
 		// provider.
 		return p.close(ctx, m, Ignored, noMoney)
@@ -172,14 +174,13 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 		return outbox.Failed(fmt.Sprintf("unknown charge: %s is at home in a region of code %d, which is not in the topology", n.Reference, code))
 	}
 	// Most notices are about booked movements: one read, and the books never change.
-	switch booked, isBooked, err := p.c.Books.Transaction(ctx, home, n.Reference); {
-	case err != nil:
+	booked, isBooked, err := p.c.Books.Transaction(ctx, home, n.Reference)
+	if err != nil {
 		return p.later(m, "books", err)
-	case isBooked && booked.Provider == m.Operation && booked.ProviderRef == n.ProviderRef:
-		p.silent.Delete(home)
+	}
+	p.silent.Delete(home)
+	if isBooked && booked.Provider == m.Operation && booked.ProviderRef == n.ProviderRef {
 		return p.judge(ctx, m, &n, home, claim.Record{}, false, booked, true)
-	default:
-		p.silent.Delete(home)
 	}
 	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Reference)
 	if err != nil {
@@ -206,8 +207,7 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 		}
 	}
 	// Read after the claim: whoever completed it has booked it in the same step.
-	booked, isBooked, err := p.c.Books.Transaction(ctx, home, n.Reference)
-	if err != nil {
+	if booked, isBooked, err = p.c.Books.Transaction(ctx, home, n.Reference); err != nil {
 		return p.later(m, "books", err)
 	}
 	if !found && !isBooked && n.Kind == psp.KindRefund {
@@ -483,10 +483,15 @@ func (p *Processor) later(m outbox.Message, what string, err error) outbox.Dispo
 	return outbox.Later(unreachable)
 }
 
+// closed counts n notices of a provider.
+func (p *Processor) closed(n int, provider string, s Status) {
+	p.c.Meters.Counter(meter.NoticesClosed).Add(int64(n), provider, strings.ToLower(string(s)))
+}
+
 func (p *Processor) close(ctx context.Context, m outbox.Message, s Status, detail string) outbox.Disposition {
 	switch err := p.c.Store.Close(ctx, m.Region, m.ID, m.Fence, s, detail); {
 	case err == nil:
-		p.c.Meters.Counter(meter.NoticesClosed).Add(1, m.Operation, strings.ToLower(string(s)))
+		p.closed(1, m.Operation, s)
 	case !errors.Is(err, outbox.ErrFenced):
 		p.c.Logger.Warn("a notice is processed again: it could not be closed", "notice", m.ID, "error", err)
 	}

@@ -54,6 +54,10 @@ const (
 	// steps of 40 notices, and not 2,000 of one. A notice that comes alone waits for
 	// nothing.
 	keepPause = 20 * time.Millisecond
+	// answers is in how many portions the callers of a step are answered, and
+	// answerPause what is between two of them: together half of keepPause.
+	answers     = 10
+	answerPause = keepPause / (2 * answers)
 	// keepTimeout bounds one step. Providers wait 10 s or more for an answer.
 	keepTimeout = 5 * time.Second
 )
@@ -80,8 +84,9 @@ type ReceiverConfig struct {
 // Receiver receives notices: it verifies the signature and waits until the raw body is
 // durable, and does nothing else. Concurrent notices share a step, so their rate is
 // bounded by the disk's bandwidth and not by its latency. Under a flood a notice waits up
-// to 20 ms for others, so that steps stay few and charges are not slowed down. It is safe
-// for concurrent use; Stop ends it.
+// to 20 ms for others, so that steps stay few, and up to 10 ms for its answer, so that
+// those of a step do not come all at once: charges are not slowed down. It is safe for
+// concurrent use; Stop ends it.
 type Receiver struct {
 	c       ReceiverConfig
 	told    *meter.Counter
@@ -224,9 +229,7 @@ func (r *Receiver) keep() {
 		}
 		err := r.store(batch)
 		if len(batch) == 1 || !oneToBlame(err) {
-			for _, a := range batch {
-				a.kept <- err
-			}
+			r.answer(batch, err)
 			continue
 		}
 		// One of the notices is at fault; store the others one by one. After any other
@@ -237,6 +240,27 @@ func (r *Receiver) keep() {
 			}
 			batch[i].kept <- err
 		}
+	}
+}
+
+// answer ends the waiting of a batch, a few callers after another: all at once they would
+// keep both cores of a small machine busy for milliseconds, and charges behind them.
+func (r *Receiver) answer(batch []arrival, err error) {
+	if len(batch) < maxBatch {
+		few := (len(batch) + answers - 1) / answers
+		for len(batch) > few && r.ctx.Err() == nil {
+			for _, a := range batch[:few] {
+				a.kept <- err
+			}
+			batch = batch[few:]
+			select {
+			case <-time.After(answerPause):
+			case <-r.ctx.Done():
+			}
+		}
+	}
+	for _, a := range batch {
+		a.kept <- err
 	}
 }
 

@@ -138,6 +138,48 @@ func TestNoticesShareStepsAndTheQueueIsBounded(t *testing.T) {
 	})
 }
 
+// The callers of a step are answered a few at a time, those of a full one at once; and all
+// at once when the receiver stops.
+func TestAnswersOfAStepAreSpread(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		size, most int // callers, and answers at a time
+		stop       bool
+	}{
+		{"one", 1, 1, false}, {"few", answers - 1, 1, false}, {"many", 95, 10, false}, {"full", maxBatch, maxBatch, false}, {"stopped", 95, 85, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				r := &Receiver{ctx: ctx}
+				batch, kept := make([]arrival, tc.size), make(chan error, tc.size)
+				for i := range batch {
+					batch[i].kept = kept
+				}
+				go r.answer(batch, errors.New("for each"))
+				got := 0
+				for turn := 0; got < tc.size; turn++ {
+					require.Less(t, turn, answers)
+					synctest.Wait()
+					n := len(kept)
+					require.Positive(t, n)
+					require.LessOrEqual(t, n, tc.most)
+					for range n {
+						require.EqualError(t, <-kept, "for each")
+					}
+					got += n
+					if tc.stop {
+						cancel()
+					}
+					time.Sleep(answerPause)
+				}
+				require.Equal(t, tc.size, got)
+				cancel()
+			})
+		})
+	}
+}
+
 // A notice that comes alone waits for nothing. Under a flood steps begin no more often
 // than that a step has many.
 func TestStepsOfAFloodAreFew(t *testing.T) {
@@ -157,7 +199,7 @@ func TestStepsOfAFloodAreFew(t *testing.T) {
 		for range n {
 			require.NoError(t, <-results)
 		}
-		require.LessOrEqual(t, time.Since(began), n*time.Millisecond+keepPause)
+		require.LessOrEqual(t, time.Since(began), n*time.Millisecond+keepPause+answers*answerPause)
 		require.LessOrEqual(t, len(s.batches), 2+int(n*time.Millisecond/keepPause), "sizes %v", s.batches)
 		r.Stop()
 	})

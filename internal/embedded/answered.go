@@ -1,0 +1,78 @@
+package embedded
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+const (
+	// answeredSlots is how many final claims are remembered: some 4 MB of them.
+	answeredSlots = 2048
+	// answeredBody is the longest response of one, in bytes: most have some 600.
+	answeredBody = 4 << 10
+)
+
+// answered remembers claims that this process settled lately: most retries come within
+// seconds. It is a replica near by, of which the rule of replicas holds: a final answer
+// may be read from it, and nothing else. Final rows do not change until their key is
+// free again, and the age of one is judged by the clock at each reading. A claim that is
+// not here is read from its row. A slot keeps the last claim of all whose hash selects
+// it; nothing is lost with it.
+//
+// A claim gets in under the lock of its row, once the row is durable, and is replaced
+// there by each later step.
+type answered struct {
+	slots [answeredSlots]atomic.Pointer[answer]
+}
+
+// answer is a claim in a final state, as its row is on disk. It never changes.
+type answer struct {
+	code claim.RegionCode
+	rec  claim.Record
+}
+
+func (a *answered) of(stripe int, code claim.RegionCode, key claim.Key) *answer {
+	if got := a.slots[stripe%answeredSlots].Load(); got != nil && got.rec.Key == key && got.code == code {
+		return got
+	}
+	return nil
+}
+
+// stepped follows a durable step. The caller holds the lock of the stripe.
+func (a *answered) stepped(stripe int, code claim.RegionCode, next *claim.Record) {
+	if next.State.Final() && next.Response != nil && len(next.Response.Body) <= answeredBody {
+		a.slots[stripe%answeredSlots].Store(&answer{code: code, rec: *next})
+		return
+	}
+	if old := a.of(stripe, code, next.Key); old != nil {
+		a.slots[stripe%answeredSlots].CompareAndSwap(old, nil)
+	}
+}
+
+// recall is Begin for a claim that is remembered and answers for its key. It reads no
+// row: no pin either, as a claim that lives here proves that its home is here.
+func (v *View) recall(ctx context.Context, a *claim.Arrival) (begun claim.Begun, known bool, err error) {
+	code, here := v.db.regions[a.Home]
+	if !here || a.Home != v.name {
+		return claim.Begun{}, false, nil
+	}
+	was := v.db.answered.of(v.db.rows.index(code, a.Key), code, a.Key)
+	if was == nil {
+		return claim.Begun{}, false, nil
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return claim.Begun{}, false, err
+	}
+	defer v.db.leave()
+	begun.Now = v.db.clock.now()
+	_, _, begun.Decision, err = claim.Begin(&was.rec, a, &v.db.policy, begun.Now)
+	switch begun.Decision {
+	case claim.Replay, claim.Mismatch, claim.TombStone:
+		begun.Record = was.rec
+		return begun, true, err
+	default:
+		return claim.Begun{}, false, err
+	}
+}
