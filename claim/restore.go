@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -58,16 +59,17 @@ import (
 //
 // # Who has to have read it
 //
-// The row is written while no node runs, and each node reads it before it takes its first
-// request. From then on a node may see changes late: each of them (witnesses are complete,
-// the restore is over) lets keys begin that an older view withholds. So it costs a request
-// that needs none of it no statement, and no clock and no message has to be believed.
-//
 // The row is written while no node runs, and each node reads it before it accepts its
 // first request. Afterwards a node may see changes late. This is safe: each change
 // (witnesses are complete, the restore is over) allows keys that an older view
 // withholds. So requests that need no guard cost no statement, and no clock or message
 // has to be trusted.
+//
+// The exception is a row that is begun while nodes run: an operator has overlooked one
+// (--ignore-sessions), or a node has detected a restore that nobody recorded. Until a node
+// has read it, that node begins keys as it did before the row was there. So a node that
+// reads another row than before announces that, and each node that hears of it reads. A node
+// that hears nothing reads once a minute.
 //
 //	the backup is put back | the row is written | witnesses are written | the row changes |
 //	nodes start | a claim is begun from its witness | its attempt | Settle
@@ -89,6 +91,8 @@ import (
 //	the tool is given a bucket  it writes nothing: an earlier generation would replace the last
 //	with less than it has read
 //	a node has an older view    it sees the phase before: it withholds more
+//	a node has none yet, of a   it begins what it would have begun before the row was written,
+//	row begun while it runs     for seconds, or for a minute where it hears nothing
 
 // RestorePhase is how much of the lost writes is known. Stored; values never
 // change.
@@ -186,6 +190,16 @@ func notAfter(all map[string]Segment, from time.Time) map[string]Segment {
 // Stands reports whether r still withholds keys.
 func (r *Restore) Stands() bool {
 	return r != nil && (r.Phase == RestoreHolding || r.Phase == RestoreWitnessed)
+}
+
+// Mark tells a changed row from the one before, and the row of another restore from both;
+// 0 if there is no row. Versions alone do not: a backup brings an older one back, from which
+// they are counted again.
+func (r *Restore) Mark() uint64 {
+	if r.Version == 0 {
+		return 0
+	}
+	return uint64(r.Tag)<<32 | r.Version&(1<<32-1)
 }
 
 // Unread reports whether the exporter must read the exported audit of a region before it
@@ -314,8 +328,10 @@ const withheldPause = 30 * time.Second
 // Guard is a node's copy of the restore that stands. A nil Guard has none. It is safe for
 // concurrent use.
 type Guard struct {
-	store Restores
-	row   atomic.Pointer[Restore] // nil: none stands
+	store   Restores
+	reading sync.Mutex              // one at a time, so that an older answer never replaces a newer one
+	row     atomic.Pointer[Restore] // nil: none stands
+	mark    atomic.Uint64
 }
 
 // NewGuard reads the row. A node must call it before it accepts a request.
@@ -326,6 +342,8 @@ func NewGuard(ctx context.Context, store Restores) (*Guard, error) {
 
 // Read reads the row again. After an error the guard stays as strict as before.
 func (g *Guard) Read(ctx context.Context) error {
+	g.reading.Lock()
+	defer g.reading.Unlock()
 	r, _, err := g.store.Restore(ctx)
 	if err != nil {
 		return fmt.Errorf("claim: cannot read the restore row: %w", err)
@@ -335,8 +353,12 @@ func (g *Guard) Read(ctx context.Context) error {
 	} else {
 		g.row.Store(nil)
 	}
+	g.mark.Store(r.Mark())
 	return nil
 }
+
+// Mark is [Restore.Mark] of the row as it was last read.
+func (g *Guard) Mark() uint64 { return g.mark.Load() }
 
 // Standing returns the restore that stands, nil if none does.
 func (g *Guard) Standing() *Restore {

@@ -150,8 +150,8 @@ var (
 		"The epoch of the table of regions that the node uses.",
 		"Nodes that differ for more than a minute: one cannot read the table.")
 	TopologyAge = regions.gauge("homeward.topology.age", "s",
-		"The time since the node last read that table, or was notified of it.",
-		"Above a few minutes: the node cannot read the table.")
+		"The time since the node last read that table. One node of a region reads it every few seconds, another every minute, the others every five minutes and when they hear of a change.",
+		"Above ten minutes, or above one at every node of a region: the table cannot be read.")
 	VersionNodes = regions.gauge("homeward.version.nodes", "{node}",
 		"Live nodes by the version of their build, as this node's gossip sees them.",
 		"More than one version for longer than an upgrade takes: finish it or roll it back.",
@@ -161,7 +161,7 @@ var (
 		"Renew weeks before: without it regions cannot forward.",
 		Certificate)
 	ClockOffset = regions.gauge("homeward.clock.offset", "s",
-		"How far the node's clock is ahead of the store's, as measured within half a round trip. Negative: behind.",
+		"How far the node's clock is ahead of the store's, as measured within half a round trip, at most a minute or so ago. Negative: behind.",
 		"Beyond claim.lease_margin less a statement's time: fix the node's time service. Nothing is charged twice for it, but a node may trust a lease for too short or too long.")
 )
 
@@ -220,7 +220,7 @@ var (
 		"An operator decides each: `homeward outbox list --queue notices`.",
 		Home)
 	BrakeHeld = money.gauge("homeward.brake.held", "",
-		"1 while automatic refunds of the provider (or `all`) are stopped.",
+		"1 while automatic refunds of the provider (or `all`) are stopped. Reported with the figures read from the store.",
 		"`homeward compensations` shows why; release it once you know why there are so many.",
 		Provider)
 	BrakesApplied = money.counter("homeward.brakes.applied", "{brake}",

@@ -15,11 +15,29 @@ const (
 	// restTimes bounds a lookout's pause while a home has no rows, in multiples of
 	// Poll.
 	restTimes = 10
-	// seldomTimes bounds the pause of a process whose turn it is not, in such pauses: a
-	// minute by default. A home waits no longer than that if every process believes
-	// that it is another's turn.
-	seldomTimes = 12
+	// deputyTimes is the pause of the second in line, in such pauses: 15 s by default. A
+	// home waits no longer than that if the first has died, and nobody knows yet.
+	deputyTimes = 3
+	// seldomRounds is in how many rounds of other work the second in line acts once.
+	seldomRounds = 12
+	// rareRounds is the same for each further one, of looks, too: five minutes of a
+	// lookout's pauses by default. Many of them cost a store little then, and none depends
+	// for ever on what it believes of others.
+	rareRounds = 60
 )
+
+// Rounds is in how many rounds a process acts once, of which one process suffices: the
+// first in line (place 0) in each, the second as its deputy seldom, each further one rarely.
+func Rounds(place int) int {
+	switch place {
+	case 0:
+		return 1
+	case 1:
+		return seldomRounds
+	default:
+		return rareRounds
+	}
+}
 
 // LookoutConfig assembles a [Lookout]. All fields but Turn, Poll and Logger are
 // required.
@@ -30,11 +48,10 @@ type LookoutConfig struct {
 	// Workers are the workers to wake; each must be Woken. The caller starts and
 	// drains them.
 	Workers map[Queue]*Worker
-	// Turn reports whether this process should look at region often, and how many
-	// processes look at it at all. It is a hint: it affects only the number of
-	// looks, and how soon a look finds rows for which no worker was woken. nil: no
-	// other process looks.
-	Turn func(region string) (mine bool, lookers int)
+	// Place is this process's place in the line of those that look at region, from 0: the
+	// first looks often, the second as its deputy, the others rarely. It is a hint: it affects only the number of looks, and how soon a look
+	// finds rows for which no worker was woken. nil: no other process looks.
+	Place func(region string) int
 	// Poll is the pause after a look that found something. It doubles while nothing is
 	// there, up to ten times as long. Default 500 ms.
 	Poll   time.Duration
@@ -61,7 +78,7 @@ type Lookout struct {
 type sight struct {
 	asked  bool      // a look is under way
 	looked time.Time // when the last one ended
-	// pause is the pause after it if it is this process's turn; jitter spreads the
+	// pause is the pause after it if this process is the first in line; jitter spreads the
 	// looks of processes.
 	pause  time.Duration
 	jitter float64
@@ -77,8 +94,8 @@ func NewLookout(c LookoutConfig) (*Lookout, error) {
 	if c.Poll <= 0 {
 		c.Poll = defaultPoll
 	}
-	if c.Turn == nil {
-		c.Turn = func(string) (bool, int) { return true, 1 }
+	if c.Place == nil {
+		c.Place = func(string) int { return 0 }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -129,12 +146,12 @@ func (l *Lookout) run() {
 }
 
 // begin begins the looks that are due, and returns the pause until the next call. The
-// pause is at most rest, as it may be this process's turn by then, or there may be
-// other homes.
+// pause is at most rest, as this process may be the first in line by then, or there may
+// be other homes.
 func (l *Lookout) begin() time.Duration {
 	regions, now, back := l.c.Regions(), time.Now(), l.rest()
 	for _, region := range regions {
-		mine, lookers := l.c.Turn(region)
+		place := l.c.Place(region)
 		l.mu.Lock()
 		h := l.homes[region]
 		if h == nil {
@@ -142,7 +159,7 @@ func (l *Lookout) begin() time.Duration {
 			l.homes[region] = h
 		}
 		if !h.asked { // otherwise its end is news
-			if at := l.when(h, mine, lookers); at.After(now) {
+			if at := l.when(h, place); at.After(now) {
 				back = min(back, at.Sub(now))
 			} else if l.ctx.Err() == nil {
 				h.asked, h.wanted = true, false
@@ -155,10 +172,14 @@ func (l *Lookout) begin() time.Duration {
 }
 
 // when returns the time of the next look. The caller holds the lock.
-func (l *Lookout) when(h *sight, mine bool, lookers int) time.Time {
+func (l *Lookout) when(h *sight, place int) time.Time {
 	pause := h.pause
-	if !mine {
-		pause = time.Duration(min(max(lookers, 1), seldomTimes)) * l.rest()
+	switch place {
+	case 0:
+	case 1:
+		pause = deputyTimes * l.rest()
+	default:
+		pause = rareRounds * l.rest()
 	}
 	at := h.looked.Add(time.Duration(float64(pause) * h.jitter))
 	if !h.soon.IsZero() && h.soon.Before(at) {

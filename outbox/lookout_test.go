@@ -39,23 +39,22 @@ type site struct {
 	handled atomic.Int64
 }
 
-// turns says which of some sites looks often, as far as each of them knows.
+// turns says which place in line each of some sites has, as far as it knows.
 type turns struct {
 	mu    sync.Mutex
-	first func(i int) bool
-	sites int
+	place func(i int) int
 }
 
-func (u *turns) set(first func(i int) bool) {
+func (u *turns) set(place func(i int) int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.first = first
+	u.place = place
 }
 
 // newSites starts n processes with four workers each.
 func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *turns) {
 	t.Helper()
-	u := &turns{first: func(i int) bool { return i == 0 }, sites: n}
+	u := &turns{place: func(i int) int { return i }}
 	all := make([]*site, n)
 	regions := func() []string { return []string{"r"} }
 	for i := range all {
@@ -84,10 +83,10 @@ func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *turns)
 		var err error
 		s.lookout, err = outbox.NewLookout(outbox.LookoutConfig{
 			Looker: q, Regions: regions, Workers: workers,
-			Turn: func(string) (bool, int) {
+			Place: func(string) int {
 				u.mu.Lock()
 				defer u.mu.Unlock()
-				return u.first(i), u.sites
+				return u.place(i)
 			},
 		})
 		require.NoError(t, err)
@@ -129,31 +128,38 @@ func TestIdleProcessesLookAsOne(t *testing.T) {
 	}
 	t.Log("looks in an hour, by processes:", looks)
 	require.LessOrEqual(t, looks[1], minutes*60/4, "about one in five seconds")
-	for _, n := range []int{2, 6} {
-		require.LessOrEqual(t, looks[n], 2*looks[1]+looks[1]/4, "%d processes", n)
+	// The second looks four times a minute and each further one in five minutes all the same,
+	// so that no home depends on who believes what.
+	for _, n := range []int{2, 6, 20} {
+		others := 4*minutes + (n-2)*minutes/5
+		require.LessOrEqual(t, looks[n], looks[1]+others*5/4, "%d processes", n)
+		require.Greater(t, looks[n], looks[1]*9/10+others*3/4, "%d processes", n)
 	}
-	// Each looks once a minute all the same, so that no home depends on who believes what.
-	require.LessOrEqual(t, looks[20], looks[1]+20*minutes*5/4)
 }
 
-// Everybody may believe that it is another's turn: a row is found within a minute and a
-// half nevertheless. And all may believe that it is theirs: that costs looks and nothing else.
+// The first in line may be one that does not look: a row is found within half a minute
+// nevertheless, and if the second does not look either within seven and a half minutes. And
+// all may believe that it is their turn: that costs looks and nothing else.
 func TestTurnsAreHints(t *testing.T) {
-	for name, first := range map[string]func(int) bool{
-		"nobody's": func(int) bool { return false },
-		"all's":    func(int) bool { return true },
+	for name, c := range map[string]struct {
+		place  int
+		within time.Duration
+	}{
+		"all's":             {0, 7500 * time.Millisecond},
+		"nobody's":          {1, 25 * time.Second},
+		"nobody's, in line": {2, 7*time.Minute + 30*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue()
 				sites, u := newSites(t, q, 3, done)
-				u.set(first)
+				u.set(func(int) int { return c.place })
 				settled(q)
 				for i := range 20 {
 					q.put(fmt.Sprint(i))
 					began := time.Now()
 					for q.state(fmt.Sprint(i)).ID != "" {
-						require.LessOrEqual(t, time.Since(began), 90*time.Second)
+						require.LessOrEqual(t, time.Since(began), c.within)
 						time.Sleep(time.Second)
 						synctest.Wait()
 					}
@@ -232,7 +238,7 @@ func TestWhoPutsOffComesBack(t *testing.T) {
 			}
 			return outbox.Done()
 		})
-		u.set(func(int) bool { return false })
+		u.set(func(int) int { return 1 })
 		settled(q)
 		q.put("a")
 		sites[1].worker.Wake("r", 0)
@@ -269,7 +275,7 @@ func TestADeadProcessIsReplaced(t *testing.T) {
 				sites[0].lookout.Stop()
 				dead.Store(true)
 				if known {
-					u.set(func(i int) bool { return i == 1 })
+					u.set(func(i int) int { return max(i-1, 0) })
 				}
 				for q.state("a").ID != "" {
 					late := time.Since(lapses)

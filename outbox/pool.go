@@ -220,9 +220,8 @@ func (p *pool) take(h *home, slots, limit int) {
 	p.mu.Lock()
 	h.asked, h.failed, h.full = 0, err != nil, b.taken == limit
 	h.rows += len(rest)
-	if h.few = b.taken < p.w.c.Together/4; p.w.c.First != nil {
-		h.narrow = len(over) > 0 || h.narrow && len(rest) > b.taken/4
-	}
+	h.few = b.taken < p.w.c.Together/4
+	h.narrow = len(over) > 0 || h.narrow && len(rest) > b.taken/4
 	// A postponed row let others of its line wait.
 	h.behind = h.behind || slices.ContainsFunc(rest, func(m Message) bool { return m.Attempts > 0 })
 	h.next = time.Now()

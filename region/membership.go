@@ -31,7 +31,7 @@ const (
 	// another address. A rescheduled node comes back under its name with a new
 	// address; 15 s is less than it takes to start, more than gossip's jitter.
 	ReclaimAfter = 15 * time.Second
-	// LeaveTimeout bounds how long Leave and SetDraining wait for the change to be sent
+	// LeaveTimeout bounds how long Leave, SetDraining and SetKnown wait for the change to be sent
 	// if their context has no earlier deadline.
 	LeaveTimeout = 5 * time.Second
 	// localRetransmit and localExchangeEvery replace memberlist's local profile's 2 and
@@ -96,12 +96,13 @@ type MembershipConfig struct {
 // wait for the network.
 type Membership struct {
 	list        *memberlist.Memberlist
+	addr        string // of its gossip; memberlist rewrites its own with each announcement
 	view        *view
 	seeds       []string
 	rejoinEvery time.Duration
 	log         *slog.Logger
 
-	mu     sync.Mutex // guards left and closed, and orders SetDraining and Leave
+	mu     sync.Mutex // guards left and closed, and orders announcements and Leave
 	left   bool
 	closed bool
 	stop   chan struct{}
@@ -163,7 +164,7 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 		return nil, fmt.Errorf("membership: cannot listen for gossip on %s: %w", net.JoinHostPort(conf.BindAddr, strconv.Itoa(conf.BindPort)), err)
 	}
 	m := &Membership{
-		list: list, view: v, seeds: slices.Clone(cfg.Seeds), rejoinEvery: rejoin, log: cfg.Logger,
+		list: list, addr: list.LocalNode().Address(), view: v, seeds: slices.Clone(cfg.Seeds), rejoinEvery: rejoin, log: cfg.Logger,
 		stop: make(chan struct{}),
 	}
 	if len(m.seeds) > 0 {
@@ -187,7 +188,7 @@ func keyring(keys [][]byte) (*memberlist.Keyring, error) {
 
 // GossipAddr returns the host:port of this node's gossip, which other nodes can
 // use as a seed.
-func (m *Membership) GossipAddr() string { return m.list.LocalNode().Address() }
+func (m *Membership) GossipAddr() string { return m.addr }
 
 // Join exchanges views with seeds (nil: the configured ones). It succeeds if at
 // least one answered; gossip finds the others. If ctx ends first, Join returns
@@ -211,13 +212,24 @@ func (m *Membership) Join(ctx context.Context, seeds []string) error {
 // returns when at least one member has been sent the change, or at once if
 // there is none.
 func (m *Membership) SetDraining(ctx context.Context, draining bool) error {
+	return m.announce(ctx, func() { m.view.setDraining(draining) })
+}
+
+// SetKnown announces what this node has read, as SetDraining does. If it times out, the
+// others hear of it all the same: the broadcast continues, and so do full exchanges.
+func (m *Membership) SetKnown(ctx context.Context, k Known) error {
+	return m.announce(ctx, func() { m.view.setKnown(k) })
+}
+
+// announce announces this node as it is after change.
+func (m *Membership) announce(ctx context.Context, change func()) error {
 	return m.within(ctx, func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.left {
 			return ErrClosed
 		}
-		m.view.setDraining(draining)
+		change()
 		return m.list.UpdateNode(timeoutOf(ctx))
 	})
 }

@@ -124,6 +124,17 @@ func TestMembershipLife(t *testing.T) {
 	}
 	await(t, first, "eu-0 not to drain", func() bool { n := first.Nodes(eu); return n[0].Name == eu+"-0" && !n[0].Draining })
 
+	// What one has read: everybody hears of it, and it does not drain for that.
+	if err := euFirst.SetKnown(t.Context(), Known{Epoch: 3, Restore: 4}); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		await(t, m, "what eu-0 knows", func() bool {
+			n := m.Nodes(eu)[0]
+			return n.Name == eu+"-0" && n.Known == Known{Epoch: 3, Restore: 4} && !n.Draining
+		})
+	}
+
 	// Leaving: one goes, then the region is empty.
 	if err := euFirst.Leave(t.Context()); err != nil {
 		t.Fatal(err)
@@ -243,6 +254,9 @@ func TestMembershipCloseAndLeaveAreIdempotent(t *testing.T) {
 		if err := m.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := m.SetKnown(t.Context(), Known{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("SetKnown after Leave: %v", err)
 	}
 	if err := m.SetDraining(t.Context(), true); !errors.Is(err, ErrClosed) {
 		t.Errorf("SetDraining after Leave: %v", err)
@@ -394,6 +408,34 @@ func TestGossipLogLevels(t *testing.T) {
 	for i, w := range want {
 		if r := logged.records[i]; r.Level != w.level || r.Message != w.text {
 			t.Errorf("line %d: %v %q, want %v %q", i, r.Level, r.Message, w.level, w.text)
+		}
+	}
+}
+
+// TestAnAddressIsReadBesideAnAnnouncement is for the race detector: memberlist rewrites
+// the address of its own node with each announcement.
+func TestAnAddressIsReadBesideAnAnnouncement(t *testing.T) {
+	m := startMember(t, func(c *MembershipConfig) { c.Node, c.Region, c.RPCAddr = "a", us, "127.0.0.1:9000" })
+	addr := m.GossipAddr()
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for i := range uint64(20) {
+			err = errors.Join(err, m.SetKnown(t.Context(), Known{Epoch: i + 1}))
+		}
+		done <- err
+	}()
+	for {
+		if got := m.GossipAddr(); got != addr {
+			t.Fatalf("the address was %s and is %s", addr, got)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		default:
 		}
 	}
 }

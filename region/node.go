@@ -1,6 +1,7 @@
 package region
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -18,16 +19,30 @@ type Node struct {
 	Draining bool
 	// Self: it is this process's own node.
 	Self bool
+	// Known is what it has read.
+	Known Known
 }
 
-// The parts of a node's metadata. With five bytes of header and lengths they stay below
-// the 512 bytes that memberlist carries with a member.
+// Known names the versions in which a node has last read what all nodes have to know. A
+// node that hears of another version than its own reads, too: what it reads counts, and
+// nothing that is announced here. 0: it has announced none.
+type Known struct {
+	// Epoch is that of the table of regions.
+	Epoch uint64
+	// Restore is the mark of the row of restores, see [claim.Restore.Mark].
+	Restore uint64
+}
+
+// The parts of a node's metadata. With six bytes of header and lengths, and knownSize, they
+// stay below the 512 bytes that memberlist carries with a member.
 const (
 	// maxRPCAddr is the longest RPC address, in bytes: a DNS name may have 253
 	// characters, but none in use comes near 200.
 	maxRPCAddr = 255
 	// maxVersion is the longest version, in bytes: a tag and a commit.
 	maxVersion = 64
+	// knownSize is the size of [Known], in bytes.
+	knownSize = 16
 )
 
 const (
@@ -37,9 +52,9 @@ const (
 
 var errMeta = errors.New("not a Homeward node's metadata")
 
-// encodeMeta writes format, flags, then region, address and version, each after a byte
-// with its length. Later versions append fields, which older readers skip; a change of
-// meaning needs a new format.
+// encodeMeta writes format, flags, then region, address, version and what is known, each
+// after a byte with its length. Later versions append fields, which older readers skip; a
+// change of meaning needs a new format. Builds before [Known] wrote none.
 func encodeMeta(n Node) ([]byte, error) {
 	if !ValidName(n.Region) {
 		return nil, fmt.Errorf("region %q is not a region name", n.Region)
@@ -58,7 +73,9 @@ func encodeMeta(n Node) ([]byte, error) {
 	for _, s := range []string{n.Region, n.RPCAddr, n.Version} {
 		b = append(append(b, byte(len(s))), s...)
 	}
-	return b, nil
+	b = append(b, knownSize)
+	b = binary.BigEndian.AppendUint64(b, n.Known.Epoch)
+	return binary.BigEndian.AppendUint64(b, n.Known.Restore), nil
 }
 
 func decodeMeta(name string, b []byte) (Node, error) {
@@ -72,6 +89,12 @@ func decodeMeta(name string, b []byte) (Node, error) {
 			return Node{}, fmt.Errorf("%w: cut short", errMeta)
 		}
 		*to, rest = string(rest[1:1+int(rest[0])]), rest[1+int(rest[0]):]
+	}
+	if len(rest) > 0 {
+		if rest[0] < knownSize || len(rest) < 1+int(rest[0]) {
+			return Node{}, fmt.Errorf("%w: cut short", errMeta)
+		}
+		n.Known = Known{binary.BigEndian.Uint64(rest[1:]), binary.BigEndian.Uint64(rest[9:])}
 	}
 	if !ValidName(n.Region) {
 		return Node{}, fmt.Errorf("%w: region %q", errMeta, n.Region)

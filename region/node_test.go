@@ -11,11 +11,11 @@ import (
 func TestMetaRoundTrip(t *testing.T) {
 	longest := Node{
 		Name: "n", Region: strings.Repeat("r", MaxRegionName), Draining: true,
-		RPCAddr: strings.Repeat("h", maxRPCAddr-5) + ":8080", Version: strings.Repeat("v", maxVersion),
+		RPCAddr: strings.Repeat("h", maxRPCAddr-5) + ":8080", Version: strings.Repeat("v", maxVersion), Known: Known{1 << 63, 1<<64 - 1},
 	}
 	for _, n := range []Node{
 		{Name: "n", Region: us, RPCAddr: "10.0.0.1:9000"},
-		{Name: "n", Region: us, RPCAddr: "[::1]:9000", Version: "v1.2.3", Draining: true},
+		{Name: "n", Region: us, RPCAddr: "[::1]:9000", Version: "v1.2.3", Draining: true, Known: Known{Epoch: 7}},
 		longest,
 	} {
 		b, err := encodeMeta(n)
@@ -31,8 +31,17 @@ func TestMetaRoundTrip(t *testing.T) {
 		if got, err := decodeMeta("n", append(b, "later additions"...)); err != nil || got != n {
 			t.Errorf("with additions: %+v, %v", got, err)
 		}
+		// Builds of before wrote nothing of what they know.
+		older, before := n, len(b)-1-knownSize
+		older.Known = Known{}
+		if got, err := decodeMeta("n", b[:before]); err != nil || got != older {
+			t.Errorf("as an older build writes it: %+v, %v", got, err)
+		}
 		// Every cut is an error, never a panic or half a node.
 		for i := range b {
+			if i == before {
+				continue
+			}
 			if _, err := decodeMeta("n", b[:i]); !errors.Is(err, errMeta) {
 				t.Errorf("cut at %d: %v", i, err)
 			}

@@ -151,6 +151,12 @@ func (v *view) setDraining(draining bool) {
 	v.self.Draining = draining
 }
 
+func (v *view) setKnown(k Known) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.self.Known = k
+}
+
 func (v *view) lastSeen(region string) time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -206,7 +212,7 @@ func (v *view) NodeMeta(limit int) []byte {
 	v.mu.Unlock()
 	b, err := encodeMeta(self)
 	if err != nil || len(b) > limit {
-		// NewMembership encoded the same node; only the draining bit has changed.
+		// NewMembership encoded the same node; only parts of one size have changed.
 		v.log.Error("this node's metadata cannot be encoded; the others will ignore this node", "error", err, "bytes", len(b), "limit", limit)
 		return nil
 	}

@@ -132,6 +132,9 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args any, read 
 	}
 	sql, bound := q.in(args)
 	return db.call(ctx, name, again, maxTries, func(ctx, turn context.Context) error {
+		if q.round {
+			turn = context.WithValue(turn, roundKey{}, true)
+		}
 		return db.try(ctx, turn, sql, bound, read)
 	})
 }

@@ -54,8 +54,8 @@ type (
 		IdemKey, Operation string
 	}
 	namedArgs struct {
-		Home  string
-		Named []struct{ ID string }
+		Home string
+		IDs  []string
 	}
 	transactionsArgs struct {
 		Home   string
@@ -204,11 +204,7 @@ func (v *View) Named(ctx context.Context, region string, ids []string) ([]ledger
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	args := namedArgs{Home: region, Named: make([]struct{ ID string }, len(ids))}
-	for i, id := range ids {
-		args.Named[i].ID = id
-	}
-	all, err := many(ctx, v.db, ledgerNamed, repeatable, args, scanTransaction)
+	all, err := many(ctx, v.db, ledgerNamed, repeatable, namedArgs{Home: region, IDs: ids}, scanTransaction)
 	return all, claimError(ledgerNamed.name, err)
 }
 

@@ -230,7 +230,7 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 	p := c.Pool
 	pc.MaxConns, pc.MinConns = p.MaxConns, p.MinConns
 	pc.MaxConnLifetime, pc.MaxConnLifetimeJitter = p.MaxLifetime, p.MaxLifetime/10
-	pc.PingTimeout = p.StatementTimeout
+	pc.PingTimeout, pc.ShouldPing = p.StatementTimeout, shouldPing
 	pc.ConnConfig.ConnectTimeout = p.ConnectTimeout
 	params := pc.ConnConfig.RuntimeParams
 	params["statement_timeout"] = fmt.Sprint(p.StatementTimeout.Milliseconds())
@@ -253,6 +253,27 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 		c.adjust(pc)
 	}
 	return pc, nil
+}
+
+const (
+	// pingAfter is how long a connection has been idle when it is asked whether it is alive
+	// before a statement is sent: pgxpool's own. A statement on a dead one costs a try,
+	// and if it may not be repeated its caller an unknown outcome.
+	pingAfter = time.Second
+	// pingRoundAfter is the same for statements in rounds. An idle node has nothing else
+	// to send, and each would cost the database two. It is less than what cuts off
+	// idle connections on the way usually takes.
+	pingRoundAfter = 90 * time.Second
+)
+
+// roundKey marks the wait for a connection of a statement in rounds.
+type roundKey struct{}
+
+func shouldPing(ctx context.Context, p pgxpool.ShouldPingParams) bool {
+	if ctx.Value(roundKey{}) != nil {
+		return p.IdleDuration > pingRoundAfter
+	}
+	return p.IdleDuration > pingAfter
 }
 
 // statementName is the one in the first line of each file in query; of any other

@@ -19,6 +19,8 @@ type query struct {
 	name string
 	// fresh: it is planned for each run; see [load].
 	fresh bool
+	// round: a node sends it in rounds; see [inRounds].
+	round bool
 	// any is the form for any number of rows. few are those for lists of few rows, made
 	// when they are needed, by the numbers of rows; nil: there are no lists.
 	any *form
@@ -64,6 +66,10 @@ const queueFiles = "outbox_"
 // planned are the files whose statements are planned for each run.
 var planned = []string{queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all", "look", "ledger_named", "notices_close_all"}
 
+// inRounds are the files whose statements a node sends by itself, again and again. They
+// are reads. No caller waits for one, and the next round repeats it.
+var inRounds = []string{queueFiles + "depth", "look", "regions", "restore", "brakes", "claims_unknown", "accounts"}
+
 // queries are a dialect's statements, by their names.
 type queries map[string]*query
 
@@ -103,7 +109,7 @@ func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
 					return nil, err
 				}
 				q := &query{name: v.name, sql: sql, args: args, cockroach: each.cockroach}
-				q.fresh = !d.cockroach && slices.Contains(planned, s.file)
+				q.fresh, q.round = !d.cockroach && slices.Contains(planned, s.file), slices.Contains(inRounds, s.file)
 				if err := q.make(used); err != nil {
 					return nil, fmt.Errorf("cockroach: query/%s, arguments in %v: %w", file, s.args, err)
 				}

@@ -348,19 +348,20 @@ func (q *query) form(args reflect.Value) *form {
 
 // make makes the form for any number of rows, and marks the names that it finds in used.
 func (q *query) make(used map[string]bool) (err error) {
-	asked := asRows(q.sql, func(r rows) string { return r.asArrays(!q.cockroach) })
-	if q.any, err = number(asked, q.args, q.cockroach, used); err != nil || q.fresh {
+	var lists []rows
+	asked := asRows(q.sql, func(r rows) string {
+		lists = append(lists, r)
+		return r.asArrays(!q.cockroach)
+	})
+	if q.any, err = number(asked, q.args, q.cockroach, used); err != nil || q.fresh || len(lists) == 0 {
 		return err
 	}
 	forms := 1
-	asRows(q.sql, func(r rows) string {
+	for _, r := range lists {
 		q.lists = append(q.lists, q.args[r.list+"."+r.names[0]].field)
 		forms *= fewRows + 1
-		return ""
-	})
-	if len(q.lists) > 0 {
-		q.few = make([]atomic.Pointer[form], forms)
 	}
+	q.few = make([]atomic.Pointer[form], forms)
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
 )
 
@@ -244,6 +245,11 @@ func NewExporter(c audit.Config) (*audit.Exporter, error) {
 	return audit.NewExporter(c)
 }
 
+// exportRounds is in how many rounds a node exports once, by its place in line. Rounds are
+// long and cost one read, so the others do not wait for as many of them as
+// [outbox.Rounds] says.
+func exportRounds(place int) int { return min(1+place, outbox.Rounds(1)) }
+
 // exportAudit exports the audit of the region, and that of lost regions, usually at one
 // node: without an export a lost home's rows would be dropped after 400 days.
 func (n *Node) exportAudit(context.Context) (parts.Stop, error) {
@@ -258,7 +264,7 @@ func (n *Node) exportAudit(context.Context) (parts.Stop, error) {
 	if err := c.Meters.Observe(n.export.tell); err != nil {
 		return nil, err
 	}
-	mine := n.roundsOf()
+	mine := roundsOf(n.place, exportRounds)
 	n.background.every(n.log, cmp.Or(c.Audit.Every, defaultAuditEvery), func(ctx context.Context) {
 		last := map[string]exported{} // without those that another node reports
 		for _, home := range n.kept() {

@@ -25,6 +25,9 @@ const (
 	figuresTime = 10 * time.Second
 	// figuresRows is how many rows of a queue, or unknown claims, are read one by one.
 	figuresRows = 1000
+	// reportedFor is how long figures are reported: longer than the second in line takes
+	// for the next ones, see [outbox.Rounds].
+	reportedFor = 24 * figuresEvery
 	// stuckAfter is how long a lease must have ended while recovery was due.
 	stuckAfter = time.Minute
 	// limboPrefix begins the reason with which notice.Processor parks in LIMBO.
@@ -45,13 +48,12 @@ type figures struct {
 	// deputy is trouble with rows of lost regions, which may be lost with them.
 	deputy trouble
 
+	// clock is measured with each read of the row of restores.
+	clock *storeClock
+
 	mu sync.Mutex
 	// homes are the figures of each home that this node counts.
-	homes  map[string]counted
-	brakes []notice.Brake
-	// offset is how far this node's clock is ahead of the store's; measured: it is known.
-	offset   time.Duration
-	measured bool
+	homes map[string]counted
 }
 
 // counted are the figures of a home. They are not there where it is another node's turn.
@@ -68,7 +70,7 @@ type figure struct {
 
 func newFigures(n *Node) *figures {
 	return &figures{
-		store: n.c.Store, region: n.c.Region, lost: n.outages.All, mine: n.roundsOf(), failures: n.c.Meters.Counter(meter.CollectFailures),
+		store: n.c.Store, region: n.c.Region, lost: n.outages.All, mine: n.roundsOf(), clock: &n.clock, failures: n.c.Meters.Counter(meter.CollectFailures),
 		trouble: trouble{log: n.log, began: "the store cannot be asked for the figures of metrics; they grow old", over: "the store can be asked for the figures of metrics again"},
 		deputy:  trouble{log: n.log, began: "the rows of a lost region cannot be asked for the figures of metrics", over: "the rows of lost regions can be asked for the figures of metrics again"},
 		homes:   map[string]counted{},
@@ -85,16 +87,17 @@ func (n *Node) collectFigures() error {
 	return n.c.Meters.Observe(f.tell)
 }
 
-// round queries the store. Every node reads the brakes, and with them the store's
-// clock.
+// round queries the store.
 func (f *figures) round(ctx context.Context) {
-	err := f.own(ctx)
-	if ctx.Err() != nil {
-		return
-	}
-	if f.trouble.note(err); err != nil {
-		f.failures.Add(1)
-		return
+	if f.mine(f.region) {
+		err := f.own(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if f.trouble.note(err); err != nil {
+			f.failures.Add(1)
+			return
+		}
 	}
 	if err := f.deputise(ctx); ctx.Err() == nil {
 		f.deputy.note(err)
@@ -105,11 +108,7 @@ func (f *figures) round(ctx context.Context) {
 func (f *figures) own(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, figuresTime)
 	defer cancel()
-	err := f.readBrakes(ctx)
-	if err == nil && f.mine(f.region) {
-		err = f.count(ctx, f.region)
-	}
-	return err
+	return f.count(ctx, f.region)
 }
 
 // deputise asks for what lost regions have, and forgets those that are back.
@@ -132,16 +131,18 @@ func (f *figures) deputise(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (f *figures) readBrakes(ctx context.Context) error {
-	asked := time.Now()
-	brakes, now, err := f.store.Brakes(ctx)
+// brakes are those of the deployment, with the nodes' own figures.
+func (f *figures) brakes(ctx context.Context, tell func(*meter.Metric, float64, ...string)) error {
+	brakes, _, err := f.store.Brakes(ctx)
 	if err != nil {
 		return err
 	}
-	took := time.Since(asked)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.brakes, f.offset, f.measured = brakes, asked.Add(took/2).Sub(now), true
+	for _, b := range brakes {
+		tell(meter.BrakeHeld, flag(b.Held != nil), cmp.Or(b.Provider, "all"))
+	}
+	if !slices.ContainsFunc(brakes, func(b notice.Brake) bool { return b.Provider == notice.AllProviders }) {
+		tell(meter.BrakeHeld, 0, "all")
+	}
 	return nil
 }
 
@@ -151,7 +152,12 @@ func (f *figures) count(ctx context.Context, home string) error {
 	tell := func(of *meter.Metric, value float64, labels ...string) {
 		told = append(told, figure{of, value, labels})
 	}
-	now := f.storeClock()
+	now := f.clock.now()
+	if home == f.region {
+		if err := f.brakes(ctx, tell); err != nil {
+			return err
+		}
+	}
 	unknown, err := f.store.Unknown(ctx, home, figuresRows)
 	if err != nil {
 		return err
@@ -171,12 +177,6 @@ func (f *figures) count(ctx context.Context, home string) error {
 	defer f.mu.Unlock()
 	f.homes[home] = counted{time.Now(), told}
 	return nil
-}
-
-func (f *figures) storeClock() time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return time.Now().Add(-f.offset)
 }
 
 // kinds are those of a queue's rows.
@@ -239,18 +239,12 @@ func (f *figures) queue(ctx context.Context, home string, q outbox.Queue, now ti
 func (f *figures) tell(o *meter.Observer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.measured {
-		o.Is(meter.ClockOffset, f.offset.Seconds())
-	}
-	for _, b := range f.brakes {
-		o.Is(meter.BrakeHeld, flag(b.Held != nil), cmp.Or(b.Provider, "all"))
-	}
-	if !slices.ContainsFunc(f.brakes, func(b notice.Brake) bool { return b.Provider == notice.AllProviders }) {
-		o.Is(meter.BrakeHeld, 0, "all")
+	if ahead, known := f.clock.offset(); known {
+		o.Is(meter.ClockOffset, ahead.Seconds())
 	}
 	for home, c := range f.homes {
 		age := time.Since(c.at)
-		if age >= seldom*2*figuresEvery {
+		if age >= reportedFor {
 			continue // another node reports them once it is its turn
 		}
 		if home == f.region {

@@ -35,7 +35,7 @@ func TestFiguresOfALostRegionAreTold(t *testing.T) {
 	turn := true
 	f := &figures{
 		store: store, region: here, lost: func() []string { return lost }, mine: func(home string) bool { return home == here || turn },
-		failures: (*meter.Set)(nil).Counter(meter.CollectFailures), homes: map[string]counted{},
+		clock: &storeClock{}, failures: (*meter.Set)(nil).Counter(meter.CollectFailures), homes: map[string]counted{},
 		trouble: trouble{log: slog.New(slog.DiscardHandler)}, deputy: trouble{log: slog.New(slog.DiscardHandler)},
 	}
 	pending := func() map[string]float64 {

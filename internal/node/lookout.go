@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -41,10 +43,10 @@ func (n *Node) lookSoon(home string) {
 	}
 }
 
-// turn reports whether it is this node's turn to do something for a home often, and how
-// many nodes could: the nodes of the home, or for another region's rows those of all
-// others. It relies on gossip, and so is a hint.
-func (n *Node) turn(home string) (mine bool, nodes int) {
+// place is this node's place in the line of those that can do something for a home: the
+// nodes of the home, or for another region's rows those of all others. The first does it
+// often; see [outbox.Rounds]. It relies on gossip, and so is a hint.
+func (n *Node) place(home string) int {
 	able := n.membership.Nodes(home)
 	if home != n.c.Region {
 		able = nil
@@ -54,33 +56,24 @@ func (n *Node) turn(home string) (mine bool, nodes int) {
 			}
 		}
 	}
-	if len(able) == 0 {
-		return true, 1
+	if at := slices.IndexFunc(region.Choose(able, claim.Key{Value: home}), func(m region.Node) bool { return m.Self }); at >= 0 {
+		return at
 	}
-	return region.Choose(able, claim.Key{Value: home})[0].Self, len(able)
+	return len(able) // 0: nobody is known, not even this node
 }
 
-// seldom bounds the interval of a node whose turn it is not, in rounds.
-const seldom = 12
+// roundsOf reports whether this node acts for a home in a round of which one node
+// suffices, as often as its place allows; it acts whatever gossip says in one of as many
+// as [outbox.Rounds] has for the last place. The result is not safe for concurrent use.
+func (n *Node) roundsOf() (now func(home string) bool) { return roundsOf(n.place, outbox.Rounds) }
 
-// rounds reports whether this node acts in a round of which one node of its region
-// suffices: in all while it is its turn, else in one of as many as there are nodes, and
-// in one of seldom whatever gossip says. The result is not safe for concurrent use.
-func (n *Node) rounds() (now func() bool) {
-	of := n.roundsOf()
-	return func() bool { return of(n.c.Region) }
-}
-
-// roundsOf is [Node.rounds] for any home: for another region's, one node of all the
-// others suffices.
-func (n *Node) roundsOf() (now func(home string) bool) {
-	left := map[string]int{}
+func roundsOf(place func(home string) int, rounds func(place int) int) (now func(home string) bool) {
+	passed := map[string]int{}
 	return func(home string) bool {
-		mine, nodes := n.turn(home)
-		if left[home]++; !mine && left[home] < min(nodes, seldom) {
+		if passed[home]++; passed[home] < rounds(place(home)) {
 			return false
 		}
-		left[home] = 0
+		passed[home] = 0
 		return true
 	}
 }
@@ -90,7 +83,7 @@ func (n *Node) roundsOf() (now func(home string) bool) {
 func (n *Node) kept() []string { return append([]string{n.c.Region}, n.outages.All()...) }
 
 // waking is a node's store. It wakes this node's workers for the rows that it enqueues,
-// as lookouts look seldom while there are none.
+// as lookouts look seldom while there are none, and measures the store's clock.
 type waking struct {
 	deployment.Store
 	n *Node
@@ -120,4 +113,40 @@ func (s waking) Book(ctx context.Context, t ledger.Transaction, events []outbox.
 	posted, err := s.Store.Book(ctx, t, events)
 	s.n.wake(outbox.Events, t.Region, 0)
 	return posted, err
+}
+
+// Restore implements [claim.Restores]. Every node reads the row again and again, and
+// gets the store's clock with it.
+func (s waking) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
+	asked := time.Now()
+	r, now, err := s.Store.Restore(ctx)
+	if err == nil {
+		s.n.clock.measure(asked, now)
+	}
+	return r, now, err
+}
+
+// storeClock is the difference between this node's clock and the store's, as measured
+// last. It is safe for concurrent use.
+type storeClock struct{ ahead atomic.Pointer[time.Duration] }
+
+// measure takes the store's answer to a question that was asked at a time.
+func (c *storeClock) measure(asked, now time.Time) {
+	ahead := asked.Add(time.Since(asked) / 2).Sub(now)
+	c.ahead.Store(&ahead)
+}
+
+// offset is how far this node's clock is ahead; it is not known before the first
+// measurement.
+func (c *storeClock) offset() (ahead time.Duration, known bool) {
+	if at := c.ahead.Load(); at != nil {
+		return *at, true
+	}
+	return 0, false
+}
+
+// now is the store's time.
+func (c *storeClock) now() time.Time {
+	ahead, _ := c.offset()
+	return time.Now().Add(-ahead)
 }

@@ -129,6 +129,9 @@ type Node struct {
 	hand        inHand
 	export      export
 	guard       *claim.Guard
+	restoring   sync.Mutex // one rereading of the row of restores at a time
+	clock       storeClock
+	told        told
 	traffic     *traffic
 	running     parts.Running
 	stopping    atomic.Bool
@@ -206,15 +209,14 @@ func (n *Node) readRegions(ctx context.Context) (parts.Stop, error) {
 	return nil, nil
 }
 
-// watchRegions reads the table of regions periodically, and announces to the other
+// watchRegions keeps up to date with the table of regions, and announces to the other
 // nodes whether this one drains.
 func (n *Node) watchRegions(ctx context.Context) (parts.Stop, error) {
 	n.follower.meet(ctx, n.membership.SetDraining)
-	mine := n.rounds()
-	n.background.every(n.log, cmp.Or(n.c.TopologyEvery, defaultTopologyEvery), func(ctx context.Context) {
-		if mine() {
-			_ = n.follower.read(ctx)
-		}
+	mine := n.roundsOf()
+	n.watch(&watch{
+		read: n.follower.read, known: n.c.Topology.Epoch, of: func(k region.Known) uint64 { return k.Epoch },
+		round: func() bool { return mine(n.c.Region) },
 	})
 	return nil, nil
 }
@@ -248,7 +250,7 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 		return nil, err
 	}
 	server := httpapi.NewServer(c.APIListen, n.hand.counting(api), c.Limits, n.log)
-	n.serve("api", server, n.apiListener)
+	n.serve("api", server, httpapi.Deadlines(n.apiListener))
 	return func(ctx context.Context) error { return shutdown(ctx, server) }, nil
 }
 

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/restore"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/region"
 )
 
 // readRestore reads whether the store was restored from a backup. Without an answer the
@@ -72,31 +73,50 @@ func (n *Node) putBack(ctx context.Context, ahead ...*audit.AheadError) error {
 	if err := n.guard.Read(ctx); err != nil {
 		return err
 	}
+	n.tell(ctx)
 	for _, one := range ahead {
 		n.log.Error(pageForgotten, "home", one.Home, "segment", one.Segment, "written", one.Written, "known", one.Known)
 	}
 	return nil
 }
 
-// watchRestore looks now and then whether a restore was begun, is over, or has complete
-// witnesses. One is begun while no node runs, but a node that began meanwhile, or that a
-// person did not stop, has to hear of it. Of the rest it may hear late: until then it is
-// only stricter.
+// watchRestore keeps up to date with the row of restores: whether one was begun, is over,
+// or has complete witnesses. One is begun while no node runs, but a node that began
+// meanwhile, or that a person did not stop, has to hear of it soon. Of the rest it may hear
+// late: until then it is only stricter. So every node reads at least as often as the second
+// in line, whatever gossip says, and measures the store's clock with that.
 func (n *Node) watchRestore(context.Context) (parts.Stop, error) {
-	bad := trouble{log: n.log, began: "the row of restores cannot be read; what it withheld is withheld", over: "the row of restores can be read again"}
-	n.background.every(n.log, cmp.Or(n.c.TopologyEvery, defaultTopologyEvery), func(ctx context.Context) {
-		was := n.guard.Standing()
-		err := n.guard.Read(ctx)
-		now := n.guard.Standing()
-		switch bad.note(err); {
-		case err != nil:
-		case was != nil && now == nil:
-			n.log.Info("the restore has ended")
-		case was == nil && now != nil:
-			n.sayRestore(now)
-		}
+	mine := roundsOf(n.place, restoreRounds)
+	bad := &trouble{log: n.log, began: "the row of restores cannot be read; what it withheld is withheld", over: "the row of restores can be read again"}
+	n.watch(&watch{
+		read: func(ctx context.Context) error { return n.rereadRestore(ctx, bad) }, known: n.guard.Mark, of: func(k region.Known) uint64 { return k.Restore },
+		round: func() bool { return mine(n.c.Region) },
 	})
 	return nil, nil
+}
+
+// restoreRounds is [outbox.Rounds] with every node but the first as the second in line: a
+// minute by default.
+func restoreRounds(place int) int { return outbox.Rounds(min(place, 1)) }
+
+// rereadRestore reads the row, and logs what has changed.
+func (n *Node) rereadRestore(ctx context.Context, bad *trouble) error {
+	n.restoring.Lock()
+	defer n.restoring.Unlock()
+	was := n.guard.Standing()
+	err := n.guard.Read(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	now := n.guard.Standing()
+	switch bad.note(err); {
+	case err != nil:
+	case was != nil && now == nil:
+		n.log.Info("the restore has ended")
+	case was == nil && now != nil:
+		n.sayRestore(now)
+	}
+	return err
 }
 
 // sayRestore warns that keys are withheld.

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/region"
 )
 
 // laterRestore has a row once somebody has begun a restore.
@@ -28,15 +28,9 @@ func (l *laterRestore) Restore(context.Context) (r claim.Restore, now time.Time,
 // A node that read no row hears of one that was begun since, and when it is over.
 func TestANodeHearsOfARestoreThatIsBegunWhileItRuns(t *testing.T) {
 	rows := &laterRestore{}
-	n := &Node{log: slog.New(slog.DiscardHandler)}
-	n.c.TopologyEvery = time.Millisecond
-	var err error
-	n.guard, err = claim.NewGuard(t.Context(), rows)
-	require.NoError(t, err)
-	stop, err := n.background.start(t.Context())
-	require.NoError(t, err)
-	_, err = n.watchRestore(t.Context())
-	require.NoError(t, err)
+	table := &sharedTable{}
+	table.set(1, region.Region{Name: here, Code: 1})
+	n := newWatchers(t, 1, time.Millisecond, rows, table)[0]
 	require.False(t, n.guard.Guards("k"))
 	now := time.Now()
 	r := claim.NewRestore(claim.Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk")
@@ -46,5 +40,4 @@ func TestANodeHearsOfARestoreThatIsBegunWhileItRuns(t *testing.T) {
 	over.Phase = claim.RestoreOver
 	rows.row.Store(&over)
 	require.Eventually(t, func() bool { return !n.guard.Guards("k") }, time.Minute, time.Millisecond)
-	require.NoError(t, stop(t.Context()))
 }

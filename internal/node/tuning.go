@@ -26,7 +26,8 @@ type Tuning struct {
 	// DeputyAfter is how long another region must be out of reach before a node acts on
 	// its rows; 0 means region.DefaultGrace.
 	DeputyAfter time.Duration `koanf:"deputy_after"`
-	// TopologyEvery is how often a node reads the table of regions; 0 means 5 s.
+	// TopologyEvery is how long a round of reading the table of regions and the row of
+	// restores is; 0 means 5 s.
 	TopologyEvery time.Duration `koanf:"topology_every"`
 	// SweepEvery is how often the process that started the nodes deletes rows past
 	// their windows; 0 means 1 min.

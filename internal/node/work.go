@@ -186,7 +186,7 @@ func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b be
 		return b, err
 	}
 	b.lookout, err = outbox.NewLookout(outbox.LookoutConfig{
-		Looker: c.Store, Regions: regions, Workers: b.workers, Turn: n.turn, Poll: c.Outbox.Poll, Logger: n.log,
+		Looker: c.Store, Regions: regions, Workers: b.workers, Place: n.place, Poll: c.Outbox.Poll, Logger: n.log,
 	})
 	return b, err
 }

@@ -18,8 +18,9 @@ import (
 //	automatic refunds are stopped | the row is written
 //
 // A crash between the two leaves refunds stopped, and the next node that starts detects the
-// same. Of many nodes that detect it at once one writes the row. Nodes that run already read
-// it within seconds. What they have begun until then, without the row, is in the store.
+// same. Of many nodes that detect it at once one writes the row. by reads the row at once and
+// announces it, so that nodes that run already read it within seconds; those that hear
+// nothing within a minute. What they have begun until then, without the row, is in the store.
 func Detected(ctx context.Context, rows DetectRows, at Region, ahead []*audit.AheadError, by string) (claim.Restore, error) {
 	was, now, err := rows.Restore(ctx)
 	if err != nil || was.Stands() || len(ahead) == 0 {

@@ -113,13 +113,17 @@ func Pin(ctx context.Context, store Store, providers psp.Providers, now time.Tim
 	if err := inherit(ctx, store, before); err != nil {
 		return nil, err
 	}
+	rows, err := store.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var errs []error
 	for _, p := range providers {
 		is, unsaid := ask(ctx, p)
 		if unsaid != nil {
 			doubts = append(doubts, doubt(p.Name(), unsaid))
 		}
-		errs = append(errs, pin(ctx, store, p.Name(), is, now))
+		errs = append(errs, pin(ctx, store, rows, p.Name(), is, now))
 	}
 	if len(before) == 0 && len(providers) == 1 {
 		rows, err := store.Accounts(ctx)
@@ -143,12 +147,11 @@ func ask(ctx context.Context, p psp.Provider) (string, error) {
 	return asked.Account(ctx)
 }
 
-func pin(ctx context.Context, store Store, provider, is string, now time.Time) error {
+// pin compares a provider's account with its row among rows, or writes that.
+func pin(ctx context.Context, store Store, rows []Row, provider, is string, now time.Time) error {
 	for range maxTries {
-		row, err := find(ctx, store, provider)
+		row := rowOf(rows, provider)
 		switch {
-		case err != nil:
-			return err
 		case is != "" && row.Account != "" && row.Account != is:
 			return &OtherAccountError{provider, is, row.Account, row.Pinned}
 		case row.Version != 0 && (is == "" || row.Account == is):
@@ -158,7 +161,11 @@ func pin(ctx context.Context, store Store, provider, is string, now time.Time) e
 		if is != "" && row.Account == "" {
 			next.Account, next.Pinned = is, now
 		}
-		if changed, err := store.PutAccount(ctx, next); err != nil || changed {
+		changed, err := store.PutAccount(ctx, next)
+		if err != nil || changed {
+			return err
+		}
+		if rows, err = store.Accounts(ctx); err != nil {
 			return err
 		}
 	}
@@ -170,10 +177,14 @@ func find(ctx context.Context, store Store, provider string) (Row, error) {
 	if err != nil {
 		return Row{}, err
 	}
+	return rowOf(rows, provider), nil
+}
+
+func rowOf(rows []Row, provider string) Row {
 	if i := slices.IndexFunc(rows, func(r Row) bool { return r.Provider == provider }); i >= 0 {
-		return rows[i], nil
+		return rows[i]
 	}
-	return Row{Provider: provider}, nil
+	return Row{Provider: provider}
 }
 
 // ErrUnknown: no provider of that name has been in use.

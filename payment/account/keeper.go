@@ -49,22 +49,27 @@ func (k *Keeper) Pin(ctx context.Context, now time.Time) (doubts []string, err e
 	if doubts, err = Pin(ctx, k.store, k.Providers(), now); err != nil {
 		return doubts, err
 	}
-	return doubts, k.readNameless(ctx)
+	_, err = k.read(ctx)
+	return doubts, err
 }
 
 // Check compares again, for a running process. If a key belongs to another account than
 // its name stands for, the Keeper sends nothing more to that provider until the two
 // agree again: each call returns [psp.NotSentError]. A provider that did not report its
 // account is asked again. If the rows cannot be read, nothing changes: claims cannot be
-// read, either.
+// read, either. Unless a row is missing it reads the rows once, and nothing else.
 func (k *Keeper) Check(ctx context.Context, now time.Time) error {
+	rows, err := k.read(ctx)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, p := range k.kept {
 		is, unsaid := p.Account(ctx)
 		if unsaid != nil {
 			continue // in use under its name, and asked again
 		}
-		err := pin(ctx, k.store, p.Name(), is, now)
+		err := pin(ctx, k.store, rows, p.Name(), is, now)
 		var other *OtherAccountError
 		switch {
 		case errors.As(err, &other):
@@ -77,16 +82,17 @@ func (k *Keeper) Check(ctx context.Context, now time.Time) error {
 			k.log.Info("the provider's key belongs to the stored account again; calls to the provider resume", "provider", p.Name(), "account", is)
 		}
 	}
-	return errors.Join(append(errs, k.readNameless(ctx))...)
+	return errors.Join(errs...)
 }
 
-func (k *Keeper) readNameless(ctx context.Context) error {
+// read reads the rows, and with them whose nameless claims are.
+func (k *Keeper) read(ctx context.Context) ([]Row, error) {
 	rows, err := k.store.Accounts(ctx)
 	if err == nil {
 		provider := Nameless(rows)
 		k.nameless.Store(&provider)
 	}
-	return err
+	return rows, err
 }
 
 // Nameless calls [Nameless] on the rows as last read.
