@@ -94,11 +94,10 @@ type options struct {
 	page     string // Markdown file of all suites, "" for none
 	// sql: HTTP to HTTP on a database; scale: several nodes on one.
 	sql, scale bool
-	nodes      []int         // how many, with scale
-	leases     time.Duration // of CockroachDB's new tables, until they are where they belong
-	settings   []string      // of a CockroachDB cluster, "name=value"
-	all        *[]target     // every suite's go here; nil for nowhere
-	costs      *model.Costs  // what is measured for docs/SIZING.md goes here; nil for nowhere
+	nodes      []int        // how many, with scale
+	settings   []string     // of a CockroachDB cluster, "name=value"
+	all        *[]target    // every suite's go here; nil for nowhere
+	costs      *model.Costs // what is measured for docs/SIZING.md goes here; nil for nowhere
 }
 
 // suites that were asked for, of those that are not the first.
@@ -111,9 +110,6 @@ func (o options) suites() (n int) {
 	return n
 }
 
-// leaseTime is how long leases of new tables take to reach their regions.
-const leaseTime = 3 * time.Minute
-
 // hugeStore is how many keys -huge stores; it takes several gigabytes and a quarter of an hour.
 const hugeStore = 10_000_000
 
@@ -125,7 +121,7 @@ const storeSlice = 500 * time.Millisecond
 const middle = 64
 
 func parseOptions(args []string) (options, error) {
-	o := options{rate: 200, rates: pacedRates, nodes: []int{1, 2, 4, 8}, leases: leaseTime}
+	o := options{rate: 200, rates: pacedRates, nodes: []int{1, 2, 4, 8}}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := f.Bool("quick", false, "a smoke test: one short run of each case at 64 connections, under a minute in all")
 	f.BoolVar(&o.store, "store", false, "measure the SQL store, on a private CockroachDB or PostgreSQL that is found here")
@@ -140,7 +136,6 @@ func parseOptions(args []string) (options, error) {
 		o.settings = append(o.settings, text)
 		return nil
 	})
-	f.DurationVar(&o.leases, "leases", o.leases, "how long the leases of new tables may take to reach their regions on CockroachDB; with -sql only")
 	f.StringVar(&o.page, "report", "", "Markdown file to write the results of all suites to")
 	f.Float64Var(&o.notices, "notices", 2000, "webhooks per second; with -webhooks only")
 	f.Float64Var(&o.rate, "rate", o.rate, "charges per second of cases iv and webhooks, and of -scale, where one node must be able to carry them")
@@ -235,6 +230,6 @@ func (o options) quick() options {
 	o.runs, o.window, o.warm, o.paced, o.rounds = 1, time.Second, 200*time.Millisecond, time.Second, time.Second
 	o.conns, o.keys, o.lag = []int{middle}, 100, 200*time.Millisecond
 	o.small, o.large = 1000, 10_000
-	o.stored, o.nodes, o.leases = []int{o.large}, []int{1, 2}, 0
+	o.stored, o.nodes = []int{o.large}, []int{1, 2}
 	return o
 }

@@ -116,11 +116,7 @@ func newTestbed(ctx context.Context, r *report, s *localdb.Server, dir string) (
 	if err := b.bare.fill(ctx, r.small); err != nil {
 		return nil, err
 	}
-	if s.Kind() == localdb.CockroachDB && r.leases > 0 {
-		r.printf("waiting %v until the leases of new tables are in their regions\n", r.leases)
-		err = sleepUntil(ctx, time.Now().Add(r.leases))
-	}
-	return b, err
+	return b, placeLeases(ctx, s, "bench_homeward", bareDatabase)
 }
 
 // configure changes settings of a CockroachDB cluster; admission control has to be off in
