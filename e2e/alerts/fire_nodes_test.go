@@ -120,14 +120,14 @@ func TestACertificateRunsOut(t *testing.T) {
 	b.fires("HomewardCertificateEndsSoon", 7*24, nil)
 }
 
-// Ghosts wait for their refunds while nobody works. A rate needs two of them: the first
-// of a process makes the series.
+// Ghosts wait for their refunds while nobody works. A rate needs two of them at one node:
+// the first makes the series. Either node of the region refunds, so there are three.
 func TestRefundsThatTakeLong(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(_ *world, c *node.ClusterConfig) { c.Policy.MaxUnknowns = 2 })
 	w.healthy("HomewardCompensationsSlow")
 	w.sendsNotices()
-	for i := range 2 {
+	for i := range 3 {
 		w.faults(simulator.Faults{LateEffect: 1, LateBy: simulator.MaxLate})
 		require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
 		w.until("it is given up", 600, gossip, func() bool {

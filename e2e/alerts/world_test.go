@@ -136,7 +136,7 @@ func start(t testing.TB, change func(*world, *node.ClusterConfig)) *world {
 		Network: w.network, Logger: slog.New(slog.DiscardHandler), MetricsListen: "127.0.0.1:0", Nodes: 2,
 		Tuning: node.Tuning{
 			Policy: policy, Outbox: node.OutboxConfig{Poll: 50 * time.Millisecond, Lease: time.Second}, Limits: httpapi.DefaultLimits(),
-			DeputyAfter: 300 * time.Millisecond, FiguresEvery: 50 * time.Millisecond,
+			DeputyAfter: 300 * time.Millisecond, FiguresEvery: 50 * time.Millisecond, TopologyEvery: 50 * time.Millisecond,
 		},
 		Tenants:   []node.ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Registrar: us}, APIKeys: []string{acme}}},
 		Clock:     func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
