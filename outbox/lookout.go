@@ -49,8 +49,9 @@ type LookoutConfig struct {
 	// drains them.
 	Workers map[Queue]*Worker
 	// Place is this process's place in the line of those that look at region, from 0: the
-	// first looks often, the second as its deputy, the others rarely. It is a hint: it affects only the number of looks, and how soon a look
-	// finds rows for which no worker was woken. nil: no other process looks.
+	// first looks often, the second as its deputy, the others rarely. It is a hint: it
+	// affects only the number of looks, and how soon a look finds rows for which no
+	// worker was woken. nil: no other process looks.
 	Place func(region string) int
 	// Poll is the pause after a look that found something. It doubles while nothing is
 	// there, up to ten times as long. Default 500 ms.

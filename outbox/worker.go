@@ -27,10 +27,10 @@
 //
 // A [Lookout] looks at all queues of a home at once, and wakes the workers of queues
 // with due rows. One process looks at a home often, a second one as its deputy and the
-// others rarely, so that together they cost about as much as one. Which one looks
-// often is a hint: two waste a look, and without one the others find the rows later. A process that writes a row
-// that is due at once wakes its own worker. A look finds the rows that a process left
-// when it died.
+// others rarely, so that together they cost about as much as one. Which one looks often
+// is a hint: two waste a look, and without one the others find the rows later. A process
+// that writes a row that is due at once wakes its own worker. A look finds the rows that a
+// process left when it died.
 //
 // # Rows that end together
 //

@@ -87,26 +87,27 @@ func TestWhatOneNodeReadsAllRead(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	r := claim.NewRestore(claim.Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk")
-	r.Version = 1
-	rows.row.Store(&r)
-	require.NoError(t, all[2].guard.Read(t.Context()))
-	all[2].tell(t.Context())
+	row := func(version uint64, why string) claim.Restore {
+		r := claim.NewRestore(claim.Restore{}, now.Add(-time.Hour), now, now, nil, "ops", why)
+		r.Version = version
+		return r
+	}
+	reads := func(n *Node, r claim.Restore) {
+		t.Helper()
+		rows.row.Store(&r)
+		require.NoError(t, n.guard.Read(t.Context()))
+		n.tell(t.Context())
+	}
+	r := row(1, "a lost disk")
+	reads(all[2], r)
 	reaches("it is begun", func(n *Node) bool { return n.guard.Guards("k") })
 
-	over := r
-	over.Version, over.Phase = 2, claim.RestoreOver
-	rows.row.Store(&over)
-	require.NoError(t, all[0].guard.Read(t.Context()))
-	all[0].tell(t.Context())
+	r.Version, r.Phase = 2, claim.RestoreOver
+	reads(all[0], r)
 	reaches("it is over", func(n *Node) bool { return !n.guard.Guards("k") })
 
 	// The row of another backup, whose version was counted from an older one.
-	again := claim.NewRestore(claim.Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "another disk")
-	again.Version = 2
-	rows.row.Store(&again)
-	require.NoError(t, all[3].guard.Read(t.Context()))
-	all[3].tell(t.Context())
+	reads(all[3], row(2, "another disk"))
 	reaches("the next one", func(n *Node) bool { return n.guard.Guards("k") })
 
 	table.set(2, region.Region{Name: here, Code: 1}, region.Region{Name: "europe-west1", Code: 2})

@@ -126,7 +126,7 @@ func Pin(ctx context.Context, store Store, providers psp.Providers, now time.Tim
 		errs = append(errs, pin(ctx, store, rows, p.Name(), is, now))
 	}
 	if len(before) == 0 && len(providers) == 1 {
-		rows, err := store.Accounts(ctx)
+		rows, err = store.Accounts(ctx)
 		errs = append(errs, err, inherit(ctx, store, rows))
 	}
 	return doubts, errors.Join(errs...)
