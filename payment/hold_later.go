@@ -32,6 +32,10 @@ import (
 //	after the charge's      the order read it
 //	a notice of failure:    the notice is processed again and frees the charge, which until
 //	after the order's       then refuses every order
+//
+// A charge calls off a hold past its time before its row says so. Only the notice tells what
+// became of a call whose answer is lost, or of two calls at once. If no order has the charge
+// by then, the charge has expired.
 
 // codeOrdered is the refusal of an order while another one is under way.
 const codeOrdered = "order_in_progress"
@@ -75,7 +79,7 @@ func (t *attempt) heldWord(ctx context.Context) claim.Verdict {
 		}
 		t.log.ErrorContext(ctx, "provider reports another amount than was requested", "object", rec.Minted.ID, "provider", t.name, "provider_ref", h.Ref, "amount", h.Amount)
 	case claim.HeldReleased:
-		if by == rec.Minted.ID {
+		if by == rec.Minted.ID || by == "" && t.past(t.deadlineIn(RequiresCapture)) {
 			return t.unanswered() // we have canceled it
 		}
 		return t.canceled(h.Ref)

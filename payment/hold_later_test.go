@@ -196,6 +196,14 @@ func TestHeldPastItsTimeIsCalledOff(t *testing.T) {
 			for _, call := range h.cancels {
 				require.Equal(t, "xx_1", call.Of, "of the charge itself")
 			}
+
+			// Whatever became of the call: the provider's word that it let go. The row of
+			// before it may be all that there is.
+			a.Held, a.ToldBy = &claim.Held{By: "fake", Ref: "px_1", Word: claim.HeldReleased, Amount: 1000}, "fake"
+			v = NewExecutor(psp.Providers{h}, Options{}).Attempt(t.Context(), a)
+			require.Equal(t, claim.OutcomeRefused, v.Outcome, "%s", v.Reason)
+			require.Equal(t, map[bool]string{true: codeCanceled, false: codeExpired}[c.by == "cap_1"], v.Reason)
+			require.Len(t, h.cancels, c.calls)
 		})
 	}
 }
