@@ -14,6 +14,9 @@ FOREGROUND = case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in *+*) set -m;; esac
 # A first build is silent for minutes.
 RUN = { [ -x bin/homeward ] || echo "building bin/homeward; with empty caches this takes some minutes" >&2; } && $(GO) build -o bin/homeward ./cmd/homeward && { $(FOREGROUND); bin/homeward
 
+# As releases are built: without cgo, whose memory is not the Go runtime's to bound.
+demo cluster geodns drill bench bench-store bench-webhooks bench-sql bench-scale bench-report: export CGO_ENABLED ?= 0
+
 demo: ## Run three regions and the provider simulator on this machine (ARGS="--data DIR" keeps the data).
 	@$(RUN) demo $(ARGS); }
 

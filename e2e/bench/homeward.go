@@ -46,10 +46,11 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 	}
 	c := node.ClusterConfig{
 		Dir: *dir, Providers: psp.Providers{p}, Tuning: node.Tuning{Policy: claim.DefaultPolicy(), Limits: limits()}, ReplicaLag: *lag,
-		Tenants:   []node.ClusterTenant{{Tenant: tenant(), APIKeys: []string{apiKey}}},
-		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Notifiers: map[string]psp.Notifier{p.Name(): p},
-		Fatal:     func(error) { os.Exit(1) }, // the log has said why
+		Tenants:    []node.ClusterTenant{{Tenant: tenant(), APIKeys: []string{apiKey}}},
+		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Notifiers:  map[string]psp.Notifier{p.Name(): p},
+		Fatal:      func(error) { os.Exit(1) }, // the log has said why
+		OwnProcess: true,
 	}
 	if *metrics {
 		c.MetricsListen = "127.0.0.1:0"

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,13 +39,22 @@ func connsIn(o options, suite string) []int {
 	return connsOf[suite]
 }
 
+// toolchain is Go's version, and whether this program was built with cgo: then Pebble's
+// memory is not Go's.
+func toolchain() string {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"}) {
+		return runtime.Version() + " with cgo"
+	}
+	return runtime.Version() + " without cgo"
+}
+
 // orchestratePage runs every suite and writes what they print to the page that
 // o.page names, whole or not at all: a page that is half of today and half of
 // another day would be a false one.
 func orchestratePage(ctx context.Context, o options, out io.Writer) error {
 	measured := model.Costs{
 		Date: time.Now().UTC().Format(time.DateOnly), Commit: commit(ctx),
-		Machine: fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
+		Machine: fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), toolchain()),
 	}
 	began := time.Now()
 	var targets []target

@@ -66,7 +66,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 	defer flush()
 	d, err := lab.StartDemo(ctx, lab.DemoConfig{
 		Settings: settings, Data: c.Data, Listen: c.Listen, PSPListen: c.PSPListen, RPCListen: c.RPCListen, MetricsListen: c.MetricsListen, PSP: c.PSP, PSPLatency: c.PSPLatency, Console: c.Console,
-		Distances: distances, Logger: warnings(io), Commands: atNode,
+		Distances: distances, Logger: warnings(io), OwnProcess: true, Commands: atNode,
 		Fatal: func(err error) {
 			// The store can acknowledge nothing more. What it acknowledged is on disk,
 			// so exiting now is the safe answer to every request in progress.

@@ -15,9 +15,9 @@ import (
 // iterators over the tables alone are kept and shared, and memory marks the keys that
 // were written since the latest flush: those are looked up in the memtables.
 
-// markSlots is how many marks there are, of 8 bytes. Between two flushes some 25,000 keys
+// markSlots is how many marks there are, of 8 bytes. Between two flushes some 12,000 keys
 // are marked, so that few others share a mark with them.
-const markSlots = 1 << 19
+const markSlots = 1 << 18
 
 // flushed answers look-ups from the tables, for keys that were not written since the
 // latest flush.

@@ -41,8 +41,8 @@ type ClusterConfig struct {
 	// Dir/objects unless Objects names another bucket.
 	Dir string
 	// Databases has the connection string of each region's SQL database. nil means the
-	// embedded store; ReplicaLag, Clock, FS and Fatal apply to that store only, and so
-	// does the distance that Network adds to rows homed elsewhere.
+	// embedded store; ReplicaLag, Clock, FS, Fatal and OwnProcess apply to that store
+	// only, and so does the distance that Network adds to rows homed elsewhere.
 	Databases map[string]string
 	// Pool bounds each region's use of its database; zero takes
 	// [cockroach.DefaultPool].
@@ -83,6 +83,9 @@ type ClusterConfig struct {
 	FS vfs.FS
 	// Fatal is called when the store can no longer be written.
 	Fatal func(error)
+	// OwnProcess: the process does little else, so that its memory is limited as the
+	// store needs it, see [embedded.LimitMemory].
+	OwnProcess bool
 	// Console is served by the first node; nil: there is none.
 	Console *Console
 	// Commands are the commands that operators may run at each node; nil: none.
@@ -319,6 +322,9 @@ func openDeployment(ctx context.Context, c *ClusterConfig, regions []region.Regi
 	meters, err := metrics.Node(ctx, "", "")
 	if err != nil {
 		return nil, err
+	}
+	if c.OwnProcess {
+		embedded.LimitMemory()
 	}
 	db, err := embedded.Open(embedded.Config{
 		Dir: c.Dir, Regions: regions, Policy: c.Policy, Network: c.Network, ReplicaLag: c.ReplicaLag,
