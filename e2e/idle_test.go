@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -46,7 +45,7 @@ func overhear(t *testing.T, n int, adjust func(*node.ServeSettings)) *overheard 
 		s.Node.Name = fmt.Sprint("n", i)
 		s.API.Listen, s.RPC.Listen = "127.0.0.1:0", "127.0.0.1:0"
 		s.Metrics.Listen = "127.0.0.1:0"
-		s.Gossip.Listen, s.Gossip.Local, s.Gossip.Seeds = freeAddr(t), true, slices.Clone(seeds)
+		s.Gossip.Listen, s.Gossip.Local, s.Gossip.Seeds = fmt.Sprint("127.0.0.1:", ports(t, 1)), true, slices.Clone(seeds)
 		s.Provider.BaseURL, s.Policy.ClockOffset = o.judge.url, 0
 		s.Database = patientPool()
 		if adjust != nil {
@@ -63,15 +62,6 @@ func overhear(t *testing.T, n int, adjust func(*node.ServeSettings)) *overheard 
 	}
 	o.move(map[string]string{us: "http://" + o.servers[0].Node().APIAddr()})
 	return o
-}
-
-// freeAddr is an address that nobody listens on just now.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // sent is what each node has sent so far, by statement.

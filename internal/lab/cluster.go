@@ -98,6 +98,7 @@ type Cluster struct {
 	server    *localdb.Server   // the private database; nil if one was given
 	urls      map[string]string // of the database, by region; secret
 	gossipKey string            // in base64; secret
+	innerPort int               // see innerPorts
 	simulator *Simulator
 	webhooks  string // what the simulator signs with; secret
 	running   parts.Running

@@ -93,6 +93,34 @@ func rpcAt(listen, rpcListen string, n int) (at []string, err error) {
 	return at, nil
 }
 
+// Ports of a cluster's nodes that nobody chooses. They are below the range from which systems
+// take the ports of outgoing connections (32768 up), so that a killed node finds its own
+// free when it is started again.
+const (
+	innerFrom, innerTo = 30000, 32768
+	// innerEach are a node's: RPC, gossip, metrics and console.
+	innerEach = 4
+)
+
+// innerPorts returns the first of n consecutive ports on which nobody listens. Clusters that
+// start at once look at different ones first.
+func innerPorts(n int) (int, error) {
+	blocks := (innerTo - innerFrom) / n
+	for i := range blocks {
+		first := innerFrom + (os.Getpid()+i)%blocks*n
+		addrs := make([]string, n)
+		for j := range addrs {
+			addrs[j] = loopback(first + j)
+		}
+		if portsFree("", "", addrs...) == nil {
+			return first, nil
+		}
+	}
+	return 0, fmt.Errorf("the nodes need %d free ports side by side from %d to %d on 127.0.0.1, and there are none; stop other clusters, or start fewer nodes", n, innerFrom, innerTo-1)
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
 // thisMachine reports whether nobody else reaches a host.
 func thisMachine(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()

@@ -63,3 +63,20 @@ func TestAnRPCPortThatSomebodyTakesMeanwhile(t *testing.T) {
 	d.c.RPCListen = addr
 	require.ErrorContains(t, d.start(t.Context()), "a region's RPC cannot listen on "+addr)
 }
+
+// TestInnerPorts: a node that is started again must find its ports free, so they are none of
+// those that systems give to outgoing connections.
+func TestInnerPorts(t *testing.T) {
+	first, err := innerPorts(24)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, first, innerFrom)
+	require.LessOrEqual(t, first+24, innerTo)
+	l, err := net.Listen("tcp", loopback(first+23))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	other, err := innerPorts(24)
+	require.NoError(t, err)
+	require.NotEqual(t, first, other, "one of its ports is taken")
+	_, err = innerPorts(innerTo)
+	require.ErrorContains(t, err, "start fewer nodes")
+}

@@ -29,13 +29,16 @@ import (
 
 // startNodes starts every node and waits until all are ready: first one that the
 // others can ask where everybody is.
-func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
+func (k *Cluster) startNodes(ctx context.Context) (_ parts.Stop, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, clusterStartTime, fmt.Errorf("no answer within %v", clusterStartTime))
 	defer cancel()
 	k.sayf("%s: starting %d nodes", k.Database.Version, len(k.Nodes))
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails
 	k.gossipKey = base64.StdEncoding.EncodeToString(key[:])
+	if k.innerPort, err = innerPorts(innerEach * len(k.Nodes)); err != nil {
+		return nil, err
+	}
 	first := k.Nodes[0]
 	if err := k.startNode(first, nil); err != nil {
 		return k.drainNodes, err
@@ -61,10 +64,11 @@ func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
 func (k *Cluster) startNode(n *Node, seeds []string) error {
 	s := &n.settings
 	s.Node = node.NodeSettings{Name: n.Name, Region: n.Region}
-	s.RPC.Listen, s.Gossip = "127.0.0.1:0", node.GossipSettings{Listen: "127.0.0.1:0", Seeds: seeds, Local: true}
-	s.Metrics.Listen = "127.0.0.1:0"
+	inner := func(i int) string { return loopback(k.innerPort + innerEach*slices.Index(k.Nodes, n) + i) }
+	s.RPC.Listen, s.Gossip = inner(0), node.GossipSettings{Listen: inner(1), Seeds: seeds, Local: true}
+	s.Metrics.Listen = inner(2)
 	if s.TLS.CA != "" { // whose operators may look, and act
-		s.Console.Listen, s.Console.Actions = "127.0.0.1:0", true
+		s.Console.Listen, s.Console.Actions = inner(3), true
 	}
 	if n.again {
 		n.listenAgain(s)
