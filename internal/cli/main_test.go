@@ -7,7 +7,11 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+func TestMain(m *testing.M) {
+	// Several demos run in this process, beside other tests: none has it for itself.
+	_ = os.Setenv("GOMEMLIMIT", "off")
+	os.Exit(dbtest.Main(m))
+}
 
 // TestWhoseHelp: a mistake leads to the help of the command that it was made in.
 func TestWhoseHelp(t *testing.T) {
