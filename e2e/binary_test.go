@@ -46,24 +46,29 @@ func removeBinary() {
 	}
 }
 
-// ports finds consecutive free ports. They lie below the range from which the
-// system hands out others, so that they are still free after a restart.
-func ports(t testing.TB, n int) int {
+// Ports of tests. They lie below the range from which the system hands out others, so that
+// they are still free after a restart, and apart from those of e2e/geodns (27000 up), of the
+// clusters' nodes (30000 up) and of private databases (below 20000).
+const (
+	firstPort, endPort = 20000, 27000
+	// portsEach is how many a test gets: more than any of its commands takes. All get as
+	// many, or those of one would lie among another's.
+	portsEach = 40
+)
+
+// ports returns the first of portsEach consecutive free ports, which no other test gets.
+func ports(t testing.TB) int {
 	t.Helper()
-	const first, last = 20000, 30000
-	span := (last - first) / (portsApart + n)
-	for i := range span {
-		base := first + (os.Getpid()*7+portSeq()+i)%span*(portsApart+n)
-		if free(base, n) {
+	const blocks = (endPort - firstPort) / portsEach
+	for i := range blocks {
+		base := firstPort + (os.Getpid()*7+portSeq()+i)%blocks*portsEach
+		if free(base, portsEach) {
 			return base
 		}
 	}
 	require.FailNow(t, "no free ports")
 	return 0
 }
-
-// portsApart keeps tests that run side by side from each other's ports.
-const portsApart = 20
 
 var portSeq = func() func() int {
 	var mu sync.Mutex

@@ -36,7 +36,7 @@ const demoOnly = "homeward demo keeps its rows in the embedded store"
 func newDemo(t *testing.T) *demo {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
-	port, data, j := ports(t, len(regions)), filepath.Join(t.TempDir(), "data"), newJudge(t)
+	port, data, j := ports(t), filepath.Join(t.TempDir(), "data"), newJudge(t)
 	return &demo{
 		caller: newCaller(t, demoBases(port)), t: t, ctx: ctx, data: data, j: j,
 		args: []string{"demo", "--config", quickSettings(t), "--psp", j.url, "--data", data,

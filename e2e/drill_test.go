@@ -31,7 +31,7 @@ func startDrillable(t *testing.T) (c *command, data string) {
 	t.Helper()
 	data = filepath.Join(dbtest.Dir(t), "data")
 	args := []string{"cluster", "--start", "postgresql", "--data", data,
-		"--listen", net.JoinHostPort("127.0.0.1", strconv.Itoa(ports(t, portsApart)))}
+		"--listen", net.JoinHostPort("127.0.0.1", strconv.Itoa(ports(t)))}
 	c = &command{t: t, cmd: exec.Command(buildBinary(t), args...), stdout: &testLog{}, stderr: &testLog{}, dead: make(chan struct{})}
 	c.cmd.Env = drillSettings
 	for _, v := range os.Environ() {

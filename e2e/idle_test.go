@@ -45,7 +45,7 @@ func overhear(t *testing.T, n int, adjust func(*node.ServeSettings)) *overheard 
 		s.Node.Name = fmt.Sprint("n", i)
 		s.API.Listen, s.RPC.Listen = "127.0.0.1:0", "127.0.0.1:0"
 		s.Metrics.Listen = "127.0.0.1:0"
-		s.Gossip.Listen, s.Gossip.Local, s.Gossip.Seeds = fmt.Sprint("127.0.0.1:", ports(t, 1)), true, slices.Clone(seeds)
+		s.Gossip.Listen, s.Gossip.Local, s.Gossip.Seeds = fmt.Sprint("127.0.0.1:", ports(t)), true, slices.Clone(seeds)
 		s.Provider.BaseURL, s.Policy.ClockOffset = o.judge.url, 0
 		s.Database = patientPool()
 		if adjust != nil {

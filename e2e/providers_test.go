@@ -137,7 +137,7 @@ func TestStormOverTwoProviders(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
-	port := ports(t, len(regions))
+	port := ports(t)
 	c := childConfig{Dir: t.TempDir(), PSP: first.url, Second: second.url, backend: rows, Port: port}
 	call := newCaller(t, demoBases(port))
 	process := startChild(t, c)

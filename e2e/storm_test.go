@@ -102,7 +102,7 @@ func newStorm(t *testing.T, size stormSize) *storm {
 		Latency: 2 * time.Millisecond, Jitter: 8 * time.Millisecond,
 		ErrorBefore: 0.04, ErrorAfter: 0.03, DropReply: 0.03, Seed: stormSeed,
 	}))
-	port := ports(t, len(regions))
+	port := ports(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	t.Cleanup(cancel)
 	s := &storm{

@@ -143,7 +143,7 @@ func until(t *testing.T, what string, is func() bool) {
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
 	for i := range 100 {
-		first := 20000 + (os.Getpid()*13+i*n)%9000
+		first := 27000 + (os.Getpid()*13+i*n)%(3000-n)
 		taken := slices.ContainsFunc([]string{"127.0.0.1", "127.0.1.1", "127.0.2.1", "127.0.3.1"}, func(host string) bool {
 			for port := range n {
 				l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, first+port))

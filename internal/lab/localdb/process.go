@@ -96,11 +96,12 @@ func (p process) tail() string { return p.Log().Tail(logLines) }
 
 // freePort chooses a port on loopback that nobody listens on. It is below the
 // range from which systems take the ports of outgoing connections (32768 up), so
-// that a killed server finds its port free again.
+// that a killed server finds its port free again, and below those of a cluster's nodes
+// and of the end-to-end tests.
 func freePort() (int, error) {
 	var err error
 	for range 100 {
-		port := 15000 + rand.IntN(32768-15000)
+		port := 15000 + rand.IntN(20000-15000)
 		var l net.Listener
 		if l, err = net.Listen("tcp", loopback(port)); err == nil {
 			return port, l.Close()
