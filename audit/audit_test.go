@@ -483,3 +483,160 @@ func TestWhatReplicasDoNotHaveYetIsExported(t *testing.T) {
 		})
 	}
 }
+
+// errDied ends an exporter.
+var errDied = errors.New("died")
+
+// dying is a store whose exporter dies instead of the advance after some.
+type dying struct {
+	audit.Store
+	left int
+}
+
+func (d *dying) AdvanceAudit(ctx context.Context, home string, was uint64, next audit.Chain) (bool, error) {
+	if d.left--; d.left < 0 {
+		return false, errDied
+	}
+	return d.Store.AdvanceAudit(ctx, home, was, next)
+}
+
+// exporter returns one with windows of an hour, and small segments.
+func (w *world) exporter(change func(*audit.Config)) *audit.Exporter {
+	w.Helper()
+	c := w.config()
+	c.Policy.Window, c.Policy.Settle, c.Entries, c.Page = time.Hour, 0, 2, 1
+	change(&c)
+	x, err := audit.NewExporter(c)
+	require.NoError(w, err)
+	return x
+}
+
+// daily is the policy of homeward audit export, whatever the nodes' is.
+func daily(c *audit.Config) { c.Policy = audit.DefaultPolicy() }
+
+// diesAfter lets an exporter advance the chain so often, and then die.
+func diesAfter(advances int) func(*audit.Config) {
+	return func(c *audit.Config) { c.Store = &dying{c.Store, advances} }
+}
+
+// fiveKeys adds an entry of each of five keys.
+func (w *world) fiveKeys(at time.Time) {
+	for i := range 5 {
+		w.add(fmt.Sprintf("key-%d", i), at)
+	}
+}
+
+// whole asserts that the chain has every entry once.
+func (w *world) whole() {
+	w.Helper()
+	r := w.verify(w.bucket)
+	require.Empty(w, r.Failures)
+	require.Zero(w, r.Regions[0].Spare)
+	require.Equal(w, int64(len(w.store.entries)), r.Regions[0].Entries)
+	require.Equal(w, w.store.chain.From, r.Regions[0].To)
+}
+
+// TestAnExportIsTakenOver: wherever an exporter dies, one with another policy goes on with
+// what it left, and the chain has everything once.
+func TestAnExportIsTakenOver(t *testing.T) {
+	type export = func(*audit.Exporter, context.Context) (audit.Status, error)
+	round, finish := (*audit.Exporter).Round, (*audit.Exporter).Finish
+	none := func(*audit.Config) {}
+	for name, c := range map[string]struct {
+		first         export
+		change, after func(*audit.Config)
+		then          export
+	}{
+		"a node's, by Finish":  {round, none, daily, finish},
+		"Finish's, by a node":  {finish, daily, none, round},
+		"a node's, by another": {round, none, daily, round},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for advances := 1; ; advances++ { // the first begins the chain
+				w := newWorld(t)
+				w.fiveKeys(start)
+				w.fiveKeys(start.Add(time.Hour))
+				w.store.now = start.Add(90 * time.Minute) // in the second window
+				_, err := c.first(w.exporter(func(x *audit.Config) { c.change(x); diesAfter(advances)(x) }), t.Context())
+				if err == nil {
+					require.Greater(t, advances, 3, "some parts were taken over")
+					break
+				}
+				require.ErrorIs(t, err, errDied)
+				w.fiveKeys(w.store.now.Add(time.Minute)) // it was not the end
+				w.store.now = w.store.now.Add(24 * time.Hour)
+				_, err = c.then(w.exporter(c.after), t.Context())
+				require.NoError(t, err)
+				w.whole()
+			}
+		})
+	}
+}
+
+// blind is a bucket that lists none of some objects, as one whose listings are late.
+type blind struct {
+	audit.Objects
+	hides func(name string) bool
+}
+
+func (b blind) List(ctx context.Context, prefix string, each func(name string) error) error {
+	return b.Objects.List(ctx, prefix, func(name string) error {
+		if b.hides(name) {
+			return nil
+		}
+		return each(name)
+	})
+}
+
+// TestTheFurthestOfWhatIsLostCounts: the lost store wrote two segments of one number, and the
+// restored one goes on from that which ends earlier. The other one was written, too: what is
+// lost is known until its end.
+func TestTheFurthestOfWhatIsLostCounts(t *testing.T) {
+	w := newWorld(t)
+	w.add("before", start)
+	w.store.now = start.Add(time.Hour)
+	wide := func(c *audit.Config) { c.Entries = 10 }
+	_, err := w.exporter(wide).Round(t.Context())
+	require.NoError(t, err)
+	backup := *w.store.chain
+	first := w.bucket.Names()
+
+	w.add("lost", w.store.now.Add(time.Minute))
+	w.store.now = w.store.now.Add(time.Hour)
+	_, err = w.exporter(func(c *audit.Config) { wide(c); diesAfter(0)(c) }).Round(t.Context())
+	require.ErrorIs(t, err, errDied)
+	spare := w.bucket.Names()
+	require.Len(t, spare, len(first)+1)
+	w.add("last", w.store.now.Add(time.Minute))
+	lost := w.store.now.Add(10 * time.Minute)
+	w.store.now = lost
+	_, err = w.exporter(func(c *audit.Config) {
+		daily(c)
+		c.Entries, c.Objects = 10, blind{w.bucket, func(name string) bool { return slices.Contains(spare, name) }}
+	}).Finish(t.Context())
+	require.NoError(t, err)
+	require.Len(t, w.bucket.Names(), len(spare)+1)
+
+	opened := lost.Add(time.Minute)
+	w.store.chain, w.store.now, w.store.entries = &backup, opened.Add(2*time.Hour), w.store.entries[:1]
+	all := w.bucket.Clone()
+	_, err = w.exporter(func(c *audit.Config) {
+		wide(c)
+		c.Objects = blind{w.bucket, func(name string) bool { return !slices.Contains(spare, name) }}
+	}).Round(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, w.verify(w.bucket).Failures)
+	f, err := (&audit.Lost{Objects: w.bucket, Trust: w.keys.Trust(), Home: home, Before: opened}).Follow(t.Context(), backup)
+	require.NoError(t, err)
+	require.Equal(t, lost, f.Covered)
+
+	// A restored store that lists both adopts the one that ends later.
+	w.store.chain, w.bucket = &backup, all
+	_, err = w.exporter(wide).Round(t.Context())
+	require.NoError(t, err)
+	f, err = (&audit.Lost{Objects: all, Trust: w.keys.Trust(), Home: home, Before: opened}).Follow(t.Context(), backup)
+	require.NoError(t, err)
+	require.Equal(t, lost, f.Covered)
+	require.Empty(t, f.Broken)
+	require.Equal(t, w.store.chain.From, f.Chain.From)
+}

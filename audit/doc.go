@@ -44,8 +44,11 @@
 //	read | object           nothing has changed: the next round reads again
 //	in the object           an object that is not whole, as of a disk that lost power, is
 //	                        left beside the chain; the next round writes another one
-//	object | chain          the object fits the chain as it is: the next round adopts it.
-//	                        After a rival has moved the chain it fits no more and is spare
+//	object | chain          the object fits the chain as it is: the next round adopts it,
+//	                        whatever window its policy has. After a rival has moved the
+//	                        chain it fits no more and is spare
+//	part | next part        the next round goes on with the window as the row has it, whatever
+//	                        window its policy has
 //	late object | chain     spare: its rows are still there, in no segment of the chain, and
 //	                        the next sweep exports them again
 //	chain | next window     the next round goes on

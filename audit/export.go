@@ -122,7 +122,7 @@ func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
 			}
 			continue
 		}
-		to := x.end(c.From)
+		to := x.end(&c)
 		due := to.Add(max(x.c.Policy.Settle, x.c.Store.AuditAge()))
 		s.Exported, s.Lag = c.From, max(0, now.Sub(due))
 		if now.Before(due) {
@@ -155,7 +155,7 @@ func (x *Exporter) Finish(ctx context.Context) (s Status, err error) {
 			}
 			continue
 		}
-		switch to := x.end(c.From); {
+		switch to := x.end(&c); {
 		case !found:
 			err = x.begin(ctx, until)
 		case !c.From.Before(until):
@@ -183,9 +183,15 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// end returns the end of the window that begins at from, at midnight at the latest.
-func (x *Exporter) end(from time.Time) time.Time {
-	return from.UTC().Truncate(x.c.Policy.Window).Add(x.c.Policy.Window)
+// end returns the end of the window that c is in, at midnight at the latest. A window that
+// has a part keeps its end whoever goes on with it, under whichever policy: a part has the
+// times of the whole window for some of the keys, and a later end would leave out what those
+// keys have after the first.
+func (x *Exporter) end(c *Chain) time.Time {
+	if c.Part > 0 && c.To.After(c.From) { // a build without To leaves it behind From
+		return c.To
+	}
+	return c.From.UTC().Truncate(x.c.Policy.Window).Add(x.c.Policy.Window)
 }
 
 // begin creates the chain, from the window of the oldest row on.
@@ -217,10 +223,10 @@ func (x *Exporter) advance(ctx context.Context, was uint64, next Chain) error {
 	return err
 }
 
-// segment writes the next segment of the window that c is in, or adopts one whose
-// writer died before it advanced the chain.
+// segment writes the next segment of the window that c is in, which ends at to, or adopts
+// one whose writer died before it advanced the chain.
 func (x *Exporter) segment(ctx context.Context, c *Chain, to, now time.Time, status *Status) error {
-	s, found, err := x.left(ctx, c, to)
+	s, found, err := x.left(ctx, c, now)
 	if err != nil {
 		return err
 	}
@@ -253,9 +259,9 @@ func (c Chain) behind(s *Segment) Chain {
 	switch {
 	case s.Late: // a late segment does not move the window
 	case s.Last:
-		c.From, c.After, c.Part = s.To, Position{}, 0
+		c.From, c.To, c.After, c.Part = s.To, time.Time{}, Position{}, 0
 	default:
-		c.From, c.After, c.Part = s.From, s.Until, s.Part
+		c.From, c.To, c.After, c.Part = s.From, s.To, s.Until, s.Part
 	}
 	return c
 }
@@ -279,9 +285,11 @@ func (x *Exporter) write(ctx context.Context, m Manifest, entries []Entry) (Segm
 	return s, nil
 }
 
-// left finds a segment that fits c: its writer was stopped before it advanced the
-// chain.
-func (x *Exporter) left(ctx context.Context, c *Chain, to time.Time) (s Segment, found bool, err error) {
+// left finds a segment that fits c: its writer was stopped before it advanced the chain. Of
+// several it takes the one that goes furthest. The writer decided where the first part of a
+// window ends, and had its reasons: it may have had another policy, or have finished the
+// export of a store that was put back to a backup since.
+func (x *Exporter) left(ctx context.Context, c *Chain, now time.Time) (s Segment, found bool, err error) {
 	var names []string
 	err = x.c.Objects.List(ctx, folder(x.c.Home, c.From.UTC().Format(dayLayout)), func(name string) error {
 		if n, ok := readName(name); ok && n.number == c.Number+1 {
@@ -293,17 +301,29 @@ func (x *Exporter) left(ctx context.Context, c *Chain, to time.Time) (s Segment,
 		return s, false, fmt.Errorf("audit: cannot list the bucket: %w", err)
 	}
 	for _, name := range names {
-		s, _, err := readAll(ctx, x.c.Objects, name, x.c.Keys.trust)
+		one, _, err := readAll(ctx, x.c.Objects, name, x.c.Keys.trust)
 		switch {
 		case damaged(err): // incomplete, as after a power loss: it is written anew
 			x.c.Logger.Warn("an object in the audit bucket is incomplete; it is not in the chain", "object", name, "error", err)
 		case err != nil && !errors.Is(err, ErrNoObject):
 			return s, false, err
-		case err == nil && s.Previous == c.Digest && !s.Late && s.From.Equal(c.From) && s.To.Equal(to) && s.Part == c.Part+1 && s.After.same(c.After):
-			return s, true, nil
+		case err == nil && one.continues(c) && !one.To.After(now) && (!found || one.furtherThan(&s, c)):
+			s, found = one, true
 		}
 	}
-	return s, false, nil
+	return s, found, nil
+}
+
+// continues reports whether s is the next part of the window that c is in.
+func (s *Segment) continues(c *Chain) bool {
+	return s.Previous == c.Digest && !s.Late && s.From.Equal(c.From) && s.Part == c.Part+1 && s.After.same(c.After) &&
+		(c.Part == 0 || c.To.IsZero() || s.To.Equal(c.To))
+}
+
+// furtherThan reports whether c ends later with s than with other. Of two parts of a window,
+// neither of which is the last, nothing is told.
+func (s *Segment) furtherThan(other *Segment, c *Chain) bool {
+	return c.behind(s).From.After(c.behind(other).From)
 }
 
 // read collects the entries of a segment: those of a window after the position after,

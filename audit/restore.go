@@ -96,18 +96,13 @@ func (l *Lost) Follow(ctx context.Context, was Chain) (f Followed, err error) {
 	return f, nil
 }
 
-// next reads the segment that follows c. Of several it takes one from before the
-// restore, and of those the one that the next number names. why is one line if there is
-// none.
+// next reads the segment that follows c, with the entries of all objects that could be it.
+// why is one line if there is none.
 func (l *Lost) next(ctx context.Context, c *Chain, names, following []named) (s Segment, entries []Entry, why string, err error) {
-	type whole struct {
-		Segment
-		entries []Entry
-	}
-	var fit []whole
+	var fit []Segment
 	why = "there is no object of this number"
 	for _, n := range names {
-		s, entries, err := readAll(ctx, l.Objects, n.name, l.Trust)
+		s, some, err := readAll(ctx, l.Objects, n.name, l.Trust)
 		switch {
 		case damaged(err):
 			why = err.Error()
@@ -116,34 +111,55 @@ func (l *Lost) next(ctx context.Context, c *Chain, names, following []named) (s 
 			return s, nil, "", fmt.Errorf("audit: cannot read segment %s: %w", n.name, err)
 		case s.Previous != c.Digest:
 			why = "it names another one before it than " + cmp.Or(c.Digest, "none")
-		default:
-			fit = append(fit, whole{s, entries})
+		default: // a spare one has no other entries than the chain, or more
+			fit, entries = append(fit, s), append(entries, some...)
 		}
 	}
 	if len(fit) == 0 {
 		return s, nil, why, nil
 	}
-	chosen := max(0, slices.IndexFunc(fit, func(w whole) bool { return w.Written.Before(l.Before) }))
 	if len(fit) > 1 {
-		for _, n := range following {
-			head, err := readHead(ctx, l.Objects, n.name, l.Trust)
-			if err != nil && !damaged(err) && !errors.Is(err, ErrNoObject) {
-				return s, nil, "", fmt.Errorf("audit: cannot read segment %s: %w", n.name, err)
-			}
-			if i := slices.IndexFunc(fit, func(w whole) bool {
-				return err == nil && head.Previous == w.Digest && !(fit[chosen].Written.Before(l.Before) && !w.Written.Before(l.Before))
-			}); i >= 0 {
-				chosen = i
-			}
+		if fit, err = l.named(ctx, l.lost(fit), following); err != nil {
+			return s, nil, "", err
 		}
 	}
-	entries = fit[chosen].entries
-	for i := range fit { // a spare one has no other entries than the chain, or more
-		if i != chosen {
-			entries = append(entries, fit[i].entries...)
+	chosen := &fit[0]
+	for i := range fit {
+		if fit[i].furtherThan(chosen, c) {
+			chosen = &fit[i]
 		}
 	}
-	return fit[chosen].Segment, entries, "", nil
+	return *chosen, entries, "", nil
+}
+
+// lost returns those of some segments that are of the lost store, or all if none is.
+func (l *Lost) lost(some []Segment) []Segment {
+	of := slices.DeleteFunc(slices.Clone(some), func(s Segment) bool { return !s.Written.Before(l.Before) })
+	if len(of) == 0 {
+		return some
+	}
+	return of
+}
+
+// named returns those of some segments that a following one names, or all if none does. One
+// of the restored store is not asked about those of the lost one: it may have gone on from a
+// spare one of them, as an exporter does that finds one, which may end earlier than the last
+// that the lost store wrote.
+func (l *Lost) named(ctx context.Context, some []Segment, following []named) ([]Segment, error) {
+	of := map[string]bool{}
+	for _, n := range following {
+		head, err := readHead(ctx, l.Objects, n.name, l.Trust)
+		if err != nil && !damaged(err) && !errors.Is(err, ErrNoObject) {
+			return nil, fmt.Errorf("audit: cannot read segment %s: %w", n.name, err)
+		}
+		if err == nil && head.Written.Before(l.Before) == some[0].Written.Before(l.Before) {
+			of[head.Previous] = true
+		}
+	}
+	if chosen := slices.DeleteFunc(slices.Clone(some), func(s Segment) bool { return !of[s.Digest] }); len(chosen) > 0 {
+		return chosen, nil
+	}
+	return some, nil
 }
 
 // witness summarises the entries of a key's latest life. began: one of them began a

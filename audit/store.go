@@ -16,9 +16,11 @@ type Chain struct {
 	// From is the start of the window that is being exported: everything before it is
 	// exported.
 	From time.Time
-	// After is the position within that window, and Part how many segments it has.
+	// After is the position within that window, and Part how many segments it has. To is the
+	// window's end, which its first part fixes for the others; zero before that.
 	After Position
 	Part  int
+	To    time.Time `json:",omitzero"`
 	// SweptUntil: rows before it have been looked up in segments, and are deleted if
 	// their claim is gone.
 	SweptUntil time.Time

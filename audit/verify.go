@@ -316,7 +316,7 @@ func (v *verification) meet(s, before *Segment) {
 	}
 	goesOn := s.From.Equal(before.To) && s.After == (Position{})
 	if !before.Last {
-		goesOn = s.From.Equal(before.From) && s.After.same(before.Until)
+		goesOn = s.From.Equal(before.From) && !s.To.After(before.To) && s.After.same(before.Until)
 	}
 	if !goesOn {
 		v.fail(Gap, s.Region, s.Number, s.Name, "its window, from %s, does not go on where that of segment %d ended", s.From.UTC().Format(time.RFC3339), before.Number)

@@ -298,7 +298,7 @@ func chains(w *world) {
 	require.NoError(w, err)
 	require.False(w, moved)
 	want := audit.Chain{
-		Number: 7, Digest: "abc", From: from, Part: 2, SweptUntil: from.Add(-time.Hour),
+		Number: 7, Digest: "abc", From: from, To: from.Add(time.Hour), Part: 2, SweptUntil: from.Add(-time.Hour),
 		After: audit.Position{Tenant: "acme", Key: "k", At: from, ID: "0000000000000001"},
 	}
 	moved, err = w.Audit(w.Regions[1]).AdvanceAudit(w.ctx, w.home, 1, want)

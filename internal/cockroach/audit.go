@@ -45,6 +45,7 @@ type (
 		Was, Number         int64
 		Digest              string
 		FromAt              time.Time
+		ToAt                zeronull.Timestamptz
 		Part                int32
 		AfterTenant         string
 		AfterKey            string
@@ -175,12 +176,12 @@ func (v *View) AuditChain(ctx context.Context, home string) (c audit.Chain, now 
 		var version, number zeronull.Int8
 		var part zeronull.Int4
 		var digest, tenant, key, id zeronull.Text
-		var from, at, swept zeronull.Timestamptz
-		if err := row.Scan(&now, &version, &number, &digest, &from, &part, &tenant, &key, &at, &id, &swept); err != nil {
+		var from, to, at, swept zeronull.Timestamptz
+		if err := row.Scan(&now, &version, &number, &digest, &from, &to, &part, &tenant, &key, &at, &id, &swept); err != nil {
 			return c, err
 		}
 		return audit.Chain{
-			Version: uint64(version), Number: uint64(number), Digest: string(digest), From: utc(from), Part: int(part),
+			Version: uint64(version), Number: uint64(number), Digest: string(digest), From: utc(from), To: utc(to), Part: int(part),
 			After: audit.Position{Tenant: string(tenant), Key: string(key), At: utc(at), ID: string(id)}, SweptUntil: utc(swept),
 		}, nil
 	})
@@ -204,7 +205,7 @@ func (v *View) AdvanceAudit(ctx context.Context, home string, was uint64, next a
 	// As a brake's: a second run after a lost reply would look as if another had been
 	// faster.
 	_, moved, _, err = one(ctx, v.db, auditAdvance, once, auditAdvanceArgs{
-		Home: home, Was: int64(was), Number: int64(next.Number), Digest: next.Digest, FromAt: next.From, Part: int32(next.Part),
+		Home: home, Was: int64(was), Number: int64(next.Number), Digest: next.Digest, FromAt: next.From, ToAt: zeronull.Timestamptz(next.To), Part: int32(next.Part),
 		AfterTenant: next.After.Tenant, AfterKey: next.After.Key, AfterAt: zeronull.Timestamptz(next.After.At), AfterID: next.After.ID,
 		SweptUntil: zeronull.Timestamptz(next.SweptUntil),
 	}, pgx.RowTo[int64])

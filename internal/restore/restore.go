@@ -252,7 +252,7 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 		if found.Segments > 0 && from.Number == chain.Number { // otherwise nodes have continued already
 			next := found.Chain
 			if next.From.Before(chain.From) { // the store's rows of this time are exported
-				next.From, next.After, next.Part = chain.From, chain.After, chain.Part
+				next.From, next.To, next.After, next.Part = chain.From, chain.To, chain.After, chain.Part
 			}
 			if _, err := at.AdvanceAudit(ctx, one.Name, chain.Version, next); err != nil {
 				return r, fmt.Errorf("region %s: %w", one.Name, err)
@@ -267,7 +267,7 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 // too: since then nodes may have exported what they wrote, which says nothing of what is lost.
 func endedAt(now audit.Chain, then claim.Segment) audit.Chain {
 	if now.Number != then.Number || !now.From.Equal(then.From) {
-		now.After, now.Part = audit.Position{}, 0
+		now.To, now.After, now.Part = time.Time{}, audit.Position{}, 0
 	}
 	now.Number, now.Digest, now.From = then.Number, then.Digest, then.From
 	return now
