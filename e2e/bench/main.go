@@ -73,6 +73,8 @@ type options struct {
 	warm    time.Duration // before it, unmeasured
 	paced   time.Duration // window of the runs at a fixed rate
 	rounds  time.Duration // window of case vii, several rounds of compaction
+	calm    time.Duration // before idle nodes are watched, with scale
+	idle    time.Duration // for which they are watched
 	conns   []int
 	keys    int // finished keys that are replayed
 	small   int // stored keys of case vii, few and many
@@ -191,7 +193,7 @@ func parseOptions(args []string) (options, error) {
 	}
 	o.window = time.Duration(*seconds * float64(time.Second))
 	o.warm, o.paced, o.rounds, o.keys = time.Second, 2*o.window, 5*o.window, 1000
-	o.slice = storeSlice
+	o.slice, o.calm, o.idle = storeSlice, counted, quietly*o.window
 	o.lag = 4800 * time.Millisecond // the store's default, that of a CockroachDB follower read
 	if o.page != "" {
 		o.warm = reportWarm
@@ -229,7 +231,7 @@ func (o *options) setConns(list string) error {
 func (o options) quick() options {
 	o.runs, o.window, o.warm, o.paced, o.rounds = 1, time.Second, 200*time.Millisecond, time.Second, time.Second
 	o.conns, o.keys, o.lag = []int{middle}, 100, 200*time.Millisecond
-	o.small, o.large = 1000, 10_000
+	o.small, o.large, o.calm = 1000, 10_000, o.warm
 	o.stored, o.nodes = []int{o.large}, []int{1, 2}
 	return o
 }

@@ -16,8 +16,13 @@ const (
 	// mostGrowth is what "does not grow with the number of nodes" leaves for noise.
 	mostGrowth = 1.1
 	// quietly is for how many windows of a run the database is watched while its nodes
-	// are idle: what they ask for comes in seconds.
-	quietly = 3
+	// are idle: what they ask for comes in seconds, and what each but the first does in
+	// minutes.
+	quietly = 10
+	// counted is when all that has been asked for is counted: a backend of PostgreSQL tells
+	// of its transactions 10 s after the last of them at the latest (pgstat.c,
+	// PGSTAT_IDLE_INTERVAL).
+	counted = 11 * time.Second
 	// leastCarried of the rate must have been carried, or what a charge cost is not what it
 	// costs at that rate: choose another one with -rate.
 	leastCarried = 0.95
@@ -66,7 +71,7 @@ func measureScale(ctx context.Context, o options, s *localdb.Server, out io.Writ
 	}
 	defer func() { err = errors.Join(err, sim.stop()) }()
 	// With no node at all, as for every other suite.
-	alone, err := p.idle(ctx, quietly*r.window)
+	alone, err := p.idle(ctx, r.idle)
 	if err != nil {
 		return err
 	}
@@ -132,10 +137,10 @@ func scaleOnce(ctx context.Context, r *report, l *ledger, p *probe, sim *child, 
 	}
 	// They have met once the start of each is over; what they ask at their start is not
 	// what they ask for ever.
-	if err := sleepUntil(ctx, time.Now().Add(r.warm)); err != nil {
+	if err := sleepUntil(ctx, time.Now().Add(max(r.warm, r.calm))); err != nil {
 		return f, err
 	}
-	quiet, err := p.idle(ctx, quietly*r.window)
+	quiet, err := p.idle(ctx, r.idle)
 	if err != nil {
 		return f, err
 	}

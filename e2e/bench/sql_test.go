@@ -22,6 +22,7 @@ import (
 func briefly(dir string) options {
 	return options{
 		runs: 2, window: 150 * time.Millisecond, slice: 75 * time.Millisecond, paced: 150 * time.Millisecond, warm: 20 * time.Millisecond,
+		idle:  450 * time.Millisecond,
 		conns: []int{1, middle}, keys: 20, small: 50, rate: 50, rates: []float64{50}, nodes: []int{1, 2},
 		dir: dir, out: filepath.Join(dir, "bench.txt"), costs: &model.Costs{},
 	}
