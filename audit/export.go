@@ -320,6 +320,12 @@ func (s *Segment) continues(c *Chain) bool {
 		(c.Part == 0 || c.To.IsZero() || s.To.Equal(c.To))
 }
 
+// overreaches reports whether s ends the window that c is in later than the parts before it,
+// as a build without Chain.To does under another policy. Some entries are in neither.
+func (s *Segment) overreaches(c *Chain) bool {
+	return !s.Late && c.Part > 0 && !c.To.IsZero() && s.To.After(c.To)
+}
+
 // furtherThan reports whether c ends later with s than with other. Of two parts of a window,
 // neither of which is the last, nothing is told.
 func (s *Segment) furtherThan(other *Segment, c *Chain) bool {

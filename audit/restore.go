@@ -111,6 +111,8 @@ func (l *Lost) next(ctx context.Context, c *Chain, names, following []named) (s 
 			return s, nil, "", fmt.Errorf("audit: cannot read segment %s: %w", n.name, err)
 		case s.Previous != c.Digest:
 			why = "it names another one before it than " + cmp.Or(c.Digest, "none")
+		case s.overreaches(c):
+			why = "its window ends later than that of the part before it, which lacks the rest"
 		default: // a spare one has no other entries than the chain, or more
 			fit, entries = append(fit, s), append(entries, some...)
 		}
