@@ -145,7 +145,10 @@ func TestBothSidesOfAPartitionAct(t *testing.T) {
 		b.up.Store(false)
 	}
 	until(t, "us forwards again", func() bool {
-		r := w.at(us, charge(stamped(t, eu), 2), http.StatusCreated)
+		// The provider may have cut the connection that the first call is sent on.
+		r := w.settle(w.ctx, us, charge(stamped(t, eu), 2), nil)
+		require.NoError(t, r.Err)
+		require.Equal(t, http.StatusCreated, r.Status, "%s", r.Body)
 		return r.Header.Get("Homeward-Served-By") == eu
 	})
 }
