@@ -2,6 +2,7 @@ package claim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +25,9 @@ type Effects struct {
 	Finish bool
 	// Post is appended to the books; nil: nothing.
 	Post *ledger.Transaction
-	// Events are appended to [outbox.Events] in order.
+	// Events are appended to [outbox.Events] in order. One that has a fence is to be left
+	// with the caller as if it had taken it, and if an older one of its line is there, it
+	// is written without a fence and due at once.
 	Events []outbox.Message
 	// Expiry is put into [outbox.Expiries] unless a row of its id is there; nil: none.
 	Expiry *outbox.Message
@@ -374,6 +377,9 @@ type Verdict struct {
 	// the rest. Settle writes them unless the outcome stays unknown, or pending in
 	// the same state.
 	Events []outbox.Message
+	// Handover, if it is not nil, asks for the events of a verdict that ends or releases
+	// the claim, and gets those that the store has left with the caller.
+	Handover *outbox.Handover
 	// Expiry closes the claim at Expiry.Due, after which its request is no longer
 	// payable (OutcomeReleased only). Operation and Payload are set; Settle sets
 	// the rest. nil: the claim never closes by itself.
@@ -535,7 +541,10 @@ func (r *Record) tell(fx *Effects, v *Verdict, now time.Time) {
 func (r *Record) announce(fx *Effects, v *Verdict, now time.Time) {
 	for _, m := range v.Events {
 		m.Region, m.Tenant, m.Key, m.Operation = r.Home, r.Key.Tenant, r.Key.Value, r.Operation
-		m.CreatedAt, m.Due = now, now
+		m.CreatedAt, m.Due, m.Fence = now, now, 0
+		if h := v.Handover; h != nil && r.State != InFlight && !slices.ContainsFunc(fx.Events, m.InLine) {
+			m.Due, m.Fence = now.Add(h.Lease), 1
+		}
 		fx.Events = append(fx.Events, m)
 	}
 }

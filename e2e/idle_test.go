@@ -165,8 +165,8 @@ func asOne(t *testing.T, nodes []map[string]int, all map[string]int) bool {
 	return fits && 2*sum <= 3*busiest && takes == 0
 }
 
-// TestEventsShareStatements: what is enqueued wakes the node that enqueued it, which
-// takes and finishes many events at once.
+// TestEventsShareStatements: an event stays with the node that settles its charge, which
+// finishes many at once, and takes only what found no slot.
 func TestEventsShareStatements(t *testing.T) {
 	t.Parallel()
 	o := overhear(t, 2, func(s *node.ServeSettings) {
@@ -209,6 +209,7 @@ func TestEventsShareStatements(t *testing.T) {
 	}
 	t.Logf("%d charges, %.0f a second: %.3f statements for the event of a charge", charges, charges/took.Seconds(), float64(statements)/charges)
 	require.Less(t, statements, charges/2, "an event costs a share of a statement")
+	require.Less(t, all["events_take"], charges/10, "an event is not taken")
 }
 
 // TestIdleLoad prints what idle nodes with the default settings send.

@@ -12,11 +12,15 @@ import (
 // hand holds the taken rows of one home. Rows that end at about the same time end in
 // one step of the store, which costs about as much as ending one. A row does not wait
 // without need: the step begins once all taken rows have ended, or half of all slots
-// have, or the first has waited for gather. One step runs at a time; rows that end
+// have, or the first has waited for patience. One step runs at a time; rows that end
 // meanwhile join the next.
 type hand struct {
 	w      *Worker
 	region string
+	// patience is how long an ended row waits for others. given: the rows come one at a
+	// time, from steps, so that the last one in hand waits as well.
+	patience time.Duration
+	given    bool
 
 	mu      sync.Mutex
 	rows    int // taken rows, including those that wait
@@ -64,7 +68,7 @@ func (h *hand) end(e *ending) error {
 	h.mu.Lock()
 	h.waiting = append(h.waiting, e)
 	if len(h.waiting) == 1 {
-		time.AfterFunc(h.w.gather(), func() { h.ripen(e) })
+		time.AfterFunc(h.patience, func() { h.ripen(e) })
 	}
 	h.serve()
 	h.mu.Unlock()
@@ -89,7 +93,7 @@ func (h *hand) ripen(first *ending) {
 // serve begins a step if there is a reason to. The caller holds the lock.
 func (h *hand) serve() {
 	n := len(h.waiting)
-	if n == 0 || h.running || n < h.rows && n < h.w.c.Batch/2 && !h.ripe {
+	if n == 0 || h.running || (h.given || n < h.rows) && n < h.w.c.Batch/2 && !h.ripe {
 		return
 	}
 	rows := h.waiting

@@ -30,13 +30,15 @@ type pool struct {
 	mu    sync.Mutex
 	homes map[string]*home
 	turns uint64
+	ended bool // nothing is added to work any more
 }
 
 // home is the pool's state for a region.
 type home struct {
 	hand  *hand
-	rows  int // in hand
-	asked int // slots that the look under way may fill; 0: none is under way
+	given *hand // of the rows that steps have left with this process
+	rows  int   // in hand, or reserved
+	asked int   // slots that the look under way may fill; 0: none is under way
 	// next is when to look again, and turn when the last look began: the region that
 	// waited longest goes first.
 	next time.Time
@@ -46,11 +48,15 @@ type home struct {
 	failed bool
 
 	// For a woken worker. wakes are when to look, in order. full: the last look found
-	// as many rows as it asked for. behind: the look began while rows were in hand, so
-	// it could not take the rows that wait for them in the order of a key.
-	wakes        []time.Time
-	full, behind bool
-	began        time.Time // the last look
+	// as many rows as it asked for. news: a look was asked for since the last one, for
+	// rows that may wait in the order of a key for those that were in hand then. came
+	// counts the rows that came into hand, and behind is its value at such a look: when
+	// one of these leaves, a look takes what waits for it.
+	wakes      []time.Time
+	full, news bool
+	came       uint64
+	behind     uint64
+	began      time.Time // the last look
 	// few: the last look found so few rows that the next can wait. narrow: First left
 	// more rows than there were slots, so a look takes no more than those.
 	few, narrow bool
@@ -72,7 +78,12 @@ func startPool(w *Worker) *pool {
 
 func (p *pool) run() {
 	defer close(p.idle)
-	defer p.work.Wait()
+	defer func() {
+		p.mu.Lock()
+		p.ended = true
+		p.mu.Unlock()
+		p.work.Wait()
+	}()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -139,6 +150,7 @@ func (p *pool) wake(region string, in time.Duration) {
 	p.mu.Lock()
 	if h := p.homes[region]; h != nil { // otherwise it is new, and looked at at once
 		h.wake(time.Now(), in, p.w.gather())
+		h.news = true
 	}
 	p.mu.Unlock()
 	p.tell()
@@ -172,7 +184,11 @@ func (p *pool) look() time.Duration {
 	for _, region := range regions {
 		h := p.homes[region]
 		if h == nil {
-			h = &home{hand: &hand{w: p.w, region: region}, wakes: []time.Time{now}}
+			h = &home{
+				hand:  &hand{w: p.w, region: region, patience: p.w.gather()},
+				given: &hand{w: p.w, region: region, patience: p.w.c.Poll / 2, given: true},
+				wakes: []time.Time{now},
+			}
 			p.homes[region] = h
 		}
 		at, ok := p.when(h)
@@ -200,7 +216,9 @@ func (p *pool) look() time.Duration {
 		}
 		p.turns++
 		h.turn, h.asked, h.began = p.turns, limit, now
-		h.behind = h.rows > 0
+		if h.news || h.full {
+			h.news, h.behind = false, h.came
+		}
 		h.wakes = slices.DeleteFunc(h.wakes, func(at time.Time) bool { return !at.After(now) })
 		all := p.w.together(h, limit)
 		p.work.Go(func() { p.take(h, limit, all) })
@@ -219,11 +237,13 @@ func (p *pool) take(h *home, slots, limit int) {
 	}
 	p.mu.Lock()
 	h.asked, h.failed, h.full = 0, err != nil, b.taken == limit
-	h.rows += len(rest)
+	first := h.came + 1
+	h.rows, h.came = h.rows+len(rest), h.came+uint64(len(rest))
 	h.few = b.taken < p.w.c.Together/4
 	h.narrow = len(over) > 0 || h.narrow && len(rest) > b.taken/4
-	// A postponed row let others of its line wait.
-	h.behind = h.behind || slices.ContainsFunc(rest, func(m Message) bool { return m.Attempts > 0 })
+	if slices.ContainsFunc(rest, func(m Message) bool { return m.Attempts > 0 }) {
+		h.behind = h.came // a postponed row let others of its line wait
+	}
 	h.next = time.Now()
 	switch {
 	case b.taken == 0:
@@ -232,9 +252,9 @@ func (p *pool) take(h *home, slots, limit int) {
 		h.next = h.next.Add(min(h.next.Sub(began), p.w.gather()/2))
 	}
 	p.mu.Unlock()
-	for _, m := range rest {
+	for i, m := range rest {
 		p.work.Go(func() {
-			defer p.leave(h)
+			defer p.leave(h, first+uint64(i))
 			b.work(m)
 		})
 	}
@@ -272,15 +292,53 @@ func (p *pool) room(region string, regions []string, left int) int {
 // busy reports whether a region has a slot.
 func (h *home) busy() bool { return h != nil && h.rows+h.asked > 0 }
 
-func (p *pool) leave(h *home) {
+// leave frees the slot of the row that came into hand as the seq-th.
+func (p *pool) leave(h *home, seq uint64) {
 	p.mu.Lock()
 	h.rows--
-	if h.behind {
-		h.behind = false
+	if seq <= h.behind {
 		h.wake(time.Now(), 0, 0)
 	}
 	p.mu.Unlock()
 	p.tell()
+}
+
+// reserve implements [Worker.Reserve].
+func (p *pool) reserve(region string, n int) *Reservation {
+	regions := p.w.c.Regions()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.homes[region]
+	if p.ended || p.ctx.Err() != nil || h == nil || h.failed || h.full || !slices.Contains(regions, region) || p.room(region, regions, 1) < n {
+		return nil
+	}
+	h.rows, h.came = h.rows+n, h.came+uint64(n)
+	p.work.Add(1) // until begin
+	return &Reservation{
+		Handover: Handover{Lease: p.w.c.Lease}, p: p, h: h, n: n, seq: h.came,
+		b: batch{w: p.w, h: h.given, ctx: Begun(context.Background()), end: time.Now().Add(p.w.c.Lease)},
+	}
+}
+
+// begin implements [Reservation.End].
+func (p *pool) begin(r *Reservation) {
+	defer p.work.Done()
+	if free := r.n - len(r.Rows); free > 0 {
+		p.mu.Lock()
+		r.h.rows -= free
+		p.mu.Unlock()
+		p.tell()
+	}
+	if len(r.Rows) == 0 {
+		return
+	}
+	r.h.given.took(len(r.Rows))
+	for _, m := range r.Rows {
+		p.work.Go(func() {
+			defer p.leave(r.h, r.seq)
+			r.b.work(m)
+		})
+	}
 }
 
 func (p *pool) tell() {

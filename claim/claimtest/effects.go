@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -301,6 +302,77 @@ var effectTests = []test{
 			require.Equal(w, want.ID, taken.ID)
 			require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, taken.ID, taken.Fence))
 		}
+	}},
+	{"effects: events are left with who asks for them", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := approved("paid")
+		v.Events = Events(held, 3)
+		v.Events[1].Kind = outbox.KindWebhook // of a line of its own
+		v.Handover = &outbox.Handover{Lease: time.Hour}
+		rec := w.settle(held, v)
+		require.Len(w, v.Handover.Rows, 2, "the third waits for the first")
+		events := w.Queue(w.home, outbox.Events)
+		for i, left := range v.Handover.Rows {
+			require.Equal(w, v.Events[i].ID, left.ID)
+			require.Equal(w, uint64(1), left.Fence)
+			require.True(w, left.Due.Equal(rec.SettledAt.Add(time.Hour)), "due at %v", left.Due)
+			got, found := w.row(outbox.Events, left.ID)
+			require.True(w, found)
+			w.sameRow(left, got)
+		}
+		w.until(w.now().Add(time.Millisecond))
+		taken, err := events.Take(w.ctx, w.home, 10, time.Hour)
+		require.NoError(w, err)
+		require.Empty(w, taken, "they are held as if they were taken")
+		first := v.Handover.Rows[0]
+		require.ErrorIs(w, events.Finish(w.ctx, w.home, first.ID, 0), outbox.ErrFenced)
+		require.NoError(w, events.Finish(w.ctx, w.home, first.ID, first.Fence))
+		third := w.takeOne(outbox.Events)
+		require.Equal(w, v.Events[2].ID, third.ID)
+		require.Equal(w, uint64(1), third.Fence)
+	}},
+	{"effects: events that are left with somebody are due when the lease ends", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := approved("paid")
+		v.Events, v.Handover = Events(held, 1), &outbox.Handover{Lease: time.Minute}
+		rec := w.settle(held, v)
+		w.until(rec.SettledAt.Add(time.Minute + time.Millisecond))
+		taken := w.takeOne(outbox.Events)
+		require.Equal(w, v.Events[0].ID, taken.ID)
+		require.Equal(w, uint64(2), taken.Fence)
+		require.ErrorIs(w, w.Queue(w.home, outbox.Events).Retry(w.ctx, w.home, taken.ID, v.Handover.Rows[0].Fence, 0, ""), outbox.ErrFenced)
+	}},
+	{"effects: an event is not left with who asks while an older one of its key waits", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := declinedSoft("no funds")
+		v.Events = Events(held, 1)
+		w.settle(held, v)
+		w.until(w.now().Add(time.Millisecond))
+		again := w.begin(w.arrival("k", "100"), claim.Won)
+		next := approved("paid")
+		next.Events, next.Handover = Events(again, 1), &outbox.Handover{Lease: time.Hour}
+		rec := w.settle(again, next)
+		require.Empty(w, next.Handover.Rows)
+		got, found := w.row(outbox.Events, next.Events[0].ID)
+		require.True(w, found)
+		require.Zero(w, got.Fence)
+		require.True(w, got.Due.Equal(rec.SettledAt), "due at %v", got.Due)
+		for _, want := range []string{v.Events[0].ID, next.Events[0].ID} {
+			taken := w.takeOne(outbox.Events)
+			require.Equal(w, want, taken.ID)
+			require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, taken.ID, taken.Fence))
+		}
+	}},
+	{"effects: no event is left with who asks by a step that did nothing", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := approved("paid")
+		v.Events = Events(held, 1)
+		rec := w.settle(held, v)
+		v.ID, v.Handover = uuid.New(), &outbox.Handover{Lease: time.Hour}
+		_, err := w.at(w.home).Settle(w.ctx, held, v)
+		require.ErrorIs(w, err, claim.ErrFenced)
+		require.Empty(w, v.Handover.Rows)
+		w.written(held, rec.SettledAt, nil, v.Events, nil)
 	}},
 }
 

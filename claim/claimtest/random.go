@@ -187,6 +187,9 @@ func (r *random) settle(t *rapid.T) {
 			v.Events[i].ID = fmt.Sprintf("evt_%s_%d/%d", r.tenant, r.tales, i)
 		}
 		v.Expiry = expiry(now.Add(r.Policy.ReplayFor))
+		if rapid.Bool().Draw(t, "asks for events") {
+			v.Handover = &outbox.Handover{Lease: r.Policy.Lease}
+		}
 	}
 	v.ID = uuid.New()
 	rec, err := r.Store(r.region(t, "from")).Settle(r.ctx, held, v)

@@ -63,6 +63,9 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 		case next.State == claim.FailedRetry:
 			next.Refusal.At = said.now.UTC()
 		}
+		if said.handed {
+			verdict.Handover.Leave(said.events())
+		}
 		return *next, nil
 	}
 	// The row may have this verdict already: a try whose reply was lost wrote it, in
@@ -161,6 +164,16 @@ type settlement struct {
 
 	done       bool
 	now, lease time.Time
+	handed     bool // the events that have a fence are left with the caller
+}
+
+// events are those of the effects with the statement's time.
+func (s *settlement) events() []outbox.Message {
+	for i := range s.fx.Events {
+		m := &s.fx.Events[i]
+		m.CreatedAt, m.Due = s.now.UTC(), s.now.Add(m.Due.Sub(m.CreatedAt)).UTC()
+	}
+	return s.fx.Events
 }
 
 // settleArgs are the settled claims and their effects: rows that name their claim by
@@ -170,7 +183,7 @@ type (
 		Home       string
 		Claims     []settledClaim
 		Postings   []settledPosting
-		Events     []settledEvent
+		Events     []askedEvent
 		Entries    []settledEntry
 		ExpiryKind string
 		// PinLife is how long a row stays: until its tombstone is over and then for
@@ -210,6 +223,10 @@ type (
 		N int32
 		eventRow
 	}
+	askedEvent struct {
+		settledEvent
+		Lease time.Duration // for which its caller asks for it; 0: it does not
+	}
 	settledEntry struct {
 		N int32
 		placedEntry
@@ -242,7 +259,12 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 		args.Postings = append(args.Postings, settledPosting{n, postingOf(s.fx.Post)})
 	}
 	for i := range s.fx.Events {
-		args.Events = append(args.Events, settledEvent{n, eventOf(&s.fx.Events[i])})
+		m := &s.fx.Events[i]
+		event := askedEvent{settledEvent: settledEvent{n, eventOf(m)}}
+		if m.Fence > 0 {
+			event.Lease = m.Due.Sub(m.CreatedAt).Truncate(time.Microsecond)
+		}
+		args.Events = append(args.Events, event)
 	}
 	for i := range s.fx.Audit {
 		e := &s.fx.Audit[i]
@@ -267,13 +289,18 @@ func settleGroup(db *DB) *group[settlement, settleArgs] {
 		},
 		read: func(rows pgx.Rows, all []*settlement) error {
 			for _, s := range all {
-				s.done = false // as a try before may have said, which then failed
+				s.done, s.handed = false, false // as a try before may have said, which then failed
 			}
 			var n int32
 			var now, lease time.Time
-			_, err := pgx.ForEachRow(rows, []any{&n, &now, &lease}, func() error {
+			var handed bool
+			_, err := pgx.ForEachRow(rows, []any{&n, &now, &lease, &handed}, func() error {
 				s, err := at(all, n)
-				if err == nil {
+				switch {
+				case err != nil:
+				case handed:
+					s.handed = true
+				default:
 					s.done, s.now, s.lease = true, now, lease
 				}
 				return err

@@ -153,7 +153,9 @@
 //	                bear that
 //	Renew           the older lease; lapses sooner   the newer lease
 //	TakeOver        the old holder's lapsed lease    fence+1; lapses and is taken over again
-//	Take            due as before; taken again       due when the lease lapses
+//	Take, or Settle due as before; taken again;      due when the lease lapses
+//	that leaves     or in flight as before
+//	events
 //	Finish          as before: the row falls due     done
 //	                again, and is handled again
 //	Retry,          as before: the row falls due     done

@@ -183,10 +183,10 @@ func setOrDelete(b *pebble.Batch, key, value []byte, set bool) error {
 	return b.SingleDelete(key, nil)
 }
 
-// appendEvents puts new rows of one key at the ends of its lines. The caller holds
-// the key's lock.
+// appendEvents puts new rows of one key at the ends of its lines, and sorts ms. One that
+// is to be left with the caller has a fence, and loses it if it has to wait. The caller
+// holds the key's lock.
 func (db *DB) appendEvents(b *pebble.Batch, s *scratch, code claim.RegionCode, ms []outbox.Message) error {
-	ms = slices.Clone(ms)
 	slices.SortFunc(ms, func(x, y outbox.Message) int {
 		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
 	})
@@ -206,6 +206,15 @@ func (db *DB) appendEvents(b *pebble.Batch, s *scratch, code claim.RegionCode, m
 		}
 		if !slices.Contains(begun, m.Kind) { // only it can be the first of the line
 			begun = append(begun, m.Kind)
+			if m.Fence > 0 {
+				other, _, err := db.others(events, code, m, false)
+				if err != nil {
+					return err
+				}
+				if other != nil {
+					m.Fence, m.Due = 0, m.CreatedAt
+				}
+			}
 			if err := db.putMessage(b, s, events, code, nil, m); err != nil {
 				return err
 			}

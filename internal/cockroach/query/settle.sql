@@ -48,12 +48,23 @@ WITH said AS MATERIALIZED (
         n int4, id text, tenant_id text, kind text, debit text, credit text, amount int8,
         currency text, object_id text, reverses text, provider text, provider_ref text) ON t.n = s.n
     RETURNING ledger.home_region
+), telling AS MATERIALIZED (
+    -- An event that its caller asks for is left with it, as if it had taken it, unless
+    -- one of its key waits: then its worker has to look which is the first. The offset is
+    -- as in events_take.
+    SELECT s.n, s.tenant_id, s.idem_key, s.operation, e.id, e.kind, e.payload, e.trace_parent, e.lease,
+           e.lease > '0'::interval AND NOT EXISTS (
+               SELECT 1 FROM events AS o
+               WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = s.tenant_id AND o.idem_key = s.idem_key AND NOT o.parked
+               OFFSET 0) AS handed
+    FROM settled AS s
+    JOIN @events AS e (n int4, id text, kind text, payload bytea, trace_parent text, lease interval) ON e.n = s.n
 ), told AS (
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT @home::crdb_internal_region, e.id, e.kind, s.tenant_id, s.idem_key, s.operation, e.payload, e.trace_parent, now(), now(), 0
-    FROM settled AS s
-    JOIN @events AS e (n int4, id text, kind text, payload bytea, trace_parent text) ON e.n = s.n
+    SELECT @home::crdb_internal_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, now(),
+           CASE WHEN handed THEN now() + lease ELSE now() END, CASE WHEN handed THEN 1 ELSE 0 END
+    FROM telling
     RETURNING events.home_region
 ), expiring AS (
     INSERT INTO expiries (
@@ -79,4 +90,6 @@ WITH said AS MATERIALIZED (
     JOIN @entries AS a (n int4, id uuid, event text, region text, node text, generation int4, detail text) ON a.n = s.n
     RETURNING audit.home_region
 )
-SELECT n, now(), lease_until FROM settled
+SELECT n, now(), lease_until, false FROM settled
+UNION ALL
+SELECT n, now(), now(), true FROM telling WHERE handed

@@ -1,0 +1,186 @@
+package outbox_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// woken is a started worker that looks only when it is woken, and has looked once.
+func woken(t *testing.T, q outbox.Store, h outbox.Handler, batch int, regions ...string) *outbox.Worker {
+	t.Helper()
+	w, err := outbox.NewWorker(outbox.WorkerConfig{
+		Store: q, Regions: func() []string { return regions }, Batch: batch, Woken: true, MaxAttempts: 3,
+		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: h},
+	})
+	require.NoError(t, err)
+	t.Cleanup(w.Stop)
+	w.Start()
+	synctest.Wait()
+	return w
+}
+
+// left is a step that writes rows and leaves them with whoever asked.
+func (q *queue) left(h *outbox.Handover, ids ...string) {
+	q.put(ids...)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, id := range ids {
+		m := q.rows[id]
+		m.Fence, m.Due = 1, time.Now().Add(h.Lease)
+		h.Rows = append(h.Rows, *m)
+	}
+}
+
+// Rows that a step leaves with the worker are handled at once, without a take, and end
+// together.
+func TestRowsThatAStepLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		at := map[string]time.Time{}
+		w := woken(t, q, func(_ context.Context, m outbox.Message) outbox.Disposition {
+			at[m.ID] = time.Now()
+			return outbox.Done()
+		}, 32, "r")
+		require.Equal(t, 1, q.took("take"))
+		for _, id := range ids("row", 10) {
+			r := w.Reserve("r", 1)
+			require.NotNil(t, r)
+			require.Equal(t, time.Minute, r.Lease)
+			q.left(&r.Handover, id)
+			written := time.Now()
+			r.End()
+			synctest.Wait()
+			require.Equal(t, written, at[id])
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(aLook)
+		require.Empty(t, q.rows)
+		require.Zero(t, q.took("take"))
+		require.Equal(t, 1, q.took("finish"))
+	})
+}
+
+// Rows that are left are no reason to look; what waits for one of them is.
+func TestWhatWaitsForARowThatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue(), newSlowly()
+		w := woken(t, q, s.handle, 32, "r")
+		q.took("take")
+		r := w.Reserve("r", 1)
+		q.left(&r.Handover, "slow")
+		r.End()
+		w.Wake("r", 0) // for a row of its line
+		time.Sleep(aLook)
+		require.Equal(t, 1, q.took("take"))
+		for range 5 {
+			r := w.Reserve("r", 1)
+			q.left(&r.Handover, "other")
+			r.End()
+			time.Sleep(aLook)
+		}
+		require.Zero(t, q.took("take"), "nothing waits for those")
+		s.release()
+		time.Sleep(aLook)
+		require.Equal(t, 1, q.took("take"))
+	})
+}
+
+func TestReservedSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue(), newSlowly()
+		w := woken(t, q, s.handle, 4, "r", "far")
+		reserve := func(region string, n int) *outbox.Reservation {
+			r := w.Reserve(region, n)
+			if r != nil {
+				t.Cleanup(r.End)
+			}
+			return r
+		}
+		require.Nil(t, reserve("elsewhere", 1), "another worker's region")
+		require.Nil(t, reserve("r", 4), "a slot is kept for the other region")
+		one, two := reserve("r", 1), w.Reserve("r", 2)
+		require.NotNil(t, one)
+		require.NotNil(t, two)
+		require.Nil(t, reserve("r", 1))
+		require.NotNil(t, reserve("far", 1))
+		two.End() // nothing was written, or nobody knows
+		again := w.Reserve("r", 2)
+		require.NotNil(t, again)
+		q.left(&again.Handover, "slow1") // the other one waits
+		again.End()
+		require.Equal(t, 1, s.inHand("r"))
+		require.NotNil(t, reserve("r", 1))
+		require.Nil(t, reserve("r", 1))
+		s.release()
+		time.Sleep(aLook)
+		require.NotNil(t, reserve("r", 1))
+	})
+}
+
+// Older rows go first: a worker with a backlog, or one that cannot take, takes nothing
+// that is younger.
+func TestNoSlotIsReservedBeforeABacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue().put(ids("slow", 9)...), newSlowly()
+		w := woken(t, q, s.handle, 4, "r")
+		require.Equal(t, 4, s.inHand("r"))
+		require.Nil(t, w.Reserve("r", 1))
+		s.release()
+		time.Sleep(aLook)
+		require.Empty(t, q.rows)
+		r := w.Reserve("r", 1)
+		require.NotNil(t, r)
+		r.End()
+		q.failed = context.DeadlineExceeded
+		w.Wake("r", 0)
+		time.Sleep(aLook)
+		require.Nil(t, w.Reserve("r", 1))
+	})
+}
+
+// A drain waits for steps that may leave rows, and for those rows.
+func TestADrainWaitsForWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue(), newSlowly()
+		w := woken(t, q, s.handle, 4, "r")
+		r := w.Reserve("r", 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, w.Drain(ctx))
+		require.Nil(t, w.Reserve("r", 1), "it takes no more")
+		q.left(&r.Handover, "slow")
+		r.End()
+		require.Equal(t, 1, s.inHand("r"))
+		require.Error(t, w.Drain(ctx))
+		s.release()
+		require.NoError(t, w.Drain(t.Context()))
+		require.Empty(t, q.rows)
+		require.Nil(t, w.Reserve("r", 1))
+	})
+}
+
+// A row that is left and fails is postponed like others, and taken when it is due.
+func TestARowThatIsLeftFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		var seen []string
+		w := woken(t, q, func(_ context.Context, m outbox.Message) outbox.Disposition {
+			if seen = append(seen, m.LastError); m.Attempts == 0 {
+				return outbox.Failed("no")
+			}
+			return outbox.Done()
+		}, 4, "r")
+		r := w.Reserve("r", 1)
+		q.left(&r.Handover, "a")
+		r.End()
+		time.Sleep(5 * time.Second)
+		require.Empty(t, q.rows)
+		require.Equal(t, []string{"", "no"}, seen)
+	})
+}
