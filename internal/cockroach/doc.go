@@ -19,7 +19,8 @@
 // round trip. Their WHERE clauses repeat what the transition compared.
 //
 // Begin, Settle and Pin share their statements: see [group]. Rows of many claims are
-// sent as arrays, those of one as values, and each caller reads its own result.
+// sent as arrays, those of one as values, and each caller reads its own result. Such
+// statements of one home go one after the other: see [turns].
 //
 // Statements are implicit transactions: atomic, committed in one phase if the database
 // can, and never open while the client computes. The few methods that need more than
@@ -90,6 +91,9 @@
 // certain, with [ledger.ErrConflict], and so does the id of a waiting event: nothing is
 // done then, and the others of its group are sent again without it.
 //
+// Settle leaves events with its caller if the reply says so. A caller that found out by the
+// step was not told: such rows are due when their lease ends.
+//
 // A failed statement of a group is, whatever the failure, such a try for each of its
 // callers. Each sends its step once more, alone, and its own row answers as above.
 //
@@ -152,12 +156,12 @@
 // # Order of events
 //
 // A row of events can be taken once no older one of its key for the same sink is left,
-// except parked ones, so that a sink that is down delays no other. The check takes no
-// locks: an older row stays until it is finished, whoever holds it, and a younger one
-// that is held has nothing older except rows that an operator requeued. Rows behind a
-// postponed one are due, and each take looks at them. Older is by the clock of the
-// gateway that wrote; on CockroachDB two that are nearer to each other than max-offset
-// may change places.
+// except parked ones, so that a sink that is down delays no other. Settle leaves a row with
+// its caller only if no row of the key is left. These checks take no locks: an older row
+// stays until it is finished, whoever holds it, and a younger one that is held has nothing
+// older except rows that an operator requeued. Rows behind a postponed one are due, and
+// each take looks at them. Older is by the clock of the gateway that wrote; on CockroachDB
+// two that are nearer to each other than max-offset may change places.
 //
 // # Time
 //

@@ -24,8 +24,8 @@ const groupLanes = 4
 const groupMost = 64
 
 // group commits the steps of many callers in one statement. Callers that arrive while a
-// statement runs gather, and the next statement takes them all: there is no timer, and
-// a single caller waits for nobody. The fixed cost of a statement (planning, a commit,
+// statement runs gather, and the next statement takes them all: a single caller waits for
+// nobody, and other groups take turns, see [turns]. The fixed cost of a statement (planning, a commit,
 // on CockroachDB a round of replication for each range) is paid once.
 //
 // No caller's outcome depends on the others. The statement answers row by row. If it
@@ -172,19 +172,10 @@ func (g *group[T, A]) join(ctx context.Context, home string, step *T) error {
 	}
 }
 
-// lanes bounds the statements of a line that run and do not seem to hang. Read-only
-// ones hold no locks, so a second one is no worse than a larger first.
-func (g *group[T, A]) lanes() int {
-	if g.reads {
-		return 2
-	}
-	return 1
-}
-
 // lane starts a statement for waiting callers, if none runs except hanging ones. The
 // caller holds the lock.
 func (g *group[T, A]) lane(at line, l *gathering[T]) {
-	if len(l.waiting) > 0 && l.lively < g.lanes() && l.running < groupLanes {
+	if len(l.waiting) > 0 && l.lively < 1 && l.running < groupLanes {
 		l.running++
 		l.lively++
 		go g.serve(at, l)
@@ -198,10 +189,13 @@ func (g *group[T, A]) hangs(at line) time.Duration {
 
 // serve runs statements until nobody waits.
 func (g *group[T, A]) serve(at line, l *gathering[T]) {
+	turns := g.db.turns.at(place{at.home, at.region})
 	for {
+		turn := turns.take()
 		g.mu.Lock()
 		batch := g.next(l)
 		if len(batch) == 0 {
+			turn.end(0)
 			l.lively--
 			if l.running--; l.running == 0 {
 				delete(g.lines, at)
@@ -210,6 +204,7 @@ func (g *group[T, A]) serve(at line, l *gathering[T]) {
 			return
 		}
 		g.mu.Unlock()
+		turn.begin()
 		var over, hung bool
 		hangs := time.AfterFunc(g.hangs(at), func() {
 			g.mu.Lock()
@@ -219,7 +214,8 @@ func (g *group[T, A]) serve(at line, l *gathering[T]) {
 				g.lane(at, l)
 			}
 		})
-		err := g.run(batch)
+		err := g.run(batch, turn)
+		turn.end(len(batch))
 		hangs.Stop()
 		g.mu.Lock()
 		over = true
@@ -277,11 +273,11 @@ func (g *group[T, A]) next(l *gathering[T]) (batch []*member[T]) {
 // run sends the statement for all of batch, as a call in their room. It is bounded by a
 // call's time, independent of the callers. Rows are in the order of their keys, so that
 // no two statements deadlock.
-func (g *group[T, A]) run(batch []*member[T]) (err error) {
+func (g *group[T, A]) run(batch []*member[T], mine *turn) (err error) {
 	defer fault.Recover(&err)
 	ctx, turn, cancel := g.db.bounded(ofTenant(context.WithoutCancel(batch[0].ctx), ""))
 	defer cancel()
-	leave, err := g.db.rooms.enterFor(turn)
+	leave, err := g.db.rooms.enterFor(turn, func() { mine.end(0) })
 	if err != nil {
 		return err
 	}

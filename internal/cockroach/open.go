@@ -143,6 +143,7 @@ type DB struct {
 	doubts  []string
 
 	rooms    *rooms
+	turns    *turns
 	begins   *group[creation, beginArgs]
 	pins     *group[pinning, pinArgs]
 	settles  *group[settlement, settleArgs]
@@ -199,6 +200,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err := db.observe(c.Meters); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	db.turns = newTurns(db.dialect.cockroach)
 	db.begins, db.pins, db.settles, db.replicas = beginGroup(db), pinGroup(db), settleGroup(db), replicaGroup(db)
 	background, stop := context.WithCancel(context.Background())
 	db.stop = stop

@@ -160,12 +160,17 @@ func (rs *rooms) gather(ctx context.Context) (leave func(), err error) {
 
 // enter waits for a connection until turn ends. leave returns it. It is refused at
 // once, with [claim.ErrUnavailable], if the room is full.
-func (rs *rooms) enter(turn context.Context) (leave func(), err error) { return rs.wait(turn, false) }
+func (rs *rooms) enter(turn context.Context) (leave func(), err error) {
+	return rs.wait(turn, false, func() {})
+}
 
-// enterFor is enter for calls that gather admitted: it is not refused because of them.
-func (rs *rooms) enterFor(turn context.Context) (leave func(), err error) { return rs.wait(turn, true) }
+// enterFor is enter for calls that gather admitted: it is not refused because of them. It
+// calls waits before it waits.
+func (rs *rooms) enterFor(turn context.Context, waits func()) (leave func(), err error) {
+	return rs.wait(turn, true, waits)
+}
 
-func (rs *rooms) wait(turn context.Context, inside bool) (leave func(), err error) {
+func (rs *rooms) wait(turn context.Context, inside bool, waits func()) (leave func(), err error) {
 	rs.mu.Lock()
 	r, p, err := rs.admit(turn, inside)
 	if err != nil {
@@ -184,6 +189,7 @@ func (rs *rooms) wait(turn context.Context, inside bool) (leave func(), err erro
 		return leave, nil
 	default:
 	}
+	waits()
 	began := time.Now()
 	defer func() { rs.waited(r, time.Since(began)) }()
 	select {

@@ -1,0 +1,171 @@
+package cockroach
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pass takes a turn, uses it for a statement of so many steps that takes so long, and
+// returns when the statement began.
+func (s *turnstile) pass(steps int, takes time.Duration) (began time.Time) {
+	t := s.take()
+	t.begin()
+	began = time.Now()
+	time.Sleep(takes)
+	t.end(steps)
+	return began
+}
+
+func TestStatementsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurns(false).at(place{"home", ""})
+		start := time.Now()
+		var began []string
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				at := s.pass(1, 10*time.Millisecond).Sub(start)
+				mu.Lock()
+				defer mu.Unlock()
+				began = append(began, fmt.Sprint(i, " ", at))
+			})
+			synctest.Wait() // each is in line before the next
+		}
+		all.Wait()
+		require.Equal(t, []string{"0 0s", "1 10ms", "2 20ms", "3 30ms"}, began)
+		require.Equal(t, time.Now(), s.pass(1, 0), "nobody is there")
+	})
+}
+
+func TestPlacesHaveTurnsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newTurns(false)
+		held := all.at(place{"home", ""}).take()
+		for _, p := range []place{{"home", "home"}, {"other", ""}} {
+			require.Equal(t, time.Now(), all.at(p).pass(1, 0))
+		}
+		held.end(0)
+		require.Same(t, all.at(place{"home", ""}), all.at(place{"home", ""}))
+	})
+}
+
+// A statement that hangs holds others up for a few times what statements take, again and
+// again, and not longer each time.
+func TestAHangingStatementLosesItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurns(false).at(place{"home", ""})
+		for range 100 {
+			s.pass(1, 2*time.Millisecond)
+		}
+		for range 100 {
+			hung := s.take()
+			hung.begin()
+			before := time.Now()
+			waited := s.pass(1, 2*time.Millisecond).Sub(before)
+			require.GreaterOrEqual(t, waited, 4*time.Millisecond)
+			require.LessOrEqual(t, waited, 100*time.Millisecond)
+			time.Sleep(400 * time.Millisecond)
+			hung.end(1) // nobody's turn is ended by that
+			next := s.take()
+			next.begin()
+			hung.end(1)
+			later := make(chan time.Time, 1)
+			go func() { later <- s.pass(1, 0) }()
+			synctest.Wait()
+			require.Empty(t, later)
+			next.end(1)
+			<-later
+		}
+	})
+}
+
+// Statements that become slower keep their turns once that is known.
+func TestASlowDatabaseHasLongerTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurns(false).at(place{"home", ""})
+		for range 60 {
+			s.pass(8, 100*time.Millisecond)
+		}
+		slow := s.take()
+		slow.begin()
+		next := make(chan time.Time, 1)
+		go func() { next <- s.pass(1, 0) }()
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		require.Empty(t, next)
+		slow.end(8)
+		<-next
+	})
+}
+
+// Where statements cost more than steps, one that several shared makes the next wait for
+// company. One that nobody shared does not, and neither does a pause that is over.
+func TestStatementsWaitForCompany(t *testing.T) {
+	for _, pauses := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newTurns(pauses).at(place{"home", ""})
+			for range 100 {
+				s.pass(1, 20*time.Millisecond)
+			}
+			require.Equal(t, time.Now(), s.pass(company-1, 20*time.Millisecond).Add(0))
+			ended := time.Now()
+			require.Equal(t, ended, s.pass(company, 20*time.Millisecond))
+			ended = time.Now()
+			pause := s.pass(company, 20*time.Millisecond).Sub(ended)
+			if !pauses {
+				require.Zero(t, pause)
+				return
+			}
+			require.Equal(t, 10*time.Millisecond, pause)
+			time.Sleep(10 * time.Millisecond)
+			require.Equal(t, time.Now(), s.pass(1, 0), "it has paused already")
+		})
+	}
+}
+
+// A turn that is given back, as there is no connection, says nothing of the database.
+func TestATurnThatIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurns(true).at(place{"home", ""})
+		usual := s.usual
+		for range 100 {
+			t := s.take()
+			t.begin()
+			t.end(0)
+			t.end(64)
+		}
+		require.Equal(t, usual, s.usual)
+		require.False(t, s.busy)
+	})
+}
+
+func TestAConnectionThatIsThereIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs, waited := newRooms(3, 9), 0
+		waits := func() { waited++ }
+		var leaves []func()
+		for range 3 {
+			leave, err := rs.enterFor(ofClaims(t.Context()), waits)
+			require.NoError(t, err)
+			leaves = append(leaves, leave)
+		}
+		require.Zero(t, waited)
+		got := make(chan func(), 1)
+		go func() {
+			leave, err := rs.enterFor(ofClaims(t.Context()), waits)
+			require.NoError(t, err)
+			got <- leave
+		}()
+		synctest.Wait()
+		require.Equal(t, 1, waited)
+		leaves[0]()
+		(<-got)()
+		require.Equal(t, 1, waited)
+	})
+}
