@@ -24,9 +24,10 @@ const groupLanes = 4
 const groupMost = 64
 
 // group commits the steps of many callers in one statement. Callers that arrive while a
-// statement runs gather, and the next statement takes them all: a single caller waits for
-// nobody, and other groups take turns, see [turns]. The fixed cost of a statement (planning, a commit,
-// on CockroachDB a round of replication for each range) is paid once.
+// statement runs gather, and the next statement takes them all. A lone caller waits for
+// nobody. Statements of several groups take turns, see [turns]. The fixed cost of a
+// statement (planning, a commit, on CockroachDB a round of replication for each range) is
+// paid once.
 //
 // No caller's outcome depends on the others. The statement answers row by row. If it
 // fails, each of its callers continues alone, and waits for a connection of its own:

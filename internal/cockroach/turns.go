@@ -94,7 +94,9 @@ func (s *turnstile) take() *turn {
 		pause = s.took/pausePart - time.Since(s.ended)
 	}
 	s.mu.Unlock()
-	time.Sleep(pause)
+	if pause > 0 {
+		<-time.After(pause)
+	}
 	return &turn{s: s}
 }
 

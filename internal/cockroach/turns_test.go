@@ -51,7 +51,8 @@ func TestPlacesHaveTurnsOfTheirOwn(t *testing.T) {
 			require.Equal(t, time.Now(), all.at(p).pass(1, 0))
 		}
 		held.end(0)
-		require.Same(t, all.at(place{"home", ""}), all.at(place{"home", ""}))
+		first, again := all.at(place{"home", ""}), all.at(place{"home", ""})
+		require.Same(t, first, again)
 	})
 }
 
@@ -113,7 +114,7 @@ func TestStatementsWaitForCompany(t *testing.T) {
 			for range 100 {
 				s.pass(1, 20*time.Millisecond)
 			}
-			require.Equal(t, time.Now(), s.pass(company-1, 20*time.Millisecond).Add(0))
+			s.pass(company-1, 20*time.Millisecond)
 			ended := time.Now()
 			require.Equal(t, ended, s.pass(company, 20*time.Millisecond))
 			ended = time.Now()
