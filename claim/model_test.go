@@ -55,6 +55,11 @@ func (s *pureStore) apply(at claimtest.Place, next *claim.Record, fx claim.Effec
 		s.unpaid[own] = *fx.Unpaid
 	}
 	for _, m := range fx.Events {
+		for ref, older := range s.queued[outbox.Events] {
+			if m.Fence > 0 && ref.Home == at.Home && older.InLine(m) {
+				m.Fence, m.Due = 0, m.CreatedAt
+			}
+		}
 		put(outbox.Events, m)
 	}
 	if _, ok := s.queued[outbox.Expiries][own]; !ok && fx.Expiry != nil {
