@@ -321,6 +321,12 @@ func (c *caller) inspect(ctx context.Context, region, tenant, key string) (keySt
 // until looks again and again, at most for patience, until ok.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
+	untilWithin(t, patience, what, ok)
+}
+
+// untilWithin is until with a patience of its own.
+func untilWithin(t testing.TB, patience time.Duration, what string, ok func() bool) {
+	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); {
 		if time.Now().After(deadline) {
 			require.FailNow(t, "gave up waiting until "+what)

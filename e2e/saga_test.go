@@ -325,10 +325,11 @@ func (n *noticed) agree() {
 	require.Equal(n.t, moved, held, "what the provider moved, and what is booked")
 }
 
-// empty waits until no row of a queue is left.
+// empty waits until no row of a queue is left. A process that died may have held rows,
+// those of events for a minute.
 func (n *noticed) empty(q outbox.Queue) {
 	n.t.Helper()
-	until(n.t, "no row is left of "+string(q), func() bool {
+	untilWithin(n.t, time.Minute+patience, "no row is left of "+string(q), func() bool {
 		for _, region := range regions {
 			d, err := n.store(region).Queue(q).Depth(n.ctx, region)
 			require.NoError(n.t, err)

@@ -181,8 +181,8 @@ func TestExpiryCrashPoints(t *testing.T) {
 	}
 }
 
-// TestEventsCrashPoints kills the process between a settlement and the delivery of
-// its event, and around the delivery. Each settled claim is told of, by one event
+// TestEventsCrashPoints kills the process between a settlement, which leaves its event
+// with it, and the delivery, around the delivery, and after a take. Each settled claim is told of, by one event
 // however often that is sent.
 func TestEventsCrashPoints(t *testing.T) {
 	for _, die := range []point{settled, eventTaken, eventTold, eventFinished} {
