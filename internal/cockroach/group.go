@@ -190,9 +190,9 @@ func (g *group[T, A]) hangs(at line) time.Duration {
 
 // serve runs statements until nobody waits.
 func (g *group[T, A]) serve(at line, l *gathering[T]) {
-	turns := g.db.turns.at(place{at.home, at.region})
+	stile := g.db.turns.at(place{at.home, at.region})
 	for {
-		turn := turns.take()
+		turn := stile.take()
 		g.mu.Lock()
 		batch := g.next(l)
 		if len(batch) == 0 {

@@ -259,12 +259,8 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 		args.Postings = append(args.Postings, settledPosting{n, postingOf(s.fx.Post)})
 	}
 	for i := range s.fx.Events {
-		m := &s.fx.Events[i]
-		event := askedEvent{settledEvent: settledEvent{n, eventOf(m)}}
-		if m.Fence > 0 {
-			event.Lease = m.Due.Sub(m.CreatedAt).Truncate(time.Microsecond)
-		}
-		args.Events = append(args.Events, event)
+		m := &s.fx.Events[i] // due at once, unless its caller asks for it
+		args.Events = append(args.Events, askedEvent{settledEvent{n, eventOf(m)}, m.Due.Sub(m.CreatedAt).Truncate(time.Microsecond)})
 	}
 	for i := range s.fx.Audit {
 		e := &s.fx.Audit[i]

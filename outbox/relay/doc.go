@@ -12,6 +12,7 @@
 //
 // Settle leaves a row with the node that settles, as if it had been taken, see
 // [outbox.Handover]. A row that found no free slot, or waits for an older one, is taken.
+//
 // After a crash between delivery and finish, the worker delivers the event again a
 // minute later, when the row's lease has ended. It also does so after a lost
 // answer: the worker treats an unknown delivery as failed. Each repetition carries
