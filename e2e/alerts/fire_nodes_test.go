@@ -139,7 +139,9 @@ func TestRefundsThatTakeLong(t *testing.T) {
 		w.noticed(1)
 		w.ahead.Add(int64(20 * time.Minute))
 		w.idle.Store(false)
-		w.noticed(0)
+		w.until("it is refunded", 600, gossip, func() bool {
+			return strings.Contains(w.value(`sum(homeward_compensation_duration_seconds_count)`), fmt.Sprintf("=> %d ", i+1))
+		})
 	}
 	w.fires("HomewardCompensationsSlow", 120, nil)
 	require.True(t, w.firesFor("HomewardCompensationsSlow", "homeward_provider", "simulator"))

@@ -95,6 +95,14 @@ func (s cutStore) Unknown(ctx context.Context, home string, limit int) ([]claim.
 	return s.Store.Unknown(ctx, home, limit)
 }
 
+// Settle leaves a node no events while its workers are idle.
+func (s cutStore) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
+	if s.idle.Load() {
+		v.Handover = nil
+	}
+	return s.Store.Settle(ctx, held, v)
+}
+
 func (s cutStore) Queue(q outbox.Queue) outbox.Store { return idleQueue{s.Store.Queue(q), s.idle} }
 
 // idleQueue hands out no rows while its workers are idle.
@@ -256,7 +264,7 @@ func (w *world) noticed(count int) (notices outbox.Store, rows []outbox.Message)
 	require.NoError(w.t, err)
 	notices = store.Queue(outbox.Notices)
 	w.until("the notices have come", 600, gossip, func() bool {
-		rows, err = notices.Waiting(w.t.Context(), us, count)
+		rows, err = notices.Waiting(w.t.Context(), us, count+1)
 		require.NoError(w.t, err)
 		return len(rows) == count
 	})
