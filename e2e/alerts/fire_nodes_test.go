@@ -139,8 +139,9 @@ func TestRefundsThatTakeLong(t *testing.T) {
 		w.noticed(1)
 		w.ahead.Add(int64(20 * time.Minute))
 		w.idle.Store(false)
+		// The provider tells of the refund as well.
 		w.until("it is refunded", 600, gossip, func() bool {
-			return strings.Contains(w.value(`sum(homeward_compensation_duration_seconds_count)`), fmt.Sprintf("=> %d ", i+1))
+			return strings.Contains(w.value(`sum(homeward_notices_closed_total)`), fmt.Sprintf("=> %d ", 2*(i+1)))
 		})
 	}
 	w.fires("HomewardCompensationsSlow", 120, nil)
