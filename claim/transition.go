@@ -539,7 +539,10 @@ func (r *Record) tell(fx *Effects, v *Verdict, now time.Time) {
 
 // announce adds the events of v to fx.
 func (r *Record) announce(fx *Effects, v *Verdict, now time.Time) {
-	for _, m := range v.Events {
+	// In the order in which queues deliver what one step wrote, so that the one which is
+	// left is the first of its line.
+	events := slices.SortedStableFunc(slices.Values(v.Events), func(a, b outbox.Message) int { return strings.Compare(a.ID, b.ID) })
+	for _, m := range events {
 		m.Region, m.Tenant, m.Key, m.Operation = r.Home, r.Key.Tenant, r.Key.Value, r.Operation
 		m.CreatedAt, m.Due, m.Fence = now, now, 0
 		if h := v.Handover; h != nil && r.State != InFlight && !slices.ContainsFunc(fx.Events, m.InLine) {

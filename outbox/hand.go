@@ -80,6 +80,14 @@ func (h *hand) end(e *ending) error {
 	}
 }
 
+// last says that no more rows come: what waits does not wait for them.
+func (h *hand) last() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.given = false
+	h.serve()
+}
+
 // ripen starts the step if first still waits.
 func (h *hand) ripen(first *ending) {
 	h.mu.Lock()
@@ -131,9 +139,10 @@ func (h *hand) step(rows []*ending) {
 			e.ended <- retried
 		}
 	}
-	if h.ripe = len(h.waiting) > 0; h.ripe { // they have waited for a step
-		h.serve()
-	}
+	// Rows that were taken have waited for the step. Given ones go on gathering: as they
+	// come one at a time, each step would end what came during the last, few or one.
+	h.ripe = h.ripe || !h.given && len(h.waiting) > 0
+	h.serve()
 }
 
 // safely returns a panic of the store as an error.

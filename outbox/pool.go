@@ -104,6 +104,16 @@ func (p *pool) run() {
 	}
 }
 
+// end takes no more rows.
+func (p *pool) end() {
+	p.stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range p.homes {
+		h.given.last()
+	}
+}
+
 // pause is the time between two looks at a region without due rows. Jitter spreads the
 // looks of a region's workers.
 func (p *pool) pause() time.Duration { return p.w.c.Poll/2 + rand.N(p.w.c.Poll) }

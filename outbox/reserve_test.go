@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,5 +193,70 @@ func TestARowThatIsLeftFails(t *testing.T) {
 		require.Len(t, seen, 2)
 		require.Empty(t, <-seen)
 		require.Equal(t, "no", <-seen)
+	})
+}
+
+// slowFinish is a queue whose FinishAll takes as long as a database's.
+type slowFinish struct {
+	*queue
+	takes time.Duration
+}
+
+func (s slowFinish) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
+	time.Sleep(s.takes)
+	return s.queue.FinishAll(ctx, region, rows)
+}
+
+// Rows that are left end together also where the next one comes while a step runs.
+func TestRowsThatAreLeftEndTogetherAtAnyRate(t *testing.T) {
+	for _, rate := range []int{50, 150, 250, 400, 800} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue()
+				w := woken(t, slowFinish{q, 5 * time.Millisecond}, func(context.Context, outbox.Message) outbox.Disposition {
+					return outbox.Done()
+				}, 64, "r")
+				const seconds = 10
+				for i := range seconds * rate {
+					if r := w.Reserve("r", 1); r != nil {
+						q.leave(&r.Handover, fmt.Sprint("row", i))
+						r.End()
+					}
+					time.Sleep(time.Second / time.Duration(rate))
+				}
+				time.Sleep(time.Second)
+				require.Zero(t, q.left())
+				// Twice in a time between polls, and more only where half of the slots have ended.
+				require.LessOrEqual(t, q.took("finish"), seconds*max(6, rate/20))
+			})
+		})
+	}
+}
+
+// A drain does not wait for company that cannot come.
+func TestADrainEndsWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		w, err := outbox.NewWorker(outbox.WorkerConfig{
+			Store: q, Regions: func() []string { return []string{"r"} }, Woken: true, Poll: time.Minute,
+			Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: func(context.Context, outbox.Message) outbox.Disposition { return outbox.Done() }},
+		})
+		require.NoError(t, err)
+		w.Start()
+		synctest.Wait()
+		delivered := w.Reserve("r", 1)
+		q.leave(&delivered.Handover, "a")
+		delivered.End()
+		under := w.Reserve("r", 1) // a step that ends during the drain
+		synctest.Wait()
+		began := time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			q.leave(&under.Handover, "b")
+			under.End()
+		}()
+		w.Stop()
+		require.Equal(t, time.Second, time.Since(began))
+		require.Zero(t, q.left())
 	})
 }

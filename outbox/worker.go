@@ -287,7 +287,7 @@ func (w *Worker) Drain(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
-	p.stop()
+	p.end()
 	select {
 	case <-p.idle:
 		return nil

@@ -331,6 +331,22 @@ var effectTests = []test{
 		require.Equal(w, v.Events[2].ID, third.ID)
 		require.Equal(w, uint64(1), third.Fence)
 	}},
+	{"effects: the first of a line is left, wherever it stands", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := approved("paid")
+		events := Events(held, 2)
+		v.Events, v.Handover = []outbox.Message{events[1], events[0]}, &outbox.Handover{Lease: time.Hour}
+		w.settle(held, v)
+		require.Len(w, v.Handover.Rows, 1)
+		first := v.Handover.Rows[0]
+		require.Equal(w, events[0].ID, first.ID)
+		w.until(w.now().Add(time.Millisecond))
+		taken, err := w.Queue(w.home, outbox.Events).Take(w.ctx, w.home, 10, time.Hour)
+		require.NoError(w, err)
+		require.Empty(w, taken, "the second waits for the first")
+		require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, first.ID, first.Fence))
+		require.Equal(w, events[1].ID, w.takeOne(outbox.Events).ID)
+	}},
 	{"effects: events that are left with somebody are due when the lease ends", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := approved("paid")
