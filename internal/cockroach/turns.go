@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// turns let the statements of all groups for one place go one after the other: begins,
-// settlements, pins and look-ups of one home, and each kind again where it is far. Two at
-// a time share the database's time and take longer, and each has fewer callers. One at a
-// time, and the others gather meanwhile. A caller with nobody beside it waits for nobody.
+// turns let the statements of all groups for one home go one after the other: begins,
+// settlements, pins and look-ups. Two at a time share the database's time and take
+// longer, and each has fewer callers. One at a time, and the others gather meanwhile. A
+// caller with nobody beside it waits for nobody. Statements for far rows take no turns:
+// most of what they take is the way.
 //
 // A turn is no lock. It ends when the statement does, or when the statement has taken
 // [turnFor] times as long as they usually take, so that one that hangs does not hold up
@@ -19,14 +20,11 @@ type turns struct {
 	// shared that.
 	pause bool
 
-	mu     sync.Mutex
-	places map[place]*turnstile
+	mu    sync.Mutex
+	homes map[string]*turnstile
 }
 
-// place is where the rows of a line are.
-type place struct{ home, region string }
-
-// turnstile passes the statements of one place.
+// turnstile passes the statements for one home.
 type turnstile struct {
 	pauses bool
 
@@ -34,9 +32,9 @@ type turnstile struct {
 	busy    bool
 	waiting []chan struct{} // in the order in which they came
 	usual   time.Duration   // what statements took lately
-	last    int             // steps in the last one
-	took    time.Duration   // by the last one
-	ended   time.Time       // the last one
+	last    int             // steps in the last one that was answered in its turn
+	took    time.Duration   // by that one
+	ended   time.Time       // that one
 }
 
 const (
@@ -44,9 +42,8 @@ const (
 	turnFor = 4
 	// usualAtFirst is what a statement takes on a database that nobody else uses.
 	usualAtFirst = 5 * time.Millisecond
-	// learns is the weight of the latest duration, one part in so many. One that
-	// overran its turn counts twice the usual: statements that hang, among others that do
-	// not, raise it to some eight times what the others take, and not for ever.
+	// learns is the weight of the latest duration, one part in so many. It counts as
+	// twice the usual at most, so that few slow statements change little.
 	learns = 8
 	// company is how many steps in a statement make the next one pause for more, and
 	// pausePart the part of its duration for which that pauses. On CockroachDB a
@@ -56,16 +53,20 @@ const (
 	pausePart = 2
 )
 
-func newTurns(pause bool) *turns { return &turns{pause: pause, places: map[place]*turnstile{}} }
+func newTurns(pause bool) *turns { return &turns{pause: pause, homes: map[string]*turnstile{}} }
 
-// at returns the turnstile of a place.
-func (t *turns) at(p place) *turnstile {
+// at returns the turnstile of a home; of far rows one of the caller's own, at which
+// nobody else waits.
+func (t *turns) at(home string, far bool) *turnstile {
+	if far {
+		return &turnstile{usual: usualAtFirst}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.places[p]
+	s := t.homes[home]
 	if s == nil {
 		s = &turnstile{pauses: t.pause, usual: usualAtFirst}
-		t.places[p] = s
+		t.homes[home] = s
 	}
 	return s
 }
@@ -76,6 +77,7 @@ type turn struct {
 	began time.Time
 	late  *time.Timer
 	once  sync.Once
+	mute  bool // no statement was sent, or it failed
 }
 
 // take waits for a turn. The caller ends it, or begins it and then ends it.
@@ -106,33 +108,42 @@ func (t *turn) begin() {
 	usual := t.s.usual
 	t.s.mu.Unlock()
 	t.began = time.Now()
-	t.late = time.AfterFunc(turnFor*usual, func() { t.over(0, 2*usual) })
+	t.late = time.AfterFunc(turnFor*usual, func() { t.over(0, 0) })
 }
 
-// end ends a turn, in which a statement had so many steps; 0: none was sent. Ending it
-// again does nothing.
+// end ends a turn, in which a statement with so many steps was answered; 0: none was sent,
+// or it failed. After a turn that was ended so, ending it again does nothing.
 func (t *turn) end(steps int) {
 	if t.late != nil {
 		t.late.Stop()
 	}
 	var took time.Duration
-	if steps > 0 {
+	if t.mute = t.mute || steps == 0; !t.mute {
 		took = time.Since(t.began)
+		t.s.learn(took)
 	}
 	t.over(steps, took)
 }
 
-// over lets the next one pass. took 0 says nothing about statements.
+// learn counts what a statement took, in its turn or longer. One that fails does not
+// count: while some hang until their time-out, the turns of the others would become as
+// long as that.
+func (s *turnstile) learn(took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.usual += (min(took, 2*s.usual) - s.usual) / learns
+	s.usual = max(s.usual, time.Millisecond)
+}
+
+// over lets the next one pass. steps 0: no statement was answered in the turn.
 func (t *turn) over(steps int, took time.Duration) {
 	t.once.Do(func() {
 		s := t.s
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if took > 0 {
-			s.usual += (min(took, 2*s.usual) - s.usual) / learns
-			s.usual = max(s.usual, time.Millisecond)
+		if steps > 0 {
+			s.last, s.took, s.ended = steps, took, time.Now()
 		}
-		s.last, s.took, s.ended = steps, took, time.Now()
 		if len(s.waiting) == 0 {
 			s.busy = false
 			return

@@ -23,7 +23,7 @@ func (s *turnstile) pass(steps int, takes time.Duration) (began time.Time) {
 
 func TestStatementsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTurns(false).at(place{"home", ""})
+		s := newTurns(false).at("home", false)
 		start := time.Now()
 		var began []string
 		var mu sync.Mutex
@@ -43,16 +43,18 @@ func TestStatementsTakeTurns(t *testing.T) {
 	})
 }
 
-func TestPlacesHaveTurnsOfTheirOwn(t *testing.T) {
+func TestHomesHaveTurnsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newTurns(false)
-		held := all.at(place{"home", ""}).take()
-		for _, p := range []place{{"home", "home"}, {"other", ""}} {
-			require.Equal(t, time.Now(), all.at(p).pass(1, 0))
+		all := newTurns(true)
+		held := all.at("home", false).take()
+		require.Equal(t, time.Now(), all.at("other", false).pass(1, 0))
+		for range 2 { // each lane of far rows passes alone, and pauses for nobody
+			lane := all.at("home", true)
+			began := lane.pass(company, time.Second)
+			require.Equal(t, began.Add(time.Second), lane.pass(company, 0))
 		}
 		held.end(0)
-		first, again := all.at(place{"home", ""}), all.at(place{"home", ""})
-		require.Same(t, first, again)
+		require.Same(t, all.at("home", false), all.at("home", false))
 	})
 }
 
@@ -60,7 +62,7 @@ func TestPlacesHaveTurnsOfTheirOwn(t *testing.T) {
 // again, and not longer each time.
 func TestAHangingStatementLosesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTurns(false).at(place{"home", ""})
+		s := newTurns(false).at("home", false)
 		for range 100 {
 			s.pass(1, 2*time.Millisecond)
 		}
@@ -86,10 +88,36 @@ func TestAHangingStatementLosesItsTurn(t *testing.T) {
 	})
 }
 
+// Where most statements hang, the few others wait as little.
+func TestHangingStatementsAreNotTheUsual(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurns(true).at("home", false)
+		for range 100 {
+			s.pass(1, 3*time.Millisecond)
+		}
+		usual := s.usual
+		for range 60 {
+			for range groupLanes - 1 {
+				go func() {
+					hung := s.take()
+					hung.begin()
+					time.Sleep(1200 * time.Millisecond)
+					hung.end(0) // it failed
+				}()
+			}
+			synctest.Wait()
+			asked := time.Now()
+			require.LessOrEqual(t, s.pass(1, 3*time.Millisecond).Sub(asked), 100*time.Millisecond)
+			time.Sleep(3 * time.Second)
+		}
+		require.Equal(t, usual, s.usual)
+	})
+}
+
 // Statements that become slower keep their turns once that is known.
 func TestASlowDatabaseHasLongerTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTurns(false).at(place{"home", ""})
+		s := newTurns(false).at("home", false)
 		for range 60 {
 			s.pass(8, 100*time.Millisecond)
 		}
@@ -110,7 +138,7 @@ func TestASlowDatabaseHasLongerTurns(t *testing.T) {
 func TestStatementsWaitForCompany(t *testing.T) {
 	for _, pauses := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newTurns(pauses).at(place{"home", ""})
+			s := newTurns(pauses).at("home", false)
 			for range 100 {
 				s.pass(1, 20*time.Millisecond)
 			}
@@ -133,7 +161,7 @@ func TestStatementsWaitForCompany(t *testing.T) {
 // A turn that is given back, as there is no connection, says nothing of the database.
 func TestATurnThatIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTurns(true).at(place{"home", ""})
+		s := newTurns(true).at("home", false)
 		usual := s.usual
 		for range 100 {
 			t := s.take()
@@ -143,6 +171,9 @@ func TestATurnThatIsGivenBack(t *testing.T) {
 		}
 		require.Equal(t, usual, s.usual)
 		require.False(t, s.busy)
+		s.pass(company, usual)
+		s.take().end(0)
+		require.Equal(t, company, s.last)
 	})
 }
 
