@@ -190,12 +190,23 @@ func (g *group[T, A]) hangs(at line) time.Duration {
 
 // serve runs statements until nobody waits.
 func (g *group[T, A]) serve(at line, l *gathering[T]) {
-	stile := g.db.turns.at(at.home, at.region != "")
+	stile := g.db.turns.at(at.home, at.region, g.statement.name)
 	for {
-		batch, turn := g.gathered(at, l, stile)
-		if turn == nil {
+		// Also while nobody waits yet: with a place in the line the kinds alternate, and
+		// each gathers while another is served.
+		turn := stile.take()
+		g.mu.Lock()
+		batch := g.next(l)
+		if len(batch) == 0 {
+			turn.end(0)
+			l.lively--
+			if l.running--; l.running == 0 {
+				delete(g.lines, at)
+			}
+			g.mu.Unlock()
 			return
 		}
+		g.mu.Unlock()
 		turn.begin()
 		var over, hung bool
 		hangs := time.AfterFunc(g.hangs(at), func() {
@@ -234,27 +245,6 @@ func (g *group[T, A]) serve(at line, l *gathering[T]) {
 			return
 		}
 	}
-}
-
-// gathered waits for a turn and returns who waits then. No turn: nobody waits, and the
-// lane has ended.
-func (g *group[T, A]) gathered(at line, l *gathering[T], stile *turnstile) ([]*member[T], *turn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for len(l.waiting) > 0 {
-		g.mu.Unlock()
-		turn := stile.take()
-		g.mu.Lock()
-		if batch := g.next(l); len(batch) > 0 {
-			return batch, turn
-		}
-		turn.end(0) // who waited has left, or goes alone
-	}
-	l.lively--
-	if l.running--; l.running == 0 {
-		delete(g.lines, at)
-	}
-	return nil, nil
 }
 
 // next takes waiting callers, one tenant after the other if they are too many for one

@@ -8,8 +8,8 @@ import (
 // turns let the statements of all groups for one home go one after the other: begins,
 // settlements, pins and look-ups. Two at a time share the database's time and take
 // longer, and each has fewer callers. One at a time, and the others gather meanwhile. A
-// caller with nobody beside it waits for nobody. Statements for far rows take no turns:
-// most of what they take is the way.
+// caller with nobody beside it waits for nobody. Statements for far rows take turns
+// only with those of their own kind: most of what they take is the way.
 //
 // A turn is no lock. It ends when the statement does, or when the statement has taken
 // [turnFor] times as long as they usually take, so that one that hangs does not hold up
@@ -20,11 +20,15 @@ type turns struct {
 	// shared that.
 	pause bool
 
-	mu    sync.Mutex
-	homes map[string]*turnstile
+	mu     sync.Mutex
+	places map[place]*turnstile
 }
 
-// turnstile passes the statements for one home.
+// place is what a turnstile is for: a home's rows that are near, or those that are in a
+// far region and a kind of statement.
+type place struct{ home, region, kind string }
+
+// turnstile passes the statements for one place.
 type turnstile struct {
 	pauses bool
 
@@ -51,22 +55,26 @@ const (
 	// its callers lose by waiting.
 	company   = 4
 	pausePart = 2
+	// pauseMost bounds the pause: what a statement takes beyond twice of it is the way, or
+	// a queue at the database.
+	pauseMost = 25 * time.Millisecond
 )
 
-func newTurns(pause bool) *turns { return &turns{pause: pause, homes: map[string]*turnstile{}} }
+func newTurns(pause bool) *turns { return &turns{pause: pause, places: map[place]*turnstile{}} }
 
-// at returns the turnstile of a home; of far rows one of the caller's own, at which
-// nobody else waits.
-func (t *turns) at(home string, far bool) *turnstile {
-	if far {
-		return &turnstile{usual: usualAtFirst}
+// at returns the turnstile of a home, and of a kind of statement where the rows are far,
+// in region; "" for near ones.
+func (t *turns) at(home, region, kind string) *turnstile {
+	p := place{home, region, kind}
+	if region == "" {
+		p.kind = ""
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.homes[home]
+	s := t.places[p]
 	if s == nil {
 		s = &turnstile{pauses: t.pause, usual: usualAtFirst}
-		t.homes[home] = s
+		t.places[p] = s
 	}
 	return s
 }
@@ -93,7 +101,7 @@ func (s *turnstile) take() *turn {
 	s.busy = true
 	var pause time.Duration
 	if s.pauses && s.last >= company {
-		pause = s.took/pausePart - time.Since(s.ended)
+		pause = min(s.took/pausePart, pauseMost) - time.Since(s.ended)
 	}
 	s.mu.Unlock()
 	if pause > 0 {

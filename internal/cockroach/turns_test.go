@@ -23,7 +23,7 @@ func (s *turnstile) pass(steps int, takes time.Duration) (began time.Time) {
 
 func TestStatementsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTurns(false).at("home", false)
+		s := newTurns(false).at("home", "", "begin")
 		start := time.Now()
 		var began []string
 		var mu sync.Mutex
@@ -43,18 +43,18 @@ func TestStatementsTakeTurns(t *testing.T) {
 	})
 }
 
-func TestHomesHaveTurnsOfTheirOwn(t *testing.T) {
+func TestPlacesHaveTurnsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newTurns(true)
-		held := all.at("home", false).take()
-		require.Equal(t, time.Now(), all.at("other", false).pass(1, 0))
-		for range 2 { // each lane of far rows passes alone, and pauses for nobody
-			lane := all.at("home", true)
-			began := lane.pass(company, time.Second)
-			require.Equal(t, began.Add(time.Second), lane.pass(company, 0))
+		all := newTurns(false)
+		held := all.at("home", "", "begin").take()
+		for _, other := range []*turnstile{all.at("other", "", "begin"), all.at("home", "far", "begin"), all.at("home", "far", "settle")} {
+			began := other.take()
+			require.Equal(t, time.Now(), all.at("third", "", "begin").pass(1, 0))
+			defer began.end(0)
 		}
 		held.end(0)
-		require.Same(t, all.at("home", false), all.at("home", false))
+		require.Same(t, all.at("home", "", "begin"), all.at("home", "", "settle"))
+		require.Same(t, all.at("home", "far", "begin"), all.at("home", "far", "begin"))
 	})
 }
 
@@ -62,7 +62,7 @@ func TestHomesHaveTurnsOfTheirOwn(t *testing.T) {
 // again, and not longer each time.
 func TestAHangingStatementLosesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTurns(false).at("home", false)
+		s := newTurns(false).at("home", "", "begin")
 		for range 100 {
 			s.pass(1, 2*time.Millisecond)
 		}
@@ -91,7 +91,7 @@ func TestAHangingStatementLosesItsTurn(t *testing.T) {
 // Where most statements hang, the few others wait as little.
 func TestHangingStatementsAreNotTheUsual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTurns(true).at("home", false)
+		s := newTurns(true).at("home", "", "begin")
 		for range 100 {
 			s.pass(1, 3*time.Millisecond)
 		}
@@ -117,7 +117,7 @@ func TestHangingStatementsAreNotTheUsual(t *testing.T) {
 // Statements that become slower keep their turns once that is known.
 func TestASlowDatabaseHasLongerTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTurns(false).at("home", false)
+		s := newTurns(false).at("home", "", "begin")
 		for range 60 {
 			s.pass(8, 100*time.Millisecond)
 		}
@@ -138,7 +138,7 @@ func TestASlowDatabaseHasLongerTurns(t *testing.T) {
 func TestStatementsWaitForCompany(t *testing.T) {
 	for _, pauses := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newTurns(pauses).at("home", false)
+			s := newTurns(pauses).at("home", "", "begin")
 			for range 100 {
 				s.pass(1, 20*time.Millisecond)
 			}
@@ -154,6 +154,12 @@ func TestStatementsWaitForCompany(t *testing.T) {
 			require.Equal(t, 10*time.Millisecond, pause)
 			time.Sleep(10 * time.Millisecond)
 			require.Equal(t, time.Now(), s.pass(1, 0), "it has paused already")
+			for range 30 {
+				s.pass(1, 300*time.Millisecond)
+			}
+			s.pass(company, 300*time.Millisecond)
+			ended = time.Now()
+			require.Equal(t, pauseMost, s.pass(1, 0).Sub(ended), "the way needs no company")
 		})
 	}
 }
@@ -161,7 +167,7 @@ func TestStatementsWaitForCompany(t *testing.T) {
 // A turn that is given back, as there is no connection, says nothing of the database.
 func TestATurnThatIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTurns(true).at("home", false)
+		s := newTurns(true).at("home", "", "begin")
 		usual := s.usual
 		for range 100 {
 			t := s.take()
