@@ -541,7 +541,11 @@ func (r *Record) tell(fx *Effects, v *Verdict, now time.Time) {
 func (r *Record) announce(fx *Effects, v *Verdict, now time.Time) {
 	// In the order in which queues deliver what one step wrote, so that the one which is
 	// left is the first of its line.
-	events := slices.SortedStableFunc(slices.Values(v.Events), func(a, b outbox.Message) int { return strings.Compare(a.ID, b.ID) })
+	events := v.Events
+	if len(events) > 1 {
+		events = slices.Clone(events) // they are the caller's
+		slices.SortStableFunc(events, func(a, b outbox.Message) int { return strings.Compare(a.ID, b.ID) })
+	}
 	for _, m := range events {
 		m.Region, m.Tenant, m.Key, m.Operation = r.Home, r.Key.Tenant, r.Key.Value, r.Operation
 		m.CreatedAt, m.Due, m.Fence = now, now, 0
