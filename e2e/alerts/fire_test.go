@@ -258,7 +258,7 @@ func TestMoneyThatCannotGoBack(t *testing.T) {
 	w.idle.Store(true)
 	w.faults(simulator.Faults{})
 	require.Positive(t, w.provider.ReleaseLate())
-	notices, rows := w.noticed(1)
+	notices, rows := w.noticed()
 	// A person would find this reason where a provider refuses the refund.
 	require.NoError(t, notices.Park(t.Context(), us, rows[0].ID, rows[0].Fence, "LIMBO: by hand"))
 	w.fires("HomewardLimbo", 300, figures)

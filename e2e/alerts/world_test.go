@@ -257,16 +257,24 @@ func (w *world) sendsNotices() {
 	}))
 }
 
-// noticed looks until so many notices wait for a worker in us.
-func (w *world) noticed(count int) (notices outbox.Store, rows []outbox.Message) {
+// counts looks until all nodes together have counted to n.
+func (w *world) counts(metric string, n int) {
+	w.t.Helper()
+	w.until(fmt.Sprint(metric, " is ", n), 600, gossip, func() bool {
+		return strings.Contains(w.value("sum("+metric+")"), fmt.Sprintf("=> %d ", n))
+	})
+}
+
+// noticed looks until one notice, and no other, waits for a worker in us.
+func (w *world) noticed() (notices outbox.Store, rows []outbox.Message) {
 	w.t.Helper()
 	store, err := w.cluster.DB.Region(us)
 	require.NoError(w.t, err)
 	notices = store.Queue(outbox.Notices)
-	w.until("the notices have come", 600, gossip, func() bool {
-		rows, err = notices.Waiting(w.t.Context(), us, count+1)
+	w.until("the notice has come", 600, gossip, func() bool {
+		rows, err = notices.Waiting(w.t.Context(), us, 2)
 		require.NoError(w.t, err)
-		return len(rows) == count
+		return len(rows) == 1
 	})
 	return notices, rows
 }

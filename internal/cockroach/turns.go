@@ -116,7 +116,7 @@ func (t *turn) begin() {
 	usual := t.s.usual
 	t.s.mu.Unlock()
 	t.began = time.Now()
-	t.late = time.AfterFunc(turnFor*usual, func() { t.over(0, 0) })
+	t.late = time.AfterFunc(turnFor*usual, func() { t.over(0) })
 }
 
 // end ends a turn, in which a statement with so many steps was answered; 0: none was sent,
@@ -125,12 +125,10 @@ func (t *turn) end(steps int) {
 	if t.late != nil {
 		t.late.Stop()
 	}
-	var took time.Duration
 	if t.mute = t.mute || steps == 0; !t.mute {
-		took = time.Since(t.began)
-		t.s.learn(took)
+		t.s.learn(time.Since(t.began))
 	}
-	t.over(steps, took)
+	t.over(steps)
 }
 
 // learn counts what a statement took, in its turn or longer. One that fails does not
@@ -144,13 +142,13 @@ func (s *turnstile) learn(took time.Duration) {
 }
 
 // over lets the next one pass. steps 0: no statement was answered in the turn.
-func (t *turn) over(steps int, took time.Duration) {
+func (t *turn) over(steps int) {
 	t.once.Do(func() {
 		s := t.s
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if steps > 0 {
-			s.last, s.took, s.ended = steps, took, time.Now()
+			s.last, s.took, s.ended = steps, time.Since(t.began), time.Now()
 		}
 		if len(s.waiting) == 0 {
 			s.busy = false
