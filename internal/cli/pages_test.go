@@ -274,7 +274,7 @@ func TestTheDemosEvents(t *testing.T) {
 	needsShell(t)
 	demo := page(t, filepath.Join("..", "..", "docs", "DEMO.md"))
 	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "sink"), "../../examples/sink")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "sink"), "../../examples/sink")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Chdir(dir)
@@ -294,7 +294,7 @@ func TestTheDemosEvents(t *testing.T) {
 	require.NoError(t, os.WriteFile(tee, []byte(does(t, strings.Fields(args)...)), 0o600))
 	const builds = "go build -o bin/sink ./examples/sink\n" // is done above, as this directory has no sources
 	require.Contains(t, rest, builds+"bin/sink ")
-	d.ports = strings.NewReplacer(builds, "", "bin/sink ", "./sink ")
+	d.ports = strings.NewReplacer(builds, "")
 	printed := d.paste(rest)[""]
 	require.Contains(t, printed, `"status":"succeeded"`)
 	require.Regexp(t, `"type":"charge.succeeded".*"order_id":"order-7"`, printed)

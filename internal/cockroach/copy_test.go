@@ -62,11 +62,7 @@ func TestCopy(t *testing.T) {
 	t.Run("rows", func(t *testing.T) { works(t, from, "acme", regions[0]) }) // which closes what it opens
 	exec(from, "UPDATE regions SET status = 1, epoch = 9")
 	exec(from, "INSERT INTO api_keys (hash, tenant_id, created_at) SELECT decode(rpad(lpad(to_hex(i), 2, '0'), 64, '0'), 'hex'), 'acme', now() FROM generate_series(1, 250) AS i")
-	node, err := pgx.ParseConfig(from)
-	require.NoError(t, err)
-	node.RuntimeParams["application_name"] = "homeward of " + t.Name() // CockroachDB's sessions are told by their names
-	idle, err := pgx.ConnectConfig(t.Context(), node)
-	require.NoError(t, err)
+	idle, _ := nodeSession(t, from)
 	_, err = copyOf(t, from, to, false)
 	require.ErrorContains(t, err, "has other sessions")
 	require.NoError(t, idle.Close(t.Context()))

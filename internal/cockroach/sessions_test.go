@@ -11,19 +11,28 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
+// nodeSession opens a session that counts as a node's: CockroachDB's are told by their names.
+// The caller closes it.
+func nodeSession(t *testing.T, rawURL string) (running *pgx.Conn, name string) {
+	t.Helper()
+	config, err := pgx.ParseConfig(rawURL)
+	require.NoError(t, err)
+	name = "homeward of " + t.Name()
+	config.RuntimeParams["application_name"] = name
+	running, err = pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	return running, name
+}
+
 // Who is about to say that no node runs sees the nodes of another role, or hears that it
 // cannot see them.
 func TestSessionsOfAnotherRoleAreSeen(t *testing.T) {
 	d := newDatabase(t)
-	node, err := pgx.ParseConfig(d.admin)
-	require.NoError(t, err)
-	node.RuntimeParams["application_name"] = "homeward of " + t.Name()
-	running, err := pgx.ConnectConfig(t.Context(), node)
-	require.NoError(t, err)
+	running, name := nodeSession(t, d.admin)
 	sees := func(rawURL string) (bool, error) {
 		db := open(t, cockroach.Config{URL: rawURL, Tool: true})
 		names, err := db.Sessions(t.Context())
-		return strings.Contains(strings.Join(names, "\n"), node.RuntimeParams["application_name"]), err
+		return strings.Contains(strings.Join(names, "\n"), name), err
 	}
 	seen, err := sees(d.admin)
 	require.NoError(t, err)
