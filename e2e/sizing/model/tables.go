@@ -101,7 +101,7 @@ func Tables(c Costs, a Assumptions, s Simulation, rates []float64, regions []int
 	const shown = 25_000
 	s.Peak = min(s.Peak, 5)
 	p("\n## How much room a lost region needs\n")
-	p("%s requests/s, with so many cores that at most the share of them is busy which stands in front once a region is lost; cores are whole. A row with a p99 above that of the first row, in the storm or after it, has too little room.\n", thousands(shown))
+	p("%s requests/s, with so many cores that at most the share of them is busy which stands in front once a region is lost; cores are whole. A row whose p99, in the storm or after it, is several times that of the first row has too little room.\n", thousands(shown))
 	p("| regions | busy, one lost | busy | p50, p99 | busy in the storm | p50, p99 | busy after | p50, p99 | given up | nobody waits after |")
 	p("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, n := range regions {
