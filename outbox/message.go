@@ -33,7 +33,8 @@ type Queue string
 
 // The queues.
 const (
-	// ProviderCalls is written by the steps of claims.
+	// ProviderCalls is written by the steps of claims. A claim has one at most, which a store
+	// may keep in the claim's own row.
 	ProviderCalls Queue = "provider_calls"
 	// Events is written by Settle. Of the rows of one tenant, key and kind only the
 	// oldest that is not parked can be taken, so that each sink receives a key's

@@ -44,9 +44,8 @@ type (
 		FingerprintVersion                        int16
 		Fingerprint                               []byte
 	}
-	// callRow is a provider call that waits in the outbox.
+	// callRow is the provider call of a claim.
 	callRow struct {
-		Kind        string
 		Payload     []byte
 		TraceParent string
 		Fence       int64
@@ -81,7 +80,7 @@ func mintedOf(rec *claim.Record) mintedRow {
 }
 
 func callOf(m *outbox.Message) callRow {
-	return callRow{Kind: string(m.Kind), Payload: notNil(m.Payload), TraceParent: m.TraceParent, Fence: int64(m.Fence)}
+	return callRow{Payload: notNil(m.Payload), TraceParent: m.TraceParent, Fence: int64(m.Fence)}
 }
 
 func eventOf(m *outbox.Message) eventRow {

@@ -21,7 +21,7 @@ func claimWrites() []operation {
 		effect: func(c *cell, want, is *stored) {
 			want.Claims = []claimRow{{State: claim.InFlight, Fence: 1, Generation: 1, Attempts: 1, Object: c.object("a"), Holder: "a"}}
 			renamed(c, &want.Claims[0], is.Claims[0])
-			want.Outbox = []outboxRow{{ID: c.object("a"), Due: is.Claims[0].Lease}}
+			want.Calls = []callRow{{ID: c.object("a"), Due: is.Claims[0].Lease}}
 			want.Audit = append(want.Audit, "claimed 1")
 		},
 		next: func(c *cell, done bool) {
@@ -47,7 +47,7 @@ func claimWrites() []operation {
 			row := &want.Claims[0]
 			row.State, row.Fence, row.Generation, row.Attempts, row.Holder, row.Reason = claim.InFlight, 2, 2, 2, "a", ""
 			renamed(c, row, is.Claims[0])
-			want.Outbox = []outboxRow{{ID: c.object("z"), Due: is.Claims[0].Lease, Fence: 1 << 32}}
+			want.Calls = []callRow{{ID: c.object("z"), Due: is.Claims[0].Lease, Fence: 1 << 32}}
 			want.Audit = append(want.Audit, "reclaimed 2")
 		},
 		next: func(c *cell, done bool) {
@@ -69,7 +69,7 @@ func claimWrites() []operation {
 		effect: func(c *cell, want, is *stored) {
 			want.Claims = []claimRow{{State: claim.InFlight, Fence: 2, Generation: 1, Attempts: 1, Object: c.object("a"), Holder: "a", Step: want.Claims[0].Step}}
 			renamed(c, &want.Claims[0], is.Claims[0])
-			want.Outbox = []outboxRow{{ID: c.object("a"), Due: is.Claims[0].Lease}}
+			want.Calls = []callRow{{ID: c.object("a"), Due: is.Claims[0].Lease}}
 			want.Responses = 0 // the one before had its answer in the row
 			want.Audit = append(want.Audit, "replaced 2")
 		},
@@ -142,7 +142,7 @@ func claimWrites() []operation {
 			row := &want.Claims[0]
 			row.State, row.Holder = claim.Completed, ""
 			renamed(c, row, is.Claims[0])
-			want.Outbox, want.Responses = nil, 1
+			want.Calls, want.Responses = nil, 1
 			want.Audit = append(want.Audit, "attempt 1", "settled 1")
 			want.Booked, want.Events = []string{c.object("a") + " 4200"}, c.events("a", 1)
 		},
@@ -167,7 +167,7 @@ func claimWrites() []operation {
 			row := &want.Claims[0]
 			row.State, row.Holder, row.Reason = claim.FailedRetry, "", released.Reason
 			renamed(c, row, is.Claims[0])
-			want.Outbox = nil
+			want.Calls = nil
 			want.Audit = append(want.Audit, "attempt 1", "released 1")
 			want.Events, want.Expiries = c.events("a", 1), []string{c.object("a")}
 			want.Unpaid = []string{c.object("a") + " 4"}
@@ -219,7 +219,7 @@ func claimWrites() []operation {
 			row := &want.Claims[0]
 			row.Holder, row.Reason, row.Unknowns = "", timedOut.Reason, 1
 			renamed(c, row, is.Claims[0])
-			want.Outbox[0].Due = is.Claims[0].Lease
+			want.Calls[0].Due = is.Claims[0].Lease
 			want.Audit = append(want.Audit, "attempt 1", "deferred 1")
 		},
 		next: func(c *cell, done bool) {
@@ -246,7 +246,7 @@ func claimWrites() []operation {
 			row := &want.Claims[0]
 			row.Holder, row.Reason, row.Fence = "", unsent.Reason, 2
 			renamed(c, row, is.Claims[0])
-			want.Outbox[0].Due = is.Claims[0].Lease
+			want.Calls[0].Due = is.Claims[0].Lease
 			want.Audit = append(want.Audit, "attempt 1", "deferred 2")
 		},
 		next: func(c *cell, done bool) {
@@ -268,7 +268,7 @@ func takenOver(c *cell, want, is *stored) {
 	row := &want.Claims[0]
 	row.Fence, row.Attempts, row.Holder = 2, 2, "a"
 	renamed(c, row, is.Claims[0])
-	want.Outbox[0].Due = is.Claims[0].Lease
+	want.Calls[0].Due = is.Claims[0].Lease
 	want.Audit = append(want.Audit, "taken_over 2")
 }
 

@@ -51,6 +51,7 @@
 //	pin_write       the time that was read         read again: the pin there is the answer
 //	pins_sweep      the time that it reads         run again: nothing changes
 //	outbox_take     due, unlocked                  reported: rows that were taken are due again after the lease
+//	calls_adopt     that the claim has no call     run again: a call is in one place or the other
 //	outbox_finish   the fence                      run again; a row that is gone is finished
 //	outbox_finish_all
 //	                each row's fence               run again: rows that are gone are finished
@@ -81,9 +82,9 @@
 //	tenant_card_numbers, tenant_routes
 //	                nothing: the latest counts     run again
 //
-// Every queue has the statements of outbox_…, under the name of its own table:
-// events_take and so on. look is read-only, and may be repeated; its result is a hint,
-// and the take reads the rows.
+// Every queue has these statements, under a name of its own: events_take and so on. Those
+// of provider calls, calls_take and so on, have a text of their own. look is read-only, and
+// may be repeated; its result is a hint, and the take reads the rows.
 //
 // The posting, events, expiry and unpaid row of a claim's step are written by its
 // settle statement, so that the claim's step covers all of them: done together or not
@@ -99,7 +100,7 @@
 //
 // When the tries or the time run out the result is [claim.ErrUnavailable], which
 // promises nothing. A write that arrives after that leaves a claim whose holder does
-// not know of it and does nothing: the lease lapses and the outbox recovers it, as
+// not know of it and does nothing: the lease lapses and a worker recovers it, as
 // after a crash.
 //
 // 40001 and connections that broke before the request was sent are definite: not done.
@@ -111,6 +112,19 @@
 // from before migration 045 keep it in a row of responses, which is read if the row has
 // none; they do not find the responses of newer nodes, and report that the store is
 // unavailable, until they are replaced.
+//
+// # Provider calls
+//
+// The call of a claim in flight is in the claim's row: Begin writes it, the other steps move
+// its due time, and Settle clears it, each in the one write of the row. Workers find calls
+// by an index of those that are due. A take, a retry or a finish changes the call, not the
+// claim: neither its step nor its fence, so that the holder's next step is none the wiser.
+//
+// Nodes from before migration 067 keep calls in the table outbox. A look sees that there are
+// some, and the next take gives them to their claims, due or not. Such nodes neither see
+// calls in claims, nor clear them when they settle a claim or begin its key anew: so a call
+// counts only while its claim is in flight, and if it is not older than the claim's life. A
+// take clears the others.
 //
 // # Crash points
 //
@@ -127,6 +141,7 @@
 //	endpoint | endpoint_note nothing has changed: the next delivery finds the same
 //	look | outbox_take       nothing has changed: another node's look, or the next one,
 //	                         finds the same; so it does where nobody was woken
+//	calls_adopt | calls_take the calls are with their claims, to be taken by whoever looks
 //	outbox_take | outbox_finish_all or outbox_retry_all
 //	                         each row of the group is due again after its lease
 //	outbox_finish_all | outbox_retry_all

@@ -153,7 +153,7 @@ func (c *cell) became(o *operation, was, is *stored, done bool) {
 	if done {
 		require.GreaterOrEqual(c, len(is.Claims), len(was.Claims))
 		want.Claims = append([]claimRow(nil), was.Claims...)
-		want.Outbox = append([]outboxRow(nil), was.Outbox...)
+		want.Calls = append([]callRow(nil), was.Calls...)
 		want.Pins = append([]pinRow(nil), was.Pins...)
 		want.Audit = append([]string(nil), was.Audit...)
 		want.Tenants = append([]tenantRow(nil), was.Tenants...)

@@ -136,7 +136,7 @@ func TestStepsInCompany(t *testing.T) {
 				require.True(t, found)
 				require.Equal(t, rec, got[i].Record)
 			}
-			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM outbox AS o JOIN claims AS c ON c.object_id = o.id AND c.fence = 1 AND c.lease_until = o.due"))
+			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM claims WHERE fence = 1 AND lease_until = call_due"))
 			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM audit"))
 			c.counted("begin", f, fired())
 		})
@@ -175,7 +175,7 @@ func TestStepsInCompany(t *testing.T) {
 				}
 				require.Equal(t, 3, c.d.count(t, "SELECT count(*) FROM audit WHERE idem_key = $1", c.key(i).Value))
 			}
-			require.Zero(t, c.d.count(t, "SELECT count(*) FROM outbox"))
+			require.Zero(t, c.d.count(t, "SELECT count(*) FROM claims WHERE call_created IS NOT NULL"))
 			require.Equal(t, 2, c.d.count(t, "SELECT count(*) FROM ledger"))
 			require.Equal(t, 2+5, c.d.count(t, "SELECT count(*) FROM events AS e JOIN claims AS c ON c.idem_key = e.idem_key"))
 			require.Equal(t, 3, c.d.count(t, "SELECT count(*) FROM unpaid"))
@@ -273,7 +273,7 @@ func TestABadRowIsItsOwn(t *testing.T) {
 			require.Equal(t, claim.Completed, rec.State)
 		}
 	}
-	require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM outbox")+c.d.count(t, "SELECT count(*) FROM claims WHERE state = 2"), "nothing is half there")
+	require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM claims WHERE call_created IS NOT NULL")+c.d.count(t, "SELECT count(*) FROM claims WHERE state = 2"), "nothing is half there")
 }
 
 // TestTwinsInCompany: many requests for one key arrive at once, beside others.

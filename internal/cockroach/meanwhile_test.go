@@ -147,10 +147,10 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 			e.URL = "https://other.example/hooks"
 			require.NoError(c, c.others.PutEndpoint(c.ctx, e))
 		}, fails(relay.ErrNoEndpoint)},
-		{"outbox finish", before, "taken", func(c *cell) { takenAgain(c) }, fails(outbox.ErrFenced)},
-		{"outbox finish", after, "not readable", deaf("outbox_row"), fails(claim.ErrUnavailable)},
-		{"outbox retry", before, "taken", func(c *cell) { takenAgain(c) }, fails(claim.ErrUnavailable)},
-		{"outbox park", before, "taken", func(c *cell) { takenAgain(c) }, fails(claim.ErrUnavailable)},
+		{"call finish", before, "taken", func(c *cell) { takenAgain(c) }, fails(outbox.ErrFenced)},
+		{"call finish", after, "not readable", deaf("calls_row"), fails(claim.ErrUnavailable)},
+		{"call retry", before, "taken", func(c *cell) { takenAgain(c) }, fails(claim.ErrUnavailable)},
+		{"call park", before, "taken", func(c *cell) { takenAgain(c) }, fails(claim.ErrUnavailable)},
 	} {
 		o := all[tt.operation]
 		ok := t.Run(fmt.Sprint(tt.operation, ", ", tt.hold, "/", tt.what), func(t *testing.T) {

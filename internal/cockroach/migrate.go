@@ -253,14 +253,23 @@ func (m *Migrator) tables(ctx context.Context, to int64, report func(Step)) (err
 	var runs []*goose.Migration
 	for i, s := range steps {
 		run := &goose.GoFunc{}
-		if m.dialect.cockroach {
-			// DDL cannot share a transaction. A step that was done and not yet counted
-			// runs again.
+		beside := strings.Contains(s.SQL, " CONCURRENTLY ")
+		if m.dialect.cockroach || beside {
+			// DDL cannot share a transaction, nor can an index that PostgreSQL makes beside
+			// writes. A step that was done and not yet counted runs again.
 			run.RunDB = func(ctx context.Context, db *sql.DB) error {
 				last = s
 				report(s)
-				_, err := db.ExecContext(ctx, s.SQL)
-				return err
+				statements := []string{s.SQL}
+				if beside { // as one text they would share a transaction
+					statements = strings.SplitAfter(s.SQL, ";\n")
+				}
+				for _, statement := range statements {
+					if _, err := db.ExecContext(ctx, statement); err != nil {
+						return err
+					}
+				}
+				return nil
 			}
 		} else {
 			run.RunTx = func(ctx context.Context, tx *sql.Tx) error {

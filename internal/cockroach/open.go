@@ -114,7 +114,7 @@ func (p Pool) patience() time.Duration { return p.CallTimeout - p.StatementTimeo
 
 // awayTimes is how many times as long what touches rows of other regions may take.
 // Settle makes up to nine round trips there, one after the other: CockroachDB reads
-// what each of five or six tables has under the keys to be written, claims and outbox
+// what each of four or five tables has under the keys to be written, claims
 // twice, then sends the writes of all with the commit, which waits for another region
 // (or, before v26, writes as it goes, which is as many). Between the farthest regions in
 // use, 220 ms apart, that is 2.2 s with the commit. Where the link to the rows is cut

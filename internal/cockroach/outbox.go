@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,42 +13,52 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// queueTable is a table with the columns of outbox.
+// queueTable is where a queue is kept.
 type queueTable struct {
 	table string
+	// files prefixes the files of its statements. Tables with the columns of events share
+	// those of outbox_, and name their statements after themselves.
+	files string
 	// inOrder: a row waits for earlier ones of its key and kind.
 	inOrder bool
 }
 
 // queueTables are where the queues are kept.
 var queueTables = map[outbox.Queue]queueTable{
-	outbox.ProviderCalls: {table: "outbox"},
-	outbox.Events:        {table: "events", inOrder: true},
-	outbox.Expiries:      {table: "expiries"},
-	outbox.Notices:       {table: "notices_due"},
+	// A call is in the row of its claim.
+	outbox.ProviderCalls: {table: "claims", files: callFiles},
+	outbox.Events:        {table: "events", files: queueFiles, inOrder: true},
+	outbox.Expiries:      {table: "expiries", files: queueFiles},
+	outbox.Notices:       {table: "notices_due", files: queueFiles},
 }
 
-// statement is the name under which the table has the statement of a file.
-func (t queueTable) statement(file string) string {
-	if rest, ok := strings.CutPrefix(file, queueFiles); ok {
-		return t.table + "_" + rest
+const (
+	queueFiles = "outbox_"
+	callFiles  = "calls_"
+)
+
+// statement is the name of one of the queue's statements.
+func (t queueTable) statement(what string) string {
+	if t.files == queueFiles {
+		return t.table + "_" + what
 	}
-	return file
+	return t.files + what
 }
 
 var (
-	queueTake      = declareOfQueues[takeArgs]("outbox_take")
-	queueMessage   = declareOfQueues[idArgs]("outbox_message")
-	queueRow       = declareOfQueues[idArgs]("outbox_row")
-	queueFinish    = declareOfQueues[holdArgs]("outbox_finish")
-	queueFinishAll = declareOfQueues[finishAllArgs]("outbox_finish_all")
-	queueRetry     = declareOfQueues[retryArgs]("outbox_retry")
-	queueRetryAll  = declareOfQueues[retryAllArgs]("outbox_retry_all")
-	queuePark      = declareOfQueues[parkArgs]("outbox_park")
-	queueUnpark    = declareOfQueues[idArgs]("outbox_unpark")
-	queueParked    = declareOfQueues[homePageArgs]("outbox_parked")
-	queueWaiting   = declareOfQueues[homeLimitArgs]("outbox_waiting")
-	queueDepth     = declareOfQueues[homeLimitArgs]("outbox_depth")
+	queueTake      = declareOfQueues[takeArgs]("take")
+	queueMessage   = declareOfQueues[idArgs]("message")
+	queueRow       = declareOfQueues[idArgs]("row")
+	queueFinish    = declareOfQueues[holdArgs]("finish")
+	queueFinishAll = declareOfQueues[finishAllArgs]("finish_all")
+	queueRetry     = declareOfQueues[retryArgs]("retry")
+	queueRetryAll  = declareOfQueues[retryAllArgs]("retry_all")
+	queuePark      = declareOfQueues[parkArgs]("park")
+	queueUnpark    = declareOfQueues[idArgs]("unpark")
+	queueParked    = declareOfQueues[homePageArgs]("parked")
+	queueWaiting   = declareOfQueues[homeLimitArgs]("waiting")
+	queueDepth     = declareOfQueues[homeLimitArgs]("depth")
+	callsAdopt     = declare[homeLimitArgs]("calls_adopt")
 	look           = declare[homeArgs]("look")
 )
 
@@ -116,7 +125,7 @@ func (q queue) work(ctx context.Context) context.Context {
 }
 
 // ofCalls reports whether q is the queue of provider calls.
-func (q queue) ofCalls() bool { return q.table == queueTables[outbox.ProviderCalls].table }
+func (q queue) ofCalls() bool { return q.files == callFiles }
 
 // dueMessage is a row and its due time before it was taken.
 type dueMessage struct {
@@ -150,6 +159,12 @@ func (q queue) Take(ctx context.Context, region string, limit int, lease time.Du
 	ctx, err := q.reach(q.work(ctx), region)
 	if err != nil || limit <= 0 {
 		return nil, err
+	}
+	if q.ofCalls() {
+		// Only then are there any: see look.
+		if _, _, err := affected(ctx, q.db, callsAdopt, repeatable, homeLimitArgs{region, int64(limit)}); err != nil {
+			return nil, claimError(callsAdopt.name, err)
+		}
 	}
 	s := queueTake.of(q)
 	rows, err := many(ctx, q.db, s, once, takeArgs{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)

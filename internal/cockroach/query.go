@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"text/template"
+
+	"github.com/homeward-io/homeward/outbox"
 )
 
 //go:embed query/*.sql
@@ -34,7 +36,9 @@ type query struct {
 
 // columns are lists that several statements share, each in the order of the
 // function that scans it.
-var columns = struct{ Row, Claim, Message, Tenant, Transaction, Endpoint string }{
+var columns = struct {
+	Row, Claim, Message, MessageNames, Call, Open, NoCall, Tenant, Transaction, Endpoint string
+}{
 	// Scanned by claimRow.row.
 	Row: claimColumns,
 	// Scanned by claimRow.targets.
@@ -44,6 +48,15 @@ var columns = struct{ Row, Claim, Message, Tenant, Transaction, Endpoint string 
 	// Scanned by scanMessage.
 	Message: `o.id, o.kind, o.tenant_id, o.idem_key, o.operation, o.payload, o.trace_parent,
           o.created_at, o.due, o.fence, o.attempts, o.last_error, o.parked`,
+	MessageNames: `id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence, attempts, last_error, parked`,
+	// Message of a claim's call; scanned by scanMessage.
+	Call: `c.object_id, '` + string(outbox.KindProviderCall) + `', c.tenant_id, c.idem_key, c.operation, c.call_payload, c.call_trace,
+          c.call_created, coalesce(c.call_due, c.call_parked), c.call_fence, coalesce(c.call_attempts, 0), coalesce(c.call_error, ''), c.call_parked IS NOT NULL`,
+	// Whether a claim has a call: see migration 067.
+	Open: `c.state = 1 AND c.call_created >= c.first_use`,
+	// Ends it.
+	NoCall: `call_payload = NULL, call_trace = NULL, call_created = NULL, call_due = NULL, call_parked = NULL,
+        call_fence = NULL, call_attempts = NULL, call_error = NULL`,
 	// Scanned by scanTenant.
 	Tenant: `t.id, t.name, t.registrar, t.previous_registrar, t.registrar_moved_at, t.rate_per_second, t.burst, t.card_numbers, t.routes`,
 	// Scanned by scanTransaction.
@@ -59,16 +72,15 @@ const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c
        c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
        c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal, c.interim`
 
-// queueFiles prefixes the files whose statements every queue has, each on its own table
-// and under its name.
-const queueFiles = "outbox_"
-
 // planned are the files whose statements are planned for each run.
-var planned = []string{queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all", "look", "ledger_named", "notices_close_all"}
+var planned = []string{
+	queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all",
+	callFiles + "take", callFiles + "finish_all", callFiles + "retry_all", callFiles + "open", callFiles + "adopt", "look", "ledger_named", "notices_close_all",
+}
 
 // inRounds are the files whose statements a node sends by itself, again and again. They
 // are reads. No caller waits for one, and the next round repeats it.
-var inRounds = []string{queueFiles + "depth", "look", "regions", "restore", "brakes", "claims_unknown", "accounts"}
+var inRounds = []string{queueFiles + "depth", callFiles + "depth", "look", "regions", "restore", "brakes", "claims_unknown", "accounts"}
 
 // queries are a dialect's statements, by their names.
 type queries map[string]*query
@@ -137,7 +149,7 @@ type version struct {
 	also  bool // it is [declaration].also
 }
 
-// versions returns those of a file: for a queue's one for each table.
+// versions returns those of a file: one for each table of those that share it.
 func (s declaration) versions() (all []version) {
 	if !strings.HasPrefix(s.file, queueFiles) {
 		all = append(all, version{name: s.file})
@@ -147,7 +159,9 @@ func (s declaration) versions() (all []version) {
 		return all
 	}
 	for _, table := range queueTables {
-		all = append(all, version{name: table.statement(s.file), table: table})
+		if table.files == queueFiles {
+			all = append(all, version{name: table.statement(strings.TrimPrefix(s.file, queueFiles)), table: table})
+		}
 	}
 	return all
 }
@@ -155,11 +169,11 @@ func (s declaration) versions() (all []version) {
 // render renders the text of a file for a dialect, in one of its versions.
 func render(file *template.Template, d dialect, of version) (string, error) {
 	data := struct {
-		Row, Claim, Message, Tenant, Transaction, Endpoint, FromReplica string
-		Queue                                                           string
-		InOrder, PlansAreKept, Also                                     bool
+		Row, Claim, Message, MessageNames, Call, Open, NoCall, Tenant, Transaction, Endpoint, FromReplica string
+		Queue                                                                                             string
+		InOrder, PlansAreKept, Also                                                                       bool
 	}{
-		columns.Row, columns.Claim, columns.Message, columns.Tenant, columns.Transaction, columns.Endpoint, d.fromReplica,
+		columns.Row, columns.Claim, columns.Message, columns.MessageNames, columns.Call, columns.Open, columns.NoCall, columns.Tenant, columns.Transaction, columns.Endpoint, d.fromReplica,
 		of.table.table, of.table.inOrder, !d.cockroach, of.also,
 	}
 	var sql strings.Builder

@@ -35,7 +35,7 @@ func pinWrites() []operation {
 			want.Pins = []pinRow{{Registrar: here, Home: here, CreatedAt: is.Pins[0].CreatedAt}}
 			want.Claims = []claimRow{{State: claim.InFlight, Fence: 1, Generation: 1, Attempts: 1, Object: c.object("a"), Holder: "a"}}
 			renamed(c, &want.Claims[0], is.Claims[0])
-			want.Outbox = []outboxRow{{ID: c.object("a"), Due: is.Claims[0].Lease}}
+			want.Calls = []callRow{{ID: c.object("a"), Due: is.Claims[0].Lease}}
 			want.Audit = append(want.Audit, "claimed 1")
 		},
 		next: func(c *cell, done bool) {
@@ -92,9 +92,27 @@ func pinWrites() []operation {
 
 func queueWrites() []operation {
 	return []operation{{
-		name: "outbox take", statements: []string{"outbox_take"}, once: true,
+		name: "call adopt", statements: []string{"calls_adopt"},
 		before: func(c *cell) {
-			c.sql("DELETE FROM outbox")
+			c.sql("UPDATE claims SET call_due = NULL, call_created = NULL WHERE call_due IS NOT NULL")
+			c.sql("DELETE FROM outbox WHERE true")
+			c.held = c.arrives("z", claim.Won)
+			c.former()
+		},
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.Queue(outbox.ProviderCalls).Take(ctx, here, 10, time.Minute)
+		},
+		right:  func(c *cell) { require.Empty(c, c.got) },
+		effect: func(c *cell, want, is *stored) { want.Calls = []callRow{{ID: c.object("z"), Due: is.Claims[0].Lease}} },
+		next: func(c *cell, _ bool) {
+			c.takes(0)
+			c.lapse()
+			c.takes(1)
+		},
+	}, {
+		name: "call take", statements: []string{"calls_take"}, once: true,
+		before: func(c *cell) {
+			c.sql("UPDATE claims SET call_due = NULL, call_created = NULL WHERE call_due IS NOT NULL")
 			lapsed(c)
 		},
 		call: func(ctx context.Context, c *cell) (any, error) {
@@ -106,8 +124,8 @@ func queueWrites() []operation {
 			require.EqualValues(c, 1, got[0].Fence)
 		},
 		effect: func(c *cell, want, is *stored) {
-			want.Outbox[0].Fence = 1
-			later(c, &want.Outbox[0].Due, is.Outbox[0].Due)
+			want.Calls[0].Fence = 1
+			later(c, &want.Calls[0].Due, is.Calls[0].Due)
 		},
 		next: func(c *cell, done bool) {
 			if !done {
@@ -118,13 +136,13 @@ func queueWrites() []operation {
 			require.EqualValues(c, 2, takenAgain(c).Fence)
 		},
 	}, {
-		name: "outbox finish", statements: []string{"outbox_finish"},
+		name: "call finish", statements: []string{"calls_finish"},
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Queue(outbox.ProviderCalls).Finish(ctx, here, c.held.Minted.ID, 1)
 		},
 		right:  noAnswer,
-		effect: func(_ *cell, want, _ *stored) { want.Outbox = nil },
+		effect: func(_ *cell, want, _ *stored) { want.Calls = nil },
 		next: func(c *cell, done bool) {
 			if !done {
 				takenAgain(c)
@@ -133,13 +151,13 @@ func queueWrites() []operation {
 			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
 		},
 	}, {
-		name: "outbox finish together", statements: []string{"outbox_finish_all"},
+		name: "call finish together", statements: []string{"calls_finish_all"},
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Queue(outbox.ProviderCalls).FinishAll(ctx, here, []outbox.Hold{{ID: c.held.Minted.ID, Fence: 1}, {ID: "none", Fence: 1}})
 		},
 		right:  noAnswer,
-		effect: func(_ *cell, want, _ *stored) { want.Outbox = nil },
+		effect: func(_ *cell, want, _ *stored) { want.Calls = nil },
 		next: func(c *cell, done bool) {
 			if !done {
 				takenAgain(c)
@@ -148,7 +166,7 @@ func queueWrites() []operation {
 			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
 		},
 	}, {
-		name: "outbox retry together", statements: []string{"outbox_retry_all"}, once: true,
+		name: "call retry together", statements: []string{"calls_retry_all"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Queue(outbox.ProviderCalls).RetryAll(ctx, here, []outbox.Delay{
@@ -157,30 +175,30 @@ func queueWrites() []operation {
 		},
 		right: noAnswer, effect: retried, next: triedBefore,
 	}, {
-		name: "outbox retry", statements: []string{"outbox_retry"}, once: true,
+		name: "call retry", statements: []string{"calls_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "no answer")
 		},
 		right: noAnswer, effect: retried, next: triedBefore,
 	}, {
-		name: "outbox postpone", statements: []string{"outbox_retry"}, once: true,
+		name: "call postpone", statements: []string{"calls_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "")
 		},
 		right:  noAnswer,
-		effect: func(c *cell, want, is *stored) { later(c, &want.Outbox[0].Due, is.Outbox[0].Due) },
+		effect: func(c *cell, want, is *stored) { later(c, &want.Calls[0].Due, is.Calls[0].Due) },
 		next:   func(c *cell, _ bool) { require.EqualValues(c, 0, takenAgain(c).Attempts) },
 	}, {
-		name: "outbox park", statements: []string{"outbox_park"}, once: true,
+		name: "call park", statements: []string{"calls_park"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Queue(outbox.ProviderCalls).Park(ctx, here, c.held.Minted.ID, 1, "a person must look")
 		},
 		right: noAnswer,
 		effect: func(_ *cell, want, _ *stored) {
-			want.Outbox[0].Parked, want.Outbox[0].LastError = true, "a person must look"
+			want.Calls[0].Parked, want.Calls[0].LastError = true, "a person must look"
 		},
 		next: func(c *cell, done bool) {
 			if !done {
@@ -191,7 +209,7 @@ func queueWrites() []operation {
 			c.takes(0)
 		},
 	}, {
-		name: "outbox unpark", statements: []string{"outbox_unpark"}, once: true,
+		name: "call unpark", statements: []string{"calls_unpark"}, once: true,
 		before: func(c *cell) {
 			taken(c)
 			require.NoError(c, c.others.Queue(outbox.ProviderCalls).Park(c.ctx, here, c.held.Minted.ID, 1, "a person must look"))
@@ -201,7 +219,7 @@ func queueWrites() []operation {
 		},
 		right: func(c *cell) { require.Equal(c, true, c.got) },
 		effect: func(_ *cell, want, is *stored) {
-			want.Outbox[0].Parked, want.Outbox[0].Due = false, is.Outbox[0].Due
+			want.Calls[0].Parked, want.Calls[0].Due = false, is.Calls[0].Due
 		},
 		next: func(c *cell, done bool) {
 			ok, err := c.others.Queue(outbox.ProviderCalls).Unpark(c.ctx, here, c.held.Minted.ID)

@@ -112,16 +112,16 @@ func TestReads(t *testing.T) {
 			m, found, err := v.Queue(outbox.Events).Message(ctx, here, setup.events("z", 1)[0])
 			return answer{m, found}, err
 		},
-		"outbox_parked": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
+		"calls_parked": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			return v.Queue(outbox.ProviderCalls).Parked(ctx, here, "", 10)
 		},
-		"outbox_waiting": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
+		"calls_waiting": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			return v.Queue(outbox.ProviderCalls).Waiting(ctx, here, 10)
 		},
 		"claims_unknown": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			return v.Unknown(ctx, here, 10)
 		},
-		"outbox_depth": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
+		"calls_depth": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			return v.Queue(outbox.ProviderCalls).Depth(ctx, here)
 		},
 	} {

@@ -45,12 +45,16 @@ func (r Roles) validate() error {
 
 func (r Roles) all() []string { return []string{r.Owner, r.Node, r.Reader} }
 
-// booksView shows the books in the form that accountants use.
-const booksView = "ledger_entries"
+// Views: booksView shows the books in the form that accountants use, claimsView shows claims
+// without what merchants, payers and providers wrote.
+const (
+	booksView  = "ledger_entries"
+	claimsView = "claim_states"
+)
 
 // readable are the tables without secrets and without data of merchants, payers and
 // providers. Tables that are not listed, such as later ones, are not readable.
-var readable = []string{versionTable, "regions", "tenants", "pins", "claims", "ledger", booksView, "audit", "audit_chains", "windows"}
+var readable = []string{versionTable, "regions", "tenants", "pins", claimsView, "ledger", booksView, "audit", "audit_chains", "windows"}
 
 // nodeRights are the rights of the node role on a table. Those of nodes are in needed;
 // tools also add tenants, keys and endpoints, and remove them.
@@ -58,7 +62,7 @@ func nodeRights(table string) []string {
 	switch table {
 	case "ledger":
 		return []string{"SELECT", "INSERT"}
-	case versionTable, booksView:
+	case versionTable, booksView, claimsView:
 		return []string{"SELECT"}
 	default:
 		return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
@@ -149,9 +153,9 @@ func (p *rolePlan) look(ctx context.Context) error {
 	rows, err = p.conn.Query(ctx, `
 		SELECT c.relname::text, c.relkind::text, pg_get_userbyid(c.relowner)::text
 		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE n.nspname = 'public' AND (c.relname IN (SELECT name FROM `+usedTables+`) OR c.relname = $1::text OR $2::bool AND c.relkind::text = 'S')
+		WHERE n.nspname = 'public' AND (c.relname IN (SELECT name FROM `+usedTables+`) OR c.relname = ANY ($1::text[]) OR $2::bool AND c.relkind::text = 'S')
 		  AND c.relkind::text IN ('r', 'v', 'S')
-		ORDER BY c.relname`, booksView, p.dialect.cockroach)
+		ORDER BY c.relname`, []string{booksView, claimsView}, p.dialect.cockroach)
 	if err != nil {
 		return err
 	}
@@ -355,12 +359,22 @@ func (p *rolePlan) node(ctx context.Context) error {
 }
 
 func (p *rolePlan) reader(ctx context.Context) error {
-	return errors.Join(p.enter(ctx, p.roles.Reader), p.grant(ctx, p.roles.Reader, func(table string) []string {
+	reader := p.roles.Reader
+	if err := errors.Join(p.enter(ctx, reader), p.grant(ctx, reader, func(table string) []string {
 		if slices.Contains(readable, table) {
 			return []string{"SELECT"}
 		}
 		return nil
-	}))
+	})); err != nil || !p.there[reader] {
+		return err
+	}
+	// Before claimsView the reader was granted the table.
+	var may bool
+	err := p.conn.QueryRow(ctx, "SELECT has_table_privilege($1::text, to_regclass('public.claims')::oid, 'SELECT')", reader).Scan(&may)
+	if may {
+		p.add(reader+" reads no answers", "REVOKE SELECT ON public.claims FROM %s", quote(reader))
+	}
+	return err
 }
 
 // bookChanges are the rights to change or remove what is booked, where the database has

@@ -36,11 +36,11 @@ func (s statement[A]) in(q queries, args A) (sql string, bound []any) {
 	return q[s.name].in(args)
 }
 
-// queueStatement is one that every queue has, on its own table.
-type queueStatement[A any] struct{ file string }
+// queueStatement is one that every queue has.
+type queueStatement[A any] struct{ what string }
 
 // of returns the statement of one queue.
-func (s queueStatement[A]) of(q queue) statement[A] { return statement[A]{q.statement(s.file)} }
+func (s queueStatement[A]) of(q queue) statement[A] { return statement[A]{q.statement(s.what)} }
 
 // declaration describes the arguments of a file.
 type declaration struct {
@@ -67,9 +67,10 @@ func declareAlso[A any](file, name string) statement[A] {
 	return statement[A]{name}
 }
 
-func declareOfQueues[A any](file string) queueStatement[A] {
-	declare[A](file)
-	return queueStatement[A]{file}
+func declareOfQueues[A any](what string) queueStatement[A] {
+	declare[A](queueFiles + what)
+	declare[A](callFiles + what)
+	return queueStatement[A]{what}
 }
 
 // argument is where the value of a name is: in a field, in one field of each struct that

@@ -145,7 +145,7 @@ func (c *cell) sql(sql string, args ...any) {
 	require.NoError(c, err)
 }
 
-// lapse lets the claim's lease run out, and its outbox row be due.
+// lapse lets the claim's lease run out, and its call be due.
 func (c *cell) lapse() {
 	c.Helper()
 	c.sql("UPDATE claims SET lease_until = lease_until - INTERVAL '1 day' WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
@@ -160,10 +160,10 @@ func (c *cell) age() {
 
 func (c *cell) due() {
 	c.Helper()
-	c.sql("UPDATE outbox SET due = due - INTERVAL '1 day' WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
+	c.sql("UPDATE claims SET call_due = call_due - INTERVAL '1 day' WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
 	// CockroachDB tidies up after a commit when somebody reads, in the index that
 	// is read; until then whoever skips what is locked skips the row.
-	c.sql("SELECT count(*) FROM outbox WHERE home_region = $1::crdb_internal_region AND NOT parked AND due <= now()", here)
+	c.sql("SELECT count(*) FROM claims WHERE home_region = $1::crdb_internal_region AND call_due IS NOT NULL AND call_due <= now()", here)
 }
 
 func (c *cell) agePin(by time.Duration) {
@@ -174,7 +174,7 @@ func (c *cell) agePin(by time.Duration) {
 // stored is everything that the database has under a cell's key and tenant.
 type stored struct {
 	Claims    []claimRow
-	Outbox    []outboxRow
+	Calls     []callRow
 	Pins      []pinRow
 	Responses int
 	Audit     []string // event and fence
@@ -206,7 +206,7 @@ type claimRow struct {
 	Lease                                            time.Time
 }
 
-type outboxRow struct {
+type callRow struct {
 	ID              string
 	Due             time.Time
 	Fence, Attempts int64
@@ -230,8 +230,8 @@ func (c *cell) stored() *stored {
 	var s stored
 	s.Claims = rows[claimRow](c, `SELECT state, fence, generation, attempts, unknowns, not_founds, object_id, holder, reason, step::text, lease_until
 		FROM claims WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
-	s.Outbox = rows[outboxRow](c, `SELECT id, due, fence, attempts, last_error, parked
-		FROM outbox WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
+	s.Calls = rows[callRow](c, `SELECT object_id, coalesce(call_due, call_parked), call_fence, coalesce(call_attempts, 0), coalesce(call_error, ''), call_parked IS NOT NULL
+		FROM claims WHERE tenant_id = $1 AND idem_key = $2 AND call_created IS NOT NULL`, c.key.Tenant, c.key.Value)
 	s.Pins = rows[pinRow](c, `SELECT registrar::text, home_region::text, created_at
 		FROM pins WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
 	for _, e := range rows[struct {

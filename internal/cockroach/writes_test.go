@@ -78,7 +78,7 @@ func lapsed(c *cell) {
 
 // taken is an outbox row that our node's worker has.
 func taken(c *cell) {
-	c.sql("DELETE FROM outbox")
+	c.sql("UPDATE claims SET call_due = NULL, call_created = NULL WHERE call_due IS NOT NULL")
 	lapsed(c)
 	c.takes(1)
 }
@@ -93,8 +93,8 @@ func noAnswer(*cell) {}
 
 // retried is what one failed try leaves of an outbox row.
 func retried(c *cell, want, is *stored) {
-	want.Outbox[0].Attempts, want.Outbox[0].LastError = 1, "no answer"
-	later(c, &want.Outbox[0].Due, is.Outbox[0].Due)
+	want.Calls[0].Attempts, want.Calls[0].LastError = 1, "no answer"
+	later(c, &want.Calls[0].Due, is.Calls[0].Due)
 }
 
 // triedBefore takes the row again, which counts the try if that was noted.

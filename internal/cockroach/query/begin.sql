@@ -1,7 +1,7 @@
 -- name: begin{{ if .Also }}_here{{ end }}
 -- Requests arrive, each for a key of its own. Where there is no row one is made, with
--- the provider call in the outbox and the first line of audit; where there is one it
--- is returned, with its response, and nothing changes. One statement, one round
+-- the provider call in it, and the first line of audit; where there is one it is
+-- returned, with its response, and nothing changes. One statement, one round
 -- trip. Both halves are empty when another arrival commits in the same moment.
 --
 -- begin_here does as pin does for keys that have no pin, in the same step: where the
@@ -11,7 +11,7 @@ WITH asked AS MATERIALIZED (
     FROM @claims AS a (
         n int4, tenant_id text, idem_key text, object_id text, operation text, fingerprint_version int2, fingerprint bytea,
         holder text, lease interval, receipt text, provider_key text, step uuid, stamped bool,{{ if .Also }} pin_here bool,{{ end }} pin_ends timestamptz,
-        message_kind text, message_payload bytea, message_trace_parent text, message_fence int8,
+        message_payload bytea, message_trace_parent text, message_fence int8,
         entry_id uuid, entry_event text, entry_region text, entry_node text, entry_detail text)
 ), {{ if .Also }}pinned AS (
     INSERT INTO pins (registrar, tenant_id, idem_key, home_region, created_at)
@@ -26,10 +26,12 @@ WITH asked AS MATERIALIZED (
     INSERT INTO claims (
         home_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint,
         state, fence, holder, lease_until, held_since, first_use, created, receipt,
-        generation, provider_key, attempts, unknowns, not_founds, reason, provider_ref, step)
+        generation, provider_key, attempts, unknowns, not_founds, reason, provider_ref, step,
+        call_payload, call_trace, call_created, call_due, call_fence)
     SELECT @home::crdb_internal_region, v.tenant_id, v.idem_key, object_id, operation, fingerprint_version, fingerprint,
            1, 1, holder, now() + lease, now(), now(), date_trunc('second', now()), receipt,
-           1, provider_key, 1, 0, 0, '', '', step
+           1, provider_key, 1, 0, 0, '', '', step,
+           message_payload, message_trace_parent, now(), now() + lease, message_fence
     FROM asked AS v
     -- A claim under an opaque key needs a pin young enough to outlive it.
     WHERE stamped OR now() < pin_ends
@@ -37,15 +39,7 @@ WITH asked AS MATERIALIZED (
        OR EXISTS (SELECT 1 FROM pinned AS p WHERE p.tenant_id = v.tenant_id AND p.idem_key = v.idem_key)
     {{- end }}
     ON CONFLICT (home_region, tenant_id, idem_key) DO NOTHING
-    RETURNING tenant_id, idem_key, object_id, operation, fence, generation, holder, lease_until, first_use
-), queued AS (
-    INSERT INTO outbox (
-        home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT @home::crdb_internal_region, w.object_id, a.message_kind, w.tenant_id, w.idem_key, w.operation,
-           a.message_payload, a.message_trace_parent, w.first_use, w.lease_until, a.message_fence
-    FROM won AS w
-    JOIN asked AS a ON a.tenant_id = w.tenant_id AND a.idem_key = w.idem_key
-    RETURNING outbox.home_region
+    RETURNING tenant_id, idem_key, fence, generation, first_use
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)

@@ -11,21 +11,12 @@ WITH won AS (
         attempts = @attempts::int4, unknowns = 0, not_founds = 0, reason = '', provider_ref = @provider_ref::text,
         settled_at = NULL, step = @step::uuid, removable_at = NULL,
         answered = NULL, answer_status = NULL, answer_header = NULL, answer_body = NULL, answer_blob = NULL,
-        refused_at = CASE WHEN @keep_refusal::bool THEN refused_at END, refusal = CASE WHEN @keep_refusal::bool THEN refusal END
+        refused_at = CASE WHEN @keep_refusal::bool THEN refused_at END, refusal = CASE WHEN @keep_refusal::bool THEN refusal END,
+        call_payload = @message_payload::bytea, call_trace = @message_trace_parent::text, call_created = @message_created_at::timestamptz,
+        call_due = @lease_until::timestamptz, call_parked = NULL, call_fence = @message_fence::int8, call_attempts = NULL, call_error = NULL
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND step = @old_step::uuid AND now() < @good_until::timestamptz
-    RETURNING tenant_id, idem_key, object_id, operation, fence, generation, lease_until
-), queued AS (
-    INSERT INTO outbox (
-        home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT @home::crdb_internal_region, object_id, @message_kind::text, tenant_id, idem_key, operation,
-           @message_payload::bytea, @message_trace_parent::text, @message_created_at::timestamptz, lease_until, @message_fence::int8
-    FROM won
-    ON CONFLICT (home_region, id) DO UPDATE SET
-        kind = excluded.kind, operation = excluded.operation, payload = excluded.payload,
-        trace_parent = excluded.trace_parent, created_at = excluded.created_at, due = excluded.due,
-        fence = excluded.fence, attempts = 0, last_error = '', parked = false
-    RETURNING outbox.home_region
+    RETURNING tenant_id, idem_key, fence, generation
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)

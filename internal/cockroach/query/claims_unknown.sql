@@ -1,16 +1,16 @@
 -- name: claims_unknown
--- Claims of a region whose outcome is unknown, oldest first. Each has its row in the
--- outbox: of those, the first that are due are looked at, so that an outage of the
--- provider does not make this a reading of all that it left.
+-- Claims of a region whose outcome is unknown, oldest first. Each has its call: of those,
+-- the first that are due are looked at, so that an outage of the provider does not make
+-- this a reading of all that it left.
 SELECT now(), c.tenant_id, c.idem_key, {{ .Row }}
 FROM (
-    SELECT o.id, o.tenant_id, o.idem_key
-    FROM outbox AS o
-    WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked
-    ORDER BY o.home_region, o.due, o.id
+    SELECT o.tenant_id, o.idem_key
+    FROM claims AS o
+    WHERE o.home_region = @home::crdb_internal_region AND o.call_due IS NOT NULL
+    ORDER BY o.home_region, o.call_due, o.object_id
     LIMIT @among::int8
 ) AS open
 JOIN claims AS c ON c.home_region = @home::crdb_internal_region AND c.tenant_id = open.tenant_id AND c.idem_key = open.idem_key
-WHERE c.object_id = open.id AND c.state = 1 AND c.unknowns > 0
+WHERE c.state = 1 AND c.unknowns > 0
 ORDER BY c.first_use, c.object_id
 LIMIT @limit::int8

@@ -1,20 +1,16 @@
 -- name: defer
 -- An attempt ended without an outcome: the claim stays in flight, nobody's, and
--- the outbox owns it from when the pause is over. Either the count of unknowns rises,
+-- the worker owns it from when the pause is over. Either the count of unknowns rises,
 -- or the fence: what it compares does not hold a second time. Where another provider is
 -- to try, it is a new generation, and its holder goes on at once.
 WITH deferred AS (
     UPDATE claims SET
         holder = '', fence = @fence::int8, generation = @new_generation::int4, provider_key = @provider_key::text, provider_ref = @provider_ref::text, reason = @reason::text, unknowns = @unknowns::int4, not_founds = @not_founds::int4,
-        lease_until = now() + @pause::interval, step = @step::uuid
+        lease_until = now() + @pause::interval, step = @step::uuid,
+        call_due = CASE WHEN call_due IS NOT NULL THEN now() + @due_pause::interval END
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND object_id = @object_id::text AND fence = @old_fence::int8 AND unknowns = @old_unknowns::int4 AND state = 1
-    RETURNING tenant_id, idem_key, object_id, lease_until
-), put_off AS (
-    UPDATE outbox SET due = now() + @due_pause::interval
-    FROM deferred
-    WHERE outbox.home_region = @home::crdb_internal_region AND outbox.id = deferred.object_id{{ if .PlansAreKept }} AND outbox.id = @object_id::text{{ end }}
-    RETURNING outbox.home_region
+    RETURNING tenant_id, idem_key, lease_until
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)

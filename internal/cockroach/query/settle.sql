@@ -1,6 +1,6 @@
 -- name: settle
 -- Attempts ended for good, or with "not now", or released claims are closed, each of a
--- key of its own: the claims with their responses, the end of their outbox rows, the
+-- key of its own: the claims with their responses and without their calls, the
 -- bookings, what the world must be told, when a claim closes by itself, whose the object
 -- was if no money moved, and the audit, in one statement, one round trip. It changes
 -- nothing of a claim that is not still the one that the holder was given. A business
@@ -23,7 +23,8 @@ WITH said AS MATERIALIZED (
         answer_status = CASE WHEN v.final THEN v.answer_status END,
         answer_header = CASE WHEN v.final THEN v.answer_header END,
         answer_body = CASE WHEN v.final THEN v.answer_body END,
-        answer_blob = CASE WHEN v.final THEN v.answer_blob END
+        answer_blob = CASE WHEN v.final THEN v.answer_blob END,
+        {{ .NoCall }}
     FROM said AS v
     WHERE c.home_region = {{ if .PlansAreKept }}v.home_region{{ else }}@home::crdb_internal_region{{ end }} AND c.tenant_id = v.tenant_id AND c.idem_key = v.idem_key
       AND c.object_id = v.object_id AND c.fence = v.fence AND c.unknowns = v.old_unknowns AND c.state = v.old_state
@@ -32,11 +33,6 @@ WITH said AS MATERIALIZED (
       AND (v.old_state = 1 OR now() < v.free_at)
     RETURNING v.n, c.home_region, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.lease_until,
               v.unpaid, v.expiry_due, v.expiry_operation, v.expiry_payload, v.expiry_trace_parent
-), finished AS (
-    DELETE FROM outbox AS o
-    USING settled AS s
-    WHERE o.home_region = {{ if .PlansAreKept }}s.home_region{{ else }}@home::crdb_internal_region{{ end }} AND o.id = s.object_id
-    RETURNING o.home_region
 ), booked AS (
     INSERT INTO ledger (
         home_region, id, tenant_id, kind, at, debit_account, debit_amount, credit_account, credit_amount,

@@ -1,17 +1,13 @@
 -- name: take_over
--- A lapsed claim gets a new holder; its outbox row waits for the new lease.
+-- A lapsed claim gets a new holder; its call waits for the new lease.
 WITH taken AS (
     UPDATE claims SET
         fence = @fence::int8, holder = @holder::text, lease_until = @lease_until::timestamptz, held_since = @held_since::timestamptz,
-        attempts = @attempts::int4, step = @step::uuid
+        attempts = @attempts::int4, step = @step::uuid,
+        call_due = CASE WHEN call_due IS NOT NULL THEN @lease_until::timestamptz END
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND step = @old_step::uuid AND object_id = @object_id::text
-    RETURNING tenant_id, idem_key, object_id, fence, generation, lease_until
-), put_off AS (
-    UPDATE outbox SET due = taken.lease_until
-    FROM taken
-    WHERE outbox.home_region = @home::crdb_internal_region AND outbox.id = taken.object_id{{ if .PlansAreKept }} AND outbox.id = @object_id::text{{ end }}
-    RETURNING outbox.home_region
+    RETURNING tenant_id, idem_key, fence, generation
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)

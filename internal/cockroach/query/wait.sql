@@ -1,19 +1,15 @@
 -- name: wait
 -- An attempt found that the payer or a bank is to act: the claim stays in flight,
--- nobody's, with an answer for now, and the outbox owns it from when the pause is over.
+-- nobody's, with an answer for now, and the worker owns it from when the pause is over.
 -- What it compares does not hold a second time, as the fence rises.
 WITH waiting AS (
     UPDATE claims SET
         holder = '', fence = @fence::int8, reason = @reason::text, not_founds = 0, provider_ref = @provider_ref::text,
-        interim = @interim::bytea, lease_until = now() + @pause::interval, step = @step::uuid
+        interim = @interim::bytea, lease_until = now() + @pause::interval, step = @step::uuid,
+        call_due = CASE WHEN call_due IS NOT NULL THEN now() + @pause::interval END
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND object_id = @object_id::text AND fence = @old_fence::int8 AND unknowns = @old_unknowns::int4 AND state = 1
     RETURNING tenant_id, idem_key, object_id, operation, lease_until
-), put_off AS (
-    UPDATE outbox SET due = waiting.lease_until
-    FROM waiting
-    WHERE outbox.home_region = @home::crdb_internal_region AND outbox.id = waiting.object_id{{ if .PlansAreKept }} AND outbox.id = @object_id::text{{ end }}
-    RETURNING outbox.home_region
 ), told AS (
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)

@@ -1,0 +1,201 @@
+package cockroach_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// former puts the claim's call where nodes of before migration 067 keep it.
+func (c *cell) former() {
+	c.Helper()
+	c.sql(`INSERT INTO outbox (home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence, attempts, last_error, parked)
+		SELECT home_region, object_id, 'provider_call', tenant_id, idem_key, operation, call_payload, call_trace, call_created,
+		       coalesce(call_due, call_parked), call_fence, coalesce(call_attempts, 0), coalesce(call_error, ''), call_parked IS NOT NULL
+		FROM claims WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
+	c.sql(`UPDATE claims SET call_payload = NULL, call_trace = NULL, call_created = NULL, call_due = NULL, call_parked = NULL,
+		call_fence = NULL, call_attempts = NULL, call_error = NULL WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
+}
+
+func (c *cell) calls() outbox.Store { return c.others.Queue(outbox.ProviderCalls) }
+
+// message is the call of c.held, if there is one.
+func (c *cell) message() (outbox.Message, bool) {
+	c.Helper()
+	m, found, err := c.calls().Message(c.ctx, here, c.held.Minted.ID)
+	require.NoError(c, err)
+	return m, found
+}
+
+// TestCallsOfTheVersionBefore has nodes of before migration 067 beside those of after it:
+// what the former wrote and left is neither lost nor done twice.
+func TestCallsOfTheVersionBefore(t *testing.T) {
+	d := newDatabase(t)
+	w := newWire(t, d, "acme", testPool())
+	cleared := func(c *cell) {
+		c.sql("UPDATE claims SET call_due = NULL, call_parked = NULL, call_created = NULL WHERE call_created IS NOT NULL")
+	}
+	// adopted makes the worker look and take, which returns want rows.
+	adopted := func(c *cell, want int) {
+		c.Helper()
+		outlook, err := c.others.Look(c.ctx, here)
+		require.NoError(c, err)
+		due, ok := outlook[outbox.ProviderCalls]
+		require.True(c, ok)
+		require.Zero(c, due, "a former call is adopted at once, whenever it is due")
+		c.takes(want)
+		require.Zero(c, c.count(c.T, "SELECT count(*) FROM outbox"))
+	}
+	for name, run := range map[string]func(c *cell){
+		"a call that is not due": func(c *cell) {
+			heldByUs(c)
+			was, found := c.message()
+			require.True(c, found)
+			c.former()
+			_, found = c.message()
+			require.False(c, found)
+			adopted(c, 0)
+			is, found := c.message()
+			require.True(c, found)
+			require.Equal(c, was, is)
+			c.settles(c.held, approved)
+			_, found = c.message()
+			require.False(c, found)
+		},
+		"a call that is due": func(c *cell) {
+			lapsed(c)
+			was, _ := c.message()
+			c.former()
+			outlook, err := c.others.Look(c.ctx, here)
+			require.NoError(c, err)
+			require.Zero(c, outlook[outbox.ProviderCalls])
+			is := c.takes(1)
+			was.Due, was.Fence = is.Due, was.Fence+1
+			require.Equal(c, was, is)
+		},
+		"a call that is parked": func(c *cell) {
+			lapsed(c)
+			m := c.takes(1)
+			require.NoError(c, c.calls().Park(c.ctx, here, m.ID, m.Fence, "a person must look"))
+			was, _ := c.message()
+			c.former()
+			adopted(c, 0)
+			parked, err := c.calls().Parked(c.ctx, here, "", 10)
+			require.NoError(c, err)
+			require.Equal(c, []outbox.Message{was}, parked)
+			again, err := c.calls().Unpark(c.ctx, here, m.ID)
+			require.NoError(c, err)
+			require.True(c, again)
+			require.Equal(c, m.Fence+1, c.takes(1).Fence)
+		},
+		"a call whose claim is settled": func(c *cell) {
+			lapsed(c)
+			c.former()
+			c.settles(c.held, approved)
+			adopted(c, 0)
+			_, found := c.message()
+			require.False(c, found)
+		},
+		"a call of an earlier life of the key": func(c *cell) {
+			lapsed(c)
+			c.former()
+			c.settles(c.held, approved)
+			c.sql(`UPDATE claims SET first_use = first_use - INTERVAL '9 days', settled_at = settled_at - INTERVAL '9 days'
+				WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
+			c.held = c.arrives("b", claim.Won)
+			was, _ := c.message()
+			adopted(c, 0)
+			is, found := c.message()
+			require.True(c, found)
+			require.Equal(c, was, is)
+		},
+		"a call that both have": func(c *cell) {
+			lapsed(c)
+			c.former()
+			c.sql(`UPDATE claims SET call_payload = 'own', call_trace = '', call_created = first_use, call_due = now() + interval '1 hour', call_fence = 7
+				WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
+			adopted(c, 0)
+			is, _ := c.message()
+			require.Equal(c, "own", string(is.Payload))
+		},
+		"a former node settled a claim of ours": func(c *cell) {
+			lapsed(c)
+			c.sql("UPDATE claims SET state = 2, holder = '', step = gen_random_uuid() WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
+			_, found := c.message()
+			require.False(c, found)
+			require.ErrorIs(c, c.calls().Finish(c.ctx, here, c.held.Minted.ID, 0), outbox.ErrFenced)
+			c.takes(0)
+			require.Zero(c, c.count(c.T, "SELECT count(*) FROM claims WHERE idem_key = $1 AND (call_created IS NOT NULL OR call_due IS NOT NULL OR call_payload IS NOT NULL)", c.key.Value), "it is cleared")
+		},
+		"a former node settled it while it was parked": func(c *cell) {
+			lapsed(c)
+			m := c.takes(1)
+			require.NoError(c, c.calls().Park(c.ctx, here, m.ID, m.Fence, "a person must look"))
+			c.sql("UPDATE claims SET state = 2, holder = '', step = gen_random_uuid() WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
+			parked, err := c.calls().Parked(c.ctx, here, "", 10)
+			require.NoError(c, err)
+			require.Empty(c, parked)
+			depth, err := c.calls().Depth(c.ctx, here)
+			require.NoError(c, err)
+			require.Zero(c, depth.Parked)
+			again, err := c.calls().Unpark(c.ctx, here, m.ID)
+			require.NoError(c, err)
+			require.False(c, again)
+		},
+		"a former node began the key anew": func(c *cell) {
+			lapsed(c)
+			// It left our call, whose body is another one, and has its own where it was.
+			c.sql(`UPDATE claims SET object_id = 'ch_anew', first_use = now(), lease_until = now() + interval '30 s', step = gen_random_uuid()
+				WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
+			c.sql(`INSERT INTO outbox (home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
+				SELECT home_region, object_id, 'provider_call', tenant_id, idem_key, operation, 'anew', '', first_use, now() - interval '1 s', 1
+				FROM claims WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
+			m := c.takes(1)
+			require.Equal(c, "ch_anew", m.ID)
+			require.Equal(c, "anew", string(m.Payload))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := w.cell(t)
+			cleared(c)
+			run(c)
+		})
+	}
+}
+
+// TestCallsArePaged lists calls in the order of their ids, with those that are parked.
+func TestCallsArePaged(t *testing.T) {
+	d := newDatabase(t)
+	w := newWire(t, d, "acme", testPool())
+	var want []string
+	for range 5 {
+		c := w.cell(t)
+		heldByUs(c)
+		want = append(want, c.held.Minted.ID)
+	}
+	c := w.cell(t)
+	lapsed(c)
+	want = append(want, c.held.Minted.ID)
+	m := c.takes(1)
+	require.NoError(t, c.calls().Park(t.Context(), here, m.ID, m.Fence, "a person must look"))
+	settled := w.cell(t)
+	settled.settles(settled.arrives("a", claim.Won), approved)
+	var got []string
+	for after := ""; ; after = got[len(got)-1] {
+		page, err := c.others.Calls(t.Context(), here, after, 4)
+		require.NoError(t, err)
+		for _, m := range page {
+			require.Equal(t, time.UTC, m.Due.Location())
+			got = append(got, m.ID)
+		}
+		if len(page) < 4 {
+			break
+		}
+	}
+	require.ElementsMatch(t, want, got)
+	require.IsIncreasing(t, got)
+}
