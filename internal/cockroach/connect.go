@@ -214,7 +214,7 @@ ORDER BY tables.name, strpos('SELECT INSERT UPDATE DELETE', rights.name)`
 // onlyReads reports whether the session's role may look claims up and write nothing, as
 // the reader of [Roles].
 const onlyReads = `
-SELECT has_table_privilege(to_regclass('` + claimsView + `')::oid, 'SELECT') AND NOT EXISTS (
+SELECT coalesce(has_table_privilege(to_regclass('` + claimsView + `')::oid, 'SELECT'), false) AND NOT EXISTS (
     SELECT 1 FROM ` + usedTables + `, (VALUES ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
     WHERE has_table_privilege(to_regclass(tables.name)::oid, rights.name))`
 

@@ -51,7 +51,9 @@
 //	pin_write       the time that was read         read again: the pin there is the answer
 //	pins_sweep      the time that it reads         run again: nothing changes
 //	outbox_take     due, unlocked                  reported: rows that were taken are due again after the lease
-//	calls_adopt     that the claim has no call     run again: a call is in one place or the other
+//	calls_adopt     that the claim has no later call
+//	                                               run again: a call is in one place or the other
+//	calls_orphaned  that there is no claim         run again: nothing changes
 //	outbox_finish   the fence                      run again; a row that is gone is finished
 //	outbox_finish_all
 //	                each row's fence               run again: rows that are gone are finished
@@ -121,10 +123,10 @@
 // claim: neither its step nor its fence, so that the holder's next step is none the wiser.
 //
 // Nodes from before migration 067 keep calls in the table outbox. A look sees that there are
-// some, and the next take gives them to their claims, due or not. Such nodes neither see
-// calls in claims, nor clear them when they settle a claim or begin its key anew: so a call
-// counts only while its claim is in flight, and if it is not older than the claim's life. A
-// take clears the others.
+// some, and the next take gives them to their claims, due or not; the later generation
+// counts. Such nodes neither see calls in claims, nor clear them when they end a claim or
+// begin its key anew: so a call counts only while its claim is in flight, and if it is older
+// neither than the claim's life nor than its last refusal. A take clears the others.
 //
 // # Crash points
 //

@@ -59,6 +59,7 @@ var (
 	queueWaiting   = declareOfQueues[homeLimitArgs]("waiting")
 	queueDepth     = declareOfQueues[homeLimitArgs]("depth")
 	callsAdopt     = declare[homeLimitArgs]("calls_adopt")
+	callsOrphaned  = declare[homeArgs]("calls_orphaned")
 	look           = declare[homeArgs]("look")
 )
 
@@ -160,21 +161,36 @@ func (q queue) Take(ctx context.Context, region string, limit int, lease time.Du
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
+	var former error
 	if q.ofCalls() {
-		// Only then are there any: see look.
-		if _, _, err := affected(ctx, q.db, callsAdopt, repeatable, homeLimitArgs{region, int64(limit)}); err != nil {
-			return nil, claimError(callsAdopt.name, err)
+		if former = q.adopt(ctx, region, limit); former != nil && ctx.Err() != nil {
+			return nil, former
 		}
 	}
 	s := queueTake.of(q)
 	rows, err := many(ctx, q.db, s, once, takeArgs{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)
-	if err != nil {
-		return nil, claimError(s.name, err)
+	if err != nil || len(rows) == 0 {
+		return nil, cmp.Or(claimError(s.name, err), former)
 	}
 	slices.SortFunc(rows, func(a, b dueMessage) int {
 		return cmp.Or(a.was.Compare(b.was), cmp.Compare(a.message.ID, b.message.ID))
 	})
 	return messages(rows, region), nil
+}
+
+// adopt gives up to limit former calls to their claims, if a look has seen any.
+func (q queue) adopt(ctx context.Context, region string, limit int) error {
+	if _, seen := q.db.former.Load(region); !seen {
+		return nil
+	}
+	n, _, err := affected(ctx, q.db, callsAdopt, repeatable, homeLimitArgs{region, int64(limit)})
+	if err != nil || n > 0 {
+		return claimError(callsAdopt.name, err)
+	}
+	// What is left is being written, or has no claim. The next look tells.
+	q.db.former.Delete(region)
+	_, _, err = affected(ctx, q.db, callsOrphaned, repeatable, homeArgs{region})
+	return claimError(callsOrphaned.name, err)
 }
 
 // Message implements [outbox.Store].
@@ -277,7 +293,12 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	outlook, _, _, err := one(ctx, v.db, look, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (outbox.Outlook, error) {
 		var now time.Time
 		var calls, expiries, notices, ready, later zeronull.Timestamptz
-		err := row.Scan(&now, &calls, &expiries, &notices, &ready, &later)
+		var former bool
+		err := row.Scan(&now, &former, &calls, &expiries, &notices, &ready, &later)
+		if former {
+			v.db.former.Store(region, true)
+			calls = zeronull.Timestamptz(now)
+		}
 		outlook := outbox.Outlook{}
 		for q, due := range map[outbox.Queue]zeronull.Timestamptz{
 			outbox.ProviderCalls: calls, outbox.Expiries: expiries, outbox.Notices: notices, outbox.Events: cmp.Or(ready, later),

@@ -53,7 +53,7 @@ var columns = struct {
 	Call: `c.object_id, '` + string(outbox.KindProviderCall) + `', c.tenant_id, c.idem_key, c.operation, c.call_payload, c.call_trace,
           c.call_created, coalesce(c.call_due, c.call_parked), c.call_fence, coalesce(c.call_attempts, 0), coalesce(c.call_error, ''), c.call_parked IS NOT NULL`,
 	// Whether a claim has a call: see migration 067.
-	Open: `c.state = 1 AND c.call_created >= c.first_use`,
+	Open: `c.state = 1 AND c.call_created >= greatest(c.first_use, c.refused_at)`,
 	// Ends it.
 	NoCall: `call_payload = NULL, call_trace = NULL, call_created = NULL, call_due = NULL, call_parked = NULL,
         call_fence = NULL, call_attempts = NULL, call_error = NULL`,

@@ -1,7 +1,8 @@
 -- The provider call of a claim in flight, in the claim's own row: a row, its index entries
 -- and a look-up less for each of a claim's steps. All NULL where there is none. A node of
 -- before, which knows none of these columns, leaves them behind when it settles the claim
--- or begins it anew: so a call counts only while the claim is in flight and not younger.
+-- or begins it anew: so a call counts only while the claim is in flight, and not if it
+-- is older than its life or its last refusal.
 ALTER TABLE claims
     ADD COLUMN IF NOT EXISTS call_payload bytea,
     ADD COLUMN IF NOT EXISTS call_trace text,

@@ -16,7 +16,13 @@ WITH won AS (
         call_due = @lease_until::timestamptz, call_parked = NULL, call_fence = @message_fence::int8, call_attempts = NULL, call_error = NULL
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND step = @old_step::uuid AND now() < @good_until::timestamptz
-    RETURNING tenant_id, idem_key, fence, generation
+    RETURNING tenant_id, idem_key, object_id, fence, generation
+), former AS (
+    -- A worker of the version before would make the call that it has.
+    DELETE FROM outbox AS o
+    USING won
+    WHERE o.home_region = @home::crdb_internal_region AND o.id = won.object_id{{ if .PlansAreKept }} AND o.id = @object_id::text{{ end }}
+    RETURNING o.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)

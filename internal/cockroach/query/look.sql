@@ -1,12 +1,10 @@
 -- name: look
 -- When the first row of each queue of a home can be taken, in one round trip and without
 -- a lock. Of events the first that is due and waits for no other, or else the first that
--- is not due yet. A call in the table of the version before is to be adopted now. Each
--- part walks the beginning of an index.
+-- is not due yet. Former calls are to be adopted now. Each part walks the beginning of an index.
 SELECT now(),
-       least(
-           (SELECT call_due FROM claims WHERE home_region = @home::crdb_internal_region AND call_due IS NOT NULL ORDER BY home_region, call_due, object_id LIMIT 1),
-           (SELECT now() FROM outbox WHERE home_region = @home::crdb_internal_region LIMIT 1)),
+       EXISTS (SELECT 1 FROM outbox WHERE home_region = @home::crdb_internal_region),
+       (SELECT call_due FROM claims WHERE home_region = @home::crdb_internal_region AND call_due IS NOT NULL ORDER BY home_region, call_due, object_id LIMIT 1),
        (SELECT due FROM expiries WHERE home_region = @home::crdb_internal_region AND NOT parked ORDER BY home_region, due, id LIMIT 1),
        (SELECT due FROM notices_due WHERE home_region = @home::crdb_internal_region AND NOT parked ORDER BY home_region, due, id LIMIT 1),
        (SELECT due FROM events AS o
