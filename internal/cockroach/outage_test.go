@@ -355,7 +355,7 @@ func TestTheServerForgets(t *testing.T) {
 		defer func() { require.NoError(t, conn.Close(t.Context())) }()
 		for _, sql := range []string{
 			"ALTER TABLE claims ADD COLUMN more text",
-			"ALTER TABLE claims ALTER COLUMN reason TYPE varchar(999)",
+			"ALTER TABLE claims ALTER COLUMN provider_key TYPE varchar(999)",
 			"ALTER TABLE expiries ALTER COLUMN last_error TYPE varchar(999)",
 			"ALTER TABLE tenants ALTER COLUMN name TYPE varchar(999)",
 		} {
