@@ -36,6 +36,18 @@ func (c *cell) message() (outbox.Message, bool) {
 	return m, found
 }
 
+// noCalls ends the calls of all claims, whichever test they are of.
+func (c *cell) noCalls() {
+	c.Helper()
+	c.sql("UPDATE claims SET call_due = NULL, call_parked = NULL, call_created = NULL WHERE call_created IS NOT NULL")
+}
+
+// settledByFormer leaves what a former node does that settles the claim.
+func (c *cell) settledByFormer() {
+	c.Helper()
+	c.sql("UPDATE claims SET state = 2, holder = '', step = gen_random_uuid() WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
+}
+
 // reclaimedByFormer leaves what a former node does that releases the claim and then begins
 // the key's next generation, which is due.
 func (c *cell) reclaimedByFormer() {
@@ -61,9 +73,6 @@ func (c *cell) arrivesAgain() claim.Decision {
 func TestCallsOfTheVersionBefore(t *testing.T) {
 	d := newDatabase(t)
 	w := newWire(t, d, "acme", testPool())
-	cleared := func(c *cell) {
-		c.sql("UPDATE claims SET call_due = NULL, call_parked = NULL, call_created = NULL WHERE call_created IS NOT NULL")
-	}
 	// adopted makes the worker look and take, which returns want rows.
 	adopted := func(c *cell, want int) {
 		c.Helper()
@@ -216,7 +225,7 @@ func TestCallsOfTheVersionBefore(t *testing.T) {
 		},
 		"a former node settled a claim of ours": func(c *cell) {
 			lapsed(c)
-			c.sql("UPDATE claims SET state = 2, holder = '', step = gen_random_uuid() WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
+			c.settledByFormer()
 			_, found := c.message()
 			require.False(c, found)
 			require.ErrorIs(c, c.calls().Finish(c.ctx, here, c.held.Minted.ID, 0), outbox.ErrFenced)
@@ -227,7 +236,7 @@ func TestCallsOfTheVersionBefore(t *testing.T) {
 			lapsed(c)
 			m := c.takes(1)
 			require.NoError(c, c.calls().Park(c.ctx, here, m.ID, m.Fence, "a person must look"))
-			c.sql("UPDATE claims SET state = 2, holder = '', step = gen_random_uuid() WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
+			c.settledByFormer()
 			parked, err := c.calls().Parked(c.ctx, here, "", 10)
 			require.NoError(c, err)
 			require.Empty(c, parked)
@@ -255,7 +264,7 @@ func TestCallsOfTheVersionBefore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := w.cell(t)
-			cleared(c)
+			c.noCalls()
 			run(c)
 		})
 	}

@@ -94,7 +94,7 @@ func queueWrites() []operation {
 	return []operation{{
 		name: "call adopt", statements: []string{"calls_adopt"},
 		before: func(c *cell) {
-			c.sql("UPDATE claims SET call_due = NULL, call_created = NULL WHERE call_due IS NOT NULL")
+			c.noCalls()
 			c.sql("DELETE FROM outbox WHERE true")
 			c.held = c.arrives("z", claim.Won)
 			c.former()
@@ -116,7 +116,7 @@ func queueWrites() []operation {
 	}, {
 		name: "call take", statements: []string{"calls_take"}, once: true,
 		before: func(c *cell) {
-			c.sql("UPDATE claims SET call_due = NULL, call_created = NULL WHERE call_due IS NOT NULL")
+			c.noCalls()
 			lapsed(c)
 		},
 		call: func(ctx context.Context, c *cell) (any, error) {

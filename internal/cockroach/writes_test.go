@@ -76,9 +76,9 @@ func lapsed(c *cell) {
 	c.lapse()
 }
 
-// taken is an outbox row that our node's worker has.
+// taken is a call that our node's worker has.
 func taken(c *cell) {
-	c.sql("UPDATE claims SET call_due = NULL, call_created = NULL WHERE call_due IS NOT NULL")
+	c.noCalls()
 	lapsed(c)
 	c.takes(1)
 }
@@ -91,7 +91,7 @@ func takenAgain(c *cell) outbox.Message {
 
 func noAnswer(*cell) {}
 
-// retried is what one failed try leaves of an outbox row.
+// retried is what one failed try leaves of a call.
 func retried(c *cell, want, is *stored) {
 	want.Calls[0].Attempts, want.Calls[0].LastError = 1, "no answer"
 	later(c, &want.Calls[0].Due, is.Calls[0].Due)

@@ -31,7 +31,7 @@ WITH said AS MATERIALIZED (
       -- A released claim past its tombstone must not close or emit events: another
       -- region may own the key.
       AND (v.old_state = 1 OR now() < v.free_at)
-    RETURNING v.n, c.home_region, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.lease_until,
+    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.lease_until,
               v.unpaid, v.expiry_due, v.expiry_operation, v.expiry_payload, v.expiry_trace_parent
 ), booked AS (
     INSERT INTO ledger (

@@ -9,7 +9,7 @@ WITH waiting AS (
         call_due = CASE WHEN call_due IS NOT NULL THEN now() + @pause::interval END
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND object_id = @object_id::text AND fence = @old_fence::int8 AND unknowns = @old_unknowns::int4 AND state = 1
-    RETURNING tenant_id, idem_key, object_id, operation, lease_until
+    RETURNING tenant_id, idem_key, operation, lease_until
 ), told AS (
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
