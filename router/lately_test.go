@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,7 +67,7 @@ func TestLately(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.pin, reply.Home)
 			require.Equal(t, c.then, w.asked)
-			require.False(t, r.lately.knows(claim.Key{Tenant: "globex", Value: "k"}), "of another tenant")
+			require.False(t, r.lately.Knows(claim.Key{Tenant: "globex", Value: "k"}), "of another tenant")
 		})
 	}
 }
@@ -79,27 +78,8 @@ func TestLatelyIsNoPin(t *testing.T) {
 	w := world{registrar: europe, pin: europe, replicaAt: "mars-north1", needPin: true}
 	r := w.router(t)
 	key := claim.Key{Tenant: "acme", Value: "k"}
-	r.lately.add(key)
+	r.lately.Add(key)
 	_, err := r.Do(t.Context(), claim.Request{Key: key}, "")
 	require.NoError(t, err)
 	require.Equal(t, []string{"do us-east1", "replica", "pin", "replica", "forward europe-west1 hop 1 pinned true"}, w.asked)
-}
-
-func TestLatelyIsBounded(t *testing.T) {
-	l := newLately()
-	key := func(i int) claim.Key { return claim.Key{Tenant: "acme", Value: fmt.Sprint(i)} }
-	for i := range 4 * latelySlots {
-		l.add(key(i))
-		require.True(t, l.knows(key(i)))
-	}
-	require.Len(t, l.slots, latelySlots)
-	known := 0
-	for i := range 3 * latelySlots {
-		if l.knows(key(i)) {
-			known++
-		}
-	}
-	require.Less(t, known, latelySlots, "the latest ones are kept")
-	k := key(1)
-	require.Zero(t, testing.AllocsPerRun(100, func() { l.add(k); l.knows(k) }))
 }

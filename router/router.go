@@ -84,6 +84,9 @@ const MaxForwards = 2
 // tenth of a second.
 const replyMargin = 100 * time.Millisecond
 
+// latelySlots covers some seconds of a busy node, in which most retries arrive.
+const latelySlots = 32 << 10
+
 // Router sends requests to their key's home. It is safe for concurrent use.
 type Router struct {
 	self     string
@@ -93,15 +96,17 @@ type Router struct {
 	topology *region.Topology
 	lost     func(region string) bool
 	rtt      func(region string) (time.Duration, bool)
-	lately   *lately
-	told     *meter.Counter
-	guard    *claim.Guard
+	// lately has the opaque keys that recently got their final answer here: a known one is
+	// looked for among this region's claims before the pin is read.
+	lately *claim.Lately
+	told   *meter.Counter
+	guard  *claim.Guard
 }
 
 // New returns the router of a node in region self. lost reports whether self is
 // a deputy of a region; pass [region.Outages.Lost].
 func New(self string, local Local, peers Peers, pins Pins, topology *region.Topology, lost func(region string) bool) *Router {
-	return &Router{self: self, local: local, peers: peers, pins: pins, topology: topology, lost: lost, rtt: unmeasured, lately: newLately()}
+	return &Router{self: self, local: local, peers: peers, pins: pins, topology: topology, lost: lost, rtt: unmeasured, lately: claim.NewLately(latelySlots)}
 }
 
 // WithDistances makes r prefer near regions while this one takes no new homes.
@@ -215,7 +220,7 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 	var reply claim.Reply
 	var err error
 	if t.req.PinnedAt.IsZero() {
-		known := t.lately.knows(t.req.Key)
+		known := t.lately.Knows(t.req.Key)
 		if t.req.PinHere = !known && !elsewhere && t.pinsHere(); known || t.req.PinHere {
 			reply, err = t.local.Do(ctx, t.self, t.req)
 			if !errors.Is(err, claim.ErrNeedPin) {
@@ -234,7 +239,7 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 		t.req.PinnedAt = pin.CreatedAt
 		reply, err = t.at(ctx, pin.Home)
 		if err == nil && pin.Home == t.self && reply.State.Final() {
-			t.lately.add(t.req.Key)
+			t.lately.Add(t.req.Key)
 		}
 		if !errors.Is(err, claim.ErrNeedPin) || t.req.CompareOnly {
 			break

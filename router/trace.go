@@ -35,7 +35,7 @@ func (t *trip) pinnedHere(reply *claim.Reply, err error) {
 	t.known = t.self
 	t.told.Add(1, "here")
 	if err == nil && reply.State.Final() {
-		t.lately.add(t.req.Key)
+		t.lately.Add(t.req.Key)
 	}
 }
 
