@@ -23,15 +23,23 @@ type query struct {
 	fresh bool
 	// round: a node sends it in rounds; see [inRounds].
 	round bool
-	// any is the form for any number of rows. few are those for lists of few rows, made
-	// when they are needed, by the numbers of rows; nil: there are no lists.
-	any *form
-	few []atomic.Pointer[form]
+	// any is the form for any number of rows. others are those for lists of few rows or of
+	// none, made when they are needed, by [formOf]; nil: there are no lists.
+	any    *form
+	others []atomic.Pointer[form]
 
-	sql       string // with its notations for rows
+	sql       string // with its notations for rows, and its parts
 	args      map[string]*argument
-	lists     [][]int // the fields of its lists
+	lists     []list
 	cockroach bool
+}
+
+// list is one of a statement's lists of rows.
+type list struct {
+	name  string
+	field []int
+	// optional: parts of the text are left out where it has no rows.
+	optional bool
 }
 
 // columns are lists that several statements share, each in the order of the

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
@@ -180,15 +179,16 @@ func (s *settlement) events() []outbox.Message {
 // its N.
 type (
 	settleArgs struct {
-		Home       string
-		Claims     []settledClaim
-		Postings   []settledPosting
-		Events     []askedEvent
-		Entries    []settledEntry
-		ExpiryKind string
+		Home     string
+		Claims   []settledClaim
+		Postings []settledPosting
+		Events   []askedEvent
+		Expiries []settledExpiry
+		Unpaid   []settledUnpaid
+		Entries  []settledEntry
 		// PinLife is how long a row stays: until its tombstone is over and then for
 		// PinGrace, see [claim.Record.FreeAt].
-		PinLife, RememberFor time.Duration
+		PinLife time.Duration
 	}
 	settledClaim struct {
 		N int32
@@ -197,23 +197,16 @@ type (
 		Fence                            int64
 		OldUnknowns, Unknowns, NotFounds int32
 		OldState, State                  int16
-		Final, Unpaid                    bool
+		Final                            bool
 		Refusal                          []byte
 		KeepUntil, FreeAt                time.Time
 		Step                             uuid.UUID
 		Answer                           answerRow
-		Expiry                           expiryRow
 	}
 	answerRow struct {
 		Status       int16
 		Header, Body []byte
 		Blob         string
-	}
-	expiryRow struct {
-		Due         zeronull.Timestamptz
-		Operation   string
-		Payload     []byte
-		TraceParent string
 	}
 	settledPosting struct {
 		N int32
@@ -226,6 +219,16 @@ type (
 	askedEvent struct {
 		settledEvent
 		Lease time.Duration // for which its caller asks for it; 0: it does not
+	}
+	settledExpiry struct {
+		N                            int32
+		Kind, Operation, TraceParent string
+		Payload                      []byte
+		Due                          time.Time
+	}
+	settledUnpaid struct {
+		N           int32
+		RememberFor time.Duration
 	}
 	settledEntry struct {
 		N int32
@@ -243,18 +246,22 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 		ProviderRef: next.ProviderRef, Final: next.State.Final(), Refusal: refusalColumn(next.Refusal),
 		// The clock that wrote FirstUse may be ahead.
 		KeepUntil: old.FirstUse.Add(p.PinLife()), FreeAt: old.FreeAt(p, old.FirstUse),
-		Step: s.step, Unpaid: s.fx.Unpaid != nil,
+		Step: s.step,
 	}
 	answer := &claim.Response{}
 	if c.Final {
 		answer = next.Response
 	}
 	c.Answer = answerRow{Status: int16(answer.Status), Header: headerColumn(answer.Header), Body: notNil(answer.Body), Blob: answer.Blob}
-	c.Expiry.Payload = []byte{}
-	if m := s.fx.Expiry; m != nil {
-		c.Expiry = expiryRow{Due: zeronull.Timestamptz(m.Due), Operation: m.Operation, Payload: notNil(m.Payload), TraceParent: m.TraceParent}
-	}
 	args.Claims = append(args.Claims, c)
+	if m := s.fx.Expiry; m != nil {
+		args.Expiries = append(args.Expiries, settledExpiry{
+			N: n, Kind: string(outbox.KindExpiry), Operation: m.Operation, TraceParent: m.TraceParent, Payload: notNil(m.Payload), Due: m.Due,
+		})
+	}
+	if s.fx.Unpaid != nil {
+		args.Unpaid = append(args.Unpaid, settledUnpaid{n, p.RememberFor})
+	}
 	if s.fx.Post != nil {
 		args.Postings = append(args.Postings, settledPosting{n, postingOf(s.fx.Post)})
 	}
@@ -275,8 +282,7 @@ func settleGroup(db *DB) *group[settlement, settleArgs] {
 		key: func(s *settlement) claim.Key { return s.old.Key },
 		args: func(all []*settlement) settleArgs {
 			args := settleArgs{
-				Home: all[0].old.Home, Claims: make([]settledClaim, 0, len(all)),
-				ExpiryKind: string(outbox.KindExpiry), PinLife: p.PinLife(), RememberFor: p.RememberFor,
+				Home: all[0].old.Home, Claims: make([]settledClaim, 0, len(all)), PinLife: p.PinLife(),
 			}
 			for _, s := range all {
 				args.add(s, p)

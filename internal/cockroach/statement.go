@@ -26,6 +26,7 @@ import (
 //   - A slice of structs is an array of each of their fields. The text says @rows.id for
 //     one array, and for all of them @rows AS r (id text, fence int8), which are the rows.
 //     Few rows are sent as values, without arrays: see [query.form].
+//   - The lines from "-- if @rows" to "-- end" are left out where that list has no rows.
 //   - @home::crdb_internal_region is the region of the rows, see [query.in].
 //
 // The text's names and A's fields are compared when a store is opened: see [load].
@@ -172,6 +173,9 @@ var (
 
 const asRegion = "::crdb_internal_region"
 
+// aPart matches the lines that are left out where a list has no rows.
+var aPart = regexp.MustCompile(`(?ms)^-- if @(\w+)\n.*?^-- end\n`)
+
 // rows is the notation for the structs of a list, taken apart.
 type rows struct {
 	list, as     string
@@ -291,6 +295,9 @@ func inRow(word string) (name string, row int) {
 // entries of audit.
 const fewRows = 2
 
+// manyRows stands for any number of rows.
+const manyRows = fewRows + 1
+
 // form is a query's text and arguments, for given numbers of rows or for any.
 type form struct {
 	arguments []*argument // by their numbers
@@ -322,58 +329,99 @@ func (q *query) in(args any) (sql string, bound []any) {
 }
 
 // form returns the one for args. One caller's step has a row or two in each list, or
-// none: the database does less for values than for arrays, which it takes apart, and
-// leaves out what would be done with no rows.
+// none: the database does less for values than for arrays, which it takes apart. In any
+// case it need not do what would be done with no rows.
 func (q *query) form(args reflect.Value) *form {
-	if q.few == nil {
+	if q.others == nil {
 		return q.any
 	}
-	i := 0
-	for n, list := range q.lists {
-		rows := args.FieldByIndex(list).Len()
-		if rows > fewRows || n == 0 && rows != 1 {
-			return q.any
-		}
-		i = i*(fewRows+1) + rows
-	}
-	if f := q.few[i].Load(); f != nil {
+	numbers := q.numbers(args)
+	i := formOf(numbers)
+	if f := q.others[i].Load(); f != nil {
 		return f
 	}
-	f, err := q.withRows(args)
+	f, err := q.withRows(numbers)
 	if err != nil {
 		return q.any // make has made one like it
 	}
-	q.few[i].Store(f)
+	q.others[i].Store(f)
 	return f
+}
+
+// numbers returns how many rows of each list the form for args has as values; manyRows: any
+// number, as arrays.
+func (q *query) numbers(args reflect.Value) []int {
+	numbers := make([]int, len(q.lists))
+	alone := true
+	for n, l := range q.lists {
+		numbers[n] = args.FieldByIndex(l.field).Len()
+		alone = alone && numbers[n] <= fewRows && (n > 0 || numbers[n] == 1)
+	}
+	for n, l := range q.lists {
+		if !alone && (numbers[n] > 0 || !l.optional) {
+			numbers[n] = manyRows
+		}
+	}
+	return numbers
+}
+
+// formOf is where the form with so many rows in its lists is among a query's others.
+func formOf(numbers []int) (i int) {
+	for _, rows := range numbers {
+		i = i*(manyRows+1) + rows
+	}
+	return i
 }
 
 // make makes the form for any number of rows, and marks the names that it finds in used.
 func (q *query) make(used map[string]bool) (err error) {
-	var lists []rows
 	asked := asRows(q.sql, func(r rows) string {
-		lists = append(lists, r)
+		if !slices.ContainsFunc(q.lists, func(l list) bool { return l.name == r.list }) {
+			q.lists = append(q.lists, list{name: r.list})
+		}
 		return r.asArrays(!q.cockroach)
 	})
-	if q.any, err = number(asked, q.args, q.cockroach, used); err != nil || q.fresh || len(lists) == 0 {
+	if q.any, err = number(asked, q.args, q.cockroach, used); err != nil || q.fresh || len(q.lists) == 0 {
 		return err
 	}
-	forms := 1
-	for _, r := range lists {
-		q.lists = append(q.lists, q.args[r.list+"."+r.names[0]].field)
-		forms *= fewRows + 1
+	for _, part := range aPart.FindAllStringSubmatch(q.sql, -1) {
+		i := slices.IndexFunc(q.lists, func(l list) bool { return l.name == part[1] })
+		if i < 0 {
+			return fmt.Errorf("a part is left out without rows of @%s, which is no list of the text", part[1])
+		}
+		q.lists[i].optional = true
 	}
-	q.few = make([]atomic.Pointer[form], forms)
+	forms := 1
+	for i, l := range q.lists {
+		for name, a := range q.args {
+			if of, _, ok := strings.Cut(name, "."); ok && of == l.name {
+				q.lists[i].field = a.field
+			}
+		}
+		forms *= manyRows + 1
+	}
+	q.others = make([]atomic.Pointer[form], forms)
 	return nil
 }
 
-// withRows makes the form for as many rows as args have in each list.
-func (q *query) withRows(args reflect.Value) (*form, error) {
-	n := 0
-	sql := asRows(q.sql, func(r rows) string {
-		n++
-		return r.asValues(args.FieldByIndex(q.lists[n-1]).Len())
+// withRows makes the form for so many rows in its lists.
+func (q *query) withRows(numbers []int) (*form, error) {
+	of := make(map[string]int, len(q.lists))
+	for n, l := range q.lists {
+		of[l.name] = numbers[n]
+	}
+	sql := aPart.ReplaceAllStringFunc(q.sql, func(part string) string {
+		if of[aPart.FindStringSubmatch(part)[1]] == 0 {
+			return ""
+		}
+		return part
 	})
-	return number(sql, q.args, q.cockroach, map[string]bool{})
+	return number(asRows(sql, func(r rows) string {
+		if of[r.list] == manyRows {
+			return r.asArrays(!q.cockroach)
+		}
+		return r.asValues(of[r.list])
+	}), q.args, q.cockroach, map[string]bool{})
 }
 
 // textIn returns the text for rows of a region.

@@ -11,8 +11,7 @@ WITH said AS MATERIALIZED (
         n int4, tenant_id text, idem_key text, object_id text, fence int8, old_unknowns int4, old_state int2,
         state int2, reason text, unknowns int4, not_founds int4, provider_ref text, final bool, refusal bytea,
         keep_until timestamptz, free_at timestamptz, step uuid,
-        answer_status int2, answer_header bytea, answer_body bytea, answer_blob text, unpaid bool,
-        expiry_due timestamptz, expiry_operation text, expiry_payload bytea, expiry_trace_parent text)
+        answer_status int2, answer_header bytea, answer_body bytea, answer_blob text)
 ), settled AS (
     UPDATE claims AS c SET
         state = v.state, holder = '', reason = v.reason, unknowns = v.unknowns, not_founds = v.not_founds,
@@ -31,8 +30,8 @@ WITH said AS MATERIALIZED (
       -- A released claim past its tombstone must not close or emit events: another
       -- region may own the key.
       AND (v.old_state = 1 OR now() < v.free_at)
-    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.lease_until,
-              v.unpaid, v.expiry_due, v.expiry_operation, v.expiry_payload, v.expiry_trace_parent
+    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.lease_until
+-- if @postings
 ), booked AS (
     INSERT INTO ledger (
         home_region, id, tenant_id, kind, at, debit_account, debit_amount, credit_account, credit_amount,
@@ -44,6 +43,8 @@ WITH said AS MATERIALIZED (
         n int4, id text, tenant_id text, kind text, debit text, credit text, amount int8,
         currency text, object_id text, reverses text, provider text, provider_ref text) ON t.n = s.n
     RETURNING ledger.home_region
+-- end
+-- if @events
 ), telling AS MATERIALIZED (
     -- An event that its caller asks for is left with it, as if it had taken it, unless
     -- one of its key waits: then its worker has to look which is the first. The offset is
@@ -62,22 +63,27 @@ WITH said AS MATERIALIZED (
            CASE WHEN handed THEN now() + lease ELSE now() END, CASE WHEN handed THEN 1 ELSE 0 END
     FROM telling
     RETURNING events.home_region
+-- end
+-- if @expiries
 ), expiring AS (
     INSERT INTO expiries (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT @home::crdb_internal_region, object_id, @expiry_kind::text, tenant_id, idem_key, expiry_operation, expiry_payload, expiry_trace_parent, now(), expiry_due, 0
-    FROM settled
-    WHERE expiry_due IS NOT NULL
+    SELECT @home::crdb_internal_region, s.object_id, x.kind, s.tenant_id, s.idem_key, x.operation, x.payload, x.trace_parent, now(), x.due, 0
+    FROM settled AS s
+    JOIN @expiries AS x (n int4, kind text, operation text, payload bytea, trace_parent text, due timestamptz) ON x.n = s.n
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING expiries.home_region
+-- end
+-- if @unpaid
 ), remembered AS (
     INSERT INTO unpaid (home_region, object_id, tenant_id, operation, state, reason, at, removable_at)
-    SELECT @home::crdb_internal_region, object_id, tenant_id, operation, state, reason, now(), now() + @remember_for::interval
-    FROM settled
-    WHERE unpaid
+    SELECT @home::crdb_internal_region, s.object_id, s.tenant_id, s.operation, s.state, s.reason, now(), now() + u.remember_for
+    FROM settled AS s
+    JOIN @unpaid AS u (n int4, remember_for interval) ON u.n = s.n
     ON CONFLICT (home_region, object_id) DO UPDATE SET
         state = excluded.state, reason = excluded.reason, at = excluded.at, removable_at = excluded.removable_at
     RETURNING unpaid.home_region
+-- end
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
@@ -87,5 +93,7 @@ WITH said AS MATERIALIZED (
     RETURNING audit.home_region
 )
 SELECT n, now(), lease_until, false FROM settled
+-- if @events
 UNION ALL
 SELECT n, now(), now(), true FROM telling WHERE handed
+-- end
