@@ -25,7 +25,7 @@ import (
 // homePath is every statement that a request or its recovery waits for where
 // gateway and home share a region.
 var homePath = []string{
-	"begin", "begin_here", "begin_again", "take_over", "renewable", "renew", "settle", "defer", "get", "object", "timeline",
+	"begin", "begin_here", "find", "begin_again", "take_over", "renewable", "renew", "settle", "defer", "get", "object", "timeline",
 	"tenant", "tenant_by_api_key",
 	"calls_adopt", "calls_take", "calls_message", "calls_finish", "calls_finish_all", "calls_retry", "calls_retry_all", "look", "calls_park", "calls_unpark", "calls_parked", "calls_waiting", "calls_depth", "claims_unknown",
 	"events_take", "events_message", "events_finish", "events_finish_all", "events_retry", "events_retry_all", "events_park", "events_unpark", "events_parked", "events_waiting", "events_depth",

@@ -145,9 +145,11 @@ type DB struct {
 	rooms    *rooms
 	turns    *turns
 	begins   *group[creation, beginArgs]
+	finds    *group[creation, findArgs]
 	pins     *group[pinning, pinArgs]
 	settles  *group[settlement, settleArgs]
 	replicas *group[lookup, replicaArgs]
+	lately   *claim.Lately // keys that had a claim a moment ago
 	regions  atomic.Pointer[map[string]claim.RegionCode]
 	byID     *memory[string]
 	door     *door
@@ -202,7 +204,8 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	db.turns = newTurns(db.dialect.cockroach)
-	db.begins, db.pins, db.settles, db.replicas = beginGroup(db), pinGroup(db), settleGroup(db), replicaGroup(db)
+	db.begins, db.finds, db.pins, db.settles, db.replicas = beginGroup(db), findGroup(db), pinGroup(db), settleGroup(db), replicaGroup(db)
+	db.lately = claim.NewLately(latelySlots)
 	background, stop := context.WithCancel(context.Background())
 	db.stop = stop
 	go db.flushNotesEvery(background, noteFlushEvery)

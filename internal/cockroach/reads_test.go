@@ -49,6 +49,13 @@ func TestReads(t *testing.T) {
 			all, _, err := db.Regions(ctx)
 			return all, err
 		},
+		"find": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
+			a := claimtest.NewArrival(key, here, "1", "b", "ch_other")
+			a.CompareOnly = true
+			got, err := v.Begin(ctx, a)
+			got.Now = time.Time{}
+			return got, err
+		},
 		"tenant": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) {
 			return db.Tenant(ctx, "acme")
 		},

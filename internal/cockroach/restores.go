@@ -193,7 +193,7 @@ func (v *View) beginWitnessed(ctx context.Context, a claim.Arrival) (claim.Begun
 func (v *View) put(ctx context.Context, row *claimRow, now time.Time, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
 	switch {
 	case row != nil && fx.Enqueue != nil:
-		return v.beginAgain(ctx, begun{now: now, row: row}, step, next, fx)
+		return v.beginAgain(ctx, present{now: now, row: row}, step, next, fx)
 	case row != nil:
 		return v.takeOver(ctx, row, step, next, fx)
 	case fx.Enqueue == nil:

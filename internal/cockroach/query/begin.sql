@@ -1,8 +1,7 @@
 -- name: begin{{ if .Also }}_here{{ end }}
 -- Requests arrive, each for a key of its own. Where there is no row one is made, with
--- the provider call in it, and the first line of audit; where there is one it is
--- returned, with its response, and nothing changes. One statement, one round
--- trip. Both halves are empty when another arrival commits in the same moment.
+-- the provider call in it, and the first line of audit. One statement, one round trip.
+-- Where there is one nothing changes, and nothing is returned: find reads it.
 --
 -- begin_here does as pin does for keys that have no pin, in the same step: where the
 -- registrar is the home itself, and no other region was registrar lately.
@@ -49,10 +48,6 @@ WITH asked AS MATERIALIZED (
     JOIN asked AS a ON a.tenant_id = w.tenant_id AND a.idem_key = w.idem_key
     RETURNING audit.home_region
 )
-SELECT a.n, now(), w.first_use, {{ .Claim }}
-FROM asked AS a
-LEFT JOIN won AS w ON w.tenant_id = a.tenant_id AND w.idem_key = a.idem_key
-LEFT JOIN claims AS c
-    ON w.first_use IS NULL AND c.home_region = {{ if .PlansAreKept }}a.home_region{{ else }}@home::crdb_internal_region{{ end }} AND c.tenant_id = a.tenant_id AND c.idem_key = a.idem_key
-LEFT JOIN responses AS r
-    ON r.home_region = {{ if .PlansAreKept }}c.home_region{{ else }}@home::crdb_internal_region{{ end }} AND r.tenant_id = c.tenant_id AND r.object_id = c.object_id AND c.answered IS DISTINCT FROM c.step
+SELECT a.n, w.first_use
+FROM won AS w
+JOIN asked AS a ON a.tenant_id = w.tenant_id AND a.idem_key = w.idem_key
