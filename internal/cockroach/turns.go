@@ -16,8 +16,8 @@ import (
 // statements of another kind. A statement that has to wait for a connection gives its turn
 // back, as calls of another room may have one.
 type turns struct {
-	// pause: the next statement begins a part of the last one's time later, if several
-	// shared that.
+	// pause: where several shared the last statement, the next one begins a part of its
+	// time after it ended, or after the next caller came.
 	pause bool
 
 	mu     sync.Mutex
@@ -58,6 +58,11 @@ const (
 	// pauseMost bounds the pause: what a statement takes beyond twice of it is the way, or
 	// a queue at the database.
 	pauseMost = 25 * time.Millisecond
+	// companyFor is for how long after that statement callers are expected to come together.
+	// Those who shared it come back together, when the provider has answered or the merchant
+	// sends the next request, and the first of them by a little: without a pause it is sent
+	// alone, and stays ahead of the others by a statement of its own in every step.
+	companyFor = time.Second
 )
 
 func newTurns(pause bool) *turns { return &turns{pause: pause, places: map[place]*turnstile{}} }
@@ -90,6 +95,7 @@ type turn struct {
 
 // take waits for a turn. The caller ends it, or begins it and then ends it.
 func (s *turnstile) take() *turn {
+	came := time.Now()
 	s.mu.Lock()
 	if s.busy {
 		mine := make(chan struct{})
@@ -100,8 +106,11 @@ func (s *turnstile) take() *turn {
 	}
 	s.busy = true
 	var pause time.Duration
-	if s.pauses && s.last >= company {
-		pause = min(s.took/pausePart, pauseMost) - time.Since(s.ended)
+	if s.pauses && s.last >= company && came.Before(s.ended.Add(companyFor)) {
+		if came.Before(s.ended) {
+			came = s.ended // with those who get their answers now
+		}
+		pause = min(s.took/pausePart, pauseMost) - time.Since(came)
 	}
 	s.mu.Unlock()
 	if pause > 0 {
@@ -148,7 +157,8 @@ func (t *turn) over(steps int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if steps > 0 {
-			s.last, s.took, s.ended = steps, time.Since(t.began), time.Now()
+			s.ended = time.Now()
+			s.last, s.took = steps, s.ended.Sub(t.began)
 		}
 		if len(s.waiting) == 0 {
 			s.busy = false

@@ -135,7 +135,8 @@ func TestASlowDatabaseHasLongerTurns(t *testing.T) {
 }
 
 // Where statements cost more than steps, one that several shared makes the next wait for
-// company. One that nobody shared does not, and neither does a pause that is over.
+// company, from its end or from when a caller comes. One that nobody shared does not, nor
+// does one of long ago, and who waited for a turn has waited for company, too.
 func TestStatementsWaitForCompany(t *testing.T) {
 	for _, pauses := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -153,8 +154,20 @@ func TestStatementsWaitForCompany(t *testing.T) {
 				return
 			}
 			require.Equal(t, 10*time.Millisecond, pause)
-			time.Sleep(10 * time.Millisecond)
-			require.Equal(t, time.Now(), s.pass(1, 0), "it has paused already")
+
+			time.Sleep(companyFor - time.Millisecond)
+			came := time.Now()
+			require.Equal(t, 10*time.Millisecond, s.pass(company, 20*time.Millisecond).Sub(came))
+			usual := s.usual
+			hung := s.take()
+			hung.begin()
+			came = time.Now()
+			waited := s.pass(company, 20*time.Millisecond).Sub(came)
+			require.Equal(t, turnFor*usual, waited, "it has waited already")
+			hung.end(1)
+			time.Sleep(companyFor)
+			require.Equal(t, time.Now(), s.pass(1, 0), "they have not come back")
+
 			for range 30 {
 				s.pass(1, 300*time.Millisecond)
 			}
