@@ -100,7 +100,8 @@ type Store interface {
 	// Object finds a row by its minted id, with authority.
 	Object(ctx context.Context, tenant, home, id string) (rec Record, now time.Time, found bool, err error)
 
-	// Replica looks for key in the nearest replica of every home.
+	// Replica looks for key in the nearest replica of its home: the one that a stamped key
+	// names, or that the pin of an opaque one does. A store may look further.
 	Replica(ctx context.Context, key Key) (Shown, error)
 	// ReplicaObject looks for a final, live row by its minted id in the nearest replica of
 	// home. found false proves nothing.

@@ -40,9 +40,23 @@ func (w *world) shown(rec claim.Record) {
 	})
 }
 
+// pinned is a claim under an opaque key, which has its home by a pin.
+func (w *world) pinned(name, home string) claim.Record {
+	w.Helper()
+	a := w.arrival(name, "100")
+	a.Home, a.Stamped, a.PinnedAt = home, false, w.pin(home, name, home).CreatedAt
+	return w.begin(a, claim.Won)
+}
+
+// ended is one with its final answer.
+func (w *world) ended(name, home string, v claim.Verdict) claim.Record {
+	w.Helper()
+	return w.settle(w.pinned(name, home), v)
+}
+
 var replicaTests = []test{
 	{"replica: it shows a final row after the lag", func(w *world) {
-		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
+		rec := w.ended("k", w.home, approved("paid"))
 		if w.Advance != nil && w.ReplicaLag > 0 {
 			w.hidden(rec)
 			w.until(rec.SettledAt.Add(w.ReplicaLag - time.Microsecond))
@@ -52,7 +66,7 @@ var replicaTests = []test{
 		w.shown(rec)
 	}},
 	{"replica: it shows no unfinished row", func(w *world) {
-		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		rec := w.pinned("k", w.home)
 		w.until(rec.FirstUse.Add(w.ReplicaLag))
 		w.hidden(rec)
 		rec = w.settle(rec, unknown(false))
@@ -65,7 +79,7 @@ var replicaTests = []test{
 		w.hidden(rec)
 	}},
 	{"replica: it shows no row past the replay window", func(w *world) {
-		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedHard("stolen"))
+		rec := w.ended("k", w.home, declinedHard("stolen"))
 		if w.Advance != nil {
 			w.until(rec.SettledAt.Add(w.Policy.ReplayFor - time.Microsecond))
 			w.shown(rec)
@@ -75,7 +89,16 @@ var replicaTests = []test{
 	}},
 	{"replica: it searches every home", func(w *world) {
 		for i, r := range w.Regions {
-			a := w.arrival(fmt.Sprint("k", i), "100")
+			rec := w.ended(fmt.Sprint("k", i), r, approved("paid"))
+			w.until(rec.SettledAt.Add(w.ReplicaLag))
+			w.shown(rec)
+		}
+	}},
+	{"replica: a stamped key needs no pin", func(w *world) {
+		for i, r := range w.Regions {
+			stamped, err := claim.Stamp(claim.RegionCode(i+1), nil)
+			require.NoError(w, err)
+			a := w.arrival(stamped, "100")
 			a.Home = r
 			rec := w.settle(w.begin(a, claim.Won), approved("paid"))
 			w.until(rec.SettledAt.Add(w.ReplicaLag))
@@ -84,7 +107,7 @@ var replicaTests = []test{
 	}},
 	{"replica: another tenant sees nothing", func(w *world) {
 		w.PutTenant(w, claim.Tenant{ID: "globex", Registrar: w.home})
-		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
+		rec := w.ended("k", w.home, approved("paid"))
 		w.until(rec.SettledAt.Add(w.ReplicaLag))
 		stranger := rec
 		stranger.Key.Tenant = "globex"
@@ -94,7 +117,7 @@ var replicaTests = []test{
 		const keys = 24
 		want := make([]claim.Record, keys)
 		for i := range want {
-			want[i] = w.settle(w.begin(w.arrival(fmt.Sprint("k", i), "100"), claim.Won), approved(fmt.Sprint("paid ", i)))
+			want[i] = w.ended(fmt.Sprint("k", i), w.home, approved(fmt.Sprint("paid ", i)))
 		}
 		w.until(want[keys-1].SettledAt.Add(w.ReplicaLag))
 		var g errgroup.Group

@@ -107,7 +107,7 @@ var waitTests = []test{
 		w.same(rec, w.get(rec))
 	}},
 	{"wait: no replica shows the interim answer", func(w *world) {
-		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("payer", w.Policy.Lease))
+		rec := w.settle(w.pinned("k", w.home), pending("payer", w.Policy.Lease))
 		w.until(w.now().Add(w.ReplicaLag))
 		for _, region := range w.Regions {
 			shown, err := w.at(region).Replica(w.ctx, rec.Key)

@@ -22,14 +22,16 @@ type (
 	lookupRow   struct {
 		N int32
 		keyRow
-		Opaque bool
+		Code int32 // of the home that a stamped key names; 0 for an opaque key
 	}
 )
 
 // Replica implements [claim.Store].
 func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {
-	_, stamped := claim.ReadStamp(key.Value)
-	l := &lookup{key: key, opaque: !stamped}
+	l := &lookup{key: key}
+	if code, stamped := claim.ReadStamp(key.Value); stamped {
+		l.code = int32(code)
+	}
 	_, err := v.db.replicas.do(ofTenant(ctx, key.Tenant), "", l)
 	if err != nil {
 		return claim.Shown{}, replicaError(replicas.name, err) // the group may still be reading
@@ -39,9 +41,9 @@ func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) 
 
 // lookup is a key that is looked up in replicas, and its result.
 type lookup struct {
-	key    claim.Key
-	opaque bool
-	shown  claim.Shown
+	key   claim.Key
+	code  int32
+	shown claim.Shown
 }
 
 // replicaGroup looks up the keys of many callers in one statement.
@@ -52,7 +54,7 @@ func replicaGroup(db *DB) *group[lookup, replicaArgs] {
 		args: func(ls []*lookup) replicaArgs {
 			args := replicaArgs{make([]lookupRow, len(ls))}
 			for i, l := range ls {
-				args.Keys[i] = lookupRow{int32(i), rowOf(l.key), l.opaque}
+				args.Keys[i] = lookupRow{int32(i), rowOf(l.key), l.code}
 			}
 			return args
 		},

@@ -1,12 +1,18 @@
 -- name: replica
--- What the nearest replica of each home has of some keys: final answers, and pins of
--- those that are opaque. Rows are a few seconds old, which neither minds; the clock is
--- today's. It changes nothing, so that a key may be asked for twice.
+-- What the nearest replica of their homes has of some keys: final answers, and pins of
+-- those that are opaque, which have no code. A stamped key names its home, and an opaque
+-- one's pin does, which its tenant's registrar keeps: no other region is looked at. Rows
+-- are a few seconds old, all of one moment: an answer is there only if its pin is, and
+-- neither minds the age. The clock is today's. It changes nothing, so that a key may be
+-- asked for twice.
 SELECT a.n, clock_timestamp(), p.home_region, p.created_at, c.home_region, {{ .Claim }}
-FROM @keys AS a (n int4, tenant_id text, idem_key text, opaque bool)
-CROSS JOIN regions AS g
-LEFT JOIN claims AS c ON c.home_region = g.name AND c.tenant_id = a.tenant_id AND c.idem_key = a.idem_key AND c.state IN (2, 3)
+FROM @keys AS a (n int4, tenant_id text, idem_key text, code int4)
+JOIN tenants AS t ON t.id = a.tenant_id
+JOIN regions AS g ON CASE WHEN a.code = 0 THEN g.name = t.registrar OR g.name = t.previous_registrar ELSE g.code = a.code END
+LEFT JOIN pins AS p ON a.code = 0 AND p.registrar = g.name AND p.tenant_id = a.tenant_id AND p.idem_key = a.idem_key
+LEFT JOIN claims AS c
+    ON c.home_region = CASE WHEN a.code = 0 THEN p.home_region ELSE g.name END
+   AND c.tenant_id = a.tenant_id AND c.idem_key = a.idem_key AND c.state IN (2, 3)
 LEFT JOIN responses AS r ON r.home_region = c.home_region AND r.tenant_id = c.tenant_id AND r.object_id = c.object_id AND c.answered IS DISTINCT FROM c.step
-LEFT JOIN pins AS p ON a.opaque AND p.registrar = g.name AND p.tenant_id = a.tenant_id AND p.idem_key = a.idem_key
 {{ .FromReplica }}
 WHERE c.step IS NOT NULL OR p.created_at IS NOT NULL
