@@ -89,11 +89,16 @@ func (a *argument) of(args reflect.Value) any {
 	field := args.FieldByIndex(a.field)
 	switch {
 	case a.column == nil:
-		return field.Interface()
 	case a.row == arrayed:
 		return arrays[a.typ](field, a.column)
+	default:
+		field = field.Index(a.row).FieldByIndex(a.column)
 	}
-	return field.Index(a.row).FieldByIndex(a.column).Interface()
+	value := field.Interface()
+	if id, ok := value.(uuid.UUID); ok {
+		return pgtype.UUID{Bytes: id, Valid: true} // pgx would write the other as text, and read that
+	}
+	return value
 }
 
 // arrays are made of these types, each by a loop of its own: arguments of 64 claims are
