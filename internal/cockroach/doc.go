@@ -19,8 +19,9 @@
 // round trip. Their WHERE clauses repeat what the transition compared.
 //
 // Begin, Settle and Pin share their statements: see [group]. Rows of many claims are
-// sent as arrays, those of one as values, and each caller reads its own result. Such
-// statements of one home go one after the other: see [turns].
+// sent as arrays, those of one as values, and each caller reads its own result. What a
+// statement would do with rows that none of them has is left out of it. Such statements of
+// one home go one after the other: see [turns].
 //
 // Statements are implicit transactions: atomic, committed in one phase if the database
 // can, and never open while the client computes. The few methods that need more than
@@ -40,7 +41,7 @@
 // arrive; and the row's step then tells that the first one was ours:
 //
 //	write           compares                       after a lost reply
-//	begin           there is no row                run again: our step in the row that comes back is our own win
+//	begin           there is no row                run again: our step in the row that find then reads is our own win
 //	begin_here      there is no pin, no row        as begin: the pin is in the same statement
 //	begin_again     the step that was read         read, and compare the step
 //	take_over       the step that was read         read, and compare the step
@@ -137,7 +138,9 @@
 // dies then leaves the row unchanged. Between the statements of one call:
 //
 //	pin | begin              a pin without a claim; its home makes the claim
-//	begin (row found) | begin_again or take_over
+//	begin (none made) | find nothing has changed; nor between find and begin, of a key that
+//	                         was thought to be known
+//	find | begin_again or take_over
 //	                         nothing has changed
 //	pin_read | pin_write     nothing has changed
 //	endpoint | endpoint_note nothing has changed: the next delivery finds the same
@@ -196,5 +199,6 @@
 // # Reading elsewhere
 //
 // Replica reads run AS OF SYSTEM TIME follower_read_timestamp() on CockroachDB and
-// return only final rows. A row that they do not find may still exist.
+// return only final rows. A row that they do not find may still exist. An opaque key's
+// answer is looked for where its pin says, which is as old as the rest.
 package cockroach

@@ -132,7 +132,11 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	require.NoError(t, err)
 	settle(taken, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
 
-	// The row of "held" is due.
+	// The row of "held" is due, and a node of before has left one.
+	require.NoError(t, db.Exec(ctx, `INSERT INTO outbox (home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
+		VALUES ('`+home+`', 'ch_former', 'provider_call', 'acme', 'former', 'charge', '', '', now(), now(), 0)`))
+	_, err = v.Look(ctx, home)
+	require.NoError(t, err)
 	walkQueue(t, v, outbox.ProviderCalls)
 	walkQueue(t, v, outbox.Events)
 	expiry := takeFrom(t, v, outbox.Expiries)
