@@ -189,6 +189,11 @@ func (m *Migrator) Up(ctx context.Context, want Migration, report func(Step)) (e
 	if report == nil {
 		report = func(Step) {}
 	}
+	// A region that was added to the database cannot be given another code: what is refused
+	// is refused before that.
+	if _, err := m.regionSteps(ctx, want); err != nil {
+		return err
+	}
 	if err := m.place(ctx, want, report); err != nil {
 		return err
 	}

@@ -118,6 +118,8 @@ func TestMigrateAddsARegion(t *testing.T) {
 			require.Error(t, m.Up(t.Context(), want, nil))
 		})
 	}
+	_, err := m.Plan(t.Context(), cockroach.Migration{Survive: cockroach.SurviveRegion})
+	require.Error(t, err, "what was refused has added no region")
 
 	want := cockroach.Migration{Regions: []claim.Region{{Name: regions[2], Code: 9}}}
 	require.Contains(t, steps(t, m, want), "region "+regions[2])
