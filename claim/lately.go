@@ -20,7 +20,7 @@ func NewLately(slots int) *Lately {
 }
 
 func (l *Lately) slot(key Key) (*atomic.Uint64, uint64) {
-	hash := maphash.Comparable(l.seed, key)
+	hash := max(1, maphash.Comparable(l.seed, key))
 	return &l.slots[hash%uint64(len(l.slots))], hash
 }
 

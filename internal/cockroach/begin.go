@@ -49,8 +49,9 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	create := &creation{Arrival: &a, fresh: fresh, message: fx.Enqueue, audit: &fx.Audit[0], step: newStep(), entry: newEntry()}
 	// Earlier tries of ours that may have written the row without our knowledge.
 	mine := map[uuid.UUID]claim.Decision{create.step: claim.Won}
-	for range maxLooks {
-		got, err := v.begin(ctx, create)
+	unmade := false
+	for look := range maxLooks {
+		got, err := v.begin(ctx, create, look == 0)
 		switch {
 		case hasCode(err, codeUnique):
 			continue // a concurrent arrival commits our minted id: read again
@@ -76,8 +77,13 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 			return claim.Begun{Decision: decision, Now: got.now}, nil
 		case next == nil:
 			return claim.Begun{Decision: decision, Record: *old, Now: got.now}, nil
+		case old == nil && create.asked && unmade && !a.Stamped:
+			// The clock that begin read finds the pin too old, and the one that find read does
+			// not: two gateways of CockroachDB differ by a little.
+			return claim.Begun{Decision: claim.NeedPin, Now: got.now}, nil
 		case old == nil:
-			continue // another arrival commits concurrently: read again
+			unmade = create.asked
+			continue // the row has gone since, or was not looked for: begin again
 		}
 		step := newStep()
 		var done bool
@@ -115,8 +121,9 @@ type creation struct {
 	step    uuid.UUID
 	entry   uuid.UUID
 
-	firstUse time.Time // of the claim that begin has made; zero if it made none
-	found    bool      // find has looked
+	asked    bool      // begin has answered
+	firstUse time.Time // of the claim that it has made; zero if it made none
+	found    bool      // find has answered
 	present  present
 	err      error // of this row alone
 }
@@ -177,7 +184,8 @@ func beginGroup(db *DB) *group[creation, beginArgs] {
 		},
 		read: func(rows pgx.Rows, cs []*creation) error {
 			for _, c := range cs {
-				c.firstUse = time.Time{} // as an earlier try that seemed to fail may have reported
+				// An earlier try that seemed to fail may have reported another time.
+				c.asked, c.firstUse = true, time.Time{}
 			}
 			var n int32
 			var first time.Time
@@ -232,17 +240,23 @@ func findGroup(db *DB) *group[creation, findArgs] {
 	}
 }
 
+// errUnanswered: the call's time was over before its group's statement was sent without it.
+var errUnanswered = errors.New("the statement had no answer for the call")
+
 // latelySlots covers some minute of a node that begins a thousand claims a second.
 const latelySlots = 64 << 10
 
 // begin makes the claim, or returns what is there instead. A key that came here lately
-// has a claim, as a rule, and is looked up first: a look-up costs a part of what begin
+// has a claim, as a rule, and is looked up at first: a look-up costs a part of what begin
 // does that makes nothing.
-func (v *View) begin(ctx context.Context, c *creation) (present, error) {
-	if c.makes() && !v.db.lately.Knows(c.Key) {
+func (v *View) begin(ctx context.Context, c *creation, first bool) (present, error) {
+	c.asked, c.firstUse, c.found = false, time.Time{}, false
+	if c.makes() && !(first && v.db.lately.Knows(c.Key)) {
 		switch _, err := v.db.begins.do(ctx, c.Home, c); {
 		case err != nil:
 			return present{}, claimError(claimBegin.name, err)
+		case !c.asked:
+			return present{}, claimError(claimBegin.name, errUnanswered)
 		case !c.firstUse.IsZero():
 			v.db.lately.Add(c.Key)
 			return present{}, nil
@@ -252,7 +266,7 @@ func (v *View) begin(ctx context.Context, c *creation) (present, error) {
 	case err != nil:
 		return present{}, claimError(claimFind.name, err) // the group may still be reading
 	case !c.found:
-		return present{}, claimError(claimFind.name, errors.New("no row"))
+		return present{}, claimError(claimFind.name, errUnanswered)
 	case c.present.row != nil:
 		v.db.lately.Add(c.Key)
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,11 +22,23 @@ func (db *DB) StopWaiting() {
 // MaxTries is how often one call runs a statement.
 const MaxTries = maxTries
 
-// Statements are all that the store sends to this database for rows of a region, by name.
-func (db *DB) Statements(region string) map[string]string {
-	all := make(map[string]string, len(db.queries))
+// Statements are all that the store sends to this database for rows of a region, by name:
+// a text for each choice of lists that have rows.
+func (db *DB) Statements(region string) map[string][]string {
+	all := make(map[string][]string, len(db.queries))
 	for name, q := range db.queries {
-		all[name] = q.any.textIn(region)
+		all[name] = append(all[name], q.any.textIn(region))
+		for choice := range 1 << len(q.lists) {
+			numbers := make([]int, len(q.lists))
+			for i, l := range q.lists {
+				if !l.optional || choice>>i&1 == 1 {
+					numbers[i] = manyRows
+				}
+			}
+			if f, err := q.withRows(numbers); err == nil && !slices.Contains(all[name], f.textIn(region)) {
+				all[name] = append(all[name], f.textIn(region))
+			}
+		}
 	}
 	return all
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 // company makes callers wait together: a statement before theirs waits for a lock.
@@ -149,7 +150,10 @@ func TestStepsInCompany(t *testing.T) {
 				verdict := paid(c.key(i).Value)
 				switch i % 3 {
 				case 1:
-					verdict = claim.Verdict{Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte(c.key(i).Value)}}
+					verdict = claim.Verdict{
+						Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte(c.key(i).Value)},
+						Expiry: &outbox.Message{Operation: "charge", Payload: []byte("{}"), Due: held[i].FirstUse.Add(time.Hour)},
+					}
 				case 2:
 					verdict.Posting = c.posting(i)
 					verdict.Events = claimtest.Events(held[i], i)
@@ -177,6 +181,8 @@ func TestStepsInCompany(t *testing.T) {
 			}
 			require.Zero(t, c.d.count(t, "SELECT count(*) FROM claims WHERE call_created IS NOT NULL"))
 			require.Equal(t, 2, c.d.count(t, "SELECT count(*) FROM ledger"))
+			require.Equal(t, 3, c.d.count(t, "SELECT count(*) FROM expiries AS e JOIN claims AS c ON c.object_id = e.id WHERE c.state = 4 AND e.due = c.first_use + INTERVAL '1 hour'"))
+			require.Equal(t, 3, c.d.count(t, "SELECT count(*) FROM expiries"))
 			require.Equal(t, 2+5, c.d.count(t, "SELECT count(*) FROM events AS e JOIN claims AS c ON c.idem_key = e.idem_key"))
 			require.Equal(t, 3, c.d.count(t, "SELECT count(*) FROM unpaid"))
 			c.counted("settle", f, fired())

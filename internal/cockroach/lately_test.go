@@ -7,6 +7,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
 // TestARetryIsLookedUp: the node that has just had a key looks its claim up, where another
@@ -35,4 +36,31 @@ func TestARetryIsLookedUp(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, got.Record, row)
+}
+
+// TestBeginMakesNothing: begin makes no claim, find finds none, and the pin is young enough
+// by find's clock. Gateways of CockroachDB differ by a little, and a pin is asked for anew;
+// a stamped key needs none, and its request ends.
+func TestBeginMakesNothing(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("one gateway has one clock")
+	}
+	c := newWire(t, d, "acme", testPool()).cell(t)
+	a := c.arrival("a")
+	pin, err := c.ours.Pin(c.ctx, c.key, here)
+	require.NoError(t, err)
+	a.Stamped, a.PinnedAt = false, pin.CreatedAt
+	d.exec(t, `CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
+	d.exec(t, "CREATE TRIGGER nothing BEFORE INSERT ON claims FOR EACH ROW EXECUTE FUNCTION nothing()")
+	got, err := c.ours.Begin(c.ctx, a)
+	require.NoError(t, err)
+	require.Equal(t, claim.NeedPin, got.Decision)
+	_, err = c.ours.Begin(c.ctx, c.arrival("a"))
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+
+	d.exec(t, "DROP TRIGGER nothing ON claims")
+	got, err = c.ours.Begin(c.ctx, a)
+	require.NoError(t, err)
+	require.Equal(t, claim.Won, got.Decision)
 }

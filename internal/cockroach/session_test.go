@@ -88,7 +88,7 @@ func TestAPinIsNotMissedWhileItsRegistrarMoves(t *testing.T) {
 	defer func() { _ = writer.Close(context.Background()) }()
 	tx, err := writer.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), db.Statements(regions[0])["pin"], regions[0], []string{"acme"}, []string{"k"})
+	_, err = tx.Exec(t.Context(), db.Statements(regions[0])["pin"][0], regions[0], []string{"acme"}, []string{"k"})
 	require.NoError(t, err)
 
 	type answer struct {

@@ -2,6 +2,7 @@ package cockroach
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -203,4 +204,47 @@ func BenchmarkBind(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestPartsNeedRows: what a text has about a list is left out where the list has no rows, of
+// few rows and of many, and of no other list.
+func TestPartsNeedRows(t *testing.T) {
+	type row struct{ N int32 }
+	type args struct{ Claims, Lines, Tags []row }
+	const sql = `SELECT n FROM @claims AS c (n int4)
+-- if @lines
+UNION SELECT n FROM @lines AS l (n int4)
+-- end
+-- if @tags
+UNION SELECT n FROM @tags AS g (n int4)
+-- end
+`
+	q, err := loaded[args](t, cockroachDB, sql)
+	require.NoError(t, err)
+	for range 2 { // the second time from memory
+		for _, claims := range []int{1, 5} {
+			for _, lines := range []int{0, 1, 5} {
+				for _, tags := range []int{0, 2} {
+					text, bound := q.in(args{make([]row, claims), make([]row, lines), make([]row, tags)})
+					require.Equal(t, lines > 0, strings.Contains(text, "AS l (n)"), text)
+					require.Equal(t, tags > 0, strings.Contains(text, "AS g (n)"), text)
+					want := 0
+					alone := claims == 1 && lines <= fewRows
+					for _, rows := range []int{claims, lines, tags} {
+						switch {
+						case alone:
+							want += rows
+						case rows > 0:
+							want++
+						}
+					}
+					require.Len(t, bound, want, text)
+					require.Equal(t, want, strings.Count(text, "$"), text)
+					require.Equal(t, alone, !strings.Contains(text, "unnest"), text)
+				}
+			}
+		}
+	}
+	_, err = loaded[args](t, cockroachDB, sql+"-- if @nobody\nUNION SELECT 1\n-- end\n")
+	require.ErrorContains(t, err, "@nobody")
 }

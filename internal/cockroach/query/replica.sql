@@ -2,9 +2,9 @@
 -- What the nearest replica of their homes has of some keys: final answers, and pins of
 -- those that are opaque, which have no code. A stamped key names its home, and an opaque
 -- one's pin does, which its tenant's registrar keeps: no other region is looked at. Rows
--- are a few seconds old, all of one moment: an answer is there only if its pin is, and
--- neither minds the age. The clock is today's. It changes nothing, so that a key may be
--- asked for twice.
+-- are a few seconds old, which neither minds, and all of one moment: where an answer is
+-- there its pin is, as a rule, and one that is missed costs a hop. The clock is today's. It
+-- changes nothing, so that a key may be asked for twice.
 SELECT a.n, clock_timestamp(), p.home_region, p.created_at, c.home_region, {{ .Claim }}
 FROM @keys AS a (n int4, tenant_id text, idem_key text, code int4)
 JOIN tenants AS t ON t.id = a.tenant_id
