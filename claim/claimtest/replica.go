@@ -105,6 +105,14 @@ var replicaTests = []test{
 			w.shown(rec)
 		}
 	}},
+	{"replica: it shows what the registrar before has pinned", func(w *world) {
+		rec := w.ended("k", w.Regions[1], approved("paid"))
+		w.MoveRegistrar(w, w.tenant, w.Regions[2])
+		moved := w.ended("l", w.Regions[1], approved("paid"))
+		w.until(moved.SettledAt.Add(w.ReplicaLag))
+		w.shown(rec)
+		w.shown(moved)
+	}},
 	{"replica: another tenant sees nothing", func(w *world) {
 		w.PutTenant(w, claim.Tenant{ID: "globex", Registrar: w.home})
 		rec := w.ended("k", w.home, approved("paid"))
