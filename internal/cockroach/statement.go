@@ -380,14 +380,18 @@ func formOf(numbers []int) (i int) {
 
 // make makes the form for any number of rows, and marks the names that it finds in used.
 func (q *query) make(used map[string]bool) (err error) {
+	var lists []rows
 	asked := asRows(q.sql, func(r rows) string {
-		if !slices.ContainsFunc(q.lists, func(l list) bool { return l.name == r.list }) {
-			q.lists = append(q.lists, list{name: r.list})
-		}
+		lists = append(lists, r)
 		return r.asArrays(!q.cockroach)
 	})
-	if q.any, err = number(asked, q.args, q.cockroach, used); err != nil || q.fresh || len(q.lists) == 0 {
+	if q.any, err = number(asked, q.args, q.cockroach, used); err != nil || q.fresh || len(lists) == 0 {
 		return err
+	}
+	forms := 1
+	for _, r := range lists {
+		q.lists = append(q.lists, list{name: r.list, field: q.args[r.list+"."+r.names[0]].field})
+		forms *= manyRows + 1
 	}
 	for _, part := range aPart.FindAllStringSubmatch(q.sql, -1) {
 		i := slices.IndexFunc(q.lists, func(l list) bool { return l.name == part[1] })
@@ -395,15 +399,6 @@ func (q *query) make(used map[string]bool) (err error) {
 			return fmt.Errorf("a part is left out without rows of @%s, which is no list of the text", part[1])
 		}
 		q.lists[i].optional = true
-	}
-	forms := 1
-	for i, l := range q.lists {
-		for name, a := range q.args {
-			if of, _, ok := strings.Cut(name, "."); ok && of == l.name {
-				q.lists[i].field = a.field
-			}
-		}
-		forms *= manyRows + 1
 	}
 	q.others = make([]atomic.Pointer[form], forms)
 	return nil
