@@ -40,14 +40,15 @@ type Page struct {
 type Store interface {
 	// AuditPage reads the entries of home after a position with from <= At < to, key by
 	// key; a zero from or to is no bound. It scans up to limit rows and returns the
-	// matching ones, so a page may have few entries, or none, while more follow. It
-	// returns only entries that a crash cannot undo.
+	// matching entries, so a page may have few entries, or none, while more follow. A row
+	// may have up to three entries. It returns only entries that a crash cannot undo.
 	AuditPage(ctx context.Context, home string, from, to time.Time, after Position, limit int) (Page, error)
 	// AuditAge is how long a committed entry may be missing from pages, because they are read
 	// from a replica; 0: pages are read with authority.
 	AuditAge() time.Duration
-	// ForgetAudit deletes the rows of those entries whose claim is no longer stored, or
-	// is gone. A missing entry is no error.
+	// ForgetAudit deletes the rows all of whose entries are among those given, and whose
+	// claim is no longer stored, or is gone, and returns how many entries they had. A
+	// missing entry is no error.
 	ForgetAudit(ctx context.Context, home string, entries []Position) (forgotten int, err error)
 	// AuditChain reads the chain of home, and the store's clock.
 	AuditChain(ctx context.Context, home string) (c Chain, now time.Time, found bool, err error)

@@ -30,6 +30,8 @@ func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for name, run := range map[string]func(w *world){
 		"pages have every entry once, whatever their size": pages,
 		"pages are of a window":                            windows,
+		"pages have the claims in flight":                  inFlight,
+		"entries of one claim are of several windows":      across,
 		"pages are of a region":                            ofRegion,
 		"entries say whose object they are of":             objects,
 		"pages outlive the claims' sweep":                  sweptMeanwhile,
@@ -106,13 +108,16 @@ func (w *world) charge(n int, home string) claim.Record {
 	return w.settle(w.begin(key(n), home), claim.Verdict{Outcome: claim.OutcomeDone, ProviderRef: "psp_" + key(n).Value})
 }
 
+// rowEntries is how many entries a row may have.
+const rowEntries = 3
+
 // all reads the audit of home in pages of some size.
 func (w *world) all(home string, from, to time.Time, limit int) (all []audit.Entry) {
 	w.Helper()
 	for after, more := (audit.Position{}), true; more; {
 		page, err := w.Audit(w.home).AuditPage(w.ctx, home, from, to, after, limit)
 		require.NoError(w, err)
-		require.LessOrEqual(w, len(page.Entries), limit)
+		require.LessOrEqual(w, len(page.Entries), rowEntries*limit)
 		all, after, more = append(all, page.Entries...), page.Next, page.More
 	}
 	return all
@@ -164,9 +169,77 @@ func pages(w *world) {
 			require.LessOrEqual(w, whole[i-1].Key, e.Key)
 		}
 	}
-	for limit := range 8 {
-		require.Equal(w, whole, w.all(w.home, time.Time{}, time.Time{}, limit+1), "in pages of %d", limit+1)
+	for limit := range 8 { // those of one key may come in another order
+		require.ElementsMatch(w, whole, w.all(w.home, time.Time{}, time.Time{}, limit+1), "in pages of %d", limit+1)
 	}
+}
+
+func inFlight(w *world) {
+	held := map[int]claim.Record{}
+	for _, n := range []int{1, 2, 4, 5, 6, 8} {
+		held[n] = w.begin(key(n), w.home)
+	}
+	w.charge(3, w.home)
+	w.charge(7, w.home)
+	held[5] = w.settle(held[5], claim.Verdict{Reason: "timeout"}) // and goes on
+	want := chargeEvents(3, 7)
+	for _, n := range []int{1, 2, 4, 5, 6, 8} {
+		want = append(want, key(n).Value+" claimed charge")
+	}
+	want = append(want, "order-0005 attempt unknown", "order-0005 deferred timeout")
+	w.pass(w.Lag)
+	ids := map[string]string{}
+	for limit := range 10 {
+		all := w.all(w.home, time.Time{}, time.Time{}, limit+1)
+		require.ElementsMatch(w, want, events(all), "in pages of %d", limit+1)
+		for i := range all {
+			require.NotEmpty(w, all[i].Object)
+			require.NotNil(w, all[i].Claim)
+			name := events(all[i : i+1])[0]
+			require.Contains(w, []string{"", all[i].ID}, ids[name])
+			ids[name] = all[i].ID
+		}
+	}
+	line, err := w.Store(w.home).Timeline(w.ctx, key(1), w.home, 10)
+	require.NoError(w, err)
+	require.Len(w, line, 1)
+	w.settle(held[2], claim.Verdict{Outcome: claim.OutcomeDone})
+	w.settle(held[5], claim.Verdict{Outcome: claim.OutcomeDone})
+	w.pass(w.Lag)
+	want = append(want, "order-0002 attempt done", "order-0002 settled ", "order-0005 attempt done", "order-0005 settled ")
+	for limit := range 10 {
+		all := w.all(w.home, time.Time{}, time.Time{}, limit+1)
+		require.ElementsMatch(w, want, events(all), "in pages of %d", limit+1)
+		for i := range all {
+			if id, was := ids[events(all[i : i+1])[0]]; was {
+				require.Equal(w, id, all[i].ID, "an entry is the same one wherever its store keeps it")
+			}
+		}
+	}
+}
+
+func across(w *world) {
+	rec := w.begin(key(1), w.home)
+	w.charge(2, w.home)
+	w.pass(10 * time.Millisecond)
+	between := w.now()
+	w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone})
+	w.pass(w.Lag + time.Millisecond)
+	before := w.all(w.home, time.Time{}, between, 1)
+	require.Equal(w, append([]string{"order-0001 claimed charge"}, chargeEvents(2)...), events(before))
+	require.Equal(w, []string{"order-0001 attempt done", "order-0001 settled "}, events(w.all(w.home, between, time.Time{}, 1)))
+	if w.Sweep == nil || w.Advance == nil {
+		return
+	}
+	w.gone()
+	n, err := w.Audit(w.home).ForgetAudit(w.ctx, w.home, positions(before))
+	require.NoError(w, err)
+	require.GreaterOrEqual(w, n, 3)
+	require.Equal(w, []string{"order-0001 attempt done", "order-0001 settled "}, events(w.all(w.home, between, time.Time{}, 1)), "what was not given stays")
+	whole := w.all(w.home, time.Time{}, time.Time{}, 10)
+	_, err = w.Audit(w.home).ForgetAudit(w.ctx, w.home, positions(whole))
+	require.NoError(w, err)
+	require.Empty(w, w.all(w.home, time.Time{}, time.Time{}, 10))
 }
 
 func windows(w *world) {

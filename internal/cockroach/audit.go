@@ -69,42 +69,91 @@ func auditPlaceOf(p *audit.Position) (auditPlace, error) {
 	return place, nil
 }
 
+// auditLines are the lines of a row of audit: its own, and those of columns.Lines.
+type auditLines struct {
+	at                                  zeronull.Timestamptz
+	id, attemptID, begunID              *uuid.UUID
+	event, region, node, detail         zeronull.Text
+	attemptEvent, attemptDetail         zeronull.Text
+	begunRegion, begunNode, begunDetail zeronull.Text
+	begunAt                             zeronull.Timestamptz
+	fence                               zeronull.Int8
+	generation                          zeronull.Int4
+}
+
+func (r *auditLines) targets() []any {
+	return []any{
+		&r.at, &r.id, &r.event, &r.region, &r.node, &r.fence, &r.generation, &r.detail,
+		&r.attemptID, &r.attemptEvent, &r.attemptDetail, &r.begunID, &r.begunAt, &r.begunRegion, &r.begunNode, &r.begunDetail,
+	}
+}
+
+// auditLine is one of them.
+type auditLine struct {
+	id uuid.UUID
+	claim.AuditEntry
+}
+
+// all returns the lines in their order; none if all columns are NULL.
+func (r *auditLines) all() (all []auditLine) {
+	if r.begunID != nil {
+		all = append(all, auditLine{*r.begunID, claim.AuditEntry{
+			At: utc(r.begunAt), Event: claim.EventClaimed, Region: string(r.begunRegion), Node: string(r.begunNode),
+			Fence: 1, Generation: 1, Detail: string(r.begunDetail),
+		}})
+	}
+	if r.id == nil {
+		return all
+	}
+	own := claim.AuditEntry{
+		At: utc(r.at), Event: claim.Event(r.event), Region: string(r.region), Node: string(r.node),
+		Fence: uint64(r.fence), Generation: uint32(r.generation), Detail: string(r.detail),
+	}
+	if r.attemptID != nil {
+		attempt := own
+		attempt.Event, attempt.Detail = claim.Event(r.attemptEvent), string(r.attemptDetail)
+		all = append(all, auditLine{*r.attemptID, attempt})
+	}
+	return append(all, auditLine{*r.id, own})
+}
+
 // auditRow is what the statement audit_page returns.
 type auditRow struct {
-	seen int64
-	next audit.Position
-	// entry has no ID if none of the rows is in the window.
-	entry audit.Entry
+	next *audit.Position // nil after the last page
+	// entries are the row's, in the window or not; none if the page has no rows.
+	entries []audit.Entry
 }
 
 func scanAudit(row pgx.CollectableRow) (r auditRow, err error) {
-	var nextID uuid.UUID
-	var at zeronull.Timestamptz
-	var id *uuid.UUID
-	var fence zeronull.Int8
-	var generation, latest zeronull.Int4
-	var first zeronull.Timestamptz
+	var lines auditLines
+	var nextID *uuid.UUID
+	var nextAt, first zeronull.Timestamptz
+	var latest zeronull.Int4
 	var version zeronull.Int2
 	var sum []byte
-	var tenant, key, event, region, node, detail, object, ref, providerKey zeronull.Text
-	err = row.Scan(&r.seen, &r.next.Tenant, &r.next.Key, &r.next.At, &nextID,
-		&tenant, &key, &at, &id, &event, &region, &node, &fence, &generation, &detail, &object, &ref, &providerKey, &latest, &first, &version, &sum)
-	if err != nil {
+	var nextTenant, nextKey, tenant, key, object, ref, providerKey zeronull.Text
+	targets := append([]any{&nextTenant, &nextKey, &nextAt, &nextID, &tenant, &key}, lines.targets()...)
+	if err := row.Scan(append(targets, &object, &ref, &providerKey, &latest, &first, &version, &sum)...); err != nil {
 		return r, err
 	}
-	r.next.At, r.next.ID = r.next.At.UTC(), nextID.String()
-	if id != nil {
-		r.entry = audit.Entry{
-			Tenant: string(tenant), Key: string(key), Object: string(object), ProviderRef: string(ref), ID: id.String(),
-			At: time.Time(at).UTC(), Event: claim.Event(event), Region: string(region), Node: string(node),
-			Fence: uint64(fence), Generation: uint32(generation), Detail: string(detail),
+	if nextID != nil {
+		r.next = &audit.Position{Tenant: string(nextTenant), Key: string(nextKey), At: utc(nextAt), ID: nextID.String()}
+	}
+	for _, l := range lines.all() {
+		e := audit.Entry{
+			Tenant: string(tenant), Key: string(key), ID: l.id.String(),
+			At: l.At, Event: l.Event, Region: l.Region, Node: l.Node, Fence: l.Fence, Generation: l.Generation, Detail: l.Detail,
 		}
-		if object != "" && len(sum) == sha256.Size {
-			r.entry.Claim = &claim.Record{
-				Key: claim.Key{Tenant: r.entry.Tenant, Value: r.entry.Key}, Minted: claim.Minted{ID: r.entry.Object}, ProviderKey: string(providerKey),
-				Generation: uint32(latest), FirstUse: utc(first), Fingerprint: claim.Fingerprint{Version: claim.FingerprintVersion(version), Sum: [sha256.Size]byte(sum)},
+		if object != "" && !utc(first).After(e.At) { // else it is of a life before
+			e.Object, e.ProviderRef = string(object), string(ref)
+			if len(sum) == sha256.Size {
+				e.Claim = &claim.Record{
+					Key: claim.Key{Tenant: e.Tenant, Value: e.Key}, Minted: claim.Minted{ID: e.Object}, ProviderKey: string(providerKey),
+					Generation: uint32(latest), FirstUse: utc(first), Fingerprint: claim.Fingerprint{Version: claim.FingerprintVersion(version), Sum: [sha256.Size]byte(sum)},
+				}
 			}
 		}
+		r.entries = append(r.entries, e)
 	}
 	return r, nil
 }
@@ -138,10 +187,14 @@ func (v *View) AuditPage(ctx context.Context, home string, from, to time.Time, a
 	if err != nil || len(rows) == 0 {
 		return page, claimError(auditPage.name, err)
 	}
-	page.Next, page.More = rows[0].next, rows[0].seen == int64(limit)
+	if next := rows[0].next; next != nil {
+		page.Next, page.More = *next, true
+	}
 	for i := range rows {
-		if rows[i].entry.ID != "" {
-			page.Entries = append(page.Entries, rows[i].entry)
+		for _, e := range rows[i].entries {
+			if !e.At.Before(from) && e.At.Before(to) {
+				page.Entries = append(page.Entries, e)
+			}
 		}
 	}
 	slices.SortFunc(page.Entries, func(a, b audit.Entry) int { // the join keeps no order
@@ -162,8 +215,8 @@ func (v *View) ForgetAudit(ctx context.Context, home string, entries []audit.Pos
 			return 0, err
 		}
 	}
-	n, _, err := affected(ctx, v.db, auditForget, repeatable, args)
-	return n, claimError(auditForget.name, err)
+	n, _, _, err := one(ctx, v.db, auditForget, repeatable, args, pgx.RowTo[int64])
+	return int(n), claimError(auditForget.name, err)
 }
 
 // AuditChain implements [audit.Store].

@@ -46,7 +46,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	if err != nil {
 		return claim.Begun{}, err
 	}
-	create := &creation{Arrival: &a, fresh: fresh, message: fx.Enqueue, audit: &fx.Audit[0], step: newStep(), entry: newEntry()}
+	create := &creation{Arrival: &a, fresh: fresh, message: fx.Enqueue, audit: &fx.Audit[0], step: newStep(), begun: newEntry()}
 	// Earlier tries of ours that may have written the row without our knowledge.
 	mine := map[uuid.UUID]claim.Decision{create.step: claim.Won}
 	unmade := false
@@ -119,7 +119,7 @@ type creation struct {
 	message *outbox.Message
 	audit   *claim.AuditEntry
 	step    uuid.UUID
-	entry   uuid.UUID
+	begun   uuid.UUID // the line of audit
 
 	asked    bool      // begin has answered
 	firstUse time.Time // of the claim that it has made; zero if it made none
@@ -150,7 +150,9 @@ type (
 		PinHere bool
 		PinEnds time.Time
 		Message callRow
-		Entry   placedEntry
+		// Of the line of audit. The claim has the rest of it.
+		BegunID     uuid.UUID
+		BegunRegion string
 	}
 	findArgs struct {
 		Home string
@@ -177,7 +179,7 @@ func beginGroup(db *DB) *group[creation, beginArgs] {
 					N: int32(i), keyRow: rowOf(c.Key), mintedRow: mintedOf(c.fresh),
 					Holder: c.fresh.Holder, Lease: c.fresh.LeaseUntil.Sub(epoch), Step: c.step,
 					Stamped: c.Stamped, PinHere: c.PinHere, PinEnds: micros(c.PinnedAt.Add(db.policy.CreateWithin())),
-					Message: callOf(c.message), Entry: placedEntryOf(c.entry, c.audit),
+					Message: callOf(c.message), BegunID: c.begun, BegunRegion: c.audit.Region,
 				}
 			}
 			return args

@@ -138,7 +138,7 @@ func TestStepsInCompany(t *testing.T) {
 				require.Equal(t, rec, got[i].Record)
 			}
 			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM claims WHERE fence = 1 AND lease_until = call_due"))
-			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM audit"))
+			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM "+auditLines))
 			c.counted("begin", f, fired())
 		})
 		t.Run(fmt.Sprint("settle/", f), func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestStepsInCompany(t *testing.T) {
 				} else {
 					require.Equal(t, c.key(i).Value, string(rec.Refusal.Response.Body))
 				}
-				require.Equal(t, 3, c.d.count(t, "SELECT count(*) FROM audit WHERE idem_key = $1", c.key(i).Value))
+				require.Equal(t, 3, c.d.count(t, "SELECT count(*) FROM "+auditLines+" WHERE idem_key = $1", c.key(i).Value))
 			}
 			require.Zero(t, c.d.count(t, "SELECT count(*) FROM claims WHERE call_created IS NOT NULL"))
 			require.Equal(t, 2, c.d.count(t, "SELECT count(*) FROM ledger"))

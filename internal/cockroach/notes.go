@@ -1,6 +1,8 @@
 package cockroach
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -199,14 +201,19 @@ func (v *View) Timeline(ctx context.Context, key claim.Key, home string, limit i
 		return nil, err
 	}
 	v.db.flushNotes(ctx) // so that the caller reads its own notes
-	line, err := many(ctx, v.db, timeline, repeatable, keyPageArgs{keyIn(home, key), int64(limit)},
-		func(row pgx.CollectableRow) (e claim.AuditEntry, err error) {
-			var fence int64
-			var generation int32
-			err = row.Scan(&e.At, &e.Event, &e.Region, &e.Node, &fence, &generation, &e.Detail)
-			e.At, e.Fence, e.Generation = e.At.UTC(), uint64(fence), uint32(generation)
-			return e, err
-		})
-	slices.Reverse(line)
-	return line, claimError(timeline.name, err)
+	rows, err := many(ctx, v.db, timeline, repeatable, keyPageArgs{keyIn(home, key), int64(limit)},
+		func(row pgx.CollectableRow) (r auditLines, err error) { return r, row.Scan(r.targets()...) })
+	if err != nil {
+		return nil, claimError(timeline.name, err)
+	}
+	var lines []auditLine
+	for i := range rows {
+		lines = append(lines, rows[i].all()...)
+	}
+	slices.SortFunc(lines, func(a, b auditLine) int { return cmp.Or(a.At.Compare(b.At), bytes.Compare(a.id[:], b.id[:])) })
+	var all []claim.AuditEntry
+	for _, l := range lines[max(0, len(lines)-limit):] {
+		all = append(all, l.AuditEntry)
+	}
+	return all, nil
 }

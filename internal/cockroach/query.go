@@ -42,11 +42,14 @@ type list struct {
 	optional bool
 }
 
-// columns are lists that several statements share, each in the order of the
-// function that scans it.
-var columns = struct {
-	Row, Claim, Message, MessageNames, Call, Open, NoCall, Tenant, Transaction, Endpoint string
-}{
+// shared are texts that several statements share.
+type shared struct {
+	Row, Claim, Message, MessageNames, Call, Open, NoCall, Lines, NoLines, Begun, Tenant, Transaction, Endpoint string
+}
+
+// columns are lists of columns, each in the order of the function that scans it, and what
+// is said of them.
+var columns = shared{
 	// Scanned by claimRow.row.
 	Row: claimColumns,
 	// Scanned by claimRow.targets.
@@ -65,6 +68,11 @@ var columns = struct {
 	// Ends it.
 	NoCall: `call_payload = NULL, call_trace = NULL, call_created = NULL, call_due = NULL, call_parked = NULL,
         call_fence = NULL, call_attempts = NULL, call_error = NULL`,
+	// The further lines of a row of audit; scanned by auditLines.targets.
+	Lines:   `attempt_id, attempt_event, attempt_detail, begun_id, begun_at, begun_region, begun_node, begun_detail`,
+	NoLines: `NULL::uuid, NULL::text, NULL::text, NULL::uuid, NULL::timestamptz, NULL::text, NULL::text, NULL::text`,
+	// Whether the first line of a claim's audit is in its row alone: see migration 072.
+	Begun: `begun_id IS NOT NULL AND begun_noted IS NULL`,
 	// Scanned by scanTenant.
 	Tenant: `t.id, t.name, t.registrar, t.previous_registrar, t.registrar_moved_at, t.rate_per_second, t.burst, t.card_numbers, t.routes`,
 	// Scanned by scanTransaction.
@@ -177,13 +185,10 @@ func (s declaration) versions() (all []version) {
 // render renders the text of a file for a dialect, in one of its versions.
 func render(file *template.Template, d dialect, of version) (string, error) {
 	data := struct {
-		Row, Claim, Message, MessageNames, Call, Open, NoCall, Tenant, Transaction, Endpoint, FromReplica string
-		Queue                                                                                             string
-		InOrder, PlansAreKept, Also                                                                       bool
-	}{
-		columns.Row, columns.Claim, columns.Message, columns.MessageNames, columns.Call, columns.Open, columns.NoCall, columns.Tenant, columns.Transaction, columns.Endpoint, d.fromReplica,
-		of.table.table, of.table.inOrder, !d.cockroach, of.also,
-	}
+		shared
+		FromReplica, Queue          string
+		InOrder, PlansAreKept, Also bool
+	}{columns, d.fromReplica, of.table.table, of.table.inOrder, !d.cockroach, of.also}
 	var sql strings.Builder
 	if err := file.Execute(&sql, data); err != nil {
 		return "", fmt.Errorf("cockroach: %w", err)

@@ -46,7 +46,7 @@ func TestAVerdictMeetsItself(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, is.SettledAt, again.SettledAt)
 				require.Equal(t, is.State, again.State)
-				require.Equal(t, 1, c.count(t, "SELECT count(*) FROM audit WHERE event = 'attempt' AND idem_key = $1", c.key.Value))
+				require.Equal(t, 1, c.count(t, "SELECT count(*) FROM "+auditLines+" WHERE event = 'attempt' AND idem_key = $1", c.key.Value))
 			})
 		}
 	}

@@ -185,7 +185,6 @@ type (
 		Events   []askedEvent
 		Expiries []settledExpiry
 		Unpaid   []settledUnpaid
-		Entries  []settledEntry
 		// PinLife is how long a row stays: until its tombstone is over and then for
 		// PinGrace, see [claim.Record.FreeAt].
 		PinLife time.Duration
@@ -202,6 +201,8 @@ type (
 		KeepUntil, FreeAt                time.Time
 		Step                             uuid.UUID
 		Answer                           answerRow
+		Attempt                          entryRow
+		Entry                            placedEntry // of the same place, fence and generation
 	}
 	answerRow struct {
 		Status       int16
@@ -230,11 +231,6 @@ type (
 		N           int32
 		RememberFor time.Duration
 	}
-	settledEntry struct {
-		N int32
-		placedEntry
-		Generation int32
-	}
 )
 
 func (args *settleArgs) add(s *settlement, p *claim.Policy) {
@@ -253,6 +249,9 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 		answer = next.Response
 	}
 	c.Answer = answerRow{Status: int16(answer.Status), Header: headerColumn(answer.Header), Body: notNil(answer.Body), Blob: answer.Blob}
+	// In this order, as ids order lines of one time.
+	c.Attempt = entryOf(newEntry(), &s.fx.Audit[0])
+	c.Entry = placedEntryOf(newEntry(), &s.fx.Audit[1])
 	args.Claims = append(args.Claims, c)
 	if m := s.fx.Expiry; m != nil {
 		args.Expiries = append(args.Expiries, settledExpiry{
@@ -268,10 +267,6 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 	for i := range s.fx.Events {
 		m := &s.fx.Events[i] // due at once, unless its caller asks for it
 		args.Events = append(args.Events, askedEvent{settledEvent{n, eventOf(m)}, m.Due.Sub(m.CreatedAt).Truncate(time.Microsecond)})
-	}
-	for i := range s.fx.Audit {
-		e := &s.fx.Audit[i]
-		args.Entries = append(args.Entries, settledEntry{n, placedEntryOf(newEntry(), e), int32(e.Generation)})
 	}
 }
 

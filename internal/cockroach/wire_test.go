@@ -225,6 +225,14 @@ type tenantRow struct {
 	Burst                     int
 }
 
+// auditLines are the lines of audit, wherever they are.
+const auditLines = `(
+	SELECT tenant_id, idem_key, at, id, event, fence FROM audit
+	UNION ALL SELECT tenant_id, idem_key, at, attempt_id, attempt_event, fence FROM audit WHERE attempt_id IS NOT NULL
+	UNION ALL SELECT tenant_id, idem_key, begun_at, begun_id, 'claimed', 1 FROM audit WHERE begun_id IS NOT NULL
+	UNION ALL SELECT tenant_id, idem_key, first_use, begun_id, 'claimed', 1 FROM claims WHERE begun_id IS NOT NULL AND begun_noted IS NULL
+) AS audit`
+
 func (c *cell) stored() *stored {
 	c.Helper()
 	var s stored
@@ -237,7 +245,7 @@ func (c *cell) stored() *stored {
 	for _, e := range rows[struct {
 		Event string
 		Fence int64
-	}](c, `SELECT event, fence FROM audit WHERE tenant_id = $1 AND idem_key = $2 ORDER BY at, id`, c.key.Tenant, c.key.Value) {
+	}](c, `SELECT event, fence FROM `+auditLines+` WHERE tenant_id = $1 AND idem_key = $2 ORDER BY at, id`, c.key.Tenant, c.key.Value) {
 		s.Audit = append(s.Audit, fmt.Sprint(e.Event, " ", e.Fence))
 	}
 	s.Tenants = rows[tenantRow](c, `SELECT name, registrar::text, coalesce(previous_registrar::text, ''), rate_per_second, burst FROM tenants WHERE id = $1`, c.key.Tenant)

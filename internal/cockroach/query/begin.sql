@@ -1,6 +1,7 @@
 -- name: begin{{ if .Also }}_here{{ end }}
 -- Requests arrive, each for a key of its own. Where there is no row one is made, with
--- the provider call in it, and the first line of audit. One statement, one round trip.
+-- the provider call in it, and the first line of audit, which waits there for the row of
+-- audit that settle writes. One statement, one round trip.
 -- Where there is one nothing changes, and nothing is returned: find reads it.
 --
 -- begin_here does as pin does for keys that have no pin, in the same step: where the
@@ -11,7 +12,7 @@ WITH asked AS MATERIALIZED (
         n int4, tenant_id text, idem_key text, object_id text, operation text, fingerprint_version int2, fingerprint bytea,
         holder text, lease interval, receipt text, provider_key text, step uuid, stamped bool,{{ if .Also }} pin_here bool,{{ end }} pin_ends timestamptz,
         message_payload bytea, message_trace_parent text, message_fence int8,
-        entry_id uuid, entry_event text, entry_region text, entry_node text, entry_detail text)
+        begun_id uuid, begun_region text)
 ), {{ if .Also }}pinned AS (
     INSERT INTO pins (registrar, tenant_id, idem_key, home_region, created_at)
     SELECT @home::crdb_internal_region, a.tenant_id, a.idem_key, @home::crdb_internal_region, now()
@@ -26,11 +27,13 @@ WITH asked AS MATERIALIZED (
         home_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint,
         state, fence, holder, lease_until, held_since, first_use, created, receipt,
         generation, provider_key, attempts, unknowns, not_founds, reason, provider_ref, step,
-        call_payload, call_trace, call_created, call_due, call_fence)
+        call_payload, call_trace, call_created, call_due, call_fence,
+        begun_id, begun_region, begun_node)
     SELECT @home::crdb_internal_region, v.tenant_id, v.idem_key, object_id, operation, fingerprint_version, fingerprint,
            1, 1, holder, now() + lease, now(), now(), date_trunc('second', now()), receipt,
            1, provider_key, 1, 0, 0, '', '', step,
-           message_payload, message_trace_parent, now(), now() + lease, message_fence
+           message_payload, message_trace_parent, now(), now() + lease, message_fence,
+           begun_id, begun_region, holder
     FROM asked AS v
     -- A claim under an opaque key needs a pin young enough to outlive it.
     WHERE stamped OR now() < pin_ends
@@ -38,15 +41,7 @@ WITH asked AS MATERIALIZED (
        OR EXISTS (SELECT 1 FROM pinned AS p WHERE p.tenant_id = v.tenant_id AND p.idem_key = v.idem_key)
     {{- end }}
     ON CONFLICT (home_region, tenant_id, idem_key) DO NOTHING
-    RETURNING tenant_id, idem_key, fence, generation, first_use
-), noted AS (
-    INSERT INTO audit (
-        home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-    SELECT @home::crdb_internal_region, w.tenant_id, w.idem_key, w.first_use, a.entry_id, a.entry_event, a.entry_region, a.entry_node,
-           w.fence, w.generation, a.entry_detail
-    FROM won AS w
-    JOIN asked AS a ON a.tenant_id = w.tenant_id AND a.idem_key = w.idem_key
-    RETURNING audit.home_region
+    RETURNING tenant_id, idem_key, first_use
 )
 SELECT a.n, w.first_use
 FROM won AS w

@@ -2,7 +2,13 @@
 -- An arrival wins a row that exists: one whose answer was "not now", or one that
 -- is past its tombstone. The step compared is that of the row the decision was
 -- made on, and a decision is good for a moment only.
-WITH won AS (
+WITH pending AS (
+    -- The first line of the generation before, if a node of the version before ended that.
+    SELECT tenant_id, idem_key, first_use, begun_id, begun_region, begun_node, operation
+    FROM claims
+    WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
+      AND {{ .Begun }}
+), won AS (
     UPDATE claims SET
         object_id = @object_id::text, operation = @operation::text, fingerprint_version = @fingerprint_version::int2, fingerprint = @fingerprint::bytea,
         state = 1, fence = @fence::int8, holder = @holder::text,
@@ -13,7 +19,8 @@ WITH won AS (
         answered = NULL, answer_status = NULL, answer_header = NULL, answer_body = NULL, answer_blob = NULL,
         refused_at = CASE WHEN @keep_refusal::bool THEN refused_at END, refusal = CASE WHEN @keep_refusal::bool THEN refusal END,
         call_payload = @message_payload::bytea, call_trace = @message_trace_parent::text, call_created = @message_created_at::timestamptz,
-        call_due = @lease_until::timestamptz, call_parked = NULL, call_fence = @message_fence::int8, call_attempts = NULL, call_error = NULL
+        call_due = @lease_until::timestamptz, call_parked = NULL, call_fence = @message_fence::int8, call_attempts = NULL, call_error = NULL,
+        begun_id = NULL, begun_region = NULL, begun_node = NULL, begun_noted = NULL
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND step = @old_step::uuid AND now() < @good_until::timestamptz
     RETURNING tenant_id, idem_key, object_id, fence, generation
@@ -29,6 +36,11 @@ WITH won AS (
     SELECT @home::crdb_internal_region, tenant_id, idem_key, @message_created_at::timestamptz, @entry_id::uuid,
            @entry_event::text, @entry_region::text, @entry_node::text, fence, generation, @entry_detail::text
     FROM won
+    UNION ALL
+    SELECT @home::crdb_internal_region, p.tenant_id, p.idem_key, p.first_use, p.begun_id,
+           'claimed', p.begun_region, p.begun_node, 1, 1, p.operation
+    FROM pending AS p
+    CROSS JOIN won
     RETURNING audit.home_region
 )
 SELECT fence FROM won

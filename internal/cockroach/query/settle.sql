@@ -11,7 +11,9 @@ WITH said AS MATERIALIZED (
         n int4, tenant_id text, idem_key text, object_id text, fence int8, old_unknowns int4, old_state int2,
         state int2, reason text, unknowns int4, not_founds int4, provider_ref text, final bool, refusal bytea,
         keep_until timestamptz, free_at timestamptz, step uuid,
-        answer_status int2, answer_header bytea, answer_body bytea, answer_blob text)
+        answer_status int2, answer_header bytea, answer_body bytea, answer_blob text,
+        attempt_id uuid, attempt_event text, attempt_detail text,
+        entry_id uuid, entry_event text, entry_detail text, entry_region text, entry_node text)
 ), settled AS (
     UPDATE claims AS c SET
         state = v.state, holder = '', reason = v.reason, unknowns = v.unknowns, not_founds = v.not_founds,
@@ -23,6 +25,8 @@ WITH said AS MATERIALIZED (
         answer_header = CASE WHEN v.final THEN v.answer_header END,
         answer_body = CASE WHEN v.final THEN v.answer_body END,
         answer_blob = CASE WHEN v.final THEN v.answer_blob END,
+        -- The line of audit that begin has left goes into audit with the first settlement.
+        begun_noted = CASE WHEN c.begun_id IS NOT NULL THEN coalesce(c.begun_noted, v.step) END,
         {{ .NoCall }}
     FROM said AS v
     WHERE c.home_region = {{ if .PlansAreKept }}v.home_region{{ else }}@home::crdb_internal_region{{ end }} AND c.tenant_id = v.tenant_id AND c.idem_key = v.idem_key
@@ -30,7 +34,9 @@ WITH said AS MATERIALIZED (
       -- A released claim past its tombstone must not close or emit events: another
       -- region may own the key.
       AND (v.old_state = 1 OR now() < v.free_at)
-    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.lease_until
+    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.generation, c.lease_until,
+              v.attempt_id, v.attempt_event, v.attempt_detail, v.entry_id, v.entry_event, v.entry_detail, v.entry_region, v.entry_node,
+              CASE WHEN c.begun_noted = v.step THEN c.begun_id END AS begun_id, c.first_use, c.begun_region, c.begun_node
 -- if @postings
 ), booked AS (
     INSERT INTO ledger (
@@ -86,10 +92,13 @@ WITH said AS MATERIALIZED (
 -- end
 ), noted AS (
     INSERT INTO audit (
-        home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-    SELECT @home::crdb_internal_region, s.tenant_id, s.idem_key, now(), a.id, a.event, a.region, a.node, s.fence, a.generation, a.detail
-    FROM settled AS s
-    JOIN @entries AS a (n int4, id uuid, event text, region text, node text, generation int4, detail text) ON a.n = s.n
+        home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail,
+        attempt_id, attempt_event, attempt_detail, begun_id, begun_at, begun_region, begun_node, begun_detail)
+    SELECT @home::crdb_internal_region, tenant_id, idem_key, now(), entry_id, entry_event, entry_region, entry_node, fence, generation, entry_detail,
+           attempt_id, attempt_event, attempt_detail,
+           begun_id, CASE WHEN begun_id IS NOT NULL THEN first_use END, CASE WHEN begun_id IS NOT NULL THEN begun_region END,
+           CASE WHEN begun_id IS NOT NULL THEN begun_node END, CASE WHEN begun_id IS NOT NULL THEN operation END
+    FROM settled
     RETURNING audit.home_region
 )
 SELECT n, now(), lease_until, false FROM settled

@@ -1,6 +1,12 @@
 -- name: timeline
-SELECT at, event, region, node, fence, generation, detail
-FROM audit
-WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
-ORDER BY at DESC, id DESC
-LIMIT @limit::int8
+-- The last rows of a key's audit, and what its claim's row has of it: the first line of a
+-- claim that is not settled.
+(SELECT at, id, event, region, node, fence, generation, detail, {{ .Lines }}
+ FROM audit
+ WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
+ ORDER BY at DESC, id DESC
+ LIMIT @limit::int8)
+UNION ALL
+SELECT first_use, begun_id, 'claimed', begun_region, begun_node, 1, 1, operation, {{ .NoLines }}
+FROM claims
+WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text AND {{ .Begun }}
