@@ -75,7 +75,8 @@ type Message struct {
 	CreatedAt   time.Time
 	// Due is the earliest time at which a worker may take the row.
 	Due time.Time
-	// Fence counts takes; Finish, Retry and Park compare it.
+	// Fence tells takes apart; Finish, Retry and Park compare it. It is 0 before the first,
+	// and never the same one twice.
 	Fence uint64
 	// Attempts counts the failures reported with Retry.
 	Attempts uint32

@@ -364,6 +364,7 @@ func (r *random) sameRow(t *rapid.T, q outbox.Queue, want outbox.Message) {
 	}
 	for _, m := range []*outbox.Message{&want, &got} {
 		m.CreatedAt, m.Due = m.CreatedAt.UTC(), m.Due.UTC()
+		m.Fence = min(m.Fence, 1) // which fence a row has that is left with its caller is the store's to say
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("%s holds\n%+v, the model\n%+v", q, got, want)

@@ -188,6 +188,7 @@ const usedTables = `(VALUES
     ('responses', 'SELECT INSERT DELETE'),
     ('outbox', 'SELECT INSERT UPDATE DELETE'),
     ('events', 'SELECT INSERT UPDATE DELETE'),
+    ('events_left', 'SELECT INSERT UPDATE DELETE'),
     ('expiries', 'SELECT INSERT UPDATE DELETE'),
     ('notices', 'SELECT INSERT UPDATE DELETE'),
     ('notices_due', 'SELECT INSERT UPDATE DELETE'),

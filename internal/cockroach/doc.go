@@ -51,6 +51,9 @@
 //	pin             there is no row                run again; whatever pin there is now is the answer
 //	pin_write       the time that was read         read again: the pin there is the answer
 //	pins_sweep      the time that it reads         run again: nothing changes
+//	left_finish     that the row is there          run again; on "no row" read: if it is not in events, it is finished
+//	left_move       that the row is there          reported: it is due in events, after its pause
+//	left_adopt      due, unlocked                  run again: a row is in one place or the other
 //	outbox_take     due, unlocked                  reported: rows that were taken are due again after the lease
 //	calls_adopt     that the claim has no later call
 //	                                               run again: a call is in one place or the other
@@ -129,6 +132,21 @@
 // begin its key anew: so a call counts only while its claim is in flight, and if it is older
 // neither than the claim's life nor than its last refusal. A take clears the others.
 //
+// # Audit
+//
+// The first line of a claim's audit is in the claim's row, which Begin writes; the first
+// settlement puts it into audit, in one row with its own two lines. begun_noted says by whose
+// step that was. Timelines and pages have the lines of both. Nodes from before migration 072
+// end claims without that: then the line stays in the claim, and is a line of it.
+//
+// # Events that are left
+//
+// Settle leaves events of final claims with its caller in events_left, each under the time
+// of the settlement and its id, which are its holder's fence. A holder finishes it there. One
+// that is postponed, parked or due is moved to events, the due ones before each take. A
+// younger event of the key finds it by its claim, whose settled_at is that time; the step
+// that begins the key's next life moves it.
+//
 // # Crash points
 //
 // Each step is one statement, so a process that dies has either sent it or not, and the
@@ -146,6 +164,7 @@
 //	endpoint | endpoint_note nothing has changed: the next delivery finds the same
 //	look | outbox_take       nothing has changed: another node's look, or the next one,
 //	                         finds the same; so it does where nobody was woken
+//	left_adopt | events_take the events are in the queue, to be taken by whoever looks
 //	calls_adopt | calls_take the calls are with their claims, to be taken by whoever looks
 //	outbox_take | outbox_finish_all or outbox_retry_all
 //	                         each row of the group is due again after its lease

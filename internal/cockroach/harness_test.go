@@ -76,7 +76,7 @@ func newDatabase(t testing.TB) database {
 	if s.Kind() == localdb.CockroachDB {
 		d.url = s.URL(regions[0], prepared.name)
 		d.admin = d.url
-		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "brakes", "accounts", "restores", "witnesses", "unpaid", "audit", "api_keys", "tenants"} {
+		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "events_left", "expiries", "notices", "notices_due", "ledger", "endpoints", "brakes", "accounts", "restores", "witnesses", "unpaid", "audit", "api_keys", "tenants"} {
 			d.exec(t, "DELETE FROM "+table+" WHERE true") // TRUNCATE is DDL there, and takes seconds
 		}
 		return d

@@ -58,6 +58,9 @@ var (
 	queueParked    = declareOfQueues[homePageArgs]("parked")
 	queueWaiting   = declareOfQueues[homeLimitArgs]("waiting")
 	queueDepth     = declareOfQueues[homeLimitArgs]("depth")
+	leftFinish     = declare[leftFinishArgs]("left_finish")
+	leftMove       = declare[leftMoveArgs]("left_move")
+	leftAdopt      = declare[homeLimitArgs]("left_adopt")
 	callsAdopt     = declare[homeLimitArgs]("calls_adopt")
 	callsOrphaned  = declare[homeArgs]("calls_orphaned")
 	look           = declare[homeArgs]("look")
@@ -95,6 +98,25 @@ type (
 		Pause  time.Duration
 		Reason string
 	}
+	// leftRow is a row of events_left.
+	leftRow struct {
+		CreatedAt time.Time
+		ID        string
+	}
+	leftFinishArgs struct {
+		Home string
+		Rows []leftRow
+	}
+	leftMoveArgs struct {
+		Home string
+		Rows []leftMoveRow
+	}
+	leftMoveRow struct {
+		leftRow
+		Pause  time.Duration
+		Reason string
+		Parked bool
+	}
 	parkArgs struct {
 		holdArgs
 		Reason string
@@ -128,6 +150,20 @@ func (q queue) work(ctx context.Context) context.Context {
 // ofCalls reports whether q is the queue of provider calls.
 func (q queue) ofCalls() bool { return q.files == callFiles }
 
+// leftSince is the least fence of a row of events_left: the time of its creation in
+// microseconds, which is the row's place in that table. Other rows' fences count takes.
+const leftSince = 1 << 40
+
+func leftFence(created time.Time) uint64 { return uint64(created.UnixMicro()) }
+
+// left returns the place of a row with such a fence, of any other false.
+func (q queue) left(h outbox.Hold) (leftRow, bool) {
+	if !q.inOrder || h.Fence < leftSince {
+		return leftRow{}, false
+	}
+	return leftRow{time.UnixMicro(int64(h.Fence)).UTC(), h.ID}, true
+}
+
 // dueMessage is a row and its due time before it was taken.
 type dueMessage struct {
 	was     time.Time
@@ -143,6 +179,9 @@ func scanMessage(row pgx.CollectableRow) (dueMessage, error) {
 		&m.CreatedAt, &m.Due, &fence, &attempts, &m.LastError, &m.Parked)
 	m.Fence, m.Attempts = uint64(fence), uint32(attempts)
 	m.CreatedAt, m.Due = m.CreatedAt.UTC(), m.Due.UTC()
+	if fence < 0 {
+		m.Fence = leftFence(m.CreatedAt) // see columns.LeftMessage
+	}
 	return d, err
 }
 
@@ -162,10 +201,15 @@ func (q queue) Take(ctx context.Context, region string, limit int, lease time.Du
 		return nil, err
 	}
 	var former error
-	if q.ofCalls() {
-		if former = q.adopt(ctx, region, limit); former != nil && ctx.Err() != nil {
-			return nil, former
-		}
+	switch {
+	case q.ofCalls():
+		former = q.adopt(ctx, region, limit)
+	case q.inOrder:
+		_, _, former = affected(ctx, q.db, leftAdopt, repeatable, homeLimitArgs{region, int64(limit)})
+		former = claimError(leftAdopt.name, former)
+	}
+	if former != nil && ctx.Err() != nil {
+		return nil, former
 	}
 	s := queueTake.of(q)
 	rows, err := many(ctx, q.db, s, once, takeArgs{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)
@@ -209,8 +253,13 @@ func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, 
 }
 
 // Finish implements [outbox.Store].
-func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
-	lost, err := fenced(ctx, q, queueFinish.of(q), repeatable, region, holdArgs{region, holdRow{id, int64(fence)}})
+func (q queue) Finish(ctx context.Context, region, id string, fence uint64) (err error) {
+	var lost bool
+	if row, left := q.left(outbox.Hold{ID: id, Fence: fence}); left {
+		lost, err = fenced(ctx, q, leftFinish, repeatable, region, leftFinishArgs{region, []leftRow{row}})
+	} else {
+		lost, err = fenced(ctx, q, queueFinish.of(q), repeatable, region, holdArgs{region, holdRow{id, int64(fence)}})
+	}
 	if !errors.Is(err, outbox.ErrFenced) || !lost {
 		return err
 	}
@@ -229,6 +278,9 @@ func (q queue) Finish(ctx context.Context, region, id string, fence uint64) erro
 
 // Retry implements [outbox.Store].
 func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
+	if row, left := q.left(outbox.Hold{ID: id, Fence: fence}); left {
+		return q.move(ctx, region, leftMoveRow{leftRow: row, Pause: after.Truncate(time.Microsecond), Reason: reason})
+	}
 	_, err := fenced(ctx, q, queueRetry.of(q), once, region, retryArgs{region, retryRow{holdRow{id, int64(fence)}, after.Truncate(time.Microsecond), reason}})
 	return err
 }
@@ -239,6 +291,19 @@ func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold)
 	ctx, err := q.reach(q.work(ctx), region)
 	if err != nil || len(rows) == 0 {
 		return err
+	}
+	var left []leftRow
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r outbox.Hold) bool {
+		row, is := q.left(r)
+		if is {
+			left = append(left, row)
+		}
+		return is
+	})
+	if len(left) > 0 {
+		if _, _, err := affected(ctx, q.db, leftFinish, repeatable, leftFinishArgs{region, left}); err != nil {
+			return claimError(leftFinish.name, err)
+		}
 	}
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
 		args := finishAllArgs{region, make([]holdRow, len(some))}
@@ -261,7 +326,7 @@ func (q queue) together(n int) int {
 	if q.ofCalls() {
 		return 1
 	}
-	return n
+	return max(n, 1)
 }
 
 // RetryAll implements [outbox.Store].
@@ -271,6 +336,18 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 		return err
 	}
 	var failed error
+	var left []leftMoveRow
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r outbox.Delay) bool {
+		row, is := q.left(r.Hold)
+		if is {
+			left = append(left, leftMoveRow{leftRow: row, Pause: r.After.Truncate(time.Microsecond), Reason: r.Reason})
+		}
+		return is
+	})
+	if len(left) > 0 {
+		_, _, err = affected(ctx, q.db, leftMove, once, leftMoveArgs{region, left})
+		failed = claimError(leftMove.name, err)
+	}
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
 		args := retryAllArgs{region, make([]retryRow, len(some))}
 		for i, r := range some {
@@ -292,16 +369,16 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	}
 	outlook, _, _, err := one(ctx, v.db, look, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (outbox.Outlook, error) {
 		var now time.Time
-		var calls, expiries, notices, ready, later zeronull.Timestamptz
+		var calls, expiries, notices, ready, later, left zeronull.Timestamptz
 		var former bool
-		err := row.Scan(&now, &former, &calls, &expiries, &notices, &ready, &later)
+		err := row.Scan(&now, &former, &calls, &expiries, &notices, &ready, &later, &left)
 		if former {
 			v.db.former.Store(region, true)
 			calls = zeronull.Timestamptz(now)
 		}
 		outlook := outbox.Outlook{}
 		for q, due := range map[outbox.Queue]zeronull.Timestamptz{
-			outbox.ProviderCalls: calls, outbox.Expiries: expiries, outbox.Notices: notices, outbox.Events: cmp.Or(ready, later),
+			outbox.ProviderCalls: calls, outbox.Expiries: expiries, outbox.Notices: notices, outbox.Events: sooner(cmp.Or(ready, later), left),
 		} {
 			if due := time.Time(due); !due.IsZero() {
 				outlook[q] = max(due.Sub(now), 0)
@@ -312,9 +389,26 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	return outlook, claimError(look.name, err)
 }
 
+// sooner returns the earlier of two times; zero is none.
+func sooner(a, b zeronull.Timestamptz) zeronull.Timestamptz {
+	if time.Time(a).IsZero() || !time.Time(b).IsZero() && time.Time(b).Before(time.Time(a)) {
+		return b
+	}
+	return a
+}
+
 // Park implements [outbox.Store].
 func (q queue) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
+	if row, left := q.left(outbox.Hold{ID: id, Fence: fence}); left {
+		return q.move(ctx, region, leftMoveRow{leftRow: row, Reason: reason, Parked: true})
+	}
 	_, err := fenced(ctx, q, queuePark.of(q), once, region, parkArgs{holdArgs{region, holdRow{id, int64(fence)}}, reason})
+	return err
+}
+
+// move postpones or parks an event that was left with its caller.
+func (q queue) move(ctx context.Context, region string, row leftMoveRow) error {
+	_, err := fenced(ctx, q, leftMove, once, region, leftMoveArgs{region, []leftMoveRow{row}})
 	return err
 }
 

@@ -166,11 +166,18 @@ type settlement struct {
 	handed     bool // the events that have a fence are left with the caller
 }
 
+// leaves reports whether an event goes into events_left: it is asked for, and its claim is
+// final, which happens once in the life of a key, and whose settled_at finds the row.
+func (s *settlement) leaves(m *outbox.Message) bool { return m.Fence > 0 && s.next.State.Final() }
+
 // events are those of the effects with the statement's time.
 func (s *settlement) events() []outbox.Message {
 	for i := range s.fx.Events {
 		m := &s.fx.Events[i]
 		m.CreatedAt, m.Due = s.now.UTC(), s.now.Add(m.Due.Sub(m.CreatedAt)).UTC()
+		if s.leaves(m) {
+			m.Fence = leftFence(m.CreatedAt)
+		}
 	}
 	return s.fx.Events
 }
@@ -183,6 +190,7 @@ type (
 		Claims   []settledClaim
 		Postings []settledPosting
 		Events   []askedEvent
+		Left     []askedEvent
 		Expiries []settledExpiry
 		Unpaid   []settledUnpaid
 		// PinLife is how long a row stays: until its tombstone is over and then for
@@ -266,7 +274,12 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 	}
 	for i := range s.fx.Events {
 		m := &s.fx.Events[i] // due at once, unless its caller asks for it
-		args.Events = append(args.Events, askedEvent{settledEvent{n, eventOf(m)}, m.Due.Sub(m.CreatedAt).Truncate(time.Microsecond)})
+		event := askedEvent{settledEvent{n, eventOf(m)}, m.Due.Sub(m.CreatedAt).Truncate(time.Microsecond)}
+		if s.leaves(m) {
+			args.Left = append(args.Left, event)
+		} else {
+			args.Events = append(args.Events, event)
+		}
 	}
 }
 

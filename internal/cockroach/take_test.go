@@ -97,7 +97,7 @@ func TestTakingReadsWhatItTakes(t *testing.T) {
 						// It goes by its statistics there, and reads ahead for what it
 						// looks up.
 						d.exec(t, "ANALYZE "+table)
-						most = 40*limit + 2000
+						most = 60*limit + 5000
 					}
 					require.LessOrEqual(t, d.decoded(t, listener.All()[statement], limit), most)
 					continue

@@ -2,12 +2,10 @@
 -- An arrival wins a row that exists: one whose answer was "not now", or one that
 -- is past its tombstone. The step compared is that of the row the decision was
 -- made on, and a decision is good for a moment only.
-WITH pending AS (
-    -- The first line of the generation before, if a node of the version before ended that.
-    SELECT tenant_id, idem_key, first_use, begun_id, begun_region, begun_node, operation
+WITH old AS (
+    SELECT tenant_id, idem_key, first_use, settled_at, operation, begun_id, begun_region, begun_node, {{ .Begun }} AS pending
     FROM claims
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
-      AND {{ .Begun }}
 ), won AS (
     UPDATE claims SET
         object_id = @object_id::text, operation = @operation::text, fingerprint_version = @fingerprint_version::int2, fingerprint = @fingerprint::bytea,
@@ -30,6 +28,18 @@ WITH pending AS (
     USING won
     WHERE o.home_region = @home::crdb_internal_region AND o.id = won.object_id{{ if .PlansAreKept }} AND o.id = @object_id::text{{ end }}
     RETURNING o.home_region
+), gone AS (
+    -- Nothing finds the events that the life before left with a node by its claim any more.
+    DELETE FROM events_left AS l
+    USING old, won
+    WHERE l.home_region = @home::crdb_internal_region AND l.created_at = old.settled_at AND l.tenant_id = old.tenant_id AND l.idem_key = old.idem_key
+    RETURNING {{ .Left }}, l.due
+), moved AS (
+    INSERT INTO events (home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
+    SELECT @home::crdb_internal_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, {{ .LeftTaken }}
+    FROM gone
+    ON CONFLICT DO NOTHING
+    RETURNING events.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
@@ -37,10 +47,11 @@ WITH pending AS (
            @entry_event::text, @entry_region::text, @entry_node::text, fence, generation, @entry_detail::text
     FROM won
     UNION ALL
-    SELECT @home::crdb_internal_region, p.tenant_id, p.idem_key, p.first_use, p.begun_id,
-           'claimed', p.begun_region, p.begun_node, 1, 1, p.operation
-    FROM pending AS p
-    CROSS JOIN won
+    -- The first line of the generation before, if a node of the version before ended that.
+    SELECT @home::crdb_internal_region, old.tenant_id, old.idem_key, old.first_use, old.begun_id,
+           'claimed', old.begun_region, old.begun_node, 1, 1, old.operation
+    FROM old, won
+    WHERE old.pending
     RETURNING audit.home_region
 )
 SELECT fence FROM won

@@ -9,8 +9,11 @@
 -- join, which it would do by guesses where it has no statistics.
 {{- end }}
 WITH ready AS (
-    SELECT id, due FROM {{ .Queue }} AS o
-    WHERE home_region = @home::crdb_internal_region AND NOT parked AND due <= now()
+    SELECT o.id, o.due FROM {{ .Queue }} AS o
+    {{- if .InOrder }}
+    {{ .ClaimOf }}
+    {{- end }}
+    WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND o.due <= now()
     {{- if .InOrder }}
       AND NOT EXISTS (
           SELECT 1 FROM {{ .Queue }} AS e
@@ -18,10 +21,11 @@ WITH ready AS (
             AND e.kind = o.kind AND NOT e.parked
             AND (e.created_at < o.created_at OR e.created_at = o.created_at AND e.id < o.id)
           OFFSET 0)
+      AND NOT {{ .Earlier }}
     {{- end }}
-    ORDER BY home_region, due, id
+    ORDER BY o.home_region, o.due, o.id
     LIMIT @limit::int8
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE{{ if .InOrder }} OF o{{ end }} SKIP LOCKED
 )
 UPDATE {{ .Queue }} AS o SET fence = o.fence + 1, due = now() + @lease::interval
 FROM ready

@@ -70,6 +70,24 @@ WITH said AS MATERIALIZED (
     FROM telling
     RETURNING events.home_region
 -- end
+-- if @left
+), leaving AS MATERIALIZED (
+    -- As above, of claims that are final now, in a table that has no other entry for such
+    -- an event. Where one of the key waits it is left with nobody, and moved to events.
+    SELECT s.n, s.tenant_id, s.idem_key, s.operation, l.id, l.kind, l.payload, l.trace_parent, l.lease,
+           NOT EXISTS (
+               SELECT 1 FROM events AS o
+               WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = s.tenant_id AND o.idem_key = s.idem_key AND NOT o.parked
+               OFFSET 0) AS handed
+    FROM settled AS s
+    JOIN @left AS l (n int4, id text, kind text, payload bytea, trace_parent text, lease interval) ON l.n = s.n
+), bequeathed AS (
+    INSERT INTO events_left (home_region, created_at, id, kind, tenant_id, idem_key, operation, payload, trace_parent, due)
+    SELECT @home::crdb_internal_region, now(), id, kind, tenant_id, idem_key, operation, payload, trace_parent,
+           CASE WHEN handed THEN now() + lease ELSE now() END
+    FROM leaving
+    RETURNING events_left.home_region
+-- end
 -- if @expiries
 ), expiring AS (
     INSERT INTO expiries (
@@ -105,4 +123,8 @@ SELECT n, now(), lease_until, false FROM settled
 -- if @events
 UNION ALL
 SELECT n, now(), now(), true FROM telling WHERE handed
+-- end
+-- if @left
+UNION ALL
+SELECT n, now(), now(), true FROM leaving WHERE handed
 -- end
