@@ -39,9 +39,10 @@ type Page struct {
 // claim.ErrUnavailable or claim.ErrHomeUnreachable if nothing is known.
 type Store interface {
 	// AuditPage reads the entries of home after a position with from <= At < to, key by
-	// key; a zero from or to is no bound. It scans up to limit rows and returns the
-	// matching entries, so a page may have few entries, or none, while more follow. A row
-	// may have up to three entries. It returns only entries that a crash cannot undo.
+	// key; a zero from or to is no bound. It scans up to limit rows of audit, which have up
+	// to three entries each, and up to limit claims, which have one, and returns the matching
+	// entries: so a page may have few, or none, while more follow. It returns only entries
+	// that a crash cannot undo.
 	AuditPage(ctx context.Context, home string, from, to time.Time, after Position, limit int) (Page, error)
 	// AuditAge is how long a committed entry may be missing from pages, because they are read
 	// from a replica; 0: pages are read with authority.

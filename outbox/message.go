@@ -59,7 +59,8 @@ type Queues interface {
 
 // Message is one row of the outbox. Times are the store's clock.
 type Message struct {
-	// ID is unique within Region; for a provider call it is the object's id.
+	// ID is unique within Region, and rows of one id are one row; for a provider call it is the
+	// object's id.
 	ID string
 	// Region is the home of the key that the message follows from.
 	Region string

@@ -2,10 +2,12 @@ package cockroach_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 )
 
@@ -80,4 +82,31 @@ func TestTheFirstLineIsWrittenOnce(t *testing.T) {
 		require.Equal(t, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventReleased, claim.EventAttempt, claim.EventSettled}, c.timeline())
 		require.Equal(t, 1, inAudit(c))
 	})
+}
+
+// TestLinesOfClocksThatDiffer: the clock that began a claim is ahead of the one that settled
+// it, at the end of a window. Each line is in the window of its own time, with its claim.
+func TestLinesOfClocksThatDiffer(t *testing.T) {
+	d := newDatabase(t)
+	c := newWire(t, d, "acme", testPool()).cell(t)
+	c.arrives("a", claim.Won)
+	c.settleNow()
+	const settled, midnight, begun = "2026-01-01 23:59:59Z", "2026-01-02 00:00:00Z", "2026-01-02 00:00:01Z"
+	c.sql("UPDATE claims SET first_use = $2::timestamptz, settled_at = $3::timestamptz WHERE idem_key = $1", c.key.Value, begun, settled)
+	c.sql("UPDATE audit SET at = $2::timestamptz, begun_at = $3::timestamptz WHERE idem_key = $1", c.key.Value, settled, begun)
+	end, err := time.Parse("2006-01-02 15:04:05Z", midnight)
+	require.NoError(t, err)
+	page := func(from, to time.Time) (all []audit.Entry) {
+		for after, more := (audit.Position{}), true; more; {
+			got, err := c.others.AuditPage(c.ctx, here, from, to, after, 2)
+			require.NoError(t, err)
+			all, after, more = append(all, got.Entries...), got.Next, got.More
+		}
+		return all
+	}
+	require.Eventually(t, func() bool { return len(page(end.Add(-time.Hour), end)) == 2 }, 20*time.Second, 100*time.Millisecond, "the attempt, and the verdict")
+	var after []audit.Entry
+	require.Eventually(t, func() bool { after = page(end, end.Add(time.Hour)); return len(after) == 1 }, 20*time.Second, 100*time.Millisecond)
+	require.Equal(t, claim.EventClaimed, after[0].Event)
+	require.NotNil(t, after[0].Claim, "a restore needs it")
 }

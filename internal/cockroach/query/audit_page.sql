@@ -42,7 +42,8 @@ WITH noted AS (
 ), page AS (
     SELECT tenant_id, idem_key, at, id, event, region, node, fence, generation, detail, {{ .Lines }}
     FROM noted
-    WHERE coalesce(begun_at, at) < @to::timestamptz AND at >= @from::timestamptz
+    -- The clock that began a claim may be ahead of the one that settled it.
+    WHERE least(begun_at, at) < @to::timestamptz AND greatest(begun_at, at) >= @from::timestamptz
     UNION ALL
     SELECT tenant_id, idem_key, first_use, begun, 'claimed', begun_region, begun_node, 1, 1, operation, {{ .NoLines }}
     FROM held
@@ -55,5 +56,5 @@ SELECT b.tenant_id, b.idem_key, b.at, b.id,
        c.object_id, c.provider_ref, c.provider_key, c.generation, c.first_use, c.fingerprint_version, c.fingerprint
 FROM behind AS b
 LEFT JOIN page AS p ON b.id IS NULL OR (p.tenant_id, p.idem_key, p.at, p.id) <= (b.tenant_id, b.idem_key, b.at, b.id)
-LEFT JOIN claims AS c ON c.home_region = @home::crdb_internal_region AND c.tenant_id = p.tenant_id AND c.idem_key = p.idem_key AND c.first_use <= p.at
+LEFT JOIN claims AS c ON c.home_region = @home::crdb_internal_region AND c.tenant_id = p.tenant_id AND c.idem_key = p.idem_key AND c.first_use <= greatest(p.at, p.begun_at)
 {{ .FromReplica }}

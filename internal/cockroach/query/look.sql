@@ -1,7 +1,7 @@
 -- name: look
 -- When the first row of each queue of a home can be taken, in one round trip and without
 -- a lock. Of events the first that is due and waits for no other, or else the first that
--- is not due yet, and when one that was left with a node is to be moved. Former calls are to
+-- is not due yet, and when one of the first thousand that were left with nodes is to be moved. Former calls are to
 -- be adopted now. Each part walks the beginning of an index.
 SELECT now(),
        EXISTS (SELECT 1 FROM outbox WHERE home_region = @home::crdb_internal_region),

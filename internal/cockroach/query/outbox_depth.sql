@@ -21,9 +21,9 @@ SELECT (SELECT count(*) FROM (
             SELECT 1 FROM {{ .Queue }} AS o
             WHERE o.home_region = @home::crdb_internal_region AND o.parked LIMIT @limit::int8) AS k),
 {{- if .InOrder }}
-       least((SELECT l.due FROM events_left AS l
-        WHERE l.home_region = @home::crdb_internal_region AND l.due <= now()
-        ORDER BY l.home_region, l.created_at, l.id LIMIT 1),
+       least((SELECT min(d.due) FROM (
+            SELECT l.due FROM events_left AS l
+            WHERE l.home_region = @home::crdb_internal_region AND l.due <= now() LIMIT @limit::int8) AS d),
 {{- end }}
        (SELECT o.due FROM {{ .Queue }} AS o
         WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND o.due <= now()

@@ -4,7 +4,8 @@
 -- bookings, what the world must be told, when a claim closes by itself, whose the object
 -- was if no money moved, and the audit, in one statement, one round trip. It changes
 -- nothing of a claim that is not still the one that the holder was given. A business
--- event that is booked already, or an event that waits already, fails all of it.
+-- event that is booked already, or an event of an id that is in events, fails all of it; ids
+-- of those that are left are their callers' to keep apart.
 WITH said AS MATERIALIZED (
     SELECT @home::crdb_internal_region AS home_region, v.*
     FROM @claims AS v (
@@ -75,7 +76,7 @@ WITH said AS MATERIALIZED (
     -- As above, of claims that are final now, in a table that has no other entry for such
     -- an event. Where one of the key waits it is left with nobody, and moved to events.
     SELECT s.n, s.tenant_id, s.idem_key, s.operation, l.id, l.kind, l.payload, l.trace_parent, l.lease,
-           NOT EXISTS (
+           l.lease > '0'::interval AND NOT EXISTS (
                SELECT 1 FROM events AS o
                WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = s.tenant_id AND o.idem_key = s.idem_key AND NOT o.parked
                OFFSET 0) AS handed
