@@ -4,9 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/outbox"
 )
 
@@ -112,6 +114,37 @@ func queueWrites() []operation {
 			c.takes(0)
 			c.lapse()
 			c.takes(1)
+		},
+	}, {
+		name: "finish an event that was left", statements: []string{"left_finish"},
+		before: leftWithUs,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			m, _ := leftOf(c)
+			return nil, c.ours.Queue(outbox.Events).Finish(ctx, here, m.ID, m.Fence)
+		},
+		right:  noAnswer,
+		effect: func(_ *cell, want, _ *stored) { want.Left = nil },
+		next: func(c *cell, done bool) {
+			m, found := leftOf(c)
+			require.Equal(c, !done, found)
+			if found {
+				require.NoError(c, c.others.Queue(outbox.Events).Finish(c.ctx, here, m.ID, m.Fence))
+			}
+		},
+	}, {
+		name: "postpone an event that was left", statements: []string{"left_move"}, once: true,
+		before: leftWithUs,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			m, _ := leftOf(c)
+			return nil, c.ours.Queue(outbox.Events).Retry(ctx, here, m.ID, m.Fence, time.Hour, "down")
+		},
+		right:  noAnswer,
+		effect: func(_ *cell, want, _ *stored) { want.Left, want.Events = nil, want.Left },
+		next: func(c *cell, done bool) {
+			m, found := leftOf(c)
+			require.True(c, found)
+			require.Equal(c, done, m.Attempts == 1)
+			require.NoError(c, c.others.Queue(outbox.Events).Finish(c.ctx, here, m.ID, m.Fence))
 		},
 	}, {
 		name: "call take", statements: []string{"calls_take"}, once: true,
@@ -232,6 +265,23 @@ func queueWrites() []operation {
 			c.takes(1)
 		},
 	}}
+}
+
+// leftWithUs is an event of a claim that is final, left with our node.
+func leftWithUs(c *cell) {
+	heldByUs(c)
+	v := approved
+	v.ID, v.Events, v.Handover = uuid.New(), claimtest.Events(c.held, 1), &outbox.Handover{Lease: time.Hour}
+	c.settles(c.held, v)
+	require.Len(c, v.Handover.Rows, 1)
+}
+
+// leftOf returns that event, wherever it is.
+func leftOf(c *cell) (outbox.Message, bool) {
+	c.Helper()
+	m, found, err := c.others.Queue(outbox.Events).Message(c.ctx, here, claimtest.Events(c.held, 1)[0].ID)
+	require.NoError(c, err)
+	return m, found
 }
 
 func pinAt(ctx context.Context, c *cell) (any, error) { return c.ours.Pin(ctx, c.key, here) }
