@@ -164,6 +164,18 @@ func (q queue) left(h outbox.Hold) (leftRow, bool) {
 	return leftRow{time.UnixMicro(int64(h.Fence)).UTC(), h.ID}, true
 }
 
+// parted separates rows of events_left, as left returns them, from the others.
+func parted[R, L any](rows []R, left func(R) (L, bool)) (theirs []L, others []R) {
+	for _, r := range rows {
+		if l, is := left(r); is {
+			theirs = append(theirs, l)
+		} else {
+			others = append(others, r)
+		}
+	}
+	return theirs, others
+}
+
 // dueMessage is a row and its due time before it was taken.
 type dueMessage struct {
 	was     time.Time
@@ -292,14 +304,7 @@ func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	var left []leftRow
-	rows = slices.DeleteFunc(slices.Clone(rows), func(r outbox.Hold) bool {
-		row, is := q.left(r)
-		if is {
-			left = append(left, row)
-		}
-		return is
-	})
+	left, rows := parted(rows, q.left)
 	if len(left) > 0 {
 		if _, _, err := affected(ctx, q.db, leftFinish, repeatable, leftFinishArgs{region, left}); err != nil {
 			return claimError(leftFinish.name, err)
@@ -336,13 +341,9 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 		return err
 	}
 	var failed error
-	var left []leftMoveRow
-	rows = slices.DeleteFunc(slices.Clone(rows), func(r outbox.Delay) bool {
+	left, rows := parted(rows, func(r outbox.Delay) (leftMoveRow, bool) {
 		row, is := q.left(r.Hold)
-		if is {
-			left = append(left, leftMoveRow{leftRow: row, Pause: r.After.Truncate(time.Microsecond), Reason: r.Reason})
-		}
-		return is
+		return leftMoveRow{leftRow: row, Pause: r.After.Truncate(time.Microsecond), Reason: r.Reason}, is
 	})
 	if len(left) > 0 {
 		_, _, err = affected(ctx, q.db, leftMove, once, leftMoveArgs{region, left})
