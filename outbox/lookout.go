@@ -60,7 +60,7 @@ type LookoutConfig struct {
 }
 
 // Lookout looks at all queues of a home at once, and wakes the workers of those in which
-// a row is due: one statement for each look, however many queues there are. It sleeps
+// a row is due: one call of the store for each look, however many queues there are. It sleeps
 // until the first row is due, but not for longer than it pauses. Start and Stop may be
 // called once each.
 type Lookout struct {

@@ -64,6 +64,7 @@ var (
 	callsAdopt     = declare[homeLimitArgs]("calls_adopt")
 	callsOrphaned  = declare[homeArgs]("calls_orphaned")
 	look           = declare[homeArgs]("look")
+	lookEvents     = declare[homeArgs]("look_events")
 )
 
 type (
@@ -368,26 +369,39 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	if err != nil {
 		return nil, err
 	}
-	outlook, _, _, err := one(ctx, v.db, look, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (outbox.Outlook, error) {
-		var now time.Time
-		var calls, expiries, notices, ready, later, left zeronull.Timestamptz
+	type dues struct{ now, calls, expiries, notices, events, left zeronull.Timestamptz }
+	due, _, _, err := one(ctx, v.db, look, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (d dues, err error) {
 		var former bool
-		err := row.Scan(&now, &former, &calls, &expiries, &notices, &ready, &later, &left)
+		err = row.Scan(&d.now, &former, &d.calls, &d.expiries, &d.notices, &d.events, &d.left)
 		if former {
 			v.db.former.Store(region, true)
-			calls = zeronull.Timestamptz(now)
+			d.calls = d.now
 		}
-		outlook := outbox.Outlook{}
-		for q, due := range map[outbox.Queue]zeronull.Timestamptz{
-			outbox.ProviderCalls: calls, outbox.Expiries: expiries, outbox.Notices: notices, outbox.Events: sooner(cmp.Or(ready, later), left),
-		} {
-			if due := time.Time(due); !due.IsZero() {
-				outlook[q] = max(due.Sub(now), 0)
-			}
-		}
-		return outlook, err
+		return d, err
 	})
-	return outlook, claimError(look.name, err)
+	if err != nil {
+		return nil, claimError(look.name, err)
+	}
+	now := time.Time(due.now)
+	if first := time.Time(due.events); !first.IsZero() && !first.After(now) {
+		due.events, _, _, err = one(ctx, v.db, lookEvents, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (zeronull.Timestamptz, error) {
+			var ready, later zeronull.Timestamptz
+			err := row.Scan(&ready, &later)
+			return cmp.Or(ready, later), err
+		})
+		if err != nil {
+			return nil, claimError(lookEvents.name, err)
+		}
+	}
+	outlook := outbox.Outlook{}
+	for q, due := range map[outbox.Queue]zeronull.Timestamptz{
+		outbox.ProviderCalls: due.calls, outbox.Expiries: due.expiries, outbox.Notices: due.notices, outbox.Events: sooner(due.events, due.left),
+	} {
+		if due := time.Time(due); !due.IsZero() {
+			outlook[q] = max(due.Sub(now), 0)
+		}
+	}
+	return outlook, nil
 }
 
 // sooner returns the earlier of two times; zero is none.

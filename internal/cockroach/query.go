@@ -108,12 +108,12 @@ const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c
 // planned are the files whose statements are planned for each run.
 var planned = []string{
 	queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all",
-	callFiles + "take", callFiles + "finish_all", callFiles + "retry_all", callFiles + "open", callFiles + "adopt", "left_finish", "left_move", "left_adopt", "look", "ledger_named", "notices_close_all",
+	callFiles + "take", callFiles + "finish_all", callFiles + "retry_all", callFiles + "open", callFiles + "adopt", "left_finish", "left_move", "left_adopt", "look", "look_events", "ledger_named", "notices_close_all",
 }
 
 // inRounds are the files whose statements a node sends by itself, again and again. They
 // are reads. No caller waits for one, and the next round repeats it.
-var inRounds = []string{queueFiles + "depth", callFiles + "depth", "look", "regions", "restore", "brakes", "claims_unknown", "accounts"}
+var inRounds = []string{queueFiles + "depth", callFiles + "depth", "look", "look_events", "regions", "restore", "brakes", "claims_unknown", "accounts"}
 
 // queries are a dialect's statements, by their names.
 type queries map[string]*query
