@@ -97,7 +97,9 @@
 //	             a charge costs at a fixed rate for all together, and the CPU and the
 //	             statements of the database while the nodes have nothing to do. Neither
 //	             should grow with the nodes. On PostgreSQL transactions are counted; each
-//	             statement is one.
+//	             statement is one; it does not vacuum by itself while idle nodes are
+//	             watched. What idle nodes use themselves is printed, and is not in the
+//	             CPU of their charges.
 //
 // # The cases of webhooks
 //

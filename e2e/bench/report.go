@@ -32,6 +32,7 @@ type figures struct {
 	wal      float64 // bytes per request, of PostgreSQL
 	// Of a database that nobody asks for anything: cores in use, statements per second.
 	idleCores, idleStatements float64
+	idleNodes                 float64 // cores in use of the nodes that ask it for nothing
 }
 
 func newFigures(r loadResult) figures {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/homeward-io/homeward/e2e/sizing/model"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
@@ -33,6 +35,7 @@ const (
 var (
 	idleCPUs       = measure{"database CPU while idle", func(f figures) float64 { return max(leastSeen, f.idleCores) }, func(v float64) string { return fmt.Sprintf("%.3f cores", v) }}
 	idleStatements = measure{"statements while idle", func(f figures) float64 { return f.idleStatements }, func(v float64) string { return fmt.Sprintf("%.1f/s", v) }}
+	idleNodes      = measure{"CPU while idle", func(f figures) float64 { return f.idleNodes }, func(v float64) string { return fmt.Sprintf("%.3f cores", v) }}
 )
 
 // orchestrateScale measures several nodes on one database.
@@ -94,24 +97,19 @@ func measureScale(ctx context.Context, o options, s *localdb.Server, out io.Writ
 	}
 	r.add(c, series)
 	r.printf("  no node: %.3f cores of the database\n", alone.Cores)
-	r.printf("  Idle nodes, in the quietest of the runs: vacuums of what was done before count in the others, as statements, too.\n")
-	idles := make([][]figures, len(series))
 	for i, n := range r.nodes {
-		cores, statements := spreadOf(series[i], idleCPUs.of), spreadOf(series[i], idleStatements.of)
-		idles[i] = []figures{{idleCores: cores.min, idleStatements: statements.min}}
-		r.printf("  %d idle: %s of the database (to %.3f), %s (to %.1f)\n", n, idleCPUs.print(cores.min), cores.max,
-			idleStatements.print(statements.min), statements.max)
+		cores, statements, nodes := spreadOf(series[i], idleCPUs.of), spreadOf(series[i], idleStatements.of), spreadOf(series[i], idleNodes.of)
+		r.printf("  %d idle: %s of the database (%.3f–%.3f), %s (%.1f–%.1f), %s of the nodes (%.3f–%.3f)\n", n,
+			idleCPUs.print(cores.median), cores.min, cores.max, idleStatements.print(statements.median), statements.min, statements.max,
+			idleNodes.print(nodes.median), nodes.min, nodes.max)
 		r.alone(fmt.Sprintf("%s, %d nodes: rate", c.name, n), spreadOf(series[i], rate), aSecond, true, leastCarried*r.rate)
 		if i == 0 {
-			r.cost(func(m *model.Costs) { m.DatabaseIdle = cores.min })
+			r.cost(func(m *model.Costs) { m.DatabaseIdle = cores.median })
 			continue
 		}
 		of := fmt.Sprintf("%s, %d nodes to %d", c.name, n, r.nodes[0])
-		for _, m := range []measure{cpus, dbCosts} {
+		for _, m := range []measure{cpus, dbCosts, idleCPUs, idleStatements} {
 			r.atMost(of, m, series[0], series[i], mostGrowth)
-		}
-		for _, m := range []measure{idleCPUs, idleStatements} {
-			r.atMost(of, m, idles[0], idles[i], mostGrowth)
 		}
 	}
 	return r.finish()
@@ -137,10 +135,13 @@ func scaleOnce(ctx context.Context, r *report, l *ledger, p *probe, sim *child, 
 	}
 	// They have met once the start of each is over; what they ask at their start is not
 	// what they ask for ever.
+	if err := l.vacuums(ctx, false); err != nil {
+		return f, err
+	}
 	if err := sleepUntil(ctx, time.Now().Add(max(r.warm, r.calm))); err != nil {
 		return f, err
 	}
-	quiet, err := p.idle(ctx, r.idle)
+	quiet, cores, err := l.watch(ctx, p, spec, r.idle)
 	if err != nil {
 		return f, err
 	}
@@ -156,7 +157,42 @@ func scaleOnce(ctx context.Context, r *report, l *ledger, p *probe, sim *child, 
 	if err == nil && after-before != result.Made {
 		err = fmt.Errorf("%d charges were answered and %d are stored", result.Made, after-before)
 	}
+	result.CPU -= time.Duration(cores * float64(result.Elapsed))
 	f = newFigures(result.over(idle))
-	f.idleCores, f.idleStatements = quiet.Cores, quiet.Statements
+	f.idleCores, f.idleStatements, f.idleNodes = quiet.Cores, quiet.Statements, cores
 	return f, err
+}
+
+// watch watches idle nodes and their database for a while: what the database does, and the
+// cores that the nodes use. Vacuums of what was done before are not theirs, and go on
+// afterwards.
+func (l *ledger) watch(ctx context.Context, p *probe, nodes loadSpec, d time.Duration) (rate usageRate, cores float64, err error) {
+	g := &generator{loadSpec: nodes}
+	before, err := g.usage(ctx)
+	if err != nil {
+		return rate, 0, err
+	}
+	from := time.Now()
+	if rate, err = p.idle(ctx, d); err != nil {
+		return rate, 0, err
+	}
+	after, err := g.usage(ctx)
+	cores = (after.CPU - before.CPU).Seconds() / time.Since(from).Seconds()
+	return rate, cores, errors.Join(err, l.vacuums(ctx, true))
+}
+
+// vacuums lets PostgreSQL vacuum by itself, or not.
+func (l *ledger) vacuums(ctx context.Context, on bool) error {
+	if l.kind != localdb.PostgreSQL {
+		return nil
+	}
+	conn, err := pgx.Connect(ctx, l.url)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, fmt.Sprintf("ALTER SYSTEM SET autovacuum = %t", on))
+	if err == nil {
+		_, err = conn.Exec(ctx, "SELECT pg_reload_conf()")
+	}
+	return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 }
