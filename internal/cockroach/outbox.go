@@ -384,11 +384,7 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	}
 	now := time.Time(due.now)
 	if first := time.Time(due.events); !first.IsZero() && !first.After(now) {
-		due.events, _, _, err = one(ctx, v.db, lookEvents, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (zeronull.Timestamptz, error) {
-			var ready, later zeronull.Timestamptz
-			err := row.Scan(&ready, &later)
-			return cmp.Or(ready, later), err
-		})
+		due.events, _, _, err = one(ctx, v.db, lookEvents, repeatable, homeArgs{region}, pgx.RowTo[zeronull.Timestamptz])
 		if err != nil {
 			return nil, claimError(lookEvents.name, err)
 		}
