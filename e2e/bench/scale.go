@@ -33,10 +33,12 @@ const (
 )
 
 var (
-	idleCPUs       = measure{"database CPU while idle", func(f figures) float64 { return max(leastSeen, f.idleCores) }, func(v float64) string { return fmt.Sprintf("%.3f cores", v) }}
+	idleCPUs       = measure{"database CPU while idle", func(f figures) float64 { return max(leastSeen, f.idleCores) }, inCores}
 	idleStatements = measure{"statements while idle", func(f figures) float64 { return f.idleStatements }, func(v float64) string { return fmt.Sprintf("%.1f/s", v) }}
-	idleNodes      = measure{"CPU while idle", func(f figures) float64 { return f.idleNodes }, func(v float64) string { return fmt.Sprintf("%.3f cores", v) }}
+	idleNodes      = measure{"CPU while idle", func(f figures) float64 { return f.idleNodes }, inCores}
 )
+
+func inCores(v float64) string { return fmt.Sprintf("%.3f cores", v) }
 
 // orchestrateScale measures several nodes on one database.
 func orchestrateScale(ctx context.Context, o options, out io.Writer) error {
@@ -133,15 +135,7 @@ func scaleOnce(ctx context.Context, r *report, l *ledger, p *probe, sim *child, 
 			spec.Controls = append(spec.Controls, n.Control)
 		}
 	}
-	// They have met once the start of each is over; what they ask at their start is not
-	// what they ask for ever.
-	if err := l.vacuums(ctx, false); err != nil {
-		return f, err
-	}
-	if err := sleepUntil(ctx, time.Now().Add(max(r.warm, r.calm))); err != nil {
-		return f, err
-	}
-	quiet, cores, err := l.watch(ctx, p, spec, r.idle)
+	quiet, cores, err := l.watch(ctx, p, spec, max(r.warm, r.calm), r.idle)
 	if err != nil {
 		return f, err
 	}
@@ -163,10 +157,18 @@ func scaleOnce(ctx context.Context, r *report, l *ledger, p *probe, sim *child, 
 	return f, err
 }
 
-// watch watches idle nodes and their database for a while: what the database does, and the
-// cores that the nodes use. Vacuums of what was done before are not theirs, and go on
-// afterwards.
-func (l *ledger) watch(ctx context.Context, p *probe, nodes loadSpec, d time.Duration) (rate usageRate, cores float64, err error) {
+// watch watches idle nodes and their database for a while, after a calm: what the database
+// does, and the cores that the nodes use. Vacuums of what was done before are not theirs,
+// and go on afterwards.
+func (l *ledger) watch(ctx context.Context, p *probe, nodes loadSpec, calm, d time.Duration) (rate usageRate, cores float64, err error) {
+	if err := l.vacuums(ctx, false); err != nil {
+		return rate, 0, err
+	}
+	// They have met once the start of each is over; what they ask at their start is not
+	// what they ask for ever.
+	if err := sleepUntil(ctx, time.Now().Add(calm)); err != nil {
+		return rate, 0, err
+	}
 	g := &generator{loadSpec: nodes}
 	before, err := g.usage(ctx)
 	if err != nil {
@@ -186,13 +188,11 @@ func (l *ledger) vacuums(ctx context.Context, on bool) error {
 	if l.kind != localdb.PostgreSQL {
 		return nil
 	}
-	conn, err := pgx.Connect(ctx, l.url)
-	if err != nil {
+	return l.connected(ctx, func(conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, fmt.Sprintf("ALTER SYSTEM SET autovacuum = %t", on)); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, "SELECT pg_reload_conf()")
 		return err
-	}
-	_, err = conn.Exec(ctx, fmt.Sprintf("ALTER SYSTEM SET autovacuum = %t", on))
-	if err == nil {
-		_, err = conn.Exec(ctx, "SELECT pg_reload_conf()")
-	}
-	return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	})
 }
