@@ -44,7 +44,7 @@ type list struct {
 
 // shared are texts that several statements share.
 type shared struct {
-	Row, Claim, Message, MessageNames, Call, Open, NoCall, Lines, NoLines, Begun, Left, LeftTaken, LeftMessage, ClaimOf, Earlier, Tenant, Transaction, Endpoint string
+	Row, Claim, Message, MessageNames, Call, Open, NoCall, Lines, NoLines, Begun, Left, LeftTaken, LeftMessage, ClaimOf, First, Tenant, Transaction, Endpoint string
 }
 
 // columns are lists of columns, each in the order of the function that scans it, and what
@@ -80,11 +80,20 @@ var columns = shared{
 	// Message of such a row; scanned by scanMessage.
 	LeftMessage: `l.id, l.kind, l.tenant_id, l.idem_key, l.operation, l.payload, l.trace_parent,
           l.created_at, l.due, CASE WHEN l.due > l.created_at THEN -1 ELSE 0 END::int8, 0::int4, ''::text, false`,
-	// Joins the claim c of o, a row of events. Within Earlier CockroachDB would read all
+	// Joins the claim c of o, a row of events. Within First CockroachDB would read all
 	// claims.
 	ClaimOf: `LEFT JOIN claims AS c ON c.home_region = @home::crdb_internal_region AND c.tenant_id = o.tenant_id AND c.idem_key = o.idem_key`,
-	// Whether a row of events_left is of the line of o, and came before it.
-	Earlier: `EXISTS (
+	// Whether no row of the line of o, neither of events nor of events_left, came before
+	// it. The comparisons are spelt out, as CockroachDB looks no row up by its key for one
+	// of tuples. The offset changes nothing but that PostgreSQL looks each row up, and does
+	// not join, which it would do by guesses where it has no statistics.
+	First: `NOT EXISTS (
+              SELECT 1 FROM events AS e
+              WHERE e.home_region = @home::crdb_internal_region AND e.tenant_id = o.tenant_id AND e.idem_key = o.idem_key
+                AND e.kind = o.kind AND NOT e.parked
+                AND (e.created_at < o.created_at OR e.created_at = o.created_at AND e.id < o.id)
+              OFFSET 0)
+          AND NOT EXISTS (
               SELECT 1 FROM events_left AS l
               WHERE l.home_region = @home::crdb_internal_region AND l.created_at = c.settled_at
                 AND l.tenant_id = o.tenant_id AND l.idem_key = o.idem_key AND l.kind = o.kind

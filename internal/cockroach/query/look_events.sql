@@ -6,13 +6,7 @@ SELECT coalesce(
        (SELECT o.due FROM events AS o
         {{ .ClaimOf }}
         WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND o.due <= now()
-          AND NOT EXISTS (
-              SELECT 1 FROM events AS e
-              WHERE e.home_region = @home::crdb_internal_region AND e.tenant_id = o.tenant_id AND e.idem_key = o.idem_key
-                AND e.kind = o.kind AND NOT e.parked
-                AND (e.created_at < o.created_at OR e.created_at = o.created_at AND e.id < o.id)
-              OFFSET 0)
-          AND NOT {{ .Earlier }}
+          AND {{ .First }}
         ORDER BY o.home_region, o.due, o.id LIMIT 1),
        (SELECT due FROM events
         WHERE home_region = @home::crdb_internal_region AND NOT parked AND due > now()

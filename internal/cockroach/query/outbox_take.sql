@@ -4,9 +4,6 @@
 -- A row waits until those of its key and kind that came before it are finished or
 -- parked. Who holds one of them need not be known for that: it is there until it is
 -- finished. One that is finished at this moment lets its next be taken a look later.
--- The comparison is spelt out, as CockroachDB looks no row up by its key for one of
--- tuples. The offset changes nothing but that PostgreSQL looks each row up, and does not
--- join, which it would do by guesses where it has no statistics.
 {{- end }}
 WITH ready AS (
     SELECT o.id, o.due FROM {{ .Queue }} AS o
@@ -15,13 +12,7 @@ WITH ready AS (
     {{- end }}
     WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND o.due <= now()
     {{- if .InOrder }}
-      AND NOT EXISTS (
-          SELECT 1 FROM {{ .Queue }} AS e
-          WHERE e.home_region = @home::crdb_internal_region AND e.tenant_id = o.tenant_id AND e.idem_key = o.idem_key
-            AND e.kind = o.kind AND NOT e.parked
-            AND (e.created_at < o.created_at OR e.created_at = o.created_at AND e.id < o.id)
-          OFFSET 0)
-      AND NOT {{ .Earlier }}
+      AND {{ .First }}
     {{- end }}
     ORDER BY o.home_region, o.due, o.id
     LIMIT @limit::int8
