@@ -8,8 +8,10 @@ import (
 )
 
 const (
-	// answeredSlots is how many final claims are remembered: some 4 MB of them.
-	answeredSlots = 2048
+	// answeredSets times answeredWays is how many final claims are remembered: some 4 MB
+	// of them. With four ways, of the last 1,000 claims some 30 are lost to others whose
+	// hashes are near; with one way it would be 200.
+	answeredSets, answeredWays = 512, 4
 	// answeredBody is the longest response of one, in bytes: most have some 600.
 	answeredBody = 4 << 10
 )
@@ -18,13 +20,18 @@ const (
 // seconds. It is a replica near by, of which the rule of replicas holds: a final answer
 // may be read from it, and nothing else. Final rows do not change until their key is
 // free again, and the age of one is judged by the clock at each reading. A claim that is
-// not here is read from its row. A slot keeps the last claim of all whose hash selects
-// it; nothing is lost with it.
+// not here is read from its row. A set keeps the last claims of all whose hash selects
+// it; nothing is lost with the others.
 //
 // A claim gets in under the lock of its row, once the row is durable, and is replaced
 // there by each later step.
-type answered struct {
-	slots [answeredSlots]atomic.Pointer[answer]
+type answered [answeredSets]answerSet
+
+type answerSet struct {
+	ways [answeredWays]atomic.Pointer[answer]
+	// next counts the claims that came in; each takes the place of the one that came
+	// answeredWays before it.
+	next atomic.Uint32
 }
 
 // answer is a claim in a final state, as its row is on disk. It never changes.
@@ -33,21 +40,37 @@ type answer struct {
 	rec  claim.Record
 }
 
+func (a *answered) set(stripe int) *answerSet { return &a[stripe%answeredSets] }
+
 func (a *answered) of(stripe int, code claim.RegionCode, key claim.Key) *answer {
-	if got := a.slots[stripe%answeredSlots].Load(); got != nil && got.rec.Key == key && got.code == code {
-		return got
-	}
-	return nil
+	found, _ := a.set(stripe).find(code, key)
+	return found
 }
 
-// stepped follows a durable step. The caller holds the lock of the stripe.
+// find returns the claim of key, and its place; nil if it is not there.
+func (s *answerSet) find(code claim.RegionCode, key claim.Key) (*answer, *atomic.Pointer[answer]) {
+	for i := range s.ways {
+		if got := s.ways[i].Load(); got != nil && got.rec.Key == key && got.code == code {
+			return got, &s.ways[i]
+		}
+	}
+	return nil, nil
+}
+
+// stepped follows a durable step. The caller holds the lock of the stripe. Claims of
+// other stripes come into the same set meanwhile.
 func (a *answered) stepped(stripe int, code claim.RegionCode, next *claim.Record) {
-	if next.State.Final() && next.Response != nil && len(next.Response.Body) <= answeredBody {
-		a.slots[stripe%answeredSlots].Store(&answer{code: code, rec: *next})
+	s := a.set(stripe)
+	old, place := s.find(code, next.Key)
+	if !next.State.Final() || next.Response == nil || len(next.Response.Body) > answeredBody {
+		if old != nil {
+			place.CompareAndSwap(old, nil)
+		}
 		return
 	}
-	if old := a.of(stripe, code, next.Key); old != nil {
-		a.slots[stripe%answeredSlots].CompareAndSwap(old, nil)
+	now := &answer{code: code, rec: *next}
+	if old == nil || !place.CompareAndSwap(old, now) {
+		s.ways[(s.next.Add(1)-1)%answeredWays].Store(now)
 	}
 }
 

@@ -83,8 +83,8 @@ func (db *DB) Flights() (n int, err error) {
 // Answers counts the final claims that memory holds, and fails where one is not what its
 // row says.
 func (db *DB) Answers() (n int, err error) {
-	for i := range db.answered.slots {
-		a := db.answered.slots[i].Load()
+	for i := range len(db.answered) * answeredWays {
+		a := db.answered[i/answeredWays].ways[i%answeredWays].Load()
 		if a == nil {
 			continue
 		}

@@ -169,6 +169,23 @@ func TestAnswersAreRemembered(t *testing.T) {
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 }
 
+// TestManyAnswersAreRemembered, and not only those whose hashes are alone.
+func TestManyAnswersAreRemembered(t *testing.T) {
+	db := open(t, embedded.Config{})
+	v := view(t, db, "us-east1")
+	const many = 1000
+	for i := range many {
+		got, err := v.Begin(t.Context(), arrive(fmt.Sprint("k", i), "us-east1"))
+		require.NoError(t, err)
+		_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("{}")}})
+		require.NoError(t, err)
+	}
+	got, err := db.Answers()
+	require.NoError(t, err)
+	require.Greater(t, got, many*9/10, "the seed of the hash is random; some 970 are usual")
+	require.LessOrEqual(t, got, many)
+}
+
 // TestWhatAReplayCosts: nothing but time if its claim was settled lately, else one read,
 // and two copies: of the row for its strings, and of the body.
 func TestWhatAReplayCosts(t *testing.T) {
