@@ -177,54 +177,65 @@ func TestParseRegions(t *testing.T) {
 	}
 }
 
-// rowsSince are the tables, with the migration that made each and a row for it.
+// rowsSince are the tables, with the migration that made each and a row for it: %[1]s is
+// its region, %[2]d the version at which it is written.
 var rowsSince = []struct {
 	version    int
 	table, row string
 }{
-	{2, "regions", `(name, code) VALUES ('%s', 41)`},
-	{3, "tenants", `(id, name, registrar, created_at) VALUES ('old', 'Old', '%s', now())`},
-	{4, "api_keys", `(hash, tenant_id, created_at) SELECT 'x', 'old', now() WHERE '%s' <> ''`},
-	{5, "pins", `(registrar, tenant_id, idem_key, home_region, created_at) VALUES ('%[1]s', 'old', 'k', '%[1]s', now())`},
+	{2, "regions", `(name, code) SELECT '%[1]s', 41 WHERE %[2]d > 0 ON CONFLICT DO NOTHING`},
+	{3, "tenants", `(id, name, registrar, created_at) VALUES ('old%[2]d', 'Old', '%[1]s', now())`},
+	{4, "api_keys", `(hash, tenant_id, created_at) SELECT 'x%[2]d', 'old%[2]d', now() WHERE '%[1]s' <> ''`},
+	{5, "pins", `(registrar, tenant_id, idem_key, home_region, created_at) VALUES ('%[1]s', 'old%[2]d', 'k', '%[1]s', now())`},
 	{6, "claims", `(home_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint, state, fence, holder,
 		lease_until, held_since, first_use, created, receipt, generation, provider_key, attempts, unknowns, not_founds, reason, provider_ref, step)
-		VALUES ('%s', 'old', 'k', 'ch_old', 'charge', 1, decode(repeat('ab', 32), 'hex'), 1, 1, 'n', now(), now(), now(), now(), 'R', 1, 'p', 1, 0, 0, '', '', gen_random_uuid())`},
+		VALUES ('%[1]s', 'old%[2]d', 'k', 'ch_old%[2]d', 'charge', 1, decode(repeat('ab', 32), 'hex'), 1, 1, 'n', now(), now(), now(), now(), 'R', 1, 'p', 1, 0, 0, '', '', gen_random_uuid())`},
 	{9, "responses", `(home_region, tenant_id, object_id, status, header_names, header_values, body, blob, removable_at)
-		VALUES ('%s', 'old', 'ch_other', 201, '{}', '{}', 'b', '', now() + interval '1 day')`},
+		VALUES ('%[1]s', 'old%[2]d', 'ch_other', 201, '{}', '{}', 'b', '', now() + interval '1 day')`},
 	{11, "outbox", `(home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-		VALUES ('%s', 'ch_old', 'provider_call', 'old', 'k', 'charge', 'p', '', now(), now(), 1)`},
+		VALUES ('%[1]s', 'ch_old%[2]d', 'provider_call', 'old%[2]d', 'k', 'charge', 'p', '', now(), now(), 1)`},
 	{14, "audit", `(home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-		VALUES ('%s', 'old', 'k', now(), gen_random_uuid(), 'claimed', 'r', 'n', 1, 1, '')`},
+		VALUES ('%[1]s', 'old%[2]d', 'k', now(), gen_random_uuid(), 'claimed', 'r', 'n', 1, 1, '')`},
 }
 
-// TestMigrateFromEveryVersion stops at every version, puts a row into each table
-// that is there by then, and goes on to the newest.
+// TestMigrateFromEveryVersion stops at every version, and puts a row into each table that
+// is there by then.
 func TestMigrateFromEveryVersion(t *testing.T) {
 	want := allRegions(regions...)
-	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
-		// Schema changes take seconds there, so one database goes through all.
-		url := dbtest.Database(t)
-		for version := 1; version < cockroach.SchemaVersion(); version++ {
-			require.NoError(t, migrator(t, url).UpTo(t.Context(), want, version))
-			for _, r := range rowsSince {
-				if r.version == version {
-					insertRow(t, url, r.table, r.row)
-				}
-			}
-		}
-		finishFrom(t, url, cockroach.SchemaVersion()-1, want)
-		return
+	url := dbtest.Database(t)
+	newest := cockroach.SchemaVersion()
+	for version := 1; version < newest; version++ {
+		require.NoError(t, migrator(t, url).UpTo(t.Context(), want, version))
+		insertRows(t, url, version)
 	}
-	for version := 1; version < cockroach.SchemaVersion(); version++ {
+	finishFrom(t, url, newest-1, want)
+	d := database{admin: url}
+	for _, r := range rowsSince {
+		if r.table != "regions" {
+			require.GreaterOrEqual(t, d.count(t, "SELECT count(*) FROM "+r.table), newest-r.version, r.table)
+		}
+	}
+	old := view(t, open(t, cockroach.Config{URL: url}), regions[0])
+	for version := versionOfClaims; version < newest; version++ {
+		hasOld(t, old, version)
+	}
+}
+
+// TestMigrateInOneGo stops at one version in ten, and goes on to the newest in one go.
+func TestMigrateInOneGo(t *testing.T) {
+	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
+		t.Skip("schema changes take seconds on CockroachDB")
+	}
+	want := allRegions(regions...)
+	for version := 1; version < cockroach.SchemaVersion(); version += 10 {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			url := dbtest.Database(t)
 			require.NoError(t, migrator(t, url).UpTo(t.Context(), want, version))
-			for _, r := range rowsSince {
-				if r.version <= version {
-					insertRow(t, url, r.table, r.row)
-				}
-			}
+			insertRows(t, url, version)
 			finishFrom(t, url, version, want)
+			if version >= versionOfClaims {
+				hasOld(t, view(t, open(t, cockroach.Config{URL: url}), regions[0]), version)
+			}
 		})
 	}
 }
@@ -247,19 +258,30 @@ func finishFrom(t *testing.T, url string, version int, want cockroach.Migration)
 		}
 	}
 	works(t, url, "new", regions[0])
-	if version >= 6 {
-		rec, _, found, err := view(t, open(t, cockroach.Config{URL: url}), regions[0]).Get(t.Context(), claim.Key{Tenant: "old", Value: "k"}, regions[0])
-		require.NoError(t, err)
-		require.True(t, found)
-		require.Equal(t, "ch_old", rec.Minted.ID)
-	}
 }
 
-func insertRow(t *testing.T, url, table, row string) {
+// versionOfClaims is the migration that made the claims.
+const versionOfClaims = 6
+
+// hasOld looks for the claim that insertRows made at a version.
+func hasOld(t *testing.T, v *cockroach.View, version int) {
+	t.Helper()
+	rec, _, found, err := v.Get(t.Context(), claim.Key{Tenant: fmt.Sprint("old", version), Value: "k"}, regions[0])
+	require.NoError(t, err)
+	require.True(t, found, "the claim of version %d", version)
+	require.Equal(t, fmt.Sprint("ch_old", version), rec.Minted.ID)
+}
+
+// insertRows puts a row into each table that there is at a version.
+func insertRows(t *testing.T, url string, version int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
-	_, err = conn.Exec(t.Context(), "INSERT INTO "+table+" "+fmt.Sprintf(row, regions[0]))
-	require.NoError(t, err, table)
+	for _, r := range rowsSince {
+		if r.version <= version {
+			_, err = conn.Exec(t.Context(), "INSERT INTO "+r.table+" "+fmt.Sprintf(r.row, regions[0], version))
+			require.NoError(t, err, r.table)
+		}
+	}
 }
