@@ -143,6 +143,7 @@ func (s *shop) objects() map[string]bool {
 // TestExpiryCrashPoints kills the process around the step that closes a charge which
 // was declined for now and then not paid in time.
 func TestExpiryCrashPoints(t *testing.T) {
+	t.Parallel() // its processes mostly wait for a lease to lapse
 	for _, die := range []point{expiryTaken, expiryDecided, expirySettled, expiryFinish, expiryFinished} {
 		t.Run(string(die), func(t *testing.T) {
 			t.Parallel()
@@ -185,6 +186,7 @@ func TestExpiryCrashPoints(t *testing.T) {
 // with it, and the delivery, around the delivery, and after a take. Each settled claim is told of, by one event
 // however often that is sent.
 func TestEventsCrashPoints(t *testing.T) {
+	t.Parallel() // its processes mostly wait for a lease to lapse
 	for _, die := range []point{settled, eventTaken, eventTold, eventFinished} {
 		t.Run(string(die), func(t *testing.T) {
 			t.Parallel()
