@@ -47,7 +47,9 @@
 // A request carries its age as a duration ([Arrival.UnderWay]): the entry measures
 // it, including the forward to the home, and each store adds to it. Clocks of two
 // nodes are never compared. If in doubt, a store treats the request as begun before
-// the release: it answers with the same refusal again.
+// the release: it answers with the same refusal again. While the next generation is in
+// flight the doubt counts the other way: the request may be that of this generation, asked
+// again as its outcome is unknown, and waits for the outcome like any other.
 //
 // # Fences, leases and trust
 //

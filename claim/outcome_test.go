@@ -481,3 +481,43 @@ func (s *hasty) Settle(ctx context.Context, held Record, v Verdict) (Record, err
 	time.Sleep(time.Second)
 	return rec, nil
 }
+
+// TestARefusalEndsItsOwnGenerationAlone: between the reading of a claim and its take-over
+// another notice may release it, and its merchant may try again.
+func TestARefusalEndsItsOwnGenerationAlone(t *testing.T) {
+	for name, of := range map[string]struct {
+		generation uint32
+		refused    string
+	}{
+		"the one under way": {2, "generic_decline"},
+		"the one before it": {1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newRows(DefaultPolicy())
+				var seen []Attempt
+				s := serveAt(t, "a", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+					if seen = append(seen, a); a.Record.Generation > 1 {
+						return Verdict{Reason: "timeout"}
+					}
+					return Verdict{Outcome: OutcomeReleased, Reason: "generic_decline", Response: Response{Status: 402, Body: []byte("declined")}}
+				})
+				_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+				require.NoError(t, err)
+				key := order("k", 100).Key
+				time.Sleep(time.Until(store.row(key).Refusal.SharedUntil(&store.policy)) + time.Second)
+				var unknown *UnknownError
+				_, err = s.Do(t.Context(), "us-east1", order("k", 100))
+				require.ErrorAs(t, err, &unknown)
+				rec := store.row(key)
+				require.EqualValues(t, 2, rec.Generation)
+				message := store.messages[rec.Minted.ID]
+				time.Sleep(time.Until(message.Due))
+				require.Equal(t, outbox.Gone(), s.LearnRefusal(t.Context(), message, "a", "generic_decline", of.generation))
+				last := seen[len(seen)-1]
+				require.True(t, last.Recovery)
+				require.Equal(t, of.refused, last.Refused)
+			})
+		})
+	}
+}

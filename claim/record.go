@@ -200,6 +200,17 @@ func (r *Record) ExpiresAt(p *Policy, now time.Time) time.Time {
 	return from.Add(p.ReplayFor)
 }
 
+// closePart is the part of PinGrace in which a released claim is not closed any more: a
+// minute of an hour, longer than a statement takes. A closing that begins in time is over
+// when the key is free, and may have another claim, in another region.
+const closePart = 60
+
+// CloseUntil is until when a released claim may be closed: some time before its key is
+// free. The clock that judges may be ClockOffset behind.
+func (r *Record) CloseUntil(p *Policy, now time.Time) time.Time {
+	return r.FreeAt(p, now).Add(-p.PinGrace/closePart - p.ClockOffset)
+}
+
 // FreeAt is when the key is free again: TombstoneFor after ExpiresAt.
 func (r *Record) FreeAt(p *Policy, now time.Time) time.Time {
 	return r.ExpiresAt(p, now).Add(p.TombstoneFor)

@@ -13,7 +13,7 @@ import (
 // Recover handles a due provider call: it takes the claim over and makes
 // another attempt. It is the handler of [outbox.KindProviderCall].
 func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{})
+	return s.recover(ctx, m, Attempt{}, 0)
 }
 
 // Learn settles the in-flight claim of the provider call m after the named provider
@@ -22,23 +22,26 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposit
 // returns [outbox.Later] with the time of the next try, [outbox.Gone] if the claim is no
 // longer in flight, whoever settled it, and [outbox.Faulted] if our code panicked.
 func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, told string) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{Told: told, ToldBy: provider})
+	return s.recover(ctx, m, Attempt{Told: told, ToldBy: provider}, 0)
 }
 
-// LearnRefusal is Learn for a notice that the provider declined the present generation
-// of the claim. code is the provider's decline code.
-func (s *Service) LearnRefusal(ctx context.Context, m outbox.Message, provider, code string) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{Refused: code, ToldBy: provider})
+// LearnRefusal is Learn for a notice that the provider declined the given generation of
+// the claim, counted from 1. code is the provider's decline code. If the claim has gone on
+// to a later generation, LearnRefusal recovers that as if there had been no notice.
+func (s *Service) LearnRefusal(ctx context.Context, m outbox.Message, provider, code string, generation uint32) outbox.Disposition {
+	return s.recover(ctx, m, Attempt{Refused: code, ToldBy: provider}, generation)
 }
 
 // LearnHeld is Learn for news about the money that a charge holds. A capture or
 // cancellation takes the charge by the same step, one at a time.
 func (s *Service) LearnHeld(ctx context.Context, m outbox.Message, h Held) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{Held: &h, ToldBy: h.By})
+	return s.recover(ctx, m, Attempt{Held: &h, ToldBy: h.By}, 0)
 }
 
-// recover attempts m again with the news that a carries.
-func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outbox.Disposition {
+// recover attempts m again with the news that a carries, which are of one generation alone,
+// or with 0 of whichever there is. The claim may have gone on since the caller read it; once
+// it is taken over it stays as it is.
+func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, generation uint32) outbox.Disposition {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	if s.elsewhere(ctx, key, &m) {
 		return outbox.Later(otherProviderPause)
@@ -59,6 +62,9 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outb
 		return outbox.Later(s.c.Policy.BackoffMax)
 	case err != nil:
 		return outbox.Later(s.c.Policy.Lease)
+	}
+	if generation != 0 && generation != rec.Generation {
+		a = Attempt{}
 	}
 	a.Payload, a.Recovery, a.Witness = m.Payload, true, witness
 	if _, err := s.execute(context.WithoutCancel(ctx), &rec, a, asked); err != nil {
@@ -144,7 +150,7 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 	switch {
 	case err != nil:
 		return outbox.Later(s.c.Policy.Lease)
-	case !found || rec.Minted.ID != m.ID || rec.State.Final() || rec.Age(&s.c.Policy, now) == Gone:
+	case !found || rec.Minted.ID != m.ID || rec.State.Final() || rec.State == FailedRetry && !now.Before(rec.CloseUntil(&s.c.Policy, now)):
 		return outbox.Done()
 	case s.c.Guard.Guards(key.Value):
 		// The lost writes may include a payment.

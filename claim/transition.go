@@ -75,10 +75,12 @@ type Arrival struct {
 	// PinHere: this step may also pin an opaque key without a home to Home, although no
 	// pin was read before. See [Store.Begin].
 	PinHere bool
-	// UnderWay is how long the request has been under way when the store is asked,
-	// or longer. A store adds the time from then until it decides: the request
-	// began no later than that long before the clock that the store decides by.
+	// UnderWay is how long the request has been under way when the store is asked.
 	UnderWay time.Duration
+	// SinceAsked is the time from then until the store decides, or longer; the store
+	// measures it. The request began no later than UnderWay, and no earlier than both
+	// together, before the clock that the store decides by.
+	SinceAsked time.Duration
 	// Mint holds ID and Receipt for a new claim; Created is set by the transition.
 	Mint        Minted
 	TraceParent string
@@ -150,7 +152,7 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 	if respelled && a.Also != rec.Fingerprint {
 		return nil, Effects{}, Mismatch, nil
 	}
-	if !rec.State.Final() && rec.Refusal != nil && !a.began(now).After(rec.Refusal.SharedUntil(p)) {
+	if a.shares(rec, p, now) {
 		return nil, Effects{}, Shared, nil
 	}
 	switch rec.State {
@@ -198,8 +200,21 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 	}
 }
 
-// began is when a began by the store's clock, or earlier.
-func (a *Arrival) began(now time.Time) time.Time { return now.Add(-a.UnderWay) }
+// shares reports whether the refusal of rec's latest released generation answers a. If in
+// doubt it does, as no other attempt is under way. While one is, only a request that surely
+// began before the release shares: a later one may be what began that attempt, and is asked
+// again because its outcome is unknown.
+func (a *Arrival) shares(rec *Record, p *Policy, now time.Time) bool {
+	latest := now.Add(-a.UnderWay)
+	switch {
+	case rec.State.Final() || rec.Refusal == nil:
+		return false
+	case rec.State == InFlight:
+		return !latest.After(rec.Refusal.At)
+	default:
+		return !latest.Add(-a.SinceAsked).After(rec.Refusal.SharedUntil(p))
+	}
+}
 
 func create(old *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects) {
 	event, fence := EventClaimed, uint64(1)
@@ -418,7 +433,7 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 	closing := held.State == FailedRetry && v.Outcome == OutcomeRefused
 	if rec == nil || rec.State != held.State || rec.State != InFlight && !closing || rec.Fence != held.Fence ||
 		rec.Unknowns != held.Unknowns || rec.Minted.ID != held.Minted.ID ||
-		closing && rec.Age(p, now) == Gone {
+		closing && !now.Before(rec.CloseUntil(p, now)) {
 		return nil, Effects{}, ErrFenced
 	}
 	if v.Outcome != OutcomeUnknown && !v.Response.Sendable() {

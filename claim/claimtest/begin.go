@@ -222,6 +222,11 @@ var beginTests = []test{
 		w.begin(w.arrival("k", "100"), claim.Won) // began after
 		seen := w.begin(twin, claim.Shared)       // and is not the answer that the twin waits for
 		require.Equal(w, answer(402, "no funds"), seen.Refusal.Response)
+		// What began after the release may be the request of the attempt that is under way,
+		// asked again: it must not read that it was refused.
+		late := w.arrival("k", "100")
+		late.UnderWay = w.Policy.DeclinePause / 2
+		w.begin(late, claim.Busy)
 		other := w.arrival("k", "101")
 		other.UnderWay = twin.UnderWay
 		w.begin(other, claim.Mismatch)

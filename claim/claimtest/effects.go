@@ -592,6 +592,15 @@ var closingTests = []test{
 		require.ErrorIs(w, err, claim.ErrFenced, "an attempt's verdict is no order to close")
 		w.same(rec, w.get(rec))
 	}},
+	{"closing: a claim whose key is about to be free is not closed", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
+		w.until(rec.CloseUntil(&w.Policy, w.now()))
+		_, err := w.at(w.home).Settle(w.ctx, rec, told(declinedHard("too late"), rec, time.Time{}))
+		require.ErrorIs(w, err, claim.ErrFenced)
+		w.same(rec, w.get(rec))
+		w.written(rec, time.Time{}, nil, nil, nil)
+		w.begin(w.arrival("k", "100"), claim.TombStone)
+	}},
 	{"closing: a tombstone may be closed, a free key may not", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		gone := w.settle(w.begin(w.arrival("gone", "100"), claim.Won), declinedSoft("no funds"))

@@ -155,8 +155,14 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, und
 // latest decline.
 func (m *Model) Shares(at Place, body string, underWay time.Duration, now time.Time) bool {
 	c := m.Cells[at]
-	return c != nil && !c.over(m.Policy.ReplayFor, now) && c.Body == body && !c.final() && c.Declined != "" &&
-		now.Sub(c.DeclinedAt)-m.Policy.ClockOffset-max(m.Policy.DeclinePause, c.DeclinedTo) <= underWay
+	if c == nil || c.over(m.Policy.ReplayFor, now) || c.Body != body || c.final() || c.Declined == "" {
+		return false
+	}
+	since := now.Sub(c.DeclinedAt)
+	if c.Status != Working { // a later attempt is under way: only what began before it
+		since -= m.Policy.ClockOffset + max(m.Policy.DeclinePause, c.DeclinedTo)
+	}
+	return since <= underWay
 }
 
 func (c *Cell) hold(holder string, now time.Time, lease time.Duration) {
@@ -208,7 +214,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	case c == nil || c.Fence != held.Fence || c.Unknowns != held.Unknowns || c.ID != held.Minted.ID:
 		return claim.ErrFenced, true
 	case c.Status == Working && held.State == claim.InFlight:
-	case c.Status == Released && held.State == claim.FailedRetry && v.Outcome == claim.OutcomeRefused && !m.gone(c, now):
+	case c.Status == Released && held.State == claim.FailedRetry && v.Outcome == claim.OutcomeRefused && !m.gone(c, now.Add(m.Policy.PinGrace/60+m.Policy.ClockOffset)):
 		// Nobody can pay it any more.
 	default:
 		return claim.ErrFenced, true

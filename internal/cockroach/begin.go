@@ -22,7 +22,7 @@ var (
 
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
-	asked, underWay := time.Now(), a.UnderWay
+	asked := time.Now()
 	if a.CompareOnly && a.Witness == nil {
 		a.Stamped, a.PinnedAt, a.PinHere = false, time.Time{}, false // so that the statement makes no claim
 	}
@@ -68,7 +68,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 		if got.row != nil {
 			old = &got.row.record
 		}
-		a.UnderWay = underWay + time.Since(asked)
+		a.SinceAsked = time.Since(asked)
 		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, got.now)
 		switch {
 		case err != nil:

@@ -81,7 +81,17 @@ const hangsAfter = 3
 type member[T any] struct {
 	ctx  context.Context
 	step *T
+	left bool       // before its group's statement was sent
 	done chan error // one place, so that nobody waits for a caller that left
+}
+
+// end tells the caller how the statement of its group ended, which it has no part in if it
+// had left.
+func (m *member[T]) end(err error) {
+	if m.left {
+		err = m.ctx.Err()
+	}
+	m.done <- err
 }
 
 // errAlone: the step cannot share a statement now.
@@ -239,7 +249,7 @@ func (g *group[T, A]) serve(at line, l *gathering[T]) {
 		}
 		g.mu.Unlock()
 		for _, m := range batch {
-			m.done <- err
+			m.end(err)
 		}
 		if retires {
 			return
@@ -291,7 +301,8 @@ func (g *group[T, A]) run(batch []*member[T], mine *turn) (err error) {
 	defer leave()
 	steps := make([]*T, 0, len(batch))
 	for _, m := range batch {
-		if m.ctx.Err() == nil { // it may have left while there was no connection
+		// It may have left while there was no connection.
+		if m.left = m.ctx.Err() != nil; !m.left {
 			steps = append(steps, m.step)
 		}
 	}

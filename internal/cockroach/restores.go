@@ -145,7 +145,7 @@ func (db *DB) DropWitnesses(ctx context.Context, limit int) (dropped int, err er
 // beginWitnessed is Begin of an arrival with a witness. It reads before it writes,
 // which costs nothing while no restore stands.
 func (v *View) beginWitnessed(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
-	asked, underWay := time.Now(), a.UnderWay
+	asked := time.Now()
 	mine := map[uuid.UUID]claim.Decision{}
 	for range maxLooks {
 		row, now, err := v.get(ctx, a.Key, a.Home)
@@ -161,7 +161,7 @@ func (v *View) beginWitnessed(ctx context.Context, a claim.Arrival) (claim.Begun
 				return begun, nil
 			}
 		}
-		a.UnderWay = underWay + time.Since(asked)
+		a.SinceAsked = time.Since(asked)
 		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, now)
 		if err != nil {
 			return claim.Begun{}, err

@@ -206,7 +206,7 @@ type (
 		OldState, State                  int16
 		Final                            bool
 		Refusal                          []byte
-		KeepUntil, FreeAt                time.Time
+		KeepUntil, CloseUntil            time.Time
 		Step                             uuid.UUID
 		Answer                           answerRow
 		Attempt                          entryRow
@@ -249,7 +249,7 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 		Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
 		ProviderRef: next.ProviderRef, Final: next.State.Final(), Refusal: refusalColumn(next.Refusal),
 		// The clock that wrote FirstUse may be ahead.
-		KeepUntil: old.FirstUse.Add(p.PinLife()), FreeAt: old.FreeAt(p, old.FirstUse),
+		KeepUntil: old.FirstUse.Add(p.PinLife()), CloseUntil: old.CloseUntil(p, old.FirstUse),
 		Step: s.step,
 	}
 	answer := &claim.Response{}

@@ -121,7 +121,7 @@ JOIN (VALUES ($4::int4, $5::text), ($6::int4, $7::text)) AS l (n, id) ON l.n = c
 
 func TestFieldsAreNamed(t *testing.T) {
 	for field, name := range map[string]string{
-		"Home": "home", "TenantID": "tenant_id", "ID": "id", "URL": "url", "N": "n", "OldUnknowns": "old_unknowns", "FreeAt": "free_at",
+		"Home": "home", "TenantID": "tenant_id", "ID": "id", "URL": "url", "N": "n", "OldUnknowns": "old_unknowns", "CloseUntil": "close_until",
 	} {
 		require.Equal(t, name, snake(field))
 	}

@@ -28,9 +28,9 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	}
 	defer first.release()
 	var begun claim.Begun
-	asked, underWay := v.db.clock.now(), a.UnderWay
+	asked := v.db.clock.now()
 	err := v.step(ctx, a.Home, a.Key, perhaps, &first, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
-		a.UnderWay = underWay + now.Sub(asked)
+		a.SinceAsked = now.Sub(asked)
 		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, now)
 		begun.Decision, begun.Now = decision, now
 		switch {

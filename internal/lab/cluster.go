@@ -13,7 +13,6 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/operator"
 	"github.com/homeward-io/homeward/internal/parts"
-	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/region"
 )
@@ -100,7 +99,6 @@ type Cluster struct {
 	gossipKey string            // in base64; secret
 	innerPort int               // see innerPorts
 	simulator *Simulator
-	webhooks  string // what the simulator signs with; secret
 	running   parts.Running
 }
 
@@ -165,6 +163,6 @@ func (k *Cluster) startSimulator(context.Context) (_ parts.Stop, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	k.Simulator, k.webhooks = "http://"+k.simulator.Addr(), relay.NewSecret()
+	k.Simulator = "http://" + k.simulator.Addr()
 	return k.simulator.Stop, nil
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/wan"
-	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -70,7 +69,6 @@ type Demo struct {
 	rpcs      []string // of their RPC
 	pspListen string
 	simulator *Simulator
-	webhooks  string // what the simulator signs with; secret
 	provider  *httpjson.Provider
 	seal      *seal.Ring
 	running   parts.Running
@@ -90,7 +88,7 @@ func StartDemo(ctx context.Context, c DemoConfig) (*Demo, error) {
 
 // newDemo lays one out.
 func newDemo(c DemoConfig) (d *Demo, err error) {
-	d = &Demo{Data: c.Data, PSP: c.PSP, c: c, webhooks: relay.NewSecret(), running: parts.Running{Each: node.DrainTime}}
+	d = &Demo{Data: c.Data, PSP: c.PSP, c: c, running: parts.Running{Each: node.DrainTime}}
 	if d.listens, d.pspListen, err = layOut(c.Listen, c.PSPListen, len(c.Settings.Regions)); err != nil {
 		return nil, err
 	}
@@ -133,8 +131,12 @@ func (d *Demo) startSimulator(context.Context) (_ parts.Stop, err error) {
 }
 
 func (d *Demo) openProvider(context.Context) (_ parts.Stop, err error) {
+	var notices httpjson.Notices // none of a simulator that is not this demo's
+	if d.simulator != nil {
+		notices.Secret = d.simulator.Secret()
+	}
 	if d.provider, err = httpjson.New(httpjson.Config{
-		Name: "simulator", BaseURL: d.PSP, Notices: httpjson.Notices{Secret: d.webhooks},
+		Name: "simulator", BaseURL: d.PSP, Notices: notices,
 		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
 	}); err != nil {
 		return nil, err
@@ -243,5 +245,5 @@ func (d *Demo) notify(context.Context) (parts.Stop, error) {
 	if d.simulator == nil {
 		return nil, nil
 	}
-	return nil, d.simulator.Notify("http://"+d.Nodes[0].APIAddr(), d.webhooks)
+	return nil, d.simulator.Notify("http://" + d.Nodes[0].APIAddr())
 }

@@ -57,7 +57,7 @@ func (k *Cluster) startNodes(ctx context.Context) (_ parts.Stop, err error) {
 		}
 		go k.watch(n)
 	}
-	return k.drainNodes, k.simulator.Notify(k.Nodes[0].API, k.webhooks)
+	return k.drainNodes, k.simulator.Notify(k.Nodes[0].API)
 }
 
 // startNode writes a node's settings and starts it.
@@ -123,7 +123,7 @@ func (k *Cluster) environ(region string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return slices.ContainsFunc(secrets, func(name string) bool { return strings.HasPrefix(v, name) })
 	})
-	return append(env, node.DatabaseURL+"="+k.urls[region], node.GossipKey+"="+k.gossipKey, node.ProviderWebhooks+"="+k.webhooks)
+	return append(env, node.DatabaseURL+"="+k.urls[region], node.GossipKey+"="+k.gossipKey, node.ProviderWebhooks+"="+k.simulator.Secret())
 }
 
 // watch tells of a node that ends by itself or is killed, as drills do.

@@ -133,7 +133,7 @@ func (p *Processor) ordered(ctx context.Context, m outbox.Message, n *psp.Notice
 	}
 	var told outbox.Disposition
 	if word == claim.HeldStill {
-		told = p.c.LearnRefusal(ctx, call, m.Operation, codeOrderFailed)
+		told = p.c.LearnRefusal(ctx, call, m.Operation, codeOrderFailed, rec.Generation)
 	} else {
 		told = p.c.LearnHeld(ctx, call, claim.Held{By: m.Operation, Ref: n.ProviderRef, Order: n.Order, Word: word, Amount: n.Amount, Currency: n.Currency})
 	}

@@ -40,9 +40,9 @@ type ProcessorConfig struct {
 	// Learn settles a claim in flight; claim.Service.Learn does. Without a result it looks
 	// the claim up at the provider.
 	Learn func(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
-	// LearnRefusal is Learn for a notice that a movement was not made, from a provider
-	// that cannot be asked.
-	LearnRefusal func(ctx context.Context, call outbox.Message, provider, code string) outbox.Disposition
+	// LearnRefusal is Learn for a notice that the movement of a claim's generation was not
+	// made, from a provider that cannot be asked.
+	LearnRefusal func(ctx context.Context, call outbox.Message, provider, code string, generation uint32) outbox.Disposition
 	// LearnHeld is Learn for news about held money from such a provider.
 	LearnHeld func(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition
 	// Guard reports which claims the writes that a restore lost may have paid; nil:
@@ -267,7 +267,7 @@ func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice
 	case !here || !provider.Capabilities().Blind:
 		asked = p.c.Learn(ctx, call, "", "")
 	case refuses(n, &rec):
-		asked = p.c.LearnRefusal(ctx, call, m.Operation, n.Decline.Code)
+		asked = p.c.LearnRefusal(ctx, call, m.Operation, n.Decline.Code, rec.Generation)
 	case n.Outcome == psp.Declined && !n.Never:
 		return outbox.Disposition{}, false // of a success that is to be learned of first
 	default:

@@ -172,7 +172,7 @@ func (w *world) processor() *Processor {
 			w.books[m.ID] = ledger.Transaction{ID: m.ID, Tenant: tenant, Amount: 100, Currency: "usd", Provider: "sim", ProviderRef: told}
 			return outbox.Gone()
 		},
-		LearnRefusal: func(_ context.Context, m outbox.Message, by, code string) outbox.Disposition {
+		LearnRefusal: func(_ context.Context, m outbox.Message, by, code string, _ uint32) outbox.Disposition {
 			w.refused = append(w.refused, by+" "+code)
 			rec := w.claims[m.ID]
 			rec.State, rec.Interim = claim.FailedRetry, nil

@@ -11,7 +11,7 @@ WITH said AS MATERIALIZED (
     FROM @claims AS v (
         n int4, tenant_id text, idem_key text, object_id text, fence int8, old_unknowns int4, old_state int2,
         state int2, reason text, unknowns int4, not_founds int4, provider_ref text, final bool, refusal bytea,
-        keep_until timestamptz, free_at timestamptz, step uuid,
+        keep_until timestamptz, close_until timestamptz, step uuid,
         answer_status int2, answer_header bytea, answer_body bytea, answer_blob text,
         attempt_id uuid, attempt_event text, attempt_detail text,
         entry_id uuid, entry_event text, entry_detail text, entry_region text, entry_node text)
@@ -32,9 +32,9 @@ WITH said AS MATERIALIZED (
     FROM said AS v
     WHERE c.home_region = {{ if .PlansAreKept }}v.home_region{{ else }}@home::crdb_internal_region{{ end }} AND c.tenant_id = v.tenant_id AND c.idem_key = v.idem_key
       AND c.object_id = v.object_id AND c.fence = v.fence AND c.unknowns = v.old_unknowns AND c.state = v.old_state
-      -- A released claim past its tombstone must not close or emit events: another
-      -- region may own the key.
-      AND (v.old_state = 1 OR now() < v.free_at)
+      -- A released claim must not close or emit events once its key is free: another region
+      -- may own the key. close_until is earlier by more than this statement takes.
+      AND (v.old_state = 1 OR now() < v.close_until)
     RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.generation, c.lease_until,
               v.attempt_id, v.attempt_event, v.attempt_detail, v.entry_id, v.entry_event, v.entry_detail, v.entry_region, v.entry_node,
               CASE WHEN c.begun_noted = v.step THEN c.begun_id END AS begun_id, c.first_use, c.begun_region, c.begun_node
