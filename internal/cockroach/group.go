@@ -201,10 +201,11 @@ func (g *group[T, A]) hangs(at line) time.Duration {
 // serve runs statements until nobody waits.
 func (g *group[T, A]) serve(at line, l *gathering[T]) {
 	stile := g.db.turns.at(at.home, at.region, g.statement.name)
+	last := 0 // steps in the last statement that was answered
 	for {
 		// Also while nobody waits yet: with a place in the line the kinds alternate, and
 		// each gathers while another is served.
-		turn := stile.take()
+		turn := stile.take(last)
 		g.mu.Lock()
 		batch := g.next(l)
 		if len(batch) == 0 {
@@ -230,6 +231,7 @@ func (g *group[T, A]) serve(at line, l *gathering[T]) {
 		err := g.run(batch, turn)
 		if err == nil {
 			turn.end(len(batch))
+			last = len(batch)
 		} else {
 			turn.end(0) // what failed does not tell what statements take
 		}

@@ -9,15 +9,17 @@ import (
 // settlements, pins and look-ups. Two at a time share the database's time and take
 // longer, and each has fewer callers. One at a time, and the others gather meanwhile. A
 // caller with nobody beside it waits for nobody. Statements for far rows take turns
-// only with those of their own kind: most of what they take is the way.
+// only with those of their own kind: most of what they take is the way. Where a further
+// statement is cheap, as on PostgreSQL, a kind goes aside, without a turn, while few share
+// its statements: its callers would wait longer than the database gains.
 //
 // A turn is no lock. It ends when the statement does, or when the statement has taken
 // [turnFor] times as long as they usually take, so that one that hangs does not hold up
 // statements of another kind. A statement that has to wait for a connection gives its turn
 // back, as calls of another room may have one.
 type turns struct {
-	// pause: where several shared the last statement, the next one begins a part of its
-	// time after it ended, or after the next caller came.
+	// pause: a statement is dear. Where several shared the last one, the next one begins a
+	// part of its time after it ended, or after the next caller came; and none goes aside.
 	pause bool
 
 	mu     sync.Mutex
@@ -49,10 +51,10 @@ const (
 	// learns is the weight of the latest duration, one part in so many. It counts as
 	// twice the usual at most, so that few slow statements change little.
 	learns = 8
-	// company is how many steps in a statement make the next one pause for more, and
-	// pausePart the part of its duration for which that pauses. On CockroachDB a
-	// statement costs as much as ten to twenty more steps do, on PostgreSQL less than
-	// its callers lose by waiting.
+	// company is how many steps in a statement make the next one pause for more, or take a
+	// turn at all where statements do not pause. pausePart is the part of its duration for
+	// which the next one pauses. On CockroachDB a statement costs as much as ten to twenty
+	// more steps do, on PostgreSQL less than its callers lose by waiting.
 	company   = 4
 	pausePart = 2
 	// pauseMost bounds the pause: what a statement takes beyond twice of it is the way, or
@@ -91,10 +93,15 @@ type turn struct {
 	late  *time.Timer
 	once  sync.Once
 	mute  bool // no statement was sent, or it failed
+	aside bool // it goes beside others, and none waits for it
 }
 
-// take waits for a turn. The caller ends it, or begins it and then ends it.
-func (s *turnstile) take() *turn {
+// take waits for a turn. The caller ends it, or begins it and then ends it. last is how
+// many steps the caller's last statement had, 0 if this is the first.
+func (s *turnstile) take(last int) *turn {
+	if !s.pauses && last < company {
+		return &turn{s: s, aside: true}
+	}
 	came := time.Now()
 	s.mu.Lock()
 	if s.busy {
@@ -125,6 +132,9 @@ func (t *turn) begin() {
 	usual := t.s.usual
 	t.s.mu.Unlock()
 	t.began = time.Now()
+	if t.aside {
+		return
+	}
 	t.late = time.AfterFunc(turnFor*usual, func() { t.over(0) })
 }
 
@@ -152,6 +162,9 @@ func (s *turnstile) learn(took time.Duration) {
 
 // over lets the next one pass. steps 0: no statement was answered in the turn.
 func (t *turn) over(steps int) {
+	if t.aside {
+		return
+	}
 	t.once.Do(func() {
 		s := t.s
 		s.mu.Lock()

@@ -13,7 +13,7 @@ import (
 // pass takes a turn, uses it for a statement of so many steps that takes so long, and
 // returns when the statement began.
 func (s *turnstile) pass(steps int, takes time.Duration) (began time.Time) {
-	t := s.take()
+	t := s.take(company)
 	t.begin()
 	began = time.Now()
 	time.Sleep(takes)
@@ -43,12 +43,40 @@ func TestStatementsTakeTurns(t *testing.T) {
 	})
 }
 
+// TestFewGoAside: where statements do not pause, a kind whose statements few share waits
+// for no other, and holds up none.
+func TestFewGoAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurns(false).at("home", "", "begin")
+		held := s.take(company)
+		aside := s.take(company - 1)
+		aside.begin()
+		held.end(0)
+		s.take(company).end(0)
+		time.Sleep(time.Minute)
+		aside.end(1)
+
+		s = newTurns(true).at("home", "", "begin")
+		held = s.take(0)
+		passed := false
+		go func() {
+			s.take(0).end(0)
+			passed = true
+		}()
+		synctest.Wait()
+		require.False(t, passed, "where they pause, all take turns")
+		held.end(0)
+		synctest.Wait()
+		require.True(t, passed)
+	})
+}
+
 func TestPlacesHaveTurnsOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newTurns(false)
-		held := all.at("home", "", "begin").take()
+		held := all.at("home", "", "begin").take(company)
 		for _, other := range []*turnstile{all.at("other", "", "begin"), all.at("home", "far", "begin"), all.at("home", "far", "settle")} {
-			began := other.take()
+			began := other.take(company)
 			require.Equal(t, time.Now(), all.at("third", "", "begin").pass(1, 0))
 			defer began.end(0)
 		}
@@ -68,7 +96,7 @@ func TestAHangingStatementLosesItsTurn(t *testing.T) {
 			s.pass(1, 2*time.Millisecond)
 		}
 		for range 100 {
-			hung := s.take()
+			hung := s.take(company)
 			hung.begin()
 			before := time.Now()
 			waited := s.pass(1, 2*time.Millisecond).Sub(before)
@@ -76,7 +104,7 @@ func TestAHangingStatementLosesItsTurn(t *testing.T) {
 			require.LessOrEqual(t, waited, 100*time.Millisecond)
 			time.Sleep(400 * time.Millisecond)
 			hung.end(1) // nobody's turn is ended by that
-			next := s.take()
+			next := s.take(company)
 			next.begin()
 			hung.end(1)
 			later := make(chan time.Time, 1)
@@ -100,7 +128,7 @@ func TestHangingStatementsAreNotTheUsual(t *testing.T) {
 		for range 60 {
 			for range groupLanes - 1 {
 				go func() {
-					hung := s.take()
+					hung := s.take(company)
 					hung.begin()
 					time.Sleep(1200 * time.Millisecond)
 					hung.end(0) // it failed
@@ -122,7 +150,7 @@ func TestASlowDatabaseHasLongerTurns(t *testing.T) {
 		for range 60 {
 			s.pass(8, 100*time.Millisecond)
 		}
-		slow := s.take()
+		slow := s.take(company)
 		slow.begin()
 		next := make(chan time.Time, 1)
 		go func() { next <- s.pass(1, 0) }()
@@ -159,7 +187,7 @@ func TestStatementsWaitForCompany(t *testing.T) {
 			came := time.Now()
 			require.Equal(t, 10*time.Millisecond, s.pass(company, 20*time.Millisecond).Sub(came))
 			usual := s.usual
-			hung := s.take()
+			hung := s.take(company)
 			hung.begin()
 			came = time.Now()
 			waited := s.pass(company, 20*time.Millisecond).Sub(came)
@@ -184,7 +212,7 @@ func TestATurnThatIsGivenBack(t *testing.T) {
 		s := newTurns(true).at("home", "", "begin")
 		usual := s.usual
 		for range 100 {
-			t := s.take()
+			t := s.take(company)
 			t.begin()
 			t.end(0)
 			t.end(64)
@@ -192,7 +220,7 @@ func TestATurnThatIsGivenBack(t *testing.T) {
 		require.Equal(t, usual, s.usual)
 		require.False(t, s.busy)
 		s.pass(company, usual)
-		s.take().end(0)
+		s.take(company).end(0)
 		require.Equal(t, company, s.last)
 	})
 }
