@@ -151,8 +151,14 @@ func parseOptions(args []string) (options, error) {
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of each side's last run")
 	f.StringVar(&o.dir, "dir", "", "directory on the disk to measure; default: a temporary one")
 	f.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
+	f.SetOutput(io.Discard) // a mistake is one line, and not all flags
 	if err := f.Parse(args); err != nil {
-		return o, err
+		if errors.Is(err, flag.ErrHelp) {
+			f.SetOutput(os.Stdout)
+			f.Usage()
+			return o, err
+		}
+		return o, fmt.Errorf("%w; see -help", err)
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see -help", f.Arg(0))

@@ -79,8 +79,14 @@ func run(args []string, out io.Writer) error {
 	f.Float64Var(&s.Spread, "spread", s.Spread, "seconds within which what it had not answered comes again")
 	f.Float64Var(&s.After, "after", s.After, "seconds after that which are simulated")
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "of the simulation's chance")
+	f.SetOutput(io.Discard) // a mistake is one line, and not all flags
 	if err := f.Parse(args); err != nil {
-		return err
+		if errors.Is(err, flag.ErrHelp) {
+			f.SetOutput(out)
+			f.Usage()
+			return err
+		}
+		return fmt.Errorf("%w; see -help", err)
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q; see -help", f.Arg(0))

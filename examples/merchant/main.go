@@ -46,13 +46,17 @@ type order struct {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("merchant", flag.ContinueOnError)
-	flags.SetOutput(out)
+	flags.SetOutput(io.Discard) // a mistake is one line, and not all flags
 	path := flags.String("order", "order.json", "the order's `file`")
 	amount := flags.Int64("amount", 0, "what it costs, in cents")
 	card := flags.String("card", "", "the payment `method`; by default the order's own, and pm_card_visa for a new order")
 	urls := flags.String("urls", "http://127.0.0.1:8081,http://127.0.0.1:8082,http://127.0.0.1:8083", "the regions' APIs, the nearest first")
 	apiKey := flags.String("api-key", "sk_demo_acme", "the merchant's API key")
 	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(out)
+			flags.Usage()
+		}
 		return err
 	}
 	// RegionCode makes keys whose home is the region of the first URL: the demo's us-east1
@@ -71,6 +75,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		o.Amount, o.Card = *amount, cmp.Or(*card, "pm_card_visa")
 		err = o.save(*path) // before anything is sent
+	}
+	if err == nil && *amount != 0 && *amount != o.Amount {
+		return fmt.Errorf("the order in %s costs %d cents and not %d; leave --amount out, or name another file with --order", *path, o.Amount, *amount)
 	}
 	if err != nil {
 		return err

@@ -120,7 +120,9 @@ func (o *Operator) whoIsThere(ctx context.Context, addr string) string {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED) || ctx.Err() != nil:
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nothing listens there; start the node, or name one that runs with --node or --cluster"
+	case ctx.Err() != nil:
 		return ""
 	case err != nil:
 		return "what listens there does not speak HTTP; name rpc.listen of a node's settings"
