@@ -76,11 +76,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		o.Amount, o.Card = *amount, cmp.Or(*card, "pm_card_visa")
 		err = o.save(*path) // before anything is sent
 	}
-	if err == nil && *amount != 0 && *amount != o.Amount {
-		return fmt.Errorf("the order in %s costs %d cents and not %d; leave --amount out, or name another file with --order", *path, o.Amount, *amount)
-	}
 	if err != nil {
 		return err
+	}
+	if *amount != 0 && *amount != o.Amount {
+		return fmt.Errorf("the order in %s costs %d cents and not %d; leave --amount out, or name another file with --order", *path, o.Amount, *amount)
 	}
 	return o.pay(ctx, c, *path, cmp.Or(*card, o.Card), out)
 }

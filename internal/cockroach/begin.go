@@ -242,7 +242,7 @@ func findGroup(db *DB) *group[creation, findArgs] {
 	}
 }
 
-// errUnanswered: the call's time was over before its group's statement was sent without it.
+// errUnanswered: the statement returned no row for the call.
 var errUnanswered = errors.New("the statement had no answer for the call")
 
 // latelySlots covers some minute of a node that begins a thousand claims a second.
@@ -257,8 +257,6 @@ func (v *View) begin(ctx context.Context, c *creation, first bool) (present, err
 		switch _, err := v.db.begins.do(ctx, c.Home, c); {
 		case err != nil:
 			return present{}, claimError(claimBegin.name, err)
-		case !c.asked:
-			return present{}, claimError(claimBegin.name, errUnanswered)
 		case !c.firstUse.IsZero():
 			v.db.lately.Add(c.Key)
 			return present{}, nil

@@ -128,13 +128,13 @@ func (s *turnstile) take(last int) *turn {
 
 // begin bounds the turn, from now.
 func (t *turn) begin() {
-	t.s.mu.Lock()
-	usual := t.s.usual
-	t.s.mu.Unlock()
 	t.began = time.Now()
 	if t.aside {
 		return
 	}
+	t.s.mu.Lock()
+	usual := t.s.usual
+	t.s.mu.Unlock()
 	t.late = time.AfterFunc(turnFor*usual, func() { t.over(0) })
 }
 
