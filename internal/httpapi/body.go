@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment"
 )
 
 // maxPooledBody is the largest buffer kept for reuse, in bytes; larger bodies are rare,
@@ -46,6 +50,24 @@ func checkMediaIs(r *http.Request, want string) error {
 		}
 	}
 	return nil
+}
+
+// withQuery refuses a request with a query before h, unless h reads it: readForm does. A
+// parameter that was dropped could be the amount of a refund. Notices are not checked:
+// a provider's address may carry a query of its own.
+func withQuery(h handler) handler {
+	return func(res *response, r *http.Request) error {
+		named, err := url.ParseQuery(r.URL.RawQuery)
+		if len(named) == 0 && err == nil || res.stripe != nil && !isJSON(r) {
+			return h(res, r)
+		}
+		p := problem.New(problem.InvalidRequest, "The query is refused: a POST has none here. Send its parameters in the JSON body.")
+		if err == nil {
+			p.Member = payment.MemberName(strings.ToValidUTF8(slices.Min(slices.Collect(maps.Keys(named))), ""))
+			p.Detail = "Member " + p.Member + ": stands in the query, and a POST has none here. Send it in the JSON body."
+		}
+		return &refusal{Problem: p}
+	}
 }
 
 // limitBody gives the client Limits.BodyTime to send its body. It covers bodies that no

@@ -6,7 +6,7 @@
 // number is refused after the claim was looked up: a retry of a request that was
 // accepted before gets its answer.
 //
-//	API key → rate limit → route and method → media type → Idempotency-Key
+//	API key → rate limit → route and method → query → media type → Idempotency-Key
 //	→ body, whole → canonical JSON → payment.Parse → payment.Screen → Router.Do
 //
 // The body is read in full, under its own deadline, before a claim exists: a
@@ -14,7 +14,8 @@
 //
 // Providers' webhooks have a route of their own, without an API key: [Notices] verifies
 // their signature and stores them. They have no tenant, no rate and no claim, and their
-// responses are never stored.
+// responses are never stored. Their query is ignored, as a provider's setting of the
+// address may need one; every other POST refuses a query, or reads it as a form.
 //
 // A request that carries Stripe-Version is read and answered as Stripe does, by package
 // stripeapi; stripe.go connects the two. The claim and the stored response are the

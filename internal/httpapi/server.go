@@ -207,6 +207,9 @@ var errNoSuchPath = refuse(problem.NotFound, "There is nothing at this path.")
 
 func (s *server) mount() {
 	handle := func(pattern string, open bool, h handler) {
+		if !open && strings.HasPrefix(pattern, "POST ") {
+			h = withQuery(h)
+		}
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			res := w.(*response) // ServeHTTP put it there
 			if open {

@@ -42,12 +42,21 @@ type given struct {
 	inside map[string][]string
 }
 
-// parseForm reads a form (WHATWG URL, "application/x-www-form-urlencoded parsing") in
-// Stripe's bracket notation.
-func parseForm(raw string) (form, error) {
-	pairs, err := url.ParseQuery(raw)
-	if err != nil {
+// parseForm reads the form of a query and that of a body (WHATWG URL,
+// "application/x-www-form-urlencoded parsing") in Stripe's bracket notation. A parameter
+// stands in one of them.
+func parseForm(query, body string) (form, error) {
+	pairs, err := url.ParseQuery(body)
+	beside, wrong := url.ParseQuery(query)
+	if err != nil || wrong != nil {
 		return nil, &ParamError{Message: "The form could not be read: its encoding is broken. Send application/x-www-form-urlencoded."}
+	}
+	for _, name := range slices.Sorted(maps.Keys(beside)) {
+		if _, twice := pairs[name]; twice {
+			name = payment.MemberName(strings.ToValidUTF8(name, ""))
+			return nil, &ParamError{Param: name, Code: codeExclusive, Message: "Received " + name + " both in the query and in the body. Send it in the body alone."}
+		}
+		pairs[name] = beside[name]
 	}
 	f := form{}
 	for _, name := range slices.Sorted(maps.Keys(pairs)) { // sorted, so that one request has one error

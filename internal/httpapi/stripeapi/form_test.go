@@ -14,7 +14,7 @@ import (
 // canonical is what a form is claimed as.
 func canonical(t testing.TB, v *View, form string) (string, error) {
 	t.Helper()
-	body, err := v.ReadForm([]byte(form))
+	body, err := v.ReadForm("", []byte(form))
 	if err != nil {
 		return "", err
 	}
@@ -158,7 +158,7 @@ func FuzzReadForm(f *testing.F) {
 	f.Fuzz(func(t *testing.T, form string) {
 		for of := range served {
 			v := View{Resource: of}
-			body, err := v.ReadForm([]byte(form))
+			body, err := v.ReadForm("", []byte(form))
 			if err != nil {
 				if _, ok := errors.AsType[*ParamError](err); !ok {
 					t.Fatalf("%q: %v", form, err)

@@ -146,12 +146,13 @@ var reasons = []string{"duplicate", "fraudulent", "requested_by_customer"}
 // expandable is the one property that follows from the same bytes.
 var expandable = map[Resource]string{Charge: "payment_intent", PaymentIntent: "latest_charge"}
 
-// ReadForm converts the form of a request that creates v.Resource to the equivalent
-// JSON body of the merchant's API, and records in v how its answer is to be rendered.
+// ReadForm converts the parameters of a request that creates v.Resource, in its query and
+// its body, to the equivalent JSON body of the merchant's API, and records in v how its
+// answer is to be rendered.
 // The JSON is not canonical, and is only checked for unknown parameters and types. The
 // error is a *[ParamError].
-func (v *View) ReadForm(body []byte) ([]byte, error) {
-	f, err := parseForm(string(body))
+func (v *View) ReadForm(query string, body []byte) ([]byte, error) {
+	f, err := parseForm(query, string(body))
 	if err != nil {
 		return nil, err
 	}
@@ -362,7 +363,7 @@ func wholeNumber(name, value string) (json.Number, error) {
 // ReadQuery reads the query of a request for a v.Resource. It supports expand alone.
 // The error is a *[ParamError].
 func (v *View) ReadQuery(query string) error {
-	f, err := parseForm(query)
+	f, err := parseForm(query, "")
 	if err != nil {
 		return err
 	}
