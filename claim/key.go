@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dunglas/httpsfv"
+	"github.com/google/uuid"
 )
 
 // MaxKeyLength is the longest idempotency key, in characters of the unescaped
@@ -75,11 +76,30 @@ func invalidKey(format string, args ...any) error {
 //     a;v=1 has no parameter. A key that itself starts with a quote can only be
 //     spelled as a string.
 //
-// White space (space, tab) around the value is not part of it. The error is a
+// White space (space, tab) around the value is not part of it. A UUID in its text form
+// of 36 characters is one key in either case, and its normal form is in lower case: RFC
+// 9562 reads both, and stacks differ in which one they print. Any other key is compared
+// byte for byte. The error is a
 // *[KeyError] that is either [ErrKeyMissing] or [ErrKeyInvalid]. A request with
 // several Idempotency-Key fields must be refused by the caller: joined by a
 // comma they could read as one bare key.
 func ParseKey(header string) (string, error) {
+	value, err := readKey(header)
+	return oneCase(value), err
+}
+
+// oneCase returns the normal form of a key that has been read.
+func oneCase(key string) string {
+	if len(key) != uuidLength || !strings.ContainsAny(key, "ABCDEF") || uuid.Validate(key) != nil {
+		return key
+	}
+	return strings.ToLower(key)
+}
+
+// uuidLength is that of a UUID's text form, in characters.
+const uuidLength = len("f47ac10b-58cc-4372-a567-0e02b2c3d479")
+
+func readKey(header string) (string, error) {
 	v := strings.Trim(header, " \t")
 	switch {
 	case v == "":

@@ -81,7 +81,7 @@ func ValidKey(value string) bool {
 			return false
 		}
 	}
-	return len(value) > 0 && len(value) <= MaxKeyLength
+	return len(value) > 0 && len(value) <= MaxKeyLength && value == oneCase(value)
 }
 
 // ReadStamp returns the region code in a stamped key or in one of our own (see [OwnKey]).
@@ -89,9 +89,8 @@ func ValidKey(value string) bool {
 // alone, never on which regions exist, so it is the same everywhere and for ever. A
 // caller that does not know the code must fail, not treat the key as opaque.
 //
-// Only the canonical lower-case text is a stamp. A key is its bytes, so the
-// upper-case spelling of a UUID is another key with a claim of its own; it is
-// opaque, and as an opaque key it too has exactly one home.
+// Only the canonical lower-case text is a stamp: key is a normal form, to which [ParseKey]
+// brings the other spellings.
 //
 // The check value keeps a foreign UUIDv8 from being taken for a stamp (one in
 // 2^32 is). It is no security feature: it is not secret, and a merchant who
@@ -105,7 +104,7 @@ func ReadStamp(key string) (code RegionCode, ok bool) {
 // readStampText reads the canonical text of a stamp.
 func readStampText(key string) (code RegionCode, ok bool) {
 	// Most opaque keys return here, before any decoding.
-	if len(key) != 36 || key[8] != '-' || key[13] != '-' || key[14] != '8' || key[18] != '-' || key[23] != '-' {
+	if len(key) != uuidLength || key[8] != '-' || key[13] != '-' || key[14] != '8' || key[18] != '-' || key[23] != '-' {
 		return 0, false
 	}
 	var id uuid.UUID

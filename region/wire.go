@@ -137,7 +137,7 @@ func fromKey(tenant, value string) (claim.Key, error) {
 		return claim.Key{}, err
 	}
 	if !claim.ValidKey(value) {
-		return claim.Key{}, &badRequestError{"key is not visible ASCII, nor one of our own"}
+		return claim.Key{}, &badRequestError{"key is not visible ASCII in its normal form, nor one of our own"}
 	}
 	return claim.Key{Tenant: tenant, Value: value}, nil
 }

@@ -128,6 +128,7 @@ func TestSameRequest(t *testing.T) {
 	for _, r := range []*http.Request{
 		charge("Idempotency-Key", stamp),
 		charge("Idempotency-Key", `"`+stamp+`"`),
+		charge("Idempotency-Key", strings.ToUpper(stamp)),
 		charge("Idempotency-Key", stamp, "Content-Type", "application/json;charset=utf-8", "User-Agent", "other"),
 		request("POST", "/v1/charges?", `{ "payment_method":"pm_card_visa", "currency":"usd", "amount":19.990e2 }`, "Idempotency-Key", stamp),
 		request("POST", "/v1/charges", strings.Replace(okBody, "{", `{"client_ts":17,"trace_id":"t","request_id":null,"sent_at":{"a":[]},`, 1), "Idempotency-Key", stamp),

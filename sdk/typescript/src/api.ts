@@ -1481,7 +1481,7 @@ export interface components {
          */
         HomeHint: string;
         /**
-         * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+         * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally. A UUID is one key in either case.
          * @example "order-6735"
          */
         IdempotencyKey: string;
@@ -1703,7 +1703,7 @@ export interface operations {
                  */
                 "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
                 /**
-                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally. A UUID is one key in either case.
                  * @example "order-6735"
                  */
                 "Idempotency-Key": components["parameters"]["IdempotencyKey"];
@@ -2037,7 +2037,7 @@ export interface operations {
                  */
                 "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
                 /**
-                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally. A UUID is one key in either case.
                  * @example "order-6735"
                  */
                 "Idempotency-Key": components["parameters"]["IdempotencyKey"];
@@ -2247,7 +2247,7 @@ export interface operations {
                  */
                 "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
                 /**
-                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally. A UUID is one key in either case.
                  * @example "order-6735"
                  */
                 "Idempotency-Key": components["parameters"]["IdempotencyKey"];
@@ -2595,7 +2595,7 @@ export interface operations {
                  */
                 "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
                 /**
-                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally. A UUID is one key in either case.
                  * @example "order-6735"
                  */
                 "Idempotency-Key": components["parameters"]["IdempotencyKey"];
@@ -2820,7 +2820,7 @@ export interface operations {
                  */
                 "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
                 /**
-                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally. A UUID is one key in either case.
                  * @example "order-6735"
                  */
                 "Idempotency-Key": components["parameters"]["IdempotencyKey"];
@@ -3009,7 +3009,7 @@ export interface operations {
                  */
                 "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
                 /**
-                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally. A UUID is one key in either case.
                  * @example "order-6735"
                  */
                 "Idempotency-Key": components["parameters"]["IdempotencyKey"];
@@ -3198,7 +3198,7 @@ export interface operations {
                  */
                 "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
                 /**
-                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally. A UUID is one key in either case.
                  * @example "order-6735"
                  */
                 "Idempotency-Key": components["parameters"]["IdempotencyKey"];
@@ -3512,7 +3512,7 @@ export interface operations {
                  */
                 "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
                 /**
-                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally. A UUID is one key in either case.
                  * @example "order-6735"
                  */
                 "Idempotency-Key": components["parameters"]["IdempotencyKey"];
