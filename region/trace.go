@@ -52,7 +52,7 @@ func answered(err error) bool {
 // errors are failures.
 func (h *Handler) traced(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		ctx, sp := span.Server(ctx, req.Header(), span.Home)
+		ctx, sp := span.Server(ctx, req.Header(), span.Home, time.Now())
 		defer sp.End()
 		if sp.IsRecording() {
 			sp.SetAttributes(span.Region.String(h.self), span.RPC.String(req.Spec().Procedure))

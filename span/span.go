@@ -33,6 +33,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -149,7 +150,6 @@ func off() bool { return otel.GetTracerProvider() == unset }
 // The kinds, made once.
 var (
 	client   = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
-	server   = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	consumer = trace.WithSpanKind(trace.SpanKindConsumer)
 )
 
@@ -161,12 +161,15 @@ func Client(ctx context.Context, name string) (context.Context, Span) {
 	return start(ctx, name, client...)
 }
 
-// Server begins the span that serves a call, in the trace that header carries.
-func Server(ctx context.Context, header http.Header, name string) (context.Context, Span) {
-	if !off() {
-		ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(header))
+// Server begins the span that serves a call which arrived at began, in the trace that
+// header carries. Whether that trace is sampled is then the caller's decision: pass nil
+// for a caller who has not shown who it is.
+func Server(ctx context.Context, header http.Header, name string, began time.Time) (context.Context, Span) {
+	if off() {
+		return ctx, noop.Span{}
 	}
-	return start(ctx, name, server...)
+	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(header))
+	return tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(began))
 }
 
 // Linked begins a separate trace that links to the one of traceParent. If that is "" or

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
@@ -19,7 +20,7 @@ const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 // step is what a room does around its work.
 func step(ctx context.Context, header http.Header) {
-	ctx, sp := span.Server(ctx, header, "POST /v1/charges")
+	ctx, sp := span.Server(ctx, header, "POST /v1/charges", time.Now())
 	if sp.IsRecording() {
 		sp.SetAttributes(span.Tenant.String("acme"))
 	}

@@ -217,9 +217,10 @@ func (s *server) mount() {
 				s.answer(res, r, h)
 				return
 			}
-			r, sp := s.traced(r, pattern)
-			defer func() { s.measure(pattern, res, r); s.ended(sp, pattern, res, r) }()
+			defer func() { s.measure(pattern, res, r) }()
 			err := s.admit(res, r)
+			r, sp := s.traced(res, r, pattern)
+			defer func() { s.ended(sp, pattern, res, r) }()
 			if err == nil && res.stripe != nil {
 				err = res.stripe.acceptable(r)
 			}

@@ -12,9 +12,14 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// traced begins the span of a request, named after its route: a path may hold a key.
-func (s *server) traced(r *http.Request, pattern string) (*http.Request, span.Span) {
-	ctx, sp := span.Server(r.Context(), r.Header, pattern)
+// traced begins the span of a request, named after its route: a path may hold a key. It
+// is in the caller's trace if a tenant calls. Nobody else decides what is sampled.
+func (s *server) traced(res *response, r *http.Request, pattern string) (*http.Request, span.Span) {
+	from := r.Header
+	if res.tenant.ID == "" {
+		from = nil
+	}
+	ctx, sp := span.Server(r.Context(), from, pattern, res.began)
 	if sp.SpanContext().IsValid() {
 		// Also if the trace is not sampled, so that nothing below begins another.
 		r = r.WithContext(ctx)

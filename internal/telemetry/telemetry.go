@@ -8,8 +8,9 @@
 // or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT names a collector; OTEL_SDK_DISABLED=true and
 // OTEL_TRACES_EXPORTER=none keep it off. OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
 // OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG, OTEL_BSP_…, OTEL_SPAN_… and
-// OTEL_EXPORTER_OTLP_… have their usual meanings. The default sampler obeys callers who
-// ask for a trace; if merchants should not decide, choose one without "parentbased".
+// OTEL_EXPORTER_OTLP_… have their usual meanings. The default sampler obeys
+// merchants who ask for a trace, and nobody without an API key; if merchants should not
+// decide, choose one without "parentbased".
 //
 // W3C trace context is propagated, and OTEL_PROPAGATORS is not read: baggage would
 // carry merchants' data through every region.

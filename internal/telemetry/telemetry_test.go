@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -80,7 +81,7 @@ func TestSetup(t *testing.T) {
 	stop, err = Setup(t.Context(), p)
 	require.NoError(t, err)
 	require.True(t, Enabled())
-	ctx, sp := span.Server(t.Context(), http.Header{"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}, "an answer")
+	ctx, sp := span.Server(t.Context(), http.Header{"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}, "an answer", time.Now())
 	require.Regexp(t, "^00-4bf92f3577b34da6a3ce929d0e0e4736-[0-9a-f]{16}-01$", span.TraceParent(ctx))
 	sp.End()
 	stop()
