@@ -284,6 +284,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	res.stripe = stripeExchangeOf(r)
+	if len(r.TransferEncoding) > 0 {
+		// A Content-Length beside it is how requests are smuggled past a proxy, and
+		// net/http removes it before anybody can see it. So no connection outlives a
+		// chunked body (RFC 9112, section 6.1).
+		res.Header()["Connection"] = []string{"close"}
+	}
 	s.limitBody(res, r)
 	if !clean(r.URL.EscapedPath()) {
 		// ServeMux would redirect, and a redirected POST is another request.

@@ -168,3 +168,36 @@ func TestServerIsBounded(t *testing.T) {
 		t.Errorf("got %+v", srv)
 	}
 }
+
+// A request with both Content-Length and Transfer-Encoding is answered, and nothing else is
+// read from its connection: a proxy that believed the length takes what follows for its
+// own next answer (RFC 9112, section 6.1).
+func TestTwoLengthsEndAConnection(t *testing.T) {
+	f := newFake()
+	addr := listen(t, newAPI(t, f), DefaultLimits())
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	head := "POST /v1/charges HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk_acme\r\nContent-Type: application/json\r\nIdempotency-Key: k-%d\r\n"
+	fmt.Fprintf(conn, head+"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", 1, len(okBody), okBody)
+	fmt.Fprintf(conn, head+"Content-Length: %d\r\n\r\n%s", 2, len(okBody), okBody)
+	in := bufio.NewReader(conn)
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	res.Body.Close()
+	if res.StatusCode != 201 || !res.Close {
+		t.Errorf("got %d, closing %v", res.StatusCode, res.Close)
+	}
+	if more, err := http.ReadResponse(in, nil); err == nil {
+		more.Body.Close()
+		t.Errorf("what follows was answered: %d", more.StatusCode)
+	}
+	if len(f.requests) != 1 {
+		t.Errorf("%d requests were executed", len(f.requests))
+	}
+}
