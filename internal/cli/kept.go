@@ -73,11 +73,8 @@ func judged(ok bool) runs.Verdict {
 
 // counted formats a count, with a plural unless it is one.
 func counted(n int, what string) string {
-	switch {
-	case n == 1:
+	if n == 1 {
 		return "1 " + what
-	case strings.HasSuffix(what, "ch"):
-		what += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
@@ -129,12 +126,7 @@ func reportOfBooks(b *booksFound, r *runs.Run) {
 }
 
 func reportOfComparison(c *reconcile.Comparison, r *runs.Run) {
-	r.Verdict, r.Sentence = judged(c.OK()), "The statement agrees with the books and the claims."
-	if !c.OK() {
-		r.Sentence = fmt.Sprintf("The statement does not agree: %s left.", counted(c.Left(), "mismatch"))
-	} else if n := c.Total(); n > 0 {
-		r.Sentence = fmt.Sprintf("What did not agree was healed: %s.", counted(n, "mismatch"))
-	}
+	r.Verdict, r.Sentence = judged(c.OK()), c.Sentence()
 	figure := func(name string, value any, bad bool) {
 		r.Figures = append(r.Figures, runs.Figure{Name: name, Value: fmt.Sprint(value), Bad: bad})
 	}
@@ -149,6 +141,9 @@ func reportOfComparison(c *reconcile.Comparison, r *runs.Run) {
 	figure("claims", c.Claims, false)
 	figure("movements that agree", c.Agree, false)
 	figure("lines of another period", c.Outside, false)
+	if c.OtherAccount > 0 {
+		figure("lines of the account's own business", c.OtherAccount, false)
+	}
 	figure("undecided", c.Undecided, false)
 	for _, class := range recon.Classes() {
 		if n := c.Mismatches[class]; n > 0 {

@@ -49,7 +49,7 @@ type reconcileCommand struct {
 
 // Help returns the text that homeward reconcile --help adds.
 func (reconcileCommand) Help() string {
-	return `Exit code 0: all agree, or were healed; 1: there are mismatches; 2: it could not be compared.
+	return `Exit code 0: what was compared agrees, or was healed; 1: there are mismatches; 2: it could not be compared. The last line of the summary says whether anything was left out.
 
 A statement has the members id, kind (charge, transfer or refund), reference (our id), amount (minor units), currency and created, as columns of CSV or on each line as JSON. With --format stripe it is Stripe's report "Balance change from activity", itemized, with --format adyen Adyen's settlement details report, with --format paypal PayPal's settlement report; --mapping describes any other. Kinds that are not known are counted and listed.
 
@@ -288,8 +288,8 @@ func (c *reconcileCommand) print(io streams, found *reconcile.Comparison) error 
 	if c.JSON {
 		return indented(io, found)
 	}
-	fmt.Fprintf(io.out, "%d lines, %d bookings and %d claims of %s: %d movements agree, %d lines are of another period, %d are undecided\n",
-		found.Lines, found.Bookings, found.Claims, found.Of(), found.Agree, found.Outside, found.Undecided)
+	fmt.Fprintf(io.out, "%d lines, %d bookings and %d claims of %s: %d movements agree, %d lines are of another period, %d of the account's own business, %d movements are undecided\n",
+		found.Lines, found.Bookings, found.Claims, found.Of(), found.Agree, found.Outside, found.OtherAccount, found.Undecided)
 	t := table(io)
 	for _, class := range recon.Classes() {
 		fmt.Fprintf(t, "%s\t%d\n", class, found.Mismatches[class])
@@ -305,6 +305,9 @@ func (c *reconcileCommand) print(io streams, found *reconcile.Comparison) error 
 	printBeside(io, found.Report)
 	if err := printUnknown(io, found.Unknown); err != nil {
 		return err
+	}
+	if found.OK() {
+		fmt.Fprintln(io.out, found.Sentence())
 	}
 	if len(found.First) == 0 {
 		return nil

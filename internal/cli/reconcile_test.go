@@ -65,6 +65,16 @@ func TestReconcile(t *testing.T) {
 		out := does(t, with("--statement", write(t, "s.csv", statement))...)
 		require.Contains(t, out, "30 lines, 30 bookings and 0 claims of simulator: 30 movements agree")
 		require.Regexp(t, `not_on_statement +0`, out)
+		require.Contains(t, out, "The statement agrees with the books and the claims.\n")
+
+		// A dispute and a failure of payments that nobody knows.
+		for _, kind := range []string{"dispute", "charge_failed"} {
+			code, out, errs := homeward(t, with("--statement", write(t, "s.csv", statement+fmt.Sprintf("du_1,%s,order-7,100,usd,%d\n", kind, time.Now().Unix())))...)
+			require.Equal(t, exitDiffers, code, errs)
+			require.Regexp(t, `unasked_not_booked +1\n`, out)
+			require.Regexp(t, `unasked_not_booked +order-7 +du_1`, out)
+			require.NotContains(t, out, "agrees")
+		}
 
 		all := filepath.Join(t.TempDir(), "all.jsonl")
 		file := filepath.Join(t.TempDir(), "statement.prom")
@@ -109,6 +119,7 @@ func TestReconcile(t *testing.T) {
 		out = does(t, with("--statement", write(t, "s.csv", stripe), "--format", "stripe", "--day", time.Now().UTC().Format(time.DateOnly))...)
 		require.Contains(t, out, "30 movements agree")
 		require.Regexp(t, `UNKNOWN KIND +LINES\nanticipation_repayment +1\n`, out)
+		require.Contains(t, out, "What was compared agrees. Left out: 1 line of an unknown kind.\n")
 		own := write(t, "m.yaml", "columns: {id: id, reference: reference, kind: kind, created: created, amount: {value: amount, currency: currency}}\nnumbers: {unit: minor}\ntime: {format: unix}\nkinds: {charge: charge}\n")
 		out = does(t, with("--statement", write(t, "s.csv", statement), "--mapping", own)...)
 		require.Contains(t, out, "30 movements agree")

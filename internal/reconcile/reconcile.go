@@ -71,6 +71,33 @@ func (c *Comparison) OK() bool { return c.Left() == 0 }
 // Left is how many mismatches were not healed.
 func (c *Comparison) Left() int { return c.Total() - c.Healing[healed] }
 
+// Sentence sums it up for people. It says that the statement agrees only if nothing was left
+// out.
+func (c *Comparison) Sentence() string {
+	out, said := c.LeftOut(), ""
+	switch {
+	case !c.OK():
+		said = "The statement does not agree: " + mismatches(c.Left()) + " left."
+	case c.Total() > 0:
+		said = "What did not agree was healed: " + mismatches(c.Total()) + "."
+	case out != "":
+		said = "What was compared agrees."
+	default:
+		said = "The statement agrees with the books and the claims."
+	}
+	if out != "" {
+		said += " Left out: " + out + "."
+	}
+	return said
+}
+
+func mismatches(n int) string {
+	if n == 1 {
+		return "1 mismatch"
+	}
+	return fmt.Sprintf("%d mismatches", n)
+}
+
 // Reconciler compares the statements of one provider.
 type Reconciler struct {
 	Statement Statement
@@ -131,7 +158,7 @@ func (r *Reconciler) Repeat(ctx context.Context, every time.Duration, log *slog.
 }
 
 func (c *Comparison) log(log *slog.Logger) {
-	attrs := []any{"provider", c.Of(), "lines", c.Lines, "bookings", c.Bookings, "claims", c.Claims, "agree", c.Agree, "outside", c.Outside, "undecided", c.Undecided}
+	attrs := []any{"provider", c.Of(), "lines", c.Lines, "bookings", c.Bookings, "claims", c.Claims, "agree", c.Agree, "outside", c.Outside, "other_account", c.OtherAccount, "undecided", c.Undecided}
 	for _, class := range recon.Classes() {
 		if n := c.Mismatches[class]; n > 0 {
 			attrs = append(attrs, string(class), n)
@@ -144,6 +171,13 @@ func (c *Comparison) log(log *slog.Logger) {
 	}
 	if len(c.Unknown) > 0 {
 		attrs = append(attrs, "unknown_kinds", c.Unknown)
+	}
+	if out := c.LeftOut(); out != "" {
+		attrs = append(attrs, "left_out", out)
+		if c.OK() {
+			log.Info("what was compared agrees, and something was left out", attrs...)
+			return
+		}
 	}
 	if c.OK() {
 		log.Info("the statement agrees with the books and the claims", attrs...)

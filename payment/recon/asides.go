@@ -1,9 +1,9 @@
 package recon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -134,28 +134,37 @@ func (r *run) outside(l *line) bool {
 	return !r.c.From.IsZero() && at.Before(r.c.From) || !r.c.To.IsZero() && !at.Before(r.c.To)
 }
 
-// reduce subtracts the uncaptured part from a charge that a statement lists whole.
+// reduce subtracts the uncaptured part from a charge that a statement lists whole. The rest
+// of a charge that the statement does not list stays.
 func (o *object) reduce() {
-	var rests []line
-	o.lines = slices.DeleteFunc(o.lines, func(l line) bool {
-		rest := l.Kind == psp.KindCaptureReversal
-		if rest {
+	var kept, rests []line
+	for _, l := range o.lines {
+		if l.Kind == psp.KindCaptureReversal {
 			rests = append(rests, l)
-		}
-		return rest
-	})
-	for _, l := range rests {
-		for i := range o.lines {
-			if c := &o.lines[i]; c.Kind == psp.KindCharge && c.ID == l.ID && !c.Failed {
-				c.Amount, c.Gross, c.Fee = c.Amount-l.Amount, c.Gross-l.Gross, c.Fee+l.Fee
-			}
+		} else {
+			kept = append(kept, l)
 		}
 	}
+	for _, l := range rests {
+		listed := false
+		for i := range kept {
+			if c := &kept[i]; c.Kind == psp.KindCharge && c.ID == l.ID && !c.Failed {
+				c.Amount, c.Gross, c.Fee, listed = c.Amount-l.Amount, c.Gross-l.Gross, c.Fee+l.Fee, true
+			}
+		}
+		if !listed {
+			kept = append(kept, l)
+		}
+	}
+	o.lines = kept
 }
 
 // unbookedAside judges a movement that the provider made without us and that is not
 // among the bookings of the period.
 func (r *run) unbookedAside(ctx context.Context, l line) (*booking, error) {
+	if r.theirs(&l) {
+		return nil, nil
+	}
 	m := Mismatch{
 		Class: UnaskedNotBooked, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
 		Detail: fmt.Sprintf("the provider states a %s of %s, of which no notice has come: send the notice again", l.Kind, l.Of),
@@ -164,9 +173,13 @@ func (r *run) unbookedAside(ctx context.Context, l line) (*booking, error) {
 	if ok {
 		m.Home, _ = r.c.Home(code)
 	}
-	if m.Home == "" {
-		r.report.Outside++ // of a movement that is not ours
-		return nil, nil
+	switch {
+	case l.Kind == psp.KindCaptureReversal:
+		m.Detail = "the provider states what was not captured of a charge that this statement does not have"
+		return nil, r.found(ctx, m)
+	case m.Home == "":
+		m.Detail = fmt.Sprintf("the provider states a %s of %s, which is not in the books", l.Kind, cmp.Or(l.Of, "a payment that it does not name"))
+		return nil, r.found(ctx, m)
 	}
 	t, found, err := r.transaction(ctx, m.Home, ledger.UnaskedID(bookedAs[l.Kind], r.c.Provider, l.ID))
 	if err == nil && !found && l.Kind == psp.KindRefund {

@@ -202,7 +202,7 @@ func TestWhatMovedWithoutUsDisagrees(t *testing.T) {
 		}, nil, ""},
 		"a dispute of a charge that is not ours": {func(w *stripeWorld, _ ledger.Transaction) {
 			w.line("txn_2", "eur", "-10.00", "0.00", "dispute", "du_1", ",", "pi_9")
-		}, nil, ""},
+		}, []Class{UnaskedNotBooked}, "a dispute of pi_9, which is not in the books"},
 		"the rest of an authorization": {func(w *stripeWorld, _ ledger.Transaction) {
 			w.lines[0] = strings.Replace(w.lines[0], "10.00,0.61", "12.00,0.61", 1)
 			w.lines[0] = strings.Replace(w.lines[0], "10.00,eur", "12.00,eur", 1)

@@ -193,8 +193,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		Class: ChargedButUnknown, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
 		Detail: "nothing of ours knows this movement",
 	}
-	if l.Reference == "" && r.c.Account != "" {
-		r.report.Outside++ // the account's own business
+	if r.theirs(&l) {
 		return nil, nil
 	}
 	if l.Reference == "" {
@@ -284,17 +283,38 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 	return nil, r.found(ctx, m)
 }
 
-// unbookedFailure is unbooked for the failure of a movement. A failure of a movement
-// that is not booked changes nothing: no merchant was sent a success.
-func (r *run) unbookedFailure(ctx context.Context, _ *object, l line) (*booking, error) {
-	_, code, ok := claim.ReadObjectID(l.Reference)
-	home := ""
-	if ok {
-		home, _ = r.c.Home(code)
+// theirs reports whether a line without a booking is a connected account's own business,
+// and counts it: nothing of ours is written on it.
+func (r *run) theirs(l *line) bool {
+	theirs := r.c.Account != "" && l.Reference == ""
+	if theirs {
+		r.report.OtherAccount++
 	}
-	if home == "" {
-		r.report.Outside++
+	return theirs
+}
+
+// unbookedFailure is unbooked for the failure of a movement. Where the statement has the
+// movement, too, and that is not booked either, they are judged as one.
+func (r *run) unbookedFailure(ctx context.Context, o *object, l line) (*booking, error) {
+	if r.theirs(&l) {
 		return nil, nil
+	}
+	m := Mismatch{
+		Class: UnaskedNotBooked, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
+		Detail: fmt.Sprintf("the provider states that a %s failed which is not in the books", l.Kind),
+	}
+	_, code, ok := claim.ReadObjectID(l.Reference)
+	if ok {
+		m.Home, _ = r.c.Home(code)
+	}
+	if m.Home == "" {
+		return nil, r.alike(ctx, o, &l, m)
+	}
+	home := m.Home
+	// The claim first, as in unbooked.
+	rec, claimed, err := r.c.Claims.ByObject(ctx, home, l.Reference)
+	if err != nil {
+		return nil, fmt.Errorf("recon: the claims of %s cannot be read: %w", home, err)
 	}
 	of, found, err := r.transaction(ctx, home, l.Reference)
 	is := func() bool { return found && of.Provider == r.c.Provider && of.ProviderRef == l.ID }
@@ -309,9 +329,15 @@ func (r *run) unbookedFailure(ctx context.Context, _ *object, l line) (*booking,
 	switch {
 	case err != nil:
 		return nil, err
-	case !is():
-		r.report.Outside++
+	case !is() && claimed && rec.State == claim.InFlight:
+		r.report.Undecided++ // its outcome is being looked up
 		return nil, nil
+	case !is():
+		if claimed {
+			m.Tenant = rec.Key.Tenant
+			m.Detail += fmt.Sprintf("; its claim is %v (%s)", rec.State, rec.Reason)
+		}
+		return nil, r.alike(ctx, o, &l, m)
 	}
 	failed, known, err := r.transaction(ctx, home, ledger.FailureID(of.ID))
 	if err != nil {
@@ -322,10 +348,21 @@ func (r *run) unbookedFailure(ctx context.Context, _ *object, l line) (*booking,
 		return &b, nil
 	}
 	b := r.booking(&of)
-	m := b.mismatch(FailedButBooked)
+	m = b.mismatch(FailedButBooked)
 	m.Stated, m.StatedCurrency = l.Amount, l.Currency
 	m.Detail = "the provider states that it has failed since, of which no notice has come; send the notice again"
 	return nil, r.found(ctx, m)
+}
+
+// alike reports m, about a failure, unless what is found of its movement says it.
+func (r *run) alike(ctx context.Context, o *object, failure *line, m Mismatch) error {
+	for i := range o.lines {
+		l := &o.lines[i]
+		if l.side() == (side{ID: failure.ID}) && l.Kind == failure.Kind && !r.outside(l) {
+			return nil
+		}
+	}
+	return r.found(ctx, m)
 }
 
 // beside reports that a movement is one more than ref, which was paid, and whether that
@@ -371,6 +408,7 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 		return nil
 	}
 	if aside := b.side().Aside; aside != "" && !r.states(aside) {
+		r.report.Undecided++ // another report of the provider has it
 		return nil
 	}
 	at := time.Unix(0, b.At)

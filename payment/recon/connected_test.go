@@ -62,7 +62,7 @@ func TestStatementsOfConnectedAccounts(t *testing.T) {
 	w.line("txn_8", "eur", "-1.00", "0.00", "payout", "po_1", ",", "")
 	report, found = w.reconcile()
 	require.Empty(t, found)
-	require.Equal(t, []int{5, 5, 1}, []int{report.Bookings, report.Agree, report.Outside}, "%+v", report)
+	require.Equal(t, []int{5, 5, 1}, []int{report.Bookings, report.Agree, report.OtherAccount}, "%+v", report)
 	require.EqualValues(t, 100, w.stands()["bank:sim:acct_1 eur"])
 	require.EqualValues(t, 100, w.stands()["fees:sim:acct_1 eur"])
 	require.EqualValues(t, -100-100, w.stands()["provider:sim:acct_1 eur"], "what was charged went back, and the fees and the payout went")

@@ -21,7 +21,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -58,7 +61,7 @@ const (
 	// not.
 	FailedButBooked Class = "failed_but_booked"
 	// UnaskedNotBooked: stated as made by the provider without a request, such as a
-	// dispute or a manual refund, and not booked.
+	// dispute, a manual refund or a failure, and not booked, or of a payment that is not.
 	UnaskedNotBooked Class = "unasked_not_booked"
 	// RepeatedLine: the statement has the same movement twice.
 	RepeatedLine Class = "repeated_line"
@@ -104,7 +107,11 @@ type Report struct {
 	Agree int `json:"agree"`
 	// Outside counts lines of another period without a booking among those read.
 	Outside int `json:"outside"`
-	// Undecided counts movements too near an edge of the period, or still in flight.
+	// OtherAccount counts lines of a connected account's own business: they have no
+	// reference of ours, and no booking.
+	OtherAccount int `json:"other_account"`
+	// Undecided counts movements too near an edge of the period, or still in flight, and
+	// bookings of kinds that the statement does not list, as a report without payouts.
 	Undecided  int           `json:"undecided"`
 	Mismatches map[Class]int `json:"mismatches"`
 	// NotBooked counts fees, payouts and conversions that are stated and not booked, which is
@@ -122,6 +129,33 @@ func (r *Report) Total() (n int) {
 		n += c
 	}
 	return n
+}
+
+// LeftOut lists what is stated or booked and was not judged, as in "2 lines of another
+// period, 1 undecided"; "" if everything was. Only then does everything agree that has no
+// mismatch.
+func (r *Report) LeftOut() string {
+	var out []string
+	add := func(n int, one, more string) {
+		if n == 1 {
+			more = one
+		}
+		if n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", n, more))
+		}
+	}
+	unknown := 0
+	for _, n := range r.Unknown {
+		unknown += n
+	}
+	add(unknown, "line of an unknown kind", "lines of unknown kinds")
+	add(r.Outside, "line of another period", "lines of another period")
+	add(r.OtherAccount, "line of the account's own business", "lines of the account's own business")
+	add(r.Undecided, "undecided", "undecided")
+	for _, kind := range slices.Sorted(maps.Keys(r.NotBooked)) {
+		add(r.NotBooked[kind], fmt.Sprintf("of kind %s that is not booked", kind), fmt.Sprintf("of kind %s that are not booked", kind))
+	}
+	return strings.Join(out, ", ")
 }
 
 // Claims reads the claims of a home.
