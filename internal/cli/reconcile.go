@@ -26,7 +26,7 @@ type reconcileCommand struct {
 	AllowHTTP bool          `name:"allow-http" help:"Allow an http:// statement URL. Anybody on the network can then read it, and forge payments that --heal refunds."`
 	Format    string        `enum:",csv,jsonl,stripe,adyen,paypal" default:"" placeholder:"csv|jsonl|stripe|adyen|paypal" help:"Format of the statement: csv, jsonl, or a provider's own. Default: from its name or Content-Type."`
 	Mapping   string        `type:"path" placeholder:"FILE" help:"A description (YAML) of a provider's CSV: its columns, numbers, times and kinds. payment/recon/mapping/stripe.yaml explains all of it."`
-	Timezone  string        `placeholder:"ZONE" help:"Time zone of --day and of CSV times without one, as in Europe/Berlin. Default: from the mapping, else UTC."`
+	Timezone  string        `placeholder:"ZONE" help:"Time zone of --day, of CSV times without one, and of the provider's account where its name of a zone is ambiguous, as CST is. As in Europe/Berlin. Default: from the mapping, else UTC."`
 	Day       string        `placeholder:"DATE" help:"The statement's day, as in 2026-03-01, instead of --from and --to."`
 	From      time.Time     `placeholder:"TIME" help:"Start of the statement's period, as in 2026-03-01T00:00:00Z. Default: the beginning."`
 	To        time.Time     `placeholder:"TIME" help:"End of the statement's period, exclusive. Default: now."`

@@ -93,9 +93,13 @@ func TestReconcile(t *testing.T) {
 		require.Equal(t, 30, strings.Count(string(text), `"class":"amount_differs"`))
 
 		// One that cannot be compared leaves what was there.
-		code, _, errs = homeward(t, with("--statement", write(t, "s.csv", statement+"p,charge,x,none,usd,1\n"), "--out", all)...)
+		code, _, errs = homeward(t, with("--statement", write(t, "s.csv", statement+"p,charge,\"x,1,usd,1\nq,charge,x,1,usd,1\n"), "--out", all)...)
 		require.Equal(t, exitUnread, code)
-		require.Contains(t, errs, "statement, line 32: amount")
+		require.Contains(t, errs, `statement, line 33: extraneous or missing "`)
+		code, out, errs = homeward(t, with("--statement", write(t, "s.csv", statement+"p,charge,x,none,usd,1\n"))...)
+		require.Equal(t, exitDiffers, code, errs)
+		require.Contains(t, out, "30 movements agree")
+		require.Regexp(t, `unreadable_line .* line 32: amount`, out)
 		again, err := os.ReadFile(all)
 		require.NoError(t, err)
 		require.Equal(t, text, again)

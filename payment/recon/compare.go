@@ -37,6 +37,11 @@ func (o *object) own() *booking {
 }
 
 func (r *run) compare(ctx context.Context) error {
+	for _, e := range r.unreadable {
+		if err := r.found(ctx, Mismatch{Class: UnreadableLine, Detail: fmt.Sprintf("line %d: %s", e.Line, e.Reason)}); err != nil {
+			return err
+		}
+	}
 	for i := range r.lines.Len() {
 		objects := map[string]*object{}
 		of := func(key string) *object {
@@ -278,6 +283,10 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 	if r.c.Account != "" && m.Tenant != "" {
 		proved = false
 		m.Detail += "; whoever owns the account may have written our id on a payment of their own: decide by hand"
+	}
+	if len(r.unreadable) > 0 && m.Tenant != "" {
+		proved = false // that may say that it failed
+		m.Detail += "; the statement has a line that cannot be read, so that nothing is given back"
 	}
 	m.Refundable = proved && m.Tenant != "" && l.Kind == psp.KindCharge && prefix == payment.Prefix(payment.Charge)
 	return nil, r.found(ctx, m)

@@ -27,7 +27,17 @@ const (
 // not have, and those whose money moved the other way than their kind's does, and calls
 // other for each, with the provider's term for it.
 func (m *Mapping) Read(r io.Reader, each func(Line) error, other func(kind string)) (lines int, err error) {
-	limit := &bounded{in: r}
+	return m.read(r, each, other, refuse)
+}
+
+// read is Read. It calls bad for each line that cannot be read, and continues unless that
+// fails.
+func (m *Mapping) read(r io.Reader, each func(Line) error, other func(kind string), bad func(*StatementError) error) (lines int, err error) {
+	text, err := textOf(r)
+	if err != nil {
+		return 0, err
+	}
+	limit := &bounded{in: text}
 	in := csv.NewReader(limit)
 	in.ReuseRecord = true
 	in.Comma, _ = utf8.DecodeRuneInString(m.Delimiter)
@@ -44,10 +54,13 @@ func (m *Mapping) Read(r io.Reader, each func(Line) error, other func(kind strin
 		case errors.Is(err, io.EOF):
 			return lines, nil
 		case err != nil:
-			return lines, csvError(err, at+1, "cannot be read")
+			if err = csvError(err, &at, s.at != nil, bad); err != nil {
+				return lines, err
+			}
+			continue
 		}
 		at, _ = in.FieldPos(0)
-		first := strings.TrimPrefix(fields[0], "\ufeff")
+		first := fields[0]
 		switch {
 		case s.at == nil && (m.Header == "" || first == m.Header):
 			if err := s.head(fields); err != nil {
@@ -60,8 +73,13 @@ func (m *Mapping) Read(r io.Reader, each func(Line) error, other func(kind strin
 		s.fields = fields
 		l, word, err := s.line()
 		switch {
-		case err != nil:
+		case errors.As(err, new(zoneError)):
 			return lines, &StatementError{at, err.Error()}
+		case err != nil:
+			if err := bad(&StatementError{at, err.Error()}); err != nil {
+				return lines, err
+			}
+			continue
 		case word != "":
 			other(word)
 			continue
@@ -93,13 +111,16 @@ type sheet struct {
 func (s *sheet) head(fields []string) error {
 	s.at = make(map[string]int, len(fields))
 	for i, name := range fields {
-		name = fold(strings.TrimPrefix(name, "\ufeff"))
+		name = fold(name)
 		if _, twice := s.at[name]; !twice {
 			s.at[name] = i
 		}
 	}
 	c := &s.m.Columns
-	for _, need := range []Names{c.Kind, c.Created, c.Zone, c.Amount.Value, c.Amount.Credit, c.Amount.Debit, c.Amount.Currency, c.Amount.Side} {
+	if !slices.ContainsFunc(c.CreatedUTC, s.has) && s.m.zone == nil && slices.ContainsFunc(c.Created, s.has) {
+		return fmt.Errorf("has no column %s, so its times are in a zone that it does not name: give it with --timezone, as in Europe/Berlin", strings.Join(c.CreatedUTC, " or "))
+	}
+	for _, need := range []Names{c.Kind, slices.Concat(c.CreatedUTC, c.Created), c.Zone, c.Amount.Value, c.Amount.Credit, c.Amount.Debit, c.Amount.Currency, c.Amount.Side} {
 		if len(need) > 0 && !slices.ContainsFunc(need, s.has) {
 			return fmt.Errorf("has no column %s, which the mapping needs", strings.Join(need, " or "))
 		}
@@ -231,10 +252,8 @@ func (s *sheet) amounts(l *Line) error {
 		return nil
 	case amount == 0:
 		return fmt.Errorf("a %s without an amount", l.Kind)
-	case amount*way < 0 && l.Kind == psp.KindFee:
-		l.Kind, way = psp.KindFeeRefund, -way
-	case amount*way < 0 && l.Kind == psp.KindPayout:
-		l.Kind, way = psp.KindTopUp, -way // from our bank
+	case amount*way < 0 && opposite[l.Kind] != "":
+		l.Kind, way = opposite[l.Kind], -way
 	case amount*way < 0:
 		return wrongWayError(fmt.Sprintf("%s (money %s)", short(s.get(c.Kind)), wentOr(amount)))
 	}
@@ -243,6 +262,12 @@ func (s *sheet) amounts(l *Line) error {
 		return fmt.Errorf("amount must be at most %d minor units", int64(payment.MaxAmount))
 	}
 	return nil
+}
+
+// opposite are the kinds of lines whose money moved the other way, where that is certain.
+var opposite = map[psp.Kind]psp.Kind{
+	psp.KindFee: psp.KindFeeRefund, psp.KindPayout: psp.KindTopUp, // from our bank
+	psp.KindDispute: psp.KindDisputeReversal, psp.KindDisputeReversal: psp.KindDispute,
 }
 
 // fees sums the provider's fees.
@@ -292,36 +317,44 @@ func (s *sheet) money(m *Money) (amount int64, currency string, err error) {
 	return plus - minus, currency, err
 }
 
-// number reads an amount as minor units of currency; an empty one is 0.
+// number reads an amount as minor units of currency; an empty one is 0. It reads a whole
+// part or a fraction that is missing, a sign in front or behind, parentheses for amounts
+// below 0, and separators between groups of digits. What two readers could take for two
+// amounts, as 1,234 where the mapping does not say what the comma is, it refuses.
 func (s *sheet) number(text, currency string) (int64, error) {
-	n := s.m.Numbers
-	bad := func() (int64, error) {
-		return 0, fmt.Errorf("amount must be a number of %s units of %s, is %.40q", n.Unit, currency, text)
-	}
-	digits := text
-	if n.Group != "" {
-		digits = strings.ReplaceAll(digits, n.Group, "")
-	}
-	negative := strings.HasPrefix(digits, "-")
-	digits = strings.TrimPrefix(strings.TrimPrefix(digits, "-"), "+")
 	if text == "" {
 		return 0, nil
 	}
-	whole, fraction, _ := strings.Cut(digits, n.Decimal)
+	n := s.m.Numbers
+	bad := func(why string) (int64, error) {
+		return 0, fmt.Errorf("amount must be a number of %s units of %s, is %.40q%s", n.Unit, currency, text, why)
+	}
+	digits, negative, ok := unsigned(text)
+	whole, fraction, point := strings.Cut(digits, n.Decimal)
+	groups, separator := n.groups(whole)
+	if !ok || len(whole)+len(fraction) == 0 || strings.Trim(fraction, "0123456789") != "" || len(groups) == 0 {
+		return bad("")
+	}
+	guessed := n.Group == "" && (separator == "," || separator == ".")
+	if guessed && len(groups) == 2 && !point {
+		return bad("; numbers.group of the mapping says whether " + separator + " separates thousands")
+	}
 	places := 0
 	if n.Unit == unitMajor {
 		places = psp.MinorDigits(currency)
 	}
+	if len(fraction) == 3 && places < 3 && n.Group == "" && len(groups) == 1 && len(whole) <= 3 && strings.Trim(whole, "0") != "" {
+		return bad("; numbers.group of the mapping says whether " + n.Decimal + " separates thousands")
+	}
 	for len(fraction) > places && fraction[len(fraction)-1] == '0' {
 		fraction = fraction[:len(fraction)-1] // 5.00 yen
 	}
-	if whole == "" || len(fraction) > places {
-		return bad()
+	if len(fraction) > places {
+		return bad("")
 	}
-	whole += fraction + strings.Repeat("0", places-len(fraction))
-	v, err := strconv.ParseUint(whole, 10, 62)
+	v, err := strconv.ParseUint("0"+strings.Join(groups, "")+fraction+strings.Repeat("0", places-len(fraction)), 10, 62)
 	if err != nil {
-		return bad()
+		return bad("")
 	}
 	if negative {
 		return -int64(v), nil
@@ -329,18 +362,83 @@ func (s *sheet) number(text, currency string) (int64, error) {
 	return int64(v), nil
 }
 
-func (s *sheet) time() (at time.Time, err error) {
-	text := s.get(s.m.Columns.Created)
-	zone := s.m.zone
-	if name := s.get(s.m.Columns.Zone); name != "" {
-		var ok bool
-		if zone, ok = s.m.zones[name]; !ok {
-			if zone, err = zoneOf(name); err != nil {
-				return at, fmt.Errorf("%w; or map it in time.zones", err)
-			}
+// unsigned takes the one sign from a number: in front, behind, or as parentheses. ok is
+// false if there are several.
+func unsigned(text string) (digits string, negative, ok bool) {
+	const minus = "-\u2212\u2013"
+	found := 0
+	if strings.HasPrefix(text, "(") && strings.HasSuffix(text, ")") && len(text) > 1 {
+		text, negative, found = strings.TrimSpace(text[1:len(text)-1]), true, 1
+	}
+	r, size := utf8.DecodeRuneInString(text)
+	if r == '+' || strings.ContainsRune(minus, r) && size > 0 {
+		text, negative = strings.TrimSpace(text[size:]), r != '+'
+		found++
+	}
+	r, size = utf8.DecodeLastRuneInString(text)
+	if r == '+' || strings.ContainsRune(minus, r) && size > 0 {
+		text, negative = strings.TrimSpace(text[:len(text)-size]), r != '+'
+		found++
+	}
+	return text, negative, found <= 1
+}
+
+// groups splits a whole part at one separator: that of the mapping, a space, an apostrophe,
+// or the mark that is not its decimal one. The last group has three digits, those between
+// two or three, the first as many or fewer. It returns nil for what is no whole number.
+func (n *Numbers) groups(whole string) (groups []string, separator string) {
+	separators := []string{" ", "\u00a0", "\u202f", "\u2009", "'", "\u2019"}
+	if n.Group != "" {
+		separators = append(separators, n.Group)
+	} else {
+		separators = append(separators, ",", ".")
+	}
+	groups = []string{whole}
+	for _, separator = range separators {
+		if separator != n.Decimal && strings.Contains(whole, separator) {
+			groups = strings.Split(whole, separator)
+			break
+		}
+		separator = ""
+	}
+	last := len(groups) - 1
+	for i, g := range groups {
+		switch {
+		case strings.Trim(g, "0123456789") != "":
+			return nil, ""
+		case last == 0:
+		case g == "", len(g) > 3, i == last && len(g) != 3, i > 0 && i < last && (len(g) < 2 || len(g) != len(groups[1])):
+			return nil, ""
 		}
 	}
-	switch f := s.m.Time.Format; f {
+	return groups, separator
+}
+
+// zoneError is about a time zone, which is that of all lines.
+type zoneError string
+
+func (e zoneError) Error() string { return string(e) }
+
+func (s *sheet) time() (at time.Time, err error) {
+	c := &s.m.Columns
+	text, zones := s.get(c.CreatedUTC), []*time.Location{time.UTC}
+	if text == "" {
+		text, zones = s.get(c.Created), []*time.Location{s.m.zone}
+		if name := s.get(c.Zone); name != "" {
+			if zones, err = s.m.named(name); err != nil {
+				return at, err
+			}
+			defer func() { at, err = s.m.agree(name, text, zones, at, err) }()
+		} else if s.m.zone == nil {
+			return at, errors.New("its time is in a zone that the line does not name: give it with --timezone")
+		}
+	}
+	return s.m.timeIn(text, zones[0])
+}
+
+// timeIn reads a time of a zone.
+func (m *Mapping) timeIn(text string, zone *time.Location) (at time.Time, err error) {
+	switch f := m.Time.Format; f {
 	case formatRFC3339:
 		at, err = time.Parse(time.RFC3339, text)
 	case formatUnix:
@@ -351,9 +449,48 @@ func (s *sheet) time() (at time.Time, err error) {
 		at, err = time.ParseInLocation(f, text, zone)
 	}
 	if err != nil {
-		return at, fmt.Errorf("created must be a time as %s, is %.40q", s.m.Time.Format, text)
+		return at, fmt.Errorf("created must be a time as %s, is %.40q", m.Time.Format, text)
 	}
 	return inYears(at.UTC(), text)
+}
+
+// named returns the zones that a name may stand for.
+func (m *Mapping) named(name string) ([]*time.Location, error) {
+	if zones := m.zones[name]; len(zones) > 0 {
+		return zones, nil
+	}
+	zone, err := zoneOf(name)
+	if err != nil && m.given != nil {
+		return []*time.Location{m.given}, nil
+	}
+	if err != nil {
+		return nil, zoneError(err.Error() + "; give the account's with --timezone, or map it in time.zones")
+	}
+	return []*time.Location{zone}, nil
+}
+
+// agree decides between the zones that name may stand for: where they are at different times
+// then, the operator's counts, if it is one of them or has that name itself.
+func (m *Mapping) agree(name, text string, zones []*time.Location, at time.Time, err error) (time.Time, error) {
+	var names []string
+	differ := false
+	for _, zone := range zones {
+		other, _ := m.timeIn(text, zone)
+		differ = differ || !other.Equal(at)
+		names = append(names, zone.String())
+	}
+	if err != nil || !differ {
+		return at, err
+	}
+	may := strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+	if m.given == nil {
+		return at, zoneError(fmt.Sprintf("the time zone %s may be %s: give the account's with --timezone", name, may))
+	}
+	mine, err := m.timeIn(text, m.given)
+	if called, _ := mine.In(m.given).Zone(); err == nil && called != name && !slices.Contains(names, m.given.String()) {
+		err = zoneError(fmt.Sprintf("the time zone %s may be %s, and is none of %s: give the account's with --timezone", name, may, m.given))
+	}
+	return mine, err
 }
 
 func inYears(at time.Time, text string) (time.Time, error) {

@@ -48,8 +48,9 @@ type Mapping struct {
 	// Kinds maps the provider's terms for kinds.
 	Kinds map[string]KindOf `yaml:"kinds"`
 
-	zone  *time.Location
-	zones map[string]*time.Location
+	zone  *time.Location // of times without one; nil: nobody has said
+	given *time.Location // by the operator
+	zones map[string][]*time.Location
 }
 
 // Columns are names of columns.
@@ -64,6 +65,9 @@ type Columns struct {
 	Reference Names `yaml:"reference"`
 	Kind      Names `yaml:"kind"`
 	Created   Names `yaml:"created"`
+	// CreatedUTC are the same in UTC, and count first. Then Time.Zone has no default: the
+	// operator gives the zone of a statement that has Created alone.
+	CreatedUTC Names `yaml:"created_utc"`
 	// Zone names the time zone of Created in each line.
 	Zone Names `yaml:"zone"`
 	// Amount is the payer's amount, as the books have it.
@@ -101,7 +105,8 @@ type Numbers struct {
 	// Unit is "major" (12.50 for dollars, 1250 for yen) or "minor" (1250 for both). It
 	// is required: a wrong guess is off by a factor of a hundred.
 	Unit string `yaml:"unit"`
-	// Decimal is the decimal separator, "." by default; Group may stand between digits.
+	// Decimal is the decimal separator, "." by default. Group stands between groups of
+	// digits; without it, what may be either separator is refused.
 	Decimal string `yaml:"decimal"`
 	Group   string `yaml:"group"`
 }
@@ -112,8 +117,9 @@ type Times struct {
 	Format string `yaml:"format"`
 	// Zone is the time zone of times without one: a name as Europe/Berlin; "" is UTC.
 	Zone string `yaml:"zone"`
-	// Zones are the values of Columns.Zone beside such names, as CEST.
-	Zones map[string]string `yaml:"zones"`
+	// Zones are the values of Columns.Zone beside such names, as CEST. If a value stands for
+	// several zones, the operator says which, where it makes a difference.
+	Zones map[string]Names `yaml:"zones"`
 }
 
 // KindOf is the meaning of a term for a kind: in YAML the kind alone, or an object.
@@ -255,7 +261,7 @@ func (m *Mapping) validate() error {
 	for _, c := range []struct {
 		name  string
 		given bool
-	}{{"kind", len(m.Columns.Kind) > 0}, {"created", len(m.Columns.Created) > 0}, {"amount", m.Columns.Amount.given()}} {
+	}{{"kind", len(m.Columns.Kind) > 0}, {"created", len(m.Columns.Created)+len(m.Columns.CreatedUTC) > 0}, {"amount", m.Columns.Amount.given()}} {
 		if !c.given {
 			bad("columns.%s is missing", c.name)
 		}
@@ -311,13 +317,19 @@ func (m *Mapping) validateTime(bad func(string, ...any)) {
 		}
 	}
 	var err error
-	if m.zone, err = zoneOf(m.Time.Zone); err != nil {
-		bad("time.zone: %v", err)
+	if m.Time.Zone != "" || len(m.Columns.CreatedUTC) == 0 {
+		if m.zone, err = zoneOf(m.Time.Zone); err != nil {
+			bad("time.zone: %v", err)
+		}
 	}
-	m.zones = map[string]*time.Location{}
+	m.zones = map[string][]*time.Location{}
 	for _, name := range slices.Sorted(maps.Keys(m.Time.Zones)) {
-		if m.zones[name], err = zoneOf(m.Time.Zones[name]); err != nil {
-			bad("time.zones.%s: %v", name, err)
+		for _, one := range m.Time.Zones[name] {
+			zone, err := zoneOf(one)
+			if err != nil {
+				bad("time.zones.%s: %v", name, err)
+			}
+			m.zones[name] = append(m.zones[name], zone)
 		}
 	}
 }
@@ -355,10 +367,12 @@ func (m *Mapping) validateKinds(bad func(string, ...any)) {
 	}
 }
 
-// In changes the time zone of times that name none.
+// In sets the operator's time zone: that of times that name none, and of names of zones that
+// the mapping does not have, or has for several. It does not change times in UTC, or of a zone
+// that is known.
 func (m *Mapping) In(zone *time.Location) *Mapping {
 	in := *m
-	in.zone = zone
+	in.zone, in.given = zone, zone
 	return &in
 }
 

@@ -65,11 +65,13 @@ const (
 	UnaskedNotBooked Class = "unasked_not_booked"
 	// RepeatedLine: the statement has the same movement twice.
 	RepeatedLine Class = "repeated_line"
+	// UnreadableLine: a line of the statement that cannot be read.
+	UnreadableLine Class = "unreadable_line"
 )
 
 // Classes lists all classes, in the order of reports.
 func Classes() []Class {
-	return []Class{ChargedButUnknown, NotOnStatement, AmountDiffers, CurrencyDiffers, Duplicate, RefundMissing, ClaimWithoutBooking, BookingWithoutClaim, FailedButBooked, UnaskedNotBooked, RepeatedLine}
+	return []Class{ChargedButUnknown, NotOnStatement, AmountDiffers, CurrencyDiffers, Duplicate, RefundMissing, ClaimWithoutBooking, BookingWithoutClaim, FailedButBooked, UnaskedNotBooked, RepeatedLine, UnreadableLine}
 }
 
 // Mismatch is one difference between statement, books and claim.
@@ -99,7 +101,8 @@ type Mismatch struct {
 
 // Report counts what was compared.
 type Report struct {
-	// Lines, Bookings and Claims are how many of each were read.
+	// Lines, Bookings and Claims are how many of each were read, Lines without those that
+	// could not be, and of unknown kinds.
 	Lines    int `json:"lines"`
 	Bookings int `json:"bookings"`
 	Claims   int `json:"claims"`
@@ -376,7 +379,9 @@ type run struct {
 	nameless *spill.Parts[line]
 	refs     *spill.Parts[ref]
 	names    int
-	has      map[psp.Kind]bool // the kinds that the statement has
+	// unreadable are the lines that cannot be read.
+	unreadable []*StatementError
+	has        map[psp.Kind]bool // the kinds that the statement has
 }
 
 // key is the join key of rows. A movement without our reference joins with nothing: it
@@ -395,6 +400,11 @@ func (l *line) key() string {
 }
 
 func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) (err error) {
+	defer func() {
+		if err == nil && r.report.Lines+len(r.report.Unknown) == 0 && len(r.unreadable) > 0 {
+			err = r.unreadable[0]
+		}
+	}()
 	r.report.Lines, err = r.read(statement, f, func(l Line) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -419,9 +429,22 @@ func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) 
 // read reads the statement as it is described.
 func (r *run) read(statement io.Reader, f Format, each func(Line) error) (lines int, err error) {
 	if r.c.Mapping != nil {
-		return r.c.Mapping.Read(statement, each, r.unknown)
+		return r.c.Mapping.read(statement, each, r.unknown, r.bad)
 	}
-	return read(statement, f, each, r.unknown)
+	return read(statement, f, each, r.unknown, r.bad)
+}
+
+// maxUnreadable bounds the lines of a statement that cannot be read: more of them are written
+// in another format.
+const maxUnreadable = 100
+
+// bad keeps a line that cannot be read.
+func (r *run) bad(e *StatementError) error {
+	if len(r.unreadable) == maxUnreadable {
+		return fmt.Errorf("recon: more than %d lines cannot be read, of which the first is: %w", maxUnreadable, r.unreadable[0])
+	}
+	r.unreadable = append(r.unreadable, e)
+	return nil
 }
 
 // unknown counts a line of an unknown kind. If the column is no kind at all there would

@@ -500,10 +500,10 @@ func TestPeriod(t *testing.T) {
 func TestNothingIsDoneWithABadStatement(t *testing.T) {
 	w := newWorld(t)
 	w.state("p", "order-7", 5)
-	w.lines = append(w.lines, "p,charge,r,none,usd,1")
+	w.lines = append(w.lines, "p,charge,\"r,1,usd,1", "p,charge,r,1,usd,1")
 	w.c.Found = func(context.Context, Mismatch) error { t.Error("told of a mismatch"); return nil }
 	_, err := Run(t.Context(), w.c, w.statement(), CSV)
-	require.ErrorContains(t, err, "line 3: amount")
+	require.ErrorContains(t, err, `line 4: extraneous or missing "`)
 	w.lines, w.fail = w.lines[:1], errors.New("down")
 	_, err = Run(t.Context(), w.c, w.statement(), CSV)
 	require.ErrorContains(t, err, "books of us-east1 cannot be read: down")

@@ -103,24 +103,61 @@ func (e *StatementError) Error() string {
 }
 
 // Read passes every line of a statement to each, in order. It keeps one line in memory.
-// The error is a [*StatementError] if the statement is at fault.
+// The error is a [*StatementError] if the statement is at fault: a line that cannot be read
+// ends it.
 func Read(r io.Reader, f Format, each func(Line) error) (lines int, err error) {
-	return read(r, f, each, func(string) {})
+	return read(r, f, each, func(string) {}, refuse)
 }
 
-// read is Read. It calls other for each line of an unknown kind, with its name.
-func read(r io.Reader, f Format, each func(Line) error, other func(kind string)) (lines int, err error) {
-	switch f {
-	case CSV:
-		return readCSV(r, each, other)
-	case JSONLines:
-		return readJSON(r, each, other)
+// refuse ends the reading at a line that cannot be read.
+func refuse(e *StatementError) error { return e }
+
+// read is Read. It calls other for each line of an unknown kind, with its name, and bad for
+// each line that cannot be read, and continues unless that fails.
+func read(r io.Reader, f Format, each func(Line) error, other func(kind string), bad func(*StatementError) error) (lines int, err error) {
+	if f != CSV && f != JSONLines {
+		m, err := MappingOf(string(f))
+		if err != nil {
+			return 0, err
+		}
+		return m.read(r, each, other, bad)
 	}
-	m, err := MappingOf(string(f))
-	if err != nil {
+	text, err := textOf(r)
+	switch {
+	case err != nil:
 		return 0, err
+	case f == CSV:
+		return readCSV(text, each, other, bad)
+	default:
+		return readJSON(text, each, other, bad)
 	}
-	return m.Read(r, each, other)
+}
+
+// textOf returns the text of a statement without its byte order mark. It refuses what is not
+// text as statements are, by name.
+func textOf(r io.Reader) (io.Reader, error) {
+	in := bufio.NewReaderSize(r, maxLine)
+	head, err := in.Peek(maxLine)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+		return nil, fmt.Errorf("recon: read statement: %w", err)
+	}
+	if bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")) || bytes.IndexByte(head[:min(len(head), 4)], 0) >= 0 {
+		return nil, &StatementError{1, "is in UTF-16; save it as UTF-8, as by iconv -f UTF-16 -t UTF-8"}
+	}
+	if mark := []byte("\ufeff"); bytes.HasPrefix(head, mark) {
+		head = head[len(mark):]
+		if _, err := in.Discard(len(mark)); err != nil {
+			return nil, fmt.Errorf("recon: read statement: %w", err)
+		}
+	}
+	first, _, lf := bytes.Cut(head, []byte("\n"))
+	if before, behind, cr := bytes.Cut(first, []byte("\r")); !lf && cr && len(bytes.TrimSpace(behind)) > 0 {
+		return nil, &StatementError{1, fmt.Sprintf("has lines that end with a carriage return alone, as behind %.40q; save it with line feeds", before)}
+	}
+	if first = bytes.ToLower(bytes.Trim(bytes.TrimSpace(first), `"`)); bytes.HasPrefix(first, []byte("sep=")) {
+		return nil, &StatementError{1, fmt.Sprintf("is %.10q, which spreadsheets write and is no column; remove that line", first)}
+	}
+	return in, nil
 }
 
 // raw is a line before it is checked.
@@ -148,7 +185,7 @@ func countUnknown(kind string, other func(string)) (unknown bool) {
 	return true
 }
 
-func readJSON(r io.Reader, each func(Line) error, other func(string)) (lines int, err error) {
+func readJSON(r io.Reader, each func(Line) error, other func(string), bad func(*StatementError) error) (lines int, err error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, 4096), maxLine)
 	at := 1
@@ -159,13 +196,23 @@ func readJSON(r io.Reader, each func(Line) error, other func(string)) (lines int
 		}
 		var v raw
 		if err := json.Unmarshal(text, &v); err != nil {
-			return lines, &StatementError{at, "is not a JSON object with these members: " + strings.TrimPrefix(err.Error(), "json: ")}
+			if err := bad(&StatementError{at, "is not a JSON object with these members: " + strings.TrimPrefix(err.Error(), "json: ")}); err != nil {
+				return lines, err
+			}
+			continue
 		}
 		if countUnknown(v.Kind, other) {
 			continue
 		}
 		v.created = strings.Trim(string(v.Created), `"`)
-		if err := handle(&v, at, each); err != nil {
+		l, wrong := lineOf(&v, at)
+		if wrong != nil {
+			if err := bad(wrong); err != nil {
+				return lines, err
+			}
+			continue
+		}
+		if err := each(l); err != nil {
 			return lines, err
 		}
 		lines++
@@ -184,31 +231,37 @@ var columns = []string{"id", "kind", "reference", "amount", "currency", "created
 
 const needed = 6
 
-func readCSV(r io.Reader, each func(Line) error, other func(string)) (lines int, err error) {
+func readCSV(r io.Reader, each func(Line) error, other func(string), bad func(*StatementError) error) (lines int, err error) {
 	limit := &bounded{in: r}
 	in := csv.NewReader(limit)
 	in.ReuseRecord = true
+	at := 0
 	head, err := in.Read()
-	if err != nil {
-		return 0, csvError(err, 1, "has no line with the names of its columns")
+	if errors.Is(err, io.EOF) {
+		return 0, &StatementError{1, "has no line with the names of its columns"}
+	} else if err != nil {
+		return 0, csvError(err, &at, false, bad)
 	}
 	place := make([]int, len(columns))
 	for i, name := range columns {
 		place[i] = slices.IndexFunc(head, func(s string) bool {
-			return strings.EqualFold(strings.TrimSpace(strings.TrimPrefix(s, "\ufeff")), name)
+			return strings.EqualFold(strings.TrimSpace(s), name)
 		})
 		if place[i] < 0 && i < needed {
 			return 0, &StatementError{1, "has no column " + name + "; the columns are " + strings.Join(columns[:needed], ", ")}
 		}
 	}
-	for at := 1; ; {
+	for at = 1; ; {
 		limit.since = 0
 		fields, err := in.Read()
 		switch {
 		case errors.Is(err, io.EOF):
 			return lines, nil
 		case err != nil:
-			return lines, csvError(err, at+1, "cannot be read")
+			if err = csvError(err, &at, true, bad); err != nil {
+				return lines, err
+			}
+			continue
 		}
 		at, _ = in.FieldPos(0)
 		f := func(i int) string {
@@ -221,22 +274,34 @@ func readCSV(r io.Reader, each func(Line) error, other func(string)) (lines int,
 		if countUnknown(v.Kind, other) {
 			continue
 		}
-		if err := handle(&v, at, each); err != nil {
+		l, wrong := lineOf(&v, at)
+		if wrong != nil {
+			if err := bad(wrong); err != nil {
+				return lines, err
+			}
+			continue
+		}
+		if err := each(l); err != nil {
 			return lines, err
 		}
 		lines++
 	}
 }
 
-func csvError(err error, at int, otherwise string) error {
+// csvError calls bad for an error that is of one line alone, if that is no header, and returns
+// any other. at is the last line that was read.
+func csvError(err error, at *int, body bool, bad func(*StatementError) error) error {
 	var parse *csv.ParseError
 	switch {
 	case errors.As(err, &parse):
-		return &StatementError{parse.Line, parse.Err.Error()}
+		*at = parse.Line
+		wrong := &StatementError{parse.Line, parse.Err.Error()}
+		if body && parse.StartLine == parse.Line {
+			return bad(wrong)
+		}
+		return wrong // a quote that is not closed has taken other lines with it
 	case errors.Is(err, errLongLine):
-		return &StatementError{at, err.Error()}
-	case errors.Is(err, io.EOF):
-		return &StatementError{at, otherwise}
+		return &StatementError{*at + 1, err.Error()}
 	default:
 		return fmt.Errorf("recon: read statement: %w", err)
 	}
@@ -265,10 +330,13 @@ func (b *bounded) Read(to []byte) (int, error) {
 	return n, err
 }
 
-func handle(v *raw, at int, each func(Line) error) (err error) {
-	wrong := func(format string, args ...any) error { return &StatementError{at, fmt.Sprintf(format, args...)} }
+func lineOf(v *raw, at int) (l Line, _ *StatementError) {
+	var err error
+	wrong := func(format string, args ...any) (Line, *StatementError) {
+		return l, &StatementError{at, fmt.Sprintf(format, args...)}
+	}
 	kind, failed, _ := kindIn(v.Kind)
-	l := Line{ID: v.ID, Kind: kind, Failed: failed, Reference: v.Reference, Currency: strings.ToLower(v.Currency), Entry: v.ID, Of: v.Of}
+	l = Line{ID: v.ID, Kind: kind, Failed: failed, Reference: v.Reference, Currency: strings.ToLower(v.Currency), Entry: v.ID, Of: v.Of}
 	switch {
 	case l.ID == "" || len(l.ID) > maxText:
 		return wrong("id must have 1 to %d bytes", maxText)
@@ -290,5 +358,5 @@ func handle(v *raw, at int, each func(Line) error) (err error) {
 		return wrong("%v", err)
 	}
 	l.Settled, l.Gross = l.Currency, l.Amount
-	return each(l)
+	return l, nil
 }
