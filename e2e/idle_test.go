@@ -51,7 +51,7 @@ func overhear(t *testing.T, n int, adjust func(*node.ServeSettings)) *overheard 
 		if adjust != nil {
 			adjust(&s)
 		}
-		server, err := node.Serve(o.ctx, s, node.Secrets{DatabaseURL: p.URL(o.url), GossipKeys: [][]byte{[]byte("0123456789abcdef")}}, nil, slog.New(slog.DiscardHandler))
+		server, err := node.Serve(o.ctx, s, node.Secrets{DatabaseURL: p.URL(o.url), GossipKeys: [][]byte{[]byte("0123456789abcdef")}, SealKeys: sealKeys}, nil, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, server.Stop(o.ctx)) })
 		seeds = append(seeds, s.Gossip.Listen)

@@ -126,6 +126,9 @@ topology_every: 100ms
 		p.WaitPoll, p.WaitMax, quickOutbox.Poll, quickOutbox.Lease) + d.extra
 }
 
+// sealKeys are those of served nodes.
+const sealKeys = "base64key://MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
 var readyLine = regexp.MustCompile(`homeward \S+ in \S+: API (http://\S+), RPC \S+, gossip (\S+), database `)
 
 // start starts a region's node and waits until it says that it is ready.
@@ -138,7 +141,8 @@ func (d *served) start(region string) {
 		stdout: &testLog{}, stderr: &testLog{}, dead: make(chan struct{}),
 	}
 	c.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOMEWARD_") }),
-		"HOMEWARD_DATABASE_URL="+d.url, "HOMEWARD_GOSSIP_KEY=MDEyMzQ1Njc4OWFiY2RlZg==")
+		"HOMEWARD_DATABASE_URL="+d.url, "HOMEWARD_GOSSIP_KEY=MDEyMzQ1Njc4OWFiY2RlZg==",
+		"HOMEWARD_SEAL_KEYS="+sealKeys)
 	c.cmd.Env = append(c.cmd.Env, d.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr
 	require.NoError(d.t, c.cmd.Start())

@@ -43,11 +43,13 @@ type Key struct {
 	Keeper Keeper
 }
 
-// Ring seals and opens. One without keys, as a nil Ring is, seals nothing and opens what
-// is not sealed. It is safe for concurrent use.
+// Ring seals and opens. One without keys, as a nil Ring is, opens what is not sealed and
+// refuses to seal: nothing is stored in clear text unless [Clear] says so. It is safe for
+// concurrent use.
 type Ring struct {
-	keys []Key
-	log  *slog.Logger
+	keys  []Key
+	clear bool // see Clear
+	log   *slog.Logger
 
 	current atomic.Pointer[dataKey] // nil before the first
 	making  sync.Mutex
@@ -87,8 +89,16 @@ func New(keys []Key, log *slog.Logger) *Ring {
 	return &Ring{keys: keys, log: log, known: cache, missing: map[KeyName]bool{}}
 }
 
-// HasKeys reports whether the ring has sealing keys.
-func (r *Ring) HasKeys() bool { return r != nil && len(r.keys) > 0 }
+// Clear makes a ring that stores values in clear text, as an operator has chosen, and
+// opens those that one of keys has sealed. It never unseals a stored value.
+func Clear(keys []Key, log *slog.Logger) *Ring {
+	r := New(keys, log)
+	r.clear = true
+	return r
+}
+
+// Seals reports whether the ring seals: it has keys, and is not [Clear].
+func (r *Ring) Seals() bool { return r != nil && len(r.keys) > 0 && !r.clear }
 
 // Names returns the names of the ring's keys, the sealing one first.
 func (r *Ring) Names() (names []KeyName) {
@@ -103,18 +113,22 @@ func (r *Ring) Names() (names []KeyName) {
 
 // Ready returns an error if values cannot be sealed now.
 func (r *Ring) Ready(ctx context.Context) error {
-	if !r.HasKeys() {
+	if !r.Seals() {
 		return nil
 	}
 	_, err := r.dataKey(ctx)
 	return err
 }
 
-// Seal returns the value as it is to be stored in row. A Ring without keys
-// returns it as it is.
+// Seal returns the value as it is to be stored in row. A ring without keys returns
+// [ErrNoKey], and one that is [Clear] the value itself.
 func (r *Ring) Seal(ctx context.Context, row Row, plain []byte) ([]byte, error) {
-	if !r.HasKeys() {
+	switch {
+	case r.Seals():
+	case r != nil && r.clear:
 		return plain, nil
+	default:
+		return nil, fmt.Errorf("%v: %w", row, ErrNoKey)
 	}
 	k, err := r.dataKey(ctx)
 	if err != nil {
@@ -145,9 +159,9 @@ func (r *Ring) Open(ctx context.Context, row Row, stored []byte) ([]byte, error)
 }
 
 // Again returns the value that is stored in row sealed under the first key, or nil if it
-// is so already or the ring has no keys.
+// is so already or the ring does not seal.
 func (r *Ring) Again(ctx context.Context, row Row, stored []byte) ([]byte, error) {
-	if name, sealed := KeyOf(stored); !r.HasKeys() || sealed && name == r.keys[0].Name {
+	if name, sealed := KeyOf(stored); !r.Seals() || sealed && name == r.keys[0].Name {
 		return nil, nil
 	}
 	plain, err := r.Open(ctx, row, stored)

@@ -21,7 +21,7 @@
 // # Values that are not sealed
 //
 // A value without the magic was written before there were sealing keys, and is returned
-// as it is. So this package cannot detect that a value was replaced by an unsealed one:
+// as it is. New ones are written only by a ring that is [Clear]. So this package cannot detect that a value was replaced by an unsealed one:
 // a writer of the store can forge it. The magic is not UTF-8, so that no text and no
 // JSON can begin with it.
 //
@@ -77,6 +77,9 @@ func (r Row) String() string {
 	}
 	return r.Table + " " + r.ID + " of " + r.Region
 }
+
+// ErrNoKey: [Ring.Seal] has no sealing key, and would not store the value in clear text.
+var ErrNoKey = errors.New("there is no sealing key")
 
 // Errors of [Ring.Open].
 var (

@@ -112,9 +112,32 @@ func TestAlteredValues(t *testing.T) {
 
 func TestUnsealedValues(t *testing.T) {
 	r := New([]Key{keyOf("a", &vault{pad: 1})}, nil)
-	for _, none := range []*Ring{nil, New(nil, nil)} {
+	for _, none := range []*Ring{nil, New(nil, nil), Clear(nil, nil)} {
 		unsealed(t, r, none)
 	}
+}
+
+// TestClearTextIsChosen: a ring without keys stores nothing, and one that is clear never
+// unseals what is stored.
+func TestClearTextIsChosen(t *testing.T) {
+	for _, none := range []*Ring{nil, New(nil, nil)} {
+		stored, err := none.Seal(t.Context(), row, []byte(secret))
+		require.ErrorIs(t, err, ErrNoKey)
+		require.Nil(t, stored)
+		require.NotContains(t, err.Error(), secret)
+	}
+	key := keyOf("a", &vault{pad: 1})
+	before := sealed(t, New([]Key{key}, nil), secret)
+	for _, clear := range []*Ring{Clear(nil, nil), Clear([]Key{key}, nil)} {
+		require.False(t, clear.Seals())
+		stored, err := clear.Seal(t.Context(), row, []byte(secret))
+		require.NoError(t, err)
+		require.Equal(t, secret, string(stored))
+		again, err := clear.Again(t.Context(), row, before)
+		require.NoError(t, err)
+		require.Nil(t, again)
+	}
+	opens(t, Clear([]Key{key}, nil), before, secret)
 }
 
 func unsealed(t *testing.T, r, none *Ring) {
@@ -122,9 +145,6 @@ func unsealed(t *testing.T, r, none *Ring) {
 	for _, plain := range []string{"", secret, `{"id":"evt_1"}`, "raw \xff\x00 body"} {
 		opens(t, r, []byte(plain), plain)
 		opens(t, none, []byte(plain), plain)
-		stored, err := none.Seal(t.Context(), row, []byte(plain))
-		require.NoError(t, err)
-		require.Equal(t, plain, string(stored), "without keys nothing is sealed")
 	}
 	_, err := none.Open(t.Context(), row, sealed(t, r, secret))
 	require.ErrorIs(t, err, ErrLost)

@@ -14,6 +14,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/seal"
 )
 
 // regionNames are the regions of the three-region cluster; one region is the
@@ -49,6 +50,7 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 		Tenants:    []node.ClusterTenant{{Tenant: tenant(), APIKeys: []string{apiKey}}},
 		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Notifiers:  map[string]psp.Notifier{p.Name(): p},
+		Seal:       seal.Clear(nil, nil),
 		Fatal:      func(error) { os.Exit(1) }, // the log has said why
 		OwnProcess: true,
 	}

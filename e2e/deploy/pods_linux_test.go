@@ -122,6 +122,7 @@ func newMoney(t *testing.T, b build) *money {
 			"homeward-database": {"url": node},
 			"homeward-owner":    {"url": owner},
 			"homeward-gossip":   {"key": base64.StdEncoding.EncodeToString(key[:])},
+			"homeward-seal":     {"keys": "base64key://" + base64.URLEncoding.EncodeToString(key[:])},
 			"homeward-nodes":    {"tls.crt": read(t, files.Cert), "tls.key": read(t, files.Key), "ca.crt": read(t, files.CA)},
 		}
 	}

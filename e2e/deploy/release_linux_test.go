@@ -230,6 +230,7 @@ preStopSeconds: 2
 secrets:
   database: {name: homeward-database}
   gossip: {name: homeward-gossip}
+  seal: {name: homeward-seal}
 tls: {mode: existingSecret, existingSecret: {name: homeward-nodes}}
 config:
   provider: {name: simulator, base_url: %q}

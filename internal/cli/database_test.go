@@ -21,7 +21,7 @@ func TestNoCommandTalksToAnUnprovenDatabase(t *testing.T) {
 		{"tenant", "list"}, {"endpoint", "show", "acme"}, {"outbox", "list"}, {"ledger", "verify"},
 		{"reconcile", "--statement", statement}, {"reconcile", "--statement", statement, "--heal"},
 	} {
-		onlyWith(t, node.DatabaseURL+"="+url)
+		onlyWith(t, node.DatabaseURL+"="+url, node.SealSetting+"=false")
 		code, _, said := homeward(t, args...)
 		require.NotZero(t, code, args)
 		require.Contains(t, said, "HOMEWARD_DATABASE_URL does not verify the identity of", args)

@@ -33,12 +33,20 @@ func withEndpoint(ctx context.Context, f *storeFlags, tenant string, do func(all
 		if err != nil && !errors.Is(err, seal.ErrLost) { // without its secrets, which new ones can replace
 			return err
 		}
-		return do(all, e, found)
+		if err = do(all, e, found); errors.Is(err, seal.ErrNoKey) {
+			return noSealKey()
+		}
+		return err
 	})
 }
 
 func lostSecret(tenant string) error {
 	return fmt.Errorf("the secret of tenant %s is sealed under a key that is not here: set %s as the nodes have it, or replace the secret with homeward endpoint secret %s --only", tenant, node.SealKeys, tenant)
+}
+
+// noSealKey is an error of [seal.ErrNoKey] that says what to do.
+func noSealKey() error {
+	return fmt.Errorf("%w: set %s as the nodes have it, or make one with homeward secrets key; %s=false stores secrets in clear text, as at nodes with seal: false", seal.ErrNoKey, node.SealKeys, node.SealSetting)
 }
 
 func noEndpoint(tenant string) error {

@@ -23,6 +23,7 @@ import (
 func twoStores(t *testing.T, run func(t *testing.T, flags []string, open func(do func(*store)))) {
 	t.Run("database", func(t *testing.T) {
 		emptyDatabase(t)
+		t.Setenv(node.SealKeys, strings.TrimSpace(does(t, "secrets", "key")))
 		does(t, "migrate", "up", "--regions", "us-east1,europe-west1,asia-northeast1")
 		does(t, "tenant", "create", "acme", "--name", "Acme Rockets", "--registrar", "us-east1")
 		does(t, "tenant", "create", "globex", "--name", "Globex", "--registrar", "europe-west1")

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node"
 )
 
 // What readers paste is run here, word for word but for the ports: those of a test's demo are
@@ -103,7 +105,16 @@ func TestTheInstallLines(t *testing.T) {
 		line, _, _ = strings.Cut(line, "  #")
 		line = strings.TrimSpace(line)
 		switch name, rest, _ := strings.Cut(line, " "); name {
-		case "go", "createdb", "export": // the program, the database and its URL are here
+		case "go", "createdb": // the program and the database are here
+		case "export":
+			switch variable, _, _ := strings.Cut(rest, "="); variable {
+			case node.DatabaseURL: // is that of the database
+			case node.SealKeys:
+				require.Equal(t, `HOMEWARD_SEAL_KEYS="$(homeward secrets key)"`, rest)
+				t.Setenv(variable, strings.TrimSpace(does(t, "secrets", "key")))
+			default:
+				t.Errorf("%q: run this line, too", line)
+			}
 		case "cp":
 			require.Equal(t, "docs/node.yaml .", rest)
 			require.NoError(t, os.WriteFile("node.yaml", []byte(all), 0o600))

@@ -52,8 +52,11 @@ type secretsRotateCommand struct{ storeFlags }
 
 func (c *secretsRotateCommand) Run(ctx context.Context, io streams) error {
 	return c.withStore(ctx, func(s *store) error {
-		if !s.ring.HasKeys() {
-			return fmt.Errorf("there is no sealing key: set %s as the nodes have it, or make one with homeward secrets key", node.SealKeys)
+		switch {
+		case len(s.ring.Names()) == 0:
+			return noSealKey()
+		case !s.ring.Seals():
+			return fmt.Errorf("%s is false, so nothing is sealed; unset it, and set seal to true at the nodes first", node.SealSetting)
 		}
 		census := seal.Census{Ring: s.ring}
 		err := goThrough(ctx, s, &census)

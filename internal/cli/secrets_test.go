@@ -56,8 +56,24 @@ func TestSecrets(t *testing.T) {
 		require.Regexp(t, `^base64key://[A-Za-z0-9_=-]{44}$`, a)
 		const url = "https://shop.example/hooks"
 		if dir == "" { // the demo always has a key
+			require.NoError(t, os.Unsetenv(node.SealKeys))
 			refuses(t, []string{"HOMEWARD_SEAL_KEYS", "homeward secrets key"}, with("secrets", "rotate")...)
+			for _, args := range [][]string{{"set", "globex", url}, {"secret", "acme"}} {
+				if args[0] == "secret" {
+					t.Setenv(node.SealSetting, "false")
+					does(t, "endpoint", "set", "acme", url)
+					require.NoError(t, os.Unsetenv(node.SealSetting))
+				}
+				refuses(t, []string{"there is no sealing key: set HOMEWARD_SEAL_KEYS", "HOMEWARD_SEAL=false"}, append([]string{"endpoint"}, args...)...)
+			}
+			require.Regexp(t, `none +1 +not sealed`, does(t, with("secrets", "show")...), "nothing else was stored")
+			does(t, "endpoint", "remove", "acme")
+			t.Setenv(node.SealSetting, "false")
 			does(t, with("endpoint", "set", "globex", url)...)
+			t.Setenv(node.SealKeys, a)
+			refuses(t, []string{"HOMEWARD_SEAL is false"}, with("secrets", "rotate")...)
+			require.NoError(t, os.Unsetenv(node.SealSetting))
+			require.NoError(t, os.Unsetenv(node.SealKeys))
 			require.Regexp(t, `none +1 +not sealed`, does(t, with("secrets", "show")...))
 		}
 		onlyKey(t, dir, a)
@@ -98,7 +114,7 @@ func TestSecrets(t *testing.T) {
 	})
 }
 
-// TestServeBeginsToSeal walks the steps of docs/SECURITY.md: a node without keys, one that
+// TestServeBeginsToSeal walks the steps of docs/SECURITY.md: a node in clear text, one that
 // has keys and only reads, and one that seals. Each acts on what the others have kept, and
 // a node that lost the key leaves what is sealed to others.
 func TestServeBeginsToSeal(t *testing.T) {
@@ -106,6 +122,7 @@ func TestServeBeginsToSeal(t *testing.T) {
 	key := strings.TrimSpace(does(t, "secrets", "key"))
 	hook := relay.NewSecret()
 	basic := []string{node.DatabaseURL + "=" + url, node.ProviderWebhooks + "=" + hook}
+	const seals = node.SealSetting + "=true"
 	serve := func(event string, environ ...string) *serving {
 		t.Helper()
 		onlyWith(t, slices.Concat(basic, environ)...)
@@ -143,13 +160,13 @@ func TestServeBeginsToSeal(t *testing.T) {
 	s.stop()
 	require.Regexp(t, `none +1 +not sealed`, does(t, "secrets", "show"))
 
-	reads := serve("evt_2", node.SealKeys+"="+key, "HOMEWARD_SEAL=false")
+	reads := serve("evt_2", node.SealKeys+"="+key)
 	require.Contains(t, parked("evt_2"), "order-evt_2 is no id of ours")
 	require.Regexp(t, `(?s)0 +seals.*none +2 +not sealed`, does(t, "secrets", "show"))
-	seals := serve("evt_3", node.SealKeys+"="+key) // beside it, as in a rolling restart
+	sealing := serve("evt_3", node.SealKeys+"="+key, seals) // beside it, as in a rolling restart
 	require.Contains(t, parked("evt_3"), "order-evt_3 is no id of ours")
 	require.Regexp(t, `(?s)1 +seals.*none +2 +not sealed`, does(t, "secrets", "show"))
-	seals.stop()
+	sealing.stop()
 	does(t, "outbox", "retry", "--all", "--queue", "notices")
 	for _, event := range []string{"evt_1", "evt_3"} {
 		require.Contains(t, parked(event), "order-"+event+" is no id of ours", "who only reads opens both")
@@ -158,7 +175,7 @@ func TestServeBeginsToSeal(t *testing.T) {
 
 	require.Contains(t, does(t, "secrets", "rotate"), ": 2\n")
 	require.NotContains(t, does(t, "secrets", "show"), "not sealed")
-	lost := serve("evt_4")
+	lost := serve("evt_4", node.SealKeys+"="+strings.TrimSpace(does(t, "secrets", "key")), seals)
 	require.Contains(t, parked("evt_4"), "order-evt_4 is no id of ours", "the rest goes on")
 	does(t, "outbox", "retry", "--all", "--queue", "notices")
 	res, err := http.Get(lost.api + "/readyz")

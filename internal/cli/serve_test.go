@@ -48,8 +48,11 @@ func migrated(t testing.TB, regions string) (url string) {
 	return url
 }
 
+// inClear is for nodes that store no secret.
+const inClear = "\nseal: false\n"
+
 // freePorts lets a node take any.
-const freePorts = "\napi: {listen: '127.0.0.1:0'}\nrpc: {listen: '127.0.0.1:0'}\ngossip: {listen: '127.0.0.1:0'}\nmetrics: {listen: '127.0.0.1:0'}\n"
+const freePorts = "\napi: {listen: '127.0.0.1:0'}\nrpc: {listen: '127.0.0.1:0'}\ngossip: {listen: '127.0.0.1:0'}\nmetrics: {listen: '127.0.0.1:0'}\n" + inClear
 
 // serving is homeward serve in this process.
 type serving struct {
@@ -133,7 +136,8 @@ func TestServeRefusesToStart(t *testing.T) {
 	refuses(t, []string{nobody, "cannot be reached", "check HOMEWARD_DATABASE_URL"}, "serve", "--config", file)
 	_, _, said := homeward(t, "serve", "--config", file)
 	require.NotContains(t, said, "hunter2")
-	refuses(t, []string{"gossip", "HOMEWARD_GOSSIP_KEY"}, "serve", "--config", settingsFile(t, "gossip: {listen: '0.0.0.0:0'}"))
+	refuses(t, []string{"gossip", "HOMEWARD_GOSSIP_KEY"}, "serve", "--config", settingsFile(t, "gossip: {listen: '0.0.0.0:0'}"+inClear))
+	refuses(t, []string{"there is no sealing key", "HOMEWARD_SEAL_KEYS", "seal: false"}, "serve", "--config", settingsFile(t, "node: {region: us-east1}"))
 	onlyWith(t, "HOMEWARD_DATABASE_URL=a", "HOMEWARD_DATABASE_URL_FILE=b")
 	refuses(t, []string{"HOMEWARD_DATABASE_URL_FILE", "both"}, "serve", "--config", file)
 	onlyWith(t, "HOMEWARD_DATABASE_URL="+empty)
@@ -153,9 +157,10 @@ func TestConfigCheck(t *testing.T) {
 	for _, say := range []string{"node.region", `log "loud"`, "lease", "renew_every", "lease_margin", "database.url", "no database is set"} {
 		require.Contains(t, errs, say)
 	}
-	require.Equal(t, 7, strings.Count(errs, "\n"), errs)
+	require.Contains(t, errs, "set HOMEWARD_SEAL_KEYS as all nodes have it")
+	require.Equal(t, 8, strings.Count(errs, "\n"), errs)
 
-	file := settingsFile(t, "node: {region: europe-west1}")
+	file := settingsFile(t, "node: {region: europe-west1}"+inClear)
 	refuses(t, []string{"no database is set", "HOMEWARD_DATABASE_URL"}, "config", "check", "--config", file)
 	refuses(t, []string{"HOMEWARD_DATABASE_URL"}, "config", "check", "--config", file, "--database")
 	refuses(t, []string{"--settings-only"}, "config", "check", "--config", file, "--database", "--settings-only")
@@ -180,7 +185,7 @@ func TestConfigCheck(t *testing.T) {
 	require.Regexp(t, `# user "\w+" of the database may UPDATE, DELETE\b.*homeward migrate roles`, out)
 	again := does(t, "config", "check", "--config", settingsFile(t, out))
 	require.Contains(t, out, again, "what is printed can be used")
-	refuses(t, []string{`"us-east2"`, "homeward migrate up --regions"}, "config", "check", "--config", settingsFile(t, "node: {region: us-east2}"), "--database")
+	refuses(t, []string{`"us-east2"`, "homeward migrate up --regions"}, "config", "check", "--config", settingsFile(t, "node: {region: us-east2}"+inClear), "--database")
 }
 
 // What serve refuses at its start for what it is told, config check refuses as well: a CA
@@ -235,9 +240,9 @@ func TestConfigCheckSaysEverything(t *testing.T) {
 	} {
 		require.Equal(t, 1, strings.Count(errs, say), "%s in %s", say, errs)
 	}
-	refuses(t, []string{"us-east1", "this node is of europe-west1"}, "config", "check", "--config", settingsFile(t, "node: {region: europe-west1}\n"+files("us-east1-1")))
-	does(t, "config", "check", "--config", settingsFile(t, "node: {region: europe-west1}\n"+files("us-east1-1")), "--settings-only")
-	does(t, "config", "check", "--database", "--config", settingsFile(t, files("us-east1-1")))
+	refuses(t, []string{"us-east1", "this node is of europe-west1"}, "config", "check", "--config", settingsFile(t, "node: {region: europe-west1}\n"+files("us-east1-1")+inClear))
+	does(t, "config", "check", "--config", settingsFile(t, "node: {region: europe-west1}\n"+files("us-east1-1")+inClear), "--settings-only")
+	does(t, "config", "check", "--database", "--config", settingsFile(t, files("us-east1-1")+inClear))
 }
 
 // TestToolsPromiseNothing: neither a look nor a change of tenants decides on the
@@ -258,7 +263,7 @@ func TestToolsPromiseNothing(t *testing.T) {
 
 // TestAFileThatIsNoSettings: it may be the secret's own.
 func TestAFileThatIsNoSettings(t *testing.T) {
-	onlyWith(t, "HOMEWARD_DATABASE_URL=postgresql://127.0.0.1:1/homeward")
+	onlyWith(t, "HOMEWARD_DATABASE_URL=postgresql://127.0.0.1:1/homeward", node.SealKeys+"="+strings.TrimSpace(does(t, "secrets", "key")))
 	file := settingsFile(t, "postgresql://hw:s3cret@127.0.0.1/homeward\n")
 	for _, command := range [][]string{{"config", "check"}, {"serve"}, {"demo"}} {
 		refuses(t, []string{file, "line 1", "not a YAML mapping of settings"}, append(command, "--config", file)...)

@@ -137,11 +137,7 @@ func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool,
 	if !sealed {
 		return withSQL(ctx, url, pool, nil, do)
 	}
-	text, err := node.Secret(os.Environ(), node.SealKeys)
-	if err != nil {
-		return err
-	}
-	ring, err := node.OpenSeal(ctx, text, nil)
+	ring, err := node.ToolSeal(ctx, os.Environ())
 	if err != nil {
 		return err
 	}

@@ -97,6 +97,7 @@ type Cluster struct {
 	server    *localdb.Server   // the private database; nil if one was given
 	urls      map[string]string // of the database, by region; secret
 	gossipKey string            // in base64; secret
+	sealKeys  string            // as in node.SealKeys; secret
 	innerPort int               // see innerPorts
 	simulator *Simulator
 	running   parts.Running
@@ -106,7 +107,7 @@ type Cluster struct {
 // comes last. After a failure the started parts run until Stop.
 func (k *Cluster) Start(ctx context.Context) error {
 	return k.running.Start(ctx,
-		k.makeData, k.nameRuns, k.makeCerts, k.startSimulator, k.startDatabase, k.makeDatabase, k.migrate, k.putTenants,
+		k.makeData, k.nameRuns, k.makeSeal, k.makeCerts, k.startSimulator, k.startDatabase, k.makeDatabase, k.migrate, k.putTenants,
 		k.startNodes, k.meet, k.writeState, k.startControl,
 	)
 }
@@ -136,6 +137,18 @@ func (k *Cluster) nameRuns(context.Context) (_ parts.Stop, err error) {
 	if k.Runs = os.Getenv(node.RunsVariable); k.Runs == "" {
 		k.Runs, err = node.LocalRuns(k.Data)
 	}
+	return nil, err
+}
+
+// makeSeal makes the nodes' sealing key, in the cluster's directory, unless the environment
+// has keys.
+func (k *Cluster) makeSeal(context.Context) (parts.Stop, error) {
+	text, err := node.Secret(os.Environ(), node.SealKeys)
+	if err != nil || text != "" {
+		k.sealKeys = text
+		return nil, err
+	}
+	k.sealKeys, err = node.DemoSealKeys(k.Data)
 	return nil, err
 }
 

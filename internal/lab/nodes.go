@@ -98,7 +98,7 @@ func (n *Node) listenAgain(s *node.ServeSettings) {
 
 // secrets are the variables of secrets that the cluster makes or is given for itself; the
 // rest of the environment is the nodes' too.
-var secrets = []string{node.DatabaseURL, node.GossipKey, node.ProviderKey, node.ProviderWebhooks}
+var secrets = []string{node.DatabaseURL, node.GossipKey, node.ProviderKey, node.ProviderWebhooks, node.SealKeys}
 
 // settings are the beginnings of the names of variables that the cluster decides on.
 var settings = []string{
@@ -123,7 +123,7 @@ func (k *Cluster) environ(region string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return slices.ContainsFunc(secrets, func(name string) bool { return strings.HasPrefix(v, name) })
 	})
-	return append(env, node.DatabaseURL+"="+k.urls[region], node.GossipKey+"="+k.gossipKey, node.ProviderWebhooks+"="+k.simulator.Secret())
+	return append(env, node.DatabaseURL+"="+k.urls[region], node.GossipKey+"="+k.gossipKey, node.SealKeys+"="+k.sealKeys, node.ProviderWebhooks+"="+k.simulator.Secret())
 }
 
 // watch tells of a node that ends by itself or is killed, as drills do.

@@ -59,7 +59,7 @@ type ClusterConfig struct {
 	Failover map[string]payment.Failover
 	// Notifiers verify and parse providers' webhooks, by the name in the path.
 	Notifiers map[string]psp.Notifier
-	// Seal seals stored secrets and personal data; nil: they are stored unsealed.
+	// Seal is as in [Config].
 	Seal *seal.Ring
 	// AuditKeys sign the audit, if Audit names a bucket.
 	AuditKeys  *audit.Keys

@@ -70,7 +70,7 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, met
 		}
 		m.providers = append(m.providers, adapter)
 	}
-	if m.seal, err = OpenSeal(ctx, secrets.SealKeys, log); err != nil {
+	if m.seal, err = OpenSeal(ctx, secrets.SealKeys, !settings.Seal, log); err != nil {
 		return nil, err
 	}
 	if m.sinks, err = settings.Events.open(ctx, relay.Sealed(m.view, m.seal), log); err != nil {
@@ -97,7 +97,7 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
 		Providers: providers, Notifiers: notifiers, Sinks: m.sinks.kinds,
 		LeaveProviders: settings.LeaveProviders, Failover: settings.failover(),
-		Seal: m.seal, ReadSealed: !settings.Seal, Logger: log,
+		Seal: m.seal, Logger: log,
 	}
 }
 

@@ -36,7 +36,7 @@ import (
 )
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Notifiers, Seal, Meters, ReadSealed, Sinks, AuditObjects, AuditKeys, RunsBook, Ready, Network,
+// Notifiers, Seal, Meters, Sinks, AuditObjects, AuditKeys, RunsBook, Ready, Network,
 // WrapTransport, TLS, GossipKeys, Console and Logger, and of Tuning the policy and the limits, is required.
 type Config struct {
 	Tuning
@@ -64,10 +64,9 @@ type Config struct {
 	LeaveProviders []string
 	// Notifiers verify and parse providers' webhooks, by the name in the path.
 	Notifiers map[string]psp.Notifier
-	// Seal seals and opens stored secrets and personal data; without keys they are
-	// stored unsealed. ReadSealed: it opens only.
-	Seal       *seal.Ring
-	ReadSealed bool
+	// Seal seals and opens stored secrets and personal data; nil: it stores none of them,
+	// and answers providers' notices with an error.
+	Seal *seal.Ring
 	// Sinks receive events. All nodes of a deployment have the same kinds.
 	Sinks map[outbox.Kind]relay.Sink
 	// AuditObjects is the bucket for the region's audit segments, which AuditKeys sign;

@@ -50,7 +50,7 @@ func TestProvidersByName(t *testing.T) {
 	require.NoError(t, err, "what is printed can be used")
 	require.Equal(t, s, again)
 
-	missing := Secrets{DatabaseURL: "postgres://x"}.Missing(s)
+	missing := Secrets{DatabaseURL: "postgres://x", SealKeys: sealKey(t)}.Missing(s)
 	require.Len(t, lines(missing), 1)
 	require.ErrorContains(t, missing, "HOMEWARD_PROVIDERS__STRIPE_EU__KEY")
 	require.Len(t, secrets.Doubts(s), 1)

@@ -82,8 +82,26 @@ func localKey(url string) (key [32]byte, err error) {
 	return key, fmt.Errorf("%s must be followed by 32 bytes in base64; make one with: homeward secrets key", localScheme)
 }
 
-// OpenSeal opens the keys that the text of [SealKeys] names. It contacts no KMS.
-func OpenSeal(ctx context.Context, text string, log *slog.Logger) (_ *seal.Ring, err error) {
+// SealSetting is the variable of the setting seal, for tools that read no settings.
+const SealSetting = "HOMEWARD_SEAL"
+
+// ToolSeal opens the sealing keys of a tool's environment. Without keys it stores nothing
+// that nodes seal, unless [SealSetting] is false there.
+func ToolSeal(ctx context.Context, environ []string) (*seal.Ring, error) {
+	text, err := Secret(environ, SealKeys)
+	if err != nil {
+		return nil, err
+	}
+	on, err := boolean(environ, SealSetting, true)
+	if err != nil {
+		return nil, err
+	}
+	return OpenSeal(ctx, text, !on, nil)
+}
+
+// OpenSeal opens the keys that the text of [SealKeys] names; inClear: they open only, and
+// new values are stored in clear text. It contacts no KMS.
+func OpenSeal(ctx context.Context, text string, inClear bool, log *slog.Logger) (_ *seal.Ring, err error) {
 	if err := checkSealKeys(text); err != nil {
 		return nil, err
 	}
@@ -94,6 +112,9 @@ func OpenSeal(ctx context.Context, text string, log *slog.Logger) (_ *seal.Ring,
 			return nil, errors.Join(fmt.Errorf("%s, key %d: %w", SealKeys, i+1, err), seal.New(keys, log).Close())
 		}
 		keys = append(keys, k)
+	}
+	if inClear {
+		return seal.Clear(keys, log), nil
 	}
 	return seal.New(keys, log), nil
 }
@@ -137,23 +158,31 @@ const sealFile = "seal.key"
 // start of a container does not find is lost.
 func DemoSeal(ctx context.Context, data string, log *slog.Logger) (*seal.Ring, error) {
 	path := filepath.Join(data, sealFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if text, err = makeSealFile(data, path); err != nil {
-			return nil, fmt.Errorf("the demo's sealing key: %w", err)
-		}
-	}
+	text, err := DemoSealKeys(data)
 	if err != nil {
-		return nil, fmt.Errorf("the demo's sealing key: %w", err)
+		return nil, err
 	}
-	ring, err := OpenSeal(ctx, string(text), log)
-	if err == nil && !ring.HasKeys() {
+	ring, err := OpenSeal(ctx, text, false, log)
+	if err == nil && !ring.Seals() {
 		err = errors.New("it holds no key; if you delete it, the values that it sealed are lost")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return ring, nil
+}
+
+// DemoSealKeys returns the text of [SealKeys] that [DemoSeal] opens.
+func DemoSealKeys(data string) (string, error) {
+	path := filepath.Join(data, sealFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = makeSealFile(data, path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the demo's sealing key: %w", err)
+	}
+	return string(text), nil
 }
 
 // makeSealFile writes a new key.

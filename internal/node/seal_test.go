@@ -24,7 +24,7 @@ func sealKey(t testing.TB) string {
 
 func openSeal(t testing.TB, text string) *seal.Ring {
 	t.Helper()
-	r, err := OpenSeal(t.Context(), text, nil)
+	r, err := OpenSeal(t.Context(), text, false, nil)
 	require.NoError(t, err)
 	return r
 }
@@ -53,7 +53,7 @@ func TestLocalKeysSeal(t *testing.T) {
 	_, err = openSeal(t, a).Open(t.Context(), sealRow, altered)
 	require.ErrorIs(t, err, seal.ErrLost)
 	require.NotErrorIs(t, err, seal.ErrUnasked)
-	require.False(t, openSeal(t, "").HasKeys())
+	require.False(t, openSeal(t, "").Seals())
 }
 
 // TestSealKeysThatCannotBeUsed are told with what to write, and never with a key.
@@ -66,7 +66,7 @@ func TestSealKeysThatCannotBeUsed(t *testing.T) {
 		"twice":           {good + " " + good, "key 2: it is listed twice"},
 		"no driver of it": {"tape://library", "docs/SECURITY.md"},
 	} {
-		_, err := OpenSeal(t.Context(), c.text, nil)
+		_, err := OpenSeal(t.Context(), c.text, false, nil)
 		require.ErrorContains(t, err, c.want, name)
 		require.NotContains(t, err.Error(), strings.TrimPrefix(good, localScheme), name)
 		require.NotContains(t, err.Error(), "aHVudGVyMg", name)

@@ -18,15 +18,20 @@ const DatabaseUnverified = "HOMEWARD_DATABASE__ALLOW_UNVERIFIED"
 
 // AllowUnverified reads [DatabaseUnverified] of the environment; unset is false.
 func AllowUnverified(environ []string) (bool, error) {
-	value := variable(environ, DatabaseUnverified)
+	return boolean(environ, DatabaseUnverified, false)
+}
+
+// boolean reads a variable that is true or false.
+func boolean(environ []string, name string, unset bool) (bool, error) {
+	value := variable(environ, name)
 	if value == "" {
-		return false, nil
+		return unset, nil
 	}
-	allow, err := strconv.ParseBool(value)
+	is, err := strconv.ParseBool(value)
 	if err != nil {
-		return false, fmt.Errorf("%s is %q, which is neither true nor false; write one of them", DatabaseUnverified, value)
+		return false, fmt.Errorf("%s is %q, which is neither true nor false; write one of them", name, value)
 	}
-	return allow, nil
+	return is, nil
 }
 
 // fileSuffix turns a secret's variable into the one that names a file with it.

@@ -99,8 +99,8 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	return s.node.Stop, nil
 }
 
-// sayDoubts logs warnings with which the node starts all the same, including unsealed
-// values, and a sealing key that does not answer: charges need none.
+// sayDoubts logs warnings with which the node starts all the same, including values in
+// clear text, and a sealing key that does not answer: charges need none.
 func (s *Server) sayDoubts(ctx context.Context) (parts.Stop, error) {
 	for _, doubt := range slices.Concat(s.means.db.Doubts(), s.secrets.Doubts(s.settings)) {
 		s.log.Warn(doubt)
@@ -108,14 +108,7 @@ func (s *Server) sayDoubts(ctx context.Context) (parts.Stop, error) {
 	if s.settings.Audit.Bucket == "" {
 		s.log.Warn("audit.bucket is not set: the audit is not exported, and its rows are deleted after 400 days", "set", "audit.bucket")
 	}
-	switch ring := s.means.seal; {
-	case !ring.HasKeys():
-		s.log.Warn("no sealing key is set: secrets of endpoints and bodies of notices are stored in plain text", "set", SealKeys)
-	case !s.settings.Seal:
-		s.log.Warn("seal is false: the node opens sealed values and seals none; set seal to true once all nodes have the sealing keys")
-	default:
-		_ = ring.Ready(ctx) // it is logged there
-	}
+	_ = s.means.seal.Ready(ctx) // it is logged there
 	return nil, nil
 }
 

@@ -45,7 +45,8 @@ type ServeSettings struct {
 	// is to start without all the same.
 	LeaveProviders []string `koanf:"leave_providers"`
 	Tuning         `koanf:",flatten,squash"`
-	// Seal: stored values are sealed if there are keys; see [SealKeys].
+	// Seal: stored values are sealed, with [SealKeys]; otherwise they are stored in clear
+	// text.
 	Seal bool `koanf:"seal"`
 	// Drain bounds a shutdown.
 	Drain   time.Duration   `koanf:"drain"`
@@ -508,6 +509,9 @@ func (s Secrets) Missing(settings ServeSettings) error {
 			errs = append(errs, fmt.Errorf("there is no API key of the Adyen account: set %s, as in AQE…", p.key))
 		}
 	}
+	if settings.Seal && s.SealKeys == "" {
+		errs = append(errs, fmt.Errorf("there is no sealing key: set %s as all nodes have it, or make one with: homeward secrets key; seal: false would store secrets of endpoints and bodies of notices in clear text", SealKeys))
+	}
 	if settings.Audit.Bucket != "" && s.AuditKeys == "" {
 		errs = append(errs, fmt.Errorf("there is no key to sign the audit with: set %s; make one with: homeward audit key", AuditKeys))
 	}
@@ -529,6 +533,9 @@ func (s Secrets) Doubts(settings ServeSettings) []string {
 		if s.Providers[p.Name].Webhooks == "" {
 			doubts = append(doubts, fmt.Sprintf("%s is not set: every webhook of %s is answered 503, so that what it takes back or does late is known from its statements alone", p.webhooks, p.Name))
 		}
+	}
+	if !settings.Seal {
+		doubts = append(doubts, "seal is false: new secrets of endpoints and bodies of notices are stored in clear text; set seal to true once all nodes have the sealing keys")
 	}
 	return doubts
 }

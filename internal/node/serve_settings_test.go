@@ -249,9 +249,14 @@ func TestANodeWithoutAWebhookSecretIsInDoubt(t *testing.T) {
 
 func TestWhatANodeCannotStartWithout(t *testing.T) {
 	s := DefaultServeSettings()
-	require.Len(t, lines(Secrets{}.Missing(s)), 1)
+	require.Len(t, lines(Secrets{}.Missing(s)), 2)
 	require.ErrorContains(t, Secrets{}.Missing(s), "HOMEWARD_DATABASE_URL")
-	known := Secrets{DatabaseURL: "postgres://x"}
+	require.ErrorContains(t, Secrets{DatabaseURL: "postgres://x"}.Missing(s), "set HOMEWARD_SEAL_KEYS")
+	inClear := s
+	inClear.Seal = false
+	require.NoError(t, Secrets{DatabaseURL: "postgres://x"}.Missing(inClear), "clear text is chosen")
+	require.Contains(t, strings.Join(Secrets{}.Doubts(inClear), "\n"), "clear text")
+	known := Secrets{DatabaseURL: "postgres://x", SealKeys: sealKey(t)}
 	for _, own := range []string{"127.0.0.1:7946", "localhost:7946", "[::1]:7946"} {
 		s.Gossip.Listen = own
 		require.NoError(t, known.Missing(s), own)

@@ -206,13 +206,9 @@ func (n *Node) stopWork(ctx context.Context) error {
 // startReceiver starts the receiver of providers' notices.
 func (n *Node) startReceiver(context.Context) (parts.Stop, error) {
 	c := &n.c
-	sealing := c.Seal
-	if c.ReadSealed {
-		sealing = nil
-	}
 	var err error
 	if n.receiver, err = notice.NewReceiver(notice.ReceiverConfig{
-		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: sealing, Meters: c.Meters, Logger: n.log,
+		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: c.Seal, Meters: c.Meters, Logger: n.log,
 	}); err != nil {
 		return nil, err
 	}

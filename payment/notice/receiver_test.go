@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/seal"
 )
 
 // shelf is a Store that keeps notices in memory, a batch at a time.
@@ -76,7 +77,7 @@ var good = http.Header{"Signature": {"good"}}
 func newReceiver(t *testing.T, s *shelf) *Receiver {
 	t.Helper()
 	s.kept = map[string]Notice{}
-	r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Notifiers: map[string]psp.Notifier{"echo": echo{}}})
+	r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Seal: seal.Clear(nil, nil), Notifiers: map[string]psp.Notifier{"echo": echo{}}})
 	require.NoError(t, err)
 	t.Cleanup(r.Stop)
 	return r
@@ -104,7 +105,7 @@ func TestReceiveKeepsOnceAndRefuses(t *testing.T) {
 func TestNoticesShareStepsAndTheQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{hold: make(chan struct{}), kept: map[string]Notice{}}
-		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Notifiers: map[string]psp.Notifier{"echo": echo{}}})
+		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Seal: seal.Clear(nil, nil), Notifiers: map[string]psp.Notifier{"echo": echo{}}})
 		require.NoError(t, err)
 		results := make(chan error, 2*maxWaiting)
 		sent := 0
@@ -185,7 +186,7 @@ func TestAnswersOfAStepAreSpread(t *testing.T) {
 func TestStepsOfAFloodAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{kept: map[string]Notice{}}
-		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Notifiers: map[string]psp.Notifier{"echo": echo{}}})
+		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Seal: seal.Clear(nil, nil), Notifiers: map[string]psp.Notifier{"echo": echo{}}})
 		require.NoError(t, err)
 		began := time.Now()
 		require.NoError(t, r.Receive(t.Context(), "echo", good, []byte("alone")))
@@ -208,7 +209,7 @@ func TestStepsOfAFloodAreFew(t *testing.T) {
 func TestACallerThatGoesLearnsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{hold: make(chan struct{}), kept: map[string]Notice{}}
-		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Notifiers: map[string]psp.Notifier{"echo": echo{}}})
+		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Seal: seal.Clear(nil, nil), Notifiers: map[string]psp.Notifier{"echo": echo{}}})
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -248,7 +249,7 @@ func TestTextsThatCannotBeStoredAreMalformed(t *testing.T) {
 func TestOneThatIsRefusedFailsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{hold: make(chan struct{}), kept: map[string]Notice{}, refuse: map[string]bool{"echo:bad": true}}
-		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Notifiers: map[string]psp.Notifier{"echo": echo{}}})
+		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Seal: seal.Clear(nil, nil), Notifiers: map[string]psp.Notifier{"echo": echo{}}})
 		require.NoError(t, err)
 		answers := map[string]chan error{}
 		send := func(ids ...string) {
@@ -283,7 +284,7 @@ func TestOneThatIsRefusedFailsNoOther(t *testing.T) {
 func TestAPanicFailsNoOtherNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{hold: make(chan struct{}), kept: map[string]Notice{}, panics: map[string]bool{"echo:bad": true}}
-		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Notifiers: map[string]psp.Notifier{"echo": echo{}}})
+		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Seal: seal.Clear(nil, nil), Notifiers: map[string]psp.Notifier{"echo": echo{}}})
 		require.NoError(t, err)
 		answers := map[string]chan error{}
 		for _, id := range []string{"first", "second", "a", "bad", "b"} { // each keeper has one, the rest share a step
@@ -310,7 +311,7 @@ func TestAPanicFailsNoOtherNotice(t *testing.T) {
 func TestAStepHasABoundedSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{hold: make(chan struct{}), kept: map[string]Notice{}}
-		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Notifiers: map[string]psp.Notifier{"big": big{}}})
+		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Seal: seal.Clear(nil, nil), Notifiers: map[string]psp.Notifier{"big": big{}}})
 		require.NoError(t, err)
 		const n = 4 * maxBatchBytes / MaxNotice
 		answers := make(chan error, keepers+n)

@@ -27,7 +27,7 @@ func (away) Decrypt(context.Context, []byte) ([]byte, error) { return nil, error
 // stored.
 func TestASealedNoticeIsActedOn(t *testing.T) {
 	keys := sealtest.Ring(1)
-	for name, ring := range map[string]*seal.Ring{"sealed": keys, "kept before there were keys": nil} {
+	for name, ring := range map[string]*seal.Ring{"sealed": keys, "in clear text": seal.Clear(nil, nil)} {
 		w := newWorld(t)
 		id := objectID(t, "ch", 1)
 		w.have(id, claim.Completed, "p1")

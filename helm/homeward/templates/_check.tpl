@@ -12,6 +12,7 @@ prints nothing.
 {{- include "homeward.check.peers" . -}}
 {{- include "homeward.check.migration" . -}}
 {{- include "homeward.check.providers" (dict "root" . "known" $known) -}}
+{{- if not (or .Values.secrets.seal.name (eq (toString (get .Values.config "seal")) "false") (hasKey (.Values.secrets.extra | default dict) "HOMEWARD_SEAL_KEYS") (hasKey (.Values.env | default dict) "HOMEWARD_SEAL_KEYS_FILE")) }}{{ fail "secrets.seal.name: name the Secret with the sealing keys; config.seal: false would store secrets of endpoints and bodies of notices in clear text" }}{{ end -}}
 {{- $has := dict "audit" (dict) "console" (dict) -}}
 {{- range $group, $_ := $has }}{{ with index $.Values.config $group }}{{ if kindIs "map" . }}{{ $_ := set $has $group . }}{{ end }}{{ end }}{{ end -}}
 {{- if $has.audit.bucket }}{{ include "homeward.check.needs" (dict "root" . "variable" "HOMEWARD_AUDIT_KEYS" "why" "config.audit.bucket is set, and its segments must be signed") }}{{ end -}}

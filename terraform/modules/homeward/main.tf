@@ -20,7 +20,7 @@ locals {
     replicas = var.replicas
     image    = var.image
     peers    = var.peers
-    config   = merge(local.buckets, var.config)
+    config   = merge(local.buckets, var.seal ? {} : { seal = false }, var.config)
     drain    = var.drain
     secrets = {
       database = { name = "homeward-database", key = "value" }

@@ -75,7 +75,7 @@ variable "bodies" {
 }
 
 variable "seal" {
-  description = "Seal secrets and personal data in the database with the region's replica of the sealing key. Needs the image homeward-cloud."
+  description = "Seal secrets and personal data in the database with the region's replica of the sealing key; false stores them in clear text. Needs the image homeward-cloud."
   type        = bool
   default     = true
 }
