@@ -16,9 +16,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 )
@@ -41,6 +44,7 @@ type clusterState struct {
 		Private bool
 	}
 	Simulator string
+	APIKeys   map[string]string `json:"api_keys"` // by tenant
 	Nodes     []struct {
 		Name, Region, API, RPC, Gossip string
 		PID                            int
@@ -57,9 +61,15 @@ func clusterArgs(more ...string) []string {
 // is no database to start.
 func startCluster(t *testing.T, more ...string) *processCluster {
 	t.Helper()
+	return startClusterIn(t, nil, clusterArgs(more...)...)
+}
+
+// startClusterIn is startCluster with variables and all arguments of its own.
+func startClusterIn(t *testing.T, env []string, args ...string) *processCluster {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
-	c := &processCluster{t: t, ctx: ctx, cmd: runCommand(t, clusterArgs(more...)...)}
+	c := &processCluster{t: t, ctx: ctx, cmd: runCommandIn(t, env, args...)}
 	until(t, "the command is ready or ended", func() bool {
 		select {
 		case <-c.cmd.dead:
@@ -96,9 +106,15 @@ func needDatabase(t *testing.T, c *command) {
 }
 
 // at sends q to a region or node until the answer is final, and expects it to be
-// this.
+// this. The demo's keys stand for those that the cluster has minted.
 func (c *processCluster) at(where string, q request, status int) *answer.Answer {
 	c.t.Helper()
+	switch q.tenant {
+	case demoAcme:
+		q.tenant = c.state.APIKeys["acme"]
+	case demoGlobex:
+		q.tenant = c.state.APIKeys["globex"]
+	}
 	r := c.settle(c.ctx, where, q, nil)
 	require.NoError(c.t, r.Err)
 	require.Equal(c.t, status, r.Status, "%s", r.Body)
@@ -286,6 +302,60 @@ func TestClusterInterrupted(t *testing.T) {
 	require.Contains(t, c.stdout.String(), "drained")
 	require.NotContains(t, c.stdout.String(), "Homeward is ready")
 	require.Empty(t, mentioning(data))
+}
+
+// TestClusterLeavesOtherDatabasesAlone: a database that somebody exported for a deployment gets
+// no region, no merchant and no key of a cluster, and nobody is advised to drop it. A
+// cluster makes its own in an empty database, and finds it again by its data directory alone.
+func TestClusterLeavesOtherDatabasesAlone(t *testing.T) {
+	t.Parallel()
+	theirs, tables, ours := dbtest.Database(t), dbtest.Database(t), dbtest.Database(t)
+	conn := func(url string) *pgx.Conn {
+		c, err := pgx.Connect(t.Context(), url)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		return c
+	}
+	m, err := cockroach.OpenMigrator(t.Context(), theirs, false)
+	require.NoError(t, err)
+	require.NoError(t, m.Up(t.Context(), cockroach.Migration{Regions: []claim.Region{{Name: "eu-north1"}}}, nil))
+	require.NoError(t, m.Close(t.Context()))
+	_, err = conn(tables).Exec(t.Context(), "CREATE TABLE books (title text)")
+	require.NoError(t, err)
+
+	refuses := func(url, data string) {
+		t.Helper()
+		c := runCommandIn(t, []string{"HOMEWARD_DATABASE_URL=" + url}, "cluster", "--listen", "127.0.0.1:0", "--data", data)
+		refused(t, c, "HOMEWARD_DATABASE_URL", "did not make", "empty")
+		require.NotRegexp(t, `(?i)\bdrop`, c.stderr.String())
+	}
+	data := filepath.Join(dbtest.Dir(t), "data")
+	refuses(theirs, data)
+	refuses(tables, data)
+	var regions, tenants int
+	require.NoError(t, conn(theirs).QueryRow(t.Context(), "SELECT (SELECT count(*) FROM regions), (SELECT count(*) FROM tenants)").Scan(&regions, &tenants))
+	require.Equal(t, 1, regions)
+	require.Zero(t, tenants)
+	var made bool
+	require.NoError(t, conn(tables).QueryRow(t.Context(), "SELECT to_regclass('regions') IS NOT NULL").Scan(&made))
+	require.False(t, made)
+	nowhere := runCommandIn(t, []string{"HOMEWARD_DATABASE_URL=" + ours}, "cluster", "--listen", "127.0.0.1:0")
+	refused(t, nowhere, "--data")
+
+	env := []string{"HOMEWARD_DATABASE_URL=" + ours}
+	c := startClusterIn(t, env, "cluster", "--listen", "127.0.0.1:0", "--psp-latency", "0s", "--nodes-per-region", "1", "--data", data)
+	first := c.at(us, demoCharge("order-1", 4200), http.StatusCreated)
+	for _, key := range []string{demoAcme, demoGlobex} {
+		q := demoCharge("order-2", 1)
+		q.tenant = key
+		require.Equal(t, http.StatusUnauthorized, c.caller.send(c.ctx, us, q).Status, "a published key opens nothing")
+	}
+	c.interrupt()
+	again := startClusterIn(t, env, "cluster", "--listen", "127.0.0.1:0", "--psp-latency", "0s", "--nodes-per-region", "1", "--data", data)
+	require.Equal(t, c.state.APIKeys, again.state.APIKeys)
+	require.Equal(t, first.Remembered(), again.at(eu, demoCharge("order-1", 4200), http.StatusCreated).Remembered())
+	again.interrupt()
+	refuses(ours, filepath.Join(dbtest.Dir(t), "other"))
 }
 
 // TestClusterRefuses starts the command wrongly, which it notices before it

@@ -84,9 +84,9 @@ func (d demo) charge(at, apiKey, key, body string) int {
 // lines sends what the README says first.
 func (d demo) lines() {
 	d.Helper()
-	require.Equal(d, 201, d.charge(us, lab.APIKey, "order-1", visa))
-	require.Equal(d, 201, d.charge(eu, lab.APIKey, "order-1", visa))
-	require.Equal(d, 422, d.charge(eu, lab.APIKey, "order-1", another))
+	require.Equal(d, 201, d.charge(us, lab.DemoKeys()["acme"], "order-1", visa))
+	require.Equal(d, 201, d.charge(eu, lab.DemoKeys()["acme"], "order-1", visa))
+	require.Equal(d, 422, d.charge(eu, lab.DemoKeys()["acme"], "order-1", another))
 	_, text := d.send(http.MethodPost, "http://"+d.Region(eu).APIAddr()+"/v1/idempotency-keys", "sk_demo_globex", "", `{"count":1}`)
 	var minted struct{ Keys []string }
 	require.NoError(d, json.Unmarshal([]byte(text), &minted), text)
@@ -98,7 +98,7 @@ func (d demo) stuck(key string) {
 	d.Helper()
 	status, _ := d.send(http.MethodPut, d.PSP+"/_sim/faults", "", "", `{"late_effect":1,"late_effect_ms":600000}`)
 	require.Equal(d, 200, status)
-	require.Equal(d, 503, d.charge(us, lab.APIKey, key, visa))
+	require.Equal(d, 503, d.charge(us, lab.DemoKeys()["acme"], key, visa))
 }
 
 // park parks the provider call of a key, as a worker does after its last try.
@@ -156,7 +156,7 @@ func aNewcomerWatchesTheReadmesLinesArrive(d demo, b *tab) {
 		document.querySelector("#live").dataset.old = "yes"; return String(getSelection())
 	})()`)
 	require.Contains(b, copied, "curl")
-	require.Equal(b, 201, d.charge(us, lab.APIKey, "order-0", visa))
+	require.Equal(b, 201, d.charge(us, lab.DemoKeys()["acme"], "order-0", visa))
 	b.shows("201 done", "curl -sS -i")
 	require.False(b, says[bool](b, `"old" in document.querySelector("#live").dataset`), "the page has been renewed")
 	b.fits("a long line")

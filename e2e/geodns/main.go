@@ -93,11 +93,12 @@ type front struct {
 	dns       *powerDNS
 	entrances []*entrance
 	dir       string
+	apiKey    string
 }
 
 // startFront starts it for a cluster. It must be stopped even after an error.
 func startFront(ctx context.Context, o options, state *lab.State) (f *front, err error) {
-	f = &front{}
+	f = &front{apiKey: state.APIKeys["acme"]}
 	regions := state.Regions()
 	var names []string
 	for _, r := range regions {
@@ -186,7 +187,7 @@ func (f *front) welcome(ctx context.Context, o options, out io.Writer) error {
 	}
 	return welcomeTemplate.Execute(out, map[string]any{
 		"Name": strings.TrimSuffix(name, "."), "Listen": o.listen, "TTL": o.ttl, "Every": checkEvery, "Regions": regions, "Customers": clients,
-		"Dig": dig, "Port": o.port, "Subnet": customers[0].subnet, "APIKey": lab.APIKey, "Cluster": o.cluster, "Drained": f.sites[1].region, "Lost": f.sites[0].region,
+		"Dig": dig, "Port": o.port, "Subnet": customers[0].subnet, "APIKey": f.apiKey, "Cluster": o.cluster, "Drained": f.sites[1].region, "Lost": f.sites[0].region,
 	})
 }
 

@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"github.com/homeward-io/homeward/internal/lab"
 )
 
 const (
@@ -126,7 +124,7 @@ func (m *merchant) send(ctx context.Context, p *payment, addr netip.Addr) (final
 		return true, err
 	}
 	req.GetBody = nil // what is sent again is sent by the merchant, and counted
-	req.Header.Set("Authorization", "Bearer "+lab.APIKey)
+	req.Header.Set("Authorization", "Bearer "+m.front.apiKey)
 	req.Header.Set("Idempotency-Key", p.key)
 	req.Header.Set("Content-Type", "application/json")
 	// A connection of its own each time: one that is kept follows no DNS.

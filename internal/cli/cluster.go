@@ -30,7 +30,7 @@ type clusterCommand struct {
 func (clusterCommand) Help() string {
 	return `Each node is a "homeward serve" of its own, whose other settings come from the environment as usual: HOMEWARD_CLAIM__LEASE=10s.
 
-With HOMEWARD_DATABASE_URL set the nodes use that database. Without it a private one is started, of the software that is found on this machine: CockroachDB in COCKROACH_BINARY or on PATH, with a node in each region, or PostgreSQL.`
+With HOMEWARD_DATABASE_URL set and --data the nodes use that database. It must be empty, or be one that a cluster has made in this directory: no other gets regions, merchants or keys. Without it a private one is started, of the software that is found on this machine: CockroachDB in COCKROACH_BINARY or on PATH, with a node in each region, or PostgreSQL.`
 }
 
 // maxNodesPerRegion is what a large laptop can run: some 50 MB each.
@@ -84,6 +84,9 @@ func (c *clusterCommand) config(io streams) (lab.ClusterConfig, error) {
 	if config.Database != "" && c.Start != "" {
 		return config, fmt.Errorf("--start %s and %s exclude each other; leave one out", c.Start, node.DatabaseURL)
 	}
+	if config.Database != "" && c.Data == "" {
+		return config, fmt.Errorf("%s needs --data DIR: the cluster keeps there which database it has made, and its API keys; or unset the variable to get a private database", node.DatabaseURL)
+	}
 	return config, nil
 }
 
@@ -104,6 +107,7 @@ func (c *clusterCommand) welcome(io streams, k *lab.Cluster) error {
 		return err
 	}
 	say["Operator"] = k.Operator
+	say["Keys"] = k.APIKeys
 	say["Nodes"], say["Database"], say["State"] = k.Nodes, k.Database.Version, lab.StateFile(k.Data)
 	say["Data"], say["Temporary"] = k.Data, k.Temporary
 	return clusterTemplate.Execute(io.out, say)

@@ -126,6 +126,7 @@ func (c *demoCommand) welcome(io streams, d *lab.Demo, s node.Settings) error {
 	if err != nil {
 		return err
 	}
+	say["Keys"] = lab.DemoKeys()
 	say["Data"], say["Temporary"], say["Console"] = d.Data, d.Temporary, d.ConsoleURL()
 	say["Metrics"] = "http://" + d.MetricsAddr() + "/metrics"
 	var lines strings.Builder
@@ -136,7 +137,7 @@ func (c *demoCommand) welcome(io streams, d *lab.Demo, s node.Settings) error {
 	return welcomeTemplate.Execute(io.out, say)
 }
 
-// requests is what the template of that name in demo.txt needs, and Command, which
+// requests is what the template of that name in demo.txt needs besides Keys, and Command, which
 // is this one as whoever reads it has called it.
 func requests(regions []place, psp string) (map[string]any, error) {
 	other := regions[min(1, len(regions)-1)]

@@ -119,7 +119,7 @@ func TestADemoSealsWhatProvidersSay(t *testing.T) {
 func chargeAndWait(t *testing.T, api, psp string) {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api+"/v1/charges", strings.NewReader(`{"amount":4200,"currency":"usd","payment_method":"pm_card_visa"}`))
 	require.NoError(t, err)
-	req.Header = http.Header{"Authorization": {"Bearer " + lab.APIKey}, "Idempotency-Key": {"order-1"}, "Content-Type": {"application/json"}}
+	req.Header = http.Header{"Authorization": {"Bearer " + lab.DemoKeys()["acme"]}, "Idempotency-Key": {"order-1"}, "Content-Type": {"application/json"}}
 	reply, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusCreated, reply.StatusCode)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -28,7 +29,7 @@ type drillCommand struct {
 	Compose string            `type:"path" placeholder:"DIR" help:"Directory of the Docker Compose project to act on; with --api and --psp."`
 	API     map[string]string `name:"api" mapsep:"," placeholder:"R=URL,…" help:"API URLs by region, several separated by spaces; default: from --cluster."`
 	PSP     string            `name:"psp" placeholder:"URL" help:"URL of the provider simulator; default: from --cluster."`
-	APIKeys []string          `name:"api-key" placeholder:"KEY,…" help:"Tenants that pay, ideally with different registrars; default: those of homeward cluster."`
+	APIKeys []string          `name:"api-key" placeholder:"KEY,…" help:"API keys of tenants that pay, ideally with different registrars; default: from --cluster."`
 
 	runsFlags
 	JSON string `name:"json" type:"path" placeholder:"FILE" help:"Write the report for programs, - for standard output instead of the text."`
@@ -100,11 +101,6 @@ func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, er
 	if config.Rate, err = strconv.ParseFloat(strings.TrimSuffix(c.Load, "/s"), 64); err != nil {
 		return config, fmt.Errorf("--load %q: write requests per second, as in 40/s", c.Load)
 	}
-	if len(config.APIKeys) == 0 {
-		for _, t := range lab.Tenants([]string{"", ""}) {
-			config.APIKeys = append(config.APIKeys, t.APIKeys...)
-		}
-	}
 	for name, urls := range c.API {
 		config.Regions = append(config.Regions, drill.Region{Name: name, URLs: strings.Fields(urls)})
 	}
@@ -121,6 +117,11 @@ func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, er
 		config.Means, config.Provider = state.Means(), cmp.Or(config.Provider, state.Simulator)
 		if len(config.Regions) == 0 {
 			config.Regions = state.Regions()
+		}
+		for _, tenant := range slices.Sorted(maps.Keys(state.APIKeys)) {
+			if len(c.APIKeys) == 0 {
+				config.APIKeys = append(config.APIKeys, state.APIKeys[tenant])
+			}
 		}
 	case c.Compose != "":
 		if config.Means, err = lab.ReadCompose(ctx, c.Compose, config.Regions); err != nil {

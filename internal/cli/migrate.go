@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/region"
@@ -120,6 +122,9 @@ func (migrateStatusCommand) Run(ctx context.Context, io streams) error {
 		t := table(io)
 		fmt.Fprintf(t, "database\t%s\n", m.Version())
 		fmt.Fprintf(t, "schema\tversion %d, this build needs %d\n", s.Have, s.Want)
+		if s.Deployment != uuid.Nil {
+			fmt.Fprintf(t, "deployment\t%s\n", s.Deployment)
+		}
 		for _, r := range s.Regions {
 			fmt.Fprintf(t, "region\t%s\tcode %d\t%v\n", r.Name, r.Code, r.Status)
 		}

@@ -180,6 +180,7 @@ func cause(err error) string {
 // others of docs/DATABASE.md.
 const usedTables = `(VALUES
     ('` + versionTable + `', 'SELECT'),
+    ('deployment', 'SELECT'),
     ('regions', 'SELECT UPDATE'),
     ('tenants', 'SELECT UPDATE'),
     ('api_keys', 'SELECT'),

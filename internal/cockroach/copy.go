@@ -14,7 +14,7 @@ import (
 
 // copied are all tables with rows, in an order in which they can be filled.
 var copied = []string{
-	"regions", "windows", "restores", "accounts", "brakes", "tenants", "api_keys", "endpoints", "pins", "claims", "responses", "unpaid",
+	"regions", "deployment", "windows", "restores", "accounts", "brakes", "tenants", "api_keys", "endpoints", "pins", "claims", "responses", "unpaid",
 	"ledger", "audit", "audit_chains", "outbox", "events", "events_left", "expiries", "notices", "notices_due", "witnesses",
 }
 
@@ -126,7 +126,7 @@ func (m *Migrator) sameRegions(ctx context.Context, from *Migrator) error {
 
 // empty refuses a target with rows.
 func (m *Migrator) empty(ctx context.Context) error {
-	for _, table := range copied[1:] { // regions are there
+	for _, table := range copied[2:] { // regions are there, and the id, which becomes that of from
 		var filled bool
 		if err := m.conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM "+table+")").Scan(&filled); err != nil {
 			return copyError(table, err)
@@ -151,8 +151,11 @@ func (m *Migrator) copyTable(ctx context.Context, tx pgx.Tx, table string) (sum 
 	}
 	columns = strings.Join(names, ", ")
 	conflict := " ON CONFLICT DO NOTHING"
-	if table == "regions" {
+	switch table {
+	case "regions":
 		conflict = " ON CONFLICT (name) DO UPDATE SET status = excluded.status, epoch = excluded.epoch"
+	case "deployment":
+		conflict = " ON CONFLICT (singleton) DO UPDATE SET id = excluded.id, created_at = excluded.created_at"
 	}
 	batch := copyBatch{head: "INSERT INTO " + table + " (" + columns + ") VALUES ", tail: conflict, width: len(names)}
 	for rows.Next() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -79,6 +80,13 @@ func TestCopy(t *testing.T) {
 	again, err := copyOf(t, from, to, true)
 	require.NoError(t, err)
 	require.Equal(t, tables, again)
+	of := func(url string) uuid.UUID {
+		s, err := migrator(t, url).Status(t.Context())
+		require.NoError(t, err)
+		return s.Deployment
+	}
+	require.NotZero(t, of(from))
+	require.Equal(t, of(from), of(to), "the copy is of the same deployment")
 	exec(to, "UPDATE claims SET attempts = attempts + 1")
 	_, err = copyOf(t, from, to, true)
 	require.ErrorContains(t, err, "table claims")

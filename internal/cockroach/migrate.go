@@ -15,6 +15,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -132,6 +133,8 @@ func (m *Migrator) Version() string { return m.version }
 type Status struct {
 	// Have and Want are schema versions: the database's and this build's.
 	Have, Want int
+	// Deployment is the id of [DB.DeploymentID]; zero before there is one.
+	Deployment uuid.UUID
 	Regions    []claim.Region
 	// Primary and Survive are CockroachDB's; empty on PostgreSQL.
 	Primary string
@@ -144,6 +147,14 @@ func (m *Migrator) Status(ctx context.Context) (_ Status, err error) {
 	s := Status{Want: SchemaVersion()}
 	if s.Have, err = schemaVersion(ctx, m.conn); err != nil {
 		return s, err
+	}
+	switch ok, err := tableExists(ctx, m.conn, "deployment"); {
+	case err != nil:
+		return s, err
+	case ok:
+		if err := m.conn.QueryRow(ctx, "SELECT id FROM deployment").Scan(&s.Deployment); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return s, err
+		}
 	}
 	if ok, err := tableExists(ctx, m.conn, "regions"); err != nil || !ok {
 		return s, err
@@ -161,6 +172,14 @@ func (m *Migrator) Status(ctx context.Context) (_ Status, err error) {
 		s.Primary, s.Survive = place.primary, place.survive
 	}
 	return s, err
+}
+
+// HasTables reports whether the database has tables, of whichever schema and owner.
+func (m *Migrator) HasTables(ctx context.Context) (has bool, err error) {
+	err = m.conn.QueryRow(ctx, `
+		SELECT EXISTS (SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE c.relkind::text IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'crdb_internal', 'pg_extension', 'pg_toast'))`).Scan(&has)
+	return has, refusedMigration(m.conn.Config(), err)
 }
 
 // Plan returns the statements that Up would run now.

@@ -54,7 +54,7 @@ const (
 
 // readable are the tables without secrets and without data of merchants, payers and
 // providers. Tables that are not listed, such as later ones, are not readable.
-var readable = []string{versionTable, "regions", "tenants", "pins", claimsView, "ledger", booksView, "audit", "audit_chains", "windows"}
+var readable = []string{versionTable, "regions", "tenants", "pins", claimsView, "ledger", booksView, "audit", "audit_chains", "windows", "deployment"}
 
 // nodeRights are the rights of the node role on a table. Those of nodes are in needed;
 // tools also add tenants, keys and endpoints, and remove them.
@@ -62,7 +62,7 @@ func nodeRights(table string) []string {
 	switch table {
 	case "ledger":
 		return []string{"SELECT", "INSERT"}
-	case versionTable, booksView, claimsView:
+	case versionTable, "deployment", booksView, claimsView:
 		return []string{"SELECT"}
 	default:
 		return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
@@ -83,6 +85,8 @@ type Deployment interface {
 	// Windows returns the longest that nodes have kept keys for: ReplayFor,
 	// TombstoneFor and PinGrace of the policy are set.
 	Windows(ctx context.Context) (claim.Policy, error)
+	// DeploymentID returns the random id of the rows, which no other deployment has.
+	DeploymentID(ctx context.Context) (uuid.UUID, error)
 	Close() error
 }
 

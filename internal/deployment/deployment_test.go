@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -41,6 +42,7 @@ func database(t *testing.T) (url string) {
 // Whichever store it is, a deployment has the same regions, and what one of them writes
 // the others find.
 func TestEveryDeploymentIsOne(t *testing.T) {
+	ids := []uuid.UUID{uuid.Nil}
 	sql := cockroach.Config{Policy: claim.DefaultPolicy(), Pool: cockroach.DefaultPool()}
 	for name, open := range map[string]func(*testing.T) (deployment.Deployment, error){
 		"embedded": func(t *testing.T) (deployment.Deployment, error) {
@@ -70,6 +72,11 @@ func TestEveryDeploymentIsOne(t *testing.T) {
 			next, err := d.SetRegionStatus(ctx, eu, claim.RegionDraining)
 			require.NoError(t, err)
 			require.Equal(t, epoch+1, next)
+
+			id, err := d.DeploymentID(ctx)
+			require.NoError(t, err)
+			require.NotContains(t, ids, id, "another deployment has it")
+			ids = append(ids, id)
 
 			_, err = d.Tenant(ctx, "acme")
 			require.ErrorIs(t, err, claim.ErrUnknownTenant)

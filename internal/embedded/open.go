@@ -16,6 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
 	"golang.org/x/time/rate"
 
 	"github.com/homeward-io/homeward/claim"
@@ -82,6 +83,7 @@ type DB struct {
 	replicaLag time.Duration
 	clock      clock
 	log        *slog.Logger
+	deployment uuid.UUID
 
 	rows *rowLocks // claims, their outbox rows and audit; notices
 	// flights are guarded by the locks of rows.
@@ -282,6 +284,8 @@ const (
 	metaEpoch  = "epoch"
 	metaRegion = "region/"
 	metaWindow = "window/"
+	// metaDeployment is the id of [DB.DeploymentID].
+	metaDeployment = "deployment"
 )
 
 // epochShift leaves 2^40 audit rows for one opening and 2^24 openings.
@@ -333,6 +337,15 @@ func (db *DB) prepareMeta(dir string) error {
 	db.seq.Store(epoch << epochShift)
 	setMeta(b, metaFormat, formatVersion)
 	setMeta(b, metaEpoch, epoch)
+	id, found, err := db.readDeploymentID()
+	if err != nil {
+		return err
+	}
+	if !found {
+		id = uuid.New()
+		_ = b.Set(metaKey(metaDeployment), id[:], nil) // a batch in memory
+	}
+	db.deployment = id
 	for _, r := range db.order {
 		setMeta(b, metaRegion+r.Name, uint64(r.Code))
 	}
@@ -413,6 +426,19 @@ func (db *DB) meta(name string) (v uint64, found bool, err error) {
 		return nil
 	})
 	return v, found, err
+}
+
+// DeploymentID returns the random id that the first Open gave to the store.
+func (db *DB) DeploymentID(context.Context) (uuid.UUID, error) { return db.deployment, nil }
+
+func (db *DB) readDeploymentID() (id uuid.UUID, found bool, err error) {
+	found, err = db.get(metaKey(metaDeployment), func(value []byte) error {
+		if id, err = uuid.FromBytes(value); err != nil {
+			return damaged("meta row", metaDeployment, err)
+		}
+		return nil
+	})
+	return id, found, err
 }
 
 func (db *DB) storedRegions() (map[string]claim.RegionCode, error) {

@@ -41,8 +41,8 @@ type ClusterConfig struct {
 	PSPLatency        time.Duration
 	NodesPerRegion    int
 	TLS               bool
-	// Database is the URL of the database to use; "": Start starts one of the given
-	// kind.
+	// Database is the URL of the database to use, which is empty or was made by a cluster in
+	// Data; "": Start starts one of the given kind.
 	Database string
 	Start    localdb.Kind
 	// Say receives the progress, a line at a time, and Ended the nodes that exit by
@@ -92,6 +92,7 @@ type Cluster struct {
 	Codes map[string]claim.RegionCode
 
 	c         ClusterConfig
+	made      made // kept in Data
 	regions   []string
 	pspListen string
 	server    *localdb.Server   // the private database; nil if one was given
@@ -120,6 +121,7 @@ func (k *Cluster) sayf(format string, args ...any) { k.c.Say(fmt.Sprintf(format,
 func (k *Cluster) makeData(context.Context) (stop parts.Stop, err error) {
 	if k.Data == "" {
 		k.Temporary = true
+		k.made = made{APIKeys: map[string]string{}}
 		k.Data, stop, err = temporary("homeward-cluster-")
 		return stop, err
 	}
@@ -128,7 +130,8 @@ func (k *Cluster) makeData(context.Context) (stop parts.Stop, err error) {
 	if err := os.MkdirAll(k.Data, 0o711); err != nil {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
-	return nil, nil
+	k.made, err = readMade(k.Data)
+	return nil, err
 }
 
 // nameRuns says where drills keep what they found: in the cluster's directory, unless the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/homeward-io/homeward/claim"
@@ -68,6 +69,9 @@ func (k *Cluster) migrate(ctx context.Context) (parts.Stop, error) {
 		for _, r := range k.regions {
 			want.Regions = append(want.Regions, claim.Region{Name: r})
 		}
+		if err := k.refuseDatabase(ctx, m); err != nil {
+			return err
+		}
 		steps := 0
 		if err := m.Up(ctx, want, func(s cockroach.Step) {
 			if steps++; steps == 1 {
@@ -77,29 +81,17 @@ func (k *Cluster) migrate(ctx context.Context) (parts.Stop, error) {
 			return err
 		}
 		s, err := m.Status(ctx)
+		if err != nil {
+			return err
+		}
 		k.Codes = map[string]claim.RegionCode{}
 		for _, r := range s.Regions {
 			k.Codes[r.Name] = r.Code
 		}
-		return err
-	})
-}
-
-// putTenants makes the demo's merchants, or leaves them as they are: their rates may
-// have been set since.
-func (k *Cluster) putTenants(ctx context.Context) (parts.Stop, error) {
-	return nil, node.WithDatabase(ctx, k.urls[k.regions[0]], func(db *cockroach.DB) error {
-		for _, t := range Tenants(k.regions) {
-			switch _, err := db.Tenant(ctx, t.ID); {
-			case err == nil:
-				continue
-			case !errors.Is(err, claim.ErrUnknownTenant):
-				return err
-			}
-			if err := db.PutTenant(ctx, t.Tenant, t.APIKeys...); err != nil {
-				return err
-			}
+		if slices.Contains(k.made.Deployments, s.Deployment) {
+			return nil
 		}
-		return nil
+		k.made.Deployments = append(k.made.Deployments, s.Deployment)
+		return k.made.write(k.Data)
 	})
 }

@@ -172,7 +172,9 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r.Name, Code: r.Code}, Listen: d.listens[i], RPCListen: d.rpcs[i]})
 		names = append(names, r.Name)
 	}
-	c.Tenants = Tenants(names)
+	for _, t := range merchants(names) {
+		c.Tenants = append(c.Tenants, node.ClusterTenant{Tenant: t, APIKeys: []string{DemoKeys()[t.ID]}})
+	}
 	if c.Console, err = d.console(); err != nil {
 		return nil, err
 	}

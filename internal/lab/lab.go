@@ -17,22 +17,24 @@ import (
 	"strconv"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
 )
 
 // portsToPSP keeps the simulator on :8090 beside the regions on :8081 to :8083.
 const portsToPSP = 9
 
-// APIKey is an API key of the first tenant.
-const APIKey = "sk_demo_acme"
+// DemoKeys returns the demo's API keys, by tenant. They are published, and so they are in no
+// other store than the demo's own. A cluster mints its own, see [State].
+func DemoKeys() map[string]string {
+	return map[string]string{"acme": "sk_demo_acme", "globex": "sk_demo_globex"}
+}
 
-// Tenants are two merchants with registrars in different regions, for both rows of the
-// table in the README.
-func Tenants(regions []string) []node.ClusterTenant {
-	return []node.ClusterTenant{
-		{Tenant: claim.Tenant{ID: "acme", Name: "Acme Rockets", Registrar: regions[0]}, APIKeys: []string{APIKey}},
-		{Tenant: claim.Tenant{ID: "globex", Name: "Globex", Registrar: regions[min(1, len(regions)-1)]}, APIKeys: []string{"sk_demo_globex"}},
+// merchants are two tenants with registrars in different regions, for both rows of the table
+// in the README.
+func merchants(regions []string) []claim.Tenant {
+	return []claim.Tenant{
+		{ID: "acme", Name: "Acme Rockets", Registrar: regions[0]},
+		{ID: "globex", Name: "Globex", Registrar: regions[min(1, len(regions)-1)]},
 	}
 }
 

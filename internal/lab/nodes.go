@@ -159,7 +159,7 @@ func (k *Cluster) meet(ctx context.Context) (parts.Stop, error) {
 				return nil, err
 			}
 			for {
-				there, err := n.reaches(ctx, key)
+				there, err := n.reaches(ctx, key, k.APIKeys["acme"])
 				if err != nil {
 					return nil, err
 				}
@@ -186,12 +186,12 @@ const meetEvery = 25 * time.Millisecond
 // reaches asks a node for a key that nobody uses and that another region is home
 // to. Only that region can say that there is nothing, and asking changes nothing. It fails
 // where no later answer can be another.
-func (n *Node) reaches(ctx context.Context, key string) (bool, error) {
+func (n *Node) reaches(ctx context.Context, key, apiKey string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+"/v1/idempotency-keys/"+url.PathEscape(key), nil)
 	if err != nil {
 		return false, fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	req.Header.Set("Authorization", "Bearer "+APIKey)
+	req.Header.Set("Authorization", "Bearer "+apiKey)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return false, nil // it may come yet
@@ -199,7 +199,7 @@ func (n *Node) reaches(ctx context.Context, key string) (bool, error) {
 	_, err = io.Copy(io.Discard, res.Body)
 	err = errors.Join(err, res.Body.Close())
 	if res.StatusCode == http.StatusUnauthorized {
-		return false, fmt.Errorf("node %s answers 401: the demo's API key was rotated; drop the database, or use another, and start the cluster again", n.Name)
+		return false, fmt.Errorf("node %s answers 401: the API key of the cluster's merchant was rotated; start the cluster again, which mints another", n.Name)
 	}
 	return err == nil && res.StatusCode == http.StatusNotFound, nil
 }

@@ -18,6 +18,8 @@ type State struct {
 	Database  Database `json:"database"`
 	Simulator string   `json:"simulator"` // http://host:port
 	Control   string   `json:"control"`   // Unix socket for drills; "": there is none
+	// APIKeys are the minted keys of its merchants, by tenant.
+	APIKeys map[string]string `json:"api_keys"`
 	// Runs is the bucket for reports of its drills.
 	Runs string `json:"runs,omitempty"`
 	// Operator is the certificate for operators' tools.

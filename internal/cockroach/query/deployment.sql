@@ -1,0 +1,2 @@
+-- name: deployment
+SELECT id FROM deployment
