@@ -240,6 +240,12 @@ func (s *console) broken(w http.ResponseWriter, r *http.Request, err error) {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
+// onlyHTTPS makes a browser that has been here once keep to https for a year, whatever a
+// link says: what its cookies allow is never sent in clear text.
+func onlyHTTPS(w http.ResponseWriter) {
+	w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+}
+
 // secured sets the headers of every response.
 func (s *console) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -250,6 +256,9 @@ func (s *console) secured(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if r.TLS != nil {
+			onlyHTTPS(w)
+		}
 		if r.URL.Path != path.Clean(r.URL.Path) {
 			http.NotFound(w, r) // ServeMux would redirect
 			return

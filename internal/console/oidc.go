@@ -2,12 +2,17 @@ package console
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +40,7 @@ type OIDCConfig struct {
 	// Viewers and Operators are groups: members of Viewers may look, members of
 	// Operators may act as well.
 	Viewers, Operators []string
-	// Client sends requests to the issuer; nil means http.DefaultClient.
+	// Client sends requests to the issuer; nil means one that waits issuerTime at most.
 	Client *http.Client
 	// Logger records who logged in, and who was refused. Default: discard.
 	Logger *slog.Logger
@@ -44,44 +49,101 @@ type OIDCConfig struct {
 }
 
 const (
-	// sessionFor is a working day: then the issuer decides again whether the user may
-	// look.
+	// sessionFor is a working day: then the user authenticates anew.
 	sessionFor = 8 * time.Hour
+	// idleFor ends the session of a user who has left: long enough to read one page.
+	idleFor = 30 * time.Minute
+	// checkFor bounds how long a user looks, or acts, whom the issuer no longer lets in.
+	// The browser comes back from the issuer by itself, but a page under way is loaded again.
+	checkFor = 10 * time.Minute
 	// loginFor bounds a login at the issuer.
 	loginFor = 10 * time.Minute
-	// maxSessions bounds sessions, and logins in progress: no node has more users. A
-	// new one evicts the oldest.
+	// maxSessions bounds sessions: no node has more users. A new one evicts the least used.
 	maxSessions = 1000
+	// maxOfUser bounds the sessions of one user, so that nobody evicts others: a browser
+	// each on a few machines.
+	maxOfUser = 10
 	// issuerTime bounds a request to the issuer.
 	issuerTime = 10 * time.Second
+	// issuerWait bounds the wait for room to ask the issuer: a person still waits for a page.
+	issuerWait = 3 * time.Second
+	// maxExchanges bounds the logins whose code the issuer is asked about at once.
+	maxExchanges = 8
+	// loginCookies bounds the logins that one browser has under way, in as many tabs, and
+	// maxTo the address to come back to: together they fit into consoleHeaders of
+	// internal/node.
+	loginCookies = 16
+	maxTo        = 512
 
 	sessionCookie = "homeward-console"
 	loginCookie   = "homeward-login"
+	// sessionOver is the session cookie of a browser whose session has ended: its next
+	// login asks the issuer to authenticate the user anew.
+	sessionOver = "over"
 )
 
 // OIDC admits users that an OpenID Connect issuer authenticates, by the authorization
-// code flow with PKCE. Sessions are in this process's memory, so each node requires a
-// login of its own, and a restart another one. It is safe for concurrent use.
+// code flow with PKCE. A session ends when its user logs out, after idleFor without a
+// page that the user opened, and after sessionFor. Each checkFor the browser goes through
+// the issuer again, which says whether the user is still in a group that has access.
+//
+// Sessions are in this process's memory, so that a session that has ended is worth
+// nothing, each node requires a login of its own, and a restart another one. A login under
+// way is in a cookie of its browser, encrypted with a key of this process: nodes behind
+// one address need a balancer that binds a browser to a node anyway. It is safe for
+// concurrent use.
 type OIDC struct {
 	c      OIDCConfig
 	secure bool // browsers come by https
+	sealer cipher.AEAD
+
+	asking    gate // discovery
+	exchanges gate
 
 	mu       sync.Mutex
 	provider *oidc.Provider // nil before the issuer has answered once
-	sessions map[string]session
-	logins   map[string]login
+	sessions map[string]*session
 }
 
 type session struct {
-	who Who
-	end time.Time
+	who                  Who
+	subject              string
+	begun, checked, seen time.Time
+	// returning: a poll sent the browser through the issuer, so that the next page is not
+	// one that the user opened.
+	returning bool
 }
 
-// login is one that is under way, under its state.
-type login struct {
-	nonce, verifier, to string
-	end                 time.Time
+// over reports whether the user has to authenticate anew.
+func (s *session) over(now time.Time) bool {
+	return now.Sub(s.begun) >= sessionFor || now.Sub(s.seen) >= idleFor
 }
+
+// login is one that is under way, as its browser keeps it.
+type login struct {
+	State, Nonce, Verifier, To string
+	End                        time.Time
+}
+
+// gate admits as many callers at once as it has room for.
+type gate chan struct{}
+
+// errBusy: the issuer is slow, or too many log in at once.
+var errBusy = errors.New("too many wait for the identity provider")
+
+// enter waits for room, at most issuerWait. If it returns nil, the caller must leave.
+func (g gate) enter(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, issuerWait)
+	defer cancel()
+	select {
+	case g <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errBusy
+	}
+}
+
+func (g gate) leave() { <-g }
 
 // NewOIDC contacts no issuer: a node starts without it.
 func NewOIDC(c OIDCConfig) (*OIDC, error) {
@@ -101,7 +163,7 @@ func NewOIDC(c OIDCConfig) (*OIDC, error) {
 		c.Scopes = []string{"profile", "email"}
 	}
 	if c.Client == nil {
-		c.Client = http.DefaultClient
+		c.Client = &http.Client{Timeout: issuerTime}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -110,7 +172,20 @@ func NewOIDC(c OIDCConfig) (*OIDC, error) {
 		c.now = time.Now
 	}
 	c.URL = u.Scheme + "://" + u.Host
-	return &OIDC{c: c, secure: u.Scheme == "https", sessions: map[string]session{}, logins: map[string]login{}}, nil
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	sealer, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	return &OIDC{
+		c: c, secure: u.Scheme == "https", sealer: sealer,
+		asking: make(gate, 1), exchanges: make(gate, maxExchanges), sessions: map[string]*session{},
+	}, nil
 }
 
 // Wrap implements [Access].
@@ -119,24 +194,36 @@ func (o *OIDC) Wrap(next http.Handler) http.Handler {
 	mux.HandleFunc("GET /auth/login", o.login)
 	mux.HandleFunc("GET /auth/callback", o.callback)
 	mux.Handle("POST /auth/logout", http.NewCrossOriginProtection().Handler(http.HandlerFunc(o.logout)))
+	mux.HandleFunc("GET /auth/over", func(w http.ResponseWriter, _ *http.Request) {
+		o.say(w, "Your session has ended.")
+	})
 	mux.Handle("GET /static/", next) // contains nothing about anybody
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if who, ok := o.who(r); ok {
-			next.ServeHTTP(w, withWho(r, who))
-			return
-		}
+		poll := r.Header.Get("Hx-Request") == "true"
+		who, state := o.look(w, r, poll)
 		to := "/auth/login?" + url.Values{"to": {r.URL.RequestURI()}}.Encode()
 		switch {
-		case r.Header.Get("Hx-Request") == "true":
-			w.Header().Set("Hx-Redirect", "/auth/login")
+		case state == admitted:
+			next.ServeHTTP(w, withWho(r, who))
+		case poll:
+			if state == over {
+				to = "/auth/over" // nobody is there who would log in
+			}
+			w.Header().Set("Hx-Redirect", to)
 			http.Error(w, "log in again", http.StatusUnauthorized)
 		case r.Method != http.MethodGet:
-			http.Error(w, "your session has ended, and nothing was done; log in again at "+o.c.URL, http.StatusUnauthorized)
+			http.Error(w, "your session has ended, or the identity provider has to confirm it, and nothing was done; log in again at "+o.c.URL, http.StatusUnauthorized)
 		default:
 			http.Redirect(w, r, to, http.StatusSeeOther)
 		}
 	})
-	return mux
+	if !o.secure {
+		return mux
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		onlyHTTPS(w) // behind a proxy that ends TLS, too
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // cookie sets the common attributes. With https its name binds it to this host.
@@ -157,46 +244,94 @@ func (o *OIDC) read(r *http.Request, name string) string {
 	return c.Value
 }
 
-func (o *OIDC) who(r *http.Request) (Who, bool) {
-	id := o.read(r, sessionCookie)
+// admission is what a request's session allows.
+type admission int
+
+const (
+	// stranger has no session here.
+	stranger admission = iota
+	// unchecked: the issuer has to confirm the session.
+	unchecked
+	// over: the session has ended.
+	over
+	admitted
+)
+
+// look returns the user of a request, if admitted. A poll is not a sign of a person.
+func (o *OIDC) look(w http.ResponseWriter, r *http.Request, poll bool) (Who, admission) {
+	id, now := o.read(r, sessionCookie), o.c.now()
+	if id == sessionOver {
+		return Who{}, over
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s, ok := o.sessions[id]
-	if !ok || id == "" || !o.c.now().Before(s.end) {
+	switch {
+	case !ok:
+		return Who{}, stranger
+	case s.over(now):
 		delete(o.sessions, id)
-		return Who{}, false
+		http.SetCookie(w, o.cookie(sessionCookie, sessionOver, sessionFor))
+		return Who{}, over
+	case now.Sub(s.checked) >= checkFor:
+		s.returning = poll
+		return Who{}, unchecked
+	case !poll && !s.returning:
+		s.seen = now
 	}
-	return s.who, true
+	if !poll {
+		s.returning = false
+	}
+	return s.who, admitted
 }
 
-// keep adds an entry to all, and evicts the oldest if there are too many.
-func keep[T any](all map[string]T, id string, one T, end func(T) time.Time) {
-	if len(all) >= maxSessions {
-		oldest := ""
-		for id, t := range all {
-			if oldest == "" || end(t).Before(end(all[oldest])) {
-				oldest = id
+// keep adds a session, and evicts the least used if its user, or all, have too many.
+func (o *OIDC) keep(id string, one *session) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var last, ofUser string
+	count := 0
+	earlier := func(a, b string) bool { return b == "" || o.sessions[a].seen.Before(o.sessions[b].seen) }
+	for id, s := range o.sessions {
+		if earlier(id, last) {
+			last = id
+		}
+		if s.subject == one.subject {
+			count++
+			if earlier(id, ofUser) {
+				ofUser = id
 			}
 		}
-		delete(all, oldest)
 	}
-	all[id] = one
+	switch {
+	case count >= maxOfUser:
+		delete(o.sessions, ofUser)
+	case len(o.sessions) >= maxSessions:
+		delete(o.sessions, last)
+	}
+	o.sessions[id] = one
 }
 
-// ask returns the issuer and this console's configuration for it.
+// ask returns the issuer and this console's configuration for it. One caller at a time
+// discovers the issuer; the others wait.
 func (o *OIDC) ask(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
-	o.mu.Lock()
-	p := o.provider
-	o.mu.Unlock()
+	p, err := o.discovered(), error(nil)
 	if p == nil {
-		var err error
-		// Its keys are fetched again when they change: not within this request's time.
-		if p, err = oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), o.c.Client), o.c.Issuer); err != nil {
+		if err := o.asking.enter(ctx); err != nil {
 			return nil, nil, err
 		}
-		o.mu.Lock()
-		o.provider = p
-		o.mu.Unlock()
+		defer o.asking.leave()
+		if p = o.discovered(); p == nil {
+			// Whoever waits needs the answer even if this caller leaves.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTime)
+			defer cancel()
+			if p, err = oidc.NewProvider(oidc.ClientContext(ctx, o.c.Client), o.c.Issuer); err != nil {
+				return nil, nil, err
+			}
+			o.mu.Lock()
+			o.provider = p
+			o.mu.Unlock()
+		}
 	}
 	return p, &oauth2.Config{
 		ClientID: o.c.ClientID, ClientSecret: o.c.ClientSecret, Endpoint: p.Endpoint(), RedirectURL: o.c.URL + "/auth/callback",
@@ -204,38 +339,67 @@ func (o *OIDC) ask(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) 
 	}, nil
 }
 
+func (o *OIDC) discovered() *oidc.Provider {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.provider
+}
+
+// unanswered answers a request that the issuer decides, while it does not.
+func (o *OIDC) unanswered(w http.ResponseWriter, r *http.Request, err error) {
+	if !errors.Is(err, errBusy) { // who waits in vain says no more than who asked
+		o.c.Logger.ErrorContext(r.Context(), "the console's issuer does not answer", "issuer", o.c.Issuer, "error", err)
+	}
+	http.Error(w, "the identity provider does not answer; try again in a moment", http.StatusServiceUnavailable)
+}
+
 // login redirects a browser to the issuer.
 func (o *OIDC) login(w http.ResponseWriter, r *http.Request) {
 	_, config, err := o.ask(r.Context())
 	if err != nil {
-		o.c.Logger.ErrorContext(r.Context(), "the console's issuer does not answer", "issuer", o.c.Issuer, "error", err)
-		http.Error(w, "the identity provider does not answer; try again in a moment", http.StatusServiceUnavailable)
+		o.unanswered(w, r, err)
 		return
 	}
 	to := r.URL.Query().Get("to")
-	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.HasPrefix(to, "/\\") {
+	if u, err := url.ParseRequestURI(to); err != nil || to[0] != '/' || u.Path != path.Clean(u.Path) || len(to) > maxTo {
 		to = "/"
 	}
-	state := rand.Text()
-	one := login{nonce: rand.Text(), verifier: oauth2.GenerateVerifier(), to: to, end: o.c.now().Add(loginFor)}
-	o.mu.Lock()
-	keep(o.logins, state, one, func(l login) time.Time { return l.end })
-	o.mu.Unlock()
-	http.SetCookie(w, o.cookie(loginCookie, state, loginFor))
-	http.Redirect(w, r, config.AuthCodeURL(state, oidc.Nonce(one.nonce), oauth2.S256ChallengeOption(one.verifier)), http.StatusSeeOther)
+	// A browser may read /\HOST as another host, and never what follows one: so to is the
+	// whole address, and this console's own.
+	one := login{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), To: o.c.URL + to, End: o.c.now().Add(loginFor)}
+	text, err := json.Marshal(one)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	options := []oauth2.AuthCodeOption{oidc.Nonce(one.Nonce), oauth2.S256ChallengeOption(one.Verifier)}
+	if o.read(r, sessionCookie) == sessionOver {
+		options = append(options, oauth2.SetAuthURLParam("prompt", "login"))
+	}
+	http.SetCookie(w, o.cookie(cookieOf(one.State), base64.RawURLEncoding.EncodeToString(o.sealer.Seal(nil, nil, text, nil)), loginFor))
+	http.Redirect(w, r, config.AuthCodeURL(one.State, options...), http.StatusSeeOther)
 }
 
-// begun takes the login of a state that this browser began, once.
-func (o *OIDC) begun(r *http.Request) (login, bool) {
+// cookieOf is the name of a login's cookie: tabs that log in at once have their own.
+func cookieOf(state string) string {
+	return fmt.Sprint(loginCookie, "-", state[0]%loginCookies)
+}
+
+// begun returns the login of a state that this browser began.
+func (o *OIDC) begun(r *http.Request) (one login, ok bool) {
 	state := r.URL.Query().Get("state")
-	if state == "" || state != o.read(r, loginCookie) {
-		return login{}, false
+	if state == "" {
+		return one, false
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	one, ok := o.logins[state]
-	delete(o.logins, state)
-	return one, ok && o.c.now().Before(one.end)
+	sealed, err := base64.RawURLEncoding.DecodeString(o.read(r, cookieOf(state)))
+	if err != nil {
+		return one, false
+	}
+	text, err := o.sealer.Open(nil, nil, sealed, nil)
+	if err != nil || json.Unmarshal(text, &one) != nil {
+		return one, false
+	}
+	return one, one.State == state && o.c.now().Before(one.End)
 }
 
 // callback receives a browser from the issuer.
@@ -245,56 +409,94 @@ func (o *OIDC) callback(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this login was not begun here, or too long ago; open "+o.c.URL+" again", http.StatusBadRequest)
 		return
 	}
-	who, err := o.vouched(r, one)
-	if err != nil {
+	http.SetCookie(w, o.cookie(cookieOf(one.State), "", -time.Second))
+	who, subject, err := o.vouched(r, one)
+	switch {
+	case errors.Is(err, errNoAnswer):
+		o.unanswered(w, r, err)
+		return
+	case err != nil:
 		o.c.Logger.WarnContext(r.Context(), "a login to the console was refused", "remote", r.RemoteAddr, "error", err)
 		http.Error(w, "you were not let in: "+oneLine(err), http.StatusForbidden)
 		return
 	}
-	id := rand.Text() + rand.Text()
+	if !o.confirm(r, who, subject) {
+		o.c.Logger.InfoContext(r.Context(), "a user logged in to the console", "who", who.Name, "operator", who.Operator)
+		id, now := rand.Text()+rand.Text(), o.c.now()
+		o.end(r)
+		o.keep(id, &session{who: who, subject: subject, begun: now, checked: now, seen: now})
+		http.SetCookie(w, o.cookie(sessionCookie, id, sessionFor))
+	}
+	http.Redirect(w, r, one.To, http.StatusSeeOther)
+}
+
+// confirm continues the session of a request for what the issuer says of its user now;
+// false: it is not the session of this user.
+func (o *OIDC) confirm(r *http.Request, who Who, subject string) bool {
+	id, now := o.read(r, sessionCookie), o.c.now()
 	o.mu.Lock()
-	keep(o.sessions, id, session{who, o.c.now().Add(sessionFor)}, func(s session) time.Time { return s.end })
-	o.mu.Unlock()
-	o.c.Logger.InfoContext(r.Context(), "a user logged in to the console", "who", who.Name, "operator", who.Operator)
-	http.SetCookie(w, o.cookie(loginCookie, "", -time.Second))
-	http.SetCookie(w, o.cookie(sessionCookie, id, sessionFor))
-	http.Redirect(w, r, one.to, http.StatusSeeOther)
+	defer o.mu.Unlock()
+	s, ok := o.sessions[id]
+	if !ok || s.subject != subject || s.over(now) {
+		return false
+	}
+	s.who, s.checked = who, now
+	return true
+}
+
+// end ends the session of a request.
+func (o *OIDC) end(r *http.Request) {
+	id := o.read(r, sessionCookie)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.sessions, id)
 }
 
 // errNoToken: the issuer's answer lacks the ID token.
 var errNoToken = errors.New("the identity provider sent no ID token")
 
-// vouched verifies the issuer's token, and returns its user.
-func (o *OIDC) vouched(r *http.Request, one login) (Who, error) {
+// errNoAnswer: the issuer has said neither yes nor no.
+var errNoAnswer = errors.New("the identity provider does not answer")
+
+// vouched verifies the issuer's token, and returns its user, and the issuer's name for
+// them. Its error is errNoAnswer if the issuer does not decide.
+func (o *OIDC) vouched(r *http.Request, one login) (Who, string, error) {
 	if said := r.URL.Query().Get("error"); said != "" {
-		return Who{}, fmt.Errorf("the identity provider returned the error %.100q", said)
+		return Who{}, "", fmt.Errorf("the identity provider returned the error %.100q", said)
 	}
+	if err := o.exchanges.enter(r.Context()); err != nil {
+		return Who{}, "", fmt.Errorf("%w: %w", errNoAnswer, err)
+	}
+	defer o.exchanges.leave()
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(r.Context(), o.c.Client), issuerTime)
 	defer cancel()
 	provider, config, err := o.ask(ctx)
 	if err != nil {
-		return Who{}, errors.New("the identity provider does not answer")
+		return Who{}, "", fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
-	token, err := config.Exchange(ctx, r.URL.Query().Get("code"), oauth2.VerifierOption(one.verifier))
-	if err != nil {
-		return Who{}, fmt.Errorf("the identity provider refused the code: %w", err)
+	token, err := config.Exchange(ctx, r.URL.Query().Get("code"), oauth2.VerifierOption(one.Verifier))
+	if refused := (*oauth2.RetrieveError)(nil); errors.As(err, &refused) && refused.Response.StatusCode < http.StatusInternalServerError {
+		return Who{}, "", fmt.Errorf("the identity provider refused the code: %w", err)
+	} else if err != nil {
+		return Who{}, "", fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
-		return Who{}, errNoToken
+		return Who{}, "", errNoToken
 	}
 	id, err := provider.Verifier(&oidc.Config{ClientID: o.c.ClientID, Now: o.c.now}).Verify(ctx, raw)
 	if err != nil {
-		return Who{}, err
+		return Who{}, "", err
 	}
-	if id.Nonce != one.nonce {
-		return Who{}, errors.New("the ID token belongs to another login")
+	if id.Nonce != one.Nonce {
+		return Who{}, "", errors.New("the ID token belongs to another login")
 	}
 	var claims map[string]any
 	if err := id.Claims(&claims); err != nil {
-		return Who{}, err
+		return Who{}, "", err
 	}
-	return o.role(id.Subject, claims)
+	who, err := o.role(id.Subject, claims)
+	return who, id.Subject, err
 }
 
 // role returns what a user's groups allow.
@@ -334,12 +536,15 @@ func texts(claim any) (all []string) {
 	return all
 }
 
-// logout ends the session here. The issuer's own continues.
+// logout ends the session. The issuer's own continues, but the next login here asks it to
+// authenticate the user anew.
 func (o *OIDC) logout(w http.ResponseWriter, r *http.Request) {
-	o.mu.Lock()
-	delete(o.sessions, o.read(r, sessionCookie))
-	o.mu.Unlock()
-	http.SetCookie(w, o.cookie(sessionCookie, "", -time.Second))
+	o.end(r)
+	http.SetCookie(w, o.cookie(sessionCookie, sessionOver, sessionFor))
+	o.say(w, "You are logged out of this console.")
+}
+
+func (o *OIDC) say(w http.ResponseWriter, what string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintln(w, "You are logged out of this console. Open "+o.c.URL+" to come back.")
+	fmt.Fprintln(w, what+" Open "+o.c.URL+" to come back.")
 }

@@ -14,11 +14,15 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,6 +35,8 @@ type issuer struct {
 	nonce  string // "" is the one that was asked for
 	deny   string
 	codes  map[string]url.Values // what a code was asked for with
+	asked  url.Values            // the last one
+	now    func() time.Time
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -38,7 +44,7 @@ func newIssuer(t *testing.T) *issuer {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	known := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "k", Algorithm: oidc.ES256}}}
-	i := &issuer{T: t, codes: map[string]url.Values{}}
+	i := &issuer{T: t, codes: map[string]url.Values{}, now: time.Now}
 	mux := http.NewServeMux()
 	mux.Handle("/", known)
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
@@ -50,6 +56,7 @@ func newIssuer(t *testing.T) *issuer {
 	})
 	mux.HandleFunc("GET /authorize", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
+		i.asked = q
 		back := url.Values{"state": {q.Get("state")}}
 		if i.deny != "" {
 			back.Set("error", i.deny)
@@ -74,7 +81,7 @@ func newIssuer(t *testing.T) *issuer {
 		}
 		claims, err := json.Marshal(map[string]any{
 			"iss": i.URL, "aud": "console", "sub": "u-1", "email": "jo@example.com", "nonce": nonce, "groups": i.groups,
-			"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+			"iat": i.now().Unix(), "exp": i.now().Add(time.Hour).Unix(),
 		})
 		require.NoError(i, err)
 		w.Header().Set("Content-Type", "application/json")
@@ -152,29 +159,301 @@ func TestTheIssuersGroupsSayWhoMayLookAndAct(t *testing.T) {
 	}
 }
 
+// poll reads a page as its script does, with redirects unfollowed; redirect is where the
+// script is told to go.
+func (i *issuer) poll(browser *http.Client, url string) (status int, redirect string) {
+	i.Helper()
+	r, err := http.NewRequestWithContext(i.Context(), http.MethodGet, url, nil)
+	require.NoError(i, err)
+	r.Header.Set("Hx-Request", "true")
+	res, err := browser.Do(r)
+	require.NoError(i, err)
+	require.NoError(i, res.Body.Close())
+	return res.StatusCode, res.Header.Get("Hx-Redirect")
+}
+
+// TestASessionEnds: at the logout, when nobody uses it, and after a working day. Then the
+// issuer authenticates the user anew.
 func TestASessionEnds(t *testing.T) {
+	for name, end := range map[string]func(i *issuer, now *time.Time, browser *http.Client, url string){
+		"logout": func(i *issuer, _ *time.Time, browser *http.Client, url string) {
+			copied := browser.Jar.Cookies(i.at(url))
+			status, body := i.read(browser, http.MethodPost, url+"/auth/logout")
+			require.Equal(i, http.StatusOK, status)
+			require.Contains(i, body, "logged out")
+			thief := i.browser()
+			thief.Jar.SetCookies(i.at(url), copied)
+			thief.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			status, _ = i.read(thief, http.MethodGet, url+"/")
+			require.Equal(i, http.StatusSeeOther, status, "a copy of the cookie is worth nothing")
+		},
+		"idle": func(i *issuer, now *time.Time, browser *http.Client, url string) {
+			for range idleFor / checkFor {
+				*now = now.Add(checkFor)
+				status, to := i.poll(browser, url+"/queues?a=b")
+				require.Equal(i, http.StatusUnauthorized, status)
+				if to == "/auth/over" {
+					return
+				}
+				require.Equal(i, "/auth/login?to=%2Fqueues%3Fa%3Db", to, "the page comes back by itself")
+				status, _ = i.read(browser, http.MethodGet, url+to)
+				require.Equal(i, http.StatusOK, status)
+				status, _ = i.poll(browser, url+"/")
+				require.Equal(i, http.StatusOK, status)
+			}
+			require.Fail(i, "a page that nobody looks at keeps its session")
+		},
+		"a day": func(i *issuer, now *time.Time, browser *http.Client, url string) {
+			for range sessionFor/checkFor - 1 {
+				*now = now.Add(checkFor)
+				require.NotContains(i, i.login(browser, url+"/"), "prompt")
+			}
+			*now = now.Add(checkFor)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newIssuer(t)
+			i.groups = "eng"
+			now := time.Now()
+			i.now = func() time.Time { return now }
+			server, browser := i.console(func(c *OIDCConfig) { c.now = i.now })
+			require.NotContains(t, i.login(browser, server.URL+"/"), "prompt")
+			end(i, &now, browser, server.URL)
+			status, to := i.poll(browser, server.URL+"/")
+			require.Equal(t, http.StatusUnauthorized, status)
+			require.Equal(t, "/auth/over", to, "a page that polls logs nobody in again")
+			_, body := i.read(browser, http.MethodGet, server.URL+to)
+			require.Contains(t, body, "Your session has ended.")
+			status, _ = i.read(browser, http.MethodPost, server.URL+"/queues/requeue")
+			require.Equal(t, http.StatusUnauthorized, status)
+			require.Equal(t, []string{"login"}, i.login(browser, server.URL+"/")["prompt"])
+		})
+	}
+}
+
+// login opens a page, and returns what the issuer was asked with; nil: it was not asked.
+func (i *issuer) login(browser *http.Client, url string) url.Values {
+	i.Helper()
+	i.asked = nil
+	status, body := i.read(browser, http.MethodGet, url)
+	require.Equal(i, http.StatusOK, status, body)
+	return i.asked
+}
+
+func (i *issuer) at(text string) *url.URL {
+	i.Helper()
+	u, err := url.Parse(text)
+	require.NoError(i, err)
+	return u
+}
+
+// TestTheIssuerConfirmsASession: a user who has left a group, or whom the issuer no longer
+// knows, looks and acts for minutes at most.
+func TestTheIssuerConfirmsASession(t *testing.T) {
 	i := newIssuer(t)
-	i.groups = "eng"
+	i.groups = "sre"
 	now := time.Now()
-	server, browser := i.console(func(c *OIDCConfig) { c.now = func() time.Time { return now } })
-	status, _ := i.read(browser, http.MethodGet, server.URL+"/")
-	require.Equal(t, http.StatusOK, status)
-	i.deny = "login_required"
-	status, _ = i.read(browser, http.MethodGet, server.URL+"/")
-	require.Equal(t, http.StatusOK, status, "the issuer is not asked again")
-	now = now.Add(sessionFor)
-	status, body := i.read(browser, http.MethodGet, server.URL+"/")
+	i.now = func() time.Time { return now }
+	server, browser := i.console(func(c *OIDCConfig) { c.now = i.now })
+	require.NotNil(t, i.login(browser, server.URL+"/queues"))
+	require.Nil(t, i.login(browser, server.URL+"/queues"), "the issuer is not asked for each page")
+
+	i.groups = "eng"
+	now = now.Add(checkFor)
+	status, body := i.read(browser, http.MethodPost, server.URL+"/queues/requeue")
+	require.Equal(t, http.StatusUnauthorized, status, body)
+	_, body = i.read(browser, http.MethodGet, server.URL+"/queues")
+	require.Contains(t, body, "this console only reads", "a former operator")
+
+	i.groups = "sales"
+	now = now.Add(checkFor)
+	for range 2 {
+		status, body = i.read(browser, http.MethodGet, server.URL+"/")
+		require.Equal(t, http.StatusForbidden, status)
+		require.Contains(t, body, "in no group that has access")
+	}
+	i.groups, i.deny = "eng", "login_required"
+	status, body = i.read(browser, http.MethodGet, server.URL+"/")
 	require.Equal(t, http.StatusForbidden, status)
 	require.Contains(t, body, "login_required")
-
-	i.deny = ""
-	_, _ = i.read(browser, http.MethodGet, server.URL+"/")
-	status, body = i.read(browser, http.MethodPost, server.URL+"/auth/logout")
+	i.Close()
+	status, _ = i.read(browser, http.MethodGet, server.URL+"/static/console.css")
 	require.Equal(t, http.StatusOK, status)
-	require.Contains(t, body, "logged out")
-	i.deny = "login_required"
-	status, _ = i.read(browser, http.MethodGet, server.URL+"/")
-	require.Equal(t, http.StatusForbidden, status)
+}
+
+// TestALoginComesBackToThisConsole whatever a link asks for: its whole address leaves a
+// browser nothing to read as another host.
+func TestALoginComesBackToThisConsole(t *testing.T) {
+	i := newIssuer(t)
+	i.groups = "sre"
+	server, _ := i.console()
+	for _, to := range []string{
+		"//evil.example", "///evil.example", "/\\evil.example", "\\\\evil.example", "/./\\evil.example", "/.//evil.example", "/../\\evil.example", "/x/../\\evil.example",
+		"/./\t\\evil.example", "/\t/evil.example", "\t//evil.example", "/\n/evil.example", "/\r\n/evil.example", "/\x00/evil.example", " //evil.example", "/ /evil.example",
+		"/%09/evil.example", "/%5Cevil.example", "/%2F/evil.example", "%2F%2Fevil.example", "/.%2F%5Cevil.example", "/;@evil.example", "@evil.example", ".evil.example", ":80@evil.example",
+		"https:evil.example", "https:/evil.example", "https://evil.example", "HTTPS://evil.example", "http:\\\\evil.example", "javascript:alert(1)", "data:text/html,x", "", "/auth/login?to=//evil.example",
+		"/" + strings.Repeat("a", 8<<10),
+	} {
+		browser := i.browser()
+		var last string
+		browser.CheckRedirect = func(r *http.Request, via []*http.Request) error {
+			if via[len(via)-1].URL.Path == "/auth/callback" {
+				last = r.Response.Header.Get("Location")
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}
+		for _, query := range []string{url.Values{"to": {to}}.Encode(), "to=" + strings.NewReplacer(" ", "+", "\n", "%0A", "\r", "%0D", "\x00", "%00", "\t", "%09", "#", "%23").Replace(to)} {
+			last = "none"
+			_, _ = i.read(browser, http.MethodGet, server.URL+"/auth/login?"+query)
+			require.True(t, strings.HasPrefix(last, server.URL+"/"), "to=%q leads to %q", to, last)
+		}
+	}
+	browser := i.browser()
+	_, body := i.read(browser, http.MethodGet, server.URL+"/auth/login?to=%2Fqueues%3Fa%3Db%2520c")
+	require.Contains(t, body, "Parked for a person", "and a page is found again")
+}
+
+// TestBrowsersComeByHTTPSOnly, also where a proxy ends TLS.
+func TestBrowsersComeByHTTPSOnly(t *testing.T) {
+	i := newIssuer(t)
+	server, browser := i.console()
+	for _, path := range []string{"/auth/over", "/static/console.css", "/nowhere/../x"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+		require.NoError(t, err)
+		res, err := browser.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Regexp(t, `^max-age=\d{8}$`, res.Header.Get("Strict-Transport-Security"), path)
+	}
+	for url, want := range map[string]bool{"https://console.example": true, "http://127.0.0.1:1": false} {
+		access, err := NewOIDC(OIDCConfig{Issuer: i.URL, ClientID: "console", ClientSecret: "shh", URL: url, Viewers: []string{"eng"}})
+		require.NoError(t, err)
+		h := newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Access: access})
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/static/console.css", nil))
+		require.Equal(t, want, w.Header().Get("Strict-Transport-Security") != "", url)
+	}
+}
+
+// slow is an issuer's network: a request for path waits until it is called off.
+type slow struct {
+	path     string
+	inFlight atomic.Int32
+	most     atomic.Int32
+}
+
+func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	if now := s.inFlight.Add(1); now > s.most.Load() {
+		s.most.Store(now)
+	}
+	defer s.inFlight.Add(-1)
+	if strings.HasSuffix(r.URL.Path, s.path) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	const discovery = `{"issuer":"https://id.example","authorization_endpoint":"https://id.example/authorize","token_endpoint":"https://id.example/token","jwks_uri":"https://id.example/keys"}`
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(discovery)), Request: r}, nil
+}
+
+// TestASlowIssuerHoldsLittle: strangers make few requests to it, none of which lasts.
+func TestASlowIssuerHoldsLittle(t *testing.T) {
+	const strangers = 200
+	for path, most := range map[string]int32{"/openid-configuration": 1, "/token": 8} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := &slow{path: path}
+				access, err := NewOIDC(OIDCConfig{
+					Issuer: "https://id.example", ClientID: "console", ClientSecret: "shh", URL: "https://console.example", Viewers: []string{"eng"},
+					Client: &http.Client{Transport: network},
+				})
+				require.NoError(t, err)
+				h := access.Wrap(http.NotFoundHandler())
+				var done sync.WaitGroup
+				var refused atomic.Int32
+				for range strangers {
+					done.Go(func() {
+						w := httptest.NewRecorder()
+						h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/auth/login", nil))
+						if w.Code == http.StatusSeeOther {
+							to, err := url.Parse(w.Header().Get("Location"))
+							assert.NoError(t, err)
+							r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/auth/callback?code=x&state="+to.Query().Get("state"), nil)
+							for _, c := range w.Result().Cookies() { //nolint:bodyclose // a recorder's
+								r.AddCookie(c)
+							}
+							w = httptest.NewRecorder()
+							h.ServeHTTP(w, r)
+						}
+						if w.Code == http.StatusServiceUnavailable {
+							refused.Add(1)
+						}
+					})
+				}
+				synctest.Wait()
+				require.LessOrEqual(t, network.most.Load(), most)
+				done.Wait()
+				require.Equal(t, int32(strangers), refused.Load(), "nobody waits for ever, and unknown is no refusal")
+				require.LessOrEqual(t, network.most.Load(), most)
+			})
+		})
+	}
+}
+
+// TestStrangersEvictNobody: who begins logins without end disturbs neither a login under
+// way nor a session.
+func TestStrangersEvictNobody(t *testing.T) {
+	i := newIssuer(t)
+	i.groups = "eng"
+	server, browser := i.console()
+	browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+		if r.URL.Path == "/auth/callback" {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	res, err := browser.Do(i.get(server.URL + "/auth/login"))
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	end := res.Header.Get("Location")
+	stranger := i.browser()
+	stranger.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	for range 1001 {
+		status, _ := i.read(stranger, http.MethodGet, server.URL+"/auth/login")
+		require.Equal(t, http.StatusSeeOther, status)
+	}
+	require.LessOrEqual(t, len(stranger.Jar.Cookies(i.at(server.URL))), 16, "nor fills a browser")
+	browser.CheckRedirect = nil
+	status, body := i.read(browser, http.MethodGet, end)
+	require.Equal(t, http.StatusOK, status, body)
+}
+
+// TestTwoTabsLogInAtOnce, as their polls find at the same time that they have to.
+func TestTwoTabsLogInAtOnce(t *testing.T) {
+	i := newIssuer(t)
+	i.groups = "eng"
+	server, browser := i.console()
+	begin := *browser
+	begin.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	tabs := map[string]string{}
+	for tries := 0; len(tabs) < 2; tries++ {
+		require.Less(t, tries, 1000, "each login replaces the one before")
+		res, err := begin.Do(i.get(server.URL + "/auth/login"))
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		tabs[res.Cookies()[0].Name] = res.Header.Get("Location")
+	}
+	for _, to := range tabs {
+		status, body := i.read(browser, http.MethodGet, to)
+		require.Equal(t, http.StatusOK, status, body)
+	}
+}
+
+func (i *issuer) get(url string) *http.Request {
+	i.Helper()
+	r, err := http.NewRequestWithContext(i.Context(), http.MethodGet, url, nil)
+	require.NoError(i, err)
+	return r
 }
 
 func TestWithoutASessionNothingIsSaidOrDone(t *testing.T) {
@@ -240,13 +519,20 @@ func TestAnIssuerThatIsDownKeepsPeopleOut(t *testing.T) {
 }
 
 func TestSessionsAreBounded(t *testing.T) {
-	all := map[string]session{}
+	o := &OIDC{sessions: map[string]*session{}}
+	at := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
+	o.keep("first", &session{subject: "victim", seen: at(0)})
 	for n := range 2 * maxSessions {
-		keep(all, fmt.Sprint(n), session{end: noon.Add(time.Duration(n) * time.Second)}, func(s session) time.Time { return s.end })
+		o.keep(fmt.Sprint("same", n), &session{subject: "attacker", seen: at(1 + n)})
 	}
-	require.Len(t, all, maxSessions)
-	require.Contains(t, all, fmt.Sprint(2*maxSessions-1))
-	require.NotContains(t, all, "0")
+	require.Len(t, o.sessions, 1+maxOfUser, "one user evicts none but their own")
+	require.Contains(t, o.sessions, "first")
+	for n := range 2 * maxSessions {
+		o.keep(fmt.Sprint(n), &session{subject: fmt.Sprint(n), seen: at(n)})
+	}
+	require.Len(t, o.sessions, maxSessions)
+	require.Contains(t, o.sessions, fmt.Sprint(2*maxSessions-1))
+	require.NotContains(t, o.sessions, "0")
 }
 
 func TestAnIssuerIsNamedWhole(t *testing.T) {
