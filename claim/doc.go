@@ -115,6 +115,9 @@
 // Between the last reply and its audit note: the note is lost; notes of replays are the
 // only audit entries that may be.
 //
+// A caller who leaves is none of these. Its context ends its wait alone: a step that was sent
+// to the store is followed to its end, and the claim that it won is executed.
+//
 // A panic in an attempt is a crash of that attempt alone. In the executor it is C: the
 // outcome is unknown and the row is deferred; MaxUnknowns never ends the claim after a
 // panic. In the settlement it is D. Either way the lease is no longer renewed, and the

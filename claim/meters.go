@@ -28,6 +28,8 @@ func (m *meters) begun(req *Request, b *Begun, err error) {
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrHomeUnreachable):
 		m.claims.Add(1, meter.Unavailable)
 		return
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return // the caller left; whoever follows the step counts it
 	case err != nil:
 		m.claims.Add(1, meter.Failed)
 		return

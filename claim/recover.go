@@ -47,7 +47,9 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, gene
 		return outbox.Later(otherProviderPause)
 	}
 	asked := time.Now()
-	rec, witness, err := s.resume(ctx, key, &m)
+	on, cancel := s.followed(ctx)
+	rec, witness, err := s.resume(on, key, &m)
+	cancel()
 	var held *LeaseHeldError
 	switch {
 	case errors.As(err, &held):

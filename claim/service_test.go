@@ -316,7 +316,7 @@ func TestHangingUpDoesNotStopTheAttempt(t *testing.T) {
 		waiting, cancel := context.WithCancel(t.Context())
 		go func() { _, _ = s.Do(t.Context(), "us-east1", order("k2", 1)) }()
 		synctest.Wait()
-		cancel()
+		time.AfterFunc(time.Second, cancel)
 		_, err = s.Do(waiting, "us-east1", order("k2", 1))
 		var inUse *InUseError
 		require.ErrorAs(t, err, &inUse)
@@ -451,4 +451,89 @@ func TestServiceRefusesAnIncompleteConfiguration(t *testing.T) {
 	require.ErrorContains(t, err, "lease must be above 0")
 	require.ErrorContains(t, err, "lease_margin")
 	require.NotErrorIs(t, err, ErrUnavailable)
+}
+
+// committing is a store that writes the row and answers when it is released, to a caller
+// who still waits.
+type committing struct {
+	*rows
+	asked, release chan struct{}
+}
+
+func (s *committing) Begin(ctx context.Context, a Arrival) (Begun, error) {
+	got, err := s.rows.Begin(ctx, a)
+	s.asked <- struct{}{}
+	select {
+	case <-s.release:
+		return got, err
+	case <-ctx.Done():
+		return Begun{}, ctx.Err()
+	}
+}
+
+func (s *committing) TakeOver(ctx context.Context, key Key, home, object, holder, region string) (Record, error) {
+	got, err := s.rows.TakeOver(ctx, key, home, object, holder, region)
+	if ctx.Err() != nil {
+		return Record{}, ctx.Err()
+	}
+	return got, err
+}
+
+// A caller who leaves while the store makes the claim, or gives a lapsed one to this node,
+// goes at once, and the claim is executed: nobody else would act under it for a lease.
+func TestAClaimIsExecutedWhoeverLeft(t *testing.T) {
+	for _, lapsed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store, calls := &committing{newRows(DefaultPolicy()), make(chan struct{}, 1), make(chan struct{})}, 0
+			s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+				calls++
+				require.Equal(t, lapsed, a.Recovery)
+				return charged(a)
+			})
+			key := order("k", 100).Key
+			if lapsed {
+				other := serve(t, store.rows, bucket{}, store.policy, "n2", func(context.Context, Attempt) Verdict { return Verdict{} })
+				_, err := other.Do(t.Context(), "us-east1", order("k", 100))
+				require.Error(t, err)
+				time.Sleep(store.policy.BackoffMax)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			left := make(chan error, 1)
+			go func() {
+				_, err := s.Do(ctx, "us-east1", order("k", 100))
+				left <- err
+			}()
+			<-store.asked
+			leave()
+			require.ErrorIs(t, <-left, context.Canceled)
+			require.Equal(t, InFlight, store.row(key).State)
+			close(store.release)
+			require.NoError(t, s.Drain(t.Context()), "a drain waits for it")
+			require.Equal(t, Completed, store.row(key).State)
+			require.Equal(t, 1, calls)
+			require.Less(t, time.Since(store.row(key).FirstUse), store.policy.Lease+store.policy.BackoffMax, "no lease had to end")
+		})
+	}
+}
+
+// What recovers a claim does not give it up between the take-over and the attempt.
+func TestARecoveryIsExecutedWhoeverLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &committing{newRows(DefaultPolicy()), make(chan struct{}, 1), make(chan struct{})}
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			if !a.Recovery {
+				return Verdict{}
+			}
+			return charged(a)
+		})
+		close(store.release)
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.Error(t, err)
+		time.Sleep(store.policy.BackoffMax)
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		rec := store.row(order("k", 100).Key)
+		require.Equal(t, outbox.Gone(), s.Recover(ctx, store.messages[rec.Minted.ID]))
+		require.Equal(t, Completed, store.row(rec.Key).State)
+	})
 }

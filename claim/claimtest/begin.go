@@ -1,6 +1,7 @@
 package claimtest
 
 import (
+	"context"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -304,4 +305,43 @@ var beginTests = []test{
 		require.Error(w, err)
 		w.begin(a, claim.Won)
 	}},
+	{"begin: a claim that was made is executed, whoever left", func(w *world) {
+		ctx, leave := context.WithCancel(w.ctx)
+		paid := &onePayment{}
+		s, err := claim.NewService(claim.Config{
+			Store: leaving{w.at(w.home), leave}, Executor: paid, Blobs: noBlobs{}, Policy: w.Policy, Node: "node-left", Region: w.home,
+			Code: func(string) (claim.RegionCode, bool) { return 1, true }, Operations: claim.Operations{"charge": "ch"},
+		})
+		require.NoError(w, err)
+		a := w.arrival("k", "100")
+		_, _ = s.Do(ctx, w.home, &claim.Request{Key: a.Key, Operation: a.Operation, Stamp: 1, Input: a.Input}) // which nobody reads
+		require.NoError(w, s.Drain(w.ctx))
+		rec := w.get(claim.Record{Key: a.Key, Home: w.home})
+		require.Equal(w, claim.Completed, rec.State)
+		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventSettled}, w.events(rec))
+		require.Equal(w, []bool{false}, paid.recoveries)
+	}},
+}
+
+// leaving is a store whose caller leaves between the step and its answer.
+type leaving struct {
+	claim.Store
+	leave context.CancelFunc
+}
+
+func (s leaving) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	begun, err := s.Store.Begin(ctx, a)
+	s.leave()
+	if ctx.Err() != nil {
+		return claim.Begun{}, ctx.Err()
+	}
+	return begun, err
+}
+
+// onePayment approves every attempt, and notes which were recoveries.
+type onePayment struct{ recoveries []bool }
+
+func (p *onePayment) Attempt(_ context.Context, a claim.Attempt) claim.Verdict {
+	p.recoveries = append(p.recoveries, a.Recovery)
+	return approved("paid")
 }

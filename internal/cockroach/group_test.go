@@ -282,6 +282,49 @@ func TestABadRowIsItsOwn(t *testing.T) {
 	require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM claims WHERE call_created IS NOT NULL")+c.d.count(t, "SELECT count(*) FROM claims WHERE state = 2"), "nothing is half there")
 }
 
+// TestABeginIsExecutedWhoeverLeft: a merchant hangs up while the group's statement is under
+// way, which commits.
+func TestABeginIsExecutedWhoeverLeft(t *testing.T) {
+	c := newCompany(t)
+	attempts := make(chan claim.Attempt, 1)
+	s, err := claim.NewService(claim.Config{
+		Store: c.view, Policy: testPolicy(), Node: "n1", Region: here, Code: func(string) (claim.RegionCode, bool) { return 1, true },
+		Operations: claim.Operations{"charge": "ch"}, Blobs: noBlobs{}, Executor: attempt(func(a claim.Attempt) claim.Verdict {
+			attempts <- a
+			return paid("once")
+		}),
+	})
+	require.NoError(t, err)
+	a := claimtest.NewArrival(c.key(0), here, "100", "n1", "ch_unused")
+	ctx, hangUp := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	c.together("claims", func() error {
+		_, err := s.Do(ctx, here, &claim.Request{Key: a.Key, Operation: a.Operation, Stamp: 1, Input: a.Input})
+		left <- err
+		return nil
+	}, nil, func() {
+		hangUp()
+		require.ErrorIs(t, <-left, context.Canceled, "the caller's wait ends at once")
+	})
+	require.NoError(t, s.Drain(t.Context()))
+	rec, _, found, err := c.view.Get(t.Context(), a.Key, here)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, claim.Completed, rec.State)
+	require.EqualValues(t, 1, rec.Attempts)
+	require.False(t, (<-attempts).Recovery)
+}
+
+// attempt is a [claim.Executor] made of a function.
+type attempt func(a claim.Attempt) claim.Verdict
+
+func (f attempt) Attempt(_ context.Context, a claim.Attempt) claim.Verdict { return f(a) }
+
+type noBlobs struct{}
+
+func (noBlobs) Put(context.Context, []byte) (string, error) { return "", nil }
+func (noBlobs) Get(context.Context, string) ([]byte, error) { return nil, nil }
+
 // TestTwinsInCompany: many requests for one key arrive at once, beside others.
 func TestTwinsInCompany(t *testing.T) {
 	c := newCompany(t)
