@@ -166,7 +166,7 @@ func survivor(t *testing.T, d *disk, left *vfs.MemFS, j *judge) *world {
 // the unsynced data surviving.
 func TestPowerLoss(t *testing.T) {
 	embeddedOnly(t, noDisk)
-	large := strings.Repeat("x", 300<<10)
+	large := largeMetadata()
 	for _, tc := range []struct {
 		die    point
 		opaque bool
@@ -198,6 +198,7 @@ func TestPowerLoss(t *testing.T) {
 				var arrived atomic.Int32
 				down := make(chan struct{})
 				doomed := startWorld(t, nil, func(c *node.ClusterConfig) {
+					c.Policy.InlineBody = smallRow
 					d.on(c, tc.die == pinned, func(p point) {
 						if p != tc.die || d.dead.Load() {
 							return

@@ -36,7 +36,7 @@ func ways(t testing.TB, filler string) []way {
 		add := func(name, key, entry, home, other string) {
 			q := make(key, 1000+len(all))
 			if filler != "" {
-				q.body = strings.TrimSuffix(q.body, "}") + `,"metadata":{"note":"` + filler + `"}}`
+				q.body = strings.TrimSuffix(q.body, "}") + `,"metadata":{` + filler + `}}`
 			}
 			all = append(all, way{kind + ", " + name, q, entry, home, [2]string{entry, other}})
 		}
@@ -71,6 +71,7 @@ type crashRun struct {
 
 func newCrashRun(t *testing.T, ways []way) *crashRun {
 	rows := newBackend(t)
+	rows.Policy.InlineBody = smallRow
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
 	return &crashRun{t: t, ctx: ctx, judge: newJudge(t), dir: t.TempDir(), rows: rows, ways: ways, caller: newCaller(t, nil)}
@@ -161,7 +162,7 @@ func (r *crashRun) recover() {
 // TestCrashPoints kills the process with SIGKILL at each point at which a death
 // leaves something else behind.
 func TestCrashPoints(t *testing.T) {
-	large := strings.Repeat("x", 300<<10) // the response does not fit its row
+	large := largeMetadata() // the response does not fit its row
 	for _, tc := range []struct {
 		name    string
 		die     point

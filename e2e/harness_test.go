@@ -25,6 +25,7 @@ import (
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -61,6 +62,18 @@ func quick() claim.Policy {
 	p.DeclinePause = 500 * time.Millisecond
 	p.WaitPoll, p.WaitMax = 20*time.Millisecond, 500*time.Millisecond
 	return p
+}
+
+// smallRow is a bound of responses in rows, in bytes, that one with largeMetadata exceeds.
+const smallRow = 64 << 10
+
+// largeMetadata is the members of the largest metadata, but for escapes: 102 KB.
+func largeMetadata() string {
+	var members []string
+	for i := range payment.MaxMetadataEntries {
+		members = append(members, fmt.Sprintf(`"%0*d":%q`, payment.MaxMetadataName, i, strings.Repeat("𝄞", payment.MaxMetadataValue)))
+	}
+	return strings.Join(members, ",")
 }
 
 // quickOutbox looks for due rows as often as a test likes.

@@ -144,6 +144,7 @@ const stormDistances = "us-east1:europe-west1=4ms,us-east1:asia-northeast1=8ms,e
 func stormKeys(t *testing.T, n int) []*stormKey {
 	rng := rand.New(rand.NewPCG(stormSeed, 1))
 	all := make([]*stormKey, n)
+	large := largeMetadata()
 	for i := range all {
 		k := &stormKey{key: fmt.Sprintf("order-%d", i)}
 		if rng.IntN(2) == 0 {
@@ -163,6 +164,12 @@ func stormKeys(t *testing.T, n int) []*stormKey {
 		}
 		tenant := []string{demoAcme, demoGlobex}[rng.IntN(2)]
 		q.tenant, changed.tenant = tenant, tenant
+		if tenant == demoGlobex && i%4 == 0 {
+			// One tenant's bodies are as large as they may be, beside small ones of both.
+			for _, r := range []*request{&q, &changed} {
+				r.body = strings.TrimSuffix(r.body, "}") + `,"metadata":{` + large + `}}`
+			}
+		}
 		mixed := rng.IntN(100) < 15
 		for range 1 + rng.IntN(5) {
 			one := q

@@ -41,10 +41,11 @@ const (
 	MaxDescription = 1000
 	// MaxOrderID is the longest order_id, which has to fit an index entry.
 	MaxOrderID = 200
-	// MaxMetadataEntries and MaxMetadataName bound metadata as merchants know it
-	// from other APIs. Values are bounded by the size of the body alone.
+	// MaxMetadataEntries, MaxMetadataName and MaxMetadataValue bound metadata as Stripe
+	// does, names and values in characters: each step of a claim stores or sends a copy.
 	MaxMetadataEntries = 50
 	MaxMetadataName    = 40
+	MaxMetadataValue   = 500
 	// MaxReason is the longest reason of a refund: a sentence or two for the
 	// merchant's own books.
 	MaxReason = 500

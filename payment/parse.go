@@ -290,6 +290,8 @@ func metadata(raw []byte) error {
 			return invalid("metadata."+MemberName(string(path)), "must have a name of at most %d characters", MaxMetadataName)
 		case value[0] != '"':
 			return invalid("metadata."+MemberName(string(path)), "must be a string")
+		case len(value)-len(`""`) > MaxMetadataValue && characters(value) > MaxMetadataValue:
+			return invalid("metadata."+MemberName(string(path)), "must have at most %d characters; keep large data in your own system, and its id here", MaxMetadataValue)
 		}
 	}
 	return nil

@@ -130,6 +130,7 @@ func TestParseRefuses(t *testing.T) {
 		{"metadata nested", with("metadata", `{"a":{"b":[{}]}}`), "metadata.a", "must be a string"},
 		{"metadata empty name", with("metadata", `{"":"x"}`), "metadata", "empty name"},
 		{"metadata long name", with("metadata", `{`+long(41)+`:"x"}`), "metadata." + strings.Repeat("é", 32) + "…", "at most 40"},
+		{"metadata long value", with("metadata", `{"color":`+long(501)+`}`), "metadata.color", "at most 500"},
 		{"metadata entries", with("metadata", entries(51)), "metadata", "at most 50"},
 
 		{"expires date", with("expires_at", `"2030-01-31"`), "expires_at", "RFC 3339"},
@@ -162,7 +163,7 @@ func TestParseRefuses(t *testing.T) {
 func TestParseAccepts(t *testing.T) {
 	fifty := map[string]string{}
 	for i := range MaxMetadataEntries {
-		fifty[fmt.Sprintf("%040d", i)] = strings.Repeat("v", 8<<10)
+		fifty[fmt.Sprintf("%040d", i)] = strings.Repeat("\"é", MaxMetadataValue/2)
 	}
 	big, _ := json.Marshal(fifty)
 	for name, body := range map[string]string{
@@ -173,7 +174,7 @@ func TestParseAccepts(t *testing.T) {
 		"empty description":  with("description", `""`),
 		"longest token":      with("payment_method", `"pm_`+strings.Repeat("a", 252)+`"`),
 		"digits, not a card": with("payment_method", `"pm_4242424242424241"`),
-		"metadata, 400 KB":   with("metadata", string(big)),
+		"longest metadata":   with("metadata", string(big)),
 		"empty metadata":     with("metadata", `{}`),
 		"card in free text":  with("description", `"4242424242424242"`),
 		"quotes":             with("description", `"\\\"\\"`),

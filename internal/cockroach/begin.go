@@ -171,6 +171,7 @@ func beginGroup(db *DB) *group[creation, beginArgs] {
 	return &group[creation, beginArgs]{
 		db: db, statement: claimBegin, lines: map[line]*gathering[creation]{},
 		key:   func(c *creation) claim.Key { return c.Key },
+		bytes: func(c *creation) int { return len(c.message.Payload) },
 		other: claimBeginHere, needs: func(c *creation) bool { return c.PinHere },
 		args: func(cs []*creation) beginArgs {
 			args := beginArgs{Home: cs[0].Home, Claims: make([]newClaim, len(cs))}
@@ -205,13 +206,13 @@ func beginGroup(db *DB) *group[creation, beginArgs] {
 
 // findGroup finds the claims under many keys.
 func findGroup(db *DB) *group[creation, findArgs] {
+	key := func(c *creation) claim.Key { return c.Key }
 	return &group[creation, findArgs]{
-		db: db, statement: claimFind, lines: map[line]*gathering[creation]{}, reads: true,
-		key: func(c *creation) claim.Key { return c.Key },
+		db: db, statement: claimFind, lines: map[line]*gathering[creation]{}, reads: true, key: key,
 		args: func(cs []*creation) findArgs {
-			args := findArgs{Home: cs[0].Home, Keys: make([]foundKey, len(cs))}
-			for i, c := range cs {
-				args.Keys[i] = foundKey{int32(i), rowOf(c.Key)}
+			args := findArgs{Home: cs[0].Home}
+			for i := 0; i < len(cs); i += sameKey(cs[i:], key) {
+				args.Keys = append(args.Keys, foundKey{int32(i), rowOf(cs[i].Key)})
 			}
 			return args
 		},
@@ -230,12 +231,14 @@ func findGroup(db *DB) *group[creation, findArgs] {
 				if err != nil {
 					return err
 				}
-				p.now, c.err = p.now.UTC(), nil
+				p.now, err = p.now.UTC(), nil
 				if r.present() {
-					c.err = r.read(c.Key, c.Home, &db.policy, p.now)
+					err = r.read(c.Key, c.Home, &db.policy, p.now)
 					p.row = &r
 				}
-				c.present, c.found = p, true
+				for _, c := range cs[n:][:sameKey(cs[n:], key)] {
+					c.present, c.found, c.err = p, true, err
+				}
 			}
 			return rows.Err()
 		},

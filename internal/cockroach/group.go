@@ -20,8 +20,13 @@ import (
 // when one hangs, see [hangsAfter].
 const groupLanes = 4
 
-// groupMost bounds a group: some 13 ms of PostgreSQL's time, some 64 of CockroachDB's.
-const groupMost = 64
+// groupMost bounds a group in members: some 13 ms of PostgreSQL's time, some 64 of
+// CockroachDB's. groupBytes bounds what its members send, in bytes: CockroachDB refuses
+// arguments above 16 MiB, and a statement of 2 MiB stays far below a statement's time-out.
+const (
+	groupMost  = 64
+	groupBytes = 2 << 20
+)
 
 // group commits the steps of many callers in one statement. Callers that arrive while a
 // statement runs gather, and the next statement takes them all. A lone caller waits for
@@ -50,8 +55,10 @@ type group[T, A any] struct {
 	// read passes each of steps its result from the rows.
 	read func(rows pgx.Rows, steps []*T) error
 	key  func(*T) claim.Key
-	// reads: the statement changes nothing, and may have a key twice, or one in
-	// progress.
+	// bytes is about how many bytes a step sends beside what each of its kind does; nil: few.
+	bytes func(*T) int
+	// reads: the statement changes nothing, and several callers may have one key, or one
+	// in progress. It has each key once.
 	reads bool
 
 	mu    sync.Mutex
@@ -259,34 +266,49 @@ func (g *group[T, A]) serve(at line, l *gathering[T]) {
 	}
 }
 
-// next takes waiting callers, one tenant after the other if they are too many for one
-// statement. It sends those whose key is in progress to go alone. The caller holds the
-// lock.
+// next takes waiting callers, one tenant after the other, as many as fit into one statement.
+// A step that is larger than groupBytes goes in a statement of its own. It sends those
+// whose key is in progress to go alone. The caller holds the lock.
 func (g *group[T, A]) next(l *gathering[T]) (batch []*member[T]) {
 	turns := map[string]int{} // of each tenant, so far
-	if len(l.waiting) > groupMost {
-		turn := make(map[*member[T]]int, len(l.waiting))
-		for _, m := range l.waiting {
-			tenant := g.key(m.step).Tenant
-			turn[m] = turns[tenant]
-			turns[tenant]++
-		}
-		slices.SortStableFunc(l.waiting, func(a, b *member[T]) int { return turn[a] - turn[b] })
+	turn := make(map[*member[T]]int, len(l.waiting))
+	for _, m := range l.waiting {
+		tenant := g.key(m.step).Tenant
+		turn[m] = turns[tenant]
+		turns[tenant]++
 	}
-	for len(l.waiting) > 0 && len(batch) < groupMost {
-		m := l.waiting[0]
-		l.waiting = l.waiting[1:]
+	slices.SortStableFunc(l.waiting, func(a, b *member[T]) int { return turn[a] - turn[b] })
+	var rest []*member[T] // in the same order, so that the first of them fits into the next one
+	sent := 0
+	for _, m := range l.waiting {
+		size := 0
+		if g.bytes != nil {
+			size = g.bytes(m.step)
+		}
 		switch key := g.key(m.step); {
+		case len(batch) == groupMost, len(batch) > 0 && sent+size > groupBytes:
+			rest = append(rest, m)
+			continue
 		case g.reads:
-			batch = append(batch, m)
 		case l.underWay[key]:
 			m.done <- errAlone
+			continue
 		default:
 			l.underWay[key] = true
-			batch = append(batch, m)
 		}
+		batch, sent = append(batch, m), sent+size
 	}
+	l.waiting = rest
 	return batch
+}
+
+// sameKey is how many of steps have the key of the first one, in which case they follow it.
+func sameKey[T any](steps []*T, key func(*T) claim.Key) int {
+	n := 1
+	for n < len(steps) && key(steps[n]) == key(steps[0]) {
+		n++
+	}
+	return n
 }
 
 // run sends the statement for all of batch, as a call in their room. It is bounded by a

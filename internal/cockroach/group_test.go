@@ -1,6 +1,7 @@
 package cockroach_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/url"
@@ -324,6 +325,61 @@ type noBlobs struct{}
 
 func (noBlobs) Put(context.Context, []byte) (string, error) { return "", nil }
 func (noBlobs) Get(context.Context, string) ([]byte, error) { return nil, nil }
+
+// TestLargeBodiesLeaveRoomForOthers: many callers of one tenant send large bodies. A
+// statement has some of them, and all of those who send little beside them.
+func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
+	c := newCompany(t)
+	require.NoError(t, c.db.PutTenant(t.Context(), claim.Tenant{ID: "globex", Registrar: here}))
+	got := make([]claim.Begun, inCompany)
+	held := make([]claim.Record, inCompany)
+	large := bytes.Repeat([]byte("x"), 700<<10) // two fit into a statement
+	var begins, settles []func() error
+	for i := range got {
+		a := claimtest.NewArrival(c.key(i), here, "100", "n", fmt.Sprint("ch_", i))
+		if a.Payload = large; i%2 == 0 {
+			a.Payload, a.Key.Tenant = []byte("100"), "globex"
+		}
+		begins = append(begins, func() (err error) {
+			got[i], err = c.view.Begin(c.Context(), a)
+			held[i] = got[i].Record
+			return err
+		})
+		settles = append(settles, func() error {
+			v := paid("x")
+			if i%2 == 1 {
+				v.Response.Body = large
+			}
+			_, err := c.view.Settle(c.Context(), held[i], v)
+			return err
+		})
+	}
+	first := c.held(99)
+	started := c.proxy.Statements()
+	for _, err := range c.together("claims", func() error { _, err := c.begin(c.Context(), c.key(98), "n"); return err }, begins, func() {}) {
+		require.NoError(t, err)
+	}
+	for _, err := range c.together("claims", func() error { _, err := c.view.Settle(c.Context(), first, paid("first")); return err }, settles, func() {}) {
+		require.NoError(t, err)
+	}
+	for _, statement := range []string{"begin", "settle"} {
+		require.Equal(t, 1+2, c.proxy.Statements()[statement]-started[statement], statement)
+	}
+}
+
+// TestHeartbeatsAreBounded: a heartbeat renews all leases, some in each statement.
+func TestHeartbeatsAreBounded(t *testing.T) {
+	c := newCompany(t)
+	leases := make([]claim.Lease, 130)
+	for i := range leases {
+		leases[i] = claim.Lease{Key: c.key(i), Home: here, Fence: c.held(i).Fence}
+	}
+	c.d.clock.advance(t, time.Second)
+	held, err := c.view.Renew(t.Context(), "n", leases)
+	require.NoError(t, err)
+	require.NotContains(t, held, false)
+	require.Equal(t, 3, c.proxy.Statements()["renew"], "at most 64 in each")
+}
 
 // TestTwinsInCompany: many requests for one key arrive at once, beside others.
 func TestTwinsInCompany(t *testing.T) {

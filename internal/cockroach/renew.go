@@ -20,7 +20,8 @@ var (
 )
 
 // Renew implements [claim.Store]. It is one step for each home, all concurrently, so
-// that an unreachable home does not delay the others.
+// that an unreachable home does not delay the others. A step has at most groupMost claims
+// in a statement: CockroachDB writes each row anew, with what else is in it.
 func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
 	held := make([]bool, len(leases))
 	homes := map[string][]int{}
@@ -29,7 +30,14 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 	}
 	var steps errgroup.Group
 	for home, of := range homes {
-		steps.Go(func() error { return v.renew(ctx, home, holder, leases, of, held) })
+		steps.Go(func() error {
+			for part := range slices.Chunk(of, groupMost) {
+				if err := v.renew(ctx, home, holder, leases, part, held); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
 	if err := steps.Wait(); err != nil {
 		return nil, err

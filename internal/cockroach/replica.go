@@ -48,13 +48,12 @@ type lookup struct {
 
 // replicaGroup looks up the keys of many callers in one statement.
 func replicaGroup(db *DB) *group[lookup, replicaArgs] {
+	key := func(l *lookup) claim.Key { return l.key }
 	return &group[lookup, replicaArgs]{
-		db: db, statement: replicas, lines: map[line]*gathering[lookup]{}, reads: true,
-		key: func(l *lookup) claim.Key { return l.key },
-		args: func(ls []*lookup) replicaArgs {
-			args := replicaArgs{make([]lookupRow, len(ls))}
-			for i, l := range ls {
-				args.Keys[i] = lookupRow{int32(i), rowOf(l.key), l.code}
+		db: db, statement: replicas, lines: map[line]*gathering[lookup]{}, reads: true, key: key,
+		args: func(ls []*lookup) (args replicaArgs) {
+			for i := 0; i < len(ls); i += sameKey(ls[i:], key) {
+				args.Keys = append(args.Keys, lookupRow{int32(i), rowOf(ls[i].key), ls[i].code})
 			}
 			return args
 		},
@@ -76,6 +75,9 @@ func replicaGroup(db *DB) *group[lookup, replicaArgs] {
 					return err
 				}
 				l.show(claim.Pin{Key: l.key, Home: string(pinHome), CreatedAt: time.Time(pinned).UTC()}, string(home), &r, &db.policy, now)
+				for _, other := range ls[n:][:sameKey(ls[n:], key)] {
+					other.shown = l.shown
+				}
 			}
 			return rows.Err()
 		},

@@ -170,6 +170,29 @@ type settlement struct {
 // final, which happens once in the life of a key, and whose settled_at finds the row.
 func (s *settlement) leaves(m *outbox.Message) bool { return m.Fence > 0 && s.next.State.Final() }
 
+// bytes is how much of it is not of a bounded size.
+func (s *settlement) bytes() (n int) {
+	for _, r := range []*claim.Response{s.next.Response, s.refusal()} {
+		if r != nil {
+			n += len(r.Body)
+		}
+	}
+	for i := range s.fx.Events {
+		n += len(s.fx.Events[i].Payload)
+	}
+	if s.fx.Expiry != nil {
+		n += len(s.fx.Expiry.Payload)
+	}
+	return n
+}
+
+func (s *settlement) refusal() *claim.Response {
+	if s.next.Refusal == nil {
+		return nil
+	}
+	return &s.next.Refusal.Response
+}
+
 // events are those of the effects with the statement's time.
 func (s *settlement) events() []outbox.Message {
 	for i := range s.fx.Events {
@@ -287,7 +310,8 @@ func settleGroup(db *DB) *group[settlement, settleArgs] {
 	p := &db.policy
 	return &group[settlement, settleArgs]{
 		db: db, statement: claimSettle, lines: map[line]*gathering[settlement]{},
-		key: func(s *settlement) claim.Key { return s.old.Key },
+		key:   func(s *settlement) claim.Key { return s.old.Key },
+		bytes: (*settlement).bytes,
 		args: func(all []*settlement) settleArgs {
 			args := settleArgs{
 				Home: all[0].old.Home, Claims: make([]settledClaim, 0, len(all)), PinLife: p.PinLife(),

@@ -160,6 +160,7 @@ func TestStripesErrors(t *testing.T) {
 		"unknown":            {stripely("POST", "/v1/charges", okForm+"&mandate=x"), 400, "invalid_request_error", "parameter_unknown", "mandate", "mandate"},
 		"missing":            {stripely("POST", "/v1/charges", "amount=1&currency=usd"), 400, "invalid_request_error", "parameter_missing", "payment_method", ""},
 		"ours to refuse":     {stripely("POST", "/v1/charges", "amount=0&currency=usd&source=pm_1"), 400, "invalid_request_error", "", "amount", "above 0"},
+		"long metadata":      {stripely("POST", "/v1/charges", okForm+"&metadata[color]="+strings.Repeat("x", 501)), 400, "invalid_request_error", "", "metadata[color]", "at most 500"},
 		"a token":            {stripely("POST", "/v1/charges", "amount=1&currency=usd&source=tok_visa"), 400, "invalid_request_error", "", "source", "pm_"},
 		"a card":             {stripely("POST", "/v1/charges", "amount=1&currency=usd&source=4242424242424242"), 400, "invalid_request_error", "", "source", "card number"},
 		"other units":        {stripely("POST", "/v1/charges", "amount=100&currency=ISK&source=pm_1"), 400, "invalid_request_error", "", "currency", "units"},
