@@ -18,8 +18,9 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposit
 
 // Learn settles the in-flight claim of the provider call m after the named provider
 // notified us that it made the movement, under its own reference told. If the claim has
-// since moved to another provider, Learn recovers it as if there had been no notice. It
-// returns [outbox.Later] with the time of the next try, [outbox.Gone] if the claim is no
+// since moved to another provider, Learn recovers it as if there had been no notice. The
+// movement may be one of an earlier generation: the executor finds out whether it still
+// stands. Learn returns [outbox.Later] with the time of the next try, [outbox.Gone] if the claim is no
 // longer in flight, whoever settled it, and [outbox.Faulted] if our code panicked.
 func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, told string) outbox.Disposition {
 	return s.recover(ctx, m, Attempt{Told: told, ToldBy: provider}, 0)

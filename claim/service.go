@@ -35,7 +35,9 @@ type Attempt struct {
 	Provider string
 	// Told is the provider's own reference of the movement, if the provider ToldBy
 	// notified us that it was made; "" if not. If ToldBy is the provider to call, the
-	// executor calls none, and the verdict is OutcomeDone.
+	// executor calls none, and the verdict is OutcomeDone. The movement may be one of an
+	// earlier generation, which has been reversed or refunded since: then it counts for
+	// nothing.
 	Told, ToldBy string
 	// Refused is the decline code, if ToldBy notified us that it declined this
 	// generation for good. The executor then calls no provider.

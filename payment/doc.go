@@ -97,6 +97,15 @@
 // expired, and becomes a ghost if it is paid after all. A refund waits for as long as
 // it takes.
 //
+// # A success of an earlier generation
+//
+// A provider may report late that it made a movement which it had declined. If the claim
+// has gone on to a later generation by then, that settles on the movement, as it is the
+// money that the merchant asks for; a second movement is then refunded. The movement must
+// still stand: it is not booked as a ghost, it is not another one than its [claim.Witness]
+// names, and the provider shows it as made, if it can be asked. A movement that does not
+// stand settles nothing, and its notice waits for the claim.
+//
 // # Held money, its capture and its cancellation
 //
 // A charge with capture_method manual ends its first attempt pending, in the state

@@ -189,15 +189,21 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 			return v
 		}
 	}
-	if t.undone && !t.told() {
+	told := psp.FoundNo
+	if t.told() {
+		told = t.stands(ctx, a.Told)
+	}
+	if t.undone && told == psp.FoundNo {
 		return t.onlyAsk(ctx)
 	}
 	switch expired := intent.Expired(a.Now); {
-	case t.told() && intent.Holds() && t.caps.Blind:
+	case told == psp.FoundUnknown:
+		return t.unknown(ctx, reasonNotAsked)
+	case told == psp.FoundYes && intent.Holds() && t.caps.Blind:
 		return t.asItWas(ctx) // nor can it be looked up
-	case t.told() && intent.Holds():
+	case told == psp.FoundYes && intent.Holds():
 		return t.show(ctx, a.Told) // the notice does not contain the amount
-	case t.told():
+	case told == psp.FoundYes:
 		return t.succeeded(a.Told)
 	case a.Refused != "" && a.ToldBy == t.name:
 		return t.toldRefused(ctx)
@@ -232,6 +238,42 @@ func (t *attempt) told() bool {
 		in = psp.AccountOf(t.intent.Source) // the account of its charge
 	}
 	return psp.AccountOf(t.Told) == in
+}
+
+// stands reports whether the movement of which the provider has notified us still counts. A
+// claim of one generation has no other. A later generation may get the late notice of an
+// earlier one's movement: the merchant was sent a decline for it, and it may have been
+// reversed or refunded since. If it stands, it is the money that the claim asks for, and
+// settles it: another movement of the claim that surfaces is refunded as a second one.
+func (t *attempt) stands(ctx context.Context, ref string) psp.Found {
+	if t.Record.Generation == 1 {
+		return psp.FoundYes
+	}
+	if w := t.Witness; w != nil && w.Done && w.ProviderRef != ref {
+		return psp.FoundNo // the lost writes may have refunded it
+	}
+	switch ghost, err := t.ghost(ctx, ref); {
+	case err != nil:
+		t.log.WarnContext(ctx, "the ledger cannot be read: the movement that the provider reports may have been refunded", "object", t.Record.Minted.ID, "error", err)
+		return psp.FoundUnknown
+	case ghost:
+		return psp.FoundNo
+	case t.caps.Blind:
+		return psp.FoundYes // its notice is all that it ever says
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
+	defer cancel()
+	found, m, err := t.provider.Show(ctx, kind(t.op), t.Record.Minted.ID, ref)
+	switch {
+	case found == psp.FoundYes && m.Reference != t.Record.Minted.ID:
+		return psp.FoundNo
+	case found == psp.FoundYes && m.Outcome == psp.Approved:
+		return psp.FoundYes
+	case found == psp.FoundNo, found == psp.FoundYes && m.Outcome == psp.Declined:
+		return psp.FoundNo
+	}
+	t.log.WarnContext(ctx, "provider does not show the movement that it reports", "object", t.Record.Minted.ID, "provider", t.name, "provider_ref", ref, "error", err)
+	return psp.FoundUnknown
 }
 
 // toldRefused is the verdict of a notice that the movement was refused. The request may

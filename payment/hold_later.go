@@ -79,6 +79,9 @@ func (t *attempt) heldWord(ctx context.Context) claim.Verdict {
 		}
 		t.log.ErrorContext(ctx, "provider reports another amount than was requested", "object", rec.Minted.ID, "provider", t.name, "provider_ref", h.Ref, "amount", h.Amount)
 	case claim.HeldReleased:
+		if rec.ProviderRef == "" && rec.Generation > 1 {
+			break // perhaps of an earlier generation: its own hold names itself first
+		}
 		if by == rec.Minted.ID || by == "" && t.past(t.deadlineIn(RequiresCapture)) {
 			return t.unanswered() // we have canceled it
 		}

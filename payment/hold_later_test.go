@@ -119,25 +119,28 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 		want   claim.Outcome
 		reason string
 		by     string
+		again  bool // a later generation
 	}{
-		"taken":                            {held, of(claim.HeldOrdered, "cap_1"), claim.OutcomePending, "processing", "cap_1"},
-		"taken by another":                 {ordered, of(claim.HeldOrdered, "cap_2"), claim.OutcomePending, "processing", "cap_1"},
-		"taken before its payer has acted": {payer, of(claim.HeldOrdered, "cap_1"), claim.OutcomePending, "requires_action", ""},
-		"held":                             {unknown, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", ""},
-		"held, once its payer has acted":   {payer, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", ""},
-		"held, said late":                  {ordered, of(claim.HeldStill, ""), claim.OutcomePending, "processing", "cap_1"},
-		"its order failed":                 {ordered, of(claim.HeldStill, "cap_1"), claim.OutcomePending, "requires_capture", ""},
-		"another's order failed":           {ordered, of(claim.HeldStill, "cap_2"), claim.OutcomePending, "processing", "cap_1"},
-		"it could not be called off":       {called, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", ""},
-		"captured":                         {ordered, of(claim.HeldCaptured, "cap_1"), claim.OutcomeDone, "", ""},
-		"captured by hand":                 {ordered, of(claim.HeldCaptured, ""), claim.OutcomeDone, "", ""},
-		"captured before its answer":       {unknown, of(claim.HeldCaptured, "cap_1"), claim.OutcomeDone, "", ""},
-		"captured of more than is held":    {ordered, claim.Held{By: "fake", Ref: "px_1", Word: claim.HeldCaptured, Amount: 1001}, claim.OutcomePending, "processing", "cap_1"},
-		"let go":                           {ordered, of(claim.HeldReleased, "can_1"), claim.OutcomeRefused, codeCanceled, ""},
-		"let go, as we have called it off": {called, of(claim.HeldReleased, ""), claim.OutcomeRefused, codeExpired, ""},
-		"let go by hand":                   {held, of(claim.HeldReleased, ""), claim.OutcomeRefused, codeCanceled, ""},
-		"of another movement":              {held, claim.Held{By: "fake", Ref: "px_2", Word: claim.HeldCaptured, Amount: 600}, claim.OutcomePending, "requires_capture", ""},
-		"of another provider":              {held, claim.Held{By: "other", Ref: "px_1", Word: claim.HeldCaptured, Amount: 600}, claim.OutcomePending, "requires_capture", ""},
+		"taken":                            {held, of(claim.HeldOrdered, "cap_1"), claim.OutcomePending, "processing", "cap_1", false},
+		"taken by another":                 {ordered, of(claim.HeldOrdered, "cap_2"), claim.OutcomePending, "processing", "cap_1", false},
+		"taken before its payer has acted": {payer, of(claim.HeldOrdered, "cap_1"), claim.OutcomePending, "requires_action", "", false},
+		"held":                             {unknown, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", "", false},
+		"held, once its payer has acted":   {payer, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", "", false},
+		"held, said late":                  {ordered, of(claim.HeldStill, ""), claim.OutcomePending, "processing", "cap_1", false},
+		"its order failed":                 {ordered, of(claim.HeldStill, "cap_1"), claim.OutcomePending, "requires_capture", "", false},
+		"another's order failed":           {ordered, of(claim.HeldStill, "cap_2"), claim.OutcomePending, "processing", "cap_1", false},
+		"it could not be called off":       {called, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", "", false},
+		"captured":                         {ordered, of(claim.HeldCaptured, "cap_1"), claim.OutcomeDone, "", "", false},
+		"captured by hand":                 {ordered, of(claim.HeldCaptured, ""), claim.OutcomeDone, "", "", false},
+		"captured before its answer":       {unknown, of(claim.HeldCaptured, "cap_1"), claim.OutcomeDone, "", "", false},
+		"captured of more than is held":    {ordered, claim.Held{By: "fake", Ref: "px_1", Word: claim.HeldCaptured, Amount: 1001}, claim.OutcomePending, "processing", "cap_1", false},
+		"let go":                           {ordered, of(claim.HeldReleased, "can_1"), claim.OutcomeRefused, codeCanceled, "", false},
+		"let go, as we have called it off": {called, of(claim.HeldReleased, ""), claim.OutcomeRefused, codeExpired, "", false},
+		"let go by hand":                   {held, of(claim.HeldReleased, ""), claim.OutcomeRefused, codeCanceled, "", false},
+		"of another movement":              {held, claim.Held{By: "fake", Ref: "px_2", Word: claim.HeldCaptured, Amount: 600}, claim.OutcomePending, "requires_capture", "", false},
+		"of another provider":              {held, claim.Held{By: "other", Ref: "px_1", Word: claim.HeldCaptured, Amount: 600}, claim.OutcomePending, "requires_capture", "", false},
+		"let go, of an unknown movement":   {unknown, of(claim.HeldReleased, ""), claim.OutcomeRefused, codeCanceled, "", false},
+		"let go, perhaps one before it":    {unknown, of(claim.HeldReleased, ""), claim.OutcomeUnknown, reasonNoAnswer, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newLater(c.from.is, c.from.by)
@@ -149,6 +152,9 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 				a.Record.Interim, a.Record.ProviderRef = nil, ""
 			}
 			a.Held, a.ToldBy = &c.word, c.word.By
+			if c.again {
+				a.Record.Generation = 2
+			}
 			v := NewExecutor(psp.Providers{h}, Options{}).Attempt(t.Context(), a)
 			require.Equal(t, c.want, v.Outcome, "%s %s", v.Reason, v.Response.Body)
 			require.Equal(t, c.reason, v.Reason)
