@@ -41,6 +41,9 @@ type Harness struct {
 	// Sweep deletes expired rows until none is left; nil if the database deletes
 	// them itself.
 	Sweep func(t testing.TB)
+	// Flush writes what the store has in memory to where it reads it from later; nil: it
+	// has nothing there.
+	Flush func(t testing.TB)
 	// PutTenant and MoveRegistrar change the tenant table.
 	PutTenant     func(t testing.TB, tenant claim.Tenant)
 	MoveRegistrar func(t testing.TB, tenant, to string)

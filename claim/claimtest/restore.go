@@ -140,6 +140,45 @@ var restoreTests = []test{
 		w.settle(rec, approved("paid"))
 		require.Zero(w, w.pending(w.home))
 	}},
+	{"restore: a claim that its witness continues has one provider call", func(w *world) {
+		for _, parked := range []bool{false, true} {
+			first := w.arrival(fmt.Sprintf("k-%v", parked), "100")
+			old := w.begin(first, claim.Won)
+			w.lapse(old)
+			if calls := w.Outbox(w.home); parked {
+				m, _, err := calls.Message(w.ctx, w.home, old.Minted.ID)
+				require.NoError(w, err)
+				require.NoError(w, calls.Park(w.ctx, w.home, m.ID, m.Fence, "its provider is gone"))
+			}
+			depth := func(pending, parked int) {
+				w.Helper()
+				d, err := w.Outbox(w.home).Depth(w.ctx, w.home)
+				require.NoError(w, err)
+				require.Equal(w, []int{pending, parked}, []int{d.Pending, d.Parked})
+			}
+			if parked {
+				depth(0, 1)
+			}
+			known := w.witnessOf(first, 2)
+			known.Object, known.FirstUse = old.Minted.ID, time.Time{}
+			rec := w.begin(w.witnessed(first.Key.Value, "100", known), claim.WonUnknown)
+			depth(1, 0)
+			m, found, err := w.Outbox(w.home).Message(w.ctx, w.home, rec.Minted.ID)
+			require.NoError(w, err)
+			require.True(w, found)
+			require.WithinDuration(w, rec.LeaseUntil, m.Due, 0, "it is the new holder's")
+			w.settle(rec, approved("paid"))
+			if w.Flush != nil {
+				w.Flush(w)
+			}
+			depth(0, 0)
+			w.lapse(rec)
+			require.Empty(w, w.dueIDs(w.home), "nothing is left to recover")
+			_, found, err = w.Outbox(w.home).Message(w.ctx, w.home, rec.Minted.ID)
+			require.NoError(w, err)
+			require.False(w, found)
+		}
+	}},
 	{"restore: a witness replaces only a row past its tombstone", func(w *world) {
 		old := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
 		known := w.witnessOf(w.arrival("k", "200"), 1)

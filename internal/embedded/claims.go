@@ -153,7 +153,7 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 	if first != nil && first.mint == next.Minted.ID {
 		since = uint64(b.SeqNum())
 	}
-	v.db.flights.stepped(stripe, code, next, &fx, audit, since)
+	v.db.flights.stepped(stripe, code, old, next, &fx, audit, since)
 	v.db.answered.stepped(stripe, code, next)
 	return nil
 }
@@ -312,7 +312,7 @@ func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.R
 	if err := db.putObject(b, s, code, old, next, fx); err != nil {
 		return "", err
 	}
-	if err := db.putOutbox(b, s, code, next, fx, known); err != nil {
+	if err := db.putOutbox(b, s, code, old, next, fx, known); err != nil {
 		return "", err
 	}
 	if err := db.putEffects(b, s, code, next, fx, known); err != nil {
@@ -335,13 +335,13 @@ func moveAudit(b *pebble.Batch, s *scratch, code claim.RegionCode, key claim.Key
 }
 
 // putOutbox writes a transition's changes to its own outbox row.
-func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, next *claim.Record, fx *claim.Effects, known *flight) error {
+func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects, known *flight) error {
 	if fx.Enqueue == nil && fx.Reschedule.IsZero() && !fx.Finish {
 		return nil
 	}
-	// A claim's first message has an id of its own, and that of a released one is gone,
-	// so there is no old row.
-	if fx.Enqueue != nil {
+	// A claim's first message has an id of its own, and that of a released one is gone, so
+	// only a claim in flight has an old row: its witness continues it.
+	if fx.Enqueue != nil && !flying(old) {
 		return db.putMessage(b, s, providerCalls, code, nil, fx.Enqueue)
 	}
 	if fx.Finish && known.rec.Minted.ID == next.Minted.ID {
@@ -352,8 +352,12 @@ func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, next
 	}
 	row, err := db.readMessage(providerCalls, next.Home, code, next.Minted.ID)
 	switch {
-	case err != nil || row == nil:
+	case err != nil:
 		return err
+	case fx.Enqueue != nil:
+		return db.putMessage(b, s, providerCalls, code, row, fx.Enqueue)
+	case row == nil:
+		return nil
 	case fx.Finish:
 		return db.putMessage(b, s, providerCalls, code, row, nil)
 	default:

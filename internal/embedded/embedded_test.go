@@ -108,6 +108,7 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 				require.NoError(t, err)
 			}
 		},
+		Flush: func(t testing.TB) { require.NoError(t, db.Flush()) },
 		PutTenant: func(t testing.TB, tenant claim.Tenant) {
 			require.NoError(t, db.PutTenant(context.Background(), tenant))
 		},

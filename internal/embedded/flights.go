@@ -29,10 +29,14 @@ func (f *flights) of(stripe int, code claim.RegionCode, key claim.Key) *flight {
 	return nil
 }
 
-// stepped updates the cache after a step, once that is durable.
-func (f *flights) stepped(stripe int, code claim.RegionCode, next *claim.Record, fx *claim.Effects, audit string, since uint64) {
+// flying reports whether old, which may be nil, has a row of a provider call.
+func flying(old *claim.Record) bool { return old != nil && old.State == claim.InFlight }
+
+// stepped updates the cache after a step, once that is durable. A provider call that
+// replaced another is not cached: its row was set twice.
+func (f *flights) stepped(stripe int, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects, audit string, since uint64) {
 	switch {
-	case fx.Enqueue != nil && next.State == claim.InFlight:
+	case fx.Enqueue != nil && next.State == claim.InFlight && !flying(old):
 		f[stripe] = &flight{code: code, rec: *next, audit: audit, since: since}
 	case f.of(stripe, code, next.Key) != nil:
 		f[stripe] = nil
