@@ -2,6 +2,9 @@ package claim_test
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,25 +14,31 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// pureStore is nothing but the transitions over maps: enough of a store for the
-// model to be compared with them alone. Whatever it lacks panics.
+// pureStore is nothing but the transitions over maps under a mutex: enough of a store for
+// the contract and the model to be compared with them alone. Whatever it lacks panics.
 type pureStore struct {
 	claim.Store
+	mu     sync.Mutex
 	policy claim.Policy
 	now    time.Time
 	rows   map[claimtest.Place]*claim.Record
+	audit  map[claimtest.Place][]claim.AuditEntry
 	pins   map[claim.Key]*claim.Pin
 	// queued and books are what effects have left, by home and id.
 	queued map[outbox.Queue]map[claimtest.Ref]outbox.Message
 	books  map[claimtest.Ref]ledger.Transaction
 	unpaid map[claimtest.Ref]claim.Unpaid
 	jitter uint64
+
+	restore   claim.Restore
+	witnesses map[claim.Key]claim.Witness
 }
 
 func newPureStore(p claim.Policy) *pureStore {
 	return &pureStore{
 		policy: p, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		rows: map[claimtest.Place]*claim.Record{}, pins: map[claim.Key]*claim.Pin{},
+		audit: map[claimtest.Place][]claim.AuditEntry{}, witnesses: map[claim.Key]claim.Witness{},
 		queued: map[outbox.Queue]map[claimtest.Ref]outbox.Message{outbox.ProviderCalls: {}, outbox.Events: {}, outbox.Expiries: {}},
 		books:  map[claimtest.Ref]ledger.Transaction{}, unpaid: map[claimtest.Ref]claim.Unpaid{},
 	}
@@ -40,10 +49,15 @@ func (s *pureStore) apply(at claimtest.Place, next *claim.Record, fx claim.Effec
 		return
 	}
 	s.rows[at] = next
+	s.audit[at] = append(s.audit[at], fx.Audit...)
 	put := func(q outbox.Queue, m outbox.Message) { s.queued[q][claimtest.Ref{Home: at.Home, ID: m.ID}] = m }
 	own := claimtest.Ref{Home: at.Home, ID: next.Minted.ID}
 	if fx.Enqueue != nil {
 		put(outbox.ProviderCalls, *fx.Enqueue)
+	}
+	if call, ok := s.queued[outbox.ProviderCalls][own]; ok && !fx.Reschedule.IsZero() {
+		call.Due = fx.Reschedule
+		put(outbox.ProviderCalls, call)
 	}
 	if fx.Finish {
 		delete(s.queued[outbox.ProviderCalls], own)
@@ -68,21 +82,34 @@ func (s *pureStore) apply(at claimtest.Place, next *claim.Record, fx claim.Effec
 }
 
 func (s *pureStore) Unpaid(_ context.Context, home, id string) (claim.Unpaid, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	u, ok := s.unpaid[claimtest.Ref{Home: home, ID: id}]
 	return u, ok, nil
 }
 
-func (s *pureStore) Begin(_ context.Context, a claim.Arrival) (claim.Begun, error) {
+func (s *pureStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return claim.Begun{}, err
+	}
 	at := claimtest.Place{Home: a.Home, Key: a.Key}
 	next, fx, d, err := claim.Begin(s.rows[at], &a, &s.policy, s.now)
 	if err != nil || d == claim.NeedPin {
-		return claim.Begun{Decision: d}, err
+		return claim.Begun{Decision: d, Now: s.now}, err
 	}
 	s.apply(at, next, fx)
-	return claim.Begun{Decision: d, Record: *s.rows[at], Now: s.now}, nil
+	got := claim.Begun{Decision: d, Now: s.now}
+	if rec := s.rows[at]; rec != nil {
+		got.Record = *rec
+	}
+	return got, nil
 }
 
 func (s *pureStore) Settle(_ context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	at := claimtest.Place{Home: held.Home, Key: held.Key}
 	s.jitter = s.jitter*6364136223846793005 + 1442695040888963407 // Knuth's MMIX generator
 	next, fx, err := claim.Settle(s.rows[at], &held, &v, &s.policy, s.now, float64(s.jitter>>11)/(1<<53))
@@ -99,6 +126,8 @@ func (s *pureStore) Settle(_ context.Context, held claim.Record, v claim.Verdict
 }
 
 func (s *pureStore) TakeOver(_ context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	at := claimtest.Place{Home: home, Key: key}
 	next, fx, err := claim.TakeOver(s.rows[at], object, holder, region, &s.policy, s.now)
 	if err != nil {
@@ -109,6 +138,8 @@ func (s *pureStore) TakeOver(_ context.Context, key claim.Key, home, object, hol
 }
 
 func (s *pureStore) Renew(_ context.Context, holder string, leases []claim.Lease) ([]bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	held := make([]bool, len(leases))
 	for i, l := range leases {
 		at := claimtest.Place{Home: l.Home, Key: l.Key}
@@ -120,6 +151,8 @@ func (s *pureStore) Renew(_ context.Context, holder string, leases []claim.Lease
 }
 
 func (s *pureStore) Get(_ context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if rec := s.rows[claimtest.Place{Home: home, Key: key}]; rec != nil {
 		return *rec, s.now, true, nil
 	}
@@ -130,7 +163,13 @@ func (s *pureStore) Replica(context.Context, claim.Key) (claim.Shown, error) {
 	return claim.Shown{}, nil // the stalest replica there is
 }
 
+func (s *pureStore) ReplicaObject(context.Context, string, string, string) (claim.Record, bool, error) {
+	return claim.Record{}, false, nil // so is this
+}
+
 func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.Pin, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	old := s.pins[key]
 	spokenFor := false
 	if old != nil {
@@ -144,6 +183,79 @@ func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.P
 	return pin, nil
 }
 
+func (s *pureStore) Object(_ context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, rec := range s.rows {
+		if at.Home == home && at.Key.Tenant == tenant && rec.Minted.ID == id {
+			return *rec, s.now, true, nil
+		}
+	}
+	return claim.Record{}, s.now, false, nil
+}
+
+func (s *pureStore) Note(context.Context, claim.Key, string, claim.AuditEntry) {}
+
+func (s *pureStore) Timeline(_ context.Context, key claim.Key, home string, _ int) ([]claim.AuditEntry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.audit[claimtest.Place{Home: home, Key: key}]), nil
+}
+
+func (s *pureStore) Restore(context.Context) (claim.Restore, time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restore, s.now, nil
+}
+
+func (s *pureStore) PutRestore(_ context.Context, r claim.Restore) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Version != s.restore.Version {
+		return false, nil
+	}
+	r.Version++
+	s.restore = r
+	return true, nil
+}
+
+func (s *pureStore) Witness(_ context.Context, key claim.Key) (claim.Witness, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, ok := s.witnesses[key]
+	return w, ok, nil
+}
+
+func (s *pureStore) PutWitnesses(_ context.Context, all []claim.Witness) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range all {
+		s.witnesses[w.Key] = w
+	}
+	return nil
+}
+
+func (s *pureStore) Witnesses(_ context.Context, after claim.Key, limit int) ([]claim.Witness, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.SortedFunc(maps.Values(s.witnesses), func(a, b claim.Witness) int { return a.Key.Compare(b.Key) })
+	all = slices.DeleteFunc(all, func(w claim.Witness) bool { return w.Key.Compare(after) <= 0 })
+	return all[:min(limit, len(all))], nil
+}
+
+func (s *pureStore) DropWitnesses(_ context.Context, limit int) (dropped int, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.witnesses {
+		if dropped == limit {
+			break
+		}
+		delete(s.witnesses, key)
+		dropped++
+	}
+	return dropped, nil
+}
+
 type pureQueue struct {
 	outbox.Store
 	s *pureStore
@@ -151,15 +263,50 @@ type pureQueue struct {
 }
 
 func (o pureQueue) Depth(_ context.Context, region string) (d outbox.Depth, err error) {
-	for ref := range o.s.queued[o.q] {
-		if ref.Home == region {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	for ref, m := range o.s.queued[o.q] {
+		switch {
+		case ref.Home != region:
+		case m.Parked:
+			d.Parked++
+		default:
 			d.Pending++
 		}
 	}
 	return d, nil
 }
 
+func (o pureQueue) Take(_ context.Context, region string, _ int, _ time.Duration) (all []outbox.Message, _ error) {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	for ref, m := range o.s.queued[o.q] {
+		if ref.Home == region && !m.Parked && !m.Due.After(o.s.now) {
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+func (o pureQueue) Finish(_ context.Context, region, id string, _ uint64) error {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	delete(o.s.queued[o.q], claimtest.Ref{Home: region, ID: id})
+	return nil
+}
+
+func (o pureQueue) Park(_ context.Context, region, id string, _ uint64, _ string) error {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	m := o.s.queued[o.q][claimtest.Ref{Home: region, ID: id}]
+	m.Parked = true
+	o.s.queued[o.q][claimtest.Ref{Home: region, ID: id}] = m
+	return nil
+}
+
 func (o pureQueue) Message(_ context.Context, region, id string) (outbox.Message, bool, error) {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
 	m, ok := o.s.queued[o.q][claimtest.Ref{Home: region, ID: id}]
 	return m, ok, nil
 }
@@ -169,8 +316,17 @@ type pureLedger struct {
 	s *pureStore
 }
 
+func (l pureLedger) Transaction(_ context.Context, region, id string) (ledger.Transaction, bool, error) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	t, ok := l.s.books[claimtest.Ref{Home: region, ID: id}]
+	return t, ok, nil
+}
+
 // Transactions are in no order, and nothing here depends on it.
 func (l pureLedger) Transactions(_ context.Context, region string, after ledger.Position, _ time.Time, limit int) (ts []ledger.Transaction, err error) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
 	for ref, t := range l.s.books {
 		if ref.Home == region && !t.At.Before(after.At) && len(ts) < limit {
 			ts = append(ts, t)
@@ -179,24 +335,47 @@ func (l pureLedger) Transactions(_ context.Context, region string, after ledger.
 	return ts, nil
 }
 
-// TestTransitionsAgreeWithModel runs random operations on the pure transitions
-// and on the naive model, as for a store with one clock and with many.
-func TestTransitionsAgreeWithModel(t *testing.T) {
-	for name, offset := range map[string]time.Duration{"one clock": 0, "clocks 500 ms apart": 500 * time.Millisecond} {
+func pureHarness(p claim.Policy) claimtest.Harness {
+	s := newPureStore(p)
+	return claimtest.Harness{
+		Regions:   []string{"us-east1", "europe-west1", "asia-northeast1"},
+		Store:     func(string) claim.Store { return s },
+		Outbox:    func(string) outbox.Store { return pureQueue{s: s, q: outbox.ProviderCalls} },
+		Queue:     func(_ string, q outbox.Queue) outbox.Store { return pureQueue{s: s, q: q} },
+		Ledger:    func(string) ledger.Store { return pureLedger{s: s} },
+		Policy:    p,
+		PutTenant: func(testing.TB, claim.Tenant) {},
+		Advance: func(d time.Duration) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.now = s.now.Add(d)
+		},
+	}
+}
+
+// TestTransitions runs the contract of both stores on the pure transitions, and
+// TestTransitionsAgreeWithModel random operations on them and on the naive model, as for a
+// store with one clock and with many.
+func TestTransitions(t *testing.T) {
+	for name, p := range purePolicies() {
 		t.Run(name, func(t *testing.T) {
-			p := claim.DefaultPolicy()
-			p.ClockOffset, p.MaxUnknowns, p.MaxGenerations = offset, 4, 3
-			s := newPureStore(p)
-			claimtest.Random(t, claimtest.Harness{
-				Regions:   []string{"us-east1", "europe-west1", "asia-northeast1"},
-				Store:     func(string) claim.Store { return s },
-				Outbox:    func(string) outbox.Store { return pureQueue{s: s, q: outbox.ProviderCalls} },
-				Queue:     func(_ string, q outbox.Queue) outbox.Store { return pureQueue{s: s, q: q} },
-				Ledger:    func(string) ledger.Store { return pureLedger{s: s} },
-				Policy:    p,
-				Advance:   func(d time.Duration) { s.now = s.now.Add(d) },
-				PutTenant: func(testing.TB, claim.Tenant) {},
-			})
+			claimtest.Transitions(t, func(*testing.T) claimtest.Harness { return pureHarness(p) })
 		})
 	}
+}
+
+func TestTransitionsAgreeWithModel(t *testing.T) {
+	for name, p := range purePolicies() {
+		t.Run(name, func(t *testing.T) { claimtest.Random(t, pureHarness(p)) })
+	}
+}
+
+func purePolicies() map[string]claim.Policy {
+	all := map[string]claim.Policy{}
+	for name, offset := range map[string]time.Duration{"one clock": 0, "clocks 500 ms apart": 500 * time.Millisecond} {
+		p := claim.DefaultPolicy()
+		p.ClockOffset, p.MaxUnknowns, p.MaxGenerations = offset, 4, 3
+		all[name] = p
+	}
+	return all
 }

@@ -54,12 +54,23 @@ type Harness struct {
 // Exercise checks every promise of the contract. newHarness opens a backend for each
 // subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, group := range [][]test{beginTests, settleTests, waitTests, answerTests, effectTests, closingTests, settledTests, unpaidTests, leaseTests, pinTests, pinHereTests, replicaTests, historyTests, raceTests, restoreTests} {
+	Transitions(t, newHarness)
+	run(t, newHarness, effectTests, settledTests, unpaidTests, pinTests, pinHereTests, replicaTests, historyTests, raceTests)
+	t.Run("random operations agree with the model", func(t *testing.T) { Random(t, newHarness(t)) })
+}
+
+// Transitions checks what the transitions of package claim decide. It needs the Store's
+// steps and Timeline, the queue of provider calls, and [claim.Restores].
+func Transitions(t *testing.T, newHarness func(t *testing.T) Harness) {
+	run(t, newHarness, beginTests, settleTests, waitTests, answerTests, closingTests, leaseTests, restoreTests)
+}
+
+func run(t *testing.T, newHarness func(t *testing.T) Harness, groups ...[]test) {
+	for _, group := range groups {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) { tc.run(newWorld(t, newHarness(t))) })
 		}
 	}
-	t.Run("random operations agree with the model", func(t *testing.T) { Random(t, newHarness(t)) })
 }
 
 type test struct {
