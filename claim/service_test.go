@@ -109,6 +109,55 @@ func TestTrustEndsBeforeTheLease(t *testing.T) {
 	})
 }
 
+// A renewal is trusted from the moment before it was asked for, and no longer than the lease
+// that it may have written then.
+func TestARenewalIsTrustedFromBeforeItWasAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, renewals := newRows(DefaultPolicy()), 0
+		p := &store.policy
+		store.renew = func([]Lease) error {
+			if renewals++; renewals > 1 {
+				return ErrUnavailable
+			}
+			time.Sleep(p.RenewEvery / 2) // its reply is late
+			return nil
+		}
+		start := time.Now()
+		var ended time.Duration
+		s := serve(t, store, bucket{}, *p, "n1", func(ctx context.Context, _ Attempt) Verdict {
+			<-ctx.Done()
+			ended = time.Since(start)
+			return Verdict{Reason: "cancelled"}
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.Error(t, err)
+		require.Equal(t, p.RenewEvery+p.Lease-p.LeaseMargin, ended)
+	})
+}
+
+// A holder whose renewal finds that another node has the claim ends its call at once.
+func TestAFencedHolderEndsItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		start := time.Now()
+		var ended time.Duration
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+			store.mu.Lock()
+			fenced := *store.claims[a.Record.Key]
+			fenced.Fence, fenced.Holder = fenced.Fence+1, "n2"
+			store.claims[a.Record.Key] = &fenced
+			store.mu.Unlock()
+			<-ctx.Done()
+			require.Equal(t, errTrustLost, context.Cause(ctx))
+			ended = time.Since(start)
+			return Verdict{Reason: "cancelled"}
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.ErrorAs(t, err, new(*InUseError))
+		require.Equal(t, store.policy.RenewEvery, ended)
+	})
+}
+
 // What is held for a home that cannot be reached must not cost the others theirs.
 func TestHomesAreRenewedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

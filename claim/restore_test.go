@@ -1,0 +1,276 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// lostRows is a row of restores with witnesses.
+type lostRows struct {
+	Restores
+	row       Restore
+	witnesses map[Key]Witness
+	err       error
+}
+
+func (l *lostRows) Restore(context.Context) (Restore, time.Time, error) {
+	return l.row, time.Now(), l.err
+}
+
+func (l *lostRows) Witness(_ context.Context, key Key) (Witness, bool, error) {
+	w, found := l.witnesses[key]
+	return w, found, l.err
+}
+
+// restored is a service over an empty store that was put back to a backup.
+func restored(t *testing.T, e provider) (*Service, *rows, *lostRows) {
+	t.Helper()
+	now := time.Now()
+	lost := &lostRows{row: NewRestore(Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk"), witnesses: map[Key]Witness{}}
+	lost.row.Version = 1
+	store := newRows(DefaultPolicy())
+	s := serve(t, store, bucket{}, store.policy, "n1", e)
+	var err error
+	s.c.Guard, err = NewGuard(t.Context(), lost)
+	require.NoError(t, err)
+	return s, store, lost
+}
+
+// While a restore stands, a key that may be lost begins nothing, whether it names its home
+// or not. One that was minted since, or has a claim, is served.
+func TestAKeyThatMayBeLostBeginsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		s, store, lost := restored(t, func(_ context.Context, a Attempt) Verdict {
+			calls++
+			require.False(t, a.Recovery)
+			return charged(a)
+		})
+		before, err := Stamp(1, nil)
+		require.NoError(t, err)
+		since, err := Stamp(1, lost.row.Mints(nil))
+		require.NoError(t, err)
+		require.False(t, lost.row.Minted(before))
+		require.True(t, lost.row.Minted(since))
+		require.False(t, lost.row.Minted(since[:8]), "a tag alone is no stamp")
+		pinned := order("opaque", 100)
+		pinned.Stamp, pinned.PinnedAt = 0, time.Now()
+		for _, req := range []*Request{order(before, 100), pinned} {
+			_, err := s.Do(t.Context(), "us-east1", req)
+			require.ErrorAs(t, err, new(*WithheldError))
+		}
+		unpinned := order("opaque", 100)
+		unpinned.Stamp = 0
+		_, err = s.Do(t.Context(), "us-east1", unpinned)
+		require.ErrorIs(t, err, ErrNeedPin, "the claim may be elsewhere")
+		require.Zero(t, calls)
+		require.Empty(t, store.claims)
+
+		_, err = s.Do(t.Context(), "us-east1", order(since, 100))
+		require.NoError(t, err)
+		require.Equal(t, 1, calls)
+
+		// In the store that was put back: it is answered, without a look at the lost ones.
+		paid := store.row(order(since, 100).Key)
+		paid.Key = order(before, 100).Key
+		store.claims[paid.Key] = &paid
+		lost.err = errors.New("away")
+		reply, err := s.Do(t.Context(), "us-east1", order(before, 100))
+		require.NoError(t, err)
+		require.True(t, reply.Replayed)
+		require.Equal(t, 1, calls)
+	})
+}
+
+// What a guard says of a key, by what is known of it.
+func TestRecall(t *testing.T) {
+	final, answered, flying, blind := Witness{Object: "ch_1", Done: true}, Witness{Object: "ch_1", Answered: true}, Witness{Object: "ch_1"}, Witness{Done: true}
+	booked := final
+	booked.Booked = true
+	for name, c := range map[string]struct {
+		row      func(*Restore)
+		known    *Witness
+		witness  bool
+		withheld bool
+	}{
+		"nothing known":                       {withheld: true},
+		"nothing known, and all is read":      {row: func(r *Restore) { r.Phase = RestoreWitnessed }},
+		"paid":                                {known: &final, witness: true},
+		"answered":                            {known: &answered, witness: true},
+		"in flight":                           {known: &flying, withheld: true},
+		"in flight, and all is read":          {known: &flying, row: func(r *Restore) { r.Phase = RestoreWitnessed }, witness: true},
+		"in flight, by a person's word":       {known: &flying, row: func(r *Restore) { r.Phase, r.Partial = RestoreWitnessed, true }, withheld: true},
+		"its object is unknown":               {known: &blind, row: func(r *Restore) { r.Phase = RestoreWitnessed }, withheld: true},
+		"booked by a person":                  {known: &booked, row: func(r *Restore) { r.Phase = RestoreWitnessed }, withheld: true},
+		"paid, and free again by now":         {known: &final, row: func(r *Restore) { r.Settled = true }},
+		"in flight, while others are free":    {known: &flying, row: func(r *Restore) { r.Settled = true }, withheld: true},
+		"over":                                {known: &flying, row: func(r *Restore) { r.Phase = RestoreOver }},
+		"over, for a key that nobody knew of": {row: func(r *Restore) { r.Phase = RestoreOver }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			lost := &lostRows{row: NewRestore(Restore{}, now, now, now, nil, "ops", ""), witnesses: map[Key]Witness{}}
+			if c.row != nil {
+				c.row(&lost.row)
+			}
+			key := Key{Tenant: "acme", Value: "k"}
+			if c.known != nil {
+				lost.witnesses[key] = *c.known
+			}
+			g, err := NewGuard(t.Context(), lost)
+			require.NoError(t, err)
+			w, err := g.Recall(t.Context(), key)
+			require.Equal(t, c.withheld, errors.As(err, new(*WithheldError)), "%v", err)
+			require.Equal(t, c.witness, w != nil)
+			if !c.withheld {
+				require.NoError(t, err)
+			}
+			over := lost.row.Phase == RestoreOver
+			require.Equal(t, !over, g.Guards(key.Value))
+
+			released := &Record{Key: key, State: FailedRetry, Minted: Minted{ID: "ch_1"}, Generation: 1}
+			undecided, err := g.Undecided(t.Context(), released)
+			require.NoError(t, err)
+			require.Equal(t, c.withheld, undecided, "no witness is of a later generation")
+			for _, state := range []State{InFlight, Completed, FailedTerminal} {
+				released.State = state
+				undecided, err = g.Undecided(t.Context(), released)
+				require.NoError(t, err)
+				require.False(t, undecided)
+			}
+			lost.err = errors.New("away")
+			_, err = g.Recall(t.Context(), key)
+			require.Equal(t, over, err == nil, "what cannot be read is not nothing")
+			require.Error(t, g.Read(t.Context()))
+			require.Equal(t, !over, g.Guards(key.Value), "as strict as before")
+		})
+	}
+}
+
+// The worker, and who hears of a payment, look for a later generation before they take over
+// what the backup has in flight.
+func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
+	for name, c := range map[string]struct {
+		change     func(*Witness, *Restore)
+		known      bool
+		generation uint32 // of the attempt; 0: none
+		witness    bool   // of that generation
+	}{
+		"nothing known":                  {generation: 0},
+		"nothing known, and all is read": {change: func(_ *Witness, r *Restore) { r.Phase = RestoreWitnessed }, generation: 1},
+		"the same generation":            {known: true, change: func(w *Witness, _ *Restore) { w.Done = true }, generation: 1, witness: true},
+		"a later one":                    {known: true, change: func(w *Witness, _ *Restore) { w.Generation, w.Done = 2, true }, generation: 2, witness: true},
+		"a later one, perhaps":           {known: true, change: func(w *Witness, _ *Restore) { w.Generation = 2 }},
+		"another object":                 {known: true, change: func(w *Witness, _ *Restore) { w.Object, w.Done = "ch_2", true }},
+		"a later one, spelled otherwise": {known: true, change: func(w *Witness, _ *Restore) {
+			w.Generation, w.Done, w.Fingerprint.Sum = 2, true, [32]byte{1}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var made []Attempt
+				s, store, lost := restored(t, func(_ context.Context, a Attempt) Verdict {
+					made = append(made, a)
+					return charged(a)
+				})
+				a := *arrivalOf(t, `{"amount":100}`)
+				rec, fx, _, err := Begin(nil, &a, &store.policy, time.Now())
+				require.NoError(t, err)
+				store.keep(rec, fx)
+				w := Witness{Key: a.Key, Home: a.Home, Object: rec.Minted.ID, Fingerprint: rec.Fingerprint, Generation: 1, Fence: 7, Operation: "charge"}
+				if c.change != nil {
+					c.change(&w, &lost.row)
+				}
+				if c.known {
+					lost.witnesses[a.Key] = w
+				}
+				require.NoError(t, s.c.Guard.Read(t.Context()))
+				message := store.messages[rec.Minted.ID]
+				require.Contains(t, fmt.Sprint(s.Recover(t.Context(), message)), "Later", "its holder may live")
+				time.Sleep(time.Until(message.Due))
+				verdict := s.Recover(t.Context(), message)
+				if c.generation == 0 {
+					require.Contains(t, fmt.Sprint(verdict), "Later")
+					require.Empty(t, made)
+					require.Equal(t, *rec, store.row(a.Key))
+					return
+				}
+				require.Equal(t, outbox.Gone(), verdict)
+				require.Len(t, made, 1)
+				require.Equal(t, c.generation, made[0].Record.Generation)
+				require.True(t, made[0].Recovery)
+				require.Equal(t, c.witness, made[0].Witness != nil)
+				require.Equal(t, Completed, store.row(a.Key).State)
+			})
+		})
+	}
+}
+
+// A row that is written over another still says what was lost before.
+func TestARestoreOverARestore(t *testing.T) {
+	at := newYear
+	exported := map[string]Segment{"us-east1": {Number: 7, From: at.Add(2 * time.Hour)}, "europe-west1": {Number: 3, From: at.Add(-time.Hour)}}
+	first := NewRestore(Restore{}, at, at.Add(time.Hour), at.Add(2*time.Hour), exported, "ops", "a lost disk")
+	require.Equal(t, RestoreHolding, first.Phase)
+	require.Equal(t, at, first.Exported["us-east1"].From, "the chain has moved on without the lost writes")
+	require.Equal(t, at.Add(-time.Hour), first.Exported["europe-west1"].From)
+	require.True(t, first.Stands())
+	first.Version, first.Booking = 4, true
+
+	second := NewRestore(first, at.Add(24*time.Hour), at.Add(25*time.Hour), at.Add(26*time.Hour), nil, "ops", "again")
+	require.Equal(t, uint64(4), second.Version)
+	require.Equal(t, at, second.From)
+	require.Equal(t, first.OpenedAt, second.OpenedAt)
+	require.Equal(t, first.Exported, second.Exported)
+	require.True(t, second.Booking)
+	require.NotEqual(t, first.Mark(), second.Mark(), "of the same version")
+	earlier := NewRestore(first, at.Add(-time.Hour), at, at.Add(26*time.Hour), nil, "ops", "an older backup")
+	require.Equal(t, at.Add(-time.Hour), earlier.From)
+	require.Equal(t, at.Add(-time.Hour), earlier.Exported["us-east1"].From)
+
+	first.Phase = RestoreOver
+	require.False(t, first.Stands())
+	fresh := NewRestore(first, at.Add(24*time.Hour), at.Add(25*time.Hour), at.Add(26*time.Hour), nil, "ops", "again")
+	require.Equal(t, at.Add(24*time.Hour), fresh.From)
+	require.Equal(t, at.Add(26*time.Hour), fresh.OpenedAt)
+	require.False(t, fresh.Booking)
+	require.Zero(t, new(Restore).Mark())
+	first.Version++
+	require.NotEqual(t, first.Mark(), second.Mark())
+	require.False(t, (*Restore)(nil).Stands())
+
+	// The exporter reads a region's audit before it exports more, once.
+	require.True(t, second.Unread("us-east1"))
+	second.Audited = map[string]time.Time{"us-east1": at}
+	require.False(t, second.Unread("us-east1"))
+	require.True(t, second.Unread("europe-west1"))
+	require.False(t, first.Unread("us-east1"), "it is over")
+
+	p := offsetPolicy()
+	require.Equal(t, second.Until.Add(p.ReplayFor+p.TombstoneFor+p.ClockOffset), second.ForgottenAt(p))
+	require.Equal(t, second.ForgottenAt(p).Add(p.ProcessingFor), second.ResolvedAt(p))
+}
+
+// A claim is closed by its expiry only if no lost payment may be under its key.
+func TestAGuardedClaimIsNotClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, store, _ := restored(t, func(context.Context, Attempt) Verdict {
+			t.Error("closed")
+			return Verdict{}
+		})
+		p, a := &store.policy, arrivalOf(t, `{"amount":100}`)
+		released := settled(t, begun(t, nil, a, p, time.Now(), Won), Verdict{Outcome: OutcomeReleased}, p, time.Now())
+		store.claims[a.Key] = released
+		m := outbox.Message{ID: released.Minted.ID, Region: a.Home, Kind: outbox.KindExpiry, Tenant: a.Key.Tenant, Key: a.Key.Value}
+		require.Equal(t, outbox.Later(p.BackoffMax), s.Expire(t.Context(), m))
+		require.Equal(t, FailedRetry, store.row(a.Key).State)
+	})
+}

@@ -1,0 +1,179 @@
+package claim
+
+import (
+	"crypto/sha256"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+)
+
+var newYear = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// offsetPolicy is that of a store with many clocks.
+func offsetPolicy() *Policy {
+	p := DefaultPolicy()
+	p.ClockOffset = 500 * time.Millisecond
+	return &p
+}
+
+// arrivalOf is a stamped request with the fingerprint of body.
+func arrivalOf(t *testing.T, body string) *Arrival {
+	t.Helper()
+	in := FingerprintInput{Method: "POST", Path: "/v1/charges", Tenant: "acme", Canonical: []byte(body)}
+	print, err := in.Fingerprint(CurrentFingerprint)
+	require.NoError(t, err)
+	return &Arrival{
+		Key: Key{Tenant: "acme", Value: "k"}, Home: "us-east1", Operation: "charge", Input: in, Print: print,
+		Holder: "n1", Region: "us-east1", Stamped: true, Mint: Minted{ID: "ch_1"}, Payload: []byte(body),
+	}
+}
+
+func begun(t *testing.T, rec *Record, a *Arrival, p *Policy, now time.Time, want Decision) *Record {
+	t.Helper()
+	next, _, decision, err := Begin(rec, a, p, now)
+	require.NoError(t, err)
+	require.Equal(t, want.String(), decision.String())
+	return next
+}
+
+func settled(t *testing.T, rec *Record, v Verdict, p *Policy, now time.Time) *Record {
+	t.Helper()
+	v.Response.Status = 402
+	next, _, err := Settle(rec, rec, &v, p, now, 0)
+	require.NoError(t, err)
+	return next
+}
+
+// The claim that is created under a pin at the last moment is over, by the slowest clock,
+// when another region may take the pin, by the fastest.
+func TestAPinOutlivesTheClaimUnderIt(t *testing.T) {
+	p := offsetPolicy()
+	a := arrivalOf(t, "100")
+	a.Stamped, a.PinnedAt = false, newYear
+	last := newYear.Add(p.CreateWithin()).Add(-1)
+	begun(t, nil, a, p, last.Add(1), NeedPin)
+	rec := begun(t, nil, a, p, last, Won)
+	rec = settled(t, rec, Verdict{Outcome: OutcomeDone}, p, last)
+	pin, change := PinFor(&Pin{Key: a.Key, Home: "us-east1", CreatedAt: newYear}, a.Key, "europe-west1", false, p, rec.FreeAt(p, last).Add(p.ClockOffset).Add(-1))
+	require.Equal(t, PinConfirmed, change)
+	require.Equal(t, "us-east1", pin.Home)
+}
+
+// A request began between UnderWay and UnderWay with SinceAsked before the clock that
+// decides. While nothing is in flight the doubt counts for the refusal, while an attempt is,
+// against it.
+func TestWhoSharesARefusal(t *testing.T) {
+	p := offsetPolicy()
+	first := begun(t, nil, arrivalOf(t, "100"), p, newYear, Won)
+	released := settled(t, first, Verdict{Outcome: OutcomeReleased, RetryIn: 3 * time.Second}, p, newYear)
+	until := released.Refusal.SharedUntil(p)
+	require.Equal(t, newYear.Add(3*time.Second+p.ClockOffset), until)
+	again := begun(t, released, arrivalOf(t, "100"), p, until.Add(1), Won)
+	for name, c := range map[string]struct {
+		rec                  *Record
+		after                time.Duration // the release
+		underWay, sinceAsked time.Duration
+		want                 Decision
+	}{
+		"began in the pause, at its end":         {released, until.Sub(newYear), 0, 0, Shared},
+		"began after the pause":                  {released, until.Sub(newYear) + 1, 0, 0, Won},
+		"began before, and was long on its way":  {released, time.Minute, time.Minute - until.Sub(newYear), 0, Shared},
+		"began after, by a moment":               {released, time.Minute, time.Minute - until.Sub(newYear) - 1, 0, Won},
+		"began perhaps in the pause":             {released, until.Sub(newYear) + time.Second, 0, time.Second, Shared},
+		"began surely after it":                  {released, until.Sub(newYear) + time.Second, 0, time.Second - 1, Won},
+		"another is under way, began before":     {again, 5 * time.Second, 5 * time.Second, 0, Shared},
+		"another is under way, began after":      {again, 5 * time.Second, 5*time.Second - 1, 0, Busy},
+		"another is under way, began perhaps so": {again, 5 * time.Second, 4 * time.Second, 2 * time.Second, Busy},
+		"another is under way, in the pause":     {again, 5 * time.Second, 4 * time.Second, 0, Busy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := arrivalOf(t, "100")
+			a.UnderWay, a.SinceAsked = c.underWay, c.sinceAsked
+			begun(t, c.rec, a, p, newYear.Add(c.after), c.want)
+		})
+	}
+}
+
+// A fingerprint is compared under the version of the row: what another build wrote is
+// neither a match nor a mismatch.
+func TestAnUnknownFingerprintVersionIsNoMismatch(t *testing.T) {
+	p, a := offsetPolicy(), arrivalOf(t, "100")
+	rec := begun(t, nil, a, p, newYear, Won)
+	for _, sum := range [][sha256.Size]byte{a.Print.Sum, {1}} {
+		later := *rec
+		later.Fingerprint = Fingerprint{Version: CurrentFingerprint + 1, Sum: sum}
+		_, _, _, err := Begin(&later, a, p, newYear)
+		require.ErrorIs(t, err, ErrFingerprintVersion)
+		lost := *a
+		lost.Witness = &Witness{Home: a.Home, Object: "ch_1", FirstUse: newYear, Fingerprint: later.Fingerprint, Generation: 1}
+		_, _, _, err = Begin(nil, &lost, p, newYear)
+		require.ErrorIs(t, err, ErrFingerprintVersion)
+	}
+}
+
+// Another spelling of the request reads its claim, and begins or continues nothing: the
+// provider has received the first one under this key. The next generation is of the second.
+func TestAnotherSpelling(t *testing.T) {
+	p, a, other := offsetPolicy(), arrivalOf(t, "100"), arrivalOf(t, "100.0")
+	rec := begun(t, nil, a, p, newYear, Won)
+	lapsed := rec.LeaseUntil.Add(p.ClockOffset)
+	begun(t, rec, other, p, lapsed, Mismatch)
+	other.Also = arrivalOf(t, "101").Print
+	begun(t, rec, other, p, lapsed, Mismatch)
+	other.Also = a.Print
+	begun(t, rec, other, p, lapsed, Busy)
+	begun(t, rec, a, p, lapsed, WonUnknown)
+
+	waits := settled(t, rec, Verdict{Outcome: OutcomePending, State: "processing"}, p, newYear)
+	begun(t, waits, other, p, lapsed, Waiting)
+	begun(t, waits, a, p, lapsed, WonUnknown)
+	begun(t, waits, a, p, newYear, Waiting)
+
+	released := settled(t, rec, Verdict{Outcome: OutcomeReleased}, p, newYear)
+	next := begun(t, released, other, p, lapsed, Won)
+	require.Equal(t, other.Print, next.Fingerprint)
+	paid := settled(t, rec, Verdict{Outcome: OutcomeDone}, p, newYear)
+	begun(t, paid, other, p, lapsed, Replay)
+}
+
+// A provider's id of a movement is of use to that provider alone.
+func TestAProvidersReferenceStaysWithIt(t *testing.T) {
+	p, a := offsetPolicy(), arrivalOf(t, "100")
+	a.Provider = "one"
+	rec := begun(t, nil, a, p, newYear, Won)
+	released := settled(t, rec, Verdict{Outcome: OutcomeReleased, ProviderRef: "px_1"}, p, newYear)
+	later := newYear.Add(time.Hour)
+	require.Equal(t, "px_1", begun(t, released, a, p, later, Won).ProviderRef, "the next generation may resume it")
+	a.Provider = "two"
+	require.Empty(t, begun(t, released, a, p, later, Won).ProviderRef)
+
+	waits := settled(t, rec, Verdict{Outcome: OutcomePending, State: "processing", ProviderRef: "px_1"}, p, newYear)
+	require.Equal(t, "px_1", waits.ProviderRef)
+	require.Empty(t, settled(t, waits, Verdict{Outcome: OutcomeMoved, Next: "two"}, p, newYear).ProviderRef)
+}
+
+// A generation begins with nothing of the one before it, and its provider call has a fence
+// that no worker of that one can hold.
+func TestAGenerationBeginsAnew(t *testing.T) {
+	p, a := offsetPolicy(), arrivalOf(t, "100")
+	rec := begun(t, nil, a, p, newYear, Won)
+	rec = settled(t, rec, Verdict{ID: uuid.New(), NotFound: true}, p, newYear)
+	require.Equal(t, []uint32{1, 1}, []uint32{rec.Unknowns, rec.NotFounds})
+	taken, fx, err := TakeOver(rec, "ch_1", "n2", "us-east1", p, newYear.Add(time.Hour))
+	require.NoError(t, err)
+	require.Zero(t, taken.Verdict, "who settles it next has not settled it yet")
+	require.Equal(t, taken.LeaseUntil, fx.Reschedule)
+	v := Verdict{ID: uuid.New(), Outcome: OutcomeReleased, Reason: "no"}
+	released := settled(t, taken, v, p, newYear.Add(time.Hour))
+	require.Equal(t, v.ID, released.Verdict)
+	next, fx, decision, err := Begin(released, a, p, newYear.Add(2*time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, Won, decision)
+	require.Zero(t, next.Verdict)
+	require.Equal(t, []uint32{0, 0, 2}, []uint32{next.Unknowns, next.NotFounds, next.Generation})
+	require.Empty(t, next.Reason)
+	require.Equal(t, uint64(1)<<32, fx.Enqueue.Fence)
+	require.Equal(t, next.LeaseUntil, fx.Enqueue.Due)
+}
