@@ -50,7 +50,8 @@ func TestCardNumbersStayOut(t *testing.T) {
 		{`"description":"4242 4242 4242 4242 12/27"`, "description"},
 		{`"description":"3782-822463-10005"`, "description"},
 		{`"metadata":{"note":"its number is 5555.5555.5555.4444"}`, "metadata.note"},
-		{`"metadata":{"n` + card + `":"x"}`, "metadata.(digits)"},
+		{`"metadata":{"n ` + card + `":"x"}`, "metadata.(digits)"},
+		{`"metadata":{"card_number":"` + card + `"}`, "metadata.card_number"},
 	} {
 		for _, region := range regions[:2] {
 			key := fmt.Sprintf("refused-%d", i)
@@ -73,9 +74,9 @@ func TestCardNumbersStayOut(t *testing.T) {
 	w.judge.once(t, 2)
 
 	set(claim.MaskCardNumbers)
-	r := w.at(eu, paying("masked", `"description":"card 4242 4242 4242 4242","metadata":{"n":"c`+card+`"}`), 201)
+	r := w.at(eu, paying("masked", `"description":"card 4242 4242 4242 4242","metadata":{"n":"c `+card+`"}`), 201)
 	require.Contains(t, string(r.Body), `"description":"card **** **** **** 4242"`)
-	require.Contains(t, string(r.Body), `"n":"c`+maskedCard+`"`)
+	require.Contains(t, string(r.Body), `"n":"c `+maskedCard+`"`)
 	set(claim.AllowCardNumbers)
 	r = w.at(eu, paying("allowed", `"description":"card `+card+`"`), 201)
 	require.Contains(t, string(r.Body), card)
@@ -121,7 +122,7 @@ func TestARetryUnderAnotherSettingForCardNumbers(t *testing.T) {
 	w.judge.once(t, made)
 
 	// Where no mask is possible, too.
-	named := paying("named", `"metadata":{"n`+card+`":"x"}`)
+	named := paying("named", `"metadata":{"n `+card+`":"x"}`)
 	set(claim.AllowCardNumbers)
 	one := w.at(us, named, 201)
 	made++

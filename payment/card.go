@@ -22,10 +22,6 @@ const (
 	// maxGap is how many separators may stand between two groups of one number, as
 	// in "4242 - 4242".
 	maxGap = 3
-	// minGroupDigits is the least length of each group but the last, if marks of lists,
-	// paths and times stand between groups. Card numbers are printed so (4-4-4-4,
-	// 4-6-5); dates, times and amounts are not.
-	minGroupDigits = 4
 	// maxPhoneDigits: a number with a plus sign and no more digits is a telephone
 	// number (ITU-T E.164).
 	maxPhoneDigits = 15
@@ -93,9 +89,11 @@ func lengthsOf(prefix uint32) (set uint32) {
 }
 
 // HasCardNumber reports whether s holds what looks like a card number: 13 to 19
-// digits, alone or in groups between spaces, dashes and dots, or in groups of four and
-// more between marks such as / _ , : and |, that begin as a network's numbers do, have one of its lengths, and end in the check digit of the others. One in
-// ten numbers that begin so does by chance.
+// digits, alone or in the groups that cards have, that begin as a network's numbers do,
+// have one of its lengths, and end in the check digit of the others. One in ten numbers
+// that begin so does by chance. A number that is part of an identifier is none: one with
+// a letter, or behind a dash, a dot, a slash or an underscore another letter or digit,
+// right before or after it.
 func HasCardNumber(s string) (has bool) {
 	findCards([]byte(s), utf8.DecodeRune, func([]digit) bool {
 		has = true
@@ -108,8 +106,9 @@ func HasCardNumber(s string) (has bool) {
 type digit struct {
 	value        uint8
 	begins, ends bool // a group of digits
+	before       bool // the group begins inside of a token
+	behind       bool // the group ends inside of a token
 	plus         bool // preceded by a plus sign
-	mark         bool // between it and the digit before: one that [marks] names
 	start, end   int
 }
 
@@ -133,7 +132,8 @@ func findCards(text []byte, read func([]byte) (rune, int), found func([]digit) b
 		return
 	}
 	s := cardSearch{found: found}
-	gap, plus, mark := 0, false, false
+	// token: right before here stands a letter or digit, and at most joints since.
+	gap, plus, token := 0, false, false
 	for i := 0; i < len(text); {
 		r, size := rune(text[i]), 1
 		if r >= utf8.RuneSelf || r == '\\' {
@@ -146,19 +146,23 @@ func findCards(text []byte, read func([]byte) (rune, int), found func([]digit) b
 			}
 			begins := s.n == 0 || gap > 0
 			if begins && s.n > 0 {
-				s.run[s.n-1].ends = true
+				s.run[s.n-1].ends, s.run[s.n-1].behind = true, token
 			}
-			s.run[s.n] = digit{value: uint8(value), begins: begins, plus: plus, mark: mark, start: i, end: i + size}
+			s.run[s.n] = digit{value: uint8(value), begins: begins, before: begins && token, plus: plus, start: i, end: i + size}
 			s.n++
-			gap, mark = 0, false
-		case s.n > 0 && gap < maxGap && (separates(r) || marks(r)):
+			gap, token = 0, true
+		case s.n > 0 && gap < maxGap && separates(r):
 			gap++
-			mark = mark || marks(r)
+			token = token && joins(r)
 		default:
-			if s.n > 0 && !s.look(true) {
-				return
+			letter := unicode.IsLetter(r)
+			if s.n > 0 {
+				s.run[s.n-1].behind = letter && token
+				if !s.look(true) {
+					return
+				}
 			}
-			gap, mark = 0, false
+			gap, token = 0, letter || token && joins(r)
 		}
 		plus = r == '+'
 		i += size
@@ -205,7 +209,7 @@ func (s *cardSearch) look(over bool) (more bool) {
 			return false
 		}
 		from += n - shownDigits
-		s.run[from].begins, s.run[from].plus = true, false
+		s.run[from].begins, s.run[from].before, s.run[from].plus = true, false, false
 	}
 	if over {
 		from = s.n
@@ -216,6 +220,9 @@ func (s *cardSearch) look(over bool) (more bool) {
 
 // cardAt returns the length of the longest card number that run begins with, or 0.
 func cardAt(run []digit) int {
+	if run[0].before {
+		return 0
+	}
 	var prefix uint32
 	for _, d := range run[:prefixDigits] {
 		prefix = 10*prefix + uint32(d.value)
@@ -223,25 +230,39 @@ func cardAt(run []digit) int {
 	for set := lengthsOf(prefix); set != 0; {
 		n := bits.Len32(set) - 1
 		set &^= 1 << n
-		if n <= len(run) && run[n-1].ends && !(run[0].plus && n <= maxPhoneDigits) && luhn(run[:n]) && printed(run[:n]) {
+		if n <= len(run) && run[n-1].ends && !run[n-1].behind && !(run[0].plus && n <= maxPhoneDigits) && luhn(run[:n]) && printed(run[:n]) {
 			return n
 		}
 	}
 	return 0
 }
 
-// printed reports whether the groups of a number are long enough for the marks between
-// them.
+// printed reports whether the groups of a number are those that cards have, as printed or
+// as forms write them: none; fours, with what is left of the others in the last (4-4-4-4,
+// 4-4-4-4-3, 4-4-5); 4-6-5 of American Express, 4-6-4 of Diners Club, 6-13 of UnionPay.
 func printed(number []digit) bool {
-	marked, shortest, group := false, minGroupDigits, 0
+	var sizes [maxCardDigits]int
+	last := -1
 	for i, d := range number {
-		if i > 0 && d.begins {
-			shortest, group = min(shortest, group), 0
+		if i == 0 || d.begins {
+			last++
 		}
-		marked = marked || i > 0 && d.mark
-		group++
+		sizes[last]++
 	}
-	return !marked || shortest >= minGroupDigits
+	switch {
+	case last == 0:
+		return true
+	case last == 1:
+		return sizes[0] == 6 && sizes[1] == 13
+	case last == 2 && sizes[0] == 4 && sizes[1] == 6:
+		return sizes[2] == 4 || sizes[2] == 5
+	}
+	for _, size := range sizes[:last] {
+		if size != 4 {
+			return false
+		}
+	}
+	return sizes[last] <= 5
 }
 
 // luhn checks the last digit of a number (ISO/IEC 7812-1, annex B).
@@ -286,23 +307,21 @@ func digitValue(r rune) int {
 }
 
 // separates reports whether r may stand between the groups of a number: white space,
-// dashes, dots, and invisible characters.
+// dashes, dots, invisible characters, and the marks of lists.
 func separates(r rune) bool {
 	switch r {
-	case ' ', '-', '.':
-		return true
-	case '\u00b7', '\u2022', '\u2212': // middle dot, bullet, minus sign
+	case '\u00b7', '\u2022', ',', ';', ':', '|', '(', ')': // middle dot, bullet
 		return true
 	}
-	return unicode.IsSpace(r) || r >= utf8.RuneSelf && unicode.In(r, unicode.Pd, unicode.Cf)
+	return joins(r) || unicode.IsSpace(r) || r >= utf8.RuneSelf && unicode.Is(unicode.Cf, r)
 }
 
-// marks reports whether r may stand between the groups of a printed card number, but
-// stands between other numbers more often.
-func marks(r rune) bool {
+// joins reports whether r holds the parts of one identifier together, as in a UUID, a
+// path or the name of a file.
+func joins(r rune) bool {
 	switch r {
-	case '/', '\\', '_', ',', ';', ':', '|', '(', ')':
+	case '-', '_', '.', '/', '\\', '\u2212': // minus sign
 		return true
 	}
-	return false
+	return r >= utf8.RuneSelf && unicode.Is(unicode.Pd, r)
 }

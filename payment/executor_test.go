@@ -429,7 +429,7 @@ func TestWhatWasAcceptedOnceIsStillRead(t *testing.T) {
 	p := &fake{caps: both, result: approved}
 	a := attemptOf(Charge)
 	a.Recovery = true
-	a.Payload = []byte(`{"amount":1999,"currency":"usd","payment_method":"pm_1-4242424242424242"}`)
+	a.Payload = []byte(`{"amount":1999,"currency":"usd","payment_method":"pm_4242424242424242"}`)
 	if found := Screen(a.Payload); !found.Token || found.Refusal() == nil {
 		t.Fatalf("a new one is let in: %+v", found)
 	}

@@ -2,6 +2,8 @@ package payment
 
 import (
 	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -28,11 +30,12 @@ func (s *Screened) Refusal() error {
 }
 
 // Screen looks for card numbers in the free text of canonical, a request that [Parse]
-// has accepted: in description, reason, statement_descriptor_suffix and return_url, in
-// names and values of metadata except those that are digits alone, and in
-// payment_method. Everything else is an identifier: one in ten numbers has a right
-// check digit, and an identifier is never refused for its look. Screen copies nothing
-// unless it finds one, and is safe for concurrent use.
+// has accepted: in description, reason, statement_descriptor_suffix, in names and values
+// of metadata, and in payment_method. A text without white space that has letters is an
+// identifier, and so are digits alone in metadata, unless the name says that a card
+// number is there: one in ten numbers has a right check digit, and an identifier is never
+// refused for its look. Screen copies nothing unless it finds one, and is safe for
+// concurrent use.
 func Screen(canonical []byte) Screened {
 	if !manyDigits(canonical) {
 		return Screened{}
@@ -42,16 +45,16 @@ func Screen(canonical []byte) Screened {
 	for top := membersAt(canonical, 0); top.next(); {
 		switch string(top.name) {
 		case `"payment_method"`:
-			token = hasCard(top.raw)
-		case `"description"`, `"reason"`, `"statement_descriptor_suffix"`, `"return_url"`:
+			token = manyDigits(top.raw) && HasCardNumber(strings.TrimPrefix(strings.Trim(string(top.raw), `"`), "pm_"))
+		case `"description"`, `"reason"`, `"statement_descriptor_suffix"`:
 			m = m.text(top.raw, top.at, "", top.name)
 		case `"metadata"`:
 			for inner := membersAt(canonical, top.at); inner.next(); {
-				if !digitsAlone(inner.name) && hasCard(inner.name) {
+				if !digitsAlone(inner.name) && !identifies(inner.name) && hasCard(inner.name) {
 					m.found(inner.name, "metadata.")
 					m.fixed = true
 				}
-				if !digitsAlone(inner.raw) {
+				if !digitsAlone(inner.raw) || namesCard(inner.name) {
 					m = m.text(inner.raw, inner.at, "metadata.", inner.name)
 				}
 			}
@@ -70,7 +73,7 @@ func Screen(canonical []byte) Screened {
 // Screen is [Screen] of canonical, from which in was parsed. It does not walk a request
 // again whose texts have too few digits for a card number, as most have.
 func (in *Intent) Screen(canonical []byte) Screened {
-	if manyDigits(in.description) || manyDigits(in.reason) || manyDigits(in.metadata) || manyDigits(in.Source) || manyDigits(in.terms.statementSuffix) || manyDigits(in.terms.returnURL) {
+	if manyDigits(in.description) || manyDigits(in.reason) || manyDigits(in.metadata) || manyDigits(in.Source) || manyDigits(in.terms.statementSuffix) {
 		return Screen(canonical)
 	}
 	return Screened{}
@@ -120,7 +123,7 @@ func (m *masker) found(name []byte, path string) {
 // text is m after the string raw, the value of a member, which begins at start. It and
 // its closure are separate functions because few requests need them.
 func (m masker) text(raw []byte, start int, path string, name []byte) masker {
-	if !manyDigits(raw) {
+	if !manyDigits(raw) || identifies(raw) {
 		return m
 	}
 	return m.mask(raw, start, path, name)
@@ -156,6 +159,35 @@ func digitsAlone(raw []byte) bool {
 		}
 	}
 	return true
+}
+
+// identifies reports whether a quoted string with digits is an identifier: it has letters
+// and no white space.
+func identifies(raw []byte) (letters bool) {
+	for i := 1; i < len(raw)-1; {
+		r, size := escapedRune(raw[i:])
+		if unicode.IsSpace(r) {
+			return false
+		}
+		letters = letters || unicode.IsLetter(r)
+		i += size
+	}
+	return letters
+}
+
+// namesCard reports whether a name in metadata says that its value is a card number.
+func namesCard(quoted []byte) bool {
+	name := strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, string(quoted))
+	switch strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "number"), "num"), "no") {
+	case "card", "creditcard", "debitcard", "paymentcard", "bankcard", "cc", "pan", "primaryaccount":
+		return true
+	}
+	return false
 }
 
 // escapedRune reads a character of a string in canonical escapes.

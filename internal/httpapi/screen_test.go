@@ -17,7 +17,7 @@ import (
 var withCard = map[string]string{
 	"description":       strings.Replace(okBody, `"currency"`, `"description":"card 4242 4242 4242 4242","currency"`, 1),
 	"metadata.(digits)": strings.Replace(okBody, `"currency"`, `"metadata":{"card 4242 4242 4242 4242":"x"},"currency"`, 1),
-	"payment_method":    strings.Replace(okBody, "pm_card_visa", "pm_1-4242424242424242", 1),
+	"payment_method":    strings.Replace(okBody, "pm_card_visa", "pm_4242424242424242", 1),
 }
 
 // A request with a card number that was let in before, and charged, is replayed to its

@@ -87,7 +87,7 @@ func (v View) Failure(p problem.Problem) Failure {
 	case problem.NotFound:
 		f.Code, f.Param = codeNoSuch, "id"
 	case problem.MethodNotAllowed:
-		f.Message = "Unrecognized request URL (" + v.Method + ": " + payment.MemberName(v.Path) + "). " + p.Detail
+		f.Message = "Unrecognized request URL (" + v.Method + ": " + v.shownPath() + "). " + p.Detail
 	case problem.RateLimited:
 		f.Code, again = codeRate, false
 	case problem.KeyInUse:
@@ -125,9 +125,18 @@ func (v View) declined(f failure, p problem.Problem) Failure {
 	return f.as(http.StatusPaymentRequired, false)
 }
 
+// shownPath is the path without card numbers.
+func (v View) shownPath() string {
+	parts := strings.Split(v.Path, "/")
+	for i := range parts {
+		parts[i] = payment.MemberName(parts[i])
+	}
+	return payment.MemberName(strings.Join(parts, "/"))
+}
+
 // NoSuchURL is the answer for an unknown path.
 func (v View) NoSuchURL() Failure {
-	f := failure{Type: typeInvalid, Message: "Unrecognized request URL (" + v.Method + ": " + payment.MemberName(v.Path) + "). What is served of Stripe's API is in the documentation of this one."}
+	f := failure{Type: typeInvalid, Message: "Unrecognized request URL (" + v.Method + ": " + v.shownPath() + "). What is served of Stripe's API is in the documentation of this one."}
 	return f.as(http.StatusNotFound, false)
 }
 

@@ -509,7 +509,7 @@ export interface components {
              */
             expires_at?: string;
             id: string;
-            /** @description Card numbers are refused, or masked where the account is set so, except in names and values that are digits alone. */
+            /** @description Card numbers are refused, or masked where the account is set so. Digits alone are no card number, unless the name says so (card, pan, card_number); what has letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
             };
@@ -586,7 +586,7 @@ export interface components {
              * @description Not payable from this time on.
              */
             expires_at?: string;
-            /** @description Card numbers are refused, or masked where the account is set so, except in names and values that are digits alone. */
+            /** @description Card numbers are refused, or masked where the account is set so. Digits alone are no card number, unless the name says so (card, pan, card_number); what has letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
             };
@@ -804,7 +804,7 @@ export interface components {
             /** @description The id of the charge. */
             charge: string;
             client_ts?: components["schemas"]["Unstable"];
-            /** @description Card numbers are refused, or masked where the account is set so, except in names and values that are digits alone. */
+            /** @description Card numbers are refused, or masked where the account is set so. Digits alone are no card number, unless the name says so (card, pan, card_number); what has letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
             };
@@ -1103,7 +1103,7 @@ export interface components {
              */
             expires_at?: string;
             id: string;
-            /** @description Card numbers are refused, or masked where the account is set so, except in names and values that are digits alone. */
+            /** @description Card numbers are refused, or masked where the account is set so. Digits alone are no card number, unless the name says so (card, pan, card_number); what has letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
             };
@@ -1136,7 +1136,7 @@ export interface components {
              * @description Not payable from this time on.
              */
             expires_at?: string;
-            /** @description Card numbers are refused, or masked where the account is set so, except in names and values that are digits alone. */
+            /** @description Card numbers are refused, or masked where the account is set so. Digits alone are no card number, unless the name says so (card, pan, card_number); what has letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
             };
