@@ -148,6 +148,18 @@ type Booking struct {
 	ProviderRef string         `json:"provider_ref"`
 }
 
+func bookingsOf(all []ledger.Transaction) []Booking {
+	bookings := make([]Booking, 0, len(all))
+	for i := range all {
+		t := &all[i]
+		bookings = append(bookings, Booking{
+			ID: t.ID, Kind: t.Kind, Region: t.Region, At: t.At, Debit: t.Debit, Credit: t.Credit, Amount: t.Amount,
+			Currency: t.Currency, Object: t.Object, Reverses: t.Reverses, Provider: t.Provider, ProviderRef: t.ProviderRef,
+		})
+	}
+	return bookings
+}
+
 // Waiting is a row of a queue.
 type Waiting struct {
 	Queue    outbox.Queue `json:"queue"`

@@ -93,6 +93,31 @@ func (w *world) settle(rec claim.Record, v claim.Verdict) claim.Record {
 	return got
 }
 
+// charged settles a charge, and returns its booking.
+func (w *world) charged(rec claim.Record) ledger.Transaction {
+	w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone, Posting: claimtest.Posting(rec, rec.Minted.ID)})
+	t, found, err := w.view.Transaction(w.Context(), rec.Home, rec.Minted.ID)
+	require.NoError(w, err)
+	require.True(w, found)
+	return t
+}
+
+// post books t, a second later.
+func (w *world) post(t ledger.Transaction) ledger.Transaction {
+	w.Helper()
+	w.now = w.now.Add(time.Second)
+	_, err := w.view.Post(w.Context(), t)
+	require.NoError(w, err)
+	return t
+}
+
+func (w *world) refund(of ledger.Transaction, id string, amount int64) ledger.Transaction {
+	t := of
+	t.ID, t.Object, t.Kind, t.Reverses, t.ProviderRef, t.Amount = id, id, ledger.Refund, of.ID, "psp_"+id, amount
+	t.Debit, t.Credit = of.Credit, of.Debit
+	return w.post(t)
+}
+
 func (w *world) reply(rec claim.Record, detail string) {
 	w.view.Note(w.Context(), rec.Key, rec.Home, claim.AuditEntry{Event: claim.EventReplied, Region: eu, Node: "node-2", Fence: rec.Fence, Generation: rec.Generation, Detail: detail})
 }
@@ -237,6 +262,84 @@ func TestVerdicts(t *testing.T) {
 				require.NoError(w, err)
 			},
 			"charged once; the merchant refunded 0.05 USD in one refund; home europe-west1", "",
+		},
+		"a refund that failed, and another": {
+			func(w *world, rec claim.Record) {
+				of := w.charged(rec)
+				w.post(ledger.FailureOf(w.refund(of, "re_1", 600)))
+				w.refund(of, "re_2", 1000)
+			},
+			"charged once; the merchant refunded 10.00 USD in one refund; one of 6.00 USD failed; home europe-west1", "",
+		},
+		"refunds that all failed": {
+			func(w *world, rec claim.Record) {
+				of := w.charged(rec)
+				w.post(ledger.FailureOf(w.refund(of, "re_1", 600)))
+				w.post(ledger.FailureOf(w.refund(of, "re_2", 300)))
+			},
+			"charged once; the merchant refunded nothing: 2 refunds of 9.00 USD failed; home europe-west1", "",
+		},
+		"refunds at the provider's desk": {
+			func(w *world, rec claim.Record) {
+				of := w.charged(rec)
+				w.post(ledger.UnaskedOf(of, ledger.ProviderRefund, "r1", 250))
+				w.post(ledger.UnaskedOf(of, ledger.ProviderRefund, "r2", 750))
+				w.post(ledger.FailureOf(w.post(ledger.UnaskedOf(of, ledger.ProviderRefund, "r3", 100))))
+				w.refund(of, "re_1", 500)
+			},
+			"charged once; the merchant refunded 5.00 USD in one refund; 10.00 USD was refunded at the provider in 2 refunds; one of 1.00 USD failed; home europe-west1", "",
+		},
+		"disputes": {
+			func(w *world, rec claim.Record) {
+				of := w.charged(rec)
+				for ref, last := range map[string]ledger.Kind{"du_1": ledger.DisputeLost, "du_2": ledger.DisputeWon, "du_3": ledger.Dispute} {
+					w.post(ledger.UnaskedOf(of, ledger.DisputeOpened, ref, 1000))
+					w.post(ledger.UnaskedOf(of, last, ref, 1000))
+				}
+			},
+			"charged once; 10.00 USD was lost in a dispute; 10.00 USD is disputed and not decided; a dispute of 10.00 USD was won; home europe-west1", "",
+		},
+		"a second chargeback": {
+			func(w *world, rec claim.Record) {
+				of := w.charged(rec)
+				w.post(ledger.UnaskedOf(of, ledger.DisputeOpened, "du_1", 1000))
+				w.post(ledger.UnaskedOf(of, ledger.DisputeLost, "du_1/second", 1000))
+			},
+			"charged once; 10.00 USD was lost in a dispute; home europe-west1", "",
+		},
+		"a charge that failed": {
+			func(w *world, rec claim.Record) { w.post(ledger.FailureOf(w.charged(rec))) },
+			"charged once; the provider took charge back as failed; home europe-west1", "",
+		},
+		"ghosts": {
+			func(w *world, rec claim.Record) {
+				of := w.charged(rec)
+				for n := range 4 {
+					ref := fmt.Sprint("p", n)
+					ghost := of
+					ghost.ID, ghost.Kind, ghost.Credit, ghost.ProviderRef, ghost.Amount = ledger.GhostID("sim", ref), ledger.Ghost, ledger.Suspense("acme"), ref, int64(100+n)
+					w.post(ghost)
+					back := func(try int) ledger.Transaction {
+						t := ghost
+						t.ID, t.Kind, t.Reverses, t.Object, t.ProviderRef = ledger.GhostRefundTryID("sim", ref, try), ledger.GhostRefund, ghost.ID, fmt.Sprint("re_", n, try), fmt.Sprint("b", n, try)
+						t.Debit, t.Credit = ghost.Credit, ghost.Debit
+						return w.post(t)
+					}
+					switch n {
+					case 0:
+						w.post(ledger.FailureOf(back(1)))
+						back(2)
+					case 1:
+						w.post(ledger.FailureOf(back(1)))
+					case 2:
+						w.post(ledger.UnaskedOf(ghost, ledger.ProviderRefund, "desk", 102))
+					case 3:
+						w.post(ledger.FailureOf(ghost))
+					}
+				}
+			},
+			"charged once; the provider moved 1.00 USD that nobody asked for, and Homeward refunded that; the provider moved 1.01 USD that nobody asked for, and one refund of that failed; " +
+				"the provider moved 1.02 USD that nobody asked for, and 1.02 USD was refunded at the provider; the provider moved 1.03 USD that nobody asked for, and took it back; home europe-west1", "",
 		},
 		"forgotten": {
 			func(w *world, rec claim.Record) {

@@ -22,10 +22,9 @@ type Rows interface {
 	Unpaid(ctx context.Context, home, id string) (u claim.Unpaid, found bool, err error)
 	Replica(ctx context.Context, key claim.Key) (claim.Shown, error)
 	Timeline(ctx context.Context, key claim.Key, home string, limit int) ([]claim.AuditEntry, error)
-	Transaction(ctx context.Context, region, id string) (t ledger.Transaction, found bool, err error)
+	Named(ctx context.Context, region string, ids []string) ([]ledger.Transaction, error)
+	About(ctx context.Context, region, object string) ([]ledger.Transaction, error)
 	Reversals(ctx context.Context, id string) ([]ledger.Transaction, error)
-	GhostRefund(ctx context.Context, region, object string) (t ledger.Transaction, found bool, err error)
-	GhostsOf(ctx context.Context, region, object string) ([]ledger.Transaction, error)
 	Queue(q outbox.Queue) outbox.Store
 }
 
@@ -321,72 +320,30 @@ func (g *gathering) timeline(ctx context.Context) {
 	}
 }
 
-// books reads the bookings of the object.
+// books reads the bookings of the object. Those of ghosts are in the books of the region that
+// found them.
 func (g *gathering) books(ctx context.Context) {
 	if g.h.Object == "" || g.h.Home == "" {
 		return
 	}
-	seen := map[string]bool{}
-	add := func(t *ledger.Transaction) {
-		if seen[t.Region+"/"+t.ID] {
-			return
-		}
-		seen[t.Region+"/"+t.ID] = true
-		g.h.Tenant = orElse(g.h.Tenant, t.Tenant)
-		g.h.Bookings = append(g.h.Bookings, Booking{
-			ID: t.ID, Kind: t.Kind, Region: t.Region, At: t.At, Debit: t.Debit, Credit: t.Credit, Amount: t.Amount,
-			Currency: t.Currency, Object: t.Object, Reverses: t.Reverses, Provider: t.Provider, ProviderRef: t.ProviderRef,
-		})
+	regions := make([]string, len(g.r.Regions))
+	for i, r := range g.r.Regions {
+		regions[i] = r.Name
 	}
-	t, found, err := g.r.Rows.Transaction(ctx, g.h.Home, g.h.Object)
-	switch {
-	case err != nil:
-		g.missing("booking", err)
-	case found:
-		add(&t)
+	all, missing := ledger.Everything(ctx, g.r.Rows, regions, g.h.Object)
+	for _, err := range missing {
+		g.h.Missing = append(g.h.Missing, err.Error())
 	}
-	g.ghosts(ctx, add)
-	// A reversal may itself be reversed.
-	for i := 0; i < len(g.h.Bookings); i++ {
-		back, err := g.r.Rows.Reversals(ctx, g.h.Bookings[i].ID)
-		if err != nil {
-			g.missing("what reverses "+g.h.Bookings[i].ID, err)
-			continue
-		}
-		for j := range back {
-			add(&back[j])
-		}
+	for i := range all {
+		g.h.Tenant = orElse(g.h.Tenant, all[i].Tenant)
 	}
-	slices.SortStableFunc(g.h.Bookings, func(a, b Booking) int { return a.At.Compare(b.At) })
+	g.h.Bookings = bookingsOf(all)
 	u, found, err := g.r.Rows.Unpaid(ctx, g.h.Home, g.h.Object)
 	switch {
 	case err != nil:
 		g.missing("what is remembered of it", err)
 	case found:
 		g.unpaid, g.h.Tenant = &u, orElse(g.h.Tenant, u.Tenant)
-	}
-}
-
-// ghosts reads the ghosts of the object. They are in the books of the region that found
-// them.
-func (g *gathering) ghosts(ctx context.Context, add func(*ledger.Transaction)) {
-	for _, r := range g.r.Regions {
-		all, err := g.r.Rows.GhostsOf(ctx, r.Name, g.h.Object)
-		if err != nil {
-			g.missing("ghosts at "+r.Name, err)
-			continue
-		}
-		for i := range all {
-			add(&all[i])
-		}
-		// For a refund, the booking of its reversal; it has the ghost's name.
-		back, found, err := g.r.Rows.GhostRefund(ctx, r.Name, g.h.Object)
-		switch {
-		case err != nil:
-			g.missing("refund of a ghost at "+r.Name, err)
-		case found:
-			add(&back)
-		}
 	}
 }
 

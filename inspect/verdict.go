@@ -202,44 +202,7 @@ func (g *gathering) notMoved() string {
 
 // takenBack describes the bookings besides the object's own.
 func (g *gathering) takenBack() string {
-	var b strings.Builder
-	var refunds int
-	var refunded int64
-	var currency string
-	for i := range g.h.Bookings {
-		t := &g.h.Bookings[i]
-		_, failed := t.Kind.Failed()
-		switch {
-		case t.ID == g.h.Object, t.Object == g.h.Object && t.Kind == ledger.GhostRefund:
-		case t.Kind == ledger.Refund:
-			refunds, refunded, currency = refunds+1, refunded+t.Amount, t.Currency
-		case t.Kind == ledger.Ghost:
-			fmt.Fprintf(&b, "; the provider moved %s that nobody asked for", g.money(t.Amount, t.Currency))
-		case t.Kind == ledger.GhostRefund:
-			b.WriteString(", and Homeward refunded that")
-		case failed:
-			b.WriteString("; the provider took " + strings.ReplaceAll(strings.TrimSuffix(string(t.Kind), "_failed"), "_", " ") + " back as failed")
-		}
-	}
-	if refunds > 0 {
-		fmt.Fprintf(&b, "; the merchant refunded %s in %s", g.money(refunded, currency), count(refunds, "refund"))
-	}
-	return b.String()
-}
-
-// money formats an amount in minor units for people, as in 42.00 USD.
-func (g *gathering) money(amount int64, currency string) string {
-	name := strings.ToUpper(currency)
-	if g.r.Digits == nil {
-		return fmt.Sprintf("%d minor units of %s", amount, name)
-	}
-	digits := g.r.Digits(currency)
-	if digits == 0 {
-		return fmt.Sprintf("%d %s", amount, name)
-	}
-	text := fmt.Sprintf("%0*d", digits+1, amount)
-	point := len(text) - digits
-	return text[:point] + "." + text[point:] + " " + name
+	return (&money{g.h.Object, g.h.Bookings, g.r.Digits}).since()
 }
 
 // sentence is the outcome with the answers to the next questions.

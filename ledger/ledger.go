@@ -54,11 +54,13 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -303,8 +305,9 @@ type Store interface {
 	Arrivals(ctx context.Context, provider, ref string) ([]Transaction, error)
 	// GhostRefund finds the refund of a ghost by its object, in the books of region.
 	GhostRefund(ctx context.Context, region, object string) (t Transaction, found bool, err error)
-	// GhostsOf lists the ghosts of an object, as of a charge, in the books of region, by id.
-	GhostsOf(ctx context.Context, region, object string) ([]Transaction, error)
+	// About lists the transactions about an object, as a charge, that are no charge, transfer
+	// or refund, in the books of region, by id: ghosts, disputes, failures, fees.
+	About(ctx context.Context, region, object string) ([]Transaction, error)
 	// Balances lists up to limit balances of region's transactions after a key,
 	// summed by the store from all transactions of the region. It scans.
 	Balances(ctx context.Context, region string, after AccountKey, limit int) ([]Balance, error)
@@ -329,6 +332,42 @@ func GivenBack(ctx context.Context, books Reader, region, provider, ref string, 
 		}
 	}
 	return failed, false, nil
+}
+
+// Everything returns what the books of regions have about an object or a transaction, in the
+// order of At and ID: what has its id, what is about it, and what reverses any of these, to the
+// end. It reads the books of each region twice, and those of all regions once for each
+// transaction. missing has an error for each read that failed; the rest is there.
+func Everything(ctx context.Context, books interface {
+	Named(ctx context.Context, region string, ids []string) ([]Transaction, error)
+	About(ctx context.Context, region, object string) ([]Transaction, error)
+	Reversals(ctx context.Context, id string) ([]Transaction, error)
+}, regions []string, id string,
+) (all []Transaction, missing []error) {
+	seen := map[[2]string]bool{}
+	add := func(some []Transaction, err error, what string) {
+		if err != nil {
+			missing = append(missing, fmt.Errorf("%s: %w", what, err))
+		}
+		for i := range some {
+			if key := [2]string{some[i].Region, some[i].ID}; !seen[key] {
+				seen[key] = true
+				all = append(all, some[i])
+			}
+		}
+	}
+	for _, region := range regions {
+		some, err := books.Named(ctx, region, []string{id})
+		add(some, err, "booking at "+region)
+		some, err = books.About(ctx, region, id)
+		add(some, err, "bookings about it at "+region)
+	}
+	for i := 0; i < len(all) && ctx.Err() == nil; i++ { // a reversal may itself be reversed
+		some, err := books.Reversals(ctx, all[i].ID)
+		add(some, err, "what reverses "+all[i].ID)
+	}
+	slices.SortFunc(all, func(a, b Transaction) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.ID, b.ID)) })
+	return all, missing
 }
 
 // MaxGhostRefunds bounds the refunds of a ghost when one after the other fails: then an

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/inspect"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/verify"
 	"github.com/homeward-io/homeward/runs"
 )
@@ -200,7 +202,7 @@ type ledgerEntriesCommand struct {
 
 // Help returns the text that homeward ledger entries --help adds.
 func (ledgerEntriesCommand) Help() string {
-	return "Reads every transaction of the regions until there are enough, oldest first, one region after the other. For an object it shows its refunds, too, and for the id of a ghost what gave it back. " + liveHelp
+	return "Lists the oldest first, one region after the other. For an account it reads every transaction of the regions until there are enough. For an object or a transaction it also lists its refunds, disputes, fees and ghosts, and what reverses any of these, to the end, and says in net amounts what moved. " + liveHelp
 }
 
 // entryRow and entryList are the JSON of homeward ledger entries.
@@ -223,6 +225,8 @@ type entryRow struct {
 
 type entryList struct {
 	Entries []entryRow `json:"entries"`
+	// Summary says in net amounts what moved for an object, whatever part of it is listed.
+	Summary string `json:"summary,omitempty"`
 	// More is the --after that lists the rest, "" if there are no more.
 	More string `json:"more,omitempty"`
 }
@@ -244,7 +248,14 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		list := entryList{Entries: []entryRow{}}
-		left := c.Limit
+		left, rows := c.Limit, c.pages(s)
+		if !c.account() {
+			all, missing := ledger.Everything(ctx, s.rows, regions, c.Of)
+			if err := errors.Join(missing...); err != nil {
+				return err
+			}
+			list.Summary, rows = inspect.Summary(c.Of, all, psp.MinorDigits), among(all)
+		}
 		for _, region := range regions {
 			if region < fromRegion || list.More != "" {
 				continue
@@ -253,7 +264,7 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 			if region == fromRegion {
 				after = from
 			}
-			if err := c.read(ctx, s, region, after, &list, &left); err != nil {
+			if err := c.read(ctx, rows, region, after, &list, &left); err != nil {
 				return err
 			}
 		}
@@ -267,10 +278,38 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
+// account reports whether entries of an account are asked for, and not those of an object.
+func (c *ledgerEntriesCommand) account() bool {
+	_, _, _, is := ledger.ReadAccount(ledger.Account(c.Of))
+	return is
+}
+
+// transactions reads up to entriesPage transactions of a region after a position.
+type transactions func(ctx context.Context, region string, after ledger.Position) ([]ledger.Transaction, error)
+
+// pages reads all transactions.
+func (c *ledgerEntriesCommand) pages(s *store) transactions {
+	return func(ctx context.Context, region string, after ledger.Position) ([]ledger.Transaction, error) {
+		return s.rows.Transactions(ctx, region, after, time.Time{}, entriesPage)
+	}
+}
+
+// among reads from all, which is in order.
+func among(all []ledger.Transaction) transactions {
+	return func(_ context.Context, region string, after ledger.Position) (some []ledger.Transaction, _ error) {
+		for _, t := range all {
+			if p := t.Position(); t.Region == region && (p.At.After(after.At) || p.At.Equal(after.At) && p.ID > after.ID) {
+				some = append(some, t)
+			}
+		}
+		return some[:min(len(some), entriesPage)], nil
+	}
+}
+
 // read pages through a region until it has enough entries.
-func (c *ledgerEntriesCommand) read(ctx context.Context, s *store, region string, after ledger.Position, list *entryList, left *int) error {
+func (c *ledgerEntriesCommand) read(ctx context.Context, of transactions, region string, after ledger.Position, list *entryList, left *int) error {
 	for {
-		rows, err := s.rows.Transactions(ctx, region, after, time.Time{}, entriesPage)
+		rows, err := of(ctx, region, after)
 		if err != nil {
 			return err
 		}
@@ -294,7 +333,7 @@ func (c *ledgerEntriesCommand) read(ctx context.Context, s *store, region string
 
 // of returns the matching halves of t: one for an account, both for an object.
 func (c *ledgerEntriesCommand) of(t *ledger.Transaction) (entries []entryRow) {
-	all := t.ID == c.Of || t.Object == c.Of || t.Reverses == c.Of
+	all := !c.account()
 	for _, half := range []struct {
 		account ledger.Account
 		amount  int64
@@ -346,6 +385,9 @@ func (l *entryList) print(io streams, of string) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if l.Summary != "" {
+		fmt.Fprintf(io.out, "\n%s\n", visible(l.Summary))
 	}
 	if len(l.Entries) == 0 {
 		fmt.Fprintf(io.err, "nothing is booked for %s in what was read; an account is as in merchant:acme\n", visible(of))

@@ -118,6 +118,27 @@ func TestLedger(t *testing.T) {
 		require.Regexp(t, `ch_1 +charge +provider:simulator +100 +usd`, out)
 		require.NotContains(t, out, "ch_2")
 
+		// A reversal is followed to its end, and the sentence is of what stands.
+		open(func(s *store) {
+			of := ledger.Transaction{ID: "re_f", Region: "europe-west1", Kind: ledger.Refund, Amount: 60, Reverses: "ch_3", ProviderRef: "rf"}
+			post(t, s, of)
+			post(t, s, ledger.Transaction{ID: ledger.FailureID("re_f"), Region: "europe-west1", Kind: ledger.RefundFailed, Debit: ledger.Provider("simulator"), Credit: ledger.Merchant("acme"), Amount: 60, Reverses: "re_f", Object: "re_f", ProviderRef: "rf"})
+			post(t, s, ledger.Transaction{ID: "re_g", Region: "us-east1", Kind: ledger.Refund, Amount: 100, Reverses: "ch_3", ProviderRef: "rg"})
+		})
+		out = does(t, with("ledger", "entries", "ch_3")...)
+		require.Contains(t, out, ledger.FailureID("re_f"))
+		require.Contains(t, out, "\ncharged 1.00 USD; the merchant refunded 1.00 USD in one refund; one of 0.60 USD failed\n")
+		var list3, part entryList
+		require.NoError(t, json.Unmarshal([]byte(does(t, with("ledger", "entries", "ch_3", "--json")...)), &list3))
+		require.Len(t, list3.Entries, 8)
+		require.Contains(t, list3.Summary, "one of 0.60 USD failed")
+		require.NoError(t, json.Unmarshal([]byte(does(t, with("ledger", "entries", "ch_3", "--json", "--limit", "2")...)), &part))
+		require.Equal(t, list3.Entries[:4], part.Entries)
+		rest := entryList{}
+		require.NoError(t, json.Unmarshal([]byte(does(t, with("ledger", "entries", "ch_3", "--json", "--after", part.More)...)), &rest))
+		require.Equal(t, list3.Entries[4:], rest.Entries)
+		require.NotContains(t, does(t, with("ledger", "entries", "ch_3", "--region", "us-east1")...), "re_f")
+
 		refuses(t, []string{"--region", `"mars"`, "us-east1"}, with("ledger", "balances", "--region", "mars")...)
 		refuses(t, []string{"--after needs --region"}, with("ledger", "balances", "--after", "merchant:acme:usd")...)
 		refuses(t, []string{"nosuch is neither an account"}, with("ledger", "entries", "nosuch")...)

@@ -21,7 +21,7 @@ var (
 	ledgerPost         = declare[postArgs]("ledger_post")
 	ledgerBook         = declare[bookArgs]("ledger_book")
 	ledgerGhostRefund  = declare[objectArgs]("ledger_ghost_refund")
-	ledgerGhostsOf     = declare[objectArgs]("ledger_ghosts_of")
+	ledgerAbout        = declare[objectArgs]("ledger_about")
 	ledgerTransaction  = declare[idArgs]("ledger_transaction")
 	ledgerNamed        = declare[namedArgs]("ledger_named")
 	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
@@ -175,14 +175,14 @@ func (v *View) GhostRefund(ctx context.Context, region, object string) (ledger.T
 	return t, true, nil
 }
 
-// GhostsOf implements [ledger.Store].
-func (v *View) GhostsOf(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
+// About implements [ledger.Store].
+func (v *View) About(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
 	ctx, err := v.reach(ctx, region)
 	if err != nil {
 		return nil, err
 	}
-	all, err := many(ctx, v.db, ledgerGhostsOf, repeatable, objectArgs{Home: region, ObjectID: object}, scanTransaction)
-	return all, claimError(ledgerGhostsOf.name, err)
+	all, err := many(ctx, v.db, ledgerAbout, repeatable, objectArgs{Home: region, ObjectID: object}, scanTransaction)
+	return all, claimError(ledgerAbout.name, err)
 }
 
 // Transaction implements [ledger.Store].

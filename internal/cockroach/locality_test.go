@@ -30,7 +30,7 @@ var homePath = []string{
 	"calls_adopt", "calls_take", "calls_message", "calls_finish", "calls_finish_all", "calls_retry", "calls_retry_all", "look", "look_events", "calls_park", "calls_unpark", "calls_parked", "calls_waiting", "calls_depth", "claims_unknown",
 	"events_take", "events_message", "events_finish", "events_finish_all", "events_retry", "events_retry_all", "events_park", "events_unpark", "events_parked", "events_waiting", "events_depth", "left_finish", "left_move", "left_adopt",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
-	"ledger_post", "ledger_book", "ledger_ghost_refund", "ledger_ghosts_of", "ledger_reversals_at", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
+	"ledger_post", "ledger_book", "ledger_ghost_refund", "ledger_about", "ledger_reversals_at", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
 	"notices_keep", "notices_close", "notice", "endpoint",
 }
 
@@ -184,7 +184,7 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	require.NoError(t, err)
 	_, err = v.ReversalsAt(ctx, home, "ch_1")
 	require.NoError(t, err)
-	_, err = v.GhostsOf(ctx, home, "ch_1")
+	_, err = v.About(ctx, home, "ch_1")
 	require.NoError(t, err)
 	_, found, err = v.GhostRefund(ctx, home, "re_1")
 	require.NoError(t, err)

@@ -114,9 +114,12 @@ func (v *View) GhostRefund(ctx context.Context, region, object string) (t ledger
 	return all[0], true, nil
 }
 
-// GhostsOf implements [ledger.Store]. It scans the region's books, for an operator.
-func (v *View) GhostsOf(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
-	return v.booked(ctx, region, math.MaxInt, func(t *ledger.Transaction) bool { return t.Kind == ledger.Ghost && t.Object == object })
+// About implements [ledger.Store]. It scans the region's books, for an operator.
+func (v *View) About(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
+	return v.booked(ctx, region, math.MaxInt, func(t *ledger.Transaction) bool {
+		own := t.Kind == ledger.Charge || t.Kind == ledger.Transfer || t.Kind == ledger.Refund
+		return !own && t.Object == object
+	})
 }
 
 // booked scans a region's books for up to limit transactions that match, by id.

@@ -529,7 +529,11 @@ var tests = []struct {
 			require.False(w, found, "%v", none)
 		}
 	}},
-	{"ghosts of an object: all of them, refunded or not, and nothing else", func(w *world) {
+	{"about an object: all that is no charge, transfer or refund of its own, and nothing else", func(w *world) {
+		charge := w.post(w.charge("ch_1", 4200))
+		w.post(w.charge("ch_2", 100))
+		w.post(w.refund("re_own", charge, 100))
+		failed := w.post(ledger.FailureOf(w.post(w.refund("re_failed", charge, 200))))
 		var want []string
 		for _, ref := range []string{"p1", "p2"} {
 			ghost := w.charge(ledger.GhostID("sim", ref), 100)
@@ -541,17 +545,76 @@ var tests = []struct {
 				w.post(back)
 			}
 		}
+		for _, t := range []ledger.Transaction{
+			ledger.UnaskedOf(charge, ledger.ProviderRefund, "re_desk", 100), ledger.UnaskedOf(charge, ledger.DisputeOpened, "du_1", 100),
+			ledger.UnaskedOf(charge, ledger.Dispute, "du_1", 100), ledger.UnaskedOf(charge, ledger.DisputeLost, "du_1", 100),
+			ledger.FeeOf(w.home, "acme", "ch_1", "sim", "txn_1", 5, "usd"),
+		} {
+			want = append(want, w.post(t).ID)
+		}
 		slices.Sort(want)
-		w.post(w.charge("ch_2", 100))
 		for _, region := range w.Regions[:2] {
-			got, err := w.Store(region).GhostsOf(w.ctx, w.home, "ch_1")
+			got, err := w.Store(region).About(w.ctx, w.home, "ch_1")
 			require.NoError(w, err)
 			require.Equal(w, want, ids(got))
 		}
-		for _, none := range []struct{ region, object string }{{w.home, "ch_2"}, {w.home, "re_1"}, {w.home, "ch_"}, {w.Regions[1], "ch_1"}} {
-			got, err := w.at().GhostsOf(w.ctx, none.region, none.object)
+		got, err := w.at().About(w.ctx, w.home, "re_failed")
+		require.NoError(w, err)
+		require.Equal(w, []string{failed.ID}, ids(got))
+		got, err = w.at().About(w.ctx, w.home, "re_1")
+		require.NoError(w, err)
+		require.Equal(w, []string{ledger.GhostRefundID("sim", "p1")}, ids(got))
+		for _, none := range []struct{ region, object string }{{w.home, "ch_2"}, {w.home, "re_own"}, {w.home, "ch_"}, {w.Regions[1], "ch_1"}} {
+			got, err := w.at().About(w.ctx, none.region, none.object)
 			require.NoError(w, err)
 			require.Empty(w, got, "%v", none)
+		}
+	}},
+	{"everything about a charge: its refunds, and what reverses them, to the end", func(w *world) {
+		charge := w.post(w.charge("ch_1", 4200))
+		w.post(w.charge("ch_2", 100))
+		want := []string{"ch_1"}
+		post := func(t ledger.Transaction) ledger.Transaction {
+			w.Pass(w, time.Millisecond)
+			want = append(want, t.ID)
+			return w.post(t)
+		}
+		post(ledger.FailureOf(post(w.refund("re_1", charge, 600))))
+		there := w.refund("re_2", charge, 1000)
+		there.Region = w.Regions[1]
+		post(ledger.FailureOf(post(there)))
+		post(ledger.FailureOf(post(ledger.UnaskedOf(charge, ledger.ProviderRefund, "re_desk", 250))))
+		post(ledger.UnaskedOf(charge, ledger.DisputeOpened, "du_1", 1000))
+		post(ledger.UnaskedOf(charge, ledger.Dispute, "du_1", 1000))
+		post(ledger.UnaskedOf(charge, ledger.DisputeReversal, "du_1", 1000))
+		post(ledger.UnaskedOf(charge, ledger.DisputeWon, "du_1", 1000))
+		post(ledger.UnaskedOf(charge, ledger.DisputeLost, "du_2", 1000))
+		ghost := w.charge(ledger.GhostID("sim", "p2"), 100)
+		ghost.Region, ghost.Kind, ghost.Object, ghost.Credit, ghost.ProviderRef = w.Regions[2], ledger.Ghost, "ch_1", ledger.Suspense("acme"), "p2"
+		post(ghost)
+		for try := range 2 {
+			back := w.refund(fmt.Sprint("re_g", try), ghost, 100)
+			back.ID, back.Kind = ledger.GhostRefundTryID("sim", "p2", try+1), ledger.GhostRefund
+			if back = post(back); try == 0 {
+				post(ledger.FailureOf(back))
+			}
+		}
+		post(ledger.FailureOf(charge))
+		for _, region := range w.Regions[:2] {
+			got, missing := ledger.Everything(w.ctx, w.Store(region), w.Regions, "ch_1")
+			require.Empty(w, missing)
+			if w.Exact {
+				require.Equal(w, want, ids(got))
+			}
+			require.ElementsMatch(w, want, ids(got))
+		}
+		for of, want := range map[string][]string{
+			"re_1": {"re_1", ledger.FailureID("re_1")}, ghost.ID: {ghost.ID, ledger.GhostRefundID("sim", "p2"), ledger.FailureID(ledger.GhostRefundID("sim", "p2")), ledger.GhostRefundTryID("sim", "p2", 2)},
+			"re_g0": {ledger.GhostRefundID("sim", "p2"), ledger.FailureID(ledger.GhostRefundID("sim", "p2"))}, "ch_none": {},
+		} {
+			got, missing := ledger.Everything(w.ctx, w.at(), w.Regions, of)
+			require.Empty(w, missing)
+			require.ElementsMatch(w, want, ids(got), of)
 		}
 	}},
 	{"balances: none for empty books", func(w *world) {
