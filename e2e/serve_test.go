@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -36,6 +37,7 @@ type served struct {
 	nodes  map[string]*serveNode // by region
 	extra  string                // of every node's settings
 	env    []string              // of every node, and of commands
+	log    *os.File              // what reads it is the test's; nil: every node's own
 }
 
 // serveNode is one of them.
@@ -145,6 +147,9 @@ func (d *served) start(region string) {
 		"HOMEWARD_SEAL_KEYS="+sealKeys)
 	c.cmd.Env = append(c.cmd.Env, d.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr
+	if d.log != nil {
+		c.cmd.Stderr = d.log
+	}
 	require.NoError(d.t, c.cmd.Start())
 	go func() {
 		defer close(c.dead)
@@ -193,6 +198,49 @@ func (d *served) final(region string, q request, status int) *answer.Answer {
 	require.NoError(d.t, r.Err)
 	require.Equal(d.t, status, r.Status, "%s", r.Body)
 	return r
+}
+
+// TestServeWithALogThatNobodyReads: charges and the end of a node wait for no reader of its
+// log, whether it stalls, as a container's log driver may, or has died.
+func TestServeWithALogThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, reader *os.File){
+		"stalls": func(*testing.T, *os.File) {},
+		"died":   func(t *testing.T, reader *os.File) { require.NoError(t, reader.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newServed(t)
+			reader, writer, err := os.Pipe()
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = reader.Close() }) // perhaps it is
+			d.log, d.extra = writer, "log: debug\n"
+			d.start(us)
+			require.NoError(t, writer.Close())
+			d.final(us, charge("order-1", 100), http.StatusCreated)
+			end(t, reader)
+			// More than a pipe and the node hold: each request is a line.
+			ask, err := http.NewRequestWithContext(d.ctx, http.MethodGet, d.base(us)+"/v1/charges/"+strings.Repeat("x", 300), nil)
+			require.NoError(t, err)
+			ask.Header.Set("Authorization", "Bearer "+acme)
+			for range 4500 {
+				res, err := d.http.Do(ask)
+				require.NoError(t, err)
+				require.NoError(t, res.Body.Close())
+			}
+			d.final(us, charge("order-2", 200), http.StatusCreated)
+			d.judge.once(t, 2)
+			n := d.nodes[us]
+			res, err := http.Get(regexp.MustCompile(`metrics (http://\S+),`).FindStringSubmatch(n.stdout.String())[1])
+			require.NoError(t, err)
+			text, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			require.Regexp(t, `homeward_log_dropped_total\{[^}]*\} [1-9]`, string(text))
+			require.NoError(t, n.cmd.Process.Signal(syscall.SIGTERM))
+			require.Zero(t, n.exit(), n.stdout.String())
+			require.Contains(t, n.stdout.String(), "drained")
+		})
+	}
 }
 
 // TestServe is one deployment's life, in which no money moves twice.

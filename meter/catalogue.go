@@ -47,6 +47,9 @@ var (
 		"Homeward's own part of a request: its time without the attempt at the provider, without the wait for a rival, and, at the entry of a forward, without the round trip and the home's time. The home's part has the path `home`. The objective is a p99 of 15 ms.",
 		"Check statements (db.client.operation.duration), waits for connections and group sizes; else the node's processors.",
 		Path)
+	LogDropped = requests.counter("homeward.log.dropped", "{line}",
+		"Lines of the node's log that nobody has read: the reader of its standard error stalled or died, and no request waits for it.",
+		"Look at what collects the log. Restart the node if its reader has died: what reads a pipe does not come back.")
 	InHand = requests.gauge("homeward.requests.in_hand", "{request}",
 		"Requests in progress on the node, from merchants (api) and from other regions (forward).",
 		"Grows without more traffic: the provider or the store is slow.",

@@ -9,8 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -112,12 +116,33 @@ func called(err error) string {
 	return "homeward"
 }
 
+// failTime bounds the wait for a reader of a failure: a process that ends does so whether
+// or not anybody reads.
+const failTime = 2 * time.Second
+
 func fail(io streams, err error) int {
-	fmt.Fprintf(io.err, "homeward: %s\n", strings.TrimSpace(err.Error()))
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		fmt.Fprintf(io.err, "homeward: %s\n", strings.TrimSpace(err.Error()))
+	}()
+	select {
+	case <-said:
+	case <-time.After(failTime):
+	}
 	if coded := (*exitError)(nil); errors.As(err, &coded) {
 		return coded.code
 	}
 	return 1
+}
+
+// outliveReaders keeps a command that serves, or has to put something back at its end, alive
+// when the reader of its output has died: a write then fails, and the process goes on. The
+// caller must call the result.
+func outliveReaders() (stop func()) {
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	return func() { signal.Stop(pipe) }
 }
 
 // Exit codes of commands that compare.

@@ -37,6 +37,7 @@ With HOMEWARD_DATABASE_URL set and --data the nodes use that database. It must b
 const maxNodesPerRegion = 10
 
 func (c *clusterCommand) Run(ctx context.Context, io streams) error {
+	defer outliveReaders()() // its nodes and its database are stopped all the same
 	config, err := c.config(io)
 	if err != nil {
 		return err

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/template"
 	"time"
 
@@ -37,11 +35,7 @@ type demoCommand struct {
 }
 
 func (c *demoCommand) Run(ctx context.Context, io streams) error {
-	// With SIGPIPE taken, a write to a closed pipe fails, and a temporary directory is
-	// removed all the same.
-	pipe := make(chan os.Signal, 1)
-	signal.Notify(pipe, syscall.SIGPIPE)
-	defer signal.Stop(pipe)
+	defer outliveReaders()() // a temporary directory is removed all the same
 	settings, err := node.LoadSettings(c.Config, os.Environ())
 	if err != nil {
 		return err

@@ -57,6 +57,7 @@ With --compose the containers of that project whose service is called REGION-…
 var errPromises = errors.New("the drill found broken promises, or could not check them; the report names them")
 
 func (c *drillCommand) Run(ctx context.Context, io streams) error {
+	defer outliveReaders()() // what it has broken is restored all the same
 	if err := c.Scenario.Check(); err != nil {
 		return err
 	}

@@ -102,6 +102,7 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 		return found, err
 	}
 	if c.Every > 0 {
+		defer outliveReaders()()
 		r.Repeat(ctx, c.Every, log)
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/telemetry"
+	"github.com/homeward-io/homeward/meter"
 )
 
 type serveCommand struct {
@@ -23,7 +24,11 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	log := jsonLog(io, settings)
+	defer outliveReaders()()
+	log, lines := telemetry.NewLog(io.err, settings.LogLevel())
+	defer lines.Close()
+	out := telemetry.NewLines(io.out)
+	defer out.Close()
 	flush, err := telemetry.Setup(ctx, tracing(settings, log))
 	if err != nil {
 		return err
@@ -35,6 +40,9 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	if err := server.Meters().Observe(func(o *meter.Observer) { o.Is(meter.LogDropped, float64(lines.Dropped())) }); err != nil {
+		return errors.Join(err, parts.Within(ctx, settings.Drain, server.Stop))
+	}
 	n := server.Node()
 	metrics := "none"
 	if addr := server.MetricsAddr(); addr != "" {
@@ -44,16 +52,14 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	if addr := n.ConsoleAddr(); addr != "" {
 		console = addr
 	}
-	if _, err := fmt.Fprintf(io.out, "homeward %s in %s: API http://%s, RPC %s, gossip %s, database %s, metrics %s, console %s\n",
-		n.Name(), n.Region(), n.APIAddr(), n.RPCAddr(), n.GossipAddr(), server.Database(), metrics, console); err != nil {
-		return errors.Join(err, parts.Within(ctx, settings.Drain, server.Stop))
-	}
+	fmt.Fprintf(out, "homeward %s in %s: API http://%s, RPC %s, gossip %s, database %s, metrics %s, console %s\n",
+		n.Name(), n.Region(), n.APIAddr(), n.RPCAddr(), n.GossipAddr(), server.Database(), metrics, console)
 	<-ctx.Done()
-	fmt.Fprintln(io.out, "draining: requests in hand are finished, new ones are refused")
+	fmt.Fprintln(out, "draining: requests in hand are finished, new ones are refused")
 	if err := parts.Within(ctx, settings.Drain, server.Stop); err != nil {
 		return err
 	}
-	fmt.Fprintln(io.out, "drained")
+	fmt.Fprintln(out, "drained")
 	return nil
 }
 
@@ -64,7 +70,7 @@ func tracing(settings node.ServeSettings, log *slog.Logger) telemetry.Process {
 	}
 }
 
-// jsonLog is the log of a process that no person watches.
+// jsonLog is the log of a command that no person watches.
 func jsonLog(io streams, settings node.ServeSettings) *slog.Logger {
 	return slog.New(telemetry.Traced(slog.NewJSONHandler(io.err, &slog.HandlerOptions{Level: settings.LogLevel()})))
 }

@@ -39,6 +39,7 @@ func (c *simulatorCommand) config(io streams) simulator.Config {
 }
 
 func (c *simulatorCommand) Run(ctx context.Context, io streams) error {
+	defer outliveReaders()()
 	sim, err := lab.StartSimulator("--listen", c.Listen, c.config(io))
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 
@@ -74,6 +75,9 @@ func (n *Node) listen(context.Context) (parts.Stop, error) {
 }
 
 func (n *Node) serve(what string, s *http.Server, l net.Listener) {
+	if s.ErrorLog == nil { // else standard error's, for whose reader it waits
+		s.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)
+	}
 	n.background.run(func(context.Context) {
 		start := s.Serve
 		if s.TLSConfig != nil {

@@ -59,6 +59,9 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, command
 	return s, nil
 }
 
+// Meters are the instruments of the server's metrics; nil: it exports none.
+func (s *Server) Meters() *meter.Set { return s.meters }
+
 func (s *Server) openMetrics(ctx context.Context) (_ parts.Stop, err error) {
 	name, err := s.settings.lastingName()
 	if err != nil {
