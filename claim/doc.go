@@ -133,6 +133,9 @@
 // refunded. An attempt that never began, because trust had ended first, is an unknown
 // that sent nothing and does not count.
 //
+// A verdict that the store refuses to record, now and later ([ErrUnstorable]), ends nothing:
+// the claim stays in flight, an operator is paged, and the worker parks the call.
+//
 // Pending is neither: the provider accepted the call and waits for the payer, for a bank,
 // or for a capture of the money that it holds. The row stays IN_FLIGHT without a holder and
 // keeps an [Interim] answer, which every request reads until an attempt learns that the

@@ -75,6 +75,8 @@ func (m *meters) ended(operation string, settled *Record, err error) {
 	switch {
 	case errors.Is(err, ErrFenced):
 		m.fenced.Add(1, "settle")
+	case errors.Is(err, ErrUnstorable):
+		m.settled.Add(1, operation, meter.Refused)
 	case err == nil:
 		m.settled.Add(1, operation, states[settled.State])
 		if settled.State == FailedTerminal && settled.Reason == ReasonOutcomeUnknown {

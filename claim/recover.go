@@ -74,6 +74,9 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, gene
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 			return outbox.Faulted(caught) // so that the worker counts it, and an operator is notified
 		}
+		if errors.Is(err, ErrUnstorable) {
+			return outbox.Parked("the store refuses to record what the provider answered: " + err.Error())
+		}
 		if _, ok := errors.AsType[*UnknownError](err); !ok {
 			s.c.Logger.Warn("could not settle a recovered provider call", "tenant", key.Tenant, "home", m.Region, "error", err)
 		}

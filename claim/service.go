@@ -385,6 +385,10 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 	if err != nil {
 		open := s.frame(rec, rec.HeldSince, false)
 		open.Away = verdict.Took
+		if errors.Is(err, ErrUnstorable) {
+			s.c.Logger.Error(pageUnstorable, "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", a.Provider, "outcome", verdict.Outcome, "error", err)
+			return open, fmt.Errorf("%w: %w", &UnknownError{RetryAfter: s.c.Policy.WaitMax}, err)
+		}
 		if errors.Is(err, ErrFenced) {
 			// Another holder took the claim over; its answer is the answer.
 			s.c.Logger.Warn("another holder took the claim over during the attempt", "tenant", rec.Key.Tenant, "home", rec.Home, "fence", rec.Fence)
@@ -495,8 +499,9 @@ const faultPause = time.Second
 
 // Operators watch for this line.
 const (
-	pageElsewhere = "page: a claim was begun for another provider; it stays open until a node has that provider again"
-	pageNameless  = "page: a claim of an older build does not say which provider it was begun for, and there are several; say so with homeward account unnamed"
+	pageElsewhere  = "page: a claim was begun for another provider; it stays open until a node has that provider again"
+	pageUnstorable = "page: the store refuses to record what a provider answered; the claim stays open until a person decides"
+	pageNameless   = "page: a claim of an older build does not say which provider it was begun for, and there are several; say so with homeward account unnamed"
 )
 
 const (

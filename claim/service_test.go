@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -584,5 +585,27 @@ func TestARecoveryIsExecutedWhoeverLeft(t *testing.T) {
 		rec := store.row(order("k", 100).Key)
 		require.Equal(t, outbox.Gone(), s.Recover(ctx, store.messages[rec.Minted.ID]))
 		require.Equal(t, Completed, store.row(rec.Key).State)
+	})
+}
+
+// What the store refuses to record, now and later, is no outage of the store: it is not said
+// again and again, pages, and its call is parked once a recovery finds the same. The caller
+// is never told that nothing happened.
+func TestAVerdictThatCannotBeStoredIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &faultySettle{rows: newRows(DefaultPolicy()), err: fmt.Errorf("%w: a NUL", ErrUnstorable), until: time.Now().Add(time.Hour)}
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict { return charged(a) })
+		var log bytes.Buffer
+		s.c.Logger = slog.New(slog.NewJSONHandler(&log, nil))
+		var unknown *UnknownError
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.ErrorAs(t, err, &unknown)
+		require.EqualValues(t, 1, store.tries.Load())
+		require.Contains(t, log.String(), pageUnstorable)
+		time.Sleep(store.policy.Lease + time.Second)
+		rec := store.row(order("k", 100).Key)
+		require.Contains(t, s.Recover(t.Context(), store.messages[rec.Minted.ID]).String(), "Parked")
+		require.EqualValues(t, 2, store.tries.Load())
+		require.Equal(t, InFlight, store.row(rec.Key).State)
 	})
 }

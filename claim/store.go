@@ -14,6 +14,9 @@ var (
 	ErrLeaseHeld = errors.New("claim: the lease is held")
 	// ErrUnavailable: the store gave no answer; nothing is known about the write.
 	ErrUnavailable = errors.New("claim: the store is unavailable")
+	// ErrUnstorable: the store refuses the step because of what it would write, now and
+	// later. Nothing was changed.
+	ErrUnstorable = errors.New("claim: the store refuses what the step would write")
 	// ErrHomeUnreachable: the store works, but not the rows of that region.
 	ErrHomeUnreachable = errors.New("claim: the home region's rows cannot be reached")
 	// ErrNoNewHomes: an operator has closed the region to new homes; the key must get

@@ -63,6 +63,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Kind is the business event of a transaction. Stored; values never change.
@@ -202,10 +203,21 @@ func (t *Transaction) Validate() error {
 		return fmt.Errorf("ledger: transaction %s has the currency %q; it must be an ISO 4217 code", t.ID, t.Currency)
 	case t.Debit == "" || t.Credit == "" || t.Debit == t.Credit:
 		return fmt.Errorf("ledger: transaction %s debits %q and credits %q; it needs two accounts", t.ID, t.Debit, t.Credit)
+	case !t.storable():
+		return fmt.Errorf("ledger: transaction %q has text that is not UTF-8, or has a NUL, which not every store can keep", t.ID)
 	case (t.Reverses != "") != t.reverses():
 		return fmt.Errorf("ledger: transaction %s of kind %s reverses %q", t.ID, t.Kind, t.Reverses)
 	}
 	return nil
+}
+
+func (t *Transaction) storable() bool {
+	for _, s := range []string{t.ID, t.Region, t.Tenant, string(t.Kind), string(t.Debit), string(t.Credit), t.Currency, t.Object, t.Reverses, t.Provider, t.ProviderRef, t.By, t.Why} {
+		if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // reverses reports whether a transaction of t's kind reverses another one.

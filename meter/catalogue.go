@@ -78,8 +78,8 @@ var (
 		"A jump: payers are declined and try again. Look at the provider's decline codes.",
 		Operation)
 	Settled = claims.counter("homeward.claim.settled", "{claim}",
-		"Verdicts recorded, by the resulting state: completed, failed_terminal, failed_retry, or in_flight if the outcome is unknown.",
-		"in_flight: the provider does not answer.",
+		"Verdicts, by the resulting state: completed, failed_terminal, failed_retry, or in_flight if the outcome is unknown; or refused, if the store cannot record the verdict, now or later.",
+		"in_flight: the provider does not answer. refused pages: see the log.",
 		Operation, State)
 	TakeOvers = claims.counter("homeward.claim.takeovers", "{claim}",
 		"Claims taken over after their lease ended or their outcome was unknown: by a retry or by recovery.",

@@ -60,3 +60,20 @@ func TestBooksReadReferencesAsProvidersWriteThem(t *testing.T) {
 	}
 	require.Equal(t, []string{"pi_1", "pi_1@acct_1", ""}, []string{psp.InAccount("pi_1", ""), psp.InAccount("pi_1", "acct_1"), psp.InAccount("", "acct_1")})
 }
+
+// Text that a database cannot keep does not keep a success from being recorded: the
+// reference, the accounts that follow from it and the answer agree, and are what a notice
+// of the movement is compared with.
+func TestAReferenceIsOneEverywhere(t *testing.T) {
+	for _, raw := range []string{"px_1\x00", "px_1@acct_a\x00b", "px_1@acct_\xff", strings.Repeat("x", 600) + "@acct_1", strings.Repeat("ü", 500)} {
+		a := attemptOf(Charge)
+		a.Record.Key.Tenant = "acme"
+		v := executorOf(&fake{caps: both, result: psp.Result{Outcome: psp.Approved, ProviderRef: raw}}, nil, nil).Attempt(t.Context(), a)
+		require.Equal(t, claim.OutcomeDone, v.Outcome)
+		require.Equal(t, psp.Ref(raw), v.ProviderRef)
+		require.Equal(t, v.ProviderRef, v.Posting.ProviderRef)
+		require.Equal(t, ledger.Provider(ledger.Where("fake", v.ProviderRef)), v.Posting.Debit)
+		require.NoError(t, v.Posting.Validate())
+		require.Contains(t, string(v.Response.Body), v.ProviderRef[:4])
+	}
+}

@@ -115,7 +115,7 @@ func NewExecutor(providers psp.Providers, o Options) *Executor {
 	e := &Executor{callees: map[string]*callee{}, o: o, log: o.Logger, gaveUp: map[Operation]claim.Response{}}
 	for _, p := range providers {
 		e.names = append(e.names, p.Name())
-		e.callees[p.Name()] = &callee{provider: p, name: p.Name(), caps: p.Capabilities()}
+		e.callees[p.Name()] = &callee{provider: psp.Clean(p), name: p.Name(), caps: p.Capabilities()}
 	}
 	e.first = e.callees[providers[0].Name()]
 	for op := range Operations() {

@@ -3,6 +3,8 @@ package payment
 import (
 	"fmt"
 	"time"
+
+	"github.com/homeward-io/homeward/payment/psp"
 )
 
 // Operation names a movement of money. The values are stored in claims and outbox
@@ -49,9 +51,8 @@ const (
 	// MaxReason is the longest reason of a refund: a sentence or two for the
 	// merchant's own books.
 	MaxReason = 500
-	// MaxProviderRef is the longest reference of a provider, in bytes: what a claim
-	// keeps of one.
-	MaxProviderRef = 512
+	// MaxProviderRef is the longest reference of a provider, in bytes.
+	MaxProviderRef = psp.MaxRef
 )
 
 // Intent is a parsed request. The zero value is invalid. It keeps slices of the

@@ -209,6 +209,19 @@ var effectTests = []test{
 		require.True(w, found)
 		require.Equal(w, rec.ProviderRef, post.ProviderRef)
 	}},
+	{"effects: a booking with text that some store cannot keep is refused for good", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		for _, text := range []string{"a\x00b", "\xff"} {
+			v := told(approved("paid"), held, time.Time{})
+			v.Posting.Debit += ledger.Account(text)
+			_, err := w.at(w.home).Settle(w.ctx, held, v)
+			require.ErrorIs(w, err, claim.ErrUnstorable)
+			require.NotErrorIs(w, err, claim.ErrUnavailable, "no repeat would do it")
+			w.same(held, w.get(held))
+		}
+		w.written(held, time.Time{}, nil, nil, nil)
+		w.settle(held, approved("paid"))
+	}},
 	{"effects: a fenced holder books and emits nothing", func(w *world) {
 		old := w.begin(w.arrival("k", "100"), claim.Won)
 		w.lapse(old)

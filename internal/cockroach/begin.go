@@ -251,6 +251,9 @@ var errUnanswered = errors.New("the statement had no answer for the call")
 // latelySlots covers some minute of a node that begins a thousand claims a second.
 const latelySlots = 64 << 10
 
+// unstorableSlots is far more than there are such keys: what providers say is cleaned.
+const unstorableSlots = 1 << 10
+
 // begin makes the claim, or returns what is there instead. A key that came here lately
 // has a claim, as a rule, and is looked up at first: a look-up costs a part of what begin
 // does that makes nothing.

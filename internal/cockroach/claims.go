@@ -124,14 +124,17 @@ func restless(key claim.Key) error {
 	return fmt.Errorf("%w: a claim of tenant %s keeps changing; try again", claim.ErrUnavailable, key.Tenant)
 }
 
-// claimError maps a refusal of the database to an error of the contract: either the
-// home has no region there, or the refusal is our own mistake.
+// claimError maps a refusal of the database to an error of the contract: the home has no
+// region there, no repeat can store what the step would write, or the refusal is our own
+// mistake, which a migration or a grant may end.
 func claimError(name string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, claim.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case hasCode(err, codeInvalidText):
 		return fmt.Errorf("%w: %s: %w", claim.ErrHomeUnreachable, name, &lineError{err})
+	case isDataError(err):
+		return fmt.Errorf("%w: %s: %w", claim.ErrUnstorable, name, &lineError{err})
 	default:
 		return unavailable(name, err)
 	}

@@ -109,6 +109,10 @@
 // not know of it and does nothing: the lease lapses and a worker recovers it, as
 // after a crash.
 //
+// A refusal that no repeat can change (a constraint, text that the database cannot keep, a
+// message that is too large) is [claim.ErrUnstorable]: nothing is done. The key's next steps
+// go without a group for a while, so that they do not fail others.
+//
 // 40001 and connections that broke before the request was sent are definite: not done.
 // The call is repeated with a back-off, within the same bounds.
 //

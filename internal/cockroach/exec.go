@@ -58,6 +58,7 @@ const (
 	codeFeature          = "0A000" // with "cached plan": a migration ran since
 	codeNoStatement      = "26000" // the session lost what was prepared: a proxy changed it
 	codeInvalidText      = "22P02" // a region that the database does not have
+	codeProtocol         = "08P01" // with "message size": CockroachDB has not read the arguments
 )
 
 // judge classifies an error of one try.
@@ -80,6 +81,8 @@ func judge(err error) outcome {
 		return later
 	case pg.Code == codeAmbiguous:
 		return unknown
+	case tooLarge(pg):
+		return refused
 	}
 	switch pg.Code[:min(2, len(pg.Code))] {
 	// Connection, transaction rollback, resources, operator's intervention, system and
@@ -89,6 +92,12 @@ func judge(err error) outcome {
 	default:
 		return refused
 	}
+}
+
+// tooLarge: CockroachDB refused a message unread (sql.conn.max_read_buffer_message_size).
+// Poolers use the code, too, for errors of any kind.
+func tooLarge(pg *pgconn.PgError) bool {
+	return pg.Code == codeProtocol && strings.Contains(pg.Message, "message size")
 }
 
 // one runs a statement that returns one row or none; see [DB.do].

@@ -116,6 +116,9 @@ func (g *group[T, A]) do(ctx context.Context, home string, step *T) (lost bool, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.db.limitsIn(errandOf(ctx).region).CallTimeout)
 	defer cancel()
+	if !g.reads && g.db.unstorable.Knows(g.key(step)) {
+		return g.alone(ctx, step, maxTries)
+	}
 	leave, err := g.db.rooms.gather(ctx)
 	if err != nil {
 		return false, err
@@ -147,9 +150,13 @@ func (g *group[T, A]) alone(ctx context.Context, step *T, tries int) (lost bool,
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return false, unavailable(g.statement.name, err)
 	}
-	return g.db.call(ctx, g.statement.name, repeatable, tries, func(ctx, turn context.Context) error {
+	lost, err = g.db.call(ctx, g.statement.name, repeatable, tries, func(ctx, turn context.Context) error {
 		return g.try(ctx, turn, []*T{step})
 	})
+	if isDataError(err) && !hasCode(err, codeUnique) {
+		g.db.unstorable.Add(g.key(step))
+	}
+	return lost, err
 }
 
 func (g *group[T, A]) try(ctx, turn context.Context, steps []*T) error {

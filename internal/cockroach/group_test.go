@@ -326,6 +326,53 @@ type noBlobs struct{}
 func (noBlobs) Put(context.Context, []byte) (string, error) { return "", nil }
 func (noBlobs) Get(context.Context, string) ([]byte, error) { return nil, nil }
 
+// TestARefusalForGoodIsItsOwn: the database cannot keep what one settlement of a group has
+// written into it. That one is told so, and the next time it does not take the others with
+// it.
+func TestARefusalForGoodIsItsOwn(t *testing.T) {
+	c := newCompany(t)
+	first := []claim.Record{c.held(98), c.held(99)}
+	held := make([]claim.Record, 2*inCompany)
+	for i := range held {
+		held[i] = c.held(i)
+	}
+	const bad = 3
+	rounds := [][]int{{0, 1, 2, bad, 4, 5, 6, 7}, {8, 9, 10, bad, 11, 12, 13, 14}}
+	for round, members := range rounds {
+		started := c.proxy.Statements()["settle"]
+		var calls []func() error
+		for _, i := range members {
+			v := paid(c.key(i).Value)
+			if i == bad {
+				v.Events = claimtest.Events(held[i], 1)
+				v.Events[0].TraceParent = "\x00"
+			}
+			calls = append(calls, func() error {
+				_, err := c.view.Settle(c.Context(), held[i], v)
+				return err
+			})
+		}
+		errs := c.together("claims", func() error { _, err := c.view.Settle(c.Context(), first[round], paid("first")); return err }, calls, func() {})
+		for n, i := range members {
+			rec, _, _, err := c.view.Get(t.Context(), c.key(i), here)
+			require.NoError(t, err)
+			if i == bad {
+				require.ErrorIs(t, errs[n], claim.ErrUnstorable)
+				require.NotErrorIs(t, errs[n], claim.ErrUnavailable)
+				require.Equal(t, claim.InFlight, rec.State)
+				continue
+			}
+			require.NoError(t, errs[n])
+			require.Equal(t, claim.Completed, rec.State)
+		}
+		want := 1 + 1 + inCompany // the group failed, and each went on alone
+		if round == 1 {
+			want = 1 + 1 + 1
+		}
+		require.Equal(t, want, c.proxy.Statements()["settle"]-started, "round %d", round)
+	}
+}
+
 // TestLargeBodiesLeaveRoomForOthers: many callers of one tenant send large bodies. A
 // statement has some of them, and all of those who send little beside them.
 func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {

@@ -134,7 +134,7 @@ func (v *View) Book(ctx context.Context, t ledger.Transaction, events []outbox.M
 // post books t by a statement, and returns what it found if it booked nothing.
 func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(context.Context) (posted bool, err error)) (posted bool, err error) {
 	if err := t.Validate(); err != nil {
-		return false, err
+		return false, fmt.Errorf("%w: %w", claim.ErrUnstorable, err)
 	}
 	within, err := v.reach(ctx, t.Region)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -20,6 +21,24 @@ func TestAMemberThatLeftIsNotAnswered(t *testing.T) {
 		m := &member[int]{ctx: ctx, left: left, done: make(chan error, 1)}
 		m.end(nil)
 		require.Equal(t, want, <-m.done)
+	}
+}
+
+// TestWhatARefusalMeans: CockroachDB refuses a message that is too large before it reads it.
+// Under the same code a pooler reports a connection that it lost.
+func TestWhatARefusalMeans(t *testing.T) {
+	for want, err := range map[outcome]*pgconn.PgError{
+		refused: {Code: codeProtocol, Message: "message size 17 MiB bigger than maximum allowed message size 16 MiB"},
+		unknown: {Code: codeProtocol, Message: "server conn crashed?"},
+	} {
+		require.Equal(t, want, judge(err), err.Message)
+		require.Equal(t, want == refused, isDataError(err), err.Message)
+	}
+	for _, code := range []string{"22021", "22001", "23514", "23502", "54000"} {
+		require.ErrorIs(t, claimError("settle", &pgconn.PgError{Code: code}), claim.ErrUnstorable, code)
+	}
+	for _, code := range []string{"42P01", "42501", "57014"} {
+		require.ErrorIs(t, claimError("settle", &pgconn.PgError{Code: code}), claim.ErrUnavailable, code)
 	}
 }
 

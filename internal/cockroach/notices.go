@@ -85,13 +85,14 @@ func (v *View) Keep(ctx context.Context, region string, notices []notice.Notice)
 }
 
 // isDataError: the database refused the arguments of a statement, other than an unknown
-// region: data exceptions, constraints, limits.
+// region: data exceptions, constraints, limits, and on CockroachDB a message that is too
+// large.
 func isDataError(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || judge(err) != refused || pg.Code == codeInvalidText {
 		return false
 	}
-	return slices.Contains([]string{"22", "23", "54"}, pg.Code[:2])
+	return tooLarge(pg) || slices.Contains([]string{"22", "23", "54"}, pg.Code[:2])
 }
 
 // Close implements [notice.Store].

@@ -150,13 +150,16 @@ type DB struct {
 	settles  *group[settlement, settleArgs]
 	replicas *group[lookup, replicaArgs]
 	lately   *claim.Lately // keys that had a claim a moment ago
-	regions  atomic.Pointer[map[string]claim.RegionCode]
-	byID     *memory[string]
-	door     *door
-	notes    notes
-	since    func(time.Time) time.Duration // how long a note has waited
-	sweeps   sweeps
-	former   sync.Map // the regions in which a look saw calls in the table outbox
+	// unstorable are keys whose step the database refused because of what it would write.
+	// Their steps go without a group, whose others would fail with them.
+	unstorable *claim.Lately
+	regions    atomic.Pointer[map[string]claim.RegionCode]
+	byID       *memory[string]
+	door       *door
+	notes      notes
+	since      func(time.Time) time.Duration // how long a note has waited
+	sweeps     sweeps
+	former     sync.Map // the regions in which a look saw calls in the table outbox
 
 	closing sync.Once
 	stop    context.CancelFunc
@@ -205,7 +208,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	db.turns = newTurns(db.dialect.cockroach)
 	db.begins, db.finds, db.pins, db.settles, db.replicas = beginGroup(db), findGroup(db), pinGroup(db), settleGroup(db), replicaGroup(db)
-	db.lately = claim.NewLately(latelySlots)
+	db.lately, db.unstorable = claim.NewLately(latelySlots), claim.NewLately(unstorableSlots)
 	background, stop := context.WithCancel(context.Background())
 	db.stop = stop
 	go db.flushNotesEvery(background, noteFlushEvery)

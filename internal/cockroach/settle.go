@@ -151,7 +151,7 @@ func (v *View) unbookable(ctx context.Context, held *claim.Record, verdict *clai
 	if _, _, err := claim.Settle(is, held, verdict, &v.db.policy, now, 0); err != nil {
 		return err
 	}
-	return fmt.Errorf("settle: %w", invalid)
+	return fmt.Errorf("%w: settle: %w", claim.ErrUnstorable, invalid)
 }
 
 // settlement is the end of an attempt: the claim as the holder got it, its new state,

@@ -373,7 +373,7 @@ func (db *DB) putEffects(b *pebble.Batch, s *scratch, code claim.RegionCode, nex
 	home := next.Home
 	if fx.Post != nil {
 		if err := fx.Post.Validate(); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", claim.ErrUnstorable, err)
 		}
 		s.key = appendMessage(s.key[:0], tableLedger, code, fx.Post.ID)
 		if !known.minted(fx.Post.ID) || !db.flushed.unwritten(s.key, known.since) {

@@ -98,7 +98,7 @@ func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err
 // post books t, and writes events of one key with it.
 func (v *View) post(ctx context.Context, t ledger.Transaction, tell []outbox.Message) (posted bool, err error) {
 	if err := t.Validate(); err != nil {
-		return false, err
+		return false, fmt.Errorf("%w: %w", claim.ErrUnstorable, err)
 	}
 	code, err := v.reach(ctx, t.Region)
 	if err != nil {

@@ -371,6 +371,8 @@ var tests = []struct {
 			"no id":         func(t *ledger.Transaction) { t.ID = "" },
 			"no tenant":     func(t *ledger.Transaction) { t.Tenant = "" },
 			"no currency":   func(t *ledger.Transaction) { t.Currency = "" },
+			"a NUL":         func(t *ledger.Transaction) { t.Debit += "\x00" },
+			"not UTF-8":     func(t *ledger.Transaction) { t.ProviderRef = "\xff" },
 			"reverses":      func(t *ledger.Transaction) { t.Reverses = "ch_0" },
 			"a lone refund": func(t *ledger.Transaction) { t.Kind = ledger.Refund },
 		} {

@@ -132,3 +132,27 @@ func TestAnOwnerOfAnAccountStopsNoRefunds(t *testing.T) {
 	require.Empty(t, w.brakes)
 	require.Empty(t, w.pages)
 }
+
+// A notice names a movement as the answer to the call did, whatever the name has in it: what
+// is booked is known, and what is not is booked and refunded under one name.
+func TestNoticesWithNamesThatNoStoreKeeps(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	for _, raw := range []string{"p\x001", strings.Repeat("p", 600)} {
+		notice := charged(id, raw)
+		w := newWorld(t)
+		w.have(id, claim.Completed, psp.Ref(raw))
+		w.tell(notice)
+		require.Equal(t, ProcessedOK, w.closed[ID("sim", notice.ID)], "%q is booked", raw)
+		require.Len(t, w.books, 1)
+
+		w = newWorld(t)
+		w.have(id, claim.FailedTerminal, "")
+		w.shows[psp.Ref(raw)] = psp.Movement{ProviderRef: raw, Reference: id, Amount: notice.Amount, Currency: notice.Currency, Outcome: psp.Approved}
+		w.tell(notice)
+		ghost, booked := w.books[ledger.GhostID("sim", psp.Ref(raw))]
+		require.True(t, booked, "%q is booked as a ghost", raw)
+		require.Equal(t, psp.Ref(raw), ghost.ProviderRef)
+		require.NoError(t, ghost.Validate())
+		require.Equal(t, ProcessedCompensated, w.closed[ID("sim", notice.ID)])
+	}
+}

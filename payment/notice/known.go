@@ -87,7 +87,7 @@ func (p *Processor) plain(ctx context.Context, m *outbox.Message) (n psp.Notice,
 	if err != nil {
 		return n, "", false
 	}
-	n, err = notifier.Read(body)
+	n, err = psp.ReadNotice(notifier, body)
 	switch {
 	case err != nil:
 		return n, "", false

@@ -130,7 +130,7 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	if err != nil {
 		return p.unopened(m, err)
 	}
-	n, err := notifier.Read(body)
+	n, err := psp.ReadNotice(notifier, body)
 	switch {
 	case err != nil:
 		return outbox.Parked("the notice cannot be read: " + err.Error())
@@ -478,6 +478,9 @@ func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, h
 func (p *Processor) later(m outbox.Message, what string, err error) outbox.Disposition {
 	if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 		return outbox.Faulted(caught) // counted, so that the retries end
+	}
+	if errors.Is(err, claim.ErrUnstorable) { // it would be retried for ever
+		return outbox.Parked("the store refuses what follows from the notice: " + err.Error())
 	}
 	p.c.Logger.Warn("a notice is retried: rows that it concerns cannot be read", "notice", m.ID, "rows", what, "error", err)
 	return outbox.Later(unreachable)

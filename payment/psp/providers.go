@@ -4,11 +4,11 @@ package psp
 // is the default. Do not modify it once it is in use.
 type Providers []Provider
 
-// Named finds the provider of that name.
+// Named finds the provider of that name, as [Clean] returns it.
 func (ps Providers) Named(name string) (Provider, bool) {
 	for _, p := range ps {
 		if p.Name() == name {
-			return p, true
+			return Clean(p), true
 		}
 	}
 	return nil, false

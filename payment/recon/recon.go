@@ -412,6 +412,7 @@ func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) 
 		if r.c.Account != "" {
 			l.ID, l.Entry, l.Of = psp.InAccount(l.ID, r.c.Account), psp.InAccount(l.Entry, r.c.Account), psp.InAccount(l.Of, r.c.Account)
 		}
+		l.ID, l.Entry, l.Of = psp.Ref(l.ID), psp.Ref(l.Entry), psp.Ref(l.Of) // as the books have them
 		row := line{l.ID, l.Kind, l.Reference, l.Amount, l.Currency, l.At.UnixNano(), l.Failed, l.Entry, l.Of, l.Settled, l.Gross, l.Fee}
 		if row.Kind == psp.KindFee || row.Kind == psp.KindFeeRefund {
 			row.ID = row.Entry // it has no other name in the books
