@@ -188,8 +188,6 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 		return Pending, "", fmt.Errorf("webhook: the refund could not be run: %w", err)
 	case reply.State == claim.Completed:
 		return Compensated, "refunded", nil
-	case reply.State == claim.InFlight:
-		return Pending, "the provider has the refund, and has not said what became of it", nil
 	case reply.State == claim.FailedTerminal:
 		return Limbo, "the provider refused the refund: " + reason(&reply.Response), nil
 	default:

@@ -182,10 +182,11 @@ func TestAGhostWhoseRefundsAllFailIsInLimbo(t *testing.T) {
 		require.Empty(t, w.pages)
 		verdict := fmt.Sprint(w.tell(w.fallen(psp.KindRefund, back.Object, back.ProviderRef)))
 		if try == ledger.MaxGhostRefunds {
-			require.Contains(t, verdict, "LIMBO")
+			require.Contains(t, verdict, "LIMBO: the provider has accepted 3 refunds, and each has failed since")
 		}
 	}
 	require.Len(t, w.moved, ledger.MaxGhostRefunds)
+	require.Len(t, w.brakes["sim"].Admitted, ledger.MaxGhostRefunds, "the brake counts each")
 	require.Equal(t, []string{pageLimbo}, w.pages)
 }
 

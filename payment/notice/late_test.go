@@ -39,6 +39,48 @@ func TestALateNoticeOfAGhostsRefundIsKnown(t *testing.T) {
 	require.Len(t, w.moved, 1)
 }
 
+// What was refunded is in the books, and they are asked first: the claim of the refund is
+// forgotten after two days, the provider forgets its keys, and a notice may come for months.
+func TestTheBooksRememberARefundLongerThanItsClaim(t *testing.T) {
+	w := newWorld(t)
+	id := objectID(t, "ch", 1)
+	w.have(id, claim.FailedTerminal, "")
+	w.tell(charged(id, "p1"))
+	require.Equal(t, 1, w.asked["p1"])
+	w.forget(id)
+	clear(w.old)
+	clear(w.moved)
+	again := charged(id, "p1")
+	again.ID = "later"
+	w.tell(again)
+	require.Equal(t, ProcessedCompensated, w.closed["sim:later"])
+	require.Equal(t, 1, w.asked["p1"], "nobody is asked for it a second time")
+}
+
+// A ghost is refunded as it was booked: another amount under its name is for a person.
+func TestAGhostOfTwoAmountsIsLeftToAPerson(t *testing.T) {
+	w := newWorld(t)
+	w.blind, w.refuse = true, "soft"
+	id := objectID(t, "ch", 1)
+	w.have(id, claim.FailedTerminal, "")
+	w.tell(charged(id, "p1"))
+	w.refuse = ""
+	other := charged(id, "p1")
+	other.ID, other.Amount = "other", 99
+	require.Contains(t, fmt.Sprint(w.tell(other)), "LIMBO: the provider told of the same movement with another amount, currency or object")
+	require.Empty(t, w.moved)
+}
+
+// A refund that the provider has, and has not paid out, is waited for.
+func TestARefundThatIsPendingIsWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	w.refuse = "pending"
+	id := objectID(t, "ch", 1)
+	w.have(id, claim.FailedTerminal, "")
+	require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "Failed: the provider has the refund, and has not paid it out yet")
+	require.Empty(t, w.closed)
+}
+
 // A failure that is told before the success: nothing was booked for it to take back, so its
 // notice is closed. The ghost is not refunded all the same, as the provider is asked for it.
 func TestAFailureThatIsToldBeforeTheSuccess(t *testing.T) {

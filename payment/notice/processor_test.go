@@ -39,7 +39,8 @@ type world struct {
 	closed map[string]Status // notices
 	// refunds counts how often the provider was asked for each, and moved money for.
 	asked, moved map[string]int
-	// refuse is how the provider answers a refund: "" yes, "soft", "hard", "unknown".
+	// refuse is how the provider answers a refund: "" yes, "soft", "hard", "unknown",
+	// "pending", or "expired", where the claim has.
 	refuse string
 	learnt string
 	// words are what was said of held money.
@@ -129,7 +130,7 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 	require.NoError(w, json.Unmarshal(req.Input.Canonical, &body))
 	w.asked[body.ProviderRef]++
 	w.keys = append(w.keys, req.Key.Value)
-	state := map[string]claim.State{"soft": claim.FailedRetry, "hard": claim.FailedTerminal, "unknown": claim.InFlight, "": claim.Completed}[w.refuse]
+	state := map[string]claim.State{"soft": claim.FailedRetry, "hard": claim.FailedTerminal, "unknown": claim.InFlight, "pending": claim.InFlight, "": claim.Completed}[w.refuse]
 	w.old[req.Key.Value] = claim.Status{Record: claim.Record{Operation: req.Operation, State: state}}
 	switch w.refuse {
 	case "soft":
@@ -138,6 +139,8 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 		return claim.Reply{State: claim.FailedTerminal, Response: claim.Response{Status: 402, Body: []byte(`{"code":"charge_disputed","detail":"No."}`)}}, nil
 	case "unknown":
 		return claim.Reply{}, &claim.UnknownError{}
+	case "pending":
+		return claim.Reply{State: claim.InFlight, Response: claim.Response{Status: http.StatusAccepted}}, nil
 	case "expired":
 		return claim.Reply{}, &claim.ExpiredError{FirstUse: w.now}
 	}
