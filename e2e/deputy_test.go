@@ -93,6 +93,94 @@ func (b *wall) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(req)
 }
 
+// hole swallows what is sent to some nodes: it never ends by itself, as where a firewall
+// drops SYNs. Gossip and stores go round it.
+type hole struct {
+	swallows func(rpcAddr string) bool
+	dug      *atomic.Bool
+	next     http.RoundTripper
+}
+
+func (h *hole) RoundTrip(req *http.Request) (*http.Response, error) {
+	if h.dug.Load() && h.swallows(req.URL.Host) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	return h.next.RoundTrip(req)
+}
+
+// TestBlackholes drops what is sent to RPC ports that gossip goes round: a node's, all of
+// a region's, and those for what one region sends. Beside a healthy node nothing is
+// refused; a region without one is served by its deputies, and by itself again when the
+// ports are open.
+func TestBlackholes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		from string // "": all
+		node bool   // one alone
+	}{"a region": {}, "one way": {from: us}, "a node": {node: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var w *world
+			var dug atomic.Bool
+			w = startWorld(t, nil, func(c *node.ClusterConfig) {
+				c.DeputyAfter, c.Nodes = soon, 2
+				c.WrapTransport = func(region string, next http.RoundTripper) http.RoundTripper {
+					return &hole{dug: &dug, next: next, swallows: func(addr string) bool {
+						here := w.cluster.Region(us).Membership()
+						return here.RegionOf(addr) == eu && (tc.from == "" || tc.from == region) && (!tc.node || addr == here.Nodes(eu)[0].RPCAddr)
+					}}
+				}
+			})
+			old := charge(stamped(t, eu), 1)
+			first := w.at(us, old, http.StatusCreated)
+			dug.Store(true)
+			paid := 1
+			if tc.node {
+				var replies []<-chan *answer.Answer
+				for range 16 {
+					paid++
+					replies = append(replies, w.later(us, charge(stamped(t, eu), paid)))
+				}
+				for _, reply := range replies {
+					r := receive(t, "an answer", reply)
+					require.Equal(t, http.StatusCreated, r.Status, "%v", r)
+					require.Equal(t, eu, r.Header.Get("Homeward-Served-By"))
+				}
+			} else {
+				for _, at := range []string{us, asia} {
+					paid++
+					fresh := charge(stamped(t, eu), paid)
+					if tc.from != "" && tc.from != at {
+						require.Equal(t, eu, w.at(at, fresh, http.StatusCreated).Header.Get("Homeward-Served-By"))
+						continue
+					}
+					var served *answer.Answer
+					until(t, at+" is a deputy", func() bool {
+						if served = w.send(w.ctx, at, fresh); served.Status != http.StatusCreated {
+							w.unavailable(served, "home_unavailable")
+						}
+						return served.Status == http.StatusCreated
+					})
+					w.deputised(served, at, eu)
+				}
+				require.Equal(t, first.Remembered(), w.at(us, old, http.StatusCreated).Remembered())
+				require.True(t, w.cluster.Region(us).Membership().Alive(eu), "gossip sees it")
+			}
+			paid++
+			require.Equal(t, eu, w.at(eu, charge(stamped(t, eu), paid), http.StatusCreated).Header.Get("Homeward-Served-By"))
+			w.at(eu, charge(stamped(t, us), paid+1), http.StatusCreated)
+			paid++
+			w.judge.once(t, paid)
+
+			dug.Store(false)
+			until(t, "us forwards again", func() bool {
+				return w.at(us, charge(stamped(t, eu), 100), http.StatusCreated).Header.Get("Homeward-Served-By") == eu
+			})
+		})
+	}
+}
+
 // TestBothSidesOfAPartitionAct cuts the requests' way to a region that is alive:
 // it and its deputies act on the same rows at the same time. When the way is
 // mended forwards resume, with nobody's help.

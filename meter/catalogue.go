@@ -130,12 +130,16 @@ var (
 		"failed: the region or the network to it. homeward.region.lost follows.",
 		Home, Call, Outcome)
 	ForwardMisses = regions.counter("homeward.forward.misses", "{try}",
-		"Nodes of the home that did not answer, so that another was tried.",
-		"A node died or restarts. Steadily: gossip sees a node that forwards cannot reach.",
-		Home)
+		"Nodes of the home that did not answer, so that another was tried, by reason: dial (no connection, nothing was sent) or call (no answer over one).",
+		"A node died or restarts. Steadily: gossip sees a node that forwards cannot reach, see homeward.region.silent.",
+		Home, Reason)
 	RegionNodes = regions.gauge("homeward.region.nodes", "{node}",
 		"Nodes of a region that this node's gossip sees alive.",
 		"0: the region is lost, or the network to it.",
+		Peer)
+	RegionSilent = regions.gauge("homeward.region.silent", "{node}",
+		"Nodes of a region that this node's gossip sees alive and that do not answer its calls.",
+		"All of homeward.region.nodes: the region's RPC port is closed to this region, and it is lost soon. Fewer: that node's. Compare with what the other regions report: each knows its own calls alone.",
 		Peer)
 	RegionLost = regions.gauge("homeward.region.lost", "",
 		"1 while this node counts the region as lost and acts as its deputy.",

@@ -46,6 +46,8 @@
 //     no other node can reach it either: in seconds with LocalTimings, in a minute or so
 //     across oceans. Until then forwards to it fail on the wire and are retried on its
 //     neighbours.
+//   - A node whose RPC port is closed, to all or to one region, stays in gossip, which has
+//     a port of its own.
 //   - A node that is alive but cut off is dropped by everyone on the far side, and drops
 //     them. Both sides continue. [Membership] keeps probing the seeds that it cannot see
 //     (see [RejoinEvery]), so the sides find each other when the cut heals. A deployment
@@ -63,6 +65,12 @@
 //	  └ first ── Connect over HTTP/2 ──▶ [Handler] ─▶ [Local], which cannot forward
 //	             answer ◀──────────────┘
 //	  └ on a failure on the wire: the second, then the third ([MaxTries])
+//
+// An answer is what came over a connection. A node that gives no connection within a
+// bound was not asked, so it counts for nothing but its time, and the next one is tried
+// while the caller has any. What gossip sees and what calls reach are two things:
+// [Outages] remembers the nodes that answer no call and has them tried last, until they
+// answer a ping.
 //
 // Every node orders a region's nodes alike, so duplicates of one request reach
 // the same process while views agree. When they do not, the claim decides.

@@ -2,7 +2,9 @@ package region
 
 import (
 	"context"
-	"maps"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -13,25 +15,29 @@ import (
 // that acts too early.
 const DefaultGrace = 10 * time.Second
 
-// probeEvery is how often a region is pinged that gossip sees and no forward reaches;
+// probeEvery is how often a node is pinged that gossip sees and calls do not reach;
 // probeTimeout is above the longest round trip between regions and a dial.
 const (
 	probeEvery   = time.Second
 	probeTimeout = 3 * time.Second
 )
 
-// OutagesConfig configures an [Outages]. All but Grace and Clock are required.
+// OutagesConfig configures an [Outages]. All but Grace, Clock and Logger are required.
 type OutagesConfig struct {
 	// Self is this node's region, which is never lost.
 	Self     string
 	Topology *Topology
-	// Seen returns when gossip last saw a live node of a region; zero: never.
-	// Pass [Membership.LastSeen].
-	Seen func(region string) time.Time
+	// Directory lists the nodes that gossip sees, and Seen returns when it last saw one of
+	// a region; zero: never. Pass a [Membership] and its LastSeen.
+	Directory Directory
+	Seen      func(region string) time.Time
 	// Grace; 0 means DefaultGrace.
 	Grace time.Duration
 	// Clock, the same as Seen's; nil means time.Now.
 	Clock func() time.Time
+	// Logger logs the nodes that fall silent and the regions that are lost, once each, and
+	// their return. Default: discard.
+	Logger *slog.Logger
 }
 
 // Outages tracks the lost regions: those out of reach for the grace time, or
@@ -42,17 +48,30 @@ type OutagesConfig struct {
 // to another, or be alive behind a partition: both sides then act on the same
 // rows, and the rows decide.
 //
-// A region is out of reach if gossip has no live node of it, or if every forward
-// to it fails although gossip has one (a path that is cut for requests alone).
-// In the latter case Run pings it until it answers. It is safe for concurrent
-// use.
+// What gossip sees and what calls reach are kept apart, and so are both directions of a
+// way: each node knows its own calls alone. A region is out of reach if gossip has no
+// live node of it, or if none of those that it has answers calls (a port that is closed
+// to requests alone). A node that gave no answer is silent until it answers a call, or one
+// of the pings that Run sends. [Outages.Lost] turns true once the grace has
+// passed since the first call without an answer, and each node has had the time of a
+// ping. It is safe for concurrent use; the methods that hear of
+// calls do nothing on nil.
 type Outages struct {
 	c       OutagesConfig
 	started time.Time
 
 	mu sync.Mutex
-	// silent maps a region to when forwards to it began to fail.
-	silent map[string]time.Time
+	// quiet has the nodes that gave no answer to their last call, by name.
+	quiet map[string]quiet
+}
+
+// quiet is a node without an answer.
+type quiet struct {
+	region string
+	// since is when the call began that it did not answer.
+	since time.Time
+	// silent: it had its time. Otherwise a ping decides.
+	silent bool
 }
 
 // NewOutages returns an Outages in which every region is reachable at first.
@@ -63,46 +82,158 @@ func NewOutages(c OutagesConfig) *Outages {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	return &Outages{c: c, started: c.Clock(), silent: map[string]time.Time{}}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Outages{c: c, started: c.Clock(), quiet: map[string]quiet{}}
 }
 
-// Heard records how a forward to region ended: with an answer of any kind, or
-// with failures on the wire only.
-func (o *Outages) Heard(region string, answered bool) {
+// Answered records an answer of any kind.
+func (o *Outages) Answered(node Node) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	q, known := o.quiet[node.Name]
+	delete(o.quiet, node.Name)
+	o.mu.Unlock()
+	if known && q.silent {
+		o.c.Logger.Info("a node answers calls again", "peer", node.Region, "of", node.Name, "addr", node.RPCAddr, "after", o.c.Clock().Sub(q.since).Round(time.Millisecond))
+	}
+}
+
+// Missed records that node gave no answer to a call that began then, and what failed. The
+// other nodes of its region are in doubt since then and pinged: where a region's port was
+// closed none has to wait for a request to find out.
+func (o *Outages) Missed(node Node, began time.Time, failed string) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	q, known := o.quiet[node.Name]
+	if known && q.silent {
+		o.mu.Unlock()
+		return
+	}
+	if !known {
+		q = quiet{region: node.Region, since: o.ago(began)}
+	}
+	q.silent = true
+	o.quiet[node.Name] = q
+	for _, other := range o.c.Directory.Nodes(node.Region) {
+		if _, known := o.quiet[other.Name]; !known {
+			o.quiet[other.Name] = quiet{region: node.Region, since: q.since}
+		}
+	}
+	o.mu.Unlock()
+	o.c.Logger.Warn("a node does not answer calls, although gossip sees it; it is tried last, and pinged until it answers",
+		"peer", node.Region, "of", node.Name, "addr", node.RPCAddr, "failed", failed)
+}
+
+// Doubted records that node gave no answer to a call that began then while its caller
+// waited, which may be the caller's doing: a ping decides.
+func (o *Outages) Doubted(node Node, began time.Time) {
+	if o == nil {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if answered {
-		delete(o.silent, region)
-	} else if _, known := o.silent[region]; !known {
-		o.silent[region] = o.c.Clock()
+	if _, known := o.quiet[node.Name]; !known {
+		o.quiet[node.Name] = quiet{region: node.Region, since: o.ago(began)}
 	}
+}
+
+// ago is began by the Clock.
+func (o *Outages) ago(began time.Time) time.Time { return o.c.Clock().Add(-time.Since(began)) }
+
+// putLast moves the silent ones of nodes to the end.
+func (o *Outages) putLast(nodes []Node) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.quiet) == 0 {
+		return
+	}
+	slices.SortStableFunc(nodes, func(a, b Node) int {
+		switch x, y := o.quiet[a.Name].silent, o.quiet[b.Name].silent; {
+		case x == y:
+			return 0
+		case x:
+			return 1
+		default:
+			return -1
+		}
+	})
+}
+
+// Silent returns the nodes of region that gossip sees and calls do not reach, sorted by
+// name.
+func (o *Outages) Silent(region string) []string {
+	var silent []string
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, n := range o.c.Directory.Nodes(region) {
+		if o.quiet[n.Name].silent {
+			silent = append(silent, n.Name)
+		}
+	}
+	slices.Sort(silent)
+	return silent
 }
 
 // Lost reports whether other regions may act as deputies of region now.
-func (o *Outages) Lost(region string) bool {
+func (o *Outages) Lost(region string) bool { return o.why(region) != "" }
+
+// Why a region is lost.
+const (
+	markedDown  = "an operator marked it down"
+	outOfGossip = "gossip sees none of its nodes"
+	outOfCalls  = "gossip sees its nodes, and none answers calls"
+)
+
+// why returns why region is lost; "": it is not.
+func (o *Outages) why(region string) string {
 	r, known := o.c.Topology.ByName(region)
 	if !known || region == o.c.Self {
-		return false
+		return ""
 	}
 	if r.Status == Down {
-		return true
+		return markedDown
 	}
 	now := o.c.Clock()
 	if since, silent := o.silentSince(region); silent && now.Sub(since) >= o.c.Grace {
-		return true
+		return outOfCalls
 	}
 	seen := o.c.Seen(region)
 	if seen.Before(o.started) {
 		seen = o.started // unseen since the start, but not yet for the grace time
 	}
-	return now.Sub(seen) >= o.c.Grace
+	if now.Sub(seen) >= o.c.Grace {
+		return outOfGossip
+	}
+	return ""
 }
 
-func (o *Outages) silentSince(region string) (time.Time, bool) {
+// silentSince returns since when no node of region that gossip sees has answered.
+func (o *Outages) silentSince(region string) (since time.Time, silent bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	since, silent := o.silent[region]
-	return since, silent
+	if len(o.quiet) == 0 {
+		return time.Time{}, false
+	}
+	nodes := o.c.Directory.Nodes(region)
+	for _, n := range nodes {
+		q := o.quiet[n.Name]
+		if !q.silent {
+			return time.Time{}, false
+		}
+		if q.since.After(since) {
+			since = q.since
+		}
+	}
+	return since, len(nodes) > 0
 }
 
 // All returns the lost regions, sorted by name.
@@ -116,38 +247,68 @@ func (o *Outages) All() []string {
 	return lost
 }
 
-// Run pings regions whose forwards fail until ctx ends. ping pings one region; pass
-// [Peers.Ping].
-func (o *Outages) Run(ctx context.Context, ping func(ctx context.Context, region string) error) {
+// Run pings the nodes that gave no answer, and logs the regions that are lost, until ctx
+// ends. ping pings one node; pass [Peers.Ping].
+func (o *Outages) Run(ctx context.Context, ping func(ctx context.Context, node Node) error) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
+	lost := map[string]bool{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 			o.probe(ctx, ping)
+			o.log(lost)
 		}
 	}
 }
 
-// probe pings all silent regions at once.
-func (o *Outages) probe(ctx context.Context, ping func(ctx context.Context, region string) error) {
+// probe pings all nodes without an answer at once.
+func (o *Outages) probe(ctx context.Context, ping func(ctx context.Context, node Node) error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var asked sync.WaitGroup
-	for region := range o.quiet() {
+	for _, node := range o.unheard() {
 		asked.Go(func() {
-			if ping(ctx, region) == nil {
-				o.Heard(region, true)
+			began := time.Now()
+			switch err := ping(ctx, node); {
+			case err == nil:
+				o.Answered(node)
+			case ctx.Err() != context.Canceled:
+				o.Missed(node, began, "ping")
 			}
 		})
 	}
 	asked.Wait()
 }
 
-func (o *Outages) quiet() map[string]time.Time {
+// unheard returns the nodes without an answer, and forgets those that gossip no longer
+// sees.
+func (o *Outages) unheard() (nodes []Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return maps.Clone(o.silent)
+	for name, q := range o.quiet {
+		seen := o.c.Directory.Nodes(q.region)
+		if i := slices.IndexFunc(seen, func(n Node) bool { return n.Name == name }); i >= 0 {
+			nodes = append(nodes, seen[i])
+		} else {
+			delete(o.quiet, name)
+		}
+	}
+	return nodes
+}
+
+// log logs what has changed since lost.
+func (o *Outages) log(lost map[string]bool) {
+	for _, r := range o.c.Topology.Regions() {
+		switch why := o.why(r.Name); {
+		case why != "" && !lost[r.Name]:
+			lost[r.Name] = true
+			o.c.Logger.Warn("a region is lost; this node acts as its deputy", "peer", r.Name, "why", why, "silent", strings.Join(o.Silent(r.Name), " "))
+		case why == "" && lost[r.Name]:
+			delete(lost, r.Name)
+			o.c.Logger.Info("a region is back", "peer", r.Name)
+		}
+	}
 }

@@ -1,8 +1,10 @@
 package region
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -15,9 +17,14 @@ type sight map[string]time.Time
 
 func (s sight) seen(region string) time.Time { return s[region] }
 
+var (
+	euNode = Node{Name: "e", Region: eu, RPCAddr: "e:1"}
+	asNode = Node{Name: "a", Region: as, RPCAddr: "a:1"}
+)
+
 func newOutages(t *testing.T, s sight) *Outages {
 	t.Helper()
-	return NewOutages(OutagesConfig{Self: us, Topology: threeRegions(t), Seen: s.seen})
+	return NewOutages(OutagesConfig{Self: us, Topology: threeRegions(t), Directory: directory{eu: {euNode}, as: {asNode}}, Seen: s.seen})
 }
 
 func wantLost(t *testing.T, o *Outages, want ...string) {
@@ -69,9 +76,9 @@ func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 		s := sight{}
 		var up atomic.Bool
 		o := newOutages(t, s)
-		ping := func(_ context.Context, region string) error {
-			if region != eu {
-				t.Errorf("%s was asked", region)
+		ping := func(_ context.Context, node Node) error {
+			if node != euNode {
+				t.Errorf("%s was asked", node.Name)
 			}
 			if !up.Load() {
 				return errors.New("refused")
@@ -84,14 +91,14 @@ func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 		defer stop()
 		go o.Run(ctx, ping)
 
-		o.Heard(eu, false)
+		o.Missed(euNode, time.Now(), missedCall)
 		time.Sleep(DefaultGrace / 2)
-		o.Heard(eu, true) // one answer is enough
-		o.Heard(eu, false)
+		o.Answered(euNode) // one answer is enough
+		o.Missed(euNode, time.Now(), missedCall)
 		time.Sleep(DefaultGrace / 2)
 		alive()
 		wantLost(t, o)
-		o.Heard(eu, false) // does not begin anew
+		o.Missed(euNode, time.Now(), missedCall) // does not begin anew
 		time.Sleep(DefaultGrace / 2)
 		alive()
 		wantLost(t, o, eu)
@@ -102,38 +109,95 @@ func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 	})
 }
 
+// A call that was not waited for says nothing: a ping decides, and the silence began with
+// the call.
+func TestADoubtIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sight{eu: time.Now().Add(time.Hour), as: time.Now().Add(time.Hour)}
+		o := newOutages(t, s)
+		answer := errors.New("refused")
+		ping := func(context.Context, Node) error { return answer }
+		o.Doubted(euNode, time.Now())
+		time.Sleep(DefaultGrace)
+		wantLost(t, o)
+		o.probe(t.Context(), ping)
+		wantLost(t, o, eu)
+		answer = nil
+		o.probe(t.Context(), ping)
+		wantLost(t, o)
+		o.Doubted(euNode, time.Now())
+		o.probe(t.Context(), ping)
+		time.Sleep(DefaultGrace)
+		wantLost(t, o)
+		if len(o.quiet) != 0 {
+			t.Errorf("%v is remembered", o.quiet)
+		}
+	})
+}
+
+// The log names the node that fell silent and the region that was lost for it, once each,
+// with the reason, and their return.
+func TestTheLogOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sight{eu: time.Now().Add(time.Hour), as: time.Now().Add(time.Hour)}
+		o := newOutages(t, s)
+		var said bytes.Buffer
+		o.c.Logger = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		answer := errors.New("refused")
+		ctx, stop := context.WithCancel(t.Context())
+		o.Missed(euNode, time.Now(), missedDial)
+		o.Missed(euNode, time.Now(), missedDial)
+		go o.Run(ctx, func(context.Context, Node) error { return answer })
+		time.Sleep(3 * DefaultGrace)
+		synctest.Wait()
+		answer = nil
+		time.Sleep(3 * probeEvery)
+		stop()
+		synctest.Wait()
+		want := `level=WARN msg="a node does not answer calls, although gossip sees it; it is tried last, and pinged until it answers" peer=europe-west1 of=e addr=e:1 failed=dial
+level=WARN msg="a region is lost; this node acts as its deputy" peer=europe-west1 why="gossip sees its nodes, and none answers calls" silent=e
+level=INFO msg="a node answers calls again" peer=europe-west1 of=e addr=e:1 after=31s
+level=INFO msg="a region is back" peer=europe-west1
+`
+		if said.String() != want {
+			t.Errorf("the log:\n%s\nwant:\n%s", said.String(), want)
+		}
+	})
+}
+
 // What the peers tell, and how they ask for a sign of life.
 func TestPeersTellOfAnswersAndSilence(t *testing.T) {
-	var heard []bool
 	up, down := startNode(t, "up", failing(errors.New("anything"))), deadNode(t, "down")
-	ask := func(nodes ...Node) (answered []bool, ping error) {
+	ask := func(nodes ...Node) (o *Outages, pings []error) {
 		t.Helper()
-		heard = nil
-		p := peersOf(t, func(c *PeersConfig) {
-			c.Heard = func(region string, answered bool) {
-				if region != eu {
-					t.Errorf("told of %s", region)
-				}
-				heard = append(heard, answered)
-			}
-		}, nodes...)
+		o = newOutages(t, sight{})
+		o.c.Directory = directory{eu: nodes}
+		p := peersOf(t, func(c *PeersConfig) { c.Outages = o }, nodes...)
 		_, err := p.Execute(t.Context(), eu, requestFor(Node{}, Node{}), 1, us)
 		if err == nil {
 			t.Error("nobody can have run this")
 		}
-		ping = p.Ping(t.Context(), eu)
-		return heard, ping
+		for _, n := range nodes {
+			pings = append(pings, p.Ping(t.Context(), n))
+		}
+		return o, pings
 	}
-	if got, err := ask(up); !slices.Equal(got, []bool{true}) || err != nil {
-		t.Errorf("an error is an answer: told %v, ping %v", got, err)
+	silent := func(o *Outages) bool { _, silent := o.silentSince(eu); return silent }
+	if o, pings := ask(up); silent(o) || len(o.Silent(eu)) != 0 || pings[0] != nil {
+		t.Errorf("an error is an answer: silent %v, pings %v", o.Silent(eu), pings)
 	}
-	if got, err := ask(down); !slices.Equal(got, []bool{false}) || !errors.Is(err, ErrNoAnswer) {
-		t.Errorf("silence: told %v, ping %v", got, err)
+	if o, pings := ask(down); !silent(o) || !slices.Equal(o.Silent(eu), []string{"down"}) || !errors.Is(pings[0], ErrNoAnswer) {
+		t.Errorf("silence: silent %v, pings %v", o.Silent(eu), pings)
 	}
-	if got, err := ask(down, up); !slices.Equal(got, []bool{true}) || err != nil {
-		t.Errorf("one of two answers: told %v, ping %v", got, err)
+	if o, _ := ask(down, up); silent(o) {
+		t.Errorf("one of two answers: silent %v", o.Silent(eu))
 	}
-	if got, err := ask(); got != nil || !errors.Is(err, ErrNoNode) {
-		t.Errorf("gossip says it already: told %v, ping %v", got, err)
+	if o, _ := ask(); silent(o) || len(o.quiet) != 0 {
+		t.Errorf("gossip says it already: silent %v", o.quiet)
 	}
 }

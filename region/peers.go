@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -23,13 +26,16 @@ import (
 const (
 	// MaxTries is how many nodes of the home region one forward asks. Two dead
 	// nodes at once are an accident; three are an outage, which another try makes
-	// worse.
+	// worse. A node that gave no connection was not asked, and does not count.
 	MaxTries = 3
 	// DefaultTryTimeout bounds the wait for one node. It must exceed the longest
 	// healthy answer, or a slow provider would look like a dead node: a provider's
 	// time-out of up to 80 s, the losing side's wait of 5 s, and some room. A node
 	// that is dead rather than slow is noticed by pings, see transport.go.
 	DefaultTryTimeout = 90 * time.Second
+	// leastTry is the least of the caller's time that is worth another node. The wire
+	// carries whole milliseconds, so that a node's clock may end before the caller's.
+	leastTry = 10 * time.Millisecond
 	// maxClients bounds the cached clients, one per address; above it the cache is
 	// dropped, and making a client anew costs microseconds. It is some ten times a
 	// large deployment.
@@ -48,16 +54,16 @@ type PeersConfig struct {
 	Directory Directory
 	// Transport sends the requests. Default: [NewTransport] without TLS. Peers closes
 	// its idle connections on Close. The context of each request names its target
-	// region, see [Towards].
+	// region, see [Towards]. It must report the connections that it got to
+	// [httptrace.ClientTrace], as those of net/http do.
 	Transport http.RoundTripper
 	// TLS: use https. Transport must then be able to.
 	TLS bool
 	// TryTimeout is how long one node may take. Default DefaultTryTimeout. The
 	// caller's deadline counts too.
 	TryTimeout time.Duration
-	// Heard is called with how each request to a region ended: with an answer of
-	// any kind, or with failures on the wire only. nil: not called.
-	Heard func(region string, answered bool)
+	// Outages hears how each try ended, and says which nodes to try last. nil: none.
+	Outages *Outages
 	// Meters records round trips; nil: nothing is recorded.
 	Meters *meter.Set
 	// Logger logs failed tries. Default: discard.
@@ -76,7 +82,7 @@ type Peers struct {
 	http       *http.Client
 	scheme     string
 	tryTimeout time.Duration
-	heard      func(region string, answered bool)
+	outages    *Outages
 	trips      *meter.Histogram
 	misses     *meter.Counter
 	log        *slog.Logger
@@ -99,9 +105,6 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 	if cfg.Transport == nil {
 		cfg.Transport = NewTransport(nil)
 	}
-	if cfg.Heard == nil {
-		cfg.Heard = func(string, bool) {}
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -110,7 +113,7 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 		http:       NewClient(cfg.Transport),
 		scheme:     "http://",
 		tryTimeout: cfg.TryTimeout,
-		heard:      cfg.Heard,
+		outages:    cfg.Outages,
 		trips:      cfg.Meters.Histogram(meter.ForwardDuration),
 		misses:     cfg.Meters.Counter(meter.ForwardMisses),
 		log:        cfg.Logger,
@@ -203,83 +206,121 @@ type method[Req, Resp any] func(peerv1connect.PeerServiceClient, context.Context
 // same returns the same message for each node.
 func same[Req any](msg *Req) func() *Req { return func() *Req { return msg } }
 
-// ask sends msg to the nodes of home in key's order until one answers.
+// errNoConnection is how a try ends that got no connection within connectTimeout.
+var errNoConnection = fmt.Errorf("region: no connection within %v", connectTimeout)
+
+// What a node that gave no answer failed to do, for the metric and the log.
+const (
+	missedDial = "dial" // no connection: nothing was sent
+	missedCall = "call" // it may have run the request
+)
+
+// ask sends msg to the nodes of home in key's order until one answers: those that are
+// silent last. An answer is what came over a connection. A node that had all the caller's
+// time leaves none for another.
 func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Key, traceParent string, msg func() *Req, call method[Req, Resp]) (*Resp, error) {
 	nodes := p.directory.Nodes(home)
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("%w in %s", ErrNoNode, home)
 	}
 	nodes = Choose(nodes, key)
-	nodes = nodes[:min(len(nodes), MaxTries)]
+	p.outages.putLast(nodes)
 	ctx = Towards(ctx, home)
 	var last error
+	tried, asked := 0, 0
 	for _, node := range nodes {
-		deadline, bounded := ctx.Deadline()
-		lastTry := bounded && time.Until(deadline) <= p.tryTimeout
-		resp, err := try(ctx, p, node, traceParent, msg(), call)
+		if asked == MaxTries || outOfTime(ctx) {
+			break
+		}
+		began := time.Now()
+		resp, connected, err := try(ctx, p, node, traceParent, msg(), call)
+		tried++
 		if err == nil {
-			p.heard(home, true)
+			p.outages.Answered(node)
 			return resp, nil
 		}
 		if ctx.Err() != nil {
+			p.outages.Doubted(node, began)
 			return nil, fmt.Errorf("%w in %s: %w", ErrNoAnswer, home, ctx.Err())
 		}
-		if lastTry && connect.CodeOf(err) == connect.CodeDeadlineExceeded {
-			// The node had all the caller's time, and its clock expired first: the wire
-			// carries whole milliseconds.
-			return nil, fmt.Errorf("%w in %s: %w", ErrNoAnswer, home, context.DeadlineExceeded)
+		if late := connected && connect.CodeOf(err) == connect.CodeDeadlineExceeded; late {
+			p.outages.Doubted(node, began) // it may only be slow
+			asked++
+			last = fmt.Errorf("%w: %w", ErrNoAnswer, err)
+			continue
 		}
 		err, final := fromConnect(err)
 		if final {
-			p.heard(home, true)
+			p.outages.Answered(node)
 			return nil, err
 		}
-		p.log.LogAttrs(ctx, slog.LevelWarn, "a forward failed on the wire",
-			slog.String("home", home), slog.String("node", node.Name), slog.String("addr", node.RPCAddr), slog.Any("error", err))
+		failed := missedDial
+		if connected {
+			failed = missedCall
+			asked++
+		}
+		p.log.LogAttrs(ctx, slog.LevelWarn, "a forward failed on the wire", slog.String("home", home),
+			slog.String("node", node.Name), slog.String("addr", node.RPCAddr), slog.String("failed", failed), slog.Any("error", err))
 		missed(ctx, node)
-		p.misses.Add(1, home)
+		p.misses.Add(1, home, failed)
+		p.outages.Missed(node, began, failed)
 		last = err
 	}
-	p.heard(home, false)
-	return nil, fmt.Errorf("%d nodes of %s tried: %w", len(nodes), home, last)
+	if outOfTime(ctx) {
+		return nil, fmt.Errorf("%w in %s: %w", ErrNoAnswer, home, context.DeadlineExceeded)
+	}
+	return nil, fmt.Errorf("%d nodes of %s tried: %w", tried, home, last)
 }
 
-// Ping pings the nodes of a region, one after the other, until one answers. It
-// does not call Heard.
-func (p *Peers) Ping(ctx context.Context, region string) error {
-	nodes := p.directory.Nodes(region)
-	if len(nodes) == 0 {
-		return fmt.Errorf("%w in %s", ErrNoNode, region)
+// outOfTime reports whether ctx leaves no time for a node.
+func outOfTime(ctx context.Context) bool {
+	deadline, bounded := ctx.Deadline()
+	return bounded && time.Until(deadline) < leastTry
+}
+
+// Ping pings a node.
+func (p *Peers) Ping(ctx context.Context, node Node) error {
+	// gRPC's health service; an empty message queries the whole server.
+	health := connect.NewClient[emptypb.Empty, emptypb.Empty](p.http, p.scheme+node.RPCAddr+healthCheck)
+	if _, err := health.CallUnary(Towards(ctx, node.Region), connect.NewRequest(&emptypb.Empty{})); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrNoAnswer, node.Name, err)
 	}
-	ctx = Towards(ctx, region)
-	var last error
-	for _, node := range nodes[:min(len(nodes), MaxTries)] {
-		// gRPC's health service; an empty message queries the whole server.
-		health := connect.NewClient[emptypb.Empty, emptypb.Empty](p.http, p.scheme+node.RPCAddr+healthCheck)
-		if _, last = health.CallUnary(ctx, connect.NewRequest(&emptypb.Empty{})); last == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w in %s: %w", ErrNoAnswer, region, last)
+	return nil
 }
 
 // healthCheck is the path of gRPC's health service.
 const healthCheck = "/grpc.health.v1.Health/Check"
 
-func try[Req, Resp any](ctx context.Context, p *Peers, node Node, traceParent string, msg *Req, call method[Req, Resp]) (*Resp, error) {
+// try asks one node. connected reports whether it had a connection to it.
+func try[Req, Resp any](ctx context.Context, p *Peers, node Node, traceParent string, msg *Req, call method[Req, Resp]) (_ *Resp, connected bool, err error) {
 	// Connect sends the deadline along, so that the peer gives up when we do.
 	ctx, cancel := context.WithTimeout(ctx, p.tryTimeout)
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	var got atomic.Bool
+	dialling := time.AfterFunc(connectTimeout, func() { giveUp(errNoConnection) })
+	defer dialling.Stop()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		got.Store(true)
+		dialling.Stop()
+	}})
 	req := connect.NewRequest(msg)
 	span.Inject(ctx, req.Header())
 	if traceParent != "" && req.Header().Get(traceParentHeader) == "" {
 		req.Header().Set(traceParentHeader, traceParent)
 	}
 	resp, err := call(p.client(node.RPCAddr), ctx, req)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		return resp.Msg, true, nil
 	}
-	return resp.Msg, nil
+	if cause := context.Cause(ctx); errors.Is(cause, errNoConnection) {
+		return nil, false, cause
+	}
+	// A connection that broke before anything was sent on it may have been followed by a
+	// dial.
+	dial, broken := errors.AsType[*net.OpError](err)
+	return nil, got.Load() && !(broken && dial.Op == "dial"), err
 }
 
 // traceParentHeader is W3C Trace Context's.

@@ -251,7 +251,7 @@ func TestForwardsBetweenNodesThatProveWhoTheyAre(t *testing.T) {
 	require.NoError(t, err)
 	_, _, _, err = p.Object(t.Context(), eu, "acme", "ch_1")
 	require.NoError(t, err)
-	require.NoError(t, p.Ping(t.Context(), eu))
+	require.NoError(t, p.Ping(t.Context(), node))
 	require.Equal(t, nodeUS, caller)
 	require.Equal(t, uint16(tls.VersionTLS13), protocol)
 	require.Len(t, from, 1, "one connection")
@@ -334,7 +334,7 @@ func TestWhoMayForwardWhat(t *testing.T) {
 	for _, rpc := range []string{"execute", "inspect", "object"} {
 		log.await(t, "refused", "rpc="+rpc, "remote=127.0.0.1:", "operator ada is no node")
 	}
-	require.NoError(t, p.Ping(t.Context(), eu), "asking after its health is free")
+	require.NoError(t, p.Ping(t.Context(), node), "asking after its health is free")
 	require.Zero(t, local.calls.Load())
 }
 

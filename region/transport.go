@@ -13,14 +13,20 @@ import (
 
 // Times and limits of the connections between nodes.
 const (
-	// dialTimeout is above one lost SYN (repeated after 1 s) on the longest way
-	// between two regions (0.4 s).
-	dialTimeout = 3 * time.Second
-	// A connection without a frame for pingAfter is pinged, and dropped if the answer
-	// takes longer than pingTimeout: a peer that lost power is noticed in 10 s, not
-	// after the kernel's 15 minutes.
-	pingAfter   = 5 * time.Second
-	pingTimeout = 5 * time.Second
+	// connectTimeout bounds the wait for a connection to a node. It is above one lost
+	// SYN (repeated after 1 s), and the round trips of TCP and TLS on the longest way
+	// between two regions (0.4 s each).
+	connectTimeout = 2 * time.Second
+	// A caller pings a connection without a frame for pingAfter, and drops it if the
+	// answer takes longer than pingTimeout: a node that lost power is noticed in 3 s, not
+	// after the kernel's 15 minutes. pingTimeout is above one lost packet on the longest
+	// way, as connectTimeout.
+	pingAfter   = time.Second
+	pingTimeout = 2 * time.Second
+	// The called node pings less often: all that it keeps for a caller that is gone is the
+	// connection.
+	calledPingAfter   = 5 * time.Second
+	calledPingTimeout = 5 * time.Second
 	// idleTimeout closes connections that no request used. It is longer than the lulls
 	// of a quiet night, since opening one costs one to three round trips.
 	idleTimeout = 5 * time.Minute
@@ -101,8 +107,8 @@ func (t *Transport) of(region string) *http.Transport {
 		return one
 	}
 	one = &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSHandshakeTimeout: dialTimeout,
+		DialContext:         (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		TLSHandshakeTimeout: connectTimeout,
 		IdleConnTimeout:     idleTimeout,
 		Protocols:           new(http.Protocols),
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
@@ -134,8 +140,8 @@ func NewServer(handler http.Handler, t *TLS) *http.Server {
 		Protocols:         new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams,
-			SendPingTimeout:      pingAfter,
-			PingTimeout:          pingTimeout,
+			SendPingTimeout:      calledPingAfter,
+			PingTimeout:          calledPingTimeout,
 		},
 	}
 	if t == nil {

@@ -185,6 +185,7 @@ func (n *Node) observe(context.Context) (parts.Stop, error) {
 		o.Is(meter.TopologyAge, n.c.Clock().Sub(n.follower.lastRead()).Seconds())
 		for _, r := range n.c.Topology.Regions() {
 			o.Is(meter.RegionNodes, float64(len(n.membership.Nodes(r.Name))), r.Name)
+			o.Is(meter.RegionSilent, float64(len(n.outages.Silent(r.Name))), r.Name)
 			o.Is(meter.RegionLost, flag(n.outages.Lost(r.Name)), r.Name)
 			for _, status := range []region.Status{region.Active, region.Draining, region.Down} {
 				o.Is(meter.RegionStatus, flag(r.Status == status), r.Name, strings.ToLower(status.String()))

@@ -99,7 +99,7 @@ func splitAddr(what, addr string) (string, int, error) {
 func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 	c := &n.c
 	n.outages = region.NewOutages(region.OutagesConfig{
-		Self: c.Region, Topology: c.Topology, Seen: n.membership.LastSeen, Grace: c.DeputyAfter,
+		Self: c.Region, Topology: c.Topology, Directory: n.membership, Seen: n.membership.LastSeen, Grace: c.DeputyAfter, Logger: n.log,
 	})
 	n.traffic = newTraffic(c.Region, n.outages.Lost)
 	n.transport = c.Network.RoundTripper(region.NewTransport(c.TLS), c.Region, n.membership.RegionOf)
@@ -107,7 +107,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 		n.transport = c.WrapTransport(c.Region, n.transport)
 	}
 	if n.peers, err = region.NewPeers(region.PeersConfig{
-		Directory: n.membership, Transport: n.transport, TLS: c.TLS != nil, Logger: n.log, Heard: n.outages.Heard, Meters: c.Meters,
+		Directory: n.membership, Transport: n.transport, TLS: c.TLS != nil, Logger: n.log, Outages: n.outages, Meters: c.Meters,
 	}); err != nil {
 		return nil, err
 	}
