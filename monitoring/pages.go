@@ -77,6 +77,7 @@ func oneRegion() Dashboard {
 				{Title: "Forwards, p99", Unit: "s", Queries: []Query{{"histogram_quantile(0.99, sum by (le, homeward_home) (rate(homeward_forward_duration_seconds_bucket{" + region + "}[5m])))", "{{homeward_home}}"}}},
 			}},
 			{"What it knows", []Panel{
+				{Title: "Silent nodes", Help: "Nodes that gossip sees and that do not answer its calls.", Unit: "short", Queries: most("homeward_peer", "homeward_region_silent", region)},
 				{Title: "Lost", Help: "1 while it acts as the region's deputy.", Unit: "short", Queries: most("homeward_peer", "homeward_region_lost", region)},
 				{Title: "Age of the table of regions", Unit: "s", Queries: most("homeward_node", "homeward_topology_age_seconds", region)},
 				{Title: "Clock against the database's", Unit: "s", Queries: []Query{{"max by (homeward_node) (abs(homeward_clock_offset_seconds{" + region + "}))", "{{homeward_node}}"}}},

@@ -192,6 +192,18 @@ func TestARegionIsTakenAway(t *testing.T) {
 	w.fires("HomewardRegionOutOfService", 700, nil)
 }
 
+func TestNodesThatCannotBeCalled(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardNodesSilent")
+	w.network.Blackhole(us, eu)
+	go w.charge(us, w.fresh(eu), 1) // it waits for a connection
+	w.fires("HomewardNodesSilent", 600, gossip)
+	require.True(t, w.firesFor("HomewardNodesSilent", "homeward_peer", eu))
+	w.network.Heal(us, eu)
+	w.ends("HomewardNodesSilent", 600, gossip)
+}
+
 func TestForgedWebhooks(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)

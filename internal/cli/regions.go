@@ -119,6 +119,7 @@ func printOverview(io streams, o *admin.Overview) error {
 			fmt.Fprintf(io.out, "? %s does not answer: %s\n", m.Name, m.Unknown)
 		}
 	}
+	printSilent(io.out, o)
 	printUncounted(io, o.Regions)
 	for _, line := range operator.Parked(o.Regions...) {
 		fmt.Fprintln(io.out, line)

@@ -130,7 +130,25 @@ func printTop(out io.Writer, o *admin.Overview, now time.Time) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	printSilent(out, o)
 	return printArrivals(out, o)
+}
+
+// printSilent prints, for each region, the nodes of others that do not answer its calls.
+func printSilent(out io.Writer, o *admin.Overview) {
+	for _, state := range o.Regions {
+		var silent []string
+		for _, m := range o.Of(state.Name) {
+			if m.Part != nil {
+				silent = append(silent, m.Part.Silent...)
+			}
+		}
+		slices.Sort(silent)
+		if silent = slices.Compact(silent); len(silent) > 0 {
+			fmt.Fprintf(out, "! calls from %s to %s get no answer, although gossip sees them alive: is their RPC port closed to it?\n",
+				state.Name, visible(strings.Join(silent, ", ")))
+		}
+	}
 }
 
 func printArrivals(out io.Writer, o *admin.Overview) error {

@@ -22,7 +22,7 @@ func TestTopTellsWhatArrivesAndWhereItGoes(t *testing.T) {
 		Regions: []admin.RegionState{{Name: "europe-west1", RTT: 64 * time.Millisecond}, {Name: "us-east1", RTT: -1}},
 		Members: []admin.Member{
 			{Name: "e1", Region: "europe-west1"},
-			{Name: "u1", Region: "us-east1", Part: &admin.Part{Traffic: &admin.Traffic{
+			{Name: "u1", Region: "us-east1", Part: &admin.Part{Silent: []string{"e2", "e1"}, Traffic: &admin.Traffic{
 				Total: admin.Tally{Requests: 12, Replayed: 3, Refused: 2, Failed: 1}, Lately: admin.Tally{Requests: 5},
 				Flows:     []admin.Flow{{Way: admin.WayUnrouted, Total: 2}, {Home: "europe-west1", Way: admin.WayDeputy, Total: 2}, {Home: "us-east1", Way: admin.WayLocal, Total: 8}},
 				DeputyFor: []string{"europe-west1"},
@@ -33,6 +33,7 @@ func TestTopTellsWhatArrivesAndWhereItGoes(t *testing.T) {
 	lines := strings.Split(out.String(), "\n")
 	require.Contains(t, lines[3], "1, 1 silent")
 	require.Equal(t, strings.Fields("us-east1 active 1 - 0.5 12 3 2 1 home 8, deputy 2, unrouted 2 europe-west1"), strings.Fields(lines[4]))
+	require.Equal(t, "! calls from us-east1 to e1, e2 get no answer, although gossip sees them alive: is their RPC port closed to it?", lines[5])
 	require.Contains(t, strings.Join(strings.Fields(out.String()), " "), "home us-east1 201 replayed", "one word for a way in both tables")
 	require.NotContains(t, out.String(), "\x1b", "a key moves no cursor")
 }

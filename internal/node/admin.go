@@ -145,6 +145,9 @@ func (n *Node) part(ctx context.Context, epoch uint64, arrivals int) admin.Part 
 		Requests: int(n.hand.requests.Load()), Forwards: int(n.hand.forwards.Load()),
 		Traffic: n.traffic.tell(arrivals, regions),
 	}
+	for _, name := range regions {
+		p.Silent = append(p.Silent, n.outages.Silent(name)...)
+	}
 	if err := n.ready(ctx, true); err != nil {
 		p.NotReady = err.Error()
 	}

@@ -25,6 +25,9 @@ type Part struct {
 	Forwards int `json:"forwards"`
 	// Traffic is nil if the node's version does not report it.
 	Traffic *Traffic `json:"traffic,omitempty"`
+	// Silent names the nodes of other regions that its gossip sees alive and that do not
+	// answer its calls: the way from here to them is cut, whatever of the way back.
+	Silent []string `json:"silent,omitempty"`
 }
 
 // Backlog counts a region's unfinished rows.

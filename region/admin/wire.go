@@ -13,7 +13,7 @@ import (
 func toPart(p Part) *adminv1.PartResponse {
 	return &adminv1.PartResponse{
 		Node: p.Node, Region: p.Region, Version: p.Version, Epoch: p.Epoch, NotReady: p.NotReady,
-		Requests: uint32(p.Requests), Forwards: uint32(p.Forwards), Traffic: toTraffic(p.Traffic),
+		Requests: uint32(p.Requests), Forwards: uint32(p.Forwards), Traffic: toTraffic(p.Traffic), Silent: p.Silent,
 	}
 }
 
@@ -23,7 +23,7 @@ func fromPart(p *adminv1.PartResponse) *Part {
 	}
 	return &Part{
 		Node: p.GetNode(), Region: p.GetRegion(), Version: p.GetVersion(), Epoch: p.GetEpoch(), NotReady: p.GetNotReady(),
-		Requests: int(p.GetRequests()), Forwards: int(p.GetForwards()), Traffic: fromTraffic(p.GetTraffic()),
+		Requests: int(p.GetRequests()), Forwards: int(p.GetForwards()), Traffic: fromTraffic(p.GetTraffic()), Silent: p.GetSilent(),
 	}
 }
 

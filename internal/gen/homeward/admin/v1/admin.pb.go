@@ -201,7 +201,10 @@ type PartResponse struct {
 	Requests uint32 `protobuf:"varint,6,opt,name=requests,proto3" json:"requests,omitempty"`
 	Forwards uint32 `protobuf:"varint,7,opt,name=forwards,proto3" json:"forwards,omitempty"`
 	// What came and where it went; absent where the node is older than this.
-	Traffic       *Traffic `protobuf:"bytes,8,opt,name=traffic,proto3" json:"traffic,omitempty"`
+	Traffic *Traffic `protobuf:"bytes,8,opt,name=traffic,proto3" json:"traffic,omitempty"`
+	// The nodes of other regions that its gossip sees alive and that do not answer its
+	// calls.
+	Silent        []string `protobuf:"bytes,9,rep,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +291,13 @@ func (x *PartResponse) GetForwards() uint32 {
 func (x *PartResponse) GetTraffic() *Traffic {
 	if x != nil {
 		return x.Traffic
+	}
+	return nil
+}
+
+func (x *PartResponse) GetSilent() []string {
+	if x != nil {
+		return x.Silent
 	}
 	return nil
 }
@@ -1309,7 +1319,7 @@ const file_homeward_admin_v1_admin_proto_rawDesc = "" +
 	"\x05_exit\"?\n" +
 	"\vPartRequest\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1a\n" +
-	"\barrivals\x18\x02 \x01(\rR\barrivals\"\xf5\x01\n" +
+	"\barrivals\x18\x02 \x01(\rR\barrivals\"\x8d\x02\n" +
 	"\fPartResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
@@ -1318,7 +1328,8 @@ const file_homeward_admin_v1_admin_proto_rawDesc = "" +
 	"\tnot_ready\x18\x05 \x01(\tR\bnotReady\x12\x1a\n" +
 	"\brequests\x18\x06 \x01(\rR\brequests\x12\x1a\n" +
 	"\bforwards\x18\a \x01(\rR\bforwards\x124\n" +
-	"\atraffic\x18\b \x01(\v2\x1a.homeward.admin.v1.TrafficR\atraffic\"\xe3\x02\n" +
+	"\atraffic\x18\b \x01(\v2\x1a.homeward.admin.v1.TrafficR\atraffic\x12\x16\n" +
+	"\x06silent\x18\t \x03(\tR\x06silent\"\xe3\x02\n" +
 	"\aTraffic\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12.\n" +
 	"\x05total\x18\x02 \x01(\v2\x18.homeward.admin.v1.TallyR\x05total\x120\n" +
