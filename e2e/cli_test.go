@@ -5,6 +5,7 @@ import (
 	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -195,6 +196,34 @@ func TestCtrlCDrains(t *testing.T) {
 	require.Equal(t, http.StatusCreated, r.Status, "%s", r.Body)
 	d.drained()
 	d.j.once(t, 1)
+}
+
+// TestOthersReadNothingOfADemo: its directory, with store, keys, simulator's books and reports, is
+// for its user alone, whatever the umask.
+func TestOthersReadNothingOfADemo(t *testing.T) {
+	embeddedOnly(t, demoOnly)
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	c := runCommand(t, "demo", "--data", data, "--listen", "127.0.0.1:0", "--psp-latency", "0s")
+	c.ready()
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGINT))
+	require.Zero(t, c.exit(), "%s", c.stderr)
+	report := runCommand(t, "ledger", "verify", "--data", data)
+	require.Zero(t, report.exit(), "%s", report.stderr)
+	files := 0
+	require.NoError(t, filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			files++
+			require.Zero(t, info.Mode().Perm()&0o077, "%s is %v", path, info.Mode())
+		}
+		return err
+	}))
+	require.Greater(t, files, 10)
+	require.DirExists(t, filepath.Join(data, "runs"))
 }
 
 // TestKillNine: kill -9 and a restart on the same directory keep every answer.

@@ -120,10 +120,16 @@ func TestDrill(t *testing.T) {
 		"no such region":    {[]string{"drill", "region-loss", "--region", "mars", "--cluster", data}, []string{us, eu, asia}},
 		"no such drill":     {[]string{"drill", "fire", "--cluster", data}, []string{"region-loss", "psp-outage"}},
 		"no load":           {[]string{"drill", "rolling-restart", "--cluster", data, "--load", "much"}, []string{"--load", "40/s"}},
-		"addresses, no way": {[]string{"drill", "partition", "--region", us, "--api", us + "=http://127.0.0.1:1", "--psp", "http://127.0.0.1:1", "--api-key", "k"}, []string{"partition", "--cluster"}},
-		"addresses, no key": {[]string{"drill", "psp-outage", "--api", us + "=http://127.0.0.1:1", "--psp", "http://127.0.0.1:1"}, []string{"--api-key"}},
+		"addresses, no way": {[]string{"drill", "partition", "--region", us, "--api", us + "=http://127.0.0.1:1", "--psp", "http://127.0.0.1:1"}, []string{"partition", "--cluster"}},
+		"addresses, no key": {[]string{"drill", "psp-outage", "--api", us + "=http://127.0.0.1:1", "--psp", "http://127.0.0.1:1"}, []string{"HOMEWARD_API_KEYS"}},
 	} {
-		t.Run(name, func(t *testing.T) { refused(t, runCommand(t, tc.args...), tc.says...) })
+		t.Run(name, func(t *testing.T) {
+			var env []string
+			if name == "addresses, no way" {
+				env = []string{"HOMEWARD_API_KEYS=k"}
+			}
+			refused(t, runCommandIn(t, env, tc.args...), tc.says...)
+		})
 	}
 	control(t, filepath.Join(data, "control", "socket"))
 

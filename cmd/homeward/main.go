@@ -12,6 +12,9 @@ import (
 )
 
 func main() {
+	// Stores, buckets, keys and reports are for this user alone. What others read, as
+	// certificates, sets its own permissions.
+	syscall.Umask(0o077)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

@@ -4,6 +4,9 @@
 //
 //	homeward demo &
 //	go run ./examples/merchant --order order-7.json --amount 1999
+//
+// API_KEY is the merchant's API key, by default one of the demo's. It is no flag: every user of a
+// machine can read its command lines.
 package main
 
 import (
@@ -51,7 +54,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	amount := flags.Int64("amount", 0, "what it costs, in cents")
 	card := flags.String("card", "", "the payment `method`; by default the order's own, and pm_card_visa for a new order")
 	urls := flags.String("urls", "http://127.0.0.1:8081,http://127.0.0.1:8082,http://127.0.0.1:8083", "the regions' APIs, the nearest first")
-	apiKey := flags.String("api-key", "sk_demo_acme", "the merchant's API key")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			flags.SetOutput(out)
@@ -61,7 +63,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	// RegionCode makes keys whose home is the region of the first URL: the demo's us-east1
 	// has code 1. A deployment's operator knows its codes; without one, leave it out.
-	c, err := client.New(client.Config{BaseURLs: strings.Split(*urls, ","), APIKey: *apiKey, RegionCode: 1})
+	c, err := client.New(client.Config{BaseURLs: strings.Split(*urls, ","), APIKey: cmp.Or(os.Getenv("API_KEY"), "sk_demo_acme"), RegionCode: 1})
 	if err != nil {
 		return err
 	}

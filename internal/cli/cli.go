@@ -11,12 +11,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/homeward-io/homeward/internal/node"
 )
 
 type commands struct {
@@ -94,6 +97,13 @@ func parse(ctx context.Context, args []string, io streams) (*kong.Context, int) 
 	if err != nil {
 		return nil, fail(io, err)
 	}
+	if where := hasPassword(args); where != "" {
+		code := fail(io, fmt.Errorf("%s has a user or password in its URL, and every user of this machine can read command lines; leave them out: a statement's URL that needs them is set in %s", where, node.StatementURL))
+		if args[0] == "reconcile" {
+			code = exitUnread
+		}
+		return nil, code
+	}
 	command, err := parser.Parse(args)
 	if exited { // --help has been printed
 		return nil, status
@@ -106,6 +116,27 @@ func parse(ctx context.Context, args []string, io streams) (*kong.Context, int) 
 		return nil, code
 	}
 	return command, 0
+}
+
+// userInURL matches what stands before the host of a URL.
+var userInURL = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s@]*@`)
+
+// hasPassword names the argument with a URL that holds a user or a password, never its value;
+// "" is none.
+func hasPassword(args []string) string {
+	for i, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		switch {
+		case !userInURL.MatchString(arg):
+		case strings.HasPrefix(arg, "--"):
+			return name
+		case i > 0 && strings.HasPrefix(args[i-1], "--") && !strings.Contains(args[i-1], "="):
+			return args[i-1]
+		default:
+			return "an argument"
+		}
+	}
+	return ""
 }
 
 // called returns the part of a command line that was understood before err.

@@ -12,9 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/homeward-io/homeward/internal/drill"
 	"github.com/homeward-io/homeward/internal/lab"
+	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/runs"
 )
 
@@ -29,7 +31,6 @@ type drillCommand struct {
 	Compose string            `type:"path" placeholder:"DIR" help:"Directory of the Docker Compose project to act on; with --api and --psp."`
 	API     map[string]string `name:"api" mapsep:"," placeholder:"R=URL,…" help:"API URLs by region, several separated by spaces; default: from --cluster."`
 	PSP     string            `name:"psp" placeholder:"URL" help:"URL of the provider simulator; default: from --cluster."`
-	APIKeys []string          `name:"api-key" placeholder:"KEY,…" help:"API keys of tenants that pay, ideally with different registrars; default: from --cluster."`
 
 	runsFlags
 	JSON string `name:"json" type:"path" placeholder:"FILE" help:"Write the report for programs, - for standard output instead of the text."`
@@ -41,6 +42,8 @@ type drillCommand struct {
 // Help returns the text that homeward drill --help adds.
 func (drillCommand) Help() string {
 	return `Drives load against a running cluster, takes something away, brings it back, and counts: the provider simulator knows how often money moved, and every payment is asked for once more at the end. The exit code is 1 unless there are no duplicates, no differing replays and no lost replies.
+
+The tenants of a --cluster's API keys pay. HOMEWARD_API_KEYS, or the file that HOMEWARD_API_KEYS_FILE names, has those of others, with commas, ideally of tenants with different registrars.
 
 Nothing is touched that is not named here. With --cluster the cluster itself is asked, which acts on its own processes and its private database. Nodes of it that are not running are started first:
   region-loss      SIGKILL to the region's nodes, then a start
@@ -94,11 +97,15 @@ func (c *drillCommand) Run(ctx context.Context, io streams) error {
 // config merges the flags with the facts about the cluster.
 func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, error) {
 	config := drill.Config{
-		Scenario: c.Scenario, Region: c.Region, For: c.For, Patience: c.Patience, Provider: c.PSP, APIKeys: c.APIKeys,
+		Scenario: c.Scenario, Region: c.Region, For: c.For, Patience: c.Patience, Provider: c.PSP,
 		// Not on standard output, which may be a program's.
 		Say: func(line string) { fmt.Fprintln(io.err, line) },
 	}
-	var err error
+	keys, err := node.Secret(os.Environ(), node.APIKeys)
+	if err != nil {
+		return config, err
+	}
+	config.APIKeys = strings.FieldsFunc(keys, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if config.Rate, err = strconv.ParseFloat(strings.TrimSuffix(c.Load, "/s"), 64); err != nil {
 		return config, fmt.Errorf("--load %q: write requests per second, as in 40/s", c.Load)
 	}
@@ -120,7 +127,7 @@ func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, er
 			config.Regions = state.Regions()
 		}
 		for _, tenant := range slices.Sorted(maps.Keys(state.APIKeys)) {
-			if len(c.APIKeys) == 0 {
+			if keys == "" {
 				config.APIKeys = append(config.APIKeys, state.APIKeys[tenant])
 			}
 		}

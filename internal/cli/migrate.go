@@ -139,20 +139,17 @@ func (migrateStatusCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// sourceURL is the variable of the database to copy.
-const sourceURL = "HOMEWARD_SOURCE_DATABASE_URL"
-
 type migrateCopyCommand struct {
 	Resume bool `help:"Go on with a copy that was cut off: rows that are there stay."`
 }
 
 // Help returns the text that homeward migrate copy --help adds.
 func (migrateCopyCommand) Help() string {
-	return "No node may run on either database. " + sourceURL + ", or the file that " + sourceURL + "_FILE names, is the database that is copied, and stays as it is; the new one needs homeward migrate up with the same regions and codes.\n\n" + migrateCommand{}.Help()
+	return "No node may run on either database. " + node.SourceURL + ", or the file that " + node.SourceURL + "_FILE names, is the database that is copied, and stays as it is; the new one needs homeward migrate up with the same regions and codes.\n\n" + migrateCommand{}.Help()
 }
 
 func (c *migrateCopyCommand) Run(ctx context.Context, io streams) error {
-	source, err := node.Secret(os.Environ(), sourceURL)
+	source, err := node.Secret(os.Environ(), node.SourceURL)
 	if err != nil {
 		return err
 	}

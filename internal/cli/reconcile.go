@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +24,7 @@ import (
 )
 
 type reconcileCommand struct {
-	Statement string        `required:"" placeholder:"FILE|URL" help:"The provider's statement: a file, - for standard input, or an https URL in which {from} and {to} stand for the period."`
+	Statement string        `placeholder:"FILE|URL" help:"The provider's statement: a file, - for standard input, or an https URL in which {from} and {to} stand for the period. A URL with a password or token is set in HOMEWARD_STATEMENT_URL instead, or in the file that HOMEWARD_STATEMENT_URL_FILE names."`
 	AllowHTTP bool          `name:"allow-http" help:"Allow an http:// statement URL. Anybody on the network can then read it, and forge payments that --heal refunds."`
 	Format    string        `enum:",csv,jsonl,stripe,adyen,paypal" default:"" placeholder:"csv|jsonl|stripe|adyen|paypal" help:"Format of the statement: csv, jsonl, or a provider's own. Default: from its name or Content-Type."`
 	Mapping   string        `type:"path" placeholder:"FILE" help:"A description (YAML) of a provider's CSV: its columns, numbers, times and kinds. payment/recon/mapping/stripe.yaml explains all of it."`
@@ -69,7 +71,39 @@ func (c *reconcileCommand) Run(ctx context.Context, io streams) error {
 	return nil
 }
 
+// secretName matches names of a URL's parameters whose values open what it names.
+var secretName = regexp.MustCompile(`(?i)token|secret|passw|key|sig|auth|cred`)
+
+// source takes the statement from the flag or from the variable, which alone may hold a secret.
+func (c *reconcileCommand) source() error {
+	secret, err := node.Secret(os.Environ(), node.StatementURL)
+	switch {
+	case err != nil:
+		return err
+	case secret == "" && c.Statement == "":
+		return fmt.Errorf("no statement is named; name a file or a URL with --statement, or set a URL that holds a secret in %s", node.StatementURL)
+	case secret == "":
+		if u, err := url.Parse(c.Statement); err == nil && c.statement().IsURL() {
+			for name := range u.Query() {
+				if secretName.MatchString(name) {
+					return fmt.Errorf("--statement: the parameter %s looks like a secret, and every user of this machine can read command lines; set the URL in %s or in the file that %[2]s_FILE names", name, node.StatementURL)
+				}
+			}
+		}
+		return nil
+	case c.Statement != "":
+		return fmt.Errorf("--statement and %s are both set; keep one", node.StatementURL)
+	}
+	if c.Statement = secret; !c.statement().IsURL() {
+		return fmt.Errorf("%s is not an https URL; name a file with --statement", node.StatementURL)
+	}
+	return nil
+}
+
 func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
+	if err := c.source(); err != nil {
+		return err
+	}
 	if err := c.day(); err != nil {
 		return err
 	}

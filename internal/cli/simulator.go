@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/homeward-io/homeward/internal/lab"
@@ -20,11 +21,19 @@ type simulatorCommand struct {
 	Dedupe  string        `default:"key_and_parameters" enum:"none,key,key_and_parameters" help:"Deduplication: none (each call moves money), key, or key_and_parameters."`
 	Lookup  bool          `default:"true" negatable:"" help:"Allow look-ups by reference."`
 
-	WebhookURL    []string `placeholder:"URL" help:"URL that receives a webhook of each movement; may be repeated. Default: as last set."`
-	WebhookSecret string   `placeholder:"SECRET" help:"Secret that signs webhooks: base64, with or without whsec_."`
+	WebhookURL []string `placeholder:"URL" help:"URL that receives a webhook of each movement, signed if HOMEWARD_PROVIDER_WEBHOOK_SECRET is set; may be repeated. Default: as last set."`
 }
 
-func (c *simulatorCommand) config(io streams) simulator.Config {
+// Help returns the text that homeward simulator --help adds.
+func (simulatorCommand) Help() string {
+	return "HOMEWARD_PROVIDER_WEBHOOK_SECRET, or the file that HOMEWARD_PROVIDER_WEBHOOK_SECRET_FILE names, is the secret that signs webhooks, and the same one for the node that receives them: base64, with or without whsec_."
+}
+
+func (c *simulatorCommand) config(io streams) (simulator.Config, error) {
+	secret, err := node.Secret(os.Environ(), node.ProviderWebhooks)
+	if err != nil {
+		return simulator.Config{}, err
+	}
 	cfg := simulator.Config{
 		Dir: c.Data, Latency: c.Latency, Jitter: c.Jitter, Logger: warnings(io),
 		IgnoreKeys: c.Dedupe == "none", IgnoreParameters: c.Dedupe == "key", NoLookup: !c.Lookup,
@@ -32,15 +41,19 @@ func (c *simulatorCommand) config(io streams) simulator.Config {
 	if len(c.WebhookURL) > 0 {
 		cfg.Notices = &simulator.Notices{}
 		for _, url := range c.WebhookURL {
-			cfg.Notices.Targets = append(cfg.Notices.Targets, simulator.NoticeTarget{URL: url, Secret: c.WebhookSecret})
+			cfg.Notices.Targets = append(cfg.Notices.Targets, simulator.NoticeTarget{URL: url, Secret: secret})
 		}
 	}
-	return cfg
+	return cfg, nil
 }
 
 func (c *simulatorCommand) Run(ctx context.Context, io streams) error {
 	defer outliveReaders()()
-	sim, err := lab.StartSimulator("--listen", c.Listen, c.config(io))
+	config, err := c.config(io)
+	if err != nil {
+		return err
+	}
+	sim, err := lab.StartSimulator("--listen", c.Listen, config)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (c *Config) validate() error {
 	check(c.For >= minFor, "the drill must last %v at least, is %v", minFor, c.For)
 	check(c.Patience >= 0, "the patience must not be negative, is %v", c.Patience)
 	check(c.Rate*c.For.Seconds() <= maxPayments/2, "%g requests per second for %v are more than the %d that fit into memory; lower one of them", c.Rate, c.For, maxPayments/2)
-	check(len(c.APIKeys) > 0, "no API key is given; name those of tenants that pay with --api-key")
+	check(len(c.APIKeys) > 0, "no API key is given; set those of tenants that pay in HOMEWARD_API_KEYS")
 	check(c.Provider != "", "no provider simulator is given, which alone knows how often money moved")
 	check(len(c.Regions) > 0, "no region's API is given")
 	var known []string

@@ -208,7 +208,7 @@ func (db *DB) openPebble(cfg *Config) error {
 	if info, err := cfg.FS.Stat(cfg.Dir); err == nil && !info.IsDir() {
 		return errNotDirectory
 	}
-	if err := cfg.FS.MkdirAll(cfg.Dir, 0o755); err != nil {
+	if err := cfg.FS.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return err
 	}
 	lock, err := pebble.LockDirectory(cfg.Dir, cfg.FS)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/internal/lab/devcerts"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/region"
 )
@@ -75,7 +76,7 @@ func (d Certs) Write(who []region.Identity) error {
 			}
 		}
 	}
-	if err := os.MkdirAll(d.Dir, 0o755); err != nil {
+	if err := localdb.MakeDir(d.Dir, 0o755); err != nil {
 		return err
 	}
 	for _, f := range all {

@@ -127,7 +127,7 @@ func (k *Cluster) makeData(context.Context) (stop parts.Stop, err error) {
 	}
 	// PostgreSQL started by root runs as another user, who must be able to enter the
 	// directory. Secrets are in files that only this user can read.
-	if err := os.MkdirAll(k.Data, 0o711); err != nil {
+	if err := localdb.MakeDir(k.Data, 0o711); err != nil {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
 	k.made, err = readMade(k.Data)

@@ -197,7 +197,7 @@ func makeSealFile(data, path string) ([]byte, error) {
 // writeSecret writes text into a file in the directory data that only its owner can
 // read. The file gets its name only once it is on disk.
 func writeSecret(data, path, text string) ([]byte, error) {
-	if err := os.MkdirAll(data, 0o755); err != nil {
+	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, err
 	}
 	f, err := os.CreateTemp(data, filepath.Base(path)+".*") // 0600

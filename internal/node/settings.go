@@ -181,6 +181,14 @@ const (
 	Operator  = "HOMEWARD_OPERATOR_"
 )
 
+// Variables of secrets that only tools read: a statement's URL, the API keys with which a drill
+// pays, and a database that is copied.
+const (
+	StatementURL = "HOMEWARD_STATEMENT_URL"
+	APIKeys      = "HOMEWARD_API_KEYS"
+	SourceURL    = "HOMEWARD_SOURCE_DATABASE_URL"
+)
+
 // tested prefixes the variables that configure the project's tests; see
 // CONTRIBUTING.md.
 const tested = "HOMEWARD_TEST_"
@@ -188,7 +196,8 @@ const tested = "HOMEWARD_TEST_"
 // notASetting reports whether a variable, as NAME=value, is a secret's, a tool's or a
 // test's.
 func notASetting(variable string) bool {
-	return isSecret(variable) || strings.HasPrefix(variable, AskedNode+"=") ||
+	name, _, _ := strings.Cut(variable, "=")
+	return isSecret(variable) || slices.Contains([]string{StatementURL, APIKeys, SourceURL}, strings.TrimSuffix(name, fileSuffix)) || strings.HasPrefix(variable, AskedNode+"=") ||
 		strings.HasPrefix(variable, Operator) || strings.HasPrefix(variable, tested)
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +56,40 @@ func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
 		require.NoError(t, fetch())
 		require.Equal(t, 1, asked)
 	}
+}
+
+// What opens a statement reaches the host that was named and no other, also after a redirect.
+func TestARedirectTellsNoOtherHostWhatOpensAStatement(t *testing.T) {
+	var got http.Header
+	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Clone()
+		w.Header().Set("Content-Type", "text/csv")
+		_, _ = io.WriteString(w, statementHead)
+	}))
+	defer other.Close()
+	named := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		if user != "books" || password != "hunter2" || r.URL.Query().Get("token") != "hunter3" {
+			http.Error(w, "who?", http.StatusUnauthorized)
+			return
+		}
+		http.Redirect(w, r, other.URL+"/signed", http.StatusFound)
+	}))
+	defer named.Close()
+	roots := http.DefaultTransport.(*http.Transport).TLSClientConfig
+	http.DefaultTransport.(*http.Transport).TLSClientConfig = named.Client().Transport.(*http.Transport).TLSClientConfig
+	defer func() { http.DefaultTransport.(*http.Transport).TLSClientConfig = roots }()
+
+	s := Statement{Name: strings.Replace(named.URL, "https://", "https://books:hunter2@", 1) + "/day?token=hunter3"}
+	body, _, err := s.open(t.Context(), time.Time{}, time.Time{})
+	require.NoError(t, err)
+	require.NoError(t, body.Close())
+	require.NotEmpty(t, got)
+	for name, values := range got {
+		require.NotContains(t, strings.Join(values, " "), "hunter", name)
+	}
+	require.NotContains(t, got, "Authorization")
+	require.NotContains(t, got, "Referer")
 }
 
 // A panic over one ghost leaves the others to be healed, and one over a comparison

@@ -113,9 +113,11 @@ func (s Statement) download(ctx context.Context, from, to time.Time, format reco
 // errClearRedirect: an https URL must not be redirected to plain HTTP.
 var errClearRedirect = errors.New("it redirects to http, without encryption; have it redirect to https, or add --allow-http if that is intended")
 
-// follow decides about a redirect.
+// follow decides about a redirect. Go sends user and password to the named host alone; the
+// parameters of the URL, which may be secrets, would go to the next one as its referrer.
 func (s Statement) follow(req *http.Request, via []*http.Request) error {
 	const most = 10 // as http.Client's own
+	req.Header.Del("Referer")
 	switch {
 	case req.URL.Scheme != "https" && !s.AllowHTTP:
 		return errClearRedirect

@@ -44,7 +44,7 @@ func openDir(path string, user *account) (*dir, error) {
 
 func (d *dir) take() error {
 	mode := d.passable()
-	if err := mkdir(d.path, mode); err != nil {
+	if err := MakeDir(d.path, mode); err != nil {
 		return err
 	}
 	if d.temporary { // made, with permissions of its own
@@ -111,15 +111,15 @@ func (d *dir) passable() os.FileMode {
 // sub makes a directory inside, which the server's user can enter.
 func (d *dir) sub(elem ...string) (string, error) {
 	path := filepath.Join(append([]string{d.path}, elem...)...)
-	return path, mkdir(path, d.passable())
+	return path, MakeDir(path, d.passable())
 }
 
-// mkdir makes a directory and its missing parents. Whatever the umask, what it
+// MakeDir makes a directory and its missing parents. Whatever the umask, what it
 // makes gets the mode; what is there keeps its own.
-func mkdir(path string, mode os.FileMode) error {
+func MakeDir(path string, mode os.FileMode) error {
 	err := os.Mkdir(path, mode)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := mkdir(filepath.Dir(path), mode); err != nil {
+		if err := MakeDir(filepath.Dir(path), mode); err != nil {
 			return err
 		}
 		err = os.Mkdir(path, mode)
