@@ -298,7 +298,7 @@ func objects(w *world) {
 
 // gone advances until the present claims can be swept.
 func (w *world) gone() {
-	w.pass(w.Policy.PinLife() + time.Hour)
+	w.pass(max(w.Policy.PinLife(), audit.MinKeepRows) + time.Hour)
 	w.Sweep(w)
 }
 
@@ -339,6 +339,11 @@ func forgotten(w *world) {
 	if w.Sweep == nil || w.Advance == nil {
 		return
 	}
+	w.pass(w.Policy.PinLife() + time.Hour)
+	w.Sweep(w)
+	n, err = w.Audit(w.home).ForgetAudit(w.ctx, w.home, positions(all))
+	require.NoError(w, err)
+	require.Zero(w, n, "they are not three days old")
 	w.gone()
 	w.begin(key(2), w.home)
 	n, err = w.Audit(w.home).ForgetAudit(w.ctx, w.home, positions(all))

@@ -199,7 +199,7 @@ const usedTables = `(VALUES
     ('restores', 'SELECT'),
     ('witnesses', 'SELECT'),
     ('endpoints', 'SELECT UPDATE'),
-    ('audit', 'SELECT INSERT DELETE'),
+    ('audit', 'SELECT INSERT'),
     ('audit_chains', 'SELECT INSERT UPDATE'),
     ('unpaid', 'SELECT INSERT UPDATE DELETE'),
     ('windows', 'SELECT INSERT UPDATE')

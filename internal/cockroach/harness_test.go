@@ -122,7 +122,9 @@ func prepare(ctx context.Context, s *localdb.Server, name string) error {
 		CREATE TABLE test_clock.clock (t timestamptz NOT NULL);
 		INSERT INTO test_clock.clock VALUES ('2026-03-01 12:00:00.123456Z');
 		CREATE FUNCTION test_clock.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT t FROM test_clock.clock';
-		CREATE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT t FROM test_clock.clock'`)
+		CREATE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT t FROM test_clock.clock';
+		ALTER FUNCTION forget_audit SET search_path = test_clock, public, pg_catalog;
+		ALTER FUNCTION expire_audit SET search_path = test_clock, public, pg_catalog`)
 	return err
 }
 

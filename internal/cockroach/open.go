@@ -318,7 +318,7 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 	if err := db.inspectIsolation(ctx, conn.Conn()); err != nil {
 		return connectError(c, err)
 	}
-	if err := db.inspectBooks(ctx, conn.Conn()); err != nil {
+	if err := db.inspectRights(ctx, conn.Conn()); err != nil {
 		return connectError(c, err)
 	}
 	have, err := schemaVersion(ctx, conn.Conn())
@@ -358,12 +358,12 @@ func (db *DB) inspectIsolation(ctx context.Context, conn *pgx.Conn) error {
 	return db.dialect.gives(have)
 }
 
-// inspectBooks checks whether this process may change bookings. It never does, but a
-// thief of its password could.
-func (db *DB) inspectBooks(ctx context.Context, conn *pgx.Conn) error {
+// inspectRights checks whether this process may change bookings or audit. It never does, but
+// a thief of its password could.
+func (db *DB) inspectRights(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, `
 		SELECT current_user::text, rights.name FROM unnest($1::text[]) AS rights (name)
-		WHERE has_table_privilege(to_regclass('ledger')::oid, rights.name)`, db.dialect.bookChanges())
+		WHERE EXISTS (SELECT 1 FROM unnest($2::text[]) AS tables (name) WHERE has_table_privilege(to_regclass(tables.name)::oid, rights.name))`, db.dialect.changes(), appendOnly)
 	if err != nil {
 		return err
 	}
@@ -372,7 +372,7 @@ func (db *DB) inspectBooks(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := pgx.ForEachRow(rows, []any{&user, &right}, func() error { may = append(may, right); return nil }); err != nil || len(may) == 0 {
 		return err
 	}
-	db.doubts = append(db.doubts, fmt.Sprintf("user %q of the database may %s what is booked; make roles with homeward migrate roles, and let nodes be the one that is theirs", user, strings.Join(may, ", ")))
+	db.doubts = append(db.doubts, fmt.Sprintf("user %q of the database may %s what is booked or audited; make roles with homeward migrate roles, and let nodes be the one that is theirs", user, strings.Join(may, ", ")))
 	return nil
 }
 

@@ -15,8 +15,8 @@ import (
 type Roles struct {
 	// Owner owns the tables and migrates.
 	Owner string
-	// Node is the user of nodes and tools. It may append to the books and change
-	// nothing there.
+	// Node is the user of nodes and tools. It may append to the books and to audit and
+	// change nothing there; it deletes audit by routines alone.
 	Node string
 	// Reader is for people and reports: claims, books and audit. It sees no secret, and
 	// none of the data that providers or merchants sent.
@@ -60,7 +60,7 @@ var readable = []string{versionTable, "regions", "tenants", "pins", claimsView, 
 // tools also add tenants, keys and endpoints, and remove them.
 func nodeRights(table string) []string {
 	switch table {
-	case "ledger":
+	case "ledger", "audit":
 		return []string{"SELECT", "INSERT"}
 	case versionTable, "deployment", booksView, claimsView:
 		return []string{"SELECT"}
@@ -68,6 +68,13 @@ func nodeRights(table string) []string {
 		return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 	}
 }
+
+// appendOnly are the tables that nobody but their owner may change rows of.
+var appendOnly = []string{"audit", "ledger"}
+
+// routines delete what is old of audit, with the rights of their owner; see migrations 077
+// and 078. The node role alone may execute them.
+var routines = []string{"expire_audit", "forget_audit"}
 
 // relation is a table or view of ours.
 type relation struct{ name, kind, owner string }
@@ -89,7 +96,7 @@ func (m *Migrator) PlanRoles(ctx context.Context, r Roles) (_ []Step, err error)
 		return nil, err
 	}
 	p := &rolePlan{Migrator: m, roles: r, there: map[string]bool{}}
-	for _, part := range []func(context.Context) error{p.look, p.refuse, p.create, p.own, p.node, p.reader} {
+	for _, part := range []func(context.Context) error{p.look, p.refuse, p.create, p.own, p.node, p.reader, p.execute} {
 		if err := part(ctx); err != nil {
 			return nil, err
 		}
@@ -112,11 +119,16 @@ func (m *Migrator) MakeRoles(ctx context.Context, r Roles, report func(Step)) (e
 			return fmt.Errorf("%s: %w; fix the cause and run homeward migrate roles again; completed steps are kept", s.Name, &lineError{err})
 		}
 	}
-	may, err := m.bookChanges(ctx, r.Node)
-	if err == nil && len(may) > 0 {
-		err = fmt.Errorf("role %s still has the right to %s on ledger: it is a superuser, owns the table, or is a member of a role that has it; revoke that, or name another with --node", r.Node, strings.Join(may, " and "))
+	for _, table := range appendOnly {
+		may, err := m.changes(ctx, r.Node, table)
+		if err == nil && len(may) > 0 {
+			err = fmt.Errorf("role %s still has the right to %s on %s: it is a superuser, owns the table, or is a member of a role that has it; revoke that, or name another with --node", r.Node, strings.Join(may, " and "), table)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // refusedRoles adds to a refusal who may do this.
@@ -351,11 +363,55 @@ func (p *rolePlan) node(ctx context.Context) error {
 	if !p.there[node] {
 		return nil
 	}
-	if may, err := p.bookChanges(ctx, node); err != nil || len(may) == 0 {
-		return err
+	for _, table := range appendOnly {
+		may, err := p.changes(ctx, node, table)
+		if err != nil {
+			return err
+		}
+		if len(may) > 0 {
+			p.add(node+" cannot change "+table, "REVOKE %s ON public.%s FROM %s", strings.Join(p.dialect.changes(), ", "), quote(table), quote(node))
+		}
 	}
-	p.add(node+" cannot change the books", "REVOKE %s ON public.ledger FROM %s", strings.Join(p.dialect.bookChanges(), ", "), quote(node))
 	return nil
+}
+
+// execute gives our routines to the owner, and lets the node role alone execute them.
+func (p *rolePlan) execute(ctx context.Context) error {
+	for _, name := range routines {
+		owner, may, err := p.executes(ctx, name)
+		if err != nil {
+			return err
+		}
+		if owner != p.roles.Owner {
+			p.add("owner of "+name, "ALTER FUNCTION public.%s OWNER TO %s", quote(name), quote(p.roles.Owner))
+		}
+		if slices.Contains(may, "public") {
+			p.add("not everybody executes "+name, "REVOKE EXECUTE ON FUNCTION public.%s FROM PUBLIC", quote(name))
+		}
+		if !slices.Contains(may, p.roles.Node) {
+			p.add(p.roles.Node+" executes "+name, "GRANT EXECUTE ON FUNCTION public.%s TO %s", quote(name), quote(p.roles.Node))
+		}
+	}
+	return nil
+}
+
+// executes returns who owns a routine, and who may execute it.
+func (p *rolePlan) executes(ctx context.Context, name string) (owner string, may []string, err error) {
+	// CockroachDB's has_function_privilege asks about the session's user, whoever is named.
+	grantees := `SELECT CASE a.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(a.grantee)::text END
+		FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.privilege_type = 'EXECUTE'`
+	if p.dialect.cockroach {
+		grantees = `SELECT g.grantee::text FROM information_schema.role_routine_grants AS g
+		WHERE g.routine_schema = 'public' AND g.routine_name = p.proname AND g.privilege_type IN ('EXECUTE', 'ALL')`
+	}
+	err = p.conn.QueryRow(ctx, `
+		SELECT pg_get_userbyid(p.proowner)::text, ARRAY(`+grantees+`)
+		FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+		WHERE n.nspname = 'public' AND p.proname = $1::text`, name).Scan(&owner, &may)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errors.New("roles: the database lacks the function " + name + "; run homeward migrate up first")
+	}
+	return owner, may, err
 }
 
 func (p *rolePlan) reader(ctx context.Context) error {
@@ -377,20 +433,20 @@ func (p *rolePlan) reader(ctx context.Context) error {
 	return err
 }
 
-// bookChanges are the rights to change or remove what is booked, where the database has
-// them. CockroachDB's TRUNCATE is for who may drop the table.
-func (d dialect) bookChanges() []string {
+// changes are the rights to change or remove rows, where the database has them.
+// CockroachDB's TRUNCATE is for who may drop the table.
+func (d dialect) changes() []string {
 	if d.cockroach {
 		return []string{"UPDATE", "DELETE"}
 	}
 	return []string{"UPDATE", "DELETE", "TRUNCATE"}
 }
 
-// bookChanges returns which of the rights to change bookings a role has.
-func (m *Migrator) bookChanges(ctx context.Context, role string) (may []string, err error) {
-	for _, right := range m.dialect.bookChanges() {
+// changes returns which of the rights to change rows of a table a role has.
+func (m *Migrator) changes(ctx context.Context, role, table string) (may []string, err error) {
+	for _, right := range m.dialect.changes() {
 		var has bool
-		if err := m.conn.QueryRow(ctx, "SELECT has_table_privilege($1::text, to_regclass('public.ledger')::oid, $2::text)", role, right).Scan(&has); err != nil {
+		if err := m.conn.QueryRow(ctx, "SELECT has_table_privilege($1::text, to_regclass($2::text)::oid, $3::text)", role, "public."+quote(table), right).Scan(&has); err != nil {
 			return nil, err
 		}
 		if has {

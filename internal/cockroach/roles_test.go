@@ -52,8 +52,10 @@ func TestWhoMayChangeTheBooksIsInDoubt(t *testing.T) {
 	as := d.role(t, "teller")
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO teller")
 	for _, right := range []string{"UPDATE", "DELETE"} {
-		require.Contains(t, doubts(as), right)
-		d.exec(t, "REVOKE "+right+" ON ledger FROM teller")
+		for _, table := range []string{"ledger", "audit"} {
+			require.Contains(t, doubts(as), right, "of %s", table)
+			d.exec(t, "REVOKE "+right+" ON "+table+" FROM teller")
+		}
 	}
 	require.Empty(t, doubts(as))
 }
@@ -112,9 +114,41 @@ func TestRolesAreMade(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, db.Exec(t.Context(), "INSERT INTO later VALUES (1)"))
-	for _, change := range []string{"UPDATE ledger SET debit_amount = 1", "DELETE FROM ledger", "TRUNCATE ledger", "ALTER TABLE ledger ADD COLUMN a int", "DELETE FROM homeward_schema_version"} {
+	for _, change := range []string{"UPDATE ledger SET debit_amount = 1", "DELETE FROM ledger", "TRUNCATE ledger", "UPDATE audit SET node = ''", "DELETE FROM audit", "TRUNCATE audit", "ALTER TABLE ledger ADD COLUMN a int", "DELETE FROM homeward_schema_version"} {
 		require.Error(t, db.Exec(t.Context(), change), change)
 	}
+
+	// A node deletes audit by the routines alone: not what is younger than three days, whatever
+	// its session takes for the time, and not while the claim is there.
+	d.exec(t, "UPDATE claims SET removable_at = now() - INTERVAL '1 hour'")
+	d.exec(t, `CREATE SCHEMA lies; CREATE FUNCTION lies.now() RETURNS timestamptz LANGUAGE sql AS $$ SELECT pg_catalog.now() + INTERVAL '9 years' $$; GRANT USAGE ON SCHEMA lies TO `+r.Node)
+	forget := func(sql string) (n int64) {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), asUser(t, d.admin, r.Node))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close(context.Background())) }()
+		_, err = conn.Exec(t.Context(), "SET search_path = lies, public, pg_catalog")
+		require.NoError(t, err)
+		require.NoError(t, conn.QueryRow(t.Context(), sql).Scan(&n))
+		return n
+	}
+	forgetAll := "SELECT forget_audit('" + regions[0] + "', array_agg(tenant_id), array_agg(idem_key), array_agg(at), array_agg(id) || array_agg(attempt_id) || array_agg(begun_id)) FROM audit"
+	rows := d.count(t, "SELECT count(*) FROM audit")
+	require.NotZero(t, rows)
+	for _, routine := range []string{"forget_audit", "expire_audit"} { // as without the tests' clock
+		d.exec(t, "ALTER FUNCTION "+routine+" SET search_path = pg_catalog, public, pg_temp")
+	}
+	d.exec(t, "UPDATE audit SET at = now() - INTERVAL '71 hours'")
+	require.Zero(t, forget(forgetAll))
+	require.Zero(t, forget("SELECT expire_audit(100)"))
+	d.exec(t, "UPDATE audit SET at = now() - INTERVAL '73 hours'; UPDATE claims SET removable_at = now() + INTERVAL '1 hour'")
+	require.Zero(t, forget(forgetAll), "its claim is there")
+	require.Equal(t, rows, d.count(t, "SELECT count(*) FROM audit"))
+	d.exec(t, "UPDATE claims SET removable_at = now() - INTERVAL '1 hour'")
+	require.NotZero(t, forget(forgetAll))
+	require.Zero(t, d.count(t, "SELECT count(*) FROM audit"))
+	d.exec(t, "INSERT INTO audit (home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail) VALUES ('"+regions[0]+"', 'acme', 'old', now() - INTERVAL '401 days', gen_random_uuid(), 'claimed', '', '', 1, 1, '')")
+	require.EqualValues(t, 1, forget("SELECT expire_audit(100)"))
 
 	// Readers read, and no secret.
 	reader, err := pgx.Connect(t.Context(), asUser(t, d.admin, r.Reader))
@@ -127,8 +161,10 @@ func TestRolesAreMade(t *testing.T) {
 		_, err := reader.Exec(t.Context(), "SELECT count(*) FROM "+table)
 		require.Equal(t, may, err == nil, "%s: %v", table, err)
 	}
-	_, err = reader.Exec(t.Context(), "DELETE FROM audit")
-	require.ErrorContains(t, err, "permission denied")
+	for _, change := range []string{"DELETE FROM audit", "SELECT expire_audit(100)", "SELECT forget_audit('', '{}', '{}', '{}', '{}')"} {
+		_, err = reader.Exec(t.Context(), change)
+		require.ErrorContains(t, err, "permission denied", change)
+	}
 }
 
 // Who must not make roles is refused before anything is done, and nothing is shown to be

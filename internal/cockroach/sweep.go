@@ -12,9 +12,6 @@ import (
 )
 
 const (
-	// auditLife is how long audit is kept: see migration 014, which configures the same
-	// in CockroachDB.
-	auditLife = 400 * 24 * time.Hour
 	// pinsPerLook bounds one statement of the pins' housekeeping, some 10 ms, and
 	// pinLooks one Sweep: 20,000 pins a minute at least, for each node.
 	pinsPerLook = int64(1000)
@@ -29,7 +26,7 @@ var (
 	sweepResponses = declare[limitArgs]("sweep_responses")
 	sweepNotices   = declare[limitArgs]("sweep_notices")
 	sweepUnpaid    = declare[limitArgs]("sweep_unpaid")
-	sweepAudit     = declare[oldArgs]("sweep_audit")
+	sweepAudit     = declare[limitArgs]("sweep_audit")
 	dropBodies     = declare[bodiesArgs]("notices_drop_bodies")
 	sweepPins      = declare[sweepPinsArgs]("pins_sweep")
 	forgetMoves    = declare[movesArgs]("registrar_forget")
@@ -77,11 +74,11 @@ func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 			}
 			removed += n
 		}
-		n, _, err := affected(ctx, v.db, sweepAudit, repeatable, oldArgs{auditLife, int64(limit)})
+		n, _, _, err := one(ctx, v.db, sweepAudit, repeatable, limitArgs{int64(limit)}, pgx.RowTo[int64])
 		if err != nil {
 			return removed, claimError(sweepAudit.name, err)
 		}
-		removed += n
+		removed += int(n)
 	}
 	n, err := v.SweepHome(ctx, v.name, limit)
 	return removed + n, err

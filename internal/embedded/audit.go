@@ -287,6 +287,9 @@ func (db *DB) forgetAudit(home string, code claim.RegionCode, p *audit.Position)
 	if err != nil || rec != nil {
 		return 0, err
 	}
+	if db.clock.now().Sub(p.At) < audit.MinKeepRows {
+		return 0, nil
+	}
 	row := binary.BigEndian.AppendUint64(appendAuditPrefix(nil, code, key), seq)
 	found, err := db.get(row, func([]byte) error { return nil })
 	if err != nil || !found {
