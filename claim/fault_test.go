@@ -43,6 +43,7 @@ func TestAPanicLeavesTheOutcomeUnknown(t *testing.T) {
 			idle()
 			require.Equal(t, InFlight, store.row(key).State)
 			require.Empty(t, store.row(key).Holder, "the lease is given up")
+			require.Zero(t, store.row(key).Unknowns, "a fault of ours uses nothing up")
 			time.Sleep(p.BackoffMax)
 		}
 		require.Contains(t, log.String(), "TestAPanicLeavesTheOutcomeUnknown", "the stack says where")

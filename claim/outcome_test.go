@@ -106,6 +106,7 @@ func TestAClaimStaysWithItsProvider(t *testing.T) {
 		time.Sleep(time.Until(message.Due))
 		require.Equal(t, outbox.Gone(), b.Recover(t.Context(), message), "the first is taken over before it is seen whose it is")
 		rec = store.row(rec.Key)
+		require.EqualValues(t, 1, rec.Unknowns, "who cannot ask has learned nothing")
 		for range 2 * int(store.policy.MaxUnknowns) {
 			message = store.messages[rec.Minted.ID]
 			time.Sleep(time.Until(message.Due))

@@ -157,7 +157,7 @@ type Record struct {
 
 // Waits reports whether r has no holder because it waits for the payer, a bank or a
 // capture. A node that receives news of the outcome may take it over at once.
-func (r *Record) Waits() bool { return r.State == InFlight && r.Interim != nil && r.Holder == "" }
+func (r *Record) Waits() bool { return r.Interim != nil && r.Holder == "" }
 
 // Age is the retention window that a record is in.
 type Age uint8
@@ -172,9 +172,9 @@ const (
 )
 
 // Age judges r against the store's clock. A claim in flight never ages, as its outcome
-// is still open.
+// is still open: see [Record.ExpiresAt].
 func (r *Record) Age(p *Policy, now time.Time) Age {
-	if r.State == InFlight || now.Before(r.ExpiresAt(p, now)) {
+	if now.Before(r.ExpiresAt(p, now)) {
 		return Live
 	}
 	if now.Before(r.FreeAt(p, now)) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/outbox"
@@ -163,12 +164,14 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 		known      bool
 		generation uint32 // of the attempt; 0: none
 		witness    bool   // of that generation
+		stale      bool   // the call is one of the key's former life
 	}{
 		"nothing known":                  {generation: 0},
 		"nothing known, and all is read": {change: func(_ *Witness, r *Restore) { r.Phase = RestoreWitnessed }, generation: 1},
 		"the same generation":            {known: true, change: func(w *Witness, _ *Restore) { w.Done = true }, generation: 1, witness: true},
 		"a later one":                    {known: true, change: func(w *Witness, _ *Restore) { w.Generation, w.Done = 2, true }, generation: 2, witness: true},
 		"a later one, perhaps":           {known: true, change: func(w *Witness, _ *Restore) { w.Generation = 2 }},
+		"a call of a former life":        {stale: true},
 		"another object":                 {known: true, change: func(w *Witness, _ *Restore) { w.Object, w.Done = "ch_2", true }},
 		"a later one, spelled otherwise": {known: true, change: func(w *Witness, _ *Restore) {
 			w.Generation, w.Done, w.Fingerprint.Sum = 2, true, [32]byte{1}
@@ -196,9 +199,16 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 				message := store.messages[rec.Minted.ID]
 				require.Contains(t, fmt.Sprint(s.Recover(t.Context(), message)), "Later", "its holder may live")
 				time.Sleep(time.Until(message.Due))
+				if c.stale {
+					message.ID = "ch_former"
+				}
 				verdict := s.Recover(t.Context(), message)
 				if c.generation == 0 {
-					require.Contains(t, fmt.Sprint(verdict), "Later")
+					want := outbox.Later(store.policy.BackoffMax)
+					if c.stale {
+						want = outbox.Done()
+					}
+					require.Equal(t, want, verdict)
 					require.Empty(t, made)
 					require.Equal(t, *rec, store.row(a.Key))
 					return
@@ -273,4 +283,36 @@ func TestAGuardedClaimIsNotClosed(t *testing.T) {
 		require.Equal(t, outbox.Later(p.BackoffMax), s.Expire(t.Context(), m))
 		require.Equal(t, FailedRetry, store.row(a.Key).State)
 	})
+}
+
+// A claim that goes on from its witness has nothing of the generation that the backup has.
+func TestAWitnessedGenerationBeginsAnew(t *testing.T) {
+	p, a := offsetPolicy(), arrivalOf(t, "100")
+	rec := begun(t, nil, a, p, newYear, Won)
+	rec.Unknowns, rec.NotFounds, rec.Reason, rec.ProviderRef = 3, 2, "timeout", "px_1"
+	rec.Interim, rec.Verdict, rec.Fence = &Interim{State: "processing"}, uuid.New(), 9
+	a.Witness = &Witness{Home: a.Home, Object: "ch_1", Fingerprint: a.Print, Generation: 2, Fence: 4, Provider: "one"}
+	next := begun(t, rec, a, p, rec.LeaseUntil.Add(p.ClockOffset), WonUnknown)
+	require.Equal(t, []uint32{0, 0, 2}, []uint32{next.Unknowns, next.NotFounds, next.Generation})
+	require.Equal(t, []string{"", ""}, []string{next.Reason, next.ProviderRef})
+	require.Nil(t, next.Interim)
+	require.Zero(t, next.Verdict)
+	require.EqualValues(t, 10, next.Fence, "above both")
+
+	// One of an older life of the key has a fence to be above, too.
+	old := settled(t, begun(t, nil, arrivalOf(t, "200"), p, newYear, Won), Verdict{Outcome: OutcomeDone}, p, newYear)
+	old.Fence, old.Minted.ID = 9, "ch_older"
+	a.Witness.FirstUse = newYear
+	require.EqualValues(t, 10, begun(t, old, a, p, old.FreeAt(p, newYear), WonUnknown).Fence)
+
+	// Another object's witness: the claim in flight is over, whoever could take it.
+	other := *a.Witness
+	other.Object = "ch_2"
+	a.Witness = &other
+	begun(t, rec, a, p, rec.LeaseUntil.Add(p.ClockOffset), Busy)
+
+	w := &Witness{Object: "ch_1", Generation: 2}
+	require.Same(t, w, w.of(&Record{Minted: Minted{ID: "ch_1"}, Generation: 2}))
+	require.Nil(t, w.of(&Record{Minted: Minted{ID: "ch_1"}, Generation: 1}))
+	require.Nil(t, w.of(&Record{Minted: Minted{ID: "ch_2"}, Generation: 2}))
 }

@@ -188,7 +188,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	case TombStone:
 		return reply, &ExpiredError{FirstUse: rec.FirstUse}
 	case Busy:
-		if ctx.Err() == nil && rec.Holder == "" {
+		if rec.Holder == "" {
 			return reply, &UnknownError{RetryAfter: s.c.Policy.untilAsked(rec, begun.Now)}
 		}
 		return reply, &InUseError{RetryAfter: s.c.Policy.WaitMax}
@@ -322,7 +322,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also,
 		CompareOnly: req.CompareOnly || !s.has(req.Provider),
 		Payload:     req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.provider(req), Providers: s.c.Providers,
-		Stamped: req.Stamp != 0, PinnedAt: req.PinnedAt, PinHere: req.PinHere && s.has(req.Provider),
+		Stamped: req.Stamp != 0, PinnedAt: req.PinnedAt, PinHere: req.PinHere,
 		// The receipt is the random part of the id in a shape that a person can read
 		// out. It need not be unique by itself.
 		Mint:        Minted{ID: id, Receipt: receipt(id)},

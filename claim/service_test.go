@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +157,83 @@ func TestAFencedHolderEndsItsCall(t *testing.T) {
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.ErrorAs(t, err, new(*InUseError))
 		require.Equal(t, store.policy.RenewEvery, ended)
+	})
+}
+
+// hung is a store whose renewals get no answer.
+type hung struct {
+	*rows
+	renewals atomic.Int64
+}
+
+func (s *hung) Renew(ctx context.Context, _ string, _ []Lease) ([]bool, error) {
+	s.renewals.Add(1)
+	<-ctx.Done()
+	return nil, ErrUnavailable
+}
+
+// A renewal without an answer is given up before the next one is due.
+func TestARenewalIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hung{rows: newRows(DefaultPolicy())}
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, _ Attempt) Verdict {
+			<-ctx.Done()
+			return Verdict{Reason: "cancelled"}
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.Error(t, err)
+		require.EqualValues(t, 2, store.renewals.Load(), "trust lasts for two")
+	})
+}
+
+// What an attempt gets: the row, the store's clock, whether a release would be final, and a
+// context that marks it as work in progress. After a move it is another provider's, and news
+// of the first one are not for it.
+func TestWhatAnAttemptGets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := DefaultPolicy()
+		p.MaxGenerations = 2
+		store := newRows(p)
+		var seen []Attempt
+		s := serveAt(t, "a,b", store, bucket{}, p, "n1", func(ctx context.Context, a Attempt) Verdict {
+			require.True(t, outbox.IsBegun(ctx))
+			require.Equal(t, store.row(a.Record.Key).HeldSince, a.Now)
+			switch seen = append(seen, a); {
+			case len(seen) == 1:
+				return Verdict{Reason: "timeout"}
+			case a.Provider == "a":
+				return Verdict{Outcome: OutcomeMoved, Next: "b", Response: Response{Status: 503}}
+			}
+			return charged(a)
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.Error(t, err)
+		message := store.messages[store.row(order("k", 100).Key).Minted.ID]
+		time.Sleep(time.Until(message.Due))
+		require.Equal(t, outbox.Gone(), s.LearnHeld(t.Context(), message, Held{By: "a", Word: HeldStill}))
+		require.Len(t, seen, 3)
+		require.Equal(t, []bool{false, false, true}, []bool{seen[0].Last, seen[1].Last, seen[2].Last})
+		require.NotNil(t, seen[1].Held)
+		require.Nil(t, seen[2].Held)
+		require.Equal(t, []string{"a", ""}, []string{seen[1].ToldBy, seen[2].ToldBy})
+	})
+}
+
+// A claim that waits has one answer, however an attempt since has spelled it.
+func TestAWaitingClaimKeepsItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, tries := newRows(DefaultPolicy()), 0
+		s := serve(t, store, bucket{}, store.policy, "n1", func(context.Context, Attempt) Verdict {
+			tries++
+			return Verdict{Outcome: OutcomePending, State: "processing", Response: Response{Status: 202, Body: fmt.Append(nil, tries)}}
+		})
+		for range 2 {
+			reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+			require.NoError(t, err)
+			require.Equal(t, "1", string(reply.Response.Body))
+			time.Sleep(store.policy.BackoffMax)
+		}
+		require.Equal(t, 2, tries)
 	})
 }
 
@@ -321,6 +399,10 @@ func TestRefusalsSayWhereAndHowLong(t *testing.T) {
 		require.True(t, reply.ExpiresAt.After(time.Now()))
 		time.Sleep(store.policy.ReplayFor)
 		check(1000, new(*ExpiredError))
+		reply, err = s.Do(t.Context(), "us-east1", order("k1", 1000))
+		require.Error(t, err)
+		rec := store.row(order("k1", 1000).Key)
+		require.True(t, reply.ExpiresAt.Equal(rec.FreeAt(&store.policy, time.Now())), "the key is free then")
 	})
 }
 
@@ -342,6 +424,10 @@ func TestLargeBodiesGoToTheObjectStore(t *testing.T) {
 		again, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.NoError(t, err)
 		require.Equal(t, first.Response, again.Response)
+		large = large[1:]
+		_, err = s.Do(t.Context(), "us-east1", order("inline", 100))
+		require.NoError(t, err)
+		require.Equal(t, large, store.row(order("inline", 100).Key).Response.Body)
 		clear(blobs)
 		_, err = s.Do(t.Context(), "us-east1", order("k", 100))
 		require.ErrorIs(t, err, ErrUnavailable, "a body that is missing is not an empty body")

@@ -177,8 +177,8 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		switch {
 		case a.Witness.continues(rec) && rec.LeaseLapsed(p, now):
 			return reattach(rec, a, p, now)
-		case a.Witness != nil && (a.Witness.continues(rec) || a.Witness.Object != rec.Minted.ID):
-			return nil, Effects{}, Busy, nil // held, or over
+		case a.Witness != nil && a.Witness.Object != rec.Minted.ID:
+			return nil, Effects{}, Busy, nil // it is over
 		case a.Guarded:
 			return nil, Effects{}, NeedPin, nil
 		case respelled:
@@ -207,7 +207,7 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 func (a *Arrival) shares(rec *Record, p *Policy, now time.Time) bool {
 	latest := now.Add(-a.UnderWay)
 	switch {
-	case rec.State.Final() || rec.Refusal == nil:
+	case rec.Refusal == nil:
 		return false
 	case rec.State == InFlight:
 		return !latest.After(rec.Refusal.At)

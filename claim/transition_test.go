@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/ledger"
 )
 
 var newYear = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -176,4 +178,112 @@ func TestAGenerationBeginsAnew(t *testing.T) {
 	require.Empty(t, next.Reason)
 	require.Equal(t, uint64(1)<<32, fx.Enqueue.Fence)
 	require.Equal(t, next.LeaseUntil, fx.Enqueue.Due)
+}
+
+// The times of a claim in flight: minted in whole seconds, a lease that a set back clock does
+// not shorten, and one that others wait for by the slowest clock.
+func TestTimesOfAHolder(t *testing.T) {
+	p := offsetPolicy()
+	now := newYear.Add(1500 * time.Millisecond)
+	rec := begun(t, nil, arrivalOf(t, "100"), p, now, Won)
+	require.Equal(t, newYear.Add(time.Second), rec.Minted.Created)
+	back, err := Renew(rec, "n1", 1, p, now.Add(-time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, rec.LeaseUntil, back.LeaseUntil)
+	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", p, now)
+	var held *LeaseHeldError
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, p.Lease+p.ClockOffset, held.For)
+	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", p, now.Add(held.For))
+	require.NoError(t, err)
+	far := now.Add(100 * p.ReplayFor)
+	require.Equal(t, Live, rec.Age(p, far))
+	require.Equal(t, far.Add(p.ReplayFor), rec.ExpiresAt(p, far))
+	require.Equal(t, p.Lease+p.ClockOffset, p.untilAsked(rec, now))
+
+	released := settled(t, rec, Verdict{Outcome: OutcomeReleased}, p, now)
+	require.Equal(t, released.FreeAt(p, now).Add(-p.PinGrace/closePart-p.ClockOffset), released.CloseUntil(p, now))
+	pin := &Pin{CreatedAt: newYear}
+	require.True(t, pin.Settled(p, newYear.Add(p.ReplayFor+p.TombstoneFor-p.ClockOffset).Add(-1)))
+	require.False(t, pin.Settled(p, newYear.Add(p.ReplayFor+p.TombstoneFor-p.ClockOffset)), "by a slower clock another region may have it")
+}
+
+// What gives a claim up is an unknown that counts, and the last one allowed.
+func TestWhatGivesAClaimUp(t *testing.T) {
+	p := offsetPolicy()
+	p.MaxUnknowns = 2
+	rec := begun(t, nil, arrivalOf(t, "100"), p, newYear, Won)
+	for name, c := range map[string]struct {
+		before uint32
+		v      Verdict
+		want   State
+	}{
+		"not the last":                    {0, Verdict{}, InFlight},
+		"the last":                        {1, Verdict{}, FailedTerminal},
+		"the last, not found":             {1, Verdict{NotFound: true}, FailedTerminal},
+		"one more":                        {2, Verdict{}, FailedTerminal},
+		"of what is asked for ever":       {1, Verdict{KeepAsking: true}, InFlight},
+		"one more, and nothing was sent":  {2, Verdict{Unsent: true}, InFlight},
+		"one more, and the fault is ours": {2, Verdict{Fault: true}, InFlight},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := *rec
+			at.Unknowns = c.before
+			require.Equal(t, c.want, settled(t, &at, c.v, p, newYear).State)
+		})
+	}
+}
+
+// A claim that moves to another provider begins there with nothing of the first, and is left
+// alone by workers for as long as its holder may go on with it.
+func TestAClaimThatMovesBeginsAnew(t *testing.T) {
+	p := offsetPolicy()
+	rec := begun(t, nil, arrivalOf(t, "100"), p, newYear, Won)
+	rec = settled(t, rec, Verdict{NotFound: true}, p, newYear)
+	rec = settled(t, rec, Verdict{Outcome: OutcomePending, State: "processing"}, p, newYear)
+	rec.NotFounds = 1
+	v := &Verdict{Outcome: OutcomeMoved, Next: "two", Response: Response{Status: 503}}
+	moved, fx, err := Settle(rec, rec, v, p, newYear, 0)
+	require.NoError(t, err)
+	require.Equal(t, []uint32{0, 0, 2}, []uint32{moved.Unknowns, moved.NotFounds, moved.Generation})
+	require.Nil(t, moved.Interim)
+	require.Equal(t, newYear.Add(p.Lease), fx.Reschedule)
+	require.True(t, moved.LeaseLapsed(p, newYear))
+	name, ok := moved.With([]string{"one", "two"})
+	require.True(t, ok)
+	require.Equal(t, "two", name)
+}
+
+// A verdict is repeated for its own claim, and a provider's text is the same wherever it is
+// kept.
+func TestAVerdictIsOfItsOwnClaim(t *testing.T) {
+	p := offsetPolicy()
+	rec := begun(t, nil, arrivalOf(t, "100"), p, newYear, Won)
+	v := &Verdict{ID: uuid.New(), Outcome: OutcomeDone, Response: Response{Status: 201}, ProviderRef: "a\x00b", Posting: &ledger.Transaction{ID: "ch_1", ProviderRef: "a\x00b"}}
+	paid, fx, err := Settle(rec, rec, v, p, newYear, 0)
+	require.NoError(t, err)
+	require.Equal(t, paid.ProviderRef, fx.Post.ProviderRef)
+	again, fx, err := Settle(paid, rec, v, p, newYear, 0)
+	require.NoError(t, err)
+	require.Equal(t, paid, again)
+	require.Equal(t, Effects{}, fx)
+	other := *rec
+	other.Minted.ID = "ch_2"
+	_, _, err = Settle(paid, &other, v, p, newYear, 0)
+	require.ErrorIs(t, err, ErrFenced)
+}
+
+// The provider key of every generation was sent, of this claim and to that provider.
+func TestSentKeys(t *testing.T) {
+	rec := &Record{Key: Key{Tenant: "acme", Value: "k"}, Minted: Minted{ID: "ch_1"}, Generation: 3}
+	for g := uint32(1); g <= 4; g++ {
+		require.Equal(t, g <= 3, rec.Sent(providerKey(rec.Key, "ch_1", g, "one"), "one"))
+		require.Equal(t, g <= 3, rec.Sent(providerKey(rec.Key, "ch_1", g, ""), "one"), "of an older build")
+		require.False(t, rec.Sent(providerKey(rec.Key, "ch_1", g, "two"), "one"))
+	}
+	p := DefaultPolicy()
+	p.MaxGenerations = 3
+	require.True(t, rec.LastGeneration(&p))
+	rec.Generation = 2
+	require.False(t, rec.LastGeneration(&p))
 }
