@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment"
@@ -85,19 +87,56 @@ func (s *server) limitBody(res *response, r *http.Request) {
 // readBody reads the whole body, within limitBody's time, and returns its
 // canonical form.
 func (s *server) readBody(res *response, r *http.Request) (canonical []byte, err error) {
-	err = s.withBody(res, r, s.Limits.Body, func(raw []byte) (err error) {
+	err = s.withBody(res, r, s.tenants, s.Limits.Body, func(raw []byte) (err error) {
 		canonical, err = claim.Canonical(raw, s.canonical)
 		return err
 	})
 	return canonical, err
 }
 
-// withBody reads the whole body, at most limit bytes, within limitBody's time. use
-// must not keep it.
-func (s *server) withBody(res *response, r *http.Request, limit int64, use func(raw []byte) error) error {
+// intake counts the bodies of one kind of caller, and their bytes.
+type intake struct{ bodies, bytes *semaphore.Weighted }
+
+func newIntake(l InFlight) *intake {
+	return &intake{semaphore.NewWeighted(l.Bodies), semaphore.NewWeighted(l.Bytes)}
+}
+
+var errFull = errors.New("as many bodies are held as may be")
+
+// incoming is a body that res.intake counts.
+type incoming struct {
+	io.Reader
+	res *response
+}
+
+func (b *incoming) Read(p []byte) (n int, err error) {
+	if n, err = b.Reader.Read(p); n > 0 {
+		if !b.res.intake.bytes.TryAcquire(int64(n)) {
+			return 0, errFull
+		}
+		b.res.held += int64(n)
+	}
+	return n, err
+}
+
+// letGo ends the counting of a body, once its request is answered.
+func (res *response) letGo() {
+	if res.intake != nil {
+		res.intake.bytes.Release(res.held)
+		res.intake.bodies.Release(1)
+	}
+}
+
+// withBody reads the whole body, at most limit bytes, within limitBody's time, and counts
+// it in in until the request is answered. use must not keep it.
+func (s *server) withBody(res *response, r *http.Request, in *intake, limit int64, use func(raw []byte) error) error {
 	if r.ContentLength > limit {
 		return tooLarge(limit)
 	}
+	if !in.bodies.TryAcquire(1) {
+		return s.unreadable(res, errFull)
+	}
+	res.intake = in
 	buf := bodies.Get().(*bytes.Buffer)
 	buf.Reset()
 	defer func() {
@@ -109,7 +148,7 @@ func (s *server) withBody(res *response, r *http.Request, limit int64, use func(
 	if r.ContentLength < 0 { // otherwise net/http returns no more than declared
 		body = http.MaxBytesReader(res.ResponseWriter, r.Body, limit)
 	}
-	if _, err := buf.ReadFrom(body); err != nil {
+	if _, err := buf.ReadFrom(&incoming{body, res}); err != nil {
 		return s.unreadable(res, err)
 	}
 	if res.timed {
@@ -129,6 +168,11 @@ func (s *server) unreadable(res *response, err error) error {
 		return tooLarge(over.Limit)
 	}
 	res.Header()["Connection"] = []string{"close"} // the rest of the body is still to come
+	if errors.Is(err, errFull) {
+		p := problem.New(problem.StoreUnavailable, "This node has no room for another request body now. Nothing was recorded; send it again.")
+		p.RetryAfter = retryFull
+		return &refusal{Problem: p}
+	}
 	p := problem.New(problem.InvalidRequest, "The body ended before it was whole; send it again.")
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		p.Detail = fmt.Sprintf("The body did not arrive within %v; send it again.", s.Limits.BodyTime)

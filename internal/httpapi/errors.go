@@ -17,6 +17,8 @@ import (
 const (
 	// retryStore: a store that lost its leader needs about a second for the next.
 	retryStore = time.Second
+	// retryFull: bodies are answered, or have failed to arrive, within some seconds.
+	retryFull = time.Second
 	// retryHome: during a lasting partition, more frequent retries do not help.
 	retryHome = 2 * time.Second
 	// retryUnknown: the first look-up after an unknown outcome is due by then.

@@ -33,10 +33,27 @@ type Limits struct {
 	// Idle is how long a kept-alive connection may be silent. It should exceed
 	// the load balancer's own, so that the balancer closes first.
 	Idle time.Duration `koanf:"-"`
+	// Notices bounds what anybody can make a node hold: a provider's notice is read
+	// before its signature can be verified. Bytes are 64 of the largest notices, and
+	// 8,000 of the usual 2 KiB: two seconds of 4,000 a second. Copies on their way to the
+	// store make it four times that in memory.
+	Notices InFlight `koanf:"-"`
+	// Tenants bounds the bodies that come with an API key. Bytes are 256 of the largest
+	// bodies; of the usual 512 bytes, a provider that does not answer for 15 s leaves
+	// 15,000 waiting at 1,000 requests a second.
+	Tenants InFlight `koanf:"-"`
 	// TenantRate, in requests per second, and TenantBurst, in requests, apply to
 	// tenants whose row has none. 0 means no limit.
 	TenantRate  float64 `koanf:"tenant_rate"`
 	TenantBurst int     `koanf:"tenant_burst"`
+}
+
+// InFlight bounds the bodies that a node holds at once, each from its first byte to the
+// answer. A request beyond it is answered 503 with Retry-After, and its body is not read.
+type InFlight struct {
+	// Bodies is how many, Bytes their sum as far as they have arrived: a length that is
+	// declared and not sent takes no room.
+	Bodies, Bytes int64
 }
 
 // DefaultLimits is the published contract.
@@ -50,6 +67,8 @@ func DefaultLimits() Limits {
 		AskAgain:    20 * time.Second,
 		Reply:       30 * time.Second,
 		Idle:        120 * time.Second,
+		Notices:     InFlight{Bodies: 4096, Bytes: 16 << 20},
+		Tenants:     InFlight{Bodies: 16384, Bytes: 256 << 20},
 		TenantRate:  1000,
 		TenantBurst: 2000,
 	}
@@ -67,6 +86,8 @@ func (l Limits) validate() error {
 		{"Request", l.Request > 0},
 		{"Reply", l.Reply > 0},
 		{"Idle", l.Idle > 0},
+		{"Notices", l.Notices.Bodies > 0 && l.Notices.Bytes > 0},
+		{"Tenants", l.Tenants.Bodies > 0 && l.Tenants.Bytes > 0},
 	} {
 		if !c.ok {
 			return fmt.Errorf("httpapi: limit %s must be above 0; start from DefaultLimits", c.name)

@@ -24,12 +24,16 @@ const (
 // notice stores a provider's notice: the raw body, unchanged, as its signature covers
 // that. Nothing else is done before the answer.
 func (s *server) notice(res *response, r *http.Request) error {
-	// No body is read for an unknown provider: anybody can send one.
-	if s.Notices == nil || !s.Notices.Knows(r.PathValue("provider")) {
+	if s.Notices == nil {
 		return errNoProvider
 	}
+	// Anybody can send a body, so none is read without what a provider sends before it.
+	provider := r.PathValue("provider")
+	if err := s.Notices.Expects(provider, r.Header); err != nil {
+		return refusedNotice(err)
+	}
 	var body []byte
-	err := s.withBody(res, r, notice.MaxNotice, func(raw []byte) error {
+	err := s.withBody(res, r, s.notices, notice.MaxNotice, func(raw []byte) error {
 		body = bytes.Clone(raw)
 		return nil
 	})
@@ -38,11 +42,17 @@ func (s *server) notice(res *response, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), noticeTime)
 	defer cancel()
-	switch err := s.Notices.Receive(ctx, r.PathValue("provider"), r.Header, body); {
-	case err == nil:
-		res.Header()["Content-Length"] = []string{"0"}
-		res.WriteHeader(http.StatusOK)
-		return nil
+	if err := s.Notices.Receive(ctx, provider, r.Header, body); err != nil {
+		return refusedNotice(err)
+	}
+	res.Header()["Content-Length"] = []string{"0"}
+	res.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// refusedNotice is what the sender of a notice is answered.
+func refusedNotice(err error) error {
+	switch {
 	case errors.Is(err, notice.ErrUnknownProvider):
 		return errNoProvider
 	case errors.Is(err, notice.ErrForged), errors.Is(err, notice.ErrStale), errors.Is(err, notice.ErrMalformed):

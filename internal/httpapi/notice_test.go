@@ -42,7 +42,15 @@ type notices struct {
 	limited  bool
 }
 
-func (n *notices) Knows(provider string) bool { return provider == "stripe" }
+func (n *notices) Expects(provider string, header http.Header) error {
+	switch {
+	case provider != "stripe":
+		return notice.ErrUnknownProvider
+	case header.Get("Stripe-Signature") == "":
+		return notice.ErrForged
+	}
+	return nil
+}
 
 func (n *notices) Receive(ctx context.Context, provider string, header http.Header, body []byte) error {
 	n.provider, n.header, n.body = provider, header, string(body)
@@ -126,13 +134,19 @@ func (u unread) Read([]byte) (int, error) {
 
 func (unread) Close() error { return nil }
 
-// TestNoBodyIsReadForNobody: where no provider of the path's name sends notices, the
-// body stays where it is.
+// TestNoBodyIsReadForNobody: where no provider of the path's name sends notices, or the
+// header has no signature, the body stays where it is.
 func TestNoBodyIsReadForNobody(t *testing.T) {
 	h := newAPI(t, newFake(), func(c *Config) { c.Notices = &notices{} })
 	r := posted("POST", "/v1/webhooks/nobody", "")
 	r.Body, r.ContentLength = unread{t}, 1<<20
 	require.Equal(t, 404, serve(h, r).Code)
+	r = posted("POST", "/v1/webhooks/stripe", "")
+	r.Body, r.ContentLength = unread{t}, 1<<10
+	r.Header.Del("Stripe-Signature")
+	w := serve(h, r)
+	require.Equal(t, 400, w.Code)
+	require.Equal(t, "invalid_request", problemIn(t, w).Error)
 }
 
 // The limit of a tenant's requests is none for providers, who have no tenant.

@@ -19,6 +19,10 @@ type response struct {
 	began  time.Time
 	// timed: the connection has a read deadline for the body.
 	timed bool
+	// intake counts the request's body, of which held bytes have arrived; nil if none is
+	// read.
+	intake *intake
+	held   int64
 	// stripe is nil but for a request that carries Stripe-Version.
 	stripe *stripeExchange
 	// patience is the context of a request that may have to wait.

@@ -43,8 +43,9 @@ type Router interface {
 
 // Notices receives providers' webhooks. Implementations are safe for concurrent use.
 type Notices interface {
-	// Knows reports whether a provider of this name sends notices here.
-	Knows(provider string) bool
+	// Expects refuses a notice by its header, before its body is read: nobody of this
+	// name sends any, or it is not signed. The errors are those of Receive.
+	Expects(provider string, header http.Header) error
 	// Receive stores a notice and returns once it is durable. It may keep body, and
 	// only reads header. It refuses with the errors of package notice; any other error
 	// means that the outcome is unknown and the provider should send the notice again.
@@ -105,6 +106,8 @@ type server struct {
 	Config
 	canonical claim.CanonicalOptions
 	rates     *rates
+	tenants   *intake
+	notices   *intake
 	mux       *http.ServeMux
 	took      *meter.Histogram
 	closed    *meter.Counter
@@ -154,6 +157,8 @@ func New(c Config) (http.Handler, error) {
 		Config:    c,
 		canonical: claim.CanonicalOptions{Drop: c.Unstable},
 		rates:     newRates(c.Limits.TenantRate, c.Limits.TenantBurst),
+		tenants:   newIntake(c.Limits.Tenants),
+		notices:   newIntake(c.Limits.Notices),
 		mux:       http.NewServeMux(),
 		took:      c.Meters.Histogram(meter.HTTPDuration),
 		closed:    c.Meters.Counter(meter.FailClosed),
@@ -265,6 +270,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if debugging {
 		began = s.Now()
 	}
+	defer res.letGo()
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {

@@ -129,7 +129,7 @@ func wrongParam(err error) error {
 // readForm converts the form of the query and the body to the equivalent canonical JSON,
 // which is claimed, compared and stored.
 func (s *server) readForm(res *response, r *http.Request) (canonical []byte, err error) {
-	err = s.withBody(res, r, s.Limits.Body, func(raw []byte) error {
+	err = s.withBody(res, r, s.tenants, s.Limits.Body, func(raw []byte) error {
 		body, err := res.stripe.view.ReadForm(r.URL.RawQuery, raw)
 		if err != nil {
 			return wrongParam(err)

@@ -207,6 +207,8 @@ func (p provider) Show(_ context.Context, _ psp.Kind, _, ref string) (psp.Found,
 // reader reads a notice that is psp.Notice as JSON.
 type reader struct{}
 
+func (reader) Signed(http.Header) bool { return true }
+
 func (reader) Verify(http.Header, []byte, time.Time) (string, error) { return "", psp.ErrForged }
 
 func (reader) Read(body []byte) (n psp.Notice, err error) {

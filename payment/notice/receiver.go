@@ -33,8 +33,8 @@ var ErrRefused = errors.New("webhook: the store refuses the notice")
 
 const (
 	// maxWaiting bounds the notices that wait to be stored: two seconds of 2,000 a
-	// second, which is as long as a provider should wait for its 200. At 256 KiB each,
-	// the largest body, they could take 1 GiB; at the usual 2 KiB they take 8 MiB.
+	// second, which is as long as a provider should wait for its 200. The API bounds
+	// their bytes (httpapi.Limits).
 	maxWaiting = 4096
 	// maxBatch bounds the notices of one step: enough that 2,000 a second are eight
 	// steps, few enough that a step stays far below a statement's time-out.
@@ -129,16 +129,28 @@ func (r *Receiver) Stop() {
 	r.done.Wait()
 }
 
-// Knows reports whether a provider of this name sends notices here.
-func (r *Receiver) Knows(provider string) bool {
-	_, ok := r.c.Notifiers[provider]
-	return ok
+// Expects refuses a notice by its header, before anybody reads its body: with
+// [ErrUnknownProvider], or with [ErrForged] if it lacks what its provider signs with. Nil
+// says nothing of the signature.
+func (r *Receiver) Expects(provider string, header http.Header) error {
+	notifier, ok := r.c.Notifiers[provider]
+	switch {
+	case !ok:
+		return r.counted(provider, ErrUnknownProvider)
+	case !notifier.Signed(header):
+		return r.counted(provider, fmt.Errorf("webhook: %w", ErrForged))
+	}
+	return nil
 }
 
 // Receive stores one notice and returns once it is durable; nil also if it was stored
 // before. After an error nothing may be assumed: the provider repeats it.
 func (r *Receiver) Receive(ctx context.Context, provider string, header http.Header, body []byte) error {
-	err := r.receive(ctx, provider, header, body)
+	return r.counted(provider, r.receive(ctx, provider, header, body))
+}
+
+// counted counts why a notice was not stored.
+func (r *Receiver) counted(provider string, err error) error {
 	switch {
 	case err == nil: // the step that stored it has counted it
 	case errors.Is(err, ErrUnknownProvider):

@@ -64,6 +64,8 @@ func (s *shelf) Keep(ctx context.Context, region string, notices []Notice) (fres
 // echo is a Notifier whose event id is the body and whose signature a header.
 type echo struct{}
 
+func (echo) Signed(h http.Header) bool { return h.Get("Signature") != "" }
+
 func (echo) Verify(h http.Header, body []byte, _ time.Time) (string, error) {
 	if h.Get("Signature") != "good" {
 		return "", psp.ErrForged
@@ -90,6 +92,9 @@ func TestReceiveKeepsOnceAndRefuses(t *testing.T) {
 	require.NoError(t, r.Receive(t.Context(), "echo", good, []byte("one")), "a repeat is as good as the first")
 	require.ErrorIs(t, r.Receive(t.Context(), "echo", nil, []byte("two")), psp.ErrForged)
 	require.ErrorIs(t, r.Receive(t.Context(), "other", good, []byte("two")), ErrUnknownProvider)
+	require.NoError(t, r.Expects("echo", good))
+	require.ErrorIs(t, r.Expects("echo", nil), psp.ErrForged)
+	require.ErrorIs(t, r.Expects("other", good), ErrUnknownProvider)
 	require.Len(t, s.kept, 1)
 	n := s.kept["echo:one"]
 	require.Equal(t, "echo", n.Provider)

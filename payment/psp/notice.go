@@ -70,9 +70,13 @@ const NoticeTolerance = 5 * time.Minute
 // is known to send (Stripe) has some tens of kilobytes.
 const MaxNotice = 256 << 10
 
-// Notifier is a [Provider] that sends notices. Both methods are pure, and safe
+// Notifier is a [Provider] that sends notices. All methods are pure, and safe
 // for concurrent use.
 type Notifier interface {
+	// Signed reports whether a notice with this header may be signed, before its body is
+	// read: the header has what Verify needs, in its form. It is true where the signature
+	// is in the body.
+	Signed(header http.Header) bool
 	// Verify checks that a notice received at now is the provider's, and returns the id
 	// of its event. Errors wrap [ErrForged], [ErrStale], [ErrMalformed] or
 	// [ErrUnchecked].

@@ -21,6 +21,8 @@ const payer = `{"id":"evt_1","email":"erika.mustermann@example.org"}`
 // postbox accepts every signature.
 type postbox struct{}
 
+func (postbox) Signed(http.Header) bool { return true }
+
 func (postbox) Verify(h http.Header, _ []byte, _ time.Time) (string, error) {
 	return h.Get("id"), nil
 }

@@ -101,6 +101,9 @@ func itemOf(body []byte) (*item, error) {
 	return w.Items[0].Item, nil
 }
 
+// Signed implements [psp.Notifier]: the signature is in the body.
+func (p *Provider) Signed(http.Header) bool { return true }
+
 // Verify implements [psp.Notifier]. The signature is in the body and covers no time: an
 // event is never stale. A repeated event has the same id, and is stored once.
 func (p *Provider) Verify(_ http.Header, body []byte, _ time.Time) (eventID string, err error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +43,15 @@ func (p *Provider) setNotices(w Notices) error {
 
 // maxEventID bounds an event's id in bytes: it becomes part of a key.
 const maxEventID = 255
+
+// Signed implements [psp.Notifier]: a signature of Standard Webhooks is 32 bytes in base64.
+func (p *Provider) Signed(header http.Header) bool {
+	_, err := strconv.ParseInt(header.Get(p.notices.TimestampHeader), 10, 64)
+	return err == nil && header.Get(p.notices.IDHeader) != "" && signed.MatchString(header.Get(p.notices.SignatureHeader))
+}
+
+// signed is the form of a header with a signature of version 1 among others.
+var signed = regexp.MustCompile(`(^| )v1,[A-Za-z0-9+/]{43}=(,| |$)`)
 
 // Verify implements [psp.Notifier].
 func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (eventID string, err error) {

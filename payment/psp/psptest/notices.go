@@ -46,6 +46,9 @@ func notices(t *testing.T, h Harness) {
 		if err != nil {
 			t.Fatalf("%s does not verify: %v", d.Body, err)
 		}
+		if !n.Signed(d.Header) {
+			t.Errorf("its body would not be read: %v", d.Header)
+		}
 		got, err := n.Read(d.Body)
 		if err != nil {
 			t.Fatalf("%s does not read: %v", d.Body, err)
@@ -151,6 +154,9 @@ func (h Harness) refusesForgeries(t *testing.T, n psp.Notifier, d Delivery, sign
 	bare := d
 	bare.Header = nil
 	refuses("no header", n, bare, psp.ErrForged)
+	if n.Signed(nil) {
+		t.Error("the body would be read although nothing signs it")
+	}
 	for name, values := range d.Header {
 		for _, v := range values {
 			if !strings.Contains(strings.ToLower(name), "signature") && !strings.Contains(strings.ToLower(name), "webhook") {

@@ -1,11 +1,14 @@
 package stripe
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stripe/stripe-go/v85/webhook"
@@ -15,6 +18,16 @@ import (
 
 // maxID bounds ids in bytes: Stripe reserves 255 characters for its own.
 const maxID = 255
+
+// Signed implements [psp.Notifier]: a time, and a signature of 32 bytes in hexadecimal.
+func (p *Provider) Signed(header http.Header) bool {
+	var at, by bool
+	for pair := range strings.SplitSeq(header.Get("Stripe-Signature"), ",") {
+		at = at || strings.HasPrefix(pair, "t=")
+		by = by || strings.HasPrefix(pair, "v1=") && len(pair) == len("v1=")+hex.EncodedLen(sha256.Size)
+	}
+	return at && by
+}
 
 // Verify implements [psp.Notifier], by the SDK. Stripe judges a signature by its
 // age alone: one from a clock that is ahead is not stale.

@@ -1,0 +1,140 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/notice"
+)
+
+// keeper counts the bytes of the notices that it is handed, until it is released.
+type keeper struct {
+	release chan struct{}
+
+	mu         sync.Mutex
+	held, most int
+}
+
+func (k *keeper) Expects(_ string, h http.Header) error {
+	if h.Get("Stripe-Signature") == "" {
+		return notice.ErrForged
+	}
+	return nil
+}
+
+func (k *keeper) Receive(_ context.Context, _ string, _ http.Header, body []byte) error {
+	k.mu.Lock()
+	k.held += len(body)
+	k.most = max(k.most, k.held)
+	k.mu.Unlock()
+	<-k.release
+	k.mu.Lock()
+	k.held -= len(body)
+	k.mu.Unlock()
+	return nil
+}
+
+// partial sends a request but for the last byte of its body, and reports the status of the
+// answer; finish sends the last byte.
+func partial(t *testing.T, addr, head string, length int, status chan<- int) (finish func()) {
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	sent := make(chan struct{})
+	go func() {
+		fmt.Fprintf(conn, "%s\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", head, length, strings.Repeat(" ", length-1))
+		close(sent)
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			status <- 0
+			return
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		if res.StatusCode == 503 && res.Header.Get("Retry-After") == "" {
+			status <- -1
+			return
+		}
+		status <- res.StatusCode
+	}()
+	return func() {
+		<-sent
+		_, _ = conn.Write([]byte(" ")) // fails where the connection was closed already
+	}
+}
+
+const signedHead = "POST /v1/webhooks/stripe HTTP/1.1\r\nStripe-Signature: t=1,v1=ab"
+
+// Anybody can send bodies that are almost whole, with a header that looks signed. What a
+// node holds of them is bounded, and who comes too late is asked to come again, while the
+// others are still sending.
+func TestStrangersBytesAreBounded(t *testing.T) {
+	k := &keeper{release: make(chan struct{})}
+	limits := DefaultLimits()
+	addr := listen(t, newAPI(t, newFake(), func(c *Config) { c.Notices, c.Limits = k, limits }), limits)
+	const fit, over = 64, 36 // 16 MiB of the largest notices, and more
+	status := make(chan int, fit+over)
+	var finish []func()
+	for range fit + over {
+		finish = append(finish, partial(t, addr, signedHead, notice.MaxNotice, status))
+	}
+	for range over {
+		require.Equal(t, 503, <-status, "nothing else is answered: no body is whole")
+	}
+	for _, f := range finish {
+		f()
+	}
+	close(k.release)
+	for range fit {
+		require.Contains(t, []int{200, 503}, <-status)
+	}
+	require.LessOrEqual(t, k.most, fit*notice.MaxNotice)
+	// All of it is given back.
+	finished := make(chan int, 1)
+	partial(t, addr, signedHead, notice.MaxNotice, finished)()
+	require.Equal(t, 200, <-finished)
+}
+
+// A merchant's bodies are bounded, too, until they are answered; and a request without
+// room claims nothing and is worth a retry.
+func TestTenantsBytesAreBounded(t *testing.T) {
+	f := newFake()
+	waits, release := make(chan struct{}), make(chan struct{})
+	do := f.do
+	f.do = func(ctx context.Context, r claim.Request) (claim.Reply, error) {
+		waits <- struct{}{}
+		<-release
+		return do(ctx, r)
+	}
+	for name, limit := range map[string]InFlight{"bodies": {Bodies: 2, Bytes: 1 << 20}, "bytes": {Bodies: 10, Bytes: int64(2*len(okBody) + 1)}} {
+		h := newAPI(t, f, func(c *Config) {
+			c.Limits = DefaultLimits()
+			c.Limits.Tenants = limit
+		})
+		done := make(chan int)
+		for range 2 {
+			go func() { done <- serve(h, charge()).Code }()
+			<-waits
+		}
+		w := serve(h, charge())
+		p := problemIn(t, w)
+		require.Equal(t, []any{503, "store_unavailable", "same_key", "1"}, []any{w.Code, p.Error, p.Retry, w.Header().Get("Retry-After")}, name)
+		require.Equal(t, 200, serve(h, request("GET", "/livez", "")).Code)
+		for range 2 {
+			release <- struct{}{}
+			require.Equal(t, 201, <-done)
+		}
+		go func() { <-waits; release <- struct{}{} }()
+		require.Equal(t, 201, serve(h, charge()).Code, "its room is free again")
+	}
+}
