@@ -66,15 +66,22 @@ func printEnabled(io streams, was relay.Endpoint) {
 
 type endpointSetCommand struct {
 	liveFlags
-	Tenant    string `arg:"" help:"The tenant's id."`
-	URL       string `arg:"" name:"url" help:"URL that receives events by POST: https://host/path."`
-	AllowHTTP bool   `name:"allow-http" help:"Allow an http:// URL, for development. The nodes' settings must allow it, too."`
+	Tenant       string `arg:"" help:"The tenant's id."`
+	URL          string `arg:"" name:"url" help:"URL that receives events by POST: https://host/path."`
+	AllowHTTP    bool   `name:"allow-http" help:"Allow an http:// URL, for development. The nodes' settings must allow it, too."`
+	AllowPrivate bool   `name:"allow-private" help:"Allow a host that is not public, for development. The nodes' settings must allow it, too."`
 }
 
 func (c *endpointSetCommand) Run(ctx context.Context, io streams) error {
 	if err := relay.CheckURL(c.URL, c.AllowHTTP); err != nil {
 		if relay.CheckURL(c.URL, true) == nil {
 			return fmt.Errorf("%w, or add --allow-http for a receiver on this machine", err)
+		}
+		return err
+	}
+	if err := relay.CheckHost(ctx, c.URL, c.AllowPrivate); err != nil {
+		if relay.CheckHost(ctx, c.URL, true) == nil {
+			return fmt.Errorf("%w, or add --allow-private for a receiver in your own network", err)
 		}
 		return err
 	}

@@ -165,6 +165,12 @@ func TestEndpoint(t *testing.T) {
 		refuses(t, []string{"https://"}, with("set", "acme", "http://shop.example/hooks")...)
 		refuses(t, []string{"password"}, with("set", "acme", "https://a:b@shop.example/hooks")...)
 
+		for _, host := range []string{"127.0.0.1", "localhost", "10.0.0.1", "[fd00::1]", "169.254.169.254", "168.63.129.16", "[fd00:ec2::254]", "100.100.100.200"} {
+			refuses(t, []string{"not public", "nodes refuse"}, with("set", "acme", "https://"+host+"/hooks")...)
+		}
+		for _, host := range []string{"169.254.169.254", "168.63.129.16"} {
+			refuses(t, []string{"nodes refuse"}, with("set", "acme", "https://"+host+"/hooks", "--allow-private")...)
+		}
 		out := does(t, with("set", "acme", url)...)
 		first := secret(t, out)
 		require.Equal(t, relay.Endpoint{Tenant: "acme", URL: url, Secrets: []string{first}}, stored())

@@ -34,8 +34,8 @@ func secretKey(secret string) ([]byte, error) {
 // maxURL is a length that intermediaries are known to accept.
 const maxURL = 2048
 
-// CheckURL returns an error for a URL to which no event could be sent. The addresses
-// of its host are checked at each delivery, as they can change.
+// CheckURL returns an error for a URL to which no event could be sent. [CheckHost]
+// checks the addresses of its host, as each delivery does again, because they can change.
 func CheckURL(text string, allowHTTP bool) error {
 	u, err := url.Parse(text)
 	switch {

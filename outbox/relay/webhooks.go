@@ -65,7 +65,7 @@ type WebhooksConfig struct {
 	// DisableAfter is how long an endpoint may fail without a success in between.
 	DisableAfter time.Duration
 	// AllowPrivate allows deliveries to addresses that are not public: loopback,
-	// private, link-local and such. A merchant could then make this node call services
+	// private and such, but for a cloud's metadata. A merchant could then make this node call services
 	// in its own network. For development.
 	AllowPrivate bool
 	// AllowHTTP allows unencrypted deliveries. For development.
@@ -131,12 +131,9 @@ func NewWebhooks(c WebhooksConfig) (*Webhooks, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	dialer := &net.Dialer{Timeout: c.Timeout}
-	if !c.AllowPrivate {
-		// Check the address when it is dialled: a name checked earlier may resolve to
-		// another address by then.
-		dialer.Control = ssrf.New(ssrf.WithAnyPort()).Safe
-	}
+	// Check the address when it is dialled: a name checked earlier may resolve to another
+	// address by then.
+	dialer := &net.Dialer{Timeout: c.Timeout, Control: deliverable(c.AllowPrivate)}
 	return &Webhooks{
 		c: c, gates: pace.NewGates(c.PerEndpoint), slots: make(chan struct{}, webhookSlots), busy: pace.NewGate(webhookSlots),
 		client: &http.Client{
