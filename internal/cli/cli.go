@@ -56,7 +56,7 @@ type streams struct{ out, err io.Writer }
 // Run parses a command line, runs the command until it is done or ctx ends, and
 // returns its exit code. Every failure is one line (or one per mistake) on errs.
 func Run(ctx context.Context, args []string, out, errs io.Writer) int {
-	return run(ctx, args, streams{out, errs})
+	return run(ctx, args, streams{&shown{out: out}, &shown{out: errs}})
 }
 
 // run is Run; a failure's exit code is 1, or that of an [exitError].

@@ -57,7 +57,7 @@ func (p *telling) run() {
 		case <-tick.C:
 			line := fmt.Sprintf("%s, %v", p.say(), time.Since(p.began).Truncate(time.Second))
 			if p.live {
-				fmt.Fprintf(p.out, "\r%s\x1b[K", line)
+				fmt.Fprintf(steered(p.out), "\r%s\x1b[K", harmless(line))
 			} else {
 				fmt.Fprintln(p.out, line)
 			}
@@ -70,7 +70,7 @@ func (p *telling) stop() {
 	close(p.end)
 	p.ended.Wait()
 	if p.live {
-		fmt.Fprint(p.out, "\r\x1b[K")
+		fmt.Fprint(steered(p.out), "\r\x1b[K")
 	}
 }
 

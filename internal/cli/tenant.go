@@ -134,7 +134,7 @@ func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 			if !one.RegistrarMovedAt.IsZero() {
 				moved = one.RegistrarMovedAt.Format(time.RFC3339)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved, rateOf(&one), one.CardNumbers, one.Routes)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, visible(one.Name), one.Registrar, one.PreviousRegistrar, moved, rateOf(&one), one.CardNumbers, visible(one.Routes))
 		}
 		if err := t.Flush(); err != nil {
 			return err

@@ -56,7 +56,7 @@ func (c *topCommand) Run(ctx context.Context, io streams) error {
 				err = printTop(&page, all, time.Now())
 			}
 			if terminal(io.out) && !c.Once {
-				fmt.Fprint(io.out, clearScreen)
+				fmt.Fprint(steered(io.out), clearScreen)
 			}
 			if _, werr := page.WriteTo(io.out); werr != nil || c.Once {
 				return errors.Join(err, werr)
@@ -196,7 +196,7 @@ func wayWord(way string) string {
 
 // terminal reports whether w is a terminal.
 func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := steered(w).(*os.File)
 	if !ok {
 		return false
 	}
