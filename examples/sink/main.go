@@ -1,7 +1,7 @@
 // Command sink receives the events of a merchant: it verifies each signature, processes
 // each id once, and acknowledges an event only once that is on disk.
 //
-//	go run ./examples/sink --listen 127.0.0.1:9000 --secret whsec_… &
+//	WEBHOOK_SECRET=whsec_… go run ./examples/sink --listen 127.0.0.1:9000 &
 //	homeward endpoint set acme http://127.0.0.1:9000/ --allow-http --node …
 package main
 
@@ -37,12 +37,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("sink", flag.ContinueOnError)
 	flags.SetOutput(out)
 	listen := flags.String("listen", "127.0.0.1:9000", "where to receive, `host:port`")
-	secret := flags.String("secret", "", "what homeward endpoint set has printed")
 	path := flags.String("events", "events.jsonl", "the `file` that keeps what was received")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	s, err := open(*path, *secret)
+	s, err := open(*path, os.Getenv("WEBHOOK_SECRET"))
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ type sink struct {
 func open(path, secret string) (*sink, error) {
 	webhook, err := standardwebhooks.NewWebhook(secret)
 	if err != nil || !strings.HasPrefix(secret, "whsec_") {
-		return nil, errors.New("--secret is not one that homeward endpoint set has printed; homeward endpoint secret TENANT makes a new one")
+		return nil, errors.New("WEBHOOK_SECRET is not one that homeward endpoint set has printed; homeward endpoint secret TENANT makes a new one")
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

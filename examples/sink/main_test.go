@@ -47,5 +47,5 @@ func TestAnEventIsKeptOnce(t *testing.T) {
 	require.Equal(t, 1, strings.Count(string(kept), "evt_"), string(kept))
 
 	_, err = open(path, "nonsense")
-	require.ErrorContains(t, err, "--secret")
+	require.ErrorContains(t, err, "WEBHOOK_SECRET")
 }

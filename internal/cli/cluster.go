@@ -111,5 +111,10 @@ func (c *clusterCommand) welcome(io streams, k *lab.Cluster) error {
 	say["Keys"] = k.APIKeys
 	say["Nodes"], say["Database"], say["State"] = k.Nodes, k.Database.Version, lab.StateFile(k.Data)
 	say["Data"], say["Temporary"] = k.Data, k.Temporary
+	open := []opened{{k.Simulator, opensSimulator}}
+	for _, n := range k.Nodes {
+		open = append(open, opened{n.API, "the API, for who has one of the keys below"})
+	}
+	warnOpened(io, open...)
 	return clusterTemplate.Execute(io.out, say)
 }

@@ -70,9 +70,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	if at := c.exposed(); at != "" {
-		fmt.Fprintf(io.err, "warning: %s accepts callers from other machines; the demo's API keys are published, and anyone who reaches the address can use them\n", at)
-	}
+	warnOpened(io, c.opened(d)...)
 	if err := c.welcome(io, d, settings); err != nil {
 		return errors.Join(err, d.Stop(ctx))
 	}
@@ -85,16 +83,33 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 	return nil
 }
 
-// exposed returns the first flag, with its address, that opens the demo to other machines.
-// The simulator and the metrics take their host from --listen if they have no flag.
-func (c *demoCommand) exposed() string {
-	for _, f := range [][2]string{{"--listen", c.Listen}, {"--psp-listen", c.PSPListen}, {"--metrics-listen", c.MetricsListen}} {
-		host, _, err := net.SplitHostPort(f[1])
-		if ip := net.ParseIP(host); err == nil && host != "localhost" && !ip.IsLoopback() {
-			return f[0] + " " + f[1]
+// opened is an address at which somebody listens, and what who reaches it may do.
+type opened struct{ addr, what string }
+
+const (
+	opensAPI       = "the API, whose keys are published: anybody can charge, refund and read"
+	opensSimulator = "the simulator: anybody can move money there, read its books, change its faults, and turn its webhooks to other hosts"
+	opensMetrics   = "the metrics: anybody can read them"
+)
+
+// warnOpened names every address that other machines reach, with what it opens to them.
+func warnOpened(io streams, all ...opened) {
+	for _, o := range all {
+		if host, _, err := net.SplitHostPort(strings.TrimPrefix(o.addr, "http://")); err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback() {
+			fmt.Fprintf(io.err, "warning: %s accepts callers from other machines; it is %s\n", o.addr, o.what)
 		}
 	}
-	return ""
+}
+
+// opened is where a demo listens, but for RPC and console, which are on this machine always.
+func (c *demoCommand) opened(d *lab.Demo) (all []opened) {
+	for _, n := range d.Nodes {
+		all = append(all, opened{n.APIAddr(), opensAPI})
+	}
+	if c.PSP == "" {
+		all = append(all, opened{d.PSP, opensSimulator})
+	}
+	return append(all, opened{d.MetricsAddr(), opensMetrics})
 }
 
 //go:embed demo.txt

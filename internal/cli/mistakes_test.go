@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,11 +30,43 @@ func TestNoDatabaseIsSet(t *testing.T) {
 	refuses(t, []string{"no database is set", "--node HOST:PORT"}, "ledger", "balances")
 }
 
+// TestADemoThatOthersReachWarns: each address is named with what it opens, and none that is on this
+// machine.
 func TestADemoThatOthersReachWarns(t *testing.T) {
-	for _, c := range []struct{ listen, psp, want string }{
-		{"127.0.0.1:8081", "", ""}, {"localhost:8081", "[::1]:1", ""}, {"0.0.0.0:8081", "", "--listen 0.0.0.0:8081"},
-		{":8081", "", "--listen :8081"}, {"127.0.0.1:8081", "192.0.2.1:1", "--psp-listen 192.0.2.1:1"},
+	for _, c := range []struct {
+		args []string
+		want []string // one for each line
+	}{
+		{[]string{"--listen", "127.0.0.1:0"}, nil},
+		{[]string{"--listen", "localhost:0"}, nil},
+		{[]string{"--listen", "0.0.0.0:0"}, []string{"keys are published", "keys are published", "keys are published", "webhooks to other hosts", "metrics"}},
+		{[]string{"--listen", "0.0.0.0:0", "--psp-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"}, []string{"keys are published", "keys are published", "keys are published"}},
+		{[]string{"--listen", "127.0.0.1:0", "--psp-listen", "0.0.0.0:0"}, []string{"webhooks to other hosts"}},
 	} {
-		require.Equal(t, c.want, (&demoCommand{Listen: c.listen, PSPListen: c.psp}).exposed())
+		ctx, stop := context.WithCancel(t.Context())
+		var errs bytes.Buffer
+		ready := &firstLine{then: stop} // the warnings come before it
+		require.Zero(t, run(ctx, append([]string{"demo", "--console", "off"}, c.args...), streams{ready, &errs}), errs.String())
+		stop()
+		lines := strings.Split(strings.TrimSuffix(errs.String(), "\n"), "\n")
+		if errs.Len() == 0 {
+			lines = nil
+		}
+		require.Len(t, lines, len(c.want), "%v: %s", c.args, &errs)
+		for i, line := range lines {
+			require.Contains(t, line, "accepts callers from other machines")
+			require.Contains(t, line, c.want[i])
+		}
 	}
+}
+
+// firstLine is an output that calls then at the first write.
+type firstLine struct {
+	then func()
+	bytes.Buffer
+}
+
+func (f *firstLine) Write(p []byte) (int, error) {
+	f.then()
+	return f.Buffer.Write(p)
 }

@@ -57,6 +57,7 @@ func (c *simulatorCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	warnOpened(io, opened{sim.Addr(), opensSimulator})
 	fmt.Fprintf(io.out, "simulator ready on http://%s\n", sim.Addr())
 	<-ctx.Done()
 	return parts.Within(ctx, node.DrainTime, sim.Stop)

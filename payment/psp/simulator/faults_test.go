@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -21,6 +24,40 @@ func setFaults(t *testing.T, s *Simulator, f Faults) {
 	t.Helper()
 	if err := s.SetFaults(f); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestPagesOfOthersAreRefused: a page in a browser on this machine neither moves money here nor
+// turns webhooks elsewhere, by its own origin or by a name that it points to this address.
+func TestPagesOfOthersAreRefused(t *testing.T) {
+	s, err := Open(Config{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	server := httptest.NewServer(s.NewServer("").Handler)
+	defer server.Close()
+	port := server.URL[strings.LastIndexByte(server.URL, ':'):]
+	ask := func(method, path, host string, h http.Header) int {
+		req, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(`{"targets":[]}`))
+		require.NoError(t, err)
+		req.Host = host
+		maps.Copy(req.Header, h)
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res.StatusCode
+	}
+	for _, host := range []string{"127.0.0.1" + port, "[::1]" + port, "localhost" + port, "simulator" + port, "simulator"} {
+		require.Equal(t, http.StatusOK, ask(http.MethodPut, "/_sim/webhooks", host, nil), host)
+		require.Equal(t, http.StatusOK, ask(http.MethodPut, "/_sim/webhooks", host, http.Header{"Origin": {"http://" + host}}), host)
+	}
+	for _, origin := range []string{"http://evil.example", "null", "http://127.0.0.1:1"} {
+		require.Equal(t, http.StatusForbidden, ask(http.MethodPut, "/_sim/webhooks", "127.0.0.1"+port, http.Header{"Origin": {origin}}), origin)
+	}
+	for _, path := range []string{"/_sim/webhooks", "/_sim/faults", "/v1/charges", "/stripe/v1/payment_intents", "/adyen/v71/payments"} {
+		require.Equal(t, http.StatusForbidden, ask(http.MethodPost, path, "127.0.0.1"+port, http.Header{"Sec-Fetch-Site": {"cross-site"}}), path)
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			require.Equal(t, http.StatusForbidden, ask(method, path, "rebound.evil.example"+port, nil), path)
+		}
 	}
 }
 
@@ -274,7 +311,7 @@ func TestServerBoundsEverything(t *testing.T) {
 		t.Errorf("write time-out %s cuts off calls of the longest latency", srv.WriteTimeout)
 	}
 	rec := httptest.NewRecorder()
-	srv.Handler.ServeHTTP(rec, httptest.NewRequest("GET", "/_sim/summary", nil))
+	srv.Handler.ServeHTTP(rec, httptest.NewRequest("GET", "http://127.0.0.1/_sim/summary", nil))
 	if rec.Code != 200 {
 		t.Errorf("got %d", rec.Code)
 	}

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/payment/psp"
@@ -31,12 +34,12 @@ const (
 	maxHeader = 16 << 10
 )
 
-// NewServer returns a server for Handler with every time-out set. The caller
-// listens, serves, and shuts it down before it closes the simulator.
+// NewServer returns a server for Handler with every time-out set, which answers 403 to pages of
+// other origins. The caller listens, serves, and shuts it down before it closes the simulator.
 func (s *Simulator) NewServer(addr string) *http.Server {
 	return &http.Server{
 		Addr:              addr,
-		Handler:           s.Handler(),
+		Handler:           ownOrigin(s.Handler()),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
@@ -44,6 +47,29 @@ func (s *Simulator) NewServer(addr string) *http.Server {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
 	}
+}
+
+// ownOrigin refuses what a page of somebody else's has a browser on this machine send: a request
+// of another origin, and one to a name that the page's owner points to this address (DNS
+// rebinding). Callers name an address, localhost, or a host without a dot, as in Compose, which
+// nobody else's DNS answers for.
+func ownOrigin(h http.Handler) http.Handler {
+	origins := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && strings.Contains(host, ".") {
+			refuse(w, http.StatusForbidden, "invalid", "foreign_host", "the simulator is called by an address, localhost or a host without a dot, not by "+host)
+			return
+		}
+		if err := origins.Check(r); err != nil {
+			refuse(w, http.StatusForbidden, "invalid", "foreign_origin", "the simulator takes no request of a page of another origin")
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Handler returns the provider's API, see the package comment. To drop a reply it
