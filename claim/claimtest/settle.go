@@ -202,6 +202,29 @@ var settleTests = []test{
 		w.same(done, w.get(rec))
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventTakenOver, claim.EventAttempt, claim.EventSettled}, w.events(rec))
 	}},
+	{"settle: a holder whose verdict was recorded has no second one", func(w *world) {
+		// An unknown outcome raises no fence.
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		once := w.settle(held, unknown(false))
+		require.Equal(w, held.Fence, once.Fence)
+		for _, v := range []claim.Verdict{approved("paid"), declinedHard("no"), declinedSoft("not now"), unknown(false)} {
+			_, err := w.at(w.home).Settle(w.ctx, held, v)
+			require.ErrorIs(w, err, claim.ErrFenced, v.Outcome)
+		}
+		w.same(once, w.get(held))
+	}},
+	{"settle: a claim under a key that is used anew is another one", func(w *world) {
+		first := w.arrival("k", "100")
+		old := w.begin(first, claim.Won)
+		w.forgotten(w.settle(old, approved("paid")))
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		require.Equal(w, old.Fence, held.Fence, "the new row begins as the old one did")
+		for _, v := range []claim.Verdict{approved("late"), declinedHard("late"), declinedSoft("late"), unknown(false), pending("processing", time.Hour)} {
+			_, err := w.at(w.home).Settle(w.ctx, old, v)
+			require.ErrorIs(w, err, claim.ErrFenced, v.Outcome)
+		}
+		w.same(held, w.get(held))
+	}},
 	{"settle: a retried verdict returns the row that it left", func(w *world) {
 		for i, v := range []claim.Verdict{approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(true), unsent(0)} {
 			held := w.begin(w.arrival(fmt.Sprint("k", i), "100"), claim.Won)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/homeward-io/homeward/claim"
 )
 
 // StopWaiting makes notes count as written when they were made, for a database
@@ -41,6 +43,23 @@ func (db *DB) Statements(region string) map[string][]string {
 		}
 	}
 	return all
+}
+
+// ServePins sends the pins of several callers as their group does once it may, each until
+// its ctx ends, and returns what each is told.
+func (v *View) ServePins(ctxs []context.Context, keys []claim.Key) []error {
+	g, at, l := v.db.pins, line{home: v.name, room: arrivalsNear}, &gathering[pinning]{running: 1, lively: 1, underWay: map[claim.Key]bool{}}
+	members := make([]*member[pinning], len(keys))
+	for i, key := range keys {
+		members[i] = &member[pinning]{ctx: ctxs[i], step: &pinning{key: key, entry: v.name}, done: make(chan error, 1)}
+		l.waiting = append(l.waiting, members[i])
+	}
+	g.serve(at, l)
+	told := make([]error, len(keys))
+	for i, m := range members {
+		told[i] = <-m.done
+	}
+	return told
 }
 
 // Calls is how many calls have a connection or wait for one.

@@ -44,6 +44,7 @@ var injuries = []injury{
 	{fault: wireproxy.Refuse40001}, {fault: wireproxy.Refuse40001, lasting: true},
 	{fault: wireproxy.Ambiguous40003Done}, {fault: wireproxy.Ambiguous40003Done, lasting: true},
 	{fault: wireproxy.Ambiguous40003NotDone}, {fault: wireproxy.Ambiguous40003NotDone, lasting: true},
+	{fault: wireproxy.RowsThenError}, {fault: wireproxy.RowsThenError, lasting: true},
 	{fault: wireproxy.LateDone}, {fault: wireproxy.LateDone, lasting: true},
 	{fault: wireproxy.LateDone, overtaken: true}, {fault: wireproxy.LateDone, lasting: true, overtaken: true},
 	{fault: wireproxy.StallBefore}, {fault: wireproxy.StallAfter},
@@ -60,7 +61,7 @@ type verdict struct {
 
 // promise returns false where the injury is the same as a single one.
 func promise(o *operation, statement string, i injury) (v verdict, applies bool) {
-	repeats := !o.once || i.fault == wireproxy.Refuse40001
+	repeats := !o.once || i.fault == wireproxy.Refuse40001 || i.fault == wireproxy.RowsThenError
 	v.tries = 1
 	if i.lasting {
 		if v.tries = cockroach.MaxTries; !repeats {
@@ -100,7 +101,7 @@ func TestFaults(t *testing.T) {
 					if (o.commit || o.latest) && i.overtaken {
 						continue // whoever writes last is right
 					}
-					if o.commit && i.lasting && i.fault == wireproxy.Refuse40001 && w.server.Kind() == localdb.CockroachDB {
+					if o.commit && i.lasting && (i.fault == wireproxy.Refuse40001 || i.fault == wireproxy.RowsThenError) && w.server.Kind() == localdb.CockroachDB {
 						continue // its helper repeats on its own, more often than the store
 					}
 					if applies && !t.Run(statement+"/"+i.String(), func(t *testing.T) { w.cell(t).injure(&o, statement, i, v) }) {

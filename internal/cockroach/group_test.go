@@ -104,7 +104,7 @@ func (c *company) held(i int) claim.Record {
 const inCompany = 8
 
 // injuries of a group's statement; zero is none.
-var groupInjuries = []wireproxy.Fault{0, wireproxy.DropBefore, wireproxy.DropAfter, wireproxy.Refuse40001}
+var groupInjuries = []wireproxy.Fault{0, wireproxy.DropBefore, wireproxy.DropAfter, wireproxy.Refuse40001, wireproxy.RowsThenError}
 
 func (c *company) arm(statement string, f wireproxy.Fault) (fired func() int) {
 	if f == 0 {
@@ -325,6 +325,61 @@ type noBlobs struct{}
 
 func (noBlobs) Put(context.Context, []byte) (string, error) { return "", nil }
 func (noBlobs) Get(context.Context, string) ([]byte, error) { return nil, nil }
+
+// TestAMemberThatLeftIsNotSent: a caller has left before its group's statement goes, which
+// succeeds without it.
+func TestAMemberThatLeftIsNotSent(t *testing.T) {
+	c := newCompany(t)
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	keys := []claim.Key{c.key(0), c.key(1), c.key(2)}
+	told := c.view.ServePins([]context.Context{t.Context(), left, t.Context()}, keys)
+	require.NoError(t, told[0])
+	require.ErrorIs(t, told[1], context.Canceled)
+	require.NoError(t, told[2])
+	require.Equal(t, 2, c.d.count(t, "SELECT count(*) FROM pins"))
+	require.Zero(t, c.d.count(t, "SELECT count(*) FROM pins WHERE idem_key = $1", c.key(1).Value))
+	require.Error(t, c.view.ServePins([]context.Context{left}, keys[1:2])[0], "nobody is left to send anything for")
+}
+
+// TestReadsForgetRowsBeforeAnError: a look-up had its rows, and then failed. What is there
+// the next time counts.
+func TestReadsForgetRowsBeforeAnError(t *testing.T) {
+	c := newCompany(t)
+	held := c.held(0)
+	c.proxy.Arm("find", wireproxy.RowsThenError, 1)
+	got, err := c.begin(c.Context(), held.Key, "other")
+	require.NoError(t, err)
+	require.Equal(t, claim.Busy, got.Decision)
+
+	_, err = c.view.Settle(t.Context(), held, paid("x"))
+	require.NoError(t, err)
+	shown, err := c.view.Replica(t.Context(), held.Key)
+	require.NoError(t, err)
+	require.Nil(t, shown.Record, "an opaque key is looked for where its pin says")
+	_, err = c.view.Pin(t.Context(), c.key(1), here)
+	require.NoError(t, err)
+	a := claimtest.NewArrival(c.key(1), here, "100", "n", "ch_pinned")
+	begun, err := c.view.Begin(t.Context(), a)
+	require.NoError(t, err)
+	done, err := c.view.Settle(t.Context(), begun.Record, paid("y"))
+	require.NoError(t, err)
+	shown, err = c.view.Replica(t.Context(), a.Key)
+	require.NoError(t, err)
+	require.NotNil(t, shown.Record)
+	c.proxy.Arm("replica", wireproxy.RowsThenError, 1)
+	stall := c.proxy.Arm("replica", wireproxy.StallBefore, 1)
+	again := make(chan claim.Shown, 1)
+	go func() {
+		shown, _ := c.view.Replica(c.Context(), a.Key)
+		again <- shown
+	}()
+	require.NoError(t, stall.Wait(t.Context()))
+	c.d.exec(t, "DELETE FROM claims WHERE object_id = '"+done.Minted.ID+"'")
+	c.d.exec(t, "DELETE FROM pins WHERE idem_key = '"+a.Key.Value+"'")
+	stall.Release()
+	require.Equal(t, claim.Shown{}, <-again)
+}
 
 // TestARefusalForGoodIsItsOwn: the database cannot keep what one settlement of a group has
 // written into it. That one is told so, and the next time it does not take the others with

@@ -153,9 +153,12 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 		{"call park", before, "taken", func(c *cell) { takenAgain(c) }, fails(claim.ErrUnavailable)},
 	} {
 		o := all[tt.operation]
-		ok := t.Run(fmt.Sprint(tt.operation, ", ", tt.hold, "/", tt.what), func(t *testing.T) {
+		run := func(t *testing.T, first ...wireproxy.Fault) {
 			c := w.cell(t)
 			o.before(c)
+			for _, fault := range first {
+				c.proxy.Arm(o.statements[0], fault, 1)
+			}
 			shot := c.proxy.Arm(o.statements[0], tt.hold, 1)
 			answered := make(chan error, 1)
 			go func() {
@@ -174,7 +177,12 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 				c.Fatal("the call does not return")
 			}
 			require.Equal(c, turn, c.stored(), "the call changed what another had made")
-		})
+		}
+		ok := t.Run(fmt.Sprint(tt.operation, ", ", tt.hold, "/", tt.what), func(t *testing.T) { run(t) })
+		if ok && tt.hold == before && !o.once {
+			// A try before that one had its rows, and then failed.
+			ok = t.Run(fmt.Sprint(tt.operation, ", ", wireproxy.RowsThenError, ", ", tt.hold, "/", tt.what), func(t *testing.T) { run(t, wireproxy.RowsThenError) })
+		}
 		if !ok {
 			return // what its shots have left would hit the next
 		}

@@ -37,6 +37,7 @@ type conn struct {
 	pending  int           // requests passed on and not answered
 	quiet    chan struct{} // when not nil: closed once pending is 0
 	withhold bool          // the database's messages do not reach the client
+	rowsOnly bool          // but for those before the end of the rows
 	block    byte          // transaction status of the last ReadyForQuery: I, T or E
 }
 
@@ -292,7 +293,7 @@ func (c *conn) replies() {
 		if err != nil {
 			return
 		}
-		if !c.withheld() {
+		if c.reaches(msg) {
 			if wire, err = msg.Encode(wire); err != nil {
 				return
 			}
@@ -312,10 +313,18 @@ func (c *conn) replies() {
 	}
 }
 
-func (c *conn) withheld() bool {
+// reaches reports whether a message of the database's is passed on to the client.
+func (c *conn) reaches(msg pgproto3.BackendMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.withhold
+	if c.rowsOnly {
+		switch msg.(type) {
+		case *pgproto3.CommandComplete, *pgproto3.ReadyForQuery:
+			return false
+		}
+		return true
+	}
+	return !c.withhold
 }
 
 func (c *conn) ready(block byte) {
@@ -326,7 +335,7 @@ func (c *conn) ready(block byte) {
 	if c.pending > 0 {
 		return
 	}
-	c.withhold = false
+	c.withhold, c.rowsOnly = false, false
 	if c.quiet != nil {
 		close(c.quiet)
 		c.quiet = nil
@@ -359,6 +368,12 @@ func (c *conn) injure(s *Shot, r request) error {
 		return c.stall(s)
 	case LateDone:
 		return c.late(s, r)
+	case RowsThenError:
+		block, err := c.rowsThenRollback(r)
+		if err != nil {
+			return err
+		}
+		return c.refuse(s, "40001", "restart transaction", block)
 	case Refuse40001:
 		block, err := c.failInstead(r)
 		if err != nil {
@@ -416,6 +431,8 @@ const (
 	// Nothing but an error brings a block into the state of having had one.
 	failBlock = "failed by wireproxy"
 	endBlock  = "ROLLBACK"
+	// A statement that has a block of its own is rolled back with it.
+	beginBlock = "BEGIN"
 )
 
 func simple(sql string) request {
@@ -439,6 +456,23 @@ func (c *conn) failInstead(r request) (block byte, err error) {
 		return c.finish(simple(failBlock))
 	}
 	return block, nil
+}
+
+// rowsThenRollback passes a request on and its rows back, and has the database roll it back.
+func (c *conn) rowsThenRollback(r request) (block byte, err error) {
+	if block, err = c.answered(); err != nil || block != 'I' {
+		return c.failInstead(r)
+	}
+	if _, err := c.finish(simple(beginBlock)); err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	c.rowsOnly = true
+	c.mu.Unlock()
+	if _, err := c.finish(r); err != nil {
+		return 0, err
+	}
+	return c.finish(simple(endBlock))
 }
 
 // stall holds the client until it gives up, or the shot is released.

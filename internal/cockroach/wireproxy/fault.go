@@ -35,12 +35,17 @@ const (
 	// [Shot.Release] passes the request on: a statement that commits after its
 	// client has given up and read back.
 	LateDone
+	// RowsThenError passes the rows on that the database returns, and then SQLSTATE 40001
+	// in place of their end: PostgreSQL sends rows before it commits. Nothing is
+	// committed. The connection lives on. Within a transaction block it is
+	// [Refuse40001].
+	RowsThenError
 )
 
 var faultNames = [...]string{
 	DropBefore: "DropBefore", DropAfter: "DropAfter", Refuse40001: "Refuse40001",
 	Ambiguous40003Done: "Ambiguous40003Done", Ambiguous40003NotDone: "Ambiguous40003NotDone",
-	StallBefore: "StallBefore", StallAfter: "StallAfter", LateDone: "LateDone",
+	StallBefore: "StallBefore", StallAfter: "StallAfter", LateDone: "LateDone", RowsThenError: "RowsThenError",
 }
 
 // String is the name of the constant.

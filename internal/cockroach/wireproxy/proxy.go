@@ -75,7 +75,7 @@ func (p *Proxy) URL(databaseURL string) string {
 // connection. Several shots at one statement follow one another in the order in which
 // they were armed. It panics if fault is none of the constants.
 func (p *Proxy) Arm(statement string, fault Fault, times int) *Shot {
-	if fault < DropBefore || fault > LateDone {
+	if fault < DropBefore || fault > RowsThenError {
 		panic(fmt.Sprintf("wireproxy: %s: name one of the package's faults", fault))
 	}
 	s := newShot(statement, fault, times)

@@ -94,6 +94,7 @@ func TestWhatTheClientSeesAndTheDatabaseHolds(t *testing.T) {
 		{DropBefore, "", false},
 		{DropAfter, "", true},
 		{Refuse40001, "40001", false},
+		{RowsThenError, "40001", false},
 		{Ambiguous40003Done, "40003", true},
 		{Ambiguous40003NotDone, "40003", false},
 	}
@@ -112,7 +113,7 @@ func TestWhatTheClientSeesAndTheDatabaseHolds(t *testing.T) {
 				require.Equal(t, 1, shot.Fired())
 				require.Equal(t, tt.executed, w.holds(id))
 				passed := 0
-				if tt.executed {
+				if tt.executed || tt.fault == RowsThenError {
 					passed = 1
 				}
 				require.Equal(t, passed, w.proxy.Statements()["insert"]-before)
@@ -124,6 +125,23 @@ func TestWhatTheClientSeesAndTheDatabaseHolds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The rows come before the error, and are rolled back.
+func TestRowsComeBeforeTheirError(t *testing.T) {
+	w := connect(t)
+	seen := 0
+	w.proxy.Arm("insert", RowsThenError, 1)
+	rows, err := w.pool.Query(t.Context(), insert+" RETURNING id", 7)
+	require.NoError(t, err)
+	for rows.Next() {
+		seen++
+	}
+	answered(t, "40001", rows.Err())
+	require.Equal(t, 1, seen)
+	require.False(t, w.holds(7))
+	w.recovers(8)
+	require.EqualValues(t, 1, w.pool.Stat().NewConnsCount(), "the connection should have lived on")
 }
 
 func TestAStallLastsUntilTheClientGivesUp(t *testing.T) {
@@ -171,6 +189,7 @@ func TestCommitCanBeInjured(t *testing.T) {
 		{DropBefore, "", false},
 		{DropAfter, "", true},
 		{Refuse40001, "40001", false},
+		{RowsThenError, "40001", false},
 		{Ambiguous40003Done, "40003", true},
 		{Ambiguous40003NotDone, "40003", false},
 		{LateDone, "", true},
@@ -197,7 +216,7 @@ func TestCommitCanBeInjured(t *testing.T) {
 }
 
 func TestAnInjuredStatementFailsItsTransaction(t *testing.T) {
-	for _, fault := range []Fault{Refuse40001, Ambiguous40003Done, Ambiguous40003NotDone} {
+	for _, fault := range []Fault{Refuse40001, RowsThenError, Ambiguous40003Done, Ambiguous40003NotDone} {
 		t.Run(fault.String(), func(t *testing.T) {
 			w := connect(t)
 			w.proxy.Arm("insert", fault, 1)
