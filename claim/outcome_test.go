@@ -316,8 +316,13 @@ func TestASoftDeclineReleasesTheKey(t *testing.T) {
 		first, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.NoError(t, err)
 		require.Equal(t, 402, first.Response.Status)
+		shared, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, FailedRetry, shared.State)
+		require.True(t, shared.Replayed)
 		_, err = s.Do(t.Context(), "us-east1", order("k", 200))
 		require.ErrorIs(t, err, ErrMismatch, "released, but still this request's")
+		require.Equal(t, []string{"shared", "mismatch"}, []string{store.notes[0].Detail, store.notes[1].Detail})
 		require.Equal(t, "us-east1", first.Home)
 		require.True(t, first.ExpiresAt.Equal(time.Now().Add(store.policy.ReplayFor)))
 		time.Sleep(store.policy.DeclinePause + time.Microsecond)
@@ -462,6 +467,33 @@ func TestAnotherProviderTries(t *testing.T) {
 			require.Equal(t, raced, tries[1].Recovery)
 		})
 	}
+}
+
+// Where another node has taken the claim over after its move, and holds it, its answer is the
+// answer.
+func TestAMovedClaimThatAnotherHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, tries := newRows(DefaultPolicy()), 0
+		s := serveAt(t, "a,b", &faster{rows: store}, bucket{}, store.policy, "n1", func(context.Context, Attempt) Verdict {
+			tries++
+			return Verdict{Outcome: OutcomeMoved, Next: "b", Response: Response{Status: 503}}
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.ErrorAs(t, err, new(*InUseError))
+		require.Equal(t, 1, tries)
+		require.Equal(t, "other", store.row(order("k", 100).Key).Holder)
+	})
+}
+
+// faster lets somebody else take a claim over between its move and who follows, and keep it.
+type faster struct{ *rows }
+
+func (s *faster) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {
+	rec, err := s.rows.Settle(ctx, held, v)
+	if err == nil && v.Outcome == OutcomeMoved {
+		_, err = s.rows.TakeOver(ctx, rec.Key, rec.Home, rec.Minted.ID, "other", rec.Home)
+	}
+	return rec, err
 }
 
 // hasty lets somebody else have a claim, and drop it, between its move and who follows.

@@ -298,6 +298,7 @@ func TestAWitnessedGenerationBeginsAnew(t *testing.T) {
 	require.Nil(t, next.Interim)
 	require.Zero(t, next.Verdict)
 	require.EqualValues(t, 10, next.Fence, "above both")
+	require.Equal(t, rec.LeaseUntil.Add(p.ClockOffset), next.HeldSince, "the ceiling counts from here")
 
 	// One of an older life of the key has a fence to be above, too.
 	old := settled(t, begun(t, nil, arrivalOf(t, "200"), p, newYear, Won), Verdict{Outcome: OutcomeDone}, p, newYear)

@@ -203,6 +203,14 @@ func TestTimesOfAHolder(t *testing.T) {
 
 	released := settled(t, rec, Verdict{Outcome: OutcomeReleased}, p, now)
 	require.Equal(t, released.FreeAt(p, now).Add(-p.PinGrace/closePart-p.ClockOffset), released.CloseUntil(p, now))
+	_, fx, err := Settle(rec, rec, &Verdict{Outcome: OutcomePending, State: "processing", RetryIn: time.Minute, Response: Response{Status: 202}}, p, now, 0)
+	require.NoError(t, err)
+	require.Equal(t, now.Add(time.Minute), fx.Reschedule)
+	for n := range uint32(100) {
+		d := p.backoff(n, 0, 0.999)
+		require.GreaterOrEqual(t, d, p.BackoffMin/4)
+		require.LessOrEqual(t, d, p.BackoffMax)
+	}
 	pin := &Pin{CreatedAt: newYear}
 	require.True(t, pin.Settled(p, newYear.Add(p.ReplayFor+p.TombstoneFor-p.ClockOffset).Add(-1)))
 	require.False(t, pin.Settled(p, newYear.Add(p.ReplayFor+p.TombstoneFor-p.ClockOffset)), "by a slower clock another region may have it")
