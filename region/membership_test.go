@@ -439,3 +439,32 @@ func TestAnAddressIsReadBesideAnAnnouncement(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryAddressIsIPv6s, too: who listens on 0.0.0.0 is found at an address of IPv6, so that
+// one setting is right on machines with either.
+func TestEveryAddressIsIPv6s(t *testing.T) {
+	probe, err := net.ListenPacket("udp", "[::1]:0")
+	if err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	}
+	_ = probe.Close()
+	seed := ""
+	var members []*Membership
+	for i, bind := range []string{"0.0.0.0", "::"} {
+		m := startMember(t, func(c *MembershipConfig) {
+			c.Node, c.Region, c.RPCAddr, c.BindAddr, c.AdvertiseAddr = fmt.Sprint("n", i), us, fmt.Sprintf("[::1]:900%d", i), bind, "::1"
+			if seed != "" {
+				c.Seeds = []string{seed}
+			}
+		})
+		_, port, err := net.SplitHostPort(m.GossipAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		seed = net.JoinHostPort("::1", port)
+		members = append(members, m)
+	}
+	for _, m := range members {
+		await(t, m, "the other is found", func() bool { return len(m.Nodes(us)) == 2 })
+	}
+}

@@ -184,7 +184,7 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	d.Cluster, err = node.StartCluster(ctx, c)
 	if errors.As(err, &taken) && taken.Setting == node.RPCListen && d.c.RPCListen == "" { // since we looked
 		for i := range c.Regions {
-			c.Regions[i].RPCListen = ""
+			c.Regions[i].RPCListen = net.JoinHostPort(ownHost(d.c.Listen), "0")
 		}
 		d.Cluster, err = node.StartCluster(ctx, c)
 	}
@@ -209,9 +209,9 @@ func consoleAt(listen string, regions int) string {
 	_, text, _ := net.SplitHostPort(listen)
 	port, _ := strconv.Atoi(text)
 	if at := port + max(regions, portsToPSP) + 2; port > 0 && at <= 65535 {
-		return net.JoinHostPort("127.0.0.1", strconv.Itoa(at))
+		return net.JoinHostPort(ownHost(listen), strconv.Itoa(at))
 	}
-	return "127.0.0.1:0"
+	return net.JoinHostPort(ownHost(listen), "0")
 }
 
 // console is that of the first node: it sees all of them. Who reaches it may act, so it is

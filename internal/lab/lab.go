@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/parts"
@@ -69,7 +70,7 @@ const rpcPort = 7081
 // kept; "" is [rpcPort] and the ports after it, or free ones in the place of those that are
 // taken, and where the APIs take free ones.
 func rpcAt(listen, rpcListen string, n int) (at []string, err error) {
-	host, port := "127.0.0.1", rpcPort
+	host, port := ownHost(listen), rpcPort
 	if _, text, _ := net.SplitHostPort(listen); rpcListen == "" && text == "0" {
 		port = 0
 	}
@@ -119,6 +120,15 @@ func innerPorts(n int) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("the nodes need %d free ports side by side from %d to %d on 127.0.0.1, and there are none; stop other clusters, or start fewer nodes", n, innerFrom, innerTo-1)
+}
+
+// ownHost is this machine's address for what lies beside listen and is for nobody else:
+// that of listen, if it is IPv6's, for machines without IPv4.
+func ownHost(listen string) string {
+	if host, _, _ := net.SplitHostPort(listen); strings.Contains(host, ":") && thisMachine(host) {
+		return host
+	}
+	return "127.0.0.1"
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -246,7 +247,7 @@ func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
 		for _, r := range k.c.Regions {
 			at := r
 			if i > 0 {
-				at.Listen, at.RPCListen = "", ""
+				at.Listen, at.RPCListen = beside(at.Listen), beside(at.RPCListen)
 			}
 			n, err := k.startNode(ctx, at, r.Name+"-"+strconv.Itoa(i+1), start, seeds)
 			if err != nil {
@@ -259,8 +260,14 @@ func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
 	return k.stopNodes, nil
 }
 
-// anyPort takes a free port of this machine.
-const anyPort = "127.0.0.1:0"
+// beside takes a free port of the host of addr; "" is this machine.
+func beside(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil || host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, "0")
+}
 
 func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start string, seeds []string) (*Node, error) {
 	c, home := &k.c, at.Name
@@ -284,7 +291,7 @@ func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start s
 		console = c.Console
 	}
 	return Start(ctx, Config{
-		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: cmp.Or(at.Listen, anyPort), RPCListen: cmp.Or(at.RPCListen, anyPort), GossipListen: anyPort,
+		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: cmp.Or(at.Listen, beside("")), RPCListen: cmp.Or(at.RPCListen, beside("")), GossipListen: beside(at.RPCListen),
 		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers, Failover: c.Failover,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network, AuditObjects: k.audit.objects(), AuditKeys: k.audit.keys,
 		RunsBook: k.runs.Book(), WrapTransport: c.WrapTransport, LocalGossip: true, Run: c.Commands.of(Belongings{k.DB, c.Seal, c.Runs, c.Events.Webhooks.On}), Meters: meters, Clock: c.Clock, Logger: c.Logger,

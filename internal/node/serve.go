@@ -90,7 +90,7 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	ready := &readiness{ask: s.means.db.Ready, trouble: trouble{log: s.log, began: "the database does not answer; this node is not ready", over: "the database answers again"}}
 	c := s.means.config(settings, s.name, s.given)
 	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
-	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
+	c.RPCAdvertise, c.GossipAdvertise = dialable(settings.RPC.Advertise), dialable(settings.Gossip.Advertise)
 	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
 	c.Ready, c.Meters, c.Run = ready.check, s.meters, s.commands.of(Belongings{deployment.SQL(s.means.db), s.means.seal, settings.Runs, settings.Events.Webhooks.On})
 	if c.Console, err = settings.Console.open(certs, s.secrets.OIDC, s.log); err != nil {

@@ -298,6 +298,9 @@ func (s ServeSettings) addresses() error {
 	if host, _, err := net.SplitHostPort(s.RPC.Listen); err == nil && s.RPC.Advertise == "" && unspecified(host) {
 		errs = append(errs, fmt.Errorf("settings: rpc.listen %s stands for every address of this host, so peers cannot dial it; set rpc.advertise to the host:port at which they reach this node", s.RPC.Listen))
 	}
+	if host, _, err := net.SplitHostPort(s.Gossip.Listen); err == nil && s.Gossip.Advertise == "" && unspecified(host) {
+		errs = append(errs, fmt.Errorf("settings: gossip.listen %s stands for every address of this host, so other nodes cannot find this one by it; set gossip.advertise to the host:port at which they reach it", s.Gossip.Listen))
+	}
 	// Gossip listens on TCP, too.
 	listens := []struct{ name, addr string }{{"api.listen", s.API.Listen}, {"rpc.listen", s.RPC.Listen}, {"gossip.listen", s.Gossip.Listen}, {"metrics.listen", s.Metrics.Listen}, {ConsoleListen, s.Console.Listen}}
 	for i, a := range listens {
@@ -325,9 +328,23 @@ func addressMistake(name, addr string, minPort int) error {
 	host, text, err := net.SplitHostPort(addr)
 	port, perr := strconv.Atoi(text)
 	if err != nil || perr != nil || port < minPort || port > math.MaxUint16 || minPort > 0 && unspecified(host) {
-		return fmt.Errorf("settings: %s %q is not an address; write host:port with a port from %d to %d", name, addr, minPort, math.MaxUint16)
+		how := "host:port"
+		if strings.Count(addr, ":") > 1 && !strings.Contains(addr, "]") {
+			how = "[host]:port, with the brackets around an IPv6 address,"
+		}
+		return fmt.Errorf("settings: %s %q is not an address; write %s with a port from %d to %d", name, addr, how, minPort, math.MaxUint16)
 	}
 	return nil
+}
+
+// dialable is an address without brackets that its host does not need: what puts them around
+// an address that it does not know may do so around IPv4, which no URL may have.
+func dialable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr // "", or Validate has refused it
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // unspecified reports whether a host is "every address of this machine".

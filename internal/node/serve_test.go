@@ -2,9 +2,11 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -162,5 +164,18 @@ func TestEveryAddressHasAName(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, host, addr)
 		require.Equal(t, 7946, port, addr)
+	}
+}
+
+// TestBracketsAroundIPv4: whoever puts them around an address that it does not know, as the
+// chart does, has nodes dialled all the same.
+func TestBracketsAroundIPv4(t *testing.T) {
+	for addr, want := range map[string]string{
+		"[10.0.0.1]:7081": "10.0.0.1:7081", "10.0.0.1:7081": "10.0.0.1:7081", "[2001:db8::1]:7081": "[2001:db8::1]:7081", "node.example:7081": "node.example:7081", "": "",
+	} {
+		require.NoError(t, addressMistake("rpc.advertise", cmp.Or(addr, "a:1"), 1))
+		require.Equal(t, want, dialable(addr))
+		_, err := url.Parse("https://" + dialable(addr) + "/")
+		require.NoError(t, err)
 	}
 }
