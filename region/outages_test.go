@@ -73,7 +73,7 @@ func TestARegionMarkedDownIsLostAtOnce(t *testing.T) {
 // noticed though nobody forwards any more.
 func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := sight{}
+		s := sight{eu: time.Now().Add(time.Hour), as: time.Now().Add(time.Hour)}
 		var up atomic.Bool
 		o := newOutages(t, s)
 		ping := func(_ context.Context, node Node) error {
@@ -85,8 +85,6 @@ func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 			}
 			return nil
 		}
-		alive := func() { s[eu], s[as] = time.Now(), time.Now() }
-		alive()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go o.Run(ctx, ping)
@@ -96,15 +94,12 @@ func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 		o.Answered(euNode) // one answer is enough
 		o.Missed(euNode, time.Now(), missedCall)
 		time.Sleep(DefaultGrace / 2)
-		alive()
 		wantLost(t, o)
 		o.Missed(euNode, time.Now(), missedCall) // does not begin anew
 		time.Sleep(DefaultGrace / 2)
-		alive()
 		wantLost(t, o, eu)
 		up.Store(true)
 		time.Sleep(2 * probeEvery)
-		alive()
 		wantLost(t, o)
 	})
 }
@@ -148,14 +143,19 @@ func TestTheLogOfAnOutage(t *testing.T) {
 			}
 			return a
 		}}))
-		answer := errors.New("refused")
+		var up atomic.Bool
 		ctx, stop := context.WithCancel(t.Context())
 		o.Missed(euNode, time.Now(), missedDial)
 		o.Missed(euNode, time.Now(), missedDial)
-		go o.Run(ctx, func(context.Context, Node) error { return answer })
+		go o.Run(ctx, func(context.Context, Node) error {
+			if !up.Load() {
+				return errors.New("refused")
+			}
+			return nil
+		})
 		time.Sleep(3 * DefaultGrace)
 		synctest.Wait()
-		answer = nil
+		up.Store(true)
 		time.Sleep(3 * probeEvery)
 		stop()
 		synctest.Wait()
