@@ -108,6 +108,20 @@ func TestDrill(t *testing.T) {
 	require.NotNil(t, lost.ServedAgain, "no deputy served the region's keys")
 	require.NotNil(t, lost.Back, "the region did not come back to its keys")
 
+	// A region that gossip sees and nobody can call is no less lost, in a cluster whose
+	// ports drop what comes; for one region alone if they drop only that; and not at all
+	// beside a node that answers.
+	dark := drilled(t, data, "blackhole", "--region", eu).Verdict
+	require.NotNil(t, dark.ServedAgain, "no deputy served the region's keys")
+	require.NotNil(t, dark.Back, "the region did not come back to its keys")
+	require.NotNil(t, drilled(t, data, "blackhole", "--region", eu, "--from", us).Verdict.ServedAgain)
+	beside := drilled(t, data, "blackhole", "--region", eu, "--only", eu+"-2").Verdict
+	for _, p := range beside.Phases {
+		for _, e := range p.Errors {
+			require.NotContains(t, e.Kind, "home_unavailable", "refused beside a healthy node")
+		}
+	}
+
 	restarted := drilled(t, data, "rolling-restart").Verdict
 	require.Zero(t, restarted.BeyondStandard, "a client with its own number of attempts would have given up")
 
@@ -154,7 +168,7 @@ func control(t *testing.T, socket string) {
 	ask := &caller{http: &http.Client{Transport: transport}}
 	for path, want := range map[string]string{
 		"/nodes/" + us + "-1/start": "is running",
-		"/nodes/" + us + "-1/burn":  "kill, stop, start, freeze and thaw",
+		"/nodes/" + us + "-1/burn":  "kill, stop, start, freeze, thaw, drop and pass",
 		"/nodes/mars-1/kill":        "no node",
 		"/database/mars/kill":       "no region",
 		"/database/" + us + "/burn": "kill and start",

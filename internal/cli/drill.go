@@ -21,8 +21,10 @@ import (
 )
 
 type drillCommand struct {
-	Scenario drill.Scenario `arg:"" help:"The scenario: region-loss, partition, drain, rolling-restart, psp-outage or db-failover."`
+	Scenario drill.Scenario `arg:"" help:"The scenario: region-loss, partition, blackhole, drain, rolling-restart, psp-outage or db-failover."`
 	Region   string         `placeholder:"R" help:"The region to break."`
+	Only     string         `placeholder:"NODE" help:"The one node of the region to break, for blackhole."`
+	From     string         `placeholder:"R" help:"The region whose calls alone are dropped, for blackhole."`
 	Load     string         `default:"40/s" placeholder:"N/s" help:"Requests per second, from all regions together."`
 	For      time.Duration  `default:"60s" help:"Duration of the load: a sixth of it, at most 10 s, before the outage, half during it, the rest after it."`
 	Patience time.Duration  `default:"2m" help:"Time after the load until an open payment counts as lost."`
@@ -48,6 +50,7 @@ The tenants of a --cluster's API keys pay. HOMEWARD_API_KEYS, or the file that H
 Nothing is touched that is not named here. With --cluster the cluster itself is asked, which acts on its own processes and its private database. Nodes of it that are not running are started first:
   region-loss      SIGKILL to the region's nodes, then a start
   partition        SIGSTOP to the region's nodes, then SIGCONT
+  blackhole        the gates before the region's RPC ports let nothing pass, or nothing of --from, then everything; gossip goes on
   drain            homeward region drain, SIGTERM to the nodes once that is safe, a start, undrain
   rolling-restart  SIGTERM to each node and a start, one after the other
   psp-outage       the simulator answers nothing well, through its /_sim/faults
@@ -97,7 +100,7 @@ func (c *drillCommand) Run(ctx context.Context, io streams) error {
 // config merges the flags with the facts about the cluster.
 func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, error) {
 	config := drill.Config{
-		Scenario: c.Scenario, Region: c.Region, For: c.For, Patience: c.Patience, Provider: c.PSP,
+		Scenario: c.Scenario, Region: c.Region, Node: c.Only, From: c.From, For: c.For, Patience: c.Patience, Provider: c.PSP,
 		// Not on standard output, which may be a program's.
 		Say: func(line string) { fmt.Fprintln(io.err, line) },
 	}

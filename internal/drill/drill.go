@@ -40,13 +40,16 @@ type Region struct {
 	URLs []string
 }
 
-// Config configures a drill. All but Patience and Say are required.
+// Config configures a drill. All but Node, From, Patience and Say are required.
 type Config struct {
 	Scenario Scenario
 	// Region is the region that is hit; "" if the scenario hits everything.
-	Region  string
-	Means   Means
-	Regions []Region
+	Region string
+	// Node is the one node of Region to hit, and From the region whose calls alone are
+	// hit; "": all. Both are for Blackhole.
+	Node, From string
+	Means      Means
+	Regions    []Region
 	// APIKeys of the tenants that pay.
 	APIKeys []string
 	// Provider is the base URL of the provider simulator.
@@ -95,6 +98,8 @@ func (c *Config) validate() error {
 	default:
 		check(c.Region == "", "%s concerns every region; leave the region out", c.Scenario)
 	}
+	check(c.Scenario == Blackhole || c.Node == "" && c.From == "", "one node, or what one region sends, is hit by %s alone; leave --only and --from out", Blackhole)
+	check(c.From == "" || slices.Contains(known, c.From) && c.From != c.Region, "%q is no other region that could call %s; choose one of %s", c.From, c.Region, named)
 	return errors.Join(errs...)
 }
 
@@ -128,6 +133,15 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	how, err := c.Means.Offers(c.Scenario, c.Region)
 	if err != nil {
 		return nil, err
+	}
+	if c.Node != "" && !slices.Contains(c.Means.Nodes(), Node{c.Node, c.Region}) {
+		return nil, fmt.Errorf("%s has no node %q", c.Region, c.Node)
+	}
+	if c.Node != "" {
+		how += ", at " + c.Node + " alone"
+	}
+	if c.From != "" {
+		how += ", for what " + c.From + " sends"
 	}
 	if c.Scenario.hitsNodes() && !slices.ContainsFunc(c.Means.Nodes(), func(n Node) bool { return c.Region == "" || n.Region == c.Region }) {
 		return nil, fmt.Errorf("%s has no node to hit, and would prove nothing; the regions in --api must have the names that the cluster knows", c.Scenario)

@@ -189,6 +189,10 @@ func (m *fakeMeans) Stop(_ context.Context, node string) error  { return m.do("s
 func (m *fakeMeans) Start(_ context.Context, node string) error { return m.do("start", node) }
 func (m *fakeMeans) Cut(_ context.Context, node string) error   { return m.do("cut", node) }
 func (m *fakeMeans) Join(_ context.Context, node string) error  { return m.do("join", node) }
+func (m *fakeMeans) Drop(_ context.Context, node, from string) error {
+	return m.do("drop", strings.TrimSpace(node+" "+from))
+}
+func (m *fakeMeans) Pass(_ context.Context, node string) error { return m.do("pass", node) }
 func (m *fakeMeans) KillDatabase(_ context.Context, region string) error {
 	return m.do("kill database", region)
 }
@@ -219,6 +223,7 @@ func TestScenarios(t *testing.T) {
 	for s, want := range map[Scenario][]string{
 		RegionLoss:     {"kill t1", "kill t2", "start t1", "start t2"},
 		Partition:      {"cut t1", "cut t2", "join t1", "join t2"},
+		Blackhole:      {"drop t1", "drop t2", "pass t1", "pass t2"},
 		Drain:          {"drain there", "stop t1", "stop t2", "start t1", "start t2", "undrain there"},
 		RollingRestart: {"stop h1", "start h1", "stop t1", "start t1", "stop t2", "start t2"},
 		PSPOutage:      {"faults 1 3", "faults <nil> 3"},
@@ -323,6 +328,19 @@ func TestWhatIsTakenIsBroughtBack(t *testing.T) {
 	})
 }
 
+// One node, or what one region sends, is hit as named.
+func TestABlackholeIsAsWideAsItIsTold(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	c := f.config(Blackhole)
+	c.Node, c.From = "t2", "here"
+	r, err := Run(t.Context(), c)
+	require.NoError(t, err)
+	require.True(t, r.Verdict.OK())
+	require.Equal(t, []string{"drop t2 here", "pass t2"}, f.did)
+	require.Equal(t, "by hand, at t2 alone, for what here sends", r.How)
+}
+
 // emptyMeans offer everything, and have no node.
 type emptyMeans struct{ Means }
 
@@ -337,6 +355,9 @@ func TestRefusals(t *testing.T) {
 		"no region":         {func(c *Config) { c.Region = "" }, "here, there"},
 		"an unknown region": {func(c *Config) { c.Region = "her" }, "here, there"},
 		"a region too many": {func(c *Config) { c.Scenario = RollingRestart }, "leave the region out"},
+		"no such node":      {func(c *Config) { c.Scenario, c.Node = Blackhole, "h1" }, `no node "h1"`},
+		"from nowhere":      {func(c *Config) { c.Scenario, c.From = Blackhole, "there" }, "no other region"},
+		"from, of another":  {func(c *Config) { c.From = "here" }, "blackhole alone"},
 		"no load":           {func(c *Config) { c.Rate = 0 }, "above 0"},
 		"too short":         {func(c *Config) { c.For = time.Second }, "at least"},
 		"too much":          {func(c *Config) { c.Rate = 1e6 }, "lower one of them"},

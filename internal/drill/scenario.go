@@ -17,6 +17,9 @@ const (
 	RegionLoss Scenario = "region-loss"
 	// Partition makes a region's nodes unreachable while they run.
 	Partition Scenario = "partition"
+	// Blackhole drops what is sent to the RPC ports of a region, of one of its nodes, or
+	// what one other region sends there; gossip and APIs stay reachable.
+	Blackhole Scenario = "blackhole"
 	// Drain drains a region, stops its nodes when that is reported safe, starts them
 	// and activates the region.
 	Drain Scenario = "drain"
@@ -30,17 +33,17 @@ const (
 
 // Scenarios lists them all.
 func Scenarios() []Scenario {
-	return []Scenario{RegionLoss, Partition, Drain, RollingRestart, PSPOutage, DBFailover}
+	return []Scenario{RegionLoss, Partition, Blackhole, Drain, RollingRestart, PSPOutage, DBFailover}
 }
 
 // needsRegion: the others affect the whole cluster.
 func (s Scenario) needsRegion() bool {
-	return s == RegionLoss || s == Partition || s == Drain || s == DBFailover
+	return s == RegionLoss || s == Partition || s == Blackhole || s == Drain || s == DBFailover
 }
 
 // hitsNodes: without a node to hit nothing happens.
 func (s Scenario) hitsNodes() bool {
-	return s == RegionLoss || s == Partition || s == Drain || s == RollingRestart
+	return s == RegionLoss || s == Partition || s == Blackhole || s == Drain || s == RollingRestart
 }
 
 // holds: something is away from its begin to its end. Only then it can be said when
@@ -66,6 +69,10 @@ type Means interface {
 	// Cut takes away the node's network, or suspends it; Join undoes that.
 	Cut(ctx context.Context, node string) error
 	Join(ctx context.Context, node string) error
+	// Drop drops what is sent to the node's RPC port, by the nodes of region from or, "", by
+	// all, and ends no connection; Pass undoes that.
+	Drop(ctx context.Context, node, from string) error
+	Pass(ctx context.Context, node string) error
 	KillDatabase(ctx context.Context, region string) error
 	StartDatabase(ctx context.Context, region string) error
 	// Drain returns once the region may be taken down.
@@ -86,7 +93,7 @@ func (d *drill) fault() (fault, error) {
 			var errs []error
 			for _, n := range m.Nodes() {
 				for _, one := range do {
-					if n.Region == region {
+					if n.Region == region && (d.c.Node == "" || n.Name == d.c.Node) {
 						errs = append(errs, one(ctx, n.Name))
 					}
 				}
@@ -99,6 +106,9 @@ func (d *drill) fault() (fault, error) {
 		return fault{mine(m.Kill), mine(m.Start)}, nil
 	case Partition:
 		return fault{mine(m.Cut), mine(m.Join)}, nil
+	case Blackhole:
+		drop := func(ctx context.Context, node string) error { return m.Drop(ctx, node, d.c.From) }
+		return fault{mine(drop), mine(m.Pass)}, nil
 	case DBFailover:
 		return fault{
 			func(ctx context.Context) error { return m.KillDatabase(ctx, region) },

@@ -100,6 +100,7 @@ type Cluster struct {
 	gossipKey string            // in base64; secret
 	sealKeys  string            // as in node.SealKeys; secret
 	innerPort int               // see innerPorts
+	gates     []*gate           // before the RPC ports of Nodes
 	simulator *Simulator
 	running   parts.Running
 }
@@ -109,7 +110,7 @@ type Cluster struct {
 func (k *Cluster) Start(ctx context.Context) error {
 	return k.running.Start(ctx,
 		k.makeData, k.nameRuns, k.makeSeal, k.makeCerts, k.startSimulator, k.startDatabase, k.makeDatabase, k.migrate, k.putTenants,
-		k.startNodes, k.meet, k.writeState, k.startControl,
+		k.startGates, k.startNodes, k.meet, k.writeState, k.startControl,
 	)
 }
 

@@ -135,6 +135,8 @@ func (m ComposeMeans) Offers(s drill.Scenario, region string) (string, error) {
 			return "", err
 		}
 		return "docker kill " + composeDatabase + region + ", then docker start", nil
+	case drill.Blackhole:
+		return "", fmt.Errorf("%s is not offered with --compose, whose containers have no gate before their RPC ports; use --cluster", s)
 	case drill.Drain:
 	}
 	return "", fmt.Errorf("%s is not offered with --compose; use homeward region drain", s)

@@ -24,6 +24,8 @@ import (
 //	POST /nodes/NAME/start      what was killed or stopped, at the same addresses
 //	POST /nodes/NAME/freeze     SIGSTOP: connections are accepted, nothing answers
 //	POST /nodes/NAME/thaw       SIGCONT
+//	POST /nodes/NAME/drop       nothing passes its RPC port, ?from=REGION: nothing of that region's
+//	POST /nodes/NAME/pass       everything does again
 //	POST /database/REGION/kill  the private database: CockroachDB's node of the region,
 //	POST /database/REGION/start PostgreSQL's only one
 //
@@ -84,11 +86,11 @@ func (k *Cluster) startControl(context.Context) (parts.Stop, error) {
 
 func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
-	handle := func(pattern string, do func(where, what string) error) {
+	handle := func(pattern string, do func(where, what, from string) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if err := do(r.PathValue("where"), r.PathValue("what")); err != nil {
+			if err := do(r.PathValue("where"), r.PathValue("what"), r.URL.Query().Get("from")); err != nil {
 				http.Error(w, err.Error(), http.StatusConflict)
 				return
 			}
@@ -100,14 +102,20 @@ func (c *control) handler() http.Handler {
 	return mux
 }
 
-func (c *control) node(name, what string) error {
+func (c *control) node(name, what, from string) error {
 	i := slices.IndexFunc(c.k.Nodes, func(n *Node) bool { return n.Name == name })
 	if i < 0 {
 		return fmt.Errorf("there is no node %q", name)
 	}
 	n := c.k.Nodes[i]
-	if what == "start" {
+	switch what {
+	case "start":
 		return c.start(i)
+	case "drop":
+		return c.k.drop(i, from)
+	case "pass":
+		c.k.gates[i].set(false, nil)
+		return nil
 	}
 	if n.gone() {
 		return fmt.Errorf("node %s is not running", name)
@@ -123,7 +131,7 @@ func (c *control) node(name, what string) error {
 	case "thaw":
 		return n.told(thaw(n.PID))
 	}
-	return fmt.Errorf("a node knows kill, stop, start, freeze and thaw, not %q", what)
+	return fmt.Errorf("a node knows kill, stop, start, freeze, thaw, drop and pass, not %q", what)
 }
 
 // start gives a node another process at the addresses that it had.
@@ -162,7 +170,7 @@ func (n *Node) next() *Node {
 }
 
 // database ends or starts the private database, as far as it is the region's.
-func (c *control) database(region, what string) error {
+func (c *control) database(region, what, _ string) error {
 	if err := c.k.Database.offers(); err != nil {
 		return err
 	}

@@ -101,8 +101,8 @@ func rpcAt(listen, rpcListen string, n int) (at []string, err error) {
 // free when it is started again.
 const (
 	innerFrom, innerTo = 30000, 32768
-	// innerEach are a node's: RPC, gossip, metrics and console.
-	innerEach = 4
+	// innerEach are a node's: RPC, gossip, metrics and console, and the RPC behind its gate.
+	innerEach = 5
 )
 
 // innerPorts returns the first of n consecutive ports on which nobody listens. Clusters that

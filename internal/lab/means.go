@@ -40,6 +40,8 @@ func (NoMeans) Stop(context.Context, string) error                  { return err
 func (NoMeans) Start(context.Context, string) error                 { return errNotOffered }
 func (NoMeans) Cut(context.Context, string) error                   { return errNotOffered }
 func (NoMeans) Join(context.Context, string) error                  { return errNotOffered }
+func (NoMeans) Drop(context.Context, string, string) error          { return errNotOffered }
+func (NoMeans) Pass(context.Context, string) error                  { return errNotOffered }
 func (NoMeans) KillDatabase(context.Context, string) error          { return errNotOffered }
 func (NoMeans) StartDatabase(context.Context, string) error         { return errNotOffered }
 func (NoMeans) Drain(context.Context, string, func(string)) error   { return errNotOffered }
@@ -92,6 +94,8 @@ func (m *ClusterMeans) Offers(s drill.Scenario, region string) (string, error) {
 		return "SIGKILL to " + mine + ", then a start of each", nil
 	case drill.Partition:
 		return "SIGSTOP to " + mine + ", then SIGCONT", nil
+	case drill.Blackhole:
+		return "the gates before RPC ports of " + mine + " let nothing pass, then everything", nil
 	case drill.Drain:
 		return "homeward region drain, SIGTERM to " + mine + " when that is safe; then a start of each, and undrain", nil
 	case drill.RollingRestart:
@@ -156,6 +160,15 @@ func (m *ClusterMeans) Stop(ctx context.Context, n string) error  { return m.nod
 func (m *ClusterMeans) Start(ctx context.Context, n string) error { return m.node(ctx, n, "start") }
 func (m *ClusterMeans) Cut(ctx context.Context, n string) error   { return m.node(ctx, n, "freeze") }
 func (m *ClusterMeans) Join(ctx context.Context, n string) error  { return m.node(ctx, n, "thaw") }
+
+func (m *ClusterMeans) Pass(ctx context.Context, n string) error { return m.node(ctx, n, "pass") }
+
+func (m *ClusterMeans) Drop(ctx context.Context, n, from string) error {
+	if from == "" {
+		return m.node(ctx, n, "drop")
+	}
+	return m.node(ctx, n, "drop?from="+url.QueryEscape(from))
+}
 
 func (m *ClusterMeans) node(ctx context.Context, name, what string) error {
 	return m.post(ctx, "nodes", name, what)

@@ -36,9 +36,6 @@ func (k *Cluster) startNodes(ctx context.Context) (_ parts.Stop, err error) {
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails
 	k.gossipKey = base64.StdEncoding.EncodeToString(key[:])
-	if k.innerPort, err = innerPorts(innerEach * len(k.Nodes)); err != nil {
-		return nil, err
-	}
 	first := k.Nodes[0]
 	if err := k.startNode(first, nil); err != nil {
 		return k.drainNodes, err
@@ -64,8 +61,9 @@ func (k *Cluster) startNodes(ctx context.Context) (_ parts.Stop, err error) {
 func (k *Cluster) startNode(n *Node, seeds []string) error {
 	s := &n.settings
 	s.Node = node.NodeSettings{Name: n.Name, Region: n.Region}
-	inner := func(i int) string { return loopback(k.innerPort + innerEach*slices.Index(k.Nodes, n) + i) }
-	s.RPC.Listen, s.Gossip = inner(0), node.GossipSettings{Listen: inner(1), Seeds: seeds, Local: true}
+	at := slices.IndexFunc(k.Nodes, func(one *Node) bool { return one.Name == n.Name })
+	inner := func(which int) string { return k.inner(at, which) }
+	s.Gossip = node.GossipSettings{Listen: inner(1), Seeds: seeds, Local: true}
 	s.Metrics.Listen = inner(2)
 	if s.TLS.CA != "" { // whose operators may look, and act
 		s.Console.Listen, s.Console.Actions = inner(3), true
@@ -73,6 +71,7 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 	if n.again {
 		n.listenAgain(s)
 	}
+	s.RPC.Listen, s.RPC.Advertise = inner(innerEach-1), inner(0) // its gate's
 	s.Runs = k.Runs
 	s.Database.MaxConns, s.Provider.BaseURL, s.Drain = clusterConns, k.Simulator, node.DrainTime-killTime
 	text, err := s.YAML()
@@ -89,7 +88,7 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 
 // listenAgain lets a node listen where the others, callers and people know it.
 func (n *Node) listenAgain(s *node.ServeSettings) {
-	s.API.Listen, s.RPC.Listen, s.Gossip.Listen = strings.TrimPrefix(n.API, "http://"), n.RPC, n.Gossip
+	s.API.Listen, s.Gossip.Listen = strings.TrimPrefix(n.API, "http://"), n.Gossip
 	s.Metrics.Listen = strings.TrimSuffix(strings.TrimPrefix(n.Metrics, "http://"), "/metrics")
 	if s.Console.Listen != "" {
 		s.Console.Listen = n.Console

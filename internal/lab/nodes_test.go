@@ -20,8 +20,8 @@ func TestWhatTheClusterDecidesIsRefused(t *testing.T) {
 	require.NotContains(t, err.Error(), "LEASE")
 }
 
-// TestAProcessAgainListensWhereItDid: all five addresses, as people and Prometheus know
-// the console and the metrics by them.
+// TestAProcessAgainListensWhereItDid: as people and Prometheus know the console and the
+// metrics by their addresses. Its RPC is behind its gate, which stays.
 func TestAProcessAgainListensWhereItDid(t *testing.T) {
 	n := &Node{
 		Name: "us-east1-1", Region: "us-east1", API: "http://127.0.0.1:1", RPC: "127.0.0.1:2", Gossip: "127.0.0.1:3",
@@ -31,8 +31,8 @@ func TestAProcessAgainListensWhereItDid(t *testing.T) {
 	require.True(t, fresh.again)
 	s := &node.ServeSettings{Console: node.ConsoleSettings{Listen: "127.0.0.1:0"}}
 	fresh.listenAgain(s)
-	require.Equal(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4", "127.0.0.1:5"},
-		[]string{s.API.Listen, s.RPC.Listen, s.Gossip.Listen, s.Metrics.Listen, s.Console.Listen})
+	require.Equal(t, []string{"127.0.0.1:1", "127.0.0.1:3", "127.0.0.1:4", "127.0.0.1:5"},
+		[]string{s.API.Listen, s.Gossip.Listen, s.Metrics.Listen, s.Console.Listen})
 }
 
 // TestWhatANodeAnswersWhenItIsAsked: an API key that no node takes ends the wait.

@@ -1,0 +1,169 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/homeward-io/homeward/internal/parts"
+)
+
+// gate stands before a node's RPC port, where a firewall would: the other nodes and
+// operators dial it, and it passes on what they say. Shut, it lets nothing through in
+// either direction and ends no connection, so that a caller gets no handshake (with TLS;
+// else no answer), as from a port whose packets are dropped. Open again, it passes on what
+// it kept, as the packets that are sent again. It is safe for concurrent use.
+type gate struct {
+	listener net.Listener
+	to       string // the node's own listener
+	links    sync.WaitGroup
+	end      context.CancelFunc
+	ctx      context.Context // of the links
+
+	mu      sync.Mutex
+	shut    bool
+	against []int         // processes; nil: everybody
+	changed chan struct{} // closed at the next change
+}
+
+// openGate listens at addr.
+func openGate(addr, to string) (*gate, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("the gate before an RPC port: %w", err)
+	}
+	g := &gate{listener: l, to: to, changed: make(chan struct{})}
+	g.ctx, g.end = context.WithCancel(context.Background())
+	g.links.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			g.links.Go(func() { g.link(conn) })
+		}
+	})
+	return g, nil
+}
+
+// close ends the gate and all connections through it.
+func (g *gate) close() error {
+	err := g.listener.Close()
+	g.end()
+	g.links.Wait()
+	return err
+}
+
+// set shuts the gate, for the connections of some processes alone or, nil, for all; or
+// opens it.
+func (g *gate) set(shut bool, against []int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut, g.against = shut, against
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// pass waits until the gate lets a caller through.
+func (g *gate) pass(caller net.Conn) error {
+	for {
+		g.mu.Lock()
+		shut, against, changed := g.shut, g.against, g.changed
+		g.mu.Unlock()
+		if !shut || against != nil && !ownedBy(caller.RemoteAddr(), against) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-g.ctx.Done():
+			return g.ctx.Err()
+		}
+	}
+}
+
+// link carries one connection to its end.
+func (g *gate) link(caller net.Conn) {
+	defer func() { _ = caller.Close() }()
+	if g.pass(caller) != nil {
+		return
+	}
+	node, err := (&net.Dialer{}).DialContext(g.ctx, "tcp", g.to)
+	if err != nil {
+		return // it is not there, and the caller finds the connection closed
+	}
+	defer func() { _ = node.Close() }()
+	stop := context.AfterFunc(g.ctx, func() { _, _ = caller.Close(), node.Close() })
+	defer stop()
+	var ways sync.WaitGroup
+	for from, to := range map[net.Conn]net.Conn{caller: node, node: caller} {
+		ways.Go(func() {
+			_, _ = io.Copy(gated{g, caller, to}, from)
+			// Half a connection is of no use to HTTP/2.
+			_, _ = caller.Close(), node.Close()
+		})
+	}
+	ways.Wait()
+}
+
+// gated writes once the gate lets the caller's connection through.
+type gated struct {
+	g      *gate
+	caller net.Conn
+	to     net.Conn
+}
+
+func (w gated) Write(p []byte) (int, error) {
+	if err := w.g.pass(w.caller); err != nil {
+		return 0, err
+	}
+	return w.to.Write(p)
+}
+
+// startGates opens the gates before the nodes' RPC ports.
+func (k *Cluster) startGates(context.Context) (_ parts.Stop, err error) {
+	if k.innerPort, err = innerPorts(innerEach * len(k.Nodes)); err != nil {
+		return nil, err
+	}
+	stop := func(context.Context) error {
+		var errs []error
+		for _, g := range k.gates {
+			errs = append(errs, g.close())
+		}
+		return errors.Join(errs...)
+	}
+	for i := range k.Nodes {
+		g, err := openGate(k.inner(i, 0), k.inner(i, innerEach-1))
+		if err != nil {
+			return stop, err
+		}
+		k.gates = append(k.gates, g)
+	}
+	return stop, nil
+}
+
+// inner is one of the addresses of the node at i that nobody chooses.
+func (k *Cluster) inner(i, which int) string { return loopback(k.innerPort + innerEach*i + which) }
+
+// drop shuts the gate of the node at i: for what a region's nodes send or, "", for all.
+func (k *Cluster) drop(i int, from string) error {
+	var against []int
+	if from != "" {
+		if !slices.Contains(k.regions, from) {
+			return fmt.Errorf("there is no region %q", from)
+		}
+		if err := canOwn(); err != nil {
+			return err
+		}
+		for _, n := range k.Nodes {
+			if n.Region == from && !n.gone() {
+				against = append(against, n.PID)
+			}
+		}
+	}
+	k.gates[i].set(true, against)
+	return nil
+}
