@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,6 +96,26 @@ func TestOpenRefuses(t *testing.T) {
 		}))
 		refused(t, embedded.Config{Dir: "store", FS: fs}, "full disk", "free some space")
 	})
+	// Nobody else has these directories: what stands in the way of the lock is named.
+	for name, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"a read-only file system":       {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EROFS}, "can only be read; mount it for writing"},
+		"no locks":                      {syscall.ENOLCK, "gives no locks; choose a directory on a local one"},
+		"locks that nobody implemented": {syscall.ENOSYS, "gives no locks; choose a directory on a local one"},
+		"no more open files":            {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EMFILE}, "for too many open files; raise the limit (ulimit -n)"},
+		"a broken disk":                 {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EIO}, "check the disk"},
+		"somebody else's":               {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EACCES}, "may not be written by this user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := unlockable{vfs.NewMem(), c.err}
+			refused(t, embedded.Config{Dir: "store", FS: fs}, c.says)
+			cfg := embedded.Config{Dir: "store", FS: fs, Regions: regions, Policy: testPolicy()}
+			_, err := embedded.Open(cfg)
+			require.NotContains(t, err.Error(), "in use")
+		})
+	}
 	t.Run("region codes", func(t *testing.T) {
 		fs := vfs.NewMem()
 		db := open(t, embedded.Config{FS: fs})
@@ -114,6 +135,14 @@ func TestOpenRefuses(t *testing.T) {
 		open(t, embedded.Config{FS: fs, Regions: []claim.Region{{Name: "us-east1", Code: 1}, {Name: "new", Code: 4}}})
 	})
 }
+
+// unlockable is a file system on which no file can be locked.
+type unlockable struct {
+	vfs.FS
+	err error
+}
+
+func (u unlockable) Lock(string) (io.Closer, error) { return nil, u.err }
 
 // TestDiskFills checks what a store does on a disk that fills up under it: the
 // step fails with ErrUnavailable, one line is given to Fatal, nothing is

@@ -213,10 +213,10 @@ func (db *DB) openPebble(cfg *Config) error {
 	}
 	lock, err := pebble.LockDirectory(cfg.Dir, cfg.FS)
 	if err != nil {
-		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOSPC) {
-			return err
+		if held(err) {
+			return fmt.Errorf("%w (%v)", errInUse, err)
 		}
-		return fmt.Errorf("%w (%v)", errInUse, err)
+		return err
 	}
 	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref() // the instance keeps its own reference
@@ -236,6 +236,18 @@ func (db *DB) openPebble(cfg *Config) error {
 	return nil
 }
 
+// held reports whether err, of a lock on a file, means that somebody has it: the kernel's
+// word for that (fcntl(2) has two) or Pebble's own, for this process. Every other failure
+// to open or to lock the file is nobody's.
+func held(err error) bool {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return true
+	}
+	_, opening := errors.AsType[*fs.PathError](err)
+	return !opening && (errno == syscall.EAGAIN || errno == syscall.EACCES)
+}
+
 var (
 	errNotDirectory = errors.New("not a directory")
 	errInUse        = errors.New("in use")
@@ -253,6 +265,12 @@ func openError(dir string, err error) error {
 		why += "may not be written by this user; change its owner or choose another directory"
 	case errors.Is(err, syscall.ENOSPC):
 		why += "is on a full disk; free some space and start again, nothing is lost"
+	case errors.Is(err, syscall.EROFS):
+		why += "is on a file system that can only be read; mount it for writing or choose another directory"
+	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENOTSUP):
+		why += "is on a file system that gives no locks; choose a directory on a local one"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		why += "cannot be opened for too many open files; raise the limit (ulimit -n)"
 	case strings.Contains(err.Error(), "unknown format major version"):
 		why += "was written by a newer version; run that version or choose another directory"
 	case pebble.IsCorruptionError(err), errors.Is(err, fs.ErrNotExist):

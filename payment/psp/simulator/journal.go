@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -120,11 +121,14 @@ func openJournal(dir string, logger *slog.Logger, apply func(entry) error) (_ *j
 		return nil, fmt.Errorf("simulator: create directory: %w; choose another one", err)
 	}
 	lock, err := vfs.Default.Lock(filepath.Join(dir, lockName))
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, notOurs(err)
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case held(err):
 		return nil, fmt.Errorf("simulator: directory %s is in use: stop the other simulator or choose another directory: %w", dir, err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, notOurs(err)
+	default:
+		return nil, fmt.Errorf("simulator: directory %s cannot be locked: %w; it must be writable, on a local file system, with open files to spare (ulimit -n)", dir, err)
 	}
 	path := filepath.Join(dir, journalName)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -137,6 +141,17 @@ func openJournal(dir string, logger *slog.Logger, apply func(entry) error) (_ *j
 		return nil, err
 	}
 	return j, nil
+}
+
+// held reports whether err, of a lock on a file, means that somebody has it: the kernel's
+// word for that (fcntl(2) has two) or vfs's own, for this process.
+func held(err error) bool {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return true
+	}
+	_, opening := errors.AsType[*fs.PathError](err)
+	return !opening && (errno == syscall.EAGAIN || errno == syscall.EACCES)
 }
 
 func (j *journal) load(dir string, logger *slog.Logger, apply func(entry) error) error {

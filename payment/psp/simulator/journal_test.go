@@ -3,13 +3,18 @@ package simulator
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // story leaves every kind of record behind and returns how each key is answered.
@@ -26,6 +31,30 @@ func story(t *testing.T, s *Simulator) map[string]reply {
 }
 
 var storySummary = Summary{Effects: 4, Keys: 5, DuplicateEffects: 1, Refunds: 1}
+
+// TestOnlyALockThatSomebodyHasIsInUse: what else stands in its way is named as that.
+func TestOnlyALockThatSomebodyHasIsInUse(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	_, err := Open(Config{Dir: dir})
+	require.ErrorContains(t, err, "is in use: stop the other simulator")
+	require.NoError(t, s.Close())
+
+	broken := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(broken, lockName), 0o700)) // nobody can open it for writing
+	_, err = Open(Config{Dir: broken})
+	require.ErrorContains(t, err, broken+" cannot be locked: ")
+	require.ErrorContains(t, err, syscall.EISDIR.Error())
+	require.NotContains(t, err.Error(), "in use")
+
+	opening := func(err error) error { return &fs.PathError{Op: "open", Path: lockName, Err: err} }
+	for err, want := range map[error]bool{
+		syscall.EAGAIN: true, syscall.EACCES: true, errors.New("lock held by current process"): true,
+		syscall.ENOLCK: false, opening(syscall.EACCES): false, opening(syscall.EROFS): false, opening(syscall.EMFILE): false,
+	} {
+		require.Equal(t, want, held(err), "%v", err)
+	}
+}
 
 func TestReopenRemembersEverything(t *testing.T) {
 	dir := t.TempDir()
