@@ -48,6 +48,8 @@ func TestALateSuccessSettlesALaterGenerationOnlyIfItStands(t *testing.T) {
 		"blind, and refunded as a ghost": {generation: 2, blind: true, books: ghost, reason: reasonCannotAsk},
 		"known to be paid otherwise": {generation: 2, shows: stands, found: psp.FoundYes, reason: asItIs,
 			witness: &claim.Witness{Generation: 2, Done: true, ProviderRef: "px_2"}},
+		"known to be in flight": {generation: 2, shows: stands, found: psp.FoundYes, outcome: claim.OutcomeDone,
+			witness: &claim.Witness{Generation: 2}},
 		"known to be paid by it": {generation: 2, shows: stands, found: psp.FoundYes, outcome: claim.OutcomeDone,
 			witness: &claim.Witness{Generation: 2, Done: true, ProviderRef: "px_1"}},
 	} {
