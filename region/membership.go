@@ -159,9 +159,20 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	if cfg.rejoinEvery > 0 {
 		rejoin = cfg.rejoinEvery
 	}
+	cannot := func(err error) error {
+		return fmt.Errorf("membership: cannot listen for gossip on %s: %w", net.JoinHostPort(conf.BindAddr, strconv.Itoa(conf.BindPort)), err)
+	}
+	if conf.Transport == nil {
+		network, err := listenGossip(conf)
+		if err != nil {
+			return nil, cannot(err)
+		}
+		conf.Transport = network
+	}
 	list, err := memberlist.Create(conf)
 	if err != nil {
-		return nil, fmt.Errorf("membership: cannot listen for gossip on %s: %w", net.JoinHostPort(conf.BindAddr, strconv.Itoa(conf.BindPort)), err)
+		_ = conf.Transport.Shutdown()
+		return nil, cannot(err)
 	}
 	m := &Membership{
 		list: list, addr: list.LocalNode().Address(), view: v, seeds: slices.Clone(cfg.Seeds), rejoinEvery: rejoin, log: cfg.Logger,

@@ -71,7 +71,7 @@ func OpenMetrics(ctx context.Context, p Process, listen string) (*Metrics, error
 		EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelWarn),
 	}))
-	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: scrapeTime, ReadTimeout: scrapeTime, WriteTimeout: scrapeTime, IdleTimeout: idleTime, ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: scrapeTime, ReadTimeout: scrapeTime, WriteTimeout: scrapeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxScrapeHead, ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
 	m.served.Go(func() {
 		if err := m.server.Serve(m.listener); !errors.Is(err, http.ErrServerClosed) {
 			p.Log.Error("the metrics listener has failed", "error", err)
@@ -81,6 +81,9 @@ func OpenMetrics(ctx context.Context, p Process, listen string) (*Metrics, error
 }
 
 const (
+	// maxScrapeHead is the longest head of a scrape, in bytes; net/http's default is 1 MiB
+	// of anybody's.
+	maxScrapeHead = 16 << 10
 	// maxScrapes bounds concurrent scrapes: two Prometheus servers, a person and some
 	// room.
 	maxScrapes = 4
