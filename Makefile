@@ -137,7 +137,7 @@ sizing: ## Compute nodes, database cores, storage and money from docs/BENCHMARKS
 TOOLS = $(CURDIR)/bin/tools
 
 deploy-tools: ## Build helm, its linters, a Kubernetes control plane and OpenTofu into bin/tools; some minutes the first time.
-	GOBIN=$(TOOLS) $(GO) -C internal/tools/deploy install tool
+	GOBIN=$(TOOLS) $(GO) -C internal/tools/deploy install tool ./threeway
 	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/kube install -trimpath \
 		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36' tool
 	ln -sf server $(TOOLS)/etcd

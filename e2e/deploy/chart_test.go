@@ -1,9 +1,17 @@
 package deploy
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // TestTheChartIsSound lints the chart and runs its unit tests, one for each option.
@@ -115,4 +123,103 @@ func (c *cluster) zones(namespace string) map[string]bool {
 func (c *cluster) images(namespace string) string {
 	c.t.Helper()
 	return c.kubectl("-n", namespace, "get", "deployment", "homeward", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+}
+
+// everything is values with which each object of the chart is rendered.
+const everything = `
+autoscaling: {enabled: true}
+ingress: {enabled: true, host: api.example.com, tlsSecret: public, className: nginx}
+gateway: {enabled: true, parentRefs: [{name: edge}]}
+migration: {enabled: true, regions: [us-east1=1, europe-west1=2, asia-northeast1=3], secret: {name: owner}}
+peersService: {enabled: true, type: LoadBalancer}
+monitoring: {podMonitor: {enabled: true}, rules: {enabled: true}, dashboards: {enabled: true}}
+`
+
+// render is the chart with everything and a further value, as in a=b.
+func render(t *testing.T, set string) (string, error) {
+	t.Helper()
+	return command(t, everything, "helm", "template", "homeward", chart, "-f", values(t, regions[0]), "-f", "-", "--set", set, "--api-versions", "monitoring.coreos.com/v1")
+}
+
+// TestAPortAloneIsChanged with the client's merge of helm 3 and kubectl apply: it takes items
+// of a list for one that have one key, such as a port for TCP and UDP.
+func TestAPortAloneIsChanged(t *testing.T) {
+	needs(t, "helm", "threeway")
+	dir := t.TempDir()
+	was, now := filepath.Join(dir, "was.yaml"), filepath.Join(dir, "now.yaml")
+	write := func(path, set string) {
+		out, err := render(t, set)
+		if err == nil {
+			err = os.WriteFile(path, []byte(out), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(was, "replicas=3")
+	for _, set := range []string{"ports.gossip=7947", "ports.rpc=7082", "ports.metrics=9465", "ports.api=8082", "service.port=8080"} {
+		write(now, set)
+		if out, err := command(t, "", "threeway", was, now); err != nil {
+			t.Errorf("%s: %v\n%s", set, err, out)
+		}
+	}
+}
+
+// TestNoValueRendersNull: a value that is null is refused, or its field is left out. Servers
+// refuse an empty field, or take it for something else, after helm has said yes.
+func TestNoValueRendersNull(t *testing.T) {
+	needs(t, "helm")
+	text, err := os.ReadFile(chart + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]any
+	if err := yaml.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	rendered := 0
+	for _, path := range slices.Sorted(maps.Keys(paths("", all))) {
+		out, err := render(t, path+"=null")
+		if err != nil {
+			continue
+		}
+		rendered++
+		for in := yaml.NewDecoder(strings.NewReader(out)); ; {
+			var object map[string]any
+			if err := in.Decode(&object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: null: %v", path, err)
+			}
+			for at, value := range paths("", object) {
+				if value == nil {
+					t.Errorf("%s: null renders %v with %s: null", path, object["kind"], at)
+				}
+			}
+		}
+	}
+	if rendered == 0 {
+		t.Error("helm has rendered nothing")
+	}
+}
+
+// paths are all places below value, as in a.b.0, with what stands there.
+func paths(at string, value any) map[string]any {
+	all := map[string]any{}
+	below := func(name string, v any) {
+		name = strings.TrimPrefix(at+"."+name, ".")
+		all[name] = v
+		maps.Copy(all, paths(name, v))
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for name, v := range v {
+			below(name, v)
+		}
+	case []any:
+		for i, v := range v {
+			below(fmt.Sprint(i), v)
+		}
+	}
+	return all
 }

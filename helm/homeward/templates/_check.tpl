@@ -22,7 +22,7 @@ prints nothing.
 {{/* homeward.check.env refuses variables that the chart sets itself or checks, and secrets. */}}
 {{- define "homeward.check.env" -}}
 {{- range $name, $_ := .root.Values.env -}}
-{{- if regexMatch "^HOMEWARD_((NODE|API|RPC|TLS|GOSSIP|METRICS)__|DRAIN$)" $name }}{{ fail (printf "env.%s is set by the chart; use its own values" $name) }}{{ end -}}
+{{- if regexMatch "^(HOMEWARD_((NODE|API|RPC|TLS|GOSSIP|METRICS)__|DRAIN$)|POD_(NAME|IP)$)" $name }}{{ fail (printf "env.%s is set by the chart; use its own values" $name) }}{{ end -}}
 {{- if or (has $name (values $.known.secrets)) (regexMatch "(_KEYS?|_SECRET|_PASSWORD|_TOKEN|_DATABASE_URL)$" $name) }}{{ fail (printf "env.%s is a secret; put it into a Secret and name that in %s" $name (include "homeward.secretAt" $name)) }}{{ end -}}
 {{- if and (regexMatch "^HOMEWARD_(PROVIDERS?__|DEFAULT_PROVIDER$)" $name) (not (hasSuffix "_FILE" $name)) }}{{ fail (printf "env.%s is a setting of the provider; write it into config, where the chart checks it" $name) }}{{ end -}}
 {{- end -}}

@@ -52,8 +52,19 @@ homeward.io/region: {{ .Values.region }}
   "metrics" (dict "listen" (printf "0.0.0.0:%v" .Values.ports.metrics))
   "drain" .Values.drain -}}
 {{- $config := deepCopy .Values.config -}}
+{{- include "homeward.dropNulls" $config -}}
 {{- include "homeward.respell" $config -}}
 {{- toYaml (mustMerge $own $config) -}}
+{{- end }}
+
+{{/* homeward.dropNulls leaves out, in place, what is null: its default holds. */}}
+{{- define "homeward.dropNulls" -}}
+{{- $in := . -}}
+{{- if kindIs "map" $in -}}
+{{- range $name, $value := $in }}{{ if kindIs "invalid" $value }}{{ $_ := unset $in $name }}{{ else }}{{ include "homeward.dropNulls" $value }}{{ end }}{{ end -}}
+{{- else if kindIs "slice" $in -}}
+{{- range $in }}{{ include "homeward.dropNulls" . }}{{ end -}}
+{{- end -}}
 {{- end }}
 
 {{/*

@@ -13,6 +13,7 @@ Arguments: object (YAML text), merge (map), patch (list of op, path, value).
 {{- include "homeward.patch" (dict "box" $box "steps" $steps "op" .op "value" .value "path" .path) -}}
 {{- $object = $box.v -}}
 {{- end }}
+{{- include "homeward.dropNulls" $object -}}
 {{- toYaml $object -}}
 {{- end }}
 
