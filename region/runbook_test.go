@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/archtest/marked"
 )
 
 // TestTheRunbooksCertificate runs the runbook's lines of openssl under the CA that
@@ -18,18 +20,16 @@ func TestTheRunbooksCertificate(t *testing.T) {
 		t.Skip("openssl is not on PATH")
 	}
 	dir := t.TempDir()
-	run := func(page, pattern string) {
-		text, err := os.ReadFile(filepath.Join("../docs", page))
-		require.NoError(t, err)
-		lines := regexp.MustCompile(pattern).FindStringSubmatch(string(text))
-		require.NotNil(t, lines, "docs/%s has no such lines", page)
-		cmd := exec.CommandContext(t.Context(), "sh", "-ec", lines[1])
+	page, err := os.ReadFile("../docs/DEPLOYING.md")
+	require.NoError(t, err)
+	authority := regexp.MustCompile(`(?m)^openssl req -x509 .*-out ca\.pem$`).FindString(string(page))
+	require.NotEmpty(t, authority, "docs/DEPLOYING.md makes no CA")
+	for _, lines := range append([]string{authority}, marked.Blocks(t, "docs/RUNBOOK.md")...) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", lines)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
-	run("DEPLOYING.md", `(?m)^(openssl req -x509 .*-out ca\.pem)$`)
-	run("RUNBOOK.md", "(?s)<!-- run by TestTheRunbooksCertificate -->\n```sh\n(.*?)```")
 
 	file := func(name string) string { return filepath.Join(dir, name) }
 	certs, err := NewTLS(TLSConfig{CertFile: file("operator.pem"), KeyFile: file("operator-key.pem"), CAFile: file("ca.pem"), TrustDomain: domain})

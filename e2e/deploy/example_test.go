@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/homeward-io/homeward/internal/archtest/marked"
 )
 
 const (
@@ -168,22 +170,25 @@ func TestThePageIsFollowed(t *testing.T) {
 	c := newCluster(t)
 	c.kubectl("create", "namespace", "cert-manager")
 	schemas := filepath.Join(strictSchemas(t), "{{.ResourceKind}}{{.KindSuffix}}.json")
-	for _, lines := range [][]string{p.once, p.cluster, p.render, p.install} {
-		out := p.run(lines, regions[0], schemas, "KUBECONFIG="+c.config, withoutClouds)
+	for _, block := range marked.Blocks(t, "docs/DEPLOYING.md") {
+		out := p.run([]string{block}, regions[0], schemas, "KUBECONFIG="+c.config, withoutClouds)
 		t.Log(out)
 	}
 	if got := c.kubectl("-n", "homeward", "get", "deployment", "homeward", "-o", "jsonpath={.status.readyReplicas}"); got != "3" {
 		t.Errorf("%s nodes are ready, not 3", got)
 	}
-	p.operate(c)
+	for _, block := range marked.Blocks(t, "docs/RUNBOOK.md") {
+		p.operate(c, block)
+	}
 	for _, region := range regions[1:] {
 		p.run(p.render, region, schemas, withoutClouds)
 		c.kubectl("apply", "-n", "homeward", "--dry-run=server", "--validate=strict", "-f", filepath.Join(p.dir, region+".rendered.yaml"))
 	}
 }
 
-// operate runs the runbook's lines "On Kubernetes" on what the page has installed.
-func (p *page) operate(c *cluster) {
+// operate runs the runbook's lines "On Kubernetes", and first their block, on what the page has
+// installed.
+func (p *page) operate(c *cluster, block string) {
 	p.t.Helper()
 	needs(p.t, "jq")
 	text, err := os.ReadFile("../../docs/RUNBOOK.md")
@@ -192,11 +197,7 @@ func (p *page) operate(c *cluster) {
 	}
 	_, part, _ := strings.Cut(string(text), "\n## On Kubernetes\n")
 	part, _, _ = strings.Cut(part, "\n## ")
-	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindStringSubmatch(part)
-	if block == nil {
-		p.t.Fatal("docs/RUNBOOK.md has no lines of shell for Kubernetes")
-	}
-	lines := []string{block[1]}
+	lines := []string{block}
 	for _, m := range regexp.MustCompile("`(kubectl -n homeward (?:rollout|scale|wait) [^`]+)`").FindAllStringSubmatch(part, -1) {
 		lines = append(lines, m[1])
 	}

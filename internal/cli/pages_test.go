@@ -16,12 +16,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/archtest/marked"
 	"github.com/homeward-io/homeward/internal/node"
 )
 
 // What readers paste is run here, word for word but for the ports: those of a test's demo are
-// free ones. A block that a test runs stands behind a comment with the test's name, and
-// TestBlocksAreRunOrMarked of internal/archtest sees that each block has one.
+// free ones. A block that a test runs stands behind a comment with the test's name, by which the test
+// takes it (package marked). TestBlocksAreRunOrMarked of internal/archtest sees to both.
 
 // pagesEnv has the lines run that take minutes: make pages.
 const pagesEnv = "HOMEWARD_TEST_PAGES"
@@ -94,12 +95,11 @@ func readsHere(t *testing.T, flags ...string) *reader {
 // TestTheInstallLines does what docs/OPERATING.md has an operator do first, on a database that
 // is there already, with the ports left free: what it prints of the settings is all of them.
 func TestTheInstallLines(t *testing.T) {
-	operating := page(t, filepath.Join("..", "..", "docs", "OPERATING.md"))
+	lines := marked.Blocks(t, "docs/OPERATING.md")[0]
 	all := page(t, filepath.Join("..", "..", "docs", "node.yaml"))
 	onlyWith(t)
 	emptyDatabase(t)
 	t.Chdir(t.TempDir())
-	lines := (&reader{T: t}).blocks(operating)[0]
 	served := false
 	for line := range strings.SplitSeq(lines, "\n") {
 		line, _, _ = strings.Cut(line, "  #")
@@ -152,18 +152,6 @@ func quoted(line string) (words []string) {
 		words = append(words, strings.Fields(part)...)
 	}
 	return words
-}
-
-// blocks are those of a page that the comment with the running test's name stands before.
-func (d *reader) blocks(page string) (blocks []string) {
-	d.Helper()
-	marked := regexp.MustCompile("(?m)^<!-- run by " + d.Name() + " -->\n\n?((?:```sh\n(?s:.*?)\n```)|(?:(?:    [^\n]*\n)+))")
-	for _, m := range marked.FindAllStringSubmatch(page, -1) {
-		text := strings.TrimSuffix(strings.TrimPrefix(m[1], "```sh\n"), "\n```")
-		blocks = append(blocks, regexp.MustCompile(`(?m)^ {4}`).ReplaceAllString(text, ""))
-	}
-	require.NotEmpty(d, blocks, "blocks that are marked with %s", d.Name())
-	return blocks
 }
 
 // numbered begins a line that a table explains, as in "# 4. A key that carries its home".
@@ -222,7 +210,7 @@ func TestTheReadmesLines(t *testing.T) {
 	onlyWith(t)
 	readme := page(t, filepath.Join("..", "..", "README.md"))
 	d := reads(t)
-	lines := d.blocks(readme)[0]
+	lines := marked.Blocks(t, "README.md")[0]
 	d.answered(readme, d.paste(lines), 5)
 	printed := strings.Join(d.printed, "\n")
 	order := regexp.MustCompile(`Idempotency-Key: (order-\w+)'`).FindStringSubmatch(printed)[1]
@@ -244,7 +232,7 @@ func TestTheDemosLines(t *testing.T) {
 	d := reads(t)
 	first := regexp.MustCompile("(?s)```sh\n(# 1\\..*?)\n```").FindStringSubmatch(readme)
 	d.paste(first[1])
-	blocks := d.blocks(demo)
+	blocks := marked.Blocks(t, "docs/DEMO.md")
 	require.Len(t, blocks, 5, "requests, operators' commands, books, and two of the simulator")
 	requests, operators, books := blocks[0], blocks[1], blocks[2]
 	printed := d.paste(requests + "\nprintf '\\036CH\\036%s' $CH")
@@ -283,13 +271,12 @@ func TestTheDemosLines(t *testing.T) {
 func TestTheDemosEvents(t *testing.T) {
 	onlyWith(t)
 	needsShell(t)
-	demo := page(t, filepath.Join("..", "..", "docs", "DEMO.md"))
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "sink"), "../../examples/sink")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Chdir(dir)
-	blocks := (&reader{T: t, ports: strings.NewReplacer()}).blocks(demo)
+	blocks := marked.Blocks(t, "docs/DEMO.md")
 	require.Len(t, blocks, 2, "the settings, and what follows the demo's start")
 	(&reader{T: t, ports: strings.NewReplacer()}).paste(blocks[0])
 	d := readsHere(t, "--config", "events.yaml")
