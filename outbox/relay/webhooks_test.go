@@ -307,7 +307,7 @@ func TestAddressesThatAreNotPublicAreRefused(t *testing.T) {
 func TestMetadataIsRefusedAlways(t *testing.T) {
 	m := newMerchant(t, answer(http.StatusOK))
 	for _, private := range []bool{false, true} {
-		w := m.sink(t, func(c *relay.WebhooksConfig) { c.AllowPrivate, c.Timeout = private, 2 * time.Second })
+		w := m.sink(t, func(c *relay.WebhooksConfig) { c.AllowPrivate, c.Timeout = private, 2*time.Second })
 		for i, host := range []string{"169.254.169.254", "168.63.129.16", "[::ffff:168.63.129.16]", "[fd00:ec2::254]", "100.100.100.200", "[fe80::a9fe:a9fe]"} {
 			e := event("evt_1")
 			e.Tenant = fmt.Sprint("t", private, i)
