@@ -206,8 +206,8 @@ type method[Req, Resp any] func(peerv1connect.PeerServiceClient, context.Context
 // same returns the same message for each node.
 func same[Req any](msg *Req) func() *Req { return func() *Req { return msg } }
 
-// errNoConnection is how a try ends that got no connection within connectTimeout.
-var errNoConnection = fmt.Errorf("region: no connection within %v", connectTimeout)
+// errNoConnection is how a try ends that got no connection in time.
+var errNoConnection = fmt.Errorf("region: no connection within %v", noConnection)
 
 // What a node that gave no answer failed to do, for the metric and the log.
 const (
@@ -299,7 +299,7 @@ func try[Req, Resp any](ctx context.Context, p *Peers, node Node, traceParent st
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	var got atomic.Bool
-	dialling := time.AfterFunc(connectTimeout, func() { giveUp(errNoConnection) })
+	dialling := time.AfterFunc(noConnection, func() { giveUp(errNoConnection) })
 	defer dialling.Stop()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
 		got.Store(true)

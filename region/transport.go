@@ -13,10 +13,13 @@ import (
 
 // Times and limits of the connections between nodes.
 const (
-	// connectTimeout bounds the wait for a connection to a node. It is above one lost
-	// SYN (repeated after 1 s), and the round trips of TCP and TLS on the longest way
-	// between two regions (0.4 s each).
+	// connectTimeout bounds a dial to a node, and the handshake after it. It is above one
+	// lost packet (a SYN is repeated after 1 s) and two round trips on the longest way
+	// between two regions (0.4 s).
 	connectTimeout = 2 * time.Second
+	// noConnection is when a try gives up that has no connection, whatever the transport
+	// waits for: a dial and a handshake.
+	noConnection = 2 * connectTimeout
 	// A caller pings a connection without a frame for pingAfter, and drops it if the
 	// answer takes longer than pingTimeout: a node that lost power is noticed in 3 s, not
 	// after the kernel's 15 minutes. pingTimeout is above one lost packet on the longest
