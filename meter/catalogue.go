@@ -178,6 +178,10 @@ var (
 		"How long the most overdue row of a kind has been due, among the first 1,000 due rows of a queue; 0 if none is due. For events the kind is the sink.",
 		"Provider calls: recovery is behind. Events: the sink is down. HomewardOutboxLag fires above 5 s, HomewardEventsLag above 5 min.",
 		Home, Queue, RowKind)
+	SinkWaiting = queues.gauge("homeward.sink.waiting", "",
+		"1 while a sink takes no events at this node, so that they wait; for NATS.",
+		"The server cannot be reached, or the stream is missing or lost its subjects: the node's log says which. Payments continue.",
+		RowKind)
 	OutboxPending = queues.gauge("homeward.outbox.pending", "{row}",
 		"Rows that are neither done nor parked, counted up to about 100,000 for each queue.",
 		"For provider calls about as many as requests in progress. At the bound: a backlog.",

@@ -194,6 +194,11 @@ func (n *Node) observe(context.Context) (parts.Stop, error) {
 				o.Is(meter.RegionRTT, rtt.Seconds(), r.Name)
 			}
 		}
+		for kind, sink := range n.c.Sinks {
+			if w, ok := sink.(interface{ Waiting() string }); ok {
+				o.Is(meter.SinkWaiting, flag(w.Waiting() != ""), string(kind))
+			}
+		}
 		versions := map[string]int{}
 		for _, m := range n.membership.Members() {
 			versions[m.Version]++

@@ -8,8 +8,9 @@
 // duplicate without storing it twice. After the window it stores a repetition, so
 // consumers must compare ids all the same.
 //
-// If the server is down or cannot be reached, events wait without using up their tries.
-// Charges never wait for it.
+// If the server is down or cannot be reached, or the stream is missing or has lost our
+// subjects, events wait without using up their tries; [Sink.Waiting] says why. Charges
+// never wait for it.
 package nats
 
 import (
@@ -20,6 +21,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +58,9 @@ const (
 	pingEvery, pingsOut = 10 * time.Second, 2
 	// connectTime bounds one try to connect, TLS and all.
 	connectTime = 3 * time.Second
+	// recheckEvery is how often a stream that events wait for is looked at: where none
+	// waits, nothing else would notice that it was mended.
+	recheckEvery = 15 * time.Second
 )
 
 // Config is how to reach a stream. URL is required; zero values take the defaults.
@@ -77,7 +82,7 @@ type Config struct {
 	// Prefix is what subjects begin with.
 	Prefix string
 	// Create makes the stream if it does not exist. An existing stream is never
-	// changed. Without Create a missing stream is an error.
+	// changed. Without Create events wait for a missing stream.
 	Create bool
 	// Duplicates, MaxAge and Replicas apply to a stream that Create makes.
 	// Default of Replicas: 1.
@@ -193,13 +198,23 @@ type Sink struct {
 	// checked: the stream exists and takes our subjects.
 	checked  atomic.Bool
 	checking singleflight.Group
+
+	mu     sync.Mutex
+	why    string // the stream takes no events; "": it does
+	again  *time.Timer
+	closed bool
 }
 
+// unusableError is why the stream takes no events: nothing was sent.
+type unusableError struct{ error }
+
+func (e unusableError) Unwrap() error { return e.error }
+
 // Open connects and checks the stream, or creates it. An unreachable server is not an
-// error, as a node must take charges without one: the sink keeps reconnecting, and
-// checks the stream when it has a connection. The error is one line that says what to
-// do: settings that cannot work, refused credentials, a stream that is missing or not
-// ours. ctx bounds the opening only. The caller closes the sink.
+// error, and neither is a stream that is missing or not ours, as a node must take charges
+// without them: the sink keeps reconnecting, and checks the stream while it has a
+// connection. The error is one line that says what to do: settings that cannot work,
+// refused credentials. ctx bounds the opening only. The caller closes the sink.
 func Open(ctx context.Context, c Config) (*Sink, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -227,14 +242,7 @@ func Open(ctx context.Context, c Config) (*Sink, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	if err := s.check(ctx); err != nil {
-		if unreachable(err) || errors.Is(err, jetstream.ErrNoStreamResponse) {
-			c.Logger.Warn("NATS JetStream does not answer; events wait until it does", "error", err)
-			return s, nil
-		}
-		conn.Close()
-		return nil, err
-	}
+	_ = s.check(ctx) // logged; events wait
 	return s, nil
 }
 
@@ -282,7 +290,54 @@ func (s *Sink) options() []natsgo.Option {
 }
 
 // Close closes the connection. The worker should be drained before.
-func (s *Sink) Close() { s.conn.Close() }
+func (s *Sink) Close() {
+	s.mu.Lock()
+	s.closed = true
+	if s.again != nil {
+		s.again.Stop()
+	}
+	s.mu.Unlock()
+	s.conn.Close()
+}
+
+// Waiting returns why events wait, in one line; "" if the stream takes them, as far as is
+// known.
+func (s *Sink) Waiting() string {
+	if !s.conn.IsConnected() {
+		return "NATS cannot be reached"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
+
+// usable records how a check of the stream ended, and has another one follow a failure.
+func (s *Sink) usable(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.why
+	if s.why = ""; err != nil {
+		s.why = strings.Join(strings.Fields(err.Error()), " ")
+	}
+	switch {
+	case s.why == "" && before != "":
+		s.c.Logger.Info("the stream of events can be used again", "stream", s.c.Stream)
+	case s.why != "" && before == "":
+		s.c.Logger.Error("the stream of events cannot be used; events wait until it can", "stream", s.c.Stream, "error", s.why)
+	}
+	if s.why != "" && !s.closed {
+		if s.again != nil {
+			s.again.Stop()
+		}
+		s.again = time.AfterFunc(recheckEvery, s.recheck)
+	}
+}
+
+func (s *Sink) recheck() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.c.Timeout)
+	defer cancel()
+	_ = s.check(ctx) // recorded
+}
 
 // check verifies, once, that the stream exists and that our subjects lead to it.
 func (s *Sink) check(ctx context.Context) error {
@@ -295,9 +350,13 @@ func (s *Sink) check(ctx context.Context) error {
 		}
 		err := s.checkStream(ctx)
 		s.checked.Store(err == nil)
+		s.usable(err)
 		return nil, err
 	})
-	return err
+	if err != nil {
+		return unusableError{err}
+	}
+	return nil
 }
 
 func (s *Sink) checkStream(ctx context.Context) error {
@@ -356,10 +415,10 @@ func (s *Sink) Deliver(ctx context.Context, e relay.Event) outbox.Disposition {
 		return outbox.Done()
 	case poison:
 		return outbox.Parked(fmt.Sprintf("NATS takes no event of this size, %d bytes; raise max_payload of the server or max_msg_size of the stream, then retry it", len(e.Payload)))
-	case errors.Is(err, context.DeadlineExceeded):
-		return outbox.Failed(fmt.Sprintf("no acknowledgement from NATS within %v: whether it has the event is unknown", s.c.Timeout))
 	case neverSent(err):
 		return outbox.Later(s.gate.Postpone())
+	case errors.Is(err, context.DeadlineExceeded):
+		return outbox.Failed(fmt.Sprintf("no acknowledgement from NATS within %v: whether it has the event is unknown", s.c.Timeout))
 	}
 	return outbox.Failed(strings.Join(strings.Fields(err.Error()), " "))
 }
@@ -379,8 +438,11 @@ func (s *Sink) publish(ctx context.Context, e relay.Event) error {
 	return err
 }
 
-// neverSent: the connection was lost before anything was written.
+// neverSent: the connection was lost before anything was written, or no stream took it.
 func neverSent(err error) bool {
+	if _, unusable := errors.AsType[unusableError](err); unusable || errors.Is(err, jetstream.ErrNoStreamResponse) {
+		return true
+	}
 	return errors.Is(err, natsgo.ErrReconnectBufExceeded) || errors.Is(err, natsgo.ErrConnectionClosed) || errors.Is(err, natsgo.ErrConnectionReconnecting)
 }
 

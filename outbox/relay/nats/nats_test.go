@@ -358,13 +358,6 @@ func TestAnEventThatIsTooLargeIsParked(t *testing.T) {
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	srv := start(t, t.TempDir(), -1)
-	conn, err := natsgo.Connect(srv.ClientURL())
-	require.NoError(t, err)
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other.>"}})
-	require.NoError(t, err)
 	locked := start(t, t.TempDir(), -1, func(o *server.Options) { o.Username, o.Password = "homeward", "right" })
 	noCreds := filepath.Join(t.TempDir(), "none.creds")
 
@@ -374,8 +367,6 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}{
 		"no URL":            {nats.Config{}, "tls://host:4222"},
 		"not a URL":         {nats.Config{URL: "nats://me:hunter2@b b:4222"}, "the URL cannot be read"},
-		"no stream":         {nats.Config{URL: srv.ClientURL()}, "there is no stream HOMEWARD_EVENTS"},
-		"other subjects":    {nats.Config{URL: srv.ClientURL(), Stream: "OTHER"}, "do not belong to stream OTHER"},
 		"name":              {nats.Config{URL: srv.ClientURL(), Stream: "A.B"}, "cannot be the name"},
 		"prefix":            {nats.Config{URL: srv.ClientURL(), Prefix: "a.>"}, "a prefix of subjects"},
 		"window":            {nats.Config{URL: srv.ClientURL(), Duplicates: 9 * 24 * time.Hour}, "duplicate window"},
@@ -398,13 +389,67 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	open(t, nats.Config{URL: strings.Replace(locked.ClientURL(), "//", "//homeward:right@", 1), Create: true})
 }
 
+// A stream that is missing, or lost its subjects, keeps no node from starting: payments go
+// on, and events wait, without using up their tries, for whoever mends it. The sink says
+// why, and notices the mending where no event waits.
+func TestAStreamMayComeLater(t *testing.T) {
+	srv := start(t, t.TempDir(), -1)
+	conn, err := natsgo.Connect(srv.ClientURL())
+	require.NoError(t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other.>"}})
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		stream, says string
+		mend         func() error
+	}{
+		"missing": {"LATE", "there is no stream LATE; create it", func() error {
+			_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "LATE", Subjects: []string{"late.>"}})
+			return err
+		}},
+		"other subjects": {"OTHER", "do not belong to stream OTHER", func() error {
+			_, err := js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other.>", "homeward.events.>"}})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			c := nats.Config{URL: srv.ClientURL(), Stream: tc.stream, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			if tc.stream == "LATE" {
+				c.Prefix = "late"
+			}
+			s := open(t, c)
+			require.Contains(t, s.Waiting(), tc.says)
+			require.Contains(t, log.String(), "events wait until it can")
+			_, later := verdict(t, s, event("evt_1")).Delay()
+			require.True(t, later, "it waits, and no try is counted")
+			require.Equal(t, 1, strings.Count(log.String(), "events wait until it can"))
+			require.NoError(t, tc.mend())
+			s.Recheck()
+			require.Empty(t, s.Waiting())
+			require.Equal(t, outbox.Done(), verdict(t, s, event("evt_1")))
+			if tc.stream != "LATE" {
+				return
+			}
+			require.NoError(t, js.DeleteStream(t.Context(), "LATE"))
+			for range 2 { // under us, too
+				_, later = verdict(t, s, event("evt_2")).Delay()
+				require.True(t, later)
+			}
+			require.Contains(t, s.Waiting(), tc.says)
+		})
+	}
+}
+
 // A cluster without a leader looks the same as one without JetStream, so neither
 // keeps a node from starting.
 func TestJetStreamMayComeLater(t *testing.T) {
 	srv := start(t, t.TempDir(), -1, func(o *server.Options) { o.JetStream = false })
 	var log bytes.Buffer
 	s := open(t, nats.Config{URL: srv.ClientURL(), Create: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	require.Contains(t, log.String(), "JetStream does not answer")
+	require.Contains(t, log.String(), "events wait until it can")
 	require.NotEqual(t, outbox.Done(), verdict(t, s, event("evt_1")))
 	require.NoError(t, srv.EnableJetStream(&server.JetStreamConfig{StoreDir: t.TempDir()}))
 	require.Equal(t, outbox.Done(), verdict(t, s, event("evt_1")))
