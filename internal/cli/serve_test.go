@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/node"
@@ -145,6 +147,18 @@ func TestServeRefusesToStart(t *testing.T) {
 	refuses(t, []string{"schema version 0", "homeward migrate up --regions"}, "serve", "--config", file)
 	does(t, "migrate", "up", "--regions", "europe-west1")
 	refuses(t, []string{`"us-east1"`, "homeward migrate up --regions"}, "serve", "--config", file)
+}
+
+// A database that takes no writes is refused by serve and by config check.
+func TestNoNodeOnADatabaseThatTakesNoWrites(t *testing.T) {
+	url := migrated(t, "us-east1")
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "ALTER DATABASE "+pgx.Identifier{conn.Config().Database}.Sanitize()+" SET default_transaction_read_only = on")
+	require.NoError(t, errors.Join(err, conn.Close(t.Context())))
+	onlyWith(t, "HOMEWARD_DATABASE_URL="+url)
+	refuses(t, []string{"takes no writes", "default_transaction_read_only", "target_session_attrs=read-write"}, "serve", "--config", settingsFile(t, freePorts))
+	refuses(t, []string{"takes no writes", "target_session_attrs=read-write"}, "config", "check", "--database", "--config", settingsFile(t, freePorts))
 }
 
 func TestConfigCheck(t *testing.T) {

@@ -118,7 +118,8 @@ func (e *unreachableError) Unwrap() error { return claim.ErrUnavailable }
 func connectError(c *pgx.ConnConfig, err error) error {
 	var pg *pgconn.PgError
 	var certificate *tls.CertificateVerificationError
-	var level *isolationError
+	var setting *settingError
+	var readOnly *readOnlyError
 	where := fmt.Sprintf("database %q at %s", c.Database, net.JoinHostPort(c.Host, fmt.Sprint(c.Port)))
 	if c.Host != "" && c.Host[0] == '/' {
 		where = fmt.Sprintf("database %q in %s", c.Database, c.Host)
@@ -134,11 +135,20 @@ func connectError(c *pgx.ConnConfig, err error) error {
 			return fmt.Errorf("%s refuses user %q: %s; check the user, the password and sslmode of HOMEWARD_DATABASE_URL", where, c.User, pg.Message)
 		case undefinedObject:
 			return fmt.Errorf("%s does not know a parameter of HOMEWARD_DATABASE_URL: %s; remove it or correct its name", where, pg.Message)
+		case codeReadOnly:
+			return fmt.Errorf("%s takes no writes: %s; connect to the primary server: with several hosts in HOMEWARD_DATABASE_URL, add target_session_attrs=read-write", where, pg.Message)
 		case insufficientPrivilege:
 			return fmt.Errorf("%s denies user %q a right: %s; have its owner grant the rights that docs/DATABASE.md lists", where, c.User, pg.Message)
 		}
-	case errors.As(err, &level):
-		return fmt.Errorf("%s does not use the isolation level that the session set: it is %q and statements need %q; remove what changes it, such as a proxy that pools transactions, see docs/DATABASE.md", where, level.have, level.want)
+		if judge(err) == refused {
+			return fmt.Errorf("%s refuses the session: %s (SQLSTATE %s); check HOMEWARD_DATABASE_URL", where, pg.Message, pg.Code)
+		}
+	case errors.Is(err, errPooled):
+		return fmt.Errorf("%s is behind a proxy that gives each transaction another session, so settings and prepared statements are lost; set pool_mode=session there, or connect to the database itself, see docs/DATABASE.md", where)
+	case errors.As(err, &setting):
+		return fmt.Errorf("%s does not keep a setting: %w; remove what changes it, such as a proxy that pools transactions, see docs/DATABASE.md", where, setting)
+	case errors.As(err, &readOnly):
+		return fmt.Errorf("%s takes no writes: %w; connect to the primary server: with several hosts in HOMEWARD_DATABASE_URL, add target_session_attrs=read-write", where, readOnly)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("%s has a certificate that is not trusted: %s; name its CA with sslrootcert in HOMEWARD_DATABASE_URL", where, oneLine(certificate.Err))
 	}

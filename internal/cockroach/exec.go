@@ -58,6 +58,7 @@ const (
 	codeFeature          = "0A000" // with "cached plan": a migration ran since
 	codeNoStatement      = "26000" // the session lost what was prepared: a proxy changed it
 	codeInvalidText      = "22P02" // a region that the database does not have
+	codeReadOnly         = "25006" // the server was demoted since the session began
 	codeProtocol         = "08P01" // with "message size": CockroachDB has not read the arguments
 )
 
@@ -75,7 +76,7 @@ func judge(err error) outcome {
 	}
 	switch {
 	case pg.Code == codeSerialization, pg.Code == codeDeadlock, pg.Code == codeLockNotAvailable,
-		pg.Code == codeCannotConnectNow, pg.Code == codeTooMany, pg.Code == codeNoStatement:
+		pg.Code == codeCannotConnectNow, pg.Code == codeTooMany, pg.Code == codeNoStatement, pg.Code == codeReadOnly:
 		return later
 	case pg.Code == codeFeature && strings.Contains(pg.Message, "cached plan"):
 		return later
@@ -180,6 +181,7 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 			return lost, unavailable(name, err)
 		}
 		turn = ctx // it had its turn
+		db.renewSessions(err)
 		if scan := (pgx.ScanArgError{}); errors.As(err, &scan) {
 			// The database answered, in a form that this build cannot read.
 			return lost, fmt.Errorf("%w: %s: %s", claim.ErrUnavailable, name, oneLine(err))
@@ -193,6 +195,19 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 			return lost, unavailable(name, err)
 		}
 		pause = min(2*pause, lastPause)
+	}
+}
+
+// renewSessions discards every session once the database refuses one of them a write: its
+// server was demoted, and another has taken over. Look-ups of API keys write nothing, and would
+// read the old server for as long as it keeps their sessions.
+func (db *DB) renewSessions(err error) {
+	if !hasCode(err, codeReadOnly) {
+		return
+	}
+	db.pool.Reset()
+	if db.door != nil { // while it opens there is none
+		db.door.pool.Reset()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/homeward-io/homeward/claim"
 )
@@ -111,3 +112,32 @@ var hexadecimal = regexp.MustCompile(`\\\\x(?:[0-9a-f]{2})+`)
 
 // Raw is [DB.Raw].
 func (v *View) Raw(ctx context.Context) ([]byte, error) { return v.db.Raw(ctx) }
+
+// DemoteSessions makes every session that is open refuse writes, as when its server is
+// demoted. Each pool must have all of its connections idle.
+func (db *DB) DemoteSessions(ctx context.Context) error {
+	for _, pool := range []*pgxpool.Pool{db.pool, db.door.pool} {
+		for _, conn := range pool.AcquireAllIdle(ctx) {
+			_, err := conn.Exec(ctx, "SET default_transaction_read_only = on")
+			conn.Conn().PgConn().CustomData()["demoted"] = true
+			conn.Release()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// DemotedSessions counts those of [DB.DemoteSessions] that are idle.
+func (db *DB) DemotedSessions() (n int) {
+	for _, pool := range []*pgxpool.Pool{db.pool, db.door.pool} {
+		for _, conn := range pool.AcquireAllIdle(context.Background()) {
+			if conn.Conn().PgConn().CustomData()["demoted"] != nil {
+				n++
+			}
+			conn.Release()
+		}
+	}
+	return n
+}

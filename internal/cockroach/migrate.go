@@ -112,12 +112,21 @@ func OpenMigrator(ctx context.Context, url string, allowUnverified bool) (*Migra
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = migrateName
 	}
+	// For the sessions that goose opens, too.
+	params := newSession(c, 0, false).setParams()
+	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		_, err := conn.Exec(ctx, params).ReadAll()
+		return err
+	}
 	conn, err := pgx.ConnectConfig(ctx, c)
 	if err != nil {
 		return nil, connectError(c, err)
 	}
 	m := &Migrator{conn: conn}
-	if m.dialect, m.version, err = recognise(ctx, conn); err != nil {
+	if err = keepsSessions(ctx, conn, turnEvery*turnTries*time.Second); err == nil {
+		m.dialect, m.version, err = recognise(ctx, conn)
+	}
+	if err != nil {
 		return nil, errors.Join(connectError(c, err), conn.Close(ctx))
 	}
 	return m, nil

@@ -242,14 +242,15 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 	pc.PingTimeout, pc.ShouldPing = p.StatementTimeout, shouldPing
 	pc.ConnConfig.ConnectTimeout = p.ConnectTimeout
 	params := pc.ConnConfig.RuntimeParams
-	params["statement_timeout"] = fmt.Sprint(p.StatementTimeout.Milliseconds())
+	delete(params, "statement_timeout")
 	switch {
 	case c.Tool:
 		params["application_name"] = toolName
 	case params["application_name"] == "":
 		params["application_name"] = "homeward"
 	}
-	pc.AfterConnect, pc.PrepareConn = asNeeded, new(growth).prepare
+	pc.AfterConnect = newSession(pc.ConnConfig, p.StatementTimeout, c.Tool).asNeeded
+	pc.PrepareConn = new(growth).prepare
 	if c.Trace {
 		pc.ConnConfig.Tracer = otelpgx.NewTracer(
 			otelpgx.WithSpanNameFunc(statementName),
@@ -303,6 +304,10 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 		return connectError(c, err)
 	}
 	defer conn.Release()
+	// First, as nothing can be prepared there.
+	if err := keepsSessions(ctx, conn.Conn(), db.limits.CallTimeout); err != nil {
+		return connectError(c, err)
+	}
 	if db.dialect, db.version, err = recognise(ctx, conn.Conn()); err != nil {
 		return connectError(c, err)
 	}
@@ -314,9 +319,6 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 		return connectError(c, err)
 	case lacks != "":
 		return errors.New(lacks)
-	}
-	if err := db.inspectIsolation(ctx, conn.Conn()); err != nil {
-		return connectError(c, err)
 	}
 	if err := db.inspectRights(ctx, conn.Conn()); err != nil {
 		return connectError(c, err)
@@ -346,16 +348,6 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 		return nil
 	}
 	return db.promise(ctx, conn, c)
-}
-
-// inspectIsolation checks the isolation of a session once more, in a message of its
-// own: a proxy that pools transactions may send it to another session.
-func (db *DB) inspectIsolation(ctx context.Context, conn *pgx.Conn) error {
-	var have string
-	if err := conn.QueryRow(ctx, "SELECT current_setting('transaction_isolation')").Scan(&have); err != nil {
-		return err
-	}
-	return db.dialect.gives(have)
 }
 
 // inspectRights checks whether this process may change bookings or audit. It never does, but
@@ -412,11 +404,15 @@ func recognise(ctx context.Context, conn *pgx.Conn) (dialect, string, error) {
 // Version names the database, as in "PostgreSQL 15.18".
 func (db *DB) Version() string { return db.version }
 
-var ping = declare[none]("ping")
+var ping = declare[homeArgs]("ping")
 
-// Ready returns an error if the database does not answer within a call's time.
-func (db *DB) Ready(ctx context.Context) error {
-	_, _, err := affected(ctx, db, ping, repeatable, none{})
+// Ready returns an error unless a charge of the view's region could be recorded now: within
+// a call's time, the database takes what writes one. It writes nothing.
+func (v *View) Ready(ctx context.Context) error {
+	_, _, err := affected(ctx, v.db, ping, repeatable, homeArgs{v.name})
+	if hasCode(err, codeReadOnly) {
+		return connectError(v.db.pool.Config().ConnConfig, err)
+	}
 	return err
 }
 

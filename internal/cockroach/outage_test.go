@@ -297,25 +297,26 @@ func TestTooManyWaitForAConnection(t *testing.T) {
 	pool.MaxConns, pool.MinConns, pool.MaxWaiting = 1, 0, 2
 	db := open(t, cockroach.Config{URL: w.proxy.URL(w.admin), Pool: pool})
 	require.Equal(t, 3, db.MostCalls())
+	v := view(t, db, here)
 	shot := w.proxy.Arm("ping", wireproxy.StallBefore, 1)
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	answers := make(chan error, 3)
 	for range 3 {
-		go func() { answers <- db.Ready(ctx) }()
+		go func() { answers <- v.Ready(ctx) }()
 	}
 	require.Eventually(t, func() bool { return db.Calls() == 3 && shot.Fired() == 1 }, patience, time.Millisecond)
-	err := db.Ready(t.Context())
+	err := v.Ready(t.Context())
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	require.ErrorContains(t, err, "more than 3 calls have a connection or wait for one already")
-	_, err = view(t, db, here).Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "k"}, here, "100", "node", "ch_k"))
+	_, err = v.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "k"}, here, "100", "node", "ch_k"))
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	require.Empty(t, answers, "the others did not wait")
 	giveUp()
 	for range 3 {
 		require.ErrorIs(t, <-answers, claim.ErrUnavailable)
 	}
-	require.NoError(t, db.Ready(t.Context()))
+	require.NoError(t, v.Ready(t.Context()))
 	require.Zero(t, db.Calls())
 }
 

@@ -44,7 +44,7 @@ func TestReads(t *testing.T) {
 		Found bool
 	}
 	for statement, read := range map[string]func(ctx context.Context, db *cockroach.DB, v *cockroach.View) (any, error){
-		"ping": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) { return nil, db.Ready(ctx) },
+		"ping": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) { return nil, v.Ready(ctx) },
 		"regions": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) {
 			all, _, err := db.Regions(ctx)
 			return all, err

@@ -2,7 +2,11 @@ package cockroach
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -10,23 +14,65 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// session is what a pool's sessions set, and read back. A startup parameter would do the
+// same in less, but PgBouncer refuses those that it does not know, or ignores them.
+type session struct {
+	// params are the URL's own.
+	params  map[string]string
+	timeout time.Duration
+	// tool: a session that takes no writes will do.
+	tool bool
+}
+
+// newSession moves to the session what c sends as startup parameters, except those that are
+// no settings, and the name, which poolers pass on.
+func newSession(c *pgx.ConnConfig, timeout time.Duration, tool bool) session {
+	s := session{params: map[string]string{}, timeout: timeout, tool: tool}
+	for name, value := range c.RuntimeParams {
+		if !slices.Contains([]string{"application_name", "options", "replication"}, name) {
+			s.params[name] = value
+			delete(c.RuntimeParams, name)
+		}
+	}
+	return s
+}
+
+// setParams returns the statements that set the URL's parameters; "" if there are none.
+func (s session) setParams() string {
+	var sql strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s.params)) { // as SET does not, it reads lists
+		fmt.Fprintf(&sql, "SELECT set_config(%s, %s, false); ", literal(name), literal(s.params[name]))
+	}
+	return sql.String()
+}
+
 // asNeeded sets up a new session in one round trip: settings are committed before they
 // are read, as a transaction takes its isolation from the default when it begins.
-func asNeeded(ctx context.Context, conn *pgx.Conn) error {
+func (s session) asNeeded(ctx context.Context, conn *pgx.Conn) error {
 	bindArrays(conn.TypeMap())
 	d := postgreSQL
 	if conn.PgConn().ParameterStatus("crdb_version") != "" {
 		d = cockroachDB
 	}
 	// Below pgx, whose tracer would show it as a statement of ours.
-	answers, err := conn.PgConn().Exec(ctx, "-- name: session\nBEGIN; "+d.session+"; COMMIT; "+
-		"SELECT current_setting('transaction_isolation'), current_setting('plan_cache_mode')").ReadAll()
+	answers, err := conn.PgConn().Exec(ctx, fmt.Sprintf("-- name: session\nBEGIN; %s%s; SET statement_timeout = %d; "+
+		"SELECT current_setting('statement_timeout'); COMMIT; SELECT current_setting('transaction_isolation'), "+
+		"current_setting('plan_cache_mode'), current_setting('transaction_read_only'), current_setting('statement_timeout')",
+		s.setParams(), d.session, s.timeout.Milliseconds())).ReadAll()
 	if err != nil {
 		return err
 	}
-	have := answers[len(answers)-1].Rows[0]
-	if err := d.gives(string(have[0])); err != nil {
-		return err
+	have, set := answers[len(answers)-1].Rows[0], answers[len(answers)-3].Rows[0]
+	for _, setting := range []settingError{
+		{"transaction_isolation", string(have[0]), d.isolation},
+		{"statement_timeout", string(have[3]), string(set[0])},
+	} {
+		if setting.have != setting.want {
+			return &setting
+		}
+	}
+	if string(have[2]) == "on" && !s.tool {
+		return d.whyReadOnly(ctx, conn)
 	}
 	if string(have[1]) == "force_custom_plan" {
 		conn.PgConn().CustomData()[plansAnew] = true
@@ -34,13 +80,16 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// gives fails for another isolation than requested, which a database, or a proxy before
-// it, may set.
-func (d dialect) gives(isolation string) error {
-	if isolation != d.isolation {
-		return &isolationError{have: isolation, want: d.isolation}
+// whyReadOnly returns a readOnlyError for a session that takes no writes.
+func (d dialect) whyReadOnly(ctx context.Context, conn *pgx.Conn) error {
+	if d.cockroach {
+		return &readOnlyError{}
 	}
-	return nil
+	answers, err := conn.PgConn().Exec(ctx, "SELECT pg_is_in_recovery()").ReadAll()
+	if err != nil {
+		return err
+	}
+	return &readOnlyError{standby: string(answers[0].Rows[0][0]) == "t"}
 }
 
 const (
@@ -122,16 +171,68 @@ const (
 	readCommitted = "read committed" // on PostgreSQL
 )
 
-// isolationError: transactions have another level than the statements need. Nothing
-// was sent.
-type isolationError struct{ have, want string }
+// settingError: a session lost a setting between two transactions, or a database or a
+// proxy before it changes what was set. No statement was sent.
+type settingError struct{ name, have, want string }
 
-func (e *isolationError) Error() string {
-	return fmt.Sprintf("transactions of new sessions are %q though they were set to %q", e.have, e.want)
+func (e *settingError) Error() string {
+	return fmt.Sprintf("%s of new sessions is %q though it was set to %q", e.name, e.have, e.want)
 }
 
 // SafeToRetry is what [pgconn.SafeToRetry] asks.
-func (*isolationError) SafeToRetry() bool { return true }
+func (*settingError) SafeToRetry() bool { return true }
+
+// readOnlyError: the session's transactions may not write. No statement was sent.
+type readOnlyError struct{ standby bool }
+
+func (e *readOnlyError) Error() string {
+	if e.standby {
+		return "it is a hot standby"
+	}
+	return "default_transaction_read_only is on"
+}
+
+// SafeToRetry is what [pgconn.SafeToRetry] asks.
+func (*readOnlyError) SafeToRetry() bool { return true }
+
+// errPooled: two sessions, one after the other, had one of the server's.
+var errPooled = errors.New("a proxy pools transactions")
+
+// keepsSessions fails if a proxy gives each transaction another of the server's sessions:
+// settings would be lost, or be those of another client. conn is between two transactions,
+// so such a proxy may give its session away, and while another connection holds that one in
+// a transaction, must give conn another. A proxy without a session for the other one lets it
+// wait: within timeout.
+func keepsSessions(ctx context.Context, conn *pgx.Conn, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	other, err := pgx.ConnectConfig(ctx, conn.Config())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = other.Close(context.WithoutCancel(ctx)) }()
+	const ask = "SELECT pg_backend_pid()"
+	var mine, others, again int64
+	if err := conn.QueryRow(ctx, ask, pgx.QueryExecModeSimpleProtocol).Scan(&mine); err != nil {
+		return err
+	}
+	tx, err := other.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := tx.QueryRow(ctx, ask, pgx.QueryExecModeSimpleProtocol).Scan(&others); err != nil {
+		return err
+	}
+	if others != mine {
+		if err := conn.QueryRow(ctx, ask, pgx.QueryExecModeSimpleProtocol).Scan(&again); err != nil {
+			return err
+		}
+	}
+	if again != mine {
+		return errPooled
+	}
+	return tx.Rollback(ctx)
+}
 
 // plainly runs SQL about the session and not about rows, below pgx, whose tracer would
 // show it as a statement of ours.

@@ -20,10 +20,10 @@ import (
 // statement.
 func TestASessionIsSetUpAtOnce(t *testing.T) {
 	w := newWire(t, newDatabase(t), "acme", testPool())
-	require.NoError(t, w.hurt.Ready(t.Context()))
+	require.NoError(t, view(t, w.hurt, here).Ready(t.Context()))
 	before := w.proxy.Statements()
 	w.proxy.CutAll()
-	require.NoError(t, w.hurt.Ready(t.Context()))
+	require.NoError(t, view(t, w.hurt, here).Ready(t.Context()))
 	sent := map[string]int{}
 	for name, n := range w.proxy.Statements() {
 		if n > before[name] && name != "ping" {
@@ -69,7 +69,7 @@ func TestOpenRefusesAnotherIsolation(t *testing.T) {
 	q.Set("search_path", "another,public,pg_catalog")
 	u.RawQuery = q.Encode()
 	_, err = cockroach.Open(t.Context(), cockroach.Config{URL: u.String(), Policy: testPolicy(), Pool: testPool()})
-	require.ErrorContains(t, err, `does not use the isolation level that the session set: it is "repeatable read" and statements need "read committed"`)
+	require.ErrorContains(t, err, `does not keep a setting: transaction_isolation of new sessions is "repeatable read" though it was set to "read committed"`)
 	require.NotContains(t, err.Error(), "\n")
 }
 

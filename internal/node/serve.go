@@ -87,7 +87,7 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	if err != nil {
 		return nil, err
 	}
-	ready := &readiness{ask: s.means.db.Ready, trouble: trouble{log: s.log, began: "the database does not answer; this node is not ready", over: "the database answers again"}}
+	ready := &readiness{ask: s.means.view.Ready, trouble: trouble{log: s.log, began: "the database records no charges; this node is not ready", over: "the database records charges again"}}
 	c := s.means.config(settings, s.name, s.given)
 	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
 	c.RPCAdvertise, c.GossipAdvertise = dialable(settings.RPC.Advertise), dialable(settings.Gossip.Advertise)
@@ -186,7 +186,10 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 	facts := DatabaseFacts{Version: db.Version(), Schema: cockroach.SchemaVersion(), Regions: regions, Doubts: db.Doubts()}
 	var errs []error
 	if region.ValidName(settings.Node.Region) {
-		_, err := db.Region(settings.Node.Region)
+		view, err := db.Region(settings.Node.Region)
+		if err == nil {
+			err = view.Ready(ctx)
+		}
 		errs = append(errs, err)
 	}
 	if settings.policy().Validate() == nil {
@@ -233,8 +236,9 @@ func (inRows) Get(context.Context, string) ([]byte, error) { return nil, errNoBu
 // second or less often, from a few places.
 const readyFor = time.Second
 
-// errNotAnswering may be shown to anyone; the log has the reason.
-var errNotAnswering = errors.New("the database does not answer")
+// errNotRecording may be shown to anyone; the log has the reason: the database does not
+// answer, takes no writes, or has a table locked.
+var errNotRecording = errors.New("the database records no charges at the moment")
 
 // readiness queries the database for probes: one query at a time, however many probes
 // wait, so that they do not pile up on a database that does not answer. It is safe for
@@ -265,7 +269,7 @@ func (r *readiness) check(ctx context.Context) error {
 		}()
 		r.trouble.note(err)
 		if err != nil {
-			a.err = errNotAnswering
+			a.err = errNotRecording
 		}
 		a.at = time.Now()
 		r.last.Store(a)
@@ -275,6 +279,6 @@ func (r *readiness) check(ctx context.Context) error {
 	case result := <-asked:
 		return result.Err
 	case <-ctx.Done():
-		return errNotAnswering
+		return errNotRecording
 	}
 }

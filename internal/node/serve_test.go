@@ -99,7 +99,7 @@ func TestAPanicCostsOneRound(t *testing.T) {
 		require.Contains(t, said.String(), "TestAPanicCostsOneRound")
 
 		r := readiness{ask: func(context.Context) error { panic("driver") }, trouble: trouble{log: log, began: "does not answer"}}
-		require.ErrorIs(t, r.check(t.Context()), errNotAnswering)
+		require.ErrorIs(t, r.check(t.Context()), errNotRecording)
 		require.Contains(t, said.String(), "does not answer")
 	})
 }
@@ -131,12 +131,12 @@ func TestProbesShareOneQuestion(t *testing.T) {
 			return got
 		}
 		for _, err := range probes(50) {
-			require.ErrorIs(t, err, errNotAnswering)
+			require.ErrorIs(t, err, errNotRecording)
 			require.NotContains(t, err.Error(), "hunter2")
 		}
 		require.EqualValues(t, 1, asked.Load())
 		for _, err := range probes(50) {
-			require.ErrorIs(t, err, errNotAnswering)
+			require.ErrorIs(t, err, errNotRecording)
 		}
 		require.EqualValues(t, 1, asked.Load(), "an answer is believed for a while")
 
@@ -146,7 +146,7 @@ func TestProbesShareOneQuestion(t *testing.T) {
 		go func() { gone <- r.check(impatient) }()
 		synctest.Wait()
 		cancel()
-		require.ErrorIs(t, <-gone, errNotAnswering, "a probe that leaves does not wait")
+		require.ErrorIs(t, <-gone, errNotRecording, "a probe that leaves does not wait")
 		waiting := make(chan error, 1)
 		go func() { waiting <- r.check(t.Context()) }()
 		synctest.Wait()

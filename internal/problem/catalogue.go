@@ -158,7 +158,7 @@ var catalogue = []Entry{
 	},
 	{
 		Code: NotReady, Status: 503, Retry: SameKey, Title: "This node is not ready",
-		Means: "`GET /readyz` says that this node should get no traffic now. `detail` says why: the node is starting or draining, its region is out of service, or it cannot reach its store. Merchants' requests never get this error.",
+		Means: "`GET /readyz` says that this node should get no traffic now. `detail` says why: the node is starting or draining, its region is out of service, or its store could record no charge now. Merchants' requests never get this error.",
 		Safe:  "Yes. It is a probe.",
 		Do:    "Load balancers send requests to another node. `homeward regions` shows the rest.",
 	},

@@ -1,2 +1,15 @@
 -- name: ping
-SELECT 1
+-- The locks, and the right to write, that recording a charge takes: it fails where the
+-- database takes no writes, and waits where a table is locked against them. It finds no row
+-- and writes none, as no tenant has this id.
+WITH pinned AS (
+    UPDATE pins SET created_at = created_at
+    WHERE registrar = @home::crdb_internal_region AND tenant_id = '' AND idem_key = ''
+    RETURNING 1
+), booked AS (
+    INSERT INTO ledger SELECT * FROM ledger WHERE false RETURNING 1
+), noted AS (
+    INSERT INTO audit SELECT * FROM audit WHERE false RETURNING 1
+)
+UPDATE claims SET fence = fence
+WHERE home_region = @home::crdb_internal_region AND tenant_id = '' AND idem_key = ''

@@ -9,7 +9,7 @@ variable "name" {
 }
 
 variable "existing_url" {
-  description = "URL of an existing database, without user and password: postgresql://host:port/name?sslmode=verify-full. \"\": the module creates a cluster in CockroachDB Cloud. User and password belong into the secret database, not into Terraform's state."
+  description = "URL of an existing database, without user and password: postgresql://host:port/name?sslmode=verify-full. With a standby that may take over: postgresql://a:5432,b:5432/name?sslmode=verify-full&target_session_attrs=read-write. \"\": the module creates a cluster in CockroachDB Cloud. User and password belong into the secret database, not into Terraform's state."
   type        = string
   default     = ""
   validation {

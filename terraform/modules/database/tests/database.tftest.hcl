@@ -10,6 +10,16 @@ run "existing_needs_no_cloud" {
   }
 }
 
+run "existing_with_a_standby" {
+  variables {
+    existing_url = "postgresql://a.example:5432,b.example:5432/homeward?sslmode=verify-full&target_session_attrs=read-write"
+  }
+  assert {
+    condition     = output.url_templates.existing == "postgresql://USER:PASSWORD@a.example:5432,b.example:5432/homeward?sslmode=verify-full&target_session_attrs=read-write"
+    error_message = "All hosts are in the URL, and the driver chooses the one that takes writes."
+  }
+}
+
 run "refuses_passwords" {
   command = plan
   variables {
