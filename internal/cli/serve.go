@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
@@ -34,9 +35,11 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer flush()
-	starting, cancel := context.WithTimeout(ctx, node.StartTime)
-	defer cancel()
-	server, err := node.Serve(starting, settings, secrets, atNode, log)
+	server, err := node.Serve(ctx, settings, secrets, atNode, log)
+	if ctx.Err() != nil && errors.Is(err, claim.ErrUnavailable) { // asked to stop, with nothing in hand
+		fmt.Fprintln(out, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,8 @@ type Server struct {
 }
 
 // Serve starts a regional node. An error has one line for each mistake that says what
-// to do. ctx bounds the start only; Stop ends the node. commands are those that
+// to do. While the database cannot be reached it waits, until ctx ends; then its error wraps
+// [claim.ErrUnavailable]. ctx is of the start only; Stop ends the node. commands are those that
 // operators may run at it, nil for none.
 func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, commands Commands, log *slog.Logger) (*Server, error) {
 	if err := errors.Join(settings.Validate(), secrets.Missing(settings)); err != nil {
@@ -53,7 +54,13 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, command
 		return nil, err
 	}
 	s := &Server{settings: settings, secrets: secrets, commands: commands, name: name, given: log, log: log.With("region", settings.Node.Region, "node", name)}
-	if err := s.running.Start(ctx, s.openMetrics, s.openMeans, s.background.start, s.startNode, s.sayDoubts, s.sweep); err != nil {
+	err = s.running.Start(ctx, s.openMetrics, s.openMeans)
+	if err == nil {
+		starting, cancel := context.WithTimeout(ctx, StartTime)
+		defer cancel()
+		err = s.running.Start(starting, s.background.start, s.startNode, s.sayDoubts, s.sweep)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
 	return s, nil
@@ -72,13 +79,6 @@ func (s *Server) openMetrics(ctx context.Context) (_ parts.Stop, err error) {
 	}
 	s.meters, err = s.metrics.Node(ctx, s.settings.Node.Region, name)
 	return s.metrics.Stop, err
-}
-
-func (s *Server) openMeans(ctx context.Context) (_ parts.Stop, err error) {
-	if s.means, err = openMeans(ctx, s.settings, s.secrets, s.meters, s.log); err != nil {
-		return nil, err
-	}
-	return parts.Closing(s.means.close), nil
 }
 
 func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {

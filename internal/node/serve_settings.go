@@ -205,7 +205,8 @@ func DefaultServeSettings() ServeSettings {
 }
 
 const (
-	// StartTime bounds a start: opening the store and joining the other regions.
+	// StartTime bounds a start: opening the store, once it can be reached, and joining the
+	// other regions; each of both in a node.
 	StartTime = 30 * time.Second
 	// DrainTime is the default bound of a shutdown: more than the provider's slowest
 	// healthy answer.

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+// freePort is an address of loopback at which nobody listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().String()
+}
+
+// forward passes connections at an address on to another until the test ends.
+func forward(t *testing.T, at, to string) {
+	t.Helper()
+	l, err := net.Listen("tcp", at)
+	require.NoError(t, err)
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() {
+				defer func() { _ = from.Close() }()
+				server, err := net.Dial("tcp", to)
+				if err != nil {
+					return
+				}
+				open.Go(func() { _, _ = io.Copy(from, server); _ = from.Close() })
+				_, _ = io.Copy(server, from)
+				_ = server.Close()
+			})
+		}
+	})
+	t.Cleanup(func() { require.NoError(t, l.Close()); open.Wait() })
+}
+
+// status of a request to an API, 0 while nobody answers.
+func statusOf(t *testing.T, method, url string) (status int, retryAfter string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(`{}`))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer sk_none")
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", "k")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, ""
+	}
+	require.NoError(t, res.Body.Close())
+	return res.StatusCode, res.Header.Get("Retry-After")
+}
+
+// A node whose database is down, or whose name does not resolve, waits: it is live and not
+// ready, refuses requests as one whose database went down does, and starts when it can.
+func TestServeWaitsForItsDatabase(t *testing.T) {
+	real, err := url.Parse(migrated(t, "us-east1"))
+	require.NoError(t, err)
+	through, api := *real, freePort(t)
+	through.Host = freePort(t)
+	onlyWith(t, node.DatabaseURL+"="+through.String())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r, w := io.Pipe()
+	code := make(chan int, 1)
+	var errs strings.Builder
+	settings := settingsFile(t, strings.Replace(freePorts, "api: {listen: '127.0.0.1:0'}", "api: {listen: '"+api+"'}", 1))
+	go func() {
+		code <- run(ctx, []string{"serve", "--config", settings}, streams{w, &errs})
+		_ = w.Close()
+	}()
+	waits := func() bool {
+		status, _ := statusOf(t, http.MethodGet, "http://"+api+"/livez")
+		require.Empty(t, code, "it ended")
+		return status == http.StatusOK
+	}
+	require.Eventually(t, waits, time.Minute, 10*time.Millisecond)
+	status, _ := statusOf(t, http.MethodGet, "http://"+api+"/readyz?exclude=region")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	for _, path := range []string{"/v1/charges", "/v1/webhooks/simulator"} {
+		status, after := statusOf(t, http.MethodPost, "http://"+api+path)
+		require.Equal(t, http.StatusServiceUnavailable, status, path)
+		require.NotEmpty(t, after, path)
+	}
+
+	forward(t, through.Host, real.Host)
+	out := bufio.NewReader(r)
+	line, err := out.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "API http://"+api)
+	status, _ = statusOf(t, http.MethodGet, "http://"+api+"/readyz")
+	require.Equal(t, http.StatusOK, status)
+	stop()
+	rest, err := io.ReadAll(out)
+	require.NoError(t, err)
+	require.Contains(t, string(rest), "drained")
+	require.Zero(t, <-code)
+	require.Equal(t, 1, strings.Count(errs.String(), "waiting for the database"), &errs)
+	require.Contains(t, errs.String(), "cannot be reached")
+}
+
+// A node that waits ends with a signal, at once, and says that it never served.
+func TestAStopWhileItWaitsForItsDatabase(t *testing.T) {
+	for name, host := range map[string]string{"down": freePort(t), "not resolvable": "localhost.invalid:5432"} {
+		t.Run(name, func(t *testing.T) {
+			onlyWith(t, node.DatabaseURL+"=postgresql://me:hunter2@"+host+"/homeward", node.DatabaseUnverified+"=true")
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var out, errs strings.Builder
+			code, api := make(chan int, 1), freePort(t)
+			settings := settingsFile(t, strings.Replace(freePorts, "api: {listen: '127.0.0.1:0'}", "api: {listen: '"+api+"'}", 1))
+			go func() { code <- run(ctx, []string{"serve", "--config", settings}, streams{&out, &errs}) }()
+			require.Eventually(t, func() bool {
+				status, _ := statusOf(t, http.MethodGet, "http://"+api+"/livez")
+				require.Empty(t, code, "it ended")
+				return status == http.StatusOK
+			}, time.Minute, 10*time.Millisecond)
+			stop()
+			require.Zero(t, <-code, &errs)
+			require.Contains(t, out.String(), "stopped while it waited for its database, before it served: ")
+			require.Contains(t, out.String(), "cannot be reached")
+			require.NotContains(t, out.String()+errs.String(), "hunter2")
+			require.Equal(t, 1, strings.Count(out.String(), "\n"), &out)
+		})
+	}
+}
+
+// with is a URL with a change.
+func with(t *testing.T, rawURL string, change func(*url.URL)) string {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	require.NoError(t, err)
+	change(u)
+	return u.String()
+}
+
+// What no wait can mend ends the start: a password, a database, a schema.
+func TestServeDoesNotWaitForWhatCannotWork(t *testing.T) {
+	empty := emptyDatabase(t)
+	file := settingsFile(t, freePorts)
+	onlyWith(t, node.DatabaseURL+"="+empty)
+	refuses(t, []string{"schema version 0", "homeward migrate up"}, "serve", "--config", file)
+	onlyWith(t, node.DatabaseURL+"="+with(t, empty, func(u *url.URL) { u.Path = "/nothing" }))
+	refuses(t, []string{`"nothing"`, "does not exist"}, "serve", "--config", file)
+	onlyWith(t, node.DatabaseURL+"="+with(t, empty, func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "wrong") }))
+	refuses(t, []string{"refuses user"}, "serve", "--config", file)
+	onlyWith(t, node.DatabaseURL+"="+with(t, empty, func(u *url.URL) { u.RawQuery += "&lock_timeout=soon" }))
+	refuses(t, []string{"lock_timeout"}, "serve", "--config", file)
+}

@@ -1,0 +1,121 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/parts"
+)
+
+const (
+	// waitEvery is the pause between two tries to open a database that cannot be reached.
+	waitEvery = 2 * time.Second
+	// sayEvery is how often a node that waits says why.
+	sayEvery = time.Minute
+)
+
+// openMeans opens what the node acts with. While the database cannot be reached it waits:
+// the process is live and not ready, and answers requests as one whose database is down.
+// What can never work, such as a wrong password, ends it.
+func (s *Server) openMeans(ctx context.Context) (_ parts.Stop, err error) {
+	open := func() error {
+		trying, cancel := context.WithTimeout(ctx, StartTime)
+		defer cancel()
+		s.means, err = openMeans(trying, s.settings, s.secrets, s.meters, s.log)
+		return err
+	}
+	if waitsFor(open()) && ctx.Err() == nil {
+		if err := s.wait(ctx, open); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parts.Closing(s.means.close), nil
+}
+
+// waitsFor reports whether a database whose opening failed may come yet.
+func waitsFor(err error) bool { return errors.Is(err, claim.ErrUnavailable) }
+
+// wait serves the API without a database until open has an answer that stays.
+func (s *Server) wait(ctx context.Context, open func() error) error {
+	stop, err := s.serveWaiting()
+	if err != nil {
+		return err
+	}
+	var said time.Time
+	for err = open(); waitsFor(err); err = open() {
+		if ctx.Err() == nil && time.Since(said) >= sayEvery {
+			s.log.Warn("waiting for the database; this node is live and not ready", "error", err)
+			said = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("stopped while it waited for its database, before it served: %w", err), stop(context.WithoutCancel(ctx)))
+		case <-time.After(waitEvery):
+		}
+	}
+	// Closed before the node listens on the same address.
+	return stop(ctx)
+}
+
+// serveWaiting serves an API on which everything but /livez is refused.
+func (s *Server) serveWaiting() (parts.Stop, error) {
+	limits := s.settings.Limits
+	api, err := httpapi.New(httpapi.Config{
+		Tenants: noStore{}, Router: noStore{}, Notices: noStore{}, Region: s.settings.Node.Region, RegionCode: 1, // which no request gets to
+		Limits: limits, ErrorPages: s.settings.ErrorPages, Meters: s.meters, Logger: s.log,
+		Ready: func(context.Context, bool) error { return errors.New("this node waits for its database") },
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen("api.listen", s.settings.API.Listen)
+	if err != nil {
+		return nil, err
+	}
+	server := httpapi.NewServer(s.settings.API.Listen, api, limits, s.log)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(httpapi.Deadlines(l)); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error("listener failed", "listener", "api", "error", err)
+		}
+	}()
+	return func(context.Context) error {
+		err := server.Close()
+		<-done
+		return err
+	}, nil
+}
+
+// noStore is the store of a node that waits for it.
+type noStore struct{}
+
+var errWaiting = fmt.Errorf("%w: the node waits for its database", claim.ErrUnavailable)
+
+func (noStore) TenantByAPIKey(context.Context, string) (claim.Tenant, bool, error) {
+	return claim.Tenant{}, false, errWaiting
+}
+
+func (noStore) Do(context.Context, claim.Request, string) (claim.Reply, error) {
+	return claim.Reply{}, errWaiting
+}
+
+func (noStore) Inspect(context.Context, claim.Key, string) (claim.Status, bool, error) {
+	return claim.Status{}, false, errWaiting
+}
+
+func (noStore) Object(context.Context, string, string) (claim.State, claim.Response, bool, error) {
+	return 0, claim.Response{}, false, errWaiting
+}
+
+func (noStore) Knows(string) bool { return true }
+
+func (noStore) Receive(context.Context, string, http.Header, []byte) error { return errWaiting }
