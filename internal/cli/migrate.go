@@ -75,6 +75,9 @@ func (c *migrateUpCommand) Run(ctx context.Context, io streams) error {
 		steps, now := 0, &currentStep{}
 		told := tell(io, now.String)
 		err := m.Up(ctx, want, func(s cockroach.Step) {
+			if sayBlocked(io, s) {
+				return
+			}
 			steps++
 			fmt.Fprintln(io.out, s.Name)
 			now.begin(s.Name)
@@ -192,6 +195,9 @@ func (c *migrateRolesCommand) Run(ctx context.Context, io streams) error {
 		}
 		steps := 0
 		if err := m.MakeRoles(ctx, want, func(s cockroach.Step) {
+			if sayBlocked(io, s) {
+				return
+			}
 			steps++
 			fmt.Fprintln(io.out, s.SQL)
 		}); err != nil {
@@ -205,6 +211,14 @@ Give each a password (ALTER ROLE … PASSWORD) or a certificate, and put %[2]s i
 `, c.Owner, c.Node, c.Reader)
 		return nil
 	})
+}
+
+// sayBlocked prints who keeps a step from a lock, and reports whether somebody does.
+func sayBlocked(io streams, s cockroach.Step) bool {
+	if s.Blocked != "" {
+		fmt.Fprintf(io.err, "%s waits for a lock, lets charges go first, and tries again; the table is in use by %s\n", s.Name, s.Blocked)
+	}
+	return s.Blocked != ""
 }
 
 // printPlan prints steps as SQL; how describes the command that runs them.

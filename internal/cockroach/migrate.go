@@ -36,6 +36,14 @@ const versionTable = "homeward_schema_version"
 // five seconds.
 const turnEvery, turnTries = 1, 300
 
+const (
+	// lockTimeout is how long a step waits for its lock on PostgreSQL. Whoever wants the table
+	// meanwhile waits behind it, so it is less than a node's statement_timeout.
+	lockTimeout = time.Second
+	// lockPause is the time until the step tries again: for most of it nobody waits.
+	lockPause = 5 * time.Second
+)
+
 // SchemaVersion is the number of the newest migration that this build knows.
 func SchemaVersion() int {
 	files, err := fs.Glob(migrationFiles, "migration/*.sql")
@@ -90,7 +98,12 @@ func ParseRegions(list string) ([]claim.Region, error) {
 }
 
 // Step is one statement of a migration, with its purpose.
-type Step struct{ Name, SQL string }
+type Step struct {
+	Name, SQL string
+	// Blocked is who keeps the step from a lock, in one line, when it is reported once more
+	// because it waits; "" otherwise.
+	Blocked string
+}
 
 // Migrator changes one database's schema. It is not safe for concurrent use; any number
 // of processes may each have one on the same database.
@@ -98,7 +111,13 @@ type Migrator struct {
 	conn    *pgx.Conn
 	dialect dialect
 	version string
+	step    Step // that was reported last
 }
+
+// waitLimited and waitUnlimited set for how long a session waits for a lock.
+var waitLimited = fmt.Sprintf("SET lock_timeout = %d", lockTimeout.Milliseconds())
+
+const waitUnlimited = "SET lock_timeout = 0"
 
 // migrateName is what a migrator's session calls itself.
 const migrateName = "homeward migrate"
@@ -115,7 +134,11 @@ func OpenMigrator(ctx context.Context, url string, allowUnverified bool) (*Migra
 	// For the sessions that goose opens, too.
 	params := newSession(c, 0, false).setParams()
 	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		_, err := conn.Exec(ctx, params).ReadAll()
+		settings := params
+		if conn.ParameterStatus("crdb_version") == "" { // CockroachDB changes schemas beside writes
+			settings += waitLimited
+		}
+		_, err := conn.Exec(ctx, settings).ReadAll()
 		return err
 	}
 	conn, err := pgx.ConnectConfig(ctx, c)
@@ -209,14 +232,13 @@ func (m *Migrator) Plan(ctx context.Context, want Migration) (_ []Step, err erro
 	return slices.Concat(place, tables, rows), nil
 }
 
-// Up runs the statements that Plan returns, and calls report before each step. It may
-// be stopped anywhere and run again, and several may run concurrently: every step may
-// be done already.
+// Up runs the statements that Plan returns, and calls report before each step, and again
+// each time that the step has to wait for a lock: it then lets those go first who wait
+// behind it, until ctx ends. It may be stopped anywhere and run again, and several may run
+// concurrently: every step may be done already.
 func (m *Migrator) Up(ctx context.Context, want Migration, report func(Step)) (err error) {
 	defer func() { err = refusedMigration(m.conn.Config(), err) }()
-	if report == nil {
-		report = func(Step) {}
-	}
+	report = m.reporting(report)
 	// A region that was added to the database cannot be given another code: what is refused
 	// is refused before that.
 	if _, err := m.regionSteps(ctx, want); err != nil {
@@ -225,25 +247,42 @@ func (m *Migrator) Up(ctx context.Context, want Migration, report func(Step)) (e
 	if err := m.place(ctx, want, report); err != nil {
 		return err
 	}
-	if err := again(ctx, func() error { return m.tables(ctx, int64(SchemaVersion()), report) }); err != nil {
+	if err := m.again(ctx, report, func() error { return m.tables(ctx, int64(SchemaVersion()), report) }); err != nil {
 		return err
 	}
-	rows, err := m.regionSteps(ctx, want)
-	if err != nil {
-		return err
-	}
-	for _, s := range rows {
-		report(s)
-		if _, err := m.conn.Exec(ctx, s.SQL); err != nil {
-			return stepError(s, err)
+	return m.again(ctx, report, func() error {
+		rows, err := m.regionSteps(ctx, want)
+		if err != nil {
+			return err
+		}
+		for _, s := range rows {
+			report(s)
+			if _, err := m.conn.Exec(ctx, s.SQL); err != nil {
+				return stepError(s, err)
+			}
+		}
+		return nil
+	})
+}
+
+// reporting returns report, which may be nil, for steps that may run more than once.
+func (m *Migrator) reporting(report func(Step)) func(Step) {
+	return func(s Step) {
+		if s == m.step {
+			return // it runs again
+		}
+		if s.Blocked == "" {
+			m.step = s
+		}
+		if report != nil {
+			report(s)
 		}
 	}
-	return nil
 }
 
 // place assigns the database to its regions.
 func (m *Migrator) place(ctx context.Context, want Migration, report func(Step)) error {
-	return again(ctx, func() error {
+	return m.again(ctx, report, func() error {
 		steps, err := m.placementSteps(ctx, want)
 		if err != nil {
 			return err
@@ -262,14 +301,54 @@ func (m *Migrator) place(ctx context.Context, want Migration, report func(Step))
 // CockroachDB may refuse one, which then finds less to do. It has no lock for taking
 // turns. Its advisory locks lock nothing, and a transaction that holds a row blocks
 // schema changes for ever, since they wait for every user of a table of the database.
-func again(ctx context.Context, f func() error) error {
+//
+// A step that did not get its lock is retried for as long as ctx allows: report is called
+// with who has it.
+func (m *Migrator) again(ctx context.Context, report func(Step), f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
+		if hasCode(err, codeLockNotAvailable) {
+			waits := m.step
+			waits.Blocked = m.blockers(ctx)
+			report(waits)
+			if !sleep(ctx, lockPause) {
+				return err
+			}
+			try = 0
+			continue
+		}
 		var refusal *pgconn.PgError
 		if err == nil || !errors.As(err, &refusal) || refusal.Code == insufficientPrivilege || try == maxTries || !sleep(ctx, time.Duration(try)*lastPause) {
 			return err
 		}
 	}
+}
+
+// blockers names, in one line, the transactions that have had a lock on a table of ours for as
+// long as a step has waited for one. PostgreSQL shows a user without pg_read_all_stats neither
+// how long nor from where.
+func (m *Migrator) blockers(ctx context.Context) string {
+	rows, err := m.conn.Query(ctx, `
+SELECT DISTINCT CASE WHEN l.pid IS NULL THEN 'a prepared transaction, see pg_prepared_xacts'
+    ELSE format('pid %s, %s of %s', l.pid, coalesce('"' || nullif(a.application_name, '') || '"', 'a session'), coalesce(a.usename::text, 'the server itself'))
+        || coalesce(' from ' || host(a.client_addr), '') || coalesce(', for ' || date_trunc('second', clock_timestamp() - a.xact_start)::text, '')
+    END
+FROM pg_locks AS l
+JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace = current_schema()::regnamespace
+LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+WHERE l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.pid IS DISTINCT FROM pg_backend_pid() AND coalesce(a.xact_start < clock_timestamp() - $1::interval, true)
+ORDER BY 1 LIMIT 10`, lockTimeout)
+	if err == nil {
+		var names []string
+		if names, err = pgx.CollectRows(rows, pgx.RowTo[string]); err == nil && len(names) > 0 {
+			return strings.Join(names, "; ")
+		}
+	}
+	if err != nil {
+		return "a session that cannot be named: " + oneLine(err)
+	}
+	return "a session that has ended since"
 }
 
 func stepError(s Step, err error) error {
@@ -293,12 +372,20 @@ func (m *Migrator) tables(ctx context.Context, to int64, report func(Step)) (err
 			run.RunDB = func(ctx context.Context, db *sql.DB) error {
 				last = s
 				report(s)
-				statements := []string{s.SQL}
-				if beside { // as one text they would share a transaction
-					statements = strings.SplitAfter(s.SQL, ";\n")
+				if !beside {
+					_, err := db.ExecContext(ctx, s.SQL)
+					return err
 				}
-				for _, statement := range statements {
-					if _, err := db.ExecContext(ctx, statement); err != nil {
+				conn, err := db.Conn(ctx)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = conn.Close() }()
+				// Nobody who writes waits behind it, and one that is cut off leaves an index
+				// that is not usable. As one text the statements would share a transaction.
+				statements := append([]string{waitUnlimited}, strings.SplitAfter(s.SQL, ";\n")...)
+				for _, statement := range append(statements, waitLimited) {
+					if _, err := conn.ExecContext(ctx, statement); err != nil {
 						return err
 					}
 				}
@@ -365,7 +452,7 @@ func numbered(d dialect) ([]Step, error) {
 		if err := t.ExecuteTemplate(&sql, path.Base(f), map[string]bool{"Cockroach": d.cockroach}); err != nil {
 			return nil, fmt.Errorf("migration: %w", err)
 		}
-		steps = append(steps, Step{strings.TrimSuffix(path.Base(f), ".sql"), strings.TrimSpace(sql.String())})
+		steps = append(steps, Step{Name: strings.TrimSuffix(path.Base(f), ".sql"), SQL: strings.TrimSpace(sql.String())})
 	}
 	return steps, nil
 }
@@ -429,7 +516,7 @@ func (m *Migrator) regionSteps(ctx context.Context, want Migration) ([]Step, err
 			return nil, fmt.Errorf("migration: the code %d belongs to region %s permanently; give %s another one", r.Code, other, r.Name)
 		}
 		byName[r.Name], byCode[r.Code] = r.Code, r.Name
-		steps = append(steps, Step{"region " + r.Name, fmt.Sprintf(
+		steps = append(steps, Step{Name: "region " + r.Name, SQL: fmt.Sprintf(
 			"INSERT INTO regions (name, code, status, epoch)\nSELECT %s, %d, 0, coalesce(max(epoch), 0) + 1 FROM regions\nON CONFLICT (name) DO NOTHING", literal(r.Name), r.Code)})
 	}
 	return steps, nil
@@ -501,7 +588,7 @@ func (m *Migrator) placementSteps(ctx context.Context, want Migration) ([]Step, 
 		return nil, errors.New("migration: the database has no region yet; name them with --regions, as in --regions us-east1,europe-west1")
 	}
 	database := pgx.Identifier{m.conn.Config().Database}.Sanitize()
-	alter := func(what, rest string) Step { return Step{what, "ALTER DATABASE " + database + " " + rest} }
+	alter := func(what, rest string) Step { return Step{Name: what, SQL: "ALTER DATABASE " + database + " " + rest} }
 	all := slices.Clone(have.regions)
 	var steps []Step
 	if have.primary == "" {

@@ -7,7 +7,7 @@ func (m *Migrator) UpTo(ctx context.Context, want Migration, to int) error {
 	if err := m.place(ctx, want, func(Step) {}); err != nil {
 		return err
 	}
-	return again(ctx, func() error { return m.tables(ctx, int64(to), func(Step) {}) })
+	return m.again(ctx, func(Step) {}, func() error { return m.tables(ctx, int64(to), func(Step) {}) })
 }
 
 // CopiedTables are those that Copy copies.

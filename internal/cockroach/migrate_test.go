@@ -3,9 +3,11 @@ package cockroach_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -287,4 +289,61 @@ func finishFrom(t *testing.T, url string, want cockroach.Migration, versions ...
 		require.True(t, found, "the claim of version %d", version)
 		require.Equal(t, fmt.Sprint("ch_old", version), rec.Minted.ID)
 	}
+}
+
+// A migration that waits for its lock, behind a dump, stops no charge: it stops waiting after
+// a second, says who has the table, and tries again until it is done.
+func TestMigrationsLetChargesGoFirst(t *testing.T) {
+	url := dbtest.Database(t)
+	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
+		t.Skip("it changes schemas beside writes")
+	}
+	const before = 71 // 072 adds columns to claims
+	m := migrator(t, url)
+	require.NoError(t, m.UpTo(t.Context(), allRegions(regions...), before))
+	dump, err := pgx.Connect(t.Context(), url+"&application_name=dump")
+	require.NoError(t, err)
+	defer func() { _ = dump.Close(context.Background()) }()
+	_, err = dump.Exec(t.Context(), "BEGIN; LOCK TABLE claims IN ACCESS SHARE MODE")
+	require.NoError(t, err)
+
+	var steps []string
+	blocked, done := make(chan string, 1), make(chan error, 1)
+	go func() {
+		done <- m.Up(context.WithoutCancel(t.Context()), allRegions(regions...), func(s cockroach.Step) {
+			if s.Blocked == "" {
+				steps = append(steps, s.Name)
+				return
+			}
+			select {
+			case blocked <- s.Name + ": " + s.Blocked:
+			default:
+			}
+		})
+	}()
+	d := database{admin: url}
+	waits := func() bool {
+		return d.count(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'claims'::regclass") > 0
+	}
+	require.Eventually(t, func() bool { return waits() || len(done) > 0 }, patience, time.Millisecond)
+	// Behind the migration, and so behind the dump, which does not end.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	charge, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer func() { _ = charge.Close(context.Background()) }()
+	_, err = charge.Exec(ctx, "UPDATE claims SET fence = fence WHERE tenant_id = ''")
+	require.NoError(t, err, "a charge waits for as long as the dump runs")
+	said := <-blocked
+	require.Regexp(t, `^072_\w+: pid \d+, "dump" of \w+`, said)
+	require.NotContains(t, said, "\n")
+	require.Empty(t, done)
+
+	_, err = dump.Exec(t.Context(), "COMMIT")
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	require.Len(t, steps, len(slices.Compact(slices.Clone(steps))), "a step is reported once")
+	status, err := m.Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, cockroach.SchemaVersion(), status.Have)
 }

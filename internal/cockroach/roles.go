@@ -104,8 +104,8 @@ func (m *Migrator) PlanRoles(ctx context.Context, r Roles) (_ []Step, err error)
 	return p.steps, nil
 }
 
-// MakeRoles runs the statements that PlanRoles returns, and calls report before each
-// step. It may be stopped anywhere and run again; it leaves existing roles as they are,
+// MakeRoles runs the statements that PlanRoles returns, and calls report as [Migrator.Up]
+// does. It may be stopped anywhere and run again; it leaves existing roles as they are,
 // including their passwords, of which it sets none.
 func (m *Migrator) MakeRoles(ctx context.Context, r Roles, report func(Step)) (err error) {
 	steps, err := m.PlanRoles(ctx, r)
@@ -113,9 +113,13 @@ func (m *Migrator) MakeRoles(ctx context.Context, r Roles, report func(Step)) (e
 		return err
 	}
 	defer func() { err = m.refusedRoles(err) }()
+	report = m.reporting(report)
 	for _, s := range steps {
-		report(s)
-		if _, err := m.conn.Exec(ctx, s.SQL); err != nil {
+		if err := m.again(ctx, report, func() error {
+			report(s)
+			_, err := m.conn.Exec(ctx, s.SQL)
+			return err
+		}); err != nil {
 			return fmt.Errorf("%s: %w; fix the cause and run homeward migrate roles again; completed steps are kept", s.Name, &lineError{err})
 		}
 	}
@@ -145,7 +149,7 @@ func (m *Migrator) makesRoles() string {
 }
 
 func (p *rolePlan) add(name, sql string, args ...any) {
-	p.steps = append(p.steps, Step{name, fmt.Sprintf(sql, args...)})
+	p.steps = append(p.steps, Step{Name: name, SQL: fmt.Sprintf(sql, args...)})
 }
 
 // look reads the existing roles and relations.
