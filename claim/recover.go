@@ -48,9 +48,7 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, gene
 		return outbox.Later(otherProviderPause)
 	}
 	asked := time.Now()
-	on, cancel := s.followed(ctx)
-	rec, witness, err := s.resume(on, key, &m)
-	cancel()
+	rec, witness, err := s.resume(context.WithoutCancel(ctx), key, &m)
 	var held *LeaseHeldError
 	switch {
 	case errors.As(err, &held):

@@ -120,7 +120,7 @@ type Service struct {
 	meters meters
 	held   holdings
 	flight flights
-	// executing counts the running attempts.
+	// executing counts requests under way, and attempts.
 	executing sync.WaitGroup
 	// met is when this node last saw a claim whose provider it does not have, in
 	// nanoseconds since 1970; 0: never.
@@ -144,9 +144,10 @@ func NewService(c Config) (*Service, error) {
 	return &Service{c: c, meters: newMeters(c.Meters)}, nil
 }
 
-// Do runs req at home: it executes, waits, replays or refuses. ctx says how long the
-// caller waits. A step that Do has sent to the store is followed to its end whether the
-// caller waits or not, and a claim that it won is executed, bounded by the lease.
+// Do runs req at home: it executes, waits, replays or refuses. ctx says how long Do waits
+// for a rival, and nothing else: a step of the claim goes on whether the caller waits or
+// not, bounded by the store, and a claim that it won is executed, bounded by the lease. A
+// caller who left before the first step gets the error of ctx.
 func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Reply, err error) {
 	arrival, err := s.arrival(home, req)
 	if err != nil {
@@ -156,6 +157,8 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 		timed := *req
 		timed.Began, req = time.Now(), &timed
 	}
+	s.executing.Add(1) // whoever left, a drain waits for what the step may have won
+	defer s.executing.Done()
 	begun, asked, waited, err := s.begin(ctx, req, &arrival)
 	defer func() { reply.Away += waited }()
 	if s.meters.begun(req, &begun, err); err != nil {
@@ -171,7 +174,8 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	reply = s.frame(rec, begun.Now, true)
 	switch begun.Decision {
 	case Won, WonUnknown:
-		return s.execute(context.WithoutCancel(ctx), rec, arrival.attempt(&begun), asked)
+		a := Attempt{Payload: arrival.Payload, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown, Witness: arrival.Witness.of(rec)}
+		return s.execute(context.WithoutCancel(ctx), rec, a, asked)
 	case Replay:
 		s.note(ctx, rec, "replay")
 		return s.answered(ctx, reply, rec.Response)
@@ -214,7 +218,10 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 		done := s.flight.watch(a.Home, a.Key) // before the read, so that no end is missed
 		asked = time.Now()
 		a.UnderWay = req.underWay(asked)
-		begun, err = s.ask(ctx, req, a, asked)
+		if err = ctx.Err(); err != nil {
+			return begun, asked, 0, err
+		}
+		begun, err = s.ask(context.WithoutCancel(ctx), a)
 		if err != nil || begun.Decision != Busy {
 			return begun, asked, 0, err
 		}
@@ -227,60 +234,9 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 	}
 }
 
-// followed returns the ctx of a step that may give this node a claim. The caller's leaving
-// does not end it: nobody would act under the claim before its lease ends. It ends when the
-// lease of such a claim could not be trusted any more.
-func (s *Service) followed(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), s.c.Policy.Lease-s.c.Policy.LeaseMargin)
-}
-
-// ask asks the store for the claim once. If the caller leaves meanwhile, ask returns the
-// error of ctx at once, and what the step wins is executed all the same. asked is as of
-// [Service.execute].
-func (s *Service) ask(ctx context.Context, req *Request, a *Arrival, asked time.Time) (begun Begun, err error) {
-	if err := ctx.Err(); err != nil {
-		return Begun{}, err
-	}
-	type answer struct {
-		begun   Begun
-		witness *Witness
-		err     error
-	}
-	answers, sent := make(chan answer), *a
-	s.executing.Add(1)
-	go func() {
-		defer s.executing.Done()
-		var is answer
-		caught := fault.Caught(func() {
-			on, cancel := s.followed(ctx)
-			defer cancel()
-			is.begun, is.err = s.store(on, &sent)
-		})
-		if caught != nil {
-			is.err = caught
-		}
-		is.witness = sent.Witness
-		select {
-		case answers <- is:
-		case <-ctx.Done():
-			s.meters.begun(req, &is.begun, is.err)
-			if is.err == nil && (is.begun.Decision == Won || is.begun.Decision == WonUnknown) {
-				_, _ = s.execute(context.WithoutCancel(ctx), &is.begun.Record, sent.attempt(&is.begun), asked) // which logs
-			}
-		}
-	}()
-	select {
-	case is := <-answers:
-		a.Witness = is.witness
-		return is.begun, is.err
-	case <-ctx.Done():
-		return Begun{}, ctx.Err()
-	}
-}
-
-// store begins a at the store. While a restore stands it first consults the guard: a key
-// that the lost writes may have used is not new.
-func (s *Service) store(ctx context.Context, a *Arrival) (Begun, error) {
+// ask asks the store for the claim once. While a restore stands it first consults the
+// guard: a key that the lost writes may have used is not new.
+func (s *Service) ask(ctx context.Context, a *Arrival) (Begun, error) {
 	if a.CompareOnly || !s.c.Guard.Guards(a.Key.Value) {
 		return s.c.Store.Begin(ctx, *a)
 	}
@@ -294,11 +250,6 @@ func (s *Service) store(ctx context.Context, a *Arrival) (Begun, error) {
 		return Begun{}, err
 	}
 	return s.c.Store.Begin(ctx, *a)
-}
-
-// attempt is the input of the attempt that a makes under the claim that it has won.
-func (a *Arrival) attempt(begun *Begun) Attempt {
-	return Attempt{Payload: a.Payload, Provider: a.Provider, Recovery: begun.Decision == WonUnknown, Witness: a.Witness.of(&begun.Record)}
 }
 
 func (s *Service) arrival(home string, req *Request) (Arrival, error) {

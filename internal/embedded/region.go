@@ -65,7 +65,11 @@ func (v *View) reach(ctx context.Context, region string) (claim.RegionCode, erro
 	return code, v.travel(ctx, region)
 }
 
+// travel waits for the way to a region, as long as a lease at most: a claim that a later step
+// made could not be trusted.
 func (v *View) travel(ctx context.Context, region string) error {
+	ctx, cancel := context.WithTimeout(ctx, v.db.policy.Lease)
+	defer cancel()
 	err := v.db.network.Travel(ctx, v.name, region)
 	if errors.Is(err, wan.ErrPartitioned) {
 		return fmt.Errorf("%w: %w", claim.ErrHomeUnreachable, err)
