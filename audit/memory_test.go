@@ -3,11 +3,13 @@ package audit_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
 )
 
 // memory is a store of one region, as simple as can be.
@@ -47,6 +49,10 @@ func (m *memory) AuditPage(_ context.Context, _ string, from, to time.Time, afte
 
 func before(a, b audit.Position) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Key, b.Key), a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
+}
+
+func (m *memory) AppendAudit(context.Context, string, claim.Key, claim.AuditEntry) error {
+	return errors.New("no exporter appends")
 }
 
 func (m *memory) ForgetAudit(_ context.Context, _ string, entries []audit.Position) (n int, err error) {

@@ -3,6 +3,8 @@ package audit
 import (
 	"context"
 	"time"
+
+	"github.com/homeward-io/homeward/claim"
 )
 
 // Chain is the row that records how far the audit of a region is exported. An exporter
@@ -26,6 +28,10 @@ type Chain struct {
 	SweptUntil time.Time
 }
 
+// ActorKey is the key of the entries of what somebody did who is no merchant; see
+// claim.EventActed. No tenant has the id of its tenant.
+func ActorKey(name string) claim.Key { return claim.Key{Tenant: "@operators", Value: name} }
+
 // Page is a part of a region's audit.
 type Page struct {
 	Entries []Entry
@@ -44,6 +50,10 @@ type Store interface {
 	// entries: so a page may have few, or none, while more follow. It returns only entries
 	// that a crash cannot undo.
 	AuditPage(ctx context.Context, home string, from, to time.Time, after Position, limit int) (Page, error)
+	// AppendAudit adds an entry that no step of a claim writes to the audit of home, and
+	// returns once it is durable. The entry's time is the store's. After an error it may be
+	// there or not.
+	AppendAudit(ctx context.Context, home string, key claim.Key, e claim.AuditEntry) error
 	// AuditAge is how long a committed entry may be missing from pages, because they are read
 	// from a replica; 0: pages are read with authority.
 	AuditAge() time.Duration

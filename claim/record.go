@@ -311,6 +311,9 @@ const (
 	EventRestored Event = "restored"
 	// EventRequeued: a person made a parked row of the key due again.
 	EventRequeued Event = "requeued"
+	// EventActed: an operator changed something of the deployment. It is of no claim: its key
+	// names the operator, and the detail is the command with its ids.
+	EventActed Event = "acted"
 	// EventRepliesLost reports how many notes of replies a node has lost; it has no
 	// key, and the detail is their number.
 	EventRepliesLost Event = "replies_lost"

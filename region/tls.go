@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,11 +38,37 @@ type Identity struct {
 	Region, Node string
 	// Operator names the person, or their tool; "" for a node.
 	Operator string
+	// Role is what the operator may do.
+	Role Role
+}
+
+// Role is what an operator's certificate allows; each includes those before it. The zero
+// Role allows the least.
+type Role uint8
+
+// The roles of operators.
+const (
+	// RoleReader looks.
+	RoleReader Role = iota
+	// RoleOperator runs the deployment: it drains regions, and requeues and parks rows.
+	RoleOperator
+	// RoleTreasurer moves the books, reads and changes secrets, and changes where money and
+	// events go.
+	RoleTreasurer
+)
+
+var roleNames = []string{"reader", "operator", "treasurer"}
+
+func (r Role) String() string {
+	if int(r) < len(roleNames) {
+		return roleNames[r]
+	}
+	return fmt.Sprintf("role %d", uint8(r))
 }
 
 func (i Identity) String() string {
 	if i.Operator != "" {
-		return "operator " + i.Operator
+		return "operator " + i.Operator + " (" + i.Role.String() + ")"
 	}
 	return "node " + i.Node + " of " + i.Region
 }
@@ -49,7 +76,9 @@ func (i Identity) String() string {
 // URI is the one URI SAN of the identity's certificate:
 //
 //	spiffe://TRUST_DOMAIN/region/REGION/node/NAME
-//	spiffe://TRUST_DOMAIN/operator/NAME
+//	spiffe://TRUST_DOMAIN/operator/NAME/role/ROLE
+//
+// An operator's without a role is a reader's.
 func (i Identity) URI(trustDomain string) (*url.URL, error) {
 	domain, err := spiffeid.TrustDomainFromString(trustDomain)
 	if err != nil {
@@ -57,7 +86,7 @@ func (i Identity) URI(trustDomain string) (*url.URL, error) {
 	}
 	segments := []string{"region", i.Region, "node", i.Node}
 	if i.Operator != "" {
-		segments = []string{"operator", i.Operator}
+		segments = []string{"operator", i.Operator, "role", i.Role.String()}
 	}
 	id, err := spiffeid.FromSegments(domain, segments...)
 	if err != nil {
@@ -76,8 +105,14 @@ func identify(id spiffeid.ID) (Identity, error) {
 		return Identity{Region: parts[1], Node: parts[3]}, nil
 	case len(parts) == 2 && parts[0] == "operator":
 		return Identity{Operator: parts[1]}, nil
+	case len(parts) == 4 && parts[0] == "operator" && parts[2] == "role":
+		role := slices.Index(roleNames, parts[3])
+		if role < 0 {
+			return Identity{}, fmt.Errorf("%v has the role %q, which is none of %s", id, parts[3], strings.Join(roleNames, ", "))
+		}
+		return Identity{Operator: parts[1], Role: Role(role)}, nil
 	default:
-		return Identity{}, fmt.Errorf("%v is neither of the form spiffe://%[2]s/region/REGION/node/NAME nor spiffe://%[2]s/operator/NAME", id, id.TrustDomain().Name())
+		return Identity{}, fmt.Errorf("%v is neither of the form spiffe://%[2]s/region/REGION/node/NAME nor spiffe://%[2]s/operator/NAME/role/ROLE", id, id.TrustDomain().Name())
 	}
 }
 
@@ -88,13 +123,17 @@ func ValidTrustDomain(name string) bool {
 	return err == nil && domain.Name() == name
 }
 
-// TLSConfig configures [TLS] for a node or a tool. All but Region and Logger are
-// required.
+// TLSConfig configures [TLS] for a node or a tool. All but RevokedFile, Region and Logger
+// are required.
 type TLSConfig struct {
 	// CertFile is the certificate in PEM, followed by intermediate certificates.
 	// KeyFile is its key, PKCS #8 in PEM. CAFile has the deployment's CAs in PEM, two
 	// of them during a rotation.
 	CertFile, KeyFile, CAFile string
+	// RevokedFile has lists of revoked certificates (CRLs) in PEM or DER, of the CAs of
+	// CAFile or of intermediate ones. Their holders are refused, on open connections, too.
+	// "": none is revoked.
+	RevokedFile string
 	// TrustDomain is the deployment's trust domain. Certificates of any other are
 	// refused, even if the same CA signed them.
 	TrustDomain string
@@ -130,6 +169,11 @@ type TLS struct {
 	seen    []os.FileInfo // at the last reading; nil: one is missing
 	broken  bool          // the last reading failed
 	warned  bool          // certificates whose expiry was logged
+	// listSeen, listBroken and listOld are of the list of revoked certificates, as seen, broken
+	// and warned are of the others.
+	listSeen            os.FileInfo
+	listBroken, listOld bool
+	revoked             *revoked
 }
 
 // credentials is the result of one reading of the files. It does not change.
@@ -177,6 +221,14 @@ func NewTLS(cfg TLSConfig) (*TLS, error) {
 	if t.have, err = t.read(); err != nil {
 		return nil, err
 	}
+	if cfg.RevokedFile != "" {
+		if t.listSeen, err = os.Stat(cfg.RevokedFile); err == nil {
+			t.revoked, err = readRevoked(cfg.RevokedFile, t.have.bundle.X509Authorities())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tls: the list of revoked certificates %s cannot be used: %w", cfg.RevokedFile, err)
+		}
+	}
 	t.warn(t.checked)
 	return t, nil
 }
@@ -187,9 +239,12 @@ func (t *TLS) Identity() Identity { return t.credentials().identity }
 // Server returns the configuration of a listener. Callers must be nodes or
 // operators of the deployment; [CallerOf] returns which.
 func (t *TLS) Server() *tls.Config {
-	c := tlsconfig.MTLSServerConfig(t, t, func(id spiffeid.ID, _ [][]*x509.Certificate) error {
-		_, err := identify(id)
-		return err
+	c := tlsconfig.MTLSServerConfig(t, t, func(id spiffeid.ID, chains [][]*x509.Certificate) error {
+		who, err := identify(id)
+		if err != nil {
+			return err
+		}
+		return t.check(who, chains)
 	})
 	c.MinVersion = tls.VersionTLS13
 	// A resumed session would not verify the caller's certificate again, which may have
@@ -200,7 +255,7 @@ func (t *TLS) Server() *tls.Config {
 
 // Client returns the configuration to dial a node of region, "" for any.
 func (t *TLS) Client(region string) *tls.Config {
-	c := tlsconfig.MTLSClientConfig(t, t, func(id spiffeid.ID, _ [][]*x509.Certificate) error {
+	c := tlsconfig.MTLSClientConfig(t, t, func(id spiffeid.ID, chains [][]*x509.Certificate) error {
 		who, err := identify(id)
 		switch {
 		case err != nil:
@@ -210,7 +265,7 @@ func (t *TLS) Client(region string) *tls.Config {
 		case region != "" && who.Region != region:
 			return fmt.Errorf("the certificate is that of %v, which is not a node of %s", who, region)
 		default:
-			return nil
+			return t.check(who, chains)
 		}
 	})
 	c.MinVersion = tls.VersionTLS13
@@ -226,7 +281,57 @@ func (t *TLS) GetX509BundleForTrustDomain(domain spiffeid.TrustDomain) (*x509bun
 	return t.credentials().bundle.GetX509BundleForTrustDomain(domain)
 }
 
-// credentials returns the newest valid ones.
+// check returns an error if a verified chain does not let who have its certificate.
+func (t *TLS) check(_ Identity, chains [][]*x509.Certificate) error {
+	for _, chain := range chains {
+		if err := t.checkRevoked(chain); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRevoked returns an error if a certificate of a chain is revoked by the newest list.
+func (t *TLS) checkRevoked(chain []*x509.Certificate) error {
+	c := t.credentials()
+	t.mu.Lock()
+	list := t.revoked
+	t.mu.Unlock()
+	return list.check(chain, c.bundle.X509Authorities())
+}
+
+// pageRevoked is a constant because it pages an operator; see docs/RUNBOOK.md.
+const pageRevoked = "page: the list of revoked certificates has changed and cannot be used; the former one stays in use"
+
+// readList reads a changed list of revoked certificates. The caller holds mu.
+func (t *TLS) readList(now time.Time) {
+	if t.cfg.RevokedFile == "" {
+		return
+	}
+	info, err := os.Stat(t.cfg.RevokedFile)
+	changed := err != nil && t.listSeen != nil || err == nil && !sameFiles([]os.FileInfo{info}, []os.FileInfo{t.listSeen})
+	if changed || t.listBroken {
+		t.listSeen = info
+		var next *revoked
+		if err == nil {
+			next, err = readRevoked(t.cfg.RevokedFile, t.have.bundle.X509Authorities())
+		}
+		switch {
+		case err == nil:
+			t.revoked, t.listBroken, t.listOld = next, false, false
+			t.log.Info("the list of revoked certificates was reloaded", "file", t.cfg.RevokedFile, "certificates", len(next.by))
+		case changed:
+			t.listBroken = true
+			t.log.Error(pageRevoked, "file", t.cfg.RevokedFile, "error", err)
+		}
+	}
+	if at := t.revoked.oldest(); !t.listOld && !at.IsZero() && now.After(at) {
+		t.listOld = true
+		t.log.Warn("the list of revoked certificates should have been replaced; it stays in use, and lacks what was revoked since", "file", t.cfg.RevokedFile, "next_update", at)
+	}
+}
+
+// credentials returns the newest valid ones, and reads the list of revoked certificates.
 func (t *TLS) credentials() *credentials {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,6 +341,7 @@ func (t *TLS) credentials() *credentials {
 	}
 	t.checked = now
 	t.warn(now)
+	defer t.readList(now)
 	seen, err := t.stat()
 	changed := err == nil && !sameFiles(seen, t.seen) || err != nil && t.seen != nil
 	if !changed && !t.broken {
@@ -285,7 +391,7 @@ func (t *TLS) stat() ([]os.FileInfo, error) {
 
 func sameFiles(a, b []os.FileInfo) bool {
 	for i := range a {
-		if len(b) <= i || !os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime()) {
+		if len(b) <= i || b[i] == nil || !os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime()) {
 			return false
 		}
 	}

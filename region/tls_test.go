@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -202,8 +203,21 @@ var (
 
 func TestIdentitiesStandInURIs(t *testing.T) {
 	require.Equal(t, "spiffe://homeward/region/us-east1/node/us-1", uri(t, nodeUS).String())
-	require.Equal(t, "spiffe://homeward/operator/ada", uri(t, operator).String())
-	for _, bad := range []Identity{{}, {Region: us}, {Node: "n"}, {Region: "US", Node: "n"}, {Region: us, Node: "a/b"}, {Operator: "a b"}} {
+	require.Equal(t, "spiffe://homeward/operator/ada/role/reader", uri(t, operator).String())
+	require.Equal(t, "spiffe://homeward/operator/ada/role/treasurer", uri(t, Identity{Operator: "ada", Role: RoleTreasurer}).String())
+	for text, role := range map[string]Role{"/operator/ada": RoleReader, "/operator/ada/role/reader": RoleReader, "/operator/ada/role/operator": RoleOperator, "/operator/ada/role/treasurer": RoleTreasurer} {
+		id, err := identify(spiffeid.RequireFromString("spiffe://homeward" + text))
+		require.NoError(t, err)
+		require.Equal(t, Identity{Operator: "ada", Role: role}, id, text)
+	}
+	for _, bad := range []string{"/operator/ada/role/admin", "/operator/ada/role/role 2", "/operator/ada/treasurer", "/operator/ada/role"} {
+		id, err := spiffeid.FromString("spiffe://homeward" + bad)
+		if err == nil {
+			_, err = identify(id)
+		}
+		require.Error(t, err, bad)
+	}
+	for _, bad := range []Identity{{Operator: "ada", Role: RoleTreasurer + 1}, {}, {Region: us}, {Node: "n"}, {Region: "US", Node: "n"}, {Region: us, Node: "a/b"}, {Operator: "a b"}} {
 		_, err := bad.URI(domain)
 		require.Error(t, err, "%+v", bad)
 	}
@@ -332,7 +346,7 @@ func TestWhoMayForwardWhat(t *testing.T) {
 	_, _, _, err = p.Object(t.Context(), eu, "acme", "ch_1")
 	require.ErrorIs(t, err, ErrRefused)
 	for _, rpc := range []string{"execute", "inspect", "object"} {
-		log.await(t, "refused", "rpc="+rpc, "remote=127.0.0.1:", "operator ada is no node")
+		log.await(t, "refused", "rpc="+rpc, "remote=127.0.0.1:", "operator ada (reader) is no node")
 	}
 	require.NoError(t, p.Ping(t.Context(), node), "asking after its health is free")
 	require.Zero(t, local.calls.Load())

@@ -156,7 +156,7 @@ func NewServer(handler http.Handler, t *TLS) *http.Server {
 	s.Protocols.SetHTTP2(true)
 	s.TLSConfig = t.Server()
 	s.ErrorLog = log.New(handshakeLog{t.log}, "", 0)
-	s.Handler = &identified{next: handler, clock: t.cfg.clock, log: t.log}
+	s.Handler = &identified{next: handler, certs: t, clock: t.cfg.clock, log: t.log}
 	s.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
 		return context.WithValue(ctx, openedKey{}, t.cfg.clock())
 	}
@@ -181,6 +181,7 @@ type openedKey struct{}
 // identified passes the caller's identity to the handlers behind it.
 type identified struct {
 	next  http.Handler
+	certs *TLS
 	clock func() time.Time
 	log   *slog.Logger
 }
@@ -189,6 +190,9 @@ func (h *identified) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := h.clock()
 	opened, _ := r.Context().Value(openedKey{}).(time.Time)
 	who, err := callerOf(r.TLS, now)
+	if err == nil {
+		err = h.certs.checkRevoked(r.TLS.PeerCertificates)
+	}
 	if err != nil || now.Sub(opened) > maxConnAge {
 		// In HTTP/2, too, this asks for no new request on the connection.
 		w.Header().Set("Connection", "close")

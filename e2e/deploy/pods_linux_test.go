@@ -106,7 +106,7 @@ func newMoney(t *testing.T, b build) *money {
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails
 	certs := lab.Certs{Dir: filepath.Join(dir, "certs"), TrustDomain: "homeward", Life: time.Hour}
-	person := region.Identity{Operator: "dev"}
+	person := region.Identity{Operator: "dev", Role: region.RoleTreasurer}
 	who := []region.Identity{person}
 	for _, r := range regions {
 		who = append(who, region.Identity{Region: r, Node: r})

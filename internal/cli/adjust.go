@@ -20,7 +20,7 @@ type ledgerAdjustCommand struct {
 	Amount    int64  `required:"" placeholder:"N" help:"Amount, in minor units."`
 	Currency  string `required:"" placeholder:"CODE" help:"Currency, as in usd."`
 	Reference string `required:"" placeholder:"REF" help:"Id of the decision: a ticket, a case. The same id books once; the same id with other values is refused."`
-	By        string `required:"" placeholder:"WHO" help:"Person who decided."`
+	By        string `required:"" placeholder:"WHO" help:"Note of who decided. Who ran the command is in the audit, and at a node, by certificate, in the booking."`
 	Why       string `required:"" placeholder:"TEXT" help:"The reason, for whoever looks next."`
 	JSON      bool   `name:"json" help:"Print JSON."`
 }
@@ -83,6 +83,9 @@ func (c *ledgerAdjustCommand) Run(ctx context.Context, io streams) error {
 		t, err := c.adjustment(s.homes()[0])
 		if err != nil {
 			return err
+		}
+		if who := certified(ctx); who != "" {
+			t.By = who + ", note: " + c.By
 		}
 		if t.Tenant != "" {
 			if _, err := s.Tenant(ctx, t.Tenant); errors.Is(err, claim.ErrUnknownTenant) {

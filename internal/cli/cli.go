@@ -67,10 +67,12 @@ func run(ctx context.Context, args []string, io streams) int {
 	if args[0] == "help" {
 		args = append(slices.Clone(args[1:]), "--help")
 	}
+	ctx, doing := withAct(ctx)
 	command, code := parse(ctx, args, io)
 	if command == nil {
 		return code
 	}
+	doing.is(shellName(), command)
 	if code, asked := runAsked(ctx, io, command, args); asked {
 		return code
 	}

@@ -49,7 +49,9 @@ func (c *devCertsCommand) Run(io streams) error {
 		}
 	}
 	d := lab.Certs{Dir: c.Dir, TrustDomain: c.TrustDomain, Life: time.Duration(c.Days) * 24 * time.Hour, Force: c.Force}
-	who = append(who, region.Identity{Operator: lab.OperatorName})
+	for _, role := range []region.Role{region.RoleReader, region.RoleOperator, region.RoleTreasurer} {
+		who = append(who, region.Identity{Operator: lab.OperatorName, Role: role})
+	}
 	if err := d.Write(who); err != nil {
 		return err
 	}

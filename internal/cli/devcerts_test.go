@@ -20,6 +20,7 @@ func TestDevCerts(t *testing.T) {
 	names := map[string]os.FileMode{
 		"ca.pem": 0o644, "us-east1-1.pem": 0o644, "us-east1-1-key.pem": 0o600, "europe-west1-1.pem": 0o644,
 		"europe-west1-1-key.pem": 0o600, "operator.pem": 0o644, "operator-key.pem": 0o600,
+		"reader.pem": 0o644, "reader-key.pem": 0o600, "treasurer.pem": 0o644, "treasurer-key.pem": 0o600,
 	}
 	made, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -31,7 +32,7 @@ func TestDevCerts(t *testing.T) {
 		require.Contains(t, out, filepath.Join(dir, name))
 	}
 	require.Contains(t, out, "spiffe://homeward/region/europe-west1/node/europe-west1-1")
-	require.Contains(t, out, "spiffe://homeward/operator/dev")
+	require.Contains(t, out, "spiffe://homeward/operator/dev/role/treasurer")
 
 	load := func(who region.Identity) (*region.TLS, error) {
 		files := lab.Certs{Dir: dir}.Files(who)
@@ -39,7 +40,7 @@ func TestDevCerts(t *testing.T) {
 			CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA, TrustDomain: "homeward", Region: who.Region,
 		})
 	}
-	for _, who := range []region.Identity{{Region: "us-east1", Node: "us-east1-1"}, {Region: "europe-west1", Node: "europe-west1-1"}, {Operator: "dev"}} {
+	for _, who := range []region.Identity{{Region: "us-east1", Node: "us-east1-1"}, {Region: "europe-west1", Node: "europe-west1-1"}, {Operator: "dev"}, {Operator: "dev", Role: region.RoleOperator}, {Operator: "dev", Role: region.RoleTreasurer}} {
 		certs, err := load(who)
 		require.NoError(t, err)
 		require.Equal(t, who, certs.Identity())

@@ -18,7 +18,7 @@ import (
 )
 
 // liveHelp is storeHelp of commands with liveFlags.
-const liveHelp = storeHelp + ` With --node or --cluster a running node runs the command on its own store, also that of a demo or a private database. A node without TLS accepts this from its own machine, one with TLS with an operator's certificate.`
+const liveHelp = storeHelp + ` With --node or --cluster a running node runs the command on its own store, also that of a demo or a private database. A node without TLS accepts this from its own machine, one with TLS with an operator's certificate of the role that the command needs (docs/SECURITY.md).`
 
 // liveFlags are storeFlags of a command that a running node can execute.
 type liveFlags struct {
@@ -127,13 +127,15 @@ type nodeKey struct{}
 func atNode(b node.Belongings) admin.Run {
 	return func(ctx context.Context, args []string, out, errs io.Writer) int {
 		to := streams{out, errs}
-		parsed, code := parse(context.WithValue(ctx, nodeKey{}, b), args, to)
+		ctx, doing := withAct(context.WithValue(ctx, nodeKey{}, b))
+		parsed, code := parse(ctx, args, to)
 		if parsed == nil {
 			return code
 		}
-		if err := fitsNode(parsed); err != nil {
+		if err := errors.Join(fitsNode(parsed), refused(ctx, parsed)); err != nil {
 			return fail(to, err)
 		}
+		doing.is(admin.CallerName(ctx), parsed)
 		if err := parsed.Run(); err != nil {
 			return fail(to, err)
 		}

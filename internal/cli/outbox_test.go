@@ -32,23 +32,30 @@ func twoStores(t *testing.T, run func(t *testing.T, flags []string, open func(do
 		})
 	})
 	t.Run("demo", func(t *testing.T) {
-		dir := t.TempDir()
-		settings := node.DefaultSettings()
-		var regions []claim.Region
-		for _, r := range settings.Regions {
-			regions = append(regions, claim.Region{Name: r.Name, Code: r.Code})
-		}
-		db, err := embedded.Open(embedded.Config{Dir: filepath.Join(dir, node.StoreDir), Regions: regions, Policy: settings.Policy})
-		require.NoError(t, err)
-		for id, registrar := range map[string]string{"acme": "us-east1", "globex": "europe-west1"} {
-			require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: id, Registrar: registrar}, lab.DemoKeys()[id]))
-		}
-		refuses(t, []string{"in use"}, "outbox", "list", "--data", dir)
-		require.NoError(t, db.Close())
+		dir := stoppedDemo(t)
 		run(t, []string{"--data", dir}, func(do func(*store)) {
 			require.NoError(t, (&storeFlags{Data: dir}).withStore(t.Context(), func(s *store) error { do(s); return nil }))
 		})
 	})
+}
+
+// stoppedDemo is the directory of a demo.
+func stoppedDemo(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	settings := node.DefaultSettings()
+	var regions []claim.Region
+	for _, r := range settings.Regions {
+		regions = append(regions, claim.Region{Name: r.Name, Code: r.Code})
+	}
+	db, err := embedded.Open(embedded.Config{Dir: filepath.Join(dir, node.StoreDir), Regions: regions, Policy: settings.Policy})
+	require.NoError(t, err)
+	for id, registrar := range map[string]string{"acme": "us-east1", "globex": "europe-west1"} {
+		require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: id, Registrar: registrar}, lab.DemoKeys()[id]))
+	}
+	refuses(t, []string{"in use"}, "outbox", "list", "--data", dir)
+	require.NoError(t, db.Close())
+	return dir
 }
 
 // begin makes one provider call's row, due when the lease runs out, and returns its

@@ -41,7 +41,7 @@ type restoreBeginCommand struct {
 	plainStore
 	BackupTime     time.Time `required:"" placeholder:"TIME" help:"When the backup was made, as in 2026-03-01T04:00:00Z; in doubt earlier. What came later is lost."`
 	StoppedAt      time.Time `placeholder:"TIME" help:"Since when no node has run; in doubt later. Default: now."`
-	By             string    `required:"" help:"Who you are, for whoever looks next."`
+	By             string    `required:"" help:"Note of who you are, for whoever looks next."`
 	Why            string    `required:"" help:"Why the backup is used."`
 	IgnoreSessions bool      `help:"None of the other sessions of the database is a node's."`
 }
@@ -198,7 +198,7 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 
 type restoreReleaseCommand struct {
 	plainStore
-	By  string `required:"" help:"Who says so."`
+	By  string `required:"" help:"Note of who says so."`
 	Why string `required:"" help:"How you know, as in: every merchant was asked."`
 	Yes bool   `help:"Release although the audit of a region was never read."`
 }

@@ -64,6 +64,9 @@ func use(ctx context.Context, d deployment.Deployment, ring *seal.Ring, do func(
 	if err != nil {
 		return err
 	}
+	if err := s.record(ctx); err != nil {
+		return err
+	}
 	return do(s)
 }
 

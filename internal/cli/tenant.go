@@ -12,7 +12,9 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/region"
 )
 
 type tenantCommand struct {
@@ -33,7 +35,12 @@ func withDatabase(ctx context.Context, do func(*cockroach.DB) error) error {
 	if err != nil {
 		return err
 	}
-	return node.WithDatabase(ctx, url, do)
+	return node.WithDatabase(ctx, url, func(db *cockroach.DB) error {
+		if a, ok := ctx.Value(actKey{}).(*act); ok && a.role != apart && a.role >= region.RoleOperator {
+			return use(ctx, deployment.SQL(db), nil, func(*store) error { return do(db) })
+		}
+		return do(db)
+	})
 }
 
 // tenantID: ids are part of logs and of provider keys.

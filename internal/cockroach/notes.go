@@ -112,6 +112,18 @@ func (v *View) Note(_ context.Context, key claim.Key, home string, e claim.Audit
 	v.db.notes.add(note{id: newEntry(), key: key, home: home, noted: time.Now(), entry: e})
 }
 
+// AppendAudit implements [audit.Store].
+func (v *View) AppendAudit(ctx context.Context, home string, key claim.Key, e claim.AuditEntry) error {
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
+		return err
+	}
+	e.At = time.Time{}
+	some := []note{{id: newEntry(), key: key, home: home, noted: time.Now(), entry: e}}
+	_, _, err = affected(ctx, v.db, noteEntries, once, noteArgs(some, func(time.Time) time.Duration { return 0 }))
+	return claimError(noteEntries.name, err)
+}
+
 // DroppedNotes counts the audit notes that were lost because the database did not write
 // them in time.
 func (db *DB) DroppedNotes() uint64 {

@@ -13,7 +13,7 @@ import (
 type Who struct {
 	// Name is for people, and for the audit of their actions.
 	Name string
-	// Operator may act if actions are on; others only look.
+	// Operator may act if actions are on, as [region.RoleOperator]; others only look.
 	Operator bool
 	// Logout is the path at which a POST ends their session; "": there is none to end.
 	Logout string
@@ -76,7 +76,7 @@ func (Certificates) Wrap(next http.Handler) http.Handler {
 		case who.Operator == "":
 			http.Error(w, who.String()+" is not an operator; use an operator's certificate", http.StatusForbidden)
 		default:
-			next.ServeHTTP(w, withWho(r, Who{Name: who.String(), Operator: true}))
+			next.ServeHTTP(w, withWho(r, Who{Name: who.String(), Operator: who.Role >= region.RoleOperator}))
 		}
 	})
 }

@@ -29,6 +29,9 @@ type rows struct {
 	unparks int
 	lost    bool // an Unpark whose answer is lost
 	notes   []string
+	acts    []string
+	// unaudited is the error of AppendAudit.
+	unaudited error
 }
 
 type rowsQueue struct {
@@ -56,6 +59,14 @@ func (r *rows) Unknown(_ context.Context, home string, _ int) ([]claim.Record, e
 		Key: claim.Key{Tenant: "acme", Value: "order-7"}, Home: us, Operation: "charge", FirstUse: noon.Add(-90 * time.Minute),
 		LeaseUntil: noon.Add(time.Minute), Attempts: 3, Unknowns: 2, Reason: "provider_timeout", Minted: claim.Minted{ID: "ch_7"}, ProviderKey: "hw_secret",
 	}}, r.reach(home)
+}
+
+func (r *rows) AppendAudit(_ context.Context, home string, key claim.Key, e claim.AuditEntry) error {
+	if r.unaudited != nil {
+		return r.unaudited
+	}
+	r.acts = append(r.acts, home+" "+key.Tenant+" "+key.Value+": "+string(e.Event)+" "+e.Detail)
+	return nil
 }
 
 func (r *rows) Note(_ context.Context, key claim.Key, home string, e claim.AuditEntry) {
@@ -184,12 +195,22 @@ func TestARowIsRequeuedOnceConfirmedAndAudited(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	require.Equal(t, 1, r.unparks)
 	require.Equal(t, []string{"acme order-1 europe-west1 requeued operator jo"}, r.notes)
+	require.Equal(t, []string{"europe-west1 @operators operator jo: acted outbox retry --queue=events --region=europe-west1 evt_1, in the console"}, r.acts)
 	require.Contains(t, log.String(), "operator jo")
 	require.Contains(t, get(t, h, w.Header().Get("Location")).Body.String(), "evt_1 is due now.")
 	w = post(t, h, form)
 	require.Equal(t, http.StatusConflict, w.Code, "twice is once")
 	require.Len(t, r.notes, 1)
 	require.Equal(t, http.StatusConflict, get(t, h, "/queues/requeue?"+form.Encode()).Code)
+}
+
+func TestWithoutARecordNoRowIsRequeued(t *testing.T) {
+	r := &rows{parked: true, unaudited: errors.New("the disk is gone")}
+	h := newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Queues: r, Actions: true, Access: only{Name: "operator jo", Operator: true}})
+	w := post(t, h, form)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Contains(t, w.Body.String(), "the disk is gone")
+	require.Zero(t, r.unparks)
 }
 
 func TestOnlyWhoMayActs(t *testing.T) {

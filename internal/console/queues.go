@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/outbox"
@@ -25,6 +26,8 @@ type Rows interface {
 	Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error)
 	// Note appends to the audit of a key, as claim.Store does.
 	Note(ctx context.Context, key claim.Key, home string, e claim.AuditEntry)
+	// AppendAudit is that of audit.Store.
+	AppendAudit(ctx context.Context, home string, key claim.Key, e claim.AuditEntry) error
 }
 
 const (
@@ -237,6 +240,11 @@ func (s *console) requeue(w http.ResponseWriter, r *http.Request) {
 	if wrong := (*pageError)(nil); errors.As(err, &wrong) {
 		refuse(wrong.status, wrong.text)
 		return
+	}
+	if err == nil { // without a record nothing is done
+		err = s.Queues.AppendAudit(ctx, m.Region, audit.ActorKey(who.Name), claim.AuditEntry{
+			Event: claim.EventActed, Region: s.Region, Node: s.Node, Detail: fmt.Sprintf("outbox retry --queue=%s --region=%s %s, in the console", queue, m.Region, m.ID),
+		})
 	}
 	var unparked bool
 	if err == nil {

@@ -147,6 +147,30 @@ func appendAudit(b *pebble.Batch, s *scratch, code claim.RegionCode, key claim.K
 	return b.Set(s.key, s.value, nil)
 }
 
+// AppendAudit implements [audit.Store].
+func (v *View) AppendAudit(ctx context.Context, home string, key claim.Key, e claim.AuditEntry) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	code, err := v.reach(ctx, home)
+	if err != nil {
+		return err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return err
+	}
+	defer v.db.leave()
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	b := v.db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	e.At = v.db.clock.now()
+	if err := appendAudit(b, s, code, key, v.db.seq.Add(1), &e); err != nil {
+		return unavailable(err)
+	}
+	return v.db.commit(b, pebble.Sync)
+}
+
 // flushNotes writes the waiting notes without waiting for the disk.
 func (db *DB) flushNotes() {
 	b := db.pebble.NewBatch()

@@ -16,7 +16,7 @@ import (
 const (
 	// backdate is how far clocks may be behind this machine's.
 	backdate = 5 * time.Minute
-	// OperatorName is the name in the operator's certificate.
+	// OperatorName is the name in operators' certificates.
 	OperatorName = "dev"
 )
 
@@ -34,7 +34,7 @@ func (d Certs) CA() string { return filepath.Join(d.Dir, "ca.pem") }
 func (d Certs) Files(who region.Identity) node.TLSSettings {
 	name := who.Node
 	if who.Operator != "" {
-		name = "operator"
+		name = who.Role.String()
 	}
 	return node.TLSSettings{
 		Cert: filepath.Join(d.Dir, name+".pem"), Key: filepath.Join(d.Dir, name+"-key.pem"), CA: d.CA(), TrustDomain: d.TrustDomain,

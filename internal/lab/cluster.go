@@ -162,7 +162,7 @@ func (k *Cluster) makeCerts(context.Context) (parts.Stop, error) {
 		return nil, nil
 	}
 	d := Certs{Dir: filepath.Join(k.Data, "certs"), TrustDomain: node.DefaultServeSettings().TLS.TrustDomain, Life: clusterCertLife, Force: true}
-	person := region.Identity{Operator: OperatorName}
+	person := region.Identity{Operator: OperatorName, Role: region.RoleTreasurer}
 	who := []region.Identity{person}
 	for _, n := range k.Nodes {
 		is := region.Identity{Region: n.Region, Node: n.Name}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/outbox"
@@ -154,7 +155,15 @@ func (n *Node) part(ctx context.Context, epoch uint64, arrivals int) admin.Part 
 	return p
 }
 
+// setStatus is done even if it cannot be audited: where rows cannot be written, a region has
+// to be taken down.
 func (n *Node) setStatus(ctx context.Context, name string, status region.Status) (uint64, error) {
+	by := admin.CallerName(ctx)
+	if err := n.c.Store.AppendAudit(ctx, n.c.Region, audit.ActorKey(by), claim.AuditEntry{
+		Event: claim.EventActed, Region: n.c.Region, Node: n.c.Name, Detail: fmt.Sprintf("region status %s %v", name, status),
+	}); err != nil {
+		n.log.ErrorContext(ctx, "an operator's act could not be written to the audit, and is done", "of", name, "status", status.String(), "by", by, "error", err)
+	}
 	epoch, err := n.c.Store.SetRegionStatus(ctx, name, status)
 	if err != nil {
 		return 0, plain(err)

@@ -123,7 +123,7 @@ func TestOnlyOperatorsSeeTheConsole(t *testing.T) {
 	status, body, _, err := p.get(p.browser(&jo), at)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, status)
-	require.Contains(t, body, "User: operator jo; this console only reads.")
+	require.Contains(t, body, "User: operator jo (reader); this console only reads.")
 
 	status, body, _, err = p.get(p.browser(&own), at)
 	require.NoError(t, err)

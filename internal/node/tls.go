@@ -16,6 +16,8 @@ type TLSSettings struct {
 	Cert string `koanf:"cert"` // file, PEM; intermediate certificates behind it
 	Key  string `koanf:"key"`  // file, PKCS #8 in PEM
 	CA   string `koanf:"ca"`   // file, PEM; two CAs while one replaces the other
+	// Revoked is a file with lists of revoked certificates, PEM or DER; "": none is.
+	Revoked string `koanf:"revoked"`
 	// TrustDomain is the deployment's name in its certificates.
 	TrustDomain string `koanf:"trust_domain"`
 }
@@ -32,6 +34,9 @@ func (t TLSSettings) validate(rpc RPCSettings) error {
 		if t.on() && f.path == "" {
 			errs = append(errs, fmt.Errorf("settings: tls.%s is missing; name all of tls.cert, tls.key and tls.ca, or none", f.name))
 		}
+	}
+	if t.Revoked != "" && !t.on() {
+		errs = append(errs, errors.New("settings: tls.revoked is set without tls.cert, tls.key and tls.ca, whose CAs revoke; set them, or leave it out"))
 	}
 	if !region.ValidTrustDomain(t.TrustDomain) {
 		errs = append(errs, fmt.Errorf("settings: tls.trust_domain %q is not a trust domain; use lower case letters, digits, '.', '-' and '_'", t.TrustDomain))
@@ -65,7 +70,12 @@ func (t TLSSettings) open(nodeRegion string, log *slog.Logger) (*region.TLS, err
 			return nil, err
 		}
 	}
+	if t.Revoked != "" {
+		if err := fileMistake("tls.revoked", t.Revoked, "it is a list of revoked certificates (CRL) of the CA; docs/RUNBOOK.md says how to make one (Revoke a certificate)"); err != nil {
+			return nil, err
+		}
+	}
 	return region.NewTLS(region.TLSConfig{
-		CertFile: t.Cert, KeyFile: t.Key, CAFile: t.CA, TrustDomain: t.TrustDomain, Region: nodeRegion, Logger: log,
+		CertFile: t.Cert, KeyFile: t.Key, CAFile: t.CA, RevokedFile: t.Revoked, TrustDomain: t.TrustDomain, Region: nodeRegion, Logger: log,
 	})
 }

@@ -89,4 +89,5 @@ func TestEveryAnswerIsCleaned(t *testing.T) {
 
 type notifier struct{ says }
 
+func (notifier) Signed(http.Header) bool                               { return true }
 func (notifier) Verify(http.Header, []byte, time.Time) (string, error) { return "", nil }

@@ -276,7 +276,15 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 	addr := serve(t, server, d.admin(slog.New(slog.NewTextHandler(&log, nil)), server))
 	d.members = []region.Node{{Name: "n1", Region: us, RPCAddr: addr, Self: true}, {Name: "n1-again", Region: us, RPCAddr: addr}}
 
-	operator := adminAt(t, addr, tlsOf(t, ca, region.Identity{Operator: "jo"}))
+	reader := adminAt(t, addr, tlsOf(t, ca, region.Identity{Operator: "jo"}))
+	_, err = reader.Overview(t.Context(), true, 0)
+	require.NoError(t, err)
+	_, err = reader.SetStatus(t.Context(), eu, region.Draining)
+	require.ErrorContains(t, err, "operator jo (reader) may only do what the role reader allows, and this needs the role operator")
+	require.NotContains(t, strings.Join(d.asked, " "), "draining")
+	log.Reset()
+
+	operator := adminAt(t, addr, tlsOf(t, ca, region.Identity{Operator: "jo", Role: region.RoleOperator}))
 	o, err := operator.Overview(t.Context(), true, 0)
 	require.NoError(t, err)
 	require.NotNil(t, o.Members[1].Part, "%s", o.Members[1].Unknown)
@@ -301,19 +309,25 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 }
 
 func TestWithoutTLSOperatorsAreOnThisMachine(t *testing.T) {
+	operates := func(c caller) error { return c.may(region.RoleTreasurer) }
 	for remote, ok := range map[string]bool{
 		"127.0.0.1:40000": true, "[::1]:40000": true, "[::ffff:127.0.0.1]:40000": true, "127.8.8.8:1": true,
 		"10.0.0.7:40000": false, "[2001:db8::1]:40000": false, "": false, "pipe": false, "127.0.0.1.evil.example:1": false,
 	} {
-		for _, check := range []func(caller) error{caller.operator, caller.part} {
+		for _, check := range []func(caller) error{operates, caller.part} {
 			require.Equal(t, ok, check(caller{remote: remote}) == nil, remote)
 		}
 	}
 	// A certificate counts more than the address.
 	node, operator := region.Identity{Region: us, Node: "n"}, region.Identity{Operator: "jo"}
-	require.Error(t, caller{node, true, "127.0.0.1:1"}.operator())
+	require.Error(t, caller{node, true, "127.0.0.1:1"}.may(region.RoleReader))
 	require.NoError(t, caller{node, true, "10.0.0.7:1"}.part())
-	require.NoError(t, caller{operator, true, "10.0.0.7:1"}.operator())
+	for held := range region.RoleTreasurer + 1 {
+		for needed := range region.RoleTreasurer + 1 {
+			operator.Role = held
+			require.Equal(t, held >= needed, caller{operator, true, "10.0.0.7:1"}.may(needed) == nil, "%v where %v is needed", held, needed)
+		}
+	}
 }
 
 // TestWhatADrainWaitsFor goes through everything that is in the way, and lets one

@@ -51,8 +51,8 @@ type Config struct {
 	// the topology that has it.
 	SetStatus func(ctx context.Context, region string, status region.Status) (epoch uint64, err error)
 	// Run runs a command on the node's store and returns its exit code. It refuses a
-	// command that needs more than the store, with that command's own error. nil: this
-	// node runs none.
+	// command that needs more than the store, or a role that the caller of its context
+	// ([region.CallerOf]) has not, with that command's own error. nil: this node runs none.
 	Run Run
 	// Transport and TLS are as in [region.PeersConfig].
 	Transport http.RoundTripper
@@ -95,14 +95,22 @@ type caller struct {
 	remote string // its address
 }
 
-// operator refuses callers that are not operators. Without TLS callers are anonymous,
-// so they must be on this machine.
-func (c caller) operator() error {
+// may returns a check that refuses callers that are not operators of a role. Without TLS
+// callers are anonymous, so they must be on this machine, and may do everything.
+func may(role region.Role) func(caller) error {
+	return func(c caller) error { return c.may(role) }
+}
+
+func (c caller) may(role region.Role) error {
 	switch {
-	case c.known && c.Operator != "" || !c.known && onThisMachine(c.remote):
+	case !c.known && onThisMachine(c.remote):
 		return nil
-	case c.known:
+	case c.known && c.Operator == "":
 		return fmt.Errorf("%v is not an operator; use an operator's certificate", c.Identity)
+	case c.known && c.Role < role:
+		return fmt.Errorf("%v may only do what the role %v allows, and this needs the role %v; use a certificate of that role", c.Identity, c.Role, role)
+	case c.known:
+		return nil
 	default:
 		return fmt.Errorf("%s is another machine, and without TLS only callers on this one count as operators; call from here, or set up TLS", c.remote)
 	}
@@ -113,7 +121,7 @@ func (c caller) part() error {
 	if c.known && c.Region != "" {
 		return nil
 	}
-	return c.operator()
+	return c.may(region.RoleReader)
 }
 
 func onThisMachine(remote string) bool {
@@ -142,7 +150,7 @@ func (s *Server) Part(ctx context.Context, req *connect.Request[adminv1.PartRequ
 
 // SetRegionStatus implements the RPC of that name.
 func (s *Server) SetRegionStatus(ctx context.Context, req *connect.Request[adminv1.SetRegionStatusRequest]) (*connect.Response[adminv1.SetRegionStatusResponse], error) {
-	if err := s.admit(ctx, req, caller.operator); err != nil {
+	if err := s.admit(ctx, req, may(region.RoleOperator)); err != nil {
 		return nil, err
 	}
 	name := req.Msg.GetRegion()
@@ -157,7 +165,7 @@ func (s *Server) SetRegionStatus(ctx context.Context, req *connect.Request[admin
 	if err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the status of %s may or may not have been set; set it again: %w", name, err))
 	}
-	s.c.Logger.InfoContext(ctx, "the status of a region was set", "of", name, "status", status.String(), "epoch", epoch, "by", callerName(ctx))
+	s.c.Logger.InfoContext(ctx, "the status of a region was set", "of", name, "status", status.String(), "epoch", epoch, "by", CallerName(ctx))
 	s.tell(ctx, epoch)
 	return connect.NewResponse(&adminv1.SetRegionStatusResponse{Epoch: epoch}), nil
 }
@@ -201,7 +209,7 @@ type Question struct {
 
 // Overview implements the RPC of that name.
 func (s *Server) Overview(ctx context.Context, req *connect.Request[adminv1.OverviewRequest]) (*connect.Response[adminv1.OverviewResponse], error) {
-	if err := s.admit(ctx, req, caller.operator); err != nil {
+	if err := s.admit(ctx, req, may(region.RoleReader)); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(s.overview(ctx, req.Msg)), nil

@@ -51,6 +51,7 @@ homeward.io/region: {{ .Values.region }}
   "gossip" (dict "listen" (printf "0.0.0.0:%v" .Values.ports.gossip) "seeds" $seeds)
   "metrics" (dict "listen" (printf "0.0.0.0:%v" .Values.ports.metrics))
   "drain" .Values.drain -}}
+{{- if .Values.tls.revoked.name }}{{ $_ := set $own.tls "revoked" (printf "/etc/homeward/revoked/%s" .Values.tls.revoked.key) }}{{ end -}}
 {{- $config := deepCopy .Values.config -}}
 {{- include "homeward.dropNulls" $config -}}
 {{- include "homeward.respell" $config -}}

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net/url"
@@ -34,7 +35,7 @@ func NewAuthority(from, to time.Time) (*Authority, error) {
 		// Two authorities in one file need different names.
 		Subject:   pkix.Name{CommonName: fmt.Sprintf("Homeward throw-away CA %x", serial)},
 		NotBefore: from, NotAfter: to,
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -71,6 +72,28 @@ func (a *Authority) Issue(from, to time.Time, names ...*url.URL) (cert, key []by
 		return nil, nil, fmt.Errorf("throw-away certificate: %w", err)
 	}
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret), nil
+}
+
+// Revoke makes the list of the authority, in PEM, that revokes these certificates, which are
+// PEM. It is to be replaced at next.
+func (a *Authority) Revoke(next time.Time, certs ...[]byte) ([]byte, error) {
+	list := &x509.RevocationList{Number: newSerial(), ThisUpdate: a.cert.NotBefore, NextUpdate: next}
+	for _, text := range certs {
+		block, _ := pem.Decode(text)
+		if block == nil {
+			return nil, errors.New("throw-away list: a certificate is not PEM")
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("throw-away list: %w", err)
+		}
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: cert.SerialNumber, RevocationTime: a.cert.NotBefore})
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, list, a.cert, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("throw-away list: %w", err)
+	}
+	return encode("X509 CRL", der), nil
 }
 
 // newSerial is positive and has at most 20 bytes, as RFC 5280 has it.

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
+)
+
+// apart is the role of commands that read and change nothing of a deployment's rows, or that
+// its owner alone can run.
+const apart region.Role = 255
+
+// roles are the roles that commands need: of the certificate, at a node. Elsewhere the
+// database's role decides. What needs more than a reader is written to the audit.
+var roles = map[string]region.Role{
+	"regions": region.RoleReader, "top": region.RoleReader, "inspect": region.RoleReader,
+	"region drain": region.RoleOperator, "region undrain": region.RoleOperator, "region down": region.RoleOperator, "region up": region.RoleOperator,
+	"tenant list": region.RoleReader, "tenant keys": region.RoleReader,
+	"tenant create": region.RoleTreasurer, "tenant rotate-key": region.RoleTreasurer, "tenant set": region.RoleTreasurer, "tenant move-registrar": region.RoleTreasurer,
+	"endpoint show": region.RoleReader,
+	"endpoint set":  region.RoleTreasurer, "endpoint secret": region.RoleTreasurer, "endpoint remove": region.RoleTreasurer,
+	"outbox list": region.RoleReader, "outbox retry": region.RoleOperator, "outbox park": region.RoleOperator,
+	"compensations show": region.RoleReader, "compensations stop": region.RoleOperator, "compensations release": region.RoleTreasurer,
+	"secrets show": region.RoleReader, "secrets rotate": region.RoleTreasurer,
+	"audit verify": region.RoleReader, "audit show": region.RoleReader, "audit status": region.RoleReader, "audit export": region.RoleOperator,
+	"ledger verify": region.RoleReader, "ledger balances": region.RoleReader, "ledger entries": region.RoleReader, "ledger adjust": region.RoleTreasurer,
+	"account list": region.RoleReader, "account accept": region.RoleTreasurer, "account unnamed": region.RoleTreasurer,
+	"restore show": region.RoleReader, "restore begin": region.RoleTreasurer, "restore audit": region.RoleTreasurer,
+	"restore release": region.RoleTreasurer, "restore book": region.RoleTreasurer, "restore end": region.RoleTreasurer,
+	"reconcile": region.RoleReader, // with --heal and --book a treasurer: see needs
+
+	"demo": apart, "simulator": apart, "serve": apart, "config check": apart, "cluster": apart, "drill": apart,
+	"migrate up": apart, "migrate plan": apart, "migrate status": apart, "migrate copy": apart, "migrate roles": apart,
+	"secrets key": apart, "audit key": apart, "dev-certs": apart, "version": apart, "licenses": apart,
+}
+
+// needs returns the role that a command line needs.
+func needs(parsed *kong.Context) region.Role {
+	name := commandName(parsed.Selected())
+	role, known := roles[name]
+	if !known {
+		return region.RoleTreasurer
+	}
+	if c, ok := parsed.Selected().Target.Addr().Interface().(*reconcileCommand); ok && (c.Heal || c.Book) {
+		return region.RoleTreasurer
+	}
+	return role
+}
+
+// commandName is a command as in roles.
+func commandName(n *kong.Node) string {
+	if n == nil {
+		return ""
+	}
+	var words []string
+	for ; n != nil && n.Type == kong.CommandNode; n = n.Parent {
+		words = append(words, n.Name)
+	}
+	slices.Reverse(words)
+	return strings.Join(words, " ")
+}
+
+// act is what somebody does with a command, for the audit. It is filled once the command line
+// is parsed.
+type act struct {
+	by, what string
+	role     region.Role
+	recorded bool
+}
+
+type actKey struct{}
+
+// withAct makes room for an act in the context of a command.
+func withAct(ctx context.Context) (context.Context, *act) {
+	a := &act{role: apart}
+	return context.WithValue(ctx, actKey{}, a), a
+}
+
+// unsaid are flags that say where a command runs, or hold a secret.
+var unsaid = []string{"node", "cluster", "cert", "key", "ca", "trust-domain", "data", "config", "json", "api-key", "webhook-secret"}
+
+// maxSaid bounds what is written of one command, in bytes.
+const maxSaid = 1024
+
+// is fills a from a parsed command line.
+func (a *act) is(by string, parsed *kong.Context) {
+	a.by, a.role = by, needs(parsed)
+	words := []string{commandName(parsed.Selected())}
+	for _, at := range parsed.Path {
+		switch {
+		case at.Flag != nil && !slices.Contains(unsaid, at.Flag.Name):
+			words = append(words, fmt.Sprintf("--%s=%v", at.Flag.Name, at.Flag.Target.Interface()))
+		case at.Positional != nil:
+			words = append(words, fmt.Sprint(at.Positional.Target.Interface()))
+		}
+	}
+	for i, w := range words { // a URL's query may hold a secret
+		if strings.HasPrefix(w, "https://") || strings.HasPrefix(w, "http://") {
+			words[i], _, _ = strings.Cut(w, "?")
+		}
+	}
+	a.what = strings.Join(strings.Fields(visible(strings.Join(words, " "))), " ")
+	for len(a.what) > maxSaid {
+		_, size := utf8.DecodeLastRuneInString(a.what)
+		a.what = a.what[:len(a.what)-size]
+	}
+}
+
+// record writes the act of ctx to the audit before it is done, in the first region that
+// answers. Without a record nothing is done.
+func (s *store) record(ctx context.Context) error {
+	a, ok := ctx.Value(actKey{}).(*act)
+	if !ok || a.role == apart || a.role < region.RoleOperator || a.recorded {
+		return nil
+	}
+	var errs []error
+	for _, home := range s.regions {
+		err := s.rows.AppendAudit(ctx, home, audit.ActorKey(a.by), claim.AuditEntry{Event: claim.EventActed, Detail: a.what})
+		if err == nil {
+			a.recorded = true
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", home, err))
+	}
+	return fmt.Errorf("nothing was done, since it cannot be written to the audit who does it: %w", errors.Join(errs...))
+}
+
+// shellName names who runs a command without a certificate, by the machine's word.
+func shellName() string {
+	name, host := os.Getenv("USER"), "an unnamed host"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return "shell of " + name + " at " + host
+}
+
+// certified returns who runs a command at a node by their certificate; "" for all others.
+func certified(ctx context.Context) string {
+	if _, here := ctx.Value(nodeKey{}).(node.Belongings); here {
+		if _, known := region.CallerOf(ctx); known {
+			return admin.CallerName(ctx)
+		}
+	}
+	return ""
+}
+
+// refused is the error for a caller whose certificate lacks the role of a command.
+func refused(ctx context.Context, parsed *kong.Context) error {
+	who, known := region.CallerOf(ctx)
+	if role := needs(parsed); known && (role == apart || who.Role < role) {
+		return fmt.Errorf("%v may not run %s: it needs a certificate of the role %v", who, commandName(parsed.Selected()), role)
+	}
+	return nil
+}
