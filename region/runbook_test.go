@@ -29,7 +29,7 @@ func TestTheRunbooksCertificate(t *testing.T) {
 	}
 	page, err := os.ReadFile("../docs/DEPLOYING.md")
 	require.NoError(t, err)
-	authority := regexp.MustCompile(`(?m)^openssl req -x509 .*-out ca\.pem$`).FindString(string(page))
+	authority := regexp.MustCompile(`(?ms)^openssl req -x509 .*?^done$`).FindString(string(page))
 	require.NotEmpty(t, authority, "docs/DEPLOYING.md makes no CA")
 	blocks := marked.Blocks(t, "docs/RUNBOOK.md")
 	require.Len(t, blocks, 2)
@@ -49,4 +49,34 @@ func TestTheRunbooksCertificate(t *testing.T) {
 	revoking, err := NewTLS(TLSConfig{CertFile: file("operator.pem"), KeyFile: file("operator-key.pem"), CAFile: file("ca.pem"), RevokedFile: file("revoked.pem"), TrustDomain: domain})
 	require.NoError(t, err)
 	require.ErrorContains(t, revoking.Server().VerifyPeerCertificate([][]byte{leaf.Bytes}, nil), "is revoked")
+
+	// The CA of a region's cluster makes its own nodes, and nobody else.
+	for name, want := range map[string]bool{"region/us-east1/node/n": true, "region/europe-west1/node/n": false, "operator/eve/role/treasurer": false, "operator/eve": false} {
+		signed := filepath.Join(dir, strings.ReplaceAll(name, "/", "-")+".pem")
+		sign := exec.CommandContext(t.Context(), "sh", "-ec", `openssl x509 -req -in operator.csr -CA us-east1-ca.pem -CAkey us-east1-ca-key.pem -CAcreateserial -days 1 -extfile /dev/stdin -out "$1" <<EOF
+subjectAltName = URI:spiffe://homeward/$2
+basicConstraints = critical, CA:FALSE
+keyUsage = critical, digitalSignature
+EOF
+cat us-east1-ca.pem >> "$1"`, "sh", signed, name)
+		sign.Dir = dir
+		out, err := sign.CombinedOutput()
+		require.NoError(t, err, string(out))
+		text, err := os.ReadFile(signed)
+		require.NoError(t, err)
+		var chain [][]byte
+		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+			chain = append(chain, block.Bytes)
+		}
+		err = certs.Server().VerifyPeerCertificate(chain, nil)
+		own, ownErr := NewTLS(TLSConfig{CertFile: signed, KeyFile: file("operator-key.pem"), CAFile: file("ca.pem"), TrustDomain: domain})
+		if want {
+			require.NoError(t, err, name)
+			require.NoError(t, ownErr)
+			require.Equal(t, us, own.Identity().Region)
+			continue
+		}
+		require.ErrorContains(t, err, "signs for nodes of its region alone", name)
+		require.ErrorContains(t, ownErr, "signs for nodes of its region alone", name)
+	}
 }

@@ -128,7 +128,8 @@ func ValidTrustDomain(name string) bool {
 type TLSConfig struct {
 	// CertFile is the certificate in PEM, followed by intermediate certificates.
 	// KeyFile is its key, PKCS #8 in PEM. CAFile has the deployment's CAs in PEM, two
-	// of them during a rotation.
+	// of them during a rotation. A CA with the URI spiffe://TRUST_DOMAIN/region/REGION signs
+	// for nodes of that region alone.
 	CertFile, KeyFile, CAFile string
 	// RevokedFile has lists of revoked certificates (CRLs) in PEM or DER, of the CAs of
 	// CAFile or of intermediate ones. Their holders are refused, on open connections, too.
@@ -282,10 +283,30 @@ func (t *TLS) GetX509BundleForTrustDomain(domain spiffeid.TrustDomain) (*x509bun
 }
 
 // check returns an error if a verified chain does not let who have its certificate.
-func (t *TLS) check(_ Identity, chains [][]*x509.Certificate) error {
+func (t *TLS) check(who Identity, chains [][]*x509.Certificate) error {
 	for _, chain := range chains {
-		if err := t.checkRevoked(chain); err != nil {
+		if err := errors.Join(signedFor(who, chain), t.checkRevoked(chain)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// signedFor returns an error if a CA of a chain does not sign for who: one whose own certificate
+// has the URI spiffe://TRUST_DOMAIN/region/REGION signs for nodes of that region alone, so that
+// its key, which a region's cluster has, makes no other region's node and no operator. X.509's
+// name constraints cannot say this, as they end at a URI's host.
+func signedFor(who Identity, chain []*x509.Certificate) error {
+	for _, ca := range chain[1:] {
+		for _, uri := range ca.URIs {
+			id, err := spiffeid.FromURI(uri)
+			if err != nil {
+				return fmt.Errorf("a CA has the URI %v: %w", uri, err)
+			}
+			region, of := strings.CutPrefix(id.Path(), "/region/")
+			if id.Path() != "" && (!of || who.Operator != "" || region != who.Region) {
+				return fmt.Errorf("the CA %v signs for nodes of its region alone, and not for %v", id, who)
+			}
 		}
 	}
 	return nil
@@ -417,7 +438,11 @@ func (t *TLS) read() (*credentials, error) {
 	case t.cfg.Region != "" && identity.Region != t.cfg.Region:
 		return nil, fmt.Errorf("tls: certificate %s is that of %v, and this node is of %s", t.cfg.CertFile, identity, t.cfg.Region)
 	}
-	if _, _, err := x509svid.Verify(svid.Certificates, bundle, x509svid.WithTime(t.cfg.clock())); err != nil {
+	_, chains, err := x509svid.Verify(svid.Certificates, bundle, x509svid.WithTime(t.cfg.clock()))
+	for i := 0; err == nil && i < len(chains); i++ {
+		err = signedFor(identity, chains[i])
+	}
+	if err != nil {
 		return nil, fmt.Errorf("tls: certificate %s is not valid by CA file %s: %w", t.cfg.CertFile, t.cfg.CAFile, err)
 	}
 	return &credentials{svid, bundle, identity}, nil
