@@ -64,7 +64,8 @@
 // the wall clock. Trust ends LeaseMargin before the lease does. The holder then cancels
 // the provider call's context and issues no further call. A take-over waits ClockOffset
 // longer than the lease. A heartbeat renews all leases of the process in one step, up
-// to LeaseCeiling.
+// to LeaseCeiling. A lease that lies further ahead than that has lapsed: the store's clock
+// went back since.
 //
 // A holder retries Settle with back-off while the store does not answer and trust
 // lasts; the heartbeat continues meanwhile. Each verdict has an id, which the row

@@ -225,8 +225,19 @@ func later(a, b time.Time) time.Time {
 
 // LeaseLapsed reports whether any node may take r over at now. ClockOffset is
 // added because the clock that wrote the lease may be that much behind ours.
+//
+// A lease that lies further ahead than any can was written before the store's clock went
+// back, and has lapsed: its holder, if it lives, renews it within RenewEvery, and the fence
+// stops it otherwise. The bound is LeaseCeiling, which is more than Lease, as nodes with
+// another Lease run while the setting is changed.
 func (r *Record) LeaseLapsed(p *Policy, now time.Time) bool {
-	return !now.Before(r.LeaseUntil.Add(p.ClockOffset))
+	return !now.Before(r.LeaseUntil.Add(p.ClockOffset)) || r.leaseTooFar(p, now)
+}
+
+// leaseTooFar reports whether r has a lease that no clock near now can have written. Without
+// a holder LeaseUntil is a pause, which may be longer.
+func (r *Record) leaseTooFar(p *Policy, now time.Time) bool {
+	return r.Holder != "" && r.LeaseUntil.After(now.Add(p.LeaseCeiling+p.ClockOffset))
 }
 
 // providerKey derives the key on which the named provider dedupes. It includes the

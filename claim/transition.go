@@ -290,7 +290,8 @@ func TakeOver(rec *Record, object, holder, region string, p *Policy, now time.Ti
 // Renew extends the lease of a holder that still has it, and returns ErrFenced
 // otherwise. A lease that runs but cannot be extended, because the ceiling is
 // reached or the store's clock was set back, is still held, and returned as it
-// is.
+// is; one that lies too far ahead ([Record.LeaseLapsed]) begins anew at the clock
+// as it is now.
 func Renew(rec *Record, holder string, fence uint64, p *Policy, now time.Time) (*Record, error) {
 	if rec == nil || rec.State != InFlight || rec.Fence != fence || rec.Holder != holder {
 		return nil, ErrFenced
@@ -300,7 +301,7 @@ func Renew(rec *Record, holder string, fence uint64, p *Policy, now time.Time) (
 		until = ceiling
 	}
 	next := *rec
-	if until.After(rec.LeaseUntil) {
+	if until.After(rec.LeaseUntil) || rec.leaseTooFar(p, now) {
 		next.LeaseUntil = until
 	}
 	if !now.Before(next.LeaseUntil) {

@@ -196,6 +196,19 @@ func TestTimesOfAHolder(t *testing.T) {
 	require.Equal(t, p.Lease+p.ClockOffset, held.For)
 	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", p, now.Add(held.For))
 	require.NoError(t, err)
+	// Further ahead than any lease: the clock has gone back, and nobody waits for its return.
+	most := rec.LeaseUntil.Add(-p.LeaseCeiling - p.ClockOffset)
+	require.False(t, rec.LeaseLapsed(p, most))
+	require.True(t, rec.LeaseLapsed(p, most.Add(-1)))
+	early := now.Add(-time.Hour)
+	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", p, early)
+	require.NoError(t, err)
+	back, err = Renew(rec, "n1", 1, p, early)
+	require.NoError(t, err)
+	require.Equal(t, early.Add(p.Lease), back.LeaseUntil, "a holder that lives has it again")
+	paused := *rec
+	paused.Holder = "" // a pause may be longer than a lease
+	require.False(t, paused.LeaseLapsed(p, early))
 	far := now.Add(100 * p.ReplayFor)
 	require.Equal(t, Live, rec.Age(p, far))
 	require.Equal(t, far.Add(p.ReplayFor), rec.ExpiresAt(p, far))

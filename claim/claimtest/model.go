@@ -96,7 +96,12 @@ func (m *Model) gone(c *Cell, now time.Time) bool {
 
 // idle reports whether the holder of the cell may be presumed dead.
 func (m *Model) idle(c *Cell, now time.Time) bool {
-	return now.Sub(c.Lease) >= m.Policy.ClockOffset
+	return now.Sub(c.Lease) >= m.Policy.ClockOffset || m.beyond(c, now)
+}
+
+// beyond reports whether the holder of the cell has it for longer than anybody may.
+func (m *Model) beyond(c *Cell, now time.Time) bool {
+	return c.Holder != "" && c.Lease.Sub(now) > m.Policy.LeaseCeiling+m.Policy.ClockOffset
 }
 
 // Arrive handles a request with body that began underWay ago. pinned is nil for
@@ -196,7 +201,7 @@ func (m *Model) Renew(at Place, holder string, fence uint64, now time.Time) bool
 	if most := c.Held.Add(m.Policy.LeaseCeiling); until.After(most) {
 		until = most
 	}
-	if c.Lease.After(until) {
+	if c.Lease.After(until) && !m.beyond(c, now) {
 		until = c.Lease
 	}
 	if !now.Before(until) {

@@ -402,6 +402,26 @@ var leaseTests = []test{
 		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
 	}},
+	{"lease: one further ahead than any can lie is nobody's, or begins anew", func(w *world) {
+		if w.Advance == nil {
+			w.Skip("its clock cannot be set back")
+		}
+		dead, alive := w.begin(w.arrival("k", "100"), claim.Won), w.begin(w.arrival("alive", "100"), claim.Won)
+		before := w.now()
+		w.Advance(-time.Hour)
+		if w.now().Add(time.Hour / 2).After(before) {
+			w.Skip("its clock does not go back")
+		}
+		held, err := w.at(w.home).Renew(w.ctx, alive.Holder, []claim.Lease{{Key: alive.Key, Home: alive.Home, Fence: alive.Fence}})
+		require.NoError(w, err)
+		require.Equal(w, []bool{true}, held)
+		require.True(w, w.get(alive).LeaseUntil.Equal(w.now().Add(w.Policy.Lease)))
+		w.begin(w.arrival("alive", "100"), claim.Busy)
+		again := w.begin(w.arrival("k", "100"), claim.WonUnknown)
+		require.Greater(w, again.Fence, dead.Fence)
+		require.True(w, again.LeaseUntil.Equal(w.now().Add(w.Policy.Lease)))
+		w.settle(again, approved("paid"))
+	}},
 	{"lease: renewing extends it, for the holder only", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.until(rec.HeldSince.Add(w.Policy.RenewEvery))
