@@ -116,6 +116,6 @@ func (noStore) Object(context.Context, string, string) (claim.State, claim.Respo
 	return 0, claim.Response{}, false, errWaiting
 }
 
-func (noStore) Knows(string) bool { return true }
+func (noStore) Expects(string, http.Header) error { return errWaiting }
 
 func (noStore) Receive(context.Context, string, http.Header, []byte) error { return errWaiting }
