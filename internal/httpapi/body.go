@@ -94,11 +94,42 @@ func (s *server) readBody(res *response, r *http.Request) (canonical []byte, err
 	return canonical, err
 }
 
-// intake counts the bodies of one kind of caller, and their bytes.
-type intake struct{ bodies, bytes *semaphore.Weighted }
+// intake counts the bodies of one kind of caller, and their bytes. A tenant may hold as many
+// bytes as are still free: half of them if it is alone, and however many tenants fill what they
+// can, another one finds room.
+type intake struct {
+	bodies *semaphore.Weighted
+
+	mu   sync.Mutex
+	free int64            // bytes
+	held map[string]int64 // bytes, by tenant
+}
 
 func newIntake(l InFlight) *intake {
-	return &intake{semaphore.NewWeighted(l.Bodies), semaphore.NewWeighted(l.Bytes)}
+	return &intake{bodies: semaphore.NewWeighted(l.Bodies), free: l.Bytes, held: map[string]int64{}}
+}
+
+// take takes n bytes for a tenant, "" for strangers, who cannot be told apart. It reports false
+// if there is no room for them.
+func (in *intake) take(tenant string, n int64) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if left := in.free - n; left < 0 || tenant != "" && in.held[tenant]+n > left {
+		return false
+	}
+	in.free -= n
+	in.held[tenant] += n
+	return true
+}
+
+// give gives n bytes back.
+func (in *intake) give(tenant string, n int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.free += n
+	if in.held[tenant] -= n; in.held[tenant] == 0 {
+		delete(in.held, tenant)
+	}
 }
 
 var errFull = errors.New("as many bodies are held as may be")
@@ -111,7 +142,7 @@ type incoming struct {
 
 func (b *incoming) Read(p []byte) (n int, err error) {
 	if n, err = b.Reader.Read(p); n > 0 {
-		if !b.res.intake.bytes.TryAcquire(int64(n)) {
+		if !b.res.intake.take(b.res.tenant.ID, int64(n)) {
 			return 0, errFull
 		}
 		b.res.held += int64(n)
@@ -122,7 +153,7 @@ func (b *incoming) Read(p []byte) (n int, err error) {
 // letGo ends the counting of a body, once its request is answered.
 func (res *response) letGo() {
 	if res.intake != nil {
-		res.intake.bytes.Release(res.held)
+		res.intake.give(res.tenant.ID, res.held)
 		res.intake.bodies.Release(1)
 	}
 }

@@ -116,7 +116,7 @@ func TestTenantsBytesAreBounded(t *testing.T) {
 		<-release
 		return do(ctx, r)
 	}
-	for name, limit := range map[string]InFlight{"bodies": {Bodies: 2, Bytes: 1 << 20}, "bytes": {Bodies: 10, Bytes: int64(2*len(okBody) + 1)}} {
+	for name, limit := range map[string]InFlight{"bodies": {Bodies: 2, Bytes: 1 << 20}, "bytes": {Bodies: 10, Bytes: int64(4*len(okBody) + 1)}} {
 		h := newAPI(t, f, func(c *Config) {
 			c.Limits = DefaultLimits()
 			c.Limits.Tenants = limit
@@ -136,5 +136,49 @@ func TestTenantsBytesAreBounded(t *testing.T) {
 		}
 		go func() { <-waits; release <- struct{}{} }()
 		require.Equal(t, 201, serve(h, charge()).Code, "its room is free again")
+	}
+}
+
+// One tenant's bodies, or those of several, leave room for another's.
+func TestTenantsLeaveEachOtherRoom(t *testing.T) {
+	f := newFake()
+	waits, release, answer := make(chan struct{}), make(chan struct{}), f.do
+	f.do = func(ctx context.Context, r claim.Request) (claim.Reply, error) {
+		waits <- struct{}{}
+		<-release
+		return answer(ctx, r)
+	}
+	h := newAPI(t, f, func(c *Config) {
+		c.Limits = DefaultLimits()
+		c.Limits.Tenants = InFlight{Bodies: 100, Bytes: int64(9 * len(okBody))}
+	})
+	done := make(chan int)
+	// fill has a tenant send bodies until there is no room, and returns how many there was for.
+	fill := func(key string) (fit int) {
+		for {
+			go func() {
+				r := charge()
+				r.Header.Set("Authorization", "Bearer "+key)
+				done <- serve(h, r).Code
+			}()
+			select {
+			case <-waits:
+				fit++
+			case code := <-done:
+				require.Equal(t, 503, code)
+				return fit
+			}
+		}
+	}
+	fits := []int{fill("sk_acme"), fill("sk_globex"), fill("sk_slow")}
+	require.Equal(t, []int{4, 2, 1}, fits, "of the nine that fit in all")
+	for range 7 {
+		release <- struct{}{}
+		require.Equal(t, 201, <-done)
+	}
+	require.Equal(t, 4, fill("sk_acme"), "all of it is given back")
+	for range 4 {
+		release <- struct{}{}
+		require.Equal(t, 201, <-done)
 	}
 }

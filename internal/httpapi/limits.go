@@ -40,7 +40,8 @@ type Limits struct {
 	Notices InFlight `koanf:"-"`
 	// Tenants bounds the bodies that come with an API key. Bytes are 256 of the largest
 	// bodies; of the usual 512 bytes, a provider that does not answer for 15 s leaves
-	// 15,000 waiting at 1,000 requests a second.
+	// 15,000 waiting at 1,000 requests a second. One tenant holds as many bytes as are left
+	// for the others at most; TenantRate bounds its bodies.
 	Tenants InFlight `koanf:"-"`
 	// TenantRate, in requests per second, and TenantBurst, in requests, apply to
 	// tenants whose row has none. 0 means no limit.
