@@ -53,8 +53,8 @@ type OutagesConfig struct {
 // live node of it, or if none of those that it has answers calls (a port that is closed
 // to requests alone). A node that gave no answer is silent until it answers a call, or one
 // of the pings that Run sends. [Outages.Lost] turns true once the grace has
-// passed since the first call without an answer, and each node has had the time of a
-// ping. It is safe for concurrent use; the methods that hear of
+// passed since the first call without an answer (one that had waited long, over a connection
+// that then broke, counts from shortly before that), and each node has had the time of a ping. It is safe for concurrent use; the methods that hear of
 // calls do nothing on nil.
 type Outages struct {
 	c       OutagesConfig
@@ -143,8 +143,12 @@ func (o *Outages) Doubted(node Node, began time.Time) {
 	}
 }
 
-// ago is began by the Clock.
-func (o *Outages) ago(began time.Time) time.Time { return o.c.Clock().Add(-time.Since(began)) }
+// ago is when, by the Clock, a node fell silent that gave no answer to a call that began then. The
+// call may have waited long for a slow answer, over a connection that was alive: one that is not
+// is noticed within noConnection.
+func (o *Outages) ago(began time.Time) time.Time {
+	return o.c.Clock().Add(-min(time.Since(began), noConnection))
+}
 
 // putLast moves the silent ones of nodes to the end.
 func (o *Outages) putLast(nodes []Node) {

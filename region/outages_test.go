@@ -130,6 +130,29 @@ func TestADoubtIsNoSilence(t *testing.T) {
 	})
 }
 
+// A call may wait for a slow provider longer than the grace, over a connection that is alive, and
+// then break, as at a restart: its region has not been out of reach for so long.
+func TestALongCallThatBreaksIsNoLongSilence(t *testing.T) {
+	for name, hears := range map[string]func(o *Outages, began time.Time){
+		"it broke":        func(o *Outages, began time.Time) { o.Missed(euNode, began, missedCall) },
+		"its caller left": func(o *Outages, began time.Time) { o.Doubted(euNode, began) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOutages(t, sight{eu: time.Now().Add(time.Hour), as: time.Now().Add(time.Hour)})
+				began := time.Now()
+				time.Sleep(6 * DefaultGrace)
+				o.Answered(euNode) // other calls
+				hears(o, began)
+				o.probe(t.Context(), func(context.Context, Node) error { return errors.New("refused") })
+				wantLost(t, o)
+				time.Sleep(DefaultGrace)
+				wantLost(t, o, eu)
+			})
+		})
+	}
+}
+
 // The log names the node that fell silent and the region that was lost for it, once each,
 // with the reason, and their return.
 func TestTheLogOfAnOutage(t *testing.T) {
