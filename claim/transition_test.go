@@ -24,10 +24,10 @@ func offsetPolicy() *Policy {
 func arrivalOf(t *testing.T, body string) *Arrival {
 	t.Helper()
 	in := FingerprintInput{Method: "POST", Path: "/v1/charges", Tenant: "acme", Canonical: []byte(body)}
-	print, err := in.Fingerprint(CurrentFingerprint)
+	fingerprint, err := in.Fingerprint(CurrentFingerprint)
 	require.NoError(t, err)
 	return &Arrival{
-		Key: Key{Tenant: "acme", Value: "k"}, Home: "us-east1", Operation: "charge", Input: in, Print: print,
+		Key: Key{Tenant: "acme", Value: "k"}, Home: "us-east1", Operation: "charge", Input: in, Print: fingerprint,
 		Holder: "n1", Region: "us-east1", Stamped: true, Mint: Minted{ID: "ch_1"}, Payload: []byte(body),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -54,7 +55,7 @@ func needs(parsed *kong.Context) region.Role {
 	if !known {
 		return region.RoleTreasurer
 	}
-	if c, ok := parsed.Selected().Target.Addr().Interface().(*reconcileCommand); ok && (c.Heal || c.Book) {
+	if c, ok := reflect.TypeAssert[*reconcileCommand](parsed.Selected().Target.Addr()); ok && (c.Heal || c.Book) {
 		return region.RoleTreasurer
 	}
 	return role

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func TestEachCommandHasARole(t *testing.T) {
 		names = append(names, name)
 		role, ok := roles[name]
 		require.True(t, ok, "give %s a role in roles.go, and docs/SECURITY.md a line", name)
-		if _, atNodes := n.Target.Addr().Interface().(live); atNodes {
+		if _, atNodes := reflect.TypeAssert[live](n.Target.Addr()); atNodes {
 			require.NotEqual(t, apart, role, name)
 		}
 	}
@@ -149,7 +150,7 @@ func TestEachRoleRunsWhatItMay(t *testing.T) {
 		var want []string
 		for _, n := range leaves(t) {
 			name := commandName(n)
-			_, atNodes := n.Target.Addr().Interface().(live)
+			_, atNodes := reflect.TypeAssert[live](n.Target.Addr())
 			if _, ok := args[name]; atNodes {
 				require.True(t, ok, "say how %s is called", name)
 			}

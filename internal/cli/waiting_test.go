@@ -72,9 +72,9 @@ func statusOf(t *testing.T, method, url string) (status int, retryAfter string) 
 // A node whose database is down, or whose name does not resolve, waits: it is live and not
 // ready, refuses requests as one whose database went down does, and starts when it can.
 func TestServeWaitsForItsDatabase(t *testing.T) {
-	real, err := url.Parse(migrated(t, "us-east1"))
+	own, err := url.Parse(migrated(t, "us-east1"))
 	require.NoError(t, err)
-	through, api := *real, freePort(t)
+	through, api := *own, freePort(t)
 	through.Host = freePort(t)
 	onlyWith(t, node.DatabaseURL+"="+through.String())
 	ctx, stop := context.WithCancel(t.Context())
@@ -101,7 +101,7 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 		require.NotEmpty(t, after, path)
 	}
 
-	forward(t, through.Host, real.Host)
+	forward(t, through.Host, own.Host)
 	out := bufio.NewReader(r)
 	line, err := out.ReadString('\n')
 	require.NoError(t, err)

@@ -315,7 +315,7 @@ func (o *OIDC) keep(id string, one *session) {
 // ask returns the issuer and this console's configuration for it. One caller at a time
 // discovers the issuer; the others wait.
 func (o *OIDC) ask(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
-	p, err := o.discovered(), error(nil)
+	p := o.discovered()
 	if p == nil {
 		if err := o.asking.enter(ctx); err != nil {
 			return nil, nil, err
@@ -325,6 +325,7 @@ func (o *OIDC) ask(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) 
 			// Whoever waits needs the answer even if this caller leaves.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTime)
 			defer cancel()
+			var err error
 			if p, err = oidc.NewProvider(oidc.ClientContext(ctx, o.c.Client), o.c.Issuer); err != nil {
 				return nil, nil, err
 			}

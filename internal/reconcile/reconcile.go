@@ -74,7 +74,8 @@ func (c *Comparison) Left() int { return c.Total() - c.Healing[healed] }
 // Sentence sums it up for people. It says that the statement agrees only if nothing was left
 // out.
 func (c *Comparison) Sentence() string {
-	out, said := c.LeftOut(), ""
+	var said string
+	out := c.LeftOut()
 	switch {
 	case !c.OK():
 		said = "The statement does not agree: " + mismatches(c.Left()) + " left."

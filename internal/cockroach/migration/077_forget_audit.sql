@@ -10,13 +10,13 @@ AS $$
         USING unnest(p_tenants, p_keys, p_ats, p_ids) AS g (tenant_id, idem_key, at, id)
         WHERE a.home_region = p_home::crdb_internal_region
           AND a.tenant_id = g.tenant_id AND a.idem_key = g.idem_key AND a.at = g.at AND a.id = g.id
-          AND a.at <= now() - INTERVAL '3 days'
+          AND a.at <= pg_catalog.now() - INTERVAL '3 days'
           AND coalesce(a.attempt_id = ANY (p_ids), true)
           AND coalesce(a.begun_id = ANY (p_ids), true)
           AND NOT EXISTS (
               SELECT 1 FROM claims AS c
               WHERE c.home_region = p_home::crdb_internal_region AND c.tenant_id = g.tenant_id AND c.idem_key = g.idem_key
-                AND (c.removable_at IS NULL OR c.removable_at > now()))
+                AND (c.removable_at IS NULL OR c.removable_at > pg_catalog.now()))
         RETURNING 1 + CASE WHEN a.attempt_id IS NULL THEN 0 ELSE 1 END + CASE WHEN a.begun_id IS NULL THEN 0 ELSE 1 END AS lines
     )
     SELECT coalesce(sum(lines), 0)::int8 FROM gone

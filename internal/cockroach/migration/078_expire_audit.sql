@@ -5,7 +5,7 @@ RETURNS int8 LANGUAGE sql VOLATILE SECURITY DEFINER {{ if not .Cockroach }}SET s
 AS $$
     WITH gone AS (
         DELETE FROM audit AS a
-        USING (SELECT home_region, tenant_id, idem_key, at, id FROM audit WHERE at <= now() - INTERVAL '400 days' LIMIT p_limit) AS g
+        USING (SELECT home_region, tenant_id, idem_key, at, id FROM audit WHERE at <= pg_catalog.now() - INTERVAL '400 days' LIMIT p_limit) AS g
         WHERE a.home_region = g.home_region AND a.tenant_id = g.tenant_id AND a.idem_key = g.idem_key AND a.at = g.at AND a.id = g.id
         RETURNING 1 AS one
     )
