@@ -29,10 +29,10 @@ const (
 )
 
 // door looks up API keys. Requests without a valid key must not crowd out the others:
-// look-ups use connections of their own, and no others. A key is looked up once at a
-// time, however many requests carry it, and an unknown one is cached. Half of the
-// connections are reserved for keys of recently admitted tenants, so that a flood of
-// other keys cannot exclude them.
+// look-ups use connections of their own, and no others unless the database has none to
+// spare. A key is looked up once at a time, however many requests carry it, and an unknown
+// one is cached. Half of the connections are reserved for keys of recently admitted
+// tenants, so that a flood of other keys cannot exclude them.
 type door struct {
 	pool      *pgxpool.Pool
 	flights   singleflight.Group
@@ -140,6 +140,12 @@ func (db *DB) askForKey(ctx context.Context, key apiKeyHash) (t claim.Tenant, fo
 			return t, found, nil
 		}
 		turn = ctx // it had its turn
+		if hasCode(err, codeTooMany) {
+			// The database has no connection to spare. Those of charges are open, and have room
+			// for a request that arrives; strangers, at most so many, do not fill it.
+			t, found, _, err = one(ctx, db, tenantByAPIKey, repeatable, hashArgs{key[:]}, scanTenant)
+			return t, found, claimError(tenantByAPIKey.name, err)
+		}
 		if try == maxTries || judge(err) == refused || !sleep(ctx, pause/2+rand.N(pause)) {
 			return claim.Tenant{}, false, unavailable(tenantByAPIKey.name, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
 const lookUp = "tenant_by_api_key"
@@ -117,4 +118,38 @@ func TestAFloodOfStrangersHoldsNobodyBack(t *testing.T) {
 	for range flood {
 		require.ErrorIs(t, <-answers, claim.ErrUnavailable)
 	}
+}
+
+// A node that has cached no tenant yet, of a database that has no connection to spare, looks
+// API keys up on a connection that it has.
+func TestKeysAreLookedUpWithoutAConnectionToSpare(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("its connections are not limited by role")
+	}
+	pool, ctx := testPool(), t.Context()
+	pool.MinConns = 0
+	admin := open(t, cockroach.Config{URL: d.admin})
+	for i := range 40 {
+		require.NoError(t, admin.PutTenant(ctx, claim.Tenant{ID: fmt.Sprint("t", i), Registrar: regions[0]}, fmt.Sprint("sk_", i)))
+	}
+	as := d.role(t, "cold")
+	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO cold")
+	db := open(t, cockroach.Config{URL: as, Pool: pool})
+	v := view(t, db, regions[0])
+	d.exec(t, "ALTER ROLE cold CONNECTION LIMIT 1")
+	require.Equal(t, 1, db.Connections(), "of those that charges use")
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			got, found, err := v.TenantByAPIKey(ctx, fmt.Sprint("sk_", i))
+			if err != nil || !found || got.ID != fmt.Sprint("t", i) {
+				t.Errorf("%q, %v: %v", got.ID, found, err)
+			}
+		})
+	}
+	all.Wait()
+	_, found, err := v.TenantByAPIKey(ctx, "sk_none")
+	require.NoError(t, err)
+	require.False(t, found)
 }
