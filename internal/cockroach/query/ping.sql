@@ -7,9 +7,11 @@ WITH pinned AS (
     WHERE registrar = @home::crdb_internal_region AND tenant_id = '' AND idem_key = ''
     RETURNING 1
 ), booked AS (
-    INSERT INTO ledger SELECT * FROM ledger WHERE false RETURNING 1
+    INSERT INTO ledger (home_region, id) SELECT home_region, id FROM ledger WHERE false RETURNING 1
 ), noted AS (
-    INSERT INTO audit SELECT * FROM audit WHERE false RETURNING 1
+    INSERT INTO audit (home_region, tenant_id, idem_key, at, id)
+    SELECT home_region, tenant_id, idem_key, at, id FROM audit WHERE false
+    RETURNING 1
 )
 UPDATE claims SET fence = fence
 WHERE home_region = @home::crdb_internal_region AND tenant_id = '' AND idem_key = ''
