@@ -90,7 +90,7 @@ func TestStrangersCannotForward(t *testing.T) {
 	person, err := region.NewTLS(region.TLSConfig{CertFile: state.Operator.Cert, KeyFile: state.Operator.Key, CAFile: state.Operator.CA, TrustDomain: "homeward"})
 	require.NoError(t, err)
 	require.ErrorIs(t, steal(person, region.NewTransport(person), eu), region.ErrRefused, "an operator")
-	logged("a peer request was refused", `"remote":"127.0.0.1:`, "operator dev is no node")
+	logged("a peer request was refused", `"remote":"127.0.0.1:`, "operator dev (treasurer) is no node")
 
 	dir := filepath.Dir(state.Operator.Cert)
 	asian, err := region.NewTLS(region.TLSConfig{

@@ -43,6 +43,7 @@ func nodeRole(ctx context.Context, args []string, in io.Reader, out io.Writer) (
 			s.Metrics.Listen = "127.0.0.1:0"
 		}
 		s.Database, s.Provider.BaseURL = patientPool(), "http://"+*url
+		s.Seal = false                                   // in clear text, as the embedded side
 		s.Events.Log = *told                             // a line that the log leaves out
 		s.Limits.TenantRate, s.Limits.TenantBurst = 0, 0 // here one tenant is all of them
 		starting, cancel := context.WithTimeout(ctx, startTime)
