@@ -202,22 +202,29 @@ func TestAStatementThatIsFetched(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(answer))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	secret := "http://me:hunter2@" + host
+	from := func(path string) { t.Setenv(node.StatementURL, "http://me:hunter2@"+host+path) }
 
-	does(t, "reconcile", "--allow-http", "--statement", secret+"/typed")
-	does(t, "reconcile", "--allow-http", "--statement", secret+"/named.csv")
-	does(t, "reconcile", "--allow-http", "--statement", secret+"/untyped", "--format", "csv")
-	cannot(t, []string{"--format csv", host}, "--allow-http", "--statement", secret+"/untyped")
-	cannot(t, []string{host + " answered 403 Forbidden"}, "--allow-http", "--statement", secret+"/typo")
-	cannot(t, []string{"read statement", "unexpected EOF"}, "--allow-http", "--statement", secret+"/broken.csv")
+	from("/typed")
+	does(t, "reconcile", "--allow-http")
+	from("/named.csv")
+	does(t, "reconcile", "--allow-http")
+	from("/untyped")
+	does(t, "reconcile", "--allow-http", "--format", "csv")
+	cannot(t, []string{"--format csv", host}, "--allow-http")
+	from("/typo")
+	cannot(t, []string{host + " answered 403 Forbidden"}, "--allow-http")
+	from("/broken.csv")
+	cannot(t, []string{"read statement", "unexpected EOF"}, "--allow-http")
 	for len(asked) > 0 {
 		<-asked
 	}
-	does(t, "reconcile", "--allow-http", "--statement", secret+"/typed?since={from}&until={to}", "--from", "2026-03-01T00:00:00+01:00", "--to", "2026-03-02T00:00:00Z")
+	from("/typed?since={from}&until={to}")
+	does(t, "reconcile", "--allow-http", "--from", "2026-03-01T00:00:00+01:00", "--to", "2026-03-02T00:00:00Z")
 	require.Equal(t, "since=2026-02-28T23%3A00%3A00Z&until=2026-03-02T00%3A00%3A00Z", <-asked)
 	server.Close()
-	cannot(t, []string{"cannot be fetched from " + host}, "--allow-http", "--statement", secret+"/typed")
-	_, _, errs := homeward(t, "reconcile", "--allow-http", "--statement", secret+"/typed")
+	from("/typed")
+	cannot(t, []string{"cannot be fetched from " + host}, "--allow-http")
+	_, _, errs := homeward(t, "reconcile", "--allow-http")
 	require.NotContains(t, errs, "hunter2")
 }
 
