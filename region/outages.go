@@ -61,8 +61,11 @@ type Outages struct {
 	started time.Time
 
 	mu sync.Mutex
-	// quiet has the nodes that gave no answer to their last call, by name.
+	// quiet has the nodes that gave no answer to their last call, by name. Those of a region
+	// of which gossip sees no node any more stay: its silence did not begin anew.
 	quiet map[string]quiet
+	// answered is when a node of a region last answered.
+	answered map[string]time.Time
 }
 
 // quiet is a node without an answer.
@@ -85,7 +88,7 @@ func NewOutages(c OutagesConfig) *Outages {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Outages{c: c, started: c.Clock(), quiet: map[string]quiet{}}
+	return &Outages{c: c, started: c.Clock(), quiet: map[string]quiet{}, answered: map[string]time.Time{}}
 }
 
 // Answered records an answer of any kind.
@@ -96,6 +99,7 @@ func (o *Outages) Answered(node Node) {
 	o.mu.Lock()
 	q, known := o.quiet[node.Name]
 	delete(o.quiet, node.Name)
+	o.answered[node.Region] = o.c.Clock()
 	o.mu.Unlock()
 	if known && q.silent {
 		o.c.Logger.Info("a node answers calls again", "peer", node.Region, "of", node.Name, "addr", node.RPCAddr, "after", o.c.Clock().Sub(q.since).Round(time.Millisecond))
@@ -194,7 +198,7 @@ func (o *Outages) Lost(region string) bool { return o.why(region) != "" }
 const (
 	markedDown  = "an operator marked it down"
 	outOfGossip = "gossip sees none of its nodes"
-	outOfCalls  = "gossip sees its nodes, and none answers calls"
+	outOfCalls  = "none of its nodes answers calls"
 )
 
 // why returns why region is lost; "": it is not.
@@ -220,7 +224,8 @@ func (o *Outages) why(region string) string {
 	return ""
 }
 
-// silentSince returns since when no node of region that gossip sees has answered.
+// silentSince returns since when no node of region has answered, of those that gossip sees,
+// or saw last.
 func (o *Outages) silentSince(region string) (since time.Time, silent bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -237,7 +242,21 @@ func (o *Outages) silentSince(region string) (since time.Time, silent bool) {
 			since = q.since
 		}
 	}
-	return since, len(nodes) > 0
+	if len(nodes) > 0 {
+		return since, true
+	}
+	for _, q := range o.quiet {
+		if q.region == region && q.silent {
+			silent = true
+			if q.since.After(since) {
+				since = q.since
+			}
+		}
+	}
+	if at := o.answered[region]; at.After(since) {
+		since = at
+	}
+	return since, silent
 }
 
 // All returns the lost regions, sorted by name.
@@ -288,7 +307,7 @@ func (o *Outages) probe(ctx context.Context, ping func(ctx context.Context, node
 }
 
 // unheard returns the nodes without an answer, and forgets those that gossip no longer
-// sees.
+// sees while it sees others of their region.
 func (o *Outages) unheard() (nodes []Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -296,7 +315,7 @@ func (o *Outages) unheard() (nodes []Node) {
 		seen := o.c.Directory.Nodes(q.region)
 		if i := slices.IndexFunc(seen, func(n Node) bool { return n.Name == name }); i >= 0 {
 			nodes = append(nodes, seen[i])
-		} else {
+		} else if len(seen) > 0 {
 			delete(o.quiet, name)
 		}
 	}

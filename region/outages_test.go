@@ -130,6 +130,34 @@ func TestADoubtIsNoSilence(t *testing.T) {
 	})
 }
 
+// A region that is down is silent first, and then out of gossip, which saw it a moment ago: it
+// stays lost. One that answered until then is lost after the grace.
+func TestARegionThatGossipLosesIsNotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sight{eu: time.Now(), as: time.Now().Add(time.Hour)}
+		other, seen := Node{Name: "e2", Region: eu, RPCAddr: "e2:1"}, directory{eu: {euNode}, as: {asNode}}
+		o := NewOutages(OutagesConfig{Self: us, Topology: threeRegions(t), Directory: seen, Seen: s.seen})
+		refused := func(context.Context, Node) error { return errors.New("refused") }
+		o.Missed(euNode, time.Now(), missedDial)
+		time.Sleep(DefaultGrace)
+		s[eu] = time.Now()
+		wantLost(t, o, eu)
+		seen[eu] = nil
+		o.probe(t.Context(), refused)
+		wantLost(t, o, eu)
+
+		seen[eu] = []Node{other} // one of another name is back
+		o.probe(t.Context(), refused)
+		wantLost(t, o)
+		o.Answered(other)
+		o.Missed(euNode, time.Now().Add(-DefaultGrace), missedCall)
+		seen[eu] = nil
+		wantLost(t, o)
+		time.Sleep(DefaultGrace)
+		wantLost(t, o, eu)
+	})
+}
+
 // A call may wait for a slow provider longer than the grace, over a connection that is alive, and
 // then break, as at a restart: its region has not been out of reach for so long.
 func TestALongCallThatBreaksIsNoLongSilence(t *testing.T) {
@@ -183,7 +211,7 @@ func TestTheLogOfAnOutage(t *testing.T) {
 		stop()
 		synctest.Wait()
 		want := `level=WARN msg="a node does not answer calls, although gossip sees it; it is tried last, and pinged until it answers" peer=europe-west1 of=e addr=e:1 failed=dial
-level=WARN msg="a region is lost; this node acts as its deputy" peer=europe-west1 why="gossip sees its nodes, and none answers calls" silent=e
+level=WARN msg="a region is lost; this node acts as its deputy" peer=europe-west1 why="none of its nodes answers calls" silent=e
 level=INFO msg="a node answers calls again" peer=europe-west1 of=e addr=e:1 after=31s
 level=INFO msg="a region is back" peer=europe-west1
 `
