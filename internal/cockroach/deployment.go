@@ -9,7 +9,7 @@ import (
 
 var deploymentID = declare[none]("deployment")
 
-// DeploymentID returns the random id that the first migration gave to the rows. Copies and
+// DeploymentID returns the random id that a migration gave to the rows. Copies and
 // restored backups have the same one; no two deployments do.
 func (db *DB) DeploymentID(ctx context.Context) (uuid.UUID, error) {
 	id, found, _, err := one(ctx, db, deploymentID, repeatable, none{}, pgx.RowTo[uuid.UUID])
