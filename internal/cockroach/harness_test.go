@@ -159,22 +159,11 @@ func (d database) count(t testing.TB, sql string, args ...any) (n int) {
 }
 
 // clock is the test's clock in the database.
-type clock struct {
-	d    database
-	once sync.Once
-	conn *pgx.Conn
-}
+type clock struct{ d database }
 
 func (c *clock) advance(t testing.TB, by time.Duration) {
 	t.Helper()
-	c.once.Do(func() {
-		var err error
-		c.conn, err = pgx.Connect(context.Background(), c.d.admin)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.conn.Close(context.Background()) })
-	})
-	_, err := c.conn.Exec(context.Background(), "UPDATE test_clock.clock SET t = t + $1::interval", by.Truncate(time.Microsecond))
-	require.NoError(t, err)
+	c.d.exec(t, "UPDATE test_clock.clock SET t = t + $1::interval", by.Truncate(time.Microsecond))
 }
 
 func testPolicy() claim.Policy {
