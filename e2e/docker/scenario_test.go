@@ -24,7 +24,7 @@ import (
 // exporter and HTTP handler, the export of metrics, the console and three more providers are
 // some five, licences and time zones nearly one, and a third of a megabyte for the code of
 // the next changes. What outgrows it looks for weight to take off before it raises it: see
-// ADR 24.
+// docs/design/providers.md.
 const maxImage = 48_500_000
 
 // TestImage: the image is small, nobody in particular runs in it, and it holds a

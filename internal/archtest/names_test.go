@@ -81,7 +81,7 @@ func pages(t *testing.T) (all []string) {
 		}
 		return nil
 	})
-	if err != nil || len(all) < 50 {
+	if err != nil || len(all) < 30 {
 		t.Fatal(all, err)
 	}
 	return all

@@ -2,9 +2,9 @@
 # Prints the GOFLAGS of a build that is handed out, whoever makes it: the Dockerfile, the
 # image without Docker, a release, and the tests in Docker.
 #   sh internal/build/flags.sh [cloud]
-# Without a word: as small as it gets, see docs/adr/0024-the-image-stays-small.md. gRPC, of
-# which only the export of traces is used, has no debug pages, and the largest libraries
-# that no charge passes through are not inlined.
+# Without a word: as small as it gets, see docs/design/providers.md. gRPC, of which
+# only the export of traces is used, has no debug pages, and the largest libraries that no
+# charge passes through are not inlined.
 # cloud: with the drivers for buckets and keys of AWS, Google Cloud, Azure and Vault.
 set -eu
 tags=grpcnotrace

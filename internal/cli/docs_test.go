@@ -18,7 +18,7 @@ func TestCommandsInTheDocsExist(t *testing.T) {
 	parser, err := kong.New(new(commands), kong.Name("homeward"))
 	require.NoError(t, err)
 	root, found := filepath.Join("..", ".."), 0
-	for _, pattern := range []string{"README.md", "docs/*.md", "docs/adr/*.md", "helm/*/README.md", "terraform/README.md", "examples/*/README.md", "examples/README.md"} {
+	for _, pattern := range []string{"README.md", "docs/*.md", "docs/design/*.md", "helm/*/README.md", "terraform/README.md", "examples/*/README.md", "examples/README.md"} {
 		pages, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)
 		for _, page := range pages {

@@ -12,7 +12,7 @@ import (
 
 // drivers maps the schemes of URLs of buckets and sealing keys to the build tag that
 // includes the library; "" is in every build. homeward-cloud has them all. See
-// docs/adr/0024-the-image-stays-small.md.
+// docs/design/providers.md.
 var drivers = map[string]struct{ buckets, keys []string }{
 	"":           {[]string{"file"}, []string{"base64key"}},
 	"aws":        {[]string{"s3"}, []string{"awskms"}},
