@@ -75,8 +75,8 @@
 //
 // # The provider key
 //
-// The provider key is a hash of tenant, key, first use, generation and the name of the
-// generation's provider. The row names that provider in this hash and nowhere else
+// The provider key is a hash of tenant, key, the object's minted id, generation and the
+// name of the generation's provider. The row names that provider in this hash and nowhere else
 // ([Record.With]). A node without that provider leaves the claim to a node that has it.
 //
 // After a definitive no, the claim may move to another provider (OutcomeMoved): the step

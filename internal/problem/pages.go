@@ -10,7 +10,7 @@ import (
 // Pages is the address of the pages of errors: a URI reference that ends with a slash,
 // which the code follows. It makes a code the type of a problem (RFC 9457, section
 // 3.1.1), and the target of a link with the relation "describedby", as section 2.7 of
-// draft-ietf-httpapi-idempotency-key-header-07 has it. "" is [Served].
+// the expired draft-ietf-httpapi-idempotency-key-header-07 has it. "" is [Served].
 type Pages string
 
 // Served is the path at which a node serves the pages itself. As a type it is relative:

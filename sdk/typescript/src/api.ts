@@ -1528,7 +1528,7 @@ export interface components {
          */
         Key: string;
         /**
-         * @description On errors: where a page for people is that explains it, with the relation describedby (draft-ietf-httpapi-idempotency-key-header-07, section 2.7).
+         * @description On errors: where a page for people is that explains it, with the relation describedby (section 2.7 of draft-ietf-httpapi-idempotency-key-header-07, which expired on 18 April 2026).
          * @example </errors/idempotency_key_in_use>; rel="describedby"; type="text/html"
          */
         Link: string;
