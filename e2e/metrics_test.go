@@ -124,8 +124,8 @@ func TestMetricsMove(t *testing.T) {
 		tells(meter.ProviderDuration, "provider=simulator", "call=charge", "outcome=approved"),
 		tells(meter.HandleDuration, "kind=event_log", "outcome=done"))
 	if onSQL() {
-		w.moves("a charge", func() { w.at(us, charge("rows", 100), http.StatusCreated) }, tells(meter.DBDuration), tells(meter.GroupSize))
-		for _, m := range []moved{tells(meter.DBConnections), tells(meter.DBConnectionsMax), tells(meter.RoomInside), tells(meter.PoolWaits)} {
+		w.moves("a charge", func() { w.at(us, charge("rows", 100), http.StatusCreated) }, tells(meter.DBDuration), tells(meter.BatchSize))
+		for _, m := range []moved{tells(meter.DBConnections), tells(meter.DBConnectionsMax), tells(meter.PoolCalls), tells(meter.PoolWaits)} {
 			_, there := w.scrape().sum(m)
 			require.True(t, there, m)
 		}

@@ -21,7 +21,7 @@ var (
 	forwardBuckets  = []float64{.005, .01, .025, .05, .075, .1, .15, .2, .3, .5, 1, 2.5, 5, 10, 30, 90}
 	dbBuckets       = []float64{.0005, .001, .0025, .005, .01, .015, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	handleBuckets   = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-	groupBuckets    = []float64{1, 2, 4, 8, 16, 32, 64} // 64 is the largest group
+	batchBuckets    = []float64{1, 2, 4, 8, 16, 32, 64} // 64 is the largest group
 	payoutBuckets   = []float64{1, 5, 15, 60, 300, 900, 3600, 14400, 43200, 86400, 172800}
 )
 
@@ -282,31 +282,23 @@ var (
 		"How many connections a pool may have.",
 		"A setting: database.max_conns.",
 		Pool)
+	PoolTimeouts = stores.counter("db.client.connection.timeouts", "{timeout}",
+		"Acquisitions that timed out.",
+		"Callers got 503.",
+		Pool)
+	PoolCalls = stores.gauge("homeward.pool.calls", "{call}",
+		"Calls of the database that wait for a connection or have one: those of work that arrives, and those of work that was begun.",
+		"At database.max_waiting the node refuses callers at once.",
+		Pool)
 	PoolWaits = stores.counter("homeward.pool.waits", "{wait}",
-		"Acquisitions that found no idle connection and waited, as for one that was being opened. Calls that wait for a turn are in homeward.room.waits.",
-		"With homeward.pool.wait.time: connections are opened again and again.",
+		"Calls that waited for a connection.",
+		"More connections (database.max_conns), or a faster database.",
 		Pool)
 	PoolWaitTime = stores.counter("homeward.pool.wait.time", "s",
 		"The total time of these waits.",
 		"Divided by homeward.pool.waits: the mean wait. It is part of the layer's time.",
 		Pool)
-	PoolTimeouts = stores.counter("db.client.connection.timeouts", "{timeout}",
-		"Acquisitions that timed out.",
-		"Callers got 503.",
-		Pool)
-	RoomInside = stores.gauge("homeward.room.inside", "{call}",
-		"Database calls that wait for a connection or have one, by purpose: claims, errands or arrivals, on rows at home (near) or elsewhere (far).",
-		"At database.max_waiting the node refuses callers at once.",
-		Room)
-	RoomWaits = stores.counter("homeward.room.waits", "{wait}",
-		"Calls that waited for their turn at a connection.",
-		"More connections (database.max_conns), or a faster database.",
-		Room)
-	RoomWaitTime = stores.counter("homeward.room.wait.time", "s",
-		"The total time of these waits.",
-		"Divided by homeward.room.waits: the mean wait. It is part of the layer's time.",
-		Room)
-	GroupSize = stores.histogram("homeward.group.size", "{step}", groupBuckets,
+	BatchSize = stores.histogram("homeward.batch.size", "{step}", batchBuckets,
 		"Steps that shared one statement, by statement.",
 		"Grows with load, as intended. At 64 for long: the database is at its limit.",
 		Statement)

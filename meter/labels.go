@@ -44,8 +44,6 @@ const (
 	Version  = attribute.Key("homeward.version")
 	// Certificate is node or ca.
 	Certificate = attribute.Key("homeward.certificate")
-	// Room is the pool in which calls wait for the database, by their purpose.
-	Room = attribute.Key("homeward.room")
 
 	// OpenTelemetry's own.
 	Method    = span.Method

@@ -160,8 +160,8 @@ func store() Dashboard {
 			{"Connections", []Panel{
 				{Title: "In use", Unit: "short", Queries: []Query{{"sum by (db_client_connection_pool_name, db_client_connection_state) (db_client_connection_count{" + region + "})", "{{db_client_connection_pool_name}} {{db_client_connection_state}}"}}},
 				{Title: "Waits", Unit: "reqps", Queries: by("db_client_connection_pool_name", "homeward_pool_waits_total", region)},
-				{Title: "In the rooms", Unit: "short", Queries: []Query{{"sum by (homeward_room) (homeward_room_inside{" + region + "})", "{{homeward_room}}"}}},
-				{Title: "Steps in a statement, p50", Unit: "short", Queries: []Query{{"histogram_quantile(0.5, sum by (le, db_operation_name) (rate(homeward_group_size_bucket{" + region + "}[5m])))", "{{db_operation_name}}"}}},
+				{Title: "Calls of the database", Unit: "short", Queries: []Query{{"sum by (db_client_connection_pool_name) (homeward_pool_calls{" + region + "})", "{{db_client_connection_pool_name}}"}}},
+				{Title: "Steps in a statement, p50", Unit: "short", Queries: []Query{{"histogram_quantile(0.5, sum by (le, db_operation_name) (rate(homeward_batch_size_bucket{" + region + "}[5m])))", "{{db_operation_name}}"}}},
 			}},
 			{"Embedded store", []Panel{
 				{Title: "Time of a sync", Unit: "s", Queries: []Query{{"sum(rate(homeward_embedded_sync_time_seconds_total{" + region + "}[5m])) / (sum(rate(homeward_embedded_syncs_total{" + region + "}[5m])) > 0)", "mean"}}},

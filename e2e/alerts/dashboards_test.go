@@ -13,7 +13,7 @@ import (
 )
 
 // ofDatabase are metrics that an embedded store has not.
-var ofDatabase = regexp.MustCompile(`\b(db_client_|homeward_db_|homeward_pool_|homeward_room_|homeward_group_)`)
+var ofDatabase = regexp.MustCompile(`\b(db_client_|homeward_db_|homeward_pool_|homeward_batch_)`)
 
 // rare are metrics of what does not happen here, with the test that makes it happen.
 var rare = map[string]string{

@@ -167,12 +167,12 @@ type (
 // makes reports whether the step may make a claim, and not only find one.
 func (c *creation) makes() bool { return c.Stamped || c.PinHere || !c.PinnedAt.IsZero() }
 
-func beginGroup(db *DB) *group[creation, beginArgs] {
-	return &group[creation, beginArgs]{
-		db: db, statement: claimBegin, lines: map[line]*gathering[creation]{},
-		key:   func(c *creation) claim.Key { return c.Key },
-		bytes: func(c *creation) int { return len(c.message.Payload) },
-		other: claimBeginHere, needs: func(c *creation) bool { return c.PinHere },
+func batchedBegin(db *DB) *batched[creation, beginArgs] {
+	s := &batched[creation, beginArgs]{
+		statement: claimBegin,
+		key:       func(c *creation) claim.Key { return c.Key },
+		bytes:     func(c *creation) int { return len(c.message.Payload) },
+		other:     claimBeginHere, needs: func(c *creation) bool { return c.PinHere },
 		args: func(cs []*creation) beginArgs {
 			args := beginArgs{Home: cs[0].Home, Claims: make([]newClaim, len(cs))}
 			for i, c := range cs {
@@ -202,13 +202,14 @@ func beginGroup(db *DB) *group[creation, beginArgs] {
 			return err
 		},
 	}
+	return s.open(db)
 }
 
-// findGroup finds the claims under many keys.
-func findGroup(db *DB) *group[creation, findArgs] {
+// batchedFind finds the claims under many keys.
+func batchedFind(db *DB) *batched[creation, findArgs] {
 	key := func(c *creation) claim.Key { return c.Key }
-	return &group[creation, findArgs]{
-		db: db, statement: claimFind, lines: map[line]*gathering[creation]{}, reads: true, key: key,
+	s := &batched[creation, findArgs]{
+		statement: claimFind, reads: true, key: key,
 		args: func(cs []*creation) findArgs {
 			args := findArgs{Home: cs[0].Home}
 			for i := 0; i < len(cs); i += sameKey(cs[i:], key) {
@@ -243,6 +244,7 @@ func findGroup(db *DB) *group[creation, findArgs] {
 			return rows.Err()
 		},
 	}
+	return s.open(db)
 }
 
 // errUnanswered: the statement returned no row for the call.
@@ -270,7 +272,7 @@ func (v *View) begin(ctx context.Context, c *creation, first bool) (present, err
 	}
 	switch _, err := v.db.finds.do(ctx, c.Home, c); {
 	case err != nil:
-		return present{}, claimError(claimFind.name, err) // the group may still be reading
+		return present{}, claimError(claimFind.name, err) // the statement may still be read
 	case !c.found:
 		return present{}, claimError(claimFind.name, errUnanswered)
 	case c.present.row != nil:
@@ -305,7 +307,7 @@ func (v *View) beginAgain(ctx context.Context, got present, step uuid.UUID, next
 
 // TakeOver implements [claim.Store].
 func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
-	ctx, err := v.reach(ofClaims(ctx), home)
+	ctx, err := v.reach(outbox.Begun(ctx), home)
 	if err != nil {
 		return claim.Record{}, err
 	}
@@ -346,7 +348,7 @@ type takeOverArgs struct {
 
 func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
 	args := takeOverArgs{heldBy(row, step, next, fx), next.Minted.ID}
-	_, found, _, err := one(ofClaims(ctx), v.db, claimTakeOver, repeatable, args, pgx.RowTo[int64])
+	_, found, _, err := one(outbox.Begun(ctx), v.db, claimTakeOver, repeatable, args, pgx.RowTo[int64])
 	return found, claimError(claimTakeOver.name, err)
 }
 

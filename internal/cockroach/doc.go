@@ -18,10 +18,9 @@
 // statement adds its own now(). That makes each of them one statement and one
 // round trip. Their WHERE clauses repeat what the transition compared.
 //
-// Begin, Settle and Pin share their statements: see [group]. Rows of many claims are
+// Begin, Settle and Pin share their statements, see package batch. Rows of many claims are
 // sent as arrays, those of one as values, and each caller reads its own result. What a
-// statement would do with rows that none of them has is left out of it. Such statements of
-// one home go one after the other: see [turns].
+// statement would do with rows that none of them has is left out of it.
 //
 // Statements are implicit transactions: atomic, committed in one phase if the database
 // can, and never open while the client computes. The few methods that need more than
@@ -96,12 +95,12 @@
 // settle statement, so that the claim's step covers all of them: done together or not
 // at all, and once. A business event that is booked already fails the statement for
 // certain, with [ledger.ErrConflict], and so does the id of a waiting event: nothing is
-// done then, and the others of its group are sent again without it.
+// done then, and the others of its batch are sent again without it.
 //
 // Settle leaves events with its caller if the reply says so. A caller that found out by the
 // step was not told: such rows are due when their lease ends.
 //
-// A failed statement of a group is, whatever the failure, such a try for each of its
+// A failed statement of a batch is, whatever the failure, such a try for each of its
 // callers. Each sends its step once more, alone, and its own row answers as above.
 //
 // When the tries or the time run out the result is [claim.ErrUnavailable], which
@@ -111,7 +110,7 @@
 //
 // A refusal that no repeat can change (a constraint, text that the database cannot keep, a
 // message that is too large) is [claim.ErrUnstorable]: nothing is done. The key's next steps
-// go without a group for a while, so that they do not fail others.
+// go without a batch for a while, so that they do not fail others.
 //
 // 40001 and connections that broke before the request was sent are definite: not done.
 // The call is repeated with a back-off, within the same bounds.
@@ -155,8 +154,8 @@
 //
 // Each step is one statement, so a process that dies has either sent it or not, and the
 // database has either committed it or not; the next request sees one of the five cases
-// of package claim's table. The steps of a group are done together or not at all, and
-// share nothing else. A step that waits for its group has not been sent: a process that
+// of package claim's table. The steps of a batch are done together or not at all, and
+// share nothing else. A step that waits for its batch has not been sent: a process that
 // dies then leaves the row unchanged. Between the statements of one call:
 //
 //	pin | begin              a pin without a claim; its home makes the claim
@@ -171,7 +170,7 @@
 //	left_adopt | events_take the events are in the queue, to be taken by whoever looks
 //	calls_adopt | calls_take the calls are with their claims, to be taken by whoever looks
 //	outbox_take | outbox_finish_all or outbox_retry_all
-//	                         each row of the group is due again after its lease
+//	                         each row of the batch is due again after its lease
 //	outbox_finish_all | outbox_retry_all
 //	                         the rows of the first are gone, those of the second are due
 //	                         again after their lease
@@ -182,13 +181,13 @@
 // Storing notices and closing one are a statement each: no notice is without its row in
 // the queue, and a closed one has no row.
 //
-// # Rooms
+// # Connections
 //
-// A call waits for its connection in the room of its purpose, see [rooms]: arriving
-// requests do not block the end, renewal or take-over of claims, far rows do not block
-// near ones, and no tenant blocks another. Methods that finish claims mark themselves;
-// reads of an attempt or a handler are marked through [outbox.Begun]. A call that is
-// refused a room has sent nothing.
+// A call waits for its connection with others of its pool, see package pool: requests that
+// arrive do not block the end, renewal or take-over of claims, far rows do not block near
+// ones, and no tenant blocks another. Methods that finish claims mark themselves with
+// [outbox.Begun], and so do an attempt and a handler. A call that is refused has sent
+// nothing.
 //
 // # The books
 //

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach/pool"
 )
 
 const (
@@ -129,7 +130,7 @@ func (db *DB) askForKey(ctx context.Context, key apiKeyHash) (t claim.Tenant, fo
 		case d.strangers <- struct{}{}:
 			defer func() { <-d.strangers }()
 		case <-turn.Done():
-			return t, false, unavailable(tenantByAPIKey.name, errNoTurn)
+			return t, false, unavailable(tenantByAPIKey.name, pool.ErrTimeout)
 		}
 	}
 	sql, args := tenantByAPIKey.in(db.queries, hashArgs{key[:]})

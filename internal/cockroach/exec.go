@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach/pool"
 )
 
 const (
@@ -150,7 +151,7 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args any, read 
 }
 
 // call tries, most times at most, until the outcome is known, within CallTimeout, or awayTimes that where
-// ctx is marked by [View.toward], from the room that ctx is marked for. lost reports
+// ctx is marked by [View.toward], from the pool that ctx is marked for. lost reports
 // whether a try that seemed to fail may have been done. Errors wrap
 // [claim.ErrUnavailable], except the database's refusal of the statement, a
 // [pgconn.PgError].
@@ -160,14 +161,17 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 	}
 	ctx, turn, cancel := db.bounded(ctx)
 	defer cancel()
-	leave, err := db.rooms.enter(turn)
-	switch {
-	case errors.Is(err, errNoTurn):
+	who := callerOf(ctx)
+	leave, err := db.conns.Enter(who)
+	if err != nil {
 		return false, unavailable(name, err)
-	case err != nil:
-		return false, err
 	}
 	defer leave()
+	release, err := db.conns.Acquire(turn, who)
+	if err != nil {
+		return false, unavailable(name, err)
+	}
+	defer release()
 	pause := firstPause
 	for tries := 1; ; tries++ {
 		if tries > 1 {
@@ -177,7 +181,7 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 		switch {
 		case err == nil:
 			return lost, nil
-		case errors.Is(err, errNoTurn):
+		case errors.Is(err, pool.ErrTimeout):
 			return lost, unavailable(name, err)
 		}
 		turn = ctx // it had its turn
@@ -214,7 +218,7 @@ func (db *DB) renewSessions(err error) {
 // bounded returns ctx with the time-out of a call, and turn with the part of it for the
 // wait for a connection.
 func (db *DB) bounded(ctx context.Context) (bounded, turn context.Context, cancel func()) {
-	limits := db.limitsIn(errandOf(ctx).region)
+	limits := db.limitsIn(callerOf(ctx).Region)
 	bounded, end := context.WithTimeout(ctx, limits.CallTimeout)
 	turn, endTurn := context.WithTimeout(bounded, limits.patience())
 	return bounded, turn, func() { endTurn(); end() }
@@ -235,7 +239,7 @@ func (db *DB) try(ctx, turn context.Context, sql string, bound []any, read func(
 	conn, err := db.pool.Acquire(turn)
 	if err != nil {
 		if turn.Err() != nil {
-			return errNoTurn
+			return pool.ErrTimeout
 		}
 		return err
 	}

@@ -10,8 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/homeward-io/homeward/claim"
 )
 
 // StopWaiting makes notes count as written when they were made, for a database
@@ -46,28 +44,11 @@ func (db *DB) Statements(region string) map[string][]string {
 	return all
 }
 
-// ServePins sends the pins of several callers as their group does once it may, each until
-// its ctx ends, and returns what each is told.
-func (v *View) ServePins(ctxs []context.Context, keys []claim.Key) []error {
-	g, at, l := v.db.pins, line{home: v.name, room: arrivalsNear}, &gathering[pinning]{running: 1, lively: 1, underWay: map[claim.Key]bool{}}
-	members := make([]*member[pinning], len(keys))
-	for i, key := range keys {
-		members[i] = &member[pinning]{ctx: ctxs[i], step: &pinning{key: key, entry: v.name}, done: make(chan error, 1)}
-		l.waiting = append(l.waiting, members[i])
-	}
-	g.serve(at, l)
-	told := make([]error, len(keys))
-	for i, m := range members {
-		told[i] = <-m.done
-	}
-	return told
-}
-
 // Calls is how many calls have a connection or wait for one.
-func (db *DB) Calls() int { return db.rooms.calls() }
-
-// MostCalls is how many arrivals may.
-func (db *DB) MostCalls() int { return db.rooms.all[arrivalsNear].size }
+func (db *DB) Calls() int {
+	begun, arriving := db.conns.Stats()
+	return begun.Calls + arriving.Calls
+}
 
 // Connections is the pool's count of them, those being made included.
 func (db *DB) Connections() int { return int(db.pool.Stat().TotalConns()) }

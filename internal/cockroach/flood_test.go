@@ -31,7 +31,7 @@ type flood struct {
 }
 
 // newFlood opens the store, lets prepare use it in peace, and then sends arrivals, of
-// tenants by turns, until the room of arrivals takes no more.
+// tenants by turns, until the pool of arriving work takes no more.
 func newFlood(t *testing.T, arrivals int, tenants []string, prepare func(f *flood)) *flood {
 	d := newDatabase(t)
 	if d.server.Kind() == localdb.CockroachDB {
@@ -89,7 +89,7 @@ func (f *flood) begin(tenant, key string) claim.Record {
 }
 
 // TestAFloodOfArrivalsStopsNothingThatWasBegun: 2,000 arrivals and a table that another
-// session has locked fill the room of arrivals. What finishes, keeps or recovers work
+// session has locked fill the pool of arriving work. What finishes, keeps or recovers work
 // that was begun is refused nothing.
 func TestAFloodOfArrivalsStopsNothingThatWasBegun(t *testing.T) {
 	const claims, renewals = 24, 10

@@ -7,18 +7,19 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/homeward-io/homeward/internal/cockroach/pool"
 	"github.com/homeward-io/homeward/meter"
 )
 
 // meters are the metrics of a database.
 type meters struct {
-	took, groups *meter.Histogram
-	retries      *meter.Counter
-	system       string
+	took, batches *meter.Histogram
+	retries       *meter.Counter
+	system        string
 }
 
 func newMeters(s *meter.Set) meters {
-	return meters{took: s.Histogram(meter.DBDuration), groups: s.Histogram(meter.GroupSize), retries: s.Counter(meter.DBRetries)}
+	return meters{took: s.Histogram(meter.DBDuration), batches: s.Histogram(meter.BatchSize), retries: s.Counter(meter.DBRetries)}
 }
 
 // statement records the duration of a try that began at began and ended with err.
@@ -39,29 +40,24 @@ func (m *meters) statement(ctx context.Context, name string, began time.Time, er
 	m.took.Took(ctx, time.Since(began), m.system, name, outcome)
 }
 
-// roomNames are the names of the rooms, in their order.
-var roomNames = [numRooms]string{"claims_near", "claims_far", "errands_near", "errands_far", "arrivals_near", "arrivals_far"}
-
-// observe records the gauges of the pools and rooms.
+// observe records the gauges of the pools.
 func (db *DB) observe(s *meter.Set) error {
 	if db.meters.system = "postgresql"; db.dialect.cockroach {
 		db.meters.system = "cockroachdb"
 	}
 	return s.Observe(func(o *meter.Observer) {
-		for name, pool := range map[string]*pgxpool.Pool{"main": db.pool, "door": db.door.pool} {
-			stat := pool.Stat()
+		for name, conns := range map[string]*pgxpool.Pool{"main": db.pool, "door": db.door.pool} {
+			stat := conns.Stat()
 			o.Is(meter.DBConnections, float64(stat.IdleConns()), name, "idle")
 			o.Is(meter.DBConnections, float64(stat.AcquiredConns()), name, "used")
 			o.Is(meter.DBConnectionsMax, float64(stat.MaxConns()), name)
-			o.Is(meter.PoolWaits, float64(stat.EmptyAcquireCount()), name)
-			o.Is(meter.PoolWaitTime, stat.EmptyAcquireWaitTime().Seconds(), name)
 			o.Is(meter.PoolTimeouts, float64(stat.CanceledAcquireCount()), name)
 		}
-		for i, name := range roomNames {
-			inside, waits := db.rooms.look(i)
-			o.Is(meter.RoomInside, float64(inside), name)
-			o.Is(meter.RoomWaits, float64(waits.count), name)
-			o.Is(meter.RoomWaitTime, waits.took.Seconds(), name)
+		begun, arriving := db.conns.Stats()
+		for name, stats := range map[string]pool.Stats{"begun": begun, "arriving": arriving} {
+			o.Is(meter.PoolCalls, float64(stats.Calls), name)
+			o.Is(meter.PoolWaits, float64(stats.Waits), name)
+			o.Is(meter.PoolWaitTime, stats.Waited.Seconds(), name)
 		}
 	})
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach/batch"
+	"github.com/homeward-io/homeward/internal/cockroach/pool"
 	"github.com/homeward-io/homeward/meter"
 )
 
@@ -32,7 +34,7 @@ type Config struct {
 	// Trace records spans of statements, named by the statement, without arguments,
 	// with OpenTelemetry's global provider; only within a span that is recorded.
 	Trace bool
-	// Meters count statements, groups and pools. Nil: none are counted.
+	// Meters count statements, batches and pools. Nil: none are counted.
 	Meters *meter.Set
 	Logger *slog.Logger
 
@@ -142,16 +144,16 @@ type DB struct {
 	meters  meters
 	doubts  []string
 
-	rooms    *rooms
-	turns    *turns
-	begins   *group[creation, beginArgs]
-	finds    *group[creation, findArgs]
-	pins     *group[pinning, pinArgs]
-	settles  *group[settlement, settleArgs]
-	replicas *group[lookup, replicaArgs]
+	conns    *pool.Pool
+	turns    *batch.Turns // nil: statements of one kind wait for no other
+	begins   *batched[creation, beginArgs]
+	finds    *batched[creation, findArgs]
+	pins     *batched[pinning, pinArgs]
+	settles  *batched[settlement, settleArgs]
+	replicas *batched[lookup, replicaArgs]
 	lately   *claim.Lately // keys that had a claim a moment ago
 	// unstorable are keys whose step the database refused because of what it would write.
-	// Their steps go without a group, whose others would fail with them.
+	// Their steps share no statement, whose others would fail with them.
 	unstorable *claim.Lately
 	regions    atomic.Pointer[map[string]claim.RegionCode]
 	byID       *memory[string]
@@ -179,35 +181,37 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err := errors.Join(c.Pool.Validate(), c.Policy.Validate()); err != nil {
 		return nil, err
 	}
-	pool, err := openPool(ctx, c)
+	conns, err := openPool(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	db := &DB{
-		pool: pool, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger, meters: newMeters(c.Meters),
-		rooms:   newRooms(int(c.Pool.MaxConns), c.Pool.MaxWaiting),
+		pool: conns, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger, meters: newMeters(c.Meters),
+		conns:   pool.New(int(c.Pool.MaxConns), c.Pool.MaxWaiting),
 		since:   time.Since,
 		stopped: make(chan struct{}),
 		notes:   notes{flushing: make(chan struct{}, 1)},
 		byID:    newMemory[string](c.Pool.TenantCache),
 	}
-	connected := pool.Config().ConnConfig
+	connected := conns.Config().ConnConfig
 	if host := unverified(connected); host != "" {
 		db.doubts = append(db.doubts, "the database at "+host+" is not verified: anybody on the network path could read and change every charge")
 	}
 	if err := db.inspect(ctx, connected); err != nil {
-		pool.Close()
+		conns.Close()
 		return nil, err
 	}
 	if db.door, err = openDoor(ctx, c); err != nil {
-		pool.Close()
+		conns.Close()
 		return nil, err
 	}
 	if err := db.observe(c.Meters); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	db.turns = newTurns(db.dialect.cockroach)
-	db.begins, db.finds, db.pins, db.settles, db.replicas = beginGroup(db), findGroup(db), pinGroup(db), settleGroup(db), replicaGroup(db)
+	if db.dialect.cockroach {
+		db.turns = &batch.Turns{}
+	}
+	db.begins, db.finds, db.pins, db.settles, db.replicas = batchedBegin(db), batchedFind(db), batchedPin(db), batchedSettle(db), batchedReplica(db)
 	db.lately, db.unstorable = claim.NewLately(latelySlots), claim.NewLately(unstorableSlots)
 	background, stop := context.WithCancel(context.Background())
 	db.stop = stop

@@ -143,7 +143,7 @@ func (v *View) queue(q outbox.Queue) queue { return queue{v, queueTables[q]} }
 // provider calls.
 func (q queue) work(ctx context.Context) context.Context {
 	if q.ofCalls() {
-		return ofClaims(ctx)
+		return outbox.Begun(ctx)
 	}
 	return outbox.Begun(ctx)
 }
@@ -365,7 +365,7 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 // Look implements [outbox.Looker].
 func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) {
 	// This room is that of calls that finish work: money may wait for its result.
-	ctx, err := v.reach(ofClaims(ctx), region)
+	ctx, err := v.reach(outbox.Begun(ctx), region)
 	if err != nil {
 		return nil, err
 	}

@@ -88,10 +88,10 @@ type pinning struct {
 	created time.Time // zero if it did not
 }
 
-func pinGroup(db *DB) *group[pinning, pinArgs] {
-	return &group[pinning, pinArgs]{
-		db: db, statement: pinFix, lines: map[line]*gathering[pinning]{},
-		key: func(p *pinning) claim.Key { return p.key },
+func batchedPin(db *DB) *batched[pinning, pinArgs] {
+	s := &batched[pinning, pinArgs]{
+		statement: pinFix,
+		key:       func(p *pinning) claim.Key { return p.key },
 		args: func(ps []*pinning) pinArgs {
 			args := pinArgs{Home: ps[0].entry}
 			for _, p := range ps {
@@ -116,6 +116,7 @@ func pinGroup(db *DB) *group[pinning, pinArgs] {
 			return err
 		},
 	}
+	return s.open(db)
 }
 
 // standingPin answers a pinning request for which a pin exists. settled is false if it

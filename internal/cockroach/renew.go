@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach/batch"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 var (
@@ -20,7 +22,7 @@ var (
 )
 
 // Renew implements [claim.Store]. It is one step for each home, all concurrently, so
-// that an unreachable home does not delay the others. A step has at most groupMost claims
+// that an unreachable home does not delay the others. A step has at most batch.MaxSteps claims
 // in a statement: CockroachDB writes each row anew, with what else is in it.
 func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
 	held := make([]bool, len(leases))
@@ -31,7 +33,7 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 	var steps errgroup.Group
 	for home, of := range homes {
 		steps.Go(func() error {
-			for part := range slices.Chunk(of, groupMost) {
+			for part := range slices.Chunk(of, batch.MaxSteps) {
 				if err := v.renew(ctx, home, holder, leases, part, held); err != nil {
 					return err
 				}
@@ -65,7 +67,7 @@ type (
 // renew renews those of leases that of names, all at home, and marks in held
 // which are.
 func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Lease, of []int, held []bool) error {
-	ctx, err := v.reach(ofClaims(ctx), home)
+	ctx, err := v.reach(outbox.Begun(ctx), home)
 	if err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Le
 		byKey[leases[i].Key] = append(byKey[leases[i].Key], i)
 	}
 	for range maxLooks {
-		// In the order of their keys, as groups write them: otherwise the two could
+		// In the order of their keys, as batches write them: otherwise the two could
 		// deadlock.
 		var keys []keyRow
 		for _, k := range slices.SortedFunc(maps.Keys(byKey), claim.Key.Compare) {

@@ -34,7 +34,7 @@ func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) 
 	}
 	_, err := v.db.replicas.do(ofTenant(ctx, key.Tenant), "", l)
 	if err != nil {
-		return claim.Shown{}, replicaError(replicas.name, err) // the group may still be reading
+		return claim.Shown{}, replicaError(replicas.name, err) // the statement may still be read
 	}
 	return l.shown, nil
 }
@@ -46,11 +46,11 @@ type lookup struct {
 	shown claim.Shown
 }
 
-// replicaGroup looks up the keys of many callers in one statement.
-func replicaGroup(db *DB) *group[lookup, replicaArgs] {
+// batchedReplica looks up the keys of many callers in one statement.
+func batchedReplica(db *DB) *batched[lookup, replicaArgs] {
 	key := func(l *lookup) claim.Key { return l.key }
-	return &group[lookup, replicaArgs]{
-		db: db, statement: replicas, lines: map[line]*gathering[lookup]{}, reads: true, key: key,
+	s := &batched[lookup, replicaArgs]{
+		statement: replicas, reads: true, key: key,
 		args: func(ls []*lookup) (args replicaArgs) {
 			for i := 0; i < len(ls); i += sameKey(ls[i:], key) {
 				args.Keys = append(args.Keys, lookupRow{int32(i), rowOf(ls[i].key), ls[i].code})
@@ -82,6 +82,7 @@ func replicaGroup(db *DB) *group[lookup, replicaArgs] {
 			return rows.Err()
 		},
 	}
+	return s.open(db)
 }
 
 // show takes the result of one region's replica.

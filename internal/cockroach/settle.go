@@ -31,7 +31,7 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	if next == &held {
 		return held, nil
 	}
-	ctx, err = v.reach(ofClaims(ctx), held.Home)
+	ctx, err = v.reach(outbox.Begun(ctx), held.Home)
 	if err != nil {
 		return claim.Record{}, err
 	}
@@ -306,12 +306,12 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 	}
 }
 
-func settleGroup(db *DB) *group[settlement, settleArgs] {
+func batchedSettle(db *DB) *batched[settlement, settleArgs] {
 	p := &db.policy
-	return &group[settlement, settleArgs]{
-		db: db, statement: claimSettle, lines: map[line]*gathering[settlement]{},
-		key:   func(s *settlement) claim.Key { return s.old.Key },
-		bytes: (*settlement).bytes,
+	s := &batched[settlement, settleArgs]{
+		statement: claimSettle,
+		key:       func(s *settlement) claim.Key { return s.old.Key },
+		bytes:     (*settlement).bytes,
 		args: func(all []*settlement) settleArgs {
 			args := settleArgs{
 				Home: all[0].old.Home, Claims: make([]settledClaim, 0, len(all)), PinLife: p.PinLife(),
@@ -342,4 +342,5 @@ func settleGroup(db *DB) *group[settlement, settleArgs] {
 			return err
 		},
 	}
+	return s.open(db)
 }

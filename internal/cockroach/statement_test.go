@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach/batch"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 )
@@ -181,9 +182,9 @@ func BenchmarkBind(b *testing.B) {
 	next := rec
 	next.State, next.Response = claim.Completed, &claim.Response{Status: 201, Body: []byte("{}")}
 	fx := &claim.Effects{Post: &ledger.Transaction{ID: "t"}, Events: []outbox.Message{{ID: "e"}}, Audit: []claim.AuditEntry{entry, entry}}
-	begin, settle := beginGroup(db), settleGroup(db)
-	creations, settlements := make([]*creation, groupMost), make([]*settlement, groupMost)
-	for i := range groupMost {
+	begin, settle := batchedBegin(db), batchedSettle(db)
+	creations, settlements := make([]*creation, batch.MaxSteps), make([]*settlement, batch.MaxSteps)
+	for i := range batch.MaxSteps {
 		creations[i] = &creation{Arrival: &claim.Arrival{Key: rec.Key, Home: rec.Home}, fresh: &rec, message: &outbox.Message{}, audit: &entry}
 		settlements[i] = &settlement{old: &rec, next: &next, fx: fx}
 	}

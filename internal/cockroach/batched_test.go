@@ -20,8 +20,8 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// company makes callers wait together: a statement before theirs waits for a lock.
-type company struct {
+// crowd makes callers wait together: a statement before theirs waits for a lock.
+type crowd struct {
 	*testing.T
 	d     database
 	db    *cockroach.DB
@@ -29,7 +29,7 @@ type company struct {
 	view  *cockroach.View
 }
 
-func newCompany(t *testing.T) *company {
+func newCrowd(t *testing.T) *crowd {
 	t.Helper()
 	d := newDatabase(t)
 	if d.server.Kind() == localdb.CockroachDB {
@@ -45,7 +45,7 @@ func newCompany(t *testing.T) *company {
 	pool.TenantCache = time.Hour                                           // who is known shares the statements that pin
 	db := open(t, cockroach.Config{URL: proxy.URL(d.admin), Pool: pool})
 	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: here}))
-	c := &company{t, d, db, proxy, view(t, db, here)}
+	c := &crowd{t, d, db, proxy, view(t, db, here)}
 	_, err = c.view.Registrar(t.Context(), "acme")
 	require.NoError(t, err)
 	return c
@@ -53,7 +53,7 @@ func newCompany(t *testing.T) *company {
 
 // together makes each of calls while one before them waits for the table, lets prepare
 // act when all of them are inside, and returns their errors.
-func (c *company) together(table string, before func() error, calls []func() error, prepare func()) []error {
+func (c *crowd) together(table string, before func() error, calls []func() error, prepare func()) []error {
 	c.Helper()
 	locker, err := pgx.Connect(c.Context(), c.d.admin)
 	require.NoError(c, err)
@@ -87,13 +87,13 @@ func (c *company) together(table string, before func() error, calls []func() err
 	return errs
 }
 
-func (c *company) key(i int) claim.Key { return claim.Key{Tenant: "acme", Value: fmt.Sprint("k", i)} }
+func (c *crowd) key(i int) claim.Key { return claim.Key{Tenant: "acme", Value: fmt.Sprint("k", i)} }
 
-func (c *company) begin(ctx context.Context, key claim.Key, holder string) (claim.Begun, error) {
+func (c *crowd) begin(ctx context.Context, key claim.Key, holder string) (claim.Begun, error) {
 	return c.view.Begin(ctx, claimtest.NewArrival(key, here, "100", holder, "ch_"+key.Value+holder))
 }
 
-func (c *company) held(i int) claim.Record {
+func (c *crowd) held(i int) claim.Record {
 	c.Helper()
 	got, err := c.begin(c.Context(), c.key(i), "n")
 	require.NoError(c, err)
@@ -101,25 +101,25 @@ func (c *company) held(i int) claim.Record {
 	return got.Record
 }
 
-const inCompany = 8
+const crowdSize = 8
 
-// injuries of a group's statement; zero is none.
-var groupInjuries = []wireproxy.Fault{0, wireproxy.DropBefore, wireproxy.DropAfter, wireproxy.Refuse40001, wireproxy.RowsThenError}
+// injuries of a batch's statement; zero is none.
+var batchInjuries = []wireproxy.Fault{0, wireproxy.DropBefore, wireproxy.DropAfter, wireproxy.Refuse40001, wireproxy.RowsThenError}
 
-func (c *company) arm(statement string, f wireproxy.Fault) (fired func() int) {
+func (c *crowd) arm(statement string, f wireproxy.Fault) (fired func() int) {
 	if f == 0 {
 		return func() int { return 0 }
 	}
 	return c.proxy.Arm(statement, f, 1).Fired
 }
 
-// TestStepsInCompany: what many send in one statement is done once for each, also where
+// TestStepsInABatch: what many send in one statement is done once for each, also where
 // the statement is lost, or its reply is.
-func TestStepsInCompany(t *testing.T) {
-	for _, f := range groupInjuries {
+func TestStepsInABatch(t *testing.T) {
+	for _, f := range batchInjuries {
 		t.Run(fmt.Sprint("begin/", f), func(t *testing.T) {
-			c := newCompany(t)
-			got := make([]claim.Begun, inCompany)
+			c := newCrowd(t)
+			got := make([]claim.Begun, crowdSize)
 			var calls []func() error
 			for i := range got {
 				calls = append(calls, func() (err error) {
@@ -138,13 +138,13 @@ func TestStepsInCompany(t *testing.T) {
 				require.True(t, found)
 				require.Equal(t, rec, got[i].Record)
 			}
-			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM claims WHERE fence = 1 AND lease_until = call_due"))
-			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM "+auditLines))
+			require.Equal(t, crowdSize+1, c.d.count(t, "SELECT count(*) FROM claims WHERE fence = 1 AND lease_until = call_due"))
+			require.Equal(t, crowdSize+1, c.d.count(t, "SELECT count(*) FROM "+auditLines))
 			c.counted("begin", f, fired())
 		})
 		t.Run(fmt.Sprint("settle/", f), func(t *testing.T) {
-			c := newCompany(t)
-			first, held, got := c.held(99), make([]claim.Record, inCompany), make([]claim.Record, inCompany)
+			c := newCrowd(t)
+			first, held, got := c.held(99), make([]claim.Record, crowdSize), make([]claim.Record, crowdSize)
 			var calls []func() error
 			for i := range held {
 				held[i] = c.held(i)
@@ -189,10 +189,10 @@ func TestStepsInCompany(t *testing.T) {
 			c.counted("settle", f, fired())
 		})
 		t.Run(fmt.Sprint("pin/", f), func(t *testing.T) {
-			c := newCompany(t)
+			c := newCrowd(t)
 			_, err := c.view.Pin(t.Context(), c.key(3), regions[1])
 			require.NoError(t, err)
-			got := make([]claim.Pin, inCompany)
+			got := make([]claim.Pin, crowdSize)
 			var calls []func() error
 			for i := range got {
 				calls = append(calls, func() (err error) {
@@ -211,35 +211,35 @@ func TestStepsInCompany(t *testing.T) {
 				}
 				require.Equal(t, want, got[i].Home)
 			}
-			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM pins"))
+			require.Equal(t, crowdSize+1, c.d.count(t, "SELECT count(*) FROM pins"))
 		})
 	}
 }
 
 // counted checks that the steps were in one statement, which was injured.
-func (c *company) counted(statement string, f wireproxy.Fault, fired int) {
+func (c *crowd) counted(statement string, f wireproxy.Fault, fired int) {
 	c.Helper()
 	sent := c.proxy.Statements()[statement]
 	if f == 0 {
-		require.Less(c, sent, inCompany, "they shared")
+		require.Less(c, sent, crowdSize, "they shared")
 		return
 	}
 	require.Equal(c, 1, fired)
 }
 
-func (c *company) posting(i int) *ledger.Transaction {
+func (c *crowd) posting(i int) *ledger.Transaction {
 	return &ledger.Transaction{
 		ID: "charge:" + c.key(i).Value, Tenant: "acme", Region: here, Kind: ledger.Charge, Debit: "provider:sim", Credit: "tenant:acme",
 		Amount: 100, Currency: "EUR", Object: "ch_" + c.key(i).Value + "n", Provider: "sim", ProviderRef: "ref_" + c.key(i).Value,
 	}
 }
 
-// TestABadRowIsItsOwn: in one group there are a verdict whose money is booked already, one
+// TestABadRowIsItsOwn: in one batch there are a verdict whose money is booked already, one
 // whose holder was fenced off, one without an answer that could be sent, and a caller who
 // leaves. The others are none the worse for it.
 func TestABadRowIsItsOwn(t *testing.T) {
-	c := newCompany(t)
-	first, held := c.held(99), make([]claim.Record, inCompany)
+	c := newCrowd(t)
+	first, held := c.held(99), make([]claim.Record, crowdSize)
 	for i := range held {
 		held[i] = c.held(i)
 	}
@@ -280,13 +280,13 @@ func TestABadRowIsItsOwn(t *testing.T) {
 			require.Equal(t, claim.Completed, rec.State)
 		}
 	}
-	require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM claims WHERE call_created IS NOT NULL")+c.d.count(t, "SELECT count(*) FROM claims WHERE state = 2"), "nothing is half there")
+	require.Equal(t, crowdSize+1, c.d.count(t, "SELECT count(*) FROM claims WHERE call_created IS NOT NULL")+c.d.count(t, "SELECT count(*) FROM claims WHERE state = 2"), "nothing is half there")
 }
 
-// TestABeginIsExecutedWhoeverLeft: a merchant hangs up while the group's statement is under
+// TestABeginIsExecutedWhoeverLeft: a merchant hangs up while the batch's statement is under
 // way, which commits.
 func TestABeginIsExecutedWhoeverLeft(t *testing.T) {
-	c := newCompany(t)
+	c := newCrowd(t)
 	attempts := make(chan claim.Attempt, 1)
 	s, err := claim.NewService(claim.Config{
 		Store: c.view, Policy: testPolicy(), Node: "n1", Region: here, Code: func(string) (claim.RegionCode, bool) { return 1, true },
@@ -323,26 +323,10 @@ type noBlobs struct{}
 func (noBlobs) Put(context.Context, []byte) (string, error) { return "", nil }
 func (noBlobs) Get(context.Context, string) ([]byte, error) { return nil, nil }
 
-// TestAMemberThatLeftIsNotSent: a caller has left before its group's statement goes, which
-// succeeds without it.
-func TestAMemberThatLeftIsNotSent(t *testing.T) {
-	c := newCompany(t)
-	left, leave := context.WithCancel(t.Context())
-	leave()
-	keys := []claim.Key{c.key(0), c.key(1), c.key(2)}
-	told := c.view.ServePins([]context.Context{t.Context(), left, t.Context()}, keys)
-	require.NoError(t, told[0])
-	require.ErrorIs(t, told[1], context.Canceled)
-	require.NoError(t, told[2])
-	require.Equal(t, 2, c.d.count(t, "SELECT count(*) FROM pins"))
-	require.Zero(t, c.d.count(t, "SELECT count(*) FROM pins WHERE idem_key = $1", c.key(1).Value))
-	require.Error(t, c.view.ServePins([]context.Context{left}, keys[1:2])[0], "nobody is left to send anything for")
-}
-
 // TestReadsForgetRowsBeforeAnError: a look-up had its rows, and then failed. What is there
 // the next time counts.
 func TestReadsForgetRowsBeforeAnError(t *testing.T) {
-	c := newCompany(t)
+	c := newCrowd(t)
 	held := c.held(0)
 	c.proxy.Arm("find", wireproxy.RowsThenError, 1)
 	got, err := c.begin(c.Context(), held.Key, "other")
@@ -378,13 +362,13 @@ func TestReadsForgetRowsBeforeAnError(t *testing.T) {
 	require.Equal(t, claim.Shown{}, <-again)
 }
 
-// TestARefusalForGoodIsItsOwn: the database cannot keep what one settlement of a group has
+// TestARefusalForGoodIsItsOwn: the database cannot keep what one settlement of a batch has
 // written into it. That one is told so, and the next time it does not take the others with
 // it.
 func TestARefusalForGoodIsItsOwn(t *testing.T) {
-	c := newCompany(t)
+	c := newCrowd(t)
 	first := []claim.Record{c.held(98), c.held(99)}
-	held := make([]claim.Record, 2*inCompany)
+	held := make([]claim.Record, 2*crowdSize)
 	for i := range held {
 		held[i] = c.held(i)
 	}
@@ -417,7 +401,7 @@ func TestARefusalForGoodIsItsOwn(t *testing.T) {
 			require.NoError(t, errs[n])
 			require.Equal(t, claim.Completed, rec.State)
 		}
-		want := 1 + 1 + inCompany // the group failed, and each went on alone
+		want := 1 + 1 + crowdSize // the batch failed, and each went on alone
 		if round == 1 {
 			want = 1 + 1 + 1
 		}
@@ -428,10 +412,10 @@ func TestARefusalForGoodIsItsOwn(t *testing.T) {
 // TestLargeBodiesLeaveRoomForOthers: many callers of one tenant send large bodies. A
 // statement has some of them, and all of those who send little beside them.
 func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
-	c := newCompany(t)
+	c := newCrowd(t)
 	require.NoError(t, c.db.PutTenant(t.Context(), claim.Tenant{ID: "globex", Registrar: here}))
-	got := make([]claim.Begun, inCompany)
-	held := make([]claim.Record, inCompany)
+	got := make([]claim.Begun, crowdSize)
+	held := make([]claim.Record, crowdSize)
 	large := bytes.Repeat([]byte("x"), 700<<10) // two fit into a statement
 	var begins, settles []func() error
 	for i := range got {
@@ -468,7 +452,7 @@ func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
 
 // TestHeartbeatsAreBounded: a heartbeat renews all leases, some in each statement.
 func TestHeartbeatsAreBounded(t *testing.T) {
-	c := newCompany(t)
+	c := newCrowd(t)
 	leases := make([]claim.Lease, 130)
 	for i := range leases {
 		leases[i] = claim.Lease{Key: c.key(i), Home: here, Fence: c.held(i).Fence}
@@ -480,10 +464,10 @@ func TestHeartbeatsAreBounded(t *testing.T) {
 	require.Equal(t, 3, c.proxy.Statements()["renew"], "at most 64 in each")
 }
 
-// TestTwinsInCompany: many requests for one key arrive at once, beside others.
-func TestTwinsInCompany(t *testing.T) {
-	c := newCompany(t)
-	got := make([]claim.Begun, 2*inCompany)
+// TestTwinsInABatch: many requests for one key arrive at once, beside others.
+func TestTwinsInABatch(t *testing.T) {
+	c := newCrowd(t)
+	got := make([]claim.Begun, 2*crowdSize)
 	var calls []func() error
 	for i := range got {
 		calls = append(calls, func() (err error) {
@@ -507,9 +491,9 @@ func TestTwinsInCompany(t *testing.T) {
 	require.Equal(t, 1, won)
 }
 
-// TestAHangingGroupHoldsNobodyElse: a statement hangs for longer than statements take, and
+// TestAHangingBatchDelaysNobodyElse: a statement hangs for longer than statements take, and
 // who comes meanwhile is served by another.
-func TestAHangingGroupHoldsNobodyElse(t *testing.T) {
+func TestAHangingBatchDelaysNobodyElse(t *testing.T) {
 	d := newDatabase(t)
 	w := newWire(t, d, "acme", testPool())
 	hung, other := w.cell(t), w.cell(t)
