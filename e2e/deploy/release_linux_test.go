@@ -129,9 +129,7 @@ type build struct{ version, chart, binary string }
 func buildAt(t *testing.T, dir, version string) build {
 	t.Helper()
 	b := build{version, filepath.Join(dir, "helm/homeward"), filepath.Join(t.TempDir(), "homeward")}
-	// The second is where builds before internal/build had it; the linker takes what there is.
-	const module = "github.com/homeward-io/homeward/"
-	flags := fmt.Sprintf("-s -w -X %[1]sinternal/build.version=%[2]s -X %[1]sinternal/node.Version=%[2]s", module, version)
+	flags := "-s -w -X github.com/homeward-io/homeward/internal/build.version=" + version
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", flags, "-o", b.binary, "./cmd/homeward")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -140,53 +138,32 @@ func buildAt(t *testing.T, dir, version string) build {
 	return b
 }
 
-// formerEnv names the revision that takes the place of the last release.
-const formerEnv = "HOMEWARD_FORMER"
-
-// former builds what was there before this: the last release, and as long as there is none
-// the parent of the commit that brought the newest migration, so that the two versions
-// need different tables. The tree is a worktree of its own.
+// former builds what this version upgrades: the last release, from a worktree of its own, and as
+// long as there is none this version under another name.
 func former(t *testing.T) build {
 	t.Helper()
-	if _, err := command(t, "", "git", "-C", "../..", "rev-parse", "HEAD^"); err != nil {
+	const root = "../.."
+	if _, err := command(t, "", "git", "-C", root, "rev-parse", "HEAD^"); err != nil {
 		if os.Getenv("DEPLOY_TOOLS") == "required" {
-			t.Fatalf("the upgrade is from what the history has, and there is none: %v", err)
+			t.Fatalf("the last release is looked for in the history, and there is none: %v", err)
 		}
-		t.Skipf("the upgrade is from what the history has, and there is none: %v", err)
+		t.Skipf("the last release is looked for in the history, and there is none: %v", err)
 	}
-	revision := os.Getenv(formerEnv)
-	if revision == "" {
-		revision = formerRevision(t)
+	tag, err := command(t, "", "git", "-C", root, "describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^")
+	if err != nil {
+		t.Logf("there is no release to upgrade from (%v): both versions are this one", err)
+		return buildAt(t, root, "former")
 	}
-	commit := strings.TrimSpace(must(t, "", "git", "-C", "../..", "rev-parse", "--short=12", revision+"^{commit}"))
+	tag = strings.TrimSpace(tag)
 	dir := filepath.Join(t.TempDir(), "former")
-	must(t, "", "git", "-C", "../..", "worktree", "add", "--detach", "--force", dir, commit)
+	must(t, "", "git", "-C", root, "worktree", "add", "--detach", "--force", dir, tag)
 	t.Cleanup(func() {
-		if out, err := exec.Command("git", "-C", "../..", "worktree", "remove", "--force", dir).CombinedOutput(); err != nil {
+		if out, err := exec.Command("git", "-C", root, "worktree", "remove", "--force", dir).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	t.Logf("the former version is %s (%s)", revision, commit)
-	return buildAt(t, dir, "former-"+commit)
-}
-
-func formerRevision(t *testing.T) string {
-	t.Helper()
-	if tag, err := command(t, "", "git", "-C", "../..", "describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^"); err == nil {
-		return strings.TrimSpace(tag)
-	}
-	const migrations = "internal/cockroach/migration"
-	all, err := filepath.Glob(filepath.Join("../..", migrations, "*.sql"))
-	if err != nil || len(all) == 0 {
-		t.Fatalf("there are no migrations in %s: %v", migrations, err)
-	}
-	newest := filepath.Join(migrations, filepath.Base(all[len(all)-1]))
-	// The last line is the first commit that had it.
-	added := strings.Fields(must(t, "", "git", "-C", "../..", "log", "--diff-filter=A", "--format=%H", "--", newest))
-	if len(added) == 0 { // it is not committed yet
-		return "HEAD"
-	}
-	return added[len(added)-1] + "^"
+	t.Logf("the former version is %s", tag)
+	return buildAt(t, dir, "former-"+tag)
 }
 
 // render renders a release of a region and reads the objects.

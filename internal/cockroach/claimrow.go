@@ -135,7 +135,7 @@ type storedRefusal struct {
 	Pause time.Duration `json:"pause,omitempty"`
 }
 
-// storedInterim names what it is of, see migration 056.
+// storedInterim names what it is of.
 type storedInterim struct {
 	storedResponse
 	State      string `json:"state"`

@@ -83,7 +83,7 @@ func postArgsOf(t *ledger.Transaction) postArgs {
 	return postArgs{Home: t.Region, postingRow: postingOf(t), DecidedBy: t.By, DecidedWhy: t.Why}
 }
 
-// ledgerArrivals is the unique index of migration 036.
+// ledgerArrivals is the unique index of money that came in.
 const ledgerArrivals = "ledger_arrivals"
 
 // settleError maps a refusal of settle: if an id is taken that should be new, nothing

@@ -2,17 +2,14 @@ package cockroach
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,7 +22,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-//go:embed migration/*.sql
+//go:embed migration
 var migrationFiles embed.FS
 
 // versionTable counts the migrations that ran, as goose keeps it.
@@ -44,13 +41,26 @@ const (
 	lockPause = 5 * time.Second
 )
 
-// SchemaVersion is the number of the newest migration that this build knows.
-func SchemaVersion() int {
-	files, err := fs.Glob(migrationFiles, "migration/*.sql")
+// SchemaVersion is the number of the newest migration that this build has, on each database.
+func SchemaVersion() int { return len(fileNames(postgreSQL.migrations())) }
+
+// migrations are the files of migration/ for the dialect, in goose's notation: each one is a
+// version, and its name begins with the number.
+func (d dialect) migrations() fs.FS {
+	files, err := fs.Sub(migrationFiles, "migration/"+strings.ToLower(d.name))
+	if err != nil {
+		panic(err) // the path is valid, whatever there is
+	}
+	return files
+}
+
+// fileNames are those of migrations, in their order.
+func fileNames(files fs.FS) []string {
+	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		panic(err) // the pattern is a constant
 	}
-	return len(files)
+	return names
 }
 
 // Survival is the failure that the database survives.
@@ -97,7 +107,7 @@ func ParseRegions(list string) ([]claim.Region, error) {
 	return specs, nil
 }
 
-// Step is one statement of a migration, with its purpose.
+// Step is a part of a migration, with its purpose: a statement, or a file of them.
 type Step struct {
 	Name, SQL string
 	// Blocked is who keeps the step from a lock, in one line, when it is reported once more
@@ -111,13 +121,12 @@ type Migrator struct {
 	conn    *pgx.Conn
 	dialect dialect
 	version string
-	step    Step // that was reported last
+	files   fs.FS // of dialect.migrations
+	step    Step  // that was reported last
 }
 
-// waitLimited and waitUnlimited set for how long a session waits for a lock.
-var waitLimited = fmt.Sprintf("SET lock_timeout = %d", lockTimeout.Milliseconds())
-
-const waitUnlimited = "SET lock_timeout = 0"
+// limitedWait sets for how long a session waits for a lock.
+var limitedWait = fmt.Sprintf("SET lock_timeout = %d", lockTimeout.Milliseconds())
 
 // migrateName is what a migrator's session calls itself.
 const migrateName = "homeward migrate"
@@ -136,7 +145,7 @@ func OpenMigrator(ctx context.Context, url string, allowUnverified bool) (*Migra
 	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		settings := params
 		if conn.ParameterStatus("crdb_version") == "" { // CockroachDB changes schemas beside writes
-			settings += waitLimited
+			settings += limitedWait
 		}
 		_, err := conn.Exec(ctx, settings).ReadAll()
 		return err
@@ -152,6 +161,7 @@ func OpenMigrator(ctx context.Context, url string, allowUnverified bool) (*Migra
 	if err != nil {
 		return nil, errors.Join(connectError(c, err), conn.Close(ctx))
 	}
+	m.files = m.dialect.migrations()
 	return m, nil
 }
 
@@ -176,7 +186,7 @@ type Status struct {
 // Status reads the state of the schema.
 func (m *Migrator) Status(ctx context.Context) (_ Status, err error) {
 	defer func() { err = refusedMigration(m.conn.Config(), err) }()
-	s := Status{Want: SchemaVersion()}
+	s := Status{Want: len(fileNames(m.files))}
 	if s.Have, err = schemaVersion(ctx, m.conn); err != nil {
 		return s, err
 	}
@@ -247,7 +257,7 @@ func (m *Migrator) Up(ctx context.Context, want Migration, report func(Step)) (e
 	if err := m.place(ctx, want, report); err != nil {
 		return err
 	}
-	if err := m.again(ctx, report, func() error { return m.tables(ctx, int64(SchemaVersion()), report) }); err != nil {
+	if err := m.again(ctx, report, func() error { return m.tables(ctx, len(fileNames(m.files)), report) }); err != nil {
 		return err
 	}
 	return m.again(ctx, report, func() error {
@@ -355,115 +365,80 @@ func stepError(s Step, err error) error {
 	return fmt.Errorf("migration %s: %w; fix the cause and run homeward migrate up again; completed steps are kept", s.Name, &lineError{err})
 }
 
-// tables runs the numbered migrations up to a version.
-func (m *Migrator) tables(ctx context.Context, to int64, report func(Step)) (err error) {
-	steps, err := numbered(m.dialect)
-	if err != nil {
-		return err
-	}
-	var last Step
-	var runs []*goose.Migration
-	for i, s := range steps {
-		run := &goose.GoFunc{}
-		beside := strings.Contains(s.SQL, " CONCURRENTLY ")
-		if m.dialect.cockroach || beside {
-			// DDL cannot share a transaction, nor can an index that PostgreSQL makes beside
-			// writes. A step that was done and not yet counted runs again.
-			run.RunDB = func(ctx context.Context, db *sql.DB) error {
-				last = s
-				report(s)
-				if !beside {
-					_, err := db.ExecContext(ctx, s.SQL)
-					return err
-				}
-				conn, err := db.Conn(ctx)
-				if err != nil {
-					return err
-				}
-				defer func() { _ = conn.Close() }()
-				// Nobody who writes waits behind it, and one that is cut off leaves an index
-				// that is not usable. As one text the statements would share a transaction.
-				statements := append([]string{waitUnlimited}, strings.SplitAfter(s.SQL, ";\n")...)
-				for _, statement := range append(statements, waitLimited) {
-					if _, err := conn.ExecContext(ctx, statement); err != nil {
-						return err
-					}
-				}
-				return nil
-			}
-		} else {
-			run.RunTx = func(ctx context.Context, tx *sql.Tx) error {
-				last = s
-				report(s)
-				_, err := tx.ExecContext(ctx, s.SQL)
-				return err
-			}
+// tables runs the migrations that are missing, up to a version.
+func (m *Migrator) tables(ctx context.Context, to int, report func(Step)) error {
+	steps, err := m.numbered()
+	for err == nil {
+		var have int
+		if have, err = m.next(ctx, steps[:to], report); have >= to {
+			return err // never back: a newer build may have migrated already
 		}
-		runs = append(runs, goose.NewGoMigration(int64(i+1), run, nil))
 	}
+	return err
+}
+
+// next runs the first of steps that the database lacks, if there is one, in a session of its own:
+// what the file sets is for itself alone. It returns the version of before.
+//
+// goose runs a file in one transaction, or, if it says NO TRANSACTION, each statement in one: then
+// a step that was done in part, or done and not yet counted, runs again.
+func (m *Migrator) next(ctx context.Context, steps []Step, report func(Step)) (have int, err error) {
 	db := stdlib.OpenDB(*m.conn.Config())
 	defer func() { err = errors.Join(err, db.Close()) }()
 	options := []goose.ProviderOption{
-		goose.WithTableName(versionTable), goose.WithGoMigrations(runs...),
-		goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)),
+		goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)),
 	}
 	if !m.dialect.cockroach {
 		turns, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(turnEvery, turnTries))
 		if err != nil {
-			return fmt.Errorf("migration: %w", err)
+			return 0, fmt.Errorf("migration: %w", err)
 		}
 		options = append(options, goose.WithSessionLocker(turns))
 	}
-	g, err := goose.NewProvider(goose.DialectPostgres, db, nil, options...)
+	g, err := goose.NewProvider(goose.DialectPostgres, db, m.files, options...)
 	if err != nil {
-		return fmt.Errorf("migration: %w", err)
+		return 0, fmt.Errorf("migration: %w", err)
 	}
-	have, err := g.GetDBVersion(ctx)
+	version, err := g.GetDBVersion(ctx)
 	// On CockroachDB, which has no advisory locks, another migrator's new table of
 	// versions is visible before its first row.
 	for tries := 1; err != nil && tries < maxTries && strings.Contains(err.Error(), "missing zero version") && sleep(ctx, time.Second); tries++ {
-		have, err = g.GetDBVersion(ctx)
+		version, err = g.GetDBVersion(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("migration: the schema version cannot be read: %w", &lineError{err})
+		return 0, fmt.Errorf("migration: the schema version cannot be read: %w", &lineError{err})
 	}
-	if have >= to {
-		return nil // never back: a newer build has migrated already
+	have = int(version)
+	if have >= len(steps) {
+		return have, nil
 	}
-	if _, err := g.UpTo(ctx, to); err != nil {
-		return stepError(last, err)
+	report(steps[have])
+	if _, err := g.UpTo(ctx, version+1); err != nil {
+		return have, stepError(steps[have], err)
 	}
-	return nil
+	return have, nil
 }
 
-// numbered returns the migrations of migration/ in order, for the dialect.
-func numbered(d dialect) ([]Step, error) {
-	t, err := template.ParseFS(migrationFiles, "migration/*.sql")
-	if err != nil {
-		return nil, fmt.Errorf("migration: %w", err)
-	}
-	files, err := fs.Glob(migrationFiles, "migration/*.sql") // in order of their names
-	if err != nil {
-		return nil, fmt.Errorf("migration: %w", err)
-	}
+// numbered returns the migrations in their order.
+func (m *Migrator) numbered() ([]Step, error) {
 	var steps []Step
-	for _, f := range files {
-		var sql strings.Builder
-		if err := t.ExecuteTemplate(&sql, path.Base(f), map[string]bool{"Cockroach": d.cockroach}); err != nil {
+	for _, name := range fileNames(m.files) {
+		text, err := fs.ReadFile(m.files, name)
+		if err != nil {
 			return nil, fmt.Errorf("migration: %w", err)
 		}
-		steps = append(steps, Step{Name: strings.TrimSuffix(path.Base(f), ".sql"), SQL: strings.TrimSpace(sql.String())})
+		steps = append(steps, Step{Name: strings.TrimSuffix(name, ".sql"), SQL: strings.TrimSpace(string(text))})
 	}
 	return steps, nil
 }
 
-// tableSteps returns the numbered migrations that have not run.
+// tableSteps returns the migrations that have not run.
 func (m *Migrator) tableSteps(ctx context.Context) ([]Step, error) {
 	have, err := schemaVersion(ctx, m.conn)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := numbered(m.dialect)
+	steps, err := m.numbered()
 	if err != nil {
 		return nil, err
 	}

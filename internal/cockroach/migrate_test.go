@@ -2,8 +2,9 @@ package cockroach_test
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/archtest/marked"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
@@ -189,106 +191,31 @@ func TestParseRegions(t *testing.T) {
 	}
 }
 
-// versionOfClaims is the migration that made the claims.
-const versionOfClaims = 6
-
-// rowsSince are the tables, with the migration that made each and a row for it: %[1]s is
-// its region, %[2]d the version at which it is written.
-var rowsSince = []struct {
-	version    int
-	table, row string
-}{
-	{2, "regions", `(name, code) VALUES ('%[1]s', 41) ON CONFLICT DO NOTHING`},
-	{3, "tenants", `(id, name, registrar, created_at) VALUES ('old%[2]d', 'Old', '%[1]s', now())`},
-	{4, "api_keys", `(hash, tenant_id, created_at) VALUES ('x%[2]d', 'old%[2]d', now())`},
-	{5, "pins", `(registrar, tenant_id, idem_key, home_region, created_at) VALUES ('%[1]s', 'old%[2]d', 'k', '%[1]s', now())`},
-	{versionOfClaims, "claims", `(home_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint, state, fence, holder,
-		lease_until, held_since, first_use, created, receipt, generation, provider_key, attempts, unknowns, not_founds, reason, provider_ref, step)
-		VALUES ('%[1]s', 'old%[2]d', 'k', 'ch_old%[2]d', 'charge', 1, decode(repeat('ab', 32), 'hex'), 1, 1, 'n', now(), now(), now(), now(), 'R', 1, 'p', 1, 0, 0, '', '', gen_random_uuid())`},
-	{9, "responses", `(home_region, tenant_id, object_id, status, header_names, header_values, body, blob, removable_at)
-		VALUES ('%[1]s', 'old%[2]d', 'ch_other', 201, '{}', '{}', 'b', '', now() + interval '1 day')`},
-	{11, "outbox", `(home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-		VALUES ('%[1]s', 'ch_old%[2]d', 'provider_call', 'old%[2]d', 'k', 'charge', 'p', '', now(), now(), 1)`},
-	{14, "audit", `(home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-		VALUES ('%[1]s', 'old%[2]d', 'k', now(), gen_random_uuid(), 'claimed', 'r', 'n', 1, 1, '')`},
-}
-
-// TestMigrateFromEveryVersion stops at every version, and puts a row into each table that
-// is there by then.
-func TestMigrateFromEveryVersion(t *testing.T) {
-	want := allRegions(regions...)
-	url := dbtest.Database(t)
-	var versions []int
-	for version := 1; version < cockroach.SchemaVersion(); version++ {
-		require.NoError(t, migrator(t, url).UpTo(t.Context(), want, version))
-		insertRows(t, url, version)
-		versions = append(versions, version)
-	}
-	finishFrom(t, url, want, versions...)
-}
-
-// TestMigrateInOneGo stops at one version in ten, and goes on to the newest in one go.
-func TestMigrateInOneGo(t *testing.T) {
-	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
-		t.Skip("schema changes take seconds on CockroachDB")
-	}
-	want := allRegions(regions...)
-	for version := 1; version < cockroach.SchemaVersion(); version += 10 {
-		t.Run(fmt.Sprint(version), func(t *testing.T) {
-			url := dbtest.Database(t)
-			require.NoError(t, migrator(t, url).UpTo(t.Context(), want, version))
-			insertRows(t, url, version)
-			finishFrom(t, url, want, version)
-		})
-	}
-}
-
-// insertRows puts a row into each table that there is at a version.
-func insertRows(t *testing.T, url string, version int) {
-	t.Helper()
-	d := database{admin: url}
-	for _, r := range rowsSince {
-		if r.version <= version {
-			d.exec(t, "INSERT INTO "+r.table+" "+fmt.Sprintf(r.row, regions[0], version))
-		}
-	}
-}
-
-// finishFrom migrates a database from the last of the versions to the newest, and looks
-// whether the rows that insertRows made at each are there and new ones can be made.
-func finishFrom(t *testing.T, url string, want cockroach.Migration, versions ...int) {
-	t.Helper()
-	m := migrator(t, url)
-	status, err := m.Status(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, versions[len(versions)-1], status.Have)
-	_, err = cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: testPolicy()})
-	require.ErrorContains(t, err, "homeward migrate up")
-	steps(t, m, want)
-	d := database{admin: url}
-	for _, r := range rowsSince {
-		inserted := 0
-		for _, version := range versions {
-			if r.version <= version {
-				inserted++
+// The two databases have the same migrations, and each makes the same tables, with the same
+// columns in the same order: the statements of query/ are the same on both.
+func TestBothDatabasesHaveTheSameTables(t *testing.T) {
+	read := func(kind string) (names []string, tables map[string][]string) {
+		tables = map[string][]string{}
+		files, err := os.ReadDir("migration/" + kind)
+		require.NoError(t, err)
+		for _, f := range files {
+			names = append(names, f.Name())
+			text, err := os.ReadFile("migration/" + kind + "/" + f.Name())
+			require.NoError(t, err)
+			for _, m := range regexp.MustCompile(`(?ms)^CREATE TABLE (?:IF NOT EXISTS )?(\w+) \((.*?)^\)`).FindAllStringSubmatch(string(text), -1) {
+				for _, column := range regexp.MustCompile(`(?m)^    [a-z]\w+ +[a-z]\w*(?:\[\])?`).FindAllString(m[2], -1) {
+					tables[m[1]] = append(tables[m[1]], strings.Join(strings.Fields(column), " "))
+				}
 			}
 		}
-		if r.table == "regions" {
-			inserted = min(inserted, 1) // it is the same row each time
-		}
-		require.GreaterOrEqual(t, d.count(t, "SELECT count(*) FROM "+r.table), inserted, r.table)
+		return names, tables
 	}
-	works(t, url, "new", regions[0])
-	v := view(t, open(t, cockroach.Config{URL: url}), regions[0])
-	for _, version := range versions {
-		if version < versionOfClaims {
-			continue
-		}
-		rec, _, found, err := v.Get(t.Context(), claim.Key{Tenant: fmt.Sprint("old", version), Value: "k"}, regions[0])
-		require.NoError(t, err)
-		require.True(t, found, "the claim of version %d", version)
-		require.Equal(t, fmt.Sprint("ch_old", version), rec.Minted.ID)
-	}
+	names, tables := read("postgresql")
+	require.Len(t, names, cockroach.SchemaVersion())
+	require.Contains(t, tables["claims"], "fence int8")
+	others, same := read("cockroachdb")
+	require.Equal(t, names, others)
+	require.Equal(t, tables, same)
 }
 
 // A migration that waits for its lock, behind a dump, stops no charge: it stops waiting after
@@ -298,21 +225,21 @@ func TestMigrationsLetChargesGoFirst(t *testing.T) {
 	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
 		t.Skip("it changes schemas beside writes")
 	}
-	const before = 71 // 072 adds columns to claims
 	m := migrator(t, url)
-	require.NoError(t, m.UpTo(t.Context(), allRegions(regions...), before))
+	steps(t, m, allRegions(regions...))
+	m.Later(map[string]string{"002_column.sql": "-- +goose Up\nALTER TABLE claims ADD COLUMN colour text;\n"})
 	dump, err := pgx.Connect(t.Context(), url+"&application_name=dump")
 	require.NoError(t, err)
 	defer func() { _ = dump.Close(context.Background()) }()
 	_, err = dump.Exec(t.Context(), "BEGIN; LOCK TABLE claims IN ACCESS SHARE MODE")
 	require.NoError(t, err)
 
-	var steps []string
+	var ran []string
 	blocked, done := make(chan string, 1), make(chan error, 1)
 	go func() {
 		done <- m.Up(context.WithoutCancel(t.Context()), allRegions(regions...), func(s cockroach.Step) {
 			if s.Blocked == "" {
-				steps = append(steps, s.Name)
+				ran = append(ran, s.Name)
 				return
 			}
 			select {
@@ -335,15 +262,34 @@ func TestMigrationsLetChargesGoFirst(t *testing.T) {
 	_, err = charge.Exec(ctx, "UPDATE claims SET fence = fence WHERE tenant_id = ''")
 	require.NoError(t, err, "a charge waits for as long as the dump runs")
 	said := <-blocked
-	require.Regexp(t, `^072_\w+: pid \d+, "dump" of \w+`, said)
+	require.Regexp(t, `^002_column: pid \d+, "dump" of \w+`, said)
 	require.NotContains(t, said, "\n")
 	require.Empty(t, done)
 
 	_, err = dump.Exec(t.Context(), "COMMIT")
 	require.NoError(t, err)
 	require.NoError(t, <-done)
-	require.Len(t, steps, len(slices.Compact(slices.Clone(steps))), "a step is reported once")
+	require.Equal(t, []string{"002_column"}, ran, "a step is reported once")
 	status, err := m.Status(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, cockroach.SchemaVersion(), status.Have)
+	require.Equal(t, cockroach.SchemaVersion()+1, status.Have)
+	require.Equal(t, status.Want, status.Have)
+}
+
+// A migration that makes an index beside writes lifts the limit of its waits, as CONTRIBUTING.md
+// says: the next one has the limit.
+func TestAMigrationsSettingsAreItsOwn(t *testing.T) {
+	url := dbtest.Database(t)
+	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
+		t.Skip("it has no such limit")
+	}
+	m := migrator(t, url)
+	m.Later(map[string]string{
+		"002_index.sql": marked.Blocks(t, "CONTRIBUTING.md")[0],
+		"003_limit.sql": "-- +goose Up\nCREATE TABLE limits AS SELECT current_setting('lock_timeout') AS wait;\n",
+	})
+	require.Contains(t, steps(t, m, allRegions(regions...)), "003_limit")
+	d := database{admin: url}
+	require.Equal(t, 1, d.count(t, "SELECT count(*) FROM pg_index WHERE indexrelid = 'claims_receipts'::regclass AND indisvalid"))
+	require.Equal(t, 1, d.count(t, "SELECT count(*) FROM limits WHERE wait = '1s'"))
 }

@@ -63,7 +63,7 @@ var columns = shared{
 	// Message of a claim's call; scanned by scanMessage.
 	Call: `c.object_id, '` + string(outbox.KindProviderCall) + `', c.tenant_id, c.idem_key, c.operation, c.call_payload, c.call_trace,
           c.call_created, coalesce(c.call_due, c.call_parked), c.call_fence, coalesce(c.call_attempts, 0), coalesce(c.call_error, ''), c.call_parked IS NOT NULL`,
-	// Whether a claim has a call: see migration 067.
+	// Whether a claim has a call.
 	Open: `c.state = 1 AND c.call_created >= greatest(c.first_use, c.refused_at)`,
 	// Ends it.
 	NoCall: `call_payload = NULL, call_trace = NULL, call_created = NULL, call_due = NULL, call_parked = NULL,
@@ -71,7 +71,7 @@ var columns = shared{
 	// The further lines of a row of audit; scanned by auditLines.targets.
 	Lines:   `attempt_id, attempt_event, attempt_detail, begun_id, begun_at, begun_region, begun_node, begun_detail`,
 	NoLines: `NULL::uuid, NULL::text, NULL::text, NULL::uuid, NULL::timestamptz, NULL::text, NULL::text, NULL::text`,
-	// Whether the first line of a claim's audit is in its row alone: see migration 072.
+	// Whether the first line of a claim's audit is in its row alone.
 	Begun: `begun_id IS NOT NULL AND begun_noted IS NULL`,
 	// Of a row of events_left.
 	Left: `l.id, l.kind, l.tenant_id, l.idem_key, l.operation, l.payload, l.trace_parent, l.created_at`,

@@ -72,8 +72,8 @@ func nodeRights(table string) []string {
 // appendOnly are the tables that nobody but their owner may change rows of.
 var appendOnly = []string{"audit", "ledger"}
 
-// routines delete what is old of audit, with the rights of their owner; see migrations 077
-// and 078. The node role alone may execute them.
+// routines delete what is old of audit, with the rights of their owner; see migration/. The
+// node role alone may execute them.
 var routines = []string{"expire_audit", "forget_audit"}
 
 // relation is a table or view of ours.

@@ -1,3 +1,3 @@
 -- name: sweep_audit
--- See migration 078.
+-- See the function, in migration/.
 SELECT count(*)::int8 FROM expire_audit(@limit::int8)

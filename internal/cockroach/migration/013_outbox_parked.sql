@@ -1,1 +1,0 @@
-CREATE INDEX IF NOT EXISTS outbox_parked ON outbox (home_region, id) WHERE parked;

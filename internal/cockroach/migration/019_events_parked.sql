@@ -1,1 +1,0 @@
-CREATE INDEX IF NOT EXISTS events_parked ON events (home_region, id) WHERE parked;

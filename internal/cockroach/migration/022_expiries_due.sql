@@ -1,1 +1,0 @@
-CREATE INDEX IF NOT EXISTS expiries_due ON expiries (home_region, due, id) WHERE NOT parked;

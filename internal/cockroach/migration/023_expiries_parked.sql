@@ -1,1 +1,0 @@
-CREATE INDEX IF NOT EXISTS expiries_parked ON expiries (home_region, id) WHERE parked;

@@ -1,1 +1,0 @@
-CREATE INDEX IF NOT EXISTS notices_due_parked ON notices_due (home_region, id) WHERE parked;

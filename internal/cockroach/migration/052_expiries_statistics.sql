@@ -1,7 +1,0 @@
--- Statements look rows up by their keys, however few there are: where statistics say
--- that a table is small, CockroachDB reads all of a region's rows to join them with a
--- group's, and goes on while the table grows, until it looks again.
-{{ if .Cockroach }}ALTER TABLE expiries INJECT STATISTICS '[
-    {"columns": ["home_region"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 3},
-    {"columns": ["id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000}
-]'{{ else }}SELECT 1{{ end }};

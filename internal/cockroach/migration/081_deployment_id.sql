@@ -1,2 +1,0 @@
--- Random, and never changed.
-INSERT INTO deployment (singleton) VALUES (true) ON CONFLICT (singleton) DO NOTHING;

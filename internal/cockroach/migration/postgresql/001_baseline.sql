@@ -1,0 +1,541 @@
+-- The schema of Homeward 0.1 on PostgreSQL: one region, or tests. ../cockroachdb has the same
+-- tables in the same order. A later migration is a file of its own, with the same name in both
+-- directories; CONTRIBUTING.md, "A migration", has the rules.
+--
+-- Almost every table begins with the region of its rows, which CockroachDB partitions by.
+-- Times are the database's own now().
+
+-- +goose Up
+
+-- The type of every region column. CockroachDB has it; here it is a name for text, so that the
+-- statements of query/ are the same on both.
+CREATE DOMAIN crdb_internal_region AS text;
+
+---------------------------------------------------------------------------------------------------
+-- The deployment
+---------------------------------------------------------------------------------------------------
+
+-- The topology. A code stands in keys and object ids permanently: rows are marked down, never
+-- deleted, and codes are never reused.
+CREATE TABLE regions (
+    name   crdb_internal_region NOT NULL PRIMARY KEY,
+    code   int4 NOT NULL UNIQUE CHECK (code BETWEEN 1 AND 65535),
+    -- 0 active, 1 draining, 2 down
+    status int2 NOT NULL DEFAULT 0,
+    -- counts the changes of the whole table: a change sets max(epoch) + 1
+    epoch  int8 NOT NULL DEFAULT 1
+);
+
+-- Which deployment the rows are of: one row, made once, with a random id that never changes. A
+-- copy and a restored backup keep it.
+CREATE TABLE deployment (
+    singleton  bool NOT NULL PRIMARY KEY DEFAULT true CHECK (singleton),
+    id         uuid NOT NULL DEFAULT gen_random_uuid(),
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+INSERT INTO deployment (singleton) VALUES (true);
+
+-- The longest windows that claims in this database were promised, in microseconds: one row. A
+-- node with shorter windows would free a key that is still promised.
+CREATE TABLE windows (
+    id            int2 NOT NULL PRIMARY KEY CHECK (id = 1),
+    replay_for    int8 NOT NULL,
+    tombstone_for int8 NOT NULL,
+    pin_grace     int8 NOT NULL
+);
+
+---------------------------------------------------------------------------------------------------
+-- Tenants
+---------------------------------------------------------------------------------------------------
+
+-- The merchants. Every request reads its tenant, and operators write it, so each region has a
+-- consistent copy and writes are slow.
+CREATE TABLE tenants (
+    id                 text NOT NULL PRIMARY KEY,
+    name               text NOT NULL,
+    registrar          crdb_internal_region NOT NULL,
+    -- still read until the last of its pins is gone
+    previous_registrar crdb_internal_region,
+    registrar_moved_at timestamptz,
+    rate_per_second    float8 NOT NULL DEFAULT 0,
+    burst              int4 NOT NULL DEFAULT 0,
+    created_at         timestamptz NOT NULL,
+    -- what becomes of card numbers in free text
+    card_numbers       text NOT NULL DEFAULT 'refuse'
+        CONSTRAINT tenants_card_numbers CHECK (card_numbers IN ('refuse', 'mask', 'allow')),
+    -- which provider its payments go to; see payment.Routes
+    routes             text NOT NULL DEFAULT ''
+);
+
+-- API keys by their SHA-256. A key is 256 random bits, so a plain hash is enough: nobody can
+-- guess one, and there is no salt to read first.
+CREATE TABLE api_keys (
+    hash       bytea NOT NULL PRIMARY KEY,
+    tenant_id  text NOT NULL REFERENCES tenants (id),
+    created_at timestamptz NOT NULL,
+    -- set when the key is rotated; NULL: it does not end
+    expires_at timestamptz
+);
+
+-- Where webhooks go; see relay.Endpoint. Each delivery reads it. The secrets sign, so the
+-- column has the sealed secrets and not their hashes.
+CREATE TABLE endpoints (
+    tenant_id     text NOT NULL PRIMARY KEY,
+    url           text NOT NULL,
+    secrets       text[] NOT NULL,
+    failing_since timestamptz,
+    disabled_at   timestamptz
+);
+
+---------------------------------------------------------------------------------------------------
+-- Keys and claims
+---------------------------------------------------------------------------------------------------
+
+-- Which region is home to an opaque key, in the partition of the tenant's registrar. With the
+-- region in front, the primary key is checked in that partition only.
+CREATE TABLE pins (
+    registrar   crdb_internal_region NOT NULL,
+    tenant_id   text NOT NULL,
+    idem_key    text NOT NULL,
+    home_region crdb_internal_region NOT NULL,
+    -- when the home was fixed or last confirmed
+    created_at  timestamptz NOT NULL,
+    PRIMARY KEY (registrar, tenant_id, idem_key),
+    -- No second pin while a registrar moves. CockroachDB's serializable transactions ensure
+    -- that; here one server has every partition and can check it.
+    UNIQUE (tenant_id, idem_key)
+);
+
+-- The row that owns a key; see claim.Record for what the columns mean.
+CREATE TABLE claims (
+    home_region         crdb_internal_region NOT NULL,
+    tenant_id           text NOT NULL,
+    idem_key            text NOT NULL,
+    object_id           text NOT NULL,
+    operation           text NOT NULL,
+    fingerprint_version int2 NOT NULL,
+    fingerprint         bytea NOT NULL,
+    -- 1 in flight, 2 completed, 3 failed for good, 4 released
+    state               int2 NOT NULL CHECK (state BETWEEN 1 AND 4),
+    fence               int8 NOT NULL CHECK (fence > 0),
+    holder              text NOT NULL,
+    lease_until         timestamptz NOT NULL,
+    held_since          timestamptz NOT NULL,
+    first_use           timestamptz NOT NULL,
+    created             timestamptz NOT NULL,
+    receipt             text NOT NULL,
+    generation          int4 NOT NULL,
+    provider_key        text NOT NULL,
+    attempts            int4 NOT NULL,
+    unknowns            int4 NOT NULL,
+    not_founds          int4 NOT NULL,
+    reason              text NOT NULL,
+    provider_ref        text NOT NULL,
+    settled_at          timestamptz,
+    -- names the write that made this version of the row: who lost the reply to a write
+    -- compares it to find out whether the write is done
+    step                uuid NOT NULL,
+    -- from when housekeeping may delete the row; NULL while an outcome is owed
+    removable_at        timestamptz,
+
+    -- How the latest released generation ended, for requests that were under way then; see
+    -- claim.Refusal.
+    refused_at          timestamptz,
+    refusal             bytea,
+    -- The answer while the payer has to act or a bank takes its time; see claim.Interim.
+    interim             bytea,
+
+    -- The final answer, which every retry reads. It is there while answered is the row's step.
+    answered            uuid,
+    answer_status       int2 CONSTRAINT claims_answer_sendable CHECK (answer_status BETWEEN 200 AND 599),
+    answer_header       bytea,
+    answer_body         bytea,
+    -- names the body in the object store, when it is too large for the row
+    answer_blob         text,
+
+    -- The provider call of a claim in flight: all NULL where there is none. It is in the
+    -- claim's row since a row of its own would cost each step of a claim a row, its index
+    -- entries and a look-up.
+    call_payload        bytea,
+    call_trace          text,
+    -- no earlier than first_use of the life that it is of
+    call_created        timestamptz,
+    -- NULL while it is parked; call_parked is then since when it was due
+    call_due            timestamptz,
+    call_parked         timestamptz,
+    call_fence          int8,
+    -- NULL for none
+    call_attempts       int4,
+    call_error          text,
+
+    -- The claim's first line of audit, until its first settlement writes it into audit in one
+    -- row with its own lines. Its time is first_use, its detail operation, and its event, fence
+    -- and generation are those of a first claim.
+    begun_id            uuid,
+    begun_region        text,
+    begun_node          text,
+    -- the step of that settlement; NULL while the line is only here
+    begun_noted         uuid,
+
+    PRIMARY KEY (home_region, tenant_id, idem_key)
+);
+-- Finds a claim by the id of its object, whichever tenant has it: a provider does not know our
+-- tenants.
+CREATE UNIQUE INDEX claims_by_object_id ON claims (home_region, object_id);
+-- In the order in which workers take calls: FOR UPDATE SKIP LOCKED locks what it scans, so the
+-- index must deliver exactly the rows that a worker takes. The queues below have the same.
+CREATE INDEX claims_calls ON claims (home_region, call_due, object_id) WHERE call_due IS NOT NULL;
+CREATE INDEX claims_calls_parked ON claims (home_region, object_id) WHERE call_parked IS NOT NULL;
+-- Housekeeping finds here what it may delete, as in the other tables with removable_at.
+-- CockroachDB's row-level TTL needs no index.
+CREATE INDEX claims_removable ON claims (removable_at) WHERE removable_at IS NOT NULL;
+
+-- Claims for people and reports: without answers, and without what is asked of a provider.
+CREATE VIEW claim_states AS
+SELECT home_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint, state, fence, holder,
+       lease_until, held_since, first_use, created, receipt, generation, attempts, unknowns, not_founds, reason, provider_ref,
+       settled_at, refused_at, removable_at, answer_status, call_due, call_parked, call_attempts
+FROM claims;
+
+-- What every retry of a claim reads that was settled before the answer was in the claim's row.
+CREATE TABLE responses (
+    home_region   crdb_internal_region NOT NULL,
+    tenant_id     text NOT NULL,
+    object_id     text NOT NULL,
+    status        int2 NOT NULL CONSTRAINT responses_sendable CHECK (status BETWEEN 200 AND 599),
+    header_names  text[] NOT NULL,
+    header_values bytea[] NOT NULL,
+    body          bytea NOT NULL,
+    blob          text NOT NULL,
+    removable_at  timestamptz NOT NULL,
+    PRIMARY KEY (home_region, tenant_id, object_id)
+);
+CREATE INDEX responses_removable ON responses (removable_at);
+
+-- Which tenant had an object for which no money moved; see claim.Unpaid. The row outlives the
+-- claim, which is deleted two days after its first use, since a provider may report a success
+-- later. It is in a table of its own so that no TTL job of claims and no reconciliation reads
+-- it.
+CREATE TABLE unpaid (
+    home_region  crdb_internal_region NOT NULL,
+    object_id    text NOT NULL,
+    tenant_id    text NOT NULL,
+    operation    text NOT NULL,
+    -- 3 failed for good, 4 released, as in claims
+    state        int2 NOT NULL CHECK (state IN (3, 4)),
+    reason       text NOT NULL,
+    at           timestamptz NOT NULL,
+    -- from when housekeeping may delete the row
+    removable_at timestamptz NOT NULL,
+    PRIMARY KEY (home_region, object_id)
+);
+CREATE INDEX unpaid_removable ON unpaid (removable_at);
+
+---------------------------------------------------------------------------------------------------
+-- The outbox: what must still happen; see outbox.Message. Each queue is a table, so that a flood
+-- in one delays no other, and since one statement may write to several, which CockroachDB refuses
+-- for one table. Calls to providers are in claims.
+---------------------------------------------------------------------------------------------------
+
+-- Provider calls that are not in claims.
+CREATE TABLE outbox (
+    home_region  crdb_internal_region NOT NULL,
+    id           text NOT NULL,
+    kind         text NOT NULL,
+    tenant_id    text NOT NULL,
+    idem_key     text NOT NULL,
+    operation    text NOT NULL,
+    payload      bytea NOT NULL,
+    trace_parent text NOT NULL,
+    created_at   timestamptz NOT NULL,
+    due          timestamptz NOT NULL,
+    fence        int8 NOT NULL,
+    attempts     int4 NOT NULL DEFAULT 0,
+    last_error   text NOT NULL DEFAULT '',
+    parked       bool NOT NULL DEFAULT false,
+    PRIMARY KEY (home_region, id)
+);
+CREATE INDEX outbox_due ON outbox (home_region, due, id) WHERE NOT parked;
+CREATE INDEX outbox_parked ON outbox (home_region, id) WHERE parked;
+
+-- What has happened to objects, for sinks; see outbox.Events.
+CREATE TABLE events (
+    home_region  crdb_internal_region NOT NULL,
+    id           text NOT NULL,
+    kind         text NOT NULL,
+    tenant_id    text NOT NULL,
+    idem_key     text NOT NULL,
+    operation    text NOT NULL,
+    payload      bytea NOT NULL,
+    trace_parent text NOT NULL,
+    created_at   timestamptz NOT NULL,
+    due          timestamptz NOT NULL,
+    fence        int8 NOT NULL,
+    attempts     int4 NOT NULL DEFAULT 0,
+    last_error   text NOT NULL DEFAULT '',
+    parked       bool NOT NULL DEFAULT false,
+    PRIMARY KEY (home_region, id)
+);
+CREATE INDEX events_due ON events (home_region, due, id) WHERE NOT parked;
+CREATE INDEX events_parked ON events (home_region, id) WHERE parked;
+-- Finds which events of a key, for the same sink, came before a row.
+CREATE INDEX events_in_order ON events (home_region, tenant_id, idem_key, kind, created_at, id) WHERE NOT parked;
+
+-- Events of final settlements, left with the nodes that settle. One that such a node delivers
+-- and finishes has no other entry than this row; what is due here is moved to events. In the
+-- order of their creation, which is settled_at of their claims: so the row is found by its
+-- claim.
+CREATE TABLE events_left (
+    home_region  crdb_internal_region NOT NULL,
+    created_at   timestamptz NOT NULL,
+    id           text NOT NULL,
+    kind         text NOT NULL,
+    tenant_id    text NOT NULL,
+    idem_key     text NOT NULL,
+    operation    text NOT NULL,
+    payload      bytea NOT NULL,
+    trace_parent text NOT NULL,
+    -- created_at if it was left with nobody
+    due          timestamptz NOT NULL,
+    PRIMARY KEY (home_region, created_at, id)
+);
+
+-- Released claims, due when they stop being payable; see outbox.Expiries.
+CREATE TABLE expiries (
+    home_region  crdb_internal_region NOT NULL,
+    id           text NOT NULL,
+    kind         text NOT NULL,
+    tenant_id    text NOT NULL,
+    idem_key     text NOT NULL,
+    operation    text NOT NULL,
+    payload      bytea NOT NULL,
+    trace_parent text NOT NULL,
+    created_at   timestamptz NOT NULL,
+    due          timestamptz NOT NULL,
+    fence        int8 NOT NULL,
+    attempts     int4 NOT NULL DEFAULT 0,
+    last_error   text NOT NULL DEFAULT '',
+    parked       bool NOT NULL DEFAULT false,
+    PRIMARY KEY (home_region, id)
+);
+CREATE INDEX expiries_due ON expiries (home_region, due, id) WHERE NOT parked;
+CREATE INDEX expiries_parked ON expiries (home_region, id) WHERE parked;
+
+-- Notices that are to be processed; see outbox.Notices.
+CREATE TABLE notices_due (
+    home_region  crdb_internal_region NOT NULL,
+    id           text NOT NULL,
+    kind         text NOT NULL,
+    tenant_id    text NOT NULL,
+    idem_key     text NOT NULL,
+    operation    text NOT NULL,
+    payload      bytea NOT NULL,
+    trace_parent text NOT NULL,
+    created_at   timestamptz NOT NULL,
+    due          timestamptz NOT NULL,
+    fence        int8 NOT NULL,
+    attempts     int4 NOT NULL DEFAULT 0,
+    last_error   text NOT NULL DEFAULT '',
+    parked       bool NOT NULL DEFAULT false,
+    PRIMARY KEY (home_region, id)
+);
+CREATE INDEX notices_due_due ON notices_due (home_region, due, id) WHERE NOT parked;
+CREATE INDEX notices_due_parked ON notices_due (home_region, id) WHERE parked;
+
+---------------------------------------------------------------------------------------------------
+-- Money
+---------------------------------------------------------------------------------------------------
+
+-- The books; see ledger.Transaction. One row is one transaction with both its halves, so that
+-- neither exists without the other; debits are above zero, credits below, and the two sum to
+-- zero. Nodes have no right to change or delete a row.
+CREATE TABLE ledger (
+    home_region    crdb_internal_region NOT NULL,
+    -- names the business event: a second posting of it is refused
+    id             text COLLATE "C" NOT NULL,
+    tenant_id      text NOT NULL,
+    kind           text NOT NULL,
+    at             timestamptz NOT NULL,
+    debit_account  text COLLATE "C" NOT NULL,
+    debit_amount   int8 NOT NULL,
+    credit_account text COLLATE "C" NOT NULL,
+    credit_amount  int8 NOT NULL,
+    currency       text COLLATE "C" NOT NULL,
+    object_id      text NOT NULL,
+    -- the id of the transaction that this one reverses, or ''
+    reverses       text NOT NULL,
+    provider       text NOT NULL,
+    provider_ref   text NOT NULL,
+    -- who decided what a person did, and why; '' for all else
+    decided_by     text NOT NULL DEFAULT '',
+    decided_why    text NOT NULL DEFAULT '',
+    PRIMARY KEY (home_region, id),
+    CONSTRAINT ledger_balanced CHECK (debit_amount > 0 AND debit_amount + credit_amount = 0),
+    CONSTRAINT ledger_two_accounts CHECK (debit_account <> credit_account)
+);
+-- The order in which the books are read.
+CREATE INDEX ledger_at ON ledger (home_region, at, id);
+-- Finds what reverses a transaction.
+CREATE INDEX ledger_reverses ON ledger (home_region, reverses) WHERE reverses <> '';
+-- Money that came in is one thing, whatever it was booked as: see ledger.Transaction.Arrival.
+CREATE UNIQUE INDEX ledger_arrivals ON ledger (home_region, provider, provider_ref)
+    WHERE kind IN ('charge', 'ghost') AND provider_ref <> '';
+-- Finds the refund of a ghost by its object, which is what a provider names.
+CREATE INDEX ledger_ghost_refunds ON ledger (home_region, object_id) WHERE kind = 'ghost_refund';
+-- Finds what may have to go back at one provider. A charge writes nothing to it.
+CREATE INDEX ledger_ghosts ON ledger (home_region, provider, id) WHERE kind = 'ghost';
+-- Finds what is about a charge, for people who ask what became of it: ghosts, disputes,
+-- failures, fees. A charge, a transfer and a refund write nothing to it.
+CREATE INDEX ledger_about ON ledger (home_region, object_id) WHERE kind NOT IN ('charge', 'transfer', 'refund');
+
+-- The books as accountants read them: two entries to a transaction.
+CREATE VIEW ledger_entries AS
+SELECT home_region, id, at, debit_account AS account, currency, debit_amount AS amount, kind, tenant_id, object_id, reverses, provider, provider_ref
+FROM ledger
+UNION ALL
+SELECT home_region, id, at, credit_account, currency, credit_amount, kind, tenant_id, object_id, reverses, provider, provider_ref
+FROM ledger;
+
+-- What providers reported, as they sent it; see notice.Notice. The id is the provider's, so that
+-- an event which it repeats has one row.
+CREATE TABLE notices (
+    home_region  crdb_internal_region NOT NULL,
+    id           text NOT NULL,
+    provider     text NOT NULL,
+    body         bytea NOT NULL,
+    received_at  timestamptz NOT NULL,
+    -- NULL while status is UNPROCESSED
+    processed_at timestamptz,
+    status       text NOT NULL,
+    detail       text NOT NULL,
+    trace_parent text NOT NULL,
+    -- from when housekeeping may delete the row; NULL while it is to be processed
+    removable_at timestamptz,
+    PRIMARY KEY (home_region, id)
+);
+CREATE INDEX notices_removable ON notices (removable_at) WHERE removable_at IS NOT NULL;
+-- Housekeeping finds here the bodies that nobody needs any more; see notice.KeepBodyFor.
+CREATE INDEX notices_bodied ON notices (home_region, processed_at) WHERE processed_at IS NOT NULL AND length(body) > 0;
+
+-- What stops automatic refunds; see notice.Brake. A row for each provider, and one with the name
+-- '' for all. Every region reads it for each compensation, and writes it for each new one.
+CREATE TABLE brakes (
+    provider text NOT NULL PRIMARY KEY,
+    version  int8 NOT NULL,
+    -- JSON
+    state    bytea NOT NULL
+);
+
+-- Which account each provider's name stands for; see package account. A row for each name that
+-- has been in use.
+CREATE TABLE accounts (
+    provider text NOT NULL PRIMARY KEY,
+    version  int8 NOT NULL,
+    -- JSON
+    state    bytea NOT NULL
+);
+
+---------------------------------------------------------------------------------------------------
+-- Audit and restores
+---------------------------------------------------------------------------------------------------
+
+-- Everything that happened to a claim, for 400 days: a year and a month, which is longer than a
+-- card payment can be disputed. Nodes have no right to change or delete a row; the two functions
+-- below delete some.
+CREATE TABLE audit (
+    home_region    crdb_internal_region NOT NULL,
+    tenant_id      text NOT NULL,
+    idem_key       text NOT NULL,
+    at             timestamptz NOT NULL,
+    -- UUIDv7: orders what one statement, or one node, wrote
+    id             uuid NOT NULL,
+    event          text NOT NULL,
+    region         text NOT NULL,
+    node           text NOT NULL,
+    fence          int8 NOT NULL,
+    generation     int4 NOT NULL,
+    detail         text NOT NULL,
+    -- A settlement's row has further lines; NULL where there is none. The attempt's has the
+    -- same time, place, fence and generation.
+    attempt_id     uuid,
+    attempt_event  text,
+    attempt_detail text,
+    -- The line that began the claim is of the first fence and generation.
+    begun_id       uuid,
+    begun_at       timestamptz,
+    begun_region   text,
+    begun_node     text,
+    begun_detail   text,
+    PRIMARY KEY (home_region, tenant_id, idem_key, at, id)
+);
+-- Some bytes for each block of rows, which lie in the order in which they were written.
+CREATE INDEX audit_at ON audit USING brin (at);
+
+-- How far the audit of a region is exported; see audit.Chain. A row for each region, which each
+-- segment changes.
+CREATE TABLE audit_chains (
+    home_region  crdb_internal_region NOT NULL PRIMARY KEY,
+    version      int8 NOT NULL,
+    -- the last segment
+    number       int8 NOT NULL,
+    digest       text NOT NULL,
+    -- the window that is being exported, and how far in it
+    from_at      timestamptz NOT NULL,
+    to_at        timestamptz,
+    part         int4 NOT NULL,
+    after_tenant text NOT NULL,
+    after_key    text NOT NULL,
+    after_at     timestamptz,
+    after_id     text NOT NULL,
+    -- until when rows were looked for in segments, and deleted
+    swept_until  timestamptz
+);
+
+-- The one way in which a node deletes audit, whose table it may neither update nor delete from:
+-- rows each line of which is in a segment, by the node's word, and that are three days old
+-- (audit.MinKeepRows) and of keys whose claim says nothing any more, by the database's. Returns
+-- how many lines each row had.
+CREATE FUNCTION forget_audit(p_home crdb_internal_region, p_tenants text[], p_keys text[], p_ats timestamptz[], p_ids uuid[])
+RETURNS SETOF int8 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    DELETE FROM audit AS a
+    USING unnest(p_tenants, p_keys, p_ats, p_ids) AS g (tenant_id, idem_key, at, id)
+    WHERE a.home_region = p_home
+      AND a.tenant_id = g.tenant_id AND a.idem_key = g.idem_key AND a.at = g.at AND a.id = g.id
+      AND a.at <= now() - INTERVAL '3 days'
+      AND coalesce(a.attempt_id = ANY (p_ids), true)
+      AND coalesce(a.begun_id = ANY (p_ids), true)
+      AND NOT EXISTS (
+          SELECT 1 FROM claims AS c
+          WHERE c.home_region = p_home AND c.tenant_id = g.tenant_id AND c.idem_key = g.idem_key
+            AND (c.removable_at IS NULL OR c.removable_at > now()))
+    RETURNING (1 + CASE WHEN a.attempt_id IS NULL THEN 0 ELSE 1 END + CASE WHEN a.begun_id IS NULL THEN 0 ELSE 1 END)::int8
+$$;
+
+-- Deletes rows of audit after the 400 days, at most p_limit, and returns a one for each.
+-- CockroachDB's row-level TTL does it there.
+CREATE FUNCTION expire_audit(p_limit int8)
+RETURNS SETOF int8 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+    DELETE FROM audit AS a
+    USING (SELECT home_region, tenant_id, idem_key, at, id FROM audit WHERE at <= now() - INTERVAL '400 days' LIMIT p_limit) AS g
+    WHERE a.home_region = g.home_region AND a.tenant_id = g.tenant_id AND a.idem_key = g.idem_key AND a.at = g.at AND a.id = g.id
+    RETURNING 1::int8
+$$;
+
+-- That the rows are those of a backup, and which time they lack; see claim.Restore. One row, once
+-- there was a restore; nodes read it when they start.
+CREATE TABLE restores (
+    singleton bool NOT NULL PRIMARY KEY DEFAULT true CHECK (singleton),
+    version   int8 NOT NULL,
+    -- JSON
+    state     bytea NOT NULL
+);
+
+-- What segments and providers say of claims that a restore has lost; see claim.Witness. Nodes
+-- read it while a restore stands; it is empty otherwise.
+CREATE TABLE witnesses (
+    tenant_id text NOT NULL,
+    idem_key  text NOT NULL,
+    -- JSON
+    state     bytea NOT NULL,
+    PRIMARY KEY (tenant_id, idem_key)
+);
