@@ -68,10 +68,11 @@ func (s *pureStore) apply(at claimtest.Place, next *claim.Record, fx claim.Effec
 	if fx.Unpaid != nil {
 		s.unpaid[own] = *fx.Unpaid
 	}
+	line := maps.Clone(s.queued[outbox.Events])
 	for _, m := range fx.Events {
-		for ref, older := range s.queued[outbox.Events] {
-			if m.Fence > 0 && ref.Home == at.Home && older.InLine(m) {
-				m.Fence, m.Due = 0, m.CreatedAt
+		for ref, o := range line {
+			if behind := o.CreatedAt.Add(time.Microsecond); ref.Home == at.Home && o.Tenant == m.Tenant && o.Key == m.Key && o.Kind == m.Kind && behind.After(m.CreatedAt) {
+				m.CreatedAt = behind
 			}
 		}
 		put(outbox.Events, m)

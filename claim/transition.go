@@ -2,7 +2,6 @@ package claim
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,9 +24,8 @@ type Effects struct {
 	Finish bool
 	// Post is appended to the books; nil: nothing.
 	Post *ledger.Transaction
-	// Events are appended to [outbox.Events] in order. One that has a fence is to be left
-	// with the caller as if it had taken it, and if an older one of its line is there, it
-	// is written without a fence and due at once.
+	// Events are appended to [outbox.Events] in order, each behind those of its line that
+	// are there: see [outbox.Message.CreatedAt].
 	Events []outbox.Message
 	// Expiry is put into [outbox.Expiries] unless a row of its id is there; nil: none.
 	Expiry *outbox.Message
@@ -393,9 +391,6 @@ type Verdict struct {
 	// the rest. Settle writes them unless the outcome stays unknown, or pending in
 	// the same state.
 	Events []outbox.Message
-	// Handover, if it is not nil, asks for the events of a verdict that ends or releases
-	// the claim, and gets those that the store has left with the caller.
-	Handover *outbox.Handover
 	// Expiry closes the claim at Expiry.Due, after which its request is no longer
 	// payable (OutcomeReleased only). Operation and Payload are set; Settle sets
 	// the rest. nil: the claim never closes by itself.
@@ -555,19 +550,9 @@ func (r *Record) tell(fx *Effects, v *Verdict, now time.Time) {
 
 // announce adds the events of v to fx.
 func (r *Record) announce(fx *Effects, v *Verdict, now time.Time) {
-	// In the order in which queues deliver what one step wrote, so that the one which is
-	// left is the first of its line.
-	events := v.Events
-	if len(events) > 1 {
-		events = slices.Clone(events) // they are the caller's
-		slices.SortStableFunc(events, func(a, b outbox.Message) int { return strings.Compare(a.ID, b.ID) })
-	}
-	for _, m := range events {
+	for _, m := range v.Events {
 		m.Region, m.Tenant, m.Key, m.Operation = r.Home, r.Key.Tenant, r.Key.Value, r.Operation
 		m.CreatedAt, m.Due, m.Fence = now, now, 0
-		if h := v.Handover; h != nil && r.State != InFlight && !slices.ContainsFunc(fx.Events, m.InLine) {
-			m.Due, m.Fence = now.Add(h.Lease), 1
-		}
 		fx.Events = append(fx.Events, m)
 	}
 }

@@ -138,7 +138,6 @@ type pointedStore struct {
 	at       func(point)
 	noWorker bool
 	apart    bool // pins are steps of their own, as where something is in the way
-	takes    bool // events are taken, as where there was no slot
 }
 
 func (s *pointedStore) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
@@ -180,9 +179,6 @@ func (s *pointedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun,
 func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
 	expires := v.Outcome == claim.OutcomeRefused && held.State == claim.FailedRetry
 	ends := v.Outcome == claim.OutcomeRefused && held.Interim != nil
-	if s.takes {
-		v.Handover = nil
-	}
 	known, kept := orderPoints(&held, &v)
 	s.at(known)
 	switch {
@@ -294,7 +290,7 @@ func childMain(config string) int {
 	}
 	cc.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cc.WrapStore = func(_ string, s deployment.Store) deployment.Store {
-		return &pointedStore{s, k.at, c.NoWorker, c.Die == pinned, c.Die == eventTaken}
+		return &pointedStore{s, k.at, c.NoWorker, c.Die == pinned}
 	}
 	cc.Providers = psp.Providers{&pointedProvider{provider, k.at}}
 	if c.Second != "" {

@@ -179,7 +179,7 @@ func TestSlowHolderIsFenced(t *testing.T) {
 			w := startWorld(t, nil, func(c *node.ClusterConfig) {
 				p.Provider, c.Providers = c.Providers[0], psp.Providers{p}
 				c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
-					return &pointedStore{&watchedStore{Store: s, noRenew: true}, func(point) {}, recovery == "retry", false, false}
+					return &pointedStore{&watchedStore{Store: s, noRenew: true}, func(point) {}, recovery == "retry", false}
 				}
 			})
 			q := charge(stamped(t, us), 1)

@@ -182,9 +182,9 @@ func TestExpiryCrashPoints(t *testing.T) {
 	}
 }
 
-// TestEventsCrashPoints kills the process between a settlement, which leaves its event
-// with it, and the delivery, around the delivery, and after a take. Each settled claim is told of, by one event
-// however often that is sent.
+// TestEventsCrashPoints kills the process between a settlement, the take of its event, the
+// delivery and the finish. Each settled claim is told of, by one event however often that is
+// sent.
 func TestEventsCrashPoints(t *testing.T) {
 	t.Parallel() // its processes mostly wait for a lease to lapse
 	for _, die := range []point{settled, eventTaken, eventTold, eventFinished} {

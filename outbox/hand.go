@@ -12,16 +12,11 @@ import (
 // hand holds the taken rows of one home. Rows that end at about the same time end in
 // one step of the store, which costs about as much as ending one. A row does not wait
 // without need: the step begins once all taken rows have ended, or half of all slots
-// have, or the first has waited for patience. One step runs at a time; rows that end
+// have, or the first has waited for [Worker.gather]. One step runs at a time; rows that end
 // meanwhile join the next.
 type hand struct {
-	w      *Worker
-	region string
-	// patience is how long an ended row waits for others. given: the rows come one at a
-	// time, from steps, so that the last one in hand waits as well.
-	patience time.Duration
-	given    bool
-
+	w       *Worker
+	region  string
 	mu      sync.Mutex
 	rows    int // taken rows, including those that wait
 	waiting []*ending
@@ -68,7 +63,7 @@ func (h *hand) end(e *ending) error {
 	h.mu.Lock()
 	h.waiting = append(h.waiting, e)
 	if len(h.waiting) == 1 {
-		time.AfterFunc(h.patience, func() { h.ripen(e) })
+		time.AfterFunc(h.w.gather(), func() { h.ripen(e) })
 	}
 	h.serve()
 	h.mu.Unlock()
@@ -78,14 +73,6 @@ func (h *hand) end(e *ending) error {
 	case <-e.ctx.Done():
 		return e.ctx.Err() // the step may still run; it compares the fence
 	}
-}
-
-// last says that no more rows come: what waits does not wait for them.
-func (h *hand) last() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.given = false
-	h.serve()
 }
 
 // ripen starts the step if first still waits.
@@ -101,7 +88,7 @@ func (h *hand) ripen(first *ending) {
 // serve begins a step if there is a reason to. The caller holds the lock.
 func (h *hand) serve() {
 	n := len(h.waiting)
-	if n == 0 || h.running || (h.given || n < h.rows) && n < h.w.c.Batch/2 && !h.ripe {
+	if n == 0 || h.running || n < h.rows && n < h.w.c.Batch/2 && !h.ripe {
 		return
 	}
 	rows := h.waiting
@@ -139,9 +126,7 @@ func (h *hand) step(rows []*ending) {
 			e.ended <- retried
 		}
 	}
-	// Rows that were taken have waited for the step. Given ones go on gathering: as they
-	// come one at a time, each step would end what came during the last, few or one.
-	h.ripe = h.ripe || !h.given && len(h.waiting) > 0
+	h.ripe = len(h.waiting) > 0 // they have waited for the step
 	h.serve()
 }
 

@@ -381,3 +381,75 @@ func TestRowsEndTogether(t *testing.T) {
 		require.Empty(t, q.rows)
 	})
 }
+
+// woken is a started worker that looks only when it is woken, and has looked once.
+func woken(t *testing.T, q outbox.Store, h outbox.Handler, batch int) *outbox.Worker {
+	t.Helper()
+	w, err := outbox.NewWorker(outbox.WorkerConfig{
+		Store: q, Regions: func() []string { return []string{"r"} }, Batch: batch, Woken: true, MaxAttempts: 3,
+		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: h},
+	})
+	require.NoError(t, err)
+	t.Cleanup(w.Stop)
+	w.Start()
+	synctest.Wait()
+	return w
+}
+
+// A row that was written while an older one of its line was in hand is taken when that one
+// is done. Rows that are taken later are no reason to look again.
+func TestWhatWaitsForARowInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue().put("slow"), newSlowly()
+		w := woken(t, q, s.handle, 32)
+		require.Equal(t, 1, q.took("take"))
+		time.Sleep(aLook)
+		w.Wake("r", 0) // for a row of its line
+		time.Sleep(aLook)
+		require.Equal(t, 1, q.took("take"))
+		time.Sleep(time.Minute / 2)
+		require.Zero(t, q.took("take"))
+		s.release()
+		time.Sleep(aLook)
+		require.Equal(t, 1, q.took("take"))
+	})
+}
+
+// slowFinish is a queue whose FinishAll takes as long as a database's.
+type slowFinish struct {
+	*queue
+	takes time.Duration
+}
+
+func (s slowFinish) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
+	time.Sleep(s.takes)
+	return s.queue.FinishAll(ctx, region, rows)
+}
+
+// Rows are taken together and end together at any rate, also where the next one comes while
+// a step runs.
+func TestStepsAreSharedAtAnyRate(t *testing.T) {
+	for _, rate := range []int{50, 150, 250, 400, 800} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue()
+				w := woken(t, slowFinish{q, 5 * time.Millisecond}, done, 64)
+				q.took("take")
+				const seconds = 10
+				for i := range seconds * rate {
+					q.put(fmt.Sprint("row", i))
+					w.Wake("r", 0)
+					time.Sleep(time.Second / time.Duration(rate))
+				}
+				time.Sleep(time.Second)
+				require.Empty(t, q.rows)
+				takes, finishes := q.took("take"), q.took("finish")
+				t.Log("takes", takes, "finishes", finishes)
+				// Twice in a time between polls, and more only where all slots are full. Half of
+				// the slots end in one step.
+				require.LessOrEqual(t, takes, seconds*max(6, rate/20))
+				require.LessOrEqual(t, finishes, 2*takes)
+			})
+		})
+	}
+}

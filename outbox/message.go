@@ -73,7 +73,10 @@ type Message struct {
 	Payload   []byte
 	// TraceParent is the W3C context of the request that wrote the row, or "".
 	TraceParent string
-	CreatedAt   time.Time
+	// CreatedAt is when the row was written. In [Events] it is also the row's place in its
+	// line: later than that of each row which waited there, even if the clock was set back.
+	// Rows of one step share it, and follow each other by ID.
+	CreatedAt time.Time
 	// Due is the earliest time at which a worker may take the row.
 	Due time.Time
 	// Fence tells takes apart; Finish, Retry and Park compare it. It is 0 before the first,
@@ -85,12 +88,6 @@ type Message struct {
 	LastError string
 	// Parked rows are never due; an operator retries them.
 	Parked bool
-}
-
-// InLine reports whether both are in one line, if their queue is [Events]: of one key, and
-// for one sink.
-func (m Message) InLine(other Message) bool {
-	return m.Tenant == other.Tenant && m.Key == other.Key && m.Kind == other.Kind
 }
 
 // Errors of a [Store].
@@ -110,29 +107,6 @@ type Delay struct {
 	Hold
 	After  time.Duration
 	Reason string
-}
-
-// Handover lets a step that writes rows leave them with the process that writes them, as
-// if its worker had taken them at once, which saves the Take. If that process dies, or
-// does not hear that the step is done, the rows are due when the lease ends.
-type Handover struct {
-	// Lease is how long the rows are left with the caller.
-	Lease time.Duration
-	// Rows are those that the step has left with it. The store sets it when the step is
-	// durable. A row that waits for another one of its line is not among them.
-	Rows []Message
-}
-
-// Leave keeps those rows that a step has left with the caller: they have a fence.
-func (h *Handover) Leave(written []Message) {
-	if h == nil {
-		return
-	}
-	for _, m := range written {
-		if m.Fence > 0 {
-			h.Rows = append(h.Rows, m)
-		}
-	}
 }
 
 // Outlook maps each queue of a home to the time until a row can be taken, by the

@@ -30,15 +30,13 @@ type pool struct {
 	mu    sync.Mutex
 	homes map[string]*home
 	turns uint64
-	ended bool // nothing is added to work any more
 }
 
 // home is the pool's state for a region.
 type home struct {
 	hand  *hand
-	given *hand // of the rows that steps have left with this process
-	rows  int   // in hand, or reserved
-	asked int   // slots that the look under way may fill; 0: none is under way
+	rows  int // in hand
+	asked int // slots that the look under way may fill; 0: none is under way
 	// next is when to look again, and turn when the last look began: the region that
 	// waited longest goes first.
 	next time.Time
@@ -78,12 +76,7 @@ func startPool(w *Worker) *pool {
 
 func (p *pool) run() {
 	defer close(p.idle)
-	defer func() {
-		p.mu.Lock()
-		p.ended = true
-		p.mu.Unlock()
-		p.work.Wait()
-	}()
+	defer p.work.Wait()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -101,16 +94,6 @@ func (p *pool) run() {
 			p.w.c.Logger.Error("the look for outbox rows panicked; it is repeated after the pause", "fault", caught)
 		}
 		pause.Reset(again)
-	}
-}
-
-// end takes no more rows.
-func (p *pool) end() {
-	p.stop()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, h := range p.homes {
-		h.given.last()
 	}
 }
 
@@ -194,11 +177,7 @@ func (p *pool) look() time.Duration {
 	for _, region := range regions {
 		h := p.homes[region]
 		if h == nil {
-			h = &home{
-				hand:  &hand{w: p.w, region: region, patience: p.w.gather()},
-				given: &hand{w: p.w, region: region, patience: p.w.c.Poll / 2, given: true},
-				wakes: []time.Time{now},
-			}
+			h = &home{hand: &hand{w: p.w, region: region}, wakes: []time.Time{now}}
 			p.homes[region] = h
 		}
 		at, ok := p.when(h)
@@ -311,44 +290,6 @@ func (p *pool) leave(h *home, seq uint64) {
 	}
 	p.mu.Unlock()
 	p.tell()
-}
-
-// reserve implements [Worker.Reserve].
-func (p *pool) reserve(region string, n int) *Reservation {
-	regions := p.w.c.Regions()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	h := p.homes[region]
-	if p.ended || p.ctx.Err() != nil || h == nil || h.failed || h.full || !slices.Contains(regions, region) || p.room(region, regions, 1) < n {
-		return nil
-	}
-	h.rows, h.came = h.rows+n, h.came+uint64(n)
-	p.work.Add(1) // until begin
-	return &Reservation{
-		Handover: Handover{Lease: p.w.c.Lease}, p: p, h: h, n: n, seq: h.came,
-		b: batch{w: p.w, h: h.given, ctx: Begun(context.Background()), end: time.Now().Add(p.w.c.Lease)},
-	}
-}
-
-// begin implements [Reservation.End].
-func (p *pool) begin(r *Reservation) {
-	defer p.work.Done()
-	if free := r.n - len(r.Rows); free > 0 {
-		p.mu.Lock()
-		r.h.rows -= free
-		p.mu.Unlock()
-		p.tell()
-	}
-	if len(r.Rows) == 0 {
-		return
-	}
-	r.h.given.took(len(r.Rows))
-	for _, m := range r.Rows {
-		p.work.Go(func() {
-			defer p.leave(r.h, r.seq)
-			r.b.work(m)
-		})
-	}
 }
 
 func (p *pool) tell() {

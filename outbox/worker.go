@@ -14,9 +14,6 @@
 //
 //	take | handle | finish
 //
-// A step that writes rows may leave them with its process, see [Handover]; that is a take
-// in the same step.
-//
 // A crash before the take changes nothing. After it, the row is due again when
 // its lease has run out. After the handling and before the finish, the row is
 // handled again, so handlers are idempotent; a provider call's handler finds its
@@ -32,8 +29,8 @@
 // with due rows. One process looks at a home often, a second one as its deputy and the
 // others rarely, so that together they cost about as much as one. Which one looks often
 // is a hint: two waste a look, and without one the others find the rows later. A process
-// that writes a row that is due at once wakes its own worker. A look finds the rows that a
-// process left when it died.
+// that writes a row that is due at once wakes its own worker. A look finds the rows of a
+// process that died.
 //
 // # Rows that end together
 //
@@ -246,35 +243,6 @@ func (w *Worker) Wake(region string, in time.Duration) {
 	}
 }
 
-// Reservation is slots for rows that a step is about to write.
-type Reservation struct {
-	// Handover is for the step, which gets it before it begins.
-	Handover
-	p   *pool
-	h   *home
-	b   batch
-	n   int
-	seq uint64
-}
-
-// Reserve keeps slots for n rows of region for a step that writes them, so that it can
-// leave them with w. It returns nil if there is no room, or if older rows wait that w has
-// not taken yet: the caller then wakes w after the step. Each reservation ends with
-// [Reservation.End].
-func (w *Worker) Reserve(region string, n int) *Reservation {
-	w.mu.Lock()
-	p := w.pool
-	w.mu.Unlock()
-	if p == nil {
-		return nil
-	}
-	return p.reserve(region, n)
-}
-
-// End begins to handle the rows that the step has left, and frees the other slots. The
-// caller calls it once when the step has ended, whatever its result.
-func (r *Reservation) End() { r.p.begin(r) }
-
 // Drain takes no more rows and waits until the taken rows are handled or ctx is
 // done. In the latter case the error says how many are still being handled:
 // their handlers continue, and if the process ends first, their leases lapse and
@@ -287,7 +255,7 @@ func (w *Worker) Drain(ctx context.Context) error {
 	if p == nil {
 		return nil
 	}
-	p.end()
+	p.stop()
 	select {
 	case <-p.idle:
 		return nil
@@ -312,7 +280,7 @@ func (w *Worker) Round(ctx context.Context) int {
 	var wg sync.WaitGroup
 	for _, region := range w.c.Regions() {
 		wg.Go(func() {
-			b, _ := w.take(ctx, &hand{w: w, region: region, patience: w.gather()}, w.c.Batch)
+			b, _ := w.take(ctx, &hand{w: w, region: region}, w.c.Batch)
 			total.Add(int64(b.taken))
 			for _, m := range b.rest {
 				wg.Go(func() { b.work(m) })

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -316,206 +315,81 @@ var effectTests = []test{
 			require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, taken.ID, taken.Fence))
 		}
 	}},
-	{"effects: events are left with who asks for them", func(w *world) {
-		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := approved("paid")
-		v.Events = Events(held, 3)
-		v.Events[1].Kind = outbox.KindWebhook // of a line of its own
-		v.Handover = &outbox.Handover{Lease: time.Hour}
-		rec := w.settle(held, v)
-		require.Len(w, v.Handover.Rows, 2, "the third waits for the first")
-		events := w.Queue(w.home, outbox.Events)
-		for i, left := range v.Handover.Rows {
-			require.Equal(w, v.Events[i].ID, left.ID)
-			require.NotZero(w, left.Fence)
-			require.True(w, left.Due.Equal(rec.SettledAt.Add(time.Hour)), "due at %v", left.Due)
-			got, found := w.row(outbox.Events, left.ID)
-			require.True(w, found)
-			w.sameRow(left, got)
+	{"effects: the events of a key are taken in order when the clock was set back", func(w *world) {
+		if w.Advance == nil {
+			w.Skip("its clock cannot be set")
 		}
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := declinedSoft("no funds")
+		v.Events = Events(held, 2)
+		w.settle(held, v)
 		w.until(w.now().Add(time.Millisecond))
-		taken, err := events.Take(w.ctx, w.home, 10, time.Hour)
+		again := w.begin(w.arrival("k", "100"), claim.Won)
+		w.SetBack(time.Hour)
+		next := approved("paid")
+		next.Events = Events(again, 2)
+		next.Events[0].Kind = outbox.KindWebhook // of a line of its own
+		w.settle(again, next)
+		w.until(w.now().Add(2 * time.Hour))
+		queue := w.Queue(w.home, outbox.Events)
+		taken, err := queue.Take(w.ctx, w.home, 10, time.Minute)
 		require.NoError(w, err)
-		require.Empty(w, taken, "they are held as if they were taken")
-		first := v.Handover.Rows[0]
-		require.ErrorIs(w, events.Finish(w.ctx, w.home, first.ID, 0), outbox.ErrFenced)
-		require.NoError(w, events.Finish(w.ctx, w.home, first.ID, first.Fence))
-		third := w.takeOne(outbox.Events)
-		require.Equal(w, v.Events[2].ID, third.ID)
-		require.Equal(w, uint64(1), third.Fence)
+		var ids []string
+		for _, m := range taken {
+			ids = append(ids, m.ID)
+			require.NoError(w, queue.Finish(w.ctx, w.home, m.ID, m.Fence))
+		}
+		require.ElementsMatch(w, []string{v.Events[0].ID, next.Events[0].ID}, ids, "the first of each line")
+		for _, want := range []string{v.Events[1].ID, next.Events[1].ID} {
+			m := w.takeOne(outbox.Events)
+			require.Equal(w, want, m.ID)
+			require.NoError(w, queue.Finish(w.ctx, w.home, m.ID, m.Fence))
+		}
 	}},
-	{"effects: the first of a line is left, wherever it stands", func(w *world) {
+	{"effects: the events of one step are taken in the order of their ids", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := approved("paid")
 		events := Events(held, 2)
-		v.Events, v.Handover = []outbox.Message{events[1], events[0]}, &outbox.Handover{Lease: time.Hour}
+		v.Events = []outbox.Message{events[1], events[0]}
 		w.settle(held, v)
-		require.Len(w, v.Handover.Rows, 1)
-		first := v.Handover.Rows[0]
-		require.Equal(w, events[0].ID, first.ID)
 		w.until(w.now().Add(time.Millisecond))
+		first := w.takeOne(outbox.Events)
+		require.Equal(w, events[0].ID, first.ID)
 		taken, err := w.Queue(w.home, outbox.Events).Take(w.ctx, w.home, 10, time.Hour)
 		require.NoError(w, err)
 		require.Empty(w, taken, "the second waits for the first")
 		require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, first.ID, first.Fence))
 		require.Equal(w, events[1].ID, w.takeOne(outbox.Events).ID)
 	}},
-	{"effects: events that are left with somebody are due when the lease ends", func(w *world) {
-		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := approved("paid")
-		v.Events, v.Handover = Events(held, 1), &outbox.Handover{Lease: time.Minute}
-		rec := w.settle(held, v)
-		w.until(rec.SettledAt.Add(time.Minute + time.Millisecond))
-		taken := w.takeOne(outbox.Events)
-		require.Equal(w, v.Events[0].ID, taken.ID)
-		require.Equal(w, uint64(2), taken.Fence)
-		require.ErrorIs(w, w.Queue(w.home, outbox.Events).Retry(w.ctx, w.home, taken.ID, v.Handover.Rows[0].Fence, 0, ""), outbox.ErrFenced)
-	}},
-	{"effects: an event is not left with who asks while an older one of its key waits", func(w *world) {
-		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := declinedSoft("no funds")
-		v.Events = Events(held, 1)
-		w.settle(held, v)
-		w.until(w.now().Add(time.Millisecond))
-		again := w.begin(w.arrival("k", "100"), claim.Won)
-		next := approved("paid")
-		next.Events, next.Handover = Events(again, 1), &outbox.Handover{Lease: time.Hour}
-		rec := w.settle(again, next)
-		require.Empty(w, next.Handover.Rows)
-		got, found := w.row(outbox.Events, next.Events[0].ID)
-		require.True(w, found)
-		require.Zero(w, got.Fence)
-		require.True(w, got.Due.Equal(rec.SettledAt), "due at %v", got.Due)
-		for _, want := range []string{v.Events[0].ID, next.Events[0].ID} {
-			taken := w.takeOne(outbox.Events)
-			require.Equal(w, want, taken.ID)
-			require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, taken.ID, taken.Fence))
-		}
-	}},
-	{"effects: an event that is left with somebody is postponed", func(w *world) {
-		left, events := w.leave(time.Hour)
-		depth, err := events.Depth(w.ctx, w.home)
-		require.NoError(w, err)
-		require.Equal(w, outbox.Depth{Pending: 1}, depth)
-		waiting, err := events.Waiting(w.ctx, w.home, 10)
-		require.NoError(w, err)
-		require.Len(w, waiting, 1)
-		w.sameRow(left, waiting[0])
-		require.NoError(w, events.Retry(w.ctx, w.home, left.ID, left.Fence, time.Minute, "down"))
-		got, found := w.row(outbox.Events, left.ID)
-		require.True(w, found)
-		require.Equal(w, uint32(1), got.Attempts)
-		require.Equal(w, "down", got.LastError)
-		require.True(w, got.CreatedAt.Equal(left.CreatedAt))
-		depth, err = events.Depth(w.ctx, w.home)
-		require.NoError(w, err)
-		require.Equal(w, outbox.Depth{Pending: 1}, depth)
-		w.until(got.Due.Add(time.Millisecond))
-		again := w.takeOne(outbox.Events)
-		require.Equal(w, left.ID, again.ID)
-		require.Equal(w, left.Payload, again.Payload)
-		require.Equal(w, left.TraceParent, again.TraceParent)
-		require.ErrorIs(w, events.Finish(w.ctx, w.home, left.ID, left.Fence), outbox.ErrFenced)
-		require.NoError(w, events.FinishAll(w.ctx, w.home, []outbox.Hold{{ID: left.ID, Fence: left.Fence}}))
-		_, found = w.row(outbox.Events, left.ID)
-		require.True(w, found, "it is somebody else's")
-		require.NoError(w, events.Finish(w.ctx, w.home, again.ID, again.Fence))
-	}},
-	{"effects: an event that is left with somebody is parked", func(w *world) {
-		left, events := w.leave(time.Hour)
-		require.NoError(w, events.Park(w.ctx, w.home, left.ID, left.Fence, "never works"))
-		require.ErrorIs(w, events.Park(w.ctx, w.home, left.ID, left.Fence, "never works"), outbox.ErrFenced)
-		require.ErrorIs(w, events.Finish(w.ctx, w.home, left.ID, left.Fence), outbox.ErrFenced)
-		parked, err := events.Parked(w.ctx, w.home, "", 10)
-		require.NoError(w, err)
-		require.Len(w, parked, 1)
-		require.Equal(w, left.ID, parked[0].ID)
-		require.Equal(w, "never works", parked[0].LastError)
-		require.Zero(w, parked[0].Attempts)
-		depth, err := events.Depth(w.ctx, w.home)
-		require.NoError(w, err)
-		require.Equal(w, outbox.Depth{Parked: 1}, depth)
-		done, err := events.Unpark(w.ctx, w.home, left.ID)
-		require.NoError(w, err)
-		require.True(w, done)
-		require.Equal(w, left.ID, w.takeOne(outbox.Events).ID)
-	}},
-	{"effects: events that are left with somebody end with others", func(w *world) {
-		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := declinedSoft("no funds")
-		v.Events = Events(held, 1)
-		w.settle(held, v)
-		w.until(w.now().Add(time.Millisecond))
-		taken := w.takeOne(outbox.Events)
-		var all []outbox.Delay
-		for i := range 4 {
-			other := w.begin(w.arrival(fmt.Sprint("other-", i), "100"), claim.Won)
-			v := approved("paid")
-			v.Events, v.Handover = Events(other, 1), &outbox.Handover{Lease: time.Hour}
-			w.settle(other, v)
-			require.Len(w, v.Handover.Rows, 1)
-			all = append(all, outbox.Delay{Hold: outbox.Hold{ID: v.Events[0].ID, Fence: v.Handover.Rows[0].Fence}, After: time.Minute, Reason: "down"})
-		}
-		events := w.Queue(w.home, outbox.Events)
-		// None of those that are told of a row which they do not have.
-		strange := outbox.Hold{ID: all[0].ID, Fence: all[1].Fence + 1}
-		require.NoError(w, events.FinishAll(w.ctx, w.home, []outbox.Hold{{ID: taken.ID, Fence: taken.Fence}, all[0].Hold, all[1].Hold, {ID: all[2].ID, Fence: strange.Fence}}))
-		depth, err := events.Depth(w.ctx, w.home)
-		require.NoError(w, err)
-		require.Equal(w, 2, depth.Pending)
-		require.NoError(w, events.RetryAll(w.ctx, w.home, all[1:]))
-		now := w.now()
-		for _, left := range all[2:] {
-			got, found := w.row(outbox.Events, left.ID)
-			require.True(w, found)
-			require.Equal(w, uint32(1), got.Attempts)
-			require.True(w, got.Due.After(now))
-		}
-	}},
-	{"effects: an event that is left with somebody comes before those of the key's next life", func(w *world) {
+	{"effects: an event comes before those of the key's next life", func(w *world) {
 		if w.Advance == nil {
 			w.Skip("the key is free again in two days")
 		}
-		first, events := w.leave(1000 * time.Hour)
-		w.until(w.now().Add(w.Policy.ReplayFor + w.Policy.TombstoneFor + time.Hour))
-		again := w.begin(w.arrival("k", "100"), claim.Won)
-		v := approved("paid")
-		v.Events, v.Handover = Events(again, 1), &outbox.Handover{Lease: time.Hour}
-		v.Events[0].ID = "evt_next"
-		w.settle(again, v)
-		require.Empty(w, v.Handover.Rows, "the first waits")
-		w.until(w.now().Add(time.Millisecond))
-		taken, err := events.Take(w.ctx, w.home, 10, time.Hour)
-		require.NoError(w, err)
-		require.Empty(w, taken)
-		w.until(first.Due.Add(time.Millisecond))
-		one := w.takeOne(outbox.Events)
-		require.Equal(w, first.ID, one.ID)
-		require.NoError(w, events.Finish(w.ctx, w.home, one.ID, one.Fence))
-		require.Equal(w, "evt_next", w.takeOne(outbox.Events).ID)
-	}},
-	{"effects: no event is left with who asks by a step that did nothing", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := approved("paid")
 		v.Events = Events(held, 1)
-		rec := w.settle(held, v)
-		v.ID, v.Handover = uuid.New(), &outbox.Handover{Lease: time.Hour}
-		_, err := w.at(w.home).Settle(w.ctx, held, v)
-		require.ErrorIs(w, err, claim.ErrFenced)
-		require.Empty(w, v.Handover.Rows)
-		w.written(held, rec.SettledAt, nil, v.Events, nil)
+		w.settle(held, v)
+		events := w.Queue(w.home, outbox.Events)
+		w.until(w.now().Add(time.Millisecond))
+		taken, err := events.Take(w.ctx, w.home, 1, 1000*time.Hour)
+		require.NoError(w, err)
+		require.Len(w, taken, 1)
+		w.until(w.now().Add(w.Policy.ReplayFor + w.Policy.TombstoneFor + time.Hour))
+		again := w.begin(w.arrival("k", "100"), claim.Won)
+		v = approved("paid")
+		v.Events = Events(again, 1)
+		v.Events[0].ID = "evt_next"
+		w.settle(again, v)
+		w.until(w.now().Add(time.Millisecond))
+		none, err := events.Take(w.ctx, w.home, 10, time.Hour)
+		require.NoError(w, err)
+		require.Empty(w, none)
+		w.until(taken[0].Due.Add(time.Millisecond))
+		first := w.takeOne(outbox.Events)
+		require.Equal(w, taken[0].ID, first.ID)
+		require.NoError(w, events.Finish(w.ctx, w.home, first.ID, first.Fence))
+		require.Equal(w, "evt_next", w.takeOne(outbox.Events).ID)
 	}},
-}
-
-// leave leaves an event with the caller.
-func (w *world) leave(lease time.Duration) (outbox.Message, outbox.Store) {
-	w.Helper()
-	held := w.begin(w.arrival("k", "100"), claim.Won)
-	v := approved("paid")
-	v.Events, v.Handover = Events(held, 1), &outbox.Handover{Lease: lease}
-	w.settle(held, v)
-	require.Len(w, v.Handover.Rows, 1)
-	return v.Handover.Rows[0], w.Queue(w.home, outbox.Events)
 }
 
 // takeOne takes one due row of a queue. It waits until by if the backend may skip a row

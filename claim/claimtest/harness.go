@@ -38,6 +38,9 @@ type Harness struct {
 	// Advance moves the store's clock forward. If it is nil, the tests wait for
 	// real time to pass.
 	Advance func(d time.Duration)
+	// SetBack sets that clock back, or opens the store anew on one that is behind; nil
+	// together with Advance.
+	SetBack func(d time.Duration)
 	// Sweep deletes expired rows until none is left; nil if the database deletes
 	// them itself.
 	Sweep func(t testing.TB)

@@ -1,6 +1,7 @@
 package claimtest
 
 import (
+	"maps"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -261,7 +262,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		c.NotFound, c.Lease = 0, lease
 		if c.Waits != v.State+v.By { // said once
 			c.Waits, c.Interim = v.State+v.By, string(v.Response.Body)
-			m.hear(at, &v, nil, now)
+			m.hear(at, &v, now)
 		}
 		due := now.Add(max(v.RetryIn, m.Policy.BackoffMin))
 		return nil, !lease.After(due) && due.Sub(lease) < time.Microsecond
@@ -293,32 +294,24 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	return nil, pause >= max(v.RetryIn-time.Microsecond, least) && pause <= max(v.RetryIn, most)
 }
 
-// hear records the events of v. Those that it asks for are left with the caller if they
-// are the first of their lines; no model takes one.
-func (m *Model) hear(at Place, v *claim.Verdict, asked *outbox.Handover, now time.Time) {
+// hear records the events of v, behind those of their lines; no model takes one.
+func (m *Model) hear(at Place, v *claim.Verdict, now time.Time) {
+	told := maps.Clone(m.Told)
 	for _, e := range v.Events {
 		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, "charge"
 		e.CreatedAt, e.Due = now, now
-		if asked != nil && !m.waits(e) {
-			e.Due, e.Fence = now.Add(asked.Lease), 1
+		for _, o := range told {
+			if o.Region == e.Region && o.Tenant == e.Tenant && o.Key == e.Key && o.Kind == e.Kind {
+				e.CreatedAt = later(e.CreatedAt, o.CreatedAt.Add(time.Microsecond))
+			}
 		}
 		m.Told[Ref{at.Home, e.ID}] = e
 	}
 }
 
-// waits reports whether an event of e's line is there.
-func (m *Model) waits(e outbox.Message) bool {
-	for ref, other := range m.Told {
-		if ref.Home == e.Region && other.InLine(e) {
-			return true
-		}
-	}
-	return false
-}
-
 // tell records the effects of a cell that has no holder any more.
 func (m *Model) tell(at Place, c *Cell, v *claim.Verdict, now time.Time) {
-	m.hear(at, v, v.Handover, now)
+	m.hear(at, v, now)
 	ref := Ref{at.Home, c.ID}
 	if state, ok := map[Status]claim.State{Refused: claim.FailedTerminal, Released: claim.FailedRetry}[c.Status]; ok {
 		m.Unpaid[ref] = claim.Unpaid{

@@ -96,14 +96,6 @@ func (s cutStore) Unknown(ctx context.Context, home string, limit int) ([]claim.
 	return s.Store.Unknown(ctx, home, limit)
 }
 
-// Settle leaves a node no events while its workers are idle.
-func (s cutStore) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
-	if s.idle.Load() {
-		v.Handover = nil
-	}
-	return s.Store.Settle(ctx, held, v)
-}
-
 func (s cutStore) Queue(q outbox.Queue) outbox.Store { return idleQueue{s.Store.Queue(q), s.idle} }
 
 // idleQueue hands out no rows while its workers are idle.

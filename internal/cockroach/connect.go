@@ -199,7 +199,6 @@ const usedTables = `(VALUES
     ('responses', 'SELECT INSERT DELETE'),
     ('outbox', 'SELECT INSERT UPDATE DELETE'),
     ('events', 'SELECT INSERT UPDATE DELETE'),
-    ('events_left', 'SELECT INSERT UPDATE DELETE'),
     ('expiries', 'SELECT INSERT UPDATE DELETE'),
     ('notices', 'SELECT INSERT UPDATE DELETE'),
     ('notices_due', 'SELECT INSERT UPDATE DELETE'),

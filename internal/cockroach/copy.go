@@ -15,7 +15,7 @@ import (
 // copied are all tables with rows, in an order in which they can be filled.
 var copied = []string{
 	"regions", "deployment", "windows", "restores", "accounts", "brakes", "tenants", "api_keys", "endpoints", "pins", "claims", "responses", "unpaid",
-	"ledger", "audit", "audit_chains", "outbox", "events", "events_left", "expiries", "notices", "notices_due", "witnesses",
+	"ledger", "audit", "audit_chains", "outbox", "events", "expiries", "notices", "notices_due", "witnesses",
 }
 
 const (

@@ -50,9 +50,6 @@
 //	pin             there is no row                run again; whatever pin there is now is the answer
 //	pin_write       the time that was read         read again: the pin there is the answer
 //	pins_sweep      the time that it reads         run again: nothing changes
-//	left_finish     that the row is there          run again; on "no row" read: if it is not in events, it is finished
-//	left_move       that the row is there          reported: it is due in events, after its pause
-//	left_adopt      due, unlocked                  run again: a row is in one place or the other
 //	outbox_take     due, unlocked                  reported: rows that were taken are due again after the lease
 //	calls_adopt     that the claim has no later call
 //	                                               run again: a call is in one place or the other
@@ -97,9 +94,6 @@
 // certain, with [ledger.ErrConflict], and so does the id of a waiting event: nothing is
 // done then, and the others of its batch are sent again without it.
 //
-// Settle leaves events with its caller if the reply says so. A caller that found out by the
-// step was not told: such rows are due when their lease ends.
-//
 // A failed statement of a batch is, whatever the failure, such a try for each of its
 // callers. Each sends its step once more, alone, and its own row answers as above.
 //
@@ -142,14 +136,6 @@
 // step that was. Timelines and pages have the lines of both. Nodes from before migration 072
 // end claims without that: then the line stays in the claim, and is a line of it.
 //
-// # Events that are left
-//
-// Settle leaves events of final claims with its caller in events_left, each under the time
-// of the settlement and its id, which are its holder's fence. A holder finishes it there. One
-// that is postponed, parked or due is moved to events, the due ones before each take. A
-// younger event of the key finds it by its claim, whose settled_at is that time; the step
-// that begins the key's next life moves it.
-//
 // # Crash points
 //
 // Each step is one statement, so a process that dies has either sent it or not, and the
@@ -167,7 +153,6 @@
 //	endpoint | endpoint_note nothing has changed: the next delivery finds the same
 //	look | outbox_take       nothing has changed: another node's look, or the next one,
 //	                         finds the same; so it does where nobody was woken
-//	left_adopt | events_take the events are in the queue, to be taken by whoever looks
 //	calls_adopt | calls_take the calls are with their claims, to be taken by whoever looks
 //	outbox_take | outbox_finish_all or outbox_retry_all
 //	                         each row of the batch is due again after its lease
@@ -198,12 +183,12 @@
 // # Order of events
 //
 // A row of events can be taken once no older one of its key for the same sink is left,
-// except parked ones, so that a sink that is down delays no other. Settle leaves a row with
-// its caller only if no row of the key is left. These checks take no locks: an older row
-// stays until it is finished, whoever holds it, and a younger one that is held has nothing
-// older except rows that an operator requeued. Rows behind a postponed one are due, and
-// each take looks at them. Older is by the clock of the gateway that wrote; on CockroachDB
-// two that are nearer to each other than max-offset may change places.
+// except parked ones, so that a sink that is down delays no other. This check takes no
+// locks: an older row stays until it is finished, whoever holds it, and a younger one that
+// is held has nothing older except rows that an operator requeued. Rows behind a postponed
+// one are due, and each take looks at them. Older is by created_at. It is the clock of the
+// gateway that wrote, or just after the newest row that waits in the line if that clock is
+// behind.
 //
 // # Time
 //

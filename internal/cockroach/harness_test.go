@@ -76,7 +76,7 @@ func newDatabase(t testing.TB) database {
 	if s.Kind() == localdb.CockroachDB {
 		d.url = s.URL(regions[0], prepared.name)
 		d.admin = d.url
-		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "events_left", "expiries", "notices", "notices_due", "ledger", "endpoints", "brakes", "accounts", "restores", "witnesses", "unpaid", "audit", "api_keys", "tenants"} {
+		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "brakes", "accounts", "restores", "witnesses", "unpaid", "audit", "api_keys", "tenants"} {
 			d.exec(t, "DELETE FROM "+table+" WHERE true") // TRUNCATE is DDL there, and takes seconds
 		}
 		return d
@@ -222,6 +222,7 @@ func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
 	h := claimtest.Harness{Regions: regions, Policy: policy()}
 	if d.clock != nil {
 		h.Advance = func(by time.Duration) { d.clock.advance(t, by) }
+		h.SetBack = func(by time.Duration) { d.clock.advance(t, -by) }
 	} else {
 		h.Policy = livePolicy()
 		h.ReplicaLag = 6 * time.Second // follower reads are 4.2 s old, and the target 4.8

@@ -94,7 +94,7 @@ func settleError(fx *claim.Effects, err error) error {
 		switch {
 		case (pg.ConstraintName == "ledger_pkey" || pg.ConstraintName == ledgerArrivals) && fx.Post != nil:
 			return fmt.Errorf("settle: %w: %s of %s", ledger.ErrConflict, fx.Post.ID, fx.Post.ProviderRef)
-		case (pg.ConstraintName == "events_pkey" || pg.ConstraintName == "events_left_pkey") && len(fx.Events) > 0:
+		case pg.ConstraintName == "events_pkey" && len(fx.Events) > 0:
 			return fmt.Errorf("settle: the event %s, or one beside it, is queued already; give each event an id of its own", fx.Events[0].ID)
 		}
 	}

@@ -28,7 +28,7 @@ var homePath = []string{
 	"begin", "begin_here", "find", "begin_again", "take_over", "renewable", "renew", "settle", "defer", "get", "object", "timeline",
 	"tenant", "tenant_by_api_key",
 	"calls_adopt", "calls_take", "calls_message", "calls_finish", "calls_finish_all", "calls_retry", "calls_retry_all", "look", "look_events", "calls_park", "calls_unpark", "calls_parked", "calls_waiting", "calls_depth", "claims_unknown",
-	"events_take", "events_message", "events_finish", "events_finish_all", "events_retry", "events_retry_all", "events_park", "events_unpark", "events_parked", "events_waiting", "events_depth", "left_finish", "left_move", "left_adopt",
+	"events_take", "events_message", "events_finish", "events_finish_all", "events_retry", "events_retry_all", "events_park", "events_unpark", "events_parked", "events_waiting", "events_depth",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
 	"ledger_post", "ledger_book", "ledger_ghost_refund", "ledger_about", "ledger_reversals_at", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
 	"notices_keep", "notices_close", "notice", "endpoint",
@@ -139,20 +139,6 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	require.NoError(t, err)
 	walkQueue(t, v, outbox.ProviderCalls)
 	walkQueue(t, v, outbox.Events)
-	for _, key := range []string{"left", "postponed"} {
-		held := begin(key, "1", "n", claim.Won)
-		left := &outbox.Handover{Lease: time.Hour}
-		settle(held, claim.Verdict{
-			Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}, Events: claimtest.Events(held, 2), Handover: left,
-		})
-		require.Len(t, left.Rows, 1)
-		events := v.Queue(outbox.Events)
-		if key == "left" {
-			require.NoError(t, events.Finish(ctx, home, left.Rows[0].ID, left.Rows[0].Fence))
-		} else {
-			require.NoError(t, events.Retry(ctx, home, left.Rows[0].ID, left.Rows[0].Fence, time.Hour, "down"))
-		}
-	}
 	expiry := takeFrom(t, v, outbox.Expiries)
 	require.NoError(t, v.Queue(outbox.Expiries).Finish(ctx, home, expiry.ID, expiry.Fence))
 
@@ -304,7 +290,7 @@ func awaitPlacement(t *testing.T, d database) {
 	_, err = conn.Exec(t.Context(), "SET enforce_home_region = on")
 	require.NoError(t, err)
 	for _, column := range []string{"pins.registrar", "claims.home_region", "responses.home_region", "outbox.home_region", "audit.home_region",
-		"events.home_region", "events_left.home_region", "expiries.home_region", "notices.home_region", "notices_due.home_region", "ledger.home_region"} {
+		"events.home_region", "expiries.home_region", "notices.home_region", "notices_due.home_region", "ledger.home_region"} {
 		table, _, _ := strings.Cut(column, ".")
 		for deadline := time.Now().Add(2 * time.Minute); ; {
 			_, err := conn.Exec(t.Context(), "SELECT count(*) FROM "+table+" WHERE "+column+" = '"+regions[0]+"'")

@@ -58,9 +58,6 @@ var (
 	queueParked    = declareOfQueues[homePageArgs]("parked")
 	queueWaiting   = declareOfQueues[homeLimitArgs]("waiting")
 	queueDepth     = declareOfQueues[homeLimitArgs]("depth")
-	leftFinish     = declare[leftFinishArgs]("left_finish")
-	leftMove       = declare[leftMoveArgs]("left_move")
-	leftAdopt      = declare[homeLimitArgs]("left_adopt")
 	callsAdopt     = declare[homeLimitArgs]("calls_adopt")
 	callsOrphaned  = declare[homeArgs]("calls_orphaned")
 	look           = declare[homeArgs]("look")
@@ -99,25 +96,6 @@ type (
 		Pause  time.Duration
 		Reason string
 	}
-	// leftRow is a row of events_left.
-	leftRow struct {
-		CreatedAt time.Time
-		ID        string
-	}
-	leftFinishArgs struct {
-		Home string
-		Rows []leftRow
-	}
-	leftMoveArgs struct {
-		Home string
-		Rows []leftMoveRow
-	}
-	leftMoveRow struct {
-		leftRow
-		Pause  time.Duration
-		Reason string
-		Parked bool
-	}
 	parkArgs struct {
 		holdArgs
 		Reason string
@@ -151,32 +129,6 @@ func (q queue) work(ctx context.Context) context.Context {
 // ofCalls reports whether q is the queue of provider calls.
 func (q queue) ofCalls() bool { return q.files == callFiles }
 
-// leftSince is the least fence of a row of events_left: the time of its creation in
-// microseconds, which is the row's place in that table. Other rows' fences count takes.
-const leftSince = 1 << 40
-
-func leftFence(created time.Time) uint64 { return uint64(created.UnixMicro()) }
-
-// left returns the place of a row with such a fence, of any other false.
-func (q queue) left(h outbox.Hold) (leftRow, bool) {
-	if !q.inOrder || h.Fence < leftSince {
-		return leftRow{}, false
-	}
-	return leftRow{time.UnixMicro(int64(h.Fence)).UTC(), h.ID}, true
-}
-
-// parted separates rows of events_left, as left returns them, from the others.
-func parted[R, L any](rows []R, left func(R) (L, bool)) (theirs []L, others []R) {
-	for _, r := range rows {
-		if l, is := left(r); is {
-			theirs = append(theirs, l)
-		} else {
-			others = append(others, r)
-		}
-	}
-	return theirs, others
-}
-
 // dueMessage is a row and its due time before it was taken.
 type dueMessage struct {
 	was     time.Time
@@ -192,9 +144,6 @@ func scanMessage(row pgx.CollectableRow) (dueMessage, error) {
 		&m.CreatedAt, &m.Due, &fence, &attempts, &m.LastError, &m.Parked)
 	m.Fence, m.Attempts = uint64(fence), uint32(attempts)
 	m.CreatedAt, m.Due = m.CreatedAt.UTC(), m.Due.UTC()
-	if fence < 0 {
-		m.Fence = leftFence(m.CreatedAt) // see columns.LeftMessage
-	}
 	return d, err
 }
 
@@ -214,12 +163,8 @@ func (q queue) Take(ctx context.Context, region string, limit int, lease time.Du
 		return nil, err
 	}
 	var former error
-	switch {
-	case q.ofCalls():
+	if q.ofCalls() {
 		former = q.adopt(ctx, region, limit)
-	case q.inOrder:
-		_, _, former = affected(ctx, q.db, leftAdopt, repeatable, homeLimitArgs{region, int64(limit)})
-		former = claimError(leftAdopt.name, former)
 	}
 	if former != nil && ctx.Err() != nil {
 		return nil, former
@@ -266,13 +211,8 @@ func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, 
 }
 
 // Finish implements [outbox.Store].
-func (q queue) Finish(ctx context.Context, region, id string, fence uint64) (err error) {
-	var lost bool
-	if row, left := q.left(outbox.Hold{ID: id, Fence: fence}); left {
-		lost, err = fenced(ctx, q, leftFinish, repeatable, region, leftFinishArgs{region, []leftRow{row}})
-	} else {
-		lost, err = fenced(ctx, q, queueFinish.of(q), repeatable, region, holdArgs{region, holdRow{id, int64(fence)}})
-	}
+func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
+	lost, err := fenced(ctx, q, queueFinish.of(q), repeatable, region, holdArgs{region, holdRow{id, int64(fence)}})
 	if !errors.Is(err, outbox.ErrFenced) || !lost {
 		return err
 	}
@@ -291,9 +231,6 @@ func (q queue) Finish(ctx context.Context, region, id string, fence uint64) (err
 
 // Retry implements [outbox.Store].
 func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
-	if row, left := q.left(outbox.Hold{ID: id, Fence: fence}); left {
-		return q.move(ctx, region, leftMoveRow{leftRow: row, Pause: after.Truncate(time.Microsecond), Reason: reason})
-	}
 	_, err := fenced(ctx, q, queueRetry.of(q), once, region, retryArgs{region, retryRow{holdRow{id, int64(fence)}, after.Truncate(time.Microsecond), reason}})
 	return err
 }
@@ -304,12 +241,6 @@ func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold)
 	ctx, err := q.reach(q.work(ctx), region)
 	if err != nil || len(rows) == 0 {
 		return err
-	}
-	left, rows := parted(rows, q.left)
-	if len(left) > 0 {
-		if _, _, err := affected(ctx, q.db, leftFinish, repeatable, leftFinishArgs{region, left}); err != nil {
-			return claimError(leftFinish.name, err)
-		}
 	}
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
 		args := finishAllArgs{region, make([]holdRow, len(some))}
@@ -342,14 +273,6 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 		return err
 	}
 	var failed error
-	left, rows := parted(rows, func(r outbox.Delay) (leftMoveRow, bool) {
-		row, is := q.left(r.Hold)
-		return leftMoveRow{leftRow: row, Pause: r.After.Truncate(time.Microsecond), Reason: r.Reason}, is
-	})
-	if len(left) > 0 {
-		_, _, err = affected(ctx, q.db, leftMove, once, leftMoveArgs{region, left})
-		failed = claimError(leftMove.name, err)
-	}
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
 		args := retryAllArgs{region, make([]retryRow, len(some))}
 		for i, r := range some {
@@ -369,10 +292,10 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	if err != nil {
 		return nil, err
 	}
-	type dues struct{ now, calls, expiries, notices, events, left zeronull.Timestamptz }
+	type dues struct{ now, calls, expiries, notices, events zeronull.Timestamptz }
 	due, _, _, err := one(ctx, v.db, look, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (d dues, err error) {
 		var former bool
-		err = row.Scan(&d.now, &former, &d.calls, &d.expiries, &d.notices, &d.events, &d.left)
+		err = row.Scan(&d.now, &former, &d.calls, &d.expiries, &d.notices, &d.events)
 		if former {
 			v.db.former.Store(region, true)
 			d.calls = d.now
@@ -391,7 +314,7 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	}
 	outlook := outbox.Outlook{}
 	for q, due := range map[outbox.Queue]zeronull.Timestamptz{
-		outbox.ProviderCalls: due.calls, outbox.Expiries: due.expiries, outbox.Notices: due.notices, outbox.Events: sooner(due.events, due.left),
+		outbox.ProviderCalls: due.calls, outbox.Expiries: due.expiries, outbox.Notices: due.notices, outbox.Events: due.events,
 	} {
 		if due := time.Time(due); !due.IsZero() {
 			outlook[q] = max(due.Sub(now), 0)
@@ -400,26 +323,9 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	return outlook, nil
 }
 
-// sooner returns the earlier of two times; zero is none.
-func sooner(a, b zeronull.Timestamptz) zeronull.Timestamptz {
-	if time.Time(a).IsZero() || !time.Time(b).IsZero() && time.Time(b).Before(time.Time(a)) {
-		return b
-	}
-	return a
-}
-
 // Park implements [outbox.Store].
 func (q queue) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
-	if row, left := q.left(outbox.Hold{ID: id, Fence: fence}); left {
-		return q.move(ctx, region, leftMoveRow{leftRow: row, Reason: reason, Parked: true})
-	}
 	_, err := fenced(ctx, q, queuePark.of(q), once, region, parkArgs{holdArgs{region, holdRow{id, int64(fence)}}, reason})
-	return err
-}
-
-// move postpones or parks an event that was left with its caller.
-func (q queue) move(ctx context.Context, region string, row leftMoveRow) error {
-	_, err := fenced(ctx, q, leftMove, once, region, leftMoveArgs{region, []leftMoveRow{row}})
 	return err
 }
 

@@ -44,7 +44,7 @@ type list struct {
 
 // shared are texts that several statements share.
 type shared struct {
-	Row, Claim, Message, MessageNames, Call, Open, NoCall, Lines, NoLines, Begun, Left, LeftTaken, LeftMessage, ClaimOf, First, Tenant, Transaction, Endpoint string
+	Row, Claim, Message, MessageNames, Call, Open, NoCall, Lines, NoLines, Begun, First, Tenant, Transaction, Endpoint string
 }
 
 // columns are lists of columns, each in the order of the function that scans it, and what
@@ -73,18 +73,7 @@ var columns = shared{
 	NoLines: `NULL::uuid, NULL::text, NULL::text, NULL::uuid, NULL::timestamptz, NULL::text, NULL::text, NULL::text`,
 	// Whether the first line of a claim's audit is in its row alone.
 	Begun: `begun_id IS NOT NULL AND begun_noted IS NULL`,
-	// Of a row of events_left.
-	Left: `l.id, l.kind, l.tenant_id, l.idem_key, l.operation, l.payload, l.trace_parent, l.created_at`,
-	// The fence that it gets in events: it was taken once, if it was left with somebody.
-	LeftTaken: `CASE WHEN due > created_at THEN 1 ELSE 0 END`,
-	// Message of such a row; scanned by scanMessage.
-	LeftMessage: `l.id, l.kind, l.tenant_id, l.idem_key, l.operation, l.payload, l.trace_parent,
-          l.created_at, l.due, CASE WHEN l.due > l.created_at THEN -1 ELSE 0 END::int8, 0::int4, ''::text, false`,
-	// Joins the claim c of o, a row of events. Within First CockroachDB would read all
-	// claims.
-	ClaimOf: `LEFT JOIN claims AS c ON c.home_region = @home::crdb_internal_region AND c.tenant_id = o.tenant_id AND c.idem_key = o.idem_key`,
-	// Whether no row of the line of o, neither of events nor of events_left, came before
-	// it. The comparisons are spelt out, as CockroachDB looks no row up by its key for one
+	// Whether no row of the line of o, a row of events, came before it. The comparisons are spelt out, as CockroachDB looks no row up by its key for one
 	// of tuples. The offset changes nothing but that PostgreSQL looks each row up, and does
 	// not join, which it would do by guesses where it has no statistics.
 	First: `NOT EXISTS (
@@ -92,12 +81,6 @@ var columns = shared{
               WHERE e.home_region = @home::crdb_internal_region AND e.tenant_id = o.tenant_id AND e.idem_key = o.idem_key
                 AND e.kind = o.kind AND NOT e.parked
                 AND (e.created_at < o.created_at OR e.created_at = o.created_at AND e.id < o.id)
-              OFFSET 0)
-          AND NOT EXISTS (
-              SELECT 1 FROM events_left AS l
-              WHERE l.home_region = @home::crdb_internal_region AND l.created_at = c.settled_at
-                AND l.tenant_id = o.tenant_id AND l.idem_key = o.idem_key AND l.kind = o.kind
-                AND (l.created_at < o.created_at OR l.created_at = o.created_at AND l.id < o.id)
               OFFSET 0)`,
 	// Scanned by scanTenant.
 	Tenant: `t.id, t.name, t.registrar, t.previous_registrar, t.registrar_moved_at, t.rate_per_second, t.burst, t.card_numbers, t.routes`,
@@ -117,7 +100,7 @@ const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c
 // planned are the files whose statements are planned for each run.
 var planned = []string{
 	queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all",
-	callFiles + "take", callFiles + "finish_all", callFiles + "retry_all", callFiles + "open", callFiles + "adopt", "left_finish", "left_move", "left_adopt", "look", "look_events", "ledger_named", "notices_close_all",
+	callFiles + "take", callFiles + "finish_all", callFiles + "retry_all", callFiles + "open", callFiles + "adopt", "look", "look_events", "ledger_named", "notices_close_all",
 }
 
 // inRounds are the files whose statements a node sends by itself, again and again. They

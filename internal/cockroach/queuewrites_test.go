@@ -116,32 +116,32 @@ func queueWrites() []operation {
 			c.takes(1)
 		},
 	}, {
-		name: "finish an event that was left", statements: []string{"left_finish"},
-		before: leftWithUs,
+		name: "event finish", statements: []string{"events_finish"},
+		before: eventTaken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			m, _ := leftOf(c)
+			m, _ := eventOf(c)
 			return nil, c.ours.Queue(outbox.Events).Finish(ctx, here, m.ID, m.Fence)
 		},
 		right:  noAnswer,
-		effect: func(_ *cell, want, _ *stored) { want.Left = nil },
+		effect: func(_ *cell, want, _ *stored) { want.Events = nil },
 		next: func(c *cell, done bool) {
-			m, found := leftOf(c)
+			m, found := eventOf(c)
 			require.Equal(c, !done, found)
 			if found {
 				require.NoError(c, c.others.Queue(outbox.Events).Finish(c.ctx, here, m.ID, m.Fence))
 			}
 		},
 	}, {
-		name: "postpone an event that was left", statements: []string{"left_move"}, once: true,
-		before: leftWithUs,
+		name: "event retry", statements: []string{"events_retry"}, once: true,
+		before: eventTaken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			m, _ := leftOf(c)
+			m, _ := eventOf(c)
 			return nil, c.ours.Queue(outbox.Events).Retry(ctx, here, m.ID, m.Fence, time.Hour, "down")
 		},
 		right:  noAnswer,
-		effect: func(_ *cell, want, _ *stored) { want.Left, want.Events = nil, want.Left },
+		effect: func(*cell, *stored, *stored) {},
 		next: func(c *cell, done bool) {
-			m, found := leftOf(c)
+			m, found := eventOf(c)
 			require.True(c, found)
 			require.Equal(c, done, m.Attempts == 1)
 			require.NoError(c, c.others.Queue(outbox.Events).Finish(c.ctx, here, m.ID, m.Fence))
@@ -267,17 +267,19 @@ func queueWrites() []operation {
 	}}
 }
 
-// leftWithUs is an event of a claim that is final, left with our node.
-func leftWithUs(c *cell) {
+// eventTaken is an event of a claim that is final, taken by our node.
+func eventTaken(c *cell) {
 	heldByUs(c)
 	v := approved
-	v.ID, v.Events, v.Handover = uuid.New(), claimtest.Events(c.held, 1), &outbox.Handover{Lease: time.Hour}
+	v.ID, v.Events = uuid.New(), claimtest.Events(c.held, 1)
 	c.settles(c.held, v)
-	require.Len(c, v.Handover.Rows, 1)
+	got, err := c.ours.Queue(outbox.Events).Take(c.ctx, here, 1, time.Hour)
+	require.NoError(c, err)
+	require.Len(c, got, 1)
 }
 
-// leftOf returns that event, wherever it is.
-func leftOf(c *cell) (outbox.Message, bool) {
+// eventOf returns that event.
+func eventOf(c *cell) (outbox.Message, bool) {
 	c.Helper()
 	m, found, err := c.others.Queue(outbox.Events).Message(c.ctx, here, claimtest.Events(c.held, 1)[0].ID)
 	require.NoError(c, err)

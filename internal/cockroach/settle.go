@@ -62,9 +62,6 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 		case next.State == claim.FailedRetry:
 			next.Refusal.At = said.now.UTC()
 		}
-		if said.handed {
-			verdict.Handover.Leave(said.events())
-		}
 		return *next, nil
 	}
 	// The row may have this verdict already: a try whose reply was lost wrote it, in
@@ -163,12 +160,7 @@ type settlement struct {
 
 	done       bool
 	now, lease time.Time
-	handed     bool // the events that have a fence are left with the caller
 }
-
-// leaves reports whether an event goes into events_left: it is asked for, and its claim is
-// final, which happens once in the life of a key, and whose settled_at finds the row.
-func (s *settlement) leaves(m *outbox.Message) bool { return m.Fence > 0 && s.next.State.Final() }
 
 // bytes is how much of it is not of a bounded size.
 func (s *settlement) bytes() (n int) {
@@ -193,18 +185,6 @@ func (s *settlement) refusal() *claim.Response {
 	return &s.next.Refusal.Response
 }
 
-// events are those of the effects with the statement's time.
-func (s *settlement) events() []outbox.Message {
-	for i := range s.fx.Events {
-		m := &s.fx.Events[i]
-		m.CreatedAt, m.Due = s.now.UTC(), s.now.Add(m.Due.Sub(m.CreatedAt)).UTC()
-		if s.leaves(m) {
-			m.Fence = leftFence(m.CreatedAt)
-		}
-	}
-	return s.fx.Events
-}
-
 // settleArgs are the settled claims and their effects: rows that name their claim by
 // its N.
 type (
@@ -212,8 +192,7 @@ type (
 		Home     string
 		Claims   []settledClaim
 		Postings []settledPosting
-		Events   []askedEvent
-		Left     []askedEvent
+		Events   []settledEvent
 		Expiries []settledExpiry
 		Unpaid   []settledUnpaid
 		// PinLife is how long a row stays: until its tombstone is over and then for
@@ -247,10 +226,6 @@ type (
 	settledEvent struct {
 		N int32
 		eventRow
-	}
-	askedEvent struct {
-		settledEvent
-		Lease time.Duration // for which its caller asks for it; 0: it does not
 	}
 	settledExpiry struct {
 		N                            int32
@@ -296,13 +271,7 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 		args.Postings = append(args.Postings, settledPosting{n, postingOf(s.fx.Post)})
 	}
 	for i := range s.fx.Events {
-		m := &s.fx.Events[i] // due at once, unless its caller asks for it
-		event := askedEvent{settledEvent{n, eventOf(m)}, m.Due.Sub(m.CreatedAt).Truncate(time.Microsecond)}
-		if s.leaves(m) {
-			args.Left = append(args.Left, event)
-		} else {
-			args.Events = append(args.Events, event)
-		}
+		args.Events = append(args.Events, settledEvent{n, eventOf(&s.fx.Events[i])})
 	}
 }
 
@@ -323,18 +292,13 @@ func batchedSettle(db *DB) *batched[settlement, settleArgs] {
 		},
 		read: func(rows pgx.Rows, all []*settlement) error {
 			for _, s := range all {
-				s.done, s.handed = false, false // as a try before may have said, which then failed
+				s.done = false // a try before may have set it, and then failed
 			}
 			var n int32
 			var now, lease time.Time
-			var handed bool
-			_, err := pgx.ForEachRow(rows, []any{&n, &now, &lease, &handed}, func() error {
+			_, err := pgx.ForEachRow(rows, []any{&n, &now, &lease}, func() error {
 				s, err := at(all, n)
-				switch {
-				case err != nil:
-				case handed:
-					s.handed = true
-				default:
+				if err == nil {
 					s.done, s.now, s.lease = true, now, lease
 				}
 				return err

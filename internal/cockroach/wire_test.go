@@ -183,7 +183,6 @@ type stored struct {
 	Ending    int      // of which some have an end
 	Booked    []string // id and amount
 	Events    []string
-	Left      []string // events, too
 	Expiries  []string
 	Unpaid    []string // object and state
 	Notices   []noticeRow
@@ -252,7 +251,6 @@ func (c *cell) stored() *stored {
 	s.Tenants = rows[tenantRow](c, `SELECT name, registrar::text, coalesce(previous_registrar::text, ''), rate_per_second, burst FROM tenants WHERE id = $1`, c.key.Tenant)
 	s.Booked = rows[string](c, `SELECT id || ' ' || debit_amount::text FROM ledger WHERE tenant_id = $1 AND object_id LIKE $2 ORDER BY id`, c.key.Tenant, c.object("%"))
 	s.Events = rows[string](c, `SELECT id FROM events WHERE tenant_id = $1 AND idem_key = $2 ORDER BY id`, c.key.Tenant, c.key.Value)
-	s.Left = rows[string](c, `SELECT id FROM events_left WHERE tenant_id = $1 AND idem_key = $2 ORDER BY id`, c.key.Tenant, c.key.Value)
 	s.Expiries = rows[string](c, `SELECT id FROM expiries WHERE tenant_id = $1 AND idem_key = $2 ORDER BY id`, c.key.Tenant, c.key.Value)
 	s.Unpaid = rows[string](c, `SELECT object_id || ' ' || state::text FROM unpaid WHERE tenant_id = $1 AND object_id LIKE $2 ORDER BY object_id`, c.key.Tenant, c.object("%"))
 	s.Notices = rows[noticeRow](c, `SELECT n.id, n.status, n.detail, q.fence FROM notices AS n

@@ -14,7 +14,6 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
-	"github.com/homeward-io/homeward/outbox"
 )
 
 // Begin implements [claim.Store].
@@ -51,16 +50,9 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 // Settle implements [claim.Store].
 func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
 	jitter := rand.Float64()
-	var written []outbox.Message
-	rec, err := v.change(ctx, held.Home, held.Key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
-		next, fx, err := claim.Settle(old, &held, &verdict, &v.db.policy, now, jitter)
-		written = fx.Events
-		return next, fx, err
+	return v.change(ctx, held.Home, held.Key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+		return claim.Settle(old, &held, &verdict, &v.db.policy, now, jitter)
 	})
-	if err == nil {
-		verdict.Handover.Leave(written)
-	}
-	return rec, err
 }
 
 // TakeOver implements [claim.Store].

@@ -91,7 +91,8 @@ func view(t testing.TB, db *embedded.DB, region string) *embedded.View {
 
 func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 	clock := newClock()
-	db := open(t, embedded.Config{Policy: policy, Clock: clock.now})
+	cfg := embedded.Config{Policy: policy, Clock: clock.now, FS: vfs.NewMem()}
+	db := open(t, cfg)
 	return claimtest.Harness{
 		Regions:    []string{"us-east1", "europe-west1", "asia-northeast1"},
 		Store:      func(region string) claim.Store { return view(t, db, region) },
@@ -101,6 +102,11 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 		Policy:     policy,
 		ReplicaLag: embedded.DefaultReplicaLag,
 		Advance:    clock.advance,
+		SetBack: func(by time.Duration) { // one that runs would go on at half the pace
+			require.NoError(t, db.Close())
+			clock.advance(-by)
+			db = open(t, cfg)
+		},
 		Sweep: func(t testing.TB) {
 			for removed := 1; removed > 0; {
 				var err error

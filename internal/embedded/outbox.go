@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -183,14 +184,13 @@ func setOrDelete(b *pebble.Batch, key, value []byte, set bool) error {
 	return b.SingleDelete(key, nil)
 }
 
-// appendEvents puts new rows of one key at the ends of its lines, and sorts ms. One that
-// is to be left with the caller has a fence, and loses it if it has to wait. The caller
+// appendEvents puts new rows of one key at the ends of its lines, and sorts ms. The caller
 // holds the key's lock.
 func (db *DB) appendEvents(b *pebble.Batch, s *scratch, code claim.RegionCode, ms []outbox.Message) error {
 	slices.SortFunc(ms, func(x, y outbox.Message) int {
 		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
 	})
-	var begun []outbox.Kind
+	places := map[outbox.Kind]time.Time{} // the least ones, in lines that have an event of ms
 	for i := range ms {
 		m := &ms[i]
 		if err := cmp.Or(checkName("event", m.ID), checkName("kind of event", string(m.Kind))); err != nil {
@@ -204,17 +204,17 @@ func (db *DB) appendEvents(b *pebble.Batch, s *scratch, code claim.RegionCode, m
 		if there || i > 0 && m.ID == ms[i-1].ID {
 			return fmt.Errorf("embedded store: the event %q is queued already; give each event an id of its own", m.ID)
 		}
-		if !slices.Contains(begun, m.Kind) { // only it can be the first of the line
-			begun = append(begun, m.Kind)
-			if m.Fence > 0 {
-				other, _, err := db.others(events, code, m, false)
-				if err != nil {
-					return err
-				}
-				if other != nil {
-					m.Fence, m.Due = 0, m.CreatedAt
-				}
+		place, behind := places[m.Kind]
+		if !behind {
+			if place, err = db.endOfLine(code, m); err != nil {
+				return err
 			}
+			places[m.Kind] = place
+		}
+		if m.CreatedAt.Before(place) {
+			m.CreatedAt = place
+		}
+		if !behind { // only it can be the first of the line
 			if err := db.putMessage(b, s, events, code, nil, m); err != nil {
 				return err
 			}
@@ -231,6 +231,30 @@ func (db *DB) appendEvents(b *pebble.Batch, s *scratch, code claim.RegionCode, m
 		}
 	}
 	return nil
+}
+
+// endOfLine returns the first place behind the rows of m's line; zero: there is none. The
+// caller holds the key's lock.
+func (db *DB) endOfLine(code claim.RegionCode, m *outbox.Message) (place time.Time, err error) {
+	prefix := appendLine(nil, events, code, m)
+	if db.lines.of(prefix).Load() == 0 {
+		return time.Time{}, nil
+	}
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)})
+	if err != nil {
+		return time.Time{}, unavailable(err)
+	}
+	if it.Last() {
+		if k := it.Key(); len(k) <= len(prefix)+8 {
+			err = damaged("line row", string(k), errCutShort)
+		} else {
+			place = fromMicros(int64(binary.BigEndian.Uint64(k[len(prefix):])) + 1)
+		}
+	}
+	if cerr := it.Close(); err == nil && cerr != nil {
+		err = unavailable(cerr)
+	}
+	return place, err
 }
 
 // Take implements [outbox.Store].

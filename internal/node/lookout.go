@@ -36,17 +36,6 @@ func (n *Node) wake(q outbox.Queue, home string, in time.Duration) {
 	}
 }
 
-// reserve keeps room for rows that this node is about to put into a queue; nil: there is
-// none.
-func (n *Node) reserve(q outbox.Queue, home string, rows int) *outbox.Reservation {
-	for _, b := range n.allBeats() {
-		if r := b.workers[q].Reserve(home, rows); r != nil {
-			return r
-		}
-	}
-	return nil
-}
-
 // lookSoon has this node look for due rows of a home soon.
 func (n *Node) lookSoon(home string) {
 	for _, b := range n.allBeats() {
@@ -93,28 +82,20 @@ func roundsOf(place func(home string) int, rounds func(place int) int) (now func
 // whose nodes cannot.
 func (n *Node) kept() []string { return append([]string{n.c.Region}, n.outages.All()...) }
 
-// waking is a node's store. It gives this node's workers the rows that it enqueues, or
-// wakes them, as lookouts look seldom while there are none, and measures the store's clock.
+// waking is a node's store. It wakes this node's workers for the rows that it enqueues, as
+// lookouts look seldom while there are none, and measures the store's clock.
 type waking struct {
 	deployment.Store
 	n *Node
 }
 
-// Settle implements [claim.Store]. The store leaves the events with this node, which
-// delivers them without a take.
+// Settle implements [claim.Store].
 func (s waking) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
-	var kept *outbox.Reservation
-	if len(v.Events) > 0 {
-		if kept = s.n.reserve(outbox.Events, held.Home, len(v.Events)); kept != nil {
-			v.Handover = &kept.Handover
-			defer kept.End() // also after a panic, without rows
-		}
-	}
 	rec, err := s.Store.Settle(ctx, held, v)
 	if err == nil && rec.State == claim.InFlight {
 		s.n.lookSoon(held.Home) // due when its lease ends
 	}
-	if len(v.Events) > 0 && (kept == nil || len(kept.Rows) < len(v.Events)) { // also if it is unknown whether they are there
+	if len(v.Events) > 0 { // also if it is unknown whether they are there
 		s.n.wake(outbox.Events, held.Home, 0)
 	}
 	return rec, err

@@ -8,12 +8,10 @@
 // The step that settles a claim writes its rows, so no event is lost and none
 // is emitted for a step that failed. Each event is delivered at least once:
 //
-//	settle, or take | deliver | finish
+//	settle | take | deliver | finish
 //
-// Settle leaves a row with the node that settles, as if it had been taken, see
-// [outbox.Handover]. A row that found no free slot, or waits for an older one, is taken.
-//
-// After a crash between delivery and finish, the worker delivers the event again a
+// The node that settles wakes its worker, which takes, delivers and finishes many rows at a
+// time. After a crash between delivery and finish, the worker delivers the event again a
 // minute later, when the row's lease has ended. It also does so after a lost
 // answer: the worker treats an unknown delivery as failed. Each repetition carries
 // the same event id, as Nats-Msg-Id, webhook-id or the id in the log, and the same
@@ -26,8 +24,8 @@
 //
 // # Order
 //
-// Of the rows of one tenant, key and sink only the oldest is taken or left, so each sink
-// receives the events of one key in order. Events of different keys have no order. A
+// Of the rows of one tenant, key and sink only the oldest is taken, so each sink receives
+// the events of one key in order. Events of different keys have no order. A
 // row that waits for a retry delays only its key at its sink. A parked row delays
 // nothing; it is delivered late if an operator retries it.
 //

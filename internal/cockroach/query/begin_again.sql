@@ -3,7 +3,7 @@
 -- is past its tombstone. The step compared is that of the row the decision was
 -- made on, and a decision is good for a moment only.
 WITH old AS (
-    SELECT tenant_id, idem_key, first_use, settled_at, operation, begun_id, begun_region, begun_node, {{ .Begun }} AS pending
+    SELECT tenant_id, idem_key, first_use, operation, begun_id, begun_region, begun_node, {{ .Begun }} AS pending
     FROM claims
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
 ), won AS (
@@ -28,18 +28,6 @@ WITH old AS (
     USING won
     WHERE o.home_region = @home::crdb_internal_region AND o.id = won.object_id{{ if .PlansAreKept }} AND o.id = @object_id::text{{ end }}
     RETURNING o.home_region
-), gone AS (
-    -- Nothing finds the events that the life before left with a node by its claim any more.
-    DELETE FROM events_left AS l
-    USING old, won
-    WHERE l.home_region = @home::crdb_internal_region AND l.created_at = old.settled_at AND l.tenant_id = old.tenant_id AND l.idem_key = old.idem_key
-    RETURNING {{ .Left }}, l.due
-), moved AS (
-    INSERT INTO events (home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT @home::crdb_internal_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, {{ .LeftTaken }}
-    FROM gone
-    ON CONFLICT DO NOTHING
-    RETURNING events.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)

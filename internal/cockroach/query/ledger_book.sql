@@ -1,6 +1,6 @@
 -- name: ledger_book
--- Books what a provider has told of, with the events that tell of it. What is there
--- stays, and has had its events.
+-- Books what a provider has reported, with its events. What is there stays, and has had
+-- its events.
 WITH booked AS (
     INSERT INTO ledger (
         home_region, id, tenant_id, kind, at, debit_account, debit_amount, credit_account, credit_amount,
@@ -9,10 +9,15 @@ WITH booked AS (
             @currency::text, @object_id::text, @reverses::text, @provider::text, @provider_ref::text, @decided_by::text, @decided_why::text)
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING tenant_id, at
-), told AS (
+), emitted AS (
+    -- As settle does.
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT @home::crdb_internal_region, e.id, e.kind, b.tenant_id, e.idem_key, e.operation, e.payload, e.trace_parent, now(), now(), 0
+    SELECT @home::crdb_internal_region, e.id, e.kind, b.tenant_id, e.idem_key, e.operation, e.payload, e.trace_parent,
+           greatest(now(), (
+               SELECT max(o.created_at) + '1 microsecond'::interval FROM events AS o
+               WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = b.tenant_id AND o.idem_key = e.idem_key
+                 AND o.kind = e.kind AND NOT o.parked)), now(), 0
     FROM booked AS b,
          @events AS e (id text, kind text, idem_key text, operation text, payload bytea, trace_parent text)
     RETURNING events.home_region

@@ -4,7 +4,6 @@
 -- and to plan it takes longer than all of look.
 SELECT coalesce(
        (SELECT o.due FROM events AS o
-        {{ .ClaimOf }}
         WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND o.due <= now()
           AND {{ .First }}
         ORDER BY o.home_region, o.due, o.id LIMIT 1),

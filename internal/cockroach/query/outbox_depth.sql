@@ -3,29 +3,13 @@
 -- an outage may leave millions.
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM {{ .Queue }} AS o
-            WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked LIMIT @limit::int8) AS p)
-{{- if .InOrder }}
-       + (SELECT count(*) FROM (
-            SELECT 1 FROM events_left AS l
-            WHERE l.home_region = @home::crdb_internal_region LIMIT @limit::int8) AS p)
-{{- end }},
+            WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked LIMIT @limit::int8) AS p),
        (SELECT count(*) FROM (
             SELECT 1 FROM {{ .Queue }} AS o
-            WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND o.due <= now() LIMIT @limit::int8) AS d)
-{{- if .InOrder }}
-       + (SELECT count(*) FROM (
-            SELECT 1 FROM events_left AS l
-            WHERE l.home_region = @home::crdb_internal_region AND l.due <= now() LIMIT @limit::int8) AS d)
-{{- end }},
+            WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND o.due <= now() LIMIT @limit::int8) AS d),
        (SELECT count(*) FROM (
             SELECT 1 FROM {{ .Queue }} AS o
             WHERE o.home_region = @home::crdb_internal_region AND o.parked LIMIT @limit::int8) AS k),
-{{- if .InOrder }}
-       least((SELECT min(d.due) FROM (
-            SELECT l.due FROM events_left AS l
-            WHERE l.home_region = @home::crdb_internal_region AND l.due <= now() LIMIT @limit::int8) AS d),
-{{- end }}
        (SELECT o.due FROM {{ .Queue }} AS o
         WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND o.due <= now()
         ORDER BY o.home_region, o.due LIMIT 1)
-{{- if .InOrder }}){{ end }}

@@ -3,9 +3,3 @@
 SELECT o.due, {{ .Message }}
 FROM {{ .Queue }} AS o
 WHERE o.home_region = @home::crdb_internal_region AND o.id = @id::text
-{{- if .InOrder }}
-UNION ALL
-SELECT l.due, {{ .LeftMessage }}
-FROM events_left AS l
-WHERE l.home_region = @home::crdb_internal_region AND l.id = @id::text
-{{- end }}

@@ -7,16 +7,13 @@
 {{- end }}
 WITH ready AS (
     SELECT o.id, o.due FROM {{ .Queue }} AS o
-    {{- if .InOrder }}
-    {{ .ClaimOf }}
-    {{- end }}
     WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND o.due <= now()
     {{- if .InOrder }}
       AND {{ .First }}
     {{- end }}
     ORDER BY o.home_region, o.due, o.id
     LIMIT @limit::int8
-    FOR UPDATE{{ if .InOrder }} OF o{{ end }} SKIP LOCKED
+    FOR UPDATE SKIP LOCKED
 )
 UPDATE {{ .Queue }} AS o SET fence = o.fence + 1, due = now() + @lease::interval
 FROM ready

@@ -1,11 +1,10 @@
 -- name: settle
 -- Attempts ended for good, or with "not now", or released claims are closed, each of a
 -- key of its own: the claims with their responses and without their calls, the
--- bookings, what the world must be told, when a claim closes by itself, whose the object
--- was if no money moved, and the audit, in one statement, one round trip. It changes
--- nothing of a claim that is not still the one that the holder was given. A business
--- event that is booked already, or an event of an id that is in events, fails all of it; ids
--- of those that are left are their callers' to keep apart.
+-- bookings, the events, when a claim closes by itself, whose the object was if no money
+-- moved, and the audit, in one statement, one round trip. It changes nothing of a claim that
+-- is not still the one that the holder has. A business event that is booked already, or an
+-- event of an id that is in events, fails all of it.
 WITH said AS MATERIALIZED (
     SELECT @home::crdb_internal_region AS home_region, v.*
     FROM @claims AS v (
@@ -52,42 +51,18 @@ WITH said AS MATERIALIZED (
     RETURNING ledger.home_region
 -- end
 -- if @events
-), telling AS MATERIALIZED (
-    -- An event that its caller asks for is left with it, as if it had taken it, unless
-    -- one of its key waits: then its worker has to look which is the first. The offset is
-    -- as in events_take.
-    SELECT s.n, s.tenant_id, s.idem_key, s.operation, e.id, e.kind, e.payload, e.trace_parent, e.lease,
-           e.lease > '0'::interval AND NOT EXISTS (
-               SELECT 1 FROM events AS o
-               WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = s.tenant_id AND o.idem_key = s.idem_key AND NOT o.parked
-               OFFSET 0) AS handed
-    FROM settled AS s
-    JOIN @events AS e (n int4, id text, kind text, payload bytea, trace_parent text, lease interval) ON e.n = s.n
-), told AS (
+), emitted AS (
+    -- Behind those that wait in its line, if the clock was set back since they came.
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT @home::crdb_internal_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, now(),
-           CASE WHEN handed THEN now() + lease ELSE now() END, CASE WHEN handed THEN 1 ELSE 0 END
-    FROM telling
-    RETURNING events.home_region
--- end
--- if @left
-), leaving AS MATERIALIZED (
-    -- As above, of claims that are final now, in a table that has no other entry for such
-    -- an event. Where one of the key waits it is left with nobody, and moved to events.
-    SELECT s.n, s.tenant_id, s.idem_key, s.operation, l.id, l.kind, l.payload, l.trace_parent, l.lease,
-           l.lease > '0'::interval AND NOT EXISTS (
-               SELECT 1 FROM events AS o
-               WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = s.tenant_id AND o.idem_key = s.idem_key AND NOT o.parked
-               OFFSET 0) AS handed
+    SELECT @home::crdb_internal_region, e.id, e.kind, s.tenant_id, s.idem_key, s.operation, e.payload, e.trace_parent,
+           greatest(now(), (
+               SELECT max(o.created_at) + '1 microsecond'::interval FROM events AS o
+               WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = s.tenant_id AND o.idem_key = s.idem_key
+                 AND o.kind = e.kind AND NOT o.parked)), now(), 0
     FROM settled AS s
-    JOIN @left AS l (n int4, id text, kind text, payload bytea, trace_parent text, lease interval) ON l.n = s.n
-), bequeathed AS (
-    INSERT INTO events_left (home_region, created_at, id, kind, tenant_id, idem_key, operation, payload, trace_parent, due)
-    SELECT @home::crdb_internal_region, now(), id, kind, tenant_id, idem_key, operation, payload, trace_parent,
-           CASE WHEN handed THEN now() + lease ELSE now() END
-    FROM leaving
-    RETURNING events_left.home_region
+    JOIN @events AS e (n int4, id text, kind text, payload bytea, trace_parent text) ON e.n = s.n
+    RETURNING events.home_region
 -- end
 -- if @expiries
 ), expiring AS (
@@ -120,12 +95,4 @@ WITH said AS MATERIALIZED (
     FROM settled
     RETURNING audit.home_region
 )
-SELECT n, now(), lease_until, false FROM settled
--- if @events
-UNION ALL
-SELECT n, now(), now(), true FROM telling WHERE handed
--- end
--- if @left
-UNION ALL
-SELECT n, now(), now(), true FROM leaving WHERE handed
--- end
+SELECT n, now(), lease_until FROM settled

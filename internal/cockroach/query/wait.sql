@@ -10,10 +10,15 @@ WITH waiting AS (
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND object_id = @object_id::text AND fence = @old_fence::int8 AND unknowns = @old_unknowns::int4 AND state = 1
     RETURNING tenant_id, idem_key, operation, lease_until
-), told AS (
+), emitted AS (
+    -- As settle does.
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT @home::crdb_internal_region, e.id, e.kind, w.tenant_id, w.idem_key, w.operation, e.payload, e.trace_parent, now(), now(), 0
+    SELECT @home::crdb_internal_region, e.id, e.kind, w.tenant_id, w.idem_key, w.operation, e.payload, e.trace_parent,
+           greatest(now(), (
+               SELECT max(o.created_at) + '1 microsecond'::interval FROM events AS o
+               WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = w.tenant_id AND o.idem_key = w.idem_key
+                 AND o.kind = e.kind AND NOT o.parked)), now(), 0
     FROM waiting AS w
     CROSS JOIN @events AS e (n int4, id text, kind text, payload bytea, trace_parent text)
     RETURNING events.home_region

@@ -306,31 +306,6 @@ ALTER TABLE events INJECT STATISTICS '[
     {"columns": ["id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000}
 ]';
 
--- Events of final settlements, left with the nodes that settle. One that such a node delivers
--- and finishes has no other entry than this row; what is due here is moved to events. In the
--- order of their creation, which is settled_at of their claims: so the row is found by its
--- claim.
-CREATE TABLE IF NOT EXISTS events_left (
-    home_region  crdb_internal_region NOT NULL,
-    created_at   timestamptz NOT NULL,
-    id           text NOT NULL,
-    kind         text NOT NULL,
-    tenant_id    text NOT NULL,
-    idem_key     text NOT NULL,
-    operation    text NOT NULL,
-    payload      bytea NOT NULL,
-    trace_parent text NOT NULL,
-    -- created_at if it was left with nobody
-    due          timestamptz NOT NULL,
-    PRIMARY KEY (home_region, created_at, id)
-) WITH (sql_stats_automatic_collection_enabled = false)
-LOCALITY REGIONAL BY ROW AS home_region;
-ALTER TABLE events_left INJECT STATISTICS '[
-    {"columns": ["home_region"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 3},
-    {"columns": ["created_at"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 100000},
-    {"columns": ["id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000}
-]';
-
 -- Released claims, due when they stop being payable; see outbox.Expiries.
 CREATE TABLE IF NOT EXISTS expiries (
     home_region  crdb_internal_region NOT NULL,
