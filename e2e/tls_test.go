@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -53,9 +54,12 @@ func TestStrangersCannotForward(t *testing.T) {
 			return false
 		})
 	}
+	person, err := region.NewTLS(region.TLSConfig{CertFile: state.Operator.Cert, KeyFile: state.Operator.Key, CAFile: state.Operator.CA, TrustDomain: "homeward"})
+	require.NoError(t, err)
+	deployment := deploymentAt(t, person, target.RPC)
 	// A charge of somebody else's money, by whoever reaches the port.
 	steal := func(certs *region.TLS, transport http.RoundTripper, entry string) error {
-		p, err := region.NewPeers(region.PeersConfig{Directory: at, Transport: transport, TLS: certs != nil || transport != nil})
+		p, err := region.NewPeers(region.PeersConfig{Directory: at, Deployment: deployment, Transport: transport, TLS: certs != nil || transport != nil})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, p.Close()) }()
 		_, err = p.Execute(c.ctx, us, claim.Request{
@@ -87,8 +91,6 @@ func TestStrangersCannotForward(t *testing.T) {
 	require.ErrorIs(t, steal(nil, forged, eu), region.ErrNoAnswer, "of another CA")
 	logged("a peer connection was refused", `"remote":"127.0.0.1:`, "unknown authority")
 
-	person, err := region.NewTLS(region.TLSConfig{CertFile: state.Operator.Cert, KeyFile: state.Operator.Key, CAFile: state.Operator.CA, TrustDomain: "homeward"})
-	require.NoError(t, err)
 	require.ErrorIs(t, steal(person, region.NewTransport(person), eu), region.ErrRefused, "an operator")
 	logged("a peer request was refused", `"remote":"127.0.0.1:`, "operator dev (treasurer) is no node")
 
@@ -107,4 +109,20 @@ func TestStrangersCannotForward(t *testing.T) {
 	require.Equal(t, "1", sent.Header.Get("Homeward-Hops"))
 	c.moved(1)
 	c.interrupt()
+}
+
+// deploymentAt is the deployment that a node names in its answers.
+func deploymentAt(t *testing.T, operator *region.TLS, rpc string) uuid.UUID {
+	t.Helper()
+	transport := region.NewTransport(operator)
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(region.Towards(t.Context(), ""), http.MethodPost, "https://"+rpc+"/grpc.health.v1.Health/Check", strings.NewReader("{}"))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := transport.RoundTrip(req)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	id, err := uuid.Parse(res.Header.Get("Homeward-Deployment"))
+	require.NoError(t, err)
+	return id
 }

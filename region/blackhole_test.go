@@ -103,7 +103,7 @@ func newDarkTLS(t *testing.T, caller, called *TLS, locals ...Local) *dark {
 		Self: us, Topology: threeRegions(t), Directory: seen, Seen: func(string) time.Time { return time.Now() },
 	})
 	var err error
-	d.peers, err = NewPeers(PeersConfig{Directory: seen, Transport: transport, TLS: caller != nil, Outages: d.outages})
+	d.peers, err = NewPeers(PeersConfig{Directory: seen, Deployment: ours, Transport: transport, TLS: caller != nil, Outages: d.outages})
 	require.NoError(t, err)
 	ctx, end := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
 )
@@ -57,6 +59,9 @@ func failing(err error) *fakeLocal {
 	}
 }
 
+// ours is the deployment of these tests.
+var ours = uuid.MustParse("018f0000-0000-4000-8000-00000000000a")
+
 // serve runs handler on loopback until the test ends and returns its address.
 func serve(t *testing.T, handler http.Handler) (string, *http.Server) {
 	t.Helper()
@@ -79,7 +84,7 @@ func serve(t *testing.T, handler http.Handler) (string, *http.Server) {
 // startNode serves local as a node of eu.
 func startNode(t *testing.T, name string, local Local) Node {
 	t.Helper()
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +114,7 @@ func (d directory) Nodes(region string) []Node { return d[region] }
 
 func peersOf(t *testing.T, change func(*PeersConfig), nodes ...Node) *Peers {
 	t.Helper()
-	cfg := PeersConfig{Directory: directory{eu: nodes}, TryTimeout: patience}
+	cfg := PeersConfig{Directory: directory{eu: nodes}, Deployment: ours, TryTimeout: patience}
 	if change != nil {
 		change(&cfg)
 	}
@@ -162,5 +167,5 @@ func rawClient(t *testing.T, node Node) peerv1connect.PeerServiceClient {
 	t.Helper()
 	transport := NewTransport(nil)
 	t.Cleanup(transport.CloseIdleConnections)
-	return peerv1connect.NewPeerServiceClient(&http.Client{Transport: transport}, "http://"+node.RPCAddr)
+	return peerv1connect.NewPeerServiceClient(NewClient(transport, ours), "http://"+node.RPCAddr)
 }

@@ -29,7 +29,7 @@ func TestForwardGoesToTheNextNodeWhenTheFirst(t *testing.T) {
 				<-ctx.Done()
 				return claim.Reply{}, ctx.Err()
 			}}
-			h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Topology: threeRegions(t)})
+			h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -245,7 +245,7 @@ func TestHopLimit(t *testing.T) {
 }
 
 func TestForwardsShareOneHTTP2Connection(t *testing.T) {
-	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Deployment: ours, Topology: threeRegions(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

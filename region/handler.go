@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
+	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/fault"
@@ -34,26 +35,29 @@ type HandlerConfig struct {
 	// Self is this node's region.
 	Self     string
 	Topology *Topology
-	// Logger logs errors whose text is not sent to the caller. Default:
+	// Deployment is this node's; callers of any other are refused.
+	Deployment uuid.UUID
+	// Logger logs refused callers, and errors whose text is not sent to the caller. Default:
 	// discard.
 	Logger *slog.Logger
 }
 
 // Handler answers other nodes. It is safe for concurrent use.
 type Handler struct {
-	local    Local
-	self     string
-	topology *Topology
-	health   *grpchealth.StaticChecker
-	log      *slog.Logger
+	local      Local
+	self       string
+	topology   *Topology
+	deployment uuid.UUID
+	health     *grpchealth.StaticChecker
+	log        *slog.Logger
 }
 
 var _ peerv1connect.PeerServiceHandler = (*Handler)(nil)
 
 // NewHandler returns the peer service of a node in cfg.Self.
 func NewHandler(cfg HandlerConfig) (*Handler, error) {
-	if cfg.Local == nil || cfg.Topology == nil {
-		return nil, errors.New("peer handler: local executor and topology are required")
+	if cfg.Local == nil || cfg.Topology == nil || cfg.Deployment == uuid.Nil {
+		return nil, errors.New("peer handler: local executor, topology and the deployment's id are required")
 	}
 	if _, ok := cfg.Topology.ByName(cfg.Self); !ok {
 		return nil, fmt.Errorf("peer handler: region %q is not in the topology", cfg.Self)
@@ -62,13 +66,14 @@ func NewHandler(cfg HandlerConfig) (*Handler, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Handler{
-		local: cfg.Local, self: cfg.Self, topology: cfg.Topology, log: cfg.Logger,
+		local: cfg.Local, self: cfg.Self, topology: cfg.Topology, deployment: cfg.Deployment, log: cfg.Logger,
 		health: grpchealth.NewStaticChecker(peerv1connect.PeerServiceName),
 	}, nil
 }
 
 // Mount adds the service and gRPC's health service to mux. The service speaks
-// Connect, gRPC and gRPC-Web.
+// Connect, gRPC and gRPC-Web. It refuses callers of another deployment before it reads
+// what they ask.
 func (h *Handler) Mount(mux *http.ServeMux) {
 	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxMessageBytes),
@@ -78,8 +83,10 @@ func (h *Handler) Mount(mux *http.ServeMux) {
 	}
 	// Do not trace the health service: it is called all the time.
 	traced := append([]connect.HandlerOption{connect.WithInterceptors(connect.UnaryInterceptorFunc(h.traced))}, options...)
-	mux.Handle(peerv1connect.NewPeerServiceHandler(h, traced...))
-	mux.Handle(grpchealth.NewHandler(h.health, options...))
+	path, service := peerv1connect.NewPeerServiceHandler(h, traced...)
+	mux.Handle(path, OfDeployment(service, h.deployment, false, h.log))
+	path, service = grpchealth.NewHandler(h.health, options...)
+	mux.Handle(path, OfDeployment(service, h.deployment, true, h.log))
 }
 
 // SetServing sets the status that the health service reports. The handler

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -49,6 +50,8 @@ var ErrClosed = errors.New("region: membership is closed")
 
 // MembershipConfig configures a [Membership].
 type MembershipConfig struct {
+	// Deployment is this node's: it believes nothing of members of another. Required.
+	Deployment uuid.UUID
 	// Node is this node's name, unique in the deployment. Required.
 	Node string
 	// Region is where it runs. Required.
@@ -115,6 +118,9 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	if cfg.Node == "" {
 		return nil, errors.New("membership: the node has no name; set one that is unique in the deployment")
 	}
+	if cfg.Deployment == uuid.Nil {
+		return nil, errors.New("membership: the deployment has no id")
+	}
 	keys, err := keyring(cfg.SecretKeys)
 	if err != nil {
 		return nil, err
@@ -125,7 +131,7 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	self := Node{Name: cfg.Node, Region: cfg.Region, RPCAddr: cfg.RPCAddr, Version: cfg.Version, Self: true}
+	self := Node{Deployment: cfg.Deployment, Name: cfg.Node, Region: cfg.Region, RPCAddr: cfg.RPCAddr, Version: cfg.Version, Self: true}
 	if _, err := encodeMeta(self); err != nil {
 		return nil, fmt.Errorf("membership: %w", err)
 	}
@@ -152,7 +158,7 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 		conf.AdvertisePort = cfg.BindPort
 	}
 	conf.Logger = stdLogger(cfg.Logger)
-	conf.Delegate, conf.Events, conf.Ping = v, v, v
+	conf.Delegate, conf.Events, conf.Ping, conf.Alive, conf.Merge = v, v, v, v, v
 	if cfg.tune != nil {
 		cfg.tune(conf)
 	}
@@ -309,7 +315,7 @@ func (m *Membership) keepJoining() {
 	defer ticker.Stop()
 	for {
 		if absent := m.absentSeeds(); len(absent) > 0 {
-			// memberlist logs the failures.
+			// memberlist logs the failures, and the view whom it refuses.
 			_, _ = m.list.Join(absent)
 		}
 		select {

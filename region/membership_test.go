@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -31,7 +32,7 @@ func quick(c *memberlist.Config) {
 func startMember(t *testing.T, change func(*MembershipConfig)) *Membership {
 	t.Helper()
 	cfg := MembershipConfig{
-		BindAddr: "127.0.0.1", LocalTimings: true, tune: quick, rejoinEvery: 50 * time.Millisecond,
+		Deployment: ours, BindAddr: "127.0.0.1", LocalTimings: true, tune: quick, rejoinEvery: 50 * time.Millisecond,
 	}
 	change(&cfg)
 	m, err := NewMembership(cfg)
@@ -286,6 +287,7 @@ func TestMembershipRefusesBadConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*MembershipConfig){
+		"no id":             func(c *MembershipConfig) { c.Deployment = uuid.Nil },
 		"no name":           func(c *MembershipConfig) { c.Node = "" },
 		"region name":       func(c *MembershipConfig) { c.Region = "US" },
 		"RPC address":       func(c *MembershipConfig) { c.RPCAddr = ":9000" },
@@ -293,7 +295,7 @@ func TestMembershipRefusesBadConfiguration(t *testing.T) {
 		"cannot listen":     func(c *MembershipConfig) { _, _ = fmt.Sscan(port, &c.BindPort) },
 		"version is longer": func(c *MembershipConfig) { c.Version = strings.Repeat("v", maxVersion+1) },
 	} {
-		cfg := MembershipConfig{Node: "b", Region: us, RPCAddr: "127.0.0.1:9001", BindAddr: "127.0.0.1", LocalTimings: true}
+		cfg := MembershipConfig{Deployment: ours, Node: "b", Region: us, RPCAddr: "127.0.0.1:9001", BindAddr: "127.0.0.1", LocalTimings: true}
 		change(&cfg)
 		m, err := NewMembership(cfg)
 		if err == nil {

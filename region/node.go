@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/google/uuid"
 )
 
 // Node is one live member, as it last described itself.
 type Node struct {
+	// Deployment is the random id of the rows that it acts on.
+	Deployment uuid.UUID
 	// Name is unique in the deployment.
 	Name   string
 	Region string
@@ -33,8 +37,8 @@ type Known struct {
 	Restore uint64
 }
 
-// The parts of a node's metadata. With six bytes of header and lengths, and knownSize, they
-// stay below the 512 bytes that memberlist carries with a member.
+// The parts of a node's metadata. With seven bytes of header and lengths they stay below the
+// 512 bytes that memberlist carries with a member.
 const (
 	// maxRPCAddr is the longest RPC address, in bytes: a DNS name may have 253
 	// characters, but none in use comes near 200.
@@ -43,6 +47,8 @@ const (
 	maxVersion = 64
 	// knownSize is the size of [Known], in bytes.
 	knownSize = 16
+	// idSize is the size of a deployment's id, in bytes.
+	idSize = len(uuid.UUID{})
 )
 
 const (
@@ -52,9 +58,9 @@ const (
 
 var errMeta = errors.New("not a Homeward node's metadata")
 
-// encodeMeta writes format, flags, then region, address, version and what is known, each
-// after a byte with its length. Later versions append fields, which older readers skip; a
-// change of meaning needs a new format. Builds before [Known] wrote none.
+// encodeMeta writes format, flags, then region, address, version, what is known and the
+// deployment, each after a byte with its length. Later versions append fields, which older
+// readers skip; a change of meaning needs a new format.
 func encodeMeta(n Node) ([]byte, error) {
 	if !ValidName(n.Region) {
 		return nil, fmt.Errorf("region %q is not a region name", n.Region)
@@ -75,7 +81,8 @@ func encodeMeta(n Node) ([]byte, error) {
 	}
 	b = append(b, knownSize)
 	b = binary.BigEndian.AppendUint64(b, n.Known.Epoch)
-	return binary.BigEndian.AppendUint64(b, n.Known.Restore), nil
+	b = binary.BigEndian.AppendUint64(b, n.Known.Restore)
+	return append(append(b, byte(idSize)), n.Deployment[:]...), nil
 }
 
 func decodeMeta(name string, b []byte) (Node, error) {
@@ -90,12 +97,11 @@ func decodeMeta(name string, b []byte) (Node, error) {
 		}
 		*to, rest = string(rest[1:1+int(rest[0])]), rest[1+int(rest[0]):]
 	}
-	if len(rest) > 0 {
-		if rest[0] < knownSize || len(rest) < 1+int(rest[0]) {
-			return Node{}, fmt.Errorf("%w: cut short", errMeta)
-		}
-		n.Known = Known{binary.BigEndian.Uint64(rest[1:]), binary.BigEndian.Uint64(rest[9:])}
+	if len(rest) < 1+knownSize+1+idSize || rest[0] != knownSize || int(rest[1+knownSize]) != idSize {
+		return Node{}, fmt.Errorf("%w: cut short", errMeta)
 	}
+	n.Known = Known{binary.BigEndian.Uint64(rest[1:]), binary.BigEndian.Uint64(rest[9:])}
+	copy(n.Deployment[:], rest[1+knownSize+1:])
 	if !ValidName(n.Region) {
 		return Node{}, fmt.Errorf("%w: region %q", errMeta, n.Region)
 	}

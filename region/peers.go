@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -52,6 +53,8 @@ type Directory interface {
 type PeersConfig struct {
 	// Directory is required.
 	Directory Directory
+	// Deployment is this node's; an answer of any other is none. Required.
+	Deployment uuid.UUID
 	// Transport sends the requests. Default: [NewTransport] without TLS. Peers closes
 	// its idle connections on Close. The context of each request names its target
 	// region, see [Towards]. It must report the connections that it got to
@@ -96,6 +99,9 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 	if cfg.Directory == nil {
 		return nil, errors.New("peers: no directory of nodes was given")
 	}
+	if cfg.Deployment == uuid.Nil {
+		return nil, errors.New("peers: the deployment has no id")
+	}
 	if cfg.TryTimeout < 0 {
 		return nil, fmt.Errorf("peers: the time-out of a try must be above 0, is %v", cfg.TryTimeout)
 	}
@@ -110,7 +116,7 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 	}
 	p := &Peers{
 		directory:  cfg.Directory,
-		http:       NewClient(cfg.Transport),
+		http:       NewClient(cfg.Transport, cfg.Deployment),
 		scheme:     "http://",
 		tryTimeout: cfg.TryTimeout,
 		outages:    cfg.Outages,
@@ -123,12 +129,6 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 		p.scheme = "https://"
 	}
 	return p, nil
-}
-
-// NewClient returns a client of nodes over t, usually a [Transport]. It follows no
-// redirect, since a node never redirects.
-func NewClient(t http.RoundTripper) *http.Client {
-	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // Close closes idle connections. A second Close does nothing.

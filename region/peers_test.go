@@ -359,7 +359,7 @@ func TestABrokenPeersAnswerIsNoAnswerToAMerchant(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Deployment: ours, Topology: threeRegions(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,18 +398,22 @@ func TestHealth(t *testing.T) {
 func TestConstructorsRefuse(t *testing.T) {
 	topology := threeRegions(t)
 	for _, cfg := range []HandlerConfig{
-		{Self: eu, Topology: topology},
-		{Local: answering(""), Self: eu},
-		{Local: answering(""), Self: "mars", Topology: topology},
+		{Self: eu, Deployment: ours, Topology: topology},
+		{Local: answering(""), Self: eu, Deployment: ours},
+		{Local: answering(""), Self: eu, Topology: topology},
+		{Local: answering(""), Self: "mars", Deployment: ours, Topology: topology},
 	} {
 		if _, err := NewHandler(cfg); err == nil {
 			t.Errorf("made a handler of %+v", cfg)
 		}
 	}
-	if _, err := NewPeers(PeersConfig{}); err == nil {
+	if _, err := NewPeers(PeersConfig{Directory: directory{}}); err == nil {
+		t.Error("made peers of no deployment")
+	}
+	if _, err := NewPeers(PeersConfig{Deployment: ours}); err == nil {
 		t.Error("made peers without a directory")
 	}
-	if _, err := NewPeers(PeersConfig{Directory: directory{}, TryTimeout: -1}); err == nil {
+	if _, err := NewPeers(PeersConfig{Directory: directory{}, Deployment: ours, TryTimeout: -1}); err == nil {
 		t.Error("made peers with a negative time-out")
 	}
 }

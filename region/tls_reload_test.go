@@ -188,7 +188,7 @@ func TestANodeDoesNotLockItselfOut(t *testing.T) {
 func TestAnOldConnectionIsReplacedWithoutLoss(t *testing.T) {
 	ca := authority(t)
 	s := newReloading(t, nodeEU, ca, ca)
-	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Deployment: ours, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)

@@ -58,7 +58,7 @@ func (pipeAddr) String() string  { return "pipe" }
 // piped serves local over pipes until the function it returns is called.
 func piped(t *testing.T, local Local, certs *TLS) (*pipes, func()) {
 	t.Helper()
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)
@@ -151,6 +151,7 @@ func TestABodyThatStallsIsCutOff(t *testing.T) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://node"+executePath, body)
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/proto")
+		req.Header.Set(deploymentHeader, ours.String())
 		began := time.Now()
 		res, err := transport.RoundTrip(req)
 		require.NoError(t, err)
@@ -227,7 +228,7 @@ func TestMoreRequestsThanOneConnectionCarriesOpenAnother(t *testing.T) {
 		}
 		return answer(ctx, home, req)
 	}
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -19,8 +20,9 @@ const rttWeight = 8
 // delegates from its packet loop, often with its own lock held, so nothing here blocks
 // or calls back.
 type view struct {
-	log   *slog.Logger
-	clock func() time.Time
+	log        *slog.Logger
+	clock      func() time.Time
+	deployment uuid.UUID
 
 	mu    sync.Mutex
 	self  Node
@@ -51,11 +53,13 @@ var (
 	_ memberlist.Delegate      = (*view)(nil)
 	_ memberlist.EventDelegate = (*view)(nil)
 	_ memberlist.PingDelegate  = (*view)(nil)
+	_ memberlist.AliveDelegate = (*view)(nil)
+	_ memberlist.MergeDelegate = (*view)(nil)
 )
 
 func newView(self Node, clock func() time.Time, log *slog.Logger) *view {
 	v := &view{
-		log: log, clock: clock, self: self,
+		log: log, clock: clock, deployment: self.Deployment, self: self,
 		nodes:   make(map[string]Node),
 		rtts:    make(map[string]time.Duration),
 		gossip:  make(map[string]string),
@@ -179,6 +183,28 @@ func (v *view) rtt(region string) (time.Duration, bool) {
 		}
 	}
 	return nearest, found
+}
+
+// NotifyMerge refuses the whole view of a node that knows members of another deployment: the
+// keys of gossip were copied, and an address was reused or mistaken.
+func (v *view) NotifyMerge(peers []*memberlist.Node) error {
+	for _, n := range peers {
+		if err := v.NotifyAlive(n); err != nil {
+			v.log.Warn("a member of another deployment was met, and its gossip was refused", "member", n.Name, "address", n.Address(), "error", err)
+			return err
+		}
+	}
+	return nil
+}
+
+// NotifyAlive refuses a member of another deployment, which then is no member. One whose
+// metadata cannot be decoded names none; put ignores it.
+func (v *view) NotifyAlive(n *memberlist.Node) error {
+	other, err := decodeMeta(n.Name, n.Meta)
+	if err != nil {
+		return nil
+	}
+	return sameDeployment(v.deployment, other.Deployment)
 }
 
 // NotifyJoin, NotifyUpdate and NotifyLeave are memberlist's; they copy what they

@@ -55,8 +55,10 @@ func TestVersionsThatDiffer(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
 	w.healthy("HomewardVersionSkew")
+	deployment, err := w.cluster.DB.DeploymentID(t.Context())
+	require.NoError(t, err)
 	older, err := region.NewMembership(region.MembershipConfig{
-		Node: "older", Region: us, RPCAddr: "127.0.0.1:1", Version: "v0.0.1", BindAddr: "127.0.0.1",
+		Deployment: deployment, Node: "older", Region: us, RPCAddr: "127.0.0.1:1", Version: "v0.0.1", BindAddr: "127.0.0.1",
 		Seeds: []string{w.cluster.Nodes[0].GossipAddr()}, LocalTimings: true,
 	})
 	require.NoError(t, err)

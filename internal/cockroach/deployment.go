@@ -18,3 +18,6 @@ func (db *DB) DeploymentID(ctx context.Context) (uuid.UUID, error) {
 	}
 	return id, claimError(deploymentID.name, err)
 }
+
+// DeploymentID is [DB.DeploymentID].
+func (v *View) DeploymentID(ctx context.Context) (uuid.UUID, error) { return v.db.DeploymentID(ctx) }

@@ -47,6 +47,8 @@ type Store interface {
 	account.Work
 	recon.Claims
 	httpapi.Tenants
+	// DeploymentID is that of [Deployment].
+	DeploymentID(ctx context.Context) (uuid.UUID, error)
 	// InFlight counts the claims at home in a region without an outcome, except parked
 	// ones. It is for operators, and reads row by row.
 	InFlight(ctx context.Context, home string) (int, error)

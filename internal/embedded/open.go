@@ -449,6 +449,9 @@ func (db *DB) meta(name string) (v uint64, found bool, err error) {
 // DeploymentID returns the random id that the first Open gave to the store.
 func (db *DB) DeploymentID(context.Context) (uuid.UUID, error) { return db.deployment, nil }
 
+// DeploymentID is [DB.DeploymentID].
+func (v *View) DeploymentID(ctx context.Context) (uuid.UUID, error) { return v.db.DeploymentID(ctx) }
+
 func (db *DB) readDeploymentID() (id uuid.UUID, found bool, err error) {
 	found, err = db.get(metaKey(metaDeployment), func(value []byte) error {
 		if id, err = uuid.FromBytes(value); err != nil {

@@ -129,7 +129,7 @@ const parkedShown = 10
 // newAdmin makes the node's service for operators.
 func (n *Node) newAdmin() *admin.Server {
 	return admin.New(admin.Config{
-		Sight: sight{n.membership, n}, Topology: n.c.Topology, Node: n.c.Name,
+		Sight: sight{n.membership, n}, Topology: n.c.Topology, Deployment: n.deployment, Node: n.c.Name,
 		Part: n.part, Backlog: n.backlog, SetStatus: n.setStatus, Run: n.c.Run,
 		Transport: n.transport, TLS: n.c.TLS != nil, Logger: n.log,
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -17,6 +18,9 @@ import (
 )
 
 const here = "us-east1"
+
+// deployed is the deployment of nodes that a test assembles by itself.
+var deployed = uuid.New()
 
 // newWatchers starts nodes of one region that know each other by gossip, each of which
 // watches the rows.
@@ -35,7 +39,7 @@ func newWatchers(t *testing.T, nodes int, every time.Duration, restores claim.Re
 		n.guard, err = claim.NewGuard(t.Context(), restores)
 		require.NoError(t, err)
 		n.membership, err = region.NewMembership(region.MembershipConfig{
-			Node: n.c.Name, Region: here, RPCAddr: fmt.Sprint("127.0.0.1:", 9000+i), BindAddr: "127.0.0.1", Seeds: seeds, LocalTimings: true,
+			Deployment: deployed, Node: n.c.Name, Region: here, RPCAddr: fmt.Sprint("127.0.0.1:", 9000+i), BindAddr: "127.0.0.1", Seeds: seeds, LocalTimings: true,
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, n.membership.Close()) })

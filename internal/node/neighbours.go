@@ -34,7 +34,7 @@ func (n *Node) openGossip(context.Context) (parts.Stop, error) {
 		}
 	}
 	n.membership, err = region.NewMembership(region.MembershipConfig{
-		Node: c.Name, Region: c.Region, RPCAddr: n.RPCAddr(), Version: build.Version(),
+		Deployment: n.deployment, Node: c.Name, Region: c.Region, RPCAddr: n.RPCAddr(), Version: build.Version(),
 		BindAddr: host, BindPort: port, AdvertiseAddr: advertiseHost, AdvertisePort: advertisePort,
 		Seeds: c.Seeds, SecretKeys: c.GossipKeys,
 		LocalTimings: c.LocalGossip, Logger: slog.New(&untilStop{n.log.Handler(), &n.left}),
@@ -107,7 +107,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 		n.transport = c.WrapTransport(c.Region, n.transport)
 	}
 	if n.peers, err = region.NewPeers(region.PeersConfig{
-		Directory: n.membership, Transport: n.transport, TLS: c.TLS != nil, Logger: n.log, Outages: n.outages, Meters: c.Meters,
+		Directory: n.membership, Deployment: n.deployment, Transport: n.transport, TLS: c.TLS != nil, Logger: n.log, Outages: n.outages, Meters: c.Meters,
 	}); err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 // connected nodes, and serves those that have not noticed.
 func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	handler, err := region.NewHandler(region.HandlerConfig{
-		Local: local{n.service, &n.hand.forwards, n.c.Meters.Histogram(meter.LayerDuration)}, Self: n.c.Region, Topology: n.c.Topology, Logger: n.log,
+		Local: local{n.service, &n.hand.forwards, n.c.Meters.Histogram(meter.LayerDuration)}, Self: n.c.Region, Topology: n.c.Topology, Deployment: n.deployment, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
@@ -108,6 +110,7 @@ type Node struct {
 	c   Config
 	log *slog.Logger
 
+	deployment  uuid.UUID
 	follower    *follower
 	apiListener net.Listener
 	rpcListener net.Listener
@@ -163,6 +166,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 // server ends: peers that have not noticed yet are served until their last request.
 func (n *Node) parts() []parts.Part {
 	return []parts.Part{
+		n.readDeployment, // before it says anything to another node, or believes one
 		n.readRegions,
 		n.readRestore, // before anything can begin
 		n.knowProviders,
@@ -194,6 +198,13 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.c.Meters.End()
 	})
 	return n.stopErr
+}
+
+func (n *Node) readDeployment(ctx context.Context) (_ parts.Stop, err error) {
+	if n.deployment, err = n.c.Store.DeploymentID(ctx); err != nil {
+		return nil, fmt.Errorf("the id of the deployment: %w", err)
+	}
+	return nil, nil
 }
 
 func (n *Node) readRegions(ctx context.Context) (parts.Stop, error) {

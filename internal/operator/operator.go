@@ -60,8 +60,13 @@ func Open(a Access, say func(line string)) (_ *Operator, err error) {
 		}
 	}
 	o := &Operator{addrs: a.Nodes, certs: certs != nil, say: say}
-	for _, addr := range a.Nodes {
-		c, err := admin.NewClient(addr, certs)
+	for i, addr := range a.Nodes {
+		var c *admin.Client
+		if i == 0 {
+			c, err = admin.NewClient(addr, certs)
+		} else {
+			c, err = o.clients[0].At(addr)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("--node: %w", err)
 		}

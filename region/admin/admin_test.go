@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -51,6 +52,7 @@ func (s *prospect) LastSeen(region string) time.Time { return s.seen[region] }
 type deployment struct {
 	prospect
 	topology *region.Topology
+	id       uuid.UUID
 
 	mu      sync.Mutex
 	epoch   uint64 // of the table
@@ -66,7 +68,7 @@ func newDeployment(t *testing.T, node, home string) *deployment {
 	topology, err := region.NewTopology([]region.Region{{Name: us, Code: 1}, {Name: eu, Code: 2}, {Name: as, Code: 3}})
 	require.NoError(t, err)
 	return &deployment{
-		topology: topology, epoch: 1,
+		topology: topology, id: uuid.NewSHA1(uuid.NameSpaceDNS, nil), epoch: 1,
 		part:    Part{Node: node, Region: home, Version: "v1", Epoch: 1},
 		backlog: map[string]Backlog{us: {}, eu: {}, as: {}},
 	}
@@ -81,7 +83,7 @@ func (d *deployment) log(format string, args ...any) {
 func (d *deployment) admin(log *slog.Logger, certs *region.TLS) http.Handler {
 	mux := http.NewServeMux()
 	New(Config{
-		Sight: &d.prospect, Topology: d.topology, Node: d.part.Node,
+		Sight: &d.prospect, Topology: d.topology, Deployment: d.id, Node: d.part.Node,
 		Part: func(_ context.Context, epoch uint64, _ int) Part {
 			d.log("part %d", epoch)
 			p := d.part
@@ -263,6 +265,38 @@ func TestAStatusIsSet(t *testing.T) {
 	require.ErrorContains(t, err, "no node answers")
 	_, err = NewClient("nowhere", nil)
 	require.ErrorContains(t, err, "HOST:PORT")
+}
+
+// TestAnotherDeploymentIsNotAsked: an address among the members leads to a node of another
+// deployment, with certificates of the same CA in the same trust domain. Neither says
+// anything to the other, and a command stays with the deployment that answered it first.
+func TestAnotherDeploymentIsNotAsked(t *testing.T) {
+	ca, err := devcerts.NewAuthority(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	here, there := newDeployment(t, "n1", us), newDeployment(t, "n2", eu)
+	there.id = uuid.NewSHA1(uuid.NameSpaceURL, nil)
+	var log bytes.Buffer
+	n1, n2 := tlsOf(t, ca, region.Identity{Region: us, Node: "n1"}), tlsOf(t, ca, region.Identity{Region: eu, Node: "n2"})
+	addr := serve(t, n1, here.admin(nil, n1))
+	other := serve(t, n2, there.admin(slog.New(slog.NewTextHandler(&log, nil)), n2))
+	here.members = []region.Node{{Name: "n1", Region: us, RPCAddr: addr, Self: true}, {Name: "n2", Region: eu, RPCAddr: other}}
+
+	c := adminAt(t, addr, tlsOf(t, ca, region.Identity{Operator: "jo", Role: region.RoleOperator}))
+	all, err := c.Overview(t.Context(), true, 0)
+	require.NoError(t, err)
+	require.Nil(t, all.Members[1].Part)
+	_, err = c.SetStatus(t.Context(), eu, region.Draining)
+	require.NoError(t, err)
+	elsewhere, err := c.At(other)
+	require.NoError(t, err)
+	_, err = elsewhere.SetStatus(t.Context(), eu, region.Down)
+	require.ErrorIs(t, err, region.ErrNoAnswer)
+	require.Empty(t, there.asked, "it was told to do something")
+	for _, said := range []string{all.Members[1].Unknown, err.Error(), log.String()} {
+		require.Contains(t, said, here.id.String())
+		require.Contains(t, said, there.id.String())
+	}
+	require.NotContains(t, err.Error(), "\n")
 }
 
 // TestOnlyOperatorsOperate: with TLS the certificate says who is one. A node may ask

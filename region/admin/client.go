@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"github.com/google/uuid"
 
 	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
 	"github.com/homeward-io/homeward/internal/gen/homeward/admin/v1/adminv1connect"
@@ -38,18 +39,26 @@ func oneLine(err error) string {
 type Client struct {
 	addr    string
 	http    *http.Client
+	tls     bool
 	service adminv1connect.AdminServiceClient
 }
 
 // NewClient returns a client of the node whose RPC listener is at addr, a
 // host:port. t holds an operator's certificate; nil means none. The caller must
-// call Close.
+// call Close. The deployment of the first answer is the client's: it takes no answer of
+// another, and a node of another refuses it.
 func NewClient(addr string, t *region.TLS) (*Client, error) {
+	return newClient(addr, region.NewClient(region.NewTransport(t), uuid.Nil), t != nil)
+}
+
+// At returns a client of another node of the same deployment, over the same connections.
+func (c *Client) At(addr string) (*Client, error) { return newClient(addr, c.http, c.tls) }
+
+func newClient(addr string, c *http.Client, tls bool) (*Client, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("%q is not the address of a node's RPC listener; write HOST:PORT", addr)
 	}
-	c := region.NewClient(region.NewTransport(t))
-	return &Client{addr: addr, http: c, service: newService(c, t != nil, addr)}, nil
+	return &Client{addr: addr, http: c, tls: tls, service: newService(c, tls, addr)}, nil
 }
 
 // Close closes idle connections.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/homeward-io/homeward/fault"
@@ -39,6 +40,9 @@ type Config struct {
 		LastSeen(region string) time.Time
 	}
 	Topology *region.Topology
+	// Deployment is this node's. Nodes of any other are refused, and not asked; operators
+	// name none.
+	Deployment uuid.UUID
 	// Node is this node's name.
 	Node string
 	// Part returns this node's own report, with up to so many arrivals. If its topology
@@ -78,14 +82,15 @@ func New(c Config) *Server {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{c: c, http: region.NewClient(c.Transport), runs: make(chan struct{}, maxRuns)}
+	return &Server{c: c, http: region.NewClient(c.Transport, c.Deployment), runs: make(chan struct{}, maxRuns)}
 }
 
 // Mount adds the service to mux.
 func (s *Server) Mount(mux *http.ServeMux) {
-	mux.Handle(adminv1connect.NewAdminServiceHandler(s,
+	path, service := adminv1connect.NewAdminServiceHandler(s,
 		connect.WithReadMaxBytes(region.MaxMessageBytes), connect.WithSendMaxBytes(region.MaxMessageBytes),
-		connect.WithCompression("gzip", nil, nil)))
+		connect.WithCompression("gzip", nil, nil))
+	mux.Handle(path, region.OfDeployment(service, s.c.Deployment, true, s.c.Logger))
 }
 
 // caller returns the identity of the caller.

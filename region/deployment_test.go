@@ -1,0 +1,220 @@
+package region
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// theirs is another deployment.
+var theirs = uuid.MustParse("018f0000-0000-4000-8000-00000000000b")
+
+// lines passes each record on, as a line.
+type lines chan string
+
+func (l lines) Enabled(context.Context, slog.Level) bool { return true }
+func (l lines) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l lines) WithGroup(string) slog.Handler            { return l }
+func (l lines) Handle(_ context.Context, rec slog.Record) error {
+	line := rec.Message
+	rec.Attrs(func(a slog.Attr) bool {
+		line += fmt.Sprint(" ", a)
+		return true
+	})
+	select {
+	case l <- line:
+	default: // the test has what it waits for
+	}
+	return nil
+}
+
+// namesBoth waits for a line that begins so and names both deployments.
+func (l lines) namesBoth(t *testing.T, begins string) {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case line := <-l:
+			if strings.HasPrefix(line, begins) && strings.Contains(line, ours.String()) && strings.Contains(line, theirs.String()) {
+				require.NotContains(t, line, "\n")
+				return
+			}
+		case <-late:
+			t.Fatalf("waited %v for a line that begins with %q and names both deployments", patience, begins)
+		}
+	}
+}
+
+const metAnother = "a member of another deployment was met"
+
+// TestGossipOfAnotherDeploymentIsRefused gives two deployments the same gossip key, and each an
+// address of the other.
+func TestGossipOfAnotherDeploymentIsRefused(t *testing.T) {
+	secrets := [][]byte{[]byte("0123456789abcdef0123456789abcdef")}
+	start := func(of uuid.UUID, log lines, name, region string, seeds ...string) *Membership {
+		return startMember(t, func(c *MembershipConfig) {
+			c.Deployment, c.Node, c.Region, c.RPCAddr, c.SecretKeys, c.Seeds = of, name, region, "127.0.0.1:9000", secrets, seeds
+			c.Logger = slog.New(log)
+		})
+	}
+	at, bt := make(lines, 1000), make(lines, 1000)
+	a := start(ours, at, "a", us)
+	b := start(ours, at, "b", eu, a.GossipAddr())
+	await(t, a, "b", func() bool { return a.Alive(eu) })
+	// x has the address of a among its seeds, and then y is where b was.
+	x := start(theirs, bt, "x", as, a.GossipAddr())
+	at.namesBoth(t, metAnother)
+	bt.namesBoth(t, metAnother)
+	err := x.Join(t.Context(), []string{a.GossipAddr()})
+	require.ErrorContains(t, err, ours.String())
+	require.ErrorContains(t, err, theirs.String())
+
+	host, port, err := net.SplitHostPort(b.GossipAddr())
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1", host)
+	require.NoError(t, b.Close())
+	y := startMember(t, func(c *MembershipConfig) {
+		c.Deployment, c.Node, c.Region, c.RPCAddr, c.SecretKeys, c.Seeds = theirs, "y", eu, "127.0.0.1:9001", secrets, []string{x.GossipAddr()}
+		_, err := fmt.Sscan(port, &c.BindPort)
+		require.NoError(t, err)
+	})
+	await(t, x, "y", func() bool { return x.Alive(eu) })
+	await(t, a, "b to be gone", func() bool { return !a.Alive(eu) })
+	err = a.Join(t.Context(), []string{y.GossipAddr()})
+	require.ErrorContains(t, err, ours.String())
+	require.ErrorContains(t, err, theirs.String())
+
+	for _, n := range a.Members() {
+		require.Equal(t, ours, n.Deployment)
+	}
+	require.Len(t, a.Members(), 1)
+	for _, m := range []*Membership{x, y} {
+		require.Len(t, m.Members(), 2)
+		for _, n := range m.Members() {
+			require.Equal(t, theirs, n.Deployment)
+		}
+	}
+}
+
+// TestAMemberOfAnotherDeploymentIsNoMember is of packets, which come without an exchange.
+func TestAMemberOfAnotherDeploymentIsNoMember(t *testing.T) {
+	a := startMember(t, func(c *MembershipConfig) { c.Node, c.Region, c.RPCAddr = "a", us, "127.0.0.1:9000" })
+	b := startMember(t, func(c *MembershipConfig) {
+		c.Deployment, c.Node, c.Region, c.RPCAddr = theirs, "b", eu, "127.0.0.1:9001"
+		c.tune = nil
+	})
+	err := a.view.NotifyAlive(b.list.LocalNode())
+	require.ErrorContains(t, err, ours.String())
+	require.ErrorContains(t, err, theirs.String())
+	require.NoError(t, a.view.NotifyAlive(a.list.LocalNode()))
+}
+
+// TestAForwardFromAnotherDeploymentIsRefused: both have certificates of one CA, in one trust
+// domain.
+func TestAForwardFromAnotherDeploymentIsRefused(t *testing.T) {
+	for _, named := range []uuid.UUID{theirs, uuid.Nil} {
+		local, log := answering("charged"), make(lines, 1000)
+		h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t), Logger: slog.New(log)})
+		require.NoError(t, err)
+		mux := http.NewServeMux()
+		h.Mount(mux)
+		addr, _ := serve(t, mux)
+		node := Node{Name: "n", Region: eu, RPCAddr: addr}
+		p := peersOf(t, func(c *PeersConfig) { c.Deployment = theirs }, node)
+		if named == uuid.Nil {
+			p.http = &http.Client{Transport: NewTransport(nil)}
+			t.Cleanup(p.http.CloseIdleConnections)
+		}
+		_, err = p.Execute(t.Context(), eu, requestFor(node, node), 1, us)
+		_, _, read := p.Inspect(t.Context(), eu, claim.Key{Tenant: "acme", Value: "order-1"})
+		_, _, _, found := p.Object(t.Context(), eu, "acme", "ch_1")
+		for _, err := range []error{err, read, found} {
+			require.ErrorContains(t, err, ours.String())
+			if named != uuid.Nil {
+				require.ErrorIs(t, err, ErrNoAnswer)
+				require.ErrorContains(t, err, theirs.String())
+			}
+		}
+		require.Zero(t, local.calls.Load(), "something ran")
+		if named != uuid.Nil {
+			log.namesBoth(t, "a request of another deployment was refused")
+			require.ErrorContains(t, p.Ping(t.Context(), node), ours.String(), "a node of another deployment is a sign of life")
+		}
+	}
+}
+
+// TestAnAnswerOfAnotherDeploymentIsNone: an address of gossip leads to a node, or to anything
+// else, that answers as if it were right.
+func TestAnAnswerOfAnotherDeploymentIsNone(t *testing.T) {
+	for _, named := range []string{theirs.String(), "", "nonsense"} {
+		h, err := NewHandler(HandlerConfig{Local: answering("another's"), Self: eu, Deployment: ours, Topology: threeRegions(t)})
+		require.NoError(t, err)
+		mux := http.NewServeMux()
+		h.Mount(mux)
+		addr, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(&renamed{w, named}, r) }))
+		other := Node{Name: "n", Region: eu, RPCAddr: addr}
+		right := startNode(t, "right", answering("ours"))
+		log := make(lines, 1000)
+		p := peersOf(t, func(c *PeersConfig) { c.Logger = slog.New(log) }, other, right)
+		reply, err := p.Execute(t.Context(), eu, requestFor(other, other, right), 1, us)
+		require.NoError(t, err)
+		require.Equal(t, "ours", string(reply.Response.Body))
+		if named == theirs.String() {
+			log.namesBoth(t, "a forward failed on the wire")
+		}
+	}
+}
+
+// renamed names another deployment in its answer.
+type renamed struct {
+	http.ResponseWriter
+	as string
+}
+
+func (r *renamed) WriteHeader(status int) {
+	r.Header().Set(deploymentHeader, r.as)
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *renamed) Write(b []byte) (int, error) {
+	r.Header().Set(deploymentHeader, r.as)
+	return r.ResponseWriter.Write(b)
+}
+
+// TestAToolsDeploymentIsThatOfTheFirstAnswer: a command is about one deployment, whatever
+// addresses it has.
+func TestAToolsDeploymentIsThatOfTheFirstAnswer(t *testing.T) {
+	at := func(of uuid.UUID) string {
+		addr, _ := serve(t, OfDeployment(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), of, true, slog.New(slog.DiscardHandler)))
+		return "http://" + addr
+	}
+	first, second := at(ours), at(theirs)
+	transport := NewTransport(nil)
+	t.Cleanup(transport.CloseIdleConnections)
+	tool := NewClient(transport, uuid.Nil)
+	get := func(url string) error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		require.NoError(t, err)
+		res, err := tool.Do(req)
+		if err == nil {
+			require.Equal(t, http.StatusOK, res.StatusCode)
+			require.NoError(t, res.Body.Close())
+		}
+		return err
+	}
+	require.NoError(t, get(first))
+	require.NoError(t, get(first))
+	var other *OtherDeploymentError
+	require.ErrorAs(t, get(second), &other)
+	require.Equal(t, OtherDeploymentError{Own: ours, Other: theirs}, *other)
+}
