@@ -104,7 +104,7 @@ func (x *Exporter) ahead(ctx context.Context, c *Chain, found bool) ([]named, er
 // prove reads what is ahead of c.
 func (x *Exporter) prove(ctx context.Context, c *Chain, ahead []named, since, now time.Time) error {
 	for _, n := range ahead {
-		s, err := readHead(ctx, x.c.Objects, n.name, x.c.Keys.trust)
+		s, err := readHead(ctx, x.c.Objects, n.name, x.c.Keys.trust, x.c.Deployment)
 		switch {
 		case damaged(err) || errors.Is(err, ErrNoObject):
 			continue // it proves nothing; homeward audit verify names it
@@ -135,7 +135,7 @@ func (x *Exporter) lacks(ctx context.Context, c *Chain, s *Segment, now time.Tim
 	if s.Previous != c.Digest || now.Sub(s.Written) < max(aheadAge, x.c.Store.AuditAge()) {
 		return false, nil
 	}
-	_, entries, err := readAll(ctx, x.c.Objects, s.Name, x.c.Keys.trust)
+	_, entries, err := readAll(ctx, x.c.Objects, s.Name, x.c.Keys.trust, x.c.Deployment)
 	switch {
 	case damaged(err) || errors.Is(err, ErrNoObject):
 		return false, nil

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/stretchr/testify/require"
@@ -71,9 +72,12 @@ func (w *world) days(n, each int) {
 	}
 }
 
+// ours is the deployment of these tests.
+var ours = uuid.MustParse("018f0000-0000-4000-8000-00000000000a")
+
 func (w *world) config() audit.Config {
 	return audit.Config{
-		Store: w.store, Objects: w.bucket, Keys: w.keys, Policy: audit.DefaultPolicy(), Home: home, Node: "node-1", Entries: 10, Page: 4,
+		Store: w.store, Objects: w.bucket, Keys: w.keys, Deployment: ours, Policy: audit.DefaultPolicy(), Home: home, Node: "node-1", Entries: 10, Page: 4,
 	}
 }
 

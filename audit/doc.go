@@ -32,6 +32,10 @@
 // objects for seven years. A day without audit has a segment without entries, so that a
 // missing segment differs from a quiet day.
 //
+// A manifest names its deployment. A segment of another one, which has the same bucket and
+// keys, is [ErrOtherDeployment]: no exporter writes beside it that reads it, no search or
+// restore believes it, and [Verify] names it.
+//
 // Rows of audit, and so segments, hold no body, secret, payer's data or provider key.
 // Card numbers in a provider's texts are masked.
 //

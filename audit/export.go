@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Policy sets how a region's audit is exported. All nodes of a deployment should use the
@@ -57,7 +59,9 @@ type Config struct {
 	Store   Store
 	Objects Objects
 	Keys    *Keys
-	Policy  Policy
+	// Deployment is the store's. An exporter writes nothing beside segments of another.
+	Deployment uuid.UUID
+	Policy     Policy
 	// Home is the region whose audit is exported, and Node the node that
 	// exports it.
 	Home, Node string
@@ -81,8 +85,8 @@ const maxSegment = 24 << 20
 
 // NewExporter returns an Exporter, or an error if the configuration is invalid.
 func NewExporter(c Config) (*Exporter, error) {
-	if c.Store == nil || c.Objects == nil || c.Keys == nil || c.Home == "" || c.Node == "" {
-		return nil, errors.New("audit: an exporter needs Store, Objects, Keys, Home and Node")
+	if c.Store == nil || c.Objects == nil || c.Keys == nil || c.Deployment == uuid.Nil || c.Home == "" || c.Node == "" {
+		return nil, errors.New("audit: an exporter needs Store, Objects, Keys, Deployment, Home and Node")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -269,7 +273,7 @@ func (c Chain) behind(s *Segment) Chain {
 // manifest is that of the segment that follows c.
 func (x *Exporter) manifest(c *Chain, now time.Time) Manifest {
 	return Manifest{
-		Region: x.c.Home, Number: c.Number + 1, Previous: c.Digest, Day: c.From.UTC().Format(dayLayout), Written: now, By: x.c.Node,
+		Deployment: x.c.Deployment, Region: x.c.Home, Number: c.Number + 1, Previous: c.Digest, Day: c.From.UTC().Format(dayLayout), Written: now, By: x.c.Node,
 	}
 }
 
@@ -301,7 +305,7 @@ func (x *Exporter) left(ctx context.Context, c *Chain, now time.Time) (s Segment
 		return s, false, fmt.Errorf("audit: cannot list the bucket: %w", err)
 	}
 	for _, name := range names {
-		one, _, err := readAll(ctx, x.c.Objects, name, x.c.Keys.trust)
+		one, _, err := readAll(ctx, x.c.Objects, name, x.c.Keys.trust, x.c.Deployment)
 		switch {
 		case damaged(err): // incomplete, as after a power loss: it is written anew
 			x.c.Logger.Warn("an object in the audit bucket is incomplete; it is not in the chain", "object", name, "error", err)

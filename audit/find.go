@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -17,6 +18,9 @@ type Archive struct {
 	Objects Objects
 	// Trust verifies the segments; nil accepts every segment.
 	Trust Trust
+	// Deployment is that whose segments are searched; any other's are doubts. [uuid.Nil]
+	// searches every one's.
+	Deployment uuid.UUID
 	// Parallel is how many objects are read at once; 0 means 16.
 	Parallel int
 	// Progress, if not nil, is called now and then, one call at a time.
@@ -97,7 +101,7 @@ func (w *Wanted) looksIn(n named) bool {
 
 // look reads one segment if it may have wanted entries.
 func (a *Archive) look(ctx context.Context, n named, w *Wanted) ([]Found, error) {
-	head, err := readHead(ctx, a.Objects, n.name, a.Trust)
+	head, err := readHead(ctx, a.Objects, n.name, a.Trust, a.Deployment)
 	switch {
 	case errors.Is(err, ErrNoObject): // removed meanwhile
 		return nil, nil
@@ -106,7 +110,7 @@ func (a *Archive) look(ctx context.Context, n named, w *Wanted) ([]Found, error)
 	case !w.mayBeIn(head.Filter):
 		return nil, nil
 	}
-	_, entries, err := readAll(ctx, a.Objects, n.name, a.Trust)
+	_, entries, err := readAll(ctx, a.Objects, n.name, a.Trust, a.Deployment)
 	if err != nil {
 		return nil, err
 	}

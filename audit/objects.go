@@ -3,6 +3,8 @@ package audit
 import (
 	"context"
 	"errors"
+
+	"github.com/google/uuid"
 )
 
 // ErrNoObject: there is no object of that name.
@@ -26,30 +28,30 @@ type Objects interface {
 const headGuess = 96 << 10
 
 // readHead reads the manifest of an object, and no more bytes than needed.
-func readHead(ctx context.Context, o Objects, name string, trust Trust) (Segment, error) {
+func readHead(ctx context.Context, o Objects, name string, trust Trust, of uuid.UUID) (Segment, error) {
 	for limit := int64(headGuess); ; limit *= 4 {
 		data, err := o.Get(ctx, name, limit)
 		if err != nil {
 			return Segment{}, err
 		}
-		s, err := openHead(name, data, trust)
+		s, err := openHead(name, data, trust, of)
 		if !errors.Is(err, errShort) {
 			return s, err
 		}
 		if int64(len(data)) < limit {
-			_, _, err := open(name, data, trust)
+			_, _, err := open(name, data, trust, of)
 			return s, err
 		}
 	}
 }
 
 // readAll reads and verifies a whole object.
-func readAll(ctx context.Context, o Objects, name string, trust Trust) (Segment, []Entry, error) {
+func readAll(ctx context.Context, o Objects, name string, trust Trust, of uuid.UUID) (Segment, []Entry, error) {
 	data, err := o.Get(ctx, name, 0)
 	if err != nil {
 		return Segment{}, nil, err
 	}
-	return open(name, data, trust)
+	return open(name, data, trust, of)
 }
 
 // damaged reports whether err proves that an object is not the segment that was signed.

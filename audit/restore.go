@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/claim"
 )
 
@@ -18,6 +20,8 @@ import (
 type Lost struct {
 	Objects Objects
 	Trust   Trust
+	// Deployment is the store's. Segments of another are an error.
+	Deployment uuid.UUID
 	// Home is the region whose chain Lost follows.
 	Home string
 	// Before is when the store was restored: a later segment has rows of the restored
@@ -102,7 +106,7 @@ func (l *Lost) next(ctx context.Context, c *Chain, names, following []named) (s 
 	var fit []Segment
 	why = "there is no object of this number"
 	for _, n := range names {
-		s, some, err := readAll(ctx, l.Objects, n.name, l.Trust)
+		s, some, err := readAll(ctx, l.Objects, n.name, l.Trust, l.Deployment)
 		switch {
 		case damaged(err):
 			why = err.Error()
@@ -150,7 +154,7 @@ func (l *Lost) lost(some []Segment) []Segment {
 func (l *Lost) named(ctx context.Context, some []Segment, following []named) ([]Segment, error) {
 	of := map[string]bool{}
 	for _, n := range following {
-		head, err := readHead(ctx, l.Objects, n.name, l.Trust)
+		head, err := readHead(ctx, l.Objects, n.name, l.Trust, l.Deployment)
 		if err != nil && !damaged(err) && !errors.Is(err, ErrNoObject) {
 			return nil, fmt.Errorf("audit: cannot read segment %s: %w", n.name, err)
 		}

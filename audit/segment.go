@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 )
@@ -24,7 +25,9 @@ const payloadType = "application/vnd.homeward.audit.manifest.v1+json"
 // Manifest is the signed part of a segment. Its JSON is a format: members are only ever
 // added.
 type Manifest struct {
-	Region string `json:"region"`
+	// Deployment is the id of the rows that the entries were.
+	Deployment uuid.UUID `json:"deployment"`
+	Region     string    `json:"region"`
 	// Number counts the segments of the region, from 1, without a gap.
 	Number uint64 `json:"number"`
 	// Previous is the digest of the preceding segment; "" for the first.
@@ -78,6 +81,9 @@ type Segment struct {
 var (
 	// ErrChanged: the segment differs from what was signed.
 	ErrChanged = errors.New("audit: the segment was changed")
+	// ErrOtherDeployment: another deployment wrote the segment, with the same keys into the
+	// same bucket. It proves nothing about this one.
+	ErrOtherDeployment = errors.New("audit: the segment is of another deployment")
 	// ErrUnknownKey: the signing key is not trusted.
 	ErrUnknownKey = errors.New("audit: the segment is signed by a key that is not trusted")
 )
@@ -183,9 +189,9 @@ func digestOf(payload []byte) string {
 var errShort = errors.New("audit: the envelope is truncated")
 
 // openHead reads the manifest of the object name, at the start of data, and verifies
-// its signature; a nil trust accepts every key. It returns errShort if data is too
-// short.
-func openHead(name string, data []byte, trust Trust) (Segment, error) {
+// its signature and its deployment; a nil trust accepts every key, and a nil of every
+// deployment. It returns errShort if data is too short.
+func openHead(name string, data []byte, trust Trust, of uuid.UUID) (Segment, error) {
 	end := bytes.IndexByte(data, '\n')
 	if end < 0 {
 		return Segment{}, errShort
@@ -212,12 +218,20 @@ func openHead(name string, data []byte, trust Trust) (Segment, error) {
 	if err := json.Unmarshal(payload, &s.Manifest); err != nil {
 		return s, fmt.Errorf("%w: its manifest cannot be decoded", ErrChanged)
 	}
-	return s, nil
+	return s, s.checkDeployment(of)
+}
+
+// checkDeployment refuses a segment of another deployment than of.
+func (s *Segment) checkDeployment(of uuid.UUID) error {
+	if of == uuid.Nil || s.Deployment == of {
+		return nil
+	}
+	return fmt.Errorf("%w: it is of %v, and this is %v; give each deployment a bucket and keys of its own", ErrOtherDeployment, s.Deployment, of)
 }
 
 // open reads a whole object.
-func open(name string, data []byte, trust Trust) (Segment, []Entry, error) {
-	s, err := openHead(name, data, trust)
+func open(name string, data []byte, trust Trust, of uuid.UUID) (Segment, []Entry, error) {
+	s, err := openHead(name, data, trust, of)
 	if errors.Is(err, errShort) {
 		err = fmt.Errorf("%w: its envelope is truncated", ErrChanged)
 	}

@@ -197,7 +197,7 @@ func (p *proof) read(ctx context.Context, d string) ([]*Segment, error) {
 
 // head reads one manifest; found is false if it is damaged or gone.
 func (p *proof) head(ctx context.Context, name string) (s Segment, found bool, err error) {
-	s, err = readHead(ctx, p.x.c.Objects, name, p.x.c.Keys.trust)
+	s, err = readHead(ctx, p.x.c.Objects, name, p.x.c.Keys.trust, p.x.c.Deployment)
 	switch {
 	case damaged(err):
 		p.complain(name, err)
@@ -235,7 +235,7 @@ func (p *proof) body(ctx context.Context, s *Segment) (map[string]bool, error) {
 	if ids, ok := p.bodies[s.Name]; ok {
 		return ids, nil
 	}
-	_, entries, err := readAll(ctx, p.x.c.Objects, s.Name, p.x.c.Keys.trust)
+	_, entries, err := readAll(ctx, p.x.c.Objects, s.Name, p.x.c.Keys.trust, p.x.c.Deployment)
 	switch {
 	case damaged(err), errors.Is(err, ErrNoObject):
 		p.complain(s.Name, err)

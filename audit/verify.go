@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -20,7 +21,7 @@ type Class string
 const (
 	// Changed: an object differs from what was signed.
 	Changed Class = "changed"
-	// Foreign: the signing key is not trusted.
+	// Foreign: the signing key is not trusted, or the segment is of another deployment.
 	Foreign Class = "foreign"
 	// Removed: a number has no object.
 	Removed Class = "removed"
@@ -97,6 +98,9 @@ type VerifyConfig struct {
 	Objects Objects
 	// Trust are the public keys that may have signed.
 	Trust Trust
+	// Deployment is that of the chains; [uuid.Nil]: that of the first segment, since all in
+	// one bucket must be of one.
+	Deployment uuid.UUID
 	// Regions are the regions to verify; none: all that the bucket has.
 	Regions []string
 	// Now and Stale: a chain that ends more than Stale before Now has [Ended]. 0: the
@@ -170,6 +174,7 @@ func (v *verification) region(ctx context.Context, region string, names []named)
 	if err != nil {
 		return err
 	}
+	v.ofOne(names, segments)
 	v.link(&report, byNumber(names, segments), names[len(names)-1].number)
 	v.report.Regions = append(v.report.Regions, report)
 	return nil
@@ -182,7 +187,7 @@ func (v *verification) read(ctx context.Context, names []named) ([]*Segment, err
 	g.SetLimit(cmp.Or(v.c.Parallel, 8))
 	for i, n := range names {
 		g.Go(func() error {
-			s, _, err := readAll(ctx, v.c.Objects, n.name, v.c.Trust)
+			s, _, err := readAll(ctx, v.c.Objects, n.name, v.c.Trust, uuid.Nil)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -194,6 +199,22 @@ func (v *verification) read(ctx context.Context, names []named) ([]*Segment, err
 		})
 	}
 	return segments, g.Wait()
+}
+
+// ofOne leaves out the segments of other deployments.
+func (v *verification) ofOne(names []named, segments []*Segment) {
+	for i, s := range segments {
+		if s == nil {
+			continue
+		}
+		if v.c.Deployment == uuid.Nil {
+			v.c.Deployment = s.Deployment
+		}
+		if err := s.checkDeployment(v.c.Deployment); err != nil {
+			v.fail(Foreign, names[i].region, names[i].number, names[i].name, "%v", err)
+			segments[i] = nil
+		}
+	}
 }
 
 // note records the check of an object by itself.

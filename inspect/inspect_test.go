@@ -419,7 +419,7 @@ func TestSegments(t *testing.T) {
 	keys, err := audit.ParseKeys(text)
 	require.NoError(t, err)
 	bucket := audittest.NewBucket()
-	x, err := audit.NewExporter(audit.Config{Store: w.view, Objects: bucket, Keys: keys, Policy: audit.DefaultPolicy(), Home: eu, Node: "node-1"})
+	x, err := audit.NewExporter(audit.Config{Store: w.view, Objects: bucket, Keys: keys, Deployment: uuid.NameSpaceOID, Policy: audit.DefaultPolicy(), Home: eu, Node: "node-1"})
 	require.NoError(t, err)
 	export := func() {
 		_, err := x.Round(t.Context())

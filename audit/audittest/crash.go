@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
@@ -130,7 +131,7 @@ const checkEvery = 10
 
 func (s *exportStory) exporter(r *reaper) *audit.Exporter {
 	c := audit.Config{
-		Store: s.Audit(s.home), Objects: s.bucket, Keys: s.keys, Home: s.home, Node: "node-1", Entries: 5, Page: 4,
+		Store: s.Audit(s.home), Objects: s.bucket, Keys: s.keys, Deployment: uuid.NameSpaceOID, Home: s.home, Node: "node-1", Entries: 5, Page: 4,
 		Policy: audit.Policy{Window: 24 * time.Hour, Settle: time.Minute, KeepRows: audit.MinKeepRows},
 	}
 	if r != nil {

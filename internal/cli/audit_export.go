@@ -59,13 +59,17 @@ func (c *auditExportCommand) export(ctx context.Context, io streams, s *store, b
 	if err != nil {
 		return err
 	}
+	deployment, err := s.DeploymentID(ctx)
+	if err != nil {
+		return err
+	}
 	name := "export-" + uuid.NewString()[:8]
 	for _, region := range s.regions {
 		if put.Unread(region) {
 			return fmt.Errorf("region %s: a restore is in effect, and what is lost was not read from the bucket; run homeward restore audit first", region)
 		}
 		x, err := node.NewExporter(audit.Config{
-			Store: s.rows, Objects: bucket, Keys: keys, Policy: audit.DefaultPolicy(), Home: region, Node: name, Providers: providers,
+			Store: s.rows, Objects: bucket, Keys: keys, Deployment: deployment, Policy: audit.DefaultPolicy(), Home: region, Node: name, Providers: providers,
 		})
 		if err != nil {
 			return err

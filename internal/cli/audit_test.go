@@ -38,8 +38,10 @@ func exported(t *testing.T, s *store, home, url string, keys *audit.Keys) {
 	t.Helper()
 	bucket, err := node.OpenAudit(t.Context(), url)
 	require.NoError(t, err)
+	deployment, err := s.DeploymentID(t.Context())
+	require.NoError(t, err)
 	x, err := audit.NewExporter(audit.Config{
-		Store: s.rows, Objects: bucket, Keys: keys, Home: home, Node: "node-1",
+		Store: s.rows, Objects: bucket, Keys: keys, Deployment: deployment, Home: home, Node: "node-1",
 		Policy: audit.Policy{Window: time.Second, KeepRows: audit.MinKeepRows},
 	})
 	require.NoError(t, err)

@@ -66,7 +66,12 @@ func (c *auditShowCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	archive := &audit.Archive{Objects: bucket, Trust: trust, Progress: io.progress("segments looked through")}
-	err = c.withBooks(ctx, func(s *store) error { return c.show(ctx, io, s, q, archive) })
+	err = c.withBooks(ctx, func(s *store) (err error) {
+		if archive.Deployment, err = s.DeploymentID(ctx); err != nil {
+			return err
+		}
+		return c.show(ctx, io, s, q, archive)
+	})
 	return errors.Join(err, bucket.Close())
 }
 

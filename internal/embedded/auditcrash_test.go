@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
@@ -52,7 +53,7 @@ func TestExportCrash(t *testing.T) {
 // export runs a round, which ends after some steps, or goes through where steps is below 0.
 func (w *crashWorld) export(bucket *audittest.Bucket, keys *audit.Keys, steps int) (alive bool) {
 	c := audit.Config{
-		Store: w.home, Objects: bucket, Keys: keys, Home: "us-east1", Node: "n", Entries: 4, Page: 4,
+		Store: w.home, Objects: bucket, Keys: keys, Deployment: uuid.NameSpaceOID, Home: "us-east1", Node: "n", Entries: 4, Page: 4,
 		Policy: audit.Policy{Window: 24 * time.Hour, Settle: time.Minute, KeepRows: audit.MinKeepRows},
 	}
 	if steps >= 0 {

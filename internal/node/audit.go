@@ -300,7 +300,7 @@ type homeExport struct {
 func (n *Node) exporter(home string) (*audit.Exporter, error) {
 	c := &n.c
 	return NewExporter(audit.Config{
-		Store: c.Store, Objects: c.AuditObjects, Keys: c.AuditKeys, Policy: c.Audit.Policy, Home: home, Node: c.Name, Providers: c.Providers.Names(), Logger: n.log,
+		Store: c.Store, Objects: c.AuditObjects, Keys: c.AuditKeys, Deployment: n.deployment, Policy: c.Audit.Policy, Home: home, Node: c.Name, Providers: c.Providers.Names(), Logger: n.log,
 	})
 }
 

@@ -56,7 +56,7 @@ func TestWhatNodesExportIsNoWitness(t *testing.T) {
 			var ends []audit.Chain
 			for _, region := range []string{home, away} { // nodes run, and export
 				x, err := audit.NewExporter(audit.Config{
-					Store: v, Objects: bucket, Keys: keys, Policy: audit.DefaultPolicy(), Home: region, Node: "n", Providers: []string{"simulator"},
+					Store: v, Objects: bucket, Keys: keys, Deployment: ours, Policy: audit.DefaultPolicy(), Home: region, Node: "n", Providers: []string{"simulator"},
 				})
 				require.NoError(t, err)
 				_, err = x.Finish(t.Context())

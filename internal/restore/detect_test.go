@@ -32,7 +32,7 @@ func (f *forgetful) open() deployment.Store {
 	})
 	require.NoError(f, err)
 	f.Cleanup(func() { require.NoError(f, db.Close()) })
-	d := deployment.Embedded(db)
+	d := restored{deployment.Embedded(db)}
 	require.NoError(f, d.PutTenant(f.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: home}))
 	return rows(f.T, d)
 }
@@ -50,7 +50,7 @@ func (f *forgetful) exporter(v audit.Store, bucket audit.Objects) *audit.Exporte
 	f.Helper()
 	p := audit.DefaultPolicy()
 	p.Window, p.Settle = time.Minute, 0
-	x, err := audit.NewExporter(audit.Config{Store: v, Objects: bucket, Keys: f.keys, Policy: p, Home: home, Node: "n", Providers: []string{"simulator"}})
+	x, err := audit.NewExporter(audit.Config{Store: v, Objects: bucket, Keys: f.keys, Deployment: ours, Policy: p, Home: home, Node: "n", Providers: []string{"simulator"}})
 	require.NoError(f, err)
 	return x
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment/notice"
@@ -27,6 +29,8 @@ type (
 		Sessions(ctx context.Context) ([]string, error)
 		// Windows are the longest that keys were kept for.
 		Windows(ctx context.Context) (claim.Policy, error)
+		// DeploymentID is the id of the rows, which a backup keeps.
+		DeploymentID(ctx context.Context) (uuid.UUID, error)
 	}
 	Region interface {
 		AuditChain(ctx context.Context, home string) (c audit.Chain, now time.Time, found bool, err error)
@@ -222,13 +226,17 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 	if err != nil {
 		return r, err
 	}
+	deployment, err := rows.DeploymentID(ctx)
+	if err != nil {
+		return r, err
+	}
 	for _, one := range regions {
 		chain, _, _, err := at.AuditChain(ctx, one.Name)
 		if err != nil {
 			return r, fmt.Errorf("region %s: %w", one.Name, err)
 		}
 		from := endedAt(chain, r.Exported[one.Name])
-		found, err := (&audit.Lost{Objects: objects, Trust: trust, Home: one.Name, Before: r.OpenedAt}).Follow(ctx, from)
+		found, err := (&audit.Lost{Objects: objects, Trust: trust, Deployment: deployment, Home: one.Name, Before: r.OpenedAt}).Follow(ctx, from)
 		if err != nil {
 			return r, err
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
@@ -34,7 +35,7 @@ func open(t *testing.T) deployment.Deployment {
 	db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy(), Regions: []claim.Region{{Name: home, Code: 1}, {Name: away, Code: 2}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	d := deployment.Embedded(db)
+	d := restored{deployment.Embedded(db)}
 	require.NoError(t, d.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: home}))
 	return d
 }
@@ -45,6 +46,15 @@ func rows(t *testing.T, d deployment.Deployment) deployment.Store {
 	require.NoError(t, err)
 	return v
 }
+
+// ours is the id of the deployment that was lost, which every store of these tests has: a
+// backup keeps it.
+var ours = uuid.New()
+
+// restored is the deployment, put back.
+type restored struct{ deployment.Deployment }
+
+func (restored) DeploymentID(context.Context) (uuid.UUID, error) { return ours, nil }
 
 func newWorld(t *testing.T) *world {
 	text, err := audit.NewKey()
@@ -64,7 +74,7 @@ func newWorld(t *testing.T) *world {
 	}
 	for _, region := range []string{home, away} {
 		x, err := audit.NewExporter(audit.Config{
-			Store: v, Objects: w.bucket, Keys: keys, Policy: audit.DefaultPolicy(), Home: region, Node: "n", Providers: []string{"simulator"},
+			Store: v, Objects: w.bucket, Keys: keys, Deployment: ours, Policy: audit.DefaultPolicy(), Home: region, Node: "n", Providers: []string{"simulator"},
 		})
 		require.NoError(t, err)
 		_, err = x.Finish(t.Context())
@@ -133,6 +143,11 @@ type only struct {
 func (o only) Regions(ctx context.Context) ([]claim.Region, uint64, error) {
 	return o.Deployment.Regions(ctx)
 }
+
+func (o only) DeploymentID(ctx context.Context) (uuid.UUID, error) {
+	return o.Deployment.DeploymentID(ctx)
+}
+
 func (o only) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
 	return o.Deployment.Restore(ctx)
 }
