@@ -82,7 +82,8 @@
 //     same row.
 //   - [ErrNoNode]: no live node of the region is known. Nothing was sent.
 //   - [ErrNoAnswer]: every try failed on the wire (refused, reset, timed out,
-//     something else answering at that address), or the caller's context ended.
+//     something else or another deployment answering at that address), or the caller's
+//     context ended.
 //     The request may or may not have run. The retries are safe all the same,
 //     which is what the claim is for: the second node finds the first one's claim.
 //   - [ErrPeerFailed]: the peer had an error outside the contract. The outcome is
@@ -99,6 +100,10 @@
 // node authenticated the tenant in it: the channel vouches for it, and no header of
 // a merchant's request is forwarded. Without TLS no identity is checked; use that on
 // one machine only.
+//
+// Secrets are copied and addresses reused, so an identity does not say of which deployment
+// its holder is. A node's gossip, requests and answers name the id of its rows, and
+// nothing of another id is believed ([OtherDeploymentError]).
 //
 // A receiver never forwards. One that is not the key's home answers
 // [WrongHomeError], which names the home if the key contains it.

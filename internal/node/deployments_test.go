@@ -18,6 +18,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/payment/account"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/region"
@@ -123,4 +124,38 @@ func TestTwoDeploymentsDoNotMerge(t *testing.T) {
 			return false
 		}, time.Minute, time.Millisecond)
 	}
+}
+
+// TestNodesOfOneDeploymentHaveOneAccount: which account stands for a provider's name is a row,
+// so a node with the key of another account does not start beside the first, in any region.
+func TestNodesOfOneDeploymentHaveOneAccount(t *testing.T) {
+	regions := []region.Region{{Name: "a", Code: 1}, {Name: "b", Code: 2}}
+	db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy(), Regions: regions})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	blobs, err := OpenBlobs(t.Context(), "file://"+t.TempDir())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, blobs.Close()) }()
+	start := func(home, is string) (*Node, error) {
+		provider, err := httpjson.New(httpjson.Config{Name: "bank", Account: is, BaseURL: "http://127.0.0.1:1", Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters}})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, provider.Close()) })
+		store, err := deployment.Embedded(db).Region(home)
+		require.NoError(t, err)
+		topology, err := region.NewTopology(regions)
+		require.NoError(t, err)
+		return Start(t.Context(), Config{
+			Tuning: DefaultTuning(), Name: home + "-1", Region: home, APIListen: "127.0.0.1:0", RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
+			Topology: topology, Store: store, Blobs: blobs, Providers: psp.Providers{provider}, LocalGossip: true,
+		})
+	}
+	first, err := start("a", "first")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, first.Stop(context.WithoutCancel(t.Context()))) }()
+	_, err = start("b", "second")
+	var other *account.OtherAccountError
+	require.ErrorAs(t, err, &other)
+	require.ErrorContains(t, err, "first")
+	require.ErrorContains(t, err, "second")
+	require.Nil(t, first.Membership().Nodes("b"), "it was met before it was refused")
 }
