@@ -159,4 +159,72 @@
 // object for as long as a provider may still report a success. That is far longer than
 // the claim is kept. A payment needs no such row, as the books have it, and a claim in
 // flight is never deleted.
+//
+// # After a restore
+//
+// A store that was restored from a backup lacks the claims that were begun after the
+// backup. Their retries look like first requests, and would charge again under another
+// provider key. So the row [Restore] records between which times claims are missing. While it
+// stands, a [Guard] is in front of the store, at the four steps that begin work on a key, and
+// nobody else knows of it:
+//
+//	[Store].Begin     a key with an answer is answered from its claim. Else the guard recalls
+//	                  what is known of the key, before anything is begun or taken over
+//	[Store].TakeOver  the guard recalls first: the generation that the backup has in flight
+//	                  may be over, and a later one paid
+//	[Store].Settle    of a released claim that nobody holds, whose request has expired: likewise
+//	[Store].Pin       a key without a pin may have had one
+//
+// What is known is the [Witness] of the key, from the exported audit:
+//
+//   - A key that was minted since the restore, as its first bits show ([Restore.Minted]), is
+//     new. All others are guarded.
+//   - A key with a witness gets the claim back that it had: the same home, object, first use
+//     and provider key. The attempt is a recovery, which asks the provider, or repeats the call
+//     that it dedupes. It has the witness ([Attempt].Witness).
+//   - A key without a witness is withheld ([WithheldError]) until the witnesses are known to be
+//     complete, or until the missing claim would have expired anyway.
+//   - A key whose money a person had booked ([Witness].Booked) is withheld.
+//
+// A released claim is also read behind the guard ([Guarded.ByObject]) by who decides about
+// money that surfaces for it: it may be the payment of a lost generation, and no ghost.
+//
+// Each generation has its own provider key. A provider that was paid under one of them does not
+// dedupe a call under another, so only the last generation may be attempted. A witness has the
+// last one if it is final, as no generation follows a settlement while the key is remembered, or
+// if the audit has all of the lost time in every region. In all other cases the key is withheld.
+// A person's word ([Restore].ReleasedBy) is about keys of which nothing is known, and changes
+// nothing here ([Restore].Partial). Neither does the time until lost keys are forgotten: a later
+// generation may be a bank debit, which is remembered for longer. A new key, which the merchant
+// chooses, is the way around.
+//
+// The row is written while no node runs, and each node reads it before its first request. If
+// the row was forgotten, the exported audit may prove that the store was put back: the node that
+// finds it writes the row (audit.Exporter.Compare). Later a node may see changes late. This is
+// safe: each change allows keys that an older view withholds. So a step that needs no guard costs
+// no statement, and no clock or message has to be trusted. The exception is a row that is begun
+// while nodes run. A node begins keys as before until it has read that row: it hears of it by
+// gossip within seconds, and else reads within a minute.
+//
+//	the backup is put back | the row is written | witnesses are written | the row changes |
+//	nodes start | a claim is begun from its witness | its attempt | Settle
+//
+//	before the row is written    no node may run yet; the tool asks the database who does, and
+//	                             a node that starts asks the audit's bucket
+//	after it                     every first sight is withheld
+//	between two witnesses        as before; writing one again writes the same
+//	before the row says that     as before: a key without a witness is withheld, and one whose
+//	they are complete            witness is not final
+//	after a claim was begun      as B and C of every claim: a recovery under the provider
+//	from its witness             key that the lost claim had
+//
+// Interleavings:
+//
+//	the tool writes a later     the guard reads the row before the witness, and the tool writes
+//	witness between the two     them in the other order. If the guard saw "complete" the witness
+//	                            was written; a final witness is not replaced by another generation
+//	the tool is given a bucket  it writes nothing: an earlier generation would replace the last
+//	with less than it has read
+//	a person books the payment  the attempt recalls once more, and sends nothing
+//	between step and attempt
 package claim

@@ -130,6 +130,17 @@ func (s *rows) Get(_ context.Context, key Key, _ string) (Record, time.Time, boo
 	return Record{}, time.Now(), false, nil
 }
 
+func (s *rows) ByObject(_ context.Context, _, id string) (Record, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rec := range s.claims {
+		if rec.Minted.ID == id {
+			return *rec, true, nil
+		}
+	}
+	return Record{}, false, nil
+}
+
 func (s *rows) Note(_ context.Context, _ Key, _ string, e AuditEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,7 +48,7 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, gene
 		return outbox.Later(otherProviderPause)
 	}
 	asked := time.Now()
-	rec, witness, err := s.resume(context.WithoutCancel(ctx), key, &m)
+	rec, err := s.takeOver(context.WithoutCancel(ctx), key, m.Region, m.ID)
 	var held *LeaseHeldError
 	switch {
 	case errors.As(err, &held):
@@ -59,15 +59,13 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, gene
 		// Another step settled the claim since: it removed the row, or wrote it anew
 		// under another fence. Or the row belongs to an earlier life of the key.
 		return outbox.Done()
-	case errors.As(err, new(*WithheldError)):
-		return outbox.Later(s.c.Policy.BackoffMax)
 	case err != nil:
 		return outbox.Later(s.c.Policy.Lease)
 	}
 	if generation != 0 && generation != rec.Generation {
 		a = Attempt{}
 	}
-	a.Payload, a.Recovery, a.Witness = m.Payload, true, witness
+	a.Payload, a.Recovery = m.Payload, true
 	if _, err := s.execute(context.WithoutCancel(ctx), &rec, a, asked); err != nil {
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 			return outbox.Faulted(caught) // so that the worker counts it, and an operator is notified
@@ -81,49 +79,6 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, gene
 	}
 	// The claim's own step has removed or rescheduled the row.
 	return outbox.Gone()
-}
-
-// resume takes the claim of m over. While a restore guards its key it looks first: the
-// generation that the backup has in flight may be over, and a later one paid. Then the claim
-// goes on with that one, which its witness names, or waits, with a *[WithheldError], until it is
-// known whether there is one.
-func (s *Service) resume(ctx context.Context, key Key, m *outbox.Message) (Record, *Witness, error) {
-	if !s.c.Guard.Guards(key.Value) {
-		rec, err := s.takeOver(ctx, key, m.Region, m.ID)
-		return rec, nil, err
-	}
-	rec, _, found, err := s.c.Store.Get(ctx, key, m.Region)
-	switch {
-	case err != nil:
-		return Record{}, nil, err
-	case !found || rec.State != InFlight || rec.Minted.ID != m.ID:
-		return Record{}, nil, ErrFenced
-	}
-	w, err := s.c.Guard.Recall(ctx, key)
-	switch {
-	case err != nil:
-		return Record{}, nil, err
-	case w != nil && w.Object != m.ID:
-		return Record{}, nil, &WithheldError{RetryAfter: withheldPause}
-	case !w.continues(&rec):
-		rec, err = s.takeOver(ctx, key, m.Region, m.ID)
-		return rec, w.of(&rec), err
-	case w.Fingerprint != rec.Fingerprint:
-		// The provider received another spelling than m holds; the merchant's retry
-		// supplies it.
-		return Record{}, nil, &WithheldError{RetryAfter: withheldPause}
-	}
-	begun, err := s.c.Store.Begin(ctx, Arrival{
-		Key: key, Home: m.Region, Operation: rec.Operation, Print: rec.Fingerprint, CompareOnly: true, Guarded: true, Witness: w, Payload: m.Payload,
-		Holder: s.c.Node, Region: s.c.Region, Providers: s.c.Providers, TraceParent: m.TraceParent,
-	})
-	switch {
-	case err != nil:
-		return Record{}, nil, err
-	case begun.Decision != WonUnknown:
-		return Record{}, nil, &LeaseHeldError{For: s.c.Policy.Lease} // or answered meanwhile, which the next look tells
-	}
-	return begun.Record, w.of(&begun.Record), nil
 }
 
 // elsewhere reports whether m's claim is with a provider that this node does not have.
@@ -156,9 +111,6 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 		return outbox.Later(s.c.Policy.Lease)
 	case !found || rec.Minted.ID != m.ID || rec.State.Final() || rec.State == FailedRetry && !now.Before(rec.CloseUntil(&s.c.Policy, now)):
 		return outbox.Done()
-	case s.c.Guard.Guards(key.Value):
-		// The lost writes may include a payment.
-		return outbox.Later(s.c.Policy.BackoffMax)
 	case rec.State == InFlight:
 		// Whoever holds or recovers the claim knows that the request has expired, and
 		// may still release it.

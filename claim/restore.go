@@ -8,91 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
-	"sync/atomic"
 	"time"
 )
-
-// A store that was restored from a backup lacks the claims that were begun after the
-// backup. Their merchants' retries look like first requests, and would charge again
-// under another provider key. So the row [Restore] records between which times claims
-// are missing. While it stands, no node begins anything under a key that may be one of
-// the missing ones:
-//
-//   - A key that has a claim is answered from it, as always, but that no generation is begun,
-//     and none in flight is attempted: the next one may have been begun, and paid, in what is
-//     lost. A witness says so, and then the claim goes on from there.
-//   - A key with a [Witness], which is what the exported audit has of it, gets the claim back
-//     that it had: the same object, the same first use, the same provider key. The attempt
-//     is a recovery, which asks the provider, or repeats the call that it dedupes.
-//     Where a person had its money booked ([Witness].Booked) it is withheld. It is also
-//     withheld while a later generation may be lost, see below.
-//   - A key that was minted since the restore, as its first bits show
-//     ([Restore.Minted]), is new.
-//   - Any other key is withheld ([WithheldError]) until the witnesses are known to be
-//     complete, or until the missing claim would have expired anyway.
-//
-// Where the row was forgotten, the exported audit may prove that the store was put back: the
-// node that finds it writes the row before it takes a request (audit.Exporter.Compare, and
-// docs/adr/0068). What nodes without that proof have begun by then is begun.
-//
-// # Which generation
-//
-// Each generation has its own provider key. A provider that was paid under one of them does
-// not dedupe a call under another. So an attempt of a generation that was not the last one can
-// charge again: its provider may have declined it, and may not keep declines, or not for so
-// long. A witness has the last generation of its claim in two cases:
-//
-//   - It is final: the audit has the settlement, or the payment. No generation follows those
-//     while the key is remembered.
-//   - The audit has all of the lost time in every region, up to the last write.
-//
-// In all other cases, which are claims that the audit shows in flight or released while it is
-// not complete, [Guard.Recall] withholds the key. A person's word ([Restore].ReleasedBy) is
-// about keys of which nothing is known. It does not say how such a claim went on, and neither
-// does the time until lost keys are forgotten: a later generation may be a bank debit, which is
-// remembered for longer. [Restore].Partial keeps them withheld. A new key, which the merchant
-// chooses, is the way around.
-//
-// The same holds for a claim that the backup has in flight or released: Recall decides before
-// any generation of it is begun, taken over or closed.
-//
-// # Who has to have read it
-//
-// The row is written while no node runs, and each node reads it before it accepts its
-// first request. Afterwards a node may see changes late. This is safe: each change
-// (witnesses are complete, the restore is over) allows keys that an older view
-// withholds. So requests that need no guard cost no statement, and no clock or message
-// has to be trusted.
-//
-// The exception is a row that is begun while nodes run: an operator has overlooked one
-// (--ignore-sessions), or a node has detected a restore that nobody recorded. Until a node
-// has read it, that node begins keys as it did before the row was there. So a node that
-// reads another row than before announces that, and each node that hears of it reads. A node
-// that hears nothing reads once a minute.
-//
-//	the backup is put back | the row is written | witnesses are written | the row changes |
-//	nodes start | a claim is begun from its witness | its attempt | Settle
-//
-//	before the row is written    no node may run yet; the tool asks the database who does, and
-//	                             a node that starts asks the audit's bucket
-//	after it                     every first sight is withheld
-//	between two witnesses        as before; writing one again writes the same
-//	before the row says that     as before: a key without a witness is withheld, and one whose
-//	they are complete            witness is not final
-//	after a claim was begun      as B and C of every claim: a recovery under the provider
-//	from its witness             key that the lost claim had
-//
-// # Interleavings
-//
-//	the tool writes a later     Recall reads the row before the witness, and the tool writes them
-//	witness between Recall      in the other order. Where Recall saw "complete" the witness was
-//	and Begin                   written; a final witness is not replaced by another generation
-//	the tool is given a bucket  it writes nothing: an earlier generation would replace the last
-//	with less than it has read
-//	a node has an older view    it sees the phase before: it withholds more
-//	a node has none yet, of a   it begins what it would have begun before the row was written,
-//	row begun while it runs     for seconds, or for a minute where it hears nothing
 
 // RestorePhase is how much of the lost writes is known. Stored; values never
 // change.
@@ -313,104 +230,6 @@ type Restores interface {
 	DropWitnesses(ctx context.Context, limit int) (dropped int, err error)
 }
 
-// WithheldError: the store was restored from a backup, and the lost writes may include this
-// key. Nothing was done.
-type WithheldError struct{ RetryAfter time.Duration }
-
-func (e *WithheldError) Error() string {
-	return "claim: the key may have been used in what a restore has lost; it is withheld"
-}
-
-// withheldPause is when a withheld request is worth another try: people read segments of
-// audit meanwhile.
-const withheldPause = 30 * time.Second
-
-// Guard is a node's copy of the restore that stands. A nil Guard has none. It is safe for
-// concurrent use.
-type Guard struct {
-	store   Restores
-	reading sync.Mutex              // one at a time, so that an older answer never replaces a newer one
-	row     atomic.Pointer[Restore] // nil: none stands
-	mark    atomic.Uint64
-}
-
-// NewGuard reads the row. A node must call it before it accepts a request.
-func NewGuard(ctx context.Context, store Restores) (*Guard, error) {
-	g := &Guard{store: store}
-	return g, g.Read(ctx)
-}
-
-// Read reads the row again. After an error the guard stays as strict as before.
-func (g *Guard) Read(ctx context.Context) error {
-	g.reading.Lock()
-	defer g.reading.Unlock()
-	r, _, err := g.store.Restore(ctx)
-	if err != nil {
-		return fmt.Errorf("claim: cannot read the restore row: %w", err)
-	}
-	if r.Stands() {
-		g.row.Store(&r)
-	} else {
-		g.row.Store(nil)
-	}
-	g.mark.Store(r.Mark())
-	return nil
-}
-
-// Mark is [Restore.Mark] of the row as it was last read.
-func (g *Guard) Mark() uint64 { return g.mark.Load() }
-
-// Standing returns the restore that stands, nil if none does.
-func (g *Guard) Standing() *Restore {
-	if g == nil {
-		return nil
-	}
-	return g.row.Load()
-}
-
-// Guards reports whether a caller must call Recall before it begins anything under
-// key.
-func (g *Guard) Guards(key string) bool {
-	r := g.Standing()
-	return r != nil && !r.Minted(key)
-}
-
-// Recall returns the witness of key, which has the last generation of its claim, or nil if the
-// lost writes did not use the key. It fails with a *[WithheldError] if it cannot know whether
-// they did, or which generation was the last: nothing may be begun, taken over or closed then.
-func (g *Guard) Recall(ctx context.Context, key Key) (*Witness, error) {
-	r := g.Standing() // before the witness: see Interleavings
-	if r == nil || r.Minted(key.Value) {
-		return nil, nil
-	}
-	w, found, err := g.store.Witness(ctx, key)
-	complete := r.Phase == RestoreWitnessed
-	switch {
-	case err != nil:
-		return nil, err
-	case found && w.Final() && r.Settled:
-		return nil, nil
-	case found && w.Object != "" && !w.Booked && (w.Final() || complete && !r.Partial):
-		return &w, nil
-	case found, !complete:
-		return nil, &WithheldError{RetryAfter: withheldPause}
-	}
-	return nil, nil
-}
-
-// Undecided reports whether the released claim rec may have been paid in what a restore has
-// lost: money that surfaces for it may then be that payment, and not one too many.
-func (g *Guard) Undecided(ctx context.Context, rec *Record) (bool, error) {
-	if rec.State != FailedRetry || !g.Guards(rec.Key.Value) {
-		return false, nil
-	}
-	w, err := g.Recall(ctx, rec.Key)
-	if errors.As(err, new(*WithheldError)) {
-		return true, nil
-	}
-	return w.continues(rec), err
-}
-
 // errNoFirstUse: a witness of later generations has to find the claim of an earlier one.
 var errNoFirstUse = errors.New("claim: the witness has no first use, and the store lacks the claim that it continues")
 
@@ -463,19 +282,6 @@ func reattach(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effec
 		Enqueue: providerCall(next, a, now),
 		Audit:   []AuditEntry{next.entry(EventRestored, a.Region, a.Holder, now, a.Operation)},
 	}, WonUnknown, nil
-}
-
-// of is w where it is of the present generation of rec, else nil.
-func (w *Witness) of(rec *Record) *Witness {
-	if w == nil || w.Object != rec.Minted.ID || w.Generation != rec.Generation {
-		return nil
-	}
-	return w
-}
-
-// continues reports whether w is of a later generation of the claim rec.
-func (w *Witness) continues(rec *Record) bool {
-	return w != nil && w.Object == rec.Minted.ID && w.Generation > rec.Generation
 }
 
 // ParseRestore decodes a stored row.

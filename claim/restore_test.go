@@ -38,12 +38,28 @@ func restored(t *testing.T, e provider) (*Service, *rows, *lostRows) {
 	lost := &lostRows{row: NewRestore(Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk"), witnesses: map[Key]Witness{}}
 	lost.row.Version = 1
 	store := newRows(DefaultPolicy())
-	s := serve(t, store, bucket{}, store.policy, "n1", e)
-	var err error
-	s.c.Guard, err = NewGuard(t.Context(), lost)
+	guard, err := NewGuard(t.Context(), lost)
 	require.NoError(t, err)
+	s := serve(t, guard.Claims(store, callsOf{rows: store}), bucket{}, store.policy, "n1", e)
+	s.c.Executor = guard.Executor(e)
 	return s, store, lost
 }
+
+// callsOf is the queue of provider calls of rows.
+type callsOf struct {
+	outbox.Store
+	rows *rows
+}
+
+func (c callsOf) Message(_ context.Context, _, id string) (outbox.Message, bool, error) {
+	c.rows.mu.Lock()
+	defer c.rows.mu.Unlock()
+	m, found := c.rows.messages[id]
+	return m, found, nil
+}
+
+// guardOf is that of a service that restored made.
+func guardOf(s *Service) *Guard { return s.c.Store.(*Guarded).guard }
 
 // While a restore stands, a key that may be lost begins nothing, whether it names its home
 // or not. One that was minted since, or has a claim, is served.
@@ -135,23 +151,27 @@ func TestRecall(t *testing.T) {
 				require.NoError(t, err)
 			}
 			over := lost.row.Phase == RestoreOver
-			require.Equal(t, !over, g.Guards(key.Value))
+			require.Equal(t, !over, g.guards(key))
 
-			released := &Record{Key: key, State: FailedRetry, Minted: Minted{ID: "ch_1"}, Generation: 1}
-			undecided, err := g.Undecided(t.Context(), released)
-			require.NoError(t, err)
-			require.Equal(t, c.withheld, undecided, "no witness is of a later generation")
-			for _, state := range []State{InFlight, Completed, FailedTerminal} {
-				released.State = state
-				undecided, err = g.Undecided(t.Context(), released)
+			released, store := &Record{Key: key, State: FailedRetry, Minted: Minted{ID: "ch_1"}, Generation: 1}, newRows(DefaultPolicy())
+			store.claims[key] = released
+			claims := g.Claims(store, nil)
+			waits := c.withheld && (c.known == nil || !c.known.Booked) // no witness is of a later generation
+			for _, released.State = range []State{FailedRetry, InFlight, Completed, FailedTerminal} {
+				rec, found, err := claims.ByObject(t.Context(), "us-east1", "ch_1")
+				if waits && released.State == FailedRetry {
+					require.ErrorAs(t, err, new(*WithheldError))
+					continue
+				}
 				require.NoError(t, err)
-				require.False(t, undecided)
+				require.True(t, found)
+				require.Equal(t, *released, rec)
 			}
 			lost.err = errors.New("away")
 			_, err = g.Recall(t.Context(), key)
 			require.Equal(t, over, err == nil, "what cannot be read is not nothing")
 			require.Error(t, g.Read(t.Context()))
-			require.Equal(t, !over, g.Guards(key.Value), "as strict as before")
+			require.Equal(t, !over, g.guards(key), "as strict as before")
 		})
 	}
 }
@@ -195,7 +215,7 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 				if c.known {
 					lost.witnesses[a.Key] = w
 				}
-				require.NoError(t, s.c.Guard.Read(t.Context()))
+				require.NoError(t, guardOf(s).Read(t.Context()))
 				message := store.messages[rec.Minted.ID]
 				require.Contains(t, fmt.Sprint(s.Recover(t.Context(), message)), "Later", "its holder may live")
 				time.Sleep(time.Until(message.Due))
@@ -204,7 +224,7 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 				}
 				verdict := s.Recover(t.Context(), message)
 				if c.generation == 0 {
-					want := outbox.Later(store.policy.BackoffMax)
+					want := outbox.Later(store.policy.Lease)
 					if c.stale {
 						want = outbox.Done()
 					}
@@ -272,16 +292,24 @@ func TestARestoreOverARestore(t *testing.T) {
 // A claim is closed by its expiry only if no lost payment may be under its key.
 func TestAGuardedClaimIsNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, _ := restored(t, func(context.Context, Attempt) Verdict {
-			t.Error("closed")
-			return Verdict{}
+		s, store, lost := restored(t, func(_ context.Context, a Attempt) Verdict {
+			require.True(t, a.Closing, "no provider is called")
+			return Verdict{Outcome: OutcomeRefused, Response: Response{Status: 402}}
 		})
 		p, a := &store.policy, arrivalOf(t, `{"amount":100}`)
 		released := settled(t, begun(t, nil, a, p, time.Now(), Won), Verdict{Outcome: OutcomeReleased}, p, time.Now())
 		store.claims[a.Key] = released
 		m := outbox.Message{ID: released.Minted.ID, Region: a.Home, Kind: outbox.KindExpiry, Tenant: a.Key.Tenant, Key: a.Key.Value}
-		require.Equal(t, outbox.Later(p.BackoffMax), s.Expire(t.Context(), m))
-		require.Equal(t, FailedRetry, store.row(a.Key).State)
+		require.Equal(t, outbox.Later(p.Lease), s.Expire(t.Context(), m))
+		require.Equal(t, *released, store.row(a.Key))
+		lost.witnesses[a.Key] = Witness{Key: a.Key, Home: a.Home, Object: released.Minted.ID, Generation: 2, Done: true}
+		require.Equal(t, outbox.Later(p.Lease), s.Expire(t.Context(), m), "a later one was paid")
+		require.Equal(t, *released, store.row(a.Key))
+		delete(lost.witnesses, a.Key)
+		lost.row.Phase = RestoreWitnessed
+		require.NoError(t, guardOf(s).Read(t.Context()))
+		require.Equal(t, outbox.Done(), s.Expire(t.Context(), m), "nothing of it is lost")
+		require.Equal(t, FailedTerminal, store.row(a.Key).State)
 	})
 }
 
@@ -316,4 +344,68 @@ func TestAWitnessedGenerationBeginsAnew(t *testing.T) {
 	require.Same(t, w, w.of(&Record{Minted: Minted{ID: "ch_1"}, Generation: 2}))
 	require.Nil(t, w.of(&Record{Minted: Minted{ID: "ch_1"}, Generation: 1}))
 	require.Nil(t, w.of(&Record{Minted: Minted{ID: "ch_2"}, Generation: 2}))
+}
+
+// A request that may begin nothing does not take a claim of the backup over either: a later
+// generation may be paid.
+func TestACompareOnlyRequestIsGuarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, store, lost := restored(t, func(context.Context, Attempt) Verdict {
+			t.Error("attempted")
+			return Verdict{}
+		})
+		a := *arrivalOf(t, `{"amount":100}`)
+		rec, fx, _, err := Begin(nil, &a, &store.policy, time.Now())
+		require.NoError(t, err)
+		store.keep(rec, fx)
+		time.Sleep(time.Until(rec.LeaseUntil.Add(store.policy.ClockOffset)))
+		lost.witnesses[a.Key] = Witness{Key: a.Key, Home: a.Home, Object: rec.Minted.ID, Fingerprint: rec.Fingerprint, Generation: 2}
+		_, err = s.Do(t.Context(), a.Home, &Request{Key: a.Key, Operation: a.Operation, Input: a.Input, Stamp: 1, CompareOnly: true})
+		require.ErrorAs(t, err, new(*WithheldError))
+		require.Equal(t, *rec, store.row(a.Key))
+	})
+}
+
+// pinning is a store whose pins a function answers.
+type pinning struct {
+	*rows
+	pin func(entry string) (Pin, error)
+}
+
+func (p pinning) Pin(_ context.Context, _ Key, entry string) (Pin, error) { return p.pin(entry) }
+
+// A lost key gets no other home than it had, also if that takes no new ones, or if a node that
+// has not read the row pins it meanwhile.
+func TestALostKeyGetsNoOtherHome(t *testing.T) {
+	_, store, lost := restored(t, nil)
+	guard, err := NewGuard(t.Context(), lost)
+	require.NoError(t, err)
+	key := Key{Tenant: "acme", Value: "k"}
+	lost.witnesses[key] = Witness{Key: key, Home: "europe-west1", Object: "ch_1", Done: true}
+	for name, c := range map[string]struct {
+		home string
+		err  error
+		want error
+	}{
+		"its home":                {home: "europe-west1"},
+		"it takes no new homes":   {err: ErrNoNewHomes, want: ErrHomeUnreachable},
+		"pinned elsewhere":        {home: "us-east1", want: ErrHomeUnreachable},
+		"the registrar is silent": {err: ErrUnavailable, want: ErrUnavailable},
+	} {
+		claims := guard.Claims(pinning{store, func(entry string) (Pin, error) {
+			if entry == "" {
+				return Pin{}, ErrNoNewHomes
+			}
+			require.Equal(t, "europe-west1", entry)
+			return Pin{Key: key, Home: c.home}, c.err
+		}}, nil)
+		pin, err := claims.Pin(t.Context(), key, "us-east1")
+		if c.want == nil {
+			require.NoError(t, err)
+			require.Equal(t, c.home, pin.Home, name)
+			continue
+		}
+		require.ErrorIs(t, err, c.want, name)
+		require.NotErrorIs(t, err, ErrNoNewHomes, "the router would try another home")
+	}
 }

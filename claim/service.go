@@ -98,9 +98,6 @@ type Config struct {
 	// Unbound names the operations that find their provider through another object, as
 	// a refund does through its charge. Their claims name no provider.
 	Unbound map[string]bool
-	// Guard decides whether a request may begin under a key that a restore may have lost;
-	// nil: no restore stands.
-	Guard *Guard
 	// Code returns the region code of a home, false for an unknown region.
 	Code       func(home string) (RegionCode, bool)
 	Operations Operations
@@ -174,7 +171,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	reply = s.frame(rec, begun.Now, true)
 	switch begun.Decision {
 	case Won, WonUnknown:
-		a := Attempt{Payload: arrival.Payload, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown, Witness: arrival.Witness.of(rec)}
+		a := Attempt{Payload: arrival.Payload, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
 		return s.execute(context.WithoutCancel(ctx), rec, a, asked)
 	case Replay:
 		s.note(ctx, rec, "replay")
@@ -221,7 +218,7 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 		if err = ctx.Err(); err != nil {
 			return begun, asked, 0, err
 		}
-		begun, err = s.ask(context.WithoutCancel(ctx), a)
+		begun, err = s.c.Store.Begin(context.WithoutCancel(ctx), *a)
 		if err != nil || begun.Decision != Busy {
 			return begun, asked, 0, err
 		}
@@ -232,24 +229,6 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 			return begun, asked, 0, nil
 		}
 	}
-}
-
-// ask asks the store for the claim once. While a restore stands it first consults the
-// guard: a key that the lost writes may have used is not new.
-func (s *Service) ask(ctx context.Context, a *Arrival) (Begun, error) {
-	if a.CompareOnly || !s.c.Guard.Guards(a.Key.Value) {
-		return s.c.Store.Begin(ctx, *a)
-	}
-	look := *a
-	look.CompareOnly, look.Guarded, look.Witness = true, true, nil
-	begun, err := s.c.Store.Begin(ctx, look)
-	if err != nil || begun.Decision != NeedPin || !a.Stamped && a.PinnedAt.IsZero() {
-		return begun, err // without a pin the claim may be elsewhere
-	}
-	if a.Witness, err = s.c.Guard.Recall(ctx, a.Key); err != nil {
-		return Begun{}, err
-	}
-	return s.c.Store.Begin(ctx, *a)
 }
 
 func (s *Service) arrival(home string, req *Request) (Arrival, error) {
@@ -378,7 +357,7 @@ func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provide
 		}
 		return moved, err
 	}
-	a.Provider, a.Recovery, a.Told, a.ToldBy, a.Held, a.Witness = provider, rec.Fence != moved.Fence+1, "", "", nil, nil
+	a.Provider, a.Recovery, a.Told, a.ToldBy, a.Held = provider, rec.Fence != moved.Fence+1, "", "", nil
 	return &rec, nil
 }
 

@@ -102,6 +102,12 @@ type Store interface {
 	Get(ctx context.Context, key Key, home string) (rec Record, now time.Time, found bool, err error)
 	// Object finds a row by its minted id, with authority.
 	Object(ctx context.Context, tenant, home, id string) (rec Record, now time.Time, found bool, err error)
+	// ByObject is Object for a caller that does not know the tenant. The response may be
+	// missing. A row past its tombstone is returned.
+	ByObject(ctx context.Context, home, id string) (rec Record, found bool, err error)
+	// Unpaid reads with authority the [Unpaid] row of an object for which no money moved; it
+	// outlives its claim.
+	Unpaid(ctx context.Context, home, id string) (u Unpaid, found bool, err error)
 
 	// Replica looks for key in the nearest replica of its home: the one that a stamped key
 	// names, or that the pin of an opaque one does. A store may look further.

@@ -100,7 +100,6 @@ type Router struct {
 	// looked for among this region's claims before the pin is read.
 	lately *claim.Lately
 	told   *meter.Counter
-	guard  *claim.Guard
 }
 
 // New returns the router of a node in region self. lost reports whether self is
@@ -119,13 +118,6 @@ func (r *Router) WithDistances(rtt func(region string) (time.Duration, bool)) *R
 // WithMeters makes r count pins by outcome. Call it before r is used.
 func (r *Router) WithMeters(s *meter.Set) *Router {
 	r.told = s.Counter(meter.Pins)
-	return r
-}
-
-// WithGuard makes r withhold keys whose claims a restore may have lost. Call it before r is
-// used.
-func (r *Router) WithGuard(g *claim.Guard) *Router {
-	r.guard = g
 	return r
 }
 
@@ -251,7 +243,7 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 // pinsHere reports whether the key, if it has no home, gets this region as its home,
 // and this region keeps the tenant's pins.
 func (t *trip) pinsHere() bool {
-	if t.registrar != t.self || t.req.CompareOnly || t.guard.Guards(t.req.Key.Value) {
+	if t.registrar != t.self || t.req.CompareOnly {
 		return false
 	}
 	here, _ := t.topology.ByName(t.self)
@@ -275,12 +267,6 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 		}
 		return pin, err
 	}
-	if t.guard.Guards(t.req.Key.Value) {
-		pin, again, err := t.recall(ctx)
-		if !again || err != nil {
-			return pin, err
-		}
-	}
 	// This includes a lost home: its rows hold the claim, and this region acts on them
 	// as its deputy.
 	if near, known := t.topology.ByCode(t.req.PreferHome); known && near.Status == region.Active {
@@ -302,27 +288,6 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 		}
 	}
 	return claim.Pin{}, fmt.Errorf("%w: no region takes new homes", ErrHomeUnavailable)
-}
-
-// recall is home while a restore stands: a key without a pin may have had one. again
-// reports that it had none, and may get one.
-func (t *trip) recall(ctx context.Context) (pin claim.Pin, again bool, err error) {
-	pin, err = t.pin(ctx, "")
-	if !errors.Is(err, claim.ErrNoNewHomes) {
-		return pin, false, err
-	}
-	w, err := t.guard.Recall(ctx, t.req.Key)
-	if w == nil || err != nil {
-		return claim.Pin{}, err == nil, err
-	}
-	pin, err = t.pin(ctx, w.Home)
-	switch {
-	case errors.Is(err, claim.ErrNoNewHomes): // and it must have no other
-		err = fmt.Errorf("%w: before the restore the key's home was %s, which takes no new homes", ErrHomeUnavailable, w.Home)
-	case err == nil && pin.Home != w.Home:
-		err = fmt.Errorf("%w: before the restore the key's home was %s, but it is now pinned to %s", ErrHomeUnavailable, w.Home, pin.Home)
-	}
-	return pin, false, err
 }
 
 // NewHome returns the region whose code a key stamped now gets: this one, or,

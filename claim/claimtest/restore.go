@@ -251,7 +251,7 @@ var restoreTests = []test{
 		kept := w.at(w.home).(claim.Restores)
 		guard, err := claim.NewGuard(w.ctx, kept)
 		require.NoError(w, err)
-		require.False(w, guard.Guards("k"))
+		require.Nil(w, guard.Standing())
 		none, now, err := kept.Restore(w.ctx)
 		require.NoError(w, err)
 		r := claim.NewRestore(none, now.Add(-time.Hour), now, now, map[string]claim.Segment{w.home: {Number: 7, Digest: "d"}}, "ops", "a lost disk")
@@ -268,10 +268,11 @@ var restoreTests = []test{
 		require.True(w, stamped)
 		before, err := claim.Stamp(1, nil)
 		require.NoError(w, err)
-		require.True(w, guard.Guards(before))
-		require.False(w, guard.Guards(minted), "it was minted since")
 
 		recall := func(key string) (*claim.Witness, error) { return guard.Recall(w.ctx, w.key(key)) }
+		fresh, err := recall(minted)
+		require.NoError(w, err, "it was minted since")
+		require.Nil(w, fresh)
 		withheld := func(keys ...string) {
 			w.Helper()
 			for _, key := range keys {
@@ -330,7 +331,7 @@ var restoreTests = []test{
 		require.NoError(w, err)
 		var calls attempts
 		s, err := claim.NewService(claim.Config{
-			Store: w.at(w.home), Executor: &calls, Blobs: noBlobs{}, Policy: w.Policy, Node: "node-after", Region: w.home, Guard: guard,
+			Store: guard.Claims(w.at(w.home), w.Outbox(w.home)), Executor: guard.Executor(&calls), Blobs: noBlobs{}, Policy: w.Policy, Node: "node-after", Region: w.home,
 			Providers: []string{"simulator", "other"}, Code: func(string) (claim.RegionCode, bool) { return 1, true }, Operations: claim.Operations{"charge": "ch"},
 		})
 		require.NoError(w, err)
@@ -375,6 +376,64 @@ var restoreTests = []test{
 			require.Equal(w, "other", c.Provider)
 			require.True(w, c.Recovery && c.Witness.Done)
 		}
+	}},
+}
+
+// restorePinTests need a store with pins.
+var restorePinTests = []test{
+	{"restore: a key without a pin gets the home of its witness, or waits", func(w *world) {
+		kept, here := w.at(w.home).(claim.Restores), w.at(w.home)
+		none, now, err := kept.Restore(w.ctx)
+		require.NoError(w, err)
+		guard, err := claim.NewGuard(w.ctx, kept)
+		require.NoError(w, err)
+		claims := guard.Claims(here, w.Outbox(w.home))
+		pinned, err := claims.Pin(w.ctx, w.key("pinned"), w.home)
+		require.NoError(w, err)
+		r := claim.NewRestore(none, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk")
+		_, err = kept.PutRestore(w.ctx, r)
+		require.NoError(w, err)
+		require.NoError(w, guard.Read(w.ctx))
+		lost, moved := w.witnessOf(w.arrival("lost", "100"), 1), w.witnessOf(w.arrival("moved", "100"), 1)
+		lost.Home, lost.Done, moved.Home, moved.Done = w.Regions[1], true, w.Regions[1], true
+		require.NoError(w, kept.PutWitnesses(w.ctx, []claim.Witness{lost, moved}))
+
+		for _, entry := range []string{w.home, w.Regions[1], ""} {
+			got, err := claims.Pin(w.ctx, w.key("pinned"), entry)
+			require.NoError(w, err)
+			require.Equal(w, pinned.Home, got.Home)
+			_, err = claims.Pin(w.ctx, w.key("unheard"), entry)
+			require.ErrorAs(w, err, new(*claim.WithheldError), entry)
+		}
+		_, err = here.Pin(w.ctx, w.key("unheard"), "")
+		require.ErrorIs(w, err, claim.ErrNoNewHomes, "nothing was written")
+		got, err := claims.Pin(w.ctx, lost.Key, w.home)
+		require.NoError(w, err)
+		require.Equal(w, w.Regions[1], got.Home)
+		_, err = here.Pin(w.ctx, moved.Key, w.home) // by a node that had not read the row
+		require.NoError(w, err)
+		got, err = claims.Pin(w.ctx, moved.Key, w.home)
+		require.NoError(w, err, "its claim there says that it is another home's")
+		require.Equal(w, w.home, got.Home)
+
+		// With its claim, neither.
+		a := w.arrival("unheard", "100")
+		a.Stamped, a.PinHere = false, true
+		begun, err := claims.Begin(w.ctx, a)
+		require.NoError(w, err)
+		require.Equal(w, claim.NeedPin, begun.Decision)
+		_, err = here.Pin(w.ctx, a.Key, "")
+		require.ErrorIs(w, err, claim.ErrNoNewHomes)
+
+		r, _, err = kept.Restore(w.ctx)
+		require.NoError(w, err)
+		r.Phase = claim.RestoreWitnessed
+		_, err = kept.PutRestore(w.ctx, r)
+		require.NoError(w, err)
+		require.NoError(w, guard.Read(w.ctx))
+		got, err = claims.Pin(w.ctx, w.key("unheard"), w.home)
+		require.NoError(w, err)
+		require.Equal(w, w.home, got.Home)
 	}},
 }
 

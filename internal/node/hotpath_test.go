@@ -121,9 +121,9 @@ func newExchange(t testing.TB, meters *meter.Set) *exchange {
 	require.NoError(t, err)
 	c := Config{Topology: topology, Meters: meters}
 	guard := &claim.Guard{} // of a deployment that was never restored
+	claims := guard.Claims(store, nil)
 	service, err := claim.NewService(claim.Config{
-		Guard: guard,
-		Store: store, Executor: payment.NewExecutor(c.time(psp.Providers{breaker.New(generous{}, log)}), payment.Options{Logger: log, Home: c.home}),
+		Store: claims, Executor: guard.Executor(payment.NewExecutor(c.time(psp.Providers{breaker.New(generous{}, log)}), payment.Options{Logger: log, Home: c.home})),
 		Blobs: noBlobs{}, Policy: policy, Node: "n-1", Region: "us-east1", Providers: []string{"simulator"}, Code: c.code,
 		Operations: payment.Operations(), Meters: meters, Logger: log,
 	})
@@ -133,7 +133,7 @@ func newExchange(t testing.TB, meters *meter.Set) *exchange {
 	var hand inHand
 	api, err := httpapi.New(httpapi.Config{
 		Tenants: store, Region: "us-east1", RegionCode: 1, HomeOf: c.home, Limits: limits, Logger: log,
-		Router: measure(router.New("us-east1", service, nil, store, topology, func(string) bool { return false }).WithMeters(meters).WithGuard(guard), meters), Meters: meters,
+		Router: measure(router.New("us-east1", service, nil, claims, topology, func(string) bool { return false }).WithMeters(meters), meters), Meters: meters,
 		Answered: newTraffic("us-east1", func(string) bool { return false }).answered,
 	})
 	require.NoError(t, err)

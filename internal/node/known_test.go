@@ -104,15 +104,15 @@ func TestWhatOneNodeReadsAllRead(t *testing.T) {
 	}
 	r := row(1, "a lost disk")
 	reads(all[2], r)
-	reaches("it is begun", func(n *Node) bool { return n.guard.Guards("k") })
+	reaches("it is begun", func(n *Node) bool { return n.guard.Standing() != nil })
 
 	r.Version, r.Phase = 2, claim.RestoreOver
 	reads(all[0], r)
-	reaches("it is over", func(n *Node) bool { return !n.guard.Guards("k") })
+	reaches("it is over", func(n *Node) bool { return n.guard.Standing() == nil })
 
 	// The row of another backup, whose version was counted from an older one.
 	reads(all[3], row(2, "another disk"))
-	reaches("the next one", func(n *Node) bool { return n.guard.Guards("k") })
+	reaches("the next one", func(n *Node) bool { return n.guard.Standing() != nil })
 
 	table.set(2, region.Region{Name: here, Code: 1}, region.Region{Name: "europe-west1", Code: 2})
 	require.NoError(t, all[1].follower.read(t.Context()))

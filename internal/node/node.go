@@ -236,7 +236,7 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 		return nil, err
 	}
 	n.service.Start()
-	n.routes = router.New(n.c.Region, n.service, n.peers, n.c.Store, n.c.Topology, n.outages.Lost).WithDistances(n.membership.RTT).WithMeters(n.c.Meters).WithGuard(n.guard)
+	n.routes = router.New(n.c.Region, n.service, n.peers, n.c.claims(n.guard), n.c.Topology, n.outages.Lost).WithDistances(n.membership.RTT).WithMeters(n.c.Meters)
 	return func(ctx context.Context) error {
 		defer n.service.Stop()
 		return n.service.Drain(ctx)

@@ -20,6 +20,7 @@ import (
 // and nodes do so concurrently. It is safe for concurrent use.
 type Healer struct {
 	keeper      *account.Keeper
+	claims      *claim.Guarded
 	service     *claim.Service
 	compensator *notice.Compensator
 	means       *means
@@ -61,7 +62,7 @@ func newHealer(ctx context.Context, c Config, log *slog.Logger) (*Healer, error)
 	if err != nil {
 		return nil, err
 	}
-	h := &Healer{keeper: c.keeper, service: service}
+	h := &Healer{keeper: c.keeper, claims: c.claims(guard), service: service}
 	home := func(key claim.Key) (string, error) {
 		code, ok := claim.ReadStamp(key.Value)
 		home, known := c.home(code)
@@ -96,6 +97,9 @@ func (h *Healer) Compensate(ctx context.Context, g notice.Ghost) (notice.Progres
 		if err := h.keeper.Check(ctx, time.Now()); err != nil {
 			return notice.Pending, "", err
 		}
+	}
+	if _, _, err := h.claims.ByObject(ctx, g.Home, g.Object); err != nil {
+		return notice.Pending, "", err // after a restore it may be no ghost
 	}
 	return h.compensator.Compensate(ctx, g)
 }

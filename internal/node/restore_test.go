@@ -31,13 +31,13 @@ func TestANodeHearsOfARestoreThatIsBegunWhileItRuns(t *testing.T) {
 	table := &sharedTable{}
 	table.set(1, region.Region{Name: here, Code: 1})
 	n := newWatchers(t, 1, time.Millisecond, rows, table)[0]
-	require.False(t, n.guard.Guards("k"))
+	require.Nil(t, n.guard.Standing())
 	now := time.Now()
 	r := claim.NewRestore(claim.Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk")
 	rows.row.Store(&r)
-	require.Eventually(t, func() bool { return n.guard.Guards("k") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return n.guard.Standing() != nil }, time.Minute, time.Millisecond)
 	over := r
 	over.Phase = claim.RestoreOver
 	rows.row.Store(&over)
-	require.Eventually(t, func() bool { return !n.guard.Guards("k") }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return n.guard.Standing() == nil }, time.Minute, time.Millisecond)
 }

@@ -60,12 +60,17 @@ func (c *Config) homes() (names []string) {
 func (c *Config) service(guard *claim.Guard, log *slog.Logger) (*claim.Service, error) {
 	of := &charges{Store: c.Store, calls: c.Store.Queue(outbox.ProviderCalls)}
 	s, err := claim.NewService(claim.Config{
-		Guard: guard, Store: c.Store, Executor: c.executor(of, log), Blobs: c.Blobs,
+		Store: c.claims(guard), Executor: guard.Executor(c.executor(of, log)), Blobs: c.Blobs,
 		Policy: c.Policy, Node: c.Name, Region: c.Region, Providers: c.Providers.Names(), Nameless: c.nameless(), Unbound: payment.Unbound(), Code: c.code,
 		Operations: payment.Operations(), Meters: c.Meters, Logger: log,
 	})
 	of.service = s
 	return s, err
+}
+
+// claims are those of the store behind guard.
+func (c *Config) claims(guard *claim.Guard) *claim.Guarded {
+	return guard.Claims(c.Store, c.Store.Queue(outbox.ProviderCalls))
 }
 
 // charges are the claims that captures and cancellations act on.
@@ -135,8 +140,8 @@ func (n *Node) startWork(context.Context) (parts.Stop, error) {
 	c := &n.c
 	n.compensator = c.compensator(n.routes.Do, n.routes.Inspect, n.log)
 	notices, err := notice.NewProcessor(notice.ProcessorConfig{
-		Store: c.Store, Notifiers: c.Notifiers, Claims: c.Store, Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
-		Learn: n.service.Learn, LearnRefusal: n.service.LearnRefusal, LearnHeld: n.service.LearnHeld, Guard: n.guard, Home: c.home, Homes: c.homes, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Meters: c.Meters, Logger: n.log, Now: c.Clock,
+		Store: c.Store, Notifiers: c.Notifiers, Claims: c.claims(n.guard), Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
+		Learn: n.service.Learn, LearnRefusal: n.service.LearnRefusal, LearnHeld: n.service.LearnHeld, Home: c.home, Homes: c.homes, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Meters: c.Meters, Logger: n.log, Now: c.Clock,
 	})
 	if err != nil {
 		return nil, err

@@ -160,7 +160,7 @@ func TestDetected(t *testing.T) {
 		require.Equal(t, first, again)
 		guard, err := claim.NewGuard(t.Context(), d)
 		require.NoError(t, err)
-		require.True(t, guard.Guards("k"))
+		require.NotNil(t, guard.Standing())
 		held, _, err := d.Brakes(t.Context())
 		require.NoError(t, err)
 		require.NotNil(t, held[0].Held)

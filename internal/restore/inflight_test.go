@@ -54,8 +54,8 @@ func TestAGenerationThatIsOverIsNotAttempted(t *testing.T) {
 	require.NoError(t, err)
 	var calls asked
 	s, err := claim.NewService(claim.Config{
-		Store: v, Executor: &calls, Blobs: noBlobs{}, Policy: claim.DefaultPolicy(), Node: "node-2", Region: home, Providers: []string{"a", "b"},
-		Guard: guard, Code: func(string) (claim.RegionCode, bool) { return 1, true }, Operations: claim.Operations{lost[0].Operation: "ch"},
+		Store: guard.Claims(v, v.Queue(outbox.ProviderCalls)), Executor: guard.Executor(&calls), Blobs: noBlobs{}, Policy: claim.DefaultPolicy(), Node: "node-2", Region: home, Providers: []string{"a", "b"},
+		Code: func(string) (claim.RegionCode, bool) { return 1, true }, Operations: claim.Operations{lost[0].Operation: "ch"},
 	})
 	require.NoError(t, err)
 	recovered := func(a claim.Arrival) outbox.Disposition {

@@ -1,6 +1,6 @@
 // Package restore is what a person does to a store that was put back to a backup, before
 // nodes may use it and until nothing of what is lost would be remembered any more. What
-// keeps money from moving twice meanwhile is the row, see package claim (restore.go).
+// keeps money from moving twice meanwhile is the row, see "After a restore" in package claim.
 // Rows, and the bucket of the audit, are handed to it.
 package restore
 

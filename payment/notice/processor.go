@@ -29,7 +29,7 @@ type Claims interface {
 	Unpaid(ctx context.Context, home, id string) (u claim.Unpaid, found bool, err error)
 }
 
-// ProcessorConfig assembles a [Processor]; all but Guard, Seal, Logger and Now is required.
+// ProcessorConfig assembles a [Processor]; all but Seal, Logger and Now is required.
 type ProcessorConfig struct {
 	Store     Store
 	Notifiers map[string]psp.Notifier
@@ -45,9 +45,6 @@ type ProcessorConfig struct {
 	LearnRefusal func(ctx context.Context, call outbox.Message, provider, code string, generation uint32) outbox.Disposition
 	// LearnHeld is Learn for news about held money from such a provider.
 	LearnHeld func(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition
-	// Guard reports which claims the writes that a restore lost may have paid; nil:
-	// none.
-	Guard *claim.Guard
 	// Home names the region of a code.
 	Home func(claim.RegionCode) (string, bool)
 	// Homes are all regions, at least one, in the order of their codes. Transactions
@@ -220,14 +217,6 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	if !found && !isBooked {
 		if rec, found, err = p.forgotten(ctx, home, n.Reference); err != nil {
 			return p.later(m, "unpaid", err)
-		}
-	}
-	if found && !isBooked {
-		switch undecided, err := p.c.Guard.Undecided(ctx, &rec); {
-		case err != nil:
-			return p.later(m, "witness", err)
-		case undecided: // a ghost that is booked now would be in the way of the payment's own booking
-			return outbox.Later(unreachable)
 		}
 	}
 	return p.judge(ctx, m, &n, home, rec, found, booked, isBooked)

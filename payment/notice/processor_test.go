@@ -160,7 +160,7 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 
 func (w *world) processor() *Processor {
 	p, err := NewProcessor(ProcessorConfig{
-		Store: shelves{world: w}, Notifiers: map[string]psp.Notifier{"sim": reader{}}, Claims: w, Calls: queue{world: w}, Books: bookkeeper{world: w}, Guard: w.guard,
+		Store: shelves{world: w}, Notifiers: map[string]psp.Notifier{"sim": reader{}}, Claims: w.behind(), Calls: queue{world: w}, Books: bookkeeper{world: w},
 		Learn: func(_ context.Context, m outbox.Message, _, told string) outbox.Disposition {
 			switch {
 			case w.lease:

@@ -28,6 +28,27 @@ func (p *putBack) Witness(context.Context, claim.Key) (w claim.Witness, found bo
 	return w, false, nil
 }
 
+// behind is w behind the guard of a restore, if there is one.
+func (w *world) behind() Claims {
+	if w.guard == nil {
+		return w
+	}
+	return w.guard.Claims(claimsOf{w: w}, nil)
+}
+
+type claimsOf struct {
+	claim.Store
+	w *world
+}
+
+func (c claimsOf) ByObject(ctx context.Context, home, id string) (claim.Record, bool, error) {
+	return c.w.ByObject(ctx, home, id)
+}
+
+func (c claimsOf) Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool, error) {
+	return c.w.Unpaid(ctx, home, id)
+}
+
 // The backup has a charge as declined for now. In what is lost it was paid, and the provider
 // tells of it late. A ghost would give the money of a paid charge back.
 func TestWhatMayBePaidInALostGenerationIsNoGhost(t *testing.T) {
