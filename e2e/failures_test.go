@@ -183,7 +183,7 @@ func tooMany(w *tale) {
 		return owed()+1000*w.judge.Summary().Refunds == 1000*ghosts
 	})
 	require.LessOrEqual(w.t, w.judge.Summary().Refunds, int64(limits.PerHour))
-	changed, err := notice.Release(w.ctx, w.store(), judged, false)
+	changed, err := notice.Release(w.ctx, w.store(), judged, nil)
 	require.NoError(w.t, err)
 	require.True(w.t, changed)
 	// They would come due within a minute; a person makes them due now.

@@ -260,7 +260,7 @@ func (w *world) parkedRow() {
 	require.NoError(w.t, err)
 	require.True(w.t, changed)
 	w.is(tells(meter.BrakeHeld, "region="+us, "provider=simulator"), 1)
-	_, err = notice.Release(context.Background(), w.cluster.DB, "simulator", false)
+	_, err = notice.Release(context.Background(), w.cluster.DB, "simulator", nil)
 	require.NoError(w.t, err)
 	w.is(tells(meter.BrakeHeld, "region="+us, "provider=simulator"), 0)
 }

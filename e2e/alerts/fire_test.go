@@ -145,7 +145,7 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 	_, err = notice.Stop(t.Context(), w.cluster.DB, "simulator", "by hand")
 	require.NoError(t, err)
 	w.fires("HomewardRefundsStopped", 300, figures)
-	_, err = notice.Release(t.Context(), w.cluster.DB, "simulator", false)
+	_, err = notice.Release(t.Context(), w.cluster.DB, "simulator", nil)
 	require.NoError(t, err)
 	w.ends("HomewardRefundsStopped", 300, figures)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/homeward-io/homeward/internal/restore"
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
@@ -143,8 +144,12 @@ type compensationsReleaseCommand struct {
 
 func (c *compensationsReleaseCommand) Run(ctx context.Context, io streams) error {
 	return c.withStore(ctx, func(s *store) error {
-		changed, err := notice.Release(ctx, s, c.Provider, c.Yes)
-		if errors.Is(err, notice.ErrRestoring) {
+		allow := func(ctx context.Context) error { return restore.AllowRefunds(ctx, s) }
+		if c.Yes {
+			allow = nil
+		}
+		changed, err := notice.Release(ctx, s, c.Provider, allow)
+		if errors.Is(err, restore.ErrStands) {
 			return fmt.Errorf("%w; look at homeward restore show, and release after homeward restore end, or add --yes", err)
 		}
 		if err != nil {

@@ -35,11 +35,11 @@ func Detected(ctx context.Context, rows DetectRows, at Region, ahead []*audit.Ah
 	written, err := change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
 		if at.Stands() {
 			was = at
-			return at, errStands
+			return at, ErrStands
 		}
 		return r, nil
 	})
-	if errors.Is(err, errStands) {
+	if errors.Is(err, ErrStands) {
 		return was, nil
 	}
 	return written, err
@@ -51,6 +51,3 @@ type DetectRows interface {
 	claim.Restores
 	notice.BrakeStore
 }
-
-// errStands: another node, or a person, has written the row.
-var errStands = errors.New("a restore stands")

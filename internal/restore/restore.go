@@ -315,6 +315,18 @@ func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Re
 	})
 }
 
+// ErrStands: a restore stands, and keeps automatic refunds stopped.
+var ErrStands = errors.New("a restore stands: what looks like a ghost may be a charge whose record is lost, and a release refunds it")
+
+// AllowRefunds returns [ErrStands] while a restore stands. [notice.Release] asks it.
+func AllowRefunds(ctx context.Context, rows claim.Restores) error {
+	r, _, err := rows.Restore(ctx)
+	if err == nil && r.Stands() {
+		err = ErrStands
+	}
+	return err
+}
+
 // ErrRemembered: keys used in the lost time would not have expired yet.
 var ErrRemembered = errors.New("keys that were used in the lost time count as used")
 

@@ -230,6 +230,41 @@ func (w *world) known(d deployment.Deployment) {
 	}
 }
 
+// While a restore stands, an operator who does not know of it releases no brake.
+func TestARestoreKeepsTheBrake(t *testing.T) {
+	d := open(t)
+	now := time.Now()
+	release := func(provider string) error {
+		_, err := notice.Release(t.Context(), d, provider, func(ctx context.Context) error { return restore.AllowRefunds(ctx, d) })
+		return err
+	}
+	require.NoError(t, release(notice.AllProviders), "nothing is held")
+	_, err := restore.Begin(t.Context(), d, rows(t, d), restore.Lost{From: now.Add(-100 * time.Hour), Until: now.Add(-49 * time.Hour), By: "a", Why: "b"})
+	require.NoError(t, err)
+	_, err = notice.Stop(t.Context(), d, "sim", "a drill")
+	require.NoError(t, err)
+	both := func(want error) {
+		t.Helper()
+		for _, of := range []string{notice.AllProviders, "sim"} {
+			require.ErrorIs(t, release(of), want)
+		}
+	}
+	both(restore.ErrStands)
+	_, err = restore.Release(t.Context(), d, "ops", "")
+	require.NoError(t, err)
+	both(restore.ErrStands)
+	windows, err := d.Windows(t.Context())
+	require.NoError(t, err)
+	_, _, err = restore.End(t.Context(), d, &windows)
+	require.NoError(t, err)
+	both(nil)
+	held, _, err := d.Brakes(t.Context())
+	require.NoError(t, err)
+	for _, b := range held {
+		require.Nil(t, b.Held)
+	}
+}
+
 func TestRestoreRefuses(t *testing.T) {
 	d := open(t)
 	v := rows(t, d)

@@ -309,31 +309,19 @@ func Stop(ctx context.Context, s BrakeStore, provider, reason string) (changed b
 	})
 }
 
-// ReleaseStore keeps brakes, and the row of the restore that may need them.
-type ReleaseStore interface {
-	BrakeStore
-	// Restore is that of [claim.Restores].
-	Restore(ctx context.Context) (r claim.Restore, now time.Time, err error)
-}
-
-// ErrRestoring: a brake holds, and a restore stands.
-var ErrRestoring = errors.New("a restore stands: what looks like a ghost may be a charge whose record is lost, and a release refunds it")
-
 // Release releases the brake. Waiting refunds continue, counted from now, and the
 // refund that exceeded the limit is not counted at all: if it exceeds a limit by
 // itself, it would set the brake again. changed is false if the brake is not set.
-// While a restore stands, Release returns [ErrRestoring] and releases nothing, unless the
-// operator wants it all the same (anyway).
-func Release(ctx context.Context, s ReleaseStore, provider string, anyway bool) (changed bool, err error) {
+// If the brake is set, allow is asked first, after the brake was read: its error keeps the
+// brake. nil allows.
+func Release(ctx context.Context, s BrakeStore, provider string, allow func(context.Context) error) (changed bool, err error) {
 	return change(ctx, s, provider, func(b *Brake, now time.Time) (bool, error) {
 		if b.Held == nil {
 			return false, nil
 		}
-		if !anyway {
-			if r, _, err := s.Restore(ctx); err != nil {
+		if allow != nil {
+			if err := allow(ctx); err != nil {
 				return false, err
-			} else if r.Stands() {
-				return false, ErrRestoring
 			}
 		}
 		if b.Held.Of != "" {

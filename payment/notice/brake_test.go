@@ -2,6 +2,7 @@ package notice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -111,7 +112,7 @@ func TestTooManyCompensationsStop(t *testing.T) {
 
 			for released := 0; len(w.moved) < ghosts; released++ {
 				require.Less(t, released, 3)
-				changed, err := Release(t.Context(), brakeRows{w}, "sim", false)
+				changed, err := Release(t.Context(), brakeRows{w}, "sim", nil)
 				require.NoError(t, err)
 				require.True(t, changed)
 				for i := range ghosts {
@@ -165,7 +166,7 @@ func TestALargeGhostIsLetThroughByOneRelease(t *testing.T) {
 	require.Equal(t, held, tell(1, 100))
 	require.Contains(t, w.brakes["sim"].Held.Reason, ledger.GhostRefundID("sim", "p0")+" alone", "a person finds it in the books")
 	w.now = w.now.Add(2 * window)
-	changed, err := Release(t.Context(), brakeRows{w}, "sim", false)
+	changed, err := Release(t.Context(), brakeRows{w}, "sim", nil)
 	require.NoError(t, err)
 	require.True(t, changed)
 	w.now = w.now.Add(2 * window) // whoever is to give it back may come late
@@ -233,7 +234,7 @@ func TestReleasesRememberTheLatest(t *testing.T) {
 		b.Provider, b.Held = "sim", &Hold{At: w.now, Of: fmt.Sprint(i)}
 		_, err := brakeRows{w}.PutBrake(t.Context(), b)
 		require.NoError(t, err)
-		_, err = Release(t.Context(), brakeRows{w}, "sim", false)
+		_, err = Release(t.Context(), brakeRows{w}, "sim", nil)
 		require.NoError(t, err)
 	}
 	let := w.brakes["sim"].Let
@@ -266,31 +267,27 @@ func TestALimitIsOfTheSameOrderInEveryCurrency(t *testing.T) {
 	}
 }
 
-// While a restore stands, an operator who does not know of it releases no brake.
-func TestARestoreKeepsTheBrake(t *testing.T) {
+// A release that is not allowed releases nothing; where nothing is held nobody is asked.
+func TestAReleaseHasToBeAllowed(t *testing.T) {
 	for _, of := range []string{AllProviders, "sim"} {
 		w := newWorld(t)
-		w.restore = claim.Restore{Phase: claim.RestoreHolding}
-		_, err := Release(t.Context(), brakeRows{w}, of, false)
+		forbidden := errors.New("a restore stands")
+		forbids := func(context.Context) error { return forbidden }
+		_, err := Release(t.Context(), brakeRows{w}, of, forbids)
 		require.NoError(t, err, "nothing is held")
 		_, err = Stop(t.Context(), brakeRows{w}, of, "a drill")
 		require.NoError(t, err)
-		for _, w.restore.Phase = range []claim.RestorePhase{claim.RestoreHolding, claim.RestoreWitnessed} {
-			_, err = Release(t.Context(), brakeRows{w}, of, false)
-			require.ErrorIs(t, err, ErrRestoring)
-			require.NotNil(t, w.brakes[of].Held)
+		_, err = Release(t.Context(), brakeRows{w}, of, forbids)
+		require.ErrorIs(t, err, forbidden)
+		require.NotNil(t, w.brakes[of].Held)
+		for _, allow := range []func(context.Context) error{nil, func(context.Context) error { return nil }} {
+			changed, err := Release(t.Context(), brakeRows{w}, of, allow)
+			require.NoError(t, err)
+			require.True(t, changed)
+			require.Nil(t, w.brakes[of].Held)
+			_, err = Stop(t.Context(), brakeRows{w}, of, "again")
+			require.NoError(t, err)
 		}
-		changed, err := Release(t.Context(), brakeRows{w}, of, true)
-		require.NoError(t, err)
-		require.True(t, changed)
-		require.Nil(t, w.brakes[of].Held)
-
-		_, err = Stop(t.Context(), brakeRows{w}, of, "again")
-		require.NoError(t, err)
-		w.restore.Phase = claim.RestoreOver
-		changed, err = Release(t.Context(), brakeRows{w}, of, false)
-		require.NoError(t, err)
-		require.True(t, changed)
 	}
 }
 
@@ -319,7 +316,7 @@ func TestASwitchStopsCompensations(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, reason)
 		}
-		_, err = Release(t.Context(), brakeRows{w}, of, false)
+		_, err = Release(t.Context(), brakeRows{w}, of, nil)
 		require.NoError(t, err)
 		w.tell(charged(id, "p1"))
 		require.Len(t, w.moved, 1)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -155,10 +154,6 @@ func (b brakeRows) PutBrake(_ context.Context, row Brake) (bool, error) {
 	row.Version++
 	b.brakes[row.Provider] = row
 	return true, b.point()
-}
-
-func (b brakeRows) Restore(context.Context) (claim.Restore, time.Time, error) {
-	return b.restore, b.now, b.point()
 }
 
 // pager collects what somebody is woken for.

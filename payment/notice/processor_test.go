@@ -59,7 +59,6 @@ type world struct {
 	// aliases: notices call movements by other names than the provider's API.
 	aliases bool
 	brakes  map[string]Brake
-	restore claim.Restore
 	limits  Limits
 	now     time.Time
 	told    []outbox.Message // events

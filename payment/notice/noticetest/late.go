@@ -30,7 +30,7 @@ type Rows interface {
 	outbox.Queues
 	ledger.Store
 	notice.Store
-	notice.ReleaseStore
+	notice.BrakeStore
 	recon.Claims
 }
 
@@ -184,7 +184,7 @@ func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 			require.NoError(w, err)
 			w.Pass(w, w.Policy.ReplayFor+time.Hour)
 			look(notice.Held)
-			_, err = notice.Release(w.Context(), w.Rows, "bank", false)
+			_, err = notice.Release(w.Context(), w.Rows, "bank", nil)
 			require.NoError(w, err)
 			asked := len(w.asked)
 			require.Contains(w, look(c.want), "the provider refused the refund")
