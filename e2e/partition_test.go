@@ -126,9 +126,10 @@ func TestBlackhole(t *testing.T) {
 		require.Equal(t, "same_key", pinning.Problem.Retry)
 		w.judge.once(t, 0)
 	}
+	// Until us has a new connection, it answers that the home is unavailable.
 	w.network.Heal(us, eu)
-	w.at(us, q, http.StatusCreated)
-	w.at(us, opaque, http.StatusCreated)
+	require.Equal(t, http.StatusCreated, w.settle(w.ctx, us, q, nil).Status)
+	require.Equal(t, http.StatusCreated, w.settle(w.ctx, us, opaque, nil).Status)
 	w.judge.once(t, 2)
 }
 

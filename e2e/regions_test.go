@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -285,7 +286,11 @@ func TestMoveToAnotherDatabase(t *testing.T) {
 	require.Zero(t, up.exit(), "%s", up.stderr)
 	require.Contains(t, move("migrate", "copy").failed(), "has other sessions", "nodes run")
 	p.end()
-	done := move("migrate", "copy")
+	var done *command
+	until(t, "the sessions of the nodes have ended", func() bool {
+		done = move("migrate", "copy")
+		return done.exit() == 0 || !strings.Contains(done.stderr.String(), "has other sessions")
+	})
 	require.Zero(t, done.exit(), "%s", done.stderr)
 	require.Regexp(t, `(?m)^claims +4 rows, the same$`, done.stdout.String())
 	require.Contains(t, move("migrate", "copy").failed(), "has rows")

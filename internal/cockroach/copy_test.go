@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -17,8 +18,18 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 )
 
-// copyOf copies the database at one URL to the one at another.
+// copyOf copies the database at one URL to the one at another, once the sessions that the
+// test has closed have ended: a server ends them after their clients.
 func copyOf(t *testing.T, from, to string, resume bool) (tables []string, err error) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		tables, err = copyNow(t, from, to, resume)
+		return err == nil || !strings.Contains(err.Error(), "has other sessions")
+	}, patience, 10*time.Millisecond, "sessions do not end")
+	return tables, err
+}
+
+func copyNow(t *testing.T, from, to string, resume bool) (tables []string, err error) {
 	t.Helper()
 	source, err := cockroach.OpenMigrator(t.Context(), from, false)
 	require.NoError(t, err)
@@ -64,7 +75,7 @@ func TestCopy(t *testing.T) {
 	exec(from, "UPDATE regions SET status = 1, epoch = 9")
 	exec(from, "INSERT INTO api_keys (hash, tenant_id, created_at) SELECT decode(rpad(lpad(to_hex(i), 2, '0'), 64, '0'), 'hex'), 'acme', now() FROM generate_series(1, 250) AS i")
 	idle, _ := nodeSession(t, from)
-	_, err = copyOf(t, from, to, false)
+	_, err = copyNow(t, from, to, false)
 	require.ErrorContains(t, err, "has other sessions")
 	require.NoError(t, idle.Close(t.Context()))
 
