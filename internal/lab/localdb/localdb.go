@@ -378,7 +378,8 @@ func (s *Server) CreateDatabase(ctx context.Context, name, template string) erro
 		if s.kind == CockroachDB {
 			return fmt.Errorf("localdb: a database from a template on CockroachDB: %w; create the tables instead", ErrUnsupported)
 		}
-		sql += " TEMPLATE " + pgx.Identifier{template}.Sanitize()
+		// Copied as files it takes a third of the time that it takes through the log.
+		sql += " TEMPLATE " + pgx.Identifier{template}.Sanitize() + " STRATEGY file_copy"
 	}
 	return s.admin(ctx, sql)
 }
