@@ -129,6 +129,7 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 }
 
 func TestClaims(t *testing.T) {
+	// Of the random operations rapid draws a fifth where testing.Short is true.
 	claimtest.Exercise(t, func(t *testing.T) claimtest.Harness { return harness(t, testPolicy()) })
 }
 

@@ -48,7 +48,11 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 	}
 	held := map[string]claim.Record{}
 	keys := []string{"a", "b", "c", "d"}
-	for i := range 300 {
+	steps := 300
+	if testing.Short() {
+		steps = 80
+	}
+	for i := range steps {
 		k := keys[random.IntN(len(keys))]
 		rec := held[k]
 		verdict := func(o claim.Outcome) claim.Verdict {

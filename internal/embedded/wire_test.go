@@ -65,7 +65,11 @@ func fill(r *rand.Rand, v reflect.Value) {
 func TestWire(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	key := claim.Key{Tenant: "acme", Value: "k"}
-	for range 300 {
+	rows := 300
+	if testing.Short() {
+		rows = 40
+	}
+	for range rows {
 		want := claim.Record{}
 		fill(r, reflect.ValueOf(&want).Elem())
 		want.Key, want.Home = key, "home"
