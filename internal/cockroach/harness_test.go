@@ -263,6 +263,9 @@ func TestClaims(t *testing.T) {
 
 // TestClaimsUnderClockOffset runs the suite as if the store had many clocks.
 func TestClaimsUnderClockOffset(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestClaims without an offset, and the embedded store with one")
+	}
 	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
 		t.Skip("TestClaims has a clock offset there")
 	}
