@@ -24,9 +24,6 @@ import (
 // free ones. A block that a test runs stands behind a comment with the test's name, by which the test
 // takes it (package marked). TestBlocksAreRunOrMarked of internal/archtest sees to both.
 
-// pagesEnv has the lines run that take minutes: make pages.
-const pagesEnv = "HOMEWARD_TEST_PAGES"
-
 // reader pastes lines of the docs beside a demo.
 type reader struct {
 	*testing.T
@@ -222,10 +219,10 @@ func TestTheReadmesLines(t *testing.T) {
 	d.stop()
 }
 
-// TestTheDemosLines pastes what docs/DEMO.md shows: make pages.
+// TestTheDemosLines pastes what docs/DEMO.md shows.
 func TestTheDemosLines(t *testing.T) {
-	if os.Getenv(pagesEnv) == "" {
-		t.Skip("it waits as its reader does, for two minutes: make pages")
+	if testing.Short() {
+		t.Skip("it waits as its reader does, for two minutes")
 	}
 	onlyWith(t)
 	readme, demo := page(t, filepath.Join("..", "..", "README.md")), page(t, filepath.Join("..", "..", "docs", "DEMO.md"))
