@@ -180,6 +180,9 @@ func TestPowerLoss(t *testing.T) {
 		{die: settled},
 	} {
 		for i, share := range []int{0, 50, 100} {
+			if testing.Short() && share != 50 {
+				continue
+			}
 			if tc.filler != "" && share != 0 {
 				continue // the object store is what is looked at here
 			}
@@ -232,7 +235,11 @@ func TestPowerLoss(t *testing.T) {
 func TestPowerLossAnywhere(t *testing.T) {
 	embeddedOnly(t, noDisk)
 	const keys = 60
-	for seed := range uint64(6) {
+	seeds := uint64(6)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 11))

@@ -61,6 +61,7 @@ func clusterArgs(more ...string) []string {
 // is no database to start.
 func startCluster(t *testing.T, more ...string) *processCluster {
 	t.Helper()
+	onPostgres(t)
 	return startClusterIn(t, nil, clusterArgs(more...)...)
 }
 
@@ -246,6 +247,9 @@ func TestCluster(t *testing.T) {
 // TestClusterKeepsItsData: a start that fails halfway leaves nothing running, nor
 // does a parent that is killed, and what was answered before is answered again.
 func TestClusterKeepsItsData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster of processes twice")
+	}
 	t.Parallel()
 	data := filepath.Join(dbtest.Dir(t), "data")
 	inTheWay := filepath.Join(data, asia+"-2.yaml")

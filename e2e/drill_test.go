@@ -29,6 +29,7 @@ var drillSettings = []string{
 // returns its data directory once it is ready.
 func startDrillable(t *testing.T) (c *command, data string) {
 	t.Helper()
+	onPostgres(t)
 	data = filepath.Join(dbtest.Dir(t), "data")
 	args := []string{"cluster", "--start", "postgresql", "--data", data,
 		"--listen", net.JoinHostPort("127.0.0.1", strconv.Itoa(ports(t)))}
@@ -100,6 +101,9 @@ func drilled(t *testing.T, data string, more ...string) drill.Report {
 // TestDrill takes things away from a cluster of processes under load. The verdict's
 // own tests are in internal/drill.
 func TestDrill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("six drills")
+	}
 	t.Parallel()
 	c, data := startDrillable(t)
 

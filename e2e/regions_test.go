@@ -36,6 +36,9 @@ type remembered struct {
 }
 
 func newPlaced(t *testing.T, names ...string) *placed {
+	if !onCockroach() {
+		onPostgres(t)
+	}
 	bucket := filepath.Join(t.TempDir(), "audit")
 	p := &placed{restoredDatabase: newRestoredDatabase(t, bucket), bucket: bucket}
 	p.extra += "deputy_after: 1h\nsweep_every: 100ms\n"
@@ -130,6 +133,9 @@ func servedBy(t *testing.T, r *answer.Answer, home, by string) {
 // TestLoseARegionForGood kills the node of a region that is home to keys, registrar of a
 // tenant, and in the midst of a charge.
 func TestLoseARegionForGood(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an operator's procedure, in processes on a database")
+	}
 	t.Parallel()
 	p := newPlaced(t, us, eu, asia)
 	declined := charge("refused", 130)
@@ -182,6 +188,9 @@ func TestLoseARegionForGood(t *testing.T) {
 
 // TestRemoveARegion takes a region out for good: nothing that is at home there is lost.
 func TestRemoveARegion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an operator's procedure, in processes on a database")
+	}
 	t.Parallel()
 	p := newPlaced(t, us, eu, asia)
 	p.pay(us, charge("opaque-us", 100), http.StatusCreated)
@@ -232,6 +241,9 @@ func TestRemoveARegion(t *testing.T) {
 
 // TestAddARegion adds one to a deployment that runs.
 func TestAddARegion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an operator's procedure, in processes on a database")
+	}
 	t.Parallel()
 	p := newPlaced(t, us, eu)
 	p.pay(us, charge("opaque-us", 100), http.StatusCreated)
@@ -261,6 +273,9 @@ func TestAddARegion(t *testing.T) {
 // TestMoveToAnotherDatabase moves a deployment as it would move to CockroachDB; to that
 // where HOMEWARD_TEST_MOVE_TO says cockroachdb, else to another PostgreSQL database.
 func TestMoveToAnotherDatabase(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an operator's procedure, in processes on a database")
+	}
 	t.Parallel()
 	p := newPlaced(t, us, eu, asia)
 	declined := charge("refused", 130)

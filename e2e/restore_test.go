@@ -156,6 +156,9 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 // TestRestoreForgotten puts a deployment back to a backup, and starts its nodes without a word.
 // The audit's bucket, which was not put back, tells them: nothing is charged again.
 func TestRestoreForgotten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestRestore restores a database")
+	}
 	t.Parallel()
 	bucket := filepath.Join(t.TempDir(), "audit")
 	if onSQL() {

@@ -51,6 +51,7 @@ type serveNode struct {
 // go away all at once.
 func newServed(t *testing.T) *served {
 	t.Helper()
+	onPostgres(t)
 	if onCockroach() {
 		t.Skip("takes a whole database away, which is PostgreSQL")
 	}
@@ -204,10 +205,14 @@ func (d *served) final(region string, q request, status int) *answer.Answer {
 // log, whether it stalls, as a container's log driver may, or has died.
 func TestServeWithALogThatNobodyReads(t *testing.T) {
 	t.Parallel()
+	onPostgres(t)
 	for name, end := range map[string]func(t *testing.T, reader *os.File){
 		"stalls": func(*testing.T, *os.File) {},
 		"died":   func(t *testing.T, reader *os.File) { require.NoError(t, reader.Close()) },
 	} {
+		if testing.Short() && name != "stalls" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			d := newServed(t)
 			reader, writer, err := os.Pipe()

@@ -37,6 +37,15 @@ func embeddedOnly(t testing.TB, why string) {
 	}
 }
 
+// onPostgres skips what starts a PostgreSQL of its own whichever store the other tests are on:
+// it has run beside those on the embedded one.
+func onPostgres(t testing.TB) {
+	t.Helper()
+	if onSQL() {
+		t.Skip("it is on PostgreSQL without " + storeEnv + "=sql, too")
+	}
+}
+
 // backend is where one test's clusters keep their rows, and the times that suit
 // it.
 type backend struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -23,10 +22,6 @@ import (
 	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
-
-// stormEnv chooses the long storm, which make storm runs and whose figures it
-// shows.
-const stormEnv = "HOMEWARD_STORM"
 
 // stormSize is how much happens: twins are groups of equal requests whose card has
 // no money, and the process stands still once for as long as suspended.
@@ -47,10 +42,9 @@ const stormSeed = 20260
 // again, or was held up on its way, has made no second generation.
 func TestStorm(t *testing.T) {
 	// The leases of the quick policy last a second: either pause ends all trust.
-	size := stormSize{clients: 50, keys: 400, kills: 2, twins: 8, suspended: 2 * time.Second}
-	if os.Getenv(stormEnv) == "long" {
-		size = stormSize{clients: 200, keys: 10_000, kills: 2, twins: 200, suspended: 30 * time.Second}
-	} else {
+	size := stormSize{clients: 200, keys: 10_000, kills: 2, twins: 200, suspended: 30 * time.Second}
+	if testing.Short() {
+		size = stormSize{clients: 50, keys: 400, kills: 2, twins: 8, suspended: 2 * time.Second}
 		t.Parallel()
 	}
 	s := newStorm(t, size)
@@ -539,9 +533,5 @@ func (s *storm) print() {
 	row("time", s.took.Round(time.Millisecond))
 	row("requests per second", int(float64(s.requests.Load())/s.took.Seconds()))
 	_ = w.Flush()
-	if os.Getenv(stormEnv) == "long" {
-		_, _ = io.WriteString(os.Stdout, out.String())
-		return
-	}
 	s.t.Logf("\n%s", &out)
 }

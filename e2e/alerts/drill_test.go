@@ -196,6 +196,9 @@ func (b *board) regionLost(region string) (since time.Time, firing bool) {
 // another region, the alert and the verdict that was kept tell of the same region and of the
 // same times.
 func TestADrillIsToldAlikeEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("drills a cluster of processes")
+	}
 	k := startProcesses(t)
 	b, v := newBoard(t, scraped(t, k)), lookAt(t, k, us)
 	b.look()
