@@ -31,6 +31,9 @@ func briefly(dir string) options {
 // Every case of the database runs, briefly. A wrong reply, a charge that is not stored or
 // one that was not asked for fails the run; no figure is judged.
 func TestEverySQLCaseMeasures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some thirty processes")
+	}
 	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL, MaxConnections: manyConnections})
 	o := briefly(t.TempDir())
 	var out bytes.Buffer
@@ -61,6 +64,9 @@ func TestEverySQLCaseMeasures(t *testing.T) {
 }
 
 func TestScaleMeasures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some ten processes")
+	}
 	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL, MaxConnections: manyConnections})
 	o := briefly(t.TempDir())
 	var out bytes.Buffer

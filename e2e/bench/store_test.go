@@ -22,6 +22,9 @@ import (
 // Every case runs once, briefly. A side that leaves other rows than a charge's
 // fails the run; no figure is judged.
 func TestEveryStoreCaseMeasures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures four cases")
+	}
 	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL})
 	dir := t.TempDir()
 	o := options{

@@ -50,6 +50,9 @@ func TestWebhookCaseMeasures(t *testing.T) {
 }
 
 func TestWebhookCaseMeasuresOnADatabase(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts some ten processes")
+	}
 	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL})
 	o := shortFlood(t.TempDir())
 	var out bytes.Buffer
