@@ -11,7 +11,7 @@
 //
 //	crash_test.go      SIGKILL at every step of a request's way, and in recovery
 //	clone_test.go      the same on a disk that loses what was not synced
-//	storm_test.go      many clients, faults, two SIGKILLs; make storm for long
+//	storm_test.go      many clients, faults, two SIGKILLs
 //	history_test.go    concurrent histories against the naive model
 //	partition_test.go  regions cut off, black holes, lost replies
 //	outage_test.go     the database dies, hangs and comes back

@@ -25,10 +25,10 @@ var suites = []struct {
 	run            func(ctx context.Context, o options, out io.Writer) error
 }{
 	{"Charges and replays, embedded store", "make bench", func(*options) {}, orchestrate},
-	{"The SQL store against its own statements", "make bench-store", func(o *options) { o.store, o.conns = true, connsIn(*o, "-store") }, orchestrateStore},
-	{"Charges beside a flood of webhooks", "make bench-webhooks", func(o *options) { o.webhooks = true }, orchestrateWebhooks},
-	{"Nodes on a database, HTTP to HTTP", "make bench-sql", func(o *options) { o.sql, o.conns = true, connsIn(*o, "-sql") }, orchestrateSQL},
-	{"Several nodes on one database", "make bench-scale", func(o *options) { o.scale = true }, orchestrateScale},
+	{"The SQL store against its own statements", "make bench SUITE=store", func(o *options) { o.store, o.conns = true, connsIn(*o, "-store") }, orchestrateStore},
+	{"Charges beside a flood of webhooks", "make bench SUITE=webhooks", func(o *options) { o.webhooks = true }, orchestrateWebhooks},
+	{"Nodes on a database, HTTP to HTTP", "make bench SUITE=sql", func(o *options) { o.sql, o.conns = true, connsIn(*o, "-sql") }, orchestrateSQL},
+	{"Several nodes on one database", "make bench SUITE=scale", func(o *options) { o.scale = true }, orchestrateScale},
 }
 
 // connsIn are the connections of a suite's cases in a report.
@@ -61,7 +61,7 @@ func orchestratePage(ctx context.Context, o options, out io.Writer) error {
 	var page, details bytes.Buffer
 	fmt.Fprintf(&page, `# Benchmarks
 
-Made by `+"`make bench-report`"+`, which overwrites this page: do not edit it. The figures are
+Made by `+"`make bench SUITE=report`"+`, which overwrites this page: do not edit it. The figures are
 of one machine on one day, which other work may have shared. Compare sides and ratios,
 not milliseconds; run it on yours before you rely on any. What each case does, and what its
 floor is, stands in [e2e/bench/doc.go](../e2e/bench/doc.go).

@@ -1,6 +1,6 @@
 // Command geodns puts geo-DNS in front of a running homeward cluster: PowerDNS answers
 // for one name with the address of the region that is nearest to the client, of those
-// whose GET /readyz answers 200. `make geodns` runs it, and the test of this package
+// whose GET /readyz answers 200. `go run ./e2e/geodns` runs it, and the test of this package
 // judges it under load.
 //
 //	merchant ──▶ resolver ──▶ PowerDNS    api.homeward.test? (client subnet) 127.0.2.1

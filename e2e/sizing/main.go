@@ -6,7 +6,7 @@
 //	go run ./e2e/sizing -database-charge 3000      for another cost, in microseconds
 //	go run ./e2e/sizing -write docs/SIZING.md      into the page
 //
-// Costs are read from docs/BENCHMARKS.md, which make bench-report writes. Every cost, price
+// Costs are read from docs/BENCHMARKS.md, which make bench SUITE=report writes. Every cost, price
 // and assumption is a flag: -help lists them. The formula is package model's NewPlan, the
 // simulation its Simulation.
 package main
@@ -140,7 +140,7 @@ func run(args []string, out io.Writer) error {
 func read(page string) (model.Costs, error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
-		return model.Costs{}, fmt.Errorf("%w: make bench-report writes it", err)
+		return model.Costs{}, fmt.Errorf("%w: make bench SUITE=report writes it", err)
 	}
 	c, err := model.ReadCosts(string(text))
 	if err != nil {

@@ -43,7 +43,7 @@ func TestTablesAreWrittenIntoThePage(t *testing.T) {
 
 func TestCostsMustBeKnown(t *testing.T) {
 	absent := "-costs=" + filepath.Join(t.TempDir(), "absent.md")
-	require.ErrorContains(t, run(append([]string{absent}, quickly...), io.Discard), "make bench-report")
+	require.ErrorContains(t, run(append([]string{absent}, quickly...), io.Discard), "make bench SUITE=report")
 	require.NoError(t, run(append([]string{absent, "-node-charge=1", "-node-replay=1", "-database-charge=1", "-database-replay=1"}, quickly...), io.Discard))
 	for _, bad := range []string{"-rates=0", "-rates=x", "-busy=0", "more"} {
 		require.Error(t, run([]string{absent, "-node-charge=1", "-node-replay=1", "-database-charge=1", "-database-replay=1", bad}, io.Discard), bad)
@@ -64,6 +64,6 @@ func TestPageHasTheBenchmarksCosts(t *testing.T) {
 		return
 	}
 	require.NoError(t, err)
-	require.Contains(t, generated, "commit "+c.Commit, "run make sizing")
-	require.Contains(t, generated, c.Date, "run make sizing")
+	require.Contains(t, generated, "commit "+c.Commit, "run make bench SUITE=sizing")
+	require.Contains(t, generated, c.Date, "run make bench SUITE=sizing")
 }

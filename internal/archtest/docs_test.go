@@ -57,7 +57,7 @@ func TestDrawingsAreOfTheirSources(t *testing.T) {
 		drawing := html.UnescapeString(read(t, "docs/images/"+name+".svg"))
 		for _, m := range label.FindAllStringSubmatch(read(t, "docs/images/"+name+".d2"), -1) {
 			if m[1] != "sequence_diagram" && !strings.Contains(drawing, m[1]) {
-				t.Errorf("docs/images/%s.svg does not say %q: run make pictures", name, m[1])
+				t.Errorf("docs/images/%s.svg does not say %q: run make generate PICTURES=1", name, m[1])
 			}
 		}
 	}

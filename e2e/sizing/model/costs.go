@@ -57,7 +57,7 @@ func ReadCosts(page string) (c Costs, err error) {
 	}
 	text, _, closed := strings.Cut(rest, closeFence)
 	if !ok || !closed {
-		return c, errors.New("it has no block of costs; write it again with make bench-report")
+		return c, errors.New("it has no block of costs; write it again with make bench SUITE=report")
 	}
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
