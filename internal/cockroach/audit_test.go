@@ -104,9 +104,9 @@ func TestLinesOfClocksThatDiffer(t *testing.T) {
 		}
 		return all
 	}
-	require.Eventually(t, func() bool { return len(page(end.Add(-time.Hour), end)) == 2 }, 20*time.Second, 100*time.Millisecond, "the attempt, and the verdict")
+	require.Eventually(t, func() bool { return len(page(end.Add(-time.Hour), end)) == 2 }, patience, 100*time.Millisecond, "the attempt, and the verdict")
 	var after []audit.Entry
-	require.Eventually(t, func() bool { after = page(end, end.Add(time.Hour)); return len(after) == 1 }, 20*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { after = page(end, end.Add(time.Hour)); return len(after) == 1 }, patience, 100*time.Millisecond)
 	require.Equal(t, claim.EventClaimed, after[0].Event)
 	require.NotNil(t, after[0].Claim, "a restore needs it")
 }

@@ -44,7 +44,7 @@ func TestTheDatabasesPasswordIsChanged(t *testing.T) {
 	// The old login ends. Its pool ends with its connections, and says that nothing is known.
 	d.exec(t, "ALTER ROLE "+r.Node+" PASSWORD 'another'")
 	var err error
-	require.Eventually(t, func() bool { err = works(before); return err != nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { err = works(before); return err != nil }, patience, 10*time.Millisecond)
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	require.NoError(t, works(after))
 	_, err = cockroach.Open(t.Context(), cockroach.Config{URL: asUser(t, d.admin, r.Node), Pool: testPool(), Policy: testPolicy()})
