@@ -115,7 +115,7 @@ func TestIdleNodesLookAsOne(t *testing.T) {
 // look as one before 120 of them.
 func lookAsOne(t *testing.T, n int, often time.Duration) bool {
 	o := overhear(t, n, func(s *node.ServeSettings) {
-		s.Outbox.Poll, s.TopologyEvery, s.FiguresEvery, s.SweepEvery = often/10, often, often, often // a lookout rests for ten times outbox.poll
+		s.Outbox.Poll, s.TopologyEvery, s.FiguresEvery, s.SweepEvery = often/10, often, often, often // a poller rests for ten times outbox.poll
 		s.DeputyAfter = time.Hour                                                                    // the other region has no node
 	})
 	// A node that is kept waiting by a busy machine believes for a while that the

@@ -48,13 +48,17 @@ const (
 
 // AllQueues returns the names of all queues. A new queue needs its table in both stores
 // (cockroach's queueTables, look.sql and usedTables, embedded's queues), a worker in
-// internal/node (newBeat, and waking if its rows are due at once), its name among the
+// internal/node (newWorkers, and waking if its rows are due at once), its name among the
 // flags of homeward outbox, and a case in claimtest.
 func AllQueues() []Queue { return []Queue{ProviderCalls, Events, Expiries, Notices} }
 
 // Queues is a store of several queues, each under its own name.
 type Queues interface {
 	Queue(q Queue) Store
+	// NextDue returns for each queue of a home the time until a row can be taken, by the
+	// store's clock; 0 is now. A queue without rows is absent. The time may be too early:
+	// a due row may be in progress, or wait for another row. It changes nothing.
+	NextDue(ctx context.Context, region string) (map[Queue]time.Duration, error)
 }
 
 // Message is one row of the outbox. Times are the store's clock.
@@ -107,17 +111,6 @@ type Delay struct {
 	Hold
 	After  time.Duration
 	Reason string
-}
-
-// Outlook maps each queue of a home to the time until a row can be taken, by the
-// store's clock; 0 is now. A queue without rows is absent. The time may be too early:
-// a due row may be held, or wait for another row.
-type Outlook map[Queue]time.Duration
-
-// Looker is a store that looks at all queues of a home at once.
-type Looker interface {
-	// Look takes nothing and changes nothing.
-	Look(ctx context.Context, region string) (Outlook, error)
 }
 
 // Depth is a region's backlog at one moment.

@@ -1,50 +1,3 @@
-// Package outbox holds pending work: rows that a store wrote in the same atomic
-// step as their cause, and the workers that take them.
-//
-// The inline path is the fast path; the outbox is the recovery path. A provider
-// call's row becomes due only when its claim's lease has ended, so workers
-// normally find no provider calls to make.
-//
-// A worker takes a row with a lease and a fence. A worker that dies delays its
-// rows by the lease; a slow worker is fenced off. Neither protects the money:
-// for a provider call the claim's own fence does, and two workers on one row
-// only waste a look.
-//
-// # Crash points
-//
-//	take | handle | finish
-//
-// A crash before the take changes nothing. After it, the row is due again when
-// its lease has run out. After the handling and before the finish, the row is
-// handled again, so handlers are idempotent; a provider call's handler finds its
-// claim settled and the row gone.
-//
-// A worker takes many rows at once, and finishes rows of one home that end at about the
-// same time in one step. A crash before that step is a crash before the finish of each
-// of them.
-//
-// # Who looks
-//
-// A [Lookout] looks at all queues of a home at once, and wakes the workers of queues
-// with due rows. One process looks at a home often, a second one as its deputy and the
-// others rarely, so that together they cost about as much as one. Which one looks often
-// is a hint: two waste a look, and without one the others find the rows later. A process
-// that writes a row that is due at once wakes its own worker. A look finds the rows of a
-// process that died.
-//
-// # Rows that end together
-//
-// A queue whose rows mostly come to the same, such as notices of what is known, has a
-// [WorkerConfig].First: it gets all rows of a look and ends many in a few statements.
-// What it leaves goes to the handlers, as many rows at once as there are slots; rows
-// beyond those are due again at once. Such a worker pauses between the looks at a
-// backlog, as long as the last one took and no longer than a twentieth of Poll: it leaves
-// at least half of the time to work that somebody waits for, and a slow store slows it
-// down further. A crash in First is a crash of each of its rows.
-//
-// A handler that panics is a crash of its row alone: the worker counts the row as
-// failed, and after a few such tries parks it and pages an operator. The panic does
-// not change the row's cause: a parked provider call's claim stays in flight.
 package outbox
 
 import (
@@ -140,33 +93,33 @@ type Handler func(ctx context.Context, m Message) Disposition
 type WorkerConfig struct {
 	Store Store
 	// Regions returns the homes whose rows this worker takes, each once; asked before
-	// each look, so that deputies can adopt and return regions. The worker looks at
+	// each take, so that deputies can adopt and return regions. The worker takes from
 	// all homes concurrently: one that does not answer does not delay the rows of
 	// others.
 	Regions  func() []string
 	Handlers map[Kind]Handler
-	// First, if it is not nil, gets all rows of a look, before their handlers do. It
+	// BatchHandler, if it is not nil, gets all rows of a take, before their handlers do. It
 	// ends as many of them as it can end together, as a handler that returns [Gone]
 	// does, and returns the others, which go to their handlers. It must be idempotent,
 	// and return soon after ctx ends. If it panics, all rows go to their handlers.
-	First func(ctx context.Context, rows []Message) (rest []Message)
-	// Together is how many rows a look takes for First, if that is more than there are
-	// slots. Rows that are left over and find no slot are due again at once.
-	Together int
-	// Poll is the pause after a look that found nothing. Default 500 ms: well under the
+	BatchHandler func(ctx context.Context, rows []Message) (rest []Message)
+	// BatchSize is how many rows a take gets for BatchHandler, if that is more than there
+	// are slots. Rows that it returns and that find no slot are due again at once.
+	BatchSize int
+	// Poll is the pause after a take that found nothing. Default 500 ms: well under the
 	// lease, which dominates recovery time. Ended rows wait up to a tenth of it for
-	// others in hand, to end in one step with them. Rows that are enqueued after a look
-	// wait up to half of it, to be taken in one look.
+	// others in progress, to end in one step with them. Rows that are enqueued after a take
+	// wait up to half of it, to be taken together.
 	Poll time.Duration
-	// Woken: the worker looks only after a call of Wake, see [Lookout].
+	// Woken: the worker takes rows only after a call of Wake, see [Poller].
 	Woken bool
 	// Lease is how long this worker holds a row that it took. Default 60 s:
 	// longer than a provider call.
 	Lease time.Duration
-	// Batch is how many rows are handled at once, of all regions together; a row
+	// Slots is how many rows are handled at once, of all regions together; a row
 	// that takes long keeps one of these slots and delays no other row. It is also
 	// the most that Round takes in one region. Default 32.
-	Batch int
+	Slots int
 	// MaxAttempts is how many failures park a row. Default 20.
 	MaxAttempts uint32
 	// BackoffMin and BackoffMax bound the pause after a failure. 1 s, 5 min.
@@ -211,8 +164,8 @@ func NewWorker(c WorkerConfig) (*Worker, error) {
 	def(&c.Lease, time.Minute)
 	def(&c.BackoffMin, time.Second)
 	def(&c.BackoffMax, 5*time.Minute)
-	if c.Batch <= 0 {
-		c.Batch = 32
+	if c.Slots <= 0 {
+		c.Slots = 32
 	}
 	if c.MaxAttempts == 0 {
 		c.MaxAttempts = 20
@@ -232,7 +185,7 @@ func (w *Worker) Start() {
 	}
 }
 
-// Wake makes a worker that is Woken look at region after in, when a row may be due.
+// Wake makes a worker that is Woken take rows of region after in, when one may be due.
 // The worker keeps such wake-ups for a limited time, and not one for every row.
 func (w *Worker) Wake(region string, in time.Duration) {
 	w.mu.Lock()
@@ -262,7 +215,7 @@ func (w *Worker) Drain(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	select {
-	case <-p.idle: // both at once: what counts is that nothing is left
+	case <-p.idle: // both at once: what counts is that no row is in progress
 		return nil
 	default:
 		return p.unfinished(ctx)
@@ -273,14 +226,14 @@ func (w *Worker) Drain(ctx context.Context) error {
 func (w *Worker) Stop() { _ = w.Drain(context.Background()) }
 
 // Round takes one batch in each region, handles it and returns how many rows it
-// took. It is meant for callers that want a single look without a running
+// took. It is meant for callers that want a single take without a running
 // worker, and shares no slots with a started worker.
 func (w *Worker) Round(ctx context.Context) int {
 	var total atomic.Int64
 	var wg sync.WaitGroup
 	for _, region := range w.c.Regions() {
 		wg.Go(func() {
-			b, _ := w.take(ctx, &hand{w: w, region: region}, w.c.Batch)
+			b, _ := w.take(ctx, &completer{w: w, region: region}, w.c.Slots)
 			total.Add(int64(b.taken))
 			for _, m := range b.rest {
 				wg.Go(func() { b.work(m) })
@@ -291,23 +244,23 @@ func (w *Worker) Round(ctx context.Context) int {
 	return int(total.Load())
 }
 
-// batch is the rows that one look took.
+// batch is the rows of one take.
 type batch struct {
 	w     *Worker
-	h     *hand
+	c     *completer
 	ctx   context.Context // marked, and of no drain: the rows' leases bound their handlers
 	end   time.Time       // of the leases
 	taken int
-	// rest are those that First has not ended. Each is passed to work or giveBack, once.
+	// rest are those that BatchHandler has not ended. Each is passed to work or requeue, once.
 	rest []Message
 }
 
-// take leases up to limit rows of h's region into it, and passes them to First.
-func (w *Worker) take(ctx context.Context, h *hand, limit int) (b batch, err error) {
-	region := h.region
+// take takes up to limit rows of c's region, and passes them to BatchHandler.
+func (w *Worker) take(ctx context.Context, c *completer, limit int) (b batch, err error) {
+	region := c.region
 	// Counted from before the store is asked, so that it ends no later than the
 	// store's lease.
-	b = batch{w: w, h: h, end: time.Now().Add(w.c.Lease)}
+	b = batch{w: w, c: c, end: time.Now().Add(w.c.Lease)}
 	if caught := fault.Caught(func() { b.rest, err = w.c.Store.Take(ctx, region, limit, w.c.Lease) }); caught != nil {
 		w.c.Logger.Error("the look for outbox rows panicked; it is repeated after the pause", "home", region, "fault", caught)
 		return batch{}, caught
@@ -320,60 +273,60 @@ func (w *Worker) take(ctx context.Context, h *hand, limit int) (b batch, err err
 	}
 	b.taken = len(b.rest)
 	b.ctx = context.WithoutCancel(Begun(ctx))
-	h.took(b.taken)
-	if w.c.First != nil && b.taken > 0 {
-		b.first()
+	c.add(b.taken)
+	if w.c.BatchHandler != nil && b.taken > 0 {
+		b.handle()
 	}
 	return b, nil
 }
 
-// first lets First end what it can.
-func (b *batch) first() {
+// handle lets BatchHandler end what it can.
+func (b *batch) handle() {
 	w, rows := b.w, b.rest
 	ctx, cancel := context.WithDeadline(b.ctx, b.end)
 	defer cancel()
 	began := time.Now()
 	var rest []Message
-	if caught := fault.Caught(func() { rest = w.c.First(ctx, slices.Clone(rows)) }); caught != nil {
-		w.c.Logger.Error("handling outbox rows together panicked; each is handled alone", "home", b.h.region, "rows", len(rows), "fault", caught)
+	if caught := fault.Caught(func() { rest = w.c.BatchHandler(ctx, slices.Clone(rows)) }); caught != nil {
+		w.c.Logger.Error("handling outbox rows together panicked; each is handled alone", "home", b.c.region, "rows", len(rows), "fault", caught)
 		return
 	}
 	b.rest = rest
-	left := make(map[string]bool, len(rest))
+	open := make(map[string]bool, len(rest))
 	for _, m := range rest {
-		left[m.ID] = true
+		open[m.ID] = true
 	}
 	took := time.Since(began)
 	for _, m := range rows {
-		if left[m.ID] {
+		if open[m.ID] {
 			continue
 		}
 		_, sp := w.span(ctx, m)
 		w.took.Took(ctx, took, string(m.Kind), fates[fateGone])
 		sp.End()
-		b.h.left()
+		b.c.remove()
 	}
 }
 
 // work handles a row and returns when it is done.
 func (b *batch) work(m Message) {
-	defer b.h.left()
+	defer b.c.remove()
 	ctx, cancel := context.WithDeadline(b.ctx, b.end)
 	defer cancel()
-	b.w.handle(ctx, b.h, m)
+	b.w.handle(ctx, b.c, m)
 }
 
-// giveBack makes a row due again that nobody has handled.
-func (b *batch) giveBack(m Message) {
-	defer b.h.left()
+// requeue makes a row due again that nobody has handled.
+func (b *batch) requeue(m Message) {
+	defer b.c.remove()
 	ctx, cancel := context.WithDeadline(b.ctx, b.end)
 	defer cancel()
-	b.w.recorded(m, b.h.retry(ctx, m, 0, ""))
+	b.w.recorded(m, b.c.retry(ctx, m, 0, ""))
 }
 
 // handle processes one row. A panic of the store costs the row its lease.
-func (w *Worker) handle(ctx context.Context, h *hand, m Message) {
-	if caught := fault.Caught(func() { w.dispose(ctx, h, m) }); caught != nil {
+func (w *Worker) handle(ctx context.Context, c *completer, m Message) {
+	if caught := fault.Caught(func() { w.dispose(ctx, c, m) }); caught != nil {
 		w.c.Logger.Error("the store panicked on an outbox row; another worker takes the row when its lease ends", "home", m.Region, "id", m.ID, "kind", m.Kind, "fault", caught)
 	}
 }
@@ -391,7 +344,7 @@ func (w *Worker) ask(ctx context.Context, m Message) (v Disposition) {
 	return v
 }
 
-func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
+func (w *Worker) dispose(ctx context.Context, c *completer, m Message) {
 	ctx, sp := w.span(ctx, m)
 	defer sp.End()
 	began := time.Now()
@@ -410,14 +363,14 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 	switch disposition.kind {
 	case fateGone:
 	case fateDone:
-		err = h.finish(ctx, m)
+		err = c.finish(ctx, m)
 	case fateLater:
-		err = h.retry(ctx, m, disposition.after, "")
+		err = c.retry(ctx, m, disposition.after, "")
 	case fateParked:
 		w.c.Logger.Error(parked, "home", m.Region, "id", m.ID, "kind", m.Kind, "tenant", m.Tenant, "reason", disposition.reason)
 		err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, disposition.reason)
 	case fateFailed, fateFaulted:
-		err = h.retry(ctx, m, max(disposition.after, w.backoff(m.Attempts)), disposition.reason)
+		err = c.retry(ctx, m, max(disposition.after, w.backoff(m.Attempts)), disposition.reason)
 	}
 	w.recorded(m, err)
 }

@@ -151,7 +151,7 @@ func worker(t *testing.T, q *queue, h outbox.Handler) *outbox.Worker {
 func workerOf(t *testing.T, q *queue, h outbox.Handler, batch int, regions ...string) *outbox.Worker {
 	t.Helper()
 	w, err := outbox.NewWorker(outbox.WorkerConfig{
-		Store: q, Regions: func() []string { return regions }, Batch: batch, MaxAttempts: 3,
+		Store: q, Regions: func() []string { return regions }, Slots: batch, MaxAttempts: 3,
 		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: h},
 	})
 	require.NoError(t, err)
@@ -305,8 +305,8 @@ func ids(prefix string, n int) []string {
 	return all
 }
 
-// aLook is longer than the default pause between two looks, jitter included.
-const aLook = time.Second
+// aPause is longer than the default pause between two takes, jitter included.
+const aPause = time.Second
 
 func TestASlowRowDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -316,9 +316,9 @@ func TestASlowRowDelaysNoOther(t *testing.T) {
 		w.Start()
 		require.Equal(t, 1, s.inHand("r"))
 		q.put("quick")
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		synctest.Wait()
-		require.Empty(t, q.state("quick").ID, "the rows of the next look are handled while a slow one is in hand")
+		require.Empty(t, q.state("quick").ID, "the rows of the next take are handled while a slow one is in hand")
 		require.Equal(t, 1, s.inHand("r"))
 		s.release()
 		require.Zero(t, s.inHand("r"))
@@ -334,7 +334,7 @@ func TestSlotsBoundTheRowsInHand(t *testing.T) {
 		w.Start()
 		require.Equal(t, 4, s.inHand("r"))
 		s.release()
-		// No look is waited for: each slot that falls free is filled at once.
+		// No take is waited for: each slot that falls free is filled at once.
 		began := time.Now()
 		require.Zero(t, s.inHand("r"))
 		require.Empty(t, q.rows)
@@ -343,23 +343,23 @@ func TestSlotsBoundTheRowsInHand(t *testing.T) {
 	})
 }
 
-// First ends rows of a whole look. The others find slots, or are due again, and none is
+// A BatchHandler ends rows of a whole take. The others find slots, or are due again, and none is
 // lost.
-func TestFirstEndsRowsOfAWholeLook(t *testing.T) {
+func TestABatchHandlerEndsRowsOfAWholeTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, s := newQueue(), newSlowly()
 		s.release()
-		var looks, most int
+		var takes, most int
 		panics := true
 		w, err := outbox.NewWorker(outbox.WorkerConfig{
-			Store: q, Regions: func() []string { return []string{"r"} }, Batch: 4, Together: 50, MaxAttempts: 3,
+			Store: q, Regions: func() []string { return []string{"r"} }, Slots: 4, BatchSize: 50, MaxAttempts: 3,
 			Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: s.handle},
-			First: func(ctx context.Context, rows []outbox.Message) (rest []outbox.Message) {
+			BatchHandler: func(ctx context.Context, rows []outbox.Message) (rest []outbox.Message) {
 				if panics {
 					panics = false
 					panic("together")
 				}
-				looks++
+				takes++
 				most = max(most, len(rows))
 				for _, m := range rows {
 					if strings.HasPrefix(m.ID, "known") {
@@ -387,12 +387,12 @@ func TestFirstEndsRowsOfAWholeLook(t *testing.T) {
 		require.Zero(t, left())
 		require.LessOrEqual(t, s.most, 4, "as many at once as there are slots")
 		require.Equal(t, 50, most)
-		looks = 0
+		takes = 0
 		q.put(ids("known", 500)...)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.Zero(t, left())
-		require.LessOrEqual(t, looks, 11)
+		require.LessOrEqual(t, takes, 11)
 	})
 }
 
@@ -407,12 +407,12 @@ func TestASlowRegionDelaysNoOther(t *testing.T) {
 		require.Equal(t, 3, s.inHand("a"))
 		for i := range 3 {
 			q.putIn("b", fmt.Sprint("quick", i))
-			time.Sleep(aLook)
+			time.Sleep(aPause)
 			synctest.Wait()
 			require.Empty(t, q.state(fmt.Sprint("quick", i)).ID)
 		}
 		q.putIn("b", ids("slow in b", 2)...)
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		require.Equal(t, 1, s.inHand("b"))
 		require.Equal(t, 3, s.inHand("a"))
 		require.Equal(t, 4, s.most)
@@ -425,7 +425,7 @@ type hangs struct {
 	*queue
 	lost     map[string]bool
 	patience time.Duration
-	looks    atomic.Int64 // at lost regions, that are under way
+	takes    atomic.Int64 // at lost regions, that are under way
 	asked    atomic.Int64 // rows, by the latest of them
 }
 
@@ -433,8 +433,8 @@ func (h *hangs) Take(ctx context.Context, region string, limit int, lease time.D
 	if !h.lost[region] {
 		return h.queue.Take(ctx, region, limit, lease)
 	}
-	h.looks.Add(1)
-	defer h.looks.Add(-1)
+	h.takes.Add(1)
+	defer h.takes.Add(-1)
 	h.asked.Store(int64(limit))
 	select {
 	case <-time.After(h.patience):
@@ -451,7 +451,7 @@ func TestALostRegionDelaysNoOthersTake(t *testing.T) {
 		q, s := newQueue(), newSlowly()
 		store := &hangs{queue: q, lost: map[string]bool{"a": true, "c": true}, patience: time.Hour}
 		w, err := outbox.NewWorker(outbox.WorkerConfig{
-			Store: store, Regions: func() []string { return []string{"a", "b", "c", "d"} }, Batch: 8,
+			Store: store, Regions: func() []string { return []string{"a", "b", "c", "d"} }, Slots: 8,
 			Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: s.handle},
 		})
 		require.NoError(t, err)
@@ -462,33 +462,33 @@ func TestALostRegionDelaysNoOthersTake(t *testing.T) {
 			row := fmt.Sprint("quick", i)
 			q.putIn("b", row+"b")
 			q.putIn("d", row+"d")
-			time.Sleep(aLook)
+			time.Sleep(aPause)
 			synctest.Wait()
 			require.Empty(t, q.state(row+"b").ID)
 			require.Empty(t, q.state(row+"d").ID)
-			require.EqualValues(t, 2, store.looks.Load(), "one look at each lost region, which hangs")
+			require.EqualValues(t, 2, store.takes.Load(), "one take at each lost region, which hangs")
 		}
 		// Once it is known that they do not answer they hold one slot each.
 		time.Sleep(store.patience)
 		q.putIn("b", ids("slow b", 10)...)
 		q.putIn("d", ids("slow d", 10)...)
-		time.Sleep(5 * aLook)
+		time.Sleep(5 * aPause)
 		require.Equal(t, 6, s.inHand("b")+s.inHand("d"))
-		require.EqualValues(t, 2, store.looks.Load())
+		require.EqualValues(t, 2, store.takes.Load())
 		require.EqualValues(t, 1, store.asked.Load())
 		s.release()
 		before := time.Now()
 		w.Stop()
-		require.Equal(t, before, time.Now(), "a look is given up")
-		require.Zero(t, store.looks.Load())
+		require.Equal(t, before, time.Now(), "a take is given up")
+		require.Zero(t, store.takes.Load())
 		w.Start()
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		w.Stop()
 	})
 }
 
-// What a worker that is drained with a look under way says is left are rows, not slots.
-func TestDrainCountsNoLooks(t *testing.T) {
+// What a worker that is drained with a take under way says is left are rows, not slots.
+func TestDrainCountsNoTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, s := newQueue().putIn("b", "slow"), newSlowly()
 		store := &hangs{queue: q, lost: map[string]bool{"a": true}, patience: time.Hour}
@@ -519,7 +519,7 @@ func TestFewSlotsGoRound(t *testing.T) {
 			return outbox.Done()
 		}, 1, "a", "b", "c")
 		w.Start()
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		w.Stop()
 		require.Len(t, order, 11)
 		require.ElementsMatch(t, []string{"a", "b", "c"}, order[:3])
@@ -540,7 +540,7 @@ func TestWorkerDrainSaysWhatIsLeft(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "drain deadline: 2;")
 		q.put("late")
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		require.NotEmpty(t, q.state("late").ID, "a draining worker takes no more")
 		s.release()
 		require.NoError(t, w.Drain(t.Context()), "draining again waits again")
@@ -549,7 +549,7 @@ func TestWorkerDrainSaysWhatIsLeft(t *testing.T) {
 			require.NoError(t, w.Drain(ctx), "nothing is left, though the time is up")
 		}
 		w.Start()
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		synctest.Wait()
 		require.Empty(t, q.state("late").ID)
 	})

@@ -24,7 +24,7 @@ func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 	o := outboxtest.Harness{
 		Regions: h.Regions, Queue: q, Lease: h.Policy.Lease, Tenants: tenants,
 		Store:  func(region string) outbox.Store { return h.Queue(region, q) },
-		Looker: func(region string) outbox.Looker { return h.Store(region).(outbox.Looker) },
+		Queues: func(region string) outbox.Queues { return h.Store(region).(outbox.Queues) },
 		Pass:   k.pass, Exact: h.Advance != nil,
 	}
 	switch q {

@@ -76,9 +76,9 @@ func TestCallsOfTheVersionBefore(t *testing.T) {
 	// adopted makes the worker look and take, which returns want rows.
 	adopted := func(c *cell, want int) {
 		c.Helper()
-		outlook, err := c.others.Look(c.ctx, here)
+		next, err := c.others.NextDue(c.ctx, here)
 		require.NoError(c, err)
-		due, ok := outlook[outbox.ProviderCalls]
+		due, ok := next[outbox.ProviderCalls]
 		require.True(c, ok)
 		require.Zero(c, due, "a former call is adopted at once, whenever it is due")
 		c.takes(want)
@@ -104,9 +104,9 @@ func TestCallsOfTheVersionBefore(t *testing.T) {
 			lapsed(c)
 			was, _ := c.message()
 			c.former()
-			outlook, err := c.others.Look(c.ctx, here)
+			next, err := c.others.NextDue(c.ctx, here)
 			require.NoError(c, err)
-			require.Zero(c, outlook[outbox.ProviderCalls])
+			require.Zero(c, next[outbox.ProviderCalls])
 			is := c.takes(1)
 			was.Due, was.Fence = is.Due, was.Fence+1
 			require.Equal(c, was, is)
@@ -192,7 +192,7 @@ func TestCallsOfTheVersionBefore(t *testing.T) {
 			heldByUs(c)
 			c.former()
 			c.sql("DELETE FROM claims WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
-			_, err := c.others.Look(c.ctx, here)
+			_, err := c.others.NextDue(c.ctx, here)
 			require.NoError(c, err)
 			c.takes(0)
 			require.Zero(c, c.count(c.T, "SELECT count(*) FROM outbox"))
@@ -255,7 +255,7 @@ func TestCallsOfTheVersionBefore(t *testing.T) {
 			c.sql(`INSERT INTO outbox (home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
 				SELECT home_region, object_id, 'provider_call', tenant_id, idem_key, operation, 'anew', '', first_use, now() - interval '1 s', 1
 				FROM claims WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
-			_, err := c.others.Look(c.ctx, here)
+			_, err := c.others.NextDue(c.ctx, here)
 			require.NoError(c, err)
 			m := c.takes(1)
 			require.Equal(c, "ch_anew", m.ID)
@@ -351,7 +351,7 @@ func TestAdoptionBesideFormerNodes(t *testing.T) {
 			over = true
 		default:
 		}
-		_, err := c.others.Look(t.Context(), here)
+		_, err := c.others.NextDue(t.Context(), here)
 		require.NoError(t, err)
 		_, err = c.calls().Take(t.Context(), here, 16, time.Minute)
 		require.NoError(t, err)

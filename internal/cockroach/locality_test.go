@@ -135,7 +135,7 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	// The row of "held" is due, and a node of before has left one.
 	require.NoError(t, db.Exec(ctx, `INSERT INTO outbox (home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
 		VALUES ('`+home+`', 'ch_former', 'provider_call', 'acme', 'former', 'charge', '', '', now(), now(), 0)`))
-	_, err = v.Look(ctx, home)
+	_, err = v.NextDue(ctx, home)
 	require.NoError(t, err)
 	walkQueue(t, v, outbox.ProviderCalls)
 	walkQueue(t, v, outbox.Events)
@@ -226,7 +226,7 @@ func walkQueue(t *testing.T, v *cockroach.View, name outbox.Queue) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.NoError(t, q.Retry(ctx, home, m.ID, m.Fence, 0, "boom"))
-	_, err = v.Look(ctx, home)
+	_, err = v.NextDue(ctx, home)
 	require.NoError(t, err)
 	m = takeFrom(t, v, name)
 	require.NoError(t, q.RetryAll(ctx, home, []outbox.Delay{{Hold: outbox.Hold{ID: m.ID, Fence: m.Fence}, Reason: "boom"}}))

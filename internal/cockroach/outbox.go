@@ -285,8 +285,8 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 	return failed
 }
 
-// Look implements [outbox.Looker].
-func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) {
+// NextDue implements [outbox.Queues].
+func (v *View) NextDue(ctx context.Context, region string) (map[outbox.Queue]time.Duration, error) {
 	// This room is that of calls that finish work: money may wait for its result.
 	ctx, err := v.reach(outbox.Begun(ctx), region)
 	if err != nil {
@@ -312,15 +312,15 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 			return nil, claimError(lookEvents.name, err)
 		}
 	}
-	outlook := outbox.Outlook{}
+	next := map[outbox.Queue]time.Duration{}
 	for q, due := range map[outbox.Queue]zeronull.Timestamptz{
 		outbox.ProviderCalls: due.calls, outbox.Expiries: due.expiries, outbox.Notices: due.notices, outbox.Events: due.events,
 	} {
 		if due := time.Time(due); !due.IsZero() {
-			outlook[q] = max(due.Sub(now), 0)
+			next[q] = max(due.Sub(now), 0)
 		}
 	}
-	return outlook, nil
+	return next, nil
 }
 
 // Park implements [outbox.Store].

@@ -100,7 +100,7 @@ func queueWrites() []operation {
 			c.sql("DELETE FROM outbox WHERE true")
 			c.held = c.arrives("z", claim.Won)
 			c.former()
-			_, err := c.ours.Look(c.ctx, here) // which sees it
+			_, err := c.ours.NextDue(c.ctx, here) // which sees it
 			require.NoError(c, err)
 		},
 		call: func(ctx context.Context, c *cell) (any, error) {
@@ -109,7 +109,7 @@ func queueWrites() []operation {
 		right:  func(c *cell) { require.Empty(c, c.got) },
 		effect: func(c *cell, want, is *stored) { want.Calls = []callRow{{ID: c.object("z"), Due: is.Claims[0].Lease}} },
 		next: func(c *cell, _ bool) {
-			_, err := c.others.Look(c.ctx, here)
+			_, err := c.others.NextDue(c.ctx, here)
 			require.NoError(c, err)
 			c.takes(0)
 			c.lapse()

@@ -130,13 +130,13 @@ func TestEndingReadsWhatItEnds(t *testing.T) {
 			d.ignore(t, table)
 			step := func(n int) {
 				t.Helper()
-				_, err := v.Look(t.Context(), regions[0])
+				_, err := v.NextDue(t.Context(), regions[0])
 				require.NoError(t, err)
 				rows, err := store.Take(t.Context(), regions[0], n, time.Hour)
 				require.NoError(t, err)
 				require.Len(t, rows, n)
 				looked := d.read(t, db, table)
-				_, err = v.Look(t.Context(), regions[0])
+				_, err = v.NextDue(t.Context(), regions[0])
 				require.NoError(t, err)
 				require.LessOrEqual(t, d.read(t, db, table)-looked, 6*n+50, "read by a look, past what was just taken")
 				var finish []outbox.Hold

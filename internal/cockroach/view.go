@@ -16,7 +16,6 @@ import (
 var (
 	_ claim.Store   = (*View)(nil)
 	_ outbox.Queues = (*View)(nil)
-	_ outbox.Looker = (*View)(nil)
 	_ audit.Store   = (*View)(nil)
 )
 

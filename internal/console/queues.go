@@ -20,7 +20,7 @@ import (
 // Rows are the console's view of the queues. Unpark of outbox.Store is the only method
 // that changes anything.
 type Rows interface {
-	outbox.Queues
+	Queue(q outbox.Queue) outbox.Store
 	// Unknown lists up to limit claims at home in a region whose outcome is unknown, oldest
 	// first.
 	Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error)

@@ -39,7 +39,6 @@ type Store interface {
 	claim.Regions
 	claim.Restores
 	outbox.Queues
-	outbox.Looker
 	ledger.Store
 	notice.Store
 	notice.Bodies

@@ -16,10 +16,8 @@ import (
 // behindAll is behind every place in a table of due rows.
 const behindAll = "\xff"
 
-var _ outbox.Looker = (*View)(nil)
-
-// Look implements [outbox.Looker]: it reads the first due row of each queue.
-func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) {
+// NextDue implements [outbox.Queues]: it reads the first due row of each queue.
+func (v *View) NextDue(ctx context.Context, region string) (map[outbox.Queue]time.Duration, error) {
 	code, err := v.reach(ctx, region)
 	if err != nil {
 		return nil, err
@@ -28,7 +26,7 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 		return nil, err
 	}
 	defer v.db.leave()
-	now, outlook := v.db.clock.now(), outbox.Outlook{}
+	now, next := v.db.clock.now(), map[outbox.Queue]time.Duration{}
 	for name, q := range queues {
 		page, err := v.db.due(q, code).after(v.db, make([]due, 0, 1), "", behindAll, now, false)
 		if err != nil {
@@ -39,10 +37,10 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 			if !ok {
 				return nil, damaged("due row", id, errors.New("it is truncated"))
 			}
-			outlook[name] = time.Duration(max(due-micros(now), 0)) * time.Microsecond
+			next[name] = time.Duration(max(due-micros(now), 0)) * time.Microsecond
 		}
 	}
-	return outlook, nil
+	return next, nil
 }
 
 // Waiting implements [outbox.Store]. Of a line it lists the first.

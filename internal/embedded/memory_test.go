@@ -426,9 +426,9 @@ func TestCallsWindow(t *testing.T) {
 		want = append(want, begin().Minted.ID)
 	}
 	look := func() {
-		outlook, err := v.Look(t.Context(), home)
+		next, err := v.NextDue(t.Context(), home)
 		require.NoError(t, err)
-		require.Contains(t, outlook, outbox.ProviderCalls)
+		require.Contains(t, next, outbox.ProviderCalls)
 		require.NoError(t, db.Remembered())
 	}
 	look() // reads them

@@ -127,7 +127,7 @@ type Node struct {
 	admin       *admin.Server
 	receiver    *notice.Receiver
 	compensator *notice.Compensator
-	beats       atomic.Pointer[[]beat] // nil while they are being made
+	workers     atomic.Pointer[[]workerSet] // nil while they are being made
 	hand        inHand
 	export      export
 	guard       *claim.Guard

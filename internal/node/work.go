@@ -133,7 +133,7 @@ func (c *Config) compensator(
 	return &notice.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Providers: c.time(c.Providers), Brakes: c.brakes(log), Meters: c.Meters}
 }
 
-// startWork starts the background work: a worker for each queue and a lookout that
+// startWork starts the background work: a worker for each queue and a poller that
 // wakes them, and as many more for rows in lost regions, so that rows which are hard to
 // reach do not delay those nearby.
 func (n *Node) startWork(context.Context) (parts.Stop, error) {
@@ -146,27 +146,27 @@ func (n *Node) startWork(context.Context) (parts.Stop, error) {
 	if err != nil {
 		return nil, err
 	}
-	var beats []beat
+	var sets []workerSet
 	here := func() []string { return []string{c.Region} }
 	for _, regions := range []func() []string{here, n.outages.All} {
-		b, err := n.newBeat(regions, notices)
+		b, err := n.newWorkers(regions, notices)
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", c.Name, err)
 		}
-		beats = append(beats, b)
+		sets = append(sets, b)
 	}
-	n.beats.Store(&beats)
-	for _, b := range beats {
+	n.workers.Store(&sets)
+	for _, b := range sets {
 		for _, w := range b.workers {
 			w.Start()
 		}
-		b.lookout.Start()
+		b.poller.Start()
 	}
 	return n.stopWork, nil
 }
 
-// newBeat makes the workers for the rows of some homes.
-func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b beat, err error) {
+// newWorkers makes the workers for the rows of some homes.
+func (n *Node) newWorkers(regions func() []string, notices *notice.Processor) (b workerSet, err error) {
 	c := &n.c
 	b.workers = map[outbox.Queue]*outbox.Worker{}
 	for q, w := range map[outbox.Queue]outbox.WorkerConfig{
@@ -178,7 +178,7 @@ func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b be
 		},
 		outbox.Notices: {
 			Store: c.Store.Queue(outbox.Notices), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindNotice: notices.Handle},
-			First: notices.Known, Together: noticesTogether, Batch: noticesAtOnce, MaxAttempts: math.MaxUint32, BackoffMin: noticeBackoffMin, BackoffMax: noticeBackoffMax,
+			BatchHandler: notices.Known, BatchSize: noticesTogether, Slots: noticesAtOnce, MaxAttempts: math.MaxUint32, BackoffMin: noticeBackoffMin, BackoffMax: noticeBackoffMax,
 		},
 	} {
 		if b.workers[q], err = n.newWorker(w, regions, n.log); err != nil {
@@ -190,8 +190,8 @@ func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b be
 	}); err != nil {
 		return b, err
 	}
-	b.lookout, err = outbox.NewLookout(outbox.LookoutConfig{
-		Looker: c.Store, Regions: regions, Workers: b.workers, Place: n.place, Poll: c.Outbox.Poll, Logger: n.log,
+	b.poller, err = outbox.NewPoller(outbox.PollerConfig{
+		Queues: c.Store, Regions: regions, Workers: b.workers, Place: n.place, Poll: c.Outbox.Poll, Logger: n.log,
 	})
 	return b, err
 }
@@ -199,8 +199,8 @@ func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b be
 // stopWork finishes the rows in progress.
 func (n *Node) stopWork(ctx context.Context) error {
 	var errs []error
-	for _, b := range n.allBeats() {
-		b.lookout.Stop()
+	for _, b := range n.allWorkers() {
+		b.poller.Stop()
 		for _, w := range b.workers {
 			errs = append(errs, w.Drain(ctx))
 		}
@@ -231,8 +231,8 @@ func (n *Node) Compensator() *notice.Compensator { return n.compensator }
 func (n *Node) newWorker(w outbox.WorkerConfig, regions func() []string, log *slog.Logger) (*outbox.Worker, error) {
 	c := &n.c.Outbox
 	w.Regions, w.Poll, w.Woken, w.Lease, w.Meters, w.Logger = regions, c.Poll, true, c.Lease, n.c.Meters, log
-	if w.Batch == 0 {
-		w.Batch = c.Batch
+	if w.Slots == 0 {
+		w.Slots = c.Batch
 	}
 	return outbox.NewWorker(w)
 }

@@ -120,17 +120,17 @@ var orderTests = []test{
 	}},
 	{name: "order: a row that waits for another is not due", only: ordered, run: func(w *world) {
 		rows := w.append("k", 2)
-		in, there := w.look()
+		in, there := w.nextDue()
 		require.True(w, there)
 		require.Zero(w, in)
 		m := w.takeOneOf(rows[:1])
 		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease, "down"))
-		in, there = w.look()
+		in, there = w.nextDue()
 		require.True(w, there)
 		require.Positive(w, in, "the younger one is due, but not the next")
 		require.LessOrEqual(w, in, w.Lease)
 		w.append("other", 1)
-		in, _ = w.look()
+		in, _ = w.nextDue()
 		require.Zero(w, in)
 	}},
 	{name: "order: a worker's death blocks its key until the lease lapses", only: ordered, run: func(w *world) {

@@ -24,8 +24,8 @@ type Harness struct {
 	Queue outbox.Queue
 	// Store is the view of a node in a region.
 	Store func(region string) outbox.Store
-	// Looker looks at all queues of the backend, as a node in region does.
-	Looker func(region string) outbox.Looker
+	// Queues are all queues of the backend, as a node in region has them.
+	Queues func(region string) outbox.Queues
 	// Insert makes one message in region the way the backend does, in the step that
 	// causes it, and returns its id. It is due Delay later. No key is used twice.
 	Insert func(t testing.TB, region, key string) (id string)
@@ -293,29 +293,29 @@ var queueTests = []test{
 		}
 	}},
 	{name: "look: it returns when a row is due and takes nothing", run: func(w *world) {
-		in, there := w.look()
+		in, there := w.nextDue()
 		require.False(w, there, "an empty queue is not in it: %v", in)
 		id := w.Insert(w, w.home, "k")
-		in, there = w.look()
+		in, there = w.nextDue()
 		require.True(w, there)
 		require.LessOrEqual(w, in, w.Delay)
 		if w.Delay > 0 && w.Exact {
 			require.Equal(w, w.Delay, in)
 		}
 		w.Pass(w, w.Delay)
-		in, there = w.look()
+		in, there = w.nextDue()
 		require.True(w, there)
 		require.Zero(w, in)
 		m := w.takeOne()
 		require.Equal(w, id, m.ID)
-		in, there = w.look()
+		in, there = w.nextDue()
 		require.True(w, there, "a row in hand is due when its lease lapses")
 		require.Positive(w, in)
 		require.LessOrEqual(w, in, w.Lease)
 		w.park(m)
-		_, there = w.look()
+		_, there = w.nextDue()
 		require.False(w, there, "a parked row is never due")
-		far, err := w.Looker(w.home).Look(w.ctx, w.Regions[1])
+		far, err := w.Queues(w.home).NextDue(w.ctx, w.Regions[1])
 		require.NoError(w, err)
 		require.Empty(w, far, "another region has rows of its own")
 	}},

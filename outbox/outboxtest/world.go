@@ -60,12 +60,12 @@ func (w *world) takeOne() outbox.Message {
 	return m
 }
 
-// look returns in how long a row of the queue can be taken, and whether there is one.
-func (w *world) look() (in time.Duration, there bool) {
+// nextDue returns in how long a row of the queue can be taken, and whether there is one.
+func (w *world) nextDue() (in time.Duration, there bool) {
 	w.Helper()
-	outlook, err := w.Looker(w.home).Look(w.ctx, w.home)
+	next, err := w.Queues(w.home).NextDue(w.ctx, w.home)
 	require.NoError(w, err)
-	in, there = outlook[w.Queue]
+	in, there = next[w.Queue]
 	return in, there
 }
 

@@ -65,7 +65,7 @@ func NewWorker(c Config) (*outbox.Worker, error) {
 		handlers[kind] = handler(sink)
 	}
 	return outbox.NewWorker(outbox.WorkerConfig{
-		Store: c.Store, Regions: c.Regions, Handlers: handlers, Poll: c.Poll, Woken: c.Woken, Batch: batch,
+		Store: c.Store, Regions: c.Regions, Handlers: handlers, Poll: c.Poll, Woken: c.Woken, Slots: batch,
 		MaxAttempts: maxAttempts, BackoffMin: backoffMin, BackoffMax: backoffMax, Meters: c.Meters, Logger: c.Logger,
 	})
 }

@@ -46,7 +46,7 @@ type Harness struct {
 func Queue(h Harness) outboxtest.Harness {
 	return outboxtest.Harness{
 		Regions: h.Regions, Queue: outbox.Notices, Store: h.Queue, Lease: h.Lease, Pass: h.Pass, Exact: h.Exact,
-		Looker: func(region string) outbox.Looker { return h.Store(region).(outbox.Looker) },
+		Queues: func(region string) outbox.Queues { return h.Store(region).(outbox.Queues) },
 		Insert: func(t testing.TB, region, key string) string {
 			n := newNotice(key, "{}")
 			fresh, err := h.Store(region).Keep(context.Background(), region, []notice.Notice{n})

@@ -14,16 +14,16 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// beat is a lookout for some homes, with the workers that it wakes.
-type beat struct {
-	lookout *outbox.Lookout
+// workerSet is the workers of all queues for some homes, with the poller that wakes them.
+type workerSet struct {
+	poller  *outbox.Poller
 	workers map[outbox.Queue]*outbox.Worker
 }
 
-// allBeats are this node's: one for its own region, one for lost ones.
-func (n *Node) allBeats() []beat {
-	if beats := n.beats.Load(); beats != nil {
-		return *beats
+// allWorkers are this node's: one set for its own region, one for lost ones.
+func (n *Node) allWorkers() []workerSet {
+	if sets := n.workers.Load(); sets != nil {
+		return *sets
 	}
 	return nil
 }
@@ -31,15 +31,15 @@ func (n *Node) allBeats() []beat {
 // wake has this node take the row that it has just put into a queue and that will be
 // due after some time.
 func (n *Node) wake(q outbox.Queue, home string, in time.Duration) {
-	for _, b := range n.allBeats() {
+	for _, b := range n.allWorkers() {
 		b.workers[q].Wake(home, in)
 	}
 }
 
-// lookSoon has this node look for due rows of a home soon.
-func (n *Node) lookSoon(home string) {
-	for _, b := range n.allBeats() {
-		b.lookout.Look(home)
+// pollSoon has this node poll the rows of a home soon.
+func (n *Node) pollSoon(home string) {
+	for _, b := range n.allWorkers() {
+		b.poller.Wake(home)
 	}
 }
 
@@ -83,7 +83,7 @@ func roundsOf(place func(home string) int, rounds func(place int) int) (now func
 func (n *Node) kept() []string { return append([]string{n.c.Region}, n.outages.All()...) }
 
 // waking is a node's store. It wakes this node's workers for the rows that it enqueues, as
-// lookouts look seldom while there are none, and measures the store's clock.
+// pollers poll seldom while there are none, and measures the store's clock.
 type waking struct {
 	deployment.Store
 	n *Node
@@ -93,7 +93,7 @@ type waking struct {
 func (s waking) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
 	rec, err := s.Store.Settle(ctx, held, v)
 	if err == nil && rec.State == claim.InFlight {
-		s.n.lookSoon(held.Home) // due when its lease ends
+		s.n.pollSoon(held.Home) // due when its lease ends
 	}
 	if len(v.Events) > 0 { // also if it is unknown whether they are there
 		s.n.wake(outbox.Events, held.Home, 0)

@@ -15,46 +15,49 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Look implements outbox.Looker, of one queue.
-func (q *queue) Look(_ context.Context, region string) (outbox.Outlook, error) {
-	q.count("look")
+// Queue implements outbox.Queues, of one queue.
+func (q *queue) Queue(outbox.Queue) outbox.Store { return q }
+
+// NextDue is that of a store with one queue.
+func (q *queue) NextDue(_ context.Context, region string) (map[outbox.Queue]time.Duration, error) {
+	q.count("poll")
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.failed != nil {
 		return nil, q.failed
 	}
-	outlook := outbox.Outlook{}
+	next := map[outbox.Queue]time.Duration{}
 	for _, m := range q.rows {
-		if in, there := outlook[outbox.ProviderCalls]; m.Region == region && !m.Parked && (!there || time.Until(m.Due) < in) {
-			outlook[outbox.ProviderCalls] = max(time.Until(m.Due), 0)
+		if in, there := next[outbox.ProviderCalls]; m.Region == region && !m.Parked && (!there || time.Until(m.Due) < in) {
+			next[outbox.ProviderCalls] = max(time.Until(m.Due), 0)
 		}
 	}
-	return outlook, nil
+	return next, nil
 }
 
 // site is one process of several that work on one queue.
 type site struct {
 	worker  *outbox.Worker
-	lookout *outbox.Lookout
+	poller  *outbox.Poller
 	handled atomic.Int64
 }
 
-// turns says which place in line each of some sites has, as far as it knows.
-type turns struct {
+// places says which place in line each of some sites has, as far as it knows.
+type places struct {
 	mu    sync.Mutex
 	place func(i int) int
 }
 
-func (u *turns) set(place func(i int) int) {
+func (u *places) set(place func(i int) int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.place = place
 }
 
 // newSites starts n processes with four workers each.
-func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *turns) {
+func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *places) {
 	t.Helper()
-	u := &turns{place: func(i int) int { return i }}
+	u := &places{place: func(i int) int { return i }}
 	all := make([]*site, n)
 	regions := func() []string { return []string{"r"} }
 	for i := range all {
@@ -81,8 +84,8 @@ func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *turns)
 		}
 		s.worker = workers[outbox.ProviderCalls]
 		var err error
-		s.lookout, err = outbox.NewLookout(outbox.LookoutConfig{
-			Looker: q, Regions: regions, Workers: workers,
+		s.poller, err = outbox.NewPoller(outbox.PollerConfig{
+			Queues: q, Regions: regions, Workers: workers,
 			Place: func(string) int {
 				u.mu.Lock()
 				defer u.mu.Unlock()
@@ -90,8 +93,8 @@ func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *turns)
 			},
 		})
 		require.NoError(t, err)
-		t.Cleanup(s.lookout.Stop)
-		s.lookout.Start()
+		t.Cleanup(s.poller.Stop)
+		s.poller.Start()
 		all[i] = s
 	}
 	return all, u
@@ -102,45 +105,45 @@ func done(context.Context, outbox.Message) outbox.Disposition { return outbox.Do
 // aMoment is more than what a row may wait for others to share a step with.
 const aMoment = 300 * time.Millisecond
 
-// settled lets starting be over: each process has looked once at everything.
+// settled lets starting be over: each process has polled once at everything.
 func settled(q *queue) {
 	time.Sleep(2 * time.Minute)
 	synctest.Wait()
-	for _, step := range []string{"look", "take"} {
+	for _, step := range []string{"poll", "take"} {
 		q.took(step)
 	}
 }
 
 // Processes that have nothing to do ask the store about as much together as one of them
 // does alone, however many they are.
-func TestIdleProcessesLookAsOne(t *testing.T) {
+func TestIdleProcessesPollAsOne(t *testing.T) {
 	const minutes = 60
-	looks := map[int]int{}
+	polls := map[int]int{}
 	for _, n := range []int{1, 2, 6, 20} {
 		synctest.Test(t, func(t *testing.T) {
 			q := newQueue()
 			newSites(t, q, n, done)
 			settled(q)
 			time.Sleep(minutes * time.Minute)
-			looks[n] = q.took("look")
+			polls[n] = q.took("poll")
 			require.Zero(t, q.took("take"), "nothing is due, and nobody takes")
 		})
 	}
-	t.Log("looks in an hour, by processes:", looks)
-	require.LessOrEqual(t, looks[1], minutes*60/4, "about one in five seconds")
-	// The second looks four times a minute and each further one in five minutes all the same,
+	t.Log("polls in an hour, by processes:", polls)
+	require.LessOrEqual(t, polls[1], minutes*60/4, "about one in five seconds")
+	// The second polls four times a minute and each further one in five minutes all the same,
 	// so that no home depends on who believes what.
 	for _, n := range []int{2, 6, 20} {
 		others := 4*minutes + (n-2)*minutes/5
-		require.LessOrEqual(t, looks[n], looks[1]+others*5/4, "%d processes", n)
-		require.Greater(t, looks[n], looks[1]*9/10+others*3/4, "%d processes", n)
+		require.LessOrEqual(t, polls[n], polls[1]+others*5/4, "%d processes", n)
+		require.Greater(t, polls[n], polls[1]*9/10+others*3/4, "%d processes", n)
 	}
 }
 
-// The first in line may be one that does not look: a row is found within half a minute
-// nevertheless, and if the second does not look either within seven and a half minutes. And
-// all may believe that it is their turn: that costs looks and nothing else.
-func TestTurnsAreHints(t *testing.T) {
+// The first in line may be one that does not poll: a row is found within half a minute
+// nevertheless, and if the second does not poll either within seven and a half minutes. And
+// all may believe that it is their turn: that costs polls and nothing else.
+func TestPlacesAreHints(t *testing.T) {
 	for name, c := range map[string]struct {
 		place  int
 		within time.Duration
@@ -174,8 +177,8 @@ func TestTurnsAreHints(t *testing.T) {
 	}
 }
 
-// A row that nobody was woken for, as its process died, is found by the next look; one
-// that is due later is taken when it is due, and not at the next look after that.
+// A row that nobody was woken for, as its process died, is found by the next poll; one
+// that is due later is taken when it is due, and not at the next poll after that.
 func TestARowIsTakenWhenItIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
@@ -201,8 +204,8 @@ func TestARowIsTakenWhenItIsDue(t *testing.T) {
 	})
 }
 
-// Whoever enqueues wakes his own process, which takes the row without a look; and who
-// must wait for a row asks for one look that says for how long.
+// Whoever enqueues wakes his own process, which takes the row without a poll; and who
+// must wait for a row asks for one poll that says for how long.
 func TestWhoEnqueuesWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
@@ -213,7 +216,7 @@ func TestWhoEnqueuesWakes(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, q.state("now").ID)
 		require.EqualValues(t, 1, sites[2].handled.Load())
-		require.Zero(t, q.took("look"))
+		require.Zero(t, q.took("poll"))
 		require.Equal(t, 1, q.took("take"))
 		require.Equal(t, 1, q.took("finish"))
 
@@ -221,7 +224,7 @@ func TestWhoEnqueuesWakes(t *testing.T) {
 		q.mu.Lock()
 		q.rows["later"].Due = time.Now().Add(1500 * time.Millisecond)
 		q.mu.Unlock()
-		sites[2].lookout.Look("r")
+		sites[2].poller.Wake("r")
 		time.Sleep(1500*time.Millisecond + aMoment)
 		synctest.Wait()
 		require.Empty(t, q.state("later").ID)
@@ -272,7 +275,7 @@ func TestADeadProcessIsReplaced(t *testing.T) {
 				synctest.Wait()
 				require.EqualValues(t, 1, sites[0].handled.Load())
 				lapses := q.state("a").Due
-				sites[0].lookout.Stop()
+				sites[0].poller.Stop()
 				dead.Store(true)
 				if known {
 					u.set(func(i int) int { return max(i-1, 0) })
@@ -292,8 +295,8 @@ func TestADeadProcessIsReplaced(t *testing.T) {
 	}
 }
 
-// A look that fails, or panics, is repeated; and so is a take that somebody was woken for.
-func TestALookThatFailsIsRepeated(t *testing.T) {
+// A poll that fails, or panics, is repeated; and so is a take that somebody was woken for.
+func TestAPollThatFailsIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		sites, _ := newSites(t, q, 1, done)
@@ -369,24 +372,24 @@ func TestRowsEndTogether(t *testing.T) {
 		w.Start()
 		synctest.Wait()
 		require.Equal(t, 1, s.inHand("r"))
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		synctest.Wait()
 		require.Len(t, q.rows, 1, "a slow row keeps the others waiting for a moment only")
 		require.LessOrEqual(t, q.took("finish"), 20/4, "they share steps; how many depends on who runs first")
 
 		q.put(ids("later", 5)...)
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		s.release()
 		synctest.Wait()
 		require.Empty(t, q.rows)
 	})
 }
 
-// woken is a started worker that looks only when it is woken, and has looked once.
+// woken is a started worker that takes only when it is woken, and has taken once.
 func woken(t *testing.T, q outbox.Store, h outbox.Handler, batch int) *outbox.Worker {
 	t.Helper()
 	w, err := outbox.NewWorker(outbox.WorkerConfig{
-		Store: q, Regions: func() []string { return []string{"r"} }, Batch: batch, Woken: true, MaxAttempts: 3,
+		Store: q, Regions: func() []string { return []string{"r"} }, Slots: batch, Woken: true, MaxAttempts: 3,
 		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: h},
 	})
 	require.NoError(t, err)
@@ -397,20 +400,20 @@ func woken(t *testing.T, q outbox.Store, h outbox.Handler, batch int) *outbox.Wo
 }
 
 // A row that was written while an older one of its line was in hand is taken when that one
-// is done. Rows that are taken later are no reason to look again.
+// is done. Rows that are taken later are no reason to take again.
 func TestWhatWaitsForARowInHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, s := newQueue().put("slow"), newSlowly()
 		w := woken(t, q, s.handle, 32)
 		require.Equal(t, 1, q.took("take"))
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		w.Wake("r", 0) // for a row of its line
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		require.Equal(t, 1, q.took("take"))
 		time.Sleep(time.Minute / 2)
 		require.Zero(t, q.took("take"))
 		s.release()
-		time.Sleep(aLook)
+		time.Sleep(aPause)
 		require.Equal(t, 1, q.took("take"))
 	})
 }
