@@ -319,31 +319,53 @@ var effectTests = []test{
 		if w.Advance == nil {
 			w.Skip("its clock cannot be set")
 		}
-		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := declinedSoft("no funds")
-		v.Events = Events(held, 2)
-		w.settle(held, v)
-		w.until(w.now().Add(time.Millisecond))
-		again := w.begin(w.arrival("k", "100"), claim.Won)
-		w.SetBack(time.Hour)
-		next := approved("paid")
-		next.Events = Events(again, 2)
-		next.Events[0].Kind = outbox.KindWebhook // of a line of its own
-		w.settle(again, next)
-		w.until(w.now().Add(2 * time.Hour))
-		queue := w.Queue(w.home, outbox.Events)
-		taken, err := queue.Take(w.ctx, w.home, 10, time.Minute)
-		require.NoError(w, err)
-		var ids []string
-		for _, m := range taken {
-			ids = append(ids, m.ID)
-			require.NoError(w, queue.Finish(w.ctx, w.home, m.ID, m.Fence))
-		}
-		require.ElementsMatch(w, []string{v.Events[0].ID, next.Events[0].ID}, ids, "the first of each line")
-		for _, want := range []string{v.Events[1].ID, next.Events[1].ID} {
-			m := w.takeOne(outbox.Events)
-			require.Equal(w, want, m.ID)
-			require.NoError(w, queue.Finish(w.ctx, w.home, m.ID, m.Fence))
+		for by, emit := range map[string]func(held claim.Record, events []outbox.Message){
+			"settle": func(held claim.Record, events []outbox.Message) {
+				v := approved("paid")
+				v.Events = events
+				w.settle(held, v)
+			},
+			"wait": func(held claim.Record, events []outbox.Message) {
+				v := pending("payer", 0)
+				v.Events = events
+				w.settle(held, v)
+			},
+			"book": func(held claim.Record, events []outbox.Message) {
+				for i := range events {
+					events[i].Region, events[i].Tenant, events[i].Key, events[i].Operation = w.home, held.Key.Tenant, held.Key.Value, held.Operation
+				}
+				post := Posting(held, held.Minted.ID)
+				post.Region = w.home
+				posted, err := w.at(w.home).(booker).Book(w.ctx, *post, events)
+				require.NoError(w, err)
+				require.True(w, posted)
+			},
+		} {
+			held := w.begin(w.arrival(by, "100"), claim.Won)
+			v := declinedSoft("no funds")
+			v.Events = Events(held, 2)
+			w.settle(held, v)
+			w.until(w.now().Add(time.Millisecond))
+			again := w.begin(w.arrival(by, "100"), claim.Won)
+			w.SetBack(time.Hour)
+			next := Events(again, 2)
+			next[0].Kind = outbox.KindWebhook // of a line of its own
+			emit(again, next)
+			w.until(w.now().Add(2 * time.Hour))
+			queue := w.Queue(w.home, outbox.Events)
+			taken, err := queue.Take(w.ctx, w.home, 10, time.Minute)
+			require.NoError(w, err)
+			var ids []string
+			for _, m := range taken {
+				ids = append(ids, m.ID)
+				require.NoError(w, queue.Finish(w.ctx, w.home, m.ID, m.Fence))
+			}
+			require.ElementsMatch(w, []string{v.Events[0].ID, next[0].ID}, ids, "%s: the first of each line", by)
+			for _, want := range []string{v.Events[1].ID, next[1].ID} {
+				m := w.takeOne(outbox.Events)
+				require.Equal(w, want, m.ID, by)
+				require.NoError(w, queue.Finish(w.ctx, w.home, m.ID, m.Fence))
+			}
 		}
 	}},
 	{"effects: the events of one step are taken in the order of their ids", func(w *world) {
@@ -390,6 +412,11 @@ var effectTests = []test{
 		require.NoError(w, events.Finish(w.ctx, w.home, first.ID, first.Fence))
 		require.Equal(w, "evt_next", w.takeOne(outbox.Events).ID)
 	}},
+}
+
+// booker is how a store books what a notice reports, with its events.
+type booker interface {
+	Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error)
 }
 
 // takeOne takes one due row of a queue. It waits until by if the backend may skip a row
