@@ -243,7 +243,9 @@ func TestABadRowIsItsOwn(t *testing.T) {
 	for i := range held {
 		held[i] = c.held(i)
 	}
-	const booked, fenced, leaves = 1, 3, 5
+	const booked, fenced, leaves, named = 1, 3, 5, 6
+	c.d.exec(t, `INSERT INTO events (home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
+		VALUES ($1::crdb_internal_region, 'evt_there', 'event_log', 'acme', 'another', 'charge', '', '', now(), now(), 0)`, here)
 	elsewhere := c.posting(booked)
 	elsewhere.Object = "ch_other"
 	_, err := c.view.Post(t.Context(), *elsewhere)
@@ -253,9 +255,12 @@ func TestABadRowIsItsOwn(t *testing.T) {
 	var calls []func() error
 	for i := range held {
 		verdict, ctx := paid(c.key(i).Value), c.Context()
-		verdict.Posting = c.posting(i)
-		if i == leaves {
+		verdict.Posting, verdict.Events = c.posting(i), claimtest.Events(held[i], 1)
+		switch i {
+		case leaves:
 			ctx = left
+		case named:
+			verdict.Events[0].ID = "evt_there"
 		}
 		calls = append(calls, func() error {
 			_, err := c.view.Settle(ctx, held[i], verdict)
@@ -272,6 +277,10 @@ func TestABadRowIsItsOwn(t *testing.T) {
 			require.Equal(t, claim.InFlight, rec.State)
 		case fenced:
 			require.ErrorIs(t, err, claim.ErrFenced)
+			require.Equal(t, claim.InFlight, rec.State)
+		case named:
+			require.ErrorContains(t, err, "is queued already")
+			require.NotErrorIs(t, err, claim.ErrUnavailable, "nothing was done for certain")
 			require.Equal(t, claim.InFlight, rec.State)
 		case leaves:
 			require.Error(t, err)
