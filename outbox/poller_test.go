@@ -445,6 +445,7 @@ func TestStepsAreSharedAtAnyRate(t *testing.T) {
 					time.Sleep(time.Second / time.Duration(rate))
 				}
 				time.Sleep(time.Second)
+				synctest.Wait()
 				require.Empty(t, q.rows)
 				takes, finishes := q.took("take"), q.took("finish")
 				t.Log("takes", takes, "finishes", finishes)
