@@ -1,14 +1,19 @@
 // Package outbox runs pending work: rows that a store wrote in the same atomic step as
 // their cause, and the workers that take them.
 //
+//	here := func() []string { return []string{"europe-west1"} }
 //	w, err := outbox.NewWorker(outbox.WorkerConfig{
-//		Store:    store.Queue(outbox.Events),
-//		Regions:  func() []string { return []string{"europe-west1"} },
+//		Store: store.Queue(outbox.Events), Regions: here,
 //		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindLog: deliver},
 //	})
+//	p, err := outbox.NewPoller(outbox.PollerConfig{
+//		Queues: store, Regions: here, Workers: map[outbox.Queue]*outbox.Worker{outbox.Events: w},
+//	})
 //	w.Start()
+//	p.Start()
 //	w.Wake("europe-west1", 0) // this process wrote a row
-//	err = w.Drain(ctx)        // take no more, and wait for those that were taken
+//	p.Stop()
+//	err = w.Drain(ctx) // take no more, and wait for those that were taken
 //
 // The inline path is the fast path; the outbox is the recovery path. A provider
 // call's row becomes due only when its claim's lease has ended, so workers

@@ -38,6 +38,7 @@ func TestAPanicCostsOneRow(t *testing.T) {
 		})
 		require.NoError(t, err)
 		w.Start()
+		polled(t, w, q, "r")
 		for n := 0; !q.state("poison").Parked; n++ {
 			require.Less(t, n, 100, "it is parked after some tries")
 			q.put(fmt.Sprint("good", n))
@@ -62,6 +63,7 @@ func TestAPanicOfTheStoreIsSurvived(t *testing.T) {
 		})
 		require.NoError(t, err)
 		w.Start()
+		polled(t, w, q, "r")
 		for n := 0; q.state("a").ID != ""; n++ {
 			require.Less(t, n, 100)
 			time.Sleep(time.Minute)

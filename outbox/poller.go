@@ -43,8 +43,7 @@ type PollerConfig struct {
 	Queues Queues
 	// Regions returns the homes to poll, as in [WorkerConfig].
 	Regions func() []string
-	// Workers are the workers to wake; each must be Woken. The caller starts and
-	// drains them.
+	// Workers are the workers to wake. The caller starts and drains them.
 	Workers map[Queue]*Worker
 	// Place is this process's place in the line of those that poll region, from 0: the
 	// first polls often, the second as its deputy, the others rarely. It is a hint: it

@@ -71,7 +71,7 @@ func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *places
 				store.counted = &q.mu
 			}
 			w, err := outbox.NewWorker(outbox.WorkerConfig{
-				Store: store, Regions: regions, Woken: true, Lease: time.Minute,
+				Store: store, Regions: regions, Lease: time.Minute,
 				Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: func(ctx context.Context, m outbox.Message) outbox.Disposition {
 					s.handled.Add(1)
 					return h(ctx, m)
@@ -370,6 +370,7 @@ func TestRowsEndTogether(t *testing.T) {
 		defer s.release()
 		w := worker(t, q, s.handle)
 		w.Start()
+		polled(t, w, q, "r")
 		synctest.Wait()
 		require.Equal(t, 1, s.inHand("r"))
 		time.Sleep(aPause)
@@ -389,7 +390,7 @@ func TestRowsEndTogether(t *testing.T) {
 func woken(t *testing.T, q outbox.Store, h outbox.Handler, batch int) *outbox.Worker {
 	t.Helper()
 	w, err := outbox.NewWorker(outbox.WorkerConfig{
-		Store: q, Regions: func() []string { return []string{"r"} }, Slots: batch, Woken: true, MaxAttempts: 3,
+		Store: q, Regions: func() []string { return []string{"r"} }, Slots: batch, MaxAttempts: 3,
 		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: h},
 	})
 	require.NoError(t, err)

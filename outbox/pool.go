@@ -47,11 +47,10 @@ type home struct {
 	// no more rows than there are slots.
 	unbatched bool
 
-	// For a woken worker. wakes are when to take, in order. backlog: the last take found as
-	// many rows as it asked for. woken: a wake came since the last take, for rows that may
-	// wait in the line of a row in progress. started counts the rows that were started, and
-	// recheck is its value at such a take: when one of these rows ends, a take finds what
-	// waits for it.
+	// wakes are when to take, in order. backlog: the last take found as many rows as it
+	// asked for. woken: a wake came since the last take, for rows that may wait in the line
+	// of a row in progress. started counts the rows that were started, and recheck is its
+	// value at such a take: when one of these rows ends, a take finds what waits for it.
 	wakes            []time.Time
 	backlog, woken   bool
 	started, recheck uint64
@@ -94,7 +93,7 @@ func (p *pool) run() {
 	}
 }
 
-// pause is the time between two takes in a region without due rows. Jitter spreads the
+// pause is the time between two takes in a region where takes fail. Jitter spreads the
 // takes of a region's workers.
 func (p *pool) pause() time.Duration { return p.w.c.Poll/2 + rand.N(p.w.c.Poll) }
 
@@ -115,7 +114,7 @@ func (w *Worker) limit(h *home, slots int) int {
 
 // when returns the time of the next take in h; ok is false while none is needed.
 func (p *pool) when(h *home) (at time.Time, ok bool) {
-	if !p.w.c.Woken || h.failed || h.backlog {
+	if h.failed || h.backlog {
 		return h.next, true
 	}
 	if len(h.wakes) == 0 {
@@ -159,10 +158,7 @@ func (p *pool) startTakes() time.Duration {
 	regions, now := p.w.c.Regions(), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	back := p.pause() // others may have been adopted by then
-	if p.w.c.Woken {
-		back *= maxPauses // adopting a region wakes it
-	}
+	back := maxPauses * p.pause() // other regions may have been adopted by then
 	var due []string
 	for _, region := range regions {
 		h := p.homes[region]

@@ -106,13 +106,11 @@ type WorkerConfig struct {
 	// BatchSize is how many rows a take gets for BatchHandler, if that is more than there
 	// are slots. Rows that it returns and that find no slot are due again at once.
 	BatchSize int
-	// Poll is the pause after a take that found nothing. Default 500 ms: well under the
+	// Poll is the pause after a take that failed. Default 500 ms: well under the
 	// lease, which dominates recovery time. Ended rows wait up to a tenth of it for
 	// others in progress, to end in one step with them. Rows that are enqueued after a take
 	// wait up to half of it, to be taken together.
 	Poll time.Duration
-	// Woken: the worker takes rows only after a call of Wake, see [Poller].
-	Woken bool
 	// Lease is how long this worker holds a row that it took. Default 60 s:
 	// longer than a provider call.
 	Lease time.Duration
@@ -176,7 +174,9 @@ func NewWorker(c WorkerConfig) (*Worker, error) {
 	return &Worker{c: c, took: c.Meters.Histogram(meter.HandleDuration)}, nil
 }
 
-// Start begins taking rows. Starting a started worker does nothing.
+// Start begins taking rows: once at first, and then after each [Worker.Wake]. A [Poller]
+// wakes workers for rows that nobody else wakes them for. Starting a started worker does
+// nothing.
 func (w *Worker) Start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,8 +185,8 @@ func (w *Worker) Start() {
 	}
 }
 
-// Wake makes a worker that is Woken take rows of region after in, when one may be due.
-// The worker keeps such wake-ups for a limited time, and not one for every row.
+// Wake makes the worker take rows of region after in, when one may be due. It keeps such
+// wake-ups for a limited time, and not one for every row.
 func (w *Worker) Wake(region string, in time.Duration) {
 	w.mu.Lock()
 	p := w.pool

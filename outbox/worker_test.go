@@ -159,6 +159,17 @@ func workerOf(t *testing.T, q *queue, h outbox.Handler, batch int, regions ...st
 	return w
 }
 
+// polled wakes w for the rows of q, twice a second or more often.
+func polled(t *testing.T, w *outbox.Worker, q outbox.Queues, regions ...string) {
+	t.Helper()
+	p, err := outbox.NewPoller(outbox.PollerConfig{
+		Queues: q, Regions: func() []string { return regions }, Workers: map[outbox.Queue]*outbox.Worker{outbox.ProviderCalls: w}, Poll: 50 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	t.Cleanup(p.Stop)
+	p.Start()
+}
+
 func TestWorkerFinishesWhatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue().put("a", "b")
@@ -314,6 +325,7 @@ func TestASlowRowDelaysNoOther(t *testing.T) {
 		w := worker(t, q, s.handle)
 		defer s.release()
 		w.Start()
+		polled(t, w, q, "r")
 		require.Equal(t, 1, s.inHand("r"))
 		q.put("quick")
 		time.Sleep(aPause)
@@ -373,6 +385,7 @@ func TestABatchHandlerEndsRowsOfAWholeTake(t *testing.T) {
 		})
 		require.NoError(t, err)
 		w.Start()
+		polled(t, w, q, "r")
 		t.Cleanup(w.Stop)
 		left := func() int {
 			q.mu.Lock()
@@ -404,6 +417,7 @@ func TestASlowRegionDelaysNoOther(t *testing.T) {
 		w := workerOf(t, q, s.handle, 4, "a", "b")
 		defer s.release()
 		w.Start()
+		polled(t, w, q, "a", "b")
 		require.Equal(t, 3, s.inHand("a"))
 		for i := range 3 {
 			q.putIn("b", fmt.Sprint("quick", i))
@@ -458,6 +472,7 @@ func TestALostRegionDelaysNoOthersTake(t *testing.T) {
 		defer w.Stop()
 		defer s.release()
 		w.Start()
+		polled(t, w, q, "a", "b", "c", "d")
 		for i := range 5 {
 			row := fmt.Sprint("quick", i)
 			q.putIn("b", row+"b")

@@ -186,7 +186,7 @@ func (n *Node) newWorkers(regions func() []string, notices *notice.Processor) (b
 		}
 	}
 	if b.workers[outbox.Events], err = relay.NewWorker(relay.Config{
-		Store: c.Store.Queue(outbox.Events), Regions: regions, Sinks: c.Sinks, Poll: c.Outbox.Poll, Woken: true, Meters: c.Meters, Logger: n.log,
+		Store: c.Store.Queue(outbox.Events), Regions: regions, Sinks: c.Sinks, Poll: c.Outbox.Poll, Meters: c.Meters, Logger: n.log,
 	}); err != nil {
 		return b, err
 	}
@@ -230,7 +230,7 @@ func (n *Node) Compensator() *notice.Compensator { return n.compensator }
 // newWorker completes a worker's configuration by the deployment's.
 func (n *Node) newWorker(w outbox.WorkerConfig, regions func() []string, log *slog.Logger) (*outbox.Worker, error) {
 	c := &n.c.Outbox
-	w.Regions, w.Poll, w.Woken, w.Lease, w.Meters, w.Logger = regions, c.Poll, true, c.Lease, n.c.Meters, log
+	w.Regions, w.Poll, w.Lease, w.Meters, w.Logger = regions, c.Poll, c.Lease, n.c.Meters, log
 	if w.Slots == 0 {
 		w.Slots = c.Batch
 	}

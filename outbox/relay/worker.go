@@ -44,10 +44,8 @@ type Config struct {
 	// Sinks maps each kind of row to its sink. Rows of a kind without a sink wait, as
 	// another node may have one, and are parked after some days.
 	Sinks map[outbox.Kind]Sink
-	// Poll is the pause after a look that found nothing. Default 500 ms.
+	// Poll is as in outbox.WorkerConfig.
 	Poll time.Duration
-	// Woken is as in outbox.WorkerConfig.
-	Woken bool
 	// Meters is as in outbox.WorkerConfig.
 	Meters *meter.Set
 	Logger *slog.Logger
@@ -65,7 +63,7 @@ func NewWorker(c Config) (*outbox.Worker, error) {
 		handlers[kind] = handler(sink)
 	}
 	return outbox.NewWorker(outbox.WorkerConfig{
-		Store: c.Store, Regions: c.Regions, Handlers: handlers, Poll: c.Poll, Woken: c.Woken, Slots: batch,
+		Store: c.Store, Regions: c.Regions, Handlers: handlers, Poll: c.Poll, Slots: batch,
 		MaxAttempts: maxAttempts, BackoffMin: backoffMin, BackoffMax: backoffMax, Meters: c.Meters, Logger: c.Logger,
 	})
 }

@@ -228,6 +228,12 @@ func work(t testing.TB, q *memory.Queue, s relay.Sink) {
 	require.NoError(t, err)
 	w.Start()
 	t.Cleanup(w.Stop)
+	p, err := outbox.NewPoller(outbox.PollerConfig{
+		Queues: q, Regions: func() []string { return []string{"r"} }, Workers: map[outbox.Queue]*outbox.Worker{outbox.Events: w}, Poll: 10 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	p.Start()
+	t.Cleanup(p.Stop)
 }
 
 func row(id, key string, at int) outbox.Message {

@@ -65,6 +65,17 @@ func (q *Queue) Len() (n int) {
 	return n
 }
 
+// Queue implements outbox.Queues: it has no other queue.
+func (q *Queue) Queue(outbox.Queue) outbox.Store { return q }
+
+// NextDue implements outbox.Queues. Any row is due, as far as it knows.
+func (q *Queue) NextDue(context.Context, string) (map[outbox.Queue]time.Duration, error) {
+	if q.Len() == 0 {
+		return nil, nil
+	}
+	return map[outbox.Queue]time.Duration{outbox.Events: 0}, nil
+}
+
 // Take implements outbox.Store, with the order of outbox.Events.
 func (q *Queue) Take(_ context.Context, region string, limit int, lease time.Duration) (taken []outbox.Message, err error) {
 	q.mu.Lock()
