@@ -87,7 +87,7 @@ func (p *pool) run() {
 		}
 		again := p.w.c.Poll
 		if caught := fault.Caught(func() { again = p.startTakes() }); caught != nil {
-			p.w.c.Logger.Error("the look for outbox rows panicked; it is repeated after the pause", "fault", caught)
+			p.w.c.Logger.Error("the pool of outbox rows panicked; it continues after the pause", "fault", caught)
 		}
 		pause.Reset(again)
 	}

@@ -262,7 +262,7 @@ func (w *Worker) take(ctx context.Context, c *completer, limit int) (b batch, er
 	// store's lease.
 	b = batch{w: w, c: c, end: time.Now().Add(w.c.Lease)}
 	if caught := fault.Caught(func() { b.rest, err = w.c.Store.Take(ctx, region, limit, w.c.Lease) }); caught != nil {
-		w.c.Logger.Error("the look for outbox rows panicked; it is repeated after the pause", "home", region, "fault", caught)
+		w.c.Logger.Error("the take of outbox rows panicked; it is repeated after the pause", "home", region, "fault", caught)
 		return batch{}, caught
 	}
 	if err != nil {

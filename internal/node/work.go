@@ -30,7 +30,7 @@ const (
 	// noticesAtOnce leaves most of a node to charges.
 	noticesAtOnce = 8
 	// noticesTogether is how many notices of what is known share their statements: enough
-	// that 2,000 a second are some twenty looks, few enough that a look occupies a core
+	// that 2,000 a second are some twenty takes, few enough that a take occupies a core
 	// for a few milliseconds only.
 	noticesTogether = 128
 )
