@@ -2,6 +2,7 @@ package cockroach_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -108,6 +109,16 @@ func TestMigrateFromEmpty(t *testing.T) {
 	require.Equal(t, status.Deployment, id)
 	require.Equal(t, status.Want, status.Have)
 	require.Equal(t, []claim.Region{{Name: regions[1], Code: 2}, {Name: regions[0], Code: 1}}, status.Regions)
+
+	// A copy that shall be another deployment.
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "UPDATE deployment SET id = gen_random_uuid()")
+	require.NoError(t, errors.Join(err, conn.Close(t.Context())))
+	status, err = m.Status(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, status.Deployment)
+	require.NotEqual(t, id, status.Deployment)
 }
 
 // TestMigrateAddsARegion grows a deployment that runs, by one command; what is

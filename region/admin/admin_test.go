@@ -290,7 +290,11 @@ func TestAnotherDeploymentIsNotAsked(t *testing.T) {
 	elsewhere, err := c.At(other)
 	require.NoError(t, err)
 	_, err = elsewhere.SetStatus(t.Context(), eu, region.Down)
-	require.ErrorIs(t, err, region.ErrNoAnswer)
+	var refused *region.OtherDeploymentError
+	require.ErrorAs(t, err, &refused)
+	require.NotErrorIs(t, err, region.ErrNoAnswer, "the next node would be asked")
+	_, run := elsewhere.Run(t.Context(), []string{"outbox", "list"}, &log, &log)
+	require.ErrorAs(t, run, &refused)
 	require.Empty(t, there.asked, "it was told to do something")
 	for _, said := range []string{all.Members[1].Unknown, err.Error(), log.String()} {
 		require.Contains(t, said, here.id.String())

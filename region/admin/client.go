@@ -91,8 +91,12 @@ func (c *Client) SetStatus(ctx context.Context, name string, status region.Statu
 	return resp.Msg.GetEpoch(), nil
 }
 
-// failed returns, in one line, the node's error, or that the node did not answer.
+// failed returns, in one line, the node's error, or that the node did not answer. A node of
+// another deployment is no reason to ask the next one: a person chose its address.
 func (c *Client) failed(err error) error {
+	if other, met := errors.AsType[*region.OtherDeploymentError](err); met {
+		return fmt.Errorf("the node at %s was not asked: %w", c.addr, other)
+	}
 	if connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeUnimplemented {
 		return fmt.Errorf("the node at %s answered: %s", c.addr, oneLine(err))
 	}

@@ -119,8 +119,10 @@ func (c *Client) Run(ctx context.Context, args []string, out, errs io.Writer) (e
 
 // notRun is failed for a command that may have run, and must not run twice.
 func (c *Client) notRun(err error) error {
-	dial := (*net.OpError)(nil)
+	dial, other := (*net.OpError)(nil), (*region.OtherDeploymentError)(nil)
 	switch {
+	case errors.As(err, &other):
+		return c.failed(err)
 	case connect.IsWireError(err) && connect.CodeOf(err) == connect.CodeUnimplemented:
 		return fmt.Errorf("the node at %s runs no commands: its version is older, or its program does not offer them", c.addr)
 	case connect.IsWireError(err), errors.As(err, &dial) && dial.Op == "dial":
