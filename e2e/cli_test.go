@@ -35,7 +35,7 @@ type demo struct {
 const demoOnly = "homeward demo keeps its rows in the embedded store"
 
 func newDemo(t *testing.T) *demo {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	t.Cleanup(cancel)
 	port, data, j := ports(t), filepath.Join(t.TempDir(), "data"), newJudge(t)
 	return &demo{

@@ -68,7 +68,7 @@ func startCluster(t *testing.T, more ...string) *processCluster {
 // startClusterIn is startCluster with variables and all arguments of its own.
 func startClusterIn(t *testing.T, env []string, args ...string) *processCluster {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	t.Cleanup(cancel)
 	c := &processCluster{t: t, ctx: ctx, cmd: runCommandIn(t, env, args...)}
 	until(t, "the command is ready or ended", func() bool {

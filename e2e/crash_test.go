@@ -72,7 +72,7 @@ type crashRun struct {
 func newCrashRun(t *testing.T, ways []way) *crashRun {
 	rows := newBackend(t)
 	rows.Policy.InlineBody = smallRow
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	t.Cleanup(cancel)
 	return &crashRun{t: t, ctx: ctx, judge: newJudge(t), dir: t.TempDir(), rows: rows, ways: ways, caller: newCaller(t, nil)}
 }

@@ -405,7 +405,7 @@ func startWorldOn(t testing.TB, rows backend, j *judge, change func(*node.Cluste
 	if change != nil {
 		change(&c)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	cluster, err := node.StartCluster(ctx, c)
 	require.NoError(t, err)
 	w := &world{t: t, ctx: ctx, cluster: cluster, judge: j, network: c.Network, policy: c.Policy, log: log}

@@ -141,7 +141,7 @@ func TestStormOverTwoProviders(t *testing.T) {
 			ErrorBefore: 0.05, ErrorAfter: 0.05, DropReply: 0.05, Seed: uint64(stormSeed + i),
 		}))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	defer cancel()
 	port := ports(t)
 	c := childConfig{Dir: t.TempDir(), PSP: first.url, Second: second.url, backend: rows, Port: port}

@@ -97,7 +97,7 @@ func newStorm(t *testing.T, size stormSize) *storm {
 		ErrorBefore: 0.04, ErrorAfter: 0.03, DropReply: 0.03, Seed: stormSeed,
 	}))
 	port := ports(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*patience)
 	t.Cleanup(cancel)
 	s := &storm{
 		t: t, ctx: ctx, size: size, judge: j, unavailable: map[string]int{},
