@@ -177,10 +177,6 @@
 //	Note            lost: audit of replies is up to  there
 //	                a second behind
 //	Sweep           swept again                      gone, or without its body
-//	Open of an      opened as before: the due rows   of this format, and without the due
-//	older format    of provider calls are there,     rows of provider calls; rows of
-//	                and this build does not read     notices as they were, which are read
-//	                them
 //
 // "Before the sync" includes the case that the batch reached the disk all the same. The
 // next request then sees the right-hand column, so a caller that got no answer must

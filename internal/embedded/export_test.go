@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
@@ -28,19 +27,6 @@ func (db *DB) SetFormat(version uint64) error {
 	b := db.pebble.NewBatch()
 	setMeta(b, metaFormat, version)
 	return b.Commit(nil)
-}
-
-// Downgrade makes the store what format 1 was: objects indexed by tenant and id.
-func (db *DB) Downgrade() error {
-	b := db.pebble.NewBatch()
-	setMeta(b, metaFormat, 1)
-	err := db.scan([]byte{tableObject}, []byte{tableObject + 1}, func(k, value []byte) (bool, error) {
-		owner, _ := readOwner(value)
-		code := claim.RegionCode(binary.BigEndian.Uint16(k[1:]))
-		old := appendScoped(nil, tableObjectV1, code, owner.Tenant, string(k[keyHead:]))
-		return true, errors.Join(b.Set(old, []byte(owner.Value), nil), b.Delete(k, nil))
-	})
-	return errors.Join(err, b.Commit(nil))
 }
 
 // Rows counts the rows of a table by its letter.

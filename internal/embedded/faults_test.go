@@ -80,12 +80,14 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		refused(t, embedded.Config{Dir: dir}, dir, "damaged", "restore")
 	})
-	t.Run("a newer format", func(t *testing.T) {
-		fs := vfs.NewMem()
-		db := open(t, embedded.Config{FS: fs})
-		require.NoError(t, db.SetFormat(99))
-		require.NoError(t, db.Close())
-		refused(t, embedded.Config{Dir: "store", FS: fs}, "version 99", "newer version")
+	t.Run("another format", func(t *testing.T) {
+		for _, version := range []uint64{0, 2, 99} {
+			fs := vfs.NewMem()
+			db := open(t, embedded.Config{FS: fs})
+			require.NoError(t, db.SetFormat(version))
+			require.NoError(t, db.Close())
+			refused(t, embedded.Config{Dir: "store", FS: fs}, fmt.Sprintf("version %d ", version), "choose another directory")
+		}
 	})
 	t.Run("a full disk", func(t *testing.T) {
 		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {

@@ -34,9 +34,6 @@ const (
 	tableChain    = 'H'
 	tableRestore  = 'R'
 	tableWitness  = 'W'
-
-	tableObjectV1 = 'i' // by tenant and id, in format 1; see migrateObjects
-	tableCallsV3  = 'd' // due rows of provider calls, before format 4
 )
 
 // queue names the tables of one of the outbox's queues.

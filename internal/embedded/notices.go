@@ -18,8 +18,7 @@ var _ notice.Bodies = (*View)(nil)
 
 // A notice and its outbox row are guarded by one lock, that of the row's owner. The body
 // is written once, in the notice: the outbox row leaves it out, and what became of the
-// notice is a row of its own until housekeeping drops the body. Builds before format 5
-// wrote the body into the outbox row, too, and the closing into the notice.
+// notice is a row of its own until housekeeping drops the body.
 
 func noticeOwner(id string) claim.Key { return claim.Key{Value: id} }
 
@@ -74,9 +73,6 @@ func putNotice(b *pebble.Batch, s *scratch, code claim.RegionCode, n *notice.Not
 // addBody adds to a row of the queue of notices the body of its notice. The caller holds
 // the row's lock.
 func (db *DB) addBody(code claim.RegionCode, m *outbox.Message) error {
-	if len(m.Payload) > 0 { // of an older build
-		return nil
-	}
 	n, err := db.readKept(m.Region, code, m.ID)
 	if err == nil && n != nil {
 		m.Payload = n.Body
@@ -249,8 +245,7 @@ func (v *View) bodies(ctx context.Context, region string, code claim.RegionCode,
 	return page, err
 }
 
-// rewrite replaces the body of a notice if it is still that of seen, and removes it from
-// its row if an older build has written it there.
+// rewrite replaces the body of a notice if it is still that of seen.
 func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode, seen *notice.Notice, body []byte) error {
 	if err := v.db.enter(ctx); err != nil {
 		return err
@@ -263,10 +258,6 @@ func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode
 	if err != nil || n == nil || !bytes.Equal(n.Body, seen.Body) {
 		return err
 	}
-	row, err := v.db.readRow(notices, region, code, seen.ID)
-	if err != nil {
-		return err
-	}
 	b := v.db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
 	s := scratches.Get().(*scratch)
@@ -274,11 +265,6 @@ func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode
 	n.Body = body
 	if err := putNotice(b, s, code, n); err != nil {
 		return err
-	}
-	if row != nil && len(row.Payload) > 0 {
-		if err := v.db.putMessage(b, s, notices, code, row, row); err != nil {
-			return err
-		}
 	}
 	return v.db.commit(b, pebble.Sync)
 }

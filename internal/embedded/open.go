@@ -25,13 +25,9 @@ import (
 )
 
 const (
-	// formatVersion is the format that this build writes. A store of a higher version
-	// is refused; a lower one is migrated at Open. 1: objects were indexed by tenant
-	// and id. 2: each entry of audit had a row of its own; existing ones stay. 3:
-	// provider calls had due rows, and each object a row with its key; the latter stay.
-	// 4: rows of the queue of notices had the bodies, and notices what became of them;
-	// both stay, and are read.
-	formatVersion = 5
+	// formatVersion is the format that this build reads and writes. A store of another one
+	// is refused.
+	formatVersion = 1
 
 	// DefaultReplicaLag is how old a row must be before a replica shows it: the lag of
 	// a CockroachDB follower read.
@@ -319,8 +315,8 @@ func (db *DB) prepareMeta(dir string) error {
 	if err != nil {
 		return err
 	}
-	if found && version > formatVersion {
-		return &OpenError{line: fmt.Sprintf("embedded store: %s has format version %d and this build knows %d; run the newer version or choose another directory", dir, version, formatVersion)}
+	if found && version != formatVersion {
+		return &OpenError{line: fmt.Sprintf("embedded store: %s has format version %d and this build has %d; run the build that wrote it, or choose another directory", dir, version, formatVersion)}
 	}
 	stored, err := db.storedRegions()
 	if err != nil {
@@ -335,17 +331,6 @@ func (db *DB) prepareMeta(dir string) error {
 	}
 	if err := db.promise(b, dir); err != nil {
 		return err
-	}
-	if found && version < 2 {
-		if err := db.migrateObjects(); err != nil {
-			return err
-		}
-	}
-	if found && version < 4 {
-		// With the new format in one batch: memory has never followed these rows.
-		if err := b.DeleteRange([]byte{tableCallsV3}, []byte{tableCallsV3 + 1}, nil); err != nil {
-			return unavailable(err)
-		}
 	}
 	epoch, _, err := db.meta(metaEpoch)
 	if err != nil {
@@ -375,34 +360,6 @@ func (db *DB) prepareMeta(dir string) error {
 	// be used.
 	_, err = db.pebble.AsyncFlush()
 	return err
-}
-
-// migratePortion is how many rows are migrated in one batch, of some 100 bytes each.
-const migratePortion = 10_000
-
-// migrateObjects moves the object index of format 1 to its present place. A crash
-// leaves the rest to the next Open.
-func (db *DB) migrateObjects() error {
-	for {
-		b := db.pebble.NewBatch()
-		n := 0
-		err := db.scan([]byte{tableObjectV1}, []byte{tableObjectV1 + 1}, func(k, value []byte) (bool, error) {
-			code, object, ok := readScoped(k)
-			if !ok {
-				return false, damaged("object", string(k), errors.New("its key is truncated"))
-			}
-			n++
-			owner := appendOwner(nil, claim.Key{Tenant: object.Tenant, Value: string(value)})
-			return n < migratePortion, errors.Join(
-				b.Set(appendMessage(nil, tableObject, code, object.Value), owner, nil), b.Delete(k, nil))
-		})
-		if err == nil {
-			err = db.commit(b, pebble.Sync)
-		}
-		if err = errors.Join(err, b.Close()); err != nil || n == 0 {
-			return err
-		}
-	}
 }
 
 // promise refuses windows that are shorter than those promised to keys in this store: a

@@ -111,31 +111,3 @@ func TestInFlight(t *testing.T) {
 	_, err = v.InFlight(ctx, "mars")
 	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
 }
-
-// TestFormat1 opens a store of the first format: its objects are found as before.
-func TestFormat1(t *testing.T) {
-	cfg := embedded.Config{FS: vfs.NewMem(), Dir: "store"}
-	db := open(t, cfg)
-	want := map[string]claim.Record{}
-	for _, r := range regions {
-		got, err := view(t, db, r.Name).Begin(t.Context(), arrive("k-"+r.Name, r.Name))
-		require.NoError(t, err)
-		want[r.Name], err = view(t, db, r.Name).Settle(t.Context(), got.Record, crashVerdict(got.Record, claim.OutcomeRefused))
-		require.NoError(t, err)
-	}
-	require.NoError(t, db.Downgrade())
-	require.NoError(t, db.Close())
-	for range 2 { // the second time there is nothing to move
-		db = open(t, cfg)
-		for home, rec := range want {
-			got, _, found, err := view(t, db, home).Object(t.Context(), rec.Key.Tenant, home, rec.Minted.ID)
-			require.NoError(t, err)
-			require.True(t, found)
-			require.Equal(t, rec, got)
-		}
-		old, err := db.Rows('i')
-		require.NoError(t, err)
-		require.Zero(t, old)
-		require.NoError(t, db.Close())
-	}
-}
