@@ -170,36 +170,30 @@ func TestARequestNamesItsProvider(t *testing.T) {
 	require.Empty(t, name)
 }
 
-// A claim of an older build does not say which provider it was begun for. It goes to the one
-// that there was then, and never to whoever is the default since. While nobody knows who that
-// was, or this node does not have it, nobody is called.
-func TestANamelessClaimStaysWithWhomItWasBegunFor(t *testing.T) {
-	for was, called := range map[string][]string{"a": {"a"}, "b": {"b"}, "": nil, "c": nil} {
-		synctest.Test(t, func(t *testing.T) {
-			store := newRows(DefaultPolicy())
-			older := serve(t, store, bucket{}, store.policy, "n1", func(context.Context, Attempt) Verdict { return Verdict{Reason: "timeout"} })
-			_, err := older.Do(t.Context(), "us-east1", order("k", 100))
-			require.Error(t, err)
-			rec := store.row(order("k", 100).Key)
-			var got []string
-			s := serveAt(t, "b,a", store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Verdict {
-				got = append(got, a.Provider)
-				return charged(a)
-			})
-			s.c.Nameless = func() string { return was }
-			for range 3 {
-				message := store.messages[rec.Minted.ID]
-				time.Sleep(time.Until(message.Due))
-				s.Recover(t.Context(), message)
-			}
-			_, err = s.Do(t.Context(), "us-east1", order("k", 100))
-			require.Equal(t, called == nil, err != nil)
-			require.Equal(t, called, got)
-			require.Equal(t, called != nil, store.row(rec.Key).State == Completed)
+// A charge's claim names the provider that it was begun for. One that names none, as of a node
+// whose only provider has no name, goes to nobody who has several: never to the default.
+func TestAClaimWithoutAProviderCallsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		one := serve(t, store, bucket{}, store.policy, "n1", func(context.Context, Attempt) Verdict { return Verdict{Reason: "timeout"} })
+		_, err := one.Do(t.Context(), "us-east1", order("k", 100))
+		require.Error(t, err)
+		rec := store.row(order("k", 100).Key)
+		var got []string
+		s := serveAt(t, "b,a", store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Verdict {
+			got = append(got, a.Provider)
+			return charged(a)
 		})
-	}
-	require.Equal(t, "a", (&Service{c: Config{Providers: []string{"a"}}}).nameless(), "there is no other")
-	require.Empty(t, (&Service{c: Config{Providers: []string{"a", "b"}}}).nameless())
+		for range 3 {
+			message := store.messages[rec.Minted.ID]
+			time.Sleep(time.Until(message.Due))
+			s.Recover(t.Context(), message)
+		}
+		_, err = s.Do(t.Context(), "us-east1", order("k", 100))
+		require.Error(t, err)
+		require.Empty(t, got)
+		require.Equal(t, InFlight, store.row(rec.Key).State)
+	})
 }
 
 // A row of the key's former life, whose worker slept through it, must not put its

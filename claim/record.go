@@ -244,7 +244,8 @@ func (r *Record) leaseTooFar(p *Policy, now time.Time) bool {
 // object's id, minted at first use, because a key is free again after 48 h while a
 // provider may remember longer: without the id the provider would answer the new
 // request with the old charge. It includes the provider's name so that [Record.With]
-// can tell which provider was called. The name is "" for claims of older builds.
+// can tell which provider was called. The name is "" for operations that find their
+// provider through another object, as refunds do.
 func providerKey(k Key, object string, generation uint32, provider string) string {
 	var key [providerKeyLength]byte
 	return string(appendProviderKey(key[:0], k, object, generation, provider))
@@ -254,16 +255,9 @@ func providerKey(k Key, object string, generation uint32, provider string) strin
 const providerKeyLength = 3 + 2*20
 
 func appendProviderKey(to []byte, k Key, object string, generation uint32, provider string) []byte {
-	parts := [...]string{"homeward/provider-key/v3", k.Tenant, k.Value, object, provider}
-	if provider == "" {
-		parts[0] = "homeward/provider-key/v2"
-	}
 	var stack [512]byte // enough for all but the longest keys
 	text := stack[:0]
-	for i, s := range parts {
-		if i == len(parts)-1 && provider == "" {
-			break
-		}
+	for _, s := range [...]string{"homeward/provider-key/v1", k.Tenant, k.Value, object, provider} {
 		text = binary.BigEndian.AppendUint64(text, uint64(len(s)))
 		text = append(text, s...)
 	}
@@ -289,7 +283,7 @@ func (r *Record) With(names []string) (name string, ok bool) {
 }
 
 // Sent reports whether a call to the named provider used key for r, in its present
-// generation or an earlier one.
+// generation or an earlier one. The key may name no provider, as a refund's.
 func (r *Record) Sent(key, provider string) bool {
 	for g := r.Generation; g > 0; g-- {
 		if key == providerKey(r.Key, r.Minted.ID, g, provider) || key == providerKey(r.Key, r.Minted.ID, g, "") {

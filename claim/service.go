@@ -88,13 +88,8 @@ type Config struct {
 	Region string
 	// Providers names the providers that Executor can call, the default first. A claim
 	// that was begun for another provider stays open until a node that has that provider
-	// recovers it. nil: there has only ever been one provider.
+	// recovers it. nil: there is one provider, without a name.
 	Providers []string
-	// Nameless returns the provider of claims whose provider key names none, as older
-	// builds made them: the provider of that time, whichever is the default now. "" if it
-	// is not known: such claims then stay open until an operator sets it. nil: if there is
-	// one provider, that one.
-	Nameless func() string
 	// Unbound names the operations that find their provider through another object, as
 	// a refund does through its charge. Their claims name no provider.
 	Unbound map[string]bool
@@ -431,7 +426,6 @@ const faultPause = time.Second
 const (
 	pageElsewhere  = "page: a claim was begun for another provider; it stays open until a node has that provider again"
 	pageUnstorable = "page: the store refuses to record what a provider answered; the claim stays open until a person decides"
-	pageNameless   = "page: a claim of an older build does not say which provider it was begun for, and there are several; say so with homeward account unnamed"
 )
 
 const (
@@ -444,36 +438,17 @@ const (
 )
 
 // with returns the provider of rec's present generation. It is "" if there is none, as
-// for refunds, or if the node has only one. ok is false if this node cannot call it.
+// for refunds, or if the node's only provider has no name. ok is false if this node cannot
+// call it.
 func (s *Service) with(rec *Record) (name string, ok bool) {
 	name, ok = rec.With(s.c.Providers)
-	if !ok || name != "" || s.c.Providers == nil || s.c.Unbound[rec.Operation] {
-		return name, ok
-	}
-	name = s.nameless()
-	return name, slices.Contains(s.c.Providers, name)
-}
-
-func (s *Service) nameless() string {
-	switch {
-	case s.c.Nameless != nil:
-		return s.c.Nameless()
-	case len(s.c.Providers) == 1:
-		return s.c.Providers[0]
-	default:
-		return ""
-	}
+	return name, ok && (name != "" || s.c.Providers == nil || s.c.Unbound[rec.Operation])
 }
 
 // meet records that rec's provider is not on this node.
 func (s *Service) meet(rec *Record) {
 	s.met.Store(time.Now().UnixNano())
-	line := s.c.Logger.With("tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "providers", s.c.Providers)
-	if _, nameless := rec.With(s.c.Providers); nameless && s.nameless() == "" {
-		line.Error(pageNameless)
-		return
-	}
-	line.Error(pageElsewhere)
+	s.c.Logger.Error(pageElsewhere, "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "providers", s.c.Providers)
 }
 
 const (

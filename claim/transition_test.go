@@ -299,7 +299,7 @@ func TestSentKeys(t *testing.T) {
 	rec := &Record{Key: Key{Tenant: "acme", Value: "k"}, Minted: Minted{ID: "ch_1"}, Generation: 3}
 	for g := uint32(1); g <= 4; g++ {
 		require.Equal(t, g <= 3, rec.Sent(providerKey(rec.Key, "ch_1", g, "one"), "one"))
-		require.Equal(t, g <= 3, rec.Sent(providerKey(rec.Key, "ch_1", g, ""), "one"), "of an older build")
+		require.Equal(t, g <= 3, rec.Sent(providerKey(rec.Key, "ch_1", g, ""), "one"), "as a refund's, which names none")
 		require.False(t, rec.Sent(providerKey(rec.Key, "ch_1", g, "two"), "one"))
 	}
 	p := DefaultPolicy()

@@ -36,9 +36,7 @@
 //
 // A charge or transfer goes to the provider for which its claim's generation was begun,
 // which its provider key names ([claim.Record.With]); only a node that has that
-// provider acts on it. Keys of older builds name none: those claims belong to the only
-// provider of that time, or to none until an operator names it ([Options].Nameless),
-// and never to the present default. A refund goes to its charge's provider, which the
+// provider acts on it. A refund goes to its charge's provider, which the
 // books record for ever, so its claim names none; a compensation goes to its ghost's. A
 // first attempt at a refund releases its key if this node lacks the provider; a later
 // one leaves the claim open.

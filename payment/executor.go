@@ -62,10 +62,6 @@ type Options struct {
 	// expires_at, and ProcessingFor how long a payment method may take to settle before
 	// a page; 0 means a day, and 14.
 	ActionFor, ProcessingFor time.Duration
-	// Nameless returns the provider of charges whose claims name none, as in
-	// claim.Config: captures and cancellations go there. "" if it is not known; nil:
-	// the only provider.
-	Nameless func() string
 	// Held returns why no compensation may proceed at a provider, "" if one may; nil:
 	// none is ever held.
 	Held func(ctx context.Context, provider string) (reason string, err error)
@@ -283,18 +279,10 @@ func (t *attempt) toldRefused(ctx context.Context) claim.Verdict {
 	return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Soft, Code: t.Refused}})
 }
 
-// chargedAt selects the provider of a charge's claim; false if there is none, or it is
-// not known.
+// chargedAt selects the provider of a charge's claim; false if this node does not have it.
 func (t *attempt) chargedAt(rec *claim.Record) bool {
 	name, ok := rec.With(t.names)
-	switch {
-	case !ok || name != "":
-		return ok && t.goTo(name)
-	case t.o.Nameless != nil:
-		return t.goTo(t.o.Nameless())
-	default:
-		return len(t.names) == 1
-	}
+	return ok && t.goTo(name)
 }
 
 // goTo selects the named provider; false if there is none.

@@ -14,8 +14,6 @@ import (
 type accountCommand struct {
 	List   accountListCommand   `cmd:"" help:"List provider names that have been used, and the account of each."`
 	Accept accountAcceptCommand `cmd:"" help:"Accept another account under a provider's name."`
-	// Unnamed marks the provider of builds before providers had names.
-	Unnamed accountUnnamedCommand `cmd:"" help:"Name the provider of claims that an older build began, which knew one provider only."`
 }
 
 // Help returns the text that homeward account --help adds.
@@ -38,11 +36,7 @@ func (c *accountListCommand) Run(ctx context.Context, io streams) error {
 			if !r.Pinned.IsZero() {
 				since = r.Pinned.UTC().Format(time.RFC3339)
 			}
-			unnamed := ""
-			if r.Unnamed {
-				unnamed = "yes"
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", visible(r.Provider), visible(r.Account), since, unnamed)
+			fmt.Fprintf(t, "%s\t%s\t%s\n", visible(r.Provider), visible(r.Account), since)
 		}
 		return t.Flush()
 	})
@@ -82,30 +76,6 @@ func (c *accountAcceptCommand) Run(ctx context.Context, io streams) error {
 			return nil
 		}
 		fmt.Fprintf(io.out, "%s is the account %s from now on: look-ups and refunds of what moved before go to it, too; nodes with a key of the former account send it nothing more within %v\n", c.Provider, c.Account, account.CheckEvery)
-		return nil
-	})
-}
-
-type accountUnnamedCommand struct {
-	Provider string `required:"" placeholder:"NAME" help:"The provider's name, as homeward account list shows it."`
-}
-
-// Run is for an operator who knows which provider a deployment had when it was upgraded
-// from a build whose claims name none. If only one was in use then, it is known
-// already.
-func (c *accountUnnamedCommand) Run(ctx context.Context, io streams) error {
-	return withDatabase(ctx, func(db *cockroach.DB) error {
-		changed, err := account.Inherit(ctx, db, c.Provider)
-		switch {
-		case errors.Is(err, account.ErrUnknown):
-			return fmt.Errorf("%w: %s; homeward account list shows those that have", err, c.Provider)
-		case err != nil:
-			return err
-		case !changed:
-			fmt.Fprintf(io.out, "nothing to do: claims that name no provider are with %s\n", c.Provider)
-			return nil
-		}
-		fmt.Fprintf(io.out, "claims that name no provider are with %s: nodes go on with them within %v\n", c.Provider, account.CheckEvery)
 		return nil
 	})
 }

@@ -134,7 +134,6 @@ var (
 		{"PROVIDER", "The name in settings and books."},
 		{"ACCOUNT", "The provider's id of the account behind it; empty: the provider does not say."},
 		{"SINCE", "When the account was first seen, or accepted."},
-		{"UNNAMED CLAIMS", "yes: claims of an older build that name no provider are its own."},
 	}}
 	brakeColumns = columns{"homeward compensations show", nil, "a provider, and (all)", []column{
 		{"PROVIDER", "The provider whose automatic refunds are meant."},

@@ -38,7 +38,7 @@ var roles = map[string]region.Role{
 	"secrets show": region.RoleReader, "secrets rotate": region.RoleTreasurer,
 	"audit verify": region.RoleReader, "audit show": region.RoleReader, "audit status": region.RoleReader, "audit export": region.RoleOperator,
 	"ledger verify": region.RoleReader, "ledger balances": region.RoleReader, "ledger entries": region.RoleReader, "ledger adjust": region.RoleTreasurer,
-	"account list": region.RoleReader, "account accept": region.RoleTreasurer, "account unnamed": region.RoleTreasurer,
+	"account list": region.RoleReader, "account accept": region.RoleTreasurer,
 	"restore show": region.RoleReader, "restore begin": region.RoleTreasurer, "restore audit": region.RoleTreasurer,
 	"restore release": region.RoleTreasurer, "restore book": region.RoleTreasurer, "restore end": region.RoleTreasurer,
 	"reconcile": region.RoleReader, // with --heal and --book a treasurer: see needs

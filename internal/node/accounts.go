@@ -35,14 +35,6 @@ func (c *Config) keepProviders(log *slog.Logger) {
 	c.Providers = c.keeper.Providers()
 }
 
-// nameless is that of claim.Config; nil if accounts are not kept, as in tests.
-func (c *Config) nameless() func() string {
-	if c.keeper == nil {
-		return nil
-	}
-	return c.keeper.Nameless
-}
-
 func (c *Config) work(w account.Work) *account.Homes {
 	return &account.Homes{Work: w, Names: c.regionNames(), Home: c.home}
 }

@@ -61,7 +61,7 @@ func (c *Config) service(guard *claim.Guard, log *slog.Logger) (*claim.Service, 
 	of := &charges{Store: c.Store, calls: c.Store.Queue(outbox.ProviderCalls)}
 	s, err := claim.NewService(claim.Config{
 		Store: c.claims(guard), Executor: guard.Executor(c.executor(of, log)), Blobs: c.Blobs,
-		Policy: c.Policy, Node: c.Name, Region: c.Region, Providers: c.Providers.Names(), Nameless: c.nameless(), Unbound: payment.Unbound(), Code: c.code,
+		Policy: c.Policy, Node: c.Name, Region: c.Region, Providers: c.Providers.Names(), Unbound: payment.Unbound(), Code: c.code,
 		Operations: payment.Operations(), Meters: c.Meters, Logger: log,
 	})
 	of.service = s
@@ -107,7 +107,7 @@ func (c *Config) executor(of *charges, log *slog.Logger) *payment.Executor {
 	}
 	return payment.NewExecutor(c.time(guarded), payment.Options{
 		Logger: log, Books: c.Store, Home: c.home, Charges: of, DeclinePause: c.Policy.TryAgainAfter(),
-		ActionFor: c.Policy.ActionFor, ProcessingFor: c.Policy.ProcessingFor, Nameless: c.nameless(), Held: c.brakes(log).Held, Sinks: c.sinkKinds(), Failover: c.Failover,
+		ActionFor: c.Policy.ActionFor, ProcessingFor: c.Policy.ProcessingFor, Held: c.brakes(log).Held, Sinks: c.sinkKinds(), Failover: c.Failover,
 		ErrorPages: c.ErrorPages,
 	})
 }

@@ -21,7 +21,6 @@
 package account
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +44,6 @@ type Row struct {
 	Account string `json:"account,omitempty"`
 	// Pinned is when Account was written, by the writer's clock; zero without one.
 	Pinned time.Time `json:"pinned,omitzero"`
-	// Unnamed: claims whose provider key names no provider, as older builds made them,
-	// belong to this one. See [Nameless].
-	Unnamed bool `json:"unnamed,omitempty"`
 }
 
 // Store keeps rows, for the whole deployment. Implementations are safe for concurrent use.
@@ -106,13 +102,6 @@ func (e *OtherAccountError) Error() string {
 // are lines about providers that did not answer; an error has one line for each
 // provider whose account differs, or that could not be compared.
 func Pin(ctx context.Context, store Store, providers psp.Providers, now time.Time) (doubts []string, err error) {
-	before, err := store.Accounts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := inherit(ctx, store, before); err != nil {
-		return nil, err
-	}
 	rows, err := store.Accounts(ctx)
 	if err != nil {
 		return nil, err
@@ -124,10 +113,6 @@ func Pin(ctx context.Context, store Store, providers psp.Providers, now time.Tim
 			doubts = append(doubts, doubt(p.Name(), unsaid))
 		}
 		errs = append(errs, pin(ctx, store, rows, p.Name(), is, now))
-	}
-	if len(before) == 0 && len(providers) == 1 {
-		rows, err = store.Accounts(ctx)
-		errs = append(errs, err, inherit(ctx, store, rows))
 	}
 	return doubts, errors.Join(errs...)
 }
@@ -216,11 +201,7 @@ func Accept(ctx context.Context, store Store, work *Homes, provider, account str
 			return false, nil
 		}
 		if work != nil && row.Account != "" {
-			rows, err := store.Accounts(ctx)
-			if err != nil {
-				return false, err
-			}
-			o, err := openAt(ctx, work, provider, Nameless(rows))
+			o, err := openAt(ctx, work, provider)
 			switch {
 			case err != nil:
 				return false, fmt.Errorf("the open work at the provider %s could not be counted: %w", provider, err)
@@ -267,7 +248,7 @@ func Left(ctx context.Context, store Store, work *Homes, named []string) error {
 		if slices.Contains(named, row.Provider) {
 			continue
 		}
-		o, err := openAt(ctx, work, row.Provider, Nameless(rows))
+		o, err := openAt(ctx, work, row.Provider)
 		if err != nil {
 			return fmt.Errorf("the open work at the provider %s could not be counted: %w", row.Provider, err)
 		}
@@ -290,8 +271,8 @@ func names(left []string) (all []string) {
 	return all
 }
 
-// openAt counts what is open at provider; nameless claims count for unnamed.
-func openAt(ctx context.Context, work *Homes, provider, unnamed string) (o Open, err error) {
+// openAt counts what is open at provider.
+func openAt(ctx context.Context, work *Homes, provider string) (o Open, err error) {
 	o.Provider = provider
 	for _, at := range work.Names {
 		for after := ""; ; {
@@ -300,7 +281,7 @@ func openAt(ctx context.Context, work *Homes, provider, unnamed string) (o Open,
 				return o, err
 			}
 			for i := range calls {
-				if err := o.count(ctx, work, unnamed, &calls[i]); err != nil {
+				if err := o.count(ctx, work, &calls[i]); err != nil {
 					return o, err
 				}
 			}
@@ -333,13 +314,13 @@ func openAt(ctx context.Context, work *Homes, provider, unnamed string) (o Open,
 }
 
 // count counts a call if it is the provider's.
-func (o *Open) count(ctx context.Context, work *Homes, unnamed string, m *outbox.Message) error {
+func (o *Open) count(ctx context.Context, work *Homes, m *outbox.Message) error {
 	rec, _, found, err := work.Get(ctx, claim.Key{Tenant: m.Tenant, Value: m.Key}, m.Region)
 	if err != nil || !found || rec.Minted.ID != m.ID || rec.State != claim.InFlight {
 		return err
 	}
 	if !payment.Unbound()[rec.Operation] {
-		if with, ok := rec.With([]string{o.Provider}); ok && cmp.Or(with, unnamed) == o.Provider {
+		if with, _ := rec.With([]string{o.Provider}); with == o.Provider {
 			o.Claims++
 		}
 		return nil

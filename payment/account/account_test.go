@@ -94,7 +94,7 @@ func TestAnAccountIsPinnedOnceItIsSaid(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, doubts, 1)
 	require.Contains(t, doubts[0], "no route")
-	require.Equal(t, account.Row{Provider: "bank", Version: 2, Unnamed: true}, store.all["bank"])
+	require.Equal(t, account.Row{Provider: "bank", Version: 1}, store.all["bank"])
 	b.is, b.err = "acct_1", nil
 	_, err = account.Pin(t.Context(), store, psp.Providers{b}, now)
 	require.NoError(t, err)

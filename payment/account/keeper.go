@@ -17,13 +17,12 @@ const CheckEvery = time.Minute
 // Operators watch for pageAccount.
 const pageAccount = "page: a provider's key belongs to another account than the stored one; this node sends the provider nothing until it is restarted with the key of the stored account"
 
-// Keeper keeps the providers of a process to the accounts that their names stand for,
-// and knows the provider of nameless claims. It is safe for concurrent use.
+// Keeper keeps the providers of a process to the accounts that their names stand for. It is
+// safe for concurrent use.
 type Keeper struct {
-	store    Store
-	kept     []*kept
-	nameless atomic.Pointer[string]
-	log      *slog.Logger
+	store Store
+	kept  []*kept
+	log   *slog.Logger
 }
 
 // NewKeeper returns a Keeper of providers. Call them through [Keeper.Providers] alone.
@@ -46,11 +45,7 @@ func (k *Keeper) Providers() psp.Providers {
 
 // Pin calls [Pin] at the start of a process.
 func (k *Keeper) Pin(ctx context.Context, now time.Time) (doubts []string, err error) {
-	if doubts, err = Pin(ctx, k.store, k.Providers(), now); err != nil {
-		return doubts, err
-	}
-	_, err = k.read(ctx)
-	return doubts, err
+	return Pin(ctx, k.store, k.Providers(), now)
 }
 
 // Check compares again, for a running process. If a key belongs to another account than
@@ -59,7 +54,7 @@ func (k *Keeper) Pin(ctx context.Context, now time.Time) (doubts []string, err e
 // account is asked again. If the rows cannot be read, nothing changes: claims cannot be
 // read, either. Unless a row is missing it reads the rows once, and nothing else.
 func (k *Keeper) Check(ctx context.Context, now time.Time) error {
-	rows, err := k.read(ctx)
+	rows, err := k.store.Accounts(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,24 +78,6 @@ func (k *Keeper) Check(ctx context.Context, now time.Time) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// read reads the rows, and with them whose nameless claims are.
-func (k *Keeper) read(ctx context.Context) ([]Row, error) {
-	rows, err := k.store.Accounts(ctx)
-	if err == nil {
-		provider := Nameless(rows)
-		k.nameless.Store(&provider)
-	}
-	return rows, err
-}
-
-// Nameless calls [Nameless] on the rows as last read.
-func (k *Keeper) Nameless() string {
-	if provider := k.nameless.Load(); provider != nil {
-		return *provider
-	}
-	return ""
 }
 
 // kept is a provider that receives nothing while its key belongs to another account. It
