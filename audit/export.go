@@ -192,7 +192,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // times of the whole window for some of the keys, and a later end would leave out what those
 // keys have after the first.
 func (x *Exporter) end(c *Chain) time.Time {
-	if c.Part > 0 && c.To.After(c.From) { // a build without To leaves it behind From
+	if c.Part > 0 {
 		return c.To
 	}
 	return c.From.UTC().Truncate(x.c.Policy.Window).Add(x.c.Policy.Window)
@@ -321,13 +321,13 @@ func (x *Exporter) left(ctx context.Context, c *Chain, now time.Time) (s Segment
 // continues reports whether s is the next part of the window that c is in.
 func (s *Segment) continues(c *Chain) bool {
 	return s.Previous == c.Digest && !s.Late && s.From.Equal(c.From) && s.Part == c.Part+1 && s.After.same(c.After) &&
-		(c.Part == 0 || c.To.IsZero() || s.To.Equal(c.To))
+		(c.Part == 0 || s.To.Equal(c.To))
 }
 
 // overreaches reports whether s ends the window that c is in later than the parts before it,
-// as a build without Chain.To does under another policy. Some entries are in neither.
+// which no exporter does. Some entries are in neither.
 func (s *Segment) overreaches(c *Chain) bool {
-	return !s.Late && c.Part > 0 && !c.To.IsZero() && s.To.After(c.To)
+	return !s.Late && c.Part > 0 && s.To.After(c.To)
 }
 
 // furtherThan reports whether c ends later with s than with other. Of two parts of a window,

@@ -12,8 +12,8 @@ import (
 )
 
 // What lies in a connected account is booked there, so that our own statement is not asked
-// for it, and so is what gives it back. A charge that an older build booked as if it were
-// ours is given back from where it is booked.
+// for it, and so is what gives it back. What is booked as ours is given
+// back from there.
 func TestMoneyIsBookedWhereItLies(t *testing.T) {
 	const there = "provider:fake:acct_1"
 	result := psp.Result{Outcome: psp.Approved, ProviderRef: "px_1@acct_1"}

@@ -422,8 +422,8 @@ func TestTransfersThatAProviderDoesNotMakeAreRefused(t *testing.T) {
 	}
 }
 
-// A charge that an older version accepted and began is recovered, also where a new one
-// would be refused for its look: that nobody may send it now says nothing of whether
+// A charge that was accepted and begun is recovered, also where a new one would be refused for
+// its look: that nobody may send it now says nothing of whether
 // money has moved.
 func TestWhatWasAcceptedOnceIsStillRead(t *testing.T) {
 	p := &fake{caps: both, result: approved}

@@ -19,8 +19,8 @@ const maxMemberName = 64
 // are reported last. The Intent keeps slices of canonical. Parse is safe for concurrent
 // use.
 //
-// Parse also reads stored requests of older versions. Checks that apply to new requests
-// alone are in [Screen].
+// Parse also reads stored requests. Checks that apply to new ones alone are in
+// [Intent.Screen].
 func Parse(op Operation, canonical []byte) (Intent, error) {
 	switch op {
 	case Charge, Transfer, Refund, Compensation, Capture, Cancel:

@@ -63,20 +63,19 @@ func TestComparedOnly(t *testing.T) {
 		},
 		"a claim elsewhere": {
 			world: world{registrar: here, pin: europe}, key: key, homes: map[string]string{key: europe},
-			asked: []string{`pin for ""`, "replica", "peer inspect europe-west1", "forward europe-west1 hop 1 pinned true"},
+			asked: []string{`pin for ""`, "replica", "forward europe-west1 hop 1 pinned true"},
 		},
 		"a stamped key of elsewhere with a claim": {
 			world: world{pin: europe}, key: far2,
-			asked: []string{"replica", "peer inspect europe-west1", "forward europe-west1 hop 1 pinned false"},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"},
 		},
-		// A node of an older version would make a claim.
 		"a stamped key of elsewhere without": {
-			world: world{}, key: far2,
-			asked: []string{"replica", "peer inspect europe-west1"}, err: claim.ErrNoClaim,
+			world: world{peers: map[string][]error{europe: {claim.ErrNeedPin}}}, key: far2,
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, err: claim.ErrNoClaim,
 		},
 		"its home is away": {
 			world: world{registrar: here, pin: europe, peers: map[string][]error{europe: away}}, key: key, homes: map[string]string{key: europe},
-			asked: []string{`pin for ""`, "replica", "peer inspect europe-west1", "forward europe-west1 hop 1 pinned true"}, err: ErrHomeUnavailable,
+			asked: []string{`pin for ""`, "replica", "forward europe-west1 hop 1 pinned true"}, err: ErrHomeUnavailable,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

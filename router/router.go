@@ -406,22 +406,7 @@ func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 	if rtt, measured := t.rtt(home); measured {
 		req.Began = req.Began.Add(-rtt)
 	}
-	if req.CompareOnly {
-		if err := t.answers(ctx, home); err != nil {
-			return claim.Reply{}, err
-		}
-	}
 	return t.peers.Execute(ctx, home, req, t.hops, t.self)
-}
-
-// answers checks whether home has a claim that a compare-only request can read. A node
-// of an older version ignores that flag and would execute the request.
-func (t *trip) answers(ctx context.Context, home string) error {
-	status, found, err := t.peers.Inspect(ctx, home, t.req.Key)
-	if err == nil && (!found || status.Record.State == claim.FailedRetry) {
-		err = claim.ErrNeedPin
-	}
-	return err
 }
 
 // abandon calls giveUp once home is lost, and ends with done.

@@ -147,7 +147,7 @@ func TestEachStandingIsDrawnAsWhatItIs(t *testing.T) {
 			[]string{"europe-west1 is impaired: e1 does not answer.", `class="region impaired"`}},
 		"not ready": {func(o *admin.Overview) { o.Members[1].Part.NotReady = "the database does not answer" },
 			[]string{"europe-west1 is impaired: e1 is not ready."}},
-		"older node":     {func(o *admin.Overview) { o.Members[1].Part.Traffic = nil }, []string{"All 3 regions serve"}},
+		"no traffic":     {func(o *admin.Overview) { o.Members[1].Part.Traffic = nil }, []string{"All 3 regions serve"}},
 		"unknown places": {func(o *admin.Overview) { o.Regions[1].Name, o.Members[1].Region = "mars", "mars" }, []string{">mars</text>"}},
 		"no regions":     {func(o *admin.Overview) { *o = admin.Overview{} }, []string{"All 0 regions serve"}},
 	} {

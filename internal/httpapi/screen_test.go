@@ -12,8 +12,8 @@ import (
 	"github.com/homeward-io/homeward/router"
 )
 
-// withCard are requests with a card number where older versions, or other settings, have
-// let one in, and the member that a refusal names.
+// withCard are requests with a card number that another setting let in, by the member that a
+// refusal names.
 var withCard = map[string]string{
 	"description":       strings.Replace(okBody, `"currency"`, `"description":"card 4242 4242 4242 4242","currency"`, 1),
 	"metadata.(digits)": strings.Replace(okBody, `"currency"`, `"metadata":{"card 4242 4242 4242 4242":"x"},"currency"`, 1),

@@ -140,7 +140,7 @@ func TestHearsayCostsOneRead(t *testing.T) {
 		reads int
 	}{
 		{"its own word", []region.Node{self}, 0},
-		{"an older build", []region.Node{self, says("a", 0)}, 0},
+		{"a node that has read nothing", []region.Node{self, says("a", 0)}, 0},
 		{"agreement", []region.Node{self, says("a", 1), says("b", 1)}, 0},
 		{"another row", []region.Node{self, says("a", 2), says("b", 1)}, 1},
 		{"nothing new", []region.Node{self, says("a", 2), says("b", 1)}, 0},

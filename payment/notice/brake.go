@@ -36,9 +36,7 @@ type Brake struct {
 	// Admitted are the refunds that were admitted in the last hour, oldest first.
 	Admitted []Admission `json:"admitted,omitempty"`
 	// Let are the transactions of refunds that exceeded a limit and that an operator
-	// let through since, by a release; the latest last. No limit counts them. A node of
-	// an older build drops them when it writes the row; such a refund then sets the
-	// brake again.
+	// let through since, by a release; the latest last. No limit counts them.
 	Let []string `json:"let,omitempty"`
 }
 

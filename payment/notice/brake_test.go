@@ -217,7 +217,7 @@ func TestAnExpiredClaimIsNoRefusal(t *testing.T) {
 		id := objectID(t, "ch", 1)
 		w.have(id, claim.FailedTerminal, "")
 		require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "Failed: ")
-		w.old[w.keys[0]] = claim.Status{
+		w.begun[w.keys[0]] = claim.Status{
 			Record: claim.Record{Operation: string(payment.Compensation), State: state, Reason: "charge_disputed"},
 			Age:    claim.Expired, FreeAt: w.now.Add(12 * time.Hour),
 		}

@@ -86,14 +86,6 @@ func (p Progress) String() string {
 // A refund that was refused for now, and could not be retried within a day, as while
 // refunds are held, waits until its key is free again. Under another key it would be
 // begun a second time beside the first.
-//
-// # Older builds
-//
-// Older builds gave a compensation the stamped key alone, which a merchant can compute
-// and use. Compensations that they began continue under it: each try looks first.
-// During a rolling upgrade a node of such a build and one of this may begin both for
-// one ghost that is reported twice; then the books accept one refund, and a provider
-// does not refund more than was paid.
 type Compensator struct {
 	// Books keep the ledger of every home.
 	Books ledger.Store
@@ -139,7 +131,7 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 	if p, detail, err := c.wanted(ctx, &g); p != Pending || detail != "" || err != nil {
 		return p, detail, err
 	}
-	req, stamped, err := c.request(&g)
+	req, err := c.request(&g)
 	if err != nil {
 		return Pending, "", err
 	}
@@ -149,7 +141,8 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 	if p, detail, err := c.book(ctx, &g); p != Pending || detail != "" || err != nil {
 		return p, detail, err
 	}
-	status, begun, err := c.begun(ctx, &g, &req, stamped)
+	status, begun, err := c.Inspect(ctx, req.Key, g.Home)
+	begun = begun && status.Age != claim.Gone
 	switch {
 	case err != nil:
 		return Pending, "", fmt.Errorf("webhook: the claim of the refund could not be read: %w", err)
@@ -195,22 +188,6 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 	}
 }
 
-// begun finds the claim of g's refund, if there is one, and points req to it.
-func (c *Compensator) begun(ctx context.Context, g *Ghost, req *claim.Request, stamped string) (s claim.Status, found bool, err error) {
-	for _, value := range []string{stamped, req.Key.Value} {
-		s, found, err = c.Inspect(ctx, claim.Key{Tenant: g.Tenant, Value: value}, g.Home)
-		switch {
-		case err != nil:
-			return claim.Status{}, false, err
-		case found && s.Age != claim.Gone && s.Record.Operation == string(payment.Compensation):
-			// The API accepts no such operation: only Homeward sends it.
-			req.Key.Value = value
-			return s, true, nil
-		}
-	}
-	return claim.Status{}, false, nil
-}
-
 // book books g into suspense: Pending without detail if it is booked.
 func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {
 	is := ledger.Transaction{
@@ -224,7 +201,6 @@ func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail st
 	}
 	if errors.Is(err, ledger.ErrConflict) {
 		was, ghost, err := c.Books.Transaction(ctx, g.Home, is.ID)
-		is.Debit = was.Debit // an older build booked it in our own account
 		switch {
 		case err != nil:
 			return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
@@ -243,17 +219,17 @@ func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail st
 }
 
 // request returns the claim's request: the same bytes for the same ghost, whoever
-// reports it. stamped is the stamped key from which its own is derived.
-func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err error) {
+// reports it.
+func (c *Compensator) request(g *Ghost) (req claim.Request, err error) {
 	code, ok := c.Code(g.Home)
 	if !ok {
-		return req, "", fmt.Errorf("webhook: there is no region %q", g.Home)
+		return req, fmt.Errorf("webhook: there is no region %q", g.Home)
 	}
 	// As long as a stamp's random part can ever be; the name of the key is final.
 	seed := sha256.Sum256(fmt.Appendf(nil, "homeward/refund/v1\x00%d:%s%s\x00REFUND%s", len(g.Provider), g.Provider, g.ProviderRef, g.again()))
-	stamped, err = claim.Stamp(code, bytes.NewReader(seed[:]))
+	stamped, err := claim.Stamp(code, bytes.NewReader(seed[:]))
 	if err != nil {
-		return req, "", err
+		return req, err
 	}
 	what := map[string]any{
 		"amount": g.Amount, "charge": g.Object, "currency": g.Currency, "provider_ref": g.ProviderRef,
@@ -265,10 +241,10 @@ func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err 
 	}
 	body, err := json.Marshal(what)
 	if err != nil {
-		return req, "", err
+		return req, err
 	}
 	if body, err = claim.Canonical(body, claim.CanonicalOptions{}); err != nil {
-		return req, "", fmt.Errorf("webhook: the ghost %s %s cannot be put into a request: %w", g.Provider, g.ProviderRef, err)
+		return req, fmt.Errorf("webhook: the ghost %s %s cannot be put into a request: %w", g.Provider, g.ProviderRef, err)
 	}
 	return claim.Request{
 		Key: claim.Key{Tenant: g.Tenant, Value: claim.OwnKey(stamped)}, Operation: string(payment.Compensation), Stamp: code,
@@ -276,7 +252,7 @@ func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err 
 		Input: claim.FingerprintInput{
 			Method: http.MethodPost, Path: compensationPath, Tenant: g.Tenant, ContentType: "application/json", Canonical: body,
 		},
-	}, stamped, nil
+	}, nil
 }
 
 // reason returns the reason of a refusal.

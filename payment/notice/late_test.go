@@ -48,7 +48,7 @@ func TestTheBooksRememberARefundLongerThanItsClaim(t *testing.T) {
 	w.tell(charged(id, "p1"))
 	require.Equal(t, 1, w.asked["p1"])
 	w.forget(id)
-	clear(w.old)
+	clear(w.begun)
 	clear(w.moved)
 	again := charged(id, "p1")
 	again.ID = "later"

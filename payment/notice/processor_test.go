@@ -48,10 +48,9 @@ type world struct {
 	cancels []psp.Call
 	// refused is what was learned to be declined.
 	refused []string
-	// keys are the keys under which refunds were asked for; old are the claims under keys
-	// of older builds.
+	// keys are the keys under which refunds were asked for; begun are the claims under them.
 	keys  []string
-	old   map[string]claim.Status
+	begun map[string]claim.Status
 	lease bool // the claim's lease still runs
 	// shows is what the provider shows by its own ids; blind: nothing, silent: no answer.
 	shows         map[string]psp.Movement
@@ -74,7 +73,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	return &world{
 		T: t, claims: map[string]claim.Record{}, unpaid: map[string]claim.Unpaid{}, calls: map[string]outbox.Message{}, books: map[string]ledger.Transaction{},
-		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{}, old: map[string]claim.Status{},
+		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{}, begun: map[string]claim.Status{},
 		shows: map[string]psp.Movement{}, brakes: map[string]Brake{}, limits: DefaultLimits(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 	}
 }
@@ -106,7 +105,7 @@ func (w *world) forget(id string) {
 
 func (w *world) inspect(_ context.Context, key claim.Key, hint string) (claim.Status, bool, error) {
 	require.Equal(w, []string{tenant, home}, []string{key.Tenant, hint})
-	s, ok := w.old[key.Value]
+	s, ok := w.begun[key.Value]
 	return s, ok, w.point()
 }
 
@@ -130,7 +129,7 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 	w.asked[body.ProviderRef]++
 	w.keys = append(w.keys, req.Key.Value)
 	state := map[string]claim.State{"soft": claim.FailedRetry, "hard": claim.FailedTerminal, "unknown": claim.InFlight, "pending": claim.InFlight, "": claim.Completed}[w.refuse]
-	w.old[req.Key.Value] = claim.Status{Record: claim.Record{Operation: req.Operation, State: state}}
+	w.begun[req.Key.Value] = claim.Status{Record: claim.Record{Operation: req.Operation, State: state}}
 	switch w.refuse {
 	case "soft":
 		return claim.Reply{State: claim.FailedRetry, Response: claim.Response{Status: 402, Body: []byte(`{"code":"insufficient_balance"}`)}}, nil
@@ -471,16 +470,11 @@ func TestCompensationThatCannotFinish(t *testing.T) {
 	}
 }
 
-// oldKey is the key that older builds gave the compensation of the movement p1 at sim.
-const oldKey = "bd6da83d-3e5b-8b84-9dc5-000173db56fb"
-
-// A merchant can compute the key that older builds gave a compensation, and spend it.
-// The key of one lies where no merchant can spell it.
+// The key of a compensation lies where no merchant can spell it.
 func TestNobodySpendsTheKeyOfACompensation(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	w := newWorld(t)
 	w.have(id, claim.FailedTerminal, "")
-	w.old = map[string]claim.Status{oldKey: {Record: claim.Record{Operation: "charge", State: claim.Completed}}}
 	w.tell(charged(id, "p1"))
 	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
 	require.Len(t, w.keys, 1)
@@ -490,27 +484,29 @@ func TestNobodySpendsTheKeyOfACompensation(t *testing.T) {
 	}
 }
 
-// What an older build has begun under its key goes on there: it may be in flight, or
-// refused, and must not be asked for a second time under another.
-func TestACompensationOfAnOlderBuildGoesOn(t *testing.T) {
+// What has begun under the key of a compensation goes on there, whether it is in flight or
+// refused, and is not counted again. One that is past its tombstone is forgotten, though its row
+// may still be there.
+func TestACompensationGoesOnUnderItsKey(t *testing.T) {
 	id := objectID(t, "ch", 1)
-	for _, state := range []claim.State{claim.InFlight, claim.FailedRetry, claim.FailedTerminal} {
+	first := newWorld(t)
+	first.have(id, claim.FailedTerminal, "")
+	first.tell(charged(id, "p1"))
+	key := first.keys[0]
+	for _, s := range []claim.Status{
+		{Record: claim.Record{State: claim.InFlight}}, {Record: claim.Record{State: claim.FailedRetry}}, {Record: claim.Record{State: claim.FailedTerminal}},
+		{Record: claim.Record{State: claim.FailedTerminal}, Age: claim.Gone},
+	} {
 		w := newWorld(t)
 		w.have(id, claim.FailedTerminal, "")
-		w.old = map[string]claim.Status{oldKey: {Record: claim.Record{Operation: string(payment.Compensation), State: state}}}
+		s.Record.Operation = string(payment.Compensation)
+		w.begun = map[string]claim.Status{key: s}
 		w.refuse = "unknown"
 		w.tell(charged(id, "p1"))
 		w.refuse = ""
 		w.tell(charged(id, "p1"))
-		require.Equal(t, []string{oldKey, oldKey}, w.keys, "%v", state)
+		require.Equal(t, []string{key, key}, w.keys, "%v", s.Record.State)
 	}
-	// One that is past its tombstone is forgotten, though its row may still be there.
-	w := newWorld(t)
-	w.have(id, claim.FailedTerminal, "")
-	w.old = map[string]claim.Status{oldKey: {Record: claim.Record{Operation: string(payment.Compensation), State: claim.FailedTerminal}, Age: claim.Gone}}
-	w.tell(charged(id, "p1"))
-	require.NotContains(t, w.keys, oldKey)
-	require.Len(t, w.moved, 1)
 }
 
 // A notice whose claim our code panics over is counted as failed, and not put off for

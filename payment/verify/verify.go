@@ -237,19 +237,8 @@ func free(t *ledger.Transaction, where string) bool {
 	}
 }
 
-// whereOf returns whose books at its provider t is in. Builds without connected
-// accounts booked movements there as ours, and their reversals as well.
-func whereOf(t *ledger.Transaction) string {
-	for _, a := range []ledger.Account{t.Debit, t.Credit} {
-		if _, owner, tenant, ok := ledger.ReadAccount(a); ok && tenant == "" && owner == t.Provider {
-			return t.Provider
-		}
-	}
-	return ledger.Where(t.Provider, t.ProviderRef)
-}
-
 func (v *verifier) row(region string, t *ledger.Transaction) {
-	where := whereOf(t)
+	where := ledger.Where(t.Provider, t.ProviderRef)
 	debit, credit, known := accounts(t, where)
 	switch err := t.Validate(); {
 	case err != nil:

@@ -91,13 +91,12 @@ func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 }
 
 // ExerciseKeys checks that no merchant can use the key of a compensation, and that one
-// which an older build has begun, under a key that can be used, continues there. It
-// needs no Sweep.
+// which has begun continues under its key. It needs no Sweep.
 func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
 	t.Run("keys: a merchant cannot spell the key of a compensation", func(t *testing.T) {
 		w := newLateWorld(t, newHarness(t))
-		spent := w.settled(w.begin(olderKey(t, w.Code), "charge", http.MethodPost, "/v1/charges", []byte(`{"amount":1}`)), refused)
+		spent := w.settled(w.begin(stampedKey(t, w.Code), "charge", http.MethodPost, "/v1/charges", []byte(`{"amount":1}`)), refused)
 		id := w.settled(w.charge(), refused).Minted.ID
 		require.Equal(w, notice.ProcessedCompensated, w.tell("evt_1", id))
 		w.givenBack(id)
@@ -135,11 +134,11 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 		"refused for now": {[]claim.Verdict{{Outcome: claim.OutcomeReleased, Reason: "insufficient_balance", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
 			notice.Compensated, 1},
 	} {
-		t.Run("keys: a compensation of an older build continues: "+name, func(t *testing.T) {
+		t.Run("keys: a compensation that has begun continues: "+name, func(t *testing.T) {
 			w := newLateWorld(t, newHarness(t))
 			id := w.settled(w.charge(), refused).Minted.ID
 			g := notice.Ghost{Tenant: "acme", Object: id, Home: w.Home, Provider: "bank", ProviderRef: "pay_1", Amount: 4200, Currency: "usd"}
-			old := w.begin(olderKey(t, w.Code), string(payment.Compensation), http.MethodPost, "compensations",
+			old := w.begin(claim.OwnKey(stampedKey(t, w.Code)), string(payment.Compensation), http.MethodPost, "compensations",
 				fmt.Appendf(nil, `{"amount":4200,"charge":%q,"currency":"usd","provider_ref":"pay_1","reason":"ghost_payment"}`, id))
 			if c.verdicts != nil {
 				w.settled(old, c.verdicts)
@@ -200,9 +199,9 @@ func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	}
 }
 
-// olderKey is the key that builds before this one gave the compensation of pay_1 at
-// bank.
-func olderKey(t *testing.T, code claim.RegionCode) string {
+// stampedKey is the key from which that of the compensation of pay_1 at bank derives. A merchant
+// can compute and use it.
+func stampedKey(t *testing.T, code claim.RegionCode) string {
 	seed := sha256.Sum256([]byte("homeward/refund/v1\x004:bankpay_1\x00REFUND"))
 	key, err := claim.Stamp(code, bytes.NewReader(seed[:]))
 	require.NoError(t, err)
