@@ -84,9 +84,6 @@ const MaxForwards = 2
 // tenth of a second.
 const replyMargin = 100 * time.Millisecond
 
-// latelySlots covers some seconds of a busy node, in which most retries arrive.
-const latelySlots = 32 << 10
-
 // Router sends requests to their key's home. It is safe for concurrent use.
 type Router struct {
 	self     string
@@ -96,16 +93,13 @@ type Router struct {
 	topology *region.Topology
 	lost     func(region string) bool
 	rtt      func(region string) (time.Duration, bool)
-	// lately has the opaque keys that recently got their final answer here: a known one is
-	// looked for among this region's claims before the pin is read.
-	lately *claim.Lately
-	told   *meter.Counter
+	told     *meter.Counter
 }
 
 // New returns the router of a node in region self. lost reports whether self is
 // a deputy of a region; pass [region.Outages.Lost].
 func New(self string, local Local, peers Peers, pins Pins, topology *region.Topology, lost func(region string) bool) *Router {
-	return &Router{self: self, local: local, peers: peers, pins: pins, topology: topology, lost: lost, rtt: unmeasured, lately: claim.NewLately(latelySlots)}
+	return &Router{self: self, local: local, peers: peers, pins: pins, topology: topology, lost: lost, rtt: unmeasured}
 }
 
 // WithDistances makes r prefer near regions while this one takes no new homes.
@@ -200,10 +194,7 @@ func (r *Router) coded(code claim.RegionCode) (string, error) {
 	return home.Name, nil
 }
 
-// pinned asks the registrar, which pins the key if it has no home. There is no need to
-// ask about a key that was just answered here: without a pin a request acts on a living
-// claim only, and a claim that lives here proves that the home is here. A request with
-// a pin, perhaps of another home, might create one.
+// pinned asks the registrar, which pins the key if it has no home.
 //
 // If this is the registrar's region, a key without a home gets it together with its
 // claim, in one step of the store. That costs a look-up if the home is elsewhere, so
@@ -211,16 +202,13 @@ func (r *Router) coded(code claim.RegionCode) (string, error) {
 func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) {
 	var reply claim.Reply
 	var err error
-	if t.req.PinnedAt.IsZero() {
-		known := t.lately.Knows(t.req.Key)
-		if t.req.PinHere = !known && !elsewhere && t.pinsHere(); known || t.req.PinHere {
-			reply, err = t.local.Do(ctx, t.self, t.req)
-			if !errors.Is(err, claim.ErrNeedPin) {
-				t.pinnedHere(&reply, err)
-				return reply, err
-			}
-			t.req.PinHere = false
+	if t.req.PinHere = t.req.PinnedAt.IsZero() && !elsewhere && t.pinsHere(); t.req.PinHere {
+		reply, err = t.local.Do(ctx, t.self, t.req)
+		if !errors.Is(err, claim.ErrNeedPin) {
+			t.pinnedHere(err)
+			return reply, err
 		}
+		t.req.PinHere = false
 	}
 	// Twice: a pin may run out between the look-up and the claim's own step.
 	for range 2 {
@@ -230,9 +218,6 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 		}
 		t.req.PinnedAt = pin.CreatedAt
 		reply, err = t.at(ctx, pin.Home)
-		if err == nil && pin.Home == t.self && reply.State.Final() {
-			t.lately.Add(t.req.Key)
-		}
 		if !errors.Is(err, claim.ErrNeedPin) || t.req.CompareOnly {
 			break
 		}

@@ -388,3 +388,12 @@ func TestInspectingGoesWhereAReplicaPoints(t *testing.T) {
 		})
 	}
 }
+
+// A replica shows a pin that names a region which this node does not know yet. That is no
+// reason to act here: the registrar is asked.
+func TestAPinOfAnUnknownRegionIsReadAgain(t *testing.T) {
+	w := world{registrar: europe, pin: europe, replicaAt: "mars-north1", needPin: true}
+	_, err := w.router(t).Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: "k"}}, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{"do us-east1", "replica", "pin", "replica", "forward europe-west1 hop 1 pinned true"}, w.asked)
+}

@@ -28,15 +28,12 @@ func (t *trip) pin(ctx context.Context, home string) (pin claim.Pin, err error) 
 }
 
 // pinnedHere records that a key's home was pinned, or found, with its claim.
-func (t *trip) pinnedHere(reply *claim.Reply, err error) {
-	if !t.req.PinHere || err != nil && !claim.Answered(err) {
+func (t *trip) pinnedHere(err error) {
+	if err != nil && !claim.Answered(err) {
 		return
 	}
 	t.known = t.self
 	t.told.Add(1, "here")
-	if err == nil && reply.State.Final() {
-		t.lately.Add(t.req.Key)
-	}
 }
 
 // found names the outcome of a look-up of a pin.

@@ -258,7 +258,8 @@ const unstorableSlots = 1 << 10
 
 // begin makes the claim, or returns what is there instead. A key that came here lately
 // has a claim, as a rule, and is looked up at first: a look-up costs a part of what begin
-// does that makes nothing.
+// does that makes nothing. The budget of replays needs that: with begin first, a replay is a
+// write that makes nothing and then a read, and not one read.
 func (v *View) begin(ctx context.Context, c *creation, first bool) (present, error) {
 	c.asked, c.firstUse, c.found = false, time.Time{}, false
 	if c.makes() && !(first && v.db.lately.Knows(c.Key)) {

@@ -190,6 +190,33 @@ func TestManyAnswersAreRemembered(t *testing.T) {
 	require.LessOrEqual(t, got, many)
 }
 
+// TestMemoryIsOfOneTenant: what is remembered of a key answers for it under no other tenant.
+// So many tenants use the key that each place in memory has been one's.
+func TestMemoryIsOfOneTenant(t *testing.T) {
+	db := open(t, embedded.Config{FS: vfs.NewMem()})
+	v := view(t, db, "us-east1")
+	begin := func(n int) claim.Record {
+		key := claim.Key{Tenant: fmt.Sprint("tenant-", n), Value: "k"}
+		got, err := v.Begin(t.Context(), claimtest.NewArrival(key, "us-east1", "100", "n1", fmt.Sprint("ch_", n)))
+		require.NoError(t, err)
+		require.Equal(t, claim.Won, got.Decision)
+		return got.Record
+	}
+	const many = 2000
+	var held []claim.Record
+	for n := range many {
+		held = append(held, begin(n))
+	}
+	for _, rec := range held {
+		got, err := v.Settle(t.Context(), rec, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte(rec.Minted.ID)}})
+		require.NoError(t, err)
+		require.Equal(t, rec.Minted, got.Minted)
+	}
+	for n := range 100 {
+		begin(many + n)
+	}
+}
+
 // TestWhatAReplayCosts: nothing but time if its claim was settled lately, else one read,
 // and two copies: of the row for its strings, and of the body.
 func TestWhatAReplayCosts(t *testing.T) {
