@@ -34,6 +34,10 @@ const (
 // spare. A key is looked up once at a time, however many requests carry it, and an unknown
 // one is cached. Half of the connections are reserved for keys of recently admitted
 // tenants, so that a flood of other keys cannot exclude them.
+//
+// The budgets of charges and replays need the cache of admitted keys: without it each request
+// has one statement more. The cache of unknown keys is no budget's: it bounds what a flood of
+// one key costs the database.
 type door struct {
 	pool      *pgxpool.Pool
 	flights   singleflight.Group

@@ -25,6 +25,9 @@ const (
 //
 // A claim gets in under the lock of its row, once the row is durable, and is replaced
 // there by each later step.
+//
+// The budget of replays, half the rate of one bare read, needs it: without it a replay
+// takes a fourth more CPU.
 type answered [answeredSets]answerSet
 
 type answerSet struct {

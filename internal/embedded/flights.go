@@ -18,7 +18,8 @@ func (f *flight) minted(id string) bool { return f.since != 0 && f.rec.Minted.ID
 
 // flights cache one flight for each lock of the rows, which guards it. If another
 // displaces it, or a step other than Settle has changed it, the row is read again. The
-// cache may be lost.
+// cache may be lost. It serves the budget of charges, half the rate of two bare synced
+// batches: without it a charge takes a tenth to a fourth more CPU.
 type flights [stripes]*flight
 
 // of returns the flight of key, nil if it is not cached.
