@@ -409,3 +409,55 @@ func TestALostKeyGetsNoOtherHome(t *testing.T) {
 		require.NotErrorIs(t, err, ErrNoNewHomes, "the router would try another home")
 	}
 }
+
+// An attempt that another may have paid has the witness of its generation. While nobody can
+// tell, it sends nothing.
+func TestAnAttemptHasItsWitnessOrSendsNothing(t *testing.T) {
+	_, _, lost := restored(t, nil)
+	guard, err := NewGuard(t.Context(), lost)
+	require.NoError(t, err)
+	var made []Attempt
+	e := guard.Executor(provider(func(_ context.Context, a Attempt) Verdict {
+		made = append(made, a)
+		return charged(a)
+	}))
+	key := Key{Tenant: "acme", Value: "k"}
+	a := Attempt{Record: Record{Key: key, Minted: Minted{ID: "ch_1"}, Generation: 1}, Recovery: true}
+	sends := func(want bool) {
+		t.Helper()
+		made = nil
+		v := e.Attempt(t.Context(), a)
+		require.Equal(t, want, len(made) == 1)
+		require.Equal(t, !want, v.Outcome == OutcomeUnknown && v.Unsent && v.RetryIn > 0)
+	}
+	sends(false)
+	lost.witnesses[key] = Witness{Key: key, Object: "ch_1", Generation: 1, Done: true}
+	sends(true)
+	require.NotNil(t, made[0].Witness)
+	a.Record.Generation = 2
+	sends(true)
+	require.Nil(t, made[0].Witness, "of another generation")
+	lost.err = errors.New("away")
+	sends(false)
+	a.Recovery = false // it began its generation itself, behind the guard
+	sends(true)
+}
+
+// A claim in flight whose call is gone was settled meanwhile: it does not go on without what it
+// was asked for.
+func TestAClaimWithoutItsCallIsNotContinued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, store, lost := restored(t, func(context.Context, Attempt) Verdict {
+			t.Error("attempted")
+			return Verdict{}
+		})
+		a := *arrivalOf(t, `{"amount":100}`)
+		rec, _, _, err := Begin(nil, &a, &store.policy, time.Now())
+		require.NoError(t, err)
+		store.keep(rec, Effects{})
+		lost.witnesses[a.Key] = Witness{Key: a.Key, Home: a.Home, Object: rec.Minted.ID, Fingerprint: rec.Fingerprint, Generation: 2, Done: true}
+		time.Sleep(time.Until(rec.LeaseUntil.Add(store.policy.ClockOffset)))
+		require.Equal(t, outbox.Done(), s.Recover(t.Context(), outbox.Message{ID: rec.Minted.ID, Region: a.Home, Tenant: a.Key.Tenant, Key: a.Key.Value}))
+		require.Equal(t, *rec, store.row(a.Key))
+	})
+}
