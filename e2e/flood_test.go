@@ -159,6 +159,9 @@ func (s *slowShelf) Keep(ctx context.Context, region string, notices []notice.No
 // notice that was acknowledged is there, for good. It runs alone: thousands of
 // connections at once would starve the clusters of other tests.
 func TestFloodOfNotices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("5,000 connections; package notice floods its receiver")
+	}
 	shelf := make(chan struct{})
 	w := startNoticed(t, func(c *node.ClusterConfig) {
 		c.WrapStore = func(_ string, s deployment.Store) deployment.Store { return &slowShelf{s, shelf} }
