@@ -217,9 +217,12 @@ func checked(t testing.TB, next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+var readContract = sync.OnceValues(func() (*contract.Checker, error) { return contract.New(httpapi.OpenAPI()) })
+
 func newContract(t testing.TB) *contract.Checker {
-	c, err := contract.New(httpapi.OpenAPI())
+	read, err := readContract()
 	require.NoError(t, err)
+	c := read.Another()
 	t.Cleanup(func() {
 		mismatches, _ := c.Mismatches()
 		for _, m := range mismatches {

@@ -56,8 +56,15 @@ func New(document []byte) (*Checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("contract: %w", err)
 	}
-	return &Checker{doc: doc, router: router, seen: map[[sha256.Size]byte]bool{}, said: map[string]bool{}}, nil
+	return checker(doc, router), nil
 }
+
+func checker(doc *openapi3.T, router routers.Router) *Checker {
+	return &Checker{doc: doc, router: router, seen: map[[sha256.Size]byte]bool{}, said: map[string]bool{}}
+}
+
+// Another checks against the same document, which takes long to read, and has seen nothing.
+func (c *Checker) Another() *Checker { return checker(c.doc, c.router) }
 
 // Mismatches returns the mismatches so far, one sentence each, and how many responses
 // were checked.

@@ -18,6 +18,10 @@ const (
 
 // Each way in which an answer can differ from the document is found.
 func TestMismatches(t *testing.T) {
+	read, err := New(httpapi.OpenAPI())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		path, sent string
 		status     int
@@ -51,10 +55,7 @@ func TestMismatches(t *testing.T) {
 				_, _ = io.WriteString(w, c.got)
 			}))
 			defer server.Close()
-			checker, err := New(httpapi.OpenAPI())
-			if err != nil {
-				t.Fatal(err)
-			}
+			checker := read.Another()
 			client := &http.Client{Transport: checker.Transport(http.DefaultTransport, func(*http.Request) bool { return false })}
 			for range 2 { // the second is known by then
 				r, err := http.NewRequest(http.MethodPost, server.URL+c.path, strings.NewReader(c.sent))
