@@ -139,9 +139,17 @@ func says[T any](b *tab, expression string) T {
 	return v
 }
 
+// text is "" while the browser is on its way to another page.
 func (b *tab) text() string {
 	b.Helper()
-	return says[string](b, `document.body?.innerText ?? ""`)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body?.innerText ?? ""`))
+	if err != nil && strings.Contains(err.Error(), "navigated or closed") {
+		return ""
+	}
+	require.NoError(b, err)
+	return text
 }
 
 // shows waits until the page has every text, without being loaded again.
