@@ -26,6 +26,9 @@ func queue(cores int, rate, holds float64) Simulation {
 
 // The simulation is that of M/M/c where it can be computed.
 func TestSimulationAgreesWithTheClosedForm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates for seconds")
+	}
 	for _, c := range []struct {
 		cores int
 		load  float64
@@ -83,6 +86,9 @@ func TestNoRequestIsLost(t *testing.T) {
 // What is lost shows: with room enough nobody gives up and the tail is short; without,
 // work piles up, and stays.
 func TestALostRegionNeedsRoom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates for seconds")
+	}
 	roomy, err := lossOf(3, 20_000, 0.5).Run()
 	require.NoError(t, err)
 	require.Zero(t, roomy.GivenUp)
