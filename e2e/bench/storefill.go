@@ -23,7 +23,7 @@ const (
 )
 
 // charged are the tables in which a finished charge may leave rows that are worth a copy.
-var charged = []string{"pins", "claims", "responses", "audit"}
+var charged = []string{"pins", "claims", "audit"}
 
 // filled are those of them that this schema has.
 func filled(ctx context.Context, conn *pgx.Conn) ([]string, error) {

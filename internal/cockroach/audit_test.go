@@ -34,7 +34,7 @@ func (c *cell) settleNow() {
 }
 
 // TestTheFirstLineIsWrittenOnce: the line that Begin leaves in the claim is one line
-// whatever becomes of the claim, and where nodes of before migration 072 go on with it.
+// whatever becomes of the claim.
 func TestTheFirstLineIsWrittenOnce(t *testing.T) {
 	d := newDatabase(t)
 	w := newWire(t, d, "acme", testPool())
@@ -51,35 +51,16 @@ func TestTheFirstLineIsWrittenOnce(t *testing.T) {
 		require.Equal(t, whole, c.timeline())
 		require.Equal(t, 1, d.count(t, "SELECT count(*) FROM audit WHERE idem_key = $1", c.key.Value))
 	})
-	t.Run("settled by a former node", func(t *testing.T) {
-		c := w.cell(t)
-		c.arrives("a", claim.Won)
-		c.settledByFormer()
-		require.Equal(t, whole[:1], c.timeline(), "it stays in the claim")
-		require.Zero(t, inAudit(c))
-	})
-	t.Run("released by a former node, and begun again", func(t *testing.T) {
-		c := w.cell(t)
-		c.arrives("a", claim.Won)
-		c.sql(`UPDATE claims SET state = 4, holder = '', removable_at = now() + INTERVAL '1 day', first_use = first_use - INTERVAL '1 hour', refused_at = now() - INTERVAL '1 minute', refusal = '{"status":402,"names":[],"values":[],"body":null}',
-			step = gen_random_uuid(), call_created = NULL, call_due = NULL WHERE tenant_id = $1 AND idem_key = $2`, c.key.Tenant, c.key.Value)
-		require.Equal(t, whole[:1], c.timeline())
-		require.Equal(t, claim.Won, c.arrivesAgain())
-		require.Equal(t, []claim.Event{claim.EventClaimed, claim.EventReclaimed}, c.timeline())
-		require.Equal(t, 1, inAudit(c), "the step moves it")
-		c.settleNow()
-		require.Equal(t, []claim.Event{claim.EventClaimed, claim.EventReclaimed, claim.EventAttempt, claim.EventSettled}, c.timeline())
-		require.Equal(t, 1, inAudit(c))
-	})
-	t.Run("released, begun again by a former node, and settled", func(t *testing.T) {
+	t.Run("released, begun again, and settled", func(t *testing.T) {
 		c := w.cell(t)
 		held := c.arrives("a", claim.Won)
 		v := claim.Verdict{ID: uuid.New(), Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402}, Node: "n", Region: here}
 		c.settles(held, v)
 		require.Equal(t, 1, inAudit(c))
-		c.sql("UPDATE claims SET state = 1, fence = fence + 1, generation = 2, holder = 'old', step = gen_random_uuid(), removable_at = NULL WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
+		c.age()
+		require.Equal(t, claim.Won, c.arrivesAgain())
 		c.settleNow()
-		require.Equal(t, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventReleased, claim.EventAttempt, claim.EventSettled}, c.timeline())
+		require.Equal(t, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventReleased, claim.EventReclaimed, claim.EventAttempt, claim.EventSettled}, c.timeline())
 		require.Equal(t, 1, inAudit(c))
 	})
 }

@@ -14,35 +14,29 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// claimRow is one row of claims with its response, as columns.Claim lists it.
-// All of it may be NULL: then there is no row.
+// claimRow is one row of claims, as columns.Claim lists it. All of it may be NULL: then there
+// is no row.
 type claimRow struct {
 	step   uuid.UUID
 	record claim.Record
 
 	rawStep                                                 *uuid.UUID
 	object, operation, holder, receipt, providerKey, reason zeronull.Text
-	providerRef, blob                                       zeronull.Text
-	version, state, status                                  zeronull.Int2
+	providerRef                                             zeronull.Text
+	version, state                                          zeronull.Int2
 	generation, attempts, unknowns, notFounds               zeronull.Int4
 	fence                                                   zeronull.Int8
 	lease, held, first, created, settled, refused           zeronull.Timestamptz
 	print, refusal, interim                                 []byte
 
-	// The response in the row, if answered is the step, or else in a row of its own, as
-	// nodes wrote it before migration 045.
-	answered                 *uuid.UUID
+	// The response of a final claim.
 	answerStatus             zeronull.Int2
 	answerHeader, answerBody []byte
 	answerBlob               zeronull.Text
-	body                     []byte
-	names                    []string
-	values                   [][]byte
 }
 
 func (r *claimRow) targets() []any {
-	return append(r.row(), &r.answered, &r.answerStatus, &r.answerHeader, &r.answerBody, &r.answerBlob,
-		&r.status, &r.names, &r.values, &r.body, &r.blob)
+	return append(r.row(), &r.answerStatus, &r.answerHeader, &r.answerBody, &r.answerBlob)
 }
 
 // row returns the scan targets without the response's.
@@ -87,9 +81,9 @@ func (r *claimRow) readRow(key claim.Key, home string) error {
 	return r.readInterim()
 }
 
-// readInterim reads the interim answer, unless an older node left it behind.
+// readInterim reads the interim answer, if there is one.
 func (r *claimRow) readInterim() error {
-	if r.interim == nil || r.record.State != claim.InFlight {
+	if r.interim == nil {
 		return nil
 	}
 	var s storedInterim
@@ -97,12 +91,10 @@ func (r *claimRow) readInterim() error {
 	if err == nil {
 		response, err = s.response()
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("%w: the interim answer of %s cannot be decoded (%s); the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, oneLine(err))
-	case s.Object == r.record.Minted.ID && s.Generation == r.record.Generation:
-		r.record.Interim = &claim.Interim{Response: response, State: s.State, By: s.By}
 	}
+	r.record.Interim = &claim.Interim{Response: response, State: s.State, By: s.By}
 	return nil
 }
 
@@ -135,13 +127,10 @@ type storedRefusal struct {
 	Pause time.Duration `json:"pause,omitempty"`
 }
 
-// storedInterim names what it is of.
 type storedInterim struct {
 	storedResponse
-	State      string `json:"state"`
-	By         string `json:"by,omitempty"`
-	Object     string `json:"object"`
-	Generation uint32 `json:"generation"`
+	State string `json:"state"`
+	By    string `json:"by,omitempty"`
 }
 
 // refusalColumn is the column's value; nil is NULL.
@@ -163,7 +152,7 @@ func readRefusal(column []byte) (claim.Refusal, error) {
 
 // interimColumn is the column's value for r, which has one.
 func interimColumn(r *claim.Record) []byte {
-	return column(storedInterim{stored(&r.Interim.Response), r.Interim.State, r.Interim.By, r.Minted.ID, r.Generation})
+	return column(storedInterim{stored(&r.Interim.Response), r.Interim.State, r.Interim.By})
 }
 
 func column(v any) []byte {
@@ -195,12 +184,6 @@ func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Ti
 
 // response returns the response that retries read, and whether the row has all of it.
 func (r *claimRow) response() (claim.Response, bool) {
-	if r.answered == nil || *r.answered != r.step {
-		if r.status == 0 || len(r.names) != len(r.values) {
-			return claim.Response{}, false
-		}
-		return claim.Response{Status: int(r.status), Header: joinHeader(r.names, r.values), Body: r.body, Blob: string(r.blob)}, true
-	}
 	header, whole := readHeader(r.answerHeader)
 	return claim.Response{Status: int(r.answerStatus), Header: header, Body: r.answerBody, Blob: string(r.answerBlob)}, whole && r.answerStatus != 0
 }

@@ -196,8 +196,6 @@ const usedTables = `(VALUES
     ('api_keys', 'SELECT'),
     ('pins', 'SELECT INSERT UPDATE DELETE'),
     ('claims', 'SELECT INSERT UPDATE DELETE'),
-    ('responses', 'SELECT INSERT DELETE'),
-    ('outbox', 'SELECT INSERT UPDATE DELETE'),
     ('events', 'SELECT INSERT UPDATE DELETE'),
     ('expiries', 'SELECT INSERT UPDATE DELETE'),
     ('notices', 'SELECT INSERT UPDATE DELETE'),

@@ -172,16 +172,15 @@ func TestGrants(t *testing.T) {
 
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO till")
 	require.NoError(t, start())
-	d.exec(t, "REVOKE UPDATE ON outbox FROM till")
-	require.ErrorContains(t, start(), "outbox (UPDATE);")
+	d.exec(t, "REVOKE UPDATE ON events FROM till")
+	require.ErrorContains(t, start(), "events (UPDATE);")
 
 	// No more is asked for than is used.
 	d.exec(t, "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM till")
 	d.exec(t, "GRANT SELECT ON homeward_schema_version, deployment, api_keys, restores, witnesses TO till")
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE ON windows, brakes, accounts, audit_chains TO till")
 	d.exec(t, "GRANT SELECT, UPDATE ON regions, tenants TO till")
-	d.exec(t, "GRANT SELECT, INSERT, DELETE ON responses TO till")
-	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON claims, outbox, events, expiries, notices, notices_due, pins, unpaid TO till")
+	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON claims, events, expiries, notices, notices_due, pins, unpaid TO till")
 	d.exec(t, "GRANT SELECT, UPDATE ON endpoints TO till")
 	d.exec(t, "GRANT SELECT, INSERT ON ledger, audit TO till")
 	require.NoError(t, open(t, cockroach.Config{URL: d.admin}).PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}, "sk_acme"))

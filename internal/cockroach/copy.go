@@ -14,8 +14,8 @@ import (
 
 // copied are all tables with rows, in an order in which they can be filled.
 var copied = []string{
-	"regions", "deployment", "windows", "restores", "accounts", "brakes", "tenants", "api_keys", "endpoints", "pins", "claims", "responses", "unpaid",
-	"ledger", "audit", "audit_chains", "outbox", "events", "expiries", "notices", "notices_due", "witnesses",
+	"regions", "deployment", "windows", "restores", "accounts", "brakes", "tenants", "api_keys", "endpoints", "pins", "claims", "unpaid",
+	"ledger", "audit", "audit_chains", "events", "expiries", "notices", "notices_due", "witnesses",
 }
 
 const (

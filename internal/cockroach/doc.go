@@ -51,9 +51,6 @@
 //	pin_write       the time that was read         read again: the pin there is the answer
 //	pins_sweep      the time that it reads         run again: nothing changes
 //	outbox_take     due, unlocked                  reported: rows that were taken are due again after the lease
-//	calls_adopt     that the claim has no later call
-//	                                               run again: a call is in one place or the other
-//	calls_orphaned  that there is no claim         run again: nothing changes
 //	outbox_finish   the fence                      run again; a row that is gone is finished
 //	outbox_finish_all
 //	                each row's fence               run again: rows that are gone are finished
@@ -111,10 +108,7 @@
 //
 // # Answers
 //
-// A final claim has its response in its own row, named by the step that wrote it. Nodes
-// from before migration 045 keep it in a row of responses, which is read if the row has
-// none; they do not find the responses of newer nodes, and report that the store is
-// unavailable, until they are replaced.
+// A final claim has its response in its own row. The step that begins the key anew clears it.
 //
 // # Provider calls
 //
@@ -123,18 +117,11 @@
 // by an index of those that are due. A take, a retry or a finish changes the call, not the
 // claim: neither its step nor its fence, so that the holder's next step is none the wiser.
 //
-// Nodes from before migration 067 keep calls in the table outbox. A look sees that there are
-// some, and the next take gives them to their claims, due or not; the later generation
-// counts. Such nodes neither see calls in claims, nor clear them when they end a claim or
-// begin its key anew: so a call counts only while its claim is in flight, and if it is older
-// neither than the claim's life nor than its last refusal. A take clears the others.
-//
 // # Audit
 //
 // The first line of a claim's audit is in the claim's row, which Begin writes; the first
 // settlement puts it into audit, in one row with its own two lines. begun_noted says by whose
-// step that was. Timelines and pages have the lines of both. Nodes from before migration 072
-// end claims without that: then the line stays in the claim, and is a line of it.
+// step that was. Timelines and pages have the lines of both.
 //
 // # Crash points
 //
@@ -153,7 +140,6 @@
 //	endpoint | endpoint_note nothing has changed: the next delivery finds the same
 //	look | outbox_take       nothing has changed: another node's look, or the next one,
 //	                         finds the same; so it does where nobody was woken
-//	calls_adopt | calls_take the calls are with their claims, to be taken by whoever looks
 //	outbox_take | outbox_finish_all or outbox_retry_all
 //	                         each row of the batch is due again after its lease
 //	outbox_finish_all | outbox_retry_all

@@ -80,7 +80,7 @@ func newDatabase(t testing.TB) database {
 		// In one transaction: each write to a GLOBAL table waits until its clock has passed.
 		// TRUNCATE is DDL there, and takes seconds.
 		var all strings.Builder
-		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "brakes", "accounts", "restores", "witnesses", "unpaid", "audit", "api_keys", "tenants"} {
+		for _, table := range []string{"windows", "pins", "claims", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "brakes", "accounts", "restores", "witnesses", "unpaid", "audit", "api_keys", "tenants"} {
 			all.WriteString("DELETE FROM " + table + " WHERE true;")
 		}
 		d.exec(t, all.String())

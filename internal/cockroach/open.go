@@ -161,7 +161,6 @@ type DB struct {
 	notes      notes
 	since      func(time.Time) time.Duration // how long a note has waited
 	sweeps     sweeps
-	former     sync.Map // the regions in which a look saw calls in the table outbox
 
 	closing sync.Once
 	stop    context.CancelFunc

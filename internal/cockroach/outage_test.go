@@ -252,7 +252,7 @@ func (o *outage) keeps(j *journal) {
 	var halves int
 	require.NoError(o, conn.QueryRow(context.Background(), `
 		SELECT count(*) FROM claims AS c
-		WHERE (c.state = 1) <> (c.call_due IS NOT NULL) OR (c.state = 2) <> (c.answered IS NOT DISTINCT FROM c.step)`).Scan(&halves))
+		WHERE (c.state = 1) <> (c.call_due IS NOT NULL) OR (c.state = 2) <> (c.answer_status IS NOT NULL)`).Scan(&halves))
 	require.Zero(o, halves, "claims without their call, or without their response")
 }
 

@@ -58,8 +58,6 @@ var (
 	queueParked    = declareOfQueues[homePageArgs]("parked")
 	queueWaiting   = declareOfQueues[homeLimitArgs]("waiting")
 	queueDepth     = declareOfQueues[homeLimitArgs]("depth")
-	callsAdopt     = declare[homeLimitArgs]("calls_adopt")
-	callsOrphaned  = declare[homeArgs]("calls_orphaned")
 	look           = declare[homeArgs]("look")
 	lookEvents     = declare[homeArgs]("look_events")
 )
@@ -162,37 +160,15 @@ func (q queue) Take(ctx context.Context, region string, limit int, lease time.Du
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
-	var former error
-	if q.ofCalls() {
-		former = q.adopt(ctx, region, limit)
-	}
-	if former != nil && ctx.Err() != nil {
-		return nil, former
-	}
 	s := queueTake.of(q)
 	rows, err := many(ctx, q.db, s, once, takeArgs{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)
 	if err != nil || len(rows) == 0 {
-		return nil, cmp.Or(claimError(s.name, err), former)
+		return nil, claimError(s.name, err)
 	}
 	slices.SortFunc(rows, func(a, b dueMessage) int {
 		return cmp.Or(a.was.Compare(b.was), cmp.Compare(a.message.ID, b.message.ID))
 	})
 	return messages(rows, region), nil
-}
-
-// adopt gives up to limit former calls to their claims, if a look has seen any.
-func (q queue) adopt(ctx context.Context, region string, limit int) error {
-	if _, seen := q.db.former.Load(region); !seen {
-		return nil
-	}
-	n, _, err := affected(ctx, q.db, callsAdopt, repeatable, homeLimitArgs{region, int64(limit)})
-	if err != nil || n > 0 {
-		return claimError(callsAdopt.name, err)
-	}
-	// What is left is being written, or has no claim. The next look tells.
-	q.db.former.Delete(region)
-	_, _, err = affected(ctx, q.db, callsOrphaned, repeatable, homeArgs{region})
-	return claimError(callsOrphaned.name, err)
 }
 
 // Message implements [outbox.Store].
@@ -294,13 +270,7 @@ func (v *View) NextDue(ctx context.Context, region string) (map[outbox.Queue]tim
 	}
 	type dues struct{ now, calls, expiries, notices, events zeronull.Timestamptz }
 	due, _, _, err := one(ctx, v.db, look, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (d dues, err error) {
-		var former bool
-		err = row.Scan(&d.now, &former, &d.calls, &d.expiries, &d.notices, &d.events)
-		if former {
-			v.db.former.Store(region, true)
-			d.calls = d.now
-		}
-		return d, err
+		return d, row.Scan(&d.now, &d.calls, &d.expiries, &d.notices, &d.events)
 	})
 	if err != nil {
 		return nil, claimError(look.name, err)

@@ -44,7 +44,7 @@ type list struct {
 
 // shared are texts that several statements share.
 type shared struct {
-	Row, Claim, Message, MessageNames, Call, Open, NoCall, Lines, NoLines, Begun, First, Tenant, Transaction, Endpoint string
+	Row, Claim, Message, MessageNames, Call, NoCall, Lines, NoLines, Begun, First, Tenant, Transaction, Endpoint string
 }
 
 // columns are lists of columns, each in the order of the function that scans it, and what
@@ -54,8 +54,7 @@ var columns = shared{
 	Row: claimColumns,
 	// Scanned by claimRow.targets.
 	Claim: claimColumns + `,
-       c.answered, c.answer_status, c.answer_header, c.answer_body, c.answer_blob,
-       r.status, r.header_names, r.header_values, r.body, r.blob`,
+       c.answer_status, c.answer_header, c.answer_body, c.answer_blob`,
 	// Scanned by scanMessage.
 	Message: `o.id, o.kind, o.tenant_id, o.idem_key, o.operation, o.payload, o.trace_parent,
           o.created_at, o.due, o.fence, o.attempts, o.last_error, o.parked`,
@@ -63,9 +62,7 @@ var columns = shared{
 	// Message of a claim's call; scanned by scanMessage.
 	Call: `c.object_id, '` + string(outbox.KindProviderCall) + `', c.tenant_id, c.idem_key, c.operation, c.call_payload, c.call_trace,
           c.call_created, coalesce(c.call_due, c.call_parked), c.call_fence, coalesce(c.call_attempts, 0), coalesce(c.call_error, ''), c.call_parked IS NOT NULL`,
-	// Whether a claim has a call.
-	Open: `c.state = 1 AND c.call_created >= greatest(c.first_use, c.refused_at)`,
-	// Ends it.
+	// Ends a claim's call.
 	NoCall: `call_payload = NULL, call_trace = NULL, call_created = NULL, call_due = NULL, call_parked = NULL,
         call_fence = NULL, call_attempts = NULL, call_error = NULL`,
 	// The further lines of a row of audit; scanned by auditLines.targets.
@@ -91,8 +88,7 @@ var columns = shared{
 	Endpoint: `e.tenant_id, e.url, e.secrets, e.failing_since, e.disabled_at`,
 }
 
-// claimColumns are in the order of claimRow.row. Older builds neither read nor keep
-// columns that they do not know.
+// claimColumns are in the order of claimRow.row.
 const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
        c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
        c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal, c.interim`
@@ -100,7 +96,7 @@ const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c
 // planned are the files whose statements are planned for each run.
 var planned = []string{
 	queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all",
-	callFiles + "take", callFiles + "finish_all", callFiles + "retry_all", callFiles + "open", callFiles + "adopt", "look", "look_events", "ledger_named", "notices_close_all",
+	callFiles + "take", callFiles + "finish_all", callFiles + "retry_all", callFiles + "open", "look", "look_events", "ledger_named", "notices_close_all",
 }
 
 // inRounds are the files whose statements a node sends by itself, again and again. They

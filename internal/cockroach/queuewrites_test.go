@@ -94,28 +94,6 @@ func pinWrites() []operation {
 
 func queueWrites() []operation {
 	return []operation{{
-		name: "call adopt", statements: []string{"calls_adopt"},
-		before: func(c *cell) {
-			c.noCalls()
-			c.sql("DELETE FROM outbox WHERE true")
-			c.held = c.arrives("z", claim.Won)
-			c.former()
-			_, err := c.ours.NextDue(c.ctx, here) // which sees it
-			require.NoError(c, err)
-		},
-		call: func(ctx context.Context, c *cell) (any, error) {
-			return c.ours.Queue(outbox.ProviderCalls).Take(ctx, here, 10, time.Minute)
-		},
-		right:  func(c *cell) { require.Empty(c, c.got) },
-		effect: func(c *cell, want, is *stored) { want.Calls = []callRow{{ID: c.object("z"), Due: is.Claims[0].Lease}} },
-		next: func(c *cell, _ bool) {
-			_, err := c.others.NextDue(c.ctx, here)
-			require.NoError(c, err)
-			c.takes(0)
-			c.lapse()
-			c.takes(1)
-		},
-	}, {
 		name: "event finish", statements: []string{"events_finish"},
 		before: eventTaken,
 		call: func(ctx context.Context, c *cell) (any, error) {

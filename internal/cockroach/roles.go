@@ -420,21 +420,12 @@ func (p *rolePlan) executes(ctx context.Context, name string) (owner string, may
 
 func (p *rolePlan) reader(ctx context.Context) error {
 	reader := p.roles.Reader
-	if err := errors.Join(p.enter(ctx, reader), p.grant(ctx, reader, func(table string) []string {
+	return errors.Join(p.enter(ctx, reader), p.grant(ctx, reader, func(table string) []string {
 		if slices.Contains(readable, table) {
 			return []string{"SELECT"}
 		}
 		return nil
-	})); err != nil || !p.there[reader] {
-		return err
-	}
-	// Before claimsView the reader was granted the table.
-	var may bool
-	err := p.conn.QueryRow(ctx, "SELECT has_table_privilege($1::text, to_regclass('public.claims')::oid, 'SELECT')", reader).Scan(&may)
-	if may {
-		p.add(reader+" reads no answers", "REVOKE SELECT ON public.claims FROM %s", quote(reader))
-	}
-	return err
+	}))
 }
 
 // changes are the rights to change or remove rows, where the database has them.

@@ -22,14 +22,13 @@ const (
 )
 
 var (
-	sweepClaims    = declare[limitArgs]("sweep_claims")
-	sweepResponses = declare[limitArgs]("sweep_responses")
-	sweepNotices   = declare[limitArgs]("sweep_notices")
-	sweepUnpaid    = declare[limitArgs]("sweep_unpaid")
-	sweepAudit     = declare[limitArgs]("sweep_audit")
-	dropBodies     = declare[bodiesArgs]("notices_drop_bodies")
-	sweepPins      = declare[sweepPinsArgs]("pins_sweep")
-	forgetMoves    = declare[movesArgs]("registrar_forget")
+	sweepClaims  = declare[limitArgs]("sweep_claims")
+	sweepNotices = declare[limitArgs]("sweep_notices")
+	sweepUnpaid  = declare[limitArgs]("sweep_unpaid")
+	sweepAudit   = declare[limitArgs]("sweep_audit")
+	dropBodies   = declare[bodiesArgs]("notices_drop_bodies")
+	sweepPins    = declare[sweepPinsArgs]("pins_sweep")
+	forgetMoves  = declare[movesArgs]("registrar_forget")
 )
 
 type (
@@ -60,14 +59,14 @@ type sweeps struct {
 }
 
 // Sweep deletes up to limit expired rows of each sort: pins of the view's region, and
-// on PostgreSQL claims, responses, notices, audit and [claim.Unpaid] rows, which
+// on PostgreSQL claims, notices, audit and [claim.Unpaid] rows, which
 // CockroachDB's row-level TTL deletes by itself. It drops the expired bodies of the
 // region's notices, and counts them with the rows. Only disk space, how long bodies are
 // kept, and a second move of a registrar depend on its being called. Any number of
 // nodes may call it concurrently.
 func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	if !v.db.dialect.cockroach {
-		for _, s := range []statement[limitArgs]{sweepClaims, sweepResponses, sweepNotices, sweepUnpaid} {
+		for _, s := range []statement[limitArgs]{sweepClaims, sweepNotices, sweepUnpaid} {
 			n, _, err := affected(ctx, v.db, s, repeatable, limitArgs{int64(limit)})
 			if err != nil {
 				return removed, claimError(s.name, err)

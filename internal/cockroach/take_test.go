@@ -240,8 +240,6 @@ func wholeLife(t *testing.T, d database, v *cockroach.View, key string) {
 func (d database) others(t *testing.T) {
 	t.Helper()
 	const all = `FROM generate_series(1, 50000) AS g (i)`
-	d.exec(t, `INSERT INTO responses (home_region, tenant_id, object_id, status, header_names, header_values, body, blob, removable_at)
-		SELECT $1::crdb_internal_region, 'acme', md5(i::text), 201, '{}', '{}', '', '', '2027-01-01Z' `+all, regions[0])
 	d.exec(t, `INSERT INTO audit (home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
 		SELECT $1::crdb_internal_region, 'acme', md5(i::text), '2026-01-01Z', gen_random_uuid(), 'settled', '', '', 1, 1, '' `+all, regions[0])
 	d.exec(t, `INSERT INTO claims (home_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint, state, fence, holder,

@@ -69,8 +69,8 @@ func TestRegistrarForgotten(t *testing.T) {
 	require.NoError(t, db.MoveRegistrar(ctx, "globex", asia))
 }
 
-// TestCardNumbers: what becomes of a tenant's card numbers is in its row; a tenant that
-// nothing was said of, by a node of the version before, refuses them.
+// TestCardNumbers: what becomes of a tenant's card numbers is in its row; the default is to
+// refuse them.
 func TestCardNumbers(t *testing.T) {
 	d := newDatabase(t)
 	db, ctx := open(t, cockroach.Config{URL: d.url}), t.Context()
@@ -96,8 +96,7 @@ func TestCardNumbers(t *testing.T) {
 	require.ErrorIs(t, db.SetCardNumbers(ctx, "nobody", claim.MaskCardNumbers), claim.ErrUnknownTenant)
 }
 
-// TestRoutes: where a tenant's payments go is in its row; a node of the version before
-// says nothing of it.
+// TestRoutes: where a tenant's payments go is in its row; the default is nothing.
 func TestRoutes(t *testing.T) {
 	d := newDatabase(t)
 	db, ctx := open(t, cockroach.Config{URL: d.url}), t.Context()

@@ -257,7 +257,7 @@ func (c *cell) stored() *stored {
 		LEFT JOIN notices_due AS q ON q.home_region = n.home_region AND q.id = n.id WHERE n.id LIKE $1 ORDER BY n.id`, c.noticeID("%"))
 	s.Endpoints = rows[endpointRow](c, `SELECT url, failing_since, disabled_at FROM endpoints WHERE tenant_id = $1`, c.key.Tenant)
 	require.NoError(c, c.direct.QueryRow(c.ctx,
-		`SELECT count(*) FROM claims WHERE tenant_id = $1 AND object_id LIKE $2 AND answered = step`, c.key.Tenant, c.object("%")).Scan(&s.Responses))
+		`SELECT count(*) FROM claims WHERE tenant_id = $1 AND object_id LIKE $2 AND answer_status IS NOT NULL`, c.key.Tenant, c.object("%")).Scan(&s.Responses))
 	require.NoError(c, c.direct.QueryRow(c.ctx,
 		`SELECT count(*), count(expires_at) FROM api_keys WHERE tenant_id = $1`, c.key.Tenant).Scan(&s.Keys, &s.Ending))
 	return &s

@@ -2,11 +2,7 @@
 -- An arrival wins a row that exists: one whose answer was "not now", or one that
 -- is past its tombstone. The step compared is that of the row the decision was
 -- made on, and a decision is good for a moment only.
-WITH old AS (
-    SELECT tenant_id, idem_key, first_use, operation, begun_id, begun_region, begun_node, {{ .Begun }} AS pending
-    FROM claims
-    WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
-), won AS (
+WITH won AS (
     UPDATE claims SET
         object_id = @object_id::text, operation = @operation::text, fingerprint_version = @fingerprint_version::int2, fingerprint = @fingerprint::bytea,
         state = 1, fence = @fence::int8, holder = @holder::text,
@@ -14,32 +10,20 @@ WITH old AS (
         created = @created::timestamptz, receipt = @receipt::text, generation = @generation::int4, provider_key = @provider_key::text,
         attempts = @attempts::int4, unknowns = 0, not_founds = 0, reason = '', provider_ref = @provider_ref::text,
         settled_at = NULL, step = @step::uuid, removable_at = NULL,
-        answered = NULL, answer_status = NULL, answer_header = NULL, answer_body = NULL, answer_blob = NULL,
+        answer_status = NULL, answer_header = NULL, answer_body = NULL, answer_blob = NULL,
         refused_at = CASE WHEN @keep_refusal::bool THEN refused_at END, refusal = CASE WHEN @keep_refusal::bool THEN refusal END,
         call_payload = @message_payload::bytea, call_trace = @message_trace_parent::text, call_created = @message_created_at::timestamptz,
         call_due = @lease_until::timestamptz, call_parked = NULL, call_fence = @message_fence::int8, call_attempts = NULL, call_error = NULL,
         begun_id = NULL, begun_region = NULL, begun_node = NULL, begun_noted = NULL
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND step = @old_step::uuid AND now() < @good_until::timestamptz
-    RETURNING tenant_id, idem_key, object_id, fence, generation
-), former AS (
-    -- A worker of the version before would make the call that it has.
-    DELETE FROM outbox AS o
-    USING won
-    WHERE o.home_region = @home::crdb_internal_region AND o.id = won.object_id{{ if .PlansAreKept }} AND o.id = @object_id::text{{ end }}
-    RETURNING o.home_region
+    RETURNING tenant_id, idem_key, fence, generation
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
     SELECT @home::crdb_internal_region, tenant_id, idem_key, @message_created_at::timestamptz, @entry_id::uuid,
            @entry_event::text, @entry_region::text, @entry_node::text, fence, generation, @entry_detail::text
     FROM won
-    UNION ALL
-    -- The first line of the generation before, if a node of the version before ended that.
-    SELECT @home::crdb_internal_region, old.tenant_id, old.idem_key, old.first_use, old.begun_id,
-           'claimed', old.begun_region, old.begun_node, 1, 1, old.operation
-    FROM old, won
-    WHERE old.pending
     RETURNING audit.home_region
 )
 SELECT fence FROM won

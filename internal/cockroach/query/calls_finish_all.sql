@@ -8,4 +8,4 @@ WHERE c.home_region = h.home_region
 FROM @rows AS h (id text, fence int8)
 WHERE c.home_region = @home::crdb_internal_region AND c.object_id = ANY (@rows.id::text[])
 {{- end }}
-  AND c.object_id = h.id AND c.call_fence = h.fence AND c.call_parked IS NULL AND {{ .Open }}
+  AND c.object_id = h.id AND c.call_fence = h.fence AND c.call_parked IS NULL

@@ -10,5 +10,3 @@ SELECT a.n, now(), {{ .Claim }}
 FROM asked AS a
 LEFT JOIN claims AS c
     ON c.home_region = {{ if .PlansAreKept }}a.home_region{{ else }}@home::crdb_internal_region{{ end }} AND c.tenant_id = a.tenant_id AND c.idem_key = a.idem_key
-LEFT JOIN responses AS r
-    ON r.home_region = {{ if .PlansAreKept }}c.home_region{{ else }}@home::crdb_internal_region{{ end }} AND r.tenant_id = c.tenant_id AND r.object_id = c.object_id AND c.answered IS DISTINCT FROM c.step

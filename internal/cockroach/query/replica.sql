@@ -13,6 +13,5 @@ LEFT JOIN pins AS p ON a.code = 0 AND p.registrar = g.name AND p.tenant_id = a.t
 LEFT JOIN claims AS c
     ON c.home_region = CASE WHEN a.code = 0 THEN p.home_region ELSE g.name END
    AND c.tenant_id = a.tenant_id AND c.idem_key = a.idem_key AND c.state IN (2, 3)
-LEFT JOIN responses AS r ON r.home_region = c.home_region AND r.tenant_id = c.tenant_id AND r.object_id = c.object_id AND c.answered IS DISTINCT FROM c.step
 {{ .FromReplica }}
 WHERE c.step IS NOT NULL OR p.created_at IS NOT NULL

@@ -20,7 +20,6 @@ WITH said AS MATERIALIZED (
         provider_ref = v.provider_ref, settled_at = CASE WHEN v.final THEN now() END,
         refused_at = CASE WHEN v.refusal IS NOT NULL THEN now() END, refusal = v.refusal, interim = NULL,
         removable_at = greatest(v.keep_until, now() + @pin_life::interval), step = v.step,
-        answered = CASE WHEN v.final THEN v.step END,
         answer_status = CASE WHEN v.final THEN v.answer_status END,
         answer_header = CASE WHEN v.final THEN v.answer_header END,
         answer_body = CASE WHEN v.final THEN v.answer_body END,

@@ -148,8 +148,7 @@ CREATE TABLE IF NOT EXISTS claims (
     -- The answer while the payer has to act or a bank takes its time; see claim.Interim.
     interim             bytea,
 
-    -- The final answer, which every retry reads. It is there while answered is the row's step.
-    answered            uuid,
+    -- The final answer, which every retry reads; NULL before.
     answer_status       int2 CONSTRAINT claims_answer_sendable CHECK (answer_status BETWEEN 200 AND 599),
     answer_header       bytea,
     answer_body         bytea,
@@ -161,7 +160,6 @@ CREATE TABLE IF NOT EXISTS claims (
     -- entries and a look-up.
     call_payload        bytea,
     call_trace          text,
-    -- no earlier than first_use of the life that it is of
     call_created        timestamptz,
     -- NULL while it is parked; call_parked is then since when it was due
     call_due            timestamptz,
@@ -206,21 +204,6 @@ SELECT home_region, tenant_id, idem_key, object_id, operation, fingerprint_versi
        settled_at, refused_at, removable_at, answer_status, call_due, call_parked, call_attempts
 FROM claims;
 
--- What every retry of a claim reads that was settled before the answer was in the claim's row.
-CREATE TABLE IF NOT EXISTS responses (
-    home_region   crdb_internal_region NOT NULL,
-    tenant_id     text NOT NULL,
-    object_id     text NOT NULL,
-    status        int2 NOT NULL CONSTRAINT responses_sendable CHECK (status BETWEEN 200 AND 599),
-    header_names  text[] NOT NULL,
-    header_values bytea[] NOT NULL,
-    body          bytea NOT NULL,
-    blob          text NOT NULL,
-    removable_at  timestamptz NOT NULL,
-    PRIMARY KEY (home_region, tenant_id, object_id)
-) WITH (ttl_expiration_expression = 'removable_at', ttl_job_cron = '@hourly')
-LOCALITY REGIONAL BY ROW AS home_region;
-
 -- Which tenant had an object for which no money moved; see claim.Unpaid. The row outlives the
 -- claim, which is deleted two days after its first use, since a provider may report a success
 -- later. It is in a table of its own so that no TTL job of claims and no reconciliation reads
@@ -249,32 +232,6 @@ ALTER TABLE unpaid INJECT STATISTICS '[
 -- in one delays no other, and since one statement may write to several, which CockroachDB refuses
 -- for one table. Calls to providers are in claims.
 ---------------------------------------------------------------------------------------------------
-
--- Provider calls that are not in claims.
-CREATE TABLE IF NOT EXISTS outbox (
-    home_region  crdb_internal_region NOT NULL,
-    id           text NOT NULL,
-    kind         text NOT NULL,
-    tenant_id    text NOT NULL,
-    idem_key     text NOT NULL,
-    operation    text NOT NULL,
-    payload      bytea NOT NULL,
-    trace_parent text NOT NULL,
-    created_at   timestamptz NOT NULL,
-    due          timestamptz NOT NULL,
-    fence        int8 NOT NULL,
-    attempts     int4 NOT NULL DEFAULT 0,
-    last_error   text NOT NULL DEFAULT '',
-    parked       bool NOT NULL DEFAULT false,
-    PRIMARY KEY (home_region, id),
-    INDEX outbox_due (home_region, due, id) WHERE NOT parked,
-    INDEX outbox_parked (home_region, id) WHERE parked
-) WITH (sql_stats_automatic_collection_enabled = false)
-LOCALITY REGIONAL BY ROW AS home_region;
-ALTER TABLE outbox INJECT STATISTICS '[
-    {"columns": ["home_region"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 3},
-    {"columns": ["id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000}
-]';
 
 -- What has happened to objects, for sinks; see outbox.Events.
 CREATE TABLE IF NOT EXISTS events (

@@ -145,8 +145,7 @@ CREATE TABLE claims (
     -- The answer while the payer has to act or a bank takes its time; see claim.Interim.
     interim             bytea,
 
-    -- The final answer, which every retry reads. It is there while answered is the row's step.
-    answered            uuid,
+    -- The final answer, which every retry reads; NULL before.
     answer_status       int2 CONSTRAINT claims_answer_sendable CHECK (answer_status BETWEEN 200 AND 599),
     answer_header       bytea,
     answer_body         bytea,
@@ -158,7 +157,6 @@ CREATE TABLE claims (
     -- entries and a look-up.
     call_payload        bytea,
     call_trace          text,
-    -- no earlier than first_use of the life that it is of
     call_created        timestamptz,
     -- NULL while it is parked; call_parked is then since when it was due
     call_due            timestamptz,
@@ -197,21 +195,6 @@ SELECT home_region, tenant_id, idem_key, object_id, operation, fingerprint_versi
        settled_at, refused_at, removable_at, answer_status, call_due, call_parked, call_attempts
 FROM claims;
 
--- What every retry of a claim reads that was settled before the answer was in the claim's row.
-CREATE TABLE responses (
-    home_region   crdb_internal_region NOT NULL,
-    tenant_id     text NOT NULL,
-    object_id     text NOT NULL,
-    status        int2 NOT NULL CONSTRAINT responses_sendable CHECK (status BETWEEN 200 AND 599),
-    header_names  text[] NOT NULL,
-    header_values bytea[] NOT NULL,
-    body          bytea NOT NULL,
-    blob          text NOT NULL,
-    removable_at  timestamptz NOT NULL,
-    PRIMARY KEY (home_region, tenant_id, object_id)
-);
-CREATE INDEX responses_removable ON responses (removable_at);
-
 -- Which tenant had an object for which no money moved; see claim.Unpaid. The row outlives the
 -- claim, which is deleted two days after its first use, since a provider may report a success
 -- later. It is in a table of its own so that no TTL job of claims and no reconciliation reads
@@ -236,27 +219,6 @@ CREATE INDEX unpaid_removable ON unpaid (removable_at);
 -- in one delays no other, and since one statement may write to several, which CockroachDB refuses
 -- for one table. Calls to providers are in claims.
 ---------------------------------------------------------------------------------------------------
-
--- Provider calls that are not in claims.
-CREATE TABLE outbox (
-    home_region  crdb_internal_region NOT NULL,
-    id           text NOT NULL,
-    kind         text NOT NULL,
-    tenant_id    text NOT NULL,
-    idem_key     text NOT NULL,
-    operation    text NOT NULL,
-    payload      bytea NOT NULL,
-    trace_parent text NOT NULL,
-    created_at   timestamptz NOT NULL,
-    due          timestamptz NOT NULL,
-    fence        int8 NOT NULL,
-    attempts     int4 NOT NULL DEFAULT 0,
-    last_error   text NOT NULL DEFAULT '',
-    parked       bool NOT NULL DEFAULT false,
-    PRIMARY KEY (home_region, id)
-);
-CREATE INDEX outbox_due ON outbox (home_region, due, id) WHERE NOT parked;
-CREATE INDEX outbox_parked ON outbox (home_region, id) WHERE parked;
 
 -- What has happened to objects, for sinks; see outbox.Events.
 CREATE TABLE events (
