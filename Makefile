@@ -63,7 +63,7 @@ endif
 # What touches the SQL store, but for the end-to-end tests, which `make test` has raced on
 # the embedded store. Go does not run again what it has just run in the same environment,
 # as `make test` did for most of these.
-SQL_TESTS = ./internal/cockroach/... ./internal/lab/localdb/... ./internal/deployment ./internal/node ./internal/cli
+SQL_TESTS = ./internal/sqlstore/... ./internal/lab/localdb/... ./internal/deployment ./internal/node ./internal/cli
 
 test-postgres test-cockroach: export HOMEWARD_TEST_STORE := sql
 test-postgres test-cockroach: export HOMEWARD_TEST_DATABASE := required

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 )
 
 // holdings are the claims that this process is working on. Each has a trust deadline

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/internal/meter"
 )
 
 // meters are the metrics of a service.

@@ -3,7 +3,7 @@ package claim
 import (
 	"context"
 
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 // Replica answers req from the nearest replica if that has the final response.

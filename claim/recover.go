@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
+	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/span"
 )
 
 // Recover handles a due provider call: it takes the claim over and makes

@@ -14,10 +14,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/homeward-io/homeward/fault"
-	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/internal/fault"
+	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/span"
 )
 
 // Attempt is the input of one call to [Executor].Attempt.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 // Answered reports whether err, from a [Service] here or in another region, is an

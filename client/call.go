@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 // call is one logical call: the same bytes under the same key in every attempt.

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 // route is the path without a trailing id.

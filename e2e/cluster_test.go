@@ -21,9 +21,9 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 // processCluster is a homeward cluster: nodes in processes of their own.
@@ -320,9 +320,9 @@ func TestClusterLeavesOtherDatabasesAlone(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
 		return c
 	}
-	m, err := cockroach.OpenMigrator(t.Context(), theirs, false)
+	m, err := sqlstore.OpenMigrator(t.Context(), theirs, false)
 	require.NoError(t, err)
-	require.NoError(t, m.Up(t.Context(), cockroach.Migration{Regions: []claim.Region{{Name: "eu-north1"}}}, nil))
+	require.NoError(t, m.Up(t.Context(), sqlstore.Migration{Regions: []claim.Region{{Name: "eu-north1"}}}, nil))
 	require.NoError(t, m.Close(t.Context()))
 	_, err = conn(tables).Exec(t.Context(), "CREATE TABLE books (title text)")
 	require.NoError(t, err)

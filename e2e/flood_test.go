@@ -16,11 +16,11 @@ import (
 	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/seal"
+	"github.com/homeward-io/homeward/internal/seal/sealtest"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/seal"
-	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
 // startNoticed starts a cluster that takes the simulator's notices in.

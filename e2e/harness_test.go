@@ -24,12 +24,12 @@ import (
 	"github.com/homeward-io/homeward/e2e/contract"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/seal/sealtest"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
-	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
 )
 
 // measureEnv has the tests below measure with the default settings, for as long as it says.

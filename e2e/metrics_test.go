@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/build"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/node"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp/simulator"

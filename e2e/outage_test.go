@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/e2e/answer"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
@@ -44,7 +44,7 @@ func startOutage(t *testing.T) *outage {
 		b.Databases[r] = s.URL(r, schema)
 	}
 	w := startWorldOn(t, b, nil, func(c *node.ClusterConfig) {
-		c.Pool = cockroach.DefaultPool()
+		c.Pool = sqlstore.DefaultPool()
 		c.Pool.MaxConns = 8
 	})
 	return &outage{w, s}

@@ -20,9 +20,9 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 // served is several homeward serve, each a process of its own, on one
@@ -77,7 +77,7 @@ func newServedOn(t *testing.T, c localdb.Config) *served {
 	}
 	require.NoError(t, s.CreateDatabase(ctx, "homeward", ""))
 	d.addRegions(us, eu)
-	db, err := cockroach.Open(ctx, cockroach.Config{URL: d.url, Policy: quick()})
+	db, err := sqlstore.Open(ctx, sqlstore.Config{URL: d.url, Policy: quick()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: us}, acme))
@@ -87,14 +87,14 @@ func newServedOn(t *testing.T, c localdb.Config) *served {
 // addRegions does what homeward migrate up --regions does.
 func (d *served) addRegions(names ...string) {
 	d.t.Helper()
-	m, err := cockroach.OpenMigrator(d.ctx, d.url, false)
+	m, err := sqlstore.OpenMigrator(d.ctx, d.url, false)
 	require.NoError(d.t, err)
 	defer func() { require.NoError(d.t, m.Close(d.ctx)) }()
 	var specs []claim.Region
 	for _, n := range names {
 		specs = append(specs, claim.Region{Name: n, Code: codes[n]})
 	}
-	require.NoError(d.t, m.Up(d.ctx, cockroach.Migration{Regions: specs}, nil))
+	require.NoError(d.t, m.Up(d.ctx, sqlstore.Migration{Regions: specs}, nil))
 }
 
 // serveSettings is the quick policy for a node on free ports.
@@ -292,7 +292,7 @@ func TestServe(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, r.Status, "%s", r.Body)
 		require.Equal(t, "store_unavailable", r.Problem.Error)
 		require.Equal(t, "same_key", r.Problem.Retry)
-		require.Less(t, time.Since(asked), 5*cockroach.DefaultPool().CallTimeout)
+		require.Less(t, time.Since(asked), 5*sqlstore.DefaultPool().CallTimeout)
 		until(t, region+" is not ready", func() bool { return !d.ready(region) })
 	}
 	d.judge.once(t, moved)

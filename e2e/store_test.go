@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 // storeEnv chooses what the clusters of this package run on: "embedded", which
@@ -107,7 +107,7 @@ func prepare(s *localdb.Server) error {
 	if err := s.CreateDatabase(ctx, schema, ""); err != nil {
 		return err
 	}
-	m, err := cockroach.OpenMigrator(ctx, s.URL(us, schema), false)
+	m, err := sqlstore.OpenMigrator(ctx, s.URL(us, schema), false)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func prepare(s *localdb.Server) error {
 	for _, r := range regions {
 		specs = append(specs, claim.Region{Name: r, Code: codes[r]})
 	}
-	if err := m.Up(ctx, cockroach.Migration{Regions: specs}, nil); err != nil {
+	if err := m.Up(ctx, sqlstore.Migration{Regions: specs}, nil); err != nil {
 		return err
 	}
 	if s.Kind() == localdb.CockroachDB {
@@ -178,9 +178,9 @@ func unhurried(k localdb.Kind) claim.Policy {
 
 // patientPool is for many clusters on one busy machine: few connections each,
 // out of PostgreSQL's 200, and no promise about how soon a database that is down
-// is given up, which package cockroach tests.
-func patientPool() cockroach.Pool {
-	p := cockroach.DefaultPool()
+// is given up, which package sqlstore tests.
+func patientPool() sqlstore.Pool {
+	p := sqlstore.DefaultPool()
 	p.MaxConns = 8
 	p.StatementTimeout, p.CallTimeout, p.ConnectTimeout = 20*time.Second, 30*time.Second, 10*time.Second
 	return p

@@ -24,8 +24,8 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/client"
+	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
-	"github.com/homeward-io/homeward/span"
 )
 
 // merchant is the span of the program that calls: the only root that is recorded,
@@ -121,12 +121,12 @@ var alsoDeclared = regexp.MustCompile(`declareAlso\[\w+\]\("\w+", "(\w+)"\)`)
 // those that it makes of one of them.
 func declaredStatements(t testing.TB) (names []string) {
 	t.Helper()
-	files, err := filepath.Glob("../internal/cockroach/query/*.sql")
+	files, err := filepath.Glob("../internal/sqlstore/query/*.sql")
 	require.NoError(t, err)
 	for _, f := range files {
 		names = append(names, strings.TrimSuffix(filepath.Base(f), ".sql"))
 	}
-	sources, err := filepath.Glob("../internal/cockroach/*.go")
+	sources, err := filepath.Glob("../internal/sqlstore/*.go")
 	require.NoError(t, err)
 	for _, f := range sources {
 		source, err := os.ReadFile(f)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 )
 
 // completer finishes and retries the taken rows of one home. Rows that end at about the

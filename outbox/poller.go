@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 )
 
 const (

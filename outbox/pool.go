@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 )
 
 // pool runs between a Start and the end of its Drain: a loop that decides in which regions

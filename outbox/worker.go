@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/homeward-io/homeward/fault"
-	"github.com/homeward-io/homeward/meter"
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/fault"
+	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 // Disposition is the result of handling a message.

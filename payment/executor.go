@@ -9,10 +9,10 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/span"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
 )

@@ -20,8 +20,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
-	"github.com/homeward-io/homeward/meter"
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 // forwarding begins the span of one hop.

@@ -46,9 +46,9 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/region"
-	"github.com/homeward-io/homeward/span"
 )
 
 // Local runs requests on the claims that this node can reach itself.

@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/meter"
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 // pin asks the registrar. A key without a home gets home.

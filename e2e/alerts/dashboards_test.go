@@ -26,7 +26,7 @@ var rare = map[string]string{
 	"homeward_reconciliation_mismatches":     "internal/node: reconciliation",
 	"homeward_ledger_verify":                 "internal/node: verification",
 	"homeward_audit_":                        "audit",
-	"homeward_clock_offset_seconds":          "internal/cockroach: a clock of its own",
+	"homeward_clock_offset_seconds":          "internal/sqlstore: a clock of its own",
 	"homeward_outbox_lag_seconds":            "TestTheProviderFails",
 }
 

@@ -27,7 +27,7 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/node"
-	"github.com/homeward-io/homeward/runs"
+	"github.com/homeward-io/homeward/internal/runs"
 )
 
 // The nodes of a cluster are processes of the program that starts it: of this test.

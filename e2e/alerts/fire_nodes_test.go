@@ -17,11 +17,11 @@ import (
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/build"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/devcerts"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -173,20 +173,20 @@ func TestConnectionsThatAllWait(t *testing.T) {
 	t.Parallel()
 	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL, Dir: dbtest.Dir(t)})
 	require.NoError(t, s.CreateDatabase(t.Context(), "homeward", ""))
-	m, err := cockroach.OpenMigrator(t.Context(), s.URL(us, "homeward"), false)
+	m, err := sqlstore.OpenMigrator(t.Context(), s.URL(us, "homeward"), false)
 	require.NoError(t, err)
 	var regions []claim.Region
 	for r, code := range codes {
 		regions = append(regions, claim.Region{Name: r, Code: code})
 	}
-	require.NoError(t, m.Up(t.Context(), cockroach.Migration{Regions: regions}, nil))
+	require.NoError(t, m.Up(t.Context(), sqlstore.Migration{Regions: regions}, nil))
 	require.NoError(t, m.Close(t.Context()))
 	w := start(t, func(_ *world, c *node.ClusterConfig) {
 		c.Databases, c.Nodes, c.Clock = map[string]string{}, 1, nil
 		for r := range codes {
 			c.Databases[r] = s.URL(r, "homeward")
 		}
-		c.Pool = cockroach.DefaultPool()
+		c.Pool = sqlstore.DefaultPool()
 		c.Pool.MaxConns = 8
 	})
 	w.healthy("HomewardPoolExhausted")

@@ -12,9 +12,9 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // regionNames are the regions of the three-region cluster; one region is the

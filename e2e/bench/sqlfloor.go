@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -155,8 +155,8 @@ func (o *floorFlags) parse(name string, args []string) error {
 	return nil
 }
 
-// pool is a node's, as [cockroach.Open] makes it.
-func pool(ctx context.Context, url string, p cockroach.Pool) (*pgxpool.Pool, error) {
+// pool is a node's, as [sqlstore.Open] makes it.
+func pool(ctx context.Context, url string, p sqlstore.Pool) (*pgxpool.Pool, error) {
 	l := ledger{url: url}
 	return l.rawPool(ctx, p)
 }
@@ -269,8 +269,8 @@ func serveFloors(ctx context.Context, urls []string, in io.Reader, out io.Writer
 
 // patientPool is a node's pool by default, but for its patience: a machine that stalls
 // should show in a percentile and not end the run.
-func patientPool() cockroach.Pool {
-	p := cockroach.DefaultPool()
+func patientPool() sqlstore.Pool {
+	p := sqlstore.DefaultPool()
 	p.StatementTimeout, p.CallTimeout, p.ConnectTimeout = 20*time.Second, 30*time.Second, 10*time.Second
 	return p
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/outbox"
 )
 
@@ -263,11 +263,11 @@ func newLedger(ctx context.Context, s *localdb.Server, name string, regions ...s
 	if l.charges, err = newCharges("bench"); err != nil {
 		return nil, err
 	}
-	m, err := cockroach.OpenMigrator(ctx, l.url, false)
+	m, err := sqlstore.OpenMigrator(ctx, l.url, false)
 	if err != nil {
 		return nil, err
 	}
-	var all cockroach.Migration
+	var all sqlstore.Migration
 	for i, r := range l.regions {
 		all.Regions = append(all.Regions, claim.Region{Name: r, Code: claim.RegionCode(i + 1)})
 	}
@@ -276,19 +276,19 @@ func newLedger(ctx context.Context, s *localdb.Server, name string, regions ...s
 }
 
 // poolOf is the product's pool, for as many callers as connections.
-func poolOf(conns int) cockroach.Pool {
+func poolOf(conns int) sqlstore.Pool {
 	p := patientPool()
 	p.MaxConns, p.MinConns = int32(conns), min(p.MinConns, int32(conns))
 	return p
 }
 
 // open opens the store, and returns what makes one charge with it.
-func (l *ledger) open(ctx context.Context, url string, conns int) (*cockroach.DB, func(context.Context) error, error) {
+func (l *ledger) open(ctx context.Context, url string, conns int) (*sqlstore.DB, func(context.Context) error, error) {
 	policy := claim.DefaultPolicy()
 	if l.kind == localdb.CockroachDB {
 		policy.ClockOffset = 500 * time.Millisecond // its --max-offset unless set
 	}
-	db, err := cockroach.Open(ctx, cockroach.Config{URL: url, Policy: policy, Pool: poolOf(conns)})
+	db, err := sqlstore.Open(ctx, sqlstore.Config{URL: url, Policy: policy, Pool: poolOf(conns)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -364,8 +364,8 @@ func query(ctx context.Context, pool *pgxpool.Pool, sql string, args []any) erro
 	return nil
 }
 
-// rawPool is a pool as [cockroach.Open] makes it.
-func (l *ledger) rawPool(ctx context.Context, p cockroach.Pool) (*pgxpool.Pool, error) {
+// rawPool is a pool as [sqlstore.Open] makes it.
+func (l *ledger) rawPool(ctx context.Context, p sqlstore.Pool) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(l.url)
 	if err != nil {
 		return nil, err
@@ -467,7 +467,7 @@ func (l *ledger) count(ctx context.Context) (done int, err error) {
 const auditLines = 3
 
 // wholeCharge fails unless the store has all of the charge under key.
-func wholeCharge(ctx context.Context, view *cockroach.View, key claim.Key) error {
+func wholeCharge(ctx context.Context, view *sqlstore.View, key claim.Key) error {
 	rec, _, found, err := view.Get(ctx, key, regionNames[0])
 	switch {
 	case err != nil:

@@ -19,11 +19,11 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
-	"github.com/homeward-io/homeward/runs"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/payment/account"
 )
 
@@ -24,7 +24,7 @@ func (accountCommand) Help() string {
 type accountListCommand struct{}
 
 func (c *accountListCommand) Run(ctx context.Context, io streams) error {
-	return withDatabase(ctx, func(db *cockroach.DB) error {
+	return withDatabase(ctx, func(db *sqlstore.DB) error {
 		rows, err := db.Accounts(ctx)
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func (accountAcceptCommand) Help() string {
 // one, as after a migration by the provider: movements of the former account are not
 // found in another.
 func (c *accountAcceptCommand) Run(ctx context.Context, io streams) error {
-	return withDatabase(ctx, func(db *cockroach.DB) error {
+	return withDatabase(ctx, func(db *sqlstore.DB) error {
 		work, err := node.OpenWork(ctx, db)
 		if err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
-	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/payment/account"
 )
 
@@ -18,7 +18,7 @@ func TestAccountsAreAcceptedByCommand(t *testing.T) {
 	const region = "us-east1"
 	url := migrated(t, region)
 	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", region)
-	db, err := cockroach.Open(t.Context(), cockroach.Config{Policy: claim.DefaultPolicy(), Pool: cockroach.DefaultPool(), URL: url})
+	db, err := sqlstore.Open(t.Context(), sqlstore.Config{Policy: claim.DefaultPolicy(), Pool: sqlstore.DefaultPool(), URL: url})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	for _, name := range []string{"bank", "other"} {

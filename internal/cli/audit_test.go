@@ -13,7 +13,7 @@ import (
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
-	"github.com/homeward-io/homeward/inspect"
+	"github.com/homeward-io/homeward/internal/inspect"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/node/buckettest"
 )

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/inspect"
+	"github.com/homeward-io/homeward/internal/inspect"
 )
 
 var update = flag.Bool("update", false, "write docs/OUTPUT.md anew")

@@ -17,7 +17,7 @@ import (
 	"github.com/homeward-io/homeward/internal/drill"
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/node"
-	"github.com/homeward-io/homeward/runs"
+	"github.com/homeward-io/homeward/internal/runs"
 )
 
 type drillCommand struct {

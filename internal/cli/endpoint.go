@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/seal"
 )
 
 type endpointCommand struct {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/inspect"
+	"github.com/homeward-io/homeward/internal/inspect"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/homeward-io/homeward/internal/drill"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/reconcile"
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/runs"
 )
 
 // runsFlags select the bucket for the report of a command.

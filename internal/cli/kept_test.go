@@ -15,8 +15,8 @@ import (
 
 	"github.com/homeward-io/homeward/internal/drill"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/ledger"
-	"github.com/homeward-io/homeward/runs"
 )
 
 // keptIn reads the newest runs of a bucket.

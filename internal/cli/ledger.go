@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/homeward-io/homeward/inspect"
+	"github.com/homeward-io/homeward/internal/inspect"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/verify"
-	"github.com/homeward-io/homeward/runs"
 )
 
 type ledgerCommand struct {

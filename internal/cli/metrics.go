@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/internal/build"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/reconcile"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/ledger"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/payment/verify"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -35,13 +35,13 @@ type migrationFlags struct {
 	Survive string `placeholder:"zone|region" help:"CockroachDB: what the database survives; default: zone."`
 }
 
-func (f *migrationFlags) migration() (cockroach.Migration, error) {
-	want := cockroach.Migration{Primary: f.Primary, Survive: cockroach.Survival(f.Survive)}
+func (f *migrationFlags) migration() (sqlstore.Migration, error) {
+	want := sqlstore.Migration{Primary: f.Primary, Survive: sqlstore.Survival(f.Survive)}
 	if f.Regions == "" {
 		return want, nil
 	}
 	var err error
-	if want.Regions, err = cockroach.ParseRegions(f.Regions); err != nil {
+	if want.Regions, err = sqlstore.ParseRegions(f.Regions); err != nil {
 		return want, err
 	}
 	for _, r := range want.Regions { // tables are only added to, so every running node must cope with them
@@ -53,7 +53,7 @@ func (f *migrationFlags) migration() (cockroach.Migration, error) {
 }
 
 // withMigrator connects to the database of the environment while do runs.
-func withMigrator(ctx context.Context, do func(*cockroach.Migrator) error) error {
+func withMigrator(ctx context.Context, do func(*sqlstore.Migrator) error) error {
 	url, err := node.Secret(os.Environ(), node.DatabaseURL)
 	if err != nil {
 		return err
@@ -68,13 +68,13 @@ func (c *migrateUpCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return withMigrator(ctx, func(m *cockroach.Migrator) error {
+	return withMigrator(ctx, func(m *sqlstore.Migrator) error {
 		if _, err := m.Plan(ctx, want); err != nil {
 			return err // before anything is done
 		}
 		steps, now := 0, &currentStep{}
 		told := tell(io, now.String)
-		err := m.Up(ctx, want, func(s cockroach.Step) {
+		err := m.Up(ctx, want, func(s sqlstore.Step) {
 			if sayBlocked(io, s) {
 				return
 			}
@@ -105,7 +105,7 @@ func (c *migratePlanCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return withMigrator(ctx, func(m *cockroach.Migrator) error {
+	return withMigrator(ctx, func(m *sqlstore.Migrator) error {
 		steps, err := m.Plan(ctx, want)
 		if err != nil {
 			return err
@@ -117,7 +117,7 @@ func (c *migratePlanCommand) Run(ctx context.Context, io streams) error {
 type migrateStatusCommand struct{}
 
 func (migrateStatusCommand) Run(ctx context.Context, io streams) error {
-	return withMigrator(ctx, func(m *cockroach.Migrator) error {
+	return withMigrator(ctx, func(m *sqlstore.Migrator) error {
 		s, err := m.Status(ctx)
 		if err != nil {
 			return err
@@ -156,10 +156,10 @@ func (c *migrateCopyCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return withMigrator(ctx, func(to *cockroach.Migrator) error {
-		return node.WithMigrator(ctx, source, func(from *cockroach.Migrator) error {
+	return withMigrator(ctx, func(to *sqlstore.Migrator) error {
+		return node.WithMigrator(ctx, source, func(from *sqlstore.Migrator) error {
 			t := table(io)
-			if err := to.Copy(ctx, from, c.Resume, func(done cockroach.CopiedTable) { fmt.Fprintf(t, "%s\t%d rows, the same\n", done.Name, done.Rows) }); err != nil {
+			if err := to.Copy(ctx, from, c.Resume, func(done sqlstore.CopiedTable) { fmt.Fprintf(t, "%s\t%d rows, the same\n", done.Name, done.Rows) }); err != nil {
 				return err
 			}
 			if err := t.Flush(); err != nil {
@@ -184,8 +184,8 @@ func (migrateRolesCommand) Help() string {
 }
 
 func (c *migrateRolesCommand) Run(ctx context.Context, io streams) error {
-	want := cockroach.Roles{Owner: c.Owner, Node: c.Node, Reader: c.Reader}
-	return withMigrator(ctx, func(m *cockroach.Migrator) error {
+	want := sqlstore.Roles{Owner: c.Owner, Node: c.Node, Reader: c.Reader}
+	return withMigrator(ctx, func(m *sqlstore.Migrator) error {
 		if c.DryRun {
 			steps, err := m.PlanRoles(ctx, want)
 			if err != nil {
@@ -194,7 +194,7 @@ func (c *migrateRolesCommand) Run(ctx context.Context, io streams) error {
 			return printPlan(io, m, steps, "homeward migrate roles does.")
 		}
 		steps := 0
-		if err := m.MakeRoles(ctx, want, func(s cockroach.Step) {
+		if err := m.MakeRoles(ctx, want, func(s sqlstore.Step) {
 			if sayBlocked(io, s) {
 				return
 			}
@@ -214,7 +214,7 @@ Give each a password (ALTER ROLE … PASSWORD) or a certificate, and put %[2]s i
 }
 
 // sayBlocked prints who keeps a step from a lock, and reports whether somebody does.
-func sayBlocked(io streams, s cockroach.Step) bool {
+func sayBlocked(io streams, s sqlstore.Step) bool {
 	if s.Blocked != "" {
 		fmt.Fprintf(io.err, "%s waits for a lock, lets charges go first, and tries again; the table is in use by %s\n", s.Name, s.Blocked)
 	}
@@ -222,7 +222,7 @@ func sayBlocked(io streams, s cockroach.Step) bool {
 }
 
 // printPlan prints steps as SQL; how describes the command that runs them.
-func printPlan(io streams, m *cockroach.Migrator, steps []cockroach.Step, how string) error {
+func printPlan(io streams, m *sqlstore.Migrator, steps []sqlstore.Step, how string) error {
 	if len(steps) == 0 {
 		_, err := fmt.Fprintln(io.out, "-- Nothing to do.")
 		return err
@@ -236,7 +236,7 @@ func printPlan(io streams, m *cockroach.Migrator, steps []cockroach.Step, how st
 
 // behind returns what to run if the database lacks tables that this build needs. A
 // newer schema is no fault: tables only grow, so that an older build keeps working.
-func behind(s cockroach.Status) error {
+func behind(s sqlstore.Status) error {
 	switch {
 	case len(s.Regions) == 0:
 		return errors.New("the database has no region yet; run homeward migrate up --regions NAME,…")

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 // homeward runs the command in this process.
@@ -76,7 +76,7 @@ func TestMigrate(t *testing.T) {
 	ran := strings.Split(strings.TrimSpace(up), "\n")
 	last := ran[len(ran)-1]
 	require.Subset(t, planned, ran[:len(ran)-1], "up runs what plan says")
-	require.GreaterOrEqual(t, len(ran)-1, cockroach.SchemaVersion())
+	require.GreaterOrEqual(t, len(ran)-1, sqlstore.SchemaVersion())
 	require.Contains(t, last, "schema version")
 	require.Contains(t, does(t, "migrate", "up"), "nothing to do")
 	require.Contains(t, does(t, "migrate", "up", "--regions", "us-east1"), "nothing to do")

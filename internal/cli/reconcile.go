@@ -18,9 +18,9 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/reconcile"
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/runs"
 )
 
 type reconcileCommand struct {

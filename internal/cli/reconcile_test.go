@@ -19,12 +19,12 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/reconcile"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
@@ -327,7 +327,7 @@ func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	sim, provider, config := simulated(t)
 	policy := claim.DefaultPolicy()
 	policy.ReplayFor, policy.TombstoneFor, policy.PinGrace, policy.DeclinePause = time.Millisecond, time.Millisecond, time.Millisecond, 0
-	db, err := cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: policy, Pool: node.ToolPool()})
+	db, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: url, Policy: policy, Pool: node.ToolPool()})
 	require.NoError(t, err)
 	v, err := db.Region("us-east1")
 	require.NoError(t, err)

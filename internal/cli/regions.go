@@ -10,8 +10,8 @@ import (
 
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/operator"
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/region/admin"
-	"github.com/homeward-io/homeward/runs"
 )
 
 // askFlags select the running node to query, and the caller's identity.

@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/notice"
-	"github.com/homeward-io/homeward/seal"
 )
 
 type secretsCommand struct {

@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/notice"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // sealNotice keeps a notice as a node with the desk's keys does.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/build"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/telemetry"
-	"github.com/homeward-io/homeward/meter"
 )
 
 type serveCommand struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 // What merchants, providers and operators have written reaches a terminal as text: it moves no
@@ -17,7 +17,7 @@ func TestStoredTextCannotSteerATerminal(t *testing.T) {
 	url := emptyDatabase(t)
 	does(t, "migrate", "up", "--regions", "us-east1")
 	evil := "A\x1b[2J\x1b]0;owned\a\r\u009b31m\u202egnp\x7fZ\n"
-	require.NoError(t, node.WithDatabase(t.Context(), url, func(db *cockroach.DB) error {
+	require.NoError(t, node.WithDatabase(t.Context(), url, func(db *sqlstore.DB) error {
 		return db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: evil, Registrar: "us-east1"})
 	}))
 	for _, args := range [][]string{{"tenant", "list"}} {

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/seal"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/seal"
 )
 
 const storeHelp = `Works on the database at HOMEWARD_DATABASE_URL (or in the file named by HOMEWARD_DATABASE_URL_FILE), while nodes run. With --data it works on the directory of a stopped demo.`
@@ -107,13 +107,13 @@ func (f *storeFlags) withBooks(ctx context.Context, do func(*store) error) error
 
 // booksPool has long time-outs: the database sums the balances of a region from all of
 // its rows, at a few million a second.
-func booksPool() cockroach.Pool {
+func booksPool() sqlstore.Pool {
 	p := node.ToolPool()
 	p.StatementTimeout, p.CallTimeout = 5*time.Minute, 6*time.Minute
 	return p
 }
 
-func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool, do func(*store) error) error {
+func (f *storeFlags) with(ctx context.Context, pool sqlstore.Pool, sealed bool, do func(*store) error) error {
 	if b, here := ctx.Value(nodeKey{}).(node.Belongings); here {
 		return use(ctx, b.Deployment, b.Seal, do)
 	}
@@ -148,8 +148,8 @@ func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool,
 }
 
 // withSQL owns ring, which may be nil.
-func withSQL(ctx context.Context, url string, pool cockroach.Pool, ring *seal.Ring, do func(*store) error) error {
-	return errors.Join(node.WithPool(ctx, url, pool, func(db *cockroach.DB) error {
+func withSQL(ctx context.Context, url string, pool sqlstore.Pool, ring *seal.Ring, do func(*store) error) error {
+	return errors.Join(node.WithPool(ctx, url, pool, func(db *sqlstore.DB) error {
 		return use(ctx, deployment.SQL(db), ring, do)
 	}), ring.Close())
 }

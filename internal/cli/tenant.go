@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -30,12 +30,12 @@ type tenantCommand struct {
 func (tenantCommand) Help() string { return migrateCommand{}.Help() }
 
 // withDatabase opens the database of the environment while do runs.
-func withDatabase(ctx context.Context, do func(*cockroach.DB) error) error {
+func withDatabase(ctx context.Context, do func(*sqlstore.DB) error) error {
 	url, err := node.Secret(os.Environ(), node.DatabaseURL)
 	if err != nil {
 		return err
 	}
-	return node.WithDatabase(ctx, url, func(db *cockroach.DB) error {
+	return node.WithDatabase(ctx, url, func(db *sqlstore.DB) error {
 		if a, ok := ctx.Value(actKey{}).(*act); ok && a.role != apart && a.role >= region.RoleOperator {
 			return use(ctx, deployment.SQL(db), nil, func(*store) error { return do(db) })
 		}
@@ -55,7 +55,7 @@ func checkTenantID(id string) error {
 }
 
 // checkRegion is amongRegions of those that the database has.
-func checkRegion(ctx context.Context, db *cockroach.DB, flag, name string) error {
+func checkRegion(ctx context.Context, db *sqlstore.DB, flag, name string) error {
 	regions, _, err := db.Regions(ctx)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
 	if strings.TrimSpace(c.Name) == "" {
 		return errors.New("--name is empty; give the tenant's name, as in --name 'Acme Rockets'")
 	}
-	return withDatabase(ctx, func(db *cockroach.DB) error {
+	return withDatabase(ctx, func(db *sqlstore.DB) error {
 		if err := checkRegion(ctx, db, "--registrar", c.Registrar); err != nil {
 			return err
 		}
@@ -162,13 +162,13 @@ func (c *tenantRotateKeyCommand) Run(ctx context.Context, io streams) error {
 	if c.Keep < 0 {
 		return fmt.Errorf("--keep must not be negative, is %v", c.Keep)
 	}
-	return withDatabase(ctx, func(db *cockroach.DB) error {
+	return withDatabase(ctx, func(db *sqlstore.DB) error {
 		key := claim.NewAPIKey()
 		if err := db.RotateKey(ctx, c.ID, key, c.Keep); err != nil {
 			return unknownTenant(c.ID, err)
 		}
 		printKey(io, key)
-		fmt.Fprintf(io.out, "The tenant's other keys end in %v; nodes may believe them for %v longer.\n", c.Keep, cockroach.DefaultPool().TenantCache)
+		fmt.Fprintf(io.out, "The tenant's other keys end in %v; nodes may believe them for %v longer.\n", c.Keep, sqlstore.DefaultPool().TenantCache)
 		return nil
 	})
 }
@@ -179,7 +179,7 @@ type tenantMoveRegistrarCommand struct {
 }
 
 func (c *tenantMoveRegistrarCommand) Run(ctx context.Context, io streams) error {
-	return withDatabase(ctx, func(db *cockroach.DB) error {
+	return withDatabase(ctx, func(db *sqlstore.DB) error {
 		if err := checkRegion(ctx, db, "--to", c.To); err != nil {
 			return err
 		}

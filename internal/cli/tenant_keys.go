@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 type tenantKeysCommand struct {
@@ -79,7 +79,7 @@ func printKeys(io streams, tenant string, all []keyShown) error {
 		fmt.Fprintf(io.out, "tenant %s has no API key; homeward tenant rotate-key %s mints one\n", tenant, tenant)
 	}
 	if ending {
-		fmt.Fprintf(io.out, "Nodes may accept a key for %v after it ends (database.tenant_cache).\n", cockroach.DefaultPool().TenantCache)
+		fmt.Fprintf(io.out, "Nodes may accept a key for %v after it ends (database.tenant_cache).\n", sqlstore.DefaultPool().TenantCache)
 	}
 	return nil
 }

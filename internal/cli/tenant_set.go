@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/payment"
 )
 
@@ -55,7 +55,7 @@ func (c *tenantSetCommand) Run(ctx context.Context, io streams) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return withDatabase(ctx, func(db *cockroach.DB) error {
+	return withDatabase(ctx, func(db *sqlstore.DB) error {
 		if c.rates() {
 			if err := c.setRates(ctx, io, db); err != nil {
 				return err
@@ -65,7 +65,7 @@ func (c *tenantSetCommand) Run(ctx context.Context, io streams) error {
 			if err := db.SetRoutes(ctx, c.ID, *c.Routes); err != nil {
 				return unknownTenant(c.ID, err)
 			}
-			fmt.Fprintf(io.out, "payments of %s go to %s; nodes follow within %v\n", c.ID, cmp.Or(*c.Routes, "the default of the nodes"), cockroach.DefaultPool().TenantCache)
+			fmt.Fprintf(io.out, "payments of %s go to %s; nodes follow within %v\n", c.ID, cmp.Or(*c.Routes, "the default of the nodes"), sqlstore.DefaultPool().TenantCache)
 		}
 		if c.CardNumbers == "" {
 			return nil
@@ -73,12 +73,12 @@ func (c *tenantSetCommand) Run(ctx context.Context, io streams) error {
 		if err := db.SetCardNumbers(ctx, c.ID, c.CardNumbers); err != nil {
 			return unknownTenant(c.ID, err)
 		}
-		fmt.Fprintf(io.out, "card numbers in the free text of %s: %s; nodes follow within %v\n", c.ID, c.CardNumbers, cockroach.DefaultPool().TenantCache)
+		fmt.Fprintf(io.out, "card numbers in the free text of %s: %s; nodes follow within %v\n", c.ID, c.CardNumbers, sqlstore.DefaultPool().TenantCache)
 		return nil
 	})
 }
 
-func (c *tenantSetCommand) setRates(ctx context.Context, io streams, db *cockroach.DB) error {
+func (c *tenantSetCommand) setRates(ctx context.Context, io streams, db *sqlstore.DB) error {
 	t, err := db.Tenant(ctx, c.ID)
 	if err != nil {
 		return unknownTenant(c.ID, err)
@@ -102,7 +102,7 @@ func (c *tenantSetCommand) setRates(ctx context.Context, io streams, db *cockroa
 	if c.Default {
 		what = fmt.Sprintf("what %s may send is left to the settings of the nodes", c.ID)
 	}
-	fmt.Fprintf(io.out, "%s; nodes may believe what they know for %v longer (database.tenant_cache)\n", what, cockroach.DefaultPool().TenantCache)
+	fmt.Fprintf(io.out, "%s; nodes may believe what they know for %v longer (database.tenant_cache)\n", what, sqlstore.DefaultPool().TenantCache)
 	return nil
 }
 

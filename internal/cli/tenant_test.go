@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 func TestTenants(t *testing.T) {
@@ -107,7 +107,7 @@ func apiKey(t testing.TB, printed string) string {
 // opens says whether a node would let the key in.
 func opens(t testing.TB, url, key string) (found bool) {
 	t.Helper()
-	require.NoError(t, node.WithDatabase(t.Context(), url, func(db *cockroach.DB) error {
+	require.NoError(t, node.WithDatabase(t.Context(), url, func(db *sqlstore.DB) error {
 		v, err := db.Region("us-east1")
 		if err == nil {
 			_, found, err = v.TenantByAPIKey(t.Context(), key)

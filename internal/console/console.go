@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/region/admin"
-	"github.com/homeward-io/homeward/runs"
 )
 
 // Deployment is the console's source for regions and nodes. *admin.Server implements

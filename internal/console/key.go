@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/inspect"
+	"github.com/homeward-io/homeward/internal/inspect"
 )
 
 // History reads the history of one key or object. *inspect.Reader implements it.

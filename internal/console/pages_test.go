@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/inspect"
+	"github.com/homeward-io/homeward/internal/inspect"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/region/admin"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/outbox"
 )
 

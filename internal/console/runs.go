@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/region"
-	"github.com/homeward-io/homeward/runs"
 )
 
 // Runs has the reports of drills, drains and verifications. *runs.Book implements it.

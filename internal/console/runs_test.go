@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/account"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/region"
-	"github.com/homeward-io/homeward/runs"
 )
 
 // kept are runs that are made up.

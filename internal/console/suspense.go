@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/account"
 	"github.com/homeward-io/homeward/payment/notice"
-	"github.com/homeward-io/homeward/runs"
 )
 
 // Money is the console's source for money that must be refunded to payers.

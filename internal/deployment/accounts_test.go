@@ -8,9 +8,9 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/account"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -29,7 +29,7 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 			return deployment.Embedded(db), err
 		},
 		"sql": func(t *testing.T) (deployment.Deployment, error) {
-			db, err := cockroach.Open(t.Context(), cockroach.Config{Policy: claim.DefaultPolicy(), Pool: cockroach.DefaultPool(), URL: database(t)})
+			db, err := sqlstore.Open(t.Context(), sqlstore.Config{Policy: claim.DefaultPolicy(), Pool: sqlstore.DefaultPool(), URL: database(t)})
 			return deployment.SQL(db), err
 		},
 	} {

@@ -20,9 +20,9 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
@@ -136,9 +136,9 @@ func OpenStopped(c embedded.Config) (Deployment, error) {
 }
 
 // SQL is the deployment on a database.
-func SQL(db *cockroach.DB) Deployment { return ofSQL{db} }
+func SQL(db *sqlstore.DB) Deployment { return ofSQL{db} }
 
-type ofSQL struct{ *cockroach.DB }
+type ofSQL struct{ *sqlstore.DB }
 
 func (d ofSQL) Region(name string) (Store, error) { return d.DB.Region(name) }
 
@@ -155,7 +155,7 @@ func (d ofSQL) Sweep(ctx context.Context, limit int) (removed int, err error) {
 }
 
 // sweep sweeps what each region keeps, which has pins of its own.
-func sweep(ctx context.Context, limit int, regions []string, of func(region string) (*cockroach.View, error)) (removed int, err error) {
+func sweep(ctx context.Context, limit int, regions []string, of func(region string) (*sqlstore.View, error)) (removed int, err error) {
 	for _, r := range regions {
 		v, err := of(r)
 		if err != nil {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/outbox"
 )
 
@@ -32,9 +32,9 @@ func embeddedIn(dir string) embedded.Config {
 func database(t *testing.T) (url string) {
 	t.Helper()
 	url = dbtest.Database(t)
-	m, err := cockroach.OpenMigrator(t.Context(), url, false)
+	m, err := sqlstore.OpenMigrator(t.Context(), url, false)
 	require.NoError(t, err)
-	require.NoError(t, m.Up(t.Context(), cockroach.Migration{Regions: regions}, nil))
+	require.NoError(t, m.Up(t.Context(), sqlstore.Migration{Regions: regions}, nil))
 	require.NoError(t, m.Close(t.Context()))
 	return url
 }
@@ -43,7 +43,7 @@ func database(t *testing.T) (url string) {
 // the others find.
 func TestEveryDeploymentIsOne(t *testing.T) {
 	ids := []uuid.UUID{uuid.Nil}
-	sql := cockroach.Config{Policy: claim.DefaultPolicy(), Pool: cockroach.DefaultPool()}
+	sql := sqlstore.Config{Policy: claim.DefaultPolicy(), Pool: sqlstore.DefaultPool()}
 	for name, open := range map[string]func(*testing.T) (deployment.Deployment, error){
 		"embedded": func(t *testing.T) (deployment.Deployment, error) {
 			db, err := embedded.Open(embeddedIn(t.TempDir()))
@@ -52,7 +52,7 @@ func TestEveryDeploymentIsOne(t *testing.T) {
 		"sql": func(t *testing.T) (deployment.Deployment, error) {
 			c := sql
 			c.URL = database(t)
-			db, err := cockroach.Open(t.Context(), c)
+			db, err := sqlstore.Open(t.Context(), c)
 			return deployment.SQL(db), err
 		},
 		"sql, each region on its own": func(t *testing.T) (deployment.Deployment, error) {
@@ -152,7 +152,7 @@ func TestAStoppedStoreIsOpened(t *testing.T) {
 func TestEachRegionNeedsItsDatabase(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := cockroach.Config{Policy: claim.DefaultPolicy(), Pool: cockroach.DefaultPool()}
+	c := sqlstore.Config{Policy: claim.DefaultPolicy(), Pool: sqlstore.DefaultPool()}
 	_, err := deployment.OpenEach(ctx, c, map[string]string{eu: "postgresql://127.0.0.1:1/none?sslmode=disable"}, nil)
 	require.ErrorContains(t, err, "region "+eu)
 }

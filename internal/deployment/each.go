@@ -7,22 +7,22 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/homeward-io/homeward/internal/cockroach"
-	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 // each is one database that every region of a process reaches in a way of its own, as
 // its nodes would from processes of their own. Shared access uses the first region's.
 type each struct {
 	ofSQL
-	dbs map[string]*cockroach.DB
+	dbs map[string]*sqlstore.DB
 }
 
 // OpenEach opens the database of a deployment once for each region, with the connection
 // string of urls and the meters of the region, if those are not nil; c's other settings
 // apply to all.
-func OpenEach(ctx context.Context, c cockroach.Config, urls map[string]string, meters func(region string) (*meter.Set, error)) (_ Deployment, err error) {
-	d := each{dbs: map[string]*cockroach.DB{}}
+func OpenEach(ctx context.Context, c sqlstore.Config, urls map[string]string, meters func(region string) (*meter.Set, error)) (_ Deployment, err error) {
+	d := each{dbs: map[string]*sqlstore.DB{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -35,7 +35,7 @@ func OpenEach(ctx context.Context, c cockroach.Config, urls map[string]string, m
 				return nil, err
 			}
 		}
-		db, err := cockroach.Open(ctx, c)
+		db, err := sqlstore.Open(ctx, c)
 		if err != nil {
 			return nil, fmt.Errorf("region %s: %w", region, err)
 		}
@@ -49,7 +49,7 @@ func OpenEach(ctx context.Context, c cockroach.Config, urls map[string]string, m
 // regions are those that are open, by name.
 func (d each) regions() []string { return slices.Sorted(maps.Keys(d.dbs)) }
 
-func (d each) view(region string) (*cockroach.View, error) {
+func (d each) view(region string) (*sqlstore.View, error) {
 	db, ok := d.dbs[region]
 	if !ok {
 		return nil, fmt.Errorf("deployment: there is no region %q; name one of %q", region, d.regions())

@@ -3,7 +3,7 @@ package embedded
 import (
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/internal/meter"
 )
 
 // observe records Pebble's figures about the disk.

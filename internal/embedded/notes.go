@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 )
 
 const (

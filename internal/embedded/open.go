@@ -20,8 +20,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/wan"
-	"github.com/homeward-io/homeward/meter"
 )
 
 const (

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/internal/httpapi/stripeapi"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/problem"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/payment"
 )
 

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 // traced begins the span of a request, named after its route: a path may hold a key. It

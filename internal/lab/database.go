@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 // startDatabase starts a private database unless one was given.
@@ -60,12 +60,12 @@ func (k *Cluster) makeDatabase(ctx context.Context) (parts.Stop, error) {
 const duplicateDatabase = "42P04"
 
 func (k *Cluster) migrate(ctx context.Context) (parts.Stop, error) {
-	return nil, node.WithMigrator(ctx, k.urls[k.regions[0]], func(m *cockroach.Migrator) error {
+	return nil, node.WithMigrator(ctx, k.urls[k.regions[0]], func(m *sqlstore.Migrator) error {
 		k.Database.Version, k.Database.Kind = m.Version(), localdb.PostgreSQL
 		if strings.HasPrefix(m.Version(), "CockroachDB") {
 			k.Database.Kind = localdb.CockroachDB
 		}
-		var want cockroach.Migration
+		var want sqlstore.Migration
 		for _, r := range k.regions {
 			want.Regions = append(want.Regions, claim.Region{Name: r})
 		}
@@ -73,7 +73,7 @@ func (k *Cluster) migrate(ctx context.Context) (parts.Stop, error) {
 			return err
 		}
 		steps := 0
-		if err := m.Up(ctx, want, func(s cockroach.Step) {
+		if err := m.Up(ctx, want, func(s sqlstore.Step) {
 			if steps++; steps == 1 {
 				k.sayf("%s: making the tables", m.Version())
 			}

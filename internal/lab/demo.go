@@ -17,11 +17,11 @@ import (
 	"github.com/homeward-io/homeward/internal/console"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // DemoConfig describes a demo.

@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 // madeFile is the name, in a cluster's directory, of the file that keeps [made]. Only this user
@@ -55,7 +55,7 @@ func (m made) write(dir string) error {
 
 // refuseDatabase refuses a database that was given and that this cluster has not made: a
 // deployment's, or any other with tables in it.
-func (k *Cluster) refuseDatabase(ctx context.Context, m *cockroach.Migrator) error {
+func (k *Cluster) refuseDatabase(ctx context.Context, m *sqlstore.Migrator) error {
 	if k.server != nil {
 		return nil // in this directory, where only this command makes one
 	}
@@ -73,7 +73,7 @@ func (k *Cluster) refuseDatabase(ctx context.Context, m *cockroach.Migrator) err
 // may have been set since. A merchant whose key opens nothing gets another one.
 func (k *Cluster) putTenants(ctx context.Context) (parts.Stop, error) {
 	k.APIKeys = k.made.APIKeys
-	return nil, node.WithDatabase(ctx, k.urls[k.regions[0]], func(db *cockroach.DB) error {
+	return nil, node.WithDatabase(ctx, k.urls[k.regions[0]], func(db *sqlstore.DB) error {
 		v, err := db.Region(k.regions[0])
 		if err != nil {
 			return err

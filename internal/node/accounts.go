@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/payment/account"
 	"github.com/homeward-io/homeward/region"
 )
@@ -59,7 +59,7 @@ func (n *Node) checkAccounts(ctx context.Context) {
 }
 
 // leftOpen returns the open work that a node with these settings would leave behind.
-func leftOpen(ctx context.Context, db *cockroach.DB, settings *ServeSettings, regions []region.Region) error {
+func leftOpen(ctx context.Context, db *sqlstore.DB, settings *ServeSettings, regions []region.Region) error {
 	if len(regions) == 0 || settings.validateProviders() != nil {
 		return nil // a mistake of its own
 	}
@@ -71,7 +71,7 @@ func leftOpen(ctx context.Context, db *cockroach.DB, settings *ServeSettings, re
 }
 
 // OpenWork reads what is open in the regions of a database, for tools.
-func OpenWork(ctx context.Context, db *cockroach.DB) (*account.Homes, error) {
+func OpenWork(ctx context.Context, db *sqlstore.DB) (*account.Homes, error) {
 	regions, _, err := db.Regions(ctx)
 	if err != nil || len(regions) == 0 {
 		return nil, err
@@ -79,7 +79,7 @@ func OpenWork(ctx context.Context, db *cockroach.DB) (*account.Homes, error) {
 	return workOf(db, regions)
 }
 
-func workOf(db *cockroach.DB, regions []region.Region) (*account.Homes, error) {
+func workOf(db *sqlstore.DB, regions []region.Region) (*account.Homes, error) {
 	view, err := db.Region(regions[0].Name)
 	if err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
 )

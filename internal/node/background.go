@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/internal/parts"
 )
 

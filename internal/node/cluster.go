@@ -19,20 +19,20 @@ import (
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/build"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/internal/runs"
+	"github.com/homeward-io/homeward/internal/seal"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/internal/wan"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/region/admin"
-	"github.com/homeward-io/homeward/runs"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // ClusterConfig describes several regions in one process on one store.
@@ -46,8 +46,8 @@ type ClusterConfig struct {
 	// only, and so does the distance that Network adds to rows homed elsewhere.
 	Databases map[string]string
 	// Pool bounds each region's use of its database; zero takes
-	// [cockroach.DefaultPool].
-	Pool cockroach.Pool
+	// [sqlstore.DefaultPool].
+	Pool sqlstore.Pool
 
 	Regions []ClusterRegion
 	Tenants []ClusterTenant
@@ -323,7 +323,7 @@ func openDeployment(ctx context.Context, c *ClusterConfig, regions []region.Regi
 				return nil, fmt.Errorf("cluster: region %s has no database; give Databases an entry for every region", r.Name)
 			}
 		}
-		return deployment.OpenEach(ctx, cockroach.Config{Policy: c.Policy, Pool: c.Pool, Trace: telemetry.Enabled(), Logger: c.Logger}, c.Databases,
+		return deployment.OpenEach(ctx, sqlstore.Config{Policy: c.Policy, Pool: c.Pool, Trace: telemetry.Enabled(), Logger: c.Logger}, c.Databases,
 			func(region string) (*meter.Set, error) { return metrics.Node(ctx, region, "") })
 	}
 	meters, err := metrics.Node(ctx, "", "")

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/homeward-io/homeward/inspect"
 	"github.com/homeward-io/homeward/internal/console"
+	"github.com/homeward-io/homeward/internal/inspect"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"

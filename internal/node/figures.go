@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/internal/deployment"
-	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
 )

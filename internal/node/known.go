@@ -6,7 +6,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/region"
 )
 

@@ -6,20 +6,20 @@ import (
 	"log/slog"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/seal"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/internal/telemetry"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // means are what acting on claims needs, inside or outside a node: the database, the
 // objects and the providers.
 type means struct {
-	db        *cockroach.DB
-	view      *cockroach.View // as the nodes of the settings' region see it
+	db        *sqlstore.DB
+	view      *sqlstore.View // as the nodes of the settings' region see it
 	topology  *region.Topology
 	bucket    *Blobs // nil: every body is in its row
 	audit     auditMeans
@@ -37,7 +37,7 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, met
 			err = errors.Join(err, m.close())
 		}
 	}()
-	if m.db, err = cockroach.Open(ctx, cockroach.Config{
+	if m.db, err = sqlstore.Open(ctx, sqlstore.Config{
 		URL: secrets.DatabaseURL, Policy: settings.policy(), Pool: settings.Database, Trace: telemetry.Enabled(), Meters: meters, Logger: log,
 	}); err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/breaker"
 	"github.com/homeward-io/homeward/region"

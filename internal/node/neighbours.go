@@ -13,8 +13,8 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/build"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/region"
 )
 

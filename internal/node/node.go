@@ -21,9 +21,11 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/internal/runs"
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/internal/wan"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment"
@@ -33,8 +35,6 @@ import (
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/region/admin"
 	"github.com/homeward-io/homeward/router"
-	"github.com/homeward-io/homeward/runs"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,

@@ -9,7 +9,7 @@ import (
 	"gocloud.dev/blob/memblob"
 
 	"github.com/homeward-io/homeward/audit"
-	"github.com/homeward-io/homeward/runs"
+	"github.com/homeward-io/homeward/internal/runs"
 )
 
 // Runs is the bucket of reports. A nil one has none.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/runs"
+	"github.com/homeward-io/homeward/internal/runs"
 )
 
 func TestRunsInBuckets(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"gocloud.dev/secrets"
 	"gocloud.dev/secrets/localsecrets"
 
-	"github.com/homeward-io/homeward/seal"
+	"github.com/homeward-io/homeward/internal/seal"
 )
 
 // SealKeys is the variable of the sealing keys, as URLs with white space or commas

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/seal"
+	"github.com/homeward-io/homeward/internal/seal"
 )
 
 var sealRow = seal.Row{Table: "notice", Region: "us-east1", ID: "sim:evt_1"}

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/build"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/fault"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/internal/telemetry"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -169,12 +169,12 @@ type DatabaseFacts struct {
 // and some facts that only operators need. It returns the errors of [Serve], all of
 // them. Settings with mistakes are allowed; it only checks those without.
 func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ DatabaseFacts, err error) {
-	c := cockroach.Config{URL: secrets.DatabaseURL, Policy: claim.DefaultPolicy(), Tool: true, Pool: settings.Database, Logger: log}
+	c := sqlstore.Config{URL: secrets.DatabaseURL, Policy: claim.DefaultPolicy(), Tool: true, Pool: settings.Database, Logger: log}
 	if c.Pool.Validate() != nil {
-		c.Pool = cockroach.DefaultPool()
+		c.Pool = sqlstore.DefaultPool()
 		c.Pool.AllowUnverified = settings.Database.AllowUnverified
 	}
-	db, err := cockroach.Open(ctx, c)
+	db, err := sqlstore.Open(ctx, c)
 	if err != nil {
 		return DatabaseFacts{}, err
 	}
@@ -183,7 +183,7 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 	if err != nil {
 		return DatabaseFacts{}, err
 	}
-	facts := DatabaseFacts{Version: db.Version(), Schema: cockroach.SchemaVersion(), Regions: regions, Doubts: db.Doubts()}
+	facts := DatabaseFacts{Version: db.Version(), Schema: sqlstore.SchemaVersion(), Regions: regions, Doubts: db.Doubts()}
 	var errs []error
 	if region.ValidName(settings.Node.Region) {
 		view, err := db.Region(settings.Node.Region)

@@ -19,7 +19,7 @@ import (
 	"github.com/knadh/koanf/v2"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/region"
@@ -35,7 +35,7 @@ type ServeSettings struct {
 	RPC      RPCSettings    `koanf:"rpc"`
 	TLS      TLSSettings    `koanf:"tls"`
 	Gossip   GossipSettings `koanf:"gossip"`
-	Database cockroach.Pool `koanf:"database"`
+	Database sqlstore.Pool  `koanf:"database"`
 	// Provider configures the only provider of a deployment. A deployment with several
 	// uses Providers instead, by name, and DefaultProvider names one of them.
 	Provider        ProviderSettings            `koanf:"provider"`
@@ -183,7 +183,7 @@ func DefaultServeSettings() ServeSettings {
 		TLS:      TLSSettings{TrustDomain: defaultTrustDomain},
 		Gossip:   GossipSettings{Listen: "127.0.0.1:7946", Seeds: []string{}},
 		Console:  defaultConsole(),
-		Database: cockroach.DefaultPool(),
+		Database: sqlstore.DefaultPool(),
 		Provider: ProviderSettings{
 			Kind: kindHTTPJSON, Name: "simulator", BaseURL: "http://127.0.0.1:8090", Dedupe: "key_and_parameters", Lookup: true, Show: true,
 			Timeout:   httpjson.DefaultTimeout,

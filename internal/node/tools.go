@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 // ConnectTime bounds a tool's first connection: a host that drops packets would
@@ -16,15 +16,15 @@ const ConnectTime = 15 * time.Second
 
 // ToolPool is for one user at a time. Rows of tenants are consistent in every region,
 // which makes writing one take up to a second.
-func ToolPool() cockroach.Pool {
-	p := cockroach.DefaultPool()
+func ToolPool() sqlstore.Pool {
+	p := sqlstore.DefaultPool()
 	p.MaxConns, p.MinConns = 2, 0
 	p.StatementTimeout, p.CallTimeout, p.ConnectTimeout = 10*time.Second, 15*time.Second, ConnectTime
 	return p
 }
 
 // WithDatabase opens a database for a tool while do runs.
-func WithDatabase(ctx context.Context, url string, do func(*cockroach.DB) error) error {
+func WithDatabase(ctx context.Context, url string, do func(*sqlstore.DB) error) error {
 	pool := ToolPool()
 	var err error
 	if pool.AllowUnverified, err = AllowUnverified(os.Environ()); err != nil {
@@ -34,10 +34,10 @@ func WithDatabase(ctx context.Context, url string, do func(*cockroach.DB) error)
 }
 
 // WithPool is [WithDatabase] with a pool of the tool's own.
-func WithPool(ctx context.Context, url string, pool cockroach.Pool, do func(*cockroach.DB) error) error {
+func WithPool(ctx context.Context, url string, pool sqlstore.Pool, do func(*sqlstore.DB) error) error {
 	opening, cancel := context.WithTimeout(ctx, ConnectTime)
 	defer cancel()
-	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
+	db, err := sqlstore.Open(opening, sqlstore.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
 	if err != nil {
 		return err
 	}
@@ -45,14 +45,14 @@ func WithPool(ctx context.Context, url string, pool cockroach.Pool, do func(*coc
 }
 
 // WithMigrator connects to a database to change its tables while do runs.
-func WithMigrator(ctx context.Context, url string, do func(*cockroach.Migrator) error) error {
+func WithMigrator(ctx context.Context, url string, do func(*sqlstore.Migrator) error) error {
 	allowUnverified, err := AllowUnverified(os.Environ())
 	if err != nil {
 		return err
 	}
 	opening, cancel := context.WithTimeout(ctx, ConnectTime)
 	defer cancel()
-	m, err := cockroach.OpenMigrator(opening, url, allowUnverified)
+	m, err := sqlstore.OpenMigrator(opening, url, allowUnverified)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/recon"
 )

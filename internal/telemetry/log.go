@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 // Traced is a log handler that adds trace_id and span_id to records that are logged

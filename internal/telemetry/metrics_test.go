@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/internal/meter"
 )
 
 // quietEnvironment is one that asks for nothing.

@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/homeward-io/homeward/span"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 func TestWanted(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/homeward-io/homeward/seal"
+	"github.com/homeward-io/homeward/internal/seal"
 )
 
 // sealedPrefix begins a sealed secret in a store. No signing secret begins with it.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/seal"
+	"github.com/homeward-io/homeward/internal/seal/sealtest"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/seal"
-	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
 type away struct{}

@@ -20,9 +20,9 @@ import (
 	"code.dny.dev/ssrf"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay/internal/pace"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // Defaults of [WebhooksConfig].

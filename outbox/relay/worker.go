@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/outbox"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/payment"
 )
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/ledger"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 )

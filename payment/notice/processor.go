@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
+	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/ledger"
-	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // Claims finds claims by an object's id.

@@ -12,11 +12,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/fault"
-	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/internal/fault"
+	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/seal"
+	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/seal"
-	"github.com/homeward-io/homeward/span"
 )
 
 // Errors of [Receiver.Receive] beside those of psp.Notifier.Verify.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // shelf is a Store that keeps notices in memory, a batch at a time.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // rowOf is the context to which the body of a notice is bound. Its row in the queue has

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/seal"
+	"github.com/homeward-io/homeward/internal/seal/sealtest"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/seal"
-	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
 // away is a sealing key that nobody reaches.

@@ -10,7 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
 	"github.com/homeward-io/homeward/region"
 )

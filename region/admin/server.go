@@ -20,7 +20,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/fault"
 	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
 	"github.com/homeward-io/homeward/internal/gen/homeward/admin/v1/adminv1connect"
 	"github.com/homeward-io/homeward/region"

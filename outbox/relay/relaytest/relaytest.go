@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/homeward-io/homeward/internal/seal/sealtest"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
 // Harness is one backend under test, initially without endpoints.

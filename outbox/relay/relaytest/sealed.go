@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/seal"
+	"github.com/homeward-io/homeward/internal/seal/sealtest"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/seal"
-	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
 // through is the store as a node with these keys uses it.

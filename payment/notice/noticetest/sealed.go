@@ -8,11 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/seal"
+	"github.com/homeward-io/homeward/internal/seal/sealtest"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/seal"
-	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
 // payer is personal data as a provider sends it.

@@ -11,8 +11,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/span"
 )
 
 const (

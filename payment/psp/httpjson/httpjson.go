@@ -62,9 +62,9 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/internal/wire"
-	"github.com/homeward-io/homeward/span"
 )
 
 const (

@@ -74,9 +74,9 @@ import (
 	sdk "github.com/stripe/stripe-go/v85"
 	"github.com/stripe/stripe-go/v85/form"
 
+	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/internal/wire"
-	"github.com/homeward-io/homeward/span"
 )
 
 const (

@@ -1,0 +1,373 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+var (
+	claimBegin     = declare[beginArgs]("begin")
+	claimBeginHere = declareAlso[beginArgs]("begin", "begin_here")
+	claimFind      = declare[findArgs]("find")
+	claimBeginNext = declare[beginAgainArgs]("begin_again")
+	claimTakeOver  = declare[takeOverArgs]("take_over")
+)
+
+// Begin implements [claim.Store].
+func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	asked := time.Now()
+	if a.CompareOnly && a.Witness == nil {
+		a.Stamped, a.PinnedAt, a.PinHere = false, time.Time{}, false // so that the statement makes no claim
+	}
+	if a.PinHere = a.PinHere && !a.Stamped; a.PinHere {
+		if err := claim.Pinnable(a.Key); err != nil {
+			return claim.Begun{}, err
+		}
+	}
+	ctx, err := v.reach(ofTenant(ctx, a.Key.Tenant), a.Home)
+	if err != nil {
+		return claim.Begun{}, err
+	}
+	if a.Witness != nil {
+		return v.beginWitnessed(ctx, a)
+	}
+	// The row of a new claim. Only the statement, which has the time, can decide
+	// whether it may be created.
+	allowed := a
+	allowed.Stamped, allowed.CompareOnly = true, false
+	fresh, fx, _, err := claim.Begin(nil, &allowed, &v.db.policy, epoch)
+	if err != nil {
+		return claim.Begun{}, err
+	}
+	create := &creation{Arrival: &a, fresh: fresh, message: fx.Enqueue, audit: &fx.Audit[0], step: newStep(), begun: newEntry()}
+	// Earlier tries of ours that may have written the row without our knowledge.
+	mine := map[uuid.UUID]claim.Decision{create.step: claim.Won}
+	unmade := false
+	for look := range maxLooks {
+		got, err := v.begin(ctx, create, look == 0)
+		switch {
+		case hasCode(err, codeUnique):
+			continue // a concurrent arrival commits our minted id: read again
+		case err != nil:
+			return claim.Begun{}, err
+		case !create.firstUse.IsZero():
+			return claim.Begun{Decision: claim.Won, Record: dated(*fresh, create.firstUse), Now: create.firstUse}, nil
+		case got.row != nil:
+			if decision, ok := mine[got.row.step]; ok {
+				return claim.Begun{Decision: decision, Record: got.row.record, Now: got.now}, nil
+			}
+		}
+		var old *claim.Record
+		if got.row != nil {
+			old = &got.row.record
+		}
+		a.SinceAsked = time.Since(asked)
+		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, got.now)
+		switch {
+		case err != nil:
+			return claim.Begun{}, err
+		case next == nil && old == nil || decision == claim.NeedPin:
+			return claim.Begun{Decision: decision, Now: got.now}, nil
+		case next == nil:
+			return claim.Begun{Decision: decision, Record: *old, Now: got.now}, nil
+		case old == nil && create.asked && unmade && !a.Stamped:
+			// The clock that begin read finds the pin too old, and the one that find read does
+			// not: two gateways of CockroachDB differ by a little.
+			return claim.Begun{Decision: claim.NeedPin, Now: got.now}, nil
+		case old == nil:
+			unmade = create.asked
+			continue // the row has gone since, or was not looked for: begin again
+		}
+		step := newStep()
+		var done bool
+		if fx.Enqueue != nil {
+			done, err = v.beginAgain(ctx, got, step, next, &fx)
+		} else {
+			done, err = v.takeOver(ctx, got.row, step, next, &fx)
+		}
+		if err != nil {
+			return claim.Begun{}, err
+		}
+		if done {
+			return claim.Begun{Decision: decision, Record: *next, Now: got.now}, nil
+		}
+		mine[step] = decision
+	}
+	return claim.Begun{}, restless(a.Key)
+}
+
+// dated moves a claim that was begun at epoch to its time of creation.
+func dated(rec claim.Record, firstUse time.Time) claim.Record {
+	late := firstUse.Sub(epoch)
+	rec.LeaseUntil, rec.HeldSince, rec.FirstUse = rec.LeaseUntil.Add(late), rec.HeldSince.Add(late), rec.FirstUse.Add(late)
+	rec.Minted.Created = firstUse.Truncate(time.Second)
+	return rec
+}
+
+// creation is an arriving request: the claim that it would create, and the result of
+// the statement.
+type creation struct {
+	*claim.Arrival
+	fresh   *claim.Record
+	message *outbox.Message
+	audit   *claim.AuditEntry
+	step    uuid.UUID
+	begun   uuid.UUID // the line of audit
+
+	asked    bool      // begin has answered
+	firstUse time.Time // of the claim that it has made; zero if it made none
+	found    bool      // find has answered
+	present  present
+	err      error // of this row alone
+}
+
+// present is what find returns: the clock, and the row, nil for none.
+type present struct {
+	now time.Time
+	row *claimRow
+}
+
+type (
+	beginArgs struct {
+		Home   string
+		Claims []newClaim
+	}
+	newClaim struct {
+		N int32
+		keyRow
+		mintedRow
+		Holder  string
+		Lease   time.Duration
+		Step    uuid.UUID
+		Stamped bool
+		PinHere bool
+		PinEnds time.Time
+		Message callRow
+		// Of the line of audit. The claim has the rest of it.
+		BegunID     uuid.UUID
+		BegunRegion string
+	}
+	findArgs struct {
+		Home string
+		Keys []foundKey
+	}
+	foundKey struct {
+		N int32
+		keyRow
+	}
+)
+
+// makes reports whether the step may make a claim, and not only find one.
+func (c *creation) makes() bool { return c.Stamped || c.PinHere || !c.PinnedAt.IsZero() }
+
+func batchedBegin(db *DB) *batched[creation, beginArgs] {
+	s := &batched[creation, beginArgs]{
+		statement: claimBegin,
+		key:       func(c *creation) claim.Key { return c.Key },
+		bytes:     func(c *creation) int { return len(c.message.Payload) },
+		other:     claimBeginHere, needs: func(c *creation) bool { return c.PinHere },
+		args: func(cs []*creation) beginArgs {
+			args := beginArgs{Home: cs[0].Home, Claims: make([]newClaim, len(cs))}
+			for i, c := range cs {
+				args.Claims[i] = newClaim{
+					N: int32(i), keyRow: rowOf(c.Key), mintedRow: mintedOf(c.fresh),
+					Holder: c.fresh.Holder, Lease: c.fresh.LeaseUntil.Sub(epoch), Step: c.step,
+					Stamped: c.Stamped, PinHere: c.PinHere, PinEnds: micros(c.PinnedAt.Add(db.policy.CreateWithin())),
+					Message: callOf(c.message), BegunID: c.begun, BegunRegion: c.audit.Region,
+				}
+			}
+			return args
+		},
+		read: func(rows pgx.Rows, cs []*creation) error {
+			for _, c := range cs {
+				// An earlier try that seemed to fail may have reported another time.
+				c.asked, c.firstUse = true, time.Time{}
+			}
+			var n int32
+			var first time.Time
+			_, err := pgx.ForEachRow(rows, []any{&n, &first}, func() error {
+				c, err := at(cs, n)
+				if err == nil {
+					c.firstUse = first.UTC()
+				}
+				return err
+			})
+			return err
+		},
+	}
+	return s.open(db)
+}
+
+// batchedFind finds the claims under many keys.
+func batchedFind(db *DB) *batched[creation, findArgs] {
+	key := func(c *creation) claim.Key { return c.Key }
+	s := &batched[creation, findArgs]{
+		statement: claimFind, reads: true, key: key,
+		args: func(cs []*creation) findArgs {
+			args := findArgs{Home: cs[0].Home}
+			for i := 0; i < len(cs); i += sameKey(cs[i:], key) {
+				args.Keys = append(args.Keys, foundKey{int32(i), rowOf(cs[i].Key)})
+			}
+			return args
+		},
+		read: func(rows pgx.Rows, cs []*creation) error {
+			for _, c := range cs {
+				c.found = false // as above
+			}
+			for rows.Next() {
+				var n int32
+				var p present
+				var r claimRow
+				if err := rows.Scan(append([]any{&n, &p.now}, r.targets()...)...); err != nil {
+					return err
+				}
+				c, err := at(cs, n)
+				if err != nil {
+					return err
+				}
+				p.now, err = p.now.UTC(), nil
+				if r.present() {
+					err = r.read(c.Key, c.Home, &db.policy, p.now)
+					p.row = &r
+				}
+				for _, c := range cs[n:][:sameKey(cs[n:], key)] {
+					c.present, c.found, c.err = p, true, err
+				}
+			}
+			return rows.Err()
+		},
+	}
+	return s.open(db)
+}
+
+// errUnanswered: the statement returned no row for the call.
+var errUnanswered = errors.New("the statement had no answer for the call")
+
+// latelySlots covers some minute of a node that begins a thousand claims a second.
+const latelySlots = 64 << 10
+
+// unstorableSlots is far more than there are such keys: what providers say is cleaned.
+const unstorableSlots = 1 << 10
+
+// begin makes the claim, or returns what is there instead. A key that came here lately
+// has a claim, as a rule, and is looked up at first: a look-up costs a part of what begin
+// does that makes nothing. The budget of replays needs that: with begin first, a replay is a
+// write that makes nothing and then a read, and not one read.
+func (v *View) begin(ctx context.Context, c *creation, first bool) (present, error) {
+	c.asked, c.firstUse, c.found = false, time.Time{}, false
+	if c.makes() && !(first && v.db.lately.Knows(c.Key)) {
+		switch _, err := v.db.begins.do(ctx, c.Home, c); {
+		case err != nil:
+			return present{}, claimError(claimBegin.name, err)
+		case !c.firstUse.IsZero():
+			v.db.lately.Add(c.Key)
+			return present{}, nil
+		}
+	}
+	switch _, err := v.db.finds.do(ctx, c.Home, c); {
+	case err != nil:
+		return present{}, claimError(claimFind.name, err) // the statement may still be read
+	case !c.found:
+		return present{}, claimError(claimFind.name, errUnanswered)
+	case c.present.row != nil:
+		v.db.lately.Add(c.Key)
+	default:
+		v.db.lately.Forget(c.Key)
+	}
+	return c.present, claimError(claimFind.name, c.err)
+}
+
+type beginAgainArgs struct {
+	heldArgs
+	mintedRow
+	FirstUse, Created time.Time
+	Generation        int32
+	ProviderRef       string
+	GoodUntil         time.Time
+	Message           callRow
+	MessageCreatedAt  time.Time
+	KeepRefusal       bool
+}
+
+func (v *View) beginAgain(ctx context.Context, got present, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
+	_, found, _, err := one(ctx, v.db, claimBeginNext, repeatable, beginAgainArgs{
+		heldArgs: heldBy(got.row, step, next, fx), mintedRow: mintedOf(next),
+		FirstUse: next.FirstUse, Created: next.Minted.Created, Generation: int32(next.Generation), ProviderRef: next.ProviderRef,
+		GoodUntil: got.now.Add(decisionLife), Message: callOf(fx.Enqueue), MessageCreatedAt: fx.Enqueue.CreatedAt,
+		KeepRefusal: next.Refusal != nil, // which is then the row's
+	}, pgx.RowTo[int64])
+	return found, claimError(claimBeginNext.name, err)
+}
+
+// TakeOver implements [claim.Store].
+func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
+	ctx, err := v.reach(outbox.Begun(ctx), home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	mine := map[uuid.UUID]bool{}
+	for range maxLooks {
+		row, now, err := v.get(ctx, key, home)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		var old *claim.Record
+		if row != nil {
+			if mine[row.step] {
+				return row.record, nil
+			}
+			old = &row.record
+		}
+		next, fx, err := claim.TakeOver(old, object, holder, region, &v.db.policy, now)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		step := newStep()
+		done, err := v.takeOver(ctx, row, step, next, &fx)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		if done {
+			return *next, nil
+		}
+		mine[step] = true
+	}
+	return claim.Record{}, restless(key)
+}
+
+type takeOverArgs struct {
+	heldArgs
+	ObjectID string
+}
+
+func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
+	args := takeOverArgs{heldBy(row, step, next, fx), next.Minted.ID}
+	_, found, _, err := one(outbox.Begun(ctx), v.db, claimTakeOver, repeatable, args, pgx.RowTo[int64])
+	return found, claimError(claimTakeOver.name, err)
+}
+
+// heldArgs assign a row that was read to a holder.
+type heldArgs struct {
+	keyArgs
+	OldStep, Step         uuid.UUID
+	Fence                 int64
+	Holder                string
+	LeaseUntil, HeldSince time.Time
+	Attempts              int32
+	Entry                 placedEntry
+}
+
+func heldBy(row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) heldArgs {
+	return heldArgs{
+		keyArgs: keyIn(next.Home, next.Key), OldStep: row.step, Step: step,
+		Fence: int64(next.Fence), Holder: next.Holder, LeaseUntil: next.LeaseUntil, HeldSince: next.HeldSince,
+		Attempts: int32(next.Attempts), Entry: placedEntryOf(newEntry(), &fx.Audit[0]),
+	}
+}

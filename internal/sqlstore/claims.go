@@ -1,0 +1,141 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+const (
+	// maxLooks bounds how often one step decides anew because the row changed between
+	// reading and writing. Each time another step made progress.
+	maxLooks = 8
+	// decisionLife is how long after the read a decision may still be written, by the
+	// store's clock: far above a statement's time, far below every window. A process
+	// that slept longer reads again.
+	decisionLife = 10 * time.Second
+)
+
+var (
+	claimByKey    = declare[keyArgs]("get")
+	claimByOwner  = declare[ownObjectArgs]("object")
+	claimByObject = declare[objectArgs]("claim_by_object")
+	claimsSettled = declare[keyPageArgs]("claims_settled")
+)
+
+// Get implements [claim.Store].
+func (v *View) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
+	ctx, err := v.reach(ofTenant(ctx, key.Tenant), home)
+	if err != nil {
+		return claim.Record{}, time.Time{}, false, err
+	}
+	row, now, err := v.get(ctx, key, home)
+	if err != nil || row == nil {
+		return claim.Record{}, now, false, err
+	}
+	return row.record, now, true, nil
+}
+
+func (v *View) get(ctx context.Context, key claim.Key, home string) (*claimRow, time.Time, error) {
+	return readClaim(ctx, v, claimByKey, home, keyIn(home, key), func(*zeronull.Text) claim.Key { return key })
+}
+
+// Object implements [claim.Store].
+func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
+	ctx, err := v.reach(ofTenant(ctx, tenant), home)
+	if err != nil {
+		return claim.Record{}, time.Time{}, false, err
+	}
+	row, now, err := readClaim(ctx, v, claimByOwner, home, ownObjectArgs{Home: home, TenantID: tenant, ObjectID: id}, func(key *zeronull.Text) claim.Key {
+		return claim.Key{Tenant: tenant, Value: string(*key)}
+	})
+	if err != nil || row == nil || row.record.State.Final() && row.record.Response == nil {
+		return claim.Record{}, now, false, err
+	}
+	return row.record, now, true, nil
+}
+
+// readClaim runs a statement that returns the clock, one column more and a claim.
+func readClaim[A any](ctx context.Context, v *View, s statement[A], home string, args A, key func(more *zeronull.Text) claim.Key) (*claimRow, time.Time, error) {
+	type answer struct {
+		now time.Time
+		row *claimRow
+	}
+	got, _, _, err := one(ctx, v.db, s, repeatable, args, func(row pgx.CollectableRow) (answer, error) {
+		var a answer
+		var more zeronull.Text
+		var r claimRow
+		if err := row.Scan(append([]any{&a.now, &more}, r.targets()...)...); err != nil {
+			return a, err
+		}
+		if r.present() {
+			a.row = &r
+			return a, r.read(key(&more), home, &v.db.policy, a.now)
+		}
+		return a, nil
+	})
+	return got.row, got.now.UTC(), claimError(s.name, err)
+}
+
+// Settled returns up to limit claims of home that are not in flight, in the order of
+// their keys after the given one: byte for byte on CockroachDB, in the order of the
+// database's collation on PostgreSQL. It leaves out their responses.
+func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit int) ([]claim.Record, error) {
+	ctx, err := v.reach(ctx, home)
+	if err != nil || limit <= 0 {
+		return nil, err
+	}
+	all, err := many(ctx, v.db, claimsSettled, repeatable, keyPageArgs{keyIn(home, after), int64(limit)}, scanOwned(home))
+	return all, claimError(claimsSettled.name, err)
+}
+
+// ByObject reads the claim of an object of any tenant with authority, without its
+// response. A row past its tombstone is returned.
+func (v *View) ByObject(ctx context.Context, home, id string) (claim.Record, bool, error) {
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
+		return claim.Record{}, false, err
+	}
+	rec, found, _, err := one(ctx, v.db, claimByObject, repeatable, objectArgs{Home: home, ObjectID: id}, scanOwned(home))
+	return rec, found, claimError(claimByObject.name, err)
+}
+
+// scanOwned scans the clock, a key and a claim without its response.
+func scanOwned(home string) pgx.RowToFunc[claim.Record] {
+	return func(row pgx.CollectableRow) (claim.Record, error) {
+		var now time.Time
+		var key claim.Key
+		var r claimRow
+		if err := row.Scan(append([]any{&now, &key.Tenant, &key.Value}, r.row()...)...); err != nil {
+			return claim.Record{}, err
+		}
+		err := r.readRow(key, home)
+		return r.record, err
+	}
+}
+
+func restless(key claim.Key) error {
+	return fmt.Errorf("%w: a claim of tenant %s keeps changing; try again", claim.ErrUnavailable, key.Tenant)
+}
+
+// claimError maps a refusal of the database to an error of the contract: the home has no
+// region there, no repeat can store what the step would write, or the refusal is our own
+// mistake, which a migration or a grant may end.
+func claimError(name string, err error) error {
+	switch {
+	case err == nil, errors.Is(err, claim.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case hasCode(err, codeInvalidText):
+		return fmt.Errorf("%w: %s: %w", claim.ErrHomeUnreachable, name, &lineError{err})
+	case isDataError(err):
+		return fmt.Errorf("%w: %s: %w", claim.ErrUnstorable, name, &lineError{err})
+	default:
+		return unavailable(name, err)
+	}
+}

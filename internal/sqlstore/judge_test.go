@@ -1,0 +1,49 @@
+package sqlstore
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// TestWhatARefusalMeans: CockroachDB refuses a message that is too large before it reads it.
+// Under the same code a pooler reports a connection that it lost.
+func TestWhatARefusalMeans(t *testing.T) {
+	for want, err := range map[outcome]*pgconn.PgError{
+		refused: {Code: codeProtocol, Message: "message size 17 MiB bigger than maximum allowed message size 16 MiB"},
+		unknown: {Code: codeProtocol, Message: "server conn crashed?"},
+	} {
+		require.Equal(t, want, judge(err), err.Message)
+		require.Equal(t, want == refused, isDataError(err), err.Message)
+	}
+	for _, code := range []string{"22021", "22001", "23514", "23502", "54000"} {
+		require.ErrorIs(t, claimError("settle", &pgconn.PgError{Code: code}), claim.ErrUnstorable, code)
+	}
+	for _, code := range []string{"42P01", "42501", "57014"} {
+		require.ErrorIs(t, claimError("settle", &pgconn.PgError{Code: code}), claim.ErrUnavailable, code)
+	}
+}
+
+// TestReadsHaveEachKeyOnce: an answer is sent once, however many wait for it.
+func TestReadsHaveEachKeyOnce(t *testing.T) {
+	var creations []*creation
+	var lookups []*lookup
+	for _, value := range []string{"a", "a", "b", "c", "c", "c"} {
+		key := claim.Key{Tenant: "acme", Value: value}
+		creations = append(creations, &creation{Arrival: &claim.Arrival{Key: key}})
+		lookups = append(lookups, &lookup{key: key})
+	}
+	var found, shown []string
+	for _, k := range batchedFind(&DB{}).args(creations).Keys {
+		found = append(found, fmt.Sprint(k.N, k.IdemKey))
+	}
+	for _, k := range batchedReplica(&DB{}).args(lookups).Keys {
+		shown = append(shown, fmt.Sprint(k.N, k.IdemKey))
+	}
+	require.Equal(t, []string{"0a", "2b", "3c"}, found)
+	require.Equal(t, found, shown)
+}

@@ -1,0 +1,267 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+var _ ledger.Store = (*View)(nil)
+
+var (
+	ledgerPost         = declare[postArgs]("ledger_post")
+	ledgerBook         = declare[bookArgs]("ledger_book")
+	ledgerGhostRefund  = declare[objectArgs]("ledger_ghost_refund")
+	ledgerAbout        = declare[objectArgs]("ledger_about")
+	ledgerTransaction  = declare[idArgs]("ledger_transaction")
+	ledgerNamed        = declare[namedArgs]("ledger_named")
+	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
+	ledgerReversals    = declare[reversalsArgs]("ledger_reversals")
+	ledgerReversalsAt  = declare[idArgs]("ledger_reversals_at")
+	ledgerArrivalsOf   = declare[arrivalsArgs]("ledger_arrivals")
+	ledgerBalances     = declare[balancesArgs]("ledger_balances")
+	unhurried          = declare[none]("unhurried")
+)
+
+type (
+	// postingRow has the columns of a transaction that neither the region nor the clock
+	// sets.
+	postingRow struct {
+		ID, TenantID, Kind, Debit, Credit                   string
+		Amount                                              int64
+		Currency, ObjectID, Reverses, Provider, ProviderRef string
+	}
+	postArgs struct {
+		Home string
+		postingRow
+		DecidedBy, DecidedWhy string
+	}
+	bookArgs struct {
+		postArgs
+		Events []bookedEvent
+	}
+	bookedEvent struct {
+		eventRow
+		IdemKey, Operation string
+	}
+	namedArgs struct {
+		Home string
+		IDs  []string
+	}
+	transactionsArgs struct {
+		Home   string
+		At     time.Time
+		ID     string
+		Before zeronull.Timestamptz
+		Limit  int64
+	}
+	reversalsArgs struct{ ID string }
+	arrivalsArgs  struct{ Provider, ProviderRef string }
+	balancesArgs  struct {
+		Home, Account, Currency string
+		Limit                   int64
+	}
+)
+
+func postingOf(t *ledger.Transaction) postingRow {
+	return postingRow{
+		ID: t.ID, TenantID: t.Tenant, Kind: string(t.Kind), Debit: string(t.Debit), Credit: string(t.Credit), Amount: t.Amount,
+		Currency: t.Currency, ObjectID: t.Object, Reverses: t.Reverses, Provider: t.Provider, ProviderRef: t.ProviderRef,
+	}
+}
+
+func postArgsOf(t *ledger.Transaction) postArgs {
+	return postArgs{Home: t.Region, postingRow: postingOf(t), DecidedBy: t.By, DecidedWhy: t.Why}
+}
+
+// ledgerArrivals is the unique index of money that came in.
+const ledgerArrivals = "ledger_arrivals"
+
+// settleError maps a refusal of settle: if an id is taken that should be new, nothing
+// was done for certain.
+func settleError(fx *claim.Effects, err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == codeUnique {
+		switch {
+		case (pg.ConstraintName == "ledger_pkey" || pg.ConstraintName == ledgerArrivals) && fx.Post != nil:
+			return fmt.Errorf("settle: %w: %s of %s", ledger.ErrConflict, fx.Post.ID, fx.Post.ProviderRef)
+		case pg.ConstraintName == "events_pkey" && len(fx.Events) > 0:
+			return fmt.Errorf("settle: the event %s, or one beside it, is queued already; give each event an id of its own", fx.Events[0].ID)
+		}
+	}
+	return claimError("settle", err)
+}
+
+// scanTransaction scans columns.Transaction.
+func scanTransaction(row pgx.CollectableRow) (t ledger.Transaction, err error) {
+	err = row.Scan(&t.Region, &t.ID, &t.Tenant, &t.Kind, &t.At, &t.Debit, &t.Credit, &t.Amount,
+		&t.Currency, &t.Object, &t.Reverses, &t.Provider, &t.ProviderRef, &t.By, &t.Why)
+	t.At = t.At.UTC()
+	return t, err
+}
+
+// Post implements [ledger.Store]. posted is also false if the reply to its own
+// insertion was lost.
+func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
+	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
+		_, posted, _, err = one(ctx, v.db, ledgerPost, repeatable, postArgsOf(&t), pgx.RowTo[time.Time])
+		return posted, err
+	})
+}
+
+// Book implements [notice.Store], with posted as of Post.
+func (v *View) Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error) {
+	args := bookArgs{postArgs: postArgsOf(&t)}
+	for i := range events {
+		m := &events[i]
+		args.Events = append(args.Events, bookedEvent{eventRow: eventOf(m), IdemKey: m.Key, Operation: m.Operation})
+	}
+	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
+		_, posted, _, err = one(ctx, v.db, ledgerBook, repeatable, args, pgx.RowTo[time.Time])
+		return posted, err
+	})
+}
+
+// post books t by a statement, and returns what it found if it booked nothing.
+func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(context.Context) (posted bool, err error)) (posted bool, err error) {
+	if err := t.Validate(); err != nil {
+		return false, fmt.Errorf("%w: %w", claim.ErrUnstorable, err)
+	}
+	within, err := v.reach(ctx, t.Region)
+	if err != nil {
+		return false, err
+	}
+	within = outbox.Begun(within)
+	posted, err = book(within)
+	var pg *pgconn.PgError
+	// Perhaps by a concurrent call that posts the same transaction.
+	arrived := errors.As(err, &pg) && pg.Code == codeUnique && pg.ConstraintName == ledgerArrivals
+	if err != nil && !arrived || posted {
+		return posted, claimError("ledger", err)
+	}
+	there, found, err := v.Transaction(ctx, t.Region, t.ID)
+	switch {
+	case err != nil:
+		return false, err
+	case !found && arrived:
+		return false, fmt.Errorf("%w: %s is booked already", ledger.ErrConflict, t.ProviderRef)
+	case !found: // nothing is ever removed
+		return false, unavailable("ledger", fmt.Errorf("transaction %s does not exist and cannot be appended", t.ID))
+	case !there.Same(*t):
+		return false, fmt.Errorf("%w: %s", ledger.ErrConflict, t.ID)
+	}
+	return false, nil
+}
+
+// GhostRefund implements [ledger.Store].
+func (v *View) GhostRefund(ctx context.Context, region, object string) (ledger.Transaction, bool, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil {
+		return ledger.Transaction{}, false, err
+	}
+	t, found, _, err := one(ctx, v.db, ledgerGhostRefund, repeatable, objectArgs{Home: region, ObjectID: object}, scanTransaction)
+	if err != nil || !found {
+		return ledger.Transaction{}, false, claimError(ledgerGhostRefund.name, err)
+	}
+	return t, true, nil
+}
+
+// About implements [ledger.Store].
+func (v *View) About(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	all, err := many(ctx, v.db, ledgerAbout, repeatable, objectArgs{Home: region, ObjectID: object}, scanTransaction)
+	return all, claimError(ledgerAbout.name, err)
+}
+
+// Transaction implements [ledger.Store].
+func (v *View) Transaction(ctx context.Context, region, id string) (ledger.Transaction, bool, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil {
+		return ledger.Transaction{}, false, err
+	}
+	t, found, _, err := one(ctx, v.db, ledgerTransaction, repeatable, idArgs{Home: region, ID: id}, scanTransaction)
+	if err != nil || !found {
+		return ledger.Transaction{}, false, claimError(ledgerTransaction.name, err)
+	}
+	return t, true, nil
+}
+
+// Named implements [ledger.Store].
+func (v *View) Named(ctx context.Context, region string, ids []string) ([]ledger.Transaction, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	all, err := many(ctx, v.db, ledgerNamed, repeatable, namedArgs{Home: region, IDs: ids}, scanTransaction)
+	return all, claimError(ledgerNamed.name, err)
+}
+
+// Transactions implements [ledger.Store].
+func (v *View) Transactions(ctx context.Context, region string, after ledger.Position, before time.Time, limit int) ([]ledger.Transaction, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil || limit <= 0 {
+		return nil, err
+	}
+	all, err := many(ctx, v.db, ledgerTransactions, repeatable, transactionsArgs{
+		Home: region, At: after.At, ID: after.ID, Before: zeronull.Timestamptz(before), Limit: int64(limit),
+	}, scanTransaction)
+	return all, claimError(ledgerTransactions.name, err)
+}
+
+// Reversals implements [ledger.Store]. It needs every region's rows.
+func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
+	all, err := many(away(ctx, everywhere), v.db, ledgerReversals, repeatable, reversalsArgs{id}, scanTransaction)
+	return all, claimError(ledgerReversals.name, err)
+}
+
+// ReversalsAt implements [ledger.Store].
+func (v *View) ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	all, err := many(ctx, v.db, ledgerReversalsAt, repeatable, idArgs{Home: region, ID: id}, scanTransaction)
+	return all, claimError(ledgerReversalsAt.name, err)
+}
+
+// Arrivals implements [ledger.Store]. It needs every region's rows.
+func (v *View) Arrivals(ctx context.Context, provider, ref string) ([]ledger.Transaction, error) {
+	all, err := many(away(ctx, everywhere), v.db, ledgerArrivalsOf, repeatable, arrivalsArgs{provider, ref}, scanTransaction)
+	return all, claimError(ledgerArrivalsOf.name, err)
+}
+
+// Balances implements [ledger.Store]. It has no time-out of a request.
+func (v *View) Balances(ctx context.Context, region string, after ledger.AccountKey, limit int) (all []ledger.Balance, err error) {
+	if ctx, err = v.reach(ctx, region); err != nil || limit <= 0 {
+		return nil, err
+	}
+	err = v.db.transaction(ctx, func(tx pgx.Tx) error {
+		sql, _ := unhurried.in(v.db.queries, none{})
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+		sql, args := ledgerBalances.in(v.db.queries, balancesArgs{Home: region, Account: string(after.Account), Currency: after.Currency, Limit: int64(limit)})
+		rows, err := tx.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (b ledger.Balance, err error) {
+			err = row.Scan(&b.Account, &b.Currency, &b.Debits, &b.Credits, &b.Transactions)
+			return b, err
+		})
+		return err
+	})
+	return all, claimError(ledgerBalances.name, err)
+}

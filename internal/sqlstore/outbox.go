@@ -1,0 +1,369 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// queueTable is where a queue is kept.
+type queueTable struct {
+	table string
+	// files prefixes the files of its statements. Tables with the columns of events share
+	// those of outbox_, and name their statements after themselves.
+	files string
+	// inOrder: a row waits for earlier ones of its key and kind.
+	inOrder bool
+}
+
+// queueTables are where the queues are kept.
+var queueTables = map[outbox.Queue]queueTable{
+	// A call is in the row of its claim.
+	outbox.ProviderCalls: {table: "claims", files: callFiles},
+	outbox.Events:        {table: "events", files: queueFiles, inOrder: true},
+	outbox.Expiries:      {table: "expiries", files: queueFiles},
+	outbox.Notices:       {table: "notices_due", files: queueFiles},
+}
+
+const (
+	queueFiles = "outbox_"
+	callFiles  = "calls_"
+)
+
+// statement is the name of one of the queue's statements.
+func (t queueTable) statement(what string) string {
+	if t.files == queueFiles {
+		return t.table + "_" + what
+	}
+	return t.files + what
+}
+
+var (
+	queueTake      = declareOfQueues[takeArgs]("take")
+	queueMessage   = declareOfQueues[idArgs]("message")
+	queueRow       = declareOfQueues[idArgs]("row")
+	queueFinish    = declareOfQueues[holdArgs]("finish")
+	queueFinishAll = declareOfQueues[finishAllArgs]("finish_all")
+	queueRetry     = declareOfQueues[retryArgs]("retry")
+	queueRetryAll  = declareOfQueues[retryAllArgs]("retry_all")
+	queuePark      = declareOfQueues[parkArgs]("park")
+	queueUnpark    = declareOfQueues[idArgs]("unpark")
+	queueParked    = declareOfQueues[homePageArgs]("parked")
+	queueWaiting   = declareOfQueues[homeLimitArgs]("waiting")
+	queueDepth     = declareOfQueues[homeLimitArgs]("depth")
+	look           = declare[homeArgs]("look")
+	lookEvents     = declare[homeArgs]("look_events")
+)
+
+type (
+	takeArgs struct {
+		Home  string
+		Limit int64
+		Lease time.Duration
+	}
+	// holdRow is a taken row.
+	holdRow struct {
+		ID    string
+		Fence int64
+	}
+	holdArgs struct {
+		Home string
+		holdRow
+	}
+	finishAllArgs struct {
+		Home string
+		Rows []holdRow
+	}
+	retryArgs struct {
+		Home string
+		retryRow
+	}
+	retryAllArgs struct {
+		Home string
+		Rows []retryRow
+	}
+	retryRow struct {
+		holdRow
+		Pause  time.Duration
+		Reason string
+	}
+	parkArgs struct {
+		holdArgs
+		Reason string
+	}
+	homeLimitArgs struct {
+		Home  string
+		Limit int64
+	}
+)
+
+// queue is one queue as the nodes of the view's region use it.
+type queue struct {
+	*View
+	queueTable
+}
+
+// Queue implements [outbox.Queues].
+func (v *View) Queue(q outbox.Queue) outbox.Store { return v.queue(q) }
+
+func (v *View) queue(q outbox.Queue) queue { return queue{v, queueTables[q]} }
+
+// work marks ctx as a worker's. Events and notices do not take the connections of
+// provider calls.
+func (q queue) work(ctx context.Context) context.Context {
+	if q.ofCalls() {
+		return outbox.Begun(ctx)
+	}
+	return outbox.Begun(ctx)
+}
+
+// ofCalls reports whether q is the queue of provider calls.
+func (q queue) ofCalls() bool { return q.files == callFiles }
+
+// dueMessage is a row and its due time before it was taken.
+type dueMessage struct {
+	was     time.Time
+	message outbox.Message
+}
+
+func scanMessage(row pgx.CollectableRow) (dueMessage, error) {
+	var d dueMessage
+	m := &d.message
+	var fence int64
+	var attempts int32
+	err := row.Scan(&d.was, &m.ID, &m.Kind, &m.Tenant, &m.Key, &m.Operation, &m.Payload, &m.TraceParent,
+		&m.CreatedAt, &m.Due, &fence, &attempts, &m.LastError, &m.Parked)
+	m.Fence, m.Attempts = uint64(fence), uint32(attempts)
+	m.CreatedAt, m.Due = m.CreatedAt.UTC(), m.Due.UTC()
+	return d, err
+}
+
+func messages(rows []dueMessage, region string) []outbox.Message {
+	all := make([]outbox.Message, 0, len(rows))
+	for _, r := range rows {
+		r.message.Region = region
+		all = append(all, r.message)
+	}
+	return all
+}
+
+// Take implements [outbox.Store].
+func (q queue) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	ctx, err := q.reach(q.work(ctx), region)
+	if err != nil || limit <= 0 {
+		return nil, err
+	}
+	s := queueTake.of(q)
+	rows, err := many(ctx, q.db, s, once, takeArgs{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)
+	if err != nil || len(rows) == 0 {
+		return nil, claimError(s.name, err)
+	}
+	slices.SortFunc(rows, func(a, b dueMessage) int {
+		return cmp.Or(a.was.Compare(b.was), cmp.Compare(a.message.ID, b.message.ID))
+	})
+	return messages(rows, region), nil
+}
+
+// Message implements [outbox.Store].
+func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, bool, error) {
+	ctx, err := q.reach(ctx, region)
+	if err != nil {
+		return outbox.Message{}, false, err
+	}
+	s := queueMessage.of(q)
+	row, found, _, err := one(ctx, q.db, s, repeatable, idArgs{Home: region, ID: id}, scanMessage)
+	row.message.Region = region
+	if err != nil || !found {
+		return outbox.Message{}, false, claimError(s.name, err)
+	}
+	return row.message, true, nil
+}
+
+// Finish implements [outbox.Store].
+func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
+	lost, err := fenced(ctx, q, queueFinish.of(q), repeatable, region, holdArgs{region, holdRow{id, int64(fence)}})
+	if !errors.Is(err, outbox.ErrFenced) || !lost {
+		return err
+	}
+	// Our own first try may have removed it: a row that is gone is finished, whoever
+	// did it.
+	s := queueRow.of(q)
+	_, found, _, err := one(q.toward(q.work(ctx), region), q.db, s, repeatable, idArgs{Home: region, ID: id}, pgx.RowTo[int64])
+	if err != nil {
+		return claimError(s.name, err)
+	}
+	if found {
+		return outbox.ErrFenced
+	}
+	return nil
+}
+
+// Retry implements [outbox.Store].
+func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
+	_, err := fenced(ctx, q, queueRetry.of(q), once, region, retryArgs{region, retryRow{holdRow{id, int64(fence)}, after.Truncate(time.Microsecond), reason}})
+	return err
+}
+
+// FinishAll implements [outbox.Store]. A row of ours that a lost reply leaves open is gone
+// when the statement is run again, which is no error.
+func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
+	ctx, err := q.reach(q.work(ctx), region)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	for some := range slices.Chunk(rows, q.together(len(rows))) {
+		args := finishAllArgs{region, make([]holdRow, len(some))}
+		for i, r := range some {
+			args.Rows[i] = holdRow{r.ID, int64(r.Fence)}
+		}
+		s := queueFinishAll.of(q)
+		_, _, err = affected(ctx, q.db, s, repeatable, args)
+		if err != nil {
+			return claimError(s.name, err)
+		}
+	}
+	return nil
+}
+
+// together is how many of n rows one statement ends. Rows of provider calls are also
+// settled, many in a statement and in the order of their keys: two statements that each
+// end several could deadlock.
+func (q queue) together(n int) int {
+	if q.ofCalls() {
+		return 1
+	}
+	return max(n, 1)
+}
+
+// RetryAll implements [outbox.Store].
+func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
+	ctx, err := q.reach(q.work(ctx), region)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	var failed error
+	for some := range slices.Chunk(rows, q.together(len(rows))) {
+		args := retryAllArgs{region, make([]retryRow, len(some))}
+		for i, r := range some {
+			args.Rows[i] = retryRow{holdRow{r.ID, int64(r.Fence)}, r.After.Truncate(time.Microsecond), r.Reason}
+		}
+		s := queueRetryAll.of(q)
+		_, _, err = affected(ctx, q.db, s, once, args)
+		failed = cmp.Or(failed, claimError(s.name, err))
+	}
+	return failed
+}
+
+// NextDue implements [outbox.Queues].
+func (v *View) NextDue(ctx context.Context, region string) (map[outbox.Queue]time.Duration, error) {
+	// This room is that of calls that finish work: money may wait for its result.
+	ctx, err := v.reach(outbox.Begun(ctx), region)
+	if err != nil {
+		return nil, err
+	}
+	type dues struct{ now, calls, expiries, notices, events zeronull.Timestamptz }
+	due, _, _, err := one(ctx, v.db, look, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (d dues, err error) {
+		return d, row.Scan(&d.now, &d.calls, &d.expiries, &d.notices, &d.events)
+	})
+	if err != nil {
+		return nil, claimError(look.name, err)
+	}
+	now := time.Time(due.now)
+	if first := time.Time(due.events); !first.IsZero() && !first.After(now) {
+		due.events, _, _, err = one(ctx, v.db, lookEvents, repeatable, homeArgs{region}, pgx.RowTo[zeronull.Timestamptz])
+		if err != nil {
+			return nil, claimError(lookEvents.name, err)
+		}
+	}
+	next := map[outbox.Queue]time.Duration{}
+	for q, due := range map[outbox.Queue]zeronull.Timestamptz{
+		outbox.ProviderCalls: due.calls, outbox.Expiries: due.expiries, outbox.Notices: due.notices, outbox.Events: due.events,
+	} {
+		if due := time.Time(due); !due.IsZero() {
+			next[q] = max(due.Sub(now), 0)
+		}
+	}
+	return next, nil
+}
+
+// Park implements [outbox.Store].
+func (q queue) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
+	_, err := fenced(ctx, q, queuePark.of(q), once, region, parkArgs{holdArgs{region, holdRow{id, int64(fence)}}, reason})
+	return err
+}
+
+// fenced runs a statement of the worker that took a row under a fence.
+func fenced[A any](ctx context.Context, q queue, s statement[A], again repeat, region string, args A) (lost bool, err error) {
+	ctx, err = q.reach(q.work(ctx), region)
+	if err != nil {
+		return false, err
+	}
+	n, lost, err := affected(ctx, q.db, s, again, args)
+	if err == nil && n == 0 {
+		return lost, outbox.ErrFenced
+	}
+	return lost, claimError(s.name, err)
+}
+
+// Unpark implements [outbox.Store].
+func (q queue) Unpark(ctx context.Context, region, id string) (bool, error) {
+	ctx, err := q.reach(ctx, region)
+	if err != nil {
+		return false, err
+	}
+	s := queueUnpark.of(q)
+	n, _, err := affected(ctx, q.db, s, once, idArgs{Home: region, ID: id})
+	return n > 0, claimError(s.name, err)
+}
+
+// Parked implements [outbox.Store].
+func (q queue) Parked(ctx context.Context, region, after string, limit int) ([]outbox.Message, error) {
+	ctx, err := q.reach(ctx, region)
+	if err != nil || limit <= 0 {
+		return nil, err
+	}
+	s := queueParked.of(q)
+	rows, err := many(ctx, q.db, s, repeatable, homePageArgs{region, pageArgs{after, int64(limit)}}, scanMessage)
+	return messages(rows, region), claimError(s.name, err)
+}
+
+// Waiting implements [outbox.Store].
+func (q queue) Waiting(ctx context.Context, region string, limit int) ([]outbox.Message, error) {
+	ctx, err := q.reach(ctx, region)
+	if err != nil || limit <= 0 {
+		return nil, err
+	}
+	s := queueWaiting.of(q)
+	rows, err := many(ctx, q.db, s, repeatable, homeLimitArgs{region, int64(limit)}, scanMessage)
+	return messages(rows, region), claimError(s.name, err)
+}
+
+// depthLimit bounds what Depth counts of each sort: 100,000 index entries take some 50 ms.
+const depthLimit = 100_000
+
+// Depth implements [outbox.Store].
+func (q queue) Depth(ctx context.Context, region string) (outbox.Depth, error) {
+	ctx, err := q.reach(ctx, region)
+	if err != nil {
+		return outbox.Depth{}, err
+	}
+	s := queueDepth.of(q)
+	d, _, _, err := one(ctx, q.db, s, repeatable, homeLimitArgs{region, depthLimit}, func(row pgx.CollectableRow) (outbox.Depth, error) {
+		var pending, due, parked int64
+		var oldest zeronull.Timestamptz
+		err := row.Scan(&pending, &due, &parked, &oldest)
+		d := outbox.Depth{Pending: int(pending), Due: int(due), Parked: int(parked)}
+		if t := time.Time(oldest); !t.IsZero() {
+			d.OldestDue = t.UTC()
+		}
+		return d, err
+	})
+	return d, claimError(s.name, err)
+}

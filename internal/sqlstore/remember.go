@@ -1,0 +1,59 @@
+package sqlstore
+
+import (
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// tenantsRemembered bounds each memory of tenants: some 3 MB.
+const tenantsRemembered = 10_000
+
+// memory caches tenants for a while. It is safe for concurrent use; a nil one caches
+// nothing.
+type memory[K comparable] struct {
+	life  time.Duration
+	cache *lru.Cache[K, remembered]
+}
+
+type remembered struct {
+	tenant claim.Tenant
+	until  time.Time
+}
+
+// newMemory returns nil for a life that is not above 0.
+func newMemory[K comparable](life time.Duration) *memory[K] {
+	if life <= 0 {
+		return nil
+	}
+	cache, err := lru.New[K, remembered](tenantsRemembered)
+	if err != nil {
+		panic(err) // only a size below 1 is refused
+	}
+	return &memory[K]{life, cache}
+}
+
+func (m *memory[K]) get(k K) (claim.Tenant, bool) {
+	if m == nil {
+		return claim.Tenant{}, false
+	}
+	r, ok := m.cache.Get(k)
+	return r.tenant, ok && time.Now().Before(r.until)
+}
+
+// knows reports whether k was put here, however long ago, and is still cached.
+func (m *memory[K]) knows(k K) bool { return m != nil && m.cache.Contains(k) }
+
+func (m *memory[K]) put(k K, t claim.Tenant) {
+	if m != nil {
+		m.cache.Add(k, remembered{t, time.Now().Add(m.life)})
+	}
+}
+
+func (m *memory[K]) forget(k K) {
+	if m != nil {
+		m.cache.Remove(k)
+	}
+}

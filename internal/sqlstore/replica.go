@@ -1,0 +1,131 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+var (
+	replicas      = declare[replicaArgs]("replica")
+	replicaObject = declare[ownObjectArgs]("replica_object")
+)
+
+type (
+	replicaArgs struct{ Keys []lookupRow }
+	lookupRow   struct {
+		N int32
+		keyRow
+		Code int32 // of the home that a stamped key names; 0 for an opaque key
+	}
+)
+
+// Replica implements [claim.Store].
+func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {
+	l := &lookup{key: key}
+	if code, stamped := claim.ReadStamp(key.Value); stamped {
+		l.code = int32(code)
+	}
+	_, err := v.db.replicas.do(ofTenant(ctx, key.Tenant), "", l)
+	if err != nil {
+		return claim.Shown{}, replicaError(replicas.name, err) // the statement may still be read
+	}
+	return l.shown, nil
+}
+
+// lookup is a key that is looked up in replicas, and its result.
+type lookup struct {
+	key   claim.Key
+	code  int32
+	shown claim.Shown
+}
+
+// batchedReplica looks up the keys of many callers in one statement.
+func batchedReplica(db *DB) *batched[lookup, replicaArgs] {
+	key := func(l *lookup) claim.Key { return l.key }
+	s := &batched[lookup, replicaArgs]{
+		statement: replicas, reads: true, key: key,
+		args: func(ls []*lookup) (args replicaArgs) {
+			for i := 0; i < len(ls); i += sameKey(ls[i:], key) {
+				args.Keys = append(args.Keys, lookupRow{int32(i), rowOf(ls[i].key), ls[i].code})
+			}
+			return args
+		},
+		read: func(rows pgx.Rows, ls []*lookup) error {
+			for _, l := range ls {
+				l.shown = claim.Shown{} // as a try before may have said, which then failed
+			}
+			for rows.Next() {
+				var n int32
+				var now time.Time
+				var pinHome, home zeronull.Text
+				var pinned zeronull.Timestamptz
+				var r claimRow
+				if err := rows.Scan(append([]any{&n, &now, &pinHome, &pinned, &home}, r.targets()...)...); err != nil {
+					return err
+				}
+				l, err := at(ls, n)
+				if err != nil {
+					return err
+				}
+				l.show(claim.Pin{Key: l.key, Home: string(pinHome), CreatedAt: time.Time(pinned).UTC()}, string(home), &r, &db.policy, now)
+				for _, other := range ls[n:][:sameKey(ls[n:], key)] {
+					other.shown = l.shown
+				}
+			}
+			return rows.Err()
+		},
+	}
+	return s.open(db)
+}
+
+// show takes the result of one region's replica.
+func (l *lookup) show(pin claim.Pin, home string, r *claimRow, p *claim.Policy, now time.Time) {
+	// Of two pins the later one, as of [standing].
+	if pin.Home != "" && pin.Settled(p, now) && (l.shown.Pin == nil || pin.CreatedAt.After(l.shown.Pin.CreatedAt)) {
+		l.shown.Pin = &pin
+	}
+	if r.present() && r.read(l.key, home, p, now) == nil && // otherwise its home can report what is wrong with it
+		r.record.State.Final() && r.record.Age(p, now) == claim.Live {
+		l.shown.Record = &r.record
+	}
+}
+
+// ReplicaObject implements [claim.Store].
+func (v *View) ReplicaObject(ctx context.Context, tenant, home, id string) (claim.Record, bool, error) {
+	ctx, err := v.reach(ofTenant(ctx, tenant), home)
+	if err != nil {
+		return claim.Record{}, false, err
+	}
+	l := lookup{}
+	_, _, _, err = one(ctx, v.db, replicaObject, repeatable, ownObjectArgs{Home: home, TenantID: tenant, ObjectID: id}, func(row pgx.CollectableRow) (struct{}, error) {
+		var now time.Time
+		var value zeronull.Text
+		var r claimRow
+		if err := row.Scan(append([]any{&now, &value}, r.targets()...)...); err != nil {
+			return struct{}{}, err
+		}
+		l = lookup{key: claim.Key{Tenant: tenant, Value: string(value)}}
+		l.show(claim.Pin{}, home, &r, &v.db.policy, now)
+		return struct{}{}, nil
+	})
+	if err != nil || l.shown.Record == nil {
+		return claim.Record{}, false, replicaError(replicaObject.name, err)
+	}
+	return *l.shown.Record, true, nil
+}
+
+// replicaError ignores a refusal: a replica may not have the tables yet, just after
+// they were created or changed.
+func replicaError(name string, err error) error {
+	if refusal := (*pgconn.PgError)(nil); errors.As(err, &refusal) && !errors.Is(err, claim.ErrUnavailable) {
+		return nil
+	}
+	return claimError(name, err)
+}

@@ -1,0 +1,310 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+var (
+	claimSettle = declare[settleArgs]("settle")
+	claimDefer  = declare[deferArgs]("defer")
+	claimWait   = declare[waitArgs]("wait")
+)
+
+// Settle implements [claim.Store].
+func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
+	if verdict.ID == uuid.Nil {
+		verdict.ID = newStep()
+	}
+	next, fx, err := claim.Settle(&held, &held, &verdict, &v.db.policy, epoch, rand.Float64())
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if next == &held {
+		return held, nil
+	}
+	ctx, err = v.reach(outbox.Begun(ctx), held.Home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if fx.Post != nil {
+		if invalid := fx.Post.Validate(); invalid != nil {
+			return claim.Record{}, v.unbookable(ctx, &held, &verdict, invalid)
+		}
+	}
+	// The verdict's id is the step's, so that a retry finds it.
+	said := &settlement{old: &held, next: next, fx: &fx, step: verdict.ID}
+	switch {
+	case next.State == claim.InFlight && verdict.Outcome == claim.OutcomePending:
+		err = v.wait(ctx, said)
+	case next.State == claim.InFlight:
+		err = v.putOff(ctx, said)
+	default:
+		_, err = v.db.settles.do(ctx, held.Home, said)
+		err = settleError(&fx, err)
+	}
+	switch {
+	case err != nil:
+		return claim.Record{}, err
+	case said.done:
+		next.LeaseUntil = said.lease.UTC()
+		switch {
+		case next.State.Final():
+			next.SettledAt = said.now.UTC()
+		case next.State == claim.FailedRetry:
+			next.Refusal.At = said.now.UTC()
+		}
+		return *next, nil
+	}
+	// The row may have this verdict already: a try whose reply was lost wrote it, in
+	// this call or in an earlier one.
+	row, _, err := v.get(ctx, held.Key, held.Home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if row != nil && row.step == said.step && row.record.Minted.ID == held.Minted.ID {
+		return row.record, nil
+	}
+	return claim.Record{}, claim.ErrFenced
+}
+
+type deferArgs struct {
+	keyArgs
+	ObjectID, Reason, Region, Node               string
+	OldFence, Fence                              int64
+	OldUnknowns, Unknowns, NotFounds, Generation int32
+	NewGeneration                                int32
+	ProviderKey, ProviderRef                     string
+	Pause, DuePause                              time.Duration
+	Step                                         uuid.UUID
+	First, Second                                entryRow // which differ in little
+}
+
+// putOff is the step of an attempt that ended without an outcome.
+func (v *View) putOff(ctx context.Context, s *settlement) error {
+	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
+	_, found, _, err := one(ctx, v.db, claimDefer, repeatable, deferArgs{
+		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
+		Fence: int64(next.Fence), Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
+		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), DuePause: s.fx.Reschedule.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
+		NewGeneration: int32(next.Generation), ProviderKey: next.ProviderKey, ProviderRef: next.ProviderRef,
+		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
+		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second),
+	}, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
+	s.done = found
+	return claimError(claimDefer.name, err)
+}
+
+type waitArgs struct {
+	keyArgs
+	ObjectID, Reason, ProviderRef, Region, Node string
+	OldFence, Fence                             int64
+	OldUnknowns, Generation                     int32
+	Interim                                     []byte
+	Pause                                       time.Duration
+	Step                                        uuid.UUID
+	First, Second                               entryRow // which differ in little
+	Events                                      []settledEvent
+}
+
+// wait is the step of an attempt that ended pending.
+func (v *View) wait(ctx context.Context, s *settlement) error {
+	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
+	args := waitArgs{
+		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
+		Fence: int64(next.Fence), Reason: next.Reason, ProviderRef: next.ProviderRef, Interim: interimColumn(next),
+		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
+		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
+		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second), Events: []settledEvent{},
+	}
+	for i := range s.fx.Events {
+		args.Events = append(args.Events, settledEvent{0, eventOf(&s.fx.Events[i])})
+	}
+	_, found, _, err := one(ctx, v.db, claimWait, repeatable, args,
+		func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
+	s.done = found
+	return claimError(claimWait.name, err)
+}
+
+// unbookable returns why a verdict with an invalid posting is not recorded: that,
+// unless the claim is no longer the holder's anyway.
+func (v *View) unbookable(ctx context.Context, held *claim.Record, verdict *claim.Verdict, invalid error) error {
+	row, now, err := v.get(ctx, held.Key, held.Home)
+	if err != nil {
+		return err
+	}
+	var is *claim.Record
+	if row != nil {
+		is = &row.record
+	}
+	if _, _, err := claim.Settle(is, held, verdict, &v.db.policy, now, 0); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: settle: %w", claim.ErrUnstorable, invalid)
+}
+
+// settlement is the end of an attempt: the claim as the holder got it, its new state,
+// the effects, and the result of the statement.
+type settlement struct {
+	old, next *claim.Record
+	fx        *claim.Effects
+	step      uuid.UUID
+
+	done       bool
+	now, lease time.Time
+}
+
+// bytes is how much of it is not of a bounded size.
+func (s *settlement) bytes() (n int) {
+	for _, r := range []*claim.Response{s.next.Response, s.refusal()} {
+		if r != nil {
+			n += len(r.Body)
+		}
+	}
+	for i := range s.fx.Events {
+		n += len(s.fx.Events[i].Payload)
+	}
+	if s.fx.Expiry != nil {
+		n += len(s.fx.Expiry.Payload)
+	}
+	return n
+}
+
+func (s *settlement) refusal() *claim.Response {
+	if s.next.Refusal == nil {
+		return nil
+	}
+	return &s.next.Refusal.Response
+}
+
+// settleArgs are the settled claims and their effects: rows that name their claim by
+// its N.
+type (
+	settleArgs struct {
+		Home     string
+		Claims   []settledClaim
+		Postings []settledPosting
+		Events   []settledEvent
+		Expiries []settledExpiry
+		Unpaid   []settledUnpaid
+		// PinLife is how long a row stays: until its tombstone is over and then for
+		// PinGrace, see [claim.Record.FreeAt].
+		PinLife time.Duration
+	}
+	settledClaim struct {
+		N int32
+		keyRow
+		ObjectID, Reason, ProviderRef    string
+		Fence                            int64
+		OldUnknowns, Unknowns, NotFounds int32
+		OldState, State                  int16
+		Final                            bool
+		Refusal                          []byte
+		KeepUntil, CloseUntil            time.Time
+		Step                             uuid.UUID
+		Answer                           answerRow
+		Attempt                          entryRow
+		Entry                            placedEntry // of the same place, fence and generation
+	}
+	answerRow struct {
+		Status       int16
+		Header, Body []byte
+		Blob         string
+	}
+	settledPosting struct {
+		N int32
+		postingRow
+	}
+	settledEvent struct {
+		N int32
+		eventRow
+	}
+	settledExpiry struct {
+		N                            int32
+		Kind, Operation, TraceParent string
+		Payload                      []byte
+		Due                          time.Time
+	}
+	settledUnpaid struct {
+		N           int32
+		RememberFor time.Duration
+	}
+)
+
+func (args *settleArgs) add(s *settlement, p *claim.Policy) {
+	n, old, next := int32(len(args.Claims)), s.old, s.next
+	c := settledClaim{
+		N: n, keyRow: rowOf(old.Key), ObjectID: old.Minted.ID, Fence: int64(old.Fence),
+		OldUnknowns: int32(old.Unknowns), OldState: int16(old.State), State: int16(next.State),
+		Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
+		ProviderRef: next.ProviderRef, Final: next.State.Final(), Refusal: refusalColumn(next.Refusal),
+		// The clock that wrote FirstUse may be ahead.
+		KeepUntil: old.FirstUse.Add(p.PinLife()), CloseUntil: old.CloseUntil(p, old.FirstUse),
+		Step: s.step,
+	}
+	answer := &claim.Response{}
+	if c.Final {
+		answer = next.Response
+	}
+	c.Answer = answerRow{Status: int16(answer.Status), Header: headerColumn(answer.Header), Body: notNil(answer.Body), Blob: answer.Blob}
+	// In this order, as ids order lines of one time.
+	c.Attempt = entryOf(newEntry(), &s.fx.Audit[0])
+	c.Entry = placedEntryOf(newEntry(), &s.fx.Audit[1])
+	args.Claims = append(args.Claims, c)
+	if m := s.fx.Expiry; m != nil {
+		args.Expiries = append(args.Expiries, settledExpiry{
+			N: n, Kind: string(outbox.KindExpiry), Operation: m.Operation, TraceParent: m.TraceParent, Payload: notNil(m.Payload), Due: m.Due,
+		})
+	}
+	if s.fx.Unpaid != nil {
+		args.Unpaid = append(args.Unpaid, settledUnpaid{n, p.RememberFor})
+	}
+	if s.fx.Post != nil {
+		args.Postings = append(args.Postings, settledPosting{n, postingOf(s.fx.Post)})
+	}
+	for i := range s.fx.Events {
+		args.Events = append(args.Events, settledEvent{n, eventOf(&s.fx.Events[i])})
+	}
+}
+
+func batchedSettle(db *DB) *batched[settlement, settleArgs] {
+	p := &db.policy
+	s := &batched[settlement, settleArgs]{
+		statement: claimSettle,
+		key:       func(s *settlement) claim.Key { return s.old.Key },
+		bytes:     (*settlement).bytes,
+		args: func(all []*settlement) settleArgs {
+			args := settleArgs{
+				Home: all[0].old.Home, Claims: make([]settledClaim, 0, len(all)), PinLife: p.PinLife(),
+			}
+			for _, s := range all {
+				args.add(s, p)
+			}
+			return args
+		},
+		read: func(rows pgx.Rows, all []*settlement) error {
+			for _, s := range all {
+				s.done = false // a try before may have set it, and then failed
+			}
+			var n int32
+			var now, lease time.Time
+			_, err := pgx.ForEachRow(rows, []any{&n, &now, &lease}, func() error {
+				s, err := at(all, n)
+				if err == nil {
+					s.done, s.now, s.lease = true, now, lease
+				}
+				return err
+			})
+			return err
+		},
+	}
+	return s.open(db)
+}

@@ -1,0 +1,279 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	crdbpgx "github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+type apiKeyHash = claim.APIKeyHash
+
+var (
+	tenantByID      = declare[tenantArgs]("tenant")
+	tenantPage      = declare[pageArgs]("tenants")
+	tenantPut       = declare[tenantPutArgs]("tenant_put")
+	tenantRate      = declare[rateArgs]("tenant_rate")
+	tenantCards     = declare[cardsArgs]("tenant_card_numbers")
+	tenantRoutes    = declare[routesArgs]("tenant_routes")
+	tenantRegistrar = declare[moveArgs]("registrar_move")
+	apiKeyPut       = declare[apiKeyArgs]("api_key_put")
+	apiKeysEnd      = declare[apiKeysEndArgs]("api_keys_end")
+	apiKeysOf       = declare[tenantArgs]("api_keys")
+)
+
+type (
+	rateArgs struct {
+		TenantID      string
+		RatePerSecond float64
+		Burst         int32
+	}
+	cardsArgs     struct{ TenantID, CardNumbers string }
+	routesArgs    struct{ TenantID, Routes string }
+	tenantPutArgs struct {
+		rateArgs
+		Name, Registrar, CardNumbers, Routes string
+	}
+	moveArgs struct {
+		TenantID, Registrar string
+		MovedAt             zeronull.Timestamptz
+	}
+	apiKeyArgs struct {
+		TenantID string
+		Hash     []byte
+	}
+	apiKeysEndArgs struct {
+		apiKeyArgs
+		After time.Duration
+	}
+)
+
+func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
+	var previous zeronull.Text
+	var moved zeronull.Timestamptz
+	var burst int32
+	err = row.Scan(&t.ID, &t.Name, &t.Registrar, &previous, &moved, &t.RatePerSecond, &burst, &t.CardNumbers, &t.Routes)
+	t.PreviousRegistrar, t.Burst = string(previous), int(burst)
+	if at := time.Time(moved); !at.IsZero() {
+		t.RegistrarMovedAt = at.UTC()
+	}
+	return t, err
+}
+
+// TenantByAPIKey returns the tenant of an API key. It caches a tenant for Pool.TenantCache,
+// and an unknown key for as long, at most refusedFor. Keys are compared by their hash, so the
+// time that takes reveals nothing about a key.
+func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+	return v.db.tenantByAPIKey(ctx, sha256.Sum256([]byte(key)))
+}
+
+// Registrar implements [claim.Store].
+func (v *View) Registrar(ctx context.Context, tenant string) (string, error) {
+	if t, ok := v.db.byID.get(tenant); ok {
+		return t.Registrar, nil
+	}
+	t, err := v.db.Tenant(ctx, tenant)
+	return t.Registrar, err
+}
+
+// Tenant returns one tenant, or [claim.ErrUnknownTenant].
+func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
+	t, found, _, err := one(ofTenant(ctx, id), db, tenantByID, repeatable, tenantArgs{id}, scanTenant)
+	if err != nil {
+		return claim.Tenant{}, claimError(tenantByID.name, err)
+	}
+	if !found {
+		return claim.Tenant{}, claim.ErrUnknownTenant
+	}
+	db.byID.put(id, t)
+	return t, nil
+}
+
+// Tenants returns up to limit tenants with an id above after, by id.
+func (db *DB) Tenants(ctx context.Context, after string, limit int) ([]claim.Tenant, error) {
+	all, err := many(ctx, db, tenantPage, repeatable, pageArgs{after, int64(limit)}, scanTenant)
+	return all, claimError(tenantPage.name, err)
+}
+
+// APIKeys lists the API keys of a tenant, oldest first, including those that have
+// ended.
+func (db *DB) APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey, error) {
+	all, err := many(ctx, db, apiKeysOf, repeatable, tenantArgs{tenant}, func(row pgx.CollectableRow) (k claim.StoredAPIKey, err error) {
+		var hash []byte
+		var ends zeronull.Timestamptz
+		if err = row.Scan(&hash, &k.CreatedAt, &ends, &k.Ended); err != nil {
+			return k, err
+		}
+		copy(k.Hash[:], hash)
+		k.CreatedAt = k.CreatedAt.UTC()
+		if at := time.Time(ends); !at.IsZero() {
+			k.EndsAt = at.UTC()
+		}
+		return k, nil
+	})
+	return all, claimError(apiKeysOf.name, err)
+}
+
+// errForeignKey: the API key belongs to another tenant.
+var errForeignKey = errors.New("an API key is empty, mistyped or belongs to another tenant; mint a new one")
+
+// PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is stored.
+// If the tenant exists, PutTenant changes name, rate, card numbers and routes, adds the
+// keys, and leaves the registrar alone, since only MoveRegistrar moves it safely.
+func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
+	if t.ID == "" {
+		return errors.New("tenant: no id given")
+	}
+	if _, ok := (*db.regions.Load())[t.Registrar]; !ok {
+		return fmt.Errorf("tenant %s: there is no region %q to be registrar", t.ID, t.Registrar)
+	}
+	sql, args := tenantPut.in(db.queries, tenantPutArgs{
+		rateArgs: rateArgs{t.ID, t.RatePerSecond, int32(t.Burst)},
+		Name:     t.Name, Registrar: t.Registrar, CardNumbers: string(cmp.Or(t.CardNumbers, claim.RefuseCardNumbers)),
+		Routes: t.Routes,
+	})
+	defer db.recall(apiKeys)
+	return db.transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sql, args...); err != nil {
+			return err
+		}
+		for _, k := range apiKeys {
+			if err := db.giveKey(ctx, tx, t.ID, k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (db *DB) giveKey(ctx context.Context, tx pgx.Tx, tenant, key string) error {
+	hash := sha256.Sum256([]byte(key))
+	if claim.APIKeyMadeUp(key) {
+		return fmt.Errorf("tenant %s: %w", tenant, errForeignKey) // no node would let it in
+	}
+	var owner string
+	sql, args := apiKeyPut.in(db.queries, apiKeyArgs{tenant, hash[:]})
+	err := tx.QueryRow(ctx, sql, args...).Scan(&owner)
+	if key == "" || errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("tenant %s: %w", tenant, errForeignKey)
+	}
+	return err
+}
+
+// recall clears this process's cache of refused keys.
+func (db *DB) recall(keys []string) {
+	for _, k := range keys {
+		db.door.refused.forget(sha256.Sum256([]byte(k)))
+	}
+}
+
+// RotateKey gives a tenant a new API key and ends all others after the given time:
+// until then both are valid, so that the merchant can change over.
+func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter time.Duration) error {
+	if _, err := db.Tenant(ctx, tenant); err != nil {
+		return err
+	}
+	defer db.recall([]string{key})
+	return db.transaction(ctx, func(tx pgx.Tx) error {
+		if err := db.giveKey(ctx, tx, tenant, key); err != nil {
+			return err
+		}
+		hash := sha256.Sum256([]byte(key))
+		sql, args := apiKeysEnd.in(db.queries, apiKeysEndArgs{apiKeyArgs{tenant, hash[:]}, endOthersAfter})
+		_, err := tx.Exec(ctx, sql, args...)
+		return err
+	})
+}
+
+// SetCardNumbers sets the policy for card numbers in a tenant's free text. Nodes follow
+// within Pool.TenantCache.
+func (db *DB) SetCardNumbers(ctx context.Context, tenant string, cards claim.CardNumbers) error {
+	n, lost, err := affected(ctx, db, tenantCards, repeatable, cardsArgs{TenantID: tenant, CardNumbers: string(cards)})
+	if err == nil && n == 0 && !lost {
+		return claim.ErrUnknownTenant
+	}
+	return claimError(tenantCards.name, err)
+}
+
+// SetRoutes sets the providers of a tenant's payments; see payment.Routes, which the
+// caller has validated. Nodes follow within Pool.TenantCache.
+func (db *DB) SetRoutes(ctx context.Context, tenant, routes string) error {
+	n, lost, err := affected(ctx, db, tenantRoutes, repeatable, routesArgs{tenant, routes})
+	if err == nil && n == 0 && !lost {
+		return claim.ErrUnknownTenant
+	}
+	return claimError(tenantRoutes.name, err)
+}
+
+// transaction runs f in a transaction until its outcome is known, within adminTimeout.
+// f must be safe to repeat after it was done, as operators' changes are. Errors wrap
+// [claim.ErrUnavailable], which leaves open whether it was done, except f's own and the
+// database's refusal.
+func (db *DB) transaction(ctx context.Context, f func(tx pgx.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	run := func() error { return pgx.BeginFunc(ctx, db.pool, f) }
+	if db.dialect.cockroach {
+		// It retries with savepoints, as CockroachDB recommends. Not on PostgreSQL: it
+		// drops the error of COMMIT, since on CockroachDB RELEASE has committed.
+		run = func() error { return crdbpgx.ExecuteTx(ctx, db.pool, pgx.TxOptions{}, f) }
+	}
+	pause := firstPause
+	for try := 1; ; try++ {
+		err := run()
+		db.renewSessions(err)
+		switch {
+		case err == nil, errors.Is(err, errForeignKey), judge(err) == refused:
+			return err
+		case try == maxTries || !sleep(ctx, pause/2+rand.N(pause)):
+			return unavailable("transaction", err)
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// adminTimeout bounds an operator's change: writes of GLOBAL tables take 0.5 to 0.8 s
+// each.
+const adminTimeout = 30 * time.Second
+
+// MoveRegistrar makes region the keeper of the tenant's pins from now on. Pins in the
+// former region are still read, and move over one by one; until the last of them is
+// gone only a move back is possible, as pins in a third region would not be found.
+func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
+	if _, ok := (*db.regions.Load())[to]; !ok {
+		return fmt.Errorf("tenant %s: there is no region %q to be registrar", tenant, to)
+	}
+	var refused *time.Time // the move after which the last try, for certain, changed nothing
+	for range maxLooks {
+		t, err := db.Tenant(ctx, tenant)
+		if err != nil || t.Registrar == to {
+			return err
+		}
+		if refused != nil && refused.Equal(t.RegistrarMovedAt) {
+			return fmt.Errorf("tenant %s: pins made before the last move are still at %s and count, or that move is less than a minute old; move back, or wait until housekeeping has removed the last of them: usually %v after the move of %s, and later where an outcome is still owed",
+				tenant, t.PreviousRegistrar, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
+		}
+		n, lost, err := affected(ctx, db, tenantRegistrar, repeatable, moveArgs{TenantID: tenant, Registrar: to, MovedAt: zeronull.Timestamptz(t.RegistrarMovedAt)})
+		db.byID.forget(tenant)
+		if err != nil {
+			return claimError(tenantRegistrar.name, err)
+		}
+		if n > 0 {
+			return nil
+		}
+		if !lost {
+			refused = &t.RegistrarMovedAt
+		}
+		// Another caller may have moved it meanwhile, or our own first try: read again.
+	}
+	return fmt.Errorf("%w: the registrar of tenant %s keeps moving; try again", claim.ErrUnavailable, tenant)
+}

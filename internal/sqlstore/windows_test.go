@@ -1,0 +1,54 @@
+package sqlstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
+	"github.com/homeward-io/homeward/internal/sqlstore"
+)
+
+// TestShorterWindowsAreRefused: a node that would free keys which are promised
+// longer does not start; one that promises more does, and then the others must.
+func TestShorterWindowsAreRefused(t *testing.T) {
+	d := newDatabase(t)
+	open(t, sqlstore.Config{URL: d.url})
+	for name, change := range map[string]func(p *claim.Policy){
+		"claim.replay_for":    func(p *claim.Policy) { p.ReplayFor-- },
+		"claim.tombstone_for": func(p *claim.Policy) { p.TombstoneFor -= time.Hour },
+		"claim.pin_grace":     func(p *claim.Policy) { p.PinGrace /= 2 },
+	} {
+		p := testPolicy()
+		change(&p)
+		p.ReplayFor = p.ReplayFor.Truncate(time.Microsecond)
+		_, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: d.url, Pool: testPool(), Policy: p})
+		require.ErrorContains(t, err, name)
+		require.NotContains(t, err.Error(), "\n")
+	}
+	longer := testPolicy()
+	longer.ReplayFor += time.Hour
+	open(t, sqlstore.Config{URL: d.url, Policy: longer})
+	open(t, sqlstore.Config{URL: d.url, Policy: longer})
+	_, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: d.url, Pool: testPool(), Policy: testPolicy()})
+	require.ErrorContains(t, err, "promised 25h0m0s")
+}
+
+// TestWhatIsAcknowledgedIsOnDisk: a database whose default is to acknowledge
+// before that does not get its way.
+func TestWhatIsAcknowledgedIsOnDisk(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("CockroachDB has no such setting")
+	}
+	conn, err := pgx.Connect(t.Context(), d.admin)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), "ALTER DATABASE "+pgx.Identifier{conn.Config().Database}.Sanitize()+" SET synchronous_commit = off")
+	require.NoError(t, err)
+	db := open(t, sqlstore.Config{URL: d.admin})
+	require.NoError(t, db.Exec(t.Context(), "DO $$ BEGIN ASSERT current_setting('synchronous_commit') = 'on'; END $$"))
+}
