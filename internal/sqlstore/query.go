@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"text/template"
 
@@ -106,7 +107,18 @@ var inRounds = []string{queueFiles + "depth", callFiles + "depth", "look", "look
 // queries are a dialect's statements, by their names.
 type queries map[string]*query
 
-func loadQueries(d dialect) (queries, error) { return load(queryFiles, declared, d) }
+// loadQueries returns those of a dialect, which all stores of a process share.
+func loadQueries(d dialect) (queries, error) {
+	if d.cockroach {
+		return ofCockroachDB()
+	}
+	return ofPostgreSQL()
+}
+
+var (
+	ofCockroachDB = sync.OnceValues(func() (queries, error) { return load(queryFiles, declared, cockroachDB) })
+	ofPostgreSQL  = sync.OnceValues(func() (queries, error) { return load(queryFiles, declared, postgreSQL) })
+)
 
 // load makes the query of every statement for a dialect. It fails if a file is not
 // declared or a declaration has no file, if a text has a name that its arguments lack,
@@ -121,7 +133,7 @@ func loadQueries(d dialect) (queries, error) { return load(queryFiles, declared,
 func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
 	t, err := template.ParseFS(files, "query/*.sql")
 	if err != nil {
-		return nil, fmt.Errorf("cockroach: %w", err)
+		return nil, fmt.Errorf("sqlstore: %w", err)
 	}
 	all := queries{}
 	undeclared := map[string]bool{}
@@ -131,7 +143,7 @@ func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
 	for _, s := range declared {
 		file := s.file + ".sql"
 		if !undeclared[file] {
-			return nil, fmt.Errorf("cockroach: query/%s is declared, and is not there or declared twice", file)
+			return nil, fmt.Errorf("sqlstore: query/%s is declared, and is not there or declared twice", file)
 		}
 		delete(undeclared, file)
 		args, used := argumentsOf(s.args), map[string]bool{}
@@ -144,7 +156,7 @@ func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
 				q := &query{name: v.name, sql: sql, args: args, cockroach: each.cockroach}
 				q.fresh, q.round = !d.cockroach && slices.Contains(planned, s.file), slices.Contains(inRounds, s.file)
 				if err := q.make(used); err != nil {
-					return nil, fmt.Errorf("cockroach: query/%s, arguments in %v: %w", file, s.args, err)
+					return nil, fmt.Errorf("sqlstore: query/%s, arguments in %v: %w", file, s.args, err)
 				}
 				if each == d {
 					all[q.name] = q
@@ -153,12 +165,12 @@ func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(args)) {
 			if !used[name] {
-				return nil, fmt.Errorf("cockroach: query/%s does not use @%s, which is in %v", file, name, s.args)
+				return nil, fmt.Errorf("sqlstore: query/%s does not use @%s, which is in %v", file, name, s.args)
 			}
 		}
 	}
 	for _, file := range slices.Sorted(maps.Keys(undeclared)) {
-		return nil, fmt.Errorf("cockroach: query/%s is not declared", file)
+		return nil, fmt.Errorf("sqlstore: query/%s is not declared", file)
 	}
 	return all, nil
 }
@@ -196,7 +208,7 @@ func render(file *template.Template, d dialect, of version) (string, error) {
 	}{columns, d.fromReplica, of.table.table, of.table.inOrder, !d.cockroach, of.also}
 	var sql strings.Builder
 	if err := file.Execute(&sql, data); err != nil {
-		return "", fmt.Errorf("cockroach: %w", err)
+		return "", fmt.Errorf("sqlstore: %w", err)
 	}
 	return sql.String(), nil
 }
