@@ -19,8 +19,12 @@ import (
 func (w *world) nothing(tenant, key string) {
 	w.t.Helper()
 	for _, region := range regions {
-		status, err := w.inspect(w.ctx, region, tenant, key)
-		require.NoError(w.t, err)
+		var status keyStatus
+		until(w.t, "the key's home answers", func() (ok bool) {
+			var err error
+			status, err = w.inspect(w.ctx, region, tenant, key)
+			return err == nil
+		})
 		require.Empty(w.t, status.State, "a row under %s, seen from %s", key, region)
 	}
 }
