@@ -1,6 +1,8 @@
 package claimtest
 
 import (
+	"time"
+
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -143,6 +145,42 @@ var waitTests = []test{
 		require.Nil(w, again.Interim)
 		require.Equal(w, "psp_1", again.ProviderRef, "the next generation may go on with it")
 		w.same(again, w.get(again))
+	}},
+	{"wait: a generation that another one follows takes its interim answer with it", func(w *world) {
+		waiting := func(key string) (claim.Arrival, claim.Record) {
+			a := w.arrival(key, "100")
+			a.Provider = "a"
+			rec := w.settle(w.begin(a, claim.Won), pending("payer", w.Policy.Lease))
+			require.NotNil(w, rec.Interim)
+			return a, rec
+		}
+
+		// With another provider.
+		_, rec := waiting("moved")
+		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		require.NoError(w, err)
+		v := declinedSoft("busy")
+		v.Outcome, v.Next = claim.OutcomeMoved, "b"
+		moved := w.settle(held, v)
+		require.Nil(w, moved.Interim)
+		w.same(moved, w.get(moved))
+
+		// In writes that a restore has lost.
+		a, rec := waiting("restored")
+		w.lapse(rec)
+		known := w.witnessOf(a, 2)
+		known.Object, known.FirstUse = rec.Minted.ID, time.Time{}
+		again := w.begin(w.witnessed("restored", "100", known), claim.WonUnknown)
+		require.Nil(w, again.Interim)
+		w.same(again, w.get(again))
+		w.begin(w.witnessed("restored", "100", known), claim.Busy)
+		next := pending("payer", w.Policy.Lease)
+		next.Response, next.Events = answer(202, "wait for the payer's second try"), Events(again, 1)
+		told := w.told(w.home)
+		rec = w.settle(again, next)
+		require.Equal(w, next.Response, rec.Interim.Response, "its own answer")
+		w.same(rec, w.get(rec))
+		require.Equal(w, told+1, w.told(w.home), "and its own event")
 	}},
 	{"wait: a provider's own pause holds the next generation back", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)

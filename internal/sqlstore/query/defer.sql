@@ -2,10 +2,12 @@
 -- An attempt ended without an outcome: the claim stays in flight, nobody's, and
 -- the worker owns it from when the pause is over. Either the count of unknowns rises,
 -- or the fence: what it compares does not hold a second time. Where another provider is
--- to try, it is a new generation, and its holder goes on at once.
+-- to try, it is a new generation, without the interim answer of the last one, and its holder
+-- goes on at once.
 WITH deferred AS (
     UPDATE claims SET
         holder = '', fence = @fence::int8, generation = @new_generation::int4, provider_key = @provider_key::text, provider_ref = @provider_ref::text, reason = @reason::text, unknowns = @unknowns::int4, not_founds = @not_founds::int4,
+        interim = CASE WHEN generation = @new_generation::int4 THEN interim END,
         lease_until = now() + @pause::interval, step = @step::uuid,
         call_due = CASE WHEN call_due IS NOT NULL THEN now() + @due_pause::interval END
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
