@@ -17,7 +17,8 @@
 //
 //   - A party enters, or gets a further connection, only if more are free than it has.
 //     So one has half at most, two have a third each, and the next always finds one.
-//   - Far regions together have a quarter of the connections of each pool, at least two.
+//   - Far regions together have a quarter of the connections of each pool, at least two, and
+//     never the last free one of both.
 //   - A free connection goes to the parties in turn.
 package pool
 
@@ -71,6 +72,7 @@ var ErrTimeout = errors.New("no connection became free in time; the database is 
 type Pool struct {
 	mu              sync.Mutex
 	free            int // connections
+	near            int // connections that calls for far rows leave free
 	begun, arriving class
 }
 
@@ -107,7 +109,7 @@ func New(conns, waiting int) *Pool {
 		return class{most: conns + waiting, reserve: reserve, mostFar: part, shares: map[party]*share{}}
 	}
 	// A pool of one connection has none to spare.
-	return &Pool{free: conns, begun: of(0), arriving: of(min(conns-1, part))}
+	return &Pool{free: conns, near: min(conns-1, 1), begun: of(0), arriving: of(min(conns-1, part))}
 }
 
 func (p *Pool) of(c Call) *class {
@@ -234,7 +236,7 @@ func (p *Pool) serve() {
 func (p *Pool) may(c *class, who party) bool {
 	spare := p.free - c.reserve
 	if who.region != "" {
-		spare = min(spare, c.mostFar-c.far)
+		spare = min(spare, p.free-p.near, c.mostFar-c.far)
 	}
 	if who == (party{}) {
 		return spare > 0

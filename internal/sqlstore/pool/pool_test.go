@@ -121,6 +121,24 @@ func TestALostRegionLeavesConnections(t *testing.T) {
 	}
 }
 
+// TestALostRegionLeavesNearWorkTheLastConnection: calls on far rows that never end may fill
+// both pools. What ends, renews or takes over near claims still gets a connection at once.
+func TestALostRegionLeavesNearWorkTheLastConnection(t *testing.T) {
+	for _, conns := range []int{2, 3, 4, 5, 6, 8} {
+		for _, begun := range [][]bool{{true}, {true, false}, {false, true}} {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(t, conns, 1024)
+				for _, begun := range begun {
+					for i := range 4 {
+						c.flood(Call{Begun: begun, Region: fmt.Sprint("lost", i)}, 100)
+					}
+				}
+				c.served(Call{Begun: true})
+			})
+		}
+	}
+}
+
 // TestOneTenantHasHalf: a tenant alone has half of the places and of the connections; a
 // second one has half of the rest.
 func TestOneTenantHasHalf(t *testing.T) {
