@@ -133,6 +133,7 @@ var restoreTests = []test{
 		require.True(w, ok)
 		require.Equal(w, "simulator", with)
 		w.same(rec, w.get(rec))
+		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventRestored}, w.events(rec), "what the backup has of it stays")
 		require.Equal(w, 1, w.pending(w.home))
 		w.lapse(rec)
 		rec = w.begin(w.witnessed("k", "100", known), claim.WonUnknown)

@@ -15,7 +15,10 @@ WITH won AS (
         refused_at = CASE WHEN @keep_refusal::bool THEN refused_at END, refusal = CASE WHEN @keep_refusal::bool THEN refusal END,
         call_payload = @message_payload::bytea, call_trace = @message_trace_parent::text, call_created = @message_created_at::timestamptz,
         call_due = @lease_until::timestamptz, call_parked = NULL, call_fence = @message_fence::int8, call_attempts = NULL, call_error = NULL,
-        begun_id = NULL, begun_region = NULL, begun_node = NULL, begun_noted = NULL
+        -- A witness may continue a claim that was never settled: its first line of audit stays
+        -- until it is.
+        begun_id = CASE WHEN begun_noted IS NULL THEN begun_id END, begun_region = CASE WHEN begun_noted IS NULL THEN begun_region END,
+        begun_node = CASE WHEN begun_noted IS NULL THEN begun_node END, begun_noted = NULL
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND step = @old_step::uuid AND now() < @good_until::timestamptz
     RETURNING tenant_id, idem_key, fence, generation
