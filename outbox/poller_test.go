@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -416,6 +417,51 @@ func TestWhatWaitsForARowInHand(t *testing.T) {
 		s.release()
 		time.Sleep(aPause)
 		require.Equal(t, 1, q.took("take"))
+	})
+}
+
+// line is a queue whose rows are of one line: only the first is ready.
+type line struct{ *queue }
+
+func (l line) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	l.mu.Lock()
+	ids := make([]string, 0, len(l.rows))
+	for id := range l.rows {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	held := map[string]*outbox.Message{}
+	for _, id := range ids[min(1, len(ids)):] {
+		held[id] = l.rows[id]
+		delete(l.rows, id)
+	}
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		for id, m := range held {
+			l.rows[id] = m
+		}
+		l.mu.Unlock()
+	}()
+	return l.queue.Take(ctx, region, limit, lease)
+}
+
+// Rows of one line that were written shortly after each other are taken one after the other,
+// without a poll.
+func TestALineIsTakenToItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		w := woken(t, line{q}, done, 32)
+		for _, id := range []string{"1 pending", "2 paid", "3 refunded"} {
+			q.put(id)
+			w.Wake("r", 0)
+		}
+		time.Sleep(10 * aMoment)
+		synctest.Wait()
+		require.Empty(t, q.rows)
+		q.took("take")
+		time.Sleep(time.Minute)
+		require.Zero(t, q.took("take"), "and then nothing more")
 	})
 }
 

@@ -49,12 +49,14 @@ type home struct {
 
 	// wakes are when to take, in order. backlog: the last take found as many rows as it
 	// asked for. woken: a wake came since the last take, for rows that may wait in the line
-	// of a row in progress. started counts the rows that were started, and recheck is its
-	// value at such a take: when one of these rows ends, a take finds what waits for it.
-	wakes            []time.Time
-	backlog, woken   bool
-	started, recheck uint64
-	tookAt           time.Time // when the last take began
+	// of a row in progress. lines: several came, or a row ended that others waited for, so
+	// that the rows of the next take may have others behind them. started counts the rows that
+	// were started, and recheck is up to which of them others may wait: when one of these rows
+	// ends, a take finds what waits for it.
+	wakes                 []time.Time
+	backlog, woken, lines bool
+	started, recheck      uint64
+	tookAt                time.Time // when the last take began
 }
 
 // maxWakes bounds the wake-ups that a pool keeps for a home. A [Poller] finds the rest.
@@ -132,7 +134,7 @@ func (p *pool) wake(region string, in time.Duration) {
 	p.mu.Lock()
 	if h := p.homes[region]; h != nil { // otherwise it is new, and rows are taken at once
 		h.wake(time.Now(), in, p.w.batchDelay())
-		h.woken = true
+		h.lines, h.woken = h.lines || h.woken, true
 	}
 	p.mu.Unlock()
 	p.notify()
@@ -195,14 +197,16 @@ func (p *pool) startTakes() time.Duration {
 			h.woken, h.recheck = false, h.started
 		}
 		h.wakes = slices.DeleteFunc(h.wakes, func(at time.Time) bool { return !at.After(now) })
-		limit := p.w.limit(h, slots)
-		p.work.Go(func() { p.take(h, slots, limit) })
+		limit, lines := p.w.limit(h, slots), h.lines
+		h.lines = false
+		p.work.Go(func() { p.take(h, slots, limit, lines) })
 	}
 	return back
 }
 
-// take takes up to limit rows of one region, and starts as many as there are slots.
-func (p *pool) take(h *home, slots, limit int) {
+// take takes up to limit rows of one region, and starts as many as there are slots. lines:
+// others may wait for them.
+func (p *pool) take(h *home, slots, limit int, lines bool) {
 	began := time.Now()
 	b, err := p.w.take(p.ctx, h.completer, limit)
 	rest, over := b.rest, []Message(nil)
@@ -214,8 +218,8 @@ func (p *pool) take(h *home, slots, limit int) {
 	first := h.started + 1
 	h.rows, h.started = h.rows+len(rest), h.started+uint64(len(rest))
 	h.unbatched = len(over) > 0 || h.unbatched && len(rest) > b.taken/4
-	if slices.ContainsFunc(rest, func(m Message) bool { return m.Attempts > 0 }) {
-		h.recheck = h.started // a postponed row let others of its line wait
+	if lines && len(rest) > 0 || slices.ContainsFunc(rest, func(m Message) bool { return m.Attempts > 0 }) {
+		h.recheck = h.started // as may those of a line whose first row was postponed
 	}
 	h.next = time.Now()
 	switch {
@@ -271,6 +275,7 @@ func (p *pool) release(h *home, seq uint64) {
 	h.rows--
 	if seq <= h.recheck {
 		h.wake(time.Now(), 0, 0)
+		h.lines = true
 	}
 	p.mu.Unlock()
 	p.notify()
