@@ -55,11 +55,10 @@ type Pool struct {
 	// MaxLifetime closes a connection after that long, give or take a tenth, so that
 	// the load spreads when the database grows. Default 5 min.
 	MaxLifetime time.Duration `koanf:"max_lifetime"`
-	// MaxWaiting bounds the calls that wait for a connection: arriving requests and
-	// work in progress each by itself, and calls on rows of other regions to a quarter
-	// of that. Further calls are refused at once, and so are those of a tenant that
-	// would leave less room for others than it has. Waiting holds a request's memory,
-	// not a connection. Default 1024.
+	// MaxWaiting bounds the calls that wait for a connection: arriving requests and begun
+	// work each by itself. Further calls are refused at once, and so are those of a tenant,
+	// or on rows of another region, that would leave fewer places for others than it has.
+	// Waiting holds a request's memory, not a connection. Default 1024.
 	MaxWaiting int `koanf:"max_waiting"`
 	// StatementTimeout is when the database cancels a statement. A statement takes
 	// milliseconds at home; one that is stuck on a lost range would hang for a minute.

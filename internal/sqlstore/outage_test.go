@@ -214,8 +214,8 @@ func TestTheDatabaseGoesAway(t *testing.T) {
 			require.Zero(t, answered.Load(), "calls that succeeded without a database")
 			require.Less(t, slowest, slack*o.pool.CallTimeout)
 			require.LessOrEqual(t, piled.connections, int(o.pool.MaxConns))
-			require.LessOrEqual(t, piled.calls, callers+int(o.pool.MaxConns), "who calls, and the statements of groups")
-			// And a few that pool, groups and runtime have of their own; a pile would grow with
+			require.LessOrEqual(t, piled.calls, callers+int(o.pool.MaxConns), "who calls, and the statements of batches")
+			// And a few that pool, batches and runtime have of their own; a pile would grow with
 			// the calls, several by each caller.
 			require.LessOrEqual(t, piled.goroutines, goroutines+callers+perConnection*int(o.pool.MaxConns)+60)
 			require.Zero(t, o.db.Calls(), "calls that never ended")

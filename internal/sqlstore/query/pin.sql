@@ -2,7 +2,7 @@
 -- Fixes one home for opaque keys, in the partitions of the tenants' registrars as
 -- the same snapshot knows them. On CockroachDB a plain INSERT: where a key has a pin it
 -- fails with 23505 after one round trip, and ON CONFLICT would read first and take two.
--- On PostgreSQL the others of a group are not to fail with it.
+-- On PostgreSQL the others of a batch are not to fail with it.
 -- Nothing is inserted either while the previous registrar still holds the pin, nor
 -- for a region that takes no new homes, whatever the caller remembers of it: both
 -- tables are GLOBAL, so that looking costs no trip.

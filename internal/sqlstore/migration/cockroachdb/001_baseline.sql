@@ -11,7 +11,7 @@
 --
 -- Statistics of some tables are injected and kept. Statements look rows up by their keys, however
 -- few there are: where statistics say that a table is small, CockroachDB reads all of a region's
--- rows to join them with a group's, and goes on while the table grows, until it looks again.
+-- rows to join them with a batch's, and goes on while the table grows, until it looks again.
 -- Those of a queue would also have it read what was deleted lately.
 
 -- +goose Up
