@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -438,9 +439,7 @@ func (l line) Take(ctx context.Context, region string, limit int, lease time.Dur
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
-		for id, m := range held {
-			l.rows[id] = m
-		}
+		maps.Copy(l.rows, held)
 		l.mu.Unlock()
 	}()
 	return l.queue.Take(ctx, region, limit, lease)

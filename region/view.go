@@ -200,11 +200,10 @@ func (v *view) NotifyMerge(peers []*memberlist.Node) error {
 // NotifyAlive refuses a member of another deployment, which then is no member. One whose
 // metadata cannot be decoded names none; put ignores it.
 func (v *view) NotifyAlive(n *memberlist.Node) error {
-	other, err := decodeMeta(n.Name, n.Meta)
-	if err != nil {
-		return nil
+	if other, err := decodeMeta(n.Name, n.Meta); err == nil {
+		return sameDeployment(v.deployment, other.Deployment)
 	}
-	return sameDeployment(v.deployment, other.Deployment)
+	return nil
 }
 
 // NotifyJoin, NotifyUpdate and NotifyLeave are memberlist's; they copy what they

@@ -122,7 +122,8 @@ func TestRegionDrain(t *testing.T) {
 		require.Contains(t, out, "done: readiness fails at the nodes of "+asia)
 		require.Contains(t, out, "waiting: claims in flight: 1\n")
 		require.NotContains(t, out, "safe to take down")
-		require.Contains(t, errs, "not safe to take down after 1s: claims in flight: 1; outbox rows: 1, of which 0 are due; ")
+		// On a busy machine a node may be late with what it knows.
+		require.Regexp(t, `not safe to take down after 1s: (.* does not answer .*; )?claims in flight: 1; outbox rows: 1, of which 0 are due; `, errs)
 		require.Contains(t, errs, "homeward region undrain "+asia)
 	}
 	require.Regexp(t, `(?m)^asia-northeast1 +3 +draining `, does(t, "regions"))

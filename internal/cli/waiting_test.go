@@ -69,6 +69,23 @@ func statusOf(t *testing.T, method, url string) (status int, retryAfter string) 
 	return res.StatusCode, res.Header.Get("Retry-After")
 }
 
+// signalled keeps what is written, and closes said once that contains of.
+type signalled struct {
+	strings.Builder
+	of   string
+	said chan struct{}
+	done bool
+}
+
+func (s *signalled) Write(p []byte) (int, error) {
+	n, err := s.Builder.Write(p)
+	if !s.done && strings.Contains(s.String(), s.of) {
+		s.done = true
+		close(s.said)
+	}
+	return n, err
+}
+
 // A node whose database is down, or whose name does not resolve, waits: it is live and not
 // ready, refuses requests as one whose database went down does, and starts when it can.
 func TestServeWaitsForItsDatabase(t *testing.T) {
@@ -81,10 +98,10 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 	defer stop()
 	r, w := io.Pipe()
 	code := make(chan int, 1)
-	var errs strings.Builder
+	errs := &signalled{of: "waiting for the database", said: make(chan struct{})}
 	settings := settingsFile(t, strings.Replace(freePorts, "api: {listen: '127.0.0.1:0'}", "api: {listen: '"+api+"'}", 1))
 	go func() {
-		code <- run(ctx, []string{"serve", "--config", settings}, streams{w, &errs})
+		code <- run(ctx, []string{"serve", "--config", settings}, streams{w, errs})
 		_ = w.Close()
 	}()
 	waits := func() bool {
@@ -101,6 +118,11 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 		require.NotEmpty(t, after, path)
 	}
 
+	select {
+	case <-errs.said:
+	case <-time.After(time.Minute):
+		t.Fatal("it does not say that it waits")
+	}
 	forward(t, through.Host, own.Host)
 	out := bufio.NewReader(r)
 	line, err := out.ReadString('\n')
@@ -113,7 +135,7 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(rest), "drained")
 	require.Zero(t, <-code)
-	require.Equal(t, 1, strings.Count(errs.String(), "waiting for the database"), &errs)
+	require.Equal(t, 1, strings.Count(errs.String(), "waiting for the database"), errs)
 	require.Contains(t, errs.String(), "cannot be reached")
 }
 

@@ -12,14 +12,6 @@ import (
 
 func (c *cell) calls() outbox.Store { return c.others.Queue(outbox.ProviderCalls) }
 
-// message is the call of c.held, if there is one.
-func (c *cell) message() (outbox.Message, bool) {
-	c.Helper()
-	m, found, err := c.calls().Message(c.ctx, here, c.held.Minted.ID)
-	require.NoError(c, err)
-	return m, found
-}
-
 // noCalls ends the calls of all claims, whichever test they are of.
 func (c *cell) noCalls() {
 	c.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ type database struct {
 	*testing.T
 	*Batcher[step]
 	running chan *statement // those that have begun
-	conns   int             // statements with a connection
+	conns   atomic.Int64    // statements with a connection
 	refuses error           // by Acquire
 }
 
@@ -40,7 +41,7 @@ func newDatabase(t *testing.T, turns *Turns) *database {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
 	d.Batcher = New(Config[step]{
-		Acquire: func(Line) (func(), error) { d.conns++; return func() { d.conns-- }, d.refuses },
+		Acquire: func(Line) (func(), error) { d.conns.Add(1); return func() { d.conns.Add(-1) }, d.refuses },
 		Send: func(_ context.Context, at Line, steps []step) error {
 			s := &statement{at, steps, make(chan error)}
 			d.running <- s
@@ -117,7 +118,7 @@ func TestCallersWhoWaitShareTheNextStatement(t *testing.T) {
 		for _, r := range results {
 			require.Equal(t, failed, <-r)
 		}
-		require.Zero(t, d.conns)
+		require.Zero(t, d.conns.Load())
 		d.do(t.Context(), home, step{key: "later"})
 		require.NotNil(t, d.next(), "the line is served again")
 	})
@@ -202,7 +203,7 @@ func TestACallerLeaves(t *testing.T) {
 		require.NoError(t, <-stays)
 		require.Equal(t, context.Canceled, <-d.do(ctx, home, step{key: "gone"}))
 		require.Nil(t, d.next())
-		require.Zero(t, d.conns)
+		require.Zero(t, d.conns.Load())
 	})
 }
 
@@ -218,7 +219,7 @@ func TestAStatementThatHangsDelaysNoOther(t *testing.T) {
 		second.end(nil)
 		require.NoError(t, <-results[0])
 		hangs.end(errors.New("timed out"))
-		require.Zero(t, d.conns)
+		require.Zero(t, d.conns.Load())
 	})
 }
 
