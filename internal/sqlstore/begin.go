@@ -308,7 +308,7 @@ func (v *View) beginAgain(ctx context.Context, got present, step uuid.UUID, next
 
 // TakeOver implements [claim.Store].
 func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
-	ctx, err := v.reach(outbox.Begun(ctx), home)
+	ctx, err := v.reach(ends(ctx), home)
 	if err != nil {
 		return claim.Record{}, err
 	}
@@ -349,7 +349,7 @@ type takeOverArgs struct {
 
 func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
 	args := takeOverArgs{heldBy(row, step, next, fx), next.Minted.ID}
-	_, found, _, err := one(outbox.Begun(ctx), v.db, claimTakeOver, repeatable, args, pgx.RowTo[int64])
+	_, found, _, err := one(ends(ctx), v.db, claimTakeOver, repeatable, args, pgx.RowTo[int64])
 	return found, claimError(claimTakeOver.name, err)
 }
 

@@ -14,7 +14,17 @@ type callerKey struct{}
 func callerOf(ctx context.Context) pool.Call {
 	c, _ := ctx.Value(callerKey{}).(pool.Call)
 	c.Begun = outbox.IsBegun(ctx)
+	c.Errand = c.Begun && ctx.Value(endsKey{}) == nil
 	return c
+}
+
+// endsKey marks a ctx as that of a step which ends, renews or takes over a claim, or books
+// its money.
+type endsKey struct{}
+
+// ends marks ctx so.
+func ends(ctx context.Context) context.Context {
+	return context.WithValue(outbox.Begun(ctx), endsKey{}, true)
 }
 
 // ofTenant marks ctx as that of a tenant's call.

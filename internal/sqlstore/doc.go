@@ -156,9 +156,10 @@
 //
 // A call waits for its connection with others of its pool, see package pool: requests that
 // arrive do not block the end, renewal or take-over of claims, far rows do not block near
-// ones, and no tenant blocks another. Methods that finish claims mark themselves with
-// [outbox.Begun], and so do an attempt and a handler. A call that is refused has sent
-// nothing.
+// ones, and no tenant blocks another. The ctx of an attempt and of a handler is marked with
+// [outbox.Begun]: its calls are begun work. Methods that end, renew or take over claims mark
+// themselves; what else begun work calls is an errand, and blocks none of them. A call that
+// is refused has sent nothing.
 //
 // # The books
 //

@@ -221,3 +221,57 @@ func TestALostRegionStopsNoOtherRegionsErrands(t *testing.T) {
 		require.NoError(t, err, "read %d of a healthy region's books", i)
 	}
 }
+
+// TestDeliveriesThatHangStopNoClaim: another session has locked the table of endpoints, which
+// each delivery reads. Claims are renewed and settled meanwhile.
+func TestDeliveriesThatHangStopNoClaim(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("it locks a table as PostgreSQL does")
+	}
+	db := open(t, sqlstore.Config{URL: d.admin, Pool: sqlstore.DefaultPool()})
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: here}))
+	v := view(t, db, here)
+	begun, err := v.Begin(t.Context(), claim.Arrival{
+		Key: claim.Key{Tenant: "acme", Value: "k"}, Home: here, Operation: "charge", Payload: []byte("1"), Holder: "node", Region: here,
+		Stamped: true, Mint: claim.Minted{ID: "ch_k", Receipt: "R-1"},
+	})
+	require.NoError(t, err)
+	locker, err := pgx.Connect(t.Context(), d.admin)
+	require.NoError(t, err)
+	defer func() { _ = locker.Close(context.Background()) }()
+	tx, err := locker.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE endpoints")
+	require.NoError(t, err)
+
+	ctx, stop := context.WithCancel(outbox.Begun(t.Context()))
+	var deliveries sync.WaitGroup
+	hung := make(chan struct{}, 64)
+	for range 64 {
+		deliveries.Go(func() {
+			for ctx.Err() == nil {
+				_, _, err := v.Endpoint(ctx, "acme")
+				if err != nil && ctx.Err() == nil {
+					select {
+					case hung <- struct{}{}:
+					default:
+					}
+				}
+			}
+		})
+	}
+	for range 64 {
+		<-hung
+	}
+	for range 5 {
+		held, err := v.Renew(t.Context(), "node", []claim.Lease{{Key: begun.Record.Key, Home: here, Fence: begun.Record.Fence}})
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, held)
+	}
+	_, err = v.Settle(t.Context(), begun.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("paid")}})
+	require.NoError(t, err)
+	stop()
+	require.NoError(t, tx.Rollback(t.Context()))
+	deliveries.Wait()
+}

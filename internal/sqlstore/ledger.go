@@ -140,7 +140,7 @@ func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(contex
 	if err != nil {
 		return false, err
 	}
-	within = outbox.Begun(within)
+	within = ends(within)
 	posted, err = book(within)
 	var pg *pgconn.PgError
 	// Perhaps by a concurrent call that posts the same transaction.

@@ -115,6 +115,15 @@ func (v *View) Queue(q outbox.Queue) outbox.Store { return v.queue(q) }
 
 func (v *View) queue(q outbox.Queue) queue { return queue{v, queueTables[q]} }
 
+// work marks ctx as a worker's. Events and notices do not take the connections of provider
+// calls.
+func (q queue) work(ctx context.Context) context.Context {
+	if q.ofCalls() {
+		return ends(ctx)
+	}
+	return outbox.Begun(ctx)
+}
+
 // ofCalls reports whether q is the queue of provider calls.
 func (q queue) ofCalls() bool { return q.files == callFiles }
 
@@ -147,7 +156,7 @@ func messages(rows []dueMessage, region string) []outbox.Message {
 
 // Take implements [outbox.Store].
 func (q queue) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
-	ctx, err := q.reach(outbox.Begun(ctx), region)
+	ctx, err := q.reach(q.work(ctx), region)
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
@@ -186,7 +195,7 @@ func (q queue) Finish(ctx context.Context, region, id string, fence uint64) erro
 	// Our own first try may have removed it: a row that is gone is finished, whoever
 	// did it.
 	s := queueRow.of(q)
-	_, found, _, err := one(q.toward(outbox.Begun(ctx), region), q.db, s, repeatable, idArgs{Home: region, ID: id}, pgx.RowTo[int64])
+	_, found, _, err := one(q.toward(q.work(ctx), region), q.db, s, repeatable, idArgs{Home: region, ID: id}, pgx.RowTo[int64])
 	if err != nil {
 		return claimError(s.name, err)
 	}
@@ -205,7 +214,7 @@ func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after
 // FinishAll implements [outbox.Store]. A row of ours that a lost reply leaves open is gone
 // when the statement is run again, which is no error.
 func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
-	ctx, err := q.reach(outbox.Begun(ctx), region)
+	ctx, err := q.reach(q.work(ctx), region)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
@@ -235,7 +244,7 @@ func (q queue) together(n int) int {
 
 // RetryAll implements [outbox.Store].
 func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
-	ctx, err := q.reach(outbox.Begun(ctx), region)
+	ctx, err := q.reach(q.work(ctx), region)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
@@ -255,7 +264,7 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 // NextDue implements [outbox.Queues].
 func (v *View) NextDue(ctx context.Context, region string) (map[outbox.Queue]time.Duration, error) {
 	// Money may wait for its result.
-	ctx, err := v.reach(outbox.Begun(ctx), region)
+	ctx, err := v.reach(ends(ctx), region)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +301,7 @@ func (q queue) Park(ctx context.Context, region, id string, fence uint64, reason
 
 // fenced runs a statement of the worker that took a row under a fence.
 func fenced[A any](ctx context.Context, q queue, s statement[A], again repeat, region string, args A) (lost bool, err error) {
-	ctx, err = q.reach(outbox.Begun(ctx), region)
+	ctx, err = q.reach(q.work(ctx), region)
 	if err != nil {
 		return false, err
 	}

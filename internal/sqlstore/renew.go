@@ -13,7 +13,6 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/sqlstore/batch"
-	"github.com/homeward-io/homeward/outbox"
 )
 
 var (
@@ -67,7 +66,7 @@ type (
 // renew renews those of leases that of names, all at home, and marks in held
 // which are.
 func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Lease, of []int, held []bool) error {
-	ctx, err := v.reach(outbox.Begun(ctx), home)
+	ctx, err := v.reach(ends(ctx), home)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/outbox"
 )
 
 var (
@@ -200,7 +199,7 @@ func (v *View) put(ctx context.Context, row *claimRow, now time.Time, step uuid.
 	case fx.Enqueue == nil:
 		return false, errors.New("database: a missing claim was taken over")
 	}
-	_, found, _, err := one(outbox.Begun(ctx), v.db, claimReattach, repeatable, reattachArgs{
+	_, found, _, err := one(ends(ctx), v.db, claimReattach, repeatable, reattachArgs{
 		heldWithout: heldWithout{
 			keyArgs: keyIn(next.Home, next.Key), Step: step, Fence: int64(next.Fence), Holder: next.Holder,
 			LeaseUntil: next.LeaseUntil, HeldSince: next.HeldSince, Attempts: int32(next.Attempts), Entry: placedEntryOf(newEntry(), &fx.Audit[0]),

@@ -31,7 +31,7 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	if next == &held {
 		return held, nil
 	}
-	ctx, err = v.reach(outbox.Begun(ctx), held.Home)
+	ctx, err = v.reach(ends(ctx), held.Home)
 	if err != nil {
 		return claim.Record{}, err
 	}

@@ -8,10 +8,12 @@
 //
 // There are two pools over the same connections. Begun work ends, renews or takes over
 // what was begun before, and is bounded by that: it may have every connection, and gets
-// the next free one first. Arriving work is everything else. It leaves a quarter of the
-// connections free, so that no flood of requests delays the end of those in progress.
+// the next free one first. Its errands are a party, see below. Arriving work is everything
+// else. It leaves a quarter of the connections free, so that no flood of requests delays the
+// end of those in progress.
 //
 // Three rules keep one party from taking a pool. A party is a tenant among arriving work,
+// among begun work all errands of workers and attempts, which many deliveries may wait for,
 // and in both pools a region other than the caller's own, whose rows are far and may not
 // answer.
 //
@@ -35,6 +37,8 @@ import (
 type Call struct {
 	// Begun: the call belongs to work that was begun.
 	Begun bool
+	// Errand: it is a call of begun work that does not itself end, renew or take over a claim.
+	Errand bool
 	// Region is the one whose rows the call is about, "" for the caller's own.
 	Region string
 	// Tenant is the one for whom a request arrives, "" for none.
@@ -47,17 +51,24 @@ func (c Call) party() party {
 	case c.Region != "":
 		return party{region: c.Region}
 	case c.Begun:
-		return party{}
+		return party{errands: c.Errand}
 	}
 	return party{tenant: c.Tenant}
 }
 
-// party is a far region or a tenant. The zero party is everybody else, and has no bound.
-type party struct{ region, tenant string }
+// party is a far region, a tenant, or all errands. The zero party is everybody else, and has
+// no bound.
+type party struct {
+	region, tenant string
+	errands        bool
+}
 
 func (p party) String() string {
-	if p.region != "" {
+	switch {
+	case p.region != "":
 		return fmt.Sprintf("rows of region %q", p.region)
+	case p.errands:
+		return "workers and attempts"
 	}
 	return fmt.Sprintf("tenant %q", p.tenant)
 }

@@ -121,6 +121,26 @@ func TestALostRegionLeavesConnections(t *testing.T) {
 	}
 }
 
+// TestErrandsLeaveConnections: what many deliveries ask for never answers. What ends, renews
+// or takes over claims still gets a connection at once, and so does an arriving request.
+func TestErrandsLeaveConnections(t *testing.T) {
+	for _, conns := range []int{2, 4, 16, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrowd(t, conns, 1024)
+			c.flood(Call{Begun: true, Errand: true}, 2000)
+			c.served(Call{Begun: true})
+			if conns > 2 {
+				c.served(Call{Begun: true, Region: "elsewhere"})
+			}
+			if conns > 4 {
+				c.served(Call{Tenant: "acme"})
+			}
+			c.flood(Call{Tenant: "acme"}, 2000)
+			c.served(Call{Begun: true})
+		})
+	}
+}
+
 // TestALostRegionLeavesNearWorkTheLastConnection: calls on far rows that never end may fill
 // both pools. What ends, renews or takes over near claims still gets a connection at once.
 func TestALostRegionLeavesNearWorkTheLastConnection(t *testing.T) {
