@@ -85,7 +85,7 @@ func TestSessionsThatRefuseWritesAreDiscarded(t *testing.T) {
 }
 
 // Ready means that a charge could be recorded now: not while the database answers and a
-// table that a charge writes is locked.
+// table that a charge writes, or reads first, is locked.
 func TestALockedTableIsNotReady(t *testing.T) {
 	d := newDatabase(t)
 	if d.server.Kind() == localdb.CockroachDB {
@@ -95,10 +95,14 @@ func TestALockedTableIsNotReady(t *testing.T) {
 	pool.StatementTimeout, pool.CallTimeout = 300*time.Millisecond, 500*time.Millisecond
 	v := view(t, open(t, sqlstore.Config{URL: d.url, Pool: pool}), regions[0])
 	require.NoError(t, v.Ready(t.Context()))
-	for _, table := range []string{"claims", "pins", "ledger", "audit"} {
+	const index, rewrite = "SHARE", "ACCESS EXCLUSIVE" // CREATE INDEX; VACUUM FULL, ALTER TABLE
+	for table, mode := range map[string]string{
+		"claims": index, "pins": index, "ledger": index, "audit": index,
+		"api_keys": rewrite, "tenants": rewrite, "regions": rewrite,
+	} {
 		holder, err := pgx.Connect(t.Context(), d.admin)
 		require.NoError(t, err)
-		_, err = holder.Exec(t.Context(), "BEGIN; LOCK TABLE "+table+" IN SHARE MODE") // as CREATE INDEX
+		_, err = holder.Exec(t.Context(), "BEGIN; LOCK TABLE "+table+" IN "+mode+" MODE")
 		require.NoError(t, err)
 		require.ErrorIs(t, v.Ready(t.Context()), claim.ErrUnavailable, table)
 		require.NoError(t, holder.Close(context.Background()))

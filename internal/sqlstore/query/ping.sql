@@ -1,7 +1,7 @@
 -- name: ping
 -- The locks, and the right to write, that recording a charge takes: it fails where the
--- database takes no writes, and waits where a table is locked against them. It finds no row
--- and writes none, as no tenant has this id.
+-- database takes no writes, and waits where a table is locked against them, or one that
+-- says who asks and where. It finds no row and writes none, as no tenant has this id.
 WITH pinned AS (
     UPDATE pins SET created_at = created_at
     WHERE registrar = @home::crdb_internal_region AND tenant_id = '' AND idem_key = ''
@@ -15,3 +15,5 @@ WITH pinned AS (
 )
 UPDATE claims SET fence = fence
 WHERE home_region = @home::crdb_internal_region AND tenant_id = '' AND idem_key = ''
+  AND EXISTS (SELECT 1 FROM api_keys AS k JOIN tenants AS t ON t.id = k.tenant_id WHERE k.hash = ''::bytea)
+  AND EXISTS (SELECT 1 FROM regions WHERE name = @home::crdb_internal_region)
