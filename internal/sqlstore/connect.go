@@ -120,6 +120,7 @@ func connectError(c *pgx.ConnConfig, err error) error {
 	var certificate *tls.CertificateVerificationError
 	var setting *settingError
 	var readOnly *readOnlyError
+	var other *otherDatabaseError
 	where := fmt.Sprintf("database %q at %s", c.Database, net.JoinHostPort(c.Host, fmt.Sprint(c.Port)))
 	if c.Host != "" && c.Host[0] == '/' {
 		where = fmt.Sprintf("database %q in %s", c.Database, c.Host)
@@ -149,6 +150,8 @@ func connectError(c *pgx.ConnConfig, err error) error {
 		return fmt.Errorf("%s does not keep a setting: %w; remove what changes it, such as a proxy that pools transactions, see docs/DATABASE.md", where, setting)
 	case errors.As(err, &readOnly):
 		return fmt.Errorf("%s takes no writes: %w; connect to the primary server: with several hosts in HOMEWARD_DATABASE_URL, add target_session_attrs=read-write", where, readOnly)
+	case errors.As(err, &other):
+		return fmt.Errorf("%s is another database than before: %w; have HOMEWARD_DATABASE_URL lead to the former one, or restart the node if it shall use this one", where, other)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("%s has a certificate that is not trusted: %s; name its CA with sslrootcert in HOMEWARD_DATABASE_URL", where, oneLine(certificate.Err))
 	}
@@ -157,6 +160,7 @@ func connectError(c *pgx.ConnConfig, err error) error {
 
 const (
 	undefinedObject       = "42704"
+	undefinedTable        = "42P01"
 	insufficientPrivilege = "42501"
 )
 

@@ -110,6 +110,12 @@ func (db *DB) DemoteSessions(ctx context.Context) error {
 	return nil
 }
 
+// ResetSessions has every later statement use a new session.
+func (db *DB) ResetSessions() {
+	db.pool.Reset()
+	db.door.pool.Reset()
+}
+
 // DemotedSessions counts those of [DB.DemoteSessions] that are idle.
 func (db *DB) DemotedSessions() (n int) {
 	for _, pool := range []*pgxpool.Pool{db.pool, db.door.pool} {

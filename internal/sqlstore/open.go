@@ -38,6 +38,7 @@ type Config struct {
 	Meters *meter.Set
 	Logger *slog.Logger
 
+	of     *soleDeployment       // by Open, for both pools
 	adjust func(*pgxpool.Config) // by tests
 }
 
@@ -179,6 +180,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err := errors.Join(c.Pool.Validate(), c.Policy.Validate()); err != nil {
 		return nil, err
 	}
+	c.of = new(soleDeployment)
 	conns, err := openPool(ctx, c)
 	if err != nil {
 		return nil, err
@@ -251,7 +253,9 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 	case params["application_name"] == "":
 		params["application_name"] = "homeward"
 	}
-	pc.AfterConnect = newSession(pc.ConnConfig, p.StatementTimeout, c.Tool).asNeeded
+	session := newSession(pc.ConnConfig, p.StatementTimeout, c.Tool)
+	session.of = c.of
+	pc.AfterConnect = session.asNeeded
 	pc.PrepareConn = new(growth).prepare
 	if c.Trace {
 		pc.ConnConfig.Tracer = otelpgx.NewTracer(
@@ -412,7 +416,7 @@ var ping = declare[homeArgs]("ping")
 // a call's time, the database takes what writes one. It writes nothing.
 func (v *View) Ready(ctx context.Context) error {
 	_, _, err := affected(ctx, v.db, ping, repeatable, homeArgs{v.name})
-	if hasCode(err, codeReadOnly) {
+	if _, other := errors.AsType[*otherDatabaseError](err); other || hasCode(err, codeReadOnly) {
 		return connectError(v.db.pool.Config().ConnConfig, err)
 	}
 	return err

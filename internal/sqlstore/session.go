@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -22,6 +23,8 @@ type session struct {
 	timeout time.Duration
 	// tool: a session that takes no writes will do.
 	tool bool
+	// of is the deployment of the pool's sessions.
+	of *soleDeployment
 }
 
 // newSession moves to the session what c sends as startup parameters, except those that are
@@ -73,6 +76,9 @@ func (s session) asNeeded(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if string(have[2]) == "on" && !s.tool {
 		return d.whyReadOnly(ctx, conn)
+	}
+	if err := s.of.check(ctx, conn); err != nil {
+		return err
 	}
 	if string(have[1]) == "force_custom_plan" {
 		conn.PgConn().CustomData()[plansAnew] = true
@@ -194,6 +200,47 @@ func (e *readOnlyError) Error() string {
 
 // SafeToRetry is what [pgconn.SafeToRetry] asks.
 func (*readOnlyError) SafeToRetry() bool { return true }
+
+// otherDatabaseError: the session reached the database of another deployment than the
+// pool's first one. No statement was sent.
+type otherDatabaseError struct{ own, other uuid.UUID }
+
+func (e *otherDatabaseError) Error() string {
+	return fmt.Sprintf("it is of the deployment %v, and this process began with the database of %v", e.other, e.own)
+}
+
+// SafeToRetry is what [pgconn.SafeToRetry] asks.
+func (*otherDatabaseError) SafeToRetry() bool { return true }
+
+// soleDeployment is the deployment whose database a process uses: that of its first session.
+// A name or a proxy may lead a later one to another database, such as a copy with an id of
+// its own: the claims of the first are not there, and would be charged again. A nil one
+// checks nothing.
+type soleDeployment struct{ id atomic.Pointer[uuid.UUID] }
+
+// check fails with an *otherDatabaseError unless conn is of the same deployment as the first
+// session. A database whose row cannot be read has none: Open refuses it by itself.
+func (s *soleDeployment) check(ctx context.Context, conn *pgx.Conn) error {
+	if s == nil {
+		return nil
+	}
+	var have uuid.UUID
+	answers, err := conn.PgConn().Exec(ctx, "SELECT id FROM deployment").ReadAll()
+	switch {
+	case hasCode(err, undefinedTable), hasCode(err, insufficientPrivilege):
+	case err != nil:
+		return err
+	case len(answers[0].Rows) == 1:
+		if have, err = uuid.ParseBytes(answers[0].Rows[0][0]); err != nil {
+			return err
+		}
+		s.id.CompareAndSwap(nil, &have)
+	}
+	if own := s.id.Load(); own != nil && *own != have {
+		return &otherDatabaseError{own: *own, other: have}
+	}
+	return nil
+}
 
 // errPooled: two sessions, one after the other, had one of the server's.
 var errPooled = errors.New("a proxy pools transactions")
