@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -60,9 +61,12 @@ func (s session) asNeeded(ctx context.Context, conn *pgx.Conn) error {
 	// Below pgx, whose tracer would show it as a statement of ours.
 	answers, err := conn.PgConn().Exec(ctx, fmt.Sprintf("-- name: session\nBEGIN; %s%s; SET statement_timeout = %d; "+
 		"SELECT current_setting('statement_timeout'); COMMIT; SELECT current_setting('transaction_isolation'), "+
-		"current_setting('plan_cache_mode'), current_setting('transaction_read_only'), current_setting('statement_timeout')",
-		s.setParams(), d.session, s.timeout.Milliseconds())).ReadAll()
+		"current_setting('plan_cache_mode'), current_setting('transaction_read_only'), current_setting('statement_timeout')%s",
+		s.setParams(), d.session, s.timeout.Milliseconds(), s.of.ask())).ReadAll()
 	if err != nil {
+		return s.of.missing(err)
+	}
+	if answers, err = s.of.check(ctx, conn, answers); err != nil {
 		return err
 	}
 	have, set := answers[len(answers)-1].Rows[0], answers[len(answers)-3].Rows[0]
@@ -76,9 +80,6 @@ func (s session) asNeeded(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if string(have[2]) == "on" && !s.tool {
 		return d.whyReadOnly(ctx, conn)
-	}
-	if err := s.of.check(ctx, conn); err != nil {
-		return err
 	}
 	if string(have[1]) == "force_custom_plan" {
 		conn.PgConn().CustomData()[plansAnew] = true
@@ -218,28 +219,59 @@ func (*otherDatabaseError) SafeToRetry() bool { return true }
 // checks nothing.
 type soleDeployment struct{ id atomic.Pointer[uuid.UUID] }
 
+// readDeployment reads the id as text. While there are no tables it fails, so that only later
+// sessions than the first read it in the round trip that sets them up.
+const readDeployment = "SELECT id FROM deployment"
+
+// ask returns what a session's statements end with; "" for a first one.
+func (s *soleDeployment) ask() string {
+	if s == nil || s.id.Load() == nil {
+		return ""
+	}
+	return "; " + readDeployment
+}
+
+// missing returns err, or that this is another database if it has no such row to read.
+func (s *soleDeployment) missing(err error) error {
+	if s != nil && s.id.Load() != nil && (hasCode(err, undefinedTable) || hasCode(err, insufficientPrivilege)) {
+		return &otherDatabaseError{own: *s.id.Load()}
+	}
+	return err
+}
+
 // check fails with an *otherDatabaseError unless conn is of the same deployment as the first
-// session. A database whose row cannot be read has none: Open refuses it by itself.
-func (s *soleDeployment) check(ctx context.Context, conn *pgx.Conn) error {
+// session, and returns the other answers. A database whose row cannot be read has none:
+// Open refuses it by itself.
+func (s *soleDeployment) check(ctx context.Context, conn *pgx.Conn, answers []*pgconn.Result) ([]*pgconn.Result, error) {
 	if s == nil {
-		return nil
+		return answers, nil
+	}
+	last := answers[len(answers)-1]
+	if len(last.FieldDescriptions) == 1 { // it was asked along
+		answers = answers[:len(answers)-1]
+	} else {
+		first, err := conn.PgConn().Exec(ctx, readDeployment).ReadAll()
+		switch {
+		case hasCode(err, undefinedTable), hasCode(err, insufficientPrivilege):
+			last = &pgconn.Result{}
+		case err != nil:
+			return nil, err
+		default:
+			last = first[0]
+		}
 	}
 	var have uuid.UUID
-	answers, err := conn.PgConn().Exec(ctx, "SELECT id FROM deployment").ReadAll()
-	switch {
-	case hasCode(err, undefinedTable), hasCode(err, insufficientPrivilege):
-	case err != nil:
-		return err
-	case len(answers[0].Rows) == 1:
-		if have, err = uuid.ParseBytes(answers[0].Rows[0][0]); err != nil {
-			return err
+	if len(last.Rows) == 1 {
+		var err error
+		if have, err = uuid.ParseBytes(last.Rows[0][0]); err != nil {
+			return nil, err
 		}
 		s.id.CompareAndSwap(nil, &have)
 	}
 	if own := s.id.Load(); own != nil && *own != have {
-		return &otherDatabaseError{own: *own, other: have}
+		return nil, &otherDatabaseError{own: *own, other: have}
 	}
-	return nil
+	return answers, nil
 }
 
 // errPooled: two sessions, one after the other, had one of the server's.
