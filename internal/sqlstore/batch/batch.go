@@ -18,9 +18,9 @@
 //
 // # One caller's trouble is its own
 //
-// A batch has each key once, and no two statements that run have one key: a statement
-// cannot write a row twice, and one that waits for a row's lock would delay its other
-// steps. A step whose key is under way is refused with [ErrUnderWay]. A caller whose ctx
+// A batch has each key once, and no two statements of a line that run have one key: a
+// statement cannot write a row twice, and one that waits for a row's lock would delay its
+// other steps. A step whose key is under way is refused with [ErrUnderWay]. A caller whose ctx
 // ends leaves; its step is not sent, or its statement goes on without it. If a statement
 // fails, each of its callers gets the error, and cannot know whether its step was done: it
 // sends its step once more, alone, and the step's id in its row answers.
@@ -69,7 +69,7 @@ type Line struct {
 // are required.
 type Config[S any] struct {
 	// Acquire waits for a connection for a statement of the line. If it fails, so do those
-	// who wait by then; nothing was sent.
+	// whom the statement would have taken; nothing was sent.
 	Acquire func(Line) (release func(), err error)
 	// Send runs the statement for steps, which are sorted by their keys, so that no two
 	// statements deadlock. ctx has the values of a caller's and never ends.
