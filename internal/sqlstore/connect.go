@@ -138,6 +138,8 @@ func connectError(c *pgx.ConnConfig, err error) error {
 			return fmt.Errorf("%s does not know a parameter of HOMEWARD_DATABASE_URL: %s; remove it or correct its name", where, pg.Message)
 		case codeReadOnly:
 			return fmt.Errorf("%s takes no writes: %s; connect to the primary server: with several hosts in HOMEWARD_DATABASE_URL, add target_session_attrs=read-write", where, pg.Message)
+		case codeDiskFull:
+			return fmt.Errorf("%s has no space for writes: %s; free some on its disk or enlarge it", where, pg.Message)
 		case insufficientPrivilege:
 			return fmt.Errorf("%s denies user %q a right: %s; have its owner grant the rights that docs/DATABASE.md lists", where, c.User, pg.Message)
 		}

@@ -56,6 +56,7 @@ const (
 	codeLockNotAvailable = "55P03"
 	codeCannotConnectNow = "57P03"
 	codeTooMany          = "53300"
+	codeDiskFull         = "53100"
 	codeFeature          = "0A000" // with "cached plan": a migration ran since
 	codeNoStatement      = "26000" // the session lost what was prepared: a proxy changed it
 	codeInvalidText      = "22P02" // a region that the database does not have
@@ -185,7 +186,7 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 			return lost, unavailable(name, err)
 		}
 		turn = ctx // it had its turn
-		db.renewSessions(err)
+		db.heed(err)
 		if scan := (pgx.ScanArgError{}); errors.As(err, &scan) {
 			// The database answered, in a form that this build cannot read.
 			return lost, fmt.Errorf("%w: %s: %s", claim.ErrUnavailable, name, oneLine(err))
@@ -202,17 +203,27 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 	}
 }
 
-// renewSessions discards every session once the database refuses one of them a write: its
-// server was demoted, and another has taken over. Look-ups of API keys write nothing, and would
-// read the old server for as long as it keeps their sessions.
-func (db *DB) renewSessions(err error) {
-	if !hasCode(err, codeReadOnly) {
-		return
+// heed acts on a refusal that is about the server and not about the statement.
+//
+// A server that refuses writes was demoted, and another has taken over: every session is
+// discarded. Look-ups of API keys write nothing, and would read the old server for as long as
+// it keeps their sessions. One that has no space makes the node not ready; see [View.Ready].
+func (db *DB) heed(err error) {
+	switch {
+	case hasCode(err, codeReadOnly):
+		db.pool.Reset()
+		if db.door != nil { // while it opens there is none
+			db.door.pool.Reset()
+		}
+	case hasCode(err, codeDiskFull):
+		db.diskFull.Store(&refusal{at: time.Now(), err: err})
 	}
-	db.pool.Reset()
-	if db.door != nil { // while it opens there is none
-		db.door.pool.Reset()
-	}
+}
+
+// refusal is the database's latest refusal of some kind.
+type refusal struct {
+	at  time.Time
+	err error
 }
 
 // bounded returns ctx with the time-out of a call, and turn with the part of it for the

@@ -128,3 +128,10 @@ func (db *DB) DemotedSessions() (n int) {
 	}
 	return n
 }
+
+// LetSpaceBeTried ends the while in which [View.Ready] remembers that the database had no space.
+func (db *DB) LetSpaceBeTried() {
+	last := *db.diskFull.Load()
+	last.at = last.at.Add(-notReadyFor)
+	db.diskFull.Store(&last)
+}

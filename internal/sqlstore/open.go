@@ -158,6 +158,7 @@ type DB struct {
 	regions    atomic.Pointer[map[string]claim.RegionCode]
 	byID       *memory[string]
 	door       *door
+	diskFull   atomic.Pointer[refusal] // the latest for want of space; nil: none
 	notes      notes
 	since      func(time.Time) time.Duration // how long a note has waited
 	sweeps     sweeps
@@ -412,9 +413,18 @@ func (db *DB) Version() string { return db.version }
 
 var ping = declare[homeArgs]("ping")
 
+// notReadyFor is how long a node is not ready after the database refused a statement for
+// want of space. No check that writes nothing can see the end of that, and a node without traffic
+// may write nothing: after this long the next charge tries.
+const notReadyFor = 10 * time.Second
+
 // Ready returns an error unless a charge of the view's region could be recorded now: within
-// a call's time, the database takes what writes one. It writes nothing.
+// a call's time, the database takes what writes one, and for 10 s no statement of this node
+// was refused for want of space. It writes nothing.
 func (v *View) Ready(ctx context.Context) error {
+	if last := v.db.diskFull.Load(); last != nil && time.Since(last.at) < notReadyFor {
+		return connectError(v.db.pool.Config().ConnConfig, last.err)
+	}
 	_, _, err := affected(ctx, v.db, ping, repeatable, homeArgs{v.name})
 	if _, other := errors.AsType[*otherDatabaseError](err); other || hasCode(err, codeReadOnly) {
 		return connectError(v.db.pool.Config().ConnConfig, err)

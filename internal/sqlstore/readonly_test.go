@@ -110,3 +110,36 @@ func TestALockedTableIsNotReady(t *testing.T) {
 	}
 	require.Zero(t, d.count(t, "SELECT (SELECT count(*) FROM claims) + (SELECT count(*) FROM ledger) + (SELECT count(*) FROM audit)"), "it writes nothing")
 }
+
+// Ready means that a charge could be recorded now: not while the database has no space for
+// writes, which the check itself, as it writes nothing, does not see. A node that gets no
+// traffic then writes nothing either, and is ready again after a while.
+func TestADatabaseWithoutSpaceIsNotReady(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("all tests share the database")
+	}
+	db := open(t, sqlstore.Config{URL: d.url})
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}, "sk_acme"))
+	v := view(t, db, regions[0])
+	begin := func(value string) error {
+		_, err := v.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: value}, regions[0], "1", "n", "ch_"+value))
+		return err
+	}
+	d.exec(t, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN RAISE 'could not extend file "base/5/16384": No space left on device' USING ERRCODE = '53100'; END$$`)
+	d.exec(t, "CREATE TRIGGER full_disk BEFORE INSERT ON claims FOR EACH ROW EXECUTE FUNCTION full_disk()")
+	require.NoError(t, v.Ready(t.Context()), "nothing was refused yet")
+	for range 2 { // the second one when the node has tried traffic again
+		require.ErrorIs(t, begin("a"), claim.ErrUnavailable)
+		err := v.Ready(t.Context())
+		require.ErrorContains(t, err, "has no space for writes: could not extend file")
+		require.ErrorContains(t, err, "free some on its disk or enlarge it")
+		require.NotContains(t, err.Error(), "\n")
+		db.LetSpaceBeTried()
+		require.NoError(t, v.Ready(t.Context()))
+	}
+	d.exec(t, "DROP TRIGGER full_disk ON claims")
+	require.NoError(t, begin("a"))
+	require.NoError(t, v.Ready(t.Context()))
+}

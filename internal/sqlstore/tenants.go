@@ -230,7 +230,7 @@ func (db *DB) transaction(ctx context.Context, f func(tx pgx.Tx) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
 		err := run()
-		db.renewSessions(err)
+		db.heed(err)
 		switch {
 		case err == nil, errors.Is(err, errForeignKey), judge(err) == refused:
 			return err
