@@ -3,8 +3,10 @@ package region
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/google/uuid"
@@ -22,11 +24,14 @@ type OtherDeploymentError struct {
 	Own, Other uuid.UUID
 }
 
+// otherEnd begins the text of an [OtherDeploymentError].
+const otherEnd = "region: the other end"
+
 func (e *OtherDeploymentError) Error() string {
 	if e.Other == uuid.Nil {
-		return fmt.Sprintf("region: the other end names no deployment, and this end is of %v; it is no node, or one of another version", e.Own)
+		return fmt.Sprintf(otherEnd+" names no deployment, and this end is of %v; it is no node, or one of another version", e.Own)
 	}
-	return fmt.Sprintf("region: the other end is of the deployment %v, and this end of %v; give each deployment secrets and addresses of its own", e.Other, e.Own)
+	return fmt.Sprintf(otherEnd+" is of the deployment %v, and this end of %v; give each deployment secrets and addresses of its own", e.Other, e.Own)
 }
 
 // sameDeployment returns an error if other is another deployment than own, or none.
@@ -48,9 +53,11 @@ func deploymentIn(h http.Header) uuid.UUID {
 
 // OfDeployment serves next to callers of the deployment own alone, and names own in each
 // answer. With tools it also serves callers that name none: operators' tools have no
-// deployment of their own, and are admitted by their certificates.
+// deployment of their own, and are admitted by their certificates. It logs the host of a
+// refused caller once an hour.
 func OfDeployment(next http.Handler, own uuid.UUID, tools bool, log *slog.Logger) http.Handler {
 	refusal := connect.NewErrorWriter()
+	var seen strangers
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(deploymentHeader, own.String())
 		other := deploymentIn(r.Header)
@@ -64,7 +71,10 @@ func OfDeployment(next http.Handler, own uuid.UUID, tools bool, log *slog.Logger
 		default:
 			http.Error(w, err.Error(), http.StatusForbidden)
 		}
-		log.WarnContext(r.Context(), "a request of another deployment was refused", "path", r.URL.Path, "remote", r.RemoteAddr, "error", err)
+		host, _, _ := net.SplitHostPort(r.RemoteAddr) // net/http sets it
+		if seen.first(stranger{other, host}, time.Now()) {
+			log.WarnContext(r.Context(), "a request of another deployment was refused", "path", r.URL.Path, "remote", r.RemoteAddr, "error", err)
+		}
 	})
 }
 

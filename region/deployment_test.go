@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/hashicorp/memberlist"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -217,4 +219,74 @@ func TestAToolsDeploymentIsThatOfTheFirstAnswer(t *testing.T) {
 	var other *OtherDeploymentError
 	require.ErrorAs(t, get(second), &other)
 	require.Equal(t, OtherDeploymentError{Own: ours, Other: theirs}, *other)
+}
+
+// ofAnother counts the lines so far that name both deployments.
+func (l lines) ofAnother() (n int) {
+	for {
+		select {
+		case line := <-l:
+			if strings.Contains(line, ours.String()) && strings.Contains(line, theirs.String()) {
+				n++
+			}
+		default:
+			return n
+		}
+	}
+}
+
+// TestAnotherDeploymentIsLoggedOnce: it is met again with each probe of a seed and with each
+// exchange, and memberlist has a line of its own for each.
+func TestAnotherDeploymentIsLoggedOnce(t *testing.T) {
+	log := make(lines, 1000)
+	a := startMember(t, func(c *MembershipConfig) { c.Deployment, c.Node, c.Region, c.RPCAddr = ours, "a", us, "127.0.0.1:9000" })
+	x := startMember(t, func(c *MembershipConfig) {
+		c.Deployment, c.Node, c.Region, c.RPCAddr, c.Logger = theirs, "x", eu, "127.0.0.1:9001", slog.New(log)
+	})
+	for range 3 {
+		require.Error(t, x.Join(t.Context(), []string{a.GossipAddr()}))
+	}
+	require.Equal(t, 1, log.ofAnother())
+
+	clock := time.Unix(0, 0)
+	v := newView(Node{Deployment: ours, Name: "a"}, func() time.Time { return clock }, slog.New(log))
+	meet := func(name string, of uuid.UUID) {
+		meta, err := encodeMeta(Node{Deployment: of, Name: name, Region: eu, RPCAddr: "127.0.0.1:9001"})
+		require.NoError(t, err)
+		peer := &memberlist.Node{Name: name, Meta: meta}
+		require.Error(t, v.NotifyMerge([]*memberlist.Node{peer}))
+		require.Error(t, v.NotifyAlive(peer))
+	}
+	for range 3 {
+		meet("x", theirs)
+		meet("y", theirs)
+	}
+	require.Equal(t, 2, log.ofAnother(), "one for each member")
+	third := uuid.MustParse("018f0000-0000-4000-8000-00000000000c")
+	meet("x", third)
+	require.Contains(t, <-log, third.String(), "it is of another one now")
+	clock = clock.Add(strangerAgain)
+	meet("x", theirs)
+	require.Equal(t, 1, log.ofAnother(), "it is still there")
+	for i := range 3 * maxStrangers {
+		meet(fmt.Sprint("n", i), theirs)
+	}
+	require.Equal(t, maxStrangers-1, log.ofAnother())
+	require.Len(t, v.strangers.logged, maxStrangers)
+}
+
+// TestACallerOfAnotherDeploymentIsLoggedOnce: a node that it takes for its own is pinged every
+// second.
+func TestACallerOfAnotherDeploymentIsLoggedOnce(t *testing.T) {
+	log := make(lines, 1000)
+	h := OfDeployment(http.NotFoundHandler(), ours, false, slog.New(log))
+	for i := range 6 {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:%d", i%2, 40000+i)
+		r.Header.Set(deploymentHeader, theirs.String())
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		require.Equal(t, http.StatusForbidden, w.Code)
+	}
+	require.Equal(t, 2, log.ofAnother(), "one for each caller")
 }

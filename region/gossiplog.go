@@ -35,6 +35,9 @@ func (g gossipLog) Write(line []byte) (int, error) {
 			break
 		}
 	}
+	if bytes.Contains(text, []byte(otherEnd)) {
+		return len(line), nil // the view logs whom it refuses, once and not each time
+	}
 	text = bytes.TrimPrefix(text, []byte("memberlist: "))
 	if ctx := context.Background(); g.to.Enabled(ctx, level) {
 		g.to.Log(ctx, level, string(text))

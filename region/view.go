@@ -37,6 +37,8 @@ type view struct {
 	// logged once.
 	refused map[string]bool
 
+	strangers strangers
+
 	snap atomic.Pointer[snapshot]
 }
 
@@ -190,7 +192,6 @@ func (v *view) rtt(region string) (time.Duration, bool) {
 func (v *view) NotifyMerge(peers []*memberlist.Node) error {
 	for _, n := range peers {
 		if err := v.NotifyAlive(n); err != nil {
-			v.log.Warn("a member of another deployment was met, and its gossip was refused", "member", n.Name, "address", n.Address(), "error", err)
 			return err
 		}
 	}
@@ -200,10 +201,15 @@ func (v *view) NotifyMerge(peers []*memberlist.Node) error {
 // NotifyAlive refuses a member of another deployment, which then is no member. One whose
 // metadata cannot be decoded names none; put ignores it.
 func (v *view) NotifyAlive(n *memberlist.Node) error {
-	if other, err := decodeMeta(n.Name, n.Meta); err == nil {
-		return sameDeployment(v.deployment, other.Deployment)
+	other, err := decodeMeta(n.Name, n.Meta)
+	if err != nil {
+		return nil
 	}
-	return nil
+	err = sameDeployment(v.deployment, other.Deployment)
+	if err != nil && v.strangers.first(stranger{other.Deployment, n.Name}, v.clock()) {
+		v.log.Warn("a member of another deployment was met, and its gossip was refused", "member", n.Name, "address", n.Address(), "error", err)
+	}
+	return err
 }
 
 // NotifyJoin, NotifyUpdate and NotifyLeave are memberlist's; they copy what they
