@@ -1,19 +1,24 @@
 package region
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 )
 
 // entryTime is what an entry gives a forward: its own time for a request, which is
@@ -193,7 +198,8 @@ func TestARegionThatNobodyCanCallIsLost(t *testing.T) {
 					require.Equal(t, []string{"a", "b", "c", "d"}, d.outages.Silent(eu))
 
 					d.dig(nil, d.nodes[3])
-					time.Sleep(probeEvery + probeTimeout)
+					// A ping may be under way, and the next may get its connection as that ends.
+					time.Sleep(probeTimeout + 2*probeEvery)
 					require.False(t, d.outages.Lost(eu), "one node that answers is enough")
 					body, took, err := d.forward(t, entryTime)
 					require.NoError(t, err)
@@ -256,4 +262,176 @@ func slowAnswer(t *testing.T, caller, called *TLS) {
 	time.Sleep(2 * DefaultGrace)
 	require.Empty(t, d.outages.Silent(eu))
 	require.False(t, d.outages.Lost(eu))
+}
+
+// narrow is a way that drops packets of more than 600 bytes in one direction, as a tunnel does
+// whose ICMP is filtered. What follows a dropped packet on its connection waits for it.
+type narrow struct {
+	answers bool // drops what nodes send; otherwise what is sent to them
+	healed  atomic.Bool
+}
+
+func (n *narrow) to(p *pipes) func(context.Context) (net.Conn, error) {
+	return func(context.Context) (net.Conn, error) {
+		here, there := net.Pipe()
+		if n.answers {
+			p.conns <- &narrowed{Conn: there, way: n}
+			return here, nil
+		}
+		p.conns <- there
+		return &narrowed{Conn: here, way: n}, nil
+	}
+}
+
+type narrowed struct {
+	net.Conn
+	way   *narrow
+	stuck atomic.Bool
+}
+
+func (c *narrowed) Write(p []byte) (int, error) {
+	if len(p) > 600 && !c.way.healed.Load() {
+		c.stuck.Store(true)
+	}
+	if c.stuck.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// echoing answers each request with its body.
+func echoing() *fakeLocal {
+	return &fakeLocal{execute: func(_ context.Context, _ string, req claim.Request) (claim.Reply, error) {
+		return claim.Reply{Response: claim.Response{Status: 201, Body: req.Input.Canonical}, Home: eu, State: claim.Completed}, nil
+	}}
+}
+
+// A way that small calls pass and large ones do not is no way: small answers end no silence,
+// and a region behind it is lost like any other that nobody can call.
+func TestAWayThatDropsLargePacketsIsNoWay(t *testing.T) {
+	small, large := []byte(`{}`), bytes.Repeat([]byte{'x'}, 1000)
+	call := func(t *testing.T, d *dark, body []byte) error {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), entryTime)
+		defer cancel()
+		req := requestFor(d.nodes[0], d.nodes...)
+		req.Input.Canonical = body
+		reply, err := d.peers.Execute(ctx, eu, req, 1, us)
+		if err == nil && !bytes.Equal(reply.Response.Body, body) {
+			t.Errorf("answered %q", reply.Response.Body)
+		}
+		return err
+	}
+	for direction, answers := range map[string]bool{"requests": false, "answers": true} {
+		t.Run(direction+", every node", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDark(t, echoing(), echoing())
+				way := &narrow{answers: answers}
+				for _, n := range d.nodes {
+					d.dig(way.to(d.hanging.nodes[n.RPCAddr]), n)
+				}
+				require.NoError(t, call(t, d, small), "small ones pass")
+				began := time.Now()
+				require.ErrorIs(t, call(t, d, large), ErrNoAnswer)
+				asked := make(chan struct{})
+				go func() {
+					defer close(asked)
+					for !d.outages.Lost(eu) && time.Since(began) < time.Minute {
+						_ = call(t, d, small)
+						time.Sleep(probeEvery / 10)
+					}
+				}()
+				for !d.outages.Lost(eu) && time.Since(began) < time.Minute {
+					time.Sleep(probeEvery / 10)
+				}
+				require.LessOrEqual(t, time.Since(began), DefaultGrace+probeEvery/10)
+				<-asked
+				answered := 0
+				for range 100 {
+					if call(t, d, small) == nil {
+						answered++
+					}
+					time.Sleep(probeEvery / 10)
+					require.True(t, d.outages.Lost(eu), "a small answer ended it")
+					require.Equal(t, []string{"a", "b"}, d.outages.Silent(eu))
+				}
+				require.NotZero(t, answered, "no small call passed, so this showed nothing")
+
+				way.healed.Store(true)
+				time.Sleep(2 * (probeEvery + probeTimeout)) // connections that are stuck end first
+				require.Empty(t, d.outages.Silent(eu))
+				require.False(t, d.outages.Lost(eu))
+				require.NoError(t, call(t, d, large))
+			})
+		})
+		t.Run(direction+", one node", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDark(t, echoing(), echoing())
+				d.dig((&narrow{answers: answers}).to(d.hanging.nodes[d.nodes[0].RPCAddr]), d.nodes[0])
+				require.NoError(t, call(t, d, small))
+				require.NoError(t, call(t, d, large), "the other answers")
+				for range 300 {
+					require.Equal(t, []string{"a"}, d.outages.Silent(eu))
+					began := time.Now()
+					require.NoError(t, call(t, d, large))
+					require.Zero(t, time.Since(began), "it was asked first again")
+					require.False(t, d.outages.Lost(eu))
+					time.Sleep(probeEvery / 10)
+				}
+			})
+		})
+	}
+}
+
+// A caller that goes away before a large call has failed leaves a doubt, which no small answer ends.
+func TestASmallAnswerEndsNoDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutages(t, sight{eu: time.Now().Add(time.Hour), as: time.Now().Add(time.Hour)})
+		o.Doubted(euNode, time.Now())
+		time.Sleep(DefaultGrace)
+		o.Answered(euNode)
+		o.probe(t.Context(), func(context.Context, Node) error { return errors.New("no answer") })
+		wantLost(t, o, eu)
+	})
+}
+
+// A ping carries more than the largest packet each way, and a node takes no larger one.
+func TestAPingIsLargerThanAnyPacket(t *testing.T) {
+	var asked, answer atomic.Int64
+	node := startNode(t, "n", answering("ok"))
+	p := peersOf(t, func(c *PeersConfig) { c.Transport = sizing{NewTransport(nil), &asked, &answer} }, node)
+	require.NoError(t, p.Ping(t.Context(), node))
+	require.Greater(t, asked.Load(), int64(9000))
+	require.Greater(t, answer.Load(), int64(9000))
+
+	_, err := p.client(node.RPCAddr).Ping(t.Context(), connect.NewRequest(&peerv1.PingRequest{Padding: make([]byte, 3*pingBytes)}))
+	require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err), "%v", err)
+	_, err = p.client(node.RPCAddr).Execute(t.Context(), connect.NewRequest(&peerv1.ExecuteRequest{CanonicalBody: make([]byte, 3*pingBytes)}))
+	require.NotEqual(t, connect.CodeResourceExhausted, connect.CodeOf(err), "%v", err)
+}
+
+// sizing records the size of a call's bodies.
+type sizing struct {
+	*Transport
+	asked, answer *atomic.Int64
+}
+
+func (s sizing) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.asked.Store(r.ContentLength)
+	resp, err := s.Transport.RoundTrip(r)
+	if err == nil {
+		resp.Body = counted{resp.Body, s.answer}
+	}
+	return resp, err
+}
+
+type counted struct {
+	io.ReadCloser
+	n *atomic.Int64
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.n.Add(int64(n))
+	return n, err
 }

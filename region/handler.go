@@ -81,9 +81,14 @@ func (h *Handler) Mount(mux *http.ServeMux) {
 		connect.WithCompression("gzip", nil, nil), // see Peers.client
 		connect.WithRecover(h.recovered),
 	}
-	// Do not trace the health service: it is called all the time.
-	traced := append([]connect.HandlerOption{connect.WithInterceptors(connect.UnaryInterceptorFunc(h.traced))}, options...)
-	path, service := peerv1connect.NewPeerServiceHandler(h, traced...)
+	// Pings and the health service are called all the time: they are not traced.
+	each := func(spec connect.Spec) []connect.HandlerOption {
+		if spec.Procedure == peerv1connect.PeerServicePingProcedure {
+			return append(options, connect.WithReadMaxBytes(2*pingBytes)) // the padding in JSON, too
+		}
+		return append([]connect.HandlerOption{connect.WithInterceptors(connect.UnaryInterceptorFunc(h.traced))}, options...)
+	}
+	path, service := peerv1connect.NewPeerServiceHandler(h, connect.WithConditionalHandlerOptions(each))
 	mux.Handle(path, OfDeployment(service, h.deployment, false, h.log))
 	path, service = grpchealth.NewHandler(h.health, options...)
 	mux.Handle(path, OfDeployment(service, h.deployment, true, h.log))
@@ -179,6 +184,11 @@ func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.Object
 		}
 	}
 	return connect.NewResponse(out), nil
+}
+
+// Ping implements the RPC of that name. Like health, it is free for every identity.
+func (h *Handler) Ping(_ context.Context, req *connect.Request[peerv1.PingRequest]) (*connect.Response[peerv1.PingResponse], error) {
+	return connect.NewResponse(&peerv1.PingResponse{Padding: req.Msg.GetPadding()}), nil
 }
 
 // admit refuses a caller whose certificate does not let it forward, for entry if the

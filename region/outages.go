@@ -51,18 +51,19 @@ type OutagesConfig struct {
 // What gossip sees and what calls reach are kept apart, and so are both directions of a
 // way: each node knows its own calls alone. A region is out of reach if gossip has no
 // live node of it, or if none of those that it has answers calls (a port that is closed
-// to requests alone). A node that gave no answer is silent until it answers a call, or one
-// of the pings that Run sends. [Outages.Lost] turns true once the grace has
-// passed since the first call without an answer (one that had waited long, over a connection
-// that then broke, counts from shortly before that), and each node has had the time of a ping. It is safe for concurrent use; the methods that hear of
-// calls do nothing on nil.
+// to requests alone). A node that gave no answer is silent until it answers one of the pings
+// that Run sends, whose packets are of full size; a small call that it answers ends nothing.
+// [Outages.Lost] turns true once the grace has passed since the first call without an answer
+// (one that had waited long, over a connection that then broke, counts from shortly before
+// that), and each node has had the time of a ping. It is safe for concurrent use; the methods
+// that hear of calls do nothing on nil.
 type Outages struct {
 	c       OutagesConfig
 	started time.Time
 
 	mu sync.Mutex
-	// quiet has the nodes that gave no answer to their last call, by name. Those of a region
-	// of which gossip sees no node any more stay: its silence did not begin anew.
+	// quiet has the nodes that gave no answer to a call, and to no ping since, by name. Those of
+	// a region of which gossip sees no node any more stay: its silence did not begin anew.
 	quiet map[string]quiet
 	// answered is when a node of a region last answered.
 	answered map[string]time.Time
@@ -91,11 +92,21 @@ func NewOutages(c OutagesConfig) *Outages {
 	return &Outages{c: c, started: c.Clock(), quiet: map[string]quiet{}, answered: map[string]time.Time{}}
 }
 
-// Answered records an answer of any kind.
+// Answered records an answer of any kind to a call. It ends no silence and no doubt: the call
+// may have been small, where large packets are dropped.
 func (o *Outages) Answered(node Node) {
 	if o == nil {
 		return
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, known := o.quiet[node.Name]; !known {
+		o.answered[node.Region] = o.c.Clock()
+	}
+}
+
+// reached records an answer to a ping.
+func (o *Outages) reached(node Node) {
 	o.mu.Lock()
 	q, known := o.quiet[node.Name]
 	delete(o.quiet, node.Name)
@@ -297,7 +308,7 @@ func (o *Outages) probe(ctx context.Context, ping func(ctx context.Context, node
 			began := time.Now()
 			switch err := ping(ctx, node); {
 			case err == nil:
-				o.Answered(node)
+				o.reached(node)
 			case ctx.Err() != context.Canceled:
 				o.Missed(node, began, "ping")
 			}

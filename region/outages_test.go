@@ -91,7 +91,7 @@ func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 
 		o.Missed(euNode, time.Now(), missedCall)
 		time.Sleep(DefaultGrace / 2)
-		o.Answered(euNode) // one answer is enough
+		o.reached(euNode) // one answered ping is enough
 		o.Missed(euNode, time.Now(), missedCall)
 		time.Sleep(DefaultGrace / 2)
 		wantLost(t, o)

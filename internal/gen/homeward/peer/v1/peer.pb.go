@@ -823,6 +823,94 @@ func (x *ObjectResponse) GetResponse() *Response {
 	return nil
 }
 
+type PingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Padding       []byte                 `protobuf:"bytes,1,opt,name=padding,proto3" json:"padding,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PingRequest) Reset() {
+	*x = PingRequest{}
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PingRequest) ProtoMessage() {}
+
+func (x *PingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
+func (*PingRequest) Descriptor() ([]byte, []int) {
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PingRequest) GetPadding() []byte {
+	if x != nil {
+		return x.Padding
+	}
+	return nil
+}
+
+type PingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Padding       []byte                 `protobuf:"bytes,1,opt,name=padding,proto3" json:"padding,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PingResponse) Reset() {
+	*x = PingResponse{}
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PingResponse) ProtoMessage() {}
+
+func (x *PingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
+func (*PingResponse) Descriptor() ([]byte, []int) {
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PingResponse) GetPadding() []byte {
+	if x != nil {
+		return x.Padding
+	}
+	return nil
+}
+
 // Details of a typed error: exactly one problem is set. The Connect code is for
 // the wire; this says which of the claim's answers it is.
 type Problem struct {
@@ -852,7 +940,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +952,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +965,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Problem) GetKind() isProblem_Kind {
@@ -1102,7 +1190,7 @@ type WrongHome struct {
 
 func (x *WrongHome) Reset() {
 	*x = WrongHome{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1202,7 @@ func (x *WrongHome) String() string {
 func (*WrongHome) ProtoMessage() {}
 
 func (x *WrongHome) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1215,7 @@ func (x *WrongHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WrongHome.ProtoReflect.Descriptor instead.
 func (*WrongHome) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WrongHome) GetHome() string {
@@ -1146,7 +1234,7 @@ type InUse struct {
 
 func (x *InUse) Reset() {
 	*x = InUse{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1246,7 @@ func (x *InUse) String() string {
 func (*InUse) ProtoMessage() {}
 
 func (x *InUse) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1259,7 @@ func (x *InUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InUse.ProtoReflect.Descriptor instead.
 func (*InUse) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InUse) GetRetryAfterMs() int64 {
@@ -1190,7 +1278,7 @@ type OutcomeUnknown struct {
 
 func (x *OutcomeUnknown) Reset() {
 	*x = OutcomeUnknown{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1290,7 @@ func (x *OutcomeUnknown) String() string {
 func (*OutcomeUnknown) ProtoMessage() {}
 
 func (x *OutcomeUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1303,7 @@ func (x *OutcomeUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomeUnknown.ProtoReflect.Descriptor instead.
 func (*OutcomeUnknown) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *OutcomeUnknown) GetRetryAfterMs() int64 {
@@ -1234,7 +1322,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1334,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1347,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Expired) GetFirstUse() *timestamppb.Timestamp {
@@ -1277,7 +1365,7 @@ type Mismatch struct {
 
 func (x *Mismatch) Reset() {
 	*x = Mismatch{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1377,7 @@ func (x *Mismatch) String() string {
 func (*Mismatch) ProtoMessage() {}
 
 func (x *Mismatch) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1390,7 @@ func (x *Mismatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mismatch.ProtoReflect.Descriptor instead.
 func (*Mismatch) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 type NeedPin struct {
@@ -1313,7 +1401,7 @@ type NeedPin struct {
 
 func (x *NeedPin) Reset() {
 	*x = NeedPin{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1413,7 @@ func (x *NeedPin) String() string {
 func (*NeedPin) ProtoMessage() {}
 
 func (x *NeedPin) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1426,7 @@ func (x *NeedPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeedPin.ProtoReflect.Descriptor instead.
 func (*NeedPin) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 type StoreUnavailable struct {
@@ -1349,7 +1437,7 @@ type StoreUnavailable struct {
 
 func (x *StoreUnavailable) Reset() {
 	*x = StoreUnavailable{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1449,7 @@ func (x *StoreUnavailable) String() string {
 func (*StoreUnavailable) ProtoMessage() {}
 
 func (x *StoreUnavailable) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1462,7 @@ func (x *StoreUnavailable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreUnavailable.ProtoReflect.Descriptor instead.
 func (*StoreUnavailable) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 type HomeUnreachable struct {
@@ -1385,7 +1473,7 @@ type HomeUnreachable struct {
 
 func (x *HomeUnreachable) Reset() {
 	*x = HomeUnreachable{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1485,7 @@ func (x *HomeUnreachable) String() string {
 func (*HomeUnreachable) ProtoMessage() {}
 
 func (x *HomeUnreachable) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1498,7 @@ func (x *HomeUnreachable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HomeUnreachable.ProtoReflect.Descriptor instead.
 func (*HomeUnreachable) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 type UnknownTenant struct {
@@ -1421,7 +1509,7 @@ type UnknownTenant struct {
 
 func (x *UnknownTenant) Reset() {
 	*x = UnknownTenant{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1521,7 @@ func (x *UnknownTenant) String() string {
 func (*UnknownTenant) ProtoMessage() {}
 
 func (x *UnknownTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1534,7 @@ func (x *UnknownTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnknownTenant.ProtoReflect.Descriptor instead.
 func (*UnknownTenant) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 // The stored fingerprint is by rules that the answering node does not know.
@@ -1458,7 +1546,7 @@ type FingerprintVersion struct {
 
 func (x *FingerprintVersion) Reset() {
 	*x = FingerprintVersion{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1558,7 @@ func (x *FingerprintVersion) String() string {
 func (*FingerprintVersion) ProtoMessage() {}
 
 func (x *FingerprintVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1571,7 @@ func (x *FingerprintVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FingerprintVersion.ProtoReflect.Descriptor instead.
 func (*FingerprintVersion) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 type HopLimit struct {
@@ -1494,7 +1582,7 @@ type HopLimit struct {
 
 func (x *HopLimit) Reset() {
 	*x = HopLimit{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1594,7 @@ func (x *HopLimit) String() string {
 func (*HopLimit) ProtoMessage() {}
 
 func (x *HopLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1607,7 @@ func (x *HopLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HopLimit.ProtoReflect.Descriptor instead.
 func (*HopLimit) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 // A restore may have lost what the key was used for.
@@ -1532,7 +1620,7 @@ type Withheld struct {
 
 func (x *Withheld) Reset() {
 	*x = Withheld{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1632,7 @@ func (x *Withheld) String() string {
 func (*Withheld) ProtoMessage() {}
 
 func (x *Withheld) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1645,7 @@ func (x *Withheld) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withheld.ProtoReflect.Descriptor instead.
 func (*Withheld) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Withheld) GetRetryAfterMs() int64 {
@@ -1647,7 +1735,11 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\x0eObjectResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\rR\x05state\x126\n" +
-	"\bresponse\x18\x03 \x01(\v2\x1a.homeward.peer.v1.ResponseR\bresponse\"\xba\a\n" +
+	"\bresponse\x18\x03 \x01(\v2\x1a.homeward.peer.v1.ResponseR\bresponse\"'\n" +
+	"\vPingRequest\x12\x18\n" +
+	"\apadding\x18\x01 \x01(\fR\apadding\"(\n" +
+	"\fPingResponse\x12\x18\n" +
+	"\apadding\x18\x01 \x01(\fR\apadding\"\xba\a\n" +
 	"\aProblem\x12<\n" +
 	"\n" +
 	"wrong_home\x18\x01 \x01(\v2\x1b.homeward.peer.v1.WrongHomeH\x00R\twrongHome\x120\n" +
@@ -1686,11 +1778,12 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"\bHopLimit\"0\n" +
 	"\bWithheld\x12$\n" +
-	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs2\xfa\x01\n" +
+	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs2\xc1\x02\n" +
 	"\vPeerService\x12N\n" +
 	"\aExecute\x12 .homeward.peer.v1.ExecuteRequest\x1a!.homeward.peer.v1.ExecuteResponse\x12N\n" +
 	"\aInspect\x12 .homeward.peer.v1.InspectRequest\x1a!.homeward.peer.v1.InspectResponse\x12K\n" +
-	"\x06Object\x12\x1f.homeward.peer.v1.ObjectRequest\x1a .homeward.peer.v1.ObjectResponseBFZDgithub.com/homeward-io/homeward/internal/gen/homeward/peer/v1;peerv1b\x06proto3"
+	"\x06Object\x12\x1f.homeward.peer.v1.ObjectRequest\x1a .homeward.peer.v1.ObjectResponse\x12E\n" +
+	"\x04Ping\x12\x1d.homeward.peer.v1.PingRequest\x1a\x1e.homeward.peer.v1.PingResponseBFZDgithub.com/homeward-io/homeward/internal/gen/homeward/peer/v1;peerv1b\x06proto3"
 
 var (
 	file_homeward_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -1704,7 +1797,7 @@ func file_homeward_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_homeward_peer_v1_peer_proto_rawDescData
 }
 
-var file_homeward_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_homeward_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_homeward_peer_v1_peer_proto_goTypes = []any{
 	(*ExecuteRequest)(nil),        // 0: homeward.peer.v1.ExecuteRequest
 	(*Header)(nil),                // 1: homeward.peer.v1.Header
@@ -1715,56 +1808,60 @@ var file_homeward_peer_v1_peer_proto_goTypes = []any{
 	(*TimelineEntry)(nil),         // 6: homeward.peer.v1.TimelineEntry
 	(*ObjectRequest)(nil),         // 7: homeward.peer.v1.ObjectRequest
 	(*ObjectResponse)(nil),        // 8: homeward.peer.v1.ObjectResponse
-	(*Problem)(nil),               // 9: homeward.peer.v1.Problem
-	(*WrongHome)(nil),             // 10: homeward.peer.v1.WrongHome
-	(*InUse)(nil),                 // 11: homeward.peer.v1.InUse
-	(*OutcomeUnknown)(nil),        // 12: homeward.peer.v1.OutcomeUnknown
-	(*Expired)(nil),               // 13: homeward.peer.v1.Expired
-	(*Mismatch)(nil),              // 14: homeward.peer.v1.Mismatch
-	(*NeedPin)(nil),               // 15: homeward.peer.v1.NeedPin
-	(*StoreUnavailable)(nil),      // 16: homeward.peer.v1.StoreUnavailable
-	(*HomeUnreachable)(nil),       // 17: homeward.peer.v1.HomeUnreachable
-	(*UnknownTenant)(nil),         // 18: homeward.peer.v1.UnknownTenant
-	(*FingerprintVersion)(nil),    // 19: homeward.peer.v1.FingerprintVersion
-	(*HopLimit)(nil),              // 20: homeward.peer.v1.HopLimit
-	(*Withheld)(nil),              // 21: homeward.peer.v1.Withheld
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*PingRequest)(nil),           // 9: homeward.peer.v1.PingRequest
+	(*PingResponse)(nil),          // 10: homeward.peer.v1.PingResponse
+	(*Problem)(nil),               // 11: homeward.peer.v1.Problem
+	(*WrongHome)(nil),             // 12: homeward.peer.v1.WrongHome
+	(*InUse)(nil),                 // 13: homeward.peer.v1.InUse
+	(*OutcomeUnknown)(nil),        // 14: homeward.peer.v1.OutcomeUnknown
+	(*Expired)(nil),               // 15: homeward.peer.v1.Expired
+	(*Mismatch)(nil),              // 16: homeward.peer.v1.Mismatch
+	(*NeedPin)(nil),               // 17: homeward.peer.v1.NeedPin
+	(*StoreUnavailable)(nil),      // 18: homeward.peer.v1.StoreUnavailable
+	(*HomeUnreachable)(nil),       // 19: homeward.peer.v1.HomeUnreachable
+	(*UnknownTenant)(nil),         // 20: homeward.peer.v1.UnknownTenant
+	(*FingerprintVersion)(nil),    // 21: homeward.peer.v1.FingerprintVersion
+	(*HopLimit)(nil),              // 22: homeward.peer.v1.HopLimit
+	(*Withheld)(nil),              // 23: homeward.peer.v1.Withheld
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
 }
 var file_homeward_peer_v1_peer_proto_depIdxs = []int32{
-	22, // 0: homeward.peer.v1.ExecuteRequest.pinned_at:type_name -> google.protobuf.Timestamp
+	24, // 0: homeward.peer.v1.ExecuteRequest.pinned_at:type_name -> google.protobuf.Timestamp
 	1,  // 1: homeward.peer.v1.Response.headers:type_name -> homeward.peer.v1.Header
 	2,  // 2: homeward.peer.v1.ExecuteResponse.response:type_name -> homeward.peer.v1.Response
-	22, // 3: homeward.peer.v1.ExecuteResponse.first_use:type_name -> google.protobuf.Timestamp
-	22, // 4: homeward.peer.v1.ExecuteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	22, // 5: homeward.peer.v1.InspectResponse.first_use:type_name -> google.protobuf.Timestamp
-	22, // 6: homeward.peer.v1.InspectResponse.expires_at:type_name -> google.protobuf.Timestamp
-	22, // 7: homeward.peer.v1.InspectResponse.free_at:type_name -> google.protobuf.Timestamp
+	24, // 3: homeward.peer.v1.ExecuteResponse.first_use:type_name -> google.protobuf.Timestamp
+	24, // 4: homeward.peer.v1.ExecuteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	24, // 5: homeward.peer.v1.InspectResponse.first_use:type_name -> google.protobuf.Timestamp
+	24, // 6: homeward.peer.v1.InspectResponse.expires_at:type_name -> google.protobuf.Timestamp
+	24, // 7: homeward.peer.v1.InspectResponse.free_at:type_name -> google.protobuf.Timestamp
 	6,  // 8: homeward.peer.v1.InspectResponse.timeline:type_name -> homeward.peer.v1.TimelineEntry
-	22, // 9: homeward.peer.v1.TimelineEntry.at:type_name -> google.protobuf.Timestamp
+	24, // 9: homeward.peer.v1.TimelineEntry.at:type_name -> google.protobuf.Timestamp
 	2,  // 10: homeward.peer.v1.ObjectResponse.response:type_name -> homeward.peer.v1.Response
-	10, // 11: homeward.peer.v1.Problem.wrong_home:type_name -> homeward.peer.v1.WrongHome
-	11, // 12: homeward.peer.v1.Problem.in_use:type_name -> homeward.peer.v1.InUse
-	12, // 13: homeward.peer.v1.Problem.outcome_unknown:type_name -> homeward.peer.v1.OutcomeUnknown
-	13, // 14: homeward.peer.v1.Problem.expired:type_name -> homeward.peer.v1.Expired
-	14, // 15: homeward.peer.v1.Problem.mismatch:type_name -> homeward.peer.v1.Mismatch
-	15, // 16: homeward.peer.v1.Problem.need_pin:type_name -> homeward.peer.v1.NeedPin
-	16, // 17: homeward.peer.v1.Problem.store_unavailable:type_name -> homeward.peer.v1.StoreUnavailable
-	17, // 18: homeward.peer.v1.Problem.home_unreachable:type_name -> homeward.peer.v1.HomeUnreachable
-	18, // 19: homeward.peer.v1.Problem.unknown_tenant:type_name -> homeward.peer.v1.UnknownTenant
-	19, // 20: homeward.peer.v1.Problem.fingerprint_version:type_name -> homeward.peer.v1.FingerprintVersion
-	20, // 21: homeward.peer.v1.Problem.hop_limit:type_name -> homeward.peer.v1.HopLimit
-	21, // 22: homeward.peer.v1.Problem.withheld:type_name -> homeward.peer.v1.Withheld
-	22, // 23: homeward.peer.v1.Problem.first_use:type_name -> google.protobuf.Timestamp
-	22, // 24: homeward.peer.v1.Problem.expires_at:type_name -> google.protobuf.Timestamp
-	22, // 25: homeward.peer.v1.Expired.first_use:type_name -> google.protobuf.Timestamp
+	12, // 11: homeward.peer.v1.Problem.wrong_home:type_name -> homeward.peer.v1.WrongHome
+	13, // 12: homeward.peer.v1.Problem.in_use:type_name -> homeward.peer.v1.InUse
+	14, // 13: homeward.peer.v1.Problem.outcome_unknown:type_name -> homeward.peer.v1.OutcomeUnknown
+	15, // 14: homeward.peer.v1.Problem.expired:type_name -> homeward.peer.v1.Expired
+	16, // 15: homeward.peer.v1.Problem.mismatch:type_name -> homeward.peer.v1.Mismatch
+	17, // 16: homeward.peer.v1.Problem.need_pin:type_name -> homeward.peer.v1.NeedPin
+	18, // 17: homeward.peer.v1.Problem.store_unavailable:type_name -> homeward.peer.v1.StoreUnavailable
+	19, // 18: homeward.peer.v1.Problem.home_unreachable:type_name -> homeward.peer.v1.HomeUnreachable
+	20, // 19: homeward.peer.v1.Problem.unknown_tenant:type_name -> homeward.peer.v1.UnknownTenant
+	21, // 20: homeward.peer.v1.Problem.fingerprint_version:type_name -> homeward.peer.v1.FingerprintVersion
+	22, // 21: homeward.peer.v1.Problem.hop_limit:type_name -> homeward.peer.v1.HopLimit
+	23, // 22: homeward.peer.v1.Problem.withheld:type_name -> homeward.peer.v1.Withheld
+	24, // 23: homeward.peer.v1.Problem.first_use:type_name -> google.protobuf.Timestamp
+	24, // 24: homeward.peer.v1.Problem.expires_at:type_name -> google.protobuf.Timestamp
+	24, // 25: homeward.peer.v1.Expired.first_use:type_name -> google.protobuf.Timestamp
 	0,  // 26: homeward.peer.v1.PeerService.Execute:input_type -> homeward.peer.v1.ExecuteRequest
 	4,  // 27: homeward.peer.v1.PeerService.Inspect:input_type -> homeward.peer.v1.InspectRequest
 	7,  // 28: homeward.peer.v1.PeerService.Object:input_type -> homeward.peer.v1.ObjectRequest
-	3,  // 29: homeward.peer.v1.PeerService.Execute:output_type -> homeward.peer.v1.ExecuteResponse
-	5,  // 30: homeward.peer.v1.PeerService.Inspect:output_type -> homeward.peer.v1.InspectResponse
-	8,  // 31: homeward.peer.v1.PeerService.Object:output_type -> homeward.peer.v1.ObjectResponse
-	29, // [29:32] is the sub-list for method output_type
-	26, // [26:29] is the sub-list for method input_type
+	9,  // 29: homeward.peer.v1.PeerService.Ping:input_type -> homeward.peer.v1.PingRequest
+	3,  // 30: homeward.peer.v1.PeerService.Execute:output_type -> homeward.peer.v1.ExecuteResponse
+	5,  // 31: homeward.peer.v1.PeerService.Inspect:output_type -> homeward.peer.v1.InspectResponse
+	8,  // 32: homeward.peer.v1.PeerService.Object:output_type -> homeward.peer.v1.ObjectResponse
+	10, // 33: homeward.peer.v1.PeerService.Ping:output_type -> homeward.peer.v1.PingResponse
+	30, // [30:34] is the sub-list for method output_type
+	26, // [26:30] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
 	26, // [26:26] is the sub-list for extension extendee
 	0,  // [0:26] is the sub-list for field type_name
@@ -1775,7 +1872,7 @@ func file_homeward_peer_v1_peer_proto_init() {
 	if File_homeward_peer_v1_peer_proto != nil {
 		return
 	}
-	file_homeward_peer_v1_peer_proto_msgTypes[9].OneofWrappers = []any{
+	file_homeward_peer_v1_peer_proto_msgTypes[11].OneofWrappers = []any{
 		(*Problem_WrongHome)(nil),
 		(*Problem_InUse)(nil),
 		(*Problem_OutcomeUnknown)(nil),
@@ -1795,7 +1892,7 @@ func file_homeward_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_homeward_peer_v1_peer_proto_rawDesc), len(file_homeward_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

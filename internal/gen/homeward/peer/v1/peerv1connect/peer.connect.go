@@ -41,6 +41,8 @@ const (
 	PeerServiceInspectProcedure = "/homeward.peer.v1.PeerService/Inspect"
 	// PeerServiceObjectProcedure is the fully-qualified name of the PeerService's Object RPC.
 	PeerServiceObjectProcedure = "/homeward.peer.v1.PeerService/Object"
+	// PeerServicePingProcedure is the fully-qualified name of the PeerService's Ping RPC.
+	PeerServicePingProcedure = "/homeward.peer.v1.PeerService/Ping"
 )
 
 // PeerServiceClient is a client for the homeward.peer.v1.PeerService service.
@@ -51,6 +53,8 @@ type PeerServiceClient interface {
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
 	// Object finds a stored response by its minted id.
 	Object(context.Context, *connect.Request[v1.ObjectRequest]) (*connect.Response[v1.ObjectResponse], error)
+	// Ping answers with its padding, so that both ways carry packets of full size.
+	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
 }
 
 // NewPeerServiceClient constructs a client for the homeward.peer.v1.PeerService service. By
@@ -82,6 +86,12 @@ func NewPeerServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(peerServiceMethods.ByName("Object")),
 			connect.WithClientOptions(opts...),
 		),
+		ping: connect.NewClient[v1.PingRequest, v1.PingResponse](
+			httpClient,
+			baseURL+PeerServicePingProcedure,
+			connect.WithSchema(peerServiceMethods.ByName("Ping")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -90,6 +100,7 @@ type peerServiceClient struct {
 	execute *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
 	inspect *connect.Client[v1.InspectRequest, v1.InspectResponse]
 	object  *connect.Client[v1.ObjectRequest, v1.ObjectResponse]
+	ping    *connect.Client[v1.PingRequest, v1.PingResponse]
 }
 
 // Execute calls homeward.peer.v1.PeerService.Execute.
@@ -107,6 +118,11 @@ func (c *peerServiceClient) Object(ctx context.Context, req *connect.Request[v1.
 	return c.object.CallUnary(ctx, req)
 }
 
+// Ping calls homeward.peer.v1.PeerService.Ping.
+func (c *peerServiceClient) Ping(ctx context.Context, req *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error) {
+	return c.ping.CallUnary(ctx, req)
+}
+
 // PeerServiceHandler is an implementation of the homeward.peer.v1.PeerService service.
 type PeerServiceHandler interface {
 	// Execute runs a request at its home. It is never forwarded again.
@@ -115,6 +131,8 @@ type PeerServiceHandler interface {
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
 	// Object finds a stored response by its minted id.
 	Object(context.Context, *connect.Request[v1.ObjectRequest]) (*connect.Response[v1.ObjectResponse], error)
+	// Ping answers with its padding, so that both ways carry packets of full size.
+	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
 }
 
 // NewPeerServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -142,6 +160,12 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(peerServiceMethods.ByName("Object")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerServicePingHandler := connect.NewUnaryHandler(
+		PeerServicePingProcedure,
+		svc.Ping,
+		connect.WithSchema(peerServiceMethods.ByName("Ping")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/homeward.peer.v1.PeerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PeerServiceExecuteProcedure:
@@ -150,6 +174,8 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 			peerServiceInspectHandler.ServeHTTP(w, r)
 		case PeerServiceObjectProcedure:
 			peerServiceObjectHandler.ServeHTTP(w, r)
+		case PeerServicePingProcedure:
+			peerServicePingHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -169,4 +195,8 @@ func (UnimplementedPeerServiceHandler) Inspect(context.Context, *connect.Request
 
 func (UnimplementedPeerServiceHandler) Object(context.Context, *connect.Request[v1.ObjectRequest]) (*connect.Response[v1.ObjectResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("homeward.peer.v1.PeerService.Object is not implemented"))
+}
+
+func (UnimplementedPeerServiceHandler) Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("homeward.peer.v1.PeerService.Ping is not implemented"))
 }
