@@ -116,7 +116,7 @@ ifdef PICTURES
 	for d in docs/images/*.d2; do $(GO) tool -modfile=internal/tools/pictures/go.mod d2 --theme 0 --pad 20 $$d $${d%.d2}.svg || exit 1; done
 	HOMEWARD_TEST_BROWSER=required HOMEWARD_PICTURES=$(CURDIR)/docs/images $(GO) test ./e2e/console -count 1 -v
 else
-	$(GO) generate ./internal/proto ./meter ./internal/problem ./internal/build
+	$(GO) generate ./internal/proto ./internal/meter ./internal/problem ./internal/build
 endif
 
 ##@ Release
