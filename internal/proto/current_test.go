@@ -82,6 +82,7 @@ func TestConnectProceduresMatch(t *testing.T) {
 		peerv1connect.PeerServiceExecuteProcedure,
 		peerv1connect.PeerServiceInspectProcedure,
 		peerv1connect.PeerServiceObjectProcedure,
+		peerv1connect.PeerServicePingProcedure,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("procedures %v, defined are %v; %s", got, want, regenerate)
