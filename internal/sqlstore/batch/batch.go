@@ -31,7 +31,7 @@
 // same Turns do so, too: on CockroachDB, where a statement costs as much as some fifteen
 // further steps do, begins gather while a settlement runs. Far ones do not, since most of
 // their time is the way. The next statement does not wait for one that hangs: after
-// Patience it begins beside it.
+// Patience it begins beside it. See [Turns].
 package batch
 
 import (
@@ -145,11 +145,11 @@ func (b *Batcher[S]) Do(ctx context.Context, at Line, step S) error {
 func (b *Batcher[S]) serve(at Line, g *gathering[S]) {
 	for b.waits(g) {
 		release, err := b.Acquire(at)
-		done := func() {}
+		var mine *turn
 		if b.Turns != nil && at.Region == "" {
-			done = b.Turns.take(at.Home)
+			mine = b.Turns.take(at.Home)
 		}
-		batch, ended := b.next(g), make(chan struct{})
+		batch, ended, began := b.next(g), make(chan struct{}), time.Now()
 		go func() {
 			defer close(ended)
 			if err == nil {
@@ -162,7 +162,9 @@ func (b *Batcher[S]) serve(at Line, g *gathering[S]) {
 		case <-ended:
 		case <-time.After(b.Patience(at)):
 		}
-		done()
+		if mine != nil {
+			mine.end(len(batch), time.Since(began))
+		}
 	}
 }
 
@@ -235,16 +237,4 @@ func (b *Batcher[S]) end(g *gathering[S], batch []*member[S], err error) {
 	for _, m := range batch {
 		m.done <- err
 	}
-}
-
-// Turns let the statements of several kinds go one after the other, by homes. The zero
-// value is ready.
-type Turns struct{ homes sync.Map }
-
-// take waits for a turn, in the order of those who came, and returns what ends it.
-func (t *Turns) take(home string) (done func()) {
-	of, _ := t.homes.LoadOrStore(home, make(chan struct{}, 1))
-	turn := of.(chan struct{})
-	turn <- struct{}{}
-	return func() { <-turn }
 }

@@ -265,3 +265,28 @@ func TestKindsTakeTurns(t *testing.T) {
 		require.NotNil(t, begins.next())
 	})
 }
+
+// TestASharedStatementMakesTheNextPause: those who get its answers together come back
+// together, and the first of them is not sent alone.
+func TestASharedStatementMakesTheNextPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := &Turns{}
+		begins, settles := newDatabase(t, turns), newDatabase(t, turns)
+		first, _ := begins.gathered(keys(shared, step{tenant: "a"})...)
+		first.end(nil)
+		second := begins.next()
+		time.Sleep(20 * time.Millisecond)
+		second.end(nil)
+		settles.do(t.Context(), home, step{key: "a"})
+		require.Nil(t, settles.next())
+		settles.do(t.Context(), home, step{key: "b"})
+		time.Sleep(10*time.Millisecond - 1)
+		require.Nil(t, settles.next())
+		time.Sleep(1)
+		third := settles.next()
+		require.Len(t, third.steps, 2)
+		third.end(nil)
+		settles.do(t.Context(), home, step{key: "c"})
+		require.NotNil(t, settles.next(), "two are too few")
+	})
+}
