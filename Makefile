@@ -51,11 +51,12 @@ rooms = $(sort $(foreach t,$(1),$(firstword $(subst :, ,$(t)))))
 named = $(subst $() ,|,$(sort $(foreach t,$(1),$(lastword $(subst :, ,$(t))))))
 unraced = $(filter $(UNRACED:github.com/homeward-io/homeward/%=./%:%),$(LONG))
 
-test-all: $(if $(ONLY),,test) ## Run the long tests in full, too: storms, drills, crash tables, stories, the docs' commands, on both stores (ONLY=TestStorm: that one alone, and what it prints).
+test-all: $(if $(ONLY),,test) ## Run the long tests in full, too (end to end without the race detector, under which make test ran them cut down): storms, drills, crash tables, stories, the docs' commands, on both stores (ONLY=TestStorm: that one alone, and what it prints).
 ifdef ONLY
 	$(GO) test $(or $(call rooms,$(filter %:$(ONLY),$(LONG))),$(error there is no long test $(ONLY))) -run '^$(ONLY)$$' -count 1 -v -timeout 60m
 else
-	CGO_ENABLED=1 $(GO) test -race -timeout 60m $(call rooms,$(filter-out $(unraced),$(LONG))) -run '^($(call named,$(LONG)))$$'
+	CGO_ENABLED=1 $(GO) test -race -timeout 60m $(call rooms,$(filter-out $(unraced) ./e2e:%,$(LONG))) -run '^($(call named,$(LONG)))$$'
+	$(GO) test -timeout 60m ./e2e -run '^($(call named,$(filter ./e2e:%,$(LONG))))$$'
 	$(GO) test -timeout 20m $(call rooms,$(unraced)) -run '^($(call named,$(unraced)))$$'
 	HOMEWARD_TEST_STORE=sql $(GO) test -timeout 60m ./e2e -run '^($(call named,$(filter-out %:TestStories,$(filter ./e2e:%,$(LONG)))))$$'
 endif
