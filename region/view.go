@@ -201,15 +201,14 @@ func (v *view) NotifyMerge(peers []*memberlist.Node) error {
 // NotifyAlive refuses a member of another deployment, which then is no member. One whose
 // metadata cannot be decoded names none; put ignores it.
 func (v *view) NotifyAlive(n *memberlist.Node) error {
-	other, err := decodeMeta(n.Name, n.Meta)
-	if err != nil {
-		return nil
+	var refused error
+	if other, err := decodeMeta(n.Name, n.Meta); err == nil {
+		refused = sameDeployment(v.deployment, other.Deployment)
+		if refused != nil && v.strangers.first(stranger{other.Deployment, n.Name}, v.clock()) {
+			v.log.Warn("a member of another deployment was met, and its gossip was refused", "member", n.Name, "address", n.Address(), "error", refused)
+		}
 	}
-	err = sameDeployment(v.deployment, other.Deployment)
-	if err != nil && v.strangers.first(stranger{other.Deployment, n.Name}, v.clock()) {
-		v.log.Warn("a member of another deployment was met, and its gossip was refused", "member", n.Name, "address", n.Address(), "error", err)
-	}
-	return err
+	return refused
 }
 
 // NotifyJoin, NotifyUpdate and NotifyLeave are memberlist's; they copy what they

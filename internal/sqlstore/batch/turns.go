@@ -37,7 +37,7 @@ func (t *Turns) take(home string) *turn {
 	mine := of.(*turn)
 	mine.slot <- struct{}{}
 	if time.Now().Before(mine.until) {
-		time.Sleep(mine.pause)
+		<-time.After(mine.pause)
 	}
 	return mine
 }
