@@ -14,17 +14,20 @@ type callerKey struct{}
 func callerOf(ctx context.Context) pool.Call {
 	c, _ := ctx.Value(callerKey{}).(pool.Call)
 	c.Begun = outbox.IsBegun(ctx)
-	c.Errand = c.Begun && ctx.Value(endsKey{}) == nil
+	c.Errand = c.Begun
+	if ctx.Value(endsKey{}) != nil {
+		c.Begun, c.Errand = true, false
+	}
 	return c
 }
 
 // endsKey marks a ctx as that of a step which ends, renews or takes over a claim, or books
-// its money.
+// its money: begun work, and no errand.
 type endsKey struct{}
 
 // ends marks ctx so.
 func ends(ctx context.Context) context.Context {
-	return context.WithValue(outbox.Begun(ctx), endsKey{}, true)
+	return context.WithValue(ctx, endsKey{}, true)
 }
 
 // ofTenant marks ctx as that of a tenant's call.
