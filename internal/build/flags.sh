@@ -18,7 +18,8 @@ cloud | homeward-cloud) tags=$tags,aws,gcp,azure,hashivault ;;
 esac
 printf '%s' "-trimpath -buildvcs=false -tags=$tags"
 for p in github.com/stripe/stripe-go google.golang.org/grpc github.com/hashicorp github.com/miekg github.com/nats-io gocloud.dev \
-	github.com/alecthomas github.com/gogo github.com/prometheus go.opentelemetry.io/otel/exporters go.yaml.in; do
+	github.com/alecthomas github.com/gogo github.com/prometheus go.opentelemetry.io/otel/exporters go.yaml.in \
+	github.com/cockroachdb/errors github.com/cockroachdb/redact github.com/go-jose github.com/go-viper github.com/pressly; do
 	printf ' %s' "-gcflags=$p/...=-l"
 done
 echo
