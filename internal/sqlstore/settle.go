@@ -206,7 +206,7 @@ type (
 		Fence                            int64
 		OldUnknowns, Unknowns, NotFounds int32
 		OldState, State                  int16
-		Final                            bool
+		Final, Emits                     bool
 		Refusal                          []byte
 		KeepUntil, CloseUntil            time.Time
 		Step                             uuid.UUID
@@ -245,7 +245,7 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 		N: n, keyRow: rowOf(old.Key), ObjectID: old.Minted.ID, Fence: int64(old.Fence),
 		OldUnknowns: int32(old.Unknowns), OldState: int16(old.State), State: int16(next.State),
 		Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
-		ProviderRef: next.ProviderRef, Final: next.State.Final(), Refusal: refusalColumn(next.Refusal),
+		ProviderRef: next.ProviderRef, Final: next.State.Final(), Emits: len(s.fx.Events) > 0, Refusal: refusalColumn(next.Refusal),
 		// The clock that wrote FirstUse may be ahead.
 		KeepUntil: old.FirstUse.Add(p.PinLife()), CloseUntil: old.CloseUntil(p, old.FirstUse),
 		Step: s.step,

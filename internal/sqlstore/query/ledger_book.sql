@@ -9,17 +9,21 @@ WITH booked AS (
             @currency::text, @object_id::text, @reverses::text, @provider::text, @provider_ref::text, @decided_by::text, @decided_why::text)
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING tenant_id, at
+), placed AS (
+    -- Behind the events of the claim's own steps, if it is still there.
+    UPDATE claims AS c SET events_at = greatest(now(), c.events_at + '1 microsecond'::interval)
+    FROM booked AS b
+    WHERE c.home_region = @home::crdb_internal_region AND c.tenant_id = b.tenant_id
+      AND c.idem_key IN (SELECT e.idem_key FROM @events AS e (id text, kind text, idem_key text, operation text, payload bytea, trace_parent text))
+    RETURNING c.tenant_id, c.idem_key, c.events_at
 ), emitted AS (
-    -- As settle does.
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
     SELECT @home::crdb_internal_region, e.id, e.kind, b.tenant_id, e.idem_key, e.operation, e.payload, e.trace_parent,
-           greatest(now(), (
-               SELECT max(o.created_at) + '1 microsecond'::interval FROM events AS o
-               WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = b.tenant_id AND o.idem_key = e.idem_key
-                 AND o.kind = e.kind AND NOT o.parked)), now(), 0
-    FROM booked AS b,
-         @events AS e (id text, kind text, idem_key text, operation text, payload bytea, trace_parent text)
+           coalesce(p.events_at, now()), now(), 0
+    FROM booked AS b
+    CROSS JOIN @events AS e (id text, kind text, idem_key text, operation text, payload bytea, trace_parent text)
+    LEFT JOIN placed AS p ON p.tenant_id = b.tenant_id AND p.idem_key = e.idem_key
     RETURNING events.home_region
 )
 SELECT at FROM booked

@@ -9,7 +9,7 @@ WITH said AS MATERIALIZED (
     SELECT @home::crdb_internal_region AS home_region, v.*
     FROM @claims AS v (
         n int4, tenant_id text, idem_key text, object_id text, fence int8, old_unknowns int4, old_state int2,
-        state int2, reason text, unknowns int4, not_founds int4, provider_ref text, final bool, refusal bytea,
+        state int2, reason text, unknowns int4, not_founds int4, provider_ref text, final bool, emits bool, refusal bytea,
         keep_until timestamptz, close_until timestamptz, step uuid,
         answer_status int2, answer_header bytea, answer_body bytea, answer_blob text,
         attempt_id uuid, attempt_event text, attempt_detail text,
@@ -26,6 +26,7 @@ WITH said AS MATERIALIZED (
         answer_blob = CASE WHEN v.final THEN v.answer_blob END,
         -- The line of audit that begin has left goes into audit with the first settlement.
         begun_noted = CASE WHEN c.begun_id IS NOT NULL THEN coalesce(c.begun_noted, v.step) END,
+        events_at = CASE WHEN v.emits THEN greatest(now(), c.events_at + '1 microsecond'::interval) ELSE c.events_at END,
         {{ .NoCall }}
     FROM said AS v
     WHERE c.home_region = {{ if .PlansAreKept }}v.home_region{{ else }}@home::crdb_internal_region{{ end }} AND c.tenant_id = v.tenant_id AND c.idem_key = v.idem_key
@@ -33,7 +34,7 @@ WITH said AS MATERIALIZED (
       -- A released claim must not close or emit events once its key is free: another region
       -- may own the key. close_until is earlier by more than this statement takes.
       AND (v.old_state = 1 OR now() < v.close_until)
-    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.generation, c.lease_until,
+    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.generation, c.lease_until, c.events_at,
               v.attempt_id, v.attempt_event, v.attempt_detail, v.entry_id, v.entry_event, v.entry_detail, v.entry_region, v.entry_node,
               CASE WHEN c.begun_noted = v.step THEN c.begun_id END AS begun_id, c.first_use, c.begun_region, c.begun_node
 -- if @postings
@@ -51,14 +52,10 @@ WITH said AS MATERIALIZED (
 -- end
 -- if @events
 ), emitted AS (
-    -- Behind those that wait in its line, if the clock was set back since they came.
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
     SELECT @home::crdb_internal_region, e.id, e.kind, s.tenant_id, s.idem_key, s.operation, e.payload, e.trace_parent,
-           greatest(now(), (
-               SELECT max(o.created_at) + '1 microsecond'::interval FROM events AS o
-               WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = s.tenant_id AND o.idem_key = s.idem_key
-                 AND o.kind = e.kind AND NOT o.parked)), now(), 0
+           s.events_at, now(), 0
     FROM settled AS s
     JOIN @events AS e (n int4, id text, kind text, payload bytea, trace_parent text) ON e.n = s.n
     RETURNING events.home_region

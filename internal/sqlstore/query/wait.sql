@@ -6,19 +6,16 @@ WITH waiting AS (
     UPDATE claims SET
         holder = '', fence = @fence::int8, reason = @reason::text, not_founds = 0, provider_ref = @provider_ref::text,
         interim = @interim::bytea, lease_until = now() + @pause::interval, step = @step::uuid,
-        call_due = CASE WHEN call_due IS NOT NULL THEN now() + @pause::interval END
+        call_due = CASE WHEN call_due IS NOT NULL THEN now() + @pause::interval END,
+        events_at = greatest(now(), events_at + '1 microsecond'::interval)
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND object_id = @object_id::text AND fence = @old_fence::int8 AND unknowns = @old_unknowns::int4 AND state = 1
-    RETURNING tenant_id, idem_key, operation, lease_until
+    RETURNING tenant_id, idem_key, operation, lease_until, events_at
 ), emitted AS (
-    -- As settle does.
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
     SELECT @home::crdb_internal_region, e.id, e.kind, w.tenant_id, w.idem_key, w.operation, e.payload, e.trace_parent,
-           greatest(now(), (
-               SELECT max(o.created_at) + '1 microsecond'::interval FROM events AS o
-               WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = w.tenant_id AND o.idem_key = w.idem_key
-                 AND o.kind = e.kind AND NOT o.parked)), now(), 0
+           w.events_at, now(), 0
     FROM waiting AS w
     CROSS JOIN @events AS e (n int4, id text, kind text, payload bytea, trace_parent text)
     RETURNING events.home_region

@@ -155,6 +155,10 @@ CREATE TABLE IF NOT EXISTS claims (
     -- names the body in the object store, when it is too large for the row
     answer_blob         text,
 
+    -- The created_at of its latest events, which is their place in their line: later than that of
+    -- the events before, even if the clock was set back.
+    events_at           timestamptz,
+
     -- The provider call of a claim in flight: all NULL where there is none. It is in the
     -- claim's row since a row of its own would cost each step of a claim a row, its index
     -- entries and a look-up.
