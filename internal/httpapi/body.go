@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,12 +20,6 @@ import (
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment"
 )
-
-// maxPooledBody is the largest buffer kept for reuse, in bytes; larger bodies are rare,
-// and the pool would hold their buffers for ever.
-const maxPooledBody = 64 << 10
-
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 const mediaJSON = "application/json"
 
@@ -86,12 +79,12 @@ func (s *server) limitBody(res *response, r *http.Request) {
 
 // readBody reads the whole body, within limitBody's time, and returns its
 // canonical form.
-func (s *server) readBody(res *response, r *http.Request) (canonical []byte, err error) {
-	err = s.withBody(res, r, s.tenants, s.Limits.Body, func(raw []byte) (err error) {
-		canonical, err = claim.Canonical(raw, s.canonical)
-		return err
-	})
-	return canonical, err
+func (s *server) readBody(res *response, r *http.Request) ([]byte, error) {
+	raw, err := s.rawBody(res, r, s.tenants, s.Limits.Body)
+	if err != nil {
+		return nil, err
+	}
+	return claim.Canonical(raw, s.canonical)
 }
 
 // intake counts the bodies of one kind of caller, and their bytes. A tenant may hold as many
@@ -122,8 +115,8 @@ func (in *intake) take(tenant string, n int64) bool {
 	return true
 }
 
-// give gives n bytes back.
-func (in *intake) give(tenant string, n int64) {
+// release returns n bytes.
+func (in *intake) release(tenant string, n int64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.free += n
@@ -134,13 +127,13 @@ func (in *intake) give(tenant string, n int64) {
 
 var errFull = errors.New("as many bodies are held as may be")
 
-// incoming is a body that res.intake counts.
-type incoming struct {
+// countedBody is a body that res.intake counts.
+type countedBody struct {
 	io.Reader
 	res *response
 }
 
-func (b *incoming) Read(p []byte) (n int, err error) {
+func (b *countedBody) Read(p []byte) (n int, err error) {
 	if n, err = b.Reader.Read(p); n > 0 {
 		if !b.res.intake.take(b.res.tenant.ID, int64(n)) {
 			return 0, errFull
@@ -150,46 +143,40 @@ func (b *incoming) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// letGo ends the counting of a body, once its request is answered.
-func (res *response) letGo() {
+// releaseBody ends the counting of a body, once its request is answered.
+func (res *response) releaseBody() {
 	if res.intake != nil {
-		res.intake.give(res.tenant.ID, res.held)
+		res.intake.release(res.tenant.ID, res.held)
 		res.intake.bodies.Release(1)
 	}
 }
 
-// withBody reads the whole body, at most limit bytes, within limitBody's time, and counts
-// it in in until the request is answered. use must not keep it.
-func (s *server) withBody(res *response, r *http.Request, in *intake, limit int64, use func(raw []byte) error) error {
+// rawBody reads the whole body, at most limit bytes, within limitBody's time, and counts
+// it in in until the request is answered.
+func (s *server) rawBody(res *response, r *http.Request, in *intake, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
-		return tooLarge(limit)
+		return nil, tooLarge(limit)
 	}
 	if !in.bodies.TryAcquire(1) {
-		return s.unreadable(res, errFull)
+		return nil, s.unreadable(res, errFull)
 	}
 	res.intake = in
-	buf := bodies.Get().(*bytes.Buffer)
-	buf.Reset()
-	defer func() {
-		if buf.Cap() <= maxPooledBody {
-			bodies.Put(buf)
-		}
-	}()
 	var body io.Reader = r.Body
 	if r.ContentLength < 0 { // otherwise net/http returns no more than declared
 		body = http.MaxBytesReader(res.ResponseWriter, r.Body, limit)
 	}
-	if _, err := buf.ReadFrom(&incoming{body, res}); err != nil {
-		return s.unreadable(res, err)
+	raw, err := io.ReadAll(&countedBody{body, res})
+	if err != nil {
+		return nil, s.unreadable(res, err)
 	}
 	if res.timed {
 		// If it stayed set, the deadline would end the request while the provider is
 		// called: net/http keeps reading to notice a client that disconnects.
 		if err := http.NewResponseController(res).SetReadDeadline(time.Time{}); err != nil {
-			return s.unreadable(res, err)
+			return nil, s.unreadable(res, err)
 		}
 	}
-	return use(buf.Bytes())
+	return raw, nil
 }
 
 // unreadable returns why a body did not arrive. No claim exists yet, so the same

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -90,19 +91,21 @@ func problemOf(err error) (p problem.Problem, ok bool) {
 	// The request reached its key.
 	case errors.Is(err, claim.ErrMismatch):
 		return problem.New(problem.FingerprintMismatch, "This key was first used with a different request. Send that request again, or this one with a new key."), true
-	case errors.As(err, &inUse):
-		return after(problem.KeyInUse, orElse(inUse.RetryAfter, retryInUse), "A request with this key is still being worked on. Send it again later to read its result.")
-	case errors.Is(err, claim.ErrLeaseHeld):
-		return after(problem.KeyInUse, retryInUse, "A request with this key is still being worked on. Send it again later to read its result.")
+	case errors.As(err, &inUse), errors.Is(err, claim.ErrLeaseHeld):
+		wait := retryInUse
+		if inUse != nil {
+			wait = cmp.Or(inUse.RetryAfter, retryInUse)
+		}
+		return after(problem.KeyInUse, wait, "A request with this key is still being worked on. Send it again later to read its result.")
 	case errors.As(err, &expired):
 		p := problem.New(problem.KeyExpired, "This key was first used at "+timestamp(expired.FirstUse)+
 			" and its answer is no longer kept. Find out what became of that request before you send another with a new key.")
 		p.OriginalRequestAt = expired.FirstUse
 		return p, true
 	case errors.As(err, &unknown):
-		return after(problem.OutcomeUnknown, orElse(unknown.RetryAfter, retryUnknown), "It is not known yet whether money moved; the provider is being asked. Send the same request again to learn it; it is never charged twice.")
+		return after(problem.OutcomeUnknown, cmp.Or(unknown.RetryAfter, retryUnknown), "It is not known yet whether money moved; the provider is being asked. Send the same request again to learn it; it is never charged twice.")
 	case errors.As(err, &held):
-		return after(problem.KeyWithheld, orElse(held.RetryAfter, retryUnknown), "Records of a recent time were lost, and this key may have been used in it, so nothing is done under it yet. Send the same request again later. A request that was certainly never sent before can be sent now under a key from POST /v1/idempotency-keys.")
+		return after(problem.KeyWithheld, cmp.Or(held.RetryAfter, retryUnknown), "Records of a recent time were lost, and this key may have been used in it, so nothing is done under it yet. Send the same request again later. A request that was certainly never sent before can be sent now under a key from POST /v1/idempotency-keys.")
 	case errors.Is(err, claim.ErrFenced):
 		return after(problem.OutcomeUnknown, retryUnknown, "Another node took this request over. Send it again to learn its outcome; it is never charged twice.")
 
@@ -146,13 +149,6 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 		h["Www-Authenticate"] = []string{"Bearer"}
 	}
 	res.send(p.Status, problem.ContentType, p.JSON(s.ErrorPages))
-}
-
-func orElse(d, other time.Duration) time.Duration {
-	if d <= 0 {
-		return other
-	}
-	return d
 }
 
 // sentence makes an error's text a sentence: capital first, full stop last.

@@ -12,16 +12,15 @@ func (s *server) measure(pattern string, res *response, r *http.Request) {
 	if s.took == nil {
 		return
 	}
-	_, path, ok := strings.Cut(pattern, " ")
-	if !ok {
-		path = pattern // of a method that the route does not have
-	}
 	status := res.status
 	if status == 0 { // ServeHTTP answers for a handler that panicked
 		status = http.StatusInternalServerError
 	}
-	s.took.Took(r.Context(), time.Since(res.began), method(r.Method), path, statusText(status))
+	s.took.Took(r.Context(), time.Since(res.began), method(r.Method), pathOf(pattern), strconv.Itoa(status))
 }
+
+// pathOf returns the path of a pattern, which may name a method.
+func pathOf(pattern string) string { return pattern[strings.IndexByte(pattern, ' ')+1:] }
 
 // method returns a known method, or OpenTelemetry's value for any other.
 func method(name string) string {
@@ -30,19 +29,5 @@ func method(name string) string {
 		return name
 	default:
 		return "_OTHER"
-	}
-}
-
-// statusText formats the usual statuses without allocating.
-func statusText(status int) string {
-	switch status {
-	case http.StatusOK:
-		return "200"
-	case http.StatusCreated:
-		return "201"
-	case http.StatusPaymentRequired:
-		return "402"
-	default:
-		return strconv.Itoa(status)
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,9 +13,6 @@ import (
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment"
 )
-
-// maxRegionName is the longest region name, in characters: a DNS label.
-const maxRegionName = 63
 
 // Answer describes how one request to move money was answered, without its body.
 type Answer struct {
@@ -40,30 +38,30 @@ type Answer struct {
 func (s *server) move(op payment.Operation, as stripeapi.Resource) handler {
 	path := payment.Path(op)
 	return func(res *response, r *http.Request) error {
-		a := s.begun(res, op)
-		return s.told(res, r, &a, s.movement(res, r, op, as, path, "", &a))
+		a := s.newAnswer(res, op)
+		return s.finish(res, r, &a, s.movement(res, r, op, as, path, "", &a))
 	}
 }
 
 // order handles the requests to capture or to cancel the charge that their path names.
 func (s *server) order(op payment.Operation, as stripeapi.Resource) handler {
 	return func(res *response, r *http.Request) error {
-		a := s.begun(res, op)
-		charge, err := res.ordered(r, op, as)
+		a := s.newAnswer(res, op)
+		charge, err := res.chargeOf(r, op, as)
 		if err == nil {
 			err = s.movement(res, r, op, as, payment.Path(payment.Charge)+"/"+charge+"/"+string(op), charge, &a)
 		}
-		return s.told(res, r, &a, err)
+		return s.finish(res, r, &a, err)
 	}
 }
 
-// begun is what is known of an answer before it is given.
-func (s *server) begun(res *response, op payment.Operation) Answer {
+// newAnswer is what is known of an answer before it is given.
+func (s *server) newAnswer(res *response, op payment.Operation) Answer {
 	return Answer{Began: res.began, Operation: string(op), Tenant: res.tenant.ID, ServedBy: s.Region}
 }
 
-// told ends a request with err, and passes the Answer to [Config].Answered.
-func (s *server) told(res *response, r *http.Request, a *Answer, err error) error {
+// finish ends a request with err, and passes the Answer to [Config].Answered.
+func (s *server) finish(res *response, r *http.Request, a *Answer, err error) error {
 	if s.Answered == nil {
 		return err
 	}
@@ -75,8 +73,8 @@ func (s *server) told(res *response, r *http.Request, a *Answer, err error) erro
 	return nil
 }
 
-// ordered is the id of the charge that r is about.
-func (res *response) ordered(r *http.Request, op payment.Operation, as stripeapi.Resource) (charge string, err error) {
+// chargeOf is the id of the charge that r is about.
+func (res *response) chargeOf(r *http.Request, op payment.Operation, as stripeapi.Resource) (charge string, err error) {
 	charge = r.PathValue("id")
 	if res.stripe == nil && as == stripeapi.PaymentIntent {
 		return "", errNoSuchPath
@@ -119,8 +117,8 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 	}
 	// A refund belongs in the home of its charge.
 	_, near, _ := claim.ReadObjectID(intent.Charge)
-	res.patience.begin(r.Context(), s.Limits.Request)
-	defer res.patience.end()
+	ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
+	defer cancel()
 	req := claim.Request{
 		Key:       claim.Key{Tenant: res.tenant.ID, Value: value},
 		Operation: string(op),
@@ -139,9 +137,9 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 	if nobody := s.route(res.tenant.Routes, &intent, &req); nobody != nil {
 		refusal, req.CompareOnly = nobody, true
 	}
-	reply, err := s.Router.Do(&res.patience, req, hint(r))
+	reply, err := s.Router.Do(ctx, req, hint(r))
 	if err != nil && res.stripe != nil {
-		reply, err = s.askAgain(res, r, req, reply, err)
+		reply, err = s.askAgain(ctx, hint(r), req, reply, err)
 	}
 	if errors.Is(err, claim.ErrNoClaim) && refusal != nil {
 		return refusal
@@ -151,7 +149,7 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 		a.Home = reply.Home
 	}
 	if err != nil {
-		res.tellTheWay(&reply)
+		res.setRoute(&reply)
 		return err
 	}
 	s.explain(res, &reply.Response)
@@ -223,8 +221,8 @@ func (s *server) readIntent(res *response, r *http.Request, op payment.Operation
 	return body, intent, nil
 }
 
-// tellTheWay sets the headers of the route for a request that got no response.
-func (res *response) tellTheWay(reply *claim.Reply) {
+// setRoute sets the headers of the route for a request that got no response.
+func (res *response) setRoute(reply *claim.Reply) {
 	res.set(headerHops, strconv.Itoa(reply.Hops))
 	if reply.Home != "" {
 		res.set(headerHome, reply.Home)
@@ -246,17 +244,5 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 }
 
-// hint returns the home region that the caller sent. It ignores anything that is not a
-// valid region name.
-func hint(r *http.Request) string {
-	values := r.Header[headerHome]
-	if len(values) != 1 || len(values[0]) > maxRegionName {
-		return ""
-	}
-	for i := range len(values[0]) {
-		if c := values[0][i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return ""
-		}
-	}
-	return values[0]
-}
+// hint returns the home region that the caller sent. The router ignores what names none.
+func hint(r *http.Request) string { return r.Header.Get(headerHome) }

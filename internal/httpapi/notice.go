@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -32,11 +31,7 @@ func (s *server) notice(res *response, r *http.Request) error {
 	if err := s.Notices.Expects(provider, r.Header); err != nil {
 		return refusedNotice(err)
 	}
-	var body []byte
-	err := s.withBody(res, r, s.notices, notice.MaxNotice, func(raw []byte) error {
-		body = bytes.Clone(raw)
-		return nil
-	})
+	body, err := s.rawBody(res, r, s.notices, notice.MaxNotice)
 	if err != nil {
 		return err
 	}

@@ -1,32 +1,28 @@
 package httpapi
 
 import (
-	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
 	"github.com/homeward-io/homeward/claim"
 )
 
-// maxBuckets is how many tenants' buckets one generation keeps. 2 × 16,384 of
-// them take about 6 MB.
-const maxBuckets = 16 << 10
+// maxBuckets is how many tenants' buckets are kept: about 6 MB.
+const maxBuckets = 32 << 10
 
-// rates holds one token bucket per recent tenant. Buckets are in two generations: a
-// full young one replaces the old one, and a tenant of the discarded one starts with a
-// full bucket. So memory is bounded, and an error lets too many requests through, never
-// too few.
+// rates holds one token bucket for each recent tenant. A tenant whose bucket was evicted
+// starts with a full one, so an error lets too many requests through, never too few.
 type rates struct {
 	perSecond float64
 	burst     int
-
-	mu         sync.Mutex
-	young, old map[string]*rate.Limiter
+	buckets   *lru.Cache[string, *rate.Limiter]
 }
 
 func newRates(perSecond float64, burst int) *rates {
-	return &rates{perSecond: perSecond, burst: burst, young: map[string]*rate.Limiter{}}
+	buckets, _ := lru.New[string, *rate.Limiter](maxBuckets) // it fails for a size below 1 alone
+	return &rates{perSecond, burst, buckets}
 }
 
 // take charges one request to t. It returns 0, or how long until the next one would be
@@ -57,18 +53,12 @@ func (rs *rates) take(t *claim.Tenant, now time.Time) time.Duration {
 }
 
 func (rs *rates) bucket(tenant string, limit rate.Limit, burst int) *rate.Limiter {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if l, ok := rs.young[tenant]; ok {
+	if l, ok := rs.buckets.Get(tenant); ok {
 		return l
 	}
-	l, ok := rs.old[tenant]
-	if !ok {
-		l = rate.NewLimiter(limit, burst)
+	fresh := rate.NewLimiter(limit, burst)
+	if l, ok, _ := rs.buckets.PeekOrAdd(tenant, fresh); ok { // by another request, at this moment
+		return l
 	}
-	if len(rs.young) >= maxBuckets {
-		rs.old, rs.young = rs.young, make(map[string]*rate.Limiter, maxBuckets)
-	}
-	rs.young[tenant] = l
-	return l
+	return fresh
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/homeward-io/homeward/internal/httpapi/stripeapi"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/payment"
 )
 
@@ -217,23 +218,23 @@ func (s *server) mount() {
 		}
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			res := w.(*response) // ServeHTTP put it there
-			if open {
-				defer func() { s.measure(pattern, res, r) }()
-				s.answer(res, r, h)
-				return
-			}
 			defer func() { s.measure(pattern, res, r) }()
-			err := s.admit(res, r)
-			r, sp := s.traced(res, r, pattern)
-			defer func() { s.ended(sp, pattern, res, r) }()
-			if err == nil && res.stripe != nil {
-				err = res.stripe.acceptable(r)
+			var err error
+			if !open {
+				err = s.admit(res, r)
+				var sp span.Span
+				r, sp = s.traced(res, r, pattern)
+				defer func() { s.ended(sp, pattern, res, r) }()
+				if err == nil && res.stripe != nil {
+					err = res.stripe.acceptable(r)
+				}
+			}
+			if err == nil {
+				err = h(res, r)
 			}
 			if err != nil {
 				s.fail(res, r, err)
-				return
 			}
-			s.answer(res, r, h)
 		})
 	}
 	for _, rt := range s.routes() {
@@ -255,22 +256,11 @@ func (s *server) mount() {
 	handle("/", true, notFound)
 }
 
-func (s *server) answer(res *response, r *http.Request, h handler) {
-	if err := h(res, r); err != nil {
-		s.fail(res, r, err)
-	}
-}
-
 // ServeHTTP answers one request.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Before the look-up of the API key, which may wait.
 	res := &response{ResponseWriter: w, began: time.Now()}
-	debugging := s.Logger.Enabled(r.Context(), slog.LevelDebug)
-	var began time.Time
-	if debugging {
-		began = s.Now()
-	}
-	defer res.letGo()
+	defer res.releaseBody()
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
@@ -283,11 +273,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			s.fail(res, r, refuse(problem.Internal, internalDetail))
 		}
-		if debugging {
-			// The route, not the path, which may hold a key.
-			s.Logger.DebugContext(r.Context(), "request", "method", r.Method, "route", r.Pattern, "tenant", res.tenant.ID,
-				"status", res.status, "took", s.Now().Sub(began))
-		}
+		// The route, not the path, which may hold a key.
+		s.Logger.DebugContext(r.Context(), "request", "method", r.Method, "route", r.Pattern, "tenant", res.tenant.ID,
+			"status", res.status, "took", time.Since(res.began))
 	}()
 	res.stripe = stripeExchangeOf(r)
 	if len(r.TransferEncoding) > 0 {

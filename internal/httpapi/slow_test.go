@@ -23,7 +23,7 @@ func listen(t *testing.T, h http.Handler, l Limits) string {
 	}
 	srv := NewServer("", h, l, slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(Deadlines(ln)) }()
+	go func() { done <- srv.Serve(ln) }()
 	t.Cleanup(func() {
 		srv.Close()
 		<-done

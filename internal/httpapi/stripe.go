@@ -128,16 +128,16 @@ func wrongParam(err error) error {
 
 // readForm converts the form of the query and the body to the equivalent canonical JSON,
 // which is claimed, compared and stored.
-func (s *server) readForm(res *response, r *http.Request) (canonical []byte, err error) {
-	err = s.withBody(res, r, s.tenants, s.Limits.Body, func(raw []byte) error {
-		body, err := res.stripe.view.ReadForm(r.URL.RawQuery, raw)
-		if err != nil {
-			return wrongParam(err)
-		}
-		canonical, err = claim.Canonical(body, s.canonical)
-		return err
-	})
-	return canonical, err
+func (s *server) readForm(res *response, r *http.Request) ([]byte, error) {
+	raw, err := s.rawBody(res, r, s.tenants, s.Limits.Body)
+	if err != nil {
+		return nil, err
+	}
+	body, err := res.stripe.view.ReadForm(r.URL.RawQuery, raw)
+	if err != nil {
+		return nil, wrongParam(err)
+	}
+	return claim.Canonical(body, s.canonical)
 }
 
 // The pauses between two repeats for one outcome.
@@ -151,13 +151,13 @@ const (
 // canRetry), so its caller would see a 503 or 409, which ask for a retry, as a failed
 // payment. A repeat is as safe here as for the client: it is the same request under the
 // same key.
-func (s *server) askAgain(res *response, r *http.Request, req claim.Request, reply claim.Reply, err error) (claim.Reply, error) {
+func (s *server) askAgain(ctx context.Context, hint string, req claim.Request, reply claim.Reply, err error) (claim.Reply, error) {
 	for pause := askFirst; comesAgain(err); pause = min(2*pause, askMost) {
 		wait := pause - rand.N(pause/4)
-		if time.Since(res.began)+wait > s.Limits.AskAgain || !sleep(&res.patience, wait) {
+		if time.Since(req.Began)+wait > s.Limits.AskAgain || !sleep(ctx, wait) {
 			break
 		}
-		reply, err = s.Router.Do(&res.patience, req, hint(r))
+		reply, err = s.Router.Do(ctx, req, hint)
 	}
 	return reply, err
 }

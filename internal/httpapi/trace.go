@@ -1,12 +1,11 @@
 package httpapi
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/homeward-io/homeward/internal/span"
@@ -29,11 +28,7 @@ func (s *server) traced(res *response, r *http.Request, pattern string) (*http.R
 
 func (s *server) ended(sp span.Span, pattern string, res *response, r *http.Request) {
 	if sp.IsRecording() {
-		_, path, ok := strings.Cut(pattern, " ")
-		if !ok {
-			path = pattern // of a method that the route does not have
-		}
-		sp.SetAttributes(span.Method.String(r.Method), span.Path.String(path), span.Region.String(s.Region), span.Status.Int(res.status))
+		sp.SetAttributes(span.Method.String(r.Method), span.Path.String(pathOf(pattern)), span.Region.String(s.Region), span.Status.Int(res.status))
 		if res.tenant.ID != "" {
 			sp.SetAttributes(span.Tenant.String(res.tenant.ID))
 		}
@@ -49,12 +44,8 @@ func (s *server) ended(sp span.Span, pattern string, res *response, r *http.Requ
 
 var errPanicked = errors.New("the handler panicked")
 
-// traceparentLength is that of W3C trace context version 00, in characters, and
-// traceIDLength that of the trace id, which follows the version.
-const (
-	traceparentLength = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
-	traceIDLength     = len("4bf92f3577b34da6a3ce929d0e0e4736")
-)
+// traceIDLength is that of a trace id, in characters.
+const traceIDLength = len("4bf92f3577b34da6a3ce929d0e0e4736")
 
 // traceparent returns this request's position in its trace. Without tracing it is the
 // caller's trace context, or a new one that is not sampled. Trace ids must differ, but
@@ -66,35 +57,13 @@ func traceparent(r *http.Request) string {
 	if values := r.Header[headerTraceparent]; len(values) == 1 && validTraceparent(values[0]) {
 		return values[0]
 	}
-	var id [24]byte
-	for i := 0; i < len(id); i += 8 {
-		binary.BigEndian.PutUint64(id[i:], rand.Uint64())
-	}
-	id[0], id[16] = id[0]|1, id[16]|1 // all zeros are invalid
-	text := make([]byte, 0, traceparentLength)
-	text = append(text, "00-"...)
-	text = hex.AppendEncode(text, id[:16])
-	text = append(text, '-')
-	text = hex.AppendEncode(text, id[16:])
-	return string(append(text, "-00"...))
+	return fmt.Sprintf("00-%016x%016x-%016x-00", rand.Uint64()|1, rand.Uint64(), rand.Uint64()|1) // all zeros are invalid
 }
+
+// traceparentForm is W3C trace context, version 00.
+var traceparentForm = regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$`)
 
 func validTraceparent(v string) bool {
-	if len(v) != traceparentLength || v[:3] != "00-" || v[35] != '-' || v[52] != '-' {
-		return false
-	}
-	return lowerHex(v[3:35], true) && lowerHex(v[36:52], true) && lowerHex(v[53:], false)
-}
-
-func lowerHex(s string, notZero bool) bool {
-	for i := range len(s) {
-		c := s[i]
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-		if c != '0' {
-			notZero = false
-		}
-	}
-	return !notZero
+	ids := traceparentForm.FindStringSubmatch(v)
+	return ids != nil && strings.Trim(ids[1], "0") != "" && strings.Trim(ids[2], "0") != ""
 }

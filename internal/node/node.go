@@ -260,7 +260,7 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 		return nil, err
 	}
 	server := httpapi.NewServer(c.APIListen, n.hand.counting(api), c.Limits, n.log)
-	n.serve("api", server, httpapi.Deadlines(n.apiListener))
+	n.serve("api", server, n.apiListener)
 	return func(ctx context.Context) error { return shutdown(ctx, server) }, nil
 }
 

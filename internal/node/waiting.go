@@ -84,7 +84,7 @@ func (s *Server) serveWaiting() (parts.Stop, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(httpapi.Deadlines(l)); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("listener failed", "listener", "api", "error", err)
 		}
 	}()

@@ -86,8 +86,8 @@ func (n *native) moved() int64 {
 	}
 }
 
-// letGo is the part of a charge that was never captured; Stripe shows it as refunded.
-func (n *native) letGo() int64 {
+// uncaptured is the part of a charge that was never captured; Stripe shows it as refunded.
+func (n *native) uncaptured() int64 {
 	switch {
 	case n.Status == statusCanceled:
 		return n.Amount
@@ -229,7 +229,7 @@ const livemode = true
 
 func (n *native) charge(expand bool) *charge {
 	c := &charge{
-		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.moved(), AmountRefunded: n.letGo(), Captured: n.done(), Refunded: n.Status == statusCanceled, Created: n.Created, Currency: n.Currency,
+		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.moved(), AmountRefunded: n.uncaptured(), Captured: n.done(), Refunded: n.Status == statusCanceled, Created: n.Created, Currency: n.Currency,
 		Description: n.Description, Livemode: livemode, Metadata: n.Metadata, Paid: n.chargeStatus() == statusDone, PaymentIntent: intentOf(n.ID),
 		PaymentMethod: n.PaymentMethod, ReceiptNumber: n.ReceiptNumber, Status: n.chargeStatus(), own: n.own(),
 		ApplicationFeeAmount: n.ApplicationFee, Customer: n.Customer, OnBehalfOf: n.OnBehalfOf, StatementDescriptorSuffix: n.StatementSuffix,
