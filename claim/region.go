@@ -3,6 +3,8 @@ package claim
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // Region is one row of the table of regions.
@@ -26,21 +28,27 @@ const (
 	RegionDown
 )
 
+var regionStatuses = []string{"active", "draining", "down"}
+
 func (s RegionStatus) String() string {
-	switch s {
-	case RegionActive:
-		return "active"
-	case RegionDraining:
-		return "draining"
-	case RegionDown:
-		return "down"
-	default:
-		return fmt.Sprintf("status(%d)", uint8(s))
+	if int(s) < len(regionStatuses) {
+		return regionStatuses[s]
 	}
+	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
 // MarshalText returns the status as text: "active", "draining" or "down".
 func (s RegionStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what MarshalText has written.
+func (s *RegionStatus) UnmarshalText(text []byte) error {
+	at := slices.Index(regionStatuses, string(text))
+	if at < 0 {
+		return fmt.Errorf("%q is not a status that this version knows; it knows %s", text, strings.Join(regionStatuses, ", "))
+	}
+	*s = RegionStatus(at)
+	return nil
+}
 
 // Regions stores the table of regions. It is safe for concurrent use.
 type Regions interface {
