@@ -73,7 +73,7 @@ func (w *drained) behind(name string, status region.Status) {
 func (w *drained) steps(name string, epoch uint64) (steps []admin.DrainStep) {
 	w.t.Helper()
 	until(w.t, "all nodes are seen", func() bool {
-		o, err := w.operator.Overview(w.ctx, true, epoch)
+		o, err := w.operator.Overview(w.ctx, admin.Question{Gather: true, Epoch: epoch})
 		require.NoError(w.t, err)
 		steps = o.DrainSteps(name, epoch)
 		return len(o.Members) == len(w.cluster.Nodes)

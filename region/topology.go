@@ -158,6 +158,15 @@ func (t *Topology) ByName(name string) (Region, bool) {
 // Regions returns every region, sorted by name; the caller owns the slice.
 func (t *Topology) Regions() []Region { return slices.Clone(t.table.Load().regions) }
 
+// Names returns the name of every region, sorted.
+func (t *Topology) Names() []string {
+	names := make([]string, 0, len(t.table.Load().regions))
+	for _, r := range t.table.Load().regions {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
 // Epoch is the version of the table: the store's count if UpdateTo set it, else the
 // number of versions that this process has seen, from 1.
 func (t *Topology) Epoch() uint64 { return t.table.Load().epoch }

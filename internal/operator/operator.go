@@ -146,13 +146,13 @@ func (o *Operator) whoIsThere(ctx context.Context, addr string) string {
 // Overview returns the answering node's view of the deployment, once that knows epoch.
 func (o *Operator) Overview(ctx context.Context, epoch uint64) (*admin.Overview, error) {
 	return ask(ctx, o, func(ctx context.Context, c *admin.Client) (*admin.Overview, error) {
-		return c.Overview(ctx, true, epoch)
+		return c.Overview(ctx, admin.Question{Gather: true, Epoch: epoch})
 	})
 }
 
 // Look is Overview with the options of q.
 func (o *Operator) Look(ctx context.Context, q admin.Question) (*admin.Overview, error) {
-	return ask(ctx, o, func(ctx context.Context, c *admin.Client) (*admin.Overview, error) { return c.Ask(ctx, q) })
+	return ask(ctx, o, func(ctx context.Context, c *admin.Client) (*admin.Overview, error) { return c.Overview(ctx, q) })
 }
 
 func (o *Operator) setStatus(ctx context.Context, name string, status region.Status) (epoch uint64, err error) {

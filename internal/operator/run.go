@@ -12,7 +12,7 @@ import (
 // run the command.
 func (o *Operator) Run(ctx context.Context, args []string, out, errs io.Writer) (exit int, err error) {
 	c, err := ask(ctx, o, func(ctx context.Context, c *admin.Client) (*admin.Client, error) {
-		_, err := c.Ask(ctx, admin.Question{WithoutBacklog: true})
+		_, err := c.Overview(ctx, admin.Question{WithoutBacklog: true})
 		return c, err
 	})
 	if err != nil {

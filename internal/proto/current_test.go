@@ -10,8 +10,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
-	_ "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
-	"github.com/homeward-io/homeward/internal/gen/homeward/admin/v1/adminv1connect"
 	_ "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
 	_ "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
@@ -75,10 +73,6 @@ func TestConnectProceduresMatch(t *testing.T) {
 		}
 	}
 	got := []string{
-		adminv1connect.AdminServicePartProcedure,
-		adminv1connect.AdminServiceOverviewProcedure,
-		adminv1connect.AdminServiceSetRegionStatusProcedure,
-		adminv1connect.AdminServiceRunProcedure,
 		peerv1connect.PeerServiceExecuteProcedure,
 		peerv1connect.PeerServiceInspectProcedure,
 		peerv1connect.PeerServiceObjectProcedure,

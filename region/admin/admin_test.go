@@ -190,14 +190,14 @@ func TestAnOverviewIsWhatTheNodeSees(t *testing.T) {
 	require.NoError(t, err)
 
 	c := adminAt(t, addr, nil)
-	alone, err := c.Overview(t.Context(), false, 0)
+	alone, err := c.Overview(t.Context(), Question{})
 	require.NoError(t, err)
 	require.NotNil(t, alone.Members[0].Part)
 	require.Nil(t, alone.Members[1].Part)
 	require.Empty(t, alone.Members[1].Unknown)
 	require.Empty(t, there.asked)
 
-	got, err := c.Overview(t.Context(), true, 3)
+	got, err := c.Overview(t.Context(), Question{Gather: true, Epoch: 3})
 	require.NoError(t, err)
 	require.NotEmpty(t, got.Members[2].Unknown, "who does not answer is unknown, with the reason")
 	require.NotContains(t, got.Members[2].Unknown, "\n")
@@ -229,7 +229,7 @@ func TestAPanicOverRowsIsNoOverviewsEnd(t *testing.T) {
 	d := newDeployment(t, "n1", us)
 	d.panics = eu
 	addr := serve(t, nil, d.admin(nil, nil))
-	got, err := adminAt(t, addr, nil).Overview(t.Context(), false, 0)
+	got, err := adminAt(t, addr, nil).Overview(t.Context(), Question{})
 	require.NoError(t, err)
 	require.Contains(t, got.Region(eu).Unknown, "our code panicked: no row is like this")
 	require.NotNil(t, got.Region(us).Backlog)
@@ -249,7 +249,7 @@ func TestAStatusIsSet(t *testing.T) {
 	_, err = c.SetStatus(t.Context(), "mars", region.Draining)
 	require.ErrorContains(t, err, `no region "mars"; the regions are `+as+", "+eu+", "+us)
 	_, err = c.SetStatus(t.Context(), eu, region.Down+1)
-	require.ErrorContains(t, err, "status 3")
+	require.ErrorContains(t, err, "status(3)")
 	d.refuse = errors.New("the database\ndoes not answer")
 	_, err = c.SetStatus(t.Context(), eu, region.Down)
 	require.ErrorContains(t, err, "may or may not have been set")
@@ -261,7 +261,7 @@ func TestAStatusIsSet(t *testing.T) {
 	require.ErrorContains(t, err, "no node answers")
 	require.NotContains(t, err.Error(), "\n")
 	plain := serve(t, nil, http.NotFoundHandler())
-	_, err = adminAt(t, plain, nil).Overview(t.Context(), false, 0)
+	_, err = adminAt(t, plain, nil).Overview(t.Context(), Question{})
 	require.ErrorContains(t, err, "no node answers")
 	_, err = NewClient("nowhere", nil)
 	require.ErrorContains(t, err, "HOST:PORT")
@@ -282,7 +282,7 @@ func TestAnotherDeploymentIsNotAsked(t *testing.T) {
 	here.members = []region.Node{{Name: "n1", Region: us, RPCAddr: addr, Self: true}, {Name: "n2", Region: eu, RPCAddr: other}}
 
 	c := adminAt(t, addr, tlsOf(t, ca, region.Identity{Operator: "jo", Role: region.RoleOperator}))
-	all, err := c.Overview(t.Context(), true, 0)
+	all, err := c.Overview(t.Context(), Question{Gather: true})
 	require.NoError(t, err)
 	require.Nil(t, all.Members[1].Part)
 	_, err = c.SetStatus(t.Context(), eu, region.Draining)
@@ -315,7 +315,7 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 	d.members = []region.Node{{Name: "n1", Region: us, RPCAddr: addr, Self: true}, {Name: "n1-again", Region: us, RPCAddr: addr}}
 
 	reader := adminAt(t, addr, tlsOf(t, ca, region.Identity{Operator: "jo"}))
-	_, err = reader.Overview(t.Context(), true, 0)
+	_, err = reader.Overview(t.Context(), Question{Gather: true})
 	require.NoError(t, err)
 	_, err = reader.SetStatus(t.Context(), eu, region.Draining)
 	require.ErrorContains(t, err, "operator jo (reader) may only do what the role reader allows, and this needs the role operator")
@@ -323,7 +323,7 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 	log.Reset()
 
 	operator := adminAt(t, addr, tlsOf(t, ca, region.Identity{Operator: "jo", Role: region.RoleOperator}))
-	o, err := operator.Overview(t.Context(), true, 0)
+	o, err := operator.Overview(t.Context(), Question{Gather: true})
 	require.NoError(t, err)
 	require.NotNil(t, o.Members[1].Part, "%s", o.Members[1].Unknown)
 	_, err = operator.SetStatus(t.Context(), eu, region.Draining)
@@ -333,7 +333,7 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 	asked := len(d.asked)
 	node := adminAt(t, addr, tlsOf(t, ca, region.Identity{Region: us, Node: "n2"}))
 	for name, call := range map[string]func() error{
-		"overview": func() error { _, err := node.Overview(t.Context(), true, 0); return err },
+		"overview": func() error { _, err := node.Overview(t.Context(), Question{Gather: true}); return err },
 		"status":   func() error { _, err := node.SetStatus(t.Context(), eu, region.Active); return err },
 		"run":      func() error { _, err := node.Run(t.Context(), []string{"outbox"}, nil, nil); return err },
 	} {
@@ -342,28 +342,27 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 	require.Len(t, d.asked, asked, "nothing was asked or done")
 	require.Equal(t, 3, strings.Count(log.String(), "an admin request was refused"))
 
-	_, err = adminAt(t, addr, nil).Overview(t.Context(), false, 0)
+	_, err = adminAt(t, addr, nil).Overview(t.Context(), Question{})
 	require.Error(t, err, "without a certificate nobody is heard")
 }
 
 func TestWithoutTLSOperatorsAreOnThisMachine(t *testing.T) {
-	operates := func(c caller) error { return c.may(region.RoleTreasurer) }
 	for remote, ok := range map[string]bool{
 		"127.0.0.1:40000": true, "[::1]:40000": true, "[::ffff:127.0.0.1]:40000": true, "127.8.8.8:1": true,
 		"10.0.0.7:40000": false, "[2001:db8::1]:40000": false, "": false, "pipe": false, "127.0.0.1.evil.example:1": false,
 	} {
-		for _, check := range []func(caller) error{operates, caller.part} {
-			require.Equal(t, ok, check(caller{remote: remote}) == nil, remote)
+		for _, nodes := range []bool{false, true} {
+			require.Equal(t, ok, caller{remote: remote}.refused(region.RoleTreasurer, nodes) == nil, remote)
 		}
 	}
 	// A certificate counts more than the address.
 	node, operator := region.Identity{Region: us, Node: "n"}, region.Identity{Operator: "jo"}
-	require.Error(t, caller{node, true, "127.0.0.1:1"}.may(region.RoleReader))
-	require.NoError(t, caller{node, true, "10.0.0.7:1"}.part())
+	require.Error(t, caller{node, true, "127.0.0.1:1"}.refused(region.RoleReader, false))
+	require.NoError(t, caller{node, true, "10.0.0.7:1"}.refused(region.RoleReader, true))
 	for held := range region.RoleTreasurer + 1 {
 		for needed := range region.RoleTreasurer + 1 {
 			operator.Role = held
-			require.Equal(t, held >= needed, caller{operator, true, "10.0.0.7:1"}.may(needed) == nil, "%v where %v is needed", held, needed)
+			require.Equal(t, held >= needed, caller{operator, true, "10.0.0.7:1"}.refused(needed, false) == nil, "%v where %v is needed", held, needed)
 		}
 	}
 }

@@ -11,19 +11,8 @@ import (
 	"connectrpc.com/connect"
 	"github.com/google/uuid"
 
-	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
-	"github.com/homeward-io/homeward/internal/gen/homeward/admin/v1/adminv1connect"
 	"github.com/homeward-io/homeward/region"
 )
-
-func newService(c *http.Client, tls bool, addr string) adminv1connect.AdminServiceClient {
-	scheme := "http://"
-	if tls {
-		scheme = "https://"
-	}
-	return adminv1connect.NewAdminServiceClient(c, scheme+addr,
-		connect.WithReadMaxBytes(region.MaxMessageBytes), connect.WithAcceptCompression("gzip", nil, nil))
-}
 
 // oneLine returns err in one line.
 func oneLine(err error) string {
@@ -37,10 +26,9 @@ func oneLine(err error) string {
 // Client calls one node's [Server]. Its errors are one line, and wrap
 // [region.ErrNoAnswer] if another node may answer instead. It is safe for concurrent use.
 type Client struct {
-	addr    string
-	http    *http.Client
-	tls     bool
-	service adminv1connect.AdminServiceClient
+	addr string
+	http *http.Client
+	tls  bool
 }
 
 // NewClient returns a client of the node whose RPC listener is at addr, a
@@ -58,37 +46,30 @@ func newClient(addr string, c *http.Client, tls bool) (*Client, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("%q is not the address of a node's RPC listener; write HOST:PORT", addr)
 	}
-	return &Client{addr: addr, http: c, tls: tls, service: newService(c, tls, addr)}, nil
+	return &Client{addr: addr, http: c, tls: tls}, nil
 }
 
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Overview returns the state of the deployment. With gather the node asks every
-// live member for its part. With an epoch, each node that is asked reloads a
-// topology that is older.
-func (c *Client) Overview(ctx context.Context, gather bool, epoch uint64) (*Overview, error) {
-	return c.Ask(ctx, Question{Gather: gather, Epoch: epoch})
-}
-
-// Ask is Overview with the options of q.
-func (c *Client) Ask(ctx context.Context, q Question) (*Overview, error) {
-	resp, err := c.service.Overview(region.Towards(ctx, ""), connect.NewRequest(q.wire()))
+// Overview returns the state of the deployment in the node's view.
+func (c *Client) Overview(ctx context.Context, q Question) (*Overview, error) {
+	o, err := call[Question, Overview](ctx, c.http, "", baseOf(c.addr, c.tls), pathOverview, &q)
 	if err != nil {
 		return nil, c.failed(err)
 	}
-	return fromOverview(resp.Msg), nil
+	return o, nil
 }
 
 // SetStatus sets a region's status and returns the version of the topology in which it
 // has it. Setting the present status changes nothing. After an error the status may be
 // set or not; setting it again is safe, at any node.
 func (c *Client) SetStatus(ctx context.Context, name string, status region.Status) (epoch uint64, err error) {
-	resp, err := c.service.SetRegionStatus(region.Towards(ctx, ""), connect.NewRequest(&adminv1.SetRegionStatusRequest{Region: name, Status: uint32(status)}))
+	set, err := call[statusRequest, statusAnswer](ctx, c.http, "", baseOf(c.addr, c.tls), pathSetStatus, &statusRequest{name, status})
 	if err != nil {
 		return 0, c.failed(err)
 	}
-	return resp.Msg.GetEpoch(), nil
+	return set.Epoch, nil
 }
 
 // failed returns, in one line, the node's error, or that the node did not answer. A node of

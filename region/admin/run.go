@@ -11,7 +11,6 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/homeward-io/homeward/internal/fault"
-	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -25,12 +24,12 @@ const maxRuns = 4
 // MaxArgs is how many words a command line may have.
 const MaxArgs = 100
 
-// Run implements the RPC of that name.
-func (s *Server) Run(ctx context.Context, req *connect.Request[adminv1.RunRequest], to *connect.ServerStream[adminv1.RunResponse]) error {
-	if err := s.admit(ctx, req, may(region.RoleReader)); err != nil {
+// run runs a command for an operator, who ends it by going away.
+func (s *Server) run(ctx context.Context, req *runRequest, to *connect.ServerStream[runOutput]) error {
+	if err := s.admit(ctx, region.RoleReader, false); err != nil {
 		return err
 	}
-	args := req.Msg.GetArgs()
+	args := req.Args
 	switch {
 	case s.c.Run == nil:
 		return connect.NewError(connect.CodeUnimplemented, errors.New("this node runs no commands"))
@@ -46,7 +45,7 @@ func (s *Server) Run(ctx context.Context, req *connect.Request[adminv1.RunReques
 	// Later arguments may be secrets.
 	s.c.Logger.InfoContext(ctx, "an operator runs a command", "command", args[0], "by", CallerName(ctx))
 	var one sync.Mutex // a stream sends one message at a time
-	send := func(m *adminv1.RunResponse) error {
+	send := func(m *runOutput) error {
 		one.Lock()
 		defer one.Unlock()
 		return to.Send(m)
@@ -54,15 +53,14 @@ func (s *Server) Run(ctx context.Context, req *connect.Request[adminv1.RunReques
 	exit := 0
 	if caught := fault.Caught(func() {
 		exit = s.c.Run(ctx, args,
-			printer(func(text []byte) error { return send(&adminv1.RunResponse{Out: text}) }),
-			printer(func(text []byte) error { return send(&adminv1.RunResponse{Err: text}) }))
+			printer(func(text []byte) error { return send(&runOutput{Out: text}) }),
+			printer(func(text []byte) error { return send(&runOutput{Err: text}) }))
 	}); caught != nil {
 		s.c.Logger.ErrorContext(ctx, "an operator's command panicked", "command", args[0], "error", caught)
 		return connect.NewError(connect.CodeInternal, errors.New("the command failed through a fault in Homeward; see the node's log"))
 	}
 	s.c.Logger.InfoContext(ctx, "an operator's command has ended", "command", args[0], "by", CallerName(ctx), "exit", exit)
-	code := uint32(exit)
-	return send(&adminv1.RunResponse{Exit: &code})
+	return send(&runOutput{Exit: &exit})
 }
 
 // CallerName names the caller of a request for logs and for the audit: by its certificate.
@@ -94,21 +92,21 @@ const maxPrinted = 32 << 10
 // request: after [region.ErrNoAnswer] the command did not run, after any other it may have
 // run in part.
 func (c *Client) Run(ctx context.Context, args []string, out, errs io.Writer) (exit int, err error) {
-	stream, err := c.service.Run(region.Towards(ctx, ""), connect.NewRequest(&adminv1.RunRequest{Args: args}))
+	stream, err := procedure[runRequest, runOutput](c.http, baseOf(c.addr, c.tls), pathRun).CallServerStream(region.Towards(ctx, ""), connect.NewRequest(&runRequest{args}))
 	if err != nil {
 		return 0, c.notRun(err)
 	}
 	defer func() { _ = stream.Close() }() // its output has been read
 	for stream.Receive() {
 		m := stream.Msg()
-		if _, err := out.Write(m.GetOut()); err != nil {
+		if _, err := out.Write(m.Out); err != nil {
 			return 0, err
 		}
-		if _, err := errs.Write(m.GetErr()); err != nil {
+		if _, err := errs.Write(m.Err); err != nil {
 			return 0, err
 		}
 		if m.Exit != nil {
-			return int(m.GetExit()), nil
+			return *m.Exit, nil
 		}
 	}
 	if ctx.Err() != nil {

@@ -18,11 +18,8 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/google/uuid"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/homeward-io/homeward/internal/fault"
-	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
-	"github.com/homeward-io/homeward/internal/gen/homeward/admin/v1/adminv1connect"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -72,8 +69,6 @@ type Server struct {
 	runs chan struct{} // of what operators run
 }
 
-var _ adminv1connect.AdminServiceHandler = (*Server)(nil)
-
 // New returns the admin service of a node.
 func New(c Config) *Server {
 	if c.Transport == nil {
@@ -87,46 +82,53 @@ func New(c Config) *Server {
 
 // Mount adds the service to mux.
 func (s *Server) Mount(mux *http.ServeMux) {
-	path, service := adminv1connect.NewAdminServiceHandler(s,
-		connect.WithReadMaxBytes(region.MaxMessageBytes), connect.WithSendMaxBytes(region.MaxMessageBytes),
-		connect.WithCompression("gzip", nil, nil))
-	mux.Handle(path, region.OfDeployment(service, s.c.Deployment, true, s.c.Logger))
+	options := connect.WithHandlerOptions(connect.WithCodec(codec{}),
+		connect.WithReadMaxBytes(region.MaxMessageBytes), connect.WithSendMaxBytes(region.MaxMessageBytes), connect.WithCompression("gzip", nil, nil))
+	for path, procedure := range map[string]http.Handler{
+		pathPart:      connect.NewUnaryHandlerSimple(pathPart, s.part, options),
+		pathOverview:  connect.NewUnaryHandlerSimple(pathOverview, s.overview, options),
+		pathSetStatus: connect.NewUnaryHandlerSimple(pathSetStatus, s.setStatus, options),
+		pathRun:       connect.NewServerStreamHandlerSimple(pathRun, s.run, options),
+	} {
+		mux.Handle(path, region.OfDeployment(procedure, s.c.Deployment, true, s.c.Logger))
+	}
 }
 
-// caller returns the identity of the caller.
+// caller is who asks: by certificate, if known, and from where.
 type caller struct {
 	region.Identity
-	known  bool   // by certificate; without TLS there is none
-	remote string // its address
+	known  bool
+	remote string
 }
 
-// may returns a check that refuses callers that are not operators of a role. Without TLS
-// callers are anonymous, so they must be on this machine, and may do everything.
-func may(role region.Role) func(caller) error {
-	return func(c caller) error { return c.may(role) }
-}
-
-func (c caller) may(role region.Role) error {
+// refused returns why a caller may not ask: it is no operator of a role, nor a node where
+// nodes may ask. Without TLS callers are anonymous, so they must be on this machine, and may
+// do everything.
+func (c caller) refused(role region.Role, nodes bool) error {
 	switch {
-	case !c.known && onThisMachine(c.remote):
-		return nil
-	case c.known && c.Operator == "":
-		return fmt.Errorf("%v is not an operator; use an operator's certificate", c.Identity)
-	case c.known && c.Role < role:
-		return fmt.Errorf("%v may only do what the role %v allows, and this needs the role %v; use a certificate of that role", c.Identity, c.Role, role)
-	case c.known:
-		return nil
-	default:
+	case !c.known && !onThisMachine(c.remote):
 		return fmt.Errorf("%s is another machine, and without TLS only callers on this one count as operators; call from here, or set up TLS", c.remote)
+	case !c.known, nodes && c.Region != "":
+		return nil
+	case c.Operator == "":
+		return fmt.Errorf("%v is not an operator; use an operator's certificate", c.Identity)
+	case c.Role < role:
+		return fmt.Errorf("%v may only do what the role %v allows, and this needs the role %v; use a certificate of that role", c.Identity, c.Role, role)
+	default:
+		return nil
 	}
 }
 
-// part also admits other nodes.
-func (c caller) part() error {
-	if c.known && c.Region != "" {
+func (s *Server) admit(ctx context.Context, role region.Role, nodes bool) error {
+	who, known := region.CallerOf(ctx)
+	info, _ := connect.CallInfoForHandlerContext(ctx)
+	remote := info.Peer().Addr
+	err := caller{who, known, remote}.refused(role, nodes)
+	if err == nil {
 		return nil
 	}
-	return c.may(region.RoleReader)
+	s.c.Logger.WarnContext(ctx, "an admin request was refused", "rpc", info.Spec().Procedure, "remote", remote, "error", err)
+	return connect.NewError(connect.CodePermissionDenied, err)
 }
 
 func onThisMachine(remote string) bool {
@@ -134,64 +136,44 @@ func onThisMachine(remote string) bool {
 	return err == nil && addr.Addr().Unmap().IsLoopback()
 }
 
-func (s *Server) admit(ctx context.Context, req connect.AnyRequest, check func(caller) error) error {
-	who, known := region.CallerOf(ctx)
-	remote := req.Peer().Addr
-	err := check(caller{who, known, remote})
-	if err == nil {
-		return nil
-	}
-	s.c.Logger.WarnContext(ctx, "an admin request was refused", "rpc", req.Spec().Procedure, "remote", remote, "error", err)
-	return connect.NewError(connect.CodePermissionDenied, err)
-}
-
-// Part implements the RPC of that name.
-func (s *Server) Part(ctx context.Context, req *connect.Request[adminv1.PartRequest]) (*connect.Response[adminv1.PartResponse], error) {
-	if err := s.admit(ctx, req, caller.part); err != nil {
+func (s *Server) part(ctx context.Context, q *partRequest) (*Part, error) {
+	if err := s.admit(ctx, region.RoleReader, true); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(toPart(s.c.Part(ctx, req.Msg.GetEpoch(), int(min(req.Msg.GetArrivals(), MaxArrivals))))), nil
+	return s.ownPart(ctx, *q), nil
 }
 
-// SetRegionStatus implements the RPC of that name.
-func (s *Server) SetRegionStatus(ctx context.Context, req *connect.Request[adminv1.SetRegionStatusRequest]) (*connect.Response[adminv1.SetRegionStatusResponse], error) {
-	if err := s.admit(ctx, req, may(region.RoleOperator)); err != nil {
+func (s *Server) ownPart(ctx context.Context, q partRequest) *Part {
+	p := s.c.Part(ctx, q.Epoch, min(max(q.Arrivals, 0), MaxArrivals))
+	return &p
+}
+
+func (s *Server) setStatus(ctx context.Context, req *statusRequest) (*statusAnswer, error) {
+	if err := s.admit(ctx, region.RoleOperator, false); err != nil {
 		return nil, err
 	}
-	name := req.Msg.GetRegion()
-	if _, known := s.c.Topology.ByName(name); !known {
-		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no region %q; the regions are %s", name, strings.Join(regionNames(s.c.Topology), ", ")))
+	if _, known := s.c.Topology.ByName(req.Region); !known {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no region %q; the regions are %s", req.Region, strings.Join(s.c.Topology.Names(), ", ")))
 	}
-	if req.Msg.GetStatus() > uint32(region.Down) {
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("status %d is not one that this version knows", req.Msg.GetStatus()))
-	}
-	status := region.Status(req.Msg.GetStatus())
-	epoch, err := s.c.SetStatus(ctx, name, status)
+	epoch, err := s.c.SetStatus(ctx, req.Region, req.Status)
 	if err != nil {
-		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the status of %s may or may not have been set; set it again: %w", name, err))
+		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the status of %s may or may not have been set; set it again: %w", req.Region, err))
 	}
-	s.c.Logger.InfoContext(ctx, "the status of a region was set", "of", name, "status", status.String(), "epoch", epoch, "by", CallerName(ctx))
-	s.tell(ctx, epoch)
-	return connect.NewResponse(&adminv1.SetRegionStatusResponse{Epoch: epoch}), nil
+	s.c.Logger.InfoContext(ctx, "the status of a region was set", "of", req.Region, "status", req.Status.String(), "epoch", epoch, "by", CallerName(ctx))
+	s.reload(ctx, epoch)
+	return &statusAnswer{epoch}, nil
 }
 
-// tell has every node that answers reload the table of regions, which it would
+// reload has every node that answers reload the table of regions, which it would
 // otherwise do later.
-func (s *Server) tell(ctx context.Context, epoch uint64) {
-	var told sync.WaitGroup
+func (s *Server) reload(ctx context.Context, epoch uint64) {
+	var asked sync.WaitGroup
 	for _, n := range s.c.Sight.Members() {
 		if !n.Self {
-			told.Go(func() { s.askPart(ctx, n, &adminv1.PartRequest{Epoch: epoch}, &adminv1.Member{}) })
+			asked.Go(func() { s.askPart(ctx, n, partRequest{Epoch: epoch}, &Member{}) })
 		}
 	}
-	told.Wait()
-}
-
-func regionNames(t *region.Topology) (names []string) {
-	for _, r := range t.Regions() {
-		names = append(names, r.Name)
-	}
-	return names
+	asked.Wait()
 }
 
 // MaxArrivals is the most arrivals that a node reports: as many as one page shows.
@@ -201,60 +183,48 @@ const MaxArrivals = 50
 // view and the backlog of every region.
 type Question struct {
 	// Gather: every live member is asked for its part.
-	Gather bool
-	// Epoch is the version of the topology that each node must have; see
-	// [Client.Overview].
-	Epoch uint64
+	Gather bool `json:"gather,omitempty"`
+	// Epoch: each node that is asked reloads a topology that is older.
+	Epoch uint64 `json:"epoch,omitempty"`
 	// Arrivals is how many of its latest requests each node reports, at most
 	// [MaxArrivals].
-	Arrivals int
+	Arrivals int `json:"arrivals,omitempty"`
 	// WithoutBacklog: no row is counted.
-	WithoutBacklog bool
+	WithoutBacklog bool `json:"without_backlog,omitempty"`
 }
 
-// Overview implements the RPC of that name.
-func (s *Server) Overview(ctx context.Context, req *connect.Request[adminv1.OverviewRequest]) (*connect.Response[adminv1.OverviewResponse], error) {
-	if err := s.admit(ctx, req, may(region.RoleReader)); err != nil {
+func (s *Server) overview(ctx context.Context, q *Question) (*Overview, error) {
+	if err := s.admit(ctx, region.RoleReader, false); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(s.overview(ctx, req.Msg)), nil
+	return s.Look(ctx, *q), nil
 }
 
-// Look returns the deployment in this node's view. It is meant for callers in the
-// same process that have authenticated the operator.
+// Look returns the deployment in this node's view. It asks all nodes concurrently. It is
+// meant for callers in the same process that have authenticated the operator.
 func (s *Server) Look(ctx context.Context, q Question) *Overview {
-	return fromOverview(s.overview(ctx, q.wire()))
-}
-
-func (q Question) wire() *adminv1.OverviewRequest {
-	return &adminv1.OverviewRequest{
-		Gather: q.Gather, Epoch: q.Epoch, Arrivals: uint32(min(max(q.Arrivals, 0), MaxArrivals)), WithoutBacklog: q.WithoutBacklog,
-	}
-}
-
-// overview asks all nodes concurrently.
-func (s *Server) overview(ctx context.Context, q *adminv1.OverviewRequest) *adminv1.OverviewResponse {
 	var asked sync.WaitGroup
-	part := &adminv1.PartRequest{Epoch: q.GetEpoch(), Arrivals: min(q.GetArrivals(), MaxArrivals)}
-	own := s.c.Part(ctx, part.GetEpoch(), int(part.GetArrivals())) // first: it may reload the topology
-	out := &adminv1.OverviewResponse{Node: s.c.Node, Epoch: s.c.Topology.Epoch()}
-	for _, n := range s.c.Sight.Members() {
-		m := &adminv1.Member{Name: n.Name, Region: n.Region, RpcAddr: n.RPCAddr, Version: n.Version, Draining: n.Draining}
-		out.Members = append(out.Members, m)
+	question := partRequest{q.Epoch, q.Arrivals}
+	own := s.ownPart(ctx, question) // first: it may reload the topology
+	seen, regions := s.c.Sight.Members(), s.c.Topology.Regions()
+	out := &Overview{Node: s.c.Node, Epoch: s.c.Topology.Epoch(), Members: make([]Member, len(seen)), Regions: make([]RegionState, len(regions))}
+	for i, n := range seen {
+		m := &out.Members[i]
+		*m = Member{Name: n.Name, Region: n.Region, RPCAddr: n.RPCAddr, Version: n.Version, Draining: n.Draining}
 		switch {
 		case n.Self:
-			m.Part = toPart(own)
-		case q.GetGather():
-			asked.Go(func() { s.askPart(ctx, n, part, m) })
+			m.Part = own
+		case q.Gather:
+			asked.Go(func() { s.askPart(ctx, n, question, m) })
 		}
 	}
-	for _, r := range s.c.Topology.Regions() {
-		state := &adminv1.RegionState{Name: r.Name, Code: uint32(r.Code), Status: uint32(r.Status), LastSeen: toTimestamp(s.c.Sight.LastSeen(r.Name))}
+	for i, r := range regions {
+		state := &out.Regions[i]
+		*state = RegionState{Name: r.Name, Code: uint16(r.Code), Status: r.Status, RTT: -1, LastSeen: s.c.Sight.LastSeen(r.Name)}
 		if rtt, known := s.c.Sight.RTT(r.Name); known {
-			state.Rtt = durationpb.New(rtt)
+			state.RTT = rtt
 		}
-		out.Regions = append(out.Regions, state)
-		if !q.GetWithoutBacklog() {
+		if !q.WithoutBacklog {
 			asked.Go(func() { s.askBacklog(ctx, state) })
 		}
 	}
@@ -262,34 +232,29 @@ func (s *Server) overview(ctx context.Context, q *adminv1.OverviewRequest) *admi
 	return out
 }
 
-func (s *Server) askPart(ctx context.Context, n region.Node, q *adminv1.PartRequest, m *adminv1.Member) {
-	ctx, cancel := context.WithTimeout(region.Towards(ctx, n.Region), partTimeout)
+func (s *Server) askPart(ctx context.Context, n region.Node, q partRequest, m *Member) {
+	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
-	part, err := newService(s.http, s.c.TLS, n.RPCAddr).Part(ctx, connect.NewRequest(q))
+	part, err := call[partRequest, Part](ctx, s.http, n.Region, baseOf(n.RPCAddr, s.c.TLS), pathPart, &q)
 	if err != nil {
-		m.PartError = oneLine(err)
+		m.Unknown = oneLine(err)
 		return
 	}
-	m.Part = part.Msg
+	m.Part = part
 }
 
-func (s *Server) askBacklog(ctx context.Context, of *adminv1.RegionState) {
+func (s *Server) askBacklog(ctx context.Context, of *RegionState) {
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
 	var b Backlog
-	var err error
-	if caught := fault.Caught(func() { b, err = s.c.Backlog(ctx, of.GetName()) }); caught != nil {
-		err = caught // this goroutine is not the request's, so nobody else recovers the panic
-	}
+	err := func() (err error) {
+		defer fault.Recover(&err) // this goroutine is not the request's, so nobody else does
+		b, err = s.c.Backlog(ctx, of.Name)
+		return err
+	}()
 	if err != nil {
-		of.BacklogError = strings.Join(strings.Fields(err.Error()), " ")
+		of.Unknown = oneLine(err)
 		return
 	}
-	of.Backlog = &adminv1.Backlog{
-		InFlight: uint64(b.InFlight), Pending: uint64(b.Pending), Due: uint64(b.Due), Parked: uint64(b.Parked),
-		OldestDue: toTimestamp(b.OldestDue),
-	}
-	for _, p := range b.ParkedRows {
-		of.Backlog.ParkedRows = append(of.Backlog.ParkedRows, &adminv1.ParkedRow{Id: p.ID, Tenant: p.Tenant, Reason: strings.ToValidUTF8(p.Reason, "\uFFFD")})
-	}
+	of.Backlog = &b
 }

@@ -1,122 +1,81 @@
 package admin
 
 import (
-	"time"
+	"context"
+	"encoding/json"
+	"net/http"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"connectrpc.com/connect"
 
-	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
 	"github.com/homeward-io/homeward/region"
 )
 
-func toPart(p Part) *adminv1.PartResponse {
-	return &adminv1.PartResponse{
-		Node: p.Node, Region: p.Region, Version: p.Version, Epoch: p.Epoch, NotReady: p.NotReady,
-		Requests: uint32(p.Requests), Forwards: uint32(p.Forwards), Traffic: toTraffic(p.Traffic), Silent: p.Silent,
-	}
+// The procedures. They are Connect's, with the types of this package as JSON: what a node
+// answers is what homeward regions --json prints. A node of another version skips members
+// that it does not know.
+const (
+	path          = "/homeward.admin.v1.AdminService/"
+	pathPart      = path + "Part"
+	pathOverview  = path + "Overview"
+	pathSetStatus = path + "SetRegionStatus"
+	pathRun       = path + "Run"
+)
+
+// partRequest asks a node for its own report.
+type partRequest struct {
+	// Epoch is as in [Question], and so is Arrivals.
+	Epoch    uint64 `json:"epoch,omitempty"`
+	Arrivals int    `json:"arrivals,omitempty"`
 }
 
-func fromPart(p *adminv1.PartResponse) *Part {
-	if p == nil {
-		return nil
-	}
-	return &Part{
-		Node: p.GetNode(), Region: p.GetRegion(), Version: p.GetVersion(), Epoch: p.GetEpoch(), NotReady: p.GetNotReady(),
-		Requests: int(p.GetRequests()), Forwards: int(p.GetForwards()), Traffic: fromTraffic(p.GetTraffic()), Silent: p.GetSilent(),
-	}
+type statusRequest struct {
+	Region string        `json:"region"`
+	Status region.Status `json:"status"`
 }
 
-func toTally(t Tally) *adminv1.Tally {
-	return &adminv1.Tally{Requests: t.Requests, Replayed: t.Replayed, Refused: t.Refused, Failed: t.Failed}
+// statusAnswer has the version of the topology in which the region has its status.
+type statusAnswer struct {
+	Epoch uint64 `json:"epoch"`
 }
 
-func fromTally(t *adminv1.Tally) Tally {
-	return Tally{Requests: t.GetRequests(), Replayed: t.GetReplayed(), Refused: t.GetRefused(), Failed: t.GetFailed()}
+type runRequest struct {
+	// Args are as on a command line, without the program's name.
+	Args []string `json:"args"`
 }
 
-func toTraffic(t *Traffic) *adminv1.Traffic {
-	if t == nil {
-		return nil
-	}
-	out := &adminv1.Traffic{Since: toTimestamp(t.Since), Total: toTally(t.Total), Lately: toTally(t.Lately), DeputyFor: t.DeputyFor}
-	for _, f := range t.Flows {
-		out.Flows = append(out.Flows, &adminv1.Flow{Home: f.Home, Way: f.Way, Total: f.Total, Lately: f.Lately})
-	}
-	for _, m := range t.Mismatches {
-		out.Mismatches = append(out.Mismatches, &adminv1.TenantCount{Tenant: m.Tenant, Count: m.Count})
-	}
-	for _, a := range t.Arrivals {
-		out.Arrivals = append(out.Arrivals, &adminv1.Arrival{
-			At: toTimestamp(a.At), Took: durationpb.New(a.Took), Operation: a.Operation, Tenant: a.Tenant, Key: a.Key, Object: a.Object,
-			Home: a.Home, Way: a.Way, Hops: uint32(a.Hops), Status: uint32(a.Status), Code: a.Code, Replayed: a.Replayed,
-		})
-	}
-	return out
+// runOutput is what a command has printed since the last one. Exit, its exit code, is in the
+// last one alone.
+type runOutput struct {
+	Out  []byte `json:"out,omitempty"`
+	Err  []byte `json:"err,omitempty"`
+	Exit *int   `json:"exit,omitempty"`
 }
 
-func fromTraffic(t *adminv1.Traffic) *Traffic {
-	if t == nil {
-		return nil
-	}
-	out := &Traffic{Since: fromTimestamp(t.GetSince()), Total: fromTally(t.GetTotal()), Lately: fromTally(t.GetLately()), DeputyFor: t.GetDeputyFor()}
-	for _, f := range t.GetFlows() {
-		out.Flows = append(out.Flows, Flow{Home: f.GetHome(), Way: f.GetWay(), Total: f.GetTotal(), Lately: f.GetLately()})
-	}
-	for _, m := range t.GetMismatches() {
-		out.Mismatches = append(out.Mismatches, TenantCount{m.GetTenant(), m.GetCount()})
-	}
-	for _, a := range t.GetArrivals() {
-		out.Arrivals = append(out.Arrivals, Arrival{
-			At: fromTimestamp(a.GetAt()), Took: a.GetTook().AsDuration(), Operation: a.GetOperation(), Tenant: a.GetTenant(), Key: a.GetKey(), Object: a.GetObject(),
-			Home: a.GetHome(), Way: a.GetWay(), Hops: int(a.GetHops()), Status: int(a.GetStatus()), Code: a.GetCode(), Replayed: a.GetReplayed(),
-		})
-	}
-	return out
+// codec is Connect's codec for plain Go types.
+type codec struct{}
+
+func (codec) Name() string                       { return "json" }
+func (codec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+func (codec) Unmarshal(text []byte, v any) error { return json.Unmarshal(text, v) }
+
+// procedure is a client of one procedure of the node at base.
+func procedure[Req, Res any](c *http.Client, base, path string) *connect.Client[Req, Res] {
+	return connect.NewClient[Req, Res](c, base+path, connect.WithCodec(codec{}), connect.WithReadMaxBytes(region.MaxMessageBytes), connect.WithAcceptCompression("gzip", nil, nil))
 }
 
-func fromOverview(o *adminv1.OverviewResponse) *Overview {
-	out := &Overview{Node: o.GetNode(), Epoch: o.GetEpoch()}
-	for _, m := range o.GetMembers() {
-		one := Member{
-			Name: m.GetName(), Region: m.GetRegion(), RPCAddr: m.GetRpcAddr(), Version: m.GetVersion(),
-			Draining: m.GetDraining(), Part: fromPart(m.GetPart()), Unknown: m.GetPartError(),
-		}
-		out.Members = append(out.Members, one)
+// call calls a procedure of a node of a region, "" for any.
+func call[Req, Res any](ctx context.Context, c *http.Client, to, base, path string, req *Req) (*Res, error) {
+	resp, err := procedure[Req, Res](c, base, path).CallUnary(region.Towards(ctx, to), connect.NewRequest(req))
+	if err != nil {
+		return nil, err
 	}
-	for _, r := range o.GetRegions() {
-		one := RegionState{
-			Name: r.GetName(), Code: uint16(r.GetCode()), Status: region.Status(min(r.GetStatus(), 255)), RTT: -1,
-			LastSeen: fromTimestamp(r.GetLastSeen()), Unknown: r.GetBacklogError(),
-		}
-		if r.GetRtt() != nil {
-			one.RTT = r.GetRtt().AsDuration()
-		}
-		if b := r.GetBacklog(); b != nil {
-			one.Backlog = &Backlog{
-				InFlight: int(b.GetInFlight()), Pending: int(b.GetPending()), Due: int(b.GetDue()), Parked: int(b.GetParked()),
-				OldestDue: fromTimestamp(b.GetOldestDue()),
-			}
-			for _, p := range b.GetParkedRows() {
-				one.Backlog.ParkedRows = append(one.Backlog.ParkedRows, ParkedRow{p.GetId(), p.GetTenant(), p.GetReason()})
-			}
-		}
-		out.Regions = append(out.Regions, one)
-	}
-	return out
+	return resp.Msg, nil
 }
 
-// toTimestamp and fromTimestamp map the zero time, which protobuf does not have.
-func toTimestamp(t time.Time) (wire *timestamppb.Timestamp) {
-	if !t.IsZero() {
-		wire = timestamppb.New(t)
+// baseOf is the URL of the RPC listener at addr.
+func baseOf(addr string, tls bool) string {
+	if tls {
+		return "https://" + addr
 	}
-	return wire
-}
-
-func fromTimestamp(wire *timestamppb.Timestamp) (t time.Time) {
-	if wire != nil {
-		t = wire.AsTime()
-	}
-	return t
+	return "http://" + addr
 }
