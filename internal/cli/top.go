@@ -70,62 +70,34 @@ func (c *topCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// topRegion is what the nodes of a region have counted.
-type topRegion struct {
-	nodes, silent int
-	total, lately admin.Tally
-	ways          map[string]uint64
-	deputyFor     []string
-}
-
-func newTopRegion(members []admin.Member) topRegion {
-	r := topRegion{nodes: len(members), ways: map[string]uint64{}}
-	for _, m := range members {
-		if m.Part == nil || m.Part.Traffic == nil {
-			r.silent++
-			continue
-		}
-		t := m.Part.Traffic
-		for _, add := range []struct{ to, from *admin.Tally }{{&r.total, &t.Total}, {&r.lately, &t.Lately}} {
-			add.to.Requests += add.from.Requests
-			add.to.Replayed += add.from.Replayed
-			add.to.Refused += add.from.Refused
-			add.to.Failed += add.from.Failed
-		}
-		for _, f := range t.Flows {
-			r.ways[f.Way] += f.Total
-		}
-		for _, of := range t.DeputyFor {
-			if !slices.Contains(r.deputyFor, of) {
-				r.deputyFor = append(r.deputyFor, of)
-			}
-		}
-	}
-	return r
-}
-
 func printTop(out io.Writer, o *admin.Overview, now time.Time) error {
 	fmt.Fprintf(out, "homeward top   %s   as %s sees it, at epoch %d\n\n", now.UTC().Format(time.TimeOnly+"Z"), o.Node, o.Epoch)
 	t := table(streams{out: out})
 	topColumns.head(t)
 	for _, state := range o.Regions {
-		r := newTopRegion(o.Of(state.Name))
-		nodes, rtt := strconv.Itoa(r.nodes), "-"
-		if r.silent > 0 {
-			nodes += fmt.Sprintf(", %d silent", r.silent)
+		traffic, silent := o.Traffic(state.Name)
+		nodes, rtt := strconv.Itoa(len(o.Of(state.Name))), "-"
+		if len(silent) > 0 {
+			nodes += fmt.Sprintf(", %d silent", len(silent))
 		}
 		if state.RTT >= 0 {
 			rtt = state.RTT.Round(100 * time.Microsecond).String()
 		}
 		var ways []string
 		for _, way := range []string{admin.WayLocal, admin.WayForward, admin.WayReplica, admin.WayDeputy, admin.WayUnrouted} {
-			if n := r.ways[way]; n > 0 {
+			var n uint64
+			for _, f := range traffic.Flows {
+				if f.Way == way {
+					n += f.Total
+				}
+			}
+			if n > 0 {
 				ways = append(ways, fmt.Sprintf("%s %d", wayWord(way), n))
 			}
 		}
 		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%.1f\t%d\t%d\t%d\t%d\t%s\t%s\n", state.Name, state.Status, nodes, rtt,
-			float64(r.lately.Requests)/admin.Lately.Seconds(), r.total.Requests, r.total.Replayed, r.total.Refused, r.total.Failed,
-			cmp.Or(strings.Join(ways, ", "), "-"), cmp.Or(strings.Join(r.deputyFor, ", "), "-"))
+			float64(traffic.Lately.Requests)/admin.Lately.Seconds(), traffic.Total.Requests, traffic.Total.Replayed, traffic.Total.Refused, traffic.Total.Failed,
+			cmp.Or(strings.Join(ways, ", "), "-"), cmp.Or(strings.Join(traffic.DeputyFor, ", "), "-"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -152,20 +124,7 @@ func printSilent(out io.Writer, o *admin.Overview) {
 }
 
 func printArrivals(out io.Writer, o *admin.Overview) error {
-	type arrival struct {
-		admin.Arrival
-		entry string
-	}
-	var all []arrival
-	for _, m := range o.Members {
-		if m.Part == nil || m.Part.Traffic == nil {
-			continue
-		}
-		for _, a := range m.Part.Traffic.Arrivals {
-			all = append(all, arrival{a, m.Region})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b arrival) int { return b.At.Compare(a.At) })
+	all := o.Latest()
 	if len(all) == 0 {
 		return nil
 	}
@@ -180,7 +139,7 @@ func printArrivals(out io.Writer, o *admin.Overview) error {
 		case a.Code != "":
 			answer += " " + a.Code
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.At.UTC().Format(time.TimeOnly), a.entry, a.Operation, visible(a.Tenant), visible(a.Key),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.At.UTC().Format(time.TimeOnly), a.Entry, a.Operation, visible(a.Tenant), visible(a.Key),
 			wayWord(a.Way), cmp.Or(a.Home, "-"), answer, a.Took.Round(time.Millisecond))
 	}
 	return t.Flush()

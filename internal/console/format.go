@@ -131,7 +131,7 @@ func rowsOf(p *page, rows []rowView, parked bool) any {
 }
 
 // wayText describes the route of a request.
-func wayText(a arrivalView) string {
+func wayText(a admin.Entered) string {
 	switch a.Way {
 	case admin.WayForward:
 		return "forwarded to " + a.Home

@@ -78,11 +78,16 @@ func (s *console) keyPage(r *http.Request, p *page) error {
 		p.Refresh = "every 3s"
 	}
 	v.show(&h, s.TraceURL)
-	return s.eachArrival(r.Context(), func(a arrivalView) {
+	all, err := s.watch.look(r.Context())
+	if err != nil {
+		return err
+	}
+	for _, a := range all.Latest() {
 		if a.Tenant == h.Tenant && a.Key == h.Key && !slices.Contains(v.Entries, a.Entry) {
 			v.Entries = append(v.Entries, a.Entry)
 		}
-	})
+	}
+	return nil
 }
 
 func ofTenant(tenant string) string {
@@ -97,36 +102,23 @@ func unsettled(h *inspect.History) bool {
 	return h.Claim != nil && h.Claim.State == claim.InFlight.String() || len(h.Waiting) > 0
 }
 
-// eachArrival iterates over the latest requests of all nodes.
-func (s *console) eachArrival(ctx context.Context, see func(arrivalView)) error {
-	all, err := s.watch.look(ctx)
-	if err != nil {
-		return err
-	}
-	for _, m := range all.Members {
-		if m.Part == nil || m.Part.Traffic == nil {
-			continue
-		}
-		for _, a := range m.Part.Traffic.Arrivals {
-			see(arrivalView{a, m.Region})
-		}
-	}
-	return nil
-}
-
 // guess returns the tenant whose request with the key arrived recently, if there is
 // exactly one.
 func (s *console) guess(ctx context.Context, key string) string {
-	var tenants []string
-	err := s.eachArrival(ctx, func(a arrivalView) {
-		if a.Key == key && !slices.Contains(tenants, a.Tenant) {
-			tenants = append(tenants, a.Tenant)
-		}
-	})
-	if err != nil || len(tenants) != 1 {
+	all, err := s.watch.look(ctx)
+	if err != nil {
 		return ""
 	}
-	return tenants[0]
+	tenant := ""
+	for _, a := range all.Latest() {
+		if a.Key == key && tenant != "" && a.Tenant != tenant {
+			return ""
+		}
+		if a.Key == key {
+			tenant = a.Tenant
+		}
+	}
+	return tenant
 }
 
 func (v *keyView) show(h *inspect.History, traceURL string) {

@@ -1,10 +1,8 @@
 package console
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,18 +55,13 @@ type flowView struct {
 	Moving bool
 }
 
-type arrivalView struct {
-	admin.Arrival
-	Entry string
-}
-
 // mapView is the body of the map.
 type mapView struct {
 	Sentence string
 	Calm     bool // nothing in Sentence needs an operator
 	Regions  []regionView
 	Flows    []flowView
-	Arrivals []arrivalView
+	Arrivals []admin.Entered
 	ViewBox  string
 	Node     string
 	Epoch    uint64
@@ -116,53 +109,31 @@ func toArrive(hint []string) (n uint64) {
 func newMapView(all *admin.Overview) *mapView {
 	m := &mapView{Node: all.Node, Epoch: all.Epoch}
 	deputies := map[string][]string{}
-	for _, member := range all.Members {
-		for _, of := range deputyFor(member) {
-			if !slices.Contains(deputies[of], member.Region) {
-				deputies[of] = append(deputies[of], member.Region)
+	for _, r := range all.Regions {
+		traffic, _ := all.Traffic(r.Name)
+		for _, of := range traffic.DeputyFor {
+			deputies[of] = append(deputies[of], r.Name)
+		}
+		members := all.Of(r.Name)
+		m.Regions = append(m.Regions, regionView{
+			Name: r.Name, RTT: r.RTT, LastSeen: r.LastSeen, Members: members, Nodes: len(members), DeputyFor: traffic.DeputyFor,
+			PerSecond: perSecond(traffic.Lately.Requests), Total: traffic.Total,
+		})
+		for _, f := range traffic.Flows {
+			if f.Home != "" && f.Home != r.Name {
+				m.Flows = append(m.Flows, flowView{From: r.Name, To: f.Home, Way: f.Way, PerSecond: perSecond(f.Lately), Total: f.Total, Moving: f.Lately > 0})
 			}
 		}
 	}
-	for _, r := range all.Regions {
-		v := newRegionView(all, r)
-		v.Deputies = deputies[r.Name]
-		v.judge(r)
-		m.Regions = append(m.Regions, v)
+	for i, r := range all.Regions {
+		m.Regions[i].Deputies = deputies[r.Name]
+		m.Regions[i].judge(r)
 	}
-	m.flow(all)
-	m.arrive(all)
+	latest := all.Latest()
+	m.Arrivals = latest[:min(len(latest), arrivalsShown)]
 	m.Sentence, m.Calm = sentence(m.Regions)
 	m.draw()
 	return m
-}
-
-func deputyFor(m admin.Member) []string {
-	if m.Part == nil || m.Part.Traffic == nil {
-		return nil
-	}
-	return m.Part.Traffic.DeputyFor
-}
-
-func newRegionView(all *admin.Overview, r admin.RegionState) regionView {
-	v := regionView{Name: r.Name, RTT: r.RTT, LastSeen: r.LastSeen, Members: all.Of(r.Name)}
-	v.Nodes = len(v.Members)
-	for _, member := range v.Members {
-		for _, of := range deputyFor(member) {
-			if !slices.Contains(v.DeputyFor, of) {
-				v.DeputyFor = append(v.DeputyFor, of)
-			}
-		}
-		if member.Part == nil || member.Part.Traffic == nil {
-			continue
-		}
-		t := member.Part.Traffic
-		v.PerSecond += perSecond(t.Lately.Requests)
-		v.Total.Requests += t.Total.Requests
-		v.Total.Replayed += t.Total.Replayed
-		v.Total.Refused += t.Total.Refused
-		v.Total.Failed += t.Total.Failed
-	}
-	return v
 }
 
 func perSecond(lately uint64) float64 { return float64(lately) / admin.Lately.Seconds() }
@@ -225,45 +196,4 @@ func sentence(regions []regionView) (text string, calm bool) {
 		return strings.Join(says, " "), false
 	}
 	return fmt.Sprintf("All %d regions serve, with %d nodes; %s requests a second.", len(regions), nodes, rateText(rate)), true
-}
-
-// flow sums the traffic between regions, whichever node took it.
-func (m *mapView) flow(all *admin.Overview) {
-	for _, member := range all.Members {
-		if member.Part == nil || member.Part.Traffic == nil {
-			continue
-		}
-		for _, f := range member.Part.Traffic.Flows {
-			if f.Home == "" || f.Home == member.Region {
-				continue
-			}
-			i := slices.IndexFunc(m.Flows, func(v flowView) bool {
-				return v.From == member.Region && v.To == f.Home && v.Way == f.Way
-			})
-			if i < 0 {
-				i = len(m.Flows)
-				m.Flows = append(m.Flows, flowView{From: member.Region, To: f.Home, Way: f.Way})
-			}
-			m.Flows[i].PerSecond += perSecond(f.Lately)
-			m.Flows[i].Total += f.Total
-			m.Flows[i].Moving = m.Flows[i].Moving || f.Lately > 0
-		}
-	}
-	slices.SortFunc(m.Flows, func(a, b flowView) int {
-		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Way, b.Way))
-	})
-}
-
-// arrive lists the latest requests of all nodes, newest first.
-func (m *mapView) arrive(all *admin.Overview) {
-	for _, member := range all.Members {
-		if member.Part == nil || member.Part.Traffic == nil {
-			continue
-		}
-		for _, a := range member.Part.Traffic.Arrivals {
-			m.Arrivals = append(m.Arrivals, arrivalView{a, member.Region})
-		}
-	}
-	slices.SortStableFunc(m.Arrivals, func(a, b arrivalView) int { return b.At.Compare(a.At) })
-	m.Arrivals = m.Arrivals[:min(len(m.Arrivals), arrivalsShown)]
 }

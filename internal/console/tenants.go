@@ -1,9 +1,7 @@
 package console
 
 import (
-	"cmp"
 	"net/http"
-	"slices"
 	"time"
 )
 
@@ -30,27 +28,11 @@ func (s *console) tenantsPage(r *http.Request, p *page) error {
 	if err != nil {
 		return err
 	}
-	v := &tenantsView{}
-	counts := map[string]uint64{}
-	for _, m := range all.Members {
-		if m.Part == nil || m.Part.Traffic == nil {
-			v.Silent = append(v.Silent, m.Name)
-			continue
-		}
-		if since := m.Part.Traffic.Since; since.After(v.Since) {
-			v.Since = since
-		}
-		for _, c := range m.Part.Traffic.Mismatches {
-			counts[c.Tenant] += c.Count
-		}
+	traffic, silent := all.Traffic("")
+	v := &tenantsView{Since: traffic.Since, Silent: silent}
+	for _, c := range traffic.Mismatches[:min(len(traffic.Mismatches), tenantsShown)] {
+		v.Tenants = append(v.Tenants, tenantView{Tenant: c.Tenant, Count: c.Count})
 	}
-	for tenant, n := range counts {
-		v.Tenants = append(v.Tenants, tenantView{Tenant: tenant, Count: n})
-	}
-	slices.SortFunc(v.Tenants, func(a, b tenantView) int {
-		return cmp.Or(-cmp.Compare(a.Count, b.Count), cmp.Compare(a.Tenant, b.Tenant))
-	})
-	v.Tenants = v.Tenants[:min(len(v.Tenants), tenantsShown)]
 	for i := range v.Tenants {
 		v.Tenants[i].Share = int(100 * v.Tenants[i].Count / v.Tenants[0].Count)
 	}

@@ -36,14 +36,7 @@ func (c *Config) keepProviders(log *slog.Logger) {
 }
 
 func (c *Config) work(w account.Work) *account.Homes {
-	return &account.Homes{Work: w, Names: c.regionNames(), Home: c.home}
-}
-
-func (c *Config) regionNames() (names []string) {
-	for _, r := range c.Topology.Regions() {
-		names = append(names, r.Name)
-	}
-	return names
+	return &account.Homes{Work: w, Names: c.Topology.Names(), Home: c.home}
 }
 
 // watchAccounts compares accounts periodically.

@@ -137,14 +137,11 @@ func (n *Node) newAdmin() *admin.Server {
 
 func (n *Node) part(ctx context.Context, epoch uint64, arrivals int) admin.Part {
 	n.follower.upTo(ctx, epoch)
-	var regions []string
-	for _, r := range n.c.Topology.Regions() {
-		regions = append(regions, r.Name)
-	}
+	regions := n.c.Topology.Names()
 	p := admin.Part{
 		Node: n.c.Name, Region: n.c.Region, Version: build.Version(), Epoch: n.c.Topology.Epoch(),
 		Requests: int(n.hand.requests.Load()), Forwards: int(n.hand.forwards.Load()),
-		Traffic: n.traffic.tell(arrivals, regions),
+		Traffic: n.traffic.report(arrivals, regions),
 	}
 	for _, name := range regions {
 		p.Silent = append(p.Silent, n.outages.Silent(name)...)

@@ -1,9 +1,7 @@
 package node
 
 import (
-	"cmp"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,31 +24,15 @@ const (
 // course is a home and a way to it.
 type course struct{ home, way string }
 
-// second counts the requests of one second.
-type second struct {
+// counts are those of one second, or of all.
+type counts struct {
 	at    int64 // Unix
 	tally admin.Tally
-	flows []flowCount // as many as ways were seen; kept for the next second
+	flows map[course]uint64
 }
 
-type flowCount struct {
-	course
-	n uint64
-}
-
-func count(flows []flowCount, c course) []flowCount {
-	for i := range flows {
-		if flows[i].course == c {
-			flows[i].n++
-			return flows
-		}
-	}
-	return append(flows, flowCount{c, 1})
-}
-
-// traffic counts the answers of a node's API for operators. It costs a request a lock
-// and no allocation, and is lost with the process: nothing depends on it. It is safe
-// for concurrent use.
+// traffic counts the answers of a node's API for operators. It is lost with the process:
+// nothing depends on it. It is safe for concurrent use.
 type traffic struct {
 	self string // the node's region
 	lost func(region string) bool
@@ -58,16 +40,15 @@ type traffic struct {
 
 	mu         sync.Mutex
 	since      time.Time
-	total      admin.Tally
-	flows      []flowCount
-	seconds    [trafficSeconds]second
+	total      counts
+	seconds    [trafficSeconds]counts
 	mismatches map[string]uint64
 	latest     [admin.MaxArrivals]admin.Arrival
 	arrived    int // in all; the latest is at arrived-1, modulo
 }
 
 func newTraffic(self string, lost func(region string) bool) *traffic {
-	return &traffic{self: self, lost: lost, now: time.Now, since: time.Now(), mismatches: map[string]uint64{}}
+	return &traffic{self: self, lost: lost, now: time.Now, since: time.Now(), total: counts{flows: map[course]uint64{}}, mismatches: map[string]uint64{}}
 }
 
 // way returns how a request got to its home. A request that is refused before it is routed
@@ -99,23 +80,21 @@ func (t *traffic) answered(a httpapi.Answer) {
 	defer t.mu.Unlock()
 	s := &t.seconds[now.Unix()%trafficSeconds]
 	if s.at != now.Unix() {
-		s.at, s.tally = now.Unix(), admin.Tally{}
-		for i := range s.flows {
-			s.flows[i].n = 0
-		}
+		*s = counts{at: now.Unix(), flows: map[course]uint64{}}
 	}
-	for _, tally := range []*admin.Tally{&t.total, &s.tally} {
-		tally.Requests++
-		switch {
-		case a.Status >= http.StatusInternalServerError:
-			tally.Failed++
-		case a.Replayed:
-			tally.Replayed++
-		case a.Status >= http.StatusBadRequest:
-			tally.Refused++
-		}
+	one := admin.Tally{Requests: 1}
+	switch {
+	case a.Status >= http.StatusInternalServerError:
+		one.Failed = 1
+	case a.Replayed:
+		one.Replayed = 1
+	case a.Status >= http.StatusBadRequest:
+		one.Refused = 1
 	}
-	t.flows, s.flows = count(t.flows, c), count(s.flows, c)
+	for _, to := range []*counts{&t.total, s} {
+		to.tally.Add(one)
+		to.flows[c]++
+	}
 	if a.Code == problem.FingerprintMismatch {
 		tenant := a.Tenant
 		if _, known := t.mismatches[tenant]; !known && len(t.mismatches) >= mismatchTenants {
@@ -130,8 +109,8 @@ func (t *traffic) answered(a httpapi.Answer) {
 	t.arrived++
 }
 
-// tell returns the counts, with up to so many arrivals.
-func (t *traffic) tell(arrivals int, regions []string) *admin.Traffic {
+// report returns the counts, with up to so many arrivals.
+func (t *traffic) report(arrivals int, regions []string) *admin.Traffic {
 	out := &admin.Traffic{}
 	for _, r := range regions {
 		if r != t.self && t.lost(r) {
@@ -141,24 +120,18 @@ func (t *traffic) tell(arrivals int, regions []string) *admin.Traffic {
 	from := t.now().Unix() - trafficSeconds
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out.Since, out.Total = t.since, t.total
-	for _, f := range t.flows {
-		flow := admin.Flow{Home: f.home, Way: f.way, Total: f.n}
-		for i := range t.seconds {
-			s := &t.seconds[i]
-			if at := slices.IndexFunc(s.flows, func(c flowCount) bool { return c.course == f.course }); s.at > from && at >= 0 {
-				flow.Lately += s.flows[at].n
-			}
-		}
-		out.Flows = append(out.Flows, flow)
-	}
+	out.Since, out.Total = t.since, t.total.tally
+	lately := map[course]uint64{}
 	for i := range t.seconds {
 		if s := &t.seconds[i]; s.at > from {
-			out.Lately.Requests += s.tally.Requests
-			out.Lately.Replayed += s.tally.Replayed
-			out.Lately.Refused += s.tally.Refused
-			out.Lately.Failed += s.tally.Failed
+			out.Lately.Add(s.tally)
+			for c, n := range s.flows {
+				lately[c] += n
+			}
 		}
+	}
+	for c, n := range t.total.flows {
+		out.Flows = append(out.Flows, admin.Flow{Home: c.home, Way: c.way, Total: n, Lately: lately[c]})
 	}
 	for tenant, n := range t.mismatches {
 		out.Mismatches = append(out.Mismatches, admin.TenantCount{Tenant: tenant, Count: n})
@@ -166,9 +139,6 @@ func (t *traffic) tell(arrivals int, regions []string) *admin.Traffic {
 	for i := range min(arrivals, t.arrived, len(t.latest)) {
 		out.Arrivals = append(out.Arrivals, t.latest[(t.arrived-1-i)%len(t.latest)])
 	}
-	slices.SortFunc(out.Flows, func(a, b admin.Flow) int { return cmp.Or(cmp.Compare(a.Home, b.Home), cmp.Compare(a.Way, b.Way)) })
-	slices.SortFunc(out.Mismatches, func(a, b admin.TenantCount) int {
-		return cmp.Or(-cmp.Compare(a.Count, b.Count), cmp.Compare(a.Tenant, b.Tenant))
-	})
+	out.Sort()
 	return out
 }

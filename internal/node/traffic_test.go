@@ -36,7 +36,7 @@ func TestEachRequestIsCountedByItsWayAndAnswer(t *testing.T) {
 	} {
 		counted.answered(a)
 	}
-	got := counted.tell(2, []string{"far", "gone", "here"})
+	got := counted.report(2, []string{"far", "gone", "here"})
 	require.Equal(t, admin.Tally{Requests: 9, Replayed: 2, Refused: 3, Failed: 1}, got.Total)
 	require.Equal(t, got.Total, got.Lately)
 	require.Equal(t, []string{"gone"}, got.DeputyFor)
@@ -51,7 +51,7 @@ func TestEachRequestIsCountedByItsWayAndAnswer(t *testing.T) {
 	require.Len(t, got.Arrivals, 2)
 	require.Empty(t, got.Arrivals[0].Home)
 	require.Equal(t, admin.WayDeputy, got.Arrivals[1].Way)
-	require.Equal(t, "ch_1", counted.tell(9, nil).Arrivals[8].Object)
+	require.Equal(t, "ch_1", counted.report(9, nil).Arrivals[8].Object)
 }
 
 func TestRatesAreOfTheLastSeconds(t *testing.T) {
@@ -60,12 +60,12 @@ func TestRatesAreOfTheLastSeconds(t *testing.T) {
 		counted.answered(httpapi.Answer{Home: "here", Status: 201})
 		pass(time.Second)
 	}
-	got := counted.tell(0, nil)
+	got := counted.report(0, nil)
 	require.EqualValues(t, 25, got.Total.Requests)
 	require.EqualValues(t, admin.Lately/time.Second, got.Lately.Requests)
 	require.EqualValues(t, admin.Lately/time.Second, got.Flows[0].Lately)
 	pass(time.Minute)
-	got = counted.tell(0, nil)
+	got = counted.report(0, nil)
 	require.Zero(t, got.Lately)
 	require.Zero(t, got.Flows[0].Lately)
 	require.EqualValues(t, 25, got.Flows[0].Total)
@@ -77,7 +77,7 @@ func TestWhatIsRememberedOfTrafficIsBounded(t *testing.T) {
 		counted.answered(httpapi.Answer{Tenant: fmt.Sprint(i), Key: fmt.Sprint(i), Status: 422, Code: problem.FingerprintMismatch})
 	}
 	counted.answered(httpapi.Answer{Tenant: "7", Status: 422, Code: problem.FingerprintMismatch})
-	got := counted.tell(1000, nil)
+	got := counted.report(1000, nil)
 	require.Len(t, got.Mismatches, mismatchTenants+1)
 	require.Equal(t, admin.TenantCount{Tenant: otherTenants, Count: 2 * mismatchTenants}, got.Mismatches[0])
 	require.Equal(t, admin.TenantCount{Tenant: "7", Count: 2}, got.Mismatches[1])

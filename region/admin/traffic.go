@@ -1,6 +1,10 @@
 package admin
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Lately is over how long the rates of [Traffic] are taken: long enough for a person to
 // see a request that came while they looked elsewhere.
@@ -49,6 +53,14 @@ type Tally struct {
 	Failed   uint64 `json:"failed"`
 }
 
+// Add adds the requests of o.
+func (t *Tally) Add(o Tally) {
+	t.Requests += o.Requests
+	t.Replayed += o.Replayed
+	t.Refused += o.Refused
+	t.Failed += o.Failed
+}
+
 // Flow counts the requests of one home by one way.
 type Flow struct {
 	Home   string `json:"home"` // "" where no home was found
@@ -79,4 +91,73 @@ type Arrival struct {
 	// Code is the error's code; "" if there was none.
 	Code     string `json:"code,omitempty"`
 	Replayed bool   `json:"replayed"`
+}
+
+// Sort puts flows in order of home and way, and mismatches in order of count.
+func (t *Traffic) Sort() {
+	slices.SortFunc(t.Flows, func(a, b Flow) int { return cmp.Or(cmp.Compare(a.Home, b.Home), cmp.Compare(a.Way, b.Way)) })
+	slices.SortFunc(t.Mismatches, func(a, b TenantCount) int {
+		return cmp.Or(-cmp.Compare(a.Count, b.Count), cmp.Compare(a.Tenant, b.Tenant))
+	})
+}
+
+// Traffic sums what the nodes of a region have counted, "" for all regions, since the
+// youngest of them began. It names the nodes that did not report.
+func (o *Overview) Traffic(region string) (sum Traffic, silent []string) {
+	flows, mismatches := map[Flow]Flow{}, map[string]uint64{}
+	for _, m := range o.Members {
+		if region != "" && m.Region != region {
+			continue
+		}
+		if m.Part == nil || m.Part.Traffic == nil {
+			silent = append(silent, m.Name)
+			continue
+		}
+		t := m.Part.Traffic
+		if t.Since.After(sum.Since) {
+			sum.Since = t.Since
+		}
+		sum.Total.Add(t.Total)
+		sum.Lately.Add(t.Lately)
+		for _, f := range t.Flows {
+			of := Flow{Home: f.Home, Way: f.Way}
+			flows[of] = Flow{f.Home, f.Way, flows[of].Total + f.Total, flows[of].Lately + f.Lately}
+		}
+		for _, c := range t.Mismatches {
+			mismatches[c.Tenant] += c.Count
+		}
+		for _, of := range t.DeputyFor {
+			if !slices.Contains(sum.DeputyFor, of) {
+				sum.DeputyFor = append(sum.DeputyFor, of)
+			}
+		}
+	}
+	for _, f := range flows {
+		sum.Flows = append(sum.Flows, f)
+	}
+	for tenant, n := range mismatches {
+		sum.Mismatches = append(sum.Mismatches, TenantCount{tenant, n})
+	}
+	sum.Sort()
+	return sum, silent
+}
+
+// Entered is a request with the region that it arrived at.
+type Entered struct {
+	Arrival
+	Entry string
+}
+
+// Latest lists the latest requests of all nodes, newest first.
+func (o *Overview) Latest() (all []Entered) {
+	for _, m := range o.Members {
+		if m.Part == nil || m.Part.Traffic == nil {
+			continue
+		}
+		for _, a := range m.Part.Traffic.Arrivals {
+			all = append(all, Entered{a, m.Region})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Entered) int { return b.At.Compare(a.At) })
+	return all
 }
