@@ -36,7 +36,7 @@ func New(p metric.MeterProvider) (*Set, error) {
 	for _, m := range All() {
 		errs = append(errs, s.make(m))
 	}
-	errs = append(errs, s.Observe(s.tell))
+	errs = append(errs, s.Observe(s.report))
 	return s, errors.Join(errs...)
 }
 
@@ -56,7 +56,7 @@ func (s *Set) make(m *Metric) (err error) {
 	return err
 }
 
-// End stops telling.
+// End stops the reports.
 func (s *Set) End() {
 	if s == nil {
 		return
@@ -116,13 +116,11 @@ func (s *Set) Observe(f func(o *Observer)) error {
 	return nil
 }
 
-// tell reports the counters that are kept here.
-func (s *Set) tell(o *Observer) {
+// report reports the counters that are kept here.
+func (s *Set) report(o *Observer) {
 	for m, c := range s.counters {
 		c.rank(time.Now())
-		for _, cell := range c.cells.all() {
-			o.o.ObserveFloat64(s.observed[m], float64(cell.n.Load()), cell.labels)
-		}
+		c.cells.each(func(_ values, cell *cell) { o.o.ObserveFloat64(s.observed[m], float64(cell.n.Load()), cell.labels) })
 	}
 }
 
@@ -164,56 +162,49 @@ func (m *Metric) attributes(v values) attribute.Set {
 // counted as [Other].
 const maxSeries = 1000
 
-// table has the series of a metric by the values of its labels. Reading takes no lock:
-// new series soon become rare.
+// table has the series of a metric by the values of its labels.
 type table[T any] struct {
-	series atomic.Pointer[map[values]T]
 	mu     sync.Mutex
-}
-
-func (t *table[T]) all() map[values]T {
-	if all := t.series.Load(); all != nil {
-		return *all
-	}
-	return nil
+	series map[values]T
 }
 
 func (t *table[T]) get(v values, m *Metric, fresh func(attribute.Set) T) T {
-	if one, ok := t.all()[v]; ok {
-		return one
-	}
-	return t.add(v, m, fresh)
-}
-
-func (t *table[T]) add(v values, m *Metric, fresh func(attribute.Set) T) T {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.all()) >= maxSeries {
+	if one, ok := t.series[v]; ok {
+		return one
+	}
+	if len(t.series) >= maxSeries {
 		for i := range m.labels {
 			v[i] = Other
 		}
+		if one, ok := t.series[v]; ok {
+			return one
+		}
 	}
-	if one, ok := t.all()[v]; ok {
-		return one
+	if t.series == nil {
+		t.series = map[values]T{}
 	}
-	next := make(map[values]T, len(t.all())+1)
-	maps.Copy(next, t.all())
-	next[v] = fresh(m.attributes(v))
-	t.series.Store(&next)
-	return next[v]
+	t.series[v] = fresh(m.attributes(v))
+	return t.series[v]
+}
+
+func (t *table[T]) each(see func(values, T)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for v, one := range t.series {
+		see(v, one)
+	}
 }
 
 // remove forgets series.
 func (t *table[T]) remove(those func(values) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next := maps.Clone(t.all())
-	maps.DeleteFunc(next, func(v values, _ T) bool { return those(v) })
-	t.series.Store(&next)
+	maps.DeleteFunc(t.series, func(v values, _ T) bool { return those(v) })
 }
 
-// Counter is a counter. It is safe for concurrent use. An Add takes some tens of
-// nanoseconds and does not allocate.
+// Counter is a counter. It is safe for concurrent use.
 type Counter struct {
 	metric *Metric
 	cells  table[*cell]
@@ -233,7 +224,7 @@ func (c *Counter) Add(n int64, labels ...string) {
 	}
 	v := key(labels)
 	if len(c.metric.labels) > 0 && c.metric.labels[0] == Tenant {
-		v[0] = c.tenants.named(v[0])
+		v[0] = c.tenants.label(v[0])
 	}
 	c.cells.get(v, c.metric, newCell).n.Add(n)
 }
@@ -247,8 +238,7 @@ func (c *Counter) rank(now time.Time) {
 	}
 }
 
-// Histogram is a histogram. It is safe for concurrent use; a Record takes about half a
-// microsecond.
+// Histogram is a histogram. It is safe for concurrent use.
 type Histogram struct {
 	metric     *Metric
 	instrument metric.Float64Histogram

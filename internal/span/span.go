@@ -25,14 +25,12 @@
 // Search by the object's id.
 //
 // Until the program sets OpenTelemetry's provider, as internal/telemetry does if the
-// environment asks for it, a span is a placeholder and costs some nanoseconds and no
-// memory. To keep it so, make attributes only if IsRecording.
+// environment asks for it, a span is a placeholder. Make attributes only if IsRecording.
 package span
 
 import (
 	"context"
 	"net/http"
-	"reflect"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -40,7 +38,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 )
 
 // Span is an OpenTelemetry span. The caller must end it.
@@ -126,48 +123,18 @@ const (
 
 var tracer = otel.Tracer("github.com/homeward-io/homeward")
 
-// unset is the provider that OpenTelemetry begins with, nil if another package set one
-// before this one was initialised.
-var unset = func() trace.TracerProvider {
-	provider := otel.GetTracerProvider()
-	if t := reflect.TypeOf(provider); t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "go.opentelemetry.io/otel/internal/global" {
-		return nil
-	}
-	return provider
-}()
-
-// start avoids the placeholder that the first provider allocates, with a context of its
-// own, for every span.
-func start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, Span) {
-	if off() {
-		return ctx, noop.Span{}
-	}
-	return tracer.Start(ctx, name, options...)
-}
-
-func off() bool { return otel.GetTracerProvider() == unset }
-
-// The kinds, made once.
-var (
-	client   = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
-	consumer = trace.WithSpanKind(trace.SpanKindConsumer)
-)
-
 // Start begins a span within this process.
-func Start(ctx context.Context, name string) (context.Context, Span) { return start(ctx, name) }
+func Start(ctx context.Context, name string) (context.Context, Span) { return tracer.Start(ctx, name) }
 
 // Client begins the span of a call to another process.
 func Client(ctx context.Context, name string) (context.Context, Span) {
-	return start(ctx, name, client...)
+	return tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient))
 }
 
 // Server begins the span that serves a call which arrived at began, in the trace that
 // header carries. Whether that trace is sampled is then the caller's decision: pass nil
 // for a caller who has not shown who it is.
 func Server(ctx context.Context, header http.Header, name string, began time.Time) (context.Context, Span) {
-	if off() {
-		return ctx, noop.Span{}
-	}
 	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(header))
 	return tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(began))
 }
@@ -175,11 +142,12 @@ func Server(ctx context.Context, header http.Header, name string, began time.Tim
 // Linked begins a separate trace that links to the one of traceParent. If that is "" or
 // malformed, there is no link.
 func Linked(ctx context.Context, name, traceParent string) (context.Context, Span) {
+	options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer)}
 	from := trace.SpanContextFromContext(w3c.Extract(context.Background(), propagation.MapCarrier{headerW3C: traceParent}))
 	if from.IsValid() {
-		return start(ctx, name, trace.WithNewRoot(), consumer, trace.WithLinks(trace.Link{SpanContext: from}))
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: from}))
 	}
-	return start(ctx, name, trace.WithNewRoot(), consumer)
+	return tracer.Start(ctx, name, options...)
 }
 
 // Current returns the span of ctx.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,12 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/otlptranslator"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
-	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
 	"go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/homeward-io/homeward/internal/meter"
 )
@@ -160,7 +155,7 @@ func (m *Metrics) Node(ctx context.Context, region, node string) (*meter.Set, er
 		if err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
-		options = append(options, metric.WithReader(metric.NewPeriodicReader(&calmMetrics{Exporter: exporter, log: p.Log})))
+		options = append(options, metric.WithReader(metric.NewPeriodicReader(&calmMetrics{exporter, calm{log: p.Log, what: "metrics"}})))
 	}
 	provider := metric.NewMeterProvider(options...)
 	m.mu.Lock()
@@ -207,42 +202,4 @@ func (p *Process) checkMetrics(ctx context.Context) error {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	return exporter.Shutdown(ctx)
-}
-
-// newMetricExporter is newExporter of metrics.
-func newMetricExporter(ctx context.Context, env func(string) string) (metric.Exporter, error) {
-	switch name := or(env("OTEL_METRICS_EXPORTER"), "otlp"); name {
-	case "otlp":
-	case "console":
-		return stdoutmetric.New()
-	default:
-		return nil, fmt.Errorf("OTEL_METRICS_EXPORTER is %q; use otlp, console, prometheus or none", name)
-	}
-	switch protocol := or(env("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"), or(env("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf")); protocol {
-	case "http/protobuf":
-		return otlpmetrichttp.New(ctx)
-	case "grpc":
-		return otlpmetricgrpc.New(ctx)
-	default:
-		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q; use http/protobuf or grpc", protocol)
-	}
-}
-
-// calmMetrics logs once when metrics are lost, and once when they no longer are.
-type calmMetrics struct {
-	metric.Exporter
-	log     *slog.Logger
-	failing atomic.Bool
-}
-
-// Export never fails: the error is logged already.
-func (c *calmMetrics) Export(ctx context.Context, all *metricdata.ResourceMetrics) error {
-	err := c.Exporter.Export(ctx, all)
-	switch {
-	case err != nil && !c.failing.Swap(true):
-		c.log.Warn("the exporter lost metrics; requests are not affected. Check OTEL_EXPORTER_OTLP_ENDPOINT and the collector", "error", err)
-	case err == nil && c.failing.Swap(false):
-		c.log.Info("metrics arrive again")
-	}
-	return nil
 }

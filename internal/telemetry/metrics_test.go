@@ -181,7 +181,7 @@ func (d *deaf) Export(context.Context, *metricdata.ResourceMetrics) error {
 
 func TestLossOfMetricsIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
-	c := &calmMetrics{Exporter: &deaf{left: 3}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	c := &calmMetrics{&deaf{left: 3}, calm{log: slog.New(slog.NewTextHandler(&log, nil)), what: "metrics"}}
 	for range 6 {
 		require.NoError(t, c.Export(t.Context(), nil))
 	}

@@ -33,7 +33,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -73,7 +72,7 @@ func Setup(ctx context.Context, p Process) (stop func(), err error) {
 	// The SDK's own messages, such as about a variable that does not parse.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.Log.Warn("tracing", "error", err) }))
 	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(&calm{SpanExporter: exporter, log: p.Log}),
+		sdktrace.WithBatcher(&calmTraces{exporter, calm{log: p.Log, what: "traces"}}),
 		sdktrace.WithResource(who),
 	)
 	otel.SetTracerProvider(provider)
@@ -154,23 +153,4 @@ func (p *Process) resource(ctx context.Context) (*resource.Resource, error) {
 func Enabled() bool {
 	_, ok := otel.GetTracerProvider().(*sdktrace.TracerProvider)
 	return ok
-}
-
-// calm logs once when spans are lost, and once when they no longer are.
-type calm struct {
-	sdktrace.SpanExporter
-	log     *slog.Logger
-	failing atomic.Bool
-}
-
-// ExportSpans never fails: the error is logged already.
-func (c *calm) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := c.SpanExporter.ExportSpans(ctx, spans)
-	switch {
-	case err != nil && !c.failing.Swap(true):
-		c.log.Warn("the exporter lost traces; requests are not affected. Check OTEL_EXPORTER_OTLP_ENDPOINT and the collector", "error", err)
-	case err == nil && c.failing.Swap(false):
-		c.log.Info("traces arrive again")
-	}
-	return nil
 }

@@ -105,7 +105,7 @@ func (*down) Shutdown(context.Context) error { return nil }
 
 func TestLossIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
-	c := &calm{SpanExporter: &down{3}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	c := &calmTraces{&down{3}, calm{log: slog.New(slog.NewTextHandler(&log, nil)), what: "traces"}}
 	for range 6 {
 		require.NoError(t, c.ExportSpans(t.Context(), nil))
 	}
