@@ -116,7 +116,7 @@ func deploymentAt(t *testing.T, operator *region.TLS, rpc string) uuid.UUID {
 	t.Helper()
 	transport := region.NewTransport(operator)
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(region.Towards(t.Context(), ""), http.MethodPost, "https://"+rpc+"/grpc.health.v1.Health/Check", strings.NewReader("{}"))
+	req, err := http.NewRequestWithContext(region.Towards(t.Context(), ""), http.MethodPost, "https://"+rpc+"/homeward.admin.v1.AdminService/Part", strings.NewReader("{}"))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := transport.RoundTrip(req)

@@ -59,8 +59,8 @@ func failing(err error) *fakeLocal {
 	}
 }
 
-// healthCheck is the path of gRPC's health service.
-const healthCheck = "/grpc.health.v1.Health/Check"
+// pingPath is that of the call that is free for every identity.
+const pingPath = peerv1connect.PeerServicePingProcedure
 
 // ours is the deployment of these tests.
 var ours = uuid.MustParse("018f0000-0000-4000-8000-00000000000a")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -52,48 +53,91 @@ type badRequestError struct{ reason string }
 
 func (e *badRequestError) Error() string { return "bad request: " + e.reason }
 
-// toConnect maps the result of a handler to a Connect error. What reply holds of the
-// key is sent along. known is false for an error outside the contract: its text is not
-// sent.
-func toConnect(err error, reply *claim.Reply) (wire *connect.Error, known bool) {
-	say := func(code connect.Code, text string, p *peerv1.Problem) (*connect.Error, bool) {
-		p.Home, p.FirstUse, p.ExpiresAt = reply.Home, toTimestamp(reply.FirstUse), toTimestamp(reply.ExpiresAt)
-		return problem(code, text, p), true
-	}
+// sentinels are the answers without data, as the wire has them.
+var sentinels = []struct {
+	err  error
+	kind peerv1.Problem_Kind
+	code connect.Code
+}{
+	{claim.ErrMismatch, peerv1.Problem_KIND_MISMATCH, connect.CodeAlreadyExists},
+	{claim.ErrNeedPin, peerv1.Problem_KIND_NEED_PIN, connect.CodeFailedPrecondition},
+	{claim.ErrHomeUnreachable, peerv1.Problem_KIND_HOME_UNREACHABLE, connect.CodeUnavailable},
+	{claim.ErrUnavailable, peerv1.Problem_KIND_STORE_UNAVAILABLE, connect.CodeUnavailable},
+	{claim.ErrUnknownTenant, peerv1.Problem_KIND_UNKNOWN_TENANT, connect.CodeNotFound},
+	{claim.ErrFingerprintVersion, peerv1.Problem_KIND_FINGERPRINT_VERSION, connect.CodeUnimplemented},
+	{ErrHopLimit, peerv1.Problem_KIND_HOP_LIMIT, connect.CodeFailedPrecondition},
+}
+
+// toProblem returns nil for an error that is no answer of a claim.
+func toProblem(err error) (*peerv1.Problem, connect.Code) {
 	var (
 		wrongHome *WrongHomeError
 		inUse     *claim.InUseError
 		unknown   *claim.UnknownError
 		expired   *claim.ExpiredError
 		withheld  *claim.WithheldError
-		bad       *badRequestError
-		stranger  *notAdmittedError
 	)
 	switch {
 	case errors.As(err, &wrongHome):
-		return say(connect.CodeFailedPrecondition, "wrong home", &peerv1.Problem{Kind: &peerv1.Problem_WrongHome{WrongHome: &peerv1.WrongHome{Home: wrongHome.Home}}})
+		return &peerv1.Problem{Kind: peerv1.Problem_KIND_WRONG_HOME, RealHome: wrongHome.Home}, connect.CodeFailedPrecondition
 	case errors.As(err, &inUse):
-		return say(connect.CodeAborted, "in use", &peerv1.Problem{Kind: &peerv1.Problem_InUse{InUse: &peerv1.InUse{RetryAfterMs: millis(inUse.RetryAfter)}}})
+		return &peerv1.Problem{Kind: peerv1.Problem_KIND_IN_USE, RetryAfterMs: millis(inUse.RetryAfter)}, connect.CodeAborted
 	case errors.As(err, &unknown):
-		return say(connect.CodeUnavailable, "outcome unknown", &peerv1.Problem{Kind: &peerv1.Problem_OutcomeUnknown{OutcomeUnknown: &peerv1.OutcomeUnknown{RetryAfterMs: millis(unknown.RetryAfter)}}})
+		return &peerv1.Problem{Kind: peerv1.Problem_KIND_OUTCOME_UNKNOWN, RetryAfterMs: millis(unknown.RetryAfter)}, connect.CodeUnavailable
 	case errors.As(err, &expired):
-		return say(connect.CodeFailedPrecondition, "expired", &peerv1.Problem{Kind: &peerv1.Problem_Expired{Expired: &peerv1.Expired{FirstUse: toTimestamp(expired.FirstUse)}}})
+		return &peerv1.Problem{Kind: peerv1.Problem_KIND_EXPIRED, OriginalRequestAt: toTimestamp(expired.FirstUse)}, connect.CodeFailedPrecondition
 	case errors.As(err, &withheld):
-		return say(connect.CodeUnavailable, "withheld", &peerv1.Problem{Kind: &peerv1.Problem_Withheld{Withheld: &peerv1.Withheld{RetryAfterMs: millis(withheld.RetryAfter)}}})
-	case errors.Is(err, claim.ErrMismatch):
-		return say(connect.CodeAlreadyExists, "mismatch", &peerv1.Problem{Kind: &peerv1.Problem_Mismatch{Mismatch: &peerv1.Mismatch{}}})
-	case errors.Is(err, claim.ErrNeedPin):
-		return say(connect.CodeFailedPrecondition, "need pin", &peerv1.Problem{Kind: &peerv1.Problem_NeedPin{NeedPin: &peerv1.NeedPin{}}})
-	case errors.Is(err, claim.ErrHomeUnreachable):
-		return say(connect.CodeUnavailable, "home unreachable", &peerv1.Problem{Kind: &peerv1.Problem_HomeUnreachable{HomeUnreachable: &peerv1.HomeUnreachable{}}})
-	case errors.Is(err, claim.ErrUnavailable):
-		return say(connect.CodeUnavailable, "store unavailable", &peerv1.Problem{Kind: &peerv1.Problem_StoreUnavailable{StoreUnavailable: &peerv1.StoreUnavailable{}}})
-	case errors.Is(err, claim.ErrUnknownTenant):
-		return say(connect.CodeNotFound, "unknown tenant", &peerv1.Problem{Kind: &peerv1.Problem_UnknownTenant{UnknownTenant: &peerv1.UnknownTenant{}}})
-	case errors.Is(err, claim.ErrFingerprintVersion):
-		return say(connect.CodeUnimplemented, "fingerprint version", &peerv1.Problem{Kind: &peerv1.Problem_FingerprintVersion{FingerprintVersion: &peerv1.FingerprintVersion{}}})
-	case errors.Is(err, ErrHopLimit):
-		return say(connect.CodeFailedPrecondition, "hop limit", &peerv1.Problem{Kind: &peerv1.Problem_HopLimit{HopLimit: &peerv1.HopLimit{}}})
+		return &peerv1.Problem{Kind: peerv1.Problem_KIND_WITHHELD, RetryAfterMs: millis(withheld.RetryAfter)}, connect.CodeUnavailable
+	}
+	for _, s := range sentinels {
+		if errors.Is(err, s.err) {
+			return &peerv1.Problem{Kind: s.kind}, s.code
+		}
+	}
+	return nil, 0
+}
+
+// fromProblem returns nil for a kind that this build does not know.
+func fromProblem(p *peerv1.Problem) error {
+	after := time.Duration(p.GetRetryAfterMs()) * time.Millisecond
+	switch p.GetKind() {
+	case peerv1.Problem_KIND_WRONG_HOME:
+		return &WrongHomeError{Home: p.GetRealHome()}
+	case peerv1.Problem_KIND_IN_USE:
+		return &claim.InUseError{RetryAfter: after}
+	case peerv1.Problem_KIND_OUTCOME_UNKNOWN:
+		return &claim.UnknownError{RetryAfter: after}
+	case peerv1.Problem_KIND_EXPIRED:
+		return &claim.ExpiredError{FirstUse: fromTimestamp(p.OriginalRequestAt)}
+	case peerv1.Problem_KIND_WITHHELD:
+		return &claim.WithheldError{RetryAfter: after}
+	}
+	for _, s := range sentinels {
+		if p.GetKind() == s.kind {
+			return s.err
+		}
+	}
+	return nil
+}
+
+// toConnect maps the result of a handler to a Connect error. What reply holds of the
+// key is sent along. known is false for an error outside the contract: its text is not
+// sent.
+func toConnect(err error, reply *claim.Reply) (wire *connect.Error, known bool) {
+	if p, code := toProblem(err); p != nil {
+		p.Home, p.FirstUse, p.ExpiresAt = reply.Home, toTimestamp(reply.FirstUse), toTimestamp(reply.ExpiresAt)
+		name := strings.TrimPrefix(p.Kind.String(), "KIND_")
+		wire := connect.NewError(code, errors.New(strings.ToLower(strings.ReplaceAll(name, "_", " "))))
+		if d, err := connect.NewErrorDetail(p); err == nil {
+			wire.AddDetail(d)
+		}
+		return wire, true
+	}
+	var (
+		bad      *badRequestError
+		stranger *notAdmittedError
+	)
+	switch {
 	case errors.As(err, &bad):
 		return connect.NewError(connect.CodeInvalidArgument, errors.New(bad.reason)), true
 	case errors.As(err, &stranger):
@@ -124,22 +168,11 @@ func apart(err error) (claim.Reply, error) {
 	return claim.Reply{}, err
 }
 
-func problem(code connect.Code, text string, p *peerv1.Problem) *connect.Error {
-	e := connect.NewError(code, errors.New(text))
-	if d, err := connect.NewErrorDetail(p); err == nil {
-		e.AddDetail(d)
-	}
-	return e
-}
-
 // fromConnect is toConnect's inverse, on the caller's side. final reports that a node
 // of the region answered, or that no other node could answer otherwise.
 func fromConnect(err error) (_ error, final bool) {
 	var wire *connect.Error
-	if !errors.As(err, &wire) {
-		return fmt.Errorf("%w: %w", ErrNoAnswer, err), false
-	}
-	if !connect.IsWireError(err) {
+	if !errors.As(err, &wire) || !connect.IsWireError(err) {
 		return fmt.Errorf("%w: %w", ErrNoAnswer, err), false
 	}
 	for _, d := range wire.Details() {
@@ -166,38 +199,6 @@ func fromConnect(err error) (_ error, final bool) {
 		// CodeResourceExhausted is among these: a response over MaxMessageBytes is
 		// refused only after the request ran.
 		return fmt.Errorf("%w (%v)", ErrPeerFailed, wire.Code()), true
-	}
-}
-
-// fromProblem returns nil for a kind that this build does not know.
-func fromProblem(p *peerv1.Problem) error {
-	switch k := p.GetKind().(type) {
-	case *peerv1.Problem_WrongHome:
-		return &WrongHomeError{Home: k.WrongHome.GetHome()}
-	case *peerv1.Problem_InUse:
-		return &claim.InUseError{RetryAfter: time.Duration(k.InUse.GetRetryAfterMs()) * time.Millisecond}
-	case *peerv1.Problem_OutcomeUnknown:
-		return &claim.UnknownError{RetryAfter: time.Duration(k.OutcomeUnknown.GetRetryAfterMs()) * time.Millisecond}
-	case *peerv1.Problem_Expired:
-		return &claim.ExpiredError{FirstUse: fromTimestamp(k.Expired.GetFirstUse())}
-	case *peerv1.Problem_Mismatch:
-		return claim.ErrMismatch
-	case *peerv1.Problem_NeedPin:
-		return claim.ErrNeedPin
-	case *peerv1.Problem_StoreUnavailable:
-		return claim.ErrUnavailable
-	case *peerv1.Problem_HomeUnreachable:
-		return claim.ErrHomeUnreachable
-	case *peerv1.Problem_UnknownTenant:
-		return claim.ErrUnknownTenant
-	case *peerv1.Problem_FingerprintVersion:
-		return claim.ErrFingerprintVersion
-	case *peerv1.Problem_Withheld:
-		return &claim.WithheldError{RetryAfter: time.Duration(k.Withheld.GetRetryAfterMs()) * time.Millisecond}
-	case *peerv1.Problem_HopLimit:
-		return ErrHopLimit
-	default:
-		return nil
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 
 	"connectrpc.com/connect"
-	"connectrpc.com/grpchealth"
 	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
@@ -44,12 +43,7 @@ type HandlerConfig struct {
 
 // Handler answers other nodes. It is safe for concurrent use.
 type Handler struct {
-	local      Local
-	self       string
-	topology   *Topology
-	deployment uuid.UUID
-	health     *grpchealth.StaticChecker
-	log        *slog.Logger
+	c HandlerConfig
 }
 
 var _ peerv1connect.PeerServiceHandler = (*Handler)(nil)
@@ -65,14 +59,10 @@ func NewHandler(cfg HandlerConfig) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Handler{
-		local: cfg.Local, self: cfg.Self, topology: cfg.Topology, deployment: cfg.Deployment, log: cfg.Logger,
-		health: grpchealth.NewStaticChecker(peerv1connect.PeerServiceName),
-	}, nil
+	return &Handler{cfg}, nil
 }
 
-// Mount adds the service and gRPC's health service to mux. The service speaks
-// Connect, gRPC and gRPC-Web. It refuses callers of another deployment before it reads
+// Mount adds the service to mux. It refuses callers of another deployment before it reads
 // what they ask.
 func (h *Handler) Mount(mux *http.ServeMux) {
 	options := []connect.HandlerOption{
@@ -81,7 +71,7 @@ func (h *Handler) Mount(mux *http.ServeMux) {
 		connect.WithCompression("gzip", nil, nil), // see Peers.client
 		connect.WithRecover(h.recovered),
 	}
-	// Pings and the health service are called all the time: they are not traced.
+	// Pings are sent all the time: they are not traced.
 	each := func(spec connect.Spec) []connect.HandlerOption {
 		if spec.Procedure == peerv1connect.PeerServicePingProcedure {
 			return append(options, connect.WithReadMaxBytes(2*pingBytes)) // the padding in JSON, too
@@ -89,24 +79,11 @@ func (h *Handler) Mount(mux *http.ServeMux) {
 		return append([]connect.HandlerOption{connect.WithInterceptors(connect.UnaryInterceptorFunc(h.traced))}, options...)
 	}
 	path, service := peerv1connect.NewPeerServiceHandler(h, connect.WithConditionalHandlerOptions(each))
-	mux.Handle(path, OfDeployment(service, h.deployment, false, h.log))
-	path, service = grpchealth.NewHandler(h.health, options...)
-	mux.Handle(path, OfDeployment(service, h.deployment, true, h.log))
-}
-
-// SetServing sets the status that the health service reports. The handler
-// serves requests either way.
-func (h *Handler) SetServing(serving bool) {
-	status := grpchealth.StatusNotServing
-	if serving {
-		status = grpchealth.StatusServing
-	}
-	h.health.SetStatus("", status)
-	h.health.SetStatus(peerv1connect.PeerServiceName, status)
+	mux.Handle(path, OfDeployment(service, h.c.Deployment, false, h.c.Logger))
 }
 
 func (h *Handler) recovered(ctx context.Context, spec connect.Spec, _ http.Header, value any) error {
-	h.log.ErrorContext(ctx, "a peer request panicked", "procedure", spec.Procedure, "fault", &fault.Error{Value: value, Stack: debug.Stack()})
+	h.c.Logger.ErrorContext(ctx, "a peer request panicked", "procedure", spec.Procedure, "fault", &fault.Error{Value: value, Stack: debug.Stack()})
 	return connect.NewError(connect.CodeInternal, errors.New("internal error"))
 }
 
@@ -125,12 +102,12 @@ func (h *Handler) Execute(ctx context.Context, req *connect.Request[peerv1.Execu
 	if tp := req.Header().Get(traceParentHeader); len(tp) <= maxTraceParent {
 		r.TraceParent = tp
 	}
-	reply, err := h.local.Execute(ctx, h.self, r)
+	reply, err := h.c.Local.Execute(ctx, h.c.Self, r)
 	if err != nil {
 		return nil, h.failWith(ctx, "execute", err, &reply)
 	}
 	if reply.ServedBy == "" {
-		reply.ServedBy = h.self
+		reply.ServedBy = h.c.Self
 	}
 	return connect.NewResponse(toExecuteResponse(&reply)), nil
 }
@@ -148,7 +125,7 @@ func (h *Handler) Inspect(ctx context.Context, req *connect.Request[peerv1.Inspe
 	if err != nil {
 		return nil, h.fail(ctx, "inspect", err)
 	}
-	status, found, err := h.local.Inspect(ctx, h.self, key)
+	status, found, err := h.c.Local.Inspect(ctx, h.c.Self, key)
 	if err != nil {
 		return nil, h.fail(ctx, "inspect", err)
 	}
@@ -172,7 +149,7 @@ func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.Object
 	if err != nil {
 		return nil, h.fail(ctx, "object", err)
 	}
-	state, response, found, err := h.local.Object(ctx, req.Msg.GetTenant(), h.self, id)
+	state, response, found, err := h.c.Local.Object(ctx, req.Msg.GetTenant(), h.c.Self, id)
 	if err != nil {
 		return nil, h.fail(ctx, "object", err)
 	}
@@ -186,7 +163,7 @@ func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.Object
 	return connect.NewResponse(out), nil
 }
 
-// Ping implements the RPC of that name. Like health, it is free for every identity.
+// Ping implements the RPC of that name. It is free for every identity.
 func (h *Handler) Ping(_ context.Context, req *connect.Request[peerv1.PingRequest]) (*connect.Response[peerv1.PingResponse], error) {
 	return connect.NewResponse(&peerv1.PingResponse{Padding: req.Msg.GetPadding()}), nil
 }
@@ -198,7 +175,7 @@ func (h *Handler) admit(ctx context.Context, rpc string, peer connect.Peer, entr
 	if err == nil {
 		return nil
 	}
-	h.log.WarnContext(ctx, "a peer request was refused", "rpc", rpc, "remote", peer.Addr, "error", err)
+	h.c.Logger.WarnContext(ctx, "a peer request was refused", "rpc", rpc, "remote", peer.Addr, "error", err)
 	return h.fail(ctx, rpc, err)
 }
 
@@ -210,7 +187,7 @@ func (h *Handler) checkHome(home string, code claim.RegionCode) error {
 		return &badRequestError{"home is not a region name"}
 	case code != 0:
 		return h.checkCode(code)
-	case home != h.self:
+	case home != h.c.Self:
 		// An opaque key's home is in its pin, which is not read here.
 		return &WrongHomeError{}
 	}
@@ -218,13 +195,13 @@ func (h *Handler) checkHome(home string, code claim.RegionCode) error {
 }
 
 func (h *Handler) checkCode(code claim.RegionCode) error {
-	home, known := h.topology.ByCode(code)
+	home, known := h.c.Topology.ByCode(code)
 	if !known {
 		// A region newer than this node's table: the key has a home, but this node
 		// cannot reach it.
 		return fmt.Errorf("region code %d is not in this node's topology: %w", code, claim.ErrHomeUnreachable)
 	}
-	if home.Name != h.self {
+	if home.Name != h.c.Self {
 		return &WrongHomeError{Home: home.Name}
 	}
 	return nil
@@ -240,7 +217,7 @@ func (h *Handler) failWith(ctx context.Context, rpc string, err error, reply *cl
 	failed(ctx, err)
 	wire, known := toConnect(err, reply)
 	if !known {
-		h.log.ErrorContext(ctx, "a peer request failed", "rpc", rpc, "error", err)
+		h.c.Logger.ErrorContext(ctx, "a peer request failed", "rpc", rpc, "error", err)
 	}
 	return wire
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,10 +37,6 @@ const (
 	// leastTry is the least of the caller's time that is worth another node. The wire
 	// carries whole milliseconds, so that a node's clock may end before the caller's.
 	leastTry = 10 * time.Millisecond
-	// maxClients bounds the cached clients, one per address; above it the cache is
-	// dropped, and making a client anew costs microseconds. It is some ten times a
-	// large deployment.
-	maxClients = 1024
 )
 
 // Directory lists the live nodes of a region. *[Membership] implements it.
@@ -82,17 +77,11 @@ type PeersConfig struct {
 // [ErrNoNode], [ErrNoAnswer], [ErrPeerFailed], [ErrRefused] and [ErrHopLimit].
 // When ctx ended, the error wraps both ErrNoAnswer and ctx's error.
 type Peers struct {
-	directory  Directory
-	http       *http.Client
-	scheme     string
-	tryTimeout time.Duration
-	outages    *Outages
-	trips      *meter.Histogram
-	misses     *meter.Counter
-	log        *slog.Logger
-
-	mu      sync.RWMutex
-	clients map[string]peerv1connect.PeerServiceClient
+	PeersConfig
+	http   *http.Client
+	scheme string
+	trips  *meter.Histogram
+	misses *meter.Counter
 }
 
 // NewPeers makes a client. It opens no connection. The caller must call Close.
@@ -116,15 +105,8 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Peers{
-		directory:  cfg.Directory,
-		http:       NewClient(cfg.Transport, cfg.Deployment),
-		scheme:     "http://",
-		tryTimeout: cfg.TryTimeout,
-		outages:    cfg.Outages,
-		trips:      cfg.Meters.Histogram(meter.ForwardDuration),
-		misses:     cfg.Meters.Counter(meter.ForwardMisses),
-		log:        cfg.Logger,
-		clients:    make(map[string]peerv1connect.PeerServiceClient),
+		PeersConfig: cfg, http: NewClient(cfg.Transport, cfg.Deployment), scheme: "http://",
+		trips: cfg.Meters.Histogram(meter.ForwardDuration), misses: cfg.Meters.Counter(meter.ForwardMisses),
 	}
 	if cfg.TLS {
 		p.scheme = "https://"
@@ -220,12 +202,12 @@ const (
 // silent last. An answer is what came over a connection. A node that had all the caller's
 // time leaves none for another.
 func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Key, traceParent string, msg func() *Req, call method[Req, Resp]) (*Resp, error) {
-	nodes := p.directory.Nodes(home)
+	nodes := p.Directory.Nodes(home)
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("%w in %s", ErrNoNode, home)
 	}
 	nodes = Choose(nodes, key)
-	p.outages.putLast(nodes)
+	p.Outages.putLast(nodes)
 	ctx = Towards(ctx, home)
 	var last error
 	tried, asked := 0, 0
@@ -237,22 +219,22 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 		resp, connected, err := try(ctx, p, node, traceParent, msg(), call)
 		tried++
 		if err == nil {
-			p.outages.Answered(node)
+			p.Outages.Answered(node)
 			return resp, nil
 		}
 		if ctx.Err() != nil {
-			p.outages.Doubted(node, began)
+			p.Outages.Doubted(node, began)
 			return nil, fmt.Errorf("%w in %s: %w", ErrNoAnswer, home, ctx.Err())
 		}
 		if late := connected && connect.CodeOf(err) == connect.CodeDeadlineExceeded; late {
-			p.outages.Doubted(node, began) // it may only be slow
+			p.Outages.Doubted(node, began) // it may only be slow
 			asked++
 			last = fmt.Errorf("%w: %w", ErrNoAnswer, err)
 			continue
 		}
 		err, final := fromConnect(err)
 		if final {
-			p.outages.Answered(node)
+			p.Outages.Answered(node)
 			return nil, err
 		}
 		failed := missedDial
@@ -260,11 +242,11 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 			failed = missedCall
 			asked++
 		}
-		p.log.LogAttrs(ctx, slog.LevelWarn, "a forward failed on the wire", slog.String("home", home),
+		p.Logger.LogAttrs(ctx, slog.LevelWarn, "a forward failed on the wire", slog.String("home", home),
 			slog.String("node", node.Name), slog.String("addr", node.RPCAddr), slog.String("failed", failed), slog.Any("error", err))
 		missed(ctx, node)
 		p.misses.Add(1, home, failed)
-		p.outages.Missed(node, began, failed)
+		p.Outages.Missed(node, began, failed)
 		last = err
 	}
 	if outOfTime(ctx) {
@@ -301,7 +283,7 @@ func (p *Peers) Ping(ctx context.Context, node Node) error {
 // try asks one node. connected reports whether it had a connection to it.
 func try[Req, Resp any](ctx context.Context, p *Peers, node Node, traceParent string, msg *Req, call method[Req, Resp]) (_ *Resp, connected bool, err error) {
 	// Connect sends the deadline along, so that the peer gives up when we do.
-	ctx, cancel := context.WithTimeout(ctx, p.tryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.TryTimeout)
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -334,23 +316,10 @@ func try[Req, Resp any](ctx context.Context, p *Peers, node Node, traceParent st
 const traceParentHeader = "Traceparent"
 
 func (p *Peers) client(addr string) peerv1connect.PeerServiceClient {
-	p.mu.RLock()
-	c, ok := p.clients[addr]
-	p.mu.RUnlock()
-	if ok {
-		return c
-	}
-	c = peerv1connect.NewPeerServiceClient(p.http, p.scheme+addr,
+	return peerv1connect.NewPeerServiceClient(p.http, p.scheme+addr,
 		connect.WithReadMaxBytes(MaxMessageBytes),
 		connect.WithSendMaxBytes(MaxMessageBytes),
 		// Messages are a few hundred bytes; compressing them costs more than it saves.
 		connect.WithAcceptCompression("gzip", nil, nil),
 	)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.clients) >= maxClients {
-		clear(p.clients)
-	}
-	p.clients[addr] = c
-	return c
 }

@@ -1,13 +1,10 @@
 package region
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"reflect"
 	"runtime"
 	"slices"
@@ -19,7 +16,6 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
-	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
 )
 
 func TestExecuteCarriesEveryByte(t *testing.T) {
@@ -355,43 +351,6 @@ func TestABrokenPeersAnswerIsNoAnswerToAMerchant(t *testing.T) {
 		if !errors.Is(err, ErrPeerFailed) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-func TestHealth(t *testing.T) {
-	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Deployment: ours, Topology: threeRegions(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	h.Mount(mux)
-	addr, _ := serve(t, mux)
-	// HTTP/1.1 and JSON, as an operator with curl would ask.
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	ask := func() string {
-		resp, err := (&http.Client{Transport: transport}).Post("http://"+addr+"/grpc.health.v1.Health/Check", "application/json",
-			strings.NewReader(`{"service":"`+peerv1connect.PeerServiceName+`"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = resp.Body.Close() }()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(bytes.ReplaceAll(body, []byte(" "), nil))
-	}
-	if got := ask(); got != `{"status":"SERVING_STATUS_SERVING"}` {
-		t.Errorf("at first: %s", got)
-	}
-	h.SetServing(false)
-	if got := ask(); got != `{"status":"SERVING_STATUS_NOT_SERVING"}` {
-		t.Errorf("after SetServing(false): %s", got)
-	}
-	h.SetServing(true)
-	if got := ask(); got != `{"status":"SERVING_STATUS_SERVING"}` {
-		t.Errorf("after SetServing(true): %s", got)
 	}
 }
 

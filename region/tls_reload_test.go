@@ -46,9 +46,10 @@ func calls(t *testing.T, certs *TLS, node Node) (server string, err error) {
 	t.Helper()
 	transport := NewTransport(certs)
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(Towards(t.Context(), node.Region), http.MethodPost, "https://"+node.RPCAddr+healthCheck, strings.NewReader("{}"))
+	req, err := http.NewRequestWithContext(Towards(t.Context(), node.Region), http.MethodPost, "https://"+node.RPCAddr+pingPath, strings.NewReader("{}"))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(deploymentHeader, ours.String())
 	res, err := transport.RoundTrip(req)
 	if err != nil {
 		return "", err

@@ -388,7 +388,7 @@ func TestAConnectionServesTheRegionThatItWasProvedFor(t *testing.T) {
 	local := answering("ok")
 	node := startTLSNode(t, local, tlsOf(t, ca, nodeEU, nil), nil)
 	p := tlsPeers(t, tlsOf(t, ca, nodeUS, nil), nil)
-	p.directory = directory{eu: {node}, as: {node}}
+	p.Directory = directory{eu: {node}, as: {node}}
 	req := requestFor(node, node)
 	_, err := p.Execute(t.Context(), eu, req, 1, us)
 	require.NoError(t, err)
@@ -398,7 +398,7 @@ func TestAConnectionServesTheRegionThatItWasProvedFor(t *testing.T) {
 	require.EqualValues(t, 1, local.calls.Load())
 
 	bare := &http.Client{Transport: p.http.Transport}
-	_, err = bare.Post("https://"+node.RPCAddr+healthCheck, "application/json", strings.NewReader("{}"))
+	_, err = bare.Post("https://"+node.RPCAddr+pingPath, "application/json", strings.NewReader("{}"))
 	require.ErrorIs(t, err, errNowhere)
 }
 

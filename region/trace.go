@@ -55,7 +55,7 @@ func (h *Handler) traced(next connect.UnaryFunc) connect.UnaryFunc {
 		ctx, sp := span.Server(ctx, req.Header(), span.Home, time.Now())
 		defer sp.End()
 		if sp.IsRecording() {
-			sp.SetAttributes(span.Region.String(h.self), span.RPC.String(req.Spec().Procedure))
+			sp.SetAttributes(span.Region.String(h.c.Self), span.RPC.String(req.Spec().Procedure))
 			if m, ok := req.Any().(*peerv1.ExecuteRequest); ok {
 				sp.SetAttributes(span.Tenant.String(m.GetTenant()), span.Entry.String(m.GetEntry()), span.Hop.Int64(int64(m.GetHops())))
 			}

@@ -114,8 +114,8 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 	return parts.Closing(n.peers.Close), nil
 }
 
-// serveRPC answers other nodes, and operators. At the end it announces that to
-// connected nodes, and serves those that have not noticed.
+// serveRPC answers other nodes, and operators. At the end it leaves gossip, and serves those
+// that have not noticed.
 func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	handler, err := region.NewHandler(region.HandlerConfig{
 		Local: local{n.service, &n.hand.forwards, n.c.Meters.Histogram(meter.LayerDuration)}, Self: n.c.Region, Topology: n.c.Topology, Deployment: n.deployment, Logger: n.log,
@@ -131,7 +131,6 @@ func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	n.serve("rpc", n.rpc, n.rpcListener)
 	n.background.run(func(ctx context.Context) { n.outages.Run(ctx, n.peers.Ping) })
 	return func(ctx context.Context) error {
-		handler.SetServing(false)
 		n.leaveGossip(ctx)
 		return shutdown(ctx, n.rpc)
 	}, nil

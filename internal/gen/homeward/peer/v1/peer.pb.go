@@ -24,6 +24,88 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Problem_Kind int32
+
+const (
+	Problem_KIND_UNSPECIFIED Problem_Kind = 0
+	// The receiving node is not of the key's home; real_home is that, or empty.
+	Problem_KIND_WRONG_HOME        Problem_Kind = 1
+	Problem_KIND_IN_USE            Problem_Kind = 2
+	Problem_KIND_OUTCOME_UNKNOWN   Problem_Kind = 3
+	Problem_KIND_EXPIRED           Problem_Kind = 4
+	Problem_KIND_MISMATCH          Problem_Kind = 5
+	Problem_KIND_NEED_PIN          Problem_Kind = 6
+	Problem_KIND_STORE_UNAVAILABLE Problem_Kind = 7
+	Problem_KIND_HOME_UNREACHABLE  Problem_Kind = 8
+	Problem_KIND_UNKNOWN_TENANT    Problem_Kind = 9
+	// The stored fingerprint is by rules that the answering node does not know.
+	Problem_KIND_FINGERPRINT_VERSION Problem_Kind = 10
+	Problem_KIND_HOP_LIMIT           Problem_Kind = 11
+	// A restore may have lost what the key was used for.
+	Problem_KIND_WITHHELD Problem_Kind = 12
+)
+
+// Enum value maps for Problem_Kind.
+var (
+	Problem_Kind_name = map[int32]string{
+		0:  "KIND_UNSPECIFIED",
+		1:  "KIND_WRONG_HOME",
+		2:  "KIND_IN_USE",
+		3:  "KIND_OUTCOME_UNKNOWN",
+		4:  "KIND_EXPIRED",
+		5:  "KIND_MISMATCH",
+		6:  "KIND_NEED_PIN",
+		7:  "KIND_STORE_UNAVAILABLE",
+		8:  "KIND_HOME_UNREACHABLE",
+		9:  "KIND_UNKNOWN_TENANT",
+		10: "KIND_FINGERPRINT_VERSION",
+		11: "KIND_HOP_LIMIT",
+		12: "KIND_WITHHELD",
+	}
+	Problem_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED":         0,
+		"KIND_WRONG_HOME":          1,
+		"KIND_IN_USE":              2,
+		"KIND_OUTCOME_UNKNOWN":     3,
+		"KIND_EXPIRED":             4,
+		"KIND_MISMATCH":            5,
+		"KIND_NEED_PIN":            6,
+		"KIND_STORE_UNAVAILABLE":   7,
+		"KIND_HOME_UNREACHABLE":    8,
+		"KIND_UNKNOWN_TENANT":      9,
+		"KIND_FINGERPRINT_VERSION": 10,
+		"KIND_HOP_LIMIT":           11,
+		"KIND_WITHHELD":            12,
+	}
+)
+
+func (x Problem_Kind) Enum() *Problem_Kind {
+	p := new(Problem_Kind)
+	*p = x
+	return p
+}
+
+func (x Problem_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Problem_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_homeward_peer_v1_peer_proto_enumTypes[0].Descriptor()
+}
+
+func (Problem_Kind) Type() protoreflect.EnumType {
+	return &file_homeward_peer_v1_peer_proto_enumTypes[0]
+}
+
+func (x Problem_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Problem_Kind.Descriptor instead.
+func (Problem_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{11, 0}
+}
+
 type ExecuteRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -911,25 +993,15 @@ func (x *PingResponse) GetPadding() []byte {
 	return nil
 }
 
-// Details of a typed error: exactly one problem is set. The Connect code is for
-// the wire; this says which of the claim's answers it is.
+// Details of a typed error. The Connect code is for the wire; kind says which of the
+// claim's answers it is.
 type Problem struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Kind:
-	//
-	//	*Problem_WrongHome
-	//	*Problem_InUse
-	//	*Problem_OutcomeUnknown
-	//	*Problem_Expired
-	//	*Problem_Mismatch
-	//	*Problem_NeedPin
-	//	*Problem_StoreUnavailable
-	//	*Problem_HomeUnreachable
-	//	*Problem_UnknownTenant
-	//	*Problem_FingerprintVersion
-	//	*Problem_HopLimit
-	//	*Problem_Withheld
-	Kind isProblem_Kind `protobuf_oneof:"kind"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Kind         Problem_Kind           `protobuf:"varint,1,opt,name=kind,proto3,enum=homeward.peer.v1.Problem_Kind" json:"kind,omitempty"`
+	RealHome     string                 `protobuf:"bytes,2,opt,name=real_home,json=realHome,proto3" json:"real_home,omitempty"`
+	RetryAfterMs int64                  `protobuf:"varint,3,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	// When an expired key was first used.
+	OriginalRequestAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=original_request_at,json=originalRequestAt,proto3" json:"original_request_at,omitempty"`
 	// What is known of the key all the same; absent where the claim was not read.
 	Home          string                 `protobuf:"bytes,20,opt,name=home,proto3" json:"home,omitempty"`
 	FirstUse      *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=first_use,json=firstUse,proto3" json:"first_use,omitempty"`
@@ -968,117 +1040,30 @@ func (*Problem) Descriptor() ([]byte, []int) {
 	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *Problem) GetKind() isProblem_Kind {
+func (x *Problem) GetKind() Problem_Kind {
 	if x != nil {
 		return x.Kind
 	}
-	return nil
+	return Problem_KIND_UNSPECIFIED
 }
 
-func (x *Problem) GetWrongHome() *WrongHome {
+func (x *Problem) GetRealHome() string {
 	if x != nil {
-		if x, ok := x.Kind.(*Problem_WrongHome); ok {
-			return x.WrongHome
-		}
+		return x.RealHome
 	}
-	return nil
+	return ""
 }
 
-func (x *Problem) GetInUse() *InUse {
+func (x *Problem) GetRetryAfterMs() int64 {
 	if x != nil {
-		if x, ok := x.Kind.(*Problem_InUse); ok {
-			return x.InUse
-		}
+		return x.RetryAfterMs
 	}
-	return nil
+	return 0
 }
 
-func (x *Problem) GetOutcomeUnknown() *OutcomeUnknown {
+func (x *Problem) GetOriginalRequestAt() *timestamppb.Timestamp {
 	if x != nil {
-		if x, ok := x.Kind.(*Problem_OutcomeUnknown); ok {
-			return x.OutcomeUnknown
-		}
-	}
-	return nil
-}
-
-func (x *Problem) GetExpired() *Expired {
-	if x != nil {
-		if x, ok := x.Kind.(*Problem_Expired); ok {
-			return x.Expired
-		}
-	}
-	return nil
-}
-
-func (x *Problem) GetMismatch() *Mismatch {
-	if x != nil {
-		if x, ok := x.Kind.(*Problem_Mismatch); ok {
-			return x.Mismatch
-		}
-	}
-	return nil
-}
-
-func (x *Problem) GetNeedPin() *NeedPin {
-	if x != nil {
-		if x, ok := x.Kind.(*Problem_NeedPin); ok {
-			return x.NeedPin
-		}
-	}
-	return nil
-}
-
-func (x *Problem) GetStoreUnavailable() *StoreUnavailable {
-	if x != nil {
-		if x, ok := x.Kind.(*Problem_StoreUnavailable); ok {
-			return x.StoreUnavailable
-		}
-	}
-	return nil
-}
-
-func (x *Problem) GetHomeUnreachable() *HomeUnreachable {
-	if x != nil {
-		if x, ok := x.Kind.(*Problem_HomeUnreachable); ok {
-			return x.HomeUnreachable
-		}
-	}
-	return nil
-}
-
-func (x *Problem) GetUnknownTenant() *UnknownTenant {
-	if x != nil {
-		if x, ok := x.Kind.(*Problem_UnknownTenant); ok {
-			return x.UnknownTenant
-		}
-	}
-	return nil
-}
-
-func (x *Problem) GetFingerprintVersion() *FingerprintVersion {
-	if x != nil {
-		if x, ok := x.Kind.(*Problem_FingerprintVersion); ok {
-			return x.FingerprintVersion
-		}
-	}
-	return nil
-}
-
-func (x *Problem) GetHopLimit() *HopLimit {
-	if x != nil {
-		if x, ok := x.Kind.(*Problem_HopLimit); ok {
-			return x.HopLimit
-		}
-	}
-	return nil
-}
-
-func (x *Problem) GetWithheld() *Withheld {
-	if x != nil {
-		if x, ok := x.Kind.(*Problem_Withheld); ok {
-			return x.Withheld
-		}
+		return x.OriginalRequestAt
 	}
 	return nil
 }
@@ -1102,557 +1087,6 @@ func (x *Problem) GetExpiresAt() *timestamppb.Timestamp {
 		return x.ExpiresAt
 	}
 	return nil
-}
-
-type isProblem_Kind interface {
-	isProblem_Kind()
-}
-
-type Problem_WrongHome struct {
-	WrongHome *WrongHome `protobuf:"bytes,1,opt,name=wrong_home,json=wrongHome,proto3,oneof"`
-}
-
-type Problem_InUse struct {
-	InUse *InUse `protobuf:"bytes,2,opt,name=in_use,json=inUse,proto3,oneof"`
-}
-
-type Problem_OutcomeUnknown struct {
-	OutcomeUnknown *OutcomeUnknown `protobuf:"bytes,3,opt,name=outcome_unknown,json=outcomeUnknown,proto3,oneof"`
-}
-
-type Problem_Expired struct {
-	Expired *Expired `protobuf:"bytes,4,opt,name=expired,proto3,oneof"`
-}
-
-type Problem_Mismatch struct {
-	Mismatch *Mismatch `protobuf:"bytes,5,opt,name=mismatch,proto3,oneof"`
-}
-
-type Problem_NeedPin struct {
-	NeedPin *NeedPin `protobuf:"bytes,6,opt,name=need_pin,json=needPin,proto3,oneof"`
-}
-
-type Problem_StoreUnavailable struct {
-	StoreUnavailable *StoreUnavailable `protobuf:"bytes,7,opt,name=store_unavailable,json=storeUnavailable,proto3,oneof"`
-}
-
-type Problem_HomeUnreachable struct {
-	HomeUnreachable *HomeUnreachable `protobuf:"bytes,8,opt,name=home_unreachable,json=homeUnreachable,proto3,oneof"`
-}
-
-type Problem_UnknownTenant struct {
-	UnknownTenant *UnknownTenant `protobuf:"bytes,9,opt,name=unknown_tenant,json=unknownTenant,proto3,oneof"`
-}
-
-type Problem_FingerprintVersion struct {
-	FingerprintVersion *FingerprintVersion `protobuf:"bytes,10,opt,name=fingerprint_version,json=fingerprintVersion,proto3,oneof"`
-}
-
-type Problem_HopLimit struct {
-	HopLimit *HopLimit `protobuf:"bytes,11,opt,name=hop_limit,json=hopLimit,proto3,oneof"`
-}
-
-type Problem_Withheld struct {
-	Withheld *Withheld `protobuf:"bytes,12,opt,name=withheld,proto3,oneof"`
-}
-
-func (*Problem_WrongHome) isProblem_Kind() {}
-
-func (*Problem_InUse) isProblem_Kind() {}
-
-func (*Problem_OutcomeUnknown) isProblem_Kind() {}
-
-func (*Problem_Expired) isProblem_Kind() {}
-
-func (*Problem_Mismatch) isProblem_Kind() {}
-
-func (*Problem_NeedPin) isProblem_Kind() {}
-
-func (*Problem_StoreUnavailable) isProblem_Kind() {}
-
-func (*Problem_HomeUnreachable) isProblem_Kind() {}
-
-func (*Problem_UnknownTenant) isProblem_Kind() {}
-
-func (*Problem_FingerprintVersion) isProblem_Kind() {}
-
-func (*Problem_HopLimit) isProblem_Kind() {}
-
-func (*Problem_Withheld) isProblem_Kind() {}
-
-// The receiving node is not of the key's home; home is the real one, or empty.
-type WrongHome struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Home          string                 `protobuf:"bytes,1,opt,name=home,proto3" json:"home,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WrongHome) Reset() {
-	*x = WrongHome{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WrongHome) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WrongHome) ProtoMessage() {}
-
-func (x *WrongHome) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WrongHome.ProtoReflect.Descriptor instead.
-func (*WrongHome) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *WrongHome) GetHome() string {
-	if x != nil {
-		return x.Home
-	}
-	return ""
-}
-
-type InUse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RetryAfterMs  int64                  `protobuf:"varint,1,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InUse) Reset() {
-	*x = InUse{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InUse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InUse) ProtoMessage() {}
-
-func (x *InUse) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InUse.ProtoReflect.Descriptor instead.
-func (*InUse) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *InUse) GetRetryAfterMs() int64 {
-	if x != nil {
-		return x.RetryAfterMs
-	}
-	return 0
-}
-
-type OutcomeUnknown struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RetryAfterMs  int64                  `protobuf:"varint,1,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OutcomeUnknown) Reset() {
-	*x = OutcomeUnknown{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OutcomeUnknown) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OutcomeUnknown) ProtoMessage() {}
-
-func (x *OutcomeUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OutcomeUnknown.ProtoReflect.Descriptor instead.
-func (*OutcomeUnknown) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *OutcomeUnknown) GetRetryAfterMs() int64 {
-	if x != nil {
-		return x.RetryAfterMs
-	}
-	return 0
-}
-
-type Expired struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	FirstUse      *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=first_use,json=firstUse,proto3" json:"first_use,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Expired) Reset() {
-	*x = Expired{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Expired) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Expired) ProtoMessage() {}
-
-func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Expired.ProtoReflect.Descriptor instead.
-func (*Expired) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *Expired) GetFirstUse() *timestamppb.Timestamp {
-	if x != nil {
-		return x.FirstUse
-	}
-	return nil
-}
-
-type Mismatch struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Mismatch) Reset() {
-	*x = Mismatch{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Mismatch) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Mismatch) ProtoMessage() {}
-
-func (x *Mismatch) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Mismatch.ProtoReflect.Descriptor instead.
-func (*Mismatch) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{16}
-}
-
-type NeedPin struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NeedPin) Reset() {
-	*x = NeedPin{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NeedPin) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NeedPin) ProtoMessage() {}
-
-func (x *NeedPin) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NeedPin.ProtoReflect.Descriptor instead.
-func (*NeedPin) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{17}
-}
-
-type StoreUnavailable struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StoreUnavailable) Reset() {
-	*x = StoreUnavailable{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StoreUnavailable) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StoreUnavailable) ProtoMessage() {}
-
-func (x *StoreUnavailable) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StoreUnavailable.ProtoReflect.Descriptor instead.
-func (*StoreUnavailable) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{18}
-}
-
-type HomeUnreachable struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *HomeUnreachable) Reset() {
-	*x = HomeUnreachable{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HomeUnreachable) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HomeUnreachable) ProtoMessage() {}
-
-func (x *HomeUnreachable) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HomeUnreachable.ProtoReflect.Descriptor instead.
-func (*HomeUnreachable) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{19}
-}
-
-type UnknownTenant struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UnknownTenant) Reset() {
-	*x = UnknownTenant{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UnknownTenant) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UnknownTenant) ProtoMessage() {}
-
-func (x *UnknownTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UnknownTenant.ProtoReflect.Descriptor instead.
-func (*UnknownTenant) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{20}
-}
-
-// The stored fingerprint is by rules that the answering node does not know.
-type FingerprintVersion struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FingerprintVersion) Reset() {
-	*x = FingerprintVersion{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FingerprintVersion) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FingerprintVersion) ProtoMessage() {}
-
-func (x *FingerprintVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FingerprintVersion.ProtoReflect.Descriptor instead.
-func (*FingerprintVersion) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{21}
-}
-
-type HopLimit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *HopLimit) Reset() {
-	*x = HopLimit{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HopLimit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HopLimit) ProtoMessage() {}
-
-func (x *HopLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HopLimit.ProtoReflect.Descriptor instead.
-func (*HopLimit) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{22}
-}
-
-// A restore may have lost what the key was used for.
-type Withheld struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RetryAfterMs  int64                  `protobuf:"varint,1,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Withheld) Reset() {
-	*x = Withheld{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Withheld) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Withheld) ProtoMessage() {}
-
-func (x *Withheld) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Withheld.ProtoReflect.Descriptor instead.
-func (*Withheld) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *Withheld) GetRetryAfterMs() int64 {
-	if x != nil {
-		return x.RetryAfterMs
-	}
-	return 0
 }
 
 var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
@@ -1739,46 +1173,31 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\vPingRequest\x12\x18\n" +
 	"\apadding\x18\x01 \x01(\fR\apadding\"(\n" +
 	"\fPingResponse\x12\x18\n" +
-	"\apadding\x18\x01 \x01(\fR\apadding\"\xba\a\n" +
-	"\aProblem\x12<\n" +
-	"\n" +
-	"wrong_home\x18\x01 \x01(\v2\x1b.homeward.peer.v1.WrongHomeH\x00R\twrongHome\x120\n" +
-	"\x06in_use\x18\x02 \x01(\v2\x17.homeward.peer.v1.InUseH\x00R\x05inUse\x12K\n" +
-	"\x0foutcome_unknown\x18\x03 \x01(\v2 .homeward.peer.v1.OutcomeUnknownH\x00R\x0eoutcomeUnknown\x125\n" +
-	"\aexpired\x18\x04 \x01(\v2\x19.homeward.peer.v1.ExpiredH\x00R\aexpired\x128\n" +
-	"\bmismatch\x18\x05 \x01(\v2\x1a.homeward.peer.v1.MismatchH\x00R\bmismatch\x126\n" +
-	"\bneed_pin\x18\x06 \x01(\v2\x19.homeward.peer.v1.NeedPinH\x00R\aneedPin\x12Q\n" +
-	"\x11store_unavailable\x18\a \x01(\v2\".homeward.peer.v1.StoreUnavailableH\x00R\x10storeUnavailable\x12N\n" +
-	"\x10home_unreachable\x18\b \x01(\v2!.homeward.peer.v1.HomeUnreachableH\x00R\x0fhomeUnreachable\x12H\n" +
-	"\x0eunknown_tenant\x18\t \x01(\v2\x1f.homeward.peer.v1.UnknownTenantH\x00R\runknownTenant\x12W\n" +
-	"\x13fingerprint_version\x18\n" +
-	" \x01(\v2$.homeward.peer.v1.FingerprintVersionH\x00R\x12fingerprintVersion\x129\n" +
-	"\thop_limit\x18\v \x01(\v2\x1a.homeward.peer.v1.HopLimitH\x00R\bhopLimit\x128\n" +
-	"\bwithheld\x18\f \x01(\v2\x1a.homeward.peer.v1.WithheldH\x00R\bwithheld\x12\x12\n" +
+	"\apadding\x18\x01 \x01(\fR\apadding\"\x80\x05\n" +
+	"\aProblem\x122\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.homeward.peer.v1.Problem.KindR\x04kind\x12\x1b\n" +
+	"\treal_home\x18\x02 \x01(\tR\brealHome\x12$\n" +
+	"\x0eretry_after_ms\x18\x03 \x01(\x03R\fretryAfterMs\x12J\n" +
+	"\x13original_request_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x11originalRequestAt\x12\x12\n" +
 	"\x04home\x18\x14 \x01(\tR\x04home\x127\n" +
 	"\tfirst_use\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\bfirstUse\x129\n" +
 	"\n" +
-	"expires_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\x06\n" +
-	"\x04kind\"\x1f\n" +
-	"\tWrongHome\x12\x12\n" +
-	"\x04home\x18\x01 \x01(\tR\x04home\"-\n" +
-	"\x05InUse\x12$\n" +
-	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs\"6\n" +
-	"\x0eOutcomeUnknown\x12$\n" +
-	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs\"B\n" +
-	"\aExpired\x127\n" +
-	"\tfirst_use\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bfirstUse\"\n" +
-	"\n" +
-	"\bMismatch\"\t\n" +
-	"\aNeedPin\"\x12\n" +
-	"\x10StoreUnavailable\"\x11\n" +
-	"\x0fHomeUnreachable\"\x0f\n" +
-	"\rUnknownTenant\"\x14\n" +
-	"\x12FingerprintVersion\"\n" +
-	"\n" +
-	"\bHopLimit\"0\n" +
-	"\bWithheld\x12$\n" +
-	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs2\xc1\x02\n" +
+	"expires_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xa9\x02\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fKIND_WRONG_HOME\x10\x01\x12\x0f\n" +
+	"\vKIND_IN_USE\x10\x02\x12\x18\n" +
+	"\x14KIND_OUTCOME_UNKNOWN\x10\x03\x12\x10\n" +
+	"\fKIND_EXPIRED\x10\x04\x12\x11\n" +
+	"\rKIND_MISMATCH\x10\x05\x12\x11\n" +
+	"\rKIND_NEED_PIN\x10\x06\x12\x1a\n" +
+	"\x16KIND_STORE_UNAVAILABLE\x10\a\x12\x19\n" +
+	"\x15KIND_HOME_UNREACHABLE\x10\b\x12\x17\n" +
+	"\x13KIND_UNKNOWN_TENANT\x10\t\x12\x1c\n" +
+	"\x18KIND_FINGERPRINT_VERSION\x10\n" +
+	"\x12\x12\n" +
+	"\x0eKIND_HOP_LIMIT\x10\v\x12\x11\n" +
+	"\rKIND_WITHHELD\x10\f2\xc1\x02\n" +
 	"\vPeerService\x12N\n" +
 	"\aExecute\x12 .homeward.peer.v1.ExecuteRequest\x1a!.homeward.peer.v1.ExecuteResponse\x12N\n" +
 	"\aInspect\x12 .homeward.peer.v1.InspectRequest\x1a!.homeward.peer.v1.InspectResponse\x12K\n" +
@@ -1797,74 +1216,53 @@ func file_homeward_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_homeward_peer_v1_peer_proto_rawDescData
 }
 
-var file_homeward_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_homeward_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_homeward_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_homeward_peer_v1_peer_proto_goTypes = []any{
-	(*ExecuteRequest)(nil),        // 0: homeward.peer.v1.ExecuteRequest
-	(*Header)(nil),                // 1: homeward.peer.v1.Header
-	(*Response)(nil),              // 2: homeward.peer.v1.Response
-	(*ExecuteResponse)(nil),       // 3: homeward.peer.v1.ExecuteResponse
-	(*InspectRequest)(nil),        // 4: homeward.peer.v1.InspectRequest
-	(*InspectResponse)(nil),       // 5: homeward.peer.v1.InspectResponse
-	(*TimelineEntry)(nil),         // 6: homeward.peer.v1.TimelineEntry
-	(*ObjectRequest)(nil),         // 7: homeward.peer.v1.ObjectRequest
-	(*ObjectResponse)(nil),        // 8: homeward.peer.v1.ObjectResponse
-	(*PingRequest)(nil),           // 9: homeward.peer.v1.PingRequest
-	(*PingResponse)(nil),          // 10: homeward.peer.v1.PingResponse
-	(*Problem)(nil),               // 11: homeward.peer.v1.Problem
-	(*WrongHome)(nil),             // 12: homeward.peer.v1.WrongHome
-	(*InUse)(nil),                 // 13: homeward.peer.v1.InUse
-	(*OutcomeUnknown)(nil),        // 14: homeward.peer.v1.OutcomeUnknown
-	(*Expired)(nil),               // 15: homeward.peer.v1.Expired
-	(*Mismatch)(nil),              // 16: homeward.peer.v1.Mismatch
-	(*NeedPin)(nil),               // 17: homeward.peer.v1.NeedPin
-	(*StoreUnavailable)(nil),      // 18: homeward.peer.v1.StoreUnavailable
-	(*HomeUnreachable)(nil),       // 19: homeward.peer.v1.HomeUnreachable
-	(*UnknownTenant)(nil),         // 20: homeward.peer.v1.UnknownTenant
-	(*FingerprintVersion)(nil),    // 21: homeward.peer.v1.FingerprintVersion
-	(*HopLimit)(nil),              // 22: homeward.peer.v1.HopLimit
-	(*Withheld)(nil),              // 23: homeward.peer.v1.Withheld
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(Problem_Kind)(0),             // 0: homeward.peer.v1.Problem.Kind
+	(*ExecuteRequest)(nil),        // 1: homeward.peer.v1.ExecuteRequest
+	(*Header)(nil),                // 2: homeward.peer.v1.Header
+	(*Response)(nil),              // 3: homeward.peer.v1.Response
+	(*ExecuteResponse)(nil),       // 4: homeward.peer.v1.ExecuteResponse
+	(*InspectRequest)(nil),        // 5: homeward.peer.v1.InspectRequest
+	(*InspectResponse)(nil),       // 6: homeward.peer.v1.InspectResponse
+	(*TimelineEntry)(nil),         // 7: homeward.peer.v1.TimelineEntry
+	(*ObjectRequest)(nil),         // 8: homeward.peer.v1.ObjectRequest
+	(*ObjectResponse)(nil),        // 9: homeward.peer.v1.ObjectResponse
+	(*PingRequest)(nil),           // 10: homeward.peer.v1.PingRequest
+	(*PingResponse)(nil),          // 11: homeward.peer.v1.PingResponse
+	(*Problem)(nil),               // 12: homeward.peer.v1.Problem
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_homeward_peer_v1_peer_proto_depIdxs = []int32{
-	24, // 0: homeward.peer.v1.ExecuteRequest.pinned_at:type_name -> google.protobuf.Timestamp
-	1,  // 1: homeward.peer.v1.Response.headers:type_name -> homeward.peer.v1.Header
-	2,  // 2: homeward.peer.v1.ExecuteResponse.response:type_name -> homeward.peer.v1.Response
-	24, // 3: homeward.peer.v1.ExecuteResponse.first_use:type_name -> google.protobuf.Timestamp
-	24, // 4: homeward.peer.v1.ExecuteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	24, // 5: homeward.peer.v1.InspectResponse.first_use:type_name -> google.protobuf.Timestamp
-	24, // 6: homeward.peer.v1.InspectResponse.expires_at:type_name -> google.protobuf.Timestamp
-	24, // 7: homeward.peer.v1.InspectResponse.free_at:type_name -> google.protobuf.Timestamp
-	6,  // 8: homeward.peer.v1.InspectResponse.timeline:type_name -> homeward.peer.v1.TimelineEntry
-	24, // 9: homeward.peer.v1.TimelineEntry.at:type_name -> google.protobuf.Timestamp
-	2,  // 10: homeward.peer.v1.ObjectResponse.response:type_name -> homeward.peer.v1.Response
-	12, // 11: homeward.peer.v1.Problem.wrong_home:type_name -> homeward.peer.v1.WrongHome
-	13, // 12: homeward.peer.v1.Problem.in_use:type_name -> homeward.peer.v1.InUse
-	14, // 13: homeward.peer.v1.Problem.outcome_unknown:type_name -> homeward.peer.v1.OutcomeUnknown
-	15, // 14: homeward.peer.v1.Problem.expired:type_name -> homeward.peer.v1.Expired
-	16, // 15: homeward.peer.v1.Problem.mismatch:type_name -> homeward.peer.v1.Mismatch
-	17, // 16: homeward.peer.v1.Problem.need_pin:type_name -> homeward.peer.v1.NeedPin
-	18, // 17: homeward.peer.v1.Problem.store_unavailable:type_name -> homeward.peer.v1.StoreUnavailable
-	19, // 18: homeward.peer.v1.Problem.home_unreachable:type_name -> homeward.peer.v1.HomeUnreachable
-	20, // 19: homeward.peer.v1.Problem.unknown_tenant:type_name -> homeward.peer.v1.UnknownTenant
-	21, // 20: homeward.peer.v1.Problem.fingerprint_version:type_name -> homeward.peer.v1.FingerprintVersion
-	22, // 21: homeward.peer.v1.Problem.hop_limit:type_name -> homeward.peer.v1.HopLimit
-	23, // 22: homeward.peer.v1.Problem.withheld:type_name -> homeward.peer.v1.Withheld
-	24, // 23: homeward.peer.v1.Problem.first_use:type_name -> google.protobuf.Timestamp
-	24, // 24: homeward.peer.v1.Problem.expires_at:type_name -> google.protobuf.Timestamp
-	24, // 25: homeward.peer.v1.Expired.first_use:type_name -> google.protobuf.Timestamp
-	0,  // 26: homeward.peer.v1.PeerService.Execute:input_type -> homeward.peer.v1.ExecuteRequest
-	4,  // 27: homeward.peer.v1.PeerService.Inspect:input_type -> homeward.peer.v1.InspectRequest
-	7,  // 28: homeward.peer.v1.PeerService.Object:input_type -> homeward.peer.v1.ObjectRequest
-	9,  // 29: homeward.peer.v1.PeerService.Ping:input_type -> homeward.peer.v1.PingRequest
-	3,  // 30: homeward.peer.v1.PeerService.Execute:output_type -> homeward.peer.v1.ExecuteResponse
-	5,  // 31: homeward.peer.v1.PeerService.Inspect:output_type -> homeward.peer.v1.InspectResponse
-	8,  // 32: homeward.peer.v1.PeerService.Object:output_type -> homeward.peer.v1.ObjectResponse
-	10, // 33: homeward.peer.v1.PeerService.Ping:output_type -> homeward.peer.v1.PingResponse
-	30, // [30:34] is the sub-list for method output_type
-	26, // [26:30] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	13, // 0: homeward.peer.v1.ExecuteRequest.pinned_at:type_name -> google.protobuf.Timestamp
+	2,  // 1: homeward.peer.v1.Response.headers:type_name -> homeward.peer.v1.Header
+	3,  // 2: homeward.peer.v1.ExecuteResponse.response:type_name -> homeward.peer.v1.Response
+	13, // 3: homeward.peer.v1.ExecuteResponse.first_use:type_name -> google.protobuf.Timestamp
+	13, // 4: homeward.peer.v1.ExecuteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 5: homeward.peer.v1.InspectResponse.first_use:type_name -> google.protobuf.Timestamp
+	13, // 6: homeward.peer.v1.InspectResponse.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 7: homeward.peer.v1.InspectResponse.free_at:type_name -> google.protobuf.Timestamp
+	7,  // 8: homeward.peer.v1.InspectResponse.timeline:type_name -> homeward.peer.v1.TimelineEntry
+	13, // 9: homeward.peer.v1.TimelineEntry.at:type_name -> google.protobuf.Timestamp
+	3,  // 10: homeward.peer.v1.ObjectResponse.response:type_name -> homeward.peer.v1.Response
+	0,  // 11: homeward.peer.v1.Problem.kind:type_name -> homeward.peer.v1.Problem.Kind
+	13, // 12: homeward.peer.v1.Problem.original_request_at:type_name -> google.protobuf.Timestamp
+	13, // 13: homeward.peer.v1.Problem.first_use:type_name -> google.protobuf.Timestamp
+	13, // 14: homeward.peer.v1.Problem.expires_at:type_name -> google.protobuf.Timestamp
+	1,  // 15: homeward.peer.v1.PeerService.Execute:input_type -> homeward.peer.v1.ExecuteRequest
+	5,  // 16: homeward.peer.v1.PeerService.Inspect:input_type -> homeward.peer.v1.InspectRequest
+	8,  // 17: homeward.peer.v1.PeerService.Object:input_type -> homeward.peer.v1.ObjectRequest
+	10, // 18: homeward.peer.v1.PeerService.Ping:input_type -> homeward.peer.v1.PingRequest
+	4,  // 19: homeward.peer.v1.PeerService.Execute:output_type -> homeward.peer.v1.ExecuteResponse
+	6,  // 20: homeward.peer.v1.PeerService.Inspect:output_type -> homeward.peer.v1.InspectResponse
+	9,  // 21: homeward.peer.v1.PeerService.Object:output_type -> homeward.peer.v1.ObjectResponse
+	11, // 22: homeward.peer.v1.PeerService.Ping:output_type -> homeward.peer.v1.PingResponse
+	19, // [19:23] is the sub-list for method output_type
+	15, // [15:19] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_homeward_peer_v1_peer_proto_init() }
@@ -1872,32 +1270,19 @@ func file_homeward_peer_v1_peer_proto_init() {
 	if File_homeward_peer_v1_peer_proto != nil {
 		return
 	}
-	file_homeward_peer_v1_peer_proto_msgTypes[11].OneofWrappers = []any{
-		(*Problem_WrongHome)(nil),
-		(*Problem_InUse)(nil),
-		(*Problem_OutcomeUnknown)(nil),
-		(*Problem_Expired)(nil),
-		(*Problem_Mismatch)(nil),
-		(*Problem_NeedPin)(nil),
-		(*Problem_StoreUnavailable)(nil),
-		(*Problem_HomeUnreachable)(nil),
-		(*Problem_UnknownTenant)(nil),
-		(*Problem_FingerprintVersion)(nil),
-		(*Problem_HopLimit)(nil),
-		(*Problem_Withheld)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_homeward_peer_v1_peer_proto_rawDesc), len(file_homeward_peer_v1_peer_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   24,
+			NumEnums:      1,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_homeward_peer_v1_peer_proto_goTypes,
 		DependencyIndexes: file_homeward_peer_v1_peer_proto_depIdxs,
+		EnumInfos:         file_homeward_peer_v1_peer_proto_enumTypes,
 		MessageInfos:      file_homeward_peer_v1_peer_proto_msgTypes,
 	}.Build()
 	File_homeward_peer_v1_peer_proto = out.File
