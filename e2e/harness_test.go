@@ -83,7 +83,7 @@ var quickOutbox = node.OutboxConfig{Poll: 50 * time.Millisecond, Lease: time.Sec
 // demo's API key beside its own.
 func clusterConfig(dir string, p psp.Provider, b backend) node.ClusterConfig {
 	c := node.ClusterConfig{
-		Dir: dir, Providers: psp.Providers{p}, Databases: b.Databases, Pool: patientPool(),
+		Dir: dir, Payments: node.Payments{Providers: psp.Providers{p}}, Databases: b.Databases, Pool: patientPool(),
 		Tuning: node.Tuning{
 			Policy: b.Policy, Outbox: quickOutbox, Limits: httpapi.DefaultLimits(),
 			DeputyAfter: time.Hour, // tests of deputies say when

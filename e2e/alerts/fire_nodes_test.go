@@ -104,8 +104,8 @@ func TestACertificateRunsOut(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, blobs.Close()) }()
 	n, err := node.Start(t.Context(), node.Config{
-		Tuning: node.DefaultTuning(), Name: "proven", Region: us, APIListen: "127.0.0.1:0", RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
-		Topology: topology, Store: store, Blobs: blobs, Providers: psp.Providers{w.adapter}, TLS: proof, Meters: meters,
+		Tuning: node.DefaultTuning(), Name: "proven", Region: us, APIListen: "127.0.0.1:0", Peering: node.Peering{RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0", TLS: proof},
+		Topology: topology, Store: store, Blobs: blobs, Payments: node.Payments{Providers: psp.Providers{w.adapter}}, Meters: meters,
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, n.Stop(t.Context())) }()

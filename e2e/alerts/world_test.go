@@ -133,7 +133,7 @@ func start(t testing.TB, change func(*world, *node.ClusterConfig)) *world {
 	policy.BackoffMin, policy.BackoffMax, policy.DeclinePause = 20*time.Millisecond, 200*time.Millisecond, 500*time.Millisecond
 	policy.WaitPoll = 20 * time.Millisecond
 	c := node.ClusterConfig{
-		Dir: filepath.Join(t.TempDir(), node.StoreDir), Providers: psp.Providers{provider}, Notifiers: map[string]psp.Notifier{"simulator": provider}, Seal: sealtest.Ring(1),
+		Dir: filepath.Join(t.TempDir(), node.StoreDir), Payments: node.Payments{Providers: psp.Providers{provider}, Notifiers: map[string]psp.Notifier{"simulator": provider}}, Seal: sealtest.Ring(1),
 		Network: w.network, Logger: slog.New(slog.DiscardHandler), MetricsListen: "127.0.0.1:0", Nodes: 2,
 		Tuning: node.Tuning{
 			Policy: policy, Outbox: node.OutboxConfig{Poll: 50 * time.Millisecond, Lease: time.Second}, Limits: httpapi.DefaultLimits(),

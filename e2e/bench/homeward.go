@@ -46,10 +46,9 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 		return err
 	}
 	c := node.ClusterConfig{
-		Dir: *dir, Providers: psp.Providers{p}, Tuning: node.Tuning{Policy: claim.DefaultPolicy(), Limits: limits()}, ReplicaLag: *lag,
+		Dir: *dir, Payments: node.Payments{Providers: psp.Providers{p}, Notifiers: map[string]psp.Notifier{p.Name(): p}}, Tuning: node.Tuning{Policy: claim.DefaultPolicy(), Limits: limits()}, ReplicaLag: *lag,
 		Tenants:    []node.ClusterTenant{{Tenant: tenant(), APIKeys: []string{apiKey}}},
 		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Notifiers:  map[string]psp.Notifier{p.Name(): p},
 		Seal:       seal.Clear(nil, nil),
 		Fatal:      func(error) { os.Exit(1) }, // the log has said why
 		OwnProcess: true,

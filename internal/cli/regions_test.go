@@ -43,7 +43,7 @@ func startRegional(t *testing.T) *regional {
 	provider, err := httpjson.New(httpjson.Config{Name: "nobody", BaseURL: "http://127.0.0.1:1", Capabilities: psp.Capabilities{Dedupe: psp.DedupeKey, Lookup: true}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, provider.Close()) })
-	c := node.ClusterConfig{Dir: t.TempDir(), Providers: psp.Providers{provider}, Tuning: node.DefaultTuning()}
+	c := node.ClusterConfig{Dir: t.TempDir(), Payments: node.Payments{Providers: psp.Providers{provider}}, Tuning: node.DefaultTuning()}
 	for i, r := range []string{us, eu, asia} {
 		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r, Code: claim.RegionCode(i + 1)}})
 	}

@@ -164,8 +164,8 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	}
 	c := node.ClusterConfig{
 		AuditKeys: keys, Tuning: s.Tuning, ReplicaLag: s.ReplicaLag, Dir: filepath.Join(d.Data, node.StoreDir), Seal: d.seal,
-		Providers: psp.Providers{d.provider}, Notifiers: map[string]psp.Notifier{"simulator": d.provider},
-		Network: wan.New(d.c.Distances), MetricsListen: metricsAt(d.c.Listen, d.c.MetricsListen, len(s.Regions)), Logger: d.c.Logger, Fatal: d.c.Fatal, OwnProcess: d.c.OwnProcess, Commands: d.c.Commands,
+		Payments: node.Payments{Providers: psp.Providers{d.provider}, Notifiers: map[string]psp.Notifier{"simulator": d.provider}},
+		Network:  wan.New(d.c.Distances), MetricsListen: metricsAt(d.c.Listen, d.c.MetricsListen, len(s.Regions)), Logger: d.c.Logger, Fatal: d.c.Fatal, OwnProcess: d.c.OwnProcess, Commands: d.c.Commands,
 	}
 	var names []string
 	for i, r := range s.Regions {

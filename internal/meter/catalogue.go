@@ -157,7 +157,7 @@ var (
 		"The epoch of the table of regions that the node uses.",
 		"Nodes that differ for more than a minute: one cannot read the table.")
 	TopologyAge = regions.gauge("homeward.topology.age", "s",
-		"The time since the node last read that table. One node of a region reads it every few seconds, another every minute, the others every five minutes and when they hear of a change.",
+		"The time since the node last read that table. One node of a region reads it every few seconds, the others every minute and when they hear of a change.",
 		"Above ten minutes, or above one at every node of a region: the table cannot be read.")
 	VersionNodes = regions.gauge("homeward.version.nodes", "{node}",
 		"Live nodes by the version of their build, as this node's gossip sees them.",

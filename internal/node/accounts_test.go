@@ -39,7 +39,7 @@ func TestARunningNodeStopsSendingToAnotherAccount(t *testing.T) {
 	var said lockedLog
 	const key = "hw_test_accounts"
 	c, err := StartCluster(t.Context(), ClusterConfig{
-		Dir: t.TempDir(), Providers: psp.Providers{provider}, Tuning: DefaultTuning(), Logger: slog.New(slog.NewJSONHandler(&said, nil)),
+		Dir: t.TempDir(), Payments: Payments{Providers: psp.Providers{provider}}, Tuning: DefaultTuning(), Logger: slog.New(slog.NewJSONHandler(&said, nil)),
 		Regions: []ClusterRegion{{Region: region.Region{Name: "a", Code: 1}}},
 		Tenants: []ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Registrar: "a"}, APIKeys: []string{key}}},
 	})

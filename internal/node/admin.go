@@ -26,15 +26,15 @@ type follower struct {
 	table    claim.Regions
 	topology *region.Topology
 	self     string // the node's region
-	// tell announces to the other nodes whether this one drains; nil: not yet possible.
-	tell func(ctx context.Context, draining bool) error
-	now  func() time.Time
-	log  *slog.Logger
+	// announce announces to the other nodes whether this one drains; nil: not yet possible.
+	announce func(ctx context.Context, draining bool) error
+	now      func() time.Time
+	log      *slog.Logger
 
-	mu      sync.Mutex // one reading at a time
-	trouble trouble
-	told    bool         // the state that was last announced
-	readAt  atomic.Int64 // of the last reading that got an answer, in Unix nanoseconds
+	mu        sync.Mutex // one reading at a time
+	trouble   trouble
+	announced bool         // the state that was last announced
+	readAt    atomic.Int64 // of the last reading that got an answer, in Unix nanoseconds
 }
 
 func newFollower(table claim.Regions, topology *region.Topology, self string, now func() time.Time, log *slog.Logger) *follower {
@@ -63,7 +63,7 @@ func (f *follower) read(ctx context.Context) error {
 	if changed {
 		f.log.Info("the topology has changed", "epoch", epoch, "regions", fmt.Sprint(f.topology.Regions()))
 	}
-	f.say(ctx)
+	f.announceDrain(ctx)
 	return err
 }
 
@@ -71,23 +71,23 @@ func (f *follower) read(ctx context.Context) error {
 func (f *follower) lastRead() time.Time { return time.Unix(0, f.readAt.Load()) }
 
 // meet sets the function that announces, from now on.
-func (f *follower) meet(ctx context.Context, tell func(ctx context.Context, draining bool) error) {
+func (f *follower) meet(ctx context.Context, announce func(ctx context.Context, draining bool) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tell = tell
-	f.say(ctx)
+	f.announce = announce
+	f.announceDrain(ctx)
 }
 
-// say announces a changed state. The caller holds mu.
-func (f *follower) say(ctx context.Context) {
+// announceDrain announces a changed state. The caller holds mu.
+func (f *follower) announceDrain(ctx context.Context) {
 	draining := f.takes() != nil
-	if f.tell == nil || draining == f.told {
+	if f.announce == nil || draining == f.announced {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	if err := f.tell(ctx, draining); err == nil {
-		f.told = draining
+	if err := f.announce(ctx, draining); err == nil {
+		f.announced = draining
 	} else if !errors.Is(err, region.ErrClosed) {
 		f.log.Info("gossip of this node's drain state timed out; the node broadcasts it again", "error", err)
 	}

@@ -148,7 +148,7 @@ func TestProbesAreNotInHand(t *testing.T) {
 
 // Nodes of one process are next to each other, and requests between them are not.
 func TestRegionsAreAsFarAsRequestsFindThem(t *testing.T) {
-	n := &Node{c: Config{Region: "us-east1", Network: wan.New(map[wan.Pair]time.Duration{{A: "europe-west1", B: "us-east1"}: 64 * time.Millisecond})}}
+	n := &Node{c: Config{Region: "us-east1", Peering: Peering{Network: wan.New(map[wan.Pair]time.Duration{{A: "europe-west1", B: "us-east1"}: 64 * time.Millisecond})}}}
 	rtt, known := sight{n: n}.RTT("europe-west1")
 	require.True(t, known)
 	require.Equal(t, 64*time.Millisecond, rtt)

@@ -133,38 +133,6 @@ func (b AuditBucket) List(ctx context.Context, prefix string, each func(name str
 	}
 }
 
-// auditMeans is the target of the export; the zero value: none.
-type auditMeans struct {
-	bucket AuditBucket
-	keys   *audit.Keys
-}
-
-func openAuditMeans(ctx context.Context, url, keys string) (m auditMeans, err error) {
-	if url == "" {
-		return m, nil
-	}
-	if m.keys, err = ParseAuditKeys(keys); err != nil {
-		return m, err
-	}
-	m.bucket, err = OpenAudit(ctx, url)
-	return m, err
-}
-
-// objects returns the bucket, nil if there is none.
-func (m auditMeans) objects() audit.Objects {
-	if m.bucket.Blobs == nil {
-		return nil
-	}
-	return m.bucket
-}
-
-func (m auditMeans) close() error {
-	if m.bucket.Blobs == nil {
-		return nil
-	}
-	return m.bucket.Close()
-}
-
 // The file of the demo's key that signs audit, and the directory of its bucket, within
 // its --data directory.
 const (

@@ -61,9 +61,9 @@ func TestAClusterExportsItsAudit(t *testing.T) {
 	tuning.Audit = s
 	k, err := StartCluster(t.Context(), ClusterConfig{
 		Tuning: tuning, Dir: filepath.Join(dir, StoreDir), AuditKeys: keys,
-		Regions:   []ClusterRegion{{Region: region.Region{Name: "us-east1", Code: 1}}, {Region: region.Region{Name: "europe-west1", Code: 2}}},
-		Tenants:   []ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Name: "Acme", Registrar: "us-east1"}, APIKeys: []string{"sk"}}},
-		Providers: psp.Providers{generous{}},
+		Regions:  []ClusterRegion{{Region: region.Region{Name: "us-east1", Code: 1}}, {Region: region.Region{Name: "europe-west1", Code: 2}}},
+		Tenants:  []ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Name: "Acme", Registrar: "us-east1"}, APIKeys: []string{"sk"}}},
+		Payments: Payments{Providers: psp.Providers{generous{}}},
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, k.Stop(context.WithoutCancel(t.Context()))) }()

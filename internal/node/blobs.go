@@ -74,8 +74,13 @@ func (b *Blobs) Get(ctx context.Context, ref string) ([]byte, error) {
 	return body, nil
 }
 
-// Close releases the bucket.
-func (b *Blobs) Close() error { return b.bucket.Close() }
+// Close releases the bucket. A nil one has none.
+func (b *Blobs) Close() error {
+	if b == nil {
+		return nil
+	}
+	return b.bucket.Close()
+}
 
 func syncPath(path string) error {
 	f, err := os.Open(path)

@@ -29,8 +29,6 @@ import (
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment"
-	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/region/admin"
 )
@@ -38,6 +36,7 @@ import (
 // ClusterConfig describes several regions in one process on one store.
 type ClusterConfig struct {
 	Tuning
+	Payments
 	// Dir is the embedded store's directory; responses too large for a row go to
 	// Dir/objects unless Objects names another bucket.
 	Dir string
@@ -54,12 +53,6 @@ type ClusterConfig struct {
 	// Nodes is how many nodes each region has; 0 means 1. Only the first node of a
 	// region listens at the region's addresses.
 	Nodes int
-	// Providers move the money; the first is the default.
-	Providers psp.Providers
-	// Failover names the provider to try when one has certainly moved no money. Nil: none.
-	Failover map[string]payment.Failover
-	// Notifiers verify and parse providers' webhooks, by the name in the path.
-	Notifiers map[string]psp.Notifier
 	// Seal is as in [Config].
 	Seal *seal.Ring
 	// AuditKeys sign the audit, if Audit names a bucket.
@@ -136,10 +129,7 @@ type Cluster struct {
 	c          ClusterConfig
 	regions    []region.Region
 	metrics    *telemetry.Metrics
-	blobs      *Blobs
-	sinks      *Sinks
-	audit      auditMeans
-	runs       *Runs
+	resources  *resources
 	background background
 	running    parts.Running
 }
@@ -158,7 +148,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 		return nil, err
 	}
 	if err := k.running.Start(ctx,
-		k.openMetrics, k.openStore, k.putTenants, k.openBlobs, k.openAudit, k.openRuns, k.openSinks, k.background.start, k.startNodes, k.meet, k.sweep,
+		k.openMetrics, k.openStore, k.putTenants, k.openResources, k.background.start, k.startNodes, k.meet, k.sweep,
 	); err != nil {
 		return nil, errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 	}
@@ -192,51 +182,23 @@ func (k *Cluster) putTenants(ctx context.Context) (parts.Stop, error) {
 	return nil, nil
 }
 
-func (k *Cluster) openBlobs(ctx context.Context) (_ parts.Stop, err error) {
-	objects := k.c.Objects
-	if objects == "" {
+func (k *Cluster) openResources(ctx context.Context) (_ parts.Stop, err error) {
+	t := k.c.Tuning
+	if t.Objects == "" {
 		dir, err := filepath.Abs(filepath.Join(k.c.Dir, "objects"))
 		if err != nil {
 			return nil, err
 		}
-		objects = "file://" + dir
+		t.Objects = "file://" + dir
 	}
-	if k.blobs, err = OpenBlobs(ctx, objects); err != nil {
+	if k.resources, err = openResources(ctx, &t, k.c.AuditKeys, relay.Sealed(k.DB, k.c.Seal), k.c.Logger); err != nil {
 		return nil, err
 	}
-	return parts.Closing(k.blobs.Close), nil
-}
-
-func (k *Cluster) openAudit(ctx context.Context) (_ parts.Stop, err error) {
-	if k.c.Audit.Bucket == "" {
-		return nil, nil
-	}
-	k.audit.keys = k.c.AuditKeys
-	if k.audit.bucket, err = OpenAudit(ctx, k.c.Audit.Bucket); err != nil {
-		return nil, err
-	}
-	return parts.Closing(k.audit.close), nil
-}
-
-func (k *Cluster) openRuns(ctx context.Context) (_ parts.Stop, err error) {
-	if k.runs, err = OpenRuns(ctx, k.c.Runs); err != nil {
-		return nil, err
-	}
-	return parts.Closing(k.runs.Close), nil
+	return parts.Closing(k.resources.close), nil
 }
 
 // Runs stores reports of commands. Nil: none are stored.
-func (k *Cluster) Runs() *runs.Book { return k.runs.Book() }
-
-func (k *Cluster) openSinks(ctx context.Context) (_ parts.Stop, err error) {
-	if k.sinks, err = k.c.Events.open(ctx, relay.Sealed(k.DB, k.c.Seal), k.c.Logger); err != nil {
-		return nil, err
-	}
-	return func(context.Context) error {
-		k.sinks.Close()
-		return nil
-	}, nil
-}
+func (k *Cluster) Runs() *runs.Book { return k.resources.runs.Book() }
 
 // startNodes starts the first nodes of all regions, then the second ones; each joins
 // those before it. If one fails it stops those that were started.
@@ -291,10 +253,14 @@ func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start s
 		console = c.Console
 	}
 	return Start(ctx, Config{
-		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: cmp.Or(at.Listen, beside("")), RPCListen: cmp.Or(at.RPCListen, beside("")), GossipListen: beside(at.RPCListen),
-		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers, Failover: c.Failover,
-		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network, AuditObjects: k.audit.objects(), AuditKeys: k.audit.keys,
-		RunsBook: k.runs.Book(), WrapTransport: c.WrapTransport, LocalGossip: true, Run: c.Commands.of(Belongings{k.DB, c.Seal, c.Runs, c.Events.Webhooks.On}), Meters: meters, Clock: c.Clock, Logger: c.Logger,
+		Console: console, Tuning: c.Tuning, Payments: c.Payments, Name: name + "-" + start, Region: home, APIListen: cmp.Or(at.Listen, beside("")),
+		Peering: Peering{
+			RPCListen: cmp.Or(at.RPCListen, beside("")), GossipListen: beside(at.RPCListen), Seeds: seeds, LocalGossip: true,
+			Network: c.Network, WrapTransport: c.WrapTransport,
+		},
+		Topology: topology, Store: store, Blobs: k.resources.objects,
+		Seal: c.Seal, Sinks: k.resources.sinks.kinds, AuditObjects: k.resources.auditObjects(), AuditKeys: k.resources.auditKeys,
+		RunsBook: k.Runs(), Run: c.Commands.of(Belongings{k.DB, c.Seal, c.Runs, c.Events.Webhooks.On}), Meters: meters, Clock: c.Clock, Logger: c.Logger,
 	})
 }
 

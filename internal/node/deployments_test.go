@@ -63,8 +63,8 @@ func TestTwoDeploymentsDoNotMerge(t *testing.T) {
 			topology, err := region.NewTopology(regions)
 			require.NoError(t, err)
 			n, err := Start(ctx, Config{
-				Tuning: tuning, Name: home + "-1", Region: home, APIListen: "127.0.0.1:0", RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0", Seeds: seeds,
-				Topology: topology, Store: store, Blobs: blobs, Providers: psp.Providers{provider}, LocalGossip: true, GossipKeys: [][]byte{[]byte("0123456789abcdef")},
+				Tuning: tuning, Name: home + "-1", Region: home, APIListen: "127.0.0.1:0", Peering: Peering{RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0", Seeds: seeds, LocalGossip: true, GossipKeys: [][]byte{[]byte("0123456789abcdef")}},
+				Topology: topology, Store: store, Blobs: blobs, Payments: Payments{Providers: psp.Providers{provider}},
 				Logger: slog.New(slog.NewTextHandler(said, nil)),
 			})
 			require.NoError(t, err)
@@ -145,8 +145,8 @@ func TestNodesOfOneDeploymentHaveOneAccount(t *testing.T) {
 		topology, err := region.NewTopology(regions)
 		require.NoError(t, err)
 		return Start(t.Context(), Config{
-			Tuning: DefaultTuning(), Name: home + "-1", Region: home, APIListen: "127.0.0.1:0", RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
-			Topology: topology, Store: store, Blobs: blobs, Providers: psp.Providers{provider}, LocalGossip: true,
+			Tuning: DefaultTuning(), Name: home + "-1", Region: home, APIListen: "127.0.0.1:0", Peering: Peering{RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0", LocalGossip: true},
+			Topology: topology, Store: store, Blobs: blobs, Payments: Payments{Providers: psp.Providers{provider}},
 		})
 	}
 	first, err := start("a", "first")

@@ -44,7 +44,7 @@ func newWatchers(t *testing.T, nodes int, every time.Duration, restores claim.Re
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, n.membership.Close()) })
 		seeds = []string{n.membership.GossipAddr()}
-		require.NoError(t, n.running.Start(t.Context(), n.background.start, n.watchRegions, n.watchRestore))
+		require.NoError(t, n.running.Start(t.Context(), n.background.start, n.watchRows))
 		t.Cleanup(func() { require.NoError(t, n.running.Stop(context.WithoutCancel(t.Context()))) })
 		all = append(all, n)
 	}
@@ -100,7 +100,7 @@ func TestWhatOneNodeReadsAllRead(t *testing.T) {
 		t.Helper()
 		rows.row.Store(&r)
 		require.NoError(t, n.guard.Read(t.Context()))
-		n.tell(t.Context())
+		n.announce(t.Context())
 	}
 	r := row(1, "a lost disk")
 	reads(all[2], r)
@@ -116,7 +116,7 @@ func TestWhatOneNodeReadsAllRead(t *testing.T) {
 
 	table.set(2, region.Region{Name: here, Code: 1}, region.Region{Name: "europe-west1", Code: 2})
 	require.NoError(t, all[1].follower.read(t.Context()))
-	all[1].tell(t.Context())
+	all[1].announce(t.Context())
 	reaches("a region", func(n *Node) bool { return n.c.Topology.Epoch() == 2 })
 }
 
@@ -126,8 +126,7 @@ func TestHearsayCostsOneRead(t *testing.T) {
 	var broken error
 	w := &watch{
 		read:  func(context.Context) error { reads++; return broken },
-		known: func() uint64 { return known },
-		of:    func(k region.Known) uint64 { return k.Restore },
+		known: func() region.Known { return region.Known{Restore: known} },
 	}
 	says := func(name string, mark uint64) region.Node {
 		return region.Node{Name: name, Known: region.Known{Restore: mark}}
@@ -167,7 +166,7 @@ func TestHearsayCostsOneRead(t *testing.T) {
 // Nothing depends on gossip for ever: whatever place a node believes that it has, it acts.
 func TestEveryPlaceActs(t *testing.T) {
 	for place, within := range map[int][2]int{0: {1, 1}, 1: {12, 12}, 2: {60, 12}, 99: {60, 12}} {
-		for i, rounds := range []func(int) int{outbox.Rounds, restoreRounds} {
+		for i, rounds := range []func(int) int{outbox.Rounds, watchRounds} {
 			now := roundsOf(func(string) int { return place }, rounds)
 			acts := 0
 			for range 10 * within[i] {

@@ -48,7 +48,7 @@ func startTwo(t *testing.T, log *slog.Logger, listen string) (*Cluster, error) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, provider.Close()) })
 	return StartCluster(t.Context(), ClusterConfig{
-		Dir: t.TempDir(), Providers: psp.Providers{provider}, Tuning: DefaultTuning(), Logger: log,
+		Dir: t.TempDir(), Payments: Payments{Providers: psp.Providers{provider}}, Tuning: DefaultTuning(), Logger: log,
 		Regions: []ClusterRegion{{Region: region.Region{Name: "a", Code: 1}, Listen: listen}, {Region: region.Region{Name: "b", Code: 2}}},
 		Tenants: []ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Registrar: "a"}}},
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/seal"
@@ -21,12 +22,9 @@ type means struct {
 	db        *sqlstore.DB
 	view      *sqlstore.View // as the nodes of the settings' region see it
 	topology  *region.Topology
-	bucket    *Blobs // nil: every body is in its row
-	audit     auditMeans
-	runs      *Runs     // nil: there are none
 	providers []gateway // the default first
 	seal      *seal.Ring
-	sinks     *Sinks
+	*resources
 }
 
 // openMeans opens what the settings name. The caller closes it.
@@ -52,17 +50,6 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, met
 	if m.topology, err = region.NewTopology(regions); err != nil {
 		return nil, err
 	}
-	if settings.Objects != "" {
-		if m.bucket, err = OpenBlobs(ctx, settings.Objects); err != nil {
-			return nil, err
-		}
-	}
-	if m.audit, err = openAuditMeans(ctx, settings.Audit.Bucket, secrets.AuditKeys); err != nil {
-		return nil, err
-	}
-	if m.runs, err = OpenRuns(ctx, settings.Runs); err != nil {
-		return nil, err
-	}
 	for _, p := range settings.providers() {
 		adapter, err := p.open(secrets.Providers[p.Name])
 		if err != nil {
@@ -73,7 +60,13 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, met
 	if m.seal, err = OpenSeal(ctx, secrets.SealKeys, !settings.Seal, log); err != nil {
 		return nil, err
 	}
-	if m.sinks, err = settings.Events.open(ctx, relay.Sealed(m.view, m.seal), log); err != nil {
+	var keys *audit.Keys
+	if settings.Audit.Bucket != "" {
+		if keys, err = ParseAuditKeys(secrets.AuditKeys); err != nil {
+			return nil, err
+		}
+	}
+	if m.resources, err = openResources(ctx, &settings.Tuning, keys, relay.Sealed(m.view, m.seal), log); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -82,8 +75,8 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, met
 // config is the part of a node's that does not depend on where it listens.
 func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Config {
 	blobs := claim.Blobs(inRows{})
-	if m.bucket != nil {
-		blobs = m.bucket
+	if m.objects != nil {
+		blobs = m.objects
 	}
 	tuning := settings.Tuning
 	tuning.Policy = settings.policy()
@@ -93,10 +86,9 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 		providers, notifiers[p.Name()] = append(providers, p), p
 	}
 	return Config{
-		AuditObjects: m.audit.objects(), AuditKeys: m.audit.keys, RunsBook: m.runs.Book(),
+		AuditObjects: m.auditObjects(), AuditKeys: m.auditKeys, RunsBook: m.runs.Book(),
 		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
-		Providers: providers, Notifiers: notifiers, Sinks: m.sinks.kinds,
-		LeaveProviders: settings.LeaveProviders, Failover: settings.failover(),
+		Payments: Payments{providers, settings.failover(), notifiers}, Sinks: m.sinks.kinds, LeaveProviders: settings.LeaveProviders,
 		Seal: m.seal, Logger: log,
 	}
 }
@@ -104,16 +96,11 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 // close closes the database last.
 func (m *means) close() error {
 	var errs []error
-	if m.sinks != nil {
-		m.sinks.Close()
-	}
+	errs = append(errs, m.resources.close())
 	for _, p := range m.providers {
 		errs = append(errs, p.Close())
 	}
-	if m.bucket != nil {
-		errs = append(errs, m.bucket.Close())
-	}
-	errs = append(errs, m.audit.close(), m.runs.Close(), m.seal.Close())
+	errs = append(errs, m.seal.Close())
 	if m.db != nil {
 		errs = append(errs, m.db.Close())
 	}

@@ -37,35 +37,25 @@ import (
 	"github.com/homeward-io/homeward/router"
 )
 
-// Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Notifiers, Seal, Meters, Sinks, AuditObjects, AuditKeys, RunsBook, Ready, Network,
-// WrapTransport, TLS, GossipKeys, Console and Logger, and of Tuning the policy and the limits, is required.
+// Config is what one node needs. Name, Region, APIListen, Topology, Store and Blobs are
+// required, and what [Peering] and [Payments] say.
 type Config struct {
 	Tuning
+	Peering
+	Payments
 	// Name is unique in the cluster and per start: it signs leases.
 	Name   string
 	Region string
-	// APIListen, RPCListen and GossipListen are host:port; port 0 takes any.
-	APIListen, RPCListen, GossipListen string
-	// RPCAdvertise and GossipAdvertise are the host:port that other nodes dial, if it
-	// differs from the listen address.
-	RPCAdvertise, GossipAdvertise string
-	// Seeds are the gossip addresses of other nodes.
-	Seeds []string
+	// APIListen is host:port; port 0 takes any.
+	APIListen string
 	// Topology is the node's own copy of the table of regions, which it keeps up to
 	// date.
 	Topology *region.Topology
 	Store    deployment.Store
 	Blobs    claim.Blobs
-	// Providers move the money; the first is the default.
-	Providers psp.Providers
-	// Failover names the provider to try when one has certainly moved no money. Nil: none.
-	Failover map[string]payment.Failover
 	// LeaveProviders are names that have been in use, and may have open work, and that
 	// the node starts without all the same.
 	LeaveProviders []string
-	// Notifiers verify and parse providers' webhooks, by the name in the path.
-	Notifiers map[string]psp.Notifier
 	// Seal seals and opens stored secrets and personal data; nil: it stores none of them,
 	// and answers providers' notices with an error.
 	Seal *seal.Ring
@@ -80,18 +70,6 @@ type Config struct {
 	// Ready returns, in one line for anyone, why this node should get no traffic beside
 	// its own reasons; nil: there is none.
 	Ready func(context.Context) error
-	// Network simulates the distance between regions of one process; nil: none.
-	Network *wan.Network
-	// WrapTransport decorates the transport of forwards; nil leaves it as it is.
-	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
-	// LocalGossip: the members share one machine, so gossip may use short intervals.
-	LocalGossip bool
-	// TLS authenticates this node to others, and others to it; nil: clear text, for
-	// nodes of one machine only.
-	TLS *region.TLS
-	// GossipKeys, each of 16, 24 or 32 bytes, encrypt gossip: the first encrypts what
-	// is sent, any decrypts what is received. Empty: plain text.
-	GossipKeys [][]byte
 	// Meters count the node's work. Nil: nothing is counted. The node closes them.
 	Meters *meter.Set
 	// Console serves operators; nil: there is none.
@@ -103,6 +81,39 @@ type Config struct {
 	Logger *slog.Logger
 
 	keeper *account.Keeper // of Providers; nil: they are not kept
+}
+
+// Peering is how a node meets the others. RPCListen and GossipListen are required.
+type Peering struct {
+	// RPCListen and GossipListen are host:port; port 0 takes any.
+	RPCListen, GossipListen string
+	// RPCAdvertise and GossipAdvertise are the host:port that other nodes dial, if it
+	// differs from the listen address.
+	RPCAdvertise, GossipAdvertise string
+	// Seeds are the gossip addresses of other nodes.
+	Seeds []string
+	// LocalGossip: the members share one machine, so gossip may use short intervals.
+	LocalGossip bool
+	// GossipKeys, each of 16, 24 or 32 bytes, encrypt gossip: the first encrypts what
+	// is sent, any decrypts what is received. Empty: plain text.
+	GossipKeys [][]byte
+	// TLS authenticates this node to others, and others to it; nil: clear text, for
+	// nodes of one machine only.
+	TLS *region.TLS
+	// Network simulates the distance between regions of one process; nil: none.
+	Network *wan.Network
+	// WrapTransport decorates the transport of forwards; nil leaves it as it is.
+	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
+}
+
+// Payments is who moves the money. Providers is required.
+type Payments struct {
+	// Providers move the money; the first is the default.
+	Providers psp.Providers
+	// Failover names the provider to try when one has certainly moved no money. Nil: none.
+	Failover map[string]payment.Failover
+	// Notifiers verify and parse providers' webhooks, by the name in the path.
+	Notifiers map[string]psp.Notifier
 }
 
 // Node is a running node of one region. Its parts set its fields, in their order.
@@ -133,7 +144,7 @@ type Node struct {
 	guard       *claim.Guard
 	restoring   sync.Mutex // one rereading of the row of restores at a time
 	clock       storeClock
-	told        told
+	announced   announced
 	traffic     *traffic
 	running     parts.Running
 	stopping    atomic.Bool
@@ -178,8 +189,7 @@ func (n *Node) parts() []parts.Part {
 		n.serveRPC,
 		n.startWork,
 		n.startReceiver,
-		n.watchRegions,
-		n.watchRestore,
+		n.watchRows,
 		n.watchAccounts,
 		n.exportAudit,
 		n.serveAPI,
@@ -216,18 +226,6 @@ func (n *Node) readRegions(ctx context.Context) (parts.Stop, error) {
 	if _, ok := c.code(c.Region); !ok {
 		return nil, fmt.Errorf("node %s: region %q is not in the topology; add it with a code of its own", c.Name, c.Region)
 	}
-	return nil, nil
-}
-
-// watchRegions keeps up to date with the table of regions, and announces to the other
-// nodes whether this one drains.
-func (n *Node) watchRegions(ctx context.Context) (parts.Stop, error) {
-	n.follower.meet(ctx, n.membership.SetDraining)
-	mine := n.roundsOf()
-	n.watch(&watch{
-		read: n.follower.read, known: n.c.Topology.Epoch, of: func(k region.Known) uint64 { return k.Epoch },
-		round: func() bool { return mine(n.c.Region) },
-	})
 	return nil, nil
 }
 

@@ -48,7 +48,7 @@ func TestAHealerHealsNothingThatARestoreMayHaveLost(t *testing.T) {
 	topology, err := region.NewTopology(regions)
 	require.NoError(t, err)
 	h, err := newHealer(t.Context(), Config{
-		Name: "heal", Region: here, Store: store, Blobs: noBlobs{}, Tuning: Tuning{Policy: claim.DefaultPolicy()}, Topology: topology, Providers: psp.Providers{shows{}},
+		Name: "heal", Region: here, Store: store, Blobs: noBlobs{}, Tuning: Tuning{Policy: claim.DefaultPolicy()}, Topology: topology, Payments: Payments{Providers: psp.Providers{shows{}}},
 	}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Stop(context.WithoutCancel(t.Context()))) })

@@ -10,8 +10,6 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/restore"
-	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/region"
 )
 
 // readRestore reads whether the store was restored from a backup. Without an answer the
@@ -73,31 +71,12 @@ func (n *Node) putBack(ctx context.Context, ahead ...*audit.AheadError) error {
 	if err := n.guard.Read(ctx); err != nil {
 		return err
 	}
-	n.tell(ctx)
+	n.announce(ctx)
 	for _, one := range ahead {
 		n.log.Error(pageForgotten, "home", one.Home, "segment", one.Segment, "written", one.Written, "known", one.Known)
 	}
 	return nil
 }
-
-// watchRestore keeps up to date with the row of restores: whether one was begun, is over,
-// or has complete witnesses. One is begun while no node runs, but a node that began
-// meanwhile, or that a person did not stop, has to hear of it soon. Of the rest it may hear
-// late: until then it is only stricter. So every node reads at least as often as the second
-// in line, whatever gossip says, and measures the store's clock with that.
-func (n *Node) watchRestore(context.Context) (parts.Stop, error) {
-	mine := roundsOf(n.place, restoreRounds)
-	bad := &trouble{log: n.log, began: "the row of restores cannot be read; what it withheld is withheld", over: "the row of restores can be read again"}
-	n.watch(&watch{
-		read: func(ctx context.Context) error { return n.rereadRestore(ctx, bad) }, known: n.guard.Mark, of: func(k region.Known) uint64 { return k.Restore },
-		round: func() bool { return mine(n.c.Region) },
-	})
-	return nil, nil
-}
-
-// restoreRounds is [outbox.Rounds] with every node but the first as the second in line: a
-// minute by default.
-func restoreRounds(place int) int { return outbox.Rounds(min(place, 1)) }
 
 // rereadRestore reads the row, and logs what has changed.
 func (n *Node) rereadRestore(ctx context.Context, bad *trouble) error {

@@ -95,8 +95,12 @@ func (s *Server) serveWaiting() (parts.Stop, error) {
 	}, nil
 }
 
-// noStore is the store of a node that waits for it.
-type noStore struct{}
+// noStore is the store of a node that waits for it. No request gets past its tenant, and no
+// notice past its header.
+type noStore struct {
+	httpapi.Router
+	httpapi.Notices
+}
 
 var errWaiting = fmt.Errorf("%w: the node waits for its database", claim.ErrUnavailable)
 
@@ -104,18 +108,4 @@ func (noStore) TenantByAPIKey(context.Context, string) (claim.Tenant, bool, erro
 	return claim.Tenant{}, false, errWaiting
 }
 
-func (noStore) Do(context.Context, claim.Request, string) (claim.Reply, error) {
-	return claim.Reply{}, errWaiting
-}
-
-func (noStore) Inspect(context.Context, claim.Key, string) (claim.Status, bool, error) {
-	return claim.Status{}, false, errWaiting
-}
-
-func (noStore) Object(context.Context, string, string) (claim.State, claim.Response, bool, error) {
-	return 0, claim.Response{}, false, errWaiting
-}
-
 func (noStore) Expects(string, http.Header) error { return errWaiting }
-
-func (noStore) Receive(context.Context, string, http.Header, []byte) error { return errWaiting }
