@@ -29,14 +29,9 @@ func (c *accountListCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		t := table(io)
-		accountColumns.head(t)
+		t := accountColumns.list(io)
 		for _, r := range rows {
-			since := ""
-			if !r.Pinned.IsZero() {
-				since = r.Pinned.UTC().Format(time.RFC3339)
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\n", visible(r.Provider), visible(r.Account), since)
+			t.row(r.Provider, r.Account, r.Pinned)
 		}
 		return t.Flush()
 	})

@@ -140,10 +140,9 @@ func printAuditReport(io streams, r *audit.Report) error {
 	for _, f := range r.Failures {
 		fmt.Fprintln(io.out, visible(f.String()))
 	}
-	t := table(io)
-	segmentColumns.head(t)
+	t := segmentColumns.list(io)
 	for _, g := range r.Regions {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", visible(g.Region), g.Segments, g.Entries, g.RepliesLost, g.Spare, moment(g.From), moment(g.To), g.Digest)
+		t.row(g.Region, g.Segments, g.Entries, g.RepliesLost, g.Spare, g.From, g.To, g.Digest)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -206,14 +205,13 @@ func (c *auditStatusCommand) Run(ctx context.Context, io streams) error {
 	if c.JSON {
 		return indented(io, all)
 	}
-	t := table(io)
-	exportColumns.head(t)
+	t := exportColumns.list(io)
 	for _, s := range all {
 		behind := "not begun"
 		if !s.Exported.IsZero() {
 			behind = time.Duration(s.Behind * float64(time.Second)).Round(time.Second).String()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", s.Region, moment(s.Exported), behind, s.Number, moment(s.Swept), s.Digest)
+		t.row(s.Region, s.Exported, behind, s.Number, s.Swept, s.Digest)
 	}
 	return t.Flush()
 }

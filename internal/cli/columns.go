@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -25,13 +27,30 @@ type columns struct {
 	all  []column
 }
 
-// head prints the headings as the first line of t.
-func (c *columns) head(t io.Writer) {
-	names := make([]string, len(c.all))
+// listing is a table whose cells are one line each, and cannot steer a terminal. It prints
+// when flushed.
+type listing struct{ *tabwriter.Writer }
+
+// list begins a table with the headings of c.
+func (c *columns) list(io streams) listing {
+	l := listing{table(io)}
+	names := make([]any, len(c.all))
 	for i, one := range c.all {
 		names[i] = one.heading
 	}
-	fmt.Fprintln(t, strings.Join(names, "\t"))
+	l.row(names...)
+	return l
+}
+
+func (l listing) row(cells ...any) {
+	texts := make([]string, len(cells))
+	for i, cell := range cells {
+		if at, ok := cell.(time.Time); ok {
+			cell = moment(at)
+		}
+		texts[i] = visible(fmt.Sprint(cell))
+	}
+	fmt.Fprintln(l, strings.Join(texts, "\t"))
 }
 
 // of reports whether a command prints it.

@@ -88,10 +88,9 @@ func (c *compensationsShowCommand) Run(ctx context.Context, io streams) error {
 			fmt.Fprintln(io.out, "nothing is stopped, and nothing was given back yet")
 			return nil
 		}
-		t := table(io)
-		brakeColumns.head(t)
+		t := brakeColumns.list(io)
 		for _, b := range all {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", orAll(b.Provider), b.Status, b.LastHour, holdLine(b.Held), holdLine(b.Doubt))
+			t.row(orAll(b.Provider), b.Status, b.LastHour, holdLine(b.Held), holdLine(b.Doubt))
 		}
 		return t.Flush()
 	})
@@ -108,7 +107,7 @@ func holdLine(h *notice.Hold) string {
 	if h == nil {
 		return ""
 	}
-	return h.At.UTC().Format(time.RFC3339) + " " + visible(h.Reason)
+	return moment(h.At) + " " + h.Reason
 }
 
 type compensationsStopCommand struct {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,17 +129,12 @@ func printHistory(io streams, h *inspect.History) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	t = table(io)
-	fmt.Fprintln(t)
-	historyColumns.head(t)
+	fmt.Fprintln(io.out)
+	events := historyColumns.list(io)
 	for _, e := range h.Timeline {
-		from := "row"
-		if e.Segment != "" {
-			from = e.Segment
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", e.At.UTC().Format("2006-01-02T15:04:05.000Z"), e.Event, visible(e.Detail), e.Region, visible(e.Node), e.Fence, e.Generation, from)
+		events.row(e.At.UTC().Format("2006-01-02T15:04:05.000Z"), e.Event, e.Detail, e.Region, e.Node, e.Fence, e.Generation, cmp.Or(e.Segment, "row"))
 	}
-	if err := t.Flush(); err != nil {
+	if err := events.Flush(); err != nil {
 		return err
 	}
 	if h.Truncated {

@@ -173,14 +173,13 @@ func (l *balanceList) read(ctx context.Context, s *store, region string, after l
 }
 
 func (l *balanceList) print(io streams) error {
-	t := table(io)
-	balanceColumns.head(t)
+	t := balanceColumns.list(io)
 	for _, b := range l.Balances {
 		note := ""
 		if b.Waiting {
 			note = "LIMBO, or waiting: payers are owed this"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", b.Region, visible(string(b.Account)), visible(b.Currency), b.Debits, b.Credits, b.Balance, b.Transactions, note)
+		t.row(b.Region, b.Account, b.Currency, b.Debits, b.Credits, b.Balance, b.Transactions, note)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -373,15 +372,13 @@ func readPosition(text string) (region string, p ledger.Position, err error) {
 }
 
 func (l *entryList) print(io streams, of string) error {
-	t := table(io)
-	entryColumns.head(t)
+	t := entryColumns.list(io)
 	for _, e := range l.Entries {
 		debit, credit := fmt.Sprint(e.Amount), ""
 		if e.Amount < 0 {
 			debit, credit = "", fmt.Sprint(-e.Amount)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.At.UTC().Format(time.RFC3339), e.Region, visible(e.Transaction), e.Kind, visible(string(e.Account)),
-			debit, credit, visible(e.Currency), visible(e.Object), visible(e.ProviderRef), visible(e.Reverses), visible(decision(e)))
+		t.row(e.At, e.Region, e.Transaction, e.Kind, e.Account, debit, credit, e.Currency, e.Object, e.ProviderRef, e.Reverses, decision(e))
 	}
 	if err := t.Flush(); err != nil {
 		return err

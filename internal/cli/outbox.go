@@ -176,24 +176,22 @@ func (c *outboxListCommand) read(ctx context.Context, all []stall) (outboxList, 
 }
 
 func (l outboxList) print(io streams) error {
-	t := table(io)
-	queueColumns.head(t)
+	t := queueColumns.list(io)
 	for _, q := range l.Queues {
 		overdue := ""
 		if q.OldestDue != nil {
 			overdue = age(*q.OldestDue)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\n", q.Queue, q.Region, q.Pending, q.Due, overdue, q.Parked)
+		t.row(q.Queue, q.Region, q.Pending, q.Due, overdue, q.Parked)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	if len(l.Parked) > 0 {
 		fmt.Fprintln(io.out)
-		t = table(io)
-		parkedColumns.head(t)
+		t = parkedColumns.list(io)
 		for _, m := range l.Parked {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", m.ID, m.Queue, m.Region, m.Tenant, visible(m.Key), age(m.CreatedAt), m.Attempts, visible(m.LastError))
+			t.row(m.ID, m.Queue, m.Region, m.Tenant, m.Key, age(m.CreatedAt), m.Attempts, m.LastError)
 		}
 		if err := t.Flush(); err != nil {
 			return err

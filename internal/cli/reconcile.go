@@ -348,16 +348,15 @@ func (c *reconcileCommand) print(io streams, found *reconcile.Comparison) error 
 		return nil
 	}
 	fmt.Fprintln(io.out)
-	mismatchColumns.head(t)
+	first := mismatchColumns.list(io)
 	for _, m := range found.First {
 		detail := m.Detail
 		if m.HealDetail != "" {
 			detail += "; " + m.HealDetail
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Class, visible(m.Reference), visible(m.ProviderRef), m.Tenant,
-			visible(money(m.Stated, m.StatedCurrency)), visible(money(m.Booked, m.BookedCurrency)), m.Healing, visible(detail))
+		first.row(m.Class, m.Reference, m.ProviderRef, m.Tenant, money(m.Stated, m.StatedCurrency), money(m.Booked, m.BookedCurrency), m.Healing, detail)
 	}
-	if err := t.Flush(); err != nil {
+	if err := first.Flush(); err != nil {
 		return err
 	}
 	if more := found.Total() - len(found.First); more > 0 {
@@ -385,10 +384,9 @@ func printUnknown(io streams, kinds map[string]int) error {
 		return nil
 	}
 	fmt.Fprintln(io.out)
-	t := table(io)
-	unknownColumns.head(t)
+	t := unknownColumns.list(io)
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		fmt.Fprintf(t, "%s\t%d\n", visible(kind), kinds[kind])
+		t.row(kind, kinds[kind])
 	}
 	return t.Flush()
 }

@@ -76,10 +76,9 @@ func (c *regionsCommand) Run(ctx context.Context, io streams) error {
 }
 
 func printOverview(io streams, o *admin.Overview) error {
-	t := table(io)
-	regionColumns.head(t)
+	t := regionColumns.list(io)
 	for _, r := range o.Regions {
-		seen, rtt, rows := "never", "-", "?\t?\t?\t?\t?"
+		seen, rtt, rows := "never", "-", []any{"?", "?", "?", "?", "?"}
 		if !r.LastSeen.IsZero() {
 			seen = ago(r.LastSeen)
 		}
@@ -91,27 +90,27 @@ func printOverview(io streams, o *admin.Overview) error {
 			if !b.OldestDue.IsZero() {
 				oldest = ago(b.OldestDue)
 			}
-			rows = fmt.Sprintf("%d\t%d\t%d\t%s\t%d", b.InFlight, b.Pending, b.Due, oldest, b.Parked)
+			rows = []any{b.InFlight, b.Pending, b.Due, oldest, b.Parked}
 		}
-		fmt.Fprintf(t, "%s\t%d\t%v\t%d\t%s\t%s\t%s\n", r.Name, r.Code, r.Status, len(o.Of(r.Name)), rtt, seen, rows)
+		t.row(append([]any{r.Name, r.Code, r.Status, len(o.Of(r.Name)), rtt, seen}, rows...)...)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(io.out)
-	nodeColumns.head(t)
+	nodes := nodeColumns.list(io)
 	for _, m := range o.Members {
-		health, counts := "does not answer", "?\t?\t?"
+		health, epoch, requests, forwards := "does not answer", any("?"), any("?"), any("?")
 		if p := m.Part; p != nil {
 			health = "ready"
 			if p.NotReady != "" {
 				health = "not ready: " + p.NotReady
 			}
-			counts = fmt.Sprintf("%d\t%d\t%d", p.Epoch, p.Requests, p.Forwards)
+			epoch, requests, forwards = p.Epoch, p.Requests, p.Forwards
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Region, health, counts, cmp.Or(m.Version, "-"), m.RPCAddr)
+		nodes.row(m.Name, m.Region, health, epoch, requests, forwards, cmp.Or(m.Version, "-"), m.RPCAddr)
 	}
-	if err := t.Flush(); err != nil {
+	if err := nodes.Flush(); err != nil {
 		return err
 	}
 	for _, m := range o.Members {

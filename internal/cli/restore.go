@@ -100,10 +100,9 @@ func (c *restoreAuditCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		t := table(io)
-		witnessColumns.head(t)
+		t := witnessColumns.list(io)
 		r, err := restore.Audit(ctx, s, s.rows, bucket, trust, func(w restore.Witnessed) {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", w.Region, w.Segments, len(w.Witnesses), w.Blind, moment(w.Covered), visible(w.Broken))
+			t.row(w.Region, w.Segments, len(w.Witnesses), w.Blind, w.Covered, w.Broken)
 		})
 		if err := errors.Join(err, t.Flush(), bucket.Close()); err != nil {
 			return err

@@ -47,10 +47,7 @@ func (c *restoreBookCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	return c.do(ctx, func(s *store) error {
-		t, booked, lines := table(io), 0, json.NewEncoder(io.out)
-		if !c.JSON {
-			lostColumns.head(t)
-		}
+		t, booked, lines := lostColumns.list(io), 0, json.NewEncoder(io.out)
 		err := restore.Book(ctx, s, s.rows, all, func(b restore.Booking) {
 			said := "booked"
 			if b.Why == "" {
@@ -62,7 +59,7 @@ func (c *restoreBookCommand) Run(ctx context.Context, io streams) error {
 				_ = lines.Encode(restoreBooked{b.Object, b.Tenant, b.Ref, b.Amount, b.Currency, b.Why == "", b.Why})
 				return
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", visible(b.Object), b.Tenant, visible(money(b.Amount, b.Currency)), visible(b.Ref), visible(said))
+			t.row(b.Object, b.Tenant, money(b.Amount, b.Currency), b.Ref, said)
 		})
 		if !c.JSON {
 			err = errors.Join(err, t.Flush())

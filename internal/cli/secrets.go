@@ -90,8 +90,7 @@ func goThrough(ctx context.Context, s *store, census *seal.Census) error {
 }
 
 func printCensus(io streams, ring *seal.Ring, census *seal.Census) error {
-	t := table(io)
-	sealColumns.head(t)
+	t := sealColumns.list(io)
 	shown := map[string]bool{}
 	for i, name := range ring.Names() {
 		note := ""
@@ -99,14 +98,14 @@ func printCensus(io streams, ring *seal.Ring, census *seal.Census) error {
 			note = "seals"
 		}
 		shown[name.String()] = true
-		fmt.Fprintf(t, "%v\t%d\t%s\n", name, census.Under[name.String()], note)
+		t.row(name, census.Under[name.String()], note)
 	}
 	for _, name := range slices.Sorted(maps.Keys(census.Under)) {
 		switch {
 		case name == "":
-			fmt.Fprintf(t, "none\t%d\tnot sealed\n", census.Under[name])
+			t.row("none", census.Under[name], "not sealed")
 		case !shown[name]:
-			fmt.Fprintf(t, "%s\t%d\tmissing: it is not among the keys that are given here\n", name, census.Under[name])
+			t.row(name, census.Under[name], "missing: HOMEWARD_SEAL_KEYS here does not have it")
 		}
 	}
 	return t.Flush()

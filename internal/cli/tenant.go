@@ -134,14 +134,17 @@ func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		page := all[:min(len(all), c.Limit)]
-		t := table(io)
-		tenantColumns.head(t)
+		t := tenantColumns.list(io)
 		for _, one := range page {
 			moved := ""
 			if !one.RegistrarMovedAt.IsZero() {
-				moved = one.RegistrarMovedAt.Format(time.RFC3339)
+				moved = moment(one.RegistrarMovedAt)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, visible(one.Name), one.Registrar, one.PreviousRegistrar, moved, rateOf(&one), one.CardNumbers, visible(one.Routes))
+			rate, burst := any("default"), any("default")
+			if one.RatePerSecond > 0 {
+				rate, burst = one.RatePerSecond, one.Burst
+			}
+			t.row(one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved, rate, burst, one.CardNumbers, one.Routes)
 		}
 		if err := t.Flush(); err != nil {
 			return err

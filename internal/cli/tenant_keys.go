@@ -65,12 +65,11 @@ func (c *tenantKeysCommand) Run(ctx context.Context, io streams) error {
 }
 
 func printKeys(io streams, tenant string, all []keyShown) error {
-	t := table(io)
-	keyColumns.head(t)
+	t := keyColumns.list(io)
 	ending := false
 	for _, k := range all {
 		ending = ending || k.State == keyEnding
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", k.Key, k.State, moment(k.CreatedAt), moment(k.EndsAt))
+		t.row(k.Key, k.State, k.CreatedAt, k.EndsAt)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/sqlstore"
@@ -104,12 +103,4 @@ func (c *tenantSetCommand) setRates(ctx context.Context, io streams, db *sqlstor
 	}
 	fmt.Fprintf(io.out, "%s; nodes may believe what they know for %v longer (database.tenant_cache)\n", what, sqlstore.DefaultPool().TenantCache)
 	return nil
-}
-
-// rateOf formats a tenant's rate and burst, as the list shows them in two columns.
-func rateOf(t *claim.Tenant) string {
-	if t.RatePerSecond <= 0 {
-		return "default\tdefault"
-	}
-	return strconv.FormatFloat(t.RatePerSecond, 'g', -1, 64) + "\t" + strconv.Itoa(t.Burst)
 }

@@ -72,8 +72,7 @@ func (c *topCommand) Run(ctx context.Context, io streams) error {
 
 func printTop(out io.Writer, o *admin.Overview, now time.Time) error {
 	fmt.Fprintf(out, "homeward top   %s   as %s sees it, at epoch %d\n\n", now.UTC().Format(time.TimeOnly+"Z"), o.Node, o.Epoch)
-	t := table(streams{out: out})
-	topColumns.head(t)
+	t := topColumns.list(streams{out: out})
 	for _, state := range o.Regions {
 		traffic, silent := o.Traffic(state.Name)
 		nodes, rtt := strconv.Itoa(len(o.Of(state.Name))), "-"
@@ -95,8 +94,8 @@ func printTop(out io.Writer, o *admin.Overview, now time.Time) error {
 				ways = append(ways, fmt.Sprintf("%s %d", wayWord(way), n))
 			}
 		}
-		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%.1f\t%d\t%d\t%d\t%d\t%s\t%s\n", state.Name, state.Status, nodes, rtt,
-			float64(traffic.Lately.Requests)/admin.Lately.Seconds(), traffic.Total.Requests, traffic.Total.Replayed, traffic.Total.Refused, traffic.Total.Failed,
+		t.row(state.Name, state.Status, nodes, rtt,
+			fmt.Sprintf("%.1f", float64(traffic.Lately.Requests)/admin.Lately.Seconds()), traffic.Total.Requests, traffic.Total.Replayed, traffic.Total.Refused, traffic.Total.Failed,
 			cmp.Or(strings.Join(ways, ", "), "-"), cmp.Or(strings.Join(traffic.DeputyFor, ", "), "-"))
 	}
 	if err := t.Flush(); err != nil {
@@ -129,8 +128,7 @@ func printArrivals(out io.Writer, o *admin.Overview) error {
 		return nil
 	}
 	fmt.Fprintln(out)
-	t := table(streams{out: out})
-	arrivalColumns.head(t)
+	t := arrivalColumns.list(streams{out: out})
 	for _, a := range all[:min(len(all), topArrivals)] {
 		answer := strconv.Itoa(a.Status)
 		switch {
@@ -139,7 +137,7 @@ func printArrivals(out io.Writer, o *admin.Overview) error {
 		case a.Code != "":
 			answer += " " + a.Code
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.At.UTC().Format(time.TimeOnly), a.Entry, a.Operation, visible(a.Tenant), visible(a.Key),
+		t.row(a.At.UTC().Format(time.TimeOnly), a.Entry, a.Operation, a.Tenant, a.Key,
 			wayWord(a.Way), cmp.Or(a.Home, "-"), answer, a.Took.Round(time.Millisecond))
 	}
 	return t.Flush()
