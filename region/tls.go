@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -165,16 +164,11 @@ type TLS struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	have    *credentials
+	own     files[*credentials]
+	revoked files[*revoked]
 	checked time.Time
-	seen    []os.FileInfo // at the last reading; nil: one is missing
-	broken  bool          // the last reading failed
-	warned  bool          // certificates whose expiry was logged
-	// listSeen, listBroken and listOld are of the list of revoked certificates, as seen, broken
-	// and warned are of the others.
-	listSeen            os.FileInfo
-	listBroken, listOld bool
-	revoked             *revoked
+	// expiry and listAge: it was logged that they should have been replaced.
+	expiry, listAge bool
 }
 
 // credentials is the result of one reading of the files. It does not change.
@@ -216,17 +210,15 @@ func NewTLS(cfg TLSConfig) (*TLS, error) {
 		cfg.clock = time.Now
 	}
 	t := &TLS{cfg: cfg, domain: domain, log: cfg.Logger, checked: cfg.clock()}
-	if t.seen, err = t.stat(); err != nil {
-		return nil, err
-	}
-	if t.have, err = t.read(); err != nil {
-		return nil, err
+	t.own = files[*credentials]{paths: []string{cfg.CertFile, cfg.KeyFile, cfg.CAFile}, read: t.read}
+	if err := t.own.open(); err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
 	}
 	if cfg.RevokedFile != "" {
-		if t.listSeen, err = os.Stat(cfg.RevokedFile); err == nil {
-			t.revoked, err = readRevoked(cfg.RevokedFile, t.have.bundle.X509Authorities())
-		}
-		if err != nil {
+		t.revoked = files[*revoked]{paths: []string{cfg.RevokedFile}, read: func() (*revoked, error) {
+			return readRevoked(cfg.RevokedFile, t.own.have.bundle.X509Authorities())
+		}}
+		if err := t.revoked.open(); err != nil {
 			return nil, fmt.Errorf("tls: the list of revoked certificates %s cannot be used: %w", cfg.RevokedFile, err)
 		}
 	}
@@ -316,7 +308,7 @@ func signedFor(who Identity, chain []*x509.Certificate) error {
 func (t *TLS) checkRevoked(chain []*x509.Certificate) error {
 	c := t.credentials()
 	t.mu.Lock()
-	list := t.revoked
+	list := t.revoked.have
 	t.mu.Unlock()
 	return list.check(chain, c.bundle.X509Authorities())
 }
@@ -324,30 +316,20 @@ func (t *TLS) checkRevoked(chain []*x509.Certificate) error {
 // pageRevoked is a constant because it pages an operator; see docs/RUNBOOK.md.
 const pageRevoked = "page: the list of revoked certificates has changed and cannot be used; the former one stays in use"
 
-// readList reads a changed list of revoked certificates. The caller holds mu.
-func (t *TLS) readList(now time.Time) {
+// checkList reads a changed list of revoked certificates. The caller holds mu.
+func (t *TLS) checkList(now time.Time) {
 	if t.cfg.RevokedFile == "" {
 		return
 	}
-	info, err := os.Stat(t.cfg.RevokedFile)
-	changed := err != nil && t.listSeen != nil || err == nil && !sameFiles([]os.FileInfo{info}, []os.FileInfo{t.listSeen})
-	if changed || t.listBroken {
-		t.listSeen = info
-		var next *revoked
-		if err == nil {
-			next, err = readRevoked(t.cfg.RevokedFile, t.have.bundle.X509Authorities())
-		}
-		switch {
-		case err == nil:
-			t.revoked, t.listBroken, t.listOld = next, false, false
-			t.log.Info("the list of revoked certificates was reloaded", "file", t.cfg.RevokedFile, "certificates", len(next.by))
-		case changed:
-			t.listBroken = true
-			t.log.Error(pageRevoked, "file", t.cfg.RevokedFile, "error", err)
-		}
+	switch reloaded, failed := t.revoked.check(); {
+	case failed != nil:
+		t.log.Error(pageRevoked, "file", t.cfg.RevokedFile, "error", failed)
+	case reloaded:
+		t.listAge = false
+		t.log.Info("the list of revoked certificates was reloaded", "file", t.cfg.RevokedFile, "certificates", len(t.revoked.have.by))
 	}
-	if at := t.revoked.oldest(); !t.listOld && !at.IsZero() && now.After(at) {
-		t.listOld = true
+	if at := t.revoked.have.oldest(); !t.listAge && !at.IsZero() && now.After(at) {
+		t.listAge = true
 		t.log.Warn("the list of revoked certificates should have been replaced; it stays in use, and lacks what was revoked since", "file", t.cfg.RevokedFile, "next_update", at)
 	}
 }
@@ -358,92 +340,56 @@ func (t *TLS) credentials() *credentials {
 	defer t.mu.Unlock()
 	now := t.cfg.clock()
 	if now.Sub(t.checked).Abs() < checkEvery {
-		return t.have
+		return t.own.have
 	}
 	t.checked = now
+	switch reloaded, failed := t.own.check(); {
+	case failed != nil:
+		t.log.Warn("the certificates have changed and cannot be used; the present ones stay in use", "error", failed, "expires", t.own.have.expires())
+	case reloaded:
+		t.expiry = false
+		t.log.Info("the certificates have changed and were reloaded", "identity", t.own.have.identity.String(), "expires", t.own.have.expires())
+	}
 	t.warn(now)
-	defer t.readList(now)
-	seen, err := t.stat()
-	changed := err == nil && !sameFiles(seen, t.seen) || err != nil && t.seen != nil
-	if !changed && !t.broken {
-		return t.have
-	}
-	// Stat the files before reading them: a file that changes meanwhile is then read
-	// again. Files that failed are read again even if unchanged, as the certificate may
-	// only have been too young.
-	t.seen = seen
-	var next *credentials
-	if err == nil {
-		next, err = t.read()
-	}
-	if t.broken = err != nil; t.broken {
-		if changed {
-			t.log.Warn("the certificates have changed and cannot be used; the present ones stay in use", "error", err, "expires", t.have.expires())
-		}
-		return t.have
-	}
-	t.have, t.warned = next, false
-	t.log.Info("the certificates have changed and were reloaded", "identity", next.identity.String(), "expires", next.expires())
-	t.warn(now)
-	return t.have
+	t.checkList(now)
+	return t.own.have
 }
 
 // warn logs once for each certificate that it should have been replaced.
 func (t *TLS) warn(now time.Time) {
-	leaf := t.have.svid.Certificates[0]
-	if t.warned || leaf.NotAfter.Sub(now) > leaf.NotAfter.Sub(leaf.NotBefore)/expiresSoon {
+	leaf := t.own.have.svid.Certificates[0]
+	if t.expiry || leaf.NotAfter.Sub(now) > leaf.NotAfter.Sub(leaf.NotBefore)/expiresSoon {
 		return
 	}
-	t.warned = true
+	t.expiry = true
 	t.log.Warn("this node's certificate expires soon and has not been replaced; other regions will then refuse this node", "file", t.cfg.CertFile, "expires", leaf.NotAfter)
-}
-
-func (t *TLS) stat() ([]os.FileInfo, error) {
-	var all []os.FileInfo
-	for _, path := range []string{t.cfg.CertFile, t.cfg.KeyFile, t.cfg.CAFile} {
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, fmt.Errorf("tls: %w", err)
-		}
-		all = append(all, info)
-	}
-	return all, nil
-}
-
-func sameFiles(a, b []os.FileInfo) bool {
-	for i := range a {
-		if len(b) <= i || b[i] == nil || !os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime()) {
-			return false
-		}
-	}
-	return true
 }
 
 // read returns the credentials if other nodes would accept them.
 func (t *TLS) read() (*credentials, error) {
 	svid, err := x509svid.Load(t.cfg.CertFile, t.cfg.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("tls: certificate %s with key %s: %w", t.cfg.CertFile, t.cfg.KeyFile, err)
+		return nil, fmt.Errorf("certificate %s with key %s: %w", t.cfg.CertFile, t.cfg.KeyFile, err)
 	}
 	bundle, err := x509bundle.Load(t.domain, t.cfg.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("tls: CA file %s: %w", t.cfg.CAFile, err)
+		return nil, fmt.Errorf("CA file %s: %w", t.cfg.CAFile, err)
 	}
 	identity, err := identify(svid.ID)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("tls: certificate %s: %w", t.cfg.CertFile, err)
+		return nil, fmt.Errorf("certificate %s: %w", t.cfg.CertFile, err)
 	case svid.ID.TrustDomain() != t.domain:
-		return nil, fmt.Errorf("tls: certificate %s is of the trust domain %s, and this deployment's is %s", t.cfg.CertFile, svid.ID.TrustDomain().Name(), t.domain.Name())
+		return nil, fmt.Errorf("certificate %s is of the trust domain %s, and this deployment's is %s", t.cfg.CertFile, svid.ID.TrustDomain().Name(), t.domain.Name())
 	case t.cfg.Region != "" && identity.Region != t.cfg.Region:
-		return nil, fmt.Errorf("tls: certificate %s is that of %v, and this node is of %s", t.cfg.CertFile, identity, t.cfg.Region)
+		return nil, fmt.Errorf("certificate %s is that of %v, and this node is of %s", t.cfg.CertFile, identity, t.cfg.Region)
 	}
 	_, chains, err := x509svid.Verify(svid.Certificates, bundle, x509svid.WithTime(t.cfg.clock()))
 	for i := 0; err == nil && i < len(chains); i++ {
 		err = signedFor(identity, chains[i])
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tls: certificate %s is not valid by CA file %s: %w", t.cfg.CertFile, t.cfg.CAFile, err)
+		return nil, fmt.Errorf("certificate %s is not valid by CA file %s: %w", t.cfg.CertFile, t.cfg.CAFile, err)
 	}
 	return &credentials{svid, bundle, identity}, nil
 }

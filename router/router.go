@@ -93,7 +93,7 @@ type Router struct {
 	topology *region.Topology
 	lost     func(region string) bool
 	rtt      func(region string) (time.Duration, bool)
-	told     *meter.Counter
+	pinCount *meter.Counter // by outcome
 }
 
 // New returns the router of a node in region self. lost reports whether self is
@@ -111,7 +111,7 @@ func (r *Router) WithDistances(rtt func(region string) (time.Duration, bool)) *R
 
 // WithMeters makes r count pins by outcome. Call it before r is used.
 func (r *Router) WithMeters(s *meter.Set) *Router {
-	r.told = s.Counter(meter.Pins)
+	r.pinCount = s.Counter(meter.Pins)
 	return r
 }
 

@@ -23,7 +23,7 @@ func (t *trip) pin(ctx context.Context, home string) (pin claim.Pin, err error) 
 		}
 	}
 	t.asked = true
-	t.told.Add(1, t.found(&pin, err))
+	t.pinCount.Add(1, t.found(&pin, err))
 	return pin, err
 }
 
@@ -33,7 +33,7 @@ func (t *trip) pinnedHere(err error) {
 		return
 	}
 	t.known = t.self
-	t.told.Add(1, "here")
+	t.pinCount.Add(1, "here")
 }
 
 // found names the outcome of a look-up of a pin.

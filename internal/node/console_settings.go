@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/homeward-io/homeward/internal/console"
 	"github.com/homeward-io/homeward/region"
@@ -130,11 +127,11 @@ func (c ConsoleSettings) open(certs *region.TLS, secret string, log *slog.Logger
 		return nil, err
 	}
 	if c.Cert != "" {
-		pair := &certPair{cert: c.Cert, key: c.Key, log: log}
-		if _, err := pair.get(nil); err != nil {
+		shown, err := region.NewServerCertificate(c.Cert, c.Key, log)
+		if err != nil {
 			return nil, fmt.Errorf("settings: console.cert: %w", err)
 		}
-		out.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get}
+		out.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: shown.Get}
 	}
 	if c.OIDC.Issuer == "" {
 		out.Access, out.Certs = console.Certificates{}, certs
@@ -145,49 +142,4 @@ func (c ConsoleSettings) open(certs *region.TLS, secret string, log *slog.Logger
 	access, err := console.NewOIDC(config)
 	out.Access = access
 	return out, err
-}
-
-// certPairEvery is how often a handshake checks whether the files have changed.
-const certPairEvery = time.Second
-
-// certPair is a server's certificate, which it reloads when its files change. It logs
-// invalid files once and does not use them. It is safe for concurrent use.
-type certPair struct {
-	cert, key string
-	log       *slog.Logger
-
-	mu      sync.Mutex
-	have    *tls.Certificate
-	changed [2]time.Time // of the last reading
-	checked time.Time
-}
-
-// get implements tls.Config.GetCertificate.
-func (p *certPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.have != nil && time.Since(p.checked) < certPairEvery {
-		return p.have, nil
-	}
-	p.checked = time.Now()
-	var changed [2]time.Time
-	for i, path := range []string{p.cert, p.key} {
-		if info, err := os.Stat(path); err == nil {
-			changed[i] = info.ModTime()
-		}
-	}
-	if p.have != nil && changed == p.changed {
-		return p.have, nil
-	}
-	p.changed = changed
-	pair, err := tls.LoadX509KeyPair(p.cert, p.key)
-	switch {
-	case err == nil:
-		p.have = &pair
-	case p.have == nil:
-		return nil, err
-	default:
-		p.log.Warn("the console's certificate has changed and cannot be loaded; the console keeps the former one", "file", p.cert, "error", err)
-	}
-	return p.have, nil
 }

@@ -154,19 +154,18 @@ func TestBrowsersAreShownACertificateOfTheirOwn(t *testing.T) {
 	require.Equal(t, host.String(), state.PeerCertificates[0].URIs[0].String())
 
 	log, said := record()
-	pair := &certPair{cert: shown.Cert, key: shown.Key, log: log}
-	first, err := pair.get(nil)
+	pair, err := region.NewServerCertificate(shown.Cert, shown.Key, log)
+	require.NoError(t, err)
+	first, err := pair.Get(nil)
 	require.NoError(t, err)
 	p.write("host", host)
 	later := time.Now().Add(time.Minute)
 	require.NoError(t, os.Chtimes(shown.Cert, later, later))
-	pair.checked = time.Time{}
-	second, err := pair.get(nil)
+	second, err := pair.Get(nil)
 	require.NoError(t, err)
 	require.NotEqual(t, first.Leaf.SerialNumber, second.Leaf.SerialNumber)
 	require.NoError(t, os.WriteFile(shown.Cert, []byte("broken"), 0o600))
-	pair.checked = time.Time{}
-	third, err := pair.get(nil)
+	third, err := pair.Get(nil)
 	require.NoError(t, err)
 	require.Equal(t, second, third, "what is broken is not used")
 	require.Contains(t, said.String(), "cannot be loaded")
