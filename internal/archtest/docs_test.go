@@ -9,10 +9,6 @@ import (
 	"testing"
 )
 
-// maxDoor is how many lines the README may have: it is a door, and the pages behind it
-// are the manual.
-const maxDoor = 150
-
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", path))
@@ -20,12 +16,6 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-func TestTheReadmeIsADoor(t *testing.T) {
-	if n := strings.Count(read(t, "README.md"), "\n"); n > maxDoor {
-		t.Errorf("README.md has %d lines, of %d: move what is not for a newcomer to docs/", n, maxDoor)
-	}
 }
 
 // Every page of the docs, and every design document, is in the index.

@@ -86,17 +86,3 @@ func pages(t *testing.T) (all []string) {
 	}
 	return all
 }
-
-// TestFiguresStandInOnePlace: what was measured stands in docs/BENCHMARKS.md, which the
-// benchmarks write, and in docs/SIZING.md, which is computed from it.
-func TestFiguresStandInOnePlace(t *testing.T) {
-	measured := regexp.MustCompile(`\d ?(?:ns|µs|req/s)\b|\d/s (?:on|at|with)\b|(?i:took|takes|measured|costs?) (?:some |about |up to )?\d[\d.,]* ?(?:ms|s|times|%)`)
-	for _, page := range pages(t) {
-		if page == "docs/SIZING.md" {
-			continue
-		}
-		for _, figure := range measured.FindAllString(read(t, page), -1) {
-			t.Errorf("%s has the figure %q: measure it in e2e/bench and let docs/BENCHMARKS.md have it", page, figure)
-		}
-	}
-}

@@ -35,31 +35,6 @@ func TestCommandsInTheDocsExist(t *testing.T) {
 	require.Greater(t, found, 100, "command lines in the docs")
 }
 
-// TestMisspeltCommandsAreFound is the check of the check.
-func TestMisspeltCommandsAreFound(t *testing.T) {
-	parser, err := kong.New(new(commands), kong.Name("homeward"))
-	require.NoError(t, err)
-	for line, mistake := range map[string]string{
-		"homeward regions --cert certs/operator.pem":                      "",
-		"homeward region drain us-east1   # ends with \"safe\"":           "",
-		"homeward restore begin --backup-time=… --by ops --why 'a disk'":  "",
-		"homeward outbox retry --all --queue events --tenant acme | less": "",
-		"homeward migrate up --regions a,b > plan.sql":                    "",
-		"homeward compensations --json":                                   "",
-		"homeward region":                                                 "wants a subcommand",
-		"homeward region dran us-east1":                                   "dran",
-		"homeward regions --certs x":                                      "--certs",
-		"homeward teleport":                                               "teleport",
-	} {
-		got := misspelt(parser.Model.Node, words(commandLines("    " + line + "\n")[0]))
-		if mistake == "" {
-			require.Empty(t, got, line)
-		} else {
-			require.Contains(t, got, mistake, line)
-		}
-	}
-}
-
 var (
 	inBlock   = regexp.MustCompile(`^(?:    |\t|> )?\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\./|bin/|\./bin/)?(homeward [a-z…-][^\n]*)$`)
 	inSpan    = regexp.MustCompile("`(?:bin/)?(homeward [a-z…-][^`]*)`")
