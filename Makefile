@@ -34,9 +34,11 @@ test test-all: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresq
 # Prometheus' engine is not ours to race, and takes eight times as long under the detector.
 UNRACED = $(addprefix github.com/homeward-io/homeward/,e2e/alerts monitoring)
 
+# Tests wait for databases, leases and gossip more than they compute: two packages for each core.
+WIDE = -p $$((2 * $$(getconf _NPROCESSORS_ONLN)))
+
 test: ## Test every promise, with the race detector: long tests are cut down or left out; tests on a database only if PostgreSQL is installed.
-	CGO_ENABLED=1 $(GO) vet -race ./...
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m $$($(GO) list ./... | grep -vxF $(patsubst %,-e %,$(UNRACED)))
+	CGO_ENABLED=1 $(GO) test -race -short $(WIDE) -timeout 30m $$($(GO) list ./... | grep -vxF $(patsubst %,-e %,$(UNRACED)))
 	$(GO) test -short -timeout 20m $(UNRACED)
 	@$(if $(or $(findstring required,$(HOMEWARD_TEST_DATABASE)),$(wildcard /usr/lib/postgresql/*/bin/postgres),$(shell command -v postgres)),:,echo "no PostgreSQL was found: tests on a database were skipped; apt-get install postgresql")
 	@$(if $(shell PATH="$$PATH:/usr/sbin" command -v pdns_server),:,echo "no PowerDNS was found: the test of geo-DNS was skipped; apt-get install pdns-server pdns-backend-geoip")
@@ -44,21 +46,20 @@ test: ## Test every promise, with the race detector: long tests are cut down or 
 	@$(if $(wildcard sdk/typescript/node_modules/typescript),:,echo "what the TypeScript client is built with was not found: its tests were skipped; npm ci --prefix sdk/typescript")
 
 # A long test asks testing.Short, or rapid, which asks it, in its own body: a room and a name
-# each. These alone are run again in full, as make test has run the others.
+# each. These alone are run again in full, without the race detector: make test has raced them
+# cut down, and the others whole.
 LONG = $(shell grep -rlE --include='*_test.go' --exclude-dir=node_modules --exclude-dir=tools 'testing\.Short|rapid\.Check' . | xargs awk \
 	'FNR == 1 {room = FILENAME; sub("/[^/]*$$", "", room)} /^func / {name = match($$2, /^Test[A-Za-z0-9_]*/) ? substr($$2, 1, RLENGTH) : ""} name && /testing\.Short|rapid\.Check/ {print room ":" name}')
-rooms = $(sort $(foreach t,$(1),$(firstword $(subst :, ,$(t)))))
-named = $(subst $() ,|,$(sort $(foreach t,$(1),$(lastword $(subst :, ,$(t))))))
-unraced = $(filter $(UNRACED:github.com/homeward-io/homeward/%=./%:%),$(LONG))
+rooms = $(sort $(foreach t,$(LONG),$(firstword $(subst :, ,$(t)))))
+named = $(subst $() ,|,$(sort $(foreach t,$(LONG),$(lastword $(subst :, ,$(t))))))
 
-test-all: $(if $(ONLY),,test) ## Run the long tests in full, too (end to end without the race detector, under which make test ran them cut down): storms, drills, crash tables, stories, the docs' commands, on both stores (ONLY=TestStorm: that one alone, and what it prints).
+# On PostgreSQL e2e is run whole: make test has run it on the embedded store. TestStories runs on both.
+test-all: $(if $(ONLY),,test) ## Run the long tests in full, too, without the race detector: storms, drills, crash tables, stories, the docs' commands, on both stores (ONLY=TestStorm: that one alone, and what it prints).
 ifdef ONLY
-	$(GO) test $(or $(call rooms,$(filter %:$(ONLY),$(LONG))),$(error there is no long test $(ONLY))) -run '^$(ONLY)$$' -count 1 -v -timeout 60m
+	$(GO) test $(or $(patsubst %:$(ONLY),%,$(filter %:$(ONLY),$(LONG))),$(error there is no long test $(ONLY))) -run '^$(ONLY)$$' -count 1 -v -timeout 60m
 else
-	CGO_ENABLED=1 $(GO) test -race -timeout 60m $(call rooms,$(filter-out $(unraced) ./e2e:%,$(LONG))) -run '^($(call named,$(LONG)))$$'
-	$(GO) test -timeout 60m ./e2e -run '^($(call named,$(filter ./e2e:%,$(LONG))))$$'
-	$(GO) test -timeout 20m $(call rooms,$(unraced)) -run '^($(call named,$(unraced)))$$'
-	HOMEWARD_TEST_STORE=sql $(GO) test -timeout 60m ./e2e -run '^($(call named,$(filter-out %:TestStories,$(filter ./e2e:%,$(LONG)))))$$'
+	$(GO) test $(WIDE) -timeout 60m $(rooms) -run '^($(named))$$'
+	HOMEWARD_TEST_STORE=sql $(GO) test -timeout 60m ./e2e -skip '^TestStories$$'
 endif
 
 # What touches the SQL store, but for the end-to-end tests, which `make test` has raced on

@@ -64,6 +64,12 @@ func quick() claim.Policy {
 	return p
 }
 
+// lasting is for tests that keep a call in the provider's hands: its lease lasts for as long,
+// however late a busy machine renews it.
+func lasting(c *node.ClusterConfig) {
+	c.Policy.Lease, c.Policy.LeaseCeiling = 10*patience, 20*patience
+}
+
 // smallRow is a bound of responses in rows, in bytes, that one with largeMetadata exceeds.
 const smallRow = 64 << 10
 

@@ -90,12 +90,12 @@ func (o *overheard) since(before []map[string]int) (nodes []map[string]int, all 
 // to know, and the others together send a fraction of that: of each statement, and of all.
 // Nobody takes.
 func TestIdleNodesLookAsOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts rounds for as long as a busy machine needs; package outbox tests its poller on fake time")
+	}
 	t.Parallel()
 	onPostgres(t)
 	for _, n := range []int{1, 4} {
-		if testing.Short() && n == 1 {
-			continue
-		}
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			// Rounds in which a node reads must be short against the pauses between them:
 			// the others count rounds in which they do nothing. On a busy machine pauses

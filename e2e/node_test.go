@@ -59,6 +59,7 @@ func TestNodeDiesMidForward(t *testing.T) {
 	t.Parallel()
 	holder, busy := make(chan string, 8), make(chan string, 64)
 	w := startWorld(t, nil, func(c *node.ClusterConfig) {
+		lasting(c)
 		c.Nodes = 2
 		c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 			return &watchedStore{Store: s, decided: func(a claim.Arrival, d claim.Decision) {
@@ -104,6 +105,7 @@ func TestWaitersAreWoken(t *testing.T) {
 	const rivals = 5
 	waiting := make(chan struct{}, 64)
 	w := startWorld(t, nil, func(c *node.ClusterConfig) {
+		lasting(c)
 		c.Policy.WaitPoll, c.Policy.WaitMax = time.Hour, 2*time.Hour
 		c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 			return &watchedStore{Store: s, decided: func(_ claim.Arrival, d claim.Decision) {
@@ -137,8 +139,8 @@ func TestWaitersAreWoken(t *testing.T) {
 // because the heartbeat holds the claim.
 func TestLongCallKeepsItsLease(t *testing.T) {
 	t.Parallel()
-	w := startWorld(t, nil, nil)
-	require.NoError(t, w.judge.SetFaults(simulator.Faults{Latency: 3 * w.policy.Lease}))
+	w := startWorld(t, nil, func(c *node.ClusterConfig) { c.Policy.Lease = 3 * time.Second })
+	require.NoError(t, w.judge.SetFaults(simulator.Faults{Latency: 2 * w.policy.Lease}))
 	q := charge(stamped(t, us), 1)
 	r := w.at(us, q, http.StatusCreated)
 	require.Empty(t, r.Header.Get("Idempotent-Replayed"))

@@ -41,7 +41,7 @@ func (w *world) pinnedAnyway(r *answer.Answer, home string) {
 // goes on.
 func TestPartition(t *testing.T) {
 	t.Parallel()
-	w := startWorld(t, nil, nil)
+	w := startWorld(t, nil, lasting)
 	old := charge(stamped(t, eu), 1)
 	first := w.at(us, old, http.StatusCreated)
 	until(t, "the replica in us has it", func() bool {

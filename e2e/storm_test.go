@@ -45,8 +45,8 @@ func TestStorm(t *testing.T) {
 	size := stormSize{clients: 200, keys: 10_000, kills: 2, twins: 200, suspended: 30 * time.Second}
 	if testing.Short() {
 		size = stormSize{clients: 50, keys: 400, kills: 2, twins: 8, suspended: 2 * time.Second}
-		t.Parallel()
 	}
+	t.Parallel()
 	s := newStorm(t, size)
 	s.run()
 	s.judgement()
