@@ -41,15 +41,18 @@ var probing = goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Member
 // expiring: a golang-lru cache whose entries expire cannot be closed in v2.
 var expiring = goleak.IgnoreTopFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1")
 
-// width is how many tests run side by side: they mostly wait, for leases to run
-// out and for clusters to part, so that two cores carry more than two of them.
-const width = "6"
-
-// widen sets -parallel, unless somebody has.
+// widen sets -parallel, unless somebody has: tests mostly wait, for leases to run out and for
+// clusters to part, so that two cores carry more than two of them. Those on CockroachDB keep
+// its three nodes busy as well.
 func widen() {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", width)
+	if given {
+		return
 	}
+	width := "8"
+	if onSQL() && onCockroach() {
+		width = "3"
+	}
+	_ = flag.Set("test.parallel", width)
 }

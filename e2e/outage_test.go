@@ -38,10 +38,10 @@ func startOutage(t *testing.T) *outage {
 		t.Skip("CockroachDB's data is in memory here and does not come back after a crash")
 	}
 	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL, Regions: regions})
-	require.NoError(t, prepare(s))
+	require.NoError(t, prepare(t.Context(), s, "e2e"))
 	b := backend{Databases: map[string]string{}, Policy: unhurried(s.Kind())}
 	for _, r := range regions {
-		b.Databases[r] = s.URL(r, schema)
+		b.Databases[r] = s.URL(r, "e2e")
 	}
 	w := startWorldOn(t, b, nil, func(c *node.ClusterConfig) {
 		c.Pool = sqlstore.DefaultPool()

@@ -5,14 +5,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
@@ -69,20 +66,10 @@ func newBackendOn(t testing.TB, store string) backend {
 	if store == "embedded" {
 		return backend{Policy: quick()}
 	}
-	s := dbtest.Shared(t)
-	prepared.once.Do(func() { prepared.err = prepare(s) })
-	require.NoError(t, prepared.err)
+	name, s := template.Database(t), dbtest.Shared(t)
 	b := backend{Databases: map[string]string{}, Policy: unhurried(s.Kind())}
-	name, test := schema, prepared.tests.Add(1)
 	if s.Kind() == localdb.CockroachDB {
-		prepared.alone.Lock()
-		t.Cleanup(prepared.alone.Unlock)
-		require.NoError(t, empty(t.Context(), s))
-		b.Tenants = fmt.Sprint("-", test)
-	} else {
-		name = fmt.Sprint(schema, "_", test)
-		require.NoError(t, s.CreateDatabase(t.Context(), name, schema))
-		t.Cleanup(func() { require.NoError(t, s.DropDatabase(context.Background(), name)) })
+		b.Tenants = fmt.Sprint("-", backends.Add(1))
 	}
 	for _, r := range regions {
 		b.Databases[r] = s.URL(r, name)
@@ -90,24 +77,16 @@ func newBackendOn(t testing.TB, store string) backend {
 	return b
 }
 
-// schema is the migrated database: the template of PostgreSQL's, and the one
-// that all tests on CockroachDB share, in turn, because it takes long to make
-// tables there.
-const schema = "e2e"
+var (
+	template = dbtest.Template{Make: prepare, Keep: []string{"regions", "deployment", "audit_chains", "goose_db_version"}}
+	backends atomic.Int64
+)
 
-var prepared struct {
-	once  sync.Once
-	err   error
-	tests atomic.Int64
-	alone sync.Mutex
-}
-
-func prepare(s *localdb.Server) error {
-	ctx := context.Background() // all tests' work, not the first one's
-	if err := s.CreateDatabase(ctx, schema, ""); err != nil {
+func prepare(ctx context.Context, s *localdb.Server, name string) error {
+	if err := s.CreateDatabase(ctx, name, ""); err != nil {
 		return err
 	}
-	m, err := sqlstore.OpenMigrator(ctx, s.URL(us, schema), false)
+	m, err := sqlstore.OpenMigrator(ctx, s.URL(us, name), false)
 	if err != nil {
 		return err
 	}
@@ -120,17 +99,17 @@ func prepare(s *localdb.Server) error {
 		return err
 	}
 	if s.Kind() == localdb.CockroachDB {
-		return seenByFollowers(ctx, s)
+		return seenByFollowers(ctx, s.URL(us, name))
 	}
 	return nil
 }
 
 // seenByFollowers waits until a follower read, which looks at the database as it
 // was some seconds ago, finds tables and regions there.
-func seenByFollowers(ctx context.Context, s *localdb.Server) error {
+func seenByFollowers(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, s.URL(us, schema))
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -145,21 +124,6 @@ func seenByFollowers(ctx context.Context, s *localdb.Server) error {
 			return fmt.Errorf("follower reads do not see the %d regions: %d, %v", len(regions), n, err)
 		}
 	}
-}
-
-// empty deletes what earlier tests left, row by row: TRUNCATE would make tables.
-func empty(ctx context.Context, s *localdb.Server) error {
-	conn, err := pgx.Connect(ctx, s.URL(us, schema))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for table := range strings.FieldsSeq("windows outbox events expiries notices_due notices ledger claims responses pins audit endpoints api_keys tenants") {
-		if _, err := conn.Exec(ctx, "DELETE FROM "+table+" WHERE true"); err != nil {
-			return fmt.Errorf("delete from %s: %w", table, err)
-		}
-	}
-	return nil
 }
 
 // unhurried is quick with leases that last while a database shares a busy machine

@@ -3,14 +3,10 @@ package sqlstore_test
 import (
 	"context"
 	"flag"
-	"fmt"
 	"net/url"
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,39 +53,16 @@ type database struct {
 	clock      *clock
 }
 
-// prepared is made once: the template of PostgreSQL's databases, or the one
-// database of CockroachDB, where making tables takes too long to do it for each
-// test.
-var prepared struct {
-	once sync.Once
-	name string
-	err  error
-}
-
-var names atomic.Int64
+var template = dbtest.Template{Make: prepare, Keep: []string{"regions", "deployment", "audit_chains", "goose_db_version"}}
 
 func newDatabase(t testing.TB) database {
 	t.Helper()
-	s := dbtest.Shared(t)
-	prepared.once.Do(func() { prepared.name, prepared.err = "homeward", prepare(t.Context(), s, "homeward") })
-	require.NoError(t, prepared.err)
-	d := database{server: s}
+	name, s := template.Database(t), dbtest.Shared(t)
 	if s.Kind() == localdb.CockroachDB {
-		d.url = s.URL(regions[0], prepared.name)
-		d.admin = d.url
-		// In one transaction: each write to a GLOBAL table waits until its clock has passed.
-		// TRUNCATE is DDL there, and takes seconds.
-		var all strings.Builder
-		for _, table := range []string{"windows", "pins", "claims", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "brakes", "accounts", "restores", "witnesses", "unpaid", "audit", "api_keys", "tenants"} {
-			all.WriteString("DELETE FROM " + table + " WHERE true;")
-		}
-		d.exec(t, all.String())
-		return d
+		url := s.URL(regions[0], name)
+		return database{server: s, url: url, admin: url}
 	}
-	name := fmt.Sprintf("homeward_%d", names.Add(1))
-	require.NoError(t, s.CreateDatabase(t.Context(), name, prepared.name))
-	t.Cleanup(func() { require.NoError(t, s.DropDatabase(context.Background(), name)) })
-	d.admin = s.URL("", name)
+	d := database{server: s, admin: s.URL("", name)}
 	d.url = onClock(t, d.admin)
 	d.clock = &clock{d: d}
 	return d
@@ -217,12 +190,9 @@ func view(t testing.TB, db *sqlstore.DB, region string) *sqlstore.View {
 	return v
 }
 
-// harness is of a database of its test's own, and then runs it beside the others: not on
-// CockroachDB, where all have the same one.
+// harness is of a database of its test's own, which runs beside the others.
 func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
-	if dbtest.Shared(t).Kind() == localdb.PostgreSQL {
-		t.Parallel()
-	}
+	t.Parallel()
 	d := newDatabase(t)
 	h := claimtest.Harness{Regions: regions, Policy: policy()}
 	if d.clock != nil {

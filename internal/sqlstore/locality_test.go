@@ -375,7 +375,7 @@ func explain(t *testing.T, conn *pgx.Conn, s sqlstore.Heard) string {
 // and append.
 func TestLeastPrivilege(t *testing.T) {
 	d := newDatabase(t)
-	role := fmt.Sprintf("homeward_rows_%d", names.Add(1))
+	role := "homeward_rows"
 	d.exec(t, "CREATE ROLE "+role)
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+role)
 	d.exec(t, "REVOKE UPDATE, DELETE ON ledger FROM "+role)

@@ -23,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
@@ -129,6 +131,100 @@ func Database(t testing.TB) string {
 		}
 	})
 	return s.URL("", name)
+}
+
+// Template makes databases with tables, each one test's own until that test ends. On
+// PostgreSQL they are copies of the first one, made in milliseconds. CockroachDB copies none,
+// and takes seconds to make tables: there a test gets a database that an earlier one is done
+// with, emptied, and a new one only if all are in use. It is safe for concurrent use.
+type Template struct {
+	// Make creates the database with this name on the shared server.
+	Make func(ctx context.Context, s *localdb.Server, name string) error
+	// Keep are the tables whose rows Make has written, and which stay.
+	Keep []string
+
+	mu    sync.Mutex
+	made  string // PostgreSQL's first one
+	err   error
+	names int
+	free  []string
+}
+
+// Database returns the name of a database on [Shared].
+func (p *Template) Database(t testing.TB) string {
+	t.Helper()
+	s := Shared(t)
+	if s.Kind() == localdb.CockroachDB {
+		return p.reused(t, s)
+	}
+	p.mu.Lock()
+	if p.made == "" {
+		p.made = "template"
+		p.err = p.Make(context.Background(), s, p.made) // all tests' work, not the first one's
+	}
+	p.names++
+	name, err := fmt.Sprint("copy_", p.names), p.err
+	p.mu.Unlock()
+	if err == nil {
+		err = s.CreateDatabase(t.Context(), name, p.made)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.DropDatabase(ctx, name); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+func (p *Template) reused(t testing.TB, s *localdb.Server) string {
+	t.Helper()
+	p.mu.Lock()
+	name := ""
+	if n := len(p.free); n > 0 {
+		name, p.free = p.free[n-1], p.free[:n-1]
+	} else {
+		p.names++
+	}
+	made := fmt.Sprint("template_", p.names)
+	p.mu.Unlock()
+	var err error
+	if name == "" {
+		name = made
+		err = p.Make(context.Background(), s, name)
+	} else {
+		err = p.empty(t.Context(), s.URL("", name))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.free = append(p.free, name)
+	})
+	return name
+}
+
+// empty deletes all rows in one transaction, since each write to a GLOBAL table waits until
+// its clock has passed. TRUNCATE would make tables.
+func (p *Template) empty(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	var all string
+	if err := conn.QueryRow(ctx, `SELECT COALESCE(string_agg(format('DELETE FROM %I WHERE true;', table_name), ''), '')
+		FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name <> ALL($1)`, p.Keep).Scan(&all); err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, all)
+	return err
 }
 
 // Main runs the tests, stops the shared server, and returns the exit code. m is a
