@@ -180,24 +180,3 @@ func TestUnknownFingerprintVersion(t *testing.T) {
 		}
 	}
 }
-
-func TestFingerprintDoesNotAllocateForUsualRequests(t *testing.T) {
-	in := claim.FingerprintInput{Method: "POST", Path: "/v1/charges", Tenant: "acme", ContentType: "application/json", Canonical: []byte(typicalCharge)}
-	if n := testing.AllocsPerRun(100, func() {
-		if _, err := in.Fingerprint(claim.FingerprintV1); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkFingerprint(b *testing.B) {
-	in := claim.FingerprintInput{Method: "POST", Path: "/v1/charges", Tenant: "acme", ContentType: "application/json", Canonical: []byte(typicalCharge)}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := in.Fingerprint(claim.FingerprintV1); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

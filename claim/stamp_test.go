@@ -332,46 +332,6 @@ func TestKeysOfOurOwn(t *testing.T) {
 	}
 }
 
-func TestReadingStampsDoesNotAllocate(t *testing.T) {
-	stamp, err := claim.Stamp(7, randomBytes(8))
-	if err != nil {
-		t.Fatal(err)
-	}
-	object, err := claim.NewObjectID("ch", 7, randomBytes(8))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := testing.AllocsPerRun(100, func() {
-		if _, ok := claim.ReadStamp(stamp); !ok {
-			t.Fatal("not a stamp")
-		}
-	}); n != 0 {
-		t.Errorf("ReadStamp: %v allocations", n)
-	}
-	if n := testing.AllocsPerRun(100, func() {
-		if _, _, ok := claim.ReadObjectID(object); !ok {
-			t.Fatal("not an object id")
-		}
-	}); n != 0 {
-		t.Errorf("ReadObjectID: %v allocations", n)
-	}
-}
-
-func BenchmarkReadStamp(b *testing.B) {
-	stamp, err := claim.Stamp(7, randomBytes(9))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for name, key := range map[string]string{"stamped": stamp, "opaque": "0190163d-8694-739b-aea5-966c26f8ad91"} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				claim.ReadStamp(key)
-			}
-		})
-	}
-}
-
 // FuzzReadStamp checks that reading is sound for any text: what is taken for a
 // stamp is the canonical text of a UUIDv8 with a non-zero code, whose check
 // value an independent computation confirms.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,9 +18,6 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
 )
-
-// measureEnv has the tests below measure with the default settings, for as long as it says.
-const measureEnv = "HOMEWARD_IDLE"
 
 // overheard is some nodes of one region on a database, each of which is heard.
 type overheard struct {
@@ -175,9 +171,7 @@ func TestEventsShareStatements(t *testing.T) {
 	t.Parallel()
 	o := overhear(t, 2, func(s *node.ServeSettings) {
 		s.Events.Log = true
-		if os.Getenv(measureEnv) == "" {
-			s.Outbox.Poll = 4 * time.Second // a slow machine is one with few charges a second
-		}
+		s.Outbox.Poll = 4 * time.Second // a slow machine is one with few charges a second
 	})
 	before := o.sent()
 	const charges, atOnce = 400, 16
@@ -214,29 +208,4 @@ func TestEventsShareStatements(t *testing.T) {
 	t.Logf("%d charges, %.0f a second: %.3f statements for the event of a charge", charges, charges/took.Seconds(), float64(statements)/charges)
 	require.Less(t, statements, charges/2, "an event costs a share of a statement")
 	require.Less(t, all["events_take"], charges/10, "many events share a take")
-}
-
-// TestIdleLoad prints what idle nodes with the default settings send.
-func TestIdleLoad(t *testing.T) {
-	window, err := time.ParseDuration(os.Getenv(measureEnv))
-	if err != nil {
-		t.Skip("measures for as long as HOMEWARD_IDLE says, as in HOMEWARD_IDLE=30s")
-	}
-	for _, n := range []int{1, 2, 6} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			o := overhear(t, n, func(s *node.ServeSettings) { s.DeputyAfter = time.Hour })
-			time.Sleep(20 * time.Second) // starting is over
-			before := o.sent()
-			time.Sleep(window)
-			_, all := o.since(before)
-			sum := 0
-			for _, name := range slices.Sorted(maps.Keys(all)) {
-				if all[name] > 0 {
-					t.Logf("%d nodes: %-20s %6.2f a second", n, name, float64(all[name])/window.Seconds())
-					sum += all[name]
-				}
-			}
-			t.Logf("%d nodes: %-20s %6.2f a second", n, "all", float64(sum)/window.Seconds())
-		})
-	}
 }

@@ -353,18 +353,6 @@ func TestRenderedBytes(t *testing.T) {
 	}
 }
 
-func BenchmarkAttempt(b *testing.B) {
-	e := NewExecutor(psp.Providers{&fake{result: approved, caps: psp.Capabilities{Timeout: time.Second}}}, Options{})
-	a := attemptOf(Charge)
-	b.ReportAllocs()
-	for b.Loop() {
-		if e.Attempt(b.Context(), a).Outcome != claim.OutcomeDone {
-			b.Fatal("not done")
-		}
-		e.first.provider.(*fake).calls = nil
-	}
-}
-
 // A generation that began a day after its claim has a provider key that is young: it
 // is repeated, where the provider dedupes, and not left to a person.
 func TestAYoungGenerationOfAnOldKeyIsRepeated(t *testing.T) {

@@ -254,13 +254,3 @@ func checkInvalid(t *testing.T, err error) {
 		t.Fatalf("not a usable InvalidError: %v", err)
 	}
 }
-
-func BenchmarkParse(b *testing.B) {
-	canonical := []byte(`{"amount":1999,"currency":"usd","description":"Order 7","metadata":{"cart":"c_1","source":"web"},"order_id":"o_7","payment_method":"pm_card_visa"}`)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := Parse(Charge, canonical); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

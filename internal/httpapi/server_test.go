@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -437,31 +436,3 @@ func TestDebugLog(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
-
-// Over real sockets: what a recorder cannot show.
-
-func BenchmarkCharge(b *testing.B) {
-	h := newAPI(b, newFake(), func(c *Config) { c.Limits = DefaultLimits(); c.Limits.TenantRate, c.Limits.TenantBurst = 0, 0 })
-	r := charge()
-	body := strings.NewReader(okBody)
-	r.Body = io.NopCloser(body)
-	w := &discard{header: http.Header{}}
-	b.ReportAllocs()
-	for b.Loop() {
-		body.Reset(okBody)
-		clear(w.header)
-		h.ServeHTTP(w, r)
-		if w.status != 201 {
-			b.Fatal(w.status)
-		}
-	}
-}
-
-type discard struct {
-	header http.Header
-	status int
-}
-
-func (d *discard) Header() http.Header         { return d.header }
-func (d *discard) WriteHeader(status int)      { d.status = status }
-func (d *discard) Write(p []byte) (int, error) { return len(p), nil }

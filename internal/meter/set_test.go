@@ -131,30 +131,3 @@ func TestTenantsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, len(names), TenantLabels+1)
 	require.LessOrEqual(t, len(c.tenants.counted), candidates)
 }
-
-func BenchmarkCounter(b *testing.B) {
-	s, _ := newSet(b)
-	c := s.Counter(Requests)
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Add(1, "charge", Succeeded, "us-east1", "local")
-	}
-}
-
-func BenchmarkTenant(b *testing.B) {
-	s, _ := newSet(b)
-	c := s.Counter(TenantRequests)
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Add(1, "acme", Succeeded)
-	}
-}
-
-func BenchmarkHistogram(b *testing.B) {
-	s, _ := newSet(b)
-	h := s.Histogram(LayerDuration)
-	b.ReportAllocs()
-	for b.Loop() {
-		h.Took(b.Context(), time.Millisecond, "local")
-	}
-}

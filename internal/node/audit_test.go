@@ -19,6 +19,22 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
+// generous approves everything.
+type generous struct{ psp.Provider }
+
+func (generous) Name() string { return "simulator" }
+
+func (generous) Capabilities() psp.Capabilities {
+	return psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Timeout: 30 * time.Second}
+}
+
+func (generous) Charge(context.Context, psp.Call) psp.Result {
+	return psp.Result{Outcome: psp.Approved, ProviderRef: "psp_ch_04hkaps9le6uv093v"}
+}
+
+// noBlobs: every body fits its row.
+type noBlobs struct{ claim.Blobs }
+
 func TestAuditBucket(t *testing.T) {
 	ctx := t.Context()
 	b, err := OpenAudit(ctx, buckettest.New(t))

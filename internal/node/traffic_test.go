@@ -84,10 +84,3 @@ func TestWhatIsRememberedOfTrafficIsBounded(t *testing.T) {
 	require.Len(t, got.Arrivals, admin.MaxArrivals)
 	require.Equal(t, "299", got.Arrivals[1].Key, "newest first")
 }
-
-// A request pays a lock, and no allocation, once the ways that there are have been seen.
-func TestCountingAllocatesNothing(t *testing.T) {
-	counted, _, _ := newTestTraffic()
-	a := httpapi.Answer{Home: "far", Hops: 1, ServedBy: "far", Status: 201, Location: "/v1/charges/ch_1", Tenant: "acme", Key: "order-1"}
-	require.Zero(t, testing.AllocsPerRun(100, func() { counted.answered(a) }))
-}

@@ -262,21 +262,6 @@ func TestTheKeyIsOutOfReach(t *testing.T) {
 	})
 }
 
-// BenchmarkSealAndOpen is what a notice of 2 KiB costs beside its way.
-func BenchmarkSealAndOpen(b *testing.B) {
-	r := New([]Key{keyOf("a", &vault{pad: 1})}, nil)
-	body := make([]byte, 2<<10)
-	for b.Loop() {
-		stored, err := r.Seal(b.Context(), row, body)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := r.Open(b.Context(), row, stored); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // TestAMissingKeyWakesSomebodyOnce, whether the process has other keys or none.
 func TestAMissingKeyWakesSomebodyOnce(t *testing.T) {
 	lost := keyOf("a", &vault{pad: 1})

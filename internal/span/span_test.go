@@ -81,15 +81,3 @@ func TestSpans(t *testing.T) {
 		require.NotEqual(t, "4bf92f3577b34da6a3ce929d0e0e4736", row.SpanContext().TraceID().String())
 	}
 }
-
-// BenchmarkOff is what three spans cost a program that has set no provider.
-func BenchmarkOff(b *testing.B) {
-	if _, sp := span.Start(b.Context(), "probe"); sp.IsRecording() {
-		b.Skip("a test has set a provider; run with -run '^$'")
-	}
-	ctx, header := b.Context(), http.Header{"Traceparent": {parent}}
-	b.ReportAllocs()
-	for b.Loop() {
-		step(ctx, header)
-	}
-}
