@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -22,6 +23,9 @@ type world struct {
 	pool   *pgxpool.Pool
 	direct *pgx.Conn
 }
+
+// patience bounds a test that hangs; nothing is asserted about it.
+const patience = 20 * time.Second
 
 func connect(t *testing.T) *world {
 	t.Helper()
