@@ -78,7 +78,7 @@ func newBackendOn(t testing.TB, store string) backend {
 }
 
 var (
-	template = dbtest.Template{Make: prepare, Keep: []string{"regions", "deployment", "audit_chains", "goose_db_version"}}
+	template = dbtest.Template{Make: prepare, Keep: []string{"regions", "deployment", "audit_chains", "homeward_schema_version"}}
 	backends atomic.Int64
 )
 

@@ -33,13 +33,17 @@ import (
 var regions = []string{"us-east1", "europe-west1", "asia-northeast1"}
 
 // TestMain runs more tests at once than there are cores, unless a flag says how many: most
-// wait for the database, or for faults to be over.
+// wait for the database, or for faults to be over. CockroachDB's three nodes need more of them.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	width := 3 * runtime.GOMAXPROCS(0)
+	if os.Getenv("HOMEWARD_TEST_KIND") == string(localdb.CockroachDB) {
+		width /= 2
+	}
 	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // a number, and the flag takes one
+		_ = flag.Set("test.parallel", strconv.Itoa(width)) // a number, and the flag takes one
 	}
 	os.Exit(dbtest.Main(m))
 }
@@ -53,7 +57,7 @@ type database struct {
 	clock      *clock
 }
 
-var template = dbtest.Template{Make: prepare, Keep: []string{"regions", "deployment", "audit_chains", "goose_db_version"}}
+var template = dbtest.Template{Make: prepare, Keep: []string{"regions", "deployment", "audit_chains", "homeward_schema_version"}}
 
 func newDatabase(t testing.TB) database {
 	t.Helper()
