@@ -338,25 +338,3 @@ func writeJournal(t *testing.T, b []byte) (dir string) {
 	}
 	return dir
 }
-
-// The journal of an earlier version is read whole, and today's is written as it
-// was then.
-func TestEarlierJournal(t *testing.T) {
-	earlier, err := os.ReadFile(filepath.Join("testdata", "journal_v1.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, Config{Dir: writeJournal(t, earlier)})
-	wantSummary(t, s, storySummary)
-	if r := do(s, "GET", "/_sim/statement?from=2026-03-01T00:00:00Z", "", ""); strings.Count(r.body, "\n") != 5 ||
-		!strings.Contains(r.body, "psp_re_000000000006,refund,re_1,psp_ch_000000000001,1000,usd,") {
-		t.Errorf("got %s", r.body)
-	}
-	dir := t.TempDir()
-	s = open(t, Config{Dir: dir})
-	story(t, s)
-	closeNow(t, s)
-	if now := readJournal(t, dir); !bytes.Equal(now, earlier) {
-		t.Errorf("now written as\n%s", now)
-	}
-}
