@@ -1,257 +1,353 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/procfs"
 
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/sizing/model"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
-// probe is what it takes to see how much a database works. It travels to the generator,
-// which reads at the ends of its window.
-type probe struct {
-	// Processes are those of the server's start; their children count, too.
-	Processes []int
-	// URLs are of each of its nodes, and of another database than the measured one: the
-	// observer does not count.
-	URLs     []string
-	Database string
-	Kind     localdb.Kind
+const (
+	// bareDatabase is the floors' own, nodesDatabase Homeward's.
+	bareDatabase, nodesDatabase = "bench_bare", "bench_homeward"
+	// manyConnections is room for several nodes with their pools, and for whoever watches.
+	manyConnections = 400
+	// counted is when all that was asked for is counted: a backend of PostgreSQL reports its
+	// transactions 10 s after the last of them at the latest (pgstat.c,
+	// PGSTAT_IDLE_INTERVAL).
+	counted = 11 * time.Second
+)
+
+// database is a private server with the databases of both sides.
+type database struct {
+	*localdb.Server
+	regions []string
 }
 
-// newProbe is for a database on s.
-func newProbe(s *localdb.Server, database string) (*probe, error) {
-	p := &probe{Kind: s.Kind(), Database: database}
-	regions := []string{""}
-	if p.Kind == localdb.CockroachDB && len(s.Regions()) > 0 {
-		regions = s.Regions()
+// onDatabase starts a durable database of a kind for as long as measure runs.
+func onDatabase(ctx context.Context, o options, kind localdb.Kind, measure func(*database) error) (err error) {
+	c := localdb.Config{Kind: kind, Regions: regionNames, Durable: true, MaxConnections: manyConnections}
+	if kind == localdb.PostgreSQL {
+		c.Regions = regionNames[:1]
 	}
-	for _, region := range regions {
-		p.URLs = append(p.URLs, s.URL(region, ""))
-		u, err := url.Parse(s.URL(region, ""))
-		if err != nil {
-			return nil, err
+	if o.dir != "" {
+		if c.Dir, err = os.MkdirTemp(o.dir, "homeward-bench-"); err != nil {
+			return err
 		}
-		pid, err := listenerOn(u.Port())
-		if err != nil {
-			return nil, err
+		defer func() { err = errors.Join(err, os.RemoveAll(c.Dir)) }()
+		// PostgreSQL may run as another user, who must be able to enter.
+		if err := os.Chmod(c.Dir, 0o755); err != nil {
+			return err
 		}
-		p.Processes = append(p.Processes, pid)
 	}
-	return p, nil
-}
-
-// listenerOn is the child of this process that was told to listen on a port, as
-// package localdb tells databases.
-func listenerOn(port string) (int, error) {
-	all, err := processes()
+	s, err := localdb.Start(ctx, c)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	for pid, p := range all {
-		if p.parent != os.Getpid() {
-			continue
+	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
+	db, err := newDatabase(ctx, o, s, c.Regions)
+	if err != nil {
+		return err
+	}
+	return measure(db)
+}
+
+// newDatabase makes the databases of both sides on a server.
+func newDatabase(ctx context.Context, o options, s *localdb.Server, regions []string) (*database, error) {
+	db := &database{s, regions}
+	var ddl []string
+	if s.Kind() == localdb.CockroachDB {
+		for _, setting := range append(slices.Clone(o.settings), "kv.allocator.min_lease_transfer_interval='0s'") {
+			ddl = append(ddl, "SET CLUSTER SETTING "+setting)
 		}
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil {
-			continue // it has ended
+		for i, region := range regions {
+			verb := "ADD REGION"
+			if i == 0 {
+				verb = "SET PRIMARY REGION"
+			}
+			ddl = append(ddl, "ALTER DATABASE "+bareDatabase+" "+verb+" "+pgx.Identifier{region}.Sanitize())
 		}
-		for arg := range bytes.SplitSeq(line, []byte{0}) {
-			if s := string(arg); s == "port="+port || strings.HasPrefix(s, "--listen-addr=") && strings.HasSuffix(s, ":"+port) {
-				return pid, nil
+	}
+	for _, name := range []string{bareDatabase, nodesDatabase} {
+		if err := s.CreateDatabase(ctx, name, ""); err != nil {
+			return nil, err
+		}
+	}
+	if err := db.exec(ctx, bareDatabase, append(ddl, bareSchema(s.Kind())...)...); err != nil {
+		return nil, err
+	}
+	if err := db.migrate(ctx); err != nil {
+		return nil, err
+	}
+	return db, db.placeLeases(ctx)
+}
+
+// migrate makes Homeward's schema, and its one tenant.
+func (db *database) migrate(ctx context.Context) error {
+	url := db.URL("", nodesDatabase)
+	m, err := sqlstore.OpenMigrator(ctx, url, false)
+	if err != nil {
+		return err
+	}
+	var want sqlstore.Migration
+	for i, r := range db.regions {
+		want.Regions = append(want.Regions, claim.Region{Name: r, Code: claim.RegionCode(i + 1)})
+	}
+	if err := errors.Join(m.Up(ctx, want, nil), m.Close(ctx)); err != nil {
+		return err
+	}
+	policy := claim.DefaultPolicy()
+	if db.Kind() == localdb.CockroachDB {
+		policy.ClockOffset = 500 * time.Millisecond // its --max-offset unless set
+	}
+	store, err := sqlstore.Open(ctx, sqlstore.Config{URL: url, Policy: policy, Pool: patientPool()})
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.PutTenant(ctx, tenant(), apiKey), store.Close())
+}
+
+// connected lends out a connection of its own.
+func (db *database) connected(ctx context.Context, region, name string, do func(*pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, db.URL(region, name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(conn), conn.Close(context.WithoutCancel(ctx)))
+}
+
+func (db *database) exec(ctx context.Context, name string, statements ...string) error {
+	return db.connected(ctx, "", name, func(conn *pgx.Conn) error {
+		for _, sql := range statements {
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				return fmt.Errorf("%s: %w", sql, err)
 			}
 		}
+		return nil
+	})
+}
+
+// used leaves the databases as ones that were used at their ease, with statistics of what
+// they have. CockroachDB's schema sets those of Homeward's tables.
+func (db *database) used(ctx context.Context) error {
+	if db.Kind() == localdb.CockroachDB {
+		return errors.Join(db.exec(ctx, bareDatabase, "ANALYZE bare_claims", "ANALYZE bare_outbox"), db.exec(ctx, nodesDatabase, "ANALYZE pins"))
 	}
-	return 0, fmt.Errorf("no process of a database on port %s was found", port)
+	return errors.Join(db.exec(ctx, bareDatabase, "VACUUM ANALYZE"), db.exec(ctx, nodesDatabase, "VACUUM ANALYZE", "CHECKPOINT"))
 }
 
-// process is what /proc says of one.
-type process struct {
-	parent int
-	// cpu is its own and that of its children that have ended, so that nothing is lost
-	// when a connection's process goes.
-	cpu time.Duration
+// stored counts the finished charges of a side, and fails if others are there.
+func (db *database) stored(ctx context.Context, role string) (done int, err error) {
+	name, sql := nodesDatabase, "SELECT count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state <> 2) FROM claims"
+	if role == "floor" {
+		name, sql = bareDatabase, "SELECT count(*) FILTER (WHERE state = 2 AND body IS NOT NULL), count(*) FILTER (WHERE state <> 2) + (SELECT count(*) FROM bare_outbox) FROM bare_claims"
+	}
+	err = db.connected(ctx, "", name, func(conn *pgx.Conn) error {
+		var others int
+		err := conn.QueryRow(ctx, sql).Scan(&done, &others)
+		if err == nil && others > 0 {
+			err = fmt.Errorf("%d charges of the %s are not done", others, role)
+		}
+		return err
+	})
+	return done, err
 }
 
-// tick is the unit of /proc/PID/stat, the same on every Linux.
-const tick = time.Second / 100
+// storage asks PostgreSQL what charges leave on disk, indexes included.
+func (db *database) storage(ctx context.Context, c *model.Costs) error {
+	return db.connected(ctx, "", nodesDatabase, func(conn *pgx.Conn) error {
+		// What housekeeping would take away is no part of a charge.
+		if _, err := conn.Exec(ctx, "VACUUM"); err != nil {
+			return err
+		}
+		var charges, booked, total, audit, books float64
+		err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM claims), (SELECT count(*) FROM ledger),
+			(SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = 'public' AND c.relkind = 'r')::float8,
+			pg_total_relation_size('audit')::float8, pg_total_relation_size('ledger')::float8`).Scan(&charges, &booked, &total, &audit, &books)
+		if err != nil || charges == 0 || booked == 0 {
+			return errors.Join(err, fmt.Errorf("%.0f claims, %.0f transactions: nothing to measure", charges, booked))
+		}
+		c.Record, c.Audit, c.Books = (total-audit-books)/charges, audit/charges, books/booked
+		return nil
+	})
+}
 
-func processes() (map[int]process, error) {
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
+// autovacuum lets PostgreSQL vacuum by itself, or not.
+func (db *database) autovacuum(ctx context.Context, on bool) error {
+	return db.exec(ctx, "", fmt.Sprintf("ALTER SYSTEM SET autovacuum = %t", on), "SELECT pg_reload_conf()")
+}
+
+const (
+	// leaseTime bounds how long leases of new tables take to reach their regions.
+	leaseTime = 3 * time.Minute
+	// leasePause is between two rounds of the queue that moves them.
+	leasePause = 2 * time.Second
+)
+
+// placeLeases has CockroachDB move the leases of new tables to the regions that their zones
+// prefer, and returns when no lease moves any more and each region has some. The cluster
+// does so by itself, each range about once in ten minutes; until then a statement of one
+// region is evaluated in another.
+func (db *database) placeLeases(ctx context.Context) error {
+	if db.Kind() != localdb.CockroachDB {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	var before map[int64]int64
+	for {
+		after := map[int64]int64{}
+		for _, region := range db.regions {
+			for _, name := range []string{bareDatabase, nodesDatabase} {
+				err := db.connected(ctx, region, name, func(conn *pgx.Conn) error { return queueLeases(ctx, conn, after) })
+				if err != nil {
+					return fmt.Errorf("leases of %s: %w", name, err)
+				}
+			}
+		}
+		held := map[int64]bool{}
+		for _, node := range after {
+			held[node] = true
+		}
+		if len(held) == len(db.regions) && maps.Equal(before, after) {
+			return nil
+		}
+		if before = after; sleepUntil(ctx, time.Now().Add(leasePause)) != nil {
+			return fmt.Errorf("the leases of new tables have not reached their regions in %v; nodes with leases: %v", leaseTime, slices.Sorted(maps.Keys(held)))
+		}
+	}
+}
+
+// queueLeases has a node consider each of its leases in a database, and adds who held which
+// range's, before.
+func queueLeases(ctx context.Context, conn *pgx.Conn, held map[int64]int64) error {
+	_, _ = conn.Exec(ctx, "SET allow_unsafe_internals = true") // older versions do not know it
+	rows, err := conn.Query(ctx, "SELECT range_id, lease_holder, lease_holder = crdb_internal.node_id() FROM [SHOW RANGES WITH DETAILS]")
+	if err != nil {
+		return err
+	}
+	var (
+		id, holder int64
+		here       bool
+		mine       []int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &holder, &here}, func() error {
+		held[id] = holder
+		if here {
+			mine = append(mine, id)
+		}
+		return nil
+	})
+	for _, id := range mine {
+		// It fails where the lease has moved meanwhile; then the next round says so.
+		_, _ = conn.Exec(ctx, "SELECT crdb_internal.kv_enqueue_replica($1, 'lease', true)", id)
+	}
+	return err
+}
+
+// reading is what processes have used since their start, with all their descendants.
+type reading struct {
+	cpu     time.Duration
+	peak    float64 // MiB, of the largest of them: VmHWM
+	db      time.Duration
+	wal     float64 // bytes; PostgreSQL only
+	commits float64 // transactions of Homeward's database; PostgreSQL only
+}
+
+// between is what was used from one time to another.
+func between(ctx context.Context, watch func(context.Context) (reading, error), from, until time.Time) (r reading, err error) {
+	if err := sleepUntil(ctx, from); err != nil {
+		return r, err
+	}
+	before, err := watch(ctx)
+	if err != nil {
+		return r, err
+	}
+	if err := sleepUntil(ctx, until); err != nil {
+		return r, err
+	}
+	r, err = watch(ctx)
+	r.cpu, r.db, r.wal, r.commits = r.cpu-before.cpu, r.db-before.db, r.wal-before.wal, r.commits-before.commits
+	return r, err
+}
+
+// watch reads sides and the database that they share, nil for none.
+func watch(db *database, sides ...int) func(context.Context) (reading, error) {
+	return func(ctx context.Context) (r reading, err error) {
+		if db != nil && db.Kind() == localdb.PostgreSQL {
+			err = db.connected(ctx, "", "", func(conn *pgx.Conn) error {
+				return conn.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8,
+					(SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1)::float8`, nodesDatabase).Scan(&r.wal, &r.commits)
+			})
+		}
+		if err != nil {
+			return r, err
+		}
+		all, err := processes()
+		if err != nil {
+			return r, err
+		}
+		if r.cpu = all.below(sides...); db != nil {
+			if r.db = all.below(db.PIDs()...); r.db == 0 {
+				return r, errors.New("the processes of the database have ended")
+			}
+		}
+		for _, pid := range sides {
+			p, err := procfs.NewProc(pid)
+			if err != nil {
+				return r, err
+			}
+			status, err := p.NewStatus()
+			if err != nil {
+				return r, err
+			}
+			r.peak = max(r.peak, float64(status.VmHWM)/(1<<20))
+		}
+		return r, nil
+	}
+}
+
+// table is all processes by their number.
+type table map[int]procfs.ProcStat
+
+func processes() (table, error) {
+	list, err := procfs.AllProcs()
 	if err != nil {
 		return nil, err
 	}
-	all := map[int]process{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil {
-			return nil, err
-		}
-		if all[pid], err = parseStat(string(text)); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+	all := table{}
+	for _, p := range list {
+		if stat, err := p.Stat(); err == nil { // else it has ended
+			all[p.PID] = stat
 		}
 	}
 	return all, nil
 }
 
-// parseStat reads proc(5)'s stat: the name in it may hold anything, so that what comes
-// before its last ')' is left out.
-func parseStat(text string) (p process, err error) {
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 15 {
-		return p, fmt.Errorf("%d fields: %q", len(fields), text)
-	}
-	if p.parent, err = strconv.Atoi(fields[1]); err != nil {
-		return p, err
-	}
-	for _, f := range fields[11:15] { // utime, stime, and those of children that were waited for
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return p, err
-		}
-		p.cpu += time.Duration(n) * tick
-	}
-	return p, nil
-}
+// tick is the unit of /proc/PID/stat, the same on every Linux.
+const tick = time.Second / 100
 
-// below is the CPU of processes and all their descendants.
-func below(all map[int]process, roots []int) (sum time.Duration) {
-	for pid := range all {
-		for at := pid; at > 1; at = all[at].parent {
+// below is the CPU of processes and all their descendants, with those that have ended, so
+// that nothing is lost when a connection's process goes.
+func (all table) below(roots ...int) (sum time.Duration) {
+	for pid, stat := range all {
+		for at := pid; at > 1; at = all[at].PPID {
 			if slices.Contains(roots, at) {
-				sum += all[pid].cpu
+				sum += time.Duration(stat.UTime+stat.STime+uint(stat.CUTime+stat.CSTime)) * tick
 				break
 			}
 		}
 	}
 	return sum
-}
-
-// reading is what a database has done since its start.
-type reading struct {
-	at         time.Time
-	CPU        time.Duration
-	WAL        int64 // bytes; PostgreSQL only
-	Statements int64 // of the database measured; transactions on PostgreSQL, where each statement is one
-}
-
-// usageRate is what it does per second.
-type usageRate struct{ Cores, Statements float64 }
-
-// quietest is the idle that counts of several: what cleans up after a run, as vacuums do,
-// is a part of its charges, and may still go on when the next idle is taken.
-func quietest(all []usageRate) usageRate {
-	return slices.MinFunc(all, func(a, b usageRate) int { return cmp.Compare(a.Cores, b.Cores) })
-}
-
-// series are the figures of results, by side, over the quietest idle.
-func series(results [][]loadResult, idles []usageRate) [][]figures {
-	all, idle := make([][]figures, len(results)), quietest(idles)
-	for i, runs := range results {
-		for _, r := range runs {
-			all[i] = append(all[i], newFigures(r.over(idle)))
-		}
-	}
-	return all
-}
-
-// readings takes readings over connections of its own, which are made beforehand.
-type readings struct {
-	probe *probe
-	conns []*pgx.Conn
-}
-
-// open connects; nothing comes of no probe.
-func (p *probe) open(ctx context.Context) (*readings, error) {
-	if p == nil {
-		return nil, nil
-	}
-	r := &readings{probe: p}
-	for _, u := range p.URLs {
-		conn, err := pgx.Connect(ctx, u)
-		if err != nil {
-			r.close(ctx)
-			return nil, err
-		}
-		r.conns = append(r.conns, conn)
-		if p.Kind == localdb.CockroachDB {
-			// Newer versions want this before they show their own tables; older ones do
-			// not know it.
-			_, _ = conn.Exec(ctx, "SET allow_unsafe_internals = true")
-		}
-	}
-	return r, nil
-}
-
-func (r *readings) close(ctx context.Context) {
-	if r == nil {
-		return
-	}
-	for _, conn := range r.conns {
-		_ = conn.Close(context.WithoutCancel(ctx)) // it only read
-	}
-}
-
-func (r *readings) read(ctx context.Context) (got reading, err error) {
-	if r == nil {
-		return got, nil
-	}
-	for _, conn := range r.conns {
-		var statements int64
-		if r.probe.Kind == localdb.CockroachDB {
-			err = conn.QueryRow(ctx, "SELECT coalesce(sum(value), 0)::int8 FROM crdb_internal.node_metrics WHERE name = 'sql.query.count'").Scan(&statements)
-		} else {
-			err = conn.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::int8,
-				(SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1)`, r.probe.Database).Scan(&got.WAL, &statements)
-		}
-		if err != nil {
-			return got, fmt.Errorf("reading of the database: %w", err)
-		}
-		got.Statements += statements
-	}
-	all, err := processes()
-	got.at, got.CPU = time.Now(), below(all, r.probe.Processes)
-	if err == nil && got.CPU == 0 {
-		err = errors.New("the processes of the database are gone")
-	}
-	return got, err
-}
-
-// idle watches the database for a while in which nobody should ask it for anything but
-// what runs by itself.
-func (p *probe) idle(ctx context.Context, d time.Duration) (rate usageRate, err error) {
-	if p == nil {
-		return rate, nil
-	}
-	r, err := p.open(ctx)
-	if err != nil {
-		return rate, err
-	}
-	defer r.close(ctx)
-	before, err := r.read(ctx)
-	if err == nil {
-		err = sleepUntil(ctx, before.at.Add(d))
-	}
-	if err != nil {
-		return rate, err
-	}
-	after, err := r.read(ctx)
-	took := after.at.Sub(before.at).Seconds()
-	return usageRate{(after.CPU - before.CPU).Seconds() / took, float64(after.Statements-before.Statements) / took}, err
 }

@@ -2,60 +2,177 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
 // simulatorRole is the provider, in memory.
-func simulatorRole(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	f := flag.NewFlagSet("simulator", flag.ContinueOnError)
-	latency := f.Duration("latency", 0, "how long each call takes")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	sim, err := simulator.Open(simulator.Config{Latency: *latency})
+func simulatorRole(ctx context.Context, _ []string, in io.Reader, out io.Writer) error {
+	sim, err := simulator.Open(simulator.Config{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(serveHTTP(ctx, sim.NewServer(""), in, out), sim.Close())
+	return errors.Join(serve(ctx, in, out, sim.NewServer("")), sim.Close())
 }
 
-// serveHTTP serves s on a free port as a child.
-func serveHTTP(ctx context.Context, s *http.Server, in io.Reader, out io.Writer) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(l) }()
-	err = serveChild(ctx, []string{l.Addr().String()}, in, out)
-	err = errors.Join(err, s.Close())
-	if served := <-done; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
-}
-
-// provider is the adapter that both sides call the simulator with.
+// provider is the adapter that all sides call the simulator with.
 func provider(url string) (*httpjson.Provider, error) {
 	return httpjson.New(httpjson.Config{
 		Name: "simulator", BaseURL: "http://" + url,
 		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
-		Notices:      httpjson.Notices{Secret: noticeSecret},
 	})
+}
+
+// bare is the least that a store could do for charges under key, with the id of the object.
+type bare interface {
+	begin(ctx context.Context, key, id string, body []byte) error
+	settle(ctx context.Context, key, id string, body []byte) error
+	// read returns the body that settled the key, nil for none, until done is called.
+	read(ctx context.Context, key string) (body []byte, done func(), err error)
+}
+
+// floorRole serves floors: of new charges, or with -replay of replays; on Pebble in -dir, or
+// on each -db, a region's.
+func floorRole(ctx context.Context, args []string, in io.Reader, out io.Writer) (err error) {
+	f := flag.NewFlagSet("floor", flag.ContinueOnError)
+	dir := f.String("dir", "", "store directory")
+	url := f.String("psp", "", "address of the simulator")
+	replay := f.Bool("replay", false, "serve replays")
+	var dbs []string
+	f.Func("db", "connection string of the next region's database", func(u string) error { dbs = append(dbs, u); return nil })
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	p, err := provider(*url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	var stores []bare
+	for i, u := range dbs {
+		pool, err := barePool(ctx, u)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		stores = append(stores, bareRows{pool, regionNames[i]})
+	}
+	if len(dbs) == 0 {
+		db, err := floorStore(*dir)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, db.Close()) }()
+		stores = append(stores, bareKeys{db})
+	}
+	var servers []*http.Server
+	for _, s := range stores {
+		do := charger(s, p)
+		if *replay {
+			do = replayer(s)
+		}
+		servers = append(servers, &http.Server{Handler: do, ReadHeaderTimeout: startTime})
+	}
+	return serve(ctx, in, out, servers...)
+}
+
+// charger reads the body whole, begins, makes one provider call, and settles.
+func charger(s bare, p psp.Provider) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		key := r.Header.Get("Idempotency-Key")
+		id := "ch_" + key
+		if err == nil {
+			err = s.begin(r.Context(), key, id, body)
+		}
+		if err == nil {
+			res := p.Charge(r.Context(), psp.Call{Key: key, Reference: id, Amount: bodyAmount, Currency: bodyCurrency, Source: bodySource})
+			if res.Outcome != psp.Approved {
+				err = fmt.Errorf("the provider did not approve: %w", res.Err)
+			}
+		}
+		if err == nil {
+			err = s.settle(r.Context(), key, id, body)
+		}
+		answer(w, body, false, err)
+	}
+}
+
+// replayer reads one key. A key that is not there is made without a provider, so that the
+// same generator can make those that it replays.
+func replayer(s bare) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		key := r.Header.Get("Idempotency-Key")
+		if err == nil {
+			var stored []byte
+			var done func()
+			if stored, done, err = s.read(r.Context(), key); stored != nil {
+				answer(w, stored, true, err)
+				done()
+				return
+			}
+		}
+		body = append(body, body...) // about as long as a charge's object
+		if err == nil {
+			err = s.begin(r.Context(), key, "ch_"+key, body)
+		}
+		if err == nil {
+			err = s.settle(r.Context(), key, "ch_"+key, body)
+		}
+		answer(w, body, false, err)
+	}
+}
+
+// answer says yes, in the least number of headers.
+func answer(w http.ResponseWriter, body []byte, replayed bool, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if replayed {
+		h[replayedHeader] = []string{"true"}
+	}
+	w.WriteHeader(http.StatusCreated)
+	_, _ = w.Write(body) // a client that has gone counts the error itself
+}
+
+// bareKeys are two synced commits of the body.
+type bareKeys struct{ db *pebble.DB }
+
+func (b bareKeys) begin(_ context.Context, key, _ string, body []byte) error {
+	return b.db.Set([]byte("before/"+key), body, pebble.Sync)
+}
+
+func (b bareKeys) settle(_ context.Context, key, _ string, body []byte) error {
+	return b.db.Set([]byte("after/"+key), body, pebble.Sync)
+}
+
+func (b bareKeys) read(_ context.Context, key string) ([]byte, func(), error) {
+	body, closer, err := b.db.Get([]byte("after/" + key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil, nil
+	}
+	return body, func() { _ = closer.Close() }, err // it only releases a cached block
 }
 
 // floorStore opens Pebble with the sizes that internal/embedded uses.
@@ -84,99 +201,87 @@ func (quietLogger) Infof(string, ...any)              {}
 func (quietLogger) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 func (quietLogger) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// floorRole is the floor of new charges: the body read whole, two synced commits
-// of it, and one provider call between them.
-func floorRole(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	f := flag.NewFlagSet("floor", flag.ContinueOnError)
-	dir := f.String("dir", "", "store directory")
-	url := f.String("psp", "", "address of the simulator")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	db, err := floorStore(*dir)
-	if err != nil {
-		return err
-	}
-	p, err := provider(*url)
-	if err != nil {
-		return errors.Join(err, db.Close())
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/charges", func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		key := r.Header.Get("Idempotency-Key")
-		if err := db.Set([]byte("before/"+key), body, pebble.Sync); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		res := p.Charge(r.Context(), psp.Call{
-			Key: key, Reference: "ch_" + key, Amount: bodyAmount, Currency: bodyCurrency, Source: bodySource,
-		})
-		if res.Outcome != psp.Approved {
-			http.Error(w, fmt.Sprint(res.Err), http.StatusBadGateway)
-			return
-		}
-		if err := db.Set([]byte("after/"+key), body, pebble.Sync); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		answer(w, body, false)
-	})
-	return errors.Join(serveHTTP(ctx, &http.Server{Handler: mux}, in, out), p.Close(), db.Close())
+// bareRows are two statements: a claim with its outbox row, and their end. Floors have no
+// pins, audit, books or events.
+type bareRows struct {
+	pool   *pgxpool.Pool
+	region string
 }
 
-// readerRole is the floor of replays: one Pebble key read. A key that it does
-// not have is written, so that the same generator can fill it.
-func readerRole(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	f := flag.NewFlagSet("reader", flag.ContinueOnError)
-	dir := f.String("dir", "", "store directory")
-	if err := f.Parse(args); err != nil {
-		return err
+// bareSchema has the floor's tables, and the index of what is due.
+func bareSchema(kind localdb.Kind) []string {
+	locality, first := "", "CREATE DOMAIN crdb_internal_region AS text"
+	if kind == localdb.CockroachDB {
+		locality, first = " LOCALITY REGIONAL BY ROW AS home_region", "SELECT 1"
 	}
-	db, err := floorStore(*dir)
-	if err != nil {
-		return err
+	return []string{first, `CREATE TABLE bare_claims (
+		home_region crdb_internal_region NOT NULL,
+		tenant_id   text NOT NULL,
+		idem_key    text NOT NULL,
+		object_id   text NOT NULL,
+		fingerprint bytea NOT NULL,
+		state       int2 NOT NULL,
+		fence       int8 NOT NULL,
+		holder      text NOT NULL,
+		lease_until timestamptz NOT NULL,
+		first_use   timestamptz NOT NULL,
+		settled_at  timestamptz,
+		status      int2,
+		body        bytea,
+		PRIMARY KEY (home_region, tenant_id, idem_key))` + locality,
+		"CREATE TABLE bare_outbox (home_region crdb_internal_region NOT NULL, id text NOT NULL, payload bytea NOT NULL, due timestamptz NOT NULL, PRIMARY KEY (home_region, id))" + locality,
+		"CREATE INDEX bare_outbox_due ON bare_outbox (home_region, due, id)",
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/charges", func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		key := []byte(r.Header.Get("Idempotency-Key"))
-		stored, closer, err := db.Get(key)
-		if errors.Is(err, pebble.ErrNotFound) {
-			body = append(body, body...) // about as long as a charge's object
-			if err := db.Set(key, body, pebble.Sync); err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-			answer(w, body, false)
-			return
-		}
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		answer(w, stored, true)
-		_ = closer.Close() // it only releases a cached block
-	})
-	return errors.Join(serveHTTP(ctx, &http.Server{Handler: mux}, in, out), db.Close())
 }
 
-// answer says yes, in the least number of headers.
-func answer(w http.ResponseWriter, body []byte, replayed bool) {
-	h := w.Header()
-	h["Content-Type"] = []string{"application/json"}
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	if replayed {
-		h[replayedHeader] = []string{"true"}
+const (
+	bareBegin = `WITH won AS (
+		INSERT INTO bare_claims (home_region, tenant_id, idem_key, object_id, fingerprint, state, fence, holder, lease_until, first_use)
+		VALUES ($1::crdb_internal_region, $2::text, $3::text, $4::text, $5::bytea, 1, 1, 'floor', now() + interval '30 seconds', now()) RETURNING lease_until)
+		INSERT INTO bare_outbox (home_region, id, payload, due) SELECT $1::crdb_internal_region, $4::text, $6::bytea, lease_until FROM won`
+	bareSettle = `WITH settled AS (
+		UPDATE bare_claims SET state = 2, settled_at = now(), status = 201, body = $4::bytea
+		WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text AND fence = 1 AND state = 1 RETURNING object_id)
+		DELETE FROM bare_outbox WHERE home_region = $1::crdb_internal_region AND id = $5::text AND EXISTS (SELECT 1 FROM settled)`
+	bareRead = "SELECT body FROM bare_claims WHERE home_region = $1::crdb_internal_region AND tenant_id = $2 AND idem_key = $3"
+)
+
+func (b bareRows) begin(ctx context.Context, key, id string, body []byte) error {
+	fingerprint := sha256.Sum256(body)
+	return b.send(ctx, bareBegin, b.region, tenantID, key, id, fingerprint[:], body)
+}
+
+func (b bareRows) settle(ctx context.Context, key, id string, body []byte) error {
+	return b.send(ctx, bareSettle, b.region, tenantID, key, body, id)
+}
+
+func (b bareRows) read(ctx context.Context, key string) (body []byte, done func(), err error) {
+	if err = b.pool.QueryRow(ctx, bareRead, b.region, tenantID, key).Scan(&body); errors.Is(err, pgx.ErrNoRows) {
+		err = nil
 	}
-	w.WriteHeader(http.StatusCreated)
-	_, _ = w.Write(body) // a client that is gone counts the error itself
+	return body, func() {}, err
+}
+
+// send sends a statement that changes one row.
+func (b bareRows) send(ctx context.Context, sql string, args ...any) error {
+	tag, err := b.pool.Exec(ctx, sql, args...)
+	if err == nil && tag.RowsAffected() != 1 {
+		err = fmt.Errorf("%d rows changed instead of one: %s", tag.RowsAffected(), sql)
+	}
+	return err
+}
+
+// barePool is a node's pool, as sqlstore.Open makes it.
+func barePool(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	p := patientPool()
+	c.MaxConns, c.MinConns = p.MaxConns, p.MinConns
+	c.MaxConnLifetime, c.MaxConnLifetimeJitter = p.MaxLifetime, p.MaxLifetime/10
+	c.PingTimeout = p.StatementTimeout
+	c.ConnConfig.ConnectTimeout = p.ConnectTimeout
+	c.ConnConfig.RuntimeParams["statement_timeout"] = fmt.Sprint(p.StatementTimeout.Milliseconds())
+	return pgxpool.NewWithConfig(ctx, c)
 }

@@ -1,14 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -19,226 +21,127 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// loadSpec is one run of the generator.
-type loadSpec struct {
-	// Addr is the address to load, over Conns kept-alive connections.
-	Addr  string
-	Conns int
-	// Addrs, if any, are loaded instead of Addr, in equal shares. Keys that are stamped
-	// are at home where they arrive, if Addrs are of the regions in their order; with
-	// OneRegion all are of the first.
-	Addrs     []string
-	OneRegion bool
-	// Rate is in requests per second; 0 means that every connection sends its
-	// next request as soon as it has its reply.
-	Rate float64
-	// Stamped keys instead of UUIDv4 ones.
-	Stamped bool
-	// Replay makes this many keys at PrimeAddr first, waits Settle, and then
-	// only sends those; each reply must have the first one's bytes. 0: new keys.
-	Replay    int
-	PrimeAddr string
-	Settle    time.Duration
-	// Warm is sent unmeasured, then Window is measured.
-	Warm, Window time.Duration
-	// Control is the loaded process's control address, asked at both ends of the
-	// window.
-	Control string
-	// Controls are those of other processes that serve at Addrs, whose usage counts, too.
-	Controls []string
-	// Probe reads the database at both ends of the window; nil for none.
-	Probe *probe
-	// Profile is the file for a CPU profile of the window; "" for none.
-	Profile string
-}
-
-// loadResult is what came of it.
-type loadResult struct {
-	Requests int64
-	Elapsed  time.Duration
-	// CPU and Mallocs are the loaded process's in the window; Own is the generator's
-	// CPU.
-	CPU, Own time.Duration
-	Mallocs  uint64
-	PeakKiB  int64
-	// Made counts charges, those included that were primed or not measured.
-	Made int
-	// Database is the CPU of the database's processes in the window, WAL the bytes that
-	// PostgreSQL wrote to it.
-	Database time.Duration
-	WAL      int64
-	// Latency is in nanoseconds.
-	Latency *hdrhistogram.Snapshot
-}
-
-// over takes away what a database uses when nobody asks for anything.
-func (r loadResult) over(idle usageRate) loadResult {
-	r.Database -= time.Duration(idle.Cores * float64(r.Elapsed))
-	return r
-}
-
-// Bounds of a recorded latency, in nanoseconds, and its digits.
+// The request that every case sends, but for its key. The body is what a shop sends: some
+// 200 bytes.
 const (
-	latencyMin    = 1_000
-	latencyMax    = 60_000_000_000
-	latencyDigits = 3
+	bodyAmount   = 1250
+	bodyCurrency = "usd"
+	bodySource   = "pm_card_visa"
+	requestBody  = `{"amount":1250,"currency":"usd","payment_method":"pm_card_visa","description":"Two rocket engines","order_id":"order-20260101-000017","metadata":{"cart":"c0ffee","channel":"web","customer":"cus_18"}}`
+
+	replayedHeader = "Idempotent-Replayed"
 )
 
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(latencyMin, latencyMax, latencyDigits)
+const (
+	// replyTime bounds one exchange: above the slowest healthy one, a commit behind a
+	// stalled disk included.
+	replyTime = 30 * time.Second
+	// maxWindow bounds how long a window grows while no reply comes: no healthy side is
+	// silent for a minute.
+	maxWindow = time.Minute
+	// latencyMin, latencyMax (nanoseconds) and latencyDigits bound a recorded latency.
+	latencyMin, latencyMax, latencyDigits = 1_000, 60_000_000_000, 3
+)
+
+// load is what the generator sends in one run.
+type load struct {
+	conns int
+	// rate is in requests a second; 0 means that every connection sends its next
+	// request as soon as it has its reply.
+	rate float64
+	// stamped keys instead of UUIDv4 ones.
+	stamped bool
+	// replay makes this many keys first, waits settle, and then only sends those; each
+	// reply must have the first one's bytes. 0: new keys.
+	replay int
+	settle time.Duration
+	// warm is sent unmeasured, then window is measured.
+	warm, window time.Duration
 }
 
-// loadRole reads a loadSpec and prints a loadResult. A single wrong reply is an
-// error: figures of a run that went wrong mean nothing.
-func loadRole(ctx context.Context, _ []string, in io.Reader, out io.Writer) error {
-	var spec loadSpec
-	if err := json.NewDecoder(in).Decode(&spec); err != nil {
-		return err
-	}
-	uuid.EnableRandPool() // keys must differ, not be secret
-	g := &generator{loadSpec: spec}
-	result, err := g.run(ctx)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(result)
+// result is what came of it.
+type result struct {
+	requests int64
+	elapsed  time.Duration
+	latency  *hdrhistogram.Histogram // nanoseconds
+	used     reading                 // in the window
+	made     int                     // charges, those included that were primed or not measured
 }
 
+// generator sends over one kept-alive HTTP/1.1 connection for each of conns. It writes
+// prepared bytes: on two cores every cycle that a client spends is taken from what is
+// measured, and net/http's, and with it vegeta, would spend more than a replay's floor.
 type generator struct {
-	loadSpec
+	load
+	// addrs are loaded in equal shares; stamped keys are at home where they arrive.
+	addrs []string
+	prime string // where keys are made that are replayed
+	// watch reads what the loaded processes have used.
+	watch func(context.Context) (reading, error)
+
 	keys   []string
 	bodies [][]byte // of keys, once primed
 	begun  time.Time
 	from   time.Time // the measured window
 	until  time.Time
 	ticket atomic.Int64 // arrivals at a fixed rate
-	made   atomic.Int64 // charges
-	probes *readings    // of the database; nil for none
+	made   atomic.Int64
 }
 
-func (g *generator) run(ctx context.Context) (loadResult, error) {
-	if g.Replay > 0 {
-		if err := g.prime(ctx); err != nil {
-			return loadResult{}, fmt.Errorf("prime: %w", err)
+func (g *generator) run(ctx context.Context) (result, error) {
+	if g.replay > 0 {
+		if err := g.primeKeys(ctx); err != nil {
+			return result{}, fmt.Errorf("prime: %w", err)
 		}
 	}
-	if len(g.Addrs) == 0 {
-		g.Addrs = []string{g.Addr}
-	}
-	wires := make([]*wire, g.Conns)
+	wires := make([]*wire, g.conns)
 	for i := range wires {
-		w, err := dial(g.Addrs[i%len(g.Addrs)])
+		w, err := dial(g.addrs[i%len(g.addrs)])
 		if err != nil {
-			return loadResult{}, err
+			return result{}, err
 		}
 		defer w.close()
-		if !g.OneRegion {
-			w.region = i % len(g.Addrs)
-		}
+		w.region = i % len(g.addrs)
 		wires[i] = w
 	}
-	probes, err := g.Probe.open(ctx)
-	if err != nil {
-		return loadResult{}, err
-	}
-	defer probes.close(ctx)
-	g.probes = probes
 	for {
-		result, err := g.measure(ctx, wires)
-		result.Made = int(g.made.Load())
-		if err != nil || result.Requests > 0 {
-			return result, err
+		r, err := g.measure(ctx, wires)
+		r.made = int(g.made.Load())
+		if err != nil || r.requests > 0 {
+			return r, err
 		}
 		// A machine busy with other work gave no answer: measure for longer.
-		if g.Window *= 2; g.Window > maxWindow {
-			return loadResult{}, fmt.Errorf("no reply came within %v", maxWindow)
+		if g.window *= 2; g.window > maxWindow {
+			return r, fmt.Errorf("no reply came within %v", maxWindow)
 		}
 	}
 }
 
-// maxWindow bounds how long a window grows while no reply comes: no healthy side
-// is silent for a minute.
-const maxWindow = time.Minute
-
 // measure loads the wires for one warm-up and one window.
-func (g *generator) measure(ctx context.Context, wires []*wire) (loadResult, error) {
+func (g *generator) measure(ctx context.Context, wires []*wire) (r result, err error) {
 	g.begun = time.Now()
-	g.from = g.begun.Add(g.Warm)
-	g.until = g.from.Add(g.Window)
+	g.from = g.begun.Add(g.warm)
+	g.until = g.from.Add(g.window)
 	g.ticket.Store(0)
-
-	var result loadResult
-	total, histograms := newHistogram(), make([]*hdrhistogram.Histogram, len(wires))
 	all, ctx := errgroup.WithContext(ctx)
-	all.Go(func() error { return g.watch(ctx, &result) })
+	all.Go(func() (err error) {
+		r.used, err = between(ctx, g.watch, g.from, g.until)
+		return err
+	})
+	histograms := make([]*hdrhistogram.Histogram, len(wires))
 	for i, w := range wires {
-		histograms[i] = newHistogram()
+		histograms[i] = hdrhistogram.New(latencyMin, latencyMax, latencyDigits)
 		all.Go(func() error { return g.drive(ctx, w, histograms[i]) })
 	}
 	if err := all.Wait(); err != nil {
-		return loadResult{}, err
+		return r, err
 	}
-	for _, h := range histograms {
-		total.Merge(h)
+	r.latency = histograms[0]
+	for _, h := range histograms[1:] {
+		r.latency.Merge(h)
 	}
-	result.Requests, result.Elapsed, result.Latency = total.TotalCount(), g.Window, total.Export()
-	return result, nil
-}
-
-// watch takes the loaded process's usage at both ends of the window.
-func (g *generator) watch(ctx context.Context, result *loadResult) error {
-	if err := sleepUntil(ctx, g.from); err != nil {
-		return err
-	}
-	before, err := g.usage(ctx)
-	if err != nil {
-		return err
-	}
-	ownBefore, err := readUsage()
-	if err != nil {
-		return err
-	}
-	dbBefore, err := g.probes.read(ctx)
-	if err != nil {
-		return err
-	}
-	if g.Profile != "" {
-		if err := saveProfile(ctx, g.Control, g.Profile, int(g.Window.Seconds())); err != nil {
-			return err
-		}
-	}
-	if err := sleepUntil(ctx, g.until); err != nil {
-		return err
-	}
-	dbAfter, err := g.probes.read(ctx)
-	if err != nil {
-		return err
-	}
-	ownAfter, err := readUsage()
-	if err != nil {
-		return err
-	}
-	after, err := g.usage(ctx)
-	if err != nil {
-		return err
-	}
-	result.CPU, result.Own = after.CPU-before.CPU, ownAfter.CPU-ownBefore.CPU
-	result.Mallocs, result.PeakKiB = after.Mallocs-before.Mallocs, after.PeakKiB
-	result.Database, result.WAL = dbAfter.CPU-dbBefore.CPU, dbAfter.WAL-dbBefore.WAL
-	return nil
-}
-
-// usage is that of all that is loaded; memory is the greatest.
-func (g *generator) usage(ctx context.Context) (usage, error) {
-	all, err := fetchUsage(ctx, g.Control)
-	for _, other := range g.Controls {
-		u, uerr := fetchUsage(ctx, other)
-		if err = errors.Join(err, uerr); err != nil {
-			break
-		}
-		all.CPU, all.Mallocs, all.PeakKiB = all.CPU+u.CPU, all.Mallocs+u.Mallocs, max(all.PeakKiB, u.PeakKiB)
-	}
-	return all, err
+	r.requests, r.elapsed = r.latency.TotalCount(), g.window
+	return r, nil
 }
 
 // drive sends on one connection until the window ends.
@@ -261,17 +164,17 @@ func (g *generator) drive(ctx context.Context, w *wire, h *hdrhistogram.Histogra
 	return ctx.Err()
 }
 
-// due waits for this connection's next turn and returns from when its latency
-// counts. At a fixed rate that is the time at which the request should have gone
-// when every connection was busy then, so that a stall is charged to all who
-// met it; a timer that rings late is the generator's own fault and not counted.
+// due waits for this connection's next turn and returns from when its latency counts. At a
+// fixed rate that is the time at which the request should have gone when every connection
+// was busy then, so that a stall is charged to all who met it; a timer that rings late is
+// the generator's own fault and not counted.
 func (g *generator) due(ctx context.Context) (from time.Time, more bool, err error) {
-	if g.Rate == 0 {
+	if g.rate == 0 {
 		now := time.Now()
 		return now, now.Before(g.until), nil
 	}
 	n := g.ticket.Add(1) - 1
-	at := g.begun.Add(time.Duration(float64(n) / g.Rate * float64(time.Second)))
+	at := g.begun.Add(time.Duration(float64(n) / g.rate * float64(time.Second)))
 	if !at.Before(g.until) {
 		return at, false, nil
 	}
@@ -284,74 +187,48 @@ func (g *generator) due(ctx context.Context) (from time.Time, more bool, err err
 
 // exchange sends one request and checks the reply.
 func (g *generator) exchange(w *wire) error {
-	if g.Replay == 0 {
-		key, err := g.newKey(w.region)
-		if err != nil {
-			return err
-		}
-		return g.charge(w, key)
-	}
-	i := rand.IntN(len(g.keys))
-	if err := expect(w, g.keys[i], true); err != nil {
+	if g.replay == 0 {
+		_, err := g.charge(w)
 		return err
 	}
-	if !bytes.Equal(w.body, g.bodies[i]) {
-		return fmt.Errorf("the replay of %s differs: %q, at first %q", g.keys[i], w.body, g.bodies[i])
-	}
-	return nil
-}
-
-// charge makes a new charge and counts it.
-func (g *generator) charge(w *wire, key string) error {
-	err := expect(w, key, false)
-	if err == nil {
-		g.made.Add(1)
+	i := rand.IntN(len(g.keys))
+	body, err := w.post(g.keys[i], true)
+	if err == nil && !bytes.Equal(body, g.bodies[i]) {
+		err = fmt.Errorf("the replay of %s differs: %q, at first %q", g.keys[i], body, g.bodies[i])
 	}
 	return err
 }
 
-func expect(w *wire, key string, replayed bool) error {
-	status, again, err := w.post(key)
-	switch {
-	case err != nil:
-		return fmt.Errorf("key %s: %w", key, err)
-	case status != http.StatusCreated:
-		return fmt.Errorf("key %s: status %d: %s", key, status, w.body)
-	case again != replayed:
-		return fmt.Errorf("key %s: replayed is %v, want %v", key, again, replayed)
+// charge makes a new charge, counts it, and returns its key.
+func (g *generator) charge(w *wire) (key string, err error) {
+	if g.stamped {
+		key, err = claim.Stamp(claim.RegionCode(w.region+1), nil)
+	} else {
+		key = uuid.NewString()
 	}
-	return nil
+	if err == nil {
+		_, err = w.post(key, false)
+	}
+	if err == nil {
+		g.made.Add(1)
+	}
+	return key, err
 }
 
-// newKey is of the region that has the index, if it says of any.
-func (g *generator) newKey(region int) (string, error) {
-	if g.Stamped {
-		return claim.Stamp(claim.RegionCode(region+1), nil)
-	}
-	return uuid.NewString(), nil
-}
-
-// prime makes the keys that are replayed, and keeps their first replies.
-func (g *generator) prime(ctx context.Context) error {
-	g.keys, g.bodies = make([]string, g.Replay), make([][]byte, g.Replay)
+// primeKeys makes the keys that are replayed, and keeps their first replies.
+func (g *generator) primeKeys(ctx context.Context) error {
+	g.keys, g.bodies = make([]string, g.replay), make([][]byte, g.replay)
 	var next atomic.Int64
 	all, group := errgroup.WithContext(ctx)
-	for range min(g.Conns, g.Replay) {
+	for range min(g.conns, g.replay) {
 		all.Go(func() error {
-			w, err := dial(g.PrimeAddr)
+			w, err := dial(g.prime)
 			if err != nil {
 				return err
 			}
 			defer w.close()
-			for group.Err() == nil {
-				i := int(next.Add(1) - 1)
-				if i >= g.Replay {
-					return nil
-				}
-				if g.keys[i], err = g.newKey(0); err != nil {
-					return err
-				}
-				if err := g.charge(w, g.keys[i]); err != nil {
+			for i := int(next.Add(1) - 1); i < g.replay && group.Err() == nil; i = int(next.Add(1) - 1) {
+				if g.keys[i], err = g.charge(w); err != nil {
 					return err
 				}
 				g.bodies[i] = bytes.Clone(w.body)
@@ -363,7 +240,66 @@ func (g *generator) prime(ctx context.Context) error {
 		return err
 	}
 	// Replicas show nothing younger than their lag, so only waiting helps.
-	return sleepUntil(ctx, time.Now().Add(g.Settle))
+	return sleepUntil(ctx, time.Now().Add(g.settle))
+}
+
+// wire is one connection. It is not safe for concurrent use.
+type wire struct {
+	conn    net.Conn
+	r       *bufio.Reader
+	request []byte
+	key     []byte // the part of request that holds the key
+	body    []byte // of the last reply; valid until the next
+	region  int    // that it leads to, by its index
+}
+
+// keyLength is that of a UUID as text.
+const keyLength = 36
+
+func dial(addr string) (*wire, error) {
+	conn, err := net.DialTimeout("tcp", addr, replyTime)
+	if err != nil {
+		return nil, err
+	}
+	head := "POST /v1/charges HTTP/1.1\r\nHost: " + addr +
+		"\r\nAuthorization: Bearer " + apiKey +
+		"\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(requestBody)) +
+		"\r\nUser-Agent: homeward-bench\r\nIdempotency-Key: "
+	w := &wire{conn: conn, r: bufio.NewReader(conn)}
+	w.request = slices.Concat([]byte(head), make([]byte, keyLength), []byte("\r\n\r\n"+requestBody))
+	w.key = w.request[len(head) : len(head)+keyLength]
+	return w, nil
+}
+
+func (w *wire) close() { _ = w.conn.Close() }
+
+// post sends one charge under key and returns the body of its reply, which must be a
+// success and say whether it is a replay.
+func (w *wire) post(key string, replayed bool) ([]byte, error) {
+	copy(w.key, key)
+	if err := w.conn.SetDeadline(time.Now().Add(replyTime)); err != nil {
+		return nil, err
+	}
+	if _, err := w.conn.Write(w.request); err != nil {
+		return nil, err
+	}
+	res, err := http.ReadResponse(w.r, nil)
+	if err != nil {
+		return nil, fmt.Errorf("key %s: %w", key, err)
+	}
+	into := bytes.NewBuffer(w.body[:0])
+	_, err = io.Copy(into, res.Body)
+	_ = res.Body.Close() // it was read whole
+	w.body = into.Bytes()
+	switch again := res.Header.Get(replayedHeader) == "true"; {
+	case err != nil:
+		return nil, fmt.Errorf("key %s: %w", key, err)
+	case res.StatusCode != http.StatusCreated:
+		return nil, fmt.Errorf("key %s: status %d: %s", key, res.StatusCode, w.body)
+	case again != replayed:
+		return nil, fmt.Errorf("key %s: replayed is %v, want %v", key, again, replayed)
+	}
+	return w.body, nil
 }
 
 func sleepUntil(ctx context.Context, at time.Time) error {

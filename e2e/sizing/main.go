@@ -1,14 +1,12 @@
-// Command sizing computes how many nodes, database cores, gigabytes and how much money
-// a load takes, from the cost of a charge.
+// Command sizing computes how many nodes, database cores, gigabytes and how much money a load
+// takes, from the cost of a charge.
 //
 //	go run ./e2e/sizing                            the tables of docs/SIZING.md
 //	go run ./e2e/sizing -rates 7000 -regions 3     for another load
-//	go run ./e2e/sizing -database-charge 3000      for another cost, in microseconds
 //	go run ./e2e/sizing -write docs/SIZING.md      into the page
 //
-// Costs are read from docs/BENCHMARKS.md, which make bench SUITE=report writes. Every cost, price
-// and assumption is a flag: -help lists them. The formula is package model's NewPlan, the
-// simulation its Simulation.
+// It reads costs from docs/BENCHMARKS.md, which make bench SUITE=report writes, or from the
+// page that -costs names. Each price and assumption is a flag: -help lists them.
 package main
 
 import (
@@ -31,54 +29,30 @@ func main() {
 }
 
 func run(args []string, out io.Writer) error {
-	var given model.Costs
-	a, s := model.DefaultAssumptions(), model.DefaultSimulation()
-	rates, regions := []float64{1000, 10_000, 50_000, 100_000}, []float64{2, 3}
+	a := defaults()
+	rates, regions := []float64{1000, 10_000, 50_000, 100_000}, []int{2, 3}
 	f := flag.NewFlagSet("sizing", flag.ContinueOnError)
-	page := f.String("costs", "docs/BENCHMARKS.md", "page with the block of measured costs")
+	costs := f.String("costs", "docs/BENCHMARKS.md", "page with the block of measured costs")
 	write := f.String("write", "", "page to write the tables into, between its marks; default: they are printed")
-	costs := map[string]*float64{
-		"node-charge": &given.NodeCharge, "node-replay": &given.NodeReplay, "database-charge": &given.DatabaseCharge, "database-replay": &given.DatabaseReplay,
-		"database-idle": &given.DatabaseIdle, "wal": &given.WAL, "audit-bytes": &given.Audit, "books-bytes": &given.Books,
-	}
-	for name, usage := range map[string]string{
-		"node-charge": "CPU of a node for a charge", "node-replay": "CPU of a node for a replay", "database-charge": "CPU of the database for a charge",
-		"database-replay": "CPU of the database for a replay",
-	} {
-		f.Float64Var(costs[name], name, 0, usage+", in microseconds; default: as measured")
-	}
-	f.Float64Var(costs["database-idle"], "database-idle", 0, "cores of the database that idle nodes use; default: as measured")
-	f.Float64Var(costs["wal"], "wal", 0, "bytes of WAL for a charge; default: as measured")
-	f.Float64Var(costs["audit-bytes"], "audit-bytes", 0, "bytes of audit for a charge; default: as measured")
-	f.Float64Var(costs["books-bytes"], "books-bytes", 0, "bytes in the books for a charge; default: as measured")
-	list(f, "rates", "requests per second at the peak, of all regions together, separated by commas", &rates)
-	list(f, "regions", "numbers of regions, separated by commas", &regions)
-	f.Float64Var(&a.Replays, "replays", a.Replays, "share of requests that are retries of finished keys")
-	f.Float64Var(&a.Busy, "busy", a.Busy, "most of all cores that may be busy, with a region lost")
-	f.IntVar(&a.NodeCores, "node-cores", a.NodeCores, "cores of a node")
-	f.IntVar(&a.DatabaseCores, "database-cores", a.DatabaseCores, "cores of a machine of the database")
-	f.IntVar(&a.LeastNodes, "least-nodes", a.LeastNodes, "nodes that a region has at least")
-	f.IntVar(&a.LeastDatabases, "least-databases", a.LeastDatabases, "machines of the database that a region has at least")
-	f.Float64Var(&a.AverageLoad, "average", a.AverageLoad, "average load of a day over the peak")
-	f.Float64Var(&a.RecordBytes, "record-bytes", a.RecordBytes, "bytes of a record, until its key is free again")
-	f.Float64Var(&a.RecordHours, "record-hours", a.RecordHours, "how long that is")
-	f.Float64Var(&a.AuditDays, "audit-days", a.AuditDays, "how long audit is kept")
-	f.Float64Var(&a.BooksYears, "books-years", a.BooksYears, "after how many years the books, which are kept for ever, are looked at")
-	f.IntVar(&a.Copies, "copies", a.Copies, "copies of each byte in its home region")
-	f.Float64Var(&a.Prices.NodeCoreHour, "price-node-core", a.Prices.NodeCoreHour, "price of a node's core, an hour")
-	f.Float64Var(&a.Prices.DatabaseCoreHour, "price-database-core", a.Prices.DatabaseCoreHour, "price of a core of the database, an hour")
-	f.Float64Var(&a.Prices.StorageMonth, "price-storage", a.Prices.StorageMonth, "price of a stored gigabyte, a month")
-	f.Float64Var(&a.Prices.TrafficGB, "price-traffic", a.Prices.TrafficGB, "price of a gigabyte between regions")
-	f.StringVar(&a.Prices.Date, "price-date", a.Prices.Date, "when prices were looked up")
-	f.StringVar(&a.Prices.Source, "price-source", a.Prices.Source, "where prices are from")
-	f.Float64Var(&s.Provider, "provider", s.Provider, "how long the provider takes, in seconds")
-	f.Float64Var(&s.Patience, "patience", s.Patience, "how long clients wait before they send again, in seconds")
-	f.IntVar(&s.Tries, "tries", s.Tries, "how often they send")
-	f.Float64Var(&s.Peak, "peak", s.Peak, "seconds of the peak that are simulated")
-	f.Float64Var(&s.Detect, "detect", s.Detect, "seconds until requests of a lost region go to the others")
-	f.Float64Var(&s.Spread, "spread", s.Spread, "seconds within which what it had not answered comes again")
-	f.Float64Var(&s.After, "after", s.After, "seconds after that which are simulated")
-	f.Uint64Var(&s.Seed, "seed", s.Seed, "of the simulation's chance")
+	list(f, "rates", "requests per second at the peak, of all regions together", &rates, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+	list(f, "regions", "numbers of regions", &regions, strconv.Atoi)
+	f.Float64Var(&a.replays, "replays", a.replays, "share of requests that are retries of finished keys")
+	f.Float64Var(&a.busy, "busy", a.busy, "most of all cores that may be busy, with a region lost")
+	f.IntVar(&a.nodeCores, "node-cores", a.nodeCores, "cores of a node")
+	f.IntVar(&a.databaseCores, "database-cores", a.databaseCores, "cores of a machine of the database")
+	f.IntVar(&a.leastNodes, "least-nodes", a.leastNodes, "nodes that a region has at least")
+	f.IntVar(&a.leastDatabases, "least-databases", a.leastDatabases, "machines of the database that a region has at least")
+	f.Float64Var(&a.averageLoad, "average", a.averageLoad, "average load of a day over the peak")
+	f.Float64Var(&a.recordHours, "record-hours", a.recordHours, "how long a record is kept")
+	f.Float64Var(&a.auditDays, "audit-days", a.auditDays, "how long audit is kept")
+	f.Float64Var(&a.booksYears, "books-years", a.booksYears, "after how many years the books, which are kept for ever, are looked at")
+	f.IntVar(&a.copies, "copies", a.copies, "copies of each byte in its home region")
+	f.Float64Var(&a.prices.nodeCoreHour, "price-node-core", a.prices.nodeCoreHour, "price of a node's core, an hour")
+	f.Float64Var(&a.prices.databaseCoreHour, "price-database-core", a.prices.databaseCoreHour, "price of a core of the database, an hour")
+	f.Float64Var(&a.prices.storageMonth, "price-storage", a.prices.storageMonth, "price of a stored gigabyte, a month")
+	f.Float64Var(&a.prices.trafficGB, "price-traffic", a.prices.trafficGB, "price of a gigabyte between regions")
+	f.StringVar(&a.prices.date, "price-date", a.prices.date, "when prices were looked up")
+	f.StringVar(&a.prices.source, "price-source", a.prices.source, "where prices are from")
 	f.SetOutput(io.Discard) // a mistake is one line, and not all flags
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -91,29 +65,11 @@ func run(args []string, out io.Writer) error {
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q; see -help", f.Arg(0))
 	}
-	c, err := read(*page)
-	set := map[string]bool{}
-	f.Visit(func(g *flag.Flag) { set[g.Name] = true })
-	if err != nil && !(set["node-charge"] && set["node-replay"] && set["database-charge"] && set["database-replay"]) {
-		return fmt.Errorf("%w; or give the four CPU costs as flags", err)
+	c, err := read(*costs)
+	if err != nil {
+		return err
 	}
-	for name, to := range map[string]*float64{
-		"node-charge": &c.NodeCharge, "node-replay": &c.NodeReplay, "database-charge": &c.DatabaseCharge, "database-replay": &c.DatabaseReplay,
-		"database-idle": &c.DatabaseIdle, "wal": &c.WAL, "audit-bytes": &c.Audit, "books-bytes": &c.Books,
-	} {
-		if !set[name] {
-			continue
-		}
-		if *write != "" {
-			return fmt.Errorf("-write takes measured costs only: leave out -%s", name)
-		}
-		*to = *costs[name]
-	}
-	var numbers []int
-	for _, n := range regions {
-		numbers = append(numbers, int(n))
-	}
-	text, err := model.Tables(c, a, s, rates, numbers)
+	text, err := tables(c, a, rates, regions)
 	if err != nil {
 		return err
 	}
@@ -125,7 +81,7 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	renewed, err := model.Renew(string(old), text)
+	renewed, err := renew(string(old), text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", *write, err)
 	}
@@ -149,13 +105,29 @@ func read(page string) (model.Costs, error) {
 	return c, err
 }
 
-// list is a flag of numbers above 0.
-func list(f *flag.FlagSet, name, usage string, into *[]float64) {
-	f.Func(name, usage+fmt.Sprintf(" (default %v)", *into), func(text string) error {
+// begin and end enclose what is generated of a page.
+const (
+	begin = "<!-- generated by make bench SUITE=sizing: do not edit from here -->"
+	end   = "<!-- to here -->"
+)
+
+// renew replaces the generated part of the page with text.
+func renew(page, text string) (string, error) {
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return "", fmt.Errorf("the page lacks one of the marks %q and %q", begin, end)
+	}
+	return before + begin + "\n\n" + strings.TrimSpace(text) + "\n\n" + end + after, nil
+}
+
+// list is a flag of numbers of 1 or more, separated by commas.
+func list[T int | float64](f *flag.FlagSet, name, usage string, into *[]T, parse func(string) (T, error)) {
+	f.Func(name, usage+fmt.Sprintf(", separated by commas (default %v)", *into), func(text string) error {
 		*into = nil
 		for one := range strings.SplitSeq(text, ",") {
-			n, err := strconv.ParseFloat(one, 64)
-			if err != nil || n < 1 {
+			n, err := parse(one)
+			if err != nil || !(n >= 1) {
 				return fmt.Errorf("%q is not a number of 1 or more", one)
 			}
 			*into = append(*into, n)

@@ -1,5 +1,4 @@
-// Package model tells from what requests cost how large a deployment must be, and
-// simulates it at its peak and without one of its regions.
+// Package model says from what requests cost how large a deployment must be.
 package model
 
 import (
@@ -9,28 +8,29 @@ import (
 	"strings"
 )
 
-// Costs are what was measured, of one charge and one replay. The zero value of a figure
-// means that it was not.
+// Costs are what was measured, of one charge and one replay.
 type Costs struct {
-	Date     string `json:"date"`
-	Commit   string `json:"commit"`
-	Machine  string `json:"machine"`
-	Database string `json:"database"` // as in "PostgreSQL 15.18"
+	Date    string `json:"date"`
+	Commit  string `json:"commit"`
+	Machine string `json:"machine"`
 
-	// CPU, in microseconds of one core.
-	NodeCharge     float64 `json:"node_us_per_charge"`
-	NodeReplay     float64 `json:"node_us_per_replay"`
-	DatabaseCharge float64 `json:"database_us_per_charge"`
-	DatabaseReplay float64 `json:"database_us_per_replay"`
-	// DatabaseIdle is the load of idle nodes, in cores.
-	DatabaseIdle float64 `json:"database_idle_cores"`
+	Databases []Database `json:"databases"`
 
-	// Bytes that a charge leaves, indexes included: WAL on its way, Record until the key
-	// is free again, Audit until it is deleted, Books for ever.
+	// Bytes that a charge leaves on PostgreSQL, indexes included: WAL on its way, Record
+	// until the key is free again, Audit until it is deleted, Books for ever.
 	WAL    float64 `json:"wal_bytes_per_charge"`
 	Record float64 `json:"record_bytes_per_charge"`
 	Audit  float64 `json:"audit_bytes_per_charge"`
 	Books  float64 `json:"books_bytes_per_charge"`
+}
+
+// Database is the CPU that requests take on one, in microseconds of one core.
+type Database struct {
+	Name           string  `json:"name"` // as in "PostgreSQL 15.18"
+	NodeCharge     float64 `json:"node_us_per_charge"`
+	NodeReplay     float64 `json:"node_us_per_replay"`
+	DatabaseCharge float64 `json:"database_us_per_charge"`
+	DatabaseReplay float64 `json:"database_us_per_replay"`
 }
 
 const (
@@ -46,7 +46,7 @@ func (c Costs) Block() string {
 	if err != nil {
 		panic(err) // numbers that are none: a bug of whoever measured
 	}
-	return costsTitle + "\nWhat [SIZING.md](SIZING.md) is made from.\n\n" + openFence + string(text) + closeFence + "\n"
+	return costsTitle + "\n[SIZING.md](SIZING.md) is made from them.\n\n" + openFence + string(text) + closeFence + "\n"
 }
 
 // ReadCosts finds the block of a page.
@@ -63,6 +63,9 @@ func ReadCosts(page string) (c Costs, err error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
 		return c, fmt.Errorf("its block of costs cannot be read: %w", err)
+	}
+	if len(c.Databases) == 0 {
+		return c, errors.New("its block of costs has no database")
 	}
 	return c, nil
 }

@@ -7,17 +7,6 @@ import (
 	"testing"
 )
 
-// PIDs are the processes of a server's nodes.
-func (s *Server) PIDs() []int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var pids []int
-	for _, n := range s.nodes {
-		pids = append(pids, n.proc.PID())
-	}
-	return pids
-}
-
 // Path is the server's directory.
 func (s *Server) Path() string { return s.dir.path }
 

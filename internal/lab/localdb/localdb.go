@@ -227,6 +227,17 @@ func (s *Server) URL(region, database string) string {
 	return u.String()
 }
 
+// PIDs are the processes of the regions' databases, in the order of Regions. Each may have
+// children.
+func (s *Server) PIDs() (all []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.nodes {
+		all = append(all, n.proc.PID())
+	}
+	return all
+}
+
 // node finds a region's node.
 func (s *Server) node(region string) (*node, error) {
 	known := region == ""
