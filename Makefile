@@ -122,17 +122,8 @@ endif
 
 ##@ Release
 
-# With an engine that has buildx, else without any: internal/tools/release/image reads the
-# Dockerfile. Each gives the same digest each time, and not the other's: they pack differently.
-IMAGE_DATE = $(shell git show --no-patch --format=%ct HEAD)
-image: ## Build the images homeward and homeward-cloud for linux/amd64 and linux/arm64 into bin/images, with Docker if it runs (ENGINE=none: without; ARGS="-push REGISTRY/NAMESPACE").
-	@if [ "$(ENGINE)" != none ] && [ -z "$(ARGS)" ] && docker info >/dev/null 2>&1 && docker buildx version >/dev/null 2>&1; then \
-		mkdir -p bin/images; docker buildx inspect homeward >/dev/null 2>&1 || docker buildx create --name homeward --driver docker-container >/dev/null || exit 1; \
-		for v in homeward homeward-cloud; do SOURCE_DATE_EPOCH=$(IMAGE_DATE) docker buildx build --builder homeward --platform linux/amd64,linux/arm64 --provenance=false \
-			--build-arg VARIANT=$$v --build-arg VERSION=$$(git describe --tags --always --dirty --match 'v*') --build-arg COMMIT=$$(git rev-parse HEAD) \
-			--build-arg DATE=$$(TZ=UTC0 git show --no-patch --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd HEAD) --build-arg SOURCE_DATE_EPOCH=$(IMAGE_DATE) \
-			--output type=oci,dest=bin/images/$$v.tar,rewrite-timestamp=true . || exit 1; done; \
-	else $(GO) run -C internal/tools/release ./image -o bin/images $(ARGS); fi
+image: ## Build the images homeward and homeward-cloud for linux/amd64 and linux/arm64 into bin/images, without a container engine (ARGS="-push REGISTRY/NAMESPACE").
+	$(GO) run -C internal/tools/release ./image -o bin/images $(ARGS)
 
 # What deploy-check needs is built once, from modules of its own, and kept in bin/tools.
 TOOLS = $(CURDIR)/bin/tools
@@ -148,7 +139,7 @@ deploy-check: ## Test the chart (lint, units, a real control plane with simulate
 
 release-check: ## Test what is released: buckets and keys in the build with all drivers, images that are reproducible, an artefact that verifies and a changed one that does not; some minutes the first time.
 	$(GO) test -tags aws,gcp,azure,hashivault ./internal/node ./internal/cli -run 'Blob|Bucket|Audit|Driver|Seal' -count 1 -timeout 10m
-	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/goreleaser install -trimpath -ldflags '-s -w' tool
+	for t in goreleaser cyclonedx; do CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/$$t install -trimpath -ldflags '-s -w' tool || exit 1; done
 	cd internal/tools/release && $(GO) vet ./... && GORELEASER=$(TOOLS)/goreleaser $(GO) test -count 1 -timeout 20m ./...
 
 release: ## Release the tag at HEAD, see CONTRIBUTING.md (ARGS=--dry-run publishes nothing).

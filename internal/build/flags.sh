@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the GOFLAGS of a build that is handed out, whoever makes it: the Dockerfile, the
-# image without Docker, a release, and the tests in Docker.
+# Prints the GOFLAGS of a build that is handed out, whoever makes it: an image, a release,
+# and the tests in Docker.
 #   sh internal/build/flags.sh [cloud]
 # Without a word: as small as it gets, see docs/design/providers.md. gRPC, of which
 # only the export of traces is used, has no debug pages, and the largest libraries that no

@@ -6,9 +6,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"path/filepath"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -24,19 +22,28 @@ import (
 // platforms are those of an index, in its order.
 var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
 
-// describe reads what the Dockerfile says of a variant.
-func describe(s recipe.Source, variant string) (stage, error) {
-	f, err := os.Open(filepath.Join(s.Root, "Dockerfile"))
-	if err != nil {
-		return stage{}, err
+// user runs the program: nobody's.
+const user = "65532:65532"
+
+// labels are those of an image and its index.
+func labels(s recipe.Source, variant string) map[string]string {
+	const home = "https://github.com/homeward-io/homeward"
+	return map[string]string{
+		"org.opencontainers.image.title":         variant,
+		"org.opencontainers.image.description":   "The idempotency layer of a payments API, active-active across regions",
+		"org.opencontainers.image.url":           home,
+		"org.opencontainers.image.source":        home,
+		"org.opencontainers.image.documentation": home + "/blob/main/docs/DEPLOYING.md",
+		"org.opencontainers.image.licenses":      "Apache-2.0",
+		"org.opencontainers.image.version":       s.Version,
+		"org.opencontainers.image.revision":      s.Commit,
+		"org.opencontainers.image.created":       s.Date.Format(time.RFC3339),
 	}
-	defer func() { _ = f.Close() }()
-	return readStage(f, map[string]string{"VARIANT": variant, "VERSION": s.Version, "COMMIT": s.Commit, "DATE": s.Date.Format(time.RFC3339)})
 }
 
 // makeImage is the image of one program. The same program gives the same bytes: every time
 // in it is that of the commit.
-func makeImage(s recipe.Source, st stage, program string, p v1.Platform) (v1.Image, error) {
+func makeImage(s recipe.Source, variant, program string, p v1.Platform) (v1.Image, error) {
 	layer, err := rootfs(program, s.Date)
 	if err != nil {
 		return nil, err
@@ -44,7 +51,7 @@ func makeImage(s recipe.Source, st stage, program string, p v1.Platform) (v1.Ima
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err = mutate.Append(image, mutate.Addendum{
 		Layer: layer, MediaType: types.OCILayer,
-		History: v1.History{Created: v1.Time{Time: s.Date}, CreatedBy: "COPY " + copied},
+		History: v1.History{Created: v1.Time{Time: s.Date}, CreatedBy: "internal/tools/release/image"},
 	})
 	if err != nil {
 		return nil, err
@@ -55,32 +62,29 @@ func makeImage(s recipe.Source, st stage, program string, p v1.Platform) (v1.Ima
 	}
 	c = c.DeepCopy()
 	c.OS, c.Architecture, c.Created = p.OS, p.Architecture, v1.Time{Time: s.Date}
-	c.Config = v1.Config{User: st.user, Entrypoint: st.entrypoint, Labels: st.labels}
+	c.Config = v1.Config{User: user, Entrypoint: []string{"/homeward"}, Labels: labels(s, variant)}
 	if image, err = mutate.ConfigFile(image, c); err != nil {
 		return nil, err
 	}
-	return mutate.Annotations(image, st.labels).(v1.Image), nil
+	return mutate.Annotations(image, labels(s, variant)).(v1.Image), nil
 }
 
 // makeIndex is the image of a variant for every platform; programs are by architecture.
 func makeIndex(s recipe.Source, variant string, programs map[string]string) (v1.ImageIndex, error) {
-	st, err := describe(s, variant)
-	if err != nil {
-		return nil, err
-	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range platforms {
-		image, err := makeImage(s, st, programs[p.Architecture], p)
+		image, err := makeImage(s, variant, programs[p.Architecture], p)
 		if err != nil {
 			return nil, err
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &p}})
 	}
-	return mutate.Annotations(index, maps.Clone(st.labels)).(v1.ImageIndex), nil
+	return mutate.Annotations(index, labels(s, variant)).(v1.ImageIndex), nil
 }
 
-// rootfs is what the Dockerfile's first stage puts into /rootfs: the program, whom to trust
-// where the provider or the database speaks TLS, and a directory for temporary files.
+// rootfs is the one layer: the program, whom to trust where the provider or the database
+// speaks TLS, and a directory where a reconciliation and a proof of the books spread out what
+// they compare.
 func rootfs(program string, at time.Time) (v1.Layer, error) {
 	binary, err := os.ReadFile(program)
 	if err != nil {

@@ -154,28 +154,3 @@ func copySources(t *testing.T, from, to string) {
 		}
 	}
 }
-
-// TestTheDockerfileSaysWhatIsMade: its build has the flags of every other one, and what its
-// last stage may not have is refused and not left out.
-func TestTheDockerfileSaysWhatIsMade(t *testing.T) {
-	root := must[string](t)(recipe.Root())
-	text := string(must[[]byte](t)(os.ReadFile(filepath.Join(root, "Dockerfile"))))
-	for _, want := range []string{`-ldflags "` + recipe.LDFlags("$VERSION", "$COMMIT", "$DATE") + `"`, `sh internal/build/flags.sh "$VARIANT"`, "@sha256:"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the Dockerfile has no %s", want)
-		}
-	}
-	for say, change := range map[string][2]string{
-		"RUN":              {"USER 65532:65532", "USER 65532:65532\nRUN true"},
-		"COPY --from=host": {"COPY --from=build /rootfs/ /", "COPY --from=host / /"},
-		"needs USER":       {"USER 65532:65532\n", ""},
-		"ARG":              {"ARG VARIANT=homeward VERSION=dev COMMIT= DATE=\nLABEL", "LABEL"},
-	} {
-		if !strings.Contains(text, change[0]) {
-			t.Fatalf("the Dockerfile has no %s", change[0])
-		}
-		if _, err := readStage(strings.NewReader(strings.Replace(text, change[0], change[1], 1)), nil); err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%s: %v", say, err)
-		}
-	}
-}

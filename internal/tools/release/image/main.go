@@ -1,6 +1,5 @@
 // Command image makes Homeward's images without an engine: an index of linux/amd64 and
-// linux/arm64 for each variant, as an OCI layout. What an image is it reads from the last
-// stage of the Dockerfile. The same commit gives the same digest.
+// linux/arm64 for each variant, as an OCI layout. The same commit gives the same digest.
 //
 //	go run ./image [-variant homeward] [-o DIR] [-push ghcr.io/homeward-io]
 //	go run ./image -binary FILE -load NAME
@@ -184,11 +183,7 @@ func load(ctx context.Context, s recipe.Source, o options) error {
 	if o.binary == "" {
 		return errors.New("-load needs the program: -binary FILE")
 	}
-	st, err := describe(s, recipe.Variants[0])
-	if err != nil {
-		return err
-	}
-	image, err := makeImage(s, st, o.binary, v1.Platform{OS: "linux", Architecture: runtime.GOARCH})
+	image, err := makeImage(s, recipe.Variants[0], o.binary, v1.Platform{OS: "linux", Architecture: runtime.GOARCH})
 	if err != nil {
 		return err
 	}

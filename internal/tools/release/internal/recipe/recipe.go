@@ -20,8 +20,7 @@ var Variants = []string{"homeward", "homeward-cloud"}
 // variables is where the linker puts what a build says of itself.
 const variables = "github.com/homeward-io/homeward/internal/build."
 
-// LDFlags are the linker's of a release. goreleaser's and the Dockerfile's are the same; a
-// test compares them.
+// LDFlags are the linker's of a release. goreleaser's are the same.
 func LDFlags(version, commit, date string) string {
 	return fmt.Sprintf("-s -w -X %[1]sversion=%[2]s -X %[1]scommit=%[3]s -X %[1]sdate=%[4]s", variables, version, commit, date)
 }
