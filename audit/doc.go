@@ -1,5 +1,5 @@
 // Package audit exports the audit of claims for seven years: by region and day, as signed
-// segments in a bucket, each of which names the one before.
+// segments in a bucket, each of which names the one before. Old books follow.
 //
 // # The rows are the truth
 //
@@ -36,6 +36,8 @@
 // keys, is [ErrOtherDeployment]: no exporter writes beside it that reads it, no search or
 // restore believes it, and [Verify] names it.
 //
+// Segments of books, see below, have transactions and balances in the place of entries.
+//
 // Rows of audit, and so segments, hold no body, secret, payer's data or provider key.
 // Card numbers in a provider's texts are masked.
 //
@@ -58,10 +60,51 @@
 //	chain | next window     the next round goes on
 //	found | forgotten       the rows are there, and found again by the next sweep
 //	forgotten | swept       the next sweep goes through what is left
+//	books | left            the object is spare: the transactions are rows, in no segment of
+//	                        the chain, and the next round writes them again
+//
+// There is no point between the chain and the rows of books: one step of the store makes the
+// segment the chain's last, carries the sums forward and deletes the transactions.
 //
 // After a lost reply the next round reads the chain and continues from there. A spare
 // object has a number of the chain and names its predecessor, as every writer reads both
 // from the row; [Verify] recognises it by the segment that follows in the chain.
+//
+// # Old books
+//
+// Transactions that are older than [Policy].KeepBooks leave the store for segments of the same
+// chain, so that a store does not grow with the years. They leave by families, once the youngest
+// of a family is old enough: a charge or a transfer with all its refunds, a fee, a conversion.
+// Each is in one segment whole, so its reversals are proved there. What is rare stays in the
+// store for ever, and with it what it belongs to: ghosts and their refunds, disputes, failures,
+// refunds at the provider, payouts, adjustments, refunds in the books of another region. So
+// nothing that is undecided leaves, and no row of the store reverses one that has left.
+//
+// A body has a line for each transaction, then one for each account that they touch: its balance
+// over all that has left the region before the segment, and after it. The store carries the same
+// sums forward, and ledger.Store.Balances counts them, so balances do not change when
+// transactions leave. The store computes them from the rows that it deletes. It deletes only by
+// its own clock, and only families: who has a node's rights can neither change a balance nor
+// delete anything that is younger than [MinKeepBooks].
+//
+// The proof: each transaction balances; each segment opens as those before it close, and closes
+// as its transactions say ([Verify]); the last closes as the store carries forward, and that with
+// the rows is what Balances returns (verify.AllBooks).
+//
+// A business event is posted once, also when its row has left, since nothing posts it again:
+//
+//   - A claim books its object once, in the step that ends it, and objects are minted once.
+//   - A notice books only beside a booking, a claim or a refusal ([claim.Unpaid]) that the store
+//     has. A transaction of whose object a refusal is remembered stays, so a late notice of what
+//     has left finds none of the three. It is parked for a person, and refunds nothing.
+//   - What is booked by the provider's reference alone, as payouts are, and what persons decided
+//     stays. Fees and conversions leave, and come from statements: one of a period of which books
+//     have left is refused.
+//   - A store that is restored has the rows again that had left since its backup. What reads the
+//     lost part of the chain has them leave once more ([Followed].Left), before a node exports.
+//
+// A merchant who asks for a refund of a charge that has left is answered as for one that never
+// was. A refund that is under way while its charge leaves ends as unknown, for a person.
 //
 // # What a chain proves
 //

@@ -23,6 +23,9 @@ type Policy struct {
 	// KeepRows is how long exported rows stay in the store, or longer if their claim is
 	// kept longer.
 	KeepRows time.Duration `koanf:"keep_rows"`
+	// KeepBooks is how long transactions stay in the store before they leave for a segment;
+	// 0: for ever.
+	KeepBooks time.Duration `koanf:"keep_books"`
 }
 
 // DefaultPolicy exports one window a day.
@@ -50,6 +53,9 @@ func (p Policy) Validate() error {
 	}
 	if p.KeepRows < MinKeepRows || p.KeepRows > MaxKeepRows {
 		errs = append(errs, fmt.Errorf("audit policy: keep_rows must be from %v to %v, is %v", MinKeepRows, MaxKeepRows, p.KeepRows))
+	}
+	if p.KeepBooks != 0 && p.KeepBooks < MinKeepBooks {
+		errs = append(errs, fmt.Errorf("audit policy: keep_books must be at least %v, or 0 to keep them for ever, is %v", MinKeepBooks, p.KeepBooks))
 	}
 	return errors.Join(errs...)
 }
@@ -104,6 +110,8 @@ type Status struct {
 	// Segments and Entries count what this round wrote, Late the entries written after
 	// their window, and Swept the deleted rows.
 	Segments, Entries, Late, Swept int
+	// Left counts the transactions that left the books.
+	Left int
 	// RepliesLost counts the lost audit entries of replies, as the segments of
 	// this round record them.
 	RepliesLost uint64
@@ -113,7 +121,7 @@ type Status struct {
 var errRival = errors.New("audit: another exporter has advanced the chain")
 
 // Round exports every due window, and then sweeps the rows that were exported long
-// enough ago. It returns its progress, also with an error.
+// enough ago, and has old books leave. It returns its progress, also with an error.
 func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
 	for {
 		c, now, found, err := x.c.Store.AuditChain(ctx, x.c.Home)
@@ -131,7 +139,10 @@ func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
 		s.Exported, s.Lag = c.From, max(0, now.Sub(due))
 		if now.Before(due) {
 			s.Lag = 0
-			return s, x.sweep(ctx, c, now, &s)
+			if err = x.sweep(ctx, c, now, &s); err == nil {
+				err = x.leave(ctx, now, &s)
+			}
+			return s, err
 		}
 		if err := x.segment(ctx, &c, to, now, &s); err != nil && !errors.Is(err, errRival) {
 			return s, err
@@ -244,7 +255,7 @@ func (x *Exporter) segment(ctx context.Context, c *Chain, to, now time.Time, sta
 		if more {
 			m.Until = next
 		}
-		if s, err = x.write(ctx, m, entries); err != nil {
+		if s, err = x.write(ctx, m, entries, booked{}); err != nil {
 			return err
 		}
 	}
@@ -262,6 +273,8 @@ func (c Chain) behind(s *Segment) Chain {
 	c.Number, c.Digest = s.Number, s.Digest
 	switch {
 	case s.Late: // a late segment does not move the window
+	case s.Books > 0:
+		c.Books = s.BooksUntil
 	case s.Last:
 		c.From, c.To, c.After, c.Part = s.To, time.Time{}, Position{}, 0
 	default:
@@ -278,8 +291,8 @@ func (x *Exporter) manifest(c *Chain, now time.Time) Manifest {
 }
 
 // write makes a segment durable.
-func (x *Exporter) write(ctx context.Context, m Manifest, entries []Entry) (Segment, error) {
-	s, data, err := seal(m, entries, x.c.Keys)
+func (x *Exporter) write(ctx context.Context, m Manifest, entries []Entry, b booked) (Segment, error) {
+	s, data, err := seal(m, entries, b, x.c.Keys)
 	if err != nil {
 		return s, err
 	}
@@ -320,14 +333,14 @@ func (x *Exporter) left(ctx context.Context, c *Chain, now time.Time) (s Segment
 
 // continues reports whether s is the next part of the window that c is in.
 func (s *Segment) continues(c *Chain) bool {
-	return s.Previous == c.Digest && !s.Late && s.From.Equal(c.From) && s.Part == c.Part+1 && s.After.same(c.After) &&
+	return s.Previous == c.Digest && !s.aside() && s.From.Equal(c.From) && s.Part == c.Part+1 && s.After.same(c.After) &&
 		(c.Part == 0 || s.To.Equal(c.To))
 }
 
 // overreaches reports whether s ends the window that c is in later than the parts before it,
 // which no exporter does. Some entries are in neither.
 func (s *Segment) overreaches(c *Chain) bool {
-	return !s.Late && c.Part > 0 && s.To.After(c.To)
+	return !s.aside() && c.Part > 0 && s.To.After(c.To)
 }
 
 // furtherThan reports whether c ends later with s than with other. Of two parts of a window,

@@ -3,6 +3,8 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/binary"
+
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // filter is a Bloom filter over the keys and objects of a segment, so that a search
@@ -58,14 +60,18 @@ func (f filter) has(name string) bool {
 	return found
 }
 
-// filterOf returns the filter of a segment's entries.
-func filterOf(entries []Entry) filter {
+// filterOf returns the filter of a segment's entries and transactions. A transaction counts as
+// an object, too.
+func filterOf(entries []Entry, transactions []ledger.Transaction) filter {
 	names := map[string]bool{}
 	for i := range entries {
 		names[keyName(entries[i].Tenant, entries[i].Key)] = true
 		if o := entries[i].Object; o != "" {
 			names[objectName(o)] = true
 		}
+	}
+	for i := range transactions {
+		names[objectName(transactions[i].ID)], names[objectName(transactions[i].Object)] = true, true
 	}
 	f := newFilter(len(names))
 	for name := range names {

@@ -21,11 +21,13 @@ type Archive struct {
 	// Deployment is that whose segments are searched; any other's are doubts. [uuid.Nil]
 	// searches every one's.
 	Deployment uuid.UUID
-	// Parallel is how many objects are read at once; 0 means 16.
+	// Parallel is how many objects are read at once; 0 means parallelFinds.
 	Parallel int
 	// Progress, if not nil, is called now and then, one call at a time.
 	Progress func(done, total int)
 }
+
+const parallelFinds = 16
 
 // Wanted selects the entries of Key, of any tenant unless Tenant is set, or of Object.
 type Wanted struct {
@@ -49,20 +51,14 @@ type Found struct {
 // Find returns the wanted entries, each once, in the order of their times. Doubts name the
 // segments that could not be read or verified; their entries are missing from the result.
 func (a *Archive) Find(ctx context.Context, w Wanted) (found []Found, doubts []string, err error) {
-	var names []named
-	err = a.Objects.List(ctx, "", func(name string) error {
-		if n, ok := readName(name); ok && w.looksIn(n) {
-			names = append(names, n)
-		}
-		return nil
-	})
+	names, err := a.list(ctx, &w)
 	if err != nil {
-		return nil, nil, fmt.Errorf("audit: cannot list the bucket: %w", err)
+		return nil, nil, err
 	}
 	var mu sync.Mutex
 	done := 0
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(cmp.Or(a.Parallel, 16))
+	g.SetLimit(cmp.Or(a.Parallel, parallelFinds))
 	for _, n := range names {
 		g.Go(func() error {
 			some, err := a.look(ctx, n, &w)
@@ -89,6 +85,19 @@ func (a *Archive) Find(ctx context.Context, w Wanted) (found []Found, doubts []s
 	return once(found), doubts, nil
 }
 
+// list returns the segments that can have what is wanted.
+func (a *Archive) list(ctx context.Context, w *Wanted) (names []named, err error) {
+	if err := a.Objects.List(ctx, "", func(name string) error {
+		if n, ok := readName(name); ok && w.looksIn(n) {
+			names = append(names, n)
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("audit: cannot list the bucket: %w", err)
+	}
+	return names, nil
+}
+
 // looksIn reports whether a segment can have wanted entries.
 func (w *Wanted) looksIn(n named) bool {
 	if len(w.Regions) > 0 && !slices.Contains(w.Regions, n.region) {
@@ -100,27 +109,30 @@ func (w *Wanted) looksIn(n named) bool {
 }
 
 // look reads one segment if it may have wanted entries.
-func (a *Archive) look(ctx context.Context, n named, w *Wanted) ([]Found, error) {
-	head, err := readHead(ctx, a.Objects, n.name, a.Trust, a.Deployment)
-	switch {
-	case errors.Is(err, ErrNoObject): // removed meanwhile
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case !w.mayBeIn(head.Filter):
-		return nil, nil
-	}
-	_, entries, err := readAll(ctx, a.Objects, n.name, a.Trust, a.Deployment)
-	if err != nil {
-		return nil, err
-	}
-	var found []Found
+func (a *Archive) look(ctx context.Context, n named, w *Wanted) (found []Found, err error) {
+	_, entries, err := a.read(ctx, n, w)
 	for i := range entries {
 		if w.is(&entries[i]) {
 			found = append(found, Found{entries[i], n.region, n.name})
 		}
 	}
-	return found, nil
+	return found, err
+}
+
+// read reads one segment whole, and nothing of one that has nothing wanted.
+func (a *Archive) read(ctx context.Context, n named, w *Wanted) (Segment, []Entry, error) {
+	head, err := readHead(ctx, a.Objects, n.name, a.Trust, a.Deployment)
+	switch {
+	case errors.Is(err, ErrNoObject): // removed meanwhile
+		return Segment{}, nil, nil
+	case err != nil || !w.mayBeIn(head.Filter):
+		return Segment{}, nil, err
+	}
+	s, entries, err := readAll(ctx, a.Objects, n.name, a.Trust, a.Deployment)
+	if err != nil {
+		return Segment{}, nil, err
+	}
+	return s, entries, nil
 }
 
 func (w *Wanted) mayBeIn(f filter) bool {

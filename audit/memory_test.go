@@ -14,11 +14,12 @@ import (
 
 // memory is a store of one region, as simple as can be.
 type memory struct {
-	mu      sync.Mutex
-	now     time.Time
-	entries []audit.Entry
-	kept    map[string]bool // keys whose claim is still stored
-	chain   *audit.Chain
+	audit.Store // its books have nothing
+	mu          sync.Mutex
+	now         time.Time
+	entries     []audit.Entry
+	kept        map[string]bool // keys whose claim is still stored
+	chain       *audit.Chain
 	// age is how old pages are; each look at the chain takes a tenth of it.
 	age time.Duration
 }

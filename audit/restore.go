@@ -40,6 +40,9 @@ type Followed struct {
 	Covered time.Time
 	// Segments is how many follow the restored row.
 	Segments int
+	// Left are the transactions that had left the books for segments, and that the restored
+	// row has not yet.
+	Left []string
 	// Broken is why the chain was not followed further, "" if it ends there.
 	Broken string
 	// Witnesses has one witness for each key.
@@ -76,6 +79,12 @@ func (l *Lost) Follow(ctx context.Context, was Chain) (f Followed, err error) {
 			break
 		}
 		f.Chain, f.Segments = f.Chain.behind(&s), f.Segments+1
+		for i := range s.booked.transactions {
+			if !was.Books.Before(s.BooksUntil) { // an earlier try had them leave
+				break
+			}
+			f.Left = append(f.Left, s.booked.transactions[i].ID)
+		}
 		if since = since || !s.Written.Before(l.Before); !since {
 			f.Covered = f.Chain.From
 		}

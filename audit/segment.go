@@ -17,6 +17,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // payloadType is the payload type of an envelope.
@@ -46,6 +48,13 @@ type Manifest struct {
 	// Late: the entries were found after their window was exported. The next segment
 	// continues from the windows before it.
 	Late bool `json:"late,omitempty"`
+	// Books is the number of transactions that have left the region's books for this segment,
+	// up to the position BooksUntil, and Accounts the number of accounts that they touch. Its
+	// body has a line for each transaction, then one for each account, with its balance before
+	// and after. It has no entries, and is beside the windows as a late segment is.
+	Books      int             `json:"books,omitempty"`
+	Accounts   int             `json:"accounts,omitempty"`
+	BooksUntil ledger.Position `json:"books_until,omitzero"`
 	// Entries is the number of entries, and RepliesLost how many notes of replies the
 	// nodes of the region counted as lost.
 	Entries     int    `json:"entries"`
@@ -75,6 +84,8 @@ type Segment struct {
 	Key string
 	// head is the length of the envelope in bytes, with its end of line.
 	head int
+	// booked has the lines of a whole segment of books.
+	booked booked
 }
 
 // Why a segment is invalid. Test with errors.Is.
@@ -146,23 +157,24 @@ var codec = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
 	return e, d
 })
 
-// seal returns the segment of entries that m describes, and the bytes of its object.
-func seal(m Manifest, entries []Entry, keys *Keys) (Segment, []byte, error) {
+// seal returns the segment of entries, or of books, that m describes, and the bytes of its
+// object.
+func seal(m Manifest, entries []Entry, b booked, keys *Keys) (Segment, []byte, error) {
 	var lines bytes.Buffer
 	e := json.NewEncoder(&lines)
 	e.SetEscapeHTML(false)
-	m.Entries, m.RepliesLost = len(entries), 0
+	m.Entries, m.RepliesLost, m.Books, m.Accounts = len(entries), 0, len(b.transactions), len(b.accounts)
+	if err := errors.Join(encodeLines(e, entries), encodeLines(e, b.transactions), encodeLines(e, b.accounts)); err != nil {
+		return Segment{}, nil, fmt.Errorf("audit: encode a line: %w", err)
+	}
 	for i := range entries {
-		if err := e.Encode(&entries[i]); err != nil {
-			return Segment{}, nil, fmt.Errorf("audit: encode an entry: %w", err)
-		}
 		m.RepliesLost += entries[i].lost()
 	}
 	encoder, _ := codec()
 	body := encoder.EncodeAll(lines.Bytes(), nil)
 	sum := sha256.Sum256(body)
 	m.Encoding, m.SHA256, m.Size, m.Length = encodingZstd, hex.EncodeToString(sum[:]), len(body), lines.Len()
-	m.Filter = filterOf(entries)
+	m.Filter = filterOf(entries, b.transactions)
 	payload, err := json.Marshal(&m)
 	if err != nil {
 		return Segment{}, nil, fmt.Errorf("audit: encode a manifest: %w", err)
@@ -178,6 +190,28 @@ func seal(m Manifest, entries []Entry, keys *Keys) (Segment, []byte, error) {
 	s := Segment{Manifest: m, Digest: digestOf(payload), Key: keys.id, head: len(head)}
 	s.Name = m.name(s.Digest)
 	return s, append(head, body...), nil
+}
+
+func encodeLines[L any](e *json.Encoder, lines []L) error {
+	for i := range lines {
+		if err := e.Encode(&lines[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decodeLines decodes the next n lines.
+func decodeLines[L any](d *json.Decoder, n int) ([]L, error) {
+	lines := make([]L, 0, min(n, booksInSegment)) // n is signed, and may be wrong all the same
+	for len(lines) < n {
+		var l L
+		if err := d.Decode(&l); err != nil {
+			return nil, fmt.Errorf("%w: line %d of %d cannot be decoded", ErrChanged, len(lines)+1, n)
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
 }
 
 func digestOf(payload []byte) string {
@@ -250,13 +284,19 @@ func open(name string, data []byte, trust Trust, of uuid.UUID) (Segment, []Entry
 	if err != nil || len(lines) != s.Length {
 		return s, nil, fmt.Errorf("%w: its body cannot be decompressed", ErrChanged)
 	}
-	entries := make([]Entry, 0, s.Entries)
-	for d := json.NewDecoder(bytes.NewReader(lines)); d.More(); {
-		var e Entry
-		if err := d.Decode(&e); err != nil {
-			return s, nil, fmt.Errorf("%w: entry %d cannot be decoded", ErrChanged, len(entries)+1)
-		}
-		entries = append(entries, e)
+	d := json.NewDecoder(bytes.NewReader(lines))
+	entries, err := decodeLines[Entry](d, s.Entries)
+	if err == nil {
+		s.booked.transactions, err = decodeLines[ledger.Transaction](d, s.Books)
+	}
+	if err == nil {
+		s.booked.accounts, err = decodeLines[account](d, s.Accounts)
+	}
+	if err != nil {
+		return s, nil, err
+	}
+	if d.More() {
+		return s, nil, fmt.Errorf("%w: it has more lines than its manifest counts", ErrChanged)
 	}
 	return s, entries, s.check(entries)
 }
@@ -265,9 +305,6 @@ func open(name string, data []byte, trust Trust, of uuid.UUID) (Segment, []Entry
 func (s *Segment) check(entries []Entry) error {
 	if s.name(s.Digest) != s.Name {
 		return fmt.Errorf("%w: its manifest is of segment %d of %s on %s", ErrMoved, s.Number, s.Region, s.Day)
-	}
-	if len(entries) != s.Entries {
-		return fmt.Errorf("%w: it has %d entries and its manifest counts %d", ErrChanged, len(entries), s.Entries)
 	}
 	var lost uint64
 	for i := range entries {
@@ -280,7 +317,7 @@ func (s *Segment) check(entries []Entry) error {
 	if lost != s.RepliesLost {
 		return fmt.Errorf("%w: its manifest counts %d lost replies, its entries %d", ErrChanged, s.RepliesLost, lost)
 	}
-	return nil
+	return s.checkBooks()
 }
 
 // ErrMoved: the object has the name of another segment.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // Chain is the row that records how far the audit of a region is exported. An exporter
@@ -26,6 +27,8 @@ type Chain struct {
 	// SweptUntil: rows before it have been looked up in segments, and are deleted if
 	// their claim is gone.
 	SweptUntil time.Time
+	// Books is the position up to which the region's books were looked through, and have left.
+	Books ledger.Position `json:",omitzero"`
 }
 
 // ActorKey is the key of the entries of what somebody did who is no merchant; see
@@ -37,6 +40,14 @@ type Page struct {
 	Entries []Entry
 	// Next is the position of the next page; More is false after the last one.
 	Next Position
+	More bool
+}
+
+// BooksPage is a part of the books that may leave.
+type BooksPage struct {
+	Transactions []ledger.Transaction
+	// Next and More are as those of a Page.
+	Next ledger.Position
 	More bool
 }
 
@@ -68,4 +79,21 @@ type Store interface {
 	// nothing is done, if the version differs. After an error, or a repeated call, it
 	// may be done or not: read the row.
 	AdvanceAudit(ctx context.Context, home string, was uint64, next Chain) (moved bool, err error)
+
+	// LeavingBooks scans up to limit transactions of home after a position and before a time,
+	// and returns those that may leave, each with all that belongs to it: charges and transfers
+	// with their refunds, all of home, fees and conversions. It returns a charge with the
+	// youngest of its refunds. What anything else belongs to stays: a dispute, a failure, a
+	// ghost, a refund in the books of another region. So does a charge or transfer of which a
+	// refusal is remembered (claim.Unpaid): without its booking, what its provider repeats of it
+	// would look like news.
+	LeavingBooks(ctx context.Context, home string, after ledger.Position, before time.Time, limit int) (BooksPage, error)
+	// ForgetBooks deletes transactions of home, adds their sums to what is carried forward, and
+	// sets Version, Number, Digest and Books of the chain to those of next, in one step. It does
+	// none of that and returns false if the version is not was, or if one of ids is missing, is
+	// younger than [MinKeepBooks] by the store's clock, or may not leave with the others. After
+	// an error, or a repeated call, it may be done or not: read the row.
+	ForgetBooks(ctx context.Context, home string, was uint64, next Chain, ids []string) (moved bool, err error)
+	// Carried is that of ledger.Store.
+	Carried(ctx context.Context, region string, after ledger.AccountKey, limit int) ([]ledger.Balance, error)
 }

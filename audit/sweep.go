@@ -68,7 +68,7 @@ func (x *Exporter) late(ctx context.Context, c *Chain, late map[string][]Entry, 
 		}
 		m := x.manifest(c, now)
 		m.Day, m.From, m.To, m.Part, m.Last, m.Late = d, from, from.Add(day), 1, true, true
-		s, err := x.write(ctx, m, late[d])
+		s, err := x.write(ctx, m, late[d], booked{})
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // Class is a kind of failure of a chain.
@@ -32,6 +34,9 @@ const (
 	Forked Class = "forked"
 	// Gap: the windows of two segments do not meet.
 	Gap Class = "gap"
+	// Unbalanced: the books that have left for the segment do not add up, by themselves or with
+	// the segments before it.
+	Unbalanced Class = "unbalanced"
 	// Ended: the chain ends longer ago than it should, so the last segments may have
 	// been removed.
 	Ended Class = "ended"
@@ -65,6 +70,10 @@ type RegionReport struct {
 	// RepliesLost counts the lost audit entries of replies, as the segments
 	// record them.
 	RepliesLost uint64 `json:"replies_lost"`
+	// Books counts the transactions that have left the region's books, and Carried are their
+	// balances, if they add up.
+	Books   int64       `json:"books,omitempty"`
+	Carried ledger.Sums `json:"-"`
 	// Spare are objects beside the chain, left by a crash or a rival; the chain has
 	// their entries, too.
 	Spare int `json:"spare"`
@@ -175,7 +184,10 @@ func (v *verification) region(ctx context.Context, region string, names []named)
 		return err
 	}
 	v.ofOne(names, segments)
-	v.link(&report, byNumber(names, segments), names[len(names)-1].number)
+	books := v.link(&report, byNumber(names, segments), names[len(names)-1].number)
+	if err := v.books(ctx, &report, books); err != nil {
+		return err
+	}
 	v.report.Regions = append(v.report.Regions, report)
 	return nil
 }
@@ -193,6 +205,7 @@ func (v *verification) read(ctx context.Context, names []named) ([]*Segment, err
 			}
 			v.note(&s, n, err)
 			if err == nil {
+				s.booked = booked{} // much, and read again
 				segments[i] = &s
 			}
 			return nil
@@ -225,6 +238,8 @@ func (v *verification) note(s *Segment, n named, err error) {
 		v.fail(Foreign, n.region, n.number, n.name, "%v", err)
 	case errors.Is(err, ErrMoved):
 		v.fail(Reordered, n.region, n.number, n.name, "%v", err)
+	case errors.Is(err, ErrUnbalanced):
+		v.fail(Unbalanced, n.region, n.number, n.name, "%v", err)
 	case errors.Is(err, ErrChanged):
 		v.fail(Changed, n.region, n.number, n.name, "%v", err)
 	case errors.Is(err, ErrNoObject):
@@ -263,9 +278,9 @@ func byNumber(names []named, segments []*Segment) map[uint64]candidates {
 	return all
 }
 
-// link follows the chain, and records where it breaks.
-func (v *verification) link(report *RegionReport, all map[uint64]candidates, last uint64) {
-	var before, window *Segment // the predecessor, and the latest that is not late
+// link follows the chain, and records where it breaks. It returns its segments of books.
+func (v *verification) link(report *RegionReport, all map[uint64]candidates, last uint64) (books []*Segment) {
+	var before, window *Segment // the predecessor, and the latest that is not aside
 	for number := uint64(1); number <= last; number++ {
 		c := all[number]
 		if len(c.good) == 0 {
@@ -277,25 +292,29 @@ func (v *verification) link(report *RegionReport, all map[uint64]candidates, las
 		}
 		s := v.choose(report, c.good, all[number+1].good, number == last)
 		v.join(s, before, number == 1)
-		if !s.Late {
+		if !s.aside() {
 			v.meet(s, window)
 			window = s
+		}
+		if s.Books > 0 {
+			books = append(books, s)
 		}
 		report.Segments++
 		report.Entries += int64(s.Entries)
 		report.RepliesLost += s.RepliesLost
 		report.Digest = s.Digest
 		before = s
-		if report.From.IsZero() {
+		if report.From.IsZero() && s.Books == 0 {
 			report.From = s.From
 		}
-		if !s.Late && s.Last {
+		if !s.aside() && s.Last {
 			report.To = s.To
 		}
 	}
 	if v.c.Stale > 0 && v.c.Now.Sub(report.To) > v.c.Stale {
 		v.fail(Ended, report.Region, last+1, "", "the chain ends at %s: either nothing is exported any more, or what came after was removed", report.To.UTC().Format(time.RFC3339))
 	}
+	return books
 }
 
 // choose returns the one of several objects with one number that the next one names.

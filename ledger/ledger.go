@@ -51,6 +51,9 @@
 // and a failure reverses all of it, once ([FailureOf]).
 //
 // A suspense account with a balance means that a payer waits for money.
+//
+// Old transactions may leave the store for the segments of package audit; their sums are carried
+// forward ([Store].Carried). Those that could still matter stay, see audit/doc.go.
 package ledger
 
 import (
@@ -60,6 +63,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -103,6 +108,17 @@ func (k Kind) Failed() (of Kind, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// Leaves reports whether transactions of k leave the store when they are old. They are nearly
+// all; the others are rare, and stay for ever.
+func (k Kind) Leaves() bool {
+	switch k {
+	case Charge, Transfer, Refund, Fee, FeeRefund, Conversion:
+		return true
+	default:
+		return false
+	}
 }
 
 // Account names one account, "class:owner".
@@ -162,32 +178,35 @@ func digest(provider, ref string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Transaction is one movement of money. Amounts are minor units of Currency.
+// Transaction is one movement of money. Amounts are minor units of Currency. Its JSON, and
+// that of Balance, is the format of segments (package audit): members are only ever added.
 type Transaction struct {
 	// ID is unique within Region, for ever: the object's id of a charge, transfer
 	// or refund; [GhostID] and [GhostRefundID] otherwise.
-	ID string
+	ID string `json:"id"`
 	// Region is the home of the key that caused it.
-	Region string
-	Tenant string
-	Kind   Kind
-	Debit  Account
-	Credit Account
+	Region string  `json:"region"`
+	Tenant string  `json:"tenant,omitempty"`
+	Kind   Kind    `json:"kind"`
+	Debit  Account `json:"debit"`
+	Credit Account `json:"credit"`
 	// Amount is above 0.
-	Amount int64
+	Amount int64 `json:"amount"`
 	// Currency is an ISO 4217 code in lower case.
-	Currency string
+	Currency string `json:"currency"`
 	// Object is our id of the movement, under which the provider knows it.
-	Object string
+	Object string `json:"object"`
 	// Reverses is the ID of the transaction that this one reverses, wholly or in
 	// part, or "".
-	Reverses string
+	Reverses string `json:"reverses,omitempty"`
 	// Provider and ProviderRef name the movement of the money.
-	Provider, ProviderRef string
+	Provider    string `json:"provider,omitempty"`
+	ProviderRef string `json:"provider_ref,omitempty"`
 	// By and Why name the person who decided an adjustment, and the reason.
-	By, Why string
+	By  string `json:"by,omitempty"`
+	Why string `json:"why,omitempty"`
 	// At is the store's clock when it was appended; set by the store.
-	At time.Time
+	At time.Time `json:"at"`
 }
 
 // Validate returns an error that names why t cannot be booked.
@@ -250,12 +269,84 @@ func (t Transaction) Same(other Transaction) bool {
 
 // Balance is the balance of one account in one currency.
 type Balance struct {
-	Account  Account
-	Currency string
+	Account  Account `json:"account"`
+	Currency string  `json:"currency"`
 	// Debits and Credits are sums of minor units, Debits-Credits the balance.
-	Debits, Credits int64
+	Debits  int64 `json:"debits"`
+	Credits int64 `json:"credits"`
 	// Transactions is how many of them touch the account.
-	Transactions int64
+	Transactions int64 `json:"transactions"`
+}
+
+// Key returns the place of b among the balances of its region.
+func (b *Balance) Key() AccountKey { return AccountKey{b.Account, b.Currency} }
+
+// Sums are balances that transactions are added to.
+type Sums map[AccountKey]Balance
+
+// Add adds a transaction; one whose amount is not above 0 adds nothing. It reports false where
+// a sum would be beyond 64 bits, and does not add to that.
+func (s Sums) Add(t *Transaction) (fits bool) {
+	if t.Amount <= 0 {
+		return true
+	}
+	fits = true
+	for _, half := range []Balance{{Account: t.Debit, Debits: t.Amount}, {Account: t.Credit, Credits: t.Amount}} {
+		key := AccountKey{half.Account, t.Currency}
+		b := s.At(key)
+		if b.Debits > math.MaxInt64-half.Debits || b.Credits > math.MaxInt64-half.Credits {
+			fits = false
+			continue
+		}
+		b.Debits, b.Credits, b.Transactions = b.Debits+half.Debits, b.Credits+half.Credits, b.Transactions+1
+		s[key] = b
+	}
+	return fits
+}
+
+// At returns the balance of an account, which may be zero.
+func (s Sums) At(key AccountKey) Balance {
+	b := s[key]
+	b.Account, b.Currency = key.Account, key.Currency
+	return b
+}
+
+// Page returns up to limit balances after a key, in their order.
+func (s Sums) Page(after AccountKey, limit int) []Balance {
+	keys := slices.SortedFunc(maps.Keys(s), AccountKey.compare)
+	at, found := slices.BinarySearchFunc(keys, after, AccountKey.compare)
+	if found {
+		at++
+	}
+	page := make([]Balance, 0, min(limit, len(keys)-at))
+	for _, key := range keys[at:min(len(keys), at+limit)] {
+		page = append(page, s[key])
+	}
+	return page
+}
+
+// carriedPage is how many balances Carried reads at a time.
+const carriedPage = 10_000
+
+// Carried reads all that the transactions have left behind that left the books of region.
+func Carried(ctx context.Context, books interface {
+	Carried(ctx context.Context, region string, after AccountKey, limit int) ([]Balance, error)
+}, region string,
+) (Sums, error) {
+	sums := Sums{}
+	for after := (AccountKey{}); ; {
+		page, err := books.Carried(ctx, region, after, carriedPage)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			after = page[i].Key()
+			sums[after] = page[i]
+		}
+		if len(page) < carriedPage {
+			return sums, nil
+		}
+	}
 }
 
 func (b Balance) String() string {
@@ -271,8 +362,13 @@ func (t *Transaction) Arrival() bool {
 // Position is a place in a region's transactions, which are in the order of At and
 // then of ID. The zero Position is before all of them.
 type Position struct {
-	At time.Time
-	ID string
+	At time.Time `json:"at"`
+	ID string    `json:"id"`
+}
+
+// Before reports whether p comes before q.
+func (p Position) Before(q Position) bool {
+	return p.At.Before(q.At) || p.At.Equal(q.At) && p.ID < q.ID
 }
 
 // Position returns the position of t.
@@ -285,12 +381,17 @@ type AccountKey struct {
 	Currency string
 }
 
+func (k AccountKey) compare(other AccountKey) int {
+	return cmp.Or(cmp.Compare(k.Account, other.Account), cmp.Compare(k.Currency, other.Currency))
+}
+
 // ErrConflict: another transaction stands under the same ID, or has booked the same
 // arrival.
 var ErrConflict = errors.New("ledger: another transaction has this id or books this movement")
 
 // Store keeps the books of every region. Transactions of claims are appended by
-// claim.Store's Settle. Nothing changes or removes one. Implementations are safe for
+// claim.Store's Settle. Nothing changes one, and only its export to segments removes one
+// (audit.Store). Implementations are safe for
 // concurrent use; errors wrap claim.ErrUnavailable or claim.ErrHomeUnreachable if
 // nothing is known.
 type Store interface {
@@ -321,8 +422,12 @@ type Store interface {
 	// or refund, in the books of region, by id: ghosts, disputes, failures, fees.
 	About(ctx context.Context, region, object string) ([]Transaction, error)
 	// Balances lists up to limit balances of region's transactions after a key,
-	// summed by the store from all transactions of the region. It scans.
+	// summed by the store from all transactions of the region, and what it has Carried. It
+	// scans.
 	Balances(ctx context.Context, region string, after AccountKey, limit int) ([]Balance, error)
+	// Carried lists up to limit balances, after a key, of the transactions that have left the
+	// books of region; see [Carried].
+	Carried(ctx context.Context, region string, after AccountKey, limit int) ([]Balance, error)
 }
 
 // Reader is the part of [Store] that reads one transaction.

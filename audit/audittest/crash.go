@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // reaper lets an exporter take some steps, and then none.
@@ -74,6 +75,21 @@ func (r *reaper) AdvanceAudit(ctx context.Context, home string, was uint64, next
 	return moved, err
 }
 
+func (r *reaper) LeavingBooks(ctx context.Context, home string, after ledger.Position, before time.Time, limit int) (p audit.BooksPage, err error) {
+	err = r.step(func() error { p, err = r.Store.LeavingBooks(ctx, home, after, before, limit); return err })
+	return p, err
+}
+
+func (r *reaper) Carried(ctx context.Context, home string, after ledger.AccountKey, limit int) (all []ledger.Balance, err error) {
+	err = r.step(func() error { all, err = r.Store.Carried(ctx, home, after, limit); return err })
+	return all, err
+}
+
+func (r *reaper) ForgetBooks(ctx context.Context, home string, was uint64, next audit.Chain, ids []string) (moved bool, err error) {
+	err = r.step(func() error { moved, err = r.Store.ForgetBooks(ctx, home, was, next, ids); return err })
+	return moved, err
+}
+
 func (r *reaper) Put(ctx context.Context, name string, data []byte) error {
 	if r.left == 0 && r.torn {
 		data = data[:len(data)/2]
@@ -102,17 +118,23 @@ func dies(w *world) {
 	keys, err := audit.ParseKeys(text)
 	require.NoError(w, err)
 	story := exportStory{world: w, keys: keys, bucket: NewBucket()}
+	killEach(story.act)
+	require.Greater(w, story.swept, 50)
+	require.Greater(w, story.kills, 50)
+}
+
+// killEach lets act kill an exporter before, after and in the midst of each of its steps, until
+// it finishes alive.
+func killEach(act func(r *reaper) (died bool)) {
 	for _, r := range []reaper{{}, {after: true}, {after: true, torn: true}} {
 		for left := 0; ; left++ {
 			r.left, r.steps = left, 0
 			killed := r // each its own
-			if !story.act(&killed) {
+			if !act(&killed) {
 				break
 			}
 		}
 	}
-	require.Greater(w, story.swept, 50)
-	require.Greater(w, story.kills, 50)
 }
 
 type exportStory struct {

@@ -38,6 +38,10 @@ func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 		"audit is forgotten when its claim is":             forgotten,
 		"chains move by compare-and-set":                   chains,
 		"an exporter dies at each step":                    dies,
+		"old books leave with all that belongs to them":    leaving,
+		"books that may not leave do not":                  refusedBooks,
+		"an exporter of old books dies at each step":       booksDie,
+		"books that do not add up are found":               unbalanced,
 	} {
 		t.Run(name, func(t *testing.T) { run(newWorld(t, newHarness(t))) })
 	}

@@ -353,16 +353,19 @@ func (v *View) AdvanceAudit(ctx context.Context, home string, was uint64, next a
 		return false, err
 	}
 	next.Version = was + 1
-	state, err := json.Marshal(next)
-	if err != nil {
-		return false, err
-	}
 	b := v.db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
-	value := append(binary.BigEndian.AppendUint64(nil, next.Version), state...)
-	if err := b.Set(appendRegion(nil, tableChain, code), value, nil); err != nil {
-		return false, unavailable(err)
+	if err := putChain(b, code, &next); err != nil {
+		return false, err
 	}
 	err = v.db.commit(b, pebble.Sync)
 	return err == nil, err
+}
+
+func putChain(b *pebble.Batch, code claim.RegionCode, c *audit.Chain) error {
+	state, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return unavailableIf(b.Set(appendRegion(nil, tableChain, code), append(binary.BigEndian.AppendUint64(nil, c.Version), state...), nil))
 }

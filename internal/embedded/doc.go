@@ -60,7 +60,9 @@
 //	a r tenant · key · seq(8)  Audit                notes; and of steps what the claim's
 //	                                                row has no room for. Of no key: how
 //	                                                many notes were lost
-//	H r                        version(8), JSON     AdvanceAudit: how far audit is exported
+//	H r                        version(8), JSON     AdvanceAudit, ForgetBooks: how far audit
+//	                                                is exported, and books have left
+//	D r account · currency     JSON                 ForgetBooks: the sums of what has left
 //	R                          version(8), JSON     PutRestore: that the rows are a backup's
 //	W tenant · key             JSON                 PutWitnesses, DropWitnesses
 //	p r tenant · key           Pin                  Pin; r is the registrar
@@ -80,7 +82,7 @@
 // are taken. A provider call has no due row: it is written by each Begin and, as a rule,
 // gone with Settle before it is due. An event has a due row (f) only while it is the first of its line (k),
 // that of its key and sink: the others cannot be taken, and Take does not see them. Every step that moves
-// the head of a line moves the due row with it. A transaction is kept for ever, a
+// the head of a line moves the due row with it. A transaction is kept until it leaves, a
 // notice for [notice.KeepFor], and whose an unpaid object was for [claim.Policy].RememberFor.
 // seq counts within one opening of the store, whose own number (epoch) is in its upper bits. A region's code is checked at every Open and can
 // be neither changed nor given to another name.
@@ -170,6 +172,8 @@
 //	AdvanceAudit    the old chain; the exporter      the new one
 //	                finds its object and adopts it
 //	ForgetAudit     there, and found again           gone
+//	ForgetBooks     there, and the old chain; the    gone, carried forward, and the new
+//	                object is spare                  chain
 //	PutEndpoint,    the old endpoint                 the new one
 //	NoteDelivery,
 //	RewriteSecrets

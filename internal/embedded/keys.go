@@ -31,6 +31,7 @@ const (
 	tableEndpoint = 's'
 	tableTenant   = 't'
 	tableUnpaid   = 'U'
+	tableCarried  = 'D'
 	tableChain    = 'H'
 	tableRestore  = 'R'
 	tableWitness  = 'W'

@@ -2,11 +2,9 @@ package embedded
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -218,6 +216,8 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 	if bytes.Compare(from, to) >= 0 {
 		return nil, nil
 	}
+	v.db.auditMu.RLock()
+	defer v.db.auditMu.RUnlock()
 	var ts []ledger.Transaction
 	err = v.db.scan(from, to, func(k, _ []byte) (bool, error) {
 		_, id, ok := readTimed(k)
@@ -257,6 +257,8 @@ func (v *View) ReversalsAt(ctx context.Context, region, id string) ([]ledger.Tra
 		return nil, err
 	}
 	defer v.db.leave()
+	v.db.auditMu.RLock()
+	defer v.db.auditMu.RUnlock()
 	ts, err := v.db.reversals(region, code, id)
 	if err != nil {
 		return nil, err
@@ -297,6 +299,8 @@ func (v *View) everywhere(ctx context.Context, read func(claim.Region) error) er
 		return err
 	}
 	defer v.db.leave()
+	v.db.auditMu.RLock()
+	defer v.db.auditMu.RUnlock()
 	for _, r := range v.db.order {
 		if err := read(r); err != nil {
 			return err
@@ -318,10 +322,6 @@ func (db *DB) reversals(region string, code claim.RegionCode, id string) (ts []l
 	return ts, err
 }
 
-// balancesHeld bounds what Balances keeps of a page while it scans, in pages: the
-// more, the seldomer it has to sort.
-const balancesHeld = 4
-
 // Balances implements [ledger.Store]. It scans the region's books for each page.
 func (v *View) Balances(ctx context.Context, region string, after ledger.AccountKey, limit int) ([]ledger.Balance, error) {
 	code, err := v.reach(ctx, region)
@@ -335,48 +335,22 @@ func (v *View) Balances(ctx context.Context, region string, after ledger.Account
 	if limit <= 0 {
 		return nil, nil
 	}
-	sums := map[ledger.AccountKey]*ledger.Balance{}
-	at := func(a ledger.Account, currency string) *ledger.Balance {
-		k := ledger.AccountKey{Account: a, Currency: currency}
-		b := sums[k]
-		if b == nil {
-			b = &ledger.Balance{Account: a, Currency: currency}
-			if byAccount(k, after) > 0 {
-				sums[k] = b
-			}
-		}
-		return b
+	v.db.auditMu.RLock()
+	defer v.db.auditMu.RUnlock()
+	sums, err := v.db.carried(region, code)
+	if err != nil {
+		return nil, err
 	}
 	prefix := appendRegion(nil, tableLedger, code)
 	err = v.db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
 		t, err := decodeTransaction(region, string(k[len(prefix):]), value)
-		if err != nil {
-			return false, err
+		if err == nil {
+			sums.Add(t)
 		}
-		d, c := at(t.Debit, t.Currency), at(t.Credit, t.Currency)
-		d.Debits += t.Amount
-		c.Credits += t.Amount
-		d.Transactions++
-		c.Transactions++
-		if len(sums) > balancesHeld*limit {
-			// Rows behind the page now are behind it at the end, too.
-			for _, k := range slices.SortedFunc(maps.Keys(sums), byAccount)[limit:] {
-				delete(sums, k)
-			}
-		}
-		return true, ctx.Err()
+		return err == nil, errors.Join(err, ctx.Err())
 	})
 	if err != nil {
 		return nil, err
 	}
-	keys := slices.SortedFunc(maps.Keys(sums), byAccount)
-	bs := make([]ledger.Balance, 0, min(limit, len(keys)))
-	for _, k := range keys[:min(limit, len(keys))] {
-		bs = append(bs, *sums[k])
-	}
-	return bs, v.db.afterScan()
-}
-
-func byAccount(a, b ledger.AccountKey) int {
-	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Currency, b.Currency))
+	return sums.Page(after, limit), v.db.afterScan()
 }

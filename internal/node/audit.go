@@ -299,7 +299,7 @@ func (x *exports) round(ctx context.Context, home string) (done exported, err er
 	x.segments.Add(int64(status.Segments))
 	x.lost.Add(int64(status.RepliesLost))
 	if status.Segments > 0 {
-		x.n.log.Info("audit was exported", "home", home, "until", status.Exported, "segments", status.Segments, "entries", status.Entries, "late", status.Late, "swept", status.Swept)
+		x.n.log.Info("audit was exported", "home", home, "until", status.Exported, "segments", status.Segments, "entries", status.Entries, "late", status.Late, "swept", status.Swept, "left", status.Left)
 	}
 	return exported{time.Now(), status, err != nil}, nil
 }

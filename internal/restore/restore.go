@@ -35,6 +35,7 @@ type (
 	Region interface {
 		AuditChain(ctx context.Context, home string) (c audit.Chain, now time.Time, found bool, err error)
 		AdvanceAudit(ctx context.Context, home string, was uint64, next audit.Chain) (moved bool, err error)
+		ForgetBooks(ctx context.Context, home string, was uint64, next audit.Chain, ids []string) (moved bool, err error)
 	}
 )
 
@@ -261,6 +262,18 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 			next := found.Chain
 			if next.From.Before(chain.From) { // the store's rows of this time are exported
 				next.From, next.To, next.After, next.Part = chain.From, chain.To, chain.After, chain.Part
+			}
+			if len(found.Left) > 0 { // they came back, and their segments stand
+				step := chain
+				step.Books = next.Books
+				moved, err := at.ForgetBooks(ctx, one.Name, chain.Version, step, found.Left)
+				if err == nil && !moved {
+					err = errors.New("the books that have left for segments are not all as they were; run homeward ledger verify, and ask who changed them")
+				}
+				if err != nil {
+					return r, fmt.Errorf("region %s: %w", one.Name, err)
+				}
+				chain.Version++
 			}
 			if _, err := at.AdvanceAudit(ctx, one.Name, chain.Version, next); err != nil {
 				return r, fmt.Errorf("region %s: %w", one.Name, err)

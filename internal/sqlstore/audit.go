@@ -14,6 +14,7 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 var (
@@ -21,6 +22,9 @@ var (
 	auditForget  = declare[auditForgetArgs]("audit_forget")
 	auditChain   = declare[homeArgs]("audit_chain")
 	auditAdvance = declare[auditAdvanceArgs]("audit_advance")
+
+	ledgerLeaving = declare[namedArgs]("ledger_leaving")
+	ledgerForget  = declare[forgetBooksArgs]("ledger_forget")
 )
 
 type (
@@ -51,6 +55,18 @@ type (
 		AfterKey            string
 		AfterAt, SweptUntil zeronull.Timestamptz
 		AfterID             string
+		booksPlace
+	}
+	booksPlace struct {
+		BooksAt zeronull.Timestamptz
+		BooksID string
+	}
+	forgetBooksArgs struct {
+		Home        string
+		Was, Number int64
+		Digest      string
+		booksPlace
+		IDs []string
 	}
 )
 
@@ -228,14 +244,15 @@ func (v *View) AuditChain(ctx context.Context, home string) (c audit.Chain, now 
 	c, _, _, err = one(ctx, v.db, auditChain, repeatable, homeArgs{home}, func(row pgx.CollectableRow) (c audit.Chain, err error) {
 		var version, number zeronull.Int8
 		var part zeronull.Int4
-		var digest, tenant, key, id zeronull.Text
-		var from, to, at, swept zeronull.Timestamptz
-		if err := row.Scan(&now, &version, &number, &digest, &from, &to, &part, &tenant, &key, &at, &id, &swept); err != nil {
+		var digest, tenant, key, id, book zeronull.Text
+		var from, to, at, swept, books zeronull.Timestamptz
+		if err := row.Scan(&now, &version, &number, &digest, &from, &to, &part, &tenant, &key, &at, &id, &swept, &books, &book); err != nil {
 			return c, err
 		}
 		return audit.Chain{
 			Version: uint64(version), Number: uint64(number), Digest: string(digest), From: utc(from), To: utc(to), Part: int(part),
 			After: audit.Position{Tenant: string(tenant), Key: string(key), At: utc(at), ID: string(id)}, SweptUntil: utc(swept),
+			Books: ledger.Position{At: utc(books), ID: string(book)},
 		}, nil
 	})
 	return c, now.UTC(), c.Version > 0, claimError(auditChain.name, err)
@@ -260,7 +277,38 @@ func (v *View) AdvanceAudit(ctx context.Context, home string, was uint64, next a
 	_, moved, _, err = one(ctx, v.db, auditAdvance, once, auditAdvanceArgs{
 		Home: home, Was: int64(was), Number: int64(next.Number), Digest: next.Digest, FromAt: next.From, ToAt: zeronull.Timestamptz(next.To), Part: int32(next.Part),
 		AfterTenant: next.After.Tenant, AfterKey: next.After.Key, AfterAt: zeronull.Timestamptz(next.After.At), AfterID: next.After.ID,
-		SweptUntil: zeronull.Timestamptz(next.SweptUntil),
+		SweptUntil: zeronull.Timestamptz(next.SweptUntil), booksPlace: booksPlaceOf(&next),
 	}, pgx.RowTo[int64])
 	return moved, claimError(auditAdvance.name, err)
+}
+
+func booksPlaceOf(c *audit.Chain) booksPlace {
+	return booksPlace{zeronull.Timestamptz(c.Books.At), c.Books.ID}
+}
+
+// LeavingBooks implements [audit.Store].
+func (v *View) LeavingBooks(ctx context.Context, home string, after ledger.Position, before time.Time, limit int) (page audit.BooksPage, err error) {
+	rows, err := v.Transactions(ctx, home, after, before, limit)
+	if err != nil || len(rows) == 0 {
+		return page, err
+	}
+	page.Next, page.More = rows[len(rows)-1].Position(), len(rows) == limit
+	ids := make([]string, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	page.Transactions, err = manySlowly(ctx, v.db, ledgerLeaving, namedArgs{home, ids}, scanTransaction)
+	return page, err
+}
+
+// ForgetBooks implements [audit.Store]. Where the reply to COMMIT was lost, the second run finds
+// the chain moved.
+func (v *View) ForgetBooks(ctx context.Context, home string, was uint64, next audit.Chain, ids []string) (moved bool, err error) {
+	if ctx, err = v.reach(ctx, home); err != nil {
+		return false, err
+	}
+	done, err := manySlowly(ctx, v.db, ledgerForget, forgetBooksArgs{
+		home, int64(was), int64(next.Number), next.Digest, booksPlaceOf(&next), append([]string{}, ids...),
+	}, pgx.RowTo[bool])
+	return len(done) == 1 && done[0], err
 }

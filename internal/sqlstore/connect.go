@@ -207,6 +207,7 @@ const usedTables = `(VALUES
     ('notices', 'SELECT INSERT UPDATE DELETE'),
     ('notices_due', 'SELECT INSERT UPDATE DELETE'),
     ('ledger', 'SELECT INSERT'),
+    ('ledger_carried', 'SELECT'),
     ('brakes', 'SELECT INSERT UPDATE'),
     ('accounts', 'SELECT INSERT UPDATE'),
     ('restores', 'SELECT'),

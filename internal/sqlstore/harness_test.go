@@ -106,7 +106,8 @@ func prepare(ctx context.Context, s *localdb.Server, name string) error {
 		CREATE FUNCTION test_clock.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT t FROM test_clock.clock';
 		CREATE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT t FROM test_clock.clock';
 		ALTER FUNCTION forget_audit SET search_path = test_clock, public, pg_catalog;
-		ALTER FUNCTION expire_audit SET search_path = test_clock, public, pg_catalog`)
+		ALTER FUNCTION expire_audit SET search_path = test_clock, public, pg_catalog;
+		ALTER FUNCTION forget_books SET search_path = test_clock, public, pg_catalog`)
 	return err
 }
 

@@ -29,6 +29,7 @@ var (
 	ledgerReversalsAt  = declare[idArgs]("ledger_reversals_at")
 	ledgerArrivalsOf   = declare[arrivalsArgs]("ledger_arrivals")
 	ledgerBalances     = declare[balancesArgs]("ledger_balances")
+	ledgerCarried      = declare[balancesArgs]("ledger_carried")
 	unhurried          = declare[none]("unhurried")
 )
 
@@ -247,21 +248,42 @@ func (v *View) Balances(ctx context.Context, region string, after ledger.Account
 	if ctx, err = v.reach(ctx, region); err != nil || limit <= 0 {
 		return nil, err
 	}
-	err = v.db.transaction(ctx, func(tx pgx.Tx) error {
-		sql, _ := unhurried.in(v.db.queries, none{})
+	return manySlowly(ctx, v.db, ledgerBalances, balancesArgsOf(region, after, limit), scanBalance)
+}
+
+// manySlowly is many for a statement that reads or deletes much, and is safe to repeat after it
+// was done. It has no time-out of a request.
+func manySlowly[T, A any](ctx context.Context, db *DB, s statement[A], args A, scan pgx.RowToFunc[T]) (all []T, err error) {
+	err = db.transaction(ctx, func(tx pgx.Tx) error {
+		sql, _ := unhurried.in(db.queries, none{})
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
 		}
-		sql, args := ledgerBalances.in(v.db.queries, balancesArgs{Home: region, Account: string(after.Account), Currency: after.Currency, Limit: int64(limit)})
-		rows, err := tx.Query(ctx, sql, args...)
+		sql, bound := s.in(db.queries, args)
+		rows, err := tx.Query(ctx, sql, bound...)
 		if err != nil {
 			return err
 		}
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (b ledger.Balance, err error) {
-			err = row.Scan(&b.Account, &b.Currency, &b.Debits, &b.Credits, &b.Transactions)
-			return b, err
-		})
+		all, err = pgx.CollectRows(rows, scan)
 		return err
 	})
-	return all, claimError(ledgerBalances.name, err)
+	return all, claimError(s.name, err)
+}
+
+// Carried implements [ledger.Store].
+func (v *View) Carried(ctx context.Context, region string, after ledger.AccountKey, limit int) (all []ledger.Balance, err error) {
+	if ctx, err = v.reach(ctx, region); err != nil || limit <= 0 {
+		return nil, err
+	}
+	all, err = many(ctx, v.db, ledgerCarried, repeatable, balancesArgsOf(region, after, limit), scanBalance)
+	return all, claimError(ledgerCarried.name, err)
+}
+
+func balancesArgsOf(region string, after ledger.AccountKey, limit int) balancesArgs {
+	return balancesArgs{Home: region, Account: string(after.Account), Currency: after.Currency, Limit: int64(limit)}
+}
+
+func scanBalance(row pgx.CollectableRow) (b ledger.Balance, err error) {
+	err = row.Scan(&b.Account, &b.Currency, &b.Debits, &b.Credits, &b.Transactions)
+	return b, err
 }

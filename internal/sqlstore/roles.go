@@ -16,7 +16,7 @@ type Roles struct {
 	// Owner owns the tables and migrates.
 	Owner string
 	// Node is the user of nodes and tools. It may append to the books and to audit and
-	// change nothing there; it deletes audit by routines alone.
+	// change nothing there; it deletes by routines alone.
 	Node string
 	// Reader is for people and reports: claims, books and audit. It sees no secret, and
 	// none of the data that providers or merchants sent.
@@ -54,7 +54,7 @@ const (
 
 // readable are the tables without secrets and without data of merchants, payers and
 // providers. Tables that are not listed, such as later ones, are not readable.
-var readable = []string{versionTable, "regions", "tenants", "pins", claimsView, "ledger", booksView, "audit", "audit_chains", "windows", "deployment"}
+var readable = []string{versionTable, "regions", "tenants", "pins", claimsView, "ledger", "ledger_carried", booksView, "audit", "audit_chains", "windows", "deployment"}
 
 // nodeRights are the rights of the node role on a table. Those of nodes are in needed;
 // tools also add tenants, keys and endpoints, and remove them.
@@ -62,7 +62,7 @@ func nodeRights(table string) []string {
 	switch table {
 	case "ledger", "audit":
 		return []string{"SELECT", "INSERT"}
-	case versionTable, "deployment", booksView, claimsView:
+	case versionTable, "deployment", "ledger_carried", booksView, claimsView:
 		return []string{"SELECT"}
 	default:
 		return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
@@ -70,11 +70,11 @@ func nodeRights(table string) []string {
 }
 
 // appendOnly are the tables that nobody but their owner may change rows of.
-var appendOnly = []string{"audit", "ledger"}
+var appendOnly = []string{"audit", "ledger", "ledger_carried"}
 
-// routines delete what is old of audit, with the rights of their owner; see migration/. The
+// routines delete what is old of audit and books, with the rights of their owner; see migration/. The
 // node role alone may execute them.
-var routines = []string{"expire_audit", "forget_audit"}
+var routines = []string{"expire_audit", "forget_audit", "forget_books"}
 
 // relation is a table or view of ours.
 type relation struct{ name, kind, owner string }

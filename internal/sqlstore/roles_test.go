@@ -52,7 +52,7 @@ func TestWhoMayChangeTheBooksIsInDoubt(t *testing.T) {
 	as := d.role(t, "teller")
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO teller")
 	for _, right := range []string{"UPDATE", "DELETE"} {
-		for _, table := range []string{"ledger", "audit"} {
+		for _, table := range []string{"ledger", "ledger_carried", "audit"} {
 			require.Contains(t, doubts(as), right, "of %s", table)
 			d.exec(t, "REVOKE "+right+" ON "+table+" FROM teller")
 		}
@@ -110,7 +110,7 @@ func TestRolesAreMade(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, db.Exec(t.Context(), "INSERT INTO later VALUES (1)"))
-	for _, change := range []string{"UPDATE ledger SET debit_amount = 1", "DELETE FROM ledger", "TRUNCATE ledger", "UPDATE audit SET node = ''", "DELETE FROM audit", "TRUNCATE audit", "ALTER TABLE ledger ADD COLUMN a int", "DELETE FROM homeward_schema_version"} {
+	for _, change := range []string{"UPDATE ledger SET debit_amount = 1", "DELETE FROM ledger", "TRUNCATE ledger", "UPDATE ledger_carried SET debits = 1", "DELETE FROM ledger_carried", "UPDATE audit SET node = ''", "DELETE FROM audit", "TRUNCATE audit", "ALTER TABLE ledger ADD COLUMN a int", "DELETE FROM homeward_schema_version"} {
 		require.Error(t, db.Exec(t.Context(), change), change)
 	}
 
@@ -131,7 +131,7 @@ func TestRolesAreMade(t *testing.T) {
 	forgetAll := "SELECT forget_audit('" + regions[0] + "', array_agg(tenant_id), array_agg(idem_key), array_agg(at), array_agg(id) || array_agg(attempt_id) || array_agg(begun_id)) FROM audit"
 	rows := d.count(t, "SELECT count(*) FROM audit")
 	require.NotZero(t, rows)
-	for _, routine := range []string{"forget_audit", "expire_audit"} { // as without the tests' clock
+	for _, routine := range []string{"forget_audit", "expire_audit", "forget_books"} { // as without the tests' clock
 		d.exec(t, "ALTER FUNCTION "+routine+" SET search_path = pg_catalog, public, pg_temp")
 	}
 	d.exec(t, "UPDATE audit SET at = now() - INTERVAL '71 hours'")
@@ -146,18 +146,31 @@ func TestRolesAreMade(t *testing.T) {
 	d.exec(t, "INSERT INTO audit (home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail) VALUES ('"+regions[0]+"', 'acme', 'old', now() - INTERVAL '401 days', gen_random_uuid(), 'claimed', '', '', 1, 1, '')")
 	require.EqualValues(t, 1, forget("SELECT expire_audit(100)"))
 
+	// Nor does it delete a transaction but by the routine, and of what age that says.
+	forgetBooks := func() int64 {
+		return forget("SELECT forget_books('" + regions[0] + "', 1, 2, 'd', now(), '', array_agg(id))::int FROM ledger")
+	}
+	d.exec(t, "INSERT INTO audit_chains (home_region, version, number, digest, from_at, part, after_tenant, after_key, after_id, books_id) VALUES ('"+regions[0]+"', 1, 1, '', now(), 0, '', '', '', '')")
+	d.exec(t, "UPDATE ledger SET at = now() - INTERVAL '9599 hours'")
+	require.Zero(t, forgetBooks())
+	require.Equal(t, 1, d.count(t, "SELECT count(*) FROM ledger"))
+	d.exec(t, "UPDATE ledger SET at = now() - INTERVAL '9601 hours'")
+	require.EqualValues(t, 1, forgetBooks())
+	require.Zero(t, d.count(t, "SELECT count(*) FROM ledger"))
+	require.Equal(t, 2, d.count(t, "SELECT count(*) FROM ledger_carried"))
+
 	// Readers read, and no secret.
 	reader, err := pgx.Connect(t.Context(), asUser(t, d.admin, r.Reader))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, reader.Close(context.Background())) }()
 	for table, may := range map[string]bool{
-		"claim_states": true, "claims": false, "ledger": true, "ledger_entries": true, "audit": true, "tenants": true,
+		"claim_states": true, "claims": false, "ledger": true, "ledger_entries": true, "ledger_carried": true, "audit": true, "tenants": true,
 		"endpoints": false, "notices": false, "api_keys": false, "events": false, "later": false,
 	} {
 		_, err := reader.Exec(t.Context(), "SELECT count(*) FROM "+table)
 		require.Equal(t, may, err == nil, "%s: %v", table, err)
 	}
-	for _, change := range []string{"DELETE FROM audit", "SELECT expire_audit(100)", "SELECT forget_audit('', '{}', '{}', '{}', '{}')"} {
+	for _, change := range []string{"DELETE FROM audit", "SELECT expire_audit(100)", "SELECT forget_audit('', '{}', '{}', '{}', '{}')", "SELECT forget_books('', 1, 1, '', now(), '', '{}')"} {
 		_, err = reader.Exec(t.Context(), change)
 		require.ErrorContains(t, err, "permission denied", change)
 	}

@@ -343,6 +343,19 @@ UNION ALL
 SELECT home_region, id, at, credit_account, currency, credit_amount, kind, tenant_id, object_id, reverses, provider, provider_ref
 FROM ledger;
 
+-- The balances of the transactions that have left the books for the audit's bucket; see
+-- audit.Store. Nodes have no right to change a row: forget_books does, in the step that deletes
+-- the transactions.
+CREATE TABLE ledger_carried (
+    home_region  crdb_internal_region NOT NULL,
+    account      text COLLATE "C" NOT NULL,
+    currency     text COLLATE "C" NOT NULL,
+    debits       int8 NOT NULL,
+    credits      int8 NOT NULL,
+    transactions int8 NOT NULL,
+    PRIMARY KEY (home_region, account, currency)
+);
+
 -- What providers reported, as they sent it; see notice.Notice. The id is the provider's, so that
 -- an event which it repeats has one row.
 CREATE TABLE notices (
@@ -435,7 +448,10 @@ CREATE TABLE audit_chains (
     after_at     timestamptz,
     after_id     text NOT NULL,
     -- until when rows were looked for in segments, and deleted
-    swept_until  timestamptz
+    swept_until  timestamptz,
+    -- up to which transaction the books have left
+    books_at     timestamptz,
+    books_id     text NOT NULL
 );
 
 -- The one way in which a node deletes audit, whose table it may neither update nor delete from:
@@ -467,6 +483,61 @@ RETURNS SETOF int8 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_c
     WHERE a.home_region = g.home_region AND a.tenant_id = g.tenant_id AND a.idem_key = g.idem_key AND a.at = g.at AND a.id = g.id
     RETURNING 1::int8
 $$;
+
+-- The one way in which a node deletes transactions, in the step that makes their segment the
+-- chain's last and carries their sums forward. By the node's word they are in that segment. By the
+-- database's they are 400 days old (audit.MinKeepBooks), of kinds that are common, and nothing that
+-- stays belongs to them: no reversal in any region, nothing else about their object, no refusal of
+-- it that is remembered. Changes nothing, and returns false, if one is not, or if the chain has
+-- moved.
+-- +goose StatementBegin
+CREATE FUNCTION forget_books(p_home crdb_internal_region, p_was int8, p_number int8, p_digest text, p_at timestamptz, p_id text, p_ids text[])
+RETURNS bool LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+    v_n int8;
+BEGIN
+    SELECT count(*) INTO v_n
+    FROM ledger AS l
+    WHERE l.home_region = p_home AND l.id = ANY (p_ids) AND l.at <= now() - INTERVAL '400 days'
+      AND l.kind IN ('charge', 'transfer', 'refund', 'fee', 'fee_refund', 'conversion')
+      AND (l.reverses = '' OR l.reverses = ANY (p_ids))
+      AND NOT EXISTS (
+          SELECT 1 FROM regions AS g
+          JOIN ledger AS r ON r.home_region = g.name AND r.reverses = l.id AND r.reverses <> ''
+          WHERE r.home_region <> p_home OR r.id <> ALL (p_ids))
+      AND (l.kind = 'refund' OR NOT EXISTS (
+          SELECT 1 FROM ledger AS o
+          WHERE o.home_region = p_home AND o.object_id = l.object_id AND o.kind NOT IN ('charge', 'transfer', 'refund')
+            AND o.kind NOT IN ('fee', 'fee_refund', 'conversion')))
+      AND (l.kind NOT IN ('charge', 'transfer') OR NOT EXISTS (
+          SELECT 1 FROM unpaid AS u WHERE u.home_region = p_home AND u.object_id = l.object_id));
+    IF v_n <> cardinality(p_ids) THEN
+        RETURN false;
+    END IF;
+    v_n := NULL;
+    UPDATE audit_chains SET version = version + 1, number = p_number, digest = p_digest, books_at = p_at, books_id = p_id
+    WHERE home_region = p_home AND version = p_was
+    RETURNING version INTO v_n;
+    IF v_n IS NULL THEN
+        RETURN false;
+    END IF;
+    INSERT INTO ledger_carried AS c (home_region, account, currency, debits, credits, transactions)
+    SELECT p_home, e.account, e.currency, sum(e.debit)::int8, sum(e.credit)::int8, count(*)
+    FROM (
+        SELECT l.debit_account AS account, l.currency, l.debit_amount AS debit, 0::int8 AS credit
+        FROM ledger AS l WHERE l.home_region = p_home AND l.id = ANY (p_ids)
+        UNION ALL
+        SELECT l.credit_account, l.currency, 0::int8, -l.credit_amount
+        FROM ledger AS l WHERE l.home_region = p_home AND l.id = ANY (p_ids)
+    ) AS e
+    GROUP BY e.account, e.currency
+    ON CONFLICT (home_region, account, currency) DO UPDATE SET
+        debits = c.debits + excluded.debits, credits = c.credits + excluded.credits, transactions = c.transactions + excluded.transactions;
+    DELETE FROM ledger AS l WHERE l.home_region = p_home AND l.id = ANY (p_ids);
+    RETURN true;
+END
+$$;
+-- +goose StatementEnd
 
 -- That the rows are those of a backup, and which time they lack; see claim.Restore. One row, once
 -- there was a restore; nodes read it when they start.
