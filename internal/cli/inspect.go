@@ -28,7 +28,7 @@ type inspectCommand struct {
 
 // Help returns the text that homeward inspect --help adds.
 func (inspectCommand) Help() string {
-	return "One sentence says what happened, and the timeline how. Entries whose rows were deleted are in the audit segments, which homeward audit show reads. " + liveHelp
+	return "One sentence says what happened, and the timeline how. Entries and old bookings whose rows were deleted are in the audit segments, which homeward audit show reads. " + liveHelp
 }
 
 func (c *inspectCommand) Run(ctx context.Context, io streams) error {
@@ -112,7 +112,7 @@ func (c *subjectFlags) show(ctx context.Context, io streams, s *store, q inspect
 
 func whereElse(of string, segments inspect.Segments) string {
 	if segments == nil {
-		return fmt.Sprintf("; entries whose rows were deleted are in the audit segments: homeward audit show %s", visible(of))
+		return fmt.Sprintf("; entries and bookings whose rows were deleted are in the audit segments: homeward audit show %s", visible(of))
 	}
 	return ""
 }

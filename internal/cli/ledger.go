@@ -29,7 +29,13 @@ type ledgerVerifyCommand struct {
 	liveFlags
 	metricsFlags
 	runsFlags
+	bucketFlags
 	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Help returns the text that homeward ledger verify --help adds.
+func (ledgerVerifyCommand) Help() string {
+	return "Old books that have left for the audit's segments (audit.keep_books) are proved from those, where a bucket is named. " + bucketHelp + liveHelp
 }
 
 func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
@@ -66,7 +72,10 @@ func (c *ledgerVerifyCommand) verify(ctx context.Context, io streams, owed bool)
 		return c.withBooks(ctx, func(s *store) (err error) {
 			books := &countedBooks{Store: s.rows}
 			told := tell(io, books.String)
-			found.Report, err = verify.Books(ctx, books, s.regions)
+			err = s.withLeft(ctx, &c.bucketFlags, c.Data, func(left verify.Left) (err error) {
+				found.Report, err = verify.AllBooks(ctx, books, s.regions, left)
+				return err
+			})
 			told.stop()
 			if err != nil || v.metrics == nil && !owed {
 				return err
@@ -85,6 +94,12 @@ func (c *ledgerVerifyCommand) print(io streams, report *verify.Report) error {
 	}
 	for _, f := range report.Failures {
 		fmt.Fprintln(io.out, visible(f.String()))
+	}
+	switch {
+	case report.Left > report.Proved:
+		fmt.Fprintf(io.err, "%d older transactions have left for the audit's segments, and were not proved; name the bucket with --bucket\n", report.Left-report.Proved)
+	case report.Left > 0:
+		fmt.Fprintf(io.out, "%d older transactions have left for the audit's segments, which add up to what is carried forward\n", report.Left)
 	}
 	_, err := fmt.Fprintf(io.out, "%d transactions in %s: %d balances proved from zero, %d more changed during the check and are within their bounds, %d failures\n",
 		report.Transactions, strings.Join(report.Regions, ", "), report.Balances, report.Moving, report.Failed)
@@ -266,6 +281,13 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 			if err := c.read(ctx, rows, region, after, &list, &left); err != nil {
 				return err
 			}
+		}
+		where, err := s.whereLeft(ctx, regions)
+		if err != nil {
+			return err
+		}
+		if where != "" {
+			fmt.Fprintln(io.err, where)
 		}
 		if len(list.Entries) == 0 && !strings.ContainsAny(c.Of, ":_") {
 			return fmt.Errorf("%s is neither an account, as in merchant:acme, nor the id of an object or transaction, as in ch_…", visible(c.Of))

@@ -151,7 +151,7 @@ func fitsNode(parsed *kong.Context) error {
 	}
 	ours := map[string]bool{"cluster": true, "cert": true, "key": true, "ca": true} // they led here
 	for _, at := range parsed.Path {
-		if f := at.Flag; f != nil && (f.Tag.Type == "path" && !ours[f.Name] || f.Name == "runs") {
+		if f := at.Flag; f != nil && (f.Tag.Type == "path" && !ours[f.Name] || f.Name == "runs" || f.Name == "bucket") {
 			return fmt.Errorf("--%s names what is on the node's machine, not on yours: leave it out, or run the command on the database", f.Name)
 		}
 	}

@@ -277,6 +277,10 @@ func (c *reconcileCommand) statement() reconcile.Statement {
 func (c *reconcileCommand) compared(io streams, open func(context.Context, func(*store) error) error) func(context.Context, func(recon.Config) error) error {
 	return func(ctx context.Context, do func(recon.Config) error) error {
 		return open(ctx, func(s *store) error {
+			left, err := s.leftBefore(ctx, s.regions...)
+			if err != nil {
+				return err
+			}
 			books := &countedBooks{Store: s.rows}
 			if c.Every == 0 && terminal(io.err) {
 				told := tell(io, books.String)
@@ -284,7 +288,7 @@ func (c *reconcileCommand) compared(io streams, open func(context.Context, func(
 			}
 			return do(recon.Config{
 				Books: books, Claims: s.rows, Regions: s.regions, Home: s.home, Common: s.homes()[0],
-				Book: s.rows.Post,
+				Book: s.rows.Post, Left: left,
 			})
 		})
 	}

@@ -334,6 +334,14 @@ func (g *gathering) books(ctx context.Context) {
 	for _, err := range missing {
 		g.h.Missing = append(g.h.Missing, err.Error())
 	}
+	if own := func(t ledger.Transaction) bool { return t.ID == g.h.Object }; g.r.Segments != nil && !slices.ContainsFunc(all, own) {
+		left, doubts, err := g.r.Segments.Books(ctx, g.h.Object, []string{g.h.Home})
+		if err != nil {
+			g.missing("books in segments", err)
+		}
+		g.h.Missing = append(g.h.Missing, doubts...)
+		all = append(left, all...) // what has left is older
+	}
 	for i := range all {
 		g.h.Tenant = orElse(g.h.Tenant, all[i].Tenant)
 	}

@@ -9,10 +9,12 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 )
 
-// Segments finds exported audit. *audit.Archive does.
+// Segments finds exported audit, and books that have left. *audit.Archive does.
 type Segments interface {
+	Books(ctx context.Context, id string, regions []string) (all []ledger.Transaction, doubts []string, err error)
 	Find(ctx context.Context, w audit.Wanted) (found []audit.Found, doubts []string, err error)
 }
 

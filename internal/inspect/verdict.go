@@ -178,7 +178,9 @@ func (g *gathering) without() (what, next string) {
 	}
 	for i := len(g.h.Timeline) - 1; i >= 0; i-- {
 		switch e := &g.h.Timeline[i]; {
-		case e.Event == claim.EventAttempt && e.Detail == claim.OutcomeDone.String():
+		case e.Event == claim.EventSettled && slices.ContainsFunc(g.h.Timeline[:i], func(a Entry) bool { // in one step, at one time
+			return a.Event == claim.EventAttempt && a.Detail == claim.OutcomeDone.String() && a.Fence == e.Fence && a.At.Equal(e.At)
+		}):
 			return verb(g.operation()) + " once, its claim is forgotten", nextNothing
 		case e.Event == claim.EventGivenUp:
 			return "given up on with the outcome unknown, its claim is forgotten", nextNothing

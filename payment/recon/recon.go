@@ -193,6 +193,10 @@ type Config struct {
 	// beginning, or up to now, which is when Run is called. With neither, every booking
 	// has to be stated.
 	From, To time.Time
+	// Left is up to when books have left the store for segments; zero: none have. Run refuses a
+	// period that begins before it: what it states may be booked there, and could be booked
+	// again.
+	Left time.Time
 	// Slack is how much later than stated a movement may be booked; 0 means
 	// [DefaultSlack].
 	Slack time.Duration
@@ -324,6 +328,10 @@ func Run(ctx context.Context, c Config, statement io.Reader, f Format) (_ *Repor
 		if c.Mapping != nil && c.Mapping.Lag > 0 {
 			c.Lag = c.Mapping.Lag
 		}
+	}
+	if begins := c.From.Add(-c.Slack); !c.Left.IsZero() && (c.From.IsZero() || !begins.After(c.Left)) {
+		return nil, fmt.Errorf("recon: old books from before %s have left for the audit's segments, so a statement can be compared from %s on; name that or a later time with --from",
+			c.Left.UTC().Format(time.RFC3339), c.Left.Add(c.Slack).UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
 	}
 	dir, err := os.MkdirTemp(c.Dir, "homeward-reconcile-")
 	if err != nil {

@@ -573,3 +573,24 @@ func (g *generated) Read(to []byte) (int, error) {
 	g.rest = slices.Delete(g.rest, 0, n)
 	return n, nil
 }
+
+// What has left the books cannot be compared, and must not be booked again.
+func TestAPeriodWhoseBooksHaveLeft(t *testing.T) {
+	w := newWorld(t)
+	left := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		from, left time.Time
+		refused    bool
+	}{
+		{time.Time{}, time.Time{}, false},
+		{time.Time{}, left, true},
+		{left, left, true},
+		{left.Add(DefaultSlack), left, true}, // a booking may be so much later than it is stated
+		{left.Add(DefaultSlack + time.Second), left, false},
+	} {
+		w.c.From, w.c.Left, w.c.Found = c.from, c.left, func(context.Context, Mismatch) error { return nil }
+		_, err := Run(t.Context(), w.c, strings.NewReader(""), CSV)
+		refused := err != nil && strings.Contains(err.Error(), "can be compared from 2026-03-01T04:00:01Z on")
+		require.Equal(t, c.refused, refused, "%v %v: %v", c.from, c.left, err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -20,6 +21,10 @@ import (
 type Report struct {
 	Regions      []string `json:"regions"`
 	Transactions int64    `json:"transactions"`
+	// Left counts the transactions that have left the books for segments, and whose sums are
+	// carried forward; Proved those of them that were proved.
+	Left   int64 `json:"left"`
+	Proved int64 `json:"proved"`
 	// Balances is how many were proved exactly. Moving is how many changed at each read
 	// and were proved to lie between the bookings before and after.
 	Balances int `json:"balances"`
@@ -61,6 +66,8 @@ const (
 	CheckReversal Check = "reversal"
 	// CheckBalance: the store's balances are the sums of its rows.
 	CheckBalance Check = "balance"
+	// CheckLeft: what the store carries forward is what the segments add up to.
+	CheckLeft Check = "left"
 	// CheckZero: the balances of a currency sum to zero.
 	CheckZero Check = "zero"
 )
@@ -86,13 +93,27 @@ const (
 // sums before and after it was read. It must lie between them, since sums only grow.
 // The report has the failures; an error means that the books could not be read to their
 // end.
-func Books(ctx context.Context, store ledger.Store, regions []string) (_ Report, err error) {
+func Books(ctx context.Context, store ledger.Store, regions []string) (Report, error) {
+	return AllBooks(ctx, store, regions, nil)
+}
+
+// Left are the transactions that have left the books, where they can be read.
+type Left interface {
+	// Carried proves those that have left the books of region, and returns their balances. Each
+	// fault is one line.
+	Carried(ctx context.Context, region string) (sums ledger.Sums, faults []string, err error)
+	// Transaction finds one of them.
+	Transaction(ctx context.Context, region, id string) (t ledger.Transaction, found bool, err error)
+}
+
+// AllBooks is Books, and proves what has left them, too, unless left is nil.
+func AllBooks(ctx context.Context, store ledger.Store, regions []string, left Left) (_ Report, err error) {
 	dir, err := os.MkdirTemp("", "homeward-verify-")
 	if err != nil {
 		return Report{}, fmt.Errorf("ledger: make a directory for temporary files: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	v := &verifier{store: store, dir: dir, report: Report{Regions: regions, Failures: []Failure{}}}
+	v := &verifier{store: store, left: left, dir: dir, report: Report{Regions: regions, Failures: []Failure{}}}
 	for _, region := range regions {
 		if err := v.region(ctx, region); err != nil {
 			return v.report, fmt.Errorf("ledger: the books of %s cannot be read: %w", region, err)
@@ -103,6 +124,7 @@ func Books(ctx context.Context, store ledger.Store, regions []string) (_ Report,
 
 type verifier struct {
 	store  ledger.Store
+	left   Left
 	dir    string
 	report Report
 }
@@ -120,11 +142,14 @@ func (v *verifier) region(ctx context.Context, region string) error {
 		return err
 	}
 	defer ids.Close()
-	before := sums{}
+	before, err := v.carried(ctx, region)
+	if err != nil {
+		return err
+	}
 	if err := v.walk(ctx, region, func(last ledger.Position, t *ledger.Transaction) error {
 		v.report.Transactions++
 		v.row(region, t)
-		if !follows(last, t.Position()) {
+		if !last.Before(t.Position()) {
 			v.fail(CheckOrder, region, t.ID, "it is listed after %s of %v", last.ID, last.At)
 		}
 		if t.Reverses != "" {
@@ -132,7 +157,7 @@ func (v *verifier) region(ctx context.Context, region string) error {
 				return err
 			}
 		}
-		if !before.add(t) {
+		if !before.Add(t) {
 			v.fail(CheckRow, region, t.ID, "the sums of its accounts are beyond 64 bits")
 		}
 		return ids.Put(t.ID, t.ID)
@@ -153,8 +178,41 @@ func (v *verifier) region(ctx context.Context, region string) error {
 	return v.balances(ctx, region, before)
 }
 
-func follows(last, next ledger.Position) bool {
-	return next.At.After(last.At) || next.At.Equal(last.At) && next.ID > last.ID
+// carried reads what the books of region begin with, and proves it.
+func (v *verifier) carried(ctx context.Context, region string) (ledger.Sums, error) {
+	sums, err := ledger.Carried(ctx, v.store, region)
+	if err != nil {
+		return nil, err
+	}
+	touched := int64(0)
+	for _, b := range sums {
+		touched += b.Transactions
+	}
+	v.report.Left += touched / 2
+	if v.left == nil {
+		return sums, nil
+	}
+	proved, faults, err := v.left.Carried(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	after, err := ledger.Carried(ctx, v.store, region) // more may have left meanwhile
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keysOf(after, proved) {
+		low, is, high := sums.At(key), proved.At(key), after.At(key)
+		if !within(low, is, high) {
+			faults = append(faults, fmt.Sprintf("the store carries %v forward for %s in %s, and the segments add up to %v", high, key.Account, key.Currency, is))
+		}
+	}
+	for _, f := range faults {
+		v.fail(CheckLeft, region, "what has left", "%s", f)
+	}
+	if len(faults) == 0 {
+		v.report.Proved += touched / 2
+	}
+	return sums, nil
 }
 
 // walk passes every transaction of region with the position of the one before it.
@@ -175,7 +233,7 @@ func (v *verifier) walk(ctx context.Context, region string, each func(last ledge
 		if len(rows) < verifyPage {
 			return nil
 		}
-		if !follows(after, last) {
+		if !after.Before(last) {
 			return fmt.Errorf("the list does not continue after %s", after.ID)
 		}
 	}
@@ -404,43 +462,25 @@ func (v *verifier) reversed(ctx context.Context, region, id string) (ledger.Tran
 			t, found, err = v.store.Transaction(ctx, other, id)
 		}
 	}
+	if !found && err == nil && v.left != nil { // it left while this was booked
+		return v.left.Transaction(ctx, region, id)
+	}
 	return t, found, err
-}
-
-// sums are balances by account and currency.
-type sums map[ledger.AccountKey]ledger.Balance
-
-// add returns false if a sum overflows.
-func (s sums) add(t *ledger.Transaction) bool {
-	fits := true
-	change := func(a ledger.Account, debit, credit int64) {
-		b := s[ledger.AccountKey{Account: a, Currency: t.Currency}]
-		if b.Debits > math.MaxInt64-debit || b.Credits > math.MaxInt64-credit {
-			fits = false
-			return
-		}
-		b.Account, b.Currency = a, t.Currency
-		b.Debits, b.Credits, b.Transactions = b.Debits+debit, b.Credits+credit, b.Transactions+1
-		s[ledger.AccountKey{Account: a, Currency: t.Currency}] = b
-	}
-	if t.Amount > 0 { // otherwise the row is wrong, which is reported already
-		change(t.Debit, t.Amount, 0)
-		change(t.Credit, 0, t.Amount)
-	}
-	return fits
 }
 
 // balances compares the store's balances with the sums of the bookings before they are
 // read, and if that does not agree, with those of the bookings afterwards.
-func (v *verifier) balances(ctx context.Context, region string, before sums) error {
+func (v *verifier) balances(ctx context.Context, region string, before ledger.Sums) error {
 	stored, err := v.stored(ctx, region)
 	if err != nil {
 		return err
 	}
 	after := before
-	if !before.same(stored) {
-		after = sums{}
-		if err := v.walk(ctx, region, func(_ ledger.Position, t *ledger.Transaction) error { after.add(t); return nil }); err != nil {
+	if !maps.Equal(before, stored) {
+		if after, err = ledger.Carried(ctx, v.store, region); err != nil {
+			return err
+		}
+		if err := v.walk(ctx, region, func(_ ledger.Position, t *ledger.Transaction) error { after.Add(t); return nil }); err != nil {
 			return err
 		}
 	}
@@ -454,7 +494,7 @@ func (v *verifier) balances(ctx context.Context, region string, before sums) err
 			v.report.Balances++
 		case low == high:
 			v.fail(CheckBalance, region, of, "the store says %v, its rows %v", have, low)
-		case between(low.Debits, have.Debits, high.Debits) && between(low.Credits, have.Credits, high.Credits) && between(low.Transactions, have.Transactions, high.Transactions):
+		case within(low, have, high):
 			v.report.Moving++
 			moving[key.Currency] = true
 		default:
@@ -471,11 +511,15 @@ func (v *verifier) balances(ctx context.Context, region string, before sums) err
 	return nil
 }
 
-func between(low, x, high int64) bool { return low <= x && x <= high }
+// within reports whether is lies between two balances of the same account, which only grow.
+func within(low, is, high ledger.Balance) bool {
+	return low.Debits <= is.Debits && is.Debits <= high.Debits && low.Credits <= is.Credits && is.Credits <= high.Credits &&
+		low.Transactions <= is.Transactions && is.Transactions <= high.Transactions
+}
 
 // stored reads the store's balances.
-func (v *verifier) stored(ctx context.Context, region string) (sums, error) {
-	all := sums{}
+func (v *verifier) stored(ctx context.Context, region string) (ledger.Sums, error) {
+	all := ledger.Sums{}
 	for after := (ledger.AccountKey{}); ; {
 		page, err := v.store.Balances(ctx, region, after, balancePage)
 		if err != nil {
@@ -494,17 +538,8 @@ func (v *verifier) stored(ctx context.Context, region string) (sums, error) {
 	}
 }
 
-func (s sums) same(other sums) bool {
-	for key, b := range s {
-		if other[key] != b {
-			return false
-		}
-	}
-	return len(s) == len(other)
-}
-
 // keysOf returns the keys of both, in order.
-func keysOf(a, b sums) []ledger.AccountKey {
+func keysOf(a, b ledger.Sums) []ledger.AccountKey {
 	keys := make([]ledger.AccountKey, 0, max(len(a), len(b)))
 	for key := range a {
 		keys = append(keys, key)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -23,6 +24,11 @@ type liar struct {
 	transactions func(page []ledger.Transaction) []ledger.Transaction
 	reversals    func(all []ledger.Transaction) []ledger.Transaction
 	fail         error
+	carried      map[string]ledger.Sums
+}
+
+func (l *liar) Carried(_ context.Context, region string, after ledger.AccountKey, limit int) ([]ledger.Balance, error) {
+	return l.carried[region].Page(after, limit), l.fail
 }
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -95,9 +101,12 @@ func (l *liar) Reversals(_ context.Context, id string) (all []ledger.Transaction
 }
 
 func (l *liar) Balances(_ context.Context, region string, after ledger.AccountKey, limit int) (all []ledger.Balance, _ error) {
-	s := sums{}
+	s := maps.Clone(l.carried[region])
+	if s == nil {
+		s = ledger.Sums{}
+	}
 	for i := range l.rows[region] {
-		s.add(&l.rows[region][i])
+		s.Add(&l.rows[region][i])
 	}
 	for _, key := range keysOf(s, nil) {
 		if compareKeys(key, after) > 0 {
@@ -298,4 +307,82 @@ func TestMoneyToAndFromOurBank(t *testing.T) {
 	report, err = Books(t.Context(), l, []string{"us", "eu"})
 	require.NoError(t, err)
 	require.NotEmpty(t, report.Failures)
+}
+
+// left are the transactions of us that have left its books.
+type left struct {
+	all    []ledger.Transaction
+	faults []string
+}
+
+func (l *left) Carried(_ context.Context, region string) (ledger.Sums, []string, error) {
+	sums := ledger.Sums{}
+	for i := range l.all {
+		if l.all[i].Region == region {
+			sums.Add(&l.all[i])
+		}
+	}
+	return sums, l.faults, nil
+}
+
+func (l *left) Transaction(_ context.Context, _, id string) (ledger.Transaction, bool, error) {
+	i := slices.IndexFunc(l.all, func(t ledger.Transaction) bool { return t.ID == id })
+	if i < 0 {
+		return ledger.Transaction{}, false, nil
+	}
+	return l.all[i], true, nil
+}
+
+// What has left the books is counted as long as the store carries it forward, and proved where it
+// can be read.
+func TestWhatHasLeftTheBooks(t *testing.T) {
+	old := books()
+	has := &left{all: old.rows["us"][1:3]} // ch_2, in eur, and tr_1
+	sums, _, err := has.Carried(t.Context(), "us")
+	require.NoError(t, err)
+	rest := func() *liar {
+		l := books()
+		l.rows["us"] = slices.Delete(l.rows["us"], 1, 3)
+		l.carried = map[string]ledger.Sums{"us": maps.Clone(sums)}
+		return l
+	}
+	report, err := Books(t.Context(), rest(), []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Empty(t, report.Failures)
+	require.EqualValues(t, []int64{5, 2, 0}, []int64{report.Transactions, report.Left, report.Proved})
+	report, err = AllBooks(t.Context(), rest(), []string{"us", "eu"}, has)
+	require.NoError(t, err)
+	require.Empty(t, report.Failures)
+	require.EqualValues(t, []int64{5, 2, 2}, []int64{report.Transactions, report.Left, report.Proved})
+
+	// One leaves while what reverses it is booked.
+	l := rest()
+	has.all = append(has.all, l.rows["us"][0])
+	l.carried["us"].Add(&l.rows["us"][0])
+	l.rows["us"] = l.rows["us"][1:]
+	report, err = AllBooks(t.Context(), l, []string{"us", "eu"}, has)
+	require.NoError(t, err)
+	require.Empty(t, report.Failures)
+	report, err = Books(t.Context(), l, []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Len(t, report.Failures, 2, "ch_1 is missing")
+
+	merchant := ledger.AccountKey{Account: ledger.Merchant("acme"), Currency: "usd"}
+	for name, change := range map[string]func(l *liar, has *left){
+		"more is carried": func(l *liar, _ *left) {
+			b := l.carried["us"][merchant]
+			b.Debits++
+			l.carried["us"][merchant] = b
+		},
+		"nothing is carried": func(l *liar, _ *left) { clear(l.carried["us"]) },
+		"a segment is wrong": func(_ *liar, has *left) { has.faults = []string{"changed"} },
+	} {
+		l, one := rest(), &left{all: has.all[:2]}
+		change(l, one)
+		report, err := AllBooks(t.Context(), l, []string{"us", "eu"}, one)
+		require.NoError(t, err)
+		require.NotEmpty(t, report.Failures, name)
+		require.Equal(t, CheckLeft, report.Failures[0].Check, name)
+		require.Zero(t, report.Proved, name)
+	}
 }

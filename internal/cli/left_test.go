@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/inspect"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/verify"
+)
+
+// A charge of more than a year ago has left the rows: its claim, its audit, its booking. It is
+// found and proved from segments, its sums count, and what cannot be done any more is refused by
+// name.
+func TestOldBooksHaveLeft(t *testing.T) {
+	dir := stoppedDemo(t)
+	at := func(ago time.Duration, do func(db *embedded.DB, s *store)) {
+		t.Helper()
+		c := embedded.Config{Dir: filepath.Join(dir, node.StoreDir), Policy: claim.DefaultPolicy(), Clock: func() time.Time { return time.Now().Add(-ago) }}
+		for _, r := range node.DefaultSettings().Regions {
+			c.Regions = append(c.Regions, claim.Region{Name: r.Name, Code: r.Code})
+		}
+		db, err := embedded.Open(c)
+		require.NoError(t, err)
+		s, err := newStore(t.Context(), deployment.Embedded(db), nil)
+		require.NoError(t, err)
+		do(db, s)
+		require.NoError(t, db.Close())
+	}
+	const home = "europe-west1"
+	id, err := claim.NewObjectID("ch", 2, nil)
+	require.NoError(t, err)
+	at(audit.MinKeepBooks+72*time.Hour, func(_ *embedded.DB, s *store) {
+		aCharge(t, s, home, "order-1", id)
+		post(t, s, ledger.Transaction{ID: "ch_disputed", Region: home, Kind: ledger.Charge, Amount: 100, ProviderRef: "p1"})
+		of, _, err := s.rows.Transaction(t.Context(), home, "ch_disputed")
+		require.NoError(t, err)
+		_, err = s.rows.Post(t.Context(), ledger.UnaskedOf(of, ledger.DisputeOpened, "dp_1", 100))
+		require.NoError(t, err)
+	})
+	verified := does(t, "ledger", "verify", "--data", dir)
+	require.Contains(t, verified, "3 transactions in")
+	require.NotContains(t, verified, "older")
+	balances := does(t, "ledger", "balances", "--data", dir)
+
+	settings, keys, err := node.DemoAudit(dir, node.AuditSettings{})
+	require.NoError(t, err)
+	export := func(s *store, do func(x *audit.Exporter)) {
+		bucket, err := node.OpenAudit(t.Context(), settings.Bucket)
+		require.NoError(t, err)
+		deployment, err := s.DeploymentID(t.Context())
+		require.NoError(t, err)
+		x, err := audit.NewExporter(audit.Config{
+			Store: s.rows, Objects: bucket, Keys: keys, Deployment: deployment, Home: home, Node: "node-1",
+			Policy: audit.Policy{Window: 24 * time.Hour, KeepRows: audit.MinKeepRows, KeepBooks: audit.MinKeepBooks},
+		})
+		require.NoError(t, err)
+		do(x)
+		require.NoError(t, bucket.Close())
+	}
+	at(audit.MinKeepBooks+71*time.Hour, func(_ *embedded.DB, s *store) { // while the claim is there
+		export(s, func(x *audit.Exporter) {
+			status, err := x.Finish(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 3, status.Entries)
+		})
+	})
+	at(0, func(db *embedded.DB, s *store) {
+		_, err := db.Sweep(t.Context(), 1000)
+		require.NoError(t, err)
+		export(s, func(x *audit.Exporter) {
+			status, err := x.Round(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, []int{3, 1}, []int{status.Swept, status.Left})
+		})
+	})
+
+	out := does(t, "ledger", "verify", "--data", dir)
+	require.Contains(t, out, "1 older transactions have left for the audit's segments, which add up to what is carried forward\n2 transactions in")
+	require.Contains(t, out, "0 failures")
+	var report verify.Report
+	require.NoError(t, json.Unmarshal([]byte(does(t, "ledger", "verify", "--data", dir, "--json")), &report))
+	require.EqualValues(t, []int64{2, 1, 1}, []int64{report.Transactions, report.Left, report.Proved})
+	require.Equal(t, balances, does(t, "ledger", "balances", "--data", dir))
+	does(t, "audit", "verify", "--data", dir)
+
+	for _, of := range []string{"order-1", id} {
+		var h inspect.History
+		require.NoError(t, json.Unmarshal([]byte(does(t, "audit", "show", "--data", dir, of, "--json")), &h))
+		require.Equal(t, "charged once, its key is free again; home europe-west1", h.Verdict)
+		require.Len(t, h.Bookings, 1)
+		require.Equal(t, id, h.Bookings[0].ID)
+		require.Empty(t, h.Missing)
+		refuses(t, []string{of + " was not found", "bookings whose rows were deleted are in the audit segments: homeward audit show " + of}, "inspect", "--data", dir, of)
+	}
+	code, out, errs := homeward(t, "ledger", "entries", "--data", dir, id)
+	require.Zero(t, code)
+	require.NotContains(t, out, "simulator")
+	require.Contains(t, errs, "have left for the audit's segments; homeward audit show finds those")
+	statement := filepath.Join(t.TempDir(), "statement.csv")
+	require.NoError(t, os.WriteFile(statement, nil, 0o600))
+	code, _, errs = homeward(t, "reconcile", "--data", dir, "--statement", statement)
+	require.Equal(t, exitUnread, code)
+	require.Contains(t, errs, "have left for the audit's segments, so a statement can be compared from")
+
+	// What was changed there is a failure of the books.
+	empty := "file://" + t.TempDir()
+	code, out, _ = homeward(t, "ledger", "verify", "--data", dir, "--bucket", empty)
+	require.Equal(t, exitDiffers, code)
+	require.Contains(t, out, "left: what has left in europe-west1: the store carries")
+	var books string
+	require.NoError(t, filepath.WalkDir(strings.TrimPrefix(settings.Bucket, "file://"), func(path string, _ os.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".audit") && (books == "" || filepath.Base(path) > filepath.Base(books)) {
+			books = path // the last segment of the chain
+		}
+		return err
+	}))
+	data, err := os.ReadFile(books)
+	require.NoError(t, err)
+	data[len(data)-1] ^= 1
+	require.NoError(t, os.WriteFile(books, data, 0o600))
+	code, out, _ = homeward(t, "ledger", "verify", "--data", dir)
+	require.Equal(t, exitDiffers, code)
+	require.Contains(t, out, "left: what has left in europe-west1: changed: ")
+	code, out, errs = homeward(t, "audit", "show", "--data", dir, "order-1")
+	require.Zero(t, code)
+	require.Contains(t, out, "charged once, its claim is forgotten", "its audit still says so")
+	require.Contains(t, errs, "not read: segment europe-west1/")
+}
