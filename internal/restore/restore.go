@@ -265,6 +265,12 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 			}
 			if len(found.Left) > 0 { // they came back, and their segments stand
 				step := chain
+				if step.From = cmp.Or(step.From, next.From); step.Version == 0 { // the backup is older than the export
+					if _, err := at.AdvanceAudit(ctx, one.Name, 0, step); err != nil {
+						return r, fmt.Errorf("region %s: %w", one.Name, err)
+					}
+					chain.Version++
+				}
 				step.Books = next.Books
 				moved, err := at.ForgetBooks(ctx, one.Name, chain.Version, step, found.Left)
 				if err == nil && !moved {

@@ -17,6 +17,7 @@ import (
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/restore"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
@@ -32,11 +33,21 @@ type world struct {
 
 func open(t *testing.T) deployment.Deployment {
 	t.Helper()
-	db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy(), Regions: []claim.Region{{Name: home, Code: 1}, {Name: away, Code: 2}}})
+	ago := audit.MinKeepBooks + 48*time.Hour
+	db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Clock: func() time.Time { return time.Now().Add(-ago) }, Policy: claim.DefaultPolicy(), Regions: []claim.Region{{Name: home, Code: 1}, {Name: away, Code: 2}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	d := restored{deployment.Embedded(db)}
 	require.NoError(t, d.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: home}))
+	for i := range 2 {
+		id := fmt.Sprintf("ch_old_%d", i)
+		_, err := rows(t, d).Post(t.Context(), ledger.Transaction{
+			ID: id, Region: home, Tenant: "acme", Kind: ledger.Charge, Debit: ledger.Provider("sim"), Credit: ledger.Merchant("acme"),
+			Amount: 5, Currency: "usd", Object: id, Provider: "sim", ProviderRef: "psp_" + id,
+		})
+		require.NoError(t, err)
+	}
+	ago = 0
 	return d
 }
 
@@ -72,10 +83,14 @@ func newWorld(t *testing.T) *world {
 		require.Equal(t, claim.Won, begun.Decision)
 		w.lost = append(w.lost, a)
 	}
+	policy := audit.DefaultPolicy()
+	policy.KeepBooks = audit.MinKeepBooks
 	for _, region := range []string{home, away} {
 		x, err := audit.NewExporter(audit.Config{
-			Store: v, Objects: w.bucket, Keys: keys, Deployment: ours, Policy: audit.DefaultPolicy(), Home: region, Node: "n", Providers: []string{"simulator"},
+			Store: v, Objects: w.bucket, Keys: keys, Deployment: ours, Policy: policy, Home: region, Node: "n", Providers: []string{"simulator"}, Entries: 1, Page: 1,
 		})
+		require.NoError(t, err)
+		_, err = x.Round(t.Context())
 		require.NoError(t, err)
 		_, err = x.Finish(t.Context())
 		require.NoError(t, err)
@@ -132,6 +147,11 @@ func (d *dying) PutBrake(ctx context.Context, b notice.Brake) (ok bool, err erro
 
 func (d *dying) AdvanceAudit(ctx context.Context, region string, was uint64, next audit.Chain) (ok bool, err error) {
 	err = d.write(func() (err error) { ok, err = d.Store.AdvanceAudit(ctx, region, was, next); return err })
+	return ok, err
+}
+
+func (d *dying) ForgetBooks(ctx context.Context, region string, was uint64, next audit.Chain, ids []string) (ok bool, err error) {
+	err = d.write(func() (err error) { ok, err = d.Store.ForgetBooks(ctx, region, was, next, ids); return err })
 	return ok, err
 }
 
@@ -210,9 +230,20 @@ func (w *world) exportedUntil(t time.Time) time.Time {
 	return t
 }
 
-// known asserts that a node of d finds each lost claim again.
+// known asserts that a node of d finds each lost claim again, and that the books that had left
+// have left again, as the bucket says.
 func (w *world) known(d deployment.Deployment) {
 	w.Helper()
+	r, err := audit.Verify(w.Context(), audit.VerifyConfig{Objects: w.bucket, Trust: w.keys.Trust(), Regions: []string{home}})
+	require.NoError(w, err)
+	require.Empty(w, r.Failures)
+	require.EqualValues(w, 2, r.Regions[0].Books)
+	carried, err := ledger.Carried(w.Context(), rows(w.T, d), home)
+	require.NoError(w, err)
+	require.Equal(w, r.Regions[0].Carried, carried)
+	books, err := rows(w.T, d).Transactions(w.Context(), home, ledger.Position{}, time.Time{}, 10)
+	require.NoError(w, err)
+	require.Empty(w, books)
 	guard, err := claim.NewGuard(w.Context(), d)
 	require.NoError(w, err)
 	for _, a := range w.lost {

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
@@ -100,4 +102,79 @@ func TestAQueueThatThereIsNot(t *testing.T) {
 	v := view(t, open(t, sqlstore.Config{URL: d.url}), regions[0])
 	_, err := v.Queue("none").Take(t.Context(), regions[0], 1, time.Second)
 	require.ErrorContains(t, err, "no statement")
+}
+
+// The functions that have old books leave do so on each database, in any region of it, with its
+// own clock: rows are made old here, as the databases' clocks stand still or are the world's.
+func TestOldBooksLeaveOnEachDatabase(t *testing.T) {
+	d := newDatabase(t)
+	db := open(t, sqlstore.Config{URL: d.url})
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}))
+	home, there := regions[1], regions[0]
+	v := view(t, db, there)
+	post := func(tx ledger.Transaction) ledger.Transaction {
+		t.Helper()
+		_, err := v.Post(t.Context(), tx)
+		require.NoError(t, err)
+		return tx
+	}
+	charge := func(id string) ledger.Transaction {
+		return post(ledger.Transaction{
+			ID: id, Region: home, Tenant: "acme", Kind: ledger.Charge, Debit: ledger.Provider("sim"), Credit: ledger.Merchant("acme"),
+			Amount: 100, Currency: "usd", Object: id, Provider: "sim", ProviderRef: "psp_" + id,
+		})
+	}
+	refund := func(id string, of ledger.Transaction, region string) {
+		r := of
+		r.ID, r.Object, r.ProviderRef, r.Region, r.Kind, r.Reverses, r.Debit, r.Credit, r.Amount = id, id, "psp_"+id, region, ledger.Refund, of.ID, of.Credit, of.Debit, 40
+		post(r)
+	}
+	charge("ch_1")
+	refund("re_2", charge("ch_2"), home)
+	refund("re_3", charge("ch_3"), there)
+	post(ledger.UnaskedOf(charge("ch_4"), ledger.DisputeOpened, "dp_4", 100))
+	d.exec(t, "UPDATE ledger SET at = at - INTERVAL '401 days' WHERE true")
+	charge("ch_young")
+	c, now, _, err := v.AuditChain(t.Context(), home)
+	require.NoError(t, err)
+	if c.Version == 0 {
+		_, err = v.AdvanceAudit(t.Context(), home, 0, audit.Chain{From: now})
+		require.NoError(t, err)
+		c.Version = 1
+	}
+	before, err := v.Balances(t.Context(), home, ledger.AccountKey{}, 10)
+	require.NoError(t, err)
+	page, err := v.LeavingBooks(t.Context(), home, ledger.Position{}, now.Add(-audit.MinKeepBooks), 100)
+	require.NoError(t, err)
+	var ids []string
+	for i := range page.Transactions {
+		ids = append(ids, page.Transactions[i].ID)
+	}
+	require.ElementsMatch(t, []string{"ch_1", "ch_2", "re_2"}, ids)
+	next := audit.Chain{Number: 7, Digest: "d", Books: page.Next}
+	for _, others := range [][]string{{"ch_1", "ch_young"}, {"ch_2"}, {"re_2"}, {"ch_3"}, {"ch_4"}, {"ch_none"}} {
+		moved, err := v.ForgetBooks(t.Context(), home, c.Version, next, others)
+		require.NoError(t, err)
+		require.False(t, moved, "%v", others)
+	}
+	moved, err := v.ForgetBooks(t.Context(), home, c.Version, next, ids)
+	require.NoError(t, err)
+	require.True(t, moved)
+	moved, err = v.ForgetBooks(t.Context(), home, c.Version, next, nil)
+	require.NoError(t, err)
+	require.False(t, moved, "the chain has moved")
+	require.Equal(t, 3, d.count(t, "SELECT count(*) FROM ledger WHERE home_region = '"+home+"' AND id IN ('ch_3', 'ch_4', 'ch_young')"))
+	require.Equal(t, 5, d.count(t, "SELECT count(*) FROM ledger"))
+	after, err := v.Balances(t.Context(), home, ledger.AccountKey{}, 10)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	carried, err := v.Carried(t.Context(), home, ledger.AccountKey{}, 10)
+	require.NoError(t, err)
+	require.Equal(t, []ledger.Balance{
+		{Account: "merchant:acme", Currency: "usd", Debits: 40, Credits: 200, Transactions: 3},
+		{Account: "provider:sim", Currency: "usd", Debits: 200, Credits: 40, Transactions: 3},
+	}, carried)
+	now2, _, _, err := v.AuditChain(t.Context(), home)
+	require.NoError(t, err)
+	require.Equal(t, []any{c.Version + 1, uint64(7), "d"}, []any{now2.Version, now2.Number, now2.Digest})
 }
