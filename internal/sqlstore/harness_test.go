@@ -57,7 +57,7 @@ type database struct {
 	clock      *clock
 }
 
-var template = dbtest.Template{Make: prepare, Keep: []string{"regions", "deployment", "audit_chains", "homeward_schema_version"}}
+var template = dbtest.Template{Make: prepare, Keep: []string{"regions", "deployment", "homeward_schema_version"}}
 
 func newDatabase(t testing.TB) database {
 	t.Helper()
