@@ -79,7 +79,7 @@
 // name of the generation's provider. The row names that provider in this hash and nowhere else
 // ([Record.With]). A node without that provider leaves the claim to a node that has it.
 //
-// After a definitive no, the claim may move to another provider (OutcomeMoved): the step
+// After a definitive no, the claim may move to another provider ([*Moved]): the step
 // that records the no begins a generation for the other provider, under a new fence,
 // before any node calls it.
 //
@@ -127,12 +127,13 @@
 //
 // # Outcomes
 //
-// An attempt ends in done, refused, released, unknown or pending. Unknown keeps the row
-// IN_FLIGHT without a holder until a back-off passes; then the outbox worker or a retry
-// of the same request asks again. At MaxUnknowns it becomes FAILED_TERMINAL with reason
-// outcome_unknown, which is logged as an error; a charge that surfaces later must be
+// An attempt ends in done, refused, released, unknown, pending or moved ([Outcome]).
+// Unknown keeps the row IN_FLIGHT without a holder until a back-off passes; then the outbox
+// worker or a retry of the same request asks again. At MaxUnknowns it becomes
+// FAILED_TERMINAL with reason outcome_unknown, if the unknown has an answer for that
+// ([Unknown].GiveUp), which is logged as an error; a charge that surfaces later must be
 // refunded. An attempt that never began, because trust had ended first, is an unknown
-// that sent nothing and does not count.
+// that does not count ([*Unsent]).
 //
 // A verdict that the store refuses to record, now and later ([ErrUnstorable]), ends nothing:
 // the claim stays in flight, an operator is paged, and the worker parks the call.

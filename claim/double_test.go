@@ -154,12 +154,12 @@ func (s *rows) row(key Key) Record {
 }
 
 // provider is an Executor made of a function.
-type provider func(ctx context.Context, a Attempt) Verdict
+type provider func(ctx context.Context, a Attempt) Outcome
 
-func (p provider) Attempt(ctx context.Context, a Attempt) Verdict { return p(ctx, a) }
+func (p provider) Attempt(ctx context.Context, a Attempt) Outcome { return p(ctx, a) }
 
-func charged(a Attempt) Verdict {
-	return Verdict{Outcome: OutcomeDone, Response: Response{Status: 201, Body: []byte("charged " + a.Record.Minted.ID)}}
+func charged(a Attempt) *Done {
+	return &Done{Response: Response{Status: 201, Body: []byte("charged " + a.Record.Minted.ID)}}
 }
 
 // bucket is a Blobs in memory.

@@ -23,7 +23,7 @@ func TestAPanicLeavesTheOutcomeUnknown(t *testing.T) {
 		p.MaxUnknowns = 2
 		store, broken := newRows(p), true
 		var log bytes.Buffer
-		s := serve(t, store, bucket{}, p, "n1", func(_ context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, p, "n1", func(_ context.Context, a Attempt) Outcome {
 			if broken {
 				panic("adapter")
 			}
@@ -76,9 +76,9 @@ func TestAPanicOfARenewalIsSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		store.renew = func([]Lease) error { panic("store") }
-		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, _ Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, _ Attempt) Outcome {
 			<-ctx.Done()
-			return Verdict{Reason: "cut"}
+			return &Unknown{Reason: "cut"}
 		})
 		began := time.Now()
 		var unknown *UnknownError

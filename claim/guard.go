@@ -240,11 +240,11 @@ type witnessed struct {
 }
 
 // Attempt implements [Executor].
-func (e witnessed) Attempt(ctx context.Context, a Attempt) Verdict {
+func (e witnessed) Attempt(ctx context.Context, a Attempt) Outcome {
 	if a.Recovery {
 		w, err := e.guard.Recall(ctx, a.Record.Key)
 		if err != nil {
-			return Verdict{Reason: "withheld", Unsent: true, RetryIn: withheldPause}
+			return &Unsent{Reason: "withheld", RetryIn: withheldPause}
 		}
 		a.Witness = w.of(&a.Record)
 	}

@@ -18,10 +18,10 @@ func TestUnknownIsAskedAgainUnderTheSameProviderKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		var keys []string
-		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 			keys = append(keys, a.Record.ProviderKey)
 			if len(keys) < 3 {
-				return Verdict{Reason: "timeout"}
+				return &Unknown{Reason: "timeout"}
 			}
 			return charged(a)
 		})
@@ -55,11 +55,11 @@ func TestAnUnknownSaysWhenItIsAskedAgain(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store, calls := newRows(DefaultPolicy()), 0
-			s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 				calls++
 				time.Sleep(2 * time.Second)
 				if calls == 1 {
-					return Verdict{Reason: "timeout", RetryIn: asks}
+					return &Unknown{Reason: "timeout", RetryIn: asks}
 				}
 				return charged(a)
 			})
@@ -88,13 +88,13 @@ func TestAClaimStaysWithItsProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		var first, second int
-		a := serveAt(t, "a", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		a := serveAt(t, "a", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 			if first++; first == 1 {
-				return Verdict{Reason: "timeout"}
+				return &Unknown{Reason: "timeout"}
 			}
 			return charged(a)
 		})
-		b := serveAt(t, "b", store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Verdict {
+		b := serveAt(t, "b", store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Outcome {
 			second++
 			return charged(a)
 		})
@@ -117,7 +117,7 @@ func TestAClaimStaysWithItsProvider(t *testing.T) {
 		}
 		require.Equal(t, rec, store.row(rec.Key), "the row is left as it is")
 		// A node that has both goes on where the claim is, whatever its default.
-		both := serveAt(t, "b,a", store, bucket{}, store.policy, "n3", func(_ context.Context, at Attempt) Verdict {
+		both := serveAt(t, "b,a", store, bucket{}, store.policy, "n3", func(_ context.Context, at Attempt) Outcome {
 			require.Equal(t, "a", at.Provider)
 			first++
 			return charged(at)
@@ -138,7 +138,7 @@ func TestAClaimStaysWithItsProvider(t *testing.T) {
 func TestARequestNamesItsProvider(t *testing.T) {
 	store := newRows(DefaultPolicy())
 	var called []string
-	s := serveAt(t, "a,b", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+	s := serveAt(t, "a,b", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 		called = append(called, a.Provider)
 		return charged(a)
 	})
@@ -175,12 +175,12 @@ func TestARequestNamesItsProvider(t *testing.T) {
 func TestAClaimWithoutAProviderCallsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
-		one := serve(t, store, bucket{}, store.policy, "n1", func(context.Context, Attempt) Verdict { return Verdict{Reason: "timeout"} })
+		one := serve(t, store, bucket{}, store.policy, "n1", func(context.Context, Attempt) Outcome { return &Unknown{Reason: "timeout"} })
 		_, err := one.Do(t.Context(), "us-east1", order("k", 100))
 		require.Error(t, err)
 		rec := store.row(order("k", 100).Key)
 		var got []string
-		s := serveAt(t, "b,a", store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Verdict {
+		s := serveAt(t, "b,a", store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Outcome {
 			got = append(got, a.Provider)
 			return charged(a)
 		})
@@ -202,10 +202,10 @@ func TestARowOfAFormerLifeIsNotWorkedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		var paid []string
-		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 			paid = append(paid, string(a.Payload))
 			if len(paid) == 1 {
-				return Verdict{Reason: "timeout"}
+				return &Unknown{Reason: "timeout"}
 			}
 			return charged(a)
 		})
@@ -228,7 +228,7 @@ func TestARowOfAFormerLifeIsNotWorkedOff(t *testing.T) {
 func TestAnUnrecordedOutcomeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
-		s := serve(t, brokenSettle{store}, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict { return charged(a) })
+		s := serve(t, brokenSettle{store}, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome { return charged(a) })
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		var unknown *UnknownError
 		require.ErrorAs(t, err, &unknown)
@@ -267,7 +267,7 @@ func TestAVerdictIsSaidUntilItIsRecorded(t *testing.T) {
 					store.renew = func([]Lease) error { return ErrUnavailable }
 				}
 				calls, began := 0, time.Now()
-				s := serve(t, store, bucket{}, p, "n1", func(_ context.Context, a Attempt) Verdict {
+				s := serve(t, store, bucket{}, p, "n1", func(_ context.Context, a Attempt) Outcome {
 					calls++
 					return charged(a)
 				})
@@ -300,10 +300,10 @@ func TestASoftDeclineReleasesTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		var keys []string
-		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 			keys = append(keys, a.Record.ProviderKey)
 			if len(keys) == 1 {
-				return Verdict{Outcome: OutcomeReleased, Reason: "insufficient_funds", Response: Response{Status: 402}}
+				return &Released{Reason: "insufficient_funds", Response: Response{Status: 402}}
 			}
 			return charged(a)
 		})
@@ -336,12 +336,12 @@ func TestTwinsShareOneDecline(t *testing.T) {
 				store := newRows(DefaultPolicy())
 				var mu sync.Mutex
 				calls := 0
-				s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+				s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 					time.Sleep(time.Second) // the provider's
 					mu.Lock()
 					defer mu.Unlock()
 					if calls++; calls <= declines {
-						return Verdict{Outcome: OutcomeReleased, Reason: "insufficient_funds", Response: Response{Status: 402, Body: []byte("no funds")}}
+						return &Released{Reason: "insufficient_funds", Response: Response{Status: 402, Body: []byte("no funds")}}
 					}
 					return charged(a)
 				})
@@ -390,7 +390,7 @@ func TestAnAttemptThatNeverBeganCostsNothing(t *testing.T) {
 		p := DefaultPolicy()
 		p.MaxUnknowns = 1
 		store, calls := newRows(p), 0
-		s := serve(t, store, bucket{}, p, "n1", func(_ context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, p, "n1", func(_ context.Context, a Attempt) Outcome {
 			calls++
 			return charged(a)
 		})
@@ -422,13 +422,13 @@ func TestFaultsUseNothingUp(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rec := &Record{State: InFlight, Fence: 1, Minted: Minted{ID: "tr_1"}, Generation: 1, FirstUse: now, NotFounds: 2}
 	for range p.MaxUnknowns {
-		next, _, err := Settle(rec, rec, &Verdict{Reason: reasonFault, Fault: true}, &p, now, 0)
+		next, _, err := Settle(rec, rec, &Verdict{Outcome: &Fault{Reason: reasonFault}}, &p, now, 0)
 		require.NoError(t, err)
 		require.Equal(t, rec.Fence+1, next.Fence, "or it could be recorded twice")
 		rec = next
 	}
 	require.Zero(t, rec.NotFounds, "it may have called since the provider was asked")
-	next, _, err := Settle(rec, rec, &Verdict{Reason: "no_answer", Response: Response{Status: 503}}, &p, now, 0)
+	next, _, err := Settle(rec, rec, &Verdict{Outcome: &Unknown{Reason: "no_answer", GiveUp: &GivenUp{Response: Response{Status: 503}}}}, &p, now, 0)
 	require.NoError(t, err)
 	require.Equal(t, InFlight, next.State)
 }
@@ -441,10 +441,10 @@ func TestAnotherProviderTries(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := newRows(DefaultPolicy())
 			var tries []Attempt
-			s := serveAt(t, "a,b", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			s := serveAt(t, "a,b", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 				tries = append(tries, a)
 				if a.Provider == "a" {
-					return Verdict{Outcome: OutcomeMoved, Next: "b", Response: Response{Status: 503}}
+					return &Moved{Next: "b"}
 				}
 				require.Equal(t, a.Record.ProviderKey, store.row(a.Record.Key).ProviderKey, "it is in the row by now")
 				return charged(a)
@@ -468,9 +468,9 @@ func TestAnotherProviderTries(t *testing.T) {
 func TestAMovedClaimThatAnotherHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, tries := newRows(DefaultPolicy()), 0
-		s := serveAt(t, "a,b", &faster{rows: store}, bucket{}, store.policy, "n1", func(context.Context, Attempt) Verdict {
+		s := serveAt(t, "a,b", &faster{rows: store}, bucket{}, store.policy, "n1", func(context.Context, Attempt) Outcome {
 			tries++
-			return Verdict{Outcome: OutcomeMoved, Next: "b", Response: Response{Status: 503}}
+			return &Moved{Next: "b"}
 		})
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.ErrorAs(t, err, new(*InUseError))
@@ -484,7 +484,7 @@ type faster struct{ *rows }
 
 func (s *faster) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {
 	rec, err := s.rows.Settle(ctx, held, v)
-	if err == nil && v.Outcome == OutcomeMoved {
+	if _, moved := v.Outcome.(*Moved); err == nil && moved {
 		_, err = s.rows.TakeOver(ctx, rec.Key, rec.Home, rec.Minted.ID, "other", rec.Home)
 	}
 	return rec, err
@@ -495,14 +495,14 @@ type hasty struct{ *rows }
 
 func (s *hasty) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {
 	rec, err := s.rows.Settle(ctx, held, v)
-	if err != nil || v.Outcome != OutcomeMoved {
+	if _, moved := v.Outcome.(*Moved); err != nil || !moved {
 		return rec, err
 	}
 	other, err := s.rows.TakeOver(ctx, rec.Key, rec.Home, rec.Minted.ID, "other", rec.Home)
 	if err != nil {
 		return rec, err
 	}
-	if _, err := s.rows.Settle(ctx, other, Verdict{Reason: "lost", RetryIn: 1}); err != nil {
+	if _, err := s.rows.Settle(ctx, other, Verdict{Outcome: &Unknown{Reason: "lost", RetryIn: 1}}); err != nil {
 		return rec, err
 	}
 	time.Sleep(time.Second)
@@ -523,11 +523,11 @@ func TestARefusalEndsItsOwnGenerationAlone(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newRows(DefaultPolicy())
 				var seen []Attempt
-				s := serveAt(t, "a", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+				s := serveAt(t, "a", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 					if seen = append(seen, a); a.Record.Generation > 1 {
-						return Verdict{Reason: "timeout"}
+						return &Unknown{Reason: "timeout"}
 					}
-					return Verdict{Outcome: OutcomeReleased, Reason: "generic_decline", Response: Response{Status: 402, Body: []byte("declined")}}
+					return &Released{Reason: "generic_decline", Response: Response{Status: 402, Body: []byte("declined")}}
 				})
 				_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 				require.NoError(t, err)

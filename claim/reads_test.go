@@ -39,7 +39,7 @@ func (s *mirrored) Timeline(context.Context, Key, string, int) ([]AuditEntry, er
 func TestWhatAReplicaAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &mirrored{rows: newRows(DefaultPolicy())}
-		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict { return charged(a) })
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome { return charged(a) })
 		req := order("k", 100)
 		first, err := s.Do(t.Context(), "us-east1", req)
 		require.NoError(t, err)
@@ -74,11 +74,11 @@ func TestWhatAReplicaAnswers(t *testing.T) {
 func TestObjectsAndKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &mirrored{rows: newRows(DefaultPolicy())}
-		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 			if a.Recovery {
 				return charged(a)
 			}
-			return Verdict{Outcome: OutcomePending, State: "processing", Response: Response{Status: 202, Body: []byte("wait")}}
+			return &Pending{State: "processing", Response: Response{Status: 202, Body: []byte("wait")}}
 		})
 		key := order("k", 100).Key
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))

@@ -70,6 +70,15 @@ type Response struct {
 // a caller. The zero Response has none.
 func (r *Response) Sendable() bool { return r.Status >= 200 && r.Status <= 599 }
 
+// row is r as a row has it.
+func (r *Response) row() Response {
+	stored := *r
+	if stored.Blob != "" {
+		stored.Body = nil
+	}
+	return stored
+}
+
 // Refusal is the answer of the latest generation that was released. It answers
 // the requests that had begun by then, or that begin within the pause after it.
 // It is never replayed to later requests.

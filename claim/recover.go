@@ -116,11 +116,10 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 		// may still release it.
 		return outbox.Later(s.c.Policy.Lease)
 	}
-	verdict := s.c.Executor.Attempt(ctx, Attempt{Record: rec, Payload: m.Payload, Closing: true, Now: now})
-	if verdict.Outcome != OutcomeRefused {
-		return outbox.Failed("closing gave " + verdict.Outcome.String())
+	verdict := s.verdict(s.c.Executor.Attempt(ctx, Attempt{Record: rec, Payload: m.Payload, Closing: true, Now: now}))
+	if _, refused := verdict.Outcome.(*Refused); !refused {
+		return outbox.Failed("closing gave " + verdict.outcome().String())
 	}
-	verdict.Node, verdict.Region = s.c.Node, s.c.Region
 	settled, err := s.record(ctx, &rec, &verdict)
 	s.meters.ended(rec.Operation, &settled, err)
 	switch {

@@ -66,7 +66,7 @@ func guardOf(s *Service) *Guard { return s.c.Store.(*Guarded).guard }
 func TestAKeyThatMayBeLostBeginsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		s, store, lost := restored(t, func(_ context.Context, a Attempt) Verdict {
+		s, store, lost := restored(t, func(_ context.Context, a Attempt) Outcome {
 			calls++
 			require.False(t, a.Recovery)
 			return charged(a)
@@ -200,7 +200,7 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var made []Attempt
-				s, store, lost := restored(t, func(_ context.Context, a Attempt) Verdict {
+				s, store, lost := restored(t, func(_ context.Context, a Attempt) Outcome {
 					made = append(made, a)
 					return charged(a)
 				})
@@ -292,12 +292,12 @@ func TestARestoreOverARestore(t *testing.T) {
 // A claim is closed by its expiry only if no lost payment may be under its key.
 func TestAGuardedClaimIsNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, lost := restored(t, func(_ context.Context, a Attempt) Verdict {
+		s, store, lost := restored(t, func(_ context.Context, a Attempt) Outcome {
 			require.True(t, a.Closing, "no provider is called")
-			return Verdict{Outcome: OutcomeRefused, Response: Response{Status: 402}}
+			return &Refused{Response: Response{Status: 402}}
 		})
 		p, a := &store.policy, arrivalOf(t, `{"amount":100}`)
-		released := settled(t, begun(t, nil, a, p, time.Now(), Won), Verdict{Outcome: OutcomeReleased}, p, time.Now())
+		released := settled(t, begun(t, nil, a, p, time.Now(), Won), Verdict{Outcome: &Released{}}, p, time.Now())
 		store.claims[a.Key] = released
 		m := outbox.Message{ID: released.Minted.ID, Region: a.Home, Kind: outbox.KindExpiry, Tenant: a.Key.Tenant, Key: a.Key.Value}
 		require.Equal(t, outbox.Later(p.Lease), s.Expire(t.Context(), m))
@@ -329,7 +329,7 @@ func TestAWitnessedGenerationBeginsAnew(t *testing.T) {
 	require.Equal(t, rec.LeaseUntil.Add(p.ClockOffset), next.HeldSince, "the ceiling counts from here")
 
 	// One of an older life of the key has a fence to be above, too.
-	old := settled(t, begun(t, nil, arrivalOf(t, "200"), p, newYear, Won), Verdict{Outcome: OutcomeDone}, p, newYear)
+	old := settled(t, begun(t, nil, arrivalOf(t, "200"), p, newYear, Won), Verdict{Outcome: &Done{}}, p, newYear)
 	old.Fence, old.Minted.ID = 9, "ch_older"
 	a.Witness.FirstUse = newYear
 	require.EqualValues(t, 10, begun(t, old, a, p, old.FreeAt(p, newYear), WonUnknown).Fence)
@@ -350,9 +350,9 @@ func TestAWitnessedGenerationBeginsAnew(t *testing.T) {
 // generation may be paid.
 func TestACompareOnlyRequestIsGuarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, lost := restored(t, func(context.Context, Attempt) Verdict {
+		s, store, lost := restored(t, func(context.Context, Attempt) Outcome {
 			t.Error("attempted")
-			return Verdict{}
+			return &Unknown{}
 		})
 		a := *arrivalOf(t, `{"amount":100}`)
 		rec, fx, _, err := Begin(nil, &a, &store.policy, time.Now())
@@ -417,7 +417,7 @@ func TestAnAttemptHasItsWitnessOrSendsNothing(t *testing.T) {
 	guard, err := NewGuard(t.Context(), lost)
 	require.NoError(t, err)
 	var made []Attempt
-	e := guard.Executor(provider(func(_ context.Context, a Attempt) Verdict {
+	e := guard.Executor(provider(func(_ context.Context, a Attempt) Outcome {
 		made = append(made, a)
 		return charged(a)
 	}))
@@ -426,9 +426,9 @@ func TestAnAttemptHasItsWitnessOrSendsNothing(t *testing.T) {
 	sends := func(want bool) {
 		t.Helper()
 		made = nil
-		v := e.Attempt(t.Context(), a)
+		unsent, withheld := e.Attempt(t.Context(), a).(*Unsent)
 		require.Equal(t, want, len(made) == 1)
-		require.Equal(t, !want, v.Outcome == OutcomeUnknown && v.Unsent && v.RetryIn > 0)
+		require.Equal(t, !want, withheld && unsent.RetryIn > 0)
 	}
 	sends(false)
 	lost.witnesses[key] = Witness{Key: key, Object: "ch_1", Generation: 1, Done: true}
@@ -447,9 +447,9 @@ func TestAnAttemptHasItsWitnessOrSendsNothing(t *testing.T) {
 // was asked for.
 func TestAClaimWithoutItsCallIsNotContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, store, lost := restored(t, func(context.Context, Attempt) Verdict {
+		s, store, lost := restored(t, func(context.Context, Attempt) Outcome {
 			t.Error("attempted")
-			return Verdict{}
+			return &Unknown{}
 		})
 		a := *arrivalOf(t, `{"amount":100}`)
 		rec, _, _, err := Begin(nil, &a, &store.policy, time.Now())

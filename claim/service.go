@@ -35,7 +35,7 @@ type Attempt struct {
 	Provider string
 	// Told is the provider's own reference of the movement, if the provider ToldBy
 	// notified us that it was made; "" if not. If ToldBy is the provider to call, the
-	// executor calls none, and the verdict is OutcomeDone. The movement may be one of an
+	// executor calls none, and the outcome is Done. The movement may be one of an
 	// earlier generation, which has been reversed or refunded since: then it counts for
 	// nothing.
 	Told, ToldBy string
@@ -49,17 +49,17 @@ type Attempt struct {
 	// nil: nothing, or there was none.
 	Witness *Witness
 	// Closing: the claim is released and its request has expired. The executor calls
-	// no provider; the verdict is OutcomeRefused.
+	// no provider; the outcome is Refused.
 	Closing bool
 	// Now is the store's clock, as nearly as the node knows it.
 	Now time.Time
 }
 
 // Executor makes attempts. Attempt makes at most one call that can move money, under
-// Record.ProviderKey, and returns once ctx is done, with OutcomeUnknown if it cannot
+// Record.ProviderKey, and returns once ctx is done, with Unknown if it cannot
 // tell. It is called concurrently. An attempt that panics leaves the outcome unknown.
 type Executor interface {
-	Attempt(ctx context.Context, a Attempt) Verdict
+	Attempt(ctx context.Context, a Attempt) Outcome
 }
 
 // Blobs stores response bodies that are too large for a row, by content. Put is
@@ -301,17 +301,21 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 	ctx = outbox.Begun(ctx)
 	number := s.flight.begin(rec.Home, rec.Key)
 	defer s.flight.end(rec.Home, rec.Key, number)
-	settled, verdict, err := s.attempt(ctx, rec, a, asked)
-	for err == nil && verdict.Outcome == OutcomeMoved && settled.State == InFlight {
-		if rec, err = s.follow(ctx, &settled, &a, verdict.Next, &asked); err == nil {
-			settled, verdict, err = s.attempt(ctx, rec, a, asked)
+	settled, outcome, took, err := s.attempt(ctx, rec, a, asked)
+	for err == nil && settled.State == InFlight {
+		moved, ok := outcome.(*Moved)
+		if !ok {
+			break
+		}
+		if rec, err = s.follow(ctx, &settled, &a, moved.Next, &asked); err == nil {
+			settled, outcome, took, err = s.attempt(ctx, rec, a, asked)
 		}
 	}
 	if err != nil {
 		open := s.frame(rec, rec.HeldSince, false)
-		open.Away = verdict.Took
+		open.Away = took
 		if errors.Is(err, ErrUnstorable) {
-			s.c.Logger.Error(pageUnstorable, "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", a.Provider, "outcome", verdict.Outcome, "error", err)
+			s.c.Logger.Error(pageUnstorable, "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", a.Provider, "outcome", outcome.String(), "error", err)
 			return open, fmt.Errorf("%w: %w", &UnknownError{RetryAfter: s.c.Policy.WaitMax}, err)
 		}
 		if errors.Is(err, ErrFenced) {
@@ -328,7 +332,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		return open, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
 	reply := s.frame(&settled, rec.HeldSince, false)
-	reply.Away = verdict.Took
+	reply.Away = took
 	if settled.Interim != nil {
 		// Return the stored answer: this attempt may have spelled its own differently.
 		return s.answered(ctx, reply, &settled.Interim.Response)
@@ -337,7 +341,8 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		return reply, &UnknownError{RetryAfter: s.c.Policy.untilAsked(&settled, rec.HeldSince.Add(time.Since(asked)))}
 	}
 	// The body is in memory, wherever it is stored.
-	reply.Response = verdict.Response
+	response, _ := outcome.answer()
+	reply.Response, reply.Response.Blob = *response, ""
 	return reply, nil
 }
 
@@ -356,9 +361,10 @@ func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provide
 	return &rec, nil
 }
 
-// attempt calls the provider under the lease and settles the result. A panic becomes a
-// *[fault.Error]: the claim stays in flight, with its lease or without.
-func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked time.Time) (settled Record, _ Verdict, err error) {
+// attempt calls the provider under the lease and settles the outcome, which it returns with
+// how long the call took. A panic becomes a *[fault.Error]: the claim stays in flight, with
+// its lease or without.
+func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked time.Time) (settled Record, outcome Outcome, took time.Duration, err error) {
 	defer func() {
 		if err == nil {
 			return
@@ -375,7 +381,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	defer s.held.remove(hold) // the heartbeat must not renew a claim that nobody works on
 	began := time.Now()
 	// If trust ended before the executor was called, nothing was sent.
-	verdict := Verdict{Reason: "lease_ran_out", Unsent: true}
+	outcome = &Unsent{Reason: "lease_ran_out"}
 	var caught *fault.Error
 	tryCtx, try := span.Start(callCtx, span.Attempt)
 	here := true
@@ -385,18 +391,19 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	switch {
 	case !here:
 		s.meet(rec)
-		verdict = Verdict{Reason: "other_provider", Unsent: true, RetryIn: otherProviderPause}
+		outcome = &Unsent{Reason: "other_provider", RetryIn: otherProviderPause}
 	case callCtx.Err() == nil:
 		a.Record, a.Last, a.Now = *rec, rec.LastGeneration(p), rec.HeldSince
-		if caught = fault.Caught(func() { verdict = s.c.Executor.Attempt(tryCtx, a) }); caught != nil {
+		if caught = fault.Caught(func() { outcome = s.c.Executor.Attempt(tryCtx, a) }); caught != nil {
 			// The executor may have called the provider. The claim is never given up
 			// for a fault of ours.
-			verdict = Verdict{Reason: reasonFault, Fault: true, RetryIn: faultPause}
+			outcome = &Fault{Reason: reasonFault, RetryIn: faultPause}
 		}
 	}
-	traceAttempt(try, rec, a.Recovery, &verdict)
+	verdict := s.verdict(outcome)
+	outcome, took = verdict.outcome(), time.Since(began)
+	traceAttempt(try, rec, a.Recovery, outcome)
 	try.End()
-	verdict.Node, verdict.Region, verdict.Took = s.c.Node, s.c.Region, time.Since(began)
 
 	// Keep renewing the lease until the result is recorded.
 	settled, err = s.settle(ctx, callCtx, rec, verdict)
@@ -406,13 +413,18 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 		err = errors.Join(caught, err)
 	}
 	if err != nil {
-		return Record{}, verdict, err
+		return Record{}, outcome, took, err
 	}
 	if settled.Reason == ReasonOutcomeUnknown && settled.State == FailedTerminal {
 		s.c.Logger.Error("outcome still unknown at the bound; claim failed, a charge that surfaces later must be refunded",
 			"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "attempts", settled.Attempts)
 	}
-	return settled, verdict, nil
+	return settled, outcome, took, nil
+}
+
+// verdict is an outcome of this node's.
+func (s *Service) verdict(o Outcome) Verdict {
+	return Verdict{Outcome: o, Node: s.c.Node, Region: s.c.Region}
 }
 
 // reasonFault marks an attempt in which our own code failed. Merchants can read it in
@@ -485,14 +497,14 @@ func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdic
 // record calls Settle once. It first stores the body elsewhere if that is too large for
 // a row.
 func (s *Service) record(ctx context.Context, rec *Record, verdict *Verdict) (Record, error) {
-	if len(verdict.Response.Body) > s.c.Policy.InlineBody {
+	if r, _ := verdict.outcome().answer(); r != nil && r.Blob == "" && len(r.Body) > s.c.Policy.InlineBody {
 		// Store the body before the row that points to it: a crash in between leaves an
 		// orphan that a retry of the same bytes adopts, never a dangling row.
-		ref, err := s.c.Blobs.Put(ctx, verdict.Response.Body)
+		ref, err := s.c.Blobs.Put(ctx, r.Body)
 		if err != nil {
 			return Record{}, fmt.Errorf("%w: large response body: %w", ErrUnavailable, err)
 		}
-		verdict.Response.Body, verdict.Response.Blob = nil, ref
+		r.Blob = ref
 	}
 	return s.c.Store.Settle(ctx, *rec, *verdict)
 }

@@ -19,7 +19,7 @@ import (
 func TestLosersWaitForTheWinner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, calls := newRows(DefaultPolicy()), 0
-		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 			calls++
 			time.Sleep(3 * time.Second)
 			return charged(a)
@@ -44,7 +44,7 @@ func TestLosersWaitForTheWinner(t *testing.T) {
 func TestTheWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
-		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 			time.Sleep(20 * time.Second)
 			return charged(a)
 		})
@@ -69,7 +69,7 @@ func TestTheWaitIsBounded(t *testing.T) {
 func TestALongCallKeepsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, calls := newRows(DefaultPolicy()), 0
-		slow := func(_ context.Context, a Attempt) Verdict {
+		slow := func(_ context.Context, a Attempt) Outcome {
 			calls++
 			time.Sleep(100 * time.Second)
 			return charged(a)
@@ -98,10 +98,10 @@ func TestTrustEndsBeforeTheLease(t *testing.T) {
 		store.renew = func([]Lease) error { return ErrUnavailable }
 		start := time.Now()
 		var ended time.Duration
-		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Outcome {
 			<-ctx.Done()
 			ended = time.Since(start)
-			return Verdict{Reason: "cancelled"}
+			return &Unknown{Reason: "cancelled"}
 		})
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		var unknown *UnknownError
@@ -126,10 +126,10 @@ func TestARenewalIsTrustedFromBeforeItWasAskedFor(t *testing.T) {
 		}
 		start := time.Now()
 		var ended time.Duration
-		s := serve(t, store, bucket{}, *p, "n1", func(ctx context.Context, _ Attempt) Verdict {
+		s := serve(t, store, bucket{}, *p, "n1", func(ctx context.Context, _ Attempt) Outcome {
 			<-ctx.Done()
 			ended = time.Since(start)
-			return Verdict{Reason: "cancelled"}
+			return &Unknown{Reason: "cancelled"}
 		})
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.Error(t, err)
@@ -143,7 +143,7 @@ func TestAFencedHolderEndsItsCall(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		start := time.Now()
 		var ended time.Duration
-		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Outcome {
 			store.mu.Lock()
 			fenced := *store.claims[a.Record.Key]
 			fenced.Fence, fenced.Holder = fenced.Fence+1, "n2"
@@ -152,7 +152,7 @@ func TestAFencedHolderEndsItsCall(t *testing.T) {
 			<-ctx.Done()
 			require.Equal(t, errTrustLost, context.Cause(ctx))
 			ended = time.Since(start)
-			return Verdict{Reason: "cancelled"}
+			return &Unknown{Reason: "cancelled"}
 		})
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.ErrorAs(t, err, new(*InUseError))
@@ -176,9 +176,9 @@ func (s *hung) Renew(ctx context.Context, _ string, _ []Lease) ([]bool, error) {
 func TestARenewalIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hung{rows: newRows(DefaultPolicy())}
-		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, _ Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, _ Attempt) Outcome {
 			<-ctx.Done()
-			return Verdict{Reason: "cancelled"}
+			return &Unknown{Reason: "cancelled"}
 		})
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.Error(t, err)
@@ -195,14 +195,14 @@ func TestWhatAnAttemptGets(t *testing.T) {
 		p.MaxGenerations = 2
 		store := newRows(p)
 		var seen []Attempt
-		s := serveAt(t, "a,b", store, bucket{}, p, "n1", func(ctx context.Context, a Attempt) Verdict {
+		s := serveAt(t, "a,b", store, bucket{}, p, "n1", func(ctx context.Context, a Attempt) Outcome {
 			require.True(t, outbox.IsBegun(ctx))
 			require.Equal(t, store.row(a.Record.Key).HeldSince, a.Now)
 			switch seen = append(seen, a); {
 			case len(seen) == 1:
-				return Verdict{Reason: "timeout"}
+				return &Unknown{Reason: "timeout"}
 			case a.Provider == "a":
-				return Verdict{Outcome: OutcomeMoved, Next: "b", Response: Response{Status: 503}}
+				return &Moved{Next: "b"}
 			}
 			return charged(a)
 		})
@@ -223,9 +223,9 @@ func TestWhatAnAttemptGets(t *testing.T) {
 func TestAWaitingClaimKeepsItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, tries := newRows(DefaultPolicy()), 0
-		s := serve(t, store, bucket{}, store.policy, "n1", func(context.Context, Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(context.Context, Attempt) Outcome {
 			tries++
-			return Verdict{Outcome: OutcomePending, State: "processing", Response: Response{Status: 202, Body: fmt.Append(nil, tries)}}
+			return &Pending{State: "processing", Response: Response{Status: 202, Body: fmt.Append(nil, tries)}}
 		})
 		for range 2 {
 			reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
@@ -249,10 +249,10 @@ func TestHomesAreRenewedApart(t *testing.T) {
 			}
 			return nil
 		}
-		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Outcome {
 			select {
 			case <-ctx.Done():
-				return Verdict{Reason: "cut"}
+				return &Unknown{Reason: "cut"}
 			case <-time.After(2 * store.policy.Lease):
 				return charged(a)
 			}
@@ -277,7 +277,7 @@ func TestDrainWaitsForWhatNobodyWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		started, answer := make(chan struct{}), make(chan struct{})
-		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 			close(started)
 			<-answer
 			return charged(a)
@@ -300,10 +300,10 @@ func TestTheCeilingEndsAStuckHolder(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		start := time.Now()
 		var ended time.Duration
-		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Outcome {
 			<-ctx.Done()
 			ended = time.Since(start)
-			return Verdict{}
+			return &Unknown{}
 		})
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.Error(t, err)
@@ -317,12 +317,12 @@ func TestTheCeilingEndsAStuckHolder(t *testing.T) {
 func TestAFencedHolderAbandonsItsResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
-		stuck := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		stuck := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 			v := charged(a)
 			v.Response.Body = []byte("late")
 			return v
 		})
-		other := serve(t, store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Verdict {
+		other := serve(t, store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Outcome {
 			require.True(t, a.Recovery)
 			return charged(a)
 		})
@@ -368,9 +368,9 @@ func TestCallersAreToldLongEnough(t *testing.T) {
 func TestRefusalsSayWhereAndHowLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
-		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Outcome {
 			if string(a.Payload) == `{"amount":500}` {
-				return Verdict{}
+				return &Unknown{}
 			}
 			time.Sleep(10 * time.Second)
 			return charged(a)
@@ -412,8 +412,8 @@ func TestLargeBodiesGoToTheObjectStore(t *testing.T) {
 		p.InlineBody = 16
 		store, blobs := newRows(p), bucket{}
 		large := bytes.Repeat([]byte("x"), 17)
-		s := serve(t, store, blobs, p, "n1", func(_ context.Context, a Attempt) Verdict {
-			return Verdict{Outcome: OutcomeDone, Response: Response{Status: 201, Body: large}}
+		s := serve(t, store, blobs, p, "n1", func(_ context.Context, a Attempt) Outcome {
+			return &Done{Response: Response{Status: 201, Body: large}}
 		})
 		first, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.NoError(t, err)
@@ -438,7 +438,7 @@ func TestLargeBodiesGoToTheObjectStore(t *testing.T) {
 func TestHangingUpDoesNotStopTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
-		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Outcome {
 			time.Sleep(2 * time.Second)
 			require.NoError(t, ctx.Err())
 			return charged(a)
@@ -473,7 +473,7 @@ func TestExpire(t *testing.T) {
 		service  *Service
 		calls    int // of the provider
 		closings int
-		verdict  Verdict // of a closing
+		closes   Outcome
 	}
 	key := order("k", 100).Key
 	for name, run := range map[string]func(w *world, m outbox.Message){
@@ -516,23 +516,23 @@ func TestExpire(t *testing.T) {
 			require.Equal(w, outbox.Done(), w.service.Expire(w.Context(), m))
 		},
 		"an executor that does not refuse": func(w *world, m outbox.Message) {
-			w.verdict = Verdict{Outcome: OutcomeDone}
+			w.closes = &Done{}
 			require.Equal(w, outbox.Failed("closing gave done"), w.service.Expire(w.Context(), m))
 			require.Equal(w, FailedRetry, w.store.row(key).State)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &world{T: t, store: newRows(DefaultPolicy()), verdict: Verdict{
-					Outcome: OutcomeRefused, Reason: "expired", Response: Response{Status: 402, Body: []byte("too late")},
+				w := &world{T: t, store: newRows(DefaultPolicy()), closes: &Refused{
+					Reason: "expired", Response: Response{Status: 402, Body: []byte("too late")},
 				}}
-				w.service = serve(t, w.store, bucket{}, w.store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+				w.service = serve(t, w.store, bucket{}, w.store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 					if a.Closing {
 						w.closings++
-						return w.verdict
+						return w.closes
 					}
 					w.calls++
-					return Verdict{Outcome: OutcomeReleased, Response: Response{Status: 402}}
+					return &Released{Response: Response{Status: 402}}
 				})
 				_, err := w.service.Do(t.Context(), "us-east1", order("k", 100))
 				require.NoError(t, err)
@@ -571,7 +571,7 @@ func TestAVeryOldHolderIsFencedToo(t *testing.T) {
 	}
 	old, fresh := begin("ch_old"), begin("ch_new")
 	require.Equal(t, old.Fence, fresh.Fence)
-	paid := &Verdict{Outcome: OutcomeDone, Response: Response{Status: 201}}
+	paid := &Verdict{Outcome: &Done{Response: Response{Status: 201}}}
 	_, _, err := Settle(fresh, old, paid, &p, now, 0)
 	require.ErrorIs(t, err, ErrFenced)
 	_, _, err = Settle(fresh, fresh, paid, &p, now, 0)
@@ -621,14 +621,14 @@ func TestAClaimIsExecutedWhoeverLeft(t *testing.T) {
 	for _, lapsed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			store, calls := &committing{newRows(DefaultPolicy()), make(chan struct{}, 1), make(chan struct{})}, 0
-			s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 				calls++
 				require.Equal(t, lapsed, a.Recovery)
 				return charged(a)
 			})
 			key := order("k", 100).Key
 			if lapsed {
-				other := serve(t, store.rows, bucket{}, store.policy, "n2", func(context.Context, Attempt) Verdict { return Verdict{} })
+				other := serve(t, store.rows, bucket{}, store.policy, "n2", func(context.Context, Attempt) Outcome { return &Unknown{} })
 				_, err := other.Do(t.Context(), "us-east1", order("k", 100))
 				require.Error(t, err)
 				time.Sleep(store.policy.BackoffMax)
@@ -658,9 +658,9 @@ func TestAClaimIsExecutedWhoeverLeft(t *testing.T) {
 func TestARecoveryIsExecutedWhoeverLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &committing{newRows(DefaultPolicy()), make(chan struct{}, 1), make(chan struct{})}
-		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
 			if !a.Recovery {
-				return Verdict{}
+				return &Unknown{}
 			}
 			return charged(a)
 		})
@@ -682,7 +682,7 @@ func TestARecoveryIsExecutedWhoeverLeft(t *testing.T) {
 func TestAVerdictThatCannotBeStoredIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faultySettle{rows: newRows(DefaultPolicy()), err: fmt.Errorf("%w: a NUL", ErrUnstorable), until: time.Now().Add(time.Hour)}
-		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict { return charged(a) })
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome { return charged(a) })
 		var log bytes.Buffer
 		s.c.Logger = slog.New(slog.NewJSONHandler(&log, nil))
 		var unknown *UnknownError

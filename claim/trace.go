@@ -47,14 +47,14 @@ func (s *Service) traceClaim(sp span.Span, rec *Record, decision string, err err
 }
 
 // traceAttempt records the outcome of an attempt.
-func traceAttempt(sp span.Span, rec *Record, recovery bool, v *Verdict) {
+func traceAttempt(sp span.Span, rec *Record, recovery bool, o Outcome) {
 	if !sp.IsRecording() {
 		return
 	}
 	sp.SetAttributes(span.AttemptNo.Int64(int64(rec.Attempts)), span.Generation.Int64(int64(rec.Generation)),
-		span.Fence.Int64(int64(rec.Fence)), span.Recovery.Bool(recovery), span.Outcome.String(v.Outcome.String()))
-	if v.Reason != "" {
-		sp.SetAttributes(span.Reason.String(v.Reason))
+		span.Fence.Int64(int64(rec.Fence)), span.Recovery.Bool(recovery), span.Outcome.String(o.String()))
+	if reason := o.reason(); reason != "" {
+		sp.SetAttributes(span.Reason.String(reason))
 	}
 }
 

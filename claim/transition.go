@@ -308,97 +308,6 @@ func Renew(rec *Record, holder string, fence uint64, p *Policy, now time.Time) (
 	return &next, nil
 }
 
-// Outcome is the result of an attempt for the claim.
-type Outcome uint8
-
-const (
-	// OutcomeUnknown: money may have moved. The zero value, on purpose.
-	OutcomeUnknown Outcome = iota
-	// OutcomeDone: money moved.
-	OutcomeDone
-	// OutcomeRefused: a definitive no that the key remembers.
-	OutcomeRefused
-	// OutcomeReleased: a definitive no that the key forgets.
-	OutcomeReleased
-	// OutcomePending: the provider accepted the call and waits for the payer or for a
-	// bank. No money has moved yet as far as the provider reports, and it may still
-	// move.
-	OutcomePending
-	// OutcomeMoved: a definitive no of this provider alone; the claim moves to another
-	// one. Only possible while a generation remains.
-	OutcomeMoved
-)
-
-func (o Outcome) String() string {
-	switch o {
-	case OutcomeDone:
-		return "done"
-	case OutcomeRefused:
-		return "refused"
-	case OutcomeReleased:
-		return "released"
-	case OutcomeMoved:
-		return "moved"
-	case OutcomePending:
-		return "pending"
-	default:
-		return "unknown"
-	}
-}
-
-// Verdict is an attempt's outcome with the answer that goes with it.
-type Verdict struct {
-	// ID identifies the verdict in retries of Settle. Zero: the verdict is never
-	// retried.
-	ID      uuid.UUID
-	Outcome Outcome
-	// Took is how long the attempt took, for metrics; no store keeps it.
-	Took time.Duration
-	// Response answers the caller; for OutcomePending it is the interim answer. For
-	// OutcomeUnknown it becomes the final answer if this unknown is the last one allowed;
-	// without a Response the claim stays open.
-	Response Response
-	// Reason is the decline code or why the outcome is unknown.
-	Reason      string
-	ProviderRef string
-	// State is what the claim waits for, and By the capture or cancellation under
-	// way, see [Interim] (OutcomePending only). If the claim already has both, its
-	// answer does not change.
-	State, By string
-	// Next names the provider of the next generation (OutcomeMoved only).
-	Next string
-	// NotFound: the provider answered the look-up with "not found"
-	// (OutcomeUnknown only).
-	NotFound bool
-	// RetryIn is the earliest useful next attempt after an unknown; zero leaves it to
-	// the back-off. After OutcomePending it is when to ask again, and after
-	// OutcomeReleased the least pause until the next generation, if that is longer than
-	// DeclinePause.
-	RetryIn time.Duration
-	// Unsent: nothing was sent to the provider, so the attempt does not count
-	// (OutcomeUnknown only).
-	Unsent bool
-	// Fault: our own code failed, perhaps after it had called the provider. An earlier
-	// answer of the provider may be out of date, and MaxUnknowns does not end the claim
-	// (OutcomeUnknown only).
-	Fault bool
-	// KeepAsking: MaxUnknowns does not apply (OutcomeUnknown only).
-	KeepAsking bool
-	// Posting books the money that moved (OutcomeDone only). Region and At are set
-	// by Settle. nil: nothing is booked.
-	Posting *ledger.Transaction
-	// Events are the events to emit, each with ID, Kind and Payload; Settle sets
-	// the rest. Settle writes them unless the outcome stays unknown, or pending in
-	// the same state.
-	Events []outbox.Message
-	// Expiry closes the claim at Expiry.Due, after which its request is no longer
-	// payable (OutcomeReleased only). Operation and Payload are set; Settle sets
-	// the rest. nil: the claim never closes by itself.
-	Expiry *outbox.Message
-	// Node and Region identify the maker of the attempt, for the audit.
-	Node, Region string
-}
-
 // Settle records an attempt's verdict on the claim that held describes. jitter
 // in [0,1) spreads the retries of unknown outcomes. ErrFenced when rec is no
 // longer that claim: its fence has risen, a verdict was recorded under it
@@ -416,7 +325,7 @@ type Verdict struct {
 // without one with [ErrNoResponse], and nothing changes; an unknown without one
 // never ends the claim.
 //
-// A held record in FailedRetry may also be settled with OutcomeRefused, which closes
+// A held record in FailedRetry may also be settled with [*Refused], which closes
 // the claim for good without an attempt. A record that is [Gone] cannot, as its key
 // may have another home by now: ErrFenced.
 //
@@ -426,89 +335,100 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 	if rec != nil && v.ID != uuid.Nil && rec.Verdict == v.ID && rec.Minted.ID == held.Minted.ID {
 		return rec, Effects{}, nil
 	}
-	closing := held.State == FailedRetry && v.Outcome == OutcomeRefused
+	_, refused := v.Outcome.(*Refused)
+	closing := held.State == FailedRetry && refused
 	if rec == nil || rec.State != held.State || rec.State != InFlight && !closing || rec.Fence != held.Fence ||
 		rec.Unknowns != held.Unknowns || rec.Minted.ID != held.Minted.ID ||
 		closing && !now.Before(rec.CloseUntil(p, now)) {
 		return nil, Effects{}, ErrFenced
 	}
-	if v.Outcome != OutcomeUnknown && !v.Response.Sendable() {
-		return nil, Effects{}, fmt.Errorf("%w: %s is %v", ErrNoResponse, rec.Minted.ID, v.Outcome)
-	}
 	next := *rec
-	next.Holder, next.Verdict = "", v.ID
-	next.Reason = printable(v.Reason)
-	attempt := next.entry(EventAttempt, v.Region, v.Node, now, v.Outcome.String())
+	next.Holder, next.Verdict, next.Reason = "", v.ID, printable(v.outcome().reason())
+	attempt := next.entry(EventAttempt, v.Region, v.Node, now, v.outcome().String())
 	if closing {
 		attempt.Event = EventClosed
 	}
 	var event Event
 	var fx Effects
-	switch v.Outcome {
-	case OutcomeDone, OutcomeRefused:
-		event, fx.Finish = EventSettled, true
-		next.State = Completed
-		if v.Outcome == OutcomeRefused {
-			next.State = FailedTerminal
+	switch o := v.outcome().(type) {
+	case *Done:
+		event = EventSettled
+		next.end(Completed, &o.Response, o.ProviderRef, now)
+		fx.Post = next.posting(o.Posting, now)
+		fx.Events = next.emitted(o.Events, now)
+	case *Refused:
+		event = EventSettled
+		next.end(FailedTerminal, &o.Response, o.ProviderRef, now)
+		fx.Events = next.emitted(o.Events, now)
+	case *Released:
+		if event = EventSettled; rec.LastGeneration(p) {
+			next.end(FailedTerminal, &o.Response, o.ProviderRef, now)
+		} else {
+			event = EventReleased
+			next.State, next.Interim, next.ProviderRef = FailedRetry, nil, printable(o.ProviderRef)
+			next.Refusal = &Refusal{Response: o.Response.row(), At: now, Pause: o.Pause}
+			fx.Expiry = next.expiry(o.Expiry, now)
 		}
-	case OutcomeReleased:
-		event, fx.Finish = EventReleased, true
-		next.State = FailedRetry
-		if next.Generation >= p.MaxGenerations {
-			event, next.State = EventSettled, FailedTerminal
-			break
-		}
-		next.Refusal = &Refusal{Response: v.Response, At: now, Pause: v.RetryIn}
-	case OutcomePending:
+		fx.Events = next.emitted(o.Events, now)
+	case *Pending:
 		event = EventPending
-		next.wait(&fx, v, p, now)
-	case OutcomeMoved:
+		next.wait(&fx, o, p, now)
+	case *Moved:
 		event = EventMoved
-		next.move(&fx, v, p, now)
-	default:
-		switch {
-		case v.Unsent:
-			// The fence, not the count, shows that this verdict was recorded.
-			next.Fence++
-		case v.Fault:
-			next.Fence++
-			next.NotFounds = 0
-		case v.NotFound:
-			next.Unknowns++
-			next.NotFounds++
-		default:
-			next.Unknowns++
+		next.move(&fx, o, p, now)
+	case *Unknown:
+		next.Unknowns++
+		if next.NotFounds++; !o.NotFound {
 			next.NotFounds = 0
 		}
-		if next.Unknowns >= p.MaxUnknowns && !v.KeepAsking && !v.Unsent && !v.Fault && v.Response.Sendable() {
-			event, fx.Finish = EventGivenUp, true
-			next.State, next.Reason = FailedTerminal, ReasonOutcomeUnknown
+		if o.GiveUp != nil && o.GiveUp.Response.Sendable() && next.Unknowns >= p.MaxUnknowns {
+			event, next.Reason = EventGivenUp, ReasonOutcomeUnknown
+			next.end(FailedTerminal, &o.GiveUp.Response, "", now)
+			fx.Events = next.emitted(o.GiveUp.Events, now)
 			break
 		}
 		event = EventDeferred
-		next.LeaseUntil = now.Add(p.backoff(next.Unknowns, v.RetryIn, jitter))
-		fx.Reschedule = next.LeaseUntil
+		next.putOff(&fx, p.backoff(next.Unknowns, o.RetryIn, jitter), now)
+	case *Unsent:
+		event = EventDeferred
+		next.Fence++ // the fence, not the count, shows that this verdict was recorded
+		next.putOff(&fx, p.backoff(next.Unknowns, o.RetryIn, jitter), now)
+	case *Fault:
+		event = EventDeferred
+		next.Fence++
+		next.NotFounds = 0
+		next.putOff(&fx, p.backoff(next.Unknowns, o.RetryIn, jitter), now)
 	}
-	if next.State.Final() {
-		resp := v.Response
-		next.Response, next.Refusal, next.SettledAt = &resp, nil, now
+	if response, _ := v.outcome().answer(); response != nil && event != EventDeferred && !response.Sendable() {
+		return nil, Effects{}, fmt.Errorf("%w: %s is %v", ErrNoResponse, rec.Minted.ID, v.Outcome)
 	}
-	if next.State != InFlight {
-		next.Interim, next.ProviderRef = nil, printable(v.ProviderRef)
-	}
-	next.tell(&fx, v, now)
+	fx.Finish, fx.Unpaid = next.State != InFlight, next.unpaid(now)
 	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, now, next.Reason)}
 	return &next, fx, nil
+}
+
+// end makes r final with its answer.
+func (r *Record) end(s State, answer *Response, ref string, now time.Time) {
+	stored := answer.row()
+	r.State, r.Response, r.SettledAt = s, &stored, now
+	r.Refusal, r.Interim, r.ProviderRef = nil, nil, printable(ref)
+}
+
+// putOff leaves r in flight without a holder for a pause, after which the worker asks
+// again.
+func (r *Record) putOff(fx *Effects, pause time.Duration, now time.Time) {
+	r.LeaseUntil = now.Add(pause)
+	fx.Reschedule = r.LeaseUntil
 }
 
 // move begins a generation with another provider, without a holder. The raised fence
 // prevents a second Settle of the same verdict, and shows the next holder whether another
 // took the claim over before. The outbox row waits for a whole lease, as the holder that
 // recorded the verdict continues.
-func (r *Record) move(fx *Effects, v *Verdict, p *Policy, now time.Time) {
+func (r *Record) move(fx *Effects, o *Moved, p *Policy, now time.Time) {
 	r.Fence++
 	r.Generation++
-	r.ProviderKey = providerKey(r.Key, r.Minted.ID, r.Generation, v.Next)
+	r.ProviderKey = providerKey(r.Key, r.Minted.ID, r.Generation, o.Next)
 	r.Unknowns, r.NotFounds, r.Interim = 0, 0, nil
 	r.ProviderRef = "" // of the previous provider
 	r.LeaseUntil = now.Add(-p.ClockOffset)
@@ -516,45 +436,45 @@ func (r *Record) move(fx *Effects, v *Verdict, p *Policy, now time.Time) {
 }
 
 // wait makes r wait for the payer, a bank or a capture.
-func (r *Record) wait(fx *Effects, v *Verdict, p *Policy, now time.Time) {
-	r.Fence++ // the fence, not the count, shows that this verdict was recorded
-	r.NotFounds, r.ProviderRef = 0, printable(v.ProviderRef)
-	r.LeaseUntil = now.Add(max(v.RetryIn, p.BackoffMin))
-	fx.Reschedule = r.LeaseUntil
-	if r.Interim == nil || r.Interim.State != v.State || r.Interim.By != v.By {
-		r.Interim = &Interim{Response: v.Response, State: v.State, By: v.By}
-		r.announce(fx, v, now)
+func (r *Record) wait(fx *Effects, o *Pending, p *Policy, now time.Time) {
+	r.Fence++ // as for an attempt that sent nothing
+	r.NotFounds, r.ProviderRef = 0, printable(o.ProviderRef)
+	r.putOff(fx, max(o.AskIn, p.BackoffMin), now)
+	if r.Interim == nil || r.Interim.State != o.State || r.Interim.By != o.By {
+		r.Interim = &Interim{Response: o.Response.row(), State: o.State, By: o.By}
+		fx.Events = r.emitted(o.Events, now)
 	}
 }
 
-// tell adds the effects of r's new state to fx.
-func (r *Record) tell(fx *Effects, v *Verdict, now time.Time) {
-	if r.State == InFlight {
-		return
+// posting is what r's settlement appends to the books; nil for nothing.
+func (r *Record) posting(t *ledger.Transaction, now time.Time) *ledger.Transaction {
+	if t == nil {
+		return nil
 	}
-	fx.Unpaid = r.unpaid(now)
-	if v.Posting != nil && r.State == Completed {
-		post := *v.Posting
-		post.Region, post.At = r.Home, now
-		post.ProviderRef = printable(post.ProviderRef)
-		fx.Post = &post
-	}
-	r.announce(fx, v, now)
-	if v.Expiry != nil && r.State == FailedRetry {
-		m := *v.Expiry
-		m.ID, m.Kind, m.Region = r.Minted.ID, outbox.KindExpiry, r.Home
-		m.Tenant, m.Key, m.CreatedAt = r.Key.Tenant, r.Key.Value, now
-		fx.Expiry = &m
-	}
+	post := *t
+	post.Region, post.At, post.ProviderRef = r.Home, now, printable(post.ProviderRef)
+	return &post
 }
 
-// announce adds the events of v to fx.
-func (r *Record) announce(fx *Effects, v *Verdict, now time.Time) {
-	for _, m := range v.Events {
+// expiry is the message that closes r; nil for none.
+func (r *Record) expiry(m *outbox.Message, now time.Time) *outbox.Message {
+	if m == nil {
+		return nil
+	}
+	closes := *m
+	closes.ID, closes.Kind, closes.Region = r.Minted.ID, outbox.KindExpiry, r.Home
+	closes.Tenant, closes.Key, closes.CreatedAt = r.Key.Tenant, r.Key.Value, now
+	return &closes
+}
+
+// emitted completes the events of r.
+func (r *Record) emitted(events []outbox.Message, now time.Time) (all []outbox.Message) {
+	for _, m := range events {
 		m.Region, m.Tenant, m.Key, m.Operation = r.Home, r.Key.Tenant, r.Key.Value, r.Operation
 		m.CreatedAt, m.Due, m.Fence = now, now, 0
-		fx.Events = append(fx.Events, m)
+		all = append(all, m)
 	}
+	return all
 }
 
 // maxPrintable bounds the stored length of a provider's text, in bytes. References and

@@ -42,7 +42,9 @@ func begun(t *testing.T, rec *Record, a *Arrival, p *Policy, now time.Time, want
 
 func settled(t *testing.T, rec *Record, v Verdict, p *Policy, now time.Time) *Record {
 	t.Helper()
-	v.Response.Status = 402
+	if response, _ := v.outcome().answer(); response != nil {
+		response.Status = 402
+	}
 	next, _, err := Settle(rec, rec, &v, p, now, 0)
 	require.NoError(t, err)
 	return next
@@ -57,7 +59,7 @@ func TestAPinOutlivesTheClaimUnderIt(t *testing.T) {
 	last := newYear.Add(p.CreateWithin()).Add(-1)
 	begun(t, nil, a, p, last.Add(1), NeedPin)
 	rec := begun(t, nil, a, p, last, Won)
-	rec = settled(t, rec, Verdict{Outcome: OutcomeDone}, p, last)
+	rec = settled(t, rec, Verdict{Outcome: &Done{}}, p, last)
 	pin, change := PinFor(&Pin{Key: a.Key, Home: "us-east1", CreatedAt: newYear}, a.Key, "europe-west1", false, p, rec.FreeAt(p, last).Add(p.ClockOffset).Add(-1))
 	require.Equal(t, PinConfirmed, change)
 	require.Equal(t, "us-east1", pin.Home)
@@ -69,7 +71,7 @@ func TestAPinOutlivesTheClaimUnderIt(t *testing.T) {
 func TestWhoSharesARefusal(t *testing.T) {
 	p := offsetPolicy()
 	first := begun(t, nil, arrivalOf(t, "100"), p, newYear, Won)
-	released := settled(t, first, Verdict{Outcome: OutcomeReleased, RetryIn: 3 * time.Second}, p, newYear)
+	released := settled(t, first, Verdict{Outcome: &Released{Pause: 3 * time.Second}}, p, newYear)
 	until := released.Refusal.SharedUntil(p)
 	require.Equal(t, newYear.Add(3*time.Second+p.ClockOffset), until)
 	again := begun(t, released, arrivalOf(t, "100"), p, until.Add(1), Won)
@@ -128,15 +130,15 @@ func TestAnotherSpelling(t *testing.T) {
 	begun(t, rec, other, p, lapsed, Busy)
 	begun(t, rec, a, p, lapsed, WonUnknown)
 
-	waits := settled(t, rec, Verdict{Outcome: OutcomePending, State: "processing"}, p, newYear)
+	waits := settled(t, rec, Verdict{Outcome: &Pending{State: "processing"}}, p, newYear)
 	begun(t, waits, other, p, lapsed, Waiting)
 	begun(t, waits, a, p, lapsed, WonUnknown)
 	begun(t, waits, a, p, newYear, Waiting)
 
-	released := settled(t, rec, Verdict{Outcome: OutcomeReleased}, p, newYear)
+	released := settled(t, rec, Verdict{Outcome: &Released{}}, p, newYear)
 	next := begun(t, released, other, p, lapsed, Won)
 	require.Equal(t, other.Print, next.Fingerprint)
-	paid := settled(t, rec, Verdict{Outcome: OutcomeDone}, p, newYear)
+	paid := settled(t, rec, Verdict{Outcome: &Done{}}, p, newYear)
 	begun(t, paid, other, p, lapsed, Replay)
 }
 
@@ -145,15 +147,15 @@ func TestAProvidersReferenceStaysWithIt(t *testing.T) {
 	p, a := offsetPolicy(), arrivalOf(t, "100")
 	a.Provider = "one"
 	rec := begun(t, nil, a, p, newYear, Won)
-	released := settled(t, rec, Verdict{Outcome: OutcomeReleased, ProviderRef: "px_1"}, p, newYear)
+	released := settled(t, rec, Verdict{Outcome: &Released{ProviderRef: "px_1"}}, p, newYear)
 	later := newYear.Add(time.Hour)
 	require.Equal(t, "px_1", begun(t, released, a, p, later, Won).ProviderRef, "the next generation may resume it")
 	a.Provider = "two"
 	require.Empty(t, begun(t, released, a, p, later, Won).ProviderRef)
 
-	waits := settled(t, rec, Verdict{Outcome: OutcomePending, State: "processing", ProviderRef: "px_1"}, p, newYear)
+	waits := settled(t, rec, Verdict{Outcome: &Pending{State: "processing", ProviderRef: "px_1"}}, p, newYear)
 	require.Equal(t, "px_1", waits.ProviderRef)
-	require.Empty(t, settled(t, waits, Verdict{Outcome: OutcomeMoved, Next: "two"}, p, newYear).ProviderRef)
+	require.Empty(t, settled(t, waits, Verdict{Outcome: &Moved{Next: "two"}}, p, newYear).ProviderRef)
 }
 
 // A generation begins with nothing of the one before it, and its provider call has a fence
@@ -161,13 +163,13 @@ func TestAProvidersReferenceStaysWithIt(t *testing.T) {
 func TestAGenerationBeginsAnew(t *testing.T) {
 	p, a := offsetPolicy(), arrivalOf(t, "100")
 	rec := begun(t, nil, a, p, newYear, Won)
-	rec = settled(t, rec, Verdict{ID: uuid.New(), NotFound: true}, p, newYear)
+	rec = settled(t, rec, Verdict{ID: uuid.New(), Outcome: &Unknown{NotFound: true}}, p, newYear)
 	require.Equal(t, []uint32{1, 1}, []uint32{rec.Unknowns, rec.NotFounds})
 	taken, fx, err := TakeOver(rec, "ch_1", "n2", "us-east1", p, newYear.Add(time.Hour))
 	require.NoError(t, err)
 	require.Zero(t, taken.Verdict, "who settles it next has not settled it yet")
 	require.Equal(t, taken.LeaseUntil, fx.Reschedule)
-	v := Verdict{ID: uuid.New(), Outcome: OutcomeReleased, Reason: "no"}
+	v := Verdict{ID: uuid.New(), Outcome: &Released{Reason: "no"}}
 	released := settled(t, taken, v, p, newYear.Add(time.Hour))
 	require.Equal(t, v.ID, released.Verdict)
 	next, fx, decision, err := Begin(released, a, p, newYear.Add(2*time.Hour))
@@ -214,9 +216,9 @@ func TestTimesOfAHolder(t *testing.T) {
 	require.Equal(t, far.Add(p.ReplayFor), rec.ExpiresAt(p, far))
 	require.Equal(t, p.Lease+p.ClockOffset, p.untilAsked(rec, now))
 
-	released := settled(t, rec, Verdict{Outcome: OutcomeReleased}, p, now)
+	released := settled(t, rec, Verdict{Outcome: &Released{}}, p, now)
 	require.Equal(t, released.FreeAt(p, now).Add(-p.PinGrace/closePart-p.ClockOffset), released.CloseUntil(p, now))
-	_, fx, err := Settle(rec, rec, &Verdict{Outcome: OutcomePending, State: "processing", RetryIn: time.Minute, Response: Response{Status: 202}}, p, now, 0)
+	_, fx, err := Settle(rec, rec, &Verdict{Outcome: &Pending{State: "processing", AskIn: time.Minute, Response: Response{Status: 202}}}, p, now, 0)
 	require.NoError(t, err)
 	require.Equal(t, now.Add(time.Minute), fx.Reschedule)
 	for n := range uint32(100) {
@@ -239,13 +241,14 @@ func TestWhatGivesAClaimUp(t *testing.T) {
 		v      Verdict
 		want   State
 	}{
-		"not the last":                    {0, Verdict{}, InFlight},
-		"the last":                        {1, Verdict{}, FailedTerminal},
-		"the last, not found":             {1, Verdict{NotFound: true}, FailedTerminal},
-		"one more":                        {2, Verdict{}, FailedTerminal},
-		"of what is asked for ever":       {1, Verdict{KeepAsking: true}, InFlight},
-		"one more, and nothing was sent":  {2, Verdict{Unsent: true}, InFlight},
-		"one more, and the fault is ours": {2, Verdict{Fault: true}, InFlight},
+		"not the last":                    {0, Verdict{Outcome: &Unknown{GiveUp: &GivenUp{}}}, InFlight},
+		"the last":                        {1, Verdict{Outcome: &Unknown{GiveUp: &GivenUp{}}}, FailedTerminal},
+		"the last, not found":             {1, Verdict{Outcome: &Unknown{NotFound: true, GiveUp: &GivenUp{}}}, FailedTerminal},
+		"one more":                        {2, Verdict{Outcome: &Unknown{GiveUp: &GivenUp{}}}, FailedTerminal},
+		"what says nothing":               {2, Verdict{}, InFlight},
+		"of what is asked for ever":       {1, Verdict{Outcome: &Unknown{}}, InFlight},
+		"one more, and nothing was sent":  {2, Verdict{Outcome: &Unsent{}}, InFlight},
+		"one more, and the fault is ours": {2, Verdict{Outcome: &Fault{}}, InFlight},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := *rec
@@ -260,10 +263,10 @@ func TestWhatGivesAClaimUp(t *testing.T) {
 func TestAClaimThatMovesBeginsAnew(t *testing.T) {
 	p := offsetPolicy()
 	rec := begun(t, nil, arrivalOf(t, "100"), p, newYear, Won)
-	rec = settled(t, rec, Verdict{NotFound: true}, p, newYear)
-	rec = settled(t, rec, Verdict{Outcome: OutcomePending, State: "processing"}, p, newYear)
+	rec = settled(t, rec, Verdict{Outcome: &Unknown{NotFound: true}}, p, newYear)
+	rec = settled(t, rec, Verdict{Outcome: &Pending{State: "processing"}}, p, newYear)
 	rec.NotFounds = 1
-	v := &Verdict{Outcome: OutcomeMoved, Next: "two", Response: Response{Status: 503}}
+	v := &Verdict{Outcome: &Moved{Next: "two"}}
 	moved, fx, err := Settle(rec, rec, v, p, newYear, 0)
 	require.NoError(t, err)
 	require.Equal(t, []uint32{0, 0, 2}, []uint32{moved.Unknowns, moved.NotFounds, moved.Generation})
@@ -280,7 +283,9 @@ func TestAClaimThatMovesBeginsAnew(t *testing.T) {
 func TestAVerdictIsOfItsOwnClaim(t *testing.T) {
 	p := offsetPolicy()
 	rec := begun(t, nil, arrivalOf(t, "100"), p, newYear, Won)
-	v := &Verdict{ID: uuid.New(), Outcome: OutcomeDone, Response: Response{Status: 201}, ProviderRef: "a\x00b", Posting: &ledger.Transaction{ID: "ch_1", ProviderRef: "a\x00b"}}
+	v := &Verdict{ID: uuid.New(), Outcome: &Done{
+		Response: Response{Status: 201}, ProviderRef: "a\x00b", Posting: &ledger.Transaction{ID: "ch_1", ProviderRef: "a\x00b"},
+	}}
 	paid, fx, err := Settle(rec, rec, v, p, newYear, 0)
 	require.NoError(t, err)
 	require.Equal(t, paid.ProviderRef, fx.Post.ProviderRef)

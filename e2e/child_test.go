@@ -177,22 +177,23 @@ func (s *pointedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun,
 }
 
 func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
-	expires := v.Outcome == claim.OutcomeRefused && held.State == claim.FailedRetry
-	ends := v.Outcome == claim.OutcomeRefused && held.Interim != nil
+	outcome := v.Outcome.String()
+	expires := outcome == claim.OutcomeRefused && held.State == claim.FailedRetry
+	ends := outcome == claim.OutcomeRefused && held.Interim != nil
 	known, kept := orderPoints(&held, &v)
 	s.at(known)
 	switch {
-	case v.Outcome == claim.OutcomePending:
+	case outcome == claim.OutcomePending:
 		s.at(waitKnown)
 	case ends:
 		s.at(calledOff)
-	case v.Outcome == claim.OutcomeDone && compensates(held.Operation):
+	case outcome == claim.OutcomeDone && compensates(held.Operation):
 		s.at(refundKnown)
-	case v.Outcome == claim.OutcomeDone:
+	case outcome == claim.OutcomeDone:
 		s.at(answered)
 	case expires:
 		s.at(expiryDecided)
-	case v.Outcome == claim.OutcomeMoved:
+	case outcome == claim.OutcomeMoved:
 		s.at(moving)
 	}
 	rec, err := s.Store.Settle(ctx, held, v)
@@ -201,17 +202,17 @@ func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Ve
 	}
 	switch {
 	case err != nil:
-	case v.Outcome == claim.OutcomePending:
+	case outcome == claim.OutcomePending:
 		s.at(waitKept)
 	case ends:
 		s.at(callEnded)
-	case v.Outcome == claim.OutcomeDone && compensates(held.Operation):
+	case outcome == claim.OutcomeDone && compensates(held.Operation):
 		s.at(refundBooked)
-	case v.Outcome == claim.OutcomeDone:
+	case outcome == claim.OutcomeDone:
 		s.at(settled)
 	case expires:
 		s.at(expirySettled)
-	case v.Outcome == claim.OutcomeMoved:
+	case outcome == claim.OutcomeMoved:
 		s.at(arrived)
 	}
 	return rec, err
@@ -222,16 +223,18 @@ func orders(operation string) bool { return payment.Operation(operation).Orders(
 // orderPoints are those before and after a Settle of a capture or a cancellation, or of the
 // charge that it is about.
 func orderPoints(held *claim.Record, v *claim.Verdict) (known, kept point) {
+	outcome := v.Outcome.String()
+	pending, _ := v.Outcome.(*claim.Pending)
 	switch {
-	case orders(held.Operation) && v.Outcome == claim.OutcomePending:
+	case orders(held.Operation) && outcome == claim.OutcomePending:
 		return orderSays, orderWaits
-	case v.Outcome == claim.OutcomePending && v.By != "":
+	case pending != nil && pending.By != "":
 		return orderTakes, orderTaken
-	case held.Interim != nil && held.Interim.By != "" && (v.Outcome == claim.OutcomeDone || v.Outcome == claim.OutcomeRefused):
+	case held.Interim != nil && held.Interim.By != "" && (outcome == claim.OutcomeDone || outcome == claim.OutcomeRefused):
 		return orderTold, orderBooked
-	case orders(held.Operation) && v.Outcome == claim.OutcomeDone:
+	case orders(held.Operation) && outcome == claim.OutcomeDone:
 		return orderKnown, orderKept
-	case held.Interim != nil && held.Interim.State == string(payment.RequiresCapture) && (v.Outcome == claim.OutcomeDone || v.Outcome == claim.OutcomeRefused):
+	case held.Interim != nil && held.Interim.State == string(payment.RequiresCapture) && (outcome == claim.OutcomeDone || outcome == claim.OutcomeRefused):
 		return orderTold, orderBooked
 	default:
 		return "none", "none" // "" is that of a process that is to live

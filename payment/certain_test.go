@@ -16,16 +16,16 @@ import (
 // TestWordsOfAnotherAccountSettleNothing: the owner of an account at the provider can write
 // our ids on a payment of their own, of which the provider then tells.
 func TestWordsOfAnotherAccountSettleNothing(t *testing.T) {
-	for told, want := range map[string]claim.Outcome{"px_1": claim.OutcomeDone, "px_evil@acct_evil": claim.OutcomePending} {
+	for told, want := range map[string]string{"px_1": claim.OutcomeDone, "px_evil@acct_evil": claim.OutcomePending} {
 		p := &patientProvider{fake: fake{caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}}, found: psp.FoundYes, shows: movement(psp.Pending, payer, nil)}
 		e := NewExecutor(psp.Providers{p}, Options{Logger: slog.New(slog.DiscardHandler)})
 		a := waiting(psp.RequiresAction, time.Minute, false)
 		a.Told, a.ToldBy = told, "fake"
-		require.Equal(t, want, e.Attempt(t.Context(), a).Outcome, told)
+		require.Equal(t, want, See(e.Attempt(t.Context(), a)).Outcome, told)
 
 		// And of a charge in that account ours.
 		a.Payload = []byte(`{"account":"acct_evil","amount":1999,"currency":"usd","off_session":false,"payment_method":"pm_1"}`)
-		require.NotEqual(t, want, e.Attempt(t.Context(), a).Outcome, told)
+		require.NotEqual(t, want, See(e.Attempt(t.Context(), a)).Outcome, told)
 	}
 }
 
@@ -35,9 +35,9 @@ func TestNobodyElseTriesWhatThePayerCanStillPay(t *testing.T) {
 	p := &patientProvider{fake: fake{result: psp.Result{Outcome: psp.Declined, ProviderRef: "px_1", Decline: &psp.Decline{Class: psp.Soft, Code: "do_not_honor"}}, caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}}}
 	e := NewExecutor(psp.Providers{p, &otherFake{}}, Options{Logger: slog.New(slog.DiscardHandler), Failover: map[string]Failover{"fake": {To: "other", Codes: []string{"do_not_honor"}}}})
 	a := attemptOf(Charge)
-	require.Equal(t, claim.OutcomeMoved, e.Attempt(t.Context(), a).Outcome, "of which the payer has heard nothing")
+	require.Equal(t, claim.OutcomeMoved, See(e.Attempt(t.Context(), a)).Outcome, "of which the payer has heard nothing")
 	a.Record.Generation, a.Record.ProviderRef = 2, "px_1"
-	require.Equal(t, claim.OutcomeReleased, e.Attempt(t.Context(), a).Outcome)
+	require.Equal(t, claim.OutcomeReleased, See(e.Attempt(t.Context(), a)).Outcome)
 }
 
 type otherFake struct{ fake }
@@ -67,7 +67,7 @@ func TestAPaymentThatWasGivenBackIsNoSuccess(t *testing.T) {
 	a.Record.Generation, a.Record.ProviderRef = 2, "px_1"
 	for _, recovery := range []bool{false, true} {
 		a.Recovery = recovery
-		v := e.Attempt(t.Context(), a)
+		v := See(e.Attempt(t.Context(), a))
 		require.Equal(t, claim.OutcomeReleased, v.Outcome)
 		require.Empty(t, v.ProviderRef, "the next generation makes a payment of its own")
 		require.Nil(t, v.Posting)

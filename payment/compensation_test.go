@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func compensationOf() claim.Attempt {
 
 func TestCompensation(t *testing.T) {
 	p := &fake{caps: both, result: approved}
-	v := executorOf(p, nil, nil, outbox.KindLog).Attempt(t.Context(), compensationOf())
+	v := See(executorOf(p, nil, nil, outbox.KindLog).Attempt(t.Context(), compensationOf()))
 	require.Equal(t, []psp.Call{{Kind: psp.KindRefund, Key: "hw_key", Reference: "re_1", Amount: 1999, Currency: "usd", Source: "px_ghost"}}, p.calls)
 	require.Equal(t, claim.OutcomeDone, v.Outcome)
 	require.Equal(t, `{"id":"re_1","object":"refund","amount":1999,"currency":"usd","status":"succeeded","created":1893456000,"charge":"`+paid+
@@ -50,7 +51,7 @@ func TestCompensationStaysWithItsProvider(t *testing.T) {
 			p := &fake{caps: both, result: approved}
 			a := compensationOf()
 			a.Recovery = recovery
-			v := executorOf(p, c.b, nil).Attempt(t.Context(), a)
+			v := See(executorOf(p, c.b, nil).Attempt(t.Context(), a))
 			require.Empty(t, p.calls, name)
 			require.Equal(t, claim.OutcomeUnknown, v.Outcome, name)
 			require.Equal(t, c.reason, v.Reason)
@@ -60,7 +61,7 @@ func TestCompensationStaysWithItsProvider(t *testing.T) {
 	}
 	ghost = ledger.GhostID("fake", "px_ghost")
 	p := &fake{caps: both, result: approved}
-	v := executorOf(p, &books{all: map[string]ledger.Transaction{"europe/" + ghost: {ID: ghost}}}, nil).Attempt(t.Context(), compensationOf())
+	v := See(executorOf(p, &books{all: map[string]ledger.Transaction{"europe/" + ghost: {ID: ghost}}}, nil).Attempt(t.Context(), compensationOf()))
 	require.Len(t, p.calls, 1)
 	require.Equal(t, claim.OutcomeDone, v.Outcome)
 }
@@ -80,15 +81,15 @@ func TestCompensationIsHeld(t *testing.T) {
 			a.Recovery, a.Now = recovery, firstUse.Add(48*time.Hour)
 			e := executorOf(p, nil, &said)
 			e.o.Held = held
-			v := e.Attempt(t.Context(), a)
+			v := See(e.Attempt(t.Context(), a))
 			require.Empty(t, p.calls, name)
 			require.Zero(t, p.lookups, name)
 			require.Equal(t, claim.OutcomeUnknown, v.Outcome, name)
 			require.True(t, v.Unsent && v.KeepAsking, name)
 			require.Empty(t, said, name)
 			a.Recovery, a.Told, a.ToldBy = true, "px_9", "fake"
-			require.Equal(t, claim.OutcomeDone, e.Attempt(t.Context(), a).Outcome)
-			require.Equal(t, claim.OutcomeDone, e.Attempt(t.Context(), attemptOf(Charge)).Outcome)
+			require.Equal(t, claim.OutcomeDone, See(e.Attempt(t.Context(), a)).Outcome)
+			require.Equal(t, claim.OutcomeDone, See(e.Attempt(t.Context(), attemptOf(Charge))).Outcome)
 		}
 	}
 }
@@ -97,7 +98,7 @@ func TestCompensationIsHeld(t *testing.T) {
 func TestCompensationAfterAFailure(t *testing.T) {
 	a := compensationOf()
 	a.Payload = []byte(strings.Replace(string(a.Payload), `"provider_ref"`, `"failed_before":2,"provider_ref"`, 1))
-	v := executorOf(&fake{caps: both, result: approved}, nil, nil).Attempt(t.Context(), a)
+	v := See(executorOf(&fake{caps: both, result: approved}, nil, nil).Attempt(t.Context(), a))
 	require.Equal(t, claim.OutcomeDone, v.Outcome)
 	require.Equal(t, ledger.GhostRefundTryID("fake", "px_ghost", 3), v.Posting.ID)
 	require.Equal(t, ledger.GhostID("fake", "px_ghost"), v.Posting.Reverses)
@@ -122,7 +123,7 @@ func TestCompensationIsNeverGivenUp(t *testing.T) {
 				var said []string
 				a := compensationOf()
 				a.Recovery, a.Record.Unknowns, a.Now = true, n, firstUse.Add(age)
-				v := executorOf(p, nil, &said, outbox.KindLog).Attempt(t.Context(), a)
+				v := See(executorOf(p, nil, &said, outbox.KindLog).Attempt(t.Context(), a))
 				require.Equal(t, claim.OutcomeUnknown, v.Outcome, name)
 				require.True(t, v.KeepAsking, name)
 				require.Equal(t, want, v.RetryIn, name)
@@ -135,7 +136,7 @@ func TestCompensationIsNeverGivenUp(t *testing.T) {
 	p := &fake{caps: psp.Capabilities{Lookup: true, SettleWindow: time.Minute, Timeout: time.Second}, found: psp.FoundNo}
 	a := compensationOf()
 	a.Recovery = true
-	v := executorOf(p, nil, nil).Attempt(t.Context(), a)
+	v := See(executorOf(p, nil, nil).Attempt(t.Context(), a))
 	require.True(t, v.NotFound && v.KeepAsking)
 	require.Equal(t, time.Minute, v.RetryIn)
 }
@@ -144,7 +145,7 @@ func TestRefusedCompensationIsLimbo(t *testing.T) {
 	for name, c := range map[string]struct {
 		class   psp.Class
 		last    bool
-		outcome claim.Outcome
+		outcome string
 		pages   int
 	}{
 		"hard":             {class: psp.Hard, outcome: claim.OutcomeRefused, pages: 1},
@@ -156,8 +157,8 @@ func TestRefusedCompensationIsLimbo(t *testing.T) {
 			var said []string
 			a := compensationOf()
 			a.Last = c.last
-			v := executorOf(&fake{caps: both, result: decline(c.class, "x", "")}, nil, &said).Attempt(t.Context(), a)
-			require.Equal(t, c.outcome, v.Outcome)
+			v := See(executorOf(&fake{caps: both, result: decline(c.class, "x", "")}, nil, &said).Attempt(t.Context(), a))
+			require.Equal(t, cmp.Or(c.outcome, claim.OutcomeUnknown), v.Outcome)
 			require.Len(t, said, c.pages)
 			require.Nil(t, v.Posting)
 			if c.pages > 0 {

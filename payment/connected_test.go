@@ -19,7 +19,7 @@ func TestMoneyIsBookedWhereItLies(t *testing.T) {
 	result := psp.Result{Outcome: psp.Approved, ProviderRef: "px_1@acct_1"}
 	charge := attemptOf(Charge)
 	charge.Payload = []byte(`{"account":"acct_1","amount":1999,"currency":"usd","payment_method":"pm_1"}`)
-	v := executorOf(&fake{caps: both, result: result}, nil, nil).Attempt(t.Context(), charge)
+	v := See(executorOf(&fake{caps: both, result: result}, nil, nil).Attempt(t.Context(), charge))
 	require.Equal(t, ledger.Account(there), v.Posting.Debit)
 	require.Equal(t, ledger.Merchant(charge.Record.Key.Tenant), v.Posting.Credit)
 
@@ -34,14 +34,14 @@ func TestMoneyIsBookedWhereItLies(t *testing.T) {
 		compensation := compensationOf()
 		compensation.Payload = []byte(strings.Replace(string(compensation.Payload), "px_ghost", "px_ghost@acct_1", 1))
 		for name, a := range map[string]claim.Attempt{"refund": refundOf(`{"charge":"` + paid + `"}`), "compensation": compensation} {
-			v := executorOf(&fake{caps: both, result: result}, b, nil).Attempt(t.Context(), a)
+			v := See(executorOf(&fake{caps: both, result: result}, b, nil).Attempt(t.Context(), a))
 			require.Equal(t, claim.OutcomeDone, v.Outcome, name)
 			require.Equal(t, want, v.Posting.Credit, name)
 
 			// Told by the provider of that account, and of no other.
-			for told, outcome := range map[string]claim.Outcome{"px_2@acct_1": claim.OutcomeDone, "px_2@acct_2": claim.OutcomeUnknown, "px_2": claim.OutcomeUnknown} {
+			for told, outcome := range map[string]string{"px_2@acct_1": claim.OutcomeDone, "px_2@acct_2": claim.OutcomeUnknown, "px_2": claim.OutcomeUnknown} {
 				a.Recovery, a.Told, a.ToldBy = true, told, "fake"
-				v := executorOf(&fake{caps: both}, b, nil).Attempt(t.Context(), a)
+				v := See(executorOf(&fake{caps: both}, b, nil).Attempt(t.Context(), a))
 				require.Equal(t, outcome, v.Outcome, name+" "+told)
 			}
 		}
@@ -68,7 +68,7 @@ func TestAReferenceIsOneEverywhere(t *testing.T) {
 	for _, raw := range []string{"px_1\x00", "px_1@acct_a\x00b", "px_1@acct_\xff", strings.Repeat("x", 600) + "@acct_1", strings.Repeat("ü", 500)} {
 		a := attemptOf(Charge)
 		a.Record.Key.Tenant = "acme"
-		v := executorOf(&fake{caps: both, result: psp.Result{Outcome: psp.Approved, ProviderRef: raw}}, nil, nil).Attempt(t.Context(), a)
+		v := See(executorOf(&fake{caps: both, result: psp.Result{Outcome: psp.Approved, ProviderRef: raw}}, nil, nil).Attempt(t.Context(), a))
 		require.Equal(t, claim.OutcomeDone, v.Outcome)
 		require.Equal(t, psp.Ref(raw), v.ProviderRef)
 		require.Equal(t, v.ProviderRef, v.Posting.ProviderRef)

@@ -143,7 +143,7 @@ type attempt struct {
 // afterwards. It returns once the provider has answered, its time-out has passed or ctx
 // is done; the latter two are unknown outcomes. See the package comment for when it
 // calls, when it looks up, and when it does neither.
-func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
+func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	t := &attempt{Executor: e, Attempt: a, callee: e.first, op: Operation(a.Record.Operation)}
 	if a.Provider != "" && !t.goTo(a.Provider) {
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
@@ -274,7 +274,7 @@ func (t *attempt) stands(ctx context.Context, ref string) psp.Found {
 
 // toldRefused is the verdict of a notice that the movement was refused. The request may
 // be retried: the notice does not say how long the reason holds.
-func (t *attempt) toldRefused(ctx context.Context) claim.Verdict {
+func (t *attempt) toldRefused(ctx context.Context) claim.Outcome {
 	t.cleared = true
 	return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Soft, Code: t.Refused}})
 }
@@ -368,7 +368,7 @@ func kind(op Operation) psp.Kind {
 // repeat makes the call again; a provider that dedupes answers with the first call's
 // result. If the provider refuses the repeat, as invalid or as another call under the
 // same key, repeat looks up at once: the same call would be refused again and again.
-func (t *attempt) repeat(ctx context.Context) claim.Verdict {
+func (t *attempt) repeat(ctx context.Context) claim.Outcome {
 	r := t.call(ctx)
 	why := r.Err
 	switch {
@@ -389,7 +389,7 @@ func saidInvalid(r psp.Result) bool {
 
 // ask looks up the outcome of earlier attempts, and calls again only if that is both
 // safe and still wanted.
-func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
+func (t *attempt) ask(ctx context.Context, expired bool) claim.Outcome {
 	found, res := t.lookup(ctx)
 	if found == psp.FoundYes && res.Outcome == psp.Approved {
 		switch ghost, err := t.ghost(ctx, res.ProviderRef); {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -14,7 +13,7 @@ import (
 // one, the request names none, and this generation has certainly moved no money. That
 // is so for a first attempt whose call was not sent or was declined, and never after an
 // unknown outcome. It excludes a declined payment whose payer may still complete it.
-func (t *attempt) elseMoved(ctx context.Context, r psp.Result, v claim.Verdict) claim.Verdict {
+func (t *attempt) elseMoved(ctx context.Context, r psp.Result, v claim.Outcome) claim.Outcome {
 	next, set := t.o.Failover[t.name]
 	_, has := t.callees[next.To]
 	switch {
@@ -23,18 +22,21 @@ func (t *attempt) elseMoved(ctx context.Context, r psp.Result, v claim.Verdict) 
 	case !certain(r, v, next.Codes):
 		return v
 	}
+	reason := reasonNotSent
+	if r.Decline != nil {
+		reason = r.Decline.Code
+	}
 	t.log.WarnContext(ctx, "failing over: this provider has certainly moved no money",
-		"object", t.Record.Minted.ID, "provider", t.name, "next", next.To, "reason", v.Reason)
-	// Only a build without such outcomes would show it.
-	shown := t.refusal(problem.New(problem.OutcomeUnknown, "Another provider is to try."))
-	return claim.Verdict{Outcome: claim.OutcomeMoved, Next: next.To, Reason: v.Reason, Response: shown}
+		"object", t.Record.Minted.ID, "provider", t.name, "next", next.To, "reason", reason)
+	return &claim.Moved{Next: next.To, Reason: reason}
 }
 
 // certain reports whether r proves that no money moved, with one of codes.
-func certain(r psp.Result, v claim.Verdict, codes []string) bool {
+func certain(r psp.Result, v claim.Outcome, codes []string) bool {
 	var held *psp.NotSentError
 	if r.Outcome == psp.Unknown {
 		return errors.As(r.Err, &held)
 	}
-	return r.Decline.Class != psp.Hard && v.Outcome == claim.OutcomeReleased && slices.Contains(codes, r.Decline.Code)
+	_, released := v.(*claim.Released)
+	return r.Decline.Class != psp.Hard && released && slices.Contains(codes, r.Decline.Code)
 }

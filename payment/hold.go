@@ -96,7 +96,7 @@ func OrderOf(body []byte, charge string) []byte {
 
 // cannotHold refuses, before anything is sent, to hold money at a provider that cannot
 // hold it, or that could not report the result of a capture.
-func (t *attempt) cannotHold() (v claim.Verdict, refused bool) {
+func (t *attempt) cannotHold() (v claim.Outcome, refused bool) {
 	if !t.intent.Holds() || t.canHold() {
 		return v, false
 	}
@@ -106,7 +106,7 @@ func (t *attempt) cannotHold() (v claim.Verdict, refused bool) {
 // order is an attempt to capture or to cancel a charge. It calls the provider, has the
 // charge's own claim find out the result, and is done once that claim is: whoever reads
 // that a charge is captured finds it booked.
-func (t *attempt) order(ctx context.Context) claim.Verdict {
+func (t *attempt) order(ctx context.Context) claim.Outcome {
 	if err := t.readCharge(ctx); err != nil {
 		t.log.WarnContext(ctx, "the charge to capture or cancel cannot be read; nothing was sent to the provider",
 			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
@@ -190,7 +190,7 @@ func (t *attempt) readCharge(ctx context.Context) error {
 
 // over returns the verdict if the state of the charge's claim, being final, already
 // decides the order.
-func (t *attempt) over(ctx context.Context) (v claim.Verdict, over bool) {
+func (t *attempt) over(ctx context.Context) (v claim.Outcome, over bool) {
 	switch rec := &t.of.rec; {
 	case rec.State == 0:
 		return t.missing(ctx, codeNoCharge, "This account has no charge of this id that could be captured or canceled."), true
@@ -212,7 +212,7 @@ func (t *attempt) over(ctx context.Context) (v claim.Verdict, over bool) {
 	}
 }
 
-func (t *attempt) notHeld() claim.Verdict {
+func (t *attempt) notHeld() claim.Outcome {
 	code, detail := t.notHeldWhy()
 	return t.wrong(code, "charge", detail)
 }
@@ -227,7 +227,7 @@ func (t *attempt) notHeldWhy() (code, detail string) {
 // notOpen refuses an order for which the charge is not ready, and finds the provider. A
 // recovery waits instead: the charge may have been ready, and only the restored store
 // shows it as it was before.
-func (t *attempt) notOpen(ctx context.Context) (v claim.Verdict, refused bool) {
+func (t *attempt) notOpen(ctx context.Context) (v claim.Outcome, refused bool) {
 	rec, in := &t.of.rec, &t.of.intent
 	state, by := psp.State(""), ""
 	if rec.Interim != nil {
@@ -260,7 +260,7 @@ func (t *attempt) notOpen(ctx context.Context) (v claim.Verdict, refused bool) {
 // learned has the charge's claim look up the provider's state, and is over once that
 // claim is final. stands reports that the provider, asked since, still shows the charge
 // unchanged.
-func (t *attempt) learned(ctx context.Context) (v claim.Verdict, over, stands bool) {
+func (t *attempt) learned(ctx context.Context) (v claim.Outcome, over, stands bool) {
 	before := t.of.rec.Fence
 	for deadline := time.Now().Add(settleFor); ; {
 		asked := t.o.Charges.Learn(ctx, t.of.call, "", "")
@@ -284,7 +284,7 @@ func (t *attempt) learned(ctx context.Context) (v claim.Verdict, over, stands bo
 
 // captured is the verdict of a capture whose charge has succeeded: the charge as
 // stored, if it was made for the requested amount.
-func (t *attempt) captured(ctx context.Context) claim.Verdict {
+func (t *attempt) captured(ctx context.Context) claim.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	state, resp, found, err := t.o.Charges.Object(ctx, t.Record.Key.Tenant, t.of.home, t.intent.Charge)
@@ -312,12 +312,12 @@ func (t *attempt) captured(ctx context.Context) claim.Verdict {
 		return t.wrong(codeCaptured, "charge", fmt.Sprintf("This charge is captured already, %d of it. A charge is captured once.", is.Captured))
 	}
 	resp.Status = http.StatusOK
-	return claim.Verdict{Outcome: claim.OutcomeDone, ProviderRef: t.of.rec.ProviderRef, Response: resp}
+	return &claim.Done{Response: resp, ProviderRef: t.of.rec.ProviderRef}
 }
 
 // letGo is the verdict of a cancellation whose charge is canceled. The charge's request
 // has its amount; after a crash the provider still has it.
-func (t *attempt) letGo(ctx context.Context) claim.Verdict {
+func (t *attempt) letGo(ctx context.Context) claim.Outcome {
 	of := &t.of
 	if !t.chargedAt(&of.rec) {
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
@@ -349,10 +349,8 @@ func (t *attempt) letGo(ctx context.Context) claim.Verdict {
 // canceled is the verdict of a charge that was canceled before any money moved: by its
 // merchant, by an operator, or because the hold lapsed. It is final: a retry of the
 // charge must not take the money after all.
-func (t *attempt) canceled(ref string) claim.Verdict {
+func (t *attempt) canceled(ref string) claim.Outcome {
 	p := problem.New(problem.CardDeclined, "The "+string(t.op)+" was canceled at the provider before any money moved.")
 	p.DeclineCode = codeCanceled
-	v := t.refused(claim.OutcomeRefused, p)
-	v.ProviderRef = ref
-	return v
+	return t.refused(p, ref)
 }

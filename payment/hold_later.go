@@ -53,7 +53,7 @@ func (c *callee) later() bool { return c.caps.Asynchronous && c.caps.Blind }
 func (c *callee) canHold() bool { return c.caps.Captures && c.caps.Asynchronous == c.caps.Blind }
 
 // heldWord is the verdict of a charge after a notice about it.
-func (t *attempt) heldWord(ctx context.Context) claim.Verdict {
+func (t *attempt) heldWord(ctx context.Context) claim.Outcome {
 	h, rec := t.Held, &t.Record
 	if h.Word != claim.HeldOrdered && (h.By != t.name || rec.ProviderRef != "" && rec.ProviderRef != h.Ref) {
 		return t.asItWas(ctx) // of another movement
@@ -91,24 +91,24 @@ func (t *attempt) heldWord(ctx context.Context) claim.Verdict {
 }
 
 // asItWas is the verdict of an attempt that changes nothing.
-func (t *attempt) asItWas(ctx context.Context) claim.Verdict {
+func (t *attempt) asItWas(ctx context.Context) claim.Outcome {
 	rec := &t.Record
 	if rec.Interim == nil {
 		return t.unknown(ctx, reasonNoAnswer)
 	}
-	return claim.Verdict{
-		Outcome: claim.OutcomePending, State: rec.Interim.State, By: rec.Interim.By, Reason: rec.Interim.State, ProviderRef: rec.ProviderRef,
-		Response: rec.Interim.Response, RetryIn: t.pace(psp.State(rec.Interim.State)),
+	return &claim.Pending{
+		Response: rec.Interim.Response, State: rec.Interim.State, By: rec.Interim.By, ProviderRef: rec.ProviderRef,
+		AskIn: t.pace(psp.State(rec.Interim.State)),
 	}
 }
 
 // orderedBy is the verdict of a charge that order is about to capture or cancel; for an
 // expired hold order is the charge itself.
-func (t *attempt) orderedBy(order string) claim.Verdict {
+func (t *attempt) orderedBy(order string) claim.Outcome {
 	rec, state := &t.Record, psp.Processing
-	v := claim.Verdict{
-		Outcome: claim.OutcomePending, State: string(state), By: order, Reason: string(state), ProviderRef: rec.ProviderRef,
-		Response: Interim(rec.Minted, &t.intent, t.name, rec.ProviderRef, &psp.Wait{State: state}), RetryIn: t.pace(state),
+	v := &claim.Pending{
+		Response: Interim(rec.Minted, &t.intent, t.name, rec.ProviderRef, &psp.Wait{State: state}),
+		State:    string(state), By: order, ProviderRef: rec.ProviderRef, AskIn: t.pace(state),
 	}
 	if len(t.o.Sinks) > 0 {
 		v.Events = t.events(string(state), rendered(rec.Minted, &t.intent, t.name, rec.ProviderRef, string(state)).Body)
@@ -119,7 +119,7 @@ func (t *attempt) orderedBy(order string) claim.Verdict {
 // awaitHeld is await for a charge that holds its money. The charge cancels a hold past
 // its time, and only the provider's notice closes it: a capture that is under way may
 // win.
-func (t *attempt) awaitHeld(ctx context.Context) claim.Verdict {
+func (t *attempt) awaitHeld(ctx context.Context) claim.Outcome {
 	rec := &t.Record
 	ours := rec.Interim.State == string(RequiresCapture) || rec.Interim.By == rec.Minted.ID
 	if !ours || !t.past(t.deadlineIn(RequiresCapture)) {
@@ -138,7 +138,7 @@ func (t *attempt) awaitHeld(ctx context.Context) claim.Verdict {
 }
 
 // orderLater is an order's attempt at such a provider.
-func (t *attempt) orderLater(ctx context.Context) claim.Verdict {
+func (t *attempt) orderLater(ctx context.Context) claim.Outcome {
 	if t.Record.Interim != nil {
 		t.pageProcessing(ctx, psp.Processing, t.of.rec.ProviderRef)
 		return t.asItWas(ctx) // the provider has the order
@@ -153,9 +153,8 @@ func (t *attempt) orderLater(ctx context.Context) claim.Verdict {
 	r := t.call(ctx)
 	switch {
 	case r.Outcome == psp.Pending:
-		return claim.Verdict{
-			Outcome: claim.OutcomePending, State: string(psp.Processing), Reason: string(psp.Processing), ProviderRef: t.of.rec.ProviderRef,
-			Response: t.of.rec.Interim.Response, RetryIn: t.pace(psp.Processing),
+		return &claim.Pending{
+			Response: t.of.rec.Interim.Response, State: string(psp.Processing), ProviderRef: t.of.rec.ProviderRef, AskIn: t.pace(psp.Processing),
 		}
 	case r.Outcome == psp.Declined && r.Decline != nil && !t.Recovery:
 		// The provider does not have it: the charge is free again; the next attempt
@@ -180,7 +179,7 @@ func (t *attempt) orderLater(ctx context.Context) claim.Verdict {
 }
 
 // take records this order in the charge's row.
-func (t *attempt) take(ctx context.Context) (v claim.Verdict, taken bool) {
+func (t *attempt) take(ctx context.Context) (v claim.Outcome, taken bool) {
 	mine := t.Record.Minted.ID
 	for deadline := time.Now().Add(settleFor); ; {
 		if i := t.of.rec.Interim; i != nil && i.By == mine {
@@ -213,7 +212,7 @@ func (t *attempt) take(ctx context.Context) (v claim.Verdict, taken bool) {
 // orderFailed is the verdict of an order that the provider accepted and that had no
 // effect. It is final: if it was the wrong order, the merchant sends the right one
 // under another key.
-func (t *attempt) orderFailed(ctx context.Context) claim.Verdict {
+func (t *attempt) orderFailed(ctx context.Context) claim.Outcome {
 	message := "The provider could not capture this charge. Its money is held as before; another capture needs a new key."
 	if t.op == Cancel {
 		message = "The provider could not cancel this charge. Its money is held as before, or was captured; another cancellation needs a new key."
@@ -244,7 +243,7 @@ func (t *attempt) remembered() (in Intent, ok bool) {
 
 // forgotten is the verdict of a cancellation that does not know what was canceled: its
 // notice is still on the way, or was about an order of somebody else.
-func (t *attempt) forgotten(ctx context.Context) claim.Verdict {
+func (t *attempt) forgotten(ctx context.Context) claim.Outcome {
 	if t.age() >= tellsLater {
 		return t.notHeld()
 	}
@@ -266,8 +265,8 @@ func (t *attempt) sendCancel(ctx context.Context) psp.Result {
 }
 
 // gone is the answer to a cancellation.
-func (t *attempt) gone(in *Intent, ref string) claim.Verdict {
+func (t *attempt) gone(in *Intent, ref string) claim.Outcome {
 	r := rendered(t.of.rec.Minted, in, t.name, ref, statusCanceled)
 	r.Status = http.StatusOK
-	return claim.Verdict{Outcome: claim.OutcomeDone, ProviderRef: ref, Response: r}
+	return &claim.Done{Response: r, ProviderRef: ref}
 }

@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ func TestARecoveryIsNotRefusedForWantOfItsCharge(t *testing.T) {
 			for _, last := range []bool{false, true} {
 				p, a := &fake{caps: caps, result: approved}, refundOf(`{"amount":500,"charge":"`+charge+`"}`)
 				a.Recovery, a.Last = true, last
-				v := executorOf(p, someBooks(), nil).Attempt(t.Context(), a)
+				v := See(executorOf(p, someBooks(), nil).Attempt(t.Context(), a))
 				require.Equal(t, claim.OutcomeUnknown, v.Outcome)
 				require.Equal(t, reasonMissing, v.Reason)
 				require.True(t, v.Unsent, "it may wait for days, and nothing counts")
@@ -26,7 +27,7 @@ func TestARecoveryIsNotRefusedForWantOfItsCharge(t *testing.T) {
 				require.Empty(t, p.calls)
 
 				a.Now = firstUse.Add(missingFor)
-				v = executorOf(p, someBooks(), nil).Attempt(t.Context(), a)
+				v = See(executorOf(p, someBooks(), nil).Attempt(t.Context(), a))
 				require.Equal(t, claim.OutcomeUnknown, v.Outcome)
 				require.False(t, v.Unsent || v.KeepAsking, "asking ends")
 				require.Contains(t, string(v.Response.Body), "Have a person find out")
@@ -44,7 +45,7 @@ func TestARestoredChargePastItsTimeIsNotRefused(t *testing.T) {
 		witness *claim.Witness
 		caps    psp.Capabilities
 		after   time.Duration
-		want    claim.Outcome
+		want    string
 		ref     string
 		calls   int
 	}{
@@ -61,8 +62,8 @@ func TestARestoredChargePastItsTimeIsNotRefused(t *testing.T) {
 			a := attemptOf(Charge)
 			a.Recovery, a.Witness, a.Now = true, c.witness, firstUse.Add(c.after)
 			a.Payload = []byte(`{"amount":1999,"currency":"usd","expires_at":"2030-01-01T01:00:00Z","payment_method":"pm_1"}`)
-			v := executorOf(f, nil, nil).Attempt(t.Context(), a)
-			require.Equal(t, c.want, v.Outcome, "%s", v.Response.Body)
+			v := See(executorOf(f, nil, nil).Attempt(t.Context(), a))
+			require.Equal(t, cmp.Or(c.want, claim.OutcomeUnknown), v.Outcome, "%s", v.Response.Body)
 			require.Equal(t, c.ref, v.ProviderRef)
 			require.Len(t, f.calls, c.calls)
 			if v.Outcome == claim.OutcomeUnknown {
@@ -82,7 +83,7 @@ func TestAFirstAnswerIsOlderThanTheWitness(t *testing.T) {
 		payload string
 		witness *claim.Witness
 		blind   bool
-		want    claim.Outcome
+		want    string
 	}{
 		"a debit was paid":              {later, done, true, claim.OutcomeDone},
 		"a debit is not known to be":    {later, unknown, true, claim.OutcomePending},
@@ -99,8 +100,8 @@ func TestAFirstAnswerIsOlderThanTheWitness(t *testing.T) {
 			}
 			a := attemptOf(Charge)
 			a.Recovery, a.Witness, a.Now, a.Payload = true, c.witness, firstUse.Add(time.Hour), []byte(c.payload)
-			v := executorOf(f, nil, nil).Attempt(t.Context(), a)
-			require.Equal(t, c.want, v.Outcome, "%s: %s", v.Reason, v.Response.Body)
+			v := See(executorOf(f, nil, nil).Attempt(t.Context(), a))
+			require.Equal(t, cmp.Or(c.want, claim.OutcomeUnknown), v.Outcome, "%s: %s", v.Reason, v.Response.Body)
 			require.Len(t, f.calls, 1)
 			require.Equal(t, c.want == claim.OutcomeUnknown, v.KeepAsking)
 		})

@@ -49,7 +49,7 @@ const codeGivenBack = "payment_given_back"
 // paid is the verdict of a payment that was made. If an earlier generation was declined
 // for it, and its payer paid after all, it is a ghost: it is refunded, and the next
 // generation makes a payment of its own.
-func (t *attempt) paid(ctx context.Context, ref string) claim.Verdict {
+func (t *attempt) paid(ctx context.Context, ref string) claim.Outcome {
 	ghost, err := t.ghost(ctx, ref)
 	switch {
 	case err != nil:
@@ -65,7 +65,7 @@ func (t *attempt) paid(ctx context.Context, ref string) claim.Verdict {
 }
 
 // verdict maps a provider's answer to the claim's outcome.
-func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
+func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Outcome {
 	if t.intent.Holds() {
 		switch {
 		case r.Outcome == psp.Authorized:
@@ -91,14 +91,12 @@ func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
 	return t.unknown(ctx, reasonNoAnswer)
 }
 
-func (t *attempt) succeeded(ref string) claim.Verdict {
+func (t *attempt) succeeded(ref string) claim.Outcome {
 	t.twice(ref)
-	v := claim.Verdict{
-		Outcome: claim.OutcomeDone, ProviderRef: ref,
-		Response: Rendered(t.Record.Minted, &t.intent, t.name, ref), Posting: t.posting(ref),
+	response := Rendered(t.Record.Minted, &t.intent, t.name, ref)
+	return &claim.Done{
+		Response: response, ProviderRef: ref, Posting: t.posting(ref), Events: t.events(statusSucceeded, response.Body),
 	}
-	v.Events = t.events(statusSucceeded, v.Response.Body)
-	return v
 }
 
 // posting books the money that moved. See the table of package ledger.
@@ -133,7 +131,7 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 	return p
 }
 
-func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
+func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Outcome {
 	what := "payment"
 	switch {
 	case t.op.GivesBack():
@@ -141,18 +139,18 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 	case t.op.Orders():
 		what = map[Operation]string{Capture: "capture", Cancel: "cancellation"}[t.op]
 	}
-	outcome := claim.OutcomeReleased
+	final := false
 	var p problem.Problem
 	switch r.Decline.Class {
 	case psp.Hard:
-		outcome = claim.OutcomeRefused
+		final = true
 		p = problem.New(problem.CardDeclined, orElse(r.Decline.Message, "The provider declined the "+what+" for good."))
 	case psp.Soft:
 		p = problem.New(problem.CardDeclined, orElse(r.Decline.Message, "The provider declined the "+what+" for now."))
 		p.RetryAfter = max(t.o.DeclinePause, r.Decline.RetryIn)
 		switch {
 		case r.Decline.RetryIn > longestPause:
-			outcome = claim.OutcomeRefused // the key would expire before the retry is allowed
+			final = true // the key would expire before the retry is allowed
 		case t.Last: // the last one allowed is remembered, and the key with it
 			p.RetryAfter = 0
 		default:
@@ -173,21 +171,24 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 	}
 	p.DeclineCode, p.Member = r.Decline.Code, r.Decline.Member
 	if t.op == Compensation && (r.Decline.Class != psp.Soft || t.Last) {
-		outcome = claim.OutcomeRefused
+		final = true
 	}
-	if t.op == Compensation && outcome == claim.OutcomeRefused && !t.undone { // otherwise nobody waits for it
+	if t.op == Compensation && final && !t.undone { // otherwise nobody waits for it
 		t.log.ErrorContext(ctx, pageLimbo, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
 			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "code", r.Decline.Code)
 	}
-	v := t.refused(outcome, p)
-	v.ProviderRef, v.RetryIn = r.ProviderRef, r.Decline.RetryIn
+	if final {
+		return t.refused(p, r.ProviderRef)
+	}
+	v := t.released(p)
+	v.ProviderRef, v.Pause = r.ProviderRef, r.Decline.RetryIn
 	return v
 }
 
 // expired: not paid in time. That no money has moved is certain of the first attempt and
 // of a payment that the provider canceled. A request that was declined before may have
 // calls without an answer from before its decline.
-func (t *attempt) expired() claim.Verdict {
+func (t *attempt) expired() claim.Outcome {
 	before := "any money moved"
 	if t.Closing || t.Record.Generation > 1 {
 		before = "an attempt succeeded"
@@ -197,7 +198,7 @@ func (t *attempt) expired() claim.Verdict {
 
 // untraced is expired for a request that the provider does not find although calls had no
 // answer: one of them may still arrive. Nobody can reverse a transfer that does.
-func (t *attempt) untraced(ctx context.Context) claim.Verdict {
+func (t *attempt) untraced(ctx context.Context) claim.Outcome {
 	switch {
 	case t.cleared:
 		return t.expired()
@@ -210,7 +211,7 @@ func (t *attempt) untraced(ctx context.Context) claim.Verdict {
 
 // unconfirmed: not known to be paid in time, and nothing can confirm it. A success that
 // surfaces later is a ghost.
-func (t *attempt) unconfirmed(ctx context.Context) claim.Verdict {
+func (t *attempt) unconfirmed(ctx context.Context) claim.Outcome {
 	if t.Witness != nil {
 		return t.restored(ctx)
 	}
@@ -218,7 +219,7 @@ func (t *attempt) unconfirmed(ctx context.Context) claim.Verdict {
 }
 
 // overtaken is the answer to a charge that is past its time with its outcome unknown.
-func (t *attempt) overtaken(ctx context.Context) claim.Verdict {
+func (t *attempt) overtaken(ctx context.Context) claim.Outcome {
 	t.log.WarnContext(ctx, "charge expired with its outcome unknown; a success that surfaces later must be refunded",
 		"object", t.Record.Minted.ID, "provider", t.name)
 	return t.late("The " + string(t.op) + " could not be confirmed before its expires_at. Should it turn out to have been made, the payer gets the money back.")
@@ -229,7 +230,7 @@ func (t *attempt) overtaken(ctx context.Context) claim.Verdict {
 // known to be paid, its witness says so, or the provider does when the same call is
 // repeated. For any other charge it is not known whether the call was sent, and a call
 // now would be past its time.
-func (t *attempt) restored(ctx context.Context) claim.Verdict {
+func (t *attempt) restored(ctx context.Context) claim.Outcome {
 	w := t.Witness
 	switch {
 	case w.Done && w.ProviderRef != "" && !t.intent.Holds():
@@ -238,64 +239,73 @@ func (t *attempt) restored(ctx context.Context) claim.Verdict {
 		return t.verdict(ctx, t.call(ctx))
 	}
 	v := t.unknown(ctx, reasonCannotAsk)
-	v.KeepAsking = v.KeepAsking || w.Done
+	if w.Done {
+		v.GiveUp = nil
+	}
 	return v
 }
 
 // repeated is the verdict of a payment that is known to have been made before a restore, if its
 // provider cannot be asked and repeats its first answer, which is older. The captured amount of
 // held money is then not known: to say that it is still held would invite a second capture.
-func (t *attempt) repeated(ctx context.Context, r psp.Result) claim.Verdict {
+func (t *attempt) repeated(ctx context.Context, r psp.Result) claim.Outcome {
 	if ref := cmp.Or(t.Witness.ProviderRef, r.ProviderRef); ref != "" && !t.intent.Holds() {
 		return t.paid(ctx, ref)
 	}
 	v := t.unknown(ctx, reasonCannotAsk)
-	v.KeepAsking = true
+	v.GiveUp = nil
 	return v
 }
 
-func (t *attempt) late(detail string) claim.Verdict {
+func (t *attempt) late(detail string) claim.Outcome {
 	p := problem.New(problem.CardDeclined, detail)
 	p.DeclineCode = codeExpired
-	return t.refused(claim.OutcomeRefused, p)
+	return t.refused(p, "")
 }
 
 // refused is a definitive no with the answer p.
-func (t *attempt) refused(outcome claim.Outcome, p problem.Problem) claim.Verdict {
-	v := claim.Verdict{Outcome: outcome, Reason: p.DeclineCode, Response: t.refusal(p)}
-	switch {
-	case p.DeclineCode == codeExpired && outcome == claim.OutcomeRefused:
+func (t *attempt) refused(p problem.Problem, ref string) claim.Outcome {
+	v := &claim.Refused{Response: t.refusal(p), Reason: p.DeclineCode, ProviderRef: ref}
+	switch p.DeclineCode {
+	case codeExpired:
 		v.Events = t.failure(statusExpired, codeExpired)
-	case p.DeclineCode == codeCanceled && outcome == claim.OutcomeRefused:
+	case codeCanceled:
 		v.Events = t.failure(statusCanceled, codeCanceled)
-	case outcome == claim.OutcomeRefused || t.Last:
-		v.Events = t.failure(statusFailed, p.DeclineCode)
 	default:
-		v.Events = t.failure(statusDeclined, p.DeclineCode)
+		v.Events = t.failure(statusFailed, p.DeclineCode)
 	}
-	t.schedule(&v)
 	return v
 }
 
-// schedule closes a claim that v releases when its request stops being payable.
-func (t *attempt) schedule(v *claim.Verdict) {
-	if v.Outcome == claim.OutcomeReleased && !t.intent.ExpiresAt.IsZero() {
-		v.Expiry = &outbox.Message{Operation: string(t.op), Payload: t.Payload, Due: t.intent.ExpiresAt}
+// released is a no for now with the answer p; the last one allowed is final.
+func (t *attempt) released(p problem.Problem) *claim.Released {
+	status := statusDeclined
+	if t.Last {
+		status = statusFailed
 	}
+	return &claim.Released{Response: t.refusal(p), Reason: p.DeclineCode, Events: t.failure(status, p.DeclineCode), Expiry: t.expiry()}
+}
+
+// expiry closes a claim that is released when its request stops being payable.
+func (t *attempt) expiry() *outbox.Message {
+	if t.intent.ExpiresAt.IsZero() {
+		return nil
+	}
+	return &outbox.Message{Operation: string(t.op), Payload: t.Payload, Due: t.intent.ExpiresAt}
 }
 
 // notSent returns the verdict if r proves that nothing was sent.
-func (t *attempt) notSent(ctx context.Context, r psp.Result) (claim.Verdict, bool) {
-	var held *psp.NotSentError
-	if r.Outcome != psp.Unknown || !errors.As(r.Err, &held) {
-		return claim.Verdict{}, false
+func (t *attempt) notSent(ctx context.Context, r psp.Result) (v claim.Outcome, held bool) {
+	var unsent *psp.NotSentError
+	if r.Outcome != psp.Unknown || !errors.As(r.Err, &unsent) {
+		return nil, false
 	}
-	return t.unsent(ctx, reasonNotSent, held.RetryIn), true
+	return t.unsent(ctx, reasonNotSent, unsent.RetryIn), true
 }
 
-// unsent is the verdict of an attempt that sent nothing: it does not count against
-// MaxUnknowns. The outcome of earlier attempts stays unknown.
-func (t *attempt) unsent(ctx context.Context, reason string, retryIn time.Duration) claim.Verdict {
+// unsent is the outcome of an attempt that sent nothing. That of earlier attempts stays
+// unknown.
+func (t *attempt) unsent(ctx context.Context, reason string, retryIn time.Duration) claim.Outcome {
 	if !t.Recovery && !t.Last && t.blind() {
 		// The claim would count as one that may have charged, which nothing could ever
 		// resolve at such a provider. But nothing was sent at all.
@@ -304,13 +314,12 @@ func (t *attempt) unsent(ctx context.Context, reason string, retryIn time.Durati
 			p = problem.New(problem.OutcomeUnknown, "The provider could not be reached, and nothing was sent to it. Send the same request again later.")
 			p.Title, p.RetryAfter = "The provider cannot be reached", retryIn
 		}
-		v := claim.Verdict{Outcome: claim.OutcomeReleased, Reason: reason, Response: t.refusal(p)}
-		t.schedule(&v)
-		return v
+		return &claim.Released{Response: t.refusal(p), Reason: reason, Expiry: t.expiry()}
 	}
-	v := t.unknown(ctx, reason)
-	v.Unsent, v.RetryIn, v.Events = true, max(v.RetryIn, retryIn), nil
-	return v
+	if t.op == Compensation {
+		retryIn = max(retryIn, t.payerWaits(ctx, reason))
+	}
+	return &claim.Unsent{Reason: reason, RetryIn: retryIn}
 }
 
 // blind reports whether nothing could resolve the outcome of a call: the provider
@@ -332,26 +341,38 @@ func (c *callee) blind() bool { return c.caps.Dedupe == psp.DedupeNone && !c.cap
 
 // unknown carries the answer that is stored if this attempt is the last; until then the
 // caller is asked to retry.
-func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
+func (t *attempt) unknown(ctx context.Context, reason string) *claim.Unknown {
+	v := &claim.Unknown{Reason: reason}
+	switch {
+	case t.op == Compensation:
+		v.RetryIn = t.payerWaits(ctx, reason)
+	case t.op == Refund && (t.caps.Lookup || t.dedupes()), t.Record.Interim != nil, t.op.Orders():
+		// A refund that was given up and made all the same could be neither reversed
+		// nor booked, as its request alone names the charge. So asking continues as
+		// long as the provider answers look-ups.
+	default:
+		v.GiveUp = t.givesUp()
+	}
+	return v
+}
+
+// givesUp is the end of a claim whose outcome stays unknown.
+func (t *attempt) givesUp() *claim.GivenUp {
 	resp, ok := t.gaveUp[t.op]
 	if !ok {
 		resp = t.givenUp(t.op)
 	}
-	v := claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: reason, Response: resp}
-	if t.op != Compensation {
-		v.Events = t.failure(statusFailed, claim.ReasonOutcomeUnknown)
-		// A refund that was given up and made all the same could be neither reversed
-		// nor booked, as its request alone names the charge. So asking continues as
-		// long as the provider answers look-ups.
-		v.KeepAsking = t.op == Refund && (t.caps.Lookup || t.dedupes()) || t.Record.Interim != nil || t.op.Orders()
-		return v
-	}
-	v.KeepAsking, v.RetryIn = true, compensateBackoff(t.Record.Unknowns)
+	return &claim.GivenUp{Response: resp, Events: t.failure(statusFailed, claim.ReasonOutcomeUnknown)}
+}
+
+// payerWaits is the pause before a compensation is tried again. It pages an operator once
+// the payer has waited for long.
+func (t *attempt) payerWaits(ctx context.Context, reason string) time.Duration {
 	if waited := t.Now.Sub(t.Record.FirstUse); waited >= PageAfter && reason != reasonHeld {
 		t.log.ErrorContext(ctx, pageUnknown, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
 			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "waited", waited, "reason", reason)
 	}
-	return v
+	return compensateBackoff(t.Record.Unknowns)
 }
 
 // compensateBackoff is the pause after n unknown outcomes.

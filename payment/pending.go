@@ -38,12 +38,12 @@ const pageProcessing = "page: a payment has been processing for longer than its 
 const codeCanceled = "canceled"
 
 // pending is the verdict of a payment that waits for the payer or for a bank.
-func (t *attempt) pending(ctx context.Context, r psp.Result) claim.Verdict {
+func (t *attempt) pending(ctx context.Context, r psp.Result) claim.Outcome {
 	state := string(r.Wait.State)
 	t.pageProcessing(ctx, r.Wait.State, r.ProviderRef)
-	v := claim.Verdict{
-		Outcome: claim.OutcomePending, State: state, Reason: state, ProviderRef: r.ProviderRef,
-		Response: Interim(t.Record.Minted, &t.intent, t.name, r.ProviderRef, r.Wait), RetryIn: t.pace(r.Wait.State),
+	v := &claim.Pending{
+		Response: Interim(t.Record.Minted, &t.intent, t.name, r.ProviderRef, r.Wait),
+		State:    state, ProviderRef: r.ProviderRef, AskIn: t.pace(r.Wait.State),
 	}
 	if len(t.o.Sinks) > 0 {
 		// Without the secret: an event reaches more places than the payer's page.
@@ -62,7 +62,7 @@ func (t *attempt) pageProcessing(ctx context.Context, state psp.State, ref strin
 }
 
 // resume finds out the state of a payment that was pending.
-func (t *attempt) resume(ctx context.Context) claim.Verdict {
+func (t *attempt) resume(ctx context.Context) claim.Outcome {
 	if t.caps.Blind {
 		return t.await(ctx)
 	}
@@ -70,7 +70,7 @@ func (t *attempt) resume(ctx context.Context) claim.Verdict {
 }
 
 // show is the verdict of what the provider shows under its own id.
-func (t *attempt) show(ctx context.Context, ref string) claim.Verdict {
+func (t *attempt) show(ctx context.Context, ref string) claim.Outcome {
 	asked, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
 	found, m, err := t.provider.Show(asked, kind(t.op), t.Record.Minted.ID, ref)
@@ -111,7 +111,7 @@ func (t *attempt) asAsked(m *psp.Movement) bool {
 // await is the verdict of a pending payment at a provider that cannot be asked: a
 // notice reports its outcome. The wait never counts as unknown, however long it takes.
 // A charge past its time is not waited for; if it is paid all the same, it is a ghost.
-func (t *attempt) await(ctx context.Context) claim.Verdict {
+func (t *attempt) await(ctx context.Context) claim.Outcome {
 	if i := t.Record.Interim; i.State == string(RequiresCapture) || i.By != "" {
 		return t.awaitHeld(ctx)
 	}
@@ -123,7 +123,7 @@ func (t *attempt) await(ctx context.Context) claim.Verdict {
 }
 
 // stillPending is the verdict of an attempt that learned nothing new.
-func (t *attempt) stillPending(ctx context.Context) claim.Verdict {
+func (t *attempt) stillPending(ctx context.Context) claim.Outcome {
 	v := t.unknown(ctx, reasonNotAsked)
 	if t.Record.Interim != nil {
 		v.RetryIn = t.pace(psp.State(t.Record.Interim.State))
@@ -133,7 +133,7 @@ func (t *attempt) stillPending(ctx context.Context) claim.Verdict {
 
 // callOff cancels a payment that is not payable any more. A charge that was paid
 // meanwhile cannot be canceled; the next look-up finds it.
-func (t *attempt) callOff(ctx context.Context, was psp.Result) claim.Verdict {
+func (t *attempt) callOff(ctx context.Context, was psp.Result) claim.Outcome {
 	r := t.sendCancel(ctx)
 	if r.Outcome == psp.Approved {
 		return t.unanswered()
@@ -144,7 +144,7 @@ func (t *attempt) callOff(ctx context.Context, was psp.Result) claim.Verdict {
 }
 
 // unanswered: the payer did not act in time, and cannot any more.
-func (t *attempt) unanswered() claim.Verdict {
+func (t *attempt) unanswered() claim.Outcome {
 	if !t.intent.ExpiresAt.IsZero() {
 		return t.expired()
 	}

@@ -36,17 +36,17 @@ func TestRecoveryMovesMoneyOnce(t *testing.T) {
 					if err := sim.SetFaults(faults); err != nil {
 						t.Fatal(err)
 					}
-					if v := executor.Attempt(t.Context(), a); v.Outcome != claim.OutcomeUnknown {
+					if v := payment.See(executor.Attempt(t.Context(), a)); v.Outcome != claim.OutcomeUnknown {
 						t.Fatalf("first attempt: %+v", v)
 					}
 					if err := sim.SetFaults(simulator.Faults{}); err != nil {
 						t.Fatal(err)
 					}
 					a.Recovery = true
-					var v claim.Verdict
+					v := payment.Seen{Outcome: claim.OutcomeUnknown}
 					tries := 0
 					for ; tries < 5 && v.Outcome == claim.OutcomeUnknown; tries++ {
-						v = executor.Attempt(t.Context(), a)
+						v = payment.See(executor.Attempt(t.Context(), a))
 						if v.NotFound {
 							if v.RetryIn != window {
 								t.Errorf("asks again in %v", v.RetryIn)
@@ -62,7 +62,7 @@ func TestRecoveryMovesMoneyOnce(t *testing.T) {
 					if v.Outcome != claim.OutcomeDone || v.Response.Status != 201 || v.ProviderRef == "" || tries != want {
 						t.Errorf("after %d recoveries: %+v %s", tries, v, v.Response.Body)
 					}
-					again := executor.Attempt(t.Context(), a)
+					again := payment.See(executor.Attempt(t.Context(), a))
 					if string(again.Response.Body) != string(v.Response.Body) {
 						t.Errorf("rendered differently:\n%s\n%s", v.Response.Body, again.Response.Body)
 					}
@@ -103,13 +103,13 @@ func TestRefusedRepeatNeverLetsGo(t *testing.T) {
 				if err := sim.SetFaults(simulator.Faults{DropReply: 1}); err != nil {
 					t.Fatal(err)
 				}
-				if v := executor.Attempt(t.Context(), a); v.Outcome != claim.OutcomeUnknown {
+				if v := payment.See(executor.Attempt(t.Context(), a)); v.Outcome != claim.OutcomeUnknown {
 					t.Fatalf("first attempt: %+v", v)
 				}
 				refusing.Store(true)
 				a.Recovery = true
 				for range claim.DefaultPolicy().MaxUnknowns {
-					v := executor.Attempt(t.Context(), a)
+					v := payment.See(executor.Attempt(t.Context(), a))
 					if caps.Lookup {
 						if v.Outcome != claim.OutcomeDone || v.ProviderRef == "" {
 							t.Fatalf("after %d refused repeats: %+v", refused.Load(), v)
@@ -141,7 +141,7 @@ func TestLostRefusalIsReleased(t *testing.T) {
 			if err := sim.SetFaults(simulator.Faults{DropReply: 1}); err != nil {
 				t.Fatal(err)
 			}
-			if v := executor.Attempt(t.Context(), a); v.Outcome != claim.OutcomeUnknown {
+			if v := payment.See(executor.Attempt(t.Context(), a)); v.Outcome != claim.OutcomeUnknown {
 				t.Fatalf("first attempt: %+v", v)
 			}
 			if err := sim.SetFaults(simulator.Faults{}); err != nil {
@@ -149,13 +149,13 @@ func TestLostRefusalIsReleased(t *testing.T) {
 			}
 			a.Recovery = true
 			for range 2 {
-				v := executor.Attempt(t.Context(), a)
+				v := payment.See(executor.Attempt(t.Context(), a))
 				if v.Outcome != claim.OutcomeUnknown || !v.NotFound || v.RetryIn <= 0 {
 					t.Fatalf("with %d look-ups before: %+v", a.Record.NotFounds, v)
 				}
 				a.Record.NotFounds++
 			}
-			if v := executor.Attempt(t.Context(), a); v.Outcome != claim.OutcomeReleased || v.Response.Status != 400 {
+			if v := payment.See(executor.Attempt(t.Context(), a)); v.Outcome != claim.OutcomeReleased || v.Response.Status != 400 {
 				t.Errorf("got %+v %s", v, v.Response.Body)
 			}
 		})
@@ -181,7 +181,7 @@ func TestRefundRecoveryMovesMoneyOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.Record.Minted.ID, a.Record.Key.Tenant = id, "acme"
-			v := executor.Attempt(t.Context(), a)
+			v := payment.See(executor.Attempt(t.Context(), a))
 			if v.Outcome != claim.OutcomeDone {
 				t.Fatalf("charge: %+v", v)
 			}
@@ -197,20 +197,20 @@ func TestRefundRecoveryMovesMoneyOnce(t *testing.T) {
 			if err := sim.SetFaults(simulator.Faults{DropReply: 1}); err != nil {
 				t.Fatal(err)
 			}
-			if v := executor.Attempt(t.Context(), lost); v.Outcome != claim.OutcomeUnknown {
+			if v := payment.See(executor.Attempt(t.Context(), lost)); v.Outcome != claim.OutcomeUnknown {
 				t.Fatalf("first attempt: %+v", v)
 			}
 			if err := sim.SetFaults(simulator.Faults{}); err != nil {
 				t.Fatal(err)
 			}
 			lost.Recovery = true
-			if v := executor.Attempt(t.Context(), lost); v.Outcome != claim.OutcomeDone || v.Posting.Reverses != id || v.Posting.Amount != 1500 {
+			if v := payment.See(executor.Attempt(t.Context(), lost)); v.Outcome != claim.OutcomeDone || v.Posting.Reverses != id || v.Posting.Amount != 1500 {
 				t.Errorf("recovery: %+v", v)
 			}
-			if v := executor.Attempt(t.Context(), refund("2", "500")); v.Outcome != claim.OutcomeReleased || v.Response.Status != 400 || v.Reason != "refund_exceeds_charge" {
+			if v := payment.See(executor.Attempt(t.Context(), refund("2", "500"))); v.Outcome != claim.OutcomeReleased || v.Response.Status != 400 || v.Reason != "refund_exceeds_charge" {
 				t.Errorf("more than is left: %+v", v)
 			}
-			if v := executor.Attempt(t.Context(), refund("3", "499")); v.Outcome != claim.OutcomeDone {
+			if v := payment.See(executor.Attempt(t.Context(), refund("3", "499"))); v.Outcome != claim.OutcomeDone {
 				t.Errorf("the rest: %+v", v)
 			}
 			if s := sim.Summary(); s.Refunds != 2 || s.Effects != 3 || s.DuplicateEffects != 0 {
@@ -239,7 +239,7 @@ func (l ledgerOf) ReversalsAt(_ context.Context, _, id string) (all []ledger.Tra
 
 func TestProviderDeclines(t *testing.T) {
 	for token, want := range map[string]struct {
-		outcome claim.Outcome
+		outcome string
 		status  int
 		body    string
 	}{
@@ -248,7 +248,7 @@ func TestProviderDeclines(t *testing.T) {
 		"pm_nobody":                  {claim.OutcomeReleased, 400, `"error":"invalid_request"`},
 	} {
 		sim, executor := provider(t, psp.Capabilities{Dedupe: psp.DedupeKey})
-		v := executor.Attempt(t.Context(), first(payment.Charge, token))
+		v := payment.See(executor.Attempt(t.Context(), first(payment.Charge, token)))
 		if v.Outcome != want.outcome || v.Response.Status != want.status || !strings.Contains(string(v.Response.Body), want.body) || v.Reason == "" {
 			t.Errorf("%s: got %+v %s", token, v, v.Response.Body)
 		}

@@ -35,7 +35,7 @@ func TestAClaimGoesToItsProvider(t *testing.T) {
 		first.calls, second.calls = nil, nil
 		a := attemptOf(Charge)
 		a.Provider = name
-		v := e.Attempt(t.Context(), a)
+		v := See(e.Attempt(t.Context(), a))
 		require.Equal(t, claim.OutcomeDone, v.Outcome)
 		require.Len(t, called.calls, 1, name)
 		require.Len(t, append(first.calls, second.calls...), 1, name)
@@ -44,7 +44,7 @@ func TestAClaimGoesToItsProvider(t *testing.T) {
 	}
 	a := attemptOf(Charge)
 	a.Provider = "gone"
-	v := e.Attempt(t.Context(), a)
+	v := See(e.Attempt(t.Context(), a))
 	require.Equal(t, claim.OutcomeUnknown, v.Outcome)
 	require.True(t, v.Unsent)
 }
@@ -56,7 +56,7 @@ func TestARefundGoesToItsChargesProvider(t *testing.T) {
 		second.calls = nil
 		a := refundOf(`{"charge":"` + elsewhere + `"}`)
 		a.Recovery = recovery
-		v := e.Attempt(t.Context(), a)
+		v := See(e.Attempt(t.Context(), a))
 		require.Equal(t, claim.OutcomeDone, v.Outcome)
 		require.Equal(t, "old", v.Posting.Provider)
 		require.Len(t, second.calls, 1)
@@ -67,7 +67,7 @@ func TestARefundGoesToItsChargesProvider(t *testing.T) {
 	a := refundOf(`{"charge":"` + elsewhere + `"}`)
 	a.Recovery, a.Told, a.ToldBy = true, "px_of_another", "fake"
 	second.calls = nil
-	v := e.Attempt(t.Context(), a)
+	v := See(e.Attempt(t.Context(), a))
 	require.Equal(t, "px_1", v.ProviderRef)
 	require.Len(t, second.calls, 1)
 }
@@ -77,9 +77,9 @@ func TestARefundGoesToItsChargesProvider(t *testing.T) {
 func TestARefundThatCannotFindItsProviderIsReleasedWhereNothingCouldClearIt(t *testing.T) {
 	e, _, _ := two(&books{err: claim.ErrUnavailable})
 	a := refundOf(`{"charge":"` + paid + `"}`)
-	require.Equal(t, claim.OutcomeUnknown, e.Attempt(t.Context(), a).Outcome)
+	require.Equal(t, claim.OutcomeUnknown, See(e.Attempt(t.Context(), a)).Outcome)
 	e.callees["old"].caps = psp.Capabilities{}
-	require.Equal(t, claim.OutcomeReleased, e.Attempt(t.Context(), a).Outcome)
+	require.Equal(t, claim.OutcomeReleased, See(e.Attempt(t.Context(), a)).Outcome)
 }
 
 // A compensation is with its ghost's provider from the start.
@@ -88,7 +88,7 @@ func TestACompensationGoesToItsGhostsProvider(t *testing.T) {
 	e, first, second := two(&books{all: map[string]ledger.Transaction{"europe/" + ghost: {ID: ghost}}})
 	a := compensationOf()
 	a.Provider = "old"
-	v := e.Attempt(t.Context(), a)
+	v := See(e.Attempt(t.Context(), a))
 	require.Equal(t, claim.OutcomeDone, v.Outcome)
 	require.Equal(t, ledger.GhostRefundID("old", "px_ghost"), v.Posting.ID)
 	require.True(t, strings.HasSuffix(string(v.Posting.Credit), ":old"))
@@ -130,14 +130,14 @@ func TestFailover(t *testing.T) {
 			if c.change != nil {
 				c.change(&a)
 			}
-			v := e.Attempt(t.Context(), a)
+			v := See(e.Attempt(t.Context(), a))
 			require.Equal(t, c.moves, v.Outcome == claim.OutcomeMoved, "%+v", v)
 			require.Equal(t, c.moves, v.Next == "old")
 			if c.moves {
 				require.Empty(t, v.Events, "nobody is told before it has ended")
 			}
 			e.o.Failover = nil
-			require.NotEqual(t, claim.OutcomeMoved, e.Attempt(t.Context(), a).Outcome, "off unless set")
+			require.NotEqual(t, claim.OutcomeMoved, See(e.Attempt(t.Context(), a)).Outcome, "off unless set")
 		})
 	}
 }

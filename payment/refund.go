@@ -51,7 +51,7 @@ const (
 // changes, so that every attempt sends the same call. refused reports that there is
 // nothing to call for, and v gives the reason. Whether the charge has failed since is a
 // second read: a refund waits for it, a charge does not.
-func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
+func (t *attempt) read(ctx context.Context) (v claim.Outcome, refused bool) {
 	in := &t.intent
 	charge, found, err := t.charge(ctx)
 	switch {
@@ -81,7 +81,7 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 // needs. That is a no to a first attempt alone. An earlier attempt of a recovery may
 // have found the charge and called: a store that was restored from a backup has lost
 // that charge, or has it in a former state.
-func (t *attempt) missing(ctx context.Context, code, detail string) claim.Verdict {
+func (t *attempt) missing(ctx context.Context, code, detail string) claim.Outcome {
 	if !t.Recovery {
 		return t.wrong(code, "charge", detail)
 	}
@@ -89,9 +89,7 @@ func (t *attempt) missing(ctx context.Context, code, detail string) claim.Verdic
 	if t.age() < missingFor {
 		return t.unsent(ctx, reasonMissing, pause)
 	}
-	v := t.unknown(ctx, reasonMissing)
-	v.KeepAsking, v.RetryIn = false, pause
-	return v
+	return &claim.Unknown{Reason: reasonMissing, RetryIn: pause, GiveUp: t.givesUp()}
 }
 
 // absent is the verdict if this node does not have the provider of the payment to
@@ -99,7 +97,7 @@ func (t *attempt) missing(ctx context.Context, code, detail string) claim.Verdic
 // later. A first attempt releases its key, as nothing was sent under it, and the
 // merchant may retry. A later attempt leaves the claim open, as an earlier one may have
 // called.
-func (t *attempt) absent(ctx context.Context, provider string) claim.Verdict {
+func (t *attempt) absent(ctx context.Context, provider string) claim.Outcome {
 	if t.Recovery {
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
 	}
@@ -110,16 +108,16 @@ func (t *attempt) absent(ctx context.Context, provider string) claim.Verdict {
 	if t.Last { // the answer is remembered, and the key with it
 		p.Detail = "This charge was made at the provider " + provider + ", which is not available, and nothing was sent to it. Ask for the refund again later, with a new key."
 		p.Retry, p.RetryAfter = problem.NewKey, 0
-		return t.refused(claim.OutcomeRefused, p)
+		return t.refused(p, "")
 	}
-	return claim.Verdict{Outcome: claim.OutcomeReleased, Reason: codeElsewhere, Response: t.refusal(p), RetryIn: elsewhereWait}
+	return &claim.Released{Response: t.refusal(p), Reason: codeElsewhere, Pause: elsewhereWait}
 }
 
 // left computes how much of a charge is left, from what its own books record since: a
 // failure, and reversals that we did not order. It refuses a first attempt at more than
 // is left. A later attempt continues, as an earlier one may have called. Refunds that
 // merchants requested may be in other books; the provider accounts for those.
-func (t *attempt) left(ctx context.Context, charge *ledger.Transaction) (v claim.Verdict, stop bool) {
+func (t *attempt) left(ctx context.Context, charge *ledger.Transaction) (v claim.Outcome, stop bool) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	since, err := t.o.Books.ReversalsAt(ctx, charge.Region, charge.ID)
@@ -156,7 +154,7 @@ func sumOf(ctx context.Context, books Books, all []ledger.Transaction, kind ledg
 // failed checks whether the payment to refund, booked as t under id, has failed since:
 // then its money is already back. It refuses a first attempt. A later one continues,
 // with t.undone set, as an earlier one may have called.
-func (t *attempt) failed(ctx context.Context, id string) (v claim.Verdict, stop bool) {
+func (t *attempt) failed(ctx context.Context, id string) (v claim.Outcome, stop bool) {
 	_, undone, err := t.booked(ctx, ledger.FailureID(id))
 	switch {
 	case err != nil:
@@ -172,7 +170,7 @@ func (t *attempt) failed(ctx context.Context, id string) (v claim.Verdict, stop 
 
 // onlyAsk looks up earlier attempts to refund a payment that has failed since. It never
 // calls: a provider that dedupes would execute a call that had not reached it before.
-func (t *attempt) onlyAsk(ctx context.Context) claim.Verdict {
+func (t *attempt) onlyAsk(ctx context.Context) claim.Outcome {
 	if !t.caps.Lookup {
 		return t.unknown(ctx, reasonCannotAsk)
 	}
@@ -180,7 +178,7 @@ func (t *attempt) onlyAsk(ctx context.Context) claim.Verdict {
 }
 
 // needless refuses to refund a payment that has failed since, if nothing was sent.
-func (t *attempt) needless() claim.Verdict {
+func (t *attempt) needless() claim.Outcome {
 	return t.wrong(codeUndone, "charge", "The provider has reported this charge as failed since it was made, so its money is back with the payer. There is nothing left to refund.")
 }
 
@@ -197,7 +195,7 @@ func (t *attempt) twice(ref string) {
 // to have moved at the provider of its claim: another provider might have the same
 // reference for another payer's money. The ghost was booked before the claim was begun,
 // under the name of its provider. It also stops if the ghost has failed.
-func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, stop bool) {
+func (t *attempt) elsewhere(ctx context.Context) (v claim.Outcome, stop bool) {
 	if t.o.Books == nil {
 		return v, false
 	}
@@ -218,7 +216,7 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, stop bool) {
 // held reports whether a compensation must wait because automatic refunds are held. The
 // code that begins one has checked, too; this covers those that had begun before the
 // hold. A notice needs no call.
-func (t *attempt) held(ctx context.Context) (v claim.Verdict, waits bool) {
+func (t *attempt) held(ctx context.Context) (v claim.Outcome, waits bool) {
 	if t.o.Held == nil || t.told() {
 		return v, false
 	}
@@ -257,8 +255,8 @@ func (t *attempt) booked(ctx context.Context, id string) (ledger.Transaction, bo
 // wrong refuses a refund without a call and releases its key. If the charge's own
 // transaction is the reason, that is safe after any attempt: it never changes, so none
 // has called. A missing transaction proves nothing about earlier attempts, see missing.
-func (t *attempt) wrong(code, member, detail string) claim.Verdict {
+func (t *attempt) wrong(code, member, detail string) claim.Outcome {
 	p := problem.New(problem.InvalidRequest, detail)
 	p.Member, p.DeclineCode = member, code
-	return t.refused(claim.OutcomeReleased, p)
+	return t.released(p)
 }

@@ -142,7 +142,7 @@ func leaving(w *world) {
 	ghost := b.charge("ch_twice")
 	ghost.ID, ghost.Kind, ghost.Credit, ghost.ProviderRef = ledger.GhostID("sim", "again"), ledger.Ghost, ledger.Suspense("acme"), "again"
 	b.post(ghost)
-	released := w.settle(w.begin(key(1), w.home), claim.Verdict{Outcome: claim.OutcomeReleased, Reason: "insufficient_funds"})
+	released := w.settle(w.begin(key(1), w.home), claim.Verdict{Outcome: &claim.Released{Reason: "insufficient_funds"}})
 	b.charge(released.Minted.ID)
 	b.transfer("tr_plain")
 	b.post(ledger.FeeOf(w.home, "acme", "ch_plain", "sim", "fee_1", 3, "usd"))

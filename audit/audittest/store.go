@@ -98,8 +98,14 @@ func (w *world) begin(k claim.Key, home string) claim.Record {
 func (w *world) settle(rec claim.Record, v claim.Verdict) claim.Record {
 	w.Helper()
 	v.ID, v.Node, v.Region = uuid.New(), "node-1", rec.Home
-	if v.Outcome != claim.OutcomeUnknown {
-		v.Response = claim.Response{Status: 201, Body: []byte("a body")}
+	answer := claim.Response{Status: 201, Body: []byte("a body")}
+	switch o := v.Outcome.(type) {
+	case *claim.Done:
+		o.Response = answer
+	case *claim.Refused:
+		o.Response = answer
+	case *claim.Released:
+		o.Response = answer
 	}
 	got, err := w.Store(rec.Home).Settle(w.ctx, rec, v)
 	require.NoError(w, err)
@@ -109,7 +115,7 @@ func (w *world) settle(rec claim.Record, v claim.Verdict) claim.Record {
 // charge is a whole claim: three entries.
 func (w *world) charge(n int, home string) claim.Record {
 	w.Helper()
-	return w.settle(w.begin(key(n), home), claim.Verdict{Outcome: claim.OutcomeDone, ProviderRef: "psp_" + key(n).Value})
+	return w.settle(w.begin(key(n), home), claim.Verdict{Outcome: &claim.Done{ProviderRef: "psp_" + key(n).Value}})
 }
 
 // rowEntries is how many entries a row of audit may have; a claim may have one.
@@ -146,10 +152,10 @@ func chargeEvents(numbers ...int) (names []string) {
 func pages(w *world) {
 	rec := w.begin(key(1), w.home)
 	for range w.Policy.MaxUnknowns - 1 { // more than a claim's row has room for
-		rec = w.settle(rec, claim.Verdict{Reason: "timeout"})
+		rec = w.settle(rec, claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}})
 		w.pass(time.Millisecond)
 	}
-	w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone})
+	w.settle(rec, claim.Verdict{Outcome: &claim.Done{}})
 	w.charge(2, w.home)
 	for range 3 {
 		w.Store(w.home).Note(w.ctx, key(2), w.home, claim.AuditEntry{Event: claim.EventReplied, Region: w.home, Node: "n", Fence: 1, Generation: 1, Detail: "replay"})
@@ -185,7 +191,7 @@ func inFlight(w *world) {
 	}
 	w.charge(3, w.home)
 	w.charge(7, w.home)
-	held[5] = w.settle(held[5], claim.Verdict{Reason: "timeout"}) // and goes on
+	held[5] = w.settle(held[5], claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}}) // and goes on
 	want := chargeEvents(3, 7)
 	for _, n := range []int{1, 2, 4, 5, 6, 8} {
 		want = append(want, key(n).Value+" claimed charge")
@@ -207,8 +213,8 @@ func inFlight(w *world) {
 	line, err := w.Store(w.home).Timeline(w.ctx, key(1), w.home, 10)
 	require.NoError(w, err)
 	require.Len(w, line, 1)
-	w.settle(held[2], claim.Verdict{Outcome: claim.OutcomeDone})
-	w.settle(held[5], claim.Verdict{Outcome: claim.OutcomeDone})
+	w.settle(held[2], claim.Verdict{Outcome: &claim.Done{}})
+	w.settle(held[5], claim.Verdict{Outcome: &claim.Done{}})
 	w.pass(w.Lag)
 	want = append(want, "order-0002 attempt done", "order-0002 settled ", "order-0005 attempt done", "order-0005 settled ")
 	for limit := range 10 {
@@ -227,7 +233,7 @@ func across(w *world) {
 	w.charge(2, w.home)
 	w.pass(10 * time.Millisecond)
 	between := w.now()
-	w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone})
+	w.settle(rec, claim.Verdict{Outcome: &claim.Done{}})
 	w.pass(w.Lag + time.Millisecond)
 	before := w.all(w.home, time.Time{}, between, 1)
 	require.Equal(w, append([]string{"order-0001 claimed charge"}, chargeEvents(2)...), events(before))

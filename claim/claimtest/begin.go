@@ -60,11 +60,12 @@ var beginTests = []test{
 	}},
 	{"begin: an empty body is replayed as empty", func(w *world) {
 		v := approved("")
-		v.Response.Blob = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+		stored := &v.Outcome.(*claim.Done).Response
+		stored.Blob = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 		w.settle(w.begin(w.arrival("k", "100"), claim.Won), v)
 		seen := w.begin(w.arrival("k", "100"), claim.Replay)
 		require.Empty(w, seen.Response.Body)
-		require.Equal(w, v.Response.Blob, seen.Response.Blob)
+		require.Equal(w, stored.Blob, seen.Response.Blob)
 	}},
 	{"begin: another request under the key is refused in every state", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
@@ -341,7 +342,7 @@ func (s leaving) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error
 // onePayment approves every attempt, and notes which were recoveries.
 type onePayment struct{ recoveries []bool }
 
-func (p *onePayment) Attempt(_ context.Context, a claim.Attempt) claim.Verdict {
+func (p *onePayment) Attempt(_ context.Context, a claim.Attempt) claim.Outcome {
 	p.recoveries = append(p.recoveries, a.Recovery)
-	return approved("paid")
+	return approved("paid").Outcome
 }

@@ -37,11 +37,19 @@ func expiry(due time.Time) *outbox.Message {
 	return &outbox.Message{Operation: "charge", Payload: []byte("100"), Due: due, TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 }
 
-// told fills in every field that a verdict can have.
+// told fills in every effect that v's outcome can have.
 func told(v claim.Verdict, rec claim.Record, due time.Time) claim.Verdict {
-	v.Posting, v.Events, v.Expiry = Posting(rec, rec.Minted.ID), Events(rec, 2), expiry(due)
-	return v
+	switch o := v.Outcome.(type) {
+	case *claim.Done:
+		o.Posting = Posting(rec, rec.Minted.ID)
+	case *claim.Released:
+		o.Expiry = expiry(due)
+	}
+	return emitting(v, Events(rec, 2))
 }
+
+// posting is the booking of v, which is a [claim.Done].
+func posting(v claim.Verdict) *ledger.Transaction { return v.Outcome.(*claim.Done).Posting }
 
 // row reads a row of a queue, "" if there is none.
 func (w *world) row(q outbox.Queue, id string) (outbox.Message, bool) {
@@ -128,14 +136,14 @@ var effectTests = []test{
 		v := told(approved("paid"), held, held.FirstUse.Add(w.Policy.ReplayFor))
 		rec := w.settle(held, v)
 		require.Equal(w, claim.Completed, rec.State)
-		w.written(held, rec.SettledAt, v.Posting, v.Events, nil)
+		w.written(held, rec.SettledAt, posting(v), v.Events(), nil)
 		require.Equal(w, 0, w.pending(w.home))
 	}},
 	{"effects: a refusal is emitted and not booked", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := told(declinedHard("no"), held, held.FirstUse.Add(w.Policy.ReplayFor))
 		rec := w.settle(held, v)
-		w.written(held, rec.SettledAt, nil, v.Events, nil)
+		w.written(held, rec.SettledAt, nil, v.Events(), nil)
 	}},
 	{"effects: a release is emitted and may expire", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
@@ -143,7 +151,7 @@ var effectTests = []test{
 		v := told(declinedSoft("no funds"), held, due)
 		rec := w.settle(held, v)
 		require.Equal(w, claim.FailedRetry, rec.State)
-		w.written(held, w.settledAt(rec), nil, v.Events, v.Expiry)
+		w.written(held, w.settledAt(rec), nil, v.Events(), v.Outcome.(*claim.Released).Expiry)
 	}},
 	{"effects: an existing expiry is not replaced", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
@@ -191,10 +199,10 @@ var effectTests = []test{
 		require.Equal(w, claim.FailedTerminal, rec.State)
 		w.written(held, rec.SettledAt, nil, Events(held, 2), nil)
 	}},
-	{"effects: a claim with KeepAsking is never given up", func(w *world) {
+	{"effects: a claim without a last answer is never given up", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		v := unknown(false)
-		v.KeepAsking = true
+		v.Outcome.(*claim.Unknown).GiveUp = nil
 		for range w.Policy.MaxUnknowns + 2 {
 			rec = w.settle(rec, v)
 			require.Equal(w, claim.InFlight, rec.State)
@@ -205,7 +213,7 @@ var effectTests = []test{
 	{"effects: a provider's reference is cut alike in the books and in the claim", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := told(approved("paid"), held, time.Time{})
-		v.ProviderRef, v.Posting.ProviderRef = "a\x00b\xff", "a\x00b\xff"
+		v.Outcome.(*claim.Done).ProviderRef, posting(v).ProviderRef = "a\x00b\xff", "a\x00b\xff"
 		rec := w.settle(held, v)
 		post, found := w.booked(held.Minted.ID)
 		require.True(w, found)
@@ -215,7 +223,7 @@ var effectTests = []test{
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		for _, text := range []string{"a\x00b", "\xff"} {
 			v := told(approved("paid"), held, time.Time{})
-			v.Posting.Debit += ledger.Account(text)
+			posting(v).Debit += ledger.Account(text)
 			_, err := w.at(w.home).Settle(w.ctx, held, v)
 			require.ErrorIs(w, err, claim.ErrUnstorable)
 			require.NotErrorIs(w, err, claim.ErrUnavailable, "no repeat would do it")
@@ -237,7 +245,7 @@ var effectTests = []test{
 		done := w.settle(rec, v)
 		_, err := w.at(w.home).Settle(w.ctx, rec, v)
 		require.ErrorIs(w, err, claim.ErrFenced)
-		w.written(rec, done.SettledAt, v.Posting, v.Events, nil)
+		w.written(rec, done.SettledAt, posting(v), v.Events(), nil)
 	}},
 	{"effects: a second booking of one event fails the step and writes nothing", func(w *world) {
 		first := w.begin(w.arrival("k", "100"), claim.Won)
@@ -245,15 +253,15 @@ var effectTests = []test{
 		done := w.settle(first, v)
 
 		held := w.begin(w.arrival("k2", "100"), claim.Won)
-		for _, post := range []*ledger.Transaction{v.Posting, Posting(held, first.Minted.ID)} {
+		for _, post := range []*ledger.Transaction{posting(v), Posting(held, first.Minted.ID)} {
 			twice := told(approved("twice"), held, time.Time{})
-			twice.Posting = post
+			twice.Outcome.(*claim.Done).Posting = post
 			_, err := w.at(w.home).Settle(w.ctx, held, twice)
 			require.ErrorIs(w, err, ledger.ErrConflict)
 			require.NotErrorIs(w, err, claim.ErrUnavailable, "it is known that nothing was done")
 			w.same(held, w.get(held))
 			require.Equal(w, 1, w.pending(w.home))
-			w.written(first, done.SettledAt, v.Posting, v.Events, nil)
+			w.written(first, done.SettledAt, posting(v), v.Events(), nil)
 			require.Equal(w, []claim.Event{claim.EventClaimed}, w.events(held))
 		}
 		w.settle(held, told(approved("paid"), held, time.Time{})) // the claim is unchanged
@@ -262,7 +270,7 @@ var effectTests = []test{
 	{"effects: an unbalanced posting is refused and writes nothing", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := told(approved("paid"), held, time.Time{})
-		v.Posting.Amount = 0
+		posting(v).Amount = 0
 		_, err := w.at(w.home).Settle(w.ctx, held, v)
 		require.Error(w, err)
 		w.same(held, w.get(held))
@@ -275,12 +283,12 @@ var effectTests = []test{
 		done := w.settle(first, v)
 		held := w.begin(w.arrival("k2", "100"), claim.Won)
 		twice := told(approved("paid"), held, time.Time{})
-		twice.Events[1].ID = v.Events[1].ID
+		twice.Events()[1].ID = v.Events()[1].ID
 		_, err := w.at(w.home).Settle(w.ctx, held, twice)
 		require.Error(w, err)
 		w.same(held, w.get(held))
 		require.Equal(w, 1, w.pending(w.home))
-		w.written(first, done.SettledAt, nil, v.Events, nil)
+		w.written(first, done.SettledAt, nil, v.Events(), nil)
 	}},
 	{"effects: a cancelled context writes nothing", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
@@ -296,23 +304,20 @@ var effectTests = []test{
 		v := told(approved("paid"), held, time.Time{})
 		rec, err := w.at(w.Regions[1]).Settle(w.ctx, held, v)
 		require.NoError(w, err)
-		w.written(held, rec.SettledAt, v.Posting, v.Events, nil)
-		_, found, err := w.Ledger(w.home).Transaction(w.ctx, w.Regions[1], v.Posting.ID)
+		w.written(held, rec.SettledAt, posting(v), v.Events(), nil)
+		_, found, err := w.Ledger(w.home).Transaction(w.ctx, w.Regions[1], posting(v).ID)
 		require.NoError(w, err)
 		require.False(w, found)
 	}},
 	{"effects: the events of a key are taken in order", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		first := Events(held, 2)
-		v := declinedSoft("no funds")
-		v.Events = first
-		w.settle(held, v)
+		w.settle(held, emitting(declinedSoft("no funds"), first))
 		w.until(w.now().Add(time.Millisecond))
 		again := w.begin(w.arrival("k", "100"), claim.Won)
-		v = approved("paid")
-		v.Events = Events(again, 1)
+		v := emitting(approved("paid"), Events(again, 1))
 		w.settle(again, v)
-		for _, want := range append(first, v.Events...) {
+		for _, want := range append(first, v.Events()...) {
 			taken := w.takeOne(outbox.Events)
 			require.Equal(w, want.ID, taken.ID)
 			require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, taken.ID, taken.Fence))
@@ -324,14 +329,10 @@ var effectTests = []test{
 		}
 		for by, emit := range map[string]func(held claim.Record, events []outbox.Message){
 			"settle": func(held claim.Record, events []outbox.Message) {
-				v := approved("paid")
-				v.Events = events
-				w.settle(held, v)
+				w.settle(held, emitting(approved("paid"), events))
 			},
 			"wait": func(held claim.Record, events []outbox.Message) {
-				v := pending("payer", 0)
-				v.Events = events
-				w.settle(held, v)
+				w.settle(held, emitting(pending("payer", 0), events))
 			},
 			"book": func(held claim.Record, events []outbox.Message) {
 				for i := range events {
@@ -345,9 +346,8 @@ var effectTests = []test{
 			},
 		} {
 			held := w.begin(w.arrival(by, "100"), claim.Won)
-			v := declinedSoft("no funds")
-			v.Events = Events(held, 2)
-			w.settle(held, v)
+			first := Events(held, 2)
+			w.settle(held, emitting(declinedSoft("no funds"), first))
 			w.until(w.now().Add(time.Millisecond))
 			again := w.begin(w.arrival(by, "100"), claim.Won)
 			w.SetBack(time.Hour)
@@ -363,8 +363,8 @@ var effectTests = []test{
 				ids = append(ids, m.ID)
 				require.NoError(w, queue.Finish(w.ctx, w.home, m.ID, m.Fence))
 			}
-			require.ElementsMatch(w, []string{v.Events[0].ID, next[0].ID}, ids, "%s: the first of each line", by)
-			for _, want := range []string{v.Events[1].ID, next[1].ID} {
+			require.ElementsMatch(w, []string{first[0].ID, next[0].ID}, ids, "%s: the first of each line", by)
+			for _, want := range []string{first[1].ID, next[1].ID} {
 				m := w.takeOne(outbox.Events)
 				require.Equal(w, want, m.ID, by)
 				require.NoError(w, queue.Finish(w.ctx, w.home, m.ID, m.Fence))
@@ -373,10 +373,8 @@ var effectTests = []test{
 	}},
 	{"effects: the events of one step are taken in the order of their ids", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := approved("paid")
 		events := Events(held, 2)
-		v.Events = []outbox.Message{events[1], events[0]}
-		w.settle(held, v)
+		w.settle(held, emitting(approved("paid"), []outbox.Message{events[1], events[0]}))
 		w.until(w.now().Add(time.Millisecond))
 		first := w.takeOne(outbox.Events)
 		require.Equal(w, events[0].ID, first.ID)
@@ -391,9 +389,7 @@ var effectTests = []test{
 			w.Skip("the key is free again in two days")
 		}
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := approved("paid")
-		v.Events = Events(held, 1)
-		w.settle(held, v)
+		w.settle(held, emitting(approved("paid"), Events(held, 1)))
 		events := w.Queue(w.home, outbox.Events)
 		w.until(w.now().Add(time.Millisecond))
 		taken, err := events.Take(w.ctx, w.home, 1, 1000*time.Hour)
@@ -401,10 +397,9 @@ var effectTests = []test{
 		require.Len(w, taken, 1)
 		w.until(w.now().Add(w.Policy.ReplayFor + w.Policy.TombstoneFor + time.Hour))
 		again := w.begin(w.arrival("k", "100"), claim.Won)
-		v = approved("paid")
-		v.Events = Events(again, 1)
-		v.Events[0].ID = "evt_next"
-		w.settle(again, v)
+		next := Events(again, 1)
+		next[0].ID = "evt_next"
+		w.settle(again, emitting(approved("paid"), next))
 		w.until(w.now().Add(time.Millisecond))
 		none, err := events.Take(w.ctx, w.home, 10, time.Hour)
 		require.NoError(w, err)
@@ -442,7 +437,7 @@ var closingTests = []test{
 	{"closing: a released claim becomes final and emits an event", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		v := told(declinedHard("too late"), held, time.Time{})
-		v.Reason = "expired"
+		v.Outcome.(*claim.Refused).Reason = "expired"
 		rec := w.settle(held, v)
 		require.Equal(w, claim.FailedTerminal, rec.State)
 		require.Equal(w, "expired", rec.Reason)
@@ -450,7 +445,7 @@ var closingTests = []test{
 		require.Equal(w, held.Attempts, rec.Attempts, "nobody attempted anything")
 		require.False(w, rec.SettledAt.IsZero())
 		w.same(rec, w.get(rec))
-		w.written(held, rec.SettledAt, nil, v.Events, nil)
+		w.written(held, rec.SettledAt, nil, v.Events(), nil)
 		require.Zero(w, w.pending(w.home))
 		seen := w.begin(w.arrival("k", "100"), claim.Replay)
 		require.Equal(w, answer(402, "too late"), *seen.Response)
@@ -461,7 +456,7 @@ var closingTests = []test{
 	{"closing: the expiry row is left to its worker", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := declinedSoft("no funds")
-		v.Expiry = expiry(held.HeldSince)
+		v.Outcome.(*claim.Released).Expiry = expiry(held.HeldSince)
 		rec := w.settle(held, v)
 		m := w.takeOne(outbox.Expiries)
 		require.Equal(w, held.Minted.ID, m.ID)
@@ -500,7 +495,7 @@ var closingTests = []test{
 			require.ErrorIs(w, err, claim.ErrFenced)
 		}
 		w.same(rec, w.get(rec))
-		w.written(held, rec.SettledAt, nil, v.Events, nil)
+		w.written(held, rec.SettledAt, nil, v.Events(), nil)
 	}},
 	{"closing: a stale holder does not close a claim", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)

@@ -247,47 +247,66 @@ func (w *world) events(rec claim.Record) []claim.Event {
 // Verdicts that the tests use.
 
 func approved(body string) claim.Verdict {
-	return claim.Verdict{Outcome: claim.OutcomeDone, Response: answer(201, body), ProviderRef: "psp_1", Node: "n", Region: "r"}
+	return claim.Verdict{Node: "n", Region: "r", Outcome: &claim.Done{Response: answer(201, body), ProviderRef: "psp_1"}}
 }
 
 func declinedHard(body string) claim.Verdict {
-	return claim.Verdict{Outcome: claim.OutcomeRefused, Response: answer(402, body), Reason: "stolen_card", Node: "n", Region: "r"}
+	return claim.Verdict{Node: "n", Region: "r", Outcome: &claim.Refused{Response: answer(402, body), Reason: "stolen_card"}}
 }
 
 func declinedSoft(body string) claim.Verdict {
-	return claim.Verdict{Outcome: claim.OutcomeReleased, Response: answer(402, body), Reason: "insufficient_funds", Node: "n", Region: "r"}
+	return claim.Verdict{Node: "n", Region: "r", Outcome: &claim.Released{Response: answer(402, body), Reason: "insufficient_funds"}}
 }
 
 // declinedFor is a soft decline of a provider that asks for a pause.
 func declinedFor(body string, pause time.Duration) claim.Verdict {
 	v := declinedSoft(body)
-	v.RetryIn = pause
+	v.Outcome.(*claim.Released).Pause = pause
 	return v
 }
 
 // pending is the verdict of a provider that waits for somebody else.
 func pending(state string, askIn time.Duration) claim.Verdict {
-	return claim.Verdict{
-		Outcome: claim.OutcomePending, State: state, Response: answer(202, "wait for the "+state), RetryIn: askIn,
-		Reason: state, ProviderRef: "psp_1", Node: "n", Region: "r",
-	}
+	return claim.Verdict{Node: "n", Region: "r", Outcome: &claim.Pending{
+		State: state, Response: answer(202, "wait for the "+state), AskIn: askIn, ProviderRef: "psp_1",
+	}}
 }
 
 // ordered is pending, caused by an object.
 func ordered(state, by string) claim.Verdict {
 	v := pending(state, 0)
-	v.By, v.Response = by, answer(202, by+" is at it")
+	waits := v.Outcome.(*claim.Pending)
+	waits.By, waits.Response = by, answer(202, by+" is at it")
 	return v
 }
 
 func unknown(notFound bool) claim.Verdict {
-	return claim.Verdict{Outcome: claim.OutcomeUnknown, Response: answer(502, "given up"), Reason: "timeout", NotFound: notFound, Node: "n", Region: "r"}
+	return claim.Verdict{Node: "n", Region: "r", Outcome: &claim.Unknown{
+		Reason: "timeout", NotFound: notFound, GiveUp: &claim.GivenUp{Response: answer(502, "given up")},
+	}}
 }
 
 // unsent is the verdict of an attempt that sent nothing to the provider.
 func unsent(retryIn time.Duration) claim.Verdict {
-	v := unknown(false)
-	v.Reason, v.Unsent, v.RetryIn = "provider_open", true, retryIn
+	return claim.Verdict{Node: "n", Region: "r", Outcome: &claim.Unsent{Reason: "provider_open", RetryIn: retryIn}}
+}
+
+// emitting is v, whose outcome is its own, with these events if the outcome can have any.
+func emitting(v claim.Verdict, events []outbox.Message) claim.Verdict {
+	switch o := v.Outcome.(type) {
+	case *claim.Done:
+		o.Events = events
+	case *claim.Refused:
+		o.Events = events
+	case *claim.Released:
+		o.Events = events
+	case *claim.Pending:
+		o.Events = events
+	case *claim.Unknown:
+		if o.GiveUp != nil {
+			o.GiveUp.Events = events
+		}
+	}
 	return v
 }
 

@@ -216,71 +216,80 @@ func (m *Model) Renew(at Place, holder string, fence uint64, now time.Time) bool
 // that the store chose. Learn reports whether the caller was allowed to settle.
 func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now time.Time) (err error, fair bool) {
 	c := m.Cells[at]
+	_, refused := v.Outcome.(*claim.Refused)
 	switch {
 	case c == nil || c.Fence != held.Fence || c.Unknowns != held.Unknowns || c.ID != held.Minted.ID:
 		return claim.ErrFenced, true
 	case c.Status == Working && held.State == claim.InFlight:
-	case c.Status == Released && held.State == claim.FailedRetry && v.Outcome == claim.OutcomeRefused && !m.gone(c, now.Add(m.Policy.PinGrace/60+m.Policy.ClockOffset)):
+	case c.Status == Released && held.State == claim.FailedRetry && refused && !m.gone(c, now.Add(m.Policy.PinGrace/60+m.Policy.ClockOffset)):
 		// Nobody can pay it any more.
 	default:
 		return claim.ErrFenced, true
 	}
-	if v.Outcome == claim.OutcomeDone && v.Posting != nil {
-		if _, ok := m.Books[Ref{at.Home, v.Posting.ID}]; ok {
+	end := func(s Status, reply claim.Response, reason string) {
+		c.Status, c.Reply, c.Settled, c.Reason = s, string(reply.Body), now, reason
+		c.Declined, c.DeclinedAt = "", time.Time{}
+		c.Interim, c.Waits = "", ""
+		m.tell(at, c, &v, now)
+	}
+	if done, ok := v.Outcome.(*claim.Done); ok && done.Posting != nil {
+		if _, ok := m.Books[Ref{at.Home, done.Posting.ID}]; ok {
 			return ledger.ErrConflict, true // money is booked once, whatever else is wrong
 		}
-		post := *v.Posting
+		post := *done.Posting
 		post.Region, post.At = at.Home, now
 		m.Books[Ref{at.Home, post.ID}] = post
 	}
-	defer func() {
-		if c.Status != Working {
-			m.tell(at, c, &v, now)
-		}
-	}()
-	c.Holder, c.Reason = "", v.Reason
-	end := func(s Status) (error, bool) {
-		c.Status, c.Reply, c.Settled = s, string(v.Response.Body), now
-		c.Declined, c.DeclinedAt = "", time.Time{}
-		c.Interim, c.Waits = "", ""
+	c.Holder = ""
+	var wish time.Duration
+	switch o := v.Outcome.(type) {
+	case *claim.Done:
+		end(Paid, o.Response, "")
 		return nil, true
-	}
-	switch v.Outcome {
-	case claim.OutcomeDone:
-		return end(Paid)
-	case claim.OutcomeRefused:
-		return end(Refused)
-	case claim.OutcomeReleased:
+	case *claim.Refused:
+		end(Refused, o.Response, o.Reason)
+		return nil, true
+	case *claim.Released:
 		if c.Generation == m.Policy.MaxGenerations {
-			return end(Refused)
+			end(Refused, o.Response, o.Reason)
+			return nil, true
 		}
-		c.Status, c.Declined, c.DeclinedAt, c.DeclinedTo = Released, string(v.Response.Body), now, v.RetryIn
+		c.Status, c.Declined, c.DeclinedAt, c.DeclinedTo, c.Reason = Released, string(o.Response.Body), now, o.Pause, o.Reason
 		c.Interim, c.Waits = "", ""
+		m.tell(at, c, &v, now)
+		ref := Ref{at.Home, c.ID}
+		if _, ok := m.Expiring[ref]; o.Expiry != nil && !ok {
+			e := *o.Expiry
+			e.ID, e.Kind, e.CreatedAt = c.ID, outbox.KindExpiry, now
+			e.Region, e.Tenant, e.Key = at.Home, at.Key.Tenant, at.Key.Value
+			m.Expiring[ref] = e
+		}
 		return nil, true
-	case claim.OutcomePending:
+	case *claim.Pending:
 		c.Fence++
-		c.NotFound, c.Lease = 0, lease
-		if c.Waits != v.State+v.By { // said once
-			c.Waits, c.Interim = v.State+v.By, string(v.Response.Body)
+		c.NotFound, c.Lease, c.Reason = 0, lease, o.State
+		if c.Waits != o.State+o.By { // said once
+			c.Waits, c.Interim = o.State+o.By, string(o.Response.Body)
 			m.hear(at, &v, now)
 		}
-		due := now.Add(max(v.RetryIn, m.Policy.BackoffMin))
+		due := now.Add(max(o.AskIn, m.Policy.BackoffMin))
 		return nil, !lease.After(due) && due.Sub(lease) < time.Microsecond
-	}
-	switch {
-	case v.Unsent:
+	case *claim.Unsent:
 		c.Fence++ // nobody may repeat it, and nothing was learned
-	case v.Fault:
+		c.Reason, wish = o.Reason, o.RetryIn
+	case *claim.Fault:
 		c.Fence++ // nothing was learned either, but it may have called
 		c.NotFound = 0
-	default:
+		c.Reason, wish = o.Reason, o.RetryIn
+	case *claim.Unknown:
 		c.Unknowns++
-		if c.NotFound++; !v.NotFound {
+		if c.NotFound++; !o.NotFound {
 			c.NotFound = 0
 		}
-		if c.Unknowns >= m.Policy.MaxUnknowns && !v.KeepAsking {
-			c.Reason = claim.ReasonOutcomeUnknown
-			return end(Refused)
+		c.Reason, wish = o.Reason, o.RetryIn
+		if c.Unknowns >= m.Policy.MaxUnknowns && o.GiveUp != nil {
+			end(Refused, o.GiveUp.Response, claim.ReasonOutcomeUnknown)
+			return nil, true
 		}
 	}
 	most := m.Policy.BackoffMin
@@ -291,13 +300,13 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	pause := lease.Sub(now)
 	// Stores keep a pause in whole microseconds.
 	least := m.Policy.BackoffMin/4 - time.Microsecond
-	return nil, pause >= max(v.RetryIn-time.Microsecond, least) && pause <= max(v.RetryIn, most)
+	return nil, pause >= max(wish-time.Microsecond, least) && pause <= max(wish, most)
 }
 
 // hear records the events of v, behind those of their lines; no model takes one.
 func (m *Model) hear(at Place, v *claim.Verdict, now time.Time) {
 	told := maps.Clone(m.Told)
-	for _, e := range v.Events {
+	for _, e := range v.Events() {
 		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, "charge"
 		e.CreatedAt, e.Due = now, now
 		for _, o := range told {
@@ -318,13 +327,6 @@ func (m *Model) tell(at Place, c *Cell, v *claim.Verdict, now time.Time) {
 			Object: c.ID, Home: at.Home, Tenant: at.Key.Tenant, Operation: "charge", State: state, Reason: c.Reason, At: now,
 		}
 	}
-	if _, ok := m.Expiring[ref]; ok || v.Expiry == nil || c.Status != Released {
-		return
-	}
-	e := *v.Expiry
-	e.ID, e.Kind, e.CreatedAt = c.ID, outbox.KindExpiry, now
-	e.Region, e.Tenant, e.Key = at.Home, at.Key.Tenant, at.Key.Value
-	m.Expiring[ref] = e
 }
 
 // Pin is a pinning request from entry.

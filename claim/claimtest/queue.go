@@ -39,12 +39,12 @@ func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 	case outbox.Events:
 		o.Append = func(t testing.TB, region, tenant, key string, kinds ...outbox.Kind) (ids []string) {
 			rec := k.begin(t, region, tenant, key)
-			v := claim.Verdict{Outcome: claim.OutcomeReleased, Response: answer(402, "no")} // the key is free again
+			released := &claim.Released{Response: answer(402, "no")} // the key is free again
 			for i, kind := range kinds {
 				ids = append(ids, fmt.Sprintf("evt_%s_%d/%03d", rec.Minted.ID, rec.Fence, i))
-				v.Events = append(v.Events, outbox.Message{ID: ids[i], Kind: kind, Payload: []byte("{}")})
+				released.Events = append(released.Events, outbox.Message{ID: ids[i], Kind: kind, Payload: []byte("{}")})
 			}
-			k.settle(t, rec, v)
+			k.settle(t, rec, claim.Verdict{Outcome: released})
 			return ids
 		}
 		o.Insert = func(t testing.TB, region, key string) string {
@@ -54,10 +54,9 @@ func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 		o.Delay = h.Policy.Lease
 		o.Insert = func(t testing.TB, region, key string) string {
 			rec := k.begin(t, region, tenants[0], key)
-			k.settle(t, rec, claim.Verdict{
-				Outcome: claim.OutcomeReleased, Response: answer(402, "no"),
-				Expiry: &outbox.Message{Operation: "charge", Payload: []byte("100"), Due: k.now(t).Add(o.Delay)},
-			})
+			k.settle(t, rec, claim.Verdict{Outcome: &claim.Released{
+				Response: answer(402, "no"), Expiry: &outbox.Message{Operation: "charge", Payload: []byte("100"), Due: k.now(t).Add(o.Delay)},
+			}})
 			return rec.Minted.ID
 		}
 	default:

@@ -170,23 +170,22 @@ func (r *random) settle(t *rapid.T) {
 	held := r.held(t, at)
 	v := rapid.SampledFrom([]claim.Verdict{
 		approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(false), unknown(true),
-		{Outcome: claim.OutcomeUnknown, RetryIn: r.Policy.Lease, Response: answer(502, "given up")},
-		{Outcome: claim.OutcomeUnknown, KeepAsking: true, Response: answer(502, "given up")},
+		{Outcome: &claim.Unknown{RetryIn: r.Policy.Lease, GiveUp: &claim.GivenUp{Response: answer(502, "given up")}}},
+		{Outcome: &claim.Unknown{}},
 		pending("payer", 0), pending("payer", r.Policy.Lease), pending("bank", r.Policy.BackoffMax), ordered("bank", "cap_1"), declinedFor("wait", r.Policy.Lease),
-		unsent(0), unsent(r.Policy.Lease), {Outcome: claim.OutcomeUnknown, Fault: true, Response: answer(502, "given up")},
+		unsent(0), unsent(r.Policy.Lease), {Outcome: &claim.Fault{}},
 	}).Draw(t, "verdict")
 	now := r.now(t)
 	if rapid.Bool().Draw(t, "with effects") {
 		r.tales++
-		v.Posting = Posting(held, held.Minted.ID)
-		if rapid.IntRange(0, 9).Draw(t, "booked before") == 0 {
-			v.Posting.ID = "ch_" + r.tenant + "_shared"
+		if done, ok := told(v, held, now.Add(r.Policy.ReplayFor)).Outcome.(*claim.Done); ok && rapid.IntRange(0, 9).Draw(t, "booked before") == 0 {
+			done.Posting.ID = "ch_" + r.tenant + "_shared"
 		}
-		v.Events = Events(held, rapid.IntRange(0, 2).Draw(t, "events"))
-		for i := range v.Events {
-			v.Events[i].ID = fmt.Sprintf("evt_%s_%d/%d", r.tenant, r.tales, i)
+		events := Events(held, rapid.IntRange(0, 2).Draw(t, "events"))
+		for i := range events {
+			events[i].ID = fmt.Sprintf("evt_%s_%d/%d", r.tenant, r.tales, i)
 		}
-		v.Expiry = expiry(now.Add(r.Policy.ReplayFor))
+		emitting(v, events)
 	}
 	v.ID = uuid.New()
 	rec, err := r.Store(r.region(t, "from")).Settle(r.ctx, held, v)

@@ -442,9 +442,9 @@ var restorePinTests = []test{
 type attempts []claim.Attempt
 
 // Attempt implements [claim.Executor].
-func (a *attempts) Attempt(_ context.Context, at claim.Attempt) claim.Verdict {
+func (a *attempts) Attempt(_ context.Context, at claim.Attempt) claim.Outcome {
 	*a = append(*a, at)
-	return claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "test"}
+	return &claim.Unknown{Reason: "test"}
 }
 
 // noBlobs stores nothing: responses of these tests fit into their rows.

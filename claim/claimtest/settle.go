@@ -38,7 +38,8 @@ var settleTests = []test{
 	{"settle: unstorable text of a provider does not keep an outcome from being recorded", func(w *world) {
 		for i, words := range []string{"a\x00b", "cut inside \xe2\x82", strings.Repeat("ü", 5000), "\xff\xfe\x00"} {
 			v := declinedHard("no")
-			v.Reason, v.ProviderRef = words, words
+			no := v.Outcome.(*claim.Refused)
+			no.Reason, no.ProviderRef = words, words
 			rec := w.settle(w.begin(w.arrival(fmt.Sprint("k", i), "100"), claim.Won), v)
 			require.Equal(w, claim.FailedTerminal, rec.State)
 			w.same(rec, w.get(rec))
@@ -48,7 +49,7 @@ var settleTests = []test{
 				require.NotEmpty(w, kept)
 				require.Less(w, len(kept), 1000)
 			}
-			v = claim.Verdict{Reason: words}
+			v = claim.Verdict{Outcome: &claim.Unknown{Reason: words}}
 			rec = w.settle(w.begin(w.arrival(fmt.Sprint("u", i), "100"), claim.Won), v)
 			require.Equal(w, uint32(1), rec.Unknowns)
 			w.same(rec, w.get(rec))
@@ -102,15 +103,15 @@ var settleTests = []test{
 	}},
 	{"settle: an unknown outcome stays in flight and the outbox owns it", func(w *world) {
 		first := w.begin(w.arrival("k", "100"), claim.Won)
-		v := unknown(false)
-		v.RetryIn = w.Policy.Lease / 2
+		v, wish := unknown(false), w.Policy.Lease/2
+		v.Outcome.(*claim.Unknown).RetryIn = wish
 		before := w.now()
 		rec := w.settle(first, v)
 		require.Equal(w, claim.InFlight, rec.State)
 		require.Empty(w, rec.Holder)
 		require.Nil(w, rec.Response)
 		require.Equal(w, uint32(1), rec.Unknowns)
-		require.False(w, rec.LeaseUntil.Before(before.Add(v.RetryIn)), "the provider's wish is a floor")
+		require.False(w, rec.LeaseUntil.Before(before.Add(wish)), "the provider's wish is a floor")
 		w.same(rec, w.get(rec))
 		w.begin(w.arrival("k", "100"), claim.Busy)
 		require.Empty(w, w.dueIDs(w.home))
@@ -209,7 +210,7 @@ var settleTests = []test{
 		require.Equal(w, held.Fence, once.Fence)
 		for _, v := range []claim.Verdict{approved("paid"), declinedHard("no"), declinedSoft("not now"), unknown(false)} {
 			_, err := w.at(w.home).Settle(w.ctx, held, v)
-			require.ErrorIs(w, err, claim.ErrFenced, v.Outcome)
+			require.ErrorIs(w, err, claim.ErrFenced, v.Outcome.String())
 		}
 		w.same(once, w.get(held))
 	}},
@@ -221,7 +222,7 @@ var settleTests = []test{
 		require.Equal(w, old.Fence, held.Fence, "the new row begins as the old one did")
 		for _, v := range []claim.Verdict{approved("late"), declinedHard("late"), declinedSoft("late"), unknown(false), pending("processing", time.Hour)} {
 			_, err := w.at(w.home).Settle(w.ctx, old, v)
-			require.ErrorIs(w, err, claim.ErrFenced, v.Outcome)
+			require.ErrorIs(w, err, claim.ErrFenced, v.Outcome.String())
 		}
 		w.same(held, w.get(held))
 	}},
@@ -229,9 +230,10 @@ var settleTests = []test{
 		for i, v := range []claim.Verdict{approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(true), unsent(0)} {
 			held := w.begin(w.arrival(fmt.Sprint("k", i), "100"), claim.Won)
 			require.Zero(w, held.Verdict)
-			v.ID, v.Events = uuid.New(), Events(held, 1)
-			if v.Outcome == claim.OutcomeDone {
-				v.Posting = Posting(held, held.Minted.ID)
+			v.ID = uuid.New()
+			emitting(v, Events(held, 1))
+			if done, ok := v.Outcome.(*claim.Done); ok {
+				done.Posting = Posting(held, held.Minted.ID)
 			}
 			done := w.settle(held, v)
 			require.Equal(w, v.ID, done.Verdict)
@@ -254,8 +256,7 @@ var settleTests = []test{
 		a := w.arrival("k", "100")
 		a.Provider = "a"
 		held := w.begin(a, claim.Won)
-		v := declinedSoft("busy")
-		v.ID, v.Outcome, v.Next = uuid.New(), claim.OutcomeMoved, "b"
+		v := claim.Verdict{ID: uuid.New(), Outcome: &claim.Moved{Next: "b", Reason: "busy"}, Node: "n", Region: "r"}
 		moved := w.settle(held, v)
 		require.Equal(w, claim.InFlight, moved.State)
 		require.Empty(w, moved.Holder)
@@ -300,8 +301,8 @@ var settleTests = []test{
 	}},
 	{"settle: concurrent retries of a verdict are recorded once", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := approved("paid")
-		v.ID, v.Events, v.Posting = uuid.New(), Events(held, 1), Posting(held, held.Minted.ID)
+		v := told(approved("paid"), held, time.Time{})
+		v.ID = uuid.New()
 		answers := make([]claim.Record, 6)
 		var all sync.WaitGroup
 		for i := range answers {
@@ -345,20 +346,14 @@ var settleTests = []test{
 	}},
 }
 
-// mute is a verdict without a response for the caller.
-func mute(o claim.Outcome) claim.Verdict {
-	return claim.Verdict{Outcome: o, Reason: "fault", Node: "n", Region: "r"}
-}
-
 var answerTests = []test{
 	{"answer: a verdict without a response does not end a claim", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		for g := uint32(1); ; g++ {
-			for _, o := range []claim.Outcome{claim.OutcomeDone, claim.OutcomeRefused, claim.OutcomeReleased} {
-				for _, status := range []int{0, 100, 600} {
-					v := mute(o)
-					v.Response.Status = status
-					_, err := w.at(w.home).Settle(w.ctx, rec, v)
+			for _, status := range []int{0, 100, 600} {
+				none := claim.Response{Status: status}
+				for _, o := range []claim.Outcome{&claim.Done{Response: none}, &claim.Refused{Response: none}, &claim.Released{Response: none}} {
+					_, err := w.at(w.home).Settle(w.ctx, rec, claim.Verdict{Outcome: o, Node: "n", Region: "r"})
 					require.ErrorIs(w, err, claim.ErrNoResponse)
 					require.NotErrorIs(w, err, claim.ErrUnavailable, "it is known that nothing was done")
 				}
@@ -373,10 +368,10 @@ var answerTests = []test{
 		require.Equal(w, 1, w.pending(w.home))
 		w.settle(rec, approved("paid"))
 	}},
-	{"answer: an unknown without a response is never given up", func(w *world) {
+	{"answer: an unknown whose last answer cannot be sent is never given up", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		for range w.Policy.MaxUnknowns + 1 {
-			rec = w.settle(rec, mute(claim.OutcomeUnknown))
+			rec = w.settle(rec, claim.Verdict{Outcome: &claim.Unknown{GiveUp: &claim.GivenUp{}}})
 			require.Equal(w, claim.InFlight, rec.State)
 		}
 		rec = w.settle(rec, unknown(false))
@@ -384,7 +379,7 @@ var answerTests = []test{
 	}},
 	{"answer: a closing without a response closes nothing", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
-		_, err := w.at(w.home).Settle(w.ctx, rec, mute(claim.OutcomeRefused))
+		_, err := w.at(w.home).Settle(w.ctx, rec, claim.Verdict{Outcome: &claim.Refused{Reason: "fault"}})
 		require.ErrorIs(w, err, claim.ErrNoResponse)
 		w.same(rec, w.get(rec))
 	}},

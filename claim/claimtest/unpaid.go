@@ -88,7 +88,7 @@ var unpaidTests = []test{
 		w.remembered(second, second.SettledAt)
 		closing := w.settle(w.begin(w.arrival("closes", "100"), claim.Won), declinedSoft("no funds"))
 		v := declinedHard("not paid in time")
-		v.Reason = "expired"
+		v.Outcome.(*claim.Refused).Reason = "expired"
 		closed := w.settle(closing, v)
 		w.remembered(closed, closed.SettledAt)
 	}},

@@ -15,9 +15,7 @@ var waitTests = []test{
 	{"wait: every request reads the same interim answer while the state lasts", func(w *world) {
 		first := w.begin(w.arrival("k", "100"), claim.Won)
 		before := w.now()
-		v := pending("payer", 2*w.Policy.Lease)
-		v.Events = Events(first, 1)
-		rec := w.settle(first, v)
+		rec := w.settle(first, emitting(pending("payer", 2*w.Policy.Lease), Events(first, 1)))
 		require.Equal(w, claim.InFlight, rec.State)
 		require.True(w, rec.Waits())
 		require.Nil(w, rec.Response)
@@ -38,14 +36,14 @@ var waitTests = []test{
 		require.Equal(w, rec.Interim, held.Interim)
 		require.Equal(w, first.ProviderKey, held.ProviderKey)
 		w.begin(w.arrival("k", "100"), claim.Waiting)
-		again := pending("payer", w.Policy.Lease)
-		again.Response, again.Events = answer(202, "spelled otherwise"), Events(held, 2)
+		again := emitting(pending("payer", w.Policy.Lease), Events(held, 2))
+		again.Outcome.(*claim.Pending).Response = answer(202, "spelled otherwise")
 		rec = w.settle(held, again)
 		require.Equal(w, answer(202, "wait for the payer"), rec.Interim.Response, "the same state, the same bytes")
 		require.Equal(w, 1, w.told(w.home), "and said once")
 		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
-		rec = w.settle(held, claim.Verdict{Outcome: claim.OutcomeUnknown, KeepAsking: true, Reason: "no_answer"})
+		rec = w.settle(held, claim.Verdict{Outcome: &claim.Unknown{Reason: "no_answer"}})
 		require.Equal(w, "payer", rec.Interim.State)
 		require.Equal(w, "psp_1", rec.ProviderRef)
 		w.same(rec, w.get(rec))
@@ -53,9 +51,7 @@ var waitTests = []test{
 		// Another state has another answer, and another event.
 		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
-		next := pending("bank", w.Policy.Lease)
-		next.Events = Events(held, 1)
-		rec = w.settle(held, next)
+		rec = w.settle(held, emitting(pending("bank", w.Policy.Lease), Events(held, 1)))
 		require.Equal(w, answer(202, "wait for the bank"), rec.Interim.Response)
 		require.Equal(w, 2, w.told(w.home))
 
@@ -63,9 +59,7 @@ var waitTests = []test{
 		// finds it so.
 		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
-		next = pending("bank", w.Policy.Lease)
-		next.By, next.Response = "cap_1", answer(202, "cap_1 is at it")
-		rec = w.settle(held, next)
+		rec = w.settle(held, ordered("bank", "cap_1"))
 		require.Equal(w, claim.Interim{Response: answer(202, "cap_1 is at it"), State: "bank", By: "cap_1"}, *rec.Interim)
 		w.same(rec, w.get(rec))
 
@@ -122,8 +116,8 @@ var waitTests = []test{
 	}},
 	{"wait: a retried verdict finds itself", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := pending("payer", w.Policy.Lease)
-		v.ID, v.Events = uuid.New(), Events(held, 1)
+		v := emitting(pending("payer", w.Policy.Lease), Events(held, 1))
+		v.ID = uuid.New()
 		rec := w.settle(held, v)
 		w.same(rec, w.settle(held, v))
 		v.ID = uuid.New()
@@ -136,7 +130,7 @@ var waitTests = []test{
 		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
 		v := declinedSoft("not authenticated")
-		v.ProviderRef = "psp_1"
+		v.Outcome.(*claim.Released).ProviderRef = "psp_1"
 		rec = w.settle(held, v)
 		require.Equal(w, claim.FailedRetry, rec.State)
 		require.Nil(w, rec.Interim)
@@ -159,9 +153,7 @@ var waitTests = []test{
 		_, rec := waiting("moved")
 		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
-		v := declinedSoft("busy")
-		v.Outcome, v.Next = claim.OutcomeMoved, "b"
-		moved := w.settle(held, v)
+		moved := w.settle(held, claim.Verdict{Outcome: &claim.Moved{Next: "b", Reason: "busy"}, Node: "n", Region: "r"})
 		require.Nil(w, moved.Interim)
 		w.same(moved, w.get(moved))
 
@@ -174,11 +166,12 @@ var waitTests = []test{
 		require.Nil(w, again.Interim)
 		w.same(again, w.get(again))
 		w.begin(w.witnessed("restored", "100", known), claim.Busy)
-		next := pending("payer", w.Policy.Lease)
-		next.Response, next.Events = answer(202, "wait for the payer's second try"), Events(again, 1)
+		next := emitting(pending("payer", w.Policy.Lease), Events(again, 1))
+		second := answer(202, "wait for the payer's second try")
+		next.Outcome.(*claim.Pending).Response = second
 		told := w.told(w.home)
 		rec = w.settle(again, next)
-		require.Equal(w, next.Response, rec.Interim.Response, "its own answer")
+		require.Equal(w, second, rec.Interim.Response, "its own answer")
 		w.same(rec, w.get(rec))
 		require.Equal(w, told+1, w.told(w.home), "and its own event")
 	}},
@@ -196,7 +189,7 @@ var waitTests = []test{
 	}},
 	{"wait: a pending verdict needs an answer", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		_, err := w.at(w.home).Settle(w.ctx, held, claim.Verdict{Outcome: claim.OutcomePending, State: "payer"})
+		_, err := w.at(w.home).Settle(w.ctx, held, claim.Verdict{Outcome: &claim.Pending{State: "payer"}})
 		require.ErrorIs(w, err, claim.ErrNoResponse)
 	}},
 }

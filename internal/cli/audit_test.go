@@ -25,10 +25,9 @@ func aCharge(t *testing.T, s *store, home, key, id string) {
 	require.NoError(t, err)
 	begun, err := rows.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, home, "1", "node-1", id))
 	require.NoError(t, err)
-	_, err = rows.Settle(t.Context(), begun.Record, claim.Verdict{
-		ID: uuid.New(), Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("a secret body")}, Node: "node-1", Region: home,
-		Posting: claimtest.Posting(begun.Record, id),
-	})
+	_, err = rows.Settle(t.Context(), begun.Record, claim.Verdict{ID: uuid.New(), Node: "node-1", Region: home, Outcome: &claim.Done{
+		Response: claim.Response{Status: 201, Body: []byte("a secret body")}, Posting: claimtest.Posting(begun.Record, id),
+	}})
 	require.NoError(t, err)
 }
 

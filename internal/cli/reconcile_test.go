@@ -258,7 +258,7 @@ func ghost(t *testing.T, s *store, provider psp.Provider, key string) string {
 	store := s.rows
 	begun, err := store.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, home, "1", "n", id))
 	require.NoError(t, err)
-	_, err = store.Settle(t.Context(), begun.Record, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "expired", Response: claim.Response{Status: 402}})
+	_, err = store.Settle(t.Context(), begun.Record, claim.Verdict{Outcome: &claim.Refused{Reason: "expired", Response: claim.Response{Status: 402}}})
 	require.NoError(t, err)
 	r := provider.Charge(t.Context(), psp.Call{Kind: psp.KindCharge, Key: key, Reference: id, Amount: 4200, Currency: "usd", Source: "pm_card_visa"})
 	require.Equal(t, psp.Approved, r.Outcome, r.Err)

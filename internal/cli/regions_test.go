@@ -71,7 +71,7 @@ func (r *regional) settle(rec claim.Record) {
 	r.t.Helper()
 	store, err := r.DB.Region(rec.Home)
 	require.NoError(r.t, err)
-	_, err = store.Settle(r.t.Context(), rec, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	_, err = store.Settle(r.t.Context(), rec, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
 	require.NoError(r.t, err)
 }
 

@@ -132,7 +132,7 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 			changed, err = account.Accept(ctx, store, nil, "old", "third", time.Now()) // anyway
 			require.NoError(t, err)
 			require.True(t, changed)
-			_, err = store.Settle(ctx, first, claim.Verdict{Outcome: claim.OutcomeRefused, Response: claim.Response{Status: 402, Body: []byte("{}")}})
+			_, err = store.Settle(ctx, first, claim.Verdict{Outcome: &claim.Refused{Response: claim.Response{Status: 402, Body: []byte("{}")}}})
 			require.NoError(t, err)
 			require.ErrorContains(t, left("new"), "old: 1 claims")
 

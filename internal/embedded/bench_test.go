@@ -34,9 +34,9 @@ func BenchmarkBeginSettle(b *testing.B) {
 		if err != nil || got.Decision != claim.Won {
 			b.Fatal(got.Decision, err)
 		}
-		verdict := claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{
+		verdict := claim.Verdict{Outcome: &claim.Done{Response: claim.Response{
 			Status: 201, Body: body, Header: []claim.HeaderField{{Name: "Content-Type", Value: "application/json"}},
-		}}
+		}}}
 		if _, err := v.Settle(b.Context(), got.Record, verdict); err != nil {
 			b.Fatal(err)
 		}
@@ -57,17 +57,14 @@ func charge(b testing.TB, v *embedded.View, a claim.Arrival, body []byte, events
 	}
 	posting := claimtest.Posting(got.Record, a.Mint.ID)
 	posting.ProviderRef = "px_" + a.Mint.ID
-	verdict := claim.Verdict{
-		ID: uuid.New(), Outcome: claim.OutcomeDone, Posting: posting, ProviderRef: posting.ProviderRef,
-		Node: "node-1", Region: a.Home, Response: claim.Response{
-			Status: 201, Body: body, Header: []claim.HeaderField{{Name: "Content-Type", Value: "application/json"}},
-		},
-	}
+	done := &claim.Done{Posting: posting, ProviderRef: posting.ProviderRef, Response: claim.Response{
+		Status: 201, Body: body, Header: []claim.HeaderField{{Name: "Content-Type", Value: "application/json"}},
+	}}
 	for _, m := range claimtest.Events(got.Record, events) {
 		m.Payload = body
-		verdict.Events = append(verdict.Events, m)
+		done.Events = append(done.Events, m)
 	}
-	if _, err := v.Settle(b.Context(), got.Record, verdict); err != nil {
+	if _, err := v.Settle(b.Context(), got.Record, claim.Verdict{ID: uuid.New(), Outcome: done, Node: "node-1", Region: a.Home}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -143,9 +140,7 @@ func BenchmarkReplay(b *testing.B) {
 	a := arrive("k", "us-east1")
 	got, err := v.Begin(b.Context(), a)
 	require.NoError(b, err)
-	_, err = v.Settle(b.Context(), got.Record, claim.Verdict{
-		Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: make([]byte, 600)},
-	})
+	_, err = v.Settle(b.Context(), got.Record, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201, Body: make([]byte, 600)}}})
 	require.NoError(b, err)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -54,23 +54,27 @@ func (w *crashWorld) begin(a claim.Arrival) claim.Record {
 	return got.Record
 }
 
-func (w *crashWorld) settle(rec claim.Record, o claim.Outcome) claim.Record {
-	got, err := w.home.Settle(w.ctx, rec, crashVerdict(rec, o))
+func (w *crashWorld) settle(rec claim.Record, outcome string) claim.Record {
+	got, err := w.home.Settle(w.ctx, rec, crashVerdict(rec, outcome))
 	require.NoError(w.t, err)
 	return got
 }
 
-// crashVerdict has everything that a verdict can leave behind.
-func crashVerdict(rec claim.Record, o claim.Outcome) claim.Verdict {
+// crashVerdict has everything that an outcome can leave behind.
+func crashVerdict(rec claim.Record, outcome string) claim.Verdict {
 	told := claimtest.Events(rec, 2)
 	for i := range told { // also where a claim is closed under the fence of its release
-		told[i].ID += "-" + o.String()
+		told[i].ID += "-" + outcome
 	}
-	return claim.Verdict{
-		Outcome: o, Response: claim.Response{Status: 201, Body: []byte("paid")}, Node: "n", Region: "us-east1",
-		Posting: claimtest.Posting(rec, rec.Minted.ID), Events: told,
-		Expiry: &outbox.Message{Operation: "charge", Due: rec.HeldSince.Add(24 * time.Hour)},
-	}
+	answer := claim.Response{Status: 201, Body: []byte("paid")}
+	return claim.Verdict{Node: "n", Region: "us-east1", Outcome: map[string]claim.Outcome{
+		claim.OutcomeDone:    &claim.Done{Response: answer, Posting: claimtest.Posting(rec, rec.Minted.ID), Events: told},
+		claim.OutcomeRefused: &claim.Refused{Response: answer, Events: told},
+		claim.OutcomeReleased: &claim.Released{
+			Response: answer, Events: told, Expiry: &outbox.Message{Operation: "charge", Due: rec.HeldSince.Add(24 * time.Hour)},
+		},
+		claim.OutcomeUnknown: &claim.Unknown{GiveUp: &claim.GivenUp{Response: answer, Events: told}},
+	}[outcome]}
 }
 
 // rows counts the rows of a queue, and how many of them could be taken.
@@ -155,7 +159,7 @@ func (w *crashWorld) agrees(rec claim.Record, line []claim.AuditEntry) {
 			released++
 		case e.Event == claim.EventSettled:
 			ended++
-		case e.Event == claim.EventAttempt && e.Detail == claim.OutcomeDone.String():
+		case e.Event == claim.EventAttempt && e.Detail == claim.OutcomeDone:
 			booked++
 		}
 	}

@@ -77,7 +77,7 @@ func TestDistance(t *testing.T) {
 	})
 	trips(1, "settle", func(v *embedded.View) error {
 		r := rec[v.Name()]
-		_, err := v.Settle(ctx, r, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+		_, err := v.Settle(ctx, r, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
 		return err
 	})
 	trips(1, "timeline", func(v *embedded.View) error {
@@ -204,7 +204,7 @@ func TestPartition(t *testing.T) {
 	near, far := view(t, db, us), view(t, db, eu)
 	begun, err := near.Begin(ctx, arrive("done", us))
 	require.NoError(t, err)
-	done, err := near.Settle(ctx, begun.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	done, err := near.Settle(ctx, begun.Record, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
 	require.NoError(t, err)
 	clock.advance(embedded.DefaultReplicaLag)
 
@@ -364,7 +364,7 @@ func TestRegistrarForgotten(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, us, pin.Home, "an outcome is still owed there")
 
-	_, err = near.Settle(ctx, begun.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	_, err = near.Settle(ctx, begun.Record, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
 	require.NoError(t, err)
 	clock.advance(3 * policy.PinLife())
 	require.Empty(t, sweep())
@@ -398,7 +398,7 @@ func TestSweep(t *testing.T) {
 		got, err := v.Begin(ctx, a)
 		require.NoError(t, err)
 		if k != "owed" {
-			_, err = v.Settle(ctx, got.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+			_, err = v.Settle(ctx, got.Record, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
 			require.NoError(t, err)
 		}
 	}

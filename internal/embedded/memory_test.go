@@ -55,9 +55,14 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 	for i := range steps {
 		k := keys[random.IntN(len(keys))]
 		rec := held[k]
-		verdict := func(o claim.Outcome) claim.Verdict {
-			v := crashVerdict(rec, o)
-			v.RetryIn = time.Hour // more than any jitter
+		verdict := func(outcome string) claim.Verdict {
+			v := crashVerdict(rec, outcome)
+			switch o := v.Outcome.(type) { // more than any jitter
+			case *claim.Released:
+				o.Pause = time.Hour
+			case *claim.Unknown:
+				o.RetryIn = time.Hour
+			}
 			return v
 		}
 		switch n := random.IntN(14); n {
@@ -67,7 +72,7 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 				held[k] = got.Record
 			}
 		case 4, 5, 6:
-			v := verdict([]claim.Outcome{claim.OutcomeDone, claim.OutcomeReleased, claim.OutcomeUnknown}[n-4])
+			v := verdict([]string{claim.OutcomeDone, claim.OutcomeReleased, claim.OutcomeUnknown}[n-4])
 			both(func(s *embedded.View) (any, error) { return s.Settle(t.Context(), rec, v) })
 		case 7:
 			lease := claim.Lease{Key: rec.Key, Home: home, Fence: rec.Fence}
@@ -140,9 +145,9 @@ func TestAnswersAreRemembered(t *testing.T) {
 		got, err := v.Begin(t.Context(), a)
 		require.NoError(t, err)
 		require.Equal(t, claim.Won, got.Decision)
-		_, err = v.Settle(t.Context(), got.Record, claim.Verdict{
-			Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: make([]byte, bytes)},
-		})
+		_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: &claim.Done{
+			Response: claim.Response{Status: 201, Body: make([]byte, bytes)},
+		}})
 		require.NoError(t, err)
 	}
 	a, long := arrive("k", "us-east1"), arrive("long", "us-east1")
@@ -181,7 +186,7 @@ func TestManyAnswersAreRemembered(t *testing.T) {
 	for i := range many {
 		got, err := v.Begin(t.Context(), arrive(fmt.Sprint("k", i), "us-east1"))
 		require.NoError(t, err)
-		_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("{}")}})
+		_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201, Body: []byte("{}")}}})
 		require.NoError(t, err)
 	}
 	got, err := db.Answers()
@@ -208,7 +213,9 @@ func TestMemoryIsOfOneTenant(t *testing.T) {
 		held = append(held, begin(n))
 	}
 	for _, rec := range held {
-		got, err := v.Settle(t.Context(), rec, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte(rec.Minted.ID)}})
+		got, err := v.Settle(t.Context(), rec, claim.Verdict{Outcome: &claim.Done{
+			Response: claim.Response{Status: 201, Body: []byte(rec.Minted.ID)},
+		}})
 		require.NoError(t, err)
 		require.Equal(t, rec.Minted, got.Minted)
 	}
@@ -225,10 +232,10 @@ func TestWhatAReplayCosts(t *testing.T) {
 	a := arrive("k", "us-east1")
 	got, err := view(t, db, "us-east1").Begin(t.Context(), a)
 	require.NoError(t, err)
-	verdict := claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{
+	verdict := claim.Verdict{Outcome: &claim.Done{Response: claim.Response{
 		Status: 201, Body: make([]byte, 600),
 		Header: []claim.HeaderField{{Name: "Content-Type", Value: "application/json"}, {Name: "Location", Value: "/v1/charges/ch_1"}},
-	}}
+	}}}
 	_, err = view(t, db, "us-east1").Settle(t.Context(), got.Record, verdict)
 	require.NoError(t, err)
 	allocs := func(db *embedded.DB) float64 {
@@ -288,9 +295,8 @@ func TestBookedMeanwhile(t *testing.T) {
 		begun, err := v.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: fmt.Sprint("k", i)}, "us-east1", "100", "n1", fmt.Sprint("ch_", i)))
 		require.NoError(t, err)
 		verdict := crashVerdict(begun.Record, claim.OutcomeDone)
-		verdict.Posting = claimtest.Posting(begun.Record, begun.Record.Minted.ID)
 		if booked {
-			other := *verdict.Posting
+			other := *verdict.Outcome.(*claim.Done).Posting
 			other.Region, other.ProviderRef = "us-east1", "psp_other"
 			posted, err := v.Post(t.Context(), other)
 			require.NoError(t, err)
@@ -495,7 +501,7 @@ func TestReadingCalls(t *testing.T) {
 	clock := newClock()
 	db := open(t, embedded.Config{Clock: clock.now, FS: vfs.NewMem()})
 	v := view(t, db, home)
-	outcomes := []claim.Outcome{claim.OutcomeDone, claim.OutcomeReleased, claim.OutcomeUnknown, claim.OutcomeRefused}
+	outcomes := []string{claim.OutcomeDone, claim.OutcomeReleased, claim.OutcomeUnknown, claim.OutcomeRefused}
 	begun, stop := make(chan claim.Record, 64), make(chan struct{})
 	var writers, readers sync.WaitGroup
 	for g := range 4 {

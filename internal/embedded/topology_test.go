@@ -84,10 +84,10 @@ func TestInFlight(t *testing.T) {
 		held = append(held, got.Record)
 		is(i + 1)
 	}
-	_, err := v.Settle(ctx, held[0], claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	_, err := v.Settle(ctx, held[0], claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
 	require.NoError(t, err)
 	is(2)
-	_, err = v.Settle(ctx, held[1], claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "timeout"})
+	_, err = v.Settle(ctx, held[1], claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}})
 	require.NoError(t, err)
 	is(2) // an unknown outcome is still to come
 	unknown := func(limit int) (keys []string) {
@@ -101,7 +101,7 @@ func TestInFlight(t *testing.T) {
 		return keys
 	}
 	require.Equal(t, []string{"k1"}, unknown(10), "one that somebody holds is not unknown yet")
-	_, err = v.Settle(ctx, held[2], claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "500"})
+	_, err = v.Settle(ctx, held[2], claim.Verdict{Outcome: &claim.Unknown{Reason: "500"}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"k1", "k2"}, unknown(10), "oldest first")
 	require.Equal(t, []string{"k1"}, unknown(1))

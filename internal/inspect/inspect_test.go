@@ -85,8 +85,18 @@ func (w *world) begin(tenant, key, home, object string) claim.Record {
 func (w *world) settle(rec claim.Record, v claim.Verdict) claim.Record {
 	w.Helper()
 	v.ID, v.Node, v.Region = uuid.New(), "node-1", rec.Home
-	if v.Response.Status == 0 {
-		v.Response = claim.Response{Status: 200, Body: []byte("the secret body")}
+	answer := claim.Response{Status: 200, Body: []byte("the secret body")}
+	switch o := v.Outcome.(type) {
+	case *claim.Done:
+		o.Response = answer
+	case *claim.Refused:
+		o.Response = answer
+	case *claim.Released:
+		o.Response = answer
+	case *claim.Pending:
+		o.Response = answer
+	case *claim.Unknown:
+		o.GiveUp = &claim.GivenUp{Response: answer}
 	}
 	got, err := w.view.Settle(w.Context(), rec, v)
 	require.NoError(w, err)
@@ -95,7 +105,7 @@ func (w *world) settle(rec claim.Record, v claim.Verdict) claim.Record {
 
 // charged settles a charge, and returns its booking.
 func (w *world) charged(rec claim.Record) ledger.Transaction {
-	w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone, Posting: claimtest.Posting(rec, rec.Minted.ID)})
+	w.settle(rec, claim.Verdict{Outcome: &claim.Done{Posting: claimtest.Posting(rec, rec.Minted.ID)}})
 	t, found, err := w.view.Transaction(w.Context(), rec.Home, rec.Minted.ID)
 	require.NoError(w, err)
 	require.True(w, found)
@@ -133,10 +143,9 @@ func TestAChargeThatWasReplayed(t *testing.T) {
 	id := object(t, 2)
 	rec := w.begin("acme", "order-1", eu, id)
 	w.now = w.now.Add(time.Second)
-	rec = w.settle(rec, claim.Verdict{
-		Outcome: claim.OutcomeDone, ProviderRef: "psp_1", Posting: claimtest.Posting(rec, id),
-		Events: []outbox.Message{{ID: "evt_" + id + "_1/webhook", Kind: outbox.KindWebhook, Payload: []byte("secret payload")}},
-	})
+	rec = w.settle(rec, claim.Verdict{Outcome: &claim.Done{
+		ProviderRef: "psp_1", Posting: claimtest.Posting(rec, id), Events: []outbox.Message{{ID: "evt_" + id + "_1/webhook", Kind: outbox.KindWebhook, Payload: []byte("secret payload")}},
+	}})
 	for range 3 {
 		w.reply(rec, "replay")
 	}
@@ -178,37 +187,39 @@ func TestVerdicts(t *testing.T) {
 			"in flight: node-1 had it and has not settled it, and its lease is over; home europe-west1", "wait: the outbox",
 		},
 		"unknown": {
-			func(w *world, rec claim.Record) { w.settle(rec, claim.Verdict{Reason: "timeout"}) },
+			func(w *world, rec claim.Record) {
+				w.settle(rec, claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}})
+			},
 			"outcome unknown after one attempt (timeout); home europe-west1", "wait: the outbox",
 		},
 		"waits for the payer": {
 			func(w *world, rec claim.Record) {
-				w.settle(rec, claim.Verdict{Outcome: claim.OutcomePending, State: "requires_action", RetryIn: time.Hour})
+				w.settle(rec, claim.Verdict{Outcome: &claim.Pending{State: "requires_action", AskIn: time.Hour}})
 			},
 			"the provider has it and waits: requires_action; home europe-west1", "wait: for the payer",
 		},
 		"given up": {
 			func(w *world, rec claim.Record) {
-				rec = w.settle(rec, claim.Verdict{Reason: "timeout"})
-				w.settle(rec, claim.Verdict{Reason: "timeout"})
+				rec = w.settle(rec, claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}})
+				w.settle(rec, claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}})
 			},
 			"given up on after one attempt with the outcome unknown; home europe-west1", "compare with the provider's statement",
 		},
 		"declined for good": {
 			func(w *world, rec claim.Record) {
-				w.settle(rec, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "stolen_card"})
+				w.settle(rec, claim.Verdict{Outcome: &claim.Refused{Reason: "stolen_card"}})
 			},
 			"declined for good (stolen_card), no money moved; home europe-west1", "",
 		},
 		"declined for now": {
 			func(w *world, rec claim.Record) {
-				w.settle(rec, claim.Verdict{Outcome: claim.OutcomeReleased, Reason: "insufficient_funds"})
+				w.settle(rec, claim.Verdict{Outcome: &claim.Released{Reason: "insufficient_funds"}})
 			},
 			"declined once (insufficient_funds), no money moved, may be tried again; home europe-west1", "nothing: the merchant",
 		},
 		"parked": {
 			func(w *world, rec claim.Record) {
-				w.settle(rec, claim.Verdict{Reason: "timeout"})
+				w.settle(rec, claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}})
 				w.now = w.now.Add(time.Hour)
 				q := w.view.Queue(outbox.ProviderCalls)
 				all, err := q.Take(w.Context(), eu, 1, time.Second)
@@ -222,13 +233,13 @@ func TestVerdicts(t *testing.T) {
 				w.now = w.now.Add(time.Hour)
 				rec, err := w.view.TakeOver(w.Context(), rec.Key, eu, rec.Minted.ID, "node-3", us)
 				require.NoError(w, err)
-				w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone, Posting: claimtest.Posting(rec, rec.Minted.ID)})
+				w.settle(rec, claim.Verdict{Outcome: &claim.Done{Posting: claimtest.Posting(rec, rec.Minted.ID)}})
 			},
 			"charged once, taken over once; home europe-west1, with us-east1 as deputy", "",
 		},
 		"a ghost": {
 			func(w *world, rec claim.Record) {
-				w.settle(rec, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "stolen_card"})
+				w.settle(rec, claim.Verdict{Outcome: &claim.Refused{Reason: "stolen_card"}})
 				ghost := *claimtest.Posting(rec, ledger.GhostID("sim", "psp_9"))
 				ghost.Region, ghost.Kind, ghost.Credit, ghost.ProviderRef = eu, ledger.Ghost, ledger.Suspense("acme"), "psp_9"
 				back := ghost
@@ -244,7 +255,7 @@ func TestVerdicts(t *testing.T) {
 		},
 		"a ghost that nobody has refunded yet": {
 			func(w *world, rec claim.Record) {
-				w.settle(rec, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "stolen_card"})
+				w.settle(rec, claim.Verdict{Outcome: &claim.Refused{Reason: "stolen_card"}})
 				ghost := *claimtest.Posting(rec, ledger.GhostID("sim", "psp_9"))
 				ghost.Region, ghost.Kind, ghost.Credit, ghost.ProviderRef = eu, ledger.Ghost, ledger.Suspense("acme"), "psp_9"
 				_, err := w.view.Post(w.Context(), ghost)
@@ -254,7 +265,7 @@ func TestVerdicts(t *testing.T) {
 		},
 		"a refund": {
 			func(w *world, rec claim.Record) {
-				w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone, Posting: claimtest.Posting(rec, rec.Minted.ID)})
+				w.settle(rec, claim.Verdict{Outcome: &claim.Done{Posting: claimtest.Posting(rec, rec.Minted.ID)}})
 				back := *claimtest.Posting(rec, "re_1")
 				back.Region, back.Kind, back.Object, back.Reverses, back.Amount = eu, ledger.Refund, "re_1", rec.Minted.ID, 5
 				back.Debit, back.Credit = back.Credit, back.Debit
@@ -343,7 +354,7 @@ func TestVerdicts(t *testing.T) {
 		},
 		"forgotten": {
 			func(w *world, rec claim.Record) {
-				w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone, Posting: claimtest.Posting(rec, rec.Minted.ID)})
+				w.settle(rec, claim.Verdict{Outcome: &claim.Done{Posting: claimtest.Posting(rec, rec.Minted.ID)}})
 				w.now = w.now.Add(100 * 24 * time.Hour)
 				n, err := w.db.Sweep(w.Context(), 10)
 				require.NoError(w, err)
@@ -402,7 +413,7 @@ func TestAHomeThatCannotBeReached(t *testing.T) {
 	w := newWorld(t)
 	id := object(t, 2)
 	rec := w.begin("acme", "k", eu, id)
-	w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone, Posting: claimtest.Posting(rec, id)})
+	w.settle(rec, claim.Verdict{Outcome: &claim.Done{Posting: claimtest.Posting(rec, id)}})
 	w.network.Cut(us, eu)
 	_, err := w.reader().Read(t.Context(), inspect.Query{Of: id})
 	require.Error(t, err)
@@ -427,7 +438,7 @@ func TestSegments(t *testing.T) {
 	}
 	id := object(t, 2)
 	rec := w.begin("acme", "order-1", eu, id)
-	rec = w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone, Posting: claimtest.Posting(rec, id)})
+	rec = w.settle(rec, claim.Verdict{Outcome: &claim.Done{Posting: claimtest.Posting(rec, id)}})
 	w.reply(rec, "replay")
 	w.now = w.now.Add(24 * time.Hour)
 	_, err = w.view.Timeline(t.Context(), rec.Key, eu, 1)

@@ -59,7 +59,7 @@ func (g *gathering) attempts() {
 	}
 	if b := g.booking(); b != nil {
 		for i := range g.h.Attempts {
-			if a := &g.h.Attempts[i]; a.Outcome == claim.OutcomeDone.String() {
+			if a := &g.h.Attempts[i]; a.Outcome == claim.OutcomeDone {
 				a.Provider, a.ProviderRef = b.Provider, b.ProviderRef
 			}
 		}
@@ -179,7 +179,7 @@ func (g *gathering) without() (what, next string) {
 	for i := len(g.h.Timeline) - 1; i >= 0; i-- {
 		switch e := &g.h.Timeline[i]; {
 		case e.Event == claim.EventSettled && slices.ContainsFunc(g.h.Timeline[:i], func(a Entry) bool { // in one step, at one time
-			return a.Event == claim.EventAttempt && a.Detail == claim.OutcomeDone.String() && a.Fence == e.Fence && a.At.Equal(e.At)
+			return a.Event == claim.EventAttempt && a.Detail == claim.OutcomeDone && a.Fence == e.Fence && a.At.Equal(e.At)
 		}):
 			return verb(g.operation()) + " once, its claim is forgotten", nextNothing
 		case e.Event == claim.EventGivenUp:

@@ -39,7 +39,9 @@ func TestAHealerHealsNothingThatARestoreMayHaveLost(t *testing.T) {
 	a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "k"}, here, "{}", "n-0", id)
 	begun, err := store.Begin(t.Context(), a)
 	require.NoError(t, err)
-	_, err = store.Settle(t.Context(), begun.Record, claim.Verdict{Outcome: claim.OutcomeReleased, Response: claim.Response{Status: 402, Body: []byte("{}")}})
+	_, err = store.Settle(t.Context(), begun.Record, claim.Verdict{Outcome: &claim.Released{
+		Response: claim.Response{Status: 402, Body: []byte("{}")},
+	}})
 	require.NoError(t, err)
 	now := time.Now()
 	_, err = store.PutRestore(t.Context(), claim.NewRestore(claim.Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk"))

@@ -95,7 +95,7 @@ func (s waking) Settle(ctx context.Context, held claim.Record, v claim.Verdict) 
 	if err == nil && rec.State == claim.InFlight {
 		s.n.pollSoon(held.Home) // due when its lease ends
 	}
-	if len(v.Events) > 0 { // also if it is unknown whether they are there
+	if len(v.Events()) > 0 { // also if it is unknown whether they are there
 		s.n.wake(outbox.Events, held.Home, 0)
 	}
 	return rec, err

@@ -22,9 +22,9 @@ func (noBlobs) Get(context.Context, string) ([]byte, error) { return nil, nil }
 
 type asked []claim.Attempt
 
-func (a *asked) Attempt(_ context.Context, at claim.Attempt) claim.Verdict {
+func (a *asked) Attempt(_ context.Context, at claim.Attempt) claim.Outcome {
 	*a = append(*a, at)
-	return claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "test"}
+	return &claim.Unknown{Reason: "test"}
 }
 
 // The backup has a generation in flight with provider a. In what is lost the claim went on with

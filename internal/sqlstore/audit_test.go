@@ -54,7 +54,9 @@ func TestTheFirstLineIsWrittenOnce(t *testing.T) {
 	t.Run("released, begun again, and settled", func(t *testing.T) {
 		c := w.cell(t)
 		held := c.arrives("a", claim.Won)
-		v := claim.Verdict{ID: uuid.New(), Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402}, Node: "n", Region: here}
+		v := claim.Verdict{ID: uuid.New(), Node: "n", Region: here, Outcome: &claim.Released{
+			Reason: "insufficient_funds", Response: claim.Response{Status: 402},
+		}}
 		c.settles(held, v)
 		require.Equal(t, 1, inAudit(c))
 		c.age()

@@ -151,13 +151,12 @@ func TestStepsInABatch(t *testing.T) {
 				verdict := paid(c.key(i).Value)
 				switch i % 3 {
 				case 1:
-					verdict = claim.Verdict{
-						Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte(c.key(i).Value)},
-						Expiry: &outbox.Message{Operation: "charge", Payload: []byte("{}"), Due: held[i].FirstUse.Add(time.Hour)},
-					}
+					verdict = claim.Verdict{Outcome: &claim.Released{
+						Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte(c.key(i).Value)}, Expiry: &outbox.Message{Operation: "charge", Payload: []byte("{}"), Due: held[i].FirstUse.Add(time.Hour)},
+					}}
 				case 2:
-					verdict.Posting = c.posting(i)
-					verdict.Events = claimtest.Events(held[i], i)
+					done := verdict.Outcome.(*claim.Done)
+					done.Posting, done.Events = c.posting(i), claimtest.Events(held[i], i)
 				}
 				calls = append(calls, func() (err error) {
 					got[i], err = c.view.Settle(c.Context(), held[i], verdict)
@@ -255,12 +254,13 @@ func TestABadRowIsItsOwn(t *testing.T) {
 	var calls []func() error
 	for i := range held {
 		verdict, ctx := paid(c.key(i).Value), c.Context()
-		verdict.Posting, verdict.Events = c.posting(i), claimtest.Events(held[i], 1)
+		done := verdict.Outcome.(*claim.Done)
+		done.Posting, done.Events = c.posting(i), claimtest.Events(held[i], 1)
 		switch i {
 		case leaves:
 			ctx = left
 		case named:
-			verdict.Events[0].ID = "evt_there"
+			done.Events[0].ID = "evt_there"
 		}
 		calls = append(calls, func() error {
 			_, err := c.view.Settle(ctx, held[i], verdict)
@@ -299,9 +299,9 @@ func TestABeginIsExecutedWhoeverLeft(t *testing.T) {
 	attempts := make(chan claim.Attempt, 1)
 	s, err := claim.NewService(claim.Config{
 		Store: c.view, Policy: testPolicy(), Node: "n1", Region: here, Code: func(string) (claim.RegionCode, bool) { return 1, true },
-		Operations: claim.Operations{"charge": "ch"}, Blobs: noBlobs{}, Executor: attempt(func(a claim.Attempt) claim.Verdict {
+		Operations: claim.Operations{"charge": "ch"}, Blobs: noBlobs{}, Executor: attempt(func(a claim.Attempt) claim.Outcome {
 			attempts <- a
-			return paid("once")
+			return paid("once").Outcome
 		}),
 	})
 	require.NoError(t, err)
@@ -323,9 +323,9 @@ func TestABeginIsExecutedWhoeverLeft(t *testing.T) {
 }
 
 // attempt is a [claim.Executor] made of a function.
-type attempt func(a claim.Attempt) claim.Verdict
+type attempt func(a claim.Attempt) claim.Outcome
 
-func (f attempt) Attempt(_ context.Context, a claim.Attempt) claim.Verdict { return f(a) }
+func (f attempt) Attempt(_ context.Context, a claim.Attempt) claim.Outcome { return f(a) }
 
 type noBlobs struct{}
 
@@ -389,8 +389,9 @@ func TestARefusalForGoodIsItsOwn(t *testing.T) {
 		for _, i := range members {
 			v := paid(c.key(i).Value)
 			if i == bad {
-				v.Events = claimtest.Events(held[i], 1)
-				v.Events[0].TraceParent = "\x00"
+				events := claimtest.Events(held[i], 1)
+				events[0].TraceParent = "\x00"
+				v.Outcome.(*claim.Done).Events = events
 			}
 			calls = append(calls, func() error {
 				_, err := c.view.Settle(c.Context(), held[i], v)
@@ -440,7 +441,7 @@ func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
 		settles = append(settles, func() error {
 			v := paid("x")
 			if i%2 == 1 {
-				v.Response.Body = large
+				v.Outcome.(*claim.Done).Response.Body = large
 			}
 			_, err := c.view.Settle(c.Context(), held[i], v)
 			return err

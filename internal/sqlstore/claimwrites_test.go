@@ -136,7 +136,7 @@ func claimWrites() []operation {
 		right: func(c *cell) {
 			rec := c.got.(claim.Record)
 			require.Equal(c, claim.Completed, rec.State)
-			require.Equal(c, approved.Response.Body, rec.Response.Body)
+			require.Equal(c, approved.Outcome.(*claim.Done).Response.Body, rec.Response.Body)
 		},
 		effect: func(c *cell, want, is *stored) {
 			row := &want.Claims[0]
@@ -150,13 +150,13 @@ func claimWrites() []operation {
 			if !done {
 				c.arrives("b", claim.Busy)
 				c.settles(c.held, refused)
-				require.Equal(c, refused.Response.Body, c.arrives("b", claim.Replay).Response.Body)
+				require.Equal(c, refused.Outcome.(*claim.Refused).Response.Body, c.arrives("b", claim.Replay).Response.Body)
 				return
 			}
-			require.Equal(c, approved.Response.Body, c.arrives("b", claim.Replay).Response.Body)
+			require.Equal(c, approved.Outcome.(*claim.Done).Response.Body, c.arrives("b", claim.Replay).Response.Body)
 			_, err := c.others.Settle(c.ctx, c.held, refused)
 			require.ErrorIs(c, err, claim.ErrFenced)
-			require.Equal(c, approved.Response.Body, c.arrives("b", claim.Replay).Response.Body)
+			require.Equal(c, approved.Outcome.(*claim.Done).Response.Body, c.arrives("b", claim.Replay).Response.Body)
 		},
 	}, {
 		name: "settle with not now", statements: []string{"settle"},
@@ -165,7 +165,7 @@ func claimWrites() []operation {
 		right:  func(c *cell) { require.Equal(c, claim.FailedRetry, c.got.(claim.Record).State) },
 		effect: func(c *cell, want, is *stored) {
 			row := &want.Claims[0]
-			row.State, row.Holder, row.Reason = claim.FailedRetry, "", released.Reason
+			row.State, row.Holder, row.Reason = claim.FailedRetry, "", released.Outcome.(*claim.Released).Reason
 			renamed(c, row, is.Claims[0])
 			want.Calls = nil
 			want.Audit = append(want.Audit, "attempt 1", "released 1")
@@ -190,7 +190,7 @@ func claimWrites() []operation {
 		right:  func(c *cell) { require.Equal(c, claim.FailedTerminal, c.got.(claim.Record).State) },
 		effect: func(c *cell, want, is *stored) {
 			row := &want.Claims[0]
-			row.State, row.Reason = claim.FailedTerminal, refused.Reason
+			row.State, row.Reason = claim.FailedTerminal, refused.Outcome.(*claim.Refused).Reason
 			renamed(c, row, is.Claims[0])
 			want.Responses = 1
 			want.Audit = append(want.Audit, "closed 1", "settled 1")
@@ -202,7 +202,7 @@ func claimWrites() []operation {
 				require.EqualValues(c, 2, c.arrives("b", claim.Won).Generation)
 				return
 			}
-			require.Equal(c, refused.Response.Body, c.arrives("b", claim.Replay).Response.Body)
+			require.Equal(c, refused.Outcome.(*claim.Refused).Response.Body, c.arrives("b", claim.Replay).Response.Body)
 			_, err := c.others.Settle(c.ctx, c.held, refused)
 			require.ErrorIs(c, err, claim.ErrFenced)
 		},
@@ -217,7 +217,7 @@ func claimWrites() []operation {
 		},
 		effect: func(c *cell, want, is *stored) {
 			row := &want.Claims[0]
-			row.Holder, row.Reason, row.Unknowns = "", timedOut.Reason, 1
+			row.Holder, row.Reason, row.Unknowns = "", timedOut.Outcome.(*claim.Unknown).Reason, 1
 			renamed(c, row, is.Claims[0])
 			want.Calls[0].Due = is.Claims[0].Lease
 			want.Audit = append(want.Audit, "attempt 1", "deferred 1")
@@ -244,7 +244,7 @@ func claimWrites() []operation {
 		},
 		effect: func(c *cell, want, is *stored) {
 			row := &want.Claims[0]
-			row.Holder, row.Reason, row.Fence = "", unsent.Reason, 2
+			row.Holder, row.Reason, row.Fence = "", unsent.Outcome.(*claim.Unsent).Reason, 2
 			renamed(c, row, is.Claims[0])
 			want.Calls[0].Due = is.Claims[0].Lease
 			want.Audit = append(want.Audit, "attempt 1", "deferred 2")
@@ -276,12 +276,24 @@ func settleAt(v claim.Verdict) func(ctx context.Context, c *cell) (any, error) {
 	return func(ctx context.Context, c *cell) (any, error) { return c.ours.Settle(ctx, c.held, v) }
 }
 
-// settleAll settles with everything that a verdict can carry.
+// settleAll settles with everything that an outcome can carry.
 func settleAll(v claim.Verdict) func(ctx context.Context, c *cell) (any, error) {
 	return func(ctx context.Context, c *cell) (any, error) {
-		v := v
-		v.Posting, v.Events = claimtest.Posting(c.held, c.held.Minted.ID), claimtest.Events(c.held, 2)
-		v.Expiry = &outbox.Message{Operation: "charge", Payload: []byte("{}"), Due: c.held.FirstUse.Add(time.Hour)}
+		v, events := v, claimtest.Events(c.held, 2)
+		switch o := v.Outcome.(type) {
+		case *claim.Done:
+			all := *o
+			all.Posting, all.Events = claimtest.Posting(c.held, c.held.Minted.ID), events
+			v.Outcome = &all
+		case *claim.Refused:
+			all := *o
+			all.Events = events
+			v.Outcome = &all
+		case *claim.Released:
+			all := *o
+			all.Events, all.Expiry = events, &outbox.Message{Operation: "charge", Payload: []byte("{}"), Due: c.held.FirstUse.Add(time.Hour)}
+			v.Outcome = &all
+		}
 		return c.ours.Settle(ctx, c.held, v)
 	}
 }

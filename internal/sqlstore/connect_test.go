@@ -192,10 +192,9 @@ func TestGrants(t *testing.T) {
 	got, err := v.Begin(t.Context(), claimtest.NewArrival(key, regions[0], "1", "n", "ch_1"))
 	require.NoError(t, err)
 	require.Equal(t, claim.Won, got.Decision)
-	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{
-		Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("ok")},
-		Posting: claimtest.Posting(got.Record, "ch_1"), Events: claimtest.Events(got.Record, 1),
-	})
+	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: &claim.Done{
+		Response: claim.Response{Status: 201, Body: []byte("ok")}, Posting: claimtest.Posting(got.Record, "ch_1"), Events: claimtest.Events(got.Record, 1),
+	}})
 	require.NoError(t, err)
 	_, err = v.Sweep(t.Context(), 10)
 	require.NoError(t, err)

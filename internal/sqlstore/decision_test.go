@@ -40,7 +40,7 @@ func TestAnOldDecisionIsMadeAnew(t *testing.T) {
 		"begin_again": func(key claim.Key) (claim.Arrival, claim.Decision) {
 			got, err := v.Begin(t.Context(), claimtest.NewArrival(key, here, "100", "a", "ch_first"))
 			require.NoError(t, err)
-			_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: claim.OutcomeReleased, Response: claim.Response{Status: 402}})
+			_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: &claim.Released{Response: claim.Response{Status: 402}}})
 			require.NoError(t, err)
 			d.clock.advance(t, time.Minute)
 			return claimtest.NewArrival(key, here, "100", "b", "ch_second"), claim.Won

@@ -100,10 +100,9 @@ func TestAFloodOfArrivalsStopsNothingThatWasBegun(t *testing.T) {
 	f := newFlood(t, 2000, []string{"acme", "globex", "initech"}, func(f *flood) {
 		lapsed = f.begin("acme", "lapsed")
 		toRetry := f.begin("acme", "retried")
-		_, err := f.view.Settle(f.Context(), f.begin("acme", "told"), claim.Verdict{
-			Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201},
-			Events: claimtest.Events(claim.Record{Minted: claim.Minted{ID: "ch_told"}}, 2),
-		})
+		_, err := f.view.Settle(f.Context(), f.begin("acme", "told"), claim.Verdict{Outcome: &claim.Done{
+			Response: claim.Response{Status: 201}, Events: claimtest.Events(claim.Record{Minted: claim.Minted{ID: "ch_told"}}, 2),
+		}})
 		require.NoError(f, err)
 		_, err = f.view.Keep(f.Context(), regions[0], []notice.Notice{{ID: "sim:1", Provider: "sim"}, {ID: "sim:2", Provider: "sim"}})
 		require.NoError(f, err)
@@ -133,7 +132,7 @@ func TestAFloodOfArrivalsStopsNothingThatWasBegun(t *testing.T) {
 		settles.Go(func() {
 			verdict := paid(rec.Key.Value)
 			if i%2 == 0 {
-				verdict = claim.Verdict{Reason: "timeout"}
+				verdict = claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}}
 			}
 			_, err := v.Settle(ctx, rec, verdict)
 			require.NoError(t, err)
@@ -269,7 +268,7 @@ func TestDeliveriesThatHangStopNoClaim(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []bool{true}, held)
 	}
-	_, err = v.Settle(t.Context(), begun.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("paid")}})
+	_, err = v.Settle(t.Context(), begun.Record, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201, Body: []byte("paid")}}})
 	require.NoError(t, err)
 	stop()
 	require.NoError(t, tx.Rollback(t.Context()))

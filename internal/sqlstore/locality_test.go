@@ -94,10 +94,9 @@ func walkHome(t *testing.T, db *sqlstore.DB, p claim.Policy) {
 	require.NoError(t, err)
 
 	held := begin("done", "1", "n", claim.Won)
-	done := settle(held, claim.Verdict{
-		Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201},
-		Posting: claimtest.Posting(held, held.Minted.ID), Events: claimtest.Events(held, 2),
-	})
+	done := settle(held, claim.Verdict{Outcome: &claim.Done{
+		Response: claim.Response{Status: 201}, Posting: claimtest.Posting(held, held.Minted.ID), Events: claimtest.Events(held, 2),
+	}})
 	begin("done", "1", "m", claim.Replay)
 	begin("done", "2", "m", claim.Mismatch)
 	_, _, found, err = v.Object(ctx, "acme", home, done.Minted.ID)
@@ -105,14 +104,15 @@ func walkHome(t *testing.T, db *sqlstore.DB, p claim.Policy) {
 	require.True(t, found)
 	_, err = v.Timeline(ctx, done.Key, home, 10)
 	require.NoError(t, err)
-	soft := settle(begin("soft", "1", "n", claim.Won), claim.Verdict{
-		Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402},
-		Expiry: &outbox.Message{Operation: "charge", Payload: []byte("{}"), Due: done.SettledAt},
-	})
+	soft := settle(begin("soft", "1", "n", claim.Won), claim.Verdict{Outcome: &claim.Released{
+		Reason: "insufficient_funds", Response: claim.Response{Status: 402}, Expiry: &outbox.Message{Operation: "charge", Payload: []byte("{}"), Due: done.SettledAt},
+	}})
 	require.Equal(t, claim.FailedRetry, soft.State)
-	settle(begin("soft", "1", "n2", claim.Won), claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
-	soft = settle(begin("late", "1", "n", claim.Won), claim.Verdict{Outcome: claim.OutcomeReleased, Response: claim.Response{Status: 402}})
-	require.Equal(t, claim.FailedTerminal, settle(soft, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "expired", Response: claim.Response{Status: 402}}).State)
+	settle(begin("soft", "1", "n2", claim.Won), claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
+	soft = settle(begin("late", "1", "n", claim.Won), claim.Verdict{Outcome: &claim.Released{Response: claim.Response{Status: 402}}})
+	require.Equal(t, claim.FailedTerminal, settle(soft, claim.Verdict{Outcome: &claim.Refused{
+		Reason: "expired", Response: claim.Response{Status: 402},
+	}}).State)
 	_, found, err = v.Unpaid(ctx, home, soft.Minted.ID)
 	require.NoError(t, err)
 	require.True(t, found)
@@ -124,13 +124,13 @@ func walkHome(t *testing.T, db *sqlstore.DB, p claim.Policy) {
 	kept, err := v.Renew(ctx, "n", []claim.Lease{{Key: held.Key, Home: home, Fence: held.Fence}})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, kept)
-	settle(held, claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "timeout"})
+	settle(held, claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}})
 
 	lapsed := begin("lapsed", "1", "n", claim.Won)
 	passed(t, v, lapsed.LeaseUntil.Add(p.ClockOffset))
 	taken, err := v.TakeOver(ctx, lapsed.Key, home, lapsed.Minted.ID, "heir", home)
 	require.NoError(t, err)
-	settle(taken, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	settle(taken, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
 
 	// The row of "held" is due.
 	_, err = v.NextDue(ctx, home)

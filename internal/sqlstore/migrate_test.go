@@ -55,7 +55,7 @@ func works(t testing.TB, url, tenant, home string) {
 	got, err := v.Begin(t.Context(), a)
 	require.NoError(t, err)
 	require.Equal(t, claim.Won.String(), got.Decision.String())
-	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("ok")}})
+	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201, Body: []byte("ok")}}})
 	require.NoError(t, err)
 	got, err = v.Begin(t.Context(), a)
 	require.NoError(t, err)

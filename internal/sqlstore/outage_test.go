@@ -89,7 +89,7 @@ func (o *outage) begin(ctx context.Context, key string) (claim.Record, error) {
 }
 
 func paid(key string) claim.Verdict {
-	return claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("paid " + key)}, Node: "node", Region: here}
+	return claim.Verdict{Node: "node", Region: here, Outcome: &claim.Done{Response: claim.Response{Status: 201, Body: []byte("paid " + key)}}}
 }
 
 // journal is what the store has acknowledged.

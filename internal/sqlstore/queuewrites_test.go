@@ -248,9 +248,9 @@ func queueWrites() []operation {
 // eventTaken is an event of a claim that is final, taken by our node.
 func eventTaken(c *cell) {
 	heldByUs(c)
-	v := approved
-	v.ID, v.Events = uuid.New(), claimtest.Events(c.held, 1)
-	c.settles(c.held, v)
+	paid := *approved.Outcome.(*claim.Done)
+	paid.Events = claimtest.Events(c.held, 1)
+	c.settles(c.held, claim.Verdict{ID: uuid.New(), Outcome: &paid, Node: "a", Region: here})
 	got, err := c.ours.Queue(outbox.Events).Take(c.ctx, here, 1, time.Hour)
 	require.NoError(c, err)
 	require.Len(c, got, 1)

@@ -20,9 +20,9 @@ func TestReads(t *testing.T) {
 	w := newWire(t, newDatabase(t), "acme", testPool())
 	setup := w.cell(t)
 	held := setup.arrives("z", claim.Won)
-	paid := approved
+	paid := *approved.Outcome.(*claim.Done)
 	paid.Posting, paid.Events = claimtest.Posting(held, held.Minted.ID), claimtest.Events(held, 2)
-	setup.settles(held, paid)
+	setup.settles(held, claim.Verdict{Outcome: &paid, Node: "a", Region: here})
 	setup.pins(there, there)
 	refund := setup.ghost(100)
 	refund.ID, refund.Kind, refund.Reverses = "ghostre_1", ledger.GhostRefund, held.Minted.ID

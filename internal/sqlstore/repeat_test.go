@@ -19,7 +19,7 @@ func TestAVerdictMeetsItself(t *testing.T) {
 	d := newDatabase(t)
 	for name, verdict := range map[string]claim.Verdict{
 		"settle": paid("k"),
-		"defer":  {Reason: "timeout", Response: claim.Response{Status: 502}},
+		"defer":  {Outcome: &claim.Unknown{Reason: "timeout", GiveUp: &claim.GivenUp{Response: claim.Response{Status: 502}}}},
 	} {
 		for _, fault := range []wireproxy.Fault{wireproxy.StallBefore, wireproxy.StallAfter} {
 			t.Run(name+"/"+fault.String(), func(t *testing.T) {

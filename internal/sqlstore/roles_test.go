@@ -105,9 +105,9 @@ func TestRolesAreMade(t *testing.T) {
 	v := view(t, db, regions[0])
 	got, err := v.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "works"}, regions[0], "1", "n", "ch_1"))
 	require.NoError(t, err)
-	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{
-		Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("ok")}, Posting: claimtest.Posting(got.Record, "ch_1"),
-	})
+	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: &claim.Done{
+		Response: claim.Response{Status: 201, Body: []byte("ok")}, Posting: claimtest.Posting(got.Record, "ch_1"),
+	}})
 	require.NoError(t, err)
 	require.NoError(t, db.Exec(t.Context(), "INSERT INTO later VALUES (1)"))
 	for _, change := range []string{"UPDATE ledger SET debit_amount = 1", "DELETE FROM ledger", "TRUNCATE ledger", "UPDATE ledger_carried SET debits = 1", "DELETE FROM ledger_carried", "UPDATE audit SET node = ''", "DELETE FROM audit", "TRUNCATE audit", "ALTER TABLE ledger ADD COLUMN a int", "DELETE FROM homeward_schema_version"} {

@@ -42,8 +42,8 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	}
 	// The verdict's id is the step's, so that a retry finds it.
 	said := &settlement{old: &held, next: next, fx: &fx, step: verdict.ID}
-	switch {
-	case next.State == claim.InFlight && verdict.Outcome == claim.OutcomePending:
+	switch _, pending := verdict.Outcome.(*claim.Pending); {
+	case next.State == claim.InFlight && pending:
 		err = v.wait(ctx, said)
 	case next.State == claim.InFlight:
 		err = v.putOff(ctx, said)

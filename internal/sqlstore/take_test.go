@@ -219,7 +219,7 @@ func wholeLife(t *testing.T, d database, v *sqlstore.View, key string) {
 	require.NoError(t, err)
 	rec, err := v.Settle(t.Context(), got.Record, timedOut)
 	require.NoError(t, err)
-	d.clock.advance(t, timedOut.RetryIn+testPolicy().ClockOffset)
+	d.clock.advance(t, timedOut.Outcome.(*claim.Unknown).RetryIn+testPolicy().ClockOffset)
 	rec, err = v.TakeOver(t.Context(), rec.Key, rec.Home, rec.Minted.ID, "heir", rec.Home)
 	require.NoError(t, err)
 	d.clock.advance(t, testPolicy().RenewEvery)

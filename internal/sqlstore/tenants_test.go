@@ -53,7 +53,7 @@ func TestRegistrarForgotten(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, us, pin.Home, "an outcome is still owed there")
 
-	_, err = near.Settle(ctx, begun.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	_, err = near.Settle(ctx, begun.Record, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
 	require.NoError(t, err)
 	// The pin that was confirmed went over to the new registrar by that.
 	require.Empty(t, sweep())

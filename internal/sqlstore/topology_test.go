@@ -121,13 +121,13 @@ func TestInFlight(t *testing.T) {
 		held = append(held, got.Record)
 		is(i + 1)
 	}
-	_, err := v.Settle(ctx, held[0], claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	_, err := v.Settle(ctx, held[0], claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
 	require.NoError(t, err)
 	is(2)
-	_, err = v.Settle(ctx, held[1], claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "timeout"})
+	_, err = v.Settle(ctx, held[1], claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}})
 	require.NoError(t, err)
 	is(2) // an unknown outcome is still to come
-	_, err = v.Settle(ctx, held[2], claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "500"})
+	_, err = v.Settle(ctx, held[2], claim.Verdict{Outcome: &claim.Unknown{Reason: "500"}})
 	require.NoError(t, err)
 	unknown := func(limit int) (keys []string) {
 		all, err := view(t, db, regions[0]).Unknown(ctx, home, limit)

@@ -38,11 +38,17 @@ type operation struct {
 }
 
 var (
-	approved = claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("paid")}, ProviderRef: "psp_1", Node: "a", Region: here}
-	refused  = claim.Verdict{Outcome: claim.OutcomeRefused, Response: claim.Response{Status: 402, Body: []byte("stolen")}, Reason: "stolen_card", Node: "b", Region: here}
-	released = claim.Verdict{Outcome: claim.OutcomeReleased, Response: claim.Response{Status: 402, Body: []byte("not now")}, Reason: "insufficient_funds", Node: "a", Region: here}
-	unsent   = claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "provider_open", RetryIn: time.Hour, Unsent: true, Node: "a", Region: here}
-	timedOut = claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "timeout", RetryIn: time.Hour, Node: "a", Region: here}
+	approved = claim.Verdict{Node: "a", Region: here, Outcome: &claim.Done{
+		Response: claim.Response{Status: 201, Body: []byte("paid")}, ProviderRef: "psp_1",
+	}}
+	refused = claim.Verdict{Node: "b", Region: here, Outcome: &claim.Refused{
+		Response: claim.Response{Status: 402, Body: []byte("stolen")}, Reason: "stolen_card",
+	}}
+	released = claim.Verdict{Node: "a", Region: here, Outcome: &claim.Released{
+		Response: claim.Response{Status: 402, Body: []byte("not now")}, Reason: "insufficient_funds",
+	}}
+	unsent   = claim.Verdict{Node: "a", Region: here, Outcome: &claim.Unsent{Reason: "provider_open", RetryIn: time.Hour}}
+	timedOut = claim.Verdict{Node: "a", Region: here, Outcome: &claim.Unknown{Reason: "timeout", RetryIn: time.Hour}}
 )
 
 func beginAt(ctx context.Context, c *cell) (any, error) { return c.ours.Begin(ctx, c.arrival("a")) }

@@ -54,13 +54,13 @@ const later = 60 * 24 * time.Hour
 // a success which a provider reports months after its charge was refused is refunded
 // once, whichever path finds it.
 func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
-	for name, verdicts := range map[string][]claim.Verdict{
-		"refused":  {{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
-		"released": {{Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
-		"given up": {{Outcome: claim.OutcomeUnknown, Reason: "no_answer", Response: claim.Response{Status: 502, Body: []byte("{}")}}},
+	for name, verdicts := range map[string][]claim.Outcome{
+		"refused":  {&claim.Refused{Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
+		"released": {&claim.Released{Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
+		"given up": {&claim.Unknown{Reason: "no_answer", GiveUp: &claim.GivenUp{Response: claim.Response{Status: 502, Body: []byte("{}")}}}},
 		"closed": {
-			{Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte("{}")}},
-			{Outcome: claim.OutcomeRefused, Reason: "expired", Response: claim.Response{Status: 402, Body: []byte("{}")}},
+			&claim.Released{Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte("{}")}},
+			&claim.Refused{Reason: "expired", Response: claim.Response{Status: 402, Body: []byte("{}")}},
 		},
 	} {
 		t.Run("late: found by a notice: "+name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 // ExerciseKeys checks that no merchant can use the key of a compensation, and that one
 // which has begun continues under its key. It needs no Sweep.
 func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
-	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
+	refused := []claim.Outcome{&claim.Refused{Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
 	t.Run("keys: a merchant cannot spell the key of a compensation", func(t *testing.T) {
 		w := newLateWorld(t, newHarness(t))
 		spent := w.settled(w.begin(stampedKey(t, w.Code), "charge", http.MethodPost, "/v1/charges", []byte(`{"amount":1}`)), refused)
@@ -124,14 +124,16 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 		require.Equal(w, spent.Minted.ID, kept.Minted.ID, "the merchant's own request is left alone")
 	})
 	for name, c := range map[string]struct {
-		verdicts []claim.Verdict
+		verdicts []claim.Outcome
 		want     notice.Progress
 		refunds  int
 	}{
 		"in flight": {nil, notice.Pending, 0},
-		"refused": {[]claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "charge_disputed", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
+		"refused": {[]claim.Outcome{&claim.Refused{Reason: "charge_disputed", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
 			notice.Limbo, 0},
-		"refused for now": {[]claim.Verdict{{Outcome: claim.OutcomeReleased, Reason: "insufficient_balance", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
+		"refused for now": {[]claim.Outcome{&claim.Released{
+			Reason: "insufficient_balance", Response: claim.Response{Status: 402, Body: []byte("{}")},
+		}},
 			notice.Compensated, 1},
 	} {
 		t.Run("keys: a compensation that has begun continues: "+name, func(t *testing.T) {
@@ -157,7 +159,7 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 // held for longer than a claim answers, is retried once its key is free; and that one
 // which was refused for good is left to an operator. It needs no Sweep.
 func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
-	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
+	refused := []claim.Outcome{&claim.Refused{Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
 	for name, c := range map[string]struct {
 		decline psp.Class
 		want    notice.Progress
@@ -250,7 +252,7 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 }
 
 // refuse refuses a charge and waits until its claim is deleted.
-func (w *lateWorld) refuse(verdicts []claim.Verdict) (id string) {
+func (w *lateWorld) refuse(verdicts []claim.Outcome) (id string) {
 	w.Helper()
 	id = w.settled(w.charge(), verdicts).Minted.ID
 	w.Pass(w, later)
@@ -285,11 +287,11 @@ func (w *lateWorld) begin(value, operation, method, path string, body []byte) cl
 }
 
 // settled records one verdict after the other, the last one until the claim has ended.
-func (w *lateWorld) settled(rec claim.Record, verdicts []claim.Verdict) claim.Record {
+func (w *lateWorld) settled(rec claim.Record, verdicts []claim.Outcome) claim.Record {
 	w.Helper()
 	var err error
 	for i := 0; rec.State == claim.InFlight || i < len(verdicts); i++ {
-		rec, err = w.Rows.Settle(w.Context(), rec, verdicts[min(i, len(verdicts)-1)])
+		rec, err = w.Rows.Settle(w.Context(), rec, claim.Verdict{Outcome: verdicts[min(i, len(verdicts)-1)]})
 		require.NoError(w, err)
 	}
 	return rec
