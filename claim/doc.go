@@ -31,9 +31,10 @@
 // is later ([Record.ExpiresAt]). A claim in flight never expires, as its outcome is
 // still open. A row past its tombstone that is still stored is replaced with fence+1.
 //
-// The transitions are the pure functions [Begin], [Settle], [Renew], [TakeOver]
+// The transitions are the pure functions [Begin], [Reattach], [Settle], [Renew], [TakeOver]
 // and [PinFor]: (record, event, now) → (record, effects). A [Store] persists
-// what they return in one atomic step and decides nothing itself.
+// what they return in one atomic step and decides nothing itself. [New] is the claim that
+// Begin creates, in durations, for a store whose statement has the time.
 //
 // # Twins
 //
@@ -44,7 +45,7 @@
 // Otherwise each waiting twin would call the provider once more, each under a provider
 // key of its own.
 //
-// A request carries its age as a duration ([Arrival.UnderWay]): the entry measures
+// A request carries its age as a duration ([Asked.UnderWay]): the entry measures
 // it, including the forward to the home, and each store adds to it. Clocks of two
 // nodes are never compared. If in doubt, a store treats the request as begun before
 // the release: it answers with the same refusal again. While the next generation is in
@@ -109,7 +110,7 @@
 //
 // Between the pin of an opaque key and its Begin: a pin without a claim; the entry forwards
 // the next request to the pinned home, which begins. If Begin also pins the key
-// ([Arrival].PinHere), SQL stores have no such point: the row is as in A or B. Between the
+// ([Route].PinHere), SQL stores have no such point: the row is as in A or B. Between the
 // write of a large body to the object store and its Settle: an orphan blob, which the retry
 // reuses because its name is its content's hash; the row is as in D. Between the outbox
 // worker's take and its TakeOver: the row is due again when its own short lease ends.

@@ -62,10 +62,22 @@ func (s *rows) Begin(ctx context.Context, a Arrival) (Begun, error) {
 }
 
 func (s *rows) begin(_ context.Context, a Arrival) (Begun, error) {
+	return s.decide(a, func(rec *Record) (*Record, Effects, Decision, error) {
+		return Begin(rec, &a, 0, &s.policy, time.Now())
+	})
+}
+
+func (s *rows) Reattach(_ context.Context, a Arrival, w Witness) (Begun, error) {
+	return s.decide(a, func(rec *Record) (*Record, Effects, Decision, error) {
+		return Reattach(rec, &a, &w, 0, &s.policy, time.Now())
+	})
+}
+
+func (s *rows) decide(a Arrival, t func(rec *Record) (*Record, Effects, Decision, error)) (Begun, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec := s.claims[a.Key]
-	next, fx, decision, err := Begin(rec, &a, &s.policy, time.Now())
+	next, fx, decision, err := t(rec)
 	if err != nil {
 		return Begun{}, err
 	}

@@ -57,15 +57,16 @@ func ExampleBegin() {
 			panic(err)
 		}
 		return &claim.Arrival{
-			Key: claim.Key{Tenant: "acme", Value: value}, Home: "us-east1", Stamped: true, Operation: "charge",
-			Input: in, Print: sum, Payload: in.Canonical, Holder: "node-1", Region: "us-east1", Mint: claim.Minted{ID: "ch_1"},
+			Asked:  claim.Asked{Key: claim.Key{Tenant: "acme", Value: value}, Operation: "charge", Input: in, Print: sum, Mint: claim.Minted{ID: "ch_1"}},
+			Route:  claim.Route{Home: "us-east1", Stamped: true},
+			Holder: claim.Holder{Node: "node-1", Region: "us-east1"},
 		}
 	}
-	row, _, decision, _ := claim.Begin(nil, arrival(`{"amount":4200}`), &policy, now)
+	row, _, decision, _ := claim.Begin(nil, arrival(`{"amount":4200}`), 0, &policy, now)
 	fmt.Println(decision)
-	_, _, decision, _ = claim.Begin(row, arrival(`{"amount":4200}`), &policy, now.Add(time.Second))
+	_, _, decision, _ = claim.Begin(row, arrival(`{"amount":4200}`), 0, &policy, now.Add(time.Second))
 	fmt.Println(decision)
-	_, _, decision, _ = claim.Begin(row, arrival(`{"amount":9900}`), &policy, now.Add(time.Second))
+	_, _, decision, _ = claim.Begin(row, arrival(`{"amount":9900}`), 0, &policy, now.Add(time.Second))
 	fmt.Println(decision)
 	// Output:
 	// won

@@ -105,13 +105,17 @@ func (g *Guard) recallReleased(ctx context.Context, rec *Record) error {
 // Claims returns s behind g: each step that begins work on a key waits until g knows what the
 // lost writes did under it, and otherwise fails with a *[WithheldError]. What only reads, and
 // the steps of a holder, pass. Without a restore each step costs a look at a pointer.
-func (g *Guard) Claims(s Store, calls outbox.Store) *Guarded { return &Guarded{s, g, calls} }
+// calls is the queue of provider calls, and p what the store was opened with.
+func (g *Guard) Claims(s Store, calls outbox.Store, p *Policy) *Guarded {
+	return &Guarded{s, g, calls, p}
+}
 
 // Guarded is a store of claims behind a [Guard].
 type Guarded struct {
 	Store
-	guard *Guard
-	calls outbox.Store // the queue of provider calls
+	guard  *Guard
+	calls  outbox.Store
+	policy *Policy
 }
 
 // Begin implements [Store]. It looks first: what has an answer is answered. Without a pin the
@@ -120,14 +124,27 @@ func (s *Guarded) Begin(ctx context.Context, a Arrival) (begun Begun, err error)
 	if !s.guard.guards(a.Key) {
 		return s.Store.Begin(ctx, a)
 	}
-	look := a
-	look.CompareOnly, look.Guarded, look.Witness = true, true, nil
-	begun, err = s.Store.Begin(ctx, look)
-	if err != nil || begun.Decision != NeedPin || !a.Stamped && a.PinnedAt.IsZero() {
-		return begun, err
-	}
-	if a.Witness, err = s.guard.Recall(ctx, a.Key); err != nil {
+	asked := time.Now()
+	rec, now, found, err := s.Get(ctx, a.Key, a.Home)
+	if err != nil {
 		return Begun{}, err
+	}
+	begun = Begun{Decision: NeedPin, Now: now}
+	if found {
+		said, _, err := a.answer(&rec, time.Since(asked), s.policy, now)
+		if err != nil || said != 0 {
+			return Begun{Decision: said, Record: rec, Now: now}, err
+		}
+	}
+	if !a.Stamped && a.PinnedAt.IsZero() {
+		return begun, nil
+	}
+	w, err := s.guard.Recall(ctx, a.Key)
+	switch {
+	case err != nil:
+		return Begun{}, err
+	case w != nil:
+		return s.Reattach(ctx, a, *w)
 	}
 	return s.Store.Begin(ctx, a)
 }
@@ -161,10 +178,14 @@ func (s *Guarded) TakeOver(ctx context.Context, key Key, home, object, holder, r
 	case !found:
 		return Record{}, ErrFenced // settled meanwhile
 	}
-	begun, err := s.Store.Begin(ctx, Arrival{
-		Key: key, Home: home, Operation: rec.Operation, Print: rec.Fingerprint, CompareOnly: true, Guarded: true, Witness: w, Payload: call.Payload,
-		Holder: holder, Region: region, TraceParent: call.TraceParent,
-	})
+	begun, err := s.Reattach(ctx, Arrival{
+		Asked: Asked{
+			Key: key, Operation: rec.Operation, Print: rec.Fingerprint, Input: FingerprintInput{Canonical: call.Payload},
+			CompareOnly: true, TraceParent: call.TraceParent,
+		},
+		Route:  Route{Home: home},
+		Holder: Holder{Node: holder, Region: region},
+	}, *w)
 	switch {
 	case err != nil:
 		return Record{}, err

@@ -90,13 +90,25 @@ func (s *pureStore) Unpaid(_ context.Context, home, id string) (claim.Unpaid, bo
 }
 
 func (s *pureStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	return s.decide(ctx, &a, func(rec *claim.Record) (*claim.Record, claim.Effects, claim.Decision, error) {
+		return claim.Begin(rec, &a, 0, &s.policy, s.now)
+	})
+}
+
+func (s *pureStore) Reattach(ctx context.Context, a claim.Arrival, w claim.Witness) (claim.Begun, error) {
+	return s.decide(ctx, &a, func(rec *claim.Record) (*claim.Record, claim.Effects, claim.Decision, error) {
+		return claim.Reattach(rec, &a, &w, 0, &s.policy, s.now)
+	})
+}
+
+func (s *pureStore) decide(ctx context.Context, a *claim.Arrival, t func(rec *claim.Record) (*claim.Record, claim.Effects, claim.Decision, error)) (claim.Begun, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return claim.Begun{}, err
 	}
 	at := claimtest.Place{Home: a.Home, Key: a.Key}
-	next, fx, d, err := claim.Begin(s.rows[at], &a, &s.policy, s.now)
+	next, fx, d, err := t(s.rows[at])
 	if err != nil || d == claim.NeedPin {
 		return claim.Begun{Decision: d, Now: s.now}, err
 	}

@@ -33,7 +33,7 @@ type Request struct {
 	// region takes new homes; 0 prefers the entry region. Only the entry reads it;
 	// it is not forwarded.
 	PreferHome RegionCode
-	// PinHere is [Arrival.PinHere]. Only the entry reads it; it is not forwarded.
+	// PinHere is [Route.PinHere]. Only the entry reads it; it is not forwarded.
 	PinHere bool
 	// TraceParent is the W3C trace context of the entry, or "".
 	TraceParent string

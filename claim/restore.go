@@ -233,20 +233,32 @@ type Restores interface {
 // errNoFirstUse: a witness of later generations has to find the claim of an earlier one.
 var errNoFirstUse = errors.New("claim: the witness has no first use, and the store lacks the claim that it continues")
 
+// Reattach is [Begin] for a key whose claim a restore may have lost, of which w is known. It
+// begins the lost claim again, unless the row has an answer, or is of w's generation.
+func Reattach(rec *Record, a *Arrival, w *Witness, sinceAsked time.Duration, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
+	decision, respelled, err := a.answer(rec, sinceAsked, p, now)
+	switch {
+	case err != nil || decision != 0:
+		return nil, Effects{}, decision, err
+	case rec.absent(p, now), w.continues(rec) && (rec.State == FailedRetry || rec.LeaseLapsed(p, now)):
+		return reattach(rec, a, w, p, now)
+	case rec.State == InFlight && w.Object != rec.Minted.ID:
+		return nil, Effects{}, Busy, nil // it is over
+	}
+	next, fx, decision := a.goOn(rec, respelled, p, now)
+	return next, fx, decision, nil
+}
+
 // reattach makes of a witness the claim that was lost, held by who arrives, with the
 // provider key that its last generation had. rec is the row that is there, of an older
 // life, of an earlier generation, or nil.
-func reattach(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
-	w := a.Witness
+func reattach(rec *Record, a *Arrival, w *Witness, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
 	if w.Home != a.Home {
 		return nil, Effects{}, 0, fmt.Errorf("claim: the home of %s was %s, but its key is now in %s", w.Object, w.Home, a.Home)
 	}
-	fingerprint := a.Print
-	if fingerprint.Version != w.Fingerprint.Version {
-		var err error
-		if fingerprint, err = a.Input.Fingerprint(w.Fingerprint.Version); err != nil {
-			return nil, Effects{}, 0, err
-		}
+	fingerprint, err := a.print(w.Fingerprint.Version)
+	if err != nil {
+		return nil, Effects{}, 0, err
 	}
 	switch {
 	case fingerprint == w.Fingerprint:
@@ -273,14 +285,14 @@ func reattach(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effec
 	next.Fence++
 	next.Fingerprint, next.State, next.Generation = w.Fingerprint, InFlight, w.Generation
 	next.ProviderKey = providerKey(a.Key, w.Object, w.Generation, w.Provider)
-	next.Holder, next.HeldSince, next.LeaseUntil = a.Holder, now, now.Add(p.Lease)
+	next.Holder, next.HeldSince, next.LeaseUntil = a.Node, now, now.Add(p.Lease)
 	next.Attempts++
 	next.Unknowns, next.NotFounds, next.Reason, next.ProviderRef = 0, 0, "", ""
 	next.SettledAt, next.Response, next.Interim = time.Time{}, nil, nil
 	next.Verdict = [16]byte{}
 	return next, Effects{
-		Enqueue: providerCall(next, a, now),
-		Audit:   []AuditEntry{next.entry(EventRestored, a.Region, a.Holder, now, a.Operation)},
+		Enqueue: dated(next.call(&a.Asked), next.LeaseUntil, now),
+		Audit:   []AuditEntry{next.entry(EventRestored, a.Region, a.Node, now, a.Operation)},
 	}, WonUnknown, nil
 }
 

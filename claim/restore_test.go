@@ -40,7 +40,7 @@ func restored(t *testing.T, e provider) (*Service, *rows, *lostRows) {
 	store := newRows(DefaultPolicy())
 	guard, err := NewGuard(t.Context(), lost)
 	require.NoError(t, err)
-	s := serve(t, guard.Claims(store, callsOf{rows: store}), bucket{}, store.policy, "n1", e)
+	s := serve(t, guard.Claims(store, callsOf{rows: store}, &store.policy), bucket{}, store.policy, "n1", e)
 	s.c.Executor = guard.Executor(e)
 	return s, store, lost
 }
@@ -155,7 +155,7 @@ func TestRecall(t *testing.T) {
 
 			released, store := &Record{Key: key, State: FailedRetry, Minted: Minted{ID: "ch_1"}, Generation: 1}, newRows(DefaultPolicy())
 			store.claims[key] = released
-			claims := g.Claims(store, nil)
+			claims := g.Claims(store, nil, &store.policy)
 			waits := c.withheld && (c.known == nil || !c.known.Booked) // no witness is of a later generation
 			for _, released.State = range []State{FailedRetry, InFlight, Completed, FailedTerminal} {
 				rec, found, err := claims.ByObject(t.Context(), "us-east1", "ch_1")
@@ -205,7 +205,7 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 					return charged(a)
 				})
 				a := *arrivalOf(t, `{"amount":100}`)
-				rec, fx, _, err := Begin(nil, &a, &store.policy, time.Now())
+				rec, fx, _, err := Begin(nil, &a, 0, &store.policy, time.Now())
 				require.NoError(t, err)
 				store.keep(rec, fx)
 				w := Witness{Key: a.Key, Home: a.Home, Object: rec.Minted.ID, Fingerprint: rec.Fingerprint, Generation: 1, Fence: 7, Operation: "charge"}
@@ -313,14 +313,22 @@ func TestAGuardedClaimIsNotClosed(t *testing.T) {
 	})
 }
 
+func reattached(t *testing.T, rec *Record, a *Arrival, w *Witness, p *Policy, now time.Time, want Decision) *Record {
+	t.Helper()
+	next, _, decision, err := Reattach(rec, a, w, 0, p, now)
+	require.NoError(t, err)
+	require.Equal(t, want.String(), decision.String())
+	return next
+}
+
 // A claim that goes on from its witness has nothing of the generation that the backup has.
 func TestAWitnessedGenerationBeginsAnew(t *testing.T) {
 	p, a := offsetPolicy(), arrivalOf(t, "100")
 	rec := begun(t, nil, a, p, newYear, Won)
 	rec.Unknowns, rec.NotFounds, rec.Reason, rec.ProviderRef = 3, 2, "timeout", "px_1"
 	rec.Interim, rec.Verdict, rec.Fence = &Interim{State: "processing"}, uuid.New(), 9
-	a.Witness = &Witness{Home: a.Home, Object: "ch_1", Fingerprint: a.Print, Generation: 2, Fence: 4, Provider: "one"}
-	next := begun(t, rec, a, p, rec.LeaseUntil.Add(p.ClockOffset), WonUnknown)
+	known := &Witness{Home: a.Home, Object: "ch_1", Fingerprint: a.Print, Generation: 2, Fence: 4, Provider: "one"}
+	next := reattached(t, rec, a, known, p, rec.LeaseUntil.Add(p.ClockOffset), WonUnknown)
 	require.Equal(t, []uint32{0, 0, 2}, []uint32{next.Unknowns, next.NotFounds, next.Generation})
 	require.Equal(t, []string{"", ""}, []string{next.Reason, next.ProviderRef})
 	require.Nil(t, next.Interim)
@@ -331,14 +339,13 @@ func TestAWitnessedGenerationBeginsAnew(t *testing.T) {
 	// One of an older life of the key has a fence to be above, too.
 	old := settled(t, begun(t, nil, arrivalOf(t, "200"), p, newYear, Won), Verdict{Outcome: &Done{}}, p, newYear)
 	old.Fence, old.Minted.ID = 9, "ch_older"
-	a.Witness.FirstUse = newYear
-	require.EqualValues(t, 10, begun(t, old, a, p, old.FreeAt(p, newYear), WonUnknown).Fence)
+	known.FirstUse = newYear
+	require.EqualValues(t, 10, reattached(t, old, a, known, p, old.FreeAt(p, newYear), WonUnknown).Fence)
 
 	// Another object's witness: the claim in flight is over, whoever could take it.
-	other := *a.Witness
+	other := *known
 	other.Object = "ch_2"
-	a.Witness = &other
-	begun(t, rec, a, p, rec.LeaseUntil.Add(p.ClockOffset), Busy)
+	reattached(t, rec, a, &other, p, rec.LeaseUntil.Add(p.ClockOffset), Busy)
 
 	w := &Witness{Object: "ch_1", Generation: 2}
 	require.Same(t, w, w.of(&Record{Minted: Minted{ID: "ch_1"}, Generation: 2}))
@@ -355,7 +362,7 @@ func TestACompareOnlyRequestIsGuarded(t *testing.T) {
 			return &Unknown{}
 		})
 		a := *arrivalOf(t, `{"amount":100}`)
-		rec, fx, _, err := Begin(nil, &a, &store.policy, time.Now())
+		rec, fx, _, err := Begin(nil, &a, 0, &store.policy, time.Now())
 		require.NoError(t, err)
 		store.keep(rec, fx)
 		time.Sleep(time.Until(rec.LeaseUntil.Add(store.policy.ClockOffset)))
@@ -398,7 +405,7 @@ func TestALostKeyGetsNoOtherHome(t *testing.T) {
 			}
 			require.Equal(t, "europe-west1", entry)
 			return Pin{Key: key, Home: c.home}, c.err
-		}}, nil)
+		}}, nil, &store.policy)
 		pin, err := claims.Pin(t.Context(), key, "us-east1")
 		if c.want == nil {
 			require.NoError(t, err)
@@ -452,7 +459,7 @@ func TestAClaimWithoutItsCallIsNotContinued(t *testing.T) {
 			return &Unknown{}
 		})
 		a := *arrivalOf(t, `{"amount":100}`)
-		rec, _, _, err := Begin(nil, &a, &store.policy, time.Now())
+		rec, _, _, err := Begin(nil, &a, 0, &store.policy, time.Now())
 		require.NoError(t, err)
 		store.keep(rec, Effects{})
 		lost.witnesses[a.Key] = Witness{Key: a.Key, Home: a.Home, Object: rec.Minted.ID, Fingerprint: rec.Fingerprint, Generation: 2, Done: true}

@@ -166,7 +166,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	reply = s.frame(rec, begun.Now, true)
 	switch begun.Decision {
 	case Won, WonUnknown:
-		a := Attempt{Payload: arrival.Payload, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
+		a := Attempt{Payload: arrival.Input.Canonical, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
 		return s.execute(context.WithoutCancel(ctx), rec, a, asked)
 	case Replay:
 		s.note(ctx, rec, "replay")
@@ -244,14 +244,16 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 		return Arrival{}, err
 	}
 	return Arrival{
-		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also,
-		CompareOnly: req.CompareOnly || !s.has(req.Provider),
-		Payload:     req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.provider(req), Providers: s.c.Providers,
-		Stamped: req.Stamp != 0, PinnedAt: req.PinnedAt, PinHere: req.PinHere,
-		// The receipt is the random part of the id in a shape that a person can read
-		// out. It need not be unique by itself.
-		Mint:        Minted{ID: id, Receipt: receipt(id)},
-		TraceParent: req.TraceParent,
+		Asked: Asked{
+			Key: req.Key, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also,
+			CompareOnly: req.CompareOnly || !s.has(req.Provider),
+			// The receipt is the random part of the id in a shape that a person can read
+			// out. It need not be unique by itself.
+			Mint:        Minted{ID: id, Receipt: receipt(id)},
+			TraceParent: req.TraceParent,
+		},
+		Route:  Route{Home: home, Stamped: req.Stamp != 0, PinnedAt: req.PinnedAt, PinHere: req.PinHere},
+		Holder: Holder{Node: s.c.Node, Region: s.c.Region, Provider: s.provider(req), Providers: s.c.Providers},
 	}, nil
 }
 

@@ -564,7 +564,10 @@ func TestAVeryOldHolderIsFencedToo(t *testing.T) {
 		req := order("k", 100)
 		fingerprint, err := req.Input.Fingerprint(CurrentFingerprint)
 		require.NoError(t, err)
-		rec, _, decision, err := Begin(nil, &Arrival{Key: req.Key, Stamped: true, Print: fingerprint, Mint: Minted{ID: id}}, &p, now)
+		rec, _, decision, err := Begin(nil, &Arrival{
+			Asked: Asked{Key: req.Key, Print: fingerprint, Mint: Minted{ID: id}},
+			Route: Route{Stamped: true},
+		}, 0, &p, now)
 		require.NoError(t, err)
 		require.Equal(t, Won, decision)
 		return rec

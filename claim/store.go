@@ -84,6 +84,8 @@ type Store interface {
 	// pin may be left without a claim. A stamped key is refused unless a.Stamped, see
 	// [Pinnable].
 	Begin(ctx context.Context, a Arrival) (Begun, error)
+	// Reattach applies [Reattach]. It pins no key.
+	Reattach(ctx context.Context, a Arrival, w Witness) (Begun, error)
 	// Settle applies [Settle] to the claim that held describes, as Begin, TakeOver
 	// or an earlier Settle returned it, and returns the row as stored. A store may
 	// rely on every field of held: under one fence only the lease changes.

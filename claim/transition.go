@@ -35,55 +35,6 @@ type Effects struct {
 	Audit []AuditEntry
 }
 
-// Arrival is the input of [Begin]: a request for its key's claim.
-type Arrival struct {
-	Key       Key
-	Home      string
-	Operation string
-	// Input yields the fingerprint, under whichever version the row was written.
-	Input FingerprintInput
-	// Print is Input's fingerprint under [CurrentFingerprint].
-	Print Fingerprint
-	// Also is [Request.Also].
-	Also Fingerprint
-	// CompareOnly is [Request.CompareOnly].
-	CompareOnly bool
-	// Witness holds the known facts of the key's claim if a restore lost it; see
-	// [Restore]. nil: nothing is known.
-	Witness *Witness
-	// Guarded: a restore stands, and a claim in flight may have gone on to a later
-	// generation in what is lost. It is not taken over: NeedPin.
-	Guarded bool
-	// Payload is the canonical body, carried by the outbox row.
-	Payload []byte
-	// Holder is the node that will act if the claim is won.
-	Holder string
-	// Region is where Holder runs, for the audit.
-	Region string
-	// Provider names the provider that Holder would call for a new generation, "" if the
-	// operation finds its provider by itself. Providers names all that Holder can call;
-	// nil: it does not distinguish providers.
-	Provider  string
-	Providers []string
-	// Stamped: the key itself names its home. Otherwise PinnedAt is the time of
-	// the pin that names it; zero when the caller knows of none, which allows
-	// everything but creating a claim.
-	Stamped  bool
-	PinnedAt time.Time
-	// PinHere: this step may also pin an opaque key without a home to Home, although no
-	// pin was read before. See [Store.Begin].
-	PinHere bool
-	// UnderWay is how long the request has been under way when the store is asked.
-	UnderWay time.Duration
-	// SinceAsked is the time from then until the store decides, or longer; the store
-	// measures it. The request began no later than UnderWay, and no earlier than both
-	// together, before the clock that the store decides by.
-	SinceAsked time.Duration
-	// Mint holds ID and Receipt for a new claim; Created is set by the transition.
-	Mint        Minted
-	TraceParent string
-}
-
 // Decision is the outcome of [Begin].
 type Decision uint8
 
@@ -122,87 +73,98 @@ func (d Decision) String() string {
 	return fmt.Sprintf("decision(%d)", uint8(d))
 }
 
-// Begin handles the arrival of a request. rec is the stored row or nil. If the
-// returned record is not nil, the store must persist it with the effects;
-// otherwise nothing changes.
-func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
-	if rec == nil || rec.Age(p, now) == Gone {
-		if a.Witness != nil {
-			return reattach(rec, a, p, now)
-		}
-		if a.CompareOnly || !a.Stamped && !now.Before(a.PinnedAt.Add(p.CreateWithin())) {
-			return nil, Effects{}, NeedPin, nil
-		}
-		next, fx := create(rec, a, p, now)
+// Begin handles the arrival of a request. rec is the stored row or nil. sinceAsked is the
+// time from when the store was asked until it decides, or longer: the request began no later
+// than a.UnderWay, and no earlier than both together, before now. If the returned record is
+// not nil, the store must persist it with the effects; otherwise nothing changes.
+func Begin(rec *Record, a *Arrival, sinceAsked time.Duration, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
+	decision, respelled, err := a.answer(rec, sinceAsked, p, now)
+	switch {
+	case err != nil || decision != 0:
+		return nil, Effects{}, decision, err
+	case rec.absent(p, now) && !a.creates(p, now):
+		return nil, Effects{}, NeedPin, nil
+	case rec.absent(p, now):
+		next, fx := New(a, p).replacing(rec).At(now)
 		return next, fx, Won, nil
+	default:
+		next, fx, decision := a.goOn(rec, respelled, p, now)
+		return next, fx, decision, nil
+	}
+}
+
+// absent reports whether r is no claim, or one whose key is free again.
+func (r *Record) absent(p *Policy, now time.Time) bool { return r == nil || r.Age(p, now) == Gone }
+
+// answer decides what rec alone says to a; 0 if a step may have to change it. respelled: a
+// is another spelling of the request that rec was begun for.
+func (a *Arrival) answer(rec *Record, sinceAsked time.Duration, p *Policy, now time.Time) (_ Decision, respelled bool, err error) {
+	if rec.absent(p, now) {
+		return 0, false, nil
 	}
 	if rec.Age(p, now) == Expired {
-		return nil, Effects{}, TombStone, nil
+		return TombStone, false, nil
 	}
-	fingerprint := a.Print
-	if fingerprint.Version != rec.Fingerprint.Version {
-		var err error
-		if fingerprint, err = a.Input.Fingerprint(rec.Fingerprint.Version); err != nil {
-			return nil, Effects{}, 0, err
-		}
+	fingerprint, err := a.print(rec.Fingerprint.Version)
+	if err != nil {
+		return 0, false, err
 	}
-	respelled := fingerprint != rec.Fingerprint
-	if respelled && a.Also != rec.Fingerprint {
-		return nil, Effects{}, Mismatch, nil
+	respelled = fingerprint != rec.Fingerprint
+	switch {
+	case respelled && a.Also != rec.Fingerprint:
+		return Mismatch, respelled, nil
+	case a.shares(rec, sinceAsked, p, now):
+		return Shared, respelled, nil
+	case rec.State.Final():
+		return Replay, respelled, nil
+	case rec.State == InFlight && rec.Interim != nil && (respelled || !rec.LeaseLapsed(p, now)):
+		return Waiting, respelled, nil
+	case rec.State != InFlight && rec.State != FailedRetry:
+		return 0, respelled, fmt.Errorf("claim: row of %s in %s has state %d, which this version does not know", rec.Minted.ID, rec.Home, rec.State)
 	}
-	if a.shares(rec, p, now) {
-		return nil, Effects{}, Shared, nil
+	return 0, respelled, nil
+}
+
+// print is a's fingerprint under a version.
+func (a *Asked) print(v FingerprintVersion) (Fingerprint, error) {
+	if a.Print.Version == v {
+		return a.Print, nil
 	}
-	switch rec.State {
-	case Completed, FailedTerminal:
-		return nil, Effects{}, Replay, nil
-	case FailedRetry:
-		if a.Witness.continues(rec) {
-			return reattach(rec, a, p, now)
-		}
-		if a.CompareOnly {
-			return nil, Effects{}, NeedPin, nil // no money has moved, and none will
-		}
+	return a.Input.Fingerprint(v)
+}
+
+// goOn begins the next generation of the released claim rec, or takes over the one in flight.
+func (a *Arrival) goOn(rec *Record, respelled bool, p *Policy, now time.Time) (*Record, Effects, Decision) {
+	switch {
+	case rec.State == FailedRetry && a.CompareOnly:
+		return nil, Effects{}, NeedPin // no money has moved, and none will
+	case rec.State == FailedRetry:
 		next, fx := reclaim(rec, a, p, now)
 		if respelled {
 			next.Fingerprint = a.Print // it names the fingerprint of what this generation's provider received
 		}
-		return next, fx, Won, nil
-	case InFlight:
-		if rec.Interim != nil && (respelled || !rec.LeaseLapsed(p, now)) {
-			return nil, Effects{}, Waiting, nil
-		}
-		switch {
-		case a.Witness.continues(rec) && rec.LeaseLapsed(p, now):
-			return reattach(rec, a, p, now)
-		case a.Witness != nil && a.Witness.Object != rec.Minted.ID:
-			return nil, Effects{}, Busy, nil // it is over
-		case a.Guarded:
-			return nil, Effects{}, NeedPin, nil
-		case respelled:
-			// The provider received the other spelling under this provider key, and
-			// must not receive this one. The outbox row has the first spelling and
-			// recovers the claim.
-			return nil, Effects{}, Busy, nil
-		}
-		next, fx, err := TakeOver(rec, rec.Minted.ID, a.Holder, a.Region, p, now)
-		if err != nil {
-			return nil, Effects{}, Busy, nil // another request holds it
-		}
-		if _, ok := rec.With(a.Providers); !ok {
-			return nil, Effects{}, Busy, nil // only a node with its provider can ask it
-		}
-		return next, fx, WonUnknown, nil
-	default:
-		return nil, Effects{}, 0, fmt.Errorf("claim: row of %s in %s has state %d, which this version does not know", rec.Minted.ID, rec.Home, rec.State)
+		return next, fx, Won
+	case respelled:
+		// The provider received the other spelling under this provider key, and
+		// must not receive this one. The outbox row has the first spelling and
+		// recovers the claim.
+		return nil, Effects{}, Busy
 	}
+	next, fx, err := TakeOver(rec, rec.Minted.ID, a.Node, a.Region, p, now)
+	if err != nil {
+		return nil, Effects{}, Busy // another request holds it
+	}
+	if _, ok := rec.With(a.Providers); !ok {
+		return nil, Effects{}, Busy // only a node with its provider can ask it
+	}
+	return next, fx, WonUnknown
 }
 
 // shares reports whether the refusal of rec's latest released generation answers a. If in
 // doubt it does, as no other attempt is under way. While one is, only a request that surely
 // began before the release shares: a later one may be what began that attempt, and is asked
 // again because its outcome is unknown.
-func (a *Arrival) shares(rec *Record, p *Policy, now time.Time) bool {
+func (a *Asked) shares(rec *Record, sinceAsked time.Duration, p *Policy, now time.Time) bool {
 	latest := now.Add(-a.UnderWay)
 	switch {
 	case rec.Refusal == nil:
@@ -210,26 +172,7 @@ func (a *Arrival) shares(rec *Record, p *Policy, now time.Time) bool {
 	case rec.State == InFlight:
 		return !latest.After(rec.Refusal.At)
 	default:
-		return !latest.Add(-a.SinceAsked).After(rec.Refusal.SharedUntil(p))
-	}
-}
-
-func create(old *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects) {
-	event, fence := EventClaimed, uint64(1)
-	if old != nil {
-		event, fence = EventReplaced, old.Fence+1
-	}
-	mint := a.Mint
-	mint.Created = now.UTC().Truncate(time.Second)
-	next := &Record{
-		Key: a.Key, Home: a.Home, Operation: a.Operation, Fingerprint: a.Print,
-		State: InFlight, Fence: fence, Holder: a.Holder,
-		LeaseUntil: now.Add(p.Lease), HeldSince: now, FirstUse: now,
-		Minted: mint, Generation: 1, ProviderKey: providerKey(a.Key, mint.ID, 1, a.Provider), Attempts: 1,
-	}
-	return next, Effects{
-		Enqueue: providerCall(next, a, now),
-		Audit:   []AuditEntry{next.entry(event, a.Region, a.Holder, now, a.Operation)},
+		return !latest.Add(-sinceAsked).After(rec.Refusal.SharedUntil(p))
 	}
 }
 
@@ -242,25 +185,13 @@ func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effect
 	if rec.ProviderRef != "" && rec.ProviderKey != providerKey(rec.Key, rec.Minted.ID, rec.Generation, a.Provider) {
 		next.ProviderRef = "" // this holder has another provider and cannot continue
 	}
-	next.Holder, next.HeldSince, next.LeaseUntil = a.Holder, now, now.Add(p.Lease)
+	next.Holder, next.HeldSince, next.LeaseUntil = a.Node, now, now.Add(p.Lease)
 	next.Attempts++
 	next.Unknowns, next.NotFounds, next.Reason, next.SettledAt = 0, 0, "", time.Time{}
 	next.Verdict = uuid.Nil
 	return &next, Effects{
-		Enqueue: providerCall(&next, a, now),
-		Audit:   []AuditEntry{next.entry(EventReclaimed, a.Region, a.Holder, now, "")},
-	}
-}
-
-func providerCall(r *Record, a *Arrival, now time.Time) *outbox.Message {
-	return &outbox.Message{
-		ID: r.Minted.ID, Region: r.Home, Kind: outbox.KindProviderCall,
-		Tenant: r.Key.Tenant, Key: r.Key.Value, Operation: a.Operation, Payload: a.Payload,
-		TraceParent: a.TraceParent, CreatedAt: now, Due: r.LeaseUntil,
-		// The step deletes the released claim's outbox row, and the next generation's
-		// row has the same id. A worker that was paused meanwhile must not hold a fence
-		// that matches the new row.
-		Fence: uint64(r.Generation-1) << 32,
+		Enqueue: dated(next.call(&a.Asked), next.LeaseUntil, now),
+		Audit:   []AuditEntry{next.entry(EventReclaimed, a.Region, a.Node, now, "")},
 	}
 }
 

@@ -27,14 +27,15 @@ func arrivalOf(t *testing.T, body string) *Arrival {
 	fingerprint, err := in.Fingerprint(CurrentFingerprint)
 	require.NoError(t, err)
 	return &Arrival{
-		Key: Key{Tenant: "acme", Value: "k"}, Home: "us-east1", Operation: "charge", Input: in, Print: fingerprint,
-		Holder: "n1", Region: "us-east1", Stamped: true, Mint: Minted{ID: "ch_1"}, Payload: []byte(body),
+		Asked:  Asked{Key: Key{Tenant: "acme", Value: "k"}, Operation: "charge", Input: in, Print: fingerprint, Mint: Minted{ID: "ch_1"}},
+		Route:  Route{Home: "us-east1", Stamped: true},
+		Holder: Holder{Node: "n1", Region: "us-east1"},
 	}
 }
 
 func begun(t *testing.T, rec *Record, a *Arrival, p *Policy, now time.Time, want Decision) *Record {
 	t.Helper()
-	next, _, decision, err := Begin(rec, a, p, now)
+	next, _, decision, err := Begin(rec, a, 0, p, now)
 	require.NoError(t, err)
 	require.Equal(t, want.String(), decision.String())
 	return next
@@ -65,7 +66,7 @@ func TestAPinOutlivesTheClaimUnderIt(t *testing.T) {
 	require.Equal(t, "us-east1", pin.Home)
 }
 
-// A request began between UnderWay and UnderWay with SinceAsked before the clock that
+// A request began between UnderWay and UnderWay with sinceAsked before the clock that
 // decides. While nothing is in flight the doubt counts for the refusal, while an attempt is,
 // against it.
 func TestWhoSharesARefusal(t *testing.T) {
@@ -94,8 +95,10 @@ func TestWhoSharesARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := arrivalOf(t, "100")
-			a.UnderWay, a.SinceAsked = c.underWay, c.sinceAsked
-			begun(t, c.rec, a, p, newYear.Add(c.after), c.want)
+			a.UnderWay = c.underWay
+			_, _, decision, err := Begin(c.rec, a, c.sinceAsked, p, newYear.Add(c.after))
+			require.NoError(t, err)
+			require.Equal(t, c.want.String(), decision.String())
 		})
 	}
 }
@@ -108,11 +111,10 @@ func TestAnUnknownFingerprintVersionIsNoMismatch(t *testing.T) {
 	for _, sum := range [][sha256.Size]byte{a.Print.Sum, {1}} {
 		later := *rec
 		later.Fingerprint = Fingerprint{Version: CurrentFingerprint + 1, Sum: sum}
-		_, _, _, err := Begin(&later, a, p, newYear)
+		_, _, _, err := Begin(&later, a, 0, p, newYear)
 		require.ErrorIs(t, err, ErrFingerprintVersion)
-		lost := *a
-		lost.Witness = &Witness{Home: a.Home, Object: "ch_1", FirstUse: newYear, Fingerprint: later.Fingerprint, Generation: 1}
-		_, _, _, err = Begin(nil, &lost, p, newYear)
+		lost := &Witness{Home: a.Home, Object: "ch_1", FirstUse: newYear, Fingerprint: later.Fingerprint, Generation: 1}
+		_, _, _, err = Reattach(nil, a, lost, 0, p, newYear)
 		require.ErrorIs(t, err, ErrFingerprintVersion)
 	}
 }
@@ -172,7 +174,7 @@ func TestAGenerationBeginsAnew(t *testing.T) {
 	v := Verdict{ID: uuid.New(), Outcome: &Released{Reason: "no"}}
 	released := settled(t, taken, v, p, newYear.Add(time.Hour))
 	require.Equal(t, v.ID, released.Verdict)
-	next, fx, decision, err := Begin(released, a, p, newYear.Add(2*time.Hour))
+	next, fx, decision, err := Begin(released, a, 0, p, newYear.Add(2*time.Hour))
 	require.NoError(t, err)
 	require.Equal(t, Won, decision)
 	require.Zero(t, next.Verdict)

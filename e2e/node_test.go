@@ -65,10 +65,10 @@ func TestNodeDiesMidForward(t *testing.T) {
 			return &watchedStore{Store: s, decided: func(a claim.Arrival, d claim.Decision) {
 				switch d {
 				case claim.Won:
-					holder <- a.Holder
+					holder <- a.Node
 				case claim.Busy:
 					select {
-					case busy <- a.Holder:
+					case busy <- a.Node:
 					default: // it polls; once is enough to know
 					}
 				}

@@ -19,7 +19,7 @@ var beginTests = []test{
 
 		require.Equal(w, claim.InFlight, rec.State)
 		require.Equal(w, uint64(1), rec.Fence)
-		require.Equal(w, a.Holder, rec.Holder)
+		require.Equal(w, a.Node, rec.Holder)
 		require.Equal(w, a.Print, rec.Fingerprint)
 		require.Equal(w, uint32(1), rec.Generation)
 		require.Equal(w, uint32(1), rec.Attempts)

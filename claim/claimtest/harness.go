@@ -120,10 +120,12 @@ func NewArrival(key claim.Key, home, body, holder, id string) claim.Arrival {
 		panic(err) // the current version is always known
 	}
 	return claim.Arrival{
-		Key: key, Home: home, Operation: "charge", Input: in, Print: fingerprint,
-		Payload: []byte(body), Holder: holder, Region: home, Stamped: true,
-		Mint:        claim.Minted{ID: id, Receipt: "R-" + id},
-		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		Asked: claim.Asked{
+			Key: key, Operation: "charge", Input: in, Print: fingerprint, Mint: claim.Minted{ID: id, Receipt: "R-" + id},
+			TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		},
+		Route:  claim.Route{Home: home, Stamped: true},
+		Holder: claim.Holder{Node: holder, Region: home},
 	}
 }
 
@@ -131,8 +133,13 @@ func NewArrival(key claim.Key, home, body, holder, id string) claim.Arrival {
 // judges the request as later.
 func (w *world) begin(a claim.Arrival, want claim.Decision) claim.Record {
 	w.Helper()
+	return w.arrives(a, want, func() (claim.Begun, error) { return w.at(a.Home).Begin(w.ctx, a) })
+}
+
+func (w *world) arrives(a claim.Arrival, want claim.Decision, send func() (claim.Begun, error)) claim.Record {
+	w.Helper()
 	for step := time.Microsecond; ; step *= 10 {
-		got, err := w.at(a.Home).Begin(w.ctx, a)
+		got, err := send()
 		require.NoError(w, err)
 		if got.Decision == claim.Shared && want != claim.Shared && a.UnderWay == 0 {
 			// A store adds the time that it takes itself.

@@ -268,7 +268,7 @@ var raceTests = []test{
 					return err
 				case got.Decision == claim.Won:
 					won.Add(1)
-					winner.Store(a.Holder)
+					winner.Store(a.Node)
 				case got.Decision != claim.Busy:
 					return fmt.Errorf("decision %v", got.Decision)
 				}

@@ -22,26 +22,32 @@ func (w *world) witnessOf(a claim.Arrival, generation uint32) claim.Witness {
 }
 
 // witnessed is an arrival whose key's claim was lost.
-func (w *world) witnessed(key, body string, known claim.Witness) claim.Arrival {
+func (w *world) witnessed(key, body string) claim.Arrival {
 	a := w.arrival(key, body)
-	a.Witness, a.Providers, a.Provider = &known, []string{"simulator"}, "simulator"
+	a.Providers, a.Provider = []string{"simulator"}, "simulator"
 	return a
+}
+
+// reattach sends a to its claim, of which the witness is known.
+func (w *world) reattach(a claim.Arrival, known claim.Witness, want claim.Decision) claim.Record {
+	w.Helper()
+	return w.arrives(a, want, func() (claim.Begun, error) { return w.at(a.Home).Reattach(w.ctx, a, known) })
 }
 
 var restoreTests = []test{
 	{"restore: a lost claim is begun again from its witness, once", func(w *world) {
 		known := w.witnessOf(w.arrival("k", "100"), 3)
-		w.begin(w.witnessed("k", "101", known), claim.Mismatch)
-		a := w.witnessed("k", "100", known)
+		w.reattach(w.witnessed("k", "101"), known, claim.Mismatch)
+		a := w.witnessed("k", "100")
 		a.CompareOnly = true // only the witness allows it
-		rec := w.begin(a, claim.WonUnknown)
+		rec := w.reattach(a, known, claim.WonUnknown)
 
 		require.Equal(w, known.Object, rec.Minted.ID)
 		require.Equal(w, known.FirstUse, rec.FirstUse)
 		require.Equal(w, known.FirstUse.Truncate(time.Second), rec.Minted.Created)
 		require.Equal(w, uint64(5), rec.Fence)
 		require.Equal(w, uint32(3), rec.Generation)
-		require.Equal(w, a.Holder, rec.Holder)
+		require.Equal(w, a.Node, rec.Holder)
 		with, ok := rec.With([]string{"other", "simulator"})
 		require.True(w, ok)
 		require.Equal(w, "simulator", with, "the provider key names whom the lost claim was with")
@@ -49,13 +55,13 @@ var restoreTests = []test{
 		require.Equal(w, 1, w.pending(w.home), "a crash from here on is recovered")
 		require.Equal(w, []claim.Event{claim.EventRestored}, w.events(rec))
 
-		w.begin(w.witnessed("k", "100", known), claim.Busy)
+		w.reattach(w.witnessed("k", "100"), known, claim.Busy)
 		w.lapse(rec)
-		rec = w.begin(w.witnessed("k", "100", known), claim.WonUnknown)
+		rec = w.reattach(w.witnessed("k", "100"), known, claim.WonUnknown)
 		require.Equal(w, uint64(6), rec.Fence)
 		rec = w.settle(rec, approved("paid"))
 		require.Zero(w, w.pending(w.home))
-		w.same(rec, w.begin(w.witnessed("k", "100", known), claim.Replay))
+		w.same(rec, w.reattach(w.witnessed("k", "100"), known, claim.Replay))
 		byObject, _, found, err := w.at(w.home).Object(w.ctx, w.tenant, w.home, known.Object)
 		require.NoError(w, err)
 		require.True(w, found)
@@ -67,9 +73,9 @@ var restoreTests = []test{
 		decisions := make(chan claim.Decision, many)
 		var wait sync.WaitGroup
 		for range many {
-			a := w.witnessed("k", "100", known)
+			a := w.witnessed("k", "100")
 			wait.Go(func() {
-				if got, err := w.at(w.home).Begin(w.ctx, a); err == nil {
+				if got, err := w.at(w.home).Reattach(w.ctx, a, known); err == nil {
 					decisions <- got.Decision
 				}
 			})
@@ -95,10 +101,10 @@ var restoreTests = []test{
 
 		same := known
 		same.Generation = 1
-		a := w.witnessed("k", "100", same)
+		a := w.witnessed("k", "100")
 		a.CompareOnly = true
-		w.begin(a, claim.NeedPin) // nothing shows whether a second generation was begun
-		rec := w.begin(w.witnessed("k", "100", known), claim.WonUnknown)
+		w.reattach(a, same, claim.NeedPin) // nothing shows whether a second generation was begun
+		rec := w.reattach(w.witnessed("k", "100"), known, claim.WonUnknown)
 		require.Equal(w, uint64(10), rec.Fence)
 		require.Equal(w, uint32(2), rec.Generation)
 		require.Equal(w, released.FirstUse, rec.FirstUse)
@@ -113,18 +119,15 @@ var restoreTests = []test{
 		old := w.begin(first, claim.Won)
 		known := w.witnessOf(first, 2)
 		known.Object, known.FirstUse = old.Minted.ID, time.Time{}
-		w.begin(w.witnessed("k", "100", known), claim.Busy) // another request holds it
+		w.reattach(w.witnessed("k", "100"), known, claim.Busy) // another request holds it
 		w.lapse(old)
 
-		look := w.arrival("k", "100")
-		look.CompareOnly, look.Guarded = true, true
-		w.begin(look, claim.NeedPin) // it may be over
 		another := known
 		another.Object = "ch_another"
-		w.begin(w.witnessed("k", "100", another), claim.Busy)
+		w.reattach(w.witnessed("k", "100"), another, claim.Busy)
 		w.same(old, w.get(old))
 
-		rec := w.begin(w.witnessed("k", "100", known), claim.WonUnknown)
+		rec := w.reattach(w.witnessed("k", "100"), known, claim.WonUnknown)
 		require.Equal(w, old.Minted, rec.Minted)
 		require.Equal(w, old.FirstUse, rec.FirstUse)
 		require.Equal(w, uint32(2), rec.Generation)
@@ -136,7 +139,7 @@ var restoreTests = []test{
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventRestored}, w.events(rec), "what the backup has of it stays")
 		require.Equal(w, 1, w.pending(w.home))
 		w.lapse(rec)
-		rec = w.begin(w.witnessed("k", "100", known), claim.WonUnknown)
+		rec = w.reattach(w.witnessed("k", "100"), known, claim.WonUnknown)
 		require.Equal(w, uint32(2), rec.Generation, "once")
 		w.settle(rec, approved("paid"))
 		require.Zero(w, w.pending(w.home))
@@ -162,7 +165,7 @@ var restoreTests = []test{
 			}
 			known := w.witnessOf(first, 2)
 			known.Object, known.FirstUse = old.Minted.ID, time.Time{}
-			rec := w.begin(w.witnessed(first.Key.Value, "100", known), claim.WonUnknown)
+			rec := w.reattach(w.witnessed(first.Key.Value, "100"), known, claim.WonUnknown)
 			depth(1, 0)
 			m, found, err := w.Outbox(w.home).Message(w.ctx, w.home, rec.Minted.ID)
 			require.NoError(w, err)
@@ -183,10 +186,10 @@ var restoreTests = []test{
 	{"restore: a witness replaces only a row past its tombstone", func(w *world) {
 		old := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
 		known := w.witnessOf(w.arrival("k", "200"), 1)
-		w.begin(w.witnessed("k", "200", known), claim.Mismatch)
+		w.reattach(w.witnessed("k", "200"), known, claim.Mismatch)
 		w.free(old)
 		known.FirstUse = w.now().Add(-time.Minute)
-		rec := w.begin(w.witnessed("k", "200", known), claim.WonUnknown)
+		rec := w.reattach(w.witnessed("k", "200"), known, claim.WonUnknown)
 		require.Equal(w, known.Object, rec.Minted.ID)
 		require.Equal(w, uint64(5), rec.Fence, "above both")
 	}},
@@ -195,7 +198,7 @@ var restoreTests = []test{
 		elsewhere, unbegun := known, known
 		elsewhere.Home, unbegun.FirstUse = w.Regions[1], time.Time{}
 		for _, one := range []claim.Witness{elsewhere, unbegun} {
-			_, err := w.at(w.home).Begin(w.ctx, w.witnessed("k", "100", one))
+			_, err := w.at(w.home).Reattach(w.ctx, w.witnessed("k", "100"), one)
 			require.Error(w, err)
 		}
 		require.Zero(w, w.pending(w.home))
@@ -332,7 +335,7 @@ var restoreTests = []test{
 		require.NoError(w, err)
 		var calls attempts
 		s, err := claim.NewService(claim.Config{
-			Store: guard.Claims(w.at(w.home), w.Outbox(w.home)), Executor: guard.Executor(&calls), Blobs: noBlobs{}, Policy: w.Policy, Node: "node-after", Region: w.home,
+			Store: guard.Claims(w.at(w.home), w.Outbox(w.home), &w.Policy), Executor: guard.Executor(&calls), Blobs: noBlobs{}, Policy: w.Policy, Node: "node-after", Region: w.home,
 			Providers: []string{"simulator", "other"}, Code: func(string) (claim.RegionCode, bool) { return 1, true }, Operations: claim.Operations{"charge": "ch"},
 		})
 		require.NoError(w, err)
@@ -356,7 +359,7 @@ var restoreTests = []test{
 			require.ErrorAs(w, try(a), new(*claim.WithheldError), a.Key.Value)
 		}
 		_, later := s.Recover(w.ctx, outbox.Message{
-			ID: held.Minted.ID, Region: w.home, Kind: outbox.KindProviderCall, Tenant: w.tenant, Key: "flying", Operation: flying.Operation, Payload: flying.Payload,
+			ID: held.Minted.ID, Region: w.home, Kind: outbox.KindProviderCall, Tenant: w.tenant, Key: "flying", Operation: flying.Operation, Payload: flying.Input.Canonical,
 		}).Delay()
 		require.True(w, later)
 		require.Empty(w, calls, "nobody is called")
@@ -388,7 +391,7 @@ var restorePinTests = []test{
 		require.NoError(w, err)
 		guard, err := claim.NewGuard(w.ctx, kept)
 		require.NoError(w, err)
-		claims := guard.Claims(here, w.Outbox(w.home))
+		claims := guard.Claims(here, w.Outbox(w.home), &w.Policy)
 		pinned, err := claims.Pin(w.ctx, w.key("pinned"), w.home)
 		require.NoError(w, err)
 		r := claim.NewRestore(none, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk")

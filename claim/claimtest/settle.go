@@ -445,7 +445,7 @@ var leaseTests = []test{
 		var recs []claim.Record
 		for i, k := range []string{"a", "b", "c", "d", "e"} {
 			a := w.arrival(k, "100")
-			a.Home, a.Holder = w.Regions[i%3], "one node"
+			a.Home, a.Node = w.Regions[i%3], "one node"
 			rec := w.begin(a, claim.Won)
 			recs = append(recs, rec)
 			leases = append(leases, claim.Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence})

@@ -162,10 +162,10 @@ var waitTests = []test{
 		w.lapse(rec)
 		known := w.witnessOf(a, 2)
 		known.Object, known.FirstUse = rec.Minted.ID, time.Time{}
-		again := w.begin(w.witnessed("restored", "100", known), claim.WonUnknown)
+		again := w.reattach(w.witnessed("restored", "100"), known, claim.WonUnknown)
 		require.Nil(w, again.Interim)
 		w.same(again, w.get(again))
-		w.begin(w.witnessed("restored", "100", known), claim.Busy)
+		w.reattach(w.witnessed("restored", "100"), known, claim.Busy)
 		next := emitting(pending("payer", w.Policy.Lease), Events(again, 1))
 		second := answer(202, "wait for the payer's second try")
 		next.Outcome.(*claim.Pending).Response = second

@@ -69,10 +69,10 @@ func TestRestoreBook(t *testing.T) {
 			a := claimtest.NewArrival(again.Key, home, "700", "node-1", object("ch"))
 			w := again
 			w.Home, w.Fingerprint = home, a.Print
-			a.Witness, a.Providers, a.Provider = &w, []string{"simulator"}, "simulator"
+			a.Providers, a.Provider = []string{"simulator"}, "simulator"
 			v, err := s.Region(home)
 			require.NoError(t, err)
-			begun, err := v.Begin(t.Context(), a)
+			begun, err := v.Reattach(t.Context(), a, w)
 			require.NoError(t, err)
 			require.Equal(t, again.Object, begun.Record.Minted.ID)
 		})

@@ -71,7 +71,7 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 			require.NoError(t, err)
 			begin := func(at, key, operation, provider, payload string) claim.Record {
 				a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, at, "1", "n", operation+"_"+key)
-				a.Operation, a.Provider, a.Payload = operation, provider, []byte(payload)
+				a.Operation, a.Provider, a.Input.Canonical = operation, provider, []byte(payload)
 				begun, err := store.Begin(ctx, a)
 				require.NoError(t, err)
 				return begun.Record

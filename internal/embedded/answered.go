@@ -93,7 +93,7 @@ func (v *View) recall(ctx context.Context, a *claim.Arrival) (begun claim.Begun,
 	}
 	defer v.db.leave()
 	begun.Now = v.db.clock.now()
-	_, _, begun.Decision, err = claim.Begin(&was.rec, a, &v.db.policy, begun.Now)
+	_, _, begun.Decision, err = claim.Begin(&was.rec, a, 0, &v.db.policy, begun.Now)
 	switch begun.Decision {
 	case claim.Replay, claim.Mismatch, claim.TombStone:
 		begun.Record = was.rec

@@ -26,11 +26,27 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 		return claim.Begun{}, err
 	}
 	defer first.release()
+	return v.begin(ctx, &a, &first, func(old *claim.Record, sinceAsked time.Duration, now time.Time) (*claim.Record, claim.Effects, claim.Decision, error) {
+		return claim.Begin(old, &a, sinceAsked, &v.db.policy, now)
+	})
+}
+
+// Reattach implements [claim.Store].
+func (v *View) Reattach(ctx context.Context, a claim.Arrival, w claim.Witness) (claim.Begun, error) {
+	return v.begin(ctx, &a, nil, func(old *claim.Record, sinceAsked time.Duration, now time.Time) (*claim.Record, claim.Effects, claim.Decision, error) {
+		return claim.Reattach(old, &a, &w, sinceAsked, &v.db.policy, now)
+	})
+}
+
+// arriving is a transition that decides about an arrival.
+type arriving func(old *claim.Record, sinceAsked time.Duration, now time.Time) (*claim.Record, claim.Effects, claim.Decision, error)
+
+// begin is step for such a transition.
+func (v *View) begin(ctx context.Context, a *claim.Arrival, first *firstPin, t arriving) (claim.Begun, error) {
 	var begun claim.Begun
 	asked := v.db.clock.now()
-	err := v.step(ctx, a.Home, a.Key, perhaps, &first, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
-		a.SinceAsked = now.Sub(asked)
-		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, now)
+	err := v.step(ctx, a.Home, a.Key, perhaps, first, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+		next, fx, decision, err := t(old, now.Sub(asked), now)
 		begun.Decision, begun.Now = decision, now
 		switch {
 		case next != nil:

@@ -81,7 +81,7 @@ func (f *firstPin) release() {
 // and its registrar is its home, near: then first is taken, for the batch of the claim.
 // Otherwise the two are a batch each: see putPin for the crash points.
 func (v *View) pinFirst(ctx context.Context, a *claim.Arrival, first *firstPin) error {
-	if !a.PinHere || a.Stamped || a.CompareOnly {
+	if !a.PinsHere() {
 		return nil
 	}
 	if err := errors.Join(checkKey(a.Key), claim.Pinnable(a.Key)); err != nil {

@@ -70,7 +70,7 @@ func (c *Config) service(guard *claim.Guard, log *slog.Logger) (*claim.Service, 
 
 // claims are those of the store behind guard.
 func (c *Config) claims(guard *claim.Guard) *claim.Guarded {
-	return guard.Claims(c.Store, c.Store.Queue(outbox.ProviderCalls))
+	return guard.Claims(c.Store, c.Store.Queue(outbox.ProviderCalls), &c.Policy)
 }
 
 // charges are the claims that captures and cancellations act on.

@@ -53,13 +53,14 @@ func TestAGenerationThatIsOverIsNotAttempted(t *testing.T) {
 	guard, err := claim.NewGuard(t.Context(), d)
 	require.NoError(t, err)
 	var calls asked
+	policy := claim.DefaultPolicy()
 	s, err := claim.NewService(claim.Config{
-		Store: guard.Claims(v, v.Queue(outbox.ProviderCalls)), Executor: guard.Executor(&calls), Blobs: noBlobs{}, Policy: claim.DefaultPolicy(), Node: "node-2", Region: home, Providers: []string{"a", "b"},
+		Store: guard.Claims(v, v.Queue(outbox.ProviderCalls), &policy), Executor: guard.Executor(&calls), Blobs: noBlobs{}, Policy: policy, Node: "node-2", Region: home, Providers: []string{"a", "b"},
 		Code: func(string) (claim.RegionCode, bool) { return 1, true }, Operations: claim.Operations{lost[0].Operation: "ch"},
 	})
 	require.NoError(t, err)
 	recovered := func(a claim.Arrival) outbox.Disposition {
-		return s.Recover(t.Context(), outbox.Message{ID: a.Mint.ID, Region: home, Kind: outbox.KindProviderCall, Tenant: "acme", Key: a.Key.Value, Operation: a.Operation, Payload: a.Payload})
+		return s.Recover(t.Context(), outbox.Message{ID: a.Mint.ID, Region: home, Kind: outbox.KindProviderCall, Tenant: "acme", Key: a.Key.Value, Operation: a.Operation, Payload: a.Input.Canonical})
 	}
 	retry := func(a claim.Arrival) error {
 		_, err := s.Do(t.Context(), home, &claim.Request{Key: a.Key, Operation: a.Operation, Input: a.Input, PinnedAt: time.Now().Add(ahead)})

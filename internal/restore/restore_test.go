@@ -253,9 +253,7 @@ func (w *world) known(d deployment.Deployment) {
 		require.Equal(w, a.Print, witness.Fingerprint)
 		require.Equal(w, "simulator", witness.Provider)
 		require.Equal(w, uint32(1), witness.Generation)
-		again := a
-		again.Witness = witness
-		begun, err := rows(w.T, d).Begin(w.Context(), again)
+		begun, err := rows(w.T, d).Reattach(w.Context(), a, *witness)
 		require.NoError(w, err)
 		require.Equal(w, claim.WonUnknown, begun.Decision)
 	}

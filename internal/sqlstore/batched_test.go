@@ -430,8 +430,8 @@ func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
 	var begins, settles []func() error
 	for i := range got {
 		a := claimtest.NewArrival(c.key(i), here, "100", "n", fmt.Sprint("ch_", i))
-		if a.Payload = large; i%2 == 0 {
-			a.Payload, a.Key.Tenant = []byte("100"), "globex"
+		if a.Input.Canonical = large; i%2 == 0 {
+			a.Input.Canonical, a.Key.Tenant = []byte("100"), "globex"
 		}
 		begins = append(begins, func() (err error) {
 			got[i], err = c.view.Begin(c.Context(), a)

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/outbox"
 )
 
 var (
@@ -23,10 +22,7 @@ var (
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
 	asked := time.Now()
-	if a.CompareOnly && a.Witness == nil {
-		a.Stamped, a.PinnedAt, a.PinHere = false, time.Time{}, false // so that the statement makes no claim
-	}
-	if a.PinHere = a.PinHere && !a.Stamped; a.PinHere {
+	if a.PinsHere() {
 		if err := claim.Pinnable(a.Key); err != nil {
 			return claim.Begun{}, err
 		}
@@ -35,18 +31,8 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	if err != nil {
 		return claim.Begun{}, err
 	}
-	if a.Witness != nil {
-		return v.beginWitnessed(ctx, a)
-	}
-	// The row of a new claim. Only the statement, which has the time, can decide
-	// whether it may be created.
-	allowed := a
-	allowed.Stamped, allowed.CompareOnly = true, false
-	fresh, fx, _, err := claim.Begin(nil, &allowed, &v.db.policy, epoch)
-	if err != nil {
-		return claim.Begun{}, err
-	}
-	create := &creation{Arrival: &a, fresh: fresh, message: fx.Enqueue, audit: &fx.Audit[0], step: newStep(), begun: newEntry()}
+	// Only the statement, which has the time, can decide whether the claim may be created.
+	create := &creation{Arrival: &a, fresh: claim.New(&a, &v.db.policy), step: newStep(), begun: newEntry()}
 	// Earlier tries of ours that may have written the row without our knowledge.
 	mine := map[uuid.UUID]claim.Decision{create.step: claim.Won}
 	unmade := false
@@ -58,7 +44,8 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 		case err != nil:
 			return claim.Begun{}, err
 		case !create.firstUse.IsZero():
-			return claim.Begun{Decision: claim.Won, Record: dated(*fresh, create.firstUse), Now: create.firstUse}, nil
+			rec, _ := create.fresh.At(create.firstUse)
+			return claim.Begun{Decision: claim.Won, Record: *rec, Now: create.firstUse}, nil
 		case got.row != nil:
 			if decision, ok := mine[got.row.step]; ok {
 				return claim.Begun{Decision: decision, Record: got.row.record, Now: got.now}, nil
@@ -68,8 +55,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 		if got.row != nil {
 			old = &got.row.record
 		}
-		a.SinceAsked = time.Since(asked)
-		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, got.now)
+		next, fx, decision, err := claim.Begin(old, &a, time.Since(asked), &v.db.policy, got.now)
 		switch {
 		case err != nil:
 			return claim.Begun{}, err
@@ -103,23 +89,13 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	return claim.Begun{}, restless(a.Key)
 }
 
-// dated moves a claim that was begun at epoch to its time of creation.
-func dated(rec claim.Record, firstUse time.Time) claim.Record {
-	late := firstUse.Sub(epoch)
-	rec.LeaseUntil, rec.HeldSince, rec.FirstUse = rec.LeaseUntil.Add(late), rec.HeldSince.Add(late), rec.FirstUse.Add(late)
-	rec.Minted.Created = firstUse.Truncate(time.Second)
-	return rec
-}
-
 // creation is an arriving request: the claim that it would create, and the result of
 // the statement.
 type creation struct {
 	*claim.Arrival
-	fresh   *claim.Record
-	message *outbox.Message
-	audit   *claim.AuditEntry
-	step    uuid.UUID
-	begun   uuid.UUID // the line of audit
+	fresh *claim.Fresh
+	step  uuid.UUID
+	begun uuid.UUID // the line of audit
 
 	asked    bool      // begin has answered
 	firstUse time.Time // of the claim that it has made; zero if it made none
@@ -165,22 +141,24 @@ type (
 )
 
 // makes reports whether the step may make a claim, and not only find one.
-func (c *creation) makes() bool { return c.Stamped || c.PinHere || !c.PinnedAt.IsZero() }
+func (c *creation) makes() bool {
+	return !c.CompareOnly && (c.Stamped || c.PinHere || !c.PinnedAt.IsZero())
+}
 
 func batchedBegin(db *DB) *batched[creation, beginArgs] {
 	s := &batched[creation, beginArgs]{
 		statement: claimBegin,
 		key:       func(c *creation) claim.Key { return c.Key },
-		bytes:     func(c *creation) int { return len(c.message.Payload) },
-		other:     claimBeginHere, needs: func(c *creation) bool { return c.PinHere },
+		bytes:     func(c *creation) int { return len(c.fresh.Call.Payload) },
+		other:     claimBeginHere, needs: func(c *creation) bool { return c.PinsHere() },
 		args: func(cs []*creation) beginArgs {
 			args := beginArgs{Home: cs[0].Home, Claims: make([]newClaim, len(cs))}
 			for i, c := range cs {
 				args.Claims[i] = newClaim{
-					N: int32(i), keyRow: rowOf(c.Key), mintedRow: mintedOf(c.fresh),
-					Holder: c.fresh.Holder, Lease: c.fresh.LeaseUntil.Sub(epoch), Step: c.step,
-					Stamped: c.Stamped, PinHere: c.PinHere, PinEnds: micros(c.PinnedAt.Add(db.policy.CreateWithin())),
-					Message: callOf(c.message), BegunID: c.begun, BegunRegion: c.audit.Region,
+					N: int32(i), keyRow: rowOf(c.Key), mintedRow: mintedOf(&c.fresh.Record),
+					Holder: c.fresh.Record.Holder, Lease: c.fresh.Lease, Step: c.step,
+					Stamped: c.Stamped, PinHere: c.PinsHere(), PinEnds: micros(c.CreateBefore(&db.policy)),
+					Message: callOf(&c.fresh.Call), BegunID: c.begun, BegunRegion: c.fresh.Region,
 				}
 			}
 			return args

@@ -36,23 +36,25 @@ func TestAnOldDecisionIsMadeAnew(t *testing.T) {
 		require.NoError(t, err)
 		return now
 	}
-	for statement, arrival := range map[string]func(key claim.Key) (claim.Arrival, claim.Decision){
-		"begin_again": func(key claim.Key) (claim.Arrival, claim.Decision) {
+	type step func(context.Context) (claim.Begun, error)
+	for statement, prepare := range map[string]func(key claim.Key) (step, claim.Decision){
+		"begin_again": func(key claim.Key) (step, claim.Decision) {
 			got, err := v.Begin(t.Context(), claimtest.NewArrival(key, here, "100", "a", "ch_first"))
 			require.NoError(t, err)
 			_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: &claim.Released{Response: claim.Response{Status: 402}}})
 			require.NoError(t, err)
 			d.clock.advance(t, time.Minute)
-			return claimtest.NewArrival(key, here, "100", "b", "ch_second"), claim.Won
+			second := claimtest.NewArrival(key, here, "100", "b", "ch_second")
+			return func(ctx context.Context) (claim.Begun, error) { return v.Begin(ctx, second) }, claim.Won
 		},
-		"reattach": func(key claim.Key) (claim.Arrival, claim.Decision) {
+		"reattach": func(key claim.Key) (step, claim.Decision) {
 			a := claimtest.NewArrival(key, here, "100", "a", "ch_lost")
-			a.Witness = &claim.Witness{Home: here, Object: "ch_lost", FirstUse: now().Add(-time.Minute), Fingerprint: a.Print, Fence: 1, Generation: 1}
-			return a, claim.WonUnknown
+			w := claim.Witness{Home: here, Object: "ch_lost", FirstUse: now().Add(-time.Minute), Fingerprint: a.Print, Fence: 1, Generation: 1}
+			return func(ctx context.Context) (claim.Begun, error) { return v.Reattach(ctx, a, w) }, claim.WonUnknown
 		},
 	} {
 		t.Run(statement, func(t *testing.T) {
-			a, want := arrival(claim.Key{Tenant: "acme", Value: statement})
+			begin, want := prepare(claim.Key{Tenant: "acme", Value: statement})
 			shot := proxy.Arm(statement, wireproxy.StallBefore, 1)
 			type answer struct {
 				begun claim.Begun
@@ -60,7 +62,7 @@ func TestAnOldDecisionIsMadeAnew(t *testing.T) {
 			}
 			answered := make(chan answer, 1)
 			go func() {
-				begun, err := v.Begin(t.Context(), a)
+				begun, err := begin(t.Context())
 				answered <- answer{begun, err}
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)

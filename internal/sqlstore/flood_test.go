@@ -232,8 +232,12 @@ func TestDeliveriesThatHangStopNoClaim(t *testing.T) {
 	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: here}))
 	v := view(t, db, here)
 	begun, err := v.Begin(t.Context(), claim.Arrival{
-		Key: claim.Key{Tenant: "acme", Value: "k"}, Home: here, Operation: "charge", Payload: []byte("1"), Holder: "node", Region: here,
-		Stamped: true, Mint: claim.Minted{ID: "ch_k", Receipt: "R-1"},
+		Asked: claim.Asked{
+			Key: claim.Key{Tenant: "acme", Value: "k"}, Operation: "charge",
+			Mint: claim.Minted{ID: "ch_k", Receipt: "R-1"}, Input: claim.FingerprintInput{Canonical: []byte("1")},
+		},
+		Route:  claim.Route{Home: here, Stamped: true},
+		Holder: claim.Holder{Node: "node", Region: here},
 	})
 	require.NoError(t, err)
 	locker, err := pgx.Connect(t.Context(), d.admin)

@@ -34,7 +34,9 @@ func TestReadsHaveEachKeyOnce(t *testing.T) {
 	var lookups []*lookup
 	for _, value := range []string{"a", "a", "b", "c", "c", "c"} {
 		key := claim.Key{Tenant: "acme", Value: value}
-		creations = append(creations, &creation{Arrival: &claim.Arrival{Key: key}})
+		creations = append(creations, &creation{Arrival: &claim.Arrival{
+			Asked: claim.Asked{Key: key},
+		}})
 		lookups = append(lookups, &lookup{key: key})
 	}
 	var found, shown []string

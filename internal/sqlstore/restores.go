@@ -142,10 +142,14 @@ func (db *DB) DropWitnesses(ctx context.Context, limit int) (dropped int, err er
 	return dropped, claimError(witnessesDrop.name, err)
 }
 
-// beginWitnessed is Begin of an arrival with a witness. It reads before it writes,
-// which costs nothing while no restore stands.
-func (v *View) beginWitnessed(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+// Reattach implements [claim.Store]. It reads before it writes, which costs nothing while no
+// restore stands.
+func (v *View) Reattach(ctx context.Context, a claim.Arrival, w claim.Witness) (claim.Begun, error) {
 	asked := time.Now()
+	ctx, err := v.reach(ofTenant(ctx, a.Key.Tenant), a.Home)
+	if err != nil {
+		return claim.Begun{}, err
+	}
 	mine := map[uuid.UUID]claim.Decision{}
 	for range maxLooks {
 		row, now, err := v.get(ctx, a.Key, a.Home)
@@ -161,8 +165,7 @@ func (v *View) beginWitnessed(ctx context.Context, a claim.Arrival) (claim.Begun
 				return begun, nil
 			}
 		}
-		a.SinceAsked = time.Since(asked)
-		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, now)
+		next, fx, decision, err := claim.Reattach(old, &a, &w, time.Since(asked), &v.db.policy, now)
 		if err != nil {
 			return claim.Begun{}, err
 		}

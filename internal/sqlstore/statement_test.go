@@ -185,7 +185,10 @@ func BenchmarkBind(b *testing.B) {
 	begin, settle := batchedBegin(db), batchedSettle(db)
 	creations, settlements := make([]*creation, batch.MaxSteps), make([]*settlement, batch.MaxSteps)
 	for i := range batch.MaxSteps {
-		creations[i] = &creation{Arrival: &claim.Arrival{Key: rec.Key, Home: rec.Home}, fresh: &rec, message: &outbox.Message{}, audit: &entry}
+		creations[i] = &creation{Arrival: &claim.Arrival{
+			Asked: claim.Asked{Key: rec.Key},
+			Route: claim.Route{Home: rec.Home},
+		}, fresh: &claim.Fresh{Record: rec}}
 		settlements[i] = &settlement{old: &rec, next: &next, fx: fx}
 	}
 	for _, bench := range []struct {

@@ -26,7 +26,11 @@ func TestNoticesOfConnectedAccounts(t *testing.T) {
 		w.have(id, state, ref)
 		rec := w.claims[id]
 		policy := claim.DefaultPolicy()
-		began, _, _, err := claim.Begin(nil, &claim.Arrival{Key: rec.Key, Home: home, Operation: rec.Operation, Stamped: true, Mint: rec.Minted, Provider: "sim"}, &policy, w.now)
+		began, _, _, err := claim.Begin(nil, &claim.Arrival{
+			Asked:  claim.Asked{Key: rec.Key, Operation: rec.Operation, Mint: rec.Minted},
+			Route:  claim.Route{Home: home, Stamped: true},
+			Holder: claim.Holder{Provider: "sim"},
+		}, 0, &policy, w.now)
 		require.NoError(w, err)
 		rec.Generation, rec.ProviderKey = 3, began.ProviderKey
 		w.claims[id] = rec

@@ -33,7 +33,7 @@ func (w *world) behind() Claims {
 	if w.guard == nil {
 		return w
 	}
-	return w.guard.Claims(claimsOf{w: w}, nil)
+	return w.guard.Claims(claimsOf{w: w}, nil, nil)
 }
 
 type claimsOf struct {
