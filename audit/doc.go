@@ -104,7 +104,8 @@
 //     lost part of the chain has them leave once more ([Followed].Left), before a node exports.
 //
 // A merchant who asks for a refund of a charge that has left is answered as for one that never
-// was. A refund that is under way while its charge leaves ends as unknown, for a person.
+// was, and so from a month before it leaves ([Policy].RefundFor): a refund that began earlier
+// finds its charge until it ends.
 //
 // # What a chain proves
 //

@@ -42,6 +42,14 @@ const (
 	MaxKeepRows = 365 * day
 )
 
+// refundsEnd is how long a refund may be under way: twice as long as a payment method may take
+// before a person is paged (claim.Policy.ProcessingFor).
+const refundsEnd = 30 * day
+
+// RefundFor is how old a charge may be when its refund begins, so that its booking stays until
+// the refund ends; 0: any age.
+func (p Policy) RefundFor() time.Duration { return max(0, p.KeepBooks-refundsEnd) }
+
 // Validate returns an error that names every invalid setting.
 func (p Policy) Validate() error {
 	var errs []error

@@ -62,6 +62,9 @@ type Options struct {
 	// expires_at, and ProcessingFor how long a payment method may take to settle before
 	// a page; 0 means a day, and 14.
 	ActionFor, ProcessingFor time.Duration
+	// RefundFor is how old a charge may be when its refund begins: its booking must not leave
+	// while the refund is under way. 0: any age.
+	RefundFor time.Duration
 	// Held returns why no compensation may proceed at a provider, "" if one may; nil:
 	// none is ever held.
 	Held func(ctx context.Context, provider string) (reason string, err error)

@@ -59,8 +59,8 @@ func (t *attempt) read(ctx context.Context) (v claim.Outcome, refused bool) {
 		t.log.WarnContext(ctx, "the charge of a refund cannot be read; nothing was sent to the provider",
 			"object", t.Record.Minted.ID, "charge", in.Charge, "error", err)
 		return t.unsent(ctx, reasonNoFacts, 0), true
-	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge:
-		// The same answer for an unknown charge and for another tenant's.
+	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge || t.tooOld(&charge):
+		// The same answer for an unknown charge, for another tenant's and for one whose books leave.
 		return t.missing(ctx, codeNoCharge, "This account has no such charge, or no money has moved for it. One that is not captured yet is not refunded: cancel it."), true
 	case !t.goTo(charge.Provider):
 		return t.absent(ctx, charge.Provider), true
@@ -75,6 +75,11 @@ func (t *attempt) read(ctx context.Context) (v claim.Outcome, refused bool) {
 	}
 	in.Currency, in.Source, t.from = charge.Currency, charge.ProviderRef, charge.Held()
 	return t.left(ctx, &charge)
+}
+
+// tooOld reports whether the booking of a charge may leave before a refund that begins now ends.
+func (t *attempt) tooOld(charge *ledger.Transaction) bool {
+	return t.o.RefundFor > 0 && !t.Recovery && t.Now.Sub(charge.At) > t.o.RefundFor
 }
 
 // missing is the verdict if the charge is missing, or not in the state that the request

@@ -225,6 +225,36 @@ func TestRefund(t *testing.T) {
 	}
 }
 
+// A refund begins only of a charge whose booking stays until it ends. One that has begun goes on.
+func TestARefundOfAnOldCharge(t *testing.T) {
+	b := someBooks()
+	old := b.all["europe/"+paid]
+	old.At = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	b.all["europe/"+paid] = old
+	for _, c := range []struct {
+		age, refundFor time.Duration
+		recovery       bool
+		want           string
+	}{
+		{time.Hour, time.Hour, false, claim.OutcomeDone},
+		{time.Hour + 1, time.Hour, false, claim.OutcomeReleased},
+		{time.Hour + 1, time.Hour, true, claim.OutcomeDone},
+		{time.Hour + 1, 0, false, claim.OutcomeDone},
+	} {
+		p := &fake{caps: both, result: approved}
+		e := executorOf(p, b, nil)
+		e.o.RefundFor = c.refundFor
+		a := refundOf(`{"charge":"` + paid + `"}`)
+		a.Now, a.Recovery = old.At.Add(c.age), c.recovery
+		v := See(e.Attempt(t.Context(), a))
+		require.Equal(t, c.want, v.Outcome, "%+v", c)
+		if c.want == claim.OutcomeReleased {
+			require.Equal(t, codeNoCharge, v.Reason)
+			require.Empty(t, p.calls)
+		}
+	}
+}
+
 // One tenant cannot learn that another has a charge.
 func TestAnotherTenantsChargeIsAMissingCharge(t *testing.T) {
 	e := executorOf(&fake{caps: both}, someBooks(), nil)

@@ -108,7 +108,7 @@ func (c *Config) executor(of *charges, log *slog.Logger) *payment.Executor {
 	return payment.NewExecutor(c.time(guarded), payment.Options{
 		Logger: log, Books: c.Store, Home: c.home, Charges: of, DeclinePause: c.Policy.TryAgainAfter(),
 		ActionFor: c.Policy.ActionFor, ProcessingFor: c.Policy.ProcessingFor, Held: c.brakes(log).Held, Sinks: c.sinkKinds(), Failover: c.Failover,
-		ErrorPages: c.ErrorPages,
+		ErrorPages: c.ErrorPages, RefundFor: c.Audit.RefundFor(),
 	})
 }
 
