@@ -12,6 +12,7 @@ import (
 	"github.com/homeward-io/homeward/audit/audittest"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // TestExportCrash takes the power away after each step of an export, and of the sweep that
@@ -85,5 +86,64 @@ func (w *crashWorld) exported(bucket *audittest.Bucket, keys *audit.Keys) {
 		require.NoError(w.t, err)
 		require.Empty(w.t, doubts)
 		require.Len(w.t, found, 3)
+	}
+}
+
+// TestForgetBooksCrash takes the power away after old books have left, in many ways, and in the
+// midst of that: they are rows, or they are carried forward with the chain, and never both.
+func TestForgetBooksCrash(t *testing.T) {
+	for seed := range uint64(2 * crashes) {
+		w := newCrashWorld(t)
+		var ids []string
+		for i := range 3 {
+			id := fmt.Sprint("ch_", i)
+			ids = append(ids, id)
+			_, err := w.home.Post(w.ctx, ledger.Transaction{
+				ID: id, Region: "us-east1", Tenant: "acme", Kind: ledger.Charge, Debit: ledger.Provider("sim"), Credit: ledger.Merchant("acme"),
+				Amount: 5, Currency: "usd", Object: id, Provider: "sim", ProviderRef: "psp_" + id,
+			})
+			require.NoError(t, err)
+		}
+		w.clock.advance(audit.MinKeepBooks + time.Hour)
+		_, err := w.home.AdvanceAudit(w.ctx, "us-east1", 0, audit.Chain{From: w.clock.now()})
+		require.NoError(t, err)
+		balances, err := w.home.Balances(w.ctx, "us-east1", ledger.AccountKey{}, 10)
+		require.NoError(t, err)
+		if seed < crashes {
+			moved, err := w.home.ForgetBooks(w.ctx, "us-east1", 1, audit.Chain{Number: 1, Digest: "d"}, ids)
+			require.NoError(t, err)
+			require.True(t, moved)
+			w = w.crash(seed)
+		} else { // at any moment of it
+			before, done := w, make(chan error)
+			go func() {
+				_, err := before.home.ForgetBooks(before.ctx, "us-east1", 1, audit.Chain{Number: 1, Digest: "d"}, ids)
+				done <- err
+			}()
+			w = w.crash(seed - crashes)
+			<-done // whatever it says: that store is lost
+		}
+		c, _, _, err := w.home.AuditChain(w.ctx, "us-east1")
+		require.NoError(t, err)
+		carried, err := w.home.Carried(w.ctx, "us-east1", ledger.AccountKey{}, 10)
+		require.NoError(t, err)
+		if seed < crashes {
+			require.EqualValues(t, 2, c.Version)
+		}
+		if c.Version == 2 {
+			require.Empty(t, w.books())
+			require.Equal(t, balances, carried)
+		} else {
+			require.Len(t, w.books(), 3)
+			require.Empty(t, carried)
+		}
+		is, err := w.home.Balances(w.ctx, "us-east1", ledger.AccountKey{}, 10)
+		require.NoError(t, err)
+		require.Equal(t, balances, is)
+		for _, id := range ids {
+			all, err := w.home.Arrivals(w.ctx, "sim", "psp_"+id)
+			require.NoError(t, err)
+			require.Len(t, all, len(w.books())/3)
+		}
 	}
 }
