@@ -6,16 +6,13 @@ import (
 	"math"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/homeward-io/homeward/audit"
-	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
 )
 
 // Old books leave for the segments of the audit. A step that deletes transactions carries their
-// sums forward and moves the chain, in one batch, under auditMu. Who goes from an index row to its
-// transaction holds auditMu for reading.
+// sums forward and moves the chain, in one batch, under the lock of chains. Who goes from an index
+// row to its transaction holds that for reading.
 
 // LeavingBooks implements [audit.Store]. It scans the region's books once for each page.
 func (v *View) LeavingBooks(ctx context.Context, home string, after ledger.Position, before time.Time, limit int) (page audit.BooksPage, err error) {
@@ -47,12 +44,14 @@ func (v *View) LeavingBooks(ctx context.Context, home string, after ledger.Posit
 		for _, t := range family {
 			ids[t.ID] = found && !p.Position().Before(t.Position())
 		}
-		leave, err := v.mayLeave(ctx, home, family, ids, staying)
+		err := v.in(ctx, home, func(t *tx) {
+			t.hold(t.chain.RLocker())
+			if t.mayLeave(family, ids, staying) {
+				page.Transactions = append(page.Transactions, family...)
+			}
+		})
 		if err != nil {
 			return page, err
-		}
-		if leave {
-			page.Transactions = append(page.Transactions, family...)
 		}
 	}
 	return page, nil
@@ -68,37 +67,28 @@ func (v *View) stayingObjects(ctx context.Context, home string) (map[string]bool
 	return objects, err
 }
 
-// mayLeave reports whether transactions are all among ids and may leave together. The caller
-// holds auditMu or can bear that they change.
-func (v *View) mayLeave(ctx context.Context, home string, all []ledger.Transaction, ids, staying map[string]bool) (bool, error) {
-	code := v.db.regions[home]
+// mayLeave reports whether transactions are all among ids and may leave together.
+func (t *tx) mayLeave(all []ledger.Transaction, ids, staying map[string]bool) bool {
 	for i := range all {
-		t := &all[i]
-		if !ids[t.ID] || t.Region != home || !t.Kind.Leaves() || t.Reverses != "" && !ids[t.Reverses] || t.Kind != ledger.Refund && staying[t.Object] {
-			return false, nil
+		b := &all[i]
+		if !ids[b.ID] || b.Region != t.region || !b.Kind.Leaves() || b.Reverses != "" && !ids[b.Reverses] || b.Kind != ledger.Refund && staying[b.Object] {
+			return false
 		}
-		for _, r := range v.db.order {
-			reversals, err := v.db.reversals(r.Name, r.Code, t.ID)
-			if err != nil {
-				return false, err
+		alone := true
+		for _, r := range t.order {
+			t.of(r.Name).reversals(b.ID, func(reversal *ledger.Transaction) bool {
+				alone = reversal != nil && r.Name == t.region && ids[reversal.ID]
+				return alone
+			})
+			if !alone {
+				return false
 			}
-			for j := range reversals {
-				if r.Name != home || !ids[reversals[j].ID] {
-					return false, nil
-				}
-			}
 		}
-		if t.Kind != ledger.Charge && t.Kind != ledger.Transfer {
-			continue
-		}
-		unlock := v.db.lockUnpaid(code, t.Object)
-		u, err := v.db.readUnpaid(home, code, t.Object)
-		unlock()
-		if err != nil || u != nil {
-			return false, err
+		if (b.Kind == ledger.Charge || b.Kind == ledger.Transfer) && t.syncedUnpaid(b.Object) != nil {
+			return false
 		}
 	}
-	return true, ctx.Err()
+	return t.err == nil
 }
 
 // ForgetBooks implements [audit.Store].
@@ -111,98 +101,65 @@ func (v *View) ForgetBooks(ctx context.Context, home string, was uint64, next au
 	if err != nil {
 		return false, err
 	}
-	if err := v.db.enter(ctx); err != nil {
-		return false, err
-	}
-	defer v.db.leave()
-	v.db.auditMu.Lock()
-	defer v.db.auditMu.Unlock()
-	code := v.db.regions[home]
-	c, found, err := v.db.readChain(home, code)
-	if err != nil || !found || c.Version != was {
-		return false, err
-	}
-	among := make(map[string]bool, len(ids))
-	for i := range all {
-		among[all[i].ID] = v.db.clock.now().Sub(all[i].At) >= audit.MinKeepBooks
-	}
-	if leave, err := v.mayLeave(ctx, home, all, among, staying); err != nil || !leave {
-		return false, err
-	}
-	c.Version, c.Number, c.Digest, c.Books = was+1, next.Number, next.Digest, next.Books
-	b := v.db.pebble.NewBatch()
-	defer func() { _ = b.Close() }()
-	if err := v.db.forgetBooks(b, home, code, &c, all); err != nil {
-		return false, err
-	}
-	err = v.db.commit(b, pebble.Sync)
-	return err == nil, err
+	err = v.in(ctx, home, func(t *tx) {
+		t.hold(&t.chain)
+		var c audit.Chain
+		version := t.versioned(t.key(tableChain), &c)
+		among := make(map[string]bool, len(ids))
+		for i := range all {
+			among[all[i].ID] = t.clock.now().Sub(all[i].At) >= audit.MinKeepBooks
+		}
+		if version == 0 || version != was || !t.mayLeave(all, among, staying) {
+			return
+		}
+		c.Version, c.Number, c.Digest, c.Books = was+1, next.Number, next.Digest, next.Books
+		moved = t.putVersioned(t.key(tableChain), was, c)
+		t.forget(all)
+	})
+	return moved && err == nil, err
 }
 
-func (db *DB) forgetBooks(b *pebble.Batch, home string, code claim.RegionCode, c *audit.Chain, all []ledger.Transaction) error {
-	if err := putChain(b, code, c); err != nil {
-		return err
-	}
-	sums, err := db.carried(home, code)
-	if err != nil {
-		return err
-	}
+// forget deletes transactions with their indexes, and carries their sums forward.
+func (t *tx) forget(all []ledger.Transaction) {
+	sums := t.carried()
 	for i := range all {
-		t := &all[i]
-		sums.Add(t)
-		keys := [][]byte{appendMessage(nil, tableLedger, code, t.ID), appendTimed(nil, tableBooks, code, micros(t.At), t.ID)}
-		if t.Arrival() {
-			keys = append(keys, appendScoped(nil, tableArrival, code, t.Provider, t.ProviderRef))
+		b := &all[i]
+		sums.Add(b)
+		t.delete(t.key(tableLedger, b.ID))
+		t.delete(t.timedKey(tableBooks, micros(b.At), b.ID))
+		if b.Arrival() {
+			t.delete(t.key(tableArrival, b.Provider, b.ProviderRef))
 		}
-		if t.Reverses != "" {
-			keys = append(keys, appendScoped(nil, tableReversal, code, t.Reverses, t.ID))
-		}
-		for _, key := range keys {
-			if err := b.Delete(key, nil); err != nil {
-				return unavailable(err)
-			}
+		if b.Reverses != "" {
+			t.delete(t.key(tableReversal, b.Reverses, b.ID))
 		}
 	}
 	for key, balance := range sums {
 		value, err := json.Marshal(balance)
-		if err != nil {
-			return err
-		}
-		if err := b.Set(appendScoped(nil, tableCarried, code, string(key.Account), key.Currency), value, nil); err != nil {
-			return unavailable(err)
-		}
+		t.fail(err)
+		t.set(t.key(tableCarried, string(key.Account), key.Currency), value)
 	}
-	return nil
 }
 
 // carried reads what the transactions have left behind that have left.
-func (db *DB) carried(home string, code claim.RegionCode) (ledger.Sums, error) {
-	sums := ledger.Sums{}
-	prefix := appendRegion(nil, tableCarried, code)
-	err := db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+func (t *tx) carried() ledger.Sums {
+	sums, prefix := ledger.Sums{}, t.key(tableCarried)
+	t.scan(prefix, prefixEnd(prefix), func(k, value []byte) bool {
 		var b ledger.Balance
 		if err := json.Unmarshal(value, &b); err != nil {
-			return false, damaged("carried balance", home+" "+string(k), err)
+			t.fail(damaged(k, err))
 		}
 		sums[b.Key()] = b
-		return true, nil
+		return true
 	})
-	return sums, err
+	return sums
 }
 
 // Carried implements [ledger.Store].
 func (v *View) Carried(ctx context.Context, region string, after ledger.AccountKey, limit int) (page []ledger.Balance, err error) {
-	code, err := v.reach(ctx, region)
-	if err != nil || limit <= 0 {
-		return nil, err
-	}
-	if err := v.db.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer v.db.leave()
-	sums, err := v.db.carried(region, code)
-	if err != nil {
-		return nil, err
-	}
-	return sums.Page(after, limit), v.db.afterScan()
+	err = v.on(ctx, region, func(t *tx) {
+		page = t.carried().Page(after, max(limit, 0))
+		t.durable()
+	})
+	return page, err
 }

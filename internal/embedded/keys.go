@@ -3,9 +3,10 @@ package embedded
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
+	"slices"
 	"strings"
-
-	"github.com/cockroachdb/pebble/v2"
+	"sync"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
@@ -13,48 +14,41 @@ import (
 
 // The first byte of every row's key names its table; doc.go has the layout.
 const (
+	tableAccount  = 'C'
+	tableAPIKey   = 'h'
+	tableArrival  = 'A'
 	tableAudit    = 'a'
 	tableBooks    = 'b'
-	tableClaim    = 'c'
-	tableAPIKey   = 'h'
-	tableObject   = 'j'
-	tableLedger   = 'l'
-	tableMeta     = 'm'
-	tableNotice   = 'n'
-	tableClosing  = 'N'
-	tablePin      = 'p'
-	tableReversal = 'r'
-	tableArrival  = 'A'
 	tableBrake    = 'B'
-	tableAccount  = 'C'
-	tableEvent    = 'e'
-	tableEndpoint = 's'
-	tableTenant   = 't'
-	tableUnpaid   = 'U'
 	tableCarried  = 'D'
 	tableChain    = 'H'
+	tableClaim    = 'c'
+	tableEndpoint = 's'
+	tableLedger   = 'l'
+	tableLine     = 'k'
+	tableMeta     = 'm'
+	tableNotice   = 'n'
+	tableObject   = 'j'
+	tablePin      = 'p'
 	tableRestore  = 'R'
+	tableReversal = 'r'
+	tableTenant   = 't'
+	tableUnpaid   = 'U'
 	tableWitness  = 'W'
 )
 
-// queue names the tables of one of the outbox's queues.
+// queue names the tables of one of the outbox's queues: its rows, and which are due and
+// which are parked. lines: the queue keeps the order of each key and kind.
 type queue struct {
-	// row, due and parked are the tables of the rows and of their indexes; due is 0 if
-	// there are no due rows, see calls.
 	row, due, parked byte
-	// line, in a queue that keeps the order of each key and kind, is the table of
-	// their rows in that order; 0 in the others.
-	line byte
-	// takes is how Take commits, and Finish if no row waits for it: without a sync,
-	// unless operators rely on the row. See doc.go.
-	takes *pebble.WriteOptions
+	lines            bool
 }
 
 var (
-	providerCalls = &queue{row: 'o', parked: 'q', takes: pebble.Sync}
-	events        = &queue{row: tableEvent, due: 'f', parked: 'g', line: 'k', takes: pebble.NoSync}
-	expiries      = &queue{row: 'x', due: 'y', parked: 'z', takes: pebble.NoSync}
-	notices       = &queue{row: 'u', due: 'v', parked: 'w', takes: pebble.NoSync}
+	providerCalls = &queue{row: 'o', due: 'd', parked: 'q'}
+	events        = &queue{row: 'e', due: 'f', parked: 'g', lines: true}
+	expiries      = &queue{row: 'x', due: 'y', parked: 'z'}
+	notices       = &queue{row: 'u', due: 'v', parked: 'w'}
 )
 
 // queues are all of them, by name.
@@ -62,8 +56,8 @@ var queues = map[outbox.Queue]*queue{
 	outbox.ProviderCalls: providerCalls, outbox.Events: events, outbox.Expiries: expiries, outbox.Notices: notices,
 }
 
-// nameEnd ends a tenant or a key inside a row's key. Neither can contain it, see
-// checkName, so no two names read the same and a prefix scan ends where it must.
+// nameEnd separates the names in a row's key. None can contain it, see checkName, so no
+// two keys read the same and a prefix scan ends where it must.
 const nameEnd = 0x00
 
 // checkName refuses names that would make a row's key ambiguous. Idempotency keys and
@@ -82,104 +76,114 @@ func checkKey(k claim.Key) error {
 	return checkName("idempotency key", k.Value)
 }
 
-// appendRegion starts a key of a table that is partitioned by region.
-func appendRegion(b []byte, table byte, code claim.RegionCode) []byte {
-	b = append(b, table)
-	return binary.BigEndian.AppendUint16(b, uint16(code))
-}
-
-// appendScoped is a key by region, tenant and name, the name left open: it is
-// the last part. Used for claims, pins and objects, and for notices, whose tenant
-// is empty.
-func appendScoped(b []byte, table byte, code claim.RegionCode, tenant, name string) []byte {
-	b = appendRegion(b, table, code)
-	b = append(b, tenant...)
-	b = append(b, nameEnd)
-	return append(b, name...)
-}
-
-// appendAuditPrefix is the common start of all audit rows of one key.
-func appendAuditPrefix(b []byte, code claim.RegionCode, key claim.Key) []byte {
-	return append(appendScoped(b, tableAudit, code, key.Tenant, key.Value), nameEnd)
-}
-
-// appendMessage is the key of an outbox or parked row.
-func appendMessage(b []byte, table byte, code claim.RegionCode, id string) []byte {
-	return append(appendRegion(b, table, code), id...)
-}
-
-// appendTimed orders rows of one region by a time, and then by id. Times before 1970 do
-// not occur, so the unsigned order is the order of times. Used for due rows and for the
-// books.
-func appendTimed(b []byte, table byte, code claim.RegionCode, us int64, id string) []byte {
-	b = binary.BigEndian.AppendUint64(appendRegion(b, table, code), uint64(us))
-	return append(b, id...)
-}
-
-// timedHead is the length of such a key before the id.
-const timedHead = 1 + 2 + 8
-
-func readTimed(k []byte) (us int64, id string, ok bool) {
-	if len(k) <= timedHead {
-		return 0, "", false
-	}
-	return int64(binary.BigEndian.Uint64(k[3:])), string(k[timedHead:]), true
-}
-
-// readDue splits what follows the region in such a key.
-func readDue(at string) (us int64, id string, ok bool) {
-	if len(at) <= timedHead-keyHead {
-		return 0, "", false
-	}
-	return int64(binary.BigEndian.Uint64([]byte(at[:8]))), at[8:], true
-}
-
-// appendLine is the common start of the rows of m's line: those of one key and kind.
-func appendLine(b []byte, q *queue, code claim.RegionCode, m *outbox.Message) []byte {
-	owner := ownerOf(m)
-	b = append(appendScoped(b, q.line, code, owner.Tenant, owner.Value), nameEnd)
-	b = append(b, m.Kind...)
-	return append(b, nameEnd)
-}
-
-// appendInLine orders the rows of a line by the time of their creation, then by id.
-func appendInLine(b []byte, q *queue, code claim.RegionCode, m *outbox.Message) []byte {
-	b = binary.BigEndian.AppendUint64(appendLine(b, q, code, m), uint64(micros(m.CreatedAt)))
-	return append(b, m.ID...)
-}
-
-// keyHead is the length of a scoped key before the tenant.
+// keyHead is the length of the table and the region in a key.
 const keyHead = 1 + 2
 
-// readScoped splits a key of appendScoped.
-func readScoped(k []byte) (code claim.RegionCode, key claim.Key, ok bool) {
-	if len(k) <= keyHead {
-		return 0, claim.Key{}, false
+// rowKey is the key of a row of a region: its names, separated by nameEnd. Without names
+// it is the prefix of the table's rows in the region.
+func rowKey(table byte, code claim.RegionCode, names ...string) []byte {
+	b := make([]byte, 0, 128)
+	b = binary.BigEndian.AppendUint16(append(b, table), uint16(code))
+	for i, name := range names {
+		if i > 0 {
+			b = append(b, nameEnd)
+		}
+		b = append(b, name...)
 	}
-	tenant, value, ok := strings.Cut(string(k[keyHead:]), string(rune(nameEnd)))
-	return claim.RegionCode(binary.BigEndian.Uint16(k[1:])), claim.Key{Tenant: tenant, Value: value}, ok
+	return b
 }
 
-// appendOwner is a claim's key as a value, in due rows: its lock guards them.
-func appendOwner(b []byte, owner claim.Key) []byte {
-	b = append(b, owner.Tenant...)
-	b = append(b, nameEnd)
-	return append(b, owner.Value...)
+// key is rowKey for a row of the call's region.
+func (t *tx) key(table byte, names ...string) []byte { return rowKey(table, t.code, names...) }
+
+// scoped is the key of a claim or a pin.
+func (t *tx) scoped(table byte, key claim.Key) []byte { return t.key(table, key.Tenant, key.Value) }
+
+// pair is a key as a value, and as the end of a row's key: tenant and key.
+func pair(key claim.Key) []byte { return rowKey(0, 0, key.Tenant, key.Value)[keyHead:] }
+
+func readPair(b []byte) (claim.Key, error) {
+	tenant, value, ok := strings.Cut(string(b), "\x00")
+	if !ok {
+		return claim.Key{}, damaged(b, errTruncated)
+	}
+	return claim.Key{Tenant: tenant, Value: value}, nil
 }
 
-func readOwner(v []byte) (claim.Key, bool) {
-	tenant, key, ok := strings.Cut(string(v), string(rune(nameEnd)))
-	return claim.Key{Tenant: tenant, Value: key}, ok
+// auditKey is the key of an entry of the audit; without seq, the prefix of the key's.
+func (t *tx) auditKey(key claim.Key, seq ...uint64) []byte {
+	b := t.key(tableAudit, key.Tenant, key.Value, "")
+	for _, n := range seq {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
 }
 
-// prefixEnd is the first key after all keys that start with prefix. Every
-// prefix here starts with a table's letter, so there always is one.
+// timedKey orders rows of a region by a time in microseconds, and then by id. Times before
+// 1970 do not occur, so the unsigned order is that of times.
+func (t *tx) timedKey(table byte, us int64, id string) []byte {
+	return append(binary.BigEndian.AppendUint64(t.key(table), uint64(us)), id...)
+}
+
+func readTimed(k []byte) (us int64, id string, err error) {
+	if len(k) <= keyHead+8 {
+		return 0, "", damaged(k, errTruncated)
+	}
+	return int64(binary.BigEndian.Uint64(k[keyHead:])), string(k[keyHead+8:]), nil
+}
+
+// linePrefix is the prefix of the rows of m's line: those of one key and kind.
+func (t *tx) linePrefix(m *outbox.Message) []byte {
+	owner := ownerOf(m)
+	return t.key(tableLine, owner.Tenant, owner.Value, string(m.Kind), "")
+}
+
+// lineKey orders the rows of a line by their creation, then by id.
+func (t *tx) lineKey(m *outbox.Message) []byte {
+	return append(binary.BigEndian.AppendUint64(t.linePrefix(m), uint64(micros(m.CreatedAt))), m.ID...)
+}
+
+// behind is the least key after k.
+func behind(k []byte) []byte { return append(k, 0) }
+
+// prefixEnd is the first key after all keys that start with prefix. Every prefix here
+// starts with a table's letter, so there always is one.
 func prefixEnd(prefix []byte) []byte {
-	end := append([]byte(nil), prefix...)
+	end := slices.Clone(prefix)
 	for i := len(end) - 1; i >= 0; i-- {
 		if end[i]++; end[i] != 0 {
 			return end[:i+1]
 		}
 	}
 	return nil
+}
+
+// stripes is how many locks the rows share. A writer keeps its lock through the
+// sync, so a chance collision costs a millisecond: with 64 writers at once one
+// in a thousand meets one. The locks take 1.5 MB.
+const stripes = 1 << 16
+
+// rowLocks are striped locks by name. A writer holds its row's lock from the read until
+// the commit is synced, so the next holder sees only what a crash cannot undo. Waiting
+// is bounded by other rows' syncs.
+type rowLocks struct {
+	seed maphash.Seed
+	mu   [stripes]sync.RWMutex
+}
+
+func newRowLocks() *rowLocks { return &rowLocks{seed: maphash.MakeSeed()} }
+
+// of is the lock of a name, and index its place among all.
+func (l *rowLocks) of(code claim.RegionCode, key claim.Key) *sync.RWMutex {
+	return &l.mu[l.index(code, key)]
+}
+
+func (l *rowLocks) index(code claim.RegionCode, key claim.Key) int {
+	var h maphash.Hash
+	h.SetSeed(l.seed)
+	_, _ = h.Write([]byte{byte(code >> 8), byte(code)})
+	_, _ = h.WriteString(key.Tenant)
+	_ = h.WriteByte(nameEnd)
+	_, _ = h.WriteString(key.Value)
+	return int(h.Sum64() % stripes)
 }

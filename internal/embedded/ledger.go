@@ -5,352 +5,255 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/homeward-io/homeward/claim"
+	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// lockBooks takes the locks of a transaction's id and arrival, until unlock: they are
-// looked up and written under them.
-func (db *DB) lockBooks(code claim.RegionCode, t *ledger.Transaction) (unlock func()) {
-	indexes := []int{db.books.index(code, claim.Key{Value: t.ID})}
-	if t.Arrival() {
-		indexes = append(indexes, db.books.index(code, claim.Key{Tenant: t.Provider, Value: t.ProviderRef}))
+// bookOf names the lock of a transaction by its id. bookLocks are those of its id and its
+// arrival, which are looked up and written under them; none for nil.
+func bookOf(id string) claim.Key { return claim.Key{Value: id} }
+
+func (t *tx) bookLocks(b *ledger.Transaction) (locks []int) {
+	if b != nil {
+		locks = append(locks, t.books.index(t.code, bookOf(b.ID)))
+		if b.Arrival() {
+			locks = append(locks, t.books.index(t.code, claim.Key{Tenant: b.Provider, Value: b.ProviderRef}))
+		}
 	}
-	return db.books.lockAll(indexes)
+	return locks
 }
 
-// arrived returns the id of the transaction that has booked t's arrival, "" if there
+// arrived returns the id of the transaction that has booked b's arrival, "" if there
 // is none. The caller holds its lock.
-func (db *DB) arrived(code claim.RegionCode, t *ledger.Transaction) (id string, err error) {
-	if !t.Arrival() {
-		return "", nil
+func (t *tx) arrived(b *ledger.Transaction) (id string) {
+	if b.Arrival() {
+		t.read(t.key(tableArrival, b.Provider, b.ProviderRef), func(value []byte) error {
+			id = string(value)
+			return nil
+		})
 	}
-	s := scratches.Get().(*scratch)
-	defer s.release()
-	s.key = appendScoped(s.key[:0], tableArrival, code, t.Provider, t.ProviderRef)
-	_, err = db.probe(s.key, func(value []byte) error {
-		id = string(value)
-		return nil
-	})
-	return id, err
+	return id
 }
 
-// readTransaction reads one row, nil if there is none. The caller holds its lock.
-func (db *DB) readTransaction(region string, code claim.RegionCode, id string) (t *ledger.Transaction, err error) {
-	s := scratches.Get().(*scratch)
-	defer s.release()
-	s.key = appendMessage(s.key[:0], tableLedger, code, id)
-	_, err = db.probe(s.key, func(value []byte) error {
-		t, err = decodeTransaction(region, id, value)
-		return err
-	})
-	return t, err
-}
-
-// putTransaction writes a new row with its indexes. If it has the id of a claim's
-// object, key is that claim's, else "". The caller holds the lock of its id and has
-// found it free.
-func putTransaction(b *pebble.Batch, s *scratch, code claim.RegionCode, t *ledger.Transaction, key string) error {
-	if err := checkName("transaction", t.ID); err != nil {
-		return err
-	}
-	s.key = appendMessage(s.key[:0], tableLedger, code, t.ID)
-	s.value = encodeTransaction(s.value[:0], t, key)
-	if err := b.Set(s.key, s.value, nil); err != nil {
-		return err
-	}
-	s.key = appendTimed(s.key[:0], tableBooks, code, micros(t.At), t.ID)
-	if err := b.Set(s.key, nil, nil); err != nil {
-		return err
-	}
-	if t.Arrival() {
-		if err := checkName("provider", t.Provider); err != nil {
-			return err
-		}
-		s.key = appendScoped(s.key[:0], tableArrival, code, t.Provider, t.ProviderRef)
-		if err := b.Set(s.key, []byte(t.ID), nil); err != nil {
-			return err
-		}
-	}
-	if t.Reverses == "" {
+// transaction reads one row, nil if there is none. The caller holds its lock.
+func (t *tx) transaction(id string) *ledger.Transaction {
+	var m storev1.Transaction
+	if !t.get(t.key(tableLedger, id), &m) {
 		return nil
 	}
-	if err := checkName("reversed transaction", t.Reverses); err != nil {
-		return err
+	return fromTransaction(t.region, id, &m)
+}
+
+// book writes a new transaction with its indexes; false if it is there. Another one in its
+// place is a conflict. The caller holds its locks.
+func (t *tx) book(b *ledger.Transaction) (fresh bool) {
+	if err := b.Validate(); err != nil {
+		t.fail(fmt.Errorf("%w: %w", claim.ErrUnstorable, err))
 	}
-	s.key = appendScoped(s.key[:0], tableReversal, code, t.Reverses, t.ID)
-	return b.Set(s.key, nil, nil)
+	there, as := t.transaction(b.ID), t.arrived(b)
+	switch {
+	case there != nil && there.Same(*b):
+		return false
+	case there != nil:
+		t.fail(fmt.Errorf("%w: %s of %d %s, booked at %v", ledger.ErrConflict, b.ID, there.Amount, there.Currency, there.At))
+	case as != "":
+		t.fail(fmt.Errorf("%w: %s is booked as %s", ledger.ErrConflict, b.ProviderRef, as))
+	}
+	t.fail(checkName("transaction", b.ID))
+	t.put(t.key(tableLedger, b.ID), toTransaction(b))
+	t.set(t.timedKey(tableBooks, micros(b.At), b.ID), nil)
+	if b.Arrival() {
+		t.fail(checkName("provider", b.Provider))
+		t.set(t.key(tableArrival, b.Provider, b.ProviderRef), []byte(b.ID))
+	}
+	if b.Reverses != "" {
+		t.fail(checkName("reversed transaction", b.Reverses))
+		t.set(t.key(tableReversal, b.Reverses, b.ID), nil)
+	}
+	return true
 }
 
 // Post implements [ledger.Store].
-func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
-	return v.post(ctx, t, nil)
+func (v *View) Post(ctx context.Context, b ledger.Transaction) (posted bool, err error) {
+	return v.Book(ctx, b, nil)
 }
 
-// post books t, and writes events of one key with it.
-func (v *View) post(ctx context.Context, t ledger.Transaction, tell []outbox.Message) (posted bool, err error) {
-	if err := t.Validate(); err != nil {
-		return false, fmt.Errorf("%w: %w", claim.ErrUnstorable, err)
-	}
-	code, err := v.reach(ctx, t.Region)
-	if err != nil {
-		return false, err
-	}
-	if err := v.db.enter(ctx); err != nil {
-		return false, err
-	}
-	defer v.db.leave()
-	if len(tell) > 0 { // in the order of locks: row, then books
-		lock := v.db.rows.of(code, ownerOf(&tell[0]))
-		lock.Lock()
-		defer lock.Unlock()
-	}
-	defer v.db.lockBooks(code, &t)()
-	there, err := v.db.readTransaction(t.Region, code, t.ID)
-	switch {
-	case err != nil:
-		return false, err
-	case there != nil && there.Same(t):
-		return false, nil
-	case there != nil:
-		return false, fmt.Errorf("%w: %s of %d %s, booked at %v", ledger.ErrConflict, t.ID, there.Amount, there.Currency, there.At)
-	}
-	if as, err := v.db.arrived(code, &t); err != nil || as != "" {
-		if err == nil {
-			err = fmt.Errorf("%w: %s is booked as %s", ledger.ErrConflict, t.ProviderRef, as)
+// Book implements [notice.Store]: it posts b, and emits events of one key with it.
+func (v *View) Book(ctx context.Context, b ledger.Transaction, emit []outbox.Message) (posted bool, err error) {
+	emit = slices.Clone(emit)
+	err = v.on(ctx, b.Region, func(t *tx) {
+		if len(emit) > 0 { // in the order of locks: row, then books
+			t.lock(t.rows, t.rows.index(t.code, ownerOf(&emit[0])))
 		}
-		return false, err
-	}
-	t.At = v.db.clock.now()
-	b := v.db.pebble.NewBatch()
-	defer func() { _ = b.Close() }()
-	s := scratches.Get().(*scratch)
-	defer s.release()
-	if err := putTransaction(b, s, code, &t, ""); err != nil {
-		return false, err
-	}
-	tell = slices.Clone(tell)
-	for i := range tell {
-		tell[i].CreatedAt, tell[i].Due = t.At, t.At
-	}
-	if err := v.db.appendEvents(b, s, code, tell); err != nil {
-		return false, err
-	}
-	err = v.db.commit(b, pebble.Sync)
-	return err == nil, err
+		t.lock(t.books, t.bookLocks(&b)...)
+		b.At = t.clock.now()
+		if posted = t.book(&b); !posted {
+			return
+		}
+		for i := range emit {
+			emit[i].CreatedAt, emit[i].Due = b.At, b.At
+		}
+		t.appendEvents(emit)
+	})
+	return posted && err == nil, err
 }
 
 // Transaction implements [ledger.Store].
-func (v *View) Transaction(ctx context.Context, region, id string) (ledger.Transaction, bool, error) {
-	found, err := v.Named(ctx, region, []string{id})
-	if err != nil || len(found) == 0 {
-		return ledger.Transaction{}, false, err
+func (v *View) Transaction(ctx context.Context, region, id string) (b ledger.Transaction, found bool, err error) {
+	all, err := v.Named(ctx, region, []string{id})
+	if len(all) > 0 {
+		b, found = all[0], true
 	}
-	return found[0], true, nil
+	return b, found, err
 }
 
 // Named implements [ledger.Store].
 func (v *View) Named(ctx context.Context, region string, ids []string) (all []ledger.Transaction, err error) {
-	code, err := v.reach(ctx, region)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.db.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer v.db.leave()
-	for _, id := range ids {
-		lock := v.db.books.of(code, claim.Key{Value: id})
-		lock.RLock()
-		t, err := v.db.readTransaction(region, code, id)
-		lock.RUnlock()
-		if err != nil {
-			return nil, err
+	err = v.on(ctx, region, func(t *tx) {
+		for _, id := range ids {
+			b := synced(t.books.of(t.code, bookOf(id)), func() *ledger.Transaction { return t.transaction(id) })
+			if b != nil {
+				all = append(all, *b)
+			}
 		}
-		if t != nil {
-			all = append(all, *t)
-		}
-	}
-	return all, nil
+	})
+	return all, err
 }
 
 // indexed reads the transaction that an index row names, for scans, which hold no locks.
-func (db *DB) indexed(region string, code claim.RegionCode, id string) (t *ledger.Transaction, err error) {
-	_, err = db.get(appendMessage(nil, tableLedger, code, id), func(value []byte) error {
-		t, err = decodeTransaction(region, id, value)
-		return err
-	})
-	if err == nil && t == nil {
-		err = damaged("index row", id, errors.New("its transaction is missing"))
+func (t *tx) indexed(id string) *ledger.Transaction {
+	b := t.transaction(id)
+	if b == nil {
+		t.fail(damaged([]byte(id), errors.New("an index names it, and it is missing")))
 	}
-	return t, err
+	return b
 }
 
 // Transactions implements [ledger.Store].
 func (v *View) Transactions(ctx context.Context, region string, after ledger.Position, before time.Time, limit int) ([]ledger.Transaction, error) {
-	code, err := v.reach(ctx, region)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.db.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer v.db.leave()
-	if limit <= 0 {
-		return nil, nil
-	}
-	prefix := appendRegion(nil, tableBooks, code)
-	from, to := prefix, prefixEnd(prefix)
-	if after != (ledger.Position{}) {
-		from = append(appendTimed(nil, tableBooks, code, micros(after.At), after.ID), 0) // the next possible key
-	}
-	if !before.IsZero() {
-		to = appendTimed(nil, tableBooks, code, micros(before), "")
-	}
-	if bytes.Compare(from, to) >= 0 {
-		return nil, nil
-	}
-	v.db.auditMu.RLock()
-	defer v.db.auditMu.RUnlock()
-	var ts []ledger.Transaction
-	err = v.db.scan(from, to, func(k, _ []byte) (bool, error) {
-		_, id, ok := readTimed(k)
-		if !ok {
-			return false, damaged("index row", string(k), errors.New("it is truncated"))
+	return page(ctx, v, region, limit, func(t *tx, add func(*ledger.Transaction) bool) {
+		from := t.key(tableBooks)
+		to := prefixEnd(from)
+		if after != (ledger.Position{}) {
+			from = behind(t.timedKey(tableBooks, micros(after.At), after.ID))
 		}
-		t, err := v.db.indexed(region, code, id)
-		if err != nil {
-			return false, err
+		if !before.IsZero() {
+			to = t.timedKey(tableBooks, micros(before), "")
 		}
-		ts = append(ts, *t)
-		return len(ts) < limit, ctx.Err()
+		t.hold(t.chain.RLocker()) // an index row has its transaction meanwhile
+		if bytes.Compare(from, to) < 0 {
+			t.scan(from, to, func(k, _ []byte) bool {
+				_, id, err := readTimed(k)
+				t.fail(err)
+				return add(t.indexed(id))
+			})
+		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return ts, v.db.afterScan()
-}
-
-// Reversals implements [ledger.Store]. It reads all regions.
-func (v *View) Reversals(ctx context.Context, id string) (ts []ledger.Transaction, err error) {
-	err = v.everywhere(ctx, func(r claim.Region) error {
-		some, err := v.db.reversals(r.Name, r.Code, id)
-		ts = append(ts, some...)
-		return err
-	})
-	return ts, err
 }
 
 // ReversalsAt implements [ledger.Store].
 func (v *View) ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error) {
-	code, err := v.reach(ctx, region)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.db.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer v.db.leave()
-	v.db.auditMu.RLock()
-	defer v.db.auditMu.RUnlock()
-	ts, err := v.db.reversals(region, code, id)
-	if err != nil {
-		return nil, err
-	}
-	return ts, v.db.afterScan()
+	return page(ctx, v, region, math.MaxInt, func(t *tx, add func(*ledger.Transaction) bool) {
+		t.hold(t.chain.RLocker())
+		t.reversals(id, add)
+	})
+}
+
+// Reversals implements [ledger.Store]. It reads all regions.
+func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
+	return v.everywhere(ctx, func(t *tx, add func(*ledger.Transaction) bool) { t.reversals(id, add) })
+}
+
+func (t *tx) reversals(id string, add func(*ledger.Transaction) bool) {
+	prefix := t.key(tableReversal, id, "")
+	t.scan(prefix, prefixEnd(prefix), func(k, _ []byte) bool { return add(t.indexed(string(k[len(prefix):]))) })
 }
 
 // Arrivals implements [ledger.Store]. It reads all regions.
-func (v *View) Arrivals(ctx context.Context, provider, ref string) (ts []ledger.Transaction, err error) {
-	if ref == "" {
-		return nil, nil
-	}
-	of := ledger.Transaction{Kind: ledger.Charge, Provider: provider, ProviderRef: ref}
-	err = v.everywhere(ctx, func(r claim.Region) error {
-		id, err := v.db.arrived(r.Code, &of)
-		if err != nil || id == "" {
-			return err
+func (v *View) Arrivals(ctx context.Context, provider, ref string) ([]ledger.Transaction, error) {
+	return v.everywhere(ctx, func(t *tx, add func(*ledger.Transaction) bool) {
+		if id := t.arrived(&ledger.Transaction{Kind: ledger.Charge, Provider: provider, ProviderRef: ref}); id != "" {
+			add(t.indexed(id))
 		}
-		t, err := v.db.indexed(r.Name, r.Code, id)
-		if err == nil {
-			ts = append(ts, *t)
-		}
-		return err
 	})
-	return ts, err
 }
 
-// everywhere reads the books of each region.
-func (v *View) everywhere(ctx context.Context, read func(claim.Region) error) error {
+// everywhere reads the books of all regions.
+func (v *View) everywhere(ctx context.Context, read func(t *tx, add func(*ledger.Transaction) bool)) ([]ledger.Transaction, error) {
 	var names []string
-	for _, r := range v.db.order {
+	for _, r := range v.order {
 		names = append(names, r.Name)
 	}
-	if err := v.reachAll(ctx, names); err != nil {
-		return err
+	if err := v.reach(ctx, names...); err != nil {
+		return nil, err
 	}
-	if err := v.db.enter(ctx); err != nil {
-		return err
-	}
-	defer v.db.leave()
-	v.db.auditMu.RLock()
-	defer v.db.auditMu.RUnlock()
-	for _, r := range v.db.order {
-		if err := read(r); err != nil {
-			return err
+	return page(ctx, v, v.name, math.MaxInt, func(t *tx, add func(*ledger.Transaction) bool) {
+		t.hold(t.chain.RLocker())
+		for _, r := range names {
+			read(t.of(r), add)
 		}
-	}
-	return v.db.afterScan()
+	})
 }
 
-// reversals reads the reversals of a transaction in the books of region.
-func (db *DB) reversals(region string, code claim.RegionCode, id string) (ts []ledger.Transaction, err error) {
-	prefix := appendScoped(nil, tableReversal, code, id, "")
-	err = db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
-		t, err := db.indexed(region, code, string(k[len(prefix):]))
-		if err == nil {
-			ts = append(ts, *t)
-		}
-		return err == nil, err
+// GhostRefund implements [ledger.Store]. It scans the region's books: a refund that
+// fails after it was booked is rare, and an index would be written with each.
+func (v *View) GhostRefund(ctx context.Context, region, object string) (b ledger.Transaction, found bool, err error) {
+	all, err := v.booked(ctx, region, 1, func(b *ledger.Transaction) bool { return b.Kind == ledger.GhostRefund && b.Object == object })
+	if len(all) > 0 {
+		b, found = all[0], true
+	}
+	return b, found, err
+}
+
+// About implements [ledger.Store]. It scans the region's books, for an operator.
+func (v *View) About(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
+	return v.booked(ctx, region, math.MaxInt, func(b *ledger.Transaction) bool {
+		own := b.Kind == ledger.Charge || b.Kind == ledger.Transfer || b.Kind == ledger.Refund
+		return !own && b.Object == object
 	})
-	return ts, err
+}
+
+// Ghosts implements [account.Work]. It scans the region's books: it is called when a
+// provider was removed from the settings, and an index would be written with each
+// ghost.
+func (v *View) Ghosts(ctx context.Context, home, provider, after string, limit int) ([]ledger.Transaction, error) {
+	return v.booked(ctx, home, limit, func(b *ledger.Transaction) bool {
+		return b.Kind == ledger.Ghost && b.Provider == provider && b.ID > after
+	})
+}
+
+// booked scans a region's books for up to limit transactions that match, by id.
+func (v *View) booked(ctx context.Context, region string, limit int, match func(*ledger.Transaction) bool) ([]ledger.Transaction, error) {
+	return page(ctx, v, region, limit, func(t *tx, add func(*ledger.Transaction) bool) {
+		t.eachTransaction(func(b *ledger.Transaction) bool { return !match(b) || add(b) })
+	})
+}
+
+// eachTransaction scans the books of a region, by id.
+func (t *tx) eachTransaction(see func(*ledger.Transaction) (more bool)) {
+	prefix := t.key(tableLedger)
+	each(t, prefix, prefixEnd(prefix), func(k []byte, m *storev1.Transaction) bool {
+		return see(fromTransaction(t.region, string(k[len(prefix):]), m))
+	})
 }
 
 // Balances implements [ledger.Store]. It scans the region's books for each page.
-func (v *View) Balances(ctx context.Context, region string, after ledger.AccountKey, limit int) ([]ledger.Balance, error) {
-	code, err := v.reach(ctx, region)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.db.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer v.db.leave()
-	if limit <= 0 {
-		return nil, nil
-	}
-	v.db.auditMu.RLock()
-	defer v.db.auditMu.RUnlock()
-	sums, err := v.db.carried(region, code)
-	if err != nil {
-		return nil, err
-	}
-	prefix := appendRegion(nil, tableLedger, code)
-	err = v.db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
-		t, err := decodeTransaction(region, string(k[len(prefix):]), value)
-		if err == nil {
-			sums.Add(t)
-		}
-		return err == nil, errors.Join(err, ctx.Err())
+func (v *View) Balances(ctx context.Context, region string, after ledger.AccountKey, limit int) (page []ledger.Balance, err error) {
+	err = v.on(ctx, region, func(t *tx) {
+		t.hold(t.chain.RLocker())
+		sums := t.carried()
+		t.eachTransaction(func(b *ledger.Transaction) bool {
+			sums.Add(b)
+			return true
+		})
+		page = sums.Page(after, max(limit, 0))
+		t.durable()
 	})
-	if err != nil {
-		return nil, err
-	}
-	return sums.Page(after, limit), v.db.afterScan()
+	return page, err
 }

@@ -1,13 +1,15 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,8 +17,10 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
+	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/time/rate"
 
 	"github.com/homeward-io/homeward/claim"
@@ -81,40 +85,23 @@ type DB struct {
 	log        *slog.Logger
 	deployment uuid.UUID
 
-	rows *rowLocks // claims, their outbox rows and audit; notices
-	// flights are guarded by the locks of rows.
-	flights  *flights
-	answered *answered
-	pins     *rowLocks
-	books    *rowLocks // transactions, by id
-	notes    notes
-	dues     map[dueTable]*dues
-	calls    map[claim.RegionCode]*calls
-	// waiting counts the commits that wait for the disk.
-	waiting atomic.Int64
-	// probe asks flushed first, and the code of lines asks lines.
-	flushed *flushed
-	lines   *lines
+	// A lock of rows guards a claim with its outbox rows and audit, or a notice; one of
+	// pins a pin; one of books a transaction, an arrival or what is kept of an unpaid object.
+	rows, pins, books *rowLocks
+
+	tenantMu sync.RWMutex // held for reading through every pin step
+	tenants  map[string]claim.Tenant
+	apiKeys  map[claim.APIKeyHash]string
+
+	topology sync.RWMutex // held for reading while a pin is written
+	shared   sync.RWMutex // of endpoints and of the rows in shared.go
+	chain    sync.RWMutex // of chains of audit, and of books that leave
 	// seq numbers audit rows: the store's opening in the high bits, so that the
 	// order holds across restarts without reading the last row of any key.
 	seq atomic.Uint64
 
-	topologyMu sync.RWMutex // held for reading while a pin is written
-	statuses   map[string]claim.RegionStatus
-	topology   uint64 // the table's epoch
-
-	tenantMu sync.RWMutex // held for reading through every pin step
-	tenants  map[string]claim.Tenant
-	apiKeys  map[[sha256.Size]byte]string
-
-	endpointMu sync.RWMutex // held through every change of an endpoint
-	brakeMu    sync.RWMutex // held through every change of a brake
-	auditMu    sync.RWMutex // held through every change of a chain of audit
-	restoreMu  sync.Mutex   // held through every look at the row of restores, and at witnesses
-	accountMu  sync.Mutex   // held through every change of an account
-
 	sweepMu sync.Mutex
-	sweeps  [sweepTables][]byte // where the next sweep of each continues
+	sweeps  map[byte][]byte // where the next sweep of a table continues
 
 	broken    atomic.Pointer[error]
 	complain  rate.Sometimes // about background work
@@ -124,8 +111,6 @@ type DB struct {
 	closeMu  sync.RWMutex // held for reading through every call
 	closed   bool
 	closeErr error
-	stop     context.CancelFunc
-	stopped  chan struct{}
 }
 
 // Open opens the store in cfg.Dir, and creates it if there is none. An error is one
@@ -134,21 +119,12 @@ func Open(cfg Config) (*DB, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	lag := cfg.ReplicaLag
-	switch {
-	case lag == 0:
-		lag = DefaultReplicaLag
-	case lag < 0:
-		lag = 0
-	}
 	db := &DB{
 		policy: cfg.Policy, regions: map[string]claim.RegionCode{}, order: cfg.Regions,
-		network: cfg.Network, replicaLag: lag, log: cfg.Logger, fatal: cfg.Fatal,
+		network: cfg.Network, replicaLag: max(cmp.Or(cfg.ReplicaLag, DefaultReplicaLag), 0), log: cfg.Logger, fatal: cfg.Fatal,
 		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(), books: newRowLocks(),
-		flushed: newFlushed(), lines: newLines(), dues: newDues(cfg.Regions), calls: newCalls(cfg.Regions), flights: new(flights), answered: new(answered),
-		statuses: map[string]claim.RegionStatus{}, topology: 1,
-		tenants: map[string]claim.Tenant{}, apiKeys: map[[sha256.Size]byte]string{},
-		stopped: make(chan struct{}), complain: rate.Sometimes{Interval: complainEvery},
+		sweeps: map[byte][]byte{}, tenants: map[string]claim.Tenant{}, apiKeys: map[claim.APIKeyHash]string{},
+		complain: rate.Sometimes{Interval: complainEvery},
 	}
 	for _, r := range cfg.Regions {
 		db.regions[r.Name] = r.Code
@@ -156,15 +132,16 @@ func Open(cfg Config) (*DB, error) {
 	if err := db.openPebble(&cfg); err != nil {
 		return nil, openError(cfg.Dir, err)
 	}
-	if err := errors.Join(db.prepareMeta(cfg.Dir), db.loadTopology(), db.loadTenants(), db.lines.load(db)); err != nil {
+	err := db.run(context.Background(), func(t *tx) {
+		t.prepareMeta(cfg.Dir)
+		t.loadTenants()
+	})
+	if err == nil {
+		err = db.observe(cfg.Meters)
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.pebble.Close(), db.dirLock.Close())
 	}
-	if err := db.observe(cfg.Meters); err != nil {
-		return nil, errors.Join(err, db.pebble.Close(), db.dirLock.Close())
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	db.stop = cancel
-	go db.flushNotesEvery(ctx, noteFlushEvery)
 	return db, nil
 }
 
@@ -188,15 +165,10 @@ func (cfg *Config) check() error {
 		}
 		names[r.Name], codes[r.Code] = true, r.Name
 	}
-	if cfg.FS == nil {
-		cfg.FS = vfs.Default
-	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.FS, cfg.Logger = cmp.Or(cfg.FS, vfs.Default), cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return cfg.Policy.Validate()
 }
 
@@ -208,21 +180,27 @@ func (db *DB) openPebble(cfg *Config) error {
 		return err
 	}
 	lock, err := pebble.LockDirectory(cfg.Dir, cfg.FS)
+	if err != nil && held(err) {
+		return fmt.Errorf("%w (%v)", errInUse, err)
+	}
 	if err != nil {
-		if held(err) {
-			return fmt.Errorf("%w (%v)", errInUse, err)
-		}
 		return err
 	}
 	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref() // the instance keeps its own reference
-	o := pebbleOptions(cfg, &pebbleLogger{db: db}, cache)
-	o.Lock = lock
-	o.WALMinSyncInterval = db.syncEvery
-	o.EventListener = &pebble.EventListener{
-		BackgroundError: db.backgroundError,
-		FlushEnd:        db.flushed.flushEnded,
-		DiskSlow:        func(info pebble.DiskSlowInfo) { db.log.Warn("store: disk is slow", "info", info.String()) },
+	o := &pebble.Options{
+		FS: cfg.FS, Lock: lock, Logger: &pebbleLogger{db: db}, Cache: cache, MaxOpenFiles: openFiles,
+		MemTableSize: memTableBytes, MemTableStopWritesThreshold: memTables,
+		FormatMajorVersion: pebble.FormatNewest,
+		EventListener: &pebble.EventListener{
+			BackgroundError: db.backgroundError,
+			DiskSlow:        func(info pebble.DiskSlowInfo) { db.log.Warn("store: disk is slow", "info", info.String()) },
+		},
+	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	for i := range o.Levels {
+		o.Levels[i].BlockSize = blockBytes
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
 	}
 	o.EnsureDefaults()
 	if db.pebble, err = pebble.Open(cfg.Dir, o); err != nil {
@@ -274,19 +252,8 @@ func openError(dir string, err error) error {
 	default:
 		why += "cannot be opened; check the disk or choose another directory"
 	}
-	return &OpenError{line: why + " (" + oneLine(err) + ")", err: err}
+	return fmt.Errorf("%s (%s)", why, oneLine(err))
 }
-
-// OpenError is why [Open] could not open a directory: one line for people.
-type OpenError struct {
-	line string
-	err  error
-}
-
-func (e *OpenError) Error() string { return e.line }
-
-// Unwrap returns the cause.
-func (e *OpenError) Unwrap() error { return e.err }
 
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
@@ -307,135 +274,86 @@ const epochShift = 40
 
 // prepareMeta checks that this build and this configuration may write the store,
 // and counts the opening.
-func (db *DB) prepareMeta(dir string) error {
-	b := db.pebble.NewBatch()
-	defer func() { _ = b.Close() }()
-
-	version, found, err := db.meta(metaFormat)
-	if err != nil {
-		return err
+func (t *tx) prepareMeta(dir string) {
+	refuse := func(format string, args ...any) {
+		t.fail(fmt.Errorf("embedded store: "+format, args...))
 	}
-	if found && version != formatVersion {
-		return &OpenError{line: fmt.Sprintf("embedded store: %s has format version %d and this build has %d; run the build that wrote it, or choose another directory", dir, version, formatVersion)}
+	if version, found := t.meta(metaFormat); found && version != formatVersion {
+		refuse("%s has format version %d and this build has %d; run the build that wrote it, or choose another directory", dir, version, formatVersion)
 	}
-	stored, err := db.storedRegions()
-	if err != nil {
-		return err
-	}
-	for name, code := range stored {
-		for _, r := range db.order {
-			if (r.Name == name) != (r.Code == code) {
-				return &OpenError{line: fmt.Sprintf("embedded store: %s knows region %s by code %d, the configuration has %s with code %d; codes are never changed or reused, restore the old one", dir, name, code, r.Name, r.Code)}
+	prefix := metaKey(metaRegion)
+	t.scan(prefix, prefixEnd(prefix), func(k, value []byte) bool {
+		name := string(k[len(prefix):])
+		code, err := metaValue(k, value)
+		t.fail(err)
+		for _, r := range t.order {
+			if (r.Name == name) != (uint64(r.Code) == code) {
+				refuse("%s knows region %s by code %d, the configuration has %s with code %d; codes are never changed or reused, restore the old one", dir, name, code, r.Name, r.Code)
 			}
 		}
-	}
-	if err := db.promise(b, dir); err != nil {
-		return err
-	}
-	epoch, _, err := db.meta(metaEpoch)
-	if err != nil {
-		return err
-	}
-	epoch++
-	db.seq.Store(epoch << epochShift)
-	setMeta(b, metaFormat, formatVersion)
-	setMeta(b, metaEpoch, epoch)
-	id, found, err := db.readDeploymentID()
-	if err != nil {
-		return err
-	}
-	if !found {
-		id = uuid.New()
-		_ = b.Set(metaKey(metaDeployment), id[:], nil) // a batch in memory
-	}
-	db.deployment = id
-	for _, r := range db.order {
-		setMeta(b, metaRegion+r.Name, uint64(r.Code))
-	}
-	if err := db.commit(b, pebble.Sync); err != nil {
-		return err
-	}
-	db.flushed.opened = uint64(b.SeqNum())
-	// Rows of the log are in memtables, without marks; after this flush the tables can
-	// be used.
-	_, err = db.pebble.AsyncFlush()
-	return err
-}
-
-// promise refuses windows that are shorter than those promised to keys in this store: a
-// key would be given to another request that the first still owns. Longer ones are
-// recorded with b.
-func (db *DB) promise(b *pebble.Batch, dir string) error {
-	for _, w := range []struct {
-		name string
-		have time.Duration
-	}{
-		{"replay_for", db.policy.ReplayFor},
-		{"tombstone_for", db.policy.TombstoneFor},
-		{"pin_grace", db.policy.PinGrace},
+		return true
+	})
+	// A shorter window than one promised to keys in this store would give a key to another
+	// request that the first still owns.
+	for name, have := range map[string]time.Duration{
+		"replay_for": t.policy.ReplayFor, "tombstone_for": t.policy.TombstoneFor, "pin_grace": t.policy.PinGrace,
 	} {
-		seen, _, err := db.meta(metaWindow + w.name)
-		if err != nil {
-			return err
+		seen, _ := t.meta(metaWindow + name)
+		if promised := time.Duration(seen) * time.Microsecond; have < promised {
+			refuse("claim.%s is %v, and keys in %s were promised %v; set it to at least that", name, have, dir, promised)
 		}
-		if promised := time.Duration(seen) * time.Microsecond; w.have < promised {
-			return &OpenError{line: fmt.Sprintf("embedded store: claim.%s is %v, and keys in %s were promised %v; set it to at least that", w.name, w.have, dir, promised)}
-		}
-		setMeta(b, metaWindow+w.name, uint64(w.have.Microseconds()))
+		t.setMeta(metaWindow+name, uint64(have.Microseconds()))
 	}
-	return nil
+	epoch, _ := t.meta(metaEpoch)
+	t.seq.Store((epoch + 1) << epochShift)
+	t.setMeta(metaFormat, formatVersion)
+	t.setMeta(metaEpoch, epoch+1)
+	for _, r := range t.order {
+		t.setMeta(metaRegion+r.Name, uint64(r.Code))
+	}
+	k := metaKey(metaDeployment)
+	found := t.read(k, func(value []byte) (err error) {
+		if t.deployment, err = uuid.FromBytes(value); err != nil {
+			return damaged(k, err)
+		}
+		return nil
+	})
+	if !found {
+		t.deployment = uuid.New()
+		t.set(k, t.deployment[:])
+	}
 }
 
 func metaKey(name string) []byte { return append([]byte{tableMeta}, name...) }
 
-func setMeta(b *pebble.Batch, name string, v uint64) {
-	_ = b.Set(metaKey(name), binary.BigEndian.AppendUint64(nil, v), nil)
+func (t *tx) setMeta(name string, v uint64) {
+	t.set(metaKey(name), binary.BigEndian.AppendUint64(nil, v))
 }
 
-func (db *DB) meta(name string) (v uint64, found bool, err error) {
-	found, err = db.get(metaKey(name), func(value []byte) error {
-		if len(value) != 8 {
-			return damaged("meta row", name, fmt.Errorf("%d bytes", len(value)))
-		}
-		v = binary.BigEndian.Uint64(value)
-		return nil
+func (t *tx) meta(name string) (v uint64, found bool) {
+	k := metaKey(name)
+	found = t.read(k, func(value []byte) (err error) {
+		v, err = metaValue(k, value)
+		return err
 	})
-	return v, found, err
+	return v, found
+}
+
+func metaValue(k, value []byte) (uint64, error) {
+	if len(value) != 8 {
+		return 0, damaged(k, errTruncated)
+	}
+	return binary.BigEndian.Uint64(value), nil
 }
 
 // DeploymentID returns the random id that the first Open gave to the store.
 func (db *DB) DeploymentID(context.Context) (uuid.UUID, error) { return db.deployment, nil }
 
-// DeploymentID is [DB.DeploymentID].
-func (v *View) DeploymentID(ctx context.Context) (uuid.UUID, error) { return v.db.DeploymentID(ctx) }
+// Policy is the policy that the store was opened with.
+func (db *DB) Policy() claim.Policy { return db.policy }
 
-func (db *DB) readDeploymentID() (id uuid.UUID, found bool, err error) {
-	found, err = db.get(metaKey(metaDeployment), func(value []byte) error {
-		if id, err = uuid.FromBytes(value); err != nil {
-			return damaged("meta row", metaDeployment, err)
-		}
-		return nil
-	})
-	return id, found, err
-}
-
-func (db *DB) storedRegions() (map[string]claim.RegionCode, error) {
-	regions := map[string]claim.RegionCode{}
-	prefix := metaKey(metaRegion)
-	err := db.scan(prefix, prefixEnd(prefix), func(key, value []byte) (bool, error) {
-		name := string(key[len(prefix):])
-		if len(value) != 8 {
-			return false, damaged("meta row", name, fmt.Errorf("%d bytes", len(value)))
-		}
-		regions[name] = claim.RegionCode(binary.BigEndian.Uint64(value))
-		return true, nil
-	})
-	return regions, err
-}
-
-// Close flushes the notes and closes the store. Calls in progress finish first, later
-// ones fail with [claim.ErrUnavailable]. A second Close does nothing and returns the
-// same.
+// Close closes the store. Calls in progress finish first, later ones fail with
+// [claim.ErrUnavailable]. A second Close does nothing and returns the same.
 func (db *DB) Close() error {
 	db.closeMu.Lock()
 	defer db.closeMu.Unlock()
@@ -443,38 +361,70 @@ func (db *DB) Close() error {
 		return db.closeErr
 	}
 	db.closed = true
-	db.stop()
-	<-db.stopped
 	if db.broken.Load() != nil {
 		// Pebble's commit pipeline is stuck and so would closing be. The log is as
 		// durable as possible; the next Open recovers from it.
 		return nil
 	}
-	b := db.pebble.NewBatch()
-	db.notes.drain(db, b)
-	err := db.commit(b, pebble.Sync)
-	if cerr := b.Close(); err == nil {
-		err = cerr
-	}
-	db.closeErr = errors.Join(err, db.flushed.drop(), db.pebble.Close(), db.dirLock.Close())
+	db.closeErr = errors.Join(db.pebble.Close(), db.dirLock.Close())
 	return db.closeErr
 }
 
-// enter admits a call; the caller must leave when it returns nil.
-func (db *DB) enter(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+// memoryLimit is Go's soft memory limit, in bytes, of a process with one store. Without cgo,
+// as releases are built, Pebble's buffers and cache are Go's memory: some 70 MB, beside which
+// the collector would let as much garbage grow. The program's own pages take 30 MB besides.
+const memoryLimit = 112 << 20
+
+// LimitMemory sets Go's soft memory limit for a process that has one store and little
+// else, unless GOMEMLIMIT is in its environment. It is for the start of a program.
+func LimitMemory() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
 	}
-	db.closeMu.RLock()
-	if db.closed {
-		db.closeMu.RUnlock()
-		return fmt.Errorf("%w: it is closed", claim.ErrUnavailable)
-	}
-	if p := db.broken.Load(); p != nil {
-		db.closeMu.RUnlock()
-		return *p
-	}
-	return nil
 }
 
-func (db *DB) leave() { db.closeMu.RUnlock() }
+// Sizes of the Pebble instance, chosen so that the whole process stays below
+// 150 MiB of memory with a million claims. The rest is Pebble's own choice.
+const (
+	// memTableBytes is one write buffer. At about 2.5 KB per charge it flushes
+	// every 3,000 charges, so most outbox rows never reach a table.
+	memTableBytes = 8 << 20
+	// memTables is how many of them may exist before writes wait for a flush.
+	memTables = 3
+	// cacheBytes are decoded blocks: the index and filter blocks of a million claims take
+	// about 16 MB, the rest serves replays. The write buffers come on top, since Pebble takes
+	// their size off the cache while they live: a burst of writes would leave no room for a
+	// single filter, and each look-up would read the disk.
+	cacheBytes = 24<<20 + memTables*memTableBytes
+	// bloomBits per key leave 1 % false positives: the look-up of an absent row, of which a
+	// new charge makes several, then reads no data block above the lowest level.
+	bloomBits = 10
+	// blockBytes is the unit of reading: a claim row with its response is about
+	// 1 KB, so that a replay decodes few neighbours.
+	blockBytes = 8 << 10
+	// openFiles bounds file descriptors below the usual limit of 1024.
+	openFiles = 512
+)
+
+// observe records Pebble's figures about the disk.
+func (db *DB) observe(s *meter.Set) error {
+	return s.Observe(func(o *meter.Observer) {
+		db.closeMu.RLock()
+		defer db.closeMu.RUnlock()
+		if db.closed {
+			return
+		}
+		m := db.pebble.Metrics()
+		o.Is(meter.Compactions, float64(m.Compact.Count))
+		o.Is(meter.CompactionDebt, float64(m.Compact.EstimatedDebt))
+		o.Is(meter.DiskUsage, float64(m.DiskSpaceUsage()))
+		if m.LogWriter.FsyncLatency == nil {
+			return
+		}
+		var syncs dto.Metric
+		if err := m.LogWriter.FsyncLatency.Write(&syncs); err == nil {
+			o.Is(meter.Syncs, float64(syncs.GetHistogram().GetSampleCount()))
+			o.Is(meter.SyncTime, syncs.GetHistogram().GetSampleSum()/1e9) // Pebble counts nanoseconds
+		}
+	})
+}

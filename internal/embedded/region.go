@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,11 +18,11 @@ import (
 )
 
 // View is the store as a node of one region sees it: rows of that region are
-// near, those of others cost a round trip, replicas are near everywhere. It
-// implements [claim.Store], [outbox.Queues], [ledger.Store], [notice.Store],
-// [relay.Endpoints] and [audit.Store], and is safe for concurrent use.
+// near, those of others cost a round trip, replicas are near everywhere, and so is what
+// [DB] has itself. It implements [claim.Store], [outbox.Queues], [ledger.Store],
+// [notice.Store], [relay.Endpoints] and [audit.Store], and is safe for concurrent use.
 type View struct {
-	db   *DB
+	*DB
 	name string
 }
 
@@ -30,7 +31,9 @@ var (
 	_ outbox.Queues   = (*View)(nil)
 	_ ledger.Store    = (*View)(nil)
 	_ notice.Store    = (*View)(nil)
-	_ relay.Endpoints = (*View)(nil)
+	_ notice.Bodies   = (*View)(nil)
+	_ relay.Endpoints = (*DB)(nil)
+	_ relay.Secrets   = (*DB)(nil)
 	_ audit.Store     = (*View)(nil)
 )
 
@@ -39,63 +42,54 @@ func (db *DB) Region(name string) (*View, error) {
 	if _, ok := db.regions[name]; !ok {
 		return nil, fmt.Errorf("embedded store: there is no region %q; name one of those it was opened with", name)
 	}
-	return &View{db: db, name: name}, nil
+	return &View{DB: db, name: name}, nil
 }
 
 // Name returns the region of the view.
 func (v *View) Name() string { return v.name }
 
-// code returns the number of a region, or an error for one that this store
+// codeOf returns the number of a region, or an error for one that this store
 // does not have.
-func (v *View) code(region string) (claim.RegionCode, error) {
-	code, ok := v.db.regions[region]
+func (db *DB) codeOf(region string) (claim.RegionCode, error) {
+	code, ok := db.regions[region]
 	if !ok {
 		return 0, fmt.Errorf("%w: this store has no region %q", claim.ErrHomeUnreachable, region)
 	}
 	return code, nil
 }
 
-// reach travels to region: at once if it is the view's own, else by one round trip. If
-// it fails, nothing has been done yet.
-func (v *View) reach(ctx context.Context, region string) (claim.RegionCode, error) {
-	code, err := v.code(region)
-	if err != nil || region == v.name {
-		return code, err
+// on travels to a region and runs a call on its rows. If the way fails, nothing has been
+// done.
+func (v *View) on(ctx context.Context, region string, run func(t *tx)) error {
+	if err := v.reach(ctx, region); err != nil {
+		return err
 	}
-	return code, v.travel(ctx, region)
+	return v.in(ctx, region, run)
 }
 
-// travel waits for the way to a region, as long as a lease at most: a claim that a later step
-// made could not be trusted.
-func (v *View) travel(ctx context.Context, region string) error {
-	ctx, cancel := context.WithTimeout(ctx, v.db.policy.Lease)
+// reach makes a round trip to each of the regions at once that is not the view's own. It
+// waits as long as a lease at most: a claim that a later step made could not be trusted.
+func (v *View) reach(ctx context.Context, regions ...string) error {
+	if len(regions) == 1 && regions[0] == v.name {
+		return nil // as nearly always
+	}
+	ctx, cancel := context.WithTimeout(ctx, v.policy.Lease)
 	defer cancel()
-	err := v.db.network.Travel(ctx, v.name, region)
-	if errors.Is(err, wan.ErrPartitioned) {
-		return fmt.Errorf("%w: %w", claim.ErrHomeUnreachable, err)
-	}
-	return err
-}
-
-// reachAll travels to several regions concurrently, to each that is not the view's own.
-func (v *View) reachAll(ctx context.Context, regions []string) error {
-	var far []string
-	seen := map[string]bool{v.name: true}
-	for _, r := range regions {
-		if !seen[r] {
-			seen[r] = true
-			far = append(far, r)
-		}
-	}
-	switch len(far) {
-	case 0:
-		return nil
-	case 1:
-		return v.travel(ctx, far[0])
-	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, r := range far {
-		g.Go(func() error { return v.travel(ctx, r) })
+	for _, r := range slices.Compact(slices.Sorted(slices.Values(regions))) {
+		if _, err := v.codeOf(r); err != nil {
+			return err
+		}
+		if r == v.name {
+			continue
+		}
+		g.Go(func() error {
+			err := v.network.Travel(ctx, v.name, r)
+			if errors.Is(err, wan.ErrPartitioned) {
+				return fmt.Errorf("%w: %w", claim.ErrHomeUnreachable, err)
+			}
+			return err
+		})
 	}
 	return g.Wait()
 }

@@ -1,9 +1,9 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"time"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -15,15 +15,6 @@ import (
 // however few of them can be deleted.
 const sweepScan = 10_000
 
-// The tables that Sweep scans; the index is where it stopped.
-const (
-	sweepsClaims = iota
-	sweepsPins
-	sweepsNotices
-	sweepsUnpaid
-	sweepTables
-)
-
 // Sweep deletes up to limit expired rows: claims that have been gone for about
 // Policy.PinGrace, pins past their life that protect no claim, processed notices older
 // than [notice.KeepFor], and [claim.Unpaid] rows after Policy.RememberFor. It drops the
@@ -32,158 +23,110 @@ const (
 // on its being called: expiry is judged when a row is read. Each call continues where
 // the last one stopped. It is safe to call at any time.
 func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
-	if err := db.enter(ctx); err != nil {
-		return 0, err
-	}
-	defer db.leave()
-	db.sweepMu.Lock()
-	defer db.sweepMu.Unlock()
-	names := make(map[claim.RegionCode]string, len(db.regions))
-	for name, code := range db.regions {
-		names[code] = name
-	}
-	for i, table := range [...]struct {
-		letter byte
-		delete func(home string, code claim.RegionCode, key claim.Key) (bool, error)
-	}{
-		sweepsClaims:  {tableClaim, db.sweepClaim},
-		sweepsPins:    {tablePin, db.sweepPin},
-		sweepsNotices: {tableNotice, db.sweepNotice},
-		sweepsUnpaid:  {tableUnpaid, db.sweepUnpaid},
-	} {
-		from := db.sweeps[i]
-		if from == nil {
-			from = []byte{table.letter}
+	err = db.do(ctx, func(t *tx) {
+		t.hold(&t.sweepMu)
+		for _, table := range []struct {
+			letter byte
+			sweep  func(t *tx, row []byte) (gone bool)
+		}{
+			{tableClaim, (*tx).sweepClaim}, {tablePin, (*tx).sweepPin}, {tableNotice, (*tx).sweepNotice}, {tableUnpaid, (*tx).sweepUnpaid},
+		} {
+			from, seen := t.sweeps[table.letter], 0
+			if from == nil {
+				from = []byte{table.letter}
+			}
+			delete(t.sweeps, table.letter) // back to the start, unless the scan is cut short
+			t.scan(from, []byte{table.letter + 1}, func(row, _ []byte) bool {
+				if seen == sweepScan || removed >= limit {
+					t.sweeps[table.letter] = bytes.Clone(row)
+					return false
+				}
+				seen++
+				at := slices.IndexFunc(t.order, func(r claim.Region) bool { return bytes.HasPrefix(row, rowKey(table.letter, r.Code)) })
+				if at < 0 {
+					return true // a region that is not configured now
+				}
+				// Each row is a step of its own. Losing it in a crash does no harm.
+				gone := false
+				err := t.run(ctx, func(t *tx) {
+					t.opts = pebble.NoSync
+					gone = table.sweep(t.of(t.order[at].Name), row)
+				})
+				if t.fail(err); gone && err == nil {
+					removed++
+				}
+				return true
+			})
 		}
-		seen := 0
-		db.sweeps[i] = nil // back to the start, unless the scan is cut short
-		err := db.scan(from, []byte{table.letter + 1}, func(k, _ []byte) (bool, error) {
-			if err := ctx.Err(); err != nil {
-				return false, err
-			}
-			if seen == sweepScan || removed >= limit {
-				db.sweeps[i] = append([]byte(nil), k...)
-				return false, nil
-			}
-			seen++
-			code, key, ok := readScoped(k)
-			if !ok {
-				return false, damaged("row", string(k), errors.New("its key is truncated"))
-			}
-			name, ok := names[code]
-			if !ok {
-				return true, nil // a region that is not configured now
-			}
-			gone, err := table.delete(name, code, key)
-			if gone {
-				removed++
-			}
-			return err == nil, err
-		})
-		if err != nil {
-			return removed, err
+		if t.sweeps[tablePin] == nil { // every pin has been looked at
+			t.fail(t.run(ctx, (*tx).forgetRegistrars))
 		}
-	}
-	if db.sweeps[sweepsPins] == nil { // every pin has been looked at
-		return removed, db.forgetRegistrars()
-	}
-	return removed, nil
+	})
+	return removed, err
 }
 
-// pastLife reports whether a pin of time t has expired by itself.
-func (db *DB) pastLife(t time.Time) bool {
-	return !db.clock.now().Before(t.Add(db.policy.PinLife()))
+// sweepClaim deletes a claim and what names its object, but keeps its audit.
+func (t *tx) sweepClaim(row []byte) (gone bool) {
+	key, err := readPair(row[keyHead:])
+	t.fail(err)
+	t.lock(t.rows, t.rows.index(t.code, key))
+	rec, now := t.claim(key), t.clock.now()
+	if rec == nil || rec.Age(&t.policy, now) != claim.Gone || now.Before(rec.FreeAt(&t.policy, now).Add(t.policy.PinGrace)) {
+		return false
+	}
+	t.delete(row)
+	t.delete(t.key(tableObject, rec.Minted.ID))
+	return true
 }
 
-// sweepClaim deletes a claim and its object index row, but keeps its audit. Losing the
-// deletion in a crash does no harm, so it is not synced.
-func (db *DB) sweepClaim(home string, code claim.RegionCode, key claim.Key) (bool, error) {
-	lock := db.rows.of(code, key)
-	lock.Lock()
-	defer lock.Unlock()
-	rec, audit, err := db.lookClaim(perhaps, home, code, key)
-	now := db.clock.now()
-	if err != nil || rec == nil || rec.Age(&db.policy, now) != claim.Gone || now.Before(rec.FreeAt(&db.policy, now).Add(db.policy.PinGrace)) {
-		return false, err
+// sweepPin deletes a pin of a registrar. A pin that a newer one at another registrar has
+// replaced goes the same way.
+func (t *tx) sweepPin(row []byte) (gone bool) {
+	key, err := readPair(row[keyHead:])
+	t.fail(err)
+	t.lock(t.pins, t.pins.index(0, key))
+	pin, now := t.pin(key), t.clock.now()
+	if pin == nil || now.Before(pin.CreatedAt.Add(t.policy.PinLife())) {
+		return false
 	}
-	b := db.pebble.NewBatch()
-	defer func() { _ = b.Close() }()
-	s := scratches.Get().(*scratch)
-	defer s.release()
-	if err := moveAudit(b, s, code, key, audit); err != nil {
-		return false, err
+	if _, ok := t.regions[pin.Home]; !ok {
+		return false // it is not known whether a claim there still owns the key
 	}
-	if err := b.Delete(appendScoped(nil, tableClaim, code, key.Tenant, key.Value), nil); err != nil {
-		return false, unavailable(err)
+	if rec := t.of(pin.Home).syncedClaim(key); rec != nil && rec.Age(&t.policy, now) != claim.Gone {
+		return false
 	}
-	if err := b.Delete(appendMessage(nil, tableObject, code, rec.Minted.ID), nil); err != nil {
-		return false, unavailable(err)
-	}
-	err = db.commit(b, pebble.NoSync)
-	return err == nil, err
-}
-
-// sweepPin deletes a pin of registrar code. A pin that a newer one at another
-// registrar has replaced goes the same way.
-func (db *DB) sweepPin(_ string, code claim.RegionCode, key claim.Key) (bool, error) {
-	lock := db.pins.of(0, key)
-	lock.Lock()
-	defer lock.Unlock()
-	pin, err := db.readPin(code, key)
-	if err != nil || pin == nil || !db.pastLife(pin.CreatedAt) {
-		return false, err
-	}
-	home, ok := db.regions[pin.Home]
-	if !ok {
-		return false, nil // it is not known whether a claim there still owns the key
-	}
-	rec, err := db.readSynced(pin.Home, home, key)
-	if err != nil || rec != nil && rec.Age(&db.policy, db.clock.now()) != claim.Gone {
-		return false, err
-	}
-	b := db.pebble.NewBatch()
-	defer func() { _ = b.Close() }()
-	if err := b.Delete(appendScoped(nil, tablePin, code, key.Tenant, key.Value), nil); err != nil {
-		return false, unavailable(err)
-	}
-	err = db.commit(b, pebble.NoSync)
-	return err == nil, err
+	t.delete(row)
+	return true
 }
 
 // sweepNotice drops the body of a notice that was processed some time ago, and deletes
 // one that no provider repeats any more. An unprocessed one stays, as its row does.
-func (db *DB) sweepNotice(region string, code claim.RegionCode, key claim.Key) (bool, error) {
-	lock := db.rows.of(code, key)
-	lock.Lock()
-	defer lock.Unlock()
-	now := db.clock.now()
-	n, err := db.readKept(region, code, key.Value)
-	if err != nil || n == nil || now.Before(n.ReceivedAt.Add(notice.KeepBodyFor)) {
-		return false, err
+func (t *tx) sweepNotice(row []byte) (gone bool) {
+	id := string(row[keyHead:])
+	t.lock(t.rows, t.rows.index(t.code, noticeOwner(id)))
+	n, now := t.notice(id), t.clock.now()
+	switch {
+	case n == nil || n.Status == notice.Unprocessed:
+		return false
+	case !now.Before(n.ReceivedAt.Add(notice.KeepFor)):
+		t.delete(row)
+		return true
+	case len(n.Body) == 0 || now.Before(n.ReceivedAt.Add(notice.KeepBodyFor)) || now.Before(n.ProcessedAt.Add(notice.KeepBodyFor)):
+		return false
 	}
-	if err := db.readClosing(code, n); err != nil || n.Status == notice.Unprocessed {
-		return false, err
+	n.Body = nil
+	t.put(row, toNotice(n))
+	return true
+}
+
+// sweepUnpaid deletes what is kept of an object for which no money moved.
+func (t *tx) sweepUnpaid(row []byte) (gone bool) {
+	object := string(row[keyHead:])
+	t.lock(t.books, t.books.index(t.code, bookOf(object)))
+	u := t.unpaid(object)
+	if u == nil || t.clock.now().Before(u.At.Add(t.policy.RememberFor)) {
+		return false
 	}
-	old := !now.Before(n.ReceivedAt.Add(notice.KeepFor))
-	if !old && (len(n.Body) == 0 || now.Before(n.ProcessedAt.Add(notice.KeepBodyFor))) {
-		return false, nil
-	}
-	b := db.pebble.NewBatch()
-	defer func() { _ = b.Close() }()
-	if old {
-		for _, table := range []byte{tableNotice, tableClosing} {
-			if err := b.Delete(appendScoped(nil, table, code, "", n.ID), nil); err != nil {
-				return false, unavailable(err)
-			}
-		}
-	} else {
-		n.Body = nil
-		s := scratches.Get().(*scratch)
-		defer s.release()
-		if err := putNotice(b, s, code, n); err != nil {
-			return false, err
-		}
-	}
-	err = db.commit(b, pebble.NoSync)
-	return err == nil, err
+	t.delete(row)
+	return true
 }

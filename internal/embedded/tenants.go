@@ -7,203 +7,160 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/cockroachdb/pebble/v2"
+	"strings"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
+	"github.com/homeward-io/homeward/outbox/relay"
 )
 
-// maxTenants bounds the tenant table, which is kept in memory as well: 100,000
-// take about 30 MB with their API keys. A larger deployment has a database.
+// Tenants, their endpoints and the regions are rows of the deployment: each region has a
+// copy of them, so that access costs no trip. Memory has those of tenants besides: each
+// request asks for its tenant, which the budget of replays, half the rate of one read,
+// would not bear as reads.
+
+// maxTenants bounds the tenants in memory: 100,000 take about 30 MB with their API keys. A
+// larger deployment has a database.
 const maxTenants = 100_000
 
 // PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is stored.
 // If the tenant exists, PutTenant changes name, rate, card numbers and routes, adds the
 // keys, and leaves the registrar alone, since only MoveRegistrar moves it safely. It
 // refuses an API key of another tenant.
-func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
-	if err := checkName("tenant", t.ID); err != nil {
+func (db *DB) PutTenant(ctx context.Context, tenant claim.Tenant, apiKeys ...string) error {
+	if err := checkName("tenant", tenant.ID); err != nil {
 		return err
 	}
-	if err := db.enter(ctx); err != nil {
-		return err
-	}
-	defer db.leave()
-	db.tenantMu.Lock()
-	defer db.tenantMu.Unlock()
-	old, exists := db.tenants[t.ID]
-	if exists {
-		t.Registrar, t.PreviousRegistrar, t.RegistrarMovedAt = old.Registrar, old.PreviousRegistrar, old.RegistrarMovedAt
-	} else if len(db.tenants) >= maxTenants {
-		return fmt.Errorf("embedded store: it holds %d tenants, the most it can; use the SQL store", maxTenants)
-	}
-	if _, ok := db.regions[t.Registrar]; !ok {
-		return fmt.Errorf("embedded store: tenant %s: there is no region %q to be registrar", t.ID, t.Registrar)
-	}
-	t.RegistrarMovedAt = truncate(t.RegistrarMovedAt)
-	hashes := make([][sha256.Size]byte, 0, len(apiKeys))
-	for _, k := range apiKeys {
-		h := sha256.Sum256([]byte(k))
-		if owner, ok := db.apiKeys[h]; k == "" || ok && owner != t.ID {
-			return fmt.Errorf("embedded store: tenant %s: an API key is empty or belongs to another tenant; mint a new one", t.ID)
+	return db.do(ctx, func(t *tx) {
+		t.hold(&t.tenantMu)
+		if old, exists := t.tenants[tenant.ID]; exists {
+			tenant.Registrar, tenant.PreviousRegistrar, tenant.RegistrarMovedAt = old.Registrar, old.PreviousRegistrar, old.RegistrarMovedAt
+		} else if len(t.tenants) >= maxTenants {
+			t.fail(fmt.Errorf("embedded store: it holds %d tenants, the most it can; use the SQL store", maxTenants))
 		}
-		hashes = append(hashes, h)
-	}
-
-	b := db.pebble.NewBatch()
-	defer func() { _ = b.Close() }()
-	if err := putTenant(b, &t); err != nil {
-		return err
-	}
-	for _, h := range hashes {
-		if err := b.Set(append([]byte{tableAPIKey}, h[:]...), []byte(t.ID), nil); err != nil {
-			return unavailable(err)
+		if _, ok := t.regions[tenant.Registrar]; !ok {
+			t.fail(fmt.Errorf("embedded store: tenant %s: there is no region %q to be registrar", tenant.ID, tenant.Registrar))
 		}
-	}
-	if err := db.commit(b, pebble.Sync); err != nil {
-		return err
-	}
-	db.tenants[t.ID] = t
-	for _, h := range hashes {
-		db.apiKeys[h] = t.ID
-	}
-	return nil
+		tenant.RegistrarMovedAt = truncate(tenant.RegistrarMovedAt)
+		var hashes []claim.APIKeyHash
+		for _, k := range apiKeys {
+			hash := sha256.Sum256([]byte(k))
+			if owner, ok := t.apiKeys[hash]; k == "" || ok && owner != tenant.ID {
+				t.fail(fmt.Errorf("embedded store: tenant %s: an API key is empty or belongs to another tenant; mint a new one", tenant.ID))
+			}
+			hashes = append(hashes, hash)
+		}
+		t.putTenant(&tenant, hashes...)
+	})
 }
 
-func putTenant(b *pebble.Batch, t *claim.Tenant) error {
-	s := scratches.Get().(*scratch)
-	defer s.release()
-	s.key = append(append(s.key[:0], tableTenant), t.ID...)
-	return s.set(b, s.key, tenantToProto(t))
+// putTenant writes a tenant and API keys of it, on disk first. tenantMu must be held.
+func (t *tx) putTenant(tenant *claim.Tenant, hashes ...claim.APIKeyHash) {
+	t.put(append([]byte{tableTenant}, tenant.ID...), toTenant(tenant))
+	for _, hash := range hashes {
+		t.set(append([]byte{tableAPIKey}, hash[:]...), []byte(tenant.ID))
+	}
+	t.then(func() {
+		t.tenants[tenant.ID] = *tenant
+		for _, hash := range hashes {
+			t.apiKeys[hash] = tenant.ID
+		}
+	})
+}
+
+// loadTenants reads the copy in memory.
+func (t *tx) loadTenants() {
+	each(t, []byte{tableTenant}, []byte{tableTenant + 1}, func(k []byte, m *storev1.Tenant) bool {
+		id := string(k[1:])
+		t.tenants[id] = fromTenant(id, m)
+		return true
+	})
+	t.scan([]byte{tableAPIKey}, []byte{tableAPIKey + 1}, func(k, value []byte) bool {
+		var hash claim.APIKeyHash
+		if copy(hash[:], k[1:]) != len(hash) {
+			t.fail(damaged(k, errTruncated))
+		}
+		t.apiKeys[hash] = string(value)
+		return true
+	})
 }
 
 // MoveRegistrar makes region the keeper of the tenant's pins from now on. Pins at the
 // old registrar count until Sweep has removed the last of them; until then only a move
 // back is possible, as pins in three regions would not be found.
-func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
+func (db *DB) MoveRegistrar(ctx context.Context, id, to string) error {
 	if _, ok := db.regions[to]; !ok {
 		return fmt.Errorf("embedded store: there is no region %q to be registrar", to)
 	}
-	if err := db.enter(ctx); err != nil {
-		return err
-	}
-	defer db.leave()
-	db.tenantMu.Lock()
-	defer db.tenantMu.Unlock()
-	t, ok := db.tenants[tenant]
-	if !ok {
-		return claim.ErrUnknownTenant
-	}
-	if t.Registrar == to {
-		return nil
-	}
-	if previous := t.PreviousRegistrar; previous != "" && previous != to {
-		left, err := db.keepsPins(previous, tenant)
-		if err != nil {
-			return err
+	return db.do(ctx, func(t *tx) {
+		t.hold(&t.tenantMu)
+		tenant, err := t.tenant(id)
+		if t.fail(err); err != nil || tenant.Registrar == to {
+			return
 		}
-		if left {
-			return fmt.Errorf("embedded store: tenant %s: pins made before the last move are still at %s and count; move back, or wait until housekeeping has removed the last of them: usually %v after the move of %s, and later where an outcome is still owed",
-				tenant, previous, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
+		if previous := tenant.PreviousRegistrar; previous != "" && previous != to && t.keepsPins(previous, id) {
+			t.fail(fmt.Errorf("embedded store: tenant %s: pins made before the last move are still at %s and count; move back, or wait until housekeeping has removed the last of them: usually %v after the move of %s, and later where an outcome is still owed",
+				id, previous, t.policy.PinLife(), tenant.RegistrarMovedAt.Format("2006-01-02 15:04:05Z")))
 		}
-	}
-	t.PreviousRegistrar, t.Registrar, t.RegistrarMovedAt = t.Registrar, to, db.clock.now()
-	return db.rewriteTenant(t)
+		tenant.PreviousRegistrar, tenant.Registrar, tenant.RegistrarMovedAt = tenant.Registrar, to, t.clock.now()
+		t.putTenant(&tenant)
+	})
 }
 
-// rewriteTenant replaces a tenant's row, on disk first. tenantMu must be held.
-func (db *DB) rewriteTenant(t claim.Tenant) error {
-	b := db.pebble.NewBatch()
-	defer func() { _ = b.Close() }()
-	if err := putTenant(b, &t); err != nil {
-		return err
-	}
-	if err := db.commit(b, pebble.Sync); err != nil {
-		return err
-	}
-	db.tenants[t.ID] = t
-	return nil
+// keepsPins reports whether a region holds pins of tenant.
+func (t *tx) keepsPins(region, tenant string) bool {
+	return t.last(rowKey(tablePin, t.regions[region], tenant, "")) != nil
 }
 
 // forgetRegistrars ends the search at the former registrar of a moved tenant once its
 // last pin is gone: a trip less for each new key.
-func (db *DB) forgetRegistrars() error {
-	db.tenantMu.Lock()
-	defer db.tenantMu.Unlock()
-	for id, t := range db.tenants {
-		if t.PreviousRegistrar == "" {
-			continue
-		}
-		if left, err := db.keepsPins(t.PreviousRegistrar, id); left || err != nil {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		t.PreviousRegistrar = ""
-		if err := db.rewriteTenant(t); err != nil {
-			return err
+func (t *tx) forgetRegistrars() {
+	t.hold(&t.tenantMu)
+	for id, tenant := range t.tenants {
+		if tenant.PreviousRegistrar != "" && !t.keepsPins(tenant.PreviousRegistrar, id) {
+			tenant.PreviousRegistrar = ""
+			t.putTenant(&tenant)
 		}
 	}
-	return nil
 }
 
-// TenantByAPIKey returns the tenant of an API key, from memory.
-func (db *DB) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
-	if err := db.enter(ctx); err != nil {
-		return claim.Tenant{}, false, err
-	}
-	defer db.leave()
-	h := sha256.Sum256([]byte(key))
+// TenantByAPIKey returns the tenant of an API key.
+func (db *DB) TenantByAPIKey(_ context.Context, key string) (claim.Tenant, bool, error) {
 	db.tenantMu.RLock()
 	defer db.tenantMu.RUnlock()
-	id, ok := db.apiKeys[h]
-	if !ok {
-		return claim.Tenant{}, false, nil
-	}
-	return db.tenants[id], true, nil
+	id, found := db.apiKeys[sha256.Sum256([]byte(key))]
+	return db.tenants[id], found, nil
 }
 
 // Tenant returns the tenant of that id, or [claim.ErrUnknownTenant].
-func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
-	if err := db.enter(ctx); err != nil {
-		return claim.Tenant{}, err
-	}
-	defer db.leave()
+func (db *DB) Tenant(_ context.Context, id string) (claim.Tenant, error) {
 	db.tenantMu.RLock()
 	defer db.tenantMu.RUnlock()
-	t, ok := db.tenants[id]
+	return db.tenant(id)
+}
+
+// tenant is Tenant for a caller that holds tenantMu.
+func (db *DB) tenant(id string) (claim.Tenant, error) {
+	tenant, ok := db.tenants[id]
 	if !ok {
-		return claim.Tenant{}, claim.ErrUnknownTenant
+		return tenant, claim.ErrUnknownTenant
 	}
-	return t, nil
+	return tenant, nil
 }
 
 // Tenants returns all tenants by id.
-func (db *DB) Tenants(ctx context.Context) ([]claim.Tenant, error) {
-	if err := db.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer db.leave()
+func (db *DB) Tenants(context.Context) ([]claim.Tenant, error) {
 	db.tenantMu.RLock()
 	defer db.tenantMu.RUnlock()
-	all := make([]claim.Tenant, 0, len(db.tenants))
-	for _, id := range slices.Sorted(maps.Keys(db.tenants)) {
-		all = append(all, db.tenants[id])
-	}
-	return all, nil
+	return slices.SortedFunc(maps.Values(db.tenants), func(a, b claim.Tenant) int { return strings.Compare(a.ID, b.ID) }), nil
 }
 
 // APIKeys lists the API keys of a tenant by their hash. It has kept no time of any, and none
 // ends: the keys of an embedded store are those of its settings.
-func (db *DB) APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey, error) {
-	if err := db.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer db.leave()
+func (db *DB) APIKeys(_ context.Context, tenant string) (all []claim.StoredAPIKey, err error) {
 	db.tenantMu.RLock()
 	defer db.tenantMu.RUnlock()
-	var all []claim.StoredAPIKey
 	for hash, owner := range db.apiKeys {
 		if owner == tenant {
 			all = append(all, claim.StoredAPIKey{Hash: hash})
@@ -213,26 +170,150 @@ func (db *DB) APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey,
 	return all, nil
 }
 
-// TenantByAPIKey is [DB.TenantByAPIKey].
-func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
-	return v.db.TenantByAPIKey(ctx, key)
+func endpointKey(tenant string) []byte { return append([]byte{tableEndpoint}, tenant...) }
+
+// endpoint reads one row, nil if there is none. shared must be held.
+func (t *tx) endpoint(tenant string) *relay.Endpoint {
+	var m storev1.Endpoint
+	if !t.get(endpointKey(tenant), &m) {
+		return nil
+	}
+	return fromEndpoint(tenant, &m)
 }
 
-func (db *DB) loadTenants() error {
-	err := db.scan([]byte{tableTenant}, []byte{tableTenant + 1}, func(key, value []byte) (bool, error) {
-		t, err := decodeTenant(string(key[1:]), value)
-		db.tenants[t.ID] = t
-		return err == nil, err
+// Endpoint implements [relay.Endpoints].
+func (db *DB) Endpoint(ctx context.Context, tenant string) (e relay.Endpoint, found bool, err error) {
+	err = db.do(ctx, func(t *tx) {
+		t.hold(t.shared.RLocker())
+		e, found = given(t.endpoint(tenant))
 	})
-	if err != nil {
+	return e, found, err
+}
+
+// PutEndpoint implements [relay.Endpoints].
+func (db *DB) PutEndpoint(ctx context.Context, e relay.Endpoint) error {
+	if err := checkName("tenant", e.Tenant); err != nil {
 		return err
 	}
-	return db.scan([]byte{tableAPIKey}, []byte{tableAPIKey + 1}, func(key, value []byte) (bool, error) {
-		var h [sha256.Size]byte
-		if copy(h[:], key[1:]) != len(h) {
-			return false, damaged("API key", "", fmt.Errorf("hash of %d bytes", len(key)-1))
-		}
-		db.apiKeys[h] = string(value)
-		return true, nil
+	if e.URL == "" || len(e.Secrets) < 1 || len(e.Secrets) > relay.MaxSecrets {
+		return fmt.Errorf("embedded store: webhook endpoint of tenant %s: it needs a URL and 1 to %d secrets", e.Tenant, relay.MaxSecrets)
+	}
+	e.FailingSince, e.DisabledAt = time.Time{}, time.Time{}
+	return db.do(ctx, func(t *tx) {
+		t.hold(&t.shared)
+		t.put(endpointKey(e.Tenant), toEndpoint(&e))
 	})
+}
+
+// RemoveEndpoint implements [relay.Endpoints].
+func (db *DB) RemoveEndpoint(ctx context.Context, tenant string) (found bool, err error) {
+	err = db.do(ctx, func(t *tx) {
+		t.hold(&t.shared)
+		if found = t.endpoint(tenant) != nil; found {
+			t.delete(endpointKey(tenant))
+		}
+	})
+	return found && err == nil, err
+}
+
+// NoteDelivery implements [relay.Endpoints].
+func (db *DB) NoteDelivery(ctx context.Context, tenant, url string, ok bool, disableAfter time.Duration) (e relay.Endpoint, err error) {
+	err = db.do(ctx, func(t *tx) {
+		t.hold(&t.shared)
+		old := t.endpoint(tenant)
+		if old == nil || old.URL != url {
+			t.fail(relay.ErrNoEndpoint)
+			return
+		}
+		e = *old
+		switch now := t.clock.now(); {
+		case ok:
+			e.FailingSince = time.Time{}
+		case e.FailingSince.IsZero():
+			e.FailingSince = now
+		case e.DisabledAt.IsZero() && !now.Before(e.FailingSince.Add(disableAfter)):
+			e.DisabledAt = now
+		}
+		if e.FailingSince != old.FailingSince || e.DisabledAt != old.DisabledAt { // as hardly ever
+			t.put(endpointKey(tenant), toEndpoint(&e))
+		}
+	})
+	return e, err
+}
+
+// RewriteSecrets implements [relay.Secrets].
+func (db *DB) RewriteSecrets(ctx context.Context, after string, limit int, again func(tenant string, secrets []string) ([]string, error)) (last string, err error) {
+	var page []*relay.Endpoint
+	err = db.do(ctx, func(t *tx) {
+		t.hold(t.shared.RLocker())
+		each(t, behind(endpointKey(after)), []byte{tableEndpoint + 1}, func(k []byte, m *storev1.Endpoint) bool {
+			page = append(page, fromEndpoint(string(k[1:]), m))
+			return len(page) < limit
+		})
+	})
+	for _, seen := range page {
+		var next []string
+		if err == nil {
+			next, err = again(seen.Tenant, slices.Clone(seen.Secrets))
+		}
+		if err == nil && next != nil {
+			err = db.do(ctx, func(t *tx) {
+				t.hold(&t.shared)
+				if e := t.endpoint(seen.Tenant); e != nil && slices.Equal(e.Secrets, seen.Secrets) {
+					e.Secrets = next
+					t.put(endpointKey(e.Tenant), toEndpoint(e))
+				}
+			})
+		}
+	}
+	if err != nil || len(page) < limit {
+		return "", err
+	}
+	return page[limit-1].Tenant, nil
+}
+
+// The status of a region decides one thing only: whether a key without a home may get
+// its home there. Pin reads it in the step that assigns one. Claims and existing pins
+// never read it, so a status cannot move a key or stop a retry.
+
+// Keys of the meta table.
+const (
+	metaStatus   = "status/"
+	metaTopology = "topology" // counts the changes
+)
+
+// status reads the status of a region. topology must be held.
+func (t *tx) status(region string) claim.RegionStatus {
+	n, _ := t.meta(metaStatus + region)
+	return claim.RegionStatus(n)
+}
+
+// Regions implements [claim.Regions]: the regions that the store was opened with, in that
+// order.
+func (db *DB) Regions(ctx context.Context) (regions []claim.Region, epoch uint64, err error) {
+	err = db.do(ctx, func(t *tx) {
+		t.hold(t.topology.RLocker())
+		epoch, _ = t.meta(metaTopology)
+		regions = slices.Clone(t.order)
+		for i := range regions {
+			regions[i].Status = t.status(regions[i].Name)
+		}
+	})
+	return regions, epoch + 1, err
+}
+
+// SetRegionStatus implements [claim.Regions].
+func (db *DB) SetRegionStatus(ctx context.Context, name string, status claim.RegionStatus) (epoch uint64, err error) {
+	if _, ok := db.regions[name]; !ok {
+		return 0, fmt.Errorf("embedded store: there is no region %q; name one of those it was opened with", name)
+	}
+	err = db.do(ctx, func(t *tx) {
+		t.hold(&t.topology)
+		if epoch, _ = t.meta(metaTopology); t.status(name) != status {
+			epoch++
+			t.setMeta(metaStatus+name, uint64(status))
+			t.setMeta(metaTopology, epoch)
+		}
+	})
+	return epoch + 1, err
 }

@@ -51,15 +51,12 @@ type Claim struct {
 	RefusedAt int64     `protobuf:"varint,23,opt,name=refused_at,json=refusedAt" json:"refused_at,omitempty"`
 	// The id of the verdict that left the claim as it is; absent while it is held.
 	Verdict []byte `protobuf:"bytes,24,opt,name=verdict" json:"verdict,omitempty"`
-	// What the steps of this claim have left of audit, in order: the latest ones, if they
-	// became too many for the row.
-	Audit []*Audit `protobuf:"bytes,25,rep,name=audit" json:"audit,omitempty"`
 	// The least pause after the refusal, in nanoseconds.
-	RefusalPause int64 `protobuf:"varint,26,opt,name=refusal_pause,json=refusalPause" json:"refusal_pause,omitempty"`
+	RefusalPause int64 `protobuf:"varint,25,opt,name=refusal_pause,json=refusalPause" json:"refusal_pause,omitempty"`
 	// What answers while the claim waits for the payer or for a bank, and what it waits for.
-	Interim       *Response `protobuf:"bytes,27,opt,name=interim" json:"interim,omitempty"`
-	InterimState  string    `protobuf:"bytes,28,opt,name=interim_state,json=interimState" json:"interim_state,omitempty"`
-	InterimBy     string    `protobuf:"bytes,29,opt,name=interim_by,json=interimBy" json:"interim_by,omitempty"` // the object that brings it about
+	Interim       *Response `protobuf:"bytes,26,opt,name=interim" json:"interim,omitempty"`
+	InterimState  string    `protobuf:"bytes,27,opt,name=interim_state,json=interimState" json:"interim_state,omitempty"`
+	InterimBy     string    `protobuf:"bytes,28,opt,name=interim_by,json=interimBy" json:"interim_by,omitempty"` // the object that brings it about
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -258,13 +255,6 @@ func (x *Claim) GetRefusedAt() int64 {
 func (x *Claim) GetVerdict() []byte {
 	if x != nil {
 		return x.Verdict
-	}
-	return nil
-}
-
-func (x *Claim) GetAudit() []*Audit {
-	if x != nil {
-		return x.Audit
 	}
 	return nil
 }
@@ -603,19 +593,16 @@ func (x *Message) GetParked() bool {
 	return false
 }
 
-// Audit is one audit entry. In a row of its own, home, tenant, key and sequence are in
-// the row's key.
+// Audit is one audit entry; home, tenant, key and sequence are in the row's key.
 type Audit struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	At         int64                  `protobuf:"varint,1,opt,name=at" json:"at,omitempty"`
-	Event      string                 `protobuf:"bytes,2,opt,name=event" json:"event,omitempty"`
-	Region     string                 `protobuf:"bytes,3,opt,name=region" json:"region,omitempty"`
-	Node       string                 `protobuf:"bytes,4,opt,name=node" json:"node,omitempty"`
-	Fence      uint64                 `protobuf:"varint,5,opt,name=fence" json:"fence,omitempty"`
-	Generation uint32                 `protobuf:"varint,6,opt,name=generation" json:"generation,omitempty"`
-	Detail     string                 `protobuf:"bytes,7,opt,name=detail" json:"detail,omitempty"`
-	// Set in a claim's row.
-	Seq           uint64 `protobuf:"varint,8,opt,name=seq" json:"seq,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            int64                  `protobuf:"varint,1,opt,name=at" json:"at,omitempty"`
+	Event         string                 `protobuf:"bytes,2,opt,name=event" json:"event,omitempty"`
+	Region        string                 `protobuf:"bytes,3,opt,name=region" json:"region,omitempty"`
+	Node          string                 `protobuf:"bytes,4,opt,name=node" json:"node,omitempty"`
+	Fence         uint64                 `protobuf:"varint,5,opt,name=fence" json:"fence,omitempty"`
+	Generation    uint32                 `protobuf:"varint,6,opt,name=generation" json:"generation,omitempty"`
+	Detail        string                 `protobuf:"bytes,7,opt,name=detail" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -697,13 +684,6 @@ func (x *Audit) GetDetail() string {
 		return x.Detail
 	}
 	return ""
-}
-
-func (x *Audit) GetSeq() uint64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
 }
 
 // Tenant is one tenant row; the id is in the row's key.
@@ -821,11 +801,9 @@ type Transaction struct {
 	Provider    string                 `protobuf:"bytes,9,opt,name=provider" json:"provider,omitempty"`
 	ProviderRef string                 `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef" json:"provider_ref,omitempty"`
 	At          int64                  `protobuf:"varint,11,opt,name=at" json:"at,omitempty"`
-	// The key of the claim whose object has this id, if one has.
-	Key string `protobuf:"bytes,12,opt,name=key" json:"key,omitempty"`
 	// Who decided it and why, where a person did.
-	DecidedBy     string `protobuf:"bytes,13,opt,name=decided_by,json=decidedBy" json:"decided_by,omitempty"`
-	DecidedWhy    string `protobuf:"bytes,14,opt,name=decided_why,json=decidedWhy" json:"decided_why,omitempty"`
+	DecidedBy     string `protobuf:"bytes,12,opt,name=decided_by,json=decidedBy" json:"decided_by,omitempty"`
+	DecidedWhy    string `protobuf:"bytes,13,opt,name=decided_why,json=decidedWhy" json:"decided_why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -935,13 +913,6 @@ func (x *Transaction) GetAt() int64 {
 		return x.At
 	}
 	return 0
-}
-
-func (x *Transaction) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
 }
 
 func (x *Transaction) GetDecidedBy() string {
@@ -1201,7 +1172,7 @@ var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xd7\a\n" +
+	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xa7\a\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12/\n" +
 	"\x13fingerprint_version\x18\x02 \x01(\rR\x12fingerprintVersion\x12 \n" +
@@ -1234,13 +1205,12 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\arefusal\x18\x16 \x01(\v2\x1b.homeward.store.v1.ResponseR\arefusal\x12\x1d\n" +
 	"\n" +
 	"refused_at\x18\x17 \x01(\x03R\trefusedAt\x12\x18\n" +
-	"\averdict\x18\x18 \x01(\fR\averdict\x12.\n" +
-	"\x05audit\x18\x19 \x03(\v2\x18.homeward.store.v1.AuditR\x05audit\x12#\n" +
-	"\rrefusal_pause\x18\x1a \x01(\x03R\frefusalPause\x125\n" +
-	"\ainterim\x18\x1b \x01(\v2\x1b.homeward.store.v1.ResponseR\ainterim\x12#\n" +
-	"\rinterim_state\x18\x1c \x01(\tR\finterimState\x12\x1d\n" +
+	"\averdict\x18\x18 \x01(\fR\averdict\x12#\n" +
+	"\rrefusal_pause\x18\x19 \x01(\x03R\frefusalPause\x125\n" +
+	"\ainterim\x18\x1a \x01(\v2\x1b.homeward.store.v1.ResponseR\ainterim\x12#\n" +
+	"\rinterim_state\x18\x1b \x01(\tR\finterimState\x12\x1d\n" +
 	"\n" +
-	"interim_by\x18\x1d \x01(\tR\tinterimBy\"2\n" +
+	"interim_by\x18\x1c \x01(\tR\tinterimBy\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x7f\n" +
@@ -1268,7 +1238,7 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	" \x01(\rR\battempts\x12\x1d\n" +
 	"\n" +
 	"last_error\x18\v \x01(\tR\tlastError\x12\x16\n" +
-	"\x06parked\x18\f \x01(\bR\x06parked\"\xb9\x01\n" +
+	"\x06parked\x18\f \x01(\bR\x06parked\"\xa7\x01\n" +
 	"\x05Audit\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x14\n" +
 	"\x05event\x18\x02 \x01(\tR\x05event\x12\x16\n" +
@@ -1278,8 +1248,7 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x06 \x01(\rR\n" +
 	"generation\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\x12\x10\n" +
-	"\x03seq\x18\b \x01(\x04R\x03seq\"\x90\x02\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"\x90\x02\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tregistrar\x18\x02 \x01(\tR\tregistrar\x12-\n" +
@@ -1288,7 +1257,7 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\x0frate_per_second\x18\x05 \x01(\x01R\rratePerSecond\x12\x14\n" +
 	"\x05burst\x18\x06 \x01(\x03R\x05burst\x12!\n" +
 	"\fcard_numbers\x18\a \x01(\tR\vcardNumbers\x12\x16\n" +
-	"\x06routes\x18\b \x01(\tR\x06routes\"\xf0\x02\n" +
+	"\x06routes\x18\b \x01(\tR\x06routes\"\xde\x02\n" +
 	"\vTransaction\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1301,11 +1270,10 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\bprovider\x18\t \x01(\tR\bprovider\x12!\n" +
 	"\fprovider_ref\x18\n" +
 	" \x01(\tR\vproviderRef\x12\x0e\n" +
-	"\x02at\x18\v \x01(\x03R\x02at\x12\x10\n" +
-	"\x03key\x18\f \x01(\tR\x03key\x12\x1d\n" +
+	"\x02at\x18\v \x01(\x03R\x02at\x12\x1d\n" +
 	"\n" +
-	"decided_by\x18\r \x01(\tR\tdecidedBy\x12\x1f\n" +
-	"\vdecided_why\x18\x0e \x01(\tR\n" +
+	"decided_by\x18\f \x01(\tR\tdecidedBy\x12\x1f\n" +
+	"\vdecided_why\x18\r \x01(\tR\n" +
 	"decidedWhy\"\xcf\x01\n" +
 	"\x06Notice\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x12\n" +
@@ -1358,14 +1326,13 @@ var file_homeward_store_v1_store_proto_goTypes = []any{
 var file_homeward_store_v1_store_proto_depIdxs = []int32{
 	2, // 0: homeward.store.v1.Claim.response:type_name -> homeward.store.v1.Response
 	2, // 1: homeward.store.v1.Claim.refusal:type_name -> homeward.store.v1.Response
-	5, // 2: homeward.store.v1.Claim.audit:type_name -> homeward.store.v1.Audit
-	2, // 3: homeward.store.v1.Claim.interim:type_name -> homeward.store.v1.Response
-	1, // 4: homeward.store.v1.Response.headers:type_name -> homeward.store.v1.Header
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	2, // 2: homeward.store.v1.Claim.interim:type_name -> homeward.store.v1.Response
+	1, // 3: homeward.store.v1.Response.headers:type_name -> homeward.store.v1.Header
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_homeward_store_v1_store_proto_init() }

@@ -1,0 +1,347 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// tx is one call on the store: it takes locks, reads rows, and gathers writes, which its end
+// commits in one batch before it frees the locks. Its first error sticks: from then on it
+// finds nothing, and its end returns the error and commits nothing. So a step may read row
+// after row and look at no error before it ends.
+type tx struct {
+	*DB
+	// region and code are of the rows that it reads and writes, if they have a region.
+	region string
+	code   claim.RegionCode
+	*call
+}
+
+type call struct {
+	ctx   context.Context
+	batch *pebble.Batch
+	opts  *pebble.WriteOptions // how it commits: pebble.Sync unless a step sets it
+	err   error
+	locks []sync.Locker
+	done  []func()
+}
+
+// do runs a call. What run wrote is durable when do returns nil; Pebble lets concurrent
+// commits share a sync. A call that wrote nothing commits nothing.
+func (db *DB) do(ctx context.Context, run func(t *tx)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	db.closeMu.RLock()
+	defer db.closeMu.RUnlock()
+	if db.closed {
+		return fmt.Errorf("%w: it is closed", claim.ErrUnavailable)
+	}
+	return db.run(ctx, run)
+}
+
+func (db *DB) run(ctx context.Context, run func(t *tx)) error {
+	if p := db.broken.Load(); p != nil {
+		return *p
+	}
+	t := &tx{DB: db, call: &call{ctx: ctx, batch: db.pebble.NewBatch(), opts: pebble.Sync}}
+	defer func() {
+		for _, l := range slices.Backward(t.locks) {
+			l.Unlock()
+		}
+		_ = t.batch.Close()
+	}()
+	run(t)
+	if t.err == nil && !t.batch.Empty() {
+		t.commit()
+	}
+	// Pebble reports a failed log through its logger and then returns nil. A row that was
+	// read may be of a step whose sync has just failed, too.
+	if p := db.broken.Load(); p != nil {
+		return *p
+	}
+	if t.err == nil {
+		for _, f := range t.done {
+			f()
+		}
+	}
+	return t.err
+}
+
+func (t *tx) commit() {
+	// Pebble panics if it cannot continue (a log that cannot be rotated). For a request
+	// that is one more way to get no answer.
+	defer func() {
+		if p := recover(); p != nil {
+			t.DB.fail(fmt.Errorf("%v", p))
+		}
+	}()
+	if err := t.batch.Commit(t.opts); err != nil {
+		t.fail(unavailable(err))
+	}
+}
+
+// then runs f once what the call wrote is durable, under its locks.
+func (t *tx) then(f func()) { t.done = append(t.done, f) }
+
+// in is do on the rows of a region.
+func (db *DB) in(ctx context.Context, region string, run func(t *tx)) error {
+	code, err := db.codeOf(region)
+	if err != nil {
+		return err
+	}
+	return db.do(ctx, func(t *tx) {
+		t.region, t.code = region, code
+		run(t)
+	})
+}
+
+// of is the same call on the rows of another region.
+func (t *tx) of(region string) *tx {
+	code, err := t.DB.codeOf(region)
+	t.fail(err)
+	return &tx{DB: t.DB, region: region, code: code, call: t.call}
+}
+
+func (t *tx) fail(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// hold locks l until the end of the call.
+func (t *tx) hold(l sync.Locker) {
+	l.Lock()
+	t.locks = append(t.locks, l)
+}
+
+// lock holds several locks, in one order so that two calls cannot deadlock.
+func (t *tx) lock(l *rowLocks, indexes ...int) {
+	slices.Sort(indexes)
+	for _, i := range slices.Compact(indexes) {
+		t.hold(&l.mu[i])
+	}
+}
+
+func (t *tx) set(key, value []byte) { t.fail(t.batch.Set(key, value, nil)) }
+func (t *tx) delete(key []byte)     { t.fail(t.batch.Delete(key, nil)) }
+
+// put sets a row to a message.
+func (t *tx) put(key []byte, m proto.Message) {
+	value, err := proto.Marshal(m)
+	if err != nil {
+		t.fail(fmt.Errorf("embedded: encode a row: %w", err))
+	}
+	t.set(key, value)
+}
+
+// setOnce sets or deletes a row of an index, which is set once before it is deleted, as
+// SingleDelete requires. Usually the pair is gone before a table is written, so that a
+// scan does not step over what is done.
+func (t *tx) setOnce(key, value []byte, set bool) {
+	if set {
+		t.set(key, value)
+		return
+	}
+	t.fail(t.batch.SingleDelete(key, nil))
+}
+
+// durable makes what a scan without locks saw durable before the call returns it: an entry
+// of its own in the log, which is synced with everything before it.
+func (t *tx) durable() { t.fail(t.batch.LogData([]byte{0}, nil)) }
+
+// read calls use with the value of a row, which use must not keep.
+func (t *tx) read(key []byte, use func(value []byte) error) (found bool) {
+	if t.err != nil {
+		return false
+	}
+	value, closer, err := t.pebble.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false
+	}
+	if err != nil {
+		t.fail(unavailable(err))
+		return false
+	}
+	t.fail(use(value))
+	if err := closer.Close(); err != nil {
+		t.fail(unavailable(err))
+	}
+	return t.err == nil
+}
+
+// get reads a row into m.
+func (t *tx) get(key []byte, m proto.Message) (found bool) {
+	return t.read(key, func(value []byte) error { return decode(key, value, m) })
+}
+
+// has reports whether there is a row.
+func (t *tx) has(key []byte) bool { return t.read(key, func([]byte) error { return nil }) }
+
+// scan calls see for the rows in [from, to) in order until it returns false. It must keep
+// neither key nor value.
+func (t *tx) scan(from, to []byte, see func(key, value []byte) (more bool)) {
+	t.iterate(&pebble.IterOptions{LowerBound: from, UpperBound: to}, func(it *pebble.Iterator) error {
+		for ok := it.First(); ok && t.err == nil; ok = it.Next() {
+			value, err := it.ValueAndErr()
+			if err != nil {
+				return unavailable(err)
+			}
+			if !see(it.Key(), value) {
+				break
+			}
+			if err := t.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// each is scan of messages.
+func each[M any, P interface {
+	*M
+	proto.Message
+}](t *tx, from, to []byte, see func(key []byte, m P) (more bool)) {
+	t.scan(from, to, func(key, value []byte) bool {
+		m := P(new(M))
+		t.fail(decode(key, value, m))
+		return t.err == nil && see(key, m)
+	})
+}
+
+// page lists up to limit of what read adds, and nothing that a crash can undo. add takes
+// nil for nothing, and reports whether more may follow.
+func page[T any](ctx context.Context, v *View, region string, limit int, read func(t *tx, add func(*T) (more bool))) (all []T, err error) {
+	err = v.on(ctx, region, func(t *tx) {
+		if limit <= 0 {
+			return
+		}
+		read(t, func(row *T) bool {
+			if row != nil {
+				all = append(all, *row)
+			}
+			return len(all) < limit
+		})
+		t.durable()
+	})
+	return all, err
+}
+
+// last returns the last key that starts with prefix, nil if there is none.
+func (t *tx) last(prefix []byte) (key []byte) {
+	t.iterate(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)}, func(it *pebble.Iterator) error {
+		if it.Last() {
+			key = slices.Clone(it.Key())
+		}
+		return nil
+	})
+	return key
+}
+
+func (t *tx) iterate(o *pebble.IterOptions, use func(*pebble.Iterator) error) {
+	if t.err != nil {
+		return
+	}
+	it, err := t.pebble.NewIter(o)
+	if err != nil {
+		t.fail(unavailable(err))
+		return
+	}
+	t.fail(use(it))
+	if err := it.Close(); err != nil {
+		t.fail(unavailable(err))
+	}
+}
+
+func decode(key, value []byte, m proto.Message) error {
+	if err := proto.Unmarshal(value, m); err != nil {
+		return damaged(key, err)
+	}
+	return nil
+}
+
+// given is what reads of one row return.
+func given[T any](row *T) (value T, found bool) {
+	if row == nil {
+		return value, false
+	}
+	return *row, true
+}
+
+func unavailable(err error) error {
+	return fmt.Errorf("%w: %s", claim.ErrUnavailable, oneLine(err))
+}
+
+// damaged reports a row that does not decode. The outcome of the caller's write is
+// unknown, hence unavailable.
+func damaged(key []byte, err error) error {
+	return fmt.Errorf("%w: the row %q cannot be decoded (%v); restore the store directory from a backup", claim.ErrUnavailable, key, err)
+}
+
+var errTruncated = errors.New("it is truncated")
+
+// fail makes the store refuse everything from now on and calls Config.Fatal. The failed
+// write may or may not be in the log: nobody got an acknowledgement.
+func (db *DB) fail(cause error) {
+	db.fatalOnce.Do(func() {
+		what := "cannot be written; check the disk and start again"
+		if errors.Is(cause, syscall.ENOSPC) {
+			what = "is on a full disk; free some space and start again"
+		}
+		err := fmt.Errorf("%w: the store directory %s, nothing acknowledged is lost (%s)", claim.ErrUnavailable, what, oneLine(cause))
+		db.broken.Store(&err)
+		if db.fatal == nil {
+			db.log.Error("store failed", "error", err)
+			return
+		}
+		db.fatal(err) // the process that ends logs the reason
+	})
+}
+
+// backgroundError receives failed flushes and compactions. Pebble retries them at once
+// and without end, which on a full disk is a busy loop that blocks every request, so
+// that ends the store; others are logged now and then.
+func (db *DB) backgroundError(cause error) {
+	if errors.Is(cause, syscall.ENOSPC) {
+		db.fail(cause)
+		return
+	}
+	db.complain.Do(func() {
+		db.log.Error("store: background work fails and is retried", "error", oneLine(cause))
+	})
+}
+
+// pebbleLogger routes Pebble's messages: most to debug, and its fatal errors to
+// [DB.fail].
+type pebbleLogger struct{ db *DB }
+
+func (l *pebbleLogger) Infof(format string, args ...any) {
+	if l.db.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.db.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
+	}
+}
+
+func (l *pebbleLogger) Errorf(format string, args ...any) {
+	l.db.log.Error("pebble", "message", fmt.Sprintf(format, args...))
+}
+
+func (l *pebbleLogger) Fatalf(format string, args ...any) {
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			l.db.fail(err)
+			return
+		}
+	}
+	l.db.fail(fmt.Errorf(format, args...))
+}
