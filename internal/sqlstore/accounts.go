@@ -2,10 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
@@ -13,8 +9,6 @@ import (
 )
 
 var (
-	accounts     = declare[none]("accounts")
-	accountPut   = declare[brakeArgs]("account_put")
 	callsOpen    = declare[homePageArgs]("calls_open")
 	ledgerGhosts = declare[ghostsArgs]("ledger_ghosts")
 )
@@ -25,30 +19,22 @@ type ghostsArgs struct {
 }
 
 // Accounts implements [account.Store].
-func (db *DB) Accounts(ctx context.Context) ([]account.Row, error) {
-	all, err := many(ctx, db, accounts, repeatable, none{}, func(row pgx.CollectableRow) (r account.Row, err error) {
-		var version int64
-		var state []byte
-		if err := row.Scan(&r.Provider, &version, &state); err != nil {
-			return r, err
+func (db *DB) Accounts(ctx context.Context) (rows []account.Row, err error) {
+	all, _, err := db.documents(ctx, accountDocument)
+	for i := range all {
+		var r account.Row
+		if err := readDocument(accountDocument, &all[i], &r); err != nil {
+			return nil, err
 		}
-		if err := json.Unmarshal(state, &r); err != nil {
-			return r, fmt.Errorf("the row of accounts for provider %q cannot be decoded: %w", r.Provider, err)
-		}
-		r.Version = uint64(version)
-		return r, nil
-	})
-	return all, claimError(accounts.name, err)
+		r.Provider, r.Version = all[i].name, all[i].version
+		rows = append(rows, r)
+	}
+	return rows, err
 }
 
 // PutAccount implements [account.Store].
 func (db *DB) PutAccount(ctx context.Context, r account.Row) (changed bool, err error) {
-	state, err := json.Marshal(r)
-	if err != nil {
-		return false, err
-	}
-	_, changed, _, err = one(ctx, db, accountPut, once, brakeArgs{r.Provider, int64(r.Version), state}, pgx.RowTo[int64])
-	return changed, claimError(accountPut.name, err)
+	return db.putDocument(ctx, accountDocument, r.Provider, r.Version, r)
 }
 
 // Calls implements [account.Work].

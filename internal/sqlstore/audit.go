@@ -23,7 +23,7 @@ var (
 	auditChain   = declare[homeArgs]("audit_chain")
 	auditAdvance = declare[auditAdvanceArgs]("audit_advance")
 
-	ledgerLeaving = declare[namedArgs]("ledger_leaving")
+	ledgerLeaving = declare[ledgerNamedArgs]("ledger_leaving")
 	ledgerForget  = declare[forgetBooksArgs]("ledger_forget")
 )
 
@@ -180,7 +180,7 @@ const auditAge = 10 * time.Second
 
 // AuditAge implements [audit.Store].
 func (v *View) AuditAge() time.Duration {
-	if v.db.dialect.fromReplica == "" {
+	if !v.db.dialect.cockroach {
 		return 0
 	}
 	return auditAge
@@ -297,7 +297,7 @@ func (v *View) LeavingBooks(ctx context.Context, home string, after ledger.Posit
 	for i := range rows {
 		ids[i] = rows[i].ID
 	}
-	page.Transactions, err = manySlowly(ctx, v.db, ledgerLeaving, namedArgs{home, ids}, scanTransaction)
+	page.Transactions, err = manySlowly(ctx, v.db, ledgerLeaving, ledgerNamedArgs{home, ids}, scanTransaction)
 	return page, err
 }
 

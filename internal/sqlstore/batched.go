@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,18 +14,14 @@ import (
 	"github.com/homeward-io/homeward/internal/sqlstore/pool"
 )
 
-// batched is a statement that many callers share, see package batch. Rows of many are sent
-// as arrays, those of one as values. The statement answers row by row, and each caller
-// reads its own.
+// batched is a statement that many callers share, see package batch. Their rows are sent as
+// arrays. The statement answers row by row, and each caller reads its own.
 //
 // If it fails, each of its callers sends its step once more, alone: its own row then shows
 // whether the shared statement was done, see the package comment.
 type batched[T, A any] struct {
 	db        *DB
 	statement statement[A]
-	// other is sent instead if one of the steps needs it; it does more. nil: none does.
-	other statement[A]
-	needs func(*T) bool
 	// args are the statement's arguments for some steps, in the order of their keys.
 	args func(steps []*T) A
 	// read passes each of steps its result from the rows.
@@ -119,11 +114,7 @@ func (s *batched[T, A]) send(ctx context.Context, _ batch.Line, steps []*T) erro
 }
 
 func (s *batched[T, A]) try(ctx, turn context.Context, steps []*T) error {
-	statement := s.statement
-	if s.needs != nil && slices.ContainsFunc(steps, s.needs) {
-		statement = s.other
-	}
-	sql, bound := statement.in(s.db.queries, s.args(steps))
+	sql, bound := s.statement.in(s.db.dialect, s.args(steps))
 	return s.db.try(ctx, turn, sql, bound, func(rows pgx.Rows) error { return s.read(rows, steps) })
 }
 

@@ -202,7 +202,11 @@ func TestStepsInABatch(t *testing.T) {
 			fired := func() int { return 0 }
 			c.together("pins", func() error { _, err := c.view.Pin(c.Context(), c.key(99), here); return err }, calls,
 				func() { fired = c.arm("pin", f) })
-			c.counted("pin", f, fired())
+			if sent := c.proxy.Statements()["pin"]; f == 0 {
+				require.LessOrEqual(t, sent, 3+crowdSize, "they shared one, which the conflict failed, and each was sent once more")
+			} else {
+				c.counted("pin", f, fired())
+			}
 			for i := range got {
 				want := here
 				if i == 3 {

@@ -13,7 +13,6 @@ import (
 
 var (
 	claimBegin     = declare[beginArgs]("begin")
-	claimBeginHere = declareAlso[beginArgs]("begin", "begin_here")
 	claimFind      = declare[findArgs]("find")
 	claimBeginNext = declare[beginAgainArgs]("begin_again")
 	claimTakeOver  = declare[takeOverArgs]("take_over")
@@ -150,7 +149,6 @@ func batchedBegin(db *DB) *batched[creation, beginArgs] {
 		statement: claimBegin,
 		key:       func(c *creation) claim.Key { return c.Key },
 		bytes:     func(c *creation) int { return len(c.fresh.Call.Payload) },
-		other:     claimBeginHere, needs: func(c *creation) bool { return c.PinsHere() },
 		args: func(cs []*creation) beginArgs {
 			args := beginArgs{Home: cs[0].Home, Claims: make([]newClaim, len(cs))}
 			for i, c := range cs {
@@ -200,20 +198,16 @@ func batchedFind(db *DB) *batched[creation, findArgs] {
 				c.found = false // as above
 			}
 			for rows.Next() {
-				var n int32
-				var p present
-				var r claimRow
-				if err := rows.Scan(append([]any{&n, &p.now}, r.targets()...)...); err != nil {
+				n, p, err := scanPresent(rows)
+				if err != nil {
 					return err
 				}
 				c, err := at(cs, n)
 				if err != nil {
 					return err
 				}
-				p.now, err = p.now.UTC(), nil
-				if r.present() {
-					err = r.read(c.Key, c.Home, &db.policy, p.now)
-					p.row = &r
+				if p.row != nil {
+					err = p.row.read(c.Key, c.Home, &db.policy, p.now)
 				}
 				for _, c := range cs[n:][:sameKey(cs[n:], key)] {
 					c.present, c.found, c.err = p, true, err
@@ -223,6 +217,17 @@ func batchedFind(db *DB) *batched[creation, findArgs] {
 		},
 	}
 	return s.open(db)
+}
+
+// scanPresent scans a row of find.
+func scanPresent(row pgx.CollectableRow) (n int32, p present, err error) {
+	var r claimRow
+	err = row.Scan(append([]any{&n, &p.now}, r.targets()...)...)
+	p.now = p.now.UTC()
+	if r.present() {
+		p.row = &r
+	}
+	return n, p, err
 }
 
 // errUnanswered: the statement returned no row for the call.

@@ -14,7 +14,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// claimRow is one row of claims, as columns.Claim lists it. All of it may be NULL: then there
+// claimRow is one row of claims, as find lists it. All of it may be NULL: then there
 // is no row.
 type claimRow struct {
 	step   uuid.UUID
@@ -168,6 +168,11 @@ func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Ti
 	if err := r.readRow(key, home); err != nil {
 		return err
 	}
+	return r.readResponse(p, now)
+}
+
+// readResponse adds the response of a final claim to the record.
+func (r *claimRow) readResponse(p *claim.Policy, now time.Time) error {
 	if !r.record.State.Final() {
 		return nil
 	}

@@ -23,9 +23,7 @@ const (
 )
 
 var (
-	claimByKey    = declare[keyArgs]("get")
-	claimByOwner  = declare[ownObjectArgs]("object")
-	claimByObject = declare[objectArgs]("claim_by_object")
+	claimByObject = declare[ownObjectArgs]("object")
 	claimsSettled = declare[keyPageArgs]("claims_settled")
 )
 
@@ -43,44 +41,66 @@ func (v *View) Get(ctx context.Context, key claim.Key, home string) (claim.Recor
 }
 
 func (v *View) get(ctx context.Context, key claim.Key, home string) (*claimRow, time.Time, error) {
-	return readClaim(ctx, v, claimByKey, home, keyIn(home, key), func(*zeronull.Text) claim.Key { return key })
+	got, err := v.find(ctx, home, []claim.Key{key})
+	if err != nil {
+		return nil, time.Time{}, claimError(claimFind.name, err)
+	}
+	row, now := got[0].row, got[0].now
+	if row != nil {
+		err = row.read(key, home, &v.db.policy, now)
+	}
+	return row, now, err
+}
+
+// find reads what is under some keys, in their order.
+func (v *View) find(ctx context.Context, home string, keys []claim.Key) ([]present, error) {
+	args := findArgs{Home: home, Keys: make([]foundKey, len(keys))}
+	for i, k := range keys {
+		args.Keys[i] = foundKey{int32(i), rowOf(k)}
+	}
+	found := make([]present, len(keys))
+	_, err := many(ctx, v.db, claimFind, repeatable, args, func(row pgx.CollectableRow) (struct{}, error) {
+		n, p, err := scanPresent(row)
+		if err == nil {
+			found[n] = p
+		}
+		return struct{}{}, err
+	})
+	return found, err
+}
+
+// object reads the claim of an object, of any tenant if that is "", without its response.
+func (v *View) object(ctx context.Context, tenant, home, id string) (p present, err error) {
+	p, _, _, err = one(ctx, v.db, claimByObject, repeatable, ownObjectArgs{Home: home, TenantID: tenant, ObjectID: id}, func(row pgx.CollectableRow) (p present, err error) {
+		var owner, value zeronull.Text
+		var r claimRow
+		if err := row.Scan(append([]any{&p.now, &owner, &value}, r.targets()...)...); err != nil {
+			return p, err
+		}
+		p.now = p.now.UTC()
+		if r.present() {
+			p.row = &r
+			err = r.readRow(claim.Key{Tenant: string(owner), Value: string(value)}, home)
+		}
+		return p, err
+	})
+	return p, claimError(claimByObject.name, err)
 }
 
 // Object implements [claim.Store].
 func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
 	ctx, err := v.reach(ofTenant(ctx, tenant), home)
-	if err != nil {
+	if err != nil || tenant == "" {
 		return claim.Record{}, time.Time{}, false, err
 	}
-	row, now, err := readClaim(ctx, v, claimByOwner, home, ownObjectArgs{Home: home, TenantID: tenant, ObjectID: id}, func(key *zeronull.Text) claim.Key {
-		return claim.Key{Tenant: tenant, Value: string(*key)}
-	})
-	if err != nil || row == nil || row.record.State.Final() && row.record.Response == nil {
-		return claim.Record{}, now, false, err
+	p, err := v.object(ctx, tenant, home, id)
+	if err == nil && p.row != nil {
+		err = claimError(claimByObject.name, p.row.readResponse(&v.db.policy, p.now))
 	}
-	return row.record, now, true, nil
-}
-
-// readClaim runs a statement that returns the clock, one column more and a claim.
-func readClaim[A any](ctx context.Context, v *View, s statement[A], home string, args A, key func(more *zeronull.Text) claim.Key) (*claimRow, time.Time, error) {
-	type answer struct {
-		now time.Time
-		row *claimRow
+	if err != nil || p.row == nil || p.row.record.State.Final() && p.row.record.Response == nil {
+		return claim.Record{}, p.now, false, err
 	}
-	got, _, _, err := one(ctx, v.db, s, repeatable, args, func(row pgx.CollectableRow) (answer, error) {
-		var a answer
-		var more zeronull.Text
-		var r claimRow
-		if err := row.Scan(append([]any{&a.now, &more}, r.targets()...)...); err != nil {
-			return a, err
-		}
-		if r.present() {
-			a.row = &r
-			return a, r.read(key(&more), home, &v.db.policy, a.now)
-		}
-		return a, nil
-	})
-	return got.row, got.now.UTC(), claimError(s.name, err)
+	return p.row.record, p.now, true, nil
 }
 
 // Settled returns up to limit claims of home that are not in flight, in the order of
@@ -102,8 +122,11 @@ func (v *View) ByObject(ctx context.Context, home, id string) (claim.Record, boo
 	if err != nil {
 		return claim.Record{}, false, err
 	}
-	rec, found, _, err := one(ctx, v.db, claimByObject, repeatable, objectArgs{Home: home, ObjectID: id}, scanOwned(home))
-	return rec, found, claimError(claimByObject.name, err)
+	p, err := v.object(ctx, "", home, id)
+	if err != nil || p.row == nil {
+		return claim.Record{}, false, err
+	}
+	return p.row.record, true, nil
 }
 
 // scanOwned scans the clock, a key and a claim without its response.

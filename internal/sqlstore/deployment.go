@@ -7,16 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-var deploymentID = declare[none]("deployment")
-
-// DeploymentID returns the random id that a migration gave to the rows. Copies and
-// restored backups have the same one; no two deployments do.
-func (db *DB) DeploymentID(ctx context.Context) (uuid.UUID, error) {
-	id, found, _, err := one(ctx, db, deploymentID, repeatable, none{}, pgx.RowTo[uuid.UUID])
-	if err == nil && !found {
-		err = pgx.ErrNoRows
+// DeploymentID returns the random id that a migration gave to the rows, as the first session
+// has read it. Copies and restored backups have the same one; no two deployments do.
+func (db *DB) DeploymentID(context.Context) (uuid.UUID, error) {
+	if id := db.of.id.Load(); id != nil {
+		return *id, nil
 	}
-	return id, claimError(deploymentID.name, err)
+	return uuid.Nil, claimError("deployment", pgx.ErrNoRows)
 }
 
 // DeploymentID is [DB.DeploymentID].

@@ -1,13 +1,13 @@
 // Package sqlstore implements every store in a SQL database: CockroachDB in
 // production, PostgreSQL 15 or newer for one region and for tests. Both run the
-// statements of query/; only the table definitions of migration/ and the clause that
-// reads from a replica differ, and a hint for plans that PostgreSQL keeps.
+// statements of query/; only the table definitions of migration/ differ, and what
+// [dialect.bind] does for CockroachDB.
 //
 // # Names
 //
-// The code that sends a statement declares it, with a struct of its arguments, whose
-// fields the text names: see [statement]. Opening a store fails if the two differ.
-// Names become numbers then and not in a call, so that plans stay prepared.
+// Each statement is a file of query/, SQL as both databases parse it, with pgx's named
+// arguments. The code that sends it declares it, with a struct of its arguments, whose
+// fields the text names: see [statement]. TestEveryStatementIsUnderstood prepares all of them.
 //
 // # Who decides
 //
@@ -18,9 +18,8 @@
 // statement adds its own now(). That makes each of them one statement and one
 // round trip. Their WHERE clauses repeat what the transition compared.
 //
-// Begin, Settle and Pin share their statements, see package batch. Rows of many claims are
-// sent as arrays, those of one as values, and each caller reads its own result. What a
-// statement would do with rows that none of them has is left out of it.
+// Begin, Settle and Pin share their statements, see package batch. The rows of their claims
+// are sent as arrays, and each caller reads its own result.
 //
 // Statements are implicit transactions: atomic, committed in one phase if the database
 // can, and never open while the client computes. The few methods that need more than
@@ -40,8 +39,8 @@
 // arrive; and the row's step then tells that the first one was ours:
 //
 //	write           compares                       after a lost reply
-//	begin           there is no row                run again: our step in the row that find then reads is our own win
-//	begin_here      there is no pin, no row        as begin: the pin is in the same statement
+//	begin           there is no row                run again: our step in the row that find then reads is our own win;
+//	                                              the pin that it makes is in the same statement
 //	begin_again     the step that was read         read, and compare the step
 //	take_over       the step that was read         read, and compare the step
 //	settle, defer   object, fence, unknowns, state run again; on "no row" read, and compare the step,
@@ -59,12 +58,11 @@
 //	                each row's fence               reported: each row is due after its pause or its lease
 //	outbox_park     the fence                      reported likewise
 //	outbox_unpark   that it is parked              reported: a person looks again
-//	ledger_post     there is no row                run again; whatever transaction there is now is the answer
-//	ledger_book     there is no row                as ledger_post: its events are booked with it
+//	ledger_book     there is no row                run again; whatever transaction there is now is the answer;
+//	                                              its events are booked with it
 //	audit_advance   the version that was read      reported as unknown: the exporter reads the chain
 //	audit_forget    that no claim says anything    run again: what is gone is forgotten
-//	brake_put       the version that was read      reported as unknown: the next look finds what there is
-//	account_put     the version that was read      as brake_put
+//	document_put    the version that was read      reported as unknown: the next look finds what there is
 //	notices_keep    there is no row                run again: what is there stays, and has its row in the queue
 //	notices_close   the fence                      run again; on "no row" read: if status and detail equal what we wrote, our first try succeeded
 //	notices_close_… each the fence                 run again: what is gone is closed, and not counted a second time
@@ -73,13 +71,11 @@
 //	notices_drop_…  that there is a body           run again: nothing changes
 //	endpoint_put    nothing: the latest counts     run again
 //	endpoint_remove that it is there               run again; one that is gone is removed
-//	tenant_rate     nothing: the latest counts     run again
+//	tenant_change   nothing: the latest counts     run again
 //	endpoint_note   what the delivery changes      run again; on "no row" the row that is read is the answer
 //	registrar_move  the move that was read         run again; on "no row" read who is registrar
 //	region_status   the epoch that was read        run again; on "no row" read the table
 //	tenants, keys   nothing: the latest counts     run the transaction again
-//	tenant_card_numbers, tenant_routes
-//	                nothing: the latest counts     run again
 //
 // Every queue has these statements, under a name of its own: events_take and so on. Those
 // of provider calls, calls_take and so on, have a text of their own. look is read-only, and

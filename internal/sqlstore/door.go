@@ -137,7 +137,7 @@ func (db *DB) askForKey(ctx context.Context, key apiKeyHash) (t claim.Tenant, fo
 			return t, false, unavailable(tenantByAPIKey.name, pool.ErrTimeout)
 		}
 	}
-	sql, args := tenantByAPIKey.in(db.queries, hashArgs{key[:]})
+	sql, args := tenantByAPIKey.in(db.dialect, hashArgs{key[:]})
 	pause := firstPause
 	for try := 1; ; try++ {
 		t, found, err = d.try(ctx, turn, sql, args)

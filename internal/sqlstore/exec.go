@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -138,13 +139,13 @@ func affected[A any](ctx context.Context, db *DB, s statement[A], again repeat, 
 // do runs the statement of that name until its outcome is known; see [DB.call]. Each
 // try passes its rows to read, which consumes them.
 func (db *DB) do(ctx context.Context, name string, again repeat, args any, read func(rows pgx.Rows) error) (lost bool, err error) {
-	q, ok := db.queries[name]
-	if !ok {
-		return false, fmt.Errorf("sqlstore: there is no statement %q", name) // of an unknown queue
+	sql, bound, err := db.dialect.bind(name, args)
+	if err != nil {
+		return false, err // of an unknown queue
 	}
-	sql, bound := q.in(args)
+	round := slices.Contains(inRounds, name)
 	return db.call(ctx, name, again, maxTries, func(ctx, turn context.Context) error {
-		if q.round {
+		if round {
 			turn = context.WithValue(turn, roundKey{}, true)
 		}
 		return db.try(ctx, turn, sql, bound, read)

@@ -3,8 +3,9 @@ package sqlstore
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
+	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,25 +24,37 @@ func (db *DB) StopWaiting() {
 // MaxTries is how often one call runs a statement.
 const MaxTries = maxTries
 
-// Statements are all that the store sends to this database for rows of a region, by name:
-// a text for each choice of lists that have rows.
-func (db *DB) Statements(region string) map[string][]string {
-	all := make(map[string][]string, len(db.queries))
-	for name, q := range db.queries {
-		all[name] = append(all[name], q.any.textIn(region))
-		for choice := range 1 << len(q.lists) {
-			numbers := make([]int, len(q.lists))
-			for i, l := range q.lists {
-				if !l.optional || choice>>i&1 == 1 {
-					numbers[i] = manyRows
-				}
-			}
-			if f, err := q.withRows(numbers); err == nil && !slices.Contains(all[name], f.textIn(region)) {
-				all[name] = append(all[name], f.textIn(region))
+// Statement is one as pgx sends it, with arguments of each type.
+type Statement struct {
+	SQL  string
+	Args []any
+}
+
+// Statements are all that the store sends to this database for rows of a region, by name.
+// Their arguments are zero values, and each list has one row.
+func (db *DB) Statements(ctx context.Context, region string) (map[string]Statement, error) {
+	all := map[string]Statement{}
+	for name, args := range declared {
+		of := reflect.New(args).Elem()
+		for _, f := range reflect.VisibleFields(args) {
+			switch field := of.FieldByIndex(f.Index); {
+			case f.Name == "Home":
+				field.SetString(region)
+			case f.Type.Kind() == reflect.Slice:
+				field.Set(reflect.MakeSlice(f.Type, 1, 1))
 			}
 		}
+		sql, bound, err := db.dialect.bind(name, of.Interface())
+		if err != nil {
+			return nil, err
+		}
+		sql, values, err := bound[len(bound)-1].(pgx.QueryRewriter).RewriteQuery(ctx, nil, sql, nil)
+		if err != nil {
+			return nil, fmt.Errorf("query/%s.sql, arguments in %v: %w", name, args, err)
+		}
+		all[name] = Statement{sql, values}
 	}
-	return all
+	return all, nil
 }
 
 // Calls is how many calls have a connection or wait for one.

@@ -18,15 +18,11 @@ import (
 var _ ledger.Store = (*View)(nil)
 
 var (
-	ledgerPost         = declare[postArgs]("ledger_post")
 	ledgerBook         = declare[bookArgs]("ledger_book")
-	ledgerGhostRefund  = declare[objectArgs]("ledger_ghost_refund")
 	ledgerAbout        = declare[objectArgs]("ledger_about")
-	ledgerTransaction  = declare[idArgs]("ledger_transaction")
-	ledgerNamed        = declare[namedArgs]("ledger_named")
+	ledgerNamed        = declare[ledgerNamedArgs]("ledger_named")
 	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
-	ledgerReversals    = declare[reversalsArgs]("ledger_reversals")
-	ledgerReversalsAt  = declare[idArgs]("ledger_reversals_at")
+	ledgerReversals    = declare[idArgs]("ledger_reversals")
 	ledgerArrivalsOf   = declare[arrivalsArgs]("ledger_arrivals")
 	ledgerBalances     = declare[balancesArgs]("ledger_balances")
 	ledgerCarried      = declare[balancesArgs]("ledger_carried")
@@ -54,7 +50,7 @@ type (
 		eventRow
 		IdemKey, Operation string
 	}
-	namedArgs struct {
+	ledgerNamedArgs struct {
 		Home string
 		IDs  []string
 	}
@@ -65,9 +61,8 @@ type (
 		Before zeronull.Timestamptz
 		Limit  int64
 	}
-	reversalsArgs struct{ ID string }
-	arrivalsArgs  struct{ Provider, ProviderRef string }
-	balancesArgs  struct {
+	arrivalsArgs struct{ Provider, ProviderRef string }
+	balancesArgs struct {
 		Home, Account, Currency string
 		Limit                   int64
 	}
@@ -102,7 +97,7 @@ func settleError(fx *claim.Effects, err error) error {
 	return claimError("settle", err)
 }
 
-// scanTransaction scans columns.Transaction.
+// scanTransaction scans a whole transaction, as ledger_named selects it.
 func scanTransaction(row pgx.CollectableRow) (t ledger.Transaction, err error) {
 	err = row.Scan(&t.Region, &t.ID, &t.Tenant, &t.Kind, &t.At, &t.Debit, &t.Credit, &t.Amount,
 		&t.Currency, &t.Object, &t.Reverses, &t.Provider, &t.ProviderRef, &t.By, &t.Why)
@@ -113,27 +108,11 @@ func scanTransaction(row pgx.CollectableRow) (t ledger.Transaction, err error) {
 // Post implements [ledger.Store]. posted is also false if the reply to its own
 // insertion was lost.
 func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
-	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
-		_, posted, _, err = one(ctx, v.db, ledgerPost, repeatable, postArgsOf(&t), pgx.RowTo[time.Time])
-		return posted, err
-	})
+	return v.Book(ctx, t, nil)
 }
 
 // Book implements [notice.Store], with posted as of Post.
 func (v *View) Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error) {
-	args := bookArgs{postArgs: postArgsOf(&t)}
-	for i := range events {
-		m := &events[i]
-		args.Events = append(args.Events, bookedEvent{eventRow: eventOf(m), IdemKey: m.Key, Operation: m.Operation})
-	}
-	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
-		_, posted, _, err = one(ctx, v.db, ledgerBook, repeatable, args, pgx.RowTo[time.Time])
-		return posted, err
-	})
-}
-
-// post books t by a statement, and returns what it found if it booked nothing.
-func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(context.Context) (posted bool, err error)) (posted bool, err error) {
 	if err := t.Validate(); err != nil {
 		return false, fmt.Errorf("%w: %w", claim.ErrUnstorable, err)
 	}
@@ -142,7 +121,12 @@ func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(contex
 		return false, err
 	}
 	within = ends(within)
-	posted, err = book(within)
+	args := bookArgs{postArgs: postArgsOf(&t)}
+	for i := range events {
+		m := &events[i]
+		args.Events = append(args.Events, bookedEvent{eventRow: eventOf(m), IdemKey: m.Key, Operation: m.Operation})
+	}
+	_, posted, _, err = one(within, v.db, ledgerBook, repeatable, args, pgx.RowTo[time.Time])
 	var pg *pgconn.PgError
 	// Perhaps by a concurrent call that posts the same transaction.
 	arrived := errors.As(err, &pg) && pg.Code == codeUnique && pg.ConstraintName == ledgerArrivals
@@ -157,7 +141,7 @@ func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(contex
 		return false, fmt.Errorf("%w: %s is booked already", ledger.ErrConflict, t.ProviderRef)
 	case !found: // nothing is ever removed
 		return false, unavailable("ledger", fmt.Errorf("transaction %s does not exist and cannot be appended", t.ID))
-	case !there.Same(*t):
+	case !there.Same(t):
 		return false, fmt.Errorf("%w: %s", ledger.ErrConflict, t.ID)
 	}
 	return false, nil
@@ -165,15 +149,13 @@ func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(contex
 
 // GhostRefund implements [ledger.Store].
 func (v *View) GhostRefund(ctx context.Context, region, object string) (ledger.Transaction, bool, error) {
-	ctx, err := v.reach(ctx, region)
-	if err != nil {
-		return ledger.Transaction{}, false, err
+	all, err := v.About(ctx, region, object)
+	for _, t := range all {
+		if t.Kind == ledger.GhostRefund {
+			return t, true, nil
+		}
 	}
-	t, found, _, err := one(ctx, v.db, ledgerGhostRefund, repeatable, objectArgs{Home: region, ObjectID: object}, scanTransaction)
-	if err != nil || !found {
-		return ledger.Transaction{}, false, claimError(ledgerGhostRefund.name, err)
-	}
-	return t, true, nil
+	return ledger.Transaction{}, false, err
 }
 
 // About implements [ledger.Store].
@@ -188,15 +170,11 @@ func (v *View) About(ctx context.Context, region, object string) ([]ledger.Trans
 
 // Transaction implements [ledger.Store].
 func (v *View) Transaction(ctx context.Context, region, id string) (ledger.Transaction, bool, error) {
-	ctx, err := v.reach(ctx, region)
-	if err != nil {
+	all, err := v.Named(ctx, region, []string{id})
+	if err != nil || len(all) == 0 {
 		return ledger.Transaction{}, false, err
 	}
-	t, found, _, err := one(ctx, v.db, ledgerTransaction, repeatable, idArgs{Home: region, ID: id}, scanTransaction)
-	if err != nil || !found {
-		return ledger.Transaction{}, false, claimError(ledgerTransaction.name, err)
-	}
-	return t, true, nil
+	return all[0], true, nil
 }
 
 // Named implements [ledger.Store].
@@ -205,7 +183,7 @@ func (v *View) Named(ctx context.Context, region string, ids []string) ([]ledger
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	all, err := many(ctx, v.db, ledgerNamed, repeatable, namedArgs{Home: region, IDs: ids}, scanTransaction)
+	all, err := many(ctx, v.db, ledgerNamed, repeatable, ledgerNamedArgs{Home: region, IDs: ids}, scanTransaction)
 	return all, claimError(ledgerNamed.name, err)
 }
 
@@ -222,9 +200,15 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 }
 
 // Reversals implements [ledger.Store]. It needs every region's rows.
-func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
-	all, err := many(away(ctx, everywhere), v.db, ledgerReversals, repeatable, reversalsArgs{id}, scanTransaction)
-	return all, claimError(ledgerReversals.name, err)
+func (v *View) Reversals(ctx context.Context, id string) (all []ledger.Transaction, err error) {
+	for region := range *v.db.regions.Load() {
+		some, err := v.ReversalsAt(ctx, region, id)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
 }
 
 // ReversalsAt implements [ledger.Store].
@@ -233,8 +217,8 @@ func (v *View) ReversalsAt(ctx context.Context, region, id string) ([]ledger.Tra
 	if err != nil {
 		return nil, err
 	}
-	all, err := many(ctx, v.db, ledgerReversalsAt, repeatable, idArgs{Home: region, ID: id}, scanTransaction)
-	return all, claimError(ledgerReversalsAt.name, err)
+	all, err := many(ctx, v.db, ledgerReversals, repeatable, idArgs{Home: region, ID: id}, scanTransaction)
+	return all, claimError(ledgerReversals.name, err)
 }
 
 // Arrivals implements [ledger.Store]. It needs every region's rows.
@@ -255,11 +239,11 @@ func (v *View) Balances(ctx context.Context, region string, after ledger.Account
 // was done. It has no time-out of a request.
 func manySlowly[T, A any](ctx context.Context, db *DB, s statement[A], args A, scan pgx.RowToFunc[T]) (all []T, err error) {
 	err = db.transaction(ctx, func(tx pgx.Tx) error {
-		sql, _ := unhurried.in(db.queries, none{})
+		sql, _ := unhurried.in(db.dialect, none{})
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
 		}
-		sql, bound := s.in(db.queries, args)
+		sql, bound := s.in(db.dialect, args)
 		rows, err := tx.Query(ctx, sql, bound...)
 		if err != nil {
 			return err

@@ -86,7 +86,7 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 		{"take over", before, "taken over", takesOver, fails(claim.ErrLeaseHeld)},
 		{"take over", before, "taken over at our node", func(c *cell) { c.arrives("a", claim.WonUnknown) }, fails(claim.ErrLeaseHeld)},
 		{"take over", before, "settled", func(c *cell) { c.settles(c.held, approved) }, fails(claim.ErrFenced)},
-		{"take over", after, "not readable", deaf("get"), fails(claim.ErrUnavailable)},
+		{"take over", after, "not readable", deaf("find"), fails(claim.ErrUnavailable)},
 		{"renew", before, "taken over", takesOver, fails(claim.ErrUnavailable)},
 		{"renew", after, "settled", func(c *cell) { c.settles(c.held, approved) }, fails(claim.ErrUnavailable)},
 		{"settle for good", before, "taken over", takesOver, fails(claim.ErrFenced)},
@@ -95,7 +95,7 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 			require.NoError(c, err)
 			require.Equal(c, claim.Completed, c.got.(claim.Record).State)
 		}},
-		{"settle for good", after, "not readable", deaf("get"), fails(claim.ErrUnavailable)},
+		{"settle for good", after, "not readable", deaf("find"), fails(claim.ErrUnavailable)},
 		{"settle with not now", after, "begun again", func(c *cell) {
 			c.age()
 			c.arrives("b", claim.Won)
@@ -108,7 +108,7 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 			require.NoError(c, err)
 			require.EqualValues(c, 2, c.got.(claim.Record).Fence)
 		}},
-		{"settle an attempt that sent nothing", after, "not readable", deaf("get"), fails(claim.ErrUnavailable)},
+		{"settle an attempt that sent nothing", after, "not readable", deaf("find"), fails(claim.ErrUnavailable)},
 		{"pin", before, "pinned", func(c *cell) { c.pins(there, there) }, home(there)},
 		{"pin", after, "asked for", func(c *cell) { c.pins(there, here) }, home(here)},
 		{"pin", after, "not readable", deaf("pin_read"), fails(claim.ErrUnavailable)},
@@ -131,7 +131,7 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 			require.NoError(c, err)
 			require.Equal(c, false, c.got)
 		}},
-		{"post to the ledger", after, "not readable", deaf("ledger_transaction"), fails(claim.ErrUnavailable)},
+		{"post to the ledger", after, "not readable", deaf("ledger_named"), fails(claim.ErrUnavailable)},
 		{"keep notices", after, "acted on", func(c *cell) { c.closes(c.notices()[0].ID) }, func(c *cell, err error) { require.NoError(c, err) }},
 		{"close a notice", before, "taken", func(c *cell) { c.takesNotice(c.notices()[0].ID) }, fails(outbox.ErrFenced)},
 		{"close a notice", before, "closed otherwise", func(c *cell) {

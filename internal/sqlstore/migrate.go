@@ -201,11 +201,7 @@ func (m *Migrator) Status(ctx context.Context) (_ Status, err error) {
 	if ok, err := tableExists(ctx, m.conn, "regions"); err != nil || !ok {
 		return s, err
 	}
-	queries, err := loadQueries(m.dialect)
-	if err != nil {
-		return s, err
-	}
-	if s.Regions, err = readRegions(ctx, m.conn, queries); err != nil {
+	if s.Regions, err = readRegions(ctx, m.conn, m.dialect); err != nil {
 		return s, err
 	}
 	if m.dialect.cockroach {
@@ -450,11 +446,7 @@ func (m *Migrator) regions(ctx context.Context) ([]claim.Region, error) {
 	if ok, err := tableExists(ctx, m.conn, "regions"); err != nil || !ok {
 		return nil, err
 	}
-	queries, err := loadQueries(m.dialect)
-	if err != nil {
-		return nil, err
-	}
-	return readRegions(ctx, m.conn, queries)
+	return readRegions(ctx, m.conn, m.dialect)
 }
 
 // regionSteps adds the rows of missing regions, with codes that were never used.

@@ -16,7 +16,7 @@ import (
 // noticeWrites are those of the books, too, which notices lead to.
 func noticeWrites() []operation {
 	return []operation{{
-		name: "post to the ledger", statements: []string{"ledger_post"},
+		name: "post to the ledger", statements: []string{"ledger_book"},
 		before: noAnswer,
 		call:   func(ctx context.Context, c *cell) (any, error) { return c.ours.Post(ctx, c.ghost(100)) },
 		right:  noAnswer, // posted, or posted by a try of which nothing was heard

@@ -134,12 +134,12 @@ func (p Pool) away() Pool {
 // nodes use it through the views that [DB.Region] returns.
 type DB struct {
 	pool    *pgxpool.Pool
+	of      *soleDeployment
 	policy  claim.Policy
 	tool    bool
 	limits  Pool
 	dialect dialect
 	version string
-	queries queries
 	log     *slog.Logger
 	meters  meters
 	doubts  []string
@@ -187,7 +187,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{
-		pool: conns, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger, meters: newMeters(c.Meters),
+		pool: conns, of: c.of, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger, meters: newMeters(c.Meters),
 		conns:   pool.New(int(c.Pool.MaxConns), c.Pool.MaxWaiting),
 		since:   time.Since,
 		stopped: make(chan struct{}),
@@ -318,9 +318,6 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 	if db.dialect, db.version, err = recognise(ctx, conn.Conn()); err != nil {
 		return connectError(c, err)
 	}
-	if db.queries, err = loadQueries(db.dialect); err != nil {
-		return err
-	}
 	switch lacks, err := missingRights(ctx, conn.Conn(), c.Database); {
 	case err != nil:
 		return connectError(c, err)
@@ -343,7 +340,7 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 		// Tables only grow, so an older build keeps working during a rolling upgrade.
 		db.log.Warn("the database's schema is newer than this build", "have", have, "known", want)
 	}
-	regions, err := readRegions(ctx, conn, db.queries)
+	regions, err := readRegions(ctx, conn, db.dialect)
 	if err != nil {
 		return connectError(c, err)
 	}

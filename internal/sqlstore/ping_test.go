@@ -2,7 +2,7 @@ package sqlstore
 
 import (
 	"context"
-	"slices"
+	"reflect"
 	"testing"
 	"time"
 
@@ -21,19 +21,12 @@ func TestWhatIsPingedFor(t *testing.T) {
 		require.Equal(t, want[0], shouldPing(t.Context(), p), idle)
 		require.Equal(t, want[1], shouldPing(rounds, p), idle)
 	}
-	for _, d := range []dialect{cockroachDB, postgreSQL} {
-		all, err := loadQueries(d)
+	for _, name := range inRounds {
+		sql, _, err := postgreSQL.bind(name, reflect.Zero(declared[name]).Interface())
 		require.NoError(t, err)
-		var sent []string
-		for name, q := range all {
-			if q.round {
-				sent = append(sent, name)
-				require.Contains(t, q.sql, "SELECT")
-				for _, write := range []string{"INSERT", "UPDATE", "DELETE"} {
-					require.NotContains(t, q.sql, write, name)
-				}
-			}
+		require.Contains(t, sql, "SELECT")
+		for _, write := range []string{"INSERT", "UPDATE", "DELETE"} {
+			require.NotContains(t, sql, write, name)
 		}
-		require.GreaterOrEqual(t, len(sent), len(inRounds), "%v", slices.Sorted(slices.Values(sent)))
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-
-	"github.com/homeward-io/homeward/claim"
 )
 
 // SetRate bounds a tenant's requests at each node, in requests per second and as a
@@ -15,12 +13,6 @@ func (db *DB) SetRate(ctx context.Context, tenant string, perSecond float64, bur
 	if math.IsNaN(perSecond) || math.IsInf(perSecond, 0) || perSecond < 0 || burst < 0 || burst > math.MaxInt32 || (perSecond > 0) != (burst > 0) {
 		return fmt.Errorf("tenant %s: rate and burst must both be above 0 or both be 0, are %g and %d", tenant, perSecond, burst)
 	}
-	n, _, err := affected(ctx, db, tenantRate, repeatable, rateArgs{tenant, perSecond, int32(burst)})
-	switch {
-	case err != nil:
-		return claimError(tenantRate.name, err)
-	case n == 0:
-		return claim.ErrUnknownTenant
-	}
-	return nil
+	most := int32(burst)
+	return db.changeTenant(ctx, tenantChangeArgs{TenantID: tenant, RatePerSecond: &perSecond, Burst: &most})
 }

@@ -66,10 +66,6 @@ func TestReads(t *testing.T) {
 			tenant, found, err := v.TenantByAPIKey(ctx, "key")
 			return answer{tenant, found}, err
 		},
-		"get": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
-			rec, _, found, err := v.Get(ctx, key, here)
-			return answer{rec, found}, err
-		},
 		"object": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
 			rec, _, found, err := v.Object(ctx, key.Tenant, here, object)
 			return answer{rec, found}, err
@@ -90,10 +86,6 @@ func TestReads(t *testing.T) {
 		"unpaid": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
 			u, found, err := v.Unpaid(ctx, here, refusedID)
 			return answer{u, found}, err
-		},
-		"ledger_transaction": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
-			post, found, err := v.Transaction(ctx, here, object)
-			return answer{post, found}, err
 		},
 		"ledger_named": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
 			return v.Named(ctx, here, []string{object, "none"})

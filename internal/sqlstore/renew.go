@@ -15,10 +15,7 @@ import (
 	"github.com/homeward-io/homeward/internal/sqlstore/batch"
 )
 
-var (
-	claimsToRenew = declare[renewableArgs]("renewable")
-	claimsRenew   = declare[renewArgs]("renew")
-)
+var claimsRenew = declare[renewArgs]("renew")
 
 // Renew implements [claim.Store]. It is one step for each home, all concurrently, so
 // that an unreachable home does not delay the others. A step has at most batch.MaxSteps claims
@@ -47,10 +44,6 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 }
 
 type (
-	renewableArgs struct {
-		Home string
-		Keys []keyRow
-	}
 	renewArgs struct {
 		Home   string
 		Leases []leaseRow
@@ -77,21 +70,20 @@ func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Le
 	for range maxLooks {
 		// In the order of their keys, as batches write them: otherwise the two could
 		// deadlock.
-		var keys []keyRow
-		for _, k := range slices.SortedFunc(maps.Keys(byKey), claim.Key.Compare) {
-			keys = append(keys, rowOf(k))
-		}
-		rows, err := many(ctx, v.db, claimsToRenew, repeatable, renewableArgs{home, keys}, scanRenewable)
+		keys := slices.SortedFunc(maps.Keys(byKey), claim.Key.Compare)
+		rows, err := v.find(ctx, home, keys)
 		if err != nil {
-			return claimError(claimsToRenew.name, err)
+			return claimError(claimFind.name, err)
 		}
-		slices.SortFunc(rows, func(a, b renewable) int { return a.record.Key.Compare(b.record.Key) })
 		var renewals []leaseRow
 		mine := map[claim.Key]int{}
-		for _, r := range rows {
-			k := r.record.Key
+		for n, k := range keys {
+			r := rows[n].row
+			if r == nil || r.readRow(k, home) != nil {
+				continue // a damaged row delays no other
+			}
 			for _, i := range byKey[k] {
-				next, err := claim.Renew(&r.record, holder, leases[i].Fence, &v.db.policy, r.now)
+				next, err := claim.Renew(&r.record, holder, leases[i].Fence, &v.db.policy, rows[n].now)
 				if err != nil {
 					continue // fenced off: the only error there is
 				}
@@ -130,19 +122,4 @@ func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Le
 		}
 	}
 	return fmt.Errorf("%w: the claims to renew keep changing", claim.ErrUnavailable)
-}
-
-type renewable struct {
-	now    time.Time
-	step   uuid.UUID
-	record claim.Record
-}
-
-func scanRenewable(row pgx.CollectableRow) (r renewable, err error) {
-	var state int16
-	var fence int64
-	rec := &r.record
-	err = row.Scan(&r.now, &rec.Key.Tenant, &rec.Key.Value, &state, &fence, &rec.Holder, &rec.LeaseUntil, &rec.HeldSince, &r.step)
-	rec.State, rec.Fence = claim.State(state), uint64(fence)
-	return r, err
 }

@@ -9,14 +9,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
 )
 
 var (
-	restoreRow    = declare[none]("restore")
-	restorePut    = declare[restoreArgs]("restore_put")
 	witnessOf     = declare[keyRow]("witness")
 	witnessesNext = declare[witnessPageArgs]("witnesses")
 	witnessesPut  = declare[witnessesArgs]("witnesses_put")
@@ -25,10 +22,6 @@ var (
 )
 
 type (
-	restoreArgs struct {
-		Version int64
-		State   []byte
-	}
 	witnessPageArgs struct {
 		keyRow
 		Limit int64
@@ -60,30 +53,17 @@ type (
 
 // Restore implements [claim.Restores].
 func (db *DB) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
-	type read struct {
-		now     time.Time
-		version zeronull.Int8
-		state   []byte
+	all, now, err := db.documents(ctx, restoreDocument)
+	if err != nil || len(all) == 0 {
+		return claim.Restore{}, now, err
 	}
-	got, _, _, err := one(ctx, db, restoreRow, repeatable, none{}, func(row pgx.CollectableRow) (r read, err error) {
-		err = row.Scan(&r.now, &r.version, &r.state)
-		return r, err
-	})
-	if err != nil || got.version == 0 {
-		return claim.Restore{}, got.now.UTC(), claimError(restoreRow.name, err)
-	}
-	r, err := claim.ParseRestore(uint64(got.version), got.state)
-	return r, got.now.UTC(), err
+	r, err := claim.ParseRestore(all[0].version, all[0].state)
+	return r, now, err
 }
 
 // PutRestore implements [claim.Restores].
 func (db *DB) PutRestore(ctx context.Context, r claim.Restore) (changed bool, err error) {
-	state, err := json.Marshal(r)
-	if err != nil {
-		return false, err
-	}
-	_, changed, _, err = one(ctx, db, restorePut, once, restoreArgs{int64(r.Version), state}, pgx.RowTo[int64])
-	return changed, claimError(restorePut.name, err)
+	return db.putDocument(ctx, restoreDocument, "", r.Version, r)
 }
 
 // Witness implements [claim.Restores].

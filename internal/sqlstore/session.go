@@ -53,7 +53,6 @@ func (s session) setParams() string {
 // asNeeded sets up a new session in one round trip: settings are committed before they
 // are read, as a transaction takes its isolation from the default when it begins.
 func (s session) asNeeded(ctx context.Context, conn *pgx.Conn) error {
-	bindArrays(conn.TypeMap())
 	d := postgreSQL
 	if conn.PgConn().ParameterStatus("crdb_version") != "" {
 		d = cockroachDB
@@ -119,7 +118,7 @@ const (
 		"set_config('default_transaction_isolation', '" + readCommitted + "', false); " +
 		"SELECT set_config('plan_cache_mode', 'force_custom_plan', false)" + whileYoung
 	// CockroachDB keeps plans, unless one for the very arguments costs less: statements
-	// name their region, see [query.in]. Not as the database's default, which does not
+	// name their region, see [dialect.bind]. Not as the database's default, which does not
 	// hold for every user.
 	onCockroachDB = "SET plan_cache_mode = 'auto'; SET default_transaction_isolation = '" + serializable + "'"
 )

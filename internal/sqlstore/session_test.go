@@ -88,7 +88,9 @@ func TestAPinIsNotMissedWhileItsRegistrarMoves(t *testing.T) {
 	defer func() { _ = writer.Close(context.Background()) }()
 	tx, err := writer.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), db.Statements(regions[0])["pin"][0], regions[0], []string{"acme"}, []string{"k"})
+	statements, err := db.Statements(t.Context(), regions[0])
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), statements["pin"].SQL, regions[0], []string{"acme"}, []string{"k"})
 	require.NoError(t, err)
 
 	type answer struct {

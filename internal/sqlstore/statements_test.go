@@ -1,7 +1,6 @@
 package sqlstore_test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -12,31 +11,44 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
-// TestEveryStatementIsUnderstood prepares all that the store can send: a column
-// that a migration does not have, or a form that one of the databases does not
-// know, is found here and not by the first tenant who moves.
+// TestEveryStatementIsUnderstood prepares all that the store can send, and encodes arguments
+// of their types: a column that a migration does not have, a form that one of the databases
+// does not know, or an argument that is missing, superfluous or of another type is found here
+// and not by the first tenant who moves.
 func TestEveryStatementIsUnderstood(t *testing.T) {
 	d := newDatabase(t)
 	db := open(t, sqlstore.Config{URL: d.url})
 	conn, err := pgx.Connect(t.Context(), d.url)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(t.Context())) }()
-	statements := db.Statements(regions[0])
-	for name, texts := range statements {
-		for i, sql := range texts {
-			first, _, _ := strings.Cut(sql, "\n")
-			require.Equal(t, "-- name: "+name, first, "traces, and the database's own lists, show the first line")
-			_, err := conn.Prepare(t.Context(), fmt.Sprint(name, i), sql)
-			require.NoError(t, err, sql)
-			require.NotContains(t, sql, "SELECT *", "%s: a column more would change its result", name)
+	statements, err := db.Statements(t.Context(), regions[0])
+	require.NoError(t, err)
+	for name, s := range statements {
+		first, _, _ := strings.Cut(s.SQL, "\n")
+		require.Equal(t, "-- name: "+name, first, "traces, and the database's own lists, show the first line")
+		require.NotContains(t, s.SQL, "SELECT *", "%s: a column more would change its result", name)
+		prepared, err := conn.Prepare(t.Context(), name, s.SQL)
+		require.NoError(t, err, s.SQL)
+		require.Len(t, s.Args, len(prepared.ParamOIDs), name)
+		for i, oid := range prepared.ParamOIDs {
+			_, err := conn.TypeMap().Encode(oid, pgtype.BinaryFormatCode, s.Args[i], nil)
+			require.NoError(t, err, "%s: $%d", name, i+1)
 		}
 	}
-	require.Len(t, statements["settle"], 1<<4, "postings, events, expiries, unpaid objects")
+	files, err := filepath.Glob("query/*.sql")
+	require.NoError(t, err)
+	for _, file := range files {
+		if strings.HasPrefix(file, "query/outbox_") {
+			continue
+		}
+		require.Contains(t, statements, strings.TrimSuffix(filepath.Base(file), ".sql"), "it is sent nowhere")
+	}
 }
 
 // elsewhereWritten are the files with statements of their own: for connections

@@ -22,13 +22,10 @@ const (
 )
 
 var (
-	sweepClaims  = declare[limitArgs]("sweep_claims")
-	sweepNotices = declare[limitArgs]("sweep_notices")
-	sweepUnpaid  = declare[limitArgs]("sweep_unpaid")
-	sweepAudit   = declare[limitArgs]("sweep_audit")
-	dropBodies   = declare[bodiesArgs]("notices_drop_bodies")
-	sweepPins    = declare[sweepPinsArgs]("pins_sweep")
-	forgetMoves  = declare[movesArgs]("registrar_forget")
+	sweepRows   = declare[limitArgs]("sweep")
+	dropBodies  = declare[bodiesArgs]("notices_drop_bodies")
+	sweepPins   = declare[sweepPinsArgs]("pins_sweep")
+	forgetMoves = declare[movesArgs]("registrar_forget")
 )
 
 type (
@@ -66,18 +63,11 @@ type sweeps struct {
 // nodes may call it concurrently.
 func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	if !v.db.dialect.cockroach {
-		for _, s := range []statement[limitArgs]{sweepClaims, sweepNotices, sweepUnpaid} {
-			n, _, err := affected(ctx, v.db, s, repeatable, limitArgs{int64(limit)})
-			if err != nil {
-				return removed, claimError(s.name, err)
-			}
-			removed += n
-		}
-		n, _, _, err := one(ctx, v.db, sweepAudit, repeatable, limitArgs{int64(limit)}, pgx.RowTo[int64])
+		n, _, _, err := one(ctx, v.db, sweepRows, repeatable, limitArgs{int64(limit)}, pgx.RowTo[int64])
 		if err != nil {
-			return removed, claimError(sweepAudit.name, err)
+			return 0, claimError(sweepRows.name, err)
 		}
-		removed += int(n)
+		removed = int(n)
 	}
 	n, err := v.SweepHome(ctx, v.name, limit)
 	return removed + n, err

@@ -22,9 +22,7 @@ var (
 	tenantByID      = declare[tenantArgs]("tenant")
 	tenantPage      = declare[pageArgs]("tenants")
 	tenantPut       = declare[tenantPutArgs]("tenant_put")
-	tenantRate      = declare[rateArgs]("tenant_rate")
-	tenantCards     = declare[cardsArgs]("tenant_card_numbers")
-	tenantRoutes    = declare[routesArgs]("tenant_routes")
+	tenantChange    = declare[tenantChangeArgs]("tenant_change")
 	tenantRegistrar = declare[moveArgs]("registrar_move")
 	apiKeyPut       = declare[apiKeyArgs]("api_key_put")
 	apiKeysEnd      = declare[apiKeysEndArgs]("api_keys_end")
@@ -32,16 +30,17 @@ var (
 )
 
 type (
-	rateArgs struct {
-		TenantID      string
-		RatePerSecond float64
-		Burst         int32
-	}
-	cardsArgs     struct{ TenantID, CardNumbers string }
-	routesArgs    struct{ TenantID, Routes string }
 	tenantPutArgs struct {
-		rateArgs
-		Name, Registrar, CardNumbers, Routes string
+		TenantID, Name, Registrar, CardNumbers, Routes string
+		RatePerSecond                                  float64
+		Burst                                          int32
+	}
+	// tenantChangeArgs are what changes of a tenant; nil: that does not.
+	tenantChangeArgs struct {
+		TenantID            string
+		RatePerSecond       *float64
+		Burst               *int32
+		CardNumbers, Routes *string
 	}
 	moveArgs struct {
 		TenantID, Registrar string
@@ -136,10 +135,9 @@ func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) 
 	if _, ok := (*db.regions.Load())[t.Registrar]; !ok {
 		return fmt.Errorf("tenant %s: there is no region %q to be registrar", t.ID, t.Registrar)
 	}
-	sql, args := tenantPut.in(db.queries, tenantPutArgs{
-		rateArgs: rateArgs{t.ID, t.RatePerSecond, int32(t.Burst)},
-		Name:     t.Name, Registrar: t.Registrar, CardNumbers: string(cmp.Or(t.CardNumbers, claim.RefuseCardNumbers)),
-		Routes: t.Routes,
+	sql, args := tenantPut.in(db.dialect, tenantPutArgs{
+		TenantID: t.ID, Name: t.Name, Registrar: t.Registrar, RatePerSecond: t.RatePerSecond, Burst: int32(t.Burst),
+		CardNumbers: string(cmp.Or(t.CardNumbers, claim.RefuseCardNumbers)), Routes: t.Routes,
 	})
 	defer db.recall(apiKeys)
 	return db.transaction(ctx, func(tx pgx.Tx) error {
@@ -161,7 +159,7 @@ func (db *DB) giveKey(ctx context.Context, tx pgx.Tx, tenant, key string) error 
 		return fmt.Errorf("tenant %s: %w", tenant, errForeignKey) // no node would let it in
 	}
 	var owner string
-	sql, args := apiKeyPut.in(db.queries, apiKeyArgs{tenant, hash[:]})
+	sql, args := apiKeyPut.in(db.dialect, apiKeyArgs{tenant, hash[:]})
 	err := tx.QueryRow(ctx, sql, args...).Scan(&owner)
 	if key == "" || errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("tenant %s: %w", tenant, errForeignKey)
@@ -188,7 +186,7 @@ func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter 
 			return err
 		}
 		hash := sha256.Sum256([]byte(key))
-		sql, args := apiKeysEnd.in(db.queries, apiKeysEndArgs{apiKeyArgs{tenant, hash[:]}, endOthersAfter})
+		sql, args := apiKeysEnd.in(db.dialect, apiKeysEndArgs{apiKeyArgs{tenant, hash[:]}, endOthersAfter})
 		_, err := tx.Exec(ctx, sql, args...)
 		return err
 	})
@@ -197,21 +195,21 @@ func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter 
 // SetCardNumbers sets the policy for card numbers in a tenant's free text. Nodes follow
 // within Pool.TenantCache.
 func (db *DB) SetCardNumbers(ctx context.Context, tenant string, cards claim.CardNumbers) error {
-	n, lost, err := affected(ctx, db, tenantCards, repeatable, cardsArgs{TenantID: tenant, CardNumbers: string(cards)})
-	if err == nil && n == 0 && !lost {
-		return claim.ErrUnknownTenant
-	}
-	return claimError(tenantCards.name, err)
+	return db.changeTenant(ctx, tenantChangeArgs{TenantID: tenant, CardNumbers: (*string)(&cards)})
 }
 
 // SetRoutes sets the providers of a tenant's payments; see payment.Routes, which the
 // caller has validated. Nodes follow within Pool.TenantCache.
 func (db *DB) SetRoutes(ctx context.Context, tenant, routes string) error {
-	n, lost, err := affected(ctx, db, tenantRoutes, repeatable, routesArgs{tenant, routes})
+	return db.changeTenant(ctx, tenantChangeArgs{TenantID: tenant, Routes: &routes})
+}
+
+func (db *DB) changeTenant(ctx context.Context, args tenantChangeArgs) error {
+	n, lost, err := affected(ctx, db, tenantChange, repeatable, args)
 	if err == nil && n == 0 && !lost {
 		return claim.ErrUnknownTenant
 	}
-	return claimError(tenantRoutes.name, err)
+	return claimError(tenantChange.name, err)
 }
 
 // transaction runs f in a transaction until its outcome is known, within adminTimeout.

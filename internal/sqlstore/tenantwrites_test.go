@@ -33,7 +33,7 @@ func tenantWrites(commit string) []operation {
 		},
 		next: func(c *cell, done bool) { opens(c, "new ", done) },
 	}, {
-		name: "set a tenant's rate", statements: []string{"tenant_rate"}, latest: true,
+		name: "set a tenant's rate", statements: []string{"tenant_change"}, latest: true,
 		before: ownTenant,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.hurt.SetRate(ctx, c.key.Tenant, 2.5, 10)
@@ -46,7 +46,7 @@ func tenantWrites(commit string) []operation {
 			require.Equal(c, done, tenant.Burst == 10)
 		},
 	}, {
-		name: "set a tenant's routes", statements: []string{"tenant_routes"}, latest: true,
+		name: "set a tenant's routes", statements: []string{"tenant_change"}, latest: true,
 		before: ownTenant,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.hurt.SetRoutes(ctx, c.key.Tenant, "*=bank")

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 // The status of a region decides one thing only: whether a key without a home may get
@@ -16,9 +17,8 @@ import (
 // read it, so a status, however late it is seen, cannot move a key or stop a retry.
 
 var (
-	regionStatus   = declare[statusArgs]("region_status")
-	claimsInFlight = declare[homeArgs]("claims_in_flight")
-	claimsUnknown  = declare[unknownArgs]("claims_unknown")
+	regionStatus  = declare[statusArgs]("region_status")
+	claimsUnknown = declare[unknownArgs]("claims_unknown")
 )
 
 type statusArgs struct {
@@ -57,15 +57,11 @@ func (db *DB) SetRegionStatus(ctx context.Context, name string, status claim.Reg
 	}
 }
 
-// InFlight counts the claims of a region without an outcome, except parked ones. It is
-// for operators: it reads the region's outbox, row by row.
+// InFlight counts the claims of a region without an outcome, except parked ones, up to
+// 100,000. Each has its provider call, from Begin to Settle.
 func (v *View) InFlight(ctx context.Context, region string) (int, error) {
-	ctx, err := v.reach(ctx, region)
-	if err != nil {
-		return 0, err
-	}
-	n, _, _, err := one(ctx, v.db, claimsInFlight, repeatable, homeArgs{region}, pgx.RowTo[int64])
-	return int(n), claimError(claimsInFlight.name, err)
+	d, err := v.Queue(outbox.ProviderCalls).Depth(ctx, region)
+	return d.Pending, err
 }
 
 type unknownArgs struct {

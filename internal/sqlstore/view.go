@@ -93,8 +93,8 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func readRegions(ctx context.Context, q querier, all queries) ([]claim.Region, error) {
-	sql, _ := topology.in(all, none{})
+func readRegions(ctx context.Context, q querier, d dialect) ([]claim.Region, error) {
+	sql, _ := topology.in(d, none{})
 	rows, err := q.Query(ctx, sql)
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func scanWindows(row pgx.CollectableRow) (w windows, err error) {
 // and raises them there if the policy's are longer. Shorter ones are refused.
 func (db *DB) promise(ctx context.Context, conn *pgxpool.Conn, c *pgx.ConnConfig) error {
 	mine := windowsOf(&db.policy)
-	sql, _ := windowsSeen.in(db.queries, none{})
+	sql, _ := windowsSeen.in(db.dialect, none{})
 	rows, err := conn.Query(ctx, sql)
 	if err != nil {
 		return connectError(c, err)
@@ -55,7 +55,7 @@ func (db *DB) promise(ctx context.Context, conn *pgxpool.Conn, c *pgx.ConnConfig
 	if mine == seen {
 		return nil // usually, and then nothing is written
 	}
-	sql, args := windowsRaise.in(db.queries, windowsArgs{
+	sql, args := windowsRaise.in(db.dialect, windowsArgs{
 		ReplayFor: mine.replay.Microseconds(), TombstoneFor: mine.tombstone.Microseconds(), PinGrace: mine.grace.Microseconds(),
 	})
 	rows, err = conn.Query(ctx, sql, args...)

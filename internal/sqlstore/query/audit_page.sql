@@ -10,7 +10,7 @@
 -- end of either is left to the next page. One row of claims more is read, as the first may
 -- be that of the place itself.
 WITH noted AS (
-    SELECT tenant_id, idem_key, at, id, event, region, node, fence, generation, detail, {{ .Lines }}
+    SELECT tenant_id, idem_key, at, id, event, region, node, fence, generation, detail, attempt_id, attempt_event, attempt_detail, begun_id, begun_at, begun_region, begun_node, begun_detail
     FROM audit
     WHERE home_region = @home::crdb_internal_region
       AND (tenant_id, idem_key, at, id) > (@tenant_id::text, @idem_key::text, @at::timestamptz, @id::uuid)
@@ -18,7 +18,7 @@ WITH noted AS (
     LIMIT @limit::int8
 ), held AS (
     SELECT tenant_id, idem_key, first_use, coalesce(begun_id, '00000000-0000-0000-0000-000000000000') AS begun, begun_region, begun_node, operation,
-           {{ .Begun }} AS pending
+           begun_id IS NOT NULL AND begun_noted IS NULL AS pending
     FROM claims
     WHERE home_region = @home::crdb_internal_region AND (tenant_id, idem_key) >= (@tenant_id::text, @idem_key::text)
     ORDER BY home_region, tenant_id, idem_key
@@ -40,12 +40,12 @@ WITH noted AS (
     ORDER BY e.tenant_id, e.idem_key, e.at, e.id
     LIMIT 1
 ), page AS (
-    SELECT tenant_id, idem_key, at, id, event, region, node, fence, generation, detail, {{ .Lines }}
+    SELECT tenant_id, idem_key, at, id, event, region, node, fence, generation, detail, attempt_id, attempt_event, attempt_detail, begun_id, begun_at, begun_region, begun_node, begun_detail
     FROM noted
     -- The clock that began a claim may be ahead of the one that settled it.
     WHERE least(begun_at, at) < @to::timestamptz AND greatest(begun_at, at) >= @from::timestamptz
     UNION ALL
-    SELECT tenant_id, idem_key, first_use, begun, 'claimed', begun_region, begun_node, 1, 1, operation, {{ .NoLines }}
+    SELECT tenant_id, idem_key, first_use, begun, 'claimed', begun_region, begun_node, 1, 1, operation, NULL::uuid, NULL::text, NULL::text, NULL::uuid, NULL::timestamptz, NULL::text, NULL::text, NULL::text
     FROM held
     WHERE pending AND first_use < @to::timestamptz AND first_use >= @from::timestamptz
       AND (tenant_id, idem_key, first_use, begun) > (@tenant_id::text, @idem_key::text, @at::timestamptz, @id::uuid)
@@ -57,4 +57,3 @@ SELECT b.tenant_id, b.idem_key, b.at, b.id,
 FROM behind AS b
 LEFT JOIN page AS p ON b.id IS NULL OR (p.tenant_id, p.idem_key, p.at, p.id) <= (b.tenant_id, b.idem_key, b.at, b.id)
 LEFT JOIN claims AS c ON c.home_region = @home::crdb_internal_region AND c.tenant_id = p.tenant_id AND c.idem_key = p.idem_key AND c.first_use <= greatest(p.at, p.begun_at)
-{{ .FromReplica }}

@@ -1,2 +1,2 @@
 -- name: endpoint
-SELECT now(), {{ .Endpoint }} FROM endpoints AS e WHERE e.tenant_id = @tenant_id::text
+SELECT now(), e.tenant_id, e.url, e.secrets, e.failing_since, e.disabled_at FROM endpoints AS e WHERE e.tenant_id = @tenant_id::text

@@ -7,4 +7,4 @@ UPDATE endpoints AS e SET
 WHERE e.tenant_id = @tenant_id::text AND e.url = @url::text
   AND CASE WHEN @ok::bool THEN e.failing_since IS NOT NULL
       ELSE e.failing_since IS NULL OR e.disabled_at IS NULL AND e.failing_since <= now() - @disable_after::interval END
-RETURNING now(), {{ .Endpoint }}
+RETURNING now(), e.tenant_id, e.url, e.secrets, e.failing_since, e.disabled_at

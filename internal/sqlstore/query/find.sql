@@ -1,12 +1,15 @@
 -- name: find
--- Requests arrive that may not make a claim, or where begin has made none: the claims
--- under their keys, with their responses, and the clock they are to be judged by. It
--- changes nothing, so that a key may be asked for twice.
-WITH asked AS MATERIALIZED (
-    SELECT @home::crdb_internal_region AS home_region, a.*
-    FROM @keys AS a (n int4, tenant_id text, idem_key text)
-)
-SELECT a.n, now(), {{ .Claim }}
-FROM asked AS a
+-- The claims under some keys, with their responses, and the clock they are to be judged by:
+-- a row for each key. It changes nothing, so that a key may be asked for twice.
+--
+-- Every n is between these bounds. They make PostgreSQL expect one row of arrays of unknown
+-- length, and not ten: it would prefer a plan for the one row of a lone caller, and plan each
+-- time anew.
+SELECT k.n, now(), c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
+       c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
+       c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal, c.interim,
+       c.answer_status, c.answer_header, c.answer_body, c.answer_blob
+FROM unnest(@keys_n::int4[], @keys_tenant_id::text[], @keys_idem_key::text[]) AS k (n, tenant_id, idem_key)
 LEFT JOIN claims AS c
-    ON c.home_region = {{ if .PlansAreKept }}a.home_region{{ else }}@home::crdb_internal_region{{ end }} AND c.tenant_id = a.tenant_id AND c.idem_key = a.idem_key
+    ON c.home_region = @home::crdb_internal_region AND c.tenant_id = k.tenant_id AND c.idem_key = k.idem_key
+WHERE k.n BETWEEN 0 AND 1000000

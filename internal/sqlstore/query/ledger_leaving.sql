@@ -24,8 +24,10 @@ WITH heads AS (
       AND (f.kind NOT IN ('charge', 'transfer') OR NOT EXISTS (
           SELECT 1 FROM unpaid AS u WHERE u.home_region = @home::crdb_internal_region AND u.object_id = f.object_id))
 )
-SELECT {{ .Transaction }}
+SELECT l.home_region, l.id, l.tenant_id, l.kind, l.at, l.debit_account, l.credit_account, l.debit_amount,
+       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why
 FROM heads AS h JOIN ledger AS l ON l.home_region = @home::crdb_internal_region AND l.id = h.id
 UNION ALL
-SELECT {{ .Transaction }}
+SELECT l.home_region, l.id, l.tenant_id, l.kind, l.at, l.debit_account, l.credit_account, l.debit_amount,
+       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why
 FROM heads AS h JOIN ledger AS l ON l.home_region = @home::crdb_internal_region AND l.reverses = h.id AND l.reverses <> ''

@@ -1,2 +1,2 @@
 -- name: tenant
-SELECT {{ .Tenant }} FROM tenants AS t WHERE t.id = @tenant_id::text
+SELECT t.id, t.name, t.registrar, t.previous_registrar, t.registrar_moved_at, t.rate_per_second, t.burst, t.card_numbers, t.routes FROM tenants AS t WHERE t.id = @tenant_id::text

@@ -351,8 +351,6 @@ CREATE TABLE IF NOT EXISTS ledger (
     -- Money that came in is one thing, whatever it was booked as: see ledger.Transaction.Arrival.
     UNIQUE INDEX ledger_arrivals (home_region, provider, provider_ref)
         WHERE kind IN ('charge', 'ghost') AND provider_ref <> '',
-    -- Finds the refund of a ghost by its object, which is what a provider names.
-    INDEX ledger_ghost_refunds (home_region, object_id) WHERE kind = 'ghost_refund',
     -- Finds what may have to go back at one provider. A charge writes nothing to it.
     INDEX ledger_ghosts (home_region, provider, id) WHERE kind = 'ghost',
     -- Finds what is about a charge, for people who ask what became of it: ghosts, disputes,
@@ -401,24 +399,6 @@ CREATE TABLE IF NOT EXISTS notices (
     INDEX notices_bodied (home_region, processed_at) WHERE processed_at IS NOT NULL AND length(body) > 0
 ) WITH (ttl_expiration_expression = 'removable_at', ttl_job_cron = '@hourly')
 LOCALITY REGIONAL BY ROW AS home_region;
-
--- What stops automatic refunds; see notice.Brake. A row for each provider, and one with the name
--- '' for all. Every region reads it for each compensation, and writes it for each new one.
-CREATE TABLE IF NOT EXISTS brakes (
-    provider text NOT NULL PRIMARY KEY,
-    version  int8 NOT NULL,
-    -- JSON
-    state    bytea NOT NULL
-) LOCALITY GLOBAL;
-
--- Which account each provider's name stands for; see package account. A row for each name that
--- has been in use.
-CREATE TABLE IF NOT EXISTS accounts (
-    provider text NOT NULL PRIMARY KEY,
-    version  int8 NOT NULL,
-    -- JSON
-    state    bytea NOT NULL
-) LOCALITY GLOBAL;
 
 ---------------------------------------------------------------------------------------------------
 -- Audit and restores
@@ -564,13 +544,17 @@ END
 $$;
 -- +goose StatementEnd
 
--- That the rows are those of a backup, and which time they lack; see claim.Restore. One row, once
--- there was a restore; nodes read it when they start.
-CREATE TABLE IF NOT EXISTS restores (
-    singleton bool NOT NULL PRIMARY KEY DEFAULT true CHECK (singleton),
-    version   int8 NOT NULL,
-    -- JSON
-    state     bytea NOT NULL
+-- Small documents of JSON, each changed by comparing its version: what stops automatic refunds
+-- (kind brake, see notice.Brake; one for each provider, and one with the name '' for all), which
+-- account each provider's name stands for (kind account, see package account), and that the rows
+-- are those of a backup, and which time they lack (kind restore, see claim.Restore; one, once there
+-- was a restore, which nodes read when they start). Every region reads them.
+CREATE TABLE IF NOT EXISTS documents (
+    kind    text NOT NULL,
+    name    text NOT NULL,
+    version int8 NOT NULL,
+    state   bytea NOT NULL,
+    PRIMARY KEY (kind, name)
 ) LOCALITY GLOBAL;
 
 -- What segments and providers say of claims that a restore has lost; see claim.Witness. Nodes

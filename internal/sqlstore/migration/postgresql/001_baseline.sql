@@ -327,8 +327,6 @@ CREATE INDEX ledger_reverses ON ledger (home_region, reverses) WHERE reverses <>
 -- Money that came in is one thing, whatever it was booked as: see ledger.Transaction.Arrival.
 CREATE UNIQUE INDEX ledger_arrivals ON ledger (home_region, provider, provider_ref)
     WHERE kind IN ('charge', 'ghost') AND provider_ref <> '';
--- Finds the refund of a ghost by its object, which is what a provider names.
-CREATE INDEX ledger_ghost_refunds ON ledger (home_region, object_id) WHERE kind = 'ghost_refund';
 -- Finds what may have to go back at one provider. A charge writes nothing to it.
 CREATE INDEX ledger_ghosts ON ledger (home_region, provider, id) WHERE kind = 'ghost';
 -- Finds what is about a charge, for people who ask what became of it: ghosts, disputes,
@@ -376,24 +374,6 @@ CREATE TABLE notices (
 CREATE INDEX notices_removable ON notices (removable_at) WHERE removable_at IS NOT NULL;
 -- Housekeeping finds here the bodies that nobody needs any more; see notice.KeepBodyFor.
 CREATE INDEX notices_bodied ON notices (home_region, processed_at) WHERE processed_at IS NOT NULL AND length(body) > 0;
-
--- What stops automatic refunds; see notice.Brake. A row for each provider, and one with the name
--- '' for all. Every region reads it for each compensation, and writes it for each new one.
-CREATE TABLE brakes (
-    provider text NOT NULL PRIMARY KEY,
-    version  int8 NOT NULL,
-    -- JSON
-    state    bytea NOT NULL
-);
-
--- Which account each provider's name stands for; see package account. A row for each name that
--- has been in use.
-CREATE TABLE accounts (
-    provider text NOT NULL PRIMARY KEY,
-    version  int8 NOT NULL,
-    -- JSON
-    state    bytea NOT NULL
-);
 
 ---------------------------------------------------------------------------------------------------
 -- Audit and restores
@@ -539,13 +519,17 @@ END
 $$;
 -- +goose StatementEnd
 
--- That the rows are those of a backup, and which time they lack; see claim.Restore. One row, once
--- there was a restore; nodes read it when they start.
-CREATE TABLE restores (
-    singleton bool NOT NULL PRIMARY KEY DEFAULT true CHECK (singleton),
-    version   int8 NOT NULL,
-    -- JSON
-    state     bytea NOT NULL
+-- Small documents of JSON, each changed by comparing its version: what stops automatic refunds
+-- (kind brake, see notice.Brake; one for each provider, and one with the name '' for all), which
+-- account each provider's name stands for (kind account, see package account), and that the rows
+-- are those of a backup, and which time they lack (kind restore, see claim.Restore; one, once there
+-- was a restore, which nodes read when they start). Every region reads them.
+CREATE TABLE documents (
+    kind    text NOT NULL,
+    name    text NOT NULL,
+    version int8 NOT NULL,
+    state   bytea NOT NULL,
+    PRIMARY KEY (kind, name)
 );
 
 -- What segments and providers say of claims that a restore has lost; see claim.Witness. Nodes

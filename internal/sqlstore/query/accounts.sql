@@ -1,3 +1,0 @@
--- name: accounts
--- What is known of every provider's name.
-SELECT provider, version, state FROM accounts ORDER BY provider

@@ -1,2 +1,0 @@
--- name: deployment
-SELECT id FROM deployment

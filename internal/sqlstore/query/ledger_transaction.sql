@@ -1,4 +1,0 @@
--- name: ledger_transaction
-SELECT {{ .Transaction }}
-FROM ledger AS l
-WHERE l.home_region = @home::crdb_internal_region AND l.id = @id::text
