@@ -50,12 +50,8 @@
 //	pin_write       the time that was read         read again: the pin there is the answer
 //	pins_sweep      the time that it reads         run again: nothing changes
 //	outbox_take     due, unlocked                  reported: rows that were taken are due again after the lease
-//	outbox_finish   the fence                      run again; a row that is gone is finished
-//	outbox_finish_all
-//	                each row's fence               run again: rows that are gone are finished
-//	outbox_retry    the fence                      reported: the row is due again after its lease
-//	outbox_retry_all
-//	                each row's fence               reported: each row is due after its pause or its lease
+//	outbox_finish   each row's fence               run again: rows that are gone are finished
+//	outbox_retry    each row's fence               reported: each row is due after its pause or its lease
 //	outbox_park     the fence                      reported likewise
 //	outbox_unpark   that it is parked              reported: a person looks again
 //	ledger_book     there is no row                run again; whatever transaction there is now is the answer;
@@ -64,8 +60,7 @@
 //	audit_forget    that no claim says anything    run again: what is gone is forgotten
 //	document_put    the version that was read      reported as unknown: the next look finds what there is
 //	notices_keep    there is no row                run again: what is there stays, and has its row in the queue
-//	notices_close   the fence                      run again; on "no row" read: if status and detail equal what we wrote, our first try succeeded
-//	notices_close_… each the fence                 run again: what is gone is closed, and not counted a second time
+//	notices_close   each the fence                 run again: what is gone is closed. Of one, on "no row" read: if status and detail equal what we wrote, our first try succeeded
 //	notices_rewrite, what was read                 run again: what is not there any more stays as it is
 //	endpoint_rewrite
 //	notices_drop_…  that there is a body           run again: nothing changes
@@ -136,9 +131,9 @@
 //	endpoint | endpoint_note nothing has changed: the next delivery finds the same
 //	look | outbox_take       nothing has changed: another node's look, or the next one,
 //	                         finds the same; so it does where nobody was woken
-//	outbox_take | outbox_finish_all or outbox_retry_all
+//	outbox_take | outbox_finish or outbox_retry
 //	                         each row of the batch is due again after its lease
-//	outbox_finish_all | outbox_retry_all
+//	outbox_finish | outbox_retry
 //	                         the rows of the first are gone, those of the second are due
 //	                         again after their lease
 //	notices_due_rewrite | notices_rewrite

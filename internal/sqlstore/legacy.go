@@ -87,6 +87,13 @@ func legacy(d dialect) map[string]string {
 				name = table.statement(strings.TrimPrefix(file, queueFiles))
 			}
 			all[name] = strings.TrimSpace(theRow.ReplaceAllString(text, "@${1}_$2"))
+			if what, ok := strings.CutPrefix(file, "expiries_"); ok {
+				for _, table := range queueTables {
+					if table.files == queueFiles {
+						all[table.table+"_"+what] = strings.ReplaceAll(all[name], "expiries", table.table)
+					}
+				}
+			}
 		}
 	}
 	return all

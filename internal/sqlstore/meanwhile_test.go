@@ -148,7 +148,7 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 			require.NoError(c, c.others.PutEndpoint(c.ctx, e))
 		}, fails(relay.ErrNoEndpoint)},
 		{"call finish", before, "taken", func(c *cell) { takenAgain(c) }, fails(outbox.ErrFenced)},
-		{"call finish", after, "not readable", deaf("calls_row"), fails(claim.ErrUnavailable)},
+		{"call finish", after, "not readable", deaf("calls_message"), fails(claim.ErrUnavailable)},
 		{"call retry", before, "taken", func(c *cell) { takenAgain(c) }, fails(claim.ErrUnavailable)},
 		{"call park", before, "taken", func(c *cell) { takenAgain(c) }, fails(claim.ErrUnavailable)},
 	} {

@@ -23,8 +23,7 @@ var (
 
 var (
 	noticesKeep       = declare[keepArgs]("notices_keep")
-	noticeClose       = declare[closeArgs]("notices_close")
-	noticesClose      = declare[closeAllArgs]("notices_close_all")
+	noticesClose      = declare[closeArgs]("notices_close")
 	noticeByID        = declare[idArgs]("notice")
 	noticesBodies     = declare[homePageArgs]("notices_bodies")
 	noticesRewrite    = declare[rewriteArgs]("notices_rewrite")
@@ -43,12 +42,6 @@ type (
 		TraceParent  string
 	}
 	closeArgs struct {
-		idArgs
-		Fence          int64
-		Status, Detail string
-		KeepFor        time.Duration
-	}
-	closeAllArgs struct {
 		Home           string
 		Rows           []holdRow
 		Status, Detail string
@@ -102,13 +95,11 @@ func (v *View) Close(ctx context.Context, region, id string, fence uint64, statu
 	if err != nil {
 		return err
 	}
-	_, closed, lost, err := one(within, v.db, noticeClose, repeatable, closeArgs{
-		idArgs: idArgs{Home: region, ID: id}, Fence: int64(fence), Status: string(status), Detail: detail, KeepFor: notice.KeepFor,
-	}, pgx.RowTo[string])
+	closed, lost, err := v.closeNotices(within, region, []outbox.Hold{{ID: id, Fence: fence}}, status, detail)
 	switch {
 	case err != nil:
-		return claimError(noticeClose.name, err)
-	case closed:
+		return err
+	case closed == 1:
 		return nil
 	case lost:
 		// The reply to our first try may be lost. If status and detail equal what we
@@ -131,12 +122,21 @@ func (v *View) CloseAll(ctx context.Context, region string, rows []outbox.Hold, 
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	args := closeAllArgs{Home: region, Rows: make([]holdRow, len(rows)), Status: string(status), Detail: detail, KeepFor: notice.KeepFor}
+	closed, _, err = v.closeNotices(ctx, region, rows, status, detail)
+	return closed, err
+}
+
+func (v *View) closeNotices(ctx context.Context, region string, rows []outbox.Hold, status notice.Status, detail string) (closed int, lost bool, err error) {
+	args := closeArgs{Home: region, Rows: make([]holdRow, len(rows)), Status: string(status), Detail: detail, KeepFor: notice.KeepFor}
 	for i, r := range rows {
 		args.Rows[i] = holdRow{r.ID, int64(r.Fence)}
 	}
-	n, _, _, err := one(ctx, v.db, noticesClose, repeatable, args, pgx.RowTo[int64])
-	return int(n), claimError(noticesClose.name, err)
+	lost, err = v.db.do(ctx, noticesClose.name, repeatable, args, func(rows pgx.Rows) error {
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		closed = len(ids)
+		return err
+	})
+	return closed, lost, claimError(noticesClose.name, err)
 }
 
 // Notice implements [notice.Store].

@@ -98,7 +98,7 @@ func noticeWrites() []operation {
 			require.EqualValues(c, 2, c.takesNotice(c.notices()[0].ID))
 		},
 	}, {
-		name: "close notices together", statements: []string{"notices_close_all"},
+		name: "close notices together", statements: []string{"notices_close"},
 		before: func(c *cell) {
 			_, err := c.others.Keep(c.ctx, here, c.notices()[:1])
 			require.NoError(c, err)

@@ -46,20 +46,17 @@ func (t queueTable) statement(what string) string {
 }
 
 var (
-	queueTake      = declareOfQueues[takeArgs]("take")
-	queueMessage   = declareOfQueues[idArgs]("message")
-	queueRow       = declareOfQueues[idArgs]("row")
-	queueFinish    = declareOfQueues[holdArgs]("finish")
-	queueFinishAll = declareOfQueues[finishAllArgs]("finish_all")
-	queueRetry     = declareOfQueues[retryArgs]("retry")
-	queueRetryAll  = declareOfQueues[retryAllArgs]("retry_all")
-	queuePark      = declareOfQueues[parkArgs]("park")
-	queueUnpark    = declareOfQueues[idArgs]("unpark")
-	queueParked    = declareOfQueues[homePageArgs]("parked")
-	queueWaiting   = declareOfQueues[homeLimitArgs]("waiting")
-	queueDepth     = declareOfQueues[homeLimitArgs]("depth")
-	look           = declare[homeArgs]("look")
-	lookEvents     = declare[homeArgs]("look_events")
+	queueTake    = declareOfQueues[takeArgs]("take")
+	queueMessage = declareOfQueues[idArgs]("message")
+	queueFinish  = declareOfQueues[finishArgs]("finish")
+	queueRetry   = declareOfQueues[retryArgs]("retry")
+	queuePark    = declareOfQueues[parkArgs]("park")
+	queueUnpark  = declareOfQueues[idArgs]("unpark")
+	queueParked  = declareOfQueues[homePageArgs]("parked")
+	queueWaiting = declareOfQueues[homeLimitArgs]("waiting")
+	queueDepth   = declareOfQueues[homeLimitArgs]("depth")
+	look         = declare[homeArgs]("look")
+	lookEvents   = declare[homeArgs]("look_events")
 )
 
 type (
@@ -77,15 +74,11 @@ type (
 		Home string
 		holdRow
 	}
-	finishAllArgs struct {
+	finishArgs struct {
 		Home string
 		Rows []holdRow
 	}
 	retryArgs struct {
-		Home string
-		retryRow
-	}
-	retryAllArgs struct {
 		Home string
 		Rows []retryRow
 	}
@@ -188,26 +181,22 @@ func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, 
 
 // Finish implements [outbox.Store].
 func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
-	lost, err := fenced(ctx, q, queueFinish.of(q), repeatable, region, holdArgs{region, holdRow{id, int64(fence)}})
+	lost, err := fenced(ctx, q, queueFinish.of(q), repeatable, region, finishArgs{region, []holdRow{{id, int64(fence)}}})
 	if !errors.Is(err, outbox.ErrFenced) || !lost {
 		return err
 	}
 	// Our own first try may have removed it: a row that is gone is finished, whoever
 	// did it.
-	s := queueRow.of(q)
-	_, found, _, err := one(q.toward(q.work(ctx), region), q.db, s, repeatable, idArgs{Home: region, ID: id}, pgx.RowTo[int64])
-	if err != nil {
-		return claimError(s.name, err)
-	}
-	if found {
+	_, found, err := q.Message(q.work(ctx), region, id)
+	if err == nil && found {
 		return outbox.ErrFenced
 	}
-	return nil
+	return err
 }
 
 // Retry implements [outbox.Store].
 func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
-	_, err := fenced(ctx, q, queueRetry.of(q), once, region, retryArgs{region, retryRow{holdRow{id, int64(fence)}, after.Truncate(time.Microsecond), reason}})
+	_, err := fenced(ctx, q, queueRetry.of(q), once, region, retryArgs{region, []retryRow{{holdRow{id, int64(fence)}, after.Truncate(time.Microsecond), reason}}})
 	return err
 }
 
@@ -219,11 +208,11 @@ func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold)
 		return err
 	}
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
-		args := finishAllArgs{region, make([]holdRow, len(some))}
+		args := finishArgs{region, make([]holdRow, len(some))}
 		for i, r := range some {
 			args.Rows[i] = holdRow{r.ID, int64(r.Fence)}
 		}
-		s := queueFinishAll.of(q)
+		s := queueFinish.of(q)
 		_, _, err = affected(ctx, q.db, s, repeatable, args)
 		if err != nil {
 			return claimError(s.name, err)
@@ -250,11 +239,11 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 	}
 	var failed error
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
-		args := retryAllArgs{region, make([]retryRow, len(some))}
+		args := retryArgs{region, make([]retryRow, len(some))}
 		for i, r := range some {
 			args.Rows[i] = retryRow{holdRow{r.ID, int64(r.Fence)}, r.After.Truncate(time.Microsecond), r.Reason}
 		}
-		s := queueRetryAll.of(q)
+		s := queueRetry.of(q)
 		_, _, err = affected(ctx, q.db, s, once, args)
 		failed = cmp.Or(failed, claimError(s.name, err))
 	}

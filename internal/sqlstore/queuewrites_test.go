@@ -166,7 +166,7 @@ func queueWrites() []operation {
 			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
 		},
 	}, {
-		name: "call finish together", statements: []string{"calls_finish_all"},
+		name: "call finish together", statements: []string{"calls_finish"},
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Queue(outbox.ProviderCalls).FinishAll(ctx, here, []outbox.Hold{{ID: c.held.Minted.ID, Fence: 1}, {ID: "none", Fence: 1}})
@@ -181,7 +181,7 @@ func queueWrites() []operation {
 			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
 		},
 	}, {
-		name: "call retry together", statements: []string{"calls_retry_all"}, once: true,
+		name: "call retry together", statements: []string{"calls_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Queue(outbox.ProviderCalls).RetryAll(ctx, here, []outbox.Delay{

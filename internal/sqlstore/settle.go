@@ -16,7 +16,6 @@ import (
 var (
 	claimSettle = declare[settleArgs]("settle")
 	claimDefer  = declare[deferArgs]("defer")
-	claimWait   = declare[waitArgs]("wait")
 )
 
 // Settle implements [claim.Store].
@@ -42,12 +41,9 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	}
 	// The verdict's id is the step's, so that a retry finds it.
 	said := &settlement{old: &held, next: next, fx: &fx, step: verdict.ID}
-	switch _, pending := verdict.Outcome.(*claim.Pending); {
-	case next.State == claim.InFlight && pending:
-		err = v.wait(ctx, said)
-	case next.State == claim.InFlight:
+	if next.State == claim.InFlight {
 		err = v.putOff(ctx, said)
-	default:
+	} else {
 		_, err = v.db.settles.do(ctx, held.Home, said)
 		err = settleError(&fx, err)
 	}
@@ -85,53 +81,32 @@ type deferArgs struct {
 	ProviderKey, ProviderRef                     string
 	Pause, DuePause                              time.Duration
 	Step                                         uuid.UUID
+	Interim                                      []byte   // nil: that of the same generation stays
 	First, Second                                entryRow // which differ in little
+	Events                                       []eventRow
 }
 
 // putOff is the step of an attempt that ended without an outcome.
 func (v *View) putOff(ctx context.Context, s *settlement) error {
 	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
-	_, found, _, err := one(ctx, v.db, claimDefer, repeatable, deferArgs{
+	args := deferArgs{
 		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
 		Fence: int64(next.Fence), Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
 		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), DuePause: s.fx.Reschedule.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
 		NewGeneration: int32(next.Generation), ProviderKey: next.ProviderKey, ProviderRef: next.ProviderRef,
 		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
 		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second),
-	}, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
-	s.done = found
-	return claimError(claimDefer.name, err)
-}
-
-type waitArgs struct {
-	keyArgs
-	ObjectID, Reason, ProviderRef, Region, Node string
-	OldFence, Fence                             int64
-	OldUnknowns, Generation                     int32
-	Interim                                     []byte
-	Pause                                       time.Duration
-	Step                                        uuid.UUID
-	First, Second                               entryRow // which differ in little
-	Events                                      []settledEvent
-}
-
-// wait is the step of an attempt that ended pending.
-func (v *View) wait(ctx context.Context, s *settlement) error {
-	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
-	args := waitArgs{
-		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
-		Fence: int64(next.Fence), Reason: next.Reason, ProviderRef: next.ProviderRef, Interim: interimColumn(next),
-		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
-		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
-		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second), Events: []settledEvent{},
+	}
+	if next.Interim != nil {
+		args.Interim = interimColumn(next)
 	}
 	for i := range s.fx.Events {
-		args.Events = append(args.Events, settledEvent{0, eventOf(&s.fx.Events[i])})
+		args.Events = append(args.Events, eventOf(&s.fx.Events[i]))
 	}
-	_, found, _, err := one(ctx, v.db, claimWait, repeatable, args,
+	_, found, _, err := one(ctx, v.db, claimDefer, repeatable, args,
 		func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
 	s.done = found
-	return claimError(claimWait.name, err)
+	return claimError(claimDefer.name, err)
 }
 
 // unbookable returns why a verdict with an invalid posting is not recorded: that,

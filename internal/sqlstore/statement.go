@@ -38,9 +38,9 @@ func (s statement[A]) in(d dialect, args A) (sql string, bound []any) {
 // planned are the statements that PostgreSQL plans for each run. A kept plan was made for the
 // table as it then was, usually empty, and stays until the table is analysed. A queue can grow
 // by 100,000 rows before that.
-var planned = []string{"ledger_named", "notices_close", "look", "look_events", "calls_take", "calls_finish_all", "calls_retry_all", "calls_open",
-	"events_take", "events_finish_all", "events_retry_all", "expiries_take", "expiries_finish_all", "expiries_retry_all",
-	"notices_due_take", "notices_due_finish_all", "notices_due_retry_all"}
+var planned = []string{"ledger_named", "notices_close", "look", "look_events", "calls_take", "calls_finish", "calls_retry", "calls_open",
+	"events_take", "events_finish", "events_retry", "expiries_take", "expiries_finish", "expiries_retry",
+	"notices_due_take", "notices_due_finish", "notices_due_retry"}
 
 // fromReplica are the reads that the nearest replica may answer, a few seconds in the past.
 var fromReplica = []string{"replica", "replica_object", "audit_page"}

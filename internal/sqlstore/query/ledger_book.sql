@@ -14,7 +14,7 @@ WITH booked AS (
     UPDATE claims AS c SET events_at = greatest(now(), c.events_at + '1 microsecond'::interval)
     FROM booked AS b
     WHERE c.home_region = @home::crdb_internal_region AND c.tenant_id = b.tenant_id
-      AND c.idem_key IN (SELECT e.idem_key FROM @events AS e (id text, kind text, idem_key text, operation text, payload bytea, trace_parent text))
+      AND c.idem_key = ANY (@events_idem_key::text[])
     RETURNING c.tenant_id, c.idem_key, c.events_at
 ), emitted AS (
     INSERT INTO events (
@@ -22,7 +22,10 @@ WITH booked AS (
     SELECT @home::crdb_internal_region, e.id, e.kind, b.tenant_id, e.idem_key, e.operation, e.payload, e.trace_parent,
            coalesce(p.events_at, now()), now(), 0
     FROM booked AS b
-    CROSS JOIN @events AS e (id text, kind text, idem_key text, operation text, payload bytea, trace_parent text)
+    CROSS JOIN unnest(
+        @events_id::text[], @events_kind::text[], @events_idem_key::text[], @events_operation::text[],
+        @events_payload::bytea[], @events_trace_parent::text[]
+    ) AS e (id, kind, idem_key, operation, payload, trace_parent)
     LEFT JOIN placed AS p ON p.tenant_id = b.tenant_id AND p.idem_key = e.idem_key
     RETURNING events.home_region
 )

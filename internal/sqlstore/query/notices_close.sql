@@ -1,15 +1,22 @@
 -- name: notices_close
--- A notice has been acted on: its row goes, and it says how.
+-- Notices that end alike have been acted on: their rows go, and they say how. Those that
+-- somebody else has taken since are left. The ids of those that were closed are returned.
+-- The rows are found as expiries_finish finds them.
 WITH finished AS (
-    DELETE FROM notices_due
-    WHERE home_region = @home::crdb_internal_region AND id = @id::text AND fence = @fence::int8 AND NOT parked
-    RETURNING id
+    DELETE FROM notices_due AS o
+    USING (
+        SELECT r.id, r.fence, @home::crdb_internal_region AS home_region
+        FROM unnest(@rows_id::text[], @rows_fence::int8[]) AS r (id, fence)
+        OFFSET 0
+    ) AS h
+    WHERE o.home_region = h.home_region AND o.id = h.id AND o.fence = h.fence AND NOT o.parked
+    RETURNING o.id
 ), closed AS (
-    UPDATE notices SET
+    UPDATE notices AS n SET
         status = @status::text, detail = @detail::text, processed_at = now(),
-        removable_at = greatest(now(), received_at + @keep_for::interval)
-    FROM finished
-    WHERE notices.home_region = @home::crdb_internal_region AND notices.id = finished.id
-    RETURNING notices.home_region
+        removable_at = greatest(now(), n.received_at + @keep_for::interval)
+    FROM (SELECT id, @home::crdb_internal_region AS home_region FROM finished OFFSET 0) AS f
+    WHERE n.home_region = f.home_region AND n.id = f.id
+    RETURNING n.home_region
 )
 SELECT id FROM finished

@@ -4,7 +4,10 @@
 WITH kept AS (
     INSERT INTO notices (home_region, id, provider, body, received_at, status, detail, trace_parent)
     SELECT @home::crdb_internal_region, n.id, n.provider, n.body, now(), @status::text, '', n.trace_parent
-    FROM @notices AS n (id text, provider text, body bytea, trace_parent text)
+    FROM unnest(
+        @notices_id::text[], @notices_provider::text[], @notices_body::bytea[],
+        @notices_trace_parent::text[]
+    ) AS n (id, provider, body, trace_parent)
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING id, provider, body, received_at, trace_parent
 ), queued AS (

@@ -1,4 +1,3 @@
--- name: {{ .Queue }}_finish
-DELETE FROM {{ .Queue }}
+-- name: expiries_park
+UPDATE expiries SET parked = true, last_error = @reason::text
 WHERE home_region = @home::crdb_internal_region AND id = @id::text AND fence = @fence::int8 AND NOT parked
-RETURNING fence

@@ -1,0 +1,13 @@
+-- name: expiries_retry
+-- Postpones rows that end together, found as expiries_finish finds them. A reason counts as a
+-- failure.
+UPDATE expiries AS o SET
+    due = now() + h.pause,
+    attempts = o.attempts + CASE WHEN h.reason <> '' THEN 1 ELSE 0 END,
+    last_error = CASE WHEN h.reason <> '' THEN h.reason ELSE o.last_error END
+FROM (
+    SELECT r.id, r.fence, r.pause, r.reason, @home::crdb_internal_region AS home_region
+    FROM unnest(@rows_id::text[], @rows_fence::int8[], @rows_pause::interval[], @rows_reason::text[]) AS r (id, fence, pause, reason)
+    OFFSET 0
+) AS h
+WHERE o.home_region = h.home_region AND o.id = h.id AND o.fence = h.fence AND NOT o.parked

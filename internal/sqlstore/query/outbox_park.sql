@@ -1,4 +1,0 @@
--- name: {{ .Queue }}_park
-UPDATE {{ .Queue }} SET parked = true, last_error = @reason::text
-WHERE home_region = @home::crdb_internal_region AND id = @id::text AND fence = @fence::int8 AND NOT parked
-RETURNING fence

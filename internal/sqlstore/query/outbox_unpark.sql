@@ -1,4 +1,0 @@
--- name: {{ .Queue }}_unpark
-UPDATE {{ .Queue }} SET parked = false, attempts = 0, due = now()
-WHERE home_region = @home::crdb_internal_region AND id = @id::text AND parked
-RETURNING fence
