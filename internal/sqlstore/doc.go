@@ -136,9 +136,6 @@
 //	outbox_finish | outbox_retry
 //	                         the rows of the first are gone, those of the second are due
 //	                         again after their lease
-//	notices_due_rewrite | notices_rewrite
-//	                         the row has the new body and the notice the old one, which
-//	                         say the same; the next going through finds the notice again
 //
 // Storing notices and closing one are a statement each: no notice is without its row in
 // the queue, and a closed one has no row.

@@ -22,12 +22,11 @@ var (
 )
 
 var (
-	noticesKeep       = declare[keepArgs]("notices_keep")
-	noticesClose      = declare[closeArgs]("notices_close")
-	noticeByID        = declare[idArgs]("notice")
-	noticesBodies     = declare[homePageArgs]("notices_bodies")
-	noticesRewrite    = declare[rewriteArgs]("notices_rewrite")
-	noticesDueRewrite = declare[rewriteArgs]("notices_due_rewrite")
+	noticesKeep    = declare[keepArgs]("notices_keep")
+	noticesClose   = declare[closeArgs]("notices_close")
+	noticeByID     = declare[idArgs]("notice")
+	noticesBodies  = declare[homePageArgs]("notices_bodies")
+	noticesRewrite = declare[rewriteArgs]("notices_rewrite")
 )
 
 type (
@@ -161,8 +160,7 @@ func (v *View) Notice(ctx context.Context, region, id string) (notice.Notice, bo
 	return n, true, nil
 }
 
-// Rewrite implements [notice.Bodies]. It writes the row before its notice: a body that
-// was found in a notice is there until both are done.
+// Rewrite implements [notice.Bodies].
 func (v *View) Rewrite(ctx context.Context, region, after string, limit int, again func(id string, body []byte) ([]byte, error)) (last string, err error) {
 	ctx, err = v.reach(ctx, region)
 	if err != nil {
@@ -188,9 +186,6 @@ func (v *View) Rewrite(ctx context.Context, region, after string, limit int, aga
 			continue
 		}
 		args := rewriteArgs{idArgs: idArgs{Home: region, ID: b.id}, OldBody: b.body, Body: next}
-		if _, _, err := affected(ctx, v.db, noticesDueRewrite, repeatable, args); err != nil {
-			return "", claimError(noticesDueRewrite.name, err)
-		}
 		if _, _, err := affected(ctx, v.db, noticesRewrite, repeatable, args); err != nil {
 			return "", claimError(noticesRewrite.name, err)
 		}

@@ -13,36 +13,38 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// queueTable is where a queue is kept.
-type queueTable struct {
-	table string
-	// files prefixes the files of its statements. Tables with the columns of events share
-	// those of outbox_, and name their statements after themselves.
-	files string
-	// inOrder: a row waits for earlier ones of its key and kind.
-	inOrder bool
-}
-
-// queueTables are where the queues are kept.
-var queueTables = map[outbox.Queue]queueTable{
-	// A call is in the row of its claim.
-	outbox.ProviderCalls: {table: "claims", files: callFiles},
-	outbox.Events:        {table: "events", files: queueFiles, inOrder: true},
-	outbox.Expiries:      {table: "expiries", files: queueFiles},
-	outbox.Notices:       {table: "notices_due", files: queueFiles},
+// queueTables are where the queues are kept. A call is in the row of its claim. The others are
+// tables with the same columns: the texts of expiries serve them, see [texts].
+var queueTables = map[outbox.Queue]string{
+	outbox.ProviderCalls: callsTable, outbox.Events: "events", outbox.Expiries: expiriesTable, outbox.Notices: "notices_due",
 }
 
 const (
-	queueFiles = "outbox_"
-	callFiles  = "calls_"
+	callsTable    = "calls"
+	expiriesTable = "expiries"
 )
 
-// statement is the name of one of the queue's statements.
-func (t queueTable) statement(what string) string {
-	if t.files == queueFiles {
-		return t.table + "_" + what
+// queueStatement is one that every queue has, under the name of its table: events_take.
+type queueStatement[A any] struct{ what string }
+
+// of returns the statement of one queue.
+func (s queueStatement[A]) of(q queue) statement[A] { return statement[A]{q.table + "_" + s.what} }
+
+func declareOfQueues[A any](what string) queueStatement[A] {
+	for _, table := range queueTables {
+		declare[A](table + "_" + what)
 	}
-	return t.files + what
+	return queueStatement[A]{what}
+}
+
+// ofQueues returns the names of some statements of all queues.
+func ofQueues(what ...string) (names []string) {
+	for _, table := range queueTables {
+		for _, w := range what {
+			names = append(names, table+"_"+w)
+		}
+	}
+	return names
 }
 
 var (
@@ -100,7 +102,7 @@ type (
 // queue is one queue as the nodes of the view's region use it.
 type queue struct {
 	*View
-	queueTable
+	table string
 }
 
 // Queue implements [outbox.Queues].
@@ -118,7 +120,7 @@ func (q queue) work(ctx context.Context) context.Context {
 }
 
 // ofCalls reports whether q is the queue of provider calls.
-func (q queue) ofCalls() bool { return q.files == callFiles }
+func (q queue) ofCalls() bool { return q.table == callsTable }
 
 // dueMessage is a row and its due time before it was taken.
 type dueMessage struct {

@@ -3,6 +3,9 @@ package sqlstore
 import (
 	"embed"
 	"fmt"
+	"io/fs"
+	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -38,16 +41,14 @@ func (s statement[A]) in(d dialect, args A) (sql string, bound []any) {
 // planned are the statements that PostgreSQL plans for each run. A kept plan was made for the
 // table as it then was, usually empty, and stays until the table is analysed. A queue can grow
 // by 100,000 rows before that.
-var planned = []string{"ledger_named", "notices_close", "look", "look_events", "calls_take", "calls_finish", "calls_retry", "calls_open",
-	"events_take", "events_finish", "events_retry", "expiries_take", "expiries_finish", "expiries_retry",
-	"notices_due_take", "notices_due_finish", "notices_due_retry"}
+var planned = append(ofQueues("take", "finish", "retry"), "calls_open", "look", "look_events", "ledger_named", "notices_close")
 
 // fromReplica are the reads that the nearest replica may answer, a few seconds in the past.
 var fromReplica = []string{"replica", "replica_object", "audit_page"}
 
 // inRounds are the statements that a node sends by itself, again and again. They are reads.
 // No caller waits for one, and the next round repeats it.
-var inRounds = []string{"calls_depth", "events_depth", "expiries_depth", "notices_due_depth", "look", "look_events", "regions", "documents", "claims_unknown"}
+var inRounds = append(ofQueues("depth"), "look", "look_events", "regions", "documents", "claims_unknown")
 
 const (
 	aRegion = "@home::crdb_internal_region"
@@ -57,16 +58,13 @@ const (
 
 // bind returns a statement's text, and its arguments.
 //
-// Both databases parse each text as it stands. CockroachDB gets the region of the rows in the
-// text: it keeps a generic plan, for which a region among the arguments is any region, and
-// such a plan may visit all. If the text names the region the plan is made for that, and
-// kept; a plan for each execution costs several times what begin itself does.
+// Both databases parse each text as it stands. For CockroachDB the region of the rows is
+// written into it: the database keeps a generic plan, and for a region among the arguments
+// that is one of any region, which looks up where it could scan to a limit, and costs begin
+// about a fifth more. A plan for each execution costs several times what begin itself does.
+// A read of the nearest replica ends with a clause of CockroachDB.
 func (d dialect) bind(name string, args any) (sql string, bound []any, err error) {
-	all := legacyPostgres()
-	if d.cockroach {
-		all = legacyCockroach()
-	}
-	sql, ok := all[name]
+	sql, ok := texts()[name]
 	if !ok {
 		return "", nil, fmt.Errorf("sqlstore: there is no statement %q", name)
 	}
@@ -84,6 +82,32 @@ func (d dialect) bind(name string, args any) (sql string, bound []any, err error
 	}
 	return sql, append(bound, named), nil
 }
+
+// texts are those of query/, by the names of their files. A queue has the texts of expiries
+// with its own table's name in them, unless it has a file of its own.
+var texts = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	files, err := fs.Glob(queryFiles, "query/*.sql")
+	if err != nil {
+		panic(err) // the pattern is well-formed
+	}
+	for _, f := range files {
+		text, err := queryFiles.ReadFile(f)
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		all[strings.TrimSuffix(path.Base(f), ".sql")] = strings.TrimSpace(string(text))
+	}
+	for name, text := range maps.Clone(all) {
+		what, shared := strings.CutPrefix(name, expiriesTable)
+		for _, table := range queueTables {
+			if _, own := all[table+what]; shared && !own {
+				all[table+what] = strings.ReplaceAll(text, expiriesTable, table)
+			}
+		}
+	}
+	return all
+})
 
 // namedArgs returns the fields of a struct as arguments:
 //

@@ -1,5 +1,5 @@
 -- name: calls_depth
--- As outbox_depth.
+-- As expiries_depth.
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM claims AS c
             WHERE c.home_region = @home::crdb_internal_region AND c.call_due IS NOT NULL LIMIT @limit::int8) AS p),
