@@ -112,9 +112,12 @@ func (c *auditVerifyCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return &exitError{exitUnread, err}
 	}
+	proved := &countedParts{what: "segments proved"}
+	stop := io.progress(proved.String)
 	r, err := audit.Verify(ctx, audit.VerifyConfig{
-		Objects: bucket, Trust: trust, Regions: c.Region, Now: time.Now(), Stale: c.Stale, Progress: io.progress("segments proved"),
+		Objects: bucket, Trust: trust, Regions: c.Region, Now: time.Now(), Stale: c.Stale, Progress: proved.set,
 	})
+	stop()
 	if err := errors.Join(err, bucket.Close()); err != nil {
 		return &exitError{exitUnread, err}
 	}

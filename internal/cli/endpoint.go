@@ -267,7 +267,7 @@ func (c *endpointRemoveCommand) Run(ctx context.Context, io streams) error {
 		if !removed {
 			return noEndpoint(c.Tenant)
 		}
-		fmt.Fprintf(io.out, "%s is told nothing any more; events that wait for it are dropped as their turn comes\n", c.Tenant)
+		fmt.Fprintf(io.out, "%s gets no more events; those that wait are dropped when they are due\n", c.Tenant)
 		return nil
 	})
 }

@@ -66,8 +66,10 @@ func (c *auditShowCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	archive := &audit.Archive{Objects: bucket, Trust: trust, Progress: io.progress("segments looked through")}
+	read := &countedParts{what: "segments read"}
+	archive := &audit.Archive{Objects: bucket, Trust: trust, Progress: read.set}
 	err = c.withBooks(ctx, func(s *store) (err error) {
+		defer io.progress(read.String)()
 		if archive.Deployment, err = s.DeploymentID(ctx); err != nil {
 			return err
 		}

@@ -71,12 +71,12 @@ func (c *ledgerVerifyCommand) verify(ctx context.Context, io streams, owed bool)
 	return found, c.withVerdicts(ctx, io, func(v *verdicts) error {
 		return c.withBooks(ctx, func(s *store) (err error) {
 			books := &countedBooks{Store: s.rows}
-			told := tell(io, books.String)
+			stop := io.progress(books.String)
 			err = s.withLeft(ctx, &c.bucketFlags, c.Data, func(left verify.Left) (err error) {
 				found.Report, err = verify.AllBooks(ctx, books, s.regions, left)
 				return err
 			})
-			told.stop()
+			stop()
 			if err != nil || v.metrics == nil && !owed {
 				return err
 			}

@@ -22,8 +22,8 @@ import (
 type verdicts struct {
 	metrics *telemetry.Metrics
 
-	mu   sync.Mutex
-	tell func(*meter.Observer)
+	mu     sync.Mutex
+	report func(*meter.Observer)
 }
 
 // metricsFlags are theirs.
@@ -45,22 +45,22 @@ func (f *metricsFlags) open(ctx context.Context, log *slog.Logger) (v *verdicts,
 	return v, stop, set.Observe(func(o *meter.Observer) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if v.tell != nil {
-			v.tell(o)
+		if v.report != nil {
+			v.report(o)
 		}
 	})
 }
 
-func (v *verdicts) say(tell func(*meter.Observer)) error {
+func (v *verdicts) export(report func(*meter.Observer)) error {
 	v.mu.Lock()
-	v.tell = tell
+	v.report = report
 	v.mu.Unlock()
 	return v.metrics.Write()
 }
 
 // books records the result of a verification, and the debt to payers.
 func (v *verdicts) books(at time.Time, r *verify.Report, suspense map[string]int64) error {
-	return v.say(func(o *meter.Observer) {
+	return v.export(func(o *meter.Observer) {
 		o.Is(meter.LedgerVerifyLast, float64(at.Unix()))
 		o.Is(meter.LedgerVerifyFindings, float64(r.Failed))
 		for currency, owed := range suspense {
@@ -73,7 +73,7 @@ func (v *verdicts) books(at time.Time, r *verify.Report, suspense map[string]int
 // all those that were not healed.
 func (v *verdicts) statement(at time.Time, c *reconcile.Comparison) error {
 	mismatches, left := maps.Clone(c.Mismatches), c.Left()
-	return v.say(func(o *meter.Observer) {
+	return v.export(func(o *meter.Observer) {
 		o.Is(meter.ReconciliationLast, float64(at.Unix()), c.Of())
 		o.Is(meter.ReconciliationMismatches, float64(left), c.Of(), "all")
 		for class, n := range mismatches {

@@ -73,7 +73,7 @@ func (c *migrateUpCommand) Run(ctx context.Context, io streams) error {
 			return err // before anything is done
 		}
 		steps, now := 0, &currentStep{}
-		told := tell(io, now.String)
+		stop := io.progress(now.String)
 		err := m.Up(ctx, want, func(s sqlstore.Step) {
 			if sayBlocked(io, s) {
 				return
@@ -82,7 +82,7 @@ func (c *migrateUpCommand) Run(ctx context.Context, io streams) error {
 			fmt.Fprintln(io.out, s.Name)
 			now.begin(s.Name)
 		})
-		told.stop()
+		stop()
 		if err != nil {
 			return err
 		}

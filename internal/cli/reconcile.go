@@ -283,8 +283,7 @@ func (c *reconcileCommand) compared(io streams, open func(context.Context, func(
 			}
 			books := &countedBooks{Store: s.rows}
 			if c.Every == 0 && terminal(io.err) {
-				told := tell(io, books.String)
-				defer told.stop()
+				defer io.progress(books.String)()
 			}
 			return do(recon.Config{
 				Books: books, Claims: s.rows, Regions: s.regions, Home: s.home, Common: s.homes()[0],

@@ -43,7 +43,7 @@ func TestLongWorkTellsHowFarItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs bytes.Buffer
 		books := &countedBooks{Store: someBooks{}}
-		told := tell(streams{err: &errs}, books.String)
+		stop := streams{err: &errs}.progress(books.String)
 		time.Sleep(progressSaid - time.Second)
 		synctest.Wait()
 		require.Empty(t, errs.String(), "what is soon done says nothing")
@@ -51,7 +51,7 @@ func TestLongWorkTellsHowFarItIs(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		told.stop()
+		stop()
 		require.Equal(t, "2 transactions read in us-east1, 30s\n", errs.String())
 	})
 	now := &currentStep{}
