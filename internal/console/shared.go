@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/region/admin"
 )
@@ -16,32 +18,36 @@ type shared[T any] struct {
 	// lasts is how long a result is cached.
 	lasts time.Duration
 	now   func() time.Time
+	group singleflight.Group
 
 	mu   sync.Mutex
 	last T
 	err  error // of the last query
 	at   time.Time
-	// asking is closed when the query in progress has its result; nil: none is in
-	// progress.
-	asking chan struct{}
 }
 
 func newShared[T any](now func() time.Time, lasts time.Duration, ask func(context.Context) (T, error)) *shared[T] {
 	return &shared[T]{ask: ask, lasts: lasts, now: now}
 }
 
+// cached returns the last result, and whether it is young enough.
+func (s *shared[T]) cached() (last T, err error, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last, s.err, !s.at.IsZero() && s.now().Sub(s.at) < s.lasts
+}
+
 // look returns a result that is at most as old as lasts.
 func (s *shared[T]) look(ctx context.Context) (none T, err error) {
-	for {
-		last, asking, err := s.begin()
-		if asking == nil {
-			return last, err
-		}
-		select {
-		case <-asking:
-		case <-ctx.Done():
-			return none, ctx.Err()
-		}
+	if last, err, fresh := s.cached(); fresh {
+		return last, err
+	}
+	select {
+	case <-s.fetch():
+		last, err, _ := s.cached()
+		return last, err
+	case <-ctx.Done():
+		return none, ctx.Err()
 	}
 }
 
@@ -49,39 +55,30 @@ func (s *shared[T]) look(ctx context.Context) (none T, err error) {
 // that must not wait. It is the zero value until there is one, and after a failed
 // query.
 func (s *shared[T]) glance() T {
-	last, _, _ := s.begin()
+	last, _, fresh := s.cached()
+	if !fresh {
+		s.fetch()
+	}
 	return last
-}
-
-// begin returns the last result, and starts a query if that is too old.
-func (s *shared[T]) begin() (last T, asking chan struct{}, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.at.IsZero() && s.now().Sub(s.at) < s.lasts {
-		return s.last, nil, s.err
-	}
-	if s.asking == nil {
-		s.asking = make(chan struct{})
-		go s.fetch(s.asking)
-	}
-	return s.last, s.asking, s.err
 }
 
 // fetch is independent of any viewer's request: others wait for the result, too, so it
 // has a time-out of its own.
-func (s *shared[T]) fetch(done chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), pageTime)
-	defer cancel()
-	var answer T
-	err := func() (err error) {
-		defer fault.Recover(&err)
-		answer, err = s.ask(ctx)
-		return err
-	}()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last, s.err, s.at, s.asking = answer, err, s.now(), nil
-	close(done)
+func (s *shared[T]) fetch() <-chan singleflight.Result {
+	return s.group.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), pageTime)
+		defer cancel()
+		var answer T
+		err := func() (err error) {
+			defer fault.Recover(&err)
+			answer, err = s.ask(ctx)
+			return err
+		}()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.last, s.err, s.at = answer, err, s.now()
+		return nil, nil
+	})
 }
 
 // watchFor is how long one overview is cached for all viewers: less than the pages'

@@ -13,10 +13,10 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// knowProviders refuses a start with a key of another account, or without a provider
+// checkProviders refuses a start with a key of another account, or without a provider
 // that has open work. A provider that does not report its account, as while it is down,
 // is asked again later.
-func (n *Node) knowProviders(ctx context.Context) (parts.Stop, error) {
+func (n *Node) checkProviders(ctx context.Context) (parts.Stop, error) {
 	n.c.keepProviders(n.log)
 	doubts, err := n.c.keeper.Pin(ctx, time.Now())
 	named := slices.Concat(n.c.Providers.Names(), n.c.LeaveProviders)
@@ -51,8 +51,8 @@ func (n *Node) checkAccounts(ctx context.Context) {
 	}
 }
 
-// leftOpen returns the open work that a node with these settings would leave behind.
-func leftOpen(ctx context.Context, db *sqlstore.DB, settings *ServeSettings, regions []region.Region) error {
+// openWork returns the open work that a node with these settings would leave behind.
+func openWork(ctx context.Context, db *sqlstore.DB, settings *ServeSettings, regions []region.Region) error {
 	if len(regions) == 0 || settings.validateProviders() != nil {
 		return nil // a mistake of its own
 	}

@@ -196,8 +196,8 @@ func (e *exported) lag() (lag time.Duration, known bool) {
 	return lag, true
 }
 
-// tell records the lag of each home.
-func (e *export) tell(o *meter.Observer) {
+// report records the lag of each home.
+func (e *export) report(o *meter.Observer) {
 	if last := e.last.Load(); last != nil {
 		for home, l := range *last {
 			if lag, known := l.lag(); known {
@@ -229,13 +229,13 @@ func (n *Node) exportAudit(context.Context) (parts.Stop, error) {
 	if _, err := x.home(c.Region); err != nil {
 		return nil, err
 	}
-	if err := c.Meters.Observe(n.export.tell); err != nil {
+	if err := c.Meters.Observe(n.export.report); err != nil {
 		return nil, err
 	}
 	mine := roundsOf(n.place, exportRounds)
 	n.background.every(n.log, cmp.Or(c.Audit.Every, defaultAuditEvery), func(ctx context.Context) {
 		last := map[string]exported{} // without those that another node reports
-		for _, home := range n.kept() {
+		for _, home := range n.keptHomes() {
 			if !mine(home) || n.guard.Standing().Unread(home) { // unread: an operator must look first
 				continue
 			}

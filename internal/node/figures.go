@@ -40,7 +40,7 @@ const (
 type figures struct {
 	store  deployment.Store
 	region string
-	// lost are the homes whose nodes cannot tell. mine says whether it is this node's turn.
+	// lost are the homes whose nodes cannot report. mine says whether it is this node's turn.
 	lost     func() []string
 	mine     func(home string) bool
 	failures *meter.Counter
@@ -58,8 +58,8 @@ type figures struct {
 
 // counted are the figures of a home. They are not there where it is another node's turn.
 type counted struct {
-	at   time.Time
-	told []figure
+	at      time.Time
+	figures []figure
 }
 
 type figure struct {
@@ -84,7 +84,7 @@ func (n *Node) collectFigures() error {
 	}
 	f := newFigures(n)
 	n.background.every(n.log, cmp.Or(n.c.FiguresEvery, figuresEvery), f.round)
-	return n.c.Meters.Observe(f.tell)
+	return n.c.Meters.Observe(f.report)
 }
 
 // round queries the store.
@@ -132,29 +132,29 @@ func (f *figures) deputise(ctx context.Context) error {
 }
 
 // brakes are those of the deployment, with the nodes' own figures.
-func (f *figures) brakes(ctx context.Context, tell func(*meter.Metric, float64, ...string)) error {
+func (f *figures) brakes(ctx context.Context, record func(*meter.Metric, float64, ...string)) error {
 	brakes, _, err := f.store.Brakes(ctx)
 	if err != nil {
 		return err
 	}
 	for _, b := range brakes {
-		tell(meter.BrakeHeld, flag(b.Held != nil), cmp.Or(b.Provider, "all"))
+		record(meter.BrakeHeld, flag(b.Held != nil), cmp.Or(b.Provider, "all"))
 	}
 	if !slices.ContainsFunc(brakes, func(b notice.Brake) bool { return b.Provider == notice.AllProviders }) {
-		tell(meter.BrakeHeld, 0, "all")
+		record(meter.BrakeHeld, 0, "all")
 	}
 	return nil
 }
 
 // count counts the rows of a home.
 func (f *figures) count(ctx context.Context, home string) error {
-	var told []figure
-	tell := func(of *meter.Metric, value float64, labels ...string) {
-		told = append(told, figure{of, value, labels})
+	var figures []figure
+	record := func(of *meter.Metric, value float64, labels ...string) {
+		figures = append(figures, figure{of, value, labels})
 	}
 	now := f.clock.now()
 	if home == f.region {
-		if err := f.brakes(ctx, tell); err != nil {
+		if err := f.brakes(ctx, record); err != nil {
 			return err
 		}
 	}
@@ -162,20 +162,20 @@ func (f *figures) count(ctx context.Context, home string) error {
 	if err != nil {
 		return err
 	}
-	tell(meter.UnknownOpen, float64(len(unknown)), home)
+	record(meter.UnknownOpen, float64(len(unknown)), home)
 	age := time.Duration(0)
 	for i := range unknown {
 		age = max(age, now.Sub(unknown[i].FirstUse))
 	}
-	tell(meter.UnknownAge, age.Seconds(), home)
+	record(meter.UnknownAge, age.Seconds(), home)
 	for _, q := range outbox.AllQueues() {
-		if err := f.queue(ctx, home, q, now, tell); err != nil {
+		if err := f.queue(ctx, home, q, now, record); err != nil {
 			return err
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.homes[home] = counted{time.Now(), told}
+	f.homes[home] = counted{time.Now(), figures}
 	return nil
 }
 
@@ -187,13 +187,13 @@ var kinds = map[outbox.Queue][]outbox.Kind{
 	outbox.Events:        {outbox.KindNATS, outbox.KindWebhook, outbox.KindLog},
 }
 
-func (f *figures) queue(ctx context.Context, home string, q outbox.Queue, now time.Time, tell func(*meter.Metric, float64, ...string)) error {
+func (f *figures) queue(ctx context.Context, home string, q outbox.Queue, now time.Time, record func(*meter.Metric, float64, ...string)) error {
 	store := f.store.Queue(q)
 	depth, err := store.Depth(ctx, home)
 	if err != nil {
 		return err
 	}
-	tell(meter.OutboxPending, float64(depth.Pending), home, string(q))
+	record(meter.OutboxPending, float64(depth.Pending), home, string(q))
 	lag, parked, limbo, stuck := map[outbox.Kind]time.Duration{}, map[outbox.Kind]int{}, 0, 0
 	// Read rows only if a gauge needs them.
 	if depth.Due > 0 {
@@ -222,21 +222,21 @@ func (f *figures) queue(ctx context.Context, home string, q outbox.Queue, now ti
 		}
 	}
 	for _, kind := range kinds[q] {
-		tell(meter.OutboxLag, lag[kind].Seconds(), home, string(q), string(kind))
-		tell(meter.OutboxParked, float64(parked[kind]), home, string(q), string(kind))
+		record(meter.OutboxLag, lag[kind].Seconds(), home, string(q), string(kind))
+		record(meter.OutboxParked, float64(parked[kind]), home, string(q), string(kind))
 	}
 	switch q {
 	case outbox.ProviderCalls:
-		tell(meter.Stuck, float64(stuck), home)
+		record(meter.Stuck, float64(stuck), home)
 	case outbox.Notices:
-		tell(meter.Limbo, float64(limbo), home)
+		record(meter.Limbo, float64(limbo), home)
 	default:
 	}
 	return nil
 }
 
-// tell records the latest figures, and their age.
-func (f *figures) tell(o *meter.Observer) {
+// report records the latest figures, and their age.
+func (f *figures) report(o *meter.Observer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ahead, known := f.clock.offset(); known {
@@ -250,7 +250,7 @@ func (f *figures) tell(o *meter.Observer) {
 		if home == f.region {
 			o.Is(meter.Collected, age.Seconds())
 		}
-		for _, one := range c.told {
+		for _, one := range c.figures {
 			o.Is(one.of, one.value, one.labels...)
 		}
 	}

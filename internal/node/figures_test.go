@@ -43,7 +43,7 @@ func TestFiguresOfALostRegionAreTold(t *testing.T) {
 		told := map[string]float64{}
 		for _, home := range f.homes {
 			require.WithinDuration(t, time.Now(), home.at, time.Minute)
-			for _, one := range home.told {
+			for _, one := range home.figures {
 				if one.of == meter.OutboxPending && one.labels[1] == string(outbox.ProviderCalls) {
 					told[one.labels[0]] = one.value
 				}

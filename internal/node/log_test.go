@@ -76,11 +76,11 @@ func TestANodesLog(t *testing.T) {
 func TestWhatIsLoggedAfterTheEndOfGossip(t *testing.T) {
 	log, said := record()
 	var n Node
-	quiet := slog.New(&untilStop{log.Handler(), &n.left}).With("component", "memberlist").WithGroup("g")
+	quiet := slog.New(&untilStop{log.Handler(), &n.leftGossip}).With("component", "memberlist").WithGroup("g")
 	quiet.Warn("before")
 	require.Contains(t, said.String(), "before")
 	require.Contains(t, said.String(), "memberlist")
-	n.left.Store(true)
+	n.leftGossip.Store(true)
 	quiet.Warn("after")
 	require.NotContains(t, said.String(), "after")
 }

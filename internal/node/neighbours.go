@@ -37,13 +37,13 @@ func (n *Node) openGossip(context.Context) (parts.Stop, error) {
 		Deployment: n.deployment, Node: c.Name, Region: c.Region, RPCAddr: n.RPCAddr(), Version: build.Version(),
 		BindAddr: host, BindPort: port, AdvertiseAddr: advertiseHost, AdvertisePort: advertisePort,
 		Seeds: c.Seeds, SecretKeys: c.GossipKeys,
-		LocalTimings: c.LocalGossip, Logger: slog.New(&untilStop{n.log.Handler(), &n.left}),
+		LocalTimings: c.LocalGossip, Logger: slog.New(&untilStop{n.log.Handler(), &n.leftGossip}),
 	})
 	if err != nil {
 		return nil, gossipError(c.GossipListen, err)
 	}
 	return func(context.Context) error {
-		n.left.Store(true)
+		n.leftGossip.Store(true)
 		return n.membership.Close()
 	}, nil
 }

@@ -127,7 +127,7 @@ type Node struct {
 	rpcListener net.Listener
 	conListener net.Listener // of the console; nil: there is none
 	membership  *region.Membership
-	left        atomic.Bool // gossip
+	leftGossip  atomic.Bool
 	outages     *region.Outages
 	transport   http.RoundTripper // of forwards
 	peers       *region.Peers
@@ -161,7 +161,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		c.Clock = time.Now
 	}
 	n := &Node{c: c, log: c.Logger.With("region", c.Region, "node", c.Name)}
-	n.c.Store = waking{c.Store, n}
+	n.c.Store = notifying{c.Store, n}
 	if err := n.running.Start(ctx, n.parts()...); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}
@@ -180,7 +180,7 @@ func (n *Node) parts() []parts.Part {
 		n.readDeployment, // before it says anything to another node, or believes one
 		n.readRegions,
 		n.readRestore, // before anything can begin
-		n.knowProviders,
+		n.checkProviders,
 		n.listen, // a taken port is reported before others see this node
 		n.openGossip,
 		n.openPeers,

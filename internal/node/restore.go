@@ -19,7 +19,7 @@ func (n *Node) readRestore(ctx context.Context) (_ parts.Stop, err error) {
 		return nil, err
 	}
 	if r := n.guard.Standing(); r != nil {
-		n.sayRestore(r)
+		n.logRestore(r)
 	}
 	return nil, n.compareAudit(ctx)
 }
@@ -93,13 +93,13 @@ func (n *Node) rereadRestore(ctx context.Context, bad *trouble) error {
 	case was != nil && now == nil:
 		n.log.Info("the restore has ended")
 	case was == nil && now != nil:
-		n.sayRestore(now)
+		n.logRestore(now)
 	}
 	return err
 }
 
-// sayRestore warns that keys are withheld.
-func (n *Node) sayRestore(r *claim.Restore) {
+// logRestore warns that keys are withheld.
+func (n *Node) logRestore(r *claim.Restore) {
 	n.log.Warn("a restore is in effect: keys that may have been used in the lost time are withheld; homeward restore show lists the remaining steps",
 		"from", r.From, "until", r.Until, "phase", r.Phase)
 }

@@ -58,7 +58,7 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, command
 	if err == nil {
 		starting, cancel := context.WithTimeout(ctx, StartTime)
 		defer cancel()
-		err = s.running.Start(starting, s.background.start, s.startNode, s.sayDoubts, s.sweep)
+		err = s.running.Start(starting, s.background.start, s.startNode, s.logDoubts, s.sweep)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
@@ -102,9 +102,9 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	return s.node.Stop, nil
 }
 
-// sayDoubts logs warnings with which the node starts all the same, including values in
+// logDoubts logs warnings with which the node starts all the same, including values in
 // clear text, and a sealing key that does not answer: charges need none.
-func (s *Server) sayDoubts(ctx context.Context) (parts.Stop, error) {
+func (s *Server) logDoubts(ctx context.Context) (parts.Stop, error) {
 	for _, doubt := range slices.Concat(s.means.db.Doubts(), s.secrets.Doubts(s.settings)) {
 		s.log.Warn(doubt)
 	}
@@ -121,7 +121,7 @@ func (s *Server) sweep(context.Context) (parts.Stop, error) {
 	mine, view := s.node.roundsOf(), s.means.view
 	near, far := newSweeper(view.Sweep, s.log), map[string]*sweeper{}
 	s.background.every(s.log, s.settings.SweepEvery, func(ctx context.Context) {
-		for _, home := range s.node.kept() {
+		for _, home := range s.node.keptHomes() {
 			switch {
 			case !mine(home):
 			case home == view.Name():
@@ -195,7 +195,7 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 	if settings.policy().Validate() == nil {
 		errs = append(errs, db.Breaks(ctx, settings.policy()))
 	}
-	errs = append(errs, leftOpen(ctx, db, &settings, regions))
+	errs = append(errs, openWork(ctx, db, &settings, regions))
 	facts.MaxOffset, facts.OffsetUnread = db.MaxOffset(ctx)
 	facts.OffsetUnread = plain(facts.OffsetUnread)
 	if have := settings.Policy.ClockOffset; facts.OffsetUnread == nil && have < facts.MaxOffset {

@@ -78,19 +78,19 @@ func roundsOf(place func(home string) int, rounds func(place int) int) (now func
 	}
 }
 
-// kept are the homes whose housekeeping this node does: its own region, and lost ones,
+// keptHomes are the homes whose housekeeping this node does: its own region, and lost ones,
 // whose nodes cannot.
-func (n *Node) kept() []string { return append([]string{n.c.Region}, n.outages.All()...) }
+func (n *Node) keptHomes() []string { return append([]string{n.c.Region}, n.outages.All()...) }
 
-// waking is a node's store. It wakes this node's workers for the rows that it enqueues, as
+// notifying is a node's store. It wakes this node's workers for the rows that it enqueues, as
 // pollers poll seldom while there are none, and measures the store's clock.
-type waking struct {
+type notifying struct {
 	deployment.Store
 	n *Node
 }
 
 // Settle implements [claim.Store].
-func (s waking) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
+func (s notifying) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
 	rec, err := s.Store.Settle(ctx, held, v)
 	if err == nil && rec.State == claim.InFlight {
 		s.n.pollSoon(held.Home) // due when its lease ends
@@ -102,14 +102,14 @@ func (s waking) Settle(ctx context.Context, held claim.Record, v claim.Verdict) 
 }
 
 // Keep implements [notice.Store].
-func (s waking) Keep(ctx context.Context, home string, notices []notice.Notice) (int, error) {
+func (s notifying) Keep(ctx context.Context, home string, notices []notice.Notice) (int, error) {
 	fresh, err := s.Store.Keep(ctx, home, notices)
 	s.n.wake(outbox.Notices, home, 0)
 	return fresh, err
 }
 
 // Book implements [notice.Store].
-func (s waking) Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
+func (s notifying) Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
 	posted, err := s.Store.Book(ctx, t, events)
 	s.n.wake(outbox.Events, t.Region, 0)
 	return posted, err
@@ -117,7 +117,7 @@ func (s waking) Book(ctx context.Context, t ledger.Transaction, events []outbox.
 
 // Restore implements [claim.Restores]. Every node reads the row again and again, and
 // gets the store's clock with it.
-func (s waking) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
+func (s notifying) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
 	asked := time.Now()
 	r, now, err := s.Store.Restore(ctx)
 	if err == nil {
