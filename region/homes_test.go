@@ -59,7 +59,7 @@ func TestTopologyFollowsItsStoresEpochs(t *testing.T) {
 	require.NoError(t, err)
 	to := func(epoch uint64, status Status, changed bool, now uint64) {
 		t.Helper()
-		got, err := topology.UpdateTo(epoch, rows(status))
+		got, err := topology.Update(epoch, rows(status))
 		require.NoError(t, err)
 		require.Equal(t, changed, got)
 		require.Equal(t, now, topology.Epoch())
@@ -70,7 +70,7 @@ func TestTopologyFollowsItsStoresEpochs(t *testing.T) {
 	r, _ := topology.ByName(eu)
 	require.Equal(t, Draining, r.Status)
 	to(9, Draining, false, 9)
-	_, err = topology.UpdateTo(10, rows(Active)[:1])
+	_, err = topology.Update(10, rows(Active)[:1])
 	require.ErrorContains(t, err, "gone")
 	require.EqualValues(t, 9, topology.Epoch())
 }

@@ -63,7 +63,7 @@ func TestARegionMarkedDownIsLostAtOnce(t *testing.T) {
 			regions[i].Status = Down
 		}
 	}
-	if _, err := o.c.Topology.Update(regions); err != nil {
+	if _, err := o.c.Topology.Update(2, regions); err != nil {
 		t.Fatal(err)
 	}
 	wantLost(t, o, eu)

@@ -60,24 +60,10 @@ func NewTopology(regions []Region) (*Topology, error) {
 	return t, nil
 }
 
-// Update replaces the table by regions, after the checks of NewTopology, and
-// reports whether that changed anything. If a region is missing or has another
-// code, it returns an error and the table does not change.
-func (t *Topology) Update(regions []Region) (changed bool, err error) {
-	t.updates.Lock()
-	defer t.updates.Unlock()
-	have := t.table.Load()
-	next, err := newTable(have.epoch+1, regions)
-	if err != nil || slices.Equal(have.regions, next.regions) {
-		return false, err
-	}
-	err = t.replace(have, next)
-	return err == nil, err
-}
-
-// UpdateTo is Update for a table with versions: regions are its rows at epoch.
-// Rows older than the present ones change nothing.
-func (t *Topology) UpdateTo(epoch uint64, regions []Region) (changed bool, err error) {
+// Update replaces the table by regions, its rows at epoch, after the checks of NewTopology, and
+// reports whether that changed any row. Rows older than the present ones change nothing. If a
+// region is missing or has another code, it returns an error and the table does not change.
+func (t *Topology) Update(epoch uint64, regions []Region) (changed bool, err error) {
 	t.updates.Lock()
 	defer t.updates.Unlock()
 	have := t.table.Load()
@@ -85,25 +71,17 @@ func (t *Topology) UpdateTo(epoch uint64, regions []Region) (changed bool, err e
 	if err != nil || epoch < have.epoch {
 		return false, err
 	}
-	if err := t.replace(have, next); err != nil {
-		return false, err
-	}
-	return !slices.Equal(have.regions, next.regions), nil
-}
-
-// replace installs next unless it lacks a known name or code. The caller holds updates.
-func (t *Topology) replace(have, next *table) error {
 	for _, r := range have.regions {
 		now, ok := next.byName[r.Name]
 		if !ok {
-			return fmt.Errorf("topology: region %s is gone from the table; keys contain its code %d for ever, so put it back", r.Name, r.Code)
+			return false, fmt.Errorf("topology: region %s is gone from the table; keys contain its code %d for ever, so put it back", r.Name, r.Code)
 		}
 		if now.Code != r.Code {
-			return fmt.Errorf("topology: region %s had code %d and now has %d; keys contain the old one for ever, so put it back", r.Name, r.Code, now.Code)
+			return false, fmt.Errorf("topology: region %s had code %d and now has %d; keys contain the old one for ever, so put it back", r.Name, r.Code, now.Code)
 		}
 	}
 	t.table.Store(next)
-	return nil
+	return !slices.Equal(have.regions, next.regions), nil
 }
 
 func newTable(epoch uint64, regions []Region) (*table, error) {
@@ -167,8 +145,7 @@ func (t *Topology) Names() []string {
 	return names
 }
 
-// Epoch is the version of the table: the store's count if UpdateTo set it, else the
-// number of versions that this process has seen, from 1.
+// Epoch is the version of the table, as the store counts; 1 before the first Update.
 func (t *Topology) Epoch() uint64 { return t.table.Load().epoch }
 
 // ValidName reports whether name can be a region's.

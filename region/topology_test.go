@@ -81,7 +81,11 @@ func TestTopologyGrows(t *testing.T) {
 	three := topology.Regions()
 	update := func(want bool, regions ...Region) {
 		t.Helper()
-		changed, err := topology.Update(regions)
+		epoch := topology.Epoch()
+		if want {
+			epoch++
+		}
+		changed, err := topology.Update(epoch, regions)
 		if err != nil || changed != want {
 			t.Errorf("changed %v, %v, want %v", changed, err, want)
 		}
@@ -89,7 +93,7 @@ func TestTopologyGrows(t *testing.T) {
 	refused := func(say string, regions ...Region) {
 		t.Helper()
 		before, epoch := topology.Regions(), topology.Epoch()
-		if _, err := topology.Update(regions); err == nil || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {
+		if _, err := topology.Update(epoch+1, regions); err == nil || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want one line with %q", err, say)
 		}
 		if !slices.Equal(topology.Regions(), before) || topology.Epoch() != epoch {

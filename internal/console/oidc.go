@@ -20,6 +20,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+	"golang.org/x/sync/semaphore"
 )
 
 // OIDCConfig configures an [OIDC]. All but Scopes, Claim, Client and Logger are
@@ -97,8 +98,8 @@ type OIDC struct {
 	secure bool // browsers come by https
 	sealer cipher.AEAD
 
-	asking    gate // discovery
-	exchanges gate
+	asking    *semaphore.Weighted // discovery
+	exchanges *semaphore.Weighted
 
 	mu       sync.Mutex
 	provider *oidc.Provider // nil before the issuer has answered once
@@ -125,25 +126,19 @@ type login struct {
 	End                        time.Time
 }
 
-// gate admits as many callers at once as it has room for.
-type gate chan struct{}
-
 // errBusy: the issuer is slow, or too many log in at once.
 var errBusy = errors.New("too many wait for the identity provider")
 
-// enter waits for room, at most issuerWait. If it returns nil, the caller must leave.
-func (g gate) enter(ctx context.Context) error {
+// enter waits for room in a limit, at most issuerWait. If it returns nil, the caller must
+// release it.
+func enter(ctx context.Context, limit *semaphore.Weighted) error {
 	ctx, cancel := context.WithTimeout(ctx, issuerWait)
 	defer cancel()
-	select {
-	case g <- struct{}{}:
-		return nil
-	case <-ctx.Done():
+	if limit.Acquire(ctx, 1) != nil {
 		return errBusy
 	}
+	return nil
 }
-
-func (g gate) leave() { <-g }
 
 // NewOIDC contacts no issuer: a node starts without it.
 func NewOIDC(c OIDCConfig) (*OIDC, error) {
@@ -184,7 +179,7 @@ func NewOIDC(c OIDCConfig) (*OIDC, error) {
 	}
 	return &OIDC{
 		c: c, secure: u.Scheme == "https", sealer: sealer,
-		asking: make(gate, 1), exchanges: make(gate, maxExchanges), sessions: map[string]*session{},
+		asking: semaphore.NewWeighted(1), exchanges: semaphore.NewWeighted(maxExchanges), sessions: map[string]*session{},
 	}, nil
 }
 
@@ -317,10 +312,10 @@ func (o *OIDC) keep(id string, one *session) {
 func (o *OIDC) ask(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
 	p := o.discovered()
 	if p == nil {
-		if err := o.asking.enter(ctx); err != nil {
+		if err := enter(ctx, o.asking); err != nil {
 			return nil, nil, err
 		}
-		defer o.asking.leave()
+		defer o.asking.Release(1)
 		if p = o.discovered(); p == nil {
 			// Whoever waits needs the answer even if this caller leaves.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTime)
@@ -465,10 +460,10 @@ func (o *OIDC) vouched(r *http.Request, one login) (Who, string, error) {
 	if said := r.URL.Query().Get("error"); said != "" {
 		return Who{}, "", fmt.Errorf("the identity provider returned the error %.100q", said)
 	}
-	if err := o.exchanges.enter(r.Context()); err != nil {
+	if err := enter(r.Context(), o.exchanges); err != nil {
 		return Who{}, "", fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
-	defer o.exchanges.leave()
+	defer o.exchanges.Release(1)
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(r.Context(), o.c.Client), issuerTime)
 	defer cancel()
 	provider, config, err := o.ask(ctx)

@@ -51,7 +51,7 @@ func (f *follower) read(ctx context.Context) error {
 	regions, epoch, err := f.table.Regions(ctx)
 	changed := false
 	if err == nil {
-		changed, err = f.topology.UpdateTo(epoch, regions)
+		changed, err = f.topology.Update(epoch, regions)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

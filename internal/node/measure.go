@@ -93,65 +93,58 @@ type timed struct {
 	took *meter.Histogram
 }
 
-func (t *timed) moved(ctx context.Context, call string, began time.Time, r *psp.Result) {
+// move measures a call that can move money.
+func (t *timed) move(ctx context.Context, name string, call psp.Call, do func(context.Context, psp.Call) psp.Result) psp.Result {
+	began := time.Now()
+	r := do(ctx, call)
+	t.record(ctx, name, began, &r)
+	return r
+}
+
+func (t *timed) record(ctx context.Context, name string, began time.Time, r *psp.Result) {
 	outcome := r.Outcome.String()
 	if r.Outcome == psp.Unknown {
 		if _, unsent := errors.AsType[*psp.NotSentError](r.Err); unsent {
 			outcome = "not_sent"
 		}
 	}
-	t.took.Took(ctx, time.Since(began), t.Name(), call, outcome)
+	t.took.Took(ctx, time.Since(began), t.Name(), name, outcome)
 }
 
-// Charge implements [psp.Provider].
-func (t *timed) Charge(ctx context.Context, call psp.Call) (r psp.Result) {
-	began := time.Now()
-	defer func() { t.moved(ctx, "charge", began, &r) }()
-	return t.Provider.Charge(ctx, call)
+// Charge and the next four implement [psp.Provider].
+func (t *timed) Charge(ctx context.Context, call psp.Call) psp.Result {
+	return t.move(ctx, "charge", call, t.Provider.Charge)
 }
 
-// Transfer implements [psp.Provider].
-func (t *timed) Transfer(ctx context.Context, call psp.Call) (r psp.Result) {
-	began := time.Now()
-	defer func() { t.moved(ctx, "transfer", began, &r) }()
-	return t.Provider.Transfer(ctx, call)
+func (t *timed) Transfer(ctx context.Context, call psp.Call) psp.Result {
+	return t.move(ctx, "transfer", call, t.Provider.Transfer)
 }
 
-// Refund implements [psp.Provider].
-func (t *timed) Refund(ctx context.Context, call psp.Call) (r psp.Result) {
-	began := time.Now()
-	defer func() { t.moved(ctx, "refund", began, &r) }()
-	return t.Provider.Refund(ctx, call)
+func (t *timed) Refund(ctx context.Context, call psp.Call) psp.Result {
+	return t.move(ctx, "refund", call, t.Provider.Refund)
 }
 
-// Capture implements [psp.Provider].
-func (t *timed) Capture(ctx context.Context, call psp.Call) (r psp.Result) {
-	began := time.Now()
-	defer func() { t.moved(ctx, "capture", began, &r) }()
-	return t.Provider.Capture(ctx, call)
+func (t *timed) Capture(ctx context.Context, call psp.Call) psp.Result {
+	return t.move(ctx, "capture", call, t.Provider.Capture)
 }
 
-// Cancel implements [psp.Provider].
-func (t *timed) Cancel(ctx context.Context, call psp.Call) (r psp.Result) {
-	began := time.Now()
-	defer func() { t.moved(ctx, "cancel", began, &r) }()
-	return t.Provider.Cancel(ctx, call)
+func (t *timed) Cancel(ctx context.Context, call psp.Call) psp.Result {
+	return t.move(ctx, "cancel", call, t.Provider.Cancel)
 }
 
 // founds maps the results of look-ups to labels.
 var founds = map[psp.Found]string{psp.FoundYes: "found", psp.FoundNo: "not_found", psp.FoundUnknown: meter.Unknown}
 
 // Lookup implements [psp.Provider].
-func (t *timed) Lookup(ctx context.Context, call psp.Call) (found psp.Found, r psp.Result) {
+func (t *timed) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
 	began := time.Now()
-	defer func() {
-		if found != psp.FoundUnknown {
-			t.took.Took(ctx, time.Since(began), t.Name(), "lookup", founds[found])
-			return
-		}
-		t.moved(ctx, "lookup", began, &psp.Result{Err: r.Err})
-	}()
-	return t.Provider.Lookup(ctx, call)
+	found, r := t.Provider.Lookup(ctx, call)
+	if found == psp.FoundUnknown {
+		t.record(ctx, "lookup", began, &psp.Result{Err: r.Err})
+	} else {
+		t.took.Took(ctx, time.Since(began), t.Name(), "lookup", founds[found])
+	}
+	return found, r
 }
 
 // Show implements [psp.Provider].

@@ -486,27 +486,28 @@ type Secrets struct {
 }
 
 func readSecrets(environ []string) (Secrets, error) {
-	var s Secrets
-	var errs [7]error
-	var key string
-	s.DatabaseURL, errs[0] = Secret(environ, DatabaseURL)
-	key, errs[1] = Secret(environ, GossipKey)
-	s.SealKeys, errs[3] = Secret(environ, SealKeys)
-	errs[4] = checkSealKeys(s.SealKeys)
-	if s.AuditKeys, errs[5] = Secret(environ, AuditKeys); s.AuditKeys != "" {
-		_, errs[5] = ParseAuditKeys(s.AuditKeys)
+	var errs []error
+	read := func(name string) string {
+		value, err := Secret(environ, name)
+		errs = append(errs, err)
+		return value
 	}
-	s.OIDC, errs[6] = Secret(environ, OIDCSecret)
-	if key != "" {
+	s := Secrets{DatabaseURL: read(DatabaseURL), SealKeys: read(SealKeys), AuditKeys: read(AuditKeys), OIDC: read(OIDCSecret)}
+	if key := read(GossipKey); key != "" {
 		for text := range strings.SplitSeq(key, ",") {
 			one, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 			if err != nil || !slices.Contains([]int{16, 24, 32}, len(one)) {
-				errs[2] = fmt.Errorf("%s must be 16, 24 or 32 bytes in base64, or several such with commas between them; make one with: openssl rand -base64 32", GossipKey)
+				errs = append(errs, fmt.Errorf("%s must be 16, 24 or 32 bytes in base64, or several such with commas between them; make one with: openssl rand -base64 32", GossipKey))
 			}
 			s.GossipKeys = append(s.GossipKeys, one)
 		}
 	}
-	return s, errors.Join(errs[:]...)
+	errs = append(errs, checkSealKeys(s.SealKeys))
+	if s.AuditKeys != "" {
+		_, err := ParseAuditKeys(s.AuditKeys)
+		errs = append(errs, err)
+	}
+	return s, errors.Join(errs...)
 }
 
 // Missing names every secret that a node with these settings cannot start

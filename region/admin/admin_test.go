@@ -186,7 +186,7 @@ func TestAnOverviewIsWhatTheNodeSees(t *testing.T) {
 	due := seen.Add(-time.Minute)
 	here.backlog[eu] = Backlog{InFlight: 1, Pending: 2, Due: 1, Parked: 1, OldestDue: due, ParkedRows: []ParkedRow{{"ch_1", "acme", "n\xffo"}}}
 	delete(here.backlog, as)
-	_, err := here.topology.UpdateTo(3, []region.Region{{Name: us, Code: 1}, {Name: eu, Code: 2, Status: region.Draining}, {Name: as, Code: 3, Status: region.Down}})
+	_, err := here.topology.Update(3, []region.Region{{Name: us, Code: 1}, {Name: eu, Code: 2, Status: region.Draining}, {Name: as, Code: 3, Status: region.Down}})
 	require.NoError(t, err)
 
 	c := adminAt(t, addr, nil)
