@@ -226,7 +226,7 @@ func TestEndpoint(t *testing.T) {
 		require.Contains(t, does(t, with("set", "acme", url)...), "homeward outbox retry --all --queue events --tenant acme")
 		require.NotContains(t, does(t, with("show", "acme")...), "disabled")
 
-		require.Contains(t, does(t, with("remove", "acme")...), "nothing any more")
+		require.Contains(t, does(t, with("remove", "acme")...), "gets no more events")
 		refuses(t, []string{"no webhook endpoint"}, with("remove", "acme")...)
 		require.NotContains(t, does(t, with("set", "acme", url)...), fourth, "a new endpoint has a new secret")
 	})
