@@ -81,7 +81,7 @@ func TestComparedOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := c.world
 			r := w.router(t)
-			r.pins = noPins{rows{&w}, c.homes}
+			r.Pins = noPins{rows{&w}, c.homes}
 			req := request(c.key)
 			req.PreferHome, req.CompareOnly = c.prefer, true
 			_, err := r.Do(t.Context(), req, "")

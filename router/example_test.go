@@ -16,7 +16,9 @@ func ExampleRouter_Do() {
 		fmt.Println(err)
 		return
 	}
-	here := router.New("us-east1", ownClaims{}, otherRegions{}, nil, topology, func(string) bool { return false })
+	here := router.New(router.Config{
+		Self: "us-east1", Local: ownClaims{}, Peers: otherRegions{}, Topology: topology, Lost: func(string) bool { return false },
+	})
 	for _, code := range []claim.RegionCode{1, 2} {
 		key, err := claim.Stamp(code, nil)
 		if err != nil {

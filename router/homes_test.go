@@ -77,7 +77,7 @@ func TestPreferredHomes(t *testing.T) {
 			}
 			topology, err := region.NewTopology(rows)
 			require.NoError(t, err)
-			r := New(here, w, far{w}, pins, topology, func(region string) bool { return region == c.lost })
+			r := New(Config{Self: here, Local: w, Peers: far{w}, Pins: pins, Topology: topology, Lost: func(region string) bool { return region == c.lost }})
 			req := request(cmp.Or(c.key, "order-1"))
 			req.PreferHome = c.prefer
 			_, err = r.Do(t.Context(), req, "")
@@ -140,10 +140,12 @@ func TestNewHomes(t *testing.T) {
 			}
 			topology, err := region.NewTopology(rows)
 			require.NoError(t, err)
-			r := New(here, w, far{w}, pins, topology, func(region string) bool { return region == c.lost }).
-				WithDistances(func(region string) (time.Duration, bool) {
+			r := New(Config{
+				Self: here, Local: w, Peers: far{w}, Pins: pins, Topology: topology, Lost: func(region string) bool { return region == c.lost },
+				Distance: func(region string) (time.Duration, bool) {
 					return map[string]time.Duration{europe: 80 * time.Millisecond, asia: 70 * time.Millisecond}[region], true
-				})
+				},
+			})
 			_, err = r.Do(t.Context(), request("order-1"), "")
 			require.ErrorIs(t, err, c.err)
 			asked := w.asked

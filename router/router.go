@@ -84,38 +84,36 @@ const MaxForwards = 2
 // tenth of a second.
 const replyMargin = 100 * time.Millisecond
 
+// Config configures a [Router]. All but Distance and Meters are required.
+type Config struct {
+	// Self is the region of the node.
+	Self     string
+	Local    Local
+	Peers    Peers
+	Pins     Pins
+	Topology *region.Topology
+	// Lost reports whether Self is a deputy of a region; pass [region.Outages.Lost].
+	Lost func(region string) bool
+	// Distance makes the router prefer near regions while Self takes no new homes; pass
+	// [region.Membership.RTT].
+	Distance func(region string) (time.Duration, bool)
+	// Meters count look-ups of pins by outcome.
+	Meters *meter.Set
+}
+
 // Router sends requests to their key's home. It is safe for concurrent use.
 type Router struct {
-	self     string
-	local    Local
-	peers    Peers
-	pins     Pins
-	topology *region.Topology
-	lost     func(region string) bool
-	rtt      func(region string) (time.Duration, bool)
-	pinCount *meter.Counter // by outcome
+	Config
+	pinCount *meter.Counter
 }
 
-// New returns the router of a node in region self. lost reports whether self is
-// a deputy of a region; pass [region.Outages.Lost].
-func New(self string, local Local, peers Peers, pins Pins, topology *region.Topology, lost func(region string) bool) *Router {
-	return &Router{self: self, local: local, peers: peers, pins: pins, topology: topology, lost: lost, rtt: unmeasured}
+// New returns a router.
+func New(c Config) *Router {
+	if c.Distance == nil {
+		c.Distance = func(string) (time.Duration, bool) { return 0, false }
+	}
+	return &Router{c, c.Meters.Counter(meter.Pins)}
 }
-
-// WithDistances makes r prefer near regions while this one takes no new homes.
-// Pass [region.Membership.RTT]. Call it before r is used.
-func (r *Router) WithDistances(rtt func(region string) (time.Duration, bool)) *Router {
-	r.rtt = rtt
-	return r
-}
-
-// WithMeters makes r count pins by outcome. Call it before r is used.
-func (r *Router) WithMeters(s *meter.Set) *Router {
-	r.pinCount = s.Counter(meter.Pins)
-	return r
-}
-
-func unmeasured(string) (time.Duration, bool) { return 0, false }
 
 // deputises reports whether this region acts for home after a forward there ended with
 // err; nil: none was tried.
@@ -123,7 +121,7 @@ func (r *Router) deputises(home string, err error) bool {
 	if err != nil && !errors.Is(err, region.ErrNoNode) && !errors.Is(err, region.ErrNoAnswer) {
 		return false
 	}
-	return r.lost(home)
+	return r.Lost(home)
 }
 
 // trip is the route of one request: it counts forwards.
@@ -171,14 +169,14 @@ func (t *trip) run(ctx context.Context, hint string) (claim.Reply, error) {
 		}
 		return t.at(ctx, home)
 	}
-	registrar, err := t.pins.Registrar(ctx, t.req.Key.Tenant)
+	registrar, err := t.Pins.Registrar(ctx, t.req.Key.Tenant)
 	if err != nil {
 		return claim.Reply{}, err
 	}
 	t.registrar = registrar
-	if registrar == t.self {
-		_, known := t.topology.ByName(hint)
-		return t.pinned(ctx, known && hint != t.self)
+	if registrar == t.Self {
+		_, known := t.Topology.ByName(hint)
+		return t.pinned(ctx, known && hint != t.Self)
 	}
 	return t.searched(ctx, hint)
 }
@@ -187,7 +185,7 @@ func (t *trip) run(ctx context.Context, hint string) (claim.Reply, error) {
 // that it has not learned of yet, never an opaque key: otherwise the key would get a
 // second home.
 func (r *Router) coded(code claim.RegionCode) (string, error) {
-	home, ok := r.topology.ByCode(code)
+	home, ok := r.Topology.ByCode(code)
 	if !ok {
 		return "", fmt.Errorf("%w: region code %d is not in this node's topology", ErrHomeUnavailable, code)
 	}
@@ -203,7 +201,7 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 	var reply claim.Reply
 	var err error
 	if t.req.PinHere = t.req.PinnedAt.IsZero() && !elsewhere && t.pinsHere(); t.req.PinHere {
-		reply, err = t.local.Do(ctx, t.self, t.req)
+		reply, err = t.Local.Do(ctx, t.Self, t.req)
 		if !errors.Is(err, claim.ErrNeedPin) {
 			t.pinnedHere(err)
 			return reply, err
@@ -228,12 +226,12 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 // pinsHere reports whether the key, if it has no home, gets this region as its home,
 // and this region keeps the tenant's pins.
 func (t *trip) pinsHere() bool {
-	if t.registrar != t.self || t.req.CompareOnly {
+	if t.registrar != t.Self || t.req.CompareOnly {
 		return false
 	}
-	here, _ := t.topology.ByName(t.self)
-	near, known := t.topology.ByCode(t.req.PreferHome)
-	return here.Status == region.Active && (!known || near.Name == t.self || near.Status != region.Active)
+	here, _ := t.Topology.ByName(t.Self)
+	near, known := t.Topology.ByCode(t.req.PreferHome)
+	return here.Status == region.Active && (!known || near.Name == t.Self || near.Status != region.Active)
 }
 
 // home asks for the key's home. A key without one gets the preferred region, or else
@@ -254,14 +252,14 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 	}
 	// This includes a lost home: its rows hold the claim, and this region acts on them
 	// as its deputy.
-	if near, known := t.topology.ByCode(t.req.PreferHome); known && near.Status == region.Active {
+	if near, known := t.Topology.ByCode(t.req.PreferHome); known && near.Status == region.Active {
 		pin, err := t.pin(ctx, near.Name)
 		if !errors.Is(err, claim.ErrNoNewHomes) {
 			return pin, err
 		}
 	}
-	if here, _ := t.topology.ByName(t.self); here.Status == region.Active {
-		pin, err := t.pin(ctx, t.self)
+	if here, _ := t.Topology.ByName(t.Self); here.Status == region.Active {
+		pin, err := t.pin(ctx, t.Self)
 		if !errors.Is(err, claim.ErrNoNewHomes) {
 			return pin, err
 		}
@@ -279,7 +277,7 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 // while it takes no new homes, the nearest that does. It returns false if there
 // is none. A key that was stamped before keeps its home.
 func (r *Router) NewHome() (region.Region, bool) {
-	if here, known := r.topology.ByName(r.self); known && here.Status == region.Active {
+	if here, known := r.Topology.ByName(r.Self); known && here.Status == region.Active {
 		return here, true
 	}
 	for _, other := range r.otherHomes("") {
@@ -291,10 +289,10 @@ func (r *Router) NewHome() (region.Region, bool) {
 // otherHomes are the other regions that take new homes, best first: lost ones last,
 // whose keys this region would have to serve as their deputy.
 func (r *Router) otherHomes(first string) []region.Region {
-	homes := r.topology.Homes(r.self, first, r.rtt)
+	homes := r.Topology.Homes(r.Self, first, r.Distance)
 	return slices.Concat(
-		slices.DeleteFunc(slices.Clone(homes), func(h region.Region) bool { return h.Name == r.self || r.lost(h.Name) }),
-		slices.DeleteFunc(homes, func(h region.Region) bool { return h.Name == r.self || !r.lost(h.Name) }))
+		slices.DeleteFunc(slices.Clone(homes), func(h region.Region) bool { return h.Name == r.Self || r.Lost(h.Name) }),
+		slices.DeleteFunc(homes, func(h region.Region) bool { return h.Name == r.Self || !r.Lost(h.Name) }))
 }
 
 // searched tries the sources that cost no round trip, then the hint, then the
@@ -302,7 +300,7 @@ func (r *Router) otherHomes(first string) []region.Region {
 func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 	// Without a pin this acts on a living claim only, and a claim that lives here
 	// proves that the home is here.
-	reply, err := t.local.Do(ctx, t.self, t.req)
+	reply, err := t.Local.Do(ctx, t.Self, t.req)
 	if !errors.Is(err, claim.ErrNeedPin) {
 		return reply, err
 	}
@@ -314,8 +312,8 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 		t.req.PinnedAt, hint, t.known = pin.CreatedAt, pin.Home, pin.Home
 	}
 	// A hint at a lost region saves nothing: no node there would answer.
-	_, known := t.topology.ByName(hint)
-	if known && hint != t.self && (!t.req.PinnedAt.IsZero() || !t.lost(hint)) {
+	_, known := t.Topology.ByName(hint)
+	if known && hint != t.Self && (!t.req.PinnedAt.IsZero() || !t.Lost(hint)) {
 		reply, err := t.forward(ctx, hint)
 		if !errors.Is(err, claim.ErrNeedPin) && !errors.Is(unreachable(err), ErrHomeUnavailable) {
 			return reply, err
@@ -330,8 +328,8 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 // at runs the request at its home.
 func (t *trip) at(ctx context.Context, home string) (claim.Reply, error) {
 	t.known = home
-	if home == t.self {
-		return t.local.Do(ctx, home, t.req)
+	if home == t.Self {
+		return t.Local.Do(ctx, home, t.req)
 	}
 	if reply, found, _, err := t.replica(ctx); found || err != nil {
 		return reply, err
@@ -350,15 +348,15 @@ func (t *trip) forward(ctx context.Context, home string) (claim.Reply, error) {
 		return claim.Reply{}, fmt.Errorf("%w: %s answered that it is not the home and named %q", ErrHomeUnavailable, home, wrong.Home)
 	}
 	t.known = wrong.Home
-	if wrong.Home == t.self {
-		return t.local.Do(ctx, t.self, t.req)
+	if wrong.Home == t.Self {
+		return t.Local.Do(ctx, t.Self, t.req)
 	}
 	return t.send(ctx, wrong.Home)
 }
 
 func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
 	if t.deputises(home, nil) {
-		return t.local.Do(ctx, home, t.req)
+		return t.Local.Do(ctx, home, t.req)
 	}
 	t.hops++
 	began := time.Now()
@@ -366,7 +364,7 @@ func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
 	t.away += time.Since(began)
 	// The home may have executed it; the row knows.
 	if err != nil && ctx.Err() == nil && t.deputises(home, err) {
-		return t.local.Do(ctx, home, t.req)
+		return t.Local.Do(ctx, home, t.req)
 	}
 	return reply, err
 }
@@ -388,10 +386,10 @@ func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 	// The way there counts, too, and is not known in advance. It is at most a recent
 	// round trip.
 	req := *t.req
-	if rtt, measured := t.rtt(home); measured {
+	if rtt, measured := t.Distance(home); measured {
 		req.Began = req.Began.Add(-rtt)
 	}
-	return t.peers.Execute(ctx, home, req, t.hops, t.self)
+	return t.Peers.Execute(ctx, home, req, t.hops, t.Self)
 }
 
 // abandon calls giveUp once home is lost, and ends with done.
@@ -403,7 +401,7 @@ func (r *Router) abandon(home string, done <-chan struct{}, giveUp func()) {
 		case <-done:
 			return
 		case <-tick.C:
-			if r.lost(home) {
+			if r.Lost(home) {
 				giveUp()
 				return
 			}
@@ -425,11 +423,11 @@ func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim
 		}
 		return r.inspectAt(ctx, home, key)
 	}
-	status, found, err := r.local.Inspect(ctx, r.self, key)
+	status, found, err := r.Local.Inspect(ctx, r.Self, key)
 	if found || err != nil {
 		return status, found, err
 	}
-	if shown, err := r.pins.Replica(ctx, key); err == nil {
+	if shown, err := r.Pins.Replica(ctx, key); err == nil {
 		switch { // either proves the home
 		case shown.Record != nil:
 			return r.inspectAt(ctx, shown.Record.Home, key)
@@ -439,9 +437,9 @@ func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim
 	}
 	// The pin is too young for the replica: ask every region, the hinted one first.
 	// Asking must not pin, and this is not a hot path.
-	regions := r.topology.Regions()
+	regions := r.Topology.Regions()
 	names := make([]string, 0, len(regions)+1)
-	if _, known := r.topology.ByName(hint); known {
+	if _, known := r.Topology.ByName(hint); known {
 		names = append(names, hint)
 	}
 	for _, one := range regions {
@@ -451,7 +449,7 @@ func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim
 	}
 	var missed error
 	for _, name := range names {
-		if name == r.self {
+		if name == r.Self {
 			continue
 		}
 		status, found, err := r.inspectAt(ctx, name, key)
@@ -464,12 +462,12 @@ func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim
 }
 
 func (r *Router) inspectAt(ctx context.Context, home string, key claim.Key) (claim.Status, bool, error) {
-	if home == r.self || r.deputises(home, nil) {
-		return r.local.Inspect(ctx, home, key)
+	if home == r.Self || r.deputises(home, nil) {
+		return r.Local.Inspect(ctx, home, key)
 	}
-	status, found, err := r.peers.Inspect(ctx, home, key)
+	status, found, err := r.Peers.Inspect(ctx, home, key)
 	if err != nil && ctx.Err() == nil && r.deputises(home, err) {
-		return r.local.Inspect(ctx, home, key)
+		return r.Local.Inspect(ctx, home, key)
 	}
 	return status, found, err
 }
@@ -489,19 +487,19 @@ func (r *Router) Object(ctx context.Context, tenant, id string) (claim.State, cl
 }
 
 func (r *Router) objectAt(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
-	if home == r.self {
-		return r.local.Object(ctx, tenant, home, id)
+	if home == r.Self {
+		return r.Local.Object(ctx, tenant, home, id)
 	}
-	state, resp, found, err := r.local.ReplicaObject(ctx, tenant, home, id)
+	state, resp, found, err := r.Local.ReplicaObject(ctx, tenant, home, id)
 	if found || err != nil {
 		return state, resp, found, err
 	}
 	if r.deputises(home, nil) {
-		return r.local.Object(ctx, tenant, home, id)
+		return r.Local.Object(ctx, tenant, home, id)
 	}
-	state, resp, found, err = r.peers.Object(ctx, home, tenant, id)
+	state, resp, found, err = r.Peers.Object(ctx, home, tenant, id)
 	if err != nil && ctx.Err() == nil && r.deputises(home, err) {
-		return r.local.Object(ctx, tenant, home, id)
+		return r.Local.Object(ctx, tenant, home, id)
 	}
 	return state, resp, found, err
 }

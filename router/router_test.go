@@ -141,7 +141,7 @@ func (w *world) router(t *testing.T) *Router {
 	t.Helper()
 	topology, err := region.NewTopology([]region.Region{{Name: here, Code: 1}, {Name: europe, Code: 2}, {Name: asia, Code: 3}})
 	require.NoError(t, err)
-	return New(here, w, far{w}, rows{w}, topology, func(r string) bool { return r == w.lost })
+	return New(Config{Self: here, Local: w, Peers: far{w}, Pins: rows{w}, Topology: topology, Lost: func(r string) bool { return r == w.lost }})
 }
 
 // request is one under a key, as its entry makes it.
@@ -281,7 +281,8 @@ func TestErrorsNameTheHome(t *testing.T) {
 // could pass for a request that began after the decline it is to share.
 func TestAForwardCountsItsWay(t *testing.T) {
 	w := &world{}
-	r := w.router(t).WithDistances(func(string) (time.Duration, bool) { return time.Minute, true })
+	r := w.router(t)
+	r.Distance = func(string) (time.Duration, bool) { return time.Minute, true }
 	_, err := r.Do(t.Context(), request(stamped(t, 2)), "")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, w.underWay, time.Minute)
@@ -326,7 +327,7 @@ func TestAHangingForwardEndsWithTheRegion(t *testing.T) {
 		require.NoError(t, err)
 		began := time.Now()
 		lost := func(string) bool { return time.Since(began) >= 3*time.Second }
-		r := New(here, w, hanging{far{w}}, rows{w}, topology, lost)
+		r := New(Config{Self: here, Local: w, Peers: hanging{far{w}}, Pins: rows{w}, Topology: topology, Lost: lost})
 		_, err = r.Do(t.Context(), request(stamped(t, 2)), "")
 		require.NoError(t, err)
 		require.Equal(t, []string{"replica", "do europe-west1"}, w.asked)

@@ -13,7 +13,7 @@ import (
 func (t *trip) pin(ctx context.Context, home string) (pin claim.Pin, err error) {
 	ctx, sp := span.Start(ctx, span.Pin)
 	defer sp.End()
-	pin, err = t.pins.Pin(ctx, t.req.Key, home)
+	pin, err = t.Pins.Pin(ctx, t.req.Key, home)
 	if sp.IsRecording() {
 		sp.SetAttributes(span.Registrar.String(t.registrar))
 		if err == nil {
@@ -32,7 +32,7 @@ func (t *trip) pinnedHere(err error) {
 	if err != nil && !claim.Answered(err) {
 		return
 	}
-	t.known = t.self
+	t.known = t.Self
 	t.pinCount.Add(1, "here")
 }
 
@@ -47,7 +47,7 @@ func (t *trip) found(pin *claim.Pin, err error) string {
 		return meter.Unavailable
 	case err != nil:
 		return meter.Failed
-	case pin.Home == t.self:
+	case pin.Home == t.Self:
 		return "here"
 	default:
 		return "elsewhere"
@@ -56,7 +56,7 @@ func (t *trip) found(pin *claim.Pin, err error) string {
 
 // replica asks the nearest replica for the final answer, or else for the pin.
 func (t *trip) replica(ctx context.Context) (reply claim.Reply, found bool, pin *claim.Pin, err error) {
-	reply, found, pin, err = t.local.Replica(ctx, t.req)
+	reply, found, pin, err = t.Local.Replica(ctx, t.req)
 	t.remembered = t.remembered || found
 	return reply, found, pin, err
 }
@@ -67,7 +67,7 @@ func (t *trip) trace(sp span.Span, reply *claim.Reply, err error) {
 		return
 	}
 	sp.SetAttributes(span.Tenant.String(t.req.Key.Tenant), span.Operation.String(t.req.Operation),
-		span.Region.String(t.self), span.Hops.Int(t.hops), span.Way.String(t.way(reply)))
+		span.Region.String(t.Self), span.Hops.Int(t.hops), span.Way.String(t.way(reply)))
 	if reply.Home != "" {
 		sp.SetAttributes(span.HomeRegion.String(reply.Home), span.State.String(reply.State.String()), span.Replayed.Bool(reply.Replayed))
 	}
@@ -80,11 +80,11 @@ func (t *trip) way(reply *claim.Reply) string {
 	switch {
 	case t.remembered:
 		return span.WayReplica
-	case reply.Home != "" && reply.Home != t.self && reply.ServedBy == t.self:
+	case reply.Home != "" && reply.Home != t.Self && reply.ServedBy == t.Self:
 		return span.WayDeputy
 	case t.hops > 0:
 		return span.WayForward
-	case t.asked && t.registrar != t.self:
+	case t.asked && t.registrar != t.Self:
 		return span.WayRegistrar
 	default:
 		return span.WayLocal

@@ -189,7 +189,7 @@ type auditStatus struct {
 
 func (c *auditStatusCommand) Run(ctx context.Context, io streams) error {
 	var all []auditStatus
-	if err := c.with(ctx, node.ToolPool(), false, func(s *store) error {
+	if err := c.withRows(ctx, func(s *store) error {
 		for _, region := range s.regions {
 			chain, now, found, err := s.rows.AuditChain(ctx, region)
 			if err != nil {

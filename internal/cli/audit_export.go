@@ -13,7 +13,7 @@ import (
 )
 
 type auditExportCommand struct {
-	plainStore
+	storeFlags
 	bucketFlags
 	IgnoreSessions bool `help:"None of the other sessions of the database is a node's."`
 }
@@ -24,7 +24,7 @@ func (auditExportCommand) Help() string {
 }
 
 func (c *auditExportCommand) Run(ctx context.Context, io streams) error {
-	return c.do(ctx, func(s *store) error {
+	return c.withRows(ctx, func(s *store) error {
 		if !c.IgnoreSessions {
 			open, err := s.Sessions(ctx)
 			if err != nil {

@@ -156,10 +156,10 @@ func ago(t time.Time) string {
 }
 
 type regionCommand struct {
-	Drain   regionDrainCommand   `cmd:"" help:"Drain a region, and wait until it is safe to take down."`
-	Undrain regionUndrainCommand `cmd:"" help:"End a drain: the region's nodes take traffic and new keys again."`
-	Down    regionDownCommand    `cmd:"" help:"Mark a region as down: the others act on its rows at once."`
-	Up      regionUpCommand      `cmd:"" help:"Mark a region as back: its nodes, once they run, take traffic and new keys again."`
+	Drain   regionDrainCommand    `cmd:"" help:"Drain a region, and wait until it is safe to take down."`
+	Undrain regionActivateCommand `cmd:"" help:"End a drain: the region's nodes take traffic and new keys again."`
+	Down    regionDownCommand     `cmd:"" help:"Mark a region as down: the others act on its rows at once."`
+	Up      regionActivateCommand `cmd:"" help:"Mark a region as back: its nodes, once they run, take traffic and new keys again."`
 }
 
 // Help returns the text that homeward region --help adds.
@@ -200,21 +200,12 @@ func (c *regionDrainCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-type regionUndrainCommand struct {
+type regionActivateCommand struct {
 	askFlags
 	Region string `arg:"" help:"The region's name."`
 }
 
-func (c *regionUndrainCommand) Run(ctx context.Context, io streams) error {
-	return c.withOperator(io, func(o *operator.Operator) error { return o.Activate(ctx, c.Region) })
-}
-
-type regionUpCommand struct {
-	askFlags
-	Region string `arg:"" help:"The region's name."`
-}
-
-func (c *regionUpCommand) Run(ctx context.Context, io streams) error {
+func (c *regionActivateCommand) Run(ctx context.Context, io streams) error {
 	return c.withOperator(io, func(o *operator.Operator) error { return o.Activate(ctx, c.Region) })
 }
 

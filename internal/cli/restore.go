@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/restore"
 )
 
@@ -30,15 +29,8 @@ func (restoreCommand) Help() string {
 		"docs/RUNBOOK.md has the whole procedure.\n\n" + storeHelp
 }
 
-// plainStore is storeFlags for what is never sealed.
-type plainStore struct{ storeFlags }
-
-func (f *plainStore) do(ctx context.Context, do func(*store) error) error {
-	return f.with(ctx, node.ToolPool(), false, do)
-}
-
 type restoreBeginCommand struct {
-	plainStore
+	storeFlags
 	BackupTime     time.Time `required:"" placeholder:"TIME" help:"When the backup was made, as in 2026-03-01T04:00:00Z; in doubt earlier. What came later is lost."`
 	StoppedAt      time.Time `placeholder:"TIME" help:"Since when no node has run; in doubt later. Default: now."`
 	By             string    `required:"" help:"Note of who you are, for whoever looks next."`
@@ -47,7 +39,7 @@ type restoreBeginCommand struct {
 }
 
 func (c *restoreBeginCommand) Run(ctx context.Context, io streams) error {
-	return c.do(ctx, func(s *store) error {
+	return c.withRows(ctx, func(s *store) error {
 		r, err := restore.Begin(ctx, countedSessions{s}, s.rows, restore.Lost{From: c.BackupTime, Until: c.StoppedAt, By: c.By, Why: c.Why, Sessions: c.IgnoreSessions})
 		if errors.Is(err, restore.ErrSessions) {
 			return fmt.Errorf("%w; if none of them is a node's, add --ignore-sessions", err)
@@ -85,7 +77,7 @@ func alike(all []string) []string {
 }
 
 type restoreAuditCommand struct {
-	plainStore
+	storeFlags
 	bucketFlags
 }
 
@@ -95,7 +87,7 @@ func (restoreAuditCommand) Help() string {
 }
 
 func (c *restoreAuditCommand) Run(ctx context.Context, io streams) error {
-	return c.do(ctx, func(s *store) error {
+	return c.withRows(ctx, func(s *store) error {
 		bucket, trust, err := c.open(ctx, c.Data)
 		if err != nil {
 			return err
@@ -136,7 +128,7 @@ func (s *store) readTo(r *claim.Restore, to time.Time) bool {
 }
 
 type restoreShowCommand struct {
-	plainStore
+	storeFlags
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
@@ -160,7 +152,7 @@ func (r *restoreShown) known() string {
 }
 
 func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
-	return c.do(ctx, func(s *store) error {
+	return c.withRows(ctx, func(s *store) error {
 		r, _, err := s.Restore(ctx)
 		if err != nil {
 			return err
@@ -196,14 +188,14 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 }
 
 type restoreReleaseCommand struct {
-	plainStore
+	storeFlags
 	By  string `required:"" help:"Note of who says so."`
 	Why string `required:"" help:"How you know, as in: every merchant was asked."`
 	Yes bool   `help:"Release although the audit of a region was never read."`
 }
 
 func (c *restoreReleaseCommand) Run(ctx context.Context, io streams) error {
-	return c.do(ctx, func(s *store) error {
+	return c.withRows(ctx, func(s *store) error {
 		if r, _, err := s.Restore(ctx); err != nil {
 			return err
 		} else if r.Stands() && !c.Yes && slices.ContainsFunc(s.regions, r.Unread) {
@@ -218,12 +210,12 @@ func (c *restoreReleaseCommand) Run(ctx context.Context, io streams) error {
 }
 
 type restoreEndCommand struct {
-	plainStore
+	storeFlags
 	ProcessingFor time.Duration `default:"336h" help:"The longest claim.processing_for or claim.action_for of the nodes: claims that may have been in flight are remembered for as long."`
 }
 
 func (c *restoreEndCommand) Run(ctx context.Context, io streams) error {
-	return c.do(ctx, func(s *store) error {
+	return c.withRows(ctx, func(s *store) error {
 		windows, err := s.Windows(ctx)
 		if err != nil {
 			return err

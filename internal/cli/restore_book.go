@@ -16,7 +16,7 @@ import (
 )
 
 type restoreBookCommand struct {
-	plainStore
+	storeFlags
 	Mismatches string `arg:"" type:"path" placeholder:"FILE" help:"What homeward reconcile --out has written."`
 	JSON       bool   `name:"json" help:"Print JSON lines."`
 }
@@ -46,7 +46,7 @@ func (c *restoreBookCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return c.do(ctx, func(s *store) error {
+	return c.withRows(ctx, func(s *store) error {
 		t, booked, lines := lostColumns.list(io), 0, json.NewEncoder(io.out)
 		err := restore.Book(ctx, s, s.rows, all, func(b restore.Booking) {
 			said := "booked"

@@ -100,6 +100,11 @@ func (f *storeFlags) withStore(ctx context.Context, do func(*store) error) error
 	return f.with(ctx, node.ToolPool(), true, do)
 }
 
+// withRows is withStore for commands that need nothing that is sealed.
+func (f *storeFlags) withRows(ctx context.Context, do func(*store) error) error {
+	return f.with(ctx, node.ToolPool(), false, do)
+}
+
 // withBooks is withStore for commands that read everything, and nothing that is sealed.
 func (f *storeFlags) withBooks(ctx context.Context, do func(*store) error) error {
 	return f.with(ctx, booksPool(), false, do)

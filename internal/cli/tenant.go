@@ -128,7 +128,7 @@ func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 	if c.Limit < 1 || c.Limit > most {
 		return fmt.Errorf("--limit must be from 1 to %d, is %d", most, c.Limit)
 	}
-	return c.with(ctx, node.ToolPool(), false, func(s *store) error {
+	return c.withRows(ctx, func(s *store) error {
 		all, err := s.Tenants(ctx, c.After, c.Limit+1) // one more shows whether there are more
 		if err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
@@ -38,7 +37,7 @@ type keyShown struct {
 }
 
 func (c *tenantKeysCommand) Run(ctx context.Context, io streams) error {
-	return c.with(ctx, node.ToolPool(), false, func(s *store) error {
+	return c.withRows(ctx, func(s *store) error {
 		if _, err := s.Tenant(ctx, c.ID); err != nil {
 			return unknownTenant(c.ID, err)
 		}

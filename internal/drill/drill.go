@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -206,15 +205,6 @@ func (d *drill) codeOf(ctx context.Context, r Region) (claim.RegionCode, error) 
 		return 0, fmt.Errorf("the API of %s mints %q, which is no stamped key; is it Homeward's?", r.Name, minted.Keys[0])
 	}
 	return code, nil
-}
-
-func (d *drill) entryOf(host string) string { return d.entries[host] }
-
-func newBody(s string) io.Reader {
-	if s == "" {
-		return http.NoBody
-	}
-	return strings.NewReader(s)
 }
 
 // run is the load and the phases.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -147,7 +148,7 @@ func (d *drill) call(ctx context.Context, s send) {
 	if p.home >= 0 {
 		home = d.c.Regions[p.home].Name
 	}
-	w := &watch{next: d.transport, entryOf: d.entryOf, seen: func(n int, e *exchange) {
+	w := &watch{next: d.transport, entries: d.entries, seen: func(n int, e *exchange) {
 		d.history.exchanged(n, e, home, s.fresh)
 		d.history.answer(s.i, e)
 	}}
@@ -245,7 +246,7 @@ func (d *drill) audit(ctx context.Context) (compared, open int, err error) {
 					}
 					continue
 				}
-				w := &watch{next: d.transport, entryOf: d.entryOf, seen: func(_ int, e *exchange) { d.history.answer(i, e) }}
+				w := &watch{next: d.transport, entries: d.entries, seen: func(_ int, e *exchange) { d.history.answer(i, e) }}
 				if d.pay(ctx, bases, w, i, &all[i]) != nil {
 					untold.Add(1)
 					continue
@@ -284,7 +285,7 @@ func (d *drill) claimed(ctx context.Context, bases []string, p *payment) (claime
 func (d *drill) ask(ctx context.Context, method, url, apiKey, body string, into any) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, url, newBody(body))
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, err
 	}

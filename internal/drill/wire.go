@@ -37,7 +37,7 @@ type exchange struct {
 // watch is the transport of one call of the client: it sees every request of it.
 type watch struct {
 	next    http.RoundTripper
-	entryOf func(host string) string
+	entries map[string]string        // the region of each host
 	seen    func(n int, e *exchange) // n counts from 1
 	n       int
 	last    exchange
@@ -48,7 +48,7 @@ func (w *watch) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.GetBody = nil // otherwise net/http would itself retry a cut connection, unseen
 	w.n++
-	w.last = exchange{begun: time.Now(), entry: w.entryOf(req.URL.Host)}
+	w.last = exchange{begun: time.Now(), entry: w.entries[req.URL.Host]}
 	res, err := w.next.RoundTrip(req)
 	if err == nil {
 		err = w.read(res)

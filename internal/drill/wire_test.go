@@ -38,7 +38,7 @@ func TestWhatIsAnAnswer(t *testing.T) {
 			next: roundTrip(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: c.status, Body: io.NopCloser(strings.NewReader(c.body))}, nil
 			}),
-			entryOf: func(string) string { return "" }, seen: func(int, *exchange) {},
+			seen: func(int, *exchange) {},
 		}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://here/", http.NoBody)
 		require.NoError(t, err)

@@ -234,7 +234,10 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 		return nil, err
 	}
 	n.service.Start()
-	n.routes = router.New(n.c.Region, n.service, n.peers, n.c.claims(n.guard), n.c.Topology, n.outages.Lost).WithDistances(n.membership.RTT).WithMeters(n.c.Meters)
+	n.routes = router.New(router.Config{
+		Self: n.c.Region, Local: n.service, Peers: n.peers, Pins: n.c.claims(n.guard), Topology: n.c.Topology,
+		Lost: n.outages.Lost, Distance: n.membership.RTT, Meters: n.c.Meters,
+	})
 	return func(ctx context.Context) error {
 		defer n.service.Stop()
 		return n.service.Drain(ctx)
