@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,35 +29,9 @@ func harness(t *testing.T) psptest.Harness {
 		server.Close()
 		require.NoError(t, sim.Close())
 	})
-	faults := func(f simulator.Faults) { require.NoError(t, sim.SetFaults(f)) }
-	always := map[bool]float64{true: 1}
-	return psptest.Harness{
-		Provider: adapter,
-		Approves: "pm_card_visa", DeclinesSoftly: "pm_card_insufficient_funds", DeclinesHard: "pm_card_stolen", Invalid: "pm_unheard_of",
-		Effects: func(kind psp.Kind, reference string) (n int) {
-			for _, e := range sim.Effects() {
-				if e.Kind == kind && e.Reference == reference {
-					n++
-				}
-			}
-			return n
-		},
-		DropReplies: func(on bool) { faults(simulator.Faults{DropReply: always[on]}) },
-		FailBefore:  func(on bool) { faults(simulator.Faults{ErrorBefore: always[on]}) },
-		Hold: func() (<-chan struct{}, func()) {
-			arrived, gate := make(chan struct{}, 64), make(chan struct{})
-			sim.SetHooks(simulator.Hooks{Before: func(context.Context, psp.Call) {
-				arrived <- struct{}{}
-				<-gate
-			}})
-			return arrived, sync.OnceFunc(func() { close(gate) })
-		},
-		Late: func() func() {
-			faults(simulator.Faults{LateEffect: 1, LateBy: time.Hour})
-			return func() { faults(simulator.Faults{}); sim.ReleaseLate() }
-		},
-		Fail: func(ref string) { require.NoError(t, sim.Fail(ref)) },
-	}
+	h := psptest.Simulated(t, sim, adapter, nil)
+	h.Destination, h.Unasked = "", nil // it moves no money out, and reports nothing unasked
+	return h
 }
 
 func TestRun(t *testing.T) {

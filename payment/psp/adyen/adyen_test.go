@@ -1,13 +1,10 @@
 package adyen_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -58,49 +55,13 @@ func harness(t *testing.T) psptest.Harness { return harnessOver(t, nil) }
 func harnessOver(t *testing.T, wire http.RoundTripper) psptest.Harness {
 	t.Helper()
 	sim, url := opened(t)
-	setFaults := func(f simulator.Faults) {
-		if err := sim.SetFaults(f); err != nil {
-			t.Fatal(err)
-		}
-	}
-	probability := map[bool]float64{true: 1}
 	cfg := config(url, hmacKey)
 	cfg.Transport = wire
-	return psptest.Harness{
-		Provider: made(t, cfg),
-		Approves: "pm_card_visa", DeclinesSoftly: "pm_card_insufficient_funds",
-		DeclinesHard: "pm_card_stolen", Invalid: "pm_unheard_of", Destination: "acct_supplier",
-		Terms:       &psp.Terms{Customer: "shopper_1"},
-		Effects:     func(kind psp.Kind, reference string) int { return effects(sim, kind, reference) },
-		DropReplies: func(on bool) { setFaults(simulator.Faults{DropReply: probability[on]}) },
-		FailBefore:  func(on bool) { setFaults(simulator.Faults{ErrorBefore: probability[on]}) },
-		Hold: func() (<-chan struct{}, func()) {
-			arrived, gate := make(chan struct{}, 64), make(chan struct{})
-			sim.SetHooks(simulator.Hooks{Before: func(context.Context, psp.Call) {
-				arrived <- struct{}{}
-				<-gate
-			}})
-			return arrived, sync.OnceFunc(func() { close(gate) })
-		},
-		Late: func() func() {
-			setFaults(simulator.Faults{LateEffect: 1, LateBy: time.Hour})
-			return func() { setFaults(simulator.Faults{}); sim.ReleaseLate() }
-		},
-		Fail: func(providerRef string) {
-			if err := sim.Fail(providerRef); err != nil {
-				t.Fatal(err)
-			}
-		},
-		Unasked: func(kind psp.Kind, of string, amount int64) string {
-			id, err := sim.Do(simulator.Unasked{Kind: kind, Of: of, Amount: amount, Reason: "fraudulent"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return adyenSpelling.Replace(id)
-		},
-		Notices:  func() <-chan psptest.Delivery { return notices(t, sim) },
-		Stranger: adapter(t, "http://127.0.0.1:1", another), SignsValues: true,
-	}
+	h := psptest.Simulated(t, sim, made(t, cfg), adyenSpelling.Replace)
+	h.Terms = &psp.Terms{Customer: "shopper_1"}
+	h.Notices = func() <-chan psptest.Delivery { return notices(t, sim) }
+	h.Stranger, h.SignsValues = adapter(t, "http://127.0.0.1:1", another), true
+	return h
 }
 
 // adyenSpelling turns the simulator's ids of what it does by itself into Adyen's.
@@ -108,13 +69,7 @@ var adyenSpelling = strings.NewReplacer("psp_dp_", "HWD0", "psp_re_", "HWB0", "a
 
 func notices(t *testing.T, sim *simulator.Simulator) <-chan psptest.Delivery {
 	t.Helper()
-	handler, in := psptest.Receiver()
-	receiver := httptest.NewServer(handler)
-	t.Cleanup(func() { _ = sim.Close(); receiver.Close() })
-	if err := sim.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: receiver.URL, Secret: hmacKey, Adyen: true}}}); err != nil {
-		t.Fatal(err)
-	}
-	return in
+	return psptest.SimulatedNotices(t, sim, simulator.NoticeTarget{Secret: hmacKey, Adyen: true})
 }
 
 func config(url, hmacKey string) adyen.Config {

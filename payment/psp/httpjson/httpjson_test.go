@@ -2,7 +2,6 @@ package httpjson_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -55,65 +54,12 @@ func harness(t *testing.T, caps psp.Capabilities) psptest.Harness {
 	}
 	srv := httptest.NewServer(sim.Handler())
 	t.Cleanup(func() { srv.Close(); _ = sim.Close() })
-	setFaults := func(f simulator.Faults) {
-		if err := sim.SetFaults(f); err != nil {
-			t.Fatal(err)
-		}
+	h := psptest.Simulated(t, sim, adapter(t, srv.URL, caps), nil)
+	h.Notices = func() <-chan psptest.Delivery {
+		return psptest.SimulatedNotices(t, sim, simulator.NoticeTarget{Secret: secret})
 	}
-	return psptest.Harness{
-		Provider: adapter(t, srv.URL, caps),
-		Approves: "pm_card_visa", DeclinesSoftly: "pm_card_insufficient_funds",
-		DeclinesHard: "pm_card_stolen", Invalid: "pm_unheard_of", Destination: "acct_supplier",
-		Effects: func(kind psp.Kind, reference string) int {
-			n := 0
-			for _, e := range sim.Effects() {
-				if e.Kind == kind && e.Reference == reference {
-					n++
-				}
-			}
-			return n
-		},
-		DropReplies: func(on bool) { setFaults(simulator.Faults{DropReply: probability(on)}) },
-		FailBefore:  func(on bool) { setFaults(simulator.Faults{ErrorBefore: probability(on)}) },
-		Hold: func() (<-chan struct{}, func()) {
-			arrived, gate := make(chan struct{}, 64), make(chan struct{})
-			sim.SetHooks(simulator.Hooks{Before: func(context.Context, psp.Call) {
-				arrived <- struct{}{}
-				<-gate
-			}})
-			return arrived, sync.OnceFunc(func() { close(gate) })
-		},
-		Late: func() func() {
-			setFaults(simulator.Faults{LateEffect: 1, LateBy: time.Hour})
-			return func() { setFaults(simulator.Faults{}); sim.ReleaseLate() }
-		},
-		Fail: func(providerRef string) {
-			if err := sim.Fail(providerRef); err != nil {
-				t.Fatal(err)
-			}
-		},
-		Unasked: func(kind psp.Kind, of string, amount int64) string {
-			u := simulator.Unasked{Kind: kind, Of: of, Amount: amount, Reason: "fraudulent"}
-			if kind == psp.KindPayout {
-				u.Currency = "usd"
-			}
-			id, err := sim.Do(u)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return id
-		},
-		Notices: func() <-chan psptest.Delivery {
-			handler, in := psptest.Receiver()
-			receiver := httptest.NewServer(handler)
-			t.Cleanup(func() { _ = sim.Close(); receiver.Close() })
-			if err := sim.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: receiver.URL, Secret: secret}}}); err != nil {
-				t.Fatal(err)
-			}
-			return in
-		},
-		Stranger: notifier(t, otherSecret),
-	}
+	h.Stranger = notifier(t, otherSecret)
+	return h
 }
 
 func notifier(t testing.TB, secret string) *httpjson.Provider {
@@ -123,13 +69,6 @@ func notifier(t testing.TB, secret string) *httpjson.Provider {
 		t.Fatal(err)
 	}
 	return p
-}
-
-func probability(on bool) float64 {
-	if on {
-		return 1
-	}
-	return 0
 }
 
 func adapter(t *testing.T, url string, caps psp.Capabilities) *httpjson.Provider {

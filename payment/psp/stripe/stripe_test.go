@@ -1,7 +1,6 @@
 package stripe_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,67 +41,16 @@ func harness(t *testing.T) psptest.Harness {
 	}
 	srv := httptest.NewServer(sim.Handler())
 	t.Cleanup(func() { srv.Close(); _ = sim.Close() })
-	setFaults := func(f simulator.Faults) {
-		if err := sim.SetFaults(f); err != nil {
-			t.Fatal(err)
-		}
+	h := psptest.Simulated(t, sim, adapter(t, srv.URL+"/stripe/", secret), stripeSpelling.Replace)
+	h.Notices = func() <-chan psptest.Delivery {
+		return psptest.SimulatedNotices(t, sim, simulator.NoticeTarget{Secret: secret, Stripe: true})
 	}
-	probability := map[bool]float64{true: 1}
-	return psptest.Harness{
-		Provider: adapter(t, srv.URL+"/stripe/", secret),
-		Approves: "pm_card_visa", DeclinesSoftly: "pm_card_insufficient_funds",
-		DeclinesHard: "pm_card_stolen", Invalid: "pm_unheard_of", Destination: "acct_supplier",
-		Effects: func(kind psp.Kind, reference string) int {
-			n := 0
-			for _, e := range sim.Effects() {
-				if e.Kind == kind && e.Reference == reference {
-					n++
-				}
-			}
-			return n
-		},
-		DropReplies: func(on bool) { setFaults(simulator.Faults{DropReply: probability[on]}) },
-		FailBefore:  func(on bool) { setFaults(simulator.Faults{ErrorBefore: probability[on]}) },
-		Hold: func() (<-chan struct{}, func()) {
-			arrived, gate := make(chan struct{}, 64), make(chan struct{})
-			sim.SetHooks(simulator.Hooks{Before: func(context.Context, psp.Call) {
-				arrived <- struct{}{}
-				<-gate
-			}})
-			return arrived, sync.OnceFunc(func() { close(gate) })
-		},
-		Late: func() func() {
-			setFaults(simulator.Faults{LateEffect: 1, LateBy: time.Hour})
-			return func() { setFaults(simulator.Faults{}); sim.ReleaseLate() }
-		},
-		Fail: func(providerRef string) {
-			if err := sim.Fail(providerRef); err != nil {
-				t.Fatal(err)
-			}
-		},
-		Unasked: func(kind psp.Kind, of string, amount int64) string {
-			u := simulator.Unasked{Kind: kind, Of: of, Amount: amount, Reason: "fraudulent"}
-			if kind == psp.KindPayout {
-				u.Currency = "usd"
-			}
-			id, err := sim.Do(u)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return strings.NewReplacer("psp_dp_", "du_", "psp_re_", "re_", "psp_trr_", "trr_", "psp_po_", "po_").Replace(id)
-		},
-		Notices: func() <-chan psptest.Delivery {
-			handler, in := psptest.Receiver()
-			receiver := httptest.NewServer(handler)
-			t.Cleanup(func() { _ = sim.Close(); receiver.Close() })
-			if err := sim.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: receiver.URL, Secret: secret, Stripe: true}}}); err != nil {
-				t.Fatal(err)
-			}
-			return in
-		},
-		Stranger: adapter(t, "http://127.0.0.1:1", "whsec_another"),
-	}
+	h.Stranger = adapter(t, "http://127.0.0.1:1", "whsec_another")
+	return h
 }
+
+// stripeSpelling turns the simulator's ids of what it does by itself into Stripe's.
+var stripeSpelling = strings.NewReplacer("psp_dp_", "du_", "psp_re_", "re_", "psp_trr_", "trr_", "psp_po_", "po_")
 
 func adapter(t testing.TB, url, secret string) *stripe.Provider {
 	t.Helper()
