@@ -37,7 +37,7 @@ func TestCrashWhileHeld(t *testing.T) {
 				hold := chargeOf(t, r.everyAnswer(q, http.StatusAccepted))
 				order := tc.order("order-1", hold.ID)
 				cut := make(chan *answer.Answer, 1)
-				go func() { cut <- r.send(context.WithoutCancel(r.ctx), us, order) }()
+				go func() { cut <- r.sendOn(context.WithoutCancel(r.ctx), us, order) }()
 				dying.died()
 				require.Error(t, receive(t, "the end of what was cut off", cut).Err)
 				r.start(childConfig{Stripe: true})

@@ -92,17 +92,19 @@ func (r *crashRun) start(c childConfig) *child {
 func (r *crashRun) sendAll(ctx context.Context) <-chan *answer.Answer {
 	replies := make(chan *answer.Answer, len(r.ways))
 	for _, w := range r.ways {
-		go func() {
-			for {
-				got := r.send(ctx, w.entry, w.q)
-				if got.Err != nil || got.Final() || wait(ctx, pauseAfter(got)) != nil {
-					replies <- got
-					return
-				}
-			}
-		}()
+		go func() { replies <- r.sendOn(ctx, w.entry, w.q) }()
 	}
 	return replies
+}
+
+// sendOn sends a request until it is answered for good, or cut off.
+func (r *crashRun) sendOn(ctx context.Context, region string, q request) *answer.Answer {
+	for {
+		got := r.send(ctx, region, q)
+		if got.Err != nil || got.Final() || wait(ctx, pauseAfter(got)) != nil {
+			return got
+		}
+	}
 }
 
 // unanswered asserts that the death cut every request off.

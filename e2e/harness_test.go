@@ -321,13 +321,20 @@ type keyStatus struct {
 
 var errNotTold = errors.New("the key's state could not be read")
 
+// inspect asks a region for a key's state, and like a merchant asks again what is not answered
+// yet, at most for patience.
 func (c *caller) inspect(ctx context.Context, region, tenant, key string) (keyStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base(region)+"/v1/idempotency-keys/"+url.PathEscape(key), nil)
 	if err != nil {
 		return keyStatus{}, err
 	}
 	req.Header.Set("Authorization", "Bearer "+tenant)
 	r := c.do(req)
+	for r.Err == nil && r.Status == http.StatusServiceUnavailable && wait(ctx, pauseAfter(r)) == nil {
+		r = c.do(req)
+	}
 	var s keyStatus
 	switch {
 	case r.Err != nil:
@@ -445,7 +452,7 @@ func (w *world) at(region string, q request, status int) (r *answer.Answer) {
 	w.t.Helper()
 	until(w.t, "there is an answer", func() bool {
 		r = w.send(w.ctx, region, q)
-		return r.Err != nil || r.Status == status || r.Status != http.StatusServiceUnavailable || r.Problem.Retry != "same_key"
+		return r.Err != nil || r.Status == status || r.Problem.Retry != "same_key" || r.Status != http.StatusServiceUnavailable && r.Status != http.StatusConflict
 	})
 	require.NoError(w.t, r.Err)
 	require.Equal(w.t, status, r.Status, "%s", r.Body)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -57,9 +56,7 @@ func TestHistories(t *testing.T) {
 			}
 			region := regions[rng.IntN(3)]
 			all.Go(func() {
-				ctx, cancel := context.WithTimeout(w.ctx, patience)
-				defer cancel()
-				last := w.settle(ctx, region, q, func(start time.Time, r *answer.Answer) { h.add(i*rivals+rival, q, start, r) })
+				last := w.settle(w.ctx, region, q, func(start time.Time, r *answer.Answer) { h.add(i*rivals+rival, q, start, r) })
 				if !last.Final() {
 					t.Errorf("%s never came to an end: %v", q.key, last)
 				}

@@ -101,7 +101,8 @@ func TestWrongInputLeavesNoRow(t *testing.T) {
 		w.nothing(acme, key)
 		used := charge(key, 100)
 		used.body = good
-		require.Empty(t, w.at(us, used, http.StatusCreated).Header.Get("Idempotent-Replayed"), tc.name)
+		w.at(us, used, http.StatusCreated)
+		w.judge.once(t, i+1)
 	}
 	for _, region := range regions {
 		view, err := w.cluster.DB.Region(region)
@@ -120,7 +121,7 @@ func TestOtherTenantsKey(t *testing.T) {
 	theirs.tenant = globex
 	w.at(us, mine, http.StatusCreated)
 	w.nothing(globex, "shared-name")
-	require.Empty(t, w.at(us, theirs, http.StatusCreated).Header.Get("Idempotent-Replayed"))
+	w.at(us, theirs, http.StatusCreated)
 	w.judge.once(t, 2)
 }
 
@@ -145,6 +146,6 @@ func TestSlowClientHoldsNoClaim(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, res.StatusCode)
 	w.nothing(acme, q.key)
 	w.judge.once(t, 0)
-	require.Empty(t, w.at(us, q, http.StatusCreated).Header.Get("Idempotent-Replayed"))
+	w.at(us, q, http.StatusCreated)
 	w.judge.once(t, 1)
 }

@@ -180,6 +180,7 @@ func TestSlowHolderIsFenced(t *testing.T) {
 			t.Cleanup(release)
 			w := startWorld(t, nil, func(c *node.ClusterConfig) {
 				p.Provider, c.Providers = c.Providers[0], psp.Providers{p}
+				c.Limits.Request = 2 * patience // the slow holder's answer is its own, however late
 				c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 					return &pointedStore{&watchedStore{Store: s, noRenew: true}, func(point) {}, recovery == "retry", false}
 				}
@@ -225,6 +226,8 @@ func TestLateHolderMeetsItsHeir(t *testing.T) {
 	t.Cleanup(release)
 	w := startWorld(t, nil, func(c *node.ClusterConfig) {
 		p.Provider, c.Providers = c.Providers[0], psp.Providers{p}
+		c.Policy.Lease = 3 * time.Second // its heir is to keep it
+		c.Limits.Request = 2 * patience  // the slow holder's answer is its own, however late
 		c.WrapStore = func(_ string, s deployment.Store) deployment.Store { return &watchedStore{Store: s, noRenew: true} }
 	})
 	heir := newGate()

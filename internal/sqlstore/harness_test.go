@@ -160,7 +160,7 @@ func livePolicy() claim.Policy {
 	p := testPolicy()
 	p.Lease, p.RenewEvery, p.LeaseCeiling, p.LeaseMargin = 3*time.Second, time.Second, 5*time.Second, 600*time.Millisecond
 	p.ClockOffset = 500 * time.Millisecond
-	p.ReplayFor, p.TombstoneFor, p.PinGrace = 8*time.Second, 4*time.Second, 3*time.Second
+	p.ReplayFor, p.TombstoneFor, p.PinGrace = 8*time.Second, 4*time.Second, 8*time.Second
 	p.BackoffMin, p.BackoffMax = 40*time.Millisecond, 400*time.Millisecond
 	return p
 }
