@@ -210,14 +210,12 @@ func TestBothSidesOfAPartitionAct(t *testing.T) {
 	// A provider that loses replies keeps the claims open for everybody to act on.
 	require.NoError(t, w.judge.SetFaults(simulator.Faults{Latency: 5 * time.Millisecond, Jitter: 10 * time.Millisecond, ErrorAfter: 0.2, DropReply: 0.2}))
 	const keys = 40
-	ctx, cancel := context.WithTimeout(w.ctx, patience)
-	defer cancel()
 	answers := make([][3]string, keys)
 	var all sync.WaitGroup
 	for k := range keys {
 		q := charge(stamped(t, eu), 100+k)
 		for i, r := range regions {
-			all.Go(func() { answers[k][i] = w.settle(ctx, r, q, nil).Remembered() })
+			all.Go(func() { answers[k][i] = w.settle(w.ctx, r, q, nil).Remembered() })
 		}
 	}
 	all.Wait()

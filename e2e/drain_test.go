@@ -74,7 +74,9 @@ func (w *drained) steps(name string, epoch uint64) (steps []admin.DrainStep) {
 	w.t.Helper()
 	until(w.t, "all nodes are seen", func() bool {
 		o, err := w.operator.Overview(w.ctx, admin.Question{Gather: true, Epoch: epoch})
-		require.NoError(w.t, err)
+		if err != nil {
+			return false // a busy machine may lose a connection
+		}
 		steps = o.DrainSteps(name, epoch)
 		return len(o.Members) == len(w.cluster.Nodes)
 	})
