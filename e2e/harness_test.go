@@ -52,7 +52,7 @@ var (
 
 // patience bounds every wait of a test for something that must happen. It is
 // far above what a loaded machine needs and only spent when a test fails.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // quick is the published policy at a thirtieth of its times.
 func quick() claim.Policy {

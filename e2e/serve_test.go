@@ -77,7 +77,7 @@ func newServedOn(t *testing.T, c localdb.Config) *served {
 	}
 	require.NoError(t, s.CreateDatabase(ctx, "homeward", ""))
 	d.addRegions(us, eu)
-	db, err := sqlstore.Open(ctx, sqlstore.Config{URL: d.url, Policy: quick()})
+	db, err := sqlstore.Open(ctx, sqlstore.Config{URL: d.url, Policy: quick(), Pool: patientPool()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: us}, acme))

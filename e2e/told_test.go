@@ -152,7 +152,7 @@ func TestExpiryCrashPoints(t *testing.T) {
 			t.Parallel()
 			n, s := newNoticed(t), newShop(t)
 			dying := n.start(childConfig{Die: die, Arrivals: 1, Notices: true, Sink: s.url})
-			expires := time.Now().Add(1500 * time.Millisecond).Format(time.RFC3339Nano)
+			expires := time.Now().Add(5 * time.Second).Format(time.RFC3339Nano)
 			q := request{acme, "/v1/charges", stamped(t, eu), fmt.Sprintf(`{"amount":5,"currency":"usd","payment_method":"pm_card_insufficient_funds","expires_at":%q}`, expires), ""}
 			r := n.send(n.ctx, us, q)
 			require.NoError(t, r.Err)
