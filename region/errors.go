@@ -111,13 +111,14 @@ func fromProblem(p *peerv1.Problem) error {
 		return &claim.ExpiredError{FirstUse: fromTimestamp(p.OriginalRequestAt)}
 	case peerv1.Problem_KIND_WITHHELD:
 		return &claim.WithheldError{RetryAfter: after}
-	}
-	for _, s := range sentinels {
-		if p.GetKind() == s.kind {
-			return s.err
+	default:
+		for _, s := range sentinels {
+			if p.GetKind() == s.kind {
+				return s.err
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 // toConnect maps the result of a handler to a Connect error. What reply holds of the

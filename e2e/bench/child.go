@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"runtime/pprof"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -121,11 +122,11 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, servers ...*http.Se
 			return err
 		}
 		hello.Serving = append(hello.Serving, l.Addr().String())
-		done := make(chan error, 1)
-		go func() { done <- s.Serve(l) }()
+		var serving sync.WaitGroup
+		serving.Go(func() { _ = s.Serve(l) }) // until the server is closed
 		defer func() {
 			err = errors.Join(err, s.Close())
-			<-done
+			serving.Wait()
 		}()
 	}
 	return greet(ctx, hello, in, out)

@@ -91,7 +91,7 @@ func TestOldBooksHaveLeft(t *testing.T) {
 	require.Contains(t, out, "0 failures")
 	var report verify.Report
 	require.NoError(t, json.Unmarshal([]byte(does(t, "ledger", "verify", "--data", dir, "--json")), &report))
-	require.EqualValues(t, []int64{2, 1, 1}, []int64{report.Transactions, report.Left, report.Proved})
+	require.Equal(t, []int64{2, 1, 1}, []int64{report.Transactions, report.Left, report.Proved})
 	require.Equal(t, balances, does(t, "ledger", "balances", "--data", dir))
 	does(t, "audit", "verify", "--data", dir)
 

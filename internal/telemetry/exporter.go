@@ -67,9 +67,9 @@ type calm struct {
 func (c *calm) note(err error) {
 	switch {
 	case err != nil && !c.failing.Swap(true):
-		c.log.Warn("the exporter lost "+c.what+"; requests are not affected. Check OTEL_EXPORTER_OTLP_ENDPOINT and the collector", "error", err)
+		c.log.Warn("the exporter lost data; requests are not affected. Check OTEL_EXPORTER_OTLP_ENDPOINT and the collector", "what", c.what, "error", err)
 	case err == nil && c.failing.Swap(false):
-		c.log.Info(c.what + " arrive again")
+		c.log.Info("exported data arrives again", "what", c.what)
 	}
 }
 

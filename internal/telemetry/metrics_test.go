@@ -185,6 +185,6 @@ func TestLossOfMetricsIsLoggedOnce(t *testing.T) {
 	for range 6 {
 		require.NoError(t, c.Export(t.Context(), nil))
 	}
-	require.Equal(t, 1, strings.Count(log.String(), "the exporter lost metrics"))
-	require.Equal(t, 1, strings.Count(log.String(), "metrics arrive again"))
+	require.Equal(t, 1, strings.Count(log.String(), "the exporter lost data"))
+	require.Equal(t, 1, strings.Count(log.String(), "exported data arrives again"))
 }

@@ -109,8 +109,8 @@ func TestLossIsLoggedOnce(t *testing.T) {
 	for range 6 {
 		require.NoError(t, c.ExportSpans(t.Context(), nil))
 	}
-	require.Equal(t, 1, strings.Count(log.String(), "the exporter lost traces"))
-	require.Equal(t, 1, strings.Count(log.String(), "traces arrive again"))
+	require.Equal(t, 1, strings.Count(log.String(), "the exporter lost data"))
+	require.Equal(t, 1, strings.Count(log.String(), "exported data arrives again"))
 	require.Equal(t, 2, strings.Count(log.String(), "\n"))
 }
 

@@ -349,11 +349,11 @@ func TestWhatHasLeftTheBooks(t *testing.T) {
 	report, err := Books(t.Context(), rest(), []string{"us", "eu"})
 	require.NoError(t, err)
 	require.Empty(t, report.Failures)
-	require.EqualValues(t, []int64{5, 2, 0}, []int64{report.Transactions, report.Left, report.Proved})
+	require.Equal(t, []int64{5, 2, 0}, []int64{report.Transactions, report.Left, report.Proved})
 	report, err = AllBooks(t.Context(), rest(), []string{"us", "eu"}, has)
 	require.NoError(t, err)
 	require.Empty(t, report.Failures)
-	require.EqualValues(t, []int64{5, 2, 2}, []int64{report.Transactions, report.Left, report.Proved})
+	require.Equal(t, []int64{5, 2, 2}, []int64{report.Transactions, report.Left, report.Proved})
 
 	// One leaves while what reverses it is booked.
 	l := rest()
