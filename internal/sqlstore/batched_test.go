@@ -72,7 +72,13 @@ func (c *crowd) together(table string, before func() error, calls []func() error
 		rest[i] = make(chan error, 1)
 		go func() { rest[i] <- call() }()
 	}
-	require.Eventually(c, func() bool { return c.db.Calls() == alone+len(calls) }, patience, time.Millisecond)
+	require.Eventually(c, func() bool {
+		inside := c.db.Calls() - alone
+		for _, ended := range rest {
+			inside += len(ended) // the database refuses some arguments before it waits for a lock
+		}
+		return inside == len(calls)
+	}, patience, time.Millisecond)
 	prepare()
 	require.NoError(c, tx.Rollback(c.Context()))
 	require.NoError(c, <-first)

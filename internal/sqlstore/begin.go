@@ -13,6 +13,7 @@ import (
 
 var (
 	claimBegin     = declare[beginArgs]("begin")
+	claimBeginHere = declare[beginArgs]("begin_here")
 	claimFind      = declare[findArgs]("find")
 	claimBeginNext = declare[beginAgainArgs]("begin_again")
 	claimTakeOver  = declare[takeOverArgs]("take_over")
@@ -122,7 +123,6 @@ type (
 		Lease   time.Duration
 		Step    uuid.UUID
 		Stamped bool
-		PinHere bool
 		PinEnds time.Time
 		Message callRow
 		// Of the line of audit. The claim has the rest of it.
@@ -144,9 +144,12 @@ func (c *creation) makes() bool {
 	return !c.CompareOnly && (c.Stamped || c.PinHere || !c.PinnedAt.IsZero())
 }
 
-func batchedBegin(db *DB) *batched[creation, beginArgs] {
-	s := &batched[creation, beginArgs]{
-		statement: claimBegin,
+// batchedBegin batches one of the two statements that make claims. They are apart so that a
+// table of pins that does not answer stops no key that has its home, and since the part that
+// pins costs the others.
+func batchedBegin(db *DB, s statement[beginArgs]) *batched[creation, beginArgs] {
+	b := &batched[creation, beginArgs]{
+		statement: s,
 		key:       func(c *creation) claim.Key { return c.Key },
 		bytes:     func(c *creation) int { return len(c.fresh.Call.Payload) },
 		args: func(cs []*creation) beginArgs {
@@ -155,7 +158,7 @@ func batchedBegin(db *DB) *batched[creation, beginArgs] {
 				args.Claims[i] = newClaim{
 					N: int32(i), keyRow: rowOf(c.Key), mintedRow: mintedOf(&c.fresh.Record),
 					Holder: c.fresh.Record.Holder, Lease: c.fresh.Lease, Step: c.step,
-					Stamped: c.Stamped, PinHere: c.PinsHere(), PinEnds: micros(c.CreateBefore(&db.policy)),
+					Stamped: c.Stamped, PinEnds: micros(c.CreateBefore(&db.policy)),
 					Message: callOf(&c.fresh.Call), BegunID: c.begun, BegunRegion: c.fresh.Region,
 				}
 			}
@@ -178,7 +181,7 @@ func batchedBegin(db *DB) *batched[creation, beginArgs] {
 			return err
 		},
 	}
-	return s.open(db)
+	return b.open(db)
 }
 
 // batchedFind finds the claims under many keys.
@@ -246,9 +249,13 @@ const unstorableSlots = 1 << 10
 func (v *View) begin(ctx context.Context, c *creation, first bool) (present, error) {
 	c.asked, c.firstUse, c.found = false, time.Time{}, false
 	if c.makes() && !(first && v.db.lately.Knows(c.Key)) {
-		switch _, err := v.db.begins.do(ctx, c.Home, c); {
+		begins := v.db.begins
+		if c.PinsHere() {
+			begins = v.db.beginsHere
+		}
+		switch _, err := begins.do(ctx, c.Home, c); {
 		case err != nil:
-			return present{}, claimError(claimBegin.name, err)
+			return present{}, claimError(begins.statement.name, err)
 		case !c.firstUse.IsZero():
 			v.db.lately.Add(c.Key)
 			return present{}, nil

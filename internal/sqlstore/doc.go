@@ -39,8 +39,8 @@
 // arrive; and the row's step then tells that the first one was ours:
 //
 //	write           compares                       after a lost reply
-//	begin           there is no row                run again: our step in the row that find then reads is our own win;
-//	                                              the pin that it makes is in the same statement
+//	begin           there is no row                run again: our step in the row that find then reads is our own win
+//	begin_here      there is no pin, no row        as begin: the pin is in the same statement
 //	begin_again     the step that was read         read, and compare the step
 //	take_over       the step that was read         read, and compare the step
 //	settle, defer   object, fence, unknowns, state run again; on "no row" read, and compare the step,

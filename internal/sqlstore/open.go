@@ -144,14 +144,15 @@ type DB struct {
 	meters  meters
 	doubts  []string
 
-	conns    *pool.Pool
-	turns    *batch.Turns // nil: statements of one kind wait for no other
-	begins   *batched[creation, beginArgs]
-	finds    *batched[creation, findArgs]
-	pins     *batched[pinning, pinArgs]
-	settles  *batched[settlement, settleArgs]
-	replicas *batched[lookup, replicaArgs]
-	lately   *claim.Lately // keys that had a claim a moment ago
+	conns      *pool.Pool
+	turns      *batch.Turns // nil: statements of one kind wait for no other
+	begins     *batched[creation, beginArgs]
+	beginsHere *batched[creation, beginArgs]
+	finds      *batched[creation, findArgs]
+	pins       *batched[pinning, pinArgs]
+	settles    *batched[settlement, settleArgs]
+	replicas   *batched[lookup, replicaArgs]
+	lately     *claim.Lately // keys that had a claim a moment ago
 	// unstorable are keys whose step the database refused because of what it would write.
 	// Their steps share no statement, whose others would fail with them.
 	unstorable *claim.Lately
@@ -212,7 +213,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if db.dialect.cockroach {
 		db.turns = &batch.Turns{}
 	}
-	db.begins, db.finds, db.pins, db.settles, db.replicas = batchedBegin(db), batchedFind(db), batchedPin(db), batchedSettle(db), batchedReplica(db)
+	db.begins, db.beginsHere, db.finds, db.pins, db.settles, db.replicas = batchedBegin(db, claimBegin), batchedBegin(db, claimBeginHere), batchedFind(db), batchedPin(db), batchedSettle(db), batchedReplica(db)
 	db.lately, db.unstorable = claim.NewLately(latelySlots), claim.NewLately(unstorableSlots)
 	background, stop := context.WithCancel(context.Background())
 	db.stop = stop

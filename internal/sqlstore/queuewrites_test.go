@@ -29,7 +29,7 @@ func pinWrites() []operation {
 			c.pins(there, there)
 		},
 	}, {
-		name: "begin a new key with its pin", statements: []string{"begin"},
+		name: "begin a new key with its pin", statements: []string{"begin_here"},
 		before: noAnswer,
 		call:   beginHereAt,
 		right:  won(claim.Won, 1, 1),

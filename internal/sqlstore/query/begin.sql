@@ -1,6 +1,8 @@
 -- name: begin
--- As begin. Beside that it does as pin does for keys that have no pin, in the same step: where
--- the registrar is the home itself, and no other region was registrar lately.
+-- Requests arrive, each for a key of its own. Where there is no row one is made, with
+-- the provider call in it, and the first line of audit, which waits there for the row of
+-- audit that settle writes. One statement, one round trip.
+-- Where there is one nothing changes, and nothing is returned: find reads it.
 WITH asked AS MATERIALIZED (
     SELECT a.*
     FROM unnest(
@@ -8,24 +10,15 @@ WITH asked AS MATERIALIZED (
         @claims_object_id::text[], @claims_operation::text[], @claims_fingerprint_version::int2[],
         @claims_fingerprint::bytea[], @claims_holder::text[], @claims_lease::interval[],
         @claims_receipt::text[], @claims_provider_key::text[], @claims_step::uuid[],
-        @claims_stamped::bool[], @claims_pin_here::bool[], @claims_pin_ends::timestamptz[],
-        @claims_message_payload::bytea[], @claims_message_trace_parent::text[],
-        @claims_message_fence::int8[], @claims_begun_id::uuid[], @claims_begun_region::text[]
+        @claims_stamped::bool[], @claims_pin_ends::timestamptz[], @claims_message_payload::bytea[],
+        @claims_message_trace_parent::text[], @claims_message_fence::int8[], @claims_begun_id::uuid[],
+        @claims_begun_region::text[]
     ) AS a (
         n, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint, holder, lease,
-        receipt, provider_key, step, stamped, pin_here, pin_ends, message_payload, message_trace_parent,
+        receipt, provider_key, step, stamped, pin_ends, message_payload, message_trace_parent,
         message_fence, begun_id, begun_region
     )
     WHERE a.n BETWEEN 0 AND 1000000 -- always: see find
-), pinned AS (
-    INSERT INTO pins (registrar, tenant_id, idem_key, home_region, created_at)
-    SELECT @home::crdb_internal_region, a.tenant_id, a.idem_key, @home::crdb_internal_region, now()
-    FROM asked AS a
-    JOIN tenants AS t ON t.id = a.tenant_id
-    WHERE a.pin_here AND t.registrar = @home::crdb_internal_region AND t.previous_registrar IS NULL
-      AND EXISTS (SELECT 1 FROM regions AS r WHERE r.name = @home::crdb_internal_region AND r.status = 0)
-    ON CONFLICT (registrar, tenant_id, idem_key) DO NOTHING
-    RETURNING tenant_id, idem_key
 ), won AS (
     INSERT INTO claims (
         home_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint,
@@ -41,7 +34,6 @@ WITH asked AS MATERIALIZED (
     FROM asked AS a
     -- A claim under an opaque key needs a pin young enough to outlive it.
     WHERE a.stamped OR now() < a.pin_ends
-       OR EXISTS (SELECT 1 FROM pinned AS p WHERE p.tenant_id = a.tenant_id AND p.idem_key = a.idem_key)
     ON CONFLICT (home_region, tenant_id, idem_key) DO NOTHING
     RETURNING tenant_id, idem_key, first_use
 )
