@@ -20,6 +20,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/time/rate"
 
@@ -89,6 +90,8 @@ type DB struct {
 	// pins a pin; one of books a transaction, an arrival or what is kept of an unpaid object.
 	rows, pins, books *rowLocks
 
+	finals *lru.Cache[finalKey, *claim.Record] // see tx.remember
+
 	tenantMu sync.RWMutex // held for reading through every pin step
 	tenants  map[string]claim.Tenant
 	apiKeys  map[claim.APIKeyHash]string
@@ -126,6 +129,7 @@ func Open(cfg Config) (*DB, error) {
 		sweeps: map[byte][]byte{}, tenants: map[string]claim.Tenant{}, apiKeys: map[claim.APIKeyHash]string{},
 		complain: rate.Sometimes{Interval: complainEvery},
 	}
+	db.finals, _ = lru.New[finalKey, *claim.Record](finalClaims) // an error is for sizes below 1
 	for _, r := range cfg.Regions {
 		db.regions[r.Name] = r.Code
 	}
