@@ -62,7 +62,7 @@ func (x *Exporter) leave(ctx context.Context, now time.Time, status *Status) err
 			if err != nil {
 				return err
 			}
-			left, more = append(left, page.Transactions...), page.More
+			left, more = append(left, provable(page.Transactions)...), page.More
 			if next.Books = page.Next; !more {
 				next.Books = ledger.Position{At: before}
 			}
@@ -130,20 +130,46 @@ func (x *Exporter) writeBooks(ctx context.Context, next *Chain, now time.Time, l
 	return x.write(ctx, m, nil, b)
 }
 
-// checkBooks compares the transactions of s with its manifest and with each other: each is one
-// of the region's, balanced, and what it reverses is in s, too.
+// provable leaves out the families that do not add up: a segment that has one is refused by all
+// who read it.
+func provable(all []ledger.Transaction) (some []ledger.Transaction) {
+	families := map[string][]ledger.Transaction{}
+	for i := range all {
+		head := cmp.Or(all[i].Reverses, all[i].ID)
+		families[head] = append(families[head], all[i])
+	}
+	for _, family := range families {
+		if addUp(family) == nil {
+			some = append(some, family...)
+		}
+	}
+	return some
+}
+
+// checkBooks compares the transactions of s with its manifest and with each other.
 func (s *Segment) checkBooks() error {
-	seen := map[string]*ledger.Transaction{}
 	for i := range s.booked.transactions {
-		t := &s.booked.transactions[i]
+		if t := &s.booked.transactions[i]; t.Region != s.Region || t.At.Before(s.From) || !t.At.Before(s.To) {
+			return fmt.Errorf("%w: transaction %s is outside its region or window", ErrUnbalanced, t.ID)
+		}
+	}
+	return addUp(s.booked.transactions)
+}
+
+// addUp compares transactions with each other: each is balanced, and what it reverses is among
+// them.
+func addUp(all []ledger.Transaction) error {
+	seen := map[string]*ledger.Transaction{}
+	for i := range all {
+		t := &all[i]
 		if seen[t.ID] != nil {
 			return fmt.Errorf("%w: two transactions have the id %s", ErrUnbalanced, t.ID)
 		}
 		seen[t.ID] = t
 	}
 	reversed := map[string]int64{}
-	for i := range s.booked.transactions {
-		t := &s.booked.transactions[i]
+	for i := range all {
+		t := &all[i]
 		of := seen[t.Reverses]
 		if of != nil {
 			reversed[t.Reverses] += t.Amount
@@ -151,8 +177,6 @@ func (s *Segment) checkBooks() error {
 		switch err := t.Validate(); {
 		case err != nil:
 			return fmt.Errorf("%w: %w", ErrUnbalanced, err)
-		case t.Region != s.Region || t.At.Before(s.From) || !t.At.Before(s.To):
-			return fmt.Errorf("%w: transaction %s is outside its region or window", ErrUnbalanced, t.ID)
 		case t.Reverses != "" && (of == nil || of.Debit != t.Credit || of.Credit != t.Debit || of.Currency != t.Currency || reversed[t.Reverses] > of.Amount):
 			return fmt.Errorf("%w: transaction %s reverses more or other than what is booked under %s", ErrUnbalanced, t.ID, t.Reverses)
 		}

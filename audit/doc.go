@@ -77,8 +77,9 @@
 // of a family is old enough: a charge or a transfer with all its refunds, a fee, a conversion.
 // Each is in one segment whole, so its reversals are proved there. What is rare stays in the
 // store for ever, and with it what it belongs to: ghosts and their refunds, disputes, failures,
-// refunds at the provider, payouts, adjustments, refunds in the books of another region. So
-// nothing that is undecided leaves, and no row of the store reverses one that has left.
+// refunds at the provider, payouts, adjustments, refunds in the books of another region, and
+// refunds of more than was charged, which no segment could prove. So nothing that is undecided
+// leaves, and no row of the store reverses one that has left.
 //
 // A body has a line for each transaction, then one for each account that they touch: its balance
 // over all that has left the region before the segment, and after it. The store carries the same

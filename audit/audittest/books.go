@@ -317,6 +317,29 @@ func booksDie(w *world) {
 	require.Equal(w, []string{"ch_1_0", "re_1_0"}, idsOf(all))
 }
 
+// overRefunded has a provider give back more than it took: the books record it, and no segment
+// could prove it.
+func overRefunded(w *world) {
+	if w.Advance == nil {
+		w.Skip("it takes more than a year")
+	}
+	b := newBooks(w)
+	b.charge("ch_plain")
+	over := b.charge("ch_over")
+	for i := range 3 {
+		b.refund(fmt.Sprintf("re_%d", i), over, w.home)
+	}
+	w.pass(audit.MinKeepBooks + 24*time.Hour)
+	b.idle()
+	done, err := b.exporter(w.Audit(w.home), b.bucket).Round(w.ctx)
+	require.NoError(w, err)
+	report := b.verify()
+	require.Empty(w, report.Failures)
+	require.Equal(w, 1, done.Left)
+	require.Equal(w, []string{"ch_over", "re_0", "re_1", "re_2"}, idsOf(b.rows()))
+	require.Equal(w, report.Regions[0].Carried, b.balanced())
+}
+
 // liar says that nothing was carried forward.
 type liar struct{ audit.Store }
 

@@ -42,6 +42,7 @@ func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 		"books that may not leave do not":                  refusedBooks,
 		"an exporter of old books dies at each step":       booksDie,
 		"books that do not add up are found":               unbalanced,
+		"books that do not add up stay":                    overRefunded,
 	} {
 		t.Run(name, func(t *testing.T) { run(newWorld(t, newHarness(t))) })
 	}
