@@ -235,6 +235,36 @@ func TestBooksThatGrowMeanwhile(t *testing.T) {
 	require.Contains(t, report.Failures[0].Detail, "before and")
 }
 
+// Old books leave while the books are verified: after the first page is read, or after what is
+// carried forward is read for the second time.
+func TestBooksThatLeaveMeanwhile(t *testing.T) {
+	for _, at := range []int{1, 2} {
+		l := &liar{rows: map[string][]ledger.Transaction{}, carried: map[string]ledger.Sums{"us": {}}}
+		l.book(ledger.Transaction{ID: "ch_1", Kind: ledger.Charge, Amount: 100})
+		l.book(ledger.Transaction{ID: "re_1", Kind: ledger.Refund, Amount: 60, Reverses: "ch_1"})
+		pages := 0
+		l.transactions = func(page []ledger.Transaction) []ledger.Transaction {
+			l.book(ledger.Transaction{ID: fmt.Sprintf("ch_new%d", pages), Kind: ledger.Charge, Amount: 1})
+			l.rows["us"][len(l.rows["us"])-1].At = noon.Add(time.Duration(pages+1) * time.Second)
+			if pages++; pages != at {
+				return page
+			}
+			for i := range l.rows["us"][:2] {
+				l.carried["us"].Add(&l.rows["us"][i])
+			}
+			l.rows["us"] = slices.Clone(l.rows["us"][2:])
+			if at == 2 { // before this page was read
+				return slices.Clone(l.rows["us"])
+			}
+			return page
+		}
+		report, err := Books(t.Context(), l, []string{"us"})
+		require.NoError(t, err)
+		require.Empty(t, report.Failures, "at page %d", at)
+		require.GreaterOrEqual(t, pages, 2)
+	}
+}
+
 // What is wrong with everything is counted, and not all of it kept.
 func TestFailuresAreBounded(t *testing.T) {
 	l := &liar{rows: map[string][]ledger.Transaction{}}
