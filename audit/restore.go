@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // Lost reads from a bucket the claims that a store has lost, because it was restored
@@ -40,9 +41,9 @@ type Followed struct {
 	Covered time.Time
 	// Segments is how many follow the restored row.
 	Segments int
-	// Left are the transactions that had left the books for segments, and that the restored
-	// row has not yet.
-	Left []string
+	// Left are the books that had left for segments, and that have not left the restored store
+	// yet.
+	Left []Left
 	// Broken is why the chain was not followed further, "" if it ends there.
 	Broken string
 	// Witnesses has one witness for each key.
@@ -50,6 +51,12 @@ type Followed struct {
 	// Blind counts the witnesses that lack what is needed to begin the claim again:
 	// their keys stay withheld.
 	Blind int
+}
+
+// Left are the transactions that left the books for one segment. Until is its BooksUntil.
+type Left struct {
+	IDs   []string
+	Until ledger.Position
 }
 
 // Follow follows the chain from the end of was, the restored row. After an error nothing is
@@ -79,11 +86,12 @@ func (l *Lost) Follow(ctx context.Context, was Chain) (f Followed, err error) {
 			break
 		}
 		f.Chain, f.Segments = f.Chain.behind(&s), f.Segments+1
-		for i := range s.booked.transactions {
-			if !was.Books.Before(s.BooksUntil) { // an earlier try had them leave
-				break
+		if s.Books > 0 && was.Books.Before(s.BooksUntil) { // else an earlier try had them leave
+			left := Left{Until: s.BooksUntil}
+			for i := range s.booked.transactions {
+				left.IDs = append(left.IDs, s.booked.transactions[i].ID)
 			}
-			f.Left = append(f.Left, s.booked.transactions[i].ID)
+			f.Left = append(f.Left, left)
 		}
 		if since = since || !s.Written.Before(l.Before); !since {
 			f.Covered = f.Chain.From

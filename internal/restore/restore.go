@@ -263,23 +263,10 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 			if next.From.Before(chain.From) { // the store's rows of this time are exported
 				next.From, next.To, next.After, next.Part = chain.From, chain.To, chain.After, chain.Part
 			}
-			if len(found.Left) > 0 { // they came back, and their segments stand
-				step := chain
-				if step.From = cmp.Or(step.From, next.From); step.Version == 0 { // the backup is older than the export
-					if _, err := at.AdvanceAudit(ctx, one.Name, 0, step); err != nil {
-						return r, fmt.Errorf("region %s: %w", one.Name, err)
-					}
-					chain.Version++
-				}
-				step.Books = next.Books
-				moved, err := at.ForgetBooks(ctx, one.Name, chain.Version, step, found.Left)
-				if err == nil && !moved {
-					err = errors.New("the books that have left for segments are not all as they were; run homeward ledger verify, and ask who changed them")
-				}
-				if err != nil {
+			if len(found.Left) > 0 {
+				if chain, err = leaveAgain(ctx, at, one.Name, chain, next.From, found.Left); err != nil {
 					return r, fmt.Errorf("region %s: %w", one.Name, err)
 				}
-				chain.Version++
 			}
 			if _, err := at.AdvanceAudit(ctx, one.Name, chain.Version, next); err != nil {
 				return r, fmt.Errorf("region %s: %w", one.Name, err)
@@ -288,6 +275,34 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 		each(Witnessed{one.Name, found})
 	}
 	return r, nil
+}
+
+// leaveAgain has the books leave that came back and whose segments stand, a segment in a step: as
+// the exporter does, since a step of many more may be too large. It returns the chain's row.
+func leaveAgain(ctx context.Context, at Region, home string, chain audit.Chain, from time.Time, all []audit.Left) (audit.Chain, error) {
+	if chain.From = cmp.Or(chain.From, from); chain.Version == 0 { // the backup is older than the export
+		if _, err := at.AdvanceAudit(ctx, home, 0, chain); err != nil {
+			return chain, err
+		}
+		chain.Version++
+	}
+	for _, left := range all {
+		chain.Books = left.Until
+		moved, err := at.ForgetBooks(ctx, home, chain.Version, chain, left.IDs)
+		if err != nil {
+			return chain, err
+		}
+		if chain.Version++; moved {
+			continue
+		}
+		switch now, _, _, err := at.AuditChain(ctx, home); {
+		case err != nil:
+			return chain, err
+		case now.Version != chain.Version || now.Books.Before(chain.Books): // not a try of ours whose reply was lost
+			return chain, errors.New("the books that have left for segments are not all as they were; run homeward ledger verify, and ask who changed them")
+		}
+	}
+	return chain, nil
 }
 
 // endedAt is the chain as it ended when the restore was begun. The time is of that moment,

@@ -216,6 +216,31 @@ func TestRestoreDiesAnywhere(t *testing.T) {
 	}
 }
 
+// unheard loses the reply of each step in which books leave: a second try finds it done.
+type unheard struct {
+	deployment.Store
+	left []int
+}
+
+func (u *unheard) ForgetBooks(ctx context.Context, region string, was uint64, next audit.Chain, ids []string) (bool, error) {
+	u.left = append(u.left, len(ids))
+	if moved, err := u.Store.ForgetBooks(ctx, region, was, next, ids); err != nil || !moved {
+		return moved, err
+	}
+	return u.Store.ForgetBooks(ctx, region, was, next, ids)
+}
+
+// Books leave again as they had left, a segment at a time: all of them may be too many for one
+// step of the database.
+func TestBooksLeaveAgainBySegments(t *testing.T) {
+	w := newWorld(t)
+	d := open(t)
+	at := &unheard{Store: rows(t, d)}
+	require.NoError(t, w.restore(d, at, w.exportedUntil(time.Now().Add(-time.Millisecond))))
+	require.Equal(t, []int{1, 1}, at.left)
+	w.known(d)
+}
+
 // exportedUntil is a time that the bucket covers.
 func (w *world) exportedUntil(t time.Time) time.Time {
 	w.Helper()
