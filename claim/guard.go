@@ -140,6 +140,7 @@ func (s *Guarded) Begin(ctx context.Context, a Arrival) (begun Begun, err error)
 		return begun, nil
 	}
 	w, err := s.guard.Recall(ctx, a.Key)
+	a.UnderWay += time.Since(asked)
 	switch {
 	case err != nil:
 		return Begun{}, err

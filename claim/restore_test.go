@@ -20,6 +20,7 @@ type lostRows struct {
 	row       Restore
 	witnesses map[Key]Witness
 	err       error
+	look      func() // at a witness
 }
 
 func (l *lostRows) Restore(context.Context) (Restore, time.Time, error) {
@@ -27,6 +28,9 @@ func (l *lostRows) Restore(context.Context) (Restore, time.Time, error) {
 }
 
 func (l *lostRows) Witness(_ context.Context, key Key) (Witness, bool, error) {
+	if l.look != nil {
+		l.look()
+	}
 	w, found := l.witnesses[key]
 	return w, found, l.err
 }
@@ -466,5 +470,29 @@ func TestAClaimWithoutItsCallIsNotContinued(t *testing.T) {
 		time.Sleep(time.Until(rec.LeaseUntil.Add(store.policy.ClockOffset)))
 		require.Equal(t, outbox.Done(), s.Recover(t.Context(), outbox.Message{ID: rec.Minted.ID, Region: a.Home, Tenant: a.Key.Tenant, Key: a.Key.Value}))
 		require.Equal(t, *rec, store.row(a.Key))
+	})
+}
+
+// What a guard looks up takes a time, in which the request ages: a twin that came before the
+// release shares it, however long that was.
+func TestARequestAgesBehindAGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, store, lost := restored(t, nil)
+		lost.row.Phase = RestoreWitnessed
+		require.NoError(t, guardOf(s).Read(t.Context()))
+		a := arrivalOf(t, `{"amount":100}`)
+		rec, _, _, err := Begin(nil, a, 0, &store.policy, time.Now())
+		require.NoError(t, err)
+		store.keep(rec, Effects{})
+		lost.look = func() {
+			no := Verdict{Outcome: &Released{Response: Response{Status: 402}, Reason: "insufficient_funds"}}
+			released, _, err := Settle(rec, rec, &no, &store.policy, time.Now(), 0)
+			require.NoError(t, err)
+			store.keep(released, Effects{})
+			time.Sleep(time.Until(released.Refusal.SharedUntil(&store.policy)) + time.Second)
+		}
+		begun, err := s.c.Store.Begin(t.Context(), *a)
+		require.NoError(t, err)
+		require.Equal(t, Shared, begun.Decision)
 	})
 }
