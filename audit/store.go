@@ -88,8 +88,9 @@ type Store interface {
 	// refusal is remembered (claim.Unpaid): without its booking, what its provider repeats of it
 	// would look like news.
 	LeavingBooks(ctx context.Context, home string, after ledger.Position, before time.Time, limit int) (BooksPage, error)
-	// ForgetBooks deletes transactions of home, adds their sums to what is carried forward, and
-	// sets Version, Number, Digest and Books of the chain to those of next, in one step. It does
+	// ForgetBooks deletes transactions of home, with refusals of their objects that need not be
+	// remembered any more, adds their sums to what is carried forward, and sets Version,
+	// Number, Digest and Books of the chain to those of next, in one step. It does
 	// none of that and returns false if the version is not was, or if one of ids is missing, is
 	// younger than [MinKeepBooks] by the store's clock, or may not leave with the others. After
 	// an error, or a repeated call, it may be done or not: read the row.

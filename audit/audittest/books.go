@@ -142,8 +142,8 @@ func leaving(w *world) {
 	ghost := b.charge("ch_twice")
 	ghost.ID, ghost.Kind, ghost.Credit, ghost.ProviderRef = ledger.GhostID("sim", "again"), ledger.Ghost, ledger.Suspense("acme"), "again"
 	b.post(ghost)
-	released := w.settle(w.begin(key(1), w.home), claim.Verdict{Outcome: &claim.Released{Reason: "insufficient_funds"}})
-	b.charge(released.Minted.ID)
+	claimed := w.begin(key(1), w.home)
+	b.charge(claimed.Minted.ID)
 	b.transfer("tr_plain")
 	b.post(ledger.FeeOf(w.home, "acme", "ch_plain", "sim", "fee_1", 3, "usd"))
 	halves := ledger.ConversionOf(w.home, "acme", "ch_plain", "sim", "conv_1", 10, "usd", 9, "eur")
@@ -153,6 +153,7 @@ func leaving(w *world) {
 	late := b.charge("ch_refunded_late")
 	stay := len(b.ids)
 	w.pass(audit.MinKeepBooks - time.Hour)
+	w.settle(claimed, claim.Verdict{Outcome: &claim.Released{Reason: "insufficient_funds"}})
 	b.refund("re_late", late, w.home)
 	w.pass(2 * time.Hour)
 
@@ -190,8 +191,15 @@ func leaving(w *world) {
 	require.Empty(w, b.page(before, 1000), "what stays does so for ever")
 
 	w.pass(audit.MinKeepBooks)
-	require.Equal(w, []string{"ch_refunded_late", "re_late"}, idsOf(b.page(w.now().Add(-audit.MinKeepBooks), 1)))
-	require.True(w, b.forget("ch_refunded_late", "re_late"))
+	remembered := func() bool {
+		_, found, err := w.Store(w.home).Unpaid(w.ctx, w.home, claimed.Minted.ID)
+		require.NoError(w, err)
+		return found
+	}
+	require.True(w, remembered(), "as nothing was swept")
+	require.Equal(w, []string{claimed.Minted.ID, "ch_refunded_late", "re_late"}, idsOf(b.page(w.now().Add(-audit.MinKeepBooks), 1)))
+	require.True(w, b.forget(claimed.Minted.ID, "ch_refunded_late", "re_late"))
+	require.False(w, remembered(), "without its booking it would look as if nothing was ever paid")
 	b.balanced()
 }
 

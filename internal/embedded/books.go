@@ -84,8 +84,10 @@ func (t *tx) mayLeave(all []ledger.Transaction, ids, staying map[string]bool) bo
 				return false
 			}
 		}
-		if (b.Kind == ledger.Charge || b.Kind == ledger.Transfer) && t.syncedUnpaid(b.Object) != nil {
-			return false
+		if b.Kind == ledger.Charge || b.Kind == ledger.Transfer {
+			if u := t.syncedUnpaid(b.Object); u != nil && t.remembers(u) {
+				return false
+			}
 		}
 	}
 	return t.err == nil
@@ -119,12 +121,21 @@ func (v *View) ForgetBooks(ctx context.Context, home string, was uint64, next au
 	return moved && err == nil, err
 }
 
-// forget deletes transactions with their indexes, and carries their sums forward.
+// forget deletes transactions with their indexes, and carries their sums forward. A refusal is
+// remembered no longer than its booking: alone it would look like the last word.
 func (t *tx) forget(all []ledger.Transaction) {
+	var locks []int
+	for i := range all {
+		locks = append(locks, t.books.index(t.code, bookOf(all[i].Object)))
+	}
+	t.lock(t.books, locks...)
 	sums := t.carried()
 	for i := range all {
 		b := &all[i]
 		sums.Add(b)
+		if u := t.unpaid(b.Object); u != nil && !t.remembers(u) {
+			t.delete(t.key(tableUnpaid, b.Object))
+		}
 		t.delete(t.key(tableLedger, b.ID))
 		t.delete(t.timedKey(tableBooks, micros(b.At), b.ID))
 		if b.Arrival() {

@@ -124,9 +124,14 @@ func (t *tx) sweepUnpaid(row []byte) (gone bool) {
 	object := string(row[keyHead:])
 	t.lock(t.books, t.books.index(t.code, bookOf(object)))
 	u := t.unpaid(object)
-	if u == nil || t.clock.now().Before(u.At.Add(t.policy.RememberFor)) {
+	if u == nil || t.remembers(u) {
 		return false
 	}
 	t.delete(row)
 	return true
+}
+
+// remembers reports whether u is to be kept.
+func (t *tx) remembers(u *claim.Unpaid) bool {
+	return t.clock.now().Before(u.At.Add(t.policy.RememberFor))
 }

@@ -22,7 +22,8 @@ WITH heads AS (
           WHERE o.home_region = @home::crdb_internal_region AND o.object_id = f.object_id AND o.kind NOT IN ('charge', 'transfer', 'refund')
             AND o.kind NOT IN ('fee', 'fee_refund', 'conversion'))
       AND (f.kind NOT IN ('charge', 'transfer') OR NOT EXISTS (
-          SELECT 1 FROM unpaid AS u WHERE u.home_region = @home::crdb_internal_region AND u.object_id = f.object_id))
+          SELECT 1 FROM unpaid AS u WHERE u.home_region = @home::crdb_internal_region AND u.object_id = f.object_id
+            AND u.removable_at > now()))
 )
 SELECT l.home_region, l.id, l.tenant_id, l.kind, l.at, l.debit_account, l.credit_account, l.debit_amount,
        l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why

@@ -515,7 +515,7 @@ BEGIN
           WHERE o.home_region = p_home AND o.object_id = l.object_id AND o.kind NOT IN ('charge', 'transfer', 'refund')
             AND o.kind NOT IN ('fee', 'fee_refund', 'conversion')))
       AND (l.kind NOT IN ('charge', 'transfer') OR NOT EXISTS (
-          SELECT 1 FROM unpaid AS u WHERE u.home_region = p_home AND u.object_id = l.object_id));
+          SELECT 1 FROM unpaid AS u WHERE u.home_region = p_home AND u.object_id = l.object_id AND u.removable_at > pg_catalog.now()));
     IF v_n <> cardinality(p_ids) THEN
         RETURN false;
     END IF;
@@ -538,6 +538,9 @@ BEGIN
     GROUP BY e.account, e.currency
     ON CONFLICT (home_region, account, currency) DO UPDATE SET
         debits = c.debits + excluded.debits, credits = c.credits + excluded.credits, transactions = c.transactions + excluded.transactions;
+    -- A refusal is remembered no longer than its booking: alone it would look like the last word.
+    DELETE FROM unpaid AS u WHERE u.home_region = p_home AND u.removable_at <= pg_catalog.now()
+      AND u.object_id IN (SELECT l.object_id FROM ledger AS l WHERE l.home_region = p_home AND l.id = ANY (p_ids));
     DELETE FROM ledger AS l WHERE l.home_region = p_home AND l.id = ANY (p_ids);
     RETURN true;
 END
