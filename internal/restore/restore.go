@@ -211,7 +211,7 @@ const batch = 500
 // region's chain on to the bucket's end, so that the export goes on there. When the bucket
 // has all of the time that is lost, in every region, the restore is witnessed.
 //
-//	witnesses | the row | the chain
+//	witnesses | books that had left | the chain | the row
 //
 // It may be repeated from the start after a crash anywhere: the same segments say the same,
 // and no node exports before the row says that the region was read.
@@ -255,9 +255,6 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 			}
 			some = some[n:]
 		}
-		if r, err = audited(ctx, rows, one.Name, found.Covered, regions); err != nil {
-			return r, err
-		}
 		if found.Segments > 0 && from.Number == chain.Number { // otherwise nodes have continued already
 			next := found.Chain
 			if next.From.Before(chain.From) { // the store's rows of this time are exported
@@ -268,9 +265,17 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 					return r, fmt.Errorf("region %s: %w", one.Name, err)
 				}
 			}
-			if _, err := at.AdvanceAudit(ctx, one.Name, chain.Version, next); err != nil {
+			moved, err := at.AdvanceAudit(ctx, one.Name, chain.Version, next)
+			if err == nil && !moved {
+				err = errors.New("the chain of the audit has moved meanwhile; run this again")
+			}
+			if err != nil {
 				return r, fmt.Errorf("region %s: %w", one.Name, err)
 			}
+		}
+		// Last: from here on nodes export.
+		if r, err = audited(ctx, rows, one.Name, found.Covered, regions); err != nil {
+			return r, err
 		}
 		each(Witnessed{one.Name, found})
 	}

@@ -241,6 +241,37 @@ func TestBooksLeaveAgainBySegments(t *testing.T) {
 	w.known(d)
 }
 
+// TestNoNodeExportsBeforeItMay: wherever the tool dies, a node that exports as soon as the row lets
+// it goes on from the end of the lost chain.
+func TestNoNodeExportsBeforeItMay(t *testing.T) {
+	w := newWorld(t)
+	whole := w.bucket
+	for _, after := range []bool{false, true} {
+		for step := 1; ; step++ {
+			w.bucket = whole.Clone()
+			d := open(t)
+			stopped := w.exportedUntil(time.Now().Add(-time.Millisecond))
+			mortal := only{&dying{d, rows(t, d), step, after}}
+			died := w.restore(mortal, mortal, stopped)
+			r, _, err := d.Restore(t.Context())
+			require.NoError(t, err)
+			if r.Stands() && !r.Unread(home) {
+				x, err := audit.NewExporter(audit.Config{
+					Store: rows(t, d), Objects: w.bucket, Keys: w.keys, Deployment: ours, Policy: audit.DefaultPolicy(), Home: home, Node: "n",
+				})
+				require.NoError(t, err)
+				_, err = x.Finish(t.Context())
+				require.NoError(t, err)
+			}
+			if died == nil {
+				break
+			}
+			require.NoError(t, w.restore(d, rows(t, d), stopped), "after step %d", step)
+			w.known(d)
+		}
+	}
+}
+
 // exportedUntil is a time that the bucket covers.
 func (w *world) exportedUntil(t time.Time) time.Time {
 	w.Helper()
