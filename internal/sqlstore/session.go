@@ -280,8 +280,7 @@ var errPooled = errors.New("a proxy pools transactions")
 // settings would be lost, or be those of another client. conn is between two transactions,
 // so such a proxy may give its session away, and while another connection holds that one in
 // a transaction, must give conn another. A proxy without a session for the other one lets it
-// wait: within timeout. One with other clients may happen to give conn the same one: so it is
-// asked several times.
+// wait: within timeout.
 func keepsSessions(ctx context.Context, conn *pgx.Conn, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -290,32 +289,27 @@ func keepsSessions(ctx context.Context, conn *pgx.Conn, timeout time.Duration) e
 		return err
 	}
 	defer func() { _ = other.Close(context.WithoutCancel(ctx)) }()
-	const ask, times = "SELECT pg_backend_pid()", 5
-	for range times {
-		var mine, others, again int64
-		if err := conn.QueryRow(ctx, ask, pgx.QueryExecModeSimpleProtocol).Scan(&mine); err != nil {
-			return err
-		}
-		tx, err := other.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		if err := tx.QueryRow(ctx, ask, pgx.QueryExecModeSimpleProtocol).Scan(&others); err != nil {
-			return err
-		}
-		if others != mine {
-			if err := conn.QueryRow(ctx, ask, pgx.QueryExecModeSimpleProtocol).Scan(&again); err != nil {
-				return err
-			}
-		}
-		if again != mine {
-			return errPooled
-		}
-		if err := tx.Rollback(ctx); err != nil {
+	const ask = "SELECT pg_backend_pid()"
+	var mine, others, again int64
+	if err := conn.QueryRow(ctx, ask, pgx.QueryExecModeSimpleProtocol).Scan(&mine); err != nil {
+		return err
+	}
+	tx, err := other.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := tx.QueryRow(ctx, ask, pgx.QueryExecModeSimpleProtocol).Scan(&others); err != nil {
+		return err
+	}
+	if others != mine {
+		if err := conn.QueryRow(ctx, ask, pgx.QueryExecModeSimpleProtocol).Scan(&again); err != nil {
 			return err
 		}
 	}
-	return nil
+	if again != mine {
+		return errPooled
+	}
+	return tx.Rollback(ctx)
 }
 
 // plainly runs SQL about the session and not about rows, below pgx, whose tracer would
