@@ -36,8 +36,8 @@ type account struct {
 	Closing ledger.Balance `json:"closing"`
 }
 
-// aside reports whether s is beside the windows of its chain.
-func (m *Manifest) aside() bool { return m.Late || m.Books > 0 }
+// outside reports whether the segment is outside the windows of its chain: late, or of books.
+func (m *Manifest) outside() bool { return m.Late || m.Books > 0 }
 
 // leave has the books of the region leave that are older than the policy keeps them, up to the
 // end of a day.

@@ -341,14 +341,14 @@ func (x *Exporter) left(ctx context.Context, c *Chain, now time.Time) (s Segment
 
 // continues reports whether s is the next part of the window that c is in.
 func (s *Segment) continues(c *Chain) bool {
-	return s.Previous == c.Digest && !s.aside() && s.From.Equal(c.From) && s.Part == c.Part+1 && s.After.same(c.After) &&
+	return s.Previous == c.Digest && !s.outside() && s.From.Equal(c.From) && s.Part == c.Part+1 && s.After.same(c.After) &&
 		(c.Part == 0 || s.To.Equal(c.To))
 }
 
 // overreaches reports whether s ends the window that c is in later than the parts before it,
 // which no exporter does. Some entries are in neither.
 func (s *Segment) overreaches(c *Chain) bool {
-	return !s.aside() && c.Part > 0 && s.To.After(c.To)
+	return !s.outside() && c.Part > 0 && s.To.After(c.To)
 }
 
 // furtherThan reports whether c ends later with s than with other. Of two parts of a window,

@@ -280,7 +280,7 @@ func byNumber(names []named, segments []*Segment) map[uint64]candidates {
 
 // link follows the chain, and records where it breaks. It returns its segments of books.
 func (v *verification) link(report *RegionReport, all map[uint64]candidates, last uint64) (books []*Segment) {
-	var before, window *Segment // the predecessor, and the latest that is not aside
+	var before, window *Segment // the predecessor, and the latest of a window
 	for number := uint64(1); number <= last; number++ {
 		c := all[number]
 		if len(c.good) == 0 {
@@ -292,7 +292,7 @@ func (v *verification) link(report *RegionReport, all map[uint64]candidates, las
 		}
 		s := v.choose(report, c.good, all[number+1].good, number == last)
 		v.join(s, before, number == 1)
-		if !s.aside() {
+		if !s.outside() {
 			v.meet(s, window)
 			window = s
 		}
@@ -307,7 +307,7 @@ func (v *verification) link(report *RegionReport, all map[uint64]candidates, las
 		if report.From.IsZero() && s.Books == 0 {
 			report.From = s.From
 		}
-		if !s.aside() && s.Last {
+		if !s.outside() && s.Last {
 			report.To = s.To
 		}
 	}

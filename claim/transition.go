@@ -96,8 +96,8 @@ func Begin(rec *Record, a *Arrival, sinceAsked time.Duration, p *Policy, now tim
 // absent reports whether r is no claim, or one whose key is free again.
 func (r *Record) absent(p *Policy, now time.Time) bool { return r == nil || r.Age(p, now) == Gone }
 
-// answer decides what rec alone says to a; 0 if a step may have to change it. respelled: a
-// is another spelling of the request that rec was begun for.
+// answer decides what rec alone says to a; 0 if a step may have to change it. respelled
+// reports that a spells the request of rec in another way.
 func (a *Arrival) answer(rec *Record, sinceAsked time.Duration, p *Policy, now time.Time) (_ Decision, respelled bool, err error) {
 	if rec.absent(p, now) {
 		return 0, false, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/homeward-io/homeward/ledger"
 )
 
-// books are those of home, as a test fills them.
+// books writes transactions into the books of the home region, and remembers their ids.
 type books struct {
 	*world
 	keys   *audit.Keys

@@ -37,8 +37,8 @@ func expiry(due time.Time) *outbox.Message {
 	return &outbox.Message{Operation: "charge", Payload: []byte("100"), Due: due, TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 }
 
-// told fills in every effect that v's outcome can have.
-func told(v claim.Verdict, rec claim.Record, due time.Time) claim.Verdict {
+// withEffects fills in every effect that v's outcome can have.
+func withEffects(v claim.Verdict, rec claim.Record, due time.Time) claim.Verdict {
 	switch o := v.Outcome.(type) {
 	case *claim.Done:
 		o.Posting = Posting(rec, rec.Minted.ID)
@@ -133,7 +133,7 @@ var effectTests = []test{
 	{"effects: a success is booked and emitted in the same step", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		w.written(held, time.Time{}, nil, nil, nil)
-		v := told(approved("paid"), held, held.FirstUse.Add(w.Policy.ReplayFor))
+		v := withEffects(approved("paid"), held, held.FirstUse.Add(w.Policy.ReplayFor))
 		rec := w.settle(held, v)
 		require.Equal(w, claim.Completed, rec.State)
 		w.written(held, rec.SettledAt, posting(v), v.Events(), nil)
@@ -141,28 +141,28 @@ var effectTests = []test{
 	}},
 	{"effects: a refusal is emitted and not booked", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := told(declinedHard("no"), held, held.FirstUse.Add(w.Policy.ReplayFor))
+		v := withEffects(declinedHard("no"), held, held.FirstUse.Add(w.Policy.ReplayFor))
 		rec := w.settle(held, v)
 		w.written(held, rec.SettledAt, nil, v.Events(), nil)
 	}},
 	{"effects: a release is emitted and may expire", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		due := held.FirstUse.Add(w.Policy.ReplayFor)
-		v := told(declinedSoft("no funds"), held, due)
+		v := withEffects(declinedSoft("no funds"), held, due)
 		rec := w.settle(held, v)
 		require.Equal(w, claim.FailedRetry, rec.State)
 		w.written(held, w.settledAt(rec), nil, v.Events(), v.Outcome.(*claim.Released).Expiry)
 	}},
 	{"effects: an existing expiry is not replaced", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		first := told(declinedSoft("no funds"), held, held.FirstUse.Add(w.Policy.ReplayFor))
+		first := withEffects(declinedSoft("no funds"), held, held.FirstUse.Add(w.Policy.ReplayFor))
 		rec := w.settle(held, first)
 		at := w.settledAt(rec)
 		before, found := w.row(outbox.Expiries, held.Minted.ID)
 		require.True(w, found)
 
 		again := w.begin(w.arrival("k", "100"), claim.Won)
-		second := told(declinedSoft("no funds"), again, again.HeldSince.Add(2*w.Policy.ReplayFor))
+		second := withEffects(declinedSoft("no funds"), again, again.HeldSince.Add(2*w.Policy.ReplayFor))
 		w.settle(again, second)
 		after, found := w.row(outbox.Expiries, held.Minted.ID)
 		require.True(w, found)
@@ -177,7 +177,7 @@ var effectTests = []test{
 			rec = w.begin(w.arrival("k", "100"), claim.Won)
 			v := declinedSoft("no funds")
 			if rec.Generation == w.Policy.MaxGenerations {
-				v = told(v, rec, rec.HeldSince.Add(w.Policy.ReplayFor))
+				v = withEffects(v, rec, rec.HeldSince.Add(w.Policy.ReplayFor))
 			}
 			rec = w.settle(rec, v)
 		}
@@ -186,7 +186,7 @@ var effectTests = []test{
 	}},
 	{"effects: nothing is written while the outcome is open", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		rec := w.settle(held, told(unknown(false), held, held.FirstUse.Add(w.Policy.ReplayFor)))
+		rec := w.settle(held, withEffects(unknown(false), held, held.FirstUse.Add(w.Policy.ReplayFor)))
 		require.Equal(w, claim.InFlight, rec.State)
 		w.written(held, time.Time{}, nil, nil, nil)
 	}},
@@ -194,7 +194,7 @@ var effectTests = []test{
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		held := rec
 		for range w.Policy.MaxUnknowns {
-			rec = w.settle(rec, told(unknown(false), held, held.FirstUse.Add(w.Policy.ReplayFor)))
+			rec = w.settle(rec, withEffects(unknown(false), held, held.FirstUse.Add(w.Policy.ReplayFor)))
 		}
 		require.Equal(w, claim.FailedTerminal, rec.State)
 		w.written(held, rec.SettledAt, nil, Events(held, 2), nil)
@@ -212,7 +212,7 @@ var effectTests = []test{
 	}},
 	{"effects: a provider's reference is cut alike in the books and in the claim", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := told(approved("paid"), held, time.Time{})
+		v := withEffects(approved("paid"), held, time.Time{})
 		v.Outcome.(*claim.Done).ProviderRef, posting(v).ProviderRef = "a\x00b\xff", "a\x00b\xff"
 		rec := w.settle(held, v)
 		post, found := w.booked(held.Minted.ID)
@@ -222,7 +222,7 @@ var effectTests = []test{
 	{"effects: a booking with text that some store cannot keep is refused for good", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		for _, text := range []string{"a\x00b", "\xff"} {
-			v := told(approved("paid"), held, time.Time{})
+			v := withEffects(approved("paid"), held, time.Time{})
 			posting(v).Debit += ledger.Account(text)
 			_, err := w.at(w.home).Settle(w.ctx, held, v)
 			require.ErrorIs(w, err, claim.ErrUnstorable)
@@ -237,11 +237,11 @@ var effectTests = []test{
 		w.lapse(old)
 		rec := w.begin(w.arrival("k", "100"), claim.WonUnknown)
 		for _, v := range []claim.Verdict{approved("late"), declinedHard("late"), declinedSoft("late"), unknown(false)} {
-			_, err := w.at(w.home).Settle(w.ctx, old, told(v, old, old.FirstUse.Add(w.Policy.ReplayFor)))
+			_, err := w.at(w.home).Settle(w.ctx, old, withEffects(v, old, old.FirstUse.Add(w.Policy.ReplayFor)))
 			require.ErrorIs(w, err, claim.ErrFenced)
 		}
 		w.written(old, time.Time{}, nil, nil, nil)
-		v := told(approved("paid"), rec, time.Time{})
+		v := withEffects(approved("paid"), rec, time.Time{})
 		done := w.settle(rec, v)
 		_, err := w.at(w.home).Settle(w.ctx, rec, v)
 		require.ErrorIs(w, err, claim.ErrFenced)
@@ -249,12 +249,12 @@ var effectTests = []test{
 	}},
 	{"effects: a second booking of one event fails the step and writes nothing", func(w *world) {
 		first := w.begin(w.arrival("k", "100"), claim.Won)
-		v := told(approved("paid"), first, time.Time{})
+		v := withEffects(approved("paid"), first, time.Time{})
 		done := w.settle(first, v)
 
 		held := w.begin(w.arrival("k2", "100"), claim.Won)
 		for _, post := range []*ledger.Transaction{posting(v), Posting(held, first.Minted.ID)} {
-			twice := told(approved("twice"), held, time.Time{})
+			twice := withEffects(approved("twice"), held, time.Time{})
 			twice.Outcome.(*claim.Done).Posting = post
 			_, err := w.at(w.home).Settle(w.ctx, held, twice)
 			require.ErrorIs(w, err, ledger.ErrConflict)
@@ -264,12 +264,12 @@ var effectTests = []test{
 			w.written(first, done.SettledAt, posting(v), v.Events(), nil)
 			require.Equal(w, []claim.Event{claim.EventClaimed}, w.events(held))
 		}
-		w.settle(held, told(approved("paid"), held, time.Time{})) // the claim is unchanged
+		w.settle(held, withEffects(approved("paid"), held, time.Time{})) // the claim is unchanged
 		w.holds(outbox.Events, 4)
 	}},
 	{"effects: an unbalanced posting is refused and writes nothing", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := told(approved("paid"), held, time.Time{})
+		v := withEffects(approved("paid"), held, time.Time{})
 		posting(v).Amount = 0
 		_, err := w.at(w.home).Settle(w.ctx, held, v)
 		require.Error(w, err)
@@ -279,10 +279,10 @@ var effectTests = []test{
 	}},
 	{"effects: a duplicate event id fails the step and writes nothing", func(w *world) {
 		first := w.begin(w.arrival("k", "100"), claim.Won)
-		v := told(declinedHard("no"), first, time.Time{})
+		v := withEffects(declinedHard("no"), first, time.Time{})
 		done := w.settle(first, v)
 		held := w.begin(w.arrival("k2", "100"), claim.Won)
-		twice := told(approved("paid"), held, time.Time{})
+		twice := withEffects(approved("paid"), held, time.Time{})
 		twice.Events()[1].ID = v.Events()[1].ID
 		_, err := w.at(w.home).Settle(w.ctx, held, twice)
 		require.Error(w, err)
@@ -294,14 +294,14 @@ var effectTests = []test{
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		ctx, cancel := cancelled(w.ctx)
 		defer cancel()
-		_, err := w.at(w.home).Settle(ctx, held, told(approved("paid"), held, time.Time{}))
+		_, err := w.at(w.home).Settle(ctx, held, withEffects(approved("paid"), held, time.Time{}))
 		require.Error(w, err)
 		w.same(held, w.get(held))
 		w.written(held, time.Time{}, nil, nil, nil)
 	}},
 	{"effects: they are written at the home, whichever region settles", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := told(approved("paid"), held, time.Time{})
+		v := withEffects(approved("paid"), held, time.Time{})
 		rec, err := w.at(w.Regions[1]).Settle(w.ctx, held, v)
 		require.NoError(w, err)
 		w.written(held, rec.SettledAt, posting(v), v.Events(), nil)
@@ -436,7 +436,7 @@ func (w *world) takeOne(q outbox.Queue) outbox.Message {
 var closingTests = []test{
 	{"closing: a released claim becomes final and emits an event", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
-		v := told(declinedHard("too late"), held, time.Time{})
+		v := withEffects(declinedHard("too late"), held, time.Time{})
 		v.Outcome.(*claim.Refused).Reason = "expired"
 		rec := w.settle(held, v)
 		require.Equal(w, claim.FailedTerminal, rec.State)
@@ -467,7 +467,7 @@ var closingTests = []test{
 	{"closing: only a refusal closes a claim", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		for _, v := range []claim.Verdict{approved("paid"), declinedSoft("again"), unknown(false)} {
-			_, err := w.at(w.home).Settle(w.ctx, held, told(v, held, held.FirstUse.Add(w.Policy.ReplayFor)))
+			_, err := w.at(w.home).Settle(w.ctx, held, withEffects(v, held, held.FirstUse.Add(w.Policy.ReplayFor)))
 			require.ErrorIs(w, err, claim.ErrFenced)
 		}
 		w.same(held, w.get(held))
@@ -476,7 +476,7 @@ var closingTests = []test{
 	{"closing: a retried claim is not closed", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		again := w.begin(w.arrival("k", "100"), claim.Won)
-		late := told(declinedHard("too late"), held, time.Time{})
+		late := withEffects(declinedHard("too late"), held, time.Time{})
 		_, err := w.at(w.home).Settle(w.ctx, held, late)
 		require.ErrorIs(w, err, claim.ErrFenced)
 		w.same(again, w.get(held))
@@ -488,7 +488,7 @@ var closingTests = []test{
 	}},
 	{"closing: a claim is closed once", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
-		v := told(declinedHard("too late"), held, time.Time{})
+		v := withEffects(declinedHard("too late"), held, time.Time{})
 		rec := w.settle(held, v)
 		for _, h := range []claim.Record{held, rec} {
 			_, err := w.at(w.home).Settle(w.ctx, h, v)
@@ -507,7 +507,7 @@ var closingTests = []test{
 	{"closing: a claim whose key is about to be free is not closed", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		w.until(rec.CloseUntil(&w.Policy, w.now()))
-		_, err := w.at(w.home).Settle(w.ctx, rec, told(declinedHard("too late"), rec, time.Time{}))
+		_, err := w.at(w.home).Settle(w.ctx, rec, withEffects(declinedHard("too late"), rec, time.Time{}))
 		require.ErrorIs(w, err, claim.ErrFenced)
 		w.same(rec, w.get(rec))
 		w.written(rec, time.Time{}, nil, nil, nil)
@@ -524,7 +524,7 @@ var closingTests = []test{
 		// A released claim past its tombstone must not close or emit events: another
 		// region may own the key.
 		w.free(gone)
-		_, err := w.at(w.home).Settle(w.ctx, gone, told(declinedHard("too late"), gone, time.Time{}))
+		_, err := w.at(w.home).Settle(w.ctx, gone, withEffects(declinedHard("too late"), gone, time.Time{}))
 		require.ErrorIs(w, err, claim.ErrFenced)
 		w.same(gone, w.get(gone))
 		w.written(gone, time.Time{}, nil, nil, nil)

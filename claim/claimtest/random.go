@@ -178,7 +178,7 @@ func (r *random) settle(t *rapid.T) {
 	now := r.now(t)
 	if rapid.Bool().Draw(t, "with effects") {
 		r.tales++
-		if done, ok := told(v, held, now.Add(r.Policy.ReplayFor)).Outcome.(*claim.Done); ok && rapid.IntRange(0, 9).Draw(t, "booked before") == 0 {
+		if done, ok := withEffects(v, held, now.Add(r.Policy.ReplayFor)).Outcome.(*claim.Done); ok && rapid.IntRange(0, 9).Draw(t, "booked before") == 0 {
 			done.Posting.ID = "ch_" + r.tenant + "_shared"
 		}
 		events := Events(held, rapid.IntRange(0, 2).Draw(t, "events"))

@@ -301,7 +301,7 @@ var settleTests = []test{
 	}},
 	{"settle: concurrent retries of a verdict are recorded once", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
-		v := told(approved("paid"), held, time.Time{})
+		v := withEffects(approved("paid"), held, time.Time{})
 		v.ID = uuid.New()
 		answers := make([]claim.Record, 6)
 		var all sync.WaitGroup

@@ -25,7 +25,7 @@ var waitTests = []test{
 		require.False(w, rec.LeaseUntil.Before(before.Add(2*w.Policy.Lease)), "it is asked about at its own pace")
 		require.Equal(w, claim.Interim{Response: answer(202, "wait for the payer"), State: "payer"}, *rec.Interim)
 		w.same(rec, w.get(rec))
-		require.Equal(w, 1, w.told(w.home))
+		require.Equal(w, 1, w.withEffects(w.home))
 		seen := w.begin(w.arrival("k", "100"), claim.Waiting)
 		w.same(rec, seen)
 		w.begin(w.arrival("k", "200"), claim.Mismatch)
@@ -40,7 +40,7 @@ var waitTests = []test{
 		again.Outcome.(*claim.Pending).Response = answer(202, "spelled otherwise")
 		rec = w.settle(held, again)
 		require.Equal(w, answer(202, "wait for the payer"), rec.Interim.Response, "the same state, the same bytes")
-		require.Equal(w, 1, w.told(w.home), "and said once")
+		require.Equal(w, 1, w.withEffects(w.home), "and said once")
 		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
 		rec = w.settle(held, claim.Verdict{Outcome: &claim.Unknown{Reason: "no_answer"}})
@@ -53,7 +53,7 @@ var waitTests = []test{
 		require.NoError(w, err)
 		rec = w.settle(held, emitting(pending("bank", w.Policy.Lease), Events(held, 1)))
 		require.Equal(w, answer(202, "wait for the bank"), rec.Interim.Response)
-		require.Equal(w, 2, w.told(w.home))
+		require.Equal(w, 2, w.withEffects(w.home))
 
 		// So does the same state, caused by another object; the next one that tries
 		// finds it so.
@@ -123,7 +123,7 @@ var waitTests = []test{
 		v.ID = uuid.New()
 		_, err := w.at(w.home).Settle(w.ctx, held, v)
 		require.ErrorIs(w, err, claim.ErrFenced)
-		require.Equal(w, 1, w.told(w.home))
+		require.Equal(w, 1, w.withEffects(w.home))
 	}},
 	{"wait: a generation that waited is released like any other", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("payer", w.Policy.Lease))
@@ -169,11 +169,11 @@ var waitTests = []test{
 		next := emitting(pending("payer", w.Policy.Lease), Events(again, 1))
 		second := answer(202, "wait for the payer's second try")
 		next.Outcome.(*claim.Pending).Response = second
-		told := w.told(w.home)
+		told := w.withEffects(w.home)
 		rec = w.settle(again, next)
 		require.Equal(w, second, rec.Interim.Response, "its own answer")
 		w.same(rec, w.get(rec))
-		require.Equal(w, told+1, w.told(w.home), "and its own event")
+		require.Equal(w, told+1, w.withEffects(w.home), "and its own event")
 	}},
 	{"wait: a provider's own pause holds the next generation back", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
@@ -195,7 +195,7 @@ var waitTests = []test{
 }
 
 // told returns how many events wait in a region.
-func (w *world) told(region string) int {
+func (w *world) withEffects(region string) int {
 	w.Helper()
 	d, err := w.Queue(region, outbox.Events).Depth(w.ctx, region)
 	require.NoError(w, err)

@@ -115,7 +115,7 @@ func TestPostgreSQLCasesMeasure(t *testing.T) {
 		"CREATE TRIGGER lose AFTER UPDATE ON bare_claims FOR EACH ROW EXECUTE FUNCTION lose()"))
 	_, err = b.once(t.Context(), db, nil, lost, "")
 	require.ErrorContains(t, err, "are stored")
-	// A begun charge that is not settled is seen.
+	// The check finds a charge that was begun and not settled.
 	require.NoError(t, db.exec(t.Context(), bareDatabase, "DROP TRIGGER lose ON bare_claims", "UPDATE bare_claims SET state = 1"))
 	_, err = db.stored(t.Context(), "floor")
 	require.ErrorContains(t, err, "not done")
