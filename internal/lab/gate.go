@@ -74,7 +74,7 @@ func (g *gate) pass(caller net.Conn) error {
 		g.mu.Lock()
 		shut, against, changed := g.shut, g.against, g.changed
 		g.mu.Unlock()
-		if !shut || against != nil && !ownedBy(caller.RemoteAddr(), against) {
+		if !shut || against != nil && !ownedBy(caller, against) {
 			return nil
 		}
 		select {

@@ -13,10 +13,10 @@ import (
 // canOwn: /proc says whose a connection is.
 func canOwn() error { return nil }
 
-// ownedBy reports whether one of these processes, of this user, has the connection whose
-// own address is addr. What /proc does not tell is nobody's.
-func ownedBy(addr net.Addr, pids []int) bool {
-	inode, ok := inodeOf(addr)
+// ownedBy reports whether one of these processes, of this user, has the other end of conn.
+// What /proc does not tell is nobody's.
+func ownedBy(conn net.Conn, pids []int) bool {
+	inode, ok := inodeOf(conn.RemoteAddr(), conn.LocalAddr())
 	if !ok {
 		return false
 	}
@@ -31,21 +31,27 @@ func ownedBy(addr net.Addr, pids []int) bool {
 	return false
 }
 
-// inodeOf returns the socket whose own address is addr.
-func inodeOf(addr net.Addr) (string, bool) {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok || tcp.IP.To4() == nil {
-		return "", false
-	}
+// inodeOf returns the socket that is connected from one address to another. Its own address
+// does not name it: connections to other addresses may share it.
+func inodeOf(from, to net.Addr) (string, bool) {
 	text, err := os.ReadFile("/proc/net/tcp")
 	if err != nil {
 		return "", false
 	}
-	want := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(tcp.IP.To4()), tcp.Port) // as proc(5) has it
+	wantFrom, wantTo := hexed(from), hexed(to)
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 9 && f[1] == want {
+		if f := strings.Fields(line); len(f) > 9 && f[1] == wantFrom && f[2] == wantTo {
 			return f[9], true
 		}
 	}
 	return "", false
+}
+
+// hexed is an address of IPv4 as proc(5) has it; "" for others.
+func hexed(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || tcp.IP.To4() == nil {
+		return ""
+	}
+	return fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(tcp.IP.To4()), tcp.Port)
 }

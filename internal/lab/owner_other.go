@@ -12,4 +12,4 @@ func canOwn() error {
 	return errors.New("only Linux tells here which region a connection comes from; leave --from out")
 }
 
-func ownedBy(net.Addr, []int) bool { return false }
+func ownedBy(net.Conn, []int) bool { return false }
