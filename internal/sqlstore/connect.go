@@ -125,6 +125,9 @@ func connectError(c *pgx.ConnConfig, err error) error {
 	if c.Host != "" && c.Host[0] == '/' {
 		where = fmt.Sprintf("database %q in %s", c.Database, c.Host)
 	}
+	if hasCode(err, duplicatePrepared) || hasCode(err, noPrepared) {
+		err = errPooled // a session's statements are another client's
+	}
 	switch {
 	case errors.As(err, &pg):
 		switch pg.Code {
@@ -164,6 +167,8 @@ const (
 	undefinedObject       = "42704"
 	undefinedTable        = "42P01"
 	insufficientPrivilege = "42501"
+	duplicatePrepared     = "42P05"
+	noPrepared            = "26000"
 )
 
 // cause returns why a connection failed, once: pgx tries with TLS and without, at each

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
@@ -48,4 +49,16 @@ func TestReadsHaveEachKeyOnce(t *testing.T) {
 	}
 	require.Equal(t, []string{"0a", "2b", "3c"}, found)
 	require.Equal(t, found, shown)
+}
+
+// TestAPoolersSessionsAreNamed: statements that another client of a session has prepared, or
+// that are gone with the session, are the sign of a pooler of transactions, whichever statement
+// meets it first.
+func TestAPoolersSessionsAreNamed(t *testing.T) {
+	config, err := pgx.ParseConfig("postgres://app@127.0.0.1:6432/pay")
+	require.NoError(t, err)
+	for _, code := range []string{"42P05", "26000"} {
+		require.ErrorContains(t, connectError(config, &pgconn.PgError{Code: code, Message: "prepared statement"}), "set pool_mode=session", code)
+	}
+	require.NotContains(t, connectError(config, &pgconn.PgError{Code: "42601", Message: "syntax error"}).Error(), "pool_mode")
 }

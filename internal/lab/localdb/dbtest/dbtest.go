@@ -211,7 +211,7 @@ func (p *Template) reused(t testing.TB, s *localdb.Server) string {
 }
 
 // empty deletes all rows in one transaction, since each write to a GLOBAL table waits until
-// its clock has passed. TRUNCATE would make tables.
+// its clock has passed: first those of tables that refer to others. TRUNCATE would make tables.
 func (p *Template) empty(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -219,8 +219,11 @@ func (p *Template) empty(ctx context.Context, url string) error {
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
 	var all string
-	if err := conn.QueryRow(ctx, `SELECT COALESCE(string_agg(format('DELETE FROM %I WHERE true;', table_name), ''), '')
-		FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name <> ALL($1)`, p.Keep).Scan(&all); err != nil {
+	if err := conn.QueryRow(ctx, `SELECT COALESCE(string_agg(format('DELETE FROM %I WHERE true;', t.table_name), '' ORDER BY t.refers DESC), '')
+		FROM (SELECT table_name, (SELECT count(*) FROM information_schema.table_constraints AS c
+				WHERE c.table_schema = 'public' AND c.table_name = o.table_name AND c.constraint_type = 'FOREIGN KEY') AS refers
+			FROM information_schema.tables AS o WHERE table_schema = 'public' AND table_type = 'BASE TABLE') AS t
+		WHERE t.table_name <> ALL($1)`, p.Keep).Scan(&all); err != nil {
 		return err
 	}
 	_, err = conn.Exec(ctx, all)
