@@ -32,7 +32,9 @@ func (s queueStatement[A]) of(q queue) statement[A] { return statement[A]{q.tabl
 
 func declareOfQueues[A any](what string) queueStatement[A] {
 	for _, table := range queueTables {
-		declare[A](table + "_" + what)
+		if name := table + "_" + what; declared[name] == nil { // that of calls may be declared with other arguments
+			declare[A](name)
+		}
 	}
 	return queueStatement[A]{what}
 }
@@ -50,6 +52,8 @@ func ofQueues(what ...string) (names []string) {
 var (
 	queueTake    = declareOfQueues[takeArgs]("take")
 	queueMessage = declareOfQueues[idArgs]("message")
+	callFinish   = declare[holdArgs]("calls_finish")
+	callRetry    = declare[retryCallArgs]("calls_retry")
 	queueFinish  = declareOfQueues[finishArgs]("finish")
 	queueRetry   = declareOfQueues[retryArgs]("retry")
 	queuePark    = declareOfQueues[parkArgs]("park")
@@ -88,6 +92,10 @@ type (
 		holdRow
 		Pause  time.Duration
 		Reason string
+	}
+	retryCallArgs struct {
+		Home string
+		retryRow
 	}
 	parkArgs struct {
 		holdArgs
@@ -183,7 +191,9 @@ func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, 
 
 // Finish implements [outbox.Store].
 func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
-	lost, err := fenced(ctx, q, queueFinish.of(q), repeatable, region, finishArgs{region, []holdRow{{id, int64(fence)}}})
+	lost, err := fenced(ctx, q, region, func(ctx context.Context) (int, bool, error) {
+		return q.finish(ctx, region, []holdRow{{id, int64(fence)}})
+	})
 	if !errors.Is(err, outbox.ErrFenced) || !lost {
 		return err
 	}
@@ -196,12 +206,6 @@ func (q queue) Finish(ctx context.Context, region, id string, fence uint64) erro
 	return err
 }
 
-// Retry implements [outbox.Store].
-func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
-	_, err := fenced(ctx, q, queueRetry.of(q), once, region, retryArgs{region, []retryRow{{holdRow{id, int64(fence)}, after.Truncate(time.Microsecond), reason}}})
-	return err
-}
-
 // FinishAll implements [outbox.Store]. A row of ours that a lost reply leaves open is gone
 // when the statement is run again, which is no error.
 func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
@@ -210,17 +214,26 @@ func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold)
 		return err
 	}
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
-		args := finishArgs{region, make([]holdRow, len(some))}
+		held := make([]holdRow, len(some))
 		for i, r := range some {
-			args.Rows[i] = holdRow{r.ID, int64(r.Fence)}
+			held[i] = holdRow{r.ID, int64(r.Fence)}
 		}
-		s := queueFinish.of(q)
-		_, _, err = affected(ctx, q.db, s, repeatable, args)
-		if err != nil {
-			return claimError(s.name, err)
+		if _, _, err := q.finish(ctx, region, held); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// finish removes rows, as many as [queue.together] allows.
+func (q queue) finish(ctx context.Context, region string, rows []holdRow) (n int, lost bool, err error) {
+	s := queueFinish.of(q)
+	if q.ofCalls() {
+		n, lost, err = affected(ctx, q.db, callFinish, repeatable, holdArgs{region, rows[0]})
+	} else {
+		n, lost, err = affected(ctx, q.db, s, repeatable, finishArgs{region, rows})
+	}
+	return n, lost, claimError(s.name, err)
 }
 
 // together is how many of n rows one statement ends. Rows of provider calls are also
@@ -233,6 +246,14 @@ func (q queue) together(n int) int {
 	return max(n, 1)
 }
 
+// Retry implements [outbox.Store].
+func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
+	_, err := fenced(ctx, q, region, func(ctx context.Context) (int, bool, error) {
+		return q.retry(ctx, region, []retryRow{{holdRow{id, int64(fence)}, after.Truncate(time.Microsecond), reason}})
+	})
+	return err
+}
+
 // RetryAll implements [outbox.Store].
 func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
 	ctx, err := q.reach(q.work(ctx), region)
@@ -241,15 +262,25 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 	}
 	var failed error
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
-		args := retryArgs{region, make([]retryRow, len(some))}
+		held := make([]retryRow, len(some))
 		for i, r := range some {
-			args.Rows[i] = retryRow{holdRow{r.ID, int64(r.Fence)}, r.After.Truncate(time.Microsecond), r.Reason}
+			held[i] = retryRow{holdRow{r.ID, int64(r.Fence)}, r.After.Truncate(time.Microsecond), r.Reason}
 		}
-		s := queueRetry.of(q)
-		_, _, err = affected(ctx, q.db, s, once, args)
-		failed = cmp.Or(failed, claimError(s.name, err))
+		_, _, err = q.retry(ctx, region, held)
+		failed = cmp.Or(failed, err)
 	}
 	return failed
+}
+
+// retry postpones rows, as many as [queue.together] allows.
+func (q queue) retry(ctx context.Context, region string, rows []retryRow) (n int, lost bool, err error) {
+	s := queueRetry.of(q)
+	if q.ofCalls() {
+		n, lost, err = affected(ctx, q.db, callRetry, once, retryCallArgs{region, rows[0]})
+	} else {
+		n, lost, err = affected(ctx, q.db, s, once, retryArgs{region, rows})
+	}
+	return n, lost, claimError(s.name, err)
 }
 
 // NextDue implements [outbox.Queues].
@@ -286,21 +317,25 @@ func (v *View) NextDue(ctx context.Context, region string) (map[outbox.Queue]tim
 
 // Park implements [outbox.Store].
 func (q queue) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
-	_, err := fenced(ctx, q, queuePark.of(q), once, region, parkArgs{holdArgs{region, holdRow{id, int64(fence)}}, reason})
+	_, err := fenced(ctx, q, region, func(ctx context.Context) (int, bool, error) {
+		s := queuePark.of(q)
+		n, lost, err := affected(ctx, q.db, s, once, parkArgs{holdArgs{region, holdRow{id, int64(fence)}}, reason})
+		return n, lost, claimError(s.name, err)
+	})
 	return err
 }
 
 // fenced runs a statement of the worker that took a row under a fence.
-func fenced[A any](ctx context.Context, q queue, s statement[A], again repeat, region string, args A) (lost bool, err error) {
+func fenced(ctx context.Context, q queue, region string, run func(context.Context) (int, bool, error)) (lost bool, err error) {
 	ctx, err = q.reach(q.work(ctx), region)
 	if err != nil {
 		return false, err
 	}
-	n, lost, err := affected(ctx, q.db, s, again, args)
+	n, lost, err := run(ctx)
 	if err == nil && n == 0 {
 		return lost, outbox.ErrFenced
 	}
-	return lost, claimError(s.name, err)
+	return lost, err
 }
 
 // Unpark implements [outbox.Store].

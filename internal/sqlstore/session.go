@@ -117,10 +117,10 @@ const (
 		"set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false), " +
 		"set_config('default_transaction_isolation', '" + readCommitted + "', false); " +
 		"SELECT set_config('plan_cache_mode', 'force_custom_plan', false)" + whileYoung
-	// CockroachDB keeps plans, unless one for the very arguments costs less: statements
-	// name their region, see [dialect.bind]. Not as the database's default, which does not
-	// hold for every user.
-	onCockroachDB = "SET plan_cache_mode = 'auto'; SET default_transaction_isolation = '" + serializable + "'"
+	// CockroachDB keeps the plans of statements with arguments, see [kept]: statements name
+	// their region. Left to choose ('auto') it plans many anew, which costs as much as they do.
+	// Not as the database's default, which does not hold for every user.
+	onCockroachDB = "SET plan_cache_mode = 'force_generic_plan'; SET default_transaction_isolation = '" + serializable + "'"
 )
 
 // plansAnew marks a session that plans each statement anew.

@@ -43,6 +43,13 @@ func (s statement[A]) in(d dialect, args A) (sql string, bound []any) {
 // by 100,000 rows before that.
 var planned = append(ofQueues("take", "finish", "retry"), "calls_open", "look", "look_events", "ledger_named", "notices_close")
 
+// kept are the statements whose plans CockroachDB keeps: those of requests, and the frequent ones
+// of workers and rounds. A plan for each execution costs several times what begin itself does. It
+// plans all others for each run, with their arguments as constants. Takes need that: a kept plan
+// does not end where rows are not due yet.
+var kept = append(ofQueues("finish", "retry"), "begin", "begin_here", "find", "settle", "defer", "pin", "pin_read", "object", "replica",
+	"replica_object", "tenant", "tenant_by_api_key", "renew", "notices_keep", "notices_close", "note", "look", "regions", "ping")
+
 // fromReplica are the reads that the nearest replica may answer, a few seconds in the past.
 var fromReplica = []string{"replica", "replica_object", "audit_page"}
 
@@ -59,10 +66,9 @@ const (
 // bind returns a statement's text, and its arguments.
 //
 // Both databases parse each text as it stands. For CockroachDB the region of the rows is
-// written into it: the database keeps a generic plan, and for a region among the arguments
-// that is one of any region, which looks up where it could scan to a limit, and costs begin
-// about a fifth more. A plan for each execution costs several times what begin itself does.
-// A read of the nearest replica ends with a clause of CockroachDB.
+// written into it: it keeps a generic plan, and for a region among the arguments that is one
+// of any region, which looks up where it could scan to a limit, and costs begin about a fifth
+// more. A read of the nearest replica ends with a clause of CockroachDB.
 func (d dialect) bind(name string, args any) (sql string, bound []any, err error) {
 	sql, ok := texts()[name]
 	if !ok {
@@ -72,7 +78,10 @@ func (d dialect) bind(name string, args any) (sql string, bound []any, err error
 	switch {
 	case !d.cockroach && slices.Contains(planned, name):
 		bound = append(bound, pgx.QueryExecModeCacheDescribe)
-	case d.cockroach && strings.Contains(sql, aRegion):
+	case d.cockroach && !slices.Contains(kept, name):
+		bound = append(bound, pgx.QueryExecModeSimpleProtocol)
+	}
+	if d.cockroach && strings.Contains(sql, aRegion) {
 		home, _ := named["home"].(string)
 		delete(named, "home")
 		sql = strings.ReplaceAll(sql, aRegion, literal(home)+"::crdb_internal_region")

@@ -55,7 +55,10 @@ func TestTheRegionIsInTheText(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, sql, "'it''s'::crdb_internal_region")
 	require.NotContains(t, sql, "@home")
-	require.Equal(t, []any{pgx.StrictNamedArgs{"object_id": "ch_1"}}, bound)
+	require.Equal(t, []any{pgx.QueryExecModeSimpleProtocol, pgx.StrictNamedArgs{"object_id": "ch_1"}}, bound, "planned for its run")
+	_, bound, err = cockroachDB.bind("object", ownObjectArgs{"it's", "acme", "ch_1"})
+	require.NoError(t, err)
+	require.Equal(t, []any{pgx.StrictNamedArgs{"object_id": "ch_1", "tenant_id": "acme"}}, bound, "with a plan that is kept")
 	_, _, err = postgreSQL.bind("nothing", none{})
 	require.ErrorContains(t, err, "nothing")
 }
