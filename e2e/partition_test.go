@@ -36,9 +36,9 @@ func (w *world) pinnedAnyway(r *answer.Answer, home string) {
 	require.Equal(w.t, home, r.Header.Get("Homeward-Home-Region"))
 }
 
-// TestPartition cuts two regions apart, on the embedded store their rows
-// included: what is homed beyond fails closed and succeeds once healed; all else
-// goes on.
+// TestPartition cuts two regions apart. On the embedded store their rows are cut, too: what
+// is homed beyond fails closed and succeeds once healed. On a database the entry reaches the
+// rows and acts on them. All else goes on.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t, nil, lasting)
@@ -59,19 +59,21 @@ func TestPartition(t *testing.T) {
 	fresh := charge(stamped(t, eu), 3)
 	opaque := charge("order-1", 4)
 	opaque.tenant = globex // whose pins are kept in eu
+	paid := 4
 	for range 2 {
-		for _, q := range []request{underway, fresh} {
-			w.unavailable(w.at(us, q, http.StatusServiceUnavailable), "home_unavailable")
-		}
-		if pinning := w.send(w.ctx, us, opaque); onSQL() {
+		pinning, far, held := w.send(w.ctx, us, opaque), w.send(w.ctx, us, fresh), w.send(w.ctx, us, underway)
+		if onSQL() {
 			w.pinnedAnyway(pinning, us)
-		} else {
-			w.unavailable(pinning, "home_unavailable")
+			w.deputised(far, us, eu)
+			require.Equal(t, "idempotency_key_in_use", held.Problem.Error, "its holder calls the provider")
+			continue
+		}
+		for _, r := range []*answer.Answer{pinning, far, held} {
+			w.unavailable(r, "home_unavailable")
 		}
 	}
-	paid := 4
 	if onSQL() {
-		paid++
+		paid += 2
 	}
 	require.Equal(t, first.Remembered(), w.at(us, old, http.StatusCreated).Remembered(), "a final answer is read from the replica")
 	w.at(us, charge(stamped(t, us), 5), http.StatusCreated)
@@ -81,7 +83,6 @@ func TestPartition(t *testing.T) {
 	g.release()
 	done := receive(t, "the charge under way", reply)
 	require.Equal(t, http.StatusCreated, done.Status, "%v", done)
-	w.unavailable(w.at(us, fresh, http.StatusServiceUnavailable), "home_unavailable")
 
 	w.network.Heal(us, eu)
 	require.Equal(t, done.Remembered(), w.at(us, underway, http.StatusCreated).Remembered())
@@ -97,8 +98,14 @@ func TestPartitionOneWay(t *testing.T) {
 	w := startWorld(t, nil, nil)
 	w.network.CutOneWay(us, eu)
 	there, back := charge(stamped(t, eu), 1), charge(stamped(t, us), 2)
-	w.unavailable(w.at(us, there, http.StatusServiceUnavailable), "home_unavailable")
-	w.judge.once(t, 0)
+	paid := 0
+	if r := w.send(w.ctx, us, there); onSQL() {
+		w.deputised(r, us, eu)
+		paid++
+	} else {
+		w.unavailable(r, "home_unavailable")
+	}
+	w.judge.once(t, paid)
 	w.at(eu, back, http.StatusCreated)
 	w.at(eu, charge("order-1", 3), http.StatusCreated) // the pin is in us
 	w.at(asia, there, http.StatusCreated)
@@ -117,11 +124,13 @@ func TestBlackhole(t *testing.T) {
 	opaque.tenant = globex
 	// The test's own patience is the bound: nothing here waits for eu.
 	forward, pin := w.later(us, q), w.later(us, opaque)
-	w.unavailable(receive(t, "the answer to a forward", forward), "home_unavailable")
+	forwarded := receive(t, "the answer to a forward", forward)
 	if pinning := receive(t, "the answer to a look-up", pin); onSQL() {
+		w.deputised(forwarded, us, eu)
 		w.pinnedAnyway(pinning, us)
-		w.judge.once(t, 1)
+		w.judge.once(t, 2)
 	} else {
+		w.unavailable(forwarded, "home_unavailable")
 		require.Equal(t, http.StatusServiceUnavailable, pinning.Status, "%v", pinning)
 		require.Equal(t, "same_key", pinning.Problem.Retry)
 		w.judge.once(t, 0)
@@ -154,7 +163,7 @@ func (l *loseReply) CloseIdleConnections() {
 }
 
 // TestLostReply loses the answer to a forward after the home has carried it out.
-// Where the home has another node, that one answers instead.
+// Another node of the home answers instead, or, where there is none, the entry from the row.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 2} {
@@ -166,11 +175,10 @@ func TestLostReply(t *testing.T) {
 			})
 			q := charge(stamped(t, eu), 1)
 			lose.Store(1)
-			if nodes == 1 {
-				w.unavailable(w.at(us, q, http.StatusServiceUnavailable), "home_unavailable")
-			} else {
-				require.Equal(t, "true", w.at(us, q, http.StatusCreated).Header.Get("Idempotent-Replayed"))
-			}
+			replayed := w.at(us, q, http.StatusCreated)
+			require.Equal(t, "true", replayed.Header.Get("Idempotent-Replayed"))
+			by := map[int]string{1: us, 2: eu}[nodes]
+			require.Equal(t, by, replayed.Header.Get("Homeward-Served-By"))
 			require.LessOrEqual(t, lose.Load(), int32(0), "the answer was lost")
 			w.judge.once(t, 1)
 			again := w.at(us, q, http.StatusCreated)

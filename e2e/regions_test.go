@@ -155,9 +155,7 @@ func TestLoseARegionForGood(t *testing.T) {
 	p.gone(us, syscall.SIGKILL)
 	require.Error(t, receive(t, "the end of the connection", cut).Err)
 	early := charge(stamped(t, us), 160)
-	r := p.restoredDatabase.send(eu, early)
-	require.NoError(t, r.Err)
-	require.Equal(t, "home_unavailable", r.Problem.Error, "nobody is its deputy yet")
+	servedBy(t, p.pay(eu, early, http.StatusCreated), us, eu) // at once
 
 	p.ask(eu, "region", "down", us, "--yes")
 	// Nobody sends the charge under way again: a deputy's worker recovers it.
@@ -168,7 +166,6 @@ func TestLoseARegionForGood(t *testing.T) {
 	})
 	g.release()
 	p.past = append(p.past, remembered{underway, http.StatusCreated, p.final(eu, underway, http.StatusCreated)})
-	servedBy(t, p.pay(eu, early, http.StatusCreated), us, eu)
 	servedBy(t, p.pay(asia, charge(stamped(t, us), 170), http.StatusCreated), us, asia)
 	p.again()
 	// A refund of what is at home there has its home elsewhere, as any new key.

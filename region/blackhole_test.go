@@ -146,14 +146,15 @@ func TestADialIsNoAnswer(t *testing.T) {
 				body, took, err := d.forward(t, entryTime)
 				require.NoError(t, err)
 				require.Equal(t, "second", body)
-				require.LessOrEqual(t, took, noConnection)
+				require.LessOrEqual(t, took, d.peers.connectWithin(eu))
 				body, took, err = d.forward(t, entryTime)
 				require.NoError(t, err)
 				require.Equal(t, "second", body)
 				require.Zero(t, took, "it was asked first again")
-				require.False(t, d.outages.Lost(eu))
+				require.False(t, d.outages.Unreachable(eu))
 				time.Sleep(2 * DefaultGrace)
-				require.False(t, d.outages.Lost(eu), "one of its nodes answers")
+				require.False(t, d.outages.Unreachable(eu), "one of its nodes answers")
+				require.False(t, d.outages.Lost(eu))
 				require.Equal(t, []string{"a"}, d.outages.Silent(eu))
 
 				d.dig(nil, d.nodes[0])
@@ -178,6 +179,7 @@ func TestARegionThatNobodyCanCallIsLost(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					d := newDark(t, answering("a"), answering("b"), answering("c"), answering("d"))
 					d.dig(hole, d.nodes...)
+					require.False(t, d.outages.Unreachable(eu))
 					began := time.Now()
 					asked := make(chan struct{})
 					go func() {
@@ -192,6 +194,7 @@ func TestARegionThatNobodyCanCallIsLost(t *testing.T) {
 						time.Sleep(probeEvery / 10)
 					}
 					require.LessOrEqual(t, time.Since(began), DefaultGrace+probeEvery/10)
+					require.True(t, d.outages.Unreachable(eu))
 					<-asked
 					time.Sleep(10 * DefaultGrace)
 					require.True(t, d.outages.Lost(eu), "nobody asks any more, but for pings")
@@ -200,7 +203,7 @@ func TestARegionThatNobodyCanCallIsLost(t *testing.T) {
 					d.dig(nil, d.nodes[3])
 					// A ping may be under way, and the next may get its connection as that ends.
 					time.Sleep(probeTimeout + 2*probeEvery)
-					require.False(t, d.outages.Lost(eu), "one node that answers is enough")
+					require.False(t, d.outages.Unreachable(eu), "one node that answers is enough")
 					body, took, err := d.forward(t, entryTime)
 					require.NoError(t, err)
 					require.Equal(t, "d", body)
@@ -221,7 +224,7 @@ func TestAHealthyNodeIsFoundBesideAnyNumberThatCannotBeDialled(t *testing.T) {
 		body, took, err := d.forward(t, entryTime)
 		require.NoError(t, err)
 		require.Equal(t, healthy.Name, body)
-		require.Equal(t, time.Duration(len(order)-1)*connectTimeout, took)
+		require.Equal(t, time.Duration(len(order)-1)*d.peers.connectWithin(eu), took)
 	})
 }
 

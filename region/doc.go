@@ -12,7 +12,7 @@
 // An operator sets a region's status to active, draining or down (package admin);
 // nodes never change it. The status decides three things: whether a key without a
 // home may get its home there, whether the region's nodes report ready, and whether
-// other regions wait before they act as deputies. It never moves a key and never
+// other regions wait before they recover its rows as deputies. It never moves a key and never
 // stops a retry.
 //
 // Only the first must be up to date, and it is: the store's step that gives a key its

@@ -40,9 +40,9 @@ type OutagesConfig struct {
 	Logger *slog.Logger
 }
 
-// Outages tracks the lost regions: those out of reach for the grace time, or
-// marked down by an operator. Then their keys' requests and due outbox rows are
-// served by the other regions, the deputies.
+// Outages tracks the regions that cannot be reached, whose requests the other regions serve
+// at once, and the lost ones: those out of reach for the grace time, or marked down by an
+// operator. Then the others, the deputies, also serve their due outbox rows.
 //
 // It is a hint like all of membership. A region may be lost to one node and not
 // to another, or be alive behind a partition: both sides then act on the same
@@ -160,9 +160,9 @@ func (o *Outages) Doubted(node Node, began time.Time) {
 
 // ago is when, by the Clock, a node fell silent that gave no answer to a call that began then. The
 // call may have waited long for a slow answer, over a connection that was alive: one that is not
-// is noticed within noConnection.
+// is noticed within deadAfter, and what cannot be dialled within some more.
 func (o *Outages) ago(began time.Time) time.Time {
-	return o.c.Clock().Add(-min(time.Since(began), noConnection))
+	return o.c.Clock().Add(-min(time.Since(began), 2*deadAfter))
 }
 
 // putLast moves the silent ones of nodes to the end.
@@ -204,6 +204,18 @@ func (o *Outages) Silent(region string) []string {
 
 // Lost reports whether other regions may act as deputies of region now.
 func (o *Outages) Lost(region string) bool { return o.why(region) != "" }
+
+// Unreachable reports whether a call to region would be wasted: it is lost, gossip sees no
+// node of it, or each node that gossip sees is silent. It turns with the first calls and
+// pings that get no answer or get one. Who finds a region so acts on its rows at once; what
+// is costly when wrong waits until the region is lost.
+func (o *Outages) Unreachable(region string) bool {
+	if region == o.c.Self {
+		return false
+	}
+	_, silent := o.silentSince(region)
+	return silent || len(o.c.Directory.Nodes(region)) == 0 || o.Lost(region)
+}
 
 // Why a region is lost.
 const (

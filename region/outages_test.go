@@ -54,6 +54,38 @@ func TestARegionIsLostAfterTheGrace(t *testing.T) {
 	})
 }
 
+// TestACallThatWouldBeWasted: a region is unreachable before it is lost, from the moment that
+// gossip sees none of its nodes, or that each of them was asked in vain, until one answers a ping.
+func TestACallThatWouldBeWasted(t *testing.T) {
+	now := time.Now()
+	nodes := directory{eu: {euNode}}
+	o := NewOutages(OutagesConfig{
+		Self: us, Topology: threeRegions(t), Directory: nodes, Seen: func(string) time.Time { return now }, Clock: func() time.Time { return now },
+	})
+	for _, step := range []struct {
+		do          func()
+		unreachable []string
+	}{
+		{func() {}, []string{as}},
+		{func() { o.Doubted(euNode, now) }, []string{as}},
+		{func() { o.Missed(euNode, now, missedDial) }, []string{as, eu}},
+		{func() { o.Answered(euNode) }, []string{as, eu}},
+		{func() { o.reached(euNode); nodes[as] = []Node{asNode} }, nil},
+	} {
+		step.do()
+		var got []string
+		for _, r := range []string{as, eu, us} {
+			if o.Unreachable(r) {
+				got = append(got, r)
+			}
+		}
+		if !slices.Equal(got, step.unreachable) {
+			t.Errorf("unreachable: %q, want %q", got, step.unreachable)
+		}
+		wantLost(t, o)
+	}
+}
+
 func TestARegionMarkedDownIsLostAtOnce(t *testing.T) {
 	now := time.Now()
 	o := newOutages(t, sight{eu: now, as: now})

@@ -61,6 +61,8 @@ type PeersConfig struct {
 	// TryTimeout is how long one node may take. Default DefaultTryTimeout. The
 	// caller's deadline counts too.
 	TryTimeout time.Duration
+	// RTT returns the measured round trip to a region; pass [Membership.RTT]. nil: none is.
+	RTT func(region string) (time.Duration, bool)
 	// Outages hears how each try ended, and says which nodes to try last. nil: none.
 	Outages *Outages
 	// Meters records round trips; nil: nothing is recorded.
@@ -100,6 +102,9 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 	}
 	if cfg.Transport == nil {
 		cfg.Transport = NewTransport(nil)
+	}
+	if cfg.RTT == nil {
+		cfg.RTT = func(string) (time.Duration, bool) { return 0, false }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -190,7 +195,16 @@ type method[Req, Resp any] func(peerv1connect.PeerServiceClient, context.Context
 func same[Req any](msg *Req) func() *Req { return func() *Req { return msg } }
 
 // errNoConnection is how a try ends that got no connection in time.
-var errNoConnection = fmt.Errorf("region: no connection within %v", noConnection)
+var errNoConnection = errors.New("region: no connection in time")
+
+// connectWithin is how long a try waits for a connection to a node of region.
+func (p *Peers) connectWithin(region string) time.Duration {
+	trip, measured := p.RTT(region)
+	if !measured {
+		trip = longestTrip
+	}
+	return noConnection + 3*trip
+}
 
 // What a node that gave no answer failed to do, for the metric and the log.
 const (
@@ -288,7 +302,7 @@ func try[Req, Resp any](ctx context.Context, p *Peers, node Node, traceParent st
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	var got atomic.Bool
-	dialling := time.AfterFunc(noConnection, func() { giveUp(errNoConnection) })
+	dialling := time.AfterFunc(p.connectWithin(node.Region), func() { giveUp(errNoConnection) })
 	defer dialling.Stop()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
 		got.Store(true)

@@ -13,21 +13,24 @@ import (
 
 // Times and limits of the connections between nodes.
 const (
-	// connectTimeout bounds a dial to a node, and the handshake after it. It is above one
-	// lost packet (a SYN is repeated after 1 s) and two round trips on the longest way
-	// between two regions (0.4 s).
+	// connectTimeout bounds a dial to a node, and the handshake after it, for which the next
+	// request may wait. It is above one lost packet (a SYN is repeated after 1 s) and two
+	// round trips on the longest way between two regions (0.4 s).
 	connectTimeout = 2 * time.Second
-	// noConnection is when a try gives up that has no connection, whatever the transport
-	// waits for: a dial and a handshake.
-	noConnection = 2 * connectTimeout
-	// A caller pings a connection without a frame for pingAfter, and drops it if the
-	// answer takes longer than pingTimeout: a node that lost power is noticed in 3 s, not
-	// after the kernel's 15 minutes. pingTimeout is above one lost packet on the longest
-	// way, as connectTimeout.
-	pingAfter   = time.Second
-	pingTimeout = 2 * time.Second
+	// A try gives up that has no connection after noConnection and three round trips, of the
+	// dial, the handshake and a packet that was late; longestTrip is one that was not measured.
+	noConnection = 300 * time.Millisecond
+	longestTrip  = 200 * time.Millisecond
+	// A caller pings a connection without a frame for pingAfter, and drops it if the answer
+	// takes longer than pingTimeout: a node that lost power, or was stopped, is noticed within
+	// deadAfter, and its requests go on elsewhere. pingTimeout is above two round trips on the
+	// longest way. A packet lost there costs a dial. A quiet connection costs six small packets
+	// a second.
+	pingAfter   = 300 * time.Millisecond
+	pingTimeout = 500 * time.Millisecond
+	deadAfter   = pingAfter + pingTimeout
 	// The called node pings less often: all that it keeps for a caller that is gone is the
-	// connection.
+	// connection. So does an operator.
 	calledPingAfter   = 5 * time.Second
 	calledPingTimeout = 5 * time.Second
 	// idleTimeout closes connections that no request used. It is longer than the lulls
@@ -51,7 +54,8 @@ const (
 // Transport is the HTTP/2 transport of [Peers], over TLS or in clear text. Each
 // has its own connections. It is safe for concurrent use.
 type Transport struct {
-	tls *TLS // nil: clear text
+	tls     *TLS // nil: clear text
+	patient bool
 
 	mu sync.Mutex
 	// to holds the connections by region, "" for any. A connection whose other end
@@ -64,6 +68,13 @@ type Transport struct {
 // region, see [Towards]; nil is clear text.
 func NewTransport(t *TLS) *Transport {
 	return &Transport{tls: t, to: make(map[string]*http.Transport)}
+}
+
+// Patient returns t for callers who have nobody else to ask, as operators: a node may take
+// some seconds for a ping, as on a busy machine. It is called before t is used.
+func (t *Transport) Patient() *Transport {
+	t.patient = true
+	return t
 }
 
 type towardsKey struct{}
@@ -116,6 +127,9 @@ func (t *Transport) of(region string) *http.Transport {
 		Protocols:           new(http.Protocols),
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		DisableCompression:  true,
+	}
+	if t.patient {
+		one.HTTP2 = &http.HTTP2Config{SendPingTimeout: calledPingAfter, PingTimeout: calledPingTimeout}
 	}
 	if t.tls == nil {
 		one.Protocols.SetUnencryptedHTTP2(true)

@@ -75,7 +75,7 @@ func TestComparedOnly(t *testing.T) {
 		},
 		"its home is away": {
 			world: world{registrar: here, pin: europe, peers: map[string][]error{europe: away}}, key: key, homes: map[string]string{key: europe},
-			asked: []string{`pin for ""`, "replica", "forward europe-west1 hop 1 pinned true"}, err: ErrHomeUnavailable,
+			asked: []string{`pin for ""`, "replica", "forward europe-west1 hop 1 pinned true", "do europe-west1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ func ExampleRouter_Do() {
 		return
 	}
 	here := router.New(router.Config{
-		Self: "us-east1", Local: ownClaims{}, Peers: otherRegions{}, Topology: topology, Lost: func(string) bool { return false },
+		Self: "us-east1", Local: ownClaims{}, Peers: otherRegions{}, Topology: topology, Unreachable: func(string) bool { return false },
 	})
 	for _, code := range []claim.RegionCode{1, 2} {
 		key, err := claim.Stamp(code, nil)

@@ -77,7 +77,7 @@ func TestPreferredHomes(t *testing.T) {
 			}
 			topology, err := region.NewTopology(rows)
 			require.NoError(t, err)
-			r := New(Config{Self: here, Local: w, Peers: far{w}, Pins: pins, Topology: topology, Lost: func(region string) bool { return region == c.lost }})
+			r := New(Config{Self: here, Local: w, Peers: far{w}, Pins: pins, Topology: topology, Unreachable: func(region string) bool { return region == c.lost }})
 			req := request(cmp.Or(c.key, "order-1"))
 			req.PreferHome = c.prefer
 			_, err = r.Do(t.Context(), req, "")
@@ -141,7 +141,7 @@ func TestNewHomes(t *testing.T) {
 			topology, err := region.NewTopology(rows)
 			require.NoError(t, err)
 			r := New(Config{
-				Self: here, Local: w, Peers: far{w}, Pins: pins, Topology: topology, Lost: func(region string) bool { return region == c.lost },
+				Self: here, Local: w, Peers: far{w}, Pins: pins, Topology: topology, Unreachable: func(region string) bool { return region == c.lost },
 				Distance: func(region string) (time.Duration, bool) {
 					return map[string]time.Duration{europe: 80 * time.Millisecond, asia: 70 * time.Millisecond}[region], true
 				},

@@ -1,5 +1,5 @@
 // Package router brings a request to its key's home: here, one hop away, or,
-// when the home has been out of reach for a while, to the home's rows without it.
+// when the home cannot be reached, to the home's rows without it.
 //
 // It holds no state but hints, and decides nothing about money. A stale pin, a
 // wrong hint or an old view of the membership costs a hop; the claim's own step at
@@ -29,13 +29,14 @@
 //
 // # Deputies
 //
-// While a home region is lost (see [region.Outages]) this region is its deputy:
-// it acts on the home's rows itself, through the store. Nothing else changes; the
-// key keeps its home. This is safe even if the home is alive behind a partition,
-// or the other regions are deputies too: every step compares the row, which holds
-// the lease and the fence. Where the store cannot reach the rows either, the
-// request fails closed. Until a region counts as lost, requests for its keys get
-// 503, and a later retry succeeds.
+// Where a home cannot be reached (see [region.Outages.Unreachable]), or a forward finds
+// that no node of it answers or that it cannot reach its store, this region is its deputy,
+// in the same request: it acts on the home's rows itself, through the store. Nothing else
+// changes; the key keeps its home. This is safe even if the home is alive behind a
+// partition, or other regions are deputies too: every step compares the row, which holds
+// the lease and the fence. The home may have run the request whose answer was lost: then
+// the row has its outcome, or its holder, and the deputy's request is a twin. Where the
+// store cannot reach the rows either, the request fails closed.
 package router
 
 import (
@@ -92,8 +93,9 @@ type Config struct {
 	Peers    Peers
 	Pins     Pins
 	Topology *region.Topology
-	// Lost reports whether Self is a deputy of a region; pass [region.Outages.Lost].
-	Lost func(region string) bool
+	// Unreachable reports whether a call to a region would be wasted; pass
+	// [region.Outages.Unreachable].
+	Unreachable func(region string) bool
 	// Distance makes the router prefer near regions while Self takes no new homes; pass
 	// [region.Membership.RTT].
 	Distance func(region string) (time.Duration, bool)
@@ -116,12 +118,15 @@ func New(c Config) *Router {
 }
 
 // deputises reports whether this region acts for home after a forward there ended with
-// err; nil: none was tried.
+// err; nil: none was tried. A forward that ended with its caller's time says nothing.
 func (r *Router) deputises(home string, err error) bool {
-	if err != nil && !errors.Is(err, region.ErrNoNode) && !errors.Is(err, region.ErrNoAnswer) {
-		return false
+	switch {
+	case err == nil:
+		return r.Unreachable(home)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return r.Unreachable(home)
 	}
-	return r.Lost(home)
+	return errors.Is(err, region.ErrNoNode) || errors.Is(err, region.ErrNoAnswer) || errors.Is(err, claim.ErrUnavailable)
 }
 
 // trip is the route of one request: it counts forwards.
@@ -250,8 +255,8 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 		}
 		return pin, err
 	}
-	// This includes a lost home: its rows hold the claim, and this region acts on them
-	// as its deputy.
+	// This includes a home that cannot be reached: its rows hold the claim, and this region
+	// acts on them as its deputy.
 	if near, known := t.Topology.ByCode(t.req.PreferHome); known && near.Status == region.Active {
 		pin, err := t.pin(ctx, near.Name)
 		if !errors.Is(err, claim.ErrNoNewHomes) {
@@ -286,13 +291,13 @@ func (r *Router) NewHome() (region.Region, bool) {
 	return region.Region{}, false
 }
 
-// otherHomes are the other regions that take new homes, best first: lost ones last,
-// whose keys this region would have to serve as their deputy.
+// otherHomes are the other regions that take new homes, best first: last those that cannot
+// be reached, whose keys this region would have to serve as their deputy.
 func (r *Router) otherHomes(first string) []region.Region {
 	homes := r.Topology.Homes(r.Self, first, r.Distance)
 	return slices.Concat(
-		slices.DeleteFunc(slices.Clone(homes), func(h region.Region) bool { return h.Name == r.Self || r.Lost(h.Name) }),
-		slices.DeleteFunc(homes, func(h region.Region) bool { return h.Name == r.Self || !r.Lost(h.Name) }))
+		slices.DeleteFunc(slices.Clone(homes), func(h region.Region) bool { return h.Name == r.Self || r.Unreachable(h.Name) }),
+		slices.DeleteFunc(homes, func(h region.Region) bool { return h.Name == r.Self || !r.Unreachable(h.Name) }))
 }
 
 // searched tries the sources that cost no round trip, then the hint, then the
@@ -311,9 +316,9 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 	if pin != nil {
 		t.req.PinnedAt, hint, t.known = pin.CreatedAt, pin.Home, pin.Home
 	}
-	// A hint at a lost region saves nothing: no node there would answer.
+	// A hint at a region that cannot be reached saves nothing.
 	_, known := t.Topology.ByName(hint)
-	if known && hint != t.Self && (!t.req.PinnedAt.IsZero() || !t.Lost(hint)) {
+	if known && hint != t.Self && (!t.req.PinnedAt.IsZero() || !t.Unreachable(hint)) {
 		reply, err := t.forward(ctx, hint)
 		if !errors.Is(err, claim.ErrNeedPin) && !errors.Is(unreachable(err), ErrHomeUnavailable) {
 			return reply, err
@@ -362,18 +367,20 @@ func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
 	began := time.Now()
 	reply, err := t.execute(ctx, home)
 	t.away += time.Since(began)
-	// The home may have executed it; the row knows.
-	if err != nil && ctx.Err() == nil && t.deputises(home, err) {
+	// The home may have executed it; the row knows. What a caller hints is no proof that it is
+	// the home.
+	proven := t.req.Stamp != 0 || !t.req.PinnedAt.IsZero()
+	if err != nil && ctx.Err() == nil && proven && t.deputises(home, err) {
 		return t.Local.Do(ctx, home, t.req)
 	}
 	return reply, err
 }
 
-// lostPoll is how often a waiting forward checks whether its region counts as lost.
-const lostPoll = 500 * time.Millisecond
+// abandonPoll is how often a waiting forward checks whether its region can still be reached.
+const abandonPoll = 500 * time.Millisecond
 
-// execute forwards to home and stops once home is lost. Otherwise a silent region would
-// hold the request until each of its connections times out, node by node.
+// execute forwards to home and stops once home cannot be reached. Otherwise a silent region
+// would hold the request until each of its connections times out, node by node.
 func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -392,16 +399,16 @@ func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 	return t.Peers.Execute(ctx, home, req, t.hops, t.Self)
 }
 
-// abandon calls giveUp once home is lost, and ends with done.
+// abandon calls giveUp once home cannot be reached, and ends with done.
 func (r *Router) abandon(home string, done <-chan struct{}, giveUp func()) {
-	tick := time.NewTicker(lostPoll)
+	tick := time.NewTicker(abandonPoll)
 	defer tick.Stop()
 	for {
 		select {
 		case <-done:
 			return
 		case <-tick.C:
-			if r.Lost(home) {
+			if r.Unreachable(home) {
 				giveUp()
 				return
 			}

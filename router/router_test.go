@@ -27,9 +27,8 @@ type world struct {
 	registrar string
 	// needPin: the local claim is absent until a pin is shown.
 	needPin bool
-	// lost are the regions that this one is a deputy for; lostLater those of which
-	// it learns by a forward that fails.
-	lost, lostLater string
+	// lost is the region that cannot be reached.
+	lost string
 	// underWay is what the last request said of itself.
 	underWay time.Duration
 }
@@ -117,9 +116,6 @@ func (f far) Execute(_ context.Context, home string, req claim.Request, hops int
 		return claim.Reply{Home: home}, nil
 	}
 	f.peers[home] = answers[1:] // a node that is away says nothing
-	if home == f.lostLater {
-		f.lost = home
-	}
 	return claim.Reply{}, answers[0]
 }
 
@@ -141,7 +137,7 @@ func (w *world) router(t *testing.T) *Router {
 	t.Helper()
 	topology, err := region.NewTopology([]region.Region{{Name: here, Code: 1}, {Name: europe, Code: 2}, {Name: asia, Code: 3}})
 	require.NoError(t, err)
-	return New(Config{Self: here, Local: w, Peers: far{w}, Pins: rows{w}, Topology: topology, Lost: func(r string) bool { return r == w.lost }})
+	return New(Config{Self: here, Local: w, Peers: far{w}, Pins: rows{w}, Topology: topology, Unreachable: func(r string) bool { return r == w.lost }})
 }
 
 // request is one under a key, as its entry makes it.
@@ -196,9 +192,9 @@ func TestWays(t *testing.T) {
 		"a hint of nowhere is ignored": {
 			world: world{registrar: europe, needPin: true, pin: here}, hint: "mars",
 			asked: []string{"do us-east1", "replica", "pin", "do us-east1"}},
-		"a pinned home that is down is not routed around": {
+		"a pinned home that does not answer: its rows without it": {
 			world: world{registrar: europe, needPin: true, replicaAt: asia, peers: map[string][]error{asia: {region.ErrNoAnswer}}},
-			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1, err: ErrHomeUnavailable},
+			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned true", "do asia-northeast1"}, hops: 1},
 		"the typed correction is followed once": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(asia)}}},
 			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "forward asia-northeast1 hop 2 pinned false"}, hops: 2},
@@ -214,25 +210,34 @@ func TestWays(t *testing.T) {
 		"what the home says passes": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {claim.ErrMismatch}}},
 			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: claim.ErrMismatch},
-		"a lost home: its rows without it": {
+		"a home that cannot be reached: its rows without it": {
 			key: stamped(t, 2), world: world{lost: europe},
 			asked: []string{"replica", "do europe-west1"}},
-		"a home that turns out to be lost": {
-			key: stamped(t, 2), world: world{lostLater: europe, peers: map[string][]error{europe: {region.ErrNoAnswer}}},
+		"a home that does not answer: its rows at once": {
+			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {region.ErrNoAnswer}}},
 			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1},
-		"a home that is away, and not yet lost": {
+		"a home without nodes: its rows at once": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {region.ErrNoNode}}},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1},
+		"a home that cannot reach its store: its rows at once": {
+			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {claim.ErrUnavailable}}},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1},
+		"neither the home nor this region reaches the store": {
+			key: stamped(t, 2), world: world{local: map[string]error{europe: claim.ErrUnavailable}, peers: map[string][]error{europe: {claim.ErrUnavailable}}},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1, err: claim.ErrUnavailable},
+		"the caller's time ends before a home's answer": {
+			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {fmt.Errorf("%w: %w", region.ErrNoAnswer, context.DeadlineExceeded)}}},
 			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: ErrHomeUnavailable},
-		"a home that failed is not lost": {
-			key: stamped(t, 2), world: world{lostLater: europe, peers: map[string][]error{europe: {region.ErrPeerFailed}}},
+		"a home that failed can be reached": {
+			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {region.ErrPeerFailed}}},
 			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: ErrHomeUnavailable},
-		"a lost home, and a store that cannot reach it": {
+		"a home that cannot be reached, and a store that cannot reach its rows": {
 			key: stamped(t, 2), world: world{lost: europe, local: map[string]error{europe: claim.ErrUnavailable}},
 			asked: []string{"replica", "do europe-west1"}, err: claim.ErrUnavailable},
-		"a pinned home that is lost": {
+		"a pinned home that cannot be reached": {
 			world: world{registrar: europe, needPin: true, replicaAt: asia, lost: asia},
 			asked: []string{"do us-east1", "replica", "do asia-northeast1"}},
-		"a hint that is lost is only a hint": {
+		"a hint that cannot be reached is only a hint": {
 			world: world{registrar: europe, needPin: true, pin: here, lost: asia}, hint: asia,
 			asked: []string{"do us-east1", "replica", "pin", "do us-east1"}},
 		"a store that is down here is not a home that is away": {
@@ -263,11 +268,11 @@ func TestErrorsNameTheHome(t *testing.T) {
 		key   string
 		home  string
 	}{
-		"stamped, away":           {key: stamped(t, 2), world: world{peers: map[string][]error{europe: {region.ErrNoNode}}}, home: europe},
+		"stamped, failed":         {key: stamped(t, 2), world: world{peers: map[string][]error{europe: {region.ErrPeerFailed}}}, home: europe},
 		"stamped, here":           {key: stamped(t, 1), world: world{local: map[string]error{here: claim.ErrMismatch}}, home: here},
-		"corrected":               {key: stamped(t, 2), world: world{peers: map[string][]error{europe: {&region.WrongHomeError{Home: asia}}, asia: {region.ErrNoNode}}}, home: asia},
-		"pinned, away":            {key: "k", world: world{registrar: here, pin: asia, peers: map[string][]error{asia: {region.ErrNoNode}}}, home: asia},
-		"pinned by the replica":   {key: "k", world: world{registrar: europe, needPin: true, replicaAt: asia, peers: map[string][]error{asia: {region.ErrNoNode}}}, home: asia},
+		"corrected":               {key: stamped(t, 2), world: world{peers: map[string][]error{europe: {&region.WrongHomeError{Home: asia}}, asia: {region.ErrPeerFailed}}}, home: asia},
+		"pinned, failed":          {key: "k", world: world{registrar: here, pin: asia, peers: map[string][]error{asia: {region.ErrPeerFailed}}}, home: asia},
+		"pinned by the replica":   {key: "k", world: world{registrar: europe, needPin: true, replicaAt: asia, peers: map[string][]error{asia: {region.ErrPeerFailed}}}, home: asia},
 		"opaque, no registrar":    {key: "k", world: world{registrar: europe, needPin: true}, home: ""},
 		"a code that is not here": {key: stamped(t, 9), home: ""},
 	} {
@@ -327,11 +332,11 @@ func TestAHangingForwardEndsWithTheRegion(t *testing.T) {
 		require.NoError(t, err)
 		began := time.Now()
 		lost := func(string) bool { return time.Since(began) >= 3*time.Second }
-		r := New(Config{Self: here, Local: w, Peers: hanging{far{w}}, Pins: rows{w}, Topology: topology, Lost: lost})
+		r := New(Config{Self: here, Local: w, Peers: hanging{far{w}}, Pins: rows{w}, Topology: topology, Unreachable: lost})
 		_, err = r.Do(t.Context(), request(stamped(t, 2)), "")
 		require.NoError(t, err)
 		require.Equal(t, []string{"replica", "do europe-west1"}, w.asked)
-		require.Less(t, time.Since(began), 3*time.Second+2*lostPoll)
+		require.Less(t, time.Since(began), 3*time.Second+2*abandonPoll)
 
 		// One that the caller gives up on is no reason to act.
 		began = time.Now()

@@ -236,7 +236,7 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 	n.service.Start()
 	n.routes = router.New(router.Config{
 		Self: n.c.Region, Local: n.service, Peers: n.peers, Pins: n.c.claims(n.guard), Topology: n.c.Topology,
-		Lost: n.outages.Lost, Distance: n.membership.RTT, Meters: n.c.Meters,
+		Unreachable: n.outages.Unreachable, Distance: n.membership.RTT, Meters: n.c.Meters,
 	})
 	return func(ctx context.Context) error {
 		defer n.service.Stop()

@@ -140,7 +140,7 @@ var catalogue = []Entry{
 	},
 	{
 		Code: HomeUnavailable, Status: 503, Retry: SameKey, Title: "The key's home region is unavailable",
-		Means: "The key's home region cannot be reached now. Other regions take over after a grace time. The request may have reached its home.",
+		Means: "Neither the key's home region nor its rows can be reached now. The request may have reached its home.",
 		Safe:  "Yes. The same key never charges twice, wherever it is sent.",
 		Do:    "Wait for `Retry-After`, then send the same request with the same key, here or to another region. Do not make a new key: it can be a second payment.",
 	},

@@ -36,7 +36,7 @@ type Client struct {
 // call Close. The deployment of the first answer is the client's: it takes no answer of
 // another, and a node of another refuses it.
 func NewClient(addr string, t *region.TLS) (*Client, error) {
-	return newClient(addr, region.NewClient(region.NewTransport(t), uuid.Nil), t != nil)
+	return newClient(addr, region.NewClient(region.NewTransport(t).Patient(), uuid.Nil), t != nil)
 }
 
 // At returns a client of another node of the same deployment, over the same connections.

@@ -72,7 +72,7 @@ type Server struct {
 // New returns the admin service of a node.
 func New(c Config) *Server {
 	if c.Transport == nil {
-		c.Transport = region.NewTransport(nil)
+		c.Transport = region.NewTransport(nil).Patient()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
