@@ -124,7 +124,7 @@ type Record struct {
 	Fence uint64
 	// Holder is the node that may act; empty when the outbox owns the row.
 	Holder string
-	// LeaseUntil is when any node may take the row over.
+	// LeaseUntil is when any node may take the row over. An answer ends the lease.
 	LeaseUntil time.Time
 	// HeldSince is when the present holder took the row; LeaseCeiling counts
 	// from it.

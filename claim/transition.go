@@ -296,7 +296,7 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 			next.end(FailedTerminal, &o.Response, o.ProviderRef, now)
 		} else {
 			event = EventReleased
-			next.State, next.Interim, next.ProviderRef = FailedRetry, nil, printable(o.ProviderRef)
+			next.State, next.LeaseUntil, next.Interim, next.ProviderRef = FailedRetry, now, nil, printable(o.ProviderRef)
 			next.Refusal = &Refusal{Response: o.Response.row(), At: now, Pause: o.Pause}
 			fx.Expiry = next.expiry(o.Expiry, now)
 		}
@@ -341,7 +341,7 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 // end makes r final with its answer.
 func (r *Record) end(s State, answer *Response, ref string, now time.Time) {
 	stored := answer.row()
-	r.State, r.Response, r.SettledAt = s, &stored, now
+	r.State, r.Response, r.SettledAt, r.LeaseUntil = s, &stored, now, now
 	r.Refusal, r.Interim, r.ProviderRef = nil, nil, printable(ref)
 }
 

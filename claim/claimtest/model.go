@@ -227,7 +227,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		return claim.ErrFenced, true
 	}
 	end := func(s Status, reply claim.Response, reason string) {
-		c.Status, c.Reply, c.Settled, c.Reason = s, string(reply.Body), now, reason
+		c.Status, c.Reply, c.Settled, c.Lease, c.Reason = s, string(reply.Body), now, now, reason
 		c.Declined, c.DeclinedAt = "", time.Time{}
 		c.Interim, c.Waits = "", ""
 		m.tell(at, c, &v, now)
@@ -254,7 +254,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 			end(Refused, o.Response, o.Reason)
 			return nil, true
 		}
-		c.Status, c.Declined, c.DeclinedAt, c.DeclinedTo, c.Reason = Released, string(o.Response.Body), now, o.Pause, o.Reason
+		c.Status, c.Declined, c.DeclinedAt, c.Lease, c.DeclinedTo, c.Reason = Released, string(o.Response.Body), now, now, o.Pause, o.Reason
 		c.Interim, c.Waits = "", ""
 		m.tell(at, c, &v, now)
 		ref := Ref{at.Home, c.ID}

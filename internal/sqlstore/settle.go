@@ -51,7 +51,7 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	case err != nil:
 		return claim.Record{}, err
 	case said.done:
-		next.LeaseUntil = said.lease.UTC()
+		next.LeaseUntil = said.now.UTC().Add(next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond))
 		switch {
 		case next.State.Final():
 			next.SettledAt = said.now.UTC()
@@ -103,9 +103,8 @@ func (v *View) putOff(ctx context.Context, s *settlement) error {
 	for i := range s.fx.Events {
 		args.Events = append(args.Events, eventOf(&s.fx.Events[i]))
 	}
-	_, found, _, err := one(ctx, v.db, claimDefer, repeatable, args,
-		func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
-	s.done = found
+	now, found, _, err := one(ctx, v.db, claimDefer, repeatable, args, pgx.RowTo[time.Time])
+	s.done, s.now = found, now
 	return claimError(claimDefer.name, err)
 }
 
@@ -133,8 +132,8 @@ type settlement struct {
 	fx        *claim.Effects
 	step      uuid.UUID
 
-	done       bool
-	now, lease time.Time
+	done bool
+	now  time.Time
 }
 
 // bytes is how much of it is not of a bounded size.
@@ -270,11 +269,11 @@ func batchedSettle(db *DB) *batched[settlement, settleArgs] {
 				s.done = false // a try before may have set it, and then failed
 			}
 			var n int32
-			var now, lease time.Time
-			_, err := pgx.ForEachRow(rows, []any{&n, &now, &lease}, func() error {
+			var now time.Time
+			_, err := pgx.ForEachRow(rows, []any{&n, &now}, func() error {
 				s, err := at(all, n)
 				if err == nil {
-					s.done, s.now, s.lease = true, now, lease
+					s.done, s.now = true, now
 				}
 				return err
 			})

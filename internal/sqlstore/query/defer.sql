@@ -13,7 +13,7 @@ WITH deferred AS (
         events_at = CASE WHEN cardinality(@events_id::text[]) > 0 THEN greatest(now(), events_at + '1 microsecond'::interval) ELSE events_at END
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND object_id = @object_id::text AND fence = @old_fence::int8 AND unknowns = @old_unknowns::int4 AND state = 1
-    RETURNING tenant_id, idem_key, operation, lease_until, events_at
+    RETURNING tenant_id, idem_key, operation, events_at
 ), emitted AS (
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
@@ -33,4 +33,4 @@ WITH deferred AS (
     ) AS a (id, event, detail, fence, generation)
     RETURNING audit.home_region
 )
-SELECT now(), lease_until FROM deferred
+SELECT now() FROM deferred

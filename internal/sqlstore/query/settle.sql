@@ -26,7 +26,7 @@ WITH said AS MATERIALIZED (
     WHERE v.n BETWEEN 0 AND 1000000 -- always: see find
 ), settled AS (
     UPDATE claims AS c SET
-        state = v.state, holder = '', reason = v.reason, unknowns = v.unknowns, not_founds = v.not_founds,
+        state = v.state, holder = '', lease_until = now(), reason = v.reason, unknowns = v.unknowns, not_founds = v.not_founds,
         provider_ref = v.provider_ref, settled_at = CASE WHEN v.final THEN now() END,
         refused_at = CASE WHEN v.refusal IS NOT NULL THEN now() END, refusal = v.refusal, interim = NULL,
         removable_at = greatest(v.keep_until, now() + @pin_life::interval), step = v.step,
@@ -45,7 +45,7 @@ WITH said AS MATERIALIZED (
       -- A released claim must not close or emit events once its key is free: another region
       -- may own the key. close_until is earlier by more than this statement takes.
       AND (v.old_state = 1 OR now() < v.close_until)
-    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.generation, c.lease_until, c.events_at,
+    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.generation, c.events_at,
               v.attempt_id, v.attempt_event, v.attempt_detail, v.entry_id, v.entry_event, v.entry_detail, v.entry_region, v.entry_node,
               CASE WHEN c.begun_noted = v.step THEN c.begun_id END AS begun_id, c.first_use, c.begun_region, c.begun_node
 ), booked AS (
@@ -107,4 +107,4 @@ WITH said AS MATERIALIZED (
     FROM settled
     RETURNING audit.home_region
 )
-SELECT n, now(), lease_until FROM settled
+SELECT n, now() FROM settled
