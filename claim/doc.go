@@ -31,10 +31,10 @@
 // is later ([Record.ExpiresAt]). A claim in flight never expires, as its outcome is
 // still open. A row past its tombstone that is still stored is replaced with fence+1.
 //
-// The transitions are the pure functions [Begin], [Reattach], [Settle], [Renew], [TakeOver]
-// and [PinFor]: (record, event, now) → (record, effects). A [Store] persists
-// what they return in one atomic step and decides nothing itself. [New] is the claim that
-// Begin creates, in durations, for a store whose statement has the time.
+// The transitions are the pure functions [Begin], [Reattach], [*Settlement.On], [Renew],
+// [TakeOver] and [PinFor]: (record, event, now) → (record, effects). A [Store] persists
+// what they return in one atomic step and decides nothing itself. [New] and [Settle] are what
+// Begin creates and a verdict leaves, in durations, for a store whose statement has the time.
 //
 // # Twins
 //

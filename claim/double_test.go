@@ -97,7 +97,11 @@ func (s *rows) Settle(_ context.Context, held Record, v Verdict) (Record, error)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, fx, err := Settle(s.claims[held.Key], &held, &v, &s.policy, time.Now(), 0.5)
+	settled, err := Settle(&held, &v, &s.policy, 0.5)
+	if err != nil {
+		return Record{}, err
+	}
+	next, fx, err := settled.On(s.claims[held.Key], &s.policy, time.Now())
 	if err != nil {
 		return Record{}, err
 	}

@@ -125,7 +125,11 @@ func (s *pureStore) Settle(_ context.Context, held claim.Record, v claim.Verdict
 	defer s.mu.Unlock()
 	at := claimtest.Place{Home: held.Home, Key: held.Key}
 	s.jitter = s.jitter*6364136223846793005 + 1442695040888963407 // Knuth's MMIX generator
-	next, fx, err := claim.Settle(s.rows[at], &held, &v, &s.policy, s.now, float64(s.jitter>>11)/(1<<53))
+	settled, err := claim.Settle(&held, &v, &s.policy, float64(s.jitter>>11)/(1<<53))
+	if err != nil {
+		return claim.Record{}, err
+	}
+	next, fx, err := settled.On(s.rows[at], &s.policy, s.now)
 	if err != nil {
 		return claim.Record{}, err
 	}

@@ -422,14 +422,12 @@ func TestFaultsUseNothingUp(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rec := &Record{State: InFlight, Fence: 1, Minted: Minted{ID: "tr_1"}, Generation: 1, FirstUse: now, NotFounds: 2}
 	for range p.MaxUnknowns {
-		next, _, err := Settle(rec, rec, &Verdict{Outcome: &Fault{Reason: reasonFault}}, &p, now, 0)
-		require.NoError(t, err)
+		next := settled(t, rec, Verdict{Outcome: &Fault{Reason: reasonFault}}, &p, now)
 		require.Equal(t, rec.Fence+1, next.Fence, "or it could be recorded twice")
 		rec = next
 	}
 	require.Zero(t, rec.NotFounds, "it may have called since the provider was asked")
-	next, _, err := Settle(rec, rec, &Verdict{Outcome: &Unknown{Reason: "no_answer", GiveUp: &GivenUp{Response: Response{Status: 503}}}}, &p, now, 0)
-	require.NoError(t, err)
+	next := settled(t, rec, Verdict{Outcome: &Unknown{Reason: "no_answer", GiveUp: &GivenUp{Response: Response{Status: 503}}}}, &p, now)
 	require.Equal(t, InFlight, next.State)
 }
 

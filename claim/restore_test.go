@@ -485,9 +485,7 @@ func TestARequestAgesBehindAGuard(t *testing.T) {
 		require.NoError(t, err)
 		store.keep(rec, Effects{})
 		lost.look = func() {
-			no := Verdict{Outcome: &Released{Response: Response{Status: 402}, Reason: "insufficient_funds"}}
-			released, _, err := Settle(rec, rec, &no, &store.policy, time.Now(), 0)
-			require.NoError(t, err)
+			released := settled(t, rec, Verdict{Outcome: &Released{Reason: "insufficient_funds"}}, &store.policy, time.Now())
 			store.keep(released, Effects{})
 			time.Sleep(time.Until(released.Refusal.SharedUntil(&store.policy)) + time.Second)
 		}

@@ -574,11 +574,12 @@ func TestAVeryOldHolderIsFencedToo(t *testing.T) {
 	}
 	old, fresh := begin("ch_old"), begin("ch_new")
 	require.Equal(t, old.Fence, fresh.Fence)
-	paid := &Verdict{Outcome: &Done{Response: Response{Status: 201}}}
-	_, _, err := Settle(fresh, old, paid, &p, now, 0)
-	require.ErrorIs(t, err, ErrFenced)
-	_, _, err = Settle(fresh, fresh, paid, &p, now, 0)
+	paid := Verdict{Outcome: &Done{Response: Response{Status: 201}}}
+	s, err := Settle(old, &paid, &p, 0)
 	require.NoError(t, err)
+	_, _, err = s.On(fresh, &p, now)
+	require.ErrorIs(t, err, ErrFenced)
+	settled(t, fresh, paid, &p, now)
 }
 
 func TestServiceRefusesAnIncompleteConfiguration(t *testing.T) {

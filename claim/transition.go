@@ -2,6 +2,7 @@ package claim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -239,74 +240,70 @@ func Renew(rec *Record, holder string, fence uint64, p *Policy, now time.Time) (
 	return &next, nil
 }
 
-// Settle records an attempt's verdict on the claim that held describes. jitter
-// in [0,1) spreads the retries of unknown outcomes. ErrFenced when rec is no
-// longer that claim: its fence has risen, a verdict was recorded under it
-// already, or the key was deleted and used anew. A new row's fence starts over;
-// its minted id does not, which is why both are compared.
+// Settlement is what a verdict makes of a claim. Its times count from when a store records it.
+type Settlement struct {
+	// Held is the claim as its holder got it. Record is the claim afterwards, and Effects are
+	// what is written beside it, both without the times that At sets.
+	Held    *Record
+	Record  Record
+	Effects Effects
+	// Pause is how long a claim that stays in flight is left alone, and Due how long its
+	// provider call waits. Both are whole microseconds, and zero for a claim that ends.
+	Pause, Due time.Duration
+}
+
+// Settle is what an attempt's verdict makes of the claim that held describes. jitter in [0,1)
+// spreads the retries of unknown outcomes. A store that reads the row first records the result
+// by [*Settlement.On]; one whose statement compares what On compares, by [*Settlement.At].
 //
 // A verdict that leaves the outcome open raises either Unknowns or the fence. A pending
 // verdict does not count as unknown; its claim is asked about at the interval that the
 // verdict sets.
 //
-// Settle recognises a retried verdict by its ID until another write: it then
-// returns rec unchanged, and the store writes nothing.
-//
-// No state is final without a response to replay. Settle refuses a final verdict
-// without one with [ErrNoResponse], and nothing changes; an unknown without one
-// never ends the claim.
-//
 // A held record in FailedRetry may also be settled with [*Refused], which closes
-// the claim for good without an attempt. A record that is [Gone] cannot, as its key
-// may have another home by now: ErrFenced.
+// the claim for good without an attempt. Any other that is not in flight, or has this very
+// verdict, is held by nobody: ErrFenced.
 //
-// Apart from these comparisons the result depends on held alone, and its times on
-// now alone, by addition: a store may record a verdict without reading first.
-func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter float64) (*Record, Effects, error) {
-	if rec != nil && v.ID != uuid.Nil && rec.Verdict == v.ID && rec.Minted.ID == held.Minted.ID {
-		return rec, Effects{}, nil
-	}
+// What no store may keep is refused whatever the row is. No state is final without a response
+// to replay: Settle refuses a final verdict without one with [ErrNoResponse], and an unknown
+// without one never ends the claim. A posting that is invalid is [ErrUnstorable].
+func Settle(held *Record, v *Verdict, p *Policy, jitter float64) (*Settlement, error) {
 	_, refused := v.Outcome.(*Refused)
 	closing := held.State == FailedRetry && refused
-	if rec == nil || rec.State != held.State || rec.State != InFlight && !closing || rec.Fence != held.Fence ||
-		rec.Unknowns != held.Unknowns || rec.Minted.ID != held.Minted.ID ||
-		closing && !now.Before(rec.CloseUntil(p, now)) {
-		return nil, Effects{}, ErrFenced
+	if held.State != InFlight && !closing || v.ID != uuid.Nil && held.Verdict == v.ID {
+		return nil, ErrFenced
 	}
-	next := *rec
+	s := &Settlement{Held: held, Record: *held}
+	next, fx := &s.Record, &s.Effects
 	next.Holder, next.Verdict, next.Reason = "", v.ID, printable(v.outcome().reason())
-	attempt := next.entry(EventAttempt, v.Region, v.Node, now, v.outcome().String())
+	attempt := next.entry(EventAttempt, v.Region, v.Node, time.Time{}, v.outcome().String())
 	if closing {
 		attempt.Event = EventClosed
 	}
-	var event Event
-	var fx Effects
+	event := EventSettled
 	switch o := v.outcome().(type) {
 	case *Done:
-		event = EventSettled
-		next.end(Completed, &o.Response, o.ProviderRef, now)
-		fx.Post = next.posting(o.Posting, now)
-		fx.Events = next.emitted(o.Events, now)
+		next.end(Completed, &o.Response, o.ProviderRef)
+		fx.Post = changed(o.Posting, func(t *ledger.Transaction) { t.Region, t.ProviderRef = held.Home, printable(t.ProviderRef) })
 	case *Refused:
-		event = EventSettled
-		next.end(FailedTerminal, &o.Response, o.ProviderRef, now)
-		fx.Events = next.emitted(o.Events, now)
+		next.end(FailedTerminal, &o.Response, o.ProviderRef)
 	case *Released:
-		if event = EventSettled; rec.LastGeneration(p) {
-			next.end(FailedTerminal, &o.Response, o.ProviderRef, now)
-		} else {
-			event = EventReleased
-			next.State, next.LeaseUntil, next.Interim, next.ProviderRef = FailedRetry, now, nil, printable(o.ProviderRef)
-			next.Refusal = &Refusal{Response: o.Response.row(), At: now, Pause: o.Pause}
-			fx.Expiry = next.expiry(o.Expiry, now)
+		if held.LastGeneration(p) {
+			next.end(FailedTerminal, &o.Response, o.ProviderRef)
+			break
 		}
-		fx.Events = next.emitted(o.Events, now)
+		event = EventReleased
+		next.State, next.Interim, next.ProviderRef = FailedRetry, nil, printable(o.ProviderRef)
+		next.Refusal = &Refusal{Response: o.Response.row(), Pause: o.Pause}
+		fx.Expiry = changed(o.Expiry, func(m *outbox.Message) {
+			m.ID, m.Kind, m.Region, m.Tenant, m.Key = held.Minted.ID, outbox.KindExpiry, held.Home, held.Key.Tenant, held.Key.Value
+		})
 	case *Pending:
 		event = EventPending
-		next.wait(&fx, o, p, now)
+		s.wait(o, p)
 	case *Moved:
 		event = EventMoved
-		next.move(&fx, o, p, now)
+		s.move(o, p)
 	case *Unknown:
 		next.Unknowns++
 		if next.NotFounds++; !o.NotFound {
@@ -314,95 +311,139 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 		}
 		if o.GiveUp != nil && o.GiveUp.Response.Sendable() && next.Unknowns >= p.MaxUnknowns {
 			event, next.Reason = EventGivenUp, ReasonOutcomeUnknown
-			next.end(FailedTerminal, &o.GiveUp.Response, "", now)
-			fx.Events = next.emitted(o.GiveUp.Events, now)
+			next.end(FailedTerminal, &o.GiveUp.Response, "")
 			break
 		}
 		event = EventDeferred
-		next.putOff(&fx, p.backoff(next.Unknowns, o.RetryIn, jitter), now)
+		s.putOff(p.backoff(next.Unknowns, o.RetryIn, jitter))
 	case *Unsent:
 		event = EventDeferred
 		next.Fence++ // the fence, not the count, shows that this verdict was recorded
-		next.putOff(&fx, p.backoff(next.Unknowns, o.RetryIn, jitter), now)
+		s.putOff(p.backoff(next.Unknowns, o.RetryIn, jitter))
 	case *Fault:
 		event = EventDeferred
 		next.Fence++
 		next.NotFounds = 0
-		next.putOff(&fx, p.backoff(next.Unknowns, o.RetryIn, jitter), now)
+		s.putOff(p.backoff(next.Unknowns, o.RetryIn, jitter))
 	}
-	if response, _ := v.outcome().answer(); response != nil && event != EventDeferred && !response.Sendable() {
-		return nil, Effects{}, fmt.Errorf("%w: %s is %v", ErrNoResponse, rec.Minted.ID, v.Outcome)
+	response, events := v.outcome().answer()
+	if response != nil && event != EventDeferred && !response.Sendable() {
+		return nil, fmt.Errorf("%w: %s is %v", ErrNoResponse, held.Minted.ID, v.Outcome)
 	}
-	fx.Finish, fx.Unpaid = next.State != InFlight, next.unpaid(now)
-	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, now, next.Reason)}
-	return &next, fx, nil
+	if fx.Post != nil {
+		if err := fx.Post.Validate(); err != nil {
+			return nil, fmt.Errorf("%w: settle: %w", ErrUnstorable, err)
+		}
+	}
+	if next.State != InFlight {
+		fx.Events = next.emitted(events)
+	}
+	fx.Finish, fx.Unpaid = next.State != InFlight, next.unpaid()
+	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, time.Time{}, next.Reason)}
+	return s, nil
+}
+
+// On is s as a store records it at now on the stored row rec, which may be nil. ErrFenced when
+// rec is no longer the claim that was held: its fence has risen, a verdict was recorded under
+// it already, or the key was deleted and used anew. A new row's fence starts over; its minted
+// id does not, which is why both are compared. A released claim cannot be closed once its key
+// is about to be free, see [*Record.CloseUntil], as the key may have another home by then.
+//
+// A retried verdict is recognised by its ID until another write: On then returns rec
+// unchanged, and the store writes nothing.
+func (s *Settlement) On(rec *Record, p *Policy, now time.Time) (*Record, Effects, error) {
+	held, verdict := s.Held, s.Record.Verdict
+	if rec != nil && verdict != uuid.Nil && rec.Verdict == verdict && rec.Minted.ID == held.Minted.ID {
+		return rec, Effects{}, nil
+	}
+	if rec == nil || rec.State != held.State || rec.Fence != held.Fence || rec.Unknowns != held.Unknowns || rec.Minted.ID != held.Minted.ID ||
+		held.State == FailedRetry && !now.Before(rec.CloseUntil(p, now)) {
+		return nil, Effects{}, ErrFenced
+	}
+	next, fx := s.At(now)
+	return next, fx, nil
+}
+
+// At is s as a store records it at now, with its effects.
+func (s *Settlement) At(now time.Time) (*Record, Effects) {
+	r, fx := s.Record, s.Effects
+	r.LeaseUntil = now.Add(s.Pause)
+	switch {
+	case r.State == InFlight:
+		fx.Reschedule = now.Add(s.Due)
+	case r.State == FailedRetry:
+		r.Refusal = changed(r.Refusal, func(r *Refusal) { r.At = now })
+	default:
+		r.SettledAt = now
+	}
+	fx.Post = changed(fx.Post, func(t *ledger.Transaction) { t.At = now })
+	fx.Expiry = changed(fx.Expiry, func(m *outbox.Message) { m.CreatedAt = now })
+	fx.Unpaid = changed(fx.Unpaid, func(u *Unpaid) { u.At = now })
+	fx.Events = slices.Clone(fx.Events)
+	for i := range fx.Events {
+		fx.Events[i].CreatedAt, fx.Events[i].Due = now, now
+	}
+	fx.Audit = slices.Clone(fx.Audit)
+	for i := range fx.Audit {
+		fx.Audit[i].At = now
+	}
+	return &r, fx
+}
+
+// changed is a copy of v after change; nil: there is none.
+func changed[T any](v *T, change func(*T)) *T {
+	if v == nil {
+		return nil
+	}
+	c := *v
+	change(&c)
+	return &c
 }
 
 // end makes r final with its answer.
-func (r *Record) end(s State, answer *Response, ref string, now time.Time) {
+func (r *Record) end(s State, answer *Response, ref string) {
 	stored := answer.row()
-	r.State, r.Response, r.SettledAt, r.LeaseUntil = s, &stored, now, now
+	r.State, r.Response = s, &stored
 	r.Refusal, r.Interim, r.ProviderRef = nil, nil, printable(ref)
 }
 
-// putOff leaves r in flight without a holder for a pause, after which the worker asks
+// putOff leaves the claim in flight without a holder for a pause, after which the worker asks
 // again.
-func (r *Record) putOff(fx *Effects, pause time.Duration, now time.Time) {
-	r.LeaseUntil = now.Add(pause)
-	fx.Reschedule = r.LeaseUntil
+func (s *Settlement) putOff(pause time.Duration) {
+	s.Pause = pause.Truncate(time.Microsecond) // a back-off is any fraction
+	s.Due = s.Pause
 }
 
 // move begins a generation with another provider, without a holder. The raised fence
 // prevents a second Settle of the same verdict, and shows the next holder whether another
 // took the claim over before. The outbox row waits for a whole lease, as the holder that
 // recorded the verdict continues.
-func (r *Record) move(fx *Effects, o *Moved, p *Policy, now time.Time) {
+func (s *Settlement) move(o *Moved, p *Policy) {
+	r := &s.Record
 	r.Fence++
 	r.Generation++
 	r.ProviderKey = providerKey(r.Key, r.Minted.ID, r.Generation, o.Next)
 	r.Unknowns, r.NotFounds, r.Interim = 0, 0, nil
 	r.ProviderRef = "" // of the previous provider
-	r.LeaseUntil = now.Add(-p.ClockOffset)
-	fx.Reschedule = now.Add(p.Lease)
+	s.Pause, s.Due = -p.ClockOffset, p.Lease
 }
 
-// wait makes r wait for the payer, a bank or a capture.
-func (r *Record) wait(fx *Effects, o *Pending, p *Policy, now time.Time) {
+// wait makes the claim wait for the payer, a bank or a capture.
+func (s *Settlement) wait(o *Pending, p *Policy) {
+	r := &s.Record
 	r.Fence++ // as for an attempt that sent nothing
 	r.NotFounds, r.ProviderRef = 0, printable(o.ProviderRef)
-	r.putOff(fx, max(o.AskIn, p.BackoffMin), now)
+	s.putOff(max(o.AskIn, p.BackoffMin))
 	if r.Interim == nil || r.Interim.State != o.State || r.Interim.By != o.By {
 		r.Interim = &Interim{Response: o.Response.row(), State: o.State, By: o.By}
-		fx.Events = r.emitted(o.Events, now)
+		s.Effects.Events = r.emitted(o.Events)
 	}
-}
-
-// posting is what r's settlement appends to the books; nil for nothing.
-func (r *Record) posting(t *ledger.Transaction, now time.Time) *ledger.Transaction {
-	if t == nil {
-		return nil
-	}
-	post := *t
-	post.Region, post.At, post.ProviderRef = r.Home, now, printable(post.ProviderRef)
-	return &post
-}
-
-// expiry is the message that closes r; nil for none.
-func (r *Record) expiry(m *outbox.Message, now time.Time) *outbox.Message {
-	if m == nil {
-		return nil
-	}
-	closes := *m
-	closes.ID, closes.Kind, closes.Region = r.Minted.ID, outbox.KindExpiry, r.Home
-	closes.Tenant, closes.Key, closes.CreatedAt = r.Key.Tenant, r.Key.Value, now
-	return &closes
 }
 
 // emitted completes the events of r.
-func (r *Record) emitted(events []outbox.Message, now time.Time) (all []outbox.Message) {
+func (r *Record) emitted(events []outbox.Message) (all []outbox.Message) {
 	for _, m := range events {
-		m.Region, m.Tenant, m.Key, m.Operation = r.Home, r.Key.Tenant, r.Key.Value, r.Operation
-		m.CreatedAt, m.Due, m.Fence = now, now, 0
+		m.Region, m.Tenant, m.Key, m.Operation, m.Fence = r.Home, r.Key.Tenant, r.Key.Value, r.Operation, 0
 		all = append(all, m)
 	}
 	return all

@@ -46,9 +46,18 @@ func settled(t *testing.T, rec *Record, v Verdict, p *Policy, now time.Time) *Re
 	if response, _ := v.outcome().answer(); response != nil {
 		response.Status = 402
 	}
-	next, _, err := Settle(rec, rec, &v, p, now, 0)
-	require.NoError(t, err)
+	next, _ := settledWith(t, rec, &v, p, now)
 	return next
+}
+
+// settledWith is settled, with the effects.
+func settledWith(t *testing.T, rec *Record, v *Verdict, p *Policy, now time.Time) (*Record, Effects) {
+	t.Helper()
+	s, err := Settle(rec, v, p, 0)
+	require.NoError(t, err)
+	next, fx, err := s.On(rec, p, now)
+	require.NoError(t, err)
+	return next, fx
 }
 
 // The claim that is created under a pin at the last moment is over, by the slowest clock,
@@ -220,8 +229,7 @@ func TestTimesOfAHolder(t *testing.T) {
 
 	released := settled(t, rec, Verdict{Outcome: &Released{}}, p, now)
 	require.Equal(t, released.FreeAt(p, now).Add(-p.PinGrace/closePart-p.ClockOffset), released.CloseUntil(p, now))
-	_, fx, err := Settle(rec, rec, &Verdict{Outcome: &Pending{State: "processing", AskIn: time.Minute, Response: Response{Status: 202}}}, p, now, 0)
-	require.NoError(t, err)
+	_, fx := settledWith(t, rec, &Verdict{Outcome: &Pending{State: "processing", AskIn: time.Minute, Response: Response{Status: 202}}}, p, now)
 	require.Equal(t, now.Add(time.Minute), fx.Reschedule)
 	for n := range uint32(100) {
 		d := p.backoff(n, 0, 0.999)
@@ -269,8 +277,7 @@ func TestAClaimThatMovesBeginsAnew(t *testing.T) {
 	rec = settled(t, rec, Verdict{Outcome: &Pending{State: "processing"}}, p, newYear)
 	rec.NotFounds = 1
 	v := &Verdict{Outcome: &Moved{Next: "two"}}
-	moved, fx, err := Settle(rec, rec, v, p, newYear, 0)
-	require.NoError(t, err)
+	moved, fx := settledWith(t, rec, v, p, newYear)
 	require.Equal(t, []uint32{0, 0, 2}, []uint32{moved.Unknowns, moved.NotFounds, moved.Generation})
 	require.Nil(t, moved.Interim)
 	require.Equal(t, newYear.Add(p.Lease), fx.Reschedule)
@@ -286,18 +293,28 @@ func TestAVerdictIsOfItsOwnClaim(t *testing.T) {
 	p := offsetPolicy()
 	rec := begun(t, nil, arrivalOf(t, "100"), p, newYear, Won)
 	v := &Verdict{ID: uuid.New(), Outcome: &Done{
-		Response: Response{Status: 201}, ProviderRef: "a\x00b", Posting: &ledger.Transaction{ID: "ch_1", ProviderRef: "a\x00b"},
+		Response: Response{Status: 201}, ProviderRef: "a\x00b", Posting: &ledger.Transaction{
+			ID: "ch_1", Tenant: "acme", Kind: ledger.Charge, Debit: "a", Credit: "b", Amount: 1, Currency: "usd", Object: "ch_1", Provider: "one", ProviderRef: "a\x00b",
+		},
 	}}
-	paid, fx, err := Settle(rec, rec, v, p, newYear, 0)
-	require.NoError(t, err)
+	paid, fx := settledWith(t, rec, v, p, newYear)
 	require.Equal(t, paid.ProviderRef, fx.Post.ProviderRef)
-	again, fx, err := Settle(paid, rec, v, p, newYear, 0)
+	s, err := Settle(rec, v, p, 0)
+	require.NoError(t, err)
+	again, fx, err := s.On(paid, p, newYear)
 	require.NoError(t, err)
 	require.Equal(t, paid, again)
 	require.Equal(t, Effects{}, fx)
+	_, fx = s.At(newYear)
+	require.Equal(t, newYear, fx.Post.At)
+	require.Zero(t, s.Effects.Post.At, "it can be recorded at another time")
+	_, err = Settle(paid, v, p, 0)
+	require.ErrorIs(t, err, ErrFenced, "nobody holds it")
 	other := *rec
 	other.Minted.ID = "ch_2"
-	_, _, err = Settle(paid, &other, v, p, newYear, 0)
+	s, err = Settle(&other, v, p, 0)
+	require.NoError(t, err)
+	_, _, err = s.On(paid, p, newYear)
 	require.ErrorIs(t, err, ErrFenced)
 }
 

@@ -27,13 +27,13 @@ type Unpaid struct {
 // as long as the audit is kept and longer than a card payment can be disputed.
 const MinRememberFor = 400 * 24 * time.Hour
 
-// unpaid returns the row for r, nil if money moved or still may.
-func (r *Record) unpaid(now time.Time) *Unpaid {
+// unpaid returns the row for r, without its time; nil if money moved or still may.
+func (r *Record) unpaid() *Unpaid {
 	if r.State != FailedTerminal && r.State != FailedRetry {
 		return nil
 	}
 	return &Unpaid{
 		Object: r.Minted.ID, Home: r.Home, Tenant: r.Key.Tenant, Operation: r.Operation,
-		State: r.State, Reason: r.Reason, At: now,
+		State: r.State, Reason: r.Reason,
 	}
 }

@@ -457,9 +457,9 @@ func TestVerdictsSettle(t *testing.T) {
 	attempt := func(rec claim.Record, r psp.Result, closing bool) (*claim.Record, claim.Effects) {
 		v := claim.Verdict{Outcome: executorOf(&fake{caps: both, result: r}, nil, nil, outbox.KindLog).Attempt(t.Context(),
 			claim.Attempt{Record: rec, Payload: attemptOf(Charge).Payload, Now: firstUse, Closing: closing})}
-		next, fx, err := claim.Settle(&rec, &rec, &v, &policy, firstUse, 0)
+		settled, err := claim.Settle(&rec, &v, &policy, 0)
 		require.NoError(t, err)
-		return next, fx
+		return settled.At(firstUse)
 	}
 	done, fx := attempt(rec, approved, false)
 	require.Equal(t, claim.Completed, done.State)

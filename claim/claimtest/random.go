@@ -214,7 +214,7 @@ func (r *random) held(t *rapid.T, at Place) claim.Record {
 		t.Fatal(err)
 	}
 	if !found {
-		rec = claim.Record{Key: at.Key, Home: at.Home}
+		rec = claim.Record{Key: at.Key, Home: at.Home, Minted: claim.Minted{ID: "ch_of_an_earlier_life"}}
 	}
 	rec.Fence = r.fence(t, at)
 	switch rapid.SampledFrom([]string{"", "", "", "", "", "", "unknowns", "id", "state"}).Draw(t, "stale") {

@@ -85,9 +85,12 @@ func (v *View) begin(ctx context.Context, a *claim.Arrival, pins bool, apply arr
 
 // Settle implements [claim.Store].
 func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
-	jitter := rand.Float64()
+	s, err := claim.Settle(&held, &verdict, &v.policy, rand.Float64())
+	if err != nil {
+		return claim.Record{}, err
+	}
 	return v.change(ctx, held.Home, held.Key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
-		return claim.Settle(old, &held, &verdict, &v.policy, now, jitter)
+		return s.On(old, &v.policy, now)
 	})
 }
 
@@ -137,7 +140,6 @@ func (db *DB) step(ctx context.Context, home string, key claim.Key, apply transi
 			return
 		}
 		t.finals.Remove(finalKey{home, key})
-		next.LeaseUntil = truncate(next.LeaseUntil) // a back-off is any fraction
 		// The SQL store's tables check the same: retries of a final claim need an answer.
 		if next.State.Final() && (next.Response == nil || !next.Response.Sendable()) {
 			t.fail(fmt.Errorf("%w: %s would be %v", claim.ErrNoResponse, next.Minted.ID, next.State))

@@ -213,7 +213,7 @@ func TestPartition(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"begin": func() error { _, err := far.Begin(ctx, arrive("new", us)); return err },
 		"settle": func() error {
-			_, err := far.Settle(ctx, claim.Record{Key: key, Home: us, Fence: 1}, claim.Verdict{})
+			_, err := far.Settle(ctx, claim.Record{Key: key, Home: us, Fence: 1, State: claim.InFlight}, claim.Verdict{})
 			return err
 		},
 		"take over": func() error { _, err := far.TakeOver(ctx, key, us, "ch_1", "n", eu); return err },

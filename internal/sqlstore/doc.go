@@ -13,10 +13,9 @@
 //
 // The transitions of package claim. A store that reads a row first runs the
 // transition on it and writes the result under a comparison. Begin of a new key
-// and Settle read nothing: their transitions depend on the clock by addition
-// only, so they are run on a clock that reads zero (see [epoch]) and the
-// statement adds its own now(). That makes each of them one statement and one
-// round trip. Their WHERE clauses repeat what the transition compared.
+// and Settle read nothing: [claim.New] and [claim.Settle] answer in durations, to which
+// the statement adds its own now(). That makes each of them one statement and one
+// round trip. Their WHERE clauses repeat what the transition compares.
 //
 // Begin, Settle and Pin share their statements, see package batch. The rows of their claims
 // are sent as arrays, and each caller reads its own result.

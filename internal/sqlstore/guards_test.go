@@ -232,11 +232,15 @@ func (g *guards) settle() {
 		&claim.Unsent{Reason: "open", RetryIn: pause}, &claim.Fault{Reason: "fault", RetryIn: pause}, &claim.Done{},
 	}).Draw(g.T, "outcome")
 	v := claim.Verdict{ID: uuid.New(), Outcome: o, Node: "n1", Region: here}
-	want, _, wanted := claim.Settle(was, &held, &v, g.p, now, 0)
-	got, err := g.v.Settle(g.t.Context(), held, v)
-	if wanted != nil && err != nil && !errors.Is(err, wanted) && errors.Is(err, claim.ErrNoResponse) {
-		wanted = err // the store looks at the answer before it looks at the row
+	var want *claim.Record
+	made, wanted := claim.Settle(&held, &v, g.p, 0)
+	if wanted == nil {
+		want, _, wanted = made.On(was, g.p, now)
 	}
+	if errors.Is(wanted, claim.ErrNoResponse) {
+		wanted = claim.ErrNoResponse // it says of what
+	}
+	got, err := g.v.Settle(g.t.Context(), held, v)
 	g.same(was, want, wanted, err)
 	if err == nil {
 		if a, b := g.shown(got), g.shown(*want); a != b {

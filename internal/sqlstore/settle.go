@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -23,41 +22,26 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	if verdict.ID == uuid.Nil {
 		verdict.ID = newStep()
 	}
-	next, fx, err := claim.Settle(&held, &held, &verdict, &v.db.policy, epoch, rand.Float64())
+	made, err := claim.Settle(&held, &verdict, &v.db.policy, rand.Float64())
 	if err != nil {
 		return claim.Record{}, err
-	}
-	if next == &held {
-		return held, nil
 	}
 	ctx, err = v.reach(ends(ctx), held.Home)
 	if err != nil {
 		return claim.Record{}, err
 	}
-	if fx.Post != nil {
-		if invalid := fx.Post.Validate(); invalid != nil {
-			return claim.Record{}, v.unbookable(ctx, &held, &verdict, invalid)
-		}
-	}
-	// The verdict's id is the step's, so that a retry finds it.
-	said := &settlement{old: &held, next: next, fx: &fx, step: verdict.ID}
-	if next.State == claim.InFlight {
-		err = v.putOff(ctx, said)
+	s := &settlement{Settlement: made}
+	if s.Record.State == claim.InFlight {
+		err = v.putOff(ctx, s)
 	} else {
-		_, err = v.db.settles.do(ctx, held.Home, said)
-		err = settleError(&fx, err)
+		_, err = v.db.settles.do(ctx, held.Home, s)
+		err = settleError(&s.Effects, err)
 	}
 	switch {
 	case err != nil:
 		return claim.Record{}, err
-	case said.done:
-		next.LeaseUntil = said.now.UTC().Add(next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond))
-		switch {
-		case next.State.Final():
-			next.SettledAt = said.now.UTC()
-		case next.State == claim.FailedRetry:
-			next.Refusal.At = said.now.UTC()
-		}
+	case !s.at.IsZero():
+		next, _ := s.At(s.at)
 		return *next, nil
 	}
 	// The row may have this verdict already: a try whose reply was lost wrote it, in
@@ -66,7 +50,7 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	if err != nil {
 		return claim.Record{}, err
 	}
-	if row != nil && row.step == said.step && row.record.Minted.ID == held.Minted.ID {
+	if row != nil && row.step == verdict.ID && row.record.Minted.ID == held.Minted.ID {
 		return row.record, nil
 	}
 	return claim.Record{}, claim.ErrFenced
@@ -88,11 +72,11 @@ type deferArgs struct {
 
 // putOff is the step of an attempt that ended without an outcome.
 func (v *View) putOff(ctx context.Context, s *settlement) error {
-	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
+	old, next, first, second := s.Held, &s.Record, &s.Effects.Audit[0], &s.Effects.Audit[1]
 	args := deferArgs{
 		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
 		Fence: int64(next.Fence), Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
-		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), DuePause: s.fx.Reschedule.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
+		Pause: s.Pause, DuePause: s.Due, Step: next.Verdict,
 		NewGeneration: int32(next.Generation), ProviderKey: next.ProviderKey, ProviderRef: next.ProviderRef,
 		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
 		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second),
@@ -100,63 +84,35 @@ func (v *View) putOff(ctx context.Context, s *settlement) error {
 	if next.Interim != nil {
 		args.Interim = interimColumn(next)
 	}
-	for i := range s.fx.Events {
-		args.Events = append(args.Events, eventOf(&s.fx.Events[i]))
+	for i := range s.Effects.Events {
+		args.Events = append(args.Events, eventOf(&s.Effects.Events[i]))
 	}
-	now, found, _, err := one(ctx, v.db, claimDefer, repeatable, args, pgx.RowTo[time.Time])
-	s.done, s.now = found, now
+	at, _, _, err := one(ctx, v.db, claimDefer, repeatable, args, pgx.RowTo[time.Time])
+	s.at = at.UTC()
 	return claimError(claimDefer.name, err)
 }
 
-// unbookable returns why a verdict with an invalid posting is not recorded: that,
-// unless the claim is no longer the holder's anyway.
-func (v *View) unbookable(ctx context.Context, held *claim.Record, verdict *claim.Verdict, invalid error) error {
-	row, now, err := v.get(ctx, held.Key, held.Home)
-	if err != nil {
-		return err
-	}
-	var is *claim.Record
-	if row != nil {
-		is = &row.record
-	}
-	if _, _, err := claim.Settle(is, held, verdict, &v.db.policy, now, 0); err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: settle: %w", claim.ErrUnstorable, invalid)
-}
-
-// settlement is the end of an attempt: the claim as the holder got it, its new state,
-// the effects, and the result of the statement.
+// settlement is the end of an attempt, and the result of the statement.
 type settlement struct {
-	old, next *claim.Record
-	fx        *claim.Effects
-	step      uuid.UUID
-
-	done bool
-	now  time.Time
+	*claim.Settlement
+	at time.Time // when it was recorded; zero if it was not
 }
 
 // bytes is how much of it is not of a bounded size.
 func (s *settlement) bytes() (n int) {
-	for _, r := range []*claim.Response{s.next.Response, s.refusal()} {
-		if r != nil {
-			n += len(r.Body)
-		}
+	if s.Record.Response != nil {
+		n += len(s.Record.Response.Body)
 	}
-	for i := range s.fx.Events {
-		n += len(s.fx.Events[i].Payload)
+	if s.Record.Refusal != nil {
+		n += len(s.Record.Refusal.Response.Body)
 	}
-	if s.fx.Expiry != nil {
-		n += len(s.fx.Expiry.Payload)
+	for i := range s.Effects.Events {
+		n += len(s.Effects.Events[i].Payload)
+	}
+	if s.Effects.Expiry != nil {
+		n += len(s.Effects.Expiry.Payload)
 	}
 	return n
-}
-
-func (s *settlement) refusal() *claim.Response {
-	if s.next.Refusal == nil {
-		return nil
-	}
-	return &s.next.Refusal.Response
 }
 
 // settleArgs are the settled claims and their effects: rows that name their claim by
@@ -214,15 +170,15 @@ type (
 )
 
 func (args *settleArgs) add(s *settlement, p *claim.Policy) {
-	n, old, next := int32(len(args.Claims)), s.old, s.next
+	n, old, next, fx := int32(len(args.Claims)), s.Held, &s.Record, &s.Effects
 	c := settledClaim{
 		N: n, keyRow: rowOf(old.Key), ObjectID: old.Minted.ID, Fence: int64(old.Fence),
 		OldUnknowns: int32(old.Unknowns), OldState: int16(old.State), State: int16(next.State),
 		Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
-		ProviderRef: next.ProviderRef, Final: next.State.Final(), Emits: len(s.fx.Events) > 0, Refusal: refusalColumn(next.Refusal),
+		ProviderRef: next.ProviderRef, Final: next.State.Final(), Emits: len(fx.Events) > 0, Refusal: refusalColumn(next.Refusal),
 		// The clock that wrote FirstUse may be ahead.
 		KeepUntil: old.FirstUse.Add(p.PinLife()), CloseUntil: old.CloseUntil(p, old.FirstUse),
-		Step: s.step,
+		Step: next.Verdict,
 	}
 	answer := &claim.Response{}
 	if c.Final {
@@ -230,22 +186,22 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 	}
 	c.Answer = answerRow{Status: int16(answer.Status), Header: headerColumn(answer.Header), Body: notNil(answer.Body), Blob: answer.Blob}
 	// In this order, as ids order lines of one time.
-	c.Attempt = entryOf(newEntry(), &s.fx.Audit[0])
-	c.Entry = placedEntryOf(newEntry(), &s.fx.Audit[1])
+	c.Attempt = entryOf(newEntry(), &fx.Audit[0])
+	c.Entry = placedEntryOf(newEntry(), &fx.Audit[1])
 	args.Claims = append(args.Claims, c)
-	if m := s.fx.Expiry; m != nil {
+	if m := fx.Expiry; m != nil {
 		args.Expiries = append(args.Expiries, settledExpiry{
 			N: n, Kind: string(outbox.KindExpiry), Operation: m.Operation, TraceParent: m.TraceParent, Payload: notNil(m.Payload), Due: m.Due,
 		})
 	}
-	if s.fx.Unpaid != nil {
+	if fx.Unpaid != nil {
 		args.Unpaid = append(args.Unpaid, settledUnpaid{n, p.RememberFor})
 	}
-	if s.fx.Post != nil {
-		args.Postings = append(args.Postings, settledPosting{n, postingOf(s.fx.Post)})
+	if fx.Post != nil {
+		args.Postings = append(args.Postings, settledPosting{n, postingOf(fx.Post)})
 	}
-	for i := range s.fx.Events {
-		args.Events = append(args.Events, settledEvent{n, eventOf(&s.fx.Events[i])})
+	for i := range fx.Events {
+		args.Events = append(args.Events, settledEvent{n, eventOf(&fx.Events[i])})
 	}
 }
 
@@ -253,11 +209,11 @@ func batchedSettle(db *DB) *batched[settlement, settleArgs] {
 	p := &db.policy
 	s := &batched[settlement, settleArgs]{
 		statement: claimSettle,
-		key:       func(s *settlement) claim.Key { return s.old.Key },
+		key:       func(s *settlement) claim.Key { return s.Held.Key },
 		bytes:     (*settlement).bytes,
 		args: func(all []*settlement) settleArgs {
 			args := settleArgs{
-				Home: all[0].old.Home, Claims: make([]settledClaim, 0, len(all)), PinLife: p.PinLife(),
+				Home: all[0].Held.Home, Claims: make([]settledClaim, 0, len(all)), PinLife: p.PinLife(),
 			}
 			for _, s := range all {
 				args.add(s, p)
@@ -266,14 +222,14 @@ func batchedSettle(db *DB) *batched[settlement, settleArgs] {
 		},
 		read: func(rows pgx.Rows, all []*settlement) error {
 			for _, s := range all {
-				s.done = false // a try before may have set it, and then failed
+				s.at = time.Time{} // a try before may have set it, and then failed
 			}
 			var n int32
 			var now time.Time
 			_, err := pgx.ForEachRow(rows, []any{&n, &now}, func() error {
 				s, err := at(all, n)
 				if err == nil {
-					s.done, s.now = true, now
+					s.at = now.UTC()
 				}
 				return err
 			})

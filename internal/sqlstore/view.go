@@ -111,10 +111,6 @@ func (db *DB) keepRegions(regions []claim.Region) {
 	db.regions.Store(&codes)
 }
 
-// epoch is the clock on which transitions run whose statement adds its own now(): their
-// results are then as long after epoch as they will be after now().
-var epoch = time.Unix(0, 0).UTC()
-
 // newStep identifies one write. Random and not ordered, as it is never indexed.
 func newStep() uuid.UUID { return uuid.New() }
 
