@@ -64,7 +64,7 @@ func (s *batched[T, A]) do(ctx context.Context, home string, step *T) (lost bool
 	call := callerOf(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.db.limitsIn(call.Region).CallTimeout)
 	defer cancel()
-	if !s.reads && s.db.unstorable.Knows(s.key(step)) {
+	if !s.reads && s.db.unstorable.knows(s.key(step)) {
 		return s.alone(ctx, step, maxTries)
 	}
 	leave, err := s.db.conns.Enter(call)
@@ -100,7 +100,7 @@ func (s *batched[T, A]) alone(ctx context.Context, step *T, tries int) (lost boo
 		return s.try(ctx, turn, []*T{step})
 	})
 	if isDataError(err) && !hasCode(err, codeUnique) {
-		s.db.unstorable.Add(s.key(step))
+		s.db.unstorable.add(s.key(step))
 	}
 	return lost, err
 }

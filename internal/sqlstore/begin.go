@@ -248,7 +248,7 @@ const unstorableSlots = 1 << 10
 // write that makes nothing and then a read, and not one read.
 func (v *View) begin(ctx context.Context, c *creation, first bool) (present, error) {
 	c.asked, c.firstUse, c.found = false, time.Time{}, false
-	if c.makes() && !(first && v.db.lately.Knows(c.Key)) {
+	if c.makes() && !(first && v.db.lately.knows(c.Key)) {
 		begins := v.db.begins
 		if c.PinsHere() {
 			begins = v.db.beginsHere
@@ -257,7 +257,7 @@ func (v *View) begin(ctx context.Context, c *creation, first bool) (present, err
 		case err != nil:
 			return present{}, claimError(begins.statement.name, err)
 		case !c.firstUse.IsZero():
-			v.db.lately.Add(c.Key)
+			v.db.lately.add(c.Key)
 			return present{}, nil
 		}
 	}
@@ -267,9 +267,9 @@ func (v *View) begin(ctx context.Context, c *creation, first bool) (present, err
 	case !c.found:
 		return present{}, claimError(claimFind.name, errUnanswered)
 	case c.present.row != nil:
-		v.db.lately.Add(c.Key)
+		v.db.lately.add(c.Key)
 	default:
-		v.db.lately.Forget(c.Key)
+		v.db.lately.forget(c.Key)
 	}
 	return c.present, claimError(claimFind.name, c.err)
 }

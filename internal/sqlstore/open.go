@@ -152,10 +152,10 @@ type DB struct {
 	pins       *batched[pinning, pinArgs]
 	settles    *batched[settlement, settleArgs]
 	replicas   *batched[lookup, replicaArgs]
-	lately     *claim.Lately // keys that had a claim a moment ago
+	lately     *recentKeys // keys that had a claim a moment ago
 	// unstorable are keys whose step the database refused because of what it would write.
 	// Their steps share no statement, whose others would fail with them.
-	unstorable *claim.Lately
+	unstorable *recentKeys
 	regions    atomic.Pointer[map[string]claim.RegionCode]
 	byID       *memory[string]
 	door       *door
@@ -214,7 +214,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		db.turns = &batch.Turns{}
 	}
 	db.begins, db.beginsHere, db.finds, db.pins, db.settles, db.replicas = batchedBegin(db, claimBegin), batchedBegin(db, claimBeginHere), batchedFind(db), batchedPin(db), batchedSettle(db), batchedReplica(db)
-	db.lately, db.unstorable = claim.NewLately(latelySlots), claim.NewLately(unstorableSlots)
+	db.lately, db.unstorable = newRecentKeys(latelySlots), newRecentKeys(unstorableSlots)
 	background, stop := context.WithCancel(context.Background())
 	db.stop = stop
 	go db.flushNotesEvery(background, noteFlushEvery)

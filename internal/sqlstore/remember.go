@@ -1,6 +1,8 @@
 package sqlstore
 
 import (
+	"hash/maphash"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -56,4 +58,41 @@ func (m *memory[K]) forget(k K) {
 	if m != nil {
 		m.cache.Remove(k)
 	}
+}
+
+// recentKeys remembers some keys of which something happened here lately. It is a hint, good
+// for the order of look-ups: it may forget a key, or mistake one for another. It is safe
+// for concurrent use.
+type recentKeys struct {
+	seed  maphash.Seed
+	slots []atomic.Uint64 // the hash of a key, in the slot that it selects; 0 for none
+}
+
+// newRecentKeys returns a memory with room for so many keys, at 8 bytes each, if none of them
+// share a slot. slots is above 0.
+func newRecentKeys(slots int) *recentKeys {
+	return &recentKeys{seed: maphash.MakeSeed(), slots: make([]atomic.Uint64, slots)}
+}
+
+func (r *recentKeys) slot(key claim.Key) (*atomic.Uint64, uint64) {
+	hash := max(1, maphash.Comparable(r.seed, key))
+	return &r.slots[hash%uint64(len(r.slots))], hash
+}
+
+// add remembers key, in the place of another one if need be.
+func (r *recentKeys) add(key claim.Key) {
+	slot, hash := r.slot(key)
+	slot.Store(hash)
+}
+
+// knows reports whether key is remembered.
+func (r *recentKeys) knows(key claim.Key) bool {
+	slot, hash := r.slot(key)
+	return slot.Load() == hash
+}
+
+// forget forgets key.
+func (r *recentKeys) forget(key claim.Key) {
+	slot, hash := r.slot(key)
+	slot.CompareAndSwap(hash, 0)
 }
