@@ -26,7 +26,6 @@ var (
 	ledgerArrivalsOf   = declare[arrivalsArgs]("ledger_arrivals")
 	ledgerBalances     = declare[balancesArgs]("ledger_balances")
 	ledgerCarried      = declare[balancesArgs]("ledger_carried")
-	unhurried          = declare[none]("unhurried")
 )
 
 type (
@@ -239,8 +238,7 @@ func (v *View) Balances(ctx context.Context, region string, after ledger.Account
 // was done. It has no time-out of a request.
 func manySlowly[T, A any](ctx context.Context, db *DB, s statement[A], args A, scan pgx.RowToFunc[T]) (all []T, err error) {
 	err = db.transaction(ctx, func(tx pgx.Tx) error {
-		sql, _ := unhurried.in(db.dialect, none{})
-		if _, err := tx.Exec(ctx, sql); err != nil {
+		if _, err := tx.Exec(ctx, unhurried); err != nil {
 			return err
 		}
 		sql, bound := s.in(db.dialect, args)

@@ -121,6 +121,9 @@ const (
 	// their region. Left to choose ('auto') it plans many anew, which costs as much as they do.
 	// Not as the database's default, which does not hold for every user.
 	onCockroachDB = "SET plan_cache_mode = 'force_generic_plan'; SET default_transaction_isolation = '" + serializable + "'"
+
+	// unhurried is for one transaction that reads much, and for whose end a person waits.
+	unhurried = "SET LOCAL statement_timeout = '30s'"
 )
 
 // plansAnew marks a session that plans each statement anew.
