@@ -99,15 +99,7 @@ func (w *world) begin(k claim.Key, home string) claim.Record {
 func (w *world) settle(rec claim.Record, v claim.Verdict) claim.Record {
 	w.Helper()
 	v.ID, v.Node, v.Region = uuid.New(), "node-1", rec.Home
-	answer := claim.Response{Status: 201, Body: []byte("a body")}
-	switch o := v.Outcome.(type) {
-	case *claim.Done:
-		o.Response = answer
-	case *claim.Refused:
-		o.Response = answer
-	case *claim.Released:
-		o.Response = answer
-	}
+	claimtest.Answer(v.Outcome, claim.Response{Status: 201, Body: []byte("a body")})
 	got, err := w.Store(rec.Home).Settle(w.ctx, rec, v)
 	require.NoError(w, err)
 	return got

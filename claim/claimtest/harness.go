@@ -300,21 +300,36 @@ func unsent(retryIn time.Duration) claim.Verdict {
 
 // emitting is v, whose outcome is its own, with these events if the outcome can have any.
 func emitting(v claim.Verdict, events []outbox.Message) claim.Verdict {
-	switch o := v.Outcome.(type) {
-	case *claim.Done:
-		o.Events = events
-	case *claim.Refused:
-		o.Events = events
-	case *claim.Released:
-		o.Events = events
-	case *claim.Pending:
-		o.Events = events
-	case *claim.Unknown:
-		if o.GiveUp != nil {
-			o.GiveUp.Events = events
-		}
+	if _, all := answerOf(v.Outcome); all != nil {
+		*all = events
 	}
 	return v
+}
+
+// Answer gives o, which is the caller's own, a response if it can have one.
+func Answer(o claim.Outcome, r claim.Response) {
+	if response, _ := answerOf(o); response != nil {
+		*response = r
+	}
+}
+
+// answerOf returns the response and the events of o, nil if it can have none.
+func answerOf(o claim.Outcome) (*claim.Response, *[]outbox.Message) {
+	switch o := o.(type) {
+	case *claim.Done:
+		return &o.Response, &o.Events
+	case *claim.Refused:
+		return &o.Response, &o.Events
+	case *claim.Released:
+		return &o.Response, &o.Events
+	case *claim.Pending:
+		return &o.Response, &o.Events
+	case *claim.Unknown:
+		if o.GiveUp != nil {
+			return &o.GiveUp.Response, &o.GiveUp.Events
+		}
+	}
+	return nil, nil
 }
 
 func answer(status int, body string) claim.Response {

@@ -85,19 +85,10 @@ func (w *world) begin(tenant, key, home, object string) claim.Record {
 func (w *world) settle(rec claim.Record, v claim.Verdict) claim.Record {
 	w.Helper()
 	v.ID, v.Node, v.Region = uuid.New(), "node-1", rec.Home
-	answer := claim.Response{Status: 200, Body: []byte("the secret body")}
-	switch o := v.Outcome.(type) {
-	case *claim.Done:
-		o.Response = answer
-	case *claim.Refused:
-		o.Response = answer
-	case *claim.Released:
-		o.Response = answer
-	case *claim.Pending:
-		o.Response = answer
-	case *claim.Unknown:
-		o.GiveUp = &claim.GivenUp{Response: answer}
+	if unknown, ok := v.Outcome.(*claim.Unknown); ok {
+		unknown.GiveUp = &claim.GivenUp{}
 	}
+	claimtest.Answer(v.Outcome, claim.Response{Status: 200, Body: []byte("the secret body")})
 	got, err := w.view.Settle(w.Context(), rec, v)
 	require.NoError(w, err)
 	return got
