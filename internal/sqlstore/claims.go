@@ -129,13 +129,12 @@ func (v *View) ByObject(ctx context.Context, home, id string) (claim.Record, boo
 	return p.row.record, true, nil
 }
 
-// scanOwned scans the clock, a key and a claim without its response.
+// scanOwned scans a key and a claim without its response.
 func scanOwned(home string) pgx.RowToFunc[claim.Record] {
 	return func(row pgx.CollectableRow) (claim.Record, error) {
-		var now time.Time
 		var key claim.Key
 		var r claimRow
-		if err := row.Scan(append([]any{&now, &key.Tenant, &key.Value}, r.row()...)...); err != nil {
+		if err := row.Scan(append([]any{&key.Tenant, &key.Value}, r.row()...)...); err != nil {
 			return claim.Record{}, err
 		}
 		err := r.readRow(key, home)

@@ -1,6 +1,6 @@
 -- name: claims_settled
 -- One page of a region's claims that have an outcome, in the order of their keys.
-SELECT now(), c.tenant_id, c.idem_key, c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
+SELECT c.tenant_id, c.idem_key, c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
        c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
        c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal, c.interim
 FROM claims AS c

@@ -2,7 +2,7 @@
 -- Claims of a region whose outcome is unknown, oldest first. Each has its call: of those,
 -- the first that are due are looked at, so that an outage of the provider does not make
 -- this a reading of all that it left.
-SELECT now(), c.tenant_id, c.idem_key, c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
+SELECT c.tenant_id, c.idem_key, c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
        c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
        c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal, c.interim
 FROM (
