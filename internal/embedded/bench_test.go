@@ -43,14 +43,10 @@ func BenchmarkBeginSettle(b *testing.B) {
 	}
 }
 
-// charge is one opaque charge as a node makes it: pinned, begun, settled with its
+// charge is one opaque charge as a node makes it: pinned and begun, settled with its
 // booking.
 func charge(b testing.TB, v *embedded.View, a claim.Arrival, body []byte, events int) {
-	pin, err := v.Pin(b.Context(), a.Key, a.Home)
-	if err != nil {
-		b.Fatal(err)
-	}
-	a.PinnedAt = pin.CreatedAt
+	a.PinHere = true
 	got, err := v.Begin(b.Context(), a)
 	if err != nil || got.Decision != claim.Won {
 		b.Fatal(got.Decision, err)

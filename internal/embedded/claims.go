@@ -39,8 +39,9 @@ func (v *View) Reattach(ctx context.Context, a claim.Arrival, w claim.Witness) (
 // arriving is a transition that decides about an arrival.
 type arriving func(old *claim.Record, sinceAsked time.Duration, now time.Time) (*claim.Record, claim.Effects, claim.Decision, error)
 
-// begin is step for such a transition. If pins it pins the key once that is all it lacks. A
-// claim that is remembered as final, and still answers for its key, is not read.
+// begin is the step of such a transition. If pins it pins the key once that is all it lacks,
+// in the same batch. A claim that is remembered as final, and still answers for its key, is
+// not read.
 func (v *View) begin(ctx context.Context, a *claim.Arrival, pins bool, apply arriving) (begun claim.Begun, err error) {
 	asked := v.clock.now()
 	if err := v.reach(ctx, a.Home); err != nil {
@@ -56,9 +57,18 @@ func (v *View) begin(ctx context.Context, a *claim.Arrival, pins bool, apply arr
 			return begun, err
 		}
 	}
-	step := func() error {
-		stored, err := v.step(ctx, a.Home, a.Key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+	if err := checkKey(a.Key); err != nil {
+		return claim.Begun{}, err
+	}
+	err = v.in(ctx, a.Home, func(t *tx) {
+		if pins {
+			t.holdPin(a.Key)
+		}
+		stored := t.step(a.Key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
 			next, fx, decision, err := apply(old, now.Sub(asked), now)
+			if decision == claim.NeedPin && err == nil && pins && t.pinHere(a, now) {
+				next, fx, decision, err = apply(old, now.Sub(asked), now)
+			}
 			begun = claim.Begun{Decision: decision, Now: now}
 			if old != nil && decision != claim.NeedPin {
 				begun.Record = *old
@@ -68,15 +78,7 @@ func (v *View) begin(ctx context.Context, a *claim.Arrival, pins bool, apply arr
 		if stored != nil {
 			begun.Record = *stored
 		}
-		return err
-	}
-	err = step()
-	if err == nil && pins && begun.Decision == claim.NeedPin {
-		var pinned bool
-		if pinned, err = v.pinHere(ctx, a); pinned && err == nil {
-			err = step()
-		}
-	}
+	})
 	if err != nil {
 		return claim.Begun{}, err
 	}
@@ -104,60 +106,53 @@ func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder
 // transition is a pure transition of package claim, bound to its event.
 type transition func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error)
 
-// change is step for transitions that end in a row, which it returns.
+// change is the step of a transition that ends in a row, which it returns.
 func (v *View) change(ctx context.Context, home string, key claim.Key, apply transition) (claim.Record, error) {
-	if err := v.reach(ctx, home); err != nil {
+	if err := checkKey(key); err != nil {
 		return claim.Record{}, err
 	}
-	stored, err := v.step(ctx, home, key, apply)
-	if err != nil {
+	var stored *claim.Record
+	if err := v.on(ctx, home, func(t *tx) { stored = t.step(key, apply) }); err != nil {
 		return claim.Record{}, err
 	}
 	return *stored, nil
 }
 
-// step is the one write path of a claim: lock the row, read it, apply the transition, make
-// the new row and its effects durable in one batch, unlock. It returns the row that the
-// transition returned, which may be nil or the old one.
-func (db *DB) step(ctx context.Context, home string, key claim.Key, apply transition) (next *claim.Record, err error) {
-	if err := checkKey(key); err != nil {
-		return nil, err
+// step is the one way by which a claim changes: lock the row, read it, apply the transition,
+// write the new row and its effects. It returns the row that the transition returned, which
+// may be nil or the old one.
+func (t *tx) step(key claim.Key, apply transition) *claim.Record {
+	t.lock(t.rows, t.rows.index(t.code, key))
+	old := t.claim(key)
+	if t.err != nil {
+		return nil
 	}
-	err = db.in(ctx, home, func(t *tx) {
-		t.lock(t.rows, t.rows.index(t.code, key))
-		old := t.claim(key)
-		if t.err != nil {
-			return
+	next, fx, err := apply(old, t.clock.now())
+	switch t.fail(err); {
+	case err != nil:
+		return nil
+	case next == nil || next == old: // nothing changes
+		t.remember(key, old)
+		return next
+	}
+	t.finals.Remove(finalKey{t.region, key})
+	// The SQL store's tables check the same: retries of a final claim need an answer.
+	if next.State.Final() && (next.Response == nil || !next.Response.Sendable()) {
+		t.fail(fmt.Errorf("%w: %s would be %v", claim.ErrNoResponse, next.Minted.ID, next.State))
+	}
+	t.put(t.scoped(tableClaim, key), toClaim(next))
+	if old == nil || old.Minted.ID != next.Minted.ID {
+		t.set(t.key(tableObject, next.Minted.ID), pair(key))
+		if old != nil {
+			t.delete(t.key(tableObject, old.Minted.ID))
 		}
-		var fx claim.Effects
-		var err error
-		next, fx, err = apply(old, t.clock.now())
-		switch t.fail(err); {
-		case err != nil:
-			return
-		case next == nil || next == old: // nothing changes
-			t.remember(key, old)
-			return
-		}
-		t.finals.Remove(finalKey{home, key})
-		// The SQL store's tables check the same: retries of a final claim need an answer.
-		if next.State.Final() && (next.Response == nil || !next.Response.Sendable()) {
-			t.fail(fmt.Errorf("%w: %s would be %v", claim.ErrNoResponse, next.Minted.ID, next.State))
-		}
-		t.put(t.scoped(tableClaim, key), toClaim(next))
-		if old == nil || old.Minted.ID != next.Minted.ID {
-			t.set(t.key(tableObject, next.Minted.ID), pair(key))
-			if old != nil {
-				t.delete(t.key(tableObject, old.Minted.ID))
-			}
-		}
-		for i := range fx.Audit {
-			t.putAudit(key, &fx.Audit[i])
-		}
-		t.putCall(old, next, &fx)
-		t.putEffects(&fx)
-	})
-	return next, err
+	}
+	for i := range fx.Audit {
+		t.putAudit(key, &fx.Audit[i])
+	}
+	t.putCall(old, next, &fx)
+	t.putEffects(&fx)
+	return next
 }
 
 const (

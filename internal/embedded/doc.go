@@ -54,7 +54,7 @@
 //	A r provider · reference   transaction id        with l, if it is an arrival
 //	U r object id              Unpaid                Settle, unless money moved
 //	n r notice id              Notice                Keep, CloseAll, Rewrite, Sweep
-//	p r tenant · key           Pin                   Pin; r is the registrar
+//	p r tenant · key           Pin                   Pin, Begin; r is the registrar
 //	H r                        version(8), JSON      AdvanceAudit, ForgetBooks: how far audit
 //	                                                 is exported, and books have left
 //	D r account · currency     JSON                  ForgetBooks: the sums of what has left
@@ -93,7 +93,7 @@
 //
 // # Crash points
 //
-// Every step is synced before it answers, but for pins, notes and what Sweep deletes. A crash
+// Every step is synced before it answers, but for Pin, notes and what Sweep deletes. A crash
 // before the sync leaves nothing of the step, or all of it: a batch may have reached the disk
 // all the same, so a caller without an answer retries with its key rather than assume. After
 // Begin the outbox row falls due with the lease; after Settle there are the booking, or what
@@ -103,7 +103,8 @@
 //
 // # Why a pin need not be synced
 //
-// A pin matters only to what is done under it later: the claim. Pebble writes one log:
+// Begin puts a pin that it makes into the batch of its claim. A pin that Pin makes matters
+// only to what is done under it later: the claim. Pebble writes one log:
 // batches enter it in commit order, a log is closed and synced before the next one is
 // started, and recovery keeps a prefix of it, ending at the first record that is not whole.
 // So a crash that loses the pin also loses every commit after it, the claim made under it

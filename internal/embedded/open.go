@@ -400,8 +400,8 @@ const (
 	// their size off the cache while they live: a burst of writes would leave no room for a
 	// single filter, and each look-up would read the disk.
 	cacheBytes = 24<<20 + memTables*memTableBytes
-	// bloomBits per key leave 1 % false positives: the look-up of an absent row, of which a
-	// new charge makes several, then reads no data block above the lowest level.
+	// bloomBits per key leave 1 % false positives: the look-up of an absent row then reads no
+	// data block, see oneRow.
 	bloomBits = 10
 	// blockBytes is the unit of reading: a claim row with its response is about
 	// 1 KB, so that a replay decodes few neighbours.

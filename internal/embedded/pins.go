@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -27,38 +28,40 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 			return claim.Pin{}, err
 		}
 	}
-	been := map[string]bool{v.name: true}
+	been := []string{v.name}
 	for range 1 + maxPinTrips {
-		pin, missing, err := v.pinStep(ctx, key, entry, been)
+		var pin claim.Pin
+		var missing []string
+		err := v.do(ctx, func(t *tx) {
+			t.holdPin(key)
+			var err error
+			pin, missing, err = t.pinStep(key, entry, "", been, t.clock.now())
+			t.fail(err)
+			// It need not wait for the disk: a crash that loses this pin also loses every write
+			// after it, the claim made under it included. See doc.go.
+			t.opts = pebble.NoSync
+		})
 		if err != nil || len(missing) == 0 {
 			return pin, err
 		}
 		if err := v.reach(ctx, missing...); err != nil {
 			return claim.Pin{}, err
 		}
-		for _, r := range missing {
-			been[r] = true
-		}
+		been = append(been, missing...)
 	}
 	return claim.Pin{}, unavailable(errors.New("the tenant's registrar keeps moving; try again"))
 }
 
-// pinHere is Pin for a key whose only registrar is its home, as Begin asks for it; pinned
-// is false if there is any obstacle, which [claim.Store.Pin] then reports.
-func (v *View) pinHere(ctx context.Context, a *claim.Arrival) (pinned bool, err error) {
-	var pin claim.Pin
-	t, err := v.Tenant(ctx, a.Key.Tenant)
-	if err == nil && t.Registrar == a.Home && t.PreviousRegistrar == "" {
-		pin, err = v.Pin(ctx, a.Key, a.Home)
-	}
-	if errors.Is(err, claim.ErrUnknownTenant) || errors.Is(err, claim.ErrNoNewHomes) {
-		return false, nil
-	}
-	if err != nil || pin.Home != a.Home {
-		return false, err
+// pinHere pins the key of an arrival that has no claim at its home, in the step that begins
+// one: it holds the claim's row and what holdPin holds. It reports false if there is any
+// obstacle, which [claim.Store.Pin] then reports.
+func (t *tx) pinHere(a *claim.Arrival, now time.Time) bool {
+	pin, missing, err := t.pinStep(a.Key, a.Home, a.Home, []string{a.Home}, now)
+	if err != nil || len(missing) > 0 || pin.Home != a.Home {
+		return false
 	}
 	a.PinnedAt = pin.CreatedAt
-	return true, nil
+	return true
 }
 
 // partitions returns the regions whose pins of t count, the registrar first. Those at
@@ -71,47 +74,44 @@ func partitions(t *claim.Tenant) []string {
 	return []string{t.Registrar}
 }
 
-// pinStep is the atomic part of Pin. If it needs regions that are not in been, it only
-// returns those.
-func (v *View) pinStep(ctx context.Context, key claim.Key, entry string, been map[string]bool) (pin claim.Pin, missing []string, err error) {
-	err = v.do(ctx, func(t *tx) {
-		// The tenant is read in the same step: a move of the registrar waits
-		// for every pin step that saw the old one.
-		t.hold(t.tenantMu.RLocker())
-		tenant, err := t.tenant(key.Tenant)
-		if t.fail(err); err != nil {
-			return
-		}
-		t.lock(t.pins, t.pins.index(0, key))
-		old, need := t.governingPin(&tenant, key), partitions(&tenant)
-		now := t.clock.now()
-		past := old != nil && !now.Before(old.CreatedAt.Add(t.policy.PinLife()))
-		if past {
-			need = append(need, old.Home)
-		}
-		if missing = slices.DeleteFunc(need, func(r string) bool { return been[r] }); len(missing) > 0 {
-			return
-		}
-		spokenFor := false
-		if past {
-			rec := t.of(old.Home).syncedClaim(key)
-			spokenFor = rec != nil && rec.Age(&t.policy, now) != claim.Gone
-		}
-		var change claim.PinChange
-		if pin, change = claim.PinFor(old, key, entry, spokenFor, &t.policy, now); change == claim.PinStands {
-			return
-		}
-		t.hold(t.topology.RLocker()) // a change of status waits for the pin
-		if change == claim.PinTaken && (entry == "" || t.status(entry) != claim.RegionActive) {
-			t.fail(claim.ErrNoNewHomes)
-		}
-		// It need not wait for the disk: a crash that loses this pin also loses every write
-		// after it, the claim made under it included. See doc.go.
-		t.opts = pebble.NoSync
-		r := t.of(tenant.Registrar)
-		r.put(r.scoped(tablePin, key), &storev1.Pin{Home: pin.Home, CreatedAt: micros(pin.CreatedAt)})
-	})
-	return pin, missing, err
+// holdPin takes the locks of a pin. A move of the registrar waits for every step that saw the
+// old one, and a change of a region's status for the pins made before it.
+func (t *tx) holdPin(key claim.Key) {
+	t.hold(t.tenantMu.RLocker())
+	t.lock(t.pins, t.pins.index(0, key))
+	t.hold(t.topology.RLocker())
+}
+
+// pinStep pins key to entry if it has no home. If it needs regions that are not in been, it
+// only returns those. free is the home whose claim the caller has locked and found absent.
+func (t *tx) pinStep(key claim.Key, entry, free string, been []string, now time.Time) (pin claim.Pin, missing []string, err error) {
+	tenant, err := t.tenant(key.Tenant)
+	if err != nil {
+		return pin, nil, err
+	}
+	old, need := t.governingPin(&tenant, key), partitions(&tenant)
+	past := old != nil && !now.Before(old.CreatedAt.Add(t.policy.PinLife()))
+	if past {
+		need = append(need, old.Home)
+	}
+	if missing = slices.DeleteFunc(need, func(r string) bool { return slices.Contains(been, r) }); len(missing) > 0 {
+		return pin, missing, nil
+	}
+	spokenFor := false
+	if past && old.Home != free {
+		rec := t.of(old.Home).syncedClaim(key)
+		spokenFor = rec != nil && rec.Age(&t.policy, now) != claim.Gone
+	}
+	pin, change := claim.PinFor(old, key, entry, spokenFor, &t.policy, now)
+	switch {
+	case change == claim.PinStands:
+		return pin, nil, nil
+	case change == claim.PinTaken && (entry == "" || t.status(entry) != claim.RegionActive):
+		return claim.Pin{}, nil, claim.ErrNoNewHomes
+	}
+	r := t.of(tenant.Registrar)
+	r.put(r.scoped(tablePin, key), &storev1.Pin{Home: pin.Home, CreatedAt: micros(pin.CreatedAt)})
+	return pin, nil, nil
 }
 
 // governingPin returns the pin that holds for key, nil if there is none: of the
