@@ -44,6 +44,8 @@ type arriving func(old *claim.Record, sinceAsked time.Duration, now time.Time) (
 // not read.
 func (v *View) begin(ctx context.Context, a *claim.Arrival, pins bool, apply arriving) (begun claim.Begun, err error) {
 	asked := v.clock.now()
+	sure, doubt := v.clock.age(a.UnderWay)
+	a.UnderWay, asked = sure, asked.Add(-doubt)
 	if err := v.reach(ctx, a.Home); err != nil {
 		return claim.Begun{}, err
 	}

@@ -22,6 +22,18 @@ type clock struct {
 	from   int64
 }
 
+// age returns what is sure of the age of a request by the store's clock, and what is in doubt,
+// for one that is underWay by clocks that were not set back. After this one was, it may have
+// gone at half the pace meanwhile.
+func (c *clock) age(underWay time.Duration) (sure, doubt time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.turned.IsZero() {
+		doubt = underWay / 2
+	}
+	return underWay - doubt, doubt
+}
+
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -82,4 +83,55 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 		})
 	}
 	readers.Wait()
+}
+
+// hooked runs a hook once, when a call on the store begins: after the store was asked, and
+// before it takes a lock.
+type hooked struct {
+	context.Context
+	once func()
+}
+
+func (h *hooked) Err() error {
+	if run := h.once; run != nil {
+		h.once = nil
+		run()
+	}
+	return h.Context.Err()
+}
+
+// A machine's clock that was set back lets the store's go at half its pace. A request is as old
+// as the entry says, by a clock that goes right.
+func TestARequestsAgeAfterTheClockWasSetBack(t *testing.T) {
+	clock, ctx := newClock(), t.Context()
+	v := view(t, open(t, embedded.Config{Clock: clock.now}), us)
+	refused := claim.Verdict{Outcome: &claim.Released{Response: claim.Response{Status: 402, Body: []byte("no")}}}
+	begin := func(ctx context.Context, underWay time.Duration) claim.Begun {
+		t.Helper()
+		a := arrive("k", us)
+		a.UnderWay = underWay
+		got, err := v.Begin(ctx, a)
+		require.NoError(t, err)
+		return got
+	}
+	p := testPolicy()
+	pause := 2 * (p.DeclinePause + p.ClockOffset + time.Second) // by the store's clock half of it
+	first := begin(ctx, 0)
+	require.Equal(t, claim.Won, first.Decision)
+
+	// Asked before the release, and decided after its pause.
+	twin := begin(&hooked{ctx, func() {
+		clock.advance(-time.Hour)
+		_, err := v.Settle(ctx, first.Record, refused)
+		require.NoError(t, err)
+		clock.advance(pause)
+	}}, 0)
+	require.Equal(t, claim.Shared, twin.Decision, "it began before the release")
+
+	// Begun after the pause, and asked again as its outcome is unknown.
+	require.Equal(t, claim.Won, begin(ctx, 0).Decision)
+	age := pause + time.Second
+	require.Less(t, age/2, p.Lease)
+	clock.advance(age)
+	require.Equal(t, claim.Busy, begin(ctx, age).Decision, "it began the attempt that is under way")
 }

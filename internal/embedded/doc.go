@@ -87,9 +87,10 @@
 // machine's clock is set forward, the store's follows at once: leases lapse early, which the
 // fences allow, and windows end early by as much. If it is set back, the store's continues
 // from where it was at half the pace, until the two agree. So after a jump of an hour
-// forward and back no lease and no due row waits longer than twice its time. A store that is
-// opened anew begins at the machine's time: open rows that were written ahead of that wait
-// until the machine's clock gets there, so correct the clock before you restart.
+// forward and back no lease and no due row waits longer than twice its time, and half of a
+// request's age, which its entry measures, is in doubt from then on. A store that is opened
+// anew begins at the machine's time: open rows that were written ahead of that wait until the
+// machine's clock gets there, so correct the clock before you restart.
 //
 // # Crash points
 //
