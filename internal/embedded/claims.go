@@ -256,13 +256,11 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 
 // claim reads one row, nil if there is none. The caller holds its lock.
 func (t *tx) claim(key claim.Key) *claim.Record {
-	var m storev1.Claim
-	if !t.get(t.scoped(tableClaim, key), &m) {
-		return nil
-	}
-	rec, err := fromClaim(t.region, key, &m)
-	t.fail(err)
-	return rec
+	return row(t, t.scoped(tableClaim, key), func(m *storev1.Claim) *claim.Record {
+		rec, err := fromClaim(t.region, key, m)
+		t.fail(err)
+		return rec
+	})
 }
 
 // synced reads a row under its lock, for a reader that does not hold it until its end. Pebble
@@ -365,11 +363,7 @@ func (db *DB) replicated(rec *claim.Record) bool {
 // of its own: housekeeping does not know whose the claim was. Its own lock is among those of
 // transactions, one of which it replaces. The caller holds that.
 func (t *tx) unpaid(object string) *claim.Unpaid {
-	var m storev1.Unpaid
-	if !t.get(t.key(tableUnpaid, object), &m) {
-		return nil
-	}
-	return fromUnpaid(t.region, object, &m)
+	return row(t, t.key(tableUnpaid, object), func(m *storev1.Unpaid) *claim.Unpaid { return fromUnpaid(t.region, object, m) })
 }
 
 func (t *tx) syncedUnpaid(object string) *claim.Unpaid {

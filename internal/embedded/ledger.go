@@ -43,11 +43,7 @@ func (t *tx) arrived(b *ledger.Transaction) (id string) {
 
 // transaction reads one row, nil if there is none. The caller holds its lock.
 func (t *tx) transaction(id string) *ledger.Transaction {
-	var m storev1.Transaction
-	if !t.get(t.key(tableLedger, id), &m) {
-		return nil
-	}
-	return fromTransaction(t.region, id, &m)
+	return row(t, t.key(tableLedger, id), func(m *storev1.Transaction) *ledger.Transaction { return fromTransaction(t.region, id, m) })
 }
 
 // book writes a new transaction with its indexes; false if it is there. Another one in its
@@ -106,11 +102,7 @@ func (v *View) Book(ctx context.Context, b ledger.Transaction, emit []outbox.Mes
 
 // Transaction implements [ledger.Store].
 func (v *View) Transaction(ctx context.Context, region, id string) (b ledger.Transaction, found bool, err error) {
-	all, err := v.Named(ctx, region, []string{id})
-	if len(all) > 0 {
-		b, found = all[0], true
-	}
-	return b, found, err
+	return first(v.Named(ctx, region, []string{id}))
 }
 
 // Named implements [ledger.Store].
@@ -204,11 +196,7 @@ func (v *View) everywhere(ctx context.Context, read func(t *tx, add func(*ledger
 // GhostRefund implements [ledger.Store]. It scans the region's books: a refund that
 // fails after it was booked is rare, and an index would be written with each.
 func (v *View) GhostRefund(ctx context.Context, region, object string) (b ledger.Transaction, found bool, err error) {
-	all, err := v.booked(ctx, region, 1, func(b *ledger.Transaction) bool { return b.Kind == ledger.GhostRefund && b.Object == object })
-	if len(all) > 0 {
-		b, found = all[0], true
-	}
-	return b, found, err
+	return first(v.booked(ctx, region, 1, func(b *ledger.Transaction) bool { return b.Kind == ledger.GhostRefund && b.Object == object }))
 }
 
 // About implements [ledger.Store]. It scans the region's books, for an operator.

@@ -20,11 +20,7 @@ func noticeOwner(id string) claim.Key { return claim.Key{Value: id} }
 
 // notice reads one notice, nil if there is none.
 func (t *tx) notice(id string) *notice.Notice {
-	var m storev1.Notice
-	if !t.get(t.key(tableNotice, id), &m) {
-		return nil
-	}
-	return fromNotice(t.region, id, &m)
+	return row(t, t.key(tableNotice, id), func(m *storev1.Notice) *notice.Notice { return fromNotice(t.region, id, m) })
 }
 
 // Keep implements [notice.Store].

@@ -52,11 +52,7 @@ func ownerOf(m *outbox.Message) claim.Key {
 
 // message reads one message, nil if there is none.
 func (t *tx) message(q *queue, id string) *outbox.Message {
-	var m storev1.Message
-	if !t.get(t.key(q.row, id), &m) {
-		return nil
-	}
-	return fromMessage(t.region, id, &m)
+	return row(t, t.key(q.row, id), func(m *storev1.Message) *outbox.Message { return fromMessage(t.region, id, m) })
 }
 
 // whole is message with the body of a notice, which its row leaves out.

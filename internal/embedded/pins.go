@@ -127,11 +127,9 @@ func (t *tx) governingPin(tenant *claim.Tenant, key claim.Key) (governing *claim
 
 // pin reads one row, nil if there is none.
 func (t *tx) pin(key claim.Key) *claim.Pin {
-	var m storev1.Pin
-	if !t.get(t.scoped(tablePin, key), &m) {
-		return nil
-	}
-	return &claim.Pin{Key: key, Home: m.Home, CreatedAt: fromMicros(m.CreatedAt)}
+	return row(t, t.scoped(tablePin, key), func(m *storev1.Pin) *claim.Pin {
+		return &claim.Pin{Key: key, Home: m.Home, CreatedAt: fromMicros(m.CreatedAt)}
+	})
 }
 
 // replicatedPin is the pin that a replica shows by now, nil for none.

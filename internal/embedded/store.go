@@ -188,6 +188,18 @@ func (t *tx) get(key []byte, m proto.Message) (found bool) {
 	return t.read(key, func(value []byte) error { return decode(key, value, m) })
 }
 
+// row reads one row as what it says, nil if there is none. The caller holds its lock.
+func row[T any, M any, P interface {
+	*M
+	proto.Message
+}](t *tx, key []byte, from func(P) *T) *T {
+	m := P(new(M))
+	if !t.get(key, m) {
+		return nil
+	}
+	return from(m)
+}
+
 // has reports whether there is a row.
 func (t *tx) has(key []byte) bool { return t.read(key, func([]byte) error { return nil }) }
 
@@ -280,6 +292,14 @@ func given[T any](row *T) (value T, found bool) {
 		return value, false
 	}
 	return *row, true
+}
+
+// first is the one row of a list that has at most one.
+func first[T any](all []T, err error) (row T, found bool, _ error) {
+	if len(all) > 0 {
+		row, found = all[0], true
+	}
+	return row, found, err
 }
 
 func unavailable(err error) error {

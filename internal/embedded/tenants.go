@@ -174,11 +174,7 @@ func endpointKey(tenant string) []byte { return append([]byte{tableEndpoint}, te
 
 // endpoint reads one row, nil if there is none. shared must be held.
 func (t *tx) endpoint(tenant string) *relay.Endpoint {
-	var m storev1.Endpoint
-	if !t.get(endpointKey(tenant), &m) {
-		return nil
-	}
-	return fromEndpoint(tenant, &m)
+	return row(t, endpointKey(tenant), func(m *storev1.Endpoint) *relay.Endpoint { return fromEndpoint(tenant, m) })
 }
 
 // Endpoint implements [relay.Endpoints].
