@@ -54,7 +54,7 @@ func (db *DB) run(ctx context.Context, run func(t *tx)) error {
 	if p := db.broken.Load(); p != nil {
 		return *p
 	}
-	t := &tx{DB: db, call: &call{ctx: ctx, batch: db.pebble.NewBatch(), opts: pebble.Sync, locks: make([]sync.Locker, 0, 8)}}
+	t := &tx{DB: db, call: &call{ctx: ctx, batch: db.pebble.NewBatch(), opts: pebble.Sync}}
 	defer func() {
 		for _, l := range slices.Backward(t.locks) {
 			l.Unlock()
@@ -125,6 +125,9 @@ func (t *tx) fail(err error) {
 // hold locks l until the end of the call.
 func (t *tx) hold(l sync.Locker) {
 	l.Lock()
+	if t.locks == nil {
+		t.locks = make([]sync.Locker, 0, 8) // more than most calls need
+	}
 	t.locks = append(t.locks, l)
 }
 
