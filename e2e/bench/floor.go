@@ -177,14 +177,11 @@ func (b bareKeys) read(_ context.Context, key string) ([]byte, func(), error) {
 
 // floorStore opens Pebble with the sizes that internal/embedded uses.
 func floorStore(dir string) (*pebble.DB, error) {
-	cache := pebble.NewCache(88 << 20)
+	cache := pebble.NewCache(48 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
-		Cache: cache, MemTableSize: 16 << 20, MemTableStopWritesThreshold: 3, MaxOpenFiles: 512,
-		L0CompactionThreshold: 12, L0StopWritesThreshold: 48, LBaseMaxBytes: 24 << 20,
-		BytesPerSync: 1 << 20, WALBytesPerSync: 1 << 20,
-		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
-		FormatMajorVersion:         pebble.FormatNewest, Logger: quietLogger{},
+		Cache: cache, MemTableSize: 8 << 20, MemTableStopWritesThreshold: 3, MaxOpenFiles: 512,
+		FormatMajorVersion: pebble.FormatNewest, Logger: quietLogger{},
 	}
 	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
 	for i := range o.Levels {
