@@ -16,15 +16,15 @@ type AheadError struct {
 	// Segment names the object that proves it, and Written says when it was written.
 	Segment string
 	Written time.Time
-	// Known is the number of the last segment that the store knows of. All that was written
+	// Stored is the number of the last segment that the store knows of. All that was written
 	// before From is in segments that it knows of: nothing from before is lost.
-	Known uint64
-	From  time.Time
+	Stored uint64
+	From   time.Time
 }
 
 func (e *AheadError) Error() string {
 	return fmt.Sprintf("audit: the bucket has %s, written at %s, but the database has no part in it: it knows the segments of %s up to number %d; it was put back to a backup, or is another one than the bucket's",
-		e.Segment, e.Written.UTC().Format(time.RFC3339), e.Home, e.Known)
+		e.Segment, e.Written.UTC().Format(time.RFC3339), e.Home, e.Stored)
 }
 
 const (
@@ -125,7 +125,7 @@ func (x *Exporter) prove(ctx context.Context, c *Chain, ahead []named, since, no
 		if from.IsZero() {
 			from = s.From
 		}
-		return &AheadError{Home: x.c.Home, Segment: s.Name, Written: s.Written, Known: c.Number, From: from}
+		return &AheadError{Home: x.c.Home, Segment: s.Name, Written: s.Written, Stored: c.Number, From: from}
 	}
 	return nil
 }

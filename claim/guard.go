@@ -48,7 +48,7 @@ func (g *Guard) Read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("claim: cannot read the restore row: %w", err)
 	}
-	if r.Stands() {
+	if r.Withholds() {
 		g.row.Store(&r)
 	} else {
 		g.row.Store(nil)

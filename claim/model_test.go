@@ -194,7 +194,7 @@ func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.P
 		spokenFor = rec != nil && rec.Age(&s.policy, s.now) != claim.Gone
 	}
 	pin, change := claim.PinFor(old, key, entry, spokenFor, &s.policy, s.now)
-	if change != claim.PinStands {
+	if change != claim.PinUnchanged {
 		s.pins[key] = &pin
 	}
 	return pin, nil

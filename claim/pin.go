@@ -19,8 +19,8 @@ type Pin struct {
 type PinChange uint8
 
 const (
-	// PinStands: nothing is written.
-	PinStands PinChange = iota + 1
+	// PinUnchanged: nothing is written.
+	PinUnchanged PinChange = iota + 1
 	// PinConfirmed: the same home, with a fresh time.
 	PinConfirmed
 	// PinTaken: entry becomes the key's home. The step that writes it also looks
@@ -59,7 +59,7 @@ func PinFor(old *Pin, key Key, entry string, spokenFor bool, p *Policy, now time
 	case old == nil:
 		return Pin{Key: key, Home: entry, CreatedAt: now}, PinTaken
 	case now.Before(old.CreatedAt.Add(p.CreateWithin() / 2)):
-		return *old, PinStands
+		return *old, PinUnchanged
 	case now.Before(old.CreatedAt.Add(p.PinLife())) || spokenFor:
 		return Pin{Key: key, Home: old.Home, CreatedAt: now}, PinConfirmed
 	default:

@@ -23,20 +23,20 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposit
 // stands. Learn returns [outbox.Later] with the time of the next try, [outbox.Gone] if the claim is no
 // longer in flight, whoever settled it, and [outbox.Faulted] if our code panicked.
 func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, told string) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{Told: told, ToldBy: provider}, 0)
+	return s.recover(ctx, m, Attempt{ReportedRef: told, ReportedBy: provider}, 0)
 }
 
 // LearnRefusal is Learn for a notice that the provider declined the given generation of
 // the claim, counted from 1. code is the provider's decline code. If the claim has gone on
 // to a later generation, LearnRefusal recovers that as if there had been no notice.
 func (s *Service) LearnRefusal(ctx context.Context, m outbox.Message, provider, code string, generation uint32) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{Refused: code, ToldBy: provider}, generation)
+	return s.recover(ctx, m, Attempt{Refused: code, ReportedBy: provider}, generation)
 }
 
 // LearnHeld is Learn for news about the money that a charge holds. A capture or
 // cancellation takes the charge by the same step, one at a time.
 func (s *Service) LearnHeld(ctx context.Context, m outbox.Message, h Held) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{Held: &h, ToldBy: h.By}, 0)
+	return s.recover(ctx, m, Attempt{Held: &h, ReportedBy: h.By}, 0)
 }
 
 // recover attempts m again with the news that a carries, which are of one generation alone,

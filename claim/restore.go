@@ -81,7 +81,7 @@ func NewRestore(was Restore, from, until, now time.Time, exported map[string]Seg
 		Version: was.Version, Phase: RestoreHolding, From: from.UTC(), Until: until.UTC(), OpenedAt: now.UTC(), Exported: exported,
 		Tag: binary.BigEndian.Uint32(tag[:]), By: by, Why: why,
 	}
-	if was.Stands() { // what was lost then is lost still, and what is exported since is no witness
+	if was.Withholds() { // what was lost then is lost still, and what is exported since is no witness
 		r.OpenedAt, r.Exported, r.Booking = was.OpenedAt, was.Exported, was.Booking
 		if was.From.Before(r.From) {
 			r.From = was.From
@@ -104,8 +104,8 @@ func notAfter(all map[string]Segment, from time.Time) map[string]Segment {
 	return bounded
 }
 
-// Stands reports whether r still withholds keys.
-func (r *Restore) Stands() bool {
+// Withholds reports whether r still withholds keys.
+func (r *Restore) Withholds() bool {
 	return r != nil && (r.Phase == RestoreHolding || r.Phase == RestoreWitnessed)
 }
 
@@ -122,7 +122,7 @@ func (r *Restore) Mark() uint64 {
 // Unread reports whether the exporter must read the exported audit of a region before it
 // exports more: the backup restored the chain's row, and the bucket is ahead of it.
 func (r *Restore) Unread(region string) bool {
-	if !r.Stands() {
+	if !r.Withholds() {
 		return false
 	}
 	_, read := r.Audited[region]
@@ -147,7 +147,7 @@ func (r *Restore) Mints(random io.Reader) io.Reader {
 	if random == nil {
 		random = rand.Reader
 	}
-	if !r.Stands() {
+	if !r.Withholds() {
 		return random
 	}
 	return &tagged{tag: binary.BigEndian.AppendUint32(nil, r.Tag), random: random}

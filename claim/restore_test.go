@@ -256,7 +256,7 @@ func TestARestoreOverARestore(t *testing.T) {
 	require.Equal(t, RestoreHolding, first.Phase)
 	require.Equal(t, at, first.Exported["us-east1"].From, "the chain has moved on without the lost writes")
 	require.Equal(t, at.Add(-time.Hour), first.Exported["europe-west1"].From)
-	require.True(t, first.Stands())
+	require.True(t, first.Withholds())
 	first.Version, first.Booking = 4, true
 
 	second := NewRestore(first, at.Add(24*time.Hour), at.Add(25*time.Hour), at.Add(26*time.Hour), nil, "ops", "again")
@@ -271,7 +271,7 @@ func TestARestoreOverARestore(t *testing.T) {
 	require.Equal(t, at.Add(-time.Hour), earlier.Exported["us-east1"].From)
 
 	first.Phase = RestoreOver
-	require.False(t, first.Stands())
+	require.False(t, first.Withholds())
 	fresh := NewRestore(first, at.Add(24*time.Hour), at.Add(25*time.Hour), at.Add(26*time.Hour), nil, "ops", "again")
 	require.Equal(t, at.Add(24*time.Hour), fresh.From)
 	require.Equal(t, at.Add(26*time.Hour), fresh.OpenedAt)
@@ -279,7 +279,7 @@ func TestARestoreOverARestore(t *testing.T) {
 	require.Zero(t, new(Restore).Mark())
 	first.Version++
 	require.NotEqual(t, first.Mark(), second.Mark())
-	require.False(t, (*Restore)(nil).Stands())
+	require.False(t, (*Restore)(nil).Withholds())
 
 	// The exporter reads a region's audit before it exports more, once.
 	require.True(t, second.Unread("us-east1"))

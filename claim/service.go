@@ -33,13 +33,13 @@ type Attempt struct {
 	// generation. "": the operation finds its provider by itself, or there has only ever
 	// been one.
 	Provider string
-	// Told is the provider's own reference of the movement, if the provider ToldBy
-	// notified us that it was made; "" if not. If ToldBy is the provider to call, the
+	// ReportedRef is the provider's own reference of the movement, if the provider ReportedBy
+	// notified us that it was made; "" if not. If ReportedBy is the provider to call, the
 	// executor calls none, and the outcome is Done. The movement may be one of an
 	// earlier generation, which has been reversed or refunded since: then it counts for
 	// nothing.
-	Told, ToldBy string
-	// Refused is the decline code, if ToldBy notified us that it declined this
+	ReportedRef, ReportedBy string
+	// Refused is the decline code, if ReportedBy notified us that it declined this
 	// generation for good. The executor then calls no provider.
 	Refused string
 	// Held is news about a charge whose money is held, nil for none. The executor moves no
@@ -359,7 +359,7 @@ func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provide
 		}
 		return moved, err
 	}
-	a.Provider, a.Recovery, a.Told, a.ToldBy, a.Held = provider, rec.Fence != moved.Fence+1, "", "", nil
+	a.Provider, a.Recovery, a.ReportedRef, a.ReportedBy, a.Held = provider, rec.Fence != moved.Fence+1, "", "", nil
 	return &rec, nil
 }
 

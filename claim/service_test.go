@@ -215,7 +215,7 @@ func TestWhatAnAttemptGets(t *testing.T) {
 		require.Equal(t, []bool{false, false, true}, []bool{seen[0].Last, seen[1].Last, seen[2].Last})
 		require.NotNil(t, seen[1].Held)
 		require.Nil(t, seen[2].Held)
-		require.Equal(t, []string{"a", ""}, []string{seen[1].ToldBy, seen[2].ToldBy})
+		require.Equal(t, []string{"a", ""}, []string{seen[1].ReportedBy, seen[2].ReportedBy})
 	})
 }
 

@@ -435,10 +435,10 @@ type Reader interface {
 	Transaction(ctx context.Context, region, id string) (t Transaction, found bool, err error)
 }
 
-// GivenBack returns how many refunds of a ghost the books of region hold that have
+// GhostRefunds returns how many refunds of a ghost the books of region hold that have
 // since failed, and whether one stands. It reads two rows for each failed refund,
 // and at most limit refunds.
-func GivenBack(ctx context.Context, books Reader, region, provider, ref string, limit int) (failed int, stands bool, err error) {
+func GhostRefunds(ctx context.Context, books Reader, region, provider, ref string, limit int) (failed int, stands bool, err error) {
 	for ; failed < limit; failed++ {
 		id := GhostRefundTryID(provider, ref, failed+1)
 		if _, found, err := books.Transaction(ctx, region, id); err != nil || !found {

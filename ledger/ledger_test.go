@@ -20,7 +20,7 @@ func TestGivenBack(t *testing.T) {
 	books := rows{}
 	at := func(wantFailed int, wantStands bool) {
 		t.Helper()
-		failed, stands, err := GivenBack(t.Context(), books, "us", "sim", "p9", MaxGhostRefunds)
+		failed, stands, err := GhostRefunds(t.Context(), books, "us", "sim", "p9", MaxGhostRefunds)
 		require.NoError(t, err)
 		require.Equal(t, wantFailed, failed)
 		require.Equal(t, wantStands, stands)

@@ -20,7 +20,7 @@ func TestWordsOfAnotherAccountSettleNothing(t *testing.T) {
 		p := &patientProvider{fake: fake{caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}}, found: psp.FoundYes, shows: movement(psp.Pending, payer, nil)}
 		e := NewExecutor(psp.Providers{p}, Options{Logger: slog.New(slog.DiscardHandler)})
 		a := waiting(psp.RequiresAction, time.Minute, false)
-		a.Told, a.ToldBy = told, "fake"
+		a.ReportedRef, a.ReportedBy = told, "fake"
 		require.Equal(t, want, See(e.Attempt(t.Context(), a)).Outcome, told)
 
 		// And of a charge in that account ours.

@@ -87,7 +87,7 @@ func TestCompensationIsHeld(t *testing.T) {
 			require.Equal(t, claim.OutcomeUnknown, v.Outcome, name)
 			require.True(t, v.Unsent && v.KeepAsking, name)
 			require.Empty(t, said, name)
-			a.Recovery, a.Told, a.ToldBy = true, "px_9", "fake"
+			a.Recovery, a.ReportedRef, a.ReportedBy = true, "px_9", "fake"
 			require.Equal(t, claim.OutcomeDone, See(e.Attempt(t.Context(), a)).Outcome)
 			require.Equal(t, claim.OutcomeDone, See(e.Attempt(t.Context(), attemptOf(Charge))).Outcome)
 		}

@@ -40,7 +40,7 @@ func TestMoneyIsBookedWhereItLies(t *testing.T) {
 
 			// Told by the provider of that account, and of no other.
 			for told, outcome := range map[string]string{"px_2@acct_1": claim.OutcomeDone, "px_2@acct_2": claim.OutcomeUnknown, "px_2": claim.OutcomeUnknown} {
-				a.Recovery, a.Told, a.ToldBy = true, told, "fake"
+				a.Recovery, a.ReportedRef, a.ReportedBy = true, told, "fake"
 				v := See(executorOf(&fake{caps: both}, b, nil).Attempt(t.Context(), a))
 				require.Equal(t, outcome, v.Outcome, name+" "+told)
 			}

@@ -190,7 +190,7 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	}
 	told := psp.FoundNo
 	if t.told() {
-		told = t.stands(ctx, a.Told)
+		told = t.stands(ctx, a.ReportedRef)
 	}
 	if t.undone && told == psp.FoundNo {
 		return t.onlyAsk(ctx)
@@ -201,10 +201,10 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	case told == psp.FoundYes && intent.Holds() && t.caps.Blind:
 		return t.asItWas(ctx) // nor can it be looked up
 	case told == psp.FoundYes && intent.Holds():
-		return t.show(ctx, a.Told) // the notice does not contain the amount
+		return t.show(ctx, a.ReportedRef) // the notice does not contain the amount
 	case told == psp.FoundYes:
-		return t.succeeded(a.Told)
-	case a.Refused != "" && a.ToldBy == t.name:
+		return t.succeeded(a.ReportedRef)
+	case a.Refused != "" && a.ReportedBy == t.name:
 		return t.toldRefused(ctx)
 	case a.Record.Interim != nil:
 		return t.resume(ctx)
@@ -229,14 +229,14 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 // in the account that was called. The owner of another account can make the provider
 // report anything about it.
 func (t *attempt) told() bool {
-	if t.Told == "" || t.ToldBy != t.name {
+	if t.ReportedRef == "" || t.ReportedBy != t.name {
 		return false
 	}
 	in := t.intent.Account()
 	if t.op.GivesBack() {
 		in = psp.AccountOf(t.intent.Source) // the account of its charge
 	}
-	return psp.AccountOf(t.Told) == in
+	return psp.AccountOf(t.ReportedRef) == in
 }
 
 // stands reports whether the movement of which the provider has notified us still counts. A

@@ -439,9 +439,9 @@ func TestPendingAtAProviderThatCannotBeAsked(t *testing.T) {
 		reason  string
 	}{
 		"nothing is said":     {func(*claim.Attempt) {}, claim.OutcomePending, "processing"},
-		"it was made":         {func(a *claim.Attempt) { a.Told, a.ToldBy = "px_1", "fake" }, claim.OutcomeDone, ""},
-		"it was not":          {func(a *claim.Attempt) { a.Refused, a.ToldBy = "generic_decline", "fake" }, claim.OutcomeReleased, "generic_decline"},
-		"by somebody else":    {func(a *claim.Attempt) { a.Refused, a.ToldBy = "generic_decline", "another" }, claim.OutcomePending, "processing"},
+		"it was made":         {func(a *claim.Attempt) { a.ReportedRef, a.ReportedBy = "px_1", "fake" }, claim.OutcomeDone, ""},
+		"it was not":          {func(a *claim.Attempt) { a.Refused, a.ReportedBy = "generic_decline", "fake" }, claim.OutcomeReleased, "generic_decline"},
+		"by somebody else":    {func(a *claim.Attempt) { a.Refused, a.ReportedBy = "generic_decline", "another" }, claim.OutcomePending, "processing"},
 		"it is past its time": {func(a *claim.Attempt) { a.Now = a.Now.Add(365 * 24 * time.Hour) }, claim.OutcomeRefused, codeExpired},
 	} {
 		a := attemptOf(Charge)

@@ -118,7 +118,7 @@ func (t *attempt) order(ctx context.Context) claim.Outcome {
 	if v, over := t.over(ctx); over {
 		return v
 	}
-	if t.Refused != "" && t.chargedAt(&t.of.rec) && t.name == t.ToldBy {
+	if t.Refused != "" && t.chargedAt(&t.of.rec) && t.name == t.ReportedBy {
 		return t.orderFailed(ctx)
 	}
 	if v, refused := t.notOpen(ctx); refused {

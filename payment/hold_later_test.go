@@ -152,7 +152,7 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 			if c.from.is == "" {
 				a.Record.Interim, a.Record.ProviderRef = nil, ""
 			}
-			a.Held, a.ToldBy = &c.word, c.word.By
+			a.Held, a.ReportedBy = &c.word, c.word.By
 			if c.again {
 				a.Record.Generation = 2
 			}
@@ -206,7 +206,7 @@ func TestHeldPastItsTimeIsCalledOff(t *testing.T) {
 
 			// Whatever became of the call: the provider's word that it let go. The row of
 			// before it may be all that there is.
-			a.Held, a.ToldBy = &claim.Held{By: "fake", Ref: "px_1", Word: claim.HeldReleased, Amount: 1000}, "fake"
+			a.Held, a.ReportedBy = &claim.Held{By: "fake", Ref: "px_1", Word: claim.HeldReleased, Amount: 1000}, "fake"
 			v = See(NewExecutor(psp.Providers{h}, Options{}).Attempt(t.Context(), a))
 			require.Equal(t, claim.OutcomeRefused, v.Outcome, "%s", v.Reason)
 			require.Equal(t, map[bool]string{true: codeCanceled, false: codeExpired}[c.by == "cap_1"], v.Reason)

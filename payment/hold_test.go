@@ -65,7 +65,7 @@ func (h *holding) LearnHeld(_ context.Context, m outbox.Message, word claim.Held
 	}
 	h.words = append(h.words, word)
 	e := NewExecutor(psp.Providers{h}, Options{Logger: slog.New(slog.DiscardHandler)})
-	v := See(e.Attempt(context.Background(), claim.Attempt{Record: h.rec, Payload: m.Payload, Recovery: true, Held: &word, ToldBy: word.By, Now: firstUse}))
+	v := See(e.Attempt(context.Background(), claim.Attempt{Record: h.rec, Payload: m.Payload, Recovery: true, Held: &word, ReportedBy: word.By, Now: firstUse}))
 	if v.Outcome == claim.OutcomePending {
 		h.rec.Fence, h.rec.Interim = h.rec.Fence+2, &claim.Interim{State: v.State, By: v.By, Response: v.Response}
 	}
@@ -119,7 +119,7 @@ func (h *holding) order(t *testing.T, op Operation, body string, recovery bool) 
 	a.Record.Operation, a.Record.Key.Tenant, a.Recovery = string(op), "acme", recovery
 	a.Payload = OrderOf([]byte(body), paid)
 	h.patientProvider.cancels = nil
-	a.Refused, a.ToldBy, a.Held = h.told, h.toldBy, h.word
+	a.Refused, a.ReportedBy, a.Held = h.told, h.toldBy, h.word
 	if !h.now.IsZero() {
 		a.Now = h.now
 	}
@@ -276,7 +276,7 @@ func TestHeldOverTime(t *testing.T) {
 			p := &patientProvider{fake: fake{caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true, Captures: true}}, found: psp.FoundYes, shows: c.shows, cancel: c.cancel}
 			e := NewExecutor(psp.Providers{p}, Options{Logger: slog.New(slog.DiscardHandler), Sinks: []outbox.Kind{outbox.KindLog}})
 			a := waiting(RequiresCapture, c.after, false)
-			a.Told, a.ToldBy = c.told, p.Name()
+			a.ReportedRef, a.ReportedBy = c.told, p.Name()
 			a.Payload = []byte(`{"amount":1000,"capture_method":"manual","currency":"usd","payment_method":"pm_1"}`)
 			if c.expires {
 				a.Payload = fmt.Appendf(nil, `{"amount":1000,"capture_method":"manual","currency":"usd","expires_at":%q,"payment_method":"pm_1"}`, firstUse.Add(time.Hour).Format(time.RFC3339))

@@ -65,7 +65,7 @@ func TestARefundGoesToItsChargesProvider(t *testing.T) {
 	require.Empty(t, first.calls)
 	// What another provider tells settles nothing: the one that was called is asked.
 	a := refundOf(`{"charge":"` + elsewhere + `"}`)
-	a.Recovery, a.Told, a.ToldBy = true, "px_of_another", "fake"
+	a.Recovery, a.ReportedRef, a.ReportedBy = true, "px_of_another", "fake"
 	second.calls = nil
 	v := See(e.Attempt(t.Context(), a))
 	require.Equal(t, "px_1", v.ProviderRef)

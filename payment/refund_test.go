@@ -187,7 +187,9 @@ func TestRefund(t *testing.T) {
 		{name: "recovery: unreadable", body: part, outcome: claim.OutcomeUnknown, reason: reasonNoFacts, unsent: true,
 			change: func(a *claim.Attempt, _ *fake, b *books) { a.Recovery, b.err = true, claim.ErrHomeUnreachable }},
 		{name: "told by the provider", body: part, outcome: claim.OutcomeDone, status: 201, says: `"reference":"px_1"`,
-			change: func(a *claim.Attempt, _ *fake, _ *books) { a.Recovery, a.Told, a.ToldBy = true, "px_1", "fake" }},
+			change: func(a *claim.Attempt, _ *fake, _ *books) {
+				a.Recovery, a.ReportedRef, a.ReportedBy = true, "px_1", "fake"
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, b, a := &fake{caps: both, result: approved}, someBooks(), refundOf(c.body)

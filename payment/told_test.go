@@ -63,7 +63,7 @@ func TestALateSuccessSettlesALaterGenerationOnlyIfItStands(t *testing.T) {
 			}
 			a := attemptOf(Charge)
 			a.Record.Home, a.Record.Generation, a.Witness = "europe", c.generation, c.witness
-			a.Recovery, a.Told, a.ToldBy = true, "px_1", "fake"
+			a.Recovery, a.ReportedRef, a.ReportedBy = true, "px_1", "fake"
 			v := See(executorOf(p, b, nil).Attempt(t.Context(), a))
 			require.Equal(t, cmp.Or(c.outcome, claim.OutcomeUnknown), v.Outcome, v.Reason)
 			require.Equal(t, c.reason, v.Reason)

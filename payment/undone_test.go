@@ -61,7 +61,7 @@ func TestWhatHasFailedIsNotGivenBack(t *testing.T) {
 		}, outcome: claim.OutcomeRefused, reason: "x", lookups: 1},
 		"found made": {change: func(a *claim.Attempt, p *fake) { a.Recovery, p.found, p.known = true, psp.FoundYes, approved },
 			outcome: claim.OutcomeDone, lookups: 1, pages: []string{PageUndone}},
-		"told by the provider": {change: func(a *claim.Attempt, _ *fake) { a.Recovery, a.Told, a.ToldBy = true, "px_1", "fake" },
+		"told by the provider": {change: func(a *claim.Attempt, _ *fake) { a.Recovery, a.ReportedRef, a.ReportedBy = true, "px_1", "fake" },
 			outcome: claim.OutcomeDone, pages: []string{PageUndone}},
 	} {
 		for what, attempt := range map[string]claim.Attempt{"charge": refundOf(`{"charge":"` + paid + `"}`), "ghost": compensationOf()} {

@@ -36,7 +36,7 @@
 //	Join          ─▶ exchanges its whole view with the seeds; from here on
 //	                 changes arrive by gossip, within seconds
 //	SetDraining   ─▶ still alive, chosen last
-//	SetKnown      ─▶ the others hear which versions of shared rows it has read
+//	SetVersions      ─▶ the others hear which versions of shared rows it has read
 //	Leave         ─▶ announces it; the others drop this node at once
 //	Close         ─▶ silent
 //

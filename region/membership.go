@@ -32,7 +32,7 @@ const (
 	// another address. A rescheduled node comes back under its name with a new
 	// address; 15 s is less than it takes to start, more than gossip's jitter.
 	ReclaimAfter = 15 * time.Second
-	// LeaveTimeout bounds how long Leave, SetDraining and SetKnown wait for the change to be sent
+	// LeaveTimeout bounds how long Leave, SetDraining and SetVersions wait for the change to be sent
 	// if their context has no earlier deadline.
 	LeaveTimeout = 5 * time.Second
 	// localRetransmit and localExchangeEvery replace memberlist's local profile's 2 and
@@ -232,9 +232,9 @@ func (m *Membership) SetDraining(ctx context.Context, draining bool) error {
 	return m.announce(ctx, func() { m.view.setDraining(draining) })
 }
 
-// SetKnown announces what this node has read, as SetDraining does. If it times out, the
+// SetVersions announces what this node has read, as SetDraining does. If it times out, the
 // others hear of it all the same: the broadcast continues, and so do full exchanges.
-func (m *Membership) SetKnown(ctx context.Context, k Known) error {
+func (m *Membership) SetVersions(ctx context.Context, k Versions) error {
 	return m.announce(ctx, func() { m.view.setKnown(k) })
 }
 

@@ -143,11 +143,11 @@ func TestMembershipLife(t *testing.T) {
 	await(t, first, "eu-0 not to drain", func() bool { n := first.Nodes(eu); return n[0].Name == eu+"-0" && !n[0].Draining })
 
 	// What one has read: everybody hears of it, and it does not drain for that.
-	announced(t, func() error { return euFirst.SetKnown(t.Context(), Known{Epoch: 3, Restore: 4}) })
+	announced(t, func() error { return euFirst.SetVersions(t.Context(), Versions{Epoch: 3, Restore: 4}) })
 	for _, m := range all {
 		await(t, m, "what eu-0 knows", func() bool {
 			n := m.Nodes(eu)[0]
-			return n.Name == eu+"-0" && n.Known == Known{Epoch: 3, Restore: 4} && !n.Draining
+			return n.Name == eu+"-0" && n.Versions == Versions{Epoch: 3, Restore: 4} && !n.Draining
 		})
 	}
 
@@ -267,8 +267,8 @@ func TestMembershipCloseAndLeaveAreIdempotent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := m.SetKnown(t.Context(), Known{}); !errors.Is(err, ErrClosed) {
-		t.Errorf("SetKnown after Leave: %v", err)
+	if err := m.SetVersions(t.Context(), Versions{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("SetVersions after Leave: %v", err)
 	}
 	if err := m.SetDraining(t.Context(), true); !errors.Is(err, ErrClosed) {
 		t.Errorf("SetDraining after Leave: %v", err)
@@ -434,7 +434,7 @@ func TestAnAddressIsReadBesideAnAnnouncement(t *testing.T) {
 	go func() {
 		var err error
 		for i := range uint64(20) {
-			err = errors.Join(err, m.SetKnown(t.Context(), Known{Epoch: i + 1}))
+			err = errors.Join(err, m.SetVersions(t.Context(), Versions{Epoch: i + 1}))
 		}
 		done <- err
 	}()

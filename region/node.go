@@ -23,14 +23,14 @@ type Node struct {
 	Draining bool
 	// Self: it is this process's own node.
 	Self bool
-	// Known is what it has read.
-	Known Known
+	// Versions is what it has read.
+	Versions Versions
 }
 
-// Known names the versions in which a node has last read what all nodes have to know. A
+// Versions names the versions in which a node has last read what all nodes have to know. A
 // node that hears of another version than its own reads, too: what it reads counts, and
 // nothing that is announced here. 0: it has announced none.
-type Known struct {
+type Versions struct {
 	// Epoch is that of the table of regions.
 	Epoch uint64
 	// Restore is the mark of the row of restores, see [claim.Restore.Mark].
@@ -45,7 +45,7 @@ const (
 	maxRPCAddr = 255
 	// maxVersion is the longest version, in bytes: a tag and a commit.
 	maxVersion = 64
-	// knownSize is the size of [Known], in bytes.
+	// knownSize is the size of [Versions], in bytes.
 	knownSize = 16
 	// idSize is the size of a deployment's id, in bytes.
 	idSize = len(uuid.UUID{})
@@ -80,8 +80,8 @@ func encodeMeta(n Node) ([]byte, error) {
 		b = append(append(b, byte(len(s))), s...)
 	}
 	b = append(b, knownSize)
-	b = binary.BigEndian.AppendUint64(b, n.Known.Epoch)
-	b = binary.BigEndian.AppendUint64(b, n.Known.Restore)
+	b = binary.BigEndian.AppendUint64(b, n.Versions.Epoch)
+	b = binary.BigEndian.AppendUint64(b, n.Versions.Restore)
 	return append(append(b, byte(idSize)), n.Deployment[:]...), nil
 }
 
@@ -100,7 +100,7 @@ func decodeMeta(name string, b []byte) (Node, error) {
 	if len(rest) < 1+knownSize+1+idSize || rest[0] != knownSize || int(rest[1+knownSize]) != idSize {
 		return Node{}, fmt.Errorf("%w: cut short", errMeta)
 	}
-	n.Known = Known{binary.BigEndian.Uint64(rest[1:]), binary.BigEndian.Uint64(rest[9:])}
+	n.Versions = Versions{binary.BigEndian.Uint64(rest[1:]), binary.BigEndian.Uint64(rest[9:])}
 	copy(n.Deployment[:], rest[1+knownSize+1:])
 	if !ValidName(n.Region) {
 		return Node{}, fmt.Errorf("%w: region %q", errMeta, n.Region)

@@ -11,11 +11,11 @@ import (
 func TestMetaRoundTrip(t *testing.T) {
 	longest := Node{
 		Deployment: ours, Name: "n", Region: strings.Repeat("r", MaxRegionName), Draining: true,
-		RPCAddr: strings.Repeat("h", maxRPCAddr-5) + ":8080", Version: strings.Repeat("v", maxVersion), Known: Known{1 << 63, 1<<64 - 1},
+		RPCAddr: strings.Repeat("h", maxRPCAddr-5) + ":8080", Version: strings.Repeat("v", maxVersion), Versions: Versions{1 << 63, 1<<64 - 1},
 	}
 	for _, n := range []Node{
 		{Name: "n", Region: us, RPCAddr: "10.0.0.1:9000"},
-		{Name: "n", Region: us, RPCAddr: "[::1]:9000", Version: "v1.2.3", Draining: true, Known: Known{Epoch: 7}},
+		{Name: "n", Region: us, RPCAddr: "[::1]:9000", Version: "v1.2.3", Draining: true, Versions: Versions{Epoch: 7}},
 		longest,
 	} {
 		b, err := encodeMeta(n)

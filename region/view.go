@@ -157,10 +157,10 @@ func (v *view) setDraining(draining bool) {
 	v.self.Draining = draining
 }
 
-func (v *view) setKnown(k Known) {
+func (v *view) setKnown(k Versions) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.self.Known = k
+	v.self.Versions = k
 }
 
 func (v *view) lastSeen(region string) time.Time {

@@ -16,10 +16,10 @@ type Model struct {
 	Policy claim.Policy
 	Cells  map[Place]*Cell
 	Pins   map[claim.Key]*ModelPin
-	// Books, Told, Expiring and Unpaid are the rows that settlements wrote, by home
+	// Books, Events, Expiring and Unpaid are the rows that settlements wrote, by home
 	// and id.
 	Books    map[Ref]ledger.Transaction
-	Told     map[Ref]outbox.Message
+	Events   map[Ref]outbox.Message
 	Expiring map[Ref]outbox.Message
 	Unpaid   map[Ref]claim.Unpaid
 }
@@ -72,7 +72,7 @@ const (
 func NewModel(p claim.Policy) *Model {
 	return &Model{
 		Policy: p, Cells: map[Place]*Cell{}, Pins: map[claim.Key]*ModelPin{},
-		Books: map[Ref]ledger.Transaction{}, Told: map[Ref]outbox.Message{}, Expiring: map[Ref]outbox.Message{}, Unpaid: map[Ref]claim.Unpaid{},
+		Books: map[Ref]ledger.Transaction{}, Events: map[Ref]outbox.Message{}, Expiring: map[Ref]outbox.Message{}, Unpaid: map[Ref]claim.Unpaid{},
 	}
 }
 
@@ -305,7 +305,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 
 // hear records the events of v, behind those of their lines; no model takes one.
 func (m *Model) hear(at Place, v *claim.Verdict, now time.Time) {
-	told := maps.Clone(m.Told)
+	told := maps.Clone(m.Events)
 	for _, e := range v.Events() {
 		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, "charge"
 		e.CreatedAt, e.Due = now, now
@@ -314,7 +314,7 @@ func (m *Model) hear(at Place, v *claim.Verdict, now time.Time) {
 				e.CreatedAt = later(e.CreatedAt, o.CreatedAt.Add(time.Microsecond))
 			}
 		}
-		m.Told[Ref{at.Home, e.ID}] = e
+		m.Events[Ref{at.Home, e.ID}] = e
 	}
 }
 

@@ -321,7 +321,7 @@ func (r *random) compare(t *rapid.T) {
 	for i, region := range r.Regions {
 		want := backlog{calls: working[region]}
 		books := map[string]ledger.Transaction{}
-		for ref, m := range r.model.Told {
+		for ref, m := range r.model.Events {
 			if ref.Home == region {
 				want.events++
 				r.sameRow(t, outbox.Events, m)

@@ -148,7 +148,7 @@ func (c *compensationsReleaseCommand) Run(ctx context.Context, io streams) error
 			allow = nil
 		}
 		changed, err := notice.Release(ctx, s, c.Provider, allow)
-		if errors.Is(err, restore.ErrStands) {
+		if errors.Is(err, restore.ErrUnreleased) {
 			return fmt.Errorf("%w; look at homeward restore show, and release after homeward restore end, or add --yes", err)
 		}
 		if err != nil {

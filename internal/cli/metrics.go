@@ -72,7 +72,7 @@ func (v *verdicts) books(at time.Time, r *verify.Report, suspense map[string]int
 // statement records the result of a comparison: the mismatches of each class, and in
 // all those that were not healed.
 func (v *verdicts) statement(at time.Time, c *reconcile.Comparison) error {
-	mismatches, left := maps.Clone(c.Mismatches), c.Left()
+	mismatches, left := maps.Clone(c.Mismatches), c.Unhealed()
 	return v.export(func(o *meter.Observer) {
 		o.Is(meter.ReconciliationLast, float64(at.Unix()), c.Of())
 		o.Is(meter.ReconciliationMismatches, float64(left), c.Of(), "all")

@@ -52,7 +52,7 @@ func startRegional(t *testing.T) *regional {
 	require.NoError(t, err)
 	r := &regional{cluster, t}
 	t.Cleanup(func() { require.NoError(t, parts.Within(context.Background(), node.DrainTime, cluster.Stop)) })
-	t.Setenv(node.AskedNode, cluster.Region(us).RPCAddr())
+	t.Setenv(node.NodeAddress, cluster.Region(us).RPCAddr())
 	return r
 }
 
@@ -268,7 +268,7 @@ func TestWhichNodeIsAsked(t *testing.T) {
 	refuses(t, []string{"--cluster", "cluster.json"}, "regions", "--cluster", t.TempDir())
 
 	// A cluster's first node may be dead; the flag says more than the environment.
-	t.Setenv(node.AskedNode, "")
+	t.Setenv(node.NodeAddress, "")
 	dir := t.TempDir()
 	state := lab.State{Nodes: []*lab.Node{{Name: "dead", RPC: "127.0.0.1:1"}, {Name: "alive", RPC: r.Cluster.Region(eu).RPCAddr()}}}
 	require.NoError(t, state.Write(dir))
@@ -280,6 +280,6 @@ func TestWhichNodeIsAsked(t *testing.T) {
 
 // TestToolsVariablesAreNoSettings: whoever has them set can start a node, too.
 func TestToolsVariablesAreNoSettings(t *testing.T) {
-	onlyWith(t, node.AskedNode+"=127.0.0.1:7081", node.Operator+"CERT=a.pem", "HOMEWARD_NODE__REGION=europe-west1")
+	onlyWith(t, node.NodeAddress+"=127.0.0.1:7081", node.Operator+"CERT=a.pem", "HOMEWARD_NODE__REGION=europe-west1")
 	require.Contains(t, does(t, "config", "check", "--settings-only"), "region: europe-west1")
 }

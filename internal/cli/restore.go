@@ -107,15 +107,15 @@ func (c *restoreAuditCommand) Run(ctx context.Context, io streams) error {
 func (s *store) sayRestore(ctx context.Context, io streams, r *claim.Restore) error {
 	line := "no restore is in effect"
 	switch {
-	case r.Stands() && s.readTo(r, r.Until):
+	case r.Withholds() && s.readTo(r, r.Until):
 		line = "everything that matters of what is lost is known: new keys are begun, lost ones are found again"
-	case r.Stands() && r.Phase == claim.RestoreWitnessed:
-		known, _, err := restore.Known(ctx, s)
+	case r.Withholds() && r.Phase == claim.RestoreWitnessed:
+		known, _, err := restore.CountWitnesses(ctx, s)
 		if err != nil {
 			return err
 		}
 		line = fmt.Sprintf("released by %s (%s): %s known; any other lost key charges again", visible(r.ReleasedBy), visible(r.ReleasedWhy), counted(known, "claim"))
-	case r.Stands():
+	case r.Withholds():
 		line = "not all of what is lost is known: keys without a claim or a witness are withheld"
 	}
 	_, err := fmt.Fprintln(io.out, line)
@@ -157,7 +157,7 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		if !r.Stands() {
+		if !r.Withholds() {
 			return s.sayRestore(ctx, io, &r)
 		}
 		windows, err := s.Windows(ctx)
@@ -168,7 +168,7 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 		if r.Settled {
 			shown.Ends = r.ResolvedAt(&windows)
 		}
-		if shown.Witnesses, shown.Open, err = restore.Known(ctx, s); err != nil {
+		if shown.Witnesses, shown.Open, err = restore.CountWitnesses(ctx, s); err != nil {
 			return err
 		}
 		if c.JSON {
@@ -198,7 +198,7 @@ func (c *restoreReleaseCommand) Run(ctx context.Context, io streams) error {
 	return c.withRows(ctx, func(s *store) error {
 		if r, _, err := s.Restore(ctx); err != nil {
 			return err
-		} else if r.Stands() && !c.Yes && slices.ContainsFunc(s.regions, r.Unread) {
+		} else if r.Withholds() && !c.Yes && slices.ContainsFunc(s.regions, r.Unread) {
 			return errors.New("the audit of what is lost was never read in every region: without it, retries of lost requests charge again; run homeward restore audit, or add --yes if there is no audit")
 		}
 		r, err := restore.Release(ctx, s, c.By, c.Why)
@@ -225,7 +225,7 @@ func (c *restoreEndCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		if r.Stands() {
+		if r.Withholds() {
 			_, err = fmt.Fprintf(io.out, "the restore has ended but for %d keys whose payments may have been in flight; run homeward restore end again from %s on\n", kept, moment(r.ResolvedAt(&windows)))
 			return err
 		}

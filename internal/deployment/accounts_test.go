@@ -64,7 +64,7 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 			}
 			work := &account.Homes{Work: store, Names: []string{us, eu}, Home: home}
 			left := func(names ...string) error {
-				return account.Left(ctx, store, work, names)
+				return account.CheckRemoved(ctx, store, work, names)
 			}
 			require.NoError(t, left("new"))
 			charge, err := claim.NewObjectID("ch", 1, nil)

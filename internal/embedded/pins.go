@@ -104,7 +104,7 @@ func (t *tx) pinStep(key claim.Key, entry, free string, been []string, now time.
 	}
 	pin, change := claim.PinFor(old, key, entry, spokenFor, &t.policy, now)
 	switch {
-	case change == claim.PinStands:
+	case change == claim.PinUnchanged:
 		return pin, nil, nil
 	case change == claim.PinTaken && (entry == "" || t.status(entry) != claim.RegionActive):
 		return claim.Pin{}, nil, claim.ErrNoNewHomes

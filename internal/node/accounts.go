@@ -20,7 +20,7 @@ func (n *Node) checkProviders(ctx context.Context) (parts.Stop, error) {
 	n.c.keepProviders(n.log)
 	doubts, err := n.c.keeper.Pin(ctx, time.Now())
 	named := slices.Concat(n.c.Providers.Names(), n.c.LeaveProviders)
-	if err := errors.Join(err, account.Left(ctx, n.c.Store, n.c.work(n.c.Store), named)); err != nil {
+	if err := errors.Join(err, account.CheckRemoved(ctx, n.c.Store, n.c.work(n.c.Store), named)); err != nil {
 		return nil, err
 	}
 	for _, doubt := range doubts {
@@ -60,7 +60,7 @@ func openWork(ctx context.Context, db *sqlstore.DB, settings *ServeSettings, reg
 	if err != nil {
 		return err
 	}
-	return account.Left(ctx, db, work, slices.Concat(settings.ProviderNames(), settings.LeaveProviders))
+	return account.CheckRemoved(ctx, db, work, slices.Concat(settings.ProviderNames(), settings.LeaveProviders))
 }
 
 // OpenWork reads what is open in the regions of a database, for tools.

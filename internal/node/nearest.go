@@ -77,7 +77,7 @@ func distance(a, b string) int {
 // variablesOf are the variables that a command reads: those of its settings, of secrets, and
 // of the node to ask.
 func variablesOf(settings []string) []string {
-	all := append(slices.Sorted(maps.Keys(secretNames)), AskedNode)
+	all := append(slices.Sorted(maps.Keys(secretNames)), NodeAddress)
 	for _, s := range settings {
 		all = append(all, envPrefix+strings.ToUpper(strings.ReplaceAll(s, ".", "__")))
 	}

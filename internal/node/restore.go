@@ -73,7 +73,7 @@ func (n *Node) putBack(ctx context.Context, ahead ...*audit.AheadError) error {
 	}
 	n.announce(ctx)
 	for _, one := range ahead {
-		n.log.Error(pageForgotten, "home", one.Home, "segment", one.Segment, "written", one.Written, "known", one.Known)
+		n.log.Error(pageForgotten, "home", one.Home, "segment", one.Segment, "written", one.Written, "known", one.Stored)
 	}
 	return nil
 }

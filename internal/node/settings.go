@@ -177,8 +177,8 @@ func by(from map[string]string, name string) string {
 // Variables of the tools that query a running node: its address, and the prefix of
 // their own certificate's file names.
 const (
-	AskedNode = "HOMEWARD_NODE"
-	Operator  = "HOMEWARD_OPERATOR_"
+	NodeAddress = "HOMEWARD_NODE"
+	Operator    = "HOMEWARD_OPERATOR_"
 )
 
 // Variables of secrets that only tools read: a statement's URL, the API keys with which a drill
@@ -197,7 +197,7 @@ const tested = "HOMEWARD_TEST_"
 // test's.
 func notASetting(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
-	return isSecret(variable) || slices.Contains([]string{StatementURL, APIKeys, SourceURL}, strings.TrimSuffix(name, fileSuffix)) || strings.HasPrefix(variable, AskedNode+"=") ||
+	return isSecret(variable) || slices.Contains([]string{StatementURL, APIKeys, SourceURL}, strings.TrimSuffix(name, fileSuffix)) || strings.HasPrefix(variable, NodeAddress+"=") ||
 		strings.HasPrefix(variable, Operator) || strings.HasPrefix(variable, tested)
 }
 

@@ -21,14 +21,14 @@ type watch struct {
 	// read reads the rows, and logs why it cannot.
 	read func(context.Context) error
 	// known is what this node has read.
-	known func() region.Known
+	known func() region.Versions
 	// round reports whether this node reads in this round. It is called by one goroutine.
 	round func() bool
 
 	mu sync.Mutex // one hearing at a time
 	// heard is what each node has announced up to the last hearing that needed no read, or
 	// had one. So a disagreement costs one read, not one for each message.
-	heard map[string]region.Known
+	heard map[string]region.Versions
 }
 
 // hear reads if a node has announced other versions than this node knows, and has not been
@@ -36,11 +36,11 @@ type watch struct {
 func (w *watch) hear(ctx context.Context, nodes []region.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known, heard, news := w.known(), map[string]region.Known{}, false
+	known, heard, news := w.known(), map[string]region.Versions{}, false
 	for _, n := range nodes {
-		if !n.Self && n.Known != (region.Known{}) {
-			heard[n.Name] = n.Known
-			news = news || n.Known != known && n.Known != w.heard[n.Name]
+		if !n.Self && n.Versions != (region.Versions{}) {
+			heard[n.Name] = n.Versions
+			news = news || n.Versions != known && n.Versions != w.heard[n.Name]
 		}
 	}
 	// A node that goes and comes back announces nothing new.
@@ -90,14 +90,14 @@ func (n *Node) watchRows(ctx context.Context) (parts.Stop, error) {
 // measures the store's clock with that.
 func watchRounds(place int) int { return outbox.Rounds(min(place, 1)) }
 
-func (n *Node) known() region.Known {
-	return region.Known{Epoch: n.c.Topology.Epoch(), Restore: n.guard.Mark()}
+func (n *Node) known() region.Versions {
+	return region.Versions{Epoch: n.c.Topology.Epoch(), Restore: n.guard.Mark()}
 }
 
 // announced is what this node has announced.
 type announced struct {
 	mu sync.Mutex
-	region.Known
+	region.Versions
 }
 
 // announce announces what this node has read, if that has changed.
@@ -105,13 +105,13 @@ func (n *Node) announce(ctx context.Context) {
 	n.announced.mu.Lock()
 	defer n.announced.mu.Unlock()
 	known := n.known()
-	if known == n.announced.Known || n.membership == nil {
+	if known == n.announced.Versions || n.membership == nil {
 		return // what is known before gossip is open is announced then
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	if err := n.membership.SetKnown(ctx, known); err != nil && !errors.Is(err, region.ErrClosed) {
+	if err := n.membership.SetVersions(ctx, known); err != nil && !errors.Is(err, region.ErrClosed) {
 		n.log.Debug("gossip of what this node has read takes longer", "error", err)
 	}
-	n.announced.Known = known // gossip goes on with it even where that timed out
+	n.announced.Versions = known // gossip goes on with it even where that timed out
 }

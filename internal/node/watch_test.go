@@ -126,10 +126,10 @@ func TestHearsayCostsOneRead(t *testing.T) {
 	var broken error
 	w := &watch{
 		read:  func(context.Context) error { reads++; return broken },
-		known: func() region.Known { return region.Known{Restore: known} },
+		known: func() region.Versions { return region.Versions{Restore: known} },
 	}
 	says := func(name string, mark uint64) region.Node {
-		return region.Node{Name: name, Known: region.Known{Restore: mark}}
+		return region.Node{Name: name, Versions: region.Versions{Restore: mark}}
 	}
 	self := says("self", 9)
 	self.Self = true

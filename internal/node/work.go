@@ -178,7 +178,7 @@ func (n *Node) newWorkers(regions func() []string, notices *notice.Processor) (b
 		},
 		outbox.Notices: {
 			Store: c.Store.Queue(outbox.Notices), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindNotice: notices.Handle},
-			BatchHandler: notices.Known, BatchSize: noticesTogether, Slots: noticesAtOnce, MaxAttempts: math.MaxUint32, BackoffMin: noticeBackoffMin, BackoffMax: noticeBackoffMax,
+			BatchHandler: notices.CloseBooked, BatchSize: noticesTogether, Slots: noticesAtOnce, MaxAttempts: math.MaxUint32, BackoffMin: noticeBackoffMin, BackoffMax: noticeBackoffMax,
 		},
 	} {
 		if b.workers[q], err = n.newWorker(w, regions, n.log); err != nil {

@@ -66,19 +66,19 @@ func (c *Comparison) Of() string {
 }
 
 // OK reports whether all agree, or were healed.
-func (c *Comparison) OK() bool { return c.Left() == 0 }
+func (c *Comparison) OK() bool { return c.Unhealed() == 0 }
 
-// Left is how many mismatches were not healed.
-func (c *Comparison) Left() int { return c.Total() - c.Healing[healed] }
+// Unhealed is how many mismatches were not healed.
+func (c *Comparison) Unhealed() int { return c.Total() - c.Healing[healed] }
 
 // Sentence sums it up for people. It says that the statement agrees only if nothing was left
 // out.
 func (c *Comparison) Sentence() string {
 	var said string
-	out := c.LeftOut()
+	out := c.Unjudged()
 	switch {
 	case !c.OK():
-		said = "The statement does not agree: " + mismatches(c.Left()) + " left."
+		said = "The statement does not agree: " + mismatches(c.Unhealed()) + " left."
 	case c.Total() > 0:
 		said = "What did not agree was healed: " + mismatches(c.Total()) + "."
 	case out != "":
@@ -173,7 +173,7 @@ func (c *Comparison) log(log *slog.Logger) {
 	if len(c.Unknown) > 0 {
 		attrs = append(attrs, "unknown_kinds", c.Unknown)
 	}
-	if out := c.LeftOut(); out != "" {
+	if out := c.Unjudged(); out != "" {
 		attrs = append(attrs, "left_out", out)
 		if c.OK() {
 			log.Info("what was compared agrees, and something was left out", attrs...)

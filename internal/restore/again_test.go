@@ -121,7 +121,7 @@ func TestANodeStartsBehindTheLook(t *testing.T) {
 		require.ErrorIs(t, err, restore.ErrSessions)
 		r, _, err := d.Restore(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, stood, r.Stands())
+		require.Equal(t, stood, r.Withholds())
 		if stood {
 			r.Version = before.Version
 			require.Equal(t, before, r)

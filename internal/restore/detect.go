@@ -23,7 +23,7 @@ import (
 // nothing within a minute. What they have begun until then, without the row, is in the store.
 func Detected(ctx context.Context, rows DetectRows, at Region, ahead []*audit.AheadError, by string) (claim.Restore, error) {
 	was, now, err := rows.Restore(ctx)
-	if err != nil || was.Stands() || len(ahead) == 0 {
+	if err != nil || was.Withholds() || len(ahead) == 0 {
 		return was, err
 	}
 	exported, err := prepare(ctx, rows, at)
@@ -33,13 +33,13 @@ func Detected(ctx context.Context, rows DetectRows, at Region, ahead []*audit.Ah
 	first := slices.MinFunc(ahead, func(a, b *audit.AheadError) int { return a.From.Compare(b.From) })
 	r := claim.NewRestore(was, first.From, now, now, exported, by, ahead[0].Error())
 	written, err := change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
-		if at.Stands() {
+		if at.Withholds() {
 			was = at
-			return at, ErrStands
+			return at, ErrUnreleased
 		}
 		return r, nil
 	})
-	if errors.Is(err, ErrStands) {
+	if errors.Is(err, ErrUnreleased) {
 		return was, nil
 	}
 	return written, err

@@ -108,7 +108,7 @@ func TestTheBucketTellsOfAForgottenBegin(t *testing.T) {
 	var ahead *audit.AheadError
 	f.hasClaims(chain)
 	require.ErrorAs(t, compare(back, time.Time{}), &ahead)
-	require.Equal(t, chain.Number, ahead.Known)
+	require.Equal(t, chain.Number, ahead.Stored)
 	require.NoError(t, compare(back, now.Add(time.Minute)), "written before a restore that is over")
 
 	// Two segments ahead prove it without a look at rows.
@@ -141,7 +141,7 @@ func TestDetected(t *testing.T) {
 	for step := 1; ; step++ {
 		d := open(t)
 		v := rows(t, d)
-		found := []*audit.AheadError{{Home: home, Segment: "s-2", Known: 1, From: time.Now().Add(-time.Hour)}, {Home: away, Segment: "s-3", From: time.Now().Add(-2 * time.Hour)}}
+		found := []*audit.AheadError{{Home: home, Segment: "s-2", Stored: 1, From: time.Now().Add(-time.Hour)}, {Home: away, Segment: "s-3", From: time.Now().Add(-2 * time.Hour)}}
 		mortal := only{&dying{Deployment: d, Store: v, left: step}}
 		_, err := restore.Detected(t.Context(), mortal, v, found, "node-1")
 		if err == nil {

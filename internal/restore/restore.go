@@ -192,7 +192,7 @@ var ErrNone = errors.New("no restore is in effect; homeward restore begin record
 
 // stands returns an error if no restore has begun.
 func stands(r *claim.Restore) error {
-	if !r.Stands() {
+	if !r.Withholds() {
 		return ErrNone
 	}
 	return nil
@@ -354,14 +354,14 @@ func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Re
 	})
 }
 
-// ErrStands: a restore stands, and keeps automatic refunds stopped.
-var ErrStands = errors.New("a restore stands: what looks like a ghost may be a charge whose record is lost, and a release refunds it")
+// ErrUnreleased: a restore stands, and keeps automatic refunds stopped.
+var ErrUnreleased = errors.New("a restore stands: what looks like a ghost may be a charge whose record is lost, and a release refunds it")
 
-// AllowRefunds returns [ErrStands] while a restore stands. [notice.Release] asks it.
+// AllowRefunds returns [ErrUnreleased] while a restore stands. [notice.Release] asks it.
 func AllowRefunds(ctx context.Context, rows claim.Restores) error {
 	r, _, err := rows.Restore(ctx)
-	if err == nil && r.Stands() {
-		err = ErrStands
+	if err == nil && r.Withholds() {
+		err = ErrUnreleased
 	}
 	return err
 }
@@ -391,7 +391,7 @@ func End(ctx context.Context, rows Rows, windows *claim.Policy) (r claim.Restore
 			return r, fmt.Errorf("%w until %s", ErrRemembered, stamp(free))
 		}
 		if r.Phase != claim.RestoreOver && now.Before(r.ResolvedAt(windows)) {
-			if _, kept, err = Known(ctx, rows); err != nil {
+			if _, kept, err = CountWitnesses(ctx, rows); err != nil {
 				return r, err
 			}
 			if kept > 0 {
@@ -403,7 +403,7 @@ func End(ctx context.Context, rows Rows, windows *claim.Policy) (r claim.Restore
 		r.Phase = claim.RestoreOver
 		return r, nil
 	})
-	if err != nil || r.Stands() {
+	if err != nil || r.Withholds() {
 		return r, kept, err
 	}
 	for {
@@ -414,8 +414,8 @@ func End(ctx context.Context, rows Rows, windows *claim.Policy) (r claim.Restore
 	}
 }
 
-// Known counts the witnesses, and of them those that do not show the claim's end.
-func Known(ctx context.Context, rows claim.Restores) (all, open int, err error) {
+// CountWitnesses counts the witnesses, and of them those that do not show the claim's end.
+func CountWitnesses(ctx context.Context, rows claim.Restores) (all, open int, err error) {
 	for after := (claim.Key{}); ; {
 		some, err := rows.Witnesses(ctx, after, batch)
 		if err != nil || len(some) == 0 {

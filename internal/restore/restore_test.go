@@ -255,7 +255,7 @@ func TestNoNodeExportsBeforeItMay(t *testing.T) {
 			died := w.restore(mortal, mortal, stopped)
 			r, _, err := d.Restore(t.Context())
 			require.NoError(t, err)
-			if r.Stands() && !r.Unread(home) {
+			if r.Withholds() && !r.Unread(home) {
 				x, err := audit.NewExporter(audit.Config{
 					Store: rows(t, d), Objects: w.bucket, Keys: w.keys, Deployment: ours, Policy: audit.DefaultPolicy(), Home: home, Node: "n",
 				})
@@ -334,10 +334,10 @@ func TestARestoreKeepsTheBrake(t *testing.T) {
 			require.ErrorIs(t, release(of), want)
 		}
 	}
-	both(restore.ErrStands)
+	both(restore.ErrUnreleased)
 	_, err = restore.Release(t.Context(), d, "ops", "")
 	require.NoError(t, err)
-	both(restore.ErrStands)
+	both(restore.ErrUnreleased)
 	windows, err := d.Windows(t.Context())
 	require.NoError(t, err)
 	_, _, err = restore.End(t.Context(), d, &windows)
@@ -384,7 +384,7 @@ func TestRestoreRefuses(t *testing.T) {
 	// Two days later it is over.
 	old, err := restore.Begin(t.Context(), d, v, restore.Lost{From: now.Add(-100 * time.Hour), Until: now.Add(-49 * time.Hour), By: "a", Why: "b"})
 	require.NoError(t, err)
-	require.True(t, old.Stands())
+	require.True(t, old.Withholds())
 	require.NoError(t, d.PutWitnesses(t.Context(), []claim.Witness{{Key: claim.Key{Tenant: "acme", Value: "k"}, Done: true}}))
 	require.NoError(t, end())
 	require.NoError(t, end(), "again")

@@ -21,7 +21,7 @@ type Census struct {
 }
 
 // Value counts a value and returns its replacement, nil for no change. The error is
-// [ErrUnasked]; a value that cannot be opened at all is counted and left.
+// [ErrNoAnswer]; a value that cannot be opened at all is counted and left.
 func (c *Census) Value(ctx context.Context, row Row, stored []byte) ([]byte, error) {
 	if c.Under == nil {
 		c.Under = map[string]int{}

@@ -138,7 +138,7 @@ func (r *Ring) Seal(ctx context.Context, row Row, plain []byte) ([]byte, error) 
 }
 
 // Open returns the value that is stored in row. The error is one line; it is [ErrLost] or
-// [ErrUnasked].
+// [ErrNoAnswer].
 func (r *Ring) Open(ctx context.Context, row Row, stored []byte) ([]byte, error) {
 	if _, sealed := KeyOf(stored); !sealed {
 		return stored, nil
@@ -222,7 +222,7 @@ func (r *Ring) newDataKey(ctx context.Context) (*dataKey, error) {
 		err = fmt.Errorf("it encrypts a data key to %d bytes, more than %d", len(wrapped), maxWrapped)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: key %v: %w", ErrUnasked, r.keys[0].Name, err)
+		return nil, fmt.Errorf("%w: key %v: %w", ErrNoAnswer, r.keys[0].Name, err)
 	}
 	return &dataKey{aead: aead, head: head(r.keys[0].Name, wrapped), made: time.Now()}, nil
 }
@@ -258,7 +258,7 @@ func (r *Ring) cipher(ctx context.Context, name KeyName, wrapped []byte) (cipher
 	case errors.Is(err, ErrLost):
 		return nil, fmt.Errorf("key %v: %w", name, err)
 	case err != nil: // an unknown error is no refusal
-		return nil, fmt.Errorf("%w: key %v: %w", ErrUnasked, name, err)
+		return nil, fmt.Errorf("%w: key %v: %w", ErrNoAnswer, name, err)
 	}
 	return found.(cipher.AEAD), nil
 }

@@ -86,8 +86,8 @@ var (
 	// ErrLost: no retry by this process can open the value. It is sealed under a key
 	// that the process does not have, or it was not sealed for this row.
 	ErrLost = errors.New("it cannot be opened")
-	// ErrUnasked: the sealing key did not answer. A later try may succeed.
-	ErrUnasked = errors.New("the sealing key does not answer")
+	// ErrNoAnswer: the sealing key did not answer. A later try may succeed.
+	ErrNoAnswer = errors.New("the sealing key does not answer")
 )
 
 // magic begins every sealed value. The first byte never occurs in UTF-8, the last is

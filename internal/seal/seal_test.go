@@ -88,7 +88,7 @@ func TestSealedValuesOpenInTheirRowAlone(t *testing.T) {
 	} {
 		_, err := r.Open(t.Context(), other, stored)
 		require.ErrorIs(t, err, ErrLost, "%v", other)
-		require.NotErrorIs(t, err, ErrUnasked)
+		require.NotErrorIs(t, err, ErrNoAnswer)
 	}
 }
 
@@ -230,10 +230,10 @@ func TestTheKeyIsOutOfReach(t *testing.T) {
 		v := &vault{pad: 1}
 		r := New([]Key{keyOf("a", v)}, nil)
 		v.down.Store(true)
-		require.ErrorIs(t, r.Ready(t.Context()), ErrUnasked)
+		require.ErrorIs(t, r.Ready(t.Context()), ErrNoAnswer)
 		for range 100 {
 			_, err := r.Seal(t.Context(), row, []byte(secret))
-			require.ErrorIs(t, err, ErrUnasked)
+			require.ErrorIs(t, err, ErrNoAnswer)
 		}
 		require.EqualValues(t, 1, v.encrypted.Load(), "a flood does not become one of questions")
 		time.Sleep(askPause)
@@ -244,11 +244,11 @@ func TestTheKeyIsOutOfReach(t *testing.T) {
 		time.Sleep(oldest - time.Second)
 		sealed(t, r, secret)
 		_, err := r.Open(t.Context(), row, stored)
-		require.ErrorIs(t, err, ErrUnasked)
+		require.ErrorIs(t, err, ErrNoAnswer)
 		require.NotErrorIs(t, err, ErrLost)
 		time.Sleep(time.Second)
 		_, err = r.Seal(t.Context(), row, []byte(secret))
-		require.ErrorIs(t, err, ErrUnasked)
+		require.ErrorIs(t, err, ErrNoAnswer)
 
 		time.Sleep(askPause)
 		v.down.Store(false)
@@ -258,7 +258,7 @@ func TestTheKeyIsOutOfReach(t *testing.T) {
 		v.refuses.Store(true)
 		_, err = r.Open(t.Context(), row, stored)
 		require.ErrorIs(t, err, ErrLost)
-		require.NotErrorIs(t, err, ErrUnasked)
+		require.NotErrorIs(t, err, ErrNoAnswer)
 	})
 }
 

@@ -148,7 +148,7 @@ func (v *View) standingPin(ctx context.Context, key claim.Key, entry string, tak
 	}
 	pin, change := claim.PinFor(&old, key, entry, spokenFor, p, s.now)
 	switch {
-	case change == claim.PinStands:
+	case change == claim.PinUnchanged:
 		return pin, true, nil
 	case change == claim.PinTaken && !s.open:
 		return claim.Pin{}, false, claim.ErrNoNewHomes

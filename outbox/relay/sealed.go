@@ -18,7 +18,7 @@ func rowOf(tenant string) seal.Row { return seal.Row{Table: "endpoint", ID: tena
 
 // Sealed wraps all so that ring seals the secrets in the store; a nil ring stores them
 // unsealed. An endpoint whose secrets cannot be opened is returned without them, with
-// [seal.ErrLost] or [seal.ErrUnasked].
+// [seal.ErrLost] or [seal.ErrNoAnswer].
 func Sealed(all Endpoints, ring *seal.Ring) Endpoints { return sealed{all, ring} }
 
 type sealed struct {

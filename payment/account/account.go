@@ -236,9 +236,9 @@ func (o *Open) String() string {
 // page is how many rows are read at once.
 const page = 1000
 
-// Left counts what is open at providers that have been in use and are not among those
+// CheckRemoved counts what is open at providers that have been in use and are not among those
 // named. It reads every open call once for each. An error is one line with the numbers.
-func Left(ctx context.Context, store Store, work *Homes, named []string) error {
+func CheckRemoved(ctx context.Context, store Store, work *Homes, named []string) error {
 	rows, err := store.Accounts(ctx)
 	if err != nil {
 		return err
@@ -388,6 +388,6 @@ func isOwed(ctx context.Context, work Work, ghost *ledger.Transaction) (bool, er
 	if err != nil || failed {
 		return false, err
 	}
-	_, stands, err := ledger.GivenBack(ctx, work, ghost.Region, ghost.Provider, ghost.ProviderRef, ledger.MaxGhostRefunds)
+	_, stands, err := ledger.GhostRefunds(ctx, work, ghost.Region, ghost.Provider, ghost.ProviderRef, ledger.MaxGhostRefunds)
 	return err == nil && !stands, err
 }

@@ -115,7 +115,7 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 }
 
 func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, detail string, err error) {
-	failed, stands, err := ledger.GivenBack(ctx, c.Books, g.Home, g.Provider, g.ProviderRef, ledger.MaxGhostRefunds)
+	failed, stands, err := ledger.GhostRefunds(ctx, c.Books, g.Home, g.Provider, g.ProviderRef, ledger.MaxGhostRefunds)
 	switch {
 	case err != nil:
 		return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)

@@ -17,7 +17,7 @@ import (
 // home is "": nothing follows from them.
 type cohort struct{ region, provider, home string }
 
-// Known parses readAtOnce notices, at some 20 µs each, and pauses for readPause, the least
+// CloseBooked parses readAtOnce notices, at some 20 µs each, and pauses for readPause, the least
 // that a sleep takes: charges beside it do not wait for all notices of a look.
 const (
 	readAtOnce = 16
@@ -31,14 +31,14 @@ type plainNotice struct {
 	moved psp.Notice
 }
 
-// Known closes the notices among rows from which nothing follows: of movements that are
+// CloseBooked closes the notices among rows from which nothing follows: of movements that are
 // booked as they say, and of events that are no movements. It returns the others, for
 // [Processor.Handle]. Most notices are such: their call has settled the claim by the time
 // the provider reports it. For each home one statement reads the bookings and one closes
 // the notices, however many there are, so that a flood of notices costs the charges
 // beside it little. It closes nothing that Handle would not close in the same way, and
 // its crash points are Handle's: before the close and after it.
-func (p *Processor) Known(ctx context.Context, rows []outbox.Message) (rest []outbox.Message) {
+func (p *Processor) CloseBooked(ctx context.Context, rows []outbox.Message) (rest []outbox.Message) {
 	cohorts := map[cohort][]plainNotice{}
 	for i := range rows {
 		if i > 0 && i%readAtOnce == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Of many notices Known closes those of movements that are booked as they say, with one
+// Of many notices CloseBooked closes those of movements that are booked as they say, with one
 // reading and one closing, and leaves every other. Handle closes the same in the same
 // way.
 func TestKnownClosesWhatIsBookedAndNothingElse(t *testing.T) {
@@ -53,7 +53,7 @@ func TestKnownClosesWhatIsBookedAndNothingElse(t *testing.T) {
 	rows = append(rows, gone)
 
 	p, before := w.processor(), w.steps
-	rest := p.Known(t.Context(), rows)
+	rest := p.CloseBooked(t.Context(), rows)
 	require.Equal(t, 3, w.steps-before, "one reading; before and after one closing")
 	require.Equal(t, rows[3:], rest)
 	require.Equal(t, map[string]Status{"sim:known": ProcessedOK, "sim:again": ProcessedOK, "sim:other": ProcessedOK}, w.closed)
@@ -62,7 +62,7 @@ func TestKnownClosesWhatIsBookedAndNothingElse(t *testing.T) {
 	require.Equal(t, map[string]Status{"sim:known": ProcessedOK}, w.closed)
 }
 
-// Known closes together the events from which nothing follows, whatever they are about, as
+// CloseBooked closes together the events from which nothing follows, whatever they are about, as
 // Handle closes each: no movements, and refused ones of no object of ours. It does not
 // read anything for them.
 func TestKnownClosesWhatNothingFollowsFrom(t *testing.T) {
@@ -107,7 +107,7 @@ func TestKnownClosesWhatNothingFollowsFrom(t *testing.T) {
 		rest = append(rest, row(id, n))
 	}
 	p := w.processor()
-	require.Equal(t, rest, p.Known(t.Context(), append(slices.Clone(rows), rest...)))
+	require.Equal(t, rest, p.CloseBooked(t.Context(), append(slices.Clone(rows), rest...)))
 	require.Equal(t, 2, w.steps, "before and after one closing")
 	require.Equal(t, want, w.closed)
 	clear(w.closed)
@@ -134,12 +134,12 @@ func bookedNotice(t *testing.T) (*world, *Processor, []outbox.Message) {
 func TestKnownLeavesASilentHome(t *testing.T) {
 	w, p, rows := bookedNotice(t)
 	w.dieAt = w.steps + 1
-	require.Equal(t, rows, p.Known(t.Context(), rows))
+	require.Equal(t, rows, p.CloseBooked(t.Context(), rows))
 	steps := w.steps
-	require.Equal(t, rows, p.Known(t.Context(), rows))
+	require.Equal(t, rows, p.CloseBooked(t.Context(), rows))
 	require.Equal(t, steps, w.steps, "nothing was asked")
 	require.Equal(t, outbox.Gone(), p.Handle(t.Context(), rows[0]))
-	require.Empty(t, p.Known(t.Context(), rows))
+	require.Empty(t, p.CloseBooked(t.Context(), rows))
 }
 
 // A close of which nothing is known is left to the lease: the notices are not handled
@@ -147,9 +147,9 @@ func TestKnownLeavesASilentHome(t *testing.T) {
 func TestKnownLeavesAnUnknownCloseToTheLease(t *testing.T) {
 	w, p, rows := bookedNotice(t)
 	w.dieAt = w.steps + 2
-	require.Empty(t, p.Known(t.Context(), rows))
+	require.Empty(t, p.CloseBooked(t.Context(), rows))
 	require.Empty(t, w.closed)
-	require.Empty(t, p.Known(t.Context(), rows), "taken again")
+	require.Empty(t, p.CloseBooked(t.Context(), rows), "taken again")
 	require.Equal(t, map[string]Status{"sim:e": ProcessedOK}, w.closed)
 }
 
@@ -157,5 +157,5 @@ func TestKnownLeavesAnUnknownCloseToTheLease(t *testing.T) {
 func TestAPanicOverManyLeavesEachToItsHandler(t *testing.T) {
 	_, p, rows := bookedNotice(t)
 	p.c.Books = struct{ ledger.Store }{} // every method panics
-	require.Equal(t, rows, p.Known(t.Context(), rows))
+	require.Equal(t, rows, p.CloseBooked(t.Context(), rows))
 }

@@ -236,7 +236,7 @@ func (w *world) tell(n psp.Notice) outbox.Disposition {
 }
 
 func (w *world) handle(p *Processor, body []byte, id string) outbox.Disposition {
-	rest := p.Known(w.Context(), []outbox.Message{w.row(body, id)})
+	rest := p.CloseBooked(w.Context(), []outbox.Message{w.row(body, id)})
 	if len(rest) == 0 {
 		return outbox.Gone()
 	}

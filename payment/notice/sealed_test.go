@@ -100,6 +100,6 @@ func TestANoticeThatCannotBeSealedIsNotKept(t *testing.T) {
 	defer r.Stop()
 	err = r.Receive(t.Context(), "echo", good, []byte("one"))
 	require.ErrorIs(t, err, claim.ErrUnavailable)
-	require.ErrorIs(t, err, seal.ErrUnasked)
+	require.ErrorIs(t, err, seal.ErrNoAnswer)
 	require.Empty(t, s.kept)
 }

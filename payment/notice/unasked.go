@@ -72,7 +72,7 @@ func (p *Processor) happened(ctx context.Context, m outbox.Message, n *psp.Notic
 			u.Kind, u.Amount, u.Currency, of.Amount, of.Currency, of.Object)))
 	}
 	opened := ledger.UnaskedOf(of, ledger.DisputeOpened, cmp.Or(u.Dispute, u.ProviderRef), u.Amount)
-	if u.Known {
+	if u.IfOpened {
 		if known, v := p.knows(ctx, m, u, &opened); v != nil || !known {
 			return false, v
 		}

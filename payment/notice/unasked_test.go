@@ -125,7 +125,7 @@ func TestALossIsOfADisputeThatIsKnown(t *testing.T) {
 	w := newWorld(t)
 	w.have(charge, claim.Completed, "p1")
 	lost := happens(psp.KindDisputeLost, "du_1", "p1")
-	lost.Unasked[0].Known = true
+	lost.Unasked[0].IfOpened = true
 	w.tell(lost)
 	require.Empty(t, w.closed["sim:"+lost.ID], "the dispute may be told of later")
 	require.Equal(t, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}, w.stands())

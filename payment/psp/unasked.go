@@ -46,8 +46,8 @@ type Unasked struct {
 	// Dispute is the provider's own id of the dispute if ProviderRef names this step of
 	// it alone, such as a second withdrawal. "": ProviderRef is the dispute's.
 	Dispute string
-	// Known: nothing follows from it unless the dispute is booked as opened.
-	Known bool
+	// IfOpened: nothing follows from it unless the dispute is booked as opened.
+	IfOpened bool
 	// Amount is in minor units of Currency, above 0.
 	Amount   int64
 	Currency string

@@ -440,7 +440,7 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 // owed reports whether the payer of a ghost has not got the money back: no refund of it
 // stands, and it has not failed itself.
 func (r *run) owed(ctx context.Context, b *booking) (bool, error) {
-	_, stands, err := ledger.GivenBack(ctx, r.c.Books, b.Home, r.c.Provider, b.Ref, ledger.MaxGhostRefunds)
+	_, stands, err := ledger.GhostRefunds(ctx, r.c.Books, b.Home, r.c.Provider, b.Ref, ledger.MaxGhostRefunds)
 	if err != nil {
 		return false, fmt.Errorf("recon: the books of %s cannot be read: %w", b.Home, err)
 	}

@@ -57,7 +57,7 @@ func TestEveryKindIsAccountedFor(t *testing.T) {
 				if byItself(kind) { // the provider's and ours, of no payment
 					require.Empty(t, all)
 					require.Equal(t, map[psp.Kind]int{kind: 1}, report.NotBooked)
-					require.NotEmpty(t, report.LeftOut())
+					require.NotEmpty(t, report.Unjudged())
 					return
 				}
 				require.Len(t, all, 1, "%+v", report)
@@ -75,7 +75,7 @@ func TestEveryKindIsAccountedFor(t *testing.T) {
 			report, all := w.only(noon.Add(-2*time.Hour), word+",,pi_9,m1")
 			require.Empty(t, all)
 			require.Equal(t, 1, report.Outside)
-			require.Contains(t, report.LeftOut(), "1 line of another period")
+			require.Contains(t, report.Unjudged(), "1 line of another period")
 		})
 		t.Run(word+"/of another account", func(t *testing.T) {
 			w := newWorld(t)
@@ -87,7 +87,7 @@ func TestEveryKindIsAccountedFor(t *testing.T) {
 				return
 			}
 			require.Equal(t, 1, report.OtherAccount)
-			require.Contains(t, report.LeftOut(), "1 line of the account's own business")
+			require.Contains(t, report.Unjudged(), "1 line of the account's own business")
 
 			_, all = w.only(noon, word+","+objectID(t, 7)+",pi_9,m1")
 			require.Len(t, all, 1, "our id is on it")
@@ -154,7 +154,7 @@ func TestAFailureOfWhatIsNotBooked(t *testing.T) {
 	report, all := w.only(noon, "charge_failed,"+id+",,m1")
 	require.Empty(t, all)
 	require.Equal(t, 1, report.Undecided)
-	require.Contains(t, report.LeftOut(), "1 undecided")
+	require.Contains(t, report.Unjudged(), "1 undecided")
 
 	w.claims[0].State, w.claims[0].Reason = claim.FailedTerminal, "expired"
 	_, all = w.only(noon, "charge_failed,"+id+",,m1")
@@ -168,8 +168,8 @@ func TestWhatIsLeftOut(t *testing.T) {
 	id, _ := w.paid(1)
 	w.books[0].ProviderRef, w.claims[0].ProviderRef = "m1", "m1"
 	report, _ := w.only(noon, "charge,"+id+",,m1")
-	require.Empty(t, report.LeftOut())
+	require.Empty(t, report.Unjudged())
 	report, all := w.only(noon, "charge,"+id+",,m1", "risk_reserved_funds,,,m2", "fee,,,m3")
 	require.Empty(t, all)
-	require.Equal(t, "1 line of an unknown kind, 1 of kind fee that is not booked", report.LeftOut())
+	require.Equal(t, "1 line of an unknown kind, 1 of kind fee that is not booked", report.Unjudged())
 }

@@ -134,10 +134,10 @@ func (r *Report) Total() (n int) {
 	return n
 }
 
-// LeftOut lists what is stated or booked and was not judged, as in "2 lines of another
+// Unjudged lists what is stated or booked and was not judged, as in "2 lines of another
 // period, 1 undecided"; "" if everything was. Only then does everything agree that has no
 // mismatch.
-func (r *Report) LeftOut() string {
+func (r *Report) Unjudged() string {
 	var out []string
 	add := func(n int, one, more string) {
 		if n == 1 {

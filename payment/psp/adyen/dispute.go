@@ -71,7 +71,7 @@ func (i *item) unasked() (all []psp.Unasked, ok bool, err error) {
 		return []psp.Unasked{u}, true, nil
 	}
 	for _, s := range steps {
-		u.Kind, u.Failed, u.Known, u.Status = s.kind, false, s.known, words[s.kind]
+		u.Kind, u.Failed, u.IfOpened, u.Status = s.kind, false, s.known, words[s.kind]
 		if u.ProviderRef, u.Dispute = i.PSPReference, ""; s.second {
 			u.ProviderRef, u.Dispute = i.PSPReference+secondMark, i.PSPReference
 		}

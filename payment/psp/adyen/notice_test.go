@@ -88,7 +88,7 @@ func TestRead(t *testing.T) {
 	dispute := func(kind psp.Kind, status string) psp.Unasked {
 		return psp.Unasked{Kind: kind, ProviderRef: "DIS", Status: status}
 	}
-	known := func(u psp.Unasked) psp.Unasked { u.Known = true; return u }
+	known := func(u psp.Unasked) psp.Unasked { u.IfOpened = true; return u }
 	for name, c := range map[string]struct {
 		body string
 		want psp.Notice

@@ -44,7 +44,7 @@ func unasked(t *testing.T, h Harness, n psp.Notifier, in <-chan Delivery) {
 		if u.Reference != "" && want.Reference == "" {
 			want.Reference = charge.Reference // some repeat it
 		}
-		u.DueBy, u.Reason, u.Status, u.Known = time.Time{}, "", "", false
+		u.DueBy, u.Reason, u.Status, u.IfOpened = time.Time{}, "", "", false
 		if !reflect.DeepEqual(u, want) {
 			t.Errorf("got  %+v\nwant %+v", u, want)
 		}
