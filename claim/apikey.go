@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// An API key is "hwk_", 43 random characters and a check value of 6 characters. Secret
-// scanners can find keys by this form and verify that they are ours.
+// An API key is "hwk_", 43 random characters and a check value of 6 characters. Secret scanners can
+// find keys by this form and verify that this program made them.
 const (
 	apiKeyPrefix = "hwk_"
 	// apiKeyRandom characters hold 256 bits, too many to search a plain hash of a key

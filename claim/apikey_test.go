@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAPIKeys: a key of ours is told from one that is made up without asking anybody,
-// and a key of another form is left to be looked up.
+// TestAPIKeys: ReadAPIKey distinguishes a key of ours from one that is made up, without a look-up.
+// A key of another form needs one.
 func TestAPIKeys(t *testing.T) {
 	form := regexp.MustCompile(`^hwk_[0-9A-Za-z]{49}$`) // what secret scanners rely on
 	seen := map[string]bool{}
@@ -40,6 +40,6 @@ func TestAPIKeys(t *testing.T) {
 	}
 	// The form never changes: keys are out there.
 	if random := "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg"; APIKeyMadeUp("hwk_" + random + "3dNbVG") {
-		t.Error("a key that was given out is refused")
+		t.Error("a key that was issued is refused")
 	}
 }

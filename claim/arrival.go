@@ -14,7 +14,7 @@ type Arrival struct {
 	Holder
 }
 
-// Asked is what a request asks of its key's claim.
+// Asked is the content of a request, for its key's claim.
 type Asked struct {
 	Key       Key
 	Operation string
@@ -27,7 +27,7 @@ type Asked struct {
 	Also Fingerprint
 	// CompareOnly is [Request.CompareOnly].
 	CompareOnly bool
-	// UnderWay is how long the request has been under way when the store is asked.
+	// UnderWay is how long the request has been under way when the store call starts.
 	UnderWay time.Duration
 	// Mint holds ID and Receipt for a new claim; Created is set by the transition.
 	Mint        Minted
@@ -37,9 +37,8 @@ type Asked struct {
 // Route is how a request came to its claim.
 type Route struct {
 	Home string
-	// Stamped: the key itself names its home. Otherwise PinnedAt is the time of
-	// the pin that names it; zero when the caller knows of none, which allows
-	// everything but creating a claim.
+	// Stamped: the key itself names its home. Otherwise PinnedAt is the time of the pin that names
+	// it; zero when the caller has read none, which allows everything but creating a claim.
 	Stamped  bool
 	PinnedAt time.Time
 	// PinHere: this step may also pin an opaque key without a home to Home, although no

@@ -37,7 +37,7 @@ func TestCanonical(t *testing.T) {
 		// RFC 8785, section 3.2.3.
 		{"UTF-16 order", `{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One","\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}`,
 			"{\"\\r\":\"Carriage Return\",\"1\":\"One\",\"\u0080\":\"Control\",\"ö\":\"Latin Small Letter O With Diaeresis\",\"€\":\"Euro Sign\",\"😀\":\"Emoji: Grinning Face\",\"\ufb33\":\"Hebrew Letter Dalet With Dagesh\"}"},
-		{"an escape sorts as what it stands for", `{"\\":1,"[":2,"\"":3,"!":4,"\n":5,"]":6}`, `{"\n":5,"!":4,"\"":3,"[":2,"\\":1,"]":6}`},
+		{"an escape sorts as the character that it encodes", `{"\\":1,"[":2,"\"":3,"!":4,"\n":5,"]":6}`, `{"\n":5,"!":4,"\"":3,"[":2,"\\":1,"]":6}`},
 
 		{"every short escape in names", `{"\r":1,"\f":2,"\u000b":3,"\n":4,"\t":5,"\b":6,"\u0007":7}`, `{"\u0007":7,"\b":6,"\t":5,"\n":4,"\u000b":3,"\f":2,"\r":1}`},
 

@@ -225,15 +225,15 @@ func order(value string, amount int) *Request {
 	}
 }
 
-// brokenSettle is a store that is gone when an attempt ends.
+// brokenSettle is a store that is unreachable when an attempt ends.
 type brokenSettle struct{ *rows }
 
 func (brokenSettle) Settle(context.Context, Record, Verdict) (Record, error) {
 	return Record{}, ErrUnavailable
 }
 
-// faultySettle answers Settle with err until then, before the row hears of it or
-// after; nil for as long as the row says.
+// faultySettle answers Settle with err until then, before the row is written or after; nil: with
+// the row's answer.
 type faultySettle struct {
 	*rows
 	err   error

@@ -13,10 +13,10 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// A panic under a claim, of the executor or of a store, ends the flight and the
-// holding and leaves the outcome unknown, in the request and in its recovery, however
-// often: the claim stays in flight, is never failed, and who can tell what came of it
-// settles it. The worker counts it, so that the row is parked.
+// A panic under a claim, of the executor or of a store, ends the call and the holding and leaves
+// the outcome unknown, in the request and in its recovery, however often. The claim stays in flight
+// and never fails. An attempt that learns the outcome settles it. The worker counts the panics and
+// parks the row.
 func TestAPanicLeavesTheOutcomeUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := DefaultPolicy()
@@ -43,10 +43,10 @@ func TestAPanicLeavesTheOutcomeUnknown(t *testing.T) {
 			idle()
 			require.Equal(t, InFlight, store.row(key).State)
 			require.Empty(t, store.row(key).Holder, "the lease is given up")
-			require.Zero(t, store.row(key).Unknowns, "a fault of ours uses nothing up")
+			require.Zero(t, store.row(key).Unknowns, "a panic uses up no attempt")
 			time.Sleep(p.BackoffMax)
 		}
-		require.Contains(t, log.String(), "TestAPanicLeavesTheOutcomeUnknown", "the stack says where")
+		require.Contains(t, log.String(), "TestAPanicLeavesTheOutcomeUnknown", "the stack names the place")
 
 		m := store.messages[store.row(key).Minted.ID]
 		require.Equal(t, "Faulted: our code panicked: adapter", s.Recover(t.Context(), m).String())

@@ -23,9 +23,9 @@ const (
 	CurrentFingerprint = FingerprintV1
 )
 
-// ErrFingerprintVersion is returned for a version that this build does not know, most
-// likely because a newer build wrote the claim. The request can then be neither matched
-// nor refused: the outcome of the comparison is unknown.
+// ErrFingerprintVersion is returned for a version that this build does not support, most likely
+// because a newer build wrote the claim. The request can then be neither matched nor refused: the
+// outcome of the comparison is unknown.
 var ErrFingerprintVersion = errors.New("unknown fingerprint version; a newer node must answer this request")
 
 // Fingerprint identifies a request under its key. It is comparable: two
@@ -57,8 +57,8 @@ type FingerprintInput struct {
 const fingerprintLabel = "homeward/fingerprint/v1"
 
 // Fingerprint computes the fingerprint by the rules of version v. It returns
-// [ErrFingerprintVersion] for a version that this build does not know. It is
-// safe for concurrent use.
+// [ErrFingerprintVersion] for a version that this build does not support. It is safe for concurrent
+// use.
 func (in FingerprintInput) Fingerprint(v FingerprintVersion) (Fingerprint, error) {
 	if v != FingerprintV1 {
 		return Fingerprint{}, fmt.Errorf("version %d: %w", v, ErrFingerprintVersion)

@@ -69,7 +69,7 @@ func TestFingerprintV1Golden(t *testing.T) {
 	}
 }
 
-// naiveFingerprint is version 1 as its documentation tells it.
+// naiveFingerprint is version 1 as its documentation describes it.
 func naiveFingerprint(in claim.FingerprintInput, mediaType string) [32]byte {
 	h := sha256.New()
 	for _, part := range []string{"homeward/fingerprint/v1", in.Method, in.Path, in.Tenant, mediaType, string(in.Canonical)} {

@@ -23,14 +23,14 @@ func (e *WithheldError) Error() string {
 // audit meanwhile.
 const withheldPause = 30 * time.Second
 
-// Guard keeps work from beginning on what a restore has lost, see "After a restore" in the
-// package documentation. [Guard.Claims] and [Guard.Executor] put it in front of a store and
-// of an executor: whoever uses these need not know of restores. It holds this process's copy
-// of the row. It is safe for concurrent use.
+// Guard keeps work from beginning on what a restore has lost, see "After a restore" in the package
+// documentation. [Guard.Claims] and [Guard.Executor] put it in front of a store and of an executor:
+// their callers need no code for restores. It holds this process's copy of the row. It is safe for
+// concurrent use.
 type Guard struct {
 	store   Restores
 	reading sync.Mutex              // one at a time, so that an older answer never replaces a newer one
-	row     atomic.Pointer[Restore] // nil: none stands
+	row     atomic.Pointer[Restore] // nil: none is in effect
 	mark    atomic.Uint64
 }
 
@@ -60,18 +60,18 @@ func (g *Guard) Read(ctx context.Context) error {
 // Mark is [Restore.Mark] of the row as it was last read.
 func (g *Guard) Mark() uint64 { return g.mark.Load() }
 
-// Standing returns the restore that stands, nil if none does.
+// Standing returns the restore that is in effect, nil if there is none.
 func (g *Guard) Standing() *Restore { return g.row.Load() }
 
-// guards reports whether a restore stands that key may be older than.
+// guards reports whether a restore is in effect that key may be older than.
 func (g *Guard) guards(key Key) bool {
 	r := g.Standing()
 	return r != nil && !r.Minted(key.Value)
 }
 
-// Recall returns the witness of key, which has the last generation of its claim, or nil if the
-// lost writes did not use the key. It fails with a *[WithheldError] if it cannot know whether
-// they did, or which generation was the last: nothing may be begun, taken over or closed then.
+// Recall returns the witness of key, which has the last generation of its claim, or nil if the lost
+// writes did not use the key. It fails with a *[WithheldError] if it cannot tell whether they did,
+// or which generation was the last: nothing may be begun, taken over or closed then.
 func (g *Guard) Recall(ctx context.Context, key Key) (*Witness, error) {
 	r := g.Standing() // before the witness: see Interleavings
 	if r == nil || r.Minted(key.Value) {
@@ -102,10 +102,10 @@ func (g *Guard) recallReleased(ctx context.Context, rec *Record) error {
 	return err
 }
 
-// Claims returns s behind g: each step that begins work on a key waits until g knows what the
-// lost writes did under it, and otherwise fails with a *[WithheldError]. What only reads, and
-// the steps of a holder, pass. Without a restore each step costs a look at a pointer.
-// calls is the queue of provider calls, and p what the store was opened with.
+// Claims returns s behind g: each step that begins work on a key waits until g has read what the
+// lost writes did under it, and otherwise fails with a *[WithheldError]. What only reads, and the
+// steps of a holder, pass. Without a restore each step costs a look at a pointer. calls is the
+// queue of provider calls, and p what the store was opened with.
 func (g *Guard) Claims(s Store, calls outbox.Store, p *Policy) *Guarded {
 	return &Guarded{s, g, calls, p}
 }
@@ -124,14 +124,14 @@ func (s *Guarded) Begin(ctx context.Context, a Arrival) (begun Begun, err error)
 	if !s.guard.guards(a.Key) {
 		return s.Store.Begin(ctx, a)
 	}
-	asked := time.Now()
+	sentAt := time.Now()
 	rec, now, found, err := s.Get(ctx, a.Key, a.Home)
 	if err != nil {
 		return Begun{}, err
 	}
 	begun = Begun{Decision: NeedPin, Now: now}
 	if found {
-		said, _, err := a.answer(&rec, time.Since(asked), s.policy, now)
+		said, _, err := a.answer(&rec, time.Since(sentAt), s.policy, now)
 		if err != nil || said != 0 {
 			return Begun{Decision: said, Record: rec, Now: now}, err
 		}
@@ -140,7 +140,7 @@ func (s *Guarded) Begin(ctx context.Context, a Arrival) (begun Begun, err error)
 		return begun, nil
 	}
 	w, err := s.guard.Recall(ctx, a.Key)
-	a.UnderWay += time.Since(asked)
+	a.UnderWay += time.Since(sentAt)
 	switch {
 	case err != nil:
 		return Begun{}, err
@@ -244,16 +244,15 @@ func (s *Guarded) ByObject(ctx context.Context, home, id string) (Record, bool, 
 		return rec, found, err
 	}
 	if err := s.guard.recallReleased(ctx, &rec); err != nil {
-		if w, known, e := s.guard.store.Witness(ctx, rec.Key); e != nil || !known || !w.Booked {
+		if w, ok, e := s.guard.store.Witness(ctx, rec.Key); e != nil || !ok || !w.Booked {
 			return Record{}, false, err
 		}
 	}
 	return rec, true, nil
 }
 
-// Executor returns e behind g: each attempt of a generation that an earlier attempt may have
-// paid has what is known of it from before the restore. While that cannot be read, nothing is
-// sent.
+// Executor returns e behind g: each attempt of a generation that an earlier attempt may have paid
+// gets its witness. While that cannot be read, the attempt sends nothing.
 func (g *Guard) Executor(e Executor) Executor { return witnessed{e, g} }
 
 type witnessed struct {

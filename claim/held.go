@@ -1,8 +1,8 @@
 package claim
 
-// Held is news about a charge whose money is held until its capture.
+// Held is a notice about a charge whose money is held until its capture.
 type Held struct {
-	// By is the provider that sent the news; "" for HeldOrdered.
+	// By is the provider that sent it; "" for HeldOrdered.
 	By string
 	// Ref is the provider's own reference of the charge.
 	Ref string

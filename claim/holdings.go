@@ -9,10 +9,10 @@ import (
 	"github.com/homeward-io/homeward/internal/fault"
 )
 
-// holdings are the claims that this process is working on. Each has a trust deadline
-// before the store's lease ends. When either local clock passes the deadline, the
-// call's context ends with [errTrustLost]. Two clocks are needed: the monotonic clock
-// stands still while a machine is suspended, and the wall clock may be set back.
+// holdings are the claims that this process is working on. Each has a trust deadline before the
+// store's lease ends. When either local clock passes the deadline, the call's context ends with
+// [errTrustLost]. Two clocks are needed: the monotonic clock stops while a machine is suspended,
+// and the wall clock may be set back.
 //
 // One timer serves all holdings, as most calls end before it would fire.
 type holdings struct {
@@ -91,12 +91,12 @@ func (hold *holding) extend(trust time.Time) {
 // watch ends the call of hold if trust has run out, and otherwise arms the timer for
 // the next check. The caller holds mu.
 func (h *holdings) watch(hold *holding, now time.Time) {
-	left := h.left(hold, now)
-	if left <= 0 {
+	rest := h.remaining(hold, now)
+	if rest <= 0 {
 		hold.cancel(errTrustLost)
 		return
 	}
-	next := now.Add(min(left, lookEvery))
+	next := now.Add(min(rest, lookEvery))
 	if !h.rings.IsZero() && !next.Before(h.rings) {
 		return
 	}
@@ -119,9 +119,9 @@ func (h *holdings) look() {
 	}
 }
 
-// left returns how long trust in hold lasts, by whichever clock shows less. The caller
+// remaining returns how long trust in hold lasts, by whichever clock shows less. The caller
 // holds mu.
-func (h *holdings) left(hold *holding, now time.Time) time.Duration {
+func (h *holdings) remaining(hold *holding, now time.Time) time.Duration {
 	wall := now
 	if h.wall != nil {
 		wall = h.wall()
@@ -211,7 +211,7 @@ func (s *Service) tryRenew(ctx context.Context, home string, holds []*holding) {
 	for i, hold := range holds {
 		leases[i] = hold.lease
 	}
-	asked := time.Now()
+	sentAt := time.Now()
 	kept, err := s.c.Store.Renew(ctx, s.c.Node, leases)
 	if err != nil {
 		s.c.Logger.Warn("could not renew leases; running provider calls end before their leases do", "home", home, "held", len(leases), "error", err)
@@ -219,7 +219,7 @@ func (s *Service) tryRenew(ctx context.Context, home string, holds []*holding) {
 	}
 	for i, hold := range holds {
 		if kept[i] {
-			hold.extend(asked.Add(s.c.Policy.Lease - s.c.Policy.LeaseMargin))
+			hold.extend(sentAt.Add(s.c.Policy.Lease - s.c.Policy.LeaseMargin))
 		} else {
 			hold.lost()
 			s.meters.fenced.Add(1, "renew")

@@ -10,20 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAMachineThatSleptTrustsNoLease: its monotonic clock and its timers have stood
-// still, and only the wall clock tells.
+// TestAMachineThatSleptTrustsNoLease: its monotonic clock and its timers have stood still. Only the
+// wall clock has moved.
 func TestAMachineThatSleptTrustsNoLease(t *testing.T) {
 	const lease, slept = 25 * time.Second, time.Hour
 	for name, c := range map[string]struct {
 		sleep func(hold func() *holding, fall func())
 		held  bool
 	}{
-		"before it heard that it holds the lease": {func(hold func() *holding, fall func()) { fall(); hold() }, false},
-		"in the middle of the call":               {func(hold func() *holding, fall func()) { hold(); fall() }, false},
+		"before the store's reply that it holds the lease": {func(hold func() *holding, fall func()) { fall(); hold() }, false},
+		"in the middle of the call":                        {func(hold func() *holding, fall func()) { hold(); fall() }, false},
 		"while it renewed": {func(hold func() *holding, fall func()) {
-			h, asked := hold(), time.Now()
+			h, sentAt := hold(), time.Now()
 			fall()
-			h.extend(asked.Add(lease))
+			h.extend(sentAt.Add(lease))
 		}, false},
 		"never": {func(hold func() *holding, _ func()) { hold() }, true},
 		"never, and renewed": {func(hold func() *holding, _ func()) {

@@ -17,9 +17,9 @@ const MaxKeyLength = 255
 
 // Sentinels for errors.Is on what [ParseKey] returns.
 var (
-	// ErrKeyMissing says that there was no key: absent, empty or only white space.
+	// ErrKeyMissing: no key was sent, or an empty one, or only white space.
 	ErrKeyMissing = errors.New("idempotency key missing")
-	// ErrKeyInvalid says that a key was sent and cannot be one.
+	// ErrKeyInvalid: the key that was sent is malformed.
 	ErrKeyInvalid = errors.New("idempotency key invalid")
 )
 

@@ -94,7 +94,7 @@ func TestAUUIDIsOneKeyInEitherCase(t *testing.T) {
 			t.Errorf("ReadStamp(%q) = %d, %v", want, code, ok)
 		}
 	}
-	// Everything else is compared byte for byte: case may be all that tells base64 apart.
+	// Everything else is compared byte for byte: two base64 keys may differ in case alone.
 	for _, key := range []string{
 		"ORDER-17", "AbC", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "F47AC10B58CC4372A5670E02B2C3D479", "{F47AC10B-58CC-4372-A567-0E02B2C3D479}",
 		"G47AC10B-58CC-4372-A567-0E02B2C3D479", "F47AC10B-58CC-4372-A5670-E02B2C3D479", "F47AC10B-58CC-4372-A567-0E02B2C3D479A",
@@ -157,7 +157,7 @@ func TestParseKeyRefuses(t *testing.T) {
 				t.Errorf("error is also %v", other)
 			}
 			if !strings.Contains(keyErr.Reason, tc.says) || strings.ContainsAny(err.Error(), "\r\n") {
-				t.Errorf("message %q; want one line that says %q", err, tc.says)
+				t.Errorf("message %q; want one line with %q", err, tc.says)
 			}
 			if !strings.HasPrefix(err.Error(), tc.is.Error()) {
 				t.Errorf("message %q does not start with %q", err, tc.is)

@@ -29,7 +29,7 @@ func (m *meters) begun(req *Request, b *Begun, err error) {
 		m.claims.Add(1, meter.Unavailable)
 		return
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return // the caller left before the step was sent
+		return // the caller disconnected before the step was sent
 	case err != nil:
 		m.claims.Add(1, meter.Failed)
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-func TestUnknownIsAskedAgainUnderTheSameProviderKey(t *testing.T) {
+func TestAnUnknownIsRetriedUnderTheSameProviderKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		var keys []string
@@ -46,9 +46,9 @@ func TestUnknownIsAskedAgainUnderTheSameProviderKey(t *testing.T) {
 	})
 }
 
-// Retry-After of an unknown is when the provider is asked next, and a retry then asks it.
-func TestAnUnknownSaysWhenItIsAskedAgain(t *testing.T) {
-	for asks, told := range map[time.Duration]time.Duration{
+// Retry-After of an unknown is the time until the next look-up, and a retry then makes it.
+func TestRetryAfterOfAnUnknown(t *testing.T) {
+	for asks, retryAfter := range map[time.Duration]time.Duration{
 		0:                time.Second, // the back-off begins below it
 		40 * time.Second: 40*time.Second + DefaultPolicy().ClockOffset,
 		time.Hour:        DefaultPolicy().BackoffMax,
@@ -66,7 +66,7 @@ func TestAnUnknownSaysWhenItIsAskedAgain(t *testing.T) {
 			var first, retry *UnknownError
 			_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 			require.ErrorAs(t, err, &first)
-			require.Equal(t, told, first.RetryAfter)
+			require.Equal(t, retryAfter, first.RetryAfter)
 			due := time.Now().Add(first.RetryAfter)
 			if asks == 40*time.Second {
 				_, err = s.Do(t.Context(), "us-east1", order("k", 100))
@@ -82,8 +82,8 @@ func TestAnUnknownSaysWhenItIsAskedAgain(t *testing.T) {
 	}
 }
 
-// What one provider may have done, another one cannot know: it is neither asked nor
-// called, however long the first one is not there.
+// One provider cannot know what another may have done: it is neither asked nor called, however long
+// the first one is missing.
 func TestAClaimStaysWithItsProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
@@ -104,9 +104,9 @@ func TestAClaimStaysWithItsProvider(t *testing.T) {
 		rec := store.row(order("k", 100).Key)
 		message := store.messages[rec.Minted.ID]
 		time.Sleep(time.Until(message.Due))
-		require.Equal(t, outbox.Gone(), b.Recover(t.Context(), message), "the first is taken over before it is seen whose it is")
+		require.Equal(t, outbox.Gone(), b.Recover(t.Context(), message), "the first is taken over before its provider is read")
 		rec = store.row(rec.Key)
-		require.EqualValues(t, 1, rec.Unknowns, "who cannot ask has learned nothing")
+		require.EqualValues(t, 1, rec.Unknowns, "a node without the provider learns nothing")
 		for range 2 * int(store.policy.MaxUnknowns) {
 			message = store.messages[rec.Minted.ID]
 			time.Sleep(time.Until(message.Due))
@@ -116,7 +116,7 @@ func TestAClaimStaysWithItsProvider(t *testing.T) {
 			require.ErrorAs(t, err, &unknown)
 		}
 		require.Equal(t, rec, store.row(rec.Key), "the row is left as it is")
-		// A node that has both goes on where the claim is, whatever its default.
+		// A node that has both providers calls the claim's, whatever its default.
 		both := serveAt(t, "b,a", store, bucket{}, store.policy, "n3", func(_ context.Context, at Attempt) Outcome {
 			require.Equal(t, "a", at.Provider)
 			first++
@@ -171,8 +171,8 @@ func TestARequestNamesItsProvider(t *testing.T) {
 }
 
 // A charge's claim names the provider that it was begun for. One that names none, as of a node
-// whose only provider has no name, goes to nobody who has several: never to the default.
-func TestAClaimWithoutAProviderCallsNobody(t *testing.T) {
+// whose only provider has no name, goes to no node that has several, and never to the default.
+func TestAClaimWithoutAProviderMakesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		one := serve(t, store, bucket{}, store.policy, "n1", func(context.Context, Attempt) Outcome { return &Unknown{Reason: "timeout"} })
@@ -196,8 +196,8 @@ func TestAClaimWithoutAProviderCallsNobody(t *testing.T) {
 	})
 }
 
-// A row of the key's former life, whose worker slept through it, must not put its
-// own request into the new life.
+// A call of the key's former life, whose worker was suspended, must not put its request into the
+// new life.
 func TestARowOfAFormerLifeIsNotWorkedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
@@ -236,9 +236,9 @@ func TestAnUnrecordedOutcomeIsUnknown(t *testing.T) {
 	})
 }
 
-// What is known is never thrown away: while the store gives no answer the verdict
-// is said again, and its lease renewed, for as long as trust lasts.
-func TestAVerdictIsSaidUntilItIsRecorded(t *testing.T) {
+// A verdict is never thrown away: while the store gives no answer the holder retries the settle,
+// and renews its lease, for as long as trust lasts.
+func TestAVerdictIsRetriedUntilItIsRecorded(t *testing.T) {
 	lease := DefaultPolicy().Lease
 	for name, c := range map[string]struct {
 		err       error
@@ -426,7 +426,7 @@ func TestFaultsUseNothingUp(t *testing.T) {
 		require.Equal(t, rec.Fence+1, next.Fence, "or it could be recorded twice")
 		rec = next
 	}
-	require.Zero(t, rec.NotFounds, "it may have called since the provider was asked")
+	require.Zero(t, rec.NotFounds, "it may have called since the look-up")
 	next := settled(t, rec, Verdict{Outcome: &Unknown{Reason: "no_answer", GiveUp: &GivenUp{Response: Response{Status: 503}}}}, &p, now)
 	require.Equal(t, InFlight, next.State)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Golden values: a provider that was told another key would charge again.
+// Golden values: a provider that got another key would charge again.
 func TestProviderKeysNeverChange(t *testing.T) {
 	const object = "ch_04hkaps9le6uv093vvvo1md9b8"
 	order := Key{Tenant: "acme", Value: "order-1"}

@@ -38,7 +38,7 @@ func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found
 	return reply, true, shown.Pin, nil
 }
 
-// Inspect returns what a merchant may know of a key, by an authoritative read.
+// Inspect returns what a merchant may read of a key, by an authoritative read.
 func (s *Service) Inspect(ctx context.Context, home string, key Key) (Status, bool, error) {
 	rec, now, found, err := s.c.Store.Get(ctx, key, home)
 	if err != nil || !found {

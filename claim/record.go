@@ -146,8 +146,8 @@ type Record struct {
 	NotFounds uint32
 	// Reason is the decline code, or "outcome_unknown"; empty on success.
 	Reason string
-	// ProviderRef is the provider's own id of the movement, once known. While the claim
-	// is released, the next generation may resume this movement.
+	// ProviderRef is the provider's own id of the movement, once a provider has given it. While the
+	// claim is released, the next generation may resume this movement.
 	ProviderRef string
 	// SettledAt is when the final answer was recorded; zero before.
 	SettledAt time.Time
@@ -164,8 +164,8 @@ type Record struct {
 	Interim *Interim
 }
 
-// Waits reports whether r has no holder because it waits for the payer, a bank or a
-// capture. A node that receives news of the outcome may take it over at once.
+// Waits reports whether r has no holder because it waits for the payer, a bank or a capture. A node
+// that receives a notice of the outcome may take it over at once.
 func (r *Record) Waits() bool { return r.Interim != nil && r.Holder == "" }
 
 // Age is the retention window that a record is in.
@@ -176,7 +176,7 @@ const (
 	Live Age = iota
 	// Expired: a tombstone. A retry gets the time of the original request.
 	Expired
-	// Gone: the row counts as absent although it may still be stored.
+	// Gone: the row counts as absent, although it may still be stored.
 	Gone
 )
 

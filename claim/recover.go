@@ -16,14 +16,14 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposit
 	return s.recover(ctx, m, Attempt{}, 0)
 }
 
-// Learn settles the in-flight claim of the provider call m after the named provider
-// notified us that it made the movement, under its own reference told. If the claim has
-// since moved to another provider, Learn recovers it as if there had been no notice. The
-// movement may be one of an earlier generation: the executor finds out whether it still
-// stands. Learn returns [outbox.Later] with the time of the next try, [outbox.Gone] if the claim is no
-// longer in flight, whoever settled it, and [outbox.Faulted] if our code panicked.
-func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, told string) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{ReportedRef: told, ReportedBy: provider}, 0)
+// Learn settles the in-flight claim of the provider call m after the named provider notified us
+// that it made the movement, under its own reference ref. If the claim has since moved to another
+// provider, Learn recovers it as if there had been no notice. The movement may be one of an earlier
+// generation: the executor finds out whether it still counts. Learn returns [outbox.Later] with the
+// time of the next try, [outbox.Gone] if the claim is no longer in flight, whoever settled it, and
+// [outbox.Faulted] if our code panicked.
+func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, ref string) outbox.Disposition {
+	return s.recover(ctx, m, Attempt{ReportedRef: ref, ReportedBy: provider}, 0)
 }
 
 // LearnRefusal is Learn for a notice that the provider declined the given generation of
@@ -33,21 +33,21 @@ func (s *Service) LearnRefusal(ctx context.Context, m outbox.Message, provider, 
 	return s.recover(ctx, m, Attempt{Refused: code, ReportedBy: provider}, generation)
 }
 
-// LearnHeld is Learn for news about the money that a charge holds. A capture or
-// cancellation takes the charge by the same step, one at a time.
+// LearnHeld is Learn for a notice about the money that a charge holds. A capture or cancellation
+// takes the charge by the same step, one at a time.
 func (s *Service) LearnHeld(ctx context.Context, m outbox.Message, h Held) outbox.Disposition {
 	return s.recover(ctx, m, Attempt{Held: &h, ReportedBy: h.By}, 0)
 }
 
-// recover attempts m again with the news that a carries, which are of one generation alone,
-// or with 0 of whichever there is. The claim may have gone on since the caller read it; once
-// it is taken over it stays as it is.
+// recover attempts m again with the notice that a carries. The notice is about the given
+// generation; 0: about any. The claim may have gone on since the caller read it; once it is taken
+// over it stays as it is.
 func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, generation uint32) outbox.Disposition {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	if s.elsewhere(ctx, key, &m) {
 		return outbox.Later(otherProviderPause)
 	}
-	asked := time.Now()
+	sentAt := time.Now()
 	rec, err := s.takeOver(context.WithoutCancel(ctx), key, m.Region, m.ID)
 	var held *LeaseHeldError
 	switch {
@@ -66,7 +66,7 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, gene
 		a = Attempt{}
 	}
 	a.Payload, a.Recovery = m.Payload, true
-	if _, err := s.execute(context.WithoutCancel(ctx), &rec, a, asked); err != nil {
+	if _, err := s.execute(context.WithoutCancel(ctx), &rec, a, sentAt); err != nil {
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 			return outbox.Faulted(caught) // so that the worker counts it, and an operator is notified
 		}
@@ -112,8 +112,8 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 	case !found || rec.Minted.ID != m.ID || rec.State.Final() || rec.State == FailedRetry && !now.Before(rec.CloseUntil(&s.c.Policy, now)):
 		return outbox.Done()
 	case rec.State == InFlight:
-		// Whoever holds or recovers the claim knows that the request has expired, and
-		// may still release it.
+		// The holder, or the worker that recovers the claim, reads that the request has expired,
+		// and may still release it.
 		return outbox.Later(s.c.Policy.Lease)
 	}
 	verdict := s.verdict(s.c.Executor.Attempt(ctx, Attempt{Record: rec, Payload: m.Payload, Closing: true, Now: now}))

@@ -44,7 +44,7 @@ func (s RegionStatus) MarshalText() ([]byte, error) { return []byte(s.String()),
 func (s *RegionStatus) UnmarshalText(text []byte) error {
 	at := slices.Index(regionStatuses, string(text))
 	if at < 0 {
-		return fmt.Errorf("%q is not a status that this version knows; it knows %s", text, strings.Join(regionStatuses, ", "))
+		return fmt.Errorf("%q is not a status of this version; it has %s", text, strings.Join(regionStatuses, ", "))
 	}
 	*s = RegionStatus(at)
 	return nil

@@ -68,8 +68,8 @@ type Reply struct {
 	// ServedBy is the region whose node answered; Hops how many forwards it took.
 	ServedBy string
 	Hops     int
-	// Way is how the request was answered, a Way of package span, as the entry's router saw
-	// it. Away is the time that it waited for others, as far as this region knows: for the
+	// Way is how the request was answered, a Way of package span, as the entry's router saw it.
+	// Away is the time that it waited for others, as far as this region measured it: for the
 	// provider, for a rival, or for a forward to another region. Neither is forwarded.
 	Way  string
 	Away time.Duration
@@ -95,12 +95,12 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("claim: a request with this key is in progress, retry after %v", e.RetryAfter)
 }
 
-// UnknownError: the provider may or may not have acted; the outbox worker asks it.
+// UnknownError: the provider may or may not have acted; the outbox worker asks the provider.
 // RetryAfter is the time until it asks again, if the claim says when.
 type UnknownError struct{ RetryAfter time.Duration }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("claim: the outcome is not known yet, retry after %v", e.RetryAfter)
+	return fmt.Sprintf("claim: the outcome is unknown so far, retry after %v", e.RetryAfter)
 }
 
 // ExpiredError: the replay window has ended, the tombstone has not.
@@ -110,7 +110,7 @@ func (e *ExpiredError) Error() string {
 	return "claim: the key expired, it was first used at " + e.FirstUse.UTC().Format(time.RFC3339)
 }
 
-// Status is what a merchant may know of a key.
+// Status is what a merchant may read of a key.
 type Status struct {
 	Record   Record
 	Age      Age

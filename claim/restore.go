@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// RestorePhase is how much of the lost writes is known. Stored; values never
-// change.
+// RestorePhase is how much of the lost writes has been read. Stored; values never change.
 type RestorePhase string
 
 const (
@@ -34,9 +33,8 @@ type Restore struct {
 	// that the store lacks. Claims between the two are missing.
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
-	// Tag is the prefix of the random bits of keys that are minted while the row stands.
-	// It was drawn at random when the row was written, so one older key in 2^32 has it by
-	// chance.
+	// Tag is the prefix of the random bits of keys that are minted while the restore is in effect.
+	// It was drawn at random when the row was written, so one older key in 2^32 has it by chance.
 	Tag uint32 `json:"tag"`
 	// OpenedAt is when the row was first written, by the store's clock. Audit that was
 	// exported later holds none of the lost writes.
@@ -47,8 +45,8 @@ type Restore struct {
 	Audited  map[string]time.Time `json:"audited,omitempty"`
 	// Booking: witnesses may be Booked.
 	Booking bool `json:"booking,omitempty"`
-	// Settled says that every key of the lost time that was settled in it is free again.
-	// Only witnesses of claims that may not have been still count.
+	// Settled: every key that was settled in the lost time is free again. Only witnesses of claims
+	// that may not have been still count.
 	Settled bool `json:"settled,omitempty"`
 	// Partial: the restore counts as witnessed although the audit does not have all of the
 	// lost time. A witness that is not final may then be of an earlier generation.
@@ -109,9 +107,9 @@ func (r *Restore) Withholds() bool {
 	return r != nil && (r.Phase == RestoreHolding || r.Phase == RestoreWitnessed)
 }
 
-// Mark tells a changed row from the one before, and the row of another restore from both;
-// 0 if there is no row. Versions alone do not: a backup brings an older one back, from which
-// they are counted again.
+// Mark identifies a state of the row: it differs after each change, and between restores; 0 if
+// there is no row. Versions alone do not: a backup brings an older one back, from which they are
+// counted again.
 func (r *Restore) Mark() uint64 {
 	if r.Version == 0 {
 		return 0
@@ -142,7 +140,7 @@ func (r *Restore) ResolvedAt(p *Policy) time.Time {
 	return r.ForgottenAt(p).Add(max(p.ProcessingFor, p.ActionFor))
 }
 
-// Mints is the source of random bits of keys that are minted while r stands.
+// Mints is the source of random bits of keys that are minted while r is in effect.
 func (r *Restore) Mints(random io.Reader) io.Reader {
 	if random == nil {
 		random = rand.Reader
@@ -179,27 +177,27 @@ func (r *Restore) Minted(key string) bool {
 	return tag == r.Tag
 }
 
-// Witness holds the known facts of a claim that a store has lost.
+// Witness holds what the exported audit shows of a claim that a store has lost.
 type Witness struct {
 	Key Key `json:"-"`
 	// Home is the region that held the claim.
 	Home string `json:"home"`
-	// Object is the id that the claim minted. If it is "", the id is not known, and the
-	// key is withheld while the restore stands.
+	// Object is the id that the claim minted. If it is "", the audit does not have the id, and the
+	// key is withheld while the restore is in effect.
 	Object string `json:"object,omitempty"`
-	// FirstUse is zero if only later generations are known: the store then has the claim as
+	// FirstUse is zero if the audit shows only later generations: the store then has the claim as
 	// of an earlier generation.
 	FirstUse    time.Time   `json:"first_use,omitzero"`
 	Fingerprint Fingerprint `json:"fingerprint"`
 	Fence       uint64      `json:"fence"`
 	Generation  uint32      `json:"generation"`
 	Provider    string      `json:"provider,omitempty"`
-	// Operation is the claim's operation. Done: money is known to have moved. Answered: the
-	// claim is known to have got its final answer.
+	// Operation is the claim's operation. Done: the audit shows that money moved. Answered: it
+	// shows the claim's final answer.
 	Operation string `json:"operation,omitempty"`
 	Done      bool   `json:"done,omitempty"`
 	Answered  bool   `json:"answered,omitempty"`
-	// ProviderRef is the provider's id of the movement, if it is known.
+	// ProviderRef is the provider's id of the movement, if the audit has it.
 	ProviderRef string `json:"provider_ref,omitempty"`
 	// Booked: a person had its money booked from a statement. The claim is not begun again,
 	// as what it would book is booked.
@@ -233,10 +231,10 @@ type Restores interface {
 // errNoFirstUse: a witness of later generations has to find the claim of an earlier one.
 var errNoFirstUse = errors.New("claim: the witness has no first use, and the store lacks the claim that it continues")
 
-// Reattach is [Begin] for a key whose claim a restore may have lost, of which w is known. It
-// begins the lost claim again, unless the row has an answer, or is of w's generation.
-func Reattach(rec *Record, a *Arrival, w *Witness, sinceAsked time.Duration, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
-	decision, respelled, err := a.answer(rec, sinceAsked, p, now)
+// Reattach is [Begin] for a key whose claim a restore may have lost, with its witness w. It begins
+// the lost claim again, unless the row has an answer, or is of w's generation.
+func Reattach(rec *Record, a *Arrival, w *Witness, sinceSent time.Duration, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
+	decision, respelled, err := a.answer(rec, sinceSent, p, now)
 	switch {
 	case err != nil || decision != 0:
 		return nil, Effects{}, decision, err
@@ -263,7 +261,7 @@ func reattach(rec *Record, a *Arrival, w *Witness, p *Policy, now time.Time) (*R
 	switch {
 	case fingerprint == w.Fingerprint:
 	case a.Also == w.Fingerprint:
-		// The provider was told the other spelling under this provider key; see Begin.
+		// The provider got the other spelling under this provider key; see Begin.
 		return nil, Effects{}, Busy, nil
 	default:
 		return nil, Effects{}, Mismatch, nil
@@ -304,7 +302,7 @@ func ParseRestore(version uint64, state []byte) (r Restore, err error) {
 	switch r.Phase {
 	case RestoreHolding, RestoreWitnessed, RestoreOver:
 	default:
-		return r, fmt.Errorf("claim: the restore row has phase %q, which this build does not know", r.Phase)
+		return r, fmt.Errorf("claim: the restore row has phase %q, which this build does not support", r.Phase)
 	}
 	r.Version = version
 	return r, nil

@@ -65,8 +65,8 @@ func (c callsOf) Message(_ context.Context, _, id string) (outbox.Message, bool,
 // guardOf is that of a service that restored made.
 func guardOf(s *Service) *Guard { return s.c.Store.(*Guarded).guard }
 
-// While a restore stands, a key that may be lost begins nothing, whether it names its home
-// or not. One that was minted since, or has a claim, is served.
+// While a restore is in effect, the guard withholds a key that may be lost, stamped or opaque. It
+// serves a key that was minted since, or that has a claim.
 func TestAKeyThatMayBeLostBeginsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -111,30 +111,30 @@ func TestAKeyThatMayBeLostBeginsNothing(t *testing.T) {
 	})
 }
 
-// What a guard says of a key, by what is known of it.
+// The guard's answer for a key, by the key's witness.
 func TestRecall(t *testing.T) {
 	final, answered, flying, blind := Witness{Object: "ch_1", Done: true}, Witness{Object: "ch_1", Answered: true}, Witness{Object: "ch_1"}, Witness{Done: true}
 	booked := final
 	booked.Booked = true
 	for name, c := range map[string]struct {
 		row      func(*Restore)
-		known    *Witness
+		stored   *Witness
 		witness  bool
 		withheld bool
 	}{
-		"nothing known":                       {withheld: true},
-		"nothing known, and all is read":      {row: func(r *Restore) { r.Phase = RestoreWitnessed }},
-		"paid":                                {known: &final, witness: true},
-		"answered":                            {known: &answered, witness: true},
-		"in flight":                           {known: &flying, withheld: true},
-		"in flight, and all is read":          {known: &flying, row: func(r *Restore) { r.Phase = RestoreWitnessed }, witness: true},
-		"in flight, by a person's word":       {known: &flying, row: func(r *Restore) { r.Phase, r.Partial = RestoreWitnessed, true }, withheld: true},
-		"its object is unknown":               {known: &blind, row: func(r *Restore) { r.Phase = RestoreWitnessed }, withheld: true},
-		"booked by a person":                  {known: &booked, row: func(r *Restore) { r.Phase = RestoreWitnessed }, withheld: true},
-		"paid, and free again by now":         {known: &final, row: func(r *Restore) { r.Settled = true }},
-		"in flight, while others are free":    {known: &flying, row: func(r *Restore) { r.Settled = true }, withheld: true},
-		"over":                                {known: &flying, row: func(r *Restore) { r.Phase = RestoreOver }},
-		"over, for a key that nobody knew of": {row: func(r *Restore) { r.Phase = RestoreOver }},
+		"no witness":                        {withheld: true},
+		"no witness, and all is read":       {row: func(r *Restore) { r.Phase = RestoreWitnessed }},
+		"paid":                              {stored: &final, witness: true},
+		"answered":                          {stored: &answered, witness: true},
+		"in flight":                         {stored: &flying, withheld: true},
+		"in flight, and all is read":        {stored: &flying, row: func(r *Restore) { r.Phase = RestoreWitnessed }, witness: true},
+		"in flight, released by a person":   {stored: &flying, row: func(r *Restore) { r.Phase, r.Partial = RestoreWitnessed, true }, withheld: true},
+		"its object is unknown":             {stored: &blind, row: func(r *Restore) { r.Phase = RestoreWitnessed }, withheld: true},
+		"booked by a person":                {stored: &booked, row: func(r *Restore) { r.Phase = RestoreWitnessed }, withheld: true},
+		"paid, and free again by now":       {stored: &final, row: func(r *Restore) { r.Settled = true }},
+		"in flight, while others are free":  {stored: &flying, row: func(r *Restore) { r.Settled = true }, withheld: true},
+		"over":                              {stored: &flying, row: func(r *Restore) { r.Phase = RestoreOver }},
+		"over, for a key without a witness": {row: func(r *Restore) { r.Phase = RestoreOver }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
@@ -143,8 +143,8 @@ func TestRecall(t *testing.T) {
 				c.row(&lost.row)
 			}
 			key := Key{Tenant: "acme", Value: "k"}
-			if c.known != nil {
-				lost.witnesses[key] = *c.known
+			if c.stored != nil {
+				lost.witnesses[key] = *c.stored
 			}
 			g, err := NewGuard(t.Context(), lost)
 			require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestRecall(t *testing.T) {
 			released, store := &Record{Key: key, State: FailedRetry, Minted: Minted{ID: "ch_1"}, Generation: 1}, newRows(DefaultPolicy())
 			store.claims[key] = released
 			claims := g.Claims(store, nil, &store.policy)
-			waits := c.withheld && (c.known == nil || !c.known.Booked) // no witness is of a later generation
+			waits := c.withheld && (c.stored == nil || !c.stored.Booked) // no witness is of a later generation
 			for _, released.State = range []State{FailedRetry, InFlight, Completed, FailedTerminal} {
 				rec, found, err := claims.ByObject(t.Context(), "us-east1", "ch_1")
 				if waits && released.State == FailedRetry {
@@ -180,24 +180,24 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// The worker, and who hears of a payment, look for a later generation before they take over
-// what the backup has in flight.
+// The worker, and a notice of a payment, look for a later generation before they take over the one
+// that the backup has in flight.
 func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 	for name, c := range map[string]struct {
 		change     func(*Witness, *Restore)
-		known      bool
+		ok         bool
 		generation uint32 // of the attempt; 0: none
 		witness    bool   // of that generation
 		stale      bool   // the call is one of the key's former life
 	}{
-		"nothing known":                  {generation: 0},
-		"nothing known, and all is read": {change: func(_ *Witness, r *Restore) { r.Phase = RestoreWitnessed }, generation: 1},
-		"the same generation":            {known: true, change: func(w *Witness, _ *Restore) { w.Done = true }, generation: 1, witness: true},
-		"a later one":                    {known: true, change: func(w *Witness, _ *Restore) { w.Generation, w.Done = 2, true }, generation: 2, witness: true},
-		"a later one, perhaps":           {known: true, change: func(w *Witness, _ *Restore) { w.Generation = 2 }},
-		"a call of a former life":        {stale: true},
-		"another object":                 {known: true, change: func(w *Witness, _ *Restore) { w.Object, w.Done = "ch_2", true }},
-		"a later one, spelled otherwise": {known: true, change: func(w *Witness, _ *Restore) {
+		"no witness":                  {generation: 0},
+		"no witness, and all is read": {change: func(_ *Witness, r *Restore) { r.Phase = RestoreWitnessed }, generation: 1},
+		"the same generation":         {ok: true, change: func(w *Witness, _ *Restore) { w.Done = true }, generation: 1, witness: true},
+		"a later one":                 {ok: true, change: func(w *Witness, _ *Restore) { w.Generation, w.Done = 2, true }, generation: 2, witness: true},
+		"a later one, perhaps":        {ok: true, change: func(w *Witness, _ *Restore) { w.Generation = 2 }},
+		"a call of a former life":     {stale: true},
+		"another object":              {ok: true, change: func(w *Witness, _ *Restore) { w.Object, w.Done = "ch_2", true }},
+		"a later one, spelled otherwise": {ok: true, change: func(w *Witness, _ *Restore) {
 			w.Generation, w.Done, w.Fingerprint.Sum = 2, true, [32]byte{1}
 		}},
 	} {
@@ -216,7 +216,7 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 				if c.change != nil {
 					c.change(&w, &lost.row)
 				}
-				if c.known {
+				if c.ok {
 					lost.witnesses[a.Key] = w
 				}
 				require.NoError(t, guardOf(s).Read(t.Context()))
@@ -248,7 +248,7 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 	}
 }
 
-// A row that is written over another still says what was lost before.
+// A row that replaces another still covers what the earlier restore lost.
 func TestARestoreOverARestore(t *testing.T) {
 	at := newYear
 	exported := map[string]Segment{"us-east1": {Number: 7, From: at.Add(2 * time.Hour)}, "europe-west1": {Number: 3, From: at.Add(-time.Hour)}}
@@ -325,14 +325,14 @@ func reattached(t *testing.T, rec *Record, a *Arrival, w *Witness, p *Policy, no
 	return next
 }
 
-// A claim that goes on from its witness has nothing of the generation that the backup has.
+// A claim that goes on from its witness takes nothing from the backup's generation.
 func TestAWitnessedGenerationBeginsAnew(t *testing.T) {
 	p, a := offsetPolicy(), arrivalOf(t, "100")
 	rec := begun(t, nil, a, p, newYear, Won)
 	rec.Unknowns, rec.NotFounds, rec.Reason, rec.ProviderRef = 3, 2, "timeout", "px_1"
 	rec.Interim, rec.Verdict, rec.Fence = &Interim{State: "processing"}, uuid.New(), 9
-	known := &Witness{Home: a.Home, Object: "ch_1", Fingerprint: a.Print, Generation: 2, Fence: 4, Provider: "one"}
-	next := reattached(t, rec, a, known, p, rec.LeaseUntil.Add(p.ClockOffset), WonUnknown)
+	witness := &Witness{Home: a.Home, Object: "ch_1", Fingerprint: a.Print, Generation: 2, Fence: 4, Provider: "one"}
+	next := reattached(t, rec, a, witness, p, rec.LeaseUntil.Add(p.ClockOffset), WonUnknown)
 	require.Equal(t, []uint32{0, 0, 2}, []uint32{next.Unknowns, next.NotFounds, next.Generation})
 	require.Equal(t, []string{"", ""}, []string{next.Reason, next.ProviderRef})
 	require.Nil(t, next.Interim)
@@ -343,11 +343,11 @@ func TestAWitnessedGenerationBeginsAnew(t *testing.T) {
 	// One of an older life of the key has a fence to be above, too.
 	old := settled(t, begun(t, nil, arrivalOf(t, "200"), p, newYear, Won), Verdict{Outcome: &Done{}}, p, newYear)
 	old.Fence, old.Minted.ID = 9, "ch_older"
-	known.FirstUse = newYear
-	require.EqualValues(t, 10, reattached(t, old, a, known, p, old.FreeAt(p, newYear), WonUnknown).Fence)
+	witness.FirstUse = newYear
+	require.EqualValues(t, 10, reattached(t, old, a, witness, p, old.FreeAt(p, newYear), WonUnknown).Fence)
 
 	// Another object's witness: the claim in flight is over, whoever could take it.
-	other := *known
+	other := *witness
 	other.Object = "ch_2"
 	reattached(t, rec, a, &other, p, rec.LeaseUntil.Add(p.ClockOffset), Busy)
 
@@ -421,8 +421,8 @@ func TestALostKeyGetsNoOtherHome(t *testing.T) {
 	}
 }
 
-// An attempt that another may have paid has the witness of its generation. While nobody can
-// tell, it sends nothing.
+// An attempt that another may have paid has the witness of its generation. While the witness cannot
+// be read, it sends nothing.
 func TestAnAttemptHasItsWitnessOrSendsNothing(t *testing.T) {
 	_, _, lost := restored(t, nil)
 	guard, err := NewGuard(t.Context(), lost)
@@ -454,8 +454,8 @@ func TestAnAttemptHasItsWitnessOrSendsNothing(t *testing.T) {
 	sends(true)
 }
 
-// A claim in flight whose call is gone was settled meanwhile: it does not go on without what it
-// was asked for.
+// A claim in flight whose call is gone was settled meanwhile: it does not go on without the
+// request's content.
 func TestAClaimWithoutItsCallIsNotContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, store, lost := restored(t, func(context.Context, Attempt) Outcome {

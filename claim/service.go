@@ -42,16 +42,15 @@ type Attempt struct {
 	// Refused is the decline code, if ReportedBy notified us that it declined this
 	// generation for good. The executor then calls no provider.
 	Refused string
-	// Held is news about a charge whose money is held, nil for none. The executor moves no
-	// money then. Held.By names the provider that sent the news.
+	// Held is a notice about a charge whose money is held, nil for none. The executor moves no
+	// money then. Held.By names the provider that sent it.
 	Held *Held
-	// Witness has what is known of this generation from before a restore, while that stands;
-	// nil: nothing, or there was none.
+	// Witness is the witness of this generation while a restore is in effect; nil if there is none.
 	Witness *Witness
 	// Closing: the claim is released and its request has expired. The executor calls
 	// no provider; the outcome is Refused.
 	Closing bool
-	// Now is the store's clock, as nearly as the node knows it.
+	// Now is the store's clock, as the node estimates it.
 	Now time.Time
 }
 
@@ -136,10 +135,10 @@ func NewService(c Config) (*Service, error) {
 	return &Service{c: c, meters: newMeters(c.Meters)}, nil
 }
 
-// Do runs req at home: it executes, waits, replays or refuses. ctx says how long Do waits
-// for a rival, and nothing else: a step of the claim goes on whether the caller waits or
-// not, bounded by the store, and a claim that it won is executed, bounded by the lease. A
-// caller who left before the first step gets the error of ctx.
+// Do runs req at home: it executes, waits, replays or refuses. ctx says how long Do waits for a
+// rival, and nothing else: a step of the claim goes on whether the caller waits or not, bounded by
+// the store, and a claim that it won is executed, bounded by the lease. A caller who disconnected
+// before the first step gets the error of ctx.
 func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Reply, err error) {
 	arrival, err := s.arrival(home, req)
 	if err != nil {
@@ -151,7 +150,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	}
 	s.executing.Add(1) // whoever left, a drain waits for what the step may have won
 	defer s.executing.Done()
-	begun, asked, waited, err := s.begin(ctx, req, &arrival)
+	begun, sentAt, waited, err := s.begin(ctx, req, &arrival)
 	defer func() { reply.Away += waited }()
 	if s.meters.begun(req, &begun, err); err != nil {
 		return Reply{}, err
@@ -167,7 +166,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	switch begun.Decision {
 	case Won, WonUnknown:
 		a := Attempt{Payload: arrival.Input.Canonical, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
-		return s.execute(context.WithoutCancel(ctx), rec, a, asked)
+		return s.execute(context.WithoutCancel(ctx), rec, a, sentAt)
 	case Replay:
 		s.note(ctx, rec, "replay")
 		return s.answered(ctx, reply, rec.Response)
@@ -185,7 +184,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 		return reply, &ExpiredError{FirstUse: rec.FirstUse}
 	case Busy:
 		if rec.Holder == "" {
-			return reply, &UnknownError{RetryAfter: s.c.Policy.untilAsked(rec, begun.Now)}
+			return reply, &UnknownError{RetryAfter: s.c.Policy.untilNextAttempt(rec, begun.Now)}
 		}
 		return reply, &InUseError{RetryAfter: s.c.Policy.WaitMax}
 	default:
@@ -193,10 +192,9 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	}
 }
 
-// begin asks the store for the claim, and again while a rival holds it. Busy remains
-// when the wait is over. asked is the local time before the store was asked for its
-// last decision, waited the length of the wait.
-func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Begun, asked time.Time, waited time.Duration, err error) {
+// begin asks the store for the claim, and again while a rival holds it. Busy remains when the wait
+// is over. sentAt is the local time before the last store call, waited the length of the wait.
+func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Begun, sentAt time.Time, waited time.Duration, err error) {
 	ctx, sp := span.Start(ctx, span.Claim)
 	defer func() { s.traceClaim(sp, &begun.Record, begun.Decision.String(), err); sp.End() }()
 	var wait *waiter
@@ -208,20 +206,20 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 	}()
 	for {
 		done := s.flight.watch(a.Home, a.Key) // before the read, so that no end is missed
-		asked = time.Now()
-		a.UnderWay = req.underWay(asked)
+		sentAt = time.Now()
+		a.UnderWay = req.underWay(sentAt)
 		if err = ctx.Err(); err != nil {
-			return begun, asked, 0, err
+			return begun, sentAt, 0, err
 		}
 		begun, err = s.c.Store.Begin(context.WithoutCancel(ctx), *a)
 		if err != nil || begun.Decision != Busy {
-			return begun, asked, 0, err
+			return begun, sentAt, 0, err
 		}
 		if wait == nil {
 			wait = newWaiter(&s.c.Policy)
 		}
 		if !wait.next(ctx, done) {
-			return begun, asked, 0, nil
+			return begun, sentAt, 0, nil
 		}
 	}
 }
@@ -294,23 +292,23 @@ func receipt(id string) string {
 	return string(out)
 }
 
-// execute makes one attempt as the holder of rec and settles it. a carries the payload
-// and the news of the attempt. asked is the local time before the store was asked for
-// the lease, so that the trust window begins no later than the store's.
-func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked time.Time) (Reply, error) {
+// execute makes one attempt as the holder of rec and settles it. a carries the payload and the
+// notice of the attempt. sentAt is the local time before the store call that wrote the lease, so
+// that the trust window begins no later than the store's.
+func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, sentAt time.Time) (Reply, error) {
 	s.executing.Add(1)
 	defer s.executing.Done()
 	ctx = outbox.Begun(ctx)
 	number := s.flight.begin(rec.Home, rec.Key)
 	defer s.flight.end(rec.Home, rec.Key, number)
-	settled, outcome, took, err := s.attempt(ctx, rec, a, asked)
+	settled, outcome, took, err := s.attempt(ctx, rec, a, sentAt)
 	for err == nil && settled.State == InFlight {
 		moved, ok := outcome.(*Moved)
 		if !ok {
 			break
 		}
-		if rec, err = s.follow(ctx, &settled, &a, moved.Next, &asked); err == nil {
-			settled, outcome, took, err = s.attempt(ctx, rec, a, asked)
+		if rec, err = s.follow(ctx, &settled, &a, moved.Next, &sentAt); err == nil {
+			settled, outcome, took, err = s.attempt(ctx, rec, a, sentAt)
 		}
 	}
 	if err != nil {
@@ -340,7 +338,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		return s.answered(ctx, reply, &settled.Interim.Response)
 	}
 	if settled.State == InFlight {
-		return reply, &UnknownError{RetryAfter: s.c.Policy.untilAsked(&settled, rec.HeldSince.Add(time.Since(asked)))}
+		return reply, &UnknownError{RetryAfter: s.c.Policy.untilNextAttempt(&settled, rec.HeldSince.Add(time.Since(sentAt)))}
 	}
 	// The body is in memory, wherever it is stored.
 	response, _ := outcome.answer()
@@ -350,8 +348,8 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 
 // follow takes over the generation that moved the claim to another provider. It is a
 // first attempt if nobody held the claim in between, which the fence shows.
-func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provider string, asked *time.Time) (*Record, error) {
-	*asked = time.Now()
+func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provider string, sentAt *time.Time) (*Record, error) {
+	*sentAt = time.Now()
 	rec, err := s.takeOver(ctx, moved.Key, moved.Home, moved.Minted.ID)
 	if err != nil {
 		if _, held := errors.AsType[*LeaseHeldError](err); held {
@@ -366,7 +364,7 @@ func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provide
 // attempt calls the provider under the lease and settles the outcome, which it returns with
 // how long the call took. A panic becomes a *[fault.Error]: the claim stays in flight, with
 // its lease or without.
-func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked time.Time) (settled Record, outcome Outcome, took time.Duration, err error) {
+func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, sentAt time.Time) (settled Record, outcome Outcome, took time.Duration, err error) {
 	defer func() {
 		if err == nil {
 			return
@@ -378,8 +376,8 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	}()
 	defer fault.Recover(&err)
 	p := &s.c.Policy
-	trust := asked.Add(p.Lease - p.LeaseMargin)
-	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, asked.Add(p.LeaseCeiling-p.LeaseMargin))
+	trust := sentAt.Add(p.Lease - p.LeaseMargin)
+	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, sentAt.Add(p.LeaseCeiling-p.LeaseMargin))
 	defer s.held.remove(hold) // the heartbeat must not renew a claim that nobody works on
 	began := time.Now()
 	// If trust ended before the executor was called, nothing was sent.
@@ -397,8 +395,8 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	case callCtx.Err() == nil:
 		a.Record, a.Last, a.Now = *rec, rec.LastGeneration(p), rec.HeldSince
 		if caught = fault.Caught(func() { outcome = s.c.Executor.Attempt(tryCtx, a) }); caught != nil {
-			// The executor may have called the provider. The claim is never given up
-			// for a fault of ours.
+			// The executor may have called the provider. A panic never counts towards giving the
+			// claim up.
 			outcome = &Fault{Reason: reasonFault, RetryIn: faultPause}
 		}
 	}

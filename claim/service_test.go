@@ -111,9 +111,9 @@ func TestTrustEndsBeforeTheLease(t *testing.T) {
 	})
 }
 
-// A renewal is trusted from the moment before it was asked for, and no longer than the lease
-// that it may have written then.
-func TestARenewalIsTrustedFromBeforeItWasAskedFor(t *testing.T) {
+// A renewal is trusted from the moment before it was sent, and no longer than the lease that it may
+// have written then.
+func TestARenewalIsTrustedFromBeforeItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, renewals := newRows(DefaultPolicy()), 0
 		p := &store.policy
@@ -186,9 +186,9 @@ func TestARenewalIsBounded(t *testing.T) {
 	})
 }
 
-// What an attempt gets: the row, the store's clock, whether a release would be final, and a
-// context that marks it as work in progress. After a move it is another provider's, and news
-// of the first one are not for it.
+// What an attempt gets: the row, the store's clock, whether a release would be final, and a context
+// that marks it as work in progress. After a move the attempt is another provider's, and gets no
+// notice of the first one.
 func TestWhatAnAttemptGets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := DefaultPolicy()
@@ -237,7 +237,7 @@ func TestAWaitingClaimKeepsItsAnswer(t *testing.T) {
 	})
 }
 
-// What is held for a home that cannot be reached must not cost the others theirs.
+// Claims of a home that cannot be reached must not cost the claims of other homes their leases.
 func TestHomesAreRenewedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
@@ -272,7 +272,7 @@ func TestHomesAreRenewedApart(t *testing.T) {
 	})
 }
 
-// Nobody waits for an attempt whose caller has hung up, but for its drain.
+// Only a drain waits for an attempt whose caller has disconnected.
 func TestDrainWaitsForWhatNobodyWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
@@ -350,21 +350,21 @@ func TestAFencedHolderAbandonsItsResult(t *testing.T) {
 
 // A machine that was suspended had its requests under way all the time.
 func TestUnderWayCountsTheMachinesSleep(t *testing.T) {
-	req := Request{Began: time.Now().Add(-time.Minute).Round(0)} // as the wall clock tells after a sleep
+	req := Request{Began: time.Now().Add(-time.Minute).Round(0)} // as the wall clock shows after a suspend
 	require.GreaterOrEqual(t, req.UnderWay(), time.Minute)
 	require.Zero(t, new(Request).UnderWay())
 }
 
-// Whoever pauses for as long as callers are told may try again.
-func TestCallersAreToldLongEnough(t *testing.T) {
+// A caller that pauses for Retry-After may try again.
+func TestRetryAfterOutlastsSharedRefusals(t *testing.T) {
 	p := DefaultPolicy()
 	p.ClockOffset = 500 * time.Millisecond
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	require.False(t, at.Add(p.TryAgainAfter()).Before((&Refusal{At: at}).SharedUntil(&p)))
 }
 
-// Whatever becomes of a request whose claim was read, the caller learns the key's
-// home and until when its answer is kept.
+// Whatever becomes of a request whose claim was read, the reply has the key's home and the time at
+// which its answer expires.
 func TestRefusalsSayWhereAndHowLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
@@ -460,7 +460,7 @@ func TestHangingUpDoesNotStopTheAttempt(t *testing.T) {
 	})
 }
 
-// What was not paid in time is closed once, whoever asks how often, and only where
+// A claim that was not paid in time is closed once, however often it is requested, and only where
 // nobody is trying again.
 func TestExpire(t *testing.T) {
 	const grace = 10 * time.Minute
@@ -482,7 +482,7 @@ func TestExpire(t *testing.T) {
 			rec := w.store.row(key)
 			require.Equal(w, FailedTerminal, rec.State)
 			require.Equal(w, "expired", rec.Reason)
-			require.Equal(w, outbox.Done(), w.service.Expire(w.Context(), m), "again, by a worker that did not hear")
+			require.Equal(w, outbox.Done(), w.service.Expire(w.Context(), m), "again, by a worker that lost the reply")
 			require.Equal(w, rec, w.store.row(key))
 			require.Equal(w, []int{1, 1}, []int{w.calls, w.closings}, "nobody was called")
 			reply, err := w.service.Do(w.Context(), "us-east1", order("k", 100))
@@ -597,12 +597,12 @@ func TestServiceRefusesAnIncompleteConfiguration(t *testing.T) {
 // who still waits.
 type committing struct {
 	*rows
-	asked, release chan struct{}
+	written, release chan struct{}
 }
 
 func (s *committing) Begin(ctx context.Context, a Arrival) (Begun, error) {
 	got, err := s.rows.Begin(ctx, a)
-	s.asked <- struct{}{}
+	s.written <- struct{}{}
 	select {
 	case <-s.release:
 		return got, err
@@ -619,9 +619,9 @@ func (s *committing) TakeOver(ctx context.Context, key Key, home, object, holder
 	return got, err
 }
 
-// The claim of a caller who leaves while the store makes it, or gives a lapsed one to this
-// node, is executed: nobody else would act under it for a lease.
-func TestAClaimIsExecutedWhoeverLeft(t *testing.T) {
+// The node executes a claim whose caller disconnects while the store makes it, or while it takes a
+// lapsed one over: nobody else would act under it for a lease.
+func TestAClaimIsExecutedAfterItsCallerDisconnects(t *testing.T) {
 	for _, lapsed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			store, calls := &committing{newRows(DefaultPolicy()), make(chan struct{}, 1), make(chan struct{})}, 0
@@ -638,19 +638,19 @@ func TestAClaimIsExecutedWhoeverLeft(t *testing.T) {
 				time.Sleep(store.policy.BackoffMax)
 			}
 			ctx, leave := context.WithCancel(t.Context())
-			left := make(chan error, 1)
+			done := make(chan error, 1)
 			go func() {
 				_, err := s.Do(ctx, "us-east1", order("k", 100))
-				left <- err
+				done <- err
 			}()
-			<-store.asked
+			<-store.written
 			leave()
 			require.Equal(t, InFlight, store.row(key).State)
 			short, cancel := context.WithTimeout(t.Context(), time.Second)
 			require.ErrorIs(t, s.Drain(short), context.DeadlineExceeded, "a drain waits for it")
 			cancel()
 			close(store.release)
-			require.NoError(t, <-left)
+			require.NoError(t, <-done)
 			require.Equal(t, Completed, store.row(key).State)
 			require.Equal(t, 1, calls)
 			require.Less(t, time.Since(store.row(key).FirstUse), store.policy.Lease+store.policy.BackoffMax, "no lease had to end")
@@ -658,8 +658,8 @@ func TestAClaimIsExecutedWhoeverLeft(t *testing.T) {
 	}
 }
 
-// What recovers a claim does not give it up between the take-over and the attempt.
-func TestARecoveryIsExecutedWhoeverLeft(t *testing.T) {
+// A recovery whose caller stops does not give the claim up between the take-over and the attempt.
+func TestARecoveryIsExecutedAfterItsCallerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &committing{newRows(DefaultPolicy()), make(chan struct{}, 1), make(chan struct{})}
 		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
@@ -680,9 +680,9 @@ func TestARecoveryIsExecutedWhoeverLeft(t *testing.T) {
 	})
 }
 
-// What the store refuses to record, now and later, is no outage of the store: it is not said
-// again and again, pages, and its call is parked once a recovery finds the same. The caller
-// is never told that nothing happened.
+// A verdict that the store refuses to record, now and later, is no outage of the store. The holder
+// does not retry it and pages, and the worker parks its call once a recovery finds the same. The
+// caller never reads that nothing happened.
 func TestAVerdictThatCannotBeStoredIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faultySettle{rows: newRows(DefaultPolicy()), err: fmt.Errorf("%w: a NUL", ErrUnstorable), until: time.Now().Add(time.Hour)}

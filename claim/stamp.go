@@ -84,10 +84,10 @@ func ValidKey(value string) bool {
 	return len(value) > 0 && len(value) <= MaxKeyLength && value == oneCase(value)
 }
 
-// ReadStamp returns the region code in a stamped key or in one of our own (see [OwnKey]).
-// ok is false for every other key, which is then opaque. The answer depends on the key
-// alone, never on which regions exist, so it is the same everywhere and for ever. A
-// caller that does not know the code must fail, not treat the key as opaque.
+// ReadStamp returns the region code in a stamped key or in one of our own (see [OwnKey]). ok is
+// false for every other key, which is then opaque. The answer depends on the key alone, never on
+// which regions exist, so it is the same everywhere and for ever. A caller without a region of that
+// code must fail, not treat the key as opaque.
 //
 // Only the canonical lower-case text is a stamp: key is a normal form, to which [ParseKey]
 // brings the other spellings.

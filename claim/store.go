@@ -12,7 +12,7 @@ var (
 	ErrFenced = errors.New("claim: fenced off, another holder has the claim or it is settled")
 	// ErrLeaseHeld: the lease still runs.
 	ErrLeaseHeld = errors.New("claim: the lease is held")
-	// ErrUnavailable: the store gave no answer; nothing is known about the write.
+	// ErrUnavailable: the store gave no answer; the write may be done or not.
 	ErrUnavailable = errors.New("claim: the store is unavailable")
 	// ErrUnstorable: the store refuses the step because of what it would write, now and
 	// later. Nothing was changed.
@@ -41,7 +41,7 @@ func (e *LeaseHeldError) Is(target error) bool { return target == ErrLeaseHeld }
 // Begun is the answer to an arrival.
 type Begun struct {
 	Decision Decision
-	// Record is the row as it stands after the call; the zero Record for NeedPin.
+	// Record is the row after the call; the zero Record for NeedPin.
 	Record Record
 	// Now is the store's clock at the decision.
 	Now time.Time
@@ -104,8 +104,8 @@ type Store interface {
 	Get(ctx context.Context, key Key, home string) (rec Record, now time.Time, found bool, err error)
 	// Object finds a row by its minted id, with authority.
 	Object(ctx context.Context, tenant, home, id string) (rec Record, now time.Time, found bool, err error)
-	// ByObject is Object for a caller that does not know the tenant. The response may be
-	// missing. A row past its tombstone is returned.
+	// ByObject is Object for a caller without the tenant. The response may be missing. A row past
+	// its tombstone is returned.
 	ByObject(ctx context.Context, home, id string) (rec Record, found bool, err error)
 	// Unpaid reads with authority the [Unpaid] row of an object for which no money moved; it
 	// outlives its claim.

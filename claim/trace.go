@@ -29,7 +29,7 @@ func failed(sp span.Span, err error) {
 	}
 }
 
-// traceClaim records the outcome of a step that wanted the claim.
+// traceClaim records the outcome of a step that tried to take the claim.
 func (s *Service) traceClaim(sp span.Span, rec *Record, decision string, err error) {
 	if !sp.IsRecording() {
 		return

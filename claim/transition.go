@@ -61,8 +61,8 @@ const (
 	// before. The record's Refusal is its answer; only a request that began later, see
 	// [Refusal.SharedUntil], may try again.
 	Shared
-	// Waiting: the claim waits for the payer or for a bank, or is being asked about. The
-	// record's Interim is the answer for now.
+	// Waiting: the claim waits for the payer or for a bank, or the worker is asking the provider.
+	// The record's Interim is the answer for now.
 	Waiting
 )
 
@@ -74,12 +74,12 @@ func (d Decision) String() string {
 	return fmt.Sprintf("decision(%d)", uint8(d))
 }
 
-// Begin handles the arrival of a request. rec is the stored row or nil. sinceAsked is the
-// time from when the store was asked until it decides, or longer: the request began no later
-// than a.UnderWay, and no earlier than both together, before now. If the returned record is
-// not nil, the store must persist it with the effects; otherwise nothing changes.
-func Begin(rec *Record, a *Arrival, sinceAsked time.Duration, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
-	decision, respelled, err := a.answer(rec, sinceAsked, p, now)
+// Begin handles the arrival of a request. rec is the stored row or nil. sinceSent is the time from
+// the start of the store call until the store decides, or longer: the request began no later than
+// a.UnderWay, and no earlier than both together, before now. If the returned record is not nil, the
+// store must persist it with the effects; otherwise nothing changes.
+func Begin(rec *Record, a *Arrival, sinceSent time.Duration, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
+	decision, respelled, err := a.answer(rec, sinceSent, p, now)
 	switch {
 	case err != nil || decision != 0:
 		return nil, Effects{}, decision, err
@@ -99,7 +99,7 @@ func (r *Record) absent(p *Policy, now time.Time) bool { return r == nil || r.Ag
 
 // answer decides what rec alone says to a; 0 if a step may have to change it. respelled
 // reports that a spells the request of rec in another way.
-func (a *Arrival) answer(rec *Record, sinceAsked time.Duration, p *Policy, now time.Time) (_ Decision, respelled bool, err error) {
+func (a *Arrival) answer(rec *Record, sinceSent time.Duration, p *Policy, now time.Time) (_ Decision, respelled bool, err error) {
 	if rec.absent(p, now) {
 		return 0, false, nil
 	}
@@ -114,14 +114,14 @@ func (a *Arrival) answer(rec *Record, sinceAsked time.Duration, p *Policy, now t
 	switch {
 	case respelled && a.Also != rec.Fingerprint:
 		return Mismatch, respelled, nil
-	case a.shares(rec, sinceAsked, p, now):
+	case a.shares(rec, sinceSent, p, now):
 		return Shared, respelled, nil
 	case rec.State.Final():
 		return Replay, respelled, nil
 	case rec.State == InFlight && rec.Interim != nil && (respelled || !rec.LeaseLapsed(p, now)):
 		return Waiting, respelled, nil
 	case rec.State != InFlight && rec.State != FailedRetry:
-		return 0, respelled, fmt.Errorf("claim: row of %s in %s has state %d, which this version does not know", rec.Minted.ID, rec.Home, rec.State)
+		return 0, respelled, fmt.Errorf("claim: row of %s in %s has state %d, which this version does not support", rec.Minted.ID, rec.Home, rec.State)
 	}
 	return 0, respelled, nil
 }
@@ -165,7 +165,7 @@ func (a *Arrival) goOn(rec *Record, respelled bool, p *Policy, now time.Time) (*
 // doubt it does, as no other attempt is under way. While one is, only a request that surely
 // began before the release shares: a later one may be what began that attempt, and is asked
 // again because its outcome is unknown.
-func (a *Asked) shares(rec *Record, sinceAsked time.Duration, p *Policy, now time.Time) bool {
+func (a *Asked) shares(rec *Record, sinceSent time.Duration, p *Policy, now time.Time) bool {
 	latest := now.Add(-a.UnderWay)
 	switch {
 	case rec.Refusal == nil:
@@ -173,7 +173,7 @@ func (a *Asked) shares(rec *Record, sinceAsked time.Duration, p *Policy, now tim
 	case rec.State == InFlight:
 		return !latest.After(rec.Refusal.At)
 	default:
-		return !latest.Add(-sinceAsked).After(rec.Refusal.SharedUntil(p))
+		return !latest.Add(-sinceSent).After(rec.Refusal.SharedUntil(p))
 	}
 }
 
@@ -481,10 +481,10 @@ func (p *Policy) backoff(n uint32, floor time.Duration, jitter float64) time.Dur
 	return max(d, floor, p.BackoffMin/4)
 }
 
-// untilAsked returns how long it takes until the provider is asked again about r, which
+// untilNextAttempt returns how long it takes until the provider is asked again about r, which
 // nobody holds: from then on the worker or a retry may take r over. A second (WaitMax if
 // that is shorter) is the least, as the ask takes a moment too, and BackoffMax the most.
-func (p *Policy) untilAsked(r *Record, now time.Time) time.Duration {
+func (p *Policy) untilNextAttempt(r *Record, now time.Time) time.Duration {
 	return min(max(r.LeaseUntil.Add(p.ClockOffset).Sub(now), min(time.Second, p.WaitMax)), p.BackoffMax)
 }
 

@@ -75,7 +75,7 @@ func TestAPinOutlivesTheClaimUnderIt(t *testing.T) {
 	require.Equal(t, "us-east1", pin.Home)
 }
 
-// A request began between UnderWay and UnderWay with sinceAsked before the clock that
+// A request began between UnderWay and UnderWay with sinceSent before the clock that
 // decides. While nothing is in flight the doubt counts for the refusal, while an attempt is,
 // against it.
 func TestWhoSharesARefusal(t *testing.T) {
@@ -86,10 +86,10 @@ func TestWhoSharesARefusal(t *testing.T) {
 	require.Equal(t, newYear.Add(3*time.Second+p.ClockOffset), until)
 	again := begun(t, released, arrivalOf(t, "100"), p, until.Add(1), Won)
 	for name, c := range map[string]struct {
-		rec                  *Record
-		after                time.Duration // the release
-		underWay, sinceAsked time.Duration
-		want                 Decision
+		rec                 *Record
+		after               time.Duration // the release
+		underWay, sinceSent time.Duration
+		want                Decision
 	}{
 		"began in the pause, at its end":         {released, until.Sub(newYear), 0, 0, Shared},
 		"began after the pause":                  {released, until.Sub(newYear) + 1, 0, 0, Won},
@@ -105,7 +105,7 @@ func TestWhoSharesARefusal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := arrivalOf(t, "100")
 			a.UnderWay = c.underWay
-			_, _, decision, err := Begin(c.rec, a, c.sinceAsked, p, newYear.Add(c.after))
+			_, _, decision, err := Begin(c.rec, a, c.sinceSent, p, newYear.Add(c.after))
 			require.NoError(t, err)
 			require.Equal(t, c.want.String(), decision.String())
 		})
@@ -209,7 +209,7 @@ func TestTimesOfAHolder(t *testing.T) {
 	require.Equal(t, p.Lease+p.ClockOffset, held.For)
 	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", p, now.Add(held.For))
 	require.NoError(t, err)
-	// Further ahead than any lease: the clock has gone back, and nobody waits for its return.
+	// Further ahead than any lease: the clock was set back, and a take-over need not wait.
 	most := rec.LeaseUntil.Add(-p.LeaseCeiling - p.ClockOffset)
 	require.False(t, rec.LeaseLapsed(p, most))
 	require.True(t, rec.LeaseLapsed(p, most.Add(-1)))
@@ -225,7 +225,7 @@ func TestTimesOfAHolder(t *testing.T) {
 	far := now.Add(100 * p.ReplayFor)
 	require.Equal(t, Live, rec.Age(p, far))
 	require.Equal(t, far.Add(p.ReplayFor), rec.ExpiresAt(p, far))
-	require.Equal(t, p.Lease+p.ClockOffset, p.untilAsked(rec, now))
+	require.Equal(t, p.Lease+p.ClockOffset, p.untilNextAttempt(rec, now))
 
 	released := settled(t, rec, Verdict{Outcome: &Released{}}, p, now)
 	require.Equal(t, released.FreeAt(p, now).Add(-p.PinGrace/closePart-p.ClockOffset), released.CloseUntil(p, now))
@@ -251,14 +251,14 @@ func TestWhatGivesAClaimUp(t *testing.T) {
 		v      Verdict
 		want   State
 	}{
-		"not the last":                    {0, Verdict{Outcome: &Unknown{GiveUp: &GivenUp{}}}, InFlight},
-		"the last":                        {1, Verdict{Outcome: &Unknown{GiveUp: &GivenUp{}}}, FailedTerminal},
-		"the last, not found":             {1, Verdict{Outcome: &Unknown{NotFound: true, GiveUp: &GivenUp{}}}, FailedTerminal},
-		"one more":                        {2, Verdict{Outcome: &Unknown{GiveUp: &GivenUp{}}}, FailedTerminal},
-		"what says nothing":               {2, Verdict{}, InFlight},
-		"of what is asked for ever":       {1, Verdict{Outcome: &Unknown{}}, InFlight},
-		"one more, and nothing was sent":  {2, Verdict{Outcome: &Unsent{}}, InFlight},
-		"one more, and the fault is ours": {2, Verdict{Outcome: &Fault{}}, InFlight},
+		"not the last":                        {0, Verdict{Outcome: &Unknown{GiveUp: &GivenUp{}}}, InFlight},
+		"the last":                            {1, Verdict{Outcome: &Unknown{GiveUp: &GivenUp{}}}, FailedTerminal},
+		"the last, not found":                 {1, Verdict{Outcome: &Unknown{NotFound: true, GiveUp: &GivenUp{}}}, FailedTerminal},
+		"one more":                            {2, Verdict{Outcome: &Unknown{GiveUp: &GivenUp{}}}, FailedTerminal},
+		"an unknown without an answer":        {2, Verdict{}, InFlight},
+		"an unknown that is retried for ever": {1, Verdict{Outcome: &Unknown{}}, InFlight},
+		"one more, and nothing was sent":      {2, Verdict{Outcome: &Unsent{}}, InFlight},
+		"one more, after a panic":             {2, Verdict{Outcome: &Fault{}}, InFlight},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := *rec

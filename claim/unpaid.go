@@ -2,10 +2,10 @@ package claim
 
 import "time"
 
-// Unpaid records the tenant of an object for which, as far as was known at its
-// settlement, no money moved. It far outlives the claim: a provider may report a
-// success months later, and that money must then be matched to its tenant. A movement
-// of money needs no Unpaid, as the books name its tenant for ever.
+// Unpaid records the tenant of an object for which no money moved, by what its settlement recorded.
+// It far outlives the claim: a provider may report a success months later, and that money must then
+// be matched to its tenant. A movement of money needs no Unpaid, as the books name its tenant for
+// ever.
 //
 // The step that refuses, gives up, closes or releases a claim writes it. A released
 // claim that is later paid keeps it: readers check the books first.

@@ -8,8 +8,8 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// ErrHomeUnavailable: the key's home, or the registrar that knows it, cannot be
-// reached, so no node may act on the key now. A retry with the same key is safe.
+// ErrHomeUnavailable: the key's home, or the registrar that has its pin, cannot be reached, so no
+// node may act on the key now. A retry with the same key is safe.
 var ErrHomeUnavailable = errors.New("router: the key's home region cannot be reached")
 
 // unreachable wraps every failure to reach the home in one error. Errors that the home

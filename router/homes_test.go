@@ -45,24 +45,24 @@ func TestPreferredHomes(t *testing.T) {
 		takes      []string
 		lost       string
 		homes      map[string]string
-		asked      []string
+		calls      []string
 	}{
 		"elsewhere": {prefer: 3, takes: []string{here, europe, asia},
-			asked: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
+			calls: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
 		"here": {prefer: 1, takes: []string{here, europe, asia},
-			asked: []string{"pin and do us-east1", "pin for us-east1: us-east1", "do us-east1"}},
+			calls: []string{"pin and do us-east1", "pin for us-east1: us-east1", "do us-east1"}},
 		"drained": {prefer: 3, remembered: [3]region.Status{0, 0, draining}, takes: []string{here, europe},
-			asked: []string{"pin and do us-east1", "pin for us-east1: us-east1", "do us-east1"}},
-		"drained, not yet heard of": {prefer: 3, takes: []string{here, europe},
-			asked: []string{"pin for asia-northeast1: refused", "pin for us-east1: us-east1", "do us-east1"}},
+			calls: []string{"pin and do us-east1", "pin for us-east1: us-east1", "do us-east1"}},
+		"drained, not yet read here": {prefer: 3, takes: []string{here, europe},
+			calls: []string{"pin for asia-northeast1: refused", "pin for us-east1: us-east1", "do us-east1"}},
 		"lost: its rows without it": {prefer: 3, takes: []string{here, europe, asia}, lost: asia,
-			asked: []string{"pin for asia-northeast1: asia-northeast1", "replica", "do asia-northeast1"}},
-		"of a code nobody told us": {prefer: 9, takes: []string{here, europe, asia},
-			asked: []string{"pin and do us-east1", "pin for us-east1: us-east1", "do us-east1"}},
+			calls: []string{"pin for asia-northeast1: asia-northeast1", "replica", "do asia-northeast1"}},
+		"of a code that no region has": {prefer: 9, takes: []string{here, europe, asia},
+			calls: []string{"pin and do us-east1", "pin for us-east1: us-east1", "do us-east1"}},
 		"a key with a home keeps it": {prefer: 3, takes: []string{here, europe, asia}, homes: map[string]string{"order-1": here},
-			asked: []string{"pin for asia-northeast1: us-east1", "do us-east1"}},
+			calls: []string{"pin for asia-northeast1: us-east1", "do us-east1"}},
 		"a stamped key names its home": {key: stamped(t, 2), prefer: 3, takes: []string{here, europe, asia},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{registrar: here}
@@ -82,7 +82,7 @@ func TestPreferredHomes(t *testing.T) {
 			req.PreferHome = c.prefer
 			_, err = r.Do(t.Context(), req, "")
 			require.NoError(t, err)
-			require.Equal(t, c.asked, w.asked)
+			require.Equal(t, c.calls, w.calls)
 		})
 	}
 }
@@ -98,34 +98,34 @@ func TestNewHomes(t *testing.T) {
 		registrar  string
 		lost       string
 		homes      map[string]string
-		asked      []string
+		calls      []string
 		err        error
 	}{
 		"active": {takes: all, registrar: europe,
-			asked: []string{"pin for us-east1: us-east1", "do us-east1"}},
+			calls: []string{"pin for us-east1: us-east1", "do us-east1"}},
 		"draining: the registrar's region": {remembered: [3]region.Status{draining}, takes: []string{europe, asia}, registrar: europe,
-			asked: []string{"pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
+			calls: []string{"pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
 		"draining, and it is the registrar: the nearest": {remembered: [3]region.Status{draining}, takes: []string{europe, asia}, registrar: here,
-			asked: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
+			calls: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
 		"down: likewise": {remembered: [3]region.Status{down}, takes: []string{europe, asia}, registrar: europe,
-			asked: []string{"pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
+			calls: []string{"pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
 		"the registrar's drains as well": {remembered: [3]region.Status{draining, draining}, takes: []string{asia}, registrar: europe,
-			asked: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
+			calls: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
 		"the registrar's is lost": {remembered: [3]region.Status{draining}, takes: []string{europe, asia}, registrar: europe, lost: europe,
-			asked: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
+			calls: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
 		"better a lost one than none": {remembered: [3]region.Status{draining, active, draining}, takes: []string{europe}, registrar: here, lost: europe,
-			asked: []string{"pin for europe-west1: europe-west1", "replica", "do europe-west1"}},
-		"not yet heard of the drain: refused": {takes: []string{europe, asia}, registrar: europe,
-			asked: []string{"pin for us-east1: refused", "pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
-		"not yet heard of two": {takes: []string{europe}, registrar: here,
-			asked: []string{"pin and do us-east1", "pin for us-east1: refused", "pin for asia-northeast1: refused", "pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
-		"not yet heard of the end": {remembered: [3]region.Status{draining}, takes: all, registrar: europe,
-			asked: []string{"pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
+			calls: []string{"pin for europe-west1: europe-west1", "replica", "do europe-west1"}},
+		"drain not yet read here: refused": {takes: []string{europe, asia}, registrar: europe,
+			calls: []string{"pin for us-east1: refused", "pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
+		"two drains not yet read here": {takes: []string{europe}, registrar: here,
+			calls: []string{"pin and do us-east1", "pin for us-east1: refused", "pin for asia-northeast1: refused", "pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
+		"end of the drain not yet read here": {remembered: [3]region.Status{draining}, takes: all, registrar: europe,
+			calls: []string{"pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
 		"a key with a home keeps it": {remembered: [3]region.Status{draining}, takes: []string{europe, asia}, registrar: europe, homes: map[string]string{"order-1": here},
-			asked: []string{"pin for europe-west1: us-east1", "do us-east1"}},
+			calls: []string{"pin for europe-west1: us-east1", "do us-east1"}},
 		"nobody takes any": {remembered: [3]region.Status{draining, draining, down}, registrar: europe, err: ErrHomeUnavailable},
-		"nobody does, and nobody has heard of it": {registrar: europe, err: ErrHomeUnavailable,
-			asked: []string{"pin for us-east1: refused", "pin for europe-west1: refused", "pin for asia-northeast1: refused"}},
+		"none takes new homes, not yet read here": {registrar: europe, err: ErrHomeUnavailable,
+			calls: []string{"pin for us-east1: refused", "pin for europe-west1: refused", "pin for asia-northeast1: refused"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{registrar: c.registrar, needPin: true}
@@ -148,12 +148,12 @@ func TestNewHomes(t *testing.T) {
 			})
 			_, err = r.Do(t.Context(), request("order-1"), "")
 			require.ErrorIs(t, err, c.err)
-			asked := w.asked
+			calls := w.calls
 			if c.registrar != here { // what costs nothing was tried first
-				require.Equal(t, []string{"do us-east1", "replica"}, asked[:2])
-				asked = asked[2:]
+				require.Equal(t, []string{"do us-east1", "replica"}, calls[:2])
+				calls = calls[2:]
 			}
-			require.Equal(t, c.asked, append([]string(nil), asked...))
+			require.Equal(t, c.calls, append([]string(nil), calls...))
 
 			home, ok := r.NewHome()
 			switch {

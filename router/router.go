@@ -135,11 +135,10 @@ type trip struct {
 	req       *claim.Request
 	hops      int
 	registrar string // the tenant's, "" for a stamped key
-	known     string // the home, once the key or its pin has named it
-	// For the trace: the registrar was asked for the pin; a replica had the final
-	// answer.
-	asked, remembered bool
-	away              time.Duration // that forwards took
+	homeName  string // the home, once the key or its pin has named it
+	// For the trace: the registrar returned the pin; a replica had the final answer.
+	pinRead, remembered bool
+	away                time.Duration // that forwards took
 }
 
 // Do runs req at its key's home, here or by a forward, and returns the answer.
@@ -159,7 +158,7 @@ func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.
 	reply.Hops, err = t.hops, unreachable(err)
 	reply.Away += t.away
 	if reply.Home == "" {
-		reply.Home = t.known
+		reply.Home = t.homeName
 	}
 	reply.Way = t.way(&reply)
 	t.trace(sp, &reply, err)
@@ -180,15 +179,15 @@ func (t *trip) run(ctx context.Context, hint string) (claim.Reply, error) {
 	}
 	t.registrar = registrar
 	if registrar == t.Self {
-		_, known := t.Topology.ByName(hint)
-		return t.pinned(ctx, known && hint != t.Self)
+		_, ok := t.Topology.ByName(hint)
+		return t.pinned(ctx, ok && hint != t.Self)
 	}
 	return t.searched(ctx, hint)
 }
 
-// coded returns the region of a stamp. A code that this node does not know is a home
-// that it has not learned of yet, never an opaque key: otherwise the key would get a
-// second home.
+// coded returns the region of a stamp. A code that is not in this node's topology belongs to a
+// region that it has not read yet, never to an opaque key: otherwise the key would get a second
+// home.
 func (r *Router) coded(code claim.RegionCode) (string, error) {
 	home, ok := r.Topology.ByCode(code)
 	if !ok {
@@ -235,18 +234,17 @@ func (t *trip) pinsHere() bool {
 		return false
 	}
 	here, _ := t.Topology.ByName(t.Self)
-	near, known := t.Topology.ByCode(t.req.PreferHome)
-	return here.Status == region.Active && (!known || near.Name == t.Self || near.Status != region.Active)
+	near, ok := t.Topology.ByCode(t.req.PreferHome)
+	return here.Status == region.Active && (!ok || near.Name == t.Self || near.Status != region.Active)
 }
 
-// home asks for the key's home. A key without one gets the preferred region, or else
-// this one. While an operator keeps new homes away from that region, the key gets the
-// registrar's region or the nearest active one. What this node remembers of the
-// topology only orders the attempts: the pinning step reads the table itself, and
-// refuses.
+// home finds the key's home. A key without one gets the preferred region, or else this one. While
+// an operator keeps new homes away from that region, the key gets the registrar's region or the
+// nearest active one. What this node remembers of the topology only orders the attempts: the
+// pinning step reads the table itself, and refuses.
 //
-// A compare-only request gives no key a home. The registrar alone knows whether the key
-// has one, so no other region has to answer.
+// A compare-only request gives no key a home. Only the registrar can tell whether the key has one,
+// so no other region has to answer.
 func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 	if t.req.CompareOnly {
 		pin, err := t.pin(ctx, "")
@@ -257,7 +255,7 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 	}
 	// This includes a home that cannot be reached: its rows hold the claim, and this region
 	// acts on them as its deputy.
-	if near, known := t.Topology.ByCode(t.req.PreferHome); known && near.Status == region.Active {
+	if near, ok := t.Topology.ByCode(t.req.PreferHome); ok && near.Status == region.Active {
 		pin, err := t.pin(ctx, near.Name)
 		if !errors.Is(err, claim.ErrNoNewHomes) {
 			return pin, err
@@ -278,11 +276,11 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 	return claim.Pin{}, fmt.Errorf("%w: no region takes new homes", ErrHomeUnavailable)
 }
 
-// NewHome returns the region whose code a key stamped now gets: this one, or,
-// while it takes no new homes, the nearest that does. It returns false if there
-// is none. A key that was stamped before keeps its home.
+// NewHome returns the region for the stamp of a new key: this one, or, while it takes no new homes,
+// the nearest that does. It returns false if there is none. A key that was stamped before keeps its
+// home.
 func (r *Router) NewHome() (region.Region, bool) {
-	if here, known := r.Topology.ByName(r.Self); known && here.Status == region.Active {
+	if here, ok := r.Topology.ByName(r.Self); ok && here.Status == region.Active {
 		return here, true
 	}
 	for _, other := range r.otherHomes("") {
@@ -314,11 +312,11 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 		return reply, err
 	}
 	if pin != nil {
-		t.req.PinnedAt, hint, t.known = pin.CreatedAt, pin.Home, pin.Home
+		t.req.PinnedAt, hint, t.homeName = pin.CreatedAt, pin.Home, pin.Home
 	}
 	// A hint at a region that cannot be reached saves nothing.
-	_, known := t.Topology.ByName(hint)
-	if known && hint != t.Self && (!t.req.PinnedAt.IsZero() || !t.Unreachable(hint)) {
+	_, ok := t.Topology.ByName(hint)
+	if ok && hint != t.Self && (!t.req.PinnedAt.IsZero() || !t.Unreachable(hint)) {
 		reply, err := t.forward(ctx, hint)
 		if !errors.Is(err, claim.ErrNeedPin) && !errors.Is(unreachable(err), ErrHomeUnavailable) {
 			return reply, err
@@ -332,7 +330,7 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 
 // at runs the request at its home.
 func (t *trip) at(ctx context.Context, home string) (claim.Reply, error) {
-	t.known = home
+	t.homeName = home
 	if home == t.Self {
 		return t.Local.Do(ctx, home, t.req)
 	}
@@ -352,7 +350,7 @@ func (t *trip) forward(ctx context.Context, home string) (claim.Reply, error) {
 	if wrong.Home == "" || wrong.Home == home || t.hops >= MaxForwards {
 		return claim.Reply{}, fmt.Errorf("%w: %s answered that it is not the home and named %q", ErrHomeUnavailable, home, wrong.Home)
 	}
-	t.known = wrong.Home
+	t.homeName = wrong.Home
 	if wrong.Home == t.Self {
 		return t.Local.Do(ctx, t.Self, t.req)
 	}
@@ -367,7 +365,7 @@ func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
 	began := time.Now()
 	reply, err := t.execute(ctx, home)
 	t.away += time.Since(began)
-	// The home may have executed it; the row knows. What a caller hints is no proof that it is
+	// The home may have executed it; the row decides. What a caller hints is no proof that it is
 	// the home.
 	proven := t.req.Stamp != 0 || !t.req.PinnedAt.IsZero()
 	if err != nil && ctx.Err() == nil && proven && t.deputises(home, err) {
@@ -390,8 +388,7 @@ func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-replyMargin))
 		defer cancel()
 	}
-	// The way there counts, too, and is not known in advance. It is at most a recent
-	// round trip.
+	// The way there counts, too. It is at most a recent round trip.
 	req := *t.req
 	if rtt, measured := t.Distance(home); measured {
 		req.Began = req.Began.Add(-rtt)
@@ -446,7 +443,7 @@ func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim
 	// Asking must not pin, and this is not a hot path.
 	regions := r.Topology.Regions()
 	names := make([]string, 0, len(regions)+1)
-	if _, known := r.Topology.ByName(hint); known {
+	if _, exists := r.Topology.ByName(hint); exists {
 		names = append(names, hint)
 	}
 	for _, one := range regions {

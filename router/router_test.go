@@ -13,10 +13,9 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// world is the three regions as one router in us-east1 sees them: what is asked
-// of whom is written down in order.
+// world is the three regions as one router in us-east1 sees them: it records the calls in order.
 type world struct {
-	asked []string
+	calls []string
 	// local answers Do, by home; nil is a claim that is won.
 	local map[string]error
 	// peers answers Execute in turn, by region.
@@ -29,12 +28,12 @@ type world struct {
 	needPin bool
 	// lost is the region that cannot be reached.
 	lost string
-	// underWay is what the last request said of itself.
+	// underWay is the last request's UnderWay.
 	underWay time.Duration
 }
 
 func (w *world) log(format string, args ...any) {
-	w.asked = append(w.asked, fmt.Sprintf(format, args...))
+	w.calls = append(w.calls, fmt.Sprintf(format, args...))
 }
 
 func (w *world) Do(_ context.Context, home string, req *claim.Request) (claim.Reply, error) {
@@ -115,7 +114,7 @@ func (f far) Execute(_ context.Context, home string, req claim.Request, hops int
 	if len(answers) == 0 {
 		return claim.Reply{Home: home}, nil
 	}
-	f.peers[home] = answers[1:] // a node that is away says nothing
+	f.peers[home] = answers[1:] // a node that is unreachable answers nothing
 	return claim.Reply{}, answers[0]
 }
 
@@ -159,90 +158,90 @@ func TestWays(t *testing.T) {
 		world world
 		key   string
 		hint  string
-		asked []string
+		calls []string
 		hops  int
 		err   error
 	}{
-		"stamped for here":                   {key: stamped(t, 1), asked: []string{"do us-east1"}},
-		"stamped for elsewhere":              {key: stamped(t, 2), asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
-		"of our own, for elsewhere":          {key: claim.OwnKey(stamped(t, 2)), asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
-		"of our own, for here":               {key: claim.OwnKey(stamped(t, 1)), asked: []string{"do us-east1"}},
-		"stamped for elsewhere, finished":    {key: stamped(t, 2), world: world{replica: true}, asked: []string{"replica"}},
-		"stamped with a code nobody told us": {key: stamped(t, 9), err: ErrHomeUnavailable},
-		"opaque, registrar here, first":      {world: world{registrar: here, pin: here}, asked: []string{"pin and do us-east1"}},
-		"opaque, registrar here, home elsewhere, as is said": {
-			world: world{registrar: here, pin: asia}, hint: asia, asked: []string{"pin", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
-		"opaque, registrar here, home elsewhere": {world: world{registrar: here, pin: asia}, asked: []string{"pin and do us-east1", "pin", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
-		"opaque, registrar elsewhere, first":     {world: world{registrar: europe, pin: here, needPin: true}, asked: []string{"do us-east1", "replica", "pin", "do us-east1"}},
+		"stamped for here":                       {key: stamped(t, 1), calls: []string{"do us-east1"}},
+		"stamped for elsewhere":                  {key: stamped(t, 2), calls: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
+		"of our own, for elsewhere":              {key: claim.OwnKey(stamped(t, 2)), calls: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
+		"of our own, for here":                   {key: claim.OwnKey(stamped(t, 1)), calls: []string{"do us-east1"}},
+		"stamped for elsewhere, finished":        {key: stamped(t, 2), world: world{replica: true}, calls: []string{"replica"}},
+		"stamped with a code that no region has": {key: stamped(t, 9), err: ErrHomeUnavailable},
+		"opaque, registrar here, first":          {world: world{registrar: here, pin: here}, calls: []string{"pin and do us-east1"}},
+		"opaque, registrar here, home elsewhere, hinted": {
+			world: world{registrar: here, pin: asia}, hint: asia, calls: []string{"pin", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
+		"opaque, registrar here, home elsewhere": {world: world{registrar: here, pin: asia}, calls: []string{"pin and do us-east1", "pin", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
+		"opaque, registrar elsewhere, first":     {world: world{registrar: europe, pin: here, needPin: true}, calls: []string{"do us-east1", "replica", "pin", "do us-east1"}},
 		"opaque, registrar elsewhere, retry at home": {
-			world: world{registrar: europe}, asked: []string{"do us-east1"}},
-		"opaque, finished elsewhere": {world: world{registrar: europe, needPin: true, replica: true}, asked: []string{"do us-east1", "replica"}},
+			world: world{registrar: europe}, calls: []string{"do us-east1"}},
+		"opaque, finished elsewhere": {world: world{registrar: europe, needPin: true, replica: true}, calls: []string{"do us-east1", "replica"}},
 		"opaque, pin on the replica": {
 			world: world{registrar: europe, needPin: true, replicaAt: asia},
-			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
+			calls: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
 		"opaque, good hint": {
 			world: world{registrar: europe, needPin: true}, hint: asia,
-			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false"}, hops: 1},
+			calls: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false"}, hops: 1},
 		"opaque, wrong hint costs a hop": {
 			world: world{registrar: europe, needPin: true, pin: europe, peers: map[string][]error{asia: {claim.ErrNeedPin}}}, hint: asia,
-			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false", "pin", "replica", "forward europe-west1 hop 2 pinned true"}, hops: 2},
+			calls: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false", "pin", "replica", "forward europe-west1 hop 2 pinned true"}, hops: 2},
 		"a hint that is down is only a hint": {
 			world: world{registrar: europe, needPin: true, pin: here, peers: map[string][]error{asia: {region.ErrNoNode}}}, hint: asia,
-			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false", "pin", "do us-east1"}, hops: 1},
+			calls: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false", "pin", "do us-east1"}, hops: 1},
 		"a hint of nowhere is ignored": {
 			world: world{registrar: europe, needPin: true, pin: here}, hint: "mars",
-			asked: []string{"do us-east1", "replica", "pin", "do us-east1"}},
+			calls: []string{"do us-east1", "replica", "pin", "do us-east1"}},
 		"a pinned home that does not answer: its rows without it": {
 			world: world{registrar: europe, needPin: true, replicaAt: asia, peers: map[string][]error{asia: {region.ErrNoAnswer}}},
-			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned true", "do asia-northeast1"}, hops: 1},
+			calls: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned true", "do asia-northeast1"}, hops: 1},
 		"the typed correction is followed once": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(asia)}}},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "forward asia-northeast1 hop 2 pinned false"}, hops: 2},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "forward asia-northeast1 hop 2 pinned false"}, hops: 2},
 		"and not twice": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(asia)}, asia: {wrong(europe)}}},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "forward asia-northeast1 hop 2 pinned false"}, hops: 2, err: ErrHomeUnavailable},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "forward asia-northeast1 hop 2 pinned false"}, hops: 2, err: ErrHomeUnavailable},
 		"a correction to here is run here": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(here)}}},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do us-east1"}, hops: 1},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "do us-east1"}, hops: 1},
 		"registrar unreachable": {
 			world: world{registrar: europe, needPin: true},
-			asked: []string{"do us-east1", "replica", "pin"}, err: ErrHomeUnavailable},
-		"what the home says passes": {
+			calls: []string{"do us-east1", "replica", "pin"}, err: ErrHomeUnavailable},
+		"the home's answer passes": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {claim.ErrMismatch}}},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: claim.ErrMismatch},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: claim.ErrMismatch},
 		"a home that cannot be reached: its rows without it": {
 			key: stamped(t, 2), world: world{lost: europe},
-			asked: []string{"replica", "do europe-west1"}},
+			calls: []string{"replica", "do europe-west1"}},
 		"a home that does not answer: its rows at once": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {region.ErrNoAnswer}}},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1},
 		"a home without nodes: its rows at once": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {region.ErrNoNode}}},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1},
 		"a home that cannot reach its store: its rows at once": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {claim.ErrUnavailable}}},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1},
 		"neither the home nor this region reaches the store": {
 			key: stamped(t, 2), world: world{local: map[string]error{europe: claim.ErrUnavailable}, peers: map[string][]error{europe: {claim.ErrUnavailable}}},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1, err: claim.ErrUnavailable},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1, err: claim.ErrUnavailable},
 		"the caller's time ends before a home's answer": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {fmt.Errorf("%w: %w", region.ErrNoAnswer, context.DeadlineExceeded)}}},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: ErrHomeUnavailable},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: ErrHomeUnavailable},
 		"a home that failed can be reached": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {region.ErrPeerFailed}}},
-			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: ErrHomeUnavailable},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: ErrHomeUnavailable},
 		"a home that cannot be reached, and a store that cannot reach its rows": {
 			key: stamped(t, 2), world: world{lost: europe, local: map[string]error{europe: claim.ErrUnavailable}},
-			asked: []string{"replica", "do europe-west1"}, err: claim.ErrUnavailable},
+			calls: []string{"replica", "do europe-west1"}, err: claim.ErrUnavailable},
 		"a pinned home that cannot be reached": {
 			world: world{registrar: europe, needPin: true, replicaAt: asia, lost: asia},
-			asked: []string{"do us-east1", "replica", "do asia-northeast1"}},
+			calls: []string{"do us-east1", "replica", "do asia-northeast1"}},
 		"a hint that cannot be reached is only a hint": {
 			world: world{registrar: europe, needPin: true, pin: here, lost: asia}, hint: asia,
-			asked: []string{"do us-east1", "replica", "pin", "do us-east1"}},
+			calls: []string{"do us-east1", "replica", "pin", "do us-east1"}},
 		"a store that is down here is not a home that is away": {
 			key: stamped(t, 1), world: world{local: map[string]error{here: claim.ErrUnavailable}},
-			asked: []string{"do us-east1"}, err: claim.ErrUnavailable},
+			calls: []string{"do us-east1"}, err: claim.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := c.key
@@ -251,7 +250,7 @@ func TestWays(t *testing.T) {
 			}
 			reply, err := c.world.router(t).Do(t.Context(), request(key), c.hint)
 			require.ErrorIs(t, err, c.err)
-			require.Equal(t, c.asked, c.world.asked)
+			require.Equal(t, c.calls, c.world.calls)
 			require.Equal(t, c.hops, reply.Hops)
 			if c.err == claim.ErrUnavailable {
 				require.NotErrorIs(t, err, ErrHomeUnavailable)
@@ -260,8 +259,8 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// Beside an error the reply names the home once the key or its pin has, and what the
-// home itself says counts more.
+// Beside an error the reply names the home of the key or its pin, or the one that the home itself
+// answered.
 func TestErrorsNameTheHome(t *testing.T) {
 	for name, c := range map[string]struct {
 		world world
@@ -305,7 +304,7 @@ func TestARouterSentBackLooksAgain(t *testing.T) {
 	require.Equal(t, []string{
 		"pin and do us-east1", "pin", "replica", "forward asia-northeast1 hop 1 pinned true",
 		"pin", "replica", "forward asia-northeast1 hop 2 pinned true",
-	}, w.asked)
+	}, w.calls)
 	w = &world{registrar: here, pin: asia, peers: map[string][]error{asia: {claim.ErrNeedPin, claim.ErrNeedPin}}}
 	_, err = w.router(t).Do(t.Context(), request("k"), "")
 	require.ErrorIs(t, err, ErrHomeUnavailable)
@@ -318,7 +317,7 @@ func TestObjectsGoHomeByTheirID(t *testing.T) {
 	_, _, found, err := w.router(t).Object(t.Context(), "acme", id)
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, []string{"replica object europe-west1", "peer object europe-west1"}, w.asked)
+	require.Equal(t, []string{"replica object europe-west1", "peer object europe-west1"}, w.calls)
 	_, _, found, err = w.router(t).Object(t.Context(), "acme", "ch_nonsense")
 	require.NoError(t, err)
 	require.False(t, found)
@@ -335,7 +334,7 @@ func TestAHangingForwardEndsWithTheRegion(t *testing.T) {
 		r := New(Config{Self: here, Local: w, Peers: hanging{far{w}}, Pins: rows{w}, Topology: topology, Unreachable: lost})
 		_, err = r.Do(t.Context(), request(stamped(t, 2)), "")
 		require.NoError(t, err)
-		require.Equal(t, []string{"replica", "do europe-west1"}, w.asked)
+		require.Equal(t, []string{"replica", "do europe-west1"}, w.calls)
 		require.Less(t, time.Since(began), 3*time.Second+2*abandonPoll)
 
 		// One that the caller gives up on is no reason to act.
@@ -362,12 +361,12 @@ func TestDeputiesLookThemselves(t *testing.T) {
 	_, _, found, err := w.router(t).Object(t.Context(), "acme", id)
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, []string{"replica object europe-west1", "object europe-west1"}, w.asked)
+	require.Equal(t, []string{"replica object europe-west1", "object europe-west1"}, w.calls)
 	w = &world{lost: europe, pin: europe}
 	_, found, err = w.router(t).Inspect(t.Context(), claim.Key{Tenant: "acme", Value: stamped(t, 2)}, "")
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, []string{"inspect europe-west1"}, w.asked)
+	require.Equal(t, []string{"inspect europe-west1"}, w.calls)
 }
 
 // Inspecting an opaque key that nobody pinned must not pin it.
@@ -376,11 +375,11 @@ func TestInspectingNeverPins(t *testing.T) {
 	_, found, err := w.router(t).Inspect(t.Context(), claim.Key{Tenant: "acme", Value: "order-1"}, asia)
 	require.NoError(t, err)
 	require.False(t, found)
-	require.Equal(t, []string{"inspect us-east1", "replica", "peer inspect asia-northeast1", "peer inspect europe-west1"}, w.asked)
+	require.Equal(t, []string{"inspect us-east1", "replica", "peer inspect asia-northeast1", "peer inspect europe-west1"}, w.calls)
 }
 
-// What a replica shows of an opaque key, its answer or its pin, says where to inspect it:
-// no other region has to answer.
+// A replica's answer or pin of an opaque key names where to inspect it: no other region has to
+// answer.
 func TestInspectingGoesWhereAReplicaPoints(t *testing.T) {
 	for name, w := range map[string]world{
 		"the answer": {registrar: europe, pin: asia, replica: true},
@@ -390,16 +389,16 @@ func TestInspectingGoesWhereAReplicaPoints(t *testing.T) {
 			_, found, err := w.router(t).Inspect(t.Context(), claim.Key{Tenant: "acme", Value: "order-1"}, "")
 			require.NoError(t, err)
 			require.True(t, found)
-			require.Equal(t, []string{"inspect us-east1", "replica", "peer inspect " + asia}, w.asked)
+			require.Equal(t, []string{"inspect us-east1", "replica", "peer inspect " + asia}, w.calls)
 		})
 	}
 }
 
-// A replica shows a pin that names a region which this node does not know yet. That is no
-// reason to act here: the registrar is asked.
+// A replica shows a pin of a region that this node has not read yet. The router must not act here:
+// it asks the registrar.
 func TestAPinOfAnUnknownRegionIsReadAgain(t *testing.T) {
 	w := world{registrar: europe, pin: europe, replicaAt: "mars-north1", needPin: true}
 	_, err := w.router(t).Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: "k"}}, "")
 	require.NoError(t, err)
-	require.Equal(t, []string{"do us-east1", "replica", "pin", "replica", "forward europe-west1 hop 1 pinned true"}, w.asked)
+	require.Equal(t, []string{"do us-east1", "replica", "pin", "replica", "forward europe-west1 hop 1 pinned true"}, w.calls)
 }

@@ -22,7 +22,7 @@ func (t *trip) pin(ctx context.Context, home string) (pin claim.Pin, err error) 
 			span.Fail(sp, err)
 		}
 	}
-	t.asked = true
+	t.pinRead = true
 	t.pinCount.Add(1, t.found(&pin, err))
 	return pin, err
 }
@@ -32,7 +32,7 @@ func (t *trip) pinnedHere(err error) {
 	if err != nil && !claim.Answered(err) {
 		return
 	}
-	t.known = t.Self
+	t.homeName = t.Self
 	t.pinCount.Add(1, "here")
 }
 
@@ -84,7 +84,7 @@ func (t *trip) way(reply *claim.Reply) string {
 		return span.WayDeputy
 	case t.hops > 0:
 		return span.WayForward
-	case t.asked && t.registrar != t.Self:
+	case t.pinRead && t.registrar != t.Self:
 		return span.WayRegistrar
 	default:
 		return span.WayLocal

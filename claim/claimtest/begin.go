@@ -155,7 +155,7 @@ var beginTests = []test{
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
 		w.expire(rec)
 		seen := w.begin(w.arrival("k", "100"), claim.TombStone)
-		require.True(w, seen.FirstUse.Equal(rec.FirstUse), "the time of the original is told")
+		require.True(w, seen.FirstUse.Equal(rec.FirstUse), "the answer has the time of the original")
 		w.begin(w.arrival("k", "101"), claim.TombStone)
 	}},
 	{"begin: past the tombstone the key is new, with a higher fence", func(w *world) {
@@ -170,7 +170,7 @@ var beginTests = []test{
 		w.same(rec, w.get(rec))
 		_, _, found, err := w.at(w.home).Object(w.ctx, w.tenant, w.home, old.Minted.ID)
 		require.NoError(w, err)
-		require.False(w, found, "the old object is gone with its claim")
+		require.False(w, found, "the old object is deleted with its claim")
 		require.Contains(w, w.events(rec), claim.EventReplaced)
 		_, err = w.at(w.home).Settle(w.ctx, old, approved("late"))
 		require.ErrorIs(w, err, claim.ErrFenced)
@@ -201,7 +201,7 @@ var beginTests = []test{
 		w.until(p.CreatedAt.Add(w.Policy.PinLife()))
 		rec = w.settle(rec, approved("paid"))
 		w.until(rec.FreeAt(&w.Policy, w.now()).Add(-w.Policy.TombstoneFor / 4))
-		require.Equal(w, w.Regions[1], w.pin(w.Regions[2], "k", w.Regions[2]).Home, "its tombstone still speaks for the key")
+		require.Equal(w, w.Regions[1], w.pin(w.Regions[2], "k", w.Regions[2]).Home, "its tombstone still owns the key")
 	}},
 	{"begin: a late release may be retried for the full window", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
@@ -224,8 +224,8 @@ var beginTests = []test{
 		w.begin(w.arrival("k", "100"), claim.Won) // began after
 		seen := w.begin(twin, claim.Shared)       // and is not the answer that the twin waits for
 		require.Equal(w, answer(402, "no funds"), seen.Refusal.Response)
-		// What began after the release may be the request of the attempt that is under way,
-		// asked again: it must not read that it was refused.
+		// A request that began after the release may be a retry of the one that is being attempted:
+		// it must not be refused.
 		late := w.arrival("k", "100")
 		late.UnderWay = w.Policy.DeclinePause / 2
 		w.begin(late, claim.Busy)
@@ -296,7 +296,7 @@ var beginTests = []test{
 		require.Len(w, w.events(first), 1)
 		_, _, found, err := w.at(w.home).Object(w.ctx, "acme2", w.home, first.Minted.ID)
 		require.NoError(w, err)
-		require.False(w, found, "an id tells another tenant nothing")
+		require.False(w, found, "another tenant reads nothing by the id")
 	}},
 	{"begin: a cancelled request does nothing", func(w *world) {
 		ctx, cancel := cancelled(w.ctx)
@@ -306,7 +306,7 @@ var beginTests = []test{
 		require.Error(w, err)
 		w.begin(a, claim.Won)
 	}},
-	{"begin: a claim that was made is executed, whoever left", func(w *world) {
+	{"begin: a claim is executed after its caller disconnects", func(w *world) {
 		ctx, leave := context.WithCancel(w.ctx)
 		paid := &onePayment{}
 		s, err := claim.NewService(claim.Config{
@@ -315,7 +315,7 @@ var beginTests = []test{
 		})
 		require.NoError(w, err)
 		a := w.arrival("k", "100")
-		_, _ = s.Do(ctx, w.home, &claim.Request{Key: a.Key, Operation: a.Operation, Stamp: 1, Input: a.Input}) // its caller has left
+		_, _ = s.Do(ctx, w.home, &claim.Request{Key: a.Key, Operation: a.Operation, Stamp: 1, Input: a.Input}) // its caller has disconnected
 		require.NoError(w, s.Drain(w.ctx))
 		rec := w.get(claim.Record{Key: a.Key, Home: w.home})
 		require.Equal(w, claim.Completed, rec.State)
@@ -324,7 +324,7 @@ var beginTests = []test{
 	}},
 }
 
-// leaving is a store whose caller leaves between the step and its answer.
+// leaving is a store whose caller disconnects between the step and its answer.
 type leaving struct {
 	claim.Store
 	leave context.CancelFunc

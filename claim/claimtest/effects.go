@@ -258,7 +258,7 @@ var effectTests = []test{
 			twice.Outcome.(*claim.Done).Posting = post
 			_, err := w.at(w.home).Settle(w.ctx, held, twice)
 			require.ErrorIs(w, err, ledger.ErrConflict)
-			require.NotErrorIs(w, err, claim.ErrUnavailable, "it is known that nothing was done")
+			require.NotErrorIs(w, err, claim.ErrUnavailable, "the store did nothing, for certain")
 			w.same(held, w.get(held))
 			require.Equal(w, 1, w.pending(w.home))
 			w.written(first, done.SettledAt, posting(v), v.Events(), nil)
@@ -453,7 +453,7 @@ var closingTests = []test{
 			claim.EventClaimed, claim.EventAttempt, claim.EventReleased, claim.EventClosed, claim.EventSettled,
 		}, w.events(rec))
 	}},
-	{"closing: the expiry row is left to its worker", func(w *world) {
+	{"closing: the worker deletes the expiry row", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		v := declinedSoft("no funds")
 		v.Outcome.(*claim.Released).Expiry = expiry(held.HeldSince)
@@ -567,7 +567,7 @@ var settledTests = []test{
 			}
 			_, _, found, err = w.at(w.home).Object(w.ctx, "another", w.home, rec.Minted.ID)
 			require.NoError(w, err)
-			require.False(w, found, "a tenant learns of its own objects only")
+			require.False(w, found, "a tenant reads only its own objects")
 		}
 	}},
 	{"settled: it lists claims that are not in flight, in order, page by page", func(w *world) {

@@ -117,7 +117,7 @@ func NewArrival(key claim.Key, home, body, holder, id string) claim.Arrival {
 	}
 	fingerprint, err := in.Fingerprint(claim.CurrentFingerprint)
 	if err != nil {
-		panic(err) // the current version is always known
+		panic(err) // every build supports the current version
 	}
 	return claim.Arrival{
 		Asked: claim.Asked{
@@ -298,7 +298,7 @@ func unsent(retryIn time.Duration) claim.Verdict {
 	return claim.Verdict{Node: "n", Region: "r", Outcome: &claim.Unsent{Reason: "provider_open", RetryIn: retryIn}}
 }
 
-// emitting is v, whose outcome is its own, with these events if the outcome can have any.
+// emitting is v with these events, if its outcome can have any.
 func emitting(v claim.Verdict, events []outbox.Message) claim.Verdict {
 	if _, all := answerOf(v.Outcome); all != nil {
 		*all = events

@@ -16,8 +16,7 @@ type Model struct {
 	Policy claim.Policy
 	Cells  map[Place]*Cell
 	Pins   map[claim.Key]*ModelPin
-	// Books, Events, Expiring and Unpaid are the rows that settlements wrote, by home
-	// and id.
+	// Books, Events, Expiring and Unpaid are the rows that settlements wrote, by home and id.
 	Books    map[Ref]ledger.Transaction
 	Events   map[Ref]outbox.Message
 	Expiring map[Ref]outbox.Message
@@ -230,7 +229,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		c.Status, c.Reply, c.Settled, c.Lease, c.Reason = s, string(reply.Body), now, now, reason
 		c.Declined, c.DeclinedAt = "", time.Time{}
 		c.Interim, c.Waits = "", ""
-		m.tell(at, c, &v, now)
+		m.settled(at, c, &v, now)
 	}
 	if done, ok := v.Outcome.(*claim.Done); ok && done.Posting != nil {
 		if _, ok := m.Books[Ref{at.Home, done.Posting.ID}]; ok {
@@ -256,7 +255,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		}
 		c.Status, c.Declined, c.DeclinedAt, c.Lease, c.DeclinedTo, c.Reason = Released, string(o.Response.Body), now, now, o.Pause, o.Reason
 		c.Interim, c.Waits = "", ""
-		m.tell(at, c, &v, now)
+		m.settled(at, c, &v, now)
 		ref := Ref{at.Home, c.ID}
 		if _, ok := m.Expiring[ref]; o.Expiry != nil && !ok {
 			e := *o.Expiry
@@ -268,17 +267,17 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	case *claim.Pending:
 		c.Fence++
 		c.NotFound, c.Lease, c.Reason = 0, lease, o.State
-		if c.Waits != o.State+o.By { // said once
+		if c.Waits != o.State+o.By { // written once
 			c.Waits, c.Interim = o.State+o.By, string(o.Response.Body)
-			m.hear(at, &v, now)
+			m.emit(at, &v, now)
 		}
 		due := now.Add(max(o.AskIn, m.Policy.BackoffMin))
 		return nil, !lease.After(due) && due.Sub(lease) < time.Microsecond
 	case *claim.Unsent:
-		c.Fence++ // nobody may repeat it, and nothing was learned
+		c.Fence++ // it cannot be repeated, and the outcome is unknown
 		c.Reason, wish = o.Reason, o.RetryIn
 	case *claim.Fault:
-		c.Fence++ // nothing was learned either, but it may have called
+		c.Fence++ // the outcome is unknown too, and it may have called
 		c.NotFound = 0
 		c.Reason, wish = o.Reason, o.RetryIn
 	case *claim.Unknown:
@@ -303,13 +302,13 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	return nil, pause >= max(wish-time.Microsecond, least) && pause <= max(wish, most)
 }
 
-// hear records the events of v, behind those of their lines; no model takes one.
-func (m *Model) hear(at Place, v *claim.Verdict, now time.Time) {
-	told := maps.Clone(m.Events)
+// emit records the events of v, behind earlier events of the same key and sink.
+func (m *Model) emit(at Place, v *claim.Verdict, now time.Time) {
+	events := maps.Clone(m.Events)
 	for _, e := range v.Events() {
 		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, "charge"
 		e.CreatedAt, e.Due = now, now
-		for _, o := range told {
+		for _, o := range events {
 			if o.Region == e.Region && o.Tenant == e.Tenant && o.Key == e.Key && o.Kind == e.Kind {
 				e.CreatedAt = later(e.CreatedAt, o.CreatedAt.Add(time.Microsecond))
 			}
@@ -318,9 +317,9 @@ func (m *Model) hear(at Place, v *claim.Verdict, now time.Time) {
 	}
 }
 
-// tell records the effects of a cell that has no holder any more.
-func (m *Model) tell(at Place, c *Cell, v *claim.Verdict, now time.Time) {
-	m.hear(at, v, now)
+// settled records the effects of a cell that has no holder any more.
+func (m *Model) settled(at Place, c *Cell, v *claim.Verdict, now time.Time) {
+	m.emit(at, v, now)
 	ref := Ref{at.Home, c.ID}
 	if state, ok := map[Status]claim.State{Refused: claim.FailedTerminal, Released: claim.FailedRetry}[c.Status]; ok {
 		m.Unpaid[ref] = claim.Unpaid{

@@ -9,7 +9,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// pinHere is a request under an opaque key whose pin nobody has read.
+// pinHere is a request under an opaque key without a pin that was read.
 func (w *world) pinHere(key string) claim.Arrival {
 	a := w.arrival(key, "100")
 	a.Stamped, a.PinHere = false, true

@@ -24,7 +24,7 @@ var randomRuns atomic.Int64
 // no two homes may own one key. It needs a movable clock.
 func Random(t *testing.T, h Harness) {
 	if h.Advance == nil {
-		t.Skip("the model tells times exactly and needs a clock that can be moved")
+		t.Skip("the model computes times exactly and needs a clock that the test can move")
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		// A separate tenant keeps one run apart from the next.
@@ -57,7 +57,7 @@ type random struct {
 	model   *Model
 	tenant  string
 	minted  int
-	tales   int
+	settled int
 	backlog []backlog // of each region before the run
 	start   time.Time // of the run; earlier postings belong to others
 	keys    map[string]providerUse
@@ -88,8 +88,8 @@ func (r *random) opaque(t *rapid.T) claim.Key {
 	return claim.Key{Tenant: r.tenant, Value: rapid.SampledFrom([]string{"order-1", "order-2"}).Draw(t, "opaque key")}
 }
 
-// known draws a place that has a claim, or any stamped one.
-func (r *random) known(t *rapid.T) Place {
+// claimed draws a place that has a claim, or any stamped one.
+func (r *random) claimed(t *rapid.T) Place {
 	places := []Place{r.place(t)}
 	for _, home := range r.Regions {
 		for _, k := range []string{"order-1", "order-2"} {
@@ -148,17 +148,17 @@ func (r *random) begin(t *rapid.T, at Place, pinned *time.Time) {
 		a.Stamped, a.PinnedAt = false, *pinned
 	}
 	a.UnderWay = rapid.SampledFrom([]time.Duration{0, 0, time.Second, r.Policy.Lease, r.Policy.ReplayFor}).Draw(t, "under way")
-	now, asked := r.now(t), time.Now()
+	now, sentAt := r.now(t), time.Now()
 	got, err := r.Store(r.region(t, "from")).Begin(r.ctx, a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Decision == claim.Shared && r.model.Shares(at, body, a.UnderWay+time.Since(asked), now) {
+	if got.Decision == claim.Shared && r.model.Shares(at, body, a.UnderWay+time.Since(sentAt), now) {
 		r.equal(t, at, got.Record) // a store adds the time that it takes itself
 		return
 	}
 	if want := r.model.Arrive(at, body, id, holder, pinned, a.UnderWay, now); got.Decision != want {
-		t.Fatalf("begin of %v: %v, the model says %v", at, got.Decision, want)
+		t.Fatalf("begin of %v: %v, want %v", at, got.Decision, want)
 	}
 	if got.Decision != claim.NeedPin {
 		r.equal(t, at, got.Record)
@@ -166,7 +166,7 @@ func (r *random) begin(t *rapid.T, at Place, pinned *time.Time) {
 }
 
 func (r *random) settle(t *rapid.T) {
-	at := r.known(t)
+	at := r.claimed(t)
 	held := r.held(t, at)
 	v := rapid.SampledFrom([]claim.Verdict{
 		approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(false), unknown(true),
@@ -177,13 +177,13 @@ func (r *random) settle(t *rapid.T) {
 	}).Draw(t, "verdict")
 	now := r.now(t)
 	if rapid.Bool().Draw(t, "with effects") {
-		r.tales++
+		r.settled++
 		if done, ok := withEffects(v, held, now.Add(r.Policy.ReplayFor)).Outcome.(*claim.Done); ok && rapid.IntRange(0, 9).Draw(t, "booked before") == 0 {
 			done.Posting.ID = "ch_" + r.tenant + "_shared"
 		}
 		events := Events(held, rapid.IntRange(0, 2).Draw(t, "events"))
 		for i := range events {
-			events[i].ID = fmt.Sprintf("evt_%s_%d/%d", r.tenant, r.tales, i)
+			events[i].ID = fmt.Sprintf("evt_%s_%d/%d", r.tenant, r.settled, i)
 		}
 		emitting(v, events)
 	}
@@ -192,13 +192,13 @@ func (r *random) settle(t *rapid.T) {
 	if err == nil && rapid.Bool().Draw(t, "said again") {
 		again, err := r.Store(r.region(t, "from")).Settle(r.ctx, held, v)
 		if err != nil || !reflect.DeepEqual(normal(again), normal(rec)) {
-			t.Fatalf("settle of %v, said again: %v, %+v and not %+v", at, err, again, rec)
+			t.Fatalf("settle of %v, repeated: %v, %+v and not %+v", at, err, again, rec)
 		}
 	}
 	want, fair := r.model.Learn(at, held, v, rec.LeaseUntil, now)
 	switch {
 	case !errors.Is(err, want):
-		t.Fatalf("settle of %v: %v, the model says %v", at, err, want)
+		t.Fatalf("settle of %v: %v, want %v", at, err, want)
 	case !fair:
 		t.Fatalf("settle of %v: the next attempt is at %v, %v from now", at, rec.LeaseUntil, rec.LeaseUntil.Sub(now))
 	case err == nil:
@@ -206,8 +206,8 @@ func (r *random) settle(t *rapid.T) {
 	}
 }
 
-// held returns the claim as its holder may know it: mostly as it is, sometimes as it
-// was before a verdict was recorded, or from an earlier life of the key.
+// held returns the claim as its holder may have read it: mostly as it is, sometimes as it was
+// before a verdict was recorded, or from an earlier life of the key.
 func (r *random) held(t *rapid.T, at Place) claim.Record {
 	rec, _, found, err := r.Store(at.Home).Get(r.ctx, at.Key, at.Home)
 	if err != nil {
@@ -238,7 +238,7 @@ func (r *random) fence(t *rapid.T, at Place) uint64 {
 }
 
 func (r *random) takeOver(t *rapid.T) {
-	at := r.known(t)
+	at := r.claimed(t)
 	now := r.now(t)
 	id := "ch_of_an_earlier_life"
 	if c := r.model.Cells[at]; c != nil && rapid.IntRange(0, 4).Draw(t, "of this life") > 0 {
@@ -246,7 +246,7 @@ func (r *random) takeOver(t *rapid.T) {
 	}
 	rec, err := r.Store(r.region(t, "from")).TakeOver(r.ctx, at.Key, at.Home, id, "heir", at.Home)
 	if want := r.model.Inherit(at, id, "heir", now); !errors.Is(err, want) {
-		t.Fatalf("take-over of %v: %v, the model says %v", at, err, want)
+		t.Fatalf("take-over of %v: %v, want %v", at, err, want)
 	}
 	if err == nil {
 		r.equal(t, at, rec)
@@ -269,12 +269,12 @@ func (r *random) renew(t *rapid.T) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Fatalf("renewing %v: %v, the model says %v", leases, got, want)
+		t.Fatalf("renewing %v: %v, want %v", leases, got, want)
 	}
 }
 
 func (r *random) replica(t *rapid.T) {
-	at := r.known(t)
+	at := r.claimed(t)
 	now := r.now(t)
 	got, err := r.Store(r.region(t, "from")).Replica(r.ctx, at.Key)
 	if err != nil {
@@ -315,7 +315,7 @@ func (r *random) compare(t *rapid.T) {
 		}
 		r.keys[rec.ProviderKey] = use
 		if homes := r.model.SpokenFor(at.Key, now); len(homes) > 1 {
-			t.Fatalf("%v is spoken for in %v", at.Key, homes)
+			t.Fatalf("%v has a claim that owns it in %v", at.Key, homes)
 		}
 	}
 	for i, region := range r.Regions {

@@ -28,23 +28,23 @@ func (w *world) witnessed(key, body string) claim.Arrival {
 	return a
 }
 
-// reattach sends a to its claim, of which the witness is known.
-func (w *world) reattach(a claim.Arrival, known claim.Witness, want claim.Decision) claim.Record {
+// reattach sends a to its claim, with its witness.
+func (w *world) reattach(a claim.Arrival, witness claim.Witness, want claim.Decision) claim.Record {
 	w.Helper()
-	return w.arrives(a, want, func() (claim.Begun, error) { return w.at(a.Home).Reattach(w.ctx, a, known) })
+	return w.arrives(a, want, func() (claim.Begun, error) { return w.at(a.Home).Reattach(w.ctx, a, witness) })
 }
 
 var restoreTests = []test{
 	{"restore: a lost claim is begun again from its witness, once", func(w *world) {
-		known := w.witnessOf(w.arrival("k", "100"), 3)
-		w.reattach(w.witnessed("k", "101"), known, claim.Mismatch)
+		witness := w.witnessOf(w.arrival("k", "100"), 3)
+		w.reattach(w.witnessed("k", "101"), witness, claim.Mismatch)
 		a := w.witnessed("k", "100")
 		a.CompareOnly = true // only the witness allows it
-		rec := w.reattach(a, known, claim.WonUnknown)
+		rec := w.reattach(a, witness, claim.WonUnknown)
 
-		require.Equal(w, known.Object, rec.Minted.ID)
-		require.Equal(w, known.FirstUse, rec.FirstUse)
-		require.Equal(w, known.FirstUse.Truncate(time.Second), rec.Minted.Created)
+		require.Equal(w, witness.Object, rec.Minted.ID)
+		require.Equal(w, witness.FirstUse, rec.FirstUse)
+		require.Equal(w, witness.FirstUse.Truncate(time.Second), rec.Minted.Created)
 		require.Equal(w, uint64(5), rec.Fence)
 		require.Equal(w, uint32(3), rec.Generation)
 		require.Equal(w, a.Node, rec.Holder)
@@ -55,27 +55,27 @@ var restoreTests = []test{
 		require.Equal(w, 1, w.pending(w.home), "a crash from here on is recovered")
 		require.Equal(w, []claim.Event{claim.EventRestored}, w.events(rec))
 
-		w.reattach(w.witnessed("k", "100"), known, claim.Busy)
+		w.reattach(w.witnessed("k", "100"), witness, claim.Busy)
 		w.lapse(rec)
-		rec = w.reattach(w.witnessed("k", "100"), known, claim.WonUnknown)
+		rec = w.reattach(w.witnessed("k", "100"), witness, claim.WonUnknown)
 		require.Equal(w, uint64(6), rec.Fence)
 		rec = w.settle(rec, approved("paid"))
 		require.Zero(w, w.pending(w.home))
-		w.same(rec, w.reattach(w.witnessed("k", "100"), known, claim.Replay))
-		byObject, _, found, err := w.at(w.home).Object(w.ctx, w.tenant, w.home, known.Object)
+		w.same(rec, w.reattach(w.witnessed("k", "100"), witness, claim.Replay))
+		byObject, _, found, err := w.at(w.home).Object(w.ctx, w.tenant, w.home, witness.Object)
 		require.NoError(w, err)
 		require.True(w, found)
 		w.same(rec, byObject)
 	}},
 	{"restore: of concurrent arrivals with a witness exactly one begins", func(w *world) {
-		known := w.witnessOf(w.arrival("k", "100"), 1)
+		witness := w.witnessOf(w.arrival("k", "100"), 1)
 		const many = 8
 		decisions := make(chan claim.Decision, many)
 		var wait sync.WaitGroup
 		for range many {
 			a := w.witnessed("k", "100")
 			wait.Go(func() {
-				if got, err := w.at(w.home).Reattach(w.ctx, a, known); err == nil {
+				if got, err := w.at(w.home).Reattach(w.ctx, a, witness); err == nil {
 					decisions <- got.Decision
 				}
 			})
@@ -96,15 +96,15 @@ var restoreTests = []test{
 		first := w.arrival("k", "100")
 		first.Provider = "simulator"
 		released := w.settle(w.begin(first, claim.Won), declinedSoft("no"))
-		known := w.witnessOf(first, 2)
-		known.Object, known.Fence, known.FirstUse = released.Minted.ID, 9, time.Time{}
+		witness := w.witnessOf(first, 2)
+		witness.Object, witness.Fence, witness.FirstUse = released.Minted.ID, 9, time.Time{}
 
-		same := known
+		same := witness
 		same.Generation = 1
 		a := w.witnessed("k", "100")
 		a.CompareOnly = true
 		w.reattach(a, same, claim.NeedPin) // nothing shows whether a second generation was begun
-		rec := w.reattach(w.witnessed("k", "100"), known, claim.WonUnknown)
+		rec := w.reattach(w.witnessed("k", "100"), witness, claim.WonUnknown)
 		require.Equal(w, uint64(10), rec.Fence)
 		require.Equal(w, uint32(2), rec.Generation)
 		require.Equal(w, released.FirstUse, rec.FirstUse)
@@ -117,17 +117,17 @@ var restoreTests = []test{
 		first := w.arrival("k", "100")
 		first.Provider = "other"
 		old := w.begin(first, claim.Won)
-		known := w.witnessOf(first, 2)
-		known.Object, known.FirstUse = old.Minted.ID, time.Time{}
-		w.reattach(w.witnessed("k", "100"), known, claim.Busy) // another request holds it
+		witness := w.witnessOf(first, 2)
+		witness.Object, witness.FirstUse = old.Minted.ID, time.Time{}
+		w.reattach(w.witnessed("k", "100"), witness, claim.Busy) // another request holds it
 		w.lapse(old)
 
-		another := known
+		another := witness
 		another.Object = "ch_another"
 		w.reattach(w.witnessed("k", "100"), another, claim.Busy)
 		w.same(old, w.get(old))
 
-		rec := w.reattach(w.witnessed("k", "100"), known, claim.WonUnknown)
+		rec := w.reattach(w.witnessed("k", "100"), witness, claim.WonUnknown)
 		require.Equal(w, old.Minted, rec.Minted)
 		require.Equal(w, old.FirstUse, rec.FirstUse)
 		require.Equal(w, uint32(2), rec.Generation)
@@ -139,7 +139,7 @@ var restoreTests = []test{
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventRestored}, w.events(rec), "what the backup has of it stays")
 		require.Equal(w, 1, w.pending(w.home))
 		w.lapse(rec)
-		rec = w.reattach(w.witnessed("k", "100"), known, claim.WonUnknown)
+		rec = w.reattach(w.witnessed("k", "100"), witness, claim.WonUnknown)
 		require.Equal(w, uint32(2), rec.Generation, "once")
 		w.settle(rec, approved("paid"))
 		require.Zero(w, w.pending(w.home))
@@ -152,7 +152,7 @@ var restoreTests = []test{
 			if calls := w.Outbox(w.home); parked {
 				m, _, err := calls.Message(w.ctx, w.home, old.Minted.ID)
 				require.NoError(w, err)
-				require.NoError(w, calls.Park(w.ctx, w.home, m.ID, m.Fence, "its provider is gone"))
+				require.NoError(w, calls.Park(w.ctx, w.home, m.ID, m.Fence, "its provider was removed"))
 			}
 			depth := func(pending, parked int) {
 				w.Helper()
@@ -163,9 +163,9 @@ var restoreTests = []test{
 			if parked {
 				depth(0, 1)
 			}
-			known := w.witnessOf(first, 2)
-			known.Object, known.FirstUse = old.Minted.ID, time.Time{}
-			rec := w.reattach(w.witnessed(first.Key.Value, "100"), known, claim.WonUnknown)
+			witness := w.witnessOf(first, 2)
+			witness.Object, witness.FirstUse = old.Minted.ID, time.Time{}
+			rec := w.reattach(w.witnessed(first.Key.Value, "100"), witness, claim.WonUnknown)
 			depth(1, 0)
 			m, found, err := w.Outbox(w.home).Message(w.ctx, w.home, rec.Minted.ID)
 			require.NoError(w, err)
@@ -185,17 +185,17 @@ var restoreTests = []test{
 	}},
 	{"restore: a witness replaces only a row past its tombstone", func(w *world) {
 		old := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
-		known := w.witnessOf(w.arrival("k", "200"), 1)
-		w.reattach(w.witnessed("k", "200"), known, claim.Mismatch)
+		witness := w.witnessOf(w.arrival("k", "200"), 1)
+		w.reattach(w.witnessed("k", "200"), witness, claim.Mismatch)
 		w.free(old)
-		known.FirstUse = w.now().Add(-time.Minute)
-		rec := w.reattach(w.witnessed("k", "200"), known, claim.WonUnknown)
-		require.Equal(w, known.Object, rec.Minted.ID)
+		witness.FirstUse = w.now().Add(-time.Minute)
+		rec := w.reattach(w.witnessed("k", "200"), witness, claim.WonUnknown)
+		require.Equal(w, witness.Object, rec.Minted.ID)
 		require.Equal(w, uint64(5), rec.Fence, "above both")
 	}},
 	{"restore: a witness of another home, or without a first use, begins nothing", func(w *world) {
-		known := w.witnessOf(w.arrival("k", "100"), 1)
-		elsewhere, unbegun := known, known
+		witness := w.witnessOf(w.arrival("k", "100"), 1)
+		elsewhere, unbegun := witness, witness
 		elsewhere.Home, unbegun.FirstUse = w.Regions[1], time.Time{}
 		for _, one := range []claim.Witness{elsewhere, unbegun} {
 			_, err := w.at(w.home).Reattach(w.ctx, w.witnessed("k", "100"), one)
@@ -251,7 +251,7 @@ var restoreTests = []test{
 		require.NoError(w, err)
 		require.Empty(w, page)
 	}},
-	{"restore: a guard withholds keys that may be lost, and allows known ones", func(w *world) {
+	{"restore: a guard withholds keys that may be lost, and allows those with a witness", func(w *world) {
 		kept := w.at(w.home).(claim.Restores)
 		guard, err := claim.NewGuard(w.ctx, kept)
 		require.NoError(w, err)
@@ -262,9 +262,9 @@ var restoreTests = []test{
 		_, err = kept.PutRestore(w.ctx, r)
 		require.NoError(w, err)
 		require.NoError(w, guard.Read(w.ctx))
-		known, blind := w.witnessOf(w.arrival("known", "100"), 1), w.witnessOf(w.arrival("blind", "100"), 1)
+		witness, blind := w.witnessOf(w.arrival("known", "100"), 1), w.witnessOf(w.arrival("blind", "100"), 1)
 		blind.Object = ""
-		require.NoError(w, kept.PutWitnesses(w.ctx, []claim.Witness{known, blind}))
+		require.NoError(w, kept.PutWitnesses(w.ctx, []claim.Witness{witness, blind}))
 
 		minted, err := claim.Stamp(1, guard.Standing().Mints(nil))
 		require.NoError(w, err)
@@ -298,7 +298,7 @@ var restoreTests = []test{
 
 		r, _, err = kept.Restore(w.ctx)
 		require.NoError(w, err)
-		// On a person's word: that says nothing of what is known to be unfinished.
+		// A person's release does not cover keys whose witness is unfinished.
 		r.Phase, r.Partial = claim.RestoreWitnessed, true
 		_, err = kept.PutRestore(w.ctx, r)
 		require.NoError(w, err)
@@ -318,10 +318,10 @@ var restoreTests = []test{
 		withheld("blind")
 		got, err = recall("known")
 		require.NoError(w, err)
-		require.Equal(w, &known, got)
+		require.Equal(w, &witness, got)
 		// A booking by an operator is not begun again.
-		known.Booked = true
-		require.NoError(w, kept.PutWitnesses(w.ctx, []claim.Witness{known}))
+		witness.Booked = true
+		require.NoError(w, kept.PutWitnesses(w.ctx, []claim.Witness{witness}))
 		withheld("known")
 	}},
 	{"restore: no generation is attempted while a later one may be lost", func(w *world) {
@@ -366,7 +366,7 @@ var restoreTests = []test{
 		w.same(settled, w.get(settled))
 		w.same(held, w.get(held))
 
-		// The rest of the audit has the generation that was paid: that one is asked about.
+		// The rest of the audit has the paid generation: the attempt is about that one.
 		for i := range witnesses {
 			witnesses[i].Generation, witnesses[i].Provider, witnesses[i].Done = 3, "other", true
 		}
@@ -417,7 +417,7 @@ var restorePinTests = []test{
 		_, err = here.Pin(w.ctx, moved.Key, w.home) // by a node that had not read the row
 		require.NoError(w, err)
 		got, err = claims.Pin(w.ctx, moved.Key, w.home)
-		require.NoError(w, err, "its claim there says that it is another home's")
+		require.NoError(w, err, "its claim there names another home")
 		require.Equal(w, w.home, got.Home)
 
 		// With its claim, neither.

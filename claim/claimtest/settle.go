@@ -174,7 +174,7 @@ var settleTests = []test{
 			_, err := w.at(w.home).Settle(w.ctx, held, unsent(0))
 			require.ErrorIs(w, err, claim.ErrFenced)
 			_, err = w.at(w.home).Settle(w.ctx, held, approved("paid"))
-			require.ErrorIs(w, err, claim.ErrFenced, "whose verdict is in has let go")
+			require.ErrorIs(w, err, claim.ErrFenced, "a holder with a recorded verdict has released the lease")
 		}
 		require.Equal(w, 1, w.pending(w.home), "the outbox owns it")
 		fences := []uint64{}
@@ -248,7 +248,7 @@ var settleTests = []test{
 			other := v
 			other.ID = uuid.New()
 			_, err := w.at(w.home).Settle(w.ctx, held, other)
-			require.ErrorIs(w, err, claim.ErrFenced, "another one comes too late, whatever it says")
+			require.ErrorIs(w, err, claim.ErrFenced, "a second verdict comes too late, whatever its outcome")
 			w.same(done, w.get(held))
 		}
 	}},
@@ -266,7 +266,7 @@ var settleTests = []test{
 		w.same(moved, w.get(held))
 		require.Equal(w, 1, w.pending(w.home))
 		again, err := w.at(w.home).Settle(w.ctx, held, v)
-		require.NoError(w, err, "it is said again, and was said once")
+		require.NoError(w, err, "a repeat returns the row, and wrote nothing")
 		w.same(moved, again)
 		_, err = w.at(w.home).Settle(w.ctx, held, approved("of the first"))
 		require.ErrorIs(w, err, claim.ErrFenced, "the first provider's generation is over")
@@ -355,7 +355,7 @@ var answerTests = []test{
 				for _, o := range []claim.Outcome{&claim.Done{Response: none}, &claim.Refused{Response: none}, &claim.Released{Response: none}} {
 					_, err := w.at(w.home).Settle(w.ctx, rec, claim.Verdict{Outcome: o, Node: "n", Region: "r"})
 					require.ErrorIs(w, err, claim.ErrNoResponse)
-					require.NotErrorIs(w, err, claim.ErrUnavailable, "it is known that nothing was done")
+					require.NotErrorIs(w, err, claim.ErrUnavailable, "the store did nothing, for certain")
 				}
 			}
 			w.same(rec, w.get(rec))
@@ -496,7 +496,7 @@ var leaseTests = []test{
 		w.same(next, w.get(rec))
 		held, err := w.at(w.home).Renew(w.ctx, rec.Holder, []claim.Lease{{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}})
 		require.NoError(w, err)
-		require.Equal(w, []bool{false}, held, "the old holder learns that it lost")
+		require.Equal(w, []bool{false}, held, "the old holder is fenced")
 		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home)
 		require.ErrorIs(w, err, claim.ErrLeaseHeld)
 	}},

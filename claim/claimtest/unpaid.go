@@ -75,9 +75,9 @@ var unpaidTests = []test{
 	{"unpaid: a refusal, a given-up claim and a release each write a row", func(w *world) {
 		refused := w.settle(w.begin(w.arrival("refused", "100"), claim.Won), declinedHard("no"))
 		w.remembered(refused, refused.SettledAt)
-		given := w.giveUp(w.begin(w.arrival("unknown", "100"), claim.Won))
-		require.Equal(w, claim.ReasonOutcomeUnknown, given.Reason)
-		w.remembered(given, given.SettledAt)
+		abandoned := w.giveUp(w.begin(w.arrival("unknown", "100"), claim.Won))
+		require.Equal(w, claim.ReasonOutcomeUnknown, abandoned.Reason)
+		w.remembered(abandoned, abandoned.SettledAt)
 		released := w.settle(w.begin(w.arrival("released", "100"), claim.Won), declinedSoft("no funds"))
 		w.remembered(released, w.settledAt(released))
 	}},

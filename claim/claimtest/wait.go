@@ -22,7 +22,7 @@ var waitTests = []test{
 		require.Zero(w, rec.Unknowns, "it is no unknown")
 		require.Equal(w, "psp_1", rec.ProviderRef)
 		require.Greater(w, rec.Fence, first.Fence)
-		require.False(w, rec.LeaseUntil.Before(before.Add(2*w.Policy.Lease)), "it is asked about at its own pace")
+		require.False(w, rec.LeaseUntil.Before(before.Add(2*w.Policy.Lease)), "the worker retries it at its own interval")
 		require.Equal(w, claim.Interim{Response: answer(202, "wait for the payer"), State: "payer"}, *rec.Interim)
 		w.same(rec, w.get(rec))
 		require.Equal(w, 1, w.withEffects(w.home))
@@ -30,9 +30,9 @@ var waitTests = []test{
 		w.same(rec, seen)
 		w.begin(w.arrival("k", "200"), claim.Mismatch)
 
-		// While an attempt asks, and after one that learned nothing, the answer stands.
+		// The answer stays while an attempt runs, and after one that learned nothing.
 		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
-		require.NoError(w, err, "whoever has heard of it need not wait")
+		require.NoError(w, err, "a notice takes it over without waiting")
 		require.Equal(w, rec.Interim, held.Interim)
 		require.Equal(w, first.ProviderKey, held.ProviderKey)
 		w.begin(w.arrival("k", "100"), claim.Waiting)
@@ -40,7 +40,7 @@ var waitTests = []test{
 		again.Outcome.(*claim.Pending).Response = answer(202, "spelled otherwise")
 		rec = w.settle(held, again)
 		require.Equal(w, answer(202, "wait for the payer"), rec.Interim.Response, "the same state, the same bytes")
-		require.Equal(w, 1, w.withEffects(w.home), "and said once")
+		require.Equal(w, 1, w.withEffects(w.home), "and written once")
 		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
 		rec = w.settle(held, claim.Verdict{Outcome: &claim.Unknown{Reason: "no_answer"}})
@@ -89,7 +89,7 @@ var waitTests = []test{
 		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "other", w.home)
 		require.ErrorIs(w, err, claim.ErrLeaseHeld)
 		_, err = w.at(w.home).Settle(w.ctx, rec, approved("late"))
-		require.ErrorIs(w, err, claim.ErrFenced, "what was known before the take-over is not written over it")
+		require.ErrorIs(w, err, claim.ErrFenced, "a verdict from before the take-over does not overwrite it")
 		w.settle(held, declinedHard("no"))
 	}},
 	{"wait: a waiting claim never ages", func(w *world) {
@@ -160,12 +160,12 @@ var waitTests = []test{
 		// In writes that a restore has lost.
 		a, rec := waiting("restored")
 		w.lapse(rec)
-		known := w.witnessOf(a, 2)
-		known.Object, known.FirstUse = rec.Minted.ID, time.Time{}
-		again := w.reattach(w.witnessed("restored", "100"), known, claim.WonUnknown)
+		witness := w.witnessOf(a, 2)
+		witness.Object, witness.FirstUse = rec.Minted.ID, time.Time{}
+		again := w.reattach(w.witnessed("restored", "100"), witness, claim.WonUnknown)
 		require.Nil(w, again.Interim)
 		w.same(again, w.get(again))
-		w.reattach(w.witnessed("restored", "100"), known, claim.Busy)
+		w.reattach(w.witnessed("restored", "100"), witness, claim.Busy)
 		next := emitting(pending("payer", w.Policy.Lease), Events(again, 1))
 		second := answer(202, "wait for the payer's second try")
 		next.Outcome.(*claim.Pending).Response = second
@@ -194,7 +194,7 @@ var waitTests = []test{
 	}},
 }
 
-// told returns how many events wait in a region.
+// withEffects returns how many events wait in a region.
 func (w *world) withEffects(region string) int {
 	w.Helper()
 	d, err := w.Queue(region, outbox.Events).Depth(w.ctx, region)
