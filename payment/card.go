@@ -132,7 +132,7 @@ func findCards(text []byte, read func([]byte) (rune, int), found func([]digit) b
 		return
 	}
 	s := cardSearch{found: found}
-	// token: right before here stands a letter or digit, and at most joints since.
+	// token: a letter or digit precedes this position, with at most joints between.
 	gap, plus, token := 0, false, false
 	for i := 0; i < len(text); {
 		r, size := rune(text[i]), 1

@@ -220,9 +220,8 @@ func identifiers(rnd *rand.Rand) map[string]func() string {
 	}
 }
 
-// TestIdentifiersAreNoCards: an identifier is not refused for its look, wherever it
-// stands: what was refused could never be paid, whatever its merchant did. One in a
-// million may be taken for a card number.
+// TestIdentifiersAreNoCards: an identifier in any member is not refused for its look: its merchant
+// could never pay under it. One in a million may be taken for a card number.
 func TestIdentifiersAreNoCards(t *testing.T) {
 	tries, enough := 50_000, 1_000_000 // of each kind, and in all
 	if testing.Short() {
@@ -295,8 +294,8 @@ func FuzzScreen(f *testing.F) {
 		if _, err := Parse(Charge, got.Masked); err != nil {
 			t.Fatalf("%s became %s: %v", canonical, got.Masked, err)
 		}
-		if left := Screen(got.Masked); left.Member != "" {
-			t.Fatalf("%s became %s, which still has one in %s", canonical, got.Masked, left.Member)
+		if rest := Screen(got.Masked); rest.Member != "" {
+			t.Fatalf("%s became %s, which still has one in %s", canonical, got.Masked, rest.Member)
 		}
 	})
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// TestWordsOfAnotherAccountSettleNothing: the owner of an account at the provider can write
-// our ids on a payment of their own, of which the provider then tells.
-func TestWordsOfAnotherAccountSettleNothing(t *testing.T) {
-	for told, want := range map[string]string{"px_1": claim.OutcomeDone, "px_evil@acct_evil": claim.OutcomePending} {
+// TestNoticesOfAnotherAccountSettleNothing: the owner of an account at the provider can write our
+// ids on a payment of their own, which the provider then reports.
+func TestNoticesOfAnotherAccountSettleNothing(t *testing.T) {
+	for ref, want := range map[string]string{"px_1": claim.OutcomeDone, "px_evil@acct_evil": claim.OutcomePending} {
 		p := &patientProvider{fake: fake{caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}}, found: psp.FoundYes, shows: movement(psp.Pending, payer, nil)}
 		e := NewExecutor(psp.Providers{p}, Options{Logger: slog.New(slog.DiscardHandler)})
 		a := waiting(psp.RequiresAction, time.Minute, false)
-		a.ReportedRef, a.ReportedBy = told, "fake"
-		require.Equal(t, want, See(e.Attempt(t.Context(), a)).Outcome, told)
+		a.ReportedRef, a.ReportedBy = ref, "fake"
+		require.Equal(t, want, See(e.Attempt(t.Context(), a)).Outcome, ref)
 
-		// And of a charge in that account ours.
+		// And our own, for a charge in that account.
 		a.Payload = []byte(`{"account":"acct_evil","amount":1999,"currency":"usd","off_session":false,"payment_method":"pm_1"}`)
-		require.NotEqual(t, want, See(e.Attempt(t.Context(), a)).Outcome, told)
+		require.NotEqual(t, want, See(e.Attempt(t.Context(), a)).Outcome, ref)
 	}
 }
 
@@ -35,7 +35,7 @@ func TestNobodyElseTriesWhatThePayerCanStillPay(t *testing.T) {
 	p := &patientProvider{fake: fake{result: psp.Result{Outcome: psp.Declined, ProviderRef: "px_1", Decline: &psp.Decline{Class: psp.Soft, Code: "do_not_honor"}}, caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}}}
 	e := NewExecutor(psp.Providers{p, &otherFake{}}, Options{Logger: slog.New(slog.DiscardHandler), Failover: map[string]Failover{"fake": {To: "other", Codes: []string{"do_not_honor"}}}})
 	a := attemptOf(Charge)
-	require.Equal(t, claim.OutcomeMoved, See(e.Attempt(t.Context(), a)).Outcome, "of which the payer has heard nothing")
+	require.Equal(t, claim.OutcomeMoved, See(e.Attempt(t.Context(), a)).Outcome, "whose payer has seen nothing")
 	a.Record.Generation, a.Record.ProviderRef = 2, "px_1"
 	require.Equal(t, claim.OutcomeReleased, See(e.Attempt(t.Context(), a)).Outcome)
 }

@@ -66,9 +66,9 @@ func TestCompensationStaysWithItsProvider(t *testing.T) {
 	require.Equal(t, claim.OutcomeDone, v.Outcome)
 }
 
-// While automatic refunds are stopped, or whether they are cannot be read, a compensation
-// that has begun is not sent, first or again, and calls nobody however long that takes;
-// what a notice tells of it settles it. Nothing else is held.
+// While automatic refunds are stopped, or whether they are cannot be read, a compensation that has
+// begun is not sent, neither first nor again, for however long. A notice of it settles it. Nothing
+// else is stopped.
 func TestCompensationIsHeld(t *testing.T) {
 	for name, held := range map[string]func(context.Context, string) (string, error){
 		"stopped":    func(context.Context, string) (string, error) { return "a drill", nil },
@@ -76,7 +76,7 @@ func TestCompensationIsHeld(t *testing.T) {
 	} {
 		for _, recovery := range []bool{false, true} {
 			var said []string
-			p := &fake{caps: both, result: approved, found: psp.FoundYes, known: approved}
+			p := &fake{caps: both, result: approved, found: psp.FoundYes, shown: approved}
 			a := compensationOf()
 			a.Recovery, a.Now = recovery, firstUse.Add(48*time.Hour)
 			e := executorOf(p, nil, &said)
@@ -110,8 +110,8 @@ func TestCompensationAfterAFailure(t *testing.T) {
 	require.Error(t, err, "nobody else may say so")
 }
 
-// A compensation that is unknown is asked for until it is known, ever more seldom;
-// after a day each time calls for a person.
+// A compensation with an unknown outcome is retried until the outcome is known, at growing
+// intervals. After a day each retry pages.
 func TestCompensationIsNeverGivenUp(t *testing.T) {
 	for n, want := range map[uint32]time.Duration{0: time.Second, 1: 2 * time.Second, 5: 32 * time.Second, 11: 2048 * time.Second, 12: time.Hour, 4e9: time.Hour} {
 		for name, p := range map[string]*fake{

@@ -11,9 +11,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// What lies in a connected account is booked there, so that our own statement is not asked
-// for it, and so is what gives it back. What is booked as ours is given
-// back from there.
+// A movement in a connected account is booked there, so that our own statement need not have it. So
+// is its refund. A movement that is booked as ours is refunded from our account.
 func TestMoneyIsBookedWhereItLies(t *testing.T) {
 	const there = "provider:fake:acct_1"
 	result := psp.Result{Outcome: psp.Approved, ProviderRef: "px_1@acct_1"}
@@ -38,18 +37,18 @@ func TestMoneyIsBookedWhereItLies(t *testing.T) {
 			require.Equal(t, claim.OutcomeDone, v.Outcome, name)
 			require.Equal(t, want, v.Posting.Credit, name)
 
-			// Told by the provider of that account, and of no other.
-			for told, outcome := range map[string]string{"px_2@acct_1": claim.OutcomeDone, "px_2@acct_2": claim.OutcomeUnknown, "px_2": claim.OutcomeUnknown} {
-				a.Recovery, a.ReportedRef, a.ReportedBy = true, told, "fake"
+			// Reported by the provider for that account, and for no other.
+			for ref, outcome := range map[string]string{"px_2@acct_1": claim.OutcomeDone, "px_2@acct_2": claim.OutcomeUnknown, "px_2": claim.OutcomeUnknown} {
+				a.Recovery, a.ReportedRef, a.ReportedBy = true, ref, "fake"
 				v := See(executorOf(&fake{caps: both}, b, nil).Attempt(t.Context(), a))
-				require.Equal(t, outcome, v.Outcome, name+" "+told)
+				require.Equal(t, outcome, v.Outcome, name+" "+ref)
 			}
 		}
 	}
 }
 
-// The books, which know no provider's contract, read an account off a reference as the
-// contract has it. An id that has an '@' of its own is of our account.
+// The books, which import no provider's contract, read an account off a reference as the contract
+// does. An id that has an '@' of its own is of our account.
 func TestBooksReadReferencesAsProvidersWriteThem(t *testing.T) {
 	for _, ref := range []string{"", "pi_1", "pi_1@acct_1", "pi@shop", "pi@shop@acct_2", "pi@", "@acct_3"} {
 		want := "p"

@@ -52,8 +52,8 @@ func (t *attempt) events(status string, object []byte) []outbox.Message {
 	return all
 }
 
-// failure is the event of an object for which no money moved, as far as is known: the
-// request, with a status and the code that gives the reason.
+// failure is the event of an object for which no money moved by its settlement: the request, with a
+// status and the code that gives the reason.
 func (t *attempt) failure(status, code string) []outbox.Message {
 	if len(t.o.Sinks) == 0 || t.intent.Operation == "" || t.op.Orders() {
 		return nil // no sink, or no event: the charge's own event reports the change
@@ -70,7 +70,7 @@ type Fallen struct {
 	ledger.Transaction
 	// Charge is the charge that a ghost's refund has refunded; a refund's is in Reverses.
 	Charge string
-	// Key is the key of its claim, or stands for it if the claim was deleted.
+	// Key is the key of its claim, or an id in its place if the claim was deleted.
 	Key string
 	// Code is the reason and At the time, as the provider reports them.
 	Code string

@@ -142,10 +142,9 @@ type attempt struct {
 	from ledger.Account
 }
 
-// Attempt makes at most one call that can move money and returns what is known
-// afterwards. It returns once the provider has answered, its time-out has passed or ctx
-// is done; the latter two are unknown outcomes. See the package comment for when it
-// calls, when it looks up, and when it does neither.
+// Attempt makes at most one call that can move money and returns the verdict. It returns once the
+// provider has answered, its time-out has passed or ctx is done; the latter two are unknown
+// outcomes. See the package comment for when it calls, when it looks up, and when it does neither.
 func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	t := &attempt{Executor: e, Attempt: a, callee: e.first, op: Operation(a.Record.Operation)}
 	if a.Provider != "" && !t.goTo(a.Provider) {
@@ -188,24 +187,24 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 			return v
 		}
 	}
-	told := psp.FoundNo
-	if t.told() {
-		told = t.stands(ctx, a.ReportedRef)
+	reported := psp.FoundNo
+	if t.reported() {
+		reported = t.stillCounts(ctx, a.ReportedRef)
 	}
-	if t.undone && told == psp.FoundNo {
+	if t.undone && reported == psp.FoundNo {
 		return t.onlyAsk(ctx)
 	}
 	switch expired := intent.Expired(a.Now); {
-	case told == psp.FoundUnknown:
+	case reported == psp.FoundUnknown:
 		return t.unknown(ctx, reasonNotAsked)
-	case told == psp.FoundYes && intent.Holds() && t.caps.Blind:
+	case reported == psp.FoundYes && intent.Holds() && t.caps.Blind:
 		return t.asItWas(ctx) // nor can it be looked up
-	case told == psp.FoundYes && intent.Holds():
+	case reported == psp.FoundYes && intent.Holds():
 		return t.show(ctx, a.ReportedRef) // the notice does not contain the amount
-	case told == psp.FoundYes:
+	case reported == psp.FoundYes:
 		return t.succeeded(a.ReportedRef)
 	case a.Refused != "" && a.ReportedBy == t.name:
-		return t.toldRefused(ctx)
+		return t.reportedRefused(ctx)
 	case a.Record.Interim != nil:
 		return t.resume(ctx)
 	case !a.Recovery && expired:
@@ -225,10 +224,10 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	}
 }
 
-// told reports whether the provider to call has notified us of the requested movement,
+// reported reports whether the provider to call has notified us of the requested movement,
 // in the account that was called. The owner of another account can make the provider
 // report anything about it.
-func (t *attempt) told() bool {
+func (t *attempt) reported() bool {
 	if t.ReportedRef == "" || t.ReportedBy != t.name {
 		return false
 	}
@@ -239,12 +238,12 @@ func (t *attempt) told() bool {
 	return psp.AccountOf(t.ReportedRef) == in
 }
 
-// stands reports whether the movement of which the provider has notified us still counts. A
-// claim of one generation has no other. A later generation may get the late notice of an
-// earlier one's movement: the merchant was sent a decline for it, and it may have been
-// reversed or refunded since. If it stands, it is the money that the claim asks for, and
-// settles it: another movement of the claim that surfaces is refunded as a second one.
-func (t *attempt) stands(ctx context.Context, ref string) psp.Found {
+// stillCounts reports whether the movement of which the provider has notified us still counts. A
+// claim of one generation has no other. A later generation may get the late notice of an earlier
+// one's movement: the merchant was sent a decline for it, and it may have been reversed or refunded
+// since. If it counts, it is the money that the claim asks for, and settles it: another movement of
+// the claim that surfaces is refunded as a second one.
+func (t *attempt) stillCounts(ctx context.Context, ref string) psp.Found {
 	if t.Record.Generation == 1 {
 		return psp.FoundYes
 	}
@@ -258,7 +257,7 @@ func (t *attempt) stands(ctx context.Context, ref string) psp.Found {
 	case ghost:
 		return psp.FoundNo
 	case t.caps.Blind:
-		return psp.FoundYes // its notice is all that it ever says
+		return psp.FoundYes // it reports nothing but its notice
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
@@ -275,9 +274,9 @@ func (t *attempt) stands(ctx context.Context, ref string) psp.Found {
 	return psp.FoundUnknown
 }
 
-// toldRefused is the verdict of a notice that the movement was refused. The request may
+// reportedRefused is the verdict of a notice that the movement was refused. The request may
 // be retried: the notice does not say how long the reason holds.
-func (t *attempt) toldRefused(ctx context.Context) claim.Outcome {
+func (t *attempt) reportedRefused(ctx context.Context) claim.Outcome {
 	t.cleared = true
 	return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Soft, Code: t.Refused}})
 }
@@ -306,8 +305,8 @@ func (t *attempt) dedupes() bool {
 	return t.caps.Dedupe != psp.DedupeNone && t.age() < trust
 }
 
-// lapsed reports whether to stop waiting for a charge whose outcome is unknown. A
-// transfer is always waited for: nobody could reverse it if it surfaced later.
+// lapsed reports whether to stop waiting for a charge with an unknown outcome. The claim always
+// waits for a transfer: nobody could reverse it if it surfaced later.
 func (t *attempt) lapsed() bool {
 	return t.op == Charge && !t.intent.ExpiresAt.IsZero() && !t.Now.Before(t.intent.ExpiresAt.Add(t.expiryGrace()))
 }
@@ -390,8 +389,8 @@ func saidInvalid(r psp.Result) bool {
 	return r.Outcome == psp.Declined && r.Decline != nil && r.Decline.Class == psp.Invalid
 }
 
-// ask looks up the outcome of earlier attempts, and calls again only if that is both
-// safe and still wanted.
+// ask looks up the outcome of earlier attempts, and calls again only if that is safe and the
+// request has not expired.
 func (t *attempt) ask(ctx context.Context, expired bool) claim.Outcome {
 	found, res := t.lookup(ctx)
 	if found == psp.FoundYes && res.Outcome == psp.Approved {

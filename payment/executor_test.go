@@ -19,18 +19,18 @@ import (
 
 var firstUse = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// fake is a provider that gives fixed answers and counts what it was asked.
+// fake is a provider that gives fixed answers and counts its calls.
 type fake struct {
 	caps   psp.Capabilities
 	result psp.Result
 	found  psp.Found
-	known  psp.Result
+	shown  psp.Result
 	panics bool
 
-	calls   []psp.Call
-	lookups int
-	asked   psp.Kind // by the last look-up
-	hadTime bool
+	calls    []psp.Call
+	lookups  int
+	lookedUp psp.Kind // by the last look-up
+	hadTime  bool
 }
 
 func (f *fake) Name() string                   { return "fake" }
@@ -67,8 +67,8 @@ func (f *fake) Cancel(ctx context.Context, c psp.Call) psp.Result {
 
 func (f *fake) Lookup(_ context.Context, call psp.Call) (psp.Found, psp.Result) {
 	f.lookups++
-	f.asked = call.Kind
-	return f.found, f.known
+	f.lookedUp = call.Kind
+	return f.found, f.shown
 }
 
 func (f *fake) Show(context.Context, psp.Kind, string, string) (psp.Found, psp.Movement, error) {
@@ -142,22 +142,22 @@ func TestAttempt(t *testing.T) {
 
 		{name: "dedupes: repeat the call", provider: fake{result: approved}, caps: both, recovery: true, generation: 3,
 			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1}},
-		{name: "dedupes, forgotten: ask", provider: fake{found: psp.FoundYes, known: approved, result: approved}, caps: both, recovery: true, old: true,
+		{name: "dedupes, forgotten: ask", provider: fake{found: psp.FoundYes, shown: approved, result: approved}, caps: both, recovery: true, old: true,
 			want: want{outcome: claim.OutcomeDone, status: 201, lookups: 1}},
-		{name: "dedupes, forgotten, cannot be asked", provider: fake{result: approved}, caps: psp.Capabilities{Dedupe: dedupes}, recovery: true, old: true,
+		{name: "dedupes, forgotten, no look-ups", provider: fake{result: approved}, caps: psp.Capabilities{Dedupe: dedupes}, recovery: true, old: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonCannotAsk, status: 503}},
 		{name: "dedupes, old but fresh", provider: fake{result: approved}, caps: both, old: true,
 			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1}},
 
 		{name: "none: fresh", provider: fake{result: approved}, caps: ask,
 			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1}},
-		{name: "none: found", provider: fake{found: psp.FoundYes, known: approved, result: approved}, caps: ask, recovery: true,
+		{name: "none: found", provider: fake{found: psp.FoundYes, shown: approved, result: approved}, caps: ask, recovery: true,
 			want: want{outcome: claim.OutcomeDone, status: 201, lookups: 1}},
-		{name: "none: found declined", provider: fake{found: psp.FoundYes, known: decline(psp.Hard, "stolen_card", ""), result: approved}, caps: ask, recovery: true, generation: 1,
+		{name: "none: found declined", provider: fake{found: psp.FoundYes, shown: decline(psp.Hard, "stolen_card", ""), result: approved}, caps: ask, recovery: true, generation: 1,
 			want: want{outcome: claim.OutcomeRefused, reason: "stolen_card", status: 402, lookups: 1}},
-		{name: "none: found, outcome unknown", provider: fake{found: psp.FoundYes, known: lost, result: approved}, caps: ask, recovery: true,
+		{name: "none: found, outcome unknown", provider: fake{found: psp.FoundYes, shown: lost, result: approved}, caps: ask, recovery: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, lookups: 1}},
-		{name: "none: an earlier generation's decline", provider: fake{found: psp.FoundYes, known: decline(psp.Soft, "insufficient_funds", ""), result: approved}, caps: ask, recovery: true, generation: 2,
+		{name: "none: an earlier generation's decline", provider: fake{found: psp.FoundYes, shown: decline(psp.Soft, "insufficient_funds", ""), result: approved}, caps: ask, recovery: true, generation: 2,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, lookups: 1, notFound: true, retryIn: window}},
 		{name: "none: not found once", provider: fake{found: psp.FoundNo, result: approved}, caps: ask, recovery: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, lookups: 1, notFound: true, retryIn: window}},
@@ -165,16 +165,16 @@ func TestAttempt(t *testing.T) {
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, lookups: 1, notFound: true, retryIn: window}},
 		{name: "none: not found again", provider: fake{found: psp.FoundNo, result: approved}, caps: ask, recovery: true, notFounds: 2,
 			want: want{outcome: claim.OutcomeDone, status: 201, lookups: 1, calls: 1}},
-		{name: "none: not answered", provider: fake{found: psp.FoundUnknown, known: lost, result: approved}, caps: ask, recovery: true, notFounds: 2,
+		{name: "none: not answered", provider: fake{found: psp.FoundUnknown, shown: lost, result: approved}, caps: ask, recovery: true, notFounds: 2,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotAsked, status: 503, lookups: 1}},
-		{name: "none: cannot be asked", provider: fake{result: approved}, caps: psp.Capabilities{Dedupe: none}, recovery: true, notFounds: 9,
+		{name: "none: no look-ups", provider: fake{result: approved}, caps: psp.Capabilities{Dedupe: none}, recovery: true, notFounds: 9,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonCannotAsk, status: 503}},
 
-		{name: "repeat refused: found", provider: fake{found: psp.FoundYes, known: approved, result: invalidToken}, caps: both, recovery: true,
+		{name: "repeat refused: found", provider: fake{found: psp.FoundYes, shown: approved, result: invalidToken}, caps: both, recovery: true,
 			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1, lookups: 1}},
-		{name: "repeat refused: found declined", provider: fake{found: psp.FoundYes, known: decline(psp.Hard, "stolen_card", ""), result: invalidToken}, caps: both, recovery: true,
+		{name: "repeat refused: found declined", provider: fake{found: psp.FoundYes, shown: decline(psp.Hard, "stolen_card", ""), result: invalidToken}, caps: both, recovery: true,
 			want: want{outcome: claim.OutcomeRefused, reason: "stolen_card", status: 402, calls: 1, lookups: 1}},
-		{name: "repeat refused: only itself found", provider: fake{found: psp.FoundYes, known: invalidToken, result: invalidToken}, caps: both, recovery: true,
+		{name: "repeat refused: only itself found", provider: fake{found: psp.FoundYes, shown: invalidToken, result: invalidToken}, caps: both, recovery: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, calls: 1, lookups: 1, notFound: true, retryIn: time.Second}},
 		{name: "repeat refused: not found once", provider: fake{found: psp.FoundNo, result: invalidToken}, caps: both, recovery: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, calls: 1, lookups: 1, notFound: true, retryIn: time.Second}},
@@ -184,36 +184,36 @@ func TestAttempt(t *testing.T) {
 			want: want{outcome: claim.OutcomeReleased, reason: "no_such_token", status: 400, calls: 1, lookups: 1, body: `"error":"invalid_request"`}},
 		{name: "repeat refused: taken in the end", provider: fake{found: psp.FoundNo, result: approved}, caps: both, recovery: true, notFounds: 2,
 			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1, lookups: 1}},
-		{name: "repeat refused: not answered", provider: fake{found: psp.FoundUnknown, known: lost, result: invalidToken}, caps: both, recovery: true,
+		{name: "repeat refused: not answered", provider: fake{found: psp.FoundUnknown, shown: lost, result: invalidToken}, caps: both, recovery: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotAsked, status: 503, calls: 1, lookups: 1}},
-		{name: "repeat refused: cannot be asked", provider: fake{result: invalidToken}, caps: psp.Capabilities{Dedupe: dedupes}, recovery: true, notFounds: 9,
+		{name: "repeat refused: no look-ups", provider: fake{result: invalidToken}, caps: psp.Capabilities{Dedupe: dedupes}, recovery: true, notFounds: 9,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonRepeat, status: 503, calls: 1}},
-		{name: "key reused: found", provider: fake{found: psp.FoundYes, known: approved, result: keyReused}, caps: both, recovery: true,
+		{name: "key reused: found", provider: fake{found: psp.FoundYes, shown: approved, result: keyReused}, caps: both, recovery: true,
 			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1, lookups: 1}},
-		{name: "key reused: found declined", provider: fake{found: psp.FoundYes, known: decline(psp.Hard, "stolen_card", ""), result: keyReused}, caps: both, recovery: true,
+		{name: "key reused: found declined", provider: fake{found: psp.FoundYes, shown: decline(psp.Hard, "stolen_card", ""), result: keyReused}, caps: both, recovery: true,
 			want: want{outcome: claim.OutcomeRefused, reason: "stolen_card", status: 402, calls: 1, lookups: 1}},
 		{name: "key reused: not found once", provider: fake{found: psp.FoundNo, result: keyReused}, caps: both, recovery: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, calls: 1, lookups: 1, notFound: true, retryIn: time.Second}},
 		{name: "key reused: not found again", provider: fake{found: psp.FoundNo, result: keyReused}, caps: both, recovery: true, notFounds: 2,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, calls: 1, lookups: 1}},
-		{name: "key reused: not answered", provider: fake{found: psp.FoundUnknown, known: lost, result: keyReused}, caps: both, recovery: true,
+		{name: "key reused: not answered", provider: fake{found: psp.FoundUnknown, shown: lost, result: keyReused}, caps: both, recovery: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotAsked, status: 503, calls: 1, lookups: 1}},
-		{name: "key reused: cannot be asked", provider: fake{result: keyReused}, caps: psp.Capabilities{Dedupe: dedupes}, recovery: true,
+		{name: "key reused: no look-ups", provider: fake{result: keyReused}, caps: psp.Capabilities{Dedupe: dedupes}, recovery: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, calls: 1}},
 		{name: "none: refused after not found", provider: fake{found: psp.FoundNo, result: invalidToken}, caps: ask, recovery: true, notFounds: 2,
 			want: want{outcome: claim.OutcomeReleased, reason: "no_such_token", status: 400, calls: 1, lookups: 1}},
 
 		{name: "late", provider: fake{result: approved}, caps: both, late: true,
 			want: want{outcome: claim.OutcomeRefused, reason: codeExpired, status: 402, body: expired}},
-		{name: "late, found", provider: fake{found: psp.FoundYes, known: approved}, caps: both, late: true, recovery: true,
+		{name: "late, found", provider: fake{found: psp.FoundYes, shown: approved}, caps: both, late: true, recovery: true,
 			want: want{outcome: claim.OutcomeDone, status: 201, lookups: 1}},
 		{name: "late, not found once", provider: fake{found: psp.FoundNo}, caps: both, late: true, recovery: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, lookups: 1, notFound: true, retryIn: time.Second}},
 		{name: "late, not found again", provider: fake{found: psp.FoundNo, result: approved}, caps: ask, late: true, recovery: true, notFounds: 2,
 			want: want{outcome: claim.OutcomeRefused, reason: codeExpired, status: 402, body: expired, lookups: 1}},
-		{name: "late, dedupes, cannot be asked", provider: fake{result: approved}, caps: psp.Capabilities{Dedupe: dedupes}, late: true, recovery: true,
+		{name: "late, dedupes, no look-ups", provider: fake{result: approved}, caps: psp.Capabilities{Dedupe: dedupes}, late: true, recovery: true,
 			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1}},
-		{name: "late, none, cannot be asked", provider: fake{result: approved}, caps: psp.Capabilities{}, late: true, recovery: true,
+		{name: "late, none, no look-ups", provider: fake{result: approved}, caps: psp.Capabilities{}, late: true, recovery: true,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonCannotAsk, status: 503}},
 	} {
 		for _, op := range []Operation{Charge, Transfer} {
@@ -260,7 +260,7 @@ func TestAttempt(t *testing.T) {
 }
 
 // A body may say that no money moved only if every call had an answer, or none was sent.
-func TestAnExpiryPromisesNoMoreThanIsKnown(t *testing.T) {
+func TestAnExpiryPromisesNoMoreThanTheProviderConfirms(t *testing.T) {
 	const certain, succeeded = "had passed before any money moved.", "had passed before an attempt succeeded."
 	for name, c := range map[string]struct {
 		change           func(*claim.Attempt)
@@ -390,8 +390,8 @@ func TestKeysAreTrustedForTheirLife(t *testing.T) {
 	}
 }
 
-// A provider without transfers refuses each before it sends anything, so that the refusal
-// of a repeat says what became of the first attempt, too.
+// A provider without transfers refuses each before it sends anything, so that the refusal of a
+// repeat decides the first attempt, too.
 func TestTransfersThatAProviderDoesNotMakeAreRefused(t *testing.T) {
 	p := &fake{
 		caps:   psp.Capabilities{Dedupe: psp.DedupeKey, NoTransfers: true, Timeout: time.Second},
@@ -412,9 +412,8 @@ func TestTransfersThatAProviderDoesNotMakeAreRefused(t *testing.T) {
 	}
 }
 
-// A charge that was accepted and begun is recovered, also where a new one would be refused for
-// its look: that nobody may send it now says nothing of whether
-// money has moved.
+// A charge that was accepted and begun is recovered, also where a new one would be refused for its
+// look: money may have moved before the rule.
 func TestWhatWasAcceptedOnceIsStillRead(t *testing.T) {
 	p := &fake{caps: both, result: approved}
 	a := attemptOf(Charge)
@@ -429,16 +428,16 @@ func TestWhatWasAcceptedOnceIsStillRead(t *testing.T) {
 	}
 }
 
-// What is pending at a provider that cannot be asked waits for a notice, and counts for
-// nothing meanwhile: nobody is called. Past its time a charge is not waited for.
-func TestPendingAtAProviderThatCannotBeAsked(t *testing.T) {
+// A pending payment at a provider without look-ups waits for a notice. The wait counts as no
+// unknown and pages nobody. Past its time a charge is not waited for.
+func TestPendingAtAProviderWithoutLookups(t *testing.T) {
 	p := &fake{caps: psp.Capabilities{Dedupe: psp.DedupeKey, Blind: true, Timeout: time.Second}, result: approved}
 	for name, c := range map[string]struct {
 		change  func(*claim.Attempt)
 		outcome string
 		reason  string
 	}{
-		"nothing is said":     {func(*claim.Attempt) {}, claim.OutcomePending, "processing"},
+		"no notice":           {func(*claim.Attempt) {}, claim.OutcomePending, "processing"},
 		"it was made":         {func(a *claim.Attempt) { a.ReportedRef, a.ReportedBy = "px_1", "fake" }, claim.OutcomeDone, ""},
 		"it was not":          {func(a *claim.Attempt) { a.Refused, a.ReportedBy = "generic_decline", "fake" }, claim.OutcomeReleased, "generic_decline"},
 		"by somebody else":    {func(a *claim.Attempt) { a.Refused, a.ReportedBy = "generic_decline", "another" }, claim.OutcomePending, "processing"},

@@ -28,12 +28,12 @@ const (
 	codeNotWaiting  = "charge_not_cancelable"
 	codeCaptured    = "already_captured"
 	codeCannotHold  = "capture_unsupported"
-	reasonUnsettled = "charge_not_settled" // the provider has answered, and the charge's claim has not learned of it
+	reasonUnsettled = "charge_not_settled" // the provider has answered, and the charge's claim has not recorded it
 )
 
 const (
-	// settleFor is how long a capture waits for its charge's claim to learn of it,
-	// polling every settleEvery; then it retries after settleLater.
+	// settleFor is how long a capture waits for its charge's claim to record it, polling every
+	// settleEvery; then it retries after settleLater.
 	settleFor   = 5 * time.Second
 	settleEvery = 50 * time.Millisecond
 	settleLater = time.Second
@@ -48,7 +48,7 @@ type Charges interface {
 	// Object is claim.Service.Object.
 	Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
 	// Learn is claim.Service.Learn. Without a result it looks the claim up at the provider.
-	Learn(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
+	Learn(ctx context.Context, call outbox.Message, provider, ref string) outbox.Disposition
 	// LearnHeld is claim.Service.LearnHeld.
 	LearnHeld(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition
 }
@@ -137,11 +137,11 @@ func (t *attempt) order(ctx context.Context) claim.Outcome {
 	}
 	// Either answer may be about another capture than this one. The charge's own claim
 	// finds out the state of the charge.
-	v, over, stands := t.learned(ctx)
+	v, over, unchanged := t.learned(ctx)
 	switch {
 	case over:
 		return v
-	case stands && r.Outcome == psp.Declined:
+	case unchanged && r.Outcome == psp.Declined:
 		t.cleared = true // the provider reports the charge unchanged
 		return t.declined(ctx, r)
 	default:
@@ -238,9 +238,9 @@ func (t *attempt) notOpen(ctx context.Context) (v claim.Outcome, refused bool) {
 	}
 	switch {
 	case state == "":
-		return t.missing(ctx, codeNotHeld, "It is not known yet whether this charge is authorized. Ask for it, and try again when its status says so."), true
+		return t.missing(ctx, codeNotHeld, "It is unknown so far whether this charge is authorized. Ask for it, and try again when its status says so."), true
 	case by != "":
-		return t.missing(ctx, codeOrdered, "Another capture or cancellation of this charge is under way, and the provider has not said yet what comes of it. Ask for the charge, and try again when its status says so."), true
+		return t.missing(ctx, codeOrdered, "Another capture or cancellation of this charge is under way, and the provider has not reported its result yet. Ask for the charge, and try again when its status says so."), true
 	case t.op == Capture && state != RequiresCapture:
 		return t.missing(ctx, codeNotHeld, "This charge holds no money: its status is "+string(state)+", and only one that is requires_capture can be captured."), true
 	case t.intent.Amount > in.Amount:
@@ -257,13 +257,12 @@ func (t *attempt) notOpen(ctx context.Context) (v claim.Outcome, refused bool) {
 	return v, false
 }
 
-// learned has the charge's claim look up the provider's state, and is over once that
-// claim is final. stands reports that the provider, asked since, still shows the charge
-// unchanged.
-func (t *attempt) learned(ctx context.Context) (v claim.Outcome, over, stands bool) {
+// learned has the charge's claim look up the provider's state, and is over once that claim is
+// final. unchanged reports that the provider, asked since, still shows the charge unchanged.
+func (t *attempt) learned(ctx context.Context) (v claim.Outcome, over, unchanged bool) {
 	before := t.of.rec.Fence
 	for deadline := time.Now().Add(settleFor); ; {
-		asked := t.o.Charges.Learn(ctx, t.of.call, "", "")
+		learned := t.o.Charges.Learn(ctx, t.of.call, "", "")
 		if err := t.readCharge(ctx); err != nil {
 			t.log.WarnContext(ctx, "a charge that was captured or canceled cannot be read", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 		} else if v, over := t.over(ctx); over {
@@ -272,7 +271,7 @@ func (t *attempt) learned(ctx context.Context) (v claim.Outcome, over, stands bo
 		if rec := &t.of.rec; rec.Waits() && rec.Fence > before && rec.Reason == rec.Interim.State {
 			return v, false, true
 		}
-		if _, busy := asked.Delay(); !busy || time.Now().After(deadline) || ctx.Err() != nil {
+		if _, busy := learned.Delay(); !busy || time.Now().After(deadline) || ctx.Err() != nil {
 			return v, false, false
 		}
 		select { // another attempt is asking
@@ -324,15 +323,15 @@ func (t *attempt) letGo(ctx context.Context) claim.Outcome {
 	}
 	in, ref := of.intent, of.rec.ProviderRef
 	if of.call.ID == "" && t.caps.Blind {
-		was, known := t.remembered()
-		if !known {
+		was, ok := t.remembered()
+		if !ok {
 			return t.forgotten(ctx)
 		}
 		in, ref = was, cmp.Or(ref, t.Record.ProviderRef)
 	} else if of.call.ID == "" {
-		asked, cancel := context.WithTimeout(ctx, t.caps.Timeout)
+		showCtx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 		defer cancel()
-		found, m, err := t.provider.Show(asked, psp.KindCharge, t.intent.Charge, ref)
+		found, m, err := t.provider.Show(showCtx, psp.KindCharge, t.intent.Charge, ref)
 		if found != psp.FoundYes || m.Reference != t.intent.Charge {
 			t.log.WarnContext(ctx, "provider does not show a canceled charge", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "provider", t.name, "error", err)
 			v := t.unknown(ctx, reasonNotAsked)

@@ -12,8 +12,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Captures and cancellations at a provider that reports their result later and cannot
-// be asked (Adyen). Of several concurrent orders more than one could succeed. So an
+// Captures and cancellations at a provider that reports their result later and has no
+// look-ups (Adyen). Of several concurrent orders more than one could succeed. So an
 // order takes its charge before it calls: the charge's row names the order, and the
 // charge refuses another one until the provider's notice frees it. The charge follows
 // that notice ([claim.Held]) and never the order, whoever gave it.
@@ -44,8 +44,7 @@ const codeOrdered = "order_in_progress"
 // the charge's claim for now.
 const reasonTaken = "charge_busy"
 
-// later reports whether the provider reports the result of orders later, and cannot be
-// asked.
+// later reports whether the provider reports the result of orders later, and has no look-ups.
 func (c *callee) later() bool { return c.caps.Asynchronous && c.caps.Blind }
 
 // canHold reports whether a charge's money can be held: the provider must report the
@@ -121,8 +120,8 @@ func (t *attempt) orderedBy(order string) claim.Outcome {
 // win.
 func (t *attempt) awaitHeld(ctx context.Context) claim.Outcome {
 	rec := &t.Record
-	ours := rec.Interim.State == string(RequiresCapture) || rec.Interim.By == rec.Minted.ID
-	if !ours || !t.past(t.deadlineIn(RequiresCapture)) {
+	own := rec.Interim.State == string(RequiresCapture) || rec.Interim.By == rec.Minted.ID
+	if !own || !t.past(t.deadlineIn(RequiresCapture)) {
 		return t.asItWas(ctx) // an order that takes too long pages by itself
 	}
 	r := t.sendCancel(ctx)
@@ -180,12 +179,12 @@ func (t *attempt) orderLater(ctx context.Context) claim.Outcome {
 
 // take records this order in the charge's row.
 func (t *attempt) take(ctx context.Context) (v claim.Outcome, taken bool) {
-	mine := t.Record.Minted.ID
+	id := t.Record.Minted.ID
 	for deadline := time.Now().Add(settleFor); ; {
-		if i := t.of.rec.Interim; i != nil && i.By == mine {
+		if i := t.of.rec.Interim; i != nil && i.By == id {
 			return v, true
 		}
-		asked := t.o.Charges.LearnHeld(ctx, t.of.call, claim.Held{Order: mine, Word: claim.HeldOrdered})
+		learned := t.o.Charges.LearnHeld(ctx, t.of.call, claim.Held{Order: id, Word: claim.HeldOrdered})
 		if err := t.readCharge(ctx); err != nil {
 			t.log.WarnContext(ctx, "a charge to capture or cancel cannot be read", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 			return t.unsent(ctx, reasonNoFacts, 0), false
@@ -196,8 +195,8 @@ func (t *attempt) take(ctx context.Context) (v claim.Outcome, taken bool) {
 		if v, refused := t.notOpen(ctx); refused {
 			return v, false
 		}
-		_, busy := asked.Delay()
-		if i := t.of.rec.Interim; (i == nil || i.By != mine) && (!busy || time.Now().After(deadline) || ctx.Err() != nil) {
+		_, busy := learned.Delay()
+		if i := t.of.rec.Interim; (i == nil || i.By != id) && (!busy || time.Now().After(deadline) || ctx.Err() != nil) {
 			return t.unsent(ctx, reasonTaken, settleLater), false
 		}
 		if busy {
@@ -224,9 +223,9 @@ func (t *attempt) orderFailed(ctx context.Context) claim.Outcome {
 // itself.
 const tellsLater = time.Hour
 
-// remembered returns what a cancellation knows of its charge, whose request is deleted
-// and which cannot be looked up: the amount and currency of the order's interim answer,
-// or of the provider's notice. ok is false if neither has them.
+// remembered returns the amount of a canceled charge, whose request is deleted and which cannot be
+// looked up: the amount and currency of the order's interim answer, or of the provider's notice. ok
+// is false if neither has them.
 func (t *attempt) remembered() (in Intent, ok bool) {
 	in.Operation = Charge
 	var was struct {
@@ -241,8 +240,8 @@ func (t *attempt) remembered() (in Intent, ok bool) {
 	return in, in.Amount > 0 && in.Currency != ""
 }
 
-// forgotten is the verdict of a cancellation that does not know what was canceled: its
-// notice is still on the way, or was about an order of somebody else.
+// forgotten is the verdict of a cancellation without the amount of its charge: its notice is still
+// on the way, or was about an order of somebody else.
 func (t *attempt) forgotten(ctx context.Context) claim.Outcome {
 	if t.age() >= tellsLater {
 		return t.notHeld()

@@ -11,7 +11,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// newLater is a charge held at a provider that tells later, and cannot be asked.
+// newLater is a charge held at a provider that reports later, and has no look-ups.
 func newLater(state psp.State, by string) *holding {
 	h := newHolding(state)
 	h.caps = psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, KeyLife: 7 * 24 * time.Hour, Captures: true, Blind: true, Asynchronous: true}
@@ -24,10 +24,10 @@ func newLater(state psp.State, by string) *holding {
 
 // An order takes its charge before it calls, and waits; one that finds the charge another's
 // calls nobody.
-func TestOrdersThatAreToldOfLater(t *testing.T) {
+func TestOrdersThatANoticeConfirms(t *testing.T) {
 	received := psp.Result{Outcome: psp.Pending, ProviderRef: "px_1", Wait: bank}
 	refused := psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Invalid, Code: "adyen_137", Message: "No."}}
-	const mine = "xx_1" // attemptOf's
+	const id = "xx_1" // attemptOf's
 	for name, c := range map[string]struct {
 		op       Operation
 		state    psp.State
@@ -39,28 +39,28 @@ func TestOrdersThatAreToldOfLater(t *testing.T) {
 		want     string
 		reason   string
 		calls    int
-		then     string // whose the charge is
+		then     string // the order that has the charge
 		charge   psp.State
 	}{
-		"a capture is received":      {Capture, RequiresCapture, "", false, 0, received, nil, claim.OutcomePending, "processing", 1, mine, psp.Processing},
-		"a cancellation is received": {Cancel, RequiresCapture, "", false, 0, received, nil, claim.OutcomePending, "processing", 1, mine, psp.Processing},
-		"after the charge was taken": {Capture, psp.Processing, mine, true, 0, received, nil, claim.OutcomePending, "processing", 1, mine, psp.Processing},
-		"no answer":                  {Capture, RequiresCapture, "", false, 0, psp.Result{}, nil, claim.OutcomeUnknown, reasonNoAnswer, 1, mine, psp.Processing},
+		"a capture is received":      {Capture, RequiresCapture, "", false, 0, received, nil, claim.OutcomePending, "processing", 1, id, psp.Processing},
+		"a cancellation is received": {Cancel, RequiresCapture, "", false, 0, received, nil, claim.OutcomePending, "processing", 1, id, psp.Processing},
+		"after the charge was taken": {Capture, psp.Processing, id, true, 0, received, nil, claim.OutcomePending, "processing", 1, id, psp.Processing},
+		"no answer":                  {Capture, RequiresCapture, "", false, 0, psp.Result{}, nil, claim.OutcomeUnknown, reasonNoAnswer, 1, id, psp.Processing},
 		"refused at once":            {Capture, RequiresCapture, "", false, 0, refused, nil, claim.OutcomeReleased, "adyen_137", 1, "", RequiresCapture},
-		"refused when repeated":      {Capture, psp.Processing, mine, true, 0, refused, nil, claim.OutcomeUnknown, reasonRepeat, 1, mine, psp.Processing},
-		"after its key is forgotten": {Capture, psp.Processing, mine, true, 8 * 24 * time.Hour, received, nil, claim.OutcomeUnknown, reasonCannotAsk, 0, mine, psp.Processing},
+		"refused when repeated":      {Capture, psp.Processing, id, true, 0, refused, nil, claim.OutcomeUnknown, reasonRepeat, 1, id, psp.Processing},
+		"after its key is forgotten": {Capture, psp.Processing, id, true, 8 * 24 * time.Hour, received, nil, claim.OutcomeUnknown, reasonCannotAsk, 0, id, psp.Processing},
 		"another is under way":       {Capture, psp.Processing, "cap_other", false, 0, received, nil, claim.OutcomeReleased, codeOrdered, 0, "cap_other", psp.Processing},
 		"so is a cancellation":       {Cancel, psp.Processing, "cap_other", false, 0, received, nil, claim.OutcomeReleased, codeOrdered, 0, "cap_other", psp.Processing},
 		"it waits for its payer":     {Cancel, psp.RequiresAction, "", false, 0, received, nil, claim.OutcomeReleased, codeNotWaiting, 0, "", psp.RequiresAction},
 		"another is, recovery":       {Capture, psp.Processing, "cap_other", true, 0, received, nil, claim.OutcomeUnknown, reasonMissing, 0, "cap_other", psp.Processing},
 		"its payer, recovery":        {Cancel, psp.RequiresAction, "", true, 0, received, nil, claim.OutcomeUnknown, reasonMissing, 0, "", psp.RequiresAction},
 		"captured meanwhile":         {Capture, "", "", true, 0, received, becomes(1000, ""), claim.OutcomeDone, "", 0, "", ""},
-		"canceled, as it is told": {Cancel, "", "", true, 0, received, func(h *holding) {
+		"canceled, as reported": {Cancel, "", "", true, 0, received, func(h *holding) {
 			becomes(0, codeCanceled)(h)
 			h.word = &claim.Held{By: "fake", Ref: "px_1", Word: claim.HeldReleased, Amount: 1000, Currency: "usd"}
 		}, claim.OutcomeDone, "", 0, "", ""},
-		"canceled, not yet told": {Cancel, "", "", true, 0, received, becomes(0, codeCanceled), claim.OutcomeUnknown, reasonUnsettled, 0, "", ""},
-		"canceled by somebody":   {Cancel, "", "", true, time.Hour, received, becomes(0, codeCanceled), claim.OutcomeReleased, codeNotWaiting, 0, "", ""},
+		"canceled, not yet reported": {Cancel, "", "", true, 0, received, becomes(0, codeCanceled), claim.OutcomeUnknown, reasonUnsettled, 0, "", ""},
+		"canceled by somebody":       {Cancel, "", "", true, time.Hour, received, becomes(0, codeCanceled), claim.OutcomeReleased, codeNotWaiting, 0, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newLater(c.state, c.by)
@@ -77,7 +77,7 @@ func TestOrdersThatAreToldOfLater(t *testing.T) {
 			calls := append(h.calls, h.cancels...)
 			require.Len(t, calls, c.calls)
 			if c.calls > 0 {
-				require.Equal(t, [3]string{paid, mine, "px_1"}, [3]string{calls[0].Of, calls[0].Reference, calls[0].Source})
+				require.Equal(t, [3]string{paid, id, "px_1"}, [3]string{calls[0].Of, calls[0].Reference, calls[0].Source})
 			}
 			if h.rec.Interim != nil {
 				require.Equal(t, c.then, h.rec.Interim.By)
@@ -85,7 +85,7 @@ func TestOrdersThatAreToldOfLater(t *testing.T) {
 			}
 			switch v.Outcome {
 			case claim.OutcomePending:
-				require.Equal(t, h.rec.Interim.Response, v.Response, "the charge, as it stands")
+				require.Equal(t, h.rec.Interim.Response, v.Response, "the charge, as it is")
 				require.Contains(t, string(v.Response.Body), `"status":"processing"`)
 			case claim.OutcomeUnknown:
 				require.True(t, v.KeepAsking)
@@ -103,7 +103,7 @@ func TestAnOrderWaitsForItsCharge(t *testing.T) {
 	require.Equal(t, claim.HeldOrdered, h.words[0].Word)
 }
 
-// What each word makes of a charge, in each state that it may find it in.
+// What each notice makes of a charge, in each state of the charge.
 func TestWordsAboutHeldMoney(t *testing.T) {
 	const self = "xx_1"
 	of := func(word claim.HeldWord, order string) claim.Held {
@@ -127,7 +127,7 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 		"taken before its payer has acted": {payer, of(claim.HeldOrdered, "cap_1"), claim.OutcomePending, "requires_action", "", false},
 		"held":                             {unknown, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", "", false},
 		"held, once its payer has acted":   {payer, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", "", false},
-		"held, said late":                  {ordered, of(claim.HeldStill, ""), claim.OutcomePending, "processing", "cap_1", false},
+		"held, reported late":              {ordered, of(claim.HeldStill, ""), claim.OutcomePending, "processing", "cap_1", false},
 		"its order failed":                 {ordered, of(claim.HeldStill, "cap_1"), claim.OutcomePending, "requires_capture", "", false},
 		"another's order failed":           {ordered, of(claim.HeldStill, "cap_2"), claim.OutcomePending, "processing", "cap_1", false},
 		"it could not be called off":       {called, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", "", false},
@@ -173,8 +173,8 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 	}
 }
 
-// A hold past its time is called off at the provider, and closed by its word alone; one that
-// an order has is left to the order.
+// The executor cancels a hold past its time at the provider, and closes it by the provider's notice
+// alone. It does not touch a hold that an order has.
 func TestHeldPastItsTimeIsCalledOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		state  psp.State
@@ -204,8 +204,8 @@ func TestHeldPastItsTimeIsCalledOff(t *testing.T) {
 				require.Equal(t, "xx_1", call.Of, "of the charge itself")
 			}
 
-			// Whatever became of the call: the provider's word that it let go. The row of
-			// before it may be all that there is.
+			// Whatever became of the call, the provider reports the cancellation. Only the row from
+			// before the call may exist.
 			a.Held, a.ReportedBy = &claim.Held{By: "fake", Ref: "px_1", Word: claim.HeldReleased, Amount: 1000}, "fake"
 			v = See(NewExecutor(psp.Providers{h}, Options{}).Attempt(t.Context(), a))
 			require.Equal(t, claim.OutcomeRefused, v.Outcome, "%s", v.Reason)
@@ -218,11 +218,11 @@ func TestHeldPastItsTimeIsCalledOff(t *testing.T) {
 // An order that the provider took and that came to nothing is final.
 func TestAnOrderThatFailed(t *testing.T) {
 	h := newLater(psp.Processing, "xx_1")
-	h.told, h.toldBy = "order_failed", "fake"
+	h.refused, h.reportedBy = "order_failed", "fake"
 	v := h.order(t, Capture, `{}`, true)
 	require.Equal(t, claim.OutcomeRefused, v.Outcome)
 	require.Equal(t, "order_failed", v.Reason)
 	require.Empty(t, h.calls)
-	h.toldBy, h.result = "another", psp.Result{}
-	require.Equal(t, claim.OutcomeUnknown, h.order(t, Capture, `{}`, true).Outcome, "a word of somebody else")
+	h.reportedBy, h.result = "another", psp.Result{}
+	require.Equal(t, claim.OutcomeUnknown, h.order(t, Capture, `{}`, true).Outcome, "another provider's notice")
 }

@@ -23,17 +23,17 @@ type holding struct {
 	payload string
 	resp    claim.Response
 	unread  error
-	// learns is what the charge's claim is made into once it finds out; busy is how often
-	// somebody else is asking before that.
-	learns func(*holding)
-	busy   int
-	asked  int
-	words  []claim.Held
-	// now is when the order is attempted; zero: at attemptOf's time. told is what toldBy says
-	// has become of it.
-	now          time.Time
-	told, toldBy string
-	word         *claim.Held
+	// learns changes the charge's claim when the look-up answers; busy is how many look-ups before
+	// that find another holder.
+	learns  func(*holding)
+	busy    int
+	lookups int
+	words   []claim.Held
+	// now is when the order is attempted; zero: at attemptOf's time. refused is the decline code
+	// that reportedBy reported.
+	now                 time.Time
+	refused, reportedBy string
+	word                *claim.Held
 }
 
 func (h *holding) ByObject(context.Context, string, string) (claim.Record, bool, error) {
@@ -49,7 +49,7 @@ func (h *holding) Object(context.Context, string, string, string) (claim.State, 
 }
 
 func (h *holding) Learn(context.Context, outbox.Message, string, string) outbox.Disposition {
-	if h.asked++; h.asked <= h.busy {
+	if h.lookups++; h.lookups <= h.busy {
 		return outbox.Later(time.Second)
 	}
 	if h.learns != nil {
@@ -58,9 +58,9 @@ func (h *holding) Learn(context.Context, outbox.Message, string, string) outbox.
 	return outbox.Gone()
 }
 
-// LearnHeld has the charge's claim follow a word as its own attempt would.
+// LearnHeld has the charge's claim follow a notice as its own attempt would.
 func (h *holding) LearnHeld(_ context.Context, m outbox.Message, word claim.Held) outbox.Disposition {
-	if h.asked++; h.asked <= h.busy {
+	if h.lookups++; h.lookups <= h.busy {
 		return outbox.Later(time.Second)
 	}
 	h.words = append(h.words, word)
@@ -83,8 +83,8 @@ func becomes(captured int64, reason string) func(*holding) {
 	}
 }
 
-// stands: the provider was asked, and shows the charge as it was.
-func stands(h *holding) { h.rec.Fence++ }
+// nextFence: the provider shows the charge unchanged.
+func nextFence(h *holding) { h.rec.Fence++ }
 
 func newHolding(state psp.State) *holding { return newHoldingAt("fake", state) }
 
@@ -119,15 +119,15 @@ func (h *holding) order(t *testing.T, op Operation, body string, recovery bool) 
 	a.Record.Operation, a.Record.Key.Tenant, a.Recovery = string(op), "acme", recovery
 	a.Payload = OrderOf([]byte(body), paid)
 	h.patientProvider.cancels = nil
-	a.Refused, a.ReportedBy, a.Held = h.told, h.toldBy, h.word
+	a.Refused, a.ReportedBy, a.Held = h.refused, h.reportedBy, h.word
 	if !h.now.IsZero() {
 		a.Now = h.now
 	}
 	return See(e.Attempt(t.Context(), a))
 }
 
-// A capture goes to the provider that holds the money, which the charge's claim names, or nowhere
-// yet if this node does not have it.
+// A capture goes to the provider that holds the money, which the charge's claim names. A node
+// without that provider sends it nowhere yet.
 func TestOrdersGoToWhereTheMoneyIs(t *testing.T) {
 	for was, here := range map[string]bool{"fake": true, "other": false} {
 		for _, recovery := range []bool{false, true} {
@@ -156,11 +156,11 @@ func (r *renamed) Name() string { return r.name }
 func TestOrders(t *testing.T) {
 	approved := psp.Result{Outcome: psp.Approved, ProviderRef: "px_1"}
 	refused := psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Invalid, Code: "payment_intent_unexpected_state", Message: "No."}}
-	unsettled := map[string]bool{"waits for the payer": true, "not known yet": true, "another's charge": true, "declined for now": true}
+	unsettled := map[string]bool{"waits for the payer": true, "unknown so far": true, "another's charge": true, "declined for now": true}
 	for name, c := range map[string]struct {
 		op       Operation
 		body     string
-		state    psp.State // "": what becomes says
+		state    psp.State // "": becomes decides
 		becomes  func(*holding)
 		provider psp.Result
 		learns   func(*holding)
@@ -176,9 +176,9 @@ func TestOrders(t *testing.T) {
 		"another was faster":      {Capture, `{}`, RequiresCapture, nil, refused, becomes(600, ""), claim.OutcomeReleased, codeCaptured, 1, 1000},
 		"one like it was faster":  {Capture, `{}`, RequiresCapture, nil, refused, becomes(1000, ""), claim.OutcomeDone, "", 1, 1000},
 		"canceled meanwhile":      {Capture, `{}`, RequiresCapture, nil, refused, becomes(0, codeCanceled), claim.OutcomeReleased, codeNotHeld, 1, 1000},
-		"refused, and it stands":  {Capture, `{}`, RequiresCapture, nil, refused, stands, claim.OutcomeReleased, "payment_intent_unexpected_state", 1, 1000},
-		"refused, nobody knows":   {Capture, `{}`, RequiresCapture, nil, refused, nil, claim.OutcomeUnknown, reasonUnsettled, 1, 1000},
-		"captured, not yet shown": {Capture, `{}`, RequiresCapture, nil, approved, stands, claim.OutcomeUnknown, reasonUnsettled, 1, 1000},
+		"refused, and unchanged":  {Capture, `{}`, RequiresCapture, nil, refused, nextFence, claim.OutcomeReleased, "payment_intent_unexpected_state", 1, 1000},
+		"refused, and unknown":    {Capture, `{}`, RequiresCapture, nil, refused, nil, claim.OutcomeUnknown, reasonUnsettled, 1, 1000},
+		"captured, not yet shown": {Capture, `{}`, RequiresCapture, nil, approved, nextFence, claim.OutcomeUnknown, reasonUnsettled, 1, 1000},
 		"captured before":         {Capture, `{"amount":600}`, "", becomes(600, ""), approved, nil, claim.OutcomeDone, "", 0, 0},
 		"canceled before":         {Capture, `{}`, "", becomes(0, codeCanceled), approved, nil, claim.OutcomeReleased, codeNotHeld, 0, 0},
 		"made at once": {Capture, `{}`, "", func(h *holding) {
@@ -186,7 +186,7 @@ func TestOrders(t *testing.T) {
 			h.resp.Body = []byte(`{"amount":1000}`)
 		}, approved, nil, claim.OutcomeReleased, codeNotHeld, 0, 0},
 		"waits for the payer": {Capture, `{}`, psp.RequiresAction, nil, approved, nil, claim.OutcomeReleased, codeNotHeld, 0, 0},
-		"not known yet":       {Capture, `{}`, "", nil, approved, nil, claim.OutcomeReleased, codeNotHeld, 0, 0},
+		"unknown so far":      {Capture, `{}`, "", nil, approved, nil, claim.OutcomeReleased, codeNotHeld, 0, 0},
 		"another's charge":    {Capture, `{}`, RequiresCapture, func(h *holding) { h.rec.Key.Tenant = "globex" }, approved, nil, claim.OutcomeReleased, codeNoCharge, 0, 0},
 		"unread":              {Capture, `{}`, RequiresCapture, func(h *holding) { h.unread = errors.New("away") }, approved, nil, claim.OutcomeUnknown, reasonNoFacts, 0, 0},
 		"declined for now":    {Capture, `{}`, "", func(h *holding) { becomes(0, "insufficient_funds")(h); h.rec.State = claim.FailedRetry }, approved, nil, claim.OutcomeReleased, codeNotHeld, 0, 0},
@@ -217,7 +217,7 @@ func TestOrders(t *testing.T) {
 				require.Equal(t, cmp.Or(c.want, claim.OutcomeUnknown), v.Outcome, "%s %s", v.Reason, v.Response.Body)
 				require.Equal(t, c.reason, v.Reason)
 				require.Nil(t, v.Posting, "what moves is booked as the charge")
-				require.Empty(t, v.Events, "and told of it")
+				require.Empty(t, v.Events, "and reported")
 				calls := append(h.calls, h.cancels...)
 				require.Len(t, calls, c.calls)
 				if c.calls > 0 {
@@ -228,7 +228,7 @@ func TestOrders(t *testing.T) {
 					require.Equal(t, 200, v.Response.Status)
 				}
 				if v.Outcome == claim.OutcomeUnknown {
-					require.True(t, v.KeepAsking, "the charge says in the end")
+					require.True(t, v.KeepAsking, "the charge decides in the end")
 				}
 			})
 		}
@@ -240,7 +240,7 @@ func TestOrderWaitsForWhoeverAsks(t *testing.T) {
 	h := newHolding(RequiresCapture)
 	h.result, h.busy, h.learns = psp.Result{Outcome: psp.Approved}, 2, becomes(1000, "")
 	require.Equal(t, claim.OutcomeDone, h.order(t, Capture, `{}`, false).Outcome)
-	require.Equal(t, 3, h.asked)
+	require.Equal(t, 3, h.lookups)
 }
 
 // TestHeldOverTime: what becomes of a charge that nobody captures, and of one that is.
@@ -253,7 +253,7 @@ func TestHeldOverTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		after    time.Duration
 		expires  bool // after an hour
-		told     string
+		ref      string
 		shows    psp.Movement
 		cancel   psp.Result
 		want     string
@@ -267,7 +267,7 @@ func TestHeldOverTime(t *testing.T) {
 		"lapsed after a week":      {7 * 24 * time.Hour, false, "", shows(psp.Declined, 1000, canceled), yes, claim.OutcomeRefused, codeCanceled, 0, 0, 0},
 		"captured":                 {time.Hour / 2, true, "", shows(psp.Approved, 1000, nil), yes, claim.OutcomeDone, "", 1000, 0, 0},
 		"captured in part":         {time.Hour / 2, true, "", shows(psp.Approved, 600, nil), yes, claim.OutcomeDone, "", 600, 0, 0},
-		"told of, and in part":     {time.Hour / 2, true, "px_1", shows(psp.Approved, 600, nil), yes, claim.OutcomeDone, "", 600, 0, 0},
+		"reported, and in part":    {time.Hour / 2, true, "px_1", shows(psp.Approved, 600, nil), yes, claim.OutcomeDone, "", 600, 0, 0},
 		"captured of more":         {time.Hour / 2, true, "", shows(psp.Approved, 1001, nil), yes, claim.OutcomeUnknown, reasonNotAsked, 0, 0, 0},
 		"past its time":            {time.Hour, true, "", shows(psp.Authorized, 1000, nil), yes, claim.OutcomeRefused, codeExpired, 0, 1, 0},
 		"past its time, but taken": {time.Hour, true, "", shows(psp.Authorized, 1000, nil), no, claim.OutcomePending, "requires_capture", 0, 1, 0},
@@ -276,7 +276,7 @@ func TestHeldOverTime(t *testing.T) {
 			p := &patientProvider{fake: fake{caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true, Captures: true}}, found: psp.FoundYes, shows: c.shows, cancel: c.cancel}
 			e := NewExecutor(psp.Providers{p}, Options{Logger: slog.New(slog.DiscardHandler), Sinks: []outbox.Kind{outbox.KindLog}})
 			a := waiting(RequiresCapture, c.after, false)
-			a.ReportedRef, a.ReportedBy = c.told, p.Name()
+			a.ReportedRef, a.ReportedBy = c.ref, p.Name()
 			a.Payload = []byte(`{"amount":1000,"capture_method":"manual","currency":"usd","payment_method":"pm_1"}`)
 			if c.expires {
 				a.Payload = fmt.Appendf(nil, `{"amount":1000,"capture_method":"manual","currency":"usd","expires_at":%q,"payment_method":"pm_1"}`, firstUse.Add(time.Hour).Format(time.RFC3339))
@@ -300,7 +300,7 @@ func TestHeldOverTime(t *testing.T) {
 	}
 }
 
-// Money is held first where the provider can, and told so.
+// Money is held first where the provider can hold it, and Manual is sent.
 func TestHoldIsAnswered(t *testing.T) {
 	p := &patientProvider{fake: fake{caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true, Captures: true},
 		result: psp.Result{Outcome: psp.Authorized, ProviderRef: "px_1"}}}
@@ -315,7 +315,7 @@ func TestHoldIsAnswered(t *testing.T) {
 		"capture_method":"manual","receipt_number":"R-1","amount_capturable":1000,"provider":{"name":"fake","reference":"px_1"}}`, string(v.Response.Body))
 	require.Contains(t, string(v.Events[0].Payload), `"type":"charge.requires_capture"`)
 
-	p.caps.Asynchronous = true // and can be asked: that is nobody's way
+	p.caps.Asynchronous = true // and has look-ups: no provider is like that
 	v = See(NewExecutor(psp.Providers{p}, Options{Logger: slog.New(slog.DiscardHandler)}).Attempt(t.Context(), a))
 	require.Equal(t, claim.OutcomeReleased, v.Outcome)
 	require.Equal(t, codeCannotHold, v.Reason)

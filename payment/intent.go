@@ -18,16 +18,16 @@ const (
 	Refund   Operation = "refund"
 )
 
-// Capture takes the money that a charge holds, and Cancel lets it go, or ends a charge that
-// waits for its payer. Each is a claim of its own, and neither books anything: the charge's
-// own claim learns what became of it.
+// Capture takes the money that a charge holds, and Cancel lets it go, or ends a charge that waits
+// for its payer. Each is a claim of its own, and neither books anything: the charge's own claim
+// records the result.
 const (
 	Capture Operation = "capture"
 	Cancel  Operation = "cancel"
 )
 
-// Compensation is the refund of a charge that nobody asked for, or not any more.
-// Homeward alone asks for it. To the merchant its object is a refund.
+// Compensation is the refund of a charge that nobody requested, or no longer wants. Homeward alone
+// requests it. To the merchant its object is a refund.
 const Compensation Operation = "compensation"
 
 // Limits of a request. Text is counted in characters (code points), unescaped.

@@ -37,7 +37,7 @@ func TestARecoveryIsNotRefusedForWantOfItsCharge(t *testing.T) {
 }
 
 // A charge that a restore brought back may have been answered as paid: past its time it is no
-// definite no where nobody can be asked.
+// definite no at a provider without look-ups.
 func TestARestoredChargePastItsTimeIsNotRefused(t *testing.T) {
 	blind := psp.Capabilities{Dedupe: psp.DedupeKey, KeyLife: 7 * 24 * time.Hour, Blind: true, Asynchronous: true, Timeout: time.Second}
 	asks := psp.Capabilities{Dedupe: psp.DedupeKey, Lookup: true, Timeout: time.Second}
@@ -49,16 +49,16 @@ func TestARestoredChargePastItsTimeIsNotRefused(t *testing.T) {
 		ref     string
 		calls   int
 	}{
-		"paid, and the key is known": {&claim.Witness{Done: true}, blind, 2 * time.Hour, claim.OutcomeDone, "px_1", 1},
-		"paid, and the key is over":  {&claim.Witness{Done: true}, blind, 8 * 24 * time.Hour, claim.OutcomeUnknown, "", 0},
-		"paid, under a reference":    {&claim.Witness{Done: true, ProviderRef: "px_9"}, blind, 8 * 24 * time.Hour, claim.OutcomeDone, "px_9", 0},
-		"paid, and nobody answers":   {&claim.Witness{Done: true, ProviderRef: "px_9"}, asks, 2 * time.Hour, claim.OutcomeDone, "px_9", 0},
-		"perhaps":                    {&claim.Witness{}, blind, 2 * time.Hour, claim.OutcomeUnknown, "", 0},
-		"perhaps, nobody answers":    {&claim.Witness{}, asks, 2 * time.Hour, claim.OutcomeUnknown, "", 0},
-		"no restore":                 {nil, blind, 2 * time.Hour, claim.OutcomeRefused, "", 0},
+		"paid, and the key has a witness": {&claim.Witness{Done: true}, blind, 2 * time.Hour, claim.OutcomeDone, "px_1", 1},
+		"paid, and the key is over":       {&claim.Witness{Done: true}, blind, 8 * 24 * time.Hour, claim.OutcomeUnknown, "", 0},
+		"paid, under a reference":         {&claim.Witness{Done: true, ProviderRef: "px_9"}, blind, 8 * 24 * time.Hour, claim.OutcomeDone, "px_9", 0},
+		"paid, and nobody answers":        {&claim.Witness{Done: true, ProviderRef: "px_9"}, asks, 2 * time.Hour, claim.OutcomeDone, "px_9", 0},
+		"perhaps":                         {&claim.Witness{}, blind, 2 * time.Hour, claim.OutcomeUnknown, "", 0},
+		"perhaps, nobody answers":         {&claim.Witness{}, asks, 2 * time.Hour, claim.OutcomeUnknown, "", 0},
+		"no restore":                      {nil, blind, 2 * time.Hour, claim.OutcomeRefused, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &fake{caps: c.caps, result: approved, known: lost}
+			f := &fake{caps: c.caps, result: approved, shown: lost}
 			a := attemptOf(Charge)
 			a.Recovery, a.Witness, a.Now = true, c.witness, firstUse.Add(c.after)
 			a.Payload = []byte(`{"amount":1999,"currency":"usd","expires_at":"2030-01-01T01:00:00Z","payment_method":"pm_1"}`)
@@ -73,9 +73,9 @@ func TestARestoredChargePastItsTimeIsNotRefused(t *testing.T) {
 	}
 }
 
-// A provider that cannot be asked repeats its first answer: the payment waits, or its money is
-// held. The audit knows that it moved since. To tell a merchant that the money is still held
-// would have it captured once more.
+// A provider without look-ups repeats its first answer: the payment waits, or its money is held.
+// The audit shows that the money moved since. A merchant that read that the money is still held
+// would capture it once more.
 func TestAFirstAnswerIsOlderThanTheWitness(t *testing.T) {
 	const later, held = `{"amount":1999,"currency":"usd","payment_method":"pm_1"}`, `{"amount":1999,"capture_method":"manual","currency":"usd","payment_method":"pm_1"}`
 	done, unknown := &claim.Witness{Done: true, ProviderRef: "px_9"}, &claim.Witness{}
@@ -85,16 +85,16 @@ func TestAFirstAnswerIsOlderThanTheWitness(t *testing.T) {
 		blind   bool
 		want    string
 	}{
-		"a debit was paid":              {later, done, true, claim.OutcomeDone},
-		"a debit is not known to be":    {later, unknown, true, claim.OutcomePending},
-		"no restore":                    {later, nil, true, claim.OutcomePending},
-		"held money was captured":       {held, done, true, claim.OutcomeUnknown},
-		"held money is not known to be": {held, unknown, true, claim.OutcomePending},
-		"its provider can be asked":     {later, done, false, claim.OutcomePending},
+		"a debit was paid":             {later, done, true, claim.OutcomeDone},
+		"a debit without a witness":    {later, unknown, true, claim.OutcomePending},
+		"no restore":                   {later, nil, true, claim.OutcomePending},
+		"held money was captured":      {held, done, true, claim.OutcomeUnknown},
+		"held money without a witness": {held, unknown, true, claim.OutcomePending},
+		"its provider has look-ups":    {later, done, false, claim.OutcomePending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			caps := psp.Capabilities{Dedupe: psp.DedupeKey, KeyLife: 7 * 24 * time.Hour, Blind: c.blind, Asynchronous: true, Captures: true, Timeout: time.Second}
-			f := &fake{caps: caps, known: lost, result: psp.Result{Outcome: psp.Pending, ProviderRef: "px_9", Wait: &psp.Wait{State: psp.Processing}}}
+			f := &fake{caps: caps, shown: lost, result: psp.Result{Outcome: psp.Pending, ProviderRef: "px_9", Wait: &psp.Wait{State: psp.Processing}}}
 			if c.payload == held {
 				f.result.Outcome, f.result.Wait = psp.Authorized, nil
 			}

@@ -165,7 +165,7 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Outcome {
 		}
 		p = problem.New(problem.InvalidRequest, "The provider refused the request: "+orElse(r.Decline.Message, "it gave no reason."))
 	default:
-		// A class that this build does not know may mean anything.
+		// A class that this build does not have may mean anything.
 		t.log.ErrorContext(ctx, "provider declined with an unknown decline class", "object", t.Record.Minted.ID, "provider", t.name, "class", r.Decline.Class)
 		return t.unknown(ctx, reasonNoAnswer)
 	}
@@ -209,7 +209,7 @@ func (t *attempt) untraced(ctx context.Context) claim.Outcome {
 	}
 }
 
-// unconfirmed: not known to be paid in time, and nothing can confirm it. A success that
+// unconfirmed: it may or may not be paid in time, and nothing can confirm it. A success that
 // surfaces later is a ghost.
 func (t *attempt) unconfirmed(ctx context.Context) claim.Outcome {
 	if t.Witness != nil {
@@ -225,11 +225,10 @@ func (t *attempt) overtaken(ctx context.Context) claim.Outcome {
 	return t.late("The " + string(t.op) + " could not be confirmed before its expires_at. Should it turn out to have been made, the payer gets the money back.")
 }
 
-// restored is unconfirmed for a charge that was reattached after a restore: its
-// merchant may have been sent a success, so this is not a definite no. If the charge is
-// known to be paid, its witness says so, or the provider does when the same call is
-// repeated. For any other charge it is not known whether the call was sent, and a call
-// now would be past its time.
+// restored is unconfirmed for a charge that was reattached after a restore: its merchant may have
+// been sent a success, so this is not a definite no. If the charge is paid, its witness shows it,
+// or the provider does when the same call is repeated. Any other charge's call may or may not have
+// been sent, and a call now would be past its time.
 func (t *attempt) restored(ctx context.Context) claim.Outcome {
 	w := t.Witness
 	switch {
@@ -247,7 +246,7 @@ func (t *attempt) restored(ctx context.Context) claim.Outcome {
 
 // repeated is the verdict of a payment that is known to have been made before a restore, if its
 // provider cannot be asked and repeats its first answer, which is older. The captured amount of
-// held money is then not known: to say that it is still held would invite a second capture.
+// held money is then unknown: an answer that it is still held would invite a second capture.
 func (t *attempt) repeated(ctx context.Context, r psp.Result) claim.Outcome {
 	if ref := cmp.Or(t.Witness.ProviderRef, r.ProviderRef); ref != "" && !t.intent.Holds() {
 		return t.paid(ctx, ref)
@@ -339,8 +338,8 @@ func (t *attempt) blind() bool {
 
 func (c *callee) blind() bool { return c.caps.Dedupe == psp.DedupeNone && !c.caps.Lookup }
 
-// unknown carries the answer that is stored if this attempt is the last; until then the
-// caller is asked to retry.
+// unknown carries the answer that is stored if this attempt is the last; until then the caller gets
+// retry: same_key.
 func (t *attempt) unknown(ctx context.Context, reason string) *claim.Unknown {
 	v := &claim.Unknown{Reason: reason}
 	switch {
@@ -385,12 +384,12 @@ func compensateBackoff(n uint32) time.Duration {
 // may be retried under a new key, since a late success is refunded. Nobody can reverse
 // a late transfer or refund: a second one could be a second payment.
 func (e *Executor) givenUp(op Operation) claim.Response {
-	p := problem.New(problem.OutcomeUnknown, "The provider never said what became of this charge, and asking has been given up. "+
+	p := problem.New(problem.OutcomeUnknown, "The provider never reported the result of this charge, and Homeward has stopped asking. "+
 		"Should it turn out to have been made, the payer gets the money back. A new attempt needs a new key.")
 	p.Title, p.Retry = "The outcome stayed unknown", problem.NewKey
 	if op != Charge {
 		what := Object(op)
-		p.Detail = "The provider never said what became of this " + what + ", and asking has been given up. It may have been made, and cannot be taken back. " +
+		p.Detail = "The provider never reported the result of this " + what + ", and asking has been given up. It may have been made, and cannot be taken back. " +
 			"Have a person find out at the provider whether this " + what + " was made, by its id; only if it certainly was not, make another one with a new key."
 		p.Retry = problem.Never
 	}

@@ -130,11 +130,11 @@ func (in *Intent) setPayment(name, raw []byte) (err error) {
 		in.expiresAt = raw
 		in.ExpiresAt, err = expiry(raw)
 	default:
-		known := false
+		ok := false
 		if in.Operation == Charge {
-			known, err = in.setTerms(string(name), raw)
+			ok, err = in.setTerms(string(name), raw)
 		}
-		if !known {
+		if !ok {
 			err = unknownMember(name)
 		}
 	}
@@ -185,7 +185,7 @@ func unknownMember(name []byte) error {
 	return invalid(MemberName(string(name)), "is not a member of this request; remove it")
 }
 
-// chargeID checks the form of a charge's id. The books know whether the charge exists.
+// chargeID checks the form of a charge's id. The books show whether the charge exists.
 func chargeID(raw []byte) (string, error) {
 	id, _ := text(raw)
 	if prefix, _, ok := claim.ReadObjectID(id); !ok || prefix != Prefix(Charge) {

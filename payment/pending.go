@@ -71,9 +71,9 @@ func (t *attempt) resume(ctx context.Context) claim.Outcome {
 
 // show is the verdict of what the provider shows under its own id.
 func (t *attempt) show(ctx context.Context, ref string) claim.Outcome {
-	asked, cancel := context.WithTimeout(ctx, t.caps.Timeout)
+	showCtx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
-	found, m, err := t.provider.Show(asked, kind(t.op), t.Record.Minted.ID, ref)
+	found, m, err := t.provider.Show(showCtx, kind(t.op), t.Record.Minted.ID, ref)
 	if found != psp.FoundYes || m.Reference != t.Record.Minted.ID {
 		t.log.WarnContext(ctx, "provider does not report the outcome of a pending payment", "object", t.Record.Minted.ID,
 			"provider", t.name, "provider_ref", ref, "error", err)
@@ -108,9 +108,9 @@ func (t *attempt) asAsked(m *psp.Movement) bool {
 	return m.Currency == t.intent.Currency && (m.Amount == t.intent.Amount || part)
 }
 
-// await is the verdict of a pending payment at a provider that cannot be asked: a
-// notice reports its outcome. The wait never counts as unknown, however long it takes.
-// A charge past its time is not waited for; if it is paid all the same, it is a ghost.
+// await is the verdict of a pending payment at a provider without look-ups: a notice reports its
+// outcome. The wait never counts as unknown, however long it takes. A charge past its time is not
+// waited for; if it is paid all the same, it is a ghost.
 func (t *attempt) await(ctx context.Context) claim.Outcome {
 	if i := t.Record.Interim; i.State == string(RequiresCapture) || i.By != "" {
 		return t.awaitHeld(ctx)

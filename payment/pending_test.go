@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// patient is a provider whose charges wait: it shows what shows says.
+// patient is a provider whose charges wait; shows is what it shows.
 type patientProvider struct {
 	fake
 	shows   psp.Movement
@@ -69,12 +69,12 @@ func TestPendingIsAnswered(t *testing.T) {
 		"off_session":false,"receipt_number":"R-1","client_secret":"pi_secret","next_action":{"type":"redirect_to_url"},"provider":{"name":"fake","reference":"px_1"}}`, string(v.Response.Body))
 	require.Len(t, v.Events, 1)
 	require.Contains(t, string(v.Events[0].Payload), `"type":"charge.requires_action"`)
-	require.NotContains(t, string(v.Events[0].Payload), "pi_secret", "an event goes to more places than the payer's page")
+	require.NotContains(t, string(v.Events[0].Payload), "pi_secret", "an event reaches more readers than the payer's page")
 	require.True(t, p.calls[0].Terms.OnSession)
 	require.Equal(t, askActionMin, v.RetryIn)
 }
 
-// TestPendingOverTime: two weeks of a clock that is only told.
+// TestPendingOverTime: two weeks of a fake clock.
 func TestPendingOverTime(t *testing.T) {
 	no := &psp.Decline{Class: psp.Soft, Code: "payment_intent_authentication_failure"}
 	canceled := &psp.Decline{Class: psp.Soft, Code: codeCanceled}
@@ -134,8 +134,8 @@ func TestPendingOverTime(t *testing.T) {
 	}
 }
 
-// The generation after a soft decline goes on with the same payment at the provider.
-func TestSoftDeclineGoesOn(t *testing.T) {
+// The generation after a soft decline resumes the same payment at the provider.
+func TestSoftDeclineResumesThePayment(t *testing.T) {
 	p := &fake{caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}, result: psp.Result{
 		Outcome: psp.Declined, ProviderRef: "px_1", Decline: &psp.Decline{Class: psp.Soft, Code: "try_again_later", RetryIn: time.Hour},
 	}}

@@ -57,7 +57,7 @@ func TestRecoveryMovesMoneyOnce(t *testing.T) {
 					}
 					want := 1
 					if caps.Dedupe == psp.DedupeNone && faults.ErrorBefore > 0 {
-						want = 3 // nothing found, twice, then asked and called
+						want = 3 // not found, twice, then looked up and called
 					}
 					if v.Outcome != claim.OutcomeDone || v.Response.Status != 201 || v.ProviderRef == "" || tries != want {
 						t.Errorf("after %d recoveries: %+v %s", tries, v, v.Response.Body)
@@ -128,8 +128,8 @@ func TestRefusedRepeatNeverLetsGo(t *testing.T) {
 	}
 }
 
-// A request that is invalid, and whose first answer was lost, lets go of its key
-// once the provider has said often enough that it knows of nothing.
+// An invalid request whose first answer was lost releases its key after the provider has answered
+// not found often enough.
 func TestLostRefusalIsReleased(t *testing.T) {
 	for _, caps := range []psp.Capabilities{
 		{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
@@ -162,8 +162,8 @@ func TestLostRefusalIsReleased(t *testing.T) {
 	}
 }
 
-// A refund whose reply is lost is made once, as a charge is; what is left of the
-// charge is the provider's to say.
+// A refund whose reply is lost is made once, as a charge is; the provider decides how much of the
+// charge can be refunded.
 func TestRefundRecoveryMovesMoneyOnce(t *testing.T) {
 	for _, caps := range []psp.Capabilities{
 		{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},

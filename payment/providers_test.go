@@ -28,8 +28,8 @@ func two(b Books) (e *Executor, first, second *fake) {
 	return e, first, second
 }
 
-// A claim goes to the provider that it names, and is booked there.
-func TestAClaimGoesToItsProvider(t *testing.T) {
+// The executor calls the provider that the claim names, and books the movement there.
+func TestAClaimCallsItsProvider(t *testing.T) {
 	e, first, second := two(nil)
 	for name, called := range map[string]*fake{"": first, "fake": first, "old": second} {
 		first.calls, second.calls = nil, nil
@@ -49,8 +49,8 @@ func TestAClaimGoesToItsProvider(t *testing.T) {
 	require.True(t, v.Unsent)
 }
 
-// A refund goes to the provider that its charge was made at, whatever the default.
-func TestARefundGoesToItsChargesProvider(t *testing.T) {
+// The executor sends a refund to the provider of its charge, whatever the default.
+func TestARefundCallsItsChargesProvider(t *testing.T) {
 	e, first, second := two(someBooks())
 	for _, recovery := range []bool{false, true} {
 		second.calls = nil
@@ -63,7 +63,7 @@ func TestARefundGoesToItsChargesProvider(t *testing.T) {
 		require.Equal(t, "px_charge", second.calls[0].Source)
 	}
 	require.Empty(t, first.calls)
-	// What another provider tells settles nothing: the one that was called is asked.
+	// A notice of another provider settles nothing: the executor asks the one that was called.
 	a := refundOf(`{"charge":"` + elsewhere + `"}`)
 	a.Recovery, a.ReportedRef, a.ReportedBy = true, "px_of_another", "fake"
 	second.calls = nil
@@ -72,8 +72,8 @@ func TestARefundGoesToItsChargesProvider(t *testing.T) {
 	require.Len(t, second.calls, 1)
 }
 
-// While it is not known who gives a refund, it may be one who neither dedupes nor can be
-// asked: the claim must not stay in flight for a call that was never made.
+// While the provider of a refund is unknown, it may be one with neither dedupe nor look-ups: the
+// claim must not stay in flight for a call that was never made.
 func TestARefundThatCannotFindItsProviderIsReleasedWhereNothingCouldClearIt(t *testing.T) {
 	e, _, _ := two(&books{err: claim.ErrUnavailable})
 	a := refundOf(`{"charge":"` + paid + `"}`)
@@ -83,7 +83,7 @@ func TestARefundThatCannotFindItsProviderIsReleasedWhereNothingCouldClearIt(t *t
 }
 
 // A compensation is with its ghost's provider from the start.
-func TestACompensationGoesToItsGhostsProvider(t *testing.T) {
+func TestACompensationCallsItsGhostsProvider(t *testing.T) {
 	ghost := ledger.GhostID("old", "px_ghost")
 	e, first, second := two(&books{all: map[string]ledger.Transaction{"europe/" + ghost: {ID: ghost}}})
 	a := compensationOf()
@@ -134,7 +134,7 @@ func TestFailover(t *testing.T) {
 			require.Equal(t, c.moves, v.Outcome == claim.OutcomeMoved, "%+v", v)
 			require.Equal(t, c.moves, v.Next == "old")
 			if c.moves {
-				require.Empty(t, v.Events, "nobody is told before it has ended")
+				require.Empty(t, v.Events, "no event before it has ended")
 			}
 			e.o.Failover = nil
 			require.NotEqual(t, claim.OutcomeMoved, See(e.Attempt(t.Context(), a)).Outcome, "off unless set")

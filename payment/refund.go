@@ -74,7 +74,7 @@ func (t *attempt) read(ctx context.Context) (v claim.Outcome, refused bool) {
 		in.Amount = charge.Amount
 	}
 	in.Currency, in.Source, t.from = charge.Currency, charge.ProviderRef, charge.Held()
-	return t.left(ctx, &charge)
+	return t.refundable(ctx, &charge)
 }
 
 // tooOld reports whether the booking of a charge may leave before a refund that begins now ends.
@@ -118,11 +118,11 @@ func (t *attempt) absent(ctx context.Context, provider string) claim.Outcome {
 	return &claim.Released{Response: t.refusal(p), Reason: codeElsewhere, Pause: elsewhereWait}
 }
 
-// left computes how much of a charge is left, from what its own books record since: a
+// refundable computes how much of a charge is left, from what its own books record since: a
 // failure, and reversals that we did not order. It refuses a first attempt at more than
 // is left. A later attempt continues, as an earlier one may have called. Refunds that
 // merchants requested may be in other books; the provider accounts for those.
-func (t *attempt) left(ctx context.Context, charge *ledger.Transaction) (v claim.Outcome, stop bool) {
+func (t *attempt) refundable(ctx context.Context, charge *ledger.Transaction) (v claim.Outcome, stop bool) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	since, err := t.o.Books.ReversalsAt(ctx, charge.Region, charge.ID)
@@ -134,20 +134,20 @@ func (t *attempt) left(ctx context.Context, charge *ledger.Transaction) (v claim
 		}
 	}
 	t.undone = slices.ContainsFunc(since, failed)
-	left := charge.Amount - refunds - disputes
+	rest := charge.Amount - refunds - disputes
 	switch {
 	case err != nil:
 		t.log.WarnContext(ctx, "the refundable amount of a charge cannot be read; nothing was sent to the provider",
 			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 		return t.unsent(ctx, reasonNoFacts, 0), true
-	case t.Recovery || t.intent.Amount <= left && !t.undone:
+	case t.Recovery || t.intent.Amount <= rest && !t.undone:
 		return v, false
 	case t.undone:
 		return t.needless(), true
 	case disputes > 0:
-		return t.wrong(codeDisputed, "charge", fmt.Sprintf("The payer disputes %d of this charge, and at most %d of it is left to refund. Answer the dispute at the provider instead.", disputes, max(left, 0))), true
+		return t.wrong(codeDisputed, "charge", fmt.Sprintf("The payer disputes %d of this charge, and at most %d of it is left to refund. Answer the dispute at the provider instead.", disputes, max(rest, 0))), true
 	default:
-		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("%d of this charge has been refunded at the provider; at most %d is left. Lower the amount.", refunds, max(left, 0))), true
+		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("%d of this charge has been refunded at the provider; at most %d is left. Lower the amount.", refunds, max(rest, 0))), true
 	}
 }
 
@@ -196,10 +196,10 @@ func (t *attempt) twice(ref string) {
 	}
 }
 
-// elsewhere reports whether a compensation must wait, because its payment is not known
-// to have moved at the provider of its claim: another provider might have the same
-// reference for another payer's money. The ghost was booked before the claim was begun,
-// under the name of its provider. It also stops if the ghost has failed.
+// elsewhere reports whether a compensation must wait, because its payment may not have moved at the
+// provider of its claim: another provider might have the same reference for another payer's money.
+// The ghost was booked before the claim was begun, under the name of its provider. It also stops if
+// the ghost has failed.
 func (t *attempt) elsewhere(ctx context.Context) (v claim.Outcome, stop bool) {
 	if t.o.Books == nil {
 		return v, false
@@ -222,7 +222,7 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Outcome, stop bool) {
 // code that begins one has checked, too; this covers those that had begun before the
 // hold. A notice needs no call.
 func (t *attempt) held(ctx context.Context) (v claim.Outcome, waits bool) {
-	if t.o.Held == nil || t.told() {
+	if t.o.Held == nil || t.reported() {
 		return v, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTime)
@@ -248,8 +248,7 @@ func (t *attempt) booked(ctx context.Context, id string) (ledger.Transaction, bo
 	_, code, _ := claim.ReadObjectID(t.intent.Charge) // Parse accepts nothing else
 	home, ok := t.o.Home(code)
 	if !ok {
-		// The region may be one that this node has not learned of yet: this proves
-		// nothing.
+		// The region may be one that this node has not read yet: this proves nothing.
 		return ledger.Transaction{}, false, fmt.Errorf("payment: region code %d is not in this node's topology", code)
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTime)

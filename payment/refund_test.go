@@ -38,7 +38,7 @@ func (b *books) ReversalsAt(_ context.Context, region, id string) (all []ledger.
 	return all, b.err
 }
 
-// Charges at home in europe, and what the books know of each.
+// Charges at home in europe, and the books of each.
 var (
 	paid, elsewhere, unbooked, foreign = chargeOf(2), chargeOf(2), chargeOf(2), chargeOf(2)
 	farAway                            = chargeOf(9)
@@ -66,7 +66,7 @@ func someBooks() *books {
 	}}
 }
 
-// unasked books what the provider did to the paid charge without us.
+// unasked books a movement of the paid charge that the provider made without a request.
 func (b *books) unasked(kind ledger.Kind, amount int64) ledger.Transaction {
 	t := ledger.UnaskedOf(b.all["europe/"+paid], kind, "px_unasked", amount)
 	b.all["europe/"+t.ID] = t
@@ -147,9 +147,9 @@ func TestRefund(t *testing.T) {
 			change: func(a *claim.Attempt, _ *fake, _ *books) { a.Recovery = true }},
 		{name: "unreadable", body: whole, outcome: claim.OutcomeUnknown, reason: reasonNoFacts, unsent: true,
 			change: func(_ *claim.Attempt, _ *fake, b *books) { b.err = claim.ErrUnavailable }},
-		{name: "of a region not heard of", body: strings.Replace(whole, paid, farAway, 1), outcome: claim.OutcomeUnknown, reason: reasonNoFacts, unsent: true},
+		{name: "of a region that this node has not read", body: strings.Replace(whole, paid, farAway, 1), outcome: claim.OutcomeUnknown, reason: reasonNoFacts, unsent: true},
 		{name: "without books", body: whole, withoutBook: true, outcome: claim.OutcomeUnknown, reason: reasonNoFacts, unsent: true},
-		{name: "unreadable, and nobody could tell later", body: whole, outcome: claim.OutcomeReleased, reason: reasonNoFacts, status: 503, says: `"retry":"same_key"`,
+		{name: "unreadable, and no look-up could tell later", body: whole, outcome: claim.OutcomeReleased, reason: reasonNoFacts, status: 503, says: `"retry":"same_key"`,
 			change: func(_ *claim.Attempt, p *fake, b *books) {
 				b.err, p.caps = claim.ErrUnavailable, psp.Capabilities{Timeout: time.Second}
 			}},
@@ -164,7 +164,7 @@ func TestRefund(t *testing.T) {
 		{name: "recovery: asked", body: part, outcome: claim.OutcomeDone, status: 201, lookups: 1,
 			change: func(a *claim.Attempt, p *fake, _ *books) {
 				a.Recovery, p.caps.Dedupe = true, psp.DedupeNone
-				p.found, p.known = psp.FoundYes, approved
+				p.found, p.shown = psp.FoundYes, approved
 			}},
 		{name: "less is left, as somebody refunded at the provider", body: whole, outcome: claim.OutcomeReleased, reason: codeTooMuch, status: 400, says: "500 of this charge has been refunded at the provider; at most 1499 is left",
 			change: func(_ *claim.Attempt, _ *fake, b *books) { b.unasked(ledger.ProviderRefund, 500) }},
@@ -208,7 +208,7 @@ func TestRefund(t *testing.T) {
 			require.Contains(t, string(v.Response.Body), c.says)
 			require.Equal(t, c.lookups, p.lookups)
 			if c.lookups > 0 {
-				require.Equal(t, psp.KindRefund, p.asked)
+				require.Equal(t, psp.KindRefund, p.lookedUp)
 			}
 			if c.amount == 0 {
 				require.Empty(t, p.calls)
@@ -278,7 +278,8 @@ func TestRenderedRefund(t *testing.T) {
 	require.Equal(t, v, See(e.Attempt(t.Context(), a)))
 }
 
-// What certainly was not sent uses no attempt up, and waits as long as it is told.
+// A call that certainly was not sent uses up no attempt, and is retried after the pause of its
+// error.
 func TestNotSent(t *testing.T) {
 	held := psp.Result{Err: fmt.Errorf("open: %w", &psp.NotSentError{RetryIn: 7 * time.Second, Reason: "circuit"})}
 	for name, c := range map[string]struct {
@@ -287,11 +288,11 @@ func TestNotSent(t *testing.T) {
 		last     bool
 		outcome  string
 	}{
-		"first call":                             {p: fake{caps: both, result: held}},
-		"repeat":                                 {p: fake{caps: both, result: held}, recovery: true},
-		"look-up":                                {p: fake{caps: psp.Capabilities{Lookup: true, Timeout: 1}, known: held}, recovery: true},
-		"first call where nobody can be asked":   {p: fake{caps: psp.Capabilities{Timeout: 1}, result: held}, outcome: claim.OutcomeReleased},
-		"the last one where nobody can be asked": {p: fake{caps: psp.Capabilities{Timeout: 1}, result: held}, last: true},
+		"first call":                    {p: fake{caps: both, result: held}},
+		"repeat":                        {p: fake{caps: both, result: held}, recovery: true},
+		"look-up":                       {p: fake{caps: psp.Capabilities{Lookup: true, Timeout: 1}, shown: held}, recovery: true},
+		"first call without look-ups":   {p: fake{caps: psp.Capabilities{Timeout: 1}, result: held}, outcome: claim.OutcomeReleased},
+		"the last one without look-ups": {p: fake{caps: psp.Capabilities{Timeout: 1}, result: held}, last: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := attemptOf(Charge)
@@ -311,7 +312,7 @@ func TestNotSent(t *testing.T) {
 	}
 }
 
-// Money that moves is booked as package ledger says, whatever way it is found out.
+// Money that moves is booked as package ledger says, however the outcome is learned.
 func TestPostings(t *testing.T) {
 	for op, want := range map[Operation]ledger.Transaction{
 		Charge:   {Kind: ledger.Charge, Debit: "provider:fake", Credit: "merchant:acme"},
@@ -320,7 +321,7 @@ func TestPostings(t *testing.T) {
 		want.ID, want.Object, want.Tenant, want.Amount, want.Currency, want.Provider, want.ProviderRef = "xx_1", "xx_1", "acme", 1999, "usd", "fake", "px_1"
 		for _, p := range []*fake{
 			{caps: both, result: approved},
-			{caps: psp.Capabilities{Lookup: true, Timeout: time.Second}, found: psp.FoundYes, known: approved},
+			{caps: psp.Capabilities{Lookup: true, Timeout: time.Second}, found: psp.FoundYes, shown: approved},
 		} {
 			a := attemptOf(op)
 			a.Record.Key.Tenant = "acme"
@@ -338,8 +339,8 @@ func TestPostings(t *testing.T) {
 	}
 }
 
-// A charge that is known by no look-up some time after its expires_at has expired;
-// before, and for what nobody could give back, it is waited for.
+// A charge that no look-up finds some time after its expires_at has expired. Before that, and for
+// movements that cannot be refunded, the claim waits.
 func TestUnconfirmedChargeExpires(t *testing.T) {
 	expiry := firstUse.Add(time.Hour)
 	// As slow as a provider may be: a call that left in time is answered until then.
@@ -355,14 +356,14 @@ func TestUnconfirmedChargeExpires(t *testing.T) {
 		"cannot ask":                 {op: Charge, p: fake{caps: psp.Capabilities{Timeout: grace}}, now: expiry.Add(grace), expires: true},
 		"cannot ask, dedupes":        {op: Charge, p: fake{caps: psp.Capabilities{Dedupe: psp.DedupeKey, Timeout: grace}, result: lost}, now: expiry.Add(grace), expires: true},
 		"cannot ask, within grace":   {op: Charge, p: fake{caps: psp.Capabilities{Timeout: grace}}, now: expiry.Add(grace - 1)},
-		"not answered":               {op: Charge, p: fake{caps: mute, known: lost}, now: expiry.Add(grace), expires: true},
-		"not answered, in time":      {op: Charge, p: fake{caps: mute, known: lost}, now: expiry.Add(grace - 1)},
-		"on its way still":           {op: Charge, p: fake{caps: late, known: lost}, now: expiry.Add(grace - 1)},
-		"not on its way any more":    {op: Charge, p: fake{caps: late, known: lost}, now: expiry.Add(grace), expires: true},
-		"not asked":                  {op: Charge, p: fake{caps: mute, known: psp.Result{Err: &psp.NotSentError{}}}, now: expiry.Add(grace)},
+		"not answered":               {op: Charge, p: fake{caps: mute, shown: lost}, now: expiry.Add(grace), expires: true},
+		"not answered, in time":      {op: Charge, p: fake{caps: mute, shown: lost}, now: expiry.Add(grace - 1)},
+		"on its way still":           {op: Charge, p: fake{caps: late, shown: lost}, now: expiry.Add(grace - 1)},
+		"not on its way any more":    {op: Charge, p: fake{caps: late, shown: lost}, now: expiry.Add(grace), expires: true},
+		"not asked":                  {op: Charge, p: fake{caps: mute, shown: psp.Result{Err: &psp.NotSentError{}}}, now: expiry.Add(grace)},
 		"nothing found once":         {op: Charge, p: fake{caps: mute, found: psp.FoundNo}, now: expiry.Add(grace)},
-		"found, and not yet decided": {op: Charge, p: fake{caps: mute, found: psp.FoundYes, known: lost}, now: expiry.Add(grace)},
-		"transfer":                   {op: Transfer, p: fake{caps: mute, known: lost}, now: expiry.Add(24 * time.Hour)},
+		"found, and not yet decided": {op: Charge, p: fake{caps: mute, found: psp.FoundYes, shown: lost}, now: expiry.Add(grace)},
+		"transfer":                   {op: Transfer, p: fake{caps: mute, shown: lost}, now: expiry.Add(24 * time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := attemptOf(c.op)
@@ -442,7 +443,7 @@ func TestEvents(t *testing.T) {
 			require.Empty(t, See(executorOf(&fake{caps: both, result: c.result}, nil, nil).Attempt(t.Context(), a)).Events)
 		})
 	}
-	// Of a refund that the books refuse no more is told than was asked for.
+	// The answer to a refund that the books refuse has only what was requested.
 	v := See(executorOf(&fake{caps: both}, someBooks(), nil, outbox.KindLog).Attempt(t.Context(), refundOf(`{"charge":"`+foreign+`"}`)))
 	require.Equal(t, `{"id":"evt_re_1_0","type":"refund.declined","created":1893456000,"data":{"id":"re_1","object":"refund","status":"declined",`+
 		`"created":1893456000,"charge":"`+foreign+`","receipt_number":"R-1","code":"no_such_charge"}}`, string(v.Events[0].Payload))
@@ -479,8 +480,8 @@ func TestVerdictsSettle(t *testing.T) {
 	require.Equal(t, claim.InFlight, open.State)
 	require.Empty(t, fx.Events)
 	rec.Unknowns = policy.MaxUnknowns
-	given, fx := attempt(rec, lost, false)
-	require.Equal(t, claim.FailedTerminal, given.State)
+	settled, fx := attempt(rec, lost, false)
+	require.Equal(t, claim.FailedTerminal, settled.State)
 	require.Len(t, fx.Events, 1)
 	held, _ := attempt(rec, psp.Result{Err: &psp.NotSentError{}}, false)
 	require.Equal(t, claim.InFlight, held.State)
@@ -514,7 +515,7 @@ func TestParseRefund(t *testing.T) {
 		{Refund, `{"charge":"` + paid + `","amount":null}`, "amount"},
 		{Refund, `{"charge":"` + paid + `","reason":1}`, "reason"},
 		{Refund, `{"charge":"` + paid + `","reason":"` + strings.Repeat("é", MaxReason+1) + `"}`, "reason"},
-		// What a compensation says is not a merchant's to say.
+		// A merchant cannot send the members of a compensation.
 		{Refund, `{"charge":"` + paid + `","provider_ref":"px_1"}`, "provider_ref"},
 		{Refund, `{"charge":"` + paid + `","currency":"usd"}`, "currency"},
 		{Refund, `{"charge":"` + paid + `","metadata":{"a":1}}`, "metadata.a"},
@@ -572,17 +573,17 @@ func TestAGhostIsNobodysAnswer(t *testing.T) {
 		"the first generation has no ghost": {generation: 1, dedupe: psp.DedupeKey, outcome: claim.OutcomeDone},
 		"a ghost is nothing found":          {generation: 2, dedupe: psp.DedupeKey, outcome: claim.OutcomeUnknown, reason: reasonNotFound, notFound: true},
 		"or hides what else there is":       {generation: 2, dedupe: psp.DedupeNone, outcome: claim.OutcomeUnknown, reason: reasonGhost},
-		"unreadable books tell nothing":     {generation: 2, dedupe: psp.DedupeKey, unreadable: true, outcome: claim.OutcomeUnknown, reason: reasonNotAsked},
+		"unreadable books give no amount":   {generation: 2, dedupe: psp.DedupeKey, unreadable: true, outcome: claim.OutcomeUnknown, reason: reasonNotAsked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &books{all: map[string]ledger.Transaction{"europe/" + ledger.GhostID("fake", approved.ProviderRef): {}}}
 			if c.unreadable {
 				b.err = claim.ErrUnavailable
 			}
-			p := &fake{caps: psp.Capabilities{Dedupe: c.dedupe, Lookup: true, Timeout: time.Second, SettleWindow: time.Second}, found: psp.FoundYes, known: approved}
+			p := &fake{caps: psp.Capabilities{Dedupe: c.dedupe, Lookup: true, Timeout: time.Second, SettleWindow: time.Second}, found: psp.FoundYes, shown: approved}
 			a := attemptOf(Charge)
 			a.Recovery, a.Record.Generation, a.Record.Home = true, c.generation, "europe"
-			a.Record.NotFounds = 1 // asked before, so that it is asked again and not called
+			a.Record.NotFounds = 1 // looked up before, so that the retry looks up and does not call
 			v := See(executorOf(p, b, nil).Attempt(t.Context(), a))
 			require.Equal(t, cmp.Or(c.outcome, claim.OutcomeUnknown), v.Outcome)
 			require.Equal(t, c.reason, v.Reason)
@@ -591,19 +592,19 @@ func TestAGhostIsNobodysAnswer(t *testing.T) {
 	}
 }
 
-// A refund that was given up on and made all the same could not be booked: while the
-// provider can tell what became of it, it is asked.
-func TestARefundIsAskedForWhileAnybodyCanTell(t *testing.T) {
+// A refund that was given up and made all the same could not be booked. So the executor asks while
+// the provider has the refund.
+func TestARefundIsLookedUpWhileTheProviderAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		caps psp.Capabilities
 		age  time.Duration
 		keep bool
 	}{
-		"it can be asked":             {caps: psp.Capabilities{Lookup: true, Timeout: time.Second}, keep: true},
+		"it has look-ups":             {caps: psp.Capabilities{Lookup: true, Timeout: time.Second}, keep: true},
 		"it dedupes":                  {caps: psp.Capabilities{Dedupe: psp.DedupeKey, Timeout: time.Second}, keep: true},
 		"it may have forgotten":       {caps: psp.Capabilities{Dedupe: psp.DedupeKey, Timeout: time.Second}, age: dedupeTrust},
 		"it can do neither":           {caps: psp.Capabilities{Timeout: time.Second}},
-		"it forgot, but can be asked": {caps: both, age: dedupeTrust, keep: true},
+		"it forgot, but has look-ups": {caps: both, age: dedupeTrust, keep: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := refundOf(`{"charge":"` + paid + `"}`)
@@ -623,7 +624,7 @@ func TestAdviceAfterGivingUp(t *testing.T) {
 		Transfer: {`"retry":"never"`, "whether this transfer was made", "cannot be taken back"},
 		Refund:   {`"retry":"never"`, "whether this refund was made", "cannot be taken back"},
 	} {
-		p := fake{caps: psp.Capabilities{Timeout: time.Second}, result: lost} // a refund is asked about for as long as it can be
+		p := fake{caps: psp.Capabilities{Timeout: time.Second}, result: lost} // a refund is looked up for as long as it can be
 		v := See(executorOf(&p, nil, nil, outbox.KindLog).Attempt(t.Context(), attemptOf(op)))
 		require.Equal(t, claim.OutcomeUnknown, v.Outcome, op)
 		require.Equal(t, 503, v.Response.Status)

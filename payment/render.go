@@ -50,8 +50,8 @@ func (in *Intent) sent() int {
 	return len(in.description) + len(in.orderID) + len(in.metadata) + len(in.expiresAt) + len(in.reason) + in.terms.sent()
 }
 
-// appendObject appends an object up to its receipt number. It leaves out the amount,
-// and what a refund takes from its charge, if they are not known.
+// appendObject appends an object up to its receipt number. It leaves out the amount, and what a
+// refund takes from its charge, if they are unknown.
 func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
 	b = append(b, `{"id":`...)
 	b = appendString(b, m.ID)
@@ -80,7 +80,7 @@ func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
 	case in.Operation == Transfer:
 		b = append(b, `,"destination":`...)
 		b = appendString(b, in.Source)
-	case in.Source != "": // of a canceled charge only the amount may be known
+	case in.Source != "": // of a canceled charge there may be only the amount
 		b = append(b, `,"payment_method":`...)
 		b = appendString(b, in.Source)
 	}

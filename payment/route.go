@@ -20,12 +20,11 @@ func ValidProvider(name string) bool {
 //
 //	eur/pm_sepa_=bank,gbp=acquirer,*=stripe
 //
-// Before the '=' stands a currency, or '*' for any; behind a '/' a prefix of the
-// payment method, or of a transfer's destination. "" routes nothing: everything goes to
-// the default.
+// Before the '=' is a currency, or '*' for any; behind a '/' a prefix of the payment method, or of
+// a transfer's destination. "" routes nothing: everything goes to the default.
 type Routes string
 
-// anyCurrency stands for every currency in a rule.
+// anyCurrency matches every currency in a rule.
 const anyCurrency = "*"
 
 // MaxRoutes bounds the text of routes, in bytes: a hundred rules.
@@ -70,11 +69,11 @@ func (r Routes) Validate() error {
 	for rule := range strings.SplitSeq(string(r), ",") {
 		match, provider, ok := strings.Cut(rule, "=")
 		currency, method, by := strings.Cut(match, "/")
-		_, known := currencies[currency]
+		_, found := currencies[currency]
 		switch {
 		case !ok:
 			return fmt.Errorf("the route %q names no provider; write it as eur=bank, eur/pm_sepa_=bank or *=bank", rule)
-		case currency != anyCurrency && !known:
+		case currency != anyCurrency && !found:
 			return fmt.Errorf("the route %q names no currency; write an ISO 4217 code in lower case, or * for all", rule)
 		case by && (method == "" || strings.Trim(method, methodCharacters) != ""):
 			return fmt.Errorf("the route %q names no payment method; write what its tokens begin with, as in eur/pm_sepa_=bank", rule)
@@ -88,8 +87,7 @@ func (r Routes) Validate() error {
 // methodCharacters are the characters of tokens.
 const methodCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// provider checks the form of a provider's name. The node knows whether the provider
-// exists.
+// provider checks the form of a provider's name. The node checks whether the provider exists.
 func provider(raw []byte) (string, error) {
 	name, _ := text(raw)
 	if !ValidProvider(name) {

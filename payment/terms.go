@@ -25,8 +25,8 @@ type terms struct {
 	captureMethod                                                      []byte
 }
 
-// setTerms stores a member that few charges have; known is false for others.
-func (in *Intent) setTerms(name string, raw []byte) (known bool, err error) {
+// setTerms stores a member that few charges have; ok is false for others.
+func (in *Intent) setTerms(name string, raw []byte) (ok bool, err error) {
 	t := &in.terms
 	switch name {
 	case "off_session":

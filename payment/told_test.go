@@ -14,12 +14,12 @@ import (
 )
 
 // A notice of a success may be late: of a movement of an earlier generation, which was declined,
-// refunded or reversed before the merchant retried. What still stands settles the later
-// generation, as it is the money that the merchant asks for. What does not stand settles
-// nothing: the attempt goes on as if there had been no notice.
-func TestALateSuccessSettlesALaterGenerationOnlyIfItStands(t *testing.T) {
-	stands := psp.Movement{ProviderRef: "px_1", Reference: "xx_1", Amount: 1999, Currency: "usd", Outcome: psp.Approved}
-	declined, waiting, another := stands, stands, stands
+// refunded or reversed before the merchant retried. A movement that still counts settles the later
+// generation, as it is the money that the merchant asks for. One that does not settles nothing: the
+// attempt goes on as if there had been no notice.
+func TestALateSuccessSettlesALaterGenerationOnlyIfItStillCounts(t *testing.T) {
+	counts := psp.Movement{ProviderRef: "px_1", Reference: "xx_1", Amount: 1999, Currency: "usd", Outcome: psp.Approved}
+	declined, waiting, another := counts, counts, counts
 	declined.Outcome, declined.Decline = psp.Declined, &psp.Decline{Class: psp.Soft, Code: "bank_returned"}
 	waiting.Outcome, another.Reference = psp.Unknown, "xx_2"
 	ghost := func(b *books) {
@@ -37,21 +37,21 @@ func TestALateSuccessSettlesALaterGenerationOnlyIfItStands(t *testing.T) {
 		reason     string
 	}{
 		"the only generation":            {generation: 1, shows: declined, found: psp.FoundYes, outcome: claim.OutcomeDone},
-		"it stands":                      {generation: 2, shows: stands, found: psp.FoundYes, outcome: claim.OutcomeDone},
+		"it stands":                      {generation: 2, shows: counts, found: psp.FoundYes, outcome: claim.OutcomeDone},
 		"it was reversed":                {generation: 2, shows: declined, found: psp.FoundYes, reason: asItIs},
 		"of another reference":           {generation: 2, shows: another, found: psp.FoundYes, reason: asItIs},
 		"not shown":                      {generation: 2, found: psp.FoundNo, reason: asItIs},
 		"no answer":                      {generation: 2, found: psp.FoundUnknown, reason: reasonNotAsked},
 		"not decided":                    {generation: 2, shows: waiting, found: psp.FoundYes, reason: reasonNotAsked},
-		"refunded as a ghost":            {generation: 2, shows: stands, found: psp.FoundYes, books: ghost, reason: asItIs},
-		"books that cannot be read":      {generation: 2, shows: stands, found: psp.FoundYes, books: func(b *books) { b.err = errors.New("away") }, reason: reasonNotAsked},
+		"refunded as a ghost":            {generation: 2, shows: counts, found: psp.FoundYes, books: ghost, reason: asItIs},
+		"books that cannot be read":      {generation: 2, shows: counts, found: psp.FoundYes, books: func(b *books) { b.err = errors.New("away") }, reason: reasonNotAsked},
 		"blind":                          {generation: 2, blind: true, outcome: claim.OutcomeDone},
 		"blind, and refunded as a ghost": {generation: 2, blind: true, books: ghost, reason: reasonCannotAsk},
-		"known to be paid otherwise": {generation: 2, shows: stands, found: psp.FoundYes, reason: asItIs,
+		"witnessed as paid otherwise": {generation: 2, shows: counts, found: psp.FoundYes, reason: asItIs,
 			witness: &claim.Witness{Generation: 2, Done: true, ProviderRef: "px_2"}},
-		"known to be in flight": {generation: 2, shows: stands, found: psp.FoundYes, outcome: claim.OutcomeDone,
+		"witnessed as in flight": {generation: 2, shows: counts, found: psp.FoundYes, outcome: claim.OutcomeDone,
 			witness: &claim.Witness{Generation: 2}},
-		"known to be paid by it": {generation: 2, shows: stands, found: psp.FoundYes, outcome: claim.OutcomeDone,
+		"witnessed as paid by it": {generation: 2, shows: counts, found: psp.FoundYes, outcome: claim.OutcomeDone,
 			witness: &claim.Witness{Generation: 2, Done: true, ProviderRef: "px_1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,17 +17,17 @@ type Happened struct {
 	Of ledger.Transaction
 	// Dispute is the provider's id of the dispute that it is a step of, if any.
 	Dispute string
-	// Key is the key of Of's claim, or stands for it if the claim was deleted.
+	// Key is the key of Of's claim, or an id in its place if the claim was deleted.
 	Key string
 	// Reason is the provider's code, Status its status of a dispute.
 	Reason, Status string
-	// DueBy is until when a dispute can be answered; zero if it is not known.
+	// DueBy is until when a dispute can be answered; zero if the provider did not report it.
 	DueBy, At time.Time
 }
 
-// The types of events, which are Stripe's (its API reference, "Types of events"), as are
-// the members of their objects so far as the books know them ("The Dispute object", "The
-// Refund object", "The Transfer object").
+// The types of events, which are Stripe's (its API reference, "Types of events"), as are the
+// members of their objects that the books have ("The Dispute object", "The Refund object", "The
+// Transfer object").
 var happenings = map[ledger.Kind]string{
 	ledger.DisputeOpened: "charge.dispute.created", ledger.Dispute: "charge.dispute.funds_withdrawn",
 	ledger.DisputeReversal: "charge.dispute.funds_reinstated", ledger.DisputeWon: "charge.dispute.closed", ledger.DisputeLost: "charge.dispute.closed",
@@ -91,8 +91,8 @@ const madeAtProvider = "made_at_provider"
 // however often the provider reports it. Movements that belong to no merchant, such as
 // payouts and fees, have none.
 func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
-	kind, told := happenings[h.Kind]
-	if !told || len(sinks) == 0 {
+	kind, emits := happenings[h.Kind]
+	if !emits || len(sinks) == 0 {
 		return nil
 	}
 	id := "evt_" + h.ID
@@ -157,6 +157,6 @@ func (h *Happened) disputeStatus() string {
 	}
 }
 
-// nameOf is the id under which merchants know the bookings under id. All bookings of
-// one object share it, and it is not the id of an object that can be read.
+// nameOf is the id under which merchants see the bookings under id. All bookings of one object
+// share it, and it is not the id of an object that can be read.
 func nameOf(prefix, id string) string { return prefix + "_" + id[strings.LastIndexByte(id, '_')+1:] }

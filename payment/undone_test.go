@@ -54,14 +54,14 @@ func TestWhatHasFailedIsNotGivenBack(t *testing.T) {
 			a.Recovery, p.found, a.Record.NotFounds, p.caps = true, psp.FoundNo, askBeforeCall, onlyLookup
 		}, outcome: claim.OutcomeReleased, reason: codeUndone, lookups: 1},
 		"no answer": {change: func(a *claim.Attempt, _ *fake) { a.Recovery = true }, outcome: claim.OutcomeUnknown, reason: reasonNotAsked, lookups: 1},
-		"one that cannot be asked": {change: func(a *claim.Attempt, p *fake) { a.Recovery, p.caps = true, onlyDedupe },
+		"a provider without look-ups": {change: func(a *claim.Attempt, p *fake) { a.Recovery, p.caps = true, onlyDedupe },
 			outcome: claim.OutcomeUnknown, reason: reasonCannotAsk},
 		"found refused": {change: func(a *claim.Attempt, p *fake) {
-			a.Recovery, p.found, p.known = true, psp.FoundYes, decline(psp.Hard, "x", "")
+			a.Recovery, p.found, p.shown = true, psp.FoundYes, decline(psp.Hard, "x", "")
 		}, outcome: claim.OutcomeRefused, reason: "x", lookups: 1},
-		"found made": {change: func(a *claim.Attempt, p *fake) { a.Recovery, p.found, p.known = true, psp.FoundYes, approved },
+		"found made": {change: func(a *claim.Attempt, p *fake) { a.Recovery, p.found, p.shown = true, psp.FoundYes, approved },
 			outcome: claim.OutcomeDone, lookups: 1, pages: []string{PageUndone}},
-		"told by the provider": {change: func(a *claim.Attempt, _ *fake) { a.Recovery, a.ReportedRef, a.ReportedBy = true, "px_1", "fake" },
+		"reported by the provider": {change: func(a *claim.Attempt, _ *fake) { a.Recovery, a.ReportedRef, a.ReportedBy = true, "px_1", "fake" },
 			outcome: claim.OutcomeDone, pages: []string{PageUndone}},
 	} {
 		for what, attempt := range map[string]claim.Attempt{"charge": refundOf(`{"charge":"` + paid + `"}`), "ghost": compensationOf()} {
@@ -70,7 +70,7 @@ func TestWhatHasFailedIsNotGivenBack(t *testing.T) {
 				a, p := attempt, &fake{caps: both, result: approved}
 				c.change(&a, p)
 				v := See(executorOf(p, undoneBooks(), &said).Attempt(t.Context(), a))
-				require.Empty(t, p.calls, "the provider is asked to give back what has come back already")
+				require.Empty(t, p.calls, "a refund of money that has come back already was sent")
 				require.Equal(t, cmp.Or(c.outcome, claim.OutcomeUnknown), v.Outcome)
 				require.Equal(t, c.reason, v.Reason)
 				require.Equal(t, c.lookups, p.lookups)

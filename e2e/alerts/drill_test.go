@@ -192,10 +192,10 @@ func (b *board) regionLost(region string) (since time.Time, firing bool) {
 	return since, firing
 }
 
-// TestADrillIsToldAlikeEverywhere runs a drill on a cluster of processes, and has the map of
+// TestADrillReportsAlikeEverywhere runs a drill on a cluster of processes, and has the map of
 // another region, the alert and the verdict that was kept tell of the same region and of the
 // same times.
-func TestADrillIsToldAlikeEverywhere(t *testing.T) {
+func TestADrillReportsAlikeEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("drills a cluster of processes")
 	}

@@ -61,11 +61,11 @@ func TestRivals(t *testing.T) {
 func TestTheStoreGivesNoAnswer(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil)
-	mine := []string{"HomewardFailClosed", "HomewardAvailabilityBurnFast", "HomewardAvailabilityBurnSlow", "HomewardNodeDown", "HomewardSilent"}
-	w.healthy(mine...)
+	expected := []string{"HomewardFailClosed", "HomewardAvailabilityBurnFast", "HomewardAvailabilityBurnSlow", "HomewardNodeDown", "HomewardSilent"}
+	w.healthy(expected...)
 	w.gone.Store(true)
 	turnedAway := func() { require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1)) }
-	for _, a := range mine[:3] {
+	for _, a := range expected[:3] {
 		w.fires(a, 60, turnedAway)
 	}
 	require.True(t, w.firesFor("HomewardFailClosed", "homeward_code", "store_unavailable"))
@@ -107,21 +107,21 @@ func TestNobodyWorksOffWhatIsDue(t *testing.T) {
 		c.Events.Log = true
 		c.Policy.MaxUnknowns = 100
 	})
-	mine := []string{"HomewardOutboxLag", "HomewardEventsLag", "HomewardStuckInFlight", "HomewardUnknownOld"}
-	w.healthy(mine...)
+	expected := []string{"HomewardOutboxLag", "HomewardEventsLag", "HomewardStuckInFlight", "HomewardUnknownOld"}
+	w.healthy(expected...)
 	w.idle.Store(true)
 	require.Equal(t, http.StatusCreated, w.charge(us, w.fresh(us), 1)) // whose event stays
 	w.faults(simulator.Faults{ErrorAfter: 1})
 	require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
 	w.ahead.Add(int64(2 * time.Hour))
-	for _, a := range mine {
+	for _, a := range expected {
 		w.fires(a, 300, figures)
 		w.until(a+" fires for us", 300, figures, func() bool { return w.firesFor(a, "homeward_home", us) })
 	}
 	require.True(t, w.firesFor("HomewardOutboxLag", "homeward_queue", "provider_calls"))
 	w.faults(simulator.Faults{})
 	w.idle.Store(false)
-	for _, a := range mine {
+	for _, a := range expected {
 		w.ends(a, 300, figures)
 	}
 }
@@ -222,9 +222,9 @@ func TestForgedWebhooks(t *testing.T) {
 	})
 }
 
-// tells runs a command on the store that a cluster has left, and has the board read the
+// pushes runs a command on the store that a cluster has left, and has the board read the
 // metrics that it wrote, as node_exporter's textfile collector would.
-func (w *world) tells(args ...string) {
+func (w *world) pushes(args ...string) {
 	w.t.Helper()
 	w.file = filepath.Join(w.t.TempDir(), "verdict.prom")
 	var out, errs bytes.Buffer
@@ -252,7 +252,7 @@ func TestWhatCommandsFind(t *testing.T) {
 	}
 	require.NoError(t, w.cluster.Stop(t.Context()))
 
-	w.tells("ledger", "verify")
+	w.pushes("ledger", "verify")
 	w.step = time.Hour
 	w.fires("HomewardLedgerWrong", 3, nil)
 	w.fires("HomewardSuspense", 30, nil)
@@ -260,7 +260,7 @@ func TestWhatCommandsFind(t *testing.T) {
 
 	statement := filepath.Join(t.TempDir(), "statement.csv")
 	require.NoError(t, os.WriteFile(statement, []byte(fmt.Sprintf("id,kind,reference,amount,currency,created\np_1,charge,ch_none,100,USD,%d\n", time.Now().Unix())), 0o600))
-	w.tells("reconcile", "--statement", statement)
+	w.pushes("reconcile", "--statement", statement)
 	w.fires("HomewardStatementMismatch", 3, nil)
 	w.fires("HomewardUnreconciled", 80, nil)
 }

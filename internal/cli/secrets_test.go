@@ -156,27 +156,27 @@ func TestServeBeginsToSeal(t *testing.T) {
 		return until(event, func(m outbox.Message) bool { return m.Parked })
 	}
 	s := serve("evt_1")
-	require.Contains(t, parked("evt_1"), "order-evt_1 is no id of ours")
+	require.Contains(t, parked("evt_1"), "order-evt_1 is not an id of this deployment")
 	s.stop()
 	require.Regexp(t, `none +1 +not sealed`, does(t, "secrets", "show"))
 
 	reads := serve("evt_2", node.SealKeys+"="+key)
-	require.Contains(t, parked("evt_2"), "order-evt_2 is no id of ours")
+	require.Contains(t, parked("evt_2"), "order-evt_2 is not an id of this deployment")
 	require.Regexp(t, `(?s)0 +seals.*none +2 +not sealed`, does(t, "secrets", "show"))
 	sealing := serve("evt_3", node.SealKeys+"="+key, seals) // beside it, as in a rolling restart
-	require.Contains(t, parked("evt_3"), "order-evt_3 is no id of ours")
+	require.Contains(t, parked("evt_3"), "order-evt_3 is not an id of this deployment")
 	require.Regexp(t, `(?s)1 +seals.*none +2 +not sealed`, does(t, "secrets", "show"))
 	sealing.stop()
 	does(t, "outbox", "retry", "--all", "--queue", "notices")
 	for _, event := range []string{"evt_1", "evt_3"} {
-		require.Contains(t, parked(event), "order-"+event+" is no id of ours", "who only reads opens both")
+		require.Contains(t, parked(event), "order-"+event+" is not an id of this deployment", "who only reads opens both")
 	}
 	reads.stop()
 
 	require.Contains(t, does(t, "secrets", "rotate"), ": 2\n")
 	require.NotContains(t, does(t, "secrets", "show"), "not sealed")
 	lost := serve("evt_4", node.SealKeys+"="+strings.TrimSpace(does(t, "secrets", "key")), seals)
-	require.Contains(t, parked("evt_4"), "order-evt_4 is no id of ours", "the rest goes on")
+	require.Contains(t, parked("evt_4"), "order-evt_4 is not an id of this deployment", "the rest goes on")
 	does(t, "outbox", "retry", "--all", "--queue", "notices")
 	res, err := http.Get(lost.api + "/readyz")
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Row is what is known about one provider's name.
+// Row is the account of one provider's name.
 type Row struct {
 	Provider string `json:"-"`
 	// Version counts changes; 0 if there is no row.
@@ -86,8 +86,7 @@ const maxTries = 8
 // errRestless: the rows change faster than they can be written.
 var errRestless = errors.New("the rows of the providers' accounts keep changing; try again")
 
-// OtherAccountError: a provider's key belongs to another account than its name stands
-// for.
+// OtherAccountError: a provider's key belongs to another account than its name's.
 type OtherAccountError struct {
 	Provider, Is, Pinned string
 	Since                time.Time
@@ -123,13 +122,13 @@ func doubt(provider string, unsaid error) string {
 
 // ask returns the account of p, "" if it reports none.
 func ask(ctx context.Context, p psp.Provider) (string, error) {
-	asked, ok := p.(psp.Accounted)
+	accounted, ok := p.(psp.Accounted)
 	if !ok {
 		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	return asked.Account(ctx)
+	return accounted.Account(ctx)
 }
 
 // pin compares a provider's account with its row among rows, or writes that.
@@ -243,7 +242,7 @@ func CheckRemoved(ctx context.Context, store Store, work *Homes, named []string)
 	if err != nil {
 		return err
 	}
-	var left []string
+	var open []string
 	for _, row := range rows {
 		if slices.Contains(named, row.Provider) {
 			continue
@@ -253,18 +252,18 @@ func CheckRemoved(ctx context.Context, store Store, work *Homes, named []string)
 			return fmt.Errorf("the open work at the provider %s could not be counted: %w", row.Provider, err)
 		}
 		if !o.None() {
-			left = append(left, o.String())
+			open = append(open, o.String())
 		}
 	}
-	if len(left) == 0 {
+	if len(open) == 0 {
 		return nil
 	}
 	return fmt.Errorf("providers that are not in the settings have open work (%s), which only a node that has them can finish; put them back until it is finished, or set leave_providers to %s to leave it open",
-		strings.Join(left, "; "), "["+strings.Join(names(left), ", ")+"]")
+		strings.Join(open, "; "), "["+strings.Join(names(open), ", ")+"]")
 }
 
-func names(left []string) (all []string) {
-	for _, line := range left {
+func names(open []string) (all []string) {
+	for _, line := range open {
 		name, _, _ := strings.Cut(line, ":")
 		all = append(all, name)
 	}
@@ -388,6 +387,6 @@ func isOwed(ctx context.Context, work Work, ghost *ledger.Transaction) (bool, er
 	if err != nil || failed {
 		return false, err
 	}
-	_, stands, err := ledger.GhostRefunds(ctx, work, ghost.Region, ghost.Provider, ghost.ProviderRef, ledger.MaxGhostRefunds)
-	return err == nil && !stands, err
+	_, refunded, err := ledger.GhostRefunds(ctx, work, ghost.Region, ghost.Provider, ghost.ProviderRef, ledger.MaxGhostRefunds)
+	return err == nil && !refunded, err
 }

@@ -38,7 +38,7 @@ func (s *rows) PutAccount(_ context.Context, r account.Row) (bool, error) {
 	return true, nil
 }
 
-// bank is a provider that says which account it is.
+// bank is a provider that reports its account.
 type bank struct {
 	psp.Provider
 	name, is string
@@ -48,7 +48,7 @@ type bank struct {
 func (b *bank) Name() string                            { return b.name }
 func (b *bank) Account(context.Context) (string, error) { return b.is, b.err }
 
-// silent is one that has no account to tell.
+// silent is a provider without an account.
 type silent struct{ psp.Provider }
 
 func (silent) Name() string { return "silent" }
@@ -85,9 +85,9 @@ func TestAKeyOfAnotherAccountIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, account.ErrUnknown)
 }
 
-// A provider that does not answer is in use all the same, and said to be in doubt; its
-// account is pinned once it says it.
-func TestAnAccountIsPinnedOnceItIsSaid(t *testing.T) {
+// A provider that does not answer is in use all the same, and reported as in doubt. Its account is
+// pinned once the provider reports it.
+func TestAnAccountIsPinnedOnceItIsReported(t *testing.T) {
 	store := &rows{all: map[string]account.Row{}}
 	b := &bank{name: "bank", err: errors.New("no route")}
 	doubts, err := account.Pin(t.Context(), store, psp.Providers{b}, now)

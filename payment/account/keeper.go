@@ -48,11 +48,11 @@ func (k *Keeper) Pin(ctx context.Context, now time.Time) (doubts []string, err e
 	return Pin(ctx, k.store, k.Providers(), now)
 }
 
-// Check compares again, for a running process. If a key belongs to another account than
-// its name stands for, the Keeper sends nothing more to that provider until the two
-// agree again: each call returns [psp.NotSentError]. A provider that did not report its
-// account is asked again. If the rows cannot be read, nothing changes: claims cannot be
-// read, either. Unless a row is missing it reads the rows once, and nothing else.
+// Check compares again, for a running process. If a key belongs to another account than its name's,
+// the Keeper sends nothing more to that provider until the two agree again: each call returns
+// [psp.NotSentError]. A provider that did not report its account is asked again. If the rows cannot
+// be read, nothing changes: claims cannot be read, either. Unless a row is missing it reads the
+// rows once, and nothing else.
 func (k *Keeper) Check(ctx context.Context, now time.Time) error {
 	rows, err := k.store.Accounts(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (k *Keeper) Check(ctx context.Context, now time.Time) error {
 	for _, p := range k.kept {
 		is, unsaid := p.Account(ctx)
 		if unsaid != nil {
-			continue // in use under its name, and asked again
+			continue // in use under its name, and retried
 		}
 		err := pin(ctx, k.store, rows, p.Name(), is, now)
 		var other *OtherAccountError

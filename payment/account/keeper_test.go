@@ -49,9 +49,9 @@ func (c counted) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A process whose key is not of the account that the name stands for any more sends nothing
-// under it: every call is one that was not sent, no decline, and "nothing here" is not said. It
-// says so once, and goes on when the name is the account's again.
+// A process whose key is no longer of the name's account sends nothing under the name. Every call
+// returns NotSentError: no decline, and never not found. The keeper logs it once, and sends again
+// when the key is of the account again.
 func TestNothingIsSentInAnotherAccount(t *testing.T) {
 	store := &rows{all: map[string]account.Row{}}
 	b := &called{bank: bank{name: "bank", is: "acct_1"}}
@@ -64,9 +64,9 @@ func TestNothingIsSentInAnotherAccount(t *testing.T) {
 		for _, move := range []func(context.Context, psp.Call) psp.Result{p.Charge, p.Transfer, p.Refund, p.Capture, p.Cancel} {
 			results = append(results, move(t.Context(), psp.Call{}))
 		}
-		asked, r := p.Lookup(t.Context(), psp.Call{})
+		lookup, r := p.Lookup(t.Context(), psp.Call{})
 		shown, _, err := p.Show(t.Context(), psp.KindCharge, "", "")
-		return append(results, r, psp.Result{Err: err}), []psp.Found{asked, shown}
+		return append(results, r, psp.Result{Err: err}), []psp.Found{lookup, shown}
 	}
 	all()
 	require.Equal(t, 7, b.sent)
@@ -96,9 +96,8 @@ func TestNothingIsSentInAnotherAccount(t *testing.T) {
 	require.Len(t, said, 2)
 }
 
-// One that did not answer at the start is asked again, and stopped where it is of another
-// account.
-func TestWhoSaysItLateIsCompared(t *testing.T) {
+// The keeper reads a silent provider's account again, and stops calls if it is another one.
+func TestALateAccountIsCompared(t *testing.T) {
 	store := &rows{all: map[string]account.Row{"bank": {Provider: "bank", Version: 1, Account: "acct_1"}}}
 	b := &called{bank: bank{name: "bank", err: errors.New("no route")}}
 	k := account.NewKeeper(store, psp.Providers{b}, slog.New(slog.DiscardHandler))

@@ -65,9 +65,9 @@ type Admission struct {
 type BrakeStore interface {
 	// Brakes reads every row, in the order of providers, with the store's clock.
 	Brakes(ctx context.Context) (rows []Brake, now time.Time, err error)
-	// PutBrake writes b with its Version raised by one. changed is false, and nothing
-	// is done, unless b.Version is the row's, or 0 if there is no row. An error means
-	// that it is not known whether it was done: read again.
+	// PutBrake writes b with its Version raised by one. changed is false, and nothing is done,
+	// unless b.Version is the row's, or 0 if there is no row. After an error the write may be done
+	// or not: read again.
 	PutBrake(ctx context.Context, b Brake) (changed bool, err error)
 }
 
@@ -257,7 +257,7 @@ func (b *Brakes) page(ctx context.Context, row Brake) {
 		b.log().Error(pageHeldLong, "provider", row.Provider, "reason", waiting.Reason)
 	}
 	for range maxChanges {
-		row.Held, row.Doubt, row.Waiting = row.Held.told(held), row.Doubt.told(doubt), row.Waiting.told(waiting)
+		row.Held, row.Doubt, row.Waiting = row.Held.withPaged(held), row.Doubt.withPaged(doubt), row.Waiting.withPaged(waiting)
 		// If recording fails, the next check, a minute later, pages again.
 		if changed, err := b.Store.PutBrake(ctx, row); err != nil || changed {
 			return
@@ -283,14 +283,14 @@ func (h *Hold) unpaged() *Hold {
 	return h
 }
 
-// told marks h as paged if it is the hold that was.
-func (h *Hold) told(said *Hold) *Hold {
+// withPaged marks h as paged if it is the hold that was.
+func (h *Hold) withPaged(said *Hold) *Hold {
 	if h == nil || said == nil || !h.At.Equal(said.At) {
 		return h
 	}
-	told := *h
-	told.Paged = true
-	return &told
+	withPaged := *h
+	withPaged.Paged = true
+	return &withPaged
 }
 
 func (b *Brakes) log() *slog.Logger { return cmp.Or(b.Logger, slog.Default()) }
@@ -307,11 +307,10 @@ func Stop(ctx context.Context, s BrakeStore, provider, reason string) (changed b
 	})
 }
 
-// Release releases the brake. Waiting refunds continue, counted from now, and the
-// refund that exceeded the limit is not counted at all: if it exceeds a limit by
-// itself, it would set the brake again. changed is false if the brake is not set.
-// If the brake is set, allow is asked first, after the brake was read: its error keeps the
-// brake. nil allows.
+// Release releases the brake. Waiting refunds continue, counted from now, and the refund that
+// exceeded the limit is not counted at all: if it exceeds a limit by itself, it would set the brake
+// again. changed is false if the brake is not set. If the brake is set, Release calls allow first,
+// after it read the brake. Its error keeps the brake. nil allows.
 func Release(ctx context.Context, s BrakeStore, provider string, allow func(context.Context) error) (changed bool, err error) {
 	return change(ctx, s, provider, func(b *Brake, now time.Time) (bool, error) {
 		if b.Held == nil {

@@ -18,12 +18,12 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// A provider whose notices name its movements otherwise than its API: a hundred good
-// charges end in one page and no refund, and each notice waits for a person.
+// A provider whose notices use other ids than its API: a hundred good charges end in one page and
+// no refund, and each notice waits for a person.
 func TestAliasesOfGoodChargesAreNotRefunded(t *testing.T) {
 	for name, spoil := range map[string]func(w *world, id, alias string){
-		"not known by its API": func(*world, string, string) {},
-		"shown as itself":      func(w *world, id, alias string) { w.shows[alias] = w.shows[w.books[id].ProviderRef] },
+		"its API does not show it": func(*world, string, string) {},
+		"shown as itself":          func(w *world, id, alias string) { w.shows[alias] = w.shows[w.books[id].ProviderRef] },
 		"of another reference": func(w *world, id, alias string) {
 			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: "other", Amount: 100, Currency: "usd", Outcome: psp.Approved}
 		},
@@ -51,29 +51,29 @@ func TestAliasesOfGoodChargesAreNotRefunded(t *testing.T) {
 				spoil(w, id, alias)
 				n := charged(id, alias)
 				n.ID = alias
-				require.Contains(t, fmt.Sprint(w.tell(n)), "Parked: not given back")
+				require.Contains(t, fmt.Sprint(w.deliver(n)), "Parked: not given back")
 				require.NotContains(t, w.books, ledger.GhostID("sim", alias), "nothing is booked either")
 			}
-			require.Empty(t, w.asked)
+			require.Empty(t, w.lookups)
 			require.Equal(t, []string{pageDoubt}, w.pages)
 			w.now = w.now.Add(window)
-			w.tell(charged(objectID(t, "ch", 1), "tx_1"))
-			require.Len(t, w.pages, 2, "an hour later it is said again")
+			w.deliver(charged(objectID(t, "ch", 1), "tx_1"))
+			require.Len(t, w.pages, 2, "an hour later it pages again")
 		})
 	}
 }
 
-// What the provider does not answer is unknown, and asked again; never taken for a no.
+// A look-up without an answer is unknown and retried, and never taken for a no.
 func TestASilentProviderProvesNothing(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	w := newWorld(t)
 	w.have(id, claim.Completed, "p1")
 	w.silent = true
-	require.Contains(t, fmt.Sprint(w.tell(charged(id, "p2"))), "Failed: the provider does not say")
-	require.Empty(t, w.asked)
+	require.Contains(t, fmt.Sprint(w.deliver(charged(id, "p2"))), "Failed: the provider does not say")
+	require.Empty(t, w.lookups)
 	require.Empty(t, w.pages)
 	w.silent = false
-	w.tell(charged(id, "p2"))
+	w.deliver(charged(id, "p2"))
 	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
 	require.Len(t, w.moved, 1)
 }
@@ -91,22 +91,22 @@ func TestTooManyCompensationsStop(t *testing.T) {
 			w := newWorld(t)
 			w.limits = limits
 			const ghosts = 12
-			tell := func(i int) string {
+			send := func(i int) string {
 				id := objectID(t, "ch", i)
 				w.have(id, claim.FailedTerminal, "")
 				n := charged(id, fmt.Sprint("p", i))
 				n.ID = fmt.Sprint("e", i)
-				return fmt.Sprint(w.tell(n))
+				return fmt.Sprint(w.deliver(n))
 			}
 			for i := range ghosts {
-				verdict := tell(i)
+				verdict := send(i)
 				require.Equal(t, i >= 5, verdict == fmt.Sprint(outbox.Later(heldPause)), "%d: %s", i, verdict)
 				require.Contains(t, w.books, ledger.GhostID("sim", fmt.Sprint("p", i)), "suspense shows the debt of each")
 			}
 			require.Len(t, w.moved, 5)
 			require.Equal(t, []string{pageHeld}, w.pages)
 			w.now = w.now.Add(2 * window) // time alone releases nothing
-			tell(11)
+			send(11)
 			require.Len(t, w.moved, 5)
 			require.Len(t, w.pages, 1)
 
@@ -116,11 +116,11 @@ func TestTooManyCompensationsStop(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, changed)
 				for i := range ghosts {
-					tell(i)
+					send(i)
 				}
 			}
 			require.Len(t, w.moved, ghosts, "nothing is lost, and nothing is refunded twice")
-			require.Len(t, w.asked, ghosts)
+			require.Len(t, w.lookups, ghosts)
 		})
 	}
 }
@@ -154,27 +154,27 @@ func TestTheLimitIsOfOneHour(t *testing.T) {
 func TestALargeGhostIsLetThroughByOneRelease(t *testing.T) {
 	w := newWorld(t)
 	w.limits = Limits{Count: 100, Sum: 150}
-	tell := func(i int, amount int64) string {
+	send := func(i int, amount int64) string {
 		id := objectID(t, "ch", i)
 		w.have(id, claim.FailedTerminal, "")
 		n := charged(id, fmt.Sprint("p", i))
 		n.ID, n.Amount = fmt.Sprint("e", i), amount
-		return fmt.Sprint(w.tell(n))
+		return fmt.Sprint(w.deliver(n))
 	}
 	held := fmt.Sprint(outbox.Later(heldPause))
-	require.Equal(t, held, tell(0, 1000))
-	require.Equal(t, held, tell(1, 100))
+	require.Equal(t, held, send(0, 1000))
+	require.Equal(t, held, send(1, 100))
 	require.Contains(t, w.brakes["sim"].Held.Reason, ledger.GhostRefundID("sim", "p0")+" alone", "a person finds it in the books")
 	w.now = w.now.Add(2 * window)
 	changed, err := Release(t.Context(), brakeRows{w}, "sim", nil)
 	require.NoError(t, err)
 	require.True(t, changed)
 	w.now = w.now.Add(2 * window) // whoever is to give it back may come late
-	require.NotEqual(t, held, tell(0, 1000))
-	require.NotEqual(t, held, tell(1, 100), "the large one takes nobody's place")
+	require.NotEqual(t, held, send(0, 1000))
+	require.NotEqual(t, held, send(1, 100), "the large one takes nobody's place")
 	require.Len(t, w.moved, 2)
 	require.Equal(t, []string{pageHeld}, w.pages)
-	require.Equal(t, held, tell(2, 1000), "the release was of one")
+	require.Equal(t, held, send(2, 1000), "the release was of one")
 }
 
 // A refund that was let through and waits for the provider's answer is not counted a
@@ -184,45 +184,45 @@ func TestAWaitingRefundIsCountedOnce(t *testing.T) {
 		t.Run(waits, func(t *testing.T) {
 			w := newWorld(t)
 			w.limits, w.refuse = Limits{Count: 3, Sum: 1 << 40}, waits
-			tell := func(i int) {
+			send := func(i int) {
 				id := objectID(t, "ch", i)
 				w.have(id, claim.FailedTerminal, "")
-				require.Contains(t, fmt.Sprint(w.tell(charged(id, fmt.Sprint("p", i)))), "Failed: ", "%d waits for the provider, and for nobody else", i)
+				require.Contains(t, fmt.Sprint(w.deliver(charged(id, fmt.Sprint("p", i)))), "Failed: ", "%d waits for the provider, and for nobody else", i)
 			}
-			tell(0)
-			tell(1)
+			send(0)
+			send(1)
 			w.now = w.now.Add(window + time.Minute)
 			for _, i := range []int{2, 0, 1, 3} { // two are new within this hour
-				tell(i)
+				send(i)
 			}
 			require.Empty(t, w.pages)
 			w.refuse = ""
 			for i := range 4 {
-				w.tell(charged(objectID(t, "ch", i), fmt.Sprint("p", i)))
+				w.deliver(charged(objectID(t, "ch", i), fmt.Sprint("p", i)))
 			}
 			require.Len(t, w.moved, 4)
 		})
 	}
 }
 
-// A claim that expires between the look at it and the request has not said what it was:
-// the next look reads that, and only a refusal for good is a person's.
+// A claim that expires between its read and the request is in an unknown state. The next try reads
+// it, and parks only a final refusal.
 func TestAnExpiredClaimIsNoRefusal(t *testing.T) {
 	for state, want := range map[claim.State]string{
-		claim.FailedRetry:    "Failed: the provider refused the refund for now; it can be asked for again at 2026-03-02T",
+		claim.FailedRetry:    "Failed: the provider refused the refund for now; it can be requested again at 2026-03-02T",
 		claim.FailedTerminal: "Parked: LIMBO: the provider refused the refund: charge_disputed",
 	} {
 		w := newWorld(t)
 		w.refuse = "expired"
 		id := objectID(t, "ch", 1)
 		w.have(id, claim.FailedTerminal, "")
-		require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "Failed: ")
+		require.Contains(t, fmt.Sprint(w.deliver(charged(id, "p1"))), "Failed: ")
 		w.begun[w.keys[0]] = claim.Status{
 			Record: claim.Record{Operation: string(payment.Compensation), State: state, Reason: "charge_disputed"},
 			Age:    claim.Expired, FreeAt: w.now.Add(12 * time.Hour),
 		}
-		require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), want)
-		require.Len(t, w.keys, 1, "what is not free is not asked for")
+		require.Contains(t, fmt.Sprint(w.deliver(charged(id, "p1"))), want)
+		require.Len(t, w.keys, 1, "a refund is not requested before its time")
 	}
 }
 
@@ -261,17 +261,17 @@ func TestALimitIsOfTheSameOrderInEveryCurrency(t *testing.T) {
 	for n, currencies := range cheap {
 		for c := range strings.FieldsSeq(currencies) {
 			require.Len(t, c, 3)
-			require.Zero(t, seen[c], "%s stands in two lines", c)
+			require.Zero(t, seen[c], "%s is in two lines", c)
 			seen[c] = n
 		}
 	}
 }
 
-// A release that is not allowed releases nothing; where nothing is held nobody is asked.
+// A release that is not allowed releases nothing. Without a set brake allow is not called.
 func TestAReleaseHasToBeAllowed(t *testing.T) {
 	for _, of := range []string{AllProviders, "sim"} {
 		w := newWorld(t)
-		forbidden := errors.New("a restore stands")
+		forbidden := errors.New("a restore is in effect")
 		forbids := func(context.Context) error { return forbidden }
 		_, err := Release(t.Context(), brakeRows{w}, of, forbids)
 		require.NoError(t, err, "nothing is held")
@@ -291,8 +291,8 @@ func TestAReleaseHasToBeAllowed(t *testing.T) {
 	}
 }
 
-// A person stops all compensations at once, or those of one provider; those of a node
-// whose settings switch them off do not go on either.
+// A person stops all compensations at once, or those of one provider; A node whose settings switch
+// them off makes none either.
 func TestASwitchStopsCompensations(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	for _, of := range []string{AllProviders, "sim"} {
@@ -304,9 +304,9 @@ func TestASwitchStopsCompensations(t *testing.T) {
 		changed, err = Stop(t.Context(), brakeRows{w}, of, "twice")
 		require.NoError(t, err)
 		require.False(t, changed)
-		w.tell(charged(id, "p1"))
-		require.Empty(t, w.asked)
-		require.Empty(t, w.pages, "whoever stopped them knows")
+		w.deliver(charged(id, "p1"))
+		require.Empty(t, w.lookups)
+		require.Empty(t, w.pages, "the operator who stopped them needs no page")
 		b := w.processor().c.Compensator.Brakes
 		reason, err := b.Held(t.Context(), "sim")
 		require.NoError(t, err)
@@ -318,7 +318,7 @@ func TestASwitchStopsCompensations(t *testing.T) {
 		}
 		_, err = Release(t.Context(), brakeRows{w}, of, nil)
 		require.NoError(t, err)
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		require.Len(t, w.moved, 1)
 	}
 	w := newWorld(t)
@@ -345,26 +345,26 @@ func TestPayersWhoWaitForAReleaseWakeSomebody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			stop(w)
-			tell := func() {
+			send := func() {
 				for i := range 3 {
 					id := objectID(t, "ch", i)
 					w.have(id, claim.FailedTerminal, "")
-					require.Equal(t, outbox.Later(heldPause), w.tell(charged(id, fmt.Sprint("p", i))))
+					require.Equal(t, outbox.Later(heldPause), w.deliver(charged(id, fmt.Sprint("p", i))))
 				}
 			}
 			w.waited = payment.PageAfter - time.Minute
-			tell()
+			send()
 			require.Empty(t, w.pages)
 			w.waited = payment.PageAfter + time.Second
 			for range 2 {
-				tell()
+				send()
 				w.now = w.now.Add(heldPause)
 			}
 			require.Equal(t, []string{pageHeldLong}, w.pages)
 			w.now = w.now.Add(payment.PageAfter)
-			tell()
+			send()
 			require.Equal(t, []string{pageHeldLong, pageHeldLong}, w.pages, "and on the next day")
-			require.Empty(t, w.asked)
+			require.Empty(t, w.lookups)
 		})
 	}
 }
@@ -378,11 +378,11 @@ func TestThePageOfADayHeldSurvivesADeathAtEachStep(t *testing.T) {
 		w.stop("sim")
 		w.waited = payment.PageAfter
 		w.steps, w.dieAt = 0, die
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		died := w.steps >= die
 		w.dieAt = 0
 		w.now = w.now.Add(pageAgain)
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		require.True(t, w.brakes["sim"].Waiting.Paged, "death at point %d", die)
 		require.Contains(t, w.pages, pageHeldLong, "death at point %d", die)
 		require.LessOrEqual(t, len(w.pages), 2, "death at point %d", die)
@@ -410,13 +410,13 @@ func TestTheBrakeSurvivesADeathAtEachStep(t *testing.T) {
 		for i := range 2 {
 			w.have(objectID(t, "ch", i), claim.FailedTerminal, "")
 		}
-		w.tell(charged(objectID(t, "ch", 0), "p0"))
+		w.deliver(charged(objectID(t, "ch", 0), "p0"))
 		w.steps, w.dieAt = 0, die
-		w.tell(charged(objectID(t, "ch", 1), "p1"))
+		w.deliver(charged(objectID(t, "ch", 1), "p1"))
 		died := w.steps >= die
 		w.dieAt = 0
 		w.now = w.now.Add(pageAgain)
-		w.tell(charged(objectID(t, "ch", 1), "p1"))
+		w.deliver(charged(objectID(t, "ch", 1), "p1"))
 		require.Len(t, w.moved, 1, "death at point %d", die)
 		require.NotNil(t, w.brakes["sim"].Held, "death at point %d", die)
 		require.True(t, w.brakes["sim"].Held.Paged, "death at point %d", die)
@@ -442,7 +442,7 @@ func TestUnreadableBrakesHold(t *testing.T) {
 	})
 	require.ErrorIs(t, err, errDied)
 	require.Equal(t, Pending, progress)
-	require.Empty(t, w.asked)
+	require.Empty(t, w.lookups)
 }
 
 type noBrakes struct{ BrakeStore }

@@ -103,11 +103,11 @@ type Compensator struct {
 	Meters *meter.Set
 }
 
-// compensationPath stands for the path in the fingerprint: no request can have it.
+// compensationPath is the path in the fingerprint: no request can have it.
 const compensationPath = "compensations"
 
-// Compensate refunds g, or finds that it has been refunded. detail is one line for
-// people. After an error nothing is known about this try; retry it.
+// Compensate refunds g, or finds that it has been refunded. detail is one line for people. After an
+// error the try may be done or not; retry it.
 func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, detail string, err error) {
 	p, detail, err = c.compensate(ctx, g)
 	c.Meters.Counter(meter.Compensations).Add(1, g.Provider, strings.ToLower(p.String()))
@@ -115,11 +115,11 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 }
 
 func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, detail string, err error) {
-	failed, stands, err := ledger.GhostRefunds(ctx, c.Books, g.Home, g.Provider, g.ProviderRef, ledger.MaxGhostRefunds)
+	failed, refunded, err := ledger.GhostRefunds(ctx, c.Books, g.Home, g.Provider, g.ProviderRef, ledger.MaxGhostRefunds)
 	switch {
 	case err != nil:
 		return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
-	case stands:
+	case refunded:
 		return Compensated, "refunded", nil
 	case failed == ledger.MaxGhostRefunds:
 		return Limbo, fmt.Sprintf("the provider has accepted %d refunds, and each has failed since", failed), nil
@@ -136,7 +136,7 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 		return Pending, "", err
 	}
 	if _, err := payment.Parse(payment.Compensation, req.Input.Canonical); err != nil {
-		return Limbo, "no refund can be asked for: " + err.Error(), nil // it would be begun and never sent
+		return Limbo, "no refund can be requested: " + err.Error(), nil // it would be begun and never sent
 	}
 	if p, detail, err := c.book(ctx, &g); p != Pending || detail != "" || err != nil {
 		return p, detail, err
@@ -148,7 +148,7 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 		return Pending, "", fmt.Errorf("webhook: the claim of the refund could not be read: %w", err)
 	case begun && status.Age == claim.Expired && status.Record.State == claim.FailedRetry:
 		// It was not refused for good, only not retried within a day.
-		return Pending, "the provider refused the refund for now; it can be asked for again at " + status.FreeAt.UTC().Format(time.RFC3339), nil
+		return Pending, "the provider refused the refund for now; it can be requested again at " + status.FreeAt.UTC().Format(time.RFC3339), nil
 	case begun && status.Age == claim.Expired:
 		// Settled a day ago and not booked as refunded: it was refused.
 		return Limbo, "the provider refused the refund: " + cmp.Or(status.Record.Reason, status.Record.State.String()), nil
@@ -207,7 +207,7 @@ func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail st
 		case ghost && was.Same(is):
 			return Pending, "", nil
 		case ghost:
-			return Limbo, "the provider told of the same movement with another amount, currency or object", nil
+			return Limbo, "the provider reported the same movement with another amount, currency or object", nil
 		default:
 			return Pending, "the movement has been booked as a charge meanwhile", nil
 		}

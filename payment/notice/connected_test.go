@@ -15,13 +15,13 @@ import (
 
 const payloadThere = `{"account":"acct_1","amount":100,"currency":"usd","payment_method":"pm_card_visa"}`
 
-// What a provider tells of a connected account completes a charge that was asked for in that
-// account, and nothing else: whoever owns another one can write our ids on what is theirs. It
-// is ignored, and neither calls a person nor stops refunds.
+// A notice of a connected account completes a charge that was requested in that account, and
+// nothing else: the owner of another account can write our ids on their own objects. The processor
+// ignores those, and neither pages nor stops refunds.
 func TestNoticesOfConnectedAccounts(t *testing.T) {
 	id, refund := objectID(t, "ch", 1), objectID(t, "re", 1)
-	given := charged(refund, "r2@acct_1")
-	given.Kind = psp.KindRefund
+	refunded := charged(refund, "r2@acct_1")
+	refunded.Kind = psp.KindRefund
 	sent := func(w *world, state claim.State, ref string) (key string) {
 		w.have(id, state, ref)
 		rec := w.claims[id]
@@ -41,12 +41,12 @@ func TestNoticesOfConnectedAccounts(t *testing.T) {
 		return n
 	}
 	for name, c := range map[string]struct {
-		have   func(w *world, n *psp.Notice)
-		told   psp.Notice
-		learnt string
-		ghost  bool
-		parked bool
-		status Status
+		have     func(w *world, n *psp.Notice)
+		reported psp.Notice
+		learnt   string
+		ghost    bool
+		parked   bool
+		status   Status
 	}{
 		"its own":                {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1@acct_1"), "p1@acct_1", false, false, ProcessedOK},
 		"another's":              {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1@acct_2"), "", false, false, Ignored},
@@ -70,8 +70,8 @@ func TestNoticesOfConnectedAccounts(t *testing.T) {
 		"late, under a made-up key": {func(w *world, n *psp.Notice) { sent(w, claim.FailedRetry, ""); n.Key = "hw_made_up" },
 			charged(id, "p1@acct_2"), "", false, false, Ignored},
 		"late, and all is forgotten": {func(w *world, _ *psp.Notice) { w.have(id, claim.FailedTerminal, ""); w.forget(id) }, charged(id, "p1@acct_1"), "", false, true, ""},
-		"of nothing that we know":    {func(*world, *psp.Notice) {}, charged(id, "p1@acct_2"), "", false, false, Ignored},
-		"of no id of ours":           {func(*world, *psp.Notice) {}, charged("order-7", "p1@acct_2"), "", false, false, Ignored},
+		"of no recorded movement":    {func(*world, *psp.Notice) {}, charged(id, "p1@acct_2"), "", false, false, Ignored},
+		"of an unreadable id":        {func(*world, *psp.Notice) {}, charged("order-7", "p1@acct_2"), "", false, false, Ignored},
 		"beside one that is paid":    {func(w *world, _ *psp.Notice) { w.have(id, claim.Completed, "p1@acct_1") }, charged(id, "p2@acct_2"), "", false, false, Ignored},
 		"a second one in the account, under our key": {func(w *world, n *psp.Notice) { n.Key = sent(w, claim.Completed, "p1@acct_1") },
 			charged(id, "p2@acct_1"), "", true, false, ProcessedCompensated},
@@ -85,8 +85,8 @@ func TestNoticesOfConnectedAccounts(t *testing.T) {
 			charged(id, "p1@acct_1"), "", true, false, ProcessedCompensated},
 		"late, beside the one that was declined": {func(w *world, _ *psp.Notice) { sent(w, claim.FailedTerminal, "p1@acct_1") },
 			charged(id, "p2@acct_1"), "", false, false, Ignored},
-		"a refund by hand, with the id of ours": {func(w *world, _ *psp.Notice) { w.refunded(id, refund, "r1@acct_1") }, given, "", false, false, Ignored},
-		"a try by hand, with the id of ours, that was declined first": {func(w *world, _ *psp.Notice) {
+		"a refund by hand, with our id": {func(w *world, _ *psp.Notice) { w.refunded(id, refund, "r1@acct_1") }, refunded, "", false, false, Ignored},
+		"a try by hand, with our id, that was declined first": {func(w *world, _ *psp.Notice) {
 			sent(w, claim.Completed, "p1@acct_1")
 			w.shows["p2@acct_1"] = psp.Movement{ProviderRef: "p2@acct_1", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
 		}, failed(charged(id, "p2@acct_1")), "", false, false, Ignored},
@@ -100,10 +100,10 @@ func TestNoticesOfConnectedAccounts(t *testing.T) {
 		}, psp.Notice{ID: "e", Unasked: []psp.Unasked{{Kind: psp.KindDispute, ProviderRef: "du_1@acct_2", Of: "p2@acct_2", Amount: 100, Currency: "usd"}}}, "", false, false, Ignored},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, n := newWorld(t), c.told
+			w, n := newWorld(t), c.reported
 			w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payloadThere)}
 			c.have(w, &n)
-			verdict := w.tell(n)
+			verdict := w.deliver(n)
 			require.Equal(t, c.status, w.closed["sim:e"], "%v", verdict)
 			require.Equal(t, c.learnt, w.learnt)
 			require.Equal(t, c.parked, strings.Contains(fmt.Sprint(verdict), "Parked"), "%v", verdict)
@@ -129,7 +129,7 @@ func TestAnOwnerOfAnAccountStopsNoRefunds(t *testing.T) {
 	for i := range DefaultLimits().Count + 2 {
 		n := charged(id, fmt.Sprintf("p%d@acct_1", i+2))
 		n.ID, n.Amount = fmt.Sprintf("e%d", i), 1
-		w.tell(n)
+		w.deliver(n)
 		require.Equal(t, Ignored, w.closed["sim:"+n.ID])
 	}
 	require.Empty(t, w.moved)
@@ -137,22 +137,22 @@ func TestAnOwnerOfAnAccountStopsNoRefunds(t *testing.T) {
 	require.Empty(t, w.pages)
 }
 
-// A notice names a movement as the answer to the call did, whatever the name has in it: what
-// is booked is known, and what is not is booked and refunded under one name.
+// A notice names a movement as the answer to the call did, whatever characters the name has. A
+// booked movement is matched, and another one is booked and refunded under one name.
 func TestNoticesWithNamesThatNoStoreKeeps(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	for _, raw := range []string{"p\x001", strings.Repeat("p", 600)} {
 		notice := charged(id, raw)
 		w := newWorld(t)
 		w.have(id, claim.Completed, psp.Ref(raw))
-		w.tell(notice)
+		w.deliver(notice)
 		require.Equal(t, ProcessedOK, w.closed[ID("sim", notice.ID)], "%q is booked", raw)
 		require.Len(t, w.books, 1)
 
 		w = newWorld(t)
 		w.have(id, claim.FailedTerminal, "")
 		w.shows[psp.Ref(raw)] = psp.Movement{ProviderRef: raw, Reference: id, Amount: notice.Amount, Currency: notice.Currency, Outcome: psp.Approved}
-		w.tell(notice)
+		w.deliver(notice)
 		ghost, booked := w.books[ledger.GhostID("sim", psp.Ref(raw))]
 		require.True(t, booked, "%q is booked as a ghost", raw)
 		require.Equal(t, psp.Ref(raw), ghost.ProviderRef)

@@ -129,7 +129,7 @@ func (s shelves) Book(_ context.Context, t ledger.Transaction, events []outbox.M
 	}
 	if !there {
 		s.books[t.ID] = t
-		s.told = append(s.told, events...)
+		s.events = append(s.events, events...)
 	}
 	return !there, s.point()
 }
@@ -173,7 +173,7 @@ func (p pager) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// provider is the one that refunds are asked of, as far as it is asked here.
+// provider is the provider of refunds, with the methods that these tests need.
 type provider struct {
 	psp.Provider
 	*world

@@ -2,8 +2,8 @@ package notice
 
 import "github.com/homeward-io/homeward/payment/psp"
 
-// Errors of [Receiver.Receive] about the notice itself: those of psp.Notifier, for
-// packages that know no providers.
+// Errors of [Receiver.Receive] about the notice itself: those of psp.Notifier, for packages that do
+// not import psp.
 var (
 	ErrForged    = psp.ErrForged
 	ErrStale     = psp.ErrStale

@@ -17,10 +17,10 @@ import (
 // noMoney closes a notice about a movement that never succeeded.
 const noMoney = "no money moved"
 
-// heardOf is how long a failure waits for its region to appear in the topology: longer
+// appearWithin is how long a notice waits for its region or dispute to appear in the topology: longer
 // than a new one takes to reach all nodes. After that the notice belongs to another
 // deployment.
-const heardOf = time.Hour
+const appearWithin = time.Hour
 
 // failed processes a movement that the provider reports as failed. If it is not booked,
 // nothing follows, as no merchant was sent a success. If it is booked, its money is
@@ -43,7 +43,7 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 	}
 	home, ok := p.c.Home(code)
 	switch {
-	case !ok && p.c.Now().Sub(m.CreatedAt) >= heardOf:
+	case !ok && p.c.Now().Sub(m.CreatedAt) >= appearWithin:
 		return p.close(ctx, m, Ignored, "of a region that is not in the topology")
 	case !ok:
 		return outbox.Failed(fmt.Sprintf("%s is at home in a region of code %d, which is not in the topology", n.Reference, code))
@@ -57,8 +57,8 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 	case err != nil:
 		return p.later(m, "claim", err)
 	case !named && found && rec.State == claim.InFlight:
-		// The success may be learned after the failure: the answer to the call was
-		// lost, and the provider repeats it under the same key.
+		// The success may be recorded after the failure: the answer to the call was lost, and the
+		// provider repeats it under the same key.
 		return outbox.Later(unreachable)
 	case !named:
 		// Read after the claim: whoever completed it has booked it in the same step.
@@ -78,14 +78,14 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 	case !booked:
 		return p.close(ctx, m, Ignored, noMoney)
 	case of.Amount != n.Amount || of.Currency != n.Currency:
-		return outbox.Parked(fmt.Sprintf("the provider tells of the failure of %d %s where %d %s are booked for %s", n.Amount, n.Currency, of.Amount, of.Currency, n.Reference))
+		return outbox.Parked(fmt.Sprintf("the provider reports the failure of %d %s where %d %s are booked for %s", n.Amount, n.Currency, of.Amount, of.Currency, n.Reference))
 	}
-	_, known, err := p.c.Books.Transaction(ctx, home, ledger.FailureID(of.ID))
+	_, exists, err := p.c.Books.Transaction(ctx, home, ledger.FailureID(of.ID))
 	if err != nil {
 		return p.later(m, "books", err)
 	}
-	if !known {
-		if disposition, contradicted := p.asked(ctx, m, n, &of, rec.Generation > 1); contradicted {
+	if !exists {
+		if disposition, contradicted := p.confirm(ctx, m, n, &of, rec.Generation > 1); contradicted {
 			return disposition
 		}
 		ghost, disposition, err := p.ghostOf(ctx, &of)
@@ -147,7 +147,7 @@ func (p *Processor) booked(ctx context.Context, provider, home string, n *psp.No
 // same reports that of has failed. A claim of several generations was declined before,
 // so if the provider shows nothing to the contrary, n is about that decline.
 func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Disposition, same bool) {
-	detail := fmt.Sprintf("the provider tells that %s has failed, and %s is booked as %s", n.ProviderRef, n.Reference, of.ProviderRef)
+	detail := fmt.Sprintf("the provider reports that %s failed, and %s is booked as %s", n.ProviderRef, n.Reference, of.ProviderRef)
 	if provider, here := p.c.Compensator.Providers.Named(of.Provider); here && !provider.Capabilities().Blind {
 		for _, ref := range []string{n.ProviderRef, of.ProviderRef} {
 			found, shown, err := provider.Show(ctx, n.Kind, n.Reference, ref)
@@ -157,21 +157,21 @@ func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Noti
 				return outbox.Failed(fmt.Sprintf("%s; it does not say what became of %s: %v", detail, ref, err)), false
 			case found == psp.FoundNo && ref == n.ProviderRef: // its API may use another id
 			case found == psp.FoundNo:
-				return p.doubt(ctx, of.Provider, fmt.Sprintf("%s; asked for %s, it shows nothing of the name", detail, ref)), false
+				return p.doubt(ctx, of.Provider, fmt.Sprintf("%s; it does not show %s", detail, ref)), false
 			case ours && shown.ProviderRef == of.ProviderRef && shown.Outcome == psp.Declined:
 				return v, true
 			case ours && shown.ProviderRef == n.ProviderRef && shown.Outcome == psp.Declined:
 				return p.close(ctx, m, Ignored, noMoney), false
-			case ours && shown.ProviderRef == of.ProviderRef && ref == of.ProviderRef: // it stands
+			case ours && shown.ProviderRef == of.ProviderRef && ref == of.ProviderRef: // it counts
 			default:
-				return p.doubt(ctx, of.Provider, fmt.Sprintf("%s; asked for %s, it shows %s", detail, ref, line(&shown))), false
+				return p.doubt(ctx, of.Provider, fmt.Sprintf("%s; for %s it shows %s", detail, ref, line(&shown))), false
 			}
 		}
 	}
 	if several {
 		return p.close(ctx, m, Ignored, noMoney), false
 	}
-	return p.doubt(ctx, of.Provider, detail+"; it does not show what it tells of"), false
+	return p.doubt(ctx, of.Provider, detail+"; it does not show that movement"), false
 }
 
 // doubt pages an operator, once for all doubtful movements, and leaves the notice to
@@ -183,11 +183,11 @@ func (p *Processor) doubt(ctx context.Context, provider, detail string) outbox.D
 	return outbox.Parked(detail)
 }
 
-// asked has the provider confirm that a movement has failed, if it answers look-ups: a
+// confirm has the provider confirm that a movement has failed, if it answers look-ups: a
 // notice may be out of date, and a refund follows from it. A declined payment is
 // retried under the same reference, so for a claim of several generations the notice
 // may be about an earlier try.
-func (p *Processor) asked(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Disposition, contradicted bool) {
+func (p *Processor) confirm(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Disposition, contradicted bool) {
 	provider, here := p.c.Compensator.Providers.Named(of.Provider)
 	if !here || provider.Capabilities().Blind {
 		return v, false
@@ -196,15 +196,15 @@ func (p *Processor) asked(ctx context.Context, m outbox.Message, n *psp.Notice, 
 	same := shown.ProviderRef == of.ProviderRef && shown.Reference == n.Reference
 	switch {
 	case found == psp.FoundUnknown, found == psp.FoundYes && same && shown.Outcome == psp.Unknown:
-		return outbox.Failed(fmt.Sprintf("the provider does not say what became of %s, which it says has failed: %v", of.ProviderRef, err)), true
+		return outbox.Failed(fmt.Sprintf("the provider does not show what became of %s, which it reports as failed: %v", of.ProviderRef, err)), true
 	case found == psp.FoundYes && same && shown.Outcome == psp.Declined:
 		return v, false
 	case found == psp.FoundYes && same && shown.Outcome == psp.Approved && several:
 		return p.close(ctx, m, Ignored, noMoney), true
 	}
-	detail := fmt.Sprintf("the provider tells that %s has failed, and asked for it shows nothing of the name", of.ProviderRef)
+	detail := fmt.Sprintf("the provider reports that %s failed, and does not show it", of.ProviderRef)
 	if found == psp.FoundYes {
-		detail = fmt.Sprintf("the provider tells that %s has failed, and asked for it shows %s", of.ProviderRef, line(&shown))
+		detail = fmt.Sprintf("the provider reports that %s failed, and shows %s", of.ProviderRef, line(&shown))
 	}
 	return p.doubt(ctx, of.Provider, detail), true
 }
@@ -238,11 +238,11 @@ func (p *Processor) afterFailure(ctx context.Context, m outbox.Message, home str
 			Amount: ghost.Amount, Currency: ghost.Currency, Reason: "refund_failed",
 		})
 	case ledger.Charge, ledger.Ghost:
-		given, err := p.given(ctx, of)
+		refunded, err := p.refunded(ctx, of)
 		if err != nil {
 			return p.later(m, "books", err)
 		}
-		if given {
+		if refunded {
 			p.c.Logger.Error(pageUndone, "notice", m.ID, "object", of.Object, "tenant", of.Tenant, "home", home, "provider", of.Provider, "provider_ref", of.ProviderRef)
 			return outbox.Parked(fmt.Sprintf("LIMBO: %s failed after it was booked, and money had been given back for it", of.ProviderRef))
 		}
@@ -251,8 +251,8 @@ func (p *Processor) afterFailure(ctx context.Context, m outbox.Message, home str
 	return p.close(ctx, m, ProcessedOK, "failed after it was booked")
 }
 
-// given reports whether a charge or ghost was refunded, and the refund stands.
-func (p *Processor) given(ctx context.Context, of *ledger.Transaction) (bool, error) {
+// refunded reports whether a charge or ghost was refunded, and the refund has not failed.
+func (p *Processor) refunded(ctx context.Context, of *ledger.Transaction) (bool, error) {
 	all, err := p.c.Books.Reversals(ctx, of.ID)
 	if err != nil {
 		return false, err

@@ -35,21 +35,21 @@ func (w *world) refunded(charge, refund, ref string) {
 	}
 }
 
-func (w *world) toldOf() map[string]string {
-	told := map[string]string{}
-	for _, m := range w.told {
+func (w *world) emitted() map[string]string {
+	types := map[string]string{}
+	for _, m := range w.events {
 		var e struct {
 			Type string
 			Data json.RawMessage
 		}
 		require.NoError(w, json.Unmarshal(m.Payload, &e))
-		told[m.ID] = e.Type + " " + string(e.Data)
+		types[m.ID] = e.Type + " " + string(e.Data)
 	}
-	return told
+	return types
 }
 
-// A refund, and a charge, that fail after they succeeded: the books take them back and
-// every sink is told, once; what never succeeded is nobody's business.
+// A refund, and a charge, that fail after they succeeded: the books reverse them and every sink
+// gets one event. A movement that never succeeded has no effect.
 func TestAMovementThatFailsAfterItSucceeded(t *testing.T) {
 	charge, refund, transfer := objectID(t, "ch", 1), objectID(t, "re", 1), objectID(t, "tr", 1)
 	for name, c := range map[string]struct {
@@ -58,13 +58,13 @@ func TestAMovementThatFailsAfterItSucceeded(t *testing.T) {
 		id     string
 		status Status
 		parked string
-		told   string
+		types  string
 	}{
 		"a refund": {func(w *world) { w.refunded(charge, refund, "r1") }, psp.KindRefund, refund, ProcessedOK, "",
 			`refund.failed {"id":"` + refund + `","object":"refund","amount":100,"currency":"usd","status":"failed","charge":"` + charge + `","provider":{"name":"sim","reference":"r1"},"code":"expired_or_canceled_card"}`},
 		"a charge": {func(w *world) { w.have(charge, claim.Completed, "r1") }, psp.KindCharge, charge, ProcessedOK, "",
 			`charge.failed {"id":"` + charge + `","object":"charge","amount":100,"currency":"usd","status":"failed","provider":{"name":"sim","reference":"r1"},"code":"expired_or_canceled_card"}`},
-		"a refund whose claim is forgotten": {func(w *world) { w.refunded(charge, refund, "r1"); clear(w.claims) }, psp.KindRefund, refund, ProcessedOK, "", "refund.failed"},
+		"a refund whose claim was deleted": {func(w *world) { w.refunded(charge, refund, "r1"); clear(w.claims) }, psp.KindRefund, refund, ProcessedOK, "", "refund.failed"},
 		"a charge that has been refunded": {func(w *world) {
 			w.refunded(charge, refund, "r9")
 			of := w.books[charge]
@@ -79,10 +79,10 @@ func TestAMovementThatFailsAfterItSucceeded(t *testing.T) {
 		}, psp.KindTransfer, transfer, ProcessedOK, "", "transfer.failed"},
 		"a charge that never succeeded":   {func(w *world) { w.have(charge, claim.FailedTerminal, "") }, psp.KindCharge, charge, Ignored, "", ""},
 		"another movement than is booked": {func(w *world) { w.have(charge, claim.Completed, "p1") }, psp.KindCharge, charge, Ignored, "", ""},
-		"of an id that is not ours":       {func(*world) {}, psp.KindCharge, "order-7", Ignored, "", ""},
+		"of an unreadable id":             {func(*world) {}, psp.KindCharge, "order-7", Ignored, "", ""},
 		"of a claim in flight":            {func(w *world) { w.have(refund, claim.InFlight, "") }, psp.KindRefund, refund, "", "", ""},
 		"that the provider shows as done": {func(w *world) { w.refunded(charge, refund, "r1"); w.aliases = true }, psp.KindRefund, refund, "", "shows r1 of 100 usd", ""},
-		"that the provider does not show": {func(w *world) { w.refunded(charge, refund, "r1"); delete(w.shows, "r1"); w.aliases = true }, psp.KindRefund, refund, "", "shows nothing of the name", ""},
+		"that the provider does not show": {func(w *world) { w.refunded(charge, refund, "r1"); delete(w.shows, "r1"); w.aliases = true }, psp.KindRefund, refund, "", "does not show it", ""},
 		"of another amount than booked": {func(w *world) {
 			w.refunded(charge, refund, "r1")
 			of := w.books[refund]
@@ -97,28 +97,28 @@ func TestAMovementThatFailsAfterItSucceeded(t *testing.T) {
 			n := w.fallen(c.kind, c.id, "r1")
 			if c.parked != "" && w.aliases && w.shows["r1"].ProviderRef != "" {
 				m := w.shows["r1"]
-				m.Outcome = psp.Approved // whatever the notice says
+				m.Outcome = psp.Approved // whatever the notice's amount
 				w.shows["r1"] = m
 			}
 			for range 2 { // the provider repeats itself, with another event
-				verdict := fmt.Sprint(w.tell(n))
+				verdict := fmt.Sprint(w.deliver(n))
 				require.Contains(t, verdict, c.parked)
 				require.Equal(t, c.status, w.closed["sim:failed r1"], verdict)
 			}
 			require.Equal(t, booked, w.books[c.id], "what is booked stays")
 			require.Empty(t, w.moved)
-			if c.told == "" {
-				require.Empty(t, w.told)
+			if c.types == "" {
+				require.Empty(t, w.events)
 				require.NotContains(t, w.books, ledger.FailureID(c.id))
 				return
 			}
 			failed := w.books[ledger.FailureID(c.id)]
 			require.True(t, failed.Same(ledger.FailureOf(booked)))
-			told := w.toldOf()
-			require.Len(t, told, 2, "one for each sink")
-			for id, said := range told {
+			types := w.emitted()
+			require.Len(t, types, 2, "one for each sink")
+			for id, said := range types {
 				require.Contains(t, id, "evt_"+c.id+"_failed/")
-				require.Contains(t, said, c.told)
+				require.Contains(t, said, c.types)
 			}
 		})
 	}
@@ -130,10 +130,10 @@ func TestAFailureWaitsForItsClaim(t *testing.T) {
 	w := newWorld(t)
 	w.have(refund, claim.InFlight, "")
 	n := w.fallen(psp.KindRefund, refund, "r1")
-	require.Contains(t, fmt.Sprint(w.tell(n)), "Later")
+	require.Contains(t, fmt.Sprint(w.deliver(n)), "Later")
 	w.refunded(charge, refund, "r1")
 	w.fallen(psp.KindRefund, refund, "r1")
-	w.tell(n)
+	w.deliver(n)
 	require.Equal(t, ProcessedOK, w.closed["sim:failed r1"])
 	require.Contains(t, w.books, ledger.FailureID(refund))
 }
@@ -146,22 +146,22 @@ func TestAGhostIsRefundedAgainWhenItsRefundFails(t *testing.T) {
 	for die := 1; ; die++ {
 		w := newWorld(t)
 		w.have(id, claim.FailedTerminal, "")
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		require.Len(t, w.moved, 1)
 		back := w.books[ledger.GhostRefundID("sim", "p1")]
 		n := w.fallen(psp.KindRefund, back.Object, back.ProviderRef)
 		w.steps, w.dieAt = 0, die
-		w.tell(n)
+		w.deliver(n)
 		died := w.steps >= die
 		w.dieAt = 0
-		w.tell(n)
+		w.deliver(n)
 		require.Equal(t, ProcessedCompensated, w.closed["sim:"+n.ID], "death at point %d", die)
 		require.Len(t, w.moved, 2, "death at point %d: one more, under a key of its own", die)
-		require.Len(t, w.told, 2, "death at point %d: each sink is told once", die)
+		require.Len(t, w.events, 2, "death at point %d: each sink gets one event", die)
 		require.Contains(t, w.books, ledger.FailureID(back.ID))
 		require.Contains(t, w.books, ledger.GhostRefundTryID("sim", "p1", 2))
-		// The first notice, repeated, finds what stands.
-		w.tell(charged(id, "p1"))
+		// The first notice, repeated, finds the bookings.
+		w.deliver(charged(id, "p1"))
 		require.Len(t, w.moved, 2)
 		if !died {
 			break
@@ -175,12 +175,12 @@ func TestAGhostWhoseRefundsAllFailIsInLimbo(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	w := newWorld(t)
 	w.have(id, claim.FailedTerminal, "")
-	w.tell(charged(id, "p1"))
+	w.deliver(charged(id, "p1"))
 	for try := 1; try <= ledger.MaxGhostRefunds; try++ {
 		require.Len(t, w.moved, try)
 		back := w.books[ledger.GhostRefundTryID("sim", "p1", try)]
 		require.Empty(t, w.pages)
-		verdict := fmt.Sprint(w.tell(w.fallen(psp.KindRefund, back.Object, back.ProviderRef)))
+		verdict := fmt.Sprint(w.deliver(w.fallen(psp.KindRefund, back.Object, back.ProviderRef)))
 		if try == ledger.MaxGhostRefunds {
 			require.Contains(t, verdict, "LIMBO: the provider has accepted 3 refunds, and each has failed since")
 		}
@@ -196,12 +196,12 @@ func TestAGhostThatFailsIsNotRefunded(t *testing.T) {
 	w := newWorld(t)
 	w.have(id, claim.FailedTerminal, "")
 	w.refuse = "unknown"
-	w.tell(charged(id, "p1"))
-	w.tell(w.fallen(psp.KindCharge, id, "p1"))
+	w.deliver(charged(id, "p1"))
+	w.deliver(w.fallen(psp.KindCharge, id, "p1"))
 	require.Equal(t, ProcessedOK, w.closed["sim:failed p1"])
 	w.refuse = ""
-	w.tell(charged(id, "p1"))
+	w.deliver(charged(id, "p1"))
 	require.Empty(t, w.moved)
-	require.Empty(t, w.told, "nobody was told of the ghost")
+	require.Empty(t, w.events, "no event of the ghost")
 	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
 }

@@ -13,7 +13,7 @@ import (
 // codeOrderFailed is the decline of a capture or cancellation that had no effect.
 const codeOrderFailed = "order_failed"
 
-// wordOf returns the news in n about a charge whose money is held; 0 if there is none.
+// wordOf returns what n reports about a charge whose money is held; 0 for nothing.
 func wordOf(n *psp.Notice) claim.HeldWord {
 	switch {
 	case !n.Held:
@@ -29,10 +29,10 @@ func wordOf(n *psp.Notice) claim.HeldWord {
 	}
 }
 
-// held processes a notice about held money from a provider that cannot be asked. The
-// charge follows it, and then the order that it answers, if any. An order that failed
-// is closed first, as another order may take the charge from then on. done is false if
-// the notice is to be processed like any other, about a charge that is settled by now.
+// held processes a notice about held money from a provider without look-ups. The charge follows it,
+// and then the order that it answers, if any. An order that failed is closed first, as another
+// order may take the charge from then on. done is false if the notice is to be processed like any
+// other, about a charge that is settled by now.
 //
 // # Crash points
 //
@@ -43,8 +43,8 @@ func wordOf(n *psp.Notice) claim.HeldWord {
 func (p *Processor) held(ctx context.Context, m outbox.Message, n *psp.Notice) (v outbox.Disposition, done bool) {
 	provider, here := p.c.Compensator.Providers.Named(m.Operation)
 	word := wordOf(n)
-	_, home, known := p.homeOf(n.Reference)
-	if word == 0 || !known || !here || !provider.Capabilities().Blind {
+	_, home, ok := p.homeOf(n.Reference)
+	if word == 0 || !ok || !here || !provider.Capabilities().Blind {
 		return v, false
 	}
 	if word == claim.HeldStill {
@@ -77,8 +77,7 @@ func (p *Processor) held(ctx context.Context, m outbox.Message, n *psp.Notice) (
 	return v, false
 }
 
-// learnHeld has a charge in flight follow the news. waits reports that the notice has
-// to wait.
+// learnHeld has a charge in flight follow the notice. waits reports that the notice has to wait.
 func (p *Processor) learnHeld(ctx context.Context, m outbox.Message, n *psp.Notice, rec *claim.Record, word claim.HeldWord) (v outbox.Disposition, waits bool) {
 	call, found, err := p.c.Calls.Message(ctx, rec.Home, n.Reference)
 	switch {
@@ -90,9 +89,9 @@ func (p *Processor) learnHeld(ctx context.Context, m outbox.Message, n *psp.Noti
 	in, err := payment.Parse(payment.Charge, call.Payload)
 	switch {
 	case err != nil || !in.Holds():
-		return outbox.Parked("the provider tells of money that " + n.Reference + " holds, which was not to hold any"), true
+		return outbox.Parked("the provider reports money that " + n.Reference + " holds, which was not to hold any"), true
 	case word == claim.HeldCaptured && (n.Currency != in.Currency || n.Amount > in.Amount):
-		return outbox.Parked(fmt.Sprintf("the provider tells of a capture of %d %s where %s holds %d %s", n.Amount, n.Currency, n.Reference, in.Amount, in.Currency)), true
+		return outbox.Parked(fmt.Sprintf("the provider reports a capture of %d %s where %s holds %d %s", n.Amount, n.Currency, n.Reference, in.Amount, in.Currency)), true
 	}
 	told := p.c.LearnHeld(ctx, call, claim.Held{By: m.Operation, Ref: n.ProviderRef, Order: n.Order, Word: word, Amount: n.Amount, Currency: n.Currency})
 	if caught := told.Fault(); caught != nil {
@@ -113,8 +112,8 @@ func (p *Processor) learnHeld(ctx context.Context, m outbox.Message, n *psp.Noti
 
 // ordered has the capture or cancellation that n answers follow, if it is in flight.
 func (p *Processor) ordered(ctx context.Context, m outbox.Message, n *psp.Notice, word claim.HeldWord) (v outbox.Disposition, waits bool) {
-	prefix, home, known := p.homeOf(n.Order)
-	if !known || prefix != payment.Prefix(payment.Capture) && prefix != payment.Prefix(payment.Cancel) {
+	prefix, home, ok := p.homeOf(n.Order)
+	if !ok || prefix != payment.Prefix(payment.Capture) && prefix != payment.Prefix(payment.Cancel) {
 		return v, false
 	}
 	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Order)
@@ -131,16 +130,16 @@ func (p *Processor) ordered(ctx context.Context, m outbox.Message, n *psp.Notice
 	case !found:
 		return outbox.Later(lookAgain), true
 	}
-	var told outbox.Disposition
+	var disposition outbox.Disposition
 	if word == claim.HeldStill {
-		told = p.c.LearnRefusal(ctx, call, m.Operation, codeOrderFailed, rec.Generation)
+		disposition = p.c.LearnRefusal(ctx, call, m.Operation, codeOrderFailed, rec.Generation)
 	} else {
-		told = p.c.LearnHeld(ctx, call, claim.Held{By: m.Operation, Ref: n.ProviderRef, Order: n.Order, Word: word, Amount: n.Amount, Currency: n.Currency})
+		disposition = p.c.LearnHeld(ctx, call, claim.Held{By: m.Operation, Ref: n.ProviderRef, Order: n.Order, Word: word, Amount: n.Amount, Currency: n.Currency})
 	}
-	if caught := told.Fault(); caught != nil {
+	if caught := disposition.Fault(); caught != nil {
 		return outbox.Faulted(caught), true
 	}
-	if d, later := told.Delay(); later {
+	if d, later := disposition.Delay(); later {
 		return outbox.Later(min(lookAgain, d)), true
 	}
 	if rec, found, err = p.c.Claims.ByObject(ctx, home, n.Order); err != nil {

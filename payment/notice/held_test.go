@@ -10,8 +10,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// A word about held money settles the charge, and the order that it answers, each once and
-// whatever was done before: told again, it finds both as they are.
+// A notice about held money settles the charge, and the order that it answers, each once and
+// whatever was done before. A repeat changes neither.
 func TestWordsAboutHeldMoney(t *testing.T) {
 	const payload = `{"amount":100,"capture_method":"manual","currency":"usd","payment_method":"pm_1"}`
 	word := func(o psp.Outcome, order string) psp.Notice {
@@ -38,7 +38,7 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 		"somebody has the charge": {word(psp.Approved, order), func(w *world, _, _ *claim.Record) { w.lease = true }, claim.InFlight, claim.InFlight, 0, "", 0},
 		"of more than is held":    {func() psp.Notice { n := word(psp.Approved, order); n.Amount = 101; return n }(), nil, claim.InFlight, claim.InFlight, 0, "", 0},
 		"in another currency":     {func() psp.Notice { n := word(psp.Approved, order); n.Currency = "eur"; return n }(), nil, claim.InFlight, claim.InFlight, 0, "", 0},
-		"it can be asked":         {word(psp.Authorized, order), func(w *world, charge, _ *claim.Record) { w.blind, charge.Interim = false, nil }, claim.InFlight, claim.InFlight, 0, Ignored, 0},
+		"it has look-ups":         {word(psp.Authorized, order), func(w *world, charge, _ *claim.Record) { w.blind, charge.Interim = false, nil }, claim.InFlight, claim.InFlight, 0, Ignored, 0},
 		"the charge was given up": {word(psp.Authorized, ""), func(_ *world, charge, _ *claim.Record) { charge.State, charge.Interim = claim.FailedTerminal, nil }, claim.FailedTerminal, claim.InFlight, 0, ProcessedOK, 1},
 		"the rest of it is let go": {word(psp.Declined, ""), func(w *world, charge, _ *claim.Record) {
 			w.have(charge.Minted.ID, claim.Completed, "p1")
@@ -63,7 +63,7 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 			w.calls[order] = outbox.Message{ID: order, Region: home, Tenant: tenant}
 			c.n.Reference = id
 			for range 2 {
-				w.tell(c.n)
+				w.deliver(c.n)
 			}
 			require.Equal(t, [2]claim.State{c.charge, c.order}, [2]claim.State{w.claims[id].State, w.claims[order].State})
 			require.Equal(t, c.status, w.closed["sim:e"])

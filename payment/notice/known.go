@@ -105,8 +105,8 @@ func (p *Processor) plain(ctx context.Context, m *outbox.Message) (n psp.Notice,
 	return n, home, here && !silent
 }
 
-// idle reports whether n alone says that nothing follows from it: it is no movement, or
-// one that did not succeed, of no object of ours.
+// idle reports whether n alone shows that nothing follows from it: it is no movement, or one that
+// did not succeed, of no object of ours.
 func (p *Processor) idle(n *psp.Notice) bool {
 	switch {
 	case len(n.Unasked) > 0:
@@ -116,16 +116,16 @@ func (p *Processor) idle(n *psp.Notice) bool {
 	case n.Outcome == psp.Approved, n.Outcome == psp.Declined && n.ProviderRef != "":
 		return false
 	}
-	_, _, known := p.homeOf(n.Reference)
-	return !known
+	_, _, ok := p.homeOf(n.Reference)
+	return !ok
 }
 
 // closeCohort closes those of notices from which nothing follows, and returns them.
 func (p *Processor) closeCohort(ctx context.Context, c cohort, notices []plainNotice) (ended []plainNotice) {
 	status, detail := Ignored, noMoney
 	if c.home != "" {
-		status, detail = ProcessedOK, detailKnown
-		notices = p.known(ctx, c, notices)
+		status, detail = ProcessedOK, detailBooked
+		notices = p.matched(ctx, c, notices)
 	}
 	if len(notices) == 0 {
 		return nil
@@ -143,8 +143,8 @@ func (p *Processor) closeCohort(ctx context.Context, c cohort, notices []plainNo
 	return notices
 }
 
-// known returns those of notices whose movement is booked.
-func (p *Processor) known(ctx context.Context, c cohort, notices []plainNotice) (known []plainNotice) {
+// matched returns those of notices whose movement is booked.
+func (p *Processor) matched(ctx context.Context, c cohort, notices []plainNotice) (matched []plainNotice) {
 	ids := make([]string, 0, len(notices))
 	booked := make(map[string]ledger.Transaction, len(notices))
 	for i := range notices {
@@ -166,10 +166,10 @@ func (p *Processor) known(ctx context.Context, c cohort, notices []plainNotice) 
 	}
 	for _, n := range notices {
 		if t := booked[n.moved.Reference]; reportedAs(&t, c.provider, &n.moved) {
-			known = append(known, n)
+			matched = append(matched, n)
 		}
 	}
-	return known
+	return matched
 }
 
 // reportedAs reports whether t is the movement of n, as n reports it.

@@ -17,7 +17,7 @@ import (
 // Of many notices CloseBooked closes those of movements that are booked as they say, with one
 // reading and one closing, and leaves every other. Handle closes the same in the same
 // way.
-func TestKnownClosesWhatIsBookedAndNothingElse(t *testing.T) {
+func TestCloseBookedClosesWhatIsBookedAndNothingElse(t *testing.T) {
 	w := newWorld(t)
 	first, second, ghost := objectID(t, "ch", 1), objectID(t, "ch", 2), objectID(t, "ch", 3)
 	w.have(first, claim.Completed, "p1")
@@ -62,13 +62,12 @@ func TestKnownClosesWhatIsBookedAndNothingElse(t *testing.T) {
 	require.Equal(t, map[string]Status{"sim:known": ProcessedOK}, w.closed)
 }
 
-// CloseBooked closes together the events from which nothing follows, whatever they are about, as
-// Handle closes each: no movements, and refused ones of no object of ours. It does not
-// read anything for them.
-func TestKnownClosesWhatNothingFollowsFrom(t *testing.T) {
+// CloseBooked closes together the events from which nothing follows, as Handle closes each: events
+// without movements, and declines without an object of ours. It reads nothing for them.
+func TestCloseBookedClosesEventsWithoutMovements(t *testing.T) {
 	w := newWorld(t)
-	ours := objectID(t, "ch", 1)
-	w.have(ours, claim.Completed, "p1")
+	own := objectID(t, "ch", 1)
+	w.have(own, claim.Completed, "p1")
 	elsewhere, err := claim.NewObjectID(payment.Prefix(payment.Charge), 7, nil)
 	require.NoError(t, err)
 	refused := func(reference, provider string, change func(n *psp.Notice)) psp.Notice {
@@ -80,7 +79,7 @@ func TestKnownClosesWhatNothingFollowsFrom(t *testing.T) {
 	same := func(*psp.Notice) {}
 	idle := map[string]psp.Notice{
 		"created":   {},
-		"our own":   {Reference: ours},
+		"our own":   {Reference: own},
 		"stranger":  refused("order-7", "", same),
 		"nameless":  refused("", "", same),
 		"elsewhere": refused(elsewhere, "", same),
@@ -88,7 +87,7 @@ func TestKnownClosesWhatNothingFollowsFrom(t *testing.T) {
 		"held":      refused("order-7", "p7", func(n *psp.Notice) { n.Outcome, n.Held, n.Decline = psp.Authorized, true, nil }),
 	}
 	others := map[string]psp.Notice{
-		"refused": refused(ours, "", same),
+		"refused": refused(own, "", same),
 		"failed":  refused("order-7", "p7", same),
 		"unasked": {Unasked: []psp.Unasked{{}}},
 	}
@@ -131,20 +130,19 @@ func bookedNotice(t *testing.T) (*world, *Processor, []outbox.Message) {
 
 // While the books of a home do not answer, its notices hold up no others: each is left to
 // its handler, until one has been compared.
-func TestKnownLeavesASilentHome(t *testing.T) {
+func TestCloseBookedSkipsASilentHome(t *testing.T) {
 	w, p, rows := bookedNotice(t)
 	w.dieAt = w.steps + 1
 	require.Equal(t, rows, p.CloseBooked(t.Context(), rows))
 	steps := w.steps
 	require.Equal(t, rows, p.CloseBooked(t.Context(), rows))
-	require.Equal(t, steps, w.steps, "nothing was asked")
+	require.Equal(t, steps, w.steps, "it read nothing")
 	require.Equal(t, outbox.Gone(), p.Handle(t.Context(), rows[0]))
 	require.Empty(t, p.CloseBooked(t.Context(), rows))
 }
 
-// A close of which nothing is known is left to the lease: the notices are not handled
-// twice at once.
-func TestKnownLeavesAnUnknownCloseToTheLease(t *testing.T) {
+// A close with an unknown outcome ends with the lease: the notices are not handled twice at once.
+func TestCloseBookedLeavesAnUnknownCloseToTheLease(t *testing.T) {
 	w, p, rows := bookedNotice(t)
 	w.dieAt = w.steps + 2
 	require.Empty(t, p.CloseBooked(t.Context(), rows))

@@ -15,59 +15,59 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// A refund of a ghost is known for as long as the books are, and not for two days, as its
-// claim is: a provider tells of it again when the bank has given it a number, a week
-// later. Another movement under its id is a person's business.
-func TestALateNoticeOfAGhostsRefundIsKnown(t *testing.T) {
+// The books match a ghost's refund for as long as they are kept, not for the two days of its claim:
+// a provider reports it again a week later, when the bank has numbered it. The processor parks
+// another movement under its id.
+func TestALateNoticeOfAGhostsRefundIsMatched(t *testing.T) {
 	w := newWorld(t)
 	id := objectID(t, "ch", 1)
 	w.have(id, claim.FailedTerminal, "")
-	w.tell(charged(id, "p1"))
+	w.deliver(charged(id, "p1"))
 	back, ok := w.books[ledger.GhostRefundID("sim", "p1")]
 	require.True(t, ok)
 	n := charged(back.Object, back.ProviderRef)
 	n.ID, n.Kind = "later", psp.KindRefund
-	verdict := w.tell(n) // the compensation's claim is forgotten
+	verdict := w.deliver(n) // the compensation's claim is forgotten
 	require.Equal(t, ProcessedOK, w.closed["sim:later"], "%v", verdict)
 
 	other := n
 	other.ID, other.ProviderRef = "other", "r9"
-	require.Contains(t, fmt.Sprint(w.tell(other)), "LIMBO: the provider made the refund")
+	require.Contains(t, fmt.Sprint(w.deliver(other)), "LIMBO: the provider made the refund")
 	wrong := n
 	wrong.ID, wrong.Amount = "wrong", 99
-	require.Contains(t, fmt.Sprint(w.tell(wrong)), "tells of 99 usd where 100 usd are booked")
+	require.Contains(t, fmt.Sprint(w.deliver(wrong)), "reports 99 usd where 100 usd are booked")
 	require.Len(t, w.moved, 1)
 }
 
-// What was refunded is in the books, and they are asked first: the claim of the refund is
-// forgotten after two days, the provider forgets its keys, and a notice may come for months.
+// The compensator reads the books first: the refund's claim is deleted after two days, the provider
+// forgets its keys, and a notice may come for months.
 func TestTheBooksRememberARefundLongerThanItsClaim(t *testing.T) {
 	w := newWorld(t)
 	id := objectID(t, "ch", 1)
 	w.have(id, claim.FailedTerminal, "")
-	w.tell(charged(id, "p1"))
-	require.Equal(t, 1, w.asked["p1"])
+	w.deliver(charged(id, "p1"))
+	require.Equal(t, 1, w.lookups["p1"])
 	w.forget(id)
 	clear(w.begun)
 	clear(w.moved)
 	again := charged(id, "p1")
 	again.ID = "later"
-	w.tell(again)
+	w.deliver(again)
 	require.Equal(t, ProcessedCompensated, w.closed["sim:later"])
-	require.Equal(t, 1, w.asked["p1"], "nobody is asked for it a second time")
+	require.Equal(t, 1, w.lookups["p1"], "no second refund is requested")
 }
 
 // A ghost is refunded as it was booked: another amount under its name is for a person.
-func TestAGhostOfTwoAmountsIsLeftToAPerson(t *testing.T) {
+func TestAGhostOfTwoAmountsIsParked(t *testing.T) {
 	w := newWorld(t)
 	w.blind, w.refuse = true, "soft"
 	id := objectID(t, "ch", 1)
 	w.have(id, claim.FailedTerminal, "")
-	w.tell(charged(id, "p1"))
+	w.deliver(charged(id, "p1"))
 	w.refuse = ""
 	other := charged(id, "p1")
 	other.ID, other.Amount = "other", 99
-	require.Contains(t, fmt.Sprint(w.tell(other)), "LIMBO: the provider told of the same movement with another amount, currency or object")
+	require.Contains(t, fmt.Sprint(w.deliver(other)), "LIMBO: the provider reported the same movement with another amount, currency or object")
 	require.Empty(t, w.moved)
 }
 
@@ -77,21 +77,21 @@ func TestARefundThatIsPendingIsWaitedFor(t *testing.T) {
 	w.refuse = "pending"
 	id := objectID(t, "ch", 1)
 	w.have(id, claim.FailedTerminal, "")
-	require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "Failed: the provider has the refund, and has not paid it out yet")
+	require.Contains(t, fmt.Sprint(w.deliver(charged(id, "p1"))), "Failed: the provider has the refund, and has not paid it out yet")
 	require.Empty(t, w.closed)
 }
 
-// A failure that is told before the success: nothing was booked for it to take back, so its
-// notice is closed. The ghost is not refunded all the same, as the provider is asked for it.
-func TestAFailureThatIsToldBeforeTheSuccess(t *testing.T) {
+// A failure that is reported before the success finds no booking to reverse, so its notice is
+// closed. The ghost is not refunded all the same, as the compensator asks the provider.
+func TestAFailureThatIsReportedBeforeTheSuccess(t *testing.T) {
 	w := newWorld(t)
 	id := objectID(t, "ch", 1)
 	w.have(id, claim.FailedTerminal, "")
 	w.shows["p1"] = psp.Movement{ProviderRef: "p1", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
-	w.tell(w.fallen(psp.KindCharge, id, "p1"))
+	w.deliver(w.fallen(psp.KindCharge, id, "p1"))
 	require.Equal(t, Ignored, w.closed["sim:failed p1"])
-	w.tell(charged(id, "p1"))
-	require.Empty(t, w.moved, "the provider, asked, says that the movement has failed")
+	w.deliver(charged(id, "p1"))
+	require.Empty(t, w.moved, "the provider shows that the movement has failed")
 	require.Empty(t, w.books)
 	require.Empty(t, w.pages)
 	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
@@ -109,9 +109,9 @@ func TestAGhostIsRefundedAsTheProviderShowsIt(t *testing.T) {
 	}{
 		"as it is":            {func(*world, *psp.Movement) {}, 1, "", nil},
 		"one that is blind":   {func(w *world, m *psp.Movement) { w.blind, m.Amount = true, 1 }, 1, "", nil},
-		"of another amount":   {func(_ *world, m *psp.Movement) { m.Amount = 1 }, 0, "Parked: not given back: asked for p1", []string{pageDoubt}},
-		"under another name":  {func(_ *world, m *psp.Movement) { m.ProviderRef = "tx" }, 0, "Parked: not given back: asked for p1", []string{pageDoubt}},
-		"of somebody else's":  {func(_ *world, m *psp.Movement) { m.Reference = "other" }, 0, "Parked: not given back: asked for p1", []string{pageDoubt}},
+		"of another amount":   {func(_ *world, m *psp.Movement) { m.Amount = 1 }, 0, "Parked: not given back: for p1", []string{pageDoubt}},
+		"under another name":  {func(_ *world, m *psp.Movement) { m.ProviderRef = "tx" }, 0, "Parked: not given back: for p1", []string{pageDoubt}},
+		"of somebody else's":  {func(_ *world, m *psp.Movement) { m.Reference = "other" }, 0, "Parked: not given back: for p1", []string{pageDoubt}},
 		"not decided yet":     {func(_ *world, m *psp.Movement) { m.Outcome = psp.Unknown }, 0, "Failed: the provider does not say", nil},
 		"failed":              {func(_ *world, m *psp.Movement) { m.Outcome, m.Amount = psp.Declined, 0 }, 0, "", nil},
 		"no answer":           {func(w *world, _ *psp.Movement) { w.silent = true }, 0, "Failed: the provider does not say", nil},
@@ -124,7 +124,7 @@ func TestAGhostIsRefundedAsTheProviderShowsIt(t *testing.T) {
 			if !w.aliases {
 				w.shows["p1"] = m
 			}
-			verdict := fmt.Sprint(w.tell(charged(id, "p1")))
+			verdict := fmt.Sprint(w.deliver(charged(id, "p1")))
 			require.Contains(t, verdict, c.verdict)
 			require.Equal(t, c.verdict == "", w.closed["sim:e"] == ProcessedCompensated, verdict)
 			require.Len(t, w.moved, c.moved)
@@ -144,15 +144,15 @@ func TestAGhostThatIsShownAsFailedIsTakenBack(t *testing.T) {
 		w := newWorld(t)
 		w.have(id, claim.FailedTerminal, "")
 		w.refuse = "soft"
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		m := w.shows["p1"]
 		m.Outcome = psp.Declined
 		w.shows["p1"], w.refuse = m, ""
 		w.steps, w.dieAt = 0, die
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		died := w.steps >= die
 		w.dieAt = 0
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		require.Equal(t, ProcessedCompensated, w.closed["sim:e"], "death at point %d", die)
 		require.Empty(t, w.moved, "death at point %d", die)
 		ghost := w.books[ledger.GhostID("sim", "p1")]
@@ -165,10 +165,10 @@ func TestAGhostThatIsShownAsFailedIsTakenBack(t *testing.T) {
 	require.Greater(t, points, 6, "a run has that many points at which it can die")
 }
 
-// A failure whose movement is not booked under the name that its notice gives, beside one
-// that is booked for the same reference: either an earlier try of it, which never succeeded,
-// or the booked one, by a provider that names movements otherwise in its notices. What the
-// provider shows says which; what it does not show is left to a person, and never ignored.
+// A failure whose movement is not booked under the name that its notice gives, beside one that is
+// booked for the same reference: either an earlier try of it, which never succeeded, or the booked
+// one, by a provider with other ids in its notices. The processor decides by what the provider
+// shows. It parks what the provider does not show, and never ignores it.
 func TestAFailureUnderAnotherName(t *testing.T) {
 	charge, refund := objectID(t, "ch", 1), objectID(t, "re", 1)
 	for name, c := range map[string]struct {
@@ -182,22 +182,22 @@ func TestAFailureUnderAnotherName(t *testing.T) {
 		"an earlier try":               {change: func(*world, *psp.Movement, *psp.Movement) {}, status: Ignored},
 		"the booked one, not shown so": {change: func(_ *world, own, other *psp.Movement) { own.Outcome, *other = psp.Declined, psp.Movement{} }, status: ProcessedOK, booked: true},
 		"the booked one, shown so":     {change: func(_ *world, own, other *psp.Movement) { own.Outcome = psp.Declined; *other = *own }, status: ProcessedOK, booked: true},
-		"an alias of one that stands": {change: func(_ *world, own, other *psp.Movement) { *other = *own },
-			verdict: "Parked: the provider tells that tx has failed", pages: []string{pageDoubt}},
-		"one that stands": {change: func(_ *world, _, other *psp.Movement) { other.Outcome = psp.Approved },
-			verdict: "asked for tx, it shows tx of 100 usd", pages: []string{pageDoubt}},
+		"an alias of one that counts": {change: func(_ *world, own, other *psp.Movement) { *other = *own },
+			verdict: "Parked: the provider reports that tx failed", pages: []string{pageDoubt}},
+		"one that counts": {change: func(_ *world, _, other *psp.Movement) { other.Outcome = psp.Approved },
+			verdict: "for tx it shows tx of 100 usd", pages: []string{pageDoubt}},
 		"somebody else's": {change: func(_ *world, _, other *psp.Movement) { other.Reference = "other" },
-			verdict: "asked for tx, it shows tx of 100 usd", pages: []string{pageDoubt}},
-		"not shown, and the booked one stands": {change: func(_ *world, _, other *psp.Movement) { *other = psp.Movement{} },
-			verdict: "it does not show what it tells of", pages: []string{pageDoubt}},
+			verdict: "for tx it shows tx of 100 usd", pages: []string{pageDoubt}},
+		"not shown, and the booked one counts": {change: func(_ *world, _, other *psp.Movement) { *other = psp.Movement{} },
+			verdict: "it does not show that movement", pages: []string{pageDoubt}},
 		"not shown, of a claim that was declined before": {change: func(_ *world, _, other *psp.Movement) { *other = psp.Movement{} }, several: true, status: Ignored},
 		"neither is shown": {change: func(_ *world, own, other *psp.Movement) { *own, *other = psp.Movement{}, psp.Movement{} },
-			several: true, verdict: "asked for px, it shows nothing of the name", pages: []string{pageDoubt}},
+			several: true, verdict: "it does not show px", pages: []string{pageDoubt}},
 		"not decided": {change: func(_ *world, own, other *psp.Movement) { own.Outcome, *other = psp.Unknown, psp.Movement{} },
-			verdict: "Failed: the provider tells that tx has failed"},
-		"no answer": {change: func(w *world, _, _ *psp.Movement) { w.silent = true }, verdict: "Failed: the provider tells that tx has failed"},
+			verdict: "Failed: the provider reports that tx failed"},
+		"no answer": {change: func(w *world, _, _ *psp.Movement) { w.silent = true }, verdict: "Failed: the provider reports that tx failed"},
 		"one that is blind": {change: func(w *world, _, _ *psp.Movement) { w.blind = true },
-			verdict: "Parked: the provider tells that tx has failed", pages: []string{pageDoubt}},
+			verdict: "Parked: the provider reports that tx failed", pages: []string{pageDoubt}},
 		"one that is blind, of a claim that was declined before": {change: func(w *world, _, _ *psp.Movement) { w.blind = true }, several: true, status: Ignored},
 	} {
 		for _, kind := range []psp.Kind{psp.KindCharge, psp.KindRefund} {
@@ -225,7 +225,7 @@ func TestAFailureUnderAnotherName(t *testing.T) {
 				}
 				n := psp.Notice{ID: "f", Movement: true, Kind: kind, Reference: id, ProviderRef: "tx", Outcome: psp.Declined, Amount: 100, Currency: "usd"}
 				for range 2 {
-					verdict := fmt.Sprint(w.tell(n))
+					verdict := fmt.Sprint(w.deliver(n))
 					require.Contains(t, verdict, c.verdict)
 					require.Equal(t, c.status, w.closed["sim:f"], verdict)
 				}
@@ -233,7 +233,7 @@ func TestAFailureUnderAnotherName(t *testing.T) {
 				require.Equal(t, c.booked, booked)
 				if booked {
 					require.True(t, failure.Same(ledger.FailureOf(w.books[id])))
-					require.Len(t, w.told, 2, "one for each sink")
+					require.Len(t, w.events, 2, "one for each sink")
 				}
 				require.Equal(t, c.pages, w.pages)
 			})
@@ -241,8 +241,8 @@ func TestAFailureUnderAnotherName(t *testing.T) {
 	}
 }
 
-// A failure at home in a region that this node does not know waits for as long as a new one
-// takes to be heard of. After that it is another deployment's, and does not come for ever.
+// A failure at home in a region that this node has not read waits for as long as a new region takes
+// to reach all nodes. After that it is another deployment's, and is ignored.
 func TestAFailureOfAnUnknownRegionEnds(t *testing.T) {
 	id, err := claim.NewObjectID("ch", 9, nil)
 	require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestAFailureOfAnUnknownRegionEnds(t *testing.T) {
 	p := w.processor()
 	p.c.Now = func() time.Time { return w.now }
 	m := outbox.Message{ID: ID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: w.now}
-	w.now = w.now.Add(heardOf - 1)
+	w.now = w.now.Add(appearWithin - 1)
 	require.Contains(t, fmt.Sprint(p.Handle(t.Context(), m)), "code 9, which is not in the topology")
 	require.Empty(t, w.closed)
 	w.now = w.now.Add(1)

@@ -15,7 +15,7 @@ type Status string
 // The statuses.
 const (
 	Unprocessed Status = "UNPROCESSED"
-	// ProcessedOK: its news was known, or has been recorded.
+	// ProcessedOK: its report was recorded, now or before.
 	ProcessedOK Status = "PROCESSED_OK"
 	// ProcessedCompensated: the money that it reports has been refunded.
 	ProcessedCompensated Status = "PROCESSED_COMPENSATED"
@@ -65,10 +65,9 @@ type Store interface {
 	// Close sets status and detail of a notice and removes its row, in one step.
 	// outbox.ErrFenced unless fence is the row's.
 	Close(ctx context.Context, region, id string, fence uint64, status Status, detail string) error
-	// CloseAll is Close of many notices of one region with the same status and detail,
-	// each of which is named once. A notice whose row has another fence is left as it is,
-	// which is no error; closed counts the others. After an error each may be closed or
-	// not.
+	// CloseAll is Close of many notices of one region with the same status and detail, each of
+	// which is named once. A notice whose row has another fence stays as it is, which is no error;
+	// closed counts the others. After an error each may be closed or not.
 	CloseAll(ctx context.Context, region string, rows []outbox.Hold, status Status, detail string) (closed int, err error)
 	// Notice reads one.
 	Notice(ctx context.Context, region, id string) (n Notice, found bool, err error)

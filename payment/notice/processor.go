@@ -39,11 +39,11 @@ type ProcessorConfig struct {
 	Books ledger.Store
 	// Learn settles a claim in flight; claim.Service.Learn does. Without a result it looks
 	// the claim up at the provider.
-	Learn func(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
-	// LearnRefusal is Learn for a notice that the movement of a claim's generation was not
-	// made, from a provider that cannot be asked.
+	Learn func(ctx context.Context, call outbox.Message, provider, ref string) outbox.Disposition
+	// LearnRefusal is Learn for a notice that the movement of a claim's generation was not made,
+	// from a provider without look-ups.
 	LearnRefusal func(ctx context.Context, call outbox.Message, provider, code string, generation uint32) outbox.Disposition
-	// LearnHeld is Learn for news about held money from such a provider.
+	// LearnHeld is Learn for a notice about held money from such a provider.
 	LearnHeld func(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition
 	// Home names the region of a code.
 	Home func(claim.RegionCode) (string, bool)
@@ -159,13 +159,13 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	prefix, code, ok := claim.ReadObjectID(n.Reference)
 	switch {
 	case !ok:
-		return p.stranger(ctx, m, &n, "unknown charge: "+n.Reference+" is no id of ours")
+		return p.stranger(ctx, m, &n, "unknown charge: "+n.Reference+" is not an id of this deployment")
 	case prefix != payment.Prefix(payment.Operation(n.Kind)):
-		return p.stranger(ctx, m, &n, fmt.Sprintf("the provider tells of a %s under %s, which names none", n.Kind, n.Reference))
+		return p.stranger(ctx, m, &n, fmt.Sprintf("the provider reports a %s under %s, which names none", n.Kind, n.Reference))
 	}
 	home, ok := p.c.Home(code)
 	switch {
-	case !ok && psp.AccountOf(n.ProviderRef) != "" && p.c.Now().Sub(m.CreatedAt) >= heardOf:
+	case !ok && psp.AccountOf(n.ProviderRef) != "" && p.c.Now().Sub(m.CreatedAt) >= appearWithin:
 		return p.close(ctx, m, Ignored, foreign)
 	case !ok:
 		return outbox.Failed(fmt.Sprintf("unknown charge: %s is at home in a region of code %d, which is not in the topology", n.Reference, code))
@@ -184,10 +184,10 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 		return p.later(m, "claim", err)
 	}
 	if found && rec.State == claim.InFlight {
-		switch ghost, given, err := p.c.Books.Transaction(ctx, home, ledger.GhostID(m.Operation, n.ProviderRef)); {
+		switch ghost, isGhost, err := p.c.Books.Transaction(ctx, home, ledger.GhostID(m.Operation, n.ProviderRef)); {
 		case err != nil:
 			return p.later(m, "books", err)
-		case given && ghost.Object == n.Reference:
+		case isGhost && ghost.Object == n.Reference:
 			// A movement of an earlier generation, which is being refunded: it cannot
 			// settle this one, so there is no need to wait for this one.
 			return p.compensate(ctx, m, p.ghost(m, &n, home, rec.Key.Tenant, false))
@@ -222,15 +222,15 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	return p.judge(ctx, m, &n, home, rec, found, booked, isBooked)
 }
 
-// stirred asks about a waiting claim of which the provider reports something other than
-// success. The provider's own answer, and not the notice, which may be out of date,
-// settles the claim. The notice of a provider that cannot be asked settles it if it
-// names the very movement that the claim waits for and reports that it was never made.
-// waits reports that the notice is done, or has to wait.
+// stirred asks about a waiting claim of which the provider reports something other than success.
+// The provider's own answer, and not the notice, which may be out of date, settles the claim. The
+// notice of a provider without look-ups settles it if it names the very movement that the claim
+// waits for and reports that it was never made. waits reports that the notice is done, or has to
+// wait.
 func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice) (_ outbox.Disposition, waits bool) {
 	_, code, ok := claim.ReadObjectID(n.Reference)
-	home, known := p.c.Home(code)
-	if !ok || !known {
+	home, exists := p.c.Home(code)
+	if !ok || !exists {
 		return outbox.Disposition{}, false
 	}
 	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Reference)
@@ -251,36 +251,36 @@ func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice
 	case !found:
 		return outbox.Later(lookAgain), true
 	}
-	var asked outbox.Disposition
+	var disposition outbox.Disposition
 	switch provider, here := p.c.Compensator.Providers.Named(m.Operation); {
 	case !here || !provider.Capabilities().Blind:
-		asked = p.c.Learn(ctx, call, "", "")
+		disposition = p.c.Learn(ctx, call, "", "")
 	case refuses(n, &rec):
-		asked = p.c.LearnRefusal(ctx, call, m.Operation, n.Decline.Code, rec.Generation)
+		disposition = p.c.LearnRefusal(ctx, call, m.Operation, n.Decline.Code, rec.Generation)
 	case n.Outcome == psp.Declined && !n.Never:
-		return outbox.Disposition{}, false // of a success that is to be learned of first
+		return outbox.Disposition{}, false // of a success that must be recorded first
 	default:
 		return p.close(ctx, m, Ignored, noMoney), true
 	}
-	if caught := asked.Fault(); caught != nil {
+	if caught := disposition.Fault(); caught != nil {
 		return outbox.Faulted(caught), true
 	}
-	if d, later := asked.Delay(); later {
+	if d, later := disposition.Delay(); later {
 		return outbox.Later(min(lookAgain, d)), true
 	}
 	return p.close(ctx, m, ProcessedOK, "asked about"), true
 }
 
-// refuses reports whether n says that the movement that rec waits for was not made. The
-// notice may be late, about an earlier generation, whose movement has another id. If
-// the expected movement has no id yet, there must have been no other.
+// refuses reports whether n reports that the movement that rec waits for was not made. The notice
+// may be late, about an earlier generation, whose movement has another id. If the expected movement
+// has no id yet, there must have been no other.
 func refuses(n *psp.Notice, rec *claim.Record) bool {
 	return n.Outcome == psp.Declined && n.Never && n.Decline != nil &&
 		(rec.ProviderRef == n.ProviderRef || rec.ProviderRef == "" && rec.Generation == 1)
 }
 
-// forgotten stands in for the claim of an unpaid object whose row was deleted. Whatever
-// its merchant was sent, it cannot be retried.
+// forgotten is the claim of an unpaid object whose row was deleted. Whatever its merchant was sent,
+// it cannot be retried.
 func (p *Processor) forgotten(ctx context.Context, home, id string) (claim.Record, bool, error) {
 	u, found, err := p.c.Claims.Unpaid(ctx, home, id)
 	if err != nil || !found {
@@ -298,29 +298,29 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 	if isBooked {
 		tenant, same = booked.Tenant, booked.Provider == m.Operation && booked.ProviderRef == n.ProviderRef
 	}
-	known := isBooked || found && rec.State == claim.Completed
+	ok := isBooked || found && rec.State == claim.Completed
 	switch own := cmp.Or(booked.ProviderRef, rec.ProviderRef); {
 	case apart(own, n.ProviderRef):
 		return p.close(ctx, m, Ignored, foreign)
 	case same || psp.AccountOf(n.ProviderRef) == "" || !found && !isBooked:
 	case own == "" && rec.ProviderKey == "": // what is left of it names no account
-		return outbox.Parked(fmt.Sprintf("the provider tells that %s was paid in the account %s, and it is forgotten whether it was asked for there; give %s back by hand if it was", n.Reference, psp.AccountOf(n.ProviderRef), n.ProviderRef))
+		return outbox.Parked(fmt.Sprintf("the provider reports that %s was paid in the account %s, and its claim, which names the requested account, was deleted; refund %s by hand if it was that one", n.Reference, psp.AccountOf(n.ProviderRef), n.ProviderRef))
 	case !rec.Sent(n.Key, m.Operation), isBooked && (booked.Amount != n.Amount || booked.Currency != n.Currency):
 		return p.close(ctx, m, Ignored, foreign)
 	}
 	switch {
-	case known && same:
+	case ok && same:
 		if isBooked && (booked.Amount != n.Amount || booked.Currency != n.Currency) {
-			return outbox.Parked(fmt.Sprintf("the provider tells of %d %s where %d %s are booked for %s", n.Amount, n.Currency, booked.Amount, booked.Currency, n.Reference))
+			return outbox.Parked(fmt.Sprintf("the provider reports %d %s where %d %s are booked for %s", n.Amount, n.Currency, booked.Amount, booked.Currency, n.Reference))
 		}
-		return p.close(ctx, m, ProcessedOK, detailKnown)
+		return p.close(ctx, m, ProcessedOK, detailBooked)
 	case !found && !isBooked:
-		return p.stranger(ctx, m, n, "unknown charge: nothing is known of "+n.Reference)
+		return p.stranger(ctx, m, n, "unknown charge: there is no record of "+n.Reference)
 	}
 	if n.Kind != psp.KindCharge {
-		return p.late(ctx, m, n, home, tenant, known, found && !rec.State.Final())
+		return p.late(ctx, m, n, home, tenant, ok, found && !rec.State.Final())
 	}
-	return p.compensate(ctx, m, p.ghost(m, n, home, tenant, known))
+	return p.compensate(ctx, m, p.ghost(m, n, home, tenant, ok))
 }
 
 func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, second bool) Ghost {
@@ -334,22 +334,23 @@ func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, 
 	return g
 }
 
-// The owner of an account at the provider can write our ids on their own objects, and
-// the provider notifies us of them. So a notice about an account counts only if it
-// names a movement that we know, or carries a provider key of the claim. Beside a
-// booked movement it must also have the same amount and currency, as each generation
-// asks for the same. That an object of ours lies in the account proves nothing: its
-// owner has our id from it. Any other notice is ignored, and pages nobody.
+// The owner of an account at the provider can write our ids on their own objects, and the provider
+// notifies us of them. So a notice about an account counts only if it names a recorded movement, or
+// carries a provider key of the claim. Beside a booked movement it must also have the same amount
+// and currency, as each generation asks for the same. That an object of ours lies in the account
+// proves nothing: its owner has our id from it. Any other notice is ignored, and pages nobody.
 const foreign = "of another account"
 
-// detailKnown is the detail of a notice of a movement that is booked.
-const detailKnown = "known"
+// detailBooked is the detail of a notice of a movement that is booked.
+const detailBooked = "known"
 
 var errForeign = errors.New("webhook: the notice is of another account than the claim")
 
-// apart reports whether two movements lie in different accounts. own is "" if ours is
-// not known.
-func apart(own, told string) bool { return own != "" && psp.AccountOf(own) != psp.AccountOf(told) }
+// apart reports whether two movements lie in different accounts. own is "" if our movement has no
+// reference yet.
+func apart(own, reported string) bool {
+	return own != "" && psp.AccountOf(own) != psp.AccountOf(reported)
+}
 
 // copied reports whether n is about a movement in a connected account that we have not
 // made, though it has our id on it: it lacks our key, or the claim waits for another
@@ -370,9 +371,9 @@ func (p *Processor) stranger(ctx context.Context, m outbox.Message, n *psp.Notic
 	return outbox.Parked(detail)
 }
 
-// learn settles the claim by the notice, if its lease allows. pause is when to retry if
-// not: as soon as the lease lapses, as the recovery of a claim whose provider cannot be
-// asked takes the lease again and again, and learns nothing.
+// learn settles the claim by the notice, if its lease allows. pause is when to retry if not: as
+// soon as the lease lapses, as the recovery of a claim whose provider has no look-ups takes the
+// lease again and again, without a result.
 func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Record, n *psp.Notice) (_ claim.Record, _ bool, pause time.Duration, err error) {
 	pause = lookAgain
 	call, found, err := p.c.Calls.Message(ctx, rec.Home, n.Reference)
@@ -443,7 +444,7 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, home, tenant string, second, released bool) outbox.Disposition {
 	log := p.c.Logger.With("notice", m.ID, "kind", n.Kind, "object", n.Reference, "tenant", tenant, "home", home, "provider_ref", n.ProviderRef)
 	if second || released || n.Kind != psp.KindTransfer {
-		why := "though the merchant was told that it was not"
+		why := "though the merchant was sent a refusal"
 		if second {
 			why = "a second time"
 		}

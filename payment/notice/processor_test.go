@@ -37,18 +37,18 @@ type world struct {
 	calls  map[string]outbox.Message
 	books  map[string]ledger.Transaction
 	closed map[string]Status // notices
-	// refunds counts how often the provider was asked for each, and moved money for.
-	asked, moved map[string]int
+	// lookups and moved count how often the provider was asked for each refund, and made it.
+	lookups, moved map[string]int
 	// refuse is how the provider answers a refund: "" yes, "soft", "hard", "unknown",
 	// "pending", or "expired", where the claim has.
 	refuse string
 	learnt string
-	// words are what was said of held money.
+	// words are the notices of held money.
 	words   []claim.Held
 	cancels []psp.Call
-	// refused is what was learned to be declined.
+	// refused are the recorded declines.
 	refused []string
-	// keys are the keys under which refunds were asked for; begun are the claims under them.
+	// keys are the keys of requested refunds; begun are the claims under them.
 	keys  []string
 	begun map[string]claim.Status
 	lease bool // the claim's lease still runs
@@ -60,10 +60,10 @@ type world struct {
 	brakes  map[string]Brake
 	limits  Limits
 	now     time.Time
-	told    []outbox.Message // events
+	events  []outbox.Message // events
 	guard   *claim.Guard
 	pages   []string
-	waited  time.Duration // since what is told of was kept
+	waited  time.Duration // since the notice was stored
 	off     bool          // the node makes no automatic refunds
 	fault   *fault.Error  // what a recovery of the claim panics with; nil: it does not
 
@@ -73,7 +73,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	return &world{
 		T: t, claims: map[string]claim.Record{}, unpaid: map[string]claim.Unpaid{}, calls: map[string]outbox.Message{}, books: map[string]ledger.Transaction{},
-		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{}, begun: map[string]claim.Status{},
+		closed: map[string]Status{}, lookups: map[string]int{}, moved: map[string]int{}, begun: map[string]claim.Status{},
 		shows: map[string]psp.Movement{}, brakes: map[string]Brake{}, limits: DefaultLimits(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 	}
 }
@@ -126,7 +126,7 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 		Failed      int `json:"failed_before"`
 	}
 	require.NoError(w, json.Unmarshal(req.Input.Canonical, &body))
-	w.asked[body.ProviderRef]++
+	w.lookups[body.ProviderRef]++
 	w.keys = append(w.keys, req.Key.Value)
 	state := map[string]claim.State{"soft": claim.FailedRetry, "hard": claim.FailedTerminal, "unknown": claim.InFlight, "pending": claim.InFlight, "": claim.Completed}[w.refuse]
 	w.begun[req.Key.Value] = claim.Status{Record: claim.Record{Operation: req.Operation, State: state}}
@@ -159,18 +159,18 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 func (w *world) processor() *Processor {
 	p, err := NewProcessor(ProcessorConfig{
 		Store: shelves{world: w}, Notifiers: map[string]psp.Notifier{"sim": reader{}}, Claims: w.behind(), Calls: queue{world: w}, Books: bookkeeper{world: w},
-		Learn: func(_ context.Context, m outbox.Message, _, told string) outbox.Disposition {
+		Learn: func(_ context.Context, m outbox.Message, _, ref string) outbox.Disposition {
 			switch {
 			case w.lease:
-				return outbox.Later(leaseLeft)
+				return outbox.Later(leaseRest)
 			case w.fault != nil:
 				return outbox.Faulted(w.fault)
 			}
-			w.learnt = told
+			w.learnt = ref
 			rec := w.claims[m.ID]
-			rec.State, rec.ProviderRef = claim.Completed, told
+			rec.State, rec.ProviderRef = claim.Completed, ref
 			w.claims[m.ID] = rec
-			w.books[m.ID] = ledger.Transaction{ID: m.ID, Tenant: tenant, Amount: 100, Currency: "usd", Provider: "sim", ProviderRef: told}
+			w.books[m.ID] = ledger.Transaction{ID: m.ID, Tenant: tenant, Amount: 100, Currency: "usd", Provider: "sim", ProviderRef: ref}
 			return outbox.Gone()
 		},
 		LearnRefusal: func(_ context.Context, m outbox.Message, by, code string, _ uint32) outbox.Disposition {
@@ -182,7 +182,7 @@ func (w *world) processor() *Processor {
 		},
 		LearnHeld: func(_ context.Context, m outbox.Message, h claim.Held) outbox.Disposition {
 			if w.lease {
-				return outbox.Later(leaseLeft)
+				return outbox.Later(leaseRest)
 			}
 			w.words = append(w.words, h)
 			rec := w.claims[m.ID]
@@ -226,8 +226,8 @@ func charged(reference, ref string) psp.Notice {
 	return psp.Notice{ID: "e", Movement: true, Kind: psp.KindCharge, Reference: reference, ProviderRef: ref, Outcome: psp.Approved, Amount: 100, Currency: "usd"}
 }
 
-func (w *world) tell(n psp.Notice) outbox.Disposition {
-	if _, known := w.shows[n.ProviderRef]; !known && !w.aliases {
+func (w *world) deliver(n psp.Notice) outbox.Disposition {
+	if _, ok := w.shows[n.ProviderRef]; !ok && !w.aliases {
 		w.shows[n.ProviderRef] = psp.Movement{ProviderRef: n.ProviderRef, Reference: n.Reference, Amount: n.Amount, Currency: n.Currency, Outcome: n.Outcome}
 	}
 	body, err := json.Marshal(n)
@@ -258,8 +258,8 @@ func (w *world) have(id string, state claim.State, ref string) {
 	}
 }
 
-// leaseLeft is how long a lease runs that runs.
-const leaseLeft = 300 * time.Millisecond
+// leaseRest is how long a lease runs that runs.
+const leaseRest = 300 * time.Millisecond
 
 const payload = `{"amount":100,"currency":"usd","payment_method":"pm_card_visa"}`
 
@@ -279,12 +279,12 @@ func TestWhatANoticeComesTo(t *testing.T) {
 		want   string
 		status Status
 	}{
-		"a charge that is known":        {func(w *world) { w.have(id, claim.Completed, "p1") }, charged(id, "p1"), status, ProcessedOK},
-		"a second movement":             {func(w *world) { w.have(id, claim.Completed, "p1") }, charged(id, "p2"), ghost, ProcessedCompensated},
-		"late, after a refusal":         {func(w *world) { w.have(id, claim.FailedTerminal, "") }, charged(id, "p1"), ghost, ProcessedCompensated},
-		"late, after a soft decline":    {func(w *world) { w.have(id, claim.FailedRetry, "") }, charged(id, "p1"), ghost, ProcessedCompensated},
-		"known after the claim is gone": {func(w *world) { w.have(id, claim.Completed, "p1"); delete(w.claims, id) }, charged(id, "p1"), status, ProcessedOK},
-		"second after the claim is gone": {func(w *world) { w.have(id, claim.Completed, "p1"); delete(w.claims, id) },
+		"a charge that is booked":           {func(w *world) { w.have(id, claim.Completed, "p1") }, charged(id, "p1"), status, ProcessedOK},
+		"a second movement":                 {func(w *world) { w.have(id, claim.Completed, "p1") }, charged(id, "p2"), ghost, ProcessedCompensated},
+		"late, after a refusal":             {func(w *world) { w.have(id, claim.FailedTerminal, "") }, charged(id, "p1"), ghost, ProcessedCompensated},
+		"late, after a soft decline":        {func(w *world) { w.have(id, claim.FailedRetry, "") }, charged(id, "p1"), ghost, ProcessedCompensated},
+		"booked, and its claim was deleted": {func(w *world) { w.have(id, claim.Completed, "p1"); delete(w.claims, id) }, charged(id, "p1"), status, ProcessedOK},
+		"a second one, and its claim was deleted": {func(w *world) { w.have(id, claim.Completed, "p1"); delete(w.claims, id) },
 			charged(id, "p2"), ghost, ProcessedCompensated},
 		"late, after a refusal that is forgotten": {func(w *world) { w.have(id, claim.FailedTerminal, ""); w.forget(id) },
 			charged(id, "p1"), ghost, ProcessedCompensated},
@@ -296,8 +296,8 @@ func TestWhatANoticeComesTo(t *testing.T) {
 			of(psp.KindTransfer, transfer, "p1"), status, ProcessedOK},
 		"a refund made late, and its claim forgotten": {func(w *world) { w.have(refund, claim.FailedTerminal, ""); w.forget(refund) },
 			of(psp.KindRefund, refund, "p1"), parked, ""},
-		"of a charge that nobody knows": {func(*world) {}, charged(id, "p1"), parked, ""},
-		"of an id that is not ours":     {func(*world) {}, charged("order-7", "p1"), parked, ""},
+		"of a charge without a record":  {func(*world) {}, charged(id, "p1"), parked, ""},
+		"of an unreadable id":           {func(*world) {}, charged("order-7", "p1"), parked, ""},
 		"of another amount than booked": {func(w *world) { w.have(id, claim.Completed, "p1") }, func() psp.Notice { n := charged(id, "p1"); n.Amount++; return n }(), parked, ""},
 		"of nothing that concerns us":   {func(*world) {}, psp.Notice{ID: "e"}, status, Ignored},
 		"of a decline":                  {func(*world) {}, psp.Notice{ID: "e", Movement: true, Kind: psp.KindCharge, Reference: id, Outcome: psp.Declined}, status, Ignored},
@@ -311,14 +311,14 @@ func TestWhatANoticeComesTo(t *testing.T) {
 		"a charge under a refund's id": {func(w *world) { w.have(refund, claim.FailedTerminal, "") }, charged(refund, "p1"), parked, ""},
 		"more than a request can say": {func(w *world) { w.have(id, claim.FailedTerminal, "") },
 			func() psp.Notice { n := charged(id, "p1"); n.Amount = payment.MaxAmount + 1; return n }(), parked, ""},
-		"a currency that nobody knows": {func(w *world) { w.have(id, claim.FailedTerminal, "") },
+		"an unsupported currency": {func(w *world) { w.have(id, claim.FailedTerminal, "") },
 			func() psp.Notice { n := charged(id, "p1"); n.Currency = "USD"; return n }(), parked, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payload)}
 			c.have(w)
-			verdict := w.tell(c.notice)
+			verdict := w.deliver(c.notice)
 			require.Equal(t, c.status, w.closed["sim:e"])
 			switch c.want {
 			case ghost:
@@ -328,7 +328,7 @@ func TestWhatANoticeComesTo(t *testing.T) {
 				}
 			case again:
 				// Not later: the claim's own recovery takes the lease anew when it lapses.
-				require.Equal(t, outbox.Later(leaseLeft), verdict)
+				require.Equal(t, outbox.Later(leaseRest), verdict)
 				require.Empty(t, w.moved)
 			case parked:
 				require.Contains(t, fmt.Sprint(verdict), "Parked", "%v", verdict)
@@ -337,11 +337,11 @@ func TestWhatANoticeComesTo(t *testing.T) {
 				require.Empty(t, w.moved)
 				require.NotContains(t, w.books, ledger.GhostID("sim", c.notice.ProviderRef))
 			}
-			// Told again, with another event id, nothing more happens.
+			// A repeat with another event id changes nothing.
 			before := len(w.books)
 			again := c.notice
 			again.ID = "f"
-			w.tell(again)
+			w.deliver(again)
 			require.Len(t, w.books, before)
 			require.LessOrEqual(t, len(w.moved), 1)
 		})
@@ -355,10 +355,10 @@ func TestANoticeSettlesAClaimInFlight(t *testing.T) {
 	w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payload)}
 	other := charged(id, "p9")
 	other.Amount++
-	w.tell(other)
-	require.Empty(t, w.learnt, "another amount than was asked for settles nothing")
+	w.deliver(other)
+	require.Empty(t, w.learnt, "another amount than requested settles nothing")
 	require.Empty(t, w.closed)
-	w.tell(charged(id, "p1"))
+	w.deliver(charged(id, "p1"))
 	require.Equal(t, "p1", w.learnt)
 	require.Equal(t, ProcessedOK, w.closed["sim:e"])
 	require.Empty(t, w.moved)
@@ -379,24 +379,24 @@ func TestANoticeSettlesARefundInFlight(t *testing.T) {
 		w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payload)}
 		n := charged(id, "r1")
 		n.Kind = psp.KindRefund
-		w.tell(n)
+		w.deliver(n)
 		require.Equal(t, settles, w.learnt == "r1", payload)
 		require.Equal(t, settles, w.closed["sim:e"] == ProcessedOK, payload)
 	}
 }
 
-// The movement of a generation before is being given back, and told of once more
-// while the next one is in flight: that one's lease is left alone.
+// The movement of an earlier generation is being refunded, and reported once more while the next
+// generation is in flight: the processor does not touch that one's lease.
 func TestAGhostSettlesNoLaterGeneration(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	w := newWorld(t)
 	w.have(id, claim.FailedRetry, "")
 	w.refuse = "unknown"
-	w.tell(charged(id, "p1"))
+	w.deliver(charged(id, "p1"))
 	w.have(id, claim.InFlight, "")
 	w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payload)}
 	w.refuse = ""
-	w.tell(charged(id, "p1"))
+	w.deliver(charged(id, "p1"))
 	require.Empty(t, w.learnt)
 	require.Equal(t, claim.InFlight, w.claims[id].State)
 	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
@@ -413,9 +413,9 @@ func TestCompensationSurvivesADeathAtEachStep(t *testing.T) {
 			w := newWorld(t)
 			w.have(id, state, map[bool]string{true: "p0"}[state == claim.Completed])
 			w.dieAt = die
-			w.tell(charged(id, "p1"))
+			w.deliver(charged(id, "p1"))
 			died := w.steps >= die
-			w.tell(charged(id, "p1"))
+			w.deliver(charged(id, "p1"))
 			require.Equal(t, ProcessedCompensated, w.closed["sim:e"], "death at point %d", die)
 			require.Len(t, w.moved, 1, "death at point %d", die)
 			ghost, back := w.books[ledger.GhostID("sim", "p1")], w.books[ledger.GhostRefundID("sim", "p1")]
@@ -437,11 +437,11 @@ func TestAMovementIsAChargeOrAGhost(t *testing.T) {
 	w := newWorld(t)
 	w.have(id, claim.FailedRetry, "")
 	w.books["elsewhere"] = ledger.Transaction{ID: "elsewhere", Kind: ledger.Charge, Provider: "sim", ProviderRef: "p1"}
-	require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "Failed: the movement has been booked as a charge")
+	require.Contains(t, fmt.Sprint(w.deliver(charged(id, "p1"))), "Failed: the movement has been booked as a charge")
 	require.Empty(t, w.moved)
 	delete(w.books, "elsewhere")
 	w.have(id, claim.Completed, "p1")
-	w.tell(charged(id, "p1"))
+	w.deliver(charged(id, "p1"))
 	require.Equal(t, ProcessedOK, w.closed["sim:e"])
 	require.Empty(t, w.moved)
 }
@@ -457,13 +457,13 @@ func TestCompensationThatCannotFinish(t *testing.T) {
 			w := newWorld(t)
 			w.have(id, claim.FailedTerminal, "")
 			w.refuse = refuse
-			verdict := fmt.Sprint(w.tell(charged(id, "p1")))
+			verdict := fmt.Sprint(w.deliver(charged(id, "p1")))
 			require.Contains(t, verdict, c.verdict)
 			require.Contains(t, verdict, c.detail)
 			require.Empty(t, w.closed)
 			require.Contains(t, w.books, ledger.GhostID("sim", "p1"), "suspense shows the debt")
 			w.refuse = ""
-			w.tell(charged(id, "p1"))
+			w.deliver(charged(id, "p1"))
 			require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
 			require.Len(t, w.moved, 1)
 		})
@@ -475,7 +475,7 @@ func TestNobodySpendsTheKeyOfACompensation(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	w := newWorld(t)
 	w.have(id, claim.FailedTerminal, "")
-	w.tell(charged(id, "p1"))
+	w.deliver(charged(id, "p1"))
 	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
 	require.Len(t, w.keys, 1)
 	for _, header := range []string{w.keys[0], claim.FormatKey(w.keys[0])} {
@@ -484,14 +484,13 @@ func TestNobodySpendsTheKeyOfACompensation(t *testing.T) {
 	}
 }
 
-// What has begun under the key of a compensation goes on there, whether it is in flight or
-// refused, and is not counted again. One that is past its tombstone is forgotten, though its row
-// may still be there.
+// A compensation that has begun under its key goes on there, in flight or refused, and is not
+// counted again. One past its tombstone counts as absent, though its row may still be stored.
 func TestACompensationGoesOnUnderItsKey(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	first := newWorld(t)
 	first.have(id, claim.FailedTerminal, "")
-	first.tell(charged(id, "p1"))
+	first.deliver(charged(id, "p1"))
 	key := first.keys[0]
 	for _, s := range []claim.Status{
 		{Record: claim.Record{State: claim.InFlight}}, {Record: claim.Record{State: claim.FailedRetry}}, {Record: claim.Record{State: claim.FailedTerminal}},
@@ -502,24 +501,23 @@ func TestACompensationGoesOnUnderItsKey(t *testing.T) {
 		s.Record.Operation = string(payment.Compensation)
 		w.begun = map[string]claim.Status{key: s}
 		w.refuse = "unknown"
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		w.refuse = ""
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		require.Equal(t, []string{key, key}, w.keys, "%v", s.Record.State)
 	}
 }
 
-// A notice whose claim our code panics over is counted as failed, and not put off for
-// ever: the worker parks it after some tries.
+// A notice whose claim makes our code panic counts as failed. The worker parks it after some tries.
 func TestAPanicOverTheClaimCountsAgainstTheNotice(t *testing.T) {
 	w := newWorld(t)
 	w.fault = &fault.Error{Value: "adapter"}
 	id := objectID(t, "ch", 1)
 	w.have(id, claim.InFlight, "")
 	w.calls[id] = outbox.Message{ID: id, Payload: []byte(payload)}
-	require.Equal(t, outbox.Faulted(w.fault), w.tell(charged(id, "pr_1")))
+	require.Equal(t, outbox.Faulted(w.fault), w.deliver(charged(id, "pr_1")))
 	require.Empty(t, w.closed)
 	w.fault = nil
-	require.Equal(t, outbox.Gone(), w.tell(charged(id, "pr_1")))
+	require.Equal(t, outbox.Gone(), w.deliver(charged(id, "pr_1")))
 	require.Equal(t, map[string]Status{"sim:e": ProcessedOK}, w.closed)
 }

@@ -34,7 +34,7 @@ func (c *Compensator) returned(ctx context.Context, g *Ghost) (p Progress, detai
 
 // wanted reports whether g is to be refunded now: Pending without detail if so.
 //
-// The provider is asked for the movement by its own id, if it can be: a notice may be
+// It asks a provider with look-ups for the movement by the provider's id: a notice may be
 // out of date, and the notice of the movement's failure is closed if it comes first. If
 // another movement is booked for the same object, the refund needs proof that there are
 // two: a provider that uses another id in its notices than in its answers would
@@ -72,7 +72,7 @@ func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail 
 	case !paid && !asks:
 		return Pending, "", nil
 	case !paid:
-		return c.stands(ctx, g, provider, is, ghost, isBooked)
+		return c.refundIfPaid(ctx, g, provider, is, ghost, isBooked)
 	case own.Provider == g.Provider && own.ProviderRef == g.ProviderRef:
 		return Pending, "the movement has been booked as a charge meanwhile", nil
 	case !here:
@@ -83,7 +83,7 @@ func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail 
 	case !here:
 		return Pending, notHere(own.Provider), nil
 	case !asks || payer.Capabilities().Blind:
-		return c.doubt(ctx, g, fmt.Sprintf("%s is booked as %s, and the provider cannot be asked whether %s is another movement", g.Object, own.ProviderRef, g.ProviderRef))
+		return c.doubt(ctx, g, fmt.Sprintf("%s is booked as %s, and the provider has no look-ups to show whether %s is another movement", g.Object, own.ProviderRef, g.ProviderRef))
 	}
 	first := psp.Movement{ProviderRef: own.ProviderRef, Reference: g.Object, Amount: own.Amount, Currency: own.Currency, Outcome: psp.Approved}
 	for _, at := range []struct {
@@ -108,12 +108,12 @@ func notHere(provider string) string {
 
 const takenBack = "the provider has taken the movement back itself"
 
-// stands is wanted for a ghost whose object has no other paid movement. A movement that
+// refundIfPaid is wanted for a ghost whose object has no other paid movement. A movement that
 // the provider shows as failed needs no refund. If it is booked, its failure is booked,
 // too: the notice of it may have been closed before the ghost was booked. Posting it
 // twice changes nothing, and no event is emitted for a ghost. While the provider does
 // not answer, the ghost is booked, as the payer may be waiting, and is not refunded.
-func (c *Compensator) stands(ctx context.Context, g *Ghost, provider psp.Provider, is psp.Movement, ghost ledger.Transaction, isBooked bool) (Progress, string, error) {
+func (c *Compensator) refundIfPaid(ctx context.Context, g *Ghost, provider psp.Provider, is psp.Movement, ghost ledger.Transaction, isBooked bool) (Progress, string, error) {
 	shows, p, detail, err := c.shown(ctx, g, provider, is)
 	if waits := shows == psp.Unknown && p == Pending && err == nil; waits && !isBooked {
 		if p, conflict, err := c.book(ctx, g); p != Pending || conflict != "" || err != nil {
@@ -131,21 +131,21 @@ func (c *Compensator) stands(ctx context.Context, g *Ghost, provider psp.Provide
 	return Compensated, takenBack, nil
 }
 
-// shown has a provider show a movement: Approved if it stands, Declined if it is known
-// but failed, with detail. Otherwise p, detail and err are the result.
+// shown has a provider show a movement: Approved if it counts, Declined if the provider shows it as
+// failed, with detail. Otherwise p, detail and err are the result.
 func (c *Compensator) shown(ctx context.Context, g *Ghost, provider psp.Provider, is psp.Movement) (shows psp.Outcome, p Progress, detail string, err error) {
 	found, shown, err := provider.Show(ctx, psp.KindCharge, g.Object, is.ProviderRef)
 	same := shown.ProviderRef == is.ProviderRef && shown.Reference == is.Reference
 	switch {
 	case found == psp.FoundNo:
-		p, detail, err = c.doubt(ctx, g, fmt.Sprintf("the provider has no movement %s, which it tells of for %s", is.ProviderRef, g.Object))
+		p, detail, err = c.doubt(ctx, g, fmt.Sprintf("the provider has no movement %s, which it reports for %s", is.ProviderRef, g.Object))
 		return psp.Unknown, p, detail, err
 	case found != psp.FoundYes, same && shown.Outcome == psp.Unknown:
 		return psp.Unknown, Pending, fmt.Sprintf("the provider does not say what became of the movement %s: %v", is.ProviderRef, err), nil
 	case shown == is:
 		return psp.Approved, Pending, "", nil
 	}
-	detail = fmt.Sprintf("asked for %s, the provider shows %s", line(&is), line(&shown))
+	detail = fmt.Sprintf("for %s the provider shows %s", line(&is), line(&shown))
 	if same && shown.Outcome == psp.Declined {
 		return psp.Declined, Pending, detail, nil
 	}

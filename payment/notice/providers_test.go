@@ -35,8 +35,8 @@ func (w *world) paidAt(id, provider string) {
 	w.books[id] = booked
 }
 
-// A movement at one provider beside a charge that was paid at another is given back where
-// each shows its own, and is nobody's charge though both call theirs alike.
+// A movement at one provider beside a charge that was paid at another is refunded if each provider
+// shows its own. It is no second notice of the charge, though both have the same reference.
 func TestAMovementBesideAChargeOfAnotherProvider(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	shown := psp.Movement{ProviderRef: "p1", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
@@ -45,9 +45,9 @@ func TestAMovementBesideAChargeOfAnotherProvider(t *testing.T) {
 		shows   bool // and it shows the charge
 		verdict string
 	}{
-		"both show theirs":      {true, true, "Gone"},
-		"the other shows none":  {true, false, "Parked: not given back"},
-		"the other is not here": {false, true, "Failed: this node does not have the provider other"},
+		"each shows its movement": {true, true, "Gone"},
+		"the other shows none":    {true, false, "Parked: not given back"},
+		"the other is not here":   {false, true, "Failed: this node does not have the provider other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

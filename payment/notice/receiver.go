@@ -88,9 +88,9 @@ type ReceiverConfig struct {
 // those of a step do not come all at once: charges are not slowed down. It is safe for
 // concurrent use; Stop ends it.
 type Receiver struct {
-	c       ReceiverConfig
-	told    *meter.Counter
-	waiting chan arrival
+	c        ReceiverConfig
+	received *meter.Counter
+	waiting  chan arrival
 	// next holds, while no step is being filled, when the next one may begin.
 	next chan time.Time
 	stop context.CancelFunc
@@ -114,7 +114,7 @@ func NewReceiver(c ReceiverConfig) (*Receiver, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	r := &Receiver{c: c, told: c.Meters.Counter(meter.Notices), waiting: make(chan arrival, maxWaiting), next: make(chan time.Time, 1)}
+	r := &Receiver{c: c, received: c.Meters.Counter(meter.Notices), waiting: make(chan arrival, maxWaiting), next: make(chan time.Time, 1)}
 	r.next <- time.Time{}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	for range keepers {
@@ -129,9 +129,9 @@ func (r *Receiver) Stop() {
 	r.done.Wait()
 }
 
-// Expects refuses a notice by its header, before anybody reads its body: with
-// [ErrUnknownProvider], or with [ErrForged] if it lacks what its provider signs with. Nil
-// says nothing of the signature.
+// Expects refuses a notice by its header, before anybody reads its body: with [ErrUnknownProvider],
+// or with [ErrForged] if it lacks what its provider signs with. Nil does not mean that the
+// signature is valid.
 func (r *Receiver) Expects(provider string, header http.Header) error {
 	notifier, ok := r.c.Notifiers[provider]
 	switch {
@@ -154,9 +154,9 @@ func (r *Receiver) counted(provider string, err error) error {
 	switch {
 	case err == nil: // the step that stored it has counted it
 	case errors.Is(err, ErrUnknownProvider):
-		r.told.Add(1, meter.Other, "unknown_provider") // the name is unverified: anybody can send one
+		r.received.Add(1, meter.Other, "unknown_provider") // the name is unverified: anybody can send one
 	default:
-		r.told.Add(1, provider, verdictOf(err))
+		r.received.Add(1, provider, verdictOf(err))
 	}
 	return err
 }
@@ -293,9 +293,9 @@ func (r *Receiver) fill(batch []arrival) []arrival {
 	case <-r.ctx.Done():
 		return nil
 	}
-	if left := time.Until(next); left > 0 {
+	if rest := time.Until(next); rest > 0 {
 		select {
-		case <-time.After(left):
+		case <-time.After(rest):
 		case <-r.ctx.Done():
 			return nil // the callers return, too
 		}
@@ -313,8 +313,8 @@ func (r *Receiver) fill(batch []arrival) []arrival {
 	return batch
 }
 
-// kept counts the new notices. If one step has notices of several providers, it is not
-// known whose were new.
+// kept counts the new notices. If one step has notices of several providers, it counts none by
+// provider.
 func (r *Receiver) kept(notices []Notice, fresh int) {
 	provider := notices[0].Provider
 	for _, n := range notices {
@@ -322,8 +322,8 @@ func (r *Receiver) kept(notices []Notice, fresh int) {
 			provider = meter.Other
 		}
 	}
-	r.told.Add(int64(fresh), provider, "kept")
-	r.told.Add(int64(len(notices)-fresh), provider, "duplicate")
+	r.received.Add(int64(fresh), provider, "kept")
+	r.received.Add(int64(len(notices)-fresh), provider, "duplicate")
 }
 
 // oneToBlame reports whether the step failed because of the content of one notice. It

@@ -100,13 +100,13 @@ func TestReceiveKeepsOnceAndRefuses(t *testing.T) {
 	require.Equal(t, "echo", n.Provider)
 	require.Equal(t, []byte("one"), n.Body)
 	s.mu.Lock()
-	s.fail = errors.New("the disk is gone")
+	s.fail = errors.New("the disk failed")
 	s.mu.Unlock()
-	require.ErrorContains(t, r.Receive(t.Context(), "echo", good, []byte("three")), "the disk is gone")
+	require.ErrorContains(t, r.Receive(t.Context(), "echo", good, []byte("three")), "the disk failed")
 }
 
-// Those that come while a step is under way share the next one, and beyond what may
-// wait they are told to come back: memory is bounded.
+// Notices that arrive during a step share the next one. Beyond the bound they are refused with
+// Retry-After: memory is bounded.
 func TestNoticesShareStepsAndTheQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{hold: make(chan struct{}), kept: map[string]Notice{}}
@@ -211,7 +211,7 @@ func TestStepsOfAFloodAreFew(t *testing.T) {
 	})
 }
 
-func TestACallerThatGoesLearnsNothing(t *testing.T) {
+func TestACallerThatDisconnectsGetsNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{hold: make(chan struct{}), kept: map[string]Notice{}}
 		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Seal: seal.Clear(nil, nil), Notifiers: map[string]psp.Notifier{"echo": echo{}}})
@@ -284,8 +284,8 @@ func TestOneThatIsRefusedFailsNoOther(t *testing.T) {
 	})
 }
 
-// One that the store panics over is told to come again, and costs the others of its
-// step, and the keepers of notices, nothing.
+// A notice that makes the store panic is refused with Retry-After, and costs the others of its step
+// nothing.
 func TestAPanicFailsNoOtherNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{hold: make(chan struct{}), kept: map[string]Notice{}, panics: map[string]bool{"echo:bad": true}}

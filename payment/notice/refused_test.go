@@ -10,9 +10,9 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// What is pending at a provider that cannot be asked is settled by its word: where that is
-// of the movement that the claim waits for, and says that it never was made.
-func TestAProviderThatCannotBeAskedIsTakenAtItsWord(t *testing.T) {
+// The notice of a provider without look-ups settles a pending payment, if it names the movement
+// that the claim waits for and reports that it was never made.
+func TestANoticeOfAProviderWithoutLookupsIsTrusted(t *testing.T) {
 	id := objectID(t, "re", 1)
 	said := psp.Notice{
 		ID: "e", Movement: true, Kind: psp.KindRefund, Reference: id, ProviderRef: "r1", Outcome: psp.Declined, Never: true,
@@ -31,7 +31,7 @@ func TestAProviderThatCannotBeAskedIsTakenAtItsWord(t *testing.T) {
 		"that it is held": {func(_ *world, n *psp.Notice, _ *claim.Record) {
 			n.Outcome, n.Decline, n.Never = psp.Authorized, nil, false
 		}, false, Ignored},
-		"of one that can be asked":  {func(w *world, _ *psp.Notice, _ *claim.Record) { w.blind = false }, false, ProcessedOK},
+		"of one with look-ups":      {func(w *world, _ *psp.Notice, _ *claim.Record) { w.blind = false }, false, ProcessedOK},
 		"while an attempt is at it": {func(_ *world, _ *psp.Notice, rec *claim.Record) { rec.Holder = "node" }, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestAProviderThatCannotBeAskedIsTakenAtItsWord(t *testing.T) {
 			rec.ProviderRef, rec.Generation, rec.Interim = "r1", 1, &claim.Interim{State: string(psp.Processing)}
 			c.change(w, &n, &rec)
 			w.claims[id], w.calls[id] = rec, outbox.Message{ID: id, Region: home, Tenant: tenant, Payload: []byte(payload)}
-			w.tell(n)
+			w.deliver(n)
 			require.Equal(t, c.refused, len(w.refused) == 1 && w.refused[0] == "sim refund_failed", w.refused)
 			require.Equal(t, c.status, w.closed["sim:e"])
 			require.Empty(t, w.moved)

@@ -50,7 +50,7 @@ func (c claimsOf) Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bo
 }
 
 // The backup has a charge as declined for now. In what is lost it was paid, and the provider
-// tells of it late. A ghost would give the money of a paid charge back.
+// reports it late. A ghost would refund a paid charge.
 func TestWhatMayBePaidInALostGenerationIsNoGhost(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	now := time.Now()
@@ -59,7 +59,7 @@ func TestWhatMayBePaidInALostGenerationIsNoGhost(t *testing.T) {
 		phase   claim.RestorePhase
 		ghost   bool
 	}{
-		"nothing is known":               {nil, claim.RestoreHolding, false},
+		"no witness":                     {nil, claim.RestoreHolding, false},
 		"its last generation is unknown": {&claim.Witness{Object: id, Generation: 2}, claim.RestoreHolding, false},
 		"a later generation was paid":    {&claim.Witness{Object: id, Generation: 2, Done: true}, claim.RestoreHolding, false},
 		"nothing of it is lost":          {nil, claim.RestoreWitnessed, true},
@@ -73,7 +73,7 @@ func TestWhatMayBePaidInALostGenerationIsNoGhost(t *testing.T) {
 			w.guard, err = claim.NewGuard(t.Context(), p)
 			require.NoError(t, err)
 			w.have(id, claim.FailedRetry, "")
-			_, later := w.tell(charged(id, "p1")).Delay()
+			_, later := w.deliver(charged(id, "p1")).Delay()
 			require.Equal(t, c.ghost, !later)
 			require.Equal(t, c.ghost, w.closed["sim:e"] == ProcessedCompensated)
 			require.Equal(t, c.ghost, len(w.books) > 0)

@@ -22,9 +22,8 @@ type away struct{}
 func (away) Encrypt(context.Context, []byte) ([]byte, error) { return nil, errors.New("no route") }
 func (away) Decrypt(context.Context, []byte) ([]byte, error) { return nil, errors.New("no route") }
 
-// TestASealedNoticeIsActedOn, and so is one that was kept before there were keys. Secrets
-// and persons' data at rest: a notice is closed by what its body says, however it is
-// stored.
+// TestASealedNoticeIsActedOn, and so is one that was stored before there were keys. The processor
+// closes a notice by its body, sealed or not.
 func TestASealedNoticeIsActedOn(t *testing.T) {
 	keys := sealtest.Ring(1)
 	for name, ring := range map[string]*seal.Ring{"sealed": keys, "in clear text": seal.Clear(nil, nil)} {
@@ -52,9 +51,9 @@ func TestASealedNoticeIsActedOn(t *testing.T) {
 	}
 }
 
-// TestANoticeThatDoesNotOpen waits for a node that has its key, and is parked after an
-// hour, with a line that names the key. While its key cannot be asked it waits for as
-// long as that takes. Nothing is closed, and no provider is asked.
+// TestANoticeThatDoesNotOpen waits for a node that has its key, and is parked after an hour, with a
+// line that names the key. While the sealing key does not answer, the notice waits. The processor
+// closes nothing, and asks no provider.
 func TestANoticeThatDoesNotOpen(t *testing.T) {
 	body, err := json.Marshal(charged(objectID(t, "ch", 1), "p1"))
 	require.NoError(t, err)

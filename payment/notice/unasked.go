@@ -59,21 +59,21 @@ func (p *Processor) happened(ctx context.Context, m outbox.Message, n *psp.Notic
 	if u.Kind == psp.KindPayout || u.Kind == psp.KindPayoutReversal {
 		return p.payout(ctx, m, u)
 	}
-	kind, known := booksAs[u.Kind]
-	if !known {
-		return is(outbox.Parked(fmt.Sprintf("the provider tells of a %s, which is not known here", u.Kind)))
+	kind, ok := booksAs[u.Kind]
+	if !ok {
+		return is(outbox.Parked(fmt.Sprintf("the provider reports a %s, a kind that this version does not have", u.Kind)))
 	}
 	of, found, v := p.about(ctx, m, u)
 	switch {
 	case v != nil || !found:
 		return false, v
 	case of.Currency != u.Currency || u.Amount > of.Amount:
-		return is(outbox.Parked(fmt.Sprintf("the provider tells of a %s of %d %s where %d %s are booked for %s; book with homeward ledger adjust what is right",
+		return is(outbox.Parked(fmt.Sprintf("the provider reports a %s of %d %s where %d %s are booked for %s; book with homeward ledger adjust what is right",
 			u.Kind, u.Amount, u.Currency, of.Amount, of.Currency, of.Object)))
 	}
 	opened := ledger.UnaskedOf(of, ledger.DisputeOpened, cmp.Or(u.Dispute, u.ProviderRef), u.Amount)
 	if u.IfOpened {
-		if known, v := p.knows(ctx, m, u, &opened); v != nil || !known {
+		if ok, v := p.isOpened(ctx, m, u, &opened); v != nil || !ok {
 			return false, v
 		}
 	}
@@ -98,19 +98,19 @@ func (p *Processor) happened(ctx context.Context, m outbox.Message, n *psp.Notic
 	return true, nil
 }
 
-// knows reports whether a dispute is booked as opened. Its opening may be reported
+// isOpened reports whether a dispute is booked as opened. Its opening may be reported
 // later.
-func (p *Processor) knows(ctx context.Context, m outbox.Message, u *psp.Unasked, opened *ledger.Transaction) (known bool, v *outbox.Disposition) {
-	_, known, err := p.c.Books.Transaction(ctx, opened.Region, opened.ID)
+func (p *Processor) isOpened(ctx context.Context, m outbox.Message, u *psp.Unasked, opened *ledger.Transaction) (ok bool, v *outbox.Disposition) {
+	_, ok, err := p.c.Books.Transaction(ctx, opened.Region, opened.ID)
 	switch {
 	case err != nil:
 		d := p.later(m, "books", err)
 		return false, &d
-	case !known && p.c.Now().Sub(m.CreatedAt) < heardOf:
-		d := outbox.Failed(fmt.Sprintf("the provider tells of a %s of %s, of which no dispute is known", u.Kind, u.Of))
+	case !ok && p.c.Now().Sub(m.CreatedAt) < appearWithin:
+		d := outbox.Failed(fmt.Sprintf("the provider reports a %s of %s, which has no dispute in the books", u.Kind, u.Of))
 		return false, &d
 	}
-	return known, nil
+	return ok, nil
 }
 
 // bookAll books steps, each with its events.
@@ -147,13 +147,13 @@ func (p *Processor) bookAll(ctx context.Context, m outbox.Message, n *psp.Notice
 	return nil
 }
 
-// about finds the charge, ghost or transfer that u is about. If it is not booked, the
-// provider is asked whether it is one of ours.
+// about finds the charge, ghost or transfer that u is about. If it is not booked, about asks the
+// provider whether it is one of ours.
 func (p *Processor) about(ctx context.Context, m outbox.Message, u *psp.Unasked) (of ledger.Transaction, found bool, v *outbox.Disposition) {
 	is := func(d outbox.Disposition) (ledger.Transaction, bool, *outbox.Disposition) { return of, false, &d }
 	if u.Reference != "" {
-		prefix, home, known := p.homeOf(u.Reference)
-		if known && (u.Kind != psp.KindTransferReversal || prefix == payment.Prefix(payment.Transfer)) {
+		prefix, home, ok := p.homeOf(u.Reference)
+		if ok && (u.Kind != psp.KindTransferReversal || prefix == payment.Prefix(payment.Transfer)) {
 			t, booked, err := p.c.Books.Transaction(ctx, home, u.Reference)
 			switch {
 			case err != nil:
@@ -171,13 +171,13 @@ func (p *Processor) about(ctx context.Context, m outbox.Message, u *psp.Unasked)
 		case len(all) == 1:
 			return all[0], true, nil
 		case len(all) > 1:
-			return is(outbox.Parked(fmt.Sprintf("the provider tells of a %s of %s, which is booked in %s and in %s", u.Kind, u.Of, all[0].Region, all[1].Region)))
+			return is(outbox.Parked(fmt.Sprintf("the provider reports a %s of %s, which is booked in %s and in %s", u.Kind, u.Of, all[0].Region, all[1].Region)))
 		}
 	}
 	return p.unbooked(ctx, m, u)
 }
 
-func (p *Processor) homeOf(reference string) (prefix, home string, known bool) {
+func (p *Processor) homeOf(reference string) (prefix, home string, found bool) {
 	prefix, code, ok := claim.ReadObjectID(reference)
 	if ok {
 		home, ok = p.c.Home(code)
@@ -193,7 +193,7 @@ func (p *Processor) unbooked(ctx context.Context, m outbox.Message, u *psp.Unask
 	if u.Kind == psp.KindTransferReversal {
 		kind = psp.KindTransfer
 	}
-	detail := fmt.Sprintf("the provider tells of a %s of %s, which is not booked", u.Kind, u.Of)
+	detail := fmt.Sprintf("the provider reports a %s of %s, which is not booked", u.Kind, u.Of)
 	provider, named := p.c.Compensator.Providers.Named(m.Operation)
 	if named && !provider.Capabilities().Blind {
 		switch known, shown, err := provider.Show(ctx, kind, u.Reference, u.Of); {
@@ -213,7 +213,7 @@ func (p *Processor) unbooked(ctx context.Context, m outbox.Message, u *psp.Unask
 			}
 		}
 	}
-	switch old := p.c.Now().Sub(m.CreatedAt) >= heardOf; {
+	switch old := p.c.Now().Sub(m.CreatedAt) >= appearWithin; {
 	case old && psp.AccountOf(u.Of) != "":
 		return of, false, nil // possibly as above: the statement of that account has it
 	case old:

@@ -25,8 +25,8 @@ func happens(kind psp.Kind, ref, of string) psp.Notice {
 	return psp.Notice{ID: fmt.Sprint(kind, " ", ref), Unasked: []psp.Unasked{u}, At: time.Unix(1771000000, 0).UTC()}
 }
 
-// stands is what each account stands at, but for those at zero.
-func (w *world) stands() map[ledger.Account]int64 {
+// balances are the accounts' balances that are not zero.
+func (w *world) balances() map[ledger.Account]int64 {
 	sums := map[ledger.Account]int64{}
 	for _, t := range w.books {
 		sums[t.Debit] += t.Amount
@@ -42,7 +42,7 @@ func (w *world) stands() map[ledger.Account]int64 {
 
 var provider60, merchant60 = map[ledger.Account]int64{"provider:sim": 40, "merchant:acme": -40}, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}
 
-// What each thing comes to in the books and for the merchant, told twice and in any order.
+// What the books and the merchant get from each kind, reported twice and in any order.
 func TestWhatHappensUnasked(t *testing.T) {
 	charge := objectID(t, "ch", 1)
 	dispute := func(kinds ...psp.Kind) (all []psp.Notice) {
@@ -55,9 +55,9 @@ func TestWhatHappensUnasked(t *testing.T) {
 	failed.ID, failed.Unasked[0].Failed, failed.Unasked[0].Reason = "refund failed", true, "lost_or_stolen_card"
 	const data = `"amount":60,"currency":"usd","charge":"%s","reason":"fraudulent","status":"%s"`
 	for name, c := range map[string]struct {
-		told   []psp.Notice
-		stands map[ledger.Account]int64
-		events map[string]string
+		notices  []psp.Notice
+		balances map[ledger.Account]int64
+		events   map[string]string
 	}{
 		"a dispute is opened": {dispute(psp.KindDisputeOpened), map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -40, "disputed:acme": -60},
 			map[string]string{"charge.dispute.created": fmt.Sprintf(data, charge, "needs_response") + `,"evidence_details":{"due_by":1772366400}`}},
@@ -78,32 +78,32 @@ func TestWhatHappensUnasked(t *testing.T) {
 			map[string]string{"refund.created": "", "refund.failed": `"status":"failed","charge":"` + charge + `","reason":"made_at_provider","provider":{"name":"sim","reference":"r1"},"code":"lost_or_stolen_card"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, order := range permutations(c.told) {
+			for _, order := range permutations(c.notices) {
 				w := newWorld(t)
 				w.have(charge, claim.Completed, "p1")
 				for range 2 {
 					for _, n := range order {
-						w.tell(n)
+						w.deliver(n)
 						require.Equal(t, ProcessedOK, w.closed["sim:"+n.ID])
 					}
 				}
-				require.Equal(t, c.stands, w.stands())
+				require.Equal(t, c.balances, w.balances())
 				require.Empty(t, w.moved)
 				withdrawn := 0
-				for _, said := range w.toldOf() {
+				for _, said := range w.emitted() {
 					withdrawn += strings.Count(said, "charge.dispute.funds_withdrawn")
 				}
-				require.Len(t, w.told, 2*(len(c.events)+max(0, withdrawn/2-1)), "each sink is told of each once")
-				told := map[string]string{}
-				for _, said := range w.toldOf() {
+				require.Len(t, w.events, 2*(len(c.events)+max(0, withdrawn/2-1)), "each sink gets each event once")
+				types := map[string]string{}
+				for _, said := range w.emitted() {
 					for kind := range c.events {
 						if len(said) > len(kind) && said[:len(kind)] == kind {
-							told[kind] = said
+							types[kind] = said
 						}
 					}
 				}
 				for kind, want := range c.events {
-					require.Contains(t, told[kind], want, kind)
+					require.Contains(t, types[kind], want, kind)
 				}
 			}
 		})
@@ -118,28 +118,28 @@ func secondTime(all []psp.Notice) []psp.Notice {
 	return append(all, n)
 }
 
-// A period to defend a dispute ends, and so does one to answer an inquiry, of which there is
-// no dispute: it follows from that only where one is known, if need be later.
-func TestALossIsOfADisputeThatIsKnown(t *testing.T) {
+// A period to defend a dispute ends, and so does one to answer an inquiry, which has no dispute.
+// The books follow only where a dispute is booked, now or later.
+func TestALossIsOfADisputeThatIsOpen(t *testing.T) {
 	charge := objectID(t, "ch", 1)
 	w := newWorld(t)
 	w.have(charge, claim.Completed, "p1")
 	lost := happens(psp.KindDisputeLost, "du_1", "p1")
 	lost.Unasked[0].IfOpened = true
-	w.tell(lost)
-	require.Empty(t, w.closed["sim:"+lost.ID], "the dispute may be told of later")
-	require.Equal(t, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}, w.stands())
-	w.tell(happens(psp.KindDispute, "du_1", "p1"))
-	w.tell(lost)
+	w.deliver(lost)
+	require.Empty(t, w.closed["sim:"+lost.ID], "the dispute may be reported later")
+	require.Equal(t, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}, w.balances())
+	w.deliver(happens(psp.KindDispute, "du_1", "p1"))
+	w.deliver(lost)
 	require.Equal(t, ProcessedOK, w.closed["sim:"+lost.ID])
-	require.Equal(t, provider60, w.stands())
+	require.Equal(t, provider60, w.balances())
 
 	w = newWorld(t)
 	w.have(charge, claim.Completed, "p1")
-	w.waited = heardOf
-	w.tell(lost)
+	w.waited = appearWithin
+	w.deliver(lost)
 	require.Equal(t, Ignored, w.closed["sim:"+lost.ID], "nobody has disputed anything for an hour")
-	require.Equal(t, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}, w.stands())
+	require.Equal(t, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}, w.balances())
 }
 
 func permutations(all []psp.Notice) (orders [][]psp.Notice) {
@@ -170,13 +170,13 @@ func TestATransferComesBackAndBalancesArePaidOut(t *testing.T) {
 	out, returned := happens(psp.KindPayout, "po_1", ""), happens(psp.KindPayoutReversal, "po_1", "po_1")
 	for range 2 {
 		for _, n := range []psp.Notice{back, returned, out, happens(psp.KindPayout, "po_2", "")} {
-			w.tell(n)
+			w.deliver(n)
 			require.Equal(t, ProcessedOK, w.closed["sim:"+n.ID])
 		}
 	}
-	require.Equal(t, map[ledger.Account]int64{"provider:sim": -30 - 60, "merchant:acme": 30, "bank:sim": 60}, w.stands())
-	require.Len(t, w.told, 4, "of the two reversals, and not of payouts")
-	for _, said := range w.toldOf() {
+	require.Equal(t, map[ledger.Account]int64{"provider:sim": -30 - 60, "merchant:acme": 30, "bank:sim": 60}, w.balances())
+	require.Len(t, w.events, 4, "of the two reversals, and not of payouts")
+	for _, said := range w.emitted() {
 		require.Contains(t, said, `transfer.reversed {"id":"`+transfer+`","object":"transfer","amount":100,"currency":"usd","reversal":{"id":"trr_`)
 	}
 }
@@ -192,37 +192,37 @@ func TestAGhostThatThePayerHasBackAlready(t *testing.T) {
 		w := newWorld(t)
 		w.have(id, claim.FailedTerminal, "")
 		w.refuse = "unknown"
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		whole := happens(c.back, c.ref, "p1")
 		whole.Unasked[0].Amount = 100
-		w.tell(whole)
-		require.Zero(t, w.stands()[ledger.Suspense(tenant)])
+		w.deliver(whole)
+		require.Zero(t, w.balances()[ledger.Suspense(tenant)])
 		w.refuse = ""
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
 		require.Empty(t, w.moved)
-		require.Empty(t, w.told, "no merchant was told of the ghost")
+		require.Empty(t, w.events, "no merchant got an event of the ghost")
 
 		undone := happens(c.undone, c.ref, "p1")
 		undone.ID, undone.Unasked[0].Amount, undone.Unasked[0].Failed = "undone", 100, c.undone == psp.KindRefund
-		w.tell(undone)
+		w.deliver(undone)
 		require.Len(t, w.moved, 1, "the payer is owed it again")
-		require.Zero(t, w.stands()[ledger.Suspense(tenant)])
+		require.Zero(t, w.balances()[ledger.Suspense(tenant)])
 		require.Equal(t, ProcessedCompensated, w.closed["sim:undone"])
 	}
 
 	w := newWorld(t)
 	w.have(id, claim.FailedTerminal, "")
 	w.refuse = "unknown"
-	w.tell(charged(id, "p1"))
-	w.tell(happens(psp.KindRefund, "r1", "p1"))
+	w.deliver(charged(id, "p1"))
+	w.deliver(happens(psp.KindRefund, "r1", "p1"))
 	w.refuse = ""
-	require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "LIMBO", "of a part a person decides")
+	require.Contains(t, fmt.Sprint(w.deliver(charged(id, "p1"))), "LIMBO", "of a part a person decides")
 	require.Empty(t, w.moved)
 }
 
-// What is told of something that is not booked waits where it is ours, and ends where it
-// is somebody else's, who has the same account.
+// A notice of a movement that is not booked waits if it is ours, and is closed if it is another
+// party's in the same account.
 func TestWhatHappensToWhatIsNotBooked(t *testing.T) {
 	n := happens(psp.KindDispute, "du_1", "p1")
 	for name, c := range map[string]struct {
@@ -237,9 +237,9 @@ func TestWhatHappensToWhatIsNotBooked(t *testing.T) {
 		"while it does not answer": {func(w *world) { w.silent = true }, "", "does not say what that is"},
 		"for an hour":              {func(w *world) { w.blind, w.waited = true, 2*time.Hour }, "", "unknown charge"},
 		"of more than was paid":    {func(w *world) { w.have(objectID(t, "ch", 1), claim.Completed, "p1"); n.Unasked[0].Amount = 101 }, "", "homeward ledger adjust"},
-		"of another amount than told": {func(w *world) {
+		"of another amount than reported": {func(w *world) {
 			w.have(objectID(t, "ch", 1), claim.Completed, "p1")
-			w.tell(happens(psp.KindDisputeOpened, "du_1", "p1"))
+			w.deliver(happens(psp.KindDisputeOpened, "du_1", "p1"))
 			n.Unasked[0].Amount = 70
 		}, "", "homeward ledger adjust"},
 	} {
@@ -247,15 +247,15 @@ func TestWhatHappensToWhatIsNotBooked(t *testing.T) {
 		n = happens(psp.KindDispute, "du_1", "p1")
 		w.aliases = true
 		c.have(w)
-		verdict := fmt.Sprint(w.tell(n))
+		verdict := fmt.Sprint(w.deliver(n))
 		require.Equal(t, c.status, w.closed["sim:"+n.ID], "%s: %s", name, verdict)
 		require.Contains(t, verdict, c.says, name)
-		require.NotContains(t, w.stands(), ledger.Withheld("sim"), name)
+		require.NotContains(t, w.balances(), ledger.Withheld("sim"), name)
 	}
 }
 
-// The process dies at every point of what is told of a ghost whose dispute is won: the
-// books and the refund come to the same.
+// The process dies at every point of a notice that a ghost's dispute is won: the books and the
+// refund end the same.
 func TestWhatHappensUnaskedDiesAnywhere(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	points := 0
@@ -263,20 +263,20 @@ func TestWhatHappensUnaskedDiesAnywhere(t *testing.T) {
 		w := newWorld(t)
 		w.have(id, claim.FailedTerminal, "")
 		w.refuse = "unknown"
-		w.tell(charged(id, "p1"))
+		w.deliver(charged(id, "p1"))
 		w.refuse = ""
 		all := []psp.Notice{happens(psp.KindDispute, "du_1", "p1"), happens(psp.KindDisputeReversal, "du_1", "p1"), happens(psp.KindDisputeWon, "du_1", "p1")}
 		w.steps, w.dieAt = 0, die
 		for _, n := range all {
-			w.tell(n)
+			w.deliver(n)
 		}
 		died := w.steps >= die
 		w.dieAt = 0
 		for _, n := range all {
-			w.tell(n)
+			w.deliver(n)
 		}
-		w.tell(charged(id, "p1"))
-		require.Empty(t, w.stands(), "death at point %d", die)
+		w.deliver(charged(id, "p1"))
+		require.Empty(t, w.balances(), "death at point %d", die)
 		require.Len(t, w.moved, 1, "death at point %d", die)
 		require.Equal(t, ProcessedCompensated, w.closed["sim:"+all[2].ID], "death at point %d", die)
 		if !died {
@@ -291,11 +291,11 @@ func TestWhatHappensUnaskedDiesAnywhere(t *testing.T) {
 		w.have(id, claim.Completed, "p1")
 		w.steps, w.dieAt = 0, die
 		lost := happens(psp.KindDisputeLost, "du_1", "p1")
-		w.tell(lost)
+		w.deliver(lost)
 		died := w.steps >= die
 		w.dieAt = 0
-		w.tell(lost)
-		require.Len(t, w.told, 4, "death at point %d: each sink is told once of each step", die)
+		w.deliver(lost)
+		require.Len(t, w.events, 4, "death at point %d: each sink gets each step once", die)
 		require.Equal(t, ProcessedOK, w.closed["sim:"+lost.ID])
 		if !died {
 			break

@@ -42,7 +42,7 @@ func byItself(k psp.Kind) bool {
 // states reports whether the statement has lines of a kind. Reports without payouts, or
 // without fees, are common.
 func (r *run) states(kind psp.Kind) bool {
-	if r.has[kind] || asked(kind) {
+	if r.has[kind] || requestable(kind) {
 		return true
 	}
 	if r.c.Mapping == nil || byItself(kind) || kind == KindConversion {
@@ -62,7 +62,7 @@ type ref struct{ Ref, Object string }
 // isNameless reports whether a line must be joined by the provider's references: it has none
 // of ours, or repeats that of the charge that it is about.
 func (r *run) isNameless(l *line) bool {
-	if byItself(l.Kind) || l.Reference == "" && l.Of == "" && !asked(l.Kind) {
+	if byItself(l.Kind) || l.Reference == "" && l.Of == "" && !requestable(l.Kind) {
 		return false
 	}
 	return l.Reference == "" || r.about(l)
@@ -71,7 +71,7 @@ func (r *run) isNameless(l *line) bool {
 // about reports whether a line's reference is that of the movement that it is about.
 func (r *run) about(l *line) bool {
 	prefix, _, ok := claim.ReadObjectID(l.Reference)
-	return ok && (!asked(l.Kind) || l.Kind == psp.KindRefund && l.Of != "" && prefix == payment.Prefix(payment.Charge))
+	return ok && (!requestable(l.Kind) || l.Kind == psp.KindRefund && l.Of != "" && prefix == payment.Prefix(payment.Charge))
 }
 
 // name joins nameless lines by the provider's references: with the bookings of the

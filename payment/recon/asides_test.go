@@ -72,7 +72,7 @@ func (w *stripeWorld) reconcile() (*Report, []Mismatch) {
 	return report, all
 }
 
-func (w *stripeWorld) stands() map[string]int64 {
+func (w *stripeWorld) balances() map[string]int64 {
 	sums := map[string]int64{}
 	for _, t := range w.books {
 		sums[string(t.Debit)+" "+t.Currency] += t.Amount
@@ -119,17 +119,17 @@ func TestAStripeStatementInTheBooks(t *testing.T) {
 	report, found = w.reconcile()
 	require.Empty(t, found)
 	require.Equal(t, map[psp.Kind]int{psp.KindFee: 4, psp.KindFeeRefund: 1, psp.KindPayout: 1, KindConversion: 4}, report.Posted)
-	stands := w.stands()
+	balances := w.balances()
 	// 10.84 - 0.61, twice, less 4.30, 25.80, 7.00, 2.00 and 0.20.
-	require.EqualValues(t, 2046-430-2580-700-200-20, stands["provider:sim usd"])
-	require.EqualValues(t, 1000, stands["provider:sim eur"])
-	require.EqualValues(t, 900, stands["bank:sim usd"])
-	require.EqualValues(t, 61+61+1500+20, stands["fees:sim usd"])
-	require.EqualValues(t, 1000+1000-400-1000, stands["exchange:sim eur"])
-	require.EqualValues(t, -(1084 + 1084 - 430 - 1080), stands["exchange:sim usd"])
+	require.EqualValues(t, 2046-430-2580-700-200-20, balances["provider:sim usd"])
+	require.EqualValues(t, 1000, balances["provider:sim eur"])
+	require.EqualValues(t, 900, balances["bank:sim usd"])
+	require.EqualValues(t, 61+61+1500+20, balances["fees:sim usd"])
+	require.EqualValues(t, 1000+1000-400-1000, balances["exchange:sim eur"])
+	require.EqualValues(t, -(1084 + 1084 - 430 - 1080), balances["exchange:sim usd"])
 	for currency := range map[string]bool{"usd": true, "eur": true} {
 		sum := int64(0)
-		for account, s := range stands {
+		for account, s := range balances {
 			if strings.HasSuffix(account, currency) {
 				sum += s
 			}
@@ -153,7 +153,7 @@ func TestMoneyFromOurBankIsBooked(t *testing.T) {
 	report, all := w.reconcile()
 	require.Empty(t, all)
 	require.Equal(t, map[psp.Kind]int{psp.KindTopUp: 1}, report.Posted)
-	require.Equal(t, map[string]int64{"provider:" + pspName + " usd": 12000, "bank:" + pspName + " usd": -12000}, w.stands())
+	require.Equal(t, map[string]int64{"provider:" + pspName + " usd": 12000, "bank:" + pspName + " usd": -12000}, w.balances())
 	report, all = w.reconcile()
 	require.Empty(t, all)
 	require.Empty(t, report.Posted)

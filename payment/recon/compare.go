@@ -161,7 +161,7 @@ func (r *run) stated(ctx context.Context, o *object, l line, b *booking) error {
 		var err error
 		look := r.unbooked
 		switch {
-		case r.about(&l), !asked(l.Kind):
+		case r.about(&l), !requestable(l.Kind):
 			look = func(ctx context.Context, _ *object, l line) (*booking, error) { return r.unbookedAside(ctx, l) }
 		case l.Failed:
 			look = r.unbookedFailure
@@ -170,7 +170,7 @@ func (r *run) stated(ctx context.Context, o *object, l line, b *booking) error {
 			return err
 		}
 	}
-	if !asked(l.Kind) && l.Currency != b.Currency && l.Currency == l.Settled {
+	if !requestable(l.Kind) && l.Currency != b.Currency && l.Currency == l.Settled {
 		// For a movement that no payer paid the statement may have the settled amount
 		// alone.
 		l.Amount, l.Currency = b.Amount, b.Currency
@@ -215,7 +215,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 	}
 	// With authority, and the claim first: whoever completes it books it in the same
 	// step, so the books read afterwards have everything that the claim could explain.
-	rec, known, err := r.c.Claims.ByObject(ctx, m.Home, l.Reference)
+	rec, found, err := r.c.Claims.ByObject(ctx, m.Home, l.Reference)
 	if err != nil {
 		return nil, fmt.Errorf("recon: the claims of %s cannot be read: %w", m.Home, err)
 	}
@@ -237,7 +237,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 	}
 	var unpaid claim.Unpaid
 	var remembered bool
-	if !known && !booked {
+	if !found && !booked {
 		if unpaid, remembered, err = r.c.Claims.Unpaid(ctx, m.Home, l.Reference); err != nil {
 			return nil, fmt.Errorf("recon: the refused and released objects of %s cannot be read: %w", m.Home, err)
 		}
@@ -256,23 +256,23 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 	case booked:
 		m.Class, m.Tenant, m.second = Duplicate, own.Tenant, true
 		m.Detail, proved = o.beside(own.ProviderRef)
-	case known && rec.State == claim.InFlight:
+	case found && rec.State == claim.InFlight:
 		r.report.Undecided++ // its outcome is being looked up
 		return nil, nil
-	case known && rec.State == claim.Completed && rec.ProviderRef == l.ID && payment.Operation(rec.Operation) == payment.Compensation:
+	case found && rec.State == claim.Completed && rec.ProviderRef == l.ID && payment.Operation(rec.Operation) == payment.Compensation:
 		r.report.Undecided++ // booked in the same step, under the name of its payment
 		return nil, nil
-	case known && rec.State == claim.Completed && rec.ProviderRef == l.ID:
+	case found && rec.State == claim.Completed && rec.ProviderRef == l.ID:
 		// The merchant knows of this money, and is owed it: never refund it.
 		if o.claim != nil && o.claim.State == claim.Completed {
 			return nil, nil // reported once, with the claim
 		}
 		m.Class, m.Tenant, m.Detail = ClaimWithoutBooking, rec.Key.Tenant, withoutBooking
 		return nil, r.found(ctx, m)
-	case known && rec.State == claim.Completed:
+	case found && rec.State == claim.Completed:
 		m.Class, m.Tenant, m.second = Duplicate, rec.Key.Tenant, true
 		m.Detail, proved = o.beside(rec.ProviderRef)
-	case known:
+	case found:
 		m.Tenant = rec.Key.Tenant
 		m.Detail = fmt.Sprintf("the claim is %v (%s): the merchant was told that no money moved", rec.State, rec.Reason)
 	}
@@ -348,11 +348,11 @@ func (r *run) unbookedFailure(ctx context.Context, o *object, l line) (*booking,
 		}
 		return nil, r.alike(ctx, o, &l, m)
 	}
-	failed, known, err := r.transaction(ctx, home, ledger.FailureID(of.ID))
+	failed, exists, err := r.transaction(ctx, home, ledger.FailureID(of.ID))
 	if err != nil {
 		return nil, err
 	}
-	if known {
+	if exists {
 		b := r.booking(&failed)
 		return &b, nil
 	}
@@ -440,11 +440,11 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 // owed reports whether the payer of a ghost has not got the money back: no refund of it
 // stands, and it has not failed itself.
 func (r *run) owed(ctx context.Context, b *booking) (bool, error) {
-	_, stands, err := ledger.GhostRefunds(ctx, r.c.Books, b.Home, r.c.Provider, b.Ref, ledger.MaxGhostRefunds)
+	_, refunded, err := ledger.GhostRefunds(ctx, r.c.Books, b.Home, r.c.Provider, b.Ref, ledger.MaxGhostRefunds)
 	if err != nil {
 		return false, fmt.Errorf("recon: the books of %s cannot be read: %w", b.Home, err)
 	}
-	if stands {
+	if refunded {
 		return false, nil
 	}
 	sum, err := ledger.ReturnedWithout(ctx, r.c.Books, b.Home, ledger.GhostID(r.c.Provider, b.Ref))

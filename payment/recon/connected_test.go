@@ -63,9 +63,9 @@ func TestStatementsOfConnectedAccounts(t *testing.T) {
 	report, found = w.reconcile()
 	require.Empty(t, found)
 	require.Equal(t, []int{5, 5, 1}, []int{report.Bookings, report.Agree, report.OtherAccount}, "%+v", report)
-	require.EqualValues(t, 100, w.stands()["bank:sim:acct_1 eur"])
-	require.EqualValues(t, 100, w.stands()["fees:sim:acct_1 eur"])
-	require.EqualValues(t, -100-100, w.stands()["provider:sim:acct_1 eur"], "what was charged went back, and the fees and the payout went")
+	require.EqualValues(t, 100, w.balances()["bank:sim:acct_1 eur"])
+	require.EqualValues(t, 100, w.balances()["fees:sim:acct_1 eur"])
+	require.EqualValues(t, -100-100, w.balances()["provider:sim:acct_1 eur"], "what was charged went back, and the fees and the payout went")
 
 	_, found = w.reconcile()
 	require.Empty(t, found, "it was booked once")

@@ -19,7 +19,7 @@ import (
 func words() (all []string) {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		all = append(all, string(kind))
-		if asked(kind) {
+		if requestable(kind) {
 			all = append(all, string(kind)+"_failed")
 		}
 	}
@@ -163,7 +163,7 @@ func TestAFailureOfWhatIsNotBooked(t *testing.T) {
 }
 
 // All agree only if nothing was left out.
-func TestWhatIsLeftOut(t *testing.T) {
+func TestUnjudged(t *testing.T) {
 	w := newWorld(t)
 	id, _ := w.paid(1)
 	w.books[0].ProviderRef, w.claims[0].ProviderRef = "m1", "m1"

@@ -149,11 +149,11 @@ func (s *sheet) get(names Names) string {
 func (s *sheet) line() (l Line, word string, err error) {
 	c := &s.m.Columns
 	word = s.get(c.Kind)
-	k, known := s.m.Kinds[word]
+	k, found := s.m.Kinds[word]
 	switch {
-	case !known && word == "":
+	case !found && word == "":
 		return l, noKind, nil
-	case !known:
+	case !found:
 		return l, short(word), nil
 	case k.Kind == skipped:
 		return l, "", nil
@@ -218,7 +218,7 @@ func (s *sheet) amounts(l *Line) error {
 	}
 	settled, in := amount, currency
 	for _, other := range []*Money{&c.Settled, &c.Net} {
-		if other.given() {
+		if other.isSet() {
 			if settled, in, err = s.money(other); err != nil {
 				return err
 			}
@@ -233,10 +233,10 @@ func (s *sheet) amounts(l *Line) error {
 	if l.Fee, err = s.fees(in); err != nil {
 		return err
 	}
-	if c.Net.given() {
+	if c.Net.isSet() {
 		settled += l.Fee
 	}
-	if amount == 0 && !asked(l.Kind) {
+	if amount == 0 && !requestable(l.Kind) {
 		amount, currency = settled, in // it was never a payer's money
 	}
 	if amount < 0 != (settled < 0) && settled != 0 {
@@ -247,7 +247,7 @@ func (s *sheet) amounts(l *Line) error {
 		way = -way
 	}
 	switch {
-	case amount == 0 && l.Fee == 0 && !asked(l.Kind):
+	case amount == 0 && l.Fee == 0 && !requestable(l.Kind):
 		l.ID = ""
 		return nil
 	case amount == 0:
@@ -460,8 +460,8 @@ func (m *Mapping) named(name string) ([]*time.Location, error) {
 		return zones, nil
 	}
 	zone, err := zoneOf(name)
-	if err != nil && m.given != nil {
-		return []*time.Location{m.given}, nil
+	if err != nil && m.set != nil {
+		return []*time.Location{m.set}, nil
 	}
 	if err != nil {
 		return nil, zoneError(err.Error() + "; give the account's with --timezone, or map it in time.zones")
@@ -483,14 +483,14 @@ func (m *Mapping) agree(name, text string, zones []*time.Location, at time.Time,
 		return at, err
 	}
 	may := strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
-	if m.given == nil {
+	if m.set == nil {
 		return at, zoneError(fmt.Sprintf("the time zone %s may be %s: give the account's with --timezone", name, may))
 	}
-	mine, err := m.timeIn(text, m.given)
-	if called, _ := mine.In(m.given).Zone(); err == nil && called != name && !slices.Contains(names, m.given.String()) {
-		err = zoneError(fmt.Sprintf("the time zone %s may be %s, and is none of %s: give the account's with --timezone", name, may, m.given))
+	own, err := m.timeIn(text, m.set)
+	if called, _ := own.In(m.set).Zone(); err == nil && called != name && !slices.Contains(names, m.set.String()) {
+		err = zoneError(fmt.Sprintf("the time zone %s may be %s, and is none of %s: give the account's with --timezone", name, may, m.set))
 	}
-	return mine, err
+	return own, err
 }
 
 func inYears(at time.Time, text string) (time.Time, error) {

@@ -49,7 +49,7 @@ type Mapping struct {
 	Kinds map[string]KindOf `yaml:"kinds"`
 
 	zone  *time.Location // of times without one; nil: nobody has said
-	given *time.Location // by the operator
+	set   *time.Location // by the operator
 	zones map[string][]*time.Location
 }
 
@@ -97,8 +97,8 @@ type Money struct {
 	Debits string `yaml:"debits"`
 }
 
-// given reports whether m names anything.
-func (m *Money) given() bool { return len(m.Value)+len(m.Credit)+len(m.Debit) > 0 }
+// isSet reports whether m names anything.
+func (m *Money) isSet() bool { return len(m.Value)+len(m.Credit)+len(m.Debit) > 0 }
 
 // Numbers is the format of amounts.
 type Numbers struct {
@@ -260,9 +260,9 @@ func (m *Mapping) validate() error {
 	}
 	for _, c := range []struct {
 		name  string
-		given bool
-	}{{"kind", len(m.Columns.Kind) > 0}, {"created", len(m.Columns.Created)+len(m.Columns.CreatedUTC) > 0}, {"amount", m.Columns.Amount.given()}} {
-		if !c.given {
+		isSet bool
+	}{{"kind", len(m.Columns.Kind) > 0}, {"created", len(m.Columns.Created)+len(m.Columns.CreatedUTC) > 0}, {"amount", m.Columns.Amount.isSet()}} {
+		if !c.isSet {
 			bad("columns.%s is missing", c.name)
 		}
 	}
@@ -297,7 +297,7 @@ func (m *Mapping) validateMoney(bad func(string, ...any)) {
 	if (len(m.Columns.FeesSide) > 0) != (m.Columns.FeesCredits != "") {
 		bad("columns needs both fees_side, the column that says which side, and fees_credits, what it says of fees that are given back")
 	}
-	if m.Columns.Settled.given() && m.Columns.Net.given() {
+	if m.Columns.Settled.isSet() && m.Columns.Net.isSet() {
 		bad("columns has both settled and net; give the one from which the other follows by the fees")
 	}
 }
@@ -372,7 +372,7 @@ func (m *Mapping) validateKinds(bad func(string, ...any)) {
 // that is known.
 func (m *Mapping) In(zone *time.Location) *Mapping {
 	in := *m
-	in.zone, in.given = zone, zone
+	in.zone, in.set = zone, zone
 	return &in
 }
 
@@ -398,12 +398,12 @@ func kindIn(word string) (kind psp.Kind, failed, ok bool) {
 	kind = psp.Kind(base)
 	_, ok = kinds[kind]
 	if failed {
-		ok = asked(kind)
+		ok = requestable(kind)
 	}
 	return kind, failed, ok
 }
 
-// asked reports whether kind is of movements that we request.
-func asked(kind psp.Kind) bool {
+// requestable reports whether kind is of movements that we request.
+func requestable(kind psp.Kind) bool {
 	return kind == psp.KindCharge || kind == psp.KindTransfer || kind == psp.KindRefund
 }

@@ -262,7 +262,7 @@ type side struct {
 }
 
 func (l *line) side() side {
-	if asked(l.Kind) {
+	if requestable(l.Kind) {
 		return side{ID: l.ID, Failed: l.Failed}
 	}
 	return side{ID: l.ID, Aside: l.Kind}

@@ -189,9 +189,9 @@ func (w *world) run() (*Report, []Mismatch) {
 	report, err := Run(w.t.Context(), w.c, w.statement(), CSV)
 	require.NoError(w.t, err)
 	require.Equal(w.t, len(all), report.Total())
-	left, err := os.ReadDir(w.c.Dir)
+	entries, err := os.ReadDir(w.c.Dir)
 	require.NoError(w.t, err)
-	require.Empty(w.t, left, "temporary files are left behind")
+	require.Empty(w.t, entries, "temporary files are left behind")
 	return report, all
 }
 
@@ -417,7 +417,7 @@ func TestMoneyThatMovesMeanwhile(t *testing.T) {
 
 // A claim that is COMPLETED and not booked, as one from before there were books, is
 // the merchant's money: it is named, once, and never given back.
-func TestMoneyTheMerchantWasToldOfIsNotGivenBack(t *testing.T) {
+func TestMoneyThatTheMerchantSawIsNotRefunded(t *testing.T) {
 	w := newWorld(t)
 	w.paid(1)
 	w.books = nil

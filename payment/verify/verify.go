@@ -107,13 +107,13 @@ type Left interface {
 }
 
 // AllBooks is Books, and proves what has left them, too, unless left is nil.
-func AllBooks(ctx context.Context, store ledger.Store, regions []string, left Left) (_ Report, err error) {
+func AllBooks(ctx context.Context, store ledger.Store, regions []string, segments Left) (_ Report, err error) {
 	dir, err := os.MkdirTemp("", "homeward-verify-")
 	if err != nil {
 		return Report{}, fmt.Errorf("ledger: make a directory for temporary files: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	v := &verifier{store: store, left: left, dir: dir, report: Report{Regions: regions, Failures: []Failure{}}}
+	v := &verifier{store: store, segments: segments, dir: dir, report: Report{Regions: regions, Failures: []Failure{}}}
 	for _, region := range regions {
 		if err := v.region(ctx, region); err != nil {
 			return v.report, fmt.Errorf("ledger: the books of %s cannot be read: %w", region, err)
@@ -123,10 +123,10 @@ func AllBooks(ctx context.Context, store ledger.Store, regions []string, left Le
 }
 
 type verifier struct {
-	store  ledger.Store
-	left   Left
-	dir    string
-	report Report
+	store    ledger.Store
+	segments Left
+	dir      string
+	report   Report
 }
 
 func (v *verifier) fail(c Check, region, of, format string, args ...any) {
@@ -189,10 +189,10 @@ func (v *verifier) carried(ctx context.Context, region string) (ledger.Sums, err
 		touched += b.Transactions
 	}
 	v.report.Left += touched / 2
-	if v.left == nil {
+	if v.segments == nil {
 		return sums, nil
 	}
-	proved, faults, err := v.left.Carried(ctx, region)
+	proved, faults, err := v.segments.Carried(ctx, region)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +297,7 @@ func free(t *ledger.Transaction, where string) bool {
 
 func (v *verifier) row(region string, t *ledger.Transaction) {
 	where := ledger.Where(t.Provider, t.ProviderRef)
-	debit, credit, known := accounts(t, where)
+	debit, credit, ok := accounts(t, where)
 	switch err := t.Validate(); {
 	case err != nil:
 		v.fail(CheckRow, region, t.ID, "%v", err)
@@ -305,8 +305,8 @@ func (v *verifier) row(region string, t *ledger.Transaction) {
 		v.fail(CheckRow, region, t.ID, "it is of region %q", t.Region)
 	case t.At.IsZero():
 		v.fail(CheckRow, region, t.ID, "it has no time")
-	case !known && free(t, where):
-	case !known:
+	case !ok && free(t, where):
+	case !ok:
 		v.fail(CheckRow, region, t.ID, "there is no kind %q with the accounts %s and %s", t.Kind, t.Debit, t.Credit)
 	case t.Debit != debit || t.Credit != credit:
 		v.fail(CheckRow, region, t.ID, "a %s debits %s and credits %s, this one %s and %s", t.Kind, debit, credit, t.Debit, t.Credit)
@@ -472,8 +472,8 @@ func (v *verifier) reversed(ctx context.Context, region, id string) (ledger.Tran
 			t, found, err = v.store.Transaction(ctx, other, id)
 		}
 	}
-	if !found && err == nil && v.left != nil { // it left while this was booked
-		return v.left.Transaction(ctx, region, id)
+	if !found && err == nil && v.segments != nil { // it left while this was booked
+		return v.segments.Transaction(ctx, region, id)
 	}
 	return t, found, err
 }

@@ -33,7 +33,7 @@ func (l *liar) Carried(_ context.Context, region string, after ledger.AccountKey
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// book appends t to us, unless it says where it is, with the next microsecond.
+// book appends t to us, unless it names a region, with the next microsecond.
 func (l *liar) book(t ledger.Transaction) {
 	if t.Region == "" {
 		t.Region = "us"
@@ -309,7 +309,7 @@ func TestBooksWithFailures(t *testing.T) {
 	l.rows["us"][len(l.rows["us"])-1].Amount = 8
 	report, err = Books(t.Context(), l, []string{"us", "eu"})
 	require.NoError(t, err)
-	require.Len(t, report.Failures, 1, "more is taken back than stands")
+	require.Len(t, report.Failures, 1, "more is reversed than was booked")
 
 	l = books()
 	fail("us", "re_1")
@@ -339,13 +339,13 @@ func TestMoneyToAndFromOurBank(t *testing.T) {
 	require.NotEmpty(t, report.Failures)
 }
 
-// left are the transactions of us that have left its books.
-type left struct {
+// segments are the transactions of us that have left its books.
+type segments struct {
 	all    []ledger.Transaction
 	faults []string
 }
 
-func (l *left) Carried(_ context.Context, region string) (ledger.Sums, []string, error) {
+func (l *segments) Carried(_ context.Context, region string) (ledger.Sums, []string, error) {
 	sums := ledger.Sums{}
 	for i := range l.all {
 		if l.all[i].Region == region {
@@ -355,7 +355,7 @@ func (l *left) Carried(_ context.Context, region string) (ledger.Sums, []string,
 	return sums, l.faults, nil
 }
 
-func (l *left) Transaction(_ context.Context, _, id string) (ledger.Transaction, bool, error) {
+func (l *segments) Transaction(_ context.Context, _, id string) (ledger.Transaction, bool, error) {
 	i := slices.IndexFunc(l.all, func(t ledger.Transaction) bool { return t.ID == id })
 	if i < 0 {
 		return ledger.Transaction{}, false, nil
@@ -367,7 +367,7 @@ func (l *left) Transaction(_ context.Context, _, id string) (ledger.Transaction,
 // can be read.
 func TestWhatHasLeftTheBooks(t *testing.T) {
 	old := books()
-	has := &left{all: old.rows["us"][1:3]} // ch_2, in eur, and tr_1
+	has := &segments{all: old.rows["us"][1:3]} // ch_2, in eur, and tr_1
 	sums, _, err := has.Carried(t.Context(), "us")
 	require.NoError(t, err)
 	rest := func() *liar {
@@ -398,16 +398,16 @@ func TestWhatHasLeftTheBooks(t *testing.T) {
 	require.Len(t, report.Failures, 2, "ch_1 is missing")
 
 	merchant := ledger.AccountKey{Account: ledger.Merchant("acme"), Currency: "usd"}
-	for name, change := range map[string]func(l *liar, has *left){
-		"more is carried": func(l *liar, _ *left) {
+	for name, change := range map[string]func(l *liar, has *segments){
+		"more is carried": func(l *liar, _ *segments) {
 			b := l.carried["us"][merchant]
 			b.Debits++
 			l.carried["us"][merchant] = b
 		},
-		"nothing is carried": func(l *liar, _ *left) { clear(l.carried["us"]) },
-		"a segment is wrong": func(_ *liar, has *left) { has.faults = []string{"changed"} },
+		"nothing is carried": func(l *liar, _ *segments) { clear(l.carried["us"]) },
+		"a segment is wrong": func(_ *liar, has *segments) { has.faults = []string{"changed"} },
 	} {
-		l, one := rest(), &left{all: has.all[:2]}
+		l, one := rest(), &segments{all: has.all[:2]}
 		change(l, one)
 		report, err := AllBooks(t.Context(), l, []string{"us", "eu"}, one)
 		require.NoError(t, err)

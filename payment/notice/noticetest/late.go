@@ -66,9 +66,9 @@ func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 		t.Run("late: found by a notice: "+name, func(t *testing.T) {
 			w := newLateWorld(t, newHarness(t))
 			id := w.refuse(verdicts)
-			require.Equal(w, notice.ProcessedCompensated, w.tell("evt_1", id))
-			require.Equal(w, notice.ProcessedCompensated, w.tell("evt_2", id), "told again under another id")
-			w.givenBack(id)
+			require.Equal(w, notice.ProcessedCompensated, w.send("evt_1", id))
+			require.Equal(w, notice.ProcessedCompensated, w.send("evt_2", id), "reported again under another id")
+			w.requireRefunded(id)
 			require.Empty(w, w.reconcile(id, nil), "statement and books agree")
 		})
 		t.Run("late: found by a statement alone: "+name, func(t *testing.T) {
@@ -83,9 +83,9 @@ func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 			}
 			require.Equal(w, []recon.Class{recon.ChargedButUnknown}, w.reconcile(id, heal))
 			require.Empty(w, w.reconcile(id, heal))
-			w.givenBack(id)
-			require.Equal(w, notice.ProcessedCompensated, w.tell("evt_1", id), "and a notice of it finds it done")
-			w.givenBack(id)
+			w.requireRefunded(id)
+			require.Equal(w, notice.ProcessedCompensated, w.send("evt_1", id), "and a notice of it finds it done")
+			w.requireRefunded(id)
 		})
 	}
 }
@@ -98,9 +98,9 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 		w := newLateWorld(t, newHarness(t))
 		spent := w.settled(w.begin(stampedKey(t, w.Code), "charge", http.MethodPost, "/v1/charges", []byte(`{"amount":1}`)), refused)
 		id := w.settled(w.charge(), refused).Minted.ID
-		require.Equal(w, notice.ProcessedCompensated, w.tell("evt_1", id))
-		w.givenBack(id)
-		own := w.asked[0].Key
+		require.Equal(w, notice.ProcessedCompensated, w.send("evt_1", id))
+		w.requireRefunded(id)
+		own := w.requests[0].Key
 		code, ok := claim.ReadStamp(own.Value)
 		require.True(w, ok && code == w.Code, "it names its home")
 		for _, header := range []string{own.Value, claim.FormatKey(own.Value)} {
@@ -150,7 +150,7 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 			require.NoError(w, err)
 			require.Equal(w, c.want, progress, detail)
 			require.Len(w, w.bank.all(), c.refunds)
-			require.Equal(w, old.Key, w.asked[0].Key)
+			require.Equal(w, old.Key, w.requests[0].Key)
 		})
 	}
 }
@@ -187,14 +187,14 @@ func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 			look(notice.Held)
 			_, err = notice.Release(w.Context(), w.Rows, "bank", nil)
 			require.NoError(w, err)
-			asked := len(w.asked)
+			before := len(w.requests)
 			require.Contains(w, look(c.want), "the provider refused the refund")
-			require.Len(w, w.asked, asked, "the key is not free")
+			require.Len(w, w.requests, before, "the key is not free")
 			w.bank.decline = nil
 			if c.decline == psp.Soft {
 				w.Pass(w, w.Policy.TombstoneFor)
 				require.Equal(w, "refunded", look(notice.Compensated))
-				w.givenBack(id)
+				w.requireRefunded(id)
 			}
 			require.Len(w, w.bank.all(), c.refunds)
 		})
@@ -216,7 +216,7 @@ type lateWorld struct {
 	bank        *bank
 	processor   *notice.Processor
 	compensator *notice.Compensator
-	asked       []claim.Request // of the service, by the compensator
+	requests    []claim.Request // of the service, by the compensator
 }
 
 func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
@@ -235,7 +235,7 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 	w.compensator = &notice.Compensator{
 		Books: h.Rows, Code: code, Providers: psp.Providers{w.bank}, Brakes: &notice.Brakes{Store: h.Rows, Limits: notice.DefaultLimits()},
 		Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
-			w.asked = append(w.asked, req)
+			w.requests = append(w.requests, req)
 			return service.Do(ctx, h.Home, &req)
 		},
 		Inspect: func(ctx context.Context, key claim.Key, _ string) (claim.Status, bool, error) {
@@ -298,8 +298,8 @@ func (w *lateWorld) settled(rec claim.Record, verdicts []claim.Outcome) claim.Re
 	return rec
 }
 
-// tell processes a notice of the late success, and returns its result.
-func (w *lateWorld) tell(event, id string) notice.Status {
+// send processes a notice of the late success, and returns its result.
+func (w *lateWorld) send(event, id string) notice.Status {
 	w.Helper()
 	body, err := json.Marshal(psp.Notice{
 		ID: event, Movement: true, Kind: psp.KindCharge, Reference: id, ProviderRef: "pay_1", Outcome: psp.Approved, Amount: 4200, Currency: "usd",
@@ -345,8 +345,8 @@ func (w *lateWorld) reconcile(id string, heal func(recon.Mismatch)) (classes []r
 	return classes
 }
 
-// givenBack checks that the late charge was refunded once, and booked so.
-func (w *lateWorld) givenBack(id string) {
+// requireRefunded checks that the late charge was refunded once, and booked so.
+func (w *lateWorld) requireRefunded(id string) {
 	w.Helper()
 	require.Len(w, w.bank.all(), 1, "one refund")
 	ghost, found, err := w.Rows.Transaction(w.Context(), w.Home, ledger.GhostID("bank", "pay_1"))
@@ -381,7 +381,7 @@ type bank struct {
 
 type refund struct{ id, reference string }
 
-// Show is not asked: the bank is blind.
+// Show is not called: the bank is blind.
 func (*bank) Show(context.Context, psp.Kind, string, string) (psp.Found, psp.Movement, error) {
 	return psp.FoundUnknown, psp.Movement{}, errors.New("the bank shows no movements")
 }

@@ -27,7 +27,7 @@ func (w *world) refund(id string) (of, failed ledger.Transaction) {
 	return of, ledger.FailureOf(of)
 }
 
-func (w *world) told(id string, sinks ...string) (all []outbox.Message) {
+func (w *world) eventsOf(id string, sinks ...string) (all []outbox.Message) {
 	for _, sink := range sinks {
 		all = append(all, outbox.Message{
 			ID: "evt_" + id + "/" + sink, Region: w.home, Kind: outbox.Kind("event_" + sink), Tenant: "acme", Key: "key of " + id,
@@ -66,11 +66,11 @@ var moneyTests = []struct {
 }{
 	{"book: booked and emitted in one step, once", func(w *world) {
 		of, failed := w.refund("re_1")
-		posted, err := w.Store(w.home).Book(w.ctx, failed, w.told("re_1", "nats", "log"))
+		posted, err := w.Store(w.home).Book(w.ctx, failed, w.eventsOf("re_1", "nats", "log"))
 		require.NoError(w, err)
 		require.True(w, posted)
 		for range 2 {
-			posted, err = w.Store(w.Regions[1]).Book(w.ctx, failed, w.told("re_1", "nats", "log"))
+			posted, err = w.Store(w.Regions[1]).Book(w.ctx, failed, w.eventsOf("re_1", "nats", "log"))
 			require.NoError(w, err)
 			require.False(w, posted, "a movement fails once")
 		}
@@ -91,7 +91,7 @@ var moneyTests = []struct {
 		require.NoError(w, err)
 		other := failed
 		other.Amount--
-		_, err = w.Store(w.home).Book(w.ctx, other, w.told("re_1", "log"))
+		_, err = w.Store(w.home).Book(w.ctx, other, w.eventsOf("re_1", "log"))
 		require.ErrorIs(w, err, ledger.ErrConflict)
 		require.Empty(w, w.events())
 	}},
@@ -103,7 +103,7 @@ var moneyTests = []struct {
 		for i := range 8 {
 			g.Go(func() error {
 				<-start
-				posted, err := w.Store(w.Regions[i%2]).Book(w.ctx, failed, w.told("re_1", "log"))
+				posted, err := w.Store(w.Regions[i%2]).Book(w.ctx, failed, w.eventsOf("re_1", "log"))
 				if posted {
 					fresh.Add(1)
 				}

@@ -26,7 +26,7 @@ var disputes = map[string][]step{
 	// The issuer has declined the defence, and has the money again.
 	"SECOND_CHARGEBACK": {{kind: psp.KindDispute, second: true}, {kind: psp.KindDisputeLost}},
 	// It was not defended, or liability was accepted. A request for information ends so, too.
-	"DISPUTE_DEFENSE_PERIOD_ENDED":      {{kind: psp.KindDisputeLost, known: true}},
+	"DISPUTE_DEFENSE_PERIOD_ENDED":      {{kind: psp.KindDisputeLost, ifOpened: true}},
 	"PREARBITRATION_LOST":               {{kind: psp.KindDisputeLost}},
 	"SCHEME_ARBITRATION_LOST":           {{kind: psp.KindDisputeLost}},
 	"ISSUER_RESPONSE_TIMEFRAME_EXPIRED": {{kind: psp.KindDisputeWon}},
@@ -36,8 +36,8 @@ var disputes = map[string][]step{
 }
 
 type step struct {
-	kind          psp.Kind
-	second, known bool
+	kind             psp.Kind
+	second, ifOpened bool
 }
 
 // words maps a step to the status of a dispute, as the API's other providers spell it.
@@ -71,7 +71,7 @@ func (i *item) unasked() (all []psp.Unasked, ok bool, err error) {
 		return []psp.Unasked{u}, true, nil
 	}
 	for _, s := range steps {
-		u.Kind, u.Failed, u.IfOpened, u.Status = s.kind, false, s.known, words[s.kind]
+		u.Kind, u.Failed, u.IfOpened, u.Status = s.kind, false, s.ifOpened, words[s.kind]
 		if u.ProviderRef, u.Dispute = i.PSPReference, ""; s.second {
 			u.ProviderRef, u.Dispute = i.PSPReference+secondMark, i.PSPReference
 		}

@@ -88,7 +88,7 @@ func TestRead(t *testing.T) {
 	dispute := func(kind psp.Kind, status string) psp.Unasked {
 		return psp.Unasked{Kind: kind, ProviderRef: "DIS", Status: status}
 	}
-	known := func(u psp.Unasked) psp.Unasked { u.IfOpened = true; return u }
+	ifOpened := func(u psp.Unasked) psp.Unasked { u.IfOpened = true; return u }
 	for name, c := range map[string]struct {
 		body string
 		want psp.Notice
@@ -124,7 +124,7 @@ func TestRead(t *testing.T) {
 		"defended":                           {event("CHARGEBACK_REVERSED", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeReversal, "under_review")), ""},
 		"charged back twice": {event("SECOND_CHARGEBACK", "true", "DIS", "PAY", "ch_1", 1250), byItself(
 			psp.Unasked{Kind: psp.KindDispute, ProviderRef: "DIS/second", Dispute: "DIS", Status: "needs_response"}, dispute(psp.KindDisputeLost, "lost")), ""},
-		"not defended":         {event("DISPUTE_DEFENSE_PERIOD_ENDED", "true", "DIS", "PAY", "ch_1", 1250), byItself(known(dispute(psp.KindDisputeLost, "lost"))), ""},
+		"not defended":         {event("DISPUTE_DEFENSE_PERIOD_ENDED", "true", "DIS", "PAY", "ch_1", 1250), byItself(ifOpened(dispute(psp.KindDisputeLost, "lost"))), ""},
 		"pre-arbitration lost": {event("PREARBITRATION_LOST", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeLost, "lost")), ""},
 		"arbitration lost":     {event("SCHEME_ARBITRATION_LOST", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeLost, "lost")), ""},
 		"pre-arbitration won":  {event("PREARBITRATION_WON", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeWon, "won")), ""},

@@ -23,16 +23,16 @@ var call = psp.Call{
 
 // answers serves one answer, keeps what it was asked with, and fails the test when asked
 // for more.
-func answers(t testing.TB, status int, body string, header ...string) (url string, asked *http.Request, sent func() map[string]any) {
+func answers(t testing.TB, status int, body string, header ...string) (url string, request *http.Request, sent func() map[string]any) {
 	t.Helper()
-	asked = &http.Request{}
+	request = &http.Request{}
 	var raw []byte
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if asked.Method != "" {
+		if request.Method != "" {
 			t.Errorf("one request too many: %s %s", r.Method, r.URL)
 		}
 		raw, _ = io.ReadAll(r.Body)
-		*asked = *r
+		*request = *r
 		for i := 0; i+1 < len(header); i += 2 {
 			w.Header().Set(header[i], header[i+1])
 		}
@@ -40,7 +40,7 @@ func answers(t testing.TB, status int, body string, header ...string) (url strin
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(srv.Close)
-	return srv.URL, asked, func() map[string]any {
+	return srv.URL, request, func() map[string]any {
 		var m map[string]any
 		if err := json.Unmarshal(raw, &m); err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestModificationReplies(t *testing.T) {
 		"in progress":      {422, failure(422, "validation", "704"), psp.Unknown},
 		"without a number": {201, strings.Replace(received, "WNS7WQ756L2GWR82", "", 1), psp.Unknown},
 	} {
-		url, asked, _ := answers(t, c.status, c.body)
+		url, request, _ := answers(t, c.status, c.body)
 		r := adapter(t, url, "").Refund(t.Context(), refund)
 		if r.Outcome != c.want || c.want == psp.Pending && (r.ProviderRef != "WNS7WQ756L2GWR82" || r.Wait.State != psp.Processing) {
 			t.Errorf("%s: got %+v, want %s", name, r, c.want)
@@ -168,16 +168,16 @@ func TestModificationReplies(t *testing.T) {
 		if reused := errors.Is(r.Err, psp.ErrKeyReused); reused != slices.Contains([]string{"another's", "of another", "of other money"}, name) {
 			t.Errorf("%s: the key is reused: %t, of %v", name, reused, r.Err)
 		}
-		if asked.URL.Path != "/v71/payments/NC6HT9CRT65ZGN82/refunds" {
-			t.Errorf("%s: asked %s", name, asked.URL)
+		if request.URL.Path != "/v71/payments/NC6HT9CRT65ZGN82/refunds" {
+			t.Errorf("%s: asked %s", name, request.URL)
 		}
 	}
 	// A reference that could lead elsewhere is not sent.
 	for _, source := range []string{"", "..", "a/b", "a b", "NC6HT9CRT65ZGN82/../x"} {
-		url, asked, _ := answers(t, 201, received)
+		url, request, _ := answers(t, 201, received)
 		refund.Source = source
-		if r := adapter(t, url, "").Refund(t.Context(), refund); r.Outcome != psp.Declined || r.Decline.Class != psp.Invalid || asked.Method != "" {
-			t.Errorf("%q: got %+v, asked %q", source, r, asked.Method)
+		if r := adapter(t, url, "").Refund(t.Context(), refund); r.Outcome != psp.Declined || r.Decline.Class != psp.Invalid || request.Method != "" {
+			t.Errorf("%q: got %+v, asked %q", source, r, request.Method)
 		}
 	}
 }
@@ -186,19 +186,19 @@ func TestModificationReplies(t *testing.T) {
 func TestCapturesAndCancels(t *testing.T) {
 	of := psp.Call{Key: "hw_c", Reference: "ch_1", Amount: 1250, Currency: "usd", Source: "NC6HT9CRT65ZGN82"}
 	body := strings.Replace(received, "re_1", "ch_1-held", 1)
-	url, asked, sent := answers(t, 201, body)
+	url, request, sent := answers(t, 201, body)
 	if r := adapter(t, url, "").Capture(t.Context(), of); r.Outcome != psp.Pending || r.ProviderRef != of.Source {
 		t.Errorf("a capture: got %+v", r)
 	}
-	if got := fmt.Sprint(asked.URL.Path, sent()); got != "/v71/payments/NC6HT9CRT65ZGN82/captures"+
+	if got := fmt.Sprint(request.URL.Path, sent()); got != "/v71/payments/NC6HT9CRT65ZGN82/captures"+
 		"map[amount:map[currency:USD value:1250] merchantAccount:HomewardSimulator reference:ch_1-held]" {
 		t.Errorf("a capture sends %s", got)
 	}
-	url, asked, sent = answers(t, 201, body)
+	url, request, sent = answers(t, 201, body)
 	if r := adapter(t, url, "").Cancel(t.Context(), of); r.Outcome != psp.Pending || r.ProviderRef != of.Source {
 		t.Errorf("a cancellation: got %+v", r)
 	}
-	if got := fmt.Sprint(asked.URL.Path, sent()); got != "/v71/payments/NC6HT9CRT65ZGN82/cancels"+
+	if got := fmt.Sprint(request.URL.Path, sent()); got != "/v71/payments/NC6HT9CRT65ZGN82/cancels"+
 		"map[merchantAccount:HomewardSimulator reference:ch_1-held]" {
 		t.Errorf("a cancellation sends %s", got)
 	}
@@ -220,7 +220,7 @@ func TestWhatAPaymentSends(t *testing.T) {
 		"held": {psp.Terms{Customer: "shopper_1", Manual: true, StatementSuffix: "A", OrderID: []byte(`"o-1"`), Metadata: []byte(`{"k":"v"}`)},
 			fmt.Sprintf(strings.Replace(base, "map[amount", "map[additionalData:map[manualCapture:true] amount", 1), "", " merchantOrderReference:o-1 metadata:map[k:v]", "UnscheduledCardOnFile", "ch_1-held", "https://shop.example/return", "A")},
 	} {
-		url, asked, sent := answers(t, 200, `{}`)
+		url, request, sent := answers(t, 200, `{}`)
 		charge := call
 		charge.Terms = &c.terms
 		if c.terms.Customer == "" {
@@ -230,8 +230,8 @@ func TestWhatAPaymentSends(t *testing.T) {
 		if got := fmt.Sprint(sent()); got != c.want {
 			t.Errorf("%s: sends %s\nwant %s", name, got, c.want)
 		}
-		if asked.URL.Path != "/v71/payments" || asked.Header.Get("X-API-Key") != apiKey || asked.Header.Get("Idempotency-Key") != "hw_k" || asked.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s: asked %s with %v", name, asked.URL, asked.Header)
+		if request.URL.Path != "/v71/payments" || request.Header.Get("X-API-Key") != apiKey || request.Header.Get("Idempotency-Key") != "hw_k" || request.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: asked %s with %v", name, request.URL, request.Header)
 		}
 	}
 }
@@ -248,18 +248,18 @@ func TestTermsThatAdyenCannotMeet(t *testing.T) {
 		"statement_descriptor_suffix": {StatementSuffix: "Größe"},
 		"metadata":                    {Metadata: []byte(`{"k":"` + long + `"}`)},
 	} {
-		url, asked, _ := answers(t, 200, `{}`)
+		url, request, _ := answers(t, 200, `{}`)
 		charge := call
 		charge.Terms = &terms
 		r := adapter(t, url, "").Charge(t.Context(), charge)
-		if r.Outcome != psp.Declined || r.Decline.Class != psp.Invalid || asked.Method != "" || r.Decline.Member != "" && r.Decline.Member != name {
-			t.Errorf("%s: got %+v, asked %q", name, r, asked.Method)
+		if r.Outcome != psp.Declined || r.Decline.Class != psp.Invalid || request.Method != "" || r.Decline.Member != "" && r.Decline.Member != name {
+			t.Errorf("%s: got %+v, asked %q", name, r, request.Method)
 		}
 	}
-	url, asked, _ := answers(t, 200, `{}`)
+	url, request, _ := answers(t, 200, `{}`)
 	charge := call
 	charge.Reference = long
-	if r := adapter(t, url, "").Charge(t.Context(), charge); r.Outcome != psp.Declined || asked.Method != "" {
+	if r := adapter(t, url, "").Charge(t.Context(), charge); r.Outcome != psp.Declined || request.Method != "" {
 		t.Errorf("a long reference: got %+v", r)
 	}
 }
@@ -267,11 +267,11 @@ func TestTermsThatAdyenCannotMeet(t *testing.T) {
 // Without a key that Adyen takes nothing is sent: nothing would dedupe the call.
 func TestKeysThatAdyenDoesNotTake(t *testing.T) {
 	for _, key := range []string{"", strings.Repeat("k", 65)} {
-		url, asked, _ := answers(t, 200, `{}`)
+		url, request, _ := answers(t, 200, `{}`)
 		keyless := call
 		keyless.Key = key
-		if r := adapter(t, url, "").Charge(t.Context(), keyless); r.Outcome != psp.Unknown || r.Err == nil || asked.Method != "" {
-			t.Errorf("a key of %d: got %+v, asked %q", len(key), r, asked.Method)
+		if r := adapter(t, url, "").Charge(t.Context(), keyless); r.Outcome != psp.Unknown || r.Err == nil || request.Method != "" {
+			t.Errorf("a key of %d: got %+v, asked %q", len(key), r, request.Method)
 		}
 	}
 }

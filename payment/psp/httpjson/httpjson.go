@@ -182,9 +182,9 @@ func New(cfg Config) (*Provider, error) {
 	if err := p.sendable(); err != nil {
 		return nil, err
 	}
-	for _, ours := range []string{p.keyHeader, "Content-Type"} {
-		if len(p.header.Values(ours)) > 0 {
-			return nil, fmt.Errorf("httpjson: header %s: the adapter sets it itself", ours)
+	for _, reserved := range []string{p.keyHeader, "Content-Type"} {
+		if len(p.header.Values(reserved)) > 0 {
+			return nil, fmt.Errorf("httpjson: header %s: the adapter sets it itself", reserved)
 		}
 	}
 	if err := p.setNotices(cfg.Notices); err != nil {

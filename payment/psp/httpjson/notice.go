@@ -102,11 +102,11 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	}
 	n := psp.Notice{ID: head.ID, At: time.Unix(head.Created, 0).UTC()}
 	kind, status, _ := strings.Cut(head.Type, ".")
-	switch told, err := unasked(head.Type, head.Data); {
+	switch report, err := unasked(head.Type, head.Data); {
 	case err != nil:
 		return psp.Notice{}, err
-	case told != nil:
-		return psp.Notice{ID: n.ID, At: n.At, Unasked: told}, nil
+	case report != nil:
+		return psp.Notice{ID: n.ID, At: n.At, Unasked: report}, nil
 	}
 	switch n.Kind = psp.Kind(kind); n.Kind {
 	case psp.KindCharge, psp.KindTransfer, psp.KindRefund:

@@ -109,9 +109,9 @@ func TestVerifyKeepsToTheTolerance(t *testing.T) {
 
 // Everything that can be configured is used, and nothing else is sent.
 func TestConfigurationIsUsed(t *testing.T) {
-	var asked []string
+	var requests []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.Method+" "+r.URL.Path+" "+r.Header.Get("X-Dedupe")+r.Header.Get("Idempotency-Key")+" "+r.Header.Get("Authorization"))
+		requests = append(requests, r.Method+" "+r.URL.Path+" "+r.Header.Get("X-Dedupe")+r.Header.Get("Idempotency-Key")+" "+r.Header.Get("Authorization"))
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer srv.Close()
@@ -129,7 +129,7 @@ func TestConfigurationIsUsed(t *testing.T) {
 	p.Refund(t.Context(), call)
 	p.Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
 	want := "POST /api/pay k Bearer b,POST /api/send k Bearer b,POST /api/give/back k Bearer b,GET /api/ask  Bearer b"
-	if got := strings.Join(asked, ","); got != want {
+	if got := strings.Join(requests, ","); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -15,35 +15,35 @@ type heard struct {
 // listening makes an Asynchronous provider send its notices from the beginning.
 func (h Harness) listening() Harness {
 	if h.Provider.Capabilities().Asynchronous {
-		h.heard = &heard{h.Notices(), map[string]psp.Notice{}}
+		h.notices = &heard{h.Notices(), map[string]psp.Notice{}}
 	}
 	return h
 }
 
-// told waits for the notice that reports the outcome of call.
-func (h Harness) told(t *testing.T, call psp.Call) psp.Notice {
+// waitNotice waits for the notice that reports the outcome of call.
+func (h Harness) waitNotice(t *testing.T, call psp.Call) psp.Notice {
 	t.Helper()
 	n, ok := h.Provider.(psp.Notifier)
 	if !ok {
 		t.Fatalf("%T is asynchronous and no psp.Notifier", h.Provider)
 	}
 	for {
-		if told, ok := h.heard.about[call.Reference]; ok {
-			return told
+		if got, ok := h.notices.about[call.Reference]; ok {
+			return got
 		}
-		d := <-h.heard.in
+		d := <-h.notices.in
 		if _, err := n.Verify(d.Header, d.Body, d.At); err != nil {
 			t.Fatalf("%s does not verify: %v", d.Body, err)
 		}
-		told, err := n.Read(d.Body)
+		got, err := n.Read(d.Body)
 		if err != nil {
 			t.Fatalf("%s does not read: %v", d.Body, err)
 		}
-		about := told.Reference
-		if told.Order != "" {
-			about += " " + told.Order // a notice about a charge that answers an order
+		about := got.Reference
+		if got.Order != "" {
+			about += " " + got.Order // a notice about a charge that answers an order
 		}
-		h.heard.about[about] = told
+		h.notices.about[about] = got
 	}
 }
 
@@ -55,9 +55,9 @@ func (h Harness) wantRefund(t *testing.T, call psp.Call) (providerRef string) {
 		return wantApproved(t, r)
 	}
 	ref := wantPending(t, r)
-	if told := h.told(t, call); told.Kind != psp.KindRefund || told.Outcome != psp.Approved || told.ProviderRef != ref ||
-		told.Amount != call.Amount || told.Currency != call.Currency {
-		t.Fatalf("the refund %s is told of as %+v", ref, told)
+	if n := h.waitNotice(t, call); n.Kind != psp.KindRefund || n.Outcome != psp.Approved || n.ProviderRef != ref ||
+		n.Amount != call.Amount || n.Currency != call.Currency {
+		t.Fatalf("the refund %s is told of as %+v", ref, n)
 	}
 	return ref
 }
@@ -72,8 +72,8 @@ func (h Harness) wantNoRefund(t *testing.T, call psp.Call) {
 		return
 	}
 	ref := wantPending(t, r)
-	if told := h.told(t, call); told.Kind != psp.KindRefund || told.Outcome != psp.Declined || !told.Never || told.Decline == nil || told.ProviderRef != ref {
-		t.Fatalf("the refund %s is told of as %+v; want a decline", ref, told)
+	if n := h.waitNotice(t, call); n.Kind != psp.KindRefund || n.Outcome != psp.Declined || !n.Never || n.Decline == nil || n.ProviderRef != ref {
+		t.Fatalf("the refund %s is told of as %+v; want a decline", ref, n)
 	}
 }
 

@@ -57,7 +57,7 @@ func wantAuthorized(t *testing.T, r psp.Result) (providerRef string) {
 
 // wantOrder asserts that a capture or cancellation is done: at once, with the charge's
 // reference, or, if it is reported later, by a notice about the charge that names it.
-func (h Harness) wantOrder(t *testing.T, call psp.Call, r psp.Result, told psp.Outcome) {
+func (h Harness) wantOrder(t *testing.T, call psp.Call, r psp.Result, want psp.Outcome) {
 	t.Helper()
 	if !h.Provider.Capabilities().Asynchronous {
 		if ref := wantApproved(t, r); ref != call.Source {
@@ -68,8 +68,8 @@ func (h Harness) wantOrder(t *testing.T, call psp.Call, r psp.Result, told psp.O
 	if ref := wantPending(t, r); ref != call.Source {
 		t.Errorf("the provider reference is %q, want the charge's, %q", ref, call.Source)
 	}
-	n := h.toldOfOrder(t, call)
-	if n.Outcome != told || told == psp.Approved && n.Amount != call.Amount || told == psp.Declined && n.Decline.Code != "canceled" {
+	n := h.noticeOfOrder(t, call)
+	if n.Outcome != want || want == psp.Approved && n.Amount != call.Amount || want == psp.Declined && n.Decline.Code != "canceled" {
 		t.Errorf("%s is told of as %+v", call.Reference, n)
 	}
 }
@@ -82,17 +82,17 @@ func (h Harness) wantNoOrder(t *testing.T, call psp.Call, r psp.Result) {
 		return
 	}
 	wantPending(t, r)
-	if n := h.toldOfOrder(t, call); n.Outcome != psp.Authorized || n.Never {
+	if n := h.noticeOfOrder(t, call); n.Outcome != psp.Authorized || n.Never {
 		t.Errorf("%s is told of as %+v; want the charge as it was", call.Reference, n)
 	}
 }
 
-// toldOfOrder waits for the notice about the charge that answers call.
-func (h Harness) toldOfOrder(t *testing.T, call psp.Call) psp.Notice {
+// noticeOfOrder waits for the notice about the charge that answers call.
+func (h Harness) noticeOfOrder(t *testing.T, call psp.Call) psp.Notice {
 	t.Helper()
 	named := call
 	named.Reference = call.Of + " " + call.Reference
-	n := h.told(t, named)
+	n := h.waitNotice(t, named)
 	if !n.Movement || !n.Held || n.Kind != psp.KindCharge || n.Reference != call.Of || n.ProviderRef != call.Source || n.Order != call.Reference || n.Currency != call.Currency {
 		t.Errorf("%s is told of as %+v", call.Reference, n)
 	}

@@ -54,7 +54,7 @@ type Harness struct {
 	Terms *psp.Terms
 
 	// heard collects the notices of an Asynchronous provider.
-	heard *heard
+	notices *heard
 }
 
 // Delivery is a notice as received.

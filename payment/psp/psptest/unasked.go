@@ -18,7 +18,7 @@ func unasked(t *testing.T, h Harness, n psp.Notifier, in <-chan Delivery) {
 		transferRef = wantApproved(t, h.Provider.Transfer(t.Context(), transfer))
 		<-in
 	}
-	tell := func(want psp.Unasked, of string, amount int64) string {
+	send := func(want psp.Unasked, of string, amount int64) string {
 		t.Helper()
 		id := h.Unasked(want.Kind, of, amount)
 		if id == "" {
@@ -53,11 +53,11 @@ func unasked(t *testing.T, h Harness, n psp.Notifier, in <-chan Delivery) {
 	about := func(kind psp.Kind, amount int64) psp.Unasked {
 		return psp.Unasked{Kind: kind, Of: chargeRef, Amount: amount, Currency: charge.Currency}
 	}
-	tell(about(psp.KindRefund, 200), chargeRef, 200)
+	send(about(psp.KindRefund, 200), chargeRef, 200)
 	for _, end := range []psp.Kind{psp.KindDisputeWon, psp.KindDisputeLost} {
-		dispute := tell(about(psp.KindDisputeOpened, 300), chargeRef, 300)
+		dispute := send(about(psp.KindDisputeOpened, 300), chargeRef, 300)
 		for _, next := range []psp.Kind{psp.KindDispute, psp.KindDisputeReversal, end} {
-			if again := tell(about(next, 300), dispute, 0); again != dispute {
+			if again := send(about(next, 300), dispute, 0); again != dispute {
 				t.Errorf("%s is told of the dispute %s, not of %s", next, again, dispute)
 			}
 		}
@@ -65,7 +65,7 @@ func unasked(t *testing.T, h Harness, n psp.Notifier, in <-chan Delivery) {
 	if transferRef == "" {
 		return
 	}
-	tell(psp.Unasked{Kind: psp.KindTransferReversal, Of: transferRef, Reference: transfer.Reference, Amount: 100, Currency: transfer.Currency}, transferRef, 100)
-	payout := tell(psp.Unasked{Kind: psp.KindPayout, Amount: 700, Currency: "usd"}, "", 700)
-	tell(psp.Unasked{Kind: psp.KindPayoutReversal, Amount: 700, Currency: "usd"}, payout, 0)
+	send(psp.Unasked{Kind: psp.KindTransferReversal, Of: transferRef, Reference: transfer.Reference, Amount: 100, Currency: transfer.Currency}, transferRef, 100)
+	payout := send(psp.Unasked{Kind: psp.KindPayout, Amount: 700, Currency: "usd"}, "", 700)
+	send(psp.Unasked{Kind: psp.KindPayoutReversal, Amount: 700, Currency: "usd"}, payout, 0)
 }

@@ -24,8 +24,8 @@ func (h *happening) adyenID() string {
 	if from := begins[kind]; from != "" {
 		kind, n = from, int(h.about)
 	}
-	prefix, told := adyenHappenings[kind]
-	if !told {
+	prefix, ok := adyenHappenings[kind]
+	if !ok {
 		return ""
 	}
 	return fmt.Sprintf("%s%012X", prefix, n+1)

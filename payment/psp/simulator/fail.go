@@ -12,8 +12,8 @@ import (
 // honoured. The failure is a record of its own, with its own event and its own line in
 // the statement, under the id of the movement. The key keeps its answer.
 
-// stands reports whether record i is a movement that has not failed since.
-func (b *book) stands(i int) bool {
+// isSettled reports whether record i is a movement that has not failed since.
+func (b *book) isSettled(i int) bool {
 	_, failed := b.failed[uint32(i)]
 	_, act := b.actOf[uint32(i)] // which is no movement of its own
 	o, _ := b.state(i)
@@ -32,7 +32,7 @@ func (b *book) fail(call psp.Call, i uint32, refText string) {
 	if ref.approved == ref.last {
 		ref.approved = 0
 		for k := range int(i) { // another that was made under the reference, if there is one
-			if r := b.at(k); r.text[r.keyLen:] == refText && b.stands(k) {
+			if r := b.at(k); r.text[r.keyLen:] == refText && b.isSettled(k) {
 				ref.approved = uint32(k) + 1
 				break
 			}
@@ -63,7 +63,7 @@ func (s *Simulator) Fail(id string) error {
 		} else if own, ok := fromAdyenID(kind, id); ok {
 			id = own
 		}
-		if i, ok := parseID(kind, id); ok && i < s.book.len() && s.book.at(i).kind() == kind && s.book.stands(i) {
+		if i, ok := parseID(kind, id); ok && i < s.book.len() && s.book.at(i).kind() == kind && s.book.isSettled(i) {
 			r := s.book.at(i)
 			call, found = psp.Call{Kind: kind, Reference: r.reference(), Amount: s.book.amount(i), Currency: string(r.currency[:]), Source: id}, true
 		}

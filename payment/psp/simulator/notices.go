@@ -171,7 +171,7 @@ func (w Notices) signers() ([]signer, error) {
 }
 
 // resumeNotices continues where an earlier process stopped, or as configured.
-func (s *Simulator) resumeNotices(told *Notices) error {
+func (s *Simulator) resumeNotices(sent *Notices) error {
 	n := s.notices
 	if n.path != "" {
 		raw, err := os.ReadFile(n.path)
@@ -194,8 +194,8 @@ func (s *Simulator) resumeNotices(told *Notices) error {
 			}
 		}
 	}
-	if told != nil {
-		return s.SetNotices(*told)
+	if sent != nil {
+		return s.SetNotices(*sent)
 	}
 	return nil
 }
@@ -220,8 +220,8 @@ func (s *Simulator) NoticeStats() NoticeStats {
 	st := n.stats
 	st.Notices = n.set.wire()
 	st.Held = len(n.held)
-	for _, left := range n.open {
-		st.Pending += left
+	for _, open := range n.open {
+		st.Pending += open
 	}
 	return st
 }

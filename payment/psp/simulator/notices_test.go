@@ -54,7 +54,7 @@ func receiver(t *testing.T, status func(n int) int) (url string, in <-chan got) 
 
 func always(status int) func(int) int { return func(int) int { return status } }
 
-func tell(t *testing.T, s *Simulator, w Notices, urls ...string) {
+func notify(t *testing.T, s *Simulator, w Notices, urls ...string) {
 	t.Helper()
 	for _, u := range urls {
 		w.Targets = append(w.Targets, NoticeTarget{URL: u, Secret: noticeSecret})
@@ -68,7 +68,7 @@ func TestNoticeIsSigned(t *testing.T) {
 	url, in := receiver(t, always(204))
 	s := open(t, Config{Dir: t.TempDir()})
 	charge(s, "before", "ch_before", "pm_card_visa") // nobody is told yet
-	tell(t, s, Notices{}, url)
+	notify(t, s, Notices{}, url)
 	charge(s, "soft", "ch_0", "pm_card_insufficient_funds") // no money moved
 	charge(s, "k", "ch_1", "pm_card_visa")
 	charge(s, "k", "ch_1", "pm_card_visa") // a repeat is no movement
@@ -93,10 +93,10 @@ func TestNoticeIsSigned(t *testing.T) {
 	}
 }
 
-func TestDeclinesAreToldWhenAsked(t *testing.T) {
+func TestDeclinesAreSentIfConfigured(t *testing.T) {
 	url, in := receiver(t, always(200))
 	s := open(t, Config{})
-	tell(t, s, Notices{Declines: true}, url)
+	notify(t, s, Notices{Declines: true}, url)
 	charge(s, "k", "ch_1", "pm_card_stolen")
 	if g := <-in; g.Type != "charge.declined" || g.Data.Error == nil || g.Data.Error.Code != "stolen_card" {
 		t.Errorf("got %s", g.body)
@@ -107,7 +107,7 @@ func TestDeclinesAreToldWhenAsked(t *testing.T) {
 func TestNoticeIsSentUntilTaken(t *testing.T) {
 	url, in := receiver(t, func(n int) int { return []int{500, 301, 404, 200}[min(n, 4)-1] })
 	s := open(t, Config{})
-	tell(t, s, Notices{RetryAfter: time.Millisecond}, url)
+	notify(t, s, Notices{RetryAfter: time.Millisecond}, url)
 	charge(s, "k", "ch_1", "pm_card_visa")
 	for range 4 {
 		if g := <-in; g.ID != "evt_000000000001" {
@@ -132,7 +132,7 @@ func TestRetriesSlowDownAndGoOn(t *testing.T) {
 			tries = append(tries, time.Now())
 			return nil, io.ErrUnexpectedEOF
 		})
-		tell(t, s, Notices{}, "http://nobody.example")
+		notify(t, s, Notices{}, "http://nobody.example")
 		start := time.Now()
 		charge(s, "k", "ch_1", "pm_card_visa")
 		time.Sleep(24 * time.Hour)
@@ -170,7 +170,7 @@ func TestDelayAndJitter(t *testing.T) {
 			came, order = append(came, time.Since(start)), append(order, r.Header.Get("webhook-id"))
 			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
 		})
-		tell(t, s, Notices{Delay: 15 * time.Minute, Jitter: time.Minute, Seed: 1}, "http://somebody.example")
+		notify(t, s, Notices{Delay: 15 * time.Minute, Jitter: time.Minute, Seed: 1}, "http://somebody.example")
 		for i := range 50 {
 			charge(s, fmt.Sprint("k", i), fmt.Sprint("ch_", i), "pm_card_visa")
 		}
@@ -201,15 +201,15 @@ func TestDelayAndJitter(t *testing.T) {
 func TestDuplicateAndDrop(t *testing.T) {
 	url, in := receiver(t, always(200))
 	s := open(t, Config{})
-	tell(t, s, Notices{Duplicate: 1}, url)
+	notify(t, s, Notices{Duplicate: 1}, url)
 	charge(s, "k", "ch_1", "pm_card_visa")
 	if first, second := <-in, <-in; first.ID != second.ID || first.body != second.body {
 		t.Errorf("got %s and %s", first.body, second.body)
 	}
-	tell(t, s, Notices{Drop: 1}, url)
+	notify(t, s, Notices{Drop: 1}, url)
 	charge(s, "k2", "ch_2", "pm_card_visa")
 	s.notices.look()
-	tell(t, s, Notices{}, url)
+	notify(t, s, Notices{}, url)
 	charge(s, "k3", "ch_3", "pm_card_visa")
 	if g := <-in; g.Data.Reference != "ch_3" {
 		t.Errorf("got %s, want the one after that which was dropped", g.body)
@@ -222,7 +222,7 @@ func TestDuplicateAndDrop(t *testing.T) {
 func TestHoldAndRelease(t *testing.T) {
 	url, in := receiver(t, always(200))
 	s := open(t, Config{})
-	tell(t, s, Notices{Hold: true}, url)
+	notify(t, s, Notices{Hold: true}, url)
 	references := func(n int) (out []string) {
 		for range n {
 			out = append(out, (<-in).Data.Reference)
@@ -267,7 +267,7 @@ func TestHoldAndRelease(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	last := move()[0]
-	tell(t, s, Notices{}, url) // without Hold, what was held goes out
+	notify(t, s, Notices{}, url) // without Hold, what was held goes out
 	found := false
 	for _, got := range references(20) {
 		found = found || got == last
@@ -282,7 +282,7 @@ func TestTwoTargets(t *testing.T) {
 	broken, tried := receiver(t, always(500))
 	url, in := receiver(t, always(200))
 	s := open(t, Config{})
-	tell(t, s, Notices{}, broken, url)
+	notify(t, s, Notices{}, broken, url)
 	charge(s, "k", "ch_1", "pm_card_visa")
 	if a, b := <-tried, <-in; a.ID != b.ID {
 		t.Errorf("got %s and %s", a.body, b.body)
@@ -304,7 +304,7 @@ func TestNoticesOutliveTheProcess(t *testing.T) {
 		return 200
 	})
 	s := open(t, Config{Dir: dir})
-	tell(t, s, Notices{RetryAfter: time.Hour}, url)
+	notify(t, s, Notices{RetryAfter: time.Hour}, url)
 	var first []string
 	for i := range 3 {
 		charge(s, fmt.Sprint("k", i), fmt.Sprint("ch_", i), "pm_card_visa")

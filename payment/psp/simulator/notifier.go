@@ -213,13 +213,13 @@ func (n *notifier) look() {
 
 		n.sim.mu.Lock()
 		end := min(from+effectsPage, n.sim.durable)
-		var tell []tidings
+		var due []tidings
 		for i := from; i < end; i++ {
 			switch v := n.sim.book.at(i).outcome; {
 			case v == approved, v == failedSince, v == happened, v.open(), v == canceledCharge, n.sim.book.acted(i), declines && outcomes[v].Class > 0:
-				tell = append(tell, tidings{i, false})
+				due = append(due, tidings{i, false})
 			case v == refundExceedsCharge, v == currencyMismatch:
-				tell = append(tell, tidings{i, true})
+				due = append(due, tidings{i, true})
 			}
 		}
 		n.sim.mu.Unlock()
@@ -229,7 +229,7 @@ func (n *notifier) look() {
 
 		n.mu.Lock()
 		if n.next == from { // nobody else has looked meanwhile
-			for _, t := range tell {
+			for _, t := range due {
 				n.queueLocked(t)
 			}
 			n.next = end
@@ -436,11 +436,11 @@ func (n *notifier) post(d delivery) error {
 			return err
 		}
 	case d.target.Stripe:
-		told := stripeEvent(rec, d.record, id, int(charge), refund, failed)
+		e := stripeEvent(rec, d.record, id, int(charge), refund, failed)
 		if unasked {
-			told = what.stripeEvent(d.record)
+			e = what.stripeEvent(d.record)
 		}
-		if body, err = json.Marshal(told); err != nil {
+		if body, err = json.Marshal(e); err != nil {
 			return err
 		}
 		header.Set("Stripe-Signature", stripeSignature(d.target.Secret, now, body))
@@ -453,11 +453,11 @@ func (n *notifier) post(d delivery) error {
 			out.ID = formatID(rec.kind(), id)
 			out.failed()
 		}
-		var told any = event{eventID(d.record), string(rec.kind()) + "." + out.Status, out.Created, out}
+		var e any = event{eventID(d.record), string(rec.kind()) + "." + out.Status, out.Created, out}
 		if unasked {
-			told = what.event()
+			e = what.event()
 		}
-		if body, err = json.Marshal(told); err != nil {
+		if body, err = json.Marshal(e); err != nil {
 			return err
 		}
 		signature, err := d.target.standard.Sign(eventID(d.record), now, body)

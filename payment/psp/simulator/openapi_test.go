@@ -69,8 +69,8 @@ func (o *openapi) fits(s schema, v any, path string) string {
 			return path + " is no object"
 		}
 		for _, name := range slices.Sorted(maps.Keys(object)) {
-			member, known := s.Properties[name]
-			if !known {
+			member, found := s.Properties[name]
+			if !found {
 				return path + "." + name + " is no member of Stripe's"
 			}
 			if why := o.fits(member, object[name], path+"."+name); why != "" {

@@ -152,7 +152,7 @@ func (b *book) judgeRefund(call psp.Call) outcome {
 	}
 	charge := b.at(i)
 	switch {
-	case charge.kind() != psp.KindCharge || !b.stands(i):
+	case charge.kind() != psp.KindCharge || !b.isSettled(i):
 		return chargeNotFound
 	case string(charge.currency[:]) != call.Currency:
 		return currencyMismatch

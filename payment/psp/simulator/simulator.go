@@ -159,7 +159,7 @@ func (s *Simulator) restore(e entry) error {
 	if err := validate(call); err != nil {
 		return err
 	}
-	if i, ok := parseID(call.Kind, call.Source); v == failedSince && (!ok || i >= s.book.len() || !s.book.stands(i)) {
+	if i, ok := parseID(call.Kind, call.Source); v == failedSince && (!ok || i >= s.book.len() || !s.book.isSettled(i)) {
 		return fmt.Errorf("entry %d says that %q has failed, which has not succeeded before", e.N, call.Source)
 	}
 	if v == happened {

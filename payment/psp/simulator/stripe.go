@@ -376,7 +376,7 @@ func (s *Simulator) searchPaymentIntents(r *http.Request) (any, *stripeError) {
 	if m == nil {
 		return nil, badStripeQuery("query: only metadata['%s']:'…' is understood", referenceMember)
 	}
-	return s.known("search_result", "/v1/payment_intents/search", psp.KindCharge, unescape(m[1])), nil
+	return s.search("search_result", "/v1/payment_intents/search", psp.KindCharge, unescape(m[1])), nil
 }
 
 func unescape(s string) string {
@@ -395,11 +395,11 @@ func (s *Simulator) listTransfers(r *http.Request) (any, *stripeError) {
 	if group == "" {
 		return nil, badStripeQuery("transfer_group: this provider lists the transfers of a group only")
 	}
-	return s.known("list", "/v1/transfers", psp.KindTransfer, group), nil
+	return s.search("list", "/v1/transfers", psp.KindTransfer, group), nil
 }
 
-// known lists the approval under a reference, and the last decline.
-func (s *Simulator) known(object, at string, kind psp.Kind, reference string) stripeList {
+// search lists the approval under a reference, and the last decline.
+func (s *Simulator) search(object, at string, kind psp.Kind, reference string) stripeList {
 	list := stripeList{Object: object, URL: at, Data: []stripeObject{}}
 	s.mu.Lock()
 	ref := s.book.byRef[string(letterOf(kind))+reference]

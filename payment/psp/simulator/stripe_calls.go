@@ -32,7 +32,7 @@ func (s *Simulator) readStripeCall(w http.ResponseWriter, r *http.Request, kind 
 	if err != nil {
 		return psp.Call{}, http.StatusBadRequest, errors.New("body: not a form")
 	}
-	if err := known(form, stripeParameters[kind]); err != nil {
+	if err := allowed(form, stripeParameters[kind]); err != nil {
 		return psp.Call{}, http.StatusBadRequest, err
 	}
 	if key := form.Get("metadata[" + keyMember + "]"); key != "" && key != r.Header.Get("Idempotency-Key") {
@@ -71,8 +71,8 @@ func (s *Simulator) readStripeCall(w http.ResponseWriter, r *http.Request, kind 
 	return call, http.StatusBadRequest, validate(call)
 }
 
-// known refuses parameters that are not listed; metadata may have any name.
-func known(form url.Values, parameters []string) error {
+// allowed refuses parameters that are not listed; metadata may have any name.
+func allowed(form url.Values, parameters []string) error {
 	for name := range form {
 		if !slices.Contains(parameters, name) && !strings.HasPrefix(name, "metadata[") {
 			return fmt.Errorf("Received unknown parameter: %q", name)
@@ -112,7 +112,7 @@ func (s *Simulator) acts(asks outcome) http.HandlerFunc {
 		}
 		form, err := url.ParseQuery(string(body))
 		if err == nil {
-			err = known(form, actParameters[asks])
+			err = allowed(form, actParameters[asks])
 		}
 		if err != nil {
 			return psp.Call{}, http.StatusBadRequest, err
@@ -120,8 +120,8 @@ func (s *Simulator) acts(asks outcome) http.HandlerFunc {
 		id, _ := fromStripeID(psp.KindCharge, r.PathValue("id"))
 		call := psp.Call{Kind: psp.KindCharge, Key: r.Header.Get("Idempotency-Key"), Source: id, Again: form.Get("payment_method"), Terms: termsOf(form)}
 		i, ok := parseID(psp.KindCharge, id)
-		rec, _, known := s.record(i)
-		if !ok || !known {
+		rec, _, found := s.record(i)
+		if !ok || !found {
 			return call, http.StatusNotFound, errNoMovement
 		}
 		if v := form.Get("amount_to_capture"); v != "" {

@@ -163,9 +163,9 @@ func (b *book) readHappening(call psp.Call) (o occurrence, amount int64, err err
 		return o, 0, errNothingLikeIt
 	}
 	o.kind, o.reason = psp.Kind(parts[0]), parts[2]
-	from, known := begins[o.kind]
+	from, found := begins[o.kind]
 	switch {
-	case !known:
+	case !found:
 		return o, 0, fmt.Errorf("%w %q; name one of %s", errNoKind, o.kind, kindsUnasked())
 	case o.kind == psp.KindPayout:
 		return o, call.Amount, nil
@@ -188,7 +188,7 @@ func (b *book) readHappening(call psp.Call) (o occurrence, amount int64, err err
 			id = own
 		}
 		n, ok := parseID(kind, id)
-		if !ok || n >= b.len() || b.at(n).kind() != kind || !b.stands(n) {
+		if !ok || n >= b.len() || b.at(n).kind() != kind || !b.isSettled(n) {
 			return o, 0, errNothingLikeIt
 		}
 		o.about, amount = uint32(n), b.at(n).amount-b.refunded[uint32(n)]

@@ -19,11 +19,11 @@ func TestAccount(t *testing.T) {
 		"down":        {500, stripeError("api_error", "", ""), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, asked := answers(t, says(c.status, c.body))
+			url, requests := answers(t, says(c.status, c.body))
 			id, err := adapter(t, url, "").Account(t.Context())
 			require.Equal(t, c.want, id)
 			require.Equal(t, c.fails, err != nil, "%v", err)
-			require.Equal(t, []string{"GET /v1/account"}, asked())
+			require.Equal(t, []string{"GET /v1/account"}, requests())
 		})
 	}
 }

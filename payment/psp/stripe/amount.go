@@ -41,8 +41,8 @@ func scaleOf(currency string) (scale, bool) {
 // ToStripe converts amount, in the minor units of ISO 4217, to Stripe's unit. The error
 // is one line for the merchant: Stripe does not accept this amount.
 func ToStripe(amount int64, currency string) (int64, error) {
-	s, known := scaleOf(currency)
-	if !known {
+	s, ok := scaleOf(currency)
+	if !ok {
 		return 0, fmt.Errorf("stripe takes no payments in %s", strings.ToUpper(currency))
 	}
 	converted, exact := shift(amount, s.digits-psp.MinorDigits(currency))
@@ -59,9 +59,9 @@ func ToStripe(amount int64, currency string) (int64, error) {
 // FromStripe is the inverse of [ToStripe]. It fails for an amount that Stripe's
 // documentation rules out, and for an amount that minor units cannot express.
 func FromStripe(amount int64, currency string) (int64, error) {
-	s, known := scaleOf(currency)
+	s, ok := scaleOf(currency)
 	converted, exact := shift(amount, psp.MinorDigits(currency)-s.digits)
-	if !known || !exact {
+	if !ok || !exact {
 		return 0, fmt.Errorf("stripe: %d is not an amount of %s", amount, currency)
 	}
 	return converted, nil

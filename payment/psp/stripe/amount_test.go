@@ -45,12 +45,12 @@ func TestAmounts(t *testing.T) {
 	for digits, codes := range iso {
 		for currency := range strings.FieldsSeq(codes) {
 			require.Equal(t, digits, psp.MinorDigits(currency), currency)
-			theirs, step := 2, int64(1) // Stripe's decimals, and the least step in its unit
+			decimals, step := 2, int64(1) // Stripe's decimals, and the least step in its unit
 			switch {
 			case listed(documented.zero, currency):
-				theirs = 0
+				decimals = 0
 			case listed(documented.three, currency):
-				theirs, step = 3, 10
+				decimals, step = 3, 10
 			case listed(documented.whole, currency):
 				step = 100
 			case digits != 2:
@@ -63,7 +63,7 @@ func TestAmounts(t *testing.T) {
 			for _, major := range []int64{1, 19, 1000} {
 				got, err := stripe.ToStripe(major*power(digits), currency)
 				require.NoError(t, err, currency)
-				require.Equal(t, major*power(theirs), got, "%d %s", major, currency)
+				require.Equal(t, major*power(decimals), got, "%d %s", major, currency)
 				back, err := stripe.FromStripe(got, currency)
 				require.NoError(t, err, currency)
 				require.Equal(t, major*power(digits), back, "%d %s", major, currency)
@@ -72,7 +72,7 @@ func TestAmounts(t *testing.T) {
 				got, err := stripe.ToStripe(minor, currency)
 				if err != nil {
 					// In Stripe's unit it is no whole multiple of the step.
-					require.NotZero(t, minor*power(theirs)%(step*power(digits)), "%d minor units of %s: %v", minor, currency, err)
+					require.NotZero(t, minor*power(decimals)%(step*power(digits)), "%d minor units of %s: %v", minor, currency, err)
 					continue
 				}
 				require.Zero(t, got%step, "%d minor units of %s", minor, currency)

@@ -253,15 +253,15 @@ func (o once) RoundTrip(req *http.Request) (*http.Response, error) {
 // like a whole one.
 type bounded struct {
 	io.ReadCloser
-	left int
+	remaining int
 }
 
 func (b *bounded) Read(to []byte) (int, error) {
-	if b.left <= 0 {
+	if b.remaining <= 0 {
 		return 0, fmt.Errorf("reply over %d bytes", maxReply)
 	}
-	n, err := b.ReadCloser.Read(to[:min(len(to), b.left)])
-	b.left -= n
+	n, err := b.ReadCloser.Read(to[:min(len(to), b.remaining)])
+	b.remaining -= n
 	return n, err
 }
 

@@ -65,7 +65,7 @@ func adapter(t testing.TB, url, secret string) *stripe.Provider {
 var call = psp.Call{Key: "k", Reference: "ch_1", Amount: 1250, Currency: "usd", Source: "pm_card_visa", Description: "d"}
 
 // answers serves one reply after the other and fails the test when asked for more.
-func answers(t *testing.T, replies ...func(w http.ResponseWriter, r *http.Request)) (url string, asked func() []string) {
+func answers(t *testing.T, replies ...func(w http.ResponseWriter, r *http.Request)) (url string, requests func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var seen []string
@@ -152,7 +152,7 @@ func TestReplies(t *testing.T) {
 		"unavailable":               {503, "", psp.Unknown, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, asked := answers(t, says(c.status, c.body, "Location", "/elsewhere"), says(c.status, c.body))
+			url, requests := answers(t, says(c.status, c.body, "Location", "/elsewhere"), says(c.status, c.body))
 			r := adapter(t, url, "").Charge(t.Context(), call)
 			if r.Outcome != c.want || (r.Outcome == psp.Approved && r.ProviderRef != "pi_1") {
 				t.Fatalf("got %+v, want %s", r, c.want)
@@ -166,8 +166,8 @@ func TestReplies(t *testing.T) {
 			if reused := errors.Is(r.Err, psp.ErrKeyReused); reused != (name == "key met other parameters") {
 				t.Errorf("the key is reused: %t, of %v", reused, r.Err)
 			}
-			if n := len(asked()); name != "not confirmed" && n != 1 { // that one is read again
-				t.Errorf("%d requests, want 1: %v", n, asked())
+			if n := len(requests()); name != "not confirmed" && n != 1 { // that one is read again
+				t.Errorf("%d requests, want 1: %v", n, requests())
 			}
 		})
 	}
@@ -200,11 +200,11 @@ func TestKeptFailureIsLookedUp(t *testing.T) {
 		"of an attempt before": {strings.Replace(declined, `"k"`, `"another"`, 1), psp.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, asked := answers(t, kept, says(200, `{"object":"search_result","data":[`+c.found+`],"has_more":false}`), says(200, c.found))
+			url, requests := answers(t, kept, says(200, `{"object":"search_result","data":[`+c.found+`],"has_more":false}`), says(200, c.found))
 			if r := adapter(t, url, "").Charge(t.Context(), call); r.Outcome != c.want {
 				t.Errorf("got %+v, want %s", r, c.want)
 			}
-			if got := strings.Join(asked(), ", "); got != "POST /v1/payment_intents, GET /v1/payment_intents/search" && name != "undecided" {
+			if got := strings.Join(requests(), ", "); got != "POST /v1/payment_intents, GET /v1/payment_intents/search" && name != "undecided" {
 				t.Errorf("asked %s", got)
 			}
 		})
@@ -229,14 +229,14 @@ func TestKeptFailureOfCaptureAndCancel(t *testing.T) {
 		"not canceled":        {true, intent("requires_capture", ""), psp.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, asked := answers(t, kept, says(200, c.now))
+			url, requests := answers(t, kept, says(200, c.now))
 			p, order := adapter(t, url, ""), psp.Call{Key: "o", Reference: "cap_1", Amount: 1250, Currency: "usd", Source: "pi_1"}
 			act := p.Capture
 			if c.cancel {
 				act = p.Cancel
 			}
-			if r := act(t.Context(), order); r.Outcome != c.want || len(asked()) != 2 {
-				t.Errorf("got %+v, want %s; asked %v", r, c.want, asked())
+			if r := act(t.Context(), order); r.Outcome != c.want || len(requests()) != 2 {
+				t.Errorf("got %+v, want %s; asked %v", r, c.want, requests())
 			}
 		})
 	}
@@ -246,8 +246,8 @@ func TestKeptFailureOfCaptureAndCancel(t *testing.T) {
 // cent: it is not what a look-up finds.
 func TestLookUpsInConnectedAccounts(t *testing.T) {
 	good := strings.Replace(intent("succeeded", ""), "pi_1", "pi_2", 1)
-	mine := call
-	mine.Kind, mine.Terms = psp.KindCharge, &psp.Terms{Account: "acct_1"}
+	own := call
+	own.Kind, own.Terms = psp.KindCharge, &psp.Terms{Account: "acct_1"}
 	for name, c := range map[string]struct {
 		listed, again string
 		want          psp.Found
@@ -260,8 +260,8 @@ func TestLookUpsInConnectedAccounts(t *testing.T) {
 		"beside ours":     {strings.Replace(intent("succeeded", ""), "1250", "1", 1) + "," + good, "", psp.FoundYes},
 	} {
 		url, _ := answers(t, says(200, `{"object":"search_result","data":[`+c.listed+`],"has_more":false}`))
-		mine.Again = c.again
-		found, r := adapter(t, url, "").Lookup(t.Context(), mine)
+		own.Again = c.again
+		found, r := adapter(t, url, "").Lookup(t.Context(), own)
 		if found != c.want || found == psp.FoundYes && r.ProviderRef != "pi_2@acct_1" {
 			t.Errorf("%s: got %v %+v, want %v", name, found, r, c.want)
 		}
@@ -290,7 +290,7 @@ func TestKeptFailureOfConfirmation(t *testing.T) {
 		"not to be asked": {503, "", psp.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, asked := answers(t, kept, func(w http.ResponseWriter, r *http.Request) {
+			url, requests := answers(t, kept, func(w http.ResponseWriter, r *http.Request) {
 				if got := r.Header.Get("Stripe-Account"); got != "acct_1" {
 					t.Errorf("asked in the name of %q", got)
 				}
@@ -300,7 +300,7 @@ func TestKeptFailureOfConfirmation(t *testing.T) {
 			if r.Outcome != c.want || r.Outcome == psp.Approved && r.ProviderRef != again.Again || r.Outcome == psp.Unknown && r.Err == nil {
 				t.Errorf("got %+v, want %s", r, c.want)
 			}
-			if got := strings.Join(asked(), ", "); got != "POST /v1/payment_intents/pi_1/confirm, GET /v1/payment_intents/pi_1" {
+			if got := strings.Join(requests(), ", "); got != "POST /v1/payment_intents/pi_1/confirm, GET /v1/payment_intents/pi_1" {
 				t.Errorf("asked %s", got)
 			}
 		})
@@ -310,11 +310,11 @@ func TestKeptFailureOfConfirmation(t *testing.T) {
 // A reply that Stripe kept while the object was undecided says so for ever.
 func TestUndecidedIsReadAgain(t *testing.T) {
 	for now, want := range map[string]psp.Outcome{"succeeded": psp.Approved, "processing": psp.Pending, "canceled": psp.Declined} {
-		url, asked := answers(t, says(200, intent("processing", "")), says(200, intent(now, "")))
+		url, requests := answers(t, says(200, intent("processing", "")), says(200, intent(now, "")))
 		if r := adapter(t, url, "").Charge(t.Context(), call); r.Outcome != want {
 			t.Errorf("%s: got %+v, want %s", now, r, want)
 		}
-		if got := strings.Join(asked(), ", "); got != "POST /v1/payment_intents, GET /v1/payment_intents/pi_1" {
+		if got := strings.Join(requests(), ", "); got != "POST /v1/payment_intents, GET /v1/payment_intents/pi_1" {
 			t.Errorf("asked %s", got)
 		}
 	}
@@ -417,9 +417,9 @@ func TestVersionAndKeyArePinned(t *testing.T) {
 	}
 	keyless := call
 	keyless.Key = ""
-	url, asked := answers(t)
-	if r := adapter(t, url, "").Charge(t.Context(), keyless); r.Outcome != psp.Unknown || r.Err == nil || len(asked()) != 0 {
-		t.Errorf("without a key: got %+v, asked %v", r, asked())
+	url, requests := answers(t)
+	if r := adapter(t, url, "").Charge(t.Context(), keyless); r.Outcome != psp.Unknown || r.Err == nil || len(requests()) != 0 {
+		t.Errorf("without a key: got %+v, asked %v", r, requests())
 	}
 }
 
