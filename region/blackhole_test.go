@@ -71,7 +71,7 @@ func timedOut(context.Context) (net.Conn, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 }
 
-// accepted: somebody takes the connection, reads what comes and says nothing.
+// accepted: a server takes the connection, reads and answers nothing.
 func accepted(context.Context) (net.Conn, error) {
 	here, there := net.Pipe()
 	go func() { _, _ = io.Copy(io.Discard, there) }()
@@ -108,7 +108,7 @@ func newDarkTLS(t *testing.T, caller, called *TLS, locals ...Local) *dark {
 		Self: us, Topology: threeRegions(t), Directory: seen, Seen: func(string) time.Time { return time.Now() },
 	})
 	var err error
-	d.peers, err = NewPeers(PeersConfig{Directory: seen, Deployment: ours, Transport: transport, TLS: caller != nil, Outages: d.outages})
+	d.peers, err = NewPeers(PeersConfig{Directory: seen, Deployment: deploymentID, Transport: transport, TLS: caller != nil, Outages: d.outages})
 	require.NoError(t, err)
 	ctx, end := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -135,8 +135,8 @@ func (d *dark) forward(t *testing.T, patience time.Duration) (body string, took 
 	return string(reply.Response.Body), time.Since(began), err
 }
 
-// A dial is no answer: the next node is asked, and from then on first, until the node in
-// the hole answers a ping.
+// A dial is no answer: the forward goes to the next node, and later ones go there first, until the
+// node in the hole answers a ping.
 func TestADialIsNoAnswer(t *testing.T) {
 	for name, hole := range map[string]func(context.Context) (net.Conn, error){"hangs": dropped, "times out": timedOut} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestADialIsNoAnswer(t *testing.T) {
 				body, took, err = d.forward(t, entryTime)
 				require.NoError(t, err)
 				require.Equal(t, "second", body)
-				require.Zero(t, took, "it was asked first again")
+				require.Zero(t, took, "it was requested first again")
 				require.False(t, d.outages.Unreachable(eu))
 				time.Sleep(2 * DefaultGrace)
 				require.False(t, d.outages.Unreachable(eu), "one of its nodes answers")
@@ -170,20 +170,20 @@ func TestADialIsNoAnswer(t *testing.T) {
 
 // A region that gossip sees and nobody can call is lost after the grace, however many nodes
 // it has and however little patience callers have.
-func TestARegionThatNobodyCanCallIsLost(t *testing.T) {
+func TestARegionThatCannotBeCalledIsLost(t *testing.T) {
 	for name, hole := range map[string]func(context.Context) (net.Conn, error){
 		"SYNs are dropped": dropped, "dials time out": timedOut, "connections are accepted and never answered": accepted,
 	} {
-		for patience, who := range map[time.Duration]string{entryTime: "who waits", time.Second: "who goes away"} {
+		for patience, who := range map[time.Duration]string{entryTime: "who waits", time.Second: "a caller that disconnects"} {
 			t.Run(name+", "+who, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					d := newDark(t, answering("a"), answering("b"), answering("c"), answering("d"))
 					d.dig(hole, d.nodes...)
 					require.False(t, d.outages.Unreachable(eu))
 					began := time.Now()
-					asked := make(chan struct{})
+					requested := make(chan struct{})
 					go func() {
-						defer close(asked)
+						defer close(requested)
 						for !d.outages.Lost(eu) {
 							if _, _, err := d.forward(t, patience); !errors.Is(err, ErrNoAnswer) {
 								t.Errorf("%v", err)
@@ -195,7 +195,7 @@ func TestARegionThatNobodyCanCallIsLost(t *testing.T) {
 					}
 					require.LessOrEqual(t, time.Since(began), DefaultGrace+probeEvery/10)
 					require.True(t, d.outages.Unreachable(eu))
-					<-asked
+					<-requested
 					time.Sleep(10 * DefaultGrace)
 					require.True(t, d.outages.Lost(eu), "nobody asks any more, but for pings")
 					require.Equal(t, []string{"a", "b", "c", "d"}, d.outages.Silent(eu))
@@ -214,7 +214,7 @@ func TestARegionThatNobodyCanCallIsLost(t *testing.T) {
 	}
 }
 
-// What could not be dialled was not asked: every other node may be tried.
+// A node that could not be dialled got no request: every other node may be tried.
 func TestAHealthyNodeIsFoundBesideAnyNumberThatCannotBeDialled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDark(t, answering("a"), answering("b"), answering("c"), answering("d"), answering("e"))
@@ -228,8 +228,8 @@ func TestAHealthyNodeIsFoundBesideAnyNumberThatCannotBeDialled(t *testing.T) {
 	})
 }
 
-// A provider may take as long as it likes: the connection stands, and its node is not
-// silent, whoever's time is over.
+// A provider may take as long as it likes: the connection lives, and its node is not silent, even
+// when the caller's time is over.
 func TestASlowAnswerIsNoSilence(t *testing.T) {
 	t.Run("clear text", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { slowAnswer(t, nil, nil) })
@@ -336,9 +336,9 @@ func TestAWayThatDropsLargePacketsIsNoWay(t *testing.T) {
 				require.NoError(t, call(t, d, small), "small ones pass")
 				began := time.Now()
 				require.ErrorIs(t, call(t, d, large), ErrNoAnswer)
-				asked := make(chan struct{})
+				requested := make(chan struct{})
 				go func() {
-					defer close(asked)
+					defer close(requested)
 					for !d.outages.Lost(eu) && time.Since(began) < time.Minute {
 						_ = call(t, d, small)
 						time.Sleep(probeEvery / 10)
@@ -348,7 +348,7 @@ func TestAWayThatDropsLargePacketsIsNoWay(t *testing.T) {
 					time.Sleep(probeEvery / 10)
 				}
 				require.LessOrEqual(t, time.Since(began), DefaultGrace+probeEvery/10)
-				<-asked
+				<-requested
 				answered := 0
 				for range 100 {
 					if call(t, d, small) == nil {
@@ -377,7 +377,7 @@ func TestAWayThatDropsLargePacketsIsNoWay(t *testing.T) {
 					require.Equal(t, []string{"a"}, d.outages.Silent(eu))
 					began := time.Now()
 					require.NoError(t, call(t, d, large))
-					require.Zero(t, time.Since(began), "it was asked first again")
+					require.Zero(t, time.Since(began), "it got the request first again")
 					require.False(t, d.outages.Lost(eu))
 					time.Sleep(probeEvery / 10)
 				}
@@ -386,7 +386,8 @@ func TestAWayThatDropsLargePacketsIsNoWay(t *testing.T) {
 	}
 }
 
-// A caller that goes away before a large call has failed leaves a doubt, which no small answer ends.
+// After a caller disconnects before a large call has failed, the node is in doubt. No small answer
+// ends that.
 func TestASmallAnswerEndsNoDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutages(t, sight{eu: time.Now().Add(time.Hour), as: time.Now().Add(time.Hour)})
@@ -400,11 +401,11 @@ func TestASmallAnswerEndsNoDoubt(t *testing.T) {
 
 // A ping carries more than the largest packet each way, and a node takes no larger one.
 func TestAPingIsLargerThanAnyPacket(t *testing.T) {
-	var asked, answer atomic.Int64
+	var requests, answer atomic.Int64
 	node := startNode(t, "n", answering("ok"))
-	p := peersOf(t, func(c *PeersConfig) { c.Transport = sizing{NewTransport(nil), &asked, &answer} }, node)
+	p := peersOf(t, func(c *PeersConfig) { c.Transport = sizing{NewTransport(nil), &requests, &answer} }, node)
 	require.NoError(t, p.Ping(t.Context(), node))
-	require.Greater(t, asked.Load(), int64(9000))
+	require.Greater(t, requests.Load(), int64(9000))
 	require.Greater(t, answer.Load(), int64(9000))
 
 	_, err := p.client(node.RPCAddr).Ping(t.Context(), connect.NewRequest(&peerv1.PingRequest{Padding: make([]byte, 3*pingBytes)}))
@@ -416,11 +417,11 @@ func TestAPingIsLargerThanAnyPacket(t *testing.T) {
 // sizing records the size of a call's bodies.
 type sizing struct {
 	*Transport
-	asked, answer *atomic.Int64
+	requests, answer *atomic.Int64
 }
 
 func (s sizing) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.asked.Store(r.ContentLength)
+	s.requests.Store(r.ContentLength)
 	resp, err := s.Transport.RoundTrip(r)
 	if err == nil {
 		resp.Body = counted{resp.Body, s.answer}

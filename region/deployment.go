@@ -16,8 +16,8 @@ import (
 // answer. TLS cannot tell: secrets are copied, and the id is a row.
 const deploymentHeader = "Homeward-Deployment"
 
-// OtherDeploymentError: a node is of another deployment. Nothing of what it said is
-// believed, and nothing ran for it.
+// OtherDeploymentError: a node is of another deployment. Its answer is discarded, and nothing ran
+// for it.
 type OtherDeploymentError struct {
 	// Own is this end's deployment, and Other that of the other end; [uuid.Nil] if it
 	// names none.
@@ -67,7 +67,7 @@ func OfDeployment(next http.Handler, own uuid.UUID, tools bool, log *slog.Logger
 			next.ServeHTTP(w, r)
 			return
 		case refusal.IsSupported(r):
-			_ = refusal.Write(w, r, connect.NewError(connect.CodePermissionDenied, err)) // the caller may be gone
+			_ = refusal.Write(w, r, connect.NewError(connect.CodePermissionDenied, err)) // the caller may have disconnected
 		default:
 			http.Error(w, err.Error(), http.StatusForbidden)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// theirs is another deployment.
-var theirs = uuid.MustParse("018f0000-0000-4000-8000-00000000000b")
+// otherID is another deployment.
+var otherID = uuid.MustParse("018f0000-0000-4000-8000-00000000000b")
 
 // lines passes each record on, as a line.
 type lines chan string
@@ -47,7 +47,7 @@ func (l lines) namesBoth(t *testing.T, begins string) {
 	for {
 		select {
 		case line := <-l:
-			if strings.HasPrefix(line, begins) && strings.Contains(line, ours.String()) && strings.Contains(line, theirs.String()) {
+			if strings.HasPrefix(line, begins) && strings.Contains(line, deploymentID.String()) && strings.Contains(line, otherID.String()) {
 				require.NotContains(t, line, "\n")
 				return
 			}
@@ -70,40 +70,40 @@ func TestGossipOfAnotherDeploymentIsRefused(t *testing.T) {
 		})
 	}
 	at, bt := make(lines, 1000), make(lines, 1000)
-	a := start(ours, at, "a", us)
-	b := start(ours, at, "b", eu, a.GossipAddr())
+	a := start(deploymentID, at, "a", us)
+	b := start(deploymentID, at, "b", eu, a.GossipAddr())
 	await(t, a, "b", func() bool { return a.Alive(eu) })
 	// x has the address of a among its seeds, and then y is where b was.
-	x := start(theirs, bt, "x", as, a.GossipAddr())
+	x := start(otherID, bt, "x", as, a.GossipAddr())
 	at.namesBoth(t, metAnother)
 	bt.namesBoth(t, metAnother)
 	err := x.Join(t.Context(), []string{a.GossipAddr()})
-	require.ErrorContains(t, err, ours.String())
-	require.ErrorContains(t, err, theirs.String())
+	require.ErrorContains(t, err, deploymentID.String())
+	require.ErrorContains(t, err, otherID.String())
 
 	host, port, err := net.SplitHostPort(b.GossipAddr())
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1", host)
 	require.NoError(t, b.Close())
 	y := startMember(t, func(c *MembershipConfig) {
-		c.Deployment, c.Node, c.Region, c.RPCAddr, c.SecretKeys, c.Seeds = theirs, "y", eu, "127.0.0.1:9001", secrets, []string{x.GossipAddr()}
+		c.Deployment, c.Node, c.Region, c.RPCAddr, c.SecretKeys, c.Seeds = otherID, "y", eu, "127.0.0.1:9001", secrets, []string{x.GossipAddr()}
 		_, err := fmt.Sscan(port, &c.BindPort)
 		require.NoError(t, err)
 	})
 	await(t, x, "y", func() bool { return x.Alive(eu) })
-	await(t, a, "b to be gone", func() bool { return !a.Alive(eu) })
+	await(t, a, "b to leave", func() bool { return !a.Alive(eu) })
 	err = a.Join(t.Context(), []string{y.GossipAddr()})
-	require.ErrorContains(t, err, ours.String())
-	require.ErrorContains(t, err, theirs.String())
+	require.ErrorContains(t, err, deploymentID.String())
+	require.ErrorContains(t, err, otherID.String())
 
 	for _, n := range a.Members() {
-		require.Equal(t, ours, n.Deployment)
+		require.Equal(t, deploymentID, n.Deployment)
 	}
 	require.Len(t, a.Members(), 1)
 	for _, m := range []*Membership{x, y} {
 		require.Len(t, m.Members(), 2)
 		for _, n := range m.Members() {
-			require.Equal(t, theirs, n.Deployment)
+			require.Equal(t, otherID, n.Deployment)
 		}
 	}
 }
@@ -112,27 +112,27 @@ func TestGossipOfAnotherDeploymentIsRefused(t *testing.T) {
 func TestAMemberOfAnotherDeploymentIsNoMember(t *testing.T) {
 	a := startMember(t, func(c *MembershipConfig) { c.Node, c.Region, c.RPCAddr = "a", us, "127.0.0.1:9000" })
 	b := startMember(t, func(c *MembershipConfig) {
-		c.Deployment, c.Node, c.Region, c.RPCAddr = theirs, "b", eu, "127.0.0.1:9001"
+		c.Deployment, c.Node, c.Region, c.RPCAddr = otherID, "b", eu, "127.0.0.1:9001"
 		c.tune = nil
 	})
 	err := a.view.NotifyAlive(b.list.LocalNode())
-	require.ErrorContains(t, err, ours.String())
-	require.ErrorContains(t, err, theirs.String())
+	require.ErrorContains(t, err, deploymentID.String())
+	require.ErrorContains(t, err, otherID.String())
 	require.NoError(t, a.view.NotifyAlive(a.list.LocalNode()))
 }
 
 // TestAForwardFromAnotherDeploymentIsRefused: both have certificates of one CA, in one trust
 // domain.
 func TestAForwardFromAnotherDeploymentIsRefused(t *testing.T) {
-	for _, named := range []uuid.UUID{theirs, uuid.Nil} {
+	for _, named := range []uuid.UUID{otherID, uuid.Nil} {
 		local, log := answering("charged"), make(lines, 1000)
-		h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t), Logger: slog.New(log)})
+		h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t), Logger: slog.New(log)})
 		require.NoError(t, err)
 		mux := http.NewServeMux()
 		h.Mount(mux)
 		addr, _ := serve(t, mux)
 		node := Node{Name: "n", Region: eu, RPCAddr: addr}
-		p := peersOf(t, func(c *PeersConfig) { c.Deployment = theirs }, node)
+		p := peersOf(t, func(c *PeersConfig) { c.Deployment = otherID }, node)
 		if named == uuid.Nil {
 			p.http = &http.Client{Transport: NewTransport(nil)}
 			t.Cleanup(p.http.CloseIdleConnections)
@@ -141,16 +141,16 @@ func TestAForwardFromAnotherDeploymentIsRefused(t *testing.T) {
 		_, _, read := p.Inspect(t.Context(), eu, claim.Key{Tenant: "acme", Value: "order-1"})
 		_, _, _, found := p.Object(t.Context(), eu, "acme", "ch_1")
 		for _, err := range []error{err, read, found} {
-			require.ErrorContains(t, err, ours.String())
+			require.ErrorContains(t, err, deploymentID.String())
 			if named != uuid.Nil {
 				require.ErrorIs(t, err, ErrNoAnswer)
-				require.ErrorContains(t, err, theirs.String())
+				require.ErrorContains(t, err, otherID.String())
 			}
 		}
 		require.Zero(t, local.calls.Load(), "something ran")
 		if named != uuid.Nil {
 			log.namesBoth(t, "a request of another deployment was refused")
-			require.ErrorContains(t, p.Ping(t.Context(), node), ours.String(), "a node of another deployment is a sign of life")
+			require.ErrorContains(t, p.Ping(t.Context(), node), deploymentID.String(), "a node of another deployment is a sign of life")
 		}
 	}
 }
@@ -158,8 +158,8 @@ func TestAForwardFromAnotherDeploymentIsRefused(t *testing.T) {
 // TestAnAnswerOfAnotherDeploymentIsNone: an address of gossip leads to a node, or to anything
 // else, that answers as if it were right.
 func TestAnAnswerOfAnotherDeploymentIsNone(t *testing.T) {
-	for _, named := range []string{theirs.String(), "", "nonsense"} {
-		h, err := NewHandler(HandlerConfig{Local: answering("another's"), Self: eu, Deployment: ours, Topology: threeRegions(t)})
+	for _, named := range []string{otherID.String(), "", "nonsense"} {
+		h, err := NewHandler(HandlerConfig{Local: answering("another's"), Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 		require.NoError(t, err)
 		mux := http.NewServeMux()
 		h.Mount(mux)
@@ -171,7 +171,7 @@ func TestAnAnswerOfAnotherDeploymentIsNone(t *testing.T) {
 		reply, err := p.Execute(t.Context(), eu, requestFor(other, other, right), 1, us)
 		require.NoError(t, err)
 		require.Equal(t, "ours", string(reply.Response.Body))
-		if named == theirs.String() {
+		if named == otherID.String() {
 			log.namesBoth(t, "a forward failed on the wire")
 		}
 	}
@@ -200,7 +200,7 @@ func TestAToolsDeploymentIsThatOfTheFirstAnswer(t *testing.T) {
 		addr, _ := serve(t, OfDeployment(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), of, true, slog.New(slog.DiscardHandler)))
 		return "http://" + addr
 	}
-	first, second := at(ours), at(theirs)
+	first, second := at(deploymentID), at(otherID)
 	transport := NewTransport(nil)
 	t.Cleanup(transport.CloseIdleConnections)
 	tool := NewClient(transport, uuid.Nil)
@@ -218,7 +218,7 @@ func TestAToolsDeploymentIsThatOfTheFirstAnswer(t *testing.T) {
 	require.NoError(t, get(first))
 	var other *OtherDeploymentError
 	require.ErrorAs(t, get(second), &other)
-	require.Equal(t, OtherDeploymentError{Own: ours, Other: theirs}, *other)
+	require.Equal(t, OtherDeploymentError{Own: deploymentID, Other: otherID}, *other)
 }
 
 // ofAnother counts the lines so far that name both deployments.
@@ -226,7 +226,7 @@ func (l lines) ofAnother() (n int) {
 	for {
 		select {
 		case line := <-l:
-			if strings.Contains(line, ours.String()) && strings.Contains(line, theirs.String()) {
+			if strings.Contains(line, deploymentID.String()) && strings.Contains(line, otherID.String()) {
 				n++
 			}
 		default:
@@ -239,9 +239,11 @@ func (l lines) ofAnother() (n int) {
 // exchange, and memberlist has a line of its own for each.
 func TestAnotherDeploymentIsLoggedOnce(t *testing.T) {
 	log := make(lines, 1000)
-	a := startMember(t, func(c *MembershipConfig) { c.Deployment, c.Node, c.Region, c.RPCAddr = ours, "a", us, "127.0.0.1:9000" })
+	a := startMember(t, func(c *MembershipConfig) {
+		c.Deployment, c.Node, c.Region, c.RPCAddr = deploymentID, "a", us, "127.0.0.1:9000"
+	})
 	x := startMember(t, func(c *MembershipConfig) {
-		c.Deployment, c.Node, c.Region, c.RPCAddr, c.Logger = theirs, "x", eu, "127.0.0.1:9001", slog.New(log)
+		c.Deployment, c.Node, c.Region, c.RPCAddr, c.Logger = otherID, "x", eu, "127.0.0.1:9001", slog.New(log)
 	})
 	for range 3 {
 		require.Error(t, x.Join(t.Context(), []string{a.GossipAddr()}))
@@ -249,7 +251,7 @@ func TestAnotherDeploymentIsLoggedOnce(t *testing.T) {
 	require.Equal(t, 1, log.ofAnother())
 
 	clock := time.Unix(0, 0)
-	v := newView(Node{Deployment: ours, Name: "a"}, func() time.Time { return clock }, slog.New(log))
+	v := newView(Node{Deployment: deploymentID, Name: "a"}, func() time.Time { return clock }, slog.New(log))
 	meet := func(name string, of uuid.UUID) {
 		meta, err := encodeMeta(Node{Deployment: of, Name: name, Region: eu, RPCAddr: "127.0.0.1:9001"})
 		require.NoError(t, err)
@@ -258,18 +260,18 @@ func TestAnotherDeploymentIsLoggedOnce(t *testing.T) {
 		require.Error(t, v.NotifyAlive(peer))
 	}
 	for range 3 {
-		meet("x", theirs)
-		meet("y", theirs)
+		meet("x", otherID)
+		meet("y", otherID)
 	}
 	require.Equal(t, 2, log.ofAnother(), "one for each member")
 	third := uuid.MustParse("018f0000-0000-4000-8000-00000000000c")
 	meet("x", third)
 	require.Contains(t, <-log, third.String(), "it is of another one now")
 	clock = clock.Add(strangerAgain)
-	meet("x", theirs)
+	meet("x", otherID)
 	require.Equal(t, 1, log.ofAnother(), "it is still there")
 	for i := range 3 * maxStrangers {
-		meet(fmt.Sprint("n", i), theirs)
+		meet(fmt.Sprint("n", i), otherID)
 	}
 	require.Equal(t, maxStrangers-1, log.ofAnother())
 	require.Len(t, v.strangers.logged, maxStrangers)
@@ -279,11 +281,11 @@ func TestAnotherDeploymentIsLoggedOnce(t *testing.T) {
 // second.
 func TestACallerOfAnotherDeploymentIsLoggedOnce(t *testing.T) {
 	log := make(lines, 1000)
-	h := OfDeployment(http.NotFoundHandler(), ours, false, slog.New(log))
+	h := OfDeployment(http.NotFoundHandler(), deploymentID, false, slog.New(log))
 	for i := range 6 {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:%d", i%2, 40000+i)
-		r.Header.Set(deploymentHeader, theirs.String())
+		r.Header.Set(deploymentHeader, otherID.String())
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		require.Equal(t, http.StatusForbidden, w.Code)

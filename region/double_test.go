@@ -62,8 +62,8 @@ func failing(err error) *fakeLocal {
 // pingPath is that of the call that is free for every identity.
 const pingPath = peerv1connect.PeerServicePingProcedure
 
-// ours is the deployment of these tests.
-var ours = uuid.MustParse("018f0000-0000-4000-8000-00000000000a")
+// deploymentID is the deployment of these tests.
+var deploymentID = uuid.MustParse("018f0000-0000-4000-8000-00000000000a")
 
 // serve runs handler on loopback until the test ends and returns its address.
 func serve(t *testing.T, handler http.Handler) (string, *http.Server) {
@@ -87,7 +87,7 @@ func serve(t *testing.T, handler http.Handler) (string, *http.Server) {
 // startNode serves local as a node of eu.
 func startNode(t *testing.T, name string, local Local) Node {
 	t.Helper()
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (d directory) Nodes(region string) []Node { return d[region] }
 
 func peersOf(t *testing.T, change func(*PeersConfig), nodes ...Node) *Peers {
 	t.Helper()
-	cfg := PeersConfig{Directory: directory{eu: nodes}, Deployment: ours, TryTimeout: patience}
+	cfg := PeersConfig{Directory: directory{eu: nodes}, Deployment: deploymentID, TryTimeout: patience}
 	if change != nil {
 		change(&cfg)
 	}
@@ -170,5 +170,5 @@ func rawClient(t *testing.T, node Node) peerv1connect.PeerServiceClient {
 	t.Helper()
 	transport := NewTransport(nil)
 	t.Cleanup(transport.CloseIdleConnections)
-	return peerv1connect.NewPeerServiceClient(NewClient(transport, ours), "http://"+node.RPCAddr)
+	return peerv1connect.NewPeerServiceClient(NewClient(transport, deploymentID), "http://"+node.RPCAddr)
 }

@@ -21,8 +21,8 @@ import (
 // How a forward can fail beside the claim's own answers. Test with errors.Is; the
 // package documentation explains each.
 var (
-	// ErrNoNode: no live node of the region is known. Nothing was sent.
-	ErrNoNode = errors.New("region: no live node is known")
+	// ErrNoNode: gossip shows no live node of the region. Nothing was sent.
+	ErrNoNode = errors.New("region: no live node")
 	// ErrNoAnswer: no node answered. The request may or may not have run.
 	ErrNoAnswer = errors.New("region: no node answered")
 	// ErrPeerFailed: a node answered with an error outside the contract. The
@@ -97,7 +97,7 @@ func toProblem(err error) (*peerv1.Problem, connect.Code) {
 	return nil, 0
 }
 
-// fromProblem returns nil for a kind that this build does not know.
+// fromProblem returns nil for a kind that this build does not have.
 func fromProblem(p *peerv1.Problem) error {
 	after := time.Duration(p.GetRetryAfterMs()) * time.Millisecond
 	switch p.GetKind() {
@@ -121,10 +121,9 @@ func fromProblem(p *peerv1.Problem) error {
 	}
 }
 
-// toConnect maps the result of a handler to a Connect error. What reply holds of the
-// key is sent along. known is false for an error outside the contract: its text is not
-// sent.
-func toConnect(err error, reply *claim.Reply) (wire *connect.Error, known bool) {
+// toConnect maps the result of a handler to a Connect error. The error carries what reply holds of
+// the key. ok is false for an error outside the contract: its text is not sent.
+func toConnect(err error, reply *claim.Reply) (wire *connect.Error, ok bool) {
 	if p, code := toProblem(err); p != nil {
 		p.Home, p.FirstUse, p.ExpiresAt = reply.Home, toTimestamp(reply.FirstUse), toTimestamp(reply.ExpiresAt)
 		name := strings.TrimPrefix(p.Kind.String(), "KIND_")
@@ -195,7 +194,7 @@ func fromConnect(err error) (_ error, final bool) {
 		return fmt.Errorf("%w: %s", ErrRefused, wire.Message()), true
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled:
 		// The peer is stopping, or exceeded the time that we gave it.
-		return fmt.Errorf("%w: the peer said %v: %s", ErrNoAnswer, wire.Code(), wire.Message()), false
+		return fmt.Errorf("%w: the peer answered %v: %s", ErrNoAnswer, wire.Code(), wire.Message()), false
 	default:
 		// CodeResourceExhausted is among these: a response over MaxMessageBytes is
 		// refused only after the request ran.

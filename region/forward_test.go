@@ -29,7 +29,7 @@ func TestForwardGoesToTheNextNodeWhenTheFirst(t *testing.T) {
 				<-ctx.Done()
 				return claim.Reply{}, ctx.Err()
 			}}
-			h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t)})
+			h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestForwardGoesToTheNextNodeWhenTheFirst(t *testing.T) {
 			addr, _ := serve(t, http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect))
 			return Node{Name: "first", Region: eu, RPCAddr: addr}
 		},
-		"stands behind a proxy that lost it": func(t *testing.T) Node {
+		"is behind a proxy that lost it": func(t *testing.T) Node {
 			addr, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				http.Error(w, "no upstream", http.StatusServiceUnavailable)
 			}))
@@ -90,13 +90,13 @@ func TestForwardGoesToTheNextNodeWhenTheFirstIsTooSlow(t *testing.T) {
 	select {
 	case <-gaveUp:
 	case <-time.After(patience):
-		t.Error("the slow node was not told to give up")
+		t.Error("the slow node's request was not cancelled")
 	}
 }
 
 func TestTriesAreBounded(t *testing.T) {
 	var nodes []Node
-	for i := range MaxTries + 2 { // each takes the request, and answers nothing of ours
+	for i := range MaxTries + 2 { // each takes the request, and answers as no Homeward node does
 		addr, _ := serve(t, http.NotFoundHandler())
 		nodes = append(nodes, Node{Name: fmt.Sprint("broken-", i), Region: eu, RPCAddr: addr})
 	}
@@ -135,9 +135,9 @@ func TestTheCallersDeadlineEndsAForward(t *testing.T) {
 	nodes := []Node{startNode(t, "slow", slow), startNode(t, "second", second)}
 	ctx := t.Context()
 	// On a busy machine a deadline may pass before the forward arrives.
-	for left := 200 * time.Millisecond; len(arrived) == 0 && left < patience; left *= 2 {
+	for rest := 200 * time.Millisecond; len(arrived) == 0 && rest < patience; rest *= 2 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(t.Context(), left)
+		ctx, cancel = context.WithTimeout(t.Context(), rest)
 		defer cancel()
 		_, err := peersOf(t, nil, nodes...).Execute(ctx, eu, requestFor(nodes[0], nodes...), 1, us)
 		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNoAnswer) {
@@ -145,7 +145,7 @@ func TestTheCallersDeadlineEndsAForward(t *testing.T) {
 		}
 	}
 	if second.calls.Load() != 0 {
-		t.Error("the second node was asked although there was no time left")
+		t.Error("the second node got a request although no time remained")
 	}
 	select {
 	case deadline := <-ended:
@@ -153,11 +153,11 @@ func TestTheCallersDeadlineEndsAForward(t *testing.T) {
 			t.Errorf("the peer's deadline is %v, the caller's %v", deadline, want)
 		}
 	case <-time.After(patience):
-		t.Error("the peer was not told to give up")
+		t.Error("the peer's request was not cancelled")
 	}
 }
 
-func TestACallerThatGoesAwayEndsAForward(t *testing.T) {
+func TestACallerThatDisconnectsEndsAForward(t *testing.T) {
 	arrived, ended := make(chan struct{}), make(chan struct{})
 	local := &fakeLocal{execute: func(ctx context.Context, _ string, _ claim.Request) (claim.Reply, error) {
 		close(arrived)
@@ -176,7 +176,7 @@ func TestACallerThatGoesAwayEndsAForward(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(patience):
-		t.Error("the peer was not told to give up")
+		t.Error("the peer's request was not cancelled")
 	}
 }
 
@@ -202,9 +202,9 @@ func TestWrongHome(t *testing.T) {
 		what, home, key, id string
 		want                error
 	}{
-		{"stamped for another, sent as ours", eu, stamp(3), object(3), &WrongHomeError{Home: as}},
+		{"stamped for another, sent as this region's", eu, stamp(3), object(3), &WrongHomeError{Home: as}},
 		{"stamped for another, sent as another's", us, stamp(1), object(1), &WrongHomeError{Home: us}},
-		{"stamped for a region that is not known", eu, stamp(99), object(99), claim.ErrHomeUnreachable},
+		{"stamped for a region that is not in the topology", eu, stamp(99), object(99), claim.ErrHomeUnreachable},
 		{"opaque, sent as another's", us, "order-1", "unreadable", &WrongHomeError{}},
 	} {
 		req := requestFor(node, node)
@@ -222,11 +222,11 @@ func TestWrongHome(t *testing.T) {
 	if n := local.calls.Load(); n != 0 {
 		t.Errorf("%d of them ran", n)
 	}
-	// What the key says counts, also where the sender says otherwise.
+	// The key decides its home, whatever the sender claims.
 	req := requestFor(node, node)
 	req.Key.Value = stamp(2)
 	if _, err := p.Execute(t.Context(), us, req, 1, us); err != nil {
-		t.Errorf("ours, sent as another's: %v", err)
+		t.Errorf("this region's, sent as another's: %v", err)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestHopLimit(t *testing.T) {
 }
 
 func TestForwardsShareOneHTTP2Connection(t *testing.T) {
-	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Deployment: ours, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

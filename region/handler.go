@@ -195,8 +195,8 @@ func (h *Handler) checkHome(home string, code claim.RegionCode) error {
 }
 
 func (h *Handler) checkCode(code claim.RegionCode) error {
-	home, known := h.c.Topology.ByCode(code)
-	if !known {
+	home, ok := h.c.Topology.ByCode(code)
+	if !ok {
 		// A region newer than this node's table: the key has a home, but this node
 		// cannot reach it.
 		return fmt.Errorf("region code %d is not in this node's topology: %w", code, claim.ErrHomeUnreachable)
@@ -215,8 +215,8 @@ func (h *Handler) fail(ctx context.Context, rpc string, err error) error {
 // failWith is fail for an error that comes with a reply about the key.
 func (h *Handler) failWith(ctx context.Context, rpc string, err error, reply *claim.Reply) error {
 	failed(ctx, err)
-	wire, known := toConnect(err, reply)
-	if !known {
+	wire, ok := toConnect(err, reply)
+	if !ok {
 		h.c.Logger.ErrorContext(ctx, "a peer request failed", "rpc", rpc, "error", err)
 	}
 	return wire

@@ -23,7 +23,7 @@ func (t *Topology) Homes(self, first string, rtt func(region string) (time.Durat
 		case first:
 			return -1
 		}
-		if d, known := rtt(r.Name); known {
+		if d, ok := rtt(r.Name); ok {
 			return d
 		}
 		return 1<<63 - 1

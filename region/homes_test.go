@@ -28,12 +28,12 @@ func TestHomesAreActiveAndNear(t *testing.T) {
 		want     []string
 	}{
 		"all":                     {[]Status{Active, Active, Active, Active}, eu, far, []string{us, eu, west, as}},
-		"nobody goes first":       {[]Status{Active, Active, Active, Active}, "", far, []string{us, west, as, eu}},
+		"no region is preferred":  {[]Status{Active, Active, Active, Active}, "", far, []string{us, west, as, eu}},
 		"self is first":           {[]Status{Active, Active, Active, Active}, us, far, []string{us, west, as, eu}},
 		"draining":                {[]Status{Draining, Active, Active, Active}, eu, far, []string{eu, west, as}},
 		"the first is down":       {[]Status{Draining, Down, Active, Active}, eu, far, []string{west, as}},
 		"unknown is far":          {[]Status{Draining, Active, Active, Active}, "", map[string]time.Duration{eu: time.Second}, []string{eu, as, west}},
-		"nothing is known":        {[]Status{Draining, Active, Active, Active}, "", nil, []string{as, eu, west}},
+		"no distance is measured": {[]Status{Draining, Active, Active, Active}, "", nil, []string{as, eu, west}},
 		"there is none":           {[]Status{Draining, Down, Draining, Down}, eu, far, []string{}},
 		"the first is not there":  {[]Status{Active, Draining, Active, Draining}, "mars", far, []string{us, as}},
 		"only the one that waits": {[]Status{Active, Draining, Draining, Draining}, eu, far, []string{us}},

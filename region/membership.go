@@ -35,9 +35,9 @@ const (
 	// LeaveTimeout bounds how long Leave, SetDraining and SetVersions wait for the change to be sent
 	// if their context has no earlier deadline.
 	LeaveTimeout = 5 * time.Second
-	// localRetransmit and localExchangeEvery replace memberlist's local profile's 2 and
-	// 15 s. Among half a dozen nodes, an update that is retransmitted so rarely often
-	// misses one of them, which then learns of it only from the next full exchange.
+	// localRetransmit and localExchangeEvery replace memberlist's local profile's 2 and 15 s. Among
+	// half a dozen nodes, an update that is retransmitted so rarely often misses one of them, which
+	// then gets it only in the next full exchange.
 	localRetransmit    = 4
 	localExchangeEvery = 5 * time.Second
 	// clusterLabel keeps packets of other memberlist clusters (Consul and the like
@@ -111,9 +111,9 @@ type Membership struct {
 	stop   chan struct{}
 }
 
-// NewMembership starts to listen and to answer. It knows only this node and the
-// seeds that answer its first probe. It returns a one-line error if the
-// configuration is wrong or the address is in use. The caller must call Close.
+// NewMembership starts to listen and to answer. Its first members are this node and the seeds that
+// answer its first probe. It returns a one-line error if the configuration is wrong or the address
+// is in use. The caller must call Close.
 func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	if cfg.Node == "" {
 		return nil, errors.New("membership: the node has no name; set one that is unique in the deployment")
@@ -232,10 +232,10 @@ func (m *Membership) SetDraining(ctx context.Context, draining bool) error {
 	return m.announce(ctx, func() { m.view.setDraining(draining) })
 }
 
-// SetVersions announces what this node has read, as SetDraining does. If it times out, the
-// others hear of it all the same: the broadcast continues, and so do full exchanges.
+// SetVersions announces what this node has read, as SetDraining does. If it times out, the others
+// get it all the same: the broadcast continues, and so do full exchanges.
 func (m *Membership) SetVersions(ctx context.Context, k Versions) error {
-	return m.announce(ctx, func() { m.view.setKnown(k) })
+	return m.announce(ctx, func() { m.view.setVersions(k) })
 }
 
 // announce announces this node as it is after change.
@@ -340,16 +340,15 @@ func (m *Membership) absentSeeds() []string {
 	return slices.DeleteFunc(slices.Clone(m.seeds), func(seed string) bool { return live[seed] })
 }
 
-// Nodes returns region's live nodes, those that do not drain first, then by
-// name. The slice is shared: do not modify it. It is empty if no live node is
-// known.
+// Nodes returns region's live nodes, those that do not drain first, then by name. The slice is
+// shared: do not modify it. It is empty if gossip shows no live node.
 func (m *Membership) Nodes(region string) []Node { return m.view.load().byRegion[region] }
 
 // Members returns every live node, this one included, sorted by region and
 // name. The slice is shared: do not modify it.
 func (m *Membership) Members() []Node { return m.view.load().all }
 
-// Alive reports whether a live node of region is known, draining or not.
+// Alive reports whether gossip shows a live node of region, draining or not.
 func (m *Membership) Alive(region string) bool { return len(m.Nodes(region)) > 0 }
 
 // RegionOf returns the region of the live node with this RPC address, or "".
@@ -364,8 +363,7 @@ func (m *Membership) RTT(region string) (rtt time.Duration, ok bool) { return m.
 // one. Zero if it never had one since this node started.
 func (m *Membership) LastSeen(region string) time.Time { return m.view.lastSeen(region) }
 
-// Changed returns a channel that is closed at the next change of what the other
-// methods return (for RTT: when a node's first becomes known). Take the channel
-// before reading, and take a new one after it closed; then no change is missed,
-// though several may arrive as one.
+// Changed returns a channel that is closed at the next change of what the other methods return (for
+// RTT: when a node's first is measured). Take the channel before reading, and take a new one after
+// it closed; then no change is missed, though several may arrive as one.
 func (m *Membership) Changed() <-chan struct{} { return m.view.load().changed }

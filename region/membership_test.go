@@ -24,7 +24,7 @@ func quick(c *memberlist.Config) {
 	c.ProbeInterval = 100 * time.Millisecond
 	c.ProbeTimeout = 50 * time.Millisecond
 	c.GossipInterval = 10 * time.Millisecond
-	// News that gossip did not bring to a node comes with a full exchange.
+	// A node gets in a full exchange what gossip did not deliver.
 	c.PushPullInterval = 100 * time.Millisecond
 	c.DeadNodeReclaimTime = time.Millisecond
 }
@@ -32,7 +32,7 @@ func quick(c *memberlist.Config) {
 func startMember(t *testing.T, change func(*MembershipConfig)) *Membership {
 	t.Helper()
 	cfg := MembershipConfig{
-		Deployment: ours, BindAddr: "127.0.0.1", LocalTimings: true, tune: quick, rejoinEvery: 50 * time.Millisecond,
+		Deployment: deploymentID, BindAddr: "127.0.0.1", LocalTimings: true, tune: quick, rejoinEvery: 50 * time.Millisecond,
 	}
 	change(&cfg)
 	m, err := NewMembership(cfg)
@@ -70,8 +70,8 @@ func patiently(c *memberlist.Config) {
 	c.ProbeInterval, c.ProbeTimeout = 2*patience, 2*patience
 }
 
-// announced repeats an announcement until the news has gone out: a busy machine may take
-// longer for it than LeaveTimeout.
+// announced repeats an announcement until it was sent: a busy machine may take longer than
+// LeaveTimeout.
 func announced(t *testing.T, announce func() error) {
 	t.Helper()
 	for giveUp := time.Now().Add(patience); ; {
@@ -142,16 +142,16 @@ func TestMembershipLife(t *testing.T) {
 	announced(t, func() error { return euFirst.SetDraining(t.Context(), false) })
 	await(t, first, "eu-0 not to drain", func() bool { n := first.Nodes(eu); return n[0].Name == eu+"-0" && !n[0].Draining })
 
-	// What one has read: everybody hears of it, and it does not drain for that.
+	// One node announces its versions: all others get them, and it does not drain.
 	announced(t, func() error { return euFirst.SetVersions(t.Context(), Versions{Epoch: 3, Restore: 4}) })
 	for _, m := range all {
-		await(t, m, "what eu-0 knows", func() bool {
+		await(t, m, "the versions of eu-0", func() bool {
 			n := m.Nodes(eu)[0]
 			return n.Name == eu+"-0" && n.Versions == Versions{Epoch: 3, Restore: 4} && !n.Draining
 		})
 	}
 
-	// Leaving: one goes, then the region is empty.
+	// One node leaves, then the region is empty.
 	announced(t, func() error { return euFirst.Leave(t.Context()) })
 	await(t, first, "eu-0 to leave", func() bool { return len(first.Nodes(eu)) == 1 })
 	if !first.Alive(eu) {
@@ -196,12 +196,12 @@ func TestMembershipFindsALostSeedAgain(t *testing.T) {
 		c.Seeds = []string{addr}
 	})
 	await(t, a, "b", func() bool { return a.Alive(eu) })
-	// It dies without a word, and is dropped.
+	// It dies without leaving, and is dropped.
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, a, "b to be missed", func() bool { return !a.Alive(eu) })
-	// It comes back at the same address, and knows nobody.
+	// It comes back at the same address, without members.
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -233,9 +233,9 @@ func TestMembershipKeepsStrangersOut(t *testing.T) {
 	}
 }
 
-// TestMembershipGoesFromOneKeyToTheNext is the middle of a rotation: some nodes
-// send with the new key already, some still with the old one.
-func TestMembershipGoesFromOneKeyToTheNext(t *testing.T) {
+// TestMembershipRotatesItsKey is the middle of a rotation: some nodes send with the new key
+// already, some still with the old one.
+func TestMembershipRotatesItsKey(t *testing.T) {
 	before, after := []byte("0123456789abcdef"), []byte("fedcba9876543210fedcba9876543210")
 	start := func(name, region string, keys ...[]byte) *Membership {
 		return startMember(t, func(c *MembershipConfig) {
@@ -251,7 +251,7 @@ func TestMembershipGoesFromOneKeyToTheNext(t *testing.T) {
 	// Packets too, not only the exchange over a stream: probes measure.
 	await(t, a, "a round trip to b", func() bool { _, ok := a.RTT(eu); return ok })
 	await(t, b, "a round trip to a", func() bool { _, ok := b.RTT(us); return ok })
-	// Who has gone on already does not understand who has not begun.
+	// A node with only the new key cannot decrypt one with only the old key.
 	if err := c.Join(t.Context(), []string{a.GossipAddr()}); err == nil {
 		t.Error("a node without the old key joined one that sends with it")
 	}
@@ -306,7 +306,7 @@ func TestMembershipRefusesBadConfiguration(t *testing.T) {
 		"cannot listen":     func(c *MembershipConfig) { _, _ = fmt.Sscan(port, &c.BindPort) },
 		"version is longer": func(c *MembershipConfig) { c.Version = strings.Repeat("v", maxVersion+1) },
 	} {
-		cfg := MembershipConfig{Deployment: ours, Node: "b", Region: us, RPCAddr: "127.0.0.1:9001", BindAddr: "127.0.0.1", LocalTimings: true}
+		cfg := MembershipConfig{Deployment: deploymentID, Node: "b", Region: us, RPCAddr: "127.0.0.1:9001", BindAddr: "127.0.0.1", LocalTimings: true}
 		change(&cfg)
 		m, err := NewMembership(cfg)
 		if err == nil {
@@ -334,7 +334,7 @@ func (r *recorder) Handle(_ context.Context, rec slog.Record) error {
 	return nil
 }
 
-func TestViewIgnoresWhatItDoesNotUnderstandAndSaysSoOnce(t *testing.T) {
+func TestViewLogsUndecodableMetadataOnce(t *testing.T) {
 	var logged recorder
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	v := newView(Node{Name: "self"}, func() time.Time { return now }, slog.New(&logged))

@@ -27,9 +27,9 @@ type Node struct {
 	Versions Versions
 }
 
-// Versions names the versions in which a node has last read what all nodes have to know. A
-// node that hears of another version than its own reads, too: what it reads counts, and
-// nothing that is announced here. 0: it has announced none.
+// Versions names the versions in which a node has last read the rows that all nodes follow. A node
+// that sees another version than its own reads, too. What it reads counts, and an announcement
+// decides nothing. 0: it has announced none.
 type Versions struct {
 	// Epoch is that of the table of regions.
 	Epoch uint64
@@ -45,8 +45,8 @@ const (
 	maxRPCAddr = 255
 	// maxVersion is the longest version, in bytes: a tag and a commit.
 	maxVersion = 64
-	// knownSize is the size of [Versions], in bytes.
-	knownSize = 16
+	// versionsSize is the size of [Known], in bytes.
+	versionsSize = 16
 	// idSize is the size of a deployment's id, in bytes.
 	idSize = len(uuid.UUID{})
 )
@@ -58,9 +58,9 @@ const (
 
 var errMeta = errors.New("not a Homeward node's metadata")
 
-// encodeMeta writes format, flags, then region, address, version, what is known and the
-// deployment, each after a byte with its length. Later versions append fields, which older
-// readers skip; a change of meaning needs a new format.
+// encodeMeta writes format, flags, then region, address, version, Versions and the deployment, each
+// after a byte with its length. Later versions append fields, which older readers skip; a change of
+// meaning needs a new format.
 func encodeMeta(n Node) ([]byte, error) {
 	if !ValidName(n.Region) {
 		return nil, fmt.Errorf("region %q is not a region name", n.Region)
@@ -79,7 +79,7 @@ func encodeMeta(n Node) ([]byte, error) {
 	for _, s := range []string{n.Region, n.RPCAddr, n.Version} {
 		b = append(append(b, byte(len(s))), s...)
 	}
-	b = append(b, knownSize)
+	b = append(b, versionsSize)
 	b = binary.BigEndian.AppendUint64(b, n.Versions.Epoch)
 	b = binary.BigEndian.AppendUint64(b, n.Versions.Restore)
 	return append(append(b, byte(idSize)), n.Deployment[:]...), nil
@@ -97,11 +97,11 @@ func decodeMeta(name string, b []byte) (Node, error) {
 		}
 		*to, rest = string(rest[1:1+int(rest[0])]), rest[1+int(rest[0]):]
 	}
-	if len(rest) < 1+knownSize+1+idSize || rest[0] != knownSize || int(rest[1+knownSize]) != idSize {
+	if len(rest) < 1+versionsSize+1+idSize || rest[0] != versionsSize || int(rest[1+versionsSize]) != idSize {
 		return Node{}, fmt.Errorf("%w: cut short", errMeta)
 	}
 	n.Versions = Versions{binary.BigEndian.Uint64(rest[1:]), binary.BigEndian.Uint64(rest[9:])}
-	copy(n.Deployment[:], rest[1+knownSize+1:])
+	copy(n.Deployment[:], rest[1+versionsSize+1:])
 	if !ValidName(n.Region) {
 		return Node{}, fmt.Errorf("%w: region %q", errMeta, n.Region)
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestMetaRoundTrip(t *testing.T) {
 	longest := Node{
-		Deployment: ours, Name: "n", Region: strings.Repeat("r", MaxRegionName), Draining: true,
+		Deployment: deploymentID, Name: "n", Region: strings.Repeat("r", MaxRegionName), Draining: true,
 		RPCAddr: strings.Repeat("h", maxRPCAddr-5) + ":8080", Version: strings.Repeat("v", maxVersion), Versions: Versions{1 << 63, 1<<64 - 1},
 	}
 	for _, n := range []Node{

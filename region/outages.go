@@ -100,7 +100,7 @@ func (o *Outages) Answered(node Node) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, known := o.quiet[node.Name]; !known {
+	if _, ok := o.quiet[node.Name]; !ok {
 		o.answered[node.Region] = o.c.Clock()
 	}
 }
@@ -108,11 +108,11 @@ func (o *Outages) Answered(node Node) {
 // reached records an answer to a ping.
 func (o *Outages) reached(node Node) {
 	o.mu.Lock()
-	q, known := o.quiet[node.Name]
+	q, ok := o.quiet[node.Name]
 	delete(o.quiet, node.Name)
 	o.answered[node.Region] = o.c.Clock()
 	o.mu.Unlock()
-	if known && q.silent {
+	if ok && q.silent {
 		o.c.Logger.Info("a node answers calls again", "peer", node.Region, "of", node.Name, "addr", node.RPCAddr, "after", o.c.Clock().Sub(q.since).Round(time.Millisecond))
 	}
 }
@@ -125,18 +125,18 @@ func (o *Outages) Missed(node Node, began time.Time, failed string) {
 		return
 	}
 	o.mu.Lock()
-	q, known := o.quiet[node.Name]
-	if known && q.silent {
+	q, ok := o.quiet[node.Name]
+	if ok && q.silent {
 		o.mu.Unlock()
 		return
 	}
-	if !known {
+	if !ok {
 		q = quiet{region: node.Region, since: o.ago(began)}
 	}
 	q.silent = true
 	o.quiet[node.Name] = q
 	for _, other := range o.c.Directory.Nodes(node.Region) {
-		if _, known := o.quiet[other.Name]; !known {
+		if _, ok := o.quiet[other.Name]; !ok {
 			o.quiet[other.Name] = quiet{region: node.Region, since: q.since}
 		}
 	}
@@ -153,7 +153,7 @@ func (o *Outages) Doubted(node Node, began time.Time) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, known := o.quiet[node.Name]; !known {
+	if _, ok := o.quiet[node.Name]; !ok {
 		o.quiet[node.Name] = quiet{region: node.Region, since: o.ago(began)}
 	}
 }
@@ -226,8 +226,8 @@ const (
 
 // why returns why region is lost; "": it is not.
 func (o *Outages) why(region string) string {
-	r, known := o.c.Topology.ByName(region)
-	if !known || region == o.c.Self {
+	r, ok := o.c.Topology.ByName(region)
+	if !ok || region == o.c.Self {
 		return ""
 	}
 	if r.Status == Down {
@@ -314,9 +314,9 @@ func (o *Outages) Run(ctx context.Context, ping func(ctx context.Context, node N
 func (o *Outages) probe(ctx context.Context, ping func(ctx context.Context, node Node) error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	var asked sync.WaitGroup
-	for _, node := range o.unheard() {
-		asked.Go(func() {
+	var calls sync.WaitGroup
+	for _, node := range o.silent() {
+		calls.Go(func() {
 			began := time.Now()
 			switch err := ping(ctx, node); {
 			case err == nil:
@@ -326,12 +326,12 @@ func (o *Outages) probe(ctx context.Context, ping func(ctx context.Context, node
 			}
 		})
 	}
-	asked.Wait()
+	calls.Wait()
 }
 
-// unheard returns the nodes without an answer, and forgets those that gossip no longer
+// silent returns the nodes without an answer, and forgets those that gossip no longer
 // sees while it sees others of their region.
-func (o *Outages) unheard() (nodes []Node) {
+func (o *Outages) silent() (nodes []Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for name, q := range o.quiet {

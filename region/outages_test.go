@@ -110,7 +110,7 @@ func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 		o := newOutages(t, s)
 		ping := func(_ context.Context, node Node) error {
 			if node != euNode {
-				t.Errorf("%s was asked", node.Name)
+				t.Errorf("%s got a ping", node.Name)
 			}
 			if !up.Load() {
 				return errors.New("refused")
@@ -136,8 +136,7 @@ func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 	})
 }
 
-// A call that was not waited for says nothing: a ping decides, and the silence began with
-// the call.
+// A call that was abandoned proves nothing: a ping decides, and the silence began with the call.
 func TestADoubtIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sight{eu: time.Now().Add(time.Hour), as: time.Now().Add(time.Hour)}
@@ -253,8 +252,8 @@ level=INFO msg="a region is back" peer=europe-west1
 	})
 }
 
-// What the peers tell, and how they ask for a sign of life.
-func TestPeersTellOfAnswersAndSilence(t *testing.T) {
+// What the peers report, and how they ping.
+func TestPeersReportAnswersAndSilence(t *testing.T) {
 	up, down := startNode(t, "up", failing(errors.New("anything"))), deadNode(t, "down")
 	ask := func(nodes ...Node) (o *Outages, pings []error) {
 		t.Helper()
@@ -281,6 +280,6 @@ func TestPeersTellOfAnswersAndSilence(t *testing.T) {
 		t.Errorf("one of two answers: silent %v", o.Silent(eu))
 	}
 	if o, _ := ask(); silent(o) || len(o.quiet) != 0 {
-		t.Errorf("gossip says it already: silent %v", o.quiet)
+		t.Errorf("gossip shows it already: silent %v", o.quiet)
 	}
 }

@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	// MaxTries is how many nodes of the home region one forward asks. Two dead
-	// nodes at once are an accident; three are an outage, which another try makes
-	// worse. A node that gave no connection was not asked, and does not count.
+	// MaxTries is how many nodes of the home region one forward asks. Two dead nodes at once are an
+	// accident; three are an outage, which another try makes worse. A node that gave no connection
+	// got no request, and does not count.
 	MaxTries = 3
 	// DefaultTryTimeout bounds the wait for one node. It must exceed the longest
 	// healthy answer, or a slow provider would look like a dead node: a provider's
@@ -63,7 +63,7 @@ type PeersConfig struct {
 	TryTimeout time.Duration
 	// RTT returns the measured round trip to a region; pass [Membership.RTT]. nil: none is.
 	RTT func(region string) (time.Duration, bool)
-	// Outages hears how each try ended, and says which nodes to try last. nil: none.
+	// Outages records how each try ended, and orders the nodes to try last. nil: none.
 	Outages *Outages
 	// Meters records round trips; nil: nothing is recorded.
 	Meters *meter.Set
@@ -152,8 +152,8 @@ func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hop
 	return reply, err
 }
 
-// Inspect returns what a merchant may know of key, read at home. The status has
-// no fingerprint, holder, provider key or response.
+// Inspect returns what a merchant may read of key, read at home. The status has no fingerprint,
+// holder, provider key or response.
 func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (_ claim.Status, _ bool, err error) {
 	began := time.Now()
 	ctx, sp := forwarding(ctx, home, 1)
@@ -224,9 +224,9 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 	p.Outages.putLast(nodes)
 	ctx = Towards(ctx, home)
 	var last error
-	tried, asked := 0, 0
+	tried, calls := 0, 0
 	for _, node := range nodes {
-		if asked == MaxTries || outOfTime(ctx) {
+		if calls == MaxTries || outOfTime(ctx) {
 			break
 		}
 		began := time.Now()
@@ -242,7 +242,7 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 		}
 		if late := connected && connect.CodeOf(err) == connect.CodeDeadlineExceeded; late {
 			p.Outages.Doubted(node, began) // it may only be slow
-			asked++
+			calls++
 			last = fmt.Errorf("%w: %w", ErrNoAnswer, err)
 			continue
 		}
@@ -254,7 +254,7 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 		failed := missedDial
 		if connected {
 			failed = missedCall
-			asked++
+			calls++
 		}
 		p.Logger.LogAttrs(ctx, slog.LevelWarn, "a forward failed on the wire", slog.String("home", home),
 			slog.String("node", node.Name), slog.String("addr", node.RPCAddr), slog.String("failed", failed), slog.Any("error", err))

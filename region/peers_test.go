@@ -98,11 +98,11 @@ func TestStampedIsReadOffTheKey(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, []bool{true, false, true}) {
-		t.Errorf("stamped %v, whatever the sender says it is [true false true]", got)
+		t.Errorf("stamped %v, whatever the sender claims, want [true false true]", got)
 	}
 }
 
-func TestInspectCarriesWhatAMerchantMayKnow(t *testing.T) {
+func TestInspectCarriesWhatAMerchantMayRead(t *testing.T) {
 	at := time.Unix(1700000000, 42000).UTC()
 	key := claim.Key{Tenant: "acme", Value: "order-1"}
 	want := claim.Status{
@@ -122,7 +122,7 @@ func TestInspectCarriesWhatAMerchantMayKnow(t *testing.T) {
 	found := true
 	node := startNode(t, "n", &fakeLocal{inspect: func(_ context.Context, home string, k claim.Key) (claim.Status, bool, error) {
 		if home != eu || k != key {
-			t.Errorf("asked for %v at %s", k, home)
+			t.Errorf("requested %v at %s", k, home)
 		}
 		return secretly, found, nil
 	}})
@@ -147,7 +147,7 @@ func TestObject(t *testing.T) {
 	state, response, found := claim.Completed, final, true
 	node := startNode(t, "n", &fakeLocal{object: func(_ context.Context, tenant, home, got string) (claim.State, claim.Response, bool, error) {
 		if tenant != "acme" || home != eu || got != id {
-			t.Errorf("asked for %s of %s at %s", got, tenant, home)
+			t.Errorf("requested %s of %s at %s", got, tenant, home)
 		}
 		return state, response, found, nil
 	}})
@@ -166,7 +166,7 @@ func TestObject(t *testing.T) {
 	check(0, claim.Response{}, false)
 }
 
-func TestWhatThePeerSaidArrivesAndIsNotRetried(t *testing.T) {
+func TestAPeersErrorArrivesAndIsNotRetried(t *testing.T) {
 	for _, want := range contractErrors {
 		a, b := failing(fmt.Errorf("at home: %w", want)), failing(fmt.Errorf("at home: %w", want))
 		nodes := []Node{startNode(t, "a", a), startNode(t, "b", b)}
@@ -187,8 +187,8 @@ func TestWhatThePeerSaidArrivesAndIsNotRetried(t *testing.T) {
 	}
 }
 
-// Beside an error the home says where the key is at home and until when it answers.
-func TestWhatIsKnownOfTheKeyArrivesBesideAnError(t *testing.T) {
+// Beside an error the reply has the key's home and the expiry of its answer.
+func TestAReplyArrivesBesideAnError(t *testing.T) {
 	known := claim.Reply{Home: eu, FirstUse: time.UnixMicro(1e15).UTC(), ExpiresAt: time.UnixMicro(2e15).UTC()}
 	for _, want := range contractErrors {
 		local := &fakeLocal{execute: func(context.Context, string, claim.Request) (claim.Reply, error) { return known, want }}
@@ -224,10 +224,10 @@ func TestHowLongUnderWayTravels(t *testing.T) {
 // node died must not pass for a request that began after the decline it is to share.
 func TestTimeAtADyingNodeCountsAsUnderWay(t *testing.T) {
 	const held = 50 * time.Millisecond
-	var asked time.Time
+	var sentAt time.Time
 	dying := &fakeLocal{execute: func(context.Context, string, claim.Request) (claim.Reply, error) {
-		asked = time.Now()
-		for time.Since(asked) < held { // it works, and is stopped
+		sentAt = time.Now()
+		for time.Since(sentAt) < held { // it works, and is stopped
 			runtime.Gosched()
 		}
 		return claim.Reply{}, context.Canceled
@@ -241,12 +241,12 @@ func TestTimeAtADyingNodeCountsAsUnderWay(t *testing.T) {
 	req := requestFor(nodes[0], nodes...)
 	req.Began = time.Now()
 	_, err := peersOf(t, nil, nodes...).Execute(t.Context(), eu, req, 1, us)
-	if !errors.Is(err, claim.ErrMismatch) || began.After(asked.Add(held/2)) { // the wire takes some time, too
-		t.Errorf("%v; the second node takes it to have begun %v after the first was asked", err, began.Sub(asked))
+	if !errors.Is(err, claim.ErrMismatch) || began.After(sentAt.Add(held/2)) { // the wire takes some time, too
+		t.Errorf("%v; at the second node it seems to have begun %v after the first got it", err, began.Sub(sentAt))
 	}
 }
 
-func TestAnUnknownFailureIsNotRetriedAndTellsNothing(t *testing.T) {
+func TestAnUnknownFailureIsNotRetriedAndItsTextIsNotSent(t *testing.T) {
 	for name, local := range map[string]*fakeLocal{
 		"error": failing(errors.New("pq: secret of globex")),
 		"panic": {execute: func(context.Context, string, claim.Request) (claim.Reply, error) { panic("secret of globex") }},
@@ -357,10 +357,10 @@ func TestABrokenPeersAnswerIsNoAnswerToAMerchant(t *testing.T) {
 func TestConstructorsRefuse(t *testing.T) {
 	topology := threeRegions(t)
 	for _, cfg := range []HandlerConfig{
-		{Self: eu, Deployment: ours, Topology: topology},
-		{Local: answering(""), Self: eu, Deployment: ours},
+		{Self: eu, Deployment: deploymentID, Topology: topology},
+		{Local: answering(""), Self: eu, Deployment: deploymentID},
 		{Local: answering(""), Self: eu, Topology: topology},
-		{Local: answering(""), Self: "mars", Deployment: ours, Topology: topology},
+		{Local: answering(""), Self: "mars", Deployment: deploymentID, Topology: topology},
 	} {
 		if _, err := NewHandler(cfg); err == nil {
 			t.Errorf("made a handler of %+v", cfg)
@@ -369,10 +369,10 @@ func TestConstructorsRefuse(t *testing.T) {
 	if _, err := NewPeers(PeersConfig{Directory: directory{}}); err == nil {
 		t.Error("made peers of no deployment")
 	}
-	if _, err := NewPeers(PeersConfig{Deployment: ours}); err == nil {
+	if _, err := NewPeers(PeersConfig{Deployment: deploymentID}); err == nil {
 		t.Error("made peers without a directory")
 	}
-	if _, err := NewPeers(PeersConfig{Directory: directory{}, Deployment: ours, TryTimeout: -1}); err == nil {
+	if _, err := NewPeers(PeersConfig{Directory: directory{}, Deployment: deploymentID, TryTimeout: -1}); err == nil {
 		t.Error("made peers with a negative time-out")
 	}
 }

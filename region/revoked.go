@@ -89,7 +89,7 @@ func (r *revoked) check(chain, cas []*x509.Certificate) error {
 	return nil
 }
 
-// oldest is when the first of the lists should have been replaced; zero if none says so.
+// oldest is when the first of the lists should have been replaced; zero if none has a date.
 func (r *revoked) oldest() (at time.Time) {
 	if r == nil {
 		return at

@@ -103,7 +103,7 @@ func TestARevokedCertificateIsRefused(t *testing.T) {
 	_, err = calls(t, thief, node)
 	require.NoError(t, err, "a list that names it no more")
 
-	// A node whose certificate is revoked is called by nobody.
+	// No node calls one with a revoked certificate.
 	revoke(t, list, ca, s.certFiles)
 	careful, err := kept.open(list, nil)
 	require.NoError(t, err)

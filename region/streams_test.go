@@ -15,7 +15,7 @@ import (
 // more than a view of the nodes takes: memberlist reads 20 MiB before it decrypts them.
 func TestStrangersStreamsAreBounded(t *testing.T) {
 	m, err := NewMembership(MembershipConfig{
-		Deployment: ours, Node: "n-1", Region: "us-east1", RPCAddr: "127.0.0.1:1", BindAddr: "127.0.0.1", SecretKeys: [][]byte{make([]byte, 32)},
+		Deployment: deploymentID, Node: "n-1", Region: "us-east1", RPCAddr: "127.0.0.1:1", BindAddr: "127.0.0.1", SecretKeys: [][]byte{make([]byte, 32)},
 		tune: func(c *memberlist.Config) { c.TCPTimeout = time.Hour }, // it is the bound that ends them
 	})
 	require.NoError(t, err)

@@ -437,9 +437,9 @@ func (e *notAdmittedError) Error() string { return e.caller.String() + " " + e.r
 // that send for an entry region ("" if the message has none) that is not their own.
 // Without TLS it admits everybody.
 func admitNode(ctx context.Context, entry string) error {
-	who, known := CallerOf(ctx)
+	who, ok := CallerOf(ctx)
 	switch {
-	case !known:
+	case !ok:
 		return nil
 	case who.Region == "":
 		return &notAdmittedError{who, "is no node, and only nodes may forward"}
@@ -457,10 +457,10 @@ type handshakeLog struct{ to *slog.Logger }
 // Write takes one line, as log.Logger guarantees.
 func (l handshakeLog) Write(line []byte) (int, error) {
 	text := string(bytes.TrimSpace(line))
-	rest, ours := strings.CutPrefix(text, "http: TLS handshake error from ")
+	rest, isTLS := strings.CutPrefix(text, "http: TLS handshake error from ")
 	addr, reason, parsed := strings.Cut(rest, ": ")
 	switch {
-	case !ours || !parsed:
+	case !isTLS || !parsed:
 		l.to.Warn("the peer listener reported an error", "error", text)
 	case reason == "EOF":
 		// The caller disconnected without sending anything, as probes of an open port

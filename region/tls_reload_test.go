@@ -49,7 +49,7 @@ func calls(t *testing.T, certs *TLS, node Node) (server string, err error) {
 	req, err := http.NewRequestWithContext(Towards(t.Context(), node.Region), http.MethodPost, "https://"+node.RPCAddr+pingPath, strings.NewReader("{}"))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(deploymentHeader, ours.String())
+	req.Header.Set(deploymentHeader, deploymentID.String())
 	res, err := transport.RoundTrip(req)
 	if err != nil {
 		return "", err
@@ -82,7 +82,7 @@ func TestCertificatesAreReplacedUnderARunningServer(t *testing.T) {
 	require.Len(t, s.log.said(), 1)
 	require.Contains(t, s.log.said()[0], "reloaded identity=node eu-2 of "+eu)
 
-	// What cannot be used is not used, and said once.
+	// A list that cannot be used is not used, and is logged once.
 	for name, spoil := range map[string]func(){
 		"no certificate": func() { s.write(s.cert, []byte("-----BEGIN")) },
 		"another key": func() {
@@ -158,7 +158,7 @@ func TestTheCAIsReplacedStepByStep(t *testing.T) {
 	}{
 		{"both CAs are trusted", func(r *reloading, _ Identity) { r.trust(before, after) }},
 		{"certificates of the new one", func(r *reloading, who Identity) { r.issue(after, uri(t, who)) }},
-		{"the old one is gone", func(r *reloading, _ Identity) { r.trust(after) }},
+		{"the old one was removed", func(r *reloading, _ Identity) { r.trust(after) }},
 	} {
 		step.do(a, nodeUS)
 		meet(step.name + ", at one")
@@ -189,7 +189,7 @@ func TestANodeDoesNotLockItselfOut(t *testing.T) {
 func TestAnOldConnectionIsReplacedWithoutLoss(t *testing.T) {
 	ca := authority(t)
 	s := newReloading(t, nodeEU, ca, ca)
-	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Deployment: ours, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)
@@ -253,7 +253,7 @@ func TestACertificateThatExpiresUnderItsConnectionIsRefused(t *testing.T) {
 	require.EqualValues(t, 1, local.calls.Load())
 }
 
-func TestACertificateThatShouldHaveBeenRenewedIsSpokenOfOnce(t *testing.T) {
+func TestACertificateThatShouldHaveBeenRenewedIsLoggedOnce(t *testing.T) {
 	ca := authority(t)
 	r := newReloading(t, nodeEU, ca, ca)
 	r.ahead.Store(int64(6 * time.Hour))

@@ -132,7 +132,7 @@ func serveTLS(t *testing.T, handler http.Handler, certs *TLS) string {
 // startTLSNode serves local as a node of eu.
 func startTLSNode(t *testing.T, local Local, certs *TLS, log *slog.Logger) Node {
 	t.Helper()
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t), Logger: log})
+	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t), Logger: log})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)
@@ -144,7 +144,7 @@ func tlsPeers(t *testing.T, certs *TLS, log *slog.Logger, nodes ...Node) *Peers 
 	return peersOf(t, func(c *PeersConfig) { c.TLS, c.Transport, c.Logger = true, NewTransport(certs), log }, nodes...)
 }
 
-// said are a recorder's lines: message and attributes.
+// said are a recorder's log lines: message and attributes.
 func (r *recorder) said() (lines []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +156,7 @@ func (r *recorder) said() (lines []string) {
 	return lines
 }
 
-// signalling is a recorder that tells of each line.
+// signalling is a recorder that signals each line.
 type signalling struct {
 	recorder
 	wrote chan struct{}
@@ -244,7 +244,7 @@ func TestForwardsBetweenNodesThatProveWhoTheyAre(t *testing.T) {
 	local.object = func(context.Context, string, string, string) (claim.State, claim.Response, bool, error) {
 		return 0, claim.Response{}, false, nil
 	}
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)
@@ -274,8 +274,8 @@ func TestForwardsBetweenNodesThatProveWhoTheyAre(t *testing.T) {
 	}
 }
 
-// TestStrangersAreRefusedAndLogged: none of them reaches the executor, whatever
-// it presents, and each leaves a line that says who and why.
+// TestStrangersAreRefusedAndLogged: none of them reaches the executor, whatever it presents. The
+// handler logs each with its name and the reason.
 func TestStrangersAreRefusedAndLogged(t *testing.T) {
 	ca, other := authority(t), authority(t)
 	hour := time.Hour
@@ -331,7 +331,7 @@ func TestWhoMayForwardWhat(t *testing.T) {
 	node := startTLSNode(t, local, tlsOf(t, ca, nodeEU, nil), slog.New(log))
 	req := requestFor(node, node)
 
-	// A node of us that says the request arrived at as.
+	// A node of us that claims that the request arrived at as.
 	p := tlsPeers(t, tlsOf(t, ca, nodeUS, nil), nil, node)
 	_, err := p.Execute(t.Context(), eu, req, 1, as)
 	require.ErrorIs(t, err, ErrRefused)
@@ -445,11 +445,11 @@ func TestTLSRefusesFilesThatCannotWork(t *testing.T) {
 	}
 }
 
-// TestWithoutTLSNobodyIsAsked keeps one machine simple.
-func TestWithoutTLSNobodyIsAsked(t *testing.T) {
+// TestWithoutTLSNoCertificateIsRequired keeps one machine simple.
+func TestWithoutTLSNoCertificateIsRequired(t *testing.T) {
 	require.NoError(t, admitNode(t.Context(), us))
-	_, known := CallerOf(t.Context())
-	require.False(t, known)
+	_, ok := CallerOf(t.Context())
+	require.False(t, ok)
 	_, err := callerOf(nil, time.Now())
 	require.ErrorContains(t, err, "no certificate")
 }

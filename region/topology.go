@@ -105,7 +105,7 @@ func newTable(epoch uint64, regions []Region) (*table, error) {
 			return nil, fmt.Errorf("topology: region %s has code 0, which is reserved; give it one from 1 to 65535", r.Name)
 		}
 		if r.Status > Down {
-			return nil, fmt.Errorf("topology: region %s has %v, which this version does not know", r.Name, r.Status)
+			return nil, fmt.Errorf("topology: region %s has %v, which this version does not have", r.Name, r.Status)
 		}
 		if _, twice := t.byName[r.Name]; twice {
 			return nil, fmt.Errorf("topology: region %s is named twice", r.Name)

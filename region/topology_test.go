@@ -64,7 +64,7 @@ func TestTopologyRefuses(t *testing.T) {
 		{[]Region{{Name: us}}, "reserved"},
 		{[]Region{{Name: us, Code: 1}, {Name: us, Code: 2}}, "named twice"},
 		{[]Region{{Name: us, Code: 1}, {Name: eu, Code: 1}}, "both have code 1"},
-		{[]Region{{Name: us, Code: 1, Status: 9}}, "does not know"},
+		{[]Region{{Name: us, Code: 1, Status: 9}}, "does not have"},
 	} {
 		_, err := NewTopology(tc.regions)
 		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {

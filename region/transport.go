@@ -29,8 +29,8 @@ const (
 	pingAfter   = 300 * time.Millisecond
 	pingTimeout = 500 * time.Millisecond
 	deadAfter   = pingAfter + pingTimeout
-	// The called node pings less often: all that it keeps for a caller that is gone is the
-	// connection. So does an operator.
+	// The called node pings less often: for a caller that is gone it keeps only the connection. So
+	// does an operator.
 	calledPingAfter   = 5 * time.Second
 	calledPingTimeout = 5 * time.Second
 	// idleTimeout closes connections that no request used. It is longer than the lulls
@@ -79,8 +79,8 @@ func (t *Transport) Patient() *Transport {
 
 type towardsKey struct{}
 
-// Towards returns a context whose requests go to a node of region, "" for any:
-// the server must prove to be one.
+// Towards returns a context for requests to a node of region, "" for any: the server must prove to
+// be one.
 func Towards(ctx context.Context, region string) context.Context {
 	return context.WithValue(ctx, towardsKey{}, region)
 }

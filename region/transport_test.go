@@ -58,7 +58,7 @@ func (pipeAddr) String() string  { return "pipe" }
 // piped serves local over pipes until the function it returns is called.
 func piped(t *testing.T, local Local, certs *TLS) (*pipes, func()) {
 	t.Helper()
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)
@@ -95,7 +95,7 @@ func TestSlowCallersAreCutOff(t *testing.T) {
 		bound time.Duration
 	}{
 		"says nothing":              {bound: readHeaderTimeout},
-		"says nothing, with TLS":    {tls: true, bound: readHeaderTimeout},
+		"sends nothing, with TLS":   {tls: true, bound: readHeaderTimeout},
 		"stalls in its handshake":   {tls: true, sends: "\x16\x03\x01\x02\x00\x01", every: time.Second, bound: readHeaderTimeout},
 		"sends a head byte by byte": {sends: "POST " + executePath + " HTTP/1.1\r\nHost: a\r\n", every: time.Second, bound: readHeaderTimeout},
 		"sends a body byte by byte": {
@@ -151,7 +151,7 @@ func TestABodyThatStallsIsCutOff(t *testing.T) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://node"+executePath, body)
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/proto")
-		req.Header.Set(deploymentHeader, ours.String())
+		req.Header.Set(deploymentHeader, deploymentID.String())
 		began := time.Now()
 		res, err := transport.RoundTrip(req)
 		require.NoError(t, err)
@@ -182,9 +182,9 @@ func TestALongHeadIsRefused(t *testing.T) {
 	require.Zero(t, local.calls.Load())
 }
 
-// TestTheServerSaysItsLimits: what HTTP/2 has a setting for is enforced by both
-// ends, once the server has sent it.
-func TestTheServerSaysItsLimits(t *testing.T) {
+// TestTheServerAnnouncesItsLimits: what HTTP/2 has a setting for is enforced by both ends, once the
+// server has sent it.
+func TestTheServerAnnouncesItsLimits(t *testing.T) {
 	node := startNode(t, "n", answering("ok"))
 	conn, err := net.Dial("tcp", node.RPCAddr)
 	require.NoError(t, err)
@@ -228,7 +228,7 @@ func TestMoreRequestsThanOneConnectionCarriesOpenAnother(t *testing.T) {
 		}
 		return answer(ctx, home, req)
 	}
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: ours, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)
@@ -262,8 +262,8 @@ func TestMoreRequestsThanOneConnectionCarriesOpenAnother(t *testing.T) {
 // TestPagesInBrowsersAreRefused: without TLS this machine's callers are believed, and a
 // page in a browser on it is not one of them.
 func TestPagesInBrowsersAreRefused(t *testing.T) {
-	asked := 0
-	addr, _ := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	requests := 0
+	addr, _ := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
 	for _, c := range []struct {
 		origin string
 		status int
@@ -278,7 +278,7 @@ func TestPagesInBrowsersAreRefused(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		require.Equal(t, c.status, res.StatusCode, c.origin)
 	}
-	require.Equal(t, 1, asked)
+	require.Equal(t, 1, requests)
 	http.DefaultClient.CloseIdleConnections()
 }
 
@@ -302,7 +302,7 @@ func TestHTTP1IsForClearTextOnly(t *testing.T) {
 	}
 	require.Zero(t, local.calls.Load())
 
-	// A peer in clear text is told nothing, and logged.
+	// A peer in clear text gets no answer, and is logged.
 	_, err := peersOf(t, nil, node).Execute(t.Context(), eu, requestFor(node, node), 1, us)
 	require.ErrorIs(t, err, ErrNoAnswer)
 	log.await(t, "refused", "remote=127.0.0.1:")

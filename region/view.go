@@ -157,7 +157,7 @@ func (v *view) setDraining(draining bool) {
 	v.self.Draining = draining
 }
 
-func (v *view) setKnown(k Versions) {
+func (v *view) setVersions(k Versions) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.self.Versions = k
@@ -187,8 +187,8 @@ func (v *view) rtt(region string) (time.Duration, bool) {
 	return nearest, found
 }
 
-// NotifyMerge refuses the whole view of a node that knows members of another deployment: the
-// keys of gossip were copied, and an address was reused or mistaken.
+// NotifyMerge refuses the whole view of a node that has members of another deployment: the keys of
+// gossip were copied, and an address was reused or mistaken.
 func (v *view) NotifyMerge(peers []*memberlist.Node) error {
 	for _, n := range peers {
 		if err := v.NotifyAlive(n); err != nil {
@@ -213,12 +213,12 @@ func (v *view) NotifyAlive(n *memberlist.Node) error {
 
 // NotifyJoin, NotifyUpdate and NotifyLeave are memberlist's; they copy what they
 // keep, as decodeMeta does.
-func (v *view) NotifyJoin(n *memberlist.Node)   { v.heard(n); v.put(n.Name, n.Meta) }
-func (v *view) NotifyUpdate(n *memberlist.Node) { v.heard(n); v.put(n.Name, n.Meta) }
+func (v *view) NotifyJoin(n *memberlist.Node)   { v.keepAddress(n); v.put(n.Name, n.Meta) }
+func (v *view) NotifyUpdate(n *memberlist.Node) { v.keepAddress(n); v.put(n.Name, n.Meta) }
 func (v *view) NotifyLeave(n *memberlist.Node)  { v.drop(n.Name) }
 
-// heard keeps a member's gossip address, whether its metadata decodes or not.
-func (v *view) heard(n *memberlist.Node) {
+// keepAddress keeps a member's gossip address, whether its metadata decodes or not.
+func (v *view) keepAddress(n *memberlist.Node) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.gossip[n.Name] = n.Address()
@@ -253,7 +253,7 @@ func (v *view) NodeMeta(limit int) []byte {
 func (v *view) NotifyPingComplete(other *memberlist.Node, rtt time.Duration, _ []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if _, known := v.nodes[other.Name]; !known {
+	if _, ok := v.nodes[other.Name]; !ok {
 		return
 	}
 	old, measured := v.rtts[other.Name]

@@ -217,8 +217,8 @@ func fromState(s uint32) (claim.State, error) {
 	return claim.State(s), nil
 }
 
-// toInspectResponse carries only what a merchant may know of its key: no fingerprint,
-// holder or provider key.
+// toInspectResponse carries only what a merchant may read of its key: no fingerprint, holder or
+// provider key.
 func toInspectResponse(s *claim.Status, found bool) *peerv1.InspectResponse {
 	if !found {
 		return &peerv1.InspectResponse{}

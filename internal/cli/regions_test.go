@@ -25,7 +25,7 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-// noHomes is said when the last active region goes.
+// noHomes is printed when the last active region goes.
 const noHomes = "no region gives new keys a home now, so new payments get 503 until one is active again"
 
 const us, eu, asia = "us-east1", "europe-west1", "asia-northeast1"
@@ -36,7 +36,7 @@ type regional struct {
 	t *testing.T
 }
 
-// startRegional makes the command ask its first node, unless it is told otherwise.
+// startRegional makes the command call its first node by default.
 func startRegional(t *testing.T) *regional {
 	t.Helper()
 	onlyWith(t)
@@ -118,11 +118,11 @@ func TestRegionDrain(t *testing.T) {
 		code, out, errs := homeward(t, "region", "drain", asia, "--timeout", "1s")
 		require.Equal(t, 1, code)
 		require.Contains(t, out, asia+" is draining, epoch 2")
-		require.Contains(t, out, "done: every live node knows epoch 2\n")
+		require.Contains(t, out, "done: every live node has epoch 2\n")
 		require.Contains(t, out, "done: readiness fails at the nodes of "+asia)
 		require.Contains(t, out, "waiting: claims in flight: 1\n")
 		require.NotContains(t, out, "safe to take down")
-		// On a busy machine a node may be late with what it knows.
+		// On a busy machine a node may be late with its versions.
 		require.Regexp(t, `not safe to take down after 1s: (.* does not answer .*; )?claims in flight: 1; outbox rows: 1, of which 0 are due; `, errs)
 		require.Contains(t, errs, "homeward region undrain "+asia)
 	}
@@ -133,7 +133,7 @@ func TestRegionDrain(t *testing.T) {
 	require.Contains(t, out, "done: no claim is in flight\ndone: the outbox is empty\nsafe to take down: "+asia)
 	out = does(t, "region", "undrain", asia)
 	require.Contains(t, out, asia+" is active, epoch 3")
-	require.Contains(t, out, "every live node knows epoch 3\n")
+	require.Contains(t, out, "every live node has epoch 3\n")
 	require.Contains(t, does(t, "region", "undrain", asia), "epoch 3", "twice is once")
 }
 
@@ -151,8 +151,8 @@ func TestRegionDrainWithParkedRows(t *testing.T) {
 	require.Contains(t, does(t, "regions"), "parked in europe-west1: ch_held")
 }
 
-// TestDrainOfTheLastActiveRegion: without --yes nothing is done, and with it nobody is
-// told that new keys have other homes.
+// TestDrainOfTheLastActiveRegion: without --yes nothing is done, and with it the output does not
+// name other homes for new keys.
 func TestDrainOfTheLastActiveRegion(t *testing.T) {
 	startRegional(t)
 	does(t, "region", "down", asia, "--yes")
@@ -170,8 +170,8 @@ func TestDrainOfTheLastActiveRegion(t *testing.T) {
 	require.NotContains(t, does(t, "region", "up", us)+does(t, "region", "down", eu, "--yes"), noHomes)
 }
 
-// TestTwoDrainsAtOnce: of two operators who each leave the other's region to new keys,
-// one at least is told that none is left.
+// TestTwoDrainsAtOnce: of two operators who each expect the other's region to take new keys, one at
+// least reads that none does.
 func TestTwoDrainsAtOnce(t *testing.T) {
 	startRegional(t)
 	does(t, "region", "down", asia, "--yes")
@@ -187,14 +187,14 @@ func TestTwoDrainsAtOnce(t *testing.T) {
 	require.Regexp(t, "last active region|no region gives new keys a home", said[0]+said[1])
 }
 
-// TestOneReasonIsToldOnce: every region's rows are behind the same database.
-func TestOneReasonIsToldOnce(t *testing.T) {
+// TestOneReasonIsPrintedOnce: every region's rows are behind the same database.
+func TestOneReasonIsPrintedOnce(t *testing.T) {
 	var out strings.Builder
 	printUncounted(streams{&out, &out}, []admin.RegionState{{Name: asia, Unknown: "gone"}, {Name: eu}, {Name: us, Unknown: "gone"}, {Name: "mars", Unknown: "far"}})
 	require.Equal(t, "? the rows of asia-northeast1, us-east1 cannot be counted: gone\n? the rows of mars cannot be counted: far\n", out.String())
 }
 
-// TestWhatListensThere: a wrong address says what it may be.
+// TestWhatListensThere: the error of a wrong address names what may listen there.
 func TestWhatListensThere(t *testing.T) {
 	r := startRegional(t)
 	refuses(t, []string{"no node answers", "node's API", "rpc.listen"}, "regions", "--node", r.Nodes[0].APIAddr())
@@ -238,7 +238,7 @@ func TestRegionDownAndUp(t *testing.T) {
 	refuses(t, []string{gone.Name(), "alive", "homeward region drain " + asia, "--yes"}, "region", "down", asia)
 	out := does(t, "region", "down", asia, "--yes")
 	require.Contains(t, out, asia+" is down, epoch 2")
-	require.Contains(t, out, "every live node knows epoch 2\n")
+	require.Contains(t, out, "every live node has epoch 2\n")
 	out = does(t, "region", "up", asia)
 	require.Contains(t, out, asia+" is active, epoch 3")
 	require.Contains(t, out, "it takes traffic: 1 of its nodes is alive\n")
@@ -258,7 +258,7 @@ func TestRegionDownAndUp(t *testing.T) {
 	require.NotContains(t, out, "it takes traffic:")
 }
 
-func TestWhichNodeIsAsked(t *testing.T) {
+func TestWhichNodeACommandCalls(t *testing.T) {
 	r := startRegional(t)
 	refuses(t, []string{`no region "mars"`, asia, eu, us}, "region", "drain", "mars")
 	refuses(t, []string{"--timeout"}, "region", "drain", asia, "--timeout", "0s")
@@ -267,7 +267,7 @@ func TestWhichNodeIsAsked(t *testing.T) {
 	refuses(t, []string{"--cert", "--key", "--ca"}, "regions", "--cert", "a.pem")
 	refuses(t, []string{"--cluster", "cluster.json"}, "regions", "--cluster", t.TempDir())
 
-	// A cluster's first node may be dead; the flag says more than the environment.
+	// A cluster's first node may be dead; the flag overrides the environment.
 	t.Setenv(node.NodeAddress, "")
 	dir := t.TempDir()
 	state := lab.State{Nodes: []*lab.Node{{Name: "dead", RPC: "127.0.0.1:1"}, {Name: "alive", RPC: r.Cluster.Region(eu).RPCAddr()}}}

@@ -13,9 +13,8 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// checkProviders refuses a start with a key of another account, or without a provider
-// that has open work. A provider that does not report its account, as while it is down,
-// is asked again later.
+// checkProviders refuses a start with a key of another account, or without a provider that has open
+// work. The keeper later retries a provider that does not report its account, as while it is down.
 func (n *Node) checkProviders(ctx context.Context) (parts.Stop, error) {
 	n.c.keepProviders(n.log)
 	doubts, err := n.c.keeper.Pin(ctx, time.Now())

@@ -44,7 +44,7 @@ func newFollower(table claim.Regions, topology *region.Topology, self string, no
 	}
 }
 
-// read reads the table, whatever version is known.
+// read reads the table, whatever version this node has.
 func (f *follower) read(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +93,7 @@ func (f *follower) announceDrain(ctx context.Context) {
 	}
 }
 
-// upTo reads the table unless the known version is at least epoch.
+// upTo reads the table unless this node's version is at least epoch.
 func (f *follower) upTo(ctx context.Context, epoch uint64) {
 	if f.topology.Epoch() < epoch {
 		_ = f.read(ctx) // logged; the old version shows

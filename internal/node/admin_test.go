@@ -66,7 +66,7 @@ func TestTheTopologyFollowsItsTable(t *testing.T) {
 	require.NoError(t, f.read(ctx))
 	require.Equal(t, 1, strings.Count(said.String(), "can be read again"), "%s", said)
 
-	table.regions = table.regions[1:] // a region that is gone is a mistake, and changes nothing
+	table.regions = table.regions[1:] // a region that is missing is a mistake, and changes nothing
 	require.Error(t, f.read(ctx))
 	require.Len(t, topology.Regions(), 2)
 	require.Equal(t, 2, strings.Count(said.String(), "cannot be read"), "%s", said)
@@ -79,19 +79,19 @@ func TestTheTopologyFollowsItsTable(t *testing.T) {
 	require.Empty(t, said.String(), "a node that stops has no trouble")
 }
 
-// TestDrainingIsTold: a node of a region that is not active says so to balancers
-// and to the other nodes, once, and again until they were reached.
-func TestDrainingIsTold(t *testing.T) {
+// TestDrainingIsAnnounced: a node of a region that is not active reports it to balancers and
+// announces it to the other nodes, once, and again until they were reached.
+func TestDrainingIsAnnounced(t *testing.T) {
 	log, _ := record()
 	topology, err := region.NewTopology([]region.Region{{Name: "a", Code: 1}, {Name: "b", Code: 2}})
 	require.NoError(t, err)
 	table := &fakeTable{regions: topology.Regions(), epoch: 1}
 	f := newFollower(table, topology, "a", time.Now, log)
 	ctx := t.Context()
-	var told []bool
+	var announced []bool
 	var deaf error
 	f.meet(ctx, func(_ context.Context, draining bool) error {
-		told = append(told, draining)
+		announced = append(announced, draining)
 		return deaf
 	})
 	read := func() {
@@ -99,7 +99,7 @@ func TestDrainingIsTold(t *testing.T) {
 		require.NoError(t, f.read(ctx))
 	}
 	read()
-	require.Empty(t, told)
+	require.Empty(t, announced)
 	require.NoError(t, f.takes())
 
 	set := func(name string, status region.Status) uint64 {
@@ -111,28 +111,28 @@ func TestDrainingIsTold(t *testing.T) {
 	set("b", region.Down)
 	read()
 	require.NoError(t, f.takes(), "that is another region")
-	require.Empty(t, told)
+	require.Empty(t, announced)
 
 	set("a", region.Draining)
-	deaf = errors.New("nobody has heard it")
+	deaf = errors.New("no node has received it")
 	read()
 	deaf = nil
 	read()
 	read()
-	require.Equal(t, []bool{true, true}, told)
+	require.Equal(t, []bool{true, true}, announced)
 	require.ErrorContains(t, f.takes(), "region a is draining")
 	set("a", region.Down)
 	read()
 	require.ErrorContains(t, f.takes(), "region a is down")
-	require.Len(t, told, 2, "nothing new to the others")
+	require.Len(t, announced, 2, "nothing new to the others")
 
 	epoch := set("a", region.Active)
 	reads := table.reads
 	f.upTo(ctx, epoch-1)
-	require.Equal(t, reads, table.reads, "that much is known")
+	require.Equal(t, reads, table.reads, "the distance is measured")
 	f.upTo(ctx, epoch)
 	require.NoError(t, f.takes())
-	require.Equal(t, []bool{true, true, false}, told)
+	require.Equal(t, []bool{true, true, false}, announced)
 }
 
 func TestProbesAreNotInHand(t *testing.T) {
@@ -149,7 +149,7 @@ func TestProbesAreNotInHand(t *testing.T) {
 // Nodes of one process are next to each other, and requests between them are not.
 func TestRegionsAreAsFarAsRequestsFindThem(t *testing.T) {
 	n := &Node{c: Config{Region: "us-east1", Peering: Peering{Network: wan.New(map[wan.Pair]time.Duration{{A: "europe-west1", B: "us-east1"}: 64 * time.Millisecond})}}}
-	rtt, known := sight{n: n}.RTT("europe-west1")
-	require.True(t, known)
+	rtt, ok := sight{n: n}.RTT("europe-west1")
+	require.True(t, ok)
 	require.Equal(t, 64*time.Millisecond, rtt)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/adyen"
 )
 
-// validateAdyen checks what the adapter for Adyen wants to know.
+// validateAdyen checks the settings of the adapter for Adyen.
 func (p *configuredProvider) validateAdyen() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -18,20 +18,20 @@ func (p *configuredProvider) validateAdyen() error {
 	}
 	check(p.Adyen.MerchantAccount != "", "merchant_account must be the account's name as Adyen's Customer Area has it")
 	check(p.Adyen.ReturnURL != "", "return_url must be an absolute URL: Adyen wants one with every payment, for payers who have to come back")
-	check(p.BaseURL == "" || p.Adyen.LivePrefix == "" && len(p.Adyen.LivePrefixes) == 0, "live_prefix says where Adyen is, and so does %s.base_url; keep one", p.at)
+	check(p.BaseURL == "" || p.Adyen.LivePrefix == "" && len(p.Adyen.LivePrefixes) == 0, "live_prefix and %s.base_url both give Adyen's address; keep one", p.at)
 	check(prefixed(p.Adyen.LivePrefix) || p.Adyen.LivePrefix == "", "live_prefix %q: letters, digits and '-', as under API URLs in the Customer Area", p.Adyen.LivePrefix)
 	check(p.Adyen.LivePrefix != "" || len(p.Adyen.LivePrefixes) == 0, "live_prefixes are of regions that have another than live_prefix; set that")
 	seen := map[string]bool{}
 	for _, one := range p.Adyen.LivePrefixes {
 		region, prefix, ok := strings.Cut(one, "=")
 		check(ok && region != "" && prefixed(prefix), "live_prefixes: %q is not REGION=PREFIX, as in us-east1=1797a841fbb37ca7-Shop", one)
-		check(!seen[region], "live_prefixes name the region %q twice; a key is known at one endpoint alone", region)
+		check(!seen[region], "live_prefixes name the region %q twice; Adyen has a key at one endpoint alone", region)
 		seen[region] = true
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	_, err := adyen.New(p.adyen(ProviderSecrets{Key: "unknown"})) // what the adapter alone knows
+	_, err := adyen.New(p.adyen(ProviderSecrets{Key: "unknown"})) // checks that only the adapter has
 	if err != nil {
 		return fmt.Errorf("settings: %s: %w", p.at, err)
 	}

@@ -13,8 +13,7 @@ import (
 
 const someAdyen = "{kind: adyen, base_url: '', adyen: {merchant_account: Shop, return_url: 'https://shop.example/return', live_prefix: 1797a841fbb37ca7-Shop"
 
-// What the settings say reaches the adapter, and each mistake is one line that says what
-// to do.
+// The settings reach the adapter, and each mistake is one line that says what to do.
 func TestAdyenSettings(t *testing.T) {
 	s, secrets, err := LoadServeSettings(write(t, "providers: {eu: "+someAdyen+", live_prefixes: [us-east1=9a-Shop, ap-south1=7b-Shop]}}}"), []string{
 		"HOMEWARD_PROVIDERS__EU__KEY=AQE_hunter2", "HOMEWARD_PROVIDERS__EU__WEBHOOK_SECRET=00ff",

@@ -104,12 +104,11 @@ func (b AuditBucket) Get(ctx context.Context, name string, limit int64) (data []
 // the midst of an object of the folder that is listed.
 const listTries = 100
 
-// List implements [audit.Objects]. A bucket of files has temporary files while another
-// process writes an object. One that goes while it is listed ends the listing with NotFound.
-// List then lists once more, and passes over the names that it has given, as listings are in
-// order of names.
+// List implements [audit.Objects]. A bucket of files has temporary files while another process
+// writes an object. One that goes while it is listed ends the listing with NotFound. List then
+// lists once more, and skips the names that it has returned, as listings are in order of names.
 func (b AuditBucket) List(ctx context.Context, prefix string, each func(name string) error) error {
-	given := ""
+	last := ""
 	for try := 1; ; try++ {
 		it := b.bucket.List(&blob.ListOptions{Prefix: prefix})
 		for {
@@ -122,13 +121,13 @@ func (b AuditBucket) List(ctx context.Context, prefix string, each func(name str
 				return nil
 			case err != nil:
 				return err
-			case o.Key <= given:
+			case o.Key <= last:
 				continue
 			}
 			if err := each(o.Key); err != nil {
 				return err
 			}
-			given = o.Key
+			last = o.Key
 		}
 	}
 }
@@ -186,7 +185,7 @@ type exported struct {
 
 // lag returns the age of the oldest window that is due and not exported, some time
 // after the last round.
-func (e *exported) lag() (lag time.Duration, known bool) {
+func (e *exported) lag() (lag time.Duration, ok bool) {
 	if e.status.Exported.IsZero() {
 		return 0, false
 	}
@@ -200,7 +199,7 @@ func (e *exported) lag() (lag time.Duration, known bool) {
 func (e *export) report(o *meter.Observer) {
 	if last := e.last.Load(); last != nil {
 		for home, l := range *last {
-			if lag, known := l.lag(); known {
+			if lag, ok := l.lag(); ok {
 				o.Is(meter.AuditLag, lag.Seconds(), home)
 			}
 		}
@@ -232,11 +231,11 @@ func (n *Node) exportAudit(context.Context) (parts.Stop, error) {
 	if err := c.Meters.Observe(n.export.report); err != nil {
 		return nil, err
 	}
-	mine := roundsOf(n.place, exportRounds)
+	inTurn := roundsOf(n.place, exportRounds)
 	n.background.every(n.log, cmp.Or(c.Audit.Every, defaultAuditEvery), func(ctx context.Context) {
 		last := map[string]exported{} // without those that another node reports
 		for _, home := range n.keptHomes() {
-			if !mine(home) || n.guard.Standing().Unread(home) { // unread: an operator must look first
+			if !inTurn(home) || n.guard.Standing().Unread(home) { // unread: an operator must look first
 				continue
 			}
 			if done, err := x.round(ctx, home); err == nil {
@@ -311,7 +310,7 @@ func (x *exports) export(ctx context.Context, home string, e *homeExport) (audit
 	if err != nil {
 		return audit.Status{}, err
 	}
-	if was.Unread(home) { // by another node, or by a person: this node is to hear of it
+	if was.Unread(home) { // by another node, or by a person: this node reads it
 		return audit.Status{}, errUnread
 	}
 	err = e.Compare(ctx, was.OpenedAt)

@@ -27,8 +27,8 @@ func TestTheChartsExampleIsAccepted(t *testing.T) {
 	require.Empty(t, s.Provider.BaseURL)
 }
 
-// What the chart knows of settings and secrets is what a node does.
-func TestTheChartKnowsTheSettings(t *testing.T) {
+// The chart has the settings and secrets of a node.
+func TestTheChartHasTheSettings(t *testing.T) {
 	var chart struct {
 		Secrets         map[string]string
 		ProviderSecrets map[string]string `yaml:"providerSecrets"`

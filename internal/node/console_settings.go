@@ -101,8 +101,8 @@ func (o OIDCSettings) config(secret string) console.OIDCConfig {
 	}
 }
 
-// checkFiles reads the console's own certificate. What is wrong with it is said beside what
-// it is: it is easily taken for the node's, which stands under tls.
+// checkFiles reads the console's own certificate. An error names it as the console's: it is easily
+// taken for the node's, which is under tls.
 func (c ConsoleSettings) checkFiles() error {
 	if c.Listen == "" || c.Cert == "" {
 		return nil

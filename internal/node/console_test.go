@@ -108,8 +108,8 @@ func (p papers) get(c *http.Client, url string) (int, string, *tls.ConnectionSta
 	return res.StatusCode, string(text), res.TLS, err
 }
 
-// TestOnlyOperatorsSeeTheConsole: outside the demo a certificate of the deployment says
-// who looks, and nodes are not people.
+// TestOnlyOperatorsSeeTheConsole: outside the demo a certificate of the deployment identifies the
+// viewer, and a node's certificate is refused.
 func TestOnlyOperatorsSeeTheConsole(t *testing.T) {
 	p := newPapers(t)
 	own := p.of("node", region.Identity{Region: "us-east1", Node: "n1"})
@@ -131,7 +131,7 @@ func TestOnlyOperatorsSeeTheConsole(t *testing.T) {
 	require.Contains(t, body, "is not an operator")
 
 	_, _, _, err = p.get(p.browser(nil), at)
-	require.Error(t, err, "without a certificate nobody is heard")
+	require.Error(t, err, "without a certificate every request is refused")
 	stranger := newPapers(t).of("jo", region.Identity{Operator: "jo"})
 	_, _, _, err = p.get(p.browser(&stranger), at)
 	require.Error(t, err, "nor with one of another deployment")

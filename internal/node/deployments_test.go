@@ -33,8 +33,8 @@ func TestTwoDeploymentsDoNotMerge(t *testing.T) {
 	t.Cleanup(cancel) // last: nodes stop within it
 	tuning := DefaultTuning()
 	tuning.DeputyAfter = time.Millisecond
-	start := func(seeds ...string) (d deployment.Deployment, nodes map[string]*Node, said *lockedLog, charges *atomic.Int32) {
-		charges, said, nodes = new(atomic.Int32), new(lockedLog), map[string]*Node{}
+	start := func(seeds ...string) (d deployment.Deployment, nodes map[string]*Node, secondLog *lockedLog, charges *atomic.Int32) {
+		charges, secondLog, nodes = new(atomic.Int32), new(lockedLog), map[string]*Node{}
 		bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var call map[string]any
 			assert.NoError(t, json.NewDecoder(r.Body).Decode(&call))
@@ -65,7 +65,7 @@ func TestTwoDeploymentsDoNotMerge(t *testing.T) {
 			n, err := Start(ctx, Config{
 				Tuning: tuning, Name: home + "-1", Region: home, APIListen: "127.0.0.1:0", Peering: Peering{RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0", Seeds: seeds, LocalGossip: true, GossipKeys: [][]byte{[]byte("0123456789abcdef")}},
 				Topology: topology, Store: store, Blobs: blobs, Payments: Payments{Providers: psp.Providers{provider}},
-				Logger: slog.New(slog.NewTextHandler(said, nil)),
+				Logger: slog.New(slog.NewTextHandler(secondLog, nil)),
 			})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, n.Stop(ctx)) })
@@ -75,7 +75,7 @@ func TestTwoDeploymentsDoNotMerge(t *testing.T) {
 				seeds = []string{n.GossipAddr()}
 			}
 		}
-		return d, nodes, said, charges
+		return d, nodes, secondLog, charges
 	}
 	charge := func(n *Node, key string) string {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+n.APIAddr()+"/v1/charges", strings.NewReader(`{"amount":1,"currency":"usd","payment_method":"pm_1"}`))
@@ -94,27 +94,27 @@ func TestTwoDeploymentsDoNotMerge(t *testing.T) {
 		return key
 	}
 
-	production, ours, heard, made := start()
-	staging, theirs, said, elsewhere := start(ours[a].GossipAddr())
+	production, first, firstLog, made := start()
+	staging, second, secondLog, elsewhere := start(first[a].GossipAddr())
 	own, err := production.DeploymentID(ctx)
 	require.NoError(t, err)
 	other, err := staging.DeploymentID(ctx)
 	require.NoError(t, err)
 
-	// The nodes of one deployment, which share its rows, know each other as ever.
-	require.Eventually(t, func() bool { return len(ours[b].Membership().Members()) == 2 }, time.Minute, time.Millisecond)
-	require.Equal(t, a, charge(ours[b], athome()))
+	// The nodes of one deployment, which share its rows, see each other as before.
+	require.Eventually(t, func() bool { return len(first[b].Membership().Members()) == 2 }, time.Minute, time.Millisecond)
+	require.Equal(t, a, charge(first[b], athome()))
 	require.EqualValues(t, 1, made.Load())
 
-	// Nobody of staging's a is there, so b acts on its rows; it has never heard of another a.
-	require.Equal(t, b, charge(theirs[b], athome()))
+	// No node of staging's a runs, so b acts on its rows; it has never seen production's a.
+	require.Equal(t, b, charge(second[b], athome()))
 	require.EqualValues(t, 1, elsewhere.Load())
 	require.EqualValues(t, 1, made.Load(), "staging's charge was made at production's provider")
-	require.Len(t, theirs[b].Membership().Members(), 1)
-	for _, n := range ours {
+	require.Len(t, second[b].Membership().Members(), 1)
+	for _, n := range first {
 		require.Len(t, n.Membership().Members(), 2)
 	}
-	for _, log := range []*lockedLog{heard, said} {
+	for _, log := range []*lockedLog{firstLog, secondLog} {
 		require.Eventually(t, func() bool {
 			for _, line := range log.lines() {
 				if strings.Contains(line, "another deployment") && strings.Contains(line, own.String()) && strings.Contains(line, other.String()) {
@@ -126,8 +126,8 @@ func TestTwoDeploymentsDoNotMerge(t *testing.T) {
 	}
 }
 
-// TestNodesOfOneDeploymentHaveOneAccount: which account stands for a provider's name is a row,
-// so a node with the key of another account does not start beside the first, in any region.
+// TestNodesOfOneDeploymentHaveOneAccount: a row names the account of a provider's name, so a node
+// with the key of another account does not start beside the first, in any region.
 func TestNodesOfOneDeploymentHaveOneAccount(t *testing.T) {
 	regions := []region.Region{{Name: "a", Code: 1}, {Name: "b", Code: 2}}
 	db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy(), Regions: regions})

@@ -22,7 +22,7 @@ var drivers = map[string]struct{ buckets, keys []string }{
 }
 
 // driverOf returns the build tag that can open a scheme.
-func driverOf(scheme string) (tag string, known bool) {
+func driverOf(scheme string) (tag string, ok bool) {
 	for tag, d := range drivers {
 		if slices.Contains(d.buckets, scheme) || slices.Contains(d.keys, scheme) {
 			return tag, true
@@ -34,7 +34,7 @@ func driverOf(scheme string) (tag string, known bool) {
 // notBuiltIn describes what to do about a scheme that this build cannot open; here are
 // those that it can.
 func notBuiltIn(scheme string, here []string) string {
-	if tag, known := driverOf(scheme); known && tag != "" && !slices.Contains(here, scheme) {
+	if tag, ok := driverOf(scheme); ok && tag != "" && !slices.Contains(here, scheme) {
 		return fmt.Sprintf("the driver of %s:// is not in this build; take homeward-cloud, image or archive, which has it, or build with -tags %s", scheme, tag)
 	}
 	return fmt.Sprintf("this build opens %s://…", strings.Join(here, "://…, "))

@@ -9,8 +9,8 @@ import (
 	"gocloud.dev/secrets"
 )
 
-// TestDriversOfThisBuild: what can be opened is what the table of drivers says, whatever the
-// tags, and what cannot is told with the tag that is missing.
+// TestDriversOfThisBuild: this build opens what the table of drivers lists, whatever the tags. The
+// error for another one names the missing tag.
 func TestDriversOfThisBuild(t *testing.T) {
 	for tag, d := range drivers {
 		for _, scheme := range d.buckets {
@@ -33,12 +33,12 @@ func TestDriversOfThisBuild(t *testing.T) {
 		}
 	}
 	for _, scheme := range bucketSchemes() {
-		_, known := driverOf(scheme)
-		require.True(t, known, "the table has no %s", scheme)
+		_, ok := driverOf(scheme)
+		require.True(t, ok, "the table has no %s", scheme)
 	}
 	for _, scheme := range secrets.DefaultURLMux().KeeperSchemes() {
-		_, known := driverOf(scheme)
-		require.True(t, known, "the table has no %s", scheme)
+		_, ok := driverOf(scheme)
+		require.True(t, ok, "the table has no %s", scheme)
 	}
 	require.True(t, slices.Contains(bucketSchemes(), "file"))
 	require.ErrorContains(t, bucketMistake("objects", "tape://library", `"" for none`), "file://…")

@@ -55,7 +55,7 @@ type NATSSettings struct {
 	MaxAge         time.Duration `koanf:"max_age"`
 }
 
-// DefaultEvents tells nobody.
+// DefaultEvents emits to no sink.
 func DefaultEvents() EventsSettings {
 	return EventsSettings{
 		Webhooks: WebhookSettings{Timeout: relay.DefaultTimeout, DisableAfter: relay.DisableAfter},

@@ -40,9 +40,9 @@ const (
 type figures struct {
 	store  deployment.Store
 	region string
-	// lost are the homes whose nodes cannot report. mine says whether it is this node's turn.
+	// lost are the homes whose nodes cannot report. inTurn reports whether it is this node's turn.
 	lost     func() []string
-	mine     func(home string) bool
+	inTurn   func(home string) bool
 	failures *meter.Counter
 	trouble  trouble
 	// deputy is trouble with rows of lost regions, which may be lost with them.
@@ -70,9 +70,9 @@ type figure struct {
 
 func newFigures(n *Node) *figures {
 	return &figures{
-		store: n.c.Store, region: n.c.Region, lost: n.outages.All, mine: n.roundsOf(), clock: &n.clock, failures: n.c.Meters.Counter(meter.CollectFailures),
-		trouble: trouble{log: n.log, began: "the store cannot be asked for the figures of metrics; they grow old", over: "the store can be asked for the figures of metrics again"},
-		deputy:  trouble{log: n.log, began: "the rows of a lost region cannot be asked for the figures of metrics", over: "the rows of lost regions can be asked for the figures of metrics again"},
+		store: n.c.Store, region: n.c.Region, lost: n.outages.All, inTurn: n.roundsOf(), clock: &n.clock, failures: n.c.Meters.Counter(meter.CollectFailures),
+		trouble: trouble{log: n.log, began: "the figures of metrics cannot be read from the store; they grow old", over: "the figures of metrics can be read from the store again"},
+		deputy:  trouble{log: n.log, began: "the figures of metrics of a lost region cannot be read", over: "the figures of metrics of lost regions can be read again"},
 		homes:   map[string]counted{},
 	}
 }
@@ -89,7 +89,7 @@ func (n *Node) collectFigures() error {
 
 // round queries the store.
 func (f *figures) round(ctx context.Context) {
-	if f.mine(f.region) {
+	if f.inTurn(f.region) {
 		err := f.own(ctx)
 		if ctx.Err() != nil {
 			return
@@ -121,7 +121,7 @@ func (f *figures) deputise(ctx context.Context) error {
 	f.mu.Unlock()
 	var errs []error
 	for _, home := range lost {
-		if home == f.region || !f.mine(home) {
+		if home == f.region || !f.inTurn(home) {
 			continue
 		}
 		if err := f.count(ctx, home); err != nil {
@@ -239,7 +239,7 @@ func (f *figures) queue(ctx context.Context, home string, q outbox.Queue, now ti
 func (f *figures) report(o *meter.Observer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if ahead, known := f.clock.offset(); known {
+	if ahead, ok := f.clock.offset(); ok {
 		o.Is(meter.ClockOffset, ahead.Seconds())
 	}
 	for home, c := range f.homes {

@@ -15,9 +15,9 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// TestFiguresOfALostRegionAreTold: while a region is lost a node of another one tells its
-// queues' figures, and leaves them to its own nodes when it is back.
-func TestFiguresOfALostRegionAreTold(t *testing.T) {
+// TestADeputyReportsALostRegionsFigures: while a region is lost a node of another one reports its
+// queues' figures, and stops when the region's own nodes are back.
+func TestADeputyReportsALostRegionsFigures(t *testing.T) {
 	const here, gone = "us-east1", "europe-west1"
 	db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy(), Regions: []claim.Region{{Name: here, Code: 1}, {Name: gone, Code: 2}}})
 	require.NoError(t, err)
@@ -34,28 +34,28 @@ func TestFiguresOfALostRegionAreTold(t *testing.T) {
 	var lost []string
 	turn := true
 	f := &figures{
-		store: store, region: here, lost: func() []string { return lost }, mine: func(home string) bool { return home == here || turn },
+		store: store, region: here, lost: func() []string { return lost }, inTurn: func(home string) bool { return home == here || turn },
 		clock: &storeClock{}, failures: (*meter.Set)(nil).Counter(meter.CollectFailures), homes: map[string]counted{},
 		trouble: trouble{log: slog.New(slog.DiscardHandler)}, deputy: trouble{log: slog.New(slog.DiscardHandler)},
 	}
 	pending := func() map[string]float64 {
 		f.round(t.Context())
-		told := map[string]float64{}
+		reported := map[string]float64{}
 		for _, home := range f.homes {
 			require.WithinDuration(t, time.Now(), home.at, time.Minute)
 			for _, one := range home.figures {
 				if one.of == meter.OutboxPending && one.labels[1] == string(outbox.ProviderCalls) {
-					told[one.labels[0]] = one.value
+					reported[one.labels[0]] = one.value
 				}
 			}
 		}
-		return told
+		return reported
 	}
 	require.Equal(t, map[string]float64{here: 0}, pending())
 	lost = []string{gone}
 	require.Equal(t, map[string]float64{here: 0, gone: 2}, pending())
 	lost = nil
-	require.Equal(t, map[string]float64{here: 0}, pending(), "its own nodes tell")
+	require.Equal(t, map[string]float64{here: 0}, pending(), "its own nodes report")
 	lost, turn = []string{gone}, false
 	require.Equal(t, map[string]float64{here: 0}, pending(), "another node's turn")
 }

@@ -75,7 +75,7 @@ func (n *Node) listen(context.Context) (parts.Stop, error) {
 }
 
 func (n *Node) serve(what string, s *http.Server, l net.Listener) {
-	if s.ErrorLog == nil { // else standard error's, for whose reader it waits
+	if s.ErrorLog == nil { // else standard error's, and it waits for the reader of that
 		s.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)
 	}
 	n.background.run(func(context.Context) {

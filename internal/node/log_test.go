@@ -54,8 +54,7 @@ func startTwo(t *testing.T, log *slog.Logger, listen string) (*Cluster, error) {
 	})
 }
 
-// TestANodesLog: no line says one thing twice, and none complains of an end that was
-// asked for.
+// TestANodesLog: no line repeats itself, and none reports a requested end as an error.
 func TestANodesLog(t *testing.T) {
 	var said lockedLog
 	c, err := startTwo(t, slog.New(slog.NewJSONHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug})), "")
@@ -120,7 +119,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 	require.ErrorContains(t, gossipError(taken, errors.New("no private IP address found")), "no private IP")
 }
 
-func TestAnErrorForOperatorsSaysNothingOfClaims(t *testing.T) {
+func TestAnErrorForOperatorsHasNoClaims(t *testing.T) {
 	err := plain(fmt.Errorf("%w: outbox_depth: connection refused", claim.ErrUnavailable))
 	require.EqualError(t, err, "outbox_depth: connection refused")
 	require.ErrorIs(t, err, claim.ErrUnavailable)

@@ -33,13 +33,13 @@ func nearest(name string, candidates []string) (near string) {
 
 // among are the settings that name may be a slip of. Each of several providers has those that
 // one has.
-func among(name string, known []string) []string {
+func among(name string, allowed []string) []string {
 	parts := strings.SplitN(name, ".", 3)
 	if parts[0] != "providers" || len(parts) < 3 {
-		return known
+		return allowed
 	}
 	var of []string
-	for _, k := range known {
+	for _, k := range allowed {
 		if setting, ok := strings.CutPrefix(k, "provider."); ok {
 			of = append(of, parts[0]+"."+parts[1]+"."+setting)
 		}

@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASlipIsCorrected: a name that is almost one is told which, and another word is not.
+// TestASlipIsCorrected: the error for a name that is almost a setting names the setting, and for
+// another word it does not.
 func TestASlipIsCorrected(t *testing.T) {
-	for given, means := range map[string]string{
+	for written, means := range map[string]string{
 		"claim: {leese: 20s}":                      "no setting named claim.leese; did you mean claim.lease?",
 		"databse: {max_conns: 3}":                  "no setting named databse.max_conns; did you mean database.max_conns?",
 		"console: {tls: {cert: a}}":                "no setting named console.tls.cert; did you mean console.cert?",
@@ -24,9 +25,9 @@ func TestASlipIsCorrected(t *testing.T) {
 		"HOMEWARD_SOMETHING_ELSE_ALTOGETHER=quite": "no setting named something_else_altogether (from the variable HOMEWARD_SOMETHING_ELSE_ALTOGETHER)",
 		"something_else_altogether: quite":         "no setting named something_else_altogether",
 	} {
-		text, environ := given, []string(nil)
-		if len(given) > 9 && given[:9] == envPrefix {
-			text, environ = "", []string{given}
+		text, environ := written, []string(nil)
+		if len(written) > 9 && written[:9] == envPrefix {
+			text, environ = "", []string{written}
 		}
 		_, _, err := LoadServeSettings(write(t, text), environ)
 		require.ErrorContains(t, err, means)
@@ -58,6 +59,6 @@ func TestCertificatesThatCannotBeReadSayWhatTheyAre(t *testing.T) {
 		require.ErrorContains(t, err, says)
 		require.ErrorContains(t, err, "names the console's host")
 		err = CheckFiles(ServeSettings{Console: console, TLS: TLSSettings{CA: gone}}, slog.Default())
-		require.ErrorContains(t, err, says, "homeward config check says it, too")
+		require.ErrorContains(t, err, says, "homeward config check prints it, too")
 	}
 }

@@ -94,8 +94,8 @@ func splitAddr(what, addr string) (string, int, error) {
 	return a.IP.String(), a.Port, nil
 }
 
-// openPeers makes the client that forwards requests, and the tracker of lost regions
-// that learns from it.
+// openPeers makes the client that forwards requests, and the tracker of lost regions that follows
+// its calls.
 func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 	c := &n.c
 	n.outages = region.NewOutages(region.OutagesConfig{

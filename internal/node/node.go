@@ -177,7 +177,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 // server ends: peers that have not noticed yet are served until their last request.
 func (n *Node) parts() []parts.Part {
 	return []parts.Part{
-		n.readDeployment, // before it says anything to another node, or believes one
+		n.readDeployment, // before it sends to another node, or trusts one
 		n.readRegions,
 		n.readRestore, // before anything can begin
 		n.checkProviders,

@@ -46,7 +46,7 @@ func (p *configuredProvider) validate() error {
 	check(slices.Contains(providerKinds, p.Kind), "kind %q is none of %s, %s and %s", p.Kind, kindHTTPJSON, kindStripe, kindAdyen)
 	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
 	check(own && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
-	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set %s.allow_http if that is wanted", p.at)
+	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set %s.allow_http to allow it", p.at)
 	check(base.User == nil, "base_url holds a user or password, which the settings must not; set %s to the provider's key", p.key)
 	switch p.Kind {
 	case kindStripe:
@@ -54,10 +54,10 @@ func (p *configuredProvider) validate() error {
 	case kindAdyen:
 		return errors.Join(append(errs, p.validateAdyen())...)
 	}
-	dedupe, known := dedupes[p.Dedupe]
-	check(known, "dedupe %q is none of key_and_parameters, key and none", p.Dedupe)
+	dedupe, found := dedupes[p.Dedupe]
+	check(found, "dedupe %q is none of key_and_parameters, key and none", p.Dedupe)
 	check(p.SettleWindow >= 0, "settle_window must not be negative, is %v", p.SettleWindow)
-	check(!known || dedupe != psp.DedupeNone || p.SettleWindow > 0, "settle_window must be above 0 where dedupe is none: how long after a call a look-up may still miss it")
+	check(!found || dedupe != psp.DedupeNone || p.SettleWindow > 0, "settle_window must be above 0 where dedupe is none: how long after a call a look-up may still miss it")
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (p *configuredProvider) accepts(secrets ProviderSecrets) error {
 		if secrets.Webhooks == "" {
 			return nil
 		}
-		secrets.Key = "sk_missing" // for what the adapter says of the other secret
+		secrets.Key = "sk_missing" // for the adapter's error about the other secret
 	}
 	adapter, err := p.open(secrets)
 	if err != nil {

@@ -138,11 +138,11 @@ func (s *ServeSettings) failover() map[string]payment.Failover {
 
 // providersFrom gives each named provider of the settings the defaults of a single one,
 // and refuses both forms at once.
-func providersFrom(given, k *koanf.Koanf) error {
-	names := given.MapKeys("providers")
+func providersFrom(set, k *koanf.Koanf) error {
+	names := set.MapKeys("providers")
 	if len(names) == 0 {
-		ownURL(given, k, "provider")
-		return namelessMistake(given)
+		ownURL(set, k, "provider")
+		return namelessMistake(set)
 	}
 	one := koanf.New(".")
 	if err := one.Load(structs.Provider(DefaultServeSettings().Provider, "koanf"), nil); err != nil {
@@ -153,10 +153,10 @@ func providersFrom(given, k *koanf.Koanf) error {
 		if err := k.MergeAt(one, "providers."+name); err != nil {
 			return fmt.Errorf("settings: %w", err)
 		}
-		ownURL(given, k, "providers."+name)
+		ownURL(set, k, "providers."+name)
 	}
-	if given.Exists("provider") {
-		return errors.New("settings: provider and providers are both set; move what provider says into providers, under its name")
+	if set.Exists("provider") {
+		return errors.New("settings: provider and providers are both set; move the settings of provider into providers, under its name")
 	}
 	return nil
 }
@@ -165,10 +165,10 @@ func providersFrom(given, k *koanf.Koanf) error {
 // simulator's: books, claims and the path of webhooks would have it for ever. The name does
 // not follow the kind, because a deployment that ran before this was refused has rows with
 // the simulator's, and would lose its way to them.
-func namelessMistake(given *koanf.Koanf) error {
-	kind := given.String("provider.kind")
-	elsewhere := strings.HasPrefix(given.String("provider.base_url"), "https://") // the simulator has no TLS
-	if given.Exists("provider.name") || !hasOwnURL(kind) && !elsewhere {
+func namelessMistake(set *koanf.Koanf) error {
+	kind := set.String("provider.kind")
+	elsewhere := strings.HasPrefix(set.String("provider.base_url"), "https://") // the simulator has no TLS
+	if set.Exists("provider.name") || !hasOwnURL(kind) && !elsewhere {
 		return nil
 	}
 	name := kind
@@ -180,8 +180,8 @@ func namelessMistake(given *koanf.Koanf) error {
 
 // ownURL removes the default URL, the simulator's, from the settings of a provider
 // whose adapter has its own: payments must not go to whatever listens there.
-func ownURL(given, k *koanf.Koanf, at string) {
-	if hasOwnURL(given.String(at + ".kind")) {
+func ownURL(set, k *koanf.Koanf, at string) {
+	if hasOwnURL(set.String(at + ".kind")) {
 		_ = k.Set(at+".base_url", "") // fails only for values that are no map, and this is one
 	}
 }
@@ -191,8 +191,8 @@ func hasOwnURL(kind string) bool { return kind == kindStripe || kind == kindAdye
 
 // providerNamed returns the name of a provider as the file spells it, for its part of a
 // variable: variables have no '-'.
-func providerNamed(given *koanf.Koanf, part string) string {
-	for _, name := range given.MapKeys("providers") {
+func providerNamed(set *koanf.Koanf, part string) string {
+	for _, name := range set.MapKeys("providers") {
 		if variableName(name) == strings.ToUpper(part) {
 			return name
 		}

@@ -67,8 +67,8 @@ func TestAWrongWebhookSecretWithoutAKey(t *testing.T) {
 	require.ErrorContains(t, p.accepts(ProviderSecrets{Webhooks: "rk_live_1"}), "whsec_")
 }
 
-// One provider of the map is the default unless somebody says otherwise, and one by
-// variables alone is one.
+// A single provider of the map is the default unless the settings name another, and one by
+// variables alone counts.
 func TestOneProviderByName(t *testing.T) {
 	s, secrets, err := LoadServeSettings("", []string{"HOMEWARD_PROVIDERS__BANK__BASE_URL=http://127.0.0.1:1", "HOMEWARD_PROVIDERS__BANK__KEY=k"})
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestOneProviderByName(t *testing.T) {
 
 // The default URL is the simulator's, which is on this machine: no other adapter's calls go
 // there.
-func TestProvidersThatKnowTheirOwnURL(t *testing.T) {
+func TestProvidersWithAURLOfTheirOwn(t *testing.T) {
 	const adyen = "adyen: {merchant_account: Shop, return_url: 'https://shop.example/return'}"
 	for name, c := range map[string]struct {
 		text    string

@@ -65,8 +65,8 @@ func newHealer(ctx context.Context, c Config, log *slog.Logger) (*Healer, error)
 	h := &Healer{keeper: c.keeper, claims: c.claims(guard), service: service}
 	home := func(key claim.Key) (string, error) {
 		code, ok := claim.ReadStamp(key.Value)
-		home, known := c.home(code)
-		if !ok || !known {
+		home, found := c.home(code)
+		if !ok || !found {
 			return "", fmt.Errorf("%w: the key of the compensation names no region of the topology", claim.ErrHomeUnreachable)
 		}
 		return home, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// shows is a provider that shows every movement as it is asked for.
+// shows is a provider that shows every movement as requested.
 type shows struct{ generous }
 
 func (shows) Show(_ context.Context, _ psp.Kind, reference, ref string) (psp.Found, psp.Movement, error) {

@@ -25,15 +25,15 @@ func (n *Node) readRestore(ctx context.Context) (_ parts.Stop, err error) {
 }
 
 // pageForgotten: keys are withheld from here on, and a person has to say what is lost.
-const pageForgotten = "page: the audit bucket is ahead of the database, so the database was put back to a backup without homeward restore begin; unknown keys are withheld from now on"
+const pageForgotten = "page: the audit bucket is ahead of the database, so the database was restored from a backup without homeward restore begin; unknown keys are withheld from now on"
 
 // compareTime bounds how long a start waits for the bucket: a node that cannot reach it
 // starts all the same, and compares with each export.
 const compareTime = 15 * time.Second
 
-// compareAudit asks the audit bucket, which is not restored with the database, whether
-// somebody has put the database back and has not said so. A node does so before its first
-// request, for all regions. Without a bucket nothing can tell.
+// compareAudit finds by the audit bucket, which is not restored with the database, whether the
+// database was restored without a restore row. A node does so before its first request, for all
+// regions. Without a bucket it cannot find it.
 func (n *Node) compareAudit(ctx context.Context) error {
 	if n.c.AuditObjects == nil || n.guard.Standing() != nil {
 		return nil
@@ -54,7 +54,7 @@ func (n *Node) compareAudit(ctx context.Context) error {
 		if found, ok := errors.AsType[*audit.AheadError](err); ok {
 			ahead = append(ahead, found)
 		} else if err != nil && ctx.Err() == nil {
-			n.log.Warn("the audit bucket cannot be compared with the database; if the database was put back to a backup, nobody notices until it can", "home", one.Name, "error", err)
+			n.log.Warn("the audit bucket cannot be compared with the database; if the database was restored from a backup, nobody notices until it can", "home", one.Name, "error", err)
 		}
 	}
 	return n.putBack(ctx, ahead...)
@@ -66,7 +66,7 @@ func (n *Node) putBack(ctx context.Context, ahead ...*audit.AheadError) error {
 		return nil
 	}
 	if _, err := restore.Detected(ctx, n.c.Store, n.c.Store, ahead, n.c.Name); err != nil {
-		return fmt.Errorf("the database was put back to a backup, which cannot be recorded: %w", err)
+		return fmt.Errorf("the database was restored from a backup, which cannot be recorded: %w", err)
 	}
 	if err := n.guard.Read(ctx); err != nil {
 		return err
@@ -104,8 +104,8 @@ func (n *Node) logRestore(r *claim.Restore) {
 		"from", r.From, "until", r.Until, "phase", r.Phase)
 }
 
-// mints is the source of random bits of keys that this node mints: while a restore
-// stands they carry its tag.
+// mints is the source of random bits of keys that this node mints: while a restore is in effect
+// they carry its tag.
 type mints struct{ guard *claim.Guard }
 
 // Read implements [io.Reader].

@@ -25,8 +25,8 @@ func (l *laterRestore) Restore(context.Context) (r claim.Restore, now time.Time,
 	return r, time.Now(), nil
 }
 
-// A node that read no row hears of one that was begun since, and when it is over.
-func TestANodeHearsOfARestoreThatIsBegunWhileItRuns(t *testing.T) {
+// A node that read no row gets one that was written since, and its end.
+func TestANodeFollowsARestoreThatBeginsWhileItRuns(t *testing.T) {
 	rows := &laterRestore{}
 	table := &sharedTable{}
 	table.set(1, region.Region{Name: here, Code: 1})

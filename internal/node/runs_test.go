@@ -70,7 +70,7 @@ func TestMemoryIsNoBucketOfSettings(t *testing.T) {
 const keptHere = "HOMEWARD_TEST_RUNS_OF_A_CHILD"
 
 // Whenever a command is killed, its run is there, whole, as one that has not ended.
-func TestARunWhoseProcessIsKilledStandsAsOpen(t *testing.T) {
+func TestARunOfAKilledProcessStaysOpen(t *testing.T) {
 	if url := os.Getenv(keptHere); url != "" {
 		r, err := OpenRuns(t.Context(), url)
 		require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestARunWhoseProcessIsKilledStandsAsOpen(t *testing.T) {
 	}
 	url := "file://" + t.TempDir()
 	for i := range 4 {
-		child := exec.Command(os.Args[0], "-test.run=^TestARunWhoseProcessIsKilledStandsAsOpen$")
+		child := exec.Command(os.Args[0], "-test.run=^TestARunOfAKilledProcessStaysOpen$")
 		child.Env = append(os.Environ(), keptHere+"="+url)
 		out, err := child.StdoutPipe()
 		require.NoError(t, err)

@@ -56,7 +56,7 @@ func TestLocalKeysSeal(t *testing.T) {
 	require.False(t, openSeal(t, "").Seals())
 }
 
-// TestSealKeysThatCannotBeUsed are told with what to write, and never with a key.
+// TestSealKeysThatCannotBeUsed: each error says what to write, and never has a key.
 func TestSealKeysThatCannotBeUsed(t *testing.T) {
 	good := sealKey(t)
 	for name, c := range map[string]struct{ text, want string }{

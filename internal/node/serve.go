@@ -118,12 +118,12 @@ func (s *Server) logDoubts(ctx context.Context) (parts.Stop, error) {
 // sweep deletes rows past their windows periodically, those of the region and of lost
 // ones, at one of the nodes that can.
 func (s *Server) sweep(context.Context) (parts.Stop, error) {
-	mine, view := s.node.roundsOf(), s.means.view
+	inTurn, view := s.node.roundsOf(), s.means.view
 	near, far := newSweeper(view.Sweep, s.log), map[string]*sweeper{}
 	s.background.every(s.log, s.settings.SweepEvery, func(ctx context.Context) {
 		for _, home := range s.node.keptHomes() {
 			switch {
-			case !mine(home):
+			case !inTurn(home):
 			case home == view.Name():
 				near.round(ctx)
 			default:
@@ -259,7 +259,7 @@ func (r *readiness) check(ctx context.Context) error {
 	if a := r.last.Load(); a != nil && time.Since(a.at) < readyFor {
 		return a.err
 	}
-	asked := r.group.DoChan("", func() (any, error) {
+	checked := r.group.DoChan("", func() (any, error) {
 		a := &answer{}
 		// Not the probe's ctx: others wait for the answer, too.
 		// Nor its panic: singleflight would end the process with it.
@@ -276,7 +276,7 @@ func (r *readiness) check(ctx context.Context) error {
 		return nil, a.err
 	})
 	select {
-	case result := <-asked:
+	case result := <-checked:
 		return result.Err
 	case <-ctx.Done():
 		return errNotRecording

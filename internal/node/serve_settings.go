@@ -144,7 +144,7 @@ type ProviderSettings struct {
 type AdyenSettings struct {
 	// MerchantAccount is the account that receives and pays.
 	MerchantAccount string `koanf:"merchant_account"`
-	// LivePrefix is that of the company's live endpoints; "" is the test environment.
+	// LivePrefix is that of the merchant account's live endpoints; "" is the test environment.
 	LivePrefix string `koanf:"live_prefix"`
 	// LivePrefixes are those of the home regions that have another, as REGION=PREFIX.
 	LivePrefixes []string `koanf:"live_prefixes"`
@@ -297,10 +297,10 @@ func (s ServeSettings) addresses() error {
 		errs = append(errs, addressMistake("gossip.advertise", s.Gossip.Advertise, 1))
 	}
 	if host, _, err := net.SplitHostPort(s.RPC.Listen); err == nil && s.RPC.Advertise == "" && unspecified(host) {
-		errs = append(errs, fmt.Errorf("settings: rpc.listen %s stands for every address of this host, so peers cannot dial it; set rpc.advertise to the host:port at which they reach this node", s.RPC.Listen))
+		errs = append(errs, fmt.Errorf("settings: rpc.listen %s means every address of this host, so peers cannot dial it; set rpc.advertise to the host:port at which they reach this node", s.RPC.Listen))
 	}
 	if host, _, err := net.SplitHostPort(s.Gossip.Listen); err == nil && s.Gossip.Advertise == "" && unspecified(host) {
-		errs = append(errs, fmt.Errorf("settings: gossip.listen %s stands for every address of this host, so other nodes cannot find this one by it; set gossip.advertise to the host:port at which they reach it", s.Gossip.Listen))
+		errs = append(errs, fmt.Errorf("settings: gossip.listen %s means every address of this host, so other nodes cannot find this one by it; set gossip.advertise to the host:port at which they reach it", s.Gossip.Listen))
 	}
 	// Gossip listens on TCP, too.
 	listens := []struct{ name, addr string }{{"api.listen", s.API.Listen}, {"rpc.listen", s.RPC.Listen}, {"gossip.listen", s.Gossip.Listen}, {"metrics.listen", s.Metrics.Listen}, {ConsoleListen, s.Console.Listen}}
@@ -550,7 +550,7 @@ func (s Secrets) Doubts(settings ServeSettings) []string {
 	var doubts []string
 	for _, p := range settings.providers() {
 		if s.Providers[p.Name].Webhooks == "" {
-			doubts = append(doubts, fmt.Sprintf("%s is not set: every webhook of %s is answered 503, so that what it takes back or does late is known from its statements alone", p.webhooks, p.Name))
+			doubts = append(doubts, fmt.Sprintf("%s is not set: every webhook of %s is answered 503, so that only its statements show what it takes back or does late", p.webhooks, p.Name))
 		}
 	}
 	if !settings.Seal {

@@ -28,10 +28,10 @@ func TestTheDocumentedSettingsAreTheDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, DefaultServeSettings(), s)
 
-	written, known := koanf.New("."), koanf.New(".")
+	written, defaults := koanf.New("."), koanf.New(".")
 	require.NoError(t, written.Load(file.Provider(nodeYAML), yaml.Parser()))
-	require.NoError(t, known.Load(structs.Provider(DefaultServeSettings(), "koanf"), nil))
-	require.ElementsMatch(t, known.Keys(), written.Keys(), "docs/node.yaml names every setting")
+	require.NoError(t, defaults.Load(structs.Provider(DefaultServeSettings(), "koanf"), nil))
+	require.ElementsMatch(t, defaults.Keys(), written.Keys(), "docs/node.yaml names every setting")
 }
 
 func TestServeDefaultsFitTogether(t *testing.T) {
@@ -82,72 +82,72 @@ func TestEachMistakeIsNamed(t *testing.T) {
 		text string
 		says []string
 	}{
-		"no region":             {"node: {region: US East}", []string{"node.region", "a-z"}},
-		"a name with a space":   {"node: {name: my node}", []string{"node.name"}},
-		"no address":            {"api: {listen: nowhere}", []string{"api.listen", "host:port"}},
-		"no such port":          {"rpc: {listen: '127.0.0.1:70000'}", []string{"rpc.listen", "65535"}},
-		"nothing to dial":       {"rpc: {listen: '0.0.0.0:7081'}\ntls: {cert: a, key: b, ca: c}", []string{"rpc.listen", "rpc.advertise"}},
-		"nobody to gossip with": {"gossip: {listen: '0.0.0.0:7946'}", []string{"gossip.listen", "gossip.advertise"}},
-		"nor with IPv6":         {"gossip: {listen: '[::]:7946'}", []string{"gossip.listen", "gossip.advertise"}},
-		"nor without a host":    {"gossip: {listen: ':7946'}", []string{"gossip.listen", "gossip.advertise"}},
-		"IPv6 without brackets": {"rpc: {advertise: '2001:db8::1:7081'}", []string{"rpc.advertise", "[host]:port, with the brackets around an IPv6 address"}},
-		"nor with a port":       {"gossip: {seeds: ['2001:db8::1']}", []string{"gossip.seeds[0]", "[host]:port"}},
-		"open to anybody":       {"rpc: {listen: '10.0.0.1:7081'}", []string{"rpc.listen", "any merchant", "tls.cert"}},
-		"half a certificate":    {"tls: {cert: a, ca: c}", []string{"tls.key", "or none"}},
-		"no trust domain":       {"tls: {trust_domain: My Bank}", []string{"tls.trust_domain"}},
-		"advertised everywhere": {"gossip: {advertise: '0.0.0.0:7946'}", []string{"gossip.advertise"}},
-		"a seed without a port": {"gossip: {seeds: ['10.0.0.1:7946', '10.0.0.1']}", []string{"gossip.seeds[1]"}},
-		"the pool":              {"database: {max_conns: 0, min_conns: 0}", []string{"max_conns"}},
-		"the claims":            {"claim: {lease_margin: 100ms}", []string{"lease_margin", "clock_offset 500ms"}},
-		"the outbox":            {"outbox: {batch: 0}", []string{"outbox.batch"}},
-		"an unnamed provider":   {"provider: {name: My Bank}", []string{"provider.name"}},
-		"no URL":                {"provider: {base_url: 'bank.example'}", []string{"provider.base_url", "https"}},
-		"a password in a URL":   {"provider: {name: bank, base_url: 'https://me:hunter2@bank.example'}", []string{"provider.base_url", "password"}},
-		"a password for NATS":   {"events: {nats: {url: 'nats://a:4222, nats://me:hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
-		"a token for NATS":      {"events: {nats: {url: 'nats://hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
-		"NATS by its host":      {"events: {nats: {url: 'me:hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
-		"no URL for NATS":       {"events: {nats: {url: 'nats://me:hunter2@b b:4222'}}", []string{"events.nats.url"}},
-		"no refunds at all":     {"compensations: {per_hour: 0}", []string{"compensations.per_hour", "compensations.on"}},
-		"more than a row holds": {"compensations: {per_hour: 100000}", []string{"compensations.per_hour must be 1 to 1000"}},
-		"no sum":                {"compensations: {sum_per_hour: 0}", []string{"compensations.sum_per_hour"}},
-		"a sum without amount":  {"compensations: {sums: [jpy]}", []string{"compensations.sums", "jpy=5000000"}},
-		"a provider in clear":   {"provider: {base_url: 'http://bank.example'}", []string{"provider.base_url", "provider.allow_http"}},
-		"anybody's console":     {"console: {listen: '127.0.0.1:9090'}", []string{"console.listen", "console.oidc.issuer", "tls.cert"}},
-		"half a console's cert": {"console: {listen: '127.0.0.1:9090', cert: a}\ntls: {cert: a, key: b, ca: c}", []string{"console.cert", "console.key"}},
-		"no trace":              {"console: {listen: '127.0.0.1:9090', trace_url: 'https://t.example'}\ntls: {cert: a, key: b, ca: c}", []string{"console.trace_url", "{trace}"}},
-		"half an issuer":        {"console: {listen: '127.0.0.1:9090', oidc: {issuer: 'https://id.example', url: 'https://c.example', viewers: [eng]}}", []string{"console.oidc", "client id"}},
-		"nobody may look":       {"console: {listen: '127.0.0.1:9090', oidc: {issuer: 'https://id.example', client_id: c, url: 'https://c.example'}}", []string{"console.oidc", "groups"}},
-		"an issuer in clear":    {"console: {listen: '127.0.0.1:9090', oidc: {issuer: 'http://id.example', client_id: c, url: 'https://c.example', viewers: [eng]}}", []string{"console.oidc.issuer", "https"}},
-		"sessions in clear":     {"console: {listen: '0.0.0.0:9090', oidc: {issuer: 'https://id.example', client_id: c, url: 'https://c.example', viewers: [eng]}}", []string{"console.listen", "console.cert"}},
-		"a console's port":      {"console: {listen: '127.0.0.1:8081'}\ntls: {cert: a, key: b, ca: c}", []string{"console.listen", "api.listen", "the same port"}},
-		"unknown dedupe":        {"provider: {dedupe: sometimes}", []string{"provider.dedupe", "key_and_parameters"}},
-		"none without a window": {"provider: {dedupe: none}", []string{"provider.settle_window"}},
-		"no header's name":      {"provider: {key_header: 'X Key'}", []string{"provider", "X Key", "Idempotency-Key"}},
-		"no webhook's header":   {"provider: {webhooks: {id_header: 'x:id'}}", []string{"provider", "x:id", "webhook-id"}},
-		"events in clear":       {"events: {nats: {url: 'nats://10.0.0.1:4222'}}", []string{"events.nats", "10.0.0.1:4222 without TLS"}},
-		"no stream's name":      {"events: {nats: {url: 'nats://127.0.0.1:4222', stream: a.b}}", []string{"events.nats", "leave out dots"}},
-		"a webhook too long":    {"events: {webhooks: {on: true, timeout: 10m}}", []string{"events.webhooks", "at most 30s"}},
-		"a call too long":       {"provider: {timeout: 40s}\ndrain: 40s", []string{"provider.timeout", "drain"}},
-		"outlasts the request":  {"provider: {timeout: 85s}\ndrain: 100s", []string{"provider.timeout", "two hops"}},
-		"outlasts the claim":    {"provider: {timeout: 40s}\nclaim: {lease_ceiling: 35s}", []string{"provider.timeout", "lease_ceiling"}},
-		"too long for all":      {"provider: {timeout: 300s}", []string{"provider.timeout must be below 45s, which is drain,"}},
-		"one port for two":      {"api: {listen: '127.0.0.1:7081'}", []string{"api.listen", "rpc.listen", "the same port"}},
-		"gossip's TCP":          {"api: {listen: '0.0.0.0:7946'}", []string{"api.listen", "gossip.listen", "the same port"}},
-		"no refresh":            {"topology_every: 0s", []string{"topology_every"}},
-		"no sweep":              {"sweep_every: -1s", []string{"sweep_every"}},
-		"half a rate":           {"tenant_rate: 0", []string{"tenant_rate", "tenant_burst"}},
-		"pages without a slash": {"error_pages: 'https://example.com/errors'", []string{"error_pages", "must end with a slash"}},
-		"pages nowhere":         {"error_pages: /docs/", []string{"error_pages", "absolute URL"}},
-		"a bucket unheard of":   {"objects: tape://library", []string{"objects", "file://"}},
-		"no level":              {"log: loud", []string{"log", "warn"}},
-		"a bare number":         {"drain: 45", []string{"drain", "write a unit"}},
-		"a bare fraction":       {"drain: 45.5", []string{"drain", "write a unit"}},
-		"no number":             {"database: {max_conns: many}", []string{"database.max_conns"}},
-		"an unknown setting":    {"gossip: {port: 7946}", []string{"gossip", "port"}},
-		"the demo's regions":    {"regions: [{name: a, code: 1}]", []string{"regions", "homeward demo", "homeward serve"}},
-		"the demo's lag":        {"replica_lag: 1s", []string{"replica_lag", "homeward demo"}},
-		"a URL in the file":     {"database: {url: 'postgres://me:hunter2@db/homeward'}", []string{"database.url", "HOMEWARD_DATABASE_URL"}},
-		"a key in the file":     {"gossip: {key: hunter2}", []string{"gossip.key", "HOMEWARD_GOSSIP_KEY"}},
+		"no region":                     {"node: {region: US East}", []string{"node.region", "a-z"}},
+		"a name with a space":           {"node: {name: my node}", []string{"node.name"}},
+		"no address":                    {"api: {listen: nowhere}", []string{"api.listen", "host:port"}},
+		"no such port":                  {"rpc: {listen: '127.0.0.1:70000'}", []string{"rpc.listen", "65535"}},
+		"nothing to dial":               {"rpc: {listen: '0.0.0.0:7081'}\ntls: {cert: a, key: b, ca: c}", []string{"rpc.listen", "rpc.advertise"}},
+		"nobody to gossip with":         {"gossip: {listen: '0.0.0.0:7946'}", []string{"gossip.listen", "gossip.advertise"}},
+		"nor with IPv6":                 {"gossip: {listen: '[::]:7946'}", []string{"gossip.listen", "gossip.advertise"}},
+		"nor without a host":            {"gossip: {listen: ':7946'}", []string{"gossip.listen", "gossip.advertise"}},
+		"IPv6 without brackets":         {"rpc: {advertise: '2001:db8::1:7081'}", []string{"rpc.advertise", "[host]:port, with the brackets around an IPv6 address"}},
+		"nor with a port":               {"gossip: {seeds: ['2001:db8::1']}", []string{"gossip.seeds[0]", "[host]:port"}},
+		"open to anybody":               {"rpc: {listen: '10.0.0.1:7081'}", []string{"rpc.listen", "any merchant", "tls.cert"}},
+		"half a certificate":            {"tls: {cert: a, ca: c}", []string{"tls.key", "or none"}},
+		"no trust domain":               {"tls: {trust_domain: My Bank}", []string{"tls.trust_domain"}},
+		"advertised everywhere":         {"gossip: {advertise: '0.0.0.0:7946'}", []string{"gossip.advertise"}},
+		"a seed without a port":         {"gossip: {seeds: ['10.0.0.1:7946', '10.0.0.1']}", []string{"gossip.seeds[1]"}},
+		"the pool":                      {"database: {max_conns: 0, min_conns: 0}", []string{"max_conns"}},
+		"the claims":                    {"claim: {lease_margin: 100ms}", []string{"lease_margin", "clock_offset 500ms"}},
+		"the outbox":                    {"outbox: {batch: 0}", []string{"outbox.batch"}},
+		"an unnamed provider":           {"provider: {name: My Bank}", []string{"provider.name"}},
+		"no URL":                        {"provider: {base_url: 'bank.example'}", []string{"provider.base_url", "https"}},
+		"a password in a URL":           {"provider: {name: bank, base_url: 'https://me:hunter2@bank.example'}", []string{"provider.base_url", "password"}},
+		"a password for NATS":           {"events: {nats: {url: 'nats://a:4222, nats://me:hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
+		"a token for NATS":              {"events: {nats: {url: 'nats://hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
+		"NATS by its host":              {"events: {nats: {url: 'me:hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
+		"no URL for NATS":               {"events: {nats: {url: 'nats://me:hunter2@b b:4222'}}", []string{"events.nats.url"}},
+		"no refunds at all":             {"compensations: {per_hour: 0}", []string{"compensations.per_hour", "compensations.on"}},
+		"more than a row holds":         {"compensations: {per_hour: 100000}", []string{"compensations.per_hour must be 1 to 1000"}},
+		"no sum":                        {"compensations: {sum_per_hour: 0}", []string{"compensations.sum_per_hour"}},
+		"a sum without amount":          {"compensations: {sums: [jpy]}", []string{"compensations.sums", "jpy=5000000"}},
+		"a provider in clear":           {"provider: {base_url: 'http://bank.example'}", []string{"provider.base_url", "provider.allow_http"}},
+		"anybody's console":             {"console: {listen: '127.0.0.1:9090'}", []string{"console.listen", "console.oidc.issuer", "tls.cert"}},
+		"half a console's cert":         {"console: {listen: '127.0.0.1:9090', cert: a}\ntls: {cert: a, key: b, ca: c}", []string{"console.cert", "console.key"}},
+		"no trace":                      {"console: {listen: '127.0.0.1:9090', trace_url: 'https://t.example'}\ntls: {cert: a, key: b, ca: c}", []string{"console.trace_url", "{trace}"}},
+		"half an issuer":                {"console: {listen: '127.0.0.1:9090', oidc: {issuer: 'https://id.example', url: 'https://c.example', viewers: [eng]}}", []string{"console.oidc", "client id"}},
+		"nobody may look":               {"console: {listen: '127.0.0.1:9090', oidc: {issuer: 'https://id.example', client_id: c, url: 'https://c.example'}}", []string{"console.oidc", "groups"}},
+		"an issuer in clear":            {"console: {listen: '127.0.0.1:9090', oidc: {issuer: 'http://id.example', client_id: c, url: 'https://c.example', viewers: [eng]}}", []string{"console.oidc.issuer", "https"}},
+		"sessions in clear":             {"console: {listen: '0.0.0.0:9090', oidc: {issuer: 'https://id.example', client_id: c, url: 'https://c.example', viewers: [eng]}}", []string{"console.listen", "console.cert"}},
+		"a console's port":              {"console: {listen: '127.0.0.1:8081'}\ntls: {cert: a, key: b, ca: c}", []string{"console.listen", "api.listen", "the same port"}},
+		"unknown dedupe":                {"provider: {dedupe: sometimes}", []string{"provider.dedupe", "key_and_parameters"}},
+		"none without a window":         {"provider: {dedupe: none}", []string{"provider.settle_window"}},
+		"no header's name":              {"provider: {key_header: 'X Key'}", []string{"provider", "X Key", "Idempotency-Key"}},
+		"no webhook's header":           {"provider: {webhooks: {id_header: 'x:id'}}", []string{"provider", "x:id", "webhook-id"}},
+		"events in clear":               {"events: {nats: {url: 'nats://10.0.0.1:4222'}}", []string{"events.nats", "10.0.0.1:4222 without TLS"}},
+		"no stream's name":              {"events: {nats: {url: 'nats://127.0.0.1:4222', stream: a.b}}", []string{"events.nats", "leave out dots"}},
+		"a webhook too long":            {"events: {webhooks: {on: true, timeout: 10m}}", []string{"events.webhooks", "at most 30s"}},
+		"a call too long":               {"provider: {timeout: 40s}\ndrain: 40s", []string{"provider.timeout", "drain"}},
+		"outlasts the request":          {"provider: {timeout: 85s}\ndrain: 100s", []string{"provider.timeout", "two hops"}},
+		"outlasts the claim":            {"provider: {timeout: 40s}\nclaim: {lease_ceiling: 35s}", []string{"provider.timeout", "lease_ceiling"}},
+		"too long for all":              {"provider: {timeout: 300s}", []string{"provider.timeout must be below 45s, which is drain,"}},
+		"one port for two":              {"api: {listen: '127.0.0.1:7081'}", []string{"api.listen", "rpc.listen", "the same port"}},
+		"gossip's TCP":                  {"api: {listen: '0.0.0.0:7946'}", []string{"api.listen", "gossip.listen", "the same port"}},
+		"no refresh":                    {"topology_every: 0s", []string{"topology_every"}},
+		"no sweep":                      {"sweep_every: -1s", []string{"sweep_every"}},
+		"half a rate":                   {"tenant_rate: 0", []string{"tenant_rate", "tenant_burst"}},
+		"pages without a slash":         {"error_pages: 'https://example.com/errors'", []string{"error_pages", "must end with a slash"}},
+		"pages nowhere":                 {"error_pages: /docs/", []string{"error_pages", "absolute URL"}},
+		"an unsupported kind of bucket": {"objects: tape://library", []string{"objects", "file://"}},
+		"no level":                      {"log: loud", []string{"log", "warn"}},
+		"a bare number":                 {"drain: 45", []string{"drain", "write a unit"}},
+		"a bare fraction":               {"drain: 45.5", []string{"drain", "write a unit"}},
+		"no number":                     {"database: {max_conns: many}", []string{"database.max_conns"}},
+		"an unknown setting":            {"gossip: {port: 7946}", []string{"gossip", "port"}},
+		"the demo's regions":            {"regions: [{name: a, code: 1}]", []string{"regions", "homeward demo", "homeward serve"}},
+		"the demo's lag":                {"replica_lag: 1s", []string{"replica_lag", "homeward demo"}},
+		"a URL in the file":             {"database: {url: 'postgres://me:hunter2@db/homeward'}", []string{"database.url", "HOMEWARD_DATABASE_URL"}},
+		"a key in the file":             {"gossip: {key: hunter2}", []string{"gossip.key", "HOMEWARD_GOSSIP_KEY"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := LoadServeSettings(write(t, c.text), nil)
@@ -244,7 +244,7 @@ func TestAProvidersSecretThatCannotBeMeant(t *testing.T) {
 	}
 }
 
-// A node without the provider's webhook secret starts, and somebody is told.
+// A node without the provider's webhook secret starts, and logs a warning.
 func TestANodeWithoutAWebhookSecretIsInDoubt(t *testing.T) {
 	s := DefaultServeSettings()
 	require.Len(t, Secrets{}.Doubts(s), 1)
@@ -261,17 +261,17 @@ func TestWhatANodeCannotStartWithout(t *testing.T) {
 	inClear.Seal = false
 	require.NoError(t, Secrets{DatabaseURL: "postgres://x"}.Missing(inClear), "clear text is chosen")
 	require.Contains(t, strings.Join(Secrets{}.Doubts(inClear), "\n"), "clear text")
-	known := Secrets{DatabaseURL: "postgres://x", SealKeys: sealKey(t)}
+	complete := Secrets{DatabaseURL: "postgres://x", SealKeys: sealKey(t)}
 	for _, own := range []string{"127.0.0.1:7946", "localhost:7946", "[::1]:7946"} {
 		s.Gossip.Listen = own
-		require.NoError(t, known.Missing(s), own)
+		require.NoError(t, complete.Missing(s), own)
 	}
 	for _, open := range []string{"0.0.0.0:7946", ":7946", "10.0.0.1:7946", "node-1:7946"} {
 		s.Gossip.Listen = open
-		require.ErrorContains(t, known.Missing(s), "HOMEWARD_GOSSIP_KEY", open)
-		known.GossipKeys = [][]byte{[]byte("0123456789abcdef")}
-		require.NoError(t, known.Missing(s), open)
-		known.GossipKeys = nil
+		require.ErrorContains(t, complete.Missing(s), "HOMEWARD_GOSSIP_KEY", open)
+		complete.GossipKeys = [][]byte{[]byte("0123456789abcdef")}
+		require.NoError(t, complete.Missing(s), open)
+		complete.GossipKeys = nil
 	}
 }
 

@@ -25,21 +25,21 @@ func record() (*slog.Logger, *bytes.Buffer) {
 
 func TestASweepGoesOnWhileBatchesAreFull(t *testing.T) {
 	log, said := record()
-	left, broken := 2*sweepBatch+1, error(nil)
+	remaining, broken := 2*sweepBatch+1, error(nil)
 	s := sweeper{
 		sweep: func(_ context.Context, limit int) (int, error) {
-			n := min(left, limit)
-			left -= n
+			n := min(remaining, limit)
+			remaining -= n
 			return n, broken
 		},
 		trouble: trouble{log: log, began: "cannot be deleted"},
 	}
 	s.round(t.Context())
-	require.Zero(t, left)
+	require.Zero(t, remaining)
 
-	left, broken = 2*sweepBatch, errors.New("gone")
+	remaining, broken = 2*sweepBatch, errors.New("gone")
 	s.round(t.Context())
-	require.Equal(t, sweepBatch, left, "after an error the next round is soon enough")
+	require.Equal(t, sweepBatch, remaining, "after an error the next round is soon enough")
 	require.Contains(t, said.String(), "cannot be deleted")
 
 	ended, cancel := context.WithCancel(t.Context())
@@ -107,11 +107,11 @@ func TestAPanicCostsOneRound(t *testing.T) {
 func TestProbesShareOneQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, said := record()
-		var asked atomic.Int64
+		var checks atomic.Int64
 		answers := make(chan error)
 		r := readiness{
 			ask: func(context.Context) error {
-				asked.Add(1)
+				checks.Add(1)
 				return <-answers
 			},
 			trouble: trouble{log: log, began: "does not answer", over: "answers again"},
@@ -125,7 +125,7 @@ func TestProbesShareOneQuestion(t *testing.T) {
 			synctest.Wait()
 			select {
 			case answers <- errors.New("password of the database: hunter2"):
-			default: // nobody asked
+			default: // no probe asked
 			}
 			all.Wait()
 			return got
@@ -134,11 +134,11 @@ func TestProbesShareOneQuestion(t *testing.T) {
 			require.ErrorIs(t, err, errNotRecording)
 			require.NotContains(t, err.Error(), "hunter2")
 		}
-		require.EqualValues(t, 1, asked.Load())
+		require.EqualValues(t, 1, checks.Load())
 		for _, err := range probes(50) {
 			require.ErrorIs(t, err, errNotRecording)
 		}
-		require.EqualValues(t, 1, asked.Load(), "an answer is believed for a while")
+		require.EqualValues(t, 1, checks.Load(), "an answer is believed for a while")
 
 		time.Sleep(readyFor)
 		impatient, cancel := context.WithCancel(t.Context())
@@ -152,7 +152,7 @@ func TestProbesShareOneQuestion(t *testing.T) {
 		synctest.Wait()
 		answers <- nil
 		require.NoError(t, <-waiting, "and does not end the question")
-		require.EqualValues(t, 2, asked.Load())
+		require.EqualValues(t, 2, checks.Load())
 		require.Equal(t, 1, strings.Count(said.String(), "does not answer"))
 		require.Equal(t, 1, strings.Count(said.String(), "answers again"))
 	})
@@ -167,8 +167,8 @@ func TestEveryAddressHasAName(t *testing.T) {
 	}
 }
 
-// TestBracketsAroundIPv4: whoever puts them around an address that it does not know, as the
-// chart does, has nodes dialled all the same.
+// TestBracketsAroundIPv4: nodes can be dialled although the chart puts brackets around an address
+// of either kind.
 func TestBracketsAroundIPv4(t *testing.T) {
 	for addr, want := range map[string]string{
 		"[10.0.0.1]:7081": "10.0.0.1:7081", "10.0.0.1:7081": "10.0.0.1:7081", "[2001:db8::1]:7081": "[2001:db8::1]:7081", "node.example:7081": "node.example:7081", "": "",

@@ -87,9 +87,9 @@ func load(path string, environ []string, into any, o others) error {
 	for _, name := range o.not {
 		k.Delete(name)
 	}
-	own, given := maps.Clone(k.Raw()), koanf.New(".")
+	own, set := maps.Clone(k.Raw()), koanf.New(".")
 	if path != "" {
-		if err := given.Load(file.Provider(path), yaml.Parser()); err != nil {
+		if err := set.Load(file.Provider(path), yaml.Parser()); err != nil {
 			return unreadable(path, err)
 		}
 	}
@@ -101,31 +101,31 @@ func load(path string, environ []string, into any, o others) error {
 			path := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "__", ".")
 			if group, rest, ok := strings.Cut(path, "."); ok && group == "providers" {
 				part, rest, _ := strings.Cut(rest, ".")
-				path = group + "." + providerNamed(given, part) + "." + rest
+				path = group + "." + providerNamed(set, part) + "." + rest
 			}
 			from[path] = name
 			return path, value
 		},
 	})
-	if err := given.Load(variables, nil); err != nil {
+	if err := set.Load(variables, nil); err != nil {
 		return fmt.Errorf("settings: environment: %w", err)
 	}
 	var both error
 	if _, serves := into.(*ServeSettings); serves {
-		both = providersFrom(given, k)
+		both = providersFrom(set, k)
 	}
-	known := k.Copy()
-	if err := k.Merge(given); err != nil {
+	allowed := k.Copy()
+	if err := k.Merge(set); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
-	errs := []error{both, misplacedSecrets(k), foreignSettings(k, own, o), unknownSettings(k, known, from)}
+	errs := []error{both, misplacedSecrets(k), foreignSettings(k, own, o), unknownSettings(k, allowed, from)}
 	err := k.UnmarshalWithConf("", into, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		Result: into, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
 			mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(","), refuseBareDurations),
 	}})
 	if err != nil {
-		errs = append(errs, undecodable(err, k, known, from)...)
+		errs = append(errs, undecodable(err, k, allowed, from)...)
 	}
 	return errors.Join(errs...)
 }
@@ -150,12 +150,12 @@ func unreadable(path string, err error) error {
 	return fmt.Errorf("settings: %s:%s this is not a YAML mapping of settings", path, where)
 }
 
-// unknownSettings takes out of k what nothing knows, and says so, and what may be meant.
-func unknownSettings(k, known *koanf.Koanf, from map[string]string) error {
+// unknownSettings removes from k what is no setting, and reports it with the nearest setting.
+func unknownSettings(k, allowed *koanf.Koanf, from map[string]string) error {
 	var errs []error
 	for _, name := range k.Keys() {
-		if !known.Exists(name) {
-			given, candidates := name, among(name, known.Keys())
+		if !allowed.Exists(name) {
+			given, candidates := name, among(name, allowed.Keys())
 			if variable, ok := from[name]; ok {
 				given, candidates = variable, variablesOf(candidates)
 			}
@@ -209,7 +209,7 @@ func foreignSettings(k *koanf.Koanf, own map[string]any, o others) error {
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(k.Raw())) {
-		if _, mine := own[name]; !mine && that.Exists(name) {
+		if _, isOwn := own[name]; !isOwn && that.Exists(name) {
 			errs = append(errs, fmt.Errorf("settings: %s is a setting of homeward %s, not of homeward %s; take it out", name, o.that, o.this))
 			k.Delete(name)
 		}
@@ -218,11 +218,11 @@ func foreignSettings(k *koanf.Koanf, own map[string]any, o others) error {
 }
 
 // undecodable describes an invalid value, and how to write it.
-func undecodable(err error, k, known *koanf.Koanf, from map[string]string) []error {
+func undecodable(err error, k, allowed *koanf.Koanf, from map[string]string) []error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		var errs []error
 		for _, e := range all.Unwrap() {
-			errs = append(errs, undecodable(e, k, known, from)...)
+			errs = append(errs, undecodable(e, k, allowed, from)...)
 		}
 		return errs
 	}
@@ -231,14 +231,14 @@ func undecodable(err error, k, known *koanf.Koanf, from map[string]string) []err
 		// A mistake within a group or a list is reported for its part.
 		var deeper *mapstructure.DecodeError
 		if !isOne || errors.As(inner, &deeper) {
-			return undecodable(inner, k, known, from)
+			return undecodable(inner, k, allowed, from)
 		}
 	}
 	if !isOne {
 		return []error{fmt.Errorf("settings: %w", err)}
 	}
 	name := one.Name()
-	if !known.Exists(name) { // in a list
+	if !allowed.Exists(name) { // in a list
 		var unparsed *mapstructure.ParseError
 		var another *mapstructure.UnconvertibleTypeError
 		switch {
@@ -251,7 +251,7 @@ func undecodable(err error, k, known *koanf.Koanf, from map[string]string) []err
 		_, given, _ := strings.Cut(text, "has invalid keys: ")
 		return []error{fmt.Errorf("settings: %s %s%s", name, strings.Replace(text, "has invalid keys:", "has no setting named", 1), didYouMean(given, inARegion))}
 	}
-	return []error{fmt.Errorf("settings: %s %s%s", name, mistaken(k.Get(name), known.Get(name)), by(from, name))}
+	return []error{fmt.Errorf("settings: %s %s%s", name, mistaken(k.Get(name), allowed.Get(name)), by(from, name))}
 }
 
 // mistaken returns why a value is invalid for a setting with such a default.

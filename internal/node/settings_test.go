@@ -41,7 +41,7 @@ replica_lag: 1s
 	require.Equal(t, []RegionSetting{{"eu-north1", 7}}, s.Regions)
 	require.Equal(t, 4*time.Second, s.Policy.Lease, "the environment wins")
 	require.Equal(t, time.Second, s.Policy.RenewEvery)
-	require.Equal(t, 24*time.Hour, s.Policy.ReplayFor, "what is not said keeps its default")
+	require.Equal(t, 24*time.Hour, s.Policy.ReplayFor, "an unset setting keeps its default")
 	require.Equal(t, 5.0, s.Limits.TenantRate)
 }
 
@@ -72,8 +72,8 @@ func TestMistakesAreNamed(t *testing.T) {
 			for _, say := range c.say {
 				require.ErrorContains(t, err, say)
 			}
-			for _, ours := range []string{"time.Duration", "strconv", "node.", "claim.RegionCode", "koanf", "mapstructure"} {
-				require.NotContains(t, err.Error(), ours)
+			for _, internal := range []string{"time.Duration", "strconv", "node.", "claim.RegionCode", "koanf", "mapstructure"} {
+				require.NotContains(t, err.Error(), internal)
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func TestBlobsAreNamedByContent(t *testing.T) {
 	require.ErrorContains(t, err, "missing")
 }
 
-// TestBlobsInAnyBucket: a body that is not what its name says, or is not there, is told so.
+// TestBlobsInAnyBucket: a body that does not match its name, or is missing, is an error of its own.
 func TestBlobsInAnyBucket(t *testing.T) {
 	ctx := t.Context()
 	b, err := OpenBlobs(ctx, buckettest.New(t))

@@ -48,8 +48,7 @@ func (t TLSSettings) validate(rpc RPCSettings) error {
 	return errors.Join(errs...)
 }
 
-// fileMistake says of a setting that names a file which there is not, or which cannot be
-// looked at, what to do.
+// fileMistake returns what to do about a setting that names a missing or unreadable file.
 func fileMistake(setting, path, hint string) error {
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -66,7 +65,7 @@ func (t TLSSettings) open(nodeRegion string, log *slog.Logger) (*region.TLS, err
 		return nil, nil
 	}
 	for _, f := range []struct{ name, path string }{{"cert", t.Cert}, {"key", t.Key}, {"ca", t.CA}} {
-		if err := fileMistake("tls."+f.name, f.path, "docs/RUNBOOK.md says what stands in it (Rotate certificates), and homeward dev-certs makes one to try"); err != nil {
+		if err := fileMistake("tls."+f.name, f.path, "docs/RUNBOOK.md describes its contents (Rotate certificates), and homeward dev-certs makes one to try"); err != nil {
 			return nil, err
 		}
 	}

@@ -51,9 +51,9 @@ func newTraffic(self string, lost func(region string) bool) *traffic {
 	return &traffic{self: self, lost: lost, now: time.Now, since: time.Now(), total: counts{flows: map[course]uint64{}}, mismatches: map[string]uint64{}}
 }
 
-// way returns how a request got to its home. A request that is refused before it is routed
-// has a home if its key names one; the region's own is then not told from a request that
-// its home refused.
+// way returns how a request got to its home. A request that is refused before it is routed has a
+// home if its key names one; a request that the region itself refused then looks like one that its
+// home refused.
 func (t *traffic) way(a *httpapi.Answer) string {
 	switch {
 	case a.Home == t.self:
@@ -97,7 +97,7 @@ func (t *traffic) answered(a httpapi.Answer) {
 	}
 	if a.Code == problem.FingerprintMismatch {
 		tenant := a.Tenant
-		if _, known := t.mismatches[tenant]; !known && len(t.mismatches) >= mismatchTenants {
+		if _, ok := t.mismatches[tenant]; !ok && len(t.mismatches) >= mismatchTenants {
 			tenant = otherTenants
 		}
 		t.mismatches[tenant]++

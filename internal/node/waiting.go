@@ -15,13 +15,13 @@ import (
 const (
 	// waitEvery is the pause between two tries to open a database that cannot be reached.
 	waitEvery = 2 * time.Second
-	// sayEvery is how often a node that waits says why.
+	// sayEvery is how often a node that waits logs the reason.
 	sayEvery = time.Minute
 )
 
-// openMeans opens what the node acts with. While the database cannot be reached it waits:
-// the process is live and not ready, and answers requests as one whose database is down.
-// What can never work, such as a wrong password, ends it.
+// openMeans opens what the node acts with. While the database cannot be reached it waits: the
+// process is live and not ready, and answers requests as one whose database is down. A mistake such
+// as a wrong password ends the process.
 func (s *Server) openMeans(ctx context.Context) (_ parts.Stop, err error) {
 	open := func() error {
 		trying, cancel := context.WithTimeout(ctx, StartTime)

@@ -59,7 +59,7 @@ func (n *Node) place(home string) int {
 	if at := slices.IndexFunc(region.Choose(able, claim.Key{Value: home}), func(m region.Node) bool { return m.Self }); at >= 0 {
 		return at
 	}
-	return len(able) // 0: nobody is known, not even this node
+	return len(able) // 0: gossip shows no node, not even this one
 }
 
 // roundsOf reports whether this node acts for a home in a round of which one node
@@ -118,10 +118,10 @@ func (s notifying) Book(ctx context.Context, t ledger.Transaction, events []outb
 // Restore implements [claim.Restores]. Every node reads the row again and again, and
 // gets the store's clock with it.
 func (s notifying) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
-	asked := time.Now()
+	sentAt := time.Now()
 	r, now, err := s.Store.Restore(ctx)
 	if err == nil {
-		s.n.clock.measure(asked, now)
+		s.n.clock.measure(sentAt, now)
 	}
 	return r, now, err
 }
@@ -130,15 +130,14 @@ func (s notifying) Restore(ctx context.Context) (claim.Restore, time.Time, error
 // last. It is safe for concurrent use.
 type storeClock struct{ ahead atomic.Pointer[time.Duration] }
 
-// measure takes the store's answer to a question that was asked at a time.
-func (c *storeClock) measure(asked, now time.Time) {
-	ahead := asked.Add(time.Since(asked) / 2).Sub(now)
+// measure compares the store's clock with ours, by a read that was sent at sentAt.
+func (c *storeClock) measure(sentAt, now time.Time) {
+	ahead := sentAt.Add(time.Since(sentAt) / 2).Sub(now)
 	c.ahead.Store(&ahead)
 }
 
-// offset is how far this node's clock is ahead; it is not known before the first
-// measurement.
-func (c *storeClock) offset() (ahead time.Duration, known bool) {
+// offset is how far this node's clock is ahead; ok is false before the first measurement.
+func (c *storeClock) offset() (ahead time.Duration, ok bool) {
 	if at := c.ahead.Load(); at != nil {
 		return *at, true
 	}

@@ -12,40 +12,39 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// watch keeps up to date with the rows that every node has to know, and that hardly ever
-// change: the table of regions and the row of restores. A node reads them in its rounds, which
-// are few unless it is the first in line, and as soon as another node announces that it has
-// read another version. What is announced is a hint. It costs a read, and what that returns
-// counts; without it the rounds remain.
+// watch follows the rows that every node needs, and that hardly ever change: the table of regions
+// and the row of restores. A node reads them in its rounds, which are few unless it is the first in
+// line, and as soon as another node announces that it has read another version. An announcement is
+// a hint. It costs a read, and the result of that counts; without it the rounds remain.
 type watch struct {
 	// read reads the rows, and logs why it cannot.
 	read func(context.Context) error
-	// known is what this node has read.
-	known func() region.Versions
+	// current is what this node has read.
+	current func() region.Versions
 	// round reports whether this node reads in this round. It is called by one goroutine.
 	round func() bool
 
 	mu sync.Mutex // one hearing at a time
-	// heard is what each node has announced up to the last hearing that needed no read, or
+	// announced is what each node has announced up to the last hearing that needed no read, or
 	// had one. So a disagreement costs one read, not one for each message.
-	heard map[string]region.Versions
+	announced map[string]region.Versions
 }
 
-// hear reads if a node has announced other versions than this node knows, and has not been
-// read for. If that fails, the next hearing tries again.
+// hear reads if a node has announced other versions than this node has, and no read has answered
+// that yet. If that fails, the next hearing tries again.
 func (w *watch) hear(ctx context.Context, nodes []region.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known, heard, news := w.known(), map[string]region.Versions{}, false
+	own, announced, changed := w.current(), map[string]region.Versions{}, false
 	for _, n := range nodes {
 		if !n.Self && n.Versions != (region.Versions{}) {
-			heard[n.Name] = n.Versions
-			news = news || n.Versions != known && n.Versions != w.heard[n.Name]
+			announced[n.Name] = n.Versions
+			changed = changed || n.Versions != own && n.Versions != w.announced[n.Name]
 		}
 	}
 	// A node that goes and comes back announces nothing new.
-	if !news || w.read(ctx) == nil {
-		w.heard = heard
+	if !changed || w.read(ctx) == nil {
+		w.announced = announced
 	}
 }
 
@@ -56,8 +55,8 @@ func (n *Node) watchRows(ctx context.Context) (parts.Stop, error) {
 	mine := roundsOf(n.place, watchRounds)
 	bad := &trouble{log: n.log, began: "the row of restores cannot be read; what it withheld is withheld", over: "the row of restores can be read again"}
 	w := &watch{
-		read:  func(ctx context.Context) error { return errors.Join(n.follower.read(ctx), n.rereadRestore(ctx, bad)) },
-		known: n.known, round: func() bool { return mine(n.c.Region) },
+		read:    func(ctx context.Context) error { return errors.Join(n.follower.read(ctx), n.rereadRestore(ctx, bad)) },
+		current: n.versions, round: func() bool { return mine(n.c.Region) },
 	}
 	n.background.every(n.log, cmp.Or(n.c.TopologyEvery, defaultTopologyEvery), func(ctx context.Context) {
 		if w.round() {
@@ -84,13 +83,13 @@ func (n *Node) watchRows(ctx context.Context) (parts.Stop, error) {
 	return nil, nil
 }
 
-// watchRounds is [outbox.Rounds] with every node but the first as the second in line: a
-// minute by default. A restore is begun while no node runs, but a node that began meanwhile,
-// or that a person did not stop, must read the row soon, whatever gossip says. Every node
-// measures the store's clock with that.
+// watchRounds is [outbox.Rounds] with every node but the first as the second in line: a minute by
+// default. A restore is begun while no node runs, but a node that started meanwhile, or that a
+// person did not stop, must read the row soon, whatever gossip shows. Every node measures the
+// store's clock with that.
 func watchRounds(place int) int { return outbox.Rounds(min(place, 1)) }
 
-func (n *Node) known() region.Versions {
+func (n *Node) versions() region.Versions {
 	return region.Versions{Epoch: n.c.Topology.Epoch(), Restore: n.guard.Mark()}
 }
 
@@ -104,14 +103,14 @@ type announced struct {
 func (n *Node) announce(ctx context.Context) {
 	n.announced.mu.Lock()
 	defer n.announced.mu.Unlock()
-	known := n.known()
-	if known == n.announced.Versions || n.membership == nil {
-		return // what is known before gossip is open is announced then
+	versions := n.versions()
+	if versions == n.announced.Versions || n.membership == nil {
+		return // announced once gossip is open
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	if err := n.membership.SetVersions(ctx, known); err != nil && !errors.Is(err, region.ErrClosed) {
+	if err := n.membership.SetVersions(ctx, versions); err != nil && !errors.Is(err, region.ErrClosed) {
 		n.log.Debug("gossip of what this node has read takes longer", "error", err)
 	}
-	n.announced.Versions = known // gossip goes on with it even where that timed out
+	n.announced.Versions = versions // gossip goes on sending it even if that timed out
 }

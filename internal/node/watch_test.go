@@ -22,8 +22,7 @@ const here = "us-east1"
 // deployed is the deployment of nodes that a test assembles by itself.
 var deployed = uuid.New()
 
-// newWatchers starts nodes of one region that know each other by gossip, each of which
-// watches the rows.
+// newWatchers starts nodes of one region that see each other by gossip and watch the rows.
 func newWatchers(t *testing.T, nodes int, every time.Duration, restores claim.Restores, table claim.Regions) []*Node {
 	t.Helper()
 	var all []*Node
@@ -122,11 +121,11 @@ func TestWhatOneNodeReadsAllRead(t *testing.T) {
 
 // A disagreement costs a read, and not one for each message; one that fails is repeated.
 func TestHearsayCostsOneRead(t *testing.T) {
-	known, reads := uint64(1), 0
+	version, reads := uint64(1), 0
 	var broken error
 	w := &watch{
-		read:  func(context.Context) error { reads++; return broken },
-		known: func() region.Versions { return region.Versions{Restore: known} },
+		read:    func(context.Context) error { reads++; return broken },
+		current: func() region.Versions { return region.Versions{Restore: version} },
 	}
 	says := func(name string, mark uint64) region.Node {
 		return region.Node{Name: name, Versions: region.Versions{Restore: mark}}
@@ -138,7 +137,7 @@ func TestHearsayCostsOneRead(t *testing.T) {
 		nodes []region.Node
 		reads int
 	}{
-		{"its own word", []region.Node{self}, 0},
+		{"its own announcement", []region.Node{self}, 0},
 		{"a node that has read nothing", []region.Node{self, says("a", 0)}, 0},
 		{"agreement", []region.Node{self, says("a", 1), says("b", 1)}, 0},
 		{"another row", []region.Node{self, says("a", 2), says("b", 1)}, 1},

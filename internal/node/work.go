@@ -29,9 +29,9 @@ const (
 	noticeBackoffMax = time.Hour
 	// noticesAtOnce leaves most of a node to charges.
 	noticesAtOnce = 8
-	// noticesTogether is how many notices of what is known share their statements: enough
-	// that 2,000 a second are some twenty takes, few enough that a take occupies a core
-	// for a few milliseconds only.
+	// noticesTogether is how many notices of booked movements share their statements: enough that
+	// 2,000 a second are some twenty takes, few enough that a take occupies a core for a few
+	// milliseconds only.
 	noticesTogether = 128
 )
 
@@ -89,8 +89,8 @@ func (c *charges) Object(ctx context.Context, tenant, home, id string) (claim.St
 	return c.service.Object(ctx, tenant, home, id)
 }
 
-func (c *charges) Learn(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition {
-	return c.service.Learn(ctx, call, provider, told)
+func (c *charges) Learn(ctx context.Context, call outbox.Message, provider, ref string) outbox.Disposition {
+	return c.service.Learn(ctx, call, provider, ref)
 }
 
 func (c *charges) LearnHeld(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition {

@@ -50,8 +50,8 @@ type Operator struct {
 // Open contacts no node. The caller closes it.
 func Open(a Access, say func(line string)) (_ *Operator, err error) {
 	var certs *region.TLS
-	switch given := []string{a.Cert, a.Key, a.CA}; {
-	case strings.Join(given, "") == "":
+	switch files := []string{a.Cert, a.Key, a.CA}; {
+	case strings.Join(files, "") == "":
 	case a.Cert == "" || a.Key == "" || a.CA == "":
 		return nil, errors.New("--cert, --key and --ca go together; give all three, or none")
 	default:
@@ -103,8 +103,7 @@ func ask[T any](ctx context.Context, o *Operator, question func(context.Context,
 // lookTime bounds the check of what listens if no node's RPC answered.
 const lookTime = 3 * time.Second
 
-// whoIsThere returns what may listen at an address, and what to do then; "" if nothing
-// is known.
+// whoIsThere returns what may listen at an address, and what to do then; "" if it cannot tell.
 func (o *Operator) whoIsThere(ctx context.Context, addr string) string {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -143,7 +142,7 @@ func (o *Operator) whoIsThere(ctx context.Context, addr string) string {
 	}
 }
 
-// Overview returns the answering node's view of the deployment, once that knows epoch.
+// Overview returns the answering node's view of the deployment, once that has epoch.
 func (o *Operator) Overview(ctx context.Context, epoch uint64) (*admin.Overview, error) {
 	return ask(ctx, o, func(ctx context.Context, c *admin.Client) (*admin.Overview, error) {
 		return c.Overview(ctx, admin.Question{Gather: true, Epoch: epoch})

@@ -68,7 +68,7 @@ func (o *Operator) Drain(ctx context.Context, name string, timeout time.Duration
 func (o *Operator) lastActive(ctx context.Context, name string) (bool, error) {
 	all, err := o.Overview(ctx, 0)
 	if err != nil || all.Region(name) == nil {
-		return false, err // setting the status of an unknown region lists the known ones
+		return false, err // setting the status of an unknown region lists the regions
 	}
 	for _, r := range all.Regions {
 		if r.Name != name && r.Status == region.Active {
@@ -95,7 +95,7 @@ func (d *drain) look(ctx context.Context) (safe bool, err error) {
 	o, err := d.Overview(ctx, d.epoch)
 	if err != nil {
 		if ctx.Err() != nil {
-			return false, nil // the caller knows
+			return false, nil // the caller reports it
 		}
 		return false, fmt.Errorf("%s keeps draining, but its progress cannot be read: %w", d.region, err)
 	}
@@ -135,7 +135,7 @@ func (d *drain) wait(open string) {
 // ErrNotSafe: a drain has not completed in time.
 var ErrNotSafe = errors.New("not safe to take down")
 
-// ended returns the open steps; [ErrNotSafe] if they are known.
+// ended returns the open steps; [ErrNotSafe] if they were read.
 func (d *drain) ended(ctx context.Context, timeout time.Duration) error {
 	const goesOn = "it goes on draining, so run this again to wait on, or homeward region undrain"
 	var open []string
@@ -146,7 +146,7 @@ func (d *drain) ended(ctx context.Context, timeout time.Duration) error {
 	}
 	switch {
 	case d.steps == nil:
-		return fmt.Errorf("it is not known whether %[1]s is safe to take down: no node has answered; %[2]s %[1]s", d.region, goesOn)
+		return fmt.Errorf("it is unknown whether %[1]s is safe to take down: no node has answered; %[2]s %[1]s", d.region, goesOn)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%[1]s was not safe to take down at the last check: %[2]s; %[3]s %[1]s", d.region, strings.Join(open, "; "), goesOn)
 	}
@@ -161,7 +161,7 @@ func (o *Operator) Activate(ctx context.Context, name string) error {
 		return err
 	}
 	o.sayf("%s is active, epoch %d: new keys may get their home there", name, epoch)
-	all, err := o.heard(ctx, epoch)
+	all, err := o.sayApplied(ctx, epoch)
 	if err != nil {
 		return err
 	}
@@ -173,15 +173,15 @@ func (o *Operator) Activate(ctx context.Context, name string) error {
 	return nil
 }
 
-// heard prints which nodes know an epoch. The others will read it within seconds;
+// sayApplied prints which nodes have an epoch. The others will read it within seconds;
 // nothing depends on it.
-func (o *Operator) heard(ctx context.Context, epoch uint64) (*admin.Overview, error) {
+func (o *Operator) sayApplied(ctx context.Context, epoch uint64) (*admin.Overview, error) {
 	all, err := o.Overview(ctx, epoch)
 	if err != nil {
 		return nil, fmt.Errorf("the status is set, but which nodes have applied it cannot be read: %w", err)
 	}
 	if know := all.DrainSteps("", epoch)[0]; know.Open != "" {
-		o.say("not yet known everywhere, which takes seconds and is no danger: " + know.Open)
+		o.say("not yet applied everywhere, which takes seconds and is no danger: " + know.Open)
 	} else {
 		o.say(know.Done)
 	}
@@ -206,10 +206,10 @@ func (o *Operator) Down(ctx context.Context, name string, evenAlive bool) error 
 		return err
 	}
 	o.sayf("%[1]s is down, epoch %[2]d: no new keys there; the other regions answer for its keys and finish what it owes, as far as the database reaches its rows (homeward region up %[1]s brings it back)", name, epoch)
-	if last, err := o.lastActive(ctx, name); err == nil && last { // otherwise heard reports that nothing can be seen
+	if last, err := o.lastActive(ctx, name); err == nil && last { // otherwise sayApplied reports that nothing can be read
 		o.say(noHomes)
 	}
-	_, err = o.heard(ctx, epoch)
+	_, err = o.sayApplied(ctx, epoch)
 	return err
 }
 

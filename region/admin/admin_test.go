@@ -48,20 +48,20 @@ func (s *prospect) RTT(region string) (time.Duration, bool) {
 
 func (s *prospect) LastSeen(region string) time.Time { return s.seen[region] }
 
-// deployment is an admin service whose answers are made up.
+// deployment is an admin service with made-up answers.
 type deployment struct {
 	prospect
 	topology *region.Topology
 	id       uuid.UUID
 
-	mu      sync.Mutex
-	epoch   uint64 // of the table
-	asked   []string
-	part    Part
-	backlog map[string]Backlog
-	panics  string // the region whose rows cannot be counted for a fault of ours
-	refuse  error
-	run     Run
+	mu       sync.Mutex
+	epoch    uint64 // of the table
+	requests []string
+	part     Part
+	backlog  map[string]Backlog
+	panics   string // the region whose count of rows panics
+	refuse   error
+	run      Run
 }
 
 func newDeployment(t *testing.T, node, home string) *deployment {
@@ -77,7 +77,7 @@ func newDeployment(t *testing.T, node, home string) *deployment {
 func (d *deployment) log(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked = append(d.asked, fmt.Sprintf(format, args...))
+	d.requests = append(d.requests, fmt.Sprintf(format, args...))
 }
 
 func (d *deployment) admin(log *slog.Logger, certs *region.TLS) http.Handler {
@@ -195,7 +195,7 @@ func TestAnOverviewIsWhatTheNodeSees(t *testing.T) {
 	require.NotNil(t, alone.Members[0].Part)
 	require.Nil(t, alone.Members[1].Part)
 	require.Empty(t, alone.Members[1].Unknown)
-	require.Empty(t, there.asked)
+	require.Empty(t, there.requests)
 
 	got, err := c.Overview(t.Context(), Question{Gather: true, Epoch: 3})
 	require.NoError(t, err)
@@ -208,7 +208,7 @@ func TestAnOverviewIsWhatTheNodeSees(t *testing.T) {
 			Part: &Part{Node: "n2", Region: eu, Version: "v1", Epoch: 4, NotReady: "region is draining", Requests: 2, Forwards: 3}},
 		{Name: "n3", Region: eu, RPCAddr: dead},
 	}, got.Members)
-	require.Equal(t, []string{"part 3"}, there.asked)
+	require.Equal(t, []string{"part 3"}, there.requests)
 	require.Equal(t, "n1", got.Node)
 	require.EqualValues(t, 3, got.Epoch)
 	require.Equal(t, []RegionState{
@@ -243,7 +243,7 @@ func TestAStatusIsSet(t *testing.T) {
 	epoch, err := c.SetStatus(t.Context(), eu, region.Draining)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, epoch)
-	require.Equal(t, []string{eu + " is draining"}, d.asked)
+	require.Equal(t, []string{eu + " is draining"}, d.requests)
 	require.Contains(t, log.String(), "somebody on this machine")
 
 	_, err = c.SetStatus(t.Context(), "mars", region.Draining)
@@ -254,7 +254,7 @@ func TestAStatusIsSet(t *testing.T) {
 	_, err = c.SetStatus(t.Context(), eu, region.Down)
 	require.ErrorContains(t, err, "may or may not have been set")
 	require.ErrorContains(t, err, "the database does not answer")
-	require.Len(t, d.asked, 1)
+	require.Len(t, d.requests, 1)
 
 	nobody := adminAt(t, nobodyAt(t), nil)
 	_, err = nobody.SetStatus(t.Context(), eu, region.Down)
@@ -267,10 +267,10 @@ func TestAStatusIsSet(t *testing.T) {
 	require.ErrorContains(t, err, "HOST:PORT")
 }
 
-// TestAnotherDeploymentIsNotAsked: an address among the members leads to a node of another
-// deployment, with certificates of the same CA in the same trust domain. Neither says
-// anything to the other, and a command stays with the deployment that answered it first.
-func TestAnotherDeploymentIsNotAsked(t *testing.T) {
+// TestAnotherDeploymentGetsNoCommand: an address among the members leads to a node of another
+// deployment, with certificates of the same CA in the same trust domain. Neither answers the other,
+// and a command stays with the deployment that answered it first.
+func TestAnotherDeploymentGetsNoCommand(t *testing.T) {
 	ca, err := devcerts.NewAuthority(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	require.NoError(t, err)
 	here, there := newDeployment(t, "n1", us), newDeployment(t, "n2", eu)
@@ -292,10 +292,10 @@ func TestAnotherDeploymentIsNotAsked(t *testing.T) {
 	_, err = elsewhere.SetStatus(t.Context(), eu, region.Down)
 	var refused *region.OtherDeploymentError
 	require.ErrorAs(t, err, &refused)
-	require.NotErrorIs(t, err, region.ErrNoAnswer, "the next node would be asked")
+	require.NotErrorIs(t, err, region.ErrNoAnswer, "the command would go to the next node")
 	_, run := elsewhere.Run(t.Context(), []string{"outbox", "list"}, &log, &log)
 	require.ErrorAs(t, run, &refused)
-	require.Empty(t, there.asked, "it was told to do something")
+	require.Empty(t, there.requests, "it got a command")
 	for _, said := range []string{all.Members[1].Unknown, err.Error(), log.String()} {
 		require.Contains(t, said, here.id.String())
 		require.Contains(t, said, there.id.String())
@@ -303,8 +303,8 @@ func TestAnotherDeploymentIsNotAsked(t *testing.T) {
 	require.NotContains(t, err.Error(), "\n")
 }
 
-// TestOnlyOperatorsOperate: with TLS the certificate says who is one. A node may ask
-// another for its part, which it needs to answer an operator, and nothing else.
+// TestOnlyOperatorsOperate: with TLS the certificate shows who is one. A node may ask another for
+// its part, which it needs to answer an operator, and nothing else.
 func TestOnlyOperatorsOperate(t *testing.T) {
 	ca, err := devcerts.NewAuthority(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	require.NoError(t, err)
@@ -319,7 +319,7 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 	require.NoError(t, err)
 	_, err = reader.SetStatus(t.Context(), eu, region.Draining)
 	require.ErrorContains(t, err, "operator jo (reader) may only do what the role reader allows, and this needs the role operator")
-	require.NotContains(t, strings.Join(d.asked, " "), "draining")
+	require.NotContains(t, strings.Join(d.requests, " "), "draining")
 	log.Reset()
 
 	operator := adminAt(t, addr, tlsOf(t, ca, region.Identity{Operator: "jo", Role: region.RoleOperator}))
@@ -330,7 +330,7 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, log.String(), "operator jo")
 
-	asked := len(d.asked)
+	before := len(d.requests)
 	node := adminAt(t, addr, tlsOf(t, ca, region.Identity{Region: us, Node: "n2"}))
 	for name, call := range map[string]func() error{
 		"overview": func() error { _, err := node.Overview(t.Context(), Question{Gather: true}); return err },
@@ -339,11 +339,11 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 	} {
 		require.ErrorContains(t, call(), "is not an operator", name)
 	}
-	require.Len(t, d.asked, asked, "nothing was asked or done")
+	require.Len(t, d.requests, before, "nothing was requested or done")
 	require.Equal(t, 3, strings.Count(log.String(), "an admin request was refused"))
 
 	_, err = adminAt(t, addr, nil).Overview(t.Context(), Question{})
-	require.Error(t, err, "without a certificate nobody is heard")
+	require.Error(t, err, "without a certificate every request is refused")
 }
 
 func TestWithoutTLSOperatorsAreOnThisMachine(t *testing.T) {
@@ -367,8 +367,8 @@ func TestWithoutTLSOperatorsAreOnThisMachine(t *testing.T) {
 	}
 }
 
-// TestWhatADrainWaitsFor goes through everything that is in the way, and lets one
-// thing after the other go.
+// TestWhatADrainWaitsFor goes through everything that blocks a drain, and removes one after the
+// other.
 func TestWhatADrainWaitsFor(t *testing.T) {
 	o := &Overview{
 		Members: []Member{
@@ -389,7 +389,7 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 		}
 		require.Equal(t, want, got)
 	}
-	open("u1 knows epoch 6, e1 does not answer (refused), e2 knows epoch 6", "ready: e2", "requests in hand: e2 has 2",
+	open("u1 has epoch 6, e1 does not answer (refused), e2 has epoch 6", "ready: e2", "requests in hand: e2 has 2",
 		"the rows of europe-west1 cannot be counted (away)", "the rows of europe-west1 cannot be counted (away)")
 	o.Members[0].Part.Epoch, o.Members[2].Part.Epoch = 7, 8
 	open("e1 does not answer (refused)", "ready: e2", "requests in hand: e2 has 2",
@@ -407,7 +407,7 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 	steps := o.DrainSteps(eu, 7)
 	require.Contains(t, steps[len(steps)-1].Done, "3 parked rows")
 	require.Contains(t, steps[1].Done, "readiness fails at the nodes of "+eu)
-	o.Members = o.Members[:1] // nobody is left there, and nobody says what a node there does
+	o.Members = o.Members[:1] // no node is there, and none reports what a node there does
 	open()
 	steps = o.DrainSteps(eu, 7)
 	require.Contains(t, steps[1].Done, "no live node of "+eu+" is seen")

@@ -76,7 +76,7 @@ func (c *Client) SetStatus(ctx context.Context, name string, status region.Statu
 // another deployment is no reason to ask the next one: a person chose its address.
 func (c *Client) failed(err error) error {
 	if other, met := errors.AsType[*region.OtherDeploymentError](err); met {
-		return fmt.Errorf("the node at %s was not asked: %w", c.addr, other)
+		return fmt.Errorf("the request was not sent to the node at %s: %w", c.addr, other)
 	}
 	if connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeUnimplemented {
 		return fmt.Errorf("the node at %s answered: %s", c.addr, oneLine(err))

@@ -57,8 +57,7 @@ type Member struct {
 	RPCAddr  string `json:"rpc"`
 	Version  string `json:"version"`
 	Draining bool   `json:"draining"`
-	// Part is nil if the node was not asked or did not answer: Unknown is then the
-	// reason.
+	// Part is nil if the node got no request or did not answer: Unknown is then the reason.
 	Part    *Part  `json:"part,omitempty"`
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -124,11 +123,11 @@ func (o *Overview) DrainSteps(name string, epoch uint64) []DrainStep {
 	var behind, ready, working []string
 	for _, m := range o.Members {
 		if m.Part == nil {
-			behind = append(behind, m.Name+" does not answer ("+cmp.Or(m.Unknown, "it was not asked")+")")
+			behind = append(behind, m.Name+" does not answer ("+cmp.Or(m.Unknown, "it got no request")+")")
 			continue
 		}
 		if m.Part.Epoch < epoch {
-			behind = append(behind, fmt.Sprintf("%s knows epoch %d", m.Name, m.Part.Epoch))
+			behind = append(behind, fmt.Sprintf("%s has epoch %d", m.Name, m.Part.Epoch))
 		}
 		if m.Region != name {
 			continue
@@ -147,7 +146,7 @@ func (o *Overview) DrainSteps(name string, epoch uint64) []DrainStep {
 		idle = "nor any that has a request in hand"
 	}
 	return append([]DrainStep{
-		{fmt.Sprintf("every live node knows epoch %d", epoch), strings.Join(behind, ", ")},
+		{fmt.Sprintf("every live node has epoch %d", epoch), strings.Join(behind, ", ")},
 		{failing, prefixed("ready: ", ready)},
 		{idle, prefixed("requests in hand: ", working)},
 	}, o.rowSteps(name)...)

@@ -65,7 +65,7 @@ func (s *Server) run(ctx context.Context, req *runRequest, to *connect.ServerStr
 
 // CallerName names the caller of a request for logs and for the audit: by its certificate.
 func CallerName(ctx context.Context) string {
-	if who, known := region.CallerOf(ctx); known {
+	if who, ok := region.CallerOf(ctx); ok {
 		return who.String()
 	}
 	return "somebody on this machine"

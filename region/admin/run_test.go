@@ -15,7 +15,7 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-func TestANodeRunsWhatItIsAsked(t *testing.T) {
+func TestANodeRunsACommand(t *testing.T) {
 	var log strings.Builder
 	d := newDeployment(t, "n1", us)
 	d.run = func(_ context.Context, args []string, out, errs io.Writer) int {
@@ -48,11 +48,11 @@ func TestANodeRunsWhatItIsAsked(t *testing.T) {
 	_, err = adminAt(t, serve(t, nil, d.admin(nil, nil)), nil).Run(t.Context(), []string{"outbox"}, &out, &errs)
 	require.ErrorContains(t, err, "runs no commands")
 	_, err = adminAt(t, nobodyAt(t), nil).Run(t.Context(), []string{"outbox"}, &out, &errs)
-	require.ErrorIs(t, err, region.ErrNoAnswer, "another node may be asked")
+	require.ErrorIs(t, err, region.ErrNoAnswer, "the command may go to another node")
 }
 
-// What a node was asked to run has perhaps been run when the node is lost.
-func TestACommandWhoseNodeIsLost(t *testing.T) {
+// When a node is lost, it may have run the requested command or not.
+func TestACommandOfALostNode(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	done := make(chan struct{})
@@ -63,7 +63,7 @@ func TestACommandWhoseNodeIsLost(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = conn.Read(make([]byte, 1)) // it has asked
+			_, _ = conn.Read(make([]byte, 1)) // the command has started
 			_ = conn.Close()
 		}
 	}()

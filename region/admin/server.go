@@ -37,8 +37,8 @@ type Config struct {
 		LastSeen(region string) time.Time
 	}
 	Topology *region.Topology
-	// Deployment is this node's. Nodes of any other are refused, and not asked; operators
-	// name none.
+	// Deployment is this node's. The server refuses nodes of any other, and sends them nothing;
+	// operators name none.
 	Deployment uuid.UUID
 	// Node is this node's name.
 	Node string
@@ -94,10 +94,10 @@ func (s *Server) Mount(mux *http.ServeMux) {
 	}
 }
 
-// caller is who asks: by certificate, if known, and from where.
+// caller names the requester: by certificate, if there is one, and by address.
 type caller struct {
 	region.Identity
-	known  bool
+	ok     bool
 	remote string
 }
 
@@ -106,9 +106,9 @@ type caller struct {
 // do everything.
 func (c caller) refused(role region.Role, nodes bool) error {
 	switch {
-	case !c.known && !onThisMachine(c.remote):
+	case !c.ok && !onThisMachine(c.remote):
 		return fmt.Errorf("%s is another machine, and without TLS only callers on this one count as operators; call from here, or set up TLS", c.remote)
-	case !c.known, nodes && c.Region != "":
+	case !c.ok, nodes && c.Region != "":
 		return nil
 	case c.Operator == "":
 		return fmt.Errorf("%v is not an operator; use an operator's certificate", c.Identity)
@@ -120,10 +120,10 @@ func (c caller) refused(role region.Role, nodes bool) error {
 }
 
 func (s *Server) admit(ctx context.Context, role region.Role, nodes bool) error {
-	who, known := region.CallerOf(ctx)
+	who, ok := region.CallerOf(ctx)
 	info, _ := connect.CallInfoForHandlerContext(ctx)
 	remote := info.Peer().Addr
-	err := caller{who, known, remote}.refused(role, nodes)
+	err := caller{who, ok, remote}.refused(role, nodes)
 	if err == nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (s *Server) setStatus(ctx context.Context, req *statusRequest) (*statusAnsw
 	if err := s.admit(ctx, region.RoleOperator, false); err != nil {
 		return nil, err
 	}
-	if _, known := s.c.Topology.ByName(req.Region); !known {
+	if _, ok := s.c.Topology.ByName(req.Region); !ok {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no region %q; the regions are %s", req.Region, strings.Join(s.c.Topology.Names(), ", ")))
 	}
 	epoch, err := s.c.SetStatus(ctx, req.Region, req.Status)
@@ -167,13 +167,13 @@ func (s *Server) setStatus(ctx context.Context, req *statusRequest) (*statusAnsw
 // reload has every node that answers reload the table of regions, which it would
 // otherwise do later.
 func (s *Server) reload(ctx context.Context, epoch uint64) {
-	var asked sync.WaitGroup
+	var calls sync.WaitGroup
 	for _, n := range s.c.Sight.Members() {
 		if !n.Self {
-			asked.Go(func() { s.askPart(ctx, n, partRequest{Epoch: epoch}, &Member{}) })
+			calls.Go(func() { s.askPart(ctx, n, partRequest{Epoch: epoch}, &Member{}) })
 		}
 	}
-	asked.Wait()
+	calls.Wait()
 }
 
 // MaxArrivals is the most arrivals that a node reports: as many as one page shows.
@@ -182,9 +182,9 @@ const MaxArrivals = 50
 // Question selects the contents of an [Overview]. The zero value selects this node's own
 // view and the backlog of every region.
 type Question struct {
-	// Gather: every live member is asked for its part.
+	// Gather: the node requests the part of every live member.
 	Gather bool `json:"gather,omitempty"`
-	// Epoch: each node that is asked reloads a topology that is older.
+	// Epoch: each node that gets the request reloads a topology that is older.
 	Epoch uint64 `json:"epoch,omitempty"`
 	// Arrivals is how many of its latest requests each node reports, at most
 	// [MaxArrivals].
@@ -203,7 +203,7 @@ func (s *Server) overview(ctx context.Context, q *Question) (*Overview, error) {
 // Look returns the deployment in this node's view. It asks all nodes concurrently. It is
 // meant for callers in the same process that have authenticated the operator.
 func (s *Server) Look(ctx context.Context, q Question) *Overview {
-	var asked sync.WaitGroup
+	var calls sync.WaitGroup
 	question := partRequest{q.Epoch, q.Arrivals}
 	own := s.ownPart(ctx, question) // first: it may reload the topology
 	seen, regions := s.c.Sight.Members(), s.c.Topology.Regions()
@@ -215,20 +215,20 @@ func (s *Server) Look(ctx context.Context, q Question) *Overview {
 		case n.Self:
 			m.Part = own
 		case q.Gather:
-			asked.Go(func() { s.askPart(ctx, n, question, m) })
+			calls.Go(func() { s.askPart(ctx, n, question, m) })
 		}
 	}
 	for i, r := range regions {
 		state := &out.Regions[i]
 		*state = RegionState{Name: r.Name, Code: uint16(r.Code), Status: r.Status, RTT: -1, LastSeen: s.c.Sight.LastSeen(r.Name)}
-		if rtt, known := s.c.Sight.RTT(r.Name); known {
+		if rtt, ok := s.c.Sight.RTT(r.Name); ok {
 			state.RTT = rtt
 		}
 		if !q.WithoutBacklog {
-			asked.Go(func() { s.askBacklog(ctx, state) })
+			calls.Go(func() { s.askBacklog(ctx, state) })
 		}
 	}
-	asked.Wait()
+	calls.Wait()
 	return out
 }
 

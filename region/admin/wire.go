@@ -10,9 +10,9 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// The procedures. They are Connect's, with the types of this package as JSON: what a node
-// answers is what homeward regions --json prints. A node of another version skips members
-// that it does not know.
+// The procedures. They are Connect's, with the types of this package as JSON: what a node answers
+// is what homeward regions --json prints. A node of another version skips members that it does not
+// have.
 const (
 	path          = "/homeward.admin.v1.AdminService/"
 	pathPart      = path + "Part"

@@ -19,7 +19,7 @@ func New(t testing.TB) string {
 	require.NoError(t, store.CreateBucket("homeward"))
 	server := httptest.NewServer(gofakes3.New(store, gofakes3.WithTimeSkewLimit(0)).Server())
 	t.Cleanup(server.Close)
-	// As the SDK is told of keys anywhere: by the environment.
+	// The SDK reads keys from the environment, as anywhere.
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
