@@ -10,20 +10,20 @@ import (
 )
 
 // AheadError: the bucket has a segment that an exporter wrote from rows that the store lacks.
-// The store was put back to a backup, or it is another one than the bucket's.
+// The store was restored from a backup, or it is another one than the bucket's.
 type AheadError struct {
 	Home string
-	// Segment names the object that proves it, and Written says when it was written.
+	// Segment names the object that proves it, and Written is when it was written.
 	Segment string
 	Written time.Time
-	// Stored is the number of the last segment that the store knows of. All that was written
-	// before From is in segments that it knows of: nothing from before is lost.
+	// Stored is the number of the last segment that the store has recorded. All that was written
+	// before From is in recorded segments: nothing from before is lost.
 	Stored uint64
 	From   time.Time
 }
 
 func (e *AheadError) Error() string {
-	return fmt.Sprintf("audit: the bucket has %s, written at %s, but the database has no part in it: it knows the segments of %s up to number %d; it was put back to a backup, or is another one than the bucket's",
+	return fmt.Sprintf("audit: the bucket has %s, written at %s, but the database has no record of it: it has the segments of %s up to number %d; it was restored from a backup, or is another one than the bucket's",
 		e.Segment, e.Written.UTC().Format(time.RFC3339), e.Home, e.Stored)
 }
 

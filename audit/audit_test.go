@@ -72,12 +72,12 @@ func (w *world) days(n, each int) {
 	}
 }
 
-// ours is the deployment of these tests.
-var ours = uuid.MustParse("018f0000-0000-4000-8000-00000000000a")
+// deploymentID is the deployment of these tests.
+var deploymentID = uuid.MustParse("018f0000-0000-4000-8000-00000000000a")
 
 func (w *world) config() audit.Config {
 	return audit.Config{
-		Store: w.store, Objects: w.bucket, Keys: w.keys, Deployment: ours, Policy: audit.DefaultPolicy(), Home: home, Node: "node-1", Entries: 10, Page: 4,
+		Store: w.store, Objects: w.bucket, Keys: w.keys, Deployment: deploymentID, Policy: audit.DefaultPolicy(), Home: home, Node: "node-1", Entries: 10, Page: 4,
 	}
 }
 
@@ -216,12 +216,12 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, audit.Foreign, r.Failures[0].Class)
 	})
-	t.Run("a region that is gone", func(t *testing.T) {
+	t.Run("a region that was removed", func(t *testing.T) {
 		r, err := audit.Verify(t.Context(), audit.VerifyConfig{Objects: w.bucket, Trust: w.keys.Trust(), Regions: []string{home, "us-east1"}})
 		require.NoError(t, err)
 		require.Equal(t, []audit.Failure{{Class: audit.Removed, Region: "us-east1", Number: 1, Detail: "the region has no segment at all"}}, r.Failures)
 	})
-	t.Run("what cannot be read is not said to be wrong", func(t *testing.T) {
+	t.Run("an unreadable object is not reported as wrong", func(t *testing.T) {
 		r := w.verify(unreadable{w.bucket, names[3]})
 		require.True(t, r.OnlyUnread())
 		require.Len(t, r.Failures, 1)
@@ -285,8 +285,8 @@ func TestRotation(t *testing.T) {
 	require.ErrorContains(t, err, "there twice")
 }
 
-// Rows go once they are found in a segment, and their claim is gone. One that came after
-// its window was exported gets a segment first.
+// Rows are deleted once they are found in a segment, and their claim was deleted. One that came
+// after its window was exported gets a segment first.
 func TestSweep(t *testing.T) {
 	w := newWorld(t)
 	w.days(2, 15)
@@ -296,8 +296,8 @@ func TestSweep(t *testing.T) {
 	w.store.now = start.Add(8 * 24 * time.Hour)
 	s := w.round()
 	require.Equal(t, 1, s.Late)
-	require.Equal(t, 14, s.Swept, "of the first day, but the one whose claim is there, and the late one")
-	require.True(t, slices.ContainsFunc(w.store.entries, func(e audit.Entry) bool { return e == late }), "it goes when it is found in a segment")
+	require.Equal(t, 14, s.Swept, "of the first day, but the one with a stored claim, and the late one")
+	require.True(t, slices.ContainsFunc(w.store.entries, func(e audit.Entry) bool { return e == late }), "it is deleted when it is found in a segment")
 	require.Zero(t, w.round().Swept, "once a day is enough")
 	require.Empty(t, w.verify(w.bucket).Failures)
 	require.Len(t, w.find(audit.Wanted{Tenant: "acme", Key: "late"}), 1)
@@ -386,7 +386,7 @@ func (m *meanwhile) Put(ctx context.Context, name string, data []byte) error {
 	return m.Objects.Put(ctx, name, data)
 }
 
-// The number of replies that nodes have lost stands in the segment.
+// The segment has the number of replies that nodes have lost.
 func TestRepliesLost(t *testing.T) {
 	w := newWorld(t)
 	w.store.entries = append(w.store.entries,
@@ -411,8 +411,8 @@ func TestCardNumbersAreMasked(t *testing.T) {
 	require.Equal(t, "****", w.find(audit.Wanted{Key: "k"})[0].Detail)
 }
 
-// A segment can be read with nothing of ours: its first line is an envelope of DSSE, which
-// others' software verifies, and the rest is JSON lines in a zstd frame.
+// A segment can be read without our code: its first line is an envelope of DSSE, which others'
+// software verifies, and the rest is JSON lines in a zstd frame.
 func TestSegmentsAreReadByOthers(t *testing.T) {
 	w := newWorld(t)
 	w.days(1, 3)
@@ -460,8 +460,8 @@ func TestPolicy(t *testing.T) {
 	require.ErrorContains(t, audit.Policy{Window: 7 * time.Hour, Settle: -1, KeepRows: time.Hour}.Validate(), "window must be 24h or divide it evenly, is 7h0m0s\naudit policy: settle must be from 0 to 24h, is -1ns\naudit policy: keep_rows")
 }
 
-// TestWhatReplicasDoNotHaveYetIsExported: pages come from replicas, which are late. A window is
-// exported, and with it said to be whole, once they have all of it.
+// TestWhatReplicasDoNotHaveYetIsExported: pages come from replicas, which are late. The exporter
+// exports a window as whole once they have all of it.
 func TestWhatReplicasDoNotHaveYetIsExported(t *testing.T) {
 	for name, export := range map[string]func(*audit.Exporter, context.Context) (audit.Status, error){
 		"Finish": (*audit.Exporter).Finish, "Round": (*audit.Exporter).Round,
@@ -491,7 +491,7 @@ func TestWhatReplicasDoNotHaveYetIsExported(t *testing.T) {
 // errDied ends an exporter.
 var errDied = errors.New("died")
 
-// dying is a store whose exporter dies instead of the advance after some.
+// dying is a store at which the exporter dies instead of the advance after some.
 type dying struct {
 	audit.Store
 	left int
@@ -577,7 +577,7 @@ func TestAnExportIsTakenOver(t *testing.T) {
 	}
 }
 
-// prolonging is a store whose chains end the windows that have parts a day later.
+// prolonging is a store with chains that end the windows with parts a day later.
 type prolonging struct{ audit.Store }
 
 func (p prolonging) AuditChain(ctx context.Context, home string) (audit.Chain, time.Time, bool, error) {
@@ -626,8 +626,8 @@ func (b blind) List(ctx context.Context, prefix string, each func(name string) e
 }
 
 // TestTheFurthestOfWhatIsLostCounts: the lost store wrote two segments of one number, and the
-// restored one goes on from that which ends earlier. The other one was written, too: what is
-// lost is known until its end.
+// restored one goes on from that which ends earlier. The other one was written, too: what is lost
+// has witnesses until its end.
 func TestTheFurthestOfWhatIsLostCounts(t *testing.T) {
 	w := newWorld(t)
 	w.add("before", start)

@@ -56,26 +56,26 @@ func (x *Exporter) leave(ctx context.Context, now time.Time, status *Status) err
 		return err
 	}
 	for next := c; c.Books.At.Before(before); c = next {
-		var left []ledger.Transaction
-		for more := true; more && len(left) < min(booksInSegment, x.c.Entries); {
+		var leaving []ledger.Transaction
+		for more := true; more && len(leaving) < min(booksInSegment, x.c.Entries); {
 			page, err := x.c.Store.LeavingBooks(ctx, x.c.Home, next.Books, before, min(booksInSegment, x.c.Page))
 			if err != nil {
 				return err
 			}
-			left, more = append(left, provable(page.Transactions)...), page.More
+			leaving, more = append(leaving, provable(page.Transactions)...), page.More
 			if next.Books = page.Next; !more {
 				next.Books = ledger.Position{At: before}
 			}
 		}
 		var ids []string
-		if len(left) > 0 {
-			s, err := x.writeBooks(ctx, &next, now, left, carried)
+		if len(leaving) > 0 {
+			s, err := x.writeBooks(ctx, &next, now, leaving, carried)
 			if err != nil {
 				return err
 			}
 			next.Number, next.Digest = s.Number, s.Digest
-			for i := range left {
-				ids = append(ids, left[i].ID)
+			for i := range leaving {
+				ids = append(ids, leaving[i].ID)
 			}
 			status.Segments++
 		}
@@ -84,17 +84,17 @@ func (x *Exporter) leave(ctx context.Context, now time.Time, status *Status) err
 			return err
 		}
 		if !moved {
-			return x.notLeft(ctx, c)
+			return x.whyKept(ctx, c)
 		}
-		status.Left += len(left)
+		status.Left += len(leaving)
 		next.Version = c.Version + 1
 	}
 	return nil
 }
 
-// notLeft returns why no books left: another exporter was faster, which serves as well, or they
+// whyKept returns why no books left: another exporter was faster, which serves as well, or they
 // are not what they were.
-func (x *Exporter) notLeft(ctx context.Context, c Chain) error {
+func (x *Exporter) whyKept(ctx context.Context, c Chain) error {
 	now, _, _, err := x.c.Store.AuditChain(ctx, x.c.Home)
 	if err == nil && now.Version == c.Version {
 		err = fmt.Errorf("audit: the old books of %s changed while they were exported; the next round reads them again", x.c.Home)
@@ -103,12 +103,12 @@ func (x *Exporter) notLeft(ctx context.Context, c Chain) error {
 }
 
 // writeBooks makes a segment of transactions durable, and adds them to carried.
-func (x *Exporter) writeBooks(ctx context.Context, next *Chain, now time.Time, left []ledger.Transaction, carried ledger.Sums) (Segment, error) {
-	slices.SortFunc(left, func(a, b ledger.Transaction) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
-	b := booked{transactions: left}
+func (x *Exporter) writeBooks(ctx context.Context, next *Chain, now time.Time, leaving []ledger.Transaction, carried ledger.Sums) (Segment, error) {
+	slices.SortFunc(leaving, func(a, b ledger.Transaction) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
+	b := booked{transactions: leaving}
 	opening := ledger.Sums{}
-	for i := range left {
-		t := &left[i]
+	for i := range leaving {
+		t := &leaving[i]
 		for _, key := range []ledger.AccountKey{{Account: t.Debit, Currency: t.Currency}, {Account: t.Credit, Currency: t.Currency}} {
 			if _, seen := opening[key]; !seen {
 				opening[key] = carried.At(key)
@@ -125,7 +125,7 @@ func (x *Exporter) writeBooks(ctx context.Context, next *Chain, now time.Time, l
 		return cmp.Or(cmp.Compare(a.Opening.Account, b.Opening.Account), cmp.Compare(a.Opening.Currency, b.Opening.Currency))
 	})
 	m := x.manifest(next, now)
-	first, last := left[0].At, left[len(left)-1].At
+	first, last := leaving[0].At, leaving[len(leaving)-1].At
 	m.Day, m.From, m.To, m.Part, m.Last, m.BooksUntil = last.UTC().Format(dayLayout), first, last.Add(time.Microsecond), 1, true, next.Books
 	return x.write(ctx, m, nil, b)
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/homeward-io/homeward/audit/audittest"
 )
 
-// TestSegmentsOfAnotherDeployment: production's bucket and keys were copied to staging, whose
-// region has the same name. Neither takes the other's segments for its own.
+// TestSegmentsOfAnotherDeployment: production's bucket and keys were copied to staging, which has a
+// region of the same name. Neither accepts the other's segments.
 func TestSegmentsOfAnotherDeployment(t *testing.T) {
-	theirs := uuid.MustParse("018f0000-0000-4000-8000-00000000000b")
+	otherID := uuid.MustParse("018f0000-0000-4000-8000-00000000000b")
 	namesBoth := func(text string) {
 		t.Helper()
-		require.Contains(t, text, ours.String())
-		require.Contains(t, text, theirs.String())
+		require.Contains(t, text, deploymentID.String())
+		require.Contains(t, text, otherID.String())
 		require.NotContains(t, text, "\n")
 	}
 	refused := func(err error) {
@@ -36,7 +36,7 @@ func TestSegmentsOfAnotherDeployment(t *testing.T) {
 	staging.bucket, staging.keys = production.bucket, production.keys
 	staging.days(3, 5)
 	c := staging.config()
-	c.Deployment = theirs
+	c.Deployment = otherID
 	x, err := audit.NewExporter(c)
 	require.NoError(t, err)
 	refused(x.Compare(t.Context(), time.Time{})) // and no store was put back: nothing is withheld
@@ -45,11 +45,11 @@ func TestSegmentsOfAnotherDeployment(t *testing.T) {
 	require.Equal(t, written, production.bucket.Names(), "a segment was written beside those of another deployment")
 
 	// Restore: what is lost is not in these.
-	_, err = (&audit.Lost{Objects: staging.bucket, Trust: staging.keys.Trust(), Deployment: theirs, Home: home, Before: staging.store.now}).Follow(t.Context(), audit.Chain{From: start})
+	_, err = (&audit.Lost{Objects: staging.bucket, Trust: staging.keys.Trust(), Deployment: otherID, Home: home, Before: staging.store.now}).Follow(t.Context(), audit.Chain{From: start})
 	refused(err)
 
 	// Search: each is named, and has no entries.
-	found, doubts, err := (&audit.Archive{Objects: staging.bucket, Trust: staging.keys.Trust(), Deployment: theirs}).Find(t.Context(), audit.Wanted{Tenant: "acme", Key: "key-001"})
+	found, doubts, err := (&audit.Archive{Objects: staging.bucket, Trust: staging.keys.Trust(), Deployment: otherID}).Find(t.Context(), audit.Wanted{Tenant: "acme", Key: "key-001"})
 	require.NoError(t, err)
 	require.Empty(t, found)
 	require.Len(t, doubts, exported.Segments)
@@ -68,7 +68,7 @@ func TestSegmentsOfAnotherDeployment(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, both.Put(t.Context(), name, data))
 	}
-	for name, of := range map[string]uuid.UUID{"named": ours, "not named": uuid.Nil} {
+	for name, of := range map[string]uuid.UUID{"named": deploymentID, "not named": uuid.Nil} {
 		r, err := audit.Verify(t.Context(), audit.VerifyConfig{Objects: both, Trust: production.keys.Trust(), Deployment: of})
 		require.NoError(t, err)
 		var foreign int

@@ -117,6 +117,6 @@
 // signing key can write another chain, so keep the digest of the last segment, which
 // Verify prints, in another place.
 //
-// The numbers also prove that a store was put back to a backup: the bucket is then further than
+// The numbers also prove that a store was restored from a backup: the bucket is then further than
 // the chain's row, see [Exporter.Compare].
 package audit

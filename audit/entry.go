@@ -59,7 +59,7 @@ func (e *Entry) live(providers []string) {
 	if rec == nil || rec.Generation != e.Generation || !slices.Contains(begins, e.Event) {
 		return
 	}
-	if provider, known := rec.With(providers); known {
+	if provider, ok := rec.With(providers); ok {
 		e.Life = &Life{
 			FirstUse: rec.FirstUse, Fingerprint: hex.EncodeToString(rec.Fingerprint.Sum[:]),
 			Version: uint8(rec.Fingerprint.Version), Provider: provider,

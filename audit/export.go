@@ -76,8 +76,7 @@ type Config struct {
 	// Deployment is the store's. An exporter writes nothing beside segments of another.
 	Deployment uuid.UUID
 	Policy     Policy
-	// Home is the region whose audit is exported, and Node the node that
-	// exports it.
+	// Home is the region of the exported audit, and Node the node that exports it.
 	Home, Node string
 	// Providers are the names of the providers that claims may have.
 	Providers []string
@@ -249,7 +248,7 @@ func (x *Exporter) advance(ctx context.Context, was uint64, next Chain) error {
 // segment writes the next segment of the window that c is in, which ends at to, or adopts
 // one whose writer died before it advanced the chain.
 func (x *Exporter) segment(ctx context.Context, c *Chain, to, now time.Time, status *Status) error {
-	s, found, err := x.left(ctx, c, now)
+	s, found, err := x.leftover(ctx, c, now)
 	if err != nil {
 		return err
 	}
@@ -310,11 +309,11 @@ func (x *Exporter) write(ctx context.Context, m Manifest, entries []Entry, b boo
 	return s, nil
 }
 
-// left finds a segment that fits c: its writer was stopped before it advanced the chain. Of
-// several it takes the one that goes furthest. The writer decided where the first part of a
-// window ends, and had its reasons: it may have had another policy, or have finished the
-// export of a store that was put back to a backup since.
-func (x *Exporter) left(ctx context.Context, c *Chain, now time.Time) (s Segment, found bool, err error) {
+// leftover finds a segment that fits c: its writer was stopped before it advanced the chain. Of
+// several it takes the one that goes furthest. The writer decided where the first part of a window
+// ends, and had its reasons: it may have had another policy, or have finished the export of a store
+// that was restored from a backup since.
+func (x *Exporter) leftover(ctx context.Context, c *Chain, now time.Time) (s Segment, found bool, err error) {
 	var names []string
 	err = x.c.Objects.List(ctx, folder(x.c.Home, c.From.UTC().Format(dayLayout)), func(name string) error {
 		if n, ok := readName(name); ok && n.number == c.Number+1 {
@@ -351,8 +350,8 @@ func (s *Segment) overreaches(c *Chain) bool {
 	return !s.outside() && c.Part > 0 && s.To.After(c.To)
 }
 
-// furtherThan reports whether c ends later with s than with other. Of two parts of a window,
-// neither of which is the last, nothing is told.
+// furtherThan reports whether c ends later with s than with other. Two parts of a window that are
+// not its last do not compare.
 func (s *Segment) furtherThan(other *Segment, c *Chain) bool {
 	return c.behind(s).From.After(c.behind(other).From)
 }

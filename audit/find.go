@@ -18,8 +18,8 @@ type Archive struct {
 	Objects Objects
 	// Trust verifies the segments; nil accepts every segment.
 	Trust Trust
-	// Deployment is that whose segments are searched; any other's are doubts. [uuid.Nil]
-	// searches every one's.
+	// Deployment is that of the searched segments; any other's are doubts. [uuid.Nil] searches
+	// every one's.
 	Deployment uuid.UUID
 	// Parallel is how many objects are read at once; 0 means parallelFinds.
 	Parallel int
@@ -43,12 +43,11 @@ type Wanted struct {
 // Found is an entry and its segment.
 type Found struct {
 	Entry
-	// Home is the region whose chain has the entry, Segment the name of its
-	// object.
+	// Home is the region of the entry's chain, Segment the name of its object.
 	Home, Segment string
 }
 
-// Find returns the wanted entries, each once, in the order of their times. Doubts name the
+// Find returns the selected entries, each once, in the order of their times. Doubts name the
 // segments that could not be read or verified; their entries are missing from the result.
 func (a *Archive) Find(ctx context.Context, w Wanted) (found []Found, doubts []string, err error) {
 	names, err := a.list(ctx, &w)
@@ -85,7 +84,7 @@ func (a *Archive) Find(ctx context.Context, w Wanted) (found []Found, doubts []s
 	return once(found), doubts, nil
 }
 
-// list returns the segments that can have what is wanted.
+// list returns the segments that can have selected entries.
 func (a *Archive) list(ctx context.Context, w *Wanted) (names []named, err error) {
 	if err := a.Objects.List(ctx, "", func(name string) error {
 		if n, ok := readName(name); ok && w.looksIn(n) {
@@ -98,7 +97,7 @@ func (a *Archive) list(ctx context.Context, w *Wanted) (names []named, err error
 	return names, nil
 }
 
-// looksIn reports whether a segment can have wanted entries.
+// looksIn reports whether a segment can have selected entries.
 func (w *Wanted) looksIn(n named) bool {
 	if len(w.Regions) > 0 && !slices.Contains(w.Regions, n.region) {
 		return false
@@ -108,7 +107,7 @@ func (w *Wanted) looksIn(n named) bool {
 		(w.Since.IsZero() || day.AddDate(0, 0, 1).After(w.Since))
 }
 
-// look reads one segment if it may have wanted entries.
+// look reads one segment if it may have selected entries.
 func (a *Archive) look(ctx context.Context, n named, w *Wanted) (found []Found, err error) {
 	_, entries, err := a.read(ctx, n, w)
 	for i := range entries {
@@ -119,7 +118,7 @@ func (a *Archive) look(ctx context.Context, n named, w *Wanted) (found []Found, 
 	return found, err
 }
 
-// read reads one segment whole, and nothing of one that has nothing wanted.
+// read reads one segment whole, and returns nothing of one without selected entries.
 func (a *Archive) read(ctx context.Context, n named, w *Wanted) (Segment, []Entry, error) {
 	head, err := readHead(ctx, a.Objects, n.name, a.Trust, a.Deployment)
 	switch {
@@ -144,7 +143,7 @@ func (w *Wanted) mayBeIn(f filter) bool {
 	case w.Tenant != "":
 		return f.has(keyName(w.Tenant, w.Key))
 	case len(w.Tenants) == 0:
-		return len(f) > 0 // nothing is wanted
+		return len(f) > 0 // nothing is selected
 	}
 	return slices.ContainsFunc(w.Tenants, func(t string) bool { return f.has(keyName(t, w.Key)) })
 }

@@ -28,7 +28,7 @@ func KeyID(key ed25519.PublicKey) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Trust holds the public keys whose segments are accepted, by [KeyID].
+// Trust holds the public keys of accepted segments, by [KeyID].
 type Trust map[string]ed25519.PublicKey
 
 // Keys sign and verify segments: the first signs, and segments signed by any of

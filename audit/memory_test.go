@@ -18,7 +18,7 @@ type memory struct {
 	mu          sync.Mutex
 	now         time.Time
 	entries     []audit.Entry
-	kept        map[string]bool // keys whose claim is still stored
+	kept        map[string]bool // keys with a stored claim
 	chain       *audit.Chain
 	// age is how old pages are; each look at the chain takes a tenth of it.
 	age time.Duration
@@ -82,11 +82,11 @@ func (m *memory) AuditChain(context.Context, string) (audit.Chain, time.Time, bo
 func (m *memory) AdvanceAudit(_ context.Context, _ string, was uint64, next audit.Chain) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var stands uint64
+	var stored uint64
 	if m.chain != nil {
-		stands = m.chain.Version
+		stored = m.chain.Version
 	}
-	if stands != was {
+	if stored != was {
 		return false, nil
 	}
 	next.Version = was + 1

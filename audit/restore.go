@@ -23,7 +23,7 @@ type Lost struct {
 	Trust   Trust
 	// Deployment is the store's. Segments of another are an error.
 	Deployment uuid.UUID
-	// Home is the region whose chain Lost follows.
+	// Home is the region of the chain that Lost follows.
 	Home string
 	// Before is when the store was restored: a later segment has rows of the restored
 	// store, and none of the lost writes. It is by that store's clock, and Manifest.Written by
@@ -59,8 +59,8 @@ type Left struct {
 	Until ledger.Position
 }
 
-// Follow follows the chain from the end of was, the restored row. After an error nothing is
-// known, as something could not be read.
+// Follow follows the chain from the end of was, the restored row. After an error the result is
+// unknown, as something could not be read.
 func (l *Lost) Follow(ctx context.Context, was Chain) (f Followed, err error) {
 	numbers := map[uint64][]named{}
 	last := uint64(0)
@@ -164,10 +164,10 @@ func (l *Lost) lost(some []Segment) []Segment {
 	return of
 }
 
-// named returns those of some segments that a following one names, or all if none does. One
-// of the restored store is not asked about those of the lost one: it may have gone on from a
-// spare one of them, as an exporter does that finds one, which may end earlier than the last
-// that the lost store wrote.
+// named returns those of some segments that a following one names, or all if none does. It skips
+// segments of the restored store when it selects among those of the lost one: the restored store
+// may have gone on from a spare one of them, as an exporter does that finds one, which may end
+// earlier than the last that the lost store wrote.
 func (l *Lost) named(ctx context.Context, some []Segment, following []named) ([]Segment, error) {
 	of := map[string]bool{}
 	for _, n := range following {
@@ -192,14 +192,14 @@ func (l *Lost) witness(key claim.Key, entries []Entry) (w claim.Witness, began b
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence)) })
 	blind := claim.Witness{Key: key, Home: l.Home}
 	w = blind
-	known := false
+	ok := false
 	for i := range entries {
 		e := &entries[i]
 		if slices.Contains(begins, e.Event) {
 			if e.Event == claim.EventClaimed || e.Event == claim.EventReplaced {
 				w = blind
 			}
-			w.Generation, w.Done, w.Answered, known, began = e.Generation, false, false, lived(&w, e), true
+			w.Generation, w.Done, w.Answered, ok, began = e.Generation, false, false, lived(&w, e), true
 		}
 		w.Fence = max(w.Fence, e.Fence)
 		w.Object, w.ProviderRef = cmp.Or(e.Object, w.Object), cmp.Or(e.ProviderRef, w.ProviderRef)
@@ -207,7 +207,7 @@ func (l *Lost) witness(key claim.Key, entries []Entry) (w claim.Witness, began b
 		// Not EventGivenUp: the claim has its answer, but its provider may yet say what it did.
 		w.Answered = w.Answered || e.Event == claim.EventSettled && e.Generation == w.Generation
 	}
-	if !known || w.Object == "" {
+	if !ok || w.Object == "" {
 		return blind, began
 	}
 	return w, began

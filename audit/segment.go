@@ -240,8 +240,8 @@ func openHead(name string, data []byte, trust Trust, of uuid.UUID) (Segment, err
 	}
 	s := Segment{Digest: digestOf(payload), Name: name, Key: e.Signatures[0].KeyID, head: end + 1}
 	if trust != nil {
-		key, known := trust[s.Key]
-		if !known {
+		key, ok := trust[s.Key]
+		if !ok {
 			return s, fmt.Errorf("%w: %s", ErrUnknownKey, s.Key)
 		}
 		signature, err := base64.StdEncoding.DecodeString(e.Signatures[0].Sig)

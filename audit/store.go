@@ -24,8 +24,8 @@ type Chain struct {
 	After Position
 	Part  int
 	To    time.Time `json:",omitzero"`
-	// SweptUntil: rows before it have been looked up in segments, and are deleted if
-	// their claim is gone.
+	// SweptUntil: rows before it have been looked up in segments, and are deleted if their claim
+	// was deleted.
 	SweptUntil time.Time
 	// Books is the position up to which the region's books were looked through, and have left.
 	Books ledger.Position `json:",omitzero"`
@@ -51,9 +51,9 @@ type BooksPage struct {
 	More bool
 }
 
-// Store keeps the audit of every region. The steps of claims write their audit, and
-// nothing changes it. Implementations are safe for concurrent use; errors wrap
-// claim.ErrUnavailable or claim.ErrHomeUnreachable if nothing is known.
+// Store keeps the audit of every region. The steps of claims write their audit, and nothing changes
+// it. Implementations are safe for concurrent use; errors wrap claim.ErrUnavailable or
+// claim.ErrHomeUnreachable if the step may be done or not.
 type Store interface {
 	// AuditPage reads the entries of home after a position with from <= At < to, key by
 	// key; a zero from or to is no bound. It scans up to limit rows of audit, which have up

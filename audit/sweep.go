@@ -195,7 +195,7 @@ func (p *proof) read(ctx context.Context, d string) ([]*Segment, error) {
 	return heads, nil
 }
 
-// head reads one manifest; found is false if it is damaged or gone.
+// head reads one manifest; found is false if it is damaged or missing.
 func (p *proof) head(ctx context.Context, name string) (s Segment, found bool, err error) {
 	s, err = readHead(ctx, p.x.c.Objects, name, p.x.c.Keys.trust, p.x.c.Deployment)
 	switch {

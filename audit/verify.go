@@ -40,7 +40,7 @@ const (
 	// Ended: the chain ends longer ago than it should, so the last segments may have
 	// been removed.
 	Ended Class = "ended"
-	// Unread: an object could not be read, so nothing is known about it.
+	// Unread: an object could not be read, so it may be right or wrong.
 	Unread Class = "unread"
 )
 

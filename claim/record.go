@@ -320,7 +320,7 @@ const (
 	EventGivenUp   Event = "given_up"
 	EventClosed    Event = "closed"
 	EventReplied   Event = "replied"
-	// EventRestored: the claim was lost with a store that was put back to a backup, and is
+	// EventRestored: the claim was lost with a store that was restored from a backup, and is
 	// begun again from its [Witness].
 	EventRestored Event = "restored"
 	// EventRequeued: a person made a parked row of the key due again.

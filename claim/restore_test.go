@@ -35,7 +35,7 @@ func (l *lostRows) Witness(_ context.Context, key Key) (Witness, bool, error) {
 	return w, found, l.err
 }
 
-// restored is a service over an empty store that was put back to a backup.
+// restored is a service over an empty store that was restored from a backup.
 func restored(t *testing.T, e provider) (*Service, *rows, *lostRows) {
 	t.Helper()
 	now := time.Now()

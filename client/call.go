@@ -67,8 +67,8 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 	}
 }
 
-// ended is the error of a call whose context ended. An attempt without an answer says
-// less than the API's latest answer before it, said.
+// ended is the error of a call whose context ended. An attempt without an answer has less
+// information than said, the API's latest answer before it.
 func ended(err error, said, last *Error) error {
 	if said != nil && last.Status == 0 {
 		last = said.since(last)

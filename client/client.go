@@ -47,11 +47,10 @@ type Config struct {
 	// HTTPClient sends the requests; nil means a new one. Its Timeout should be
 	// zero; Timeout below bounds each attempt.
 	HTTPClient *http.Client
-	// RegionCode, if not 0, is the home region of new keys, which saves a look-up: use
-	// the code of the region of the first base URL, which Homeward's operator knows.
-	// Keys with an unknown code are answered home_unavailable. If it is 0, keys are
-	// random UUIDs, whose home is the region of their first use; MintKeys requests
-	// stamped keys from a region.
+	// RegionCode, if not 0, is the home region of new keys, which saves a look-up: use the code of
+	// the region of the first base URL, which Homeward's operator has. Keys with an unknown code
+	// are answered home_unavailable. If it is 0, keys are random UUIDs, with their home at the
+	// region of their first use; MintKeys requests stamped keys from a region.
 	RegionCode claim.RegionCode
 	// MaxAttempts bounds the requests of one call, the first included.
 	MaxAttempts int
@@ -130,13 +129,13 @@ func (cl *Client) NewKey() (string, error) {
 // pause returns the wait before attempt n+1, n ≥ 1: the server's Retry-After plus a
 // back-off with full jitter, so that clients that failed together do not retry
 // together. The back-off grows even if the server asks for the same time again.
-func (cl *Client) pause(n int, asked time.Duration) time.Duration {
+func (cl *Client) pause(n int, retryAfter time.Duration) time.Duration {
 	ceiling := cl.c.BackoffMax
 	if shift := n - 1; shift < 32 && cl.c.BackoffMin<<shift < ceiling && cl.c.BackoffMin<<shift > 0 {
 		ceiling = cl.c.BackoffMin << shift
 	}
 	jitter := time.Duration(rand.Int64N(int64(ceiling) + 1))
-	return asked + jitter
+	return retryAfter + jitter
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

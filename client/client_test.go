@@ -85,7 +85,7 @@ const chargeJSON = `{"id":"ch_1","object":"charge","amount":1999,"currency":"usd
 var made = plain(201, chargeJSON, "Idempotent-Replayed", "true", "Homeward-Home-Region", "europe-west1",
 	"Homeward-Served-By", "us-east1", "Idempotency-Expires-At", "2030-01-02T12:00:00Z")
 
-// newClient returns a client whose sleeps are noted instead of slept.
+// newClient returns a client that records its sleeps instead of sleeping.
 func newClient(t *testing.T, slept *[]time.Duration, change func(*Config), regions ...*region) *Client {
 	t.Helper()
 	transport := &http.Transport{}
@@ -158,33 +158,33 @@ func TestRetries(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		first, second []http.HandlerFunc
-		asked         [2]int
+		requests      [2]int
 		code          string // "" and ok: success
 		ok            bool
 		retry         Retry
 		atLeast       time.Duration // the first pause
 		unknown       bool
 	}{
-		{name: "unknown, then known", first: []http.HandlerFunc{unknown, made}, asked: [2]int{2, 0}, ok: true, atLeast: 1500 * time.Millisecond},
-		{name: "in use, then known", first: []http.HandlerFunc{refuse(409, "idempotency_key_in_use", RetrySameKey, `,"retry_after_ms":5000`), made}, asked: [2]int{2, 0}, ok: true, atLeast: 5 * time.Second},
-		{name: "rate", first: []http.HandlerFunc{refuse(429, "rate_limited", RetrySameKey, ""), made}, asked: [2]int{2, 0}, ok: true},
-		{name: "home down, then up", first: []http.HandlerFunc{refuse(503, "home_unavailable", RetrySameKey, ""), made}, asked: [2]int{2, 0}, ok: true},
-		{name: "store down here", first: []http.HandlerFunc{refuse(503, "store_unavailable", RetrySameKey, "")}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true},
-		{name: "connection lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true},
-		{name: "answer cut", first: []http.HandlerFunc{plain(201, `{"id":"ch`)}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true},
-		{name: "proxy's 502", first: []http.HandlerFunc{plain(502, "<html>", "Retry-After", "3")}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true, atLeast: 3 * time.Second},
-		{name: "both lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{hangUp}, asked: [2]int{2, 2}, retry: RetrySameKey, unknown: true},
-		{name: "never known", first: []http.HandlerFunc{unknown}, asked: [2]int{4, 0}, code: "outcome_unknown", retry: RetrySameKey, atLeast: 1500 * time.Millisecond, unknown: true},
-		{name: "given up", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetryNewKey, "")}, asked: [2]int{1, 0}, code: "outcome_unknown", retry: RetryNewKey},
-		{name: "mismatch", first: []http.HandlerFunc{refuse(422, "idempotency_key_fingerprint_mismatch", RetryNever, "")}, asked: [2]int{1, 0}, code: "idempotency_key_fingerprint_mismatch", retry: RetryNever},
-		{name: "hard decline", first: []http.HandlerFunc{refuse(402, "card_declined", RetryNewKey, `,"code":"stolen_card"`)}, asked: [2]int{1, 0}, code: "card_declined", retry: RetryNewKey},
-		{name: "soft decline is the caller's", first: []http.HandlerFunc{refuse(402, "card_declined", RetrySameKey, `,"code":"insufficient_funds"`)}, asked: [2]int{1, 0}, code: "card_declined", retry: RetrySameKey},
-		{name: "proxy's 403", first: []http.HandlerFunc{plain(403, "<html>")}, asked: [2]int{1, 0}, retry: RetryNever},
-		{name: "lost, then refused at the door", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(401, "unauthorized", RetryNever, "")}, asked: [2]int{1, 1}, code: "unauthorized", retry: RetrySameKey, unknown: true},
-		{name: "lost, then the proxy's 403", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{plain(403, "<html>")}, asked: [2]int{1, 1}, retry: RetrySameKey, unknown: true},
-		{name: "lost, then declined", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(402, "card_declined", RetryNewKey, `,"code":"stolen_card"`)}, asked: [2]int{1, 1}, code: "card_declined", retry: RetryNewKey},
-		{name: "lost, then refused by the provider", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(400, "invalid_request", RetryNever, `,"code":"amount_too_small"`)}, asked: [2]int{1, 1}, code: "invalid_request", retry: RetryNever},
-		{name: "too long a wait", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetrySameKey, `,"retry_after_ms":61000`)}, asked: [2]int{1, 0}, code: "outcome_unknown", retry: RetrySameKey, unknown: true},
+		{name: "unknown, then decided", first: []http.HandlerFunc{unknown, made}, requests: [2]int{2, 0}, ok: true, atLeast: 1500 * time.Millisecond},
+		{name: "in use, then decided", first: []http.HandlerFunc{refuse(409, "idempotency_key_in_use", RetrySameKey, `,"retry_after_ms":5000`), made}, requests: [2]int{2, 0}, ok: true, atLeast: 5 * time.Second},
+		{name: "rate", first: []http.HandlerFunc{refuse(429, "rate_limited", RetrySameKey, ""), made}, requests: [2]int{2, 0}, ok: true},
+		{name: "home down, then up", first: []http.HandlerFunc{refuse(503, "home_unavailable", RetrySameKey, ""), made}, requests: [2]int{2, 0}, ok: true},
+		{name: "store down here", first: []http.HandlerFunc{refuse(503, "store_unavailable", RetrySameKey, "")}, second: []http.HandlerFunc{made}, requests: [2]int{1, 1}, ok: true},
+		{name: "connection lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{made}, requests: [2]int{1, 1}, ok: true},
+		{name: "answer cut", first: []http.HandlerFunc{plain(201, `{"id":"ch`)}, second: []http.HandlerFunc{made}, requests: [2]int{1, 1}, ok: true},
+		{name: "proxy's 502", first: []http.HandlerFunc{plain(502, "<html>", "Retry-After", "3")}, second: []http.HandlerFunc{made}, requests: [2]int{1, 1}, ok: true, atLeast: 3 * time.Second},
+		{name: "both lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{hangUp}, requests: [2]int{2, 2}, retry: RetrySameKey, unknown: true},
+		{name: "never known", first: []http.HandlerFunc{unknown}, requests: [2]int{4, 0}, code: "outcome_unknown", retry: RetrySameKey, atLeast: 1500 * time.Millisecond, unknown: true},
+		{name: "given up", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetryNewKey, "")}, requests: [2]int{1, 0}, code: "outcome_unknown", retry: RetryNewKey},
+		{name: "mismatch", first: []http.HandlerFunc{refuse(422, "idempotency_key_fingerprint_mismatch", RetryNever, "")}, requests: [2]int{1, 0}, code: "idempotency_key_fingerprint_mismatch", retry: RetryNever},
+		{name: "hard decline", first: []http.HandlerFunc{refuse(402, "card_declined", RetryNewKey, `,"code":"stolen_card"`)}, requests: [2]int{1, 0}, code: "card_declined", retry: RetryNewKey},
+		{name: "soft decline is the caller's", first: []http.HandlerFunc{refuse(402, "card_declined", RetrySameKey, `,"code":"insufficient_funds"`)}, requests: [2]int{1, 0}, code: "card_declined", retry: RetrySameKey},
+		{name: "proxy's 403", first: []http.HandlerFunc{plain(403, "<html>")}, requests: [2]int{1, 0}, retry: RetryNever},
+		{name: "lost, then refused at the door", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(401, "unauthorized", RetryNever, "")}, requests: [2]int{1, 1}, code: "unauthorized", retry: RetrySameKey, unknown: true},
+		{name: "lost, then the proxy's 403", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{plain(403, "<html>")}, requests: [2]int{1, 1}, retry: RetrySameKey, unknown: true},
+		{name: "lost, then declined", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(402, "card_declined", RetryNewKey, `,"code":"stolen_card"`)}, requests: [2]int{1, 1}, code: "card_declined", retry: RetryNewKey},
+		{name: "lost, then refused by the provider", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(400, "invalid_request", RetryNever, `,"code":"amount_too_small"`)}, requests: [2]int{1, 1}, code: "invalid_request", retry: RetryNever},
+		{name: "too long a wait", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetrySameKey, `,"retry_after_ms":61000`)}, requests: [2]int{1, 0}, code: "outcome_unknown", retry: RetrySameKey, unknown: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.second == nil {
@@ -196,9 +196,9 @@ func TestRetries(t *testing.T) {
 			got, err := cl.Charge(t.Context(), params)
 			oneSeen, oneBodies := one.log()
 			twoSeen, twoBodies := two.log()
-			asked := [2]int{len(oneSeen), len(twoSeen)}
-			if asked != c.asked {
-				t.Errorf("asked %v, want %v", asked, c.asked)
+			requests := [2]int{len(oneSeen), len(twoSeen)}
+			if requests != c.requests {
+				t.Errorf("requests %v, want %v", requests, c.requests)
 			}
 			all := append(oneSeen, twoSeen...)
 			key := all[0].Header.Get("Idempotency-Key")
@@ -210,7 +210,7 @@ func TestRetries(t *testing.T) {
 			if bodies := append(oneBodies, twoBodies...); len(slices.Compact(bodies)) != 1 {
 				t.Errorf("bodies differ within a call: %q", bodies)
 			}
-			if len(slept) != asked[0]+asked[1]-1 || c.atLeast > 0 && slept[0] < c.atLeast {
+			if len(slept) != requests[0]+requests[1]-1 || c.atLeast > 0 && slept[0] < c.atLeast {
 				t.Errorf("slept %v", slept)
 			}
 			if c.ok {
@@ -239,14 +239,14 @@ func TestHomeHintAndStickyRegion(t *testing.T) {
 	if got := []string{upSeen[0].Header.Get("Homeward-Home-Region"), upSeen[1].Header.Get("Homeward-Home-Region")}; !slices.Equal(got, []string{"", "europe-west1"}) {
 		t.Errorf("hints %q", got)
 	}
-	// The next call starts where the last one was answered, and knows nothing of
-	// the other key's home.
+	// The next call starts where the last one was answered, and has no hint of the other key's
+	// home.
 	if _, err := cl.Charge(t.Context(), params); err != nil {
 		t.Fatal(err)
 	}
 	downSeen, upSeen := down.requests(), up.requests()
 	if len(downSeen) != 1 || len(upSeen) != 3 || upSeen[2].Header.Get("Homeward-Home-Region") != "" {
-		t.Errorf("asked %d and %d", len(downSeen), len(upSeen))
+		t.Errorf("%d and %d requests", len(downSeen), len(upSeen))
 	}
 	if a, b := upSeen[1].Header.Get("Idempotency-Key"), upSeen[2].Header.Get("Idempotency-Key"); a == b {
 		t.Errorf("two calls shared the key %s", a)
@@ -328,7 +328,7 @@ func TestContextEndsTheCall(t *testing.T) {
 	}
 }
 
-// What the API said before the context ended an attempt is not lost.
+// The API's last answer before the context ended an attempt is not lost.
 func TestAnAttemptCutOffKeepsTheLatestAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var slept []time.Duration
@@ -400,7 +400,7 @@ func TestPause(t *testing.T) {
 	}
 	for range 100 {
 		if d := cl.pause(5, 1000); d < 1000 || d > 1100 {
-			t.Fatalf("paused %d though asked for 1000", d)
+			t.Fatalf("paused %d although Retry-After was 1000", d)
 		}
 	}
 }

@@ -14,8 +14,8 @@ type Retry string
 
 // What an error leaves to do.
 const (
-	// RetrySameKey: the outcome may be open; calling again with the same key and
-	// parameters is safe and will tell.
+	// RetrySameKey: the outcome may be open; calling again with the same key and parameters is safe
+	// and returns it.
 	RetrySameKey Retry = "same_key"
 	// RetryNewKey: the key is spent; another attempt needs a new one.
 	RetryNewKey Retry = "new_key"

@@ -45,7 +45,7 @@ func ExampleClient_Charge() {
 	var refused *client.Error
 	switch {
 	case errors.As(err, &refused):
-		fmt.Println("not charged, or not known:", refused.Code, refused.Retry)
+		fmt.Println("not charged, or unknown:", refused.Code, refused.Retry)
 	case err != nil:
 		fmt.Println(err)
 	default:

@@ -119,8 +119,8 @@ func (p *Payment) CreatedAt() time.Time { return time.Unix(p.Created, 0).UTC() }
 type Charge struct {
 	Payment
 	PaymentMethod string `json:"payment_method"`
-	// AmountCapturable is the held amount and AmountCaptured the captured one of a charge
-	// whose CaptureMethod was "manual"; 0 for any other.
+	// AmountCapturable is the held amount and AmountCaptured the captured one of a charge with the
+	// CaptureMethod "manual"; 0 for any other.
 	AmountCapturable int64 `json:"amount_capturable"`
 	AmountCaptured   int64 `json:"amount_captured"`
 	// ClientSecret and NextAction are set while Status is "requires_action": the
@@ -199,9 +199,9 @@ func (cl *Client) Capture(ctx context.Context, p CaptureParams) (*Charge, error)
 	return create[Charge](ctx, cl, "/v1/charges/"+url.PathEscape(p.Charge)+"/capture", key, p)
 }
 
-// Cancel cancels a charge whose money has not moved. Keys and errors are as in
-// [Client.Refund]; DeclineCode "already_captured" means that its money has moved,
-// and "charge_not_cancelable" that it is neither held nor pending.
+// Cancel cancels a charge before its money has moved. Keys and errors are as in [Client.Refund];
+// DeclineCode "already_captured" means that its money has moved, and "charge_not_cancelable" that
+// it is neither held nor pending.
 func (cl *Client) Cancel(ctx context.Context, p CancelParams) (*Charge, error) {
 	key, err := cl.keyAt(p.Charge, p.IdempotencyKey)
 	if err != nil {

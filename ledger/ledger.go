@@ -194,7 +194,7 @@ type Transaction struct {
 	Amount int64 `json:"amount"`
 	// Currency is an ISO 4217 code in lower case.
 	Currency string `json:"currency"`
-	// Object is our id of the movement, under which the provider knows it.
+	// Object is our id of the movement, which the provider has as its reference.
 	Object string `json:"object"`
 	// Reverses is the ID of the transaction that this one reverses, wholly or in
 	// part, or "".
@@ -284,8 +284,8 @@ func (b *Balance) Key() AccountKey { return AccountKey{b.Account, b.Currency} }
 // Sums are balances that transactions are added to.
 type Sums map[AccountKey]Balance
 
-// Add adds a transaction; one whose amount is not above 0 adds nothing. It reports false where
-// a sum would be beyond 64 bits, and does not add to that.
+// Add adds a transaction; an amount that is not above 0 adds nothing. It reports false where a sum
+// would be beyond 64 bits, and does not add to that.
 func (s Sums) Add(t *Transaction) (fits bool) {
 	if t.Amount <= 0 {
 		return true
@@ -385,15 +385,13 @@ func (k AccountKey) compare(other AccountKey) int {
 	return cmp.Or(cmp.Compare(k.Account, other.Account), cmp.Compare(k.Currency, other.Currency))
 }
 
-// ErrConflict: another transaction stands under the same ID, or has booked the same
-// arrival.
+// ErrConflict: another transaction has the same ID, or has booked the same arrival.
 var ErrConflict = errors.New("ledger: another transaction has this id or books this movement")
 
-// Store keeps the books of every region. Transactions of claims are appended by
-// claim.Store's Settle. Nothing changes one, and only its export to segments removes one
-// (audit.Store). Implementations are safe for
-// concurrent use; errors wrap claim.ErrUnavailable or claim.ErrHomeUnreachable if
-// nothing is known.
+// Store keeps the books of every region. Transactions of claims are appended by claim.Store's
+// Settle. Nothing changes one, and only its export to segments removes one (audit.Store).
+// Implementations are safe for concurrent use; errors wrap claim.ErrUnavailable or
+// claim.ErrHomeUnreachable if the step may be done or not.
 type Store interface {
 	// Post validates t and appends it. posted is false if the same transaction is
 	// already booked. It fails with ErrConflict if another one has its ID or its
@@ -435,10 +433,10 @@ type Reader interface {
 	Transaction(ctx context.Context, region, id string) (t Transaction, found bool, err error)
 }
 
-// GhostRefunds returns how many refunds of a ghost the books of region hold that have
-// since failed, and whether one stands. It reads two rows for each failed refund,
-// and at most limit refunds.
-func GhostRefunds(ctx context.Context, books Reader, region, provider, ref string, limit int) (failed int, stands bool, err error) {
+// GhostRefunds returns how many refunds of a ghost the books of region hold that have since failed,
+// and whether one has not failed (refunded). It reads two rows for each failed refund, and at most
+// limit refunds.
+func GhostRefunds(ctx context.Context, books Reader, region, provider, ref string, limit int) (failed int, refunded bool, err error) {
 	for ; failed < limit; failed++ {
 		id := GhostRefundTryID(provider, ref, failed+1)
 		if _, found, err := books.Transaction(ctx, region, id); err != nil || !found {

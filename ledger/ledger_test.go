@@ -16,14 +16,14 @@ func (r rows) Transaction(_ context.Context, _, id string) (Transaction, bool, e
 }
 
 // How often a ghost has been refunded, and whether the money is with the payer.
-func TestGivenBack(t *testing.T) {
+func TestGhostRefunds(t *testing.T) {
 	books := rows{}
-	at := func(wantFailed int, wantStands bool) {
+	at := func(wantFailed int, wantRefunded bool) {
 		t.Helper()
-		failed, stands, err := GhostRefunds(t.Context(), books, "us", "sim", "p9", MaxGhostRefunds)
+		failed, refunded, err := GhostRefunds(t.Context(), books, "us", "sim", "p9", MaxGhostRefunds)
 		require.NoError(t, err)
 		require.Equal(t, wantFailed, failed)
-		require.Equal(t, wantStands, stands)
+		require.Equal(t, wantRefunded, refunded)
 	}
 	at(0, false)
 	for n := range MaxGhostRefunds {

@@ -69,8 +69,8 @@ var classes = map[string]struct{ tenant bool }{
 // no such class, or no owner; tenant is the owner if that is a tenant.
 func ReadAccount(a Account) (class, owner, tenant string, ok bool) {
 	class, owner, _ = strings.Cut(string(a), ":")
-	c, known := classes[class]
-	if !known || owner == "" {
+	c, found := classes[class]
+	if !found || owner == "" {
 		return "", "", "", false
 	}
 	if c.tenant {

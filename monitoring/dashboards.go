@@ -11,12 +11,12 @@ import (
 type Dashboard struct {
 	// Name is the name of the file, without .json, and the end of the page's uid.
 	Name, Title, Description string
-	// Variables are labels whose values the reader chooses.
+	// Variables are labels with values that the reader chooses.
 	Variables []Variable
 	Rows      []Row
 }
 
-// Variable is a label whose value the reader chooses.
+// Variable is a label with a value that the reader chooses.
 type Variable struct {
 	Label string
 	// Metric has it.

@@ -29,7 +29,7 @@ func TestTheDashboardsAreCurrent(t *testing.T) {
 			}
 		}
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the code says (%v); run go generate ./monitoring", path, err)
+			t.Errorf("%s does not match the code (%v); run go generate ./monitoring", path, err)
 		}
 		for _, e := range d.Exprs() {
 			for _, name := range names.FindAllString(strings.ReplaceAll(e, "$homeward_", "$"), -1) {

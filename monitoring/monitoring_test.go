@@ -39,9 +39,9 @@ func rules(t *testing.T, path string) (all []rule) {
 	return all
 }
 
-// TestEachAlertSaysWhatToDo: a section of docs/ALERTS.md for each, with all its parts,
-// and none for alerts that are not there.
-func TestEachAlertSaysWhatToDo(t *testing.T) {
+// TestEachAlertHasWhatToDo: a section of docs/ALERTS.md for each, with all its parts, and none for
+// alerts that are not there.
+func TestEachAlertHasWhatToDo(t *testing.T) {
 	page, err := os.ReadFile("../docs/ALERTS.md")
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func by(label, metric, filter string) []Query {
 	return []Query{{"sum by (" + label + ") (rate(" + metric + "{" + filter + "}[5m]))", "{{" + label + "}}"}}
 }
 
-// most is the largest of a gauge by a label: nodes of one region tell the same.
+// most is the largest of a gauge by a label: nodes of one region report the same.
 func most(label, metric, filter string) []Query {
 	return []Query{{"max by (" + label + ") (" + metric + "{" + filter + "})", "{{" + label + "}}"}}
 }

@@ -134,7 +134,7 @@
 //	settled                  that and calls nobody
 //	after Settle             all of them are there
 //
-// # Held money at a provider that tells later
+// # Held money at a provider that reports later
 //
 // If the provider reports the result of a capture later, and cannot be asked
 // ([psp.Capabilities].Asynchronous and Blind), two orders under different keys could

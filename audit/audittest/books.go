@@ -348,7 +348,7 @@ func overRefunded(w *world) {
 	require.Equal(w, report.Regions[0].Carried, b.balanced())
 }
 
-// liar says that nothing was carried forward.
+// liar reports that nothing was carried forward.
 type liar struct{ audit.Store }
 
 func (liar) Carried(context.Context, string, ledger.AccountKey, int) ([]ledger.Balance, error) {

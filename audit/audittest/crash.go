@@ -16,7 +16,7 @@ import (
 type reaper struct {
 	audit.Store
 	audit.Objects
-	left int
+	remaining int
 	// after: the last step is done, and its reply lost.
 	after bool
 	// torn: the object of the last step is written in part.
@@ -32,7 +32,7 @@ type Worked interface {
 
 // Dying limits an exporter to so many steps.
 func Dying(s audit.Store, o audit.Objects, steps int) Worked {
-	return &reaper{Store: s, Objects: o, left: steps}
+	return &reaper{Store: s, Objects: o, remaining: steps}
 }
 
 // ErrDead is returned to an exporter that took its last step.
@@ -41,17 +41,17 @@ var ErrDead = errors.New("the exporter is dead")
 // step runs f, unless the exporter is dead, or dies before it.
 func (r *reaper) step(f func() error) error {
 	r.steps++
-	if r.left == 0 {
+	if r.remaining == 0 {
 		if r.after {
 			_ = f()
 		}
-		r.left = -1
+		r.remaining = -1
 		return ErrDead
 	}
-	if r.left < 0 {
+	if r.remaining < 0 {
 		return ErrDead
 	}
-	r.left--
+	r.remaining--
 	return f()
 }
 
@@ -91,7 +91,7 @@ func (r *reaper) ForgetBooks(ctx context.Context, home string, was uint64, next 
 }
 
 func (r *reaper) Put(ctx context.Context, name string, data []byte) error {
-	if r.left == 0 && r.torn {
+	if r.remaining == 0 && r.torn {
 		data = data[:len(data)/2]
 	}
 	return r.step(func() error { return r.Objects.Put(ctx, name, data) })
@@ -127,8 +127,8 @@ func dies(w *world) {
 // it finishes alive.
 func killEach(act func(r *reaper) (died bool)) {
 	for _, r := range []reaper{{}, {after: true}, {after: true, torn: true}} {
-		for left := 0; ; left++ {
-			r.left, r.steps = left, 0
+		for remaining := 0; ; remaining++ {
+			r.remaining, r.steps = remaining, 0
 			killed := r // each its own
 			if !act(&killed) {
 				break

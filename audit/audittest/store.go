@@ -33,7 +33,7 @@ func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 		"pages have the claims in flight":                  inFlight,
 		"entries of one claim are of several windows":      across,
 		"pages are of a region":                            ofRegion,
-		"entries say whose object they are of":             objects,
+		"entries name the tenant of their object":          objects,
 		"pages outlive the claims' sweep":                  sweptMeanwhile,
 		"audit is forgotten when its claim is":             forgotten,
 		"chains move by compare-and-set":                   chains,
@@ -352,9 +352,9 @@ func forgotten(w *world) {
 	n, err = w.Audit(w.home).ForgetAudit(w.ctx, w.home, positions(all))
 	require.NoError(w, err)
 	require.Equal(w, 3, n, "the key of the others is in use again")
-	left := w.all(w.home, time.Time{}, time.Time{}, 10)
-	require.Len(w, left, 4)
-	for _, e := range left {
+	remaining := w.all(w.home, time.Time{}, time.Time{}, 10)
+	require.Len(w, remaining, 4)
+	for _, e := range remaining {
 		require.Equal(w, key(2).Value, e.Key)
 	}
 	n, err = w.Audit(w.home).ForgetAudit(w.ctx, w.home, positions(all))

@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// order is what the shop knows of one.
+// order is the shop's record of one.
 type order struct {
 	Amount int64  `json:"amount"`
 	Card   string `json:"card"`
@@ -61,8 +61,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return err
 	}
-	// RegionCode makes keys whose home is the region of the first URL: the demo's us-east1
-	// has code 1. A deployment's operator knows its codes; without one, leave it out.
+	// RegionCode makes keys with their home at the region of the first URL: the demo's us-east1 has
+	// code 1. A deployment's operator has its codes; without one, leave it out.
 	c, err := client.New(client.Config{BaseURLs: strings.Split(*urls, ","), APIKey: cmp.Or(os.Getenv("API_KEY"), "sk_demo_acme"), RegionCode: 1})
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return o.pay(ctx, c, *path, cmp.Or(*card, o.Card), out)
 }
 
-// pay goes on with a payment until its outcome is known, or says what a person has to do.
+// pay goes on with a payment until its outcome is known, or returns what a person has to do.
 func (o *order) pay(ctx context.Context, c *client.Client, path, card string, out io.Writer) error {
 	if o.Charge != "" {
 		fmt.Fprintln(out, "paid already:", o.Charge)
@@ -95,8 +95,8 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 	}
 	if o.Declined != "" {
 		if card != o.Card {
-			// The payer gave another card: another payment, so another key. The declined card
-			// is not asked again.
+			// The payer gave another card: another payment, so another key. The declined card is
+			// not charged again.
 			key, err := c.NewKey()
 			if err != nil {
 				return err
@@ -136,10 +136,10 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 		// a loop: the card has not changed.
 		return fmt.Errorf("declined (%s); ask the payer for another card, and run this with --card", refused.DeclineCode)
 	case refused.Retry == client.RetrySameKey:
-		return fmt.Errorf("it is not known whether this was paid (%w); run this again, which is safe", err)
+		return fmt.Errorf("it is unknown whether this was paid (%w); run this again, which is safe", err)
 	case refused.Code == "outcome_unknown" || refused.Code == "idempotency_key_expired":
 		// Unknown is not no.
-		return fmt.Errorf("nobody knows whether this was paid (%w); find out before it is paid anew", err)
+		return fmt.Errorf("it is unknown whether this was paid (%w); find out before it is paid anew", err)
 	default:
 		return fmt.Errorf("not paid, and a repeat changes nothing: %w", err)
 	}

@@ -43,22 +43,22 @@ func TestAnOrderIsPaidOnce(t *testing.T) {
 	_, err = merchant()
 	require.ErrorContains(t, err, "stolen_card", "without --card it is the order's own")
 
-	// A card that is asked again and not heard of is declined no more: until it is known
-	// what became of it, another card gets no key.
+	// A declined card that is sent again without an answer is no longer declined: until its outcome
+	// is known, another card gets no key.
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	ctx = gone
 	_, err = merchant()
 	require.ErrorIs(t, err, context.Canceled)
-	unheard, err := load(path)
+	unanswered, err := load(path)
 	require.NoError(t, err)
-	require.Empty(t, unheard.Declined)
-	require.Equal(t, declined.Key, unheard.Key)
+	require.Empty(t, unanswered.Declined)
+	require.Equal(t, declined.Key, unanswered.Key)
 	ctx = t.Context()
 	_, err = merchant("--card", "pm_card_insufficient_funds_once")
 	require.ErrorContains(t, err, "insufficient_funds")
 
-	// That card would now be approved. The payer has replaced it, so it is not asked.
+	// That card would now be approved. The payer has replaced it, so it is not charged.
 	said, err := merchant("--card", "pm_card_visa")
 	require.NoError(t, err)
 	require.Regexp(t, `^paid: ch_`, said)

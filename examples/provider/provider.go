@@ -13,10 +13,10 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// giftCards is a provider of gift cards. Its documentation says: a request with an
-// Idempotency-Key that was seen in the last 24 hours is answered as the first one was, and
-// one with other parameters with 409. It shows no movement afterwards, knows no transfers,
-// and holds nothing for later.
+// giftCards is a provider of gift cards. Its documentation says: a request with an Idempotency-Key
+// that was seen in the last 24 hours is answered as the first one was, and one with other
+// parameters with 409. It shows no movement afterwards, has no transfers, and holds nothing for
+// later.
 type giftCards struct {
 	psp.NoCapture // Capture and Cancel are refused, and nothing is sent
 	baseURL       string
@@ -47,7 +47,7 @@ func (*giftCards) Capabilities() psp.Capabilities {
 func (g *giftCards) Charge(ctx context.Context, call psp.Call) psp.Result {
 	if member := call.Terms.Special(); member != "" {
 		return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
-			Class: psp.Invalid, Code: "unsupported", Member: member, Message: "gift cards know nothing of " + member,
+			Class: psp.Invalid, Code: "unsupported", Member: member, Message: "gift cards have no " + member,
 		}}
 	}
 	return g.move(ctx, "/v1/charges", call)
@@ -103,8 +103,8 @@ func (g *giftCards) move(ctx context.Context, path string, call psp.Call) psp.Re
 	return outcome(res.StatusCode, text, call)
 }
 
-// outcome reads the provider's words. A gateway in between speaks the same status codes,
-// so a code alone decides nothing.
+// outcome reads the provider's reply. A gateway in between speaks the same status codes, so a code
+// alone decides nothing.
 func outcome(status int, text []byte, call psp.Call) psp.Result {
 	var said struct {
 		ID, Status, Reference, Currency string

@@ -25,8 +25,8 @@ type Harness struct {
 	Regions []string
 	// Store is the view of a node in a region.
 	Store func(region string) ledger.Store
-	// Pass advances the store's clock by at least d; exactly d if Exact, and then the
-	// clock stands still in between.
+	// Pass advances the store's clock by at least d; exactly d if Exact, and then the clock stops
+	// in between.
 	Pass  func(t testing.TB, d time.Duration)
 	Exact bool
 	// Now reads the store's clock.
@@ -164,7 +164,7 @@ var tests = []struct {
 	{"post: an adjustment keeps who decided it and why", func(w *world) {
 		want := ledger.Transaction{
 			ID: ledger.AdjustmentID("case 7"), Region: w.home, Tenant: "acme", Kind: ledger.Adjustment, Debit: ledger.Suspense("acme"), Credit: ledger.Merchant("acme"),
-			Amount: 5, Currency: "usd", Object: "case 7", By: "ops@example.com", Why: "the payer wrote that it is theirs",
+			Amount: 5, Currency: "usd", Object: "case 7", By: "ops@example.com", Why: "the payer wrote that the payment is theirs",
 		}
 		require.True(w, want.Same(w.post(want)))
 		require.True(w, want.Same(w.all(w.home, time.Time{}, 10)[0]))
@@ -242,13 +242,13 @@ var tests = []struct {
 		for _, kind := range []ledger.Kind{ledger.DisputeLost, ledger.Dispute, ledger.DisputeOpened} {
 			w.post(ledger.UnaskedOf(of, kind, "du_lost", 1000))
 		}
-		stands := map[ledger.Account]int64{}
+		balances := map[ledger.Account]int64{}
 		for _, b := range w.balances(w.home, 100) {
-			stands[b.Account] = b.Debits - b.Credits
+			balances[b.Account] = b.Debits - b.Credits
 		}
 		require.Equal(w, map[ledger.Account]int64{
 			ledger.Provider("sim"): 3200, ledger.Merchant("acme"): -3200, ledger.Disputed("acme"): 0, ledger.Withheld("sim"): 0,
-		}, stands)
+		}, balances)
 	}},
 	{"connected accounts: movements that follow from a charge are booked in its account", func(w *world) {
 		there := w.charge("ch_1", 4200)
@@ -261,14 +261,14 @@ var tests = []struct {
 		w.post(ledger.UnaskedOf(there, ledger.Dispute, "du_1@acct_1", 1000))
 		w.post(ledger.FeeOf(w.home, "acme", "ch_1", "sim", "txn_1@acct_1", 150, "usd"))
 		w.post(ledger.PayoutOf(w.home, "sim", "po_1@acct_1", 2000, "usd"))
-		stands := map[ledger.Account]int64{}
+		balances := map[ledger.Account]int64{}
 		for _, b := range w.balances(w.home, 100) {
-			stands[b.Account] = b.Debits - b.Credits
+			balances[b.Account] = b.Debits - b.Credits
 		}
 		require.Equal(w, map[ledger.Account]int64{
 			"provider:sim": 100, "provider:sim:acct_1": 4200 - 200 - 1000 - 150 - 2000, "withheld:sim:acct_1": 1000,
 			"fees:sim:acct_1": 150, "bank:sim:acct_1": 2000, ledger.Merchant("acme"): -4300 + 200 + 1000, ledger.Disputed("acme"): -1000,
-		}, stands)
+		}, balances)
 		got, err := w.at().Arrivals(w.ctx, "sim", there.ProviderRef)
 		require.NoError(w, err)
 		require.Equal(w, []string{"ch_1"}, ids(got))
@@ -432,7 +432,7 @@ var tests = []struct {
 	{"transactions: in the order of time and then of id, page by page", func(w *world) {
 		var want []string
 		for i := range 5 {
-			// Not in the order of ids; three of them in the same moment where the clock stands.
+			// Not in the order of ids; three of them at the same time if the clock stops.
 			batch := []string{fmt.Sprint("ch_b", 9-i), fmt.Sprint("ch_a", 9-i), fmt.Sprint("ch_c", 9-i)}
 			for _, id := range batch {
 				w.post(w.charge(id, 1))
@@ -508,7 +508,7 @@ var tests = []struct {
 		require.NoError(w, err)
 		require.Equal(w, []string{ledger.FailureID(refund.ID)}, ids(all))
 		for _, b := range w.balances(w.home, 10) {
-			require.Equal(w, b.Debits, b.Credits, "%s stands at what it stood at before", b.Account)
+			require.Equal(w, b.Debits, b.Credits, "%s has the same balance as before", b.Account)
 		}
 	}},
 	{"ghost refund: found by its object, and nothing else", func(w *world) {

@@ -10,7 +10,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// putBack is a store that was put back to a backup.
+// putBack is a store that was restored from a backup.
 type putBack struct {
 	claim.Restores
 	row     claim.Restore

@@ -21,14 +21,14 @@ type Notice struct {
 	// Declined if the event names the movement that failed: if that had succeeded
 	// before, by the books, its money is back.
 	ProviderRef string
-	// Key is the provider key under which the movement was requested, if the event
-	// repeats it: the owner of another account cannot know it.
+	// Key is the provider key under which the movement was requested, if the event repeats it: the
+	// owner of another account does not have it.
 	Key string
 	// Outcome is Unknown while the provider has not decided.
 	Outcome Outcome
-	// Never: the event reports that a Declined movement was not made, and never had
-	// been. Without it the movement may have succeeded and failed since. It settles a
-	// pending movement at a provider that cannot be asked.
+	// Never: the event reports that a Declined movement was not made, and never had been. Without
+	// it the movement may have succeeded and failed since. It settles a pending movement at a
+	// provider without look-ups.
 	Never bool
 	// Decline is set when Outcome is Declined, nil otherwise.
 	Decline *Decline
@@ -50,7 +50,7 @@ type Notice struct {
 // Why a [Notifier] refuses a notice. Errors wrap one of them and are one line that may
 // be shown to the sender: none repeats the body.
 var (
-	// ErrForged: it has no signature of ours.
+	// ErrForged: it has no valid signature.
 	ErrForged = errors.New("the webhook's signature does not match: check the signing secret on both sides")
 	// ErrStale: it was signed too long ago, or too far ahead, and may be replayed.
 	ErrStale = errors.New("the webhook was signed outside the tolerance window: check both clocks")
@@ -66,8 +66,8 @@ var (
 // default. Providers sign each delivery anew, so a late or repeated one is within it.
 const NoticeTolerance = 5 * time.Minute
 
-// MaxNotice bounds a notice's body in bytes: the largest event that a provider
-// is known to send (Stripe) has some tens of kilobytes.
+// MaxNotice bounds a notice's body in bytes: the largest known event of a provider (Stripe) has
+// some tens of kilobytes.
 const MaxNotice = 256 << 10
 
 // Notifier is a [Provider] that sends notices. All methods are pure, and safe

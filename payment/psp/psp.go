@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// Outcome is what is known about a provider call.
+// Outcome is the outcome of a provider call.
 type Outcome uint8
 
 const (
@@ -91,7 +91,7 @@ type Decline struct {
 	Code string
 	// Message is one sentence that may be shown to the merchant.
 	Message string
-	// Member is the member of the merchant's request that is at fault, if it is known:
+	// Member is the member of the merchant's request that is at fault, if the provider names it:
 	// "amount". Of an Invalid decline only.
 	Member string
 	// RetryIn is how long the provider, or the payer's bank, asks to wait before the
@@ -159,9 +159,9 @@ type Call struct {
 	Again string
 	// Terms is what else the merchant asks for; nil for nothing.
 	Terms *Terms
-	// Home is the home region of the claim, the same in every attempt, whichever node
-	// makes it. A provider that knows a key only at the endpoint that received it is
-	// called there, see [Capabilities].RegionalKeys.
+	// Home is the home region of the claim, the same in every attempt, whichever node makes it. A
+	// provider that has a key only at the endpoint that received it is called there, see
+	// [Capabilities].RegionalKeys.
 	Home string
 }
 
@@ -169,14 +169,14 @@ type Call struct {
 // its amount. An adapter refuses, as [Invalid] and before it sends anything, what its
 // provider cannot do.
 type Terms struct {
-	// Customer is the provider's own id of the payer, whose saved method Source is.
+	// Customer is the provider's own id of the payer who saved the method Source.
 	Customer string
 	// OnSession: the payer is present and can be asked to act. Without it a payment
 	// that would need the payer is declined.
 	OnSession bool
 	// SetupFutureUsage keeps the payment method: "on_session", "off_session" or "".
 	SetupFutureUsage string
-	// StatementSuffix is the end of what the payer's statement says.
+	// StatementSuffix is the end of the text on the payer's statement.
 	StatementSuffix string
 	// ReturnURL is the page that the payer returns to.
 	ReturnURL string
@@ -209,9 +209,8 @@ func (t *Terms) Own() (orderID string, metadata map[string]string) {
 	return orderID, metadata
 }
 
-// Special returns the first member of t, as merchants spell it, that not every provider
-// knows; "" for none. The others can be ignored: the merchant's own data, and
-// OnSession.
+// Special returns the first member of t, as merchants spell it, that not every provider has; "" for
+// none. The others can be ignored: the merchant's own data, and OnSession.
 func (t *Terms) Special() string {
 	switch {
 	case t == nil:
@@ -288,19 +287,19 @@ func InAccount(id, account string) string {
 	return id + "@" + account
 }
 
-// ErrKeyReused is in the Err of an Unknown result if the provider knows [Call.Key] from
-// a call with other parameters, as another version of this program may have sent them.
-// This call has done nothing. Only a look-up finds out about the first one: the
-// provider answers a repeat so for as long as it remembers the key.
+// ErrKeyReused is in the Err of an Unknown result if the provider got [Call.Key] in a call with
+// other parameters, as another version of this program may have sent them. This call has done
+// nothing. Only a look-up finds out about the first one: the provider answers a repeat so for as
+// long as it remembers the key.
 var ErrKeyReused = errors.New("the provider has seen the key with other parameters")
 
-// Found is a provider's answer to "do you know this reference?".
+// Found is a provider's answer to "do you have this reference?".
 type Found uint8
 
 const (
 	// FoundUnknown: the look-up itself got no answer.
 	FoundUnknown Found = iota
-	// FoundYes: the provider knows the reference; the Result is its outcome.
+	// FoundYes: the provider has the reference; the Result is its outcome.
 	FoundYes
 	// FoundNo: the provider has nothing under the reference *now*. A call still
 	// on its way may yet arrive, so this alone never permits a second call to a
@@ -330,9 +329,9 @@ type Capabilities struct {
 	// KeyLife is how long the provider remembers a key at least; 0 means [DefaultKeyLife].
 	// After it a second call may move money a second time.
 	KeyLife time.Duration
-	// RegionalKeys: the provider has endpoints that do not know each other's keys. The
-	// adapter sends all calls of one [Call.Home] to one endpoint. So the endpoint of a home
-	// must not change while a key that was sent there may be sent again.
+	// RegionalKeys: the provider has endpoints that do not share keys. The adapter sends all calls
+	// of one [Call.Home] to one endpoint. So the endpoint of a home must not change while a key
+	// that was sent there may be sent again.
 	RegionalKeys bool
 	// NoTransfers: the provider makes no transfers. [Provider.Transfer] refuses each as
 	// Invalid, and sends nothing.
@@ -346,7 +345,7 @@ type Capabilities struct {
 	// Asynchronous: the provider answers each request for a refund, a capture or a
 	// cancellation with Pending, and a [Notice] reports its result.
 	Asynchronous bool
-	// Captures: the provider knows Terms.Manual, Capture and Cancel.
+	// Captures: the provider has Terms.Manual, Capture and Cancel.
 	Captures bool
 	// Timeout bounds one call. It must exceed the provider's slowest healthy
 	// answer: a shorter one turns healthy charges into unknown ones.
@@ -371,9 +370,8 @@ type Provider interface {
 	// of it as call.Amount says; the provider releases the rest. Approved has the
 	// charge's own ProviderRef.
 	Capture(ctx context.Context, call Call) Result
-	// Cancel ends the charge that call.Source names, which is authorized or pending.
-	// Approved means that its money cannot move any more. A charge whose money has
-	// moved is Declined.
+	// Cancel ends the charge that call.Source names, which is authorized or pending. Approved means
+	// that its money cannot move any more. Declined: the money has moved.
 	Cancel(ctx context.Context, call Call) Result
 	// Lookup returns the outcome of the movement with call's Kind and Reference, which
 	// are set. Key, Amount, Currency, Source, Again and Terms are set if the call had

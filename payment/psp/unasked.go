@@ -55,6 +55,6 @@ type Unasked struct {
 	Failed bool
 	// Reason is the provider's code for the cause; Status its status of a dispute.
 	Reason, Status string
-	// DueBy is until when a dispute can be answered; zero if it is not known.
+	// DueBy is until when a dispute can be answered; zero if the provider did not report it.
 	DueBy time.Time
 }

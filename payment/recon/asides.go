@@ -220,7 +220,7 @@ func (r *run) ownRefund(ctx context.Context, l *line) (t ledger.Transaction, fou
 	return t, false, nil
 }
 
-// besides judges the fee and the conversion of a line whose movement is booked as b.
+// besides judges the fee and the conversion of a line with a movement that is booked as b.
 func (r *run) besides(ctx context.Context, o *object, l *line, b *booking) error {
 	if l.Fee != 0 {
 		fee := ledger.FeeOf(b.Home, b.Tenant, b.Object, r.c.Provider, l.Entry, l.Fee, l.Settled)

@@ -16,7 +16,7 @@ import (
 
 const stripeHead = "balance_transaction_id,created_utc,currency,gross,fee,net,reporting_category,source_id,customer_facing_amount,customer_facing_currency,payment_intent_id\n"
 
-// stripe is a world whose statement is Stripe's, without our references.
+// stripe is a world with Stripe's statement, without our references.
 type stripeWorld struct{ *world }
 
 func newStripeWorld(t *testing.T) *stripeWorld {
@@ -86,9 +86,9 @@ func (w *stripeWorld) balances() map[string]int64 {
 	return sums
 }
 
-// A statement in Stripe's format with fees, a conversion, a dispute and a payout agrees
-// with the books, and what only it tells of is booked, once. Then what the provider is
-// booked to hold is what its statement sums up to.
+// A statement in Stripe's format with fees, a conversion, a dispute and a payout agrees with the
+// books, and movements that only it has are booked, once. Then the provider's balance in the books
+// is the statement's sum.
 func TestAStripeStatementInTheBooks(t *testing.T) {
 	w := newStripeWorld(t)
 	first, second, third := w.charge(1), w.charge(2), w.charge(3)
@@ -200,7 +200,7 @@ func TestWhatMovedWithoutUsDisagrees(t *testing.T) {
 		"a decision of a person": {func(w *stripeWorld, of ledger.Transaction) {
 			w.add(ledger.Transaction{ID: ledger.AdjustmentID("case 1"), Region: home, Tenant: "acme", Kind: ledger.Adjustment, Debit: of.Credit, Credit: of.Debit, Amount: 5, Currency: "eur", Object: "case 1", By: "me", Why: "so"})
 		}, nil, ""},
-		"a dispute of a charge that is not ours": {func(w *stripeWorld, _ ledger.Transaction) {
+		"a dispute of another party's charge": {func(w *stripeWorld, _ ledger.Transaction) {
 			w.line("txn_2", "eur", "-10.00", "0.00", "dispute", "du_1", ",", "pi_9")
 		}, []Class{UnaskedNotBooked}, "a dispute of pi_9, which is not in the books"},
 		"the rest of an authorization": {func(w *stripeWorld, _ ledger.Transaction) {

@@ -102,7 +102,7 @@ func (r *run) judge(ctx context.Context, o *object) error {
 			o.stated[side{ID: l.Entry, Aside: psp.KindFeeRefund}] = true
 		}
 		if !byItself(l.Kind) {
-			o.stated[side{ID: l.Entry, Aside: KindConversion}] = true // for a dispute it is not known
+			o.stated[side{ID: l.Entry, Aside: KindConversion}] = true // for a dispute it is unknown
 		}
 	}
 	seen := make(map[side]bool, len(o.lines))
@@ -196,13 +196,13 @@ func (r *run) stated(ctx context.Context, o *object, l line, b *booking) error {
 func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error) {
 	m := Mismatch{
 		Class: ChargedButUnknown, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
-		Detail: "nothing of ours knows this movement",
+		Detail: "this movement has no record here",
 	}
 	if r.theirs(&l) {
 		return nil, nil
 	}
 	if l.Reference == "" {
-		m.Detail = "the movement carries no reference of ours"
+		m.Detail = "the movement carries no reference of this deployment"
 		return nil, r.found(ctx, m)
 	}
 	prefix, code, ok := claim.ReadObjectID(l.Reference)
@@ -210,7 +210,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		m.Home, _ = r.c.Home(code)
 	}
 	if m.Home == "" {
-		m.Detail = "the reference is no id of ours"
+		m.Detail = "the reference is not an id of this deployment"
 		return nil, r.found(ctx, m)
 	}
 	// With authority, and the claim first: whoever completes it books it in the same
@@ -246,11 +246,10 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 	switch {
 	case remembered:
 		m.Tenant = unpaid.Tenant
-		m.Detail = fmt.Sprintf("the claim was %v (%s) and is forgotten: the merchant was told on %s that no money moved", unpaid.State, unpaid.Reason, unpaid.At.Format(time.DateOnly))
+		m.Detail = fmt.Sprintf("the claim was %v (%s) and was deleted: its answer on %s was that no money moved", unpaid.State, unpaid.Reason, unpaid.At.Format(time.DateOnly))
 	case booked && own.Provider != r.c.Provider:
-		// The provider's name in the settings may have changed since, or another was in
-		// use: nothing here tells which of them is the charge that the merchant is
-		// owed.
+		// The provider's name in the settings may have changed since, or another was in use:
+		// nothing here shows which of them is the charge that the merchant is owed.
 		m.Class, m.Tenant, m.second, proved = Duplicate, own.Tenant, true, false
 		m.Detail = fmt.Sprintf("booked at the provider %s, as %s: decide by hand which of them is to be given back, if they are two", own.Provider, own.ProviderRef)
 	case booked:
@@ -263,7 +262,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		r.report.Undecided++ // booked in the same step, under the name of its payment
 		return nil, nil
 	case found && rec.State == claim.Completed && rec.ProviderRef == l.ID:
-		// The merchant knows of this money, and is owed it: never refund it.
+		// The merchant was sent a success for this money, and is owed it: never refund it.
 		if o.claim != nil && o.claim.State == claim.Completed {
 			return nil, nil // reported once, with the claim
 		}
@@ -274,7 +273,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		m.Detail, proved = o.beside(rec.ProviderRef)
 	case found:
 		m.Tenant = rec.Key.Tenant
-		m.Detail = fmt.Sprintf("the claim is %v (%s): the merchant was told that no money moved", rec.State, rec.Reason)
+		m.Detail = fmt.Sprintf("the claim is %v (%s): its answer was that no money moved", rec.State, rec.Reason)
 	}
 	if o.stated[side{ID: l.ID, Failed: true}] {
 		proved = false
@@ -292,8 +291,8 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 	return nil, r.found(ctx, m)
 }
 
-// theirs reports whether a line without a booking is a connected account's own business,
-// and counts it: nothing of ours is written on it.
+// theirs reports whether a line without a booking is a connected account's own business, and counts
+// it: it has no reference of ours.
 func (r *run) theirs(l *line) bool {
 	theirs := r.c.Account != "" && l.Reference == ""
 	if theirs {
@@ -363,7 +362,7 @@ func (r *run) unbookedFailure(ctx context.Context, o *object, l line) (*booking,
 	return nil, r.found(ctx, m)
 }
 
-// alike reports m, about a failure, unless what is found of its movement says it.
+// alike reports m, about a failure, unless the report has its movement already.
 func (r *run) alike(ctx context.Context, o *object, failure *line, m Mismatch) error {
 	for i := range o.lines {
 		l := &o.lines[i]
@@ -381,7 +380,7 @@ func (o *object) beside(ref string) (detail string, proved bool) {
 	if o.stated[side{ID: ref}] {
 		return "a second movement beside " + ref, true
 	}
-	return "known as " + ref + ", which this statement does not have: a second movement, or the same under another id; decide by hand", false
+	return "booked as " + ref + ", which this statement does not have: a second movement, or the same under another id; decide by hand", false
 }
 
 const withoutBooking = "the claim is COMPLETED and its money is not booked"
@@ -437,8 +436,8 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 	return r.found(ctx, m)
 }
 
-// owed reports whether the payer of a ghost has not got the money back: no refund of it
-// stands, and it has not failed itself.
+// owed reports whether the payer of a ghost has not got the money back: no refund of it counts, and
+// it has not failed itself.
 func (r *run) owed(ctx context.Context, b *booking) (bool, error) {
 	_, refunded, err := ledger.GhostRefunds(ctx, r.c.Books, b.Home, r.c.Provider, b.Ref, ledger.MaxGhostRefunds)
 	if err != nil {

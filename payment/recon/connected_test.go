@@ -28,8 +28,8 @@ func (w *stripeWorld) there(n int, account string, old bool) ledger.Transaction 
 }
 
 // Stripe has a direct charge on the statement of its account and not on ours ("Understand how
-// charges work in a Connect integration"). So it is not missed on ours, and agrees with that
-// one ("Connect report type"), on which the account's own business is none of ours.
+// charges work in a Connect integration"). So our statement need not have it, and it agrees with
+// that one ("Connect report type"), where the account's own business is ignored.
 func TestStatementsOfConnectedAccounts(t *testing.T) {
 	world := func() *stripeWorld {
 		w := newStripeWorld(t)
@@ -79,7 +79,7 @@ func TestStatementsOfConnectedAccounts(t *testing.T) {
 
 // Whoever owns a connected account can write our id on a payment of their own: nobody gives
 // it back because of a statement.
-func TestNothingIsHealedOnTheWordOfAnotherAccount(t *testing.T) {
+func TestNothingIsHealedByAnotherAccountsStatement(t *testing.T) {
 	for account, refundable := range map[string]bool{"": true, "acct_evil": false} {
 		w := newWorld(t)
 		w.c.Account = account
@@ -89,7 +89,7 @@ func TestNothingIsHealedOnTheWordOfAnotherAccount(t *testing.T) {
 		require.Len(t, all, 1)
 		require.Equal(t, refundable, all[0].Refundable)
 
-		// Beside one of ours that lies there.
+		// Beside one of our movements in that account.
 		w = newWorld(t)
 		w.c.Account = account
 		_, ref := w.paid(7)

@@ -10,7 +10,7 @@ import (
 	"github.com/homeward-io/homeward/ledger"
 )
 
-// falls books that what stands under id has failed.
+// falls books that the movement booked under id has failed.
 func (w *world) falls(id string) {
 	of, found, err := w.Transaction(w.t.Context(), home, id)
 	require.NoError(w.t, err)
@@ -54,18 +54,18 @@ func TestFailuresThatDisagree(t *testing.T) {
 		do   func(w *world)
 		want []Class
 	}{
-		"a charge that failed unheard": {func(w *world) {
+		"a charge that failed without a notice": {func(w *world) {
 			charge, ref := w.paid(1)
 			w.stateAs("charge_failed", ref, charge, 100, "usd", noon)
 		}, []Class{FailedButBooked}},
-		"a ghost that failed unheard": {func(w *world) {
+		"a ghost that failed without a notice": {func(w *world) {
 			ghost := objectID(w.t, 1)
 			w.state("p1", ghost, 100)
 			w.claim(ghost, "", claim.FailedTerminal, "expired")
 			w.stateAs("charge_failed", "p1", ghost, 100, "usd", noon)
 		}, []Class{ChargedButUnknown}},
 		"a failure that is not stated": {func(w *world) { charge, _ := w.paid(1); w.falls(charge) }, []Class{NotOnStatement}},
-		"a ghost whose refund failed": {func(w *world) {
+		"a ghost with a failed refund": {func(w *world) {
 			ghost := objectID(w.t, 1)
 			w.state("p1", ghost, 100)
 			w.claim(ghost, "", claim.FailedTerminal, "expired")

@@ -54,7 +54,7 @@ func TestEveryKindIsAccountedFor(t *testing.T) {
 			t.Run(word+"/"+name, func(t *testing.T) {
 				w := newWorld(t)
 				report, all := w.only(noon, line)
-				if byItself(kind) { // the provider's and ours, of no payment
+				if byItself(kind) { // the provider's and ours, without a payment
 					require.Empty(t, all)
 					require.Equal(t, map[psp.Kind]int{kind: 1}, report.NotBooked)
 					require.NotEmpty(t, report.Unjudged())

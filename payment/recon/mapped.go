@@ -23,9 +23,9 @@ const (
 	formatUnix    = "unix"
 )
 
-// Read is [Read] for a statement in m's format. It skips lines of a kind that m does
-// not have, and those whose money moved the other way than their kind's does, and calls
-// other for each, with the provider's term for it.
+// Read is [Read] for a statement in m's format. It skips lines of a kind that m does not have, and
+// those with money that moved the other way than their kind's, and calls other for each, with the
+// provider's term for it.
 func (m *Mapping) Read(r io.Reader, each func(Line) error, other func(kind string)) (lines int, err error) {
 	return m.read(r, each, other, refuse)
 }
@@ -97,10 +97,10 @@ func (m *Mapping) beginning() string {
 	if m.Header == "" {
 		return ""
 	}
-	return fmt.Sprintf(", which the mapping says begins with %q", m.Header)
+	return fmt.Sprintf(", which begins with %q by the mapping", m.Header)
 }
 
-// sheet is a statement whose columns are known, at one line.
+// sheet is a statement with its columns resolved, at one line.
 type sheet struct {
 	m      *Mapping
 	at     map[string]int
@@ -193,16 +193,16 @@ func (s *sheet) line() (l Line, word string, err error) {
 	return l, "", err
 }
 
-// noKind stands for a kind that is empty.
+// noKind is the name of an empty kind.
 const noKind = "(none)"
 
-// maxWord bounds the name of a kind that is not known, in bytes.
+// maxWord bounds the name of an unknown kind, in bytes.
 const maxWord = 64
 
 func short(word string) string { return word[:min(len(word), maxWord)] }
 
-// wrongWayError is about a line whose money moved the other way than that of its kind
-// does. Its text is the term that the line is counted under.
+// wrongWayError is about a line with money that moved the other way than its kind's. Its text is
+// the term that the line is counted under.
 type wrongWayError string
 
 func (e wrongWayError) Error() string { return string(e) }
@@ -264,7 +264,7 @@ func (s *sheet) amounts(l *Line) error {
 	return nil
 }
 
-// opposite are the kinds of lines whose money moved the other way, where that is certain.
+// opposite are the kinds of lines with money that moved the other way, where that is certain.
 var opposite = map[psp.Kind]psp.Kind{
 	psp.KindFee: psp.KindFeeRefund, psp.KindPayout: psp.KindTopUp, // from our bank
 	psp.KindDispute: psp.KindDisputeReversal, psp.KindDisputeReversal: psp.KindDispute,
@@ -337,14 +337,14 @@ func (s *sheet) number(text, currency string) (int64, error) {
 	}
 	guessed := n.Group == "" && (separator == "," || separator == ".")
 	if guessed && len(groups) == 2 && !point {
-		return bad("; numbers.group of the mapping says whether " + separator + " separates thousands")
+		return bad("; set numbers.group of the mapping to decide whether " + separator + " separates thousands")
 	}
 	places := 0
 	if n.Unit == unitMajor {
 		places = psp.MinorDigits(currency)
 	}
 	if len(fraction) == 3 && places < 3 && n.Group == "" && len(groups) == 1 && len(whole) <= 3 && strings.Trim(whole, "0") != "" {
-		return bad("; numbers.group of the mapping says whether " + n.Decimal + " separates thousands")
+		return bad("; set numbers.group of the mapping to decide whether " + n.Decimal + " separates thousands")
 	}
 	for len(fraction) > places && fraction[len(fraction)-1] == '0' {
 		fraction = fraction[:len(fraction)-1] // 5.00 yen

@@ -26,7 +26,7 @@ import (
 type Mapping struct {
 	// Name is for people.
 	Name string `yaml:"name"`
-	// Delimiter stands between columns; "" is a comma.
+	// Delimiter separates columns; "" is a comma.
 	Delimiter string `yaml:"delimiter"`
 	// Header is how the line with the names of columns begins, in its first column; "": it
 	// is the first line. Lines before it are skipped.
@@ -48,7 +48,7 @@ type Mapping struct {
 	// Kinds maps the provider's terms for kinds.
 	Kinds map[string]KindOf `yaml:"kinds"`
 
-	zone  *time.Location // of times without one; nil: nobody has said
+	zone  *time.Location // of times without one; nil: not set
 	set   *time.Location // by the operator
 	zones map[string][]*time.Location
 }
@@ -78,8 +78,8 @@ type Columns struct {
 	Net     Money `yaml:"net"`
 	// Fees are all summed; they are in the currency of Settled, or of Amount.
 	Fees Names `yaml:"fees"`
-	// FeesNegative: a fee that the provider keeps is below zero. FeesSide is a column
-	// that says FeesCredits for fees that the provider returns, if they have no sign.
+	// FeesNegative: a fee that the provider keeps is below zero. FeesSide is a column with
+	// FeesCredits for fees that the provider returns, if they have no sign.
 	FeesNegative bool   `yaml:"fees_negative"`
 	FeesSide     Names  `yaml:"fees_side"`
 	FeesCredits  string `yaml:"fees_credits"`
@@ -105,8 +105,8 @@ type Numbers struct {
 	// Unit is "major" (12.50 for dollars, 1250 for yen) or "minor" (1250 for both). It
 	// is required: a wrong guess is off by a factor of a hundred.
 	Unit string `yaml:"unit"`
-	// Decimal is the decimal separator, "." by default. Group stands between groups of
-	// digits; without it, what may be either separator is refused.
+	// Decimal is the decimal separator, "." by default. Group separates groups of digits; without
+	// it, what may be either separator is refused.
 	Decimal string `yaml:"decimal"`
 	Group   string `yaml:"group"`
 }
@@ -117,8 +117,8 @@ type Times struct {
 	Format string `yaml:"format"`
 	// Zone is the time zone of times without one: a name as Europe/Berlin; "" is UTC.
 	Zone string `yaml:"zone"`
-	// Zones are the values of Columns.Zone beside such names, as CEST. If a value stands for
-	// several zones, the operator says which, where it makes a difference.
+	// Zones are the values of Columns.Zone beside such names, as CEST. If a value names several
+	// zones, the operator sets which, where it makes a difference.
 	Zones map[string]Names `yaml:"zones"`
 }
 
@@ -236,8 +236,7 @@ func inOneLine(err error) string {
 	return strings.Join(strings.Fields(notFound.ReplaceAllString(text, "there is no member $1")), " ")
 }
 
-// notFound matches the library's error about an unknown member, which names a type of
-// ours.
+// notFound matches the library's error about an unknown member, which names a Go type.
 var notFound = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
 func (m *Mapping) validate() error {
@@ -288,14 +287,14 @@ func (m *Mapping) validateMoney(bad func(string, ...any)) {
 		case two && (len(c.Credit) == 0 || len(c.Debit) == 0):
 			bad("columns.%s needs both credit and debit", c.name)
 		case (len(c.Side) > 0) != (c.Debits != ""):
-			bad("columns.%s needs side, the column that says which side, and debits, what it says of money that went", c.name)
+			bad("columns.%s needs side, the column with the side, and debits, its value for money that went out", c.name)
 		}
 		if len(c.Currency) == 0 {
 			bad("columns.%s.currency is missing", c.name)
 		}
 	}
 	if (len(m.Columns.FeesSide) > 0) != (m.Columns.FeesCredits != "") {
-		bad("columns needs both fees_side, the column that says which side, and fees_credits, what it says of fees that are given back")
+		bad("columns needs both fees_side, the column with the side, and fees_credits, its value for fees that are returned")
 	}
 	if m.Columns.Settled.isSet() && m.Columns.Net.isSet() {
 		bad("columns has both settled and net; give the one from which the other follows by the fees")
@@ -367,9 +366,9 @@ func (m *Mapping) validateKinds(bad func(string, ...any)) {
 	}
 }
 
-// In sets the operator's time zone: that of times that name none, and of names of zones that
-// the mapping does not have, or has for several. It does not change times in UTC, or of a zone
-// that is known.
+// In sets the operator's time zone: that of times that name none, and of names of zones that the
+// mapping does not have, or has for several. It does not change times in UTC, or of a zone that the
+// mapping has.
 func (m *Mapping) In(zone *time.Location) *Mapping {
 	in := *m
 	in.zone, in.set = zone, zone

@@ -54,8 +54,7 @@ func TestStripesBalanceReport(t *testing.T) {
 	}, lines)
 }
 
-// The mapping knows no category that Stripe's OpenAPI document does not have, and the example
-// has none either.
+// The mapping has only categories of Stripe's OpenAPI document, and so has the example.
 func TestCategoriesAreStripes(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "stripe_categories.json"))
 	require.NoError(t, err)
@@ -121,7 +120,7 @@ func TestAMappingOfOnesOwn(t *testing.T) {
 	}, lines)
 }
 
-// A line whose money moved the wrong way is counted, and the others are read.
+// A line with money that moved the wrong way is counted, and the others are read.
 func TestMoneyThatMovedTheOtherWay(t *testing.T) {
 	m, err := ReadMapping(strings.NewReader(strings.Replace(good, "Saldo: skip", "Auszahlung: payout, Eingang: payout_reversal", 1)))
 	require.NoError(t, err)
@@ -147,7 +146,7 @@ func TestWhatIsWrongWithAMapping(t *testing.T) {
 		{"amount: {value: Sum, currency: Cur}", "amount: {currency: Cur}", "columns.amount is missing"},
 		{"value: Sum, ", "value: Sum, debit: D, ", "both value and credit or debit"},
 		{"value: Sum, ", "debit: D, ", "needs both credit and debit"},
-		{"value: Sum, ", "value: Sum, side: S, ", "and debits, what it says"},
+		{"value: Sum, ", "value: Sum, side: S, ", "and debits, its value"},
 		{", currency: Cur", "", "columns.amount.currency is missing"},
 		{"02.01.2006 15:04", "02.01. 15:04", "does not write a whole date"},
 		{"Europe/Berlin", "Middle/Earth", `there is no time zone "Middle/Earth"`},

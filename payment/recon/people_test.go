@@ -86,14 +86,14 @@ func TestNumbersAsTheyAreWritten(t *testing.T) {
 		{".", "", "usd", "1,234.50|1 234.50|1'234.50|1234.50", 123450},
 		{".", "", "usd", "1,234,567|1 234 567|1,234,567.00|1'234'567.0", 123456700},
 		{".", "", "inr", "12,34,567.00|12,34,567", 123456700}, // lakhs
-		{".", ",", "usd", "1,234", 123400},                    // the mapping says what the comma is
+		{".", ",", "usd", "1,234", 123400},                    // the mapping defines the comma
 		{".", "", "usd", "0.500", 50},
 		{".", ",", "usd", "12.500", 1250},
 		{".", "", "jpy", "1234|1234.00|1 234", 1234},
 		{".", "", "kwd", "1.234", 1234},
 		{".", "", "usd", "(1,234.50)|1,234.50-", -123450},
 
-		{".", "", "usd", "1,234|12.500|1,50|12,5|1,2345.00|,50|12,345,67|1.234|1.230|1.2.3|1.234.567,00", 0}, // whose comma is it?
+		{".", "", "usd", "1,234|12.500|1,50|12,5|1,2345.00|,50|12,345,67|1.234|1.230|1.2.3|1.234.567,00", 0}, // the comma is ambiguous
 		{",", ".", "eur", "12.50|1.23|1.2345,00|1.234.56,00|1,234|1.234.5|.5", 0},
 		{".", "", "usd", "-|+|.|()|(-12.50)|-(12.50)|--12|-12-|+12-|(12.50|12.50)|1e3|12.505|0x10|٣|1_000|1  234|1 23|12 34.00|$12.50|12.50 USD|NaN", 0},
 	} {
@@ -168,8 +168,8 @@ func TestALineThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A line that cannot be read may say that a charge failed: nothing is given back beside it
-// on the word of the statement alone.
+// An unreadable line may be a charge's failure: beside it nothing is refunded by the statement
+// alone.
 func TestNothingIsHealedBesideALineThatCannotBeRead(t *testing.T) {
 	for _, bad := range []string{"", "p,charge_failed,r,none,usd,1"} {
 		w := newWorld(t)
@@ -191,7 +191,7 @@ func TestNothingIsHealedBesideALineThatCannotBeRead(t *testing.T) {
 // format, and nothing is compared.
 func TestAFormatThatIsWrong(t *testing.T) {
 	w := newWorld(t)
-	w.c.Found = func(context.Context, Mismatch) error { t.Error("told of a mismatch"); return nil }
+	w.c.Found = func(context.Context, Mismatch) error { t.Error("called for a mismatch"); return nil }
 	w.lines = []string{"p,charge,r,none,usd,1", "p,charge,r,1,usd,never"}
 	_, err := Run(t.Context(), w.c, w.statement(), CSV)
 	require.ErrorContains(t, err, "statement, line 2: amount")
@@ -207,7 +207,7 @@ func TestAFormatThatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, `extraneous or missing "`)
 }
 
-// Stripe writes created in the zone that the report was asked for, and created_utc in UTC.
+// Stripe writes created in the requested zone of the report, and created_utc in UTC.
 func TestStripesLocalTimes(t *testing.T) {
 	m, err := MappingOf("stripe")
 	require.NoError(t, err)
@@ -305,7 +305,7 @@ func TestPayPalsCodes(t *testing.T) {
 		t.Helper()
 		var all []Line
 		_, err := m.Read(strings.NewReader(head+strings.Replace(strings.Replace(line, "T0006", code, 1), "CR", side, 1)),
-			func(l Line) error { all = append(all, l); return nil }, func(kind string) { t.Errorf("%s is not known", kind) })
+			func(l Line) error { all = append(all, l); return nil }, func(kind string) { t.Errorf("%s is unknown", kind) })
 		require.NoError(t, err)
 		require.Len(t, all, 1, code)
 		require.Equal(t, want, all[0].Kind, code)

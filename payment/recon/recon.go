@@ -39,7 +39,7 @@ type Class string
 
 // The classes.
 const (
-	// ChargedButUnknown: stated, and neither booked nor known as a ghost.
+	// ChargedButUnknown: stated, and booked neither as a movement nor as a ghost.
 	ChargedButUnknown Class = "charged_but_unknown_to_us"
 	// NotOnStatement: booked, and not stated; or booked once more than stated.
 	NotOnStatement Class = "not_on_statement"
@@ -79,7 +79,7 @@ type Mismatch struct {
 	Class Class `json:"class"`
 	// Reference is our id of the movement, "" if the provider states none.
 	Reference string `json:"reference"`
-	// Home is the region that the reference names, "" if none that is known.
+	// Home is the region that the reference names, "" if there is no such region.
 	Home string `json:"home,omitempty"`
 	// Tenant is the tenant of the movement, "" if none of our records has it.
 	Tenant string `json:"tenant,omitempty"`
@@ -93,7 +93,7 @@ type Mismatch struct {
 	BookedCurrency string `json:"booked_currency,omitempty"`
 	// Detail is one line for people.
 	Detail string `json:"detail"`
-	// Refundable: a payer's money moved and no merchant is owed it; its tenant is known.
+	// Refundable: a payer's money moved and no merchant is owed it; its tenant is recorded.
 	Refundable bool `json:"refundable"`
 	// second: the object has been paid by another movement.
 	second bool
@@ -121,8 +121,8 @@ type Report struct {
 	// no mismatch: only the statement has them. Posted are those that Config.Book has booked.
 	NotBooked map[psp.Kind]int `json:"not_booked,omitempty"`
 	Posted    map[psp.Kind]int `json:"posted,omitempty"`
-	// Unknown counts lines of an unknown kind, or whose money moved the other way than
-	// that of their kind, by the provider's term for it. Nothing follows from them.
+	// Unknown counts lines of an unknown kind, or with money that moved the other way than their
+	// kind's, by the provider's term for it. Nothing follows from them.
 	Unknown map[string]int `json:"unknown_kinds,omitempty"`
 }
 
@@ -181,11 +181,11 @@ type Config struct {
 	Claims Claims
 	// Provider is the name under which the provider is booked.
 	Provider string
-	// Account is the connected account that the statement is of; "": our own. Bookings
-	// in another account are on another statement. The account may have other business
-	// than ours: a line without our reference that is not booked is ignored.
+	// Account is the connected account of the statement; "": our own. Bookings in another account
+	// are on another statement. The account may have other business than ours: a line without our
+	// reference that is not booked is ignored.
 	Account string
-	// Regions are the homes whose books and claims are read.
+	// Regions are the homes of the books and claims to read.
 	Regions []string
 	// Home names the region of a code.
 	Home func(claim.RegionCode) (string, bool)
@@ -392,8 +392,8 @@ type run struct {
 	has        map[psp.Kind]bool // the kinds that the statement has
 }
 
-// key is the join key of rows. A movement without our reference joins with nothing: it
-// stands alone under its own id.
+// key is the join key of rows. A movement without our reference joins with nothing: it is alone
+// under its own id.
 func (l *line) key() string {
 	switch {
 	case l.Kind == psp.KindPayout || l.Kind == psp.KindPayoutReversal || l.Kind == psp.KindTopUp:

@@ -277,7 +277,7 @@ func TestEachClass(t *testing.T) {
 			w.paid(1)
 			w.lines, w.books[0].Provider = nil, "other"
 		}, nil, false},
-		"a charge at both providers, or at one whose name has changed": {func(w *world) {
+		"a charge at both providers, or at one with a changed name": {func(w *world) {
 			w.paid(1)
 			w.books[0].Provider = "other"
 		}, []Class{Duplicate}, false},
@@ -293,7 +293,7 @@ func TestEachClass(t *testing.T) {
 			w.books[0].At = noon.Add(-time.Minute)
 			w.c.From = noon
 		}, []Class{Duplicate}, false},
-		"a second movement that stands first": {func(w *world) {
+		"a second movement that comes first": {func(w *world) {
 			w.state("again", objectID(w.t, 1), 100)
 			w.paid(1)
 		}, []Class{Duplicate}, true},
@@ -450,7 +450,7 @@ func TestGhosts(t *testing.T) {
 	}
 }
 
-// Lines of another period are left out, unless a booking of this one is theirs.
+// Lines of another period are not judged, unless they have a booking of this one.
 func TestLinesOfAnotherPeriod(t *testing.T) {
 	w := newWorld(t)
 	w.c.From, w.c.To, w.c.Slack = noon.Add(-time.Hour), noon.Add(time.Hour), 30*time.Minute
@@ -501,7 +501,7 @@ func TestNothingIsDoneWithABadStatement(t *testing.T) {
 	w := newWorld(t)
 	w.state("p", "order-7", 5)
 	w.lines = append(w.lines, "p,charge,\"r,1,usd,1", "p,charge,r,1,usd,1")
-	w.c.Found = func(context.Context, Mismatch) error { t.Error("told of a mismatch"); return nil }
+	w.c.Found = func(context.Context, Mismatch) error { t.Error("called for a mismatch"); return nil }
 	_, err := Run(t.Context(), w.c, w.statement(), CSV)
 	require.ErrorContains(t, err, `line 4: extraneous or missing "`)
 	w.lines, w.fail = w.lines[:1], errors.New("down")

@@ -97,15 +97,15 @@ const (
 	// maxReference is the longest reference of a payment, in characters ("/payments",
 	// reference).
 	maxReference = 80
-	// heldMark follows the reference of a charge whose money is held. Adyen splits a
-	// merchant's reference at hyphens only for its own search ("/payments", reference).
+	// heldMark follows the reference of a charge that holds its money. Adyen splits a merchant's
+	// reference at hyphens only for its own search ("/payments", reference).
 	heldMark = "-held"
-	// orderMark stands between that and the reference of a capture or cancellation.
+	// orderMark separates that from the reference of a capture or cancellation.
 	orderMark = "-"
 )
 
-// LiveURL is the live environment of a company account in one data centre, whose prefix
-// is in the Customer Area ("Live endpoints", "Live URL prefix").
+// LiveURL is the live environment of a company account in one data centre. Its prefix is in the
+// Customer Area ("Live endpoints", "Live URL prefix").
 func LiveURL(prefix string) string {
 	return "https://" + prefix + "-checkout-live.adyenpayments.com/checkout"
 }
@@ -126,9 +126,9 @@ type Config struct {
 	// BaseURL is an absolute http or https URL without query, to which the API's version
 	// is added: [TestURL], a [LiveURL], or "", which means the former.
 	BaseURL string
-	// Endpoints are such URLs by the home region of a claim, for those that have
-	// another than BaseURL. One must not change while claims of its region are open:
-	// only the endpoint that received a key knows it.
+	// Endpoints are such URLs by the home region of a claim, for those that have another than
+	// BaseURL. One must not change while claims of its region are open: only the endpoint that
+	// received a key has it.
 	Endpoints map[string]string
 	// Timeout bounds one call; 0 means [DefaultTimeout].
 	Timeout time.Duration

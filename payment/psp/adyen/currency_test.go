@@ -21,8 +21,8 @@ UYU UZS WST XCD XCG YER ZAR ZMW`,
 	3: "BHD IQD JOD KWD LYD OMR TND",
 }
 
-// What is sent is the same money by Adyen's decimals as what was asked by those of ISO
-// 4217, over all currencies that Adyen lists.
+// The adapter sends the same money in Adyen's decimals as the request has in those of ISO 4217,
+// over all currencies that Adyen lists.
 func TestAmounts(t *testing.T) {
 	differ := ""
 	for adyens, codes := range documented {
@@ -58,7 +58,7 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-// The simulator, whose lists are its own, books what was asked for, and tells of it.
+// The simulator, which has lists of its own, books the requested amount, and reports it.
 func TestAmountsThroughTheSimulator(t *testing.T) {
 	sim, url := opened(t)
 	p, in := adapter(t, url, hmacKey), notices(t, sim)
@@ -73,7 +73,7 @@ func TestAmountsThroughTheSimulator(t *testing.T) {
 			t.Errorf("%s: booked %+v", currency, e)
 		}
 		if n, err := p.Read((<-in).Body); err != nil || n.Amount != charge.Amount || n.Currency != currency {
-			t.Errorf("%s: told %+v, %v", currency, n, err)
+			t.Errorf("%s: reported %+v, %v", currency, n, err)
 		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// secondMark follows the reference of a dispute whose money was withdrawn a second
-// time: Adyen has one reference for all events of a dispute, and the money moves twice.
-// The mapping of Adyen's statement has the same.
+// secondMark follows the reference of a dispute that withdrew money a second time: Adyen has one
+// reference for all events of a dispute, and the money moves twice. The mapping of Adyen's
+// statement has the same.
 const secondMark = "/second"
 
 // disputes maps the events of a dispute to movements ("Dispute webhooks", dispute
@@ -46,10 +46,9 @@ var words = map[psp.Kind]string{
 	psp.KindDisputeWon: "won", psp.KindDisputeLost: "lost",
 }
 
-// unasked reads an event about a movement that we did not request: a step of a dispute,
-// or the result of a refund that somebody made in the Customer Area, which has the
-// reference of its payment. ok is false for all else. Neither reason nor time to answer
-// is signed.
+// unasked reads an event about a movement that we did not request: a step of a dispute, or the
+// result of a refund that a person made in the Customer Area, which has the reference of its
+// payment. ok is false for all else. Neither reason nor time to answer is signed.
 func (i *item) unasked() (all []psp.Unasked, ok bool, err error) {
 	steps, disputed := disputes[i.EventCode]
 	refund := i.EventCode == eventRefund || i.EventCode == eventRefundFailed || i.EventCode == eventRefundedReversed

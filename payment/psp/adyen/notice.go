@@ -40,9 +40,9 @@ type item struct {
 	} `json:"additionalData"`
 }
 
-// signed returns the text that the signature covers ("Verify HMAC signatures", Standard
-// webhooks): the values as they are, without any escape. [item.sane] ensures that only
-// the merchant's reference contains a colon, so that one text stands for one event.
+// signed returns the text that the signature covers ("Verify HMAC signatures", Standard webhooks):
+// the values as they are, without any escape. [item.sane] ensures that only the merchant's
+// reference contains a colon, so that one text is of one event.
 func (i *item) signed() string {
 	return strings.Join([]string{
 		i.PSPReference, i.OriginalReference, i.MerchantAccountCode, i.MerchantReference,
@@ -50,8 +50,9 @@ func (i *item) signed() string {
 	}, ":")
 }
 
-// sane reports whether the signed members look as Adyen sends them: short, visible, and
-// without a colon. The merchant's reference may be anything: not every payment is ours.
+// sane reports whether the signed members look as Adyen sends them: short, visible, and without a
+// colon. The merchant's reference may be anything: the account may have payments that we did not
+// make.
 func (i *item) sane() bool {
 	for _, s := range []string{i.PSPReference, i.MerchantAccountCode, i.Amount.Currency, i.EventCode} {
 		if !readable(s) || strings.Contains(s, ":") {

@@ -37,8 +37,8 @@ func TestTheDocumentedSignatureVerifies(t *testing.T) {
 	}
 }
 
-// The signature stands on values that are joined by colons without any escape. A value
-// with a colon in it could be two of another event.
+// The signature covers values that are joined by colons without any escape. A value with a colon in
+// it could be two of another event.
 func TestColonsCannotMoveValues(t *testing.T) {
 	n := adapter(t, "", hmacKey)
 	sign := func(payload string) string {

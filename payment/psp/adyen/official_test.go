@@ -16,9 +16,8 @@ import (
 // libraryVariable names a folder that @adyen/api-library is installed in.
 const libraryVariable = "ADYEN_NODE_LIBRARY"
 
-// Adyen's own library, unmodified but for the URL, reads the simulator's answers as its
-// types and errors, and finds the simulator's signature good: what the adapter is tested
-// against speaks as Adyen does.
+// Adyen's own library, unmodified but for the URL, reads the simulator's answers as its types and
+// errors, and accepts the simulator's signature: the simulator speaks as Adyen does.
 func TestAdyensLibraryReadsTheSimulator(t *testing.T) {
 	library := os.Getenv(libraryVariable)
 	node, err := exec.LookPath("node")

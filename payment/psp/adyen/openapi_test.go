@@ -20,7 +20,7 @@ import (
 // Where Adyen's OpenAPI documents are: the folder json of github.com/Adyen/adyen-openapi.
 const specVariable = "ADYEN_OPENAPI"
 
-// The documents that belong to what is spoken here.
+// The documents of the API that this adapter uses.
 const (
 	checkoutDocument = "CheckoutService-v71.json"
 	webhooksDocument = "Webhooks-v1.json"

@@ -188,13 +188,13 @@ func invalid(code, member, message string) *psp.Decline {
 }
 
 func indivisible(currency string) *psp.Decline {
-	return invalid("invalid_amount", "amount", fmt.Sprintf("Adyen cannot move this amount of %s, of which it knows no decimals.", strings.ToUpper(currency)))
+	return invalid("invalid_amount", "amount", fmt.Sprintf("Adyen cannot move this amount of %s, of which it has no decimals.", strings.ToUpper(currency)))
 }
 
 // result reads the answer to a payment.
 func (r *paymentResponse) result(req *paymentRequest, call psp.Call) psp.Result {
 	if r.MerchantReference != "" && r.MerchantReference != req.Reference {
-		return unknown("a payment of %q, where one of %q was asked: %w", r.MerchantReference, req.Reference, psp.ErrKeyReused)
+		return unknown("a payment of %q, where one of %q was requested: %w", r.MerchantReference, req.Reference, psp.ErrKeyReused)
 	}
 	switch r.ResultCode {
 	case resultRefused, resultError, resultCancelled:
@@ -205,7 +205,7 @@ func (r *paymentResponse) result(req *paymentRequest, call psp.Call) psp.Result 
 			return unknown("an authorisation without merchantReference or amount")
 		}
 		if *r.Amount != req.Amount {
-			return unknown("an authorisation of %v for %q, where %v for %q was asked: %w", *r.Amount, r.MerchantReference, req.Amount, req.Reference, psp.ErrKeyReused)
+			return unknown("an authorisation of %v for %q, where %v for %q was requested: %w", *r.Amount, r.MerchantReference, req.Amount, req.Reference, psp.ErrKeyReused)
 		}
 		if r.PSPReference == "" {
 			return unknown("an authorisation without pspReference")
@@ -303,7 +303,7 @@ func (p *Provider) modify(ctx context.Context, call psp.Call, what, reference st
 	case res.Status != statusReceived || res.PSPReference == "":
 		return unknown("a modification with the status %q", res.Status)
 	case res.PaymentPSPReference != call.Source, res.Reference != reference, money && (res.Amount == nil || *res.Amount != *req.Amount):
-		return unknown("a modification %q of %v of %q, where %q of %v of %q was asked: %w", res.Reference, res.Amount, res.PaymentPSPReference, reference, req.Amount, call.Source, psp.ErrKeyReused)
+		return unknown("a modification %q of %v of %q, where %q of %v of %q was requested: %w", res.Reference, res.Amount, res.PaymentPSPReference, reference, req.Amount, call.Source, psp.ErrKeyReused)
 	}
 	ref := res.PSPReference
 	if what != "refunds" {

@@ -21,8 +21,7 @@ var call = psp.Call{
 	Description: "Order №7, with a gift in paper", Terms: &psp.Terms{Customer: "shopper_1"},
 }
 
-// answers serves one answer, keeps what it was asked with, and fails the test when asked
-// for more.
+// answers serves one answer, keeps the request, and fails the test on a second one.
 func answers(t testing.TB, status int, body string, header ...string) (url string, request *http.Request, sent func() map[string]any) {
 	t.Helper()
 	request = &http.Request{}
@@ -169,7 +168,7 @@ func TestModificationReplies(t *testing.T) {
 			t.Errorf("%s: the key is reused: %t, of %v", name, reused, r.Err)
 		}
 		if request.URL.Path != "/v71/payments/NC6HT9CRT65ZGN82/refunds" {
-			t.Errorf("%s: asked %s", name, request.URL)
+			t.Errorf("%s: requested %s", name, request.URL)
 		}
 	}
 	// A reference that could lead elsewhere is not sent.
@@ -177,7 +176,7 @@ func TestModificationReplies(t *testing.T) {
 		url, request, _ := answers(t, 201, received)
 		refund.Source = source
 		if r := adapter(t, url, "").Refund(t.Context(), refund); r.Outcome != psp.Declined || r.Decline.Class != psp.Invalid || request.Method != "" {
-			t.Errorf("%q: got %+v, asked %q", source, r, request.Method)
+			t.Errorf("%q: got %+v, requested %q", source, r, request.Method)
 		}
 	}
 }
@@ -231,7 +230,7 @@ func TestWhatAPaymentSends(t *testing.T) {
 			t.Errorf("%s: sends %s\nwant %s", name, got, c.want)
 		}
 		if request.URL.Path != "/v71/payments" || request.Header.Get("X-API-Key") != apiKey || request.Header.Get("Idempotency-Key") != "hw_k" || request.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s: asked %s with %v", name, request.URL, request.Header)
+			t.Errorf("%s: requested %s with %v", name, request.URL, request.Header)
 		}
 	}
 }
@@ -253,7 +252,7 @@ func TestTermsThatAdyenCannotMeet(t *testing.T) {
 		charge.Terms = &terms
 		r := adapter(t, url, "").Charge(t.Context(), charge)
 		if r.Outcome != psp.Declined || r.Decline.Class != psp.Invalid || request.Method != "" || r.Decline.Member != "" && r.Decline.Member != name {
-			t.Errorf("%s: got %+v, asked %q", name, r, request.Method)
+			t.Errorf("%s: got %+v, requested %q", name, r, request.Method)
 		}
 	}
 	url, request, _ := answers(t, 200, `{}`)
@@ -271,13 +270,13 @@ func TestKeysThatAdyenDoesNotTake(t *testing.T) {
 		keyless := call
 		keyless.Key = key
 		if r := adapter(t, url, "").Charge(t.Context(), keyless); r.Outcome != psp.Unknown || r.Err == nil || request.Method != "" {
-			t.Errorf("a key of %d: got %+v, asked %q", len(key), r, request.Method)
+			t.Errorf("a key of %d: got %+v, requested %q", len(key), r, request.Method)
 		}
 	}
 }
 
-// The endpoints of two regions do not know each other's keys. The claim's home decides
-// which one is called, and not the node: a deputy's repeat moves no money again.
+// The endpoints of two regions do not share keys. The claim's home decides which one is called, and
+// not the node: a deputy's repeat moves no money again.
 func TestKeysAreRepeatedAtTheirHome(t *testing.T) {
 	eu, euURL := opened(t)
 	us, usURL := opened(t)
@@ -365,7 +364,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// The endpoints belong to the account that is pinned: the keys of a home are known at one.
+// The endpoints belong to the account that is pinned: one endpoint has the keys of a home.
 func TestAccountNamesTheEndpoints(t *testing.T) {
 	cfg := config("", "")
 	cfg.BaseURL, cfg.Endpoints = adyen.LiveURL("a-Shop"), map[string]string{"us": adyen.LiveURL("b-Shop"), "ap": adyen.LiveURL("c-Shop")}

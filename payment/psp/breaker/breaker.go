@@ -144,10 +144,9 @@ func (b *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Re
 	return a.found, a.result
 }
 
-// run runs ask if the circuit allows it, and counts whether it was answered. A call
-// that ask did not send counts for nothing, and neither does a panic of the adapter:
-// the fault is ours, and one request that is retried because of it must not open the
-// circuit for all.
+// run runs ask if the circuit allows it, and counts whether it was answered. A call that ask did
+// not send counts for nothing, and neither does a panic of the adapter: a panic is a fault of our
+// code, and the retries of one request must not open the circuit for all.
 func (b *Provider) run(ctx context.Context, ask func() (answer, bool)) answer {
 	done, err := b.circuit.Allow()
 	switch {

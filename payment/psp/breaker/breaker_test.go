@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// provider gives the answers it is told to, and counts what reaches it.
+// provider gives configured answers, and counts its calls.
 type provider struct {
 	sent   atomic.Int32
 	mu     sync.Mutex
@@ -97,8 +97,8 @@ func notSent(t *testing.T, r psp.Result) *psp.NotSentError {
 	return held
 }
 
-// While the circuit is open nothing is sent, and everybody is told when to come
-// back; who comes then gets through.
+// While the circuit is open nothing is sent, and each error has the time of a retry. A call at that
+// time gets through.
 func TestOpenSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &provider{}

@@ -84,8 +84,8 @@ type Config struct {
 	// Name identifies the provider in records and metrics: lower case letters,
 	// digits, '-' and '_'.
 	Name string
-	// Account is the provider's id of our account, which its API does not report; "" if
-	// it is not known.
+	// Account is the provider's id of our account, which its API does not report; "" if it is not
+	// set.
 	Account string
 	// BaseURL is an absolute http or https URL, without query.
 	BaseURL string
@@ -255,7 +255,7 @@ func (p *Provider) Capabilities() psp.Capabilities { return p.caps }
 func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
 	if member := call.Terms.Special(); member != "" {
 		return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
-			Class: psp.Invalid, Code: "unsupported", Member: member, Message: "this provider knows nothing of " + member + "; nothing was sent.",
+			Class: psp.Invalid, Code: "unsupported", Member: member, Message: "this provider has no " + member + "; nothing was sent.",
 		}}
 	}
 	return p.move(ctx, p.charges, call)
@@ -347,8 +347,8 @@ func (p *Provider) Show(ctx context.Context, kind psp.Kind, reference, providerR
 // do sends the request once and reads a reply of at most maxReply bytes. An error means
 // that no whole, well-formed reply arrived, and nothing more.
 //
-// The trace context is not sent: the provider belongs to another company, whose trace
-// must not continue ours.
+// The trace context is not sent: the provider is another organisation, and its trace must not
+// continue ours.
 func (p *Provider) do(req *http.Request) (r reply, status int, err error) {
 	_, sp := span.Client(req.Context(), req.Method)
 	defer func() {

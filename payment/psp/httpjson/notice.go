@@ -137,7 +137,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	}
 	r := data.declined(http.StatusOK)
 	if r.Outcome != psp.Declined {
-		return psp.Notice{}, malformed("a decline of no known class")
+		return psp.Notice{}, malformed("a decline of an unknown class")
 	}
 	n.Outcome, n.Decline = r.Outcome, r.Decline
 	return n, nil

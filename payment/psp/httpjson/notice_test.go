@@ -39,7 +39,7 @@ func TestRead(t *testing.T) {
 	for _, kind := range []string{"payout.made", "charge.disputed", "charge", ""} {
 		got, err := n.Read([]byte(`{"id":"evt_1","type":"` + kind + `","created":1772366400,"data":["anything"]}`))
 		if want := (psp.Notice{ID: "evt_1", At: at}); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%q: got %+v, %v; want an event that tells of no movement", kind, got, err)
+			t.Errorf("%q: got %+v, %v; want an event without a movement", kind, got, err)
 		}
 	}
 	for name, body := range map[string]string{

@@ -50,7 +50,7 @@ func (r reply) result(status int, call psp.Call) psp.Result {
 			return unknown(status, "an approval without id or with status %q", r.Status)
 		}
 		if r.Reference != call.Reference || r.Amount != call.Amount || r.Currency != call.Currency {
-			return unknown(status, "an approval of %d %s for %q, where %d %s for %q was asked",
+			return unknown(status, "an approval of %d %s for %q, where %d %s for %q was requested",
 				r.Amount, r.Currency, r.Reference, call.Amount, call.Currency, call.Reference)
 		}
 		return psp.Result{Outcome: psp.Approved, ProviderRef: r.ID}
@@ -128,8 +128,8 @@ func (r reply) shown(status int) (psp.Found, psp.Movement, error) {
 	return psp.FoundYes, m, nil
 }
 
-// declined reads a decline, whose class decides what happens to the key. A decline of
-// an unknown class cannot be acted on.
+// declined reads a decline. Its class decides what happens to the key. A decline of an unknown
+// class cannot be acted on.
 func (r reply) declined(status int) psp.Result {
 	if r.Error == nil {
 		return unknown(status, "a decline without error object")

@@ -57,7 +57,7 @@ func (h Harness) wantRefund(t *testing.T, call psp.Call) (providerRef string) {
 	ref := wantPending(t, r)
 	if n := h.waitNotice(t, call); n.Kind != psp.KindRefund || n.Outcome != psp.Approved || n.ProviderRef != ref ||
 		n.Amount != call.Amount || n.Currency != call.Currency {
-		t.Fatalf("the refund %s is told of as %+v", ref, n)
+		t.Fatalf("the refund %s is reported as %+v", ref, n)
 	}
 	return ref
 }
@@ -73,7 +73,7 @@ func (h Harness) wantNoRefund(t *testing.T, call psp.Call) {
 	}
 	ref := wantPending(t, r)
 	if n := h.waitNotice(t, call); n.Kind != psp.KindRefund || n.Outcome != psp.Declined || !n.Never || n.Decline == nil || n.ProviderRef != ref {
-		t.Fatalf("the refund %s is told of as %+v; want a decline", ref, n)
+		t.Fatalf("the refund %s is reported as %+v; want a decline", ref, n)
 	}
 }
 

@@ -70,7 +70,7 @@ func (h Harness) wantOrder(t *testing.T, call psp.Call, r psp.Result, want psp.O
 	}
 	n := h.noticeOfOrder(t, call)
 	if n.Outcome != want || want == psp.Approved && n.Amount != call.Amount || want == psp.Declined && n.Decline.Code != "canceled" {
-		t.Errorf("%s is told of as %+v", call.Reference, n)
+		t.Errorf("%s is reported as %+v", call.Reference, n)
 	}
 }
 
@@ -83,7 +83,7 @@ func (h Harness) wantNoOrder(t *testing.T, call psp.Call, r psp.Result) {
 	}
 	wantPending(t, r)
 	if n := h.noticeOfOrder(t, call); n.Outcome != psp.Authorized || n.Never {
-		t.Errorf("%s is told of as %+v; want the charge as it was", call.Reference, n)
+		t.Errorf("%s is reported as %+v; want the charge as it was", call.Reference, n)
 	}
 }
 
@@ -94,7 +94,7 @@ func (h Harness) noticeOfOrder(t *testing.T, call psp.Call) psp.Notice {
 	named.Reference = call.Of + " " + call.Reference
 	n := h.waitNotice(t, named)
 	if !n.Movement || !n.Held || n.Kind != psp.KindCharge || n.Reference != call.Of || n.ProviderRef != call.Source || n.Order != call.Reference || n.Currency != call.Currency {
-		t.Errorf("%s is told of as %+v", call.Reference, n)
+		t.Errorf("%s is reported as %+v", call.Reference, n)
 	}
 	return n
 }

@@ -1,6 +1,6 @@
-// Package psptest is the conformance suite of [psp.Provider]. An adapter's test passes
-// [Exercise] the adapter and a provider whose books can be read; the books, not the
-// adapter, count how many times money moved.
+// Package psptest is the conformance suite of [psp.Provider]. An adapter's test passes [Exercise]
+// the adapter and a provider with readable books; the books, not the adapter, count how many times
+// money moved.
 package psptest
 
 import (
@@ -53,7 +53,7 @@ type Harness struct {
 	// Terms come with each charge.
 	Terms *psp.Terms
 
-	// heard collects the notices of an Asynchronous provider.
+	// notices collects the notices of an Asynchronous provider.
 	notices *heard
 }
 
@@ -153,7 +153,7 @@ func describes(t *testing.T, h Harness) {
 	if caps := h.Provider.Capabilities(); caps.Timeout <= 0 {
 		t.Errorf("Timeout is %s: every call needs a bound", caps.Timeout)
 	} else if caps.Dedupe == psp.DedupeNone && caps.SettleWindow <= 0 {
-		t.Errorf("SettleWindow is %s: without dedupe nothing else says when a call is past", caps.SettleWindow)
+		t.Errorf("SettleWindow is %s: without dedupe nothing else bounds when a call is past", caps.SettleWindow)
 	}
 }
 
@@ -360,7 +360,7 @@ func (h Harness) wantResolved(t *testing.T, call psp.Call) {
 			t.Fatalf("look-up: found %d, %+v; want FoundYes", found, r)
 		}
 		if got := wantApproved(t, r); ref != "" && got != ref {
-			t.Errorf("look-up says %q, the same key %q", got, ref)
+			t.Errorf("look-up answers %q, the same key %q", got, ref)
 		}
 	}
 	h.wantEffects(t, call.Kind, call.Reference, 1)

@@ -11,8 +11,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// Simulated is the harness of an adapter in front of a simulator, but for its notices. ids
-// spells the simulator's ids of what it does unasked as the adapter reads them; nil: alike.
+// Simulated is the harness of an adapter in front of a simulator, but for its notices. ids converts
+// the simulator's ids of unasked movements to those that the adapter reads; nil: the same.
 func Simulated(t testing.TB, sim *simulator.Simulator, p psp.Provider, ids func(string) string) Harness {
 	t.Helper()
 	must := func(err error) {
@@ -65,7 +65,7 @@ func Simulated(t testing.TB, sim *simulator.Simulator, p psp.Provider, ids func(
 	}
 }
 
-// SimulatedNotices has the simulator send its notices to a receiver, whose URL it sets.
+// SimulatedNotices has the simulator send its notices to a receiver, and sets its URL.
 func SimulatedNotices(t testing.TB, sim *simulator.Simulator, to simulator.NoticeTarget) <-chan Delivery {
 	t.Helper()
 	handler, in := Receiver()

@@ -58,7 +58,7 @@ func unasked(t *testing.T, h Harness, n psp.Notifier, in <-chan Delivery) {
 		dispute := send(about(psp.KindDisputeOpened, 300), chargeRef, 300)
 		for _, next := range []psp.Kind{psp.KindDispute, psp.KindDisputeReversal, end} {
 			if again := send(about(next, 300), dispute, 0); again != dispute {
-				t.Errorf("%s is told of the dispute %s, not of %s", next, again, dispute)
+				t.Errorf("%s reports the dispute %s, not %s", next, again, dispute)
 			}
 		}
 	}

@@ -201,7 +201,7 @@ func (s *Simulator) readAdyenCall(w http.ResponseWriter, r *http.Request, kind p
 	return call, http.StatusUnprocessableEntity, validate(call)
 }
 
-// check refuses what Adyen would refuse, or what this provider does not know.
+// check refuses what Adyen would refuse, or what this provider does not have.
 func (m *adyenPayment) check() error {
 	for name, missing := range map[string]bool{
 		"returnUrl": m.ReturnURL == "", "reference": m.Reference == "", "paymentMethod.type": m.PaymentMethod.Type != "scheme",
@@ -213,7 +213,7 @@ func (m *adyenPayment) check() error {
 		}
 	}
 	if !m.manual() && (m.CaptureDelayHours == nil || *m.CaptureDelayHours != 0 || m.AdditionalData["manualCapture"] != "") {
-		return errors.New("captureDelayHours must be 0, or manualCapture true: this provider captures at once, or when it is told to")
+		return errors.New("captureDelayHours must be 0, or manualCapture true: this provider captures at once, or on request")
 	}
 	return nil
 }

@@ -13,9 +13,8 @@ import (
 // Captures and cancellations of held charges as Adyen has them ("Capture", "Cancel"):
 // each is received, and an event reports its result, including a failure.
 
-// adyenHeld marks a merchant's reference of a charge whose money is held. The books
-// have what is before it, which is the same for all orders about one charge; events
-// repeat the whole reference.
+// adyenHeld marks a merchant's reference of a charge that holds its money. The books have what is
+// before it, which is the same for all orders about one charge; events repeat the whole reference.
 const adyenHeld = "-held"
 
 // adyenOrder holds what the books lack of a capture or cancellation, for as long as

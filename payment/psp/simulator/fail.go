@@ -45,7 +45,7 @@ func (b *book) fail(call psp.Call, i uint32, refText string) {
 var failing = []psp.Kind{psp.KindCharge, psp.KindRefund}
 
 // errNoMovement is the answer for a record that cannot fail.
-var errNoMovement = errors.New("simulator: there is no such charge or refund that has succeeded and stands: name one by the provider's id")
+var errNoMovement = errors.New("simulator: there is no such charge or refund that has succeeded and has not failed: name one by the provider's id")
 
 // Fail makes a charge or refund that succeeded fail, by the provider's own id of it in
 // any spelling: its money is back. It returns once that is durable.
@@ -117,8 +117,8 @@ func (o *outcomeBody) failed() {
 	o.Status, o.Error = "failed", &errorValue{Class: d.Class.String(), Code: d.Code, Message: d.Message}
 }
 
-// serveMovement shows one movement by the provider's own id, in its present state. A
-// provider without look-ups by our reference answers this, too: it knows its own ids.
+// serveMovement shows one movement by the provider's own id, in its present state. A provider
+// without look-ups by our reference answers this, too: it has its own ids.
 func (s *Simulator) serveMovement(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	kind := psp.Kind(q.Get("kind"))

@@ -35,7 +35,7 @@ func TestFailAfterSuccess(t *testing.T) {
 		t.Errorf("the key answers %s, first it was %s", r.body, first.body)
 	}
 	if r := do(s, "GET", "/v1/lookup?kind=refund&reference=re_1", "", ""); r.status != 200 || !strings.Contains(r.body, `"status":"failed"`) {
-		t.Errorf("the look-up says %d %s", r.status, r.body)
+		t.Errorf("the look-up answers %d %s", r.status, r.body)
 	}
 	if r := do(s, "POST", "/v1/refunds", "c", body("re_2", 1250, "psp_ch_000000000001")); r.status != 200 {
 		t.Errorf("the money cannot be given back anew: %d %s", r.status, r.body)
@@ -60,6 +60,6 @@ func TestFailAfterSuccess(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if r := do(s, "GET", "/v1/lookup?kind=charge&reference=ch_1", "", ""); !strings.Contains(r.body, `"id":"psp_ch_000000000006","status":"succeeded"`) {
-		t.Errorf("the look-up says %s", r.body)
+		t.Errorf("the look-up answers %s", r.body)
 	}
 }

@@ -219,13 +219,11 @@ func (f fate) pause(ctx context.Context) error {
 	}
 }
 
-// Hooks let a test in the same process stop a call at a known point. Each runs on the
-// call's own goroutine, which it may block. ctx ends when the client disconnects. Nil
-// members are skipped.
+// Hooks let a test in the same process stop a call at a chosen point. Each runs on the call's own
+// goroutine, which it may block. ctx ends when the client disconnects. Nil members are skipped.
 type Hooks struct {
-	// Before runs after the latency and before the decision. The call is decided once
-	// Before returns, even if the client has disconnected: it stands for a call in
-	// transit.
+	// Before runs after the latency and before the decision. The call is decided once Before
+	// returns, even if the client has disconnected: it acts as a call in transit.
 	Before func(ctx context.Context, call psp.Call)
 	// After runs once the outcome is durable and before the reply is sent.
 	After func(ctx context.Context, call psp.Call)

@@ -298,7 +298,7 @@ func (s *Simulator) serveLookup(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		refuse(w, http.StatusServiceUnavailable, "server", "storage", err.Error())
 	case !found:
-		refuse(w, http.StatusNotFound, "not_found", "not_found", "Nothing is known under this reference.")
+		refuse(w, http.StatusNotFound, "not_found", "not_found", "There is no record of this reference.")
 	default:
 		write(w, http.StatusOK, s.standing(rec, i))
 	}

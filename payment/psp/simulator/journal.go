@@ -143,8 +143,8 @@ func openJournal(dir string, logger *slog.Logger, apply func(entry) error) (_ *j
 	return j, nil
 }
 
-// held reports whether err, of a lock on a file, means that somebody has it: the kernel's
-// word for that (fcntl(2) has two) or vfs's own, for this process.
+// held reports whether err, of a lock on a file, means that a process has it: the kernel's errors
+// (fcntl(2) has two) or vfs's own, for this process.
 func held(err error) bool {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
@@ -224,8 +224,8 @@ func (j *journal) corrupt(line int, why error) error {
 	return fmt.Errorf("simulator: journal %s is corrupt at line %d (%w): restore it from a copy, or move it away to start with nothing", j.file.Name(), line, why)
 }
 
-// append writes lines and syncs them. After an error the file's end is not
-// known, so the caller must not append again.
+// append writes lines and syncs them. After an error the file's end is unknown, so the caller must
+// not append again.
 func (j *journal) append(lines []byte) error {
 	if _, err := j.file.Write(lines); err != nil {
 		return fmt.Errorf("simulator: write journal: %w: make room and restart", err)

@@ -32,7 +32,7 @@ func story(t *testing.T, s *Simulator) map[string]reply {
 
 var storySummary = Summary{Effects: 4, Keys: 5, DuplicateEffects: 1, Refunds: 1}
 
-// TestOnlyALockThatSomebodyHasIsInUse: what else stands in its way is named as that.
+// TestOnlyALockThatSomebodyHasIsInUse: another obstacle is named as that.
 func TestOnlyALockThatSomebodyHasIsInUse(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
@@ -86,8 +86,8 @@ func TestReopenRemembersEverything(t *testing.T) {
 	charge(s, "once2", "ch_3", "pm_card_insufficient_funds_once").want(t, 200, "succeeded")
 }
 
-// TestTornLastLine cuts the file at every byte of its last line: the outcome on
-// it is gone, all others are there, and the key can be used as if new.
+// TestTornLastLine cuts the file at every byte of its last line: the outcome on it is lost, all
+// others are there, and the key can be used as if new.
 func TestTornLastLine(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
@@ -216,7 +216,7 @@ func TestBrokenJournalStopsEverything(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	charge(s, "good", "ch_1", "pm_card_visa").want(t, 200, "succeeded")
-	if err := s.journal.file.Close(); err != nil { // as a disk that is gone
+	if err := s.journal.file.Close(); err != nil { // as a disk that failed
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -240,13 +240,13 @@ func TestBrokenJournalStopsEverything(t *testing.T) {
 	}
 	wantSummary(t, s, Summary{Effects: 1, Keys: 1})
 	if s.Close() == nil {
-		t.Error("Close said nothing")
+		t.Error("Close returned no error")
 	}
 	s = open(t, Config{Dir: dir})
 	wantSummary(t, s, Summary{Effects: 1, Keys: 1})
 }
 
-// victimDir tells the test binary to be the process that TestSIGKILL kills.
+// victimDir makes the test binary the process that TestSIGKILL kills.
 const victimDir = "HOMEWARD_TEST_SIMULATOR_DIR"
 
 // victim charges for ever from many goroutines and prints each answered key.

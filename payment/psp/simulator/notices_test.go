@@ -26,7 +26,7 @@ type got struct {
 	event
 }
 
-// receiver takes notices in and answers as told.
+// receiver takes notices in and answers as configured.
 func receiver(t *testing.T, status func(n int) int) (url string, in <-chan got) {
 	t.Helper()
 	ch := make(chan got, 10_000)
@@ -67,7 +67,7 @@ func notify(t *testing.T, s *Simulator, w Notices, urls ...string) {
 func TestNoticeIsSigned(t *testing.T) {
 	url, in := receiver(t, always(204))
 	s := open(t, Config{Dir: t.TempDir()})
-	charge(s, "before", "ch_before", "pm_card_visa") // nobody is told yet
+	charge(s, "before", "ch_before", "pm_card_visa") // no notice is sent yet
 	notify(t, s, Notices{}, url)
 	charge(s, "soft", "ch_0", "pm_card_insufficient_funds") // no money moved
 	charge(s, "k", "ch_1", "pm_card_visa")
@@ -277,7 +277,7 @@ func TestHoldAndRelease(t *testing.T) {
 	}
 }
 
-// Each target is told, whatever becomes of the others.
+// Each target gets its notices, whatever becomes of the others.
 func TestTwoTargets(t *testing.T) {
 	broken, tried := receiver(t, always(500))
 	url, in := receiver(t, always(200))
@@ -293,8 +293,7 @@ func TestTwoTargets(t *testing.T) {
 	}
 }
 
-// What was not taken when the process ended is sent by the next, without being
-// told to whom.
+// The next process sends what was not taken when this one ended, to the stored targets.
 func TestNoticesOutliveTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	url, in := receiver(t, func(n int) int {

@@ -39,7 +39,7 @@ func readOpenAPI(t *testing.T) (o openapi) {
 	return o
 }
 
-// fits says what of v is not as s has it, "" for nothing.
+// fits returns how v differs from s, "" if it does not.
 func (o *openapi) fits(s schema, v any, path string) string {
 	switch {
 	case s.Ref != "":

@@ -160,7 +160,7 @@ func (s *Simulator) restore(e entry) error {
 		return err
 	}
 	if i, ok := parseID(call.Kind, call.Source); v == failedSince && (!ok || i >= s.book.len() || !s.book.isSettled(i)) {
-		return fmt.Errorf("entry %d says that %q has failed, which has not succeeded before", e.N, call.Source)
+		return fmt.Errorf("entry %d has a failure of %q, which has not succeeded before", e.N, call.Source)
 	}
 	if v == happened {
 		if err := s.book.couldHappen(call); err != nil {
@@ -273,8 +273,8 @@ func (b *batch) wait() error {
 	return b.err
 }
 
-// lookup returns what is known of a reference: the approval if there is one,
-// else the last decline. found is false when there is neither.
+// lookup returns the record of a reference: the approval if there is one, else the last decline.
+// found is false when there is neither.
 func (s *Simulator) lookup(kind psp.Kind, reference string) (rec record, i int, found bool, err error) {
 	s.mu.Lock()
 	i, found = s.book.findReference(kind, reference)

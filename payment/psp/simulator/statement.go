@@ -168,5 +168,5 @@ func (s *Simulator) serveStatement(w http.ResponseWriter, r *http.Request) {
 	} else {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 	}
-	_ = s.WriteStatement(w, q) // the reader is gone
+	_ = s.WriteStatement(w, q) // the reader has disconnected
 }

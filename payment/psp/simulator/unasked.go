@@ -104,7 +104,7 @@ func (h *happening) id(stripe bool) string {
 	return id
 }
 
-// secondMark follows the id of a dispute whose money is withdrawn a second time.
+// secondMark follows the id of a dispute that withdraws money a second time.
 const secondMark = "/second"
 
 // of is the id of what it is about.
@@ -147,7 +147,7 @@ func (b *book) occurred(kind psp.Kind, id string) (n int, ok bool) {
 	return 0, false
 }
 
-// separator stands in the journal between a kind, what it is about, and its reason.
+// separator is between a kind, its subject and its reason in the journal.
 const separator = "|"
 
 // couldHappen returns what is wrong with a call as it is in the journal. The caller
@@ -214,12 +214,12 @@ func (b *book) happen(call psp.Call, i uint32) {
 }
 
 // errNothingLikeIt is the answer for an impossible movement.
-var errNothingLikeIt = errors.New("simulator: that cannot happen: name a charge or transfer that stands, a dispute or a payout, by the provider's id, and not more than is left of it")
+var errNothingLikeIt = errors.New("simulator: that cannot happen: name a charge or transfer that has not failed, a dispute or a payout, by the provider's id, and at most its rest")
 
 // errNoKind is the answer for a kind of movement that there is not.
 var errNoKind = errors.New("simulator: there is no kind")
 
-// kindsUnasked lists the kinds that [Simulator.Do] knows.
+// kindsUnasked lists the kinds of [Simulator.Do].
 func kindsUnasked() string {
 	var names []string
 	for kind := range begins {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The account of a key is Stripe's to say; a key that may not ask for it says nothing.
+// Stripe reports the account of a key. A key without that permission reports none.
 func TestAccount(t *testing.T) {
 	for name, c := range map[string]struct {
 		status     int

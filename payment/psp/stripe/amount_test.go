@@ -27,8 +27,8 @@ var iso = map[int]string{
 	4: "clf uyw",
 }
 
-// documented is what docs.stripe.com/currencies ("Supported currencies") says of how
-// amounts are written: a currency that is not named has two decimals.
+// documented is what docs.stripe.com/currencies ("Supported currencies") documents of how amounts
+// are written: a currency that is not named has two decimals.
 var documented = struct{ zero, three, whole string }{
 	zero:  "bif clp djf gnf jpy kmf krw mga pyg rwf vnd vuv xaf xof xpf",
 	three: "bhd jod kwd omr tnd",
@@ -122,8 +122,8 @@ func TestAmountRefusedUnsent(t *testing.T) {
 	}
 }
 
-// What goes over the wire is in Stripe's unit; what is counted, answered, shown and told is
-// in ours. The simulator has lists of its own.
+// Requests to Stripe are in Stripe's unit; counts, answers, reads and notices are in ours. The
+// simulator has lists of its own.
 func TestAmountsThroughTheSimulator(t *testing.T) {
 	sim, err := simulator.Open(simulator.Config{})
 	require.NoError(t, err)

@@ -18,8 +18,8 @@ import (
 const (
 	orderMember   = "order_id"
 	captureMember = "homeward_capture"
-	// Stripe keeps that many metadata entries, and values of that many characters
-	// ("Metadata"). Ours need room, too.
+	// Stripe keeps that many metadata entries, and values of that many characters ("Metadata"). Our
+	// entries need room, too.
 	maxMetadata      = 50 - 4
 	maxMetadataValue = 500
 )
@@ -288,7 +288,7 @@ func refuseMetadata(t *psp.Terms) *psp.Result {
 	}
 	order, own := t.Own()
 	if len(own) > maxMetadata {
-		return refuse("metadata", fmt.Sprintf("stripe keeps %d entries of metadata beside ours", maxMetadata))
+		return refuse("metadata", fmt.Sprintf("stripe keeps %d entries of metadata beside Homeward's", maxMetadata))
 	}
 	for name, value := range own {
 		switch {

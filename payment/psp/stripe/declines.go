@@ -16,7 +16,7 @@ var declineClasses = map[sdk.DeclineCode]psp.Class{
 	sdk.DeclineCodeInsufficientFunds:            psp.Soft,
 	sdk.DeclineCodeCardVelocityExceeded:         psp.Soft,
 	sdk.DeclineCodeWithdrawalCountLimitExceeded: psp.Soft,
-	sdk.DeclineCodeInvalidAmount:                psp.Soft, // "exceeds the amount that's allowed": the balance may tell
+	sdk.DeclineCodeInvalidAmount:                psp.Soft, // "exceeds the amount that's allowed": the balance may be the limit
 	// "Attempt the payment again", at once or later.
 	sdk.DeclineCodeApproveWithID:      psp.Soft,
 	sdk.DeclineCodeIssuerNotAvailable: psp.Soft,
@@ -100,7 +100,7 @@ func declineOf(e *sdk.Error) *psp.Decline {
 		}
 		return &psp.Decline{Class: class, Code: code, Message: e.Msg}
 	}
-	// decline_code is more specific; code alone stands if Stripe itself declined.
+	// decline_code is more specific; there is only code if Stripe itself declined.
 	code := string(e.DeclineCode)
 	if code == "" {
 		code = string(e.Code)

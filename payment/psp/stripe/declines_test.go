@@ -12,7 +12,7 @@ import (
 	sdk "github.com/stripe/stripe-go/v85"
 )
 
-// A new version of the SDK that knows a new code makes somebody sort it.
+// A new code in a new version of the SDK fails this test until it is classed.
 func TestEveryDeclineCodeIsSorted(t *testing.T) {
 	pkg, err := build.Import("github.com/stripe/stripe-go/v85", ".", build.FindOnly)
 	if err != nil {

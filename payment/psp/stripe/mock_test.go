@@ -74,7 +74,7 @@ func TestShapes(t *testing.T) {
 	}
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusBadRequest {
-		t.Errorf("a parameter that Stripe does not know: %s", res.Status)
+		t.Errorf("a parameter that Stripe does not have: %s", res.Status)
 	}
 }
 

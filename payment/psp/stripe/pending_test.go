@@ -79,7 +79,7 @@ func TestPayerActs(t *testing.T) {
 		require.JSONEq(t, `{"type":"redirect_to_url","redirect_to_url":{"url":"https://bank.example/3ds/`+r.ProviderRef+`","return_url":null}}`, string(r.Wait.NextAction))
 		found, looked := s.Lookup(t.Context(), call)
 		require.Equal(t, psp.FoundYes, found)
-		require.Equal(t, r, looked, "a look-up tells what the payer has to do, too")
+		require.Equal(t, r, looked, "a look-up has the payer's action, too")
 		require.NoError(t, s.sim.Act(r.ProviderRef, act))
 		require.Equal(t, want, s.shown(t, r.ProviderRef).Outcome)
 		require.Equal(t, want, s.Charge(t.Context(), call).Outcome, "the reply that Stripe kept is old")
@@ -87,7 +87,7 @@ func TestPayerActs(t *testing.T) {
 	require.Len(t, s.sim.Effects(), 1)
 }
 
-// Off session it is a decline for good that says so.
+// Off session it is a final decline with that code.
 func TestNobodyThere(t *testing.T) {
 	s := simulate(t)
 	call := there("away", "pm_card_3ds")
@@ -129,7 +129,7 @@ func TestSameIntentAgain(t *testing.T) {
 	require.Equal(t, "g2", head.Get("Idempotency-Key"))
 	require.Equal(t, psp.Approved, s.Charge(t.Context(), call).Outcome, "the same key, the same answer")
 	call.Key = "g3"
-	require.Equal(t, psp.Approved, s.Charge(t.Context(), call).Outcome, "what is paid cannot be confirmed again, and says so")
+	require.Equal(t, psp.Approved, s.Charge(t.Context(), call).Outcome, "a paid one cannot be confirmed again, and shows that it is paid")
 	require.Len(t, s.sim.Effects(), 1)
 }
 
@@ -201,7 +201,7 @@ func TestTerms(t *testing.T) {
 	require.Equal(t, psp.Approved, r.Outcome, "%v", r.Err)
 	_, form, head := s.last()
 	require.Equal(t, "acct_1", head.Get("Stripe-Account"))
-	require.Regexp(t, `^pi_\w+@acct_1$`, r.ProviderRef, "it can be asked for in the account's name alone")
+	require.Regexp(t, `^pi_\w+@acct_1$`, r.ProviderRef, "it can be read in the account's name alone")
 	for name, want := range map[string]string{
 		"amount": "1000", "customer": "cus_1", "off_session": "", "setup_future_usage": "off_session", "statement_descriptor_suffix": "ORDER 7",
 		"return_url": "https://shop.example/back", "automatic_payment_methods[allow_redirects]": "always", "on_behalf_of": "acct_2",

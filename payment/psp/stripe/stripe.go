@@ -99,8 +99,8 @@ const (
 	secretPrefix = "whsec_"
 	// referenceMember names our reference in metadata.
 	referenceMember = "homeward_reference"
-	// keyMember names the provider key: it tells which of several attempts under one
-	// reference made the object.
+	// keyMember names the provider key: it shows which of several attempts under one reference made
+	// the object.
 	keyMember = "homeward_key"
 )
 
@@ -219,9 +219,8 @@ func New(cfg Config) (*Provider, error) {
 // between reports whether r separates two secrets.
 func between(r rune) bool { return r == ',' || r <= ' ' }
 
-// once sends each request once, below a base path that the SDK, which knows Stripe's
-// own paths only, must not see. It traces the call, and bounds the reply, which the SDK
-// would read without limit.
+// once sends each request once, below a base path that the SDK, which has only Stripe's own paths,
+// must not see. It traces the call, and bounds the reply, which the SDK would read without limit.
 type once struct {
 	next   http.RoundTripper
 	prefix string

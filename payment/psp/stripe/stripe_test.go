@@ -64,7 +64,7 @@ func adapter(t testing.TB, url, secret string) *stripe.Provider {
 
 var call = psp.Call{Key: "k", Reference: "ch_1", Amount: 1250, Currency: "usd", Source: "pm_card_visa", Description: "d"}
 
-// answers serves one reply after the other and fails the test when asked for more.
+// answers serves one reply after the other and fails the test on any further request.
 func answers(t *testing.T, replies ...func(w http.ResponseWriter, r *http.Request)) (url string, requests func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -211,8 +211,8 @@ func TestKeptFailureIsLookedUp(t *testing.T) {
 	}
 }
 
-// A kept 5xx of a capture or a cancellation: the PaymentIntent shows what became of it. One
-// that stands as it did is no answer.
+// A kept 5xx of a capture or a cancellation: the PaymentIntent shows what became of it. An
+// unchanged one is no answer.
 func TestKeptFailureOfCaptureAndCancel(t *testing.T) {
 	kept := says(500, stripeError("api_error", "", ""), "Idempotent-Replayed", "true")
 	captured := strings.Replace(intent("succeeded", `,"capture_method":"manual","amount_received":1250`), `"k"`, `"k","homeward_capture":"cap_1"`, 1)
@@ -236,7 +236,7 @@ func TestKeptFailureOfCaptureAndCancel(t *testing.T) {
 				act = p.Cancel
 			}
 			if r := act(t.Context(), order); r.Outcome != c.want || len(requests()) != 2 {
-				t.Errorf("got %+v, want %s; asked %v", r, c.want, requests())
+				t.Errorf("got %+v, want %s; requested %v", r, c.want, requests())
 			}
 		})
 	}
@@ -268,7 +268,7 @@ func TestLookUpsInConnectedAccounts(t *testing.T) {
 	}
 }
 
-// A confirmation leaves no key in the metadata: its PaymentIntent is asked for by its id.
+// A confirmation leaves no key in the metadata: its PaymentIntent is read by its id.
 func TestKeptFailureOfConfirmation(t *testing.T) {
 	kept := says(500, stripeError("api_error", "", ""), "Idempotent-Replayed", "true")
 	before := func(status, more string) string { return strings.Replace(intent(status, more), `"k"`, `"before"`, 1) }
@@ -284,15 +284,15 @@ func TestKeptFailureOfConfirmation(t *testing.T) {
 		"wants the payer": {200, before("requires_action", ""), psp.Declined},
 		"canceled":        {200, before("canceled", ""), psp.Declined},
 		// This may be the decline that was there before.
-		"declined":        {200, before("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"card_declined"}`), psp.Unknown},
-		"of another":      {200, strings.Replace(before("succeeded", ""), "ch_1", "ch_2", 1), psp.Unknown},
-		"another amount":  {200, strings.Replace(before("succeeded", ""), "1250", "1251", 1), psp.Unknown},
-		"not to be asked": {503, "", psp.Unknown},
+		"declined":         {200, before("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"card_declined"}`), psp.Unknown},
+		"of another":       {200, strings.Replace(before("succeeded", ""), "ch_1", "ch_2", 1), psp.Unknown},
+		"another amount":   {200, strings.Replace(before("succeeded", ""), "1250", "1251", 1), psp.Unknown},
+		"not to be called": {503, "", psp.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, requests := answers(t, kept, func(w http.ResponseWriter, r *http.Request) {
 				if got := r.Header.Get("Stripe-Account"); got != "acct_1" {
-					t.Errorf("asked in the name of %q", got)
+					t.Errorf("requested in the name of %q", got)
 				}
 				says(c.status, c.now)(w, r)
 			})
@@ -307,7 +307,7 @@ func TestKeptFailureOfConfirmation(t *testing.T) {
 	}
 }
 
-// A reply that Stripe kept while the object was undecided says so for ever.
+// A reply that Stripe kept while the object was undecided is undecided for ever.
 func TestUndecidedIsReadAgain(t *testing.T) {
 	for now, want := range map[string]psp.Outcome{"succeeded": psp.Approved, "processing": psp.Pending, "canceled": psp.Declined} {
 		url, requests := answers(t, says(200, intent("processing", "")), says(200, intent(now, "")))
@@ -369,10 +369,10 @@ func TestLookupReplies(t *testing.T) {
 func TestRefundsAreListedByCharge(t *testing.T) {
 	url, _ := answers(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.URL.Query().Get("payment_intent"); got != "pi_9" {
-			t.Errorf("asked for the refunds of %q", got)
+			t.Errorf("requested the refunds of %q", got)
 		}
 		if got := r.Header.Get("Stripe-Account"); got != "acct_9" {
-			t.Errorf("asked in the name of %q", got)
+			t.Errorf("requested in the name of %q", got)
 		}
 		_, _ = w.Write([]byte(`{"object":"list","url":"/v1/refunds","has_more":false,"data":[{"id":"re_1","object":"refund","amount":1,"currency":"usd","status":"succeeded","metadata":{"homeward_reference":"re_mine"}}]}`))
 	})
@@ -390,7 +390,7 @@ func TestRefundsAreListedByCharge(t *testing.T) {
 func TestSearchQuotes(t *testing.T) {
 	url, _ := answers(t, func(w http.ResponseWriter, r *http.Request) {
 		if got, want := r.URL.Query().Get("query"), `metadata['homeward_reference']:'a\'b\\c'`; got != want {
-			t.Errorf("asked %s, want %s", got, want)
+			t.Errorf("requested %s, want %s", got, want)
 		}
 		_, _ = w.Write([]byte(`{"object":"search_result","data":[]}`))
 	})
@@ -419,7 +419,7 @@ func TestVersionAndKeyArePinned(t *testing.T) {
 	keyless.Key = ""
 	url, requests := answers(t)
 	if r := adapter(t, url, "").Charge(t.Context(), keyless); r.Outcome != psp.Unknown || r.Err == nil || len(requests()) != 0 {
-		t.Errorf("without a key: got %+v, asked %v", r, requests())
+		t.Errorf("without a key: got %+v, requested %v", r, requests())
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// What is told of a connected account is named as calls in its name are: by its id and the
-// account's. Its payouts are to the merchant's bank, and none of ours.
+// A movement of a connected account has its id and the account's, as those of calls in its name.
+// Its payouts go to the merchant's bank, and are not ours.
 func TestUnaskedOfConnectedAccount(t *testing.T) {
 	const (
 		dispute  = `{"id":"du_1","object":"dispute","amount":1250,"currency":"usd","status":"lost","payment_intent":"pi_1"}`
