@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	// marker stands before a block that a reader may paste. The test that it names runs the block
-	// as it stands, see package marked.
+	// marker precedes a block that a reader may paste. The test that it names runs the block as it
+	// stands, see package marked.
 	marker = regexp.MustCompile(`^<!-- (run by (Test\w+)|not run: \S.*) -->$`)
 	// commandLine is a line that a shell or a database is given.
 	commandLine = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ )*(sudo )?((\./)?bin/\w+|homeward|make|curl|sh|go|git|npm|npx|docker|kubectl|helm|terraform|createdb|psql|cockroach|openssl|ssh-keygen|export|until|CREATE|ALTER|GRANT|REVOKE|SELECT) `)
@@ -65,9 +65,8 @@ func shellBlocks(page string) (found []block) {
 	return shell
 }
 
-// TestBlocksAreRunOrMarked: whatever commands a page has a reader paste are run by tests that
-// a comment before them names, or the comment says why not. A procedure of the runbook says in
-// its last line what nobody has run.
+// TestBlocksAreRunOrMarked: a comment before each block of commands names the test that runs it, or
+// says why none does. A procedure of the runbook says in its last line what nobody has run.
 func TestBlocksAreRunOrMarked(t *testing.T) {
 	runs, blocks := blockRunners(t), 0
 	for _, path := range pages(t) {
@@ -141,7 +140,7 @@ func TestTargetsInTheDocsExist(t *testing.T) {
 	}
 	for _, path := range pages(t) {
 		if path == "CHANGELOG.md" {
-			continue // it says what there was
+			continue // it names the block
 		}
 		for _, m := range makeLine.FindAllStringSubmatch(read(t, path), -1) {
 			if named++; !targets[m[1]] {

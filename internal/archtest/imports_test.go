@@ -15,28 +15,28 @@ const module = "github.com/homeward-io/homeward/"
 // packages under to, for the reason given. Tests may.
 var forbidden = []struct{ from, to, why string }{
 	{"outbox", "claim", "claim's effects carry outbox rows; the other way round would be a circle"},
-	{"outbox", "region", "the outbox knows rows, not where requests travel"},
+	{"outbox", "region", "the outbox handles rows, not the ways of requests"},
 	{"claim", "region", "correctness is in the row: nothing here may depend on membership"},
 	{"claim", "router", "requests are read downwards: router, then claim"},
 	{"claim", "payment", "claim declares the executor it needs; payment implements it"},
-	{"claim", "internal", "domain rooms own contracts and know no technology"},
-	{"ledger", "claim", "a claim's outcome and its booking are one step: claim knows the books, they know no claims"},
-	{"ledger", "outbox", "the books know movements of money, and not who is told of them"},
-	{"ledger", "payment", "the books know movements of money, and not what asked for them"},
-	{"ledger", "internal", "domain rooms own contracts and know no technology"},
-	{"outbox", "internal", "domain rooms own contracts and know no technology"},
+	{"claim", "internal", "domain rooms own contracts and import no technology"},
+	{"ledger", "claim", "a claim's outcome and its booking are one step: claim imports the books, they import no claims"},
+	{"ledger", "outbox", "the books hold movements of money, and not who is notified of them"},
+	{"ledger", "payment", "the books hold movements of money, and not what requested them"},
+	{"ledger", "internal", "domain rooms own contracts and import no technology"},
+	{"outbox", "internal", "domain rooms own contracts and import no technology"},
 	{"region", "router", "requests are read downwards: router, then region"},
 	{"region", "payment", "a forward carries bytes and does not read them"},
-	{"region", "internal/embedded", "domain rooms know no store"},
+	{"region", "internal/embedded", "domain rooms import no store"},
 	{"region", "internal/httpapi", "requests are read downwards: httpapi, router, region"},
-	{"router", "internal", "domain rooms know no technology"},
+	{"router", "internal", "domain rooms import no technology"},
 	{"router", "payment", "where a request goes does not depend on what it pays"},
 	{"payment", "region", "what a charge means does not depend on where it runs"},
 	{"payment", "router", "what a charge means does not depend on where it runs"},
-	{"payment", "internal/embedded", "domain rooms know no store"},
+	{"payment", "internal/embedded", "domain rooms import no store"},
 	{"payment", "internal/httpapi", "httpapi reads payment, not the other way"},
 	{"payment/verify", "claim", "the books are proved from their rows alone"},
-	{"payment/psp", "claim", "a provider adapter knows the provider, and no claims"},
+	{"payment/psp", "claim", "a provider adapter speaks to the provider, and imports no claims"},
 	{"internal/embedded", "router", "a store persists what claim decides and nothing else"},
 	{"internal/embedded", "region", "a store persists what claim decides and nothing else"},
 	{"internal/embedded", "payment", "a store persists what claim decides and nothing else"},
@@ -45,9 +45,9 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/sqlstore", "region", "a store persists what claim decides and nothing else"},
 	{"internal/sqlstore", "payment", "a store persists what claim decides and nothing else"},
 	{"internal/sqlstore", "internal/httpapi", "stores and the public API meet where a deployment is handed out"},
-	{"internal/sqlstore", "internal/embedded", "two stores of one contract know nothing of each other"},
-	{"internal/embedded", "internal/sqlstore", "two stores of one contract know nothing of each other"},
-	{"internal/lab/localdb", "internal/sqlstore", "a server that is started knows nothing of what is kept in it"},
+	{"internal/sqlstore", "internal/embedded", "two stores of one contract do not import each other"},
+	{"internal/embedded", "internal/sqlstore", "two stores of one contract do not import each other"},
+	{"internal/lab/localdb", "internal/sqlstore", "a server that is started does not depend on what it stores"},
 	{"internal/httpapi", "internal/embedded", "stores and the public API meet where a deployment is handed out"},
 	{"internal/httpapi", "internal/sqlstore", "stores and the public API meet where a deployment is handed out"},
 	{"internal/httpapi", "region", "httpapi asks the router"},
@@ -62,27 +62,27 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/lab", "internal/embedded", "internal/node opens the demo's store"},
 	{"internal/reconcile", "internal", "books, and who gives back, are handed to it"},
 	{"internal/build", "internal", "every room may ask what it was built from"},
-	{"internal/deployment", "internal/node", "it is what nodes and commands act on, and knows neither"},
+	{"internal/deployment", "internal/node", "nodes and commands act on it, and it imports neither"},
 	{"internal/cli", "internal/embedded", "commands act on a deployment, whichever store it is"},
 	{"internal/parts", "internal", "it starts and stops parts, whatever they are"},
 	{"internal/problem", "internal/httpapi", "the table of errors is below everything that renders it"},
 	{"internal/span", "claim", "every room makes spans, so it is below all of them"},
 	{"internal/span", "internal", "merchants import client, which makes spans"},
-	{"internal/meter", "claim", "every room tells metrics, so it is below all of them"},
-	{"internal/meter", "internal", "every room tells metrics, so it is below all of them"},
-	{"audit", "internal", "domain rooms know no technology; rows and objects are handed to it"},
+	{"internal/meter", "claim", "every room records metrics, so it is below all of them"},
+	{"internal/meter", "internal", "every room records metrics, so it is below all of them"},
+	{"audit", "internal", "domain rooms import no technology; rows and objects are handed to it"},
 	{"audit", "payment", "it exports rows, whatever they are of"},
-	{"internal/inspect", "internal", "domain rooms know no technology; rows are handed to it"},
+	{"internal/inspect", "internal", "domain rooms import no technology; rows are handed to it"},
 	{"internal/inspect", "payment", "it reads what claims, books and queues say, and asks no provider"},
-	{"internal/runs", "internal", "domain rooms know no technology; a bucket is handed to it"},
+	{"internal/runs", "internal", "domain rooms import no technology; a bucket is handed to it"},
 	{"internal/runs", "claim", "it keeps what was found, whatever it is of"},
 	{"internal/seal", "claim", "it seals bytes, whatever they are, and is below the rooms that own them"},
 	{"internal/seal", "outbox", "it seals bytes, whatever they are, and is below the rooms that own them"},
 	{"internal/seal", "payment", "it seals bytes, whatever they are, and is below the rooms that own them"},
-	{"internal/seal", "internal", "rooms seal what they own before a store sees it; no store knows a key"},
-	{"internal/embedded", "internal/seal", "rooms seal what they own before a store sees it; no store knows a key"},
-	{"internal/sqlstore", "internal/seal", "rooms seal what they own before a store sees it; no store knows a key"},
-	{"internal/telemetry", "internal/node", "it sets a process up and knows nothing of what runs there"},
+	{"internal/seal", "internal", "rooms seal what they own before a store sees it; no store has a key"},
+	{"internal/embedded", "internal/seal", "rooms seal what they own before a store sees it; no store has a key"},
+	{"internal/sqlstore", "internal/seal", "rooms seal what they own before a store sees it; no store has a key"},
+	{"internal/telemetry", "internal/node", "it sets a process up and imports nothing of what runs there"},
 	{"client", "internal", "merchants import client; it must drag no server in"},
 	{"client", "router", "merchants import client; it must drag no server in"},
 	{"client", "region", "merchants import client; it must drag no server in"},
@@ -108,19 +108,19 @@ var libraries = []struct {
 	{"github.com/knadh/koanf", []string{"internal/node"}, "configuration is assembly"},
 	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry", "e2e"}, "rooms make spans; where they go is set up in one"},
 	{"go.opentelemetry.io/otel/exporters", []string{"internal/telemetry"}, "rooms make spans; where they go is set up in one"},
-	{"go.opentelemetry.io/", []string{"internal/span", "internal/meter", "internal/telemetry", "e2e"}, "what traces and metrics say stands in one room each"},
+	{"go.opentelemetry.io/", []string{"internal/span", "internal/meter", "internal/telemetry", "e2e"}, "the names of traces and of metrics are in one room each"},
 	{"github.com/exaring/otelpgx", []string{"internal/sqlstore"}, "one room per technology"},
 	{"github.com/nats-io/nats.go", []string{"outbox/relay/nats", "e2e"}, "one room per technology"},
 	{"github.com/nats-io/nats-server", []string{"e2e"}, "the server to publish to is somebody else's, but in tests"},
 	{"code.dny.dev/ssrf", []string{"outbox/relay"}, "where merchants may send us is decided where we go"},
 	{"github.com/stripe/stripe-go", []string{"payment/psp/stripe"}, "one room per provider"},
-	{"github.com/secure-systems-lab/", []string{"audit"}, "the format of segments stands in one room"},
-	{"github.com/klauspost/compress", []string{"audit"}, "the format of segments stands in one room"},
+	{"github.com/secure-systems-lab/", []string{"audit"}, "the format of segments is in one room"},
+	{"github.com/klauspost/compress", []string{"audit"}, "the format of segments is in one room"},
 	{"github.com/coreos/go-oidc", []string{"internal/console"}, "who may look is decided where pages are"},
 	{"golang.org/x/oauth2", []string{"internal/console"}, "who may look is decided where pages are"},
 	{"github.com/chromedp", []string{"e2e"}, "only tests look through a browser"},
 	{"github.com/getkin/kin-openapi", []string{"e2e"}, "only tests hold answers against the document"},
-	{"github.com/dunglas/httpsfv", []string{"claim"}, "how a key is spelled stands in one room"},
+	{"github.com/dunglas/httpsfv", []string{"claim"}, "the spelling of a key is in one room"},
 	{"github.com/miekg/dns", []string{"e2e"}, "only tests ask DNS"},
 	{"github.com/maxmind/mmdbwriter", []string{"e2e"}, "only tests say where addresses are"},
 	{"github.com/alecthomas/kong", []string{"internal/cli", "e2e"}, "commands are internal/cli's"},
@@ -161,10 +161,10 @@ func TestImportDirections(t *testing.T) {
 		from := strings.TrimPrefix(p.ImportPath, module)
 		seen[from] = true
 		for _, imported := range p.Imports {
-			to, ours := strings.CutPrefix(imported, module)
+			to, internal := strings.CutPrefix(imported, module)
 			for _, f := range forbidden {
 				// Conformance suites are contracts for the rooms above them.
-				if ours && under(from, f.from) && under(to, f.to) && !under(to, f.from) && !allowed(from, to) {
+				if internal && under(from, f.from) && under(to, f.to) && !under(to, f.from) && !allowed(from, to) {
 					t.Errorf("%s imports %s: %s", from, to, f.why)
 				}
 			}
@@ -208,7 +208,7 @@ func underAny(path string, rooms []string) bool {
 	return false
 }
 
-// everywhere are rooms that any other may import: they know nobody.
+// everywhere are rooms that any other may import: they import none.
 var everywhere = []string{"internal/fault", "internal/span", "internal/meter", "internal/gen", "internal/telemetry"}
 
 // assembly are rooms that may import any domain room; of them the drawing has what they
@@ -279,8 +279,8 @@ func TestTheDrawingIsRight(t *testing.T) {
 			continue
 		}
 		for _, imported := range p.Imports {
-			to, ours := strings.CutPrefix(imported, module)
-			if !ours || underAny(to, everywhere) || roomOf(to, rooms) == from && from != "" || underAny(from, assembly) && !under(to, "internal") {
+			to, internal := strings.CutPrefix(imported, module)
+			if !internal || underAny(to, everywhere) || roomOf(to, rooms) == from && from != "" || underAny(from, assembly) && !under(to, "internal") {
 				continue
 			}
 			arrow := from + " ─▶ " + roomOf(to, rooms)

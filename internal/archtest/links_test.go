@@ -34,8 +34,8 @@ func anchors(page string) map[string]bool {
 	return found
 }
 
-// The docs refer to files and headings that are there. Other hosts are not asked: a
-// test fails for what is wrong here.
+// The docs refer to files and headings that exist. The test contacts no other host: it fails only
+// for mistakes here.
 func TestLinksOfTheDocs(t *testing.T) {
 	pages := map[string]string{}
 	if err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// Each line of the log that is to wake somebody stands in the runbook, word for word, and
-// the runbook names no other.
+// The runbook has each log line that pages, word for word, and no other.
 func TestEachPageIsInTheRunbook(t *testing.T) {
 	runbook := read(t, "docs/RUNBOOK.md")
 	line := regexp.MustCompile(`"(page: [^"\n]+)"`)

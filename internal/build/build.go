@@ -11,8 +11,8 @@ import (
 )
 
 // A release sets these: -ldflags '-X
-// github.com/homeward-io/homeward/internal/build.version=v1.2.3'. For any other build
-// Go supplies what it knows about the repository.
+// github.com/homeward-io/homeward/internal/build.version=v1.2.3'. For any other build Go supplies
+// the repository's revision.
 var version, commit, date string
 
 // Info describes a build.

@@ -7,9 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatABuildSays: what a release was told goes before what Go knows, and what nobody
-// knows is "dev".
-func TestWhatABuildSays(t *testing.T) {
+// TestVersion: a release's version precedes the one that Go recorded. Without either it is "dev".
+func TestVersion(t *testing.T) {
 	at := []debug.BuildSetting{
 		{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-11-01T10:00:00Z"}, {Key: "vcs.modified", Value: "true"},
 		{Key: "-tags", Value: "grpcnotrace,aws"},

@@ -59,25 +59,25 @@ func Libraries() ([]Library, error) {
 }
 
 func librariesOf(b *debug.BuildInfo) ([]Library, error) {
-	var known struct {
+	var listed struct {
 		Modules map[string][]License `json:"modules"`
 		Texts   map[string]string    `json:"texts"`
 	}
-	if err := json.Unmarshal(libraries, &known); err != nil {
+	if err := json.Unmarshal(libraries, &listed); err != nil {
 		return nil, err
 	}
 	of := func(name, version string) (Library, error) {
-		l := Library{name, version, slices.Clone(known.Modules[name])}
+		l := Library{name, version, slices.Clone(listed.Modules[name])}
 		if len(l.Licenses) == 0 {
 			return l, fmt.Errorf("the licence of %s is not in internal/build/libraries.json; run: make generate", name)
 		}
 		for i := range l.Licenses {
-			l.Licenses[i].Text = known.Texts[l.Licenses[i].Text]
+			l.Licenses[i].Text = listed.Texts[l.Licenses[i].Text]
 		}
 		return l, nil
 	}
 	versions := map[string]string{"std": runtime.Version()}
-	for name := range known.Modules {
+	for name := range listed.Modules {
 		if first, _, _ := strings.Cut(name, "/"); name != "std" && first == name {
 			versions[name] = "" // embedded, and no module
 		}

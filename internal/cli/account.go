@@ -18,7 +18,7 @@ type accountCommand struct {
 
 // Help returns the text that homeward account --help adds.
 func (accountCommand) Help() string {
-	return "A provider's name stands for one account: its books, and what its webhooks and look-ups mean. A node with a key of another account under the same name does not start.\n\n" + migrateCommand{}.Help()
+	return "A provider's name belongs to one account: its books, and what its webhooks and look-ups mean. A node with a key of another account under the same name does not start.\n\n" + migrateCommand{}.Help()
 }
 
 type accountListCommand struct{}
@@ -48,9 +48,8 @@ func (accountAcceptCommand) Help() string {
 	return "Run it when no node has a key of the former account any more: open work is counted once, and what such a node begins after that may be charged again in the new account. docs/RUNBOOK.md, \"Change providers\", has the steps."
 }
 
-// Run is for an operator who knows that the other account has the movements of this
-// one, as after a migration by the provider: movements of the former account are not
-// found in another.
+// Run is for an operator who has checked that the other account has the movements of this one, as
+// after a migration by the provider: movements of the former account are not found in another.
 func (c *accountAcceptCommand) Run(ctx context.Context, io streams) error {
 	return withDatabase(ctx, func(db *sqlstore.DB) error {
 		work, err := node.OpenWork(ctx, db)

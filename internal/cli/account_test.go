@@ -12,8 +12,8 @@ import (
 	"github.com/homeward-io/homeward/payment/account"
 )
 
-// A person accepts another account where nothing is open in the former one, or says that it
-// is to be so anyway.
+// A person accepts another account where nothing is open in the former one, or overrides with
+// --anyway.
 func TestAccountsAreAcceptedByCommand(t *testing.T) {
 	const region = "us-east1"
 	url := migrated(t, region)

@@ -27,7 +27,7 @@ type ledgerAdjustCommand struct {
 
 // Help returns the text that homeward ledger adjust --help adds.
 func (ledgerAdjustCommand) Help() string {
-	return `Books what a person decided, for ever. A mistake is taken back by an adjustment the other way round, with a reference of its own.
+	return `Books what a person decided, for ever. A mistake is reversed by an adjustment the other way round, with a reference of its own.
 
 Money goes from the account that is credited to the one that is debited, as in the table of package ledger. A payer of acme was paid back by bank transfer, so that the provider's suspense is not owed any more: --from bank:stripe --to suspense:acme. A dispute is given up, and the merchant bears it: --from disputed:acme --to merchant:acme.
 

@@ -75,7 +75,7 @@ func (c *auditExportCommand) export(ctx context.Context, io streams, s *store, b
 			return err
 		}
 		if err := x.Compare(ctx, put.OpenedAt); err != nil {
-			return fmt.Errorf("region %s: %w; if it was put back, homeward restore begin says so", region, err)
+			return fmt.Errorf("region %s: %w; if it was restored, run homeward restore begin", region, err)
 		}
 		status, err := x.Finish(ctx)
 		if err != nil {

@@ -42,7 +42,7 @@ type commands struct {
 	Audit         auditCommand         `cmd:"" help:"Verify the exported audit, and search it."`
 	Ledger        ledgerCommand        `cmd:"" help:"Verify the ledger, and show balances and entries."`
 	Account       accountCommand       `cmd:"" help:"Show and accept the account behind each provider's name."`
-	Restore       restoreCommand       `cmd:"" help:"Withhold keys after a database restore until lost claims are known."`
+	Restore       restoreCommand       `cmd:"" help:"Withhold keys after a database restore until lost claims are found."`
 	Reconcile     reconcileCommand     `cmd:"" help:"Compare a provider's statement with the books and the claims."`
 	DevCerts      devCertsCommand      `cmd:"" help:"Create throw-away certificates for nodes and operators."`
 	Version       versionCommand       `cmd:"" help:"Print version, commit and build."`
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, io streams) int {
 		return code
 	}
 	doing.is(shellName(), command)
-	if code, asked := runAsked(ctx, io, command, args); asked {
+	if code, remote := runRemote(ctx, io, command, args); remote {
 		return code
 	}
 	if err := command.Run(); err != nil {
@@ -120,7 +120,7 @@ func parse(ctx context.Context, args []string, io streams) (*kong.Context, int) 
 	return command, 0
 }
 
-// userInURL matches what stands before the host of a URL.
+// userInURL matches what precedes the host of a URL.
 var userInURL = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s@]*@`)
 
 // hasPassword names the argument with a URL that holds a user or a password, never its value;

@@ -13,7 +13,7 @@ import (
 	"github.com/homeward-io/homeward/internal/drill"
 )
 
-// column is one of a table that a command prints: its heading, and what stands below it.
+// column is one of a table that a command prints: its heading, and what is below it.
 type column struct{ heading, means string }
 
 // columns are those of a table, in their order. What a table prints as its headings comes
@@ -22,7 +22,7 @@ type columns struct {
 	// command prints it, as in "homeward regions"; also those of like.
 	command string
 	like    []string
-	// rows says what a line is.
+	// rows names what a line is.
 	rows string
 	all  []column
 }
@@ -58,7 +58,7 @@ func (c *columns) of(command string) bool {
 	return c.command == command || slices.Contains(c.like, command)
 }
 
-// times and money are said once.
+// times and money are explained once.
 const (
 	minorUnits  = "in minor units"
 	homedHere   = "The home region of the rows."
@@ -72,7 +72,7 @@ var (
 		{"CODE", "Its code, which keys and ids contain permanently."},
 		{"STATUS", "active; draining: no new keys get their home here; down: the others act on its rows."},
 		{"NODES", "Live nodes of it in gossip."},
-		{"RTT", "Round trip from the node that was asked, by gossip's pings; - for its own region, or while none has been measured."},
+		{"RTT", "Round trip from the answering node, by gossip's pings; - for its own region, or while none has been measured."},
 		{"LAST SEEN", "When gossip last had a live node of it, by this machine's clock."},
 		{"IN FLIGHT", "Claims at home here without an outcome. Parked ones do not count."},
 		{"PENDING", "Provider calls that are neither done nor parked. homeward outbox list has the other queues."},
@@ -100,7 +100,7 @@ var (
 		{"REPLAYED", "Those that got a stored answer."},
 		{"REFUSED", "Those that got 4xx."},
 		{"FAILED", "Those that got 5xx."},
-		{"WAYS", "Where they went: home, a key at home here; forward, to a node of its home; replica, the near copy of an answer; deputy, the rows of a lost home; unrouted, nowhere: refused before its home was asked, or no home was found."},
+		{"WAYS", "Where they went: home, a key at home here; forward, to a node of its home; replica, the near copy of an answer; deputy, the rows of a lost home; unrouted, nowhere: refused before it was sent to its home, or no home was found."},
 		{"DEPUTY FOR", "Lost regions whose rows its nodes act on."},
 	}}
 	arrivalColumns = columns{"homeward top", nil, "one of the latest requests", []column{
@@ -165,7 +165,7 @@ var (
 		{"next", "What to do about it, where something is to be done."},
 		{"tenant", ofTheTenant},
 		{"key", "The idempotency key."},
-		{"object", "The charge, transfer, refund or order that the key stands for."},
+		{"object", "The charge, transfer, refund or order under the key."},
 		{"home", "The key's home region."},
 		{"claim", "State (IN_FLIGHT, COMPLETED, FAILED_RETRY, FAILED_TERMINAL); age (live: retries are answered; expired: they get 410; gone: the key is new); fence, generation and attempts, as in the columns below."},
 		{"holder", "The node that works on the key, and the end of its lease."},
@@ -182,7 +182,7 @@ var (
 		{"NODE", "The node that acted."},
 		{"FENCE", "The claim's fence: it goes up when another node takes the claim over."},
 		{"GENERATION", "The claim's generation: it goes up after a definite no."},
-		{"FROM", "row, or the exported segment that says it."},
+		{"FROM", "row, or the exported segment that has it."},
 	}}
 	balanceColumns = columns{"homeward ledger balances", nil, "an account in a currency", []column{
 		{"REGION", homedHere},
@@ -212,7 +212,7 @@ var (
 		{"MISMATCH", "Its class; docs/RUNBOOK.md says what to do about each."},
 		{"REFERENCE", "Our id that the statement names."},
 		{"PROVIDER REF", refOfTheirs},
-		{"TENANT", "The tenant, where it is known."},
+		{"TENANT", "The tenant, if a row names it."},
 		{"STATED", "Amount in the statement, " + minorUnits + "."},
 		{"BOOKED", "Amount in the books, " + minorUnits + "."},
 		{"HEALING", "What --heal did about it."},
@@ -245,7 +245,7 @@ var (
 		{"SEGMENTS", "Segments that were read."},
 		{"CLAIMS", "Claims that they name, lost or not."},
 		{"TOO LITTLE KNOWN", "Those of which segments do not say enough: they stay withheld."},
-		{"READ UNTIL", "All that happened before is known."},
+		{"READ UNTIL", "The command has read all that happened before."},
 		{"ENDS BECAUSE", "Why no more could be read."},
 	}}
 	lostColumns = columns{"homeward restore book", nil, "a movement", []column{

@@ -138,7 +138,7 @@ func (c *compensationsStopCommand) Run(ctx context.Context, io streams) error {
 type compensationsReleaseCommand struct {
 	liveFlags
 	Provider string `placeholder:"NAME" help:"Brakes of this provider. Default: the brake of all providers; brakes of single ones stay."`
-	Yes      bool   `help:"Release although a restore stands: what looks like a ghost may be a charge whose record is lost."`
+	Yes      bool   `help:"Release although a restore is in effect: what looks like a ghost may be a charge whose record is lost."`
 }
 
 func (c *compensationsReleaseCommand) Run(ctx context.Context, io streams) error {

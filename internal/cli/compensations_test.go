@@ -12,8 +12,8 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// A person stops automatic refunds, sees why, and releases them; so for one provider,
-// whose brake a release of all leaves as it is.
+// A person stops automatic refunds, sees why, and releases them. A release of all does not release
+// one provider's brake.
 func TestCompensations(t *testing.T) {
 	twoStores(t, func(t *testing.T, flags []string, open func(do func(*store))) {
 		run := func(args ...string) string {

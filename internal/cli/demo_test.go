@@ -19,8 +19,8 @@ import (
 	"github.com/homeward-io/homeward/internal/lab"
 )
 
-// TestADemoLeavesNothing: what was not to be kept is gone, however the demo ended.
-// While it runs its nodes answer where it says.
+// TestADemoLeavesNothing: the demo deletes its directory, however it ended. While it runs its nodes
+// answer at the printed addresses.
 func TestADemoLeavesNothing(t *testing.T) {
 	onlyWith(t)
 	tmp := t.TempDir()
@@ -41,15 +41,15 @@ func TestADemoLeavesNothing(t *testing.T) {
 		_ = w.Close()
 	}()
 	said := bufio.NewScanner(r)
-	ready, asked := false, ""
+	ready, address := false, ""
 	for said.Scan() {
 		if _, node, ok := strings.Cut(said.Text(), " regions --node "); ok {
-			asked = node
+			address = node
 		}
 		if strings.Contains(said.Text(), "Ctrl-C drains") {
 			ready = true
 			require.Len(t, left(), 1)
-			require.Contains(t, does(t, "regions", "--node", asked), "As us-east1-1-")
+			require.Contains(t, does(t, "regions", "--node", address), "As us-east1-1-")
 			interrupt()
 		}
 	}
@@ -112,7 +112,7 @@ func TestADemoSealsWhatProvidersSay(t *testing.T) {
 		return err
 	}))
 	require.Contains(t, string(raw), "simulator:evt_", "the notice is there")
-	require.NotContains(t, string(raw), `"charge.succeeded"`, "and not what it says")
+	require.NotContains(t, string(raw), `"charge.succeeded"`, "and not its contents")
 }
 
 // chargeAndWait makes a charge and returns when its webhook has been taken.

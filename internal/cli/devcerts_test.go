@@ -50,7 +50,7 @@ func TestDevCerts(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(3*24*time.Hour), pair.Leaf.NotAfter, time.Hour)
 	require.Equal(t, x509.KeyUsageDigitalSignature, pair.Leaf.KeyUsage)
 
-	// Nothing is written over, or half made, unless asked for.
+	// The command overwrites nothing without a flag, and makes nothing in part.
 	before, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(filepath.Join(dir, "us-east1-1.pem")))

@@ -77,7 +77,7 @@ func words(line string) (all []string) {
 	return all
 }
 
-// misspelt says which word of a command line there is not, "" for none.
+// misspelt returns the word of a command line that does not exist, "" for none.
 func misspelt(node *kong.Node, line []string) string {
 	for _, w := range line {
 		if strings.HasPrefix(w, "-") {

@@ -43,11 +43,11 @@ type drillCommand struct {
 
 // Help returns the text that homeward drill --help adds.
 func (drillCommand) Help() string {
-	return `Drives load against a running cluster, takes something away, brings it back, and counts: the provider simulator knows how often money moved, and every payment is asked for once more at the end. The exit code is 1 unless there are no duplicates, no differing replays and no lost replies.
+	return `Drives load against a running cluster, takes something away, brings it back, and counts: the provider simulator counts how often money moved, and every payment is requested once more at the end. The exit code is 1 unless there are no duplicates, no differing replays and no lost replies.
 
 The tenants of a --cluster's API keys pay. HOMEWARD_API_KEYS, or the file that HOMEWARD_API_KEYS_FILE names, has those of others, with commas, ideally of tenants with different registrars.
 
-Nothing is touched that is not named here. With --cluster the cluster itself is asked, which acts on its own processes and its private database. Nodes of it that are not running are started first:
+Nothing is touched that is not named here. With --cluster the request goes to the cluster itself, which acts on its own processes and its private database. Nodes of it that are not running are started first:
   region-loss      SIGKILL to the region's nodes, then a start
   partition        SIGSTOP to the region's nodes, then SIGCONT
   blackhole        the gates before the region's RPC ports let nothing pass, or nothing of --from, then everything; gossip goes on

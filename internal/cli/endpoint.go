@@ -44,7 +44,7 @@ func lostSecret(tenant string) error {
 	return fmt.Errorf("the secret of tenant %s is sealed under a key that is not here: set %s as the nodes have it, or replace the secret with homeward endpoint secret %s --only", tenant, node.SealKeys, tenant)
 }
 
-// noSealKey is an error of [seal.ErrNoKey] that says what to do.
+// noSealKey is an error of [seal.ErrNoKey] with what to do.
 func noSealKey() error {
 	return fmt.Errorf("%w: set %s as the nodes have it, or make one with homeward secrets key; %s=false stores secrets in clear text, as at nodes with seal: false", seal.ErrNoKey, node.SealKeys, node.SealSetting)
 }
@@ -131,8 +131,8 @@ const (
 	webhooksUnknown = "unknown"
 )
 
-// webhooks is what events.webhooks.on says where the command works: at the node that runs it,
-// or in the demo's settings. A database does not know the settings of its nodes.
+// webhooks is events.webhooks.on of the node that runs the command, or of the demo's settings. A
+// database does not have the settings of its nodes.
 func (c *endpointShowCommand) webhooks(ctx context.Context) (string, error) {
 	var on bool
 	b, here := ctx.Value(nodeKey{}).(node.Belongings)
@@ -154,7 +154,7 @@ func (c *endpointShowCommand) webhooks(ctx context.Context) (string, error) {
 	return webhooksOff, nil
 }
 
-// explainWebhooks says what a value means for deliveries.
+// explainWebhooks returns what a value means for deliveries.
 func explainWebhooks(value string) string {
 	switch value {
 	case webhooksOn:
@@ -243,7 +243,7 @@ func (c *endpointSecretCommand) Run(ctx context.Context, io streams) error {
 			fmt.Fprintf(io.out, "the deliveries of %s are signed with the newest secret alone from now on\n", c.Tenant)
 		case c.Only:
 			printSecret(io, minted)
-			fmt.Fprintln(io.out, "Deliveries are signed with it alone from now on: those that arrive before the tenant knows it are refused, and sent again.")
+			fmt.Fprintln(io.out, "Deliveries are signed with it alone from now on: those that arrive before the tenant has it are refused, and sent again.")
 		default:
 			printSecret(io, minted)
 			fmt.Fprintf(io.out, "Deliveries are signed with it and with the one before it. Once the tenant checks with the new one: homeward endpoint secret %s --end-old\n", c.Tenant)

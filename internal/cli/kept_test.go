@@ -161,8 +161,8 @@ func TestADirectoryThatIsNoDemosGetsNoReports(t *testing.T) {
 	dir := t.TempDir()
 	code, _, _ := homeward(t, "ledger", "verify", "--data", dir)
 	require.Equal(t, exitUnread, code)
-	left, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Empty(t, entries)
 	require.Empty(t, runsOf(filepath.Join(dir, "nowhere")))
 }

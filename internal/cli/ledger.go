@@ -262,7 +262,7 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		list := entryList{Entries: []entryRow{}}
-		left, rows := c.Limit, c.pages(s)
+		remaining, rows := c.Limit, c.pages(s)
 		if !c.account() {
 			all, missing := ledger.Everything(ctx, s.rows, regions, c.Of)
 			if err := errors.Join(missing...); err != nil {
@@ -278,7 +278,7 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 			if region == fromRegion {
 				after = from
 			}
-			if err := c.read(ctx, rows, region, after, &list, &left); err != nil {
+			if err := c.read(ctx, rows, region, after, &list, &remaining); err != nil {
 				return err
 			}
 		}
@@ -299,7 +299,7 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// account reports whether entries of an account are asked for, and not those of an object.
+// account reports whether entries of an account are requested, and not those of an object.
 func (c *ledgerEntriesCommand) account() bool {
 	_, _, _, is := ledger.ReadAccount(ledger.Account(c.Of))
 	return is
@@ -328,7 +328,7 @@ func among(all []ledger.Transaction) transactions {
 }
 
 // read pages through a region until it has enough entries.
-func (c *ledgerEntriesCommand) read(ctx context.Context, of transactions, region string, after ledger.Position, list *entryList, left *int) error {
+func (c *ledgerEntriesCommand) read(ctx context.Context, of transactions, region string, after ledger.Position, list *entryList, remaining *int) error {
 	for {
 		rows, err := of(ctx, region, after)
 		if err != nil {
@@ -337,12 +337,12 @@ func (c *ledgerEntriesCommand) read(ctx context.Context, of transactions, region
 		for i := range rows {
 			t := &rows[i]
 			if entries := c.of(t); len(entries) > 0 {
-				if *left == 0 {
+				if *remaining == 0 {
 					list.More = fmt.Sprintf("%s/%s/%s", region, after.At.UTC().Format(time.RFC3339Nano), after.ID)
 					return nil
 				}
 				list.Entries = append(list.Entries, entries...)
-				*left--
+				*remaining--
 			}
 			after = t.Position()
 		}

@@ -64,12 +64,12 @@ func TestLedger(t *testing.T) {
 		require.Contains(t, out, "7 transactions in asia-northeast1, europe-west1, us-east1: 5 balances proved from zero, 0 more changed")
 		file := filepath.Join(t.TempDir(), "books.prom")
 		does(t, with("ledger", "verify", "--metrics-file", file)...)
-		told, err := os.ReadFile(file)
+		written, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.Contains(t, string(told), "homeward_ledger_verify_findings 0\n")
-		require.Regexp(t, `homeward_ledger_verify_last_seconds [1-9]`, string(told))
-		require.Contains(t, string(told), `homeward_suspense{homeward_currency="usd"} 7`)
-		require.NotContains(t, string(told), "target_info")
+		require.Contains(t, string(written), "homeward_ledger_verify_findings 0\n")
+		require.Regexp(t, `homeward_ledger_verify_last_seconds [1-9]`, string(written))
+		require.Contains(t, string(written), `homeward_suspense{homeward_currency="usd"} 7`)
+		require.NotContains(t, string(written), "target_info")
 		var report verify.Report
 		require.NoError(t, json.Unmarshal([]byte(does(t, with("ledger", "verify", "--json")...)), &report))
 		require.EqualValues(t, 7, report.Transactions)
@@ -118,7 +118,7 @@ func TestLedger(t *testing.T) {
 		require.Regexp(t, `ch_1 +charge +provider:simulator +100 +usd`, out)
 		require.NotContains(t, out, "ch_2")
 
-		// A reversal is followed to its end, and the sentence is of what stands.
+		// The command follows a reversal to its end, and its sentence has the net amounts.
 		open(func(s *store) {
 			of := ledger.Transaction{ID: "re_f", Region: "europe-west1", Kind: ledger.Refund, Amount: 60, Reverses: "ch_3", ProviderRef: "rf"}
 			post(t, s, of)
@@ -147,15 +147,15 @@ func TestLedger(t *testing.T) {
 		refuses(t, []string{"--limit"}, with("ledger", "entries", "x", "--limit", "0")...)
 		refuses(t, []string{"--after", "not a position"}, with("ledger", "entries", "x", "--after", "here")...)
 
-		// A refund of more than there was: the store keeps what it is told.
+		// A refund of more than there was: the store keeps what is posted.
 		open(func(s *store) {
 			post(t, s, ledger.Transaction{ID: "re_2", Region: "us-east1", Kind: ledger.Refund, Amount: 71, Reverses: "ch_1", ProviderRef: "r2"})
 		})
 		code, out, errs := homeward(t, with("ledger", "verify", "--metrics-file", file)...)
 		require.Equal(t, exitDiffers, code)
-		told, err = os.ReadFile(file)
+		written, err = os.ReadFile(file)
 		require.NoError(t, err)
-		require.Contains(t, string(told), "homeward_ledger_verify_findings 1\n")
+		require.Contains(t, string(written), "homeward_ledger_verify_findings 1\n")
 		require.Contains(t, out, "reversal: ch_1 in us-east1: 100 were booked, and 101 are taken back")
 		require.Contains(t, errs, "the ledger is wrong")
 	})

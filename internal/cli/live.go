@@ -23,12 +23,12 @@ const liveHelp = storeHelp + ` With --node or --cluster a running node runs the 
 // liveFlags are storeFlags of a command that a running node can execute.
 type liveFlags struct {
 	storeFlags
-	askedFlags
+	remoteFlags
 }
 
-// askedFlags select the running node that executes a command; the zero value selects
+// remoteFlags select the running node that executes a command; the zero value selects
 // none.
-type askedFlags struct {
+type remoteFlags struct {
 	Node    string `placeholder:"HOST:PORT" help:"Run the command at the node with this RPC address, on the node's store."`
 	Cluster string `type:"path" placeholder:"DIR" help:"The same, at a node of the running homeward cluster that has this data directory."`
 	proofFlags
@@ -36,12 +36,12 @@ type askedFlags struct {
 
 // live is a command that can be run at a node.
 type live interface {
-	asked() *askedFlags
+	remote() *remoteFlags
 	where() *storeFlags
 }
 
-func (f *liveFlags) asked() *askedFlags { return &f.askedFlags }
-func (f *liveFlags) where() *storeFlags { return &f.storeFlags }
+func (f *liveFlags) remote() *remoteFlags { return &f.remoteFlags }
+func (f *liveFlags) where() *storeFlags   { return &f.storeFlags }
 
 // liveCommand returns the parsed command if it can be run at a node.
 func liveCommand(parsed *kong.Context) (live, bool) {
@@ -52,13 +52,13 @@ func liveCommand(parsed *kong.Context) (live, bool) {
 	return reflect.TypeAssert[live](selected.Target.Addr())
 }
 
-// runAsked has a node run args if the command line selects one.
-func runAsked(ctx context.Context, io streams, parsed *kong.Context, args []string) (code int, asked bool) {
+// runRemote has a node run args if the command line selects one.
+func runRemote(ctx context.Context, io streams, parsed *kong.Context, args []string) (code int, ran bool) {
 	l, ok := liveCommand(parsed)
 	if !ok {
 		return 0, false
 	}
-	f := l.asked()
+	f := l.remote()
 	l.where().live = true
 	switch {
 	case f.Node == "" && f.Cluster == "":
@@ -91,9 +91,9 @@ var unlike = map[string]string{
 // noValue is kong's error for a flag without its value.
 var noValue = regexp.MustCompile(`^(-\S+): expected \S+ value but got "(EOL|-[^"]*)"`)
 
-// mistaken is what to say of a command line that was not understood: why a command has no
-// --node or --cluster, where err is that it has none, and the values of a flag without the
-// one that stands for its absence. A flag without its value is named in plain words.
+// mistaken is the error of a command line that was not understood: why a command has no --node or
+// --cluster, where err is that it has none, and the values of a flag without the one that stands
+// for its absence. A flag without its value is named in plain words.
 func mistaken(err error) error {
 	if m := noValue.FindStringSubmatch(err.Error()); m != nil {
 		if m[2] == "EOL" {
@@ -149,9 +149,9 @@ func fitsNode(parsed *kong.Context) error {
 	if _, ok := liveCommand(parsed); !ok {
 		return fmt.Errorf("a node does not run %s", parsed.Selected().FullPath())
 	}
-	ours := map[string]bool{"cluster": true, "cert": true, "key": true, "ca": true} // they led here
+	known := map[string]bool{"cluster": true, "cert": true, "key": true, "ca": true} // they led here
 	for _, at := range parsed.Path {
-		if f := at.Flag; f != nil && (f.Tag.Type == "path" && !ours[f.Name] || f.Name == "runs" || f.Name == "bucket") {
+		if f := at.Flag; f != nil && (f.Tag.Type == "path" && !known[f.Name] || f.Name == "runs" || f.Name == "bucket") {
 			return fmt.Errorf("--%s names what is on the node's machine, not on yours: leave it out, or run the command on the database", f.Name)
 		}
 	}

@@ -47,7 +47,7 @@ func worksAt(t *testing.T, node string) {
 	require.Contains(t, does(t, "endpoint", "set", "acme", "https://acme.example/hooks", "--node", node), "signing secret: whsec_")
 	shown := does(t, "endpoint", "show", "acme", "--node="+node)
 	require.Contains(t, shown, "https://acme.example/hooks")
-	require.Regexp(t, `status +off\nwebhooks +off: nothing is delivered`, shown, "the demo delivers none unless it is told to")
+	require.Regexp(t, `status +off\nwebhooks +off: nothing is delivered`, shown, "the demo delivers none by default")
 	refuses(t, []string{`no tenant "nobody"`, "tenant list"}, "inspect", "order-1", "--tenant", "nobody", "--node", node)
 	refuses(t, []string{"order-1 was not found"}, "inspect", "order-1", "--tenant", "acme", "--node", node)
 	code, _, errs := homeward(t, "reconcile", "--statement", "x.csv", "--node", node)

@@ -13,8 +13,8 @@ func TestMain(m *testing.M) {
 	os.Exit(dbtest.Main(m))
 }
 
-// TestWhoseHelp: a mistake leads to the help of the command that it was made in.
-func TestWhoseHelp(t *testing.T) {
+// TestAMistakeNamesItsCommandsHelp: a mistake leads to the help of the command that it was made in.
+func TestAMistakeNamesItsCommandsHelp(t *testing.T) {
 	refuses(t, []string{"--colour", "see homeward --help"}, "--colour")
 	refuses(t, []string{"<region>", "see homeward region drain --help"}, "region", "drain")
 	refuses(t, []string{"--colour", "see homeward drill --help"}, "drill", "--colour")

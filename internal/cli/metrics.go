@@ -26,7 +26,7 @@ type verdicts struct {
 	report func(*meter.Observer)
 }
 
-// metricsFlags are theirs.
+// metricsFlags are the flags of those commands.
 type metricsFlags struct {
 	MetricsFile string `type:"path" placeholder:"FILE.prom" help:"Write the verdict as metrics to this file, for node_exporter's textfile collector. With OTEL_METRICS_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT it is pushed, too."`
 }
@@ -72,10 +72,10 @@ func (v *verdicts) books(at time.Time, r *verify.Report, suspense map[string]int
 // statement records the result of a comparison: the mismatches of each class, and in
 // all those that were not healed.
 func (v *verdicts) statement(at time.Time, c *reconcile.Comparison) error {
-	mismatches, left := maps.Clone(c.Mismatches), c.Unhealed()
+	mismatches, unhealed := maps.Clone(c.Mismatches), c.Unhealed()
 	return v.export(func(o *meter.Observer) {
 		o.Is(meter.ReconciliationLast, float64(at.Unix()), c.Of())
-		o.Is(meter.ReconciliationMismatches, float64(left), c.Of(), "all")
+		o.Is(meter.ReconciliationMismatches, float64(unhealed), c.Of(), "all")
 		for class, n := range mismatches {
 			o.Is(meter.ReconciliationMismatches, float64(n), c.Of(), string(class))
 		}

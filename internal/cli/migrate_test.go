@@ -30,7 +30,7 @@ func does(t testing.TB, args ...string) string {
 	return out
 }
 
-// refuses expects exit code 1 and one line that says all of these.
+// refuses expects exit code 1 and one line with all of these.
 func refuses(t testing.TB, says []string, args ...string) {
 	t.Helper()
 	code, out, errs := homeward(t, args...)
@@ -75,7 +75,7 @@ func TestMigrate(t *testing.T) {
 	}
 	ran := strings.Split(strings.TrimSpace(up), "\n")
 	last := ran[len(ran)-1]
-	require.Subset(t, planned, ran[:len(ran)-1], "up runs what plan says")
+	require.Subset(t, planned, ran[:len(ran)-1], "up runs what plan prints")
 	require.GreaterOrEqual(t, len(ran)-1, sqlstore.SchemaVersion())
 	require.Contains(t, last, "schema version")
 	require.Contains(t, does(t, "migrate", "up"), "nothing to do")
@@ -90,8 +90,7 @@ func TestMigrate(t *testing.T) {
 	require.Regexp(t, `asia-northeast1 +code 9`, does(t, "migrate", "status"))
 }
 
-// The roles are made by a command that shows what it would do, says what it did, and
-// does it once.
+// A command makes the roles. It shows what it would do, prints what it did, and does it once.
 func TestMigrateRoles(t *testing.T) {
 	roles := []string{"migrate", "roles", "--owner", "till_owner", "--node", "till_node", "--reader", "till_reader"}
 	url := emptyDatabase(t)

@@ -20,7 +20,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	require.Equal(t, does(t, "ledger", "verify", "--help"), does(t, "help", "ledger", "verify"))
 }
 
-// A command without --node is not told to use it.
+// The error of a command without --node does not suggest the flag.
 func TestNoDatabaseIsSet(t *testing.T) {
 	onlyWith(t)
 	t.Setenv("HOMEWARD_DATABASE_URL", "")

@@ -184,7 +184,7 @@ func TestEndpoint(t *testing.T) {
 		require.NoError(t, stored().Check(false))
 		show := does(t, with("show", "acme")...)
 		require.Regexp(t, `(?s)url +https://shop.example/hooks\nsecrets +1\nstatus +(ok|off)\nwebhooks +(unknown|off): .*events.webhooks.on`, show)
-		if len(flags) > 0 { // a demo's directory, whose settings say
+		if len(flags) > 0 { // a demo's directory, by its settings
 			require.Regexp(t, `status +off`, show)
 			on := filepath.Join(t.TempDir(), "on.yaml")
 			require.NoError(t, os.WriteFile(on, []byte("events: {webhooks: {on: true}}"), 0o600))
@@ -211,7 +211,7 @@ func TestEndpoint(t *testing.T) {
 		require.Equal(t, []string{fourth}, stored().Secrets)
 		refuses(t, []string{"--only"}, with("secret", "acme", "--only", "--end-old")...)
 
-		// Disabled, it says so, and is enabled by being set.
+		// A disabled endpoint is shown as such, and setting it enables it.
 		open(func(s *store) {
 			for range 2 {
 				_, err := s.endpoints().NoteDelivery(t.Context(), "acme", url+"2", false, 0)

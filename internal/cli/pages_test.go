@@ -20,8 +20,8 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 )
 
-// What readers paste is run here, word for word but for the ports: those of a test's demo are
-// free ones. A block that a test runs stands behind a comment with the test's name, by which the test
+// These tests run what readers paste, word for word but for the ports: those of a test's demo are
+// free ones. A block that a test runs follows a comment with the test's name, by which the test
 // takes it (package marked). TestBlocksAreRunOrMarked of internal/archtest sees to both.
 
 // reader pastes lines of the docs beside a demo.
@@ -69,7 +69,7 @@ func readsHere(t *testing.T, flags ...string) *reader {
 		}
 	}
 	go func() {
-		for said.Scan() { // what it says while it drains
+		for said.Scan() { // what it prints while it drains
 		}
 	}()
 	address := regexp.MustCompile(`127\.0\.0\.1:\d+`)
@@ -173,8 +173,8 @@ func (d *reader) paste(lines string) map[string]string {
 	return printed
 }
 
-// answered holds what lines have printed against the table below them: whatever stands
-// between backticks in the column of answers was printed, but for what … leaves out.
+// answered holds what lines have printed against the table below them: whatever is between
+// backticks in the column of answers was printed, but for what … omits.
 func (d *reader) answered(page string, printed map[string]string, least int) {
 	d.Helper()
 	rows := 0
@@ -253,7 +253,7 @@ func TestTheDemosLines(t *testing.T) {
 	statement := strings.TrimSuffix(page(t, "statement.csv"), "\n")
 	require.NoError(t, os.WriteFile("statement.csv", []byte(statement[:strings.LastIndex(statement, "\n")+1]), 0o600))
 	code, said, _ := homeward(t, "reconcile", "--statement", "statement.csv", "--data", "./homeward-data")
-	require.Equal(t, exitDiffers, code, fmt.Sprint("the page says that a missing refund is named\n", said))
+	require.Equal(t, exitDiffers, code, fmt.Sprint("the page has the command name a missing refund\n", said))
 
 	d = reads(t) // another demo: what follows would be missing in the statement
 	for _, block := range blocks[3:] {

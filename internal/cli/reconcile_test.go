@@ -33,7 +33,7 @@ import (
 
 const statementHead = "id,kind,reference,amount,currency,created\n"
 
-// cannot expects exit code 2 and one line that says all of these.
+// cannot expects exit code 2 and one line with all of these.
 func cannot(t *testing.T, says []string, args ...string) {
 	t.Helper()
 	code, _, errs := homeward(t, append([]string{"reconcile"}, args...)...)
@@ -67,7 +67,7 @@ func TestReconcile(t *testing.T) {
 		require.Regexp(t, `not_on_statement +0`, out)
 		require.Contains(t, out, "The statement agrees with the books and the claims.\n")
 
-		// A dispute and a failure of payments that nobody knows.
+		// A dispute and a failure of payments without a record.
 		for _, kind := range []string{"dispute", "charge_failed"} {
 			code, out, errs := homeward(t, with("--statement", write(t, "s.csv", statement+fmt.Sprintf("du_1,%s,order-7,100,usd,%d\n", kind, time.Now().Unix())))...)
 			require.Equal(t, exitDiffers, code, errs)
@@ -80,11 +80,11 @@ func TestReconcile(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "statement.prom")
 		code, out, errs := homeward(t, with("--statement", write(t, "s.csv", strings.ReplaceAll(statement, ",100,", ",101,")), "--out", all, "--metrics-file", file)...)
 		require.Equal(t, exitDiffers, code, errs)
-		told, err := os.ReadFile(file)
+		written, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.Contains(t, string(told), `homeward_reconciliation_mismatches{homeward_class="all",homeward_provider="simulator"} 30`)
-		require.Contains(t, string(told), `homeward_reconciliation_mismatches{homeward_class="amount_differs",homeward_provider="simulator"} 30`)
-		require.Regexp(t, `homeward_reconciliation_last_seconds\{homeward_provider="simulator"\} [1-9]`, string(told))
+		require.Contains(t, string(written), `homeward_reconciliation_mismatches{homeward_class="all",homeward_provider="simulator"} 30`)
+		require.Contains(t, string(written), `homeward_reconciliation_mismatches{homeward_class="amount_differs",homeward_provider="simulator"} 30`)
+		require.Regexp(t, `homeward_reconciliation_last_seconds\{homeward_provider="simulator"\} [1-9]`, string(written))
 		require.Regexp(t, `amount_differs +30`, out)
 		require.Equal(t, reconcile.Shown, strings.Count(out, "differ by 1"))
 		require.Contains(t, errs, "there are 10 more: --out")
@@ -103,9 +103,9 @@ func TestReconcile(t *testing.T) {
 		again, err := os.ReadFile(all)
 		require.NoError(t, err)
 		require.Equal(t, text, again)
-		left, err := os.ReadDir(filepath.Dir(all))
+		entries, err := os.ReadDir(filepath.Dir(all))
 		require.NoError(t, err)
-		require.Len(t, left, 1)
+		require.Len(t, entries, 1)
 
 		var found reconcile.Comparison
 		code, out, _ = homeward(t, with("--statement", write(t, "s.jsonl", `{"id":"x","kind":"charge","reference":"r","amount":1,"currency":"usd","created":1}`), "--json", "--from", time.Now().Add(-time.Hour).Format(time.RFC3339))...)
@@ -183,9 +183,9 @@ func TestADayOfAPlace(t *testing.T) {
 
 func TestAStatementThatIsFetched(t *testing.T) {
 	useDatabase(t, migrated(t, "us-east1"))
-	asked := make(chan string, 10)
+	requests := make(chan string, 10)
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		asked <- r.URL.RawQuery
+		requests <- r.URL.RawQuery
 		switch r.URL.Path {
 		case "/typed":
 			w.Header().Set("Content-Type", "text/csv; charset=utf-8")
@@ -215,12 +215,12 @@ func TestAStatementThatIsFetched(t *testing.T) {
 	cannot(t, []string{host + " answered 403 Forbidden"}, "--allow-http")
 	from("/broken.csv")
 	cannot(t, []string{"read statement", "unexpected EOF"}, "--allow-http")
-	for len(asked) > 0 {
-		<-asked
+	for len(requests) > 0 {
+		<-requests
 	}
 	from("/typed?since={from}&until={to}")
 	does(t, "reconcile", "--allow-http", "--from", "2026-03-01T00:00:00+01:00", "--to", "2026-03-02T00:00:00Z")
-	require.Equal(t, "since=2026-02-28T23%3A00%3A00Z&until=2026-03-02T00%3A00%3A00Z", <-asked)
+	require.Equal(t, "since=2026-02-28T23%3A00%3A00Z&until=2026-03-02T00%3A00%3A00Z", <-requests)
 	server.Close()
 	from("/typed")
 	cannot(t, []string{"cannot be fetched from " + host}, "--allow-http")
@@ -238,7 +238,7 @@ func TestAStatementFromStandardInput(t *testing.T) {
 	defer func() { os.Stdin = before }()
 	code, out, _ := homeward(t, "reconcile", "--statement", "-", "--format", "csv")
 	require.Equal(t, exitDiffers, code)
-	require.Contains(t, out, "the reference is no id of ours")
+	require.Contains(t, out, "the reference is not an id of this deployment")
 	cannot(t, []string{"--format csv"}, "--statement", "-")
 }
 
@@ -316,7 +316,7 @@ func TestReconcileHeals(t *testing.T) {
 	require.Contains(t, does(t, "ledger", "balances"), "LIMBO, or waiting")
 }
 
-// A ghost whose claim is forgotten is healed all the same: whose it was is remembered.
+// A ghost whose claim was deleted is healed all the same: its unpaid row has the tenant.
 func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
 		t.Skip("CockroachDB's row-level TTL deletes claims, by the hour")
@@ -344,14 +344,14 @@ func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	statement := "http://" + sim.Addr() + "/_sim/statement"
 	code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", statement)
 	require.Equal(t, exitDiffers, code)
-	require.Contains(t, out, "is forgotten: the merchant was told on")
+	require.Contains(t, out, "was deleted: its answer on")
 	require.Regexp(t, `healed +1`, does(t, "reconcile", "--allow-http", "--statement", statement, "--heal", "--config", config))
 	require.Contains(t, does(t, "reconcile", "--allow-http", "--statement", statement, "--heal", "--config", config), "2 movements agree")
 	require.Regexp(t, `suspense:acme +usd +4200 +4200 +0 `, does(t, "ledger", "balances"))
 }
 
-// Healing has the brakes of nodes: what a person has stopped is not healed, nor what is
-// beyond the limit, and it goes on after a release.
+// Healing obeys the brakes of nodes: it refunds nothing that a person has stopped, nor beyond the
+// limit, and goes on after a release.
 func TestHealingIsBraked(t *testing.T) {
 	useDatabase(t, migrated(t, "us-east1,europe-west1"))
 	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1")

@@ -18,14 +18,14 @@ type restoreCommand struct {
 	Audit   restoreAuditCommand   `cmd:"" help:"Recover lost claims from the exported audit."`
 	Show    restoreShowCommand    `cmd:"" help:"Show the lost time, recovered claims and what is left to do."`
 	Release restoreReleaseCommand `cmd:"" help:"Stop withholding unknown keys, on your word."`
-	Book    restoreBookCommand    `cmd:"" help:"Book lost charges that nobody has asked for again."`
+	Book    restoreBookCommand    `cmd:"" help:"Book lost charges that were not requested again."`
 	End     restoreEndCommand     `cmd:"" help:"End the restore once no lost key would be remembered."`
 }
 
 // Help returns the text that homeward restore --help adds.
 func (restoreCommand) Help() string {
-	return "A database that is put back to a backup has forgotten the claims that were begun since. Without begin, retries of those charge again. " +
-		"While a restore stands, a key that may be one of them is answered 503 idempotency_key_withheld, unless the audit says what it was used for; keys from POST /v1/idempotency-keys work at once. " +
+	return "A database that is restored from a backup has forgotten the claims that were begun since. Without begin, retries of those charge again. " +
+		"While a restore is in effect, a key that may be one of them is answered 503 idempotency_key_withheld, unless the audit says what it was used for; keys from POST /v1/idempotency-keys work at once. " +
 		"docs/RUNBOOK.md has the whole procedure.\n\n" + storeHelp
 }
 
@@ -47,7 +47,7 @@ func (c *restoreBeginCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(io.out, "claims that were begun from %s to %s are lost; keys of which nothing is known are withheld\nautomatic refunds are stopped\n", moment(r.From), moment(r.Until))
+		fmt.Fprintf(io.out, "claims that were begun from %s to %s are lost; keys without a witness are withheld\nautomatic refunds are stopped\n", moment(r.From), moment(r.Until))
 		fmt.Fprintln(io.out, "next: homeward restore audit, then start the nodes")
 		return nil
 	})
@@ -103,20 +103,20 @@ func (c *restoreAuditCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// sayRestore says in a line what r keeps from being done.
+// sayRestore prints in a line what r withholds.
 func (s *store) sayRestore(ctx context.Context, io streams, r *claim.Restore) error {
 	line := "no restore is in effect"
 	switch {
 	case r.Withholds() && s.readTo(r, r.Until):
-		line = "everything that matters of what is lost is known: new keys are begun, lost ones are found again"
+		line = "every lost claim that matters has a witness: new keys are begun, lost ones are found again"
 	case r.Withholds() && r.Phase == claim.RestoreWitnessed:
-		known, _, err := restore.CountWitnesses(ctx, s)
+		witnesses, _, err := restore.CountWitnesses(ctx, s)
 		if err != nil {
 			return err
 		}
-		line = fmt.Sprintf("released by %s (%s): %s known; any other lost key charges again", visible(r.ReleasedBy), visible(r.ReleasedWhy), counted(known, "claim"))
+		line = fmt.Sprintf("released by %s (%s): %s found; any other lost key charges again", visible(r.ReleasedBy), visible(r.ReleasedWhy), counted(witnesses, "claim"))
 	case r.Withholds():
-		line = "not all of what is lost is known: keys without a claim or a witness are withheld"
+		line = "not all lost claims were found: keys without a claim or a witness are withheld"
 	}
 	_, err := fmt.Fprintln(io.out, line)
 	return err
@@ -142,8 +142,8 @@ type restoreShown struct {
 	Open      int       `json:"open"`
 }
 
-// known says how many of the lost claims are known, and how many of those are withheld.
-func (r *restoreShown) known() string {
+// witnesses prints how many of the lost claims have a witness, and how many of those are withheld.
+func (r *restoreShown) witnesses() string {
 	text := strconv.Itoa(r.Witnesses)
 	if r.Open > 0 && (r.Partial || r.Phase == claim.RestoreHolding) {
 		text += fmt.Sprintf("; %d of them withheld, as the audit does not show their end", r.Open)
@@ -178,7 +178,7 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 		for _, region := range s.regions {
 			fmt.Fprintf(io.out, "audit of %s read until %s\n", region, moment(r.Audited[region]))
 		}
-		fmt.Fprintf(io.out, "claims in that audit, lost or not: %s\n", shown.known())
+		fmt.Fprintf(io.out, "claims in that audit, lost or not: %s\n", shown.witnesses())
 		if err := s.sayRestore(ctx, io, &r); err != nil {
 			return err
 		}

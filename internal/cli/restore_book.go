@@ -71,7 +71,7 @@ func (c *restoreBookCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// readLost reads the movements that nothing of ours knows from what a comparison has written.
+// readLost reads the movements without a record from what a comparison has written.
 func readLost(path string) (all []restore.Movement, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -87,7 +87,7 @@ func readLost(path string) (all []restore.Movement, err error) {
 		case err != nil || m.Class == "":
 			return nil, fmt.Errorf("%s: line %d is no mismatch; name what homeward reconcile --out has written", path, n)
 		case m.Class != recon.ChargedButUnknown || m.Reference == "":
-			continue // another kind of fault, or none of ours
+			continue // another kind of mismatch, or none of a comparison
 		}
 		operation := map[psp.Kind]payment.Operation{psp.KindCharge: payment.Charge, psp.KindTransfer: payment.Transfer, psp.KindRefund: payment.Refund}[m.Kind]
 		all = append(all, restore.Movement{Object: m.Reference, Ref: m.ProviderRef, Operation: operation, Amount: m.Stated, Currency: m.StatedCurrency})

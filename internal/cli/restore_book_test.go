@@ -15,8 +15,8 @@ import (
 	"github.com/homeward-io/homeward/payment/verify"
 )
 
-// TestRestoreBook: what a restore has lost, and nobody has asked for again, is booked from a
-// statement as its claim had booked it. What is in doubt is left to a person.
+// TestRestoreBook: the command books lost movements that were not requested again from a statement,
+// as their claims had booked them. It leaves doubtful ones to a person.
 func TestRestoreBook(t *testing.T) {
 	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*store))) {
 		with := func(args ...string) []string { return append(args, flags...) }
@@ -29,7 +29,7 @@ func TestRestoreBook(t *testing.T) {
 		state := func(kind, id, ref string) {
 			statement += fmt.Sprintf("%s,%s,%s,700,usd,%d\n", ref, kind, id, time.Now().Unix())
 		}
-		known := func(operation, prefix, kind string) claim.Witness {
+		witness := func(operation, prefix, kind string) claim.Witness {
 			id := object(prefix)
 			state(kind, id, "p_"+id)
 			return claim.Witness{
@@ -37,9 +37,9 @@ func TestRestoreBook(t *testing.T) {
 				Provider: "simulator", Operation: operation, Done: true, ProviderRef: "p_" + id,
 			}
 		}
-		paid, sent, again := known("charge", "ch", "charge"), known("transfer", "tr", "transfer"), known("charge", "ch", "charge")
-		untold, another, refund, twice := known("charge", "ch", "charge"), known("charge", "ch", "charge"), known("refund", "re", "refund"), known("charge", "ch", "charge")
-		untold.Done, another.ProviderRef = false, "p_another"
+		paid, sent, again := witness("charge", "ch", "charge"), witness("transfer", "tr", "transfer"), witness("charge", "ch", "charge")
+		unpaid, another, refund, twice := witness("charge", "ch", "charge"), witness("charge", "ch", "charge"), witness("refund", "re", "refund"), witness("charge", "ch", "charge")
+		unpaid.Done, another.ProviderRef = false, "p_another"
 		state("charge", twice.Object, "p_second")
 		state("charge", object("ch"), "p_unheard")
 		path := filepath.Join(t.TempDir(), "mismatches.jsonl")
@@ -52,7 +52,7 @@ func TestRestoreBook(t *testing.T) {
 			home = s.codes[1]
 			_, err := restore.Begin(t.Context(), s, s.rows, lost)
 			require.NoError(t, err)
-			all := []claim.Witness{paid, sent, again, untold, another, refund, twice}
+			all := []claim.Witness{paid, sent, again, unpaid, another, refund, twice}
 			for i := range all {
 				all[i].Home = home
 			}
@@ -81,12 +81,12 @@ func TestRestoreBook(t *testing.T) {
 			require.Equal(t, exitDiffers, code)
 			require.Contains(t, errs, "7 of 9 movements are not booked")
 			for w, said := range map[*claim.Witness]string{
-				&paid: "booked", &sent: "booked", &again: "its claim books it", &untold: "was not told", &another: `knows it as "p_another"`,
-				&refund: "asked for as a refund", &twice: "several movements",
+				&paid: "booked", &sent: "booked", &again: "its claim books it", &unpaid: "was not sent a success", &another: `has it as "p_another"`,
+				&refund: "requested as a refund", &twice: "several movements",
 			} {
 				require.Regexp(t, w.Object+" +acme +700 usd +p_.*"+said, out)
 			}
-			require.Regexp(t, `p_unheard +the audit does not know`, out)
+			require.Regexp(t, `p_unheard +the audit does not have its owner`, out)
 		}
 		open(func(s *store) {
 			got, found, err := s.rows.Transaction(t.Context(), home, paid.Object)

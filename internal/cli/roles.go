@@ -51,8 +51,8 @@ var roles = map[string]region.Role{
 // needs returns the role that a command line needs.
 func needs(parsed *kong.Context) region.Role {
 	name := commandName(parsed.Selected())
-	role, known := roles[name]
-	if !known {
+	role, found := roles[name]
+	if !found {
 		return region.RoleTreasurer
 	}
 	if c, ok := reflect.TypeAssert[*reconcileCommand](parsed.Selected().Target.Addr()); ok && (c.Heal || c.Book) {
@@ -139,7 +139,7 @@ func (s *store) record(ctx context.Context) error {
 	return fmt.Errorf("nothing was done, since it cannot be written to the audit who does it: %w", errors.Join(errs...))
 }
 
-// shellName names who runs a command without a certificate, by the machine's word.
+// shellName names who runs a command without a certificate, as the operating system reports it.
 func shellName() string {
 	name, host := os.Getenv("USER"), "an unnamed host"
 	if u, err := user.Current(); err == nil {
@@ -154,7 +154,7 @@ func shellName() string {
 // certified returns who runs a command at a node by their certificate; "" for all others.
 func certified(ctx context.Context) string {
 	if _, here := ctx.Value(nodeKey{}).(node.Belongings); here {
-		if _, known := region.CallerOf(ctx); known {
+		if _, ok := region.CallerOf(ctx); ok {
 			return admin.CallerName(ctx)
 		}
 	}
@@ -163,8 +163,8 @@ func certified(ctx context.Context) string {
 
 // refused is the error for a caller whose certificate lacks the role of a command.
 func refused(ctx context.Context, parsed *kong.Context) error {
-	who, known := region.CallerOf(ctx)
-	if role := needs(parsed); known && (role == apart || who.Role < role) {
+	who, ok := region.CallerOf(ctx)
+	if role := needs(parsed); ok && (role == apart || who.Role < role) {
 		return fmt.Errorf("%v may not run %s: it needs a certificate of the role %v", who, commandName(parsed.Selected()), role)
 	}
 	return nil

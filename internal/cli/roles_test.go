@@ -135,7 +135,7 @@ func (p *proven) acts(role region.Role) (all []string) {
 }
 
 // TestEachRoleRunsWhatItMay at a node, by certificates on a real connection, and what changes
-// anything is in the audit, by the certificate's name. Nothing is said of what only looks.
+// anything is in the audit, by the certificate's name. Commands that only read are not audited.
 func TestEachRoleRunsWhatItMay(t *testing.T) {
 	p := newProven(t)
 	args := map[string][]string{
@@ -199,7 +199,7 @@ func TestWithoutARecordNothingIsDone(t *testing.T) {
 	require.NoError(t, s.record(context.Background()))
 }
 
-// TestToolsAreAudited, too: where no certificate says who it is, the machine does.
+// TestToolsAreAudited, too: without a certificate the operating system names the operator.
 func TestToolsAreAudited(t *testing.T) {
 	twoStores(t, func(t *testing.T, flags []string, open func(func(*store))) {
 		does(t, append([]string{"endpoint", "set", "acme", "https://shop.example/hooks"}, flags...)...)

@@ -35,8 +35,8 @@ func sealNotice(t testing.TB, s *store, event string) {
 	require.NoError(t, err)
 }
 
-// TestSecrets: secrets and persons' data at rest go from no key to one and to the next,
-// and a lost key is told in one line.
+// TestSecrets: secrets and persons' data at rest go from no key to one and to the next. The error
+// of a lost key is one line.
 func TestSecrets(t *testing.T) {
 	onlyKey := func(t *testing.T, dir string, keys ...string) {
 		t.Helper()

@@ -36,7 +36,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	}
 	defer flush()
 	server, err := node.Serve(ctx, settings, secrets, atNode, log)
-	if ctx.Err() != nil && errors.Is(err, claim.ErrUnavailable) { // asked to stop, with nothing in hand
+	if ctx.Err() != nil && errors.Is(err, claim.ErrUnavailable) { // a stop was requested, with no work in progress
 		fmt.Fprintln(out, err)
 		return nil
 	}

@@ -203,9 +203,8 @@ func TestConfigCheck(t *testing.T) {
 	refuses(t, []string{`"us-east2"`, "homeward migrate up --regions"}, "config", "check", "--config", settingsFile(t, "node: {region: us-east2}"+inClear), "--database")
 }
 
-// What serve refuses at its start for what it is told, config check refuses as well: a CA
-// of NATS that is no file, traces in clear to another machine, a secret of the provider
-// that cannot be meant.
+// config check refuses the settings that serve refuses at its start: a CA of NATS that is no file,
+// traces in clear to another machine, a malformed secret of the provider.
 func TestConfigCheckRefusesWhatServeDoes(t *testing.T) {
 	url := migrated(t, "us-east1")
 	const stripe = "provider: {kind: stripe, name: stripe, base_url: ''}"
@@ -238,7 +237,7 @@ func TestConfigCheckRefusesWhatServeDoes(t *testing.T) {
 }
 
 // Whatever else is wrong, the database and the files are looked at, too.
-func TestConfigCheckSaysEverything(t *testing.T) {
+func TestConfigCheckReportsEverything(t *testing.T) {
 	url := migrated(t, "us-east1,europe-west1")
 	certs := t.TempDir()
 	does(t, "dev-certs", "--dir", certs, "--regions", "us-east1", "--nodes", "1")

@@ -84,7 +84,7 @@ func (s *store) chosen(region string) ([]string, error) {
 	return []string{region}, amongRegions("--region", region, s.regions)
 }
 
-// amongRegions lists the known regions if name is none of them.
+// amongRegions lists the regions if name is none of them.
 func amongRegions(flag, name string, regions []string) error {
 	if slices.Contains(regions, name) {
 		return nil

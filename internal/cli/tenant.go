@@ -67,7 +67,7 @@ func checkRegion(ctx context.Context, db *sqlstore.DB, flag, name string) error 
 	return amongRegions(flag, name, names)
 }
 
-// unknownTenant says how to find the right id.
+// unknownTenant adds how to find the right id.
 func unknownTenant(id string, err error) error {
 	if errors.Is(err, claim.ErrUnknownTenant) {
 		return fmt.Errorf("there is no tenant %q; homeward tenant list shows those that there are", id)
@@ -199,8 +199,8 @@ func (c *tenantMoveRegistrarCommand) Run(ctx context.Context, io streams) error 
 		}
 		policy := claim.DefaultPolicy()
 		fmt.Fprintf(io.out, `%s keeps the pins of %s from now on, instead of %s: every new pin reads it from the tenant's row.
-Pins at %[3]s count, and are looked for there, for as long as there are any: %v as a rule, longer where an outcome is still owed.
-Until the last of them is gone the only other move is the one back to %[3]s.
+Pins at %[3]s count, and are looked for there, for as long as there are any: %v as a rule, longer where an outcome is still open.
+Until the last of them is deleted the only other move is the one back to %[3]s.
 `, c.To, c.ID, before.Registrar, policy.PinLife())
 		return nil
 	})

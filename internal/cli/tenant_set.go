@@ -101,6 +101,6 @@ func (c *tenantSetCommand) setRates(ctx context.Context, io streams, db *sqlstor
 	if c.Default {
 		what = fmt.Sprintf("what %s may send is left to the settings of the nodes", c.ID)
 	}
-	fmt.Fprintf(io.out, "%s; nodes may believe what they know for %v longer (database.tenant_cache)\n", what, sqlstore.DefaultPool().TenantCache)
+	fmt.Fprintf(io.out, "%s; nodes may use the former values for %v longer (database.tenant_cache)\n", what, sqlstore.DefaultPool().TenantCache)
 	return nil
 }

@@ -78,7 +78,7 @@ func TestTenants(t *testing.T) {
 	require.Empty(t, more)
 	refuses(t, []string{"--limit"}, "tenant", "list", "--limit", "0")
 
-	require.Regexp(t, `acme .* refuse +\n`, list, "card numbers are refused unless told")
+	require.Regexp(t, `acme .* refuse +\n`, list, "card numbers are refused by default")
 	require.Contains(t, does(t, "tenant", "set", "acme", "--card-numbers", "mask"), "acme: mask")
 	require.Regexp(t, `(?s)acme [^\n]* mask +\n.*globex [^\n]* refuse +\n`, does(t, "tenant", "list"))
 	refuses(t, []string{`"nobody"`, "tenant list"}, "tenant", "set", "nobody", "--card-numbers", "allow")
@@ -104,7 +104,7 @@ func apiKey(t testing.TB, printed string) string {
 	return key
 }
 
-// opens says whether a node would let the key in.
+// opens reports whether a node would accept the key.
 func opens(t testing.TB, url, key string) (found bool) {
 	t.Helper()
 	require.NoError(t, node.WithDatabase(t.Context(), url, func(db *sqlstore.DB) error {

@@ -38,7 +38,7 @@ const clearScreen = "\x1b[H\x1b[J"
 // Run shows regions and rates until ctx ends.
 func (c *topCommand) Run(ctx context.Context, io streams) error {
 	if c.Every < 100*time.Millisecond {
-		return fmt.Errorf("--every must be at least 100ms, is %v: each time every node is asked", c.Every)
+		return fmt.Errorf("--every must be at least 100ms, is %v: each round sends a request to every node", c.Every)
 	}
 	return c.withOperator(io, func(o *operator.Operator) error {
 		for first := true; ; first = false {

@@ -14,7 +14,7 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-func TestTopTellsWhatArrivesAndWhereItGoes(t *testing.T) {
+func TestTopShowsWhatArrivesAndWhereItGoes(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var out bytes.Buffer
 	require.NoError(t, printTop(&out, &admin.Overview{
@@ -38,15 +38,15 @@ func TestTopTellsWhatArrivesAndWhereItGoes(t *testing.T) {
 	require.NotContains(t, out.String(), "\x1b", "a key moves no cursor")
 }
 
-// Work that takes long says so every half minute where nobody watches a terminal.
-func TestLongWorkTellsHowFarItIs(t *testing.T) {
+// Long work reports its progress every half minute if the output is no terminal.
+func TestLongWorkReportsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs bytes.Buffer
 		books := &countedBooks{Store: someBooks{}}
 		stop := streams{err: &errs}.progress(books.String)
 		time.Sleep(progressSaid - time.Second)
 		synctest.Wait()
-		require.Empty(t, errs.String(), "what is soon done says nothing")
+		require.Empty(t, errs.String(), "short work reports nothing")
 		_, err := books.Transactions(t.Context(), "us-east1", ledger.Position{}, time.Time{}, 10)
 		require.NoError(t, err)
 		time.Sleep(2 * time.Second)

@@ -11,8 +11,8 @@ import (
 	"github.com/homeward-io/homeward/internal/build"
 )
 
-// TestVersionSaysTheSameEachWay: as a command, as a flag, and as JSON.
-func TestVersionSaysTheSameEachWay(t *testing.T) {
+// TestVersionPrintsTheSameEachWay: as a command, as a flag, and as JSON.
+func TestVersionPrintsTheSameEachWay(t *testing.T) {
 	say := func(args ...string) string {
 		var out, problems bytes.Buffer
 		require.Zero(t, Run(t.Context(), args, &out, &problems), problems.String())

@@ -69,7 +69,7 @@ func statusOf(t *testing.T, method, url string) (status int, retryAfter string) 
 	return res.StatusCode, res.Header.Get("Retry-After")
 }
 
-// signalled keeps what is written, and closes said once that contains of.
+// signalled keeps its output, and closes said once that contains of.
 type signalled struct {
 	strings.Builder
 	of   string
@@ -139,7 +139,7 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 	require.Contains(t, errs.String(), "cannot be reached")
 }
 
-// A node that waits ends with a signal, at once, and says that it never served.
+// A node that waits ends with a signal, at once, and logs that it never served.
 func TestAStopWhileItWaitsForItsDatabase(t *testing.T) {
 	for name, host := range map[string]string{"down": freePort(t), "not resolvable": "localhost.invalid:5432"} {
 		t.Run(name, func(t *testing.T) {

@@ -69,9 +69,9 @@ type Certificates struct{}
 // Wrap implements [Access].
 func (Certificates) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, known := region.CallerOf(r.Context())
+		who, ok := region.CallerOf(r.Context())
 		switch {
-		case !known:
+		case !ok:
 			http.Error(w, "this console needs an operator's certificate", http.StatusForbidden)
 		case who.Operator == "":
 			http.Error(w, who.String()+" is not an operator; use an operator's certificate", http.StatusForbidden)

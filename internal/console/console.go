@@ -136,7 +136,7 @@ func (s *console) mount(mux *http.ServeMux) {
 		w.Header().Set("Cache-Control", "max-age=300")
 		if r.PathValue("file") == "land.svg" {
 			w.Header().Set("Content-Type", "image/svg+xml")
-			_, _ = w.Write(landSVG()) // the client may be gone
+			_, _ = w.Write(landSVG()) // the client may have disconnected
 			return
 		}
 		http.StripPrefix("/static", files).ServeHTTP(w, r)
@@ -191,7 +191,7 @@ func (s *console) get(mux *http.ServeMux, at, title, content, refresh string, v 
 	})
 }
 
-// pageError is an error page that says what to do.
+// pageError is an error page with what to do.
 type pageError struct {
 	status int
 	text   string
@@ -222,7 +222,7 @@ func (s *console) show(w http.ResponseWriter, r *http.Request, status int, p *pa
 	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "HX-Request")
 	w.WriteHeader(status)
-	_, _ = w.Write(whole.Bytes()) // the client may be gone
+	_, _ = w.Write(whole.Bytes()) // the client may have disconnected
 }
 
 // rendered is a page whose content is HTML already.

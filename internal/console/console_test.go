@@ -28,13 +28,13 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // deployment is one that is made up.
 type deployment struct {
-	all   *admin.Overview
-	asked atomic.Int32
-	panic bool
+	all      *admin.Overview
+	requests atomic.Int32
+	panic    bool
 }
 
 func (d *deployment) Look(_ context.Context, q admin.Question) *admin.Overview {
-	d.asked.Add(1)
+	d.requests.Add(1)
 	if d.panic || !q.Gather || !q.WithoutBacklog {
 		panic("nobody asks like this")
 	}
@@ -106,7 +106,7 @@ func TestVendoredScriptsArePinned(t *testing.T) {
 	require.Contains(t, string(licence), "Zero-Clause BSD")
 }
 
-func TestTheMapTellsEveryRegionAndFlow(t *testing.T) {
+func TestTheMapShowsEveryRegionAndFlow(t *testing.T) {
 	d := &deployment{all: threeRegions()}
 	h := newTestConsole(t, Config{Deployment: d})
 	w := get(t, h, "/")
@@ -124,7 +124,7 @@ func TestTheMapTellsEveryRegionAndFlow(t *testing.T) {
 	for range 20 {
 		get(t, h, "/")
 	}
-	require.EqualValues(t, 1, d.asked.Load(), "viewers share one look")
+	require.EqualValues(t, 1, d.requests.Load(), "viewers share one look")
 }
 
 func TestEachStandingIsDrawnAsWhatItIs(t *testing.T) {
@@ -204,7 +204,7 @@ func TestEveryAnswerIsUnderThePolicy(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, h, "/static/nothing").Code)
 }
 
-func TestAPageThatCannotBeReadSaysSo(t *testing.T) {
+func TestAPageThatCannotBeReadReportsIt(t *testing.T) {
 	w := get(t, newTestConsole(t, Config{Deployment: &deployment{panic: true}}), "/")
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Contains(t, w.Body.String(), "cannot be read now")

@@ -68,7 +68,7 @@ const (
 	issuerTime = 10 * time.Second
 	// issuerWait bounds the wait for room to ask the issuer: a person still waits for a page.
 	issuerWait = 3 * time.Second
-	// maxExchanges bounds the logins whose code the issuer is asked about at once.
+	// maxExchanges bounds the concurrent exchanges of codes at the issuer.
 	maxExchanges = 8
 	// loginCookies bounds the logins that one browser has under way, in as many tabs, and
 	// maxTo the address to come back to: together they fit into consoleHeaders of
@@ -83,10 +83,10 @@ const (
 	sessionOver = "over"
 )
 
-// OIDC admits users that an OpenID Connect issuer authenticates, by the authorization
-// code flow with PKCE. A session ends when its user logs out, after idleFor without a
-// page that the user opened, and after sessionFor. Each checkFor the browser goes through
-// the issuer again, which says whether the user is still in a group that has access.
+// OIDC admits users that an OpenID Connect issuer authenticates, by the authorization code flow
+// with PKCE. A session ends when its user logs out, after idleFor without a page that the user
+// opened, and after sessionFor. Each checkFor the browser goes through the issuer again, which
+// reports whether the user is still in a group that has access.
 //
 // Sessions are in this process's memory, so that a session that has ended is worth
 // nothing, each node requires a login of its own, and a restart another one. A login under
@@ -343,7 +343,7 @@ func (o *OIDC) discovered() *oidc.Provider {
 
 // unanswered answers a request that the issuer decides, while it does not.
 func (o *OIDC) unanswered(w http.ResponseWriter, r *http.Request, err error) {
-	if !errors.Is(err, errBusy) { // who waits in vain says no more than who asked
+	if !errors.Is(err, errBusy) { // a time-out reports no more than a refusal
 		o.c.Logger.ErrorContext(r.Context(), "the console's issuer does not answer", "issuer", o.c.Issuer, "error", err)
 	}
 	http.Error(w, "the identity provider does not answer; try again in a moment", http.StatusServiceUnavailable)
@@ -426,8 +426,8 @@ func (o *OIDC) callback(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, one.To, http.StatusSeeOther)
 }
 
-// confirm continues the session of a request for what the issuer says of its user now;
-// false: it is not the session of this user.
+// confirm continues the session of a request with the groups that the issuer reports now; false: it
+// is not the session of this user.
 func (o *OIDC) confirm(r *http.Request, who Who, subject string) bool {
 	id, now := o.read(r, sessionCookie), o.c.now()
 	o.mu.Lock()
@@ -451,7 +451,7 @@ func (o *OIDC) end(r *http.Request) {
 // errNoToken: the issuer's answer lacks the ID token.
 var errNoToken = errors.New("the identity provider sent no ID token")
 
-// errNoAnswer: the issuer has said neither yes nor no.
+// errNoAnswer: the issuer answered neither yes nor no.
 var errNoAnswer = errors.New("the identity provider does not answer")
 
 // vouched verifies the issuer's token, and returns its user, and the issuer's name for

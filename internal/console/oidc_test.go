@@ -26,27 +26,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// issuer is an identity provider whose people are made up: it logs in at once whoever
-// comes, as whom it is told.
+// issuer is an identity provider with made-up people: it logs everybody in at once, as the
+// configured user.
 type issuer struct {
 	*testing.T
 	*httptest.Server
-	groups any
-	nonce  string // "" is the one that was asked for
-	deny   string
-	codes  map[string]url.Values // what a code was asked for with
-	asked  url.Values            // the last one
-	now    func() time.Time
+	groups    any
+	nonce     string // "" is the requested one
+	deny      string
+	codes     map[string]url.Values // the parameters that a code was requested with
+	requested url.Values            // the last one
+	now       func() time.Time
 }
 
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	known := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "k", Algorithm: oidc.ES256}}}
+	keys := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "k", Algorithm: oidc.ES256}}}
 	i := &issuer{T: t, codes: map[string]url.Values{}, now: time.Now}
 	mux := http.NewServeMux()
-	mux.Handle("/", known)
+	mux.Handle("/", keys)
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{
@@ -56,7 +56,7 @@ func newIssuer(t *testing.T) *issuer {
 	})
 	mux.HandleFunc("GET /authorize", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		i.asked = q
+		i.requested = q
 		back := url.Values{"state": {q.Get("state")}}
 		if i.deny != "" {
 			back.Set("error", i.deny)
@@ -67,15 +67,15 @@ func newIssuer(t *testing.T) *issuer {
 		http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusSeeOther)
 	})
 	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
-		asked, ok := i.codes[r.PostFormValue("code")]
+		requested, ok := i.codes[r.PostFormValue("code")]
 		delete(i.codes, r.PostFormValue("code"))
 		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
 		id, secret, basic := r.BasicAuth()
-		if !ok || asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) || !basic || id != "console" || secret != "shh" {
+		if !ok || requested.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]) || !basic || id != "console" || secret != "shh" {
 			http.Error(w, `{"error":"invalid_grant"}`, http.StatusBadRequest)
 			return
 		}
-		nonce := asked.Get("nonce")
+		nonce := requested.Get("nonce")
 		if i.nonce != "" {
 			nonce = i.nonce
 		}
@@ -89,11 +89,11 @@ func newIssuer(t *testing.T) *issuer {
 	})
 	i.Server = httptest.NewTLSServer(mux)
 	t.Cleanup(i.Close)
-	known.SetIssuer(i.URL)
+	keys.SetIssuer(i.URL)
 	return i
 }
 
-// console serves one whose people i vouches for, and a browser that looks at it.
+// console serves one with i as its issuer, and a browser.
 func (i *issuer) console(change ...func(*OIDCConfig)) (server *httptest.Server, browser *http.Client) {
 	i.Helper()
 	server = httptest.NewUnstartedServer(nil)
@@ -159,8 +159,8 @@ func TestTheIssuersGroupsSayWhoMayLookAndAct(t *testing.T) {
 	}
 }
 
-// poll reads a page as its script does, with redirects unfollowed; redirect is where the
-// script is told to go.
+// poll reads a page as its script does, with redirects unfollowed; redirect is where the script
+// must go.
 func (i *issuer) poll(browser *http.Client, url string) (status int, redirect string) {
 	i.Helper()
 	r, err := http.NewRequestWithContext(i.Context(), http.MethodGet, url, nil)
@@ -231,13 +231,13 @@ func TestASessionEnds(t *testing.T) {
 	}
 }
 
-// login opens a page, and returns what the issuer was asked with; nil: it was not asked.
+// login opens a page, and returns the request to the issuer; nil: there was none.
 func (i *issuer) login(browser *http.Client, url string) url.Values {
 	i.Helper()
-	i.asked = nil
+	i.requested = nil
 	status, body := i.read(browser, http.MethodGet, url)
 	require.Equal(i, http.StatusOK, status, body)
-	return i.asked
+	return i.requested
 }
 
 func (i *issuer) at(text string) *url.URL {
@@ -247,8 +247,8 @@ func (i *issuer) at(text string) *url.URL {
 	return u
 }
 
-// TestTheIssuerConfirmsASession: a user who has left a group, or whom the issuer no longer
-// knows, looks and acts for minutes at most.
+// TestTheIssuerConfirmsASession: a user who has left a group, or whose account was deleted, reads
+// and acts for minutes at most.
 func TestTheIssuerConfirmsASession(t *testing.T) {
 	i := newIssuer(t)
 	i.groups = "sre"
@@ -256,7 +256,7 @@ func TestTheIssuerConfirmsASession(t *testing.T) {
 	i.now = func() time.Time { return now }
 	server, browser := i.console(func(c *OIDCConfig) { c.now = i.now })
 	require.NotNil(t, i.login(browser, server.URL+"/queues"))
-	require.Nil(t, i.login(browser, server.URL+"/queues"), "the issuer is not asked for each page")
+	require.Nil(t, i.login(browser, server.URL+"/queues"), "the issuer gets no request for each page")
 
 	i.groups = "eng"
 	now = now.Add(checkFor)
@@ -458,7 +458,7 @@ func (i *issuer) get(url string) *http.Request {
 	return r
 }
 
-func TestWithoutASessionNothingIsSaidOrDone(t *testing.T) {
+func TestWithoutASessionNothingIsShownOrDone(t *testing.T) {
 	i := newIssuer(t)
 	server, browser := i.console()
 	browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -501,7 +501,7 @@ func TestALoginIsOfTheBrowserThatBeganIt(t *testing.T) {
 	browser.CheckRedirect = nil
 	status, body := i.read(browser, http.MethodGet, end)
 	require.Equal(t, http.StatusOK, status, body)
-	require.Contains(t, body, "<h1>Map</h1>", "and not where the link said")
+	require.Contains(t, body, "<h1>Map</h1>", "and not where the link pointed")
 	status, _ = i.read(browser, http.MethodGet, end)
 	require.Equal(t, http.StatusBadRequest, status, "a state is good for once")
 

@@ -21,8 +21,8 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-// rows are queues that are made up: one parked event in Europe, one that fails, and a
-// charge whose outcome is unknown.
+// rows are made-up queues: one parked event in Europe, one that fails, and a charge whose outcome
+// is unknown.
 type rows struct {
 	parked  bool
 	away    string // the region whose rows cannot be read
@@ -246,13 +246,13 @@ func TestOnlyWhoMayActs(t *testing.T) {
 	}
 }
 
-// Neither yes nor no is told where the store's answer was lost.
-func TestARequeueWhoseAnswerIsLostIsUnknown(t *testing.T) {
+// The page reports neither yes nor no if the store's answer was lost.
+func TestARequeueWithALostAnswerIsUnknown(t *testing.T) {
 	r := &rows{parked: true, lost: true}
 	h := newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Queues: r, Actions: true})
 	w := post(t, h, form)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	require.Contains(t, w.Body.String(), "It is not known whether this was done")
+	require.Contains(t, w.Body.String(), "It is unknown whether this was done")
 }
 
 func TestNoRowIsNamedByWhatIsNone(t *testing.T) {
@@ -299,7 +299,7 @@ func TestAKeysPageHasItsWholeHistory(t *testing.T) {
 	require.Equal(t, inspect.Query{Of: "order-1", Tenant: "acme"}, hs.q)
 }
 
-func TestAKeyIsAskedForByWhoseItIs(t *testing.T) {
+func TestAKeyIsFoundByItsTenant(t *testing.T) {
 	d := &deployment{all: threeRegions()}
 	hs := &history{h: aHistory()}
 	h := newTestConsole(t, Config{Deployment: d, History: hs})
@@ -321,7 +321,7 @@ func TestAKeyIsAskedForByWhoseItIs(t *testing.T) {
 	require.Equal(t, inspect.Query{Of: object}, hs.q)
 }
 
-func TestWhatIsNotKnownOfAKeyIsSaid(t *testing.T) {
+func TestAKeysUnreadableParts(t *testing.T) {
 	for status, err := range map[int]error{
 		http.StatusNotFound:           fmt.Errorf("%w: it", inspect.ErrNotFound),
 		http.StatusServiceUnavailable: errors.New("the database\ndoes not answer"),

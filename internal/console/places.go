@@ -46,7 +46,7 @@ var places = map[string]place{
 // placeOf returns where a region is drawn. One with an unknown name gets a fixed place
 // of its own in the southern ocean.
 func placeOf(region string) place {
-	if p, known := places[region]; known {
+	if p, ok := places[region]; ok {
 		return p
 	}
 	h := fnv.New32a()

@@ -253,7 +253,7 @@ func (s *console) requeue(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		s.Logger.ErrorContext(ctx, "the outcome of an operator's requeue is unknown", "queue", string(queue), "of", m.Region, "id", m.ID, "by", who.Name, "error", err)
-		s.show(w, r, http.StatusServiceUnavailable, &page{Title: "It is not known whether this was done", At: "/queues", content: "nothing",
+		s.show(w, r, http.StatusServiceUnavailable, &page{Title: "It is unknown whether this was done", At: "/queues", content: "nothing",
 			Body: "The store did not answer: " + oneLine(err) + ". Look at the row, and do it again if it is still parked; that is safe."})
 		return
 	case !unparked:

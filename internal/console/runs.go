@@ -42,7 +42,7 @@ func (v runView) URL() string {
 // What is its kind for people.
 func (v runView) What() string { return kindName[v.Kind] }
 
-// Last is the last known report of it.
+// Last is the last stored report of it.
 func (v runView) Last() string {
 	if n := len(v.Steps); v.Verdict == runs.Open && n > 0 {
 		return v.Steps[n-1].Text

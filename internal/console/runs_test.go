@@ -88,7 +88,7 @@ func TestDrillsAndDrainsAreShownWithTheirVerdicts(t *testing.T) {
 	} {
 		require.Contains(t, body, say)
 	}
-	require.Equal(t, 1, strings.Count(body, "is under way"), "what began a day ago has died, as far as anybody knows")
+	require.Equal(t, 1, strings.Count(body, "is under way"), "a run that began a day ago counts as dead")
 
 	one := get(t, h, "/run?kind=drill&id=3").Body.String()
 	for _, say := range []string{"Drill: partition europe-west1", "PROMISES WERE BROKEN", "key &lt;b&gt;k&lt;/b&gt;: money moved 2 times", "There are 7 more", "during: partition begins", "11:01:00", `<span class="pill bad">8</span>`} {
@@ -138,7 +138,7 @@ func TestABucketIsInNobodysWay(t *testing.T) {
 	require.Contains(t, get(t, h, "/reconciliation").Body.String(), "homeward ledger verify")
 }
 
-// money is made up: ghosts in us, of which every second has gone back.
+// money is made up: ghosts in us, of which every second was refunded.
 type money struct {
 	account.Store
 	account.Work
@@ -182,13 +182,13 @@ func TestSuspenseIsShown(t *testing.T) {
 	h := newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Queues: &rows{}, Money: m, Runs: someRuns(), History: &history{}})
 	body := get(t, h, "/suspense").Body.String()
 	for _, say := range []string{
-		"2 ghosts have not gone back yet.", "2 000 usd", "ch_0", "ch_2", "The rows of europe-west1 cannot be read now: its rows are away",
+		"2 ghosts have not been refunded yet.", "2 000 usd", "ch_0", "ch_2", "The rows of europe-west1 cannot be read now: its rows are away",
 		"Automatic refunds of simulator are stopped since", "101 in an hour &lt;b&gt;", "homeward compensations release --provider simulator",
 		"7 minor units", `/run?id=1&amp;kind=verify`, "/key?" + strings.ReplaceAll(url.Values{"tenant": {"acme"}, "q": {"ch_0"}}.Encode(), "&", "&amp;"),
 	} {
 		require.Contains(t, body, say)
 	}
-	require.NotContains(t, body, "ch_1", "it has gone back")
+	require.NotContains(t, body, "ch_1", "it was refunded")
 
 	body = get(t, newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Queues: &rows{}, Money: &money{}}), "/suspense").Body.String()
 	require.Contains(t, body, "No ghost waits for its refund.")

@@ -1,7 +1,6 @@
-// Package deployment is the store of a deployment: the embedded one, which holds the
-// rows of every region; a database; or the store of a stopped demo. It provides every
-// store interface of the packages above, so that nodes and commands need not know which
-// one it is.
+// Package deployment is the store of a deployment: the embedded one, which holds the rows of every
+// region; a database; or the store of a stopped demo. It provides every store interface of the
+// packages above, so that nodes and commands need not distinguish them.
 //
 // It imports both stores and the packages whose interfaces they implement, the public
 // API for what that needs to know of tenants, and none of their users.

@@ -126,8 +126,7 @@ func TestEveryDeploymentIsOne(t *testing.T) {
 	}
 }
 
-// What somebody has left is opened once he is gone, and nothing is made where he has left
-// nothing.
+// A store is opened once its former process has ended. Where there is none, nothing is made.
 func TestAStoppedStoreIsOpened(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	_, err := deployment.OpenStopped(embeddedIn(dir))

@@ -78,18 +78,18 @@ func (c *Config) validate() error {
 	check(c.Patience >= 0, "the patience must not be negative, is %v", c.Patience)
 	check(c.Rate*c.For.Seconds() <= maxPayments/2, "%g requests per second for %v are more than the %d that fit into memory; lower one of them", c.Rate, c.For, maxPayments/2)
 	check(len(c.APIKeys) > 0, "no API key is given; set those of tenants that pay in HOMEWARD_API_KEYS")
-	check(c.Provider != "", "no provider simulator is given, which alone knows how often money moved")
+	check(c.Provider != "", "no provider simulator is named; only it counts how often money moved")
 	check(len(c.Regions) > 0, "no region's API is given")
-	var known []string
+	var names []string
 	for _, r := range c.Regions {
-		known = append(known, r.Name)
+		names = append(names, r.Name)
 		check(len(r.URLs) > 0, "region %s has no API", r.Name)
 		for _, u := range r.URLs {
 			parsed, err := url.Parse(u)
 			check(err == nil && parsed.Host != "", "%q is no URL; write http://host:port", u)
 		}
 	}
-	named := strings.Join(known, ", ")
+	named := strings.Join(names, ", ")
 	switch {
 	case unknown != nil:
 	case c.Scenario.needsRegion():
@@ -98,7 +98,7 @@ func (c *Config) validate() error {
 		check(c.Region == "", "%s concerns every region; leave the region out", c.Scenario)
 	}
 	check(c.Scenario == Blackhole || c.Node == "" && c.From == "", "one node, or what one region sends, is hit by %s alone; leave --only and --from out", Blackhole)
-	check(c.From == "" || slices.Contains(known, c.From) && c.From != c.Region, "%q is no other region that could call %s; choose one of %s", c.From, c.Region, named)
+	check(c.From == "" || slices.Contains(names, c.From) && c.From != c.Region, "%q is no other region that could call %s; choose one of %s", c.From, c.Region, named)
 	return errors.Join(errs...)
 }
 
@@ -143,7 +143,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		how += ", for what " + c.From + " sends"
 	}
 	if c.Scenario.hitsNodes() && !slices.ContainsFunc(c.Means.Nodes(), func(n Node) bool { return c.Region == "" || n.Region == c.Region }) {
-		return nil, fmt.Errorf("%s has no node to hit, and would prove nothing; the regions in --api must have the names that the cluster knows", c.Scenario)
+		return nil, fmt.Errorf("%s has no node to hit, and would prove nothing; the regions in --api must have the cluster's names", c.Scenario)
 	}
 	d := &drill{c: c, transport: &http.Transport{MaxIdleConnsPerHost: idleConns, IdleConnTimeout: attemptTime}, entries: map[string]string{}}
 	defer d.transport.CloseIdleConnections()
@@ -176,15 +176,15 @@ func (d *drill) prepare(ctx context.Context) error {
 	}
 	for {
 		d.base = (1 + rand.Int64N(maxDrills-1)) * maxPayments
-		taken, err := d.provider.effects(ctx, d.ours)
+		taken, err := d.provider.effects(ctx, d.reserved)
 		if err != nil || len(taken) == 0 {
 			return err
 		}
 	}
 }
 
-// ours: the amount is reserved for the drill.
-func (d *drill) ours(e effect) bool { return e.Amount >= d.base && e.Amount < d.base+maxPayments }
+// reserved: the amount is reserved for the drill.
+func (d *drill) reserved(e effect) bool { return e.Amount >= d.base && e.Amount < d.base+maxPayments }
 
 // codeOf has a region mint a key, and reads the region's code off it.
 func (d *drill) codeOf(ctx context.Context, r Region) (claim.RegionCode, error) {
@@ -281,28 +281,28 @@ func (d *drill) act(ctx context.Context, f fault) (err error) {
 
 // judgement requests every payment once more, and reads the provider's book.
 func (d *drill) judgement(ctx context.Context, how string) (*Report, error) {
-	d.c.Say("asking for every payment once more")
+	d.c.Say("requesting every payment once more")
 	r := d.report(how)
 	patient, cancel := context.WithTimeout(ctx, d.c.Patience)
 	defer cancel()
-	compared, open, untold := d.audit(patient)
+	compared, open, unread := d.audit(patient)
 	if err := interrupted(ctx); err != nil {
 		return nil, err
 	}
 	payments := d.history.all()
-	told := map[string]bool{}
+	answered := map[string]bool{}
 	for i := range payments {
-		told[payments[i].object] = payments[i].object != ""
+		answered[payments[i].object] = payments[i].object != ""
 	}
 	// A second movement may have another amount than requested.
-	effects, err := d.provider.effects(ctx, func(e effect) bool { return d.ours(e) || told[e.Reference] })
+	effects, err := d.provider.effects(ctx, func(e effect) bool { return d.reserved(e) || answered[e.Reference] })
 	if err != nil {
 		return nil, err
 	}
 	judge(&r.Verdict, payments, effects, d.base)
 	r.Verdict.Compared, r.Verdict.OpenClaims = compared, open
-	if untold != nil {
-		r.Verdict.Unasked = untold.Error()
+	if unread != nil {
+		r.Verdict.Unasked = unread.Error()
 	}
 	return r, nil
 }

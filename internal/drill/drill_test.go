@@ -18,22 +18,22 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// fake is a deployment as far as a drill can see one: the APIs of two regions, one
-// memory of keys, and a provider's book. It breaks promises when it is told to.
+// fake is a deployment as a drill sees it: the APIs of two regions, one memory of keys, and a
+// provider's book. A test can make it break promises.
 type fake struct {
 	t       *testing.T
 	regions []Region
 	book    *httptest.Server
 
-	mu      sync.Mutex
-	answers map[string]fakeAnswer // by key
-	effects []effect
-	asked   map[string]int // by key
-	away    string         // region
-	did     []string       // by the means
-	broken  string         // what the next payment suffers, once
-	faults  map[string]any
-	failing func() // when faults are set
+	mu       sync.Mutex
+	answers  map[string]fakeAnswer // by key
+	effects  []effect
+	requests map[string]int // by key
+	away     string         // region
+	did      []string       // by the means
+	broken   string         // what the next payment suffers, once
+	faults   map[string]any
+	failing  func() // when faults are set
 }
 
 type fakeAnswer struct {
@@ -42,7 +42,7 @@ type fakeAnswer struct {
 }
 
 func newFake(t *testing.T) *fake {
-	f := &fake{t: t, answers: map[string]fakeAnswer{}, asked: map[string]int{}, faults: map[string]any{"latency_ms": 3.0}, failing: func() {}}
+	f := &fake{t: t, answers: map[string]fakeAnswer{}, requests: map[string]int{}, faults: map[string]any{"latency_ms": 3.0}, failing: func() {}}
 	for code, name := range []string{"here", "there"} {
 		mux := http.NewServeMux()
 		mux.HandleFunc("POST /v1/idempotency-keys", func(w http.ResponseWriter, _ *http.Request) {
@@ -110,7 +110,7 @@ func (f *fake) pay(w http.ResponseWriter, r *http.Request, entry string) {
 	if code, stamped := claim.ReadStamp(strings.Trim(key, `"`)); stamped && code == 1 {
 		home = "here"
 	}
-	if f.asked[key]++; f.away == home || f.away == entry {
+	if f.requests[key]++; f.away == home || f.away == entry {
 		problem(w, http.StatusServiceUnavailable, "home_unavailable", "same_key")
 		return
 	}
@@ -121,16 +121,16 @@ func (f *fake) pay(w http.ResponseWriter, r *http.Request, entry string) {
 		f.broken = ""
 		return true
 	}
-	a, known := f.answers[key]
+	a, ok := f.answers[key]
 	switch {
-	case known && breaks("another answer"):
+	case ok && breaks("another answer"):
 		a.body = strings.Replace(a.body, "}", `,"more":1}`, 1)
-	case known && a.status == http.StatusCreated && breaks("an answer that is no JSON"):
+	case ok && a.status == http.StatusCreated && breaks("an answer that is no JSON"):
 		a.body = a.body[1:]
-	case !known && breaks("no answer"):
+	case !ok && breaks("no answer"):
 		f.answers[key] = fakeAnswer{status: http.StatusConflict}
 		a = f.answers[key]
-	case known:
+	case ok:
 	case body.PaymentMethod == "pm_card_stolen":
 		a = fakeAnswer{http.StatusPaymentRequired, `{"error":"card_declined","retry":"new_key"}`}
 		f.answers[key] = a
@@ -158,7 +158,7 @@ func (f *fake) pay(w http.ResponseWriter, r *http.Request, entry string) {
 	_, _ = fmt.Fprint(w, a.body)
 }
 
-// fakeMeans note what they are told to do.
+// fakeMeans record their calls.
 type fakeMeans struct {
 	f       *fake
 	refuses error
@@ -329,7 +329,7 @@ func TestWhatIsTakenIsBroughtBack(t *testing.T) {
 }
 
 // One node, or what one region sends, is hit as named.
-func TestABlackholeIsAsWideAsItIsTold(t *testing.T) {
+func TestABlackholeIsAsWideAsRequested(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	c := f.config(Blackhole)

@@ -74,9 +74,8 @@ type history struct {
 	repeats  [phases]*hdrhistogram.Histogram // of old ones
 	seconds  []second
 
-	// from is when the order to take something away was given and struck when it was
-	// gone; ordered is when the order to bring it back was given and mended when it
-	// was back.
+	// from is when the drill ordered the fault and struck when it was in effect; ordered is when
+	// the drill ordered its end and mended when it had ended.
 	from, struck, ordered, mended time.Time
 	home                          string // the region that is hit, "" for everything
 	served                        served

@@ -226,7 +226,7 @@ const (
 // Keys that cannot be read before ctx ends are errors.
 func (d *drill) audit(ctx context.Context) (compared, open int, err error) {
 	all := d.history.all()
-	var next, same, inFlight, untold atomic.Int64
+	var next, same, inFlight, unread atomic.Int64
 	var workers sync.WaitGroup
 	for range auditors {
 		workers.Go(func() {
@@ -240,7 +240,7 @@ func (d *drill) audit(ctx context.Context) (compared, open int, err error) {
 				if !all[i].answered {
 					switch claimed, err := d.claimed(ctx, bases, &all[i]); {
 					case err != nil:
-						untold.Add(1)
+						unread.Add(1)
 					case claimed:
 						inFlight.Add(1)
 					}
@@ -248,7 +248,7 @@ func (d *drill) audit(ctx context.Context) (compared, open int, err error) {
 				}
 				w := &watch{next: d.transport, entries: d.entries, seen: func(_ int, e *exchange) { d.history.answer(i, e) }}
 				if d.pay(ctx, bases, w, i, &all[i]) != nil {
-					untold.Add(1)
+					unread.Add(1)
 					continue
 				}
 				same.Add(1)
@@ -256,8 +256,8 @@ func (d *drill) audit(ctx context.Context) (compared, open int, err error) {
 		})
 	}
 	workers.Wait()
-	if n := untold.Load(); n > 0 {
-		err = fmt.Errorf("%d of %d keys could not be asked for afterwards; the cluster has not recovered within %v", n, len(all), d.c.Patience)
+	if n := unread.Load(); n > 0 {
+		err = fmt.Errorf("%d of %d keys could not be read afterwards; the cluster has not recovered within %v", n, len(all), d.c.Patience)
 	}
 	return int(same.Load()), int(inFlight.Load()), err
 }

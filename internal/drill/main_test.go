@@ -12,9 +12,9 @@ const width = "12"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
+	isSet := false
+	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "test.parallel" })
+	if !isSet {
 		_ = flag.Set("test.parallel", width) // the flag exists in every test
 	}
 	goleak.VerifyTestMain(m)

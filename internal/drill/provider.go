@@ -31,7 +31,7 @@ type effect struct {
 	Amount    int64  `json:"amount"`
 }
 
-// effects reads the wanted movements.
+// effects reads the movements that filter accepts.
 func (p *provider) effects(ctx context.Context, wanted func(effect) bool) ([]effect, error) {
 	var found []effect
 	err := p.ask(ctx, http.MethodGet, "/_sim/effects", nil, func(body io.Reader) error {

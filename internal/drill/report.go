@@ -85,7 +85,7 @@ func Terms() []Term {
 	return []Term{
 		{"requests", "Requests that were sent under load."},
 		{"of them retries", "Those that were not the first of their call."},
-		{"payments", "Different payments. Each was asked for at least twice: under load, and once more at the end."},
+		{"payments", "Different payments. Each was requested at least twice: under load, and once more at the end."},
 		{"answered for good", "Payments with a final answer, and how many of those were declined as they had to be: the drill pays with some stolen cards."},
 		{"charges at the provider", "How often money moved, as the provider counts it."},
 		{"answers read again", "Final answers that were compared with what a retry reads after the load."},

@@ -46,7 +46,7 @@ func (s Scenario) hitsNodes() bool {
 	return s == RegionLoss || s == Partition || s == Blackhole || s == Drain || s == RollingRestart
 }
 
-// holds: something is away from its begin to its end. Only then it can be said when
+// holds: something is away from its begin to its end. Only then the report has the time at which
 // keys were served again.
 func (s Scenario) holds() bool { return s != RollingRestart && s != Drain }
 
@@ -88,7 +88,7 @@ type fault struct {
 
 func (d *drill) fault() (fault, error) {
 	m, region := d.c.Means, d.c.Region
-	mine := func(do ...func(context.Context, string) error) func(context.Context) error {
+	eachNode := func(do ...func(context.Context, string) error) func(context.Context) error {
 		return func(ctx context.Context) error {
 			var errs []error
 			for _, n := range m.Nodes() {
@@ -103,12 +103,12 @@ func (d *drill) fault() (fault, error) {
 	}
 	switch d.c.Scenario {
 	case RegionLoss:
-		return fault{mine(m.Kill), mine(m.Start)}, nil
+		return fault{eachNode(m.Kill), eachNode(m.Start)}, nil
 	case Partition:
-		return fault{mine(m.Cut), mine(m.Join)}, nil
+		return fault{eachNode(m.Cut), eachNode(m.Join)}, nil
 	case Blackhole:
 		drop := func(ctx context.Context, node string) error { return m.Drop(ctx, node, d.c.From) }
-		return fault{mine(drop), mine(m.Pass)}, nil
+		return fault{eachNode(drop), eachNode(m.Pass)}, nil
 	case DBFailover:
 		return fault{
 			func(ctx context.Context) error { return m.KillDatabase(ctx, region) },
@@ -121,11 +121,11 @@ func (d *drill) fault() (fault, error) {
 				if err := m.Drain(ctx, region, d.c.Say); err != nil {
 					return err
 				}
-				return mine(m.Stop)(ctx) // which is reported to be safe
+				return eachNode(m.Stop)(ctx) // which is reported to be safe
 			},
 			func(ctx context.Context) error {
 				defer d.shun("")
-				return errors.Join(mine(m.Start)(ctx), m.Undrain(ctx, region, d.c.Say))
+				return errors.Join(eachNode(m.Start)(ctx), m.Undrain(ctx, region, d.c.Say))
 			},
 		}, nil
 	case RollingRestart:

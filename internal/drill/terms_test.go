@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEachWordOfAVerdictIsExplained: whatever a report prints stands in Terms, and nothing
-// else does.
+// TestEachWordOfAVerdictIsExplained: Terms has every word that a report prints, and no other.
 func TestEachWordOfAVerdictIsExplained(t *testing.T) {
 	after := 1.5
 	r := Report{Scenario: "region-loss", Region: "us-east1", Verdict: Findings{

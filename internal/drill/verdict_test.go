@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 		}, Findings{Unanswered: 1, UnansweredPaid: 1}},
 		"answered, and not charged": {func(_ []payment, e []effect) []effect { return e[:2] },
 			Findings{Unpaid: 1}},
-		"charged under an id that nobody was told": {func(_ []payment, e []effect) []effect {
+		"charged under an id that no answer has": {func(_ []payment, e []effect) []effect {
 			e[1].Reference = "ch_x"
 			return e
 		}, Findings{Unpaid: 1}},
@@ -100,7 +100,7 @@ func TestJudge(t *testing.T) {
 
 func TestWhatCouldNotBeCheckedIsNotKept(t *testing.T) {
 	require.False(t, (&Findings{Unasked: "3 of 9 keys"}).OK())
-	require.True(t, (&Findings{BeyondStandard: 2, OpenClaims: 1}).OK(), "these are told, and break no promise")
+	require.True(t, (&Findings{BeyondStandard: 2, OpenClaims: 1}).OK(), "these are reported, and break no promise")
 }
 
 func TestExamplesAreBounded(t *testing.T) {

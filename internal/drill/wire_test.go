@@ -13,8 +13,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// What every other answer must repeat, and what only tells to come again: also where
-// it is a proxy that speaks.
+// Which answers every other one must repeat, and which only ask for a retry, also those of a proxy.
 func TestWhatIsAnAnswer(t *testing.T) {
 	for _, c := range []struct {
 		status        int

@@ -21,7 +21,7 @@ import (
 
 // Errors of [Reader.Read]. Test with errors.Is.
 var (
-	// ErrNotFound: everything was read, and no row knows the key or object.
+	// ErrNotFound: everything was read, and no row has the key or object.
 	ErrNotFound = errors.New("inspect: not found")
 	// ErrSeveral: the key is in use by several tenants; the error names them.
 	ErrSeveral = errors.New("inspect: several tenants use the key")
@@ -37,10 +37,10 @@ type History struct {
 	Tenant string `json:"tenant"`
 	Key    string `json:"key"`
 	Object string `json:"object,omitempty"`
-	// Home is the region that holds the key's rows; "" if it is not known.
+	// Home is the region that holds the key's rows; "" if no row names it.
 	Home string `json:"home,omitempty"`
-	// Stamped: the key names its home itself. Otherwise PinnedAt is when it got its home,
-	// zero once the pin is gone.
+	// Stamped: the key names its home itself. Otherwise PinnedAt is when it got its home, zero once
+	// the pin is deleted.
 	Stamped  bool      `json:"stamped"`
 	PinnedAt time.Time `json:"pinned_at,omitzero"`
 	// Claim is the claim's row; nil if there is none.
@@ -72,7 +72,7 @@ type History struct {
 type Claim struct {
 	Operation string `json:"operation"`
 	State     string `json:"state"`
-	// Age is live, expired (the tombstone stands) or gone.
+	// Age is live, expired (a tombstone) or gone.
 	Age        string `json:"age"`
 	Fence      uint64 `json:"fence"`
 	Generation uint32 `json:"generation"`

@@ -242,7 +242,7 @@ func TestVerdicts(t *testing.T) {
 					w.now = w.now.Add(time.Second)
 				}
 			},
-			"declined for good (stolen_card); the provider moved 42.00 USD that nobody asked for, and Homeward refunded that; home europe-west1", "",
+			"declined for good (stolen_card); the provider moved 42.00 USD that was not requested, and Homeward refunded that; home europe-west1", "",
 		},
 		"a ghost that nobody has refunded yet": {
 			func(w *world, rec claim.Record) {
@@ -252,7 +252,7 @@ func TestVerdicts(t *testing.T) {
 				_, err := w.view.Post(w.Context(), ghost)
 				require.NoError(w, err)
 			},
-			"declined for good (stolen_card); the provider moved 42.00 USD that nobody asked for; home europe-west1", "",
+			"declined for good (stolen_card); the provider moved 42.00 USD that was not requested; home europe-west1", "",
 		},
 		"a refund": {
 			func(w *world, rec claim.Record) {
@@ -340,8 +340,8 @@ func TestVerdicts(t *testing.T) {
 					}
 				}
 			},
-			"charged once; the provider moved 1.00 USD that nobody asked for, and Homeward refunded that; the provider moved 1.01 USD that nobody asked for, and one refund of that failed; " +
-				"the provider moved 1.02 USD that nobody asked for, and 1.02 USD was refunded at the provider; the provider moved 1.03 USD that nobody asked for, and took it back; home europe-west1", "",
+			"charged once; the provider moved 1.00 USD that was not requested, and Homeward refunded that; the provider moved 1.01 USD that was not requested, and one refund of that failed; " +
+				"the provider moved 1.02 USD that was not requested, and 1.02 USD was refunded at the provider; the provider moved 1.03 USD that was not requested, and took it back; home europe-west1", "",
 		},
 		"forgotten": {
 			func(w *world, rec claim.Record) {
@@ -375,12 +375,11 @@ func TestAPinWithoutAClaim(t *testing.T) {
 	require.NoError(t, err)
 	h, err := w.reader().Read(t.Context(), inspect.Query{Of: "k", Tenant: "acme"})
 	require.NoError(t, err)
-	require.Equal(t, "pinned and never claimed: the provider was told nothing; home europe-west1", h.Verdict)
+	require.Equal(t, "pinned and never claimed: nothing was sent to the provider; home europe-west1", h.Verdict)
 }
 
-// Of a key that several tenants use it has to be said whose is meant; of one that nobody
-// uses, that nothing is known.
-func TestWhoseKeyItIs(t *testing.T) {
+// A key that several tenants use needs a tenant. A key without rows is not found.
+func TestTheTenantOfAKey(t *testing.T) {
 	w := newWorld(t)
 	w.begin("acme", "k", us, object(t, 1))
 	require.Equal(t, "acme", w.read("k").Tenant)
@@ -399,7 +398,7 @@ func TestWhoseKeyItIs(t *testing.T) {
 	require.ErrorContains(t, err, "code 9")
 }
 
-// What cannot be reached is named, and is never said not to be there.
+// An unreachable store is named, and never reported as not found.
 func TestAHomeThatCannotBeReached(t *testing.T) {
 	w := newWorld(t)
 	id := object(t, 2)
@@ -471,7 +470,7 @@ func TestSegments(t *testing.T) {
 	_, err = r.Read(t.Context(), inspect.Query{Of: "order-1", Until: rec.FirstUse.Add(-48 * time.Hour)})
 	require.ErrorIs(t, err, inspect.ErrNotFound)
 
-	// A segment that is damaged is named, and nothing is said not to be there.
+	// A damaged segment is named, and nothing is reported as not found.
 	name := bucket.Names()[0]
 	data := bucket.Remove(name)
 	data[len(data)-1] ^= 1

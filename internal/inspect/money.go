@@ -7,9 +7,8 @@ import (
 	"github.com/homeward-io/homeward/ledger"
 )
 
-// Summary says in one line what moved for an object or a ghost, in net amounts: what failed
-// is not counted. all is as of [ledger.Everything], digits as [Reader].Digits. It is "" if
-// nothing can be said.
+// Summary is one line on what moved for an object or a ghost, in net amounts: what failed is not
+// counted. all is as of [ledger.Everything], digits as [Reader].Digits. It is "" without bookings.
 func Summary(of string, all []ledger.Transaction, digits func(currency string) int) string {
 	m := &money{of, bookingsOf(all), digits}
 	said := ""
@@ -52,7 +51,7 @@ type total struct {
 
 func (t *total) add(b *Booking) { t.n, t.sum, t.currency = t.n+1, t.sum+b.Amount, b.Currency }
 
-// refunds are those of one kind of a transaction: what stands, and what failed.
+// refunds are those of one kind of a transaction: what was refunded, and what failed.
 func (m *money) refunds(kind ledger.Kind, matches func(*Booking) bool) (stand, failed total) {
 	for i := range m.all {
 		switch t := &m.all[i]; {
@@ -166,7 +165,7 @@ func (m *money) disputes(b *strings.Builder) {
 
 // ghost describes a ghost and what became of it.
 func (m *money) ghost(b *strings.Builder, ghost *Booking) {
-	fmt.Fprintf(b, "; the provider moved %s that nobody asked for", m.amount(ghost.Amount, ghost.Currency))
+	fmt.Fprintf(b, "; the provider moved %s that was not requested", m.amount(ghost.Amount, ghost.Currency))
 	if m.failed(ghost) {
 		b.WriteString(", and took it back")
 		return

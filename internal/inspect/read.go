@@ -87,7 +87,7 @@ func (r *Reader) Read(ctx context.Context, q Query) (History, error) {
 	if err := ctx.Err(); err != nil {
 		return History{}, err
 	}
-	if !g.known() {
+	if !g.found() {
 		if len(g.h.Missing) > 0 {
 			return History{}, fmt.Errorf("%q: nothing was found, and not everything could be read: %s", q.Of, strings.Join(g.h.Missing, "; "))
 		}
@@ -168,8 +168,7 @@ func (g *gathering) findObject(ctx context.Context, q Query, code claim.RegionCo
 	return nil
 }
 
-// findKey reads the claim of a tenant's key at its home if that is known, else
-// everywhere.
+// findKey reads the claim of a tenant's key at its home if a row names that, else everywhere.
 func (g *gathering) findKey(ctx context.Context) error {
 	key := claim.Key{Tenant: g.h.Tenant, Value: g.h.Key}
 	for _, home := range g.homes() {
@@ -404,8 +403,8 @@ func (g *gathering) row(ctx context.Context, q outbox.Queue, id string) {
 	})
 }
 
-// known reports whether anything was found at all.
-func (g *gathering) known() bool {
+// found reports whether anything was found at all.
+func (g *gathering) found() bool {
 	return g.rec != nil || g.unpaid != nil || !g.h.PinnedAt.IsZero() || len(g.h.Timeline)+len(g.h.Bookings)+len(g.h.Waiting) > 0
 }
 

@@ -156,7 +156,7 @@ func (g *gathering) open(c *Claim) (what, next string) {
 		if c.WaitsFor == waitsForCapture {
 			return "the provider holds the money, and none has moved: " + c.WaitsFor, "the merchant captures or cancels it; it ends by itself at expires_at, or once the provider lets it go"
 		}
-		return "the provider has it and waits: " + c.WaitsFor, "wait: for the payer or a bank; the provider tells, and is asked now and then"
+		return "the provider has it and waits: " + c.WaitsFor, "wait: for the payer or a bank; the provider notifies, and the worker asks it now and then"
 	case c.Holder != "" && g.now.Before(c.LeaseUntil):
 		return "in flight: " + c.Holder + " has it and may be calling the provider", "wait: its lease ends at " + c.LeaseUntil.UTC().Format("15:04:05Z")
 	case c.Holder != "":
@@ -166,7 +166,7 @@ func (g *gathering) open(c *Claim) (what, next string) {
 	}
 }
 
-// without is a key whose claim is not stored, or no longer.
+// without is a key without a stored claim.
 func (g *gathering) without() (what, next string) {
 	switch b := g.booking(); {
 	case b != nil:
@@ -191,7 +191,7 @@ func (g *gathering) without() (what, next string) {
 	if len(g.h.Timeline) > 0 {
 		return "begun, and what came of it is not in what was read", nextNothing
 	}
-	return "pinned and never claimed: the provider was told nothing", nextRetry
+	return "pinned and never claimed: nothing was sent to the provider", nextRetry
 }
 
 // notMoved states that no money moved, or what moved all the same.

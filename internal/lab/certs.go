@@ -96,7 +96,7 @@ func replaceFile(path string, text []byte, mode os.FileMode) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(f.Name()) // the error in hand says more
+			_ = os.Remove(f.Name()) // the first error has more detail
 		}
 	}()
 	_, err = f.Write(text)

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// clusterConns is a node's share of the database's connections: all nodes share
-	// a few processors, and PostgreSQL allows 100 unless told otherwise.
+	// clusterConns is a node's share of the database's connections: all nodes share a few
+	// processors, and PostgreSQL allows 100 by default.
 	clusterConns = 8
 	// clusterStartTime bounds the start of the nodes: seconds, on a busy machine.
 	clusterStartTime = 2 * time.Minute
@@ -84,11 +84,10 @@ func NewCluster(c ClusterConfig) (*Cluster, error) {
 // Cluster is a cluster of processes on this machine.
 type Cluster struct {
 	State
-	// Data is its directory, known once it has started; Temporary: it is deleted with
-	// the cluster.
+	// Data is its directory, set once it has started; Temporary: it is deleted with the cluster.
 	Data      string
 	Temporary bool
-	// Codes are the region codes, known once it has started.
+	// Codes are the region codes, set once it has started.
 	Codes map[string]claim.RegionCode
 
 	c         ClusterConfig
@@ -135,7 +134,7 @@ func (k *Cluster) makeData(context.Context) (stop parts.Stop, err error) {
 	return nil, err
 }
 
-// nameRuns says where drills keep what they found: in the cluster's directory, unless the
+// nameRuns sets where drills store their reports: in the cluster's directory, unless the
 // environment names a bucket.
 func (k *Cluster) nameRuns(context.Context) (_ parts.Stop, err error) {
 	if k.Runs = os.Getenv(node.RunsVariable); k.Runs == "" {

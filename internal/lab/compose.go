@@ -27,7 +27,7 @@ type ComposeMeans struct {
 	regions    []drill.Region
 }
 
-// container is one container of the project, as docker inspect tells of it.
+// container is one container of the project, as docker inspect prints it.
 type container struct {
 	ID     string `json:"Id"`
 	Config struct {
@@ -48,8 +48,8 @@ const (
 	composeService = "com.docker.compose.service"
 	// composeDatabase begins the name of a region's database service.
 	composeDatabase = "database-"
-	// readyEvery is how often a node that starts is asked whether it is ready: there
-	// is no signal for it that leaves a container.
+	// readyEvery is how often a starting node is polled: no signal of its readiness leaves a
+	// container.
 	readyEvery = 100 * time.Millisecond
 )
 
@@ -87,7 +87,7 @@ func docker(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// regionOf tells whether a service is a node: REGION-NAME. Where one region's name
+// regionOf returns the region of a service that is a node: REGION-NAME. Where one region's name
 // begins another's, the longer one counts.
 func (m ComposeMeans) regionOf(service string) (name string, ok bool) {
 	for _, r := range m.regions {
@@ -108,15 +108,15 @@ func (m ComposeMeans) Nodes() (all []drill.Node) {
 }
 
 func (m ComposeMeans) Offers(s drill.Scenario, region string) (string, error) {
-	var mine []string
+	var names []string
 	for _, n := range m.Nodes() {
 		if n.Region == region {
-			mine = append(mine, n.Name)
+			names = append(names, n.Name)
 		}
 	}
-	nodes := strings.Join(mine, " and ")
+	nodes := strings.Join(names, " and ")
 	needNodes := func(how string) (string, error) {
-		if len(mine) == 0 {
+		if len(names) == 0 {
 			return "", fmt.Errorf("the project has no container whose service is called %s-…", region)
 		}
 		return how, nil
@@ -174,7 +174,7 @@ func (m ComposeMeans) Start(ctx context.Context, node string) error {
 	}
 	api, ok := m.apiOf(c)
 	if !ok {
-		return fmt.Errorf("none of the addresses in --api is that of %s, so it cannot be asked whether it is ready", node)
+		return fmt.Errorf("none of the addresses in --api is that of %s, so its readiness cannot be read", node)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, clusterStartTime, fmt.Errorf("not ready within %v", clusterStartTime))
 	defer cancel()

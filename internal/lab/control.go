@@ -127,11 +127,11 @@ func (c *control) node(name, what, from string) error {
 	case "stop":
 		return parts.Within(c.ctx, node.DrainTime, n.drain)
 	case "freeze":
-		return n.told(freeze(n.PID))
+		return n.named(freeze(n.PID))
 	case "thaw":
-		return n.told(thaw(n.PID))
+		return n.named(thaw(n.PID))
 	}
-	return fmt.Errorf("a node knows kill, stop, start, freeze, thaw, drop and pass, not %q", what)
+	return fmt.Errorf("a node has kill, stop, start, freeze, thaw, drop and pass, not %q", what)
 }
 
 // start gives a node another process at the addresses that it had.
@@ -183,11 +183,11 @@ func (c *control) database(region, what, _ string) error {
 	case "start":
 		return c.k.server.Restart(c.ctx, region)
 	}
-	return fmt.Errorf("a database knows kill and start, not %q", what)
+	return fmt.Errorf("a database has kill and start, not %q", what)
 }
 
-// told says whose process could not be signalled.
-func (n *Node) told(err error) error {
+// named adds the node to an error of a signal.
+func (n *Node) named(err error) error {
 	if err != nil {
 		return fmt.Errorf("node %s: process %d: %w", n.Name, n.PID, err)
 	}

@@ -203,8 +203,8 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	return d.Cluster.Stop, nil
 }
 
-// consoleAt is where the console listens unless somebody says. It is for listen as layOut
-// has taken it, and on this machine whatever the regions listen on.
+// consoleAt is where the console listens by default. It is for listen as layOut has taken it, and
+// on this machine whatever the regions listen on.
 func consoleAt(listen string, regions int) string {
 	_, text, _ := net.SplitHostPort(listen)
 	port, _ := strconv.Atoi(text)
@@ -242,7 +242,7 @@ func (d *Demo) ConsoleURL() string {
 	return ""
 }
 
-// notify has a simulator that was started tell the first region of what moves.
+// notify has a started simulator send notices to the first region.
 func (d *Demo) notify(context.Context) (parts.Stop, error) {
 	if d.simulator == nil {
 		return nil, nil

@@ -2,7 +2,7 @@ package lab
 
 import "syscall"
 
-// freeze stops a process where it stands; thaw lets it go on.
+// freeze suspends a process; thaw resumes it.
 func freeze(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
 func thaw(pid int) error   { return syscall.Kill(pid, syscall.SIGCONT) }
 

@@ -6,7 +6,7 @@ import "errors"
 
 func wake(int) {}
 
-// errNoFreeze: not every system can stop a process where it stands.
+// errNoFreeze: not every system can suspend a process.
 var errNoFreeze = errors.New("only Linux freezes processes here; take the region away with region-loss")
 
 func freeze(int) error { return errNoFreeze }

@@ -18,7 +18,7 @@ import (
 func TestAGateDropsAndPasses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	heard := make(chan string)
+	received := make(chan string)
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -29,7 +29,7 @@ func TestAGateDropsAndPasses(t *testing.T) {
 				defer func() { _ = conn.Close() }()
 				for lines := bufio.NewScanner(conn); lines.Scan(); {
 					_, _ = fmt.Fprintln(conn, lines.Text())
-					heard <- lines.Text()
+					received <- lines.Text()
 				}
 			}()
 		}
@@ -46,7 +46,7 @@ func TestAGateDropsAndPasses(t *testing.T) {
 		require.NoError(t, err)
 	}
 	reads := func(from *bufio.Reader, text string) {
-		require.Equal(t, text, <-heard)
+		require.Equal(t, text, <-received)
 		line, err := from.ReadString('\n')
 		require.NoError(t, err)
 		require.Equal(t, text+"\n", line)
@@ -66,7 +66,7 @@ func TestAGateDropsAndPasses(t *testing.T) {
 		says(old, "while it is shut")
 		fresh, fromFresh := dial()
 		select {
-		case text := <-heard:
+		case text := <-received:
 			require.FailNow(t, "it let it pass", text)
 		case <-time.After(50 * time.Millisecond): // there is no signal for what does not happen
 		}

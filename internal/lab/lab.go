@@ -63,7 +63,7 @@ func layOut(listen, pspListen string, n int) (apis []string, psp string, err err
 	return apis, psp, nil
 }
 
-// rpcPort is where operators' commands ask unless they are told otherwise.
+// rpcPort is where operators' commands send requests by default.
 const rpcPort = 7081
 
 // rpcAt lays n RPC listeners of a demo out: from rpcListen on, which is a flag's and so is
@@ -138,8 +138,8 @@ func thisMachine(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// metricsAt is where metrics are scraped, unless somebody says: on the port after the
-// simulator's own. It is for listen as layOut has taken it.
+// metricsAt is where metrics are scraped by default: on the port after the simulator's own. It is
+// for listen as layOut has taken it.
 func metricsAt(listen, metricsListen string, n int) string {
 	host, port, _ := net.SplitHostPort(listen)
 	at, _ := strconv.Atoi(port)
@@ -153,7 +153,8 @@ func metricsAt(listen, metricsListen string, n int) string {
 	}
 }
 
-// occupied says that nobody can listen on an address, and what decides on it.
+// occupied is the error of an address on which the process cannot listen, with the flag that sets
+// it.
 func occupied(who, flag, addr string, err error) error {
 	if op := (*net.OpError)(nil); errors.As(err, &op) { // which names the address again
 		err = op.Err

@@ -38,15 +38,14 @@ func TestADemoHasItsRPCWhereDocsSay(t *testing.T) {
 	require.Equal(t, []string{"127.0.0.1:0", "127.0.0.1:0"}, at)
 	at, err = rpcAt("127.0.0.1:8081", "[::1]:9000", 2)
 	require.NoError(t, err)
-	require.Equal(t, []string{"[::1]:9000", "[::1]:9001"}, at, "what was asked for stays, taken or not")
+	require.Equal(t, []string{"[::1]:9000", "[::1]:9001"}, at, "requested ports stay, taken or not")
 	for _, wrong := range []string{"7081", "0.0.0.0:7081", "127.0.0.1:65535", "127.0.0.1:x"} {
 		_, err = rpcAt("127.0.0.1:8081", wrong, 2)
 		require.ErrorContains(t, err, "--rpc-listen", wrong)
 	}
 }
 
-// TestAnRPCPortThatSomebodyTakesMeanwhile: the demo starts on free ones, unless it was told
-// where.
+// TestAnRPCPortThatSomebodyTakesMeanwhile: the demo starts on free ones, unless a flag names one.
 func TestAnRPCPortThatSomebodyTakesMeanwhile(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/homeward-io/homeward/internal/operator"
 )
 
-// NoMeans are those of a cluster of which only addresses are known.
+// NoMeans are those of a cluster of which the drill has only addresses.
 type NoMeans struct{}
 
 func (NoMeans) Offers(s drill.Scenario, _ string) (string, error) {
@@ -29,7 +29,7 @@ func (NoMeans) Offers(s drill.Scenario, _ string) (string, error) {
 	return "", fmt.Errorf("%s acts on the cluster, which addresses alone do not allow; name the cluster with --cluster or --compose", s)
 }
 
-const pspOutageHow = "the provider simulator is told to answer nothing well, and to move money for three calls of ten all the same"
+const pspOutageHow = "the provider simulator fails every answer, and moves money for three calls of ten all the same"
 
 // errNotOffered is never seen: a drill asks for nothing that is not offered.
 var errNotOffered = errors.New("this cluster does not support that action")
@@ -86,18 +86,18 @@ func (m *ClusterMeans) Offers(s drill.Scenario, region string) (string, error) {
 			nodes = append(nodes, n.Name)
 		}
 	}
-	mine := strings.Join(nodes, " and ")
+	names := strings.Join(nodes, " and ")
 	switch s {
 	case drill.PSPOutage:
 		return pspOutageHow, nil
 	case drill.RegionLoss:
-		return "SIGKILL to " + mine + ", then a start of each", nil
+		return "SIGKILL to " + names + ", then a start of each", nil
 	case drill.Partition:
-		return "SIGSTOP to " + mine + ", then SIGCONT", nil
+		return "SIGSTOP to " + names + ", then SIGCONT", nil
 	case drill.Blackhole:
-		return "the gates before RPC ports of " + mine + " let nothing pass, then everything", nil
+		return "the gates before RPC ports of " + names + " let nothing pass, then everything", nil
 	case drill.Drain:
-		return "homeward region drain, SIGTERM to " + mine + " when that is safe; then a start of each, and undrain", nil
+		return "homeward region drain, SIGTERM to " + names + " when that is safe; then a start of each, and undrain", nil
 	case drill.RollingRestart:
 		return "SIGTERM to each node in turn, and a start", nil
 	case drill.DBFailover:

@@ -15,8 +15,8 @@ import (
 	"github.com/homeward-io/homeward/internal/drill"
 )
 
-// fakeDocker puts a docker on PATH that notes its orders and knows one project. It
-// returns where the orders are.
+// fakeDocker puts a docker on PATH that records its calls and has one project. It returns the path
+// of the record.
 func fakeDocker(t *testing.T, project, inspected string) (orders string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,9 +37,9 @@ exit 0
 
 // Only the containers of the named project are acted on, each by its service's name.
 func TestComposeMeans(t *testing.T) {
-	asked := 0
+	calls := 0
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if asked++; asked == 1 || r.URL.Path != "/readyz" {
+		if calls++; calls == 1 || r.URL.Path != "/readyz" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
@@ -78,7 +78,7 @@ func TestComposeMeans(t *testing.T) {
 	for _, do := range []func(context.Context, string) error{m.Kill, m.Start, m.Stop, m.Cut, m.Join} {
 		require.NoError(t, do(ctx, "us-east1-1"))
 	}
-	require.Equal(t, 2, asked, "a node that starts is asked until it is ready")
+	require.Equal(t, 2, calls, "a starting node is polled until it is ready")
 	require.NoError(t, m.KillDatabase(ctx, "us-east1"))
 	require.NoError(t, m.StartDatabase(ctx, "us-east1"))
 	require.ErrorContains(t, m.Kill(ctx, "asia-northeast1-1"), "asia-northeast1-1")
@@ -106,10 +106,10 @@ func TestReviveBeforeADrill(t *testing.T) {
 	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
 	socket, err := net.Listen("unix", filepath.Join(dir, "s"))
 	require.NoError(t, err)
-	var asked []string
+	var calls []string
 	refused := false
 	control := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.URL.Path)
+		calls = append(calls, r.URL.Path)
 		if refused {
 			http.Error(w, "no room", http.StatusConflict)
 			return
@@ -128,7 +128,7 @@ func TestReviveBeforeADrill(t *testing.T) {
 	var said []string
 	m := read.Means()
 	require.NoError(t, m.Revive(t.Context(), func(line string) { said = append(said, line) }))
-	require.Equal(t, []string{"/nodes/us-east1-2/start"}, asked)
+	require.Equal(t, []string{"/nodes/us-east1-2/start"}, calls)
 	require.Equal(t, []string{"starting us-east1-2, which was not running"}, said)
 	refused = true
 	require.ErrorContains(t, m.Revive(t.Context(), func(string) {}), "no room")

@@ -65,7 +65,7 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 	inner := func(which int) string { return k.inner(at, which) }
 	s.Gossip = node.GossipSettings{Listen: inner(1), Seeds: seeds, Local: true}
 	s.Metrics.Listen = inner(2)
-	if s.TLS.CA != "" { // whose operators may look, and act
+	if s.TLS.CA != "" { // regions of operators that may read, and act
 		s.Console.Listen, s.Console.Actions = inner(3), true
 	}
 	if n.again {
@@ -86,7 +86,7 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 	return n.start(file, k.environ(n.Region))
 }
 
-// listenAgain lets a node listen where the others, callers and people know it.
+// listenAgain lets a node listen at its former addresses.
 func (n *Node) listenAgain(s *node.ServeSettings) {
 	s.API.Listen, s.Gossip.Listen = strings.TrimPrefix(n.API, "http://"), n.Gossip
 	s.Metrics.Listen = strings.TrimSuffix(strings.TrimPrefix(n.Metrics, "http://"), "/metrics")
@@ -125,7 +125,7 @@ func (k *Cluster) environ(region string) []string {
 	return append(env, node.DatabaseURL+"="+k.urls[region], node.GossipKey+"="+k.gossipKey, node.SealKeys+"="+k.sealKeys, node.ProviderWebhooks+"="+k.simulator.Secret())
 }
 
-// watch tells of a node that ends by itself or is killed, as drills do.
+// watch logs a node that ends by itself or is killed, as drills do.
 func (k *Cluster) watch(n *Node) {
 	<-n.proc.Done()
 	if !n.proc.Expected() {
@@ -178,8 +178,8 @@ func (k *Cluster) meet(ctx context.Context) (parts.Stop, error) {
 	return nil, nil
 }
 
-// meetEvery is how often a node is asked: gossip's news takes a few rounds of
-// some 100 ms, and there is no signal for it that reaches another process.
+// meetEvery is how often a node is polled: gossip takes a few rounds of some 100 ms, and no signal
+// of it reaches another process.
 const meetEvery = 25 * time.Millisecond
 
 // reaches asks a node for a key that nobody uses and that another region is home
@@ -218,7 +218,7 @@ type Node struct {
 	again    bool   // not the node's first process
 	log      string // file
 	proc     *child.Process
-	ready    chan struct{} // closed when it has said so
+	ready    chan struct{} // closed when it has logged that
 }
 
 // readyLine is what serve prints when it is ready.
@@ -231,7 +231,7 @@ func (n *Node) start(file string, environ []string) error {
 	if err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	log, err := child.OpenLog(n.log, n.again) // what the one before said last is why people look
+	log, err := child.OpenLog(n.log, n.again) // people look for the last lines of the one before
 	if err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
@@ -245,8 +245,7 @@ func (n *Node) start(file string, environ []string) error {
 	return nil
 }
 
-// readyWatch passes standard output on to the log and looks for the line that
-// says where the node listens.
+// readyWatch passes standard output on to the log and looks for the line with the node's address.
 type readyWatch struct {
 	node *Node
 	log  io.Writer
@@ -278,7 +277,7 @@ func (n *Node) await(ctx context.Context) error {
 	}
 }
 
-// ended says how the process ended, and what it said last.
+// ended returns how the process ended, with its last line.
 func (n *Node) ended() error {
 	how := "with exit code 0"
 	if err := n.proc.Err(); err != nil {
@@ -287,8 +286,8 @@ func (n *Node) ended() error {
 	return fmt.Errorf("node %s (process %d) ended %s%s", n.Name, n.PID, how, n.proc.Log().Tail(logLines))
 }
 
-// drain asks the process to finish, and kills it when ctx ends first. It returns
-// when the process is gone. One that had ended before is nothing new.
+// drain asks the process to finish, and kills it when ctx ends first. It returns when the process
+// has ended. One that had ended before is no error.
 func (n *Node) drain(ctx context.Context) error {
 	if n.gone() {
 		return nil
@@ -319,7 +318,7 @@ func (n *Node) kill() error {
 	return nil
 }
 
-// gone: it was killed, stopped, ended by itself, or was never started.
+// no process: it was killed, stopped, ended by itself, or was never started.
 func (n *Node) gone() bool { return !n.proc.Alive() }
 
 // logLines is how much of a log is shown: a reason and what led to it.

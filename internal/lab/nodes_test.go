@@ -20,8 +20,8 @@ func TestWhatTheClusterDecidesIsRefused(t *testing.T) {
 	require.NotContains(t, err.Error(), "LEASE")
 }
 
-// TestAProcessAgainListensWhereItDid: as people and Prometheus know the console and the
-// metrics by their addresses. Its RPC is behind its gate, which stays.
+// TestAProcessAgainListensWhereItDid: as people and Prometheus use the addresses of the console and
+// the metrics. Its RPC is behind its gate, which stays.
 func TestAProcessAgainListensWhereItDid(t *testing.T) {
 	n := &Node{
 		Name: "us-east1-1", Region: "us-east1", API: "http://127.0.0.1:1", RPC: "127.0.0.1:2", Gossip: "127.0.0.1:3",
@@ -35,8 +35,8 @@ func TestAProcessAgainListensWhereItDid(t *testing.T) {
 		[]string{s.API.Listen, s.Gossip.Listen, s.Metrics.Listen, s.Console.Listen})
 }
 
-// TestWhatANodeAnswersWhenItIsAsked: an API key that no node takes ends the wait.
-func TestWhatANodeAnswersWhenItIsAsked(t *testing.T) {
+// TestWhatANodeAnswersToAProbe: an API key that no node takes ends the wait.
+func TestWhatANodeAnswersToAProbe(t *testing.T) {
 	status := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer srv.Close()

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// canOwn: /proc says whose a connection is.
+// canOwn: /proc shows the owner of a connection.
 func canOwn() error { return nil }
 
-// ownedBy reports whether one of these processes, of this user, has the other end of conn.
-// What /proc does not tell is nobody's.
+// ownedBy reports whether one of these processes, of this user, has the other end of conn. What
+// /proc does not show has no owner.
 func ownedBy(conn net.Conn, pids []int) bool {
 	inode, ok := inodeOf(conn.RemoteAddr(), conn.LocalAddr())
 	if !ok {

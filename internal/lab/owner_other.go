@@ -7,9 +7,9 @@ import (
 	"net"
 )
 
-// canOwn: not every system says whose a connection is.
+// canOwn: not every system shows the owner of a connection.
 func canOwn() error {
-	return errors.New("only Linux tells here which region a connection comes from; leave --from out")
+	return errors.New("--from needs Linux, which shows the process of a connection; leave it out")
 }
 
 func ownedBy(net.Conn, []int) bool { return false }

@@ -37,7 +37,7 @@ type Database struct {
 	Durable bool `json:"durable"`
 }
 
-// offers says why the database cannot be ended and started again; nil if it can.
+// offers returns why the database cannot be ended and started again; nil if it can.
 func (d *Database) offers() error {
 	switch {
 	case !d.Private:

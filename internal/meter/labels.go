@@ -58,8 +58,8 @@ const (
 // PathHome is the path of a request that another region has forwarded here.
 const PathHome = "home"
 
-// Other stands for the tenants that have no label of their own, and for any label
-// beyond the bound.
+// Other is the label of the tenants that have no label of their own, and of any value beyond the
+// bound.
 const Other = "other"
 
 // Outcomes of [Requests].

@@ -63,8 +63,8 @@ func page() string {
 	return b.String()
 }
 
-// TestTheCatalogueIsWhole: each metric says what it means and what to do, has a name of its
-// own, and labels that no other of it, or of its node, has.
+// TestTheCatalogueIsWhole: each metric has its meaning and what to do, a name of its own, and
+// labels that no other of it, or of its node, has.
 func TestTheCatalogueIsWhole(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range All() {

@@ -11,17 +11,17 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// collect is what a set tells, by metric and labels.
+// collect returns a set's series, by metric and labels.
 func collect(t testing.TB, r sdk.Reader) map[string]map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
 	require.NoError(t, r.Collect(t.Context(), &all))
-	told := map[string]map[string]float64{}
+	series := map[string]map[string]float64{}
 	put := func(name string, labels attribute.Set, v float64) {
-		if told[name] == nil {
-			told[name] = map[string]float64{}
+		if series[name] == nil {
+			series[name] = map[string]float64{}
 		}
-		told[name][labels.Encoded(attribute.DefaultEncoder())] = v
+		series[name][labels.Encoded(attribute.DefaultEncoder())] = v
 	}
 	for _, s := range all.ScopeMetrics {
 		for _, m := range s.Metrics {
@@ -41,7 +41,7 @@ func collect(t testing.TB, r sdk.Reader) map[string]map[string]float64 {
 			}
 		}
 	}
-	return told
+	return series
 }
 
 func newSet(t testing.TB) (*Set, sdk.Reader) {
@@ -54,7 +54,7 @@ func newSet(t testing.TB) (*Set, sdk.Reader) {
 	return s, reader
 }
 
-func TestASetTells(t *testing.T) {
+func TestASetCollects(t *testing.T) {
 	s, reader := newSet(t)
 	s.Counter(Requests).Add(1, "charge", Succeeded, "us-east1", "local")
 	s.Counter(Requests).Add(2, "charge", Succeeded, "us-east1", "local")
@@ -77,8 +77,8 @@ func TestASetTells(t *testing.T) {
 	require.NotContains(t, collect(t, reader), "homeward.requests")
 }
 
-// TestNothingIsToldOfNothing: where there are no metrics, rooms need not ask.
-func TestNothingIsToldOfNothing(t *testing.T) {
+// TestAnEmptySetHasNoSeries: where there are no metrics, rooms need not ask.
+func TestAnEmptySetHasNoSeries(t *testing.T) {
 	var s *Set
 	s.Counter(Requests).Add(1, "a")
 	s.Histogram(HTTPDuration).Took(t.Context(), 1)
@@ -86,7 +86,7 @@ func TestNothingIsToldOfNothing(t *testing.T) {
 	s.End()
 }
 
-// TestKindsAreKept: a metric is told as what the catalogue says it is.
+// TestKindsAreKept: a metric is exported as the catalogue's kind.
 func TestKindsAreKept(t *testing.T) {
 	s, _ := newSet(t)
 	require.Panics(t, func() { s.Counter(HTTPDuration) })
@@ -101,9 +101,9 @@ func TestSeriesAreBounded(t *testing.T) {
 	for i := range maxSeries + 50 {
 		s.Counter(Notices).Add(1, fmt.Sprint("p", i), "kept")
 	}
-	told := collect(t, reader)[Notices.Name()]
-	require.Len(t, told, maxSeries+1)
-	require.EqualValues(t, 50, told["homeward.provider=other,homeward.verdict=other"])
+	series := collect(t, reader)[Notices.Name()]
+	require.Len(t, series, maxSeries+1)
+	require.EqualValues(t, 50, series["homeward.provider=other,homeward.verdict=other"])
 }
 
 // TestTenantsAreBounded: the tenants with the most traffic have their names, however many
@@ -114,9 +114,9 @@ func TestTenantsAreBounded(t *testing.T) {
 	for i := range 2 * candidates {
 		c.Add(1, fmt.Sprint("small", i), Succeeded)
 	}
-	told := collect(t, reader)[TenantRequests.Name()]
-	require.Len(t, told, TenantLabels+1)
-	require.EqualValues(t, 2*candidates-TenantLabels, told["homeward.outcome=succeeded,homeward.tenant=other"])
+	series := collect(t, reader)[TenantRequests.Name()]
+	require.Len(t, series, TenantLabels+1)
+	require.EqualValues(t, 2*candidates-TenantLabels, series["homeward.outcome=succeeded,homeward.tenant=other"])
 
 	for range 200 {
 		c.Add(1, "big", Mismatched)
@@ -124,8 +124,8 @@ func TestTenantsAreBounded(t *testing.T) {
 	c.tenants.ranked = time.Time{}
 	collect(t, reader)
 	c.Add(1, "big", Succeeded)
-	told = collect(t, reader)[TenantRequests.Name()]
-	require.EqualValues(t, 1, told["homeward.outcome=succeeded,homeward.tenant=big"])
+	series = collect(t, reader)[TenantRequests.Name()]
+	require.EqualValues(t, 1, series["homeward.outcome=succeeded,homeward.tenant=big"])
 	names := map[string]bool{}
 	c.cells.each(func(v values, _ *cell) { names[v[0]] = true })
 	require.LessOrEqual(t, len(names), TenantLabels+1)

@@ -71,8 +71,8 @@ func (c *Comparison) OK() bool { return c.Unhealed() == 0 }
 // Unhealed is how many mismatches were not healed.
 func (c *Comparison) Unhealed() int { return c.Total() - c.Healing[healed] }
 
-// Sentence sums it up for people. It says that the statement agrees only if nothing was left
-// out.
+// Sentence sums it up for people. It reports that the statement agrees only if every line was
+// judged.
 func (c *Comparison) Sentence() string {
 	var said string
 	out := c.Unjudged()
@@ -132,7 +132,7 @@ func (r *Reconciler) Repeat(ctx context.Context, every time.Duration, log *slog.
 	defer tick.Stop()
 	for since := time.Now().UTC().Truncate(time.Second).Add(-every); ; {
 		var from, to time.Time
-		now := time.Now().UTC().Truncate(time.Second) // as it stands in the URL
+		now := time.Now().UTC().Truncate(time.Second) // as it is in the URL
 		if strings.Contains(r.Statement.Name, "{from}") {
 			// Movements too near the end of the last period are well within this one.
 			from, to = since.Add(-2*r.Slack), now

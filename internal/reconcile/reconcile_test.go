@@ -21,12 +21,12 @@ import (
 
 const statementHead = "id,kind,reference,amount,currency,created\n"
 
-// A statement decides about money, so it is fetched from where nobody on the way can
-// write it, also after a redirect, unless a flag says otherwise.
+// A statement decides about money, so it is fetched by HTTPS, also after a redirect, unless a flag
+// allows HTTP.
 func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
-	asked := 0
+	requests := 0
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
+		requests++
 		w.Header().Set("Content-Type", "text/csv")
 		_, _ = io.WriteString(w, statementHead)
 	}))
@@ -49,17 +49,17 @@ func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
 			}
 			return err
 		}
-		asked = 0
+		requests = 0
 		require.ErrorContains(t, fetch(), "--allow-http")
-		require.Zero(t, asked, statement)
+		require.Zero(t, requests, statement)
 		s.AllowHTTP = true
 		require.NoError(t, fetch())
-		require.Equal(t, 1, asked)
+		require.Equal(t, 1, requests)
 	}
 }
 
 // What opens a statement reaches the host that was named and no other, also after a redirect.
-func TestARedirectTellsNoOtherHostWhatOpensAStatement(t *testing.T) {
+func TestARedirectSendsNoCredentialsToAnotherHost(t *testing.T) {
 	var got http.Header
 	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header.Clone()
@@ -114,5 +114,5 @@ func TestAPanicCostsOneComparison(t *testing.T) {
 	var said bytes.Buffer
 	r.Repeat(ctx, time.Millisecond, slog.New(slog.NewJSONHandler(&said, nil)))
 	require.Equal(t, 3, rounds)
-	require.Contains(t, said.String(), "TestAPanicCostsOneComparison", "the stack says where")
+	require.Contains(t, said.String(), "TestAPanicCostsOneComparison", "the stack names the place")
 }

@@ -28,7 +28,7 @@ type Statement struct {
 	// Name is a file, - for Stdin, or a URL, in which {from} and {to} stand for the
 	// period.
 	Name      string
-	Format    string // as of recon.Format; "": as its name or its Content-Type says
+	Format    string // as of recon.Format; "": by its name or its Content-Type
 	AllowHTTP bool
 	Stdin     io.Reader
 }
@@ -50,12 +50,12 @@ func (s Statement) Validate() error {
 
 // open opens the statement of a period.
 func (s Statement) open(ctx context.Context, from, to time.Time) (io.ReadCloser, recon.Format, error) {
-	format, known := recon.Format(s.Format), s.Format != ""
+	format, ok := recon.Format(s.Format), s.Format != ""
 	if s.IsURL() {
 		return s.download(ctx, from, to, format)
 	}
-	if !known {
-		if format, known = recon.FormatOf(s.Name); !known {
+	if !ok {
+		if format, ok = recon.FormatOf(s.Name); !ok {
 			return nil, "", fmt.Errorf("the name of %s does not show its format; add --format csv or --format jsonl", s.Name)
 		}
 	}
@@ -100,9 +100,9 @@ func (s Statement) download(ctx context.Context, from, to time.Time, format reco
 		return nil, "", errors.Join(fmt.Errorf("the statement cannot be fetched: %s answered %s", s.display(), res.Status), body.Close())
 	}
 	if format == "" {
-		var known bool
-		if format, known = formatOfType(res.Header.Get("Content-Type")); !known {
-			if format, known = recon.FormatOf(req.URL.Path); !known {
+		var ok bool
+		if format, ok = formatOfType(res.Header.Get("Content-Type")); !ok {
+			if format, ok = recon.FormatOf(req.URL.Path); !ok {
 				return nil, "", errors.Join(fmt.Errorf("%s does not name the format of its statement; add --format csv or --format jsonl", s.display()), body.Close())
 			}
 		}

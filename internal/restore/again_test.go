@@ -14,10 +14,9 @@ import (
 	"github.com/homeward-io/homeward/internal/restore"
 )
 
-// TestWhatNodesExportIsNoWitness: nothing of what is lost was exported. Nodes run on the
-// store and export what they write, and what was read is read again, of the same restore, of
-// one that is said again, and of one that is said late. The bucket has no more of what is lost
-// than before.
+// TestWhatNodesExportIsNoWitness: nothing of what is lost was exported. Nodes run on the store and
+// export what they write, and what was read is read again, for the same restore, for one that is
+// begun again, and for one that is begun late. The bucket has no more of what is lost than before.
 func TestWhatNodesExportIsNoWitness(t *testing.T) {
 	text, err := audit.NewKey()
 	require.NoError(t, err)
@@ -44,10 +43,10 @@ func TestWhatNodesExportIsNoWitness(t *testing.T) {
 			}
 			holds := func() {
 				r, err := restore.Audit(t.Context(), d, v, bucket, keys.Trust(), func(w restore.Witnessed) {
-					require.False(t, w.Covered.After(lost.From), "%s is said to be read until %s", w.Region, w.Covered)
+					require.False(t, w.Covered.After(lost.From), "%s is shown as read until %s", w.Region, w.Covered)
 				})
 				require.NoError(t, err)
-				require.Equal(t, claim.RestoreHolding, r.Phase, "keys of which nothing is known are let go")
+				require.Equal(t, claim.RestoreHolding, r.Phase, "keys without a witness are released")
 			}
 			if !how.begun.IsZero() {
 				begin(how.begun)
@@ -56,7 +55,7 @@ func TestWhatNodesExportIsNoWitness(t *testing.T) {
 			var ends []audit.Chain
 			for _, region := range []string{home, away} { // nodes run, and export
 				x, err := audit.NewExporter(audit.Config{
-					Store: v, Objects: bucket, Keys: keys, Deployment: ours, Policy: audit.DefaultPolicy(), Home: region, Node: "n", Providers: []string{"simulator"},
+					Store: v, Objects: bucket, Keys: keys, Deployment: deploymentID, Policy: audit.DefaultPolicy(), Home: region, Node: "n", Providers: []string{"simulator"},
 				})
 				require.NoError(t, err)
 				_, err = x.Finish(t.Context())
@@ -96,8 +95,8 @@ func (l *late) Sessions(context.Context) ([]string, error) {
 	return nil, nil
 }
 
-// TestANodeStartsBehindTheLook: the node has read no row, so begin must not say that all is
-// withheld. What stood before stands again.
+// TestANodeStartsBehindTheLook: the node has read no row, so begin must not report that all is
+// withheld. The row of before is back in effect.
 func TestANodeStartsBehindTheLook(t *testing.T) {
 	now := time.Now()
 	lost := restore.Lost{From: now.Add(-time.Hour), By: "a", Why: "b"}
@@ -135,9 +134,9 @@ func TestANodeStartsBehindTheLook(t *testing.T) {
 	}
 }
 
-// TestWhatIsInFlightOutlivesEnd: a debit that waited for a bank when the store was lost would
-// be remembered until the bank answers. So two days later its key, and one of which too little
-// is known, are still guarded, and all others are new.
+// TestWhatIsInFlightOutlivesEnd: a debit that waited for a bank when the store was lost would be
+// remembered until the bank answers. So two days later its key, and one with an incomplete witness,
+// are still withheld, and all others are new.
 func TestWhatIsInFlightOutlivesEnd(t *testing.T) {
 	now := time.Now()
 	windows := claim.DefaultPolicy()

@@ -35,10 +35,10 @@ type Books interface {
 	ByObject(ctx context.Context, home, object string) (claim.Record, bool, error)
 }
 
-// Book books charges and transfers that a restore has lost and that nobody has asked for
-// again, as their claims had booked them: under the object's own id, so that refunds find
-// them. A witness says whose they are and that their merchants were told that they are paid,
-// a statement how much moved. each hears what became of each. It may be repeated.
+// Book books charges and transfers that a restore has lost and that were not requested again, as
+// their claims had booked them: under the object's own id, so that refunds find them. A witness
+// says whose they are and that their merchants were told that they are paid, a statement how much
+// moved. It calls each with the result of each. It may be repeated.
 //
 // It is refused until nothing of what is lost would be remembered any more. Until then
 // a retry settles the claim again, with the answer that it had, which is better.
@@ -62,7 +62,7 @@ func Book(ctx context.Context, rows Rows, books Books, all []Movement, each func
 	}
 	r, now, err := rows.Restore(ctx)
 	if err == nil {
-		err = stands(&r)
+		err = requireOpen(&r)
 	}
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func Book(ctx context.Context, rows Rows, books Books, all []Movement, each func
 	}
 	if _, err := change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
 		r.Booking = true
-		return r, stands(&r)
+		return r, requireOpen(&r)
 	}); err != nil {
 		return err
 	}
@@ -102,42 +102,42 @@ func Book(ctx context.Context, rows Rows, books Books, all []Movement, each func
 		}
 	}
 	for _, m := range all {
-		if _, left := stated[m.Object]; left {
-			each(Booking{m, "", "the audit does not know whose it is"})
+		if _, isLeft := stated[m.Object]; isLeft {
+			each(Booking{m, "", "the audit does not have its owner"})
 		}
 	}
 	return nil
 }
 
-// book books one movement, or says why not.
+// book books one movement, or returns why not.
 func book(ctx context.Context, rows Rows, books Books, w *claim.Witness, m *Movement, several bool) (why string, err error) {
 	switch {
 	case several:
 		return "the statement has several movements of it: decide by hand", nil
 	case !w.Done:
-		return "its merchant was not told that it is paid: decide by hand", nil
+		return "its merchant was not sent a success: decide by hand", nil
 	case w.ProviderRef != m.Ref:
-		return fmt.Sprintf("the audit knows it as %q: decide by hand", w.ProviderRef), nil
+		return fmt.Sprintf("the audit has it as %q: decide by hand", w.ProviderRef), nil
 	case w.Provider == "":
 		return "the audit does not name its provider: decide by hand", nil
 	case payment.Operation(w.Operation) != m.Operation || m.Operation != payment.Charge && m.Operation != payment.Transfer:
-		return fmt.Sprintf("it was asked for as a %s; charges and transfers are booked, each as what it was", w.Operation), nil
+		return fmt.Sprintf("it was requested as a %s; charges and transfers are booked, each as what it was", w.Operation), nil
 	}
 	booked := *w
 	booked.Booked = true
 	if err := rows.PutWitnesses(ctx, []claim.Witness{booked}); err != nil {
 		return "", err
 	}
-	rec, known, err := books.ByObject(ctx, w.Home, w.Object)
+	rec, ok, err := books.ByObject(ctx, w.Home, w.Object)
 	switch {
 	case err != nil:
 		return "", err
-	case known && (rec.State == claim.InFlight || rec.State == claim.Completed):
+	case ok && (rec.State == claim.InFlight || rec.State == claim.Completed):
 		return "its request was sent again meanwhile, and its claim books it", nil
 	}
 	_, err = books.Post(ctx, m.posting(w))
 	if errors.Is(err, ledger.ErrConflict) {
-		return "it is booked otherwise already; homeward ledger entries says how", nil
+		return "it is booked otherwise already; see homeward ledger entries", nil
 	}
 	return "", err
 }

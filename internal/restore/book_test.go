@@ -29,8 +29,8 @@ func (b books) ByObject(ctx context.Context, region, object string) (claim.Recor
 	return b.store.ByObject(ctx, region, object)
 }
 
-// TestBookDiesAnywhere: at whichever write the tool dies, booking again books each movement
-// once, and at no moment is a key let go whose claim could not book any more.
+// TestBookDiesAnywhere: at whichever write the tool dies, a repeat books each movement once, and at
+// no moment the guard releases a key before its claim is booked.
 func TestBookDiesAnywhere(t *testing.T) {
 	movement := restore.Movement{Object: "ch_1", Ref: "p_1", Operation: payment.Charge, Amount: 700, Currency: "usd"}
 	for _, after := range []bool{false, true} {
@@ -48,7 +48,7 @@ func TestBookDiesAnywhere(t *testing.T) {
 			guard, err := claim.NewGuard(t.Context(), d)
 			require.NoError(t, err)
 
-			dies := &dying{Deployment: d, Store: v, left: step, after: after}
+			dies := &dying{Deployment: d, Store: v, remaining: step, after: after}
 			err = restore.Book(t.Context(), only{dies}, books{dies, v}, []restore.Movement{movement}, func(restore.Booking) {})
 			_, booked, found := v.Transaction(t.Context(), home, "ch_1")
 			require.NoError(t, found)
@@ -71,8 +71,8 @@ func TestBookDiesAnywhere(t *testing.T) {
 	}
 }
 
-// TestTheAuditIsReadAgain: what was booked before stays so, in the same restore and in one
-// that follows while it stands.
+// TestTheAuditIsReadAgain: what was booked before stays so, in the same restore and in one that
+// follows while it is in effect.
 func TestTheAuditIsReadAgain(t *testing.T) {
 	w := newWorld(t)
 	d := open(t)

@@ -10,10 +10,10 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// Detected writes the row for a node that has found the bucket ahead of the rows: nobody has
-// said that the store was put back. by names the node. What is lost is bounded from outside:
-// it is after the windows that the rows know to be exported, and before now. A person who
-// knows better says so with Begin, which keeps where the audit ended.
+// Detected writes the row for a node that has found the bucket ahead of the rows: no restore row
+// says that the store was restored. by names the node. What is lost is bounded from outside: it is
+// after the windows that the rows have as exported, and before now. A person corrects that with
+// Begin, which keeps where the audit ended.
 //
 //	automatic refunds are stopped | the row is written
 //

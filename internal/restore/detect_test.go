@@ -50,7 +50,7 @@ func (f *forgetful) exporter(v audit.Store, bucket audit.Objects) *audit.Exporte
 	f.Helper()
 	p := audit.DefaultPolicy()
 	p.Window, p.Settle = time.Minute, 0
-	x, err := audit.NewExporter(audit.Config{Store: v, Objects: bucket, Keys: f.keys, Deployment: ours, Policy: p, Home: home, Node: "n", Providers: []string{"simulator"}})
+	x, err := audit.NewExporter(audit.Config{Store: v, Objects: bucket, Keys: f.keys, Deployment: deploymentID, Policy: p, Home: home, Node: "n", Providers: []string{"simulator"}})
 	require.NoError(f, err)
 	return x
 }
@@ -70,9 +70,9 @@ func (mute) AdvanceAudit(context.Context, string, uint64, audit.Chain) (bool, er
 	return false, errDied
 }
 
-// TestTheBucketTellsOfAForgottenBegin: what the rows have never exported proves that they
-// were put back; what a crash leaves does not.
-func TestTheBucketTellsOfAForgottenBegin(t *testing.T) {
+// TestTheBucketShowsAForgottenBegin: what the rows have never exported proves that they were put
+// back; what a crash leaves does not.
+func TestTheBucketShowsAForgottenBegin(t *testing.T) {
 	text, err := audit.NewKey()
 	require.NoError(t, err)
 	keys, err := audit.ParseKeys(text)
@@ -134,15 +134,15 @@ func (f *forgetful) hasClaims(c audit.Chain) {
 	require.NotEmpty(f, found.Witnesses)
 }
 
-// TestDetected: the row is written once, whoever detects it, and says what a person has to
-// know; the brake is on before it. The audit is then read as after begin.
+// TestDetected: the row is written once, whoever detects it, and has what a person needs; the brake
+// is set before it. The audit is then read as after begin.
 func TestDetected(t *testing.T) {
 	w := newWorld(t)
 	for step := 1; ; step++ {
 		d := open(t)
 		v := rows(t, d)
 		found := []*audit.AheadError{{Home: home, Segment: "s-2", Stored: 1, From: time.Now().Add(-time.Hour)}, {Home: away, Segment: "s-3", From: time.Now().Add(-2 * time.Hour)}}
-		mortal := only{&dying{Deployment: d, Store: v, left: step}}
+		mortal := only{&dying{Deployment: d, Store: v, remaining: step}}
 		_, err := restore.Detected(t.Context(), mortal, v, found, "node-1")
 		if err == nil {
 			require.Equal(t, 3, step, "the brake and the row are written")
@@ -165,8 +165,8 @@ func TestDetected(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, held[0].Held)
 
-		// A person says what is lost, and reads the audit.
+		// A person enters what is lost, and reads the audit.
 		require.NoError(t, w.restore(d, v, w.exportedUntil(time.Now().Add(-time.Millisecond))))
-		w.known(d)
+		w.requireRestored(d)
 	}
 }

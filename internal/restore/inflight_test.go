@@ -20,9 +20,9 @@ type noBlobs struct{}
 func (noBlobs) Put(context.Context, []byte) (string, error) { return "", nil }
 func (noBlobs) Get(context.Context, string) ([]byte, error) { return nil, nil }
 
-type asked []claim.Attempt
+type attempts []claim.Attempt
 
-func (a *asked) Attempt(_ context.Context, at claim.Attempt) claim.Outcome {
+func (a *attempts) Attempt(_ context.Context, at claim.Attempt) claim.Outcome {
 	*a = append(*a, at)
 	return &claim.Unknown{Reason: "test"}
 }
@@ -49,10 +49,10 @@ func TestAGenerationThatIsOverIsNotAttempted(t *testing.T) {
 	}
 	_, err = restore.Begin(t.Context(), d, v, restore.Lost{From: time.Now().Add(-time.Hour), Until: time.Now(), By: "a", Why: "b"})
 	require.NoError(t, err)
-	ahead = time.Minute // the leases of the node that is gone lapse
+	ahead = time.Minute // the leases of the ended node lapse
 	guard, err := claim.NewGuard(t.Context(), d)
 	require.NoError(t, err)
-	var calls asked
+	var calls attempts
 	policy := claim.DefaultPolicy()
 	s, err := claim.NewService(claim.Config{
 		Store: guard.Claims(v, v.Queue(outbox.ProviderCalls), &policy), Executor: guard.Executor(&calls), Blobs: noBlobs{}, Policy: policy, Node: "node-2", Region: home, Providers: []string{"a", "b"},
@@ -66,7 +66,7 @@ func TestAGenerationThatIsOverIsNotAttempted(t *testing.T) {
 		_, err := s.Do(t.Context(), home, &claim.Request{Key: a.Key, Operation: a.Operation, Input: a.Input, PinnedAt: time.Now().Add(ahead)})
 		return err
 	}
-	for _, a := range lost { // nothing is known yet
+	for _, a := range lost { // no witness yet
 		_, later := recovered(a).Delay()
 		require.True(t, later)
 		require.ErrorAs(t, retry(a), new(*claim.WithheldError))
@@ -88,7 +88,7 @@ func TestAGenerationThatIsOverIsNotAttempted(t *testing.T) {
 	}
 	_, later := recovered(lost[2]).Delay()
 	require.True(t, later)
-	_, err = restore.Release(t.Context(), d, "ops", "all is known")
+	_, err = restore.Release(t.Context(), d, "ops", "all witnesses are read")
 	require.NoError(t, err)
 	require.NoError(t, guard.Read(t.Context()))
 	recovered(lost[2])

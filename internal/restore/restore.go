@@ -1,4 +1,4 @@
-// Package restore is what a person does to a store that was put back to a backup, before
+// Package restore is what a person does to a store that was restored from a backup, before
 // nodes may use it and until nothing of what is lost would be remembered any more. What
 // keeps money from moving twice meanwhile is the row, see "After a restore" in package claim.
 // Rows, and the bucket of the audit, are handed to it.
@@ -53,10 +53,10 @@ type Lost struct {
 var ErrSessions = errors.New("the database has other sessions, possibly nodes")
 
 // stopped is the reason for which automatic refunds are held, for the next operator.
-const stopped = "a restore stands: what looks like a ghost may be a charge whose record is lost"
+const stopped = "a restore is in effect: what looks like a ghost may be a charge whose record is lost"
 
-// Begin writes the row. It may be repeated; each time a new one is written, with the
-// earlier of the two times of backups while one stands.
+// Begin writes the row. It may be repeated; each time a new one is written, with the earlier of the
+// two times of backups while one is in effect.
 //
 //	sessions | automatic refunds are stopped | the row is written | sessions
 //
@@ -111,7 +111,7 @@ func prepare(ctx context.Context, rows DetectRows, at Region) (map[string]claim.
 	return ends(ctx, rows, at)
 }
 
-// alone returns an error if others have the rows open, or if that cannot be known.
+// alone returns an error if others have the rows open, or if it cannot tell.
 func alone(ctx context.Context, rows Rows, lost *Lost) error {
 	if lost.Sessions {
 		return nil
@@ -123,20 +123,20 @@ func alone(ctx context.Context, rows Rows, lost *Lost) error {
 	return err
 }
 
-// takeBack restores the row that mine replaced.
-func takeBack(ctx context.Context, rows claim.Restores, mine *claim.Restore, was claim.Restore) error {
+// takeBack restores the row that replacing replaced.
+func takeBack(ctx context.Context, rows claim.Restores, replacing *claim.Restore, was claim.Restore) error {
 	if was.Phase == "" { // there was none
-		was = *mine
+		was = *replacing
 		was.Phase = claim.RestoreOver
 	}
 	_, err := change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
-		if at.Version != mine.Version {
+		if at.Version != replacing.Version {
 			return at, errors.New("another operator has changed it meanwhile")
 		}
 		return was, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the row could not be undone and stands; see homeward restore show: %w", err)
+		return fmt.Errorf("the row could not be undone and is in effect; see homeward restore show: %w", err)
 	}
 	return nil
 }
@@ -187,11 +187,11 @@ func change(ctx context.Context, rows claim.Restores, how func(claim.Restore) (c
 	return claim.Restore{}, errors.New("the row of restores keeps changing; try again")
 }
 
-// ErrNone: no restore stands.
+// ErrNone: no restore is in effect.
 var ErrNone = errors.New("no restore is in effect; homeward restore begin records one")
 
-// stands returns an error if no restore has begun.
-func stands(r *claim.Restore) error {
+// requireOpen returns an error if no restore has begun.
+func requireOpen(r *claim.Restore) error {
 	if !r.Withholds() {
 		return ErrNone
 	}
@@ -218,7 +218,7 @@ const batch = 500
 func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, trust audit.Trust, each func(Witnessed)) (claim.Restore, error) {
 	r, _, err := rows.Restore(ctx)
 	if err == nil {
-		err = stands(&r)
+		err = requireOpen(&r)
 	}
 	if err != nil {
 		return r, err
@@ -310,8 +310,8 @@ func leaveAgain(ctx context.Context, at Region, home string, chain audit.Chain, 
 	return chain, nil
 }
 
-// endedAt is the chain as it ended when the restore was begun. The time is of that moment,
-// too: since then nodes may have exported what they wrote, which says nothing of what is lost.
+// endedAt is the chain as it ended when the restore was begun. The time is of that moment, too:
+// since then nodes may have exported what they wrote, which is no witness of what is lost.
 func endedAt(now audit.Chain, then claim.Segment) audit.Chain {
 	if now.Number != then.Number || !now.From.Equal(then.From) {
 		now.To, now.After, now.Part = time.Time{}, audit.Position{}, 0
@@ -323,7 +323,7 @@ func endedAt(now audit.Chain, then claim.Segment) audit.Chain {
 // audited records that the bucket's audit of a region was read up to a time.
 func audited(ctx context.Context, rows claim.Restores, region string, to time.Time, all []claim.Region) (claim.Restore, error) {
 	return change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
-		if err := stands(&r); err != nil {
+		if err := requireOpen(&r); err != nil {
 			return r, err
 		}
 		if r.Audited == nil {
@@ -340,12 +340,12 @@ func audited(ctx context.Context, rows claim.Restores, region string, to time.Ti
 	})
 }
 
-// Release says that every key that matters has a witness, on a person's word: keys without
-// one are new from then on. A claim that the audit does not show to its end stays withheld,
-// unless all of the audit was read: nobody can say which generation of it was the last.
+// Release records a person's statement that every key that matters has a witness: keys without one
+// are new from then on. A claim that the audit does not show to its end stays withheld, unless all
+// of the audit was read: nothing shows which generation of it was the last.
 func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Restore, error) {
 	return change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
-		if err := stands(&r); err != nil {
+		if err := requireOpen(&r); err != nil {
 			return r, err
 		}
 		r.Partial = r.Partial || r.Phase != claim.RestoreWitnessed
@@ -354,10 +354,10 @@ func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Re
 	})
 }
 
-// ErrUnreleased: a restore stands, and keeps automatic refunds stopped.
-var ErrUnreleased = errors.New("a restore stands: what looks like a ghost may be a charge whose record is lost, and a release refunds it")
+// ErrUnreleased: a restore is in effect, and keeps automatic refunds stopped.
+var ErrUnreleased = errors.New("a restore is in effect: what looks like a ghost may be a charge whose record is lost, and a release refunds it")
 
-// AllowRefunds returns [ErrUnreleased] while a restore stands. [notice.Release] asks it.
+// AllowRefunds returns [ErrUnreleased] while a restore is in effect. [notice.Release] calls it.
 func AllowRefunds(ctx context.Context, rows claim.Restores) error {
 	r, _, err := rows.Restore(ctx)
 	if err == nil && r.Withholds() {
@@ -369,13 +369,12 @@ func AllowRefunds(ctx context.Context, rows claim.Restores) error {
 // ErrRemembered: keys used in the lost time would not have expired yet.
 var ErrRemembered = errors.New("keys that were used in the lost time count as used")
 
-// End ends the restore, once no key of what is lost would be remembered by a store that has
-// lost nothing, and deletes the witnesses. A claim that may have been in flight, as a bank
-// debit is for days, would be remembered until it is settled: while there are witnesses of
-// such claims, and a payment method may still take its time, the restore stands for their
-// keys alone. kept is how many they are; End is then due again at [claim.Restore.ResolvedAt].
-// windows are those of [Rows.Windows], with the longest ProcessingFor and ActionFor that
-// nodes have had.
+// End ends the restore, once no key of what is lost would be remembered by a store that has lost
+// nothing, and deletes the witnesses. A claim that may have been in flight, as a bank debit is for
+// days, would be remembered until it is settled: while there are witnesses of such claims, and a
+// payment method may still take its time, the restore stays in effect for their keys alone. kept is
+// how many they are; End is then due again at [claim.Restore.ResolvedAt]. windows are those of
+// [Rows.Windows], with the longest ProcessingFor and ActionFor that nodes have had.
 //
 //	the row | witnesses
 func End(ctx context.Context, rows Rows, windows *claim.Policy) (r claim.Restore, kept int, err error) {
@@ -384,7 +383,7 @@ func End(ctx context.Context, rows Rows, windows *claim.Policy) (r claim.Restore
 		return r, 0, err
 	}
 	r, err = change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
-		if err := stands(&r); err != nil && r.Phase != claim.RestoreOver {
+		if err := requireOpen(&r); err != nil && r.Phase != claim.RestoreOver {
 			return r, err
 		}
 		if free := r.ForgottenAt(windows); now.Before(free) {

@@ -58,14 +58,14 @@ func rows(t *testing.T, d deployment.Deployment) deployment.Store {
 	return v
 }
 
-// ours is the id of the deployment that was lost, which every store of these tests has: a
+// deploymentID is the id of the deployment that was lost, which every store of these tests has: a
 // backup keeps it.
-var ours = uuid.New()
+var deploymentID = uuid.New()
 
 // restored is the deployment, put back.
 type restored struct{ deployment.Deployment }
 
-func (restored) DeploymentID(context.Context) (uuid.UUID, error) { return ours, nil }
+func (restored) DeploymentID(context.Context) (uuid.UUID, error) { return deploymentID, nil }
 
 func newWorld(t *testing.T) *world {
 	text, err := audit.NewKey()
@@ -87,7 +87,7 @@ func newWorld(t *testing.T) *world {
 	policy.KeepBooks = audit.MinKeepBooks
 	for _, region := range []string{home, away} {
 		x, err := audit.NewExporter(audit.Config{
-			Store: v, Objects: w.bucket, Keys: keys, Deployment: ours, Policy: policy, Home: region, Node: "n", Providers: []string{"simulator"}, Entries: 1, Page: 1,
+			Store: v, Objects: w.bucket, Keys: keys, Deployment: deploymentID, Policy: policy, Home: region, Node: "n", Providers: []string{"simulator"}, Entries: 1, Page: 1,
 		})
 		require.NoError(t, err)
 		_, err = x.Round(t.Context())
@@ -98,7 +98,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// restore does what a person does, up to where everything is known.
+// restore does what a person does, up to where all witnesses are read.
 func (w *world) restore(all restore.Rows, at restore.Region, stopped time.Time) error {
 	if _, err := restore.Begin(w.Context(), all, at, restore.Lost{From: stopped.Add(-time.Hour), Until: stopped, By: "ops", Why: "a test"}); err != nil {
 		return err
@@ -110,22 +110,22 @@ func (w *world) restore(all restore.Rows, at restore.Region, stopped time.Time) 
 	return err
 }
 
-// dying is a store that is gone at its nth write, before or after it was done.
+// dying is a store that fails at its nth write, before or after it was done.
 type dying struct {
 	deployment.Deployment
 	deployment.Store
-	left  int
-	after bool
+	remaining int
+	after     bool
 }
 
 var errDied = errors.New("died here")
 
 func (d *dying) write(do func() error) error {
-	if d.left--; d.left == 0 && !d.after {
+	if d.remaining--; d.remaining == 0 && !d.after {
 		return errDied
 	}
 	err := do()
-	if d.left == 0 {
+	if d.remaining == 0 {
 		err = errDied
 	}
 	return err
@@ -187,8 +187,8 @@ func (o only) Brakes(ctx context.Context) ([]notice.Brake, time.Time, error) {
 	return o.Deployment.Brakes(ctx)
 }
 
-// TestRestoreDiesAnywhere: at whichever write the tool dies, doing it all again ends alike,
-// and at no moment is a key let go of which not everything was known.
+// TestRestoreDiesAnywhere: at whichever write the tool dies, a repeat of all steps ends alike, and
+// at no moment the guard releases a key before its witness is read.
 func TestRestoreDiesAnywhere(t *testing.T) {
 	w := newWorld(t)
 	for _, after := range []bool{false, true} {
@@ -211,18 +211,18 @@ func TestRestoreDiesAnywhere(t *testing.T) {
 				require.Len(t, witnesses, len(w.lost))
 			}
 			require.NoError(t, w.restore(d, rows(t, d), stopped))
-			w.known(d)
+			w.requireRestored(d)
 		}
 	}
 }
 
-// unheard loses the reply of each step in which books leave: a second try finds it done.
-type unheard struct {
+// lossy loses the reply of each step in which books leave: a second try finds it done.
+type lossy struct {
 	deployment.Store
 	left []int
 }
 
-func (u *unheard) ForgetBooks(ctx context.Context, region string, was uint64, next audit.Chain, ids []string) (bool, error) {
+func (u *lossy) ForgetBooks(ctx context.Context, region string, was uint64, next audit.Chain, ids []string) (bool, error) {
 	u.left = append(u.left, len(ids))
 	if moved, err := u.Store.ForgetBooks(ctx, region, was, next, ids); err != nil || !moved {
 		return moved, err
@@ -235,10 +235,10 @@ func (u *unheard) ForgetBooks(ctx context.Context, region string, was uint64, ne
 func TestBooksLeaveAgainBySegments(t *testing.T) {
 	w := newWorld(t)
 	d := open(t)
-	at := &unheard{Store: rows(t, d)}
+	at := &lossy{Store: rows(t, d)}
 	require.NoError(t, w.restore(d, at, w.exportedUntil(time.Now().Add(-time.Millisecond))))
 	require.Equal(t, []int{1, 1}, at.left)
-	w.known(d)
+	w.requireRestored(d)
 }
 
 // TestNoNodeExportsBeforeItMay: wherever the tool dies, a node that exports as soon as the row lets
@@ -257,7 +257,7 @@ func TestNoNodeExportsBeforeItMay(t *testing.T) {
 			require.NoError(t, err)
 			if r.Withholds() && !r.Unread(home) {
 				x, err := audit.NewExporter(audit.Config{
-					Store: rows(t, d), Objects: w.bucket, Keys: w.keys, Deployment: ours, Policy: audit.DefaultPolicy(), Home: home, Node: "n",
+					Store: rows(t, d), Objects: w.bucket, Keys: w.keys, Deployment: deploymentID, Policy: audit.DefaultPolicy(), Home: home, Node: "n",
 				})
 				require.NoError(t, err)
 				_, err = x.Finish(t.Context())
@@ -267,7 +267,7 @@ func TestNoNodeExportsBeforeItMay(t *testing.T) {
 				break
 			}
 			require.NoError(t, w.restore(d, rows(t, d), stopped), "after step %d", step)
-			w.known(d)
+			w.requireRestored(d)
 		}
 	}
 }
@@ -286,9 +286,9 @@ func (w *world) exportedUntil(t time.Time) time.Time {
 	return t
 }
 
-// known asserts that a node of d finds each lost claim again, and that the books that had left
+// requireRestored asserts that a node of d finds each lost claim again, and that the books that had left
 // have left again, as the bucket says.
-func (w *world) known(d deployment.Deployment) {
+func (w *world) requireRestored(d deployment.Deployment) {
 	w.Helper()
 	r, err := audit.Verify(w.Context(), audit.VerifyConfig{Objects: w.bucket, Trust: w.keys.Trust(), Regions: []string{home}})
 	require.NoError(w, err)
@@ -315,7 +315,7 @@ func (w *world) known(d deployment.Deployment) {
 	}
 }
 
-// While a restore stands, an operator who does not know of it releases no brake.
+// While a restore is in effect, an operator who does not confirm it releases no brake.
 func TestARestoreKeepsTheBrake(t *testing.T) {
 	d := open(t)
 	now := time.Now()
@@ -388,9 +388,9 @@ func TestRestoreRefuses(t *testing.T) {
 	require.NoError(t, d.PutWitnesses(t.Context(), []claim.Witness{{Key: claim.Key{Tenant: "acme", Value: "k"}, Done: true}}))
 	require.NoError(t, end())
 	require.NoError(t, end(), "again")
-	left, err := d.Witnesses(t.Context(), claim.Key{}, 10)
+	written, err := d.Witnesses(t.Context(), claim.Key{}, 10)
 	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Empty(t, written)
 	guard, err := claim.NewGuard(t.Context(), d)
 	require.NoError(t, err)
 	require.Nil(t, guard.Standing())

@@ -30,8 +30,8 @@ type Objects interface {
 	Put(ctx context.Context, name string, data []byte) error
 	// Get reads at most the first limit bytes of an object; [ErrNone].
 	Get(ctx context.Context, name string, limit int64) ([]byte, error)
-	// List calls each for the objects whose names begin with prefix, in the order of their
-	// names, until it returns an error.
+	// List calls each for the objects under prefix, in the order of their names, until it returns
+	// an error.
 	List(ctx context.Context, prefix string, each func(name string) error) error
 }
 
@@ -201,9 +201,9 @@ func (b *Book) Get(ctx context.Context, kind Kind, id string) (r Run, err error)
 		return r, ErrNone
 	}
 	b.mu.Lock()
-	r, known := b.ended[nameOf(kind, id)]
+	r, ok := b.ended[nameOf(kind, id)]
 	b.mu.Unlock()
-	if known {
+	if ok {
 		return r, nil
 	}
 	if r, err = b.read(ctx, kind, id); err != nil || r.Verdict == Open {
@@ -236,7 +236,7 @@ func (b *Book) read(ctx context.Context, kind Kind, id string) (r Run, err error
 	return r, nil
 }
 
-// unread stands for a run whose object cannot be read.
+// unread is a run whose object cannot be read.
 func unread(kind Kind, id string, err error) Run {
 	r := Run{Version: version, ID: id, Kind: kind, Verdict: Unknown, Sentence: cleaned("The report cannot be read: " + err.Error())}
 	if began, err := time.Parse(stampForm, strings.Split(id, "-")[1]); err == nil {

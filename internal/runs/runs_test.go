@@ -78,7 +78,7 @@ func TestARunIsKeptFromItsBeginningToItsEnd(t *testing.T) {
 	open, err := book.List(ctx, Drill, 5)
 	require.NoError(t, err)
 	require.Len(t, open, 1)
-	require.Equal(t, Open, open[0].Verdict, "it died here, or goes on")
+	require.Equal(t, Open, open[0].Verdict, "it died here, or is still running")
 	require.NotEmpty(t, open[0].By)
 
 	*now = now.Add(time.Second)
@@ -151,7 +151,7 @@ func TestWhatIsNoReportHidesNoOther(t *testing.T) {
 	require.Equal(t, Good, all[4].Verdict)
 }
 
-func TestNothingIsDoneWhoseReportCannotBeKept(t *testing.T) {
+func TestNothingRunsIfItsReportCannotBeStored(t *testing.T) {
 	book, _ := at(&bucket{fail: 1})
 	_, err := book.Begin(t.Context(), Run{Kind: Drill})
 	require.ErrorContains(t, err, "nothing was done")

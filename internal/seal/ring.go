@@ -25,9 +25,9 @@ const (
 	// openFor is how long an opened data key is cached, so that a key that was removed
 	// at the KMS is useless an hour later.
 	openFor = time.Hour
-	// maxKnown bounds the cached keys. Each node and hour has one of its own: for ten
+	// maxOpened bounds the cached keys. Each node and hour has one of its own: for ten
 	// nodes, four days' worth.
-	maxKnown = 1024
+	maxOpened = 1024
 	// maxMissing bounds how many missing keys are logged: a writer of the store can
 	// name any number.
 	maxMissing = 16
@@ -43,9 +43,8 @@ type Key struct {
 	Keeper Keeper
 }
 
-// Ring seals and opens. One without keys, as a nil Ring is, opens what is not sealed and
-// refuses to seal: nothing is stored in clear text unless [Clear] says so. It is safe for
-// concurrent use.
+// Ring seals and opens. One without keys, as a nil Ring is, opens what is not sealed and refuses to
+// seal: nothing is stored in clear text unless [Clear] allows it. It is safe for concurrent use.
 type Ring struct {
 	keys  []Key
 	clear bool // see Clear
@@ -55,7 +54,7 @@ type Ring struct {
 	making  sync.Mutex
 	failed  failure // of making one
 
-	known     *lru.Cache[string, openKey] // by the name and the encrypted data key
+	cache     *lru.Cache[string, openKey] // by the name and the encrypted data key
 	opening   singleflight.Group
 	missingMu sync.Mutex
 	missing   map[KeyName]bool // those that were logged
@@ -85,8 +84,8 @@ func New(keys []Key, log *slog.Logger) *Ring {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	cache, _ := lru.New[string, openKey](maxKnown) // fails for a size below 1
-	return &Ring{keys: keys, log: log, known: cache, missing: map[KeyName]bool{}}
+	cache, _ := lru.New[string, openKey](maxOpened) // fails for a size below 1
+	return &Ring{keys: keys, log: log, cache: cache, missing: map[KeyName]bool{}}
 }
 
 // Clear makes a ring that stores values in clear text, as an operator has chosen, and
@@ -238,7 +237,7 @@ func (r *Ring) cipher(ctx context.Context, name KeyName, wrapped []byte) (cipher
 		return aead, nil
 	}
 	found, err, _ := r.opening.Do(id, func() (any, error) {
-		if aead, ok := r.opened(id); ok { // by a question that has ended since
+		if aead, ok := r.opened(id); ok { // by a call that has ended since
 			return aead, nil
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askFor)
@@ -251,7 +250,7 @@ func (r *Ring) cipher(ctx context.Context, name KeyName, wrapped []byte) (cipher
 		if err != nil {
 			return nil, err
 		}
-		r.known.Add(id, openKey{aead, time.Now().Add(openFor)})
+		r.cache.Add(id, openKey{aead, time.Now().Add(openFor)})
 		return aead, nil
 	})
 	switch {
@@ -265,7 +264,7 @@ func (r *Ring) cipher(ctx context.Context, name KeyName, wrapped []byte) (cipher
 
 // opened returns the cipher of a data key that is cached.
 func (r *Ring) opened(id string) (cipher.AEAD, bool) {
-	k, ok := r.known.Get(id)
+	k, ok := r.cache.Get(id)
 	return k.aead, ok && time.Now().Before(k.until)
 }
 
@@ -279,12 +278,12 @@ func (r *Ring) key(name KeyName) (Key, bool) {
 		}
 	}
 	r.missingMu.Lock()
-	told := r.missing[name] || len(r.missing) == maxMissing
-	if !told {
+	logged := r.missing[name] || len(r.missing) == maxMissing
+	if !logged {
 		r.missing[name] = true
 	}
 	r.missingMu.Unlock()
-	if !told {
+	if !logged {
 		r.log.Error(pageMissing, "key", name.String())
 	}
 	return Key{}, false

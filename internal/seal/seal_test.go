@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// vault is a sealing key that counts how often it is asked, and can be out of reach. It
-// hides nothing: what matters here is who asks it.
+// vault is a sealing key that counts its calls, and can be out of reach. It encrypts nothing: these
+// tests need only the calls.
 type vault struct {
 	pad                  byte
 	encrypted, decrypted atomic.Int64
@@ -152,8 +152,8 @@ func unsealed(t *testing.T, r, none *Ring) {
 	require.NoError(t, none.Close())
 }
 
-// TestRotation: the first key seals, all open; a key that is gone is named, and what was
-// sealed anew does not need it.
+// TestRotation: the first key seals, all open; a removed key is named, and what was sealed anew
+// does not need it.
 func TestRotation(t *testing.T) {
 	a, b := keyOf("a", &vault{pad: 1}), keyOf("b", &vault{pad: 2})
 	before := sealed(t, New([]Key{a}, nil), secret)
@@ -189,9 +189,9 @@ func TestRotation(t *testing.T) {
 	require.ErrorIs(t, c.Why, ErrLost)
 }
 
-// TestTheKeyIsAskedSeldom: 100,000 values of one node cost one question to seal, and
-// another node one to open them; an hour later one more each.
-func TestTheKeyIsAskedSeldom(t *testing.T) {
+// TestTheKeyIsCalledSeldom: 100,000 values of one node cost one question to seal, and another node
+// one to open them; an hour later one more each.
+func TestTheKeyIsCalledSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{pad: 1}
 		sealing, opening := New([]Key{keyOf("a", v)}, nil), New([]Key{keyOf("a", v)}, nil)
@@ -223,8 +223,8 @@ func TestTheKeyIsAskedSeldom(t *testing.T) {
 	})
 }
 
-// TestTheKeyIsOutOfReach: the last data key goes on sealing for a day, what was opened
-// goes on opening for an hour, and what cannot be found out is not taken for lost.
+// TestTheKeyIsOutOfReach: the last data key goes on sealing for a day, what was opened goes on
+// opening for an hour, and a key without an answer does not count as lost.
 func TestTheKeyIsOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{pad: 1}

@@ -5,8 +5,8 @@
 //	  POST                   each of its requests
 //	    POST /v1/charges     the entry
 //	      route              where the request goes
-//	        pin              the registrar is asked
-//	        replica read     the nearest replica is looked at
+//	        pin              the registrar reads the pin
+//	        replica read     the nearest replica is read
 //	        claim            the claim's own step, with the wait for a rival
 //	        attempt          one try at the provider
 //	          POST           the call itself

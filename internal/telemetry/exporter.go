@@ -111,7 +111,7 @@ func plaintext(env func(string) string, signal string) (host string) {
 	}
 	plain := strings.EqualFold(scheme, "http")
 	if insecure := or(env("OTEL_EXPORTER_OTLP_"+signal+"_INSECURE"), or(env("OTEL_EXPORTER_OTLP_INSECURE"), "")); insecure != "" {
-		plain = strings.EqualFold(insecure, "true") // the last word, whatever the scheme
+		plain = strings.EqualFold(insecure, "true") // decides, whatever the scheme
 	}
 	if endpoint == "" || !plain || strings.EqualFold(scheme, "unix") {
 		return ""

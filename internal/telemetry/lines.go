@@ -39,8 +39,8 @@ func newLines(out io.Writer, note *slog.Logger) *Lines {
 	return l
 }
 
-// NewLog returns a process's log on out, as JSON, and its lines. Once the reader of out
-// reads again after lines were dropped, a line says how many.
+// NewLog returns a process's log on out, as JSON, and its lines. Once the reader of out reads again
+// after lines were dropped, a line has their number.
 func NewLog(out io.Writer, level slog.Level) (*slog.Logger, *Lines) {
 	json := func(w io.Writer) *slog.Logger {
 		return slog.New(Traced(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))

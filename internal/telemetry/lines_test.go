@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestALogWaitsForNoReader: what a stalled reader leaves is dropped and counted, and said
-// once it reads again.
+// TestALogWaitsForNoReader: lines beyond what a stalled reader reads are dropped and counted. A
+// line has their number once it reads again.
 func TestALogWaitsForNoReader(t *testing.T) {
 	r, w := io.Pipe() // a write waits for its reader
 	log, lines := NewLog(w, slog.LevelInfo)
@@ -35,12 +35,12 @@ func TestALogWaitsForNoReader(t *testing.T) {
 	log.Info("and from here on")
 	require.True(t, read.Scan())
 	require.Contains(t, read.Text(), "and from here on")
-	require.Equal(t, dropped, lines.Dropped(), "it is said once")
+	require.Equal(t, dropped, lines.Dropped(), "it is logged once")
 	go func() { _, _ = io.Copy(io.Discard, r) }()
 	lines.Close()
 }
 
-// TestAStalledReaderDoesNotKeepAProcess from its end, nor does one that is gone.
+// TestAStalledReaderDoesNotKeepAProcess from its end, nor does one that has ended.
 func TestAStalledReaderDoesNotKeepAProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()

@@ -38,9 +38,8 @@ type Metrics struct {
 	ending []func(context.Context) error
 }
 
-// OpenMetrics listens for scrapes on listen, host:port, "" for none, and prepares to
-// push. It returns nil if neither is wanted. It contacts no collector. The caller must
-// call Stop.
+// OpenMetrics listens for scrapes on listen, host:port, "" for none, and prepares to push. It
+// returns nil if neither is set. It contacts no collector. The caller must call Stop.
 func OpenMetrics(ctx context.Context, p Process, listen string) (*Metrics, error) {
 	off := strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
 	m := &Metrics{p: p, push: wanted(os.Getenv, "METRICS")}
@@ -88,10 +87,9 @@ const (
 	idleTime = 2 * time.Minute
 )
 
-// OpenBatch is for a process that does one thing and ends, or does it periodically: its
-// metrics are written to a file in Prometheus' text format, for node_exporter's
-// textfile collector, "" for none, and are pushed if the environment asks for it. It
-// returns nil if neither is wanted.
+// OpenBatch is for a process that does one thing and ends, or does it periodically: its metrics are
+// written to a file in Prometheus' text format, for node_exporter's textfile collector, "" for
+// none, and are pushed if the environment asks for it. It returns nil if neither is set.
 func OpenBatch(ctx context.Context, p Process, file string) (*Metrics, error) {
 	m := &Metrics{p: p, push: wanted(os.Getenv, "METRICS"), file: file}
 	if file == "" && !m.push {

@@ -53,9 +53,9 @@ func scrape(t *testing.T, m *Metrics, accept string) string {
 	return string(body)
 }
 
-// TestNamesAreAsTheCatalogueSays tells something of every metric, by two nodes, and compares
-// what Prometheus reads with the catalogue.
-func TestNamesAreAsTheCatalogueSays(t *testing.T) {
+// TestNamesMatchTheCatalogue records every metric, by two nodes, and compares what Prometheus reads
+// with the catalogue.
+func TestNamesMatchTheCatalogue(t *testing.T) {
 	quietEnvironment(t)
 	m := open(t, "127.0.0.1:0")
 	for _, node := range []string{"n-1", "n-2"} {
@@ -78,11 +78,11 @@ func TestNamesAreAsTheCatalogueSays(t *testing.T) {
 		}
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	told, err := parser.TextToMetricFamilies(strings.NewReader(scrape(t, m, "text/plain")))
+	families, err := parser.TextToMetricFamilies(strings.NewReader(scrape(t, m, "text/plain")))
 	require.NoError(t, err)
 	for _, metric := range meter.All() {
-		family := told[metric.Prometheus()]
-		require.NotNil(t, family, "%s is told under another name", metric.Prometheus())
+		family := families[metric.Prometheus()]
+		require.NotNil(t, family, "%s is exported under another name", metric.Prometheus())
 		require.Equal(t, metric.Kind().String(), strings.ToLower(family.GetType().String()))
 		require.Equal(t, metric.Means(), family.GetHelp())
 		require.Len(t, family.GetMetric(), 2)
@@ -97,7 +97,7 @@ func TestNamesAreAsTheCatalogueSays(t *testing.T) {
 		require.Len(t, labels, len(metric.Labels())+2)
 	}
 	for _, name := range []string{"go_goroutines", "process_cpu_seconds_total", "target_info"} {
-		require.Contains(t, told, name)
+		require.Contains(t, families, name)
 	}
 }
 
@@ -169,11 +169,11 @@ func TestMetricsLeaveTheMachineByTLSOnly(t *testing.T) {
 // deaf is a collector that answers from the nth time on.
 type deaf struct {
 	metric.Exporter
-	left int
+	remaining int
 }
 
 func (d *deaf) Export(context.Context, *metricdata.ResourceMetrics) error {
-	if d.left--; d.left >= 0 {
+	if d.remaining--; d.remaining >= 0 {
 		return errors.New("nobody there")
 	}
 	return nil
@@ -181,7 +181,7 @@ func (d *deaf) Export(context.Context, *metricdata.ResourceMetrics) error {
 
 func TestLossOfMetricsIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
-	c := &calmMetrics{&deaf{left: 3}, calm{log: slog.New(slog.NewTextHandler(&log, nil)), what: "metrics"}}
+	c := &calmMetrics{&deaf{remaining: 3}, calm{log: slog.New(slog.NewTextHandler(&log, nil)), what: "metrics"}}
 	for range 6 {
 		require.NoError(t, c.Export(t.Context(), nil))
 	}

@@ -93,10 +93,10 @@ func TestSetup(t *testing.T) {
 }
 
 // down is a collector that answers from the nth batch on.
-type down struct{ left int }
+type down struct{ remaining int }
 
 func (d *down) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
-	if d.left--; d.left >= 0 {
+	if d.remaining--; d.remaining >= 0 {
 		return errors.New("nobody there")
 	}
 	return nil
@@ -143,8 +143,8 @@ func TestResource(t *testing.T) {
 	require.False(t, ok, "a process of several regions has none")
 }
 
-// Spans say which tenant did what, and go to another machine by TLS or not at all, unless a
-// setting says otherwise.
+// Spans name the tenant and the action, and go to another machine by TLS or not at all, unless a
+// setting allows clear text.
 func TestSpansLeaveTheMachineByTLSOnly(t *testing.T) {
 	for environ, host := range map[string]string{
 		"OTEL_TRACES_EXPORTER=otlp":                                                                        "",

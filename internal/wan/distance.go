@@ -17,11 +17,11 @@ const UnknownDistance = 100 * time.Millisecond
 // outlast every deadline.
 const MaxDistance = 10 * time.Second
 
-// known are round-trip times between cloud regions. The three among us-east1, us-west1
+// distances are round-trip times between cloud regions. The three among us-east1, us-west1
 // and europe-west1 are those of the three-region cluster on which the database's
 // figures were measured; the others are rounded from what the providers publish for the
 // nearest pair.
-var known = map[Pair]time.Duration{
+var distances = map[Pair]time.Duration{
 	Pair{"us-east1", "us-west1"}.normal():            66 * time.Millisecond,
 	Pair{"us-east1", "europe-west1"}.normal():        64 * time.Millisecond,
 	Pair{"us-west1", "europe-west1"}.normal():        146 * time.Millisecond,
@@ -34,8 +34,8 @@ var known = map[Pair]time.Duration{
 	Pair{"us-central1", "asia-northeast1"}.normal():  125 * time.Millisecond,
 }
 
-// Defaults returns a realistic round-trip time for every pair of regions:
-// a known one, else [UnknownDistance].
+// Defaults returns a realistic round-trip time for every pair of regions: a measured one, else
+// [UnknownDistance].
 func Defaults(regions []string) map[Pair]time.Duration {
 	out := make(map[Pair]time.Duration, len(regions)*len(regions)/2)
 	for i, a := range regions {
@@ -44,7 +44,7 @@ func Defaults(regions []string) map[Pair]time.Duration {
 				continue
 			}
 			p := Pair{a, b}.normal()
-			if rtt, ok := known[p]; ok {
+			if rtt, ok := distances[p]; ok {
 				out[p] = rtt
 			} else {
 				out[p] = UnknownDistance
@@ -64,7 +64,7 @@ func Parse(text string, regions []string, defaults map[Pair]time.Duration) (map[
 	for p, d := range defaults {
 		out[p.normal()] = d
 	}
-	given := make(map[Pair]bool)
+	seen := make(map[Pair]bool)
 	if strings.TrimSpace(text) == "" {
 		return out, nil
 	}
@@ -89,10 +89,10 @@ func Parse(text string, regions []string, defaults map[Pair]time.Duration) (map[
 			return nil, fmt.Errorf("wan: bad round-trip time %q in %q; write one from 0s to %v, such as 80ms", value, item, MaxDistance)
 		}
 		p := Pair{a, b}.normal()
-		if given[p] {
+		if seen[p] {
 			return nil, fmt.Errorf("wan: the distance of %s and %s is given twice", p.A, p.B)
 		}
-		given[p] = true
+		seen[p] = true
 		out[p] = rtt
 	}
 	return out, nil

@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// RoundTripper charges one [Network.Travel] for every HTTP request that a node in from
-// sends through base (nil: [http.DefaultTransport]). regionOf returns the region of a
-// request's host:port; "" means that it is not known and is free.
+// RoundTripper charges one [Network.Travel] for every HTTP request that a node in from sends
+// through base (nil: [http.DefaultTransport]). regionOf returns the region of a request's
+// host:port; "" means that it is unknown and is free.
 //
 // The whole distance is paid before the request is sent. A cut link then loses the
 // request and never the reply: a store or a provider has its own faults for that. With

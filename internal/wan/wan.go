@@ -2,11 +2,11 @@
 // and faults. It makes a process on one machine pay for each crossing between regions,
 // so that a design with one crossing too many shows.
 //
-// A [Network] knows regions by name and counts round trips. [Network.Travel] is one: it
-// counts, waits for the distance, and fails if the link is cut. Every crossing between
-// regions calls it once: the embedded store before it accesses a row homed elsewhere,
-// and the HTTP transport of the peer RPC ([Network.RoundTripper]). Gossip is not
-// delayed: it is only a hint, and on one machine it is not measured.
+// A [Network] has regions by name and counts round trips. [Network.Travel] is one: it counts, waits
+// for the distance, and fails if the link is cut. Every crossing between regions calls it once: the
+// embedded store before it accesses a row homed elsewhere, and the HTTP transport of the peer RPC
+// ([Network.RoundTripper]). Gossip is not delayed: it is only a hint, and on one machine it is not
+// measured.
 package wan
 
 import (

@@ -162,7 +162,7 @@ func TestNilNetworkIsFree(t *testing.T) {
 	n.SetDistance(us, eu, time.Hour)
 	n.ResetTrips()
 	if n.TotalTrips() != 0 || n.Trips(us, eu) != 0 || n.Distance(us, eu) != 0 || n.String() != "" {
-		t.Error("a nil network must know nothing")
+		t.Error("a nil network must have no regions")
 	}
 	base := &http.Transport{}
 	if n.RoundTripper(base, us, nil) != http.RoundTripper(base) {
@@ -242,7 +242,7 @@ func TestRoundTripperChargesEachRequest(t *testing.T) {
 	base := &http.Transport{}
 	client := &http.Client{Transport: n.RoundTripper(base, us, func(host string) string {
 		if host != strings.TrimPrefix(server.URL, "http://") {
-			t.Errorf("asked for the region of %q", host)
+			t.Errorf("called for the region of %q", host)
 		}
 		return to
 	})}
@@ -267,7 +267,7 @@ func TestRoundTripperChargesEachRequest(t *testing.T) {
 	if err := get(); !errors.Is(err, ErrPartitioned) {
 		t.Errorf("err = %v, want ErrPartitioned", err)
 	}
-	to = "" // not known: free
+	to = "" // unknown: free
 	if err := get(); err != nil || n.TotalTrips() != 3 {
 		t.Errorf("err = %v, %d trips", err, n.TotalTrips())
 	}

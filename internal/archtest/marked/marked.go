@@ -1,6 +1,6 @@
 // Package marked hands a test the blocks of a page that the page says it runs: those behind a
 // comment <!-- run by TestName -->. Package archtest refuses a mark whose test does not take the
-// page's blocks here, so that a block that is marked is run as it stands.
+// page's blocks here, so that a marked block is run as it is.
 package marked
 
 import (

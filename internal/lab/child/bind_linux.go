@@ -5,8 +5,7 @@ import (
 	"syscall"
 )
 
-// bind ties a child's life to this process's. Whose it is to be stays as it was
-// set.
+// bind ties a child's life to this process's. Other attributes stay as they were set.
 func bind(cmd *exec.Cmd, death syscall.Signal) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -23,7 +23,7 @@ type Process struct {
 	log  *Log
 	done chan struct{}
 	err  error // of its end; read after done
-	// expected: its end was asked for.
+	// expected: its end was requested.
 	expected atomic.Bool
 }
 
@@ -44,13 +44,13 @@ func Start(cmd *exec.Cmd, log *Log, death syscall.Signal) (*Process, error) {
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		if err != nil {
-			_ = log.file.Close() // nothing was said in it
+			_ = log.file.Close() // it printed nothing
 			started <- err
 			return
 		}
 		started <- nil
 		p.err = cmd.Wait()
-		_ = log.file.Close() // what was to be said in it has been
+		_ = log.file.Close() // it printed what was expected
 		close(p.done)
 	}()
 	if err := <-started; err != nil {
@@ -74,8 +74,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns how the process ended; nil is exit code 0. It is known once Done is
-// closed.
+// Err returns how the process ended; nil is exit code 0. It is set once Done is closed.
 func (p *Process) Err() error { return p.err }
 
 // Log is the log that the process was started with.
@@ -117,7 +116,7 @@ func (p *Process) Wait(ctx context.Context) bool {
 	}
 }
 
-// Kill ends the process at once, and returns when it is gone.
+// Kill ends the process at once, and returns when it has ended.
 func (p *Process) Kill() error {
 	if err := p.Signal(os.Kill); err != nil {
 		return err

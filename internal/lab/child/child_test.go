@@ -21,11 +21,11 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "": // the tests
 		os.Exit(m.Run())
-	case "echo": // says what it hears, until there is no more
+	case "echo": // echoes its input, until that ends
 		if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
 			os.Exit(1)
 		}
-	case "grumble": // says three things and fails
+	case "grumble": // prints three lines and fails
 		_, _ = io.WriteString(os.Stderr, "one\ntwo\nthree\n")
 		os.Exit(3)
 	case "parent": // has a child, which has our standard input and output, and waits for it
@@ -117,11 +117,11 @@ func TestKill(t *testing.T) {
 // echo is a child that answers.
 type echo struct {
 	*child.Process
-	start  func()
-	err    error // of start
-	stdin  io.WriteCloser
-	stdout *os.File
-	theirs *os.File // their end of stdout
+	start    func()
+	err      error // of start
+	stdin    io.WriteCloser
+	stdout   *os.File
+	childEnd *os.File // their end of stdout
 }
 
 func newEcho(t *testing.T) *echo {
@@ -131,9 +131,9 @@ func newEcho(t *testing.T) *echo {
 	cmd, e := role("echo"), &echo{}
 	e.stdin, err = cmd.StdinPipe()
 	require.NoError(t, err)
-	e.stdout, e.theirs, err = os.Pipe()
+	e.stdout, e.childEnd, err = os.Pipe()
 	require.NoError(t, err)
-	cmd.Stdout = e.theirs
+	cmd.Stdout = e.childEnd
 	e.start = func() { e.Process, e.err = child.Start(cmd, log, syscall.SIGKILL) }
 	return e
 }
@@ -141,7 +141,7 @@ func newEcho(t *testing.T) *echo {
 func (e *echo) started(t *testing.T) {
 	t.Helper()
 	require.NoError(t, e.err)
-	require.NoError(t, e.theirs.Close())
+	require.NoError(t, e.childEnd.Close())
 	t.Cleanup(func() {
 		require.NoError(t, e.Kill())
 		require.NoError(t, e.stdout.Close())

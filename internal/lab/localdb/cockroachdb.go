@@ -100,8 +100,8 @@ func cockroachEnv() []string {
 	return environment("COCKROACH_", "COCKROACH_SKIP_ENABLING_DIAGNOSTIC_REPORTING=true")
 }
 
-// listening is nil once the node itself says that it serves. A connection alone
-// would not tell: without passwords, any CockroachDB on that port would do.
+// listening is nil once the node itself reports that it serves. A connection alone does not prove
+// it: without passwords, any CockroachDB on that port accepts.
 func (n *node) listening() error {
 	_, err := os.Stat(filepath.Join(n.dir, urlFile))
 	return err

@@ -143,10 +143,10 @@ func MakeDir(path string, mode os.FileMode) error {
 // effort: what it cannot remove belongs to somebody else.
 func sweep() {
 	if runtime.GOOS != "linux" {
-		return // no lock would tell the living from the dead
+		return // no lock would distinguish running owners from dead ones
 	}
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*", lockName)) // the pattern is well-formed
-	for _, path := range left {
+	locks, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*", lockName)) // the pattern is well-formed
+	for _, path := range locks {
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err != nil {
 			continue

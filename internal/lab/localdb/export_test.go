@@ -10,7 +10,7 @@ import (
 // Path is the server's directory.
 func (s *Server) Path() string { return s.dir.path }
 
-// Gone says whether a process has ended, reaped or not.
+// Gone reports whether a process has ended, reaped or not.
 func Gone(t testing.TB, pid int) bool {
 	t.Helper()
 	s := state(pid)

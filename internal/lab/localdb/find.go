@@ -83,7 +83,7 @@ func findCockroach() (string, error) {
 	return filepath.Abs(path)
 }
 
-// cause leaves out of a look-up's error the name, which whoever reads it knows.
+// cause drops the name from a look-up's error: the message around it has the name.
 func cause(err error) error {
 	if lookup := (*exec.Error)(nil); errors.As(err, &lookup) {
 		err = lookup.Err
@@ -105,7 +105,7 @@ func findPostgres(ctx context.Context, dirs []string) (string, error) {
 	best, bestVersion := "", 0
 	for _, d := range dirs {
 		path := filepath.Join(d, "postgres")
-		// A directory of PATH may be relative or gone.
+		// A directory of PATH may be relative or missing.
 		if !filepath.IsAbs(path) || !executable(path) || !executable(filepath.Join(d, "initdb")) {
 			continue
 		}

@@ -70,7 +70,7 @@ func TestFindsCockroach(t *testing.T) {
 	}
 }
 
-func TestSaysWhatIsMissing(t *testing.T) {
+func TestTheErrorNamesWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("COCKROACH_BINARY", "")
 	_, err := find(t.Context(), CockroachDB, "")

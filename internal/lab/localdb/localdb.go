@@ -22,8 +22,8 @@ const (
 	PostgreSQL  Kind = "postgresql"
 )
 
-// ErrNotFound: no such database software is installed here. The error that wraps
-// it says what was looked for, where, and what to install.
+// ErrNotFound: no such database software is installed here. The error that wraps it names what was
+// looked for, where, and what to install.
 var ErrNotFound = errors.New("no database found")
 
 // ErrUnsupported: this kind of server cannot do that.
@@ -240,19 +240,19 @@ func (s *Server) PIDs() (all []int) {
 
 // node finds a region's node.
 func (s *Server) node(region string) (*node, error) {
-	known := region == ""
+	ok := region == ""
 	for i, r := range s.regions {
 		if r == region {
 			if s.kind == CockroachDB {
 				return s.nodes[i], nil
 			}
-			known = true
+			ok = true
 		}
 	}
-	if !known && len(s.regions) > 0 {
+	if !ok && len(s.regions) > 0 {
 		return nil, fmt.Errorf("localdb: no region %q, only %q", region, s.regions)
 	}
-	if !known && s.kind == CockroachDB {
+	if !ok && s.kind == CockroachDB {
 		return nil, fmt.Errorf("localdb: no region %q: this server was started without regions", region)
 	}
 	return s.nodes[0], nil
@@ -294,9 +294,9 @@ func (s *Server) Resume(region string) error {
 	return n.proc.resume()
 }
 
-// Kill kills a region's database, paused or not, and returns when it is gone.
-// PostgreSQL gets its "immediate shutdown", so that no page is torn: everything
-// acknowledged is there after Restart even if not Durable.
+// Kill kills a region's database, paused or not, and returns when it has ended. PostgreSQL gets its
+// "immediate shutdown", so that no page is torn: everything acknowledged is there after Restart
+// even if not Durable.
 func (s *Server) Kill(region string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -332,7 +332,7 @@ func (s *Server) Restart(ctx context.Context, region string) error {
 		return err
 	}
 	if s.kind == CockroachDB && !s.durable {
-		return fmt.Errorf("localdb: restart of an in-memory CockroachDB, whose data went with it: %w; set Durable", ErrUnsupported)
+		return fmt.Errorf("localdb: restart of an in-memory CockroachDB, which has lost its data: %w; set Durable", ErrUnsupported)
 	}
 	if n.proc.Alive() {
 		return fmt.Errorf("localdb: the database of region %q is running", region)
@@ -350,9 +350,9 @@ func (s *Server) Restart(ctx context.Context, region string) error {
 	return nil
 }
 
-// Stop stops the server and removes a temporary directory. A single node whose data
-// stays is shut down gracefully, and killed if it does not stop before the context or
-// 10 s are over. A second call does nothing.
+// Stop stops the server and removes a temporary directory. A single node with Durable data is shut
+// down gracefully, and killed if it does not stop before the context or 10 s are over. A second
+// call does nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -418,11 +418,11 @@ func (s *Server) admin(ctx context.Context, sql string) error {
 	return nil
 }
 
-// retryEvery is how often a database that starts is asked whether it is ready:
-// it has no signal for that which both products share.
+// retryEvery is how often a starting database is polled: the two products share no signal that they
+// are ready.
 const retryEvery = 25 * time.Millisecond
 
-// await returns what the node says of its version once it answers.
+// await returns the node's version once it answers.
 func (s *Server) await(ctx context.Context, n *node) (string, error) {
 	for {
 		version, err := s.ask(ctx, n)

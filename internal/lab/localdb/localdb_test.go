@@ -162,7 +162,7 @@ func TestKillAndRestart(t *testing.T) {
 				n := <-acknowledged
 				require.ErrorContains(t, s.Kill(""), "not running")
 
-				// Somebody took the port: that is said, and is not the end.
+				// Another process took the port: the server logs it and picks another one.
 				target, err := url.Parse(s.URL("", ""))
 				require.NoError(t, err)
 				squatter, err := net.Listen("tcp", target.Host)
@@ -204,7 +204,7 @@ func TestPauseAndResume(t *testing.T) {
 			_, err := conn.Exec(context.Background(), "SELECT 1")
 			answered <- err
 		}()
-		// The port accepts; nobody says a word.
+		// The port accepts, and nothing answers.
 		target, err := url.Parse(s.URL("", ""))
 		require.NoError(t, err)
 		raw, err := net.Dial("tcp", target.Host)
@@ -277,7 +277,7 @@ func TestThreeRegions(t *testing.T) {
 	require.Equal(t, 1, count(t, dbtest.Start(t, c).URL(regions[2], "")))
 }
 
-// story is what a child tells its parent.
+// story is what a child reports to its parent.
 type story struct {
 	PID  int
 	Path string
@@ -320,9 +320,9 @@ func TestParentDeath(t *testing.T) {
 					stdout, err := child.StdoutPipe()
 					require.NoError(t, err)
 					require.NoError(t, child.Start())
-					var told story
-					require.NoError(t, json.NewDecoder(stdout).Decode(&told), "the child ended")
-					return child, told
+					var reported story
+					require.NoError(t, json.NewDecoder(stdout).Decode(&reported), "the child ended")
+					return child, reported
 				}
 				kill := func(child *exec.Cmd, pid int) {
 					require.False(t, localdb.Gone(t, pid))
@@ -333,12 +333,12 @@ func TestParentDeath(t *testing.T) {
 						require.Eventually(t, func() bool { return localdb.Gone(t, member) }, patience, 10*time.Millisecond, "%d lives on", member)
 					}
 				}
-				first, told := start()
-				kill(first, told.PID)
-				require.DirExists(t, told.Path)
-				second, toldToo := start()
-				require.NoDirExists(t, told.Path)
-				kill(second, toldToo.PID)
+				first, reported := start()
+				kill(first, reported.PID)
+				require.DirExists(t, reported.Path)
+				second, again := start()
+				require.NoDirExists(t, reported.Path)
+				kill(second, again.PID)
 			})
 		})
 	}
@@ -360,9 +360,9 @@ func TestFailedStartShowsTheLog(t *testing.T) {
 		require.ErrorContains(t, err, "exit status 3")
 		require.ErrorContains(t, err, "\n  99\n  100\n  the disk is made of cheese")
 		require.NotContains(t, err.Error(), "\n50\n")
-		left, err := os.ReadDir(os.Getenv("TMPDIR"))
+		entries, err := os.ReadDir(os.Getenv("TMPDIR"))
 		require.NoError(t, err)
-		require.Empty(t, left)
+		require.Empty(t, entries)
 	}
 }
 
@@ -403,7 +403,7 @@ func TestUnreachableDirectory(t *testing.T) {
 	require.NotContains(t, err.Error(), "\n")
 	info, err := os.Stat(closed)
 	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "permissions of others are theirs")
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "permissions of other users' directories do not change")
 }
 
 // Data without a password is another program's, or half made: it is not touched.

@@ -54,8 +54,8 @@ func (u *account) give(path string) error {
 	return os.Chown(path, int(u.uid), int(u.gid))
 }
 
-// enters says whether u can pass through every directory down to path. It reads
-// permission bits and no access lists.
+// enters reports whether u can pass through every directory down to path. It reads permission bits
+// and no access lists.
 func (u *account) enters(path string) error {
 	if u == nil {
 		return nil
@@ -95,8 +95,8 @@ func lock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// pause stops the process, then its children: once the parent stands still,
-// there are no new ones. PostgreSQL's children have process groups of their own.
+// pause stops the process, then its children: a stopped parent starts no new ones. PostgreSQL's
+// children have process groups of their own.
 func (p process) pause() error {
 	if err := p.signalTree(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("localdb: pause: %w", err)
@@ -111,19 +111,19 @@ func (p process) resume() error {
 	return nil
 }
 
-// killTree sends SIGKILL to the children too: a stopped child would not notice
-// that its parent is gone. The parent is stopped first, so that none is missed.
+// killTree sends SIGKILL to the children too: a stopped child would not notice that its parent has
+// ended. The parent is stopped first, so that none is missed.
 func (p process) killTree() {
 	_ = p.signalTree(syscall.SIGSTOP) // what cannot be stopped has ended
 	_ = p.signalTree(syscall.SIGKILL)
 }
 
-// signalTree signals the process and then, once it has stopped if it was told
-// to, its children. Those that have ended are no error.
+// signalTree signals the process and then, after it has stopped on SIGSTOP, its children. Those
+// that have ended are no error.
 func (p process) signalTree(sig syscall.Signal) error {
 	pid := p.PID()
 	if sig == syscall.SIGKILL {
-		// The children first: a parent that is gone has none.
+		// The children first: a parent that has ended has none.
 		for _, child := range children(pid) {
 			_ = syscall.Kill(child, sig)
 		}
@@ -165,7 +165,7 @@ func children(pid int) []int {
 	return found
 }
 
-// state is a process's state as in proc(5), nil when it is gone.
+// state is a process's state as in proc(5), nil when it has ended.
 func state(pid int) []byte {
 	if fields := stat(fmt.Sprintf("/proc/%d/stat", pid)); len(fields) > 0 {
 		return fields[0]

@@ -32,7 +32,7 @@ func (s *Server) preparePostgres(ctx context.Context) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("localdb: %w", err)
 	}
-	// The password file is renamed last: data without it is incomplete, or not ours.
+	// The password file is renamed last: data without it is incomplete, or another program's.
 	data := filepath.Join(root, "data")
 	if err := os.Mkdir(data, 0o700); errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("localdb: %s is an incomplete data directory: remove it or choose another one", data)

@@ -51,8 +51,8 @@ func run(cmd *exec.Cmd, user *account) (string, error) {
 	return string(out), err
 }
 
-// end asks for the process's end with a signal, kills it when the context is
-// over, and returns when it is gone.
+// end asks for the process's end with a signal, kills it when the context is over, and returns when
+// it has ended.
 func (p process) end(ctx context.Context, sig syscall.Signal) {
 	p.Expect()
 	if err := p.Signal(sig); err != nil {

@@ -77,7 +77,7 @@ func start(ctx context.Context, c localdb.Config) (*localdb.Server, error) {
 // forced is the kind for tests that do not care, "" for whatever is found.
 func forced() localdb.Kind { return localdb.Kind(os.Getenv("HOMEWARD_TEST_KIND")) }
 
-// need ends a test that did not get the kind it asked for, "" for any.
+// need ends a test that did not get the requested kind, "" for any.
 func need(t testing.TB, kind localdb.Kind, err error) {
 	t.Helper()
 	required := os.Getenv("HOMEWARD_TEST_DATABASE") == "required" &&
@@ -140,7 +140,7 @@ func Database(t testing.TB) string {
 type Template struct {
 	// Make creates the database with this name on the shared server.
 	Make func(ctx context.Context, s *localdb.Server, name string) error
-	// Keep are the tables whose rows Make has written, and which stay.
+	// Keep are the tables with rows that Make has written. They stay.
 	Keep []string
 
 	mu    sync.Mutex

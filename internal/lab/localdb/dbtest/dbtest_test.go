@@ -46,11 +46,11 @@ func TestDatabase(t *testing.T) {
 		require.NoError(t, err)
 		conn, err := pgx.Connect(t.Context(), s.URL("", ""))
 		require.NoError(t, err)
-		var left int
-		err = conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_database WHERE datname = $1", u.Path[1:]).Scan(&left)
+		var remaining int
+		err = conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_database WHERE datname = $1", u.Path[1:]).Scan(&remaining)
 		require.NoError(t, err)
 		require.NoError(t, conn.Close(t.Context()))
-		require.Zero(t, left, "the database outlives its test")
+		require.Zero(t, remaining, "the database outlives its test")
 	}
 }
 
