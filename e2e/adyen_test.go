@@ -15,9 +15,9 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/stripe"
 )
 
-// TestTwoProvidersThatDiffer serves merchants with Stripe and with Adyen in one deployment.
-// The one answers a refund at once and can be asked; the other tells of it in a webhook,
-// and cannot. Each moves money once, whatever is lost on the way.
+// TestTwoProvidersThatDiffer serves merchants with Stripe and with Adyen in one deployment. The one
+// answers a refund at once and has look-ups; the other reports it in a webhook, and has none. Each
+// moves money once, whatever is lost on the way.
 func TestTwoProvidersThatDiffer(t *testing.T) {
 	t.Parallel()
 	const whsec, hmacKey = "whsec_of_this_endpoint", "00112233445566778899aabbccddeeff"
@@ -54,7 +54,7 @@ func TestTwoProvidersThatDiffer(t *testing.T) {
 			require.Contains(t, string(paid.Body), `"name":"`+name+`"`)
 			require.EqualValues(t, 1000, j.Effects()[0].Amount, "of a currency that each counts otherwise")
 
-			// The refund, wherever it is asked for, and however it is told of.
+			// The refund, wherever it is requested, and however it is reported.
 			refund := back(1, objectID(t, paid), 400)
 			first := w.send(w.ctx, eu, refund)
 			require.NoError(t, first.Err)
@@ -62,12 +62,12 @@ func TestTwoProvidersThatDiffer(t *testing.T) {
 			until(t, "the refund is made", func() bool { return w.send(w.ctx, us, refund).Status == 201 })
 			require.Equal(t, w.at(us, refund, 201).Remembered(), w.at(eu, refund, 201).Remembered())
 
-			// An answer that was lost is learned of under the same key.
+			// A retry under the same key reads a lost answer.
 			require.NoError(t, j.SetFaults(simulator.Faults{DropReply: 1}))
 			lost := w.send(w.ctx, us, pay(2, 500))
 			require.Equal(t, 503, lost.Status, "%s", lost.Body)
 			require.NoError(t, j.SetFaults(simulator.Faults{}))
-			until(t, "the lost answer is known", func() bool { return w.send(w.ctx, us, pay(2, 500)).Status == 201 })
+			until(t, "the retry reads the lost answer", func() bool { return w.send(w.ctx, us, pay(2, 500)).Status == 201 })
 
 			// A refund that is refused is no refund, at once or later.
 			refused := back(2, objectID(t, paid), 700)
@@ -76,7 +76,7 @@ func TestTwoProvidersThatDiffer(t *testing.T) {
 				s, err := w.inspect(w.ctx, us, acme, refused.key)
 				return err == nil && strings.Contains(strings.ToLower(fmt.Sprint(s)), "failed_retry")
 			})
-			until(t, "all is told", func() bool { s := j.NoticeStats(); return s.Sent >= 3 && s.Pending == 0 })
+			until(t, "all notices are sent", func() bool { s := j.NoticeStats(); return s.Sent >= 3 && s.Pending == 0 })
 			j.once(t, 3)
 		})
 	}

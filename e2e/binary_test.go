@@ -140,7 +140,7 @@ func (c *command) dump() {
 
 func (c *command) end() (<-chan struct{}, *exec.Cmd) { return c.dead, c.cmd }
 
-// ready waits until the command says that it is, which it does last.
+// ready waits for the command's last line of its start.
 func (c *command) ready() {
 	c.t.Helper()
 	until(c.t, "the cluster is ready", func() bool {

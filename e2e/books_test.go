@@ -29,7 +29,7 @@ type moves struct {
 	amount int64
 }
 
-// tally is one party's word on the money that moved in one currency.
+// tally is one party's account of the money that moved in one currency.
 type tally map[psp.Kind]moves
 
 func (y tally) add(k psp.Kind, amount int64) { y[k] = moves{y[k].n + 1, y[k].amount + amount} }
@@ -71,7 +71,7 @@ type books struct {
 const booksPage = 100
 
 // read reads them all, provider being the name under which the judge is booked.
-func (w *tale) read(j *judge, provider string) *books {
+func (w *story) read(j *judge, provider string) *books {
 	t, store := w.t, w.store()
 	t.Helper()
 	b := &books{claims: word{}, ledger: word{}, simulator: word{}, statement: word{}, states: map[string]int{}, balances: map[account]int64{}}
@@ -122,7 +122,7 @@ var kinds = map[ledger.Kind]psp.Kind{
 
 // readClaims counts the claims of a home, and, of those that say that money moved at
 // the provider, sums what their answers say.
-func (w *tale) readClaims(b *books, store deployment.Store, home, provider string) {
+func (w *story) readClaims(b *books, store deployment.Store, home, provider string) {
 	w.t.Helper()
 	for after := (claim.Key{}); ; {
 		page, err := store.Settled(w.ctx, home, after, booksPage)
@@ -155,7 +155,7 @@ func (w *tale) readClaims(b *books, store deployment.Store, home, provider strin
 			case payment.Refund:
 				b.claims.add(o.Currency, psp.KindRefund, o.Amount)
 			case payment.Compensation:
-				// It says that a charge was made for nothing, and given back.
+				// It names a charge that was made without a claim, and refunded.
 				b.claims.add(o.Currency, psp.KindCharge, o.Amount)
 				b.claims.add(o.Currency, psp.KindRefund, o.Amount)
 			default:
@@ -169,7 +169,7 @@ func (w *tale) readClaims(b *books, store deployment.Store, home, provider strin
 }
 
 // reconcile compares a whole statement.
-func (w *tale) reconcile(statement []byte, provider string) (report *recon.Report, found []recon.Mismatch) {
+func (w *story) reconcile(statement []byte, provider string) (report *recon.Report, found []recon.Mismatch) {
 	w.t.Helper()
 	store := w.store()
 	report, err := recon.Run(w.ctx, recon.Config{
@@ -200,7 +200,7 @@ type ending struct {
 
 // close waits until nothing is left to do, shows the books, and holds them against
 // each other and against how the story has to end.
-func (w *tale) close(e ending) *books {
+func (w *story) close(e ending) *books {
 	w.t.Helper()
 	w.quiet()
 	b := w.read(w.judge, judged)
@@ -224,7 +224,7 @@ func (w *tale) close(e ending) *books {
 
 // agree asserts that all four say the same, that the books balance, and that no payer
 // is owed anything.
-func (b *books) agree(w *tale, provider string) {
+func (b *books) agree(w *story, provider string) {
 	t := w.t
 	t.Helper()
 	require.Equal(t, b.simulator, b.ledger, "what the provider moved, and what is booked")
@@ -255,7 +255,7 @@ func (b *books) statesShown() string {
 }
 
 // shown is the books for people.
-func (w *tale) shown(b *books) string {
+func (w *story) shown(b *books) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s: %s\n", w.on, w.title)
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)

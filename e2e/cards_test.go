@@ -12,8 +12,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 )
 
-// startCards is a world whose log tells all it can, with a way to say what becomes of
-// acme's card numbers.
+// startCards starts a world with a debug log, and a way to set the rule for acme's card numbers.
 func startCards(t *testing.T) (w *world, log *testLog, set func(claim.CardNumbers)) {
 	t.Helper()
 	log = &testLog{}

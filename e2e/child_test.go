@@ -27,7 +27,7 @@ import (
 // childEnv holds the childConfig of a test binary that is to be a cluster.
 const childEnv = "HOMEWARD_E2E_CHILD"
 
-// childConfig tells a child where to run and where to die.
+// childConfig names where a child runs and where it dies.
 type childConfig struct {
 	Dir string
 	PSP string
@@ -47,9 +47,9 @@ type childConfig struct {
 	NoWorker bool
 	// Notices are taken in, see noticing.
 	Notices bool
-	// Stripe, Adyen: the provider is spoken to as that one is.
+	// Stripe, Adyen: the provider speaks that one's API.
 	Stripe, Adyen bool
-	// Sink is where both tenants are told of events, "" for nowhere.
+	// Sink is the endpoint of both tenants, "" for none.
 	Sink string
 }
 
@@ -67,22 +67,22 @@ const (
 	takenOver   point = "after the worker's TakeOver"
 	retaken     point = "after a retry's Begin took over"
 
-	waitKnown point = "before the Settle of what waits"
-	waitKept  point = "after the Settle of what waits"
-	calledOff point = "before the Settle of what was called off"
-	callEnded point = "after the Settle of what was called off"
+	waitLearned point = "before the Settle of what waits"
+	waitKept    point = "after the Settle of what waits"
+	calledOff   point = "before the Settle of what was called off"
+	callEnded   point = "after the Settle of what was called off"
 
 	orderTakes point = "before the Settle by which the charge is the capture's or cancellation's"
 	orderTaken point = "after the Settle by which the charge is the capture's or cancellation's"
 	orderSays  point = "before the Settle of a capture or cancellation that waits"
 	orderWaits point = "after the Settle of a capture or cancellation that waits"
 
-	orderBegun  point = "after the capture's or cancellation's Begin"
-	orderCalled point = "after the provider's capture or cancellation"
-	orderTold   point = "before the Settle of the charge that it is about"
-	orderBooked point = "after the Settle of the charge that it is about"
-	orderKnown  point = "before the capture's or cancellation's Settle"
-	orderKept   point = "after the capture's or cancellation's Settle"
+	orderBegun    point = "after the capture's or cancellation's Begin"
+	orderCalled   point = "after the provider's capture or cancellation"
+	orderReported point = "before the Settle of the charge that it is about"
+	orderBooked   point = "after the Settle of the charge that it is about"
+	orderLearned  point = "before the capture's or cancellation's Settle"
+	orderKept     point = "after the capture's or cancellation's Settle"
 
 	moving  point = "before the move to another provider"
 	arrived point = "after the move to another provider"
@@ -97,7 +97,7 @@ const (
 	refundResumed point = "after the compensation is taken over"
 	refundCall    point = "before the refund's call"
 	refundCalled  point = "after the refund's call"
-	refundKnown   point = "before the compensation's Settle"
+	refundLearned point = "before the compensation's Settle"
 	refundBooked  point = "after the compensation's Settle"
 	noticeDone    point = "before the notice is closed"
 	noticeClosed  point = "after the notice is closed"
@@ -108,17 +108,17 @@ const (
 	expiryFinish   point = "before the expiry's Finish"
 	expiryFinished point = "after the expiry's Finish"
 
-	eventTaken    point = "after the event is taken"
-	eventTold     point = "before the event's Finish"
-	eventFinished point = "after the event's Finish"
+	eventTaken     point = "after the event is taken"
+	eventDelivered point = "before the event's Finish"
+	eventFinished  point = "after the event's Finish"
 )
 
-// killer ends its process, once it is ready: a worker may find something to do
-// before the parent has been told where the regions listen.
+// killer ends its process, once it is ready: a worker may find something to do before the parent
+// has read where the regions listen.
 type killer struct {
-	point point
-	left  atomic.Int32
-	ready chan struct{}
+	point     point
+	remaining atomic.Int32
+	ready     chan struct{}
 }
 
 func (k *killer) at(p point) {
@@ -126,13 +126,13 @@ func (k *killer) at(p point) {
 		return
 	}
 	<-k.ready
-	if k.left.Add(-1) <= 0 {
+	if k.remaining.Add(-1) <= 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
 	select {} // until the signal arrives
 }
 
-// pointedStore tells at when a step is reached.
+// pointedStore calls at when a step is reached.
 type pointedStore struct {
 	deployment.Store
 	at       func(point)
@@ -180,15 +180,15 @@ func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Ve
 	outcome := v.Outcome.String()
 	expires := outcome == claim.OutcomeRefused && held.State == claim.FailedRetry
 	ends := outcome == claim.OutcomeRefused && held.Interim != nil
-	known, kept := orderPoints(&held, &v)
-	s.at(known)
+	learned, kept := orderPoints(&held, &v)
+	s.at(learned)
 	switch {
 	case outcome == claim.OutcomePending:
-		s.at(waitKnown)
+		s.at(waitLearned)
 	case ends:
 		s.at(calledOff)
 	case outcome == claim.OutcomeDone && compensates(held.Operation):
-		s.at(refundKnown)
+		s.at(refundLearned)
 	case outcome == claim.OutcomeDone:
 		s.at(answered)
 	case expires:
@@ -222,7 +222,7 @@ func orders(operation string) bool { return payment.Operation(operation).Orders(
 
 // orderPoints are those before and after a Settle of a capture or a cancellation, or of the
 // charge that it is about.
-func orderPoints(held *claim.Record, v *claim.Verdict) (known, kept point) {
+func orderPoints(held *claim.Record, v *claim.Verdict) (learned, kept point) {
 	outcome := v.Outcome.String()
 	pending, _ := v.Outcome.(*claim.Pending)
 	switch {
@@ -231,11 +231,11 @@ func orderPoints(held *claim.Record, v *claim.Verdict) (known, kept point) {
 	case pending != nil && pending.By != "":
 		return orderTakes, orderTaken
 	case held.Interim != nil && held.Interim.By != "" && (outcome == claim.OutcomeDone || outcome == claim.OutcomeRefused):
-		return orderTold, orderBooked
+		return orderReported, orderBooked
 	case orders(held.Operation) && outcome == claim.OutcomeDone:
-		return orderKnown, orderKept
+		return orderLearned, orderKept
 	case held.Interim != nil && held.Interim.State == string(payment.RequiresCapture) && (outcome == claim.OutcomeDone || outcome == claim.OutcomeRefused):
-		return orderTold, orderBooked
+		return orderReported, orderBooked
 	default:
 		return "none", "none" // "" is that of a process that is to live
 	}
@@ -252,8 +252,8 @@ func (s *pointedStore) TakeOver(ctx context.Context, key claim.Key, home, object
 	return rec, err
 }
 
-// childMain is the child: a cluster that runs until it is killed or its parent
-// is gone. It prints where its regions listen, as one line of JSON.
+// childMain is the child: a cluster that runs until it is killed or its parent ends. It prints
+// where its regions listen, as one line of JSON.
 func childMain(config string) int {
 	var c childConfig
 	if err := json.Unmarshal([]byte(config), &c); err != nil {
@@ -283,7 +283,7 @@ func childMain(config string) int {
 		return 2
 	}
 	k := &killer{point: c.Die, ready: make(chan struct{})}
-	k.left.Store(c.Arrivals)
+	k.remaining.Store(c.Arrivals)
 	cc := clusterConfig(c.Dir, provider, c.backend)
 	cc.Network = wan.New(distances)
 	for i := range cc.Regions {
@@ -306,7 +306,7 @@ func childMain(config string) int {
 		cc.Notifiers = map[string]psp.Notifier{provider.Name(): provider}
 	}
 	if c.Sink != "" {
-		cc.Events = toldByWebhook()
+		cc.Events = webhookEvents()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -315,7 +315,7 @@ func childMain(config string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if err := tellAt(ctx, cluster, c.backend, c.Sink); err != nil {
+	if err := putEndpoints(ctx, cluster, c.backend, c.Sink); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -357,7 +357,7 @@ func startChild(t testing.TB, c childConfig) *child {
 		defer close(p.dead)
 		first, _ := bufio.NewReader(stdout).ReadBytes('\n')
 		line <- first
-		_ = p.cmd.Wait() // a kill is no news
+		_ = p.cmd.Wait() // a kill is expected
 	}()
 	t.Cleanup(func() {
 		p.kill()

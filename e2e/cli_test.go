@@ -64,8 +64,7 @@ func (d *demo) drained() {
 	require.Contains(d.t, d.cmd.stdout.String(), "drained")
 }
 
-// refused asserts that the command ends with code 1 and one line on stderr that
-// says all of these.
+// refused asserts that the command ends with code 1 and one line on stderr with all of these.
 func refused(t *testing.T, c *command, says ...string) {
 	t.Helper()
 	require.Equal(t, 1, c.exit(), "%s%s", c.stdout, c.stderr)
@@ -118,7 +117,7 @@ func TestCommandRefuses(t *testing.T) {
 	}
 }
 
-// TestPortInUse: the port's owner goes on, the store is left alone.
+// TestPortInUse: the port's owner goes on, and the store is unchanged.
 func TestPortInUse(t *testing.T) {
 	embeddedOnly(t, demoOnly)
 	t.Parallel()
@@ -232,7 +231,7 @@ func TestKillNine(t *testing.T) {
 	t.Parallel()
 	d := newDemo(t)
 	d.start()
-	var asked []request
+	var sent []request
 	var answers []*answer.Answer
 	for i, region := range regions {
 		for j, key := range []string{fmt.Sprint("order-", i), stamped(t, regions[(i+1)%3])} {
@@ -240,12 +239,12 @@ func TestKillNine(t *testing.T) {
 			r := d.send(d.ctx, region, q)
 			require.NoError(t, r.Err)
 			require.Equal(t, http.StatusCreated, r.Status, "%s", r.Body)
-			asked, answers = append(asked, q), append(answers, r)
+			sent, answers = append(sent, q), append(answers, r)
 		}
 	}
 	d.cmd.kill()
 	d.start()
-	for i, q := range asked {
+	for i, q := range sent {
 		for _, region := range regions {
 			r := d.send(d.ctx, region, q)
 			require.NoError(t, r.Err)
@@ -256,13 +255,13 @@ func TestKillNine(t *testing.T) {
 		changed.body = demoCharge("", 999).body
 		require.Equal(t, http.StatusUnprocessableEntity, d.send(d.ctx, us, changed).Status)
 	}
-	d.j.once(t, len(asked))
+	d.j.once(t, len(sent))
 	d.interrupt()
 	d.drained()
 }
 
-// TestTheProgramKnowsItsLicences, each of the libraries that Go says are in it.
-func TestTheProgramKnowsItsLicences(t *testing.T) {
+// TestTheProgramHasItsLicences, of each library that Go reports in it.
+func TestTheProgramHasItsLicences(t *testing.T) {
 	t.Parallel()
 	path := buildBinary(t)
 	said, err := exec.Command(path, "licenses", "--json").Output()

@@ -22,9 +22,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// disk loses power at a chosen step: what was not synced is lost, in part or
-// whole, and the cluster that ran on it is cut off from store and provider. It
-// goes on existing in the test's process, as a process that has died does not,
+// disk loses power at a chosen step: what was not synced is lost, in part or whole, and the cluster
+// that ran on it is cut off from store and provider. Its goroutines go on in the test's process,
 // but can do nothing any more.
 type disk struct {
 	fs      *vfs.MemFS
@@ -37,7 +36,7 @@ type disk struct {
 	clone chan *vfs.MemFS
 }
 
-const noDisk = "the disk is the database's own, whose vendor proves what it keeps"
+const noDisk = "the disk is the database's own, and its vendor proves what it keeps"
 
 // diskDir is where the store lies on every disk.
 const diskDir = "store"
@@ -49,8 +48,7 @@ func newDisk(t testing.TB, share int, seed uint64) *disk {
 	}
 }
 
-// crash takes the power away, once. The provider hears nothing more from then
-// on; what it has heard stands.
+// crash cuts the power, once. The provider gets nothing more from then on; its movements stay.
 func (d *disk) crash() {
 	d.once.Do(func() {
 		d.dead.Store(true)
@@ -76,7 +74,7 @@ type mortalStore struct {
 
 func (s *mortalStore) gone() error {
 	if s.dead.Load() {
-		return fmt.Errorf("%w: the power is gone", claim.ErrUnavailable)
+		return fmt.Errorf("%w: the power is off", claim.ErrUnavailable)
 	}
 	return nil
 }
@@ -154,11 +152,11 @@ func (p *mortalProvider) Transfer(ctx context.Context, call psp.Call) psp.Result
 
 // survivor starts a cluster on what the disk kept. Its clock has moved past
 // every lease, so that recovery starts at once.
-func survivor(t *testing.T, d *disk, left *vfs.MemFS, j *judge) *world {
+func survivor(t *testing.T, d *disk, remains *vfs.MemFS, j *judge) *world {
 	clock := &aheadClock{}
 	clock.advance(2 * quick().Lease)
 	return startWorld(t, j, func(c *node.ClusterConfig) {
-		c.FS, c.Dir, c.Objects, c.Clock = left, diskDir, d.objects, clock.now
+		c.FS, c.Dir, c.Objects, c.Clock = remains, diskDir, d.objects, clock.now
 	})
 }
 
@@ -216,13 +214,13 @@ func TestPowerLoss(t *testing.T) {
 				r := &crashRun{t: t, ctx: doomed.ctx, judge: doomed.judge, ways: all, caller: doomed.caller}
 				ctx, hangUp := context.WithCancel(r.ctx)
 				replies := r.sendAll(ctx)
-				left := receive(t, "the power loss", d.clone)
-				hangUp() // the merchant hears no more from a machine without power
+				remains := receive(t, "the power loss", d.clone)
+				hangUp() // a machine without power answers no merchant
 				for range all {
 					got := receive(t, "the end of a request", replies)
 					require.False(t, got.Final(), "answered for good without power: %v", got)
 				}
-				w := survivor(t, d, left, doomed.judge)
+				w := survivor(t, d, remains, doomed.judge)
 				r.caller = w.caller
 				r.recover()
 			})
@@ -269,10 +267,10 @@ func TestPowerLossAnywhere(t *testing.T) {
 					}
 				})
 			}
-			left := receive(t, "the power loss", d.clone)
+			remains := receive(t, "the power loss", d.clone)
 			crowd.Wait()
 
-			w := survivor(t, d, left, doomed.judge)
+			w := survivor(t, d, remains, doomed.judge)
 			after := make([]*answer.Answer, keys)
 			for i, q := range requests {
 				region := regions[rng.IntN(3)]

@@ -147,7 +147,7 @@ func (c *processCluster) pids() []int {
 	return pids
 }
 
-// interrupt is Ctrl-C, after which nothing is left but what was asked for.
+// interrupt is Ctrl-C, after which only the requested directory remains.
 func (c *processCluster) interrupt() {
 	c.t.Helper()
 	pids := c.pids()
@@ -160,7 +160,7 @@ func (c *processCluster) interrupt() {
 	require.NoFileExists(c.t, c.path)
 }
 
-// childrenOf lists a process's children, where /proc tells of them.
+// childrenOf lists a process's children, where /proc has them.
 func childrenOf(pid int) (found []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
 	for _, path := range stats {
@@ -181,7 +181,7 @@ func procStat(path string) []string {
 	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 }
 
-// processGone says whether a process has ended, reaped or not.
+// processGone reports whether a process has ended, reaped or not.
 func processGone(pid int) bool {
 	if runtime.GOOS != "linux" {
 		return syscall.Kill(pid, 0) == syscall.ESRCH
@@ -190,7 +190,7 @@ func processGone(pid int) bool {
 	return f == nil || f[0] == "Z" || f[0] == "X"
 }
 
-// mentioning lists processes with text on their command line, where /proc tells.
+// mentioning lists processes with text on their command line, where /proc shows that.
 func mentioning(text string) (found []string) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
 	for _, path := range lines {
@@ -313,14 +313,14 @@ func TestClusterInterrupted(t *testing.T) {
 // cluster makes its own in an empty database, and finds it again by its data directory alone.
 func TestClusterLeavesOtherDatabasesAlone(t *testing.T) {
 	t.Parallel()
-	theirs, tables, ours := dbtest.Database(t), dbtest.Database(t), dbtest.Database(t)
+	foreign, tables, own := dbtest.Database(t), dbtest.Database(t), dbtest.Database(t)
 	conn := func(url string) *pgx.Conn {
 		c, err := pgx.Connect(t.Context(), url)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
 		return c
 	}
-	m, err := sqlstore.OpenMigrator(t.Context(), theirs, false)
+	m, err := sqlstore.OpenMigrator(t.Context(), foreign, false)
 	require.NoError(t, err)
 	require.NoError(t, m.Up(t.Context(), sqlstore.Migration{Regions: []claim.Region{{Name: "eu-north1"}}}, nil))
 	require.NoError(t, m.Close(t.Context()))
@@ -334,19 +334,19 @@ func TestClusterLeavesOtherDatabasesAlone(t *testing.T) {
 		require.NotRegexp(t, `(?i)\bdrop`, c.stderr.String())
 	}
 	data := filepath.Join(dbtest.Dir(t), "data")
-	refuses(theirs, data)
+	refuses(foreign, data)
 	refuses(tables, data)
 	var regions, tenants int
-	require.NoError(t, conn(theirs).QueryRow(t.Context(), "SELECT (SELECT count(*) FROM regions), (SELECT count(*) FROM tenants)").Scan(&regions, &tenants))
+	require.NoError(t, conn(foreign).QueryRow(t.Context(), "SELECT (SELECT count(*) FROM regions), (SELECT count(*) FROM tenants)").Scan(&regions, &tenants))
 	require.Equal(t, 1, regions)
 	require.Zero(t, tenants)
 	var made bool
 	require.NoError(t, conn(tables).QueryRow(t.Context(), "SELECT to_regclass('regions') IS NOT NULL").Scan(&made))
 	require.False(t, made)
-	nowhere := runCommandIn(t, []string{"HOMEWARD_DATABASE_URL=" + ours}, "cluster", "--listen", "127.0.0.1:0")
+	nowhere := runCommandIn(t, []string{"HOMEWARD_DATABASE_URL=" + own}, "cluster", "--listen", "127.0.0.1:0")
 	refused(t, nowhere, "--data")
 
-	env := []string{"HOMEWARD_DATABASE_URL=" + ours}
+	env := []string{"HOMEWARD_DATABASE_URL=" + own}
 	c := startClusterIn(t, env, "cluster", "--listen", "127.0.0.1:0", "--psp-latency", "0s", "--nodes-per-region", "1", "--data", data)
 	first := c.at(us, demoCharge("order-1", 4200), http.StatusCreated)
 	for _, key := range []string{demoAcme, demoGlobex} {
@@ -359,7 +359,7 @@ func TestClusterLeavesOtherDatabasesAlone(t *testing.T) {
 	require.Equal(t, c.state.APIKeys, again.state.APIKeys)
 	require.Equal(t, first.Remembered(), again.at(eu, demoCharge("order-1", 4200), http.StatusCreated).Remembered())
 	again.interrupt()
-	refuses(ours, filepath.Join(dbtest.Dir(t), "other"))
+	refuses(own, filepath.Join(dbtest.Dir(t), "other"))
 }
 
 // TestClusterRefuses starts the command wrongly, which it notices before it

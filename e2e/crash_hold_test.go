@@ -15,7 +15,7 @@ import (
 // request is repeated after that, in every region, or never again: the charge then comes to
 // the same end by itself.
 func TestCrashWhileHeld(t *testing.T) {
-	for i, die := range []point{orderBegun, orderCalled, orderTold, orderBooked, orderKnown, orderKept} {
+	for i, die := range []point{orderBegun, orderCalled, orderReported, orderBooked, orderLearned, orderKept} {
 		if testing.Short() && i%3 != 1 {
 			continue
 		}
@@ -58,11 +58,11 @@ func TestCrashWhileHeld(t *testing.T) {
 	}
 }
 
-// TestCrashWhileHeldLater is the same at a provider that tells later what came of a capture
-// or cancellation, and cannot be asked: the charge is the order's from before the call until
-// the provider's word, and whoever dies in between leaves one of both to be told.
+// TestCrashWhileHeldLater is the same at a provider that reports the result of a capture or
+// cancellation later, and has no look-ups. The order has the charge from before the call until the
+// provider's notice. A node that dies in between leaves one of both to the notice.
 func TestCrashWhileHeldLater(t *testing.T) {
-	for i, die := range []point{orderBegun, orderTakes, orderTaken, orderCalled, orderSays, orderWaits, orderTold, orderBooked, orderKnown, orderKept} {
+	for i, die := range []point{orderBegun, orderTakes, orderTaken, orderCalled, orderSays, orderWaits, orderReported, orderBooked, orderLearned, orderKept} {
 		if testing.Short() && i%5 != 3 {
 			continue
 		}
@@ -77,7 +77,7 @@ func TestCrashWhileHeldLater(t *testing.T) {
 			t.Run(string(die)+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				n := newNoticed(t)
-				n.tellAs(n.front, simulator.NoticeTarget{Secret: hmacSecret, Adyen: true}, false)
+				n.notifyAs(n.front, simulator.NoticeTarget{Secret: hmacSecret, Adyen: true}, false)
 				life := childConfig{Adyen: true, Notices: true}
 				mortal := life
 				mortal.Die, mortal.Arrivals = die, 1

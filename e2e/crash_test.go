@@ -86,9 +86,9 @@ func (r *crashRun) start(c childConfig) *child {
 	return p
 }
 
-// sendAll sends every request. Where a loaded machine lets a lease run out on
-// the way it is sent again as it is told, so that all of them reach the point of
-// death. How each ends, cut off or answered for good, arrives on the channel.
+// sendAll sends every request. Where a loaded machine lets a lease run out on the way it retries
+// after Retry-After, so that all of them reach the point of death. How each ends, cut off or
+// answered for good, arrives on the channel.
 func (r *crashRun) sendAll(ctx context.Context) <-chan *answer.Answer {
 	replies := make(chan *answer.Answer, len(r.ways))
 	for _, w := range r.ways {

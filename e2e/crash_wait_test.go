@@ -39,7 +39,7 @@ func TestCrashWhileWaiting(t *testing.T) {
 		expires bool // nobody acts, and the charge is called off
 		later   bool // the process dies after it has answered
 	}{
-		{die: begun}, {die: waitKnown}, {die: waitKept}, {die: takenOver, later: true},
+		{die: begun}, {die: waitLearned}, {die: waitKept}, {die: takenOver, later: true},
 		{die: calledOff, expires: true, later: true}, {die: callEnded, expires: true, later: true},
 	} {
 		if testing.Short() && i%2 != 0 {
@@ -70,7 +70,7 @@ func TestCrashWhileWaiting(t *testing.T) {
 			now := r.everyAnswer(q, http.StatusAccepted)
 			require.Contains(t, string(now.Body), `"status":"requires_action"`)
 			ids := r.judge.Waiting()
-			require.Len(t, ids, 1, "one payment at the provider, whoever asked for it")
+			require.Len(t, ids, 1, "one payment at the provider, whoever requested it")
 			r.judge.once(t, 0)
 			require.NoError(t, r.judge.Act(ids[0], simulator.ActSucceed))
 			r.everyAnswer(q, http.StatusCreated)

@@ -30,9 +30,8 @@ func (w *world) deputised(r *answer.Answer, region, home string) {
 	require.Equal(w.t, region, r.Header.Get("Homeward-Served-By"))
 }
 
-// TestALostRegionIsServedByTheOthers takes a region's only node away while it
-// holds a charge in the provider's hands. The node is no corpse: it goes on after
-// others have finished its work.
+// TestALostRegionIsServedByTheOthers cuts a region's only node off while its charge is at the
+// provider. The node lives: it goes on after others have finished its work.
 func TestALostRegionIsServedByTheOthers(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t, nil, func(c *node.ClusterConfig) { c.DeputyAfter = soon })
@@ -56,7 +55,7 @@ func TestALostRegionIsServedByTheOthers(t *testing.T) {
 		s, err := w.inspect(w.ctx, us, acme, underway.key)
 		return err == nil && s.State == "COMPLETED"
 	})
-	// That may have been us alone: asia answers once it, too, knows that eu is lost.
+	// That may have been us alone: asia answers once it, too, has found eu lost.
 	done := w.settle(w.ctx, asia, underway, nil)
 	require.Equal(t, http.StatusCreated, done.Status, "%s", done.Body)
 	w.judge.once(t, 3)
@@ -102,10 +101,9 @@ func (h *hole) RoundTrip(req *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(req)
 }
 
-// TestBlackholes drops what is sent to RPC ports that gossip goes round: a node's, all of
-// a region's, and those for what one region sends. Beside a healthy node nothing is
-// refused; a region without one is served by its deputies, and by itself again when the
-// ports are open.
+// TestBlackholes drops what is sent to RPC ports, while gossip passes: a node's, all of a region's,
+// and those for what one region sends. Beside a healthy node nothing is refused; a region without
+// one is served by its deputies, and by itself again when the ports are open.
 func TestBlackholes(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -27,7 +27,7 @@
 //	tls_test.go        who may forward, between processes
 //	trace_test.go      the trace of every way that a request can take
 //	saga_test.go       SIGKILL at every step from a notice to a ghost's refund
-//	told_test.go       the same from a settled claim to what is told of it, and of expiry
+//	events_test.go     the same from a settled claim to its event, and of expiry
 //	stories_test.go    incidents with their books; those of providers in stories_provider_test.go
 //	providers_test.go  two providers: SIGKILL between them, and a storm over both
 //	stories_hold_test.go, crash_hold_test.go

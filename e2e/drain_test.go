@@ -24,8 +24,8 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-// drained is a world whose operator may change regions. Its nodes read the table of
-// regions when they start and when an operator has them read it, and never else.
+// drained is a world in which a test changes regions as an operator. Its nodes read the table of
+// regions when they start and when an operator has them read it, and at no other time.
 type drained struct {
 	*world
 	operator *admin.Client
@@ -52,24 +52,24 @@ func startDrained(t *testing.T) *drained {
 	return &drained{w, operator, table}
 }
 
-// set changes a status as an operator does, and waits until every node knows.
+// set changes a status as an operator does, and waits until every node has read it.
 func (w *drained) set(name string, status region.Status) (epoch uint64) {
 	w.t.Helper()
 	epoch, err := w.operator.SetStatus(w.ctx, name, status)
 	require.NoError(w.t, err)
-	until(w.t, "every node knows", func() bool { return w.steps(name, epoch)[0].Open == "" })
+	until(w.t, "every node has read it", func() bool { return w.steps(name, epoch)[0].Open == "" })
 	return epoch
 }
 
-// behind changes a status and tells no node.
+// behind changes a status and notifies no node.
 func (w *drained) behind(name string, status region.Status) {
 	w.t.Helper()
 	_, err := w.table.SetRegionStatus(w.ctx, name, status)
 	require.NoError(w.t, err)
 }
 
-// steps are told by a node that sees all others: on a busy machine gossip may lose
-// one for a moment.
+// steps are read from a node that sees all others: on a busy machine gossip may lose one for a
+// moment.
 func (w *drained) steps(name string, epoch uint64) (steps []admin.DrainStep) {
 	w.t.Helper()
 	until(w.t, "all nodes are seen", func() bool {
@@ -106,8 +106,7 @@ func (w *drained) probe(n *node.Node, path string) int {
 	return res.StatusCode
 }
 
-// ready says of each region whether balancers should send it traffic; its nodes
-// agree.
+// ready reports for each region whether balancers should send it traffic; its nodes agree.
 func (w *drained) ready(want map[string]int) {
 	w.t.Helper()
 	for _, n := range w.cluster.Nodes {
@@ -235,8 +234,8 @@ func TestDrain(t *testing.T) {
 			g.hold(ctx, call)
 		}
 	}})
-	opaque, ours := charge("order-1", 1), charge(stamped(t, asia), 2)
-	first, firstOurs := w.at(asia, opaque, http.StatusCreated), w.at(asia, ours, http.StatusCreated)
+	opaque, stampedCharge := charge("order-1", 1), charge(stamped(t, asia), 2)
+	first, firstOurs := w.at(asia, opaque, http.StatusCreated), w.at(asia, stampedCharge, http.StatusCreated)
 	require.Equal(t, asia, w.home(first))
 	early := charge(stamped(t, asia), 3) // used later
 	load := w.merchants()
@@ -250,8 +249,8 @@ func TestDrain(t *testing.T) {
 	closed := asia
 	load.drained.Store(&closed)
 	w.ready(map[string]int{us: http.StatusOK, eu: http.StatusOK, asia: http.StatusServiceUnavailable})
-	for _, n := range w.cluster.Nodes { // gossip tells the others to choose them last
-		until(t, n.Name()+" has heard that they drain", func() bool {
+	for _, n := range w.cluster.Nodes { // by gossip the others choose them last
+		until(t, n.Name()+" has seen that they drain", func() bool {
 			seen := n.Membership().Nodes(asia)
 			return len(seen) == 2 && seen[0].Draining && seen[1].Draining
 		})
@@ -267,7 +266,7 @@ func TestDrain(t *testing.T) {
 	// What is at home there is served there.
 	for _, r := range regions {
 		require.Equal(t, first.Remembered(), w.at(r, opaque, http.StatusCreated).Remembered())
-		require.Equal(t, firstOurs.Remembered(), w.at(r, ours, http.StatusCreated).Remembered())
+		require.Equal(t, firstOurs.Remembered(), w.at(r, stampedCharge, http.StatusCreated).Remembered())
 	}
 	require.Equal(t, asia, w.home(w.at(eu, early, http.StatusCreated)), "a key that was stamped before keeps its home")
 
@@ -292,9 +291,8 @@ func TestDrain(t *testing.T) {
 	w.judge.once(t, 7+int(load.moved.Load()))
 }
 
-// TestWhatANodeRemembersOfRegionsMayBeOld: no node has heard of the drain, and no
-// key gets its home there all the same; nor is anything lost by a node that has not
-// heard of its end.
+// TestWhatANodeRemembersOfRegionsMayBeOld: no node has read the drain, and no key gets its home
+// there all the same. A node that has not read its end loses nothing either.
 func TestWhatANodeRemembersOfRegionsMayBeOld(t *testing.T) {
 	t.Parallel()
 	w := startDrained(t)
@@ -326,7 +324,7 @@ func TestWhatANodeRemembersOfRegionsMayBeOld(t *testing.T) {
 	w.unavailable(w.at(asia, charge("nowhere", 9), http.StatusServiceUnavailable), "home_unavailable")
 	w.unavailable(w.at(us, charge("nowhere", 9), http.StatusServiceUnavailable), "home_unavailable")
 	require.Equal(t, first.Remembered(), w.at(us, old, http.StatusCreated).Remembered())
-	w.set(eu, region.Draining) // now every node knows of all of them
+	w.set(eu, region.Draining) // now every node has read it of all of them
 	w.unavailable(w.at(asia, charge("nowhere", 9), http.StatusServiceUnavailable), "home_unavailable")
 	_, refused := w.mint(eu)
 	w.unavailable(refused, "home_unavailable")

@@ -19,7 +19,7 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 )
 
-// drillSettings are those of a cluster whose outages are over in seconds.
+// drillSettings are those of a cluster with outages of seconds.
 var drillSettings = []string{
 	"HOMEWARD_DEPUTY_AFTER=2s", "HOMEWARD_OUTBOX__LEASE=5s",
 	"HOMEWARD_CLAIM__LEASE=5s", "HOMEWARD_CLAIM__RENEW_EVERY=1500ms",
@@ -112,9 +112,8 @@ func TestDrill(t *testing.T) {
 	require.NotNil(t, lost.ServedAgain, "no deputy served the region's keys")
 	require.NotNil(t, lost.Back, "the region did not come back to its keys")
 
-	// A region that gossip sees and nobody can call is no less lost, in a cluster whose
-	// ports drop what comes; for one region alone if they drop only that; and not at all
-	// beside a node that answers.
+	// A region that gossip sees and no node can call is lost: to all regions if its ports drop
+	// everything, to one if they drop only its calls, and to none beside a node that answers.
 	dark := drilled(t, data, "blackhole", "--region", eu).Verdict
 	require.NotNil(t, dark.ServedAgain, "no deputy served the region's keys")
 	require.NotNil(t, dark.Back, "the region did not come back to its keys")

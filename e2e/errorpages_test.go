@@ -11,8 +11,8 @@ import (
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
-// A deployment moves the pages of its errors. What it remembers keeps its bytes, and leads
-// to where it was rendered for; what it says from then on leads to the new place.
+// A deployment moves the pages of its errors. Stored answers keep their bytes, and link to the old
+// address. New answers link to the new one.
 func TestErrorPagesMove(t *testing.T) {
 	t.Parallel()
 	rows, dir, j := newBackend(t), t.TempDir(), newJudge(t)

@@ -24,7 +24,7 @@ const payee = "acme"
 
 // stated are the provider's references of the movements of a kind for an object, or of
 // all where it is "".
-func (w *tale) stated(kind psp.Kind, object string) (refs []string) {
+func (w *story) stated(kind psp.Kind, object string) (refs []string) {
 	w.t.Helper()
 	var statement bytes.Buffer
 	require.NoError(w.t, w.judge.WriteStatement(&statement, simulator.Statement{Format: "csv", Adyen: w.adyen}))
@@ -39,7 +39,7 @@ func (w *tale) stated(kind psp.Kind, object string) (refs []string) {
 }
 
 // balance sums up an account over all regions.
-func (w *tale) balance(account ledger.Account) (sum int64) {
+func (w *story) balance(account ledger.Account) (sum int64) {
 	w.t.Helper()
 	for _, r := range regions {
 		all, err := w.store().Balances(w.ctx, r, ledger.AccountKey{}, 1000)
@@ -55,7 +55,7 @@ func (w *tale) balance(account ledger.Account) (sum int64) {
 
 // agrees asserts that the statement, the books and the claims do, and that the books
 // are in order.
-func (w *tale) agrees() {
+func (w *story) agrees() {
 	w.t.Helper()
 	var statement bytes.Buffer
 	require.NoError(w.t, w.judge.WriteStatement(&statement, simulator.Statement{Format: "csv", Adyen: w.adyen}))
@@ -70,13 +70,13 @@ func (w *tale) agrees() {
 }
 
 // pages counts the log lines that begin so.
-func (w *tale) pages(begin string) int { return strings.Count(w.log.String(), begin) }
+func (w *story) pages(begin string) int { return strings.Count(w.log.String(), begin) }
 
-// A merchant's refund fails after it succeeded, a ghost's does, and a charge does. The
-// books take each back, the merchant is told, the ghost is refunded once more, and the
-// statement agrees.
-func failures(w *tale) {
-	w.begin(setting{caps: capable, told: []string{us, eu}})
+// A merchant's refund fails after it succeeded, a ghost's does, and a charge does. The books
+// reverse each, the merchant gets an event, the ghost is refunded once more, and the statement
+// agrees.
+func failures(w *story) {
+	w.begin(setting{caps: capable, notified: []string{us, eu}})
 	first, second := objectID(w.t, w.everywhere(charge("order-1", 20000), http.StatusCreated)), objectID(w.t, w.everywhere(charge(stamped(w.t, asia), 700), http.StatusCreated))
 	back := w.everywhere(refund("refund-1", first, 0), http.StatusCreated)
 	w.quiet()
@@ -114,13 +114,13 @@ func failures(w *tale) {
 	w.quiet()
 	require.EqualValues(w.t, -700, w.balance(ledger.Merchant(payee)))
 	require.Zero(w.t, w.pages("page: "))
-	// One line for each, though two regions heard of it.
+	// One line for each, though two regions got the notice.
 	require.Equal(w.t, 2, strings.Count(w.log.String(), "type=refund.failed"), w.log)
 	require.Equal(w.t, 1, strings.Count(w.log.String(), "type=charge.failed"), w.log)
 	w.agrees()
 }
 
-// otherNames is a provider whose notices name its movements otherwise than its API.
+// otherNames is a provider with other ids in its notices than in its API.
 type otherNames struct{ psp.Notifier }
 
 func (o otherNames) Read(body []byte) (psp.Notice, error) {
@@ -132,8 +132,8 @@ func (o otherNames) Read(body []byte) (psp.Notice, error) {
 }
 
 // A hundred good charges look like two each. They end in one page and no refund.
-func aliases(w *tale) {
-	w.begin(setting{caps: capable, told: []string{us}, read: func(n psp.Notifier) psp.Notifier { return otherNames{n} }, notices: simulator.Notices{Hold: true}})
+func aliases(w *story) {
+	w.begin(setting{caps: capable, notified: []string{us}, read: func(n psp.Notifier) psp.Notifier { return otherNames{n} }, notices: simulator.Notices{Hold: true}})
 	const good = 100
 	var replies []<-chan *answer.Answer
 	for i := range good {
@@ -166,17 +166,17 @@ func aliases(w *tale) {
 
 // More ghosts than may be refunded in an hour: as many are, one page, and the others go
 // on when a person has released them.
-func tooMany(w *tale) {
+func tooMany(w *story) {
 	limits := node.DefaultCompensations()
 	limits.PerHour = 3
-	w.begin(setting{caps: capable, told: []string{us, eu}, compensations: limits})
+	w.begin(setting{caps: capable, notified: []string{us, eu}, compensations: limits})
 	const ghosts = 5
 	for i := range ghosts {
 		object := objectID(w.t, w.everywhere(charge(fmt.Sprint("order-", i), 1000), http.StatusCreated))
 		w.unasked(w.judge, object, 1000)
 	}
 	owed := func() int64 { return -w.balance(ledger.Suspense(payee)) }
-	until(w.t, "the brake is on and somebody was told", func() bool { return w.pages("page: ") == 1 })
+	until(w.t, "the brake is set and a line pages", func() bool { return w.pages("page: ") == 1 })
 	until(w.t, "all ghosts are booked", func() bool {
 		_ = wait(w.ctx, pause)
 		// One that was let through may have been caught on its way.
@@ -187,8 +187,8 @@ func tooMany(w *tale) {
 	require.NoError(w.t, err)
 	require.True(w.t, changed)
 	// They would come due within a minute; a person makes them due now.
-	w.heard.mu.Lock()
-	for id := range w.heard.ids {
+	w.received.mu.Lock()
+	for id := range w.received.ids {
 		for _, r := range []string{us, eu} {
 			q, id := w.store().Queue(outbox.Notices), notice.ID(judged, id)
 			if m, waits, err := q.Message(w.ctx, r, id); waits {
@@ -200,7 +200,7 @@ func tooMany(w *tale) {
 			}
 		}
 	}
-	w.heard.mu.Unlock()
+	w.received.mu.Unlock()
 	until(w.t, "the others are refunded", func() bool {
 		_ = wait(w.ctx, pause)
 		return w.judge.Summary().Refunds == ghosts

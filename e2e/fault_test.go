@@ -42,7 +42,7 @@ func (p *panicking) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.R
 	return found, r
 }
 
-// hasty is a store whose provider calls are tried again at once.
+// hasty is a store that makes provider calls due again at once.
 type hasty struct{ deployment.Store }
 
 func (s hasty) Queue(q outbox.Queue) outbox.Store {
@@ -90,7 +90,7 @@ func TestAPanicUnderAChargeIsParkedAndNeverFailed(t *testing.T) {
 		return len(parked) == 1 && strings.Contains(parked[0].LastError, "our code panicked: no answer is like this")
 	})
 	require.Contains(t, w.log.String(), "page: our code panics on a row")
-	require.Contains(t, w.log.String(), "panicking).Charge", "the stack says where")
+	require.Contains(t, w.log.String(), "panicking).Charge", "the stack names the place")
 
 	// Retries of the merchant, at home and elsewhere, change nothing of that.
 	for _, region := range []string{us, eu} {

@@ -62,8 +62,8 @@ func (c *caller) notice(ctx context.Context, region, provider string, h http.Hea
 	return c.do(req)
 }
 
-// TestNoticesThatAreRefused: what nobody of ours has signed just now, or cannot be
-// read at all, is refused in one line that says why, and leaves nothing.
+// TestNoticesThatAreRefused: a notice without a fresh valid signature, or an unreadable one, is
+// refused in one line with the reason, and stores nothing.
 func TestNoticesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	w := startNoticed(t, nil)
@@ -118,8 +118,8 @@ func TestNoticesThatAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, d)
 
-	// Signed, and yet nothing that anybody can read: kept, for a person. The raw body,
-	// which is sealed, says what the provider meant.
+	// Signed, and yet unreadable: stored for a person. The raw body, which is sealed, shows what
+	// the provider sent.
 	r := w.notice(w.ctx, us, "simulator", signedNotice(t, "evt_3", "{\xff", now), strings.NewReader("{\xff"))
 	require.NoError(t, r.Err)
 	require.Equal(t, http.StatusOK, r.Status, "%s", r.Body)
@@ -154,10 +154,9 @@ func (s *slowShelf) Keep(ctx context.Context, region string, notices []notice.No
 	}
 }
 
-// TestFloodOfNotices: while nothing can be kept the queue of a node fills up to its
-// bound, and who comes then is told to come again. Charges go on. Afterwards each
-// notice that was acknowledged is there, for good. It runs alone: thousands of
-// connections at once would starve the clusters of other tests.
+// TestFloodOfNotices: while no notice can be stored the queue of a node fills up to its bound, and
+// later notices are refused with Retry-After. Charges go on. Afterwards each acknowledged notice is
+// stored. It runs alone: thousands of connections at once would starve the clusters of other tests.
 func TestFloodOfNotices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("5,000 connections; package notice floods its receiver")

@@ -40,7 +40,7 @@ const (
 	// acme's pins are kept in us, globex's in eu.
 	acme   = "sk_acme"
 	globex = "sk_globex"
-	// As the demo knows them.
+	// As in the demo.
 	demoAcme   = "sk_demo_acme"
 	demoGlobex = "sk_demo_globex"
 )
@@ -200,7 +200,7 @@ func objectID(t testing.TB, r *answer.Answer) string {
 	return o.ID
 }
 
-// caller is a merchant who knows where the regions are.
+// caller is a merchant with the addresses of the regions.
 type caller struct {
 	http *http.Client
 	mu   sync.Mutex
@@ -244,7 +244,7 @@ func (c *caller) base(region string) string {
 	return c.at[region]
 }
 
-// move tells the caller that a restarted cluster has other addresses.
+// move gives the caller the addresses of a restarted cluster.
 func (c *caller) move(bases map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,7 +307,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// keyStatus is what the API tells of a key. state is "" for 404.
+// keyStatus is the API's answer about a key. state is "" for 404.
 type keyStatus struct {
 	State      string `json:"state"`
 	HomeRegion string `json:"home_region"`
@@ -319,7 +319,7 @@ type keyStatus struct {
 	} `json:"timeline"`
 }
 
-var errNotTold = errors.New("the key's state could not be read")
+var errUnread = errors.New("the key's state could not be read")
 
 // inspect asks a region for a key's state, and like a merchant asks again what is not answered
 // yet, at most for patience.
@@ -342,7 +342,7 @@ func (c *caller) inspect(ctx context.Context, region, tenant, key string) (keySt
 	case r.Status == http.StatusNotFound:
 		return s, nil
 	case r.Status != http.StatusOK:
-		return s, fmt.Errorf("%w: %v", errNotTold, r)
+		return s, fmt.Errorf("%w: %v", errUnread, r)
 	}
 	return s, json.Unmarshal(r.Body, &s)
 }
@@ -389,13 +389,13 @@ type world struct {
 	taken   bool // a node was taken away, so that not all can drain
 }
 
-// takeAway cuts a region's node off in the middle of what it does. The process
-// goes on, so whatever is in its hands comes out of them later.
+// takeAway cuts a region's node off in the middle of what it does. The process goes on, so its work
+// in progress ends later.
 func (w *world) takeAway(region string) {
 	now, cancel := context.WithCancel(w.ctx)
 	cancel()
 	w.taken = true
-	_ = w.cluster.Region(region).Stop(now) // it says what it left open
+	_ = w.cluster.Region(region).Stop(now) // it reports what it left open
 }
 
 // startWorld starts three regions at no distance from each other, whose trips
@@ -446,8 +446,8 @@ func clusterBases(cluster *node.Cluster) map[string]string {
 	return bases
 }
 
-// at sends q to a region and expects this status. Like a merchant it repeats what is not
-// answered yet: on a busy machine a node that is late looks like one that is gone.
+// at sends q to a region and expects this status. Like a merchant it repeats what is not answered
+// yet: on a busy machine a late node looks like a dead one.
 func (w *world) at(region string, q request, status int) (r *answer.Answer) {
 	w.t.Helper()
 	until(w.t, "there is an answer", func() bool {

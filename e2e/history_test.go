@@ -29,8 +29,8 @@ func (h *history) check(t testing.TB) {
 	require.Equal(t, porcupine.Ok, h.Check(patience), "the histories of the keys fit no order of events")
 }
 
-// TestHistories sends rivals at few keys from many clients, at a provider that
-// fails, and checks what each of them was told.
+// TestHistories sends rivals at few keys from many clients, at a provider that fails, and checks
+// each client's answers.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	const keys, rivals = 40, 6

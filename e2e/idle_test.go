@@ -19,7 +19,7 @@ import (
 	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
 )
 
-// overheard is some nodes of one region on a database, each of which is heard.
+// overheard is some nodes of one region on a database, with the statements of each.
 type overheard struct {
 	*served
 	proxies []*wireproxy.Proxy // by node
@@ -82,9 +82,8 @@ func (o *overheard) since(before []map[string]int) (nodes []map[string]int, all 
 	return nodes, all
 }
 
-// TestIdleNodesLookAsOne: of nodes with nothing to do one reads often what its region needs
-// to know, and the others together send a fraction of that: of each statement, and of all.
-// Nobody takes.
+// TestIdleNodesLookAsOne: of idle nodes one often reads what its region needs, and the others
+// together send a fraction of that: of each statement, and of all. No worker takes rows.
 func TestIdleNodesLookAsOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("counts rounds for as long as a busy machine needs; package outbox tests its poller on fake time")
@@ -114,8 +113,8 @@ func lookAsOne(t *testing.T, n int, often time.Duration) bool {
 		s.Outbox.Poll, s.TopologyEvery, s.FiguresEvery, s.SweepEvery = often/10, often, often, often // a poller rests for ten times outbox.poll
 		s.DeputyAfter = time.Hour                                                                    // the other region has no node
 	})
-	// A node that is kept waiting by a busy machine believes for a while that the
-	// others are gone, and looks for all of them.
+	// On a busy machine a node may miss the others in gossip for a while, and polls for all of
+	// them.
 	for began := time.Now(); time.Since(began) < 120*often; {
 		before := o.sent()
 		var nodes []map[string]int
@@ -192,10 +191,10 @@ func TestEventsShareStatements(t *testing.T) {
 	conn, err := pgx.Connect(o.ctx, o.url)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(o.ctx) }()
-	until(t, "all are told", func() bool {
-		var left int
-		require.NoError(t, conn.QueryRow(o.ctx, "SELECT count(*) FROM events").Scan(&left))
-		return left == 0
+	until(t, "all are delivered", func() bool {
+		var remaining int
+		require.NoError(t, conn.QueryRow(o.ctx, "SELECT count(*) FROM events").Scan(&remaining))
+		return remaining == 0
 	})
 	_, all := o.since(before)
 	statements := 0

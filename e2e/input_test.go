@@ -117,11 +117,11 @@ func TestWrongInputLeavesNoRow(t *testing.T) {
 func TestOtherTenantsKey(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t, nil, nil)
-	mine, theirs := charge("shared-name", 1), charge("shared-name", 2)
-	theirs.tenant = globex
-	w.at(us, mine, http.StatusCreated)
+	first, second := charge("shared-name", 1), charge("shared-name", 2)
+	second.tenant = globex
+	w.at(us, first, http.StatusCreated)
 	w.nothing(globex, "shared-name")
-	w.at(us, theirs, http.StatusCreated)
+	w.at(us, second, http.StatusCreated)
 	w.judge.once(t, 2)
 }
 

@@ -38,16 +38,16 @@ func (s suite) Run() int { return dbtest.Main(s.M) }
 // Shutdown and then ends by itself.
 var probing = goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe")
 
-// expiring: a golang-lru cache whose entries expire cannot be closed in v2.
+// expiring: golang-lru v2 cannot close a cache with expiring entries.
 var expiring = goleak.IgnoreTopFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1")
 
 // widen sets -parallel, unless somebody has: tests mostly wait, for leases to run out and for
 // clusters to part, so that two cores carry more than two of them. Those on CockroachDB keep
 // its three nodes busy as well.
 func widen() {
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if given {
+	isSet := false
+	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "test.parallel" })
+	if isSet {
 		return
 	}
 	width := "8"

@@ -53,7 +53,7 @@ type moved struct {
 	labels []string
 }
 
-func tells(of *meter.Metric, labels ...string) moved { return moved{of, labels} }
+func series(of *meter.Metric, labels ...string) moved { return moved{of, labels} }
 
 func (m moved) String() string { return m.of.Name() + " " + strings.Join(m.labels, ",") }
 
@@ -103,7 +103,7 @@ func (w *world) is(m moved, value float64) {
 	})
 }
 
-// startMeasured is a cluster whose metrics are scraped.
+// startMeasured starts a cluster with scraped metrics.
 func startMeasured(t *testing.T) *world {
 	t.Helper()
 	return startNoticed(t, func(c *node.ClusterConfig) {
@@ -112,59 +112,59 @@ func startMeasured(t *testing.T) *world {
 	})
 }
 
-// TestMetricsMove: what happens is told, and by no other name than the catalogue's.
+// TestMetricsMove: each action moves its metrics, under the catalogue's names.
 func TestMetricsMove(t *testing.T) {
 	t.Parallel()
 	w := startMeasured(t)
 	first := charge("first", 100)
 	w.moves("a charge", func() { w.at(us, first, http.StatusCreated) },
-		tells(meter.Requests, "operation=charge", "outcome=succeeded", "home="+us, "path=local", "region="+us),
-		tells(meter.TenantRequests, "outcome=succeeded"), tells(meter.LayerDuration, "path=local"), tells(meter.HTTPDuration),
-		tells(meter.Claims, "decision=won"), tells(meter.Settled, "state=completed", "operation=charge"), tells(meter.Pins, "outcome=here"),
-		tells(meter.ProviderDuration, "provider=simulator", "call=charge", "outcome=approved"),
-		tells(meter.HandleDuration, "kind=event_log", "outcome=done"))
+		series(meter.Requests, "operation=charge", "outcome=succeeded", "home="+us, "path=local", "region="+us),
+		series(meter.TenantRequests, "outcome=succeeded"), series(meter.LayerDuration, "path=local"), series(meter.HTTPDuration),
+		series(meter.Claims, "decision=won"), series(meter.Settled, "state=completed", "operation=charge"), series(meter.Pins, "outcome=here"),
+		series(meter.ProviderDuration, "provider=simulator", "call=charge", "outcome=approved"),
+		series(meter.HandleDuration, "kind=event_log", "outcome=done"))
 	if onSQL() {
-		w.moves("a charge", func() { w.at(us, charge("rows", 100), http.StatusCreated) }, tells(meter.DBDuration), tells(meter.BatchSize))
-		for _, m := range []moved{tells(meter.DBConnections), tells(meter.DBConnectionsMax), tells(meter.PoolCalls), tells(meter.PoolWaits)} {
+		w.moves("a charge", func() { w.at(us, charge("rows", 100), http.StatusCreated) }, series(meter.DBDuration), series(meter.BatchSize))
+		for _, m := range []moved{series(meter.DBConnections), series(meter.DBConnectionsMax), series(meter.PoolCalls), series(meter.PoolWaits)} {
 			_, there := w.scrape().sum(m)
 			require.True(t, there, m)
 		}
 	} else {
-		w.moves("a charge", func() { w.at(us, charge("rows", 100), http.StatusCreated) }, tells(meter.Syncs), tells(meter.SyncTime))
+		w.moves("a charge", func() { w.at(us, charge("rows", 100), http.StatusCreated) }, series(meter.Syncs), series(meter.SyncTime))
 	}
 	w.moves("a retry at home", func() { w.at(us, first, http.StatusCreated) },
-		tells(meter.Requests, "outcome=replayed", "path=local"), tells(meter.Claims, "decision=replay"))
+		series(meter.Requests, "outcome=replayed", "path=local"), series(meter.Claims, "decision=replay"))
 	w.moves("a retry elsewhere", func() {
 		until(t, "a replica has it", func() bool {
 			w.at(eu, first, http.StatusCreated)
-			is, _ := w.scrape().sum(tells(meter.Requests, "outcome=replayed", "path=replica", "region="+eu))
+			is, _ := w.scrape().sum(series(meter.Requests, "outcome=replayed", "path=replica", "region="+eu))
 			return is > 0
 		})
-	}, tells(meter.LayerDuration, "path=replica"))
+	}, series(meter.LayerDuration, "path=replica"))
 	w.moves("another request", func() { w.at(us, charge("first", 101), http.StatusUnprocessableEntity) },
-		tells(meter.Mismatches), tells(meter.Requests, "outcome=mismatch"), tells(meter.Claims, "decision=mismatch"))
+		series(meter.Mismatches), series(meter.Requests, "outcome=mismatch"), series(meter.Claims, "decision=mismatch"))
 	w.moves("a forward", func() { w.at(us, charge(stamped(t, eu), 100), http.StatusCreated) },
-		tells(meter.ForwardDuration, "home="+eu, "call=execute", "outcome=answered"), tells(meter.LayerDuration, "path=home", "region="+eu),
-		tells(meter.LayerDuration, "path=forward"), tells(meter.Requests, "path=forward", "home="+eu))
+		series(meter.ForwardDuration, "home="+eu, "call=execute", "outcome=answered"), series(meter.LayerDuration, "path=home", "region="+eu),
+		series(meter.LayerDuration, "path=forward"), series(meter.Requests, "path=forward", "home="+eu))
 	w.moves("twins", func() {
 		n := 0
 		until(t, "they meet", func() bool { // the second may come too late
 			n++
 			w.twins(fmt.Sprint("twin", n))
-			is, _ := w.scrape().sum(tells(meter.Conflicts))
+			is, _ := w.scrape().sum(series(meter.Conflicts))
 			return is > 0
 		})
-	}, tells(meter.Conflicts, "outcome=answered"), tells(meter.WaitDuration))
+	}, series(meter.Conflicts, "outcome=answered"), series(meter.WaitDuration))
 	soft := request{acme, "/v1/charges", "soft", `{"amount":100,"currency":"usd","payment_method":"pm_card_insufficient_funds"}`, ""}
 	w.moves("a soft decline", func() { w.at(us, soft, http.StatusPaymentRequired) },
-		tells(meter.Settled, "state=failed_retry"), tells(meter.Requests, "outcome=released"), tells(meter.ProviderDuration, "outcome=declined"))
+		series(meter.Settled, "state=failed_retry"), series(meter.Requests, "outcome=released"), series(meter.ProviderDuration, "outcome=declined"))
 	w.moves("the next try", func() {
 		until(t, "it is tried again", func() bool {
 			w.at(us, soft, http.StatusPaymentRequired)
-			is, _ := w.scrape().sum(tells(meter.Generations))
+			is, _ := w.scrape().sum(series(meter.Generations))
 			return is > 0
 		})
-	}, tells(meter.Claims, "decision=won"))
+	}, series(meter.Claims, "decision=won"))
 	w.regionFigures()
 	w.unknownOutcome()
 	w.ghostMoney()
@@ -177,11 +177,11 @@ func (w *world) twins(key string) {
 	held := w.judge.hold(w.t)
 	one := w.later(us, charge(key, 100))
 	<-held.entered
-	w.is(tells(meter.InHand, "by=api", "region="+us), 1)
+	w.is(series(meter.InHand, "by=api", "region="+us), 1)
 	two := w.later(us, charge(key, 100))
 	waits := false
 	until(w.t, "the twin waits or has waited", func() bool {
-		is, _ := w.scrape().sum(tells(meter.InHand, "by=api", "region="+us))
+		is, _ := w.scrape().sum(series(meter.InHand, "by=api", "region="+us))
 		waits = is == 2
 		return waits || len(two) > 0
 	})
@@ -196,18 +196,18 @@ func (w *world) twins(key string) {
 // regionFigures are there whatever happens.
 func (w *world) regionFigures() {
 	for _, r := range regions {
-		w.is(tells(meter.RegionNodes, "region="+us, "peer="+r), 1)
-		w.is(tells(meter.RegionLost, "region="+us, "peer="+r), 0)
-		w.is(tells(meter.RegionStatus, "region="+us, "peer="+r, "state=active"), 1)
+		w.is(series(meter.RegionNodes, "region="+us, "peer="+r), 1)
+		w.is(series(meter.RegionLost, "region="+us, "peer="+r), 0)
+		w.is(series(meter.RegionStatus, "region="+us, "peer="+r, "state=active"), 1)
 	}
-	w.is(tells(meter.VersionNodes, "region="+us, "version="+build.Version()), float64(len(regions)))
-	w.is(tells(meter.Circuit, "region="+us, "provider=simulator", "state=closed"), 1)
+	w.is(series(meter.VersionNodes, "region="+us, "version="+build.Version()), float64(len(regions)))
+	w.is(series(meter.Circuit, "region="+us, "provider=simulator", "state=closed"), 1)
 	now := w.scrape()
-	for _, m := range []moved{tells(meter.TopologyEpoch), tells(meter.TopologyAge), tells(meter.ClockOffset), tells(meter.Collected)} {
+	for _, m := range []moved{series(meter.TopologyEpoch), series(meter.TopologyAge), series(meter.ClockOffset), series(meter.Collected)} {
 		_, there := now.sum(m)
 		require.True(w.t, there, m)
 	}
-	offset, _ := now.sum(tells(meter.ClockOffset, "region="+us))
+	offset, _ := now.sum(series(meter.ClockOffset, "region="+us))
 	require.InDelta(w.t, 0, offset, 2)
 }
 
@@ -216,15 +216,15 @@ func (w *world) unknownOutcome() {
 	require.NoError(w.t, w.judge.SetFaults(simulator.Faults{ErrorBefore: 1}))
 	lost := charge("lost", 100)
 	w.moves("no answer", func() { w.at(us, lost, http.StatusServiceUnavailable) },
-		tells(meter.Requests, "outcome=unknown"), tells(meter.Settled, "state=in_flight"), tells(meter.ProviderDuration, "outcome=unknown"),
-		tells(meter.UnknownOpen, "home="+us), tells(meter.UnknownAge, "home="+us), tells(meter.OutboxPending, "home="+us, "queue=provider_calls"))
+		series(meter.Requests, "outcome=unknown"), series(meter.Settled, "state=in_flight"), series(meter.ProviderDuration, "outcome=unknown"),
+		series(meter.UnknownOpen, "home="+us), series(meter.UnknownAge, "home="+us), series(meter.OutboxPending, "home="+us, "queue=provider_calls"))
 	w.moves("recovery", func() { require.NoError(w.t, w.judge.SetFaults(simulator.Faults{})) },
-		tells(meter.TakeOvers, "by=recovery"), tells(meter.HandleDuration, "kind=provider_call"))
-	w.is(tells(meter.UnknownOpen, "home="+us), 0)
-	w.is(tells(meter.UnknownAge, "home="+us), 0)
+		series(meter.TakeOvers, "by=recovery"), series(meter.HandleDuration, "kind=provider_call"))
+	w.is(series(meter.UnknownOpen, "home="+us), 0)
+	w.is(series(meter.UnknownAge, "home="+us), 0)
 }
 
-// ghostMoney: a declined charge is paid at the provider after all, which says so.
+// ghostMoney: a declined charge is paid at the provider after all, and reported.
 func (w *world) ghostMoney() {
 	refused := w.at(us, request{acme, "/v1/charges", "ghost", `{"amount":700,"currency":"usd","payment_method":"pm_card_stolen"}`, ""}, http.StatusPaymentRequired)
 	object := w.object("ghost")
@@ -241,14 +241,14 @@ func (w *world) ghostMoney() {
 	require.NoError(w.t, resp.Body.Close())
 	require.Equal(w.t, http.StatusOK, resp.StatusCode, "%s", body)
 	said := fmt.Sprintf(`{"id":"evt_ghost","type":"charge.succeeded","created":1,"data":%s}`, strings.TrimSpace(string(body)))
-	tell := func() {
+	post := func() {
 		r := w.notice(w.ctx, us, "simulator", signedNotice(w.t, "evt_ghost", said, time.Now()), strings.NewReader(said))
 		require.Equal(w.t, http.StatusOK, r.Status, "%s", r.Body)
 	}
-	w.moves("a ghost", tell, tells(meter.Notices, "verdict=kept"), tells(meter.Ghosts, "provider=simulator"),
-		tells(meter.Compensations, "state=compensated"), tells(meter.CompensationDuration), tells(meter.NoticesClosed, "state=processed_compensated"))
-	w.moves("its notice again", tell, tells(meter.Notices, "verdict=duplicate"))
-	w.moves("a forgery", func() { w.notice(w.ctx, us, "simulator", http.Header{}, strings.NewReader(said)) }, tells(meter.Notices, "verdict=forged"))
+	w.moves("a ghost", post, series(meter.Notices, "verdict=kept"), series(meter.Ghosts, "provider=simulator"),
+		series(meter.Compensations, "state=compensated"), series(meter.CompensationDuration), series(meter.NoticesClosed, "state=processed_compensated"))
+	w.moves("its notice again", post, series(meter.Notices, "verdict=duplicate"))
+	w.moves("a forgery", func() { w.notice(w.ctx, us, "simulator", http.Header{}, strings.NewReader(said)) }, series(meter.Notices, "verdict=forged"))
 }
 
 // object is the id of what a key's claim is about.
@@ -258,17 +258,17 @@ func (w *world) object(key string) string {
 	return s.Object
 }
 
-// parkedRow: a notice of nothing that is known waits for a person, and a brake is on.
+// parkedRow: a notice without a record is parked, and a brake is set.
 func (w *world) parkedRow() {
 	const said = `{"id":"evt_x","type":"charge.succeeded","created":1,"data":{"id":"psp_x","status":"succeeded","reference":"nobody's","amount":1,"currency":"usd","created":1}}`
 	w.moves("a notice of nothing", func() {
 		w.notice(w.ctx, us, "simulator", signedNotice(w.t, "evt_x", said, time.Now()), strings.NewReader(said))
-	}, tells(meter.OutboxParked, "queue="+string(outbox.Notices), "kind=notice"))
+	}, series(meter.OutboxParked, "queue="+string(outbox.Notices), "kind=notice"))
 	changed, err := notice.Stop(context.Background(), w.cluster.DB, "simulator", "a test")
 	require.NoError(w.t, err)
 	require.True(w.t, changed)
-	w.is(tells(meter.BrakeHeld, "region="+us, "provider=simulator"), 1)
+	w.is(series(meter.BrakeHeld, "region="+us, "provider=simulator"), 1)
 	_, err = notice.Release(context.Background(), w.cluster.DB, "simulator", nil)
 	require.NoError(w.t, err)
-	w.is(tells(meter.BrakeHeld, "region="+us, "provider=simulator"), 0)
+	w.is(series(meter.BrakeHeld, "region="+us, "provider=simulator"), 0)
 }

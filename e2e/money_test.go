@@ -17,7 +17,7 @@ import (
 )
 
 // happens has the provider do something by itself.
-func (w *tale) happens(kind psp.Kind, of string, amount int64) (id string) {
+func (w *story) happens(kind psp.Kind, of string, amount int64) (id string) {
 	w.t.Helper()
 	u := simulator.Unasked{Kind: kind, Of: of, Amount: amount, Reason: "fraudulent"}
 	if kind == psp.KindPayout {
@@ -28,14 +28,15 @@ func (w *tale) happens(kind psp.Kind, of string, amount int64) (id string) {
 	return id
 }
 
-// toldOf counts the log lines of events of a type.
-func (w *tale) toldOf(kind string) int { return strings.Count(w.log.String(), "type="+kind+" ") }
+// emitted counts the log lines of events of a type.
+func (w *story) emitted(kind string) int { return strings.Count(w.log.String(), "type="+kind+" ") }
 
-// Payers dispute two charges; one dispute is won and one lost. Somebody refunds a part of a
-// third by hand, and a refund of all of it is refused before it is sent. A ghost is given
-// back by hand while ours waits. All of it is told twice, out of order, to two regions.
-func disputes(w *tale) {
-	w.begin(setting{caps: capable, told: []string{us, eu}, notices: simulator.Notices{Hold: true, Duplicate: 1}})
+// Payers dispute two charges; one dispute is won and one lost. A person refunds a part of a third
+// at the provider, and a refund of all of it is refused before it is sent. A person refunds a ghost
+// at the provider while our refund waits. The provider reports all of it twice, out of order, to
+// two regions.
+func disputes(w *story) {
+	w.begin(setting{caps: capable, notified: []string{us, eu}, notices: simulator.Notices{Hold: true, Duplicate: 1}})
 	var refs, ids []string
 	for i, q := range []request{charge("order-1", 20000), charge(stamped(w.t, asia), 3000), charge("order-3", 1000)} {
 		ids = append(ids, objectID(w.t, w.everywhere(q, http.StatusCreated)))
@@ -72,7 +73,7 @@ func disputes(w *tale) {
 	for kind, want := range map[string]int{
 		"charge.dispute.created": 2, "charge.dispute.funds_withdrawn": 2, "charge.dispute.funds_reinstated": 1, "charge.dispute.closed": 2, "refund.created": 1,
 	} {
-		require.Equal(w.t, want, w.toldOf(kind), "%s, in\n%s", kind, w.log)
+		require.Equal(w.t, want, w.emitted(kind), "%s, in\n%s", kind, w.log)
 	}
 	w.quiet()
 	require.Zero(w.t, w.balance(ledger.Merchant(payee)))
@@ -81,12 +82,12 @@ func disputes(w *tale) {
 	w.agrees()
 }
 
-// Charges in two currencies, refunds, one of which fails after it succeeded, a dispute that
-// is lost and a payout, at a provider that speaks Stripe. Its statement has none of our
-// references, settles in dollars and keeps fees. It agrees; what only it tells of is booked,
-// once; then the provider holds what the statement sums up to.
-func stripesStatement(w *tale) {
-	w.begin(setting{stripe: true, told: []string{us, asia}})
+// Charges in two currencies, refunds, one of which fails after it succeeded, a dispute that is lost
+// and a payout, at a provider that speaks Stripe. Its statement has none of our references, settles
+// in dollars and keeps fees. It agrees. Movements that only it has are booked, once. Then the
+// provider holds the statement's sum.
+func stripesStatement(w *story) {
+	w.begin(setting{stripe: true, notified: []string{us, asia}})
 	first := objectID(w.t, w.everywhere(charge("order-1", 20000), http.StatusCreated))
 	euros := charge(stamped(w.t, asia), 3000)
 	euros.body = strings.Replace(euros.body, `"usd"`, `"eur"`, 1)
@@ -148,7 +149,7 @@ func stripesStatement(w *tale) {
 }
 
 // balanceIn is balance in one currency.
-func (w *tale) balanceIn(account ledger.Account, currency string) (sum int64) {
+func (w *story) balanceIn(account ledger.Account, currency string) (sum int64) {
 	w.t.Helper()
 	for _, r := range regions {
 		all, err := w.store().Balances(w.ctx, r, ledger.AccountKey{}, 1000)

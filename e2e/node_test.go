@@ -19,8 +19,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// watchedStore tells what Begin decided, and may refuse to renew for a claim's
-// first holder.
+// watchedStore reports Begin's decisions, and may refuse to renew for a claim's first holder.
 type watchedStore struct {
 	deployment.Store
 	decided func(a claim.Arrival, d claim.Decision)
@@ -69,7 +68,7 @@ func TestNodeDiesMidForward(t *testing.T) {
 				case claim.Busy:
 					select {
 					case busy <- a.Node:
-					default: // it polls; once is enough to know
+					default: // it polls; one report is enough
 					}
 				}
 			}}
@@ -87,7 +86,7 @@ func TestNodeDiesMidForward(t *testing.T) {
 			require.NoError(t, n.Sever())
 		}
 	}
-	require.NotEqual(t, dying, receive(t, "another node to be asked", busy))
+	require.NotEqual(t, dying, receive(t, "a request to another node", busy))
 	g.release()
 	got := receive(t, "the answer", reply)
 	require.NoError(t, got.Err)
@@ -98,8 +97,7 @@ func TestNodeDiesMidForward(t *testing.T) {
 	require.EqualValues(t, 1, w.judge.Summary().Calls)
 }
 
-// TestWaitersAreWoken: rivals in one process are told at once, long before they
-// would look again.
+// TestWaitersAreWoken: rivals in one process wake at once, long before their next poll.
 func TestWaitersAreWoken(t *testing.T) {
 	t.Parallel()
 	const rivals = 5
@@ -151,8 +149,8 @@ func TestLongCallKeepsItsLease(t *testing.T) {
 	require.Equal(t, 1, status.Attempts)
 }
 
-// stubbornProvider is one whose first call outlives everybody's patience: it
-// goes on though its context has ended.
+// stubbornProvider makes its first call longer than any time-out: it goes on though its context has
+// ended.
 type stubbornProvider struct {
 	psp.Provider
 	calls   atomic.Int32
@@ -217,8 +215,8 @@ func TestSlowHolderIsFenced(t *testing.T) {
 	}
 }
 
-// TestLateHolderMeetsItsHeir: the slow holder comes back while its heir is still
-// asking the provider. It may not speak for the claim, though it knows the answer.
+// TestLateHolderMeetsItsHeir: the slow holder comes back while its heir is still asking the
+// provider. It may not settle the claim, though it has the answer.
 func TestLateHolderMeetsItsHeir(t *testing.T) {
 	t.Parallel()
 	p := &stubbornProvider{entered: make(chan struct{}), open: make(chan struct{})}

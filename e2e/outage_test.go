@@ -21,7 +21,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// outage is a cluster whose database can be taken away.
+// outage is a cluster with a database that a test can stop.
 type outage struct {
 	*world
 	server *localdb.Server
@@ -50,8 +50,8 @@ func startOutage(t *testing.T) *outage {
 	return &outage{w, s}
 }
 
-// TestDatabaseOutage: without the database nothing is charged and everybody is
-// told to come back; with it back, what was under way ends as it should have.
+// TestDatabaseOutage: without the database nothing is charged and every answer asks for a retry.
+// With it back, requests under way end as they should.
 func TestDatabaseOutage(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -95,7 +95,7 @@ func TestDatabaseOutage(t *testing.T) {
 				_, ok := called.Load(int64(q.amount(t)))
 				require.False(t, ok, "a call without a record")
 			}
-			// The provider carries out what it was asked, and nobody can write it down.
+			// The provider makes the movements, and no node can record them.
 			g.release()
 			for _, r := range replies {
 				got := receive(t, "the answer to a charge under way", r)
@@ -118,8 +118,8 @@ func TestDatabaseOutage(t *testing.T) {
 	}
 }
 
-// TestDatabaseCrashesUnderLoad: clients go on while the database crashes, comes
-// back, and crashes again. Every answer that was given stands.
+// TestDatabaseCrashesUnderLoad: clients go on while the database crashes, comes back, and crashes
+// again. Every answer that was sent stays true.
 func TestDatabaseCrashesUnderLoad(t *testing.T) {
 	t.Parallel()
 	const keys, rivals, crashes = 120, 3, 3

@@ -15,7 +15,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// unavailable asserts a 503 of this kind that tells the caller to come back.
+// unavailable asserts a 503 of this kind with Retry-After.
 func (w *world) unavailable(r *answer.Answer, kind string) {
 	w.t.Helper()
 	require.NoError(w.t, r.Err)
@@ -58,7 +58,7 @@ func TestPartition(t *testing.T) {
 	w.network.Cut(us, eu)
 	fresh := charge(stamped(t, eu), 3)
 	opaque := charge("order-1", 4)
-	opaque.tenant = globex // whose pins are kept in eu
+	opaque.tenant = globex // with its pins in eu
 	paid := 4
 	for range 2 {
 		pinning, far, held := w.send(w.ctx, us, opaque), w.send(w.ctx, us, fresh), w.send(w.ctx, us, underway)

@@ -18,9 +18,9 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// placed is a deployment whose regions an operator adds and takes away, with homeward's
-// commands, as docs/RUNBOOK.md says. Its nodes act for another region when an operator
-// says that it is down, and not otherwise.
+// placed is a deployment to which an operator adds regions and from which he takes them away, with
+// homeward's commands, as docs/RUNBOOK.md says. Its nodes act for another region only while an
+// operator has it marked down.
 type placed struct {
 	*restoredDatabase
 	bucket string
@@ -90,7 +90,7 @@ func (p *placed) again() {
 	p.once(p.moved)
 }
 
-// gone takes a region's node away, by a signal.
+// gone ends a region's node by a signal.
 func (p *placed) gone(region string, s syscall.Signal) (code int) {
 	p.t.Helper()
 	n := p.nodes[region]
@@ -105,9 +105,9 @@ func (p *placed) aged() {
 		UPDATE pins SET created_at = created_at - INTERVAL '60 h'; UPDATE tenants SET registrar_moved_at = registrar_moved_at - INTERVAL '60 h'`)
 }
 
-// leftBehind: of a tenant whose registrar was moved from us to eu it may be moved on once
-// the pins at us are past their life, though no node of us lives to delete them.
-func (p *placed) leftBehind() {
+// stale: a tenant's registrar that was moved from us to eu may be moved on once the pins at us are
+// past their life, though no node of us lives to delete them.
+func (p *placed) stale() {
 	p.t.Helper()
 	require.Contains(p.t, p.command("tenant", "move-registrar", "acme", "--to", asia).failed(), "wait until housekeeping has removed")
 	p.aged()
@@ -178,7 +178,7 @@ func TestLoseARegionForGood(t *testing.T) {
 	p.again()
 	p.proven(early)
 	require.Regexp(t, `(?m)^us-east1 .*\bdown\b`, p.ask(eu, "regions"))
-	p.leftBehind()
+	p.stale()
 	servedBy(t, p.pay(eu, charge("pinned-at-third", 200), http.StatusCreated), eu, eu)
 	p.again()
 }
@@ -196,7 +196,7 @@ func TestRemoveARegion(t *testing.T) {
 	soft := charge("soft", 125)
 	soft.body = `{"amount":125,"currency":"usd","payment_method":"pm_card_insufficient_funds_once"}`
 	require.Equal(t, http.StatusPaymentRequired, p.restoredDatabase.send(us, soft).Status)
-	minted := charge(stamped(t, us), 130) // and not used before the region is gone
+	minted := charge(stamped(t, us), 130) // and not used before the region is down
 
 	require.Contains(t, p.ask(eu, "region", "drain", us), "safe to take down")
 	require.Contains(t, p.ok("tenant", "list"), us)
@@ -227,7 +227,7 @@ func TestRemoveARegion(t *testing.T) {
 	// Its row and its code stay.
 	require.Contains(t, p.command("migrate", "up", "--regions", "us-west1=1").failed(), "code 1 belongs to region us-east1 permanently")
 	require.Regexp(t, `(?m)^us-east1 .*\bdown\b`, p.ask(eu, "regions"))
-	p.leftBehind()
+	p.stale()
 	// It may come back.
 	p.pay(eu, charge(stamped(t, us), 150), http.StatusCreated)
 	p.served.start(us)
@@ -250,7 +250,7 @@ func TestAddARegion(t *testing.T) {
 	require.Contains(t, p.ok("migrate", "up", "--regions", asia), "region "+asia)
 	require.Regexp(t, `region +asia-northeast1 +code 3 +active`, p.ok("migrate", "status"))
 	p.served.start(asia)
-	until(t, "all know the region and its node", func() bool {
+	until(t, "all have the region and its node", func() bool {
 		out := p.ask(us, "regions")
 		return regexp.MustCompile(`(?m)^asia-northeast1 +3 +active`).MatchString(out) && regexp.MustCompile(`(?m)^asia-northeast1-\S+ +asia-northeast1 +ready`).MatchString(out)
 	})

@@ -67,30 +67,30 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 	}
 	declined := charge("refused", 130)
 	declined.body = `{"amount":130,"currency":"usd","payment_method":"pm_card_stolen"}`
-	asked := []request{
+	requests := []request{
 		charge("before", 100), charge("opaque-us", 110), charge("opaque-eu", 120), declined, charge(stamped(t, us), 140), transfer(stamped(t, eu), 150),
 	}
 	entry := []string{us, us, eu, eu, eu, us}
 	status := []int{201, 201, 201, 402, 201, 201}
-	first := make([]*answer.Answer, len(asked))
+	first := make([]*answer.Answer, len(requests))
 
 	d.start()
-	first[0] = d.final(entry[0], asked[0], status[0])
+	first[0] = d.final(entry[0], requests[0], status[0])
 	soft := charge("soft", 125)
 	soft.body = `{"amount":125,"currency":"usd","payment_method":"pm_card_insufficient_funds_once"}`
 	require.Equal(t, http.StatusPaymentRequired, d.send(us, soft).Status)
 	d.back()
 	made := time.Now()
-	for i := 1; i < len(asked); i++ {
-		first[i] = d.final(entry[i], asked[i], status[i])
+	for i := 1; i < len(requests); i++ {
+		first[i] = d.final(entry[i], requests[i], status[i])
 	}
 	// A card that was declined before the backup, and paid after it.
 	paid := d.paid(us, soft)
-	asked, status, first = append(asked, soft), append(status, 201), append(first, paid)
+	requests, status, first = append(requests, soft), append(status, 201), append(first, paid)
 	// What the bucket has when the store is lost; the last charge is not among it.
-	exported(t, bucket, asked[1:])
-	known := filepath.Join(t.TempDir(), "known")
-	require.NoError(t, os.CopyFS(known, os.DirFS(bucket)))
+	exported(t, bucket, requests[1:])
+	witnesses := filepath.Join(t.TempDir(), "known")
+	require.NoError(t, os.CopyFS(witnesses, os.DirFS(bucket)))
 	tail := charge("tail", 160)
 	last := d.final(eu, tail, http.StatusCreated)
 	moved := 7
@@ -105,13 +105,13 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 	require.Contains(t, d.command("restore", "end").failed()+ok("restore", "show"), "no restore is in effect")
 	began = append(began, "--stopped-at", stopped.Format(time.RFC3339Nano))
 	ok(began...)
-	require.Contains(t, ok("restore", "audit", "--bucket", "file://"+known), "withheld")
+	require.Contains(t, ok("restore", "audit", "--bucket", "file://"+witnesses), "withheld")
 	d.start()
 
 	// All that the bucket has is answered as it was; by a request that is changed, not.
 	again := func() {
 		t.Helper()
-		for i, q := range asked {
+		for i, q := range requests {
 			for _, region := range []string{us, eu} {
 				require.Equal(t, first[i].Remembered(), d.final(region, q, status[i]).Remembered(), q.key)
 			}
@@ -121,7 +121,7 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 	other := charge("opaque-us", 111)
 	d.final(eu, other, http.StatusUnprocessableEntity)
 	again()
-	// Of the others nothing is known, neither of those that were sent before nor of new ones.
+	// The others have no witness, neither those that were sent before nor new ones.
 	for _, q := range []request{tail, charge("new", 170), charge(stamped(t, us), 180)} {
 		for _, region := range []string{us, eu} {
 			r := d.send(region, q)
@@ -139,9 +139,9 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 	moved++
 	d.once(moved)
 
-	// With the whole of the audit everything is known, and what is not there was not.
+	// The whole audit shows every lost claim. A key that it lacks was not used.
 	d.end()
-	require.Contains(t, ok("restore", "audit", "--bucket", "file://"+bucket), "everything that matters")
+	require.Contains(t, ok("restore", "audit", "--bucket", "file://"+bucket), "every lost claim that matters")
 	d.start()
 	require.Equal(t, last.Remembered(), d.final(us, tail, http.StatusCreated).Remembered())
 	d.once(moved)
@@ -153,8 +153,8 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 	require.Contains(t, ok("audit", "verify", "--bucket", "file://"+bucket, "--stale", "0"), us)
 }
 
-// TestRestoreForgotten puts a deployment back to a backup, and starts its nodes without a word.
-// The audit's bucket, which was not put back, tells them: nothing is charged again.
+// TestRestoreForgotten restores a deployment from a backup, and starts its nodes without restore
+// begin. They find it by the audit's bucket, which was not restored: nothing is charged again.
 func TestRestoreForgotten(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestRestore restores a database")
@@ -205,7 +205,7 @@ func forgottenStory(t *testing.T, d restorable, bucket string) {
 	d.once(2)
 	d.end()
 	require.Contains(t, ok("restore", "show"), "the database has no part in it")
-	// Then it is said after all, and goes on as if it had been said in time.
+	// Then an operator begins the restore after all, with the same result as in time.
 	ok("restore", "begin", "--backup-time", made.Format(time.RFC3339Nano), "--stopped-at", stopped.Format(time.RFC3339Nano), "--by", "ops", "--why", "a lost disk")
 	ok("restore", "audit", "--bucket", "file://"+bucket)
 	d.start()
@@ -214,7 +214,7 @@ func forgottenStory(t *testing.T, d restorable, bucket string) {
 	d.end()
 }
 
-// failed waits for the end of a command that fails, and returns what it says.
+// failed waits for the end of a command that fails, and returns its output.
 func (c *command) failed() string {
 	c.t.Helper()
 	require.NotZero(c.t, c.exit())
@@ -222,13 +222,13 @@ func (c *command) failed() string {
 }
 
 // exported waits until the bucket has all of these, to their end.
-func exported(t *testing.T, bucket string, asked []request) {
+func exported(t *testing.T, bucket string, requests []request) {
 	t.Helper()
 	b, err := node.OpenAudit(t.Context(), "file://"+bucket)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
 	archive := audit.Archive{Objects: b} // whose proof comes later
-	for _, q := range asked {
+	for _, q := range requests {
 		until(t, q.key+" is exported", func() bool {
 			found, _, err := archive.Find(t.Context(), audit.Wanted{Tenant: "acme", Key: q.key})
 			require.NoError(t, err)
@@ -246,7 +246,7 @@ func mintedKey(t *testing.T, r *answer.Answer) string {
 	return minted.Keys[0]
 }
 
-// restoredDemo is a demo whose directory is copied while it is stopped.
+// restoredDemo is a demo with a directory that is copied while it is stopped.
 type restoredDemo struct {
 	*demo
 	backup string

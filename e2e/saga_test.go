@@ -29,8 +29,7 @@ import (
 )
 
 const (
-	// noticeSecret signs what the provider tells us, eventSecret what we tell
-	// merchants.
+	// noticeSecret signs the provider's notices, eventSecret our events.
 	noticeSecret = "whsec_bm90aWNlcyBvZiB0aGUgc2ltdWxhdG9y"
 	eventSecret  = "whsec_ZXZlbnRzIGZvciB0aGUgbWVyY2hhbnRz"
 )
@@ -94,7 +93,7 @@ func (s *pointedStore) Queue(q outbox.Queue) outbox.Store {
 	case outbox.Expiries:
 		p.taken, p.finish, p.finished = expiryTaken, expiryFinish, expiryFinished
 	case outbox.Events:
-		p.taken, p.finish, p.finished = eventTaken, eventTold, eventFinished
+		p.taken, p.finish, p.finished = eventTaken, eventDelivered, eventFinished
 	}
 	return p
 }
@@ -116,7 +115,7 @@ func (q *pointedCalls) Take(ctx context.Context, region string, limit int, lease
 	return rows, err
 }
 
-// pointedQueue tells at when a row is taken and when it is finished.
+// pointedQueue calls at when a row is taken and when it is finished.
 type pointedQueue struct {
 	outbox.Store
 	at                      func(point)
@@ -141,7 +140,7 @@ func (q *pointedQueue) FinishAll(ctx context.Context, region string, rows []outb
 	return err
 }
 
-// pointedProvider tells at when a refund is called.
+// pointedProvider calls at when a refund is sent.
 type pointedProvider struct {
 	psp.Provider
 	at func(point)
@@ -166,8 +165,8 @@ func (p *pointedProvider) Refund(ctx context.Context, c psp.Call) psp.Result {
 	return r
 }
 
-// noticed is a crash run whose provider tells of movements. It reaches the cluster
-// of the moment under one address, as through a load balancer.
+// noticed is a crash run with a provider that sends notices. It reaches the current cluster under
+// one address, as through a load balancer.
 type noticed struct {
 	*crashRun
 	front string // that address
@@ -181,17 +180,17 @@ func newNoticed(t *testing.T) *noticed {
 	front := httptest.NewServer(http.HandlerFunc(n.pass))
 	t.Cleanup(front.Close)
 	n.front = front.URL
-	n.tell(front.URL, true)
+	n.notifyAt(front.URL, true)
 	return n
 }
 
-// tell has the provider tell what moves from now on, at once or once released.
-func (n *noticed) tell(url string, hold bool) {
-	n.tellAs(url, simulator.NoticeTarget{Secret: noticeSecret}, hold)
+// notifyAt has the provider report what moves from now on, at once or once released.
+func (n *noticed) notifyAt(url string, hold bool) {
+	n.notifyAs(url, simulator.NoticeTarget{Secret: noticeSecret}, hold)
 }
 
-// tellAs is tell in the spelling and with the secret of the target.
-func (n *noticed) tellAs(url string, target simulator.NoticeTarget, hold bool) {
+// notifyAs is notifyAt in the target's format, with its secret.
+func (n *noticed) notifyAs(url string, target simulator.NoticeTarget, hold bool) {
 	target.URL = url
 	require.NoError(n.t, n.judge.SetNotices(simulator.Notices{
 		Targets: []simulator.NoticeTarget{target}, RetryAfter: 20 * time.Millisecond, Hold: hold,
@@ -247,10 +246,10 @@ func (n *noticed) revive(sink string, wrap func(deployment.Store) deployment.Sto
 			return s
 		}
 		if sink != "" {
-			c.Events = toldByWebhook()
+			c.Events = webhookEvents()
 		}
 	})
-	require.NoError(n.t, tellAt(n.ctx, n.world.cluster, n.rows, sink))
+	require.NoError(n.t, putEndpoints(n.ctx, n.world.cluster, n.rows, sink))
 	n.move(clusterBases(n.world.cluster))
 }
 
@@ -362,8 +361,8 @@ func TestCompensationCrashPoints(t *testing.T) {
 		{first: refundCall},
 		{first: refundCalled},
 		{first: refundCalled, second: refundCalled},
-		{first: refundKnown},
-		{first: refundKnown, second: refundBooked},
+		{first: refundLearned},
+		{first: refundLearned, second: refundBooked},
 		{first: refundBooked},
 		{first: refundBooked, second: noticeDone},
 		{first: noticeDone},
@@ -380,15 +379,15 @@ func TestCompensationCrashPoints(t *testing.T) {
 			t.Parallel()
 			const late, paid = 700, 42
 			n := newNoticed(t)
-			// Until something is told nothing is compensated: the charges reach none of
-			// these points but a takeover.
+			// Before the first notice nothing is compensated: the charges reach none of these
+			// points but a takeover.
 			dying := n.start(childConfig{Die: tc.first, Arrivals: 1, Notices: true})
 			n.expireLate(us, stamped(t, eu), late)
 			q := charge("order-1", paid)
 			first := n.settle(n.ctx, us, q, nil)
 			require.Equal(t, http.StatusCreated, first.Status, "%v", first)
 			until(t, "both movements are held back", func() bool { return n.judge.NoticeStats().Held == 2 })
-			// What was paid first is known and not told of; the late one is.
+			// The first payment is booked and not reported; the late one is reported.
 			n.moveAgain(objectID(t, first), paid)
 			until(t, "three movements are held back", func() bool { return n.judge.NoticeStats().Held == 3 })
 			_, err := n.judge.ReleaseNotices(simulator.ReleaseInOrder)
@@ -422,8 +421,8 @@ func (n *noticed) compensated(paidID string, amounts ...int64) {
 	}
 	until(n.t, "two movements are compensated", func() bool { return statuses()[notice.ProcessedCompensated] == 2 })
 	n.empty(outbox.ProviderCalls)
-	// The refunds are told of too, and known.
-	until(n.t, "the provider wants to tell of both refunds", func() bool { return n.judge.NoticeStats().Held == 2 })
+	// The refunds are reported too, and matched.
+	until(n.t, "the provider has notices of both refunds", func() bool { return n.judge.NoticeStats().Held == 2 })
 	_, err := n.judge.ReleaseNotices(simulator.ReleaseShuffled)
 	require.NoError(n.t, err)
 	want := map[notice.Status]int{notice.ProcessedCompensated: 2, notice.ProcessedOK: 3}

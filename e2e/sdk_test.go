@@ -61,7 +61,7 @@ func TestTypeScriptPackage(t *testing.T) {
 	require.NoError(t, err)
 	got, err := os.ReadFile(filepath.Join(typescript, "src", "api.ts"))
 	require.NoError(t, err)
-	require.Equal(t, string(want), string(got), "sdk/typescript/src/api.ts is not what the OpenAPI document says; npm run generate --prefix sdk/typescript")
+	require.Equal(t, string(want), string(got), "sdk/typescript/src/api.ts does not match the OpenAPI document; npm run generate --prefix sdk/typescript")
 
 	run(nil, "node", "node_modules/typescript/bin/tsc", "-p", ".")
 	var packed []struct {

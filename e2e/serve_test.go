@@ -134,7 +134,7 @@ const sealKeys = "base64key://MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 var readyLine = regexp.MustCompile(`homeward \S+ in \S+: API (http://\S+), RPC \S+, gossip (\S+), database `)
 
-// start starts a region's node and waits until it says that it is ready.
+// start starts a region's node and waits until it reports that it is ready.
 func (d *served) start(region string) {
 	d.t.Helper()
 	path := filepath.Join(d.t.TempDir(), "node.yaml")
@@ -201,9 +201,9 @@ func (d *served) final(region string, q request, status int) *answer.Answer {
 	return r
 }
 
-// TestServeWithALogThatNobodyReads: charges and the end of a node wait for no reader of its
-// log, whether it stalls, as a container's log driver may, or has died.
-func TestServeWithALogThatNobodyReads(t *testing.T) {
+// TestServeWithAnUnreadLog: charges and the end of a node wait for no reader of its log, whether it
+// stalls, as a container's log driver may, or has died.
+func TestServeWithAnUnreadLog(t *testing.T) {
 	t.Parallel()
 	onPostgres(t)
 	for name, end := range map[string]func(t *testing.T, reader *os.File){
@@ -282,17 +282,17 @@ func TestServe(t *testing.T) {
 	require.Equal(t, homed.Remembered(), d.final(eu, charge(key, 300), http.StatusCreated).Remembered())
 	d.judge.once(t, moved)
 
-	// Without its database a node says so, soon, and needs no restart after it.
+	// Without its database a node is soon not ready, and needs no restart after it.
 	require.True(t, d.ready(us))
 	require.NoError(t, d.server.Kill(""))
 	for _, region := range regions {
-		asked := time.Now()
+		sentAt := time.Now()
 		r := d.send(d.ctx, region, charge("order-2", 400))
 		require.NoError(t, r.Err)
 		require.Equal(t, http.StatusServiceUnavailable, r.Status, "%s", r.Body)
 		require.Equal(t, "store_unavailable", r.Problem.Error)
 		require.Equal(t, "same_key", r.Problem.Retry)
-		require.Less(t, time.Since(asked), 5*sqlstore.DefaultPool().CallTimeout)
+		require.Less(t, time.Since(sentAt), 5*sqlstore.DefaultPool().CallTimeout)
 		until(t, region+" is not ready", func() bool { return !d.ready(region) })
 	}
 	d.judge.once(t, moved)

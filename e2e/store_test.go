@@ -60,7 +60,7 @@ func newBackend(t testing.TB) backend {
 	return newBackendOn(t, testStore())
 }
 
-// newBackendOn is newBackend on the store that the test says.
+// newBackendOn is newBackend on the given store.
 func newBackendOn(t testing.TB, store string) backend {
 	t.Helper()
 	if store == "embedded" {
@@ -150,10 +150,9 @@ func patientPool() sqlstore.Pool {
 	return p
 }
 
-// lateStore hides what its replicas know while late, as rows that were written a
-// moment ago are hidden, and counts the pins that the registrar was asked for
-// from elsewhere: on the SQL store the network between regions does not see
-// them.
+// lateStore hides its replicas' rows while late, as rows that were written a moment ago are hidden,
+// and counts the pins that other regions read at the registrar: on the SQL store the network
+// between regions does not see them.
 type lateStore struct {
 	deployment.Store
 	remote bool // not the registrar

@@ -26,20 +26,20 @@ func atAdyen(name, url string) (*adyen.Provider, error) {
 // shopper is a member that Adyen's stored cards need.
 const shopper = `,"customer":"shopper_1"`
 
-// ordered sends an order to every region: until the provider tells what came of it, all read
-// one answer, which says that the charge is processing.
-func (w *tale) ordered(q request) (first *answer.Answer) {
+// ordered sends an order to every region: until the provider reports its result, all read one
+// answer, in which the charge is processing.
+func (w *story) ordered(q request) (first *answer.Answer) {
 	w.t.Helper()
 	first, _ = w.waits(q, "processing")
 	return first
 }
 
-// A shop holds what a basket costs at a provider that answers a capture with the word
-// received, cannot be asked, and tells later. While a capture is under way another one, and a
-// cancellation, are refused, in every region. The provider's word settles the charge, and
-// then the order; one that comes to nothing leaves the money held.
-func heldAtAdyen(w *tale) {
-	w.begin(setting{adyen: true, told: []string{eu, asia}, notices: simulator.Notices{Hold: true, Duplicate: 1}})
+// A shop holds a basket's cost at a provider that answers a capture with received, has no look-ups,
+// and reports later. While a capture is under way another one, and a cancellation, are refused, in
+// every region. The provider's notice settles the charge, and then the order. After a failed order
+// the money is still held.
+func heldAtAdyen(w *story) {
+	w.begin(setting{adyen: true, notified: []string{eu, asia}, notices: simulator.Notices{Hold: true, Duplicate: 1}})
 	q := held(stampedElsewhere(w), 10_000, shopper)
 	c := w.hold(q)
 	require.Empty(w.t, w.judge.Effects(), "what is held has not moved")
@@ -50,7 +50,7 @@ func heldAtAdyen(w *tale) {
 		require.Equal(w.t, "order_in_progress", w.answered(us, other, http.StatusBadRequest).Problem.Code)
 	}
 	require.Len(w.t, w.judge.Effects(), 1)
-	require.Zero(w.t, w.balance(ledger.Merchant(payee)), "nothing is booked before the provider tells")
+	require.Zero(w.t, w.balance(ledger.Merchant(payee)), "nothing is booked before the provider's notice")
 	w.quiet()
 	took := chargeOf(w.t, w.everywhere(take, http.StatusOK))
 	require.Equal(w.t, [3]any{"succeeded", 10_000, 6_000}, [3]any{took.Status, took.Amount, took.Captured})
@@ -66,8 +66,8 @@ func heldAtAdyen(w *tale) {
 	w.unknown(us, capture("take-3", second.ID, 0))
 	w.faults(simulator.Faults{})
 	done := w.retrying(capture("take-3", second.ID, 0))
-	until(w.t, "the provider has told of it", func() bool {
-		w.told()
+	until(w.t, "the provider has reported it", func() bool {
+		w.releaseNotices()
 		return chargeOf(w.t, w.send(w.ctx, us, lostly)).Status == "succeeded"
 	})
 	require.Equal(w.t, 20_000, chargeOf(w.t, done(http.StatusOK)).Captured)
@@ -90,19 +90,19 @@ func heldAtAdyen(w *tale) {
 	w.ordered(cancel("not-3", last.ID))
 	w.quiet()
 	require.Equal(w.t, 15_000, chargeOf(w.t, w.everywhere(fourth, http.StatusCreated)).Captured)
-	// The word about the capture, or that about the cancellation, may have come first.
+	// The notice of the capture, or that of the cancellation, may have come first.
 	refused := map[string]string{"FAILED_RETRY": "cancel FAILED_RETRY 3", "FAILED_TERMINAL": "cancel FAILED_RETRY 2, cancel FAILED_TERMINAL 1"}
 	s, err := w.inspect(w.ctx, us, acme, "not-3")
 	require.NoError(w.t, err)
 	w.close(ending{claims: "cancel COMPLETED 1, " + refused[s.State] + ", capture COMPLETED 3, capture FAILED_RETRY 1, charge COMPLETED 3, charge FAILED_TERMINAL 1", charges: 3})
-	require.Equal(w.t, 3, w.toldOf("charge.succeeded"))
-	require.Equal(w.t, 1, w.toldOf("charge.canceled"))
+	require.Equal(w.t, 3, w.emitted("charge.succeeded"))
+	require.Equal(w.t, 1, w.emitted("charge.canceled"))
 }
 
 // Nobody captures: at its expires_at the hold is called off, and closed when the provider has
 // let it go: a capture that comes after that moves nothing.
-func heldForNobody(w *tale) {
-	w.begin(setting{adyen: true, virtual: true, told: []string{us}, notices: simulator.Notices{RetryAfter: 20 * time.Millisecond}})
+func heldForNobody(w *story) {
+	w.begin(setting{adyen: true, virtual: true, notified: []string{us}, notices: simulator.Notices{RetryAfter: 20 * time.Millisecond}})
 	expires := fmt.Sprintf(`%s,"expires_at":%q`, shopper, w.virtual.storeNow().Add(90*time.Minute).UTC().Format(time.RFC3339))
 	q := held("order-1", 10_000, expires)
 	c := w.hold(q)
@@ -118,10 +118,10 @@ func heldForNobody(w *tale) {
 	w.close(ending{claims: "capture FAILED_RETRY 1, charge FAILED_TERMINAL 1"})
 }
 
-// A payer disputes a charge. The dispute is defended, and its money comes back; the issuer
-// has it a second time. All of it is told out of order.
-func lostTwice(w *tale) {
-	w.begin(setting{adyen: true, told: []string{us, eu}, notices: simulator.Notices{Hold: true, Duplicate: 1}})
+// A payer disputes a charge. The dispute is defended, and its money comes back; the issuer has it a
+// second time. The provider reports all of it out of order.
+func lostTwice(w *story) {
+	w.begin(setting{adyen: true, notified: []string{us, eu}, notices: simulator.Notices{Hold: true, Duplicate: 1}})
 	q := charge("order-1", 20_000)
 	q.body = fmt.Sprintf(`{"amount":20000,"currency":"usd","payment_method":"pm_card_visa"%s}`, shopper)
 	paid := chargeOf(w.t, w.everywhere(q, http.StatusCreated))
@@ -140,7 +140,7 @@ func lostTwice(w *tale) {
 	for kind, want := range map[string]int{
 		"charge.dispute.created": 1, "charge.dispute.funds_withdrawn": 2, "charge.dispute.funds_reinstated": 1, "charge.dispute.closed": 1,
 	} {
-		require.Equal(w.t, want, w.toldOf(kind), kind)
+		require.Equal(w.t, want, w.emitted(kind), kind)
 	}
 	require.Zero(w.t, w.pages("page: "))
 	w.agrees()

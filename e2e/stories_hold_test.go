@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/stripe"
 )
 
-// held is a charge whose money is only held; more is further members.
+// held is a charge that only holds its money; more is further members.
 func held(key string, amount int, more string) request {
 	return request{acme, "/v1/charges", key,
 		fmt.Sprintf(`{"amount":%d,"currency":"usd","payment_method":"pm_card_visa","capture_method":"manual"%s}`, amount, more), ""}
@@ -35,7 +35,7 @@ func cancel(key, charge string) request {
 	return request{acme, "/v1/charges/" + charge + "/cancel", key, "{}", ""}
 }
 
-// chargeBody is what a charge says of itself.
+// chargeBody is a charge as the API renders it.
 type chargeBody struct {
 	ID, Status string
 	Amount     int
@@ -52,7 +52,7 @@ func chargeOf(t testing.TB, a *answer.Answer) (c chargeBody) {
 }
 
 // hold makes a charge that waits to be captured.
-func (w *tale) hold(q request) chargeBody {
+func (w *story) hold(q request) chargeBody {
 	w.t.Helper()
 	first, _ := w.waits(q, "requires_capture")
 	c := chargeOf(w.t, first)
@@ -61,7 +61,7 @@ func (w *tale) hold(q request) chargeBody {
 }
 
 // refusal waits until a key's claim is final, and returns why.
-func (w *tale) refusal(q request) (code string) {
+func (w *story) refusal(q request) (code string) {
 	w.t.Helper()
 	until(w.t, q.key+" is refused", func() bool {
 		s, err := w.inspect(w.ctx, us, q.tenant, q.key)
@@ -73,8 +73,8 @@ func (w *tale) refusal(q request) (code string) {
 
 // A shop holds what a basket costs, and takes what it could deliver. Its request is repeated
 // in every region, and a colleague's under another key finds it done.
-func heldInPart(w *tale) {
-	w.begin(setting{stripe: true, told: []string{eu, asia}, notices: simulator.Notices{Duplicate: 1}})
+func heldInPart(w *story) {
+	w.begin(setting{stripe: true, notified: []string{eu, asia}, notices: simulator.Notices{Duplicate: 1}})
 	q := held(stampedElsewhere(w), 10_000, `,"metadata":{"basket":"7"}`)
 	c := w.hold(q)
 	require.Empty(w.t, w.judge.Effects(), "what is held has not moved")
@@ -88,7 +88,7 @@ func heldInPart(w *tale) {
 	require.Equal(w.t, [3]any{"succeeded", 10_000, 6_000}, [3]any{took.Status, took.Amount, took.Captured})
 	require.Equal(w.t, "7", took.Metadata["basket"])
 	require.EqualValues(w.t, -6_000, w.balance(ledger.Merchant(payee)), "booked, once that is answered")
-	require.Equal(w.t, took, chargeOf(w.t, w.everywhere(q, http.StatusCreated)), "and the charge says the same")
+	require.Equal(w.t, took, chargeOf(w.t, w.everywhere(q, http.StatusCreated)), "and the charge agrees")
 	w.everywhere(capture("take-2", c.ID, 6_000), http.StatusOK)
 	for _, other := range []request{capture("take-3", c.ID, 7_000), capture("take-4", c.ID, 0), cancel("not-1", c.ID)} {
 		require.Equal(w.t, "already_captured", w.answered(eu, other, http.StatusBadRequest).Problem.Code)
@@ -111,15 +111,15 @@ func heldInPart(w *tale) {
 	elsewhere.tenant = globex
 	require.Equal(w.t, "no_such_charge", w.answered(us, elsewhere, http.StatusBadRequest).Problem.Code)
 	w.close(ending{claims: "cancel FAILED_RETRY 1, capture COMPLETED 4, capture FAILED_RETRY 5, charge COMPLETED 3, refund COMPLETED 1, refund FAILED_RETRY 2", charges: 3, refunds: 1})
-	require.Equal(w.t, 3, w.toldOf("charge.succeeded"))
-	require.Equal(w.t, 2, w.toldOf("charge.requires_capture"))
-	require.Zero(w.t, strings.Count(w.log.String(), "type=capture."), "what changes is told of the charge")
+	require.Equal(w.t, 3, w.emitted("charge.succeeded"))
+	require.Equal(w.t, 2, w.emitted("charge.requires_capture"))
+	require.Zero(w.t, strings.Count(w.log.String(), "type=capture."), "the change emits an event of the charge")
 }
 
-// Nothing could be delivered. The hold is let go, by two colleagues, and a third who would
-// take it is told so. A payer who was sent to their bank is called back, too.
-func holdCanceled(w *tale) {
-	w.begin(setting{stripe: true, told: []string{us}, notices: simulator.Notices{Duplicate: 1}})
+// Nothing could be delivered. Two colleagues cancel the hold, and a third who captures it reads
+// that. The charge of a payer who was sent to their bank is cancelled, too.
+func holdCanceled(w *story) {
+	w.begin(setting{stripe: true, notified: []string{us}, notices: simulator.Notices{Duplicate: 1}})
 	q := held(stampedElsewhere(w), 10_000, "")
 	c := w.hold(q)
 	gone := chargeOf(w.t, w.everywhere(cancel("not-1", c.ID), http.StatusOK))
@@ -136,13 +136,13 @@ func holdCanceled(w *tale) {
 	require.Error(w.t, w.judge.Act(ref, simulator.ActSucceed), "it cannot be paid any more")
 	require.Equal(w.t, "canceled", w.refusal(waits))
 	w.close(ending{claims: "cancel COMPLETED 3, capture FAILED_RETRY 2, charge FAILED_TERMINAL 2"})
-	require.Equal(w.t, 2, w.toldOf("charge.canceled"))
+	require.Equal(w.t, 2, w.emitted("charge.canceled"))
 }
 
 // Nobody captures. The provider lets one hold go, as it does after a week; the other is let
 // go at its expires_at.
-func holdLapses(w *tale) {
-	w.begin(setting{stripe: true, told: []string{us}})
+func holdLapses(w *story) {
+	w.begin(setting{stripe: true, notified: []string{us}})
 	q := held("order-1", 10_000, "")
 	c := w.hold(q)
 	bank, err := stripe.New(stripe.Config{Name: judged, Key: "sk_test_tale", BaseURL: w.judge.url + "/stripe"})
@@ -150,7 +150,7 @@ func holdLapses(w *tale) {
 	w.t.Cleanup(func() { _ = bank.Close() })
 	lapsed := bank.Cancel(w.ctx, psp.Call{Key: "lapsed", Source: c.Provider.Reference})
 	require.Equal(w.t, psp.Approved, lapsed.Outcome)
-	require.Equal(w.t, "canceled", w.refusal(q), "the webhook has told")
+	require.Equal(w.t, "canceled", w.refusal(q), "the webhook was sent")
 	w.everywhere(cancel("not-1", c.ID), http.StatusOK)
 
 	brief := held("order-2", 20_000, fmt.Sprintf(`,"expires_at":%q`, shortly()))

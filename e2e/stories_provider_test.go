@@ -23,14 +23,13 @@ import (
 	"github.com/homeward-io/homeward/payment/recon"
 )
 
-// A charge that has to be paid in time is sent, and nothing comes back. Its time
-// passes, the merchant is told that it has expired, and sells to somebody else. Then
-// the money moves, and the provider says so: late, twice, out of order, to two
-// regions.
-func ghostPayment(w *tale) {
+// A charge with an expiry is sent, and no answer comes back. Its time passes, the merchant gets an
+// event that it has expired, and sells to somebody else. Then the money moves, and the provider
+// reports it: late, twice, out of order, to two regions.
+func ghostPayment(w *story) {
 	caps := capable
 	caps.Timeout, caps.SettleWindow = 5*time.Second, 100*time.Millisecond
-	w.begin(setting{caps: caps, policy: patient, told: []string{eu, asia}, notices: simulator.Notices{Hold: true, Duplicate: 1, RetryAfter: 100 * time.Millisecond}})
+	w.begin(setting{caps: caps, policy: patient, notified: []string{eu, asia}, notices: simulator.Notices{Hold: true, Duplicate: 1, RetryAfter: 100 * time.Millisecond}})
 	healthy := charge("order-0", 100)
 	paid := w.everywhere(healthy, http.StatusCreated)
 
@@ -73,12 +72,12 @@ func ghostPayment(w *tale) {
 	})
 }
 
-// The provider cannot be asked, and never answers: the charge is given up, which is
-// final. Then it turns out that it was made.
-func givenUpGhost(w *tale) {
+// The provider has no look-ups, and never answers: the charge is given up, which is final. Then the
+// provider reports that it was made.
+func abandonedGhost(w *story) {
 	caps := psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters}
 	w.begin(setting{
-		caps: caps, sim: simulator.Config{NoLookup: true}, told: []string{asia}, notices: simulator.Notices{Duplicate: 1},
+		caps: caps, sim: simulator.Config{NoLookup: true}, notified: []string{asia}, notices: simulator.Notices{Duplicate: 1},
 		policy: func(p *claim.Policy) { p.MaxUnknowns = 4 },
 	})
 	w.faults(lost)
@@ -103,8 +102,8 @@ func givenUpGhost(w *tale) {
 // There is too little money, and nobody tries again until the charge expires: the
 // sweeper closes it. Then the provider, which tries declined cards again by itself,
 // has charged it after all.
-func declinedGhost(w *tale) {
-	w.begin(setting{caps: capable, told: []string{eu}})
+func declinedGhost(w *story) {
+	w.begin(setting{caps: capable, notified: []string{eu}})
 	q := payable("order-1", 20000, "pm_card_insufficient_funds")
 	declined := w.answered(asia, q, http.StatusPaymentRequired)
 	require.Equal(w.t, "insufficient_funds", declined.Problem.Code)
@@ -148,7 +147,7 @@ func newLine(t testing.TB) *line {
 	return &line{closed: l.Addr().String()}
 }
 
-// client dials anew for each call, so that none is on its way when the line goes down.
+// client dials anew for each call, so that no connection is open when the provider goes down.
 func (l *line) client() *http.Client {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	return &http.Client{Transport: &http.Transport{
@@ -164,7 +163,7 @@ func (l *line) client() *http.Client {
 
 // The provider answers 503, then not at all, until every region has opened its
 // circuit; then it is back. Merchants never stop asking.
-func providerDown(w *tale) {
+func providerDown(w *story) {
 	const each = 8
 	l := newLine(w.t)
 	w.begin(setting{caps: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Timeout: 5 * time.Second, SettleWindow: 50 * time.Millisecond}, client: l.client()})
@@ -223,9 +222,9 @@ func providerDown(w *tale) {
 	})
 }
 
-// A provider that knows no keys, and can be asked: one call charged and lost its
-// reply, another never arrived.
-func noDedupe(w *tale) {
+// A provider without dedupe, with look-ups: one call charged and lost its reply, another never
+// arrived.
+func noDedupe(w *story) {
 	w.begin(setting{
 		sim: simulator.Config{IgnoreKeys: true}, policy: patient,
 		caps: psp.Capabilities{Lookup: true, Timeout: 5 * time.Second, SettleWindow: 100 * time.Millisecond},
@@ -244,11 +243,11 @@ func noDedupe(w *tale) {
 	w.close(ending{claims: "charge COMPLETED 2", charges: 2})
 }
 
-// A provider that knows no keys and cannot be asked charges and loses its reply. Its
-// notice says that it charged; another one, that it did so again.
-func settledByNotice(w *tale) {
+// A provider without dedupe and look-ups charges and loses its reply. Its notice reports the
+// charge; another one reports a second charge.
+func settledByNotice(w *story) {
 	s := incapable
-	s.policy, s.told, s.notices = patient, []string{asia}, simulator.Notices{Hold: true}
+	s.policy, s.notified, s.notices = patient, []string{asia}, simulator.Notices{Hold: true}
 	w.begin(s)
 	q := charge("order-1", 20000)
 	w.faults(simulator.Faults{DropReply: 1})
@@ -281,7 +280,7 @@ func settledByNotice(w *tale) {
 
 // The same provider sends no notices either. The charge is given up; the statement
 // shows it, and another one beside a charge that was answered.
-func foundByReconciliation(w *tale) {
+func foundByReconciliation(w *story) {
 	s := incapable
 	s.policy = func(p *claim.Policy) { p.MaxUnknowns = 3 }
 	w.begin(s)
@@ -326,10 +325,9 @@ func foundByReconciliation(w *tale) {
 	w.close(ending{claims: "charge COMPLETED 1, charge FAILED_TERMINAL 1, compensation COMPLETED 2", charges: 3, refunds: 2})
 }
 
-// An older provider is left for a new one. Its statement has charges of which there
-// is no record: reconciliation names them, and gives nothing back that it knows
-// nothing of.
-func olderProvider(w *tale) {
+// A new provider replaces an older one. The older one's statement has charges without a record:
+// reconciliation names them, and refunds none of them.
+func olderProvider(w *story) {
 	const older = "older"
 	rows, dir, old := newBackendOn(w.t, w.on), w.t.TempDir(), newJudgeOf(w.t, incapable.sim)
 	w.beginOn(rows, dir, old, older, incapable)
@@ -374,23 +372,23 @@ func refund(key, charge string, amount int) request {
 	return request{acme, "/v1/refunds", key, body, ""}
 }
 
-// Money goes back in parts, as a whole, never more than came, and once.
-func refunds(w *tale) {
-	w.begin(setting{caps: capable, told: []string{us}})
+// Charges are refunded in parts and as a whole, never beyond their amount, and once.
+func refunds(w *story) {
+	w.begin(setting{caps: capable, notified: []string{us}})
 	whole := objectID(w.t, w.everywhere(charge("order-1", 10000), http.StatusCreated))
 	parts := objectID(w.t, w.everywhere(charge(stamped(w.t, asia), 10000), http.StatusCreated))
 	foreign := charge("order-1", 500)
 	foreign.tenant = globex
-	theirs := objectID(w.t, w.everywhere(foreign, http.StatusCreated))
+	foreignID := objectID(w.t, w.everywhere(foreign, http.StatusCreated))
 	calls := w.judge.Stats().Calls
 
-	// Refused without a call: nothing of ours, not theirs, more than there was.
+	// Refused without a call: an unknown charge, another tenant's, more than the rest.
 	none, err := claim.NewObjectID("ch", codes[us], nil)
 	require.NoError(w.t, err)
 	for i, tc := range []struct {
 		q    request
 		code string
-	}{{refund("no-1", none, 0), "no_such_charge"}, {refund("no-2", theirs, 0), "no_such_charge"}, {refund("no-3", parts, 10001), "amount_too_large"}} {
+	}{{refund("no-1", none, 0), "no_such_charge"}, {refund("no-2", foreignID, 0), "no_such_charge"}, {refund("no-3", parts, 10001), "amount_too_large"}} {
 		got := w.refusedEverywhere(tc.q, http.StatusBadRequest)
 		require.Equal(w.t, tc.code, got.Problem.Code, "%d: %s", i, got.Body)
 	}

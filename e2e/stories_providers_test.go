@@ -25,7 +25,7 @@ type speaker interface {
 	Close() error
 }
 
-func (w *tale) provider(j *judge, name string, s setting) (p speaker) {
+func (w *story) provider(j *judge, name string, s setting) (p speaker) {
 	w.t.Helper()
 	var err error
 	switch {
@@ -44,7 +44,7 @@ func (w *tale) provider(j *judge, name string, s setting) (p speaker) {
 }
 
 // addOthers gives a story's cluster the providers beside the first.
-func (w *tale) addOthers(c *node.ClusterConfig, s setting) {
+func (w *story) addOthers(c *node.ClusterConfig, s setting) {
 	w.t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(s.others)) {
 		p, err := httpjson.New(httpjson.Config{
@@ -61,7 +61,7 @@ func (w *tale) addOthers(c *node.ClusterConfig, s setting) {
 }
 
 // held is what two names of providers have in the books, together.
-func (w *tale) held(b ...*books) (sum word) {
+func (w *story) held(b ...*books) (sum word) {
 	sum = word{}
 	for _, one := range b {
 		for currency, y := range one.ledger {
@@ -80,7 +80,7 @@ func (w *tale) held(b ...*books) (sum word) {
 // nodes do not start, and say why. With both names they do: what is open under the old one
 // ends there, and so is refunded what was made there, while what is new has the new name.
 // Then the old name can go.
-func renamedProvider(w *tale) {
+func renamedProvider(w *story) {
 	const older = "older"
 	rows, dir, j := newBackendOn(w.t, w.on), w.t.TempDir(), newJudge(w.t)
 	caps := capable
@@ -129,10 +129,10 @@ func renamedProvider(w *tale) {
 	require.Equal(w.t, "charge COMPLETED 4, refund COMPLETED 1", is.statesShown())
 }
 
-// One of two providers is down. What it was asked for stays with it until it is back, as
-// it may have moved money; once its circuit is open nothing is sent to it, and the other
-// makes what is new. No payer pays twice, and the books of each agree with it.
-func oneOfTwoDown(w *tale) {
+// One of two providers is down. Its begun payments stay with it until it is back, as it may have
+// moved money. Once its circuit is open the node sends it nothing, and the other provider makes new
+// payments. No payer pays twice, and the books of each agree with it.
+func oneOfTwoDown(w *story) {
 	const other = "other"
 	caps := capable
 	caps.Timeout, caps.SettleWindow = 5*time.Second, 50*time.Millisecond
@@ -173,7 +173,7 @@ func oneOfTwoDown(w *tale) {
 		objects[objectID(w.t, first)] = true
 	}
 	back := w.everywhere(refund("refund-1", objectID(w.t, made), 0), http.StatusCreated)
-	require.Contains(w.t, string(back.Body), `"provider":{"name":"other"`, "a refund goes where its charge was made")
+	require.Contains(w.t, string(back.Body), `"provider":{"name":"other"`, "a refund goes to its charge's provider")
 	w.quiet()
 	require.Len(w.t, objects, len(all)+2)
 	charges := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// present is a charge whose payer is there; more is further members.
+// present is a charge with its payer present; more is further members.
 func present(key string, amount int, method, more string) request {
 	return request{acme, "/v1/charges", key,
 		fmt.Sprintf(`{"amount":%d,"currency":"usd","payment_method":%q,"off_session":false%s}`, amount, method, more), ""}
@@ -20,7 +20,7 @@ func present(key string, amount int, method, more string) request {
 
 // waits sends q to every region, twice: all read one answer for now, to the byte. It
 // returns that, and the provider's id of what waits.
-func (w *tale) waits(q request, status string) (first *answer.Answer, ref string) {
+func (w *story) waits(q request, status string) (first *answer.Answer, ref string) {
 	w.t.Helper()
 	for range 2 {
 		for _, r := range regions {
@@ -48,8 +48,8 @@ func (w *tale) waits(q request, status string) (first *answer.Answer, ref string
 
 // A dinar has a thousand fils, and Stripe takes only whole tens of them. An ariary has
 // none at Stripe, and a hundred minor units in ISO 4217.
-func threeDecimals(w *tale) {
-	w.begin(setting{stripe: true, told: []string{us}})
+func threeDecimals(w *story) {
+	w.begin(setting{stripe: true, notified: []string{us}})
 	in := func(key string, amount int, currency string) request {
 		return request{acme, "/v1/charges", key, fmt.Sprintf(`{"amount":%d,"currency":%q,"payment_method":"pm_card_visa"}`, amount, currency), ""}
 	}
@@ -67,8 +67,8 @@ func threeDecimals(w *tale) {
 
 // The payer's bank asks them to authenticate. They take four minutes, and a merchant who
 // retries meanwhile reads one answer. The webhook settles it, before anybody asks.
-func payerActs(w *tale) {
-	w.begin(setting{stripe: true, virtual: true, told: []string{eu, asia}, notices: simulator.Notices{Duplicate: 1}})
+func payerActs(w *story) {
+	w.begin(setting{stripe: true, virtual: true, notified: []string{eu, asia}, notices: simulator.Notices{Duplicate: 1}})
 	q := present(stampedElsewhere(w), 10_000, "pm_card_3ds_240s", "")
 	first, _ := w.waits(q, "requires_action")
 	require.Contains(w.t, string(first.Body), "bank.example")
@@ -82,7 +82,7 @@ func payerActs(w *tale) {
 	w.virtual.pass(w.t, early+2*time.Second)
 	paid := w.everywhere(q, http.StatusCreated)
 	require.NotContains(w.t, string(paid.Body), "client_secret")
-	w.note("a payer who authenticated after four minutes was asked about %d times", len(pauses))
+	w.note("the payment of a payer who authenticated after four minutes was looked up %d times", len(pauses))
 
 	// Another is not let through by their bank; the merchant asks again with the same key,
 	// and they try the same payment once more.
@@ -102,12 +102,12 @@ func payerActs(w *tale) {
 	w.close(ending{claims: "charge COMPLETED 2", charges: 2})
 }
 
-func stampedElsewhere(w *tale) string { return stamped(w.t, asia) }
+func stampedElsewhere(w *story) string { return stamped(w.t, asia) }
 
 // Nobody ever authenticates. The charge is called off at its expires_at, at the provider
 // first, so that nothing can surface later.
-func payerNeverActs(w *tale) {
-	w.begin(setting{stripe: true, told: []string{us}, notices: simulator.Notices{Hold: true}})
+func payerNeverActs(w *story) {
+	w.begin(setting{stripe: true, notified: []string{us}, notices: simulator.Notices{Hold: true}})
 	q := present("order-1", 10_000, "pm_card_3ds", fmt.Sprintf(`,"expires_at":%q`, shortly()))
 	_, ref := w.waits(q, "requires_action")
 	expired := w.retrying(q)(http.StatusPaymentRequired)
@@ -117,11 +117,11 @@ func payerNeverActs(w *tale) {
 	w.close(ending{claims: "charge FAILED_TERMINAL 1"})
 }
 
-// A bank debit takes two days, of which nobody tells anything: the bank settles when its time
-// has come, and we hear of it by asking. It is asked about every minute at first and every
-// hour at last, it is not given up, nobody is refunded for its having been slow, and whoever
-// retries in between, for two days, reads one answer. Another one fails after a day.
-func bankDebit(w *tale) {
+// A bank debit takes two days, without a notice: the bank settles when its time has come, and the
+// worker finds it by look-ups. It looks up every minute at first and every hour at last, does not
+// give the claim up, and refunds nobody for its being slow. Every retry in two days reads one
+// answer. Another debit fails after a day.
+func bankDebit(w *story) {
 	w.begin(setting{stripe: true, virtual: true})
 	q := present("order-1", 50_000, "pm_bank_debit_172800s", "")
 	first, _ := w.waits(q, "processing")
@@ -133,7 +133,7 @@ func bankDebit(w *tale) {
 	}
 	soon := w.looks(q, 2*time.Hour)
 	same()
-	require.Less(w.t, len(soon), 40, "asked about at a slow pace: %v", soon)
+	require.Less(w.t, len(soon), 40, "looked up at a slow pace: %v", soon)
 	late := w.looks(q, 46*time.Hour-time.Minute)
 	same()
 	require.Less(w.t, len(late), 60, "at a slower one: %v", late)
@@ -144,9 +144,9 @@ func bankDebit(w *tale) {
 	w.looks(q, 62*time.Minute)
 	s, err := w.inspect(w.ctx, us, q.tenant, q.key)
 	require.NoError(w.t, err)
-	require.Equal(w.t, "COMPLETED", s.State, "by asking, within an hour of the bank's word")
+	require.Equal(w.t, "COMPLETED", s.State, "by a look-up, within an hour of the bank's answer")
 	w.everywhere(q, http.StatusCreated)
-	w.note("a bank debit of two days was asked about %d times in its first two hours, and %d times after", len(soon), len(late))
+	w.note("a bank debit of two days was looked up %d times in its first two hours, and %d times after", len(soon), len(late))
 
 	fails := present("order-2", 60_000, "pm_bank_debit_86400s_fails", "")
 	w.waits(fails, "processing")

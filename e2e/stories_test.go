@@ -25,19 +25,18 @@ import (
 	"github.com/homeward-io/homeward/payment/recon"
 )
 
-// The stories are incidents of payment systems, each told from the first request to
-// the books: what the claims, the ledger, the provider and its statement say in the
-// end is shown and has to be the same.
+// The stories are incidents of payment systems, each from the first request to the books. The
+// claims, the ledger, the provider and its statement must agree in the end, and are shown.
 var stories = []struct {
 	title string
-	tell  func(*tale)
+	play  func(*story)
 }{
 	{"the double charge after a time-out", doubleCharge},
 	{"two requests in one millisecond", sameMillisecond},
 	{"the changed amount under one key", changedAmount},
 	{"the cached decline", cachedDecline},
 	{"the ghost payment", ghostPayment},
-	{"the ghost of a charge that was given up", givenUpGhost},
+	{"the ghost of a charge that was given up", abandonedGhost},
 	{"the ghost of a declined charge that expired", declinedGhost},
 	{"the provider is down for an hour", providerDown},
 	{"no dedupe, but a look-up", noDedupe},
@@ -57,22 +56,22 @@ var stories = []struct {
 	{"a hold that is captured in part", heldInPart},
 	{"a hold that is canceled", holdCanceled},
 	{"a hold that lapses, and one that is past its time", holdLapses},
-	{"holds at a provider that tells later", heldAtAdyen},
+	{"holds at a provider that reports later", heldAtAdyen},
 	{"a hold that nobody waits for any more", heldForNobody},
 	{"a dispute that is lost for the second time", lostTwice},
 	{"a dispute won and one lost, and a refund by hand", disputes},
 	{"a statement in Stripe's format", stripesStatement},
 }
 
-// TestStories tells every story on the embedded store and on a database, or on the
-// one that HOMEWARD_TEST_STORE names; with -short a fifth of them on each.
+// TestStories plays every story on the embedded store and on a database, or on the one that
+// HOMEWARD_TEST_STORE names; with -short a fifth of them on each.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	stores := []string{"embedded", "sql"}
 	if os.Getenv(storeEnv) != "" {
 		stores = []string{testStore()}
 	}
-	// Shown together, for the stories are told side by side.
+	// Shown together, for the stories run side by side.
 	var mu sync.Mutex
 	shown := map[string]string{}
 	t.Cleanup(func() {
@@ -96,7 +95,7 @@ func TestStories(t *testing.T) {
 				}
 				t.Run(strings.ReplaceAll(s.title, " ", "-"), func(t *testing.T) {
 					t.Parallel()
-					s.tell(&tale{t: t, title: s.title, on: on, show: func(books string) {
+					s.play(&story{t: t, title: s.title, on: on, show: func(books string) {
 						mu.Lock()
 						defer mu.Unlock()
 						shown[on+s.title] = books
@@ -110,15 +109,15 @@ func TestStories(t *testing.T) {
 // judged is the name under which the judge is booked.
 const judged = "simulator"
 
-// tale is a story under way.
-type tale struct {
+// story is a story under way.
+type story struct {
 	*world
-	t     *testing.T
-	title string
-	on    string // the store
-	show  func(books string)
-	heard *hearing
-	// stripe, adyen: the provider is spoken to as that one is.
+	t        *testing.T
+	title    string
+	on       string // the store
+	show     func(books string)
+	received *recorder
+	// stripe, adyen: the provider speaks that one's API.
 	stripe  bool
 	adyen   bool
 	virtual *virtual // nil: time is the world's
@@ -131,16 +130,16 @@ type setting struct {
 	caps psp.Capabilities
 	// policy changes that of the other tests.
 	policy func(*claim.Policy)
-	// told are the regions that the provider sends its notices to; notices says how.
-	told    []string
-	notices simulator.Notices
+	// notified are the regions that the provider sends its notices to; notices says how.
+	notified []string
+	notices  simulator.Notices
 	// client reaches the provider; nil: as always.
 	client *http.Client
 	// read changes how notices are read; nil: as they are.
 	read func(psp.Notifier) psp.Notifier
-	// stripe, adyen: the provider is spoken to as that one is.
+	// stripe, adyen: the provider speaks that one's API.
 	stripe, adyen bool
-	// virtual: time passes when the story says so.
+	// virtual: time passes when the story lets it.
 	virtual bool
 	// others are providers beside the first, by name; failover: the first one's payments go
 	// to the one of that name where it certainly moved no money.
@@ -153,14 +152,14 @@ type setting struct {
 // capable is a provider that can do everything.
 var capable = psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true}
 
-// hearing remembers the ids of the events that a provider told of.
-type hearing struct {
+// recorder remembers the ids of a provider's notices.
+type recorder struct {
 	psp.Notifier
 	mu  sync.Mutex
 	ids map[string]bool
 }
 
-func (h *hearing) Verify(header http.Header, body []byte, now time.Time) (string, error) {
+func (h *recorder) Verify(header http.Header, body []byte, now time.Time) (string, error) {
 	id, err := h.Notifier.Verify(header, body, now)
 	if err == nil {
 		h.mu.Lock()
@@ -170,8 +169,8 @@ func (h *hearing) Verify(header http.Header, body []byte, now time.Time) (string
 	return id, err
 }
 
-// begin starts the provider and three regions, whose rows are fresh.
-func (w *tale) begin(s setting) {
+// begin starts the provider and three regions without rows.
+func (w *story) begin(s setting) {
 	w.t.Helper()
 	rows := newBackendOn(w.t, w.on)
 	if s.virtual {
@@ -185,16 +184,16 @@ func (w *tale) begin(s setting) {
 	w.beginOn(rows, w.t.TempDir(), j, judged, s)
 }
 
-func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s setting) {
+func (w *story) beginOn(rows backend, dir string, j *judge, name string, s setting) {
 	w.t.Helper()
 	w.stripe, w.adyen = s.stripe, s.adyen
 	p := w.provider(j, name, s)
-	w.heard = &hearing{Notifier: p, ids: map[string]bool{}}
+	w.received = &recorder{Notifier: p, ids: map[string]bool{}}
 	if s.read != nil {
-		w.heard.Notifier = s.read(p)
+		w.received.Notifier = s.read(p)
 	}
 	w.world = startWorldOn(w.t, rows, j, func(c *node.ClusterConfig) {
-		c.Dir, c.Providers, c.Notifiers, c.Events.Log = dir, psp.Providers{p}, map[string]psp.Notifier{name: w.heard}, true
+		c.Dir, c.Providers, c.Notifiers, c.Events.Log = dir, psp.Providers{p}, map[string]psp.Notifier{name: w.received}, true
 		w.addOthers(c, s)
 		// Nobody dies in a story: leases are not to run out on a loaded machine.
 		c.Policy.Lease, c.Policy.RenewEvery, c.Policy.LeaseMargin, c.Policy.LeaseCeiling = 10*time.Second, 3*time.Second, time.Second, time.Minute
@@ -208,7 +207,7 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 			s.policy(&c.Policy)
 		}
 	})
-	for _, r := range s.told {
+	for _, r := range s.notified {
 		target := simulator.NoticeTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: noticeSecret, Stripe: s.stripe, Adyen: s.adyen}
 		if s.adyen {
 			target.Secret = hmacSecret
@@ -219,42 +218,42 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 }
 
 // store is the rows as us sees them.
-func (w *tale) store() deployment.Store {
+func (w *story) store() deployment.Store {
 	w.t.Helper()
 	store, err := w.cluster.DB.Region(us)
 	require.NoError(w.t, err)
 	return store
 }
 
-func (w *tale) note(format string, args ...any) {
+func (w *story) note(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
 // faults makes the provider misbehave from now on.
-func (w *tale) faults(f simulator.Faults) {
+func (w *story) faults(f simulator.Faults) {
 	w.t.Helper()
 	require.NoError(w.t, w.judge.SetFaults(f))
 }
 
-// notKnown reports whether a region cannot tell yet what becomes of a request.
-func notKnown(r *answer.Answer) bool {
+// isUndecided reports whether a request's outcome is undecided.
+func isUndecided(r *answer.Answer) bool {
 	return r.Err == nil && r.Problem.Retry == "same_key" &&
 		(r.Problem.Error == "outcome_unknown" || r.Problem.Error == "idempotency_key_in_use")
 }
 
-// unknown sends q to a region, which cannot tell what becomes of it.
-func (w *tale) unknown(region string, q request) {
+// unknown sends q to a region, which answers that the outcome is undecided.
+func (w *story) unknown(region string, q request) {
 	w.t.Helper()
 	r := w.send(w.ctx, region, q)
-	require.True(w.t, notKnown(r), "%v", r)
+	require.True(w.t, isUndecided(r), "%v", r)
 }
 
 // answered sends q to a region, again where a loaded machine takes an attempt its
 // lease away, and expects this status.
-func (w *tale) answered(region string, q request, status int) *answer.Answer {
+func (w *story) answered(region string, q request, status int) *answer.Answer {
 	w.t.Helper()
 	r := w.send(w.ctx, region, q)
-	for notKnown(r) && wait(w.ctx, pauseAfter(r)) == nil {
+	for isUndecided(r) && wait(w.ctx, pauseAfter(r)) == nil {
 		r = w.send(w.ctx, region, q)
 	}
 	require.NoError(w.t, r.Err)
@@ -265,7 +264,7 @@ func (w *tale) answered(region string, q request, status int) *answer.Answer {
 // retrying has a merchant send q to all regions, to each again and again until its
 // answer is final. The function that it returns waits for the three answers, which
 // must be the same one, of this status.
-func (w *tale) retrying(q request) (final func(status int) *answer.Answer) {
+func (w *story) retrying(q request) (final func(status int) *answer.Answer) {
 	answers := make(chan *answer.Answer, len(regions))
 	for _, r := range regions {
 		go func() { answers <- w.settle(w.ctx, r, q, nil) }()
@@ -288,7 +287,7 @@ func (w *tale) retrying(q request) (final func(status int) *answer.Answer) {
 
 // everywhere retries q in all regions until it is answered, and then once more: all
 // have to read the same bytes.
-func (w *tale) everywhere(q request, status int) *answer.Answer {
+func (w *story) everywhere(q request, status int) *answer.Answer {
 	w.t.Helper()
 	first := w.retrying(q)(status)
 	w.replays(q, first)
@@ -296,7 +295,7 @@ func (w *tale) everywhere(q request, status int) *answer.Answer {
 }
 
 // replays asserts that every region repeats an answer.
-func (w *tale) replays(q request, first *answer.Answer) {
+func (w *story) replays(q request, first *answer.Answer) {
 	w.t.Helper()
 	for _, r := range regions {
 		again := w.at(r, q, first.Status)
@@ -318,13 +317,13 @@ func payable(key string, amount int, method string) request {
 // pause is between two looks at all queues.
 const pause = 100 * time.Millisecond
 
-// quiet waits until the provider has told of everything and nothing is left to do in
-// any queue. What is parked would wait for a person, and fails the story.
-func (w *tale) quiet() {
+// quiet waits until the provider has sent all notices and every queue is empty. A parked row would
+// wait for a person, and fails the story.
+func (w *story) quiet() {
 	w.t.Helper()
 	until(w.t, "everything has come to its end", func() bool {
-		before := w.told()
-		idle := before >= 0 && w.queuesEmpty() && w.told() == before
+		before := w.releaseNotices()
+		idle := before >= 0 && w.queuesEmpty() && w.releaseNotices() == before
 		if !idle {
 			_ = wait(w.ctx, pause)
 		}
@@ -332,9 +331,9 @@ func (w *tale) quiet() {
 	})
 }
 
-// told releases what the provider holds back, and returns how many notices have been
+// releaseNotices releases what the provider holds back, and returns how many notices have been
 // taken, or -1 while there are others under way.
-func (w *tale) told() int64 {
+func (w *story) releaseNotices() int64 {
 	_, err := w.judge.ReleaseNotices(simulator.ReleaseInOrder)
 	require.NoError(w.t, err)
 	if s := w.judge.NoticeStats(); s.Pending == 0 {
@@ -343,7 +342,7 @@ func (w *tale) told() int64 {
 	return -1
 }
 
-func (w *tale) queuesEmpty() bool {
+func (w *story) queuesEmpty() bool {
 	w.t.Helper()
 	for _, name := range outbox.AllQueues() {
 		q := w.store().Queue(name)
@@ -365,12 +364,12 @@ func (w *tale) queuesEmpty() bool {
 
 // notices counts what became of the notices, in all regions. The longest time from a
 // notice to the compensation that it led to is noted.
-func (w *tale) notices() map[notice.Status]int {
+func (w *story) notices() map[notice.Status]int {
 	w.t.Helper()
 	all, longest := map[notice.Status]int{}, time.Duration(0)
-	w.heard.mu.Lock()
-	defer w.heard.mu.Unlock()
-	for id := range w.heard.ids {
+	w.received.mu.Lock()
+	defer w.received.mu.Unlock()
+	for id := range w.received.ids {
 		for _, r := range regions {
 			n, found, err := w.store().Notice(w.ctx, r, notice.ID(judged, id))
 			require.NoError(w.t, err)
@@ -391,7 +390,7 @@ func (w *tale) notices() map[notice.Status]int {
 }
 
 // ghost asserts that a movement for an object was booked as a ghost and given back.
-func (w *tale) ghost(object, ref string, amount int64) {
+func (w *story) ghost(object, ref string, amount int64) {
 	w.t.Helper()
 	_, code, ok := claim.ReadObjectID(object)
 	require.True(w.t, ok)
@@ -410,8 +409,8 @@ func (w *tale) ghost(object, ref string, amount int64) {
 	require.Equal(w.t, [2]ledger.Account{ghost.Credit, ghost.Debit}, [2]ledger.Account{back[0].Debit, back[0].Credit})
 }
 
-// object is the id under which a key's movement goes.
-func (w *tale) object(q request) string {
+// object is the id of a key's movement.
+func (w *story) object(q request) string {
 	w.t.Helper()
 	s, err := w.inspect(w.ctx, us, q.tenant, q.key)
 	require.NoError(w.t, err)
@@ -420,7 +419,7 @@ func (w *tale) object(q request) string {
 }
 
 // references are the provider's of the charges for an object.
-func (w *tale) references(object string) (refs []string) {
+func (w *story) references(object string) (refs []string) {
 	w.t.Helper()
 	var statement bytes.Buffer
 	require.NoError(w.t, w.judge.WriteStatement(&statement, simulator.Statement{Format: "csv"}))
@@ -434,8 +433,8 @@ func (w *tale) references(object string) (refs []string) {
 	return refs
 }
 
-// unasked has the provider make a charge that nobody asked it for.
-func (w *tale) unasked(j *judge, reference string, amount int) {
+// unasked has the provider make a charge that nobody requested.
+func (w *story) unasked(j *judge, reference string, amount int) {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"reference":%q,"amount":%d,"currency":"usd","source":"pm_card_visa"}`, reference, amount)
 	req, err := http.NewRequestWithContext(w.ctx, http.MethodPost, j.url+"/v1/charges", strings.NewReader(body))
@@ -448,7 +447,7 @@ func (w *tale) unasked(j *judge, reference string, amount int) {
 
 // The provider charges, and answers only after we stopped waiting. The caller retries,
 // here, there and everywhere.
-func doubleCharge(w *tale) {
+func doubleCharge(w *story) {
 	caps := capable
 	caps.Timeout = 400 * time.Millisecond
 	w.begin(setting{caps: caps})
@@ -472,7 +471,7 @@ func doubleCharge(w *tale) {
 }
 
 // Many requests with one key at once, none of which can see the others begin.
-func sameMillisecond(w *tale) {
+func sameMillisecond(w *story) {
 	const rivals = 24
 	w.begin(setting{caps: capable, sim: simulator.Config{Latency: 20 * time.Millisecond}})
 	all := []request{
@@ -502,7 +501,7 @@ func sameMillisecond(w *tale) {
 
 // One key, another amount: neither executed nor replayed, while the first is under way
 // and after it. The same request in other words is none of that.
-func changedAmount(w *tale) {
+func changedAmount(w *story) {
 	w.begin(setting{caps: capable})
 	for n, key := range []string{"order-1", stamped(w.t, eu)} {
 		q, other := charge(key, 20000), charge(key, 50000)
@@ -544,7 +543,7 @@ func changedAmount(w *tale) {
 
 // What a key may remember: not that there was too little money, but that the card was
 // stolen.
-func cachedDecline(w *tale) {
+func cachedDecline(w *story) {
 	w.begin(setting{caps: capable})
 	for i, key := range []string{"order-1", stamped(w.t, asia)} {
 		q := charge(key, 20000)
@@ -563,7 +562,7 @@ func cachedDecline(w *tale) {
 	calls := w.judge.Stats().Calls
 	w.replays(q, stolen)
 	w.replays(q, stolen)
-	require.Equal(w.t, calls, w.judge.Stats().Calls, "the provider was asked again")
+	require.Equal(w.t, calls, w.judge.Stats().Calls, "the provider got another call")
 	w.close(ending{claims: "charge COMPLETED 2, charge FAILED_TERMINAL 1", charges: 2})
 }
 
@@ -571,11 +570,10 @@ func cachedDecline(w *tale) {
 // and so a story has many.
 func patient(p *claim.Policy) { p.MaxUnknowns = 1 << 20 }
 
-// lost makes the provider lose its replies, and carry the calls out only when it is
-// told to.
+// lost makes the provider lose its replies, and make the movements only if charging is set.
 var lost = simulator.Faults{LateEffect: 1, LateBy: simulator.MaxLate}
 
-// incapable is a provider with which a call that goes unanswered stays unknown.
+// incapable is a provider at which an unanswered call stays unknown.
 var incapable = setting{
 	sim:  simulator.Config{IgnoreKeys: true, NoLookup: true},
 	caps: psp.Capabilities{Timeout: 5 * time.Second, SettleWindow: 100 * time.Millisecond},
@@ -583,7 +581,7 @@ var incapable = setting{
 
 // refusedEverywhere sends q to all regions, each of which must refuse it alike. A refusal
 // that lets its key go is no replay.
-func (w *tale) refusedEverywhere(q request, status int) (last *answer.Answer) {
+func (w *story) refusedEverywhere(q request, status int) (last *answer.Answer) {
 	w.t.Helper()
 	for _, r := range regions {
 		got := w.answered(r, q, status)

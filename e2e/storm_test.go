@@ -23,8 +23,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// stormSize is how much happens: twins are groups of equal requests whose card has
-// no money, and the process stands still once for as long as suspended.
+// stormSize is the storm's size: twins are groups of equal requests with a card without funds, and
+// the process is suspended once for suspended.
 type stormSize struct {
 	clients, keys, kills, twins int
 	suspended                   time.Duration
@@ -37,9 +37,8 @@ const stormSeed = 20260
 // clients, a provider that fails, two SIGKILLs and a SIGSTOP, and then counts the
 // money.
 //
-// Among the keys are groups of twins: equal requests, sent at once, that are declined
-// for now. They share one decline; a group none of whose requests had to be sent
-// again, or was held up on its way, has made no second generation.
+// Among the keys are groups of twins: equal requests, sent at once, that are declined for now. They
+// share one decline. A group without retries or delayed requests has made no second generation.
 func TestStorm(t *testing.T) {
 	// The leases of the quick policy last a second: either pause ends all trust.
 	size := stormSize{clients: 200, keys: 10_000, kills: 2, twins: 200, suspended: 30 * time.Second}
@@ -133,8 +132,8 @@ type stormProcess interface {
 // stormDistances keep the regions apart, and the storm short.
 const stormDistances = "us-east1:europe-west1=4ms,us-east1:asia-northeast1=8ms,europe-west1:asia-northeast1=10ms"
 
-// stormKeys makes the requests. Each key's amount is its own, so that the judge
-// alone can tell how often a key was charged.
+// stormKeys makes the requests. Each key has another amount, so that the judge alone can count how
+// often a key was charged.
 func stormKeys(t *testing.T, n int) []*stormKey {
 	rng := rand.New(rand.NewPCG(stormSeed, 1))
 	all := make([]*stormKey, n)
@@ -244,7 +243,7 @@ func (s *storm) suspend(p *os.Process) {
 	require.NoError(s.t, errors.Join(err, p.Signal(syscall.SIGCONT)))
 }
 
-// stormTwins are equal requests under one key whose card has no money.
+// stormTwins are equal requests under one key with a card without funds.
 type stormTwins struct {
 	q      request
 	amount int
@@ -304,7 +303,7 @@ func (s *storm) sendTwins(g *stormTwins) {
 	twins.Wait()
 }
 
-// send sends all of a key's requests at once and retries each as told.
+// send sends all of a key's requests at once and retries each after Retry-After.
 func (s *storm) send(client int, k *stormKey) {
 	var rivals sync.WaitGroup
 	for i := range k.sends {
@@ -352,15 +351,14 @@ type counts struct {
 	differing   int // answers that differ from the first one to the same request
 	unrefused   int // changed bodies that were not refused with 422
 	inFlight    int // keys still in flight long after the last lease
-	wrongState  int // keys whose state does not fit what their callers were told
+	wrongState  int // keys with a state that does not fit their callers' answers
 	miscounted  int // keys for which money moved too often or not at all
 
 	undeclined  int // twins that were not declined, or for which money moved
 	generations int // tries of twins that none of them made by itself
 }
 
-// judgement compares what the callers were told, what the API says of each key,
-// and what the simulator saw.
+// judgement compares the callers' answers, the API's state of each key, and what the simulator saw.
 func (s *storm) judgement() {
 	v := &s.counts
 	moved := map[int64]int{} // by amount, which is the key's own

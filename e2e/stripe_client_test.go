@@ -80,7 +80,7 @@ func (l *lossy) next(r *http.Request) cut {
 	return c
 }
 
-// fates says what becomes of the next requests, and forgets those before.
+// fates sets the outcomes of the next requests, and drops those before.
 func (l *lossy) fates(cuts ...cut) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,8 +229,8 @@ func TestStripeGoSurvivesLostReplies(t *testing.T) {
 	w.judge.once(t, 4)
 }
 
-// Calls that share a key, sent while the first is at a slow provider, read its one
-// payment: those that are told "in use" are kept and asked again.
+// Calls that share a key, sent while the first is at a slow provider, read its one payment: those
+// that get "in use" are kept and sent again.
 func TestStripeGoCallsThatShareAKey(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t, nil, nil)
@@ -306,7 +306,7 @@ func TestStripeGoReadsRefusals(t *testing.T) {
 	later.Confirm = nil
 	require.Equal(t, stripe.ErrorCodeParameterMissing, stripeErr[*stripe.InvalidRequestError](t, create(later)).Code)
 	elsewhere := intentOf(2500, "pm_card_visa")
-	elsewhere.SetStripeAccount("acct_1") // which is more than this provider knows
+	elsewhere.SetStripeAccount("acct_1") // which is more than this provider has
 	stripeErr[*stripe.InvalidRequestError](t, create(elsewhere))
 
 	_, err := c.V1Refunds.Create(w.ctx, &stripe.RefundCreateParams{Charge: stripe.String("ch_1")})
@@ -318,9 +318,9 @@ func TestStripeGoReadsRefusals(t *testing.T) {
 	w.judge.once(t, 1)
 }
 
-// Where nobody asks again, an unknown outcome is told as one that should be repeated.
-// stripe-go does not; its caller, with the same key, reads the one payment. An error
-// whose outcome is unknown is never one of a card.
+// To a caller without retries an unknown outcome is answered as one to retry. stripe-go does not;
+// its caller, with the same key, reads the one payment. An error with an unknown outcome is never a
+// card error.
 func TestStripeGoReadsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t, nil, func(c *node.ClusterConfig) { c.Limits.AskAgain = 0 })
@@ -335,7 +335,7 @@ func TestStripeGoReadsAnUnknownOutcome(t *testing.T) {
 	require.Equal(t, stripe.ErrorCode("outcome_unknown"), e.Code)
 	require.Equal(t, "true", e.LastResponse.Header.Get("Stripe-Should-Retry"))
 	var intent *stripe.PaymentIntent
-	until(t, "the outcome is known", func() bool {
+	until(t, "the outcome is decided", func() bool {
 		intent, err = c.V1PaymentIntents.Create(w.ctx, params)
 		return err == nil
 	})
@@ -420,7 +420,7 @@ func TestStripeGoWaitsForThePayer(t *testing.T) {
 	require.Equal(t, first.ID, again.ID)
 	w.judge.once(t, 1)
 
-	// Of a payer who is away nothing can be asked.
+	// An absent payer cannot be asked to authenticate.
 	away := intentOf(2500, "pm_card_3ds")
 	away.OffSession = new(true)
 	_, err = c.V1PaymentIntents.Create(w.ctx, away)

@@ -18,7 +18,7 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// oneNode is a directory that knows where one node listens.
+// oneNode is a directory with the address of one node.
 type oneNode struct{ region.Node }
 
 func (o oneNode) Nodes(string) []region.Node { return []region.Node{o.Node} }

@@ -92,11 +92,11 @@ const pgxScope = "github.com/exaring/otelpgx"
 // sql takes the statements' spans out of the trace, after a look at them.
 func (all traced) sql(t testing.TB) traced {
 	t.Helper()
-	var ours traced
+	var handler traced
 	statements := map[string]bool{}
 	for _, s := range all {
 		if s.InstrumentationScope().Name != pgxScope {
-			ours = append(ours, s)
+			handler = append(handler, s)
 			continue
 		}
 		statements[s.Name()] = true
@@ -111,7 +111,7 @@ func (all traced) sql(t testing.TB) traced {
 	for name := range statements {
 		require.Contains(t, declared, name, "statements go by their own names")
 	}
-	return ours
+	return handler
 }
 
 // alsoDeclared is a second statement that the SQL store makes of a file.
@@ -185,7 +185,7 @@ func (all traced) tree() string {
 	return strings.NewReplacer(us, "us", eu, "eu", asia, "asia").Replace(b.String()) + "\n"
 }
 
-// silent asserts that nothing anywhere in the spans tells one of the secrets.
+// silent asserts that no span has one of the secrets.
 func (all traced) silent(t testing.TB, secrets ...string) {
 	t.Helper()
 	for _, s := range all {
@@ -221,15 +221,14 @@ const (
 	secretNote   = "metadata-of-nobodys-business"
 )
 
-// buyer is acme's client at a region. Its bodies hold what no trace may tell.
+// buyer is acme's client at a region. Its bodies hold what no trace may have.
 func (w *world) buyer(region string) *client.Client {
 	c, err := client.New(client.Config{BaseURLs: []string{w.base(region)}, APIKey: acme, HTTPClient: w.http})
 	require.NoError(w.t, err)
 	return c
 }
 
-// buys makes the charge through the client and returns its trace, which tells no
-// secrets.
+// buys makes the charge through the client and returns its trace, which has no secrets.
 func (w *world) buys(region, key string) (*client.Charge, traced) {
 	w.t.Helper()
 	var c *client.Charge
@@ -293,8 +292,8 @@ func within(depth int, region string, steps ...string) (text string) {
 	return text
 }
 
-// asked is what every trace begins with: the merchant, the client and the entry.
-func asked(entry, served, home string, replayed bool, route string, steps ...string) string {
+// requested is what every trace begins with: the merchant, the client and the entry.
+func requested(entry, served, home string, replayed bool, route string, steps ...string) string {
 	return fmt.Sprintf(`
 merchant
   POST /v1/charges
@@ -324,27 +323,27 @@ func TestTraces(t *testing.T) {
 	const pinnedHere, pinnedAway = secretKey + "here", secretKey + "away"
 
 	// First write, stamped: at home, elsewhere.
-	shape(us, atHome, asked("us", "us", "us", false, "route=local home=us hops=0", firstWrite))
-	shape(us, sentHome, asked("us", "eu", "eu", false, "route=forward home=eu hops=1", notFound, hop("us", "eu", firstWrite)))
+	shape(us, atHome, requested("us", "us", "us", false, "route=local home=us hops=0", firstWrite))
+	shape(us, sentHome, requested("us", "eu", "eu", false, "route=forward home=eu hops=1", notFound, hop("us", "eu", firstWrite)))
 	// First write, opaque: entry = registrar, entry ≠ registrar.
-	shape(us, pinnedHere, asked("us", "us", "us", false, "route=local home=us hops=0", firstWrite))
-	shape(asia, pinnedAway, asked("asia", "asia", "asia", false, "route=registrar home=asia hops=0", missing, notFound, pin("asia"), firstWrite))
+	shape(us, pinnedHere, requested("us", "us", "us", false, "route=local home=us hops=0", firstWrite))
+	shape(asia, pinnedAway, requested("asia", "asia", "asia", false, "route=registrar home=asia hops=0", missing, notFound, pin("asia"), firstWrite))
 
 	// Retry at home.
-	shape(us, atHome, asked("us", "us", "us", true, "route=local home=us hops=0", replay))
-	shape(asia, pinnedAway, asked("asia", "asia", "asia", true, "route=local home=asia hops=0", replay))
+	shape(us, atHome, requested("us", "us", "us", true, "route=local home=us hops=0", replay))
+	shape(asia, pinnedAway, requested("asia", "asia", "asia", true, "route=local home=asia hops=0", replay))
 
 	// Retry elsewhere, just finished: a forward, after a look-up where needed.
-	shape(asia, sentHome, asked("asia", "eu", "eu", true, "route=forward home=eu hops=1", notFound, hop("asia", "eu", replay)))
-	shape(us, pinnedAway, asked("us", "asia", "asia", true, "route=forward home=asia hops=1", missing, pin("asia"), notFound, hop("us", "asia", replay)))
-	shape(eu, pinnedAway, asked("eu", "asia", "asia", true, "route=forward home=asia hops=1", missing, notFound, pin("asia"), notFound, hop("eu", "asia", replay)))
+	shape(asia, sentHome, requested("asia", "eu", "eu", true, "route=forward home=eu hops=1", notFound, hop("asia", "eu", replay)))
+	shape(us, pinnedAway, requested("us", "asia", "asia", true, "route=forward home=asia hops=1", missing, pin("asia"), notFound, hop("us", "asia", replay)))
+	shape(eu, pinnedAway, requested("eu", "asia", "asia", true, "route=forward home=asia hops=1", missing, notFound, pin("asia"), notFound, hop("eu", "asia", replay)))
 
 	// Finished more than a few seconds ago: the replica answers.
 	w.age()
-	w.known(asia, bought(sentHome), 0)
-	shape(asia, sentHome, asked("asia", "asia", "eu", true, "route=replica home=eu hops=0", found))
-	w.known(eu, bought(pinnedAway), 0)
-	shape(eu, pinnedAway, asked("eu", "eu", "asia", true, "route=replica home=asia hops=0", missing, found))
+	w.awaitReplica(asia, bought(sentHome), 0)
+	shape(asia, sentHome, requested("asia", "asia", "eu", true, "route=replica home=eu hops=0", found))
+	w.awaitReplica(eu, bought(pinnedAway), 0)
+	shape(eu, pinnedAway, requested("eu", "eu", "asia", true, "route=replica home=asia hops=0", missing, found))
 	w.judge.once(t, 4)
 }
 

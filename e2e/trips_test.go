@@ -27,7 +27,7 @@ func (c *aheadClock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 type tripsWorld struct {
 	*world
 	clock *aheadClock
-	late  atomic.Bool  // on the SQL store: the replicas know nothing yet
+	late  atomic.Bool  // on the SQL store: the replicas have no rows yet
 	pins  atomic.Int64 // and the network does not see the trips to the registrar
 }
 
@@ -52,15 +52,15 @@ func startTripsWorld(t *testing.T) *tripsWorld {
 	return w
 }
 
-// age lets the replicas know what has been written.
+// age lets the replicas read what has been written.
 func (w *tripsWorld) age() {
 	w.clock.advance(tripsLag)
 	w.late.Store(false)
 }
 
-// known waits until the replicas of a database, whose clock is its own, know so
-// much that q costs no more than this.
-func (w *tripsWorld) known(region string, q request, trips int) {
+// awaitReplica waits until the replicas of a database, which has its own clock, are so recent that
+// q costs no more than this.
+func (w *tripsWorld) awaitReplica(region string, q request, trips int) {
 	w.t.Helper()
 	if onSQL() {
 		until(w.t, "the replica has it", func() bool {
@@ -137,7 +137,7 @@ func TestTrips(t *testing.T) {
 	w.age()
 	for _, q := range []request{atHome, sentHome, pinnedHere, pinnedAway} {
 		for _, region := range regions {
-			w.known(region, q, 0)
+			w.awaitReplica(region, q, 0)
 			w.costs(region, q, created, 0, 0)
 		}
 	}
@@ -145,8 +145,8 @@ func TestTrips(t *testing.T) {
 	w.judge.once(t, 4)
 }
 
-// TestTripsOfTheUnfinished: the replica knows an old pin, so that a retry of
-// what is not finished goes straight home.
+// TestTripsOfTheUnfinished: the replica has an old pin, so that a retry of an unfinished request
+// goes straight home.
 func TestTripsOfTheUnfinished(t *testing.T) {
 	t.Parallel()
 	w := startTripsWorld(t)
@@ -155,13 +155,13 @@ func TestTripsOfTheUnfinished(t *testing.T) {
 	w.costs(asia, soft, http.StatusPaymentRequired, 1, 0)
 	w.costs(eu, soft, http.StatusPaymentRequired, 2, 1)
 	w.age()
-	w.known(eu, soft, 1)
+	w.awaitReplica(eu, soft, 1)
 	w.costs(eu, soft, http.StatusPaymentRequired, 1, 1)
 	w.judge.once(t, 0)
 }
 
-// TestUnknownRegionCode: a stamp that names a region nobody here has heard of
-// has a home all the same, and it is not here.
+// TestUnknownRegionCode: a stamp with a code of no region here has a home all the same, and it is
+// not here.
 func TestUnknownRegionCode(t *testing.T) {
 	t.Parallel()
 	w := startTripsWorld(t)

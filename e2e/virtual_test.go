@@ -16,9 +16,9 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// virtual is time as a store and a provider tell it: the world's, and as much more as a
-// test has let pass. Nodes decide nothing by clocks of their own, so a story of days takes
-// seconds. A node's own clock, by which it pauses between looks, stays the world's.
+// virtual is the time of a store and a provider: the world's, plus what a test has let pass. Nodes
+// decide nothing by their own clocks, so a story of days takes seconds. A node's own clock, by
+// which it pauses between looks, stays the world's.
 type virtual struct {
 	judge    *judge
 	store    atomic.Int64 // how far the store's clock is ahead
@@ -39,7 +39,7 @@ func onVirtualTime(t testing.TB, rows backend) (backend, *virtual) {
 		return rows, v
 	}
 	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
-		t.Skip("CockroachDB's now() cannot be hidden; PostgreSQL tells this story")
+		t.Skip("CockroachDB's now() cannot be hidden; PostgreSQL plays this story")
 	}
 	conn, err := pgx.Connect(t.Context(), rows.Databases[us])
 	require.NoError(t, err)
@@ -63,8 +63,8 @@ func onVirtualTime(t testing.TB, rows backend) (backend, *virtual) {
 	return rows, v
 }
 
-// pass lets time pass: for the provider first, whose payers and banks do what is due, and
-// then for the store, so that whoever asks the provider finds it done.
+// pass lets time pass: for the provider first, whose payers and banks do what is due, and then for
+// the store, so that a look-up finds it done.
 func (v *virtual) pass(t testing.TB, d time.Duration) {
 	t.Helper()
 	d = d.Truncate(time.Microsecond)
@@ -79,7 +79,7 @@ func (v *virtual) pass(t testing.TB, d time.Duration) {
 
 // looks lets time pass from one look at a charge that waits to the next, until it has
 // waited for so long or does not wait any more, and returns the pauses between them.
-func (w *tale) looks(q request, within time.Duration) (pauses []time.Duration) {
+func (w *story) looks(q request, within time.Duration) (pauses []time.Duration) {
 	w.t.Helper()
 	id := w.object(q)
 	_, code, ok := claim.ReadObjectID(id)
@@ -103,7 +103,7 @@ func (w *tale) looks(q request, within time.Duration) (pauses []time.Duration) {
 			pauses = append(pauses, m.Due.Sub(last))
 		}
 		last = m.Due
-		until(w.t, "the provider has been asked", func() bool {
+		until(w.t, "the provider got the look-up", func() bool {
 			now := w.record(home, id)
 			return now.State != claim.InFlight || now.Waits() && now.Fence > before.Fence
 		})
@@ -111,7 +111,7 @@ func (w *tale) looks(q request, within time.Duration) (pauses []time.Duration) {
 }
 
 // record is an object's claim.
-func (w *tale) record(home, id string) claim.Record {
+func (w *story) record(home, id string) claim.Record {
 	w.t.Helper()
 	rec, found, err := w.store().ByObject(w.ctx, home, id)
 	require.NoError(w.t, err)

@@ -25,8 +25,7 @@ import (
 // interval is between two looks, in Prometheus' time.
 const interval = 30 * time.Second
 
-// board is a Prometheus in this process: it scrapes, evaluates the rules and knows which
-// alerts fire.
+// board is a Prometheus in this process: it scrapes, evaluates the rules and has the firing alerts.
 type board struct {
 	t       testing.TB
 	storage *teststorage.TestStorage
@@ -79,7 +78,7 @@ func (b *board) look() {
 	}
 }
 
-// scrape writes down what the nodes tell.
+// scrape stores the nodes' metrics.
 func (b *board) scrape() {
 	b.t.Helper()
 	at := b.now.UnixMilli()
@@ -139,7 +138,7 @@ func (b *board) read() (text []byte, kind string, err error) {
 	return text, res.Header.Get("Content-Type"), err
 }
 
-// firing says which alerts fire, with the labels of each.
+// firing returns the alerts that fire, with their labels.
 func (b *board) firing() map[string][]labels.Labels {
 	all := map[string][]labels.Labels{}
 	for _, g := range b.groups {
@@ -156,7 +155,7 @@ func (b *board) firing() map[string][]labels.Labels {
 	return all
 }
 
-// firesFor says whether an alert fires with a label's value.
+// firesFor reports whether an alert fires with a label's value.
 func (b *board) firesFor(alert, label, value string) bool {
 	return slices.ContainsFunc(b.firing()[alert], func(l labels.Labels) bool { return l.Get(label) == value })
 }

@@ -60,7 +60,7 @@ func TestPanelsShowSomething(t *testing.T) {
 			}
 		}
 	}
-	// Each that is said to be rare is asked for.
+	// The test queries each that is marked rare.
 	for name := range rare {
 		queried := false
 		for _, d := range monitoring.Dashboards() {

@@ -40,8 +40,7 @@ func init() {
 	}
 }
 
-// startProcesses starts a cluster of processes on PostgreSQL whose outages are seen within a
-// second.
+// startProcesses starts a cluster of processes on PostgreSQL that sees outages within a second.
 func startProcesses(t *testing.T) *lab.Cluster {
 	t.Helper()
 	t.Setenv("HOMEWARD_DEPUTY_AFTER", "1s")
@@ -63,8 +62,7 @@ func startProcesses(t *testing.T) *lab.Cluster {
 	return k
 }
 
-// scraped serves what all nodes of a cluster tell, as far as they answer: each series says of
-// which region it is.
+// scraped serves the metrics of all nodes of a cluster that answer, with the region of each series.
 func scraped(t *testing.T, k *lab.Cluster) (target string) {
 	t.Helper()
 	client := &http.Client{Timeout: 2 * time.Second}
@@ -100,7 +98,7 @@ func lookAt(t *testing.T, k *lab.Cluster, region string) viewer {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(k.Operator.Cert, k.Operator.Key)
 	require.NoError(t, err)
-	// The node's own certificate names no host, as docs/node.yaml says.
+	// The node's own certificate names no host, as in docs/node.yaml.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}} //nolint:gosec // it is on this machine
 	t.Cleanup(transport.CloseIdleConnections)
 	i := slices.IndexFunc(k.Nodes, func(n *lab.Node) bool { return n.Region == region })
@@ -192,9 +190,8 @@ func (b *board) regionLost(region string) (since time.Time, firing bool) {
 	return since, firing
 }
 
-// TestADrillReportsAlikeEverywhere runs a drill on a cluster of processes, and has the map of
-// another region, the alert and the verdict that was kept tell of the same region and of the
-// same times.
+// TestADrillReportsAlikeEverywhere runs a drill on a cluster of processes, and compares the region
+// and the times of another region's map, of the alert and of the stored verdict.
 func TestADrillReportsAlikeEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("drills a cluster of processes")
@@ -231,7 +228,7 @@ func TestADrillReportsAlikeEverywhere(t *testing.T) {
 	require.True(t, s.back.After(ordered), "the map had it back before it was brought back")
 	require.True(t, s.calm.After(ordered), "the alert ended before it was brought back")
 
-	// And the console tells of the same verdict.
+	// And the console shows the same verdict.
 	require.Eventually(t, func() bool {
 		text := v.page("/drills")
 		return strings.Contains(text, "The last drill (region-loss "+eu) && strings.Contains(text, "Every promise was kept.") && !strings.Contains(text, "under way")

@@ -139,13 +139,13 @@ func TestRefundsThatTakeLong(t *testing.T) {
 		w.noticed()
 		w.ahead.Add(int64(20 * time.Minute))
 		w.idle.Store(false)
-		w.counts("homeward_notices_closed_total", 2*(i+1)) // the provider tells of the refund as well
+		w.counts("homeward_notices_closed_total", 2*(i+1)) // the provider reports the refund as well
 	}
 	w.fires("HomewardCompensationsSlow", 120, nil)
 	require.True(t, w.firesFor("HomewardCompensationsSlow", "homeward_provider", "simulator"))
 }
 
-// The bucket for the audit is gone for two hours.
+// The bucket for the audit is unreachable for two hours.
 func TestAnAuditWithoutABucket(t *testing.T) {
 	t.Parallel()
 	bucket := filepath.Join(t.TempDir(), "audit")

@@ -101,7 +101,7 @@ func TestTheProviderFails(t *testing.T) {
 	w.fires("HomewardGivenUp", 60, func() { time.Sleep(20 * time.Millisecond) })
 }
 
-func TestNobodyWorksOffWhatIsDue(t *testing.T) {
+func TestDueRowsWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(_ *world, c *node.ClusterConfig) {
 		c.Events.Log = true
@@ -110,7 +110,7 @@ func TestNobodyWorksOffWhatIsDue(t *testing.T) {
 	expected := []string{"HomewardOutboxLag", "HomewardEventsLag", "HomewardStuckInFlight", "HomewardUnknownOld"}
 	w.healthy(expected...)
 	w.idle.Store(true)
-	require.Equal(t, http.StatusCreated, w.charge(us, w.fresh(us), 1)) // whose event stays
+	require.Equal(t, http.StatusCreated, w.charge(us, w.fresh(us), 1)) // with an event that stays
 	w.faults(simulator.Faults{ErrorAfter: 1})
 	require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
 	w.ahead.Add(int64(2 * time.Hour))
@@ -150,7 +150,7 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 	w.ends("HomewardRefundsStopped", 300, figures)
 }
 
-func TestNobodySeesTheRows(t *testing.T) {
+func TestUnreadableRows(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(w *world, _ *node.ClusterConfig) { w.gone.Store(true) })
 	w.fires("HomewardFiguresOld", 60, figures)

@@ -41,7 +41,7 @@ const (
 
 var codes = map[string]claim.RegionCode{us: 1, eu: 2, asia: 3}
 
-// world is a cluster in this process whose metrics a board scrapes.
+// world is a cluster in this process, with a board that scrapes its metrics.
 type world struct {
 	*board
 	cluster  *node.Cluster
@@ -52,7 +52,7 @@ type world struct {
 	gone *atomic.Bool
 	// idle: no worker gets a row.
 	idle *atomic.Bool
-	// blind is a region whose nodes cannot read the table of regions; "" for none.
+	// blind is a region in which no node can read the table of regions; "" for none.
 	blind *atomic.Pointer[string]
 	// ahead of the machine's is the stores' clock.
 	ahead *atomic.Int64
@@ -70,28 +70,28 @@ type cutStore struct {
 
 func (s cutStore) Regions(ctx context.Context) ([]claim.Region, uint64, error) {
 	if blind := s.blind.Load(); blind != nil && *blind == s.region {
-		return nil, 0, fmt.Errorf("%w: it is gone", claim.ErrUnavailable)
+		return nil, 0, fmt.Errorf("%w: it is unreachable", claim.ErrUnavailable)
 	}
 	return s.Store.Regions(ctx)
 }
 
 func (s cutStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
 	if s.gone.Load() {
-		return claim.Begun{}, fmt.Errorf("%w: it is gone", claim.ErrUnavailable)
+		return claim.Begun{}, fmt.Errorf("%w: it is unreachable", claim.ErrUnavailable)
 	}
 	return s.Store.Begin(ctx, a)
 }
 
 func (s cutStore) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
 	if s.gone.Load() {
-		return claim.Record{}, time.Time{}, false, fmt.Errorf("%w: it is gone", claim.ErrUnavailable)
+		return claim.Record{}, time.Time{}, false, fmt.Errorf("%w: it is unreachable", claim.ErrUnavailable)
 	}
 	return s.Store.Get(ctx, key, home)
 }
 
 func (s cutStore) Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error) {
 	if s.gone.Load() {
-		return nil, fmt.Errorf("%w: it is gone", claim.ErrUnavailable)
+		return nil, fmt.Errorf("%w: it is unreachable", claim.ErrUnavailable)
 	}
 	return s.Store.Unknown(ctx, home, limit)
 }
@@ -175,7 +175,7 @@ func (w *world) fresh(region string) string {
 	return key
 }
 
-// opaque is one whose home is not in it.
+// opaque is one without a home in it.
 func (w *world) opaque() string { return fmt.Sprintf("order-%d", w.n.Add(1)) }
 
 // charge sends one and returns the status; 0 is no answer.
@@ -213,8 +213,7 @@ func (w *world) twins(region, key string) {
 	both.Wait()
 }
 
-// healthy is a while of ordinary traffic in which nothing fires. It is said of the alerts
-// that the test is about.
+// healthy is a while of ordinary traffic in which none of the test's alerts fires.
 func (w *world) healthy(alerts ...string) {
 	w.t.Helper()
 	for range 12 {
@@ -236,13 +235,13 @@ func (w *world) takeAway(region string, nodes int) {
 	cancel()
 	for _, n := range w.cluster.Nodes {
 		if n.Region() == region && nodes > 0 {
-			n.Stop(now) // it says what it left open
+			n.Stop(now) // it reports what it left open
 			nodes--
 		}
 	}
 }
 
-// sendsNotices has the provider tell us of what it does.
+// sendsNotices has the provider send notices.
 func (w *world) sendsNotices() {
 	w.t.Helper()
 	require.NoError(w.t, w.provider.SetNotices(simulator.Notices{

@@ -42,8 +42,8 @@ func quickly(t *testing.T, args ...string) options {
 	return o
 }
 
-// measured fails unless each budget of the cases whose names start so has a figure, and each
-// run of each side a line.
+// measured fails unless each budget of the cases under prefix has a figure, and each run of each
+// side a line.
 func measured(t *testing.T, b *bench, prefix string) {
 	lines, err := os.ReadFile(b.runsFile)
 	require.NoError(t, err)
@@ -82,13 +82,13 @@ func TestEmbeddedCasesMeasure(t *testing.T) {
 	b := newBench(t.Context(), o, io.Discard)
 	require.NoError(t, b.run(t.Context()))
 	measured(t, b, o.only)
-	left, err := os.ReadDir(o.dir)
+	rest, err := os.ReadDir(o.dir)
 	require.NoError(t, err)
-	require.Empty(t, left, "stores were left behind")
+	require.Empty(t, rest, "stores were left behind")
 }
 
-// Every case of a database runs, briefly. A wrong reply, a charge that is not stored or one
-// that was not asked for fails the run; no figure is judged.
+// Every case of a database runs, briefly. A wrong reply, a charge that is not stored or one that
+// was not requested fails the run; no figure is judged.
 func TestPostgreSQLCasesMeasure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts some thirty processes")
@@ -175,7 +175,7 @@ func TestReadingCountsChildren(t *testing.T) {
 	require.GreaterOrEqual(t, all.below(os.Getpid()), r.cpu)
 	require.Zero(t, all.below(1<<30))
 	require.NoError(t, in.Close())
-	_ = cmd.Wait() // read says no at the end of its input
+	_ = cmd.Wait() // read returns false at the end of its input
 }
 
 // What a database does when neither side runs is not a charge's.
@@ -256,9 +256,9 @@ func TestThePageIsWholeOrUntouched(t *testing.T) {
 	require.Equal(t, string(missed), string(again))
 	b.page = ""
 	require.ErrorContains(t, b.finish(), "1 are missed and 4 were not measured")
-	left, err := os.ReadDir(filepath.Dir(o.page))
+	rest, err := os.ReadDir(filepath.Dir(o.page))
 	require.NoError(t, err)
-	require.Len(t, left, 1)
+	require.Len(t, rest, 1)
 }
 
 func TestOptions(t *testing.T) {

@@ -205,7 +205,7 @@ func (b budget) judge(c string, first, runs []figures) verdict {
 	return v
 }
 
-// says is the last word of a row.
+// says is the last cell of a row.
 func (v verdict) says() string {
 	switch {
 	case !v.measured:

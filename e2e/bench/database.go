@@ -23,9 +23,8 @@ const (
 	bareDatabase, nodesDatabase = "bench_bare", "bench_homeward"
 	// manyConnections is room for several nodes with their pools, and for whoever watches.
 	manyConnections = 400
-	// counted is when all that was asked for is counted: a backend of PostgreSQL reports its
-	// transactions 10 s after the last of them at the latest (pgstat.c,
-	// PGSTAT_IDLE_INTERVAL).
+	// counted is when all requested transactions are counted: a backend of PostgreSQL reports its
+	// transactions 10 s after the last of them at the latest (pgstat.c, PGSTAT_IDLE_INTERVAL).
 	counted = 11 * time.Second
 )
 
@@ -232,7 +231,7 @@ func (db *database) placeLeases(ctx context.Context) error {
 // queueLeases has a node consider each of its leases in a database, and adds who held which
 // range's, before.
 func queueLeases(ctx context.Context, conn *pgx.Conn, held map[int64]int64) error {
-	_, _ = conn.Exec(ctx, "SET allow_unsafe_internals = true") // older versions do not know it
+	_, _ = conn.Exec(ctx, "SET allow_unsafe_internals = true") // older versions do not have it
 	rows, err := conn.Query(ctx, "SELECT range_id, lease_holder, lease_holder = crdb_internal.node_id() FROM [SHOW RANGES WITH DETAILS]")
 	if err != nil {
 		return err
@@ -240,17 +239,17 @@ func queueLeases(ctx context.Context, conn *pgx.Conn, held map[int64]int64) erro
 	var (
 		id, holder int64
 		here       bool
-		mine       []int64
+		owned      []int64
 	)
 	_, err = pgx.ForEachRow(rows, []any{&id, &holder, &here}, func() error {
 		held[id] = holder
 		if here {
-			mine = append(mine, id)
+			owned = append(owned, id)
 		}
 		return nil
 	})
-	for _, id := range mine {
-		// It fails where the lease has moved meanwhile; then the next round says so.
+	for _, id := range owned {
+		// It fails where the lease has moved meanwhile; then the next round reports it.
 		_, _ = conn.Exec(ctx, "SELECT crdb_internal.kv_enqueue_replica($1, 'lease', true)", id)
 	}
 	return err

@@ -2,7 +2,7 @@
 // least that could do the work.
 //
 //	go run ./e2e/bench                              all budgets that this machine has a database for
-//	go run ./e2e/bench -only cockroachdb/charge     the cases whose names start so
+//	go run ./e2e/bench -only cockroachdb/charge     the cases with this prefix
 //	go run ./e2e/bench -runs 2 -quick               proves that it runs, in seconds a case
 //	go run ./e2e/bench -page docs/BENCHMARKS.md     writes the page, if all could be measured
 //

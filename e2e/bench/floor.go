@@ -140,7 +140,7 @@ func replayer(s bare) http.HandlerFunc {
 	}
 }
 
-// answer says yes, in the least number of headers.
+// answer sends a yes, in the least number of headers.
 func answer(w http.ResponseWriter, body []byte, replayed bool, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -153,7 +153,7 @@ func answer(w http.ResponseWriter, body []byte, replayed bool, err error) {
 		h[replayedHeader] = []string{"true"}
 	}
 	w.WriteHeader(http.StatusCreated)
-	_, _ = w.Write(body) // a client that has gone counts the error itself
+	_, _ = w.Write(body) // a client that has disconnected counts the error itself
 }
 
 // bareKeys are two synced commits of the body.
@@ -191,7 +191,7 @@ func floorStore(dir string) (*pebble.DB, error) {
 	return pebble.Open(dir, o)
 }
 
-// quietLogger keeps Pebble's news off the terminal, but not its failures.
+// quietLogger keeps Pebble's events off the terminal, but not its failures.
 type quietLogger struct{}
 
 func (quietLogger) Infof(string, ...any)              {}

@@ -59,7 +59,7 @@ func clusterRole(ctx context.Context, args []string, in io.Reader, out io.Writer
 		Tenants:       []node.ClusterTenant{{Tenant: tenant(), APIKeys: []string{apiKey}}},
 		Logger:        quiet(),
 		Seal:          seal.Clear(nil, nil),
-		Fatal:         func(error) { os.Exit(1) }, // the log has said why
+		Fatal:         func(error) { os.Exit(1) }, // the log has the reason
 		OwnProcess:    true,
 		MetricsListen: "127.0.0.1:0",
 	}

@@ -164,10 +164,10 @@ func (g *generator) drive(ctx context.Context, w *wire, h *hdrhistogram.Histogra
 	return ctx.Err()
 }
 
-// due waits for this connection's next turn and returns from when its latency counts. At a
-// fixed rate that is the time at which the request should have gone when every connection
-// was busy then, so that a stall is charged to all who met it; a timer that rings late is
-// the generator's own fault and not counted.
+// due waits for this connection's next turn and returns from when its latency counts. At a fixed
+// rate that is the time at which the request should have gone when every connection was busy then,
+// so that a stall counts for every request that it delays; a late timer is the generator's fault
+// and not counted.
 func (g *generator) due(ctx context.Context) (from time.Time, more bool, err error) {
 	if g.rate == 0 {
 		now := time.Now()

@@ -66,7 +66,7 @@ type options struct {
 func parseOptions(args []string, out io.Writer) (options, error) {
 	o := options{keys: 1000}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.StringVar(&o.only, "only", "", "run only the cases whose names start so, such as cockroachdb/ or postgresql/charge")
+	f.StringVar(&o.only, "only", "", "run only the cases with this prefix, such as cockroachdb/ or postgresql/charge")
 	f.IntVar(&o.runs, "runs", 5, "how often each side runs, in turns")
 	seconds := f.Float64("seconds", 2, "how long each run is measured; twice as long at a fixed rate, and ten times of idle nodes")
 	f.BoolVar(&o.quick, "quick", false, "short runs that prove only that every case runs; no budget is judged")

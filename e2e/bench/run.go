@@ -60,7 +60,7 @@ type bench struct {
 	lines bytes.Buffer // every run, in the format of go test -bench
 	// series are the figures of each side by its case and name, in turns.
 	series map[string]map[string][]figures
-	memory []figures // runs whose process is one node
+	memory []figures // runs with one node in a process
 }
 
 // newBench names what is measured.
@@ -81,15 +81,15 @@ func (b *bench) run(ctx context.Context) (err error) {
 	b.printf("%d runs of each side, in turns, of %v; %s\n", b.runs, b.window, b.costs.Machine)
 	none := true
 	for _, engine := range engines {
-		mine := b.selected(engine)
-		if len(mine) == 0 {
+		cases := b.selected(engine)
+		if len(cases) == 0 {
 			continue
 		}
 		none = false
 		if engine == embedded {
-			err = b.measure(ctx, nil, nil, mine)
+			err = b.measure(ctx, nil, nil, cases)
 		} else {
-			err = onDatabase(ctx, b.options, localdb.Kind(engine), func(db *database) error { return b.onDatabase(ctx, db, mine) })
+			err = onDatabase(ctx, b.options, localdb.Kind(engine), func(db *database) error { return b.onDatabase(ctx, db, cases) })
 		}
 		if errors.Is(err, localdb.ErrNotFound) {
 			b.printf("\n%s is not measured: %v\n", engine, err)
@@ -103,20 +103,20 @@ func (b *bench) run(ctx context.Context) (err error) {
 	return b.finish()
 }
 
-// selected are the cases of an engine that were asked for.
-func (b *bench) selected(engine string) (mine []testCase) {
+// selected are the requested cases of an engine.
+func (b *bench) selected(engine string) (selection []testCase) {
 	for _, c := range cases(b.options) {
 		if c.engine() == engine && strings.HasPrefix(c.name, b.only) {
-			mine = append(mine, c)
+			selection = append(selection, c)
 		}
 	}
-	return mine
+	return selection
 }
 
 func (b *bench) printf(format string, args ...any) { _, _ = fmt.Fprintf(b.out, format, args...) }
 
 // onDatabase measures cases on a database.
-func (b *bench) onDatabase(ctx context.Context, db *database, mine []testCase) (err error) {
+func (b *bench) onDatabase(ctx context.Context, db *database, selection []testCase) (err error) {
 	b.printf("\non %s\n", db.Version())
 	// One, as a database that outlives a run must not get the same movement's id twice.
 	sim, err := start(ctx, "", "simulator")
@@ -133,7 +133,7 @@ func (b *bench) onDatabase(ctx context.Context, db *database, mine []testCase) (
 	if err := db.used(ctx); err != nil {
 		return err
 	}
-	if err := b.measure(ctx, db, sim, mine); err != nil {
+	if err := b.measure(ctx, db, sim, selection); err != nil {
 		return err
 	}
 	return b.addCosts(ctx, db)
@@ -165,8 +165,8 @@ func (b *bench) addCosts(ctx context.Context, db *database) error {
 // measure runs the sides of each case in turns; the order is turned round each time, so
 // that no side always runs in the wake of another. db is nil without a database, and so is
 // sim for a fresh one each time.
-func (b *bench) measure(ctx context.Context, db *database, sim *child, mine []testCase) error {
-	for _, c := range mine {
+func (b *bench) measure(ctx context.Context, db *database, sim *child, cases []testCase) error {
+	for _, c := range cases {
 		results := make([][]result, len(c.sides))
 		least := 0. // what the database uses with no side running, in cores
 		for turn := range b.runs {
@@ -274,7 +274,7 @@ func (b *bench) watchIdle(ctx context.Context, db *database, s side, args []stri
 		defer func() { err = errors.Join(err, n.stop()) }()
 		args, pids = append(args, "-seed="+n.Gossip), append(pids, n.cmd.Process.Pid)
 	}
-	// Vacuums of what was done before are not theirs.
+	// Vacuums of earlier work must not count for them.
 	if err := db.autovacuum(ctx, false); err != nil {
 		return r, err
 	}
@@ -346,7 +346,7 @@ func greatest(runs []figures) []figures {
 	return []figures{slices.MaxFunc(runs, func(a, b figures) int { return cmp.Compare(a.peak, b.peak) })}
 }
 
-// finish prints the verdict, and writes the files that were asked for.
+// finish prints the verdict, and writes the requested files.
 func (b *bench) finish() error {
 	all := b.verdicts()
 	b.printf("\nBudgets. Medians; a ratio is of one turn, with the least and the greatest:\n")
@@ -423,7 +423,7 @@ func toolchain() string {
 	return runtime.Version() + " without cgo"
 }
 
-// commit names what was measured; with changes that are not committed it says so.
+// commit names what was measured; it marks changes that are not committed.
 func commit(ctx context.Context) string {
 	head, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {

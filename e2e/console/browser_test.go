@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// browserEnv says what a missing browser is: "required" makes it a failure.
+	// browserEnv is for a missing browser: "required" makes it a failure.
 	browserEnv = "HOMEWARD_TEST_BROWSER"
 	// picturesEnv names the directory that the pictures of the docs are written to.
 	picturesEnv = "HOMEWARD_PICTURES"
@@ -59,10 +59,10 @@ type tab struct {
 
 // noted is everything that a page did and should not have done.
 type noted struct {
-	mu     sync.Mutex
-	home   string
-	faults []string
-	asked  int
+	mu       sync.Mutex
+	home     string
+	faults   []string
+	requests int
 }
 
 // of is the tab in the hands of a part of the test.
@@ -87,15 +87,15 @@ func open(t *testing.T, home string) *tab {
 	return b
 }
 
-// note takes in what the browser tells: errors, and where it was asked to go.
+// note records the browser's errors and requests.
 func (b *noted) note(ev any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch ev := ev.(type) {
 	case *network.EventRequestWillBeSent:
-		b.asked++
+		b.requests++
 		if u, err := url.Parse(ev.Request.URL); err != nil || u.Scheme+"://"+u.Host != b.home {
-			b.faults = append(b.faults, "asked another host: "+ev.Request.URL)
+			b.faults = append(b.faults, "sent a request to another host: "+ev.Request.URL)
 		}
 	case *runtime.EventExceptionThrown:
 		b.faults = append(b.faults, "exception: "+ev.ExceptionDetails.Text)
@@ -116,7 +116,7 @@ func (b *tab) clean() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	require.Empty(b, b.faults)
-	require.NotZero(b, b.asked)
+	require.NotZero(b, b.requests)
 	b.faults = nil
 }
 
@@ -214,7 +214,7 @@ func (b *tab) fits(what string) {
 	require.LessOrEqual(b, says[int](b, "document.documentElement.scrollWidth"), says[int](b, "window.innerWidth"), "%s is wider than the screen", what)
 }
 
-// picture writes what the tab shows to the docs, where that was asked for.
+// picture writes what the tab shows to the docs, if pictures were requested.
 func (b *tab) picture(name string) {
 	b.Helper()
 	dir := os.Getenv(picturesEnv)

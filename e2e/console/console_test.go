@@ -81,7 +81,7 @@ func (d demo) charge(at, apiKey, key, body string) int {
 	return status
 }
 
-// lines sends what the README says first.
+// lines sends the README's first requests.
 func (d demo) lines() {
 	d.Helper()
 	require.Equal(d, 201, d.charge(us, lab.DemoKeys()["acme"], "order-1", visa))
@@ -93,7 +93,7 @@ func (d demo) lines() {
 	require.Equal(d, 201, d.charge(as, "sk_demo_globex", minted.Keys[0], `{"amount":1250,"currency":"eur","payment_method":"pm_card_visa"}`))
 }
 
-// stuck makes a charge whose outcome stays unknown.
+// stuck makes a charge with an outcome that stays unknown.
 func (d demo) stuck(key string) {
 	d.Helper()
 	status, _ := d.send(http.MethodPut, d.PSP+"/_sim/faults", "", "", `{"late_effect":1,"late_effect_ms":600000}`)
@@ -216,11 +216,11 @@ func whatIsParkedIsRequeuedByAPerson(d demo, b *tab) {
 	b.visit("/unknown")
 	b.shows("order-7", "acme", "no answer")
 	b.picture("console-unknown")
-	id := d.park("order-7", "the provider does not know it, and neither do we")
+	id := d.park("order-7", "the provider does not have it, and neither do we")
 	b.visit("/unknown")
-	b.shows("No outcome is unknown.", "the provider does not know it")
+	b.shows("No outcome is unknown.", "the provider does not have it")
 	b.visit("/queues")
-	b.shows("Parked for a person", "the provider does not know it", "Requeue…")
+	b.shows("Parked for a person", "the provider does not have it", "Requeue…")
 	b.picture("console-queues")
 	b.clean()
 
@@ -289,7 +289,7 @@ func theBooksAreLookedAfter(d demo, b *tab) {
 		require.NoError(b, err)
 		require.NoError(b, k.End(b.Context(), func(r *runs.Run) { r.Verdict, r.Sentence = one.Verdict, one.Sentence }))
 	}
-	b.finds("/suspense", "1 ghost has not gone back yet.", "1 999 eur", "psp_ch_ghost", "Automatic refunds of simulator are stopped", "more refunds than ever", "1999 minor units")
+	b.finds("/suspense", "1 ghost has not been refunded yet.", "1 999 eur", "psp_ch_ghost", "Automatic refunds of simulator are stopped", "more refunds than ever", "1999 minor units")
 	b.picture("console-suspense")
 	b.do(chromedp.Click(`main a[href^="/run"]`))
 	b.shows("Proof: the books of europe-west1", "Every balance was proved from zero.")
@@ -365,6 +365,6 @@ func thePolicyIsEnforced(_ demo, b *tab) {
 	})()`))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	require.NotEmpty(b, b.faults, "the browser says that it refused")
+	require.NotEmpty(b, b.faults, "the browser reports that it refused")
 	b.faults = nil
 }

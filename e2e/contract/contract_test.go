@@ -57,7 +57,7 @@ func TestMismatches(t *testing.T) {
 			defer server.Close()
 			checker := read.Another()
 			client := &http.Client{Transport: checker.Transport(http.DefaultTransport, func(*http.Request) bool { return false })}
-			for range 2 { // the second is known by then
+			for range 2 { // the second has been read by then
 				r, err := http.NewRequest(http.MethodPost, server.URL+c.path, strings.NewReader(c.sent))
 				if err != nil {
 					t.Fatal(err)

@@ -22,7 +22,7 @@ func TestTheChartIsSound(t *testing.T) {
 	now := must(t, "", "helm-docs", "--chart-search-root", chart, "--dry-run", "--log-level", "error")
 	was := must(t, "", "cat", chart+"/README.md")
 	if strings.TrimSpace(now) != strings.TrimSpace(was) {
-		t.Error("helm/homeward/README.md is not what values.yaml says; run helm-docs --chart-search-root helm/homeward")
+		t.Error("helm/homeward/README.md does not match values.yaml; run helm-docs --chart-search-root helm/homeward")
 	}
 }
 
@@ -165,8 +165,8 @@ func TestAPortAloneIsChanged(t *testing.T) {
 	}
 }
 
-// TestNoValueRendersNull: a value that is null is refused, or its field is left out. Servers
-// refuse an empty field, or take it for something else, after helm has said yes.
+// TestNoValueRendersNull: a value that is null is refused, or its field is left out. Servers refuse
+// an empty field, or take it for something else, after helm has accepted it.
 func TestNoValueRendersNull(t *testing.T) {
 	needs(t, "helm")
 	text, err := os.ReadFile(chart + "/values.yaml")
@@ -203,7 +203,7 @@ func TestNoValueRendersNull(t *testing.T) {
 	}
 }
 
-// paths are all places below value, as in a.b.0, with what stands there.
+// paths are all paths below value, as in a.b.0, with their values.
 func paths(at string, value any) map[string]any {
 	all := map[string]any{}
 	below := func(name string, v any) {

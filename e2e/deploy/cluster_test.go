@@ -129,7 +129,7 @@ func (c *cluster) define() {
 	c.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 }
 
-// machines makes up six of them, whose pods get ready at once.
+// machines are six made-up nodes, on which pods are ready at once.
 func (c *cluster) machines(dir string) {
 	c.t.Helper()
 	stages := filepath.Join(module(c.t, kwok), "kustomize/stage")

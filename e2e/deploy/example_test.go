@@ -124,7 +124,7 @@ func TestTheExampleIsWhole(t *testing.T) {
 // that every Secret that is named is made by the page's lines.
 func (p *page) fits() {
 	p.t.Helper()
-	known := map[string]string{}
+	declared := map[string]string{}
 	made := strings.Join(p.cluster, "\n")
 	secret := regexp.MustCompile(`\{name: ([a-z-]+), key: ([a-z-]+)\}`)
 	for _, file := range append([]string{"all-regions"}, regions...) {
@@ -154,10 +154,10 @@ func (p *page) fits() {
 			if !slices.Contains(regions, name) {
 				p.t.Errorf("%s has a peer %s, which is no region", file, name)
 			}
-			if is := fmt.Sprint(peer); known[name] == "" {
-				known[name] = is
-			} else if known[name] != is {
-				p.t.Errorf("%s says of %s %s, and another region %s", file, name, is, known[name])
+			if is := fmt.Sprint(peer); declared[name] == "" {
+				declared[name] = is
+			} else if declared[name] != is {
+				p.t.Errorf("%s has for %s %s, and another region %s", file, name, is, declared[name])
 			}
 		}
 	}
@@ -210,8 +210,8 @@ func (p *page) operate(c *cluster, block string) {
 	}
 }
 
-// strictSchemas writes schemas that refuse what they do not know, of Kubernetes' own kinds
-// and of the definitions that the chart's objects are of.
+// strictSchemas writes schemas that refuse unknown members, of Kubernetes' own kinds and of the
+// chart's other objects.
 func strictSchemas(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -22,11 +22,11 @@ const (
 	// patience bounds every wait for something that must happen. It is only spent when
 	// a test fails.
 	patience = 2 * time.Minute
-	// lookEvery is how often something is asked that gives no signal.
+	// lookEvery is how often the tests poll for a change without a signal.
 	lookEvery = 100 * time.Millisecond
 )
 
-// needs skips a test whose tools are not here, unless DEPLOY_TOOLS is "required".
+// needs skips a test if a tool is missing, unless DEPLOY_TOOLS is "required".
 func needs(t *testing.T, tools ...string) {
 	t.Helper()
 	for _, tool := range tools {
@@ -64,7 +64,7 @@ func must(t *testing.T, stdin string, name string, args ...string) string {
 	return out
 }
 
-// eventually waits until check says yes.
+// eventually waits until check returns true.
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !check(); time.Sleep(lookEvery) {
@@ -74,8 +74,7 @@ func eventually(t *testing.T, what string, check func() bool) {
 	}
 }
 
-// program starts a program that ends with the test, however that ends, and shows the last
-// that it said should the test fail.
+// program starts a program that ends with the test, and shows its last output if the test fails.
 func program(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	log, err := child.OpenLog(filepath.Join(dir, name+".log"), false)
@@ -91,7 +90,7 @@ func program(t *testing.T, dir, name string, args ...string) {
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Logf("the last that %s said:\n%s", name, log.Tail(20))
+			t.Logf("the last output of %s:\n%s", name, log.Tail(20))
 		}
 	})
 }

@@ -50,7 +50,7 @@ type volumes struct{ configMaps, secrets map[string]map[string]string }
 func newPod(t *testing.T, dir, name, ip, binary string, spec podSpec, v volumes, overrides map[string]string) *pod {
 	t.Helper()
 	if c := spec.Containers; len(c) != 1 || len(spec.InitContainers) > 0 || len(c[0].Command) > 0 || len(c[0].EnvFrom) > 0 {
-		t.Fatalf("pod %s wants more than one container, or one with a command or envFrom, which this kubelet does not know", name)
+		t.Fatalf("pod %s wants more than one container, or one with a command or envFrom, which this kubelet does not have", name)
 	}
 	p := &pod{t: t, name: name, ip: ip, root: filepath.Join(dir, name), spec: spec, container: spec.Containers[0], log: filepath.Join(dir, name+".log")}
 	p.layOut(binary, v)
@@ -76,7 +76,7 @@ func newPod(t *testing.T, dir, name, ip, binary string, spec podSpec, v volumes,
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Logf("the last that %s said:%s", name, p.proc.Log().Tail(15))
+			t.Logf("the last output of %s:%s", name, p.proc.Log().Tail(15))
 		}
 	})
 	return p
@@ -113,7 +113,7 @@ func (p *pod) layOut(binary string, v volumes) {
 	for _, m := range p.container.VolumeMounts {
 		i := slices.IndexFunc(p.spec.Volumes, func(vol volume) bool { return vol.Name == m.Name })
 		if i < 0 || m.SubPath != "" {
-			p.t.Fatalf("pod %s mounts %s at %s, which is no volume of it as this kubelet knows them", p.name, m.Name, m.MountPath)
+			p.t.Fatalf("pod %s mounts %s at %s, which is no volume of it that this kubelet has", p.name, m.Name, m.MountPath)
 		}
 		dir := filepath.Join(p.root, m.MountPath)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -134,7 +134,7 @@ func (p *pod) layOut(binary string, v volumes) {
 				p.t.Fatal(err)
 			}
 		default:
-			p.t.Fatalf("pod %s: volume %s is of a kind that this kubelet does not know", p.name, m.Name)
+			p.t.Fatalf("pod %s: volume %s is of a kind that this kubelet does not have", p.name, m.Name)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (p *pod) files(dir, of string, data map[string]string, items []item, mode f
 		if err := os.WriteFile(path, []byte(text), mode); err != nil {
 			p.t.Fatal(err)
 		}
-		if os.Getuid() == 0 { // else the file is ours, who are the pod's user
+		if os.Getuid() == 0 { // else the test is the pod's user and owns the file
 			if err := os.Chown(path, 0, int(p.spec.SecurityContext.FSGroup)); err != nil {
 				p.t.Fatal(err)
 			}
@@ -191,7 +191,7 @@ func (p *pod) environ(overrides map[string]string) []string {
 		case from.FieldRef.FieldPath == "status.podIP":
 			env[v.Name] = p.ip
 		default:
-			p.t.Fatalf("pod %s: variable %s is of a source that this kubelet does not know", p.name, v.Name)
+			p.t.Fatalf("pod %s: variable %s is of a source that this kubelet does not have", p.name, v.Name)
 		}
 	}
 	maps.Copy(env, overrides)
@@ -250,20 +250,20 @@ func (p *pod) passes(ctx context.Context, b probe) bool {
 	return false
 }
 
-// watch tells of each change: one success, or as many failures one after the other as the
-// threshold says.
-func (p *pod) watch(ctx context.Context, b probe, tell func(well bool)) {
+// watch reports each change: one success, or as many failures one after the other as the threshold
+// says.
+func (p *pod) watch(ctx context.Context, b probe, report func(well bool)) {
 	misses, well := 0, false
 	for {
 		if p.ask(ctx, b) {
 			misses = 0
 			if !well {
 				well = true
-				tell(true)
+				report(true)
 			}
 		} else if misses++; ctx.Err() == nil && misses >= max(b.FailureThreshold, 1) && well {
 			well = false
-			tell(false)
+			report(false)
 		}
 		if !pause(ctx, b.PeriodSeconds) {
 			return

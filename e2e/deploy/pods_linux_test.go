@@ -54,8 +54,8 @@ func TestWhatPodsRun(t *testing.T) {
 	m.pays(first, second)
 	m.skew(before.version, before.version, before.version)
 
-	// The load is a drill's, whose verdict is that of the provider. Between the regions
-	// one is of each version, and forwards go both ways.
+	// The load is a drill's, with its verdict by the provider. Between the regions one is of each
+	// version, and forwards go both ways.
 	m.upgrade(now, func() {
 		m.skew(now.version, before.version, before.version)
 		m.pays(first, second) // new to old
@@ -81,8 +81,8 @@ type money struct {
 	access operator.Certificate
 }
 
-// newMoney makes what the releases need, as docs/DEPLOYING.md says: the database and its
-// users, the Secrets, a tenant.
+// newMoney makes what the releases need, as in docs/DEPLOYING.md: the database and its users, the
+// Secrets, a tenant.
 func newMoney(t *testing.T, b build) *money {
 	t.Helper()
 	dir := dbtest.Dir(t)
@@ -129,7 +129,7 @@ func newMoney(t *testing.T, b build) *money {
 	out := m.homeward(b, node, "tenant", "create", "acme", "--name", "Acme", "--registrar", regions[0])
 	found := regexp.MustCompile(`API key: (\S+)`).FindStringSubmatch(out)
 	if found == nil {
-		t.Fatalf("tenant create told no key: %s", out)
+		t.Fatalf("tenant create printed no key: %s", out)
 	}
 	m.apiKey = found[1]
 	return m
@@ -358,9 +358,9 @@ func (m *money) upgrade(to build, between func()) {
 	}
 }
 
-// drains takes a region out of service: what DNS asks says no, and who comes all the same
-// is served. Its pods can be replaced meanwhile, as they are ready though their region is
-// not. Then it is put back.
+// drains takes a region out of service: /readyz fails, and requests that still arrive are served.
+// Its pods can be replaced meanwhile, as they are ready though their region is not. Then the region
+// takes traffic again.
 func (m *money) drains(d *deployed) {
 	m.t.Helper()
 	key := m.mint(d)

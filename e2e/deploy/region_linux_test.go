@@ -116,12 +116,12 @@ func (d *deployed) job(b build, o object) {
 	}
 }
 
-// roll makes the Deployment's pods of this build, one more than there are to be at a time
-// and none less, as its strategy says.
+// roll makes the Deployment's pods of this build, one more than its replicas at a time and none
+// less, as its strategy has it.
 func (d *deployed) roll(b build, o object) {
 	d.t.Helper()
 	if s := o.Spec.Strategy.RollingUpdate; s.MaxSurge != 1 || s.MaxUnavailable != 0 {
-		d.t.Fatalf("the chart rolls with maxSurge %d and maxUnavailable %d, which this Deployment does not know", s.MaxSurge, s.MaxUnavailable)
+		d.t.Fatalf("the chart rolls with maxSurge %d and maxUnavailable %d, which this Deployment does not have", s.MaxSurge, s.MaxUnavailable)
 	}
 	d.mu.Lock()
 	old := d.pods
@@ -196,8 +196,8 @@ func (d *deployed) ready(settle time.Duration) {
 	})
 }
 
-// resolve tells every pod the names of Services: the headless one of its own region, and
-// what the peers' load balancers are called. Both lead to every pod, ready or not.
+// resolve gives every pod the names of Services: the headless one of its own region, and those of
+// the peers' load balancers. Both lead to every pod, ready or not.
 func (w *planet) resolve() {
 	w.t.Helper()
 	var all []*pod
@@ -205,13 +205,13 @@ func (w *planet) resolve() {
 	var peers strings.Builder
 	for _, d := range w.regions {
 		d.mu.Lock()
-		var mine strings.Builder
+		var addresses strings.Builder
 		for _, p := range d.pods {
-			fmt.Fprintf(&mine, "%s homeward-gossip.%s.svc\n", p.ip, d.name)
+			fmt.Fprintf(&addresses, "%s homeward-gossip.%s.svc\n", p.ip, d.name)
 			fmt.Fprintf(&peers, "%s homeward-peers.%s.example\n", p.ip, d.name)
 		}
 		for _, p := range d.pods {
-			own[p] = mine.String()
+			own[p] = addresses.String()
 		}
 		all = append(all, d.pods...)
 		d.mu.Unlock()
@@ -234,7 +234,7 @@ func (w *planet) of(region string) *deployed {
 // url is where merchants reach the region.
 func (d *deployed) url() string { return "http://" + d.service.Addr() }
 
-// rpc is where a pod of the region is asked by operators.
+// rpc is the address at which a pod of the region serves operators.
 func (d *deployed) rpc() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

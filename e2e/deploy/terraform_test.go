@@ -16,8 +16,8 @@ const terraform = "../../terraform"
 // standIns are the providers, at the versions that their schemas were derived from.
 var standIns = []string{"hashicorp/aws/6.66.0", "hashicorp/helm/3.1.2", "cockroachdb/cockroach/1.22.0"}
 
-// tofu runs OpenTofu where the only providers are stand-ins, which know the schemas of the
-// real ones and nothing else: see internal/tools/terraform/standin.
+// tofu runs OpenTofu where the only providers are stand-ins, which have the schemas of the real
+// ones and nothing else: see internal/tools/terraform/standin.
 type tofu struct {
 	t    *testing.T
 	home string
@@ -127,9 +127,9 @@ func TestTerraformIsSound(t *testing.T) {
 	}
 }
 
-// TestTerraformKnowsTheProviders shows that what is wrong for the real provider is wrong
-// here: an argument that there is not, a type, and something required that is missing.
-func TestTerraformKnowsTheProviders(t *testing.T) {
+// TestTerraformHasTheProviders shows that what is wrong for the real provider is wrong here: an
+// argument that there is not, a type, and something required that is missing.
+func TestTerraformHasTheProviders(t *testing.T) {
 	o := newTofu(t)
 	const dir = "modules/region"
 	o.run(dir, "init", "-backend=false", "-no-color")
@@ -155,7 +155,7 @@ func TestTerraformKnowsTheProviders(t *testing.T) {
 			}
 			out, err := (&tofu{t, o.home}).try(dir, "validate", "-no-color")
 			if err == nil || !strings.Contains(strings.Join(strings.Fields(err.Error()), " "), c.says) {
-				t.Errorf("validate says %v, and not %q\n%s", err, c.says, out)
+				t.Errorf("validate returns %v, and not %q\n%s", err, c.says, out)
 			}
 			if err := os.WriteFile(path, text, 0o600); err != nil {
 				t.Fatal(err)
@@ -185,7 +185,7 @@ func TestTerraformsValuesFitTheChart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	given, err := json.Marshal(map[string]any{
+	valuesJSON, err := json.Marshal(map[string]any{
 		"release": map[string]any{
 			"region": "us-east-1", "aws_region": "us-east-1", "namespace": "homeward", "seal_url": "awskms://alias/homeward-seal",
 			"node_ports": map[string]int{"api": 30081, "gossip": 30946},
@@ -201,7 +201,7 @@ func TestTerraformsValuesFitTheChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, text := range map[string]string{"out.tf": "output \"values\" {\n  value = yamlencode(local.base)\n}\n", "terraform.tfvars.json": string(given)} {
+	for file, text := range map[string]string{"out.tf": "output \"values\" {\n  value = yamlencode(local.base)\n}\n", "terraform.tfvars.json": string(valuesJSON)} {
 		if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -29,10 +29,9 @@ const (
 	patience = 90 * time.Second
 	// replicationTime is for some hundred ranges, one after the other, across oceans.
 	replicationTime = 6 * time.Minute
-	// lookEvery is how often something is asked that gives no signal to others.
+	// lookEvery is how often the tests poll for a change without a signal.
 	lookEvery = 50 * time.Millisecond
-	// stopTime is how long a node that is told to stop may take: HOMEWARD_DRAIN, and
-	// some.
+	// stopTime is how long a node may take to stop: HOMEWARD_DRAIN, and some.
 	stopTime = "25"
 )
 
@@ -246,7 +245,7 @@ func (c *cluster) replicated() error {
 	})
 }
 
-// until does something again and again, at most for patience, until it goes well.
+// until repeats something, at most for patience, until it succeeds.
 func (c *cluster) until(what string, f func() error) error { return c.untilWithin(patience, what, f) }
 
 func (c *cluster) untilWithin(limit time.Duration, what string, f func() error) error {
@@ -273,8 +272,8 @@ func (c *cluster) id(service string) (string, error) {
 	return "", fmt.Errorf("service %s has no container", service)
 }
 
-// tell runs one of docker's own commands on some services, on all at once.
-func (c *cluster) tell(services []string, args ...string) error {
+// signal runs one of docker's own commands on some services, on all at once.
+func (c *cluster) signal(services []string, args ...string) error {
 	return atOnce(services, func(service string) error {
 		id, err := c.id(service)
 		if err != nil {

@@ -1,8 +1,7 @@
-// Package docker runs a whole cluster in containers, breaks it in eleven ways under
-// load, and judges what merchants were told and how often money moved: make e2e, or
-// make e2e SCENARIO=region-killed for one of them. Its tests are skipped unless
-// HOMEWARD_DOCKER=1, which e2e/docker.sh and make set: they need Linux, Docker with
-// Compose, and some minutes.
+// Package docker runs a whole cluster in containers, breaks it in eleven ways under load, and
+// judges merchants' answers and how often money moved: make e2e, or make e2e SCENARIO=region-killed
+// for one of them. Its tests are skipped unless HOMEWARD_DOCKER=1, which e2e/docker.sh and make
+// set: they need Linux, Docker with Compose, and some minutes.
 //
 // The cluster is ../compose.yaml: three regions of two nodes, a CockroachDB node in
 // each, the simulator, and the distance between regions (package wan below this

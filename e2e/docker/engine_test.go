@@ -23,8 +23,8 @@ const (
 	pullTime = 3 * time.Minute
 )
 
-// command runs a program with variables of its own and returns what it printed.
-// An error is one line and ends with the last thing that the program said.
+// command runs a program with variables of its own and returns what it printed. An error is one
+// line and ends with the program's last line.
 func command(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
@@ -105,7 +105,7 @@ func wrongClock(ctx context.Context, dir string) error {
 	}
 	const now = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
 	if bytes.Count(source, []byte(now)) != 1 {
-		return fmt.Errorf("%s has another Now than this test knows; mend wrongClock", path)
+		return fmt.Errorf("%s has another Now than this test expects; mend wrongClock", path)
 	}
 	lying := bytes.Replace(source, []byte(now), []byte(now+"\tsec += wrongBy\n"), 1)
 	const reads = `package time

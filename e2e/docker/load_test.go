@@ -36,8 +36,8 @@ const (
 	// attemptTime is how long a client waits for one answer: longer than the slowest
 	// healthy one, a provider's time-out and two ways.
 	attemptTime = 7 * time.Second
-	// longestPause is how long a client waits before it sends again, whatever it was
-	// told: these are impatient.
+	// longestPause bounds a client's wait before a retry, whatever Retry-After is: these are
+	// impatient.
 	longestPause = time.Second
 )
 
@@ -57,8 +57,8 @@ func servedBy(r *answer.Answer) string {
 }
 
 func pauseAfter(r *answer.Answer) time.Duration {
-	told := time.Duration(r.Problem.RetryAfterMS) * time.Millisecond
-	return min(told, longestPause) + 50*time.Millisecond + rand.N(100*time.Millisecond)
+	retryAfter := time.Duration(r.Problem.RetryAfterMS) * time.Millisecond
+	return min(retryAfter, longestPause) + 50*time.Millisecond + rand.N(100*time.Millisecond)
 }
 
 // send makes one attempt at one node.
@@ -162,7 +162,7 @@ func (l *load) anywhere() member { return l.c.members[rand.IntN(len(l.c.members)
 
 func (l *load) anyTenant() string { return tenants[rand.IntN(len(tenants))] }
 
-// key sends rivals under one new key and retries each as it is told to, anywhere.
+// key sends rivals under one new key and retries each after Retry-After, anywhere.
 func (l *load) key(client int) {
 	amount, card, hard := l.amount(), "pm_card_visa", false
 	key := fmt.Sprintf("order-%d", amount)
@@ -253,7 +253,7 @@ func (l *load) pay(at member, home string) *answer.Answer {
 	return l.settle(ctx, probeClient, l.fresh(home), func() member { return at })
 }
 
-// tally compares what merchants were told with what the simulator saw.
+// tally compares merchants' answers with what the simulator saw.
 type tally struct {
 	Keys, Completed, Declined int
 	Requests, No, None        int64
@@ -302,7 +302,7 @@ func (l *load) judge(t *testing.T, v *tally) {
 		want[effect{object.ID, winner.amount}]++
 	}
 	l.replay(t, winners)
-	require.Equal(t, want, l.moved(t), "what merchants were told, and how often money moved")
+	require.Equal(t, want, l.moved(t), "merchants' answers, and how often money moved")
 	require.Equal(t, porcupine.Ok, l.history.Check(patience), "the histories of the keys fit no order of events")
 }
 
@@ -383,7 +383,7 @@ var (
 	// holding keeps calls for a while before it decides: less than the nodes' patience,
 	// HOMEWARD_PROVIDER__TIMEOUT.
 	holding = faults{Latency: 4000}
-	// mute charges and does not tell.
+	// mute charges and sends no answer.
 	mute = faults{DropReply: 1}
 )
 

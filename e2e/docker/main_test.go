@@ -88,7 +88,7 @@ func withCluster(ctx context.Context, tests func() int) (code int, err error) {
 	return tests(), nil
 }
 
-// report says what every scenario came to.
+// report has the result of every scenario.
 func report(took time.Duration) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\ndatabase: %s; %v in all\n", shared.kind, took.Round(time.Second))

@@ -219,10 +219,10 @@ func (s *scene) deputises(here, lost string) {
 // regionKilled: all of a region dies at once. The others serve its keys, and when it
 // is back it goes on.
 func regionKilled(s *scene) {
-	s.must(s.c.tell(s.c.of(eu), "kill"))
+	s.must(s.c.signal(s.c.of(eu), "kill"))
 	s.deputises(us, eu)
 	s.deputises(asia, eu)
-	s.must(s.c.tell(s.c.of(eu), "start"))
+	s.must(s.c.signal(s.c.of(eu), "start"))
 }
 
 // held makes charges at a node while the provider behaves in some way, and waits
@@ -247,7 +247,7 @@ func (s *scene) held(n int, at member, home string, f faults) ([]*send, <-chan *
 	return sends, replies
 }
 
-// state is what a node says of a key, "" when it does not say.
+// state is a node's state of a key, "" if it has none.
 func (s *scene) state(at member, one *send) string {
 	req, err := http.NewRequestWithContext(s.c.ctx, http.MethodGet, at.url+"/v1/idempotency-keys/"+one.key, nil)
 	if err != nil {
@@ -276,26 +276,25 @@ func (s *scene) finish(one *send, at member) *answer.Answer {
 	return r
 }
 
-// regionFrozen: all of a region stands still with charges in its hands, long enough
-// for others to take them over, and goes on as if nothing had happened. What it then
-// does with them must not count.
+// regionFrozen: all of a region is frozen with charges in flight, long enough for others to take
+// them over, and resumes. What it then does with them must not count.
 func regionFrozen(s *scene) {
 	sends, replies := s.held(4, s.at(eu, 1), eu, holding)
-	s.must(s.c.tell(s.c.of(eu), "pause"))
+	s.must(s.c.signal(s.c.of(eu), "pause"))
 	s.must(s.c.provider(everyday))
 	for i, one := range sends {
 		s.finish(&send{request: one.request, amount: one.amount}, s.at([]string{us, asia}[i%2], 1+i/2))
 	}
-	s.must(s.c.tell(s.c.of(eu), "unpause"))
+	s.must(s.c.signal(s.c.of(eu), "unpause"))
 	for _, one := range sends {
-		// Whatever the late holder answers, it is no second answer: the history tells.
+		// Whatever the late holder answers, it is no second answer: the history shows it.
 		s.must(receive(s.c.ctx, replies))
 		s.finish(one, s.at(eu, 1))
 	}
 }
 
-// partition: two regions lose sight of each other, both see the third. Gossip's news
-// still go round by the third.
+// partition: two regions cannot reach each other, both reach the third. Gossip still passes through
+// the third.
 func partition(s *scene) {
 	ways := []way{{us, eu}, {eu, us}}
 	s.must(s.c.cut(ways...))
@@ -328,7 +327,7 @@ func regionCutOff(s *scene) {
 	if s.c.kind == localdb.CockroachDB {
 		for _, home := range []string{us, eu} {
 			r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(home)), s.at(eu, 1), attemptTime)
-			require.NotEqual(s, http.StatusCreated, r.Status, "charged on a minority's word: %v", r)
+			require.NotEqual(s, http.StatusCreated, r.Status, "charged by a minority: %v", r)
 		}
 	} else {
 		s.deputises(eu, us)
@@ -344,9 +343,9 @@ func (s *scene) unreached(here, there string) {
 	require.NotEqual(s, there, servedBy(r), "the cut lets requests through: %v", r)
 }
 
-// nodeKilledMidForward: a node dies with forwarded charges in its hands, before the
-// provider has decided, and then again when money has moved and nobody was told. The
-// other one of its region answers for them.
+// nodeKilledMidForward: a node dies with forwarded charges in flight, before the provider has
+// decided, and then again when money has moved and no answer was sent. The other one of its region
+// answers for them.
 func nodeKilledMidForward(s *scene) {
 	dying := []string{eu + "-1"}
 	for _, f := range []faults{holding, mute} {
@@ -356,7 +355,7 @@ func nodeKilledMidForward(s *scene) {
 				s.until("money has moved for "+one.key, func() bool { return s.charged(one) })
 			}
 		}
-		s.must(s.c.tell(dying, "kill"))
+		s.must(s.c.signal(dying, "kill"))
 		s.must(s.c.provider(everyday))
 		for range sends {
 			s.must(receive(s.c.ctx, replies))
@@ -364,7 +363,7 @@ func nodeKilledMidForward(s *scene) {
 		for i, one := range sends {
 			s.finish(one, s.at(regions[i%3], 2))
 		}
-		s.must(s.c.tell(dying, "start"))
+		s.must(s.c.signal(dying, "start"))
 		s.whole()
 	}
 }
@@ -399,11 +398,11 @@ func slowRegion(s *scene) {
 	s.must(s.c.slow(asia, 0))
 }
 
-// databaseLost: where rows are kept in one place nothing is charged without it, and
-// everybody is told to come back. Where they are kept in three, one may be lost.
+// databaseLost: where rows are in one place nothing is charged without it, and every answer asks
+// for a retry. Where they are in three, one may be lost.
 func databaseLost(s *scene) {
 	lost := s.c.databases()[:1]
-	s.must(s.c.tell(lost, "kill"))
+	s.must(s.c.signal(lost, "kill"))
 	for _, m := range s.c.members {
 		if s.c.kind == localdb.CockroachDB && m.region != eu {
 			continue
@@ -416,7 +415,7 @@ func databaseLost(s *scene) {
 	if s.c.kind == localdb.CockroachDB {
 		s.until("us-east1 goes on", func() bool { return s.home(s.at(us, 1), us) })
 	}
-	s.must(s.c.tell(lost, "start"))
+	s.must(s.c.signal(lost, "start"))
 }
 
 // toSettle has a charge finished once everything is well again.
@@ -428,17 +427,17 @@ func (s *scene) toSettle(one *send) *send {
 	return one
 }
 
-// simulatorDown: without the provider nothing is charged and nobody is told that
-// anything was. Its books survive.
+// simulatorDown: without the provider nothing is charged and no answer reports a charge. Its books
+// survive.
 func simulatorDown(s *scene) {
-	s.must(s.c.tell([]string{"simulator"}, "kill"))
+	s.must(s.c.signal([]string{"simulator"}, "kill"))
 	for _, r := range regions {
 		got := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(r)), s.at(r, 2), patience)
 		require.NoError(s, got.Err)
 		require.Equal(s, http.StatusServiceUnavailable, got.Status, "%v", got)
 		require.Equal(s, "same_key", got.Problem.Retry)
 	}
-	s.must(s.c.tell([]string{"simulator"}, "start"))
+	s.must(s.c.signal([]string{"simulator"}, "start"))
 }
 
 // clockWrong: a node's clock is minutes ahead, then behind. Time in rows is the
@@ -472,15 +471,14 @@ func clockWrong(s *scene) {
 	change(image, "0s")
 }
 
-// rollingRestart: every node is told to stop, finishes what it has in hand, and comes
-// back before the next.
+// rollingRestart: every node gets SIGTERM, finishes its work, and comes back before the next.
 func rollingRestart(s *scene) {
 	for _, m := range s.c.members {
-		s.must(s.c.tell([]string{m.name}, "stop", "--time", stopTime))
+		s.must(s.c.signal([]string{m.name}, "stop", "--time", stopTime))
 		code, err := s.c.exitCode(m.name)
 		s.must(err)
 		assert.Equal(s, "0", code, "%s did not drain", m.name)
-		s.must(s.c.tell([]string{m.name}, "start"))
+		s.must(s.c.signal([]string{m.name}, "start"))
 		s.until(m.name+" is ready", func() bool { return s.c.ready(m) })
 		for _, r := range regions {
 			s.until(m.name+" reaches "+r, func() bool { return s.home(m, r) })

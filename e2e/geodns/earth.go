@@ -16,8 +16,8 @@ type place struct {
 	lat, lon float64
 }
 
-// sites are where the regions stand that a cluster has unless it is told otherwise: the
-// provider's page "Regions and zones" names the places.
+// sites are the places of a cluster's default regions: the provider's page "Regions and zones"
+// names the places.
 var sites = map[string]place{
 	"us-east1":        {"Moncks Corner, South Carolina", 33.2, -80.0},
 	"europe-west1":    {"St. Ghislain, Belgium", 50.4, 3.8},
@@ -27,8 +27,8 @@ var sites = map[string]place{
 // customer is a place from which merchants ask.
 type customer struct {
 	place
-	// subnet is what their resolver says of them. 198.18.0.0/15 is kept for benchmarks
-	// (RFC 2544), so it is nobody's.
+	// subnet is the client subnet that their resolver sends. 198.18.0.0/15 is kept for benchmarks
+	// (RFC 2544), so it belongs to no network.
 	subnet netip.Prefix
 }
 
@@ -44,9 +44,9 @@ var customers = []customer{
 // it for 0,0.
 const accuracy = 10
 
-// writeEarth writes the database that says where addresses are: the customers', and the
-// regions' own, as the nearest is found by both. PowerDNS takes coordinates from
-// databases of the type GeoLite2-City.
+// writeEarth writes the database of the addresses' places: the customers', and the regions' own, as
+// the nearest is found by both. PowerDNS takes coordinates from databases of the type
+// GeoLite2-City.
 func writeEarth(path string, regions []site) error {
 	tree, err := mmdbwriter.New(mmdbwriter.Options{
 		DatabaseType: "GeoLite2-City", Description: map[string]string{"en": "places of a cluster on one machine"},
@@ -78,7 +78,7 @@ func writeEarth(path string, regions []site) error {
 		return fmt.Errorf("database of places: %w", err)
 	}
 	if _, err := tree.WriteTo(f); err != nil {
-		_ = f.Close() // the error in hand says more
+		_ = f.Close() // the first error has more detail
 		return fmt.Errorf("database of places: %w", err)
 	}
 	return f.Close()
@@ -95,8 +95,8 @@ type site struct {
 func sitesOf(regions []string) ([]site, error) {
 	var all []site
 	for i, r := range regions {
-		p, known := sites[r]
-		if !known {
+		p, ok := sites[r]
+		if !ok {
 			return nil, fmt.Errorf("the location of %s is unknown; start the cluster with its own regions: make cluster", r)
 		}
 		all = append(all, site{p, r, netip.AddrFrom4([4]byte{127, 0, byte(i + 1), 1})})

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	us, eu, asia = "us-east1", "europe-west1", "asia-northeast1"
-	// powerDNSEnv says what a missing PowerDNS is: "required" makes it a failure.
+	// powerDNSEnv is for a missing PowerDNS: "required" makes it a failure.
 	powerDNSEnv = "HOMEWARD_TEST_POWERDNS"
 	// patience bounds every wait; it is only spent when a test fails.
 	patience = time.Minute
@@ -44,8 +44,8 @@ const (
 	enough = 5
 )
 
-// nearest are the regions in the order of their distance from each customer, as a globe
-// has it: the test's own word against PowerDNS'.
+// nearest are the regions in the order of their distance from each customer, as a globe has it: the
+// test's own computation against PowerDNS'.
 var nearest = map[string][]string{
 	"São Paulo": {us, eu, asia},
 	"Denver":    {us, eu, asia},
@@ -94,8 +94,8 @@ func TestMerchantsFollowDNS(t *testing.T) {
 	w.showsIt(data)
 }
 
-// startCluster starts a homeward cluster on PostgreSQL, whose outages are over in seconds,
-// and returns its directory.
+// startCluster starts a homeward cluster on PostgreSQL with outages of seconds, and returns its
+// directory.
 func startCluster(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "homeward")
@@ -209,9 +209,9 @@ func (w *world) until(what string, is func() bool) {
 	})
 }
 
-// everybodyAt does something, and waits until each customer is sent to a region, alone, and
-// has paid there. It tells how long the answer took to change since the order, and the
-// slowest payment until then.
+// everybodyAt does something, and waits until each customer is sent to a region, alone, and has
+// paid there. It returns how long the answer took to change since the order, and the slowest
+// payment until then.
 func (w *world) everybodyAt(when string, do func() error, region func(place string) string) {
 	w.t.Helper()
 	began, before, felt := time.Now(), map[string]int{}, map[string]string{}
@@ -330,7 +330,7 @@ func effects(t *testing.T, simulator string) map[int64][]string {
 	return all
 }
 
-// showsIt runs the command on the cluster: it says what to type, and ends when it is told.
+// showsIt runs the command on the cluster: it prints what to type, and ends on a signal.
 func (w *world) showsIt(data string) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -341,7 +341,7 @@ func (w *world) showsIt(data string) {
 	go func() {
 		ended <- run(ctx, []string{"-cluster", data, "-listen", listen, "-port", strconv.Itoa(freePorts(w.t, 5) + 4), "-ttl", "2s"}, out)
 	}()
-	until(w.t, "it says what to type", func() bool { return strings.Contains(out.String(), "Ctrl-C") })
+	until(w.t, "it prints what to type", func() bool { return strings.Contains(out.String(), "Ctrl-C") })
 	host, port, _ := strings.Cut(listen, ":")
 	for _, c := range customers {
 		require.Contains(w.t, out.String(), fmt.Sprintf("dig @%s -p %s api.homeward.test +short +subnet=%s", host, port, c.subnet))
@@ -387,7 +387,7 @@ func TestEntrance(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.close()) })
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	asked := func() string {
+	resolved := func() string {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.Addr()+"/", nil)
 		require.NoError(t, err)
 		res, err := client.Do(req)
@@ -402,17 +402,17 @@ func TestEntrance(t *testing.T) {
 	answers := func() string {
 		seen := map[string]bool{}
 		for range 4 {
-			seen[asked()] = true
+			seen[resolved()] = true
 		}
 		return strings.Join(slices.Sorted(maps.Keys(seen)), " ")
 	}
 	require.Equal(t, "a b", answers(), "none is ready: any will do")
 	ready["b"].Store(true)
-	until(t, "only the ready one is asked", func() bool { return answers() == "b" })
+	until(t, "only the ready one gets requests", func() bool { return answers() == "b" })
 	ready["a"].Store(true)
-	until(t, "both are asked", func() bool { return answers() == "a b" })
+	until(t, "both get requests", func() bool { return answers() == "a b" })
 	servers[1].Close()
-	until(t, "the one that lives is asked", func() bool { return answers() == "a" })
+	until(t, "the live one gets requests", func() bool { return answers() == "a" })
 	servers[0].Close()
 	require.Equal(t, "nobody", answers())
 }

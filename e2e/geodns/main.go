@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			f.watch(ctx, out)
 		}
 	}
-	if ctx.Err() != nil { // Ctrl-C: what was asked for
+	if ctx.Err() != nil { // Ctrl-C: a requested end
 		err = nil
 	}
 	return errors.Join(err, f.stop(ctx))
@@ -150,7 +150,7 @@ func (f *front) regionAt(addr netip.Addr) string {
 	return addr.String()
 }
 
-// sentTo says, for people, where a customer is sent.
+// sentTo describes for people where a customer is sent.
 func (f *front) sentTo(ctx context.Context, c customer) (string, error) {
 	addrs, _, err := f.dns.lookup(ctx, c.subnet)
 	if err != nil {
@@ -194,7 +194,7 @@ func (f *front) welcome(ctx context.Context, o options, out io.Writer) error {
 // watchEvery is how often every customer's answer is looked at.
 const watchEvery = 250 * time.Millisecond
 
-// watch tells of every answer that changes, until ctx ends or PowerDNS does.
+// watch reports every answer that changes, until ctx ends or PowerDNS does.
 func (f *front) watch(ctx context.Context, out io.Writer) {
 	was := map[string]string{}
 	for {

@@ -27,9 +27,9 @@ const (
 	attemptTime = 8 * time.Second
 )
 
-// merchant follows DNS and knows nothing else. It asks where the API is, keeps the answer
-// for as long as it may, and sends a request there. Without a final answer it sends the
-// same bytes with the same key once more, wherever the API is then.
+// merchant follows DNS alone. It resolves the API's name, keeps the answer for its TTL, and sends a
+// request there. Without a final answer it sends the same bytes with the same key once more,
+// wherever the API is then.
 type merchant struct {
 	customer
 	front *front
@@ -38,11 +38,11 @@ type merchant struct {
 	mu      sync.Mutex
 	payment []payment
 	entered map[string]int // payments that were answered, by region
-	slowest time.Duration  // of payments, since it was last asked
+	slowest time.Duration  // of payments, since it was last read
 	repeats int            // requests beyond the first of each payment
 }
 
-// payment is what was asked for and what came of it.
+// payment is a request with its result.
 type payment struct {
 	key    string
 	amount int64
@@ -57,7 +57,7 @@ type resolved struct {
 	until time.Time
 }
 
-// resolve asks DNS unless what it said may still be used.
+// resolve queries DNS unless the last answer may still be used.
 func (m *merchant) resolve(ctx context.Context, r *resolved) error {
 	if time.Now().Before(r.until) {
 		return nil
@@ -94,7 +94,7 @@ func (m *merchant) work(ctx context.Context, stop <-chan struct{}, amounts func(
 	}
 }
 
-// pay sends one request until it has its final answer, and says how often again.
+// pay sends one request until it has its final answer, and returns the number of retries.
 func (m *merchant) pay(ctx context.Context, p *payment, at *resolved) (repeats int, err error) {
 	for {
 		err := m.resolve(ctx, at)
@@ -140,7 +140,7 @@ func (m *merchant) send(ctx context.Context, p *payment, addr netip.Addr) (final
 		return false, err
 	}
 	var said struct{ Retry string }
-	_ = json.Unmarshal(text, &said) // a proxy's page says nothing
+	_ = json.Unmarshal(text, &said) // a proxy's page is no answer
 	switch {
 	case res.StatusCode == http.StatusCreated:
 		p.entry, p.home = m.front.regionAt(addr), res.Header.Get("Homeward-Home-Region")
@@ -162,7 +162,7 @@ func (m *merchant) enteredAt(region string) int {
 	return m.entered[region]
 }
 
-// felt is the slowest payment since it was last asked for.
+// felt is the slowest payment since it was last read.
 func (m *merchant) felt() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

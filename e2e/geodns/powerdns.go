@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// name is what is asked for. Names below test. are nobody's (RFC 6761).
+	// name is the queried name. Names below test. are reserved (RFC 6761).
 	name = "api.homeward.test."
 	zone = "homeward.test"
 	// checkEvery is how often PowerDNS asks each region, and checkTime how long it waits:
@@ -32,7 +32,7 @@ const (
 	startTime = 30 * time.Second
 	// stopTime is what it gets to end before it is killed.
 	stopTime = 5 * time.Second
-	// lookEvery is how often it is asked while it starts; it gives no signal.
+	// lookEvery is how often it is polled while it starts; it gives no signal.
 	lookEvery = 50 * time.Millisecond
 )
 
@@ -104,7 +104,7 @@ func startPowerDNS(ctx context.Context, dir, listen string, all []site, port int
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-// zoneOf is the zone: one name whose answer is a Lua record. See "Lua Records", functions
+// zoneOf is the zone: one name with a Lua record as its answer. See "Lua Records", functions
 // ifurlup and pickclosest, and "GeoIP backend", zones file, in PowerDNS' documentation.
 func zoneOf(all []site, port int, ttl time.Duration) []byte {
 	var addrs []string
@@ -141,7 +141,7 @@ func (s *powerDNS) await(ctx context.Context, all []site) error {
 		case <-s.proc.Done():
 			return fmt.Errorf("PowerDNS ended: %v%s", s.proc.Err(), s.proc.Log().Tail(logLines))
 		case <-ctx.Done():
-			return fmt.Errorf("PowerDNS at %s: %w (it said %v, %v)%s", s.addr, context.Cause(ctx), got, err, s.proc.Log().Tail(logLines))
+			return fmt.Errorf("PowerDNS at %s: %w (it answered %v, %v)%s", s.addr, context.Cause(ctx), got, err, s.proc.Log().Tail(logLines))
 		case <-time.After(lookEvery):
 		}
 	}
@@ -194,5 +194,5 @@ func (s *powerDNS) stop(ctx context.Context) error {
 	if !s.proc.Wait(ctx) {
 		return errors.Join(errors.New("PowerDNS did not end in time and was killed"), s.proc.Kill())
 	}
-	return nil // its exit code after a signal says nothing
+	return nil // its exit code after a signal means nothing
 }

@@ -57,23 +57,23 @@ var Model = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{keyState{}} },
 	Step: func(state, input, output any) []any {
 		s, in, out := state.(keyState), input.(Sent), output.(Got)
-		mine := s.body == "" || s.body == in.Body
+		matches := s.body == "" || s.body == in.Body
 		bound := keyState{in.Body, s.reply}
 		switch out.Kind {
 		case Final:
-			if mine && (s.reply == "" || s.reply == out.Reply) {
+			if matches && (s.reply == "" || s.reply == out.Reply) {
 				return []any{keyState{in.Body, out.Reply}}
 			}
 		case Mismatch:
-			if !mine {
+			if !matches {
 				return []any{s}
 			}
 		case Soft, InUse:
-			if mine && s.reply == "" {
+			if matches && s.reply == "" {
 				return []any{bound}
 			}
 		case None:
-			if mine {
+			if matches {
 				return []any{s, bound}
 			}
 			return []any{s}
@@ -92,7 +92,7 @@ type History struct {
 	ops []porcupine.Operation
 }
 
-// began is what the model's times are counted from: it knows integers only.
+// began is the origin of the model's times: the model has integers only.
 var began = time.Now()
 
 // Add adds one operation that was sent at start and answered just now. client is for

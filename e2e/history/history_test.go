@@ -11,8 +11,8 @@ import (
 	"github.com/homeward-io/homeward/e2e/history"
 )
 
-// TestModel shows that the check can fail: histories that break a promise are
-// told from those that keep it.
+// TestModel shows that the check can fail: it accepts histories that keep the promises and refuses
+// those that break one.
 func TestModel(t *testing.T) {
 	op := func(from, to int64, body string, kind history.Kind, reply string) porcupine.Operation {
 		return porcupine.Operation{Input: history.Sent{Key: "k", Body: body}, Output: history.Got{Kind: kind, Reply: reply}, Call: from, Return: to}

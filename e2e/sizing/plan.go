@@ -92,10 +92,10 @@ const (
 // all regions together.
 func newPlan(c model.Costs, db model.Database, a assumptions, rate float64, regions int) (p plan) {
 	g := float64(regions)
-	left := max(1, g-1) // regions that carry the load once one is lost
+	survivors := max(1, g-1) // regions that carry the load once one is lost
 	// In a region: all well, one lost, and with the lost one's requests of some seconds
 	// again within as many.
-	loads := [3]float64{rate / g, rate / left, rate / left * (1 + 1/g)}
+	loads := [3]float64{rate / g, rate / survivors, rate / survivors * (1 + 1/g)}
 	if regions == 1 {
 		loads[2] = rate
 	}

@@ -3,10 +3,10 @@
 //
 //	wan serve FROM
 //
-// is one region's way out: a toxiproxy whose proxies lead to nodes and databases
-// and carry half the round-trip time between both regions (those of package wan)
-// in each direction. They stand in the variables WAN_WAYS and WAN_MORE, each as
-// PORT=REGION=HOST:PORT, with blanks in between. Its HTTP API is on port 8474.
+// is one region's way out: a toxiproxy whose proxies lead to nodes and databases and carry half the
+// round-trip time between both regions (those of package wan) in each direction. They are in the
+// variables WAN_WAYS and WAN_MORE, each as PORT=REGION=HOST:PORT, with blanks in between. Its HTTP
+// API is on port 8474.
 //
 //	wan cut NETWORK...
 //	wan mend NETWORK...
@@ -95,7 +95,7 @@ func parseWay(text string) (way, error) {
 	return way{parts[0], parts[1], parts[2]}, nil
 }
 
-// serve runs the proxies until it is told to stop.
+// serve runs the proxies until a signal.
 func serve(from string, texts []string) error {
 	log := zerolog.New(os.Stdout).Level(zerolog.WarnLevel).With().Timestamp().Logger()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), log)
@@ -127,7 +127,7 @@ func serve(from string, texts []string) error {
 	}
 }
 
-// delay adds the toxic called latency, whose time the tests change.
+// delay adds the toxic called latency. The tests change its time.
 func delay(proxy *toxiproxy.Proxy, direction stream.Direction, d time.Duration) error {
 	_, err := proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(
 		`{"name":"latency_%[1]s","type":"latency","stream":%[1]q,"attributes":{"latency":%[2]d}}`, direction, d.Milliseconds())))

@@ -1,4 +1,4 @@
-// Package model says from what requests cost how large a deployment must be.
+// Package model computes from the costs of requests how large a deployment must be.
 package model
 
 import (

@@ -21,15 +21,15 @@ import (
 	"github.com/homeward-io/homeward/outbox/relay"
 )
 
-// toldByWebhook has merchants told of events at plain HTTP on this machine.
-func toldByWebhook() node.EventsSettings {
+// webhookEvents has events delivered to merchants by plain HTTP on this machine.
+func webhookEvents() node.EventsSettings {
 	e := node.DefaultEvents()
 	e.Webhooks.On, e.Webhooks.AllowHTTP, e.Webhooks.AllowPrivate = true, true, true
 	return e
 }
 
-// tellAt has both tenants told at url, unless it is "".
-func tellAt(ctx context.Context, cluster *node.Cluster, b backend, url string) error {
+// putEndpoints sets url as the endpoint of both tenants, unless it is "".
+func putEndpoints(ctx context.Context, cluster *node.Cluster, b backend, url string) error {
 	if url == "" {
 		return nil
 	}
@@ -42,8 +42,8 @@ func tellAt(ctx context.Context, cluster *node.Cluster, b backend, url string) e
 	return nil
 }
 
-// told is one event as a merchant's server got it.
-type told struct {
+// delivery is one event as a merchant's server got it.
+type delivery struct {
 	ID   string `json:"id"`
 	Type string `json:"type"`
 	Data struct {
@@ -59,7 +59,7 @@ type shop struct {
 	mu      sync.Mutex
 	closed  bool
 	refused int
-	all     []told // each delivery that was taken, repeats included
+	all     []delivery // each delivery that was taken, repeats included
 	wrong   []string
 }
 
@@ -80,7 +80,7 @@ func newShop(t *testing.T) *shop {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		e := told{body: string(body)}
+		e := delivery{body: string(body)}
 		if err := json.Unmarshal(body, &e); err != nil || verify.Verify(body, r.Header) != nil || r.Header.Get("webhook-id") != e.ID {
 			s.wrong = append(s.wrong, string(body))
 		}
@@ -105,7 +105,7 @@ func (s *shop) shut(closed bool) {
 
 // about are the events of an object, each once, in the order in which they came
 // first. A repeat must have the same bytes.
-func (s *shop) about(t testing.TB, object string) (events []told) {
+func (s *shop) about(t testing.TB, object string) (events []delivery) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *shop) about(t testing.TB, object string) (events []told) {
 		if e.Data.ID != object {
 			continue
 		}
-		i := slices.IndexFunc(events, func(o told) bool { return o.ID == e.ID })
+		i := slices.IndexFunc(events, func(o delivery) bool { return o.ID == e.ID })
 		if i < 0 {
 			events = append(events, e)
 			continue
@@ -185,12 +185,11 @@ func TestExpiryCrashPoints(t *testing.T) {
 	}
 }
 
-// TestEventsCrashPoints kills the process between a settlement, the take of its event, the
-// delivery and the finish. Each settled claim is told of, by one event however often that is
-// sent.
+// TestEventsCrashPoints kills the process between a settlement, the take of its event, the delivery
+// and the finish. Each settled claim has one event, however often that is sent.
 func TestEventsCrashPoints(t *testing.T) {
 	t.Parallel() // its processes mostly wait for a lease to lapse
-	for i, die := range []point{settled, eventTaken, eventTold, eventFinished} {
+	for i, die := range []point{settled, eventTaken, eventDelivered, eventFinished} {
 		if testing.Short() && i%2 != 0 {
 			continue
 		}
@@ -231,9 +230,9 @@ func TestEventsCrashPoints(t *testing.T) {
 	}
 }
 
-// TestNothingIsToldOfWhatIsNotSettled: claims that were begun, and whose provider has
-// moved the money, are told of once they are settled and not before.
-func TestNothingIsToldOfWhatIsNotSettled(t *testing.T) {
+// TestOnlySettledClaimsEmitEvents: a begun claim with moved money emits its event once it is
+// settled, and not before.
+func TestOnlySettledClaimsEmitEvents(t *testing.T) {
 	t.Parallel()
 	n, s := newNoticed(t), newShop(t)
 	n.ways = ways(t, "")
@@ -247,7 +246,7 @@ func TestNothingIsToldOfWhatIsNotSettled(t *testing.T) {
 	asleep := n.start(childConfig{Notices: true, Sink: s.url, NoWorker: true})
 	other := n.settle(n.ctx, us, charge("another-order", 3), nil)
 	require.Equal(t, http.StatusCreated, other.Status, "%v", other)
-	until(t, "the other charge is told of", func() bool { return len(s.about(t, objectID(t, other))) > 0 })
+	until(t, "the other charge's event is delivered", func() bool { return len(s.about(t, objectID(t, other))) > 0 })
 	require.Equal(t, map[string]bool{objectID(t, other): true}, s.objects())
 	asleep.kill()
 
