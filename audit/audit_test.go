@@ -610,7 +610,7 @@ func TestAWindowThatIsProlongedIsAGap(t *testing.T) {
 	require.Equal(t, start, f.Covered)
 }
 
-// blind is a bucket that lists none of some objects, as one whose listings are late.
+// blind is a bucket that lists none of some objects, as one with late listings.
 type blind struct {
 	audit.Objects
 	hides func(name string) bool

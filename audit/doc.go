@@ -96,7 +96,7 @@
 //
 //   - A claim books its object once, in the step that ends it, and objects are minted once.
 //   - A notice books only beside a booking, a claim or a refusal ([claim.Unpaid]) that the store
-//     has. A transaction of whose object a refusal is remembered stays, and one that leaves takes
+//     has. A transaction stays while a refusal of its object is remembered, and one that leaves takes
 //     along what housekeeping has not deleted yet, so a late notice of what has left finds none
 //     of the three. It is parked for a person, and refunds nothing.
 //   - What is booked by the provider's reference alone, as payouts are, and what persons decided

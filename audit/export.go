@@ -245,8 +245,8 @@ func (x *Exporter) advance(ctx context.Context, was uint64, next Chain) error {
 	return err
 }
 
-// segment writes the next segment of the window that c is in, which ends at to, or adopts
-// one whose writer died before it advanced the chain.
+// segment writes the next segment of the window that c is in, which ends at to, or adopts one of a
+// writer that died before it advanced the chain.
 func (x *Exporter) segment(ctx context.Context, c *Chain, to, now time.Time, status *Status) error {
 	s, found, err := x.leftover(ctx, c, now)
 	if err != nil {

@@ -124,8 +124,8 @@ func (x *Exporter) newProof(ctx context.Context, c Chain) (*proof, error) {
 	return p, nil
 }
 
-// maxBodies bounds the segments whose ids are in memory, some 5 MB each: rows come in
-// the order in which segments were written, so one segment of each day is in use.
+// maxBodies bounds the segments with their ids in memory, some 5 MB each: rows come in the order in
+// which segments were written, so one segment of each day is in use.
 const maxBodies = 8
 
 // divide separates entries that a segment has from the others.

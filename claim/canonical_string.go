@@ -58,8 +58,8 @@ func canonicalRune(s []byte) (rune, int) {
 	}
 }
 
-// str reads the string whose opening quote is at pos. plain reports that it is ASCII
-// without escapes.
+// str reads the string with its opening quote at pos. plain reports that it is ASCII without
+// escapes.
 func (c *canonicaliser) str() (plain bool, err *JSONError) {
 	start := c.pos
 	high := byte(0) // all bytes or-ed: at least 0x80 if any is not ASCII
@@ -120,7 +120,7 @@ func (c *canonicaliser) escapedStr(escape int) *JSONError {
 	return c.fail("")
 }
 
-// escape reads the escape whose backslash is at pos.
+// escape reads the escape with its backslash at pos.
 func (c *canonicaliser) escape() (rune, *JSONError) {
 	rest := c.in[c.pos:]
 	if len(rest) < 2 {

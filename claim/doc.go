@@ -23,7 +23,7 @@
 //	  │             └─ 24 h ───────┼───────────────────────▶ expired        │
 //	  │                            └─▶ IN_FLIGHT: taken over (fence+1),     │
 //	  │                                deferred (outcome unknown), or       │
-//	  │                                pending (somebody else is to act)    │
+//	  │                                pending (payer or bank is to act)    │
 //	  └─────────────────────────────────────────────────────────────────────┘
 //
 // Expiry is judged when the row is read, by the store's clock ([Record.Age]); physical
@@ -60,13 +60,12 @@
 // store refuses the write of a holder that slept through its lease. The lease
 // only prevents needless calls to the provider by two holders.
 //
-// A holder trusts its lease from the moment before it asked the store, by its own
-// clocks. The monotonic clock stops while the machine sleeps, so the holder also checks
-// the wall clock. Trust ends LeaseMargin before the lease does. The holder then cancels
-// the provider call's context and issues no further call. A take-over waits ClockOffset
-// longer than the lease. A heartbeat renews all leases of the process in one step, up
-// to LeaseCeiling. A lease that lies further ahead than that has lapsed: the store's clock
-// went back since.
+// A holder trusts its lease from the moment before it sent the step, by its own clocks. The
+// monotonic clock stops while the machine sleeps, so the holder also checks the wall clock. Trust
+// ends LeaseMargin before the lease does. The holder then cancels the provider call's context and
+// issues no further call. A take-over waits ClockOffset longer than the lease. A heartbeat renews
+// all leases of the process in one step, up to LeaseCeiling. A lease that lies further ahead than
+// that has lapsed: the store's clock went back since.
 //
 // A holder retries Settle with back-off while the store does not answer and trust
 // lasts; the heartbeat continues meanwhile. Each verdict has an id, which the row
@@ -164,11 +163,10 @@
 //
 // # After a restore
 //
-// A store that was restored from a backup lacks the claims that were begun after the
-// backup. Their retries look like first requests, and would charge again under another
-// provider key. So the row [Restore] records between which times claims are missing. While it
-// stands, a [Guard] is in front of the store, at the four steps that begin work on a key, and
-// nobody else knows of it:
+// A store that was restored from a backup lacks the claims that were begun after the backup. Their
+// retries look like first requests, and would charge again under another provider key. So the row
+// [Restore] records between which times claims are missing. While it stands, a [Guard] is in front
+// of the store, at the four steps that begin work on a key, and no other code handles it:
 //
 //	[Store].Begin     a key with an answer is answered from its claim. Else the guard recalls
 //	                  what is known of the key, before anything is begun or taken over
@@ -186,7 +184,7 @@
 //     that it dedupes. It has the witness ([Attempt].Witness).
 //   - A key without a witness is withheld ([WithheldError]) until the witnesses are known to be
 //     complete, or until the missing claim would have expired anyway.
-//   - A key whose money a person had booked ([Witness].Booked) is withheld.
+//   - A key with money that a person had booked ([Witness].Booked) is withheld.
 //
 // A released claim is also read behind the guard ([Guarded.ByObject]) by who decides about
 // money that surfaces for it: it may be the payment of a lost generation, and no ghost.

@@ -7,7 +7,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// A stamped key names its home: whoever holds it need ask no region.
+// A stamped key names its home: it needs no look-up in any region.
 func ExampleStamp() {
 	key, err := claim.Stamp(2, nil) // a region's code
 	if err != nil {

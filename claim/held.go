@@ -1,6 +1,6 @@
 package claim
 
-// Held is a notice about a charge whose money is held until its capture.
+// Held is a notice about a charge that holds its money until its capture.
 type Held struct {
 	// By is the provider that sent it; "" for HeldOrdered.
 	By string

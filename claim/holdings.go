@@ -108,7 +108,7 @@ func (h *holdings) watch(hold *holding, now time.Time) {
 	}
 }
 
-// look ends the calls whose trust has run out.
+// look ends the calls that have no trust left.
 func (h *holdings) look() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,9 +143,9 @@ func (s *Service) Start() {
 	go s.heartbeat(ctx, s.done)
 }
 
-// Drain waits until all running attempts have ended or ctx is done. This includes
-// attempts whose callers have disconnected, which the HTTP server no longer counts.
-// Call it when no more requests arrive.
+// Drain waits until all running attempts have ended or ctx is done. This includes attempts of
+// disconnected callers, which the HTTP server no longer counts. Call it when no more requests
+// arrive.
 func (s *Service) Drain(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {

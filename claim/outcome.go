@@ -105,7 +105,7 @@ type (
 	}
 )
 
-// GivenUp is the final answer of a claim whose outcome stays unknown.
+// GivenUp is the final answer of a claim with an outcome that stays unknown.
 type GivenUp struct {
 	Response Response
 	Events   []outbox.Message

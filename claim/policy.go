@@ -47,8 +47,8 @@ type Policy struct {
 	// stops asking. 14 days.
 	ActionFor     time.Duration `koanf:"action_for"`
 	ProcessingFor time.Duration `koanf:"processing_for"`
-	// MaxUnknowns bounds attempts whose outcome stays unknown. With BackoffMax
-	// 5 min the default of 60 is about four hours of look-ups.
+	// MaxUnknowns bounds attempts with an unknown outcome. With BackoffMax 5 min the default of 60
+	// is about four hours of look-ups.
 	MaxUnknowns uint32 `koanf:"max_unknowns"`
 	// BackoffMin and BackoffMax bound the pause after an unknown outcome; it
 	// doubles in between, with full jitter.

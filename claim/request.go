@@ -65,7 +65,7 @@ type Reply struct {
 	// ExpiresAt is until when the key answers as it does now: the end of the replay
 	// window, see [Record.ExpiresAt], or after that the end of the tombstone.
 	ExpiresAt time.Time
-	// ServedBy is the region whose node answered; Hops how many forwards it took.
+	// ServedBy is the region of the answering node; Hops how many forwards it took.
 	ServedBy string
 	Hops     int
 	// Way is how the request was answered, a Way of package span, as the entry's router saw it.

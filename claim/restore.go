@@ -134,8 +134,8 @@ func (r *Restore) ForgottenAt(p *Policy) time.Time {
 	return r.Until.Add(p.ReplayFor + p.TombstoneFor + p.ClockOffset)
 }
 
-// ResolvedAt is when the same holds for keys whose claims were in flight at Until: a
-// payment method may take p.ProcessingFor, a payer p.ActionFor, before they are settled.
+// ResolvedAt is when the same holds for keys with claims in flight at Until: a payment method may
+// take p.ProcessingFor, a payer p.ActionFor, before they are settled.
 func (r *Restore) ResolvedAt(p *Policy) time.Time {
 	return r.ForgottenAt(p).Add(max(p.ProcessingFor, p.ActionFor))
 }
@@ -231,8 +231,8 @@ type Restores interface {
 // errNoFirstUse: a witness of later generations has to find the claim of an earlier one.
 var errNoFirstUse = errors.New("claim: the witness has no first use, and the store lacks the claim that it continues")
 
-// Reattach is [Begin] for a key whose claim a restore may have lost, with its witness w. It begins
-// the lost claim again, unless the row has an answer, or is of w's generation.
+// Reattach is [Begin] for a key that may have lost its claim in a restore, with its witness w. It
+// begins the lost claim again, unless the row has an answer, or is of w's generation.
 func Reattach(rec *Record, a *Arrival, w *Witness, sinceSent time.Duration, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
 	decision, respelled, err := a.answer(rec, sinceSent, p, now)
 	switch {

@@ -377,7 +377,7 @@ func TestACompareOnlyRequestIsGuarded(t *testing.T) {
 	})
 }
 
-// pinning is a store whose pins a function answers.
+// pinning is a store with pins from a function.
 type pinning struct {
 	*rows
 	pin func(entry string) (Pin, error)
@@ -454,8 +454,8 @@ func TestAnAttemptHasItsWitnessOrSendsNothing(t *testing.T) {
 	sends(true)
 }
 
-// A claim in flight whose call is gone was settled meanwhile: it does not go on without the
-// request's content.
+// A claim in flight without its call was settled meanwhile: it does not go on without the request's
+// content.
 func TestAClaimWithoutItsCallIsNotContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, store, lost := restored(t, func(context.Context, Attempt) Outcome {

@@ -42,7 +42,7 @@ type Attempt struct {
 	// Refused is the decline code, if ReportedBy notified us that it declined this
 	// generation for good. The executor then calls no provider.
 	Refused string
-	// Held is a notice about a charge whose money is held, nil for none. The executor moves no
+	// Held is a notice about a charge that holds its money, nil for none. The executor moves no
 	// money then. Held.By names the provider that sent it.
 	Held *Held
 	// Witness is the witness of this generation while a restore is in effect; nil if there is none.
@@ -113,8 +113,8 @@ type Service struct {
 	flight flights
 	// executing counts requests under way, and attempts.
 	executing sync.WaitGroup
-	// met is when this node last saw a claim whose provider it does not have, in
-	// nanoseconds since 1970; 0: never.
+	// met is when this node last saw a claim of a provider that it does not have, in nanoseconds
+	// since 1970; 0: never.
 	met  atomic.Int64
 	stop context.CancelFunc
 	done chan struct{}
@@ -148,7 +148,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 		timed := *req
 		timed.Began, req = time.Now(), &timed
 	}
-	s.executing.Add(1) // whoever left, a drain waits for what the step may have won
+	s.executing.Add(1) // a drain waits for a claim that the step may have won, also of a disconnected caller
 	defer s.executing.Done()
 	begun, sentAt, waited, err := s.begin(ctx, req, &arrival)
 	defer func() { reply.Away += waited }()
@@ -441,8 +441,8 @@ const (
 )
 
 const (
-	// otherProviderPause is how long a node leaves a claim alone whose provider it does
-	// not have. Another node may have it, or the wait ends with a change of settings.
+	// otherProviderPause is how long a node leaves a claim of a provider that it does not have.
+	// Another node may have it, or the wait ends with a change of settings.
 	otherProviderPause = 15 * time.Second
 	// elsewhereMemory is for how long after it saw such a claim a node reads a claim
 	// before it takes it over.

@@ -137,7 +137,7 @@ func TestARenewalIsTrustedFromBeforeItWasSent(t *testing.T) {
 	})
 }
 
-// A holder whose renewal finds that another node has the claim ends its call at once.
+// A holder ends its call at once when its renewal finds that another node has the claim.
 func TestAFencedHolderEndsItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
@@ -160,7 +160,7 @@ func TestAFencedHolderEndsItsCall(t *testing.T) {
 	})
 }
 
-// hung is a store whose renewals get no answer.
+// hung is a store that does not answer renewals.
 type hung struct {
 	*rows
 	renewals atomic.Int64
@@ -272,8 +272,8 @@ func TestHomesAreRenewedApart(t *testing.T) {
 	})
 }
 
-// Only a drain waits for an attempt whose caller has disconnected.
-func TestDrainWaitsForWhatNobodyWaitsFor(t *testing.T) {
+// Only a drain waits for an attempt of a disconnected caller.
+func TestDrainWaitsForAttemptsOfDisconnectedCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
 		started, answer := make(chan struct{}), make(chan struct{})
@@ -294,7 +294,7 @@ func TestDrainWaitsForWhatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// The ceiling ends even a holder whose renewals succeed.
+// The ceiling ends even a holder with successful renewals.
 func TestTheCeilingEndsAStuckHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
@@ -363,8 +363,8 @@ func TestRetryAfterOutlastsSharedRefusals(t *testing.T) {
 	require.False(t, at.Add(p.TryAgainAfter()).Before((&Refusal{At: at}).SharedUntil(&p)))
 }
 
-// Whatever becomes of a request whose claim was read, the reply has the key's home and the time at
-// which its answer expires.
+// Whatever becomes of a request after its claim was read, the reply has the key's home and the time
+// at which its answer expires.
 func TestRefusalsSayWhereAndHowLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())

@@ -48,10 +48,9 @@ const (
 	stampLabel = "homeward/stamp/v1"
 )
 
-// Stamp mints a key whose home is the region with this code, in the canonical
-// lower-case text of a UUID. 74 bits are read from random; nil means
-// crypto/rand. It fails with [ErrRegionCode] for code 0, or when random does.
-// It is safe for concurrent use if random is.
+// Stamp mints a key with its home at the region of this code, in the canonical lower-case text of a
+// UUID. 74 bits are read from random; nil means crypto/rand. It fails with [ErrRegionCode] for code
+// 0, or when random does. It is safe for concurrent use if random is.
 func Stamp(code RegionCode, random io.Reader) (string, error) {
 	id, err := newStamp(code, random)
 	if err != nil {

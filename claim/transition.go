@@ -94,7 +94,7 @@ func Begin(rec *Record, a *Arrival, sinceSent time.Duration, p *Policy, now time
 	}
 }
 
-// absent reports whether r is no claim, or one whose key is free again.
+// absent reports whether r is no claim, or one with a key that is free again.
 func (r *Record) absent(p *Policy, now time.Time) bool { return r == nil || r.Age(p, now) == Gone }
 
 // answer decides what rec alone says to a; 0 if a step may have to change it. respelled
@@ -463,7 +463,7 @@ func printable(s string) string {
 	return s
 }
 
-// ReasonOutcomeUnknown marks a claim whose outcome stayed unknown until MaxUnknowns. A
+// ReasonOutcomeUnknown marks a claim with an outcome that stayed unknown until MaxUnknowns. A
 // charge that surfaces later is refunded.
 const ReasonOutcomeUnknown = "outcome_unknown"
 

@@ -29,9 +29,9 @@ func TestNoticesOfAnotherAccountSettleNothing(t *testing.T) {
 	}
 }
 
-// TestNobodyElseTriesWhatThePayerCanStillPay: a payment that was declined after its payer had
-// been asked for stays open at the provider.
-func TestNobodyElseTriesWhatThePayerCanStillPay(t *testing.T) {
+// TestNoFailoverOfWhatThePayerCanStillPay: a payment that was declined after its payer had been
+// asked for stays open at the provider.
+func TestNoFailoverOfWhatThePayerCanStillPay(t *testing.T) {
 	p := &patientProvider{fake: fake{result: psp.Result{Outcome: psp.Declined, ProviderRef: "px_1", Decline: &psp.Decline{Class: psp.Soft, Code: "do_not_honor"}}, caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}}}
 	e := NewExecutor(psp.Providers{p, &otherFake{}}, Options{Logger: slog.New(slog.DiscardHandler), Failover: map[string]Failover{"fake": {To: "other", Codes: []string{"do_not_honor"}}}})
 	a := attemptOf(Charge)

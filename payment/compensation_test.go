@@ -94,7 +94,7 @@ func TestCompensationIsHeld(t *testing.T) {
 	}
 }
 
-// The refund of a ghost whose refund has failed is booked beside that one.
+// The second refund of a ghost is booked beside the first, which has failed.
 func TestCompensationAfterAFailure(t *testing.T) {
 	a := compensationOf()
 	a.Payload = []byte(strings.Replace(string(a.Payload), `"provider_ref"`, `"failed_before":2,"provider_ref"`, 1))

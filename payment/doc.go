@@ -25,12 +25,11 @@
 // reference so far; after a soft decline it may belong to the previous generation. It
 // then counts as "nothing".
 //
-// A repeat that the provider refuses as invalid proves nothing about the first call: a
-// provider may validate a request before it looks up the key. The refusal counts only
-// after the look-ups above have found nothing, as often and as far apart as for any
-// other call. If the provider cannot be asked, the outcome stays unknown. A provider
-// that takes the repeat for another call under the same key ([psp.ErrKeyReused])
-// refuses neither call, and the executor looks up as above.
+// A repeat that the provider refuses as invalid proves nothing about the first call: a provider may
+// validate a request before it looks up the key. The refusal counts only after the look-ups above
+// have found nothing, as often and as far apart as for any other call. If the provider has no
+// look-ups, the outcome stays unknown. A provider that takes the repeat for another call under the
+// same key ([psp.ErrKeyReused]) refuses neither call, and the executor looks up as above.
 //
 // # Providers
 //
@@ -86,7 +85,7 @@
 // Refunds and compensations are recovered as charges are, by the same rules, with
 // look-ups for refunds.
 //
-// # Pending where nobody can be asked
+// # Pending at a provider without look-ups
 //
 // A provider without look-ups reports the outcome of a pending movement in a notice,
 // and in no other way ([psp.Capabilities].Blind). Until then the claim waits, and no
@@ -129,7 +128,7 @@
 //	the charge is settled    is next due, or by a webhook; the next attempt of the capture
 //	                         repeats it under the same provider key, or finds the charge made
 //	while the charge is      the charge's lease lapses and it is asked about again; the capture
-//	asked about              waits for whoever does that
+//	asked about              waits for that look-up
 //	after the charge is      the charge is made and booked, or canceled; the next attempt reads
 //	settled                  that and calls nobody
 //	after Settle             all of them are there

@@ -9,10 +9,10 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// elseMoved returns v, unless another provider is to try instead: the settings name
-// one, the request names none, and this generation has certainly moved no money. That
-// is so for a first attempt whose call was not sent or was declined, and never after an
-// unknown outcome. It excludes a declined payment whose payer may still complete it.
+// elseMoved returns v, unless another provider is to try instead: the settings name one, the
+// request names none, and this generation has certainly moved no money. That is so for a first
+// attempt whose call was not sent or was declined, and never after an unknown outcome. It excludes
+// a declined payment that its payer may still complete.
 func (t *attempt) elseMoved(ctx context.Context, r psp.Result, v claim.Outcome) claim.Outcome {
 	next, set := t.o.Failover[t.name]
 	_, has := t.callees[next.To]

@@ -15,11 +15,11 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// RequiresCapture is the state of a charge whose money the provider holds. It is
-// Stripe's term ("The PaymentIntent object", status).
+// RequiresCapture is the state of a charge while the provider holds its money. It is Stripe's term
+// ("The PaymentIntent object", status).
 const RequiresCapture psp.State = "requires_capture"
 
-// captureManual is the capture_method of a charge whose money is held first.
+// captureManual is the capture_method of a charge that holds its money first.
 const captureManual = "manual"
 
 // Codes of refused captures and cancellations, and of charges that cannot be held.
@@ -281,8 +281,8 @@ func (t *attempt) learned(ctx context.Context) (v claim.Outcome, over, unchanged
 	}
 }
 
-// captured is the verdict of a capture whose charge has succeeded: the charge as
-// stored, if it was made for the requested amount.
+// captured is the verdict of a capture after its charge has succeeded: the charge as stored, if it
+// was made for the requested amount.
 func (t *attempt) captured(ctx context.Context) claim.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
@@ -314,8 +314,8 @@ func (t *attempt) captured(ctx context.Context) claim.Outcome {
 	return &claim.Done{Response: resp, ProviderRef: t.of.rec.ProviderRef}
 }
 
-// letGo is the verdict of a cancellation whose charge is canceled. The charge's request
-// has its amount; after a crash the provider still has it.
+// letGo is the verdict of a cancellation after its charge is canceled. The charge's request has its
+// amount; after a crash the provider still has it.
 func (t *attempt) letGo(ctx context.Context) claim.Outcome {
 	of := &t.of
 	if !t.chargedAt(&of.rec) {

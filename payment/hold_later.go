@@ -12,11 +12,10 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Captures and cancellations at a provider that reports their result later and has no
-// look-ups (Adyen). Of several concurrent orders more than one could succeed. So an
-// order takes its charge before it calls: the charge's row names the order, and the
-// charge refuses another one until the provider's notice frees it. The charge follows
-// that notice ([claim.Held]) and never the order, whoever gave it.
+// Captures and cancellations at a provider that reports their result later and has no look-ups
+// (Adyen). Of several concurrent orders more than one could succeed. So an order takes its charge
+// before it calls: the charge's row names the order, and the charge refuses another one until the
+// provider's notice frees it. The charge follows that notice ([claim.Held]) and never the order.
 //
 // # Crash points
 //
@@ -219,8 +218,7 @@ func (t *attempt) orderFailed(ctx context.Context) claim.Outcome {
 	return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Hard, Code: t.Refused, Message: message}})
 }
 
-// tellsLater is how long an order whose charge is over waits for the notice about
-// itself.
+// tellsLater is how long an order waits for its own notice after its charge is over.
 const tellsLater = time.Hour
 
 // remembered returns the amount of a canceled charge, whose request is deleted and which cannot be
@@ -241,7 +239,7 @@ func (t *attempt) remembered() (in Intent, ok bool) {
 }
 
 // forgotten is the verdict of a cancellation without the amount of its charge: its notice is still
-// on the way, or was about an order of somebody else.
+// on the way, or was about another party's order.
 func (t *attempt) forgotten(ctx context.Context) claim.Outcome {
 	if t.age() >= tellsLater {
 		return t.notHeld()

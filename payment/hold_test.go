@@ -235,8 +235,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// While somebody else asks about the charge the capture waits for what they find.
-func TestOrderWaitsForWhoeverAsks(t *testing.T) {
+// While another attempt looks the charge up the capture waits for its result.
+func TestAnOrderWaitsForAnotherLookup(t *testing.T) {
 	h := newHolding(RequiresCapture)
 	h.result, h.busy, h.learns = psp.Result{Outcome: psp.Approved}, 2, becomes(1000, "")
 	require.Equal(t, claim.OutcomeDone, h.order(t, Capture, `{}`, false).Outcome)

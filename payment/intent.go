@@ -103,7 +103,7 @@ func spelled(raw []byte) string {
 // GivesBack reports whether op refunds a charge.
 func (op Operation) GivesBack() bool { return op == Refund || op == Compensation }
 
-// Orders reports whether op acts on a charge whose money has not moved.
+// Orders reports whether op acts on a charge before its money has moved.
 func (op Operation) Orders() bool { return op == Capture || op == Cancel }
 
 // Expired reports whether the intent must no longer be paid at now.

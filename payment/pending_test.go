@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// patient is a provider whose charges wait; shows is what it shows.
+// patient is a provider with charges that wait; shows is what it shows.
 type patientProvider struct {
 	fake
 	shows   psp.Movement

@@ -128,8 +128,8 @@ func TestRefusedRepeatNeverLetsGo(t *testing.T) {
 	}
 }
 
-// An invalid request whose first answer was lost releases its key after the provider has answered
-// not found often enough.
+// An invalid request with a lost first answer releases its key after the provider has answered not
+// found often enough.
 func TestLostRefusalIsReleased(t *testing.T) {
 	for _, caps := range []psp.Capabilities{
 		{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
@@ -162,7 +162,7 @@ func TestLostRefusalIsReleased(t *testing.T) {
 	}
 }
 
-// A refund whose reply is lost is made once, as a charge is; the provider decides how much of the
+// A refund with a lost reply is made once, as a charge is; the provider decides how much of the
 // charge can be refunded.
 func TestRefundRecoveryMovesMoneyOnce(t *testing.T) {
 	for _, caps := range []psp.Capabilities{

@@ -227,7 +227,8 @@ func TestRefund(t *testing.T) {
 	}
 }
 
-// A refund begins only of a charge whose booking stays until it ends. One that has begun goes on.
+// A refund begins only of a charge with a booking that stays until it ends. One that has begun goes
+// on.
 func TestARefundOfAnOldCharge(t *testing.T) {
 	b := someBooks()
 	old := b.all["europe/"+paid]
@@ -561,7 +562,7 @@ func FuzzParseRefund(f *testing.F) {
 }
 
 // A movement that has been given back is not what a later generation may settle on.
-func TestAGhostIsNobodysAnswer(t *testing.T) {
+func TestAGhostIsNoAnswerToARefund(t *testing.T) {
 	for name, c := range map[string]struct {
 		generation uint32
 		dedupe     psp.Dedupe

@@ -121,7 +121,7 @@ func Prefix(op Operation) string {
 	}
 }
 
-// Public returns the operations whose objects merchants can read.
+// Public returns the operations with objects that merchants can read.
 func Public() []Operation { return []Operation{Charge, Transfer, Refund} }
 
 // Operations returns the id prefixes of each operation's objects, for a claim.Service.

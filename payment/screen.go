@@ -21,7 +21,7 @@ type Screened struct {
 	Token bool
 }
 
-// Refusal returns the error for a caller whose text may not contain card numbers.
+// Refusal returns the error for a text that may not contain card numbers.
 func (s *Screened) Refusal() error {
 	if s.Token {
 		return cardAsToken()

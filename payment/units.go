@@ -2,9 +2,8 @@ package payment
 
 import "bytes"
 
-// amountUnits marks a refund or capture whose amount is in Stripe's units. Such a
-// request names no currency, so the amount can be converted only once its charge has
-// been read.
+// amountUnits marks a refund or capture with its amount in Stripe's units. Such a request names no
+// currency, so the amount can be converted only once its charge has been read.
 const amountUnits = "amount_units"
 
 // codeUnits refuses such an amount in a currency that Stripe counts in other units.

@@ -46,13 +46,13 @@
 //     no other node can reach it either: in seconds with LocalTimings, in a minute or so
 //     across oceans. Until then forwards to it fail on the wire and are retried on its
 //     neighbours.
-//   - A node whose RPC port is closed, to all or to one region, stays in gossip, which has
+//   - A node with its RPC port closed, to all or to one region, stays in gossip, which has
 //     a port of its own.
 //   - A node that is alive but cut off is dropped by everyone on the far side, and drops
 //     them. Both sides continue. [Membership] keeps probing the seeds that it cannot see
 //     (see [RejoinEvery]), so the sides find each other when the cut heals. A deployment
 //     therefore names at least one seed per region.
-//   - A node whose metadata does not decode is logged once and ignored: it is of another
+//   - A node with metadata that does not decode is logged once and ignored: it is of another
 //     version, or another system.
 //   - [Membership.LastSeen] reports how long a region has had no live node; who acts on
 //     that, and after what grace, is not decided here.

@@ -133,7 +133,7 @@ func peersOf(t *testing.T, change func(*PeersConfig), nodes ...Node) *Peers {
 	return p
 }
 
-// requestFor is a request whose key prefers first among nodes.
+// requestFor is a request with a key that prefers first among nodes.
 func requestFor(first Node, nodes ...Node) claim.Request {
 	for i := 0; ; i++ {
 		key := claim.Key{Tenant: "acme", Value: fmt.Sprintf("order-%d", i)}

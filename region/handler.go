@@ -36,7 +36,7 @@ type HandlerConfig struct {
 	Topology *Topology
 	// Deployment is this node's; callers of any other are refused.
 	Deployment uuid.UUID
-	// Logger logs refused callers, and errors whose text is not sent to the caller. Default:
+	// Logger logs refused callers, and errors that the caller gets without their text. Default:
 	// discard.
 	Logger *slog.Logger
 }
@@ -179,8 +179,8 @@ func (h *Handler) admit(ctx context.Context, rpc string, peer connect.Peer, entr
 	return h.fail(ctx, rpc, err)
 }
 
-// checkHome refuses a key or an object whose home is not here. code, read off the key
-// itself, decides, whatever the sender claims; 0 is none.
+// checkHome refuses a key or an object with its home elsewhere. code, read off the key itself,
+// decides, whatever the sender claims; 0 is none.
 func (h *Handler) checkHome(home string, code claim.RegionCode) error {
 	switch {
 	case !ValidName(home):

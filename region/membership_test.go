@@ -353,7 +353,7 @@ func TestViewLogsUndecodableMetadataOnce(t *testing.T) {
 	if len(v.load().byRegion[eu]) != 1 {
 		t.Fatal("a node that became well was not taken")
 	}
-	// A live node whose metadata turns bad is forgotten, and its region with it.
+	// A live node with metadata that turns bad is forgotten, and its region with it.
 	now = now.Add(time.Minute)
 	v.NotifyUpdate(bad)
 	if len(v.load().all) != 0 || !v.lastSeen(eu).Equal(now) || len(logged.records) != 2 {

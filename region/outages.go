@@ -48,15 +48,14 @@ type OutagesConfig struct {
 // to another, or be alive behind a partition: both sides then act on the same
 // rows, and the rows decide.
 //
-// What gossip sees and what calls reach are kept apart, and so are both directions of a
-// way: each node knows its own calls alone. A region is out of reach if gossip has no
-// live node of it, or if none of those that it has answers calls (a port that is closed
-// to requests alone). A node that gave no answer is silent until it answers one of the pings
-// that Run sends, whose packets are of full size; a small call that it answers ends nothing.
-// [Outages.Lost] turns true once the grace has passed since the first call without an answer
-// (one that had waited long, over a connection that then broke, counts from shortly before
-// that), and each node has had the time of a ping. It is safe for concurrent use; the methods
-// that hear of calls do nothing on nil.
+// What gossip sees and what calls reach are kept apart, and so are both directions of a way: each
+// node knows its own calls alone. A region is out of reach if gossip has no live node of it, or if
+// none of those that it has answers calls (a port that is closed to requests alone). A node that
+// gave no answer is silent until it answers one of the pings that Run sends in packets of full
+// size; a small call that it answers ends nothing. [Outages.Lost] turns true once the grace has
+// passed since the first call without an answer (one that had waited long, over a connection that
+// then broke, counts from shortly before that), and each node has had the time of a ping. It is
+// safe for concurrent use; the methods that hear of calls do nothing on nil.
 type Outages struct {
 	c       OutagesConfig
 	started time.Time

@@ -103,7 +103,7 @@ func TestARegionMarkedDownIsLostAtOnce(t *testing.T) {
 
 // A way that is cut for forwards alone is no less cut, and its healing is
 // noticed though nobody forwards any more.
-func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
+func TestARegionThatGossipSeesAndNoCallReaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sight{eu: time.Now().Add(time.Hour), as: time.Now().Add(time.Hour)}
 		var up atomic.Bool

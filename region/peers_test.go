@@ -189,15 +189,15 @@ func TestAPeersErrorArrivesAndIsNotRetried(t *testing.T) {
 
 // Beside an error the reply has the key's home and the expiry of its answer.
 func TestAReplyArrivesBesideAnError(t *testing.T) {
-	known := claim.Reply{Home: eu, FirstUse: time.UnixMicro(1e15).UTC(), ExpiresAt: time.UnixMicro(2e15).UTC()}
+	reply := claim.Reply{Home: eu, FirstUse: time.UnixMicro(1e15).UTC(), ExpiresAt: time.UnixMicro(2e15).UTC()}
 	for _, want := range contractErrors {
-		local := &fakeLocal{execute: func(context.Context, string, claim.Request) (claim.Reply, error) { return known, want }}
+		local := &fakeLocal{execute: func(context.Context, string, claim.Request) (claim.Reply, error) { return reply, want }}
 		node := startNode(t, "a", local)
 		got, err := peersOf(t, nil, node).Execute(t.Context(), eu, requestFor(node, node), 1, us)
 		if !sameError(err, want) {
 			t.Errorf("%v arrived as %v", want, err)
 		}
-		if !reflect.DeepEqual(got, known) {
+		if !reflect.DeepEqual(got, reply) {
 			t.Errorf("%v: %+v arrived beside it", want, got)
 		}
 	}

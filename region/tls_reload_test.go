@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/devcerts"
 )
 
-// reloading is a server whose files a test replaces, on a clock of its own.
+// reloading is a server with files that a test replaces, on a clock of its own.
 type reloading struct {
 	*certFiles
 	certs *TLS

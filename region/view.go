@@ -33,8 +33,7 @@ type view struct {
 	gossip map[string]string
 	// gone is when a region's last live node left.
 	gone map[string]time.Time
-	// refused are the live members whose metadata did not decode, so that each is
-	// logged once.
+	// refused are the live members with metadata that did not decode, so that each is logged once.
 	refused map[string]bool
 
 	strangers strangers

@@ -353,9 +353,9 @@ func (m *Model) MayShow(at Place, now time.Time) bool {
 	return c != nil && c.final() && !c.over(m.Policy.ReplayFor, now)
 }
 
-// SpokenFor lists the homes whose claim still owns key (live, in flight or a
+// Owners lists the homes whose claim still owns key (live, in flight or a
 // tombstone). More than one is a broken promise.
-func (m *Model) SpokenFor(key claim.Key, now time.Time) (homes []string) {
+func (m *Model) Owners(key claim.Key, now time.Time) (homes []string) {
 	for at, c := range m.Cells {
 		if at.Key == key && !m.gone(c, now) {
 			homes = append(homes, at.Home)

@@ -314,7 +314,7 @@ func (r *random) compare(t *rapid.T) {
 			}
 		}
 		r.keys[rec.ProviderKey] = use
-		if homes := r.model.SpokenFor(at.Key, now); len(homes) > 1 {
+		if homes := r.model.Owners(at.Key, now); len(homes) > 1 {
 			t.Fatalf("%v has a claim that owns it in %v", at.Key, homes)
 		}
 	}

@@ -21,7 +21,7 @@ func (w *world) witnessOf(a claim.Arrival, generation uint32) claim.Witness {
 	}
 }
 
-// witnessed is an arrival whose key's claim was lost.
+// witnessed is an arrival under a key with a lost claim.
 func (w *world) witnessed(key, body string) claim.Arrival {
 	a := w.arrival(key, body)
 	a.Providers, a.Provider = []string{"simulator"}, "simulator"
@@ -298,7 +298,7 @@ var restoreTests = []test{
 
 		r, _, err = kept.Restore(w.ctx)
 		require.NoError(w, err)
-		// A person's release does not cover keys whose witness is unfinished.
+		// A person's release does not cover keys with an unfinished witness.
 		r.Phase, r.Partial = claim.RestoreWitnessed, true
 		_, err = kept.PutRestore(w.ctx, r)
 		require.NoError(w, err)

@@ -169,11 +169,11 @@ var waitTests = []test{
 		next := emitting(pending("payer", w.Policy.Lease), Events(again, 1))
 		second := answer(202, "wait for the payer's second try")
 		next.Outcome.(*claim.Pending).Response = second
-		told := w.withEffects(w.home)
+		count := w.withEffects(w.home)
 		rec = w.settle(again, next)
 		require.Equal(w, second, rec.Interim.Response, "its own answer")
 		w.same(rec, w.get(rec))
-		require.Equal(w, told+1, w.withEffects(w.home), "and its own event")
+		require.Equal(w, count+1, w.withEffects(w.home), "and its own event")
 	}},
 	{"wait: a provider's own pause holds the next generation back", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)

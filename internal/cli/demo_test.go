@@ -25,7 +25,7 @@ func TestADemoLeavesNothing(t *testing.T) {
 	onlyWith(t)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	left := func() []os.DirEntry {
+	listed := func() []os.DirEntry {
 		t.Helper()
 		entries, err := os.ReadDir(tmp)
 		require.NoError(t, err)
@@ -48,14 +48,14 @@ func TestADemoLeavesNothing(t *testing.T) {
 		}
 		if strings.Contains(said.Text(), "Ctrl-C drains") {
 			ready = true
-			require.Len(t, left(), 1)
+			require.Len(t, listed(), 1)
 			require.Contains(t, does(t, "regions", "--node", address), "As us-east1-1-")
 			interrupt()
 		}
 	}
 	require.Zero(t, <-ended, errs.String())
 	require.True(t, ready)
-	require.Empty(t, left())
+	require.Empty(t, listed())
 
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestADemoLeavesNothing(t *testing.T) {
 	refuses(t, []string{"the simulator cannot listen on " + addr, "in use", "--listen"}, "simulator", "--listen", addr)
 	refuses(t, []string{"a region's RPC cannot listen on " + addr, "in use", "--rpc-listen"}, "demo", "--listen", "127.0.0.1:0", "--rpc-listen", addr)
 	refuses(t, []string{"--rpc-listen", "of this machine alone"}, "demo", "--listen", "127.0.0.1:0", "--rpc-listen", "0.0.0.0:7081")
-	require.Empty(t, left())
+	require.Empty(t, listed())
 }
 
 // TestADemoSealsWhatProvidersSay: secrets and persons' data at rest. Without any setting a

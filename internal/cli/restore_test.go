@@ -23,7 +23,7 @@ func TestHowARestoreIsShown(t *testing.T) {
 	shown := does(t, "restore", "show")
 	require.Contains(t, shown, said)
 	require.Contains(t, shown, "(ann: a lost disk)", "the row still names who began it")
-	require.NotContains(t, shown, "everything that matters")
+	require.NotContains(t, shown, "every lost claim that matters")
 	require.Contains(t, does(t, "restore", "show", "--json"), `"released_by": "bob"`)
 }
 

@@ -225,7 +225,7 @@ func (s *console) show(w http.ResponseWriter, r *http.Request, status int, p *pa
 	_, _ = w.Write(whole.Bytes()) // the client may have disconnected
 }
 
-// rendered is a page whose content is HTML already.
+// rendered is a page with HTML as its content already.
 type rendered struct {
 	*page
 	Content template.HTML

@@ -102,8 +102,7 @@ func unsettled(h *inspect.History) bool {
 	return h.Claim != nil && h.Claim.State == claim.InFlight.String() || len(h.Waiting) > 0
 }
 
-// guess returns the tenant whose request with the key arrived recently, if there is
-// exactly one.
+// guess returns the tenant that recently sent a request with the key, if there is exactly one.
 func (s *console) guess(ctx context.Context, key string) string {
 	all, err := s.watch.look(ctx)
 	if err != nil {

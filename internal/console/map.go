@@ -34,8 +34,8 @@ type regionView struct {
 	// PerSecond is what arrived at its nodes, over [admin.Lately].
 	PerSecond float64
 	Total     admin.Tally
-	// DeputyFor are the regions whose rows its nodes act on; Deputies those that act on
-	// this one's.
+	// DeputyFor are the regions for which its nodes are deputies; Deputies the regions that are its
+	// deputies.
 	DeputyFor, Deputies []string
 	RTT                 time.Duration
 	LastSeen            time.Time

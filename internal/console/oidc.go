@@ -78,8 +78,8 @@ const (
 
 	sessionCookie = "homeward-console"
 	loginCookie   = "homeward-login"
-	// sessionOver is the session cookie of a browser whose session has ended: its next
-	// login asks the issuer to authenticate the user anew.
+	// sessionOver is the session cookie of a browser after its session has ended: its next login
+	// asks the issuer to authenticate the user anew.
 	sessionOver = "over"
 )
 

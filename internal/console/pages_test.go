@@ -25,9 +25,9 @@ import (
 // is unknown.
 type rows struct {
 	parked  bool
-	away    string // the region whose rows cannot be read
+	away    string // the region with unreadable rows
 	unparks int
-	lost    bool // an Unpark whose answer is lost
+	lost    bool // an Unpark with a lost answer
 	notes   []string
 	acts    []string
 	// unaudited is the error of AppendAudit.
@@ -310,7 +310,7 @@ func TestAKeyIsFoundByItsTenant(t *testing.T) {
 	d.all.Members[0].Part.Traffic.Arrivals = []admin.Arrival{{Tenant: "acme", Key: "order-1"}, {Tenant: "acme", Key: "order-1"}}
 	h = newTestConsole(t, Config{Deployment: d, History: hs})
 	body := get(t, h, "/key?q=order-1").Body.String()
-	require.Contains(t, body, "charged once", "the nodes have seen whose it is")
+	require.Contains(t, body, "charged once", "the nodes have seen its tenant")
 	require.Contains(t, body, "Entered lately at</dt><dd>asia-northeast1")
 	d.all.Members[1].Part.Traffic.Arrivals = []admin.Arrival{{Tenant: "globex", Key: "order-1"}}
 	require.Contains(t, get(t, newTestConsole(t, Config{Deployment: d, History: hs}), "/key?q=order-1").Body.String(), "Whose key is it?")

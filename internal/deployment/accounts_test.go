@@ -63,10 +63,10 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 				return map[claim.RegionCode]string{1: us, 2: eu}[code], code <= 2
 			}
 			work := &account.Homes{Work: store, Names: []string{us, eu}, Home: home}
-			left := func(names ...string) error {
+			openWork := func(names ...string) error {
 				return account.CheckRemoved(ctx, store, work, names)
 			}
-			require.NoError(t, left("new"))
+			require.NoError(t, openWork("new"))
 			charge, err := claim.NewObjectID("ch", 1, nil)
 			require.NoError(t, err)
 			begin := func(at, key, operation, provider, payload string) claim.Record {
@@ -111,12 +111,12 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 					})
 				}
 			}
-			err = left("new")
+			err = openWork("new")
 			require.ErrorContains(t, err, "(old: 2 claims, 1 refunds and 1 ghosts)")
 			require.ErrorContains(t, err, "leave_providers to [old]")
 			require.NotContains(t, err.Error(), "\n")
-			require.NoError(t, left("new", "old"))
-			require.ErrorContains(t, left("old"), "(new: 1 claims, 0 refunds and 0 ghosts)")
+			require.NoError(t, openWork("new", "old"))
+			require.ErrorContains(t, openWork("old"), "(new: 1 claims, 0 refunds and 0 ghosts)")
 
 			for provider, open := range map[string]string{"old": "old: 2 claims, 1 refunds and 1 ghosts", "new": "new: 1 claims"} {
 				var refused *account.OpenError
@@ -134,7 +134,7 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 			require.True(t, changed)
 			_, err = store.Settle(ctx, first, claim.Verdict{Outcome: &claim.Refused{Response: claim.Response{Status: 402, Body: []byte("{}")}}})
 			require.NoError(t, err)
-			require.ErrorContains(t, left("new"), "old: 1 claims")
+			require.ErrorContains(t, openWork("new"), "old: 1 claims")
 
 			page, err := store.Calls(ctx, us, "charge_k3", 1)
 			require.NoError(t, err)

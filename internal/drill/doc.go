@@ -24,5 +24,5 @@
 //
 //	duplicates   movements of money beyond the first for one payment
 //	differing    answers to one payment that are not the same bytes
-//	lost         payments without an answer, or whose answer the provider belies
+//	lost         payments without an answer, or with one that the provider belies
 package drill

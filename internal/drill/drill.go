@@ -44,8 +44,8 @@ type Config struct {
 	Scenario Scenario
 	// Region is the region that is hit; "" if the scenario hits everything.
 	Region string
-	// Node is the one node of Region to hit, and From the region whose calls alone are
-	// hit; "": all. Both are for Blackhole.
+	// Node is the one node of Region to hit, and From the only region to have its calls hit; "":
+	// all. Both are for Blackhole.
 	Node, From string
 	Means      Means
 	Regions    []Region

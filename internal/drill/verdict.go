@@ -105,8 +105,8 @@ func (v *Findings) example(format string, args ...any) {
 	}
 }
 
-// judge compares the answers with the movements of money whose amounts are the drill's.
-// The amount of the payment at position i is base+i.
+// judge compares the answers with the movements of money that have the drill's amounts. The amount
+// of the payment at position i is base+i.
 func judge(v *Findings, payments []payment, effects []effect, base int64) {
 	moved := map[int][]string{} // references, by payment
 	references := map[string]int{}

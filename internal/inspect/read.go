@@ -52,7 +52,7 @@ type Query struct {
 	Of string
 	// Tenant is the key's tenant; "" searches all tenants. An object needs none.
 	Tenant string
-	// Since and Until bound the days whose segments are searched; zero: no bound.
+	// Since and Until bound the days of the searched segments; zero: no bound.
 	Since, Until time.Time
 }
 

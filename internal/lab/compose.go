@@ -117,7 +117,7 @@ func (m ComposeMeans) Offers(s drill.Scenario, region string) (string, error) {
 	nodes := strings.Join(names, " and ")
 	needNodes := func(how string) (string, error) {
 		if len(names) == 0 {
-			return "", fmt.Errorf("the project has no container whose service is called %s-…", region)
+			return "", fmt.Errorf("the project has no container of a service called %s-…", region)
 		}
 		return how, nil
 	}
@@ -136,7 +136,7 @@ func (m ComposeMeans) Offers(s drill.Scenario, region string) (string, error) {
 		}
 		return "docker kill " + composeDatabase + region + ", then docker start", nil
 	case drill.Blackhole:
-		return "", fmt.Errorf("%s is not offered with --compose, whose containers have no gate before their RPC ports; use --cluster", s)
+		return "", fmt.Errorf("%s is not offered with --compose: its containers have no gate before their RPC ports; use --cluster", s)
 	case drill.Drain:
 	}
 	return "", fmt.Errorf("%s is not offered with --compose; use homeward region drain", s)

@@ -45,8 +45,8 @@ func TestADemoHasItsRPCWhereDocsSay(t *testing.T) {
 	}
 }
 
-// TestAnRPCPortThatSomebodyTakesMeanwhile: the demo starts on free ones, unless a flag names one.
-func TestAnRPCPortThatSomebodyTakesMeanwhile(t *testing.T) {
+// TestAnRPCPortThatIsTakenMeanwhile: the demo starts on free ones, unless a flag names one.
+func TestAnRPCPortThatIsTakenMeanwhile(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, taken.Close()) }()

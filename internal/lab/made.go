@@ -69,8 +69,8 @@ func (k *Cluster) refuseDatabase(ctx context.Context, m *sqlstore.Migrator) erro
 	return fmt.Errorf("the cluster of %s did not make the database that %s names, and leaves it alone; name an empty database, or with --data the directory of the cluster that made this one, or unset the variable to get a private database", k.Data, node.DatabaseURL)
 }
 
-// putTenants makes the two merchants, and leaves those that exist as they are: their rates
-// may have been set since. A merchant whose key opens nothing gets another one.
+// putTenants makes the two merchants, and leaves those that exist as they are: their rates may have
+// been set since. A merchant with a key that opens nothing gets another one.
 func (k *Cluster) putTenants(ctx context.Context) (parts.Stop, error) {
 	k.APIKeys = k.made.APIKeys
 	return nil, node.WithDatabase(ctx, k.urls[k.regions[0]], func(db *sqlstore.DB) error {

@@ -73,7 +73,7 @@ func TestComposeMeans(t *testing.T) {
 	_, err = m.Offers(drill.DBFailover, "europe-west1")
 	require.ErrorContains(t, err, "database-europe-west1")
 	short := ComposeMeans{containers: m.containers, regions: append([]drill.Region{{Name: "europe"}, {Name: "us"}}, regions...)}
-	require.Equal(t, m.Nodes(), short.Nodes(), "a region whose name begins another's is not hit for it")
+	require.Equal(t, m.Nodes(), short.Nodes(), "a region with a name that begins another's is not hit for it")
 
 	for _, do := range []func(context.Context, string) error{m.Kill, m.Start, m.Stop, m.Cut, m.Join} {
 		require.NoError(t, do(ctx, "us-east1-1"))

@@ -224,8 +224,7 @@ type Node struct {
 // readyLine is what serve prints when it is ready.
 var readyLine = regexp.MustCompile(`(?m)^homeward \S+ in \S+: API (http://\S+), RPC (\S+), gossip (\S+), database .*, metrics (\S+), console (\S+)$`)
 
-// start starts the process of a node whose settings are in a file. It ends with
-// this process.
+// start starts the process of a node with its settings in a file. It ends with this process.
 func (n *Node) start(file string, environ []string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -139,7 +139,7 @@ const (
 	auditDir  = "audit"
 )
 
-// DemoAuditDir is the bucket of a demo whose settings name none.
+// DemoAuditDir is the default bucket of a demo.
 func DemoAuditDir(data string) string { return filepath.Join(data, auditDir) }
 
 // DemoAudit is the default export of a demo: a bucket beside its store, a window every

@@ -17,7 +17,7 @@ import (
 // its own protocol. S3 has whole tests, see buckettest.
 func TestCloudDriversAreReached(t *testing.T) {
 	var mu sync.Mutex
-	asked := map[string]string{}
+	bodies := map[string]string{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -25,7 +25,7 @@ func TestCloudDriversAreReached(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		asked[r.URL.Path] += string(body)
+		bodies[r.URL.Path] += string(body)
 		if r.Method == http.MethodPost { // Cloud Storage answers with the object
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"kind":"storage#object","name":"x","bucket":"bodies","generation":"1","size":"4"}`)
@@ -49,12 +49,12 @@ func TestCloudDriversAreReached(t *testing.T) {
 		require.NoError(t, b.Close())
 		mu.Lock()
 		found := ""
-		for p, said := range asked {
+		for p, said := range bodies {
 			if strings.Contains(p, path) && strings.Contains(p+said, ref) && strings.Contains(said, "body") {
 				found = p
 			}
 		}
 		mu.Unlock()
-		require.NotEmpty(t, found, "%s: %v", url, asked)
+		require.NotEmpty(t, found, "%s: %v", url, bodies)
 	}
 }

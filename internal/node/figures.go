@@ -40,7 +40,8 @@ const (
 type figures struct {
 	store  deployment.Store
 	region string
-	// lost are the homes whose nodes cannot report. inTurn reports whether it is this node's turn.
+	// lost are the homes without nodes that can report. inTurn reports whether it is this node's
+	// turn.
 	lost     func() []string
 	inTurn   func(home string) bool
 	failures *meter.Counter

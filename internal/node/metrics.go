@@ -8,7 +8,7 @@ import (
 	"github.com/homeward-io/homeward/internal/telemetry"
 )
 
-// openMetrics is [telemetry.OpenMetrics] whose listener names its setting.
+// openMetrics is [telemetry.OpenMetrics] with the setting's name in its listener's error.
 func openMetrics(ctx context.Context, p telemetry.Process, listen string) (*telemetry.Metrics, error) {
 	m, err := telemetry.OpenMetrics(ctx, p, listen)
 	if op := (*net.OpError)(nil); errors.As(err, &op) {

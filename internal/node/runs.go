@@ -74,7 +74,7 @@ func (b runsBucket) Get(ctx context.Context, name string, limit int64) ([]byte, 
 // runsDir is the bucket of a demo and of a local cluster, within their data directory.
 const runsDir = "runs"
 
-// LocalRuns is the URL of the bucket of a demo or a local cluster whose settings name none.
+// LocalRuns is the URL of the default bucket of a demo or a local cluster.
 func LocalRuns(data string) (string, error) {
 	dir, err := filepath.Abs(filepath.Join(data, runsDir))
 	if err != nil {

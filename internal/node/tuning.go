@@ -48,7 +48,7 @@ type Tuning struct {
 	// ErrorPages is the base URL of the types of errors, the same at every node; "" is
 	// the pages that the node serves.
 	ErrorPages problem.Pages `koanf:"error_pages"`
-	// Limits: those of tenants are the defaults for tenants whose row has none.
+	// Limits: those of tenants are the defaults for tenants without any in their row.
 	Limits httpapi.Limits `koanf:",flatten,squash"`
 }
 

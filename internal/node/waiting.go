@@ -40,7 +40,7 @@ func (s *Server) openMeans(ctx context.Context) (_ parts.Stop, err error) {
 	return parts.Closing(s.means.close), nil
 }
 
-// waitsFor reports whether a database whose opening failed may come yet.
+// waitsFor reports whether a database that could not be opened may come yet.
 func waitsFor(err error) bool { return errors.Is(err, claim.ErrUnavailable) }
 
 // wait serves the API without a database until open has an answer that stays.

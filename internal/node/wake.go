@@ -78,7 +78,7 @@ func roundsOf(place func(home string) int, rounds func(place int) int) (now func
 	}
 }
 
-// keptHomes are the homes whose housekeeping this node does: its own region, and lost ones,
+// keptHomes are the homes for which this node does the housekeeping: its own region, and lost ones,
 // whose nodes cannot.
 func (n *Node) keptHomes() []string { return append([]string{n.c.Region}, n.outages.All()...) }
 

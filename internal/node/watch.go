@@ -52,11 +52,11 @@ func (w *watch) hear(ctx context.Context, nodes []region.Node) {
 // this one drains.
 func (n *Node) watchRows(ctx context.Context) (parts.Stop, error) {
 	n.follower.meet(ctx, n.membership.SetDraining)
-	mine := roundsOf(n.place, watchRounds)
+	inTurn := roundsOf(n.place, watchRounds)
 	bad := &trouble{log: n.log, began: "the row of restores cannot be read; what it withheld is withheld", over: "the row of restores can be read again"}
 	w := &watch{
 		read:    func(ctx context.Context) error { return errors.Join(n.follower.read(ctx), n.rereadRestore(ctx, bad)) },
-		current: n.versions, round: func() bool { return mine(n.c.Region) },
+		current: n.versions, round: func() bool { return inTurn(n.c.Region) },
 	}
 	n.background.every(n.log, cmp.Or(n.c.TopologyEvery, defaultTopologyEvery), func(ctx context.Context) {
 		if w.round() {

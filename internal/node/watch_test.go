@@ -109,7 +109,7 @@ func TestWhatOneNodeReadsAllRead(t *testing.T) {
 	reads(all[0], r)
 	reaches("it is over", func(n *Node) bool { return n.guard.Standing() == nil })
 
-	// The row of another backup, whose version was counted from an older one.
+	// The row of another backup, with a version that was counted from an older one.
 	reads(all[3], row(2, "another disk"))
 	reaches("the next one", func(n *Node) bool { return n.guard.Standing() != nil })
 

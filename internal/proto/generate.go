@@ -86,8 +86,7 @@ func replace(path, content string) error {
 	return os.Rename(path+".new", path)
 }
 
-// removeStale removes generated files whose definition is gone. It leaves any other
-// file alone.
+// removeStale removes generated files without a definition. It leaves any other file alone.
 func removeStale(written map[string]string) error {
 	return filepath.WalkDir(outputDir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -127,7 +127,7 @@ func (s Statement) follow(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// download is a body whose connection is closed with it.
+// download is a body that closes its connection.
 type download struct {
 	io.ReadCloser
 	transport *http.Transport

@@ -89,8 +89,8 @@ type Kept struct {
 	run Run
 }
 
-// Begin stores r, whose Kind and Of must be set, as a run that has begun. Call it before
-// the run does anything: if it fails, no report could be kept.
+// Begin stores r as a run that has begun. Its Kind and Of must be set. Call it before the run does
+// anything: if it fails, no report could be kept.
 func (b *Book) Begin(ctx context.Context, r Run) (*Kept, error) {
 	if b == nil {
 		return nil, nil
@@ -236,7 +236,7 @@ func (b *Book) read(ctx context.Context, kind Kind, id string) (r Run, err error
 	return r, nil
 }
 
-// unread is a run whose object cannot be read.
+// unread is a run with an unreadable object.
 func unread(kind Kind, id string, err error) Run {
 	r := Run{Version: version, ID: id, Kind: kind, Verdict: Unknown, Sentence: cleaned("The report cannot be read: " + err.Error())}
 	if began, err := time.Parse(stampForm, strings.Split(id, "-")[1]); err == nil {

@@ -25,9 +25,8 @@
 //	                          reader is told just that
 //	after the last one        the verdict is kept, whether or not anybody has read it
 //
-// A run whose last write fails reports that with an error of its own, beside its
-// verdict. A file that a power failure left incomplete is listed as unreadable, and
-// hides no other.
+// A run with a failed last write reports that with an error of its own, beside its verdict. A file
+// that a power failure left incomplete is listed as unreadable, and hides no other.
 //
 // # What is in it
 //

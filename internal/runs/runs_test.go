@@ -61,7 +61,7 @@ func (b *bucket) List(_ context.Context, prefix string, each func(string) error)
 	return nil
 }
 
-// at is a book whose clock is moved by hand.
+// at is a book with a clock that a test moves.
 func at(b *bucket) (*Book, *time.Time) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	book := New(b, nil)

@@ -115,7 +115,7 @@ func TestExemplarsNameTheirTrace(t *testing.T) {
 	require.Regexp(t, `homeward_layer_duration_seconds_bucket\{.*le="0.02"\} 1 # \{.*trace_id="`+sp.SpanContext().TraceID().String()+`".*\} 0.02`, text)
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	quietEnvironment(t)
 	m := open(t, "")
 	require.Nil(t, m)

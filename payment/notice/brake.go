@@ -81,7 +81,7 @@ func doubted(b Brake, reason string, now time.Time) (next Brake) {
 	return next
 }
 
-// waited limits the pages about payers whose refunds are held: one per day for all.
+// waited limits the pages about held refunds: one per day for all.
 func waited(b Brake, reason string, now time.Time) (next Brake) {
 	next = b
 	if b.Waiting == nil || now.Sub(b.Waiting.At) >= payment.PageAfter {

@@ -22,10 +22,9 @@ const noMoney = "no money moved"
 // deployment.
 const appearWithin = time.Hour
 
-// failed processes a movement that the provider reports as failed. If it is not booked,
-// nothing follows, as no merchant was sent a success. If it is booked, its money is
-// back: the books reverse it, and events notify the merchant. A ghost whose refund has
-// failed is refunded once more.
+// failed processes a movement that the provider reports as failed. If it is not booked, nothing
+// follows, as no merchant was sent a success. If it is booked, its money is back: the books reverse
+// it, and events notify the merchant. A ghost with a failed refund is refunded once more.
 //
 // # Crash points
 //
@@ -61,7 +60,7 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		// provider repeats it under the same key.
 		return outbox.Later(unreachable)
 	case !named:
-		// Read after the claim: whoever completed it has booked it in the same step.
+		// Read after the claim: the step that completed it has booked it.
 		if of, booked, named, err = p.booked(ctx, m.Operation, home, n); err != nil {
 			return p.later(m, "books", err)
 		}

@@ -171,7 +171,7 @@ func TestAGhostIsRefundedAgainWhenItsRefundFails(t *testing.T) {
 	require.Greater(t, points, 15, "a run has that many points at which it can die")
 }
 
-func TestAGhostWhoseRefundsAllFailIsInLimbo(t *testing.T) {
+func TestAGhostWithFailedRefundsIsInLimbo(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	w := newWorld(t)
 	w.have(id, claim.FailedTerminal, "")

@@ -93,11 +93,11 @@ func (p *Processor) learnHeld(ctx context.Context, m outbox.Message, n *psp.Noti
 	case word == claim.HeldCaptured && (n.Currency != in.Currency || n.Amount > in.Amount):
 		return outbox.Parked(fmt.Sprintf("the provider reports a capture of %d %s where %s holds %d %s", n.Amount, n.Currency, n.Reference, in.Amount, in.Currency)), true
 	}
-	told := p.c.LearnHeld(ctx, call, claim.Held{By: m.Operation, Ref: n.ProviderRef, Order: n.Order, Word: word, Amount: n.Amount, Currency: n.Currency})
-	if caught := told.Fault(); caught != nil {
+	learned := p.c.LearnHeld(ctx, call, claim.Held{By: m.Operation, Ref: n.ProviderRef, Order: n.Order, Word: word, Amount: n.Amount, Currency: n.Currency})
+	if caught := learned.Fault(); caught != nil {
 		return outbox.Faulted(caught), true
 	}
-	if d, later := told.Delay(); later {
+	if d, later := learned.Delay(); later {
 		return outbox.Later(min(lookAgain, d)), true
 	}
 	now, found, err := p.c.Claims.ByObject(ctx, rec.Home, n.Reference)

@@ -117,7 +117,7 @@ func TestCloseBookedClosesEventsWithoutMovements(t *testing.T) {
 	require.Equal(t, 2+2*len(rows), w.steps)
 }
 
-// bookedNotice returns a processor and the row of a notice whose charge is booked.
+// bookedNotice returns a processor and the row of a notice of a booked charge.
 func bookedNotice(t *testing.T) (*world, *Processor, []outbox.Message) {
 	t.Helper()
 	w := newWorld(t)

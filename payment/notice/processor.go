@@ -392,11 +392,11 @@ func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Recor
 			says, ref = "", "" // it may be captured in part: ask the provider for the amount
 		}
 		if err == nil && (in.Holds() || (in.Amount == 0 || in.Amount == n.Amount) && (in.Currency == "" || in.Currency == n.Currency)) {
-			told := p.c.Learn(ctx, call, says, ref)
-			if caught := told.Fault(); caught != nil {
+			result := p.c.Learn(ctx, call, says, ref)
+			if caught := result.Fault(); caught != nil {
 				return claim.Record{}, false, 0, caught
 			}
-			if d, later := told.Delay(); later {
+			if d, later := result.Delay(); later {
 				pause = min(pause, d)
 			}
 		}

@@ -108,11 +108,11 @@ func notHere(provider string) string {
 
 const takenBack = "the provider has taken the movement back itself"
 
-// refundIfPaid is wanted for a ghost whose object has no other paid movement. A movement that
-// the provider shows as failed needs no refund. If it is booked, its failure is booked,
-// too: the notice of it may have been closed before the ghost was booked. Posting it
-// twice changes nothing, and no event is emitted for a ghost. While the provider does
-// not answer, the ghost is booked, as the payer may be waiting, and is not refunded.
+// refundIfPaid is wanted for a ghost of an object without another paid movement. A movement that
+// the provider shows as failed needs no refund. If it is booked, its failure is booked, too: the
+// notice of it may have been closed before the ghost was booked. Posting it twice changes nothing,
+// and no event is emitted for a ghost. While the provider does not answer, the ghost is booked, as
+// the payer may be waiting, and is not refunded.
 func (c *Compensator) refundIfPaid(ctx context.Context, g *Ghost, provider psp.Provider, is psp.Movement, ghost ledger.Transaction, isBooked bool) (Progress, string, error) {
 	shows, p, detail, err := c.shown(ctx, g, provider, is)
 	if waits := shows == psp.Unknown && p == Pending && err == nil; waits && !isBooked {

@@ -97,12 +97,12 @@ func (r *run) judge(ctx context.Context, o *object) error {
 		switch {
 		case byItself(l.Kind):
 		case l.Fee > 0:
-			o.stated[side{ID: l.Entry, Aside: psp.KindFee}] = true
+			o.stated[side{ID: l.Entry, Unasked: psp.KindFee}] = true
 		case l.Fee < 0:
-			o.stated[side{ID: l.Entry, Aside: psp.KindFeeRefund}] = true
+			o.stated[side{ID: l.Entry, Unasked: psp.KindFeeRefund}] = true
 		}
 		if !byItself(l.Kind) {
-			o.stated[side{ID: l.Entry, Aside: KindConversion}] = true // for a dispute it is unknown
+			o.stated[side{ID: l.Entry, Unasked: KindConversion}] = true // for a dispute it is unknown
 		}
 	}
 	seen := make(map[side]bool, len(o.lines))
@@ -213,8 +213,8 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		m.Detail = "the reference is not an id of this deployment"
 		return nil, r.found(ctx, m)
 	}
-	// With authority, and the claim first: whoever completes it books it in the same
-	// step, so the books read afterwards have everything that the claim could explain.
+	// With authority, and the claim first: the step that completes it books it in the same step, so
+	// the books read afterwards have everything that the claim could explain.
 	rec, found, err := r.c.Claims.ByObject(ctx, m.Home, l.Reference)
 	if err != nil {
 		return nil, fmt.Errorf("recon: the claims of %s cannot be read: %w", m.Home, err)
@@ -415,7 +415,7 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 	if stated {
 		return nil
 	}
-	if aside := b.side().Aside; aside != "" && !r.states(aside) {
+	if kind := b.side().Unasked; kind != "" && !r.states(kind) {
 		r.report.Undecided++ // another report of the provider has it
 		return nil
 	}
@@ -514,8 +514,8 @@ func kindOf(k ledger.Kind) psp.Kind {
 	if of, failed := k.Failed(); failed {
 		k = of
 	}
-	if aside, is := asides[k]; is {
-		return aside
+	if unasked, is := unaskedKinds[k]; is {
+		return unasked
 	}
 	switch k {
 	case ledger.Transfer:

@@ -256,21 +256,21 @@ type line struct {
 type side struct {
 	ID     string
 	Failed bool
-	// Aside is the kind of a movement that we did not request, "" for charges, transfers and
+	// Unasked is the kind of a movement that we did not request, "" for charges, transfers and
 	// refunds.
-	Aside psp.Kind
+	Unasked psp.Kind
 }
 
 func (l *line) side() side {
 	if requestable(l.Kind) {
 		return side{ID: l.ID, Failed: l.Failed}
 	}
-	return side{ID: l.ID, Aside: l.Kind}
+	return side{ID: l.ID, Unasked: l.Kind}
 }
 
 func (b *booking) side() side {
-	if kind, aside := asides[b.Kind]; aside {
-		return side{ID: b.Ref, Aside: kind}
+	if kind, unasked := unaskedKinds[b.Kind]; unasked {
+		return side{ID: b.Ref, Unasked: kind}
 	}
 	_, failed := b.Kind.Failed()
 	return side{ID: b.Ref, Failed: failed}

@@ -575,7 +575,7 @@ func (g *generated) Read(to []byte) (int, error) {
 }
 
 // What has left the books cannot be compared, and must not be booked again.
-func TestAPeriodWhoseBooksHaveLeft(t *testing.T) {
+func TestAPeriodWithBooksThatHaveLeft(t *testing.T) {
 	w := newWorld(t)
 	left := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

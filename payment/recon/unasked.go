@@ -15,15 +15,15 @@ import (
 // KindConversion is the exchange of a line's money into the currency that it settles in.
 const KindConversion psp.Kind = "conversion"
 
-// asides are the kinds of transactions that a statement has beside charges, transfers and
+// unaskedKinds are the kinds of transactions that a statement has beside charges, transfers and
 // refunds.
-var asides = map[ledger.Kind]psp.Kind{
+var unaskedKinds = map[ledger.Kind]psp.Kind{
 	ledger.Dispute: psp.KindDispute, ledger.DisputeReversal: psp.KindDisputeReversal, ledger.TransferReversal: psp.KindTransferReversal,
 	ledger.Payout: psp.KindPayout, ledger.PayoutReversal: psp.KindPayoutReversal, ledger.TopUp: psp.KindTopUp,
 	ledger.Fee: psp.KindFee, ledger.FeeRefund: psp.KindFeeRefund, ledger.Conversion: KindConversion,
 }
 
-// bookedAs is the inverse of asides, for the kinds that notices report.
+// bookedAs is the inverse of unaskedKinds, for the kinds that notices report.
 var bookedAs = map[psp.Kind]ledger.Kind{
 	psp.KindDispute: ledger.Dispute, psp.KindDisputeReversal: ledger.DisputeReversal, psp.KindTransferReversal: ledger.TransferReversal,
 	psp.KindRefund: ledger.ProviderRefund,
@@ -224,7 +224,7 @@ func (r *run) ownRefund(ctx context.Context, l *line) (t ledger.Transaction, fou
 func (r *run) besides(ctx context.Context, o *object, l *line, b *booking) error {
 	if l.Fee != 0 {
 		fee := ledger.FeeOf(b.Home, b.Tenant, b.Object, r.c.Provider, l.Entry, l.Fee, l.Settled)
-		if err := r.onlyStated(ctx, o, l, asides[fee.Kind], fee); err != nil {
+		if err := r.onlyStated(ctx, o, l, unaskedKinds[fee.Kind], fee); err != nil {
 			return err
 		}
 	}
@@ -272,7 +272,7 @@ func (r *run) onlyStated(ctx context.Context, o *object, l *line, kind psp.Kind,
 	want := &ts[len(ts)-1]
 	for i := range o.bookings {
 		b := &o.bookings[i]
-		if b.Elsewhere || b.side() != (side{ID: want.ProviderRef, Aside: kind}) || kind == KindConversion && b.Currency != want.Currency {
+		if b.Elsewhere || b.side() != (side{ID: want.ProviderRef, Unasked: kind}) || kind == KindConversion && b.Currency != want.Currency {
 			continue
 		}
 		if b.Amount == want.Amount && b.Currency == want.Currency {

@@ -59,7 +59,7 @@ type deployment struct {
 	requests []string
 	part     Part
 	backlog  map[string]Backlog
-	panics   string // the region whose count of rows panics
+	panics   string // the region at which the count of rows panics
 	refuse   error
 	run      Run
 }

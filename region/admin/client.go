@@ -31,10 +31,9 @@ type Client struct {
 	tls  bool
 }
 
-// NewClient returns a client of the node whose RPC listener is at addr, a
-// host:port. t holds an operator's certificate; nil means none. The caller must
-// call Close. The deployment of the first answer is the client's: it takes no answer of
-// another, and a node of another refuses it.
+// NewClient returns a client of the node with its RPC listener at addr, a host:port. t holds an
+// operator's certificate; nil means none. The caller must call Close. The deployment of the first
+// answer is the client's: it takes no answer of another, and a node of another refuses it.
 func NewClient(addr string, t *region.TLS) (*Client, error) {
 	return newClient(addr, region.NewClient(region.NewTransport(t).Patient(), uuid.Nil), t != nil)
 }

@@ -37,7 +37,7 @@ type Traffic struct {
 	// Mismatches counts the requests that reused the key of another request, by
 	// tenant, most first.
 	Mismatches []TenantCount `json:"mismatches,omitempty"`
-	// DeputyFor names the regions whose rows the node acts on now.
+	// DeputyFor names the regions for which the node is a deputy now.
 	DeputyFor []string `json:"deputy_for,omitempty"`
 	// Arrivals are the latest requests, newest first, up to [Question].Arrivals.
 	Arrivals []Arrival `json:"arrivals,omitempty"`

@@ -23,7 +23,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority whose certificates are valid between these times.
+// NewAuthority makes an authority for certificates that are valid between these times.
 func NewAuthority(from, to time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -139,8 +139,8 @@ func MakeDir(path string, mode os.FileMode) error {
 	return nil
 }
 
-// sweep removes temporary directories whose process was killed. It is best
-// effort: what it cannot remove belongs to somebody else.
+// sweep removes temporary directories of killed processes. It is best effort: what it cannot remove
+// belongs to somebody else.
 func sweep() {
 	if runtime.GOOS != "linux" {
 		return // no lock would distinguish running owners from dead ones

@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// oldestPostgres is the first version whose SQL the store uses.
+// oldestPostgres is the first version that has the SQL of the store.
 const oldestPostgres = 15
 
 // debianPostgres is where Debian and its kin keep PostgreSQL's server programs,

@@ -151,7 +151,7 @@ func (p process) signalTree(sig syscall.Signal) error {
 	}
 }
 
-// children lists the processes whose parent is pid.
+// children lists the child processes of pid.
 func children(pid int) []int {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
 	var found []int

@@ -359,7 +359,7 @@ func (w *lateWorld) requireRefunded(id string) {
 	require.Equal(w, []any{"acme", int64(4200), ghost.Credit}, []any{back.Tenant, back.Amount, back.Debit})
 }
 
-// plain is a notifier whose notices are psp.Notice as JSON.
+// plain is a notifier that reads psp.Notice as JSON.
 type plain struct{}
 
 func (plain) Signed(http.Header) bool { return true }

@@ -49,10 +49,10 @@ func TestAmounts(t *testing.T) {
 		t.Errorf("%d currencies differ, the page marks CLP, CVE, IDR and ISK:%s", n, differ)
 	}
 	for _, currency := range []string{"cve", "idr"} {
-		url, asked, _ := answers(t, 200, `{}`)
+		url, request, _ := answers(t, 200, `{}`)
 		charge := call
 		charge.Amount, charge.Currency = 1050, currency
-		if r := adapter(t, url, "").Charge(t.Context(), charge); r.Outcome != psp.Declined || r.Decline.Class != psp.Invalid || r.Decline.Member != "amount" || asked.Method != "" {
+		if r := adapter(t, url, "").Charge(t.Context(), charge); r.Outcome != psp.Declined || r.Decline.Class != psp.Invalid || r.Decline.Member != "amount" || request.Method != "" {
 			t.Errorf("10.50 %s: %+v", currency, r)
 		}
 	}

@@ -71,8 +71,8 @@ const (
 	refundPrefix = "re_"
 )
 
-// ours reports whether the event is about a payment that we made.
-func (i *item) ours(account string) bool {
+// isOurs reports whether the event is about a payment that we made.
+func (i *item) isOurs(account string) bool {
 	ref := i.MerchantReference
 	return i.MerchantAccountCode == account && (strings.HasPrefix(ref, chargePrefix) || strings.HasPrefix(ref, refundPrefix)) &&
 		readable(ref) && !strings.Contains(ref, ":")
@@ -158,7 +158,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	if at, err := time.Parse(time.RFC3339, i.EventDate); err == nil {
 		nothing.At = at.UTC()
 	}
-	if !i.ours(p.account) {
+	if !i.isOurs(p.account) {
 		return nothing, nil
 	}
 	if all, is, err := i.unasked(); is {

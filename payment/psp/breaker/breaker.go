@@ -1,13 +1,12 @@
 // Package breaker protects a provider that does not answer: a circuit breaker around a
 // [psp.Provider].
 //
-// Each call to a hanging provider holds a claim, a connection and a goroutine for the
-// provider's whole time-out, and keeps the provider from recovering. Once half of the
-// calls get no answer the circuit opens: for [OpenFor] nothing is sent, and every call
-// returns at once with an Unknown outcome whose Err is a *[psp.NotSentError]. The
-// caller then knows that this call moved nothing, and when to retry. After that
-// [Probes] calls are let through; the circuit closes when all of them are answered, and
-// opens again with the first that is not.
+// Each call to a hanging provider holds a claim, a connection and a goroutine for the provider's
+// whole time-out, and keeps the provider from recovering. Once half of the calls get no answer the
+// circuit opens: for [OpenFor] nothing is sent, and every call returns at once with an Unknown
+// outcome and a *[psp.NotSentError] as its Err. The caller then knows that this call moved nothing,
+// and when to retry. After that [Probes] calls are let through; the circuit closes when all of them
+// are answered, and opens again with the first that is not.
 //
 // Only missing answers count against a provider. An approval and a decline are answers,
 // and so are "nothing under this reference" and [psp.ErrKeyReused]. Look-ups count like

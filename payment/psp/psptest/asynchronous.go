@@ -6,8 +6,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// heard collects notices by our reference.
-type heard struct {
+// inbox collects notices by our reference.
+type inbox struct {
 	in    <-chan Delivery
 	about map[string]psp.Notice
 }
@@ -15,7 +15,7 @@ type heard struct {
 // listening makes an Asynchronous provider send its notices from the beginning.
 func (h Harness) listening() Harness {
 	if h.Provider.Capabilities().Asynchronous {
-		h.notices = &heard{h.Notices(), map[string]psp.Notice{}}
+		h.notices = &inbox{h.Notices(), map[string]psp.Notice{}}
 	}
 	return h
 }

@@ -54,7 +54,7 @@ type Harness struct {
 	Terms *psp.Terms
 
 	// notices collects the notices of an Asynchronous provider.
-	notices *heard
+	notices *inbox
 }
 
 // Delivery is a notice as received.

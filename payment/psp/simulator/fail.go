@@ -81,9 +81,9 @@ func (s *Simulator) Fail(id string) error {
 	return waiting.wait()
 }
 
-// told is a record as an event or a statement names it: for a failure, the movement
+// reported is a record as an event or a statement names it: for a failure, the movement
 // that has failed, with its number. The caller holds mu.
-func (s *Simulator) told(i int) (rec record, id int, failed bool) {
+func (s *Simulator) reported(i int) (rec record, id int, failed bool) {
 	rec = *s.book.at(i)
 	if n, ok := s.book.failure[uint32(i)]; ok {
 		return rec, int(n), true

@@ -143,8 +143,8 @@ func probability(name string, p float64) error {
 	return nil
 }
 
-// SetFaults replaces all faults and restarts the draws from f.Seed. It changes nothing
-// if a member is out of range. Calls whose faults are already drawn keep them.
+// SetFaults replaces all faults and restarts the draws from f.Seed. It changes nothing if a member
+// is out of range. Calls with faults that are already drawn keep them.
 func (s *Simulator) SetFaults(f Faults) error {
 	if err := f.validate(); err != nil {
 		return fmt.Errorf("simulator: %w", err)

@@ -32,8 +32,8 @@ func story(t *testing.T, s *Simulator) map[string]reply {
 
 var storySummary = Summary{Effects: 4, Keys: 5, DuplicateEffects: 1, Refunds: 1}
 
-// TestOnlyALockThatSomebodyHasIsInUse: another obstacle is named as that.
-func TestOnlyALockThatSomebodyHasIsInUse(t *testing.T) {
+// TestOnlyAHeldLockIsInUse: another obstacle is named as that.
+func TestOnlyAHeldLockIsInUse(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	_, err := Open(Config{Dir: dir})

@@ -407,7 +407,7 @@ func eventID(i int) string { return fmt.Sprintf("evt_%012x", i+1) }
 // post makes one try.
 func (n *notifier) post(d delivery) error {
 	n.sim.mu.Lock()
-	rec, id, failed := n.sim.told(d.record)
+	rec, id, failed := n.sim.reported(d.record)
 	charge, refund := n.sim.book.refundOf[uint32(id)]
 	what, unasked := n.sim.book.happening(d.record)
 	reference, ordered, order := n.sim.adyenReference(id), false, adyenItem{}

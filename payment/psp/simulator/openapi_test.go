@@ -159,7 +159,7 @@ func TestStripeSpelling(t *testing.T) {
 
 	// Each event, too, is as Stripe has it.
 	for i := range s.book.len() {
-		rec, id, failed := s.told(i)
+		rec, id, failed := s.reported(i)
 		raw, err := json.Marshal(stripeEvent(rec, i, id, int(s.book.refundOf[uint32(id)]), rec.kind() == psp.KindRefund, failed))
 		require.NoError(t, err)
 		var event map[string]any

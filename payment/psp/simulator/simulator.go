@@ -213,8 +213,7 @@ func (s *Simulator) decide(call psp.Call) (record, int, error) {
 	return s.decideAs(call, s.ignoreParameters)
 }
 
-// decideAs is decide; a key whose parameters have changed gets its first answer, or is
-// refused.
+// decideAs is decide; a key with changed parameters gets its first answer, or is refused.
 func (s *Simulator) decideAs(call psp.Call, firstAnswer bool) (record, int, error) {
 	if s.ignoreKeys {
 		call.Key = ""

@@ -104,7 +104,7 @@ func (s *Simulator) statement(page []StatementLine, i int, q Statement) (_ []Sta
 	}
 	end := min(i+effectsPage, s.durable)
 	for ; i < end; i++ {
-		r, n, failed := s.told(i)
+		r, n, failed := s.reported(i)
 		at := time.Unix(0, r.at).UTC()
 		what, unasked := s.book.happening(i)
 		if r.outcome != approved && !failed && !(unasked && what.moves()) || (!q.From.IsZero() && at.Before(q.From)) || (!q.To.IsZero() && !at.Before(q.To)) {

@@ -84,8 +84,7 @@ func shift(amount int64, digits int) (_ int64, exact bool) {
 	return amount, true
 }
 
-// refuseAmount is the answer to a call whose amount Stripe does not accept. Nothing is
-// sent.
+// refuseAmount is the answer to a call with an amount that Stripe does not accept. Nothing is sent.
 func refuseAmount(member string, err error) psp.Result {
 	return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
 		Class: psp.Invalid, Code: "invalid_amount", Member: member, Message: err.Error() + "; nothing was sent.",

@@ -158,8 +158,8 @@ func (p *Provider) confirmed(ctx context.Context, call psp.Call, amount int64, f
 	switch {
 	case err != nil || m.said == string(sdk.PaymentIntentStatusRequiresPaymentMethod):
 		return failure
-	case m.asked(call, amount) != nil:
-		return psp.Result{Err: m.asked(call, amount)}
+	case m.differs(call, amount) != nil:
+		return psp.Result{Err: m.differs(call, amount)}
 	}
 	return m.onSession(call).result()
 }
@@ -248,7 +248,7 @@ func (p *Provider) lookCaptured(ctx context.Context, call psp.Call) (psp.Found, 
 	}
 }
 
-// lookCanceled is Lookup of a cancellation, whoever ordered it.
+// lookCanceled is Lookup of a cancellation, ours or another party's.
 func (p *Provider) lookCanceled(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
 	m, err := p.retrieve(ctx, psp.KindCharge, call.Source)
 	switch {

@@ -39,8 +39,8 @@ func (m movement) onSession(call psp.Call) movement {
 	return m
 }
 
-// asked returns how the movement differs from the requested one.
-func (m movement) asked(call psp.Call, amount int64) error {
+// differs returns how the movement differs from the requested one.
+func (m movement) differs(call psp.Call, amount int64) error {
 	if m.reference == call.Reference && m.amount == amount && m.currency == call.Currency {
 		return nil
 	}
@@ -48,9 +48,9 @@ func (m movement) asked(call psp.Call, amount int64) error {
 		m.amount, m.currency, m.reference, amount, call.Currency, call.Reference)
 }
 
-// ours reports whether call may have made m. The owner of a connected account can write
+// madeBy reports whether call may have made m. The owner of a connected account can write
 // our reference on their objects: there our key and the amount must match, too.
-func (m movement) ours(call psp.Call) bool {
+func (m movement) madeBy(call psp.Call) bool {
 	if m.account == "" || call.Key == "" {
 		return true
 	}
@@ -107,8 +107,8 @@ func ofIntent(pi *sdk.PaymentIntent, more extras) movement {
 	case sdk.PaymentIntentStatusProcessing:
 		m.status, m.wait = psp.Pending, &psp.Wait{State: psp.Processing}
 	case sdk.PaymentIntentStatusRequiresPaymentMethod:
-		// A confirmed one whose payment failed ends so. Without an error it was not
-		// confirmed, and proves nothing.
+		// A confirmed one with a failed payment ends so. Without an error it was not confirmed, and
+		// proves nothing.
 		if pi.LastPaymentError != nil {
 			m.status, m.decline = psp.Declined, more.LastPaymentError.apply(declineOf(pi.LastPaymentError))
 		}

@@ -88,7 +88,7 @@ func TestPayerActs(t *testing.T) {
 }
 
 // Off session it is a final decline with that code.
-func TestNobodyThere(t *testing.T) {
+func TestAnAbsentPayer(t *testing.T) {
 	s := simulate(t)
 	call := there("away", "pm_card_3ds")
 	call.Terms = nil

@@ -361,7 +361,7 @@ func (p *Provider) move(ctx context.Context, kind psp.Kind, account string, call
 				m = now
 			}
 		}
-		if err := m.asked(call, amount); err != nil {
+		if err := m.differs(call, amount); err != nil {
 			return psp.Result{Err: err}
 		}
 		return m.onSession(call).result() // as it was read again
@@ -458,7 +458,7 @@ func (p *Provider) find(ctx context.Context, call psp.Call, counts func(movement
 	var best *movement
 	// better prefers an approval, else one that may become it, else the newest.
 	better := func(m movement) (approved bool) {
-		if m.reference != call.Reference || !counts(m) || !m.ours(call) {
+		if m.reference != call.Reference || !counts(m) || !m.madeBy(call) {
 			return false
 		}
 		if best == nil || m.status == psp.Approved || (m.undecided() && !best.undecided()) {

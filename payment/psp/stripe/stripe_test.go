@@ -242,8 +242,8 @@ func TestKeptFailureOfCaptureAndCancel(t *testing.T) {
 	}
 }
 
-// Whoever owns a connected account can write our reference on a payment of their own, of a
-// cent: it is not what a look-up finds.
+// The owner of a connected account can write our reference on a payment of their own, of a cent: it
+// is not what a look-up finds.
 func TestLookUpsInConnectedAccounts(t *testing.T) {
 	good := strings.Replace(intent("succeeded", ""), "pi_1", "pi_2", 1)
 	own := call

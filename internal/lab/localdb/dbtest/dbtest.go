@@ -93,7 +93,7 @@ func need(t testing.TB, kind localdb.Kind, err error) {
 // Regions are those of the shared server.
 var Regions = []string{"us-east1", "europe-west1", "asia-northeast1"}
 
-// shared is the test binary's server: one start, whose result all tests get.
+// shared is the test binary's server: one start, with its result for all tests.
 var shared struct {
 	once   sync.Once
 	server *localdb.Server
