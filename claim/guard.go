@@ -92,8 +92,8 @@ func (g *Guard) Recall(ctx context.Context, key Key) (*Witness, error) {
 	return nil, nil
 }
 
-// recallReleased fails with a *[WithheldError] if the released claim rec may have gone on in
-// what is lost.
+// recallReleased fails with a *[WithheldError] if the lost writes may have continued the released
+// claim rec.
 func (g *Guard) recallReleased(ctx context.Context, rec *Record) error {
 	w, err := g.Recall(ctx, rec.Key)
 	if err == nil && w.continues(rec) {

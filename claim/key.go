@@ -64,7 +64,7 @@ func invalidKey(format string, args ...any) error {
 //
 //   - A value that starts with a double quote is an Item of RFC 9651 that is a
 //     String, which is what section 2.1 of the expired
-//     draft-ietf-httpapi-idempotency-key-header-07 asks for: \" and \\ are its only escapes. Parameters may follow; they
+//     draft-ietf-httpapi-idempotency-key-header-07 requires: \" and \\ are its only escapes. Parameters may follow; they
 //     have to be well formed, and are ignored, as the draft defines none.
 //     Nothing else may follow. Spaces, which RFC 9651 allows inside, are refused:
 //     a key is visible ASCII however it is spelled.

@@ -48,7 +48,7 @@ func (m *meters) begun(req *Request, b *Begun, err error) {
 	}
 }
 
-// Values of the label that says who took a claim over.
+// Values of the label for who took a claim over.
 const (
 	byRetry    = "retry"
 	byRecovery = "recovery"

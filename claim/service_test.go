@@ -620,7 +620,7 @@ func (s *committing) TakeOver(ctx context.Context, key Key, home, object, holder
 }
 
 // The node executes a claim whose caller disconnects while the store makes it, or while it takes a
-// lapsed one over: nobody else would act under it for a lease.
+// lapsed one over: no other node would act under it for a lease.
 func TestAClaimIsExecutedAfterItsCallerDisconnects(t *testing.T) {
 	for _, lapsed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -658,7 +658,8 @@ func TestAClaimIsExecutedAfterItsCallerDisconnects(t *testing.T) {
 	}
 }
 
-// A recovery whose caller stops does not give the claim up between the take-over and the attempt.
+// A recovery does not give the claim up when its caller stops between the take-over and the
+// attempt.
 func TestARecoveryIsExecutedAfterItsCallerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &committing{newRows(DefaultPolicy()), make(chan struct{}, 1), make(chan struct{})}

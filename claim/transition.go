@@ -481,9 +481,9 @@ func (p *Policy) backoff(n uint32, floor time.Duration, jitter float64) time.Dur
 	return max(d, floor, p.BackoffMin/4)
 }
 
-// untilNextAttempt returns how long it takes until the provider is asked again about r, which
-// nobody holds: from then on the worker or a retry may take r over. A second (WaitMax if
-// that is shorter) is the least, as the ask takes a moment too, and BackoffMax the most.
+// untilNextAttempt returns how long it takes until the next attempt of r, which has no holder: from
+// then on the worker or a retry may take r over. A second (WaitMax if that is shorter) is the
+// least, as an attempt takes a moment too, and BackoffMax the most.
 func (p *Policy) untilNextAttempt(r *Record, now time.Time) time.Duration {
 	return min(max(r.LeaseUntil.Add(p.ClockOffset).Sub(now), min(time.Second, p.WaitMax)), p.BackoffMax)
 }

@@ -109,7 +109,7 @@ func runCommand(t testing.TB, args ...string) *command {
 func runCommandIn(t testing.TB, env []string, args ...string) *command {
 	t.Helper()
 	c := &command{t: t, cmd: exec.Command(buildBinary(t), args...), stdout: &testLog{}, stderr: &testLog{}, dead: make(chan struct{})}
-	// Settings of whoever runs the tests, and of the tests, are not the command's.
+	// Settings in the environment of the tests are not the command's.
 	c.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOMEWARD_") })
 	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr

@@ -340,9 +340,9 @@ func (n *noticed) empty(q outbox.Queue) {
 	})
 }
 
-// TestCompensationCrashPoints kills the process before and after each step that gives
-// money back, which arrived for a charge that had expired and for one that had been
-// paid. Whoever comes next refunds each once, and the books agree.
+// TestCompensationCrashPoints kills the process before and after each step that gives money back,
+// which arrived for a charge that had expired and for one that had been paid. The next process
+// refunds each once, and the books agree.
 func TestCompensationCrashPoints(t *testing.T) {
 	for i, tc := range []struct {
 		first  point

@@ -57,7 +57,7 @@ func TestStrangersCannotForward(t *testing.T) {
 	person, err := region.NewTLS(region.TLSConfig{CertFile: state.Operator.Cert, KeyFile: state.Operator.Key, CAFile: state.Operator.CA, TrustDomain: "homeward"})
 	require.NoError(t, err)
 	deployment := deploymentAt(t, person, target.RPC)
-	// A charge of somebody else's money, by whoever reaches the port.
+	// A charge of another merchant's money, by a caller that reaches the port.
 	steal := func(certs *region.TLS, transport http.RoundTripper, entry string) error {
 		p, err := region.NewPeers(region.PeersConfig{Directory: at, Deployment: deployment, Transport: transport, TLS: certs != nil || transport != nil})
 		require.NoError(t, err)

@@ -113,7 +113,7 @@ func oneTenant() Dashboard {
 func money() Dashboard {
 	const provider = `homeward_provider=~"$homeward_provider"`
 	return Dashboard{
-		Name: "money", Title: "money", Description: "Providers, outcomes that are not known, money that moved for nothing, and the books.",
+		Name: "money", Title: "money", Description: "Providers, unknown outcomes, money that moved for nothing, and the books.",
 		Variables: []Variable{{Label: "homeward_provider", Metric: "homeward_provider_duration_seconds_count"}},
 		Rows: []Row{
 			{"Now", []Panel{

@@ -96,12 +96,12 @@
 //
 // # A success of an earlier generation
 //
-// A provider may report late that it made a movement which it had declined. If the claim
-// has gone on to a later generation by then, that settles on the movement, as it is the
-// money that the merchant asks for; a second movement is then refunded. The movement must
-// still stand: it is not booked as a ghost, it is not another one than its [claim.Witness]
-// names, and the provider shows it as made, if it can be asked. A movement that does not
-// stand settles nothing, and its notice waits for the claim.
+// A provider may report late that it made a movement which it had declined. If the claim has gone
+// on to a later generation by then, that settles on the movement, as it is the money that the
+// merchant asks for; a second movement is then refunded. The movement must still stand: it is not
+// booked as a ghost, it is not another one than its [claim.Witness] names, and the provider shows
+// it as made, if it has look-ups. A movement that does not stand settles nothing, and its notice
+// waits for the claim.
 //
 // # Held money, its capture and its cancellation
 //
@@ -135,16 +135,15 @@
 //
 // # Held money at a provider that reports later
 //
-// If the provider reports the result of a capture later, and cannot be asked
-// ([psp.Capabilities].Asynchronous and Blind), two orders under different keys could
-// both be under way, and both succeed. So an order first takes its charge, in a step of
-// the charge's own claim: the charge then waits, processing, by the order
-// ([claim.Interim].By), and refuses any other order. The order then calls, and waits.
-// The provider's notice ([claim.Held]) settles the charge by what it reports, whoever
-// gave the order, and then the order. A notice that the order had no effect closes the
-// order for good, and frees the charge. The charge itself cancels a hold past its time,
-// and is closed once the provider has released it. The crash points are beside the
-// code, in hold_later.go.
+// If the provider reports the result of a capture later, and has no look-ups
+// ([psp.Capabilities].Asynchronous and Blind), two orders under different keys could both be under
+// way, and both succeed. So an order first takes its charge, in a step of the charge's own claim:
+// the charge then waits, processing, by the order ([claim.Interim].By), and refuses any other
+// order. The order then calls, and waits. The provider's notice ([claim.Held]) settles the charge
+// by what it reports, whoever gave the order, and then the order. A notice that the order had no
+// effect closes the order for good, and frees the charge. The charge itself cancels a hold past its
+// time, and is closed once the provider has released it. The crash points are beside the code, in
+// hold_later.go.
 //
 // # What is not sent
 //

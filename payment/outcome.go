@@ -245,7 +245,7 @@ func (t *attempt) restored(ctx context.Context) claim.Outcome {
 }
 
 // repeated is the verdict of a payment that is known to have been made before a restore, if its
-// provider cannot be asked and repeats its first answer, which is older. The captured amount of
+// provider has no look-ups and repeats its first answer, which is older. The captured amount of
 // held money is then unknown: an answer that it is still held would invite a second capture.
 func (t *attempt) repeated(ctx context.Context, r psp.Result) claim.Outcome {
 	if ref := cmp.Or(t.Witness.ProviderRef, r.ProviderRef); ref != "" && !t.intent.Holds() {

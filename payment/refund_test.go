@@ -186,7 +186,7 @@ func TestRefund(t *testing.T) {
 			change: func(a *claim.Attempt, _ *fake, b *books) { a.Recovery = true; b.unasked(ledger.DisputeOpened, 1999) }},
 		{name: "recovery: unreadable", body: part, outcome: claim.OutcomeUnknown, reason: reasonNoFacts, unsent: true,
 			change: func(a *claim.Attempt, _ *fake, b *books) { a.Recovery, b.err = true, claim.ErrHomeUnreachable }},
-		{name: "told by the provider", body: part, outcome: claim.OutcomeDone, status: 201, says: `"reference":"px_1"`,
+		{name: "reported by the provider", body: part, outcome: claim.OutcomeDone, status: 201, says: `"reference":"px_1"`,
 			change: func(a *claim.Attempt, _ *fake, _ *books) {
 				a.Recovery, a.ReportedRef, a.ReportedBy = true, "px_1", "fake"
 			}},

@@ -66,11 +66,10 @@
 //	             answer ◀──────────────┘
 //	  └ on a failure on the wire: the second, then the third ([MaxTries])
 //
-// An answer is what came over a connection. A node that gives no connection within a
-// bound was not asked, so it counts for nothing but its time, and the next one is tried
-// while the caller has any. What gossip sees and what calls reach are two things:
-// [Outages] remembers the nodes that answer no call and has them tried last, until they
-// answer a ping.
+// An answer is what came over a connection. A node that gives no connection within a bound got no
+// request, so it counts for nothing but its time, and the next one is tried while the caller has
+// any. What gossip sees and what calls reach are two things: [Outages] remembers the nodes that
+// answer no call and has them tried last, until they answer a ping.
 //
 // Every node orders a region's nodes alike, so duplicates of one request reach
 // the same process while views agree. When they do not, the claim decides.

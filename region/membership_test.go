@@ -128,7 +128,7 @@ func TestMembershipLife(t *testing.T) {
 		t.Error("an unknown region seems alive")
 	}
 
-	// Draining: everybody chooses it last, itself included, and back.
+	// Draining: all nodes choose it last, itself included, and back.
 	announced(t, func() error { return euFirst.SetDraining(t.Context(), true) })
 	for _, m := range all {
 		await(t, m, "eu-0 to drain", func() bool {

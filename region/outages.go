@@ -49,7 +49,7 @@ type OutagesConfig struct {
 // rows, and the rows decide.
 //
 // What gossip sees and what calls reach are kept apart, and so are both directions of a way: each
-// node knows its own calls alone. A region is out of reach if gossip has no live node of it, or if
+// node counts only its own calls. A region is out of reach if gossip has no live node of it, or if
 // none of those that it has answers calls (a port that is closed to requests alone). A node that
 // gave no answer is silent until it answers one of the pings that Run sends in packets of full
 // size; a small call that it answers ends nothing. [Outages.Lost] turns true once the grace has

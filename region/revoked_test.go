@@ -45,8 +45,8 @@ func newHolder(t *testing.T, ca *devcerts.Authority, who Identity) *certFiles {
 }
 
 // TestARevokedCertificateIsRefused at once, on new connections and on those that are open, of
-// operators and of nodes, while everybody else goes on. A list that cannot be used pages, and the
-// former one stays in use.
+// operators and of nodes, while all others go on. A list that cannot be used pages, and the former
+// one stays in use.
 func TestARevokedCertificateIsRefused(t *testing.T) {
 	ca := authority(t)
 	list := filepath.Join(t.TempDir(), "revoked.pem")

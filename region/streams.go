@@ -88,7 +88,7 @@ func (s *streams) bound() {
 	}
 }
 
-// stream is one that somebody else opened. memberlist closes each.
+// stream is one that another node opened. memberlist closes each.
 type stream struct {
 	net.Conn
 	rest    io.LimitedReader

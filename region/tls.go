@@ -433,9 +433,9 @@ type notAdmittedError struct {
 
 func (e *notAdmittedError) Error() string { return e.caller.String() + " " + e.reason }
 
-// admitNode refuses callers that may not forward: those that are not nodes, and nodes
-// that send for an entry region ("" if the message has none) that is not their own.
-// Without TLS it admits everybody.
+// admitNode refuses callers that may not forward: those that are not nodes, and nodes that send for
+// an entry region ("" if the message has none) that is not their own. Without TLS it admits every
+// caller.
 func admitNode(ctx context.Context, entry string) error {
 	who, ok := CallerOf(ctx)
 	switch {

@@ -65,7 +65,7 @@ func newCertFiles(t *testing.T) *certFiles {
 	return &certFiles{t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")}
 }
 
-// write replaces a file as whoever renews certificates should: in one step.
+// write replaces a file as a renewal of certificates should: in one step.
 func (f *certFiles) write(path string, text []byte) {
 	f.t.Helper()
 	require.NoError(f.t, os.WriteFile(path+".new", text, 0o600))

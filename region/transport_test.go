@@ -82,8 +82,8 @@ func piped(t *testing.T, local Local, certs *TLS) (*pipes, func()) {
 
 const executePath = peerv1connect.PeerServiceExecuteProcedure
 
-// TestSlowCallersAreCutOff: whoever holds a connection and sends next to nothing
-// on it holds it for seconds.
+// TestSlowCallersAreCutOff: a caller that holds a connection and sends next to nothing on it holds
+// it for seconds.
 func TestSlowCallersAreCutOff(t *testing.T) {
 	ca := authority(t)
 	certs := tlsOf(t, ca, nodeEU, nil)

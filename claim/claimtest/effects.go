@@ -504,7 +504,7 @@ var closingTests = []test{
 		require.ErrorIs(w, err, claim.ErrFenced, "an attempt's verdict is no order to close")
 		w.same(rec, w.get(rec))
 	}},
-	{"closing: a claim whose key is about to be free is not closed", func(w *world) {
+	{"closing: a claim with a key that is about to be free is not closed", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		w.until(rec.CloseUntil(&w.Policy, w.now()))
 		_, err := w.at(w.home).Settle(w.ctx, rec, withEffects(declinedHard("too late"), rec, time.Time{}))

@@ -353,8 +353,8 @@ func (m *Model) MayShow(at Place, now time.Time) bool {
 	return c != nil && c.final() && !c.over(m.Policy.ReplayFor, now)
 }
 
-// Owners lists the homes whose claim still owns key (live, in flight or a
-// tombstone). More than one is a broken promise.
+// Owners lists the homes with a claim that still owns key (live, in flight or a tombstone). More
+// than one is a broken promise.
 func (m *Model) Owners(key claim.Key, now time.Time) (homes []string) {
 	for at, c := range m.Cells {
 		if at.Key == key && !m.gone(c, now) {

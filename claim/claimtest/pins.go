@@ -148,7 +148,7 @@ var pinTests = []test{
 		b.Home, b.Stamped, b.PinnedAt = taken.Home, false, taken.CreatedAt
 		w.begin(b, claim.Won)
 	}},
-	{"pin: the entry does not take a pin whose claim is in flight", func(w *world) {
+	{"pin: the entry does not take a pin with a claim in flight", func(w *world) {
 		p := w.pin(w.Regions[1], "k", w.Regions[1])
 		a := w.arrival("k", "100")
 		a.Home, a.Stamped, a.PinnedAt = p.Home, false, p.CreatedAt

@@ -203,7 +203,7 @@ var settleTests = []test{
 		w.same(done, w.get(rec))
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventTakenOver, claim.EventAttempt, claim.EventSettled}, w.events(rec))
 	}},
-	{"settle: a holder whose verdict was recorded has no second one", func(w *world) {
+	{"settle: a holder with a recorded verdict has no second one", func(w *world) {
 		// An unknown outcome raises no fence.
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		once := w.settle(held, unknown(false))

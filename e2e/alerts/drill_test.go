@@ -119,7 +119,7 @@ func (v viewer) page(path string) string {
 // half a second.
 const scale = 120
 
-// seen is what somebody in another region saw of a region during a drill, in real time.
+// seen is what another region saw of a region during a drill, in real time.
 type seen struct {
 	lost, back  time.Time // on the map
 	named       bool      // the map named the drill while the region was lost

@@ -168,7 +168,7 @@ func TestAnAuditWithoutABucket(t *testing.T) {
 	w.ends("HomewardAuditLag", 600, gossip)
 }
 
-// Somebody holds the database's table of API keys, and every connection that asks for one.
+// A session locks the database's table of API keys, and every connection that reads one waits.
 func TestConnectionsThatAllWait(t *testing.T) {
 	t.Parallel()
 	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL, Dir: dbtest.Dir(t)})

@@ -150,7 +150,7 @@ func aNewcomerWatchesTheReadmesLinesArrive(d demo, b *tab) {
 	d.Hint([]string{"# 1.", line, "# 2.", line})
 	b.visit("/")
 	b.shows("All 3 regions serve, with 3 nodes", "Nothing has arrived since the nodes started.", "curl -sS -i")
-	// Whoever copies one line after the other finds the next, where it was.
+	// A reader who copies one line after the other finds the next, where it was.
 	copied := says[string](b, `(() => {
 		const pre = document.querySelector("#hint pre"); getSelection().selectAllChildren(pre);
 		document.querySelector("#live").dataset.old = "yes"; return String(getSelection())
@@ -353,8 +353,8 @@ func removed(all []string, with string) (rest []string) {
 	return rest
 }
 
-// thePolicyIsEnforced: a script or a style that somebody got into a page does nothing,
-// and a page of another site can show the console to nobody.
+// thePolicyIsEnforced: an injected script or style in a page does nothing, and a page of another
+// site can show the console to nobody.
 func thePolicyIsEnforced(_ demo, b *tab) {
 	b.visit("/tenants")
 	b.clean()

@@ -83,8 +83,8 @@ func identities(ctx context.Context, program, dir string) error {
 	if _, err := command(ctx, nil, program, "dev-certs", "--dir", dir, "--regions", strings.Join(regions, ","), "--nodes", "2"); err != nil {
 		return err
 	}
-	// Nobody in a container is this user; whoever reads these keys here may use them for
-	// as long as the tests last.
+	// No process in a container is this user; a reader of these keys here may use them for as long
+	// as the tests last.
 	_, err := command(ctx, nil, "chmod", "-R", "a+rX", dir)
 	return err
 }

@@ -82,7 +82,7 @@ func startPowerDNS(ctx context.Context, dir, listen string, all []site, port int
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(path, //nolint:noctx // it is told to end, not killed, when the context does
+	cmd := exec.Command(path, //nolint:noctx // it gets a signal to end, not a kill, when the context ends
 		"--no-config", "--daemon=no", "--guardian=no", "--disable-syslog=yes", "--write-pid=no", "--socket-dir="+dir,
 		"--local-address="+host, "--local-port="+listenPort, "--security-poll-suffix=",
 		"--launch=geoip", "--geoip-zones-file="+zones, "--geoip-database-files=mmdb:"+places,
@@ -127,8 +127,8 @@ func zoneOf(all []site, port int, ttl time.Duration) []byte {
 `, zone, seconds(ttl), strings.TrimSuffix(name, "."), url, strings.Join(addrs, ","), seconds(checkTime))
 }
 
-// await returns once somebody gets one address: until the first checks are done nothing is
-// taken to be ready, and everybody gets every address.
+// await returns once a client gets one address: until the first checks are done nothing is taken to
+// be ready, and everybody gets every address.
 func (s *powerDNS) await(ctx context.Context, all []site) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("no answer within %v", startTime))
 	defer cancel()

@@ -33,7 +33,7 @@ func run(ctx context.Context, out io.Writer, p psp.Provider) {
 		case psp.Declined:
 			fmt.Fprintln(out, "declined", r.Decline.Code)
 		default:
-			fmt.Fprintln(out, "nobody knows:", r.Err)
+			fmt.Fprintln(out, "unknown:", r.Err)
 		}
 	}
 }

@@ -27,8 +27,8 @@ type columns struct {
 	all  []column
 }
 
-// listing is a table whose cells are one line each, and cannot steer a terminal. It prints
-// when flushed.
+// listing is a table with cells of one line each, which cannot steer a terminal. It prints when
+// flushed.
 type listing struct{ *tabwriter.Writer }
 
 // list begins a table with the headings of c.

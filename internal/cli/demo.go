@@ -52,7 +52,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 		return fmt.Errorf("--wan: %w", err)
 	}
 	flush, err := telemetry.Setup(ctx, telemetry.Process{
-		Version: build.Version(), Log: warnings(io), AllowPlaintext: true, // nobody has paid anything
+		Version: build.Version(), Log: warnings(io), AllowPlaintext: true, // no payment yet
 	})
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 	return nil
 }
 
-// opened is an address at which somebody listens, and what who reaches it may do.
+// opened is a listener's address, and what those who reach it may do.
 type opened struct{ addr, what string }
 
 const (
@@ -146,8 +146,8 @@ func (c *demoCommand) welcome(io streams, d *lab.Demo, s node.Settings) error {
 	return welcomeTemplate.Execute(io.out, say)
 }
 
-// requests is what the template of that name in demo.txt needs besides Keys, and Command, which
-// is this one as whoever reads it has called it.
+// requests is what the template of that name in demo.txt needs besides Keys, and Command, which is
+// this one as its user has called it.
 func requests(regions []place, psp string) (map[string]any, error) {
 	other := regions[min(1, len(regions)-1)]
 	stamped, err := claim.Stamp(other.Code, nil)

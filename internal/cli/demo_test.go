@@ -69,8 +69,8 @@ func TestADemoLeavesNothing(t *testing.T) {
 	require.Empty(t, listed())
 }
 
-// TestADemoSealsWhatProvidersSay: secrets and persons' data at rest. Without any setting a
-// demo acts on a webhook whose body nobody finds in its store's directory.
+// TestADemoSealsWhatProvidersSay: secrets and persons' data at rest. Without any setting a demo
+// acts on a webhook, and its store's directory does not have the body in clear text.
 func TestADemoSealsWhatProvidersSay(t *testing.T) {
 	onlyWith(t)
 	data := t.TempDir()

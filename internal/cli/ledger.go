@@ -366,7 +366,7 @@ func (c *ledgerEntriesCommand) of(t *ledger.Transaction) (entries []entryRow) {
 	return entries
 }
 
-// decision describes who decided an entry and why, "" if nobody did.
+// decision describes who decided an entry and why, "" if no person did.
 func decision(e entryRow) string {
 	if e.By == "" {
 		return ""

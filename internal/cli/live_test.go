@@ -70,7 +70,7 @@ func worksAt(t *testing.T, node string) {
 	refuses(t, []string{"--metrics-file names what is on"}, "ledger", "verify", "--metrics-file", filepath.Join(t.TempDir(), "x.prom"), "--node", node)
 	refuses(t, []string{"leave one or the other out"}, "outbox", "list", "--data", t.TempDir(), "--node", node)
 
-	// Whoever asks without this program is refused what is none of a node's business.
+	// A request without this program is refused commands that are not a node's.
 	c, err := admin.NewClient(node, nil)
 	require.NoError(t, err)
 	defer c.Close()

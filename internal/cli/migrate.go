@@ -213,7 +213,7 @@ Give each a password (ALTER ROLE … PASSWORD) or a certificate, and put %[2]s i
 	})
 }
 
-// sayBlocked prints who keeps a step from a lock, and reports whether somebody does.
+// sayBlocked prints which sessions keep a step from a lock, and reports whether any does.
 func sayBlocked(io streams, s sqlstore.Step) bool {
 	if s.Blocked != "" {
 		fmt.Fprintf(io.err, "%s waits for a lock, lets charges go first, and tries again; the table is in use by %s\n", s.Name, s.Blocked)

@@ -71,7 +71,7 @@ func (c *reconcileCommand) Run(ctx context.Context, io streams) error {
 	return nil
 }
 
-// secretName matches names of a URL's parameters whose values open what it names.
+// secretName matches names of a URL's parameters that are credentials.
 var secretName = regexp.MustCompile(`(?i)token|secret|passw|key|sig|auth|cred`)
 
 // source takes the statement from the flag or from the variable, which alone may hold a secret.

@@ -114,7 +114,7 @@ func TestReconcile(t *testing.T) {
 		require.Equal(t, 1, found.Outside)
 		require.Equal(t, 30, found.Undecided, "too near the beginning of the period")
 
-		// As Stripe writes it; and as somebody describes it.
+		// As Stripe writes it; and as a mapping describes it.
 		stripe := "balance_transaction_id,created_utc,currency,gross,fee,net,reporting_category,source_id,payment_intent_id,payment_metadata[homeward_reference]\n"
 		for i := range 30 {
 			stripe += fmt.Sprintf("txn_%d,%s,usd,1.00,0.00,1.00,charge,ch_x,p_ch_%d,ch_%d\n", i, time.Now().UTC().Format(time.DateTime), i, i)

@@ -56,7 +56,7 @@ func startRegional(t *testing.T) *regional {
 	return r
 }
 
-// begin makes a claim in a region that nobody works on.
+// begin makes a claim in a region without a worker.
 func (r *regional) begin(home, key string) claim.Record {
 	r.t.Helper()
 	store, err := r.DB.Region(home)
@@ -250,7 +250,7 @@ func TestRegionDownAndUp(t *testing.T) {
 			<-changed
 		}
 	}
-	require.Contains(t, does(t, "region", "drain", asia), "safe to take down", "there is nobody to wait for")
+	require.Contains(t, does(t, "region", "drain", asia), "safe to take down", "there is no node to wait for")
 	require.Contains(t, does(t, "region", "down", asia), "is down, epoch 5")
 	require.Regexp(t, `(?m)^asia-northeast1 +3 +down +0 `, does(t, "regions"))
 	out = does(t, "region", "up", asia)
@@ -278,7 +278,7 @@ func TestWhichNodeACommandCalls(t *testing.T) {
 	require.Equal(t, 3, strings.Count(out, " ready "))
 }
 
-// TestToolsVariablesAreNoSettings: whoever has them set can start a node, too.
+// TestToolsVariablesAreNoSettings: with them set a node starts, too.
 func TestToolsVariablesAreNoSettings(t *testing.T) {
 	onlyWith(t, node.NodeAddress+"=127.0.0.1:7081", node.Operator+"CERT=a.pem", "HOMEWARD_NODE__REGION=europe-west1")
 	require.Contains(t, does(t, "config", "check", "--settings-only"), "region: europe-west1")

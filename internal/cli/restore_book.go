@@ -23,7 +23,7 @@ type restoreBookCommand struct {
 
 // Help returns the text that homeward restore book --help adds.
 func (restoreBookCommand) Help() string {
-	return `Books what is charged_but_unknown_to_us in FILE, where the audit says whose it is and that its merchant was told that it is paid: under the charge's own id, so that refunds find it. Everything else is left, with the reason. No event is emitted, and nothing is given back.
+	return `Books what is charged_but_unknown_to_us in FILE, where the audit shows its merchant and that the merchant was sent a success: under the charge's own id, so that refunds find it. Everything else is left, with the reason. No event is emitted, and nothing is given back.
 
 It works once no key of what is lost would be remembered any more, and before homeward restore end. Until then a retry of the request books its charge.
 

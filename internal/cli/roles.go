@@ -74,8 +74,8 @@ func commandName(n *kong.Node) string {
 	return strings.Join(words, " ")
 }
 
-// act is what somebody does with a command, for the audit. It is filled once the command line
-// is parsed.
+// act is an operator's use of a command, for the audit. It is filled once the command line is
+// parsed.
 type act struct {
 	by, what string
 	role     region.Role

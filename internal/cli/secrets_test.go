@@ -130,8 +130,8 @@ func TestServeBeginsToSeal(t *testing.T) {
 		sendNotice(t, s.api, hook, event)
 		return s
 	}
-	// The provider's notices are of somebody else's charges, so that they are parked with
-	// what their bodies say. Each row is waited for until it has been taken once more.
+	// The provider's notices are of another party's charges, so that they are parked with the
+	// contents of their bodies. Each row is waited for until it has been taken once more.
 	taken := map[string]uint64{}
 	until := func(event string, is func(m outbox.Message) bool) (reason string) {
 		t.Helper()
@@ -188,7 +188,7 @@ func TestServeBeginsToSeal(t *testing.T) {
 	lost.stop()
 }
 
-// sendNotice is a provider's webhook about a charge of somebody else's.
+// sendNotice is a provider's webhook about another party's charge.
 func sendNotice(t testing.TB, api, secret, event string) {
 	t.Helper()
 	body := fmt.Appendf(nil, `{"id":%q,"type":"charge.succeeded","created":1,"data":{"id":"p_%s","reference":"order-%[2]s","status":"succeeded","amount":100,"currency":"usd"}}`, event, event)

@@ -20,7 +20,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 )
 
-// onlyWith hides every setting and secret of whoever runs the tests but these.
+// onlyWith hides every setting and secret in the environment of the tests but these.
 func onlyWith(t testing.TB, environ ...string) {
 	t.Helper()
 	for _, v := range os.Environ() {

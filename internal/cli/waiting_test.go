@@ -17,7 +17,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 )
 
-// freePort is an address of loopback at which nobody listens.
+// freePort is a free address of loopback.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,7 +53,7 @@ func forward(t *testing.T, at, to string) {
 	t.Cleanup(func() { require.NoError(t, l.Close()); open.Wait() })
 }
 
-// status of a request to an API, 0 while nobody answers.
+// status of a request to an API, 0 without an answer.
 func statusOf(t *testing.T, method, url string) (status int, retryAfter string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(`{}`))
@@ -86,8 +86,8 @@ func (s *signalled) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A node whose database is down, or whose name does not resolve, waits: it is live and not
-// ready, refuses requests as one whose database went down does, and starts when it can.
+// A node without its database, which is down or does not resolve, waits: it is live and not ready,
+// refuses requests as one that lost its database does, and starts when it can.
 func TestServeWaitsForItsDatabase(t *testing.T) {
 	own, err := url.Parse(migrated(t, "us-east1"))
 	require.NoError(t, err)

@@ -259,7 +259,7 @@ func TestScenarios(t *testing.T) {
 				require.Positive(t, v.Retries)
 				require.NotNil(t, v.LastRefused)
 				require.NotNil(t, v.Back)
-				require.Nil(t, v.ServedAgain, "nobody acts for a region in this deployment")
+				require.Nil(t, v.ServedAgain, "this deployment has no deputies")
 			}
 		})
 	}
@@ -284,7 +284,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			c.Patience = 15 * time.Second // more than a client pauses after an outage of seconds
 			r, err := Run(t.Context(), c)
 			require.NoError(t, err)
-			require.Empty(t, f.broken, "nobody met it")
+			require.Empty(t, f.broken, "no request met it")
 			require.False(t, r.Verdict.OK())
 			found := count(&r.Verdict)
 			require.Positive(t, found, "%+v", r.Verdict)
@@ -362,14 +362,14 @@ func TestRefusals(t *testing.T) {
 		"too short":         {func(c *Config) { c.For = time.Second }, "at least"},
 		"too much":          {func(c *Config) { c.Rate = 1e6 }, "lower one of them"},
 		"no provider":       {func(c *Config) { c.Provider = "" }, "provider"},
-		"nobody to hit":     {func(c *Config) { c.Means = emptyMeans{c.Means} }, "no node to hit"},
-		"nobody to restart": {func(c *Config) {
+		"no node to hit":    {func(c *Config) { c.Means = emptyMeans{c.Means} }, "no node to hit"},
+		"no node to restart": {func(c *Config) {
 			c.Scenario, c.Region, c.Means = RollingRestart, "", emptyMeans{c.Means}
 		}, "no node to hit"},
-		"no means":            {func(c *Config) { c.Means = &fakeMeans{refuses: errors.New("not here")} }, "not here"},
-		"nobody at the API":   {func(c *Config) { c.Regions[0].URLs = []string{"http://127.0.0.1:1"} }, "does not answer"},
-		"no simulator there":  {func(c *Config) { c.Provider = c.Regions[0].URLs[0] }, "simulator"},
-		"an API without host": {func(c *Config) { c.Regions[0].URLs = []string{"here"} }, "http://host:port"},
+		"no means":             {func(c *Config) { c.Means = &fakeMeans{refuses: errors.New("not here")} }, "not here"},
+		"no server at the API": {func(c *Config) { c.Regions[0].URLs = []string{"http://127.0.0.1:1"} }, "does not answer"},
+		"no simulator there":   {func(c *Config) { c.Provider = c.Regions[0].URLs[0] }, "simulator"},
+		"an API without host":  {func(c *Config) { c.Regions[0].URLs = []string{"here"} }, "http://host:port"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)

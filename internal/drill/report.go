@@ -107,7 +107,7 @@ func Terms() []Term {
 		{"p99", "The time that 99 of 100 callers waited at most."},
 		{"longest", "The time that the last one waited."},
 		{"sent again", "Answers and failures of a phase after which the client had to retry, and how many of each."},
-		{"BROKEN", "A payment that broke a promise. Ten are named at most: homeward inspect KEY tells its history."},
+		{"BROKEN", "A payment that broke a promise. Ten are named at most: homeward inspect KEY shows its history."},
 	}
 }
 

@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 			e[1].Reference = e[0].Reference
 			return e
 		}, Findings{Duplicates: 1, Unpaid: 1}},
-		"charged for nobody": {func(p []payment, e []effect) []effect {
+		"charged without a request": {func(p []payment, e []effect) []effect {
 			return append(e, effect{"ch_x", testBase + int64(len(p))})
 		}, Findings{Duplicates: 1}},
 		"another answer": {func(p []payment, e []effect) []effect {
@@ -110,7 +110,7 @@ func TestExamplesAreBounded(t *testing.T) {
 	require.Len(t, v.Examples, maxExamples)
 }
 
-// Answers to one payment are compared whoever got them, in whatever order.
+// Answers to one payment are compared in any order, from any client.
 func TestHistoryComparesAnswers(t *testing.T) {
 	h := newHistory(time.Now(), "")
 	i := h.add(payment{key: "k"})

@@ -87,8 +87,8 @@ func (d Certs) Write(who []region.Identity) error {
 	return nil
 }
 
-// replaceFile writes a file in one step: whoever reads it reads all or what was
-// there before, with no more permissions than mode at any time.
+// replaceFile writes a file in one step: a reader gets all of it or the former content, with no
+// more permissions than mode at any time.
 func replaceFile(path string, text []byte, mode os.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

@@ -31,7 +31,7 @@ import (
 //
 // Each answers once it is done, 204; otherwise with one line that gives the reason.
 const (
-	controlDir  = "control" // of the data directory, entered by nobody else
+	controlDir  = "control" // of the data directory, which no other user enters
 	controlFile = "socket"
 	// maxSocketPath is what Linux and the BSDs take for a socket's address, in bytes.
 	maxSocketPath = 103

@@ -6,6 +6,5 @@ import "syscall"
 func freeze(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
 func thaw(pid int) error   { return syscall.Kill(pid, syscall.SIGCONT) }
 
-// wake lets a process go on that somebody has stopped, so that it acts on its
-// signals.
+// wake resumes a suspended process, so that it acts on its signals.
 func wake(pid int) { _ = syscall.Kill(pid, syscall.SIGCONT) }

@@ -12,11 +12,11 @@ import (
 	"github.com/homeward-io/homeward/internal/parts"
 )
 
-// gate stands before a node's RPC port, where a firewall would: the other nodes and
-// operators dial it, and it passes on what they say. Shut, it lets nothing through in
-// either direction and ends no connection, so that a caller gets no handshake (with TLS;
-// else no answer), as from a port whose packets are dropped. Open again, it passes on what
-// it kept, as the packets that are sent again. It is safe for concurrent use.
+// gate is in front of a node's RPC port, like a firewall: the other nodes and operators dial it,
+// and it forwards their traffic. Shut, it lets nothing through in either direction and ends no
+// connection, so that a caller gets no handshake (with TLS; else no answer), as from a port whose
+// packets are dropped. Open again, it passes on what it kept, as the packets that are sent again.
+// It is safe for concurrent use.
 type gate struct {
 	listener net.Listener
 	to       string // the node's own listener
@@ -26,7 +26,7 @@ type gate struct {
 
 	mu      sync.Mutex
 	shut    bool
-	against []int         // processes; nil: everybody
+	against []int         // processes; nil: all
 	changed chan struct{} // closed at the next change
 }
 
@@ -145,7 +145,7 @@ func (k *Cluster) startGates(context.Context) (_ parts.Stop, err error) {
 	return stop, nil
 }
 
-// inner is one of the addresses of the node at i that nobody chooses.
+// inner is one of the inner addresses of the node at i.
 func (k *Cluster) inner(i, which int) string { return loopback(k.innerPort + innerEach*i + which) }
 
 // drop shuts the gate of the node at i: for what a region's nodes send or, "", for all.

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAGateDropsAndPasses: what is sent through a shut gate arrives once it is open, over
-// old connections and new ones; a caller that is not meant notices nothing; nobody is cut
-// off before the gate closes.
+// TestAGateDropsAndPasses: what is sent through a shut gate arrives once it is open, over old
+// connections and new ones; other callers notice nothing; no connection is cut before the gate
+// closes.
 func TestAGateDropsAndPasses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestAGateDropsAndPasses(t *testing.T) {
 	says(old, "before")
 	reads(fromOld, "before")
 
-	g.set(true, []int{1 << 30}) // nobody's
+	g.set(true, []int{1 << 30}) // of no process
 	says(old, "not meant")
 	reads(fromOld, "not meant")
 	for _, against := range [][]int{nil, {os.Getpid()}} {

@@ -96,17 +96,17 @@ func rpcAt(listen, rpcListen string, n int) (at []string, err error) {
 	return at, nil
 }
 
-// Ports of a cluster's nodes that nobody chooses. They are below the range from which systems
-// take the ports of outgoing connections (32768 up), so that a killed node finds its own
-// free when it is started again.
+// Default ports of a cluster's nodes. They are below the range from which systems take the ports of
+// outgoing connections (32768 up), so that a killed node finds its own free when it is started
+// again.
 const (
 	innerFrom, innerTo = 30000, 32768
 	// innerEach are a node's: RPC, gossip, metrics and console, and the RPC behind its gate.
 	innerEach = 5
 )
 
-// innerPorts returns the first of n consecutive ports on which nobody listens. Clusters that
-// start at once look at different ones first.
+// innerPorts returns the first of n consecutive free ports. Clusters that start at once look at
+// different ones first.
 func innerPorts(n int) (int, error) {
 	blocks := (innerTo - innerFrom) / n
 	for i := range blocks {
@@ -122,8 +122,8 @@ func innerPorts(n int) (int, error) {
 	return 0, fmt.Errorf("the nodes need %d free ports side by side from %d to %d on 127.0.0.1, and there are none; stop other clusters, or start fewer nodes", n, innerFrom, innerTo-1)
 }
 
-// ownHost is this machine's address for what lies beside listen and is for nobody else:
-// that of listen, if it is IPv6's, for machines without IPv4.
+// ownHost is this machine's address for listeners beside listen that no other machine uses: that of
+// listen, if it is IPv6's, for machines without IPv4.
 func ownHost(listen string) string {
 	if host, _, _ := net.SplitHostPort(listen); strings.Contains(host, ":") && thisMachine(host) {
 		return host
@@ -133,7 +133,7 @@ func ownHost(listen string) string {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// thisMachine reports whether nobody else reaches a host.
+// thisMachine reports whether only this machine reaches a host.
 func thisMachine(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }

@@ -14,7 +14,7 @@ import (
 // TestADemoHasItsRPCWhereDocsSay: on fixed ports, unless they are taken or nothing is fixed.
 func TestADemoHasItsRPCWhereDocsSay(t *testing.T) {
 	var want []string
-	var held net.Listener // one of them, or somebody else's
+	var held net.Listener // one of them, or another process's
 	for i := range 3 {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(rpcPort+i))
 		l, err := net.Listen("tcp", addr)

@@ -94,7 +94,7 @@ func (k *Cluster) putTenants(ctx context.Context) (parts.Stop, error) {
 				return err
 			}
 			k.APIKeys[t.ID] = claim.NewAPIKey()
-			if err := k.made.write(k.Data); err != nil { // first, so that no key is open that nobody has
+			if err := k.made.write(k.Data); err != nil { // first, so that no key is open that no person has
 				return err
 			}
 			if err := db.PutTenant(ctx, t, k.APIKeys[t.ID]); err != nil {

@@ -129,8 +129,8 @@ func (m *ClusterMeans) Revive(ctx context.Context, say func(string)) error {
 	return nil
 }
 
-// listens reports whether anybody listens at http://host:port. Without an answer in
-// time somebody may: a process that was stopped has its port still.
+// listens reports whether anybody listens at http://host:port. No answer in time counts as yes: a
+// suspended process still has its port.
 func listens(ctx context.Context, base string) (bool, error) {
 	u, err := url.Parse(base)
 	if err != nil {

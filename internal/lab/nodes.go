@@ -27,8 +27,7 @@ import (
 	"github.com/homeward-io/homeward/internal/parts"
 )
 
-// startNodes starts every node and waits until all are ready: first one that the
-// others can ask where everybody is.
+// startNodes starts every node and waits until all are ready: first one that the others join.
 func (k *Cluster) startNodes(ctx context.Context) (_ parts.Stop, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, clusterStartTime, fmt.Errorf("no answer within %v", clusterStartTime))
 	defer cancel()
@@ -182,9 +181,9 @@ func (k *Cluster) meet(ctx context.Context) (parts.Stop, error) {
 // of it reaches another process.
 const meetEvery = 25 * time.Millisecond
 
-// reaches asks a node for a key that nobody uses and that another region is home
-// to. Only that region can say that there is nothing, and asking changes nothing. It fails
-// where no later answer can be another.
+// reaches requests from a node the state of an unused key at home in another region. Only that
+// region can answer that there is none, and the request changes nothing. It fails if no later
+// answer can differ.
 func (n *Node) reaches(ctx context.Context, key, apiKey string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+"/v1/idempotency-keys/"+url.PathEscape(key), nil)
 	if err != nil {
@@ -294,7 +293,7 @@ func (n *Node) drain(ctx context.Context) error {
 	n.proc.Expect()
 	select {
 	case <-n.ready:
-	default: // it may not listen to signals yet, and has nothing in hand
+	default: // it may not listen to signals yet, and has no work in progress
 		return n.kill()
 	}
 	if err := n.proc.Signal(syscall.SIGTERM); err != nil {

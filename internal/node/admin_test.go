@@ -135,7 +135,7 @@ func TestDrainingIsAnnounced(t *testing.T) {
 	require.Equal(t, []bool{true, true, false}, announced)
 }
 
-func TestProbesAreNotInHand(t *testing.T) {
+func TestProbesDoNotCountAsRequests(t *testing.T) {
 	var h inHand
 	var during int64
 	api := h.counting(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { during = h.requests.Load() }))

@@ -37,8 +37,8 @@ type Books interface {
 
 // Book books charges and transfers that a restore has lost and that were not requested again, as
 // their claims had booked them: under the object's own id, so that refunds find them. A witness
-// says whose they are and that their merchants were told that they are paid, a statement how much
-// moved. It calls each with the result of each. It may be repeated.
+// shows their merchants, and that those were sent a success, a statement how much moved. It calls
+// each with the result of each. It may be repeated.
 //
 // It is refused until nothing of what is lost would be remembered any more. Until then
 // a retry settles the claim again, with the answer that it had, which is better.

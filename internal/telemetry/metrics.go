@@ -139,7 +139,7 @@ func (m *Metrics) Node(ctx context.Context, region, node string) (*meter.Set, er
 			otelprometheus.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
 			otelprometheus.WithResourceAsConstantLabels(attribute.NewAllowKeysFilter(meter.Region, meter.Node)),
 		}
-		if m.file != "" { // the target is whoever reads the file
+		if m.file != "" { // the reader of the file is the target
 			how = append(how, otelprometheus.WithoutTargetInfo())
 		}
 		reader, err := otelprometheus.New(how...)

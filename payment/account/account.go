@@ -178,7 +178,7 @@ var ErrUnknown = errors.New("no provider of that name has been used")
 type OpenError struct{ Open }
 
 func (e *OpenError) Error() string {
-	return fmt.Sprintf("open in the former account are, at %s; another account would be asked about them, would know nothing, and would be charged again. Let nodes with the former key end them first, or add --anyway", e.Open.String())
+	return fmt.Sprintf("open in the former account are, at %s; a look-up in another account would find none of them, and it would be charged again. Let nodes with the former key end them first, or add --anyway", e.Open.String())
 }
 
 // Accept makes account the one of a provider's name, as an operator decided, unless

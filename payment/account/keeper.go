@@ -50,9 +50,9 @@ func (k *Keeper) Pin(ctx context.Context, now time.Time) (doubts []string, err e
 
 // Check compares again, for a running process. If a key belongs to another account than its name's,
 // the Keeper sends nothing more to that provider until the two agree again: each call returns
-// [psp.NotSentError]. A provider that did not report its account is asked again. If the rows cannot
-// be read, nothing changes: claims cannot be read, either. Unless a row is missing it reads the
-// rows once, and nothing else.
+// [psp.NotSentError]. The keeper retries a provider that did not report its account. If the rows
+// cannot be read, nothing changes: claims cannot be read, either. Unless a row is missing it reads
+// the rows once, and nothing else.
 func (k *Keeper) Check(ctx context.Context, now time.Time) error {
 	rows, err := k.store.Accounts(ctx)
 	if err != nil {

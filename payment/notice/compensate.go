@@ -73,7 +73,7 @@ func (p Progress) String() string {
 // reference and how many refunds of it have failed, and no merchant can send that key:
 // see [claim.OwnKey]. So a retry after a crash repeats every step, and:
 //
-//	before the booking      nothing has happened; the provider is asked again
+//	before the booking      nothing has happened; the retry asks the provider
 //	after it                Post finds the same transaction; suspense shows a debt
 //	after the count         see [Brakes]; a try that finds the claim counts nothing
 //	after Begin             the refund's intent is stored; the next try finds the

@@ -203,7 +203,7 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 			return outbox.Later(pause)
 		}
 	}
-	// Read after the claim: whoever completed it has booked it in the same step.
+	// Read after the claim: the step that completed it has booked it.
 	if booked, isBooked, err = p.c.Books.Transaction(ctx, home, n.Reference); err != nil {
 		return p.later(m, "books", err)
 	}

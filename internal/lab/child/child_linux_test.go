@@ -38,7 +38,7 @@ func TestAChildEndsWithItsParent(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// TestAChildOutlivesTheThread of whoever started it.
+// TestAChildOutlivesTheThread that started it.
 func TestAChildOutlivesTheThread(t *testing.T) {
 	e := newEcho(t)
 	thread, done := make(chan int), make(chan struct{})

@@ -127,8 +127,8 @@ func (s *Server) readyCockroach(ctx context.Context) error {
 	return nil
 }
 
-// initCluster tells the first node that the cluster is complete. The command
-// waits for the node itself; it is cut short when a node ends instead.
+// initCluster initialises the cluster at the first node. The command waits for the node itself; it
+// is cut short when a node ends instead.
 func (s *Server) initCluster(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

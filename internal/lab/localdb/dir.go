@@ -140,7 +140,7 @@ func MakeDir(path string, mode os.FileMode) error {
 }
 
 // sweep removes temporary directories of killed processes. It is best effort: what it cannot remove
-// belongs to somebody else.
+// belongs to another user.
 func sweep() {
 	if runtime.GOOS != "linux" {
 		return // no lock would distinguish running owners from dead ones

@@ -63,8 +63,8 @@ func find(ctx context.Context, kind Kind, dir string) (binary, error) {
 	}
 }
 
-// findCockroach returns "" when there is none. A COCKROACH_BINARY that does not
-// work is an error: somebody meant it.
+// findCockroach returns "" when there is none. A COCKROACH_BINARY that does not work is an error:
+// it was set on purpose.
 func findCockroach() (string, error) {
 	if named := os.Getenv("COCKROACH_BINARY"); named != "" {
 		path, err := exec.LookPath(named)

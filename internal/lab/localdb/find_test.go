@@ -81,7 +81,7 @@ func TestTheErrorNamesWhatIsMissing(t *testing.T) {
 	_, err = find(t.Context(), "mysql", "")
 	require.ErrorContains(t, err, `unknown kind "mysql"`)
 
-	// Somebody named a binary: another one must not take its place in silence.
+	// The variable names a binary: another one must not take its place in silence.
 	t.Setenv("COCKROACH_BINARY", filepath.Join(t.TempDir(), "absent"))
 	for _, kind := range []Kind{"", CockroachDB} {
 		_, err = find(t.Context(), kind, "")

@@ -97,7 +97,7 @@ func TestStartAndStop(t *testing.T) {
 			require.NoError(t, conn.QueryRow(t.Context(), "SELECT gateway_region()").Scan(&region))
 			require.Equal(t, "us-east1", region)
 		}
-		// Somebody who is still connected does not keep a database.
+		// An open connection does not keep a database.
 		require.NoError(t, s.DropDatabase(t.Context(), `odd "name"`))
 		require.NoError(t, s.DropDatabase(t.Context(), `odd "name"`))
 
@@ -392,7 +392,7 @@ func TestStartObeysItsContext(t *testing.T) {
 
 func TestUnreachableDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root runs PostgreSQL as somebody else")
+		t.Skip("only root runs PostgreSQL as another user")
 	}
 	t.Parallel()
 	closed := filepath.Join(t.TempDir(), "closed")

@@ -17,8 +17,8 @@ type account struct {
 	uid, gid uint32
 }
 
-// unprivileged returns whom PostgreSQL is to run as: nil for ourselves, somebody
-// without rights if we are root, which PostgreSQL refuses.
+// unprivileged returns the user that runs PostgreSQL: nil for ours, an unprivileged one if we are
+// root, which PostgreSQL refuses.
 func unprivileged() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -85,8 +85,8 @@ func (u *account) enters(path string) error {
 	}
 }
 
-// lock takes a file's lock, which its holder's death frees. It returns false if
-// somebody holds it.
+// lock takes a file's lock, which its holder's death frees. It returns false if another process
+// holds it.
 func lock(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -75,7 +75,7 @@ func postgresArgs(data string, port, maxConnections int, durable bool) []string 
 	settings := []string{
 		"listen_addresses=127.0.0.1",
 		"port=" + strconv.Itoa(port),
-		"unix_socket_directories=", // nobody but TCP with the password
+		"unix_socket_directories=", // only TCP with the password
 		"max_connections=" + strconv.Itoa(maxConnections),
 		// Holds a benchmark's working set; unused pages cost nothing.
 		"shared_buffers=256MB",

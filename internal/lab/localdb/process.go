@@ -75,7 +75,7 @@ func (p process) kill() {
 	<-p.Done()
 }
 
-// errPortTaken: somebody else listens there.
+// errPortTaken: another process listens there.
 var errPortTaken = errors.New("the port is taken")
 
 // logLines is how much of a log an error shows: a reason and its context.
@@ -94,10 +94,9 @@ func (p process) failed(path string) error {
 // tail is the end of this run's log, for an error's text.
 func (p process) tail() string { return p.Log().Tail(logLines) }
 
-// freePort chooses a port on loopback that nobody listens on. It is below the
-// range from which systems take the ports of outgoing connections (32768 up), so
-// that a killed server finds its port free again, and below those of a cluster's nodes
-// and of the end-to-end tests.
+// freePort chooses a port on loopback without a listener. It is below the range from which systems
+// take the ports of outgoing connections (32768 up), so that a killed server finds its port free
+// again, and below those of a cluster's nodes and of the end-to-end tests.
 func freePort() (int, error) {
 	var err error
 	for range 100 {

@@ -94,5 +94,5 @@ func TestMissingDatabase(t *testing.T) {
 
 	t.Setenv("HOMEWARD_TEST_KIND", "")
 	t.Setenv("COCKROACH_BINARY", os.TempDir()+"/absent")
-	require.Regexp(t, "^fatal: .*COCKROACH_BINARY", end(""), "somebody meant it")
+	require.Regexp(t, "^fatal: .*COCKROACH_BINARY", end(""), "it was set on purpose")
 }
