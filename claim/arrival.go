@@ -9,13 +9,13 @@ import (
 // Arrival is the input of [Begin]: a request for its key's claim, the way by which it came
 // there, and the node that acts if the claim is won.
 type Arrival struct {
-	Asked
+	Content
 	Route
 	Holder
 }
 
-// Asked is the content of a request, for its key's claim.
-type Asked struct {
+// Content is a request as its key's claim sees it.
+type Content struct {
 	Key       Key
 	Operation string
 	// Input yields the fingerprint, under whichever version the row was written. Its
@@ -91,7 +91,7 @@ func New(a *Arrival, p *Policy) *Fresh {
 		},
 		Lease: p.Lease, Region: a.Region, event: EventClaimed,
 	}
-	f.Call = f.Record.call(&a.Asked)
+	f.Call = f.Record.call(&a.Content)
 	return f
 }
 
@@ -115,7 +115,7 @@ func (f *Fresh) At(now time.Time) (*Record, Effects) {
 }
 
 // call is the provider call of r's present generation, without times.
-func (r *Record) call(a *Asked) outbox.Message {
+func (r *Record) call(a *Content) outbox.Message {
 	return outbox.Message{
 		ID: r.Minted.ID, Region: r.Home, Kind: outbox.KindProviderCall,
 		Tenant: r.Key.Tenant, Key: r.Key.Value, Operation: a.Operation, Payload: a.Input.Canonical,

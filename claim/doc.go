@@ -45,7 +45,7 @@
 // Otherwise each waiting twin would call the provider once more, each under a provider
 // key of its own.
 //
-// A request carries its age as a duration ([Asked.UnderWay]): the entry measures
+// A request carries its age as a duration ([Content.UnderWay]): the entry measures
 // it, including the forward to the home, and each store adds to it. Clocks of two
 // nodes are never compared. If in doubt, a store treats the request as begun before
 // the release: it answers with the same refusal again. While the next generation is in

@@ -57,9 +57,9 @@ func ExampleBegin() {
 			panic(err)
 		}
 		return &claim.Arrival{
-			Asked:  claim.Asked{Key: claim.Key{Tenant: "acme", Value: value}, Operation: "charge", Input: in, Print: sum, Mint: claim.Minted{ID: "ch_1"}},
-			Route:  claim.Route{Home: "us-east1", Stamped: true},
-			Holder: claim.Holder{Node: "node-1", Region: "us-east1"},
+			Content: claim.Content{Key: claim.Key{Tenant: "acme", Value: value}, Operation: "charge", Input: in, Print: sum, Mint: claim.Minted{ID: "ch_1"}},
+			Route:   claim.Route{Home: "us-east1", Stamped: true},
+			Holder:  claim.Holder{Node: "node-1", Region: "us-east1"},
 		}
 	}
 	row, _, decision, _ := claim.Begin(nil, arrival(`{"amount":4200}`), 0, &policy, now)

@@ -180,7 +180,7 @@ func (s *Guarded) TakeOver(ctx context.Context, key Key, home, object, holder, r
 		return Record{}, ErrFenced // settled meanwhile
 	}
 	begun, err := s.Reattach(ctx, Arrival{
-		Asked: Asked{
+		Content: Content{
 			Key: key, Operation: rec.Operation, Print: rec.Fingerprint, Input: FingerprintInput{Canonical: call.Payload},
 			CompareOnly: true, TraceParent: call.TraceParent,
 		},

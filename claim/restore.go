@@ -289,7 +289,7 @@ func reattach(rec *Record, a *Arrival, w *Witness, p *Policy, now time.Time) (*R
 	next.SettledAt, next.Response, next.Interim = time.Time{}, nil, nil
 	next.Verdict = [16]byte{}
 	return next, Effects{
-		Enqueue: dated(next.call(&a.Asked), next.LeaseUntil, now),
+		Enqueue: dated(next.call(&a.Content), next.LeaseUntil, now),
 		Audit:   []AuditEntry{next.entry(EventRestored, a.Region, a.Node, now, a.Operation)},
 	}, WonUnknown, nil
 }

@@ -242,7 +242,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 		return Arrival{}, err
 	}
 	return Arrival{
-		Asked: Asked{
+		Content: Content{
 			Key: req.Key, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also,
 			CompareOnly: req.CompareOnly || !s.has(req.Provider),
 			// The receipt is the random part of the id in a shape that a person can read

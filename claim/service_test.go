@@ -565,8 +565,8 @@ func TestAVeryOldHolderIsFencedToo(t *testing.T) {
 		fingerprint, err := req.Input.Fingerprint(CurrentFingerprint)
 		require.NoError(t, err)
 		rec, _, decision, err := Begin(nil, &Arrival{
-			Asked: Asked{Key: req.Key, Print: fingerprint, Mint: Minted{ID: id}},
-			Route: Route{Stamped: true},
+			Content: Content{Key: req.Key, Print: fingerprint, Mint: Minted{ID: id}},
+			Route:   Route{Stamped: true},
 		}, 0, &p, now)
 		require.NoError(t, err)
 		require.Equal(t, Won, decision)

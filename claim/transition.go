@@ -127,7 +127,7 @@ func (a *Arrival) answer(rec *Record, sinceSent time.Duration, p *Policy, now ti
 }
 
 // print is a's fingerprint under a version.
-func (a *Asked) print(v FingerprintVersion) (Fingerprint, error) {
+func (a *Content) print(v FingerprintVersion) (Fingerprint, error) {
 	if a.Print.Version == v {
 		return a.Print, nil
 	}
@@ -165,7 +165,7 @@ func (a *Arrival) goOn(rec *Record, respelled bool, p *Policy, now time.Time) (*
 // doubt it does, as no other attempt is under way. While one is, only a request that surely
 // began before the release shares: a later one may be what began that attempt, and is asked
 // again because its outcome is unknown.
-func (a *Asked) shares(rec *Record, sinceSent time.Duration, p *Policy, now time.Time) bool {
+func (a *Content) shares(rec *Record, sinceSent time.Duration, p *Policy, now time.Time) bool {
 	latest := now.Add(-a.UnderWay)
 	switch {
 	case rec.Refusal == nil:
@@ -191,7 +191,7 @@ func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effect
 	next.Unknowns, next.NotFounds, next.Reason, next.SettledAt = 0, 0, "", time.Time{}
 	next.Verdict = uuid.Nil
 	return &next, Effects{
-		Enqueue: dated(next.call(&a.Asked), next.LeaseUntil, now),
+		Enqueue: dated(next.call(&a.Content), next.LeaseUntil, now),
 		Audit:   []AuditEntry{next.entry(EventReclaimed, a.Region, a.Node, now, "")},
 	}
 }

@@ -27,9 +27,9 @@ func arrivalOf(t *testing.T, body string) *Arrival {
 	fingerprint, err := in.Fingerprint(CurrentFingerprint)
 	require.NoError(t, err)
 	return &Arrival{
-		Asked:  Asked{Key: Key{Tenant: "acme", Value: "k"}, Operation: "charge", Input: in, Print: fingerprint, Mint: Minted{ID: "ch_1"}},
-		Route:  Route{Home: "us-east1", Stamped: true},
-		Holder: Holder{Node: "n1", Region: "us-east1"},
+		Content: Content{Key: Key{Tenant: "acme", Value: "k"}, Operation: "charge", Input: in, Print: fingerprint, Mint: Minted{ID: "ch_1"}},
+		Route:   Route{Home: "us-east1", Stamped: true},
+		Holder:  Holder{Node: "n1", Region: "us-east1"},
 	}
 }
 

@@ -93,9 +93,9 @@ func newHoldingAt(provider string, state psp.State) *holding {
 	h.caps = psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true, Captures: true}
 	policy := claim.DefaultPolicy()
 	begun, _, _, err := claim.Begin(nil, &claim.Arrival{
-		Asked:  claim.Asked{Key: claim.Key{Tenant: "acme", Value: "order"}, Operation: string(Charge), Mint: claim.Minted{ID: paid}},
-		Route:  claim.Route{Home: "eu", Stamped: true},
-		Holder: claim.Holder{Provider: provider},
+		Content: claim.Content{Key: claim.Key{Tenant: "acme", Value: "order"}, Operation: string(Charge), Mint: claim.Minted{ID: paid}},
+		Route:   claim.Route{Home: "eu", Stamped: true},
+		Holder:  claim.Holder{Provider: provider},
 	}, 0, &policy, firstUse)
 	if err != nil {
 		panic(err) // of arguments that are always the same

@@ -120,7 +120,7 @@ func NewArrival(key claim.Key, home, body, holder, id string) claim.Arrival {
 		panic(err) // every build supports the current version
 	}
 	return claim.Arrival{
-		Asked: claim.Asked{
+		Content: claim.Content{
 			Key: key, Operation: "charge", Input: in, Print: fingerprint, Mint: claim.Minted{ID: id, Receipt: "R-" + id},
 			TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		},

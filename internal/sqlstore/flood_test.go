@@ -232,7 +232,7 @@ func TestDeliveriesThatHangStopNoClaim(t *testing.T) {
 	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: here}))
 	v := view(t, db, here)
 	begun, err := v.Begin(t.Context(), claim.Arrival{
-		Asked: claim.Asked{
+		Content: claim.Content{
 			Key: claim.Key{Tenant: "acme", Value: "k"}, Operation: "charge",
 			Mint: claim.Minted{ID: "ch_k", Receipt: "R-1"}, Input: claim.FingerprintInput{Canonical: []byte("1")},
 		},

@@ -36,7 +36,7 @@ func TestReadsHaveEachKeyOnce(t *testing.T) {
 	for _, value := range []string{"a", "a", "b", "c", "c", "c"} {
 		key := claim.Key{Tenant: "acme", Value: value}
 		creations = append(creations, &creation{Arrival: &claim.Arrival{
-			Asked: claim.Asked{Key: key},
+			Content: claim.Content{Key: key},
 		}})
 		lookups = append(lookups, &lookup{key: key})
 	}

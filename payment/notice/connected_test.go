@@ -27,9 +27,9 @@ func TestNoticesOfConnectedAccounts(t *testing.T) {
 		rec := w.claims[id]
 		policy := claim.DefaultPolicy()
 		began, _, _, err := claim.Begin(nil, &claim.Arrival{
-			Asked:  claim.Asked{Key: rec.Key, Operation: rec.Operation, Mint: rec.Minted},
-			Route:  claim.Route{Home: home, Stamped: true},
-			Holder: claim.Holder{Provider: "sim"},
+			Content: claim.Content{Key: rec.Key, Operation: rec.Operation, Mint: rec.Minted},
+			Route:   claim.Route{Home: home, Stamped: true},
+			Holder:  claim.Holder{Provider: "sim"},
 		}, 0, &policy, w.now)
 		require.NoError(w, err)
 		rec.Generation, rec.ProviderKey = 3, began.ProviderKey

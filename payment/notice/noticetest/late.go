@@ -278,9 +278,9 @@ func (w *lateWorld) begin(value, operation, method, path string, body []byte) cl
 	fingerprint, err := in.Fingerprint(claim.CurrentFingerprint)
 	require.NoError(w, err)
 	begun, err := w.Rows.Begin(w.Context(), claim.Arrival{
-		Asked:  claim.Asked{Key: key, Operation: operation, Input: in, Print: fingerprint, Mint: claim.Minted{ID: id, Receipt: "R"}},
-		Route:  claim.Route{Home: w.Home, Stamped: true},
-		Holder: claim.Holder{Node: "n", Region: w.Home},
+		Content: claim.Content{Key: key, Operation: operation, Input: in, Print: fingerprint, Mint: claim.Minted{ID: id, Receipt: "R"}},
+		Route:   claim.Route{Home: w.Home, Stamped: true},
+		Holder:  claim.Holder{Node: "n", Region: w.Home},
 	})
 	require.NoError(w, err)
 	require.Equal(w, claim.Won, begun.Decision)
