@@ -121,10 +121,6 @@ func (b *Batcher[S]) Do(ctx context.Context, at Line, step S) error {
 		g = &gathering[S]{underWay: map[claim.Key]bool{}}
 		b.lines[at] = g
 	}
-	if !b.Reads && g.underWay[b.Key(step)] {
-		b.mu.Unlock()
-		return ErrUnderWay
-	}
 	if g.waiting = append(g.waiting, m); !g.served {
 		g.served = true
 		go b.serve(at, g)
@@ -196,8 +192,6 @@ func (b *Batcher[S]) next(g *gathering[S]) (batch []*member[S]) {
 			size = b.Bytes(m.step)
 		}
 		switch key := b.Key(m.step); {
-		case m.ctx.Err() != nil:
-			continue // the caller leaves
 		case len(batch) == MaxSteps, len(batch) > 0 && sent+size > MaxBytes:
 			rest = append(rest, m)
 			continue
