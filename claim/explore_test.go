@@ -151,6 +151,10 @@ var worlds = []struct {
 		sc.dedupes, sc.transit = false, 1
 		sc.faults, sc.moments = 3, []int{1, 4, 6, 8, 12, 14}
 	})},
+	{"a provider that does not dedupe, whose calls outlast a lease", 28, base(func(sc *scene) {
+		sc.dedupes, sc.transit = false, 5
+		sc.faults, sc.moments = 1, []int{4, 10, 16, 20, 26}
+	})},
 }
 
 // TestExplore follows every order of events of small worlds on the real transitions, and

@@ -545,7 +545,8 @@ func (w *world) arrive(c int, event func(func(n *world) string)) {
 			event(func(n *world) string {
 				it := n.calls[c]
 				n.calls = slices.Delete(n.calls, c, c+1)
-				m, line := known, ""
+				m := known
+				var line string
 				if m < 0 {
 					m = len(n.moves)
 					n.moves = append(n.moves, movement{call: it, state: decided, at: n.time})

@@ -211,6 +211,11 @@ func TakeOver(rec *Record, object, holder, region string, p *Policy, now time.Ti
 	next.Holder, next.HeldSince, next.LeaseUntil = holder, now, now.Add(p.Lease)
 	next.Verdict = uuid.Nil
 	next.Attempts++
+	if rec.Holder != "" {
+		// That holder recorded no verdict and may have called: what was not found before proves
+		// nothing about a call that is on its way.
+		next.NotFounds = 0
+	}
 	return &next, Effects{
 		Reschedule: next.LeaseUntil,
 		Audit:      []AuditEntry{next.entry(EventTakenOver, region, holder, now, rec.Holder)},

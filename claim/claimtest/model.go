@@ -171,6 +171,9 @@ func (m *Model) Shares(at Place, body string, underWay time.Duration, now time.T
 }
 
 func (c *Cell) hold(holder string, now time.Time, lease time.Duration) {
+	if c.Holder != "" {
+		c.NotFound = 0 // that holder may have called
+	}
 	c.Holder, c.Held, c.Lease = holder, now, now.Add(lease)
 	c.Fence++
 	c.Attempts++

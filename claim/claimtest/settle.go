@@ -145,6 +145,18 @@ var settleTests = []test{
 			require.Equal(w, uint32(i+1), rec.Unknowns)
 		}
 	}},
+	{"take over: look-ups count anew after a holder that may have called", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), unknown(true))
+		require.EqualValues(w, 1, rec.NotFounds)
+		for _, want := range []uint32{1, 0} { // the first holder recorded its verdict, the second records none
+			w.lapse(rec)
+			next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+			require.NoError(w, err)
+			require.Equal(w, want, next.NotFounds)
+			w.same(next, w.get(next))
+			rec = next
+		}
+	}},
 	{"settle: the last allowed unknown ends the claim", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		for range w.Policy.MaxUnknowns {

@@ -3,7 +3,7 @@
 WITH taken AS (
     UPDATE claims SET
         fence = @fence::int8, holder = @holder::text, lease_until = @lease_until::timestamptz, held_since = @held_since::timestamptz,
-        attempts = @attempts::int4, step = @step::uuid,
+        attempts = @attempts::int4, not_founds = @not_founds::int4, step = @step::uuid,
         call_due = CASE WHEN call_due IS NOT NULL THEN @lease_until::timestamptz END
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND step = @old_step::uuid AND object_id = @object_id::text
