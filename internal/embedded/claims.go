@@ -137,7 +137,6 @@ func (t *tx) step(key claim.Key, apply transition) *claim.Record {
 		t.remember(key, old)
 		return next
 	}
-	t.finals.Remove(finalKey{t.region, key})
 	// The SQL store's tables check the same: retries of a final claim need an answer.
 	if next.State.Final() && (next.Response == nil || !next.Response.Sendable()) {
 		t.fail(fmt.Errorf("%w: %s would be %v", claim.ErrNoResponse, next.Minted.ID, next.State))
@@ -170,8 +169,8 @@ type finalKey struct {
 }
 
 // remember keeps a claim as its row was read under its lock, if it is final: such a row does not
-// change until its key is free again, which the clock at each reading decides. The step that
-// changes it forgets it first. The budget of replays, half the rate of one bare read, needs it.
+// change until its key is free again, which the clock at each reading decides. The budget of
+// replays, half the rate of one bare read, needs it.
 func (t *tx) remember(key claim.Key, rec *claim.Record) {
 	if rec != nil && rec.State.Final() && rec.Response != nil && len(rec.Response.Body) <= finalBody {
 		t.finals.Add(finalKey{t.region, key}, rec)
