@@ -75,6 +75,18 @@ func TestAPinOutlivesTheClaimUnderIt(t *testing.T) {
 	require.Equal(t, "us-east1", pin.Home)
 }
 
+// A request that gets a pin has at least half of CreateWithin to create its claim.
+func TestAPinIsConfirmedInTime(t *testing.T) {
+	p := offsetPolicy()
+	a := arrivalOf(t, "100")
+	old := Pin{Key: a.Key, Home: "us-east1", CreatedAt: newYear}
+	half := newYear.Add(p.CreateWithin() / 2)
+	_, change := PinFor(&old, a.Key, "europe-west1", false, p, half.Add(-1))
+	require.Equal(t, PinStands, change)
+	_, change = PinFor(&old, a.Key, "europe-west1", false, p, half)
+	require.Equal(t, PinConfirmed, change)
+}
+
 // A request began between UnderWay and UnderWay with sinceSent before the clock that
 // decides. While nothing is in flight the doubt counts for the refusal, while an attempt is,
 // against it.

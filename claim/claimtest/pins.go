@@ -89,6 +89,18 @@ var pinTests = []test{
 		require.Equal(w, old.Home, w.pin(w.home, "k", w.home).Home)
 		require.Equal(w, w.Regions[0], w.pin(w.Regions[1], "new", w.Regions[1]).Home)
 	}},
+	{"pin: the registrar's pin outlasts the one at the registrar before it", func(w *world) {
+		old := w.pin(w.Regions[1], "k", w.Regions[1])
+		w.MoveRegistrar(w, w.tenant, w.Regions[2])
+		w.until(old.CreatedAt.Add(w.Policy.PinLife()))
+		taken := w.pin(w.Regions[2], "k", w.Regions[2])
+		require.Equal(w, w.Regions[2], taken.Home)
+		for _, r := range w.Regions {
+			again := w.pin(r, "k", r)
+			require.Equal(w, taken.Home, again.Home)
+			require.True(w, again.CreatedAt.Equal(taken.CreatedAt))
+		}
+	}},
 	{"pin: one home wins while the registrar moves", func(w *world) {
 		const keys = 16
 		homes := make([][3]string, keys)
