@@ -143,7 +143,7 @@ var (
 func (r *runner) test(s suite, overlay string, limit time.Duration) (failed string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit+unmutated) // a build takes its time, too
 	defer cancel()
-	args := []string{"test", "-short", "-failfast", "-vet=off", "-count=1", "-timeout", limit.String()}
+	args := []string{"test", "-short", "-failfast", "-vet=off", "-ldflags=-s -w", "-count=1", "-timeout", limit.String()}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}

@@ -98,7 +98,6 @@ var rooms = []room{
 		{"claim/provider-key-object", "appendProviderKey", "object", `""`},
 		{"claim/provider-key-tenant", "appendProviderKey", "k.Tenant", `""`},
 		{"claim/provider-key-generation", "appendProviderKey", "binary.BigEndian.AppendUint32(text, generation)", "text"},
-		{"claim/lately-another-key", "Lately.Forget", "slot.CompareAndSwap(hash, 0)", "slot.Store(0 * hash)"},
 
 		// A restore.
 		{"claim/restore-booked", "Guard.Recall", "!w.Booked", "true"},
@@ -119,13 +118,11 @@ var rooms = []room{
 		{"claim/restore-before-the-first", "notAfter", "s.From.After(from)", "false"},
 	}},
 	{dir: "internal/sqlstore/batch", suites: []suite{batches, guards, contract}, mutants: []mutant{
-		{"batch/key-under-way", "Batcher.Do", "g.underWay[b.Key(step)]", "false"},
 		{"batch/key-twice", "Batcher.next", "g.underWay[key] = true", ""},
-		{"batch/left", "Batcher.next", "m.ctx.Err() != nil", "false"},
 		{"batch/steps", "Batcher.next", "len(batch) == MaxSteps", "false"},
 		{"batch/bytes", "Batcher.next", "sent+size > MaxBytes", "false"},
 		{"batch/order-of-keys", "Batcher.next", "b.Key(x.step).Compare(b.Key(y.step))", "b.Key(y.step).Compare(b.Key(x.step))"},
-		{"batch/over", "Batcher.end", "delete(g.underWay, b.Key(m.step))", ""},
+		{"batch/over", "Batcher.end", "delete(g.underWay, b.Key(m.step))", "_ = m"},
 		{"batch/error", "Batcher.end", "m.done <- err", "m.done <- nil"},
 	}},
 	{dir: "internal/sqlstore", suites: []suite{guards, contract, stores}, mutants: []mutant{
@@ -134,7 +131,6 @@ var rooms = []room{
 		{"sql/begin-lost-reply", "View.Begin", "mine[step] = decision", ""},
 		{"sql/begin-lost-first", "View.Begin", "map[uuid.UUID]claim.Decision{create.step: claim.Won}", "map[uuid.UUID]claim.Decision{}"},
 		{"sql/begin-former-try", "batchedBegin", "c.asked, c.firstUse = true, time.Time{}", "c.asked = true"},
-		{"sql/begin-forgotten", "View.begin", "v.db.lately.Forget(c.Key)", ""},
 		{"sql/find-same-key", "batchedFind", "cs[n:][:sameKey(cs[n:], key)]", "cs[n:][:1]"},
 		{"sql/replica-same-key", "batchedReplica", "ls[n:][:sameKey(ls[n:], key)]", "ls[n:][:1]"},
 		{"sql/take-over-lost-reply", "View.TakeOver", "mine[step] = true", ""},
@@ -205,7 +201,6 @@ var rooms = []room{
 		{"sql/windows_raise.sql-shorter", "query/windows_raise.sql", "greatest(windows.replay_for, excluded.replay_for)", "excluded.replay_for"},
 	}},
 	{dir: "internal/embedded", suites: []suite{embedded}, mutants: []mutant{
-		{"embedded/remembered-answer", "DB.step", "t.finals.Remove(finalKey{home, key})", ""},
 		{"embedded/remembered-decision", "View.begin", "begun.Decision == claim.Replay || begun.Decision == claim.Mismatch", "begun.Decision != claim.NeedPin"},
 		{"embedded/pin-spoken-for", "View.pinStep", "rec.Age(&t.policy, now) != claim.Gone", "rec.Age(&t.policy, now) == claim.Live"},
 		{"embedded/pin-no-new-homes", "View.pinStep", "t.status(entry) != claim.RegionActive", "false"},
