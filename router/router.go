@@ -198,9 +198,9 @@ func (r *Router) coded(code claim.RegionCode) (string, error) {
 
 // pinned asks the registrar, which pins the key if it has no home.
 //
-// If this is the registrar's region, a key without a home gets it together with its
-// claim, in one step of the store. That costs a look-up if the home is elsewhere, so
-// the caller can turn it off.
+// Unless elsewhere is true, this is the registrar's region, and a key without a home gets
+// it together with its claim, in one step of the store. That costs a look-up if the home is
+// elsewhere.
 func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) {
 	var reply claim.Reply
 	var err error
@@ -227,10 +227,9 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 	return reply, err
 }
 
-// pinsHere reports whether the key, if it has no home, gets this region as its home,
-// and this region keeps the tenant's pins.
+// pinsHere reports whether the key, if it has no home, gets this region as its home.
 func (t *trip) pinsHere() bool {
-	if t.registrar != t.Self || t.req.CompareOnly {
+	if t.req.CompareOnly {
 		return false
 	}
 	here, _ := t.Topology.ByName(t.Self)

@@ -200,6 +200,12 @@ func TestWays(t *testing.T) {
 		"and not twice": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(asia)}, asia: {wrong(europe)}}},
 			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "forward asia-northeast1 hop 2 pinned false"}, hops: 2, err: ErrHomeUnavailable},
+		"nor after a hint has cost a hop": {
+			world: world{registrar: europe, needPin: true, pin: europe, peers: map[string][]error{asia: {claim.ErrNeedPin}, europe: {wrong(asia)}}}, hint: asia,
+			calls: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false", "pin", "replica", "forward europe-west1 hop 2 pinned true"}, hops: 2, err: ErrHomeUnavailable},
+		"nor to the region that says it": {
+			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(europe)}}},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: ErrHomeUnavailable},
 		"a correction to here is run here": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(here)}}},
 			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "do us-east1"}, hops: 1},
