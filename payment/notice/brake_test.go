@@ -267,6 +267,55 @@ func TestALimitIsOfTheSameOrderInEveryCurrency(t *testing.T) {
 	}
 }
 
+// rivalRows are brakes of which another node changes one just before this node does.
+type rivalRows struct {
+	brakeRows
+	rival func()
+}
+
+func (r *rivalRows) PutBrake(ctx context.Context, row Brake) (bool, error) {
+	if rival := r.rival; rival != nil {
+		r.rival = nil
+		rival()
+	}
+	return r.brakeRows.PutBrake(ctx, row)
+}
+
+// A refund that another node admits meanwhile counts.
+func TestAdmissionsOfTwoNodesCount(t *testing.T) {
+	for limit, reason := range map[int]bool{1: true, 2: false} {
+		w := newWorld(t)
+		admit := func(store BrakeStore, id string) string {
+			b := &Brakes{Store: store, Limits: Limits{Count: limit, Sum: math.MaxInt64}}
+			reason, err := b.Admit(t.Context(), "sim", Admission{ID: id, Amount: 1, Currency: "usd"})
+			require.NoError(t, err)
+			return reason
+		}
+		rows := &rivalRows{brakeRows{w}, func() { require.Empty(t, admit(brakeRows{w}, "b")) }}
+		require.Equal(t, reason, admit(rows, "a") != "")
+		require.Len(t, w.brakes["sim"].Admitted, limit)
+	}
+}
+
+// A page is of the stop that it names: a later one has a page of its own.
+func TestAPageIsOfItsOwnStop(t *testing.T) {
+	w := newWorld(t)
+	stopped := func(reason string) {
+		b := w.brakes["sim"]
+		b.Provider, b.Held = "sim", &Hold{At: w.now, Reason: reason}
+		changed, err := brakeRows{w}.PutBrake(t.Context(), b)
+		require.NoError(t, err)
+		require.True(t, changed)
+		w.now = w.now.Add(pageAgain)
+	}
+	stopped("many")
+	b := &Brakes{Store: &rivalRows{brakeRows{w}, func() { stopped("many again") }}}
+	_, err := b.Held(t.Context(), "sim")
+	require.NoError(t, err)
+	require.Equal(t, "many again", w.brakes["sim"].Held.Reason)
+	require.False(t, w.brakes["sim"].Held.Paged)
+}
+
 // A release that is not allowed releases nothing. Without a set brake allow is not called.
 func TestAReleaseHasToBeAllowed(t *testing.T) {
 	for _, of := range []string{AllProviders, "sim"} {
