@@ -221,6 +221,13 @@ func TestEachClass(t *testing.T) {
 		}
 		return reference, ref
 	}
+	atProvider := func(w *world, amount int64) {
+		reference, ref := ghost(w, 1, false)
+		of := w.books[0]
+		back := ledger.UnaskedOf(of, ledger.ProviderRefund, "r_hand", amount)
+		w.book(ledger.ProviderRefund, back.ID, reference, "r_hand", amount).Reverses = ledger.GhostID(pspName, ref)
+		w.stateAs("refund", "r_hand", reference, amount, "usd", noon)
+	}
 	for name, c := range map[string]struct {
 		do   func(w *world)
 		want []Class
@@ -311,10 +318,12 @@ func TestEachClass(t *testing.T) {
 			w.stateAs("refund", "r", objectID(w.t, 7), 5, "usd", noon)
 			w.claim(objectID(w.t, 7), "", claim.FailedTerminal, "charge_disputed")
 		}, []Class{ChargedButUnknown}, false},
-		"a line twice":                {func(w *world) { w.paid(1); w.lines = append(w.lines, w.lines[0]) }, []Class{RepeatedLine}, false},
-		"a ghost that was refunded":   {func(w *world) { ghost(w, 1, true) }, nil, false},
-		"a ghost that was not":        {func(w *world) { ghost(w, 1, false) }, []Class{RefundMissing}, true},
-		"a refund that is not stated": {func(w *world) { ghost(w, 1, true); w.lines = w.lines[:1] }, []Class{RefundMissing}, false},
+		"a line twice":              {func(w *world) { w.paid(1); w.lines = append(w.lines, w.lines[0]) }, []Class{RepeatedLine}, false},
+		"a ghost that was refunded": {func(w *world) { ghost(w, 1, true) }, nil, false},
+		"a ghost that was not":      {func(w *world) { ghost(w, 1, false) }, []Class{RefundMissing}, true},
+		"a ghost that was refunded at the provider, in part": {func(w *world) { atProvider(w, 99) }, []Class{RefundMissing}, true},
+		"a ghost that was refunded at the provider":          {func(w *world) { atProvider(w, 100) }, nil, false},
+		"a refund that is not stated":                        {func(w *world) { ghost(w, 1, true); w.lines = w.lines[:1] }, []Class{RefundMissing}, false},
 		"a claim that is not booked": {func(w *world) {
 			w.claim(objectID(w.t, 1), "p", claim.Completed, "")
 		}, []Class{ClaimWithoutBooking}, false},
