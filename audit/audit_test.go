@@ -610,6 +610,23 @@ func TestAWindowThatIsProlongedIsAGap(t *testing.T) {
 	require.Equal(t, start, f.Covered)
 }
 
+// TestSegmentsOfAnotherChainAreNotFollowed: their number alone does not make them those that
+// the backup's chain goes on with.
+func TestSegmentsOfAnotherChainAreNotFollowed(t *testing.T) {
+	w := newWorld(t)
+	w.days(2, 3)
+	w.round()
+	lost := audit.Lost{Objects: w.bucket, Trust: w.keys.Trust(), Home: home, Before: w.store.now.Add(time.Minute)}
+	f, err := lost.Follow(t.Context(), audit.Chain{From: start})
+	require.NoError(t, err)
+	require.Empty(t, f.Broken)
+	require.Positive(t, f.Segments)
+	f, err = lost.Follow(t.Context(), audit.Chain{From: start, Number: 1, Digest: "another"})
+	require.NoError(t, err)
+	require.Contains(t, f.Broken, "names another one before it")
+	require.Zero(t, f.Segments)
+}
+
 // blind is a bucket that lists none of some objects, as one with late listings.
 type blind struct {
 	audit.Objects
