@@ -627,6 +627,76 @@ func TestSegmentsOfAnotherChainAreNotFollowed(t *testing.T) {
 	require.Zero(t, f.Segments)
 }
 
+// TestChainsThatAreJoinedAreNamed: two chains of the same windows, and one with a segment of
+// the other's.
+func TestChainsThatAreJoinedAreNamed(t *testing.T) {
+	one := newWorld(t)
+	one.days(3, 3)
+	one.round()
+	other := newWorld(t)
+	other.keys = one.keys
+	other.days(3, 3)
+	other.store.chain = &audit.Chain{Version: 1, From: start, Digest: "of before"}
+	other.round()
+	reordered := func(b *audittest.Bucket) (numbers []uint64) {
+		for _, f := range one.verify(b).Failures {
+			require.Equal(t, audit.Reordered, f.Class, "%v", f)
+			numbers = append(numbers, f.Number)
+		}
+		return numbers
+	}
+	require.Empty(t, reordered(one.bucket))
+	require.Equal(t, []uint64{1}, reordered(other.bucket), "its first segment names one before it")
+	joined, last := one.bucket.Clone(), one.bucket.Names()[2]
+	joined.Remove(last)
+	name := other.bucket.Names()[2]
+	require.NoError(t, joined.Put(t.Context(), name, other.bucket.Remove(name)))
+	require.Equal(t, []uint64{3}, reordered(joined))
+}
+
+// TestWhatWitnessesSay: each life of a key has its own, and one is final if its attempt made
+// the movement or its last generation was answered.
+func TestWhatWitnessesSay(t *testing.T) {
+	type step struct {
+		event      claim.Event
+		detail     string
+		generation uint32
+		ref        string
+	}
+	began := step{event: claim.EventClaimed, detail: "charge", generation: 1}
+	for name, c := range map[string]struct {
+		steps          []step
+		done, answered bool
+		generation     uint32
+		ref            string
+	}{
+		"in flight":                   {steps: []step{began}, generation: 1},
+		"unknown":                     {steps: []step{began, {claim.EventAttempt, claim.OutcomeUnknown, 1, ""}}, generation: 1},
+		"done":                        {steps: []step{began, {claim.EventAttempt, claim.OutcomeDone, 1, "psp_1"}}, done: true, generation: 1, ref: "psp_1"},
+		"answered":                    {steps: []step{began, {claim.EventAttempt, claim.OutcomeRefused, 1, ""}, {claim.EventSettled, "stolen", 1, ""}}, answered: true, generation: 1},
+		"the next generation":         {steps: []step{began, {claim.EventReleased, "", 1, "psp_1"}, {claim.EventReclaimed, "", 2, ""}}, generation: 2, ref: "psp_1"},
+		"another life, of no attempt": {steps: []step{began, {claim.EventAttempt, claim.OutcomeDone, 1, "psp_1"}, {claim.EventSettled, "", 1, "psp_1"}, {claim.EventReplaced, "charge", 1, ""}}, generation: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			rec := claim.Record{Minted: claim.Minted{ID: "ch_k"}, Generation: c.generation, FirstUse: start}
+			for i, s := range c.steps {
+				w.add("k", start.Add(time.Duration(i)*time.Second))
+				e := &w.store.entries[i]
+				e.Event, e.Detail, e.Generation, e.Fence, e.ProviderRef, e.Claim = s.event, s.detail, s.generation, uint64(i+1), s.ref, &rec
+			}
+			w.store.now = start.Add(48 * time.Hour)
+			w.round()
+			f, err := (&audit.Lost{Objects: w.bucket, Trust: w.keys.Trust(), Home: home, Before: w.store.now.Add(time.Minute)}).Follow(t.Context(), audit.Chain{From: start})
+			require.NoError(t, err)
+			require.Len(t, f.Witnesses, 1)
+			is := f.Witnesses[0]
+			require.Equal(t, "ch_k", is.Object)
+			require.Equal(t, []any{c.done, c.answered, c.generation, c.ref, uint64(len(c.steps))}, []any{is.Done, is.Answered, is.Generation, is.ProviderRef, is.Fence})
+		})
+	}
+}
+
 // blind is a bucket that lists none of some objects, as one with late listings.
 type blind struct {
 	audit.Objects
