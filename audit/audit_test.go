@@ -636,7 +636,7 @@ func TestChainsThatAreJoinedAreNamed(t *testing.T) {
 	other := newWorld(t)
 	other.keys = one.keys
 	other.days(3, 3)
-	other.store.chain = &audit.Chain{Version: 1, From: start, Digest: "of before"}
+	other.store.chain = &audit.Chain{Version: 1, From: start.Truncate(audit.DefaultPolicy().Window), Digest: "of before"}
 	other.round()
 	reordered := func(b *audittest.Bucket) (numbers []uint64) {
 		for _, f := range one.verify(b).Failures {
@@ -647,11 +647,30 @@ func TestChainsThatAreJoinedAreNamed(t *testing.T) {
 	}
 	require.Empty(t, reordered(one.bucket))
 	require.Equal(t, []uint64{1}, reordered(other.bucket), "its first segment names one before it")
-	joined, last := one.bucket.Clone(), one.bucket.Names()[2]
-	joined.Remove(last)
-	name := other.bucket.Names()[2]
-	require.NoError(t, joined.Put(t.Context(), name, other.bucket.Remove(name)))
+	give := func(to *audittest.Bucket, n int) {
+		name := other.bucket.Names()[n]
+		data, err := other.bucket.Get(t.Context(), name, 0)
+		require.NoError(t, err)
+		require.NoError(t, to.Put(t.Context(), name, data))
+	}
+	joined := one.bucket.Clone()
+	joined.Remove(one.bucket.Names()[2])
+	give(joined, 2)
 	require.Equal(t, []uint64{3}, reordered(joined))
+
+	forked := one.bucket.Clone()
+	for n := range other.bucket.Names() {
+		give(forked, n)
+	}
+	require.True(t, slices.ContainsFunc(one.verify(forked).Failures, func(f audit.Failure) bool { return f.Class == audit.Forked && f.Number == 1 }))
+
+	// An exporter that finds a segment of another chain goes on with its own.
+	anew := newWorld(t)
+	anew.keys = one.keys
+	anew.days(3, 3)
+	give(anew.bucket, 0)
+	anew.round()
+	require.Empty(t, anew.verify(anew.bucket).Failures)
 }
 
 // TestWhatWitnessesSay: each life of a key has its own, and one is final if its attempt made

@@ -395,3 +395,61 @@ func TestRestoreRefuses(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, guard.Standing())
 }
+
+// another is a deployment in which another operator acts while this one looks for sessions.
+type another struct {
+	deployment.Deployment
+	acts func()
+}
+
+func (a *another) Sessions(ctx context.Context) ([]string, error) {
+	if acts := a.acts; acts != nil {
+		a.acts = nil
+		acts()
+	}
+	return a.Deployment.Sessions(ctx)
+}
+
+func TestTwoOperatorsBeginOneRestore(t *testing.T) {
+	d := open(t)
+	v, from := rows(t, d), time.Now().Add(-time.Hour)
+	_, err := restore.Begin(t.Context(), &another{d, func() {
+		_, err := restore.Begin(t.Context(), d, v, restore.Lost{From: from, By: "first"})
+		require.NoError(t, err)
+	}}, v, restore.Lost{From: from, By: "second"})
+	require.ErrorContains(t, err, "another operator")
+	r, _, err := d.Restore(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "first", r.By)
+}
+
+// A bucket that has less of the audit than was read is not believed.
+func TestABucketWithLessIsRefused(t *testing.T) {
+	stopped := time.Now()
+	w, d := newWorld(t), open(t)
+	v := rows(t, d)
+	require.NoError(t, w.restore(d, v, stopped))
+	was, _, err := d.Restore(t.Context())
+	require.NoError(t, err)
+	_, err = restore.Audit(t.Context(), d, v, audittest.NewBucket(), w.keys.Trust(), func(restore.Witnessed) {})
+	require.ErrorContains(t, err, "nothing of this one was used")
+	is, _, err := d.Restore(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, was, is)
+
+	released, err := restore.Release(t.Context(), d, "ops", "all is read")
+	require.NoError(t, err)
+	require.False(t, released.Partial)
+}
+
+// A person who releases before the audit is read knows a part of what is lost.
+func TestAReleaseBeforeTheAuditIsPartial(t *testing.T) {
+	d := open(t)
+	_, err := restore.Begin(t.Context(), d, rows(t, d), restore.Lost{From: time.Now().Add(-time.Hour), By: "ops"})
+	require.NoError(t, err)
+	for range 2 {
+		r, err := restore.Release(t.Context(), d, "ops", "the audit is lost")
+		require.NoError(t, err)
+		require.True(t, r.Partial)
+	}
+}
