@@ -127,7 +127,7 @@ var rooms = []room{
 		{"batch/over", "Batcher.end", "delete(g.underWay, b.Key(m.step))", "_ = m"},
 		{"batch/error", "Batcher.end", "m.done <- err", "m.done <- nil"},
 	}},
-	{dir: "internal/sqlstore", suites: []suite{guards, faults, contract, stores}, mutants: []mutant{
+	{dir: "internal/sqlstore", suites: []suite{guards, contract, faults, stores}, mutants: []mutant{
 		// Which row is whose answer, and which try wrote it.
 		{"sql/row-of-another", "at", "steps[n]", "steps[0]"},
 		{"sql/begin-lost-reply", "View.Begin", "mine[step] = decision", ""},
