@@ -277,7 +277,6 @@ func (t *attempt) stillCounts(ctx context.Context, ref string) psp.Found {
 // reportedRefused is the verdict of a notice that the movement was refused. The request may
 // be retried: the notice does not say how long the reason holds.
 func (t *attempt) reportedRefused(ctx context.Context) claim.Outcome {
-	t.cleared = true
 	return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Soft, Code: t.Refused}})
 }
 

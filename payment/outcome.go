@@ -56,7 +56,6 @@ func (t *attempt) paid(ctx context.Context, ref string) claim.Outcome {
 		t.log.WarnContext(ctx, "the ledger cannot be read: the payment may have been refunded", "object", t.Record.Minted.ID, "error", err)
 		return t.unknown(ctx, reasonNotAsked)
 	case ghost:
-		t.cleared = true
 		return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
 			Class: psp.Soft, Code: codeGivenBack, Message: "The payment was made after it had been declined, and has been given back.",
 		}})
