@@ -260,7 +260,6 @@ var rooms = []room{
 		{"payment/told-of-an-account", "attempt.told", "psp.AccountOf(t.Told) == in", "psp.AccountOf(t.Told) == in || true"},
 		{"payment/refused-by-another", "Executor.Attempt", `a.Refused != "" && a.ToldBy == t.name`, `a.Refused != ""`},
 		{"payment/stands-of-another", "attempt.stands", "m.Reference != t.Record.Minted.ID", "false"},
-		{"payment/paid-ghost", "attempt.paid case ghost", "t.cleared = true", ""},
 		{"payment/blind-unsent", "attempt.unsent", "!t.Recovery && !t.Last && t.blind()", "false"},
 		{"payment/refund-given-up", "attempt.unknown", "t.op == Refund && (t.caps.Lookup || t.dedupes())", "false"},
 		{"payment/again-without-reference", "attempt.described", "c.Again = t.Record.ProviderRef", ""},
