@@ -91,7 +91,7 @@ check: ## Check formatting, linters with vet, import directions, the docs, go.mo
 	@sum() { find internal/gen internal/build/libraries.json docs/METRICS.md docs/ERRORS.md -type f -exec cksum {} + | sort; }; before=$$(sum); \
 	$(GO) generate ./... && [ "$$before" = "$$(sum)" ] || { echo "internal/gen, internal/build/libraries.json, docs/METRICS.md or docs/ERRORS.md was not what internal/proto, go.mod, meter or internal/problem says, and is now: commit it" >&2; exit 1; }
 	$(GO) test ./internal/archtest ./internal/proto
-	$(GO) -C internal/tools test ./mutants
+	$(GO) -C internal/tools test -count 1 ./mutants
 	$(LINT) run
 
 FUZZTIME ?= 30s
