@@ -176,10 +176,9 @@ func TestLostReply(t *testing.T) {
 			q := charge(stamped(t, eu), 1)
 			lose.Store(1)
 			replayed := w.at(us, q, http.StatusCreated)
-			require.Equal(t, "true", replayed.Header.Get("Idempotent-Replayed"))
+			require.Equal(t, "true", replayed.Header.Get("Idempotent-Replayed"), "the answer was lost")
 			by := map[int]string{1: us, 2: eu}[nodes]
 			require.Equal(t, by, replayed.Header.Get("Homeward-Served-By"))
-			require.LessOrEqual(t, lose.Load(), int32(0), "the answer was lost")
 			w.judge.once(t, 1)
 			again := w.at(us, q, http.StatusCreated)
 			require.Equal(t, "true", again.Header.Get("Idempotent-Replayed"))

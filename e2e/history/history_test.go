@@ -50,3 +50,20 @@ func TestHistory(t *testing.T) {
 	h.Add(2, b, time.Now(), history.Got{Kind: history.Final, Reply: "y"})
 	require.Equal(t, porcupine.Illegal, h.Check(time.Minute))
 }
+
+// TestAnOutage: requests without an answer beside a final answer and one that was in use, in
+// an order that the checker does not try first.
+func TestAnOutage(t *testing.T) {
+	var h history.History
+	a := history.Sent{Key: "k", Body: "a"}
+	early := time.Now()
+	for range 100 {
+		h.Add(1, a, time.Now(), history.Got{Kind: history.None})
+	}
+	began := time.Now()
+	h.Add(2, a, began, history.Got{Kind: history.InUse})
+	h.Add(1, a, early, history.Got{Kind: history.Final, Reply: "x"})
+	require.Equal(t, porcupine.Ok, h.Check(time.Minute))
+	h.Add(2, a, time.Now(), history.Got{Kind: history.InUse})
+	require.Equal(t, porcupine.Illegal, h.Check(time.Minute))
+}
