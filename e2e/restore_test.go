@@ -204,7 +204,7 @@ func forgottenStory(t *testing.T, d restorable, bucket string) {
 	}
 	d.once(2)
 	d.end()
-	require.Contains(t, ok("restore", "show"), "the database has no part in it")
+	require.Contains(t, ok("restore", "show"), "the database has no record of it")
 	// Then an operator begins the restore after all, with the same result as in time.
 	ok("restore", "begin", "--backup-time", made.Format(time.RFC3339Nano), "--stopped-at", stopped.Format(time.RFC3339Nano), "--by", "ops", "--why", "a lost disk")
 	ok("restore", "audit", "--bucket", "file://"+bucket)
