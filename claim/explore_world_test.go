@@ -126,7 +126,7 @@ type task struct {
 
 // call is a request on its way to the provider.
 type call struct {
-	task             int // that waits for it, -1: nobody any more
+	task             int // that waits for it; -1: none does
 	sent             int
 	key, object, idk string // the provider key, the object and the idempotency key
 	body             string
@@ -603,7 +603,7 @@ func (w *world) unknown(i int, notFound bool) claim.Outcome {
 	if notFound && w.transit > 0 {
 		u.RetryIn = time.Duration(w.transit) * time.Second // the settle window
 	}
-	if w.dedupes { // a charge that nobody can ask about is not given up here, but parked
+	if w.dedupes { // the worker parks a charge that it cannot ask about, and gives up any other
 		u.GiveUp = &claim.GivenUp{Response: w.response(503, i, string(w.tasks[i].body), "unknown")}
 	}
 	return u
@@ -696,7 +696,7 @@ func (w *world) end(i int) {
 	}
 }
 
-// detach has nobody wait for task i's call, which goes on its way.
+// detach makes task i stop waiting for its call, which goes on its way.
 func (w *world) detach(i int) {
 	for c := range w.calls {
 		if w.calls[c].task == i {

@@ -267,7 +267,7 @@ type Settlement struct {
 //
 // A held record in FailedRetry may also be settled with [*Refused], which closes
 // the claim for good without an attempt. Any other that is not in flight, or has this very
-// verdict, is held by nobody: ErrFenced.
+// verdict, has no holder: ErrFenced.
 //
 // What no store may keep is refused whatever the row is. No state is final without a response
 // to replay: Settle refuses a final verdict without one with [ErrNoResponse], and an unknown

@@ -45,7 +45,7 @@ const (
 	maxRPCAddr = 255
 	// maxVersion is the longest version, in bytes: a tag and a commit.
 	maxVersion = 64
-	// versionsSize is the size of [Known], in bytes.
+	// versionsSize is the size of [Versions], in bytes.
 	versionsSize = 16
 	// idSize is the size of a deployment's id, in bytes.
 	idSize = len(uuid.UUID{})

@@ -120,10 +120,7 @@ func New(c Config) *Router {
 // deputises reports whether this region acts for home after a forward there ended with
 // err; nil: none was tried. A forward that ended with its caller's time says nothing.
 func (r *Router) deputises(home string, err error) bool {
-	switch {
-	case err == nil:
-		return r.Unreachable(home)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return r.Unreachable(home)
 	}
 	return errors.Is(err, region.ErrNoNode) || errors.Is(err, region.ErrNoAnswer) || errors.Is(err, claim.ErrUnavailable)

@@ -231,7 +231,7 @@ var rooms = []room{
 		{"router/wrong-home-itself", "trip.forward", "wrong.Home == home", "false"},
 		{"router/way-counts", "trip.execute", "req.Began.Add(-rtt)", "req.Began.Add(0 * rtt)"},
 		{"router/deputy-on-any-error", "Router.deputises", "errors.Is(err, region.ErrNoNode) || errors.Is(err, region.ErrNoAnswer) || errors.Is(err, claim.ErrUnavailable)", "true"},
-		{"router/deputy-of-the-living", "Router.deputises case err == nil", "return r.Unreachable(home)", "return true"},
+		{"router/deputy-of-the-living", "Router.deputises", "return r.Unreachable(home)", "return true"},
 		{"router/compare-only-pins", "trip.home", "t.req.CompareOnly", "false"},
 		{"router/pinned-again", "trip.pinned", "t.req.PinnedAt = pin.CreatedAt", "_ = pin.CreatedAt"},
 	}},
