@@ -39,13 +39,14 @@ const stormSeed = 20260
 //
 // Among the keys are groups of twins: equal requests, sent at once, that are declined for now. They
 // share one decline. A group without retries or delayed requests has made no second generation.
+//
+// It has the machine to itself: beside it, tests of distances and cuts would measure its load.
 func TestStorm(t *testing.T) {
 	// The leases of the quick policy last a second: either pause ends all trust.
 	size := stormSize{clients: 200, keys: 10_000, kills: 2, twins: 200, suspended: 30 * time.Second}
 	if testing.Short() {
 		size = stormSize{clients: 50, keys: 400, kills: 2, twins: 8, suspended: 2 * time.Second}
 	}
-	t.Parallel()
 	s := newStorm(t, size)
 	s.run()
 	s.judgement()

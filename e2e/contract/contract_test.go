@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -79,6 +80,34 @@ func TestMismatches(t *testing.T) {
 				t.Errorf("of %d answers found %q, want %q", checked, found, c.finds)
 			}
 		})
+	}
+}
+
+// Of one shape a few are checked, and what looks another way is checked whenever it comes.
+func TestShapes(t *testing.T) {
+	checker, err := New(httpapi.OpenAPI())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(body string) {
+		r := httptest.NewRequest(http.MethodPost, "/v1/charges", nil)
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {"k"}}
+		checker.look(r, []byte(good), &http.Response{
+			StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
+		})
+	}
+	for i := range 3 * enough {
+		answer(strings.Replace(object, "ch_1", fmt.Sprintf("ch_%026d", i), 1))
+	}
+	if found, _ := checker.Mismatches(); len(found) != 0 {
+		t.Fatal(found)
+	}
+	if len(checker.seen) != 1 {
+		t.Errorf("answers that differ by their id have %d shapes", len(checker.seen))
+	}
+	answer(strings.Replace(object, "1999", `"1999"`, 1))
+	if found, _ := checker.Mismatches(); len(found) != 1 {
+		t.Errorf("a member of another type was found %d times", len(found))
 	}
 }
 
