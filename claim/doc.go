@@ -101,8 +101,8 @@
 //	D  provider answered, Settle   as B; the second call is answered with the
 //	   not durable                 first one's result and renders the same bytes,
 //	                               because all that varies was minted in Begin
-//	E  after Settle, before or     COMPLETED: replay
-//	   during the reply
+//	E  after Settle, before or     COMPLETED: replay; events that the holder has not
+//	   during the reply            delivered are due when its lease would have ended
 //
 // While a holder retries Settle, the row is as in D or, if the store settled and
 // only its reply was lost, as in E. A holder that dies then leaves one of the two.

@@ -255,6 +255,9 @@ type Settlement struct {
 	// Pause is how long a claim that stays in flight is left alone, and Due how long its
 	// provider call waits. Both are whole microseconds, and zero for a claim that ends.
 	Pause, Due time.Duration
+	// EventsDue is how long the events wait for who records them to deliver them: see
+	// [FirstEvents].
+	EventsDue time.Duration
 }
 
 // Settle is what an attempt's verdict makes of the claim that held describes. jitter in [0,1)
@@ -343,6 +346,9 @@ func Settle(held *Record, v *Verdict, p *Policy, jitter float64) (*Settlement, e
 	if next.State != InFlight {
 		fx.Events = next.emitted(events)
 	}
+	if held.firstToEmit(fx.Events) {
+		s.EventsDue = p.Lease
+	}
 	fx.Finish, fx.Unpaid = next.State != InFlight, next.unpaid()
 	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, time.Time{}, next.Reason)}
 	return s, nil
@@ -386,7 +392,7 @@ func (s *Settlement) At(now time.Time) (*Record, Effects) {
 	fx.Unpaid = changed(fx.Unpaid, func(u *Unpaid) { u.At = now })
 	fx.Events = slices.Clone(fx.Events)
 	for i := range fx.Events {
-		fx.Events[i].CreatedAt, fx.Events[i].Due = now, now
+		fx.Events[i].CreatedAt, fx.Events[i].Due = now, now.Add(s.EventsDue)
 	}
 	fx.Audit = slices.Clone(fx.Audit)
 	for i := range fx.Audit {
@@ -443,6 +449,32 @@ func (s *Settlement) wait(o *Pending, p *Policy) {
 		r.Interim = &Interim{Response: o.Response.row(), State: o.State, By: o.By}
 		s.Effects.Events = r.emitted(o.Events)
 	}
+}
+
+// FirstEvents are the events that the first holder of a claim emitted with v, which a store
+// recorded as r; nil for every other holder. They are the first of their lines, so who recorded v
+// delivers them at once, without a take. Their rows are due after [Policy].Lease, for the case
+// that it dies.
+func FirstEvents(held, r *Record, v *Verdict) []outbox.Message {
+	events := r.emitted(v.Events())
+	if r.State == InFlight && r.Interim == nil || !held.firstToEmit(events) {
+		return nil
+	}
+	return events
+}
+
+// firstToEmit reports whether the events of r's next verdict are the first of their lines: r is
+// as its first holder got it, and the events are for a sink each.
+func (r *Record) firstToEmit(events []outbox.Message) bool {
+	if r.State != InFlight || r.Fence != 1 {
+		return false
+	}
+	for i, m := range events {
+		if slices.ContainsFunc(events[:i], func(o outbox.Message) bool { return o.Kind == m.Kind }) {
+			return false
+		}
+	}
+	return len(events) > 0
 }
 
 // emitted completes the events of r.

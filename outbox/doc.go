@@ -11,7 +11,8 @@
 //	})
 //	w.Start()
 //	p.Start()
-//	w.Wake("europe-west1", 0) // this process wrote a row
+//	w.Wake("europe-west1", 0) // this process wrote a row that is due
+//	w.Offer("europe-west1", due, row) // or one that is not, and that it handles until then
 //	p.Stop()
 //	err = w.Drain(ctx) // take no more, and wait for those that were taken
 //
@@ -25,8 +26,9 @@
 // workers of queues that have one. One process polls a home often, a second one as its
 // deputy and the others rarely, so that together they cost about as much as one. Which one
 // polls often is a hint: two waste a poll, and without one the others find the rows later.
-// A process that writes a row which is due at once wakes its own worker. So a poll finds
-// the rows of a process that died.
+// A process that writes a row which is due at once wakes its own worker; one that is due later,
+// as a claim's first events are, it offers to its worker, which needs no take for it. So a poll
+// finds the rows of a process that died.
 //
 // The [Worker] of a queue takes many due rows at once, each with a lease and a fence, and
 // runs the handler of each in a slot. A worker that dies delays its rows by the lease; a
@@ -38,10 +40,10 @@
 //
 // # Crash points
 //
-//	take | handle | finish
+//	take or offer | handle | finish
 //
 // A crash before the take changes nothing. After it, the row is due again when
-// its lease has run out. After the handling and before the finish, the row is
+// its lease has run out. An offered row is due when its writer no longer handles it. After the handling and before the finish, the row is
 // handled again, so handlers are idempotent; a provider call's handler finds its
 // claim settled and the row gone. A crash before a step that finishes many rows is a crash
 // before the finish of each of them.

@@ -38,7 +38,8 @@ const (
 	ProviderCalls Queue = "provider_calls"
 	// Events is written by Settle. Of the rows of one tenant, key and kind only the
 	// oldest that is not parked can be taken, so that each sink receives a key's
-	// events in order, and no sink delays another.
+	// events in order, and no sink delays another. A claim's first holder delivers the
+	// first of them without a take, see [Worker.Offer].
 	Events Queue = "events"
 	// Expiries is written by Settle of a released claim.
 	Expiries Queue = "expiries"

@@ -26,10 +26,23 @@ type pool struct {
 	changed chan struct{}
 	work    sync.WaitGroup // takes and rows
 
-	mu    sync.Mutex
-	homes map[string]*home
-	takes uint64
+	mu      sync.Mutex
+	homes   map[string]*home
+	takes   uint64
+	offered []offer // wait for a slot, oldest first
+	stopped bool    // no more are accepted
 }
+
+// offer is a row that this process wrote, see [Worker.Offer].
+type offer struct {
+	h   *home
+	m   Message
+	end time.Time
+	at  time.Time // from when it is due at once, instead of waiting on
+}
+
+// maxOffered bounds the offered rows that wait for a slot: some megabytes.
+const maxOffered = 1024
 
 // home is the pool's state for a region.
 type home struct {
@@ -40,6 +53,8 @@ type home struct {
 	// waited longest goes first.
 	next     time.Time
 	lastTake uint64
+	// taken: the worker takes rows of the home, and not only handles those that it is offered.
+	taken bool
 	// failed: the last take got no answer. Until one does, a take asks for only one row, as
 	// it may keep its slots until the store's time-out.
 	failed bool
@@ -75,6 +90,7 @@ func startPool(w *Worker) *pool {
 func (p *pool) run() {
 	defer close(p.idle)
 	defer p.work.Wait()
+	defer p.refuseOffers()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -129,10 +145,20 @@ func (p *pool) when(h *home) (at time.Time, ok bool) {
 	return at, true
 }
 
+// home returns the state of a region. The caller holds the lock.
+func (p *pool) home(region string) *home {
+	h := p.homes[region]
+	if h == nil {
+		h = &home{completer: &completer{w: p.w, region: region}}
+		p.homes[region] = h
+	}
+	return h
+}
+
 // wake records that a row of region may be due after in.
 func (p *pool) wake(region string, in time.Duration) {
 	p.mu.Lock()
-	if h := p.homes[region]; h != nil { // otherwise it is new, and rows are taken at once
+	if h := p.homes[region]; h != nil && h.taken { // otherwise it is new, and rows are taken at once
 		h.wake(time.Now(), in, p.w.batchDelay())
 		h.lines, h.woken = h.lines || h.woken, true
 	}
@@ -163,10 +189,9 @@ func (p *pool) startTakes() time.Duration {
 	back := maxPauses * p.pause() // other regions may have been adopted by then
 	var due []string
 	for _, region := range regions {
-		h := p.homes[region]
-		if h == nil {
-			h = &home{completer: &completer{w: p.w, region: region}, wakes: []time.Time{now}}
-			p.homes[region] = h
+		h := p.home(region)
+		if !h.taken {
+			h.taken, h.wakes = true, []time.Time{now}
 		}
 		at, ok := p.when(h)
 		switch {
@@ -241,6 +266,62 @@ func (p *pool) take(h *home, slots, limit int, lines bool) {
 	p.notify()
 }
 
+// offer starts rows as far as there are slots, and has the others wait for one.
+func (p *pool) offer(region string, end time.Time, rows []Message) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return
+	}
+	h := p.home(region)
+	for _, m := range rows {
+		p.offered = append(p.offered, offer{h, m, end, now.Add(end.Sub(now) / 2)})
+	}
+	p.startOffered()
+}
+
+// refuseOffers makes the offered rows due that wait, as no slot will be theirs.
+func (p *pool) refuseOffers() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+	p.startOffered()
+}
+
+// startOffered starts offered rows in the slots that takes do not have, but for a quarter of all
+// slots, which only takes get: rows of failed tries and of other processes must not wait for ever.
+// It makes rows due that waited for half of their time. The caller holds the lock.
+func (p *pool) startOffered() {
+	free := p.w.c.Slots - p.w.c.Slots/4
+	for _, h := range p.homes {
+		free -= h.rows + h.requested
+	}
+	now, waiting := time.Now(), p.offered[:0]
+	for i, o := range p.offered {
+		b := &batch{w: p.w, c: o.h.completer, ctx: Begun(context.Background()), end: o.end}
+		switch {
+		case p.stopped || now.After(o.at) || len(waiting) >= maxOffered:
+			b.c.add(1)
+			p.work.Go(func() { b.requeue(o.m) })
+		case free > 0:
+			free--
+			b.c.add(1)
+			o.h.rows++
+			o.h.started++
+			seq := o.h.started
+			p.work.Go(func() {
+				defer p.release(o.h, seq)
+				b.work(o.m)
+			})
+		default:
+			waiting = append(waiting, p.offered[i])
+		}
+	}
+	clear(p.offered[len(waiting):])
+	p.offered = waiting
+}
+
 // freeSlots returns how many rows region may take now, of due regions, itself included,
 // that still get some: its share of the free slots. One slot is kept for each other region
 // that has none, so that slow rows of one home never block another's. The caller holds the
@@ -277,6 +358,7 @@ func (p *pool) release(h *home, seq uint64) {
 		h.wake(time.Now(), 0, 0)
 		h.lines = true
 	}
+	p.startOffered()
 	p.mu.Unlock()
 	p.notify()
 }

@@ -196,6 +196,20 @@ func (w *Worker) Wake(region string, in time.Duration) {
 	}
 }
 
+// Offer has the worker handle rows of region that this process has just written, as if it had
+// taken them: they are due only after end, so no other worker takes them before. It returns at
+// once. Rows for which there is no slot wait for one; those that wait for too long, and those
+// beyond [maxOffered], are due at once. A worker that does not run leaves them until they are
+// due.
+func (w *Worker) Offer(region string, end time.Time, rows ...Message) {
+	w.mu.Lock()
+	p := w.pool
+	w.mu.Unlock()
+	if p != nil {
+		p.offer(region, end, rows)
+	}
+}
+
 // Drain takes no more rows and waits until the taken rows are handled or ctx is
 // done. In the latter case the error says how many are still being handled:
 // their handlers continue, and if the process ends first, their leases lapse and

@@ -355,6 +355,116 @@ func TestSlotsBoundTheRowsInHand(t *testing.T) {
 	})
 }
 
+// offered puts rows as their writer does, which may handle them for a minute, and offers them.
+func offered(w *outbox.Worker, q *queue, ids ...string) {
+	end := time.Now().Add(time.Minute)
+	q.putIn("r", ids...)
+	var rows []outbox.Message
+	q.mu.Lock()
+	for _, id := range ids {
+		q.rows[id].Due = end
+		rows = append(rows, *q.rows[id])
+	}
+	q.mu.Unlock()
+	w.Offer("r", end, rows...)
+}
+
+// A row that this process wrote costs no take, whatever homes the worker takes rows of.
+func TestAnOfferedRowIsHandledWithoutATake(t *testing.T) {
+	for _, takes := range [][]string{{"r"}, {"another"}, nil} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue()
+			w := workerOf(t, q, func(_ context.Context, m outbox.Message) outbox.Disposition {
+				if m.ID == "fails" {
+					return outbox.FailedFor("down", time.Hour)
+				}
+				return outbox.Done()
+			}, 32, takes...)
+			w.Start()
+			synctest.Wait()
+			q.took("take")
+			began := time.Now()
+			offered(w, q, "a", "b", "fails")
+			synctest.Wait()
+			require.Empty(t, q.state("a").ID)
+			require.Empty(t, q.state("b").ID)
+			require.Equal(t, "down", q.state("fails").LastError)
+			require.Equal(t, began.Add(time.Hour), q.state("fails").Due)
+			require.Zero(t, q.took("take"))
+		})
+	}
+}
+
+// Offered rows beyond the slots wait for one. A quarter of the slots is for takes alone.
+func TestOfferedRowsShareTheSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue(), newSlowly()
+		w := workerOf(t, q, s.handle, 8, "r")
+		defer s.release()
+		w.Start()
+		offered(w, q, ids("slow offered ", 20)...)
+		require.Equal(t, 6, s.inHand("r"))
+		q.put(ids("slow ", 10)...)
+		w.Wake("r", 0)
+		time.Sleep(aPause)
+		require.Equal(t, 8, s.inHand("r"))
+		s.release()
+		time.Sleep(aPause)
+		require.Zero(t, s.inHand("r"))
+		require.Empty(t, q.rows)
+		require.Equal(t, 8, s.most)
+	})
+}
+
+// A row that waits in vain is due at once, for every worker.
+func TestAnOfferedRowWithoutASlotIsDueAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue(), newSlowly()
+		w := workerOf(t, q, s.handle, 4, "another")
+		defer s.release()
+		w.Start()
+		offered(w, q, ids("slow ", 3)...)
+		time.Sleep(31 * time.Second) // more than half of a minute
+		now := time.Now()
+		offered(w, q, "quick")
+		require.Equal(t, now.Add(time.Minute), q.state("quick").Due)
+		synctest.Wait()
+		require.Equal(t, 3, s.inHand("r"))
+		time.Sleep(31 * time.Second)
+		offered(w, q, "next")
+		time.Sleep(aPause)
+		require.False(t, q.state("quick").Due.After(time.Now()), "it waited for half a minute")
+		require.True(t, q.state("next").Due.After(time.Now()))
+	})
+}
+
+// A worker that stops makes the rows due that it has no slot for, and leaves later ones to their
+// due times.
+func TestAStoppedWorkerRefusesOffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue(), newSlowly()
+		w := workerOf(t, q, s.handle, 4, "another")
+		w.Start()
+		offered(w, q, ids("slow ", 5)...)
+		require.Equal(t, 3, s.inHand("r"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorContains(t, w.Drain(ctx), "3")
+		due := 0
+		for _, id := range ids("slow ", 5) {
+			if !q.state(id).Due.After(time.Now()) {
+				due++
+			}
+		}
+		require.Equal(t, 2, due)
+		s.release()
+		require.NoError(t, w.Drain(t.Context()))
+		offered(w, q, "late")
+		synctest.Wait()
+		require.True(t, q.state("late").Due.After(time.Now()))
+	})
+}
+
 // A BatchHandler ends rows of a whole take. The others find slots, or are due again, and none is
 // lost.
 func TestABatchHandlerEndsRowsOfAWholeTake(t *testing.T) {

@@ -232,7 +232,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		c.Status, c.Reply, c.Settled, c.Lease, c.Reason = s, string(reply.Body), now, now, reason
 		c.Declined, c.DeclinedAt = "", time.Time{}
 		c.Interim, c.Waits = "", ""
-		m.settled(at, c, &v, now)
+		m.settled(at, c, &held, &v, now)
 	}
 	if done, ok := v.Outcome.(*claim.Done); ok && done.Posting != nil {
 		if _, ok := m.Books[Ref{at.Home, done.Posting.ID}]; ok {
@@ -258,7 +258,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		}
 		c.Status, c.Declined, c.DeclinedAt, c.Lease, c.DeclinedTo, c.Reason = Released, string(o.Response.Body), now, now, o.Pause, o.Reason
 		c.Interim, c.Waits = "", ""
-		m.settled(at, c, &v, now)
+		m.settled(at, c, &held, &v, now)
 		ref := Ref{at.Home, c.ID}
 		if _, ok := m.Expiring[ref]; o.Expiry != nil && !ok {
 			e := *o.Expiry
@@ -272,7 +272,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		c.NotFound, c.Lease, c.Reason = 0, lease, o.State
 		if c.Waits != o.State+o.By { // written once
 			c.Waits, c.Interim = o.State+o.By, string(o.Response.Body)
-			m.emit(at, &v, now)
+			m.emit(at, &held, &v, now)
 		}
 		due := now.Add(max(o.AskIn, m.Policy.BackoffMin))
 		return nil, !lease.After(due) && due.Sub(lease) < time.Microsecond
@@ -305,12 +305,16 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	return nil, pause >= max(wish-time.Microsecond, least) && pause <= max(wish, most)
 }
 
-// emit records the events of v, behind earlier events of the same key and sink.
-func (m *Model) emit(at Place, v *claim.Verdict, now time.Time) {
+// emit records the events of v, behind earlier events of the same key and sink. The first holder
+// has a lease's time to deliver its own.
+func (m *Model) emit(at Place, held *claim.Record, v *claim.Verdict, now time.Time) {
 	events := maps.Clone(m.Events)
 	for _, e := range v.Events() {
 		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, "charge"
 		e.CreatedAt, e.Due = now, now
+		if first(held, v.Events()) {
+			e.Due = now.Add(m.Policy.Lease)
+		}
 		for _, o := range events {
 			if o.Region == e.Region && o.Tenant == e.Tenant && o.Key == e.Key && o.Kind == e.Kind {
 				e.CreatedAt = later(e.CreatedAt, o.CreatedAt.Add(time.Microsecond))
@@ -320,9 +324,18 @@ func (m *Model) emit(at Place, v *claim.Verdict, now time.Time) {
 	}
 }
 
+// first reports whether held is a claim's first holder, and each event for a sink of its own.
+func first(held *claim.Record, events []outbox.Message) bool {
+	kinds := map[outbox.Kind]bool{}
+	for _, e := range events {
+		kinds[e.Kind] = true
+	}
+	return held.State == claim.InFlight && held.Fence == 1 && len(kinds) == len(events)
+}
+
 // settled records the effects of a cell that has no holder any more.
-func (m *Model) settled(at Place, c *Cell, v *claim.Verdict, now time.Time) {
-	m.emit(at, v, now)
+func (m *Model) settled(at Place, c *Cell, held *claim.Record, v *claim.Verdict, now time.Time) {
+	m.emit(at, held, v, now)
 	ref := Ref{at.Home, c.ID}
 	if state, ok := map[Status]claim.State{Refused: claim.FailedTerminal, Released: claim.FailedRetry}[c.Status]; ok {
 		m.Unpaid[ref] = claim.Unpaid{

@@ -38,7 +38,8 @@ func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 		}
 	case outbox.Events:
 		o.Append = func(t testing.TB, region, tenant, key string, kinds ...outbox.Kind) (ids []string) {
-			rec := k.begin(t, region, tenant, key)
+			// The events of a first holder are due only after a lease.
+			rec := k.settle(t, k.begin(t, region, tenant, key), claim.Verdict{Outcome: &claim.Unsent{}})
 			released := &claim.Released{Response: answer(402, "no")} // the key is free again
 			for i, kind := range kinds {
 				ids = append(ids, fmt.Sprintf("evt_%s_%d/%03d", rec.Minted.ID, rec.Fence, i))
@@ -90,10 +91,11 @@ func (k *queued) begin(t testing.TB, region, tenant, key string) claim.Record {
 	return got.Record
 }
 
-func (k *queued) settle(t testing.TB, rec claim.Record, v claim.Verdict) {
+func (k *queued) settle(t testing.TB, rec claim.Record, v claim.Verdict) claim.Record {
 	t.Helper()
-	_, err := k.Store(rec.Home).Settle(context.Background(), rec, v)
+	next, err := k.Store(rec.Home).Settle(context.Background(), rec, v)
 	require.NoError(t, err)
+	return next
 }
 
 func (k *queued) now(t testing.TB) time.Time {

@@ -36,6 +36,13 @@ func (n *Node) wake(q outbox.Queue, home string, in time.Duration) {
 	}
 }
 
+// offer has this node deliver events that it has just recorded, whatever home they are of.
+func (n *Node) offer(home string, due time.Time, events []outbox.Message) {
+	if sets := n.allWorkers(); len(sets) > 0 {
+		sets[0].workers[outbox.Events].Offer(home, due, events...)
+	}
+}
+
 // pollSoon has this node poll the rows of a home soon.
 func (n *Node) pollSoon(home string) {
 	for _, b := range n.allWorkers() {
@@ -91,11 +98,17 @@ type notifying struct {
 
 // Settle implements [claim.Store].
 func (s notifying) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
+	due := time.Now().Add(s.n.c.Policy.Lease) // or later, as the store counts from when it records them
 	rec, err := s.Store.Settle(ctx, held, v)
 	if err == nil && rec.State == claim.InFlight {
 		s.n.pollSoon(held.Home) // due when its lease ends
 	}
-	if len(v.Events()) > 0 { // also if it is unknown whether they are there
+	if len(v.Events()) == 0 {
+		return rec, err
+	}
+	if first := claim.FirstEvents(&held, &rec, &v); err == nil && len(first) > 0 {
+		s.n.offer(held.Home, due, first)
+	} else { // also if it is unknown whether they are there
 		s.n.wake(outbox.Events, held.Home, 0)
 	}
 	return rec, err

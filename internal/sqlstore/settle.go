@@ -63,7 +63,7 @@ type deferArgs struct {
 	OldUnknowns, Unknowns, NotFounds, Generation int32
 	NewGeneration                                int32
 	ProviderKey, ProviderRef                     string
-	Pause, DuePause                              time.Duration
+	Pause, DuePause, EventsDue                   time.Duration
 	Step                                         uuid.UUID
 	Interim                                      []byte   // nil: that of the same generation stays
 	First, Second                                entryRow // which differ in little
@@ -76,7 +76,7 @@ func (v *View) putOff(ctx context.Context, s *settlement) error {
 	args := deferArgs{
 		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
 		Fence: int64(next.Fence), Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
-		Pause: s.Pause, DuePause: s.Due, Step: next.Verdict,
+		Pause: s.Pause, DuePause: s.Due, EventsDue: s.EventsDue, Step: next.Verdict,
 		NewGeneration: int32(next.Generation), ProviderKey: next.ProviderKey, ProviderRef: next.ProviderRef,
 		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
 		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second),
@@ -139,6 +139,7 @@ type (
 		Final, Emits                     bool
 		Refusal                          []byte
 		KeepUntil, CloseUntil            time.Time
+		EventsDue                        time.Duration
 		Step                             uuid.UUID
 		Answer                           answerRow
 		Attempt                          entryRow
@@ -178,7 +179,7 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 		ProviderRef: next.ProviderRef, Final: next.State.Final(), Emits: len(fx.Events) > 0, Refusal: refusalColumn(next.Refusal),
 		// The clock that wrote FirstUse may be ahead.
 		KeepUntil: old.FirstUse.Add(p.PinLife()), CloseUntil: old.CloseUntil(p, old.FirstUse),
-		Step: next.Verdict,
+		EventsDue: s.EventsDue, Step: next.Verdict,
 	}
 	answer := &claim.Response{}
 	if c.Final {

@@ -18,7 +18,7 @@ WITH deferred AS (
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
     SELECT @home::crdb_internal_region, e.id, e.kind, d.tenant_id, d.idem_key, d.operation, e.payload, e.trace_parent,
-           d.events_at, now(), 0
+           d.events_at, now() + @events_due::interval, 0
     FROM deferred AS d
     CROSS JOIN unnest(@events_id::text[], @events_kind::text[], @events_payload::bytea[], @events_trace_parent::text[])
         AS e (id, kind, payload, trace_parent)

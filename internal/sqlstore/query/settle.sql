@@ -12,14 +12,15 @@ WITH said AS MATERIALIZED (
         @claims_fence::int8[], @claims_old_unknowns::int4[], @claims_old_state::int2[],
         @claims_state::int2[], @claims_reason::text[], @claims_unknowns::int4[], @claims_not_founds::int4[],
         @claims_provider_ref::text[], @claims_final::bool[], @claims_emits::bool[], @claims_refusal::bytea[],
-        @claims_keep_until::timestamptz[], @claims_close_until::timestamptz[], @claims_step::uuid[],
+        @claims_keep_until::timestamptz[], @claims_close_until::timestamptz[], @claims_events_due::interval[],
+        @claims_step::uuid[],
         @claims_answer_status::int2[], @claims_answer_header::bytea[], @claims_answer_body::bytea[],
         @claims_answer_blob::text[], @claims_attempt_id::uuid[], @claims_attempt_event::text[],
         @claims_attempt_detail::text[], @claims_entry_id::uuid[], @claims_entry_event::text[],
         @claims_entry_detail::text[], @claims_entry_region::text[], @claims_entry_node::text[]
     ) AS v (
         n, tenant_id, idem_key, object_id, fence, old_unknowns, old_state, state, reason, unknowns,
-        not_founds, provider_ref, final, emits, refusal, keep_until, close_until, step, answer_status,
+        not_founds, provider_ref, final, emits, refusal, keep_until, close_until, events_due, step, answer_status,
         answer_header, answer_body, answer_blob, attempt_id, attempt_event, attempt_detail, entry_id,
         entry_event, entry_detail, entry_region, entry_node
     )
@@ -45,7 +46,7 @@ WITH said AS MATERIALIZED (
       -- A released claim must not close or emit events once its key is free: another region
       -- may own the key. close_until is earlier by more than this statement takes.
       AND (v.old_state = 1 OR now() < v.close_until)
-    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.generation, c.events_at,
+    RETURNING v.n, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.generation, c.events_at, v.events_due,
               v.attempt_id, v.attempt_event, v.attempt_detail, v.entry_id, v.entry_event, v.entry_detail, v.entry_region, v.entry_node,
               CASE WHEN c.begun_noted = v.step THEN c.begun_id END AS begun_id, c.first_use, c.begun_region, c.begun_node
 ), booked AS (
@@ -66,7 +67,7 @@ WITH said AS MATERIALIZED (
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
     SELECT @home::crdb_internal_region, e.id, e.kind, s.tenant_id, s.idem_key, s.operation, e.payload, e.trace_parent,
-           s.events_at, now(), 0
+           s.events_at, now() + s.events_due, 0
     FROM settled AS s
     JOIN unnest(
         @events_n::int4[], @events_id::text[], @events_kind::text[], @events_payload::bytea[],
