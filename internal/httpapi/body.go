@@ -59,7 +59,7 @@ func withQuery(h handler) handler {
 		p := problem.New(problem.InvalidRequest, "The query is refused: a POST has none here. Send its parameters in the JSON body.")
 		if err == nil {
 			p.Member = payment.MemberName(strings.ToValidUTF8(slices.Min(slices.Collect(maps.Keys(named))), ""))
-			p.Detail = "Member " + p.Member + ": stands in the query, and a POST has none here. Send it in the JSON body."
+			p.Detail = "Member " + p.Member + ": is in the query, and a POST has none here. Send it in the JSON body."
 		}
 		return &refusal{Problem: p}
 	}
@@ -72,8 +72,8 @@ func (s *server) limitBody(res *response, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
 	}
-	// Sockets know only the real clock. A writer without a socket (a test's recorder)
-	// has no slow client either.
+	// Sockets use the real clock alone. A writer without a socket (a test's recorder) has no
+	// slow client either.
 	res.timed = http.NewResponseController(res).SetReadDeadline(res.began.Add(s.Limits.BodyTime)) == nil
 }
 
@@ -87,9 +87,8 @@ func (s *server) readBody(res *response, r *http.Request) ([]byte, error) {
 	return claim.Canonical(raw, s.canonical)
 }
 
-// intake counts the bodies of one kind of caller, and their bytes. A tenant may hold as many
-// bytes as are still free: half of them if it is alone, and however many tenants fill what they
-// can, another one finds room.
+// intake counts the bodies of one kind of caller, and their bytes. One tenant's bodies hold at most
+// as many bytes as stay free: half of all if it is alone. So another tenant always finds room.
 type intake struct {
 	bodies *semaphore.Weighted
 
@@ -102,12 +101,12 @@ func newIntake(l InFlight) *intake {
 	return &intake{bodies: semaphore.NewWeighted(l.Bodies), free: l.Bytes, held: map[string]int64{}}
 }
 
-// take takes n bytes for a tenant, "" for strangers, who cannot be told apart. It reports false
-// if there is no room for them.
+// take takes n bytes for a tenant. "" stands for all callers without an API key, who share the
+// bytes. It reports false if there is no room.
 func (in *intake) take(tenant string, n int64) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if left := in.free - n; left < 0 || tenant != "" && in.held[tenant]+n > left {
+	if free := in.free - n; free < 0 || tenant != "" && in.held[tenant]+n > free {
 		return false
 	}
 	in.free -= n
@@ -125,7 +124,7 @@ func (in *intake) release(tenant string, n int64) {
 	}
 }
 
-var errFull = errors.New("as many bodies are held as may be")
+var errFull = errors.New("no room for another body")
 
 // countedBody is a body that res.intake counts.
 type countedBody struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
-// The type of every error that the API can answer is the address of a page, which says
-// what its entry says, and which the index lists.
+// The type of every error is the address of a page. The page has the texts of the error's entry,
+// and the index lists it.
 func TestErrorPages(t *testing.T) {
 	h := newAPI(t, newFake())
 	index := serve(h, httptest.NewRequest("GET", "/errors", nil)).Body.String()
@@ -24,7 +24,7 @@ func TestErrorPages(t *testing.T) {
 		}
 		for _, text := range []string{string(e.Code), template.HTMLEscapeString(e.Title), string(code(e.Means)), string(code(e.Safe)), string(code(e.Do))} {
 			if !strings.Contains(w.Body.String(), text) {
-				t.Errorf("%s does not say %q", at, text)
+				t.Errorf("%s lacks %q", at, text)
 			}
 		}
 		if !strings.Contains(index, `href="errors/`+string(e.Code)+`"`) {
@@ -39,8 +39,8 @@ func TestErrorPages(t *testing.T) {
 	}
 }
 
-// A deployment's own pages are in what it renders. What was rendered before, here or by a
-// build without pages, keeps its bytes, and is linked to where its page is now.
+// The API renders errors with the deployment's own pages. A stored answer that has other pages, or
+// none, keeps its bytes, and the Link header leads to its page.
 func TestErrorPagesElsewhere(t *testing.T) {
 	const pages = "https://developer.example.com/errors/"
 	if _, err := New(Config{Tenants: newFake(), Router: newFake(), Region: "us-east1", RegionCode: 1, ErrorPages: "errors"}); err == nil || !strings.Contains(err.Error(), "ErrorPages must be") {

@@ -44,7 +44,7 @@ func refuse(code problem.Code, detail string) error {
 	return &refusal{Problem: problem.New(code, detail)}
 }
 
-// The same answer for an unused key and for another tenant's.
+// errNoSuchKey is the one answer for an unused key and for another tenant's.
 var errNoSuchKey = refuse(problem.NotFound, "This account has used no such key, or long ago.")
 
 // problemOf maps every error that the packages below may return. ok is false for

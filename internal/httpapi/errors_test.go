@@ -14,8 +14,7 @@ import (
 	"github.com/homeward-io/homeward/router"
 )
 
-// Every row of the contract's error table, over HTTP, and what must never have
-// reached a claim.
+// Every row of the contract's error table over HTTP, and whether the request reached a claim.
 func TestContract(t *testing.T) {
 	does := func(err error) func(*fake) {
 		return func(f *fake) {
@@ -159,15 +158,15 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// admitted reports whether the API knows by the time of its answer who asks.
+// admitted reports whether the API has the tenant of r when it answers.
 func admitted(f *fake, r *http.Request) bool {
 	token, ok := bearer(r)
-	_, known := f.tenants[token]
-	return ok && known && f.tenantsErr == nil && clean(r.URL.EscapedPath()) && strings.HasPrefix(r.URL.Path, "/v1")
+	_, found := f.tenants[token]
+	return ok && found && f.tenantsErr == nil && clean(r.URL.EscapedPath()) && strings.HasPrefix(r.URL.Path, "/v1")
 }
 
-// Of the way to a home that gave no answer, what is known is told.
-func TestErrorsTellTheWay(t *testing.T) {
+// The headers of an error show the way to the home, as far as the router found it.
+func TestErrorsShowTheRoute(t *testing.T) {
 	stamp := func(code claim.RegionCode) string {
 		key, err := claim.Stamp(code, nil)
 		if err != nil {
@@ -178,7 +177,7 @@ func TestErrorsTellTheWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		key, home string
 		err       error
-		known     claim.Reply
+		reply     claim.Reply
 		body      string
 	}{
 		"stamped here":      {key: stamp(7), home: "us-east1", err: claim.ErrMismatch},
@@ -186,18 +185,18 @@ func TestErrorsTellTheWay(t *testing.T) {
 		"stamped, unknown":  {key: stamp(9), err: router.ErrHomeUnavailable},
 		"stamped, refused":  {key: stamp(8), home: "mars-1", body: `{}`},
 		"opaque, no claim":  {key: "k-1", err: router.ErrHomeUnavailable},
-		"in use":            {key: "k-1", home: "mars-1", err: &claim.InUseError{}, known: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
-		"mismatch":          {key: "k-1", home: "mars-1", err: claim.ErrMismatch, known: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
-		"unknown":           {key: "k-1", home: "mars-1", err: &claim.UnknownError{}, known: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
-		"expired":           {key: "k-1", home: "mars-1", err: &claim.ExpiredError{FirstUse: firstUse}, known: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
+		"in use":            {key: "k-1", home: "mars-1", err: &claim.InUseError{}, reply: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
+		"mismatch":          {key: "k-1", home: "mars-1", err: claim.ErrMismatch, reply: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
+		"unknown":           {key: "k-1", home: "mars-1", err: &claim.UnknownError{}, reply: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
+		"expired":           {key: "k-1", home: "mars-1", err: &claim.ExpiredError{FirstUse: firstUse}, reply: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
 		"unforeseen":        {key: "k-1", err: errors.New("x")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake()
-			c.known.Hops = 2
-			f.do = func(context.Context, claim.Request) (claim.Reply, error) { return c.known, c.err }
+			c.reply.Hops = 2
+			f.do = func(context.Context, claim.Request) (claim.Reply, error) { return c.reply, c.err }
 			req, hops := charge("Idempotency-Key", c.key), "2"
-			if c.body != "" { // refused before it gets anywhere
+			if c.body != "" { // refused before it reaches the router
 				req, hops = request("POST", "/v1/charges", c.body, "Idempotency-Key", c.key), ""
 			}
 			w := serve(newAPI(t, f), req)
@@ -207,22 +206,22 @@ func TestErrorsTellTheWay(t *testing.T) {
 				t.Errorf("got %v, want home %q", h, c.home)
 			}
 			until := ""
-			if !c.known.ExpiresAt.IsZero() {
-				until = timestamp(c.known.ExpiresAt)
+			if !c.reply.ExpiresAt.IsZero() {
+				until = timestamp(c.reply.ExpiresAt)
 			}
 			if h.Get("Idempotency-Expires-At") != until {
 				t.Errorf("got %v, want %q", h, until)
 			}
 		})
 	}
-	// Whoever is not admitted learns nothing of regions.
+	// A caller without a valid API key learns nothing of regions.
 	if w := serve(newAPI(t, newFake()), charge("Authorization", "Bearer sk_nobody")); w.Code != 401 || w.Header().Get("Homeward-Served-By") != "" {
 		t.Errorf("got %d %v", w.Code, w.Header())
 	}
 }
 
-// The answer of a claim that was given up on is final: to the byte, under the
-// advice that leads out, and with no time that invites the same key again.
+// The answer of a claim that was given up is replayed to the byte. It advises a new key, and has
+// no Retry-After.
 func TestGivenUpIsReplayed(t *testing.T) {
 	p := problem.New(problem.OutcomeUnknown, "Given up.")
 	p.Retry = problem.NewKey
@@ -246,7 +245,7 @@ func chunked(r *http.Request) *http.Request {
 	return r
 }
 
-// The errors of the rooms below that HTTP cases above do not show.
+// The errors of the packages below that no case above has.
 func TestProblemOf(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -262,7 +261,7 @@ func TestProblemOf(t *testing.T) {
 		{claim.ErrFingerprintVersion, problem.StoreUnavailable, time.Second},
 		{context.DeadlineExceeded, problem.OutcomeUnknown, time.Second},
 		{context.Canceled, problem.OutcomeUnknown, time.Second},
-		// The more telling of two wins.
+		// The more precise of two wins.
 		{fmt.Errorf("%w: %w", claim.ErrUnavailable, context.DeadlineExceeded), problem.StoreUnavailable, time.Second},
 		{errors.Join(claim.ErrUnavailable, claim.ErrHomeUnreachable), problem.HomeUnavailable, 2 * time.Second},
 	} {

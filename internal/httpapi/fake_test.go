@@ -17,7 +17,7 @@ import (
 
 var firstUse = time.Date(2030, 1, 1, 12, 0, 0, 123456000, time.UTC)
 
-// fake is the rooms below: fixed answers, and a list of what arrived.
+// fake stands for the packages below: it gives fixed answers and lists the requests.
 type fake struct {
 	mu       sync.Mutex
 	requests []claim.Request
@@ -31,12 +31,12 @@ type fake struct {
 
 	tenants    map[string]claim.Tenant
 	tenantsErr error
-	asked      int // for a tenant
+	lookUps    int // of API keys
 }
 
 func (f *fake) TenantByAPIKey(_ context.Context, key string) (claim.Tenant, bool, error) {
 	f.mu.Lock()
-	f.asked++
+	f.lookUps++
 	f.mu.Unlock()
 	t, ok := f.tenants[key]
 	return t, ok, f.tenantsErr
@@ -44,7 +44,7 @@ func (f *fake) TenantByAPIKey(_ context.Context, key string) (claim.Tenant, bool
 
 func (f *fake) Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error) {
 	if req.Began.IsZero() {
-		panic("the request does not say when it began")
+		panic("the request has no time at which it began")
 	}
 	kept := req
 	kept.Began = time.Time{}
@@ -91,7 +91,7 @@ func newFake() *fake {
 	}
 }
 
-// answers makes every request be answered with resp.
+// answers lets the fake answer every request with resp.
 func (f *fake) answers(resp claim.Response) {
 	f.do = func(context.Context, claim.Request) (claim.Reply, error) {
 		return claim.Reply{Response: resp, Home: "europe-west1", State: claim.Completed, FirstUse: firstUse, ExpiresAt: firstUse.Add(24 * time.Hour), ServedBy: "us-east1"}, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// keeper counts the bytes of the notices that it is handed, until it is released.
+// keeper counts the bytes of the notices that it receives, and keeps each until release is closed.
 type keeper struct {
 	release chan struct{}
 
@@ -69,16 +69,16 @@ func partial(t *testing.T, addr, head string, length int, status chan<- int) (fi
 	}()
 	return func() {
 		<-sent
-		_, _ = conn.Write([]byte(" ")) // fails where the connection was closed already
+		_, _ = conn.Write([]byte(" ")) // fails if the node closed the connection
 	}
 }
 
 const signedHead = "POST /v1/webhooks/stripe HTTP/1.1\r\nStripe-Signature: t=1,v1=ab"
 
-// Anybody can send bodies that are almost whole, with a header that looks signed. What a
-// node holds of them is bounded, and who comes too late is asked to come again, while the
-// others are still sending.
-func TestStrangersBytesAreBounded(t *testing.T) {
+// Any client can send bodies that are almost whole, with a header that looks signed. The node
+// bounds the bytes of them that it holds, and refuses more for now while the others are still
+// sending.
+func TestUnverifiedBytesAreBounded(t *testing.T) {
 	k := &keeper{release: make(chan struct{})}
 	limits := DefaultLimits()
 	addr := listen(t, newAPI(t, newFake(), func(c *Config) { c.Notices, c.Limits = k, limits }), limits)
@@ -89,7 +89,7 @@ func TestStrangersBytesAreBounded(t *testing.T) {
 		finish = append(finish, partial(t, addr, signedHead, notice.MaxNotice, status))
 	}
 	for range over {
-		require.Equal(t, 503, <-status, "nothing else is answered: no body is whole")
+		require.Equal(t, 503, <-status, "a request was answered before its body was whole")
 	}
 	for _, f := range finish {
 		f()
@@ -99,14 +99,14 @@ func TestStrangersBytesAreBounded(t *testing.T) {
 		require.Contains(t, []int{200, 503}, <-status)
 	}
 	require.LessOrEqual(t, k.most, fit*notice.MaxNotice)
-	// All of it is given back.
+	// All of the room is free again.
 	finished := make(chan int, 1)
 	partial(t, addr, signedHead, notice.MaxNotice, finished)()
 	require.Equal(t, 200, <-finished)
 }
 
-// A merchant's bodies are bounded, too, until they are answered; and a request without
-// room claims nothing and is worth a retry.
+// The node bounds a merchant's bodies, too, until it has answered them. A request without room
+// claims nothing and may be sent again.
 func TestTenantsBytesAreBounded(t *testing.T) {
 	f := newFake()
 	waits, release := make(chan struct{}), make(chan struct{})
@@ -135,7 +135,7 @@ func TestTenantsBytesAreBounded(t *testing.T) {
 			require.Equal(t, 201, <-done)
 		}
 		go func() { <-waits; release <- struct{}{} }()
-		require.Equal(t, 201, serve(h, charge()).Code, "its room is free again")
+		require.Equal(t, 201, serve(h, charge()).Code, "the room is free again")
 	}
 }
 
@@ -176,7 +176,7 @@ func TestTenantsLeaveEachOtherRoom(t *testing.T) {
 		release <- struct{}{}
 		require.Equal(t, 201, <-done)
 	}
-	require.Equal(t, 4, fill("sk_acme"), "all of it is given back")
+	require.Equal(t, 4, fill("sk_acme"), "all of the room is free again")
 	for range 4 {
 		release <- struct{}{}
 		require.Equal(t, 201, <-done)

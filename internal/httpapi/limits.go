@@ -33,15 +33,15 @@ type Limits struct {
 	// Idle is how long a kept-alive connection may be silent. It should exceed
 	// the load balancer's own, so that the balancer closes first.
 	Idle time.Duration `koanf:"-"`
-	// Notices bounds what anybody can make a node hold: a provider's notice is read
-	// before its signature can be verified. Bytes are 64 of the largest notices, and
+	// Notices bounds the bodies that any client can make a node hold: it reads a provider's
+	// notice before it can verify the signature. Bytes are 64 of the largest notices, and
 	// 8,000 of the usual 2 KiB: two seconds of 4,000 a second. Copies on their way to the
 	// store make it four times that in memory.
 	Notices InFlight `koanf:"-"`
 	// Tenants bounds the bodies that come with an API key. Bytes are 256 of the largest
 	// bodies; of the usual 512 bytes, a provider that does not answer for 15 s leaves
-	// 15,000 waiting at 1,000 requests a second. One tenant holds as many bytes as are left
-	// for the others at most; TenantRate bounds its bodies.
+	// 15,000 waiting at 1,000 requests a second. One tenant's bodies hold at most as many
+	// bytes as stay free for the others; TenantRate bounds their number.
 	Tenants InFlight `koanf:"-"`
 	// TenantRate, in requests per second, and TenantBurst, in requests, apply to
 	// tenants whose row has none. 0 means no limit.

@@ -7,9 +7,9 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// TestMintedKeysAreAtHomeWhereKeysAreTaken: the keys of a region that takes no new
-// homes carry another one's code, and there are none while nobody takes any.
-func TestMintedKeysAreAtHomeWhereKeysAreTaken(t *testing.T) {
+// A region that takes no new homes mints keys with the code of another region. While no region
+// takes new homes, it mints none.
+func TestMintedKeysHaveAHomeThatTakesThem(t *testing.T) {
 	var home claim.RegionCode
 	f := newFake()
 	h := newAPI(t, f, func(c *Config) {

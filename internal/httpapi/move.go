@@ -55,7 +55,7 @@ func (s *server) order(op payment.Operation, as stripeapi.Resource) handler {
 	}
 }
 
-// newAnswer is what is known of an answer before it is given.
+// newAnswer returns an Answer with the fields that the request has on arrival.
 func (s *server) newAnswer(res *response, op payment.Operation) Answer {
 	return Answer{Began: res.began, Operation: string(op), Tenant: res.tenant.ID, ServedBy: s.Region}
 }
@@ -92,8 +92,8 @@ func (res *response) chargeOf(r *http.Request, op payment.Operation, as stripeap
 	return charge, nil
 }
 
-// movement answers a request that moves money, and records in a what is known before
-// its end. charge is the charge of an order, "" for all else.
+// movement answers a request that moves money, and fills in a. charge is the charge of an order,
+// "" for all else.
 func (s *server) movement(res *response, r *http.Request, op payment.Operation, as stripeapi.Resource, path, charge string, a *Answer) error {
 	trace := traceparent(r)
 	res.set(headerTraceparent, trace)
@@ -107,7 +107,7 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 	a.Key = value
 	res.set(headerKey, r.Header[headerKey][0])
 	stamp, _ := claim.ReadStamp(value)
-	if home, known := s.HomeOf(stamp); known {
+	if home, ok := s.HomeOf(stamp); ok {
 		a.Home = home
 		res.set(headerHome, home)
 	}
@@ -134,8 +134,8 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 	if err != nil {
 		return err
 	}
-	if nobody := s.route(res.tenant.Routes, &intent, &req); nobody != nil {
-		refusal, req.CompareOnly = nobody, true
+	if noRoute := s.route(res.tenant.Routes, &intent, &req); noRoute != nil {
+		refusal, req.CompareOnly = noRoute, true
 	}
 	reply, err := s.Router.Do(ctx, req, hint(r))
 	if err != nil && res.stripe != nil {
@@ -176,7 +176,7 @@ func (res *response) answerWith(reply *claim.Reply, a *Answer) error {
 	return nil
 }
 
-// checkMovement checks what is known before the body is read. An order needs no body.
+// checkMovement checks the headers of a movement, before its body. An order needs no body.
 func (res *response) checkMovement(r *http.Request, as stripeapi.Resource, order bool) error {
 	if order && r.ContentLength == 0 {
 		if res.stripe != nil {
@@ -244,5 +244,5 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 }
 
-// hint returns the home region that the caller sent. The router ignores what names none.
+// hint returns the home region that the caller sent. The router ignores other values.
 func hint(r *http.Request) string { return r.Header.Get(headerHome) }

@@ -26,7 +26,7 @@ func (s *server) notice(res *response, r *http.Request) error {
 	if s.Notices == nil {
 		return errNoProvider
 	}
-	// Anybody can send a body, so none is read without what a provider sends before it.
+	// Any client can send a body. So none is read before the headers that a provider sends.
 	provider := r.PathValue("provider")
 	if err := s.Notices.Expects(provider, r.Header); err != nil {
 		return refusedNotice(err)
@@ -45,7 +45,7 @@ func (s *server) notice(res *response, r *http.Request) error {
 	return nil
 }
 
-// refusedNotice is what the sender of a notice is answered.
+// refusedNotice maps an error of a notice to the answer for its sender.
 func refusedNotice(err error) error {
 	switch {
 	case errors.Is(err, notice.ErrUnknownProvider):

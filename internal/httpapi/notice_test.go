@@ -16,8 +16,7 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// A refund goes where its charge is, and says the same request to the rooms below
-// wherever it arrives.
+// A refund prefers the home of its charge, and is the same request wherever it arrives.
 func TestRefundPrefersItsChargesHome(t *testing.T) {
 	f := newFake()
 	id, err := claim.NewObjectID("ch", 3, nil)
@@ -33,7 +32,7 @@ func TestRefundPrefersItsChargesHome(t *testing.T) {
 	require.Zero(t, f.requests[1].PreferHome)
 }
 
-// notices notes what it is handed, and answers as told.
+// notices records the notice that it receives, and answers err.
 type notices struct {
 	err      error
 	provider string
@@ -70,23 +69,23 @@ func TestNotices(t *testing.T) {
 		name    string
 		request *http.Request
 		err     error
-		none    bool // no notices are taken at all
+		none    bool // the API has no Notices
 		status  int
 		code    string
 		retry   string // Retry-After
 		reaches bool
 	}{
-		{name: "kept", request: posted("POST", "/v1/webhooks/stripe", "not JSON \xff"), status: 200, reaches: true},
+		{name: "stored", request: posted("POST", "/v1/webhooks/stripe", "not JSON \xff"), status: 200, reaches: true},
 		{name: "the largest", request: posted("POST", "/v1/webhooks/stripe", largest), status: 200, reaches: true},
 		{name: "empty", request: posted("POST", "/v1/webhooks/stripe", ""), status: 200, reaches: true},
 		{name: "too large", request: posted("POST", "/v1/webhooks/stripe", largest+" "), status: 413, code: "body_too_large"},
 		{name: "too large, in chunks", request: chunked(posted("POST", "/v1/webhooks/stripe", largest+" ")), status: 413, code: "body_too_large"},
 		{name: "no such provider", request: posted("POST", "/v1/webhooks/nobody", "{}"), status: 404, code: "not_found"},
 		{name: "no such provider, and too large", request: posted("POST", "/v1/webhooks/nobody", largest+" "), status: 404, code: "not_found"},
-		{name: "gone meanwhile", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: notice.ErrUnknownProvider, status: 404, code: "not_found", reaches: true},
-		{name: "none are taken", request: posted("POST", "/v1/webhooks/stripe", "{}"), none: true, status: 404, code: "not_found"},
+		{name: "provider removed meanwhile", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: notice.ErrUnknownProvider, status: 404, code: "not_found", reaches: true},
+		{name: "no notices at all", request: posted("POST", "/v1/webhooks/stripe", "{}"), none: true, status: 404, code: "not_found"},
 		{name: "forged", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", notice.ErrForged), status: 400, code: "invalid_request", reaches: true},
-		{name: "nothing to check it with", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", notice.ErrUnchecked), status: 503, code: "store_unavailable", retry: "1", reaches: true},
+		{name: "no secret to check it with", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", notice.ErrUnchecked), status: 503, code: "store_unavailable", retry: "1", reaches: true},
 		{name: "stale", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: notice.ErrStale, status: 400, code: "invalid_request", reaches: true},
 		{name: "malformed", request: posted("POST", "/v1/webhooks/stripe", "{"), err: notice.ErrMalformed, status: 400, code: "invalid_request", reaches: true},
 		{name: "busy", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: notice.ErrBusy, status: 503, code: "store_unavailable", retry: "1", reaches: true},
@@ -134,9 +133,9 @@ func (u unread) Read([]byte) (int, error) {
 
 func (unread) Close() error { return nil }
 
-// TestNoBodyIsReadForNobody: where no provider of the path's name sends notices, or the
-// header has no signature, the body stays where it is.
-func TestNoBodyIsReadForNobody(t *testing.T) {
+// The API reads no body if no provider of the path's name sends notices, or if the header has no
+// signature.
+func TestUnexpectedNoticesAreNotRead(t *testing.T) {
 	h := newAPI(t, newFake(), func(c *Config) { c.Notices = &notices{} })
 	r := posted("POST", "/v1/webhooks/nobody", "")
 	r.Body, r.ContentLength = unread{t}, 1<<20
@@ -149,7 +148,7 @@ func TestNoBodyIsReadForNobody(t *testing.T) {
 	require.Equal(t, "invalid_request", problemIn(t, w).Error)
 }
 
-// The limit of a tenant's requests is none for providers, who have no tenant.
+// The rate of a tenant does not limit notices, which have no tenant.
 func TestNoticesHaveNoRate(t *testing.T) {
 	h := newAPI(t, newFake(), func(c *Config) {
 		c.Notices = &notices{}

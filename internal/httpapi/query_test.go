@@ -10,9 +10,9 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// No POST drops a query: a merchant whose HTTP library put the parameters there would
-// move other money than it asked for. The test covers each route of the API. Notices are
-// the exception: a provider's address may carry a query of its own.
+// No POST drops a query. If a merchant's HTTP library put the parameters there, the request would
+// move another amount than the merchant meant. The test covers each route of the API but notices:
+// a provider's address may carry a query of its own.
 func TestNoPostDropsItsQuery(t *testing.T) {
 	charge, err := claim.NewObjectID("ch", 7, nil)
 	require.NoError(t, err)
@@ -59,8 +59,8 @@ func TestNoPostDropsItsQuery(t *testing.T) {
 	require.Empty(t, f.requests, "nothing was claimed")
 }
 
-// Stripe's API reads the query of a POST as it reads the form, and so does this one: the
-// parameters decide what is done and are compared, wherever they stand.
+// Stripe's API reads the query of a POST as it reads the form, and so does this one: a parameter
+// has the same effect, and is compared, in either place.
 func TestStripesParametersInTheQuery(t *testing.T) {
 	charge, err := claim.NewObjectID("ch", 7, nil)
 	require.NoError(t, err)

@@ -12,8 +12,8 @@ import (
 // maxBuckets is how many tenants' buckets are kept: about 6 MB.
 const maxBuckets = 32 << 10
 
-// rates holds one token bucket for each recent tenant. A tenant whose bucket was evicted
-// starts with a full one, so an error lets too many requests through, never too few.
+// rates holds one token bucket for each recent tenant. After an eviction a tenant has a full bucket
+// again, which admits too many requests and never too few.
 type rates struct {
 	perSecond float64
 	burst     int

@@ -23,7 +23,7 @@ func (s *server) route(routes string, intent *payment.Intent, req *claim.Request
 	}
 	if s.Providers != nil && !slices.Contains(s.Providers, req.Provider) {
 		req.Provider = ""
-		return &payment.InvalidError{Member: "provider", Reason: "names no provider that there is here; leave it out for the default"}
+		return &payment.InvalidError{Member: "provider", Reason: "names no provider that this API has; leave it out for the default"}
 	}
 	return nil
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// A payment goes to whom it names, else where its tenant's routes say, else wherever its
-// home does; a refund goes where its charge was made.
+// A payment goes to the provider that it names, else to that of its tenant's routes, else to its
+// home's default. A refund goes to the provider of its charge.
 func TestAPaymentFindsItsProvider(t *testing.T) {
 	named := strings.Replace(okBody, `"currency"`, `"provider":"bank","currency"`, 1)
 	for name, c := range map[string]struct{ path, body, routes, want string }{
-		"nobody says":      {"/v1/charges", okBody, "", ""},
-		"the request does": {"/v1/charges", named, "*=stripe", "bank"},
-		"the routes do":    {"/v1/charges", okBody, "*=bank", "bank"},
+		"no name":          {"/v1/charges", okBody, "", ""},
+		"of the request":   {"/v1/charges", named, "*=stripe", "bank"},
+		"of the routes":    {"/v1/charges", okBody, "*=bank", "bank"},
 		"by currency":      {"/v1/charges", okBody, "eur=bank,usd=stripe", "stripe"},
 		"by method":        {"/v1/charges", okBody, "*/pm_card_=bank", "bank"},
 		"no route fits":    {"/v1/charges", okBody, "eur=bank", ""},
@@ -39,9 +39,9 @@ func TestAPaymentFindsItsProvider(t *testing.T) {
 	}
 }
 
-// A payment that names nobody who is here begins nothing; a retry of one that was made
-// when he was here is answered.
-func TestAPaymentNamesNobody(t *testing.T) {
+// A payment that names an unknown provider begins nothing. A retry of a payment that was made
+// while the node had that provider gets its answer.
+func TestAPaymentNamesAnUnknownProvider(t *testing.T) {
 	body := strings.Replace(okBody, `"currency"`, `"provider":"old","currency"`, 1)
 	for _, made := range []bool{false, true} {
 		f := newFake()

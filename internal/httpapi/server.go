@@ -33,8 +33,8 @@ type Tenants interface {
 // not modify returned slices.
 type Router interface {
 	// Do executes or replays req. Its errors are those of package claim and
-	// router.ErrHomeUnavailable. With an error, too, the reply has Hops and what is
-	// known of the key.
+	// router.ErrHomeUnavailable. With an error, too, the reply has Hops, and Home and
+	// ExpiresAt if the router read them.
 	Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error)
 	// Inspect returns the history of a key; false when nothing is stored under it.
 	Inspect(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
@@ -44,8 +44,8 @@ type Router interface {
 
 // Notices receives providers' webhooks. Implementations are safe for concurrent use.
 type Notices interface {
-	// Expects refuses a notice by its header, before its body is read: nobody of this
-	// name sends any, or it is not signed. The errors are those of Receive.
+	// Expects refuses a notice before its body is read, if no provider of this name sends
+	// any, or if the header has no signature. The errors are those of Receive.
 	Expects(provider string, header http.Header) error
 	// Receive stores a notice and returns once it is durable. It may keep body, and
 	// only reads header. It refuses with the errors of package notice; any other error
@@ -62,13 +62,13 @@ type Config struct {
 	Region     string
 	RegionCode claim.RegionCode
 	// HomeOf returns the region of a code, for the headers of requests whose home is
-	// read off a key or an id. nil knows this region alone.
+	// read off a key or an id. nil has this region alone.
 	HomeOf func(claim.RegionCode) (region string, ok bool)
 	// NewKeys returns the region code for new keys, which may be another region's;
 	// false: no region takes new keys. nil means RegionCode.
 	NewKeys func() (claim.RegionCode, bool)
-	// Providers are the names of those that payments can go to here; nil: the home
-	// checks the name.
+	// Providers are the names of the providers that this API has; nil: the home checks the
+	// name.
 	Providers []string
 	// Notices; nil means that no provider sends any here.
 	Notices Notices
@@ -81,8 +81,8 @@ type Config struct {
 	// API serves.
 	ErrorPages problem.Pages
 	// Ready returns why this node should get no traffic, in one line for anyone; nil,
-	// or a nil error, means that it should. regional is false if only the node is asked
-	// about, and not whether its region is in service.
+	// or a nil error, means that it should. regional is false if the answer is about the
+	// node alone, and not about the service of its region.
 	Ready func(ctx context.Context, regional bool) error
 	// Answered is called after each request to move money is answered, on the request's own
 	// goroutine. Nil: it is not called.
@@ -280,7 +280,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	res.stripe = stripeExchangeOf(r)
 	if len(r.TransferEncoding) > 0 {
 		// A Content-Length beside it is how requests are smuggled past a proxy, and
-		// net/http removes it before anybody can see it. So no connection outlives a
+		// net/http removes it before a handler can see it. So no connection outlives a
 		// chunked body (RFC 9112, section 6.1).
 		res.Header()["Connection"] = []string{"close"}
 	}

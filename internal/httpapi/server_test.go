@@ -74,8 +74,8 @@ func TestSuccess(t *testing.T) {
 	}
 }
 
-// A request began when it arrived, and not once its API key had been looked up.
-func TestARequestBeginsAtTheDoor(t *testing.T) {
+// A request begins when it arrives, before the look-up of its API key.
+func TestARequestBeginsOnArrival(t *testing.T) {
 	f := newFake()
 	var began, looked time.Time
 	do := f.do
@@ -84,7 +84,7 @@ func TestARequestBeginsAtTheDoor(t *testing.T) {
 		return do(ctx, req)
 	}
 	serve(newAPI(t, f, func(c *Config) {
-		c.Tenants = doorFunc(func(ctx context.Context, key string) (claim.Tenant, bool, error) {
+		c.Tenants = tenantsFunc(func(ctx context.Context, key string) (claim.Tenant, bool, error) {
 			looked = time.Now()
 			return f.TenantByAPIKey(ctx, key)
 		})
@@ -94,10 +94,10 @@ func TestARequestBeginsAtTheDoor(t *testing.T) {
 	}
 }
 
-// doorFunc looks API keys up.
-type doorFunc func(ctx context.Context, key string) (claim.Tenant, bool, error)
+// tenantsFunc looks API keys up.
+type tenantsFunc func(ctx context.Context, key string) (claim.Tenant, bool, error)
 
-func (d doorFunc) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+func (d tenantsFunc) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
 	return d(ctx, key)
 }
 
@@ -116,7 +116,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// What spells the same request must be the same request below.
+// Each spelling of a request is the same request to the router.
 func TestSameRequest(t *testing.T) {
 	f := newFake()
 	h := newAPI(t, f)
@@ -173,18 +173,18 @@ func TestRateLimit(t *testing.T) {
 			t.Fatalf("got %d %s", w.Code, w.Body)
 		}
 	}
-	for range 3 { // being refused costs nothing
+	for range 3 { // a refused request is not counted
 		w := slow()
 		if p := problemIn(t, w); w.Code != 429 || p.Error != "rate_limited" || p.Retry != "same_key" || p.RetryAfterMS != 2000 || w.Header().Get("Retry-After") != "2" {
 			t.Fatalf("got %d %s", w.Code, w.Body)
 		}
 	}
 	if w := serve(h, charge()); w.Code != 201 {
-		t.Errorf("another tenant is held back: %d", w.Code)
+		t.Errorf("another tenant is refused: %d", w.Code)
 	}
 	now = now.Add(2 * time.Second)
 	if w := slow(); w.Code != 201 {
-		t.Errorf("got %d after the wait that was asked for", w.Code)
+		t.Errorf("got %d after the wait of Retry-After", w.Code)
 	}
 	if w := slow(); w.Code != 429 {
 		t.Errorf("got %d, want one request per 2 s", w.Code)
@@ -409,7 +409,7 @@ func TestPanicIsAnsweredOnce(t *testing.T) {
 	if p := problemIn(t, w); w.Code != 500 || p.Error != "internal" || p.Retry != "same_key" || strings.Contains(w.Body.String(), "secret") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	// With the answer begun, the connection is cut instead.
+	// Once an answer has begun, the API closes the connection instead.
 	defer func() {
 		if p := recover(); p != http.ErrAbortHandler {
 			t.Errorf("got %v", p)

@@ -63,8 +63,7 @@ func TestBodyDeadlineEndsWithTheBody(t *testing.T) {
 	limits.BodyTime = 50 * time.Millisecond
 	answer := f.do
 	f.do = func(ctx context.Context, r claim.Request) (claim.Reply, error) {
-		// A provider slower than a body may be. It is the passing of time that is
-		// under test here.
+		// This provider is slower than a body may be: the passing of time is under test.
 		select {
 		case <-ctx.Done():
 			return claim.Reply{}, ctx.Err()
@@ -90,9 +89,8 @@ func TestBodyDeadlineEndsWithTheBody(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// A body that no handler reads is read by net/http before it answers. A client
-// that never sends it holds neither its answer nor a graceful stop for longer
-// than a body may take.
+// net/http reads a body that no handler reads, before it answers. A client that never sends it
+// delays neither the answer nor a graceful stop for longer than a body may take.
 func TestUnreadBodyHoldsNoStop(t *testing.T) {
 	limits := DefaultLimits()
 	limits.BodyTime = 50 * time.Millisecond
@@ -126,7 +124,7 @@ func TestUnreadBodyHoldsNoStop(t *testing.T) {
 			defer conn.Close()
 			fmt.Fprintf(conn, "%s\r\nHost: x\r\n\r\n", head) // and nothing more
 			<-handled
-			// Ample where the stop waits for BodyTime, and an end where it waits for the client.
+			// Ample if the stop waits for BodyTime; the test fails if it waits for the client.
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			if err := srv.Shutdown(ctx); err != nil {
@@ -169,9 +167,9 @@ func TestServerIsBounded(t *testing.T) {
 	}
 }
 
-// A request with both Content-Length and Transfer-Encoding is answered, and nothing else is
-// read from its connection: a proxy that believed the length takes what follows for its
-// own next answer (RFC 9112, section 6.1).
+// The API answers a request with both Content-Length and Transfer-Encoding, and reads nothing else
+// from its connection: a proxy that believed the length takes the rest for its own next answer (RFC
+// 9112, section 6.1).
 func TestTwoLengthsEndAConnection(t *testing.T) {
 	f := newFake()
 	addr := listen(t, newAPI(t, f), DefaultLimits())
@@ -195,7 +193,7 @@ func TestTwoLengthsEndAConnection(t *testing.T) {
 	}
 	if more, err := http.ReadResponse(in, nil); err == nil {
 		more.Body.Close()
-		t.Errorf("what follows was answered: %d", more.StatusCode)
+		t.Errorf("the second request of the connection was answered: %d", more.StatusCode)
 	}
 	if len(f.requests) != 1 {
 		t.Errorf("%d requests were executed", len(f.requests))

@@ -79,7 +79,7 @@ func (x *stripeExchange) acceptable(r *http.Request) error {
 }
 
 func errOtherAccount(header string) error {
-	return refuse(problem.InvalidRequest, "The header "+header+" is not served here; leave it out. Stripe-Account is for forms that make a charge or a payment intent: what is made of one belongs where it is.")
+	return refuse(problem.InvalidRequest, "The header "+header+" is not served here; leave it out. Stripe-Account is for forms that make a charge or a payment intent: a refund or a capture goes to the account of its charge.")
 }
 
 // isJSON reports whether the Content-Type is JSON.
@@ -97,7 +97,7 @@ func (x *stripeExchange) serves(as stripeapi.Resource) error {
 	return nil
 }
 
-// check checks what is known of a movement before its body is read.
+// check checks the headers of a movement, before its body.
 func (x *stripeExchange) check(r *http.Request, as stripeapi.Resource) error {
 	if err := x.serves(as); err != nil {
 		return err

@@ -21,12 +21,12 @@ const (
 	okForm       = "amount=1999&currency=usd&payment_method=pm_card_visa"
 )
 
-// stripely is a request of Stripe's clients.
+// stripely returns a request of Stripe's clients.
 func stripely(method, path, form string, headers ...string) *http.Request {
 	return request(method, path, form, append([]string{"Stripe-Version", stripeapi.Version, "Content-Type", stripeapi.MediaType}, headers...)...)
 }
 
-// stripeFake keeps a charge, and replays it.
+// stripeFake answers with one charge.
 func stripeFake() *fake {
 	f := newFake()
 	do := f.do
@@ -49,7 +49,7 @@ type stripeError struct {
 	}
 }
 
-// stripeErrorIn checks what holds for every error in Stripe's shape and returns it.
+// stripeErrorIn checks what every error in Stripe's format has, and returns the error.
 func stripeErrorIn(t *testing.T, w *httptest.ResponseRecorder) (e stripeError) {
 	t.Helper()
 	h := w.Header()
@@ -62,9 +62,8 @@ func stripeErrorIn(t *testing.T, w *httptest.ResponseRecorder) (e stripeError) {
 	return e
 }
 
-// A form is the request that the JSON body of the same meaning is, whichever of
-// Stripe's endpoints it is sent to: under one key either reads what the other was
-// answered, in its own shape.
+// A form is the same request as the JSON body with its meaning, at either of Stripe's endpoints:
+// under one key each reads the other's answer, in its own format.
 func TestAStripeFormIsTheSameRequest(t *testing.T) {
 	f := stripeFake()
 	h := newAPI(t, f)
@@ -104,7 +103,7 @@ func TestAStripeFormIsTheSameRequest(t *testing.T) {
 	}
 }
 
-// Nothing of this is there for a request without Stripe-Version.
+// Without Stripe-Version a request gets no answer in Stripe's format.
 func TestWithoutStripeVersion(t *testing.T) {
 	h := newAPI(t, stripeFake())
 	basic := charge("Authorization", "")
@@ -131,7 +130,7 @@ func TestWithoutStripeVersion(t *testing.T) {
 	}
 }
 
-// Each way to be refused, in Stripe's shape, and none reaches a claim.
+// Each refusal is in Stripe's format, and no refused request reaches a claim.
 func TestStripesErrors(t *testing.T) {
 	key, err := claim.NewObjectID("ch", 7, nil)
 	if err != nil {
@@ -184,7 +183,7 @@ func TestStripesErrors(t *testing.T) {
 				t.Errorf("got %v", w.Header())
 			}
 			if len(f.requests)+len(f.objects) > 0 {
-				t.Error("it got past the checks")
+				t.Error("the request passed the checks")
 			}
 		})
 	}
@@ -200,7 +199,8 @@ func TestBasicIsAPIKey(t *testing.T) {
 	}
 }
 
-// A decline is remembered or not as ever; a client is never told to repeat it.
+// Stripe-Version does not change which declines are remembered. The answer never advises a client
+// to repeat one.
 func TestStripesDeclines(t *testing.T) {
 	for _, retry := range []problem.Retry{problem.SameKey, problem.NewKey} {
 		p := problem.New(problem.CardDeclined, "Your card has insufficient funds.")
@@ -223,8 +223,8 @@ func TestStripesDeclines(t *testing.T) {
 	}
 }
 
-// What has no outcome yet is asked for again, as the same request, and as long as the
-// limit says; what is decided is not.
+// The API repeats a request without an outcome, as the same request, up to the limit. It repeats no
+// request with an outcome.
 func TestAskAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		errs   []error
@@ -237,13 +237,13 @@ func TestAskAgain(t *testing.T) {
 		"in use, then done":   {errs: []error{&claim.InUseError{}, &claim.InUseError{}}, limit: time.Minute, status: 200, asked: 3},
 		"unknown, then done":  {errs: []error{&claim.UnknownError{}}, limit: time.Minute, status: 200, asked: 2},
 		"down, then up":       {errs: []error{claim.ErrUnavailable, claim.ErrHomeUnreachable}, limit: time.Minute, status: 200, asked: 3},
-		"not asked at all":    {errs: []error{&claim.UnknownError{}}, status: 503, asked: 1, again: "true"},
+		"no repeats":          {errs: []error{&claim.UnknownError{}}, status: 503, asked: 1, again: "true"},
 		"in use for ever":     {errs: []error{&claim.InUseError{}, &claim.InUseError{}, &claim.InUseError{}}, limit: 300 * time.Millisecond, status: 409, asked: 2, again: "true"},
 		"another request":     {errs: []error{claim.ErrMismatch}, limit: time.Minute, status: 400, asked: 1, again: "false"},
 		"expired":             {errs: []error{&claim.ExpiredError{FirstUse: firstUse}}, limit: time.Minute, status: 400, asked: 1, again: "false"},
 		"unforeseen":          {errs: []error{errors.New("x")}, limit: time.Minute, status: 500, asked: 1, again: "true"},
 		"unforeseen, in turn": {errs: []error{&claim.UnknownError{}, claim.ErrMismatch}, limit: time.Minute, status: 400, asked: 2, again: "false"},
-		"not for others":      {errs: []error{&claim.InUseError{}}, limit: time.Minute, native: true, status: 409, asked: 1},
+		"of another client":   {errs: []error{&claim.InUseError{}}, limit: time.Minute, native: true, status: 409, asked: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -269,14 +269,14 @@ func TestAskAgain(t *testing.T) {
 			}
 			for i := range f.requests {
 				if !reflect.DeepEqual(f.requests[i], f.requests[0]) || !began[i].Equal(began[0]) {
-					t.Error("it was not the same request")
+					t.Error("the API repeated another request")
 				}
 			}
 		})
 	}
 }
 
-// A client that hangs up is not asked for any more.
+// The API repeats no request of a client that has disconnected.
 func TestAskAgainEndsWithTheClient(t *testing.T) {
 	f := stripeFake()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -305,12 +305,12 @@ func TestStripesObjects(t *testing.T) {
 			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
 		}
 	}
-	for _, asked := range f.objects {
-		if asked != "acme/"+id {
-			t.Errorf("asked for %s", asked)
+	for _, object := range f.objects {
+		if object != "acme/"+id {
+			t.Errorf("looked up %s", object)
 		}
 	}
-	// What was stored and cannot be rendered is our fault, and says so.
+	// A stored object that cannot be rendered is an internal error.
 	f.object = func(string, string) (claim.State, claim.Response, bool, error) {
 		return claim.Completed, claim.Response{Status: 201, Body: []byte(`{}`)}, true, nil
 	}
@@ -319,8 +319,8 @@ func TestStripesObjects(t *testing.T) {
 	}
 }
 
-// A capture is one request, whichever of Stripe's paths or of ours it is sent to, with a body
-// or without: its charge is part of it.
+// A capture is one request at each of Stripe's paths and of ours, with a body or without: its
+// charge is part of it.
 func TestOrders(t *testing.T) {
 	f := stripeFake()
 	do := f.do
@@ -355,7 +355,7 @@ func TestOrders(t *testing.T) {
 		if want == "capture" {
 			body = `{"amount":600,"charge":"` + id + `"}`
 		}
-		if want == "capture" && i > 0 { // in Stripe's units, whatever those are of the charge's currency
+		if want == "capture" && i > 0 { // in Stripe's units of the charge's currency
 			body = `{"amount":600,"amount_units":"stripe","charge":"` + id + `"}`
 		}
 		if r.Operation != want || r.Input.Path != "/v1/charges/"+id+"/"+want || string(r.Input.Canonical) != body || r.PreferHome != 3 {
@@ -371,6 +371,6 @@ func TestOrders(t *testing.T) {
 		}
 	}
 	if len(f.requests) != 6 {
-		t.Errorf("%d requests went on", len(f.requests))
+		t.Errorf("%d requests reached the router", len(f.requests))
 	}
 }

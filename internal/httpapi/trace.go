@@ -11,8 +11,8 @@ import (
 	"github.com/homeward-io/homeward/internal/span"
 )
 
-// traced begins the span of a request, named after its route: a path may hold a key. It
-// is in the caller's trace if a tenant calls. Nobody else decides what is sampled.
+// traced begins the span of a request, named after its route: a path may hold a key. If a tenant
+// calls, the span continues the caller's trace. No other caller decides what is sampled.
 func (s *server) traced(res *response, r *http.Request, pattern string) (*http.Request, span.Span) {
 	from := r.Header
 	if res.tenant.ID == "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// Only a merchant's traceparent is obeyed: anybody else could have every request traced,
-// or pile up spans in a trace of their choice.
+// The API follows a merchant's traceparent alone: another caller could have every request traced,
+// or add spans to any trace.
 func TestOnlyATenantsTraceIsContinued(t *testing.T) {
 	before, propagator := otel.GetTracerProvider(), otel.GetTextMapPropagator()
 	recorder := tracetest.NewSpanRecorder()

@@ -10,8 +10,8 @@
 //
 // It follows Stripe's documentation as of API version 2026-08-26.dahlia: "Errors",
 // "Error handling", "Advanced error handling", "Error codes", "Idempotent requests",
-// "Expanding Responses", "Versioning", and the schemas of stripe/openapi, which the
-// tests hold every object against.
+// "Expanding Responses", "Versioning", and the schemas of stripe/openapi. The tests check
+// every object against them.
 //
 // Unsupported parameters are refused by name. In particular no parameter that could
 // change who pays, who is paid, or how much, is ever ignored.

@@ -34,17 +34,17 @@ const (
 )
 
 // form is a decoded form, by the names before the brackets.
-type form map[string]*given
+type form map[string]*field
 
-// given holds the values of one name: either alone, or with names in brackets.
-type given struct {
+// field holds the values of one name: either alone, or with names in brackets.
+type field struct {
 	alone  []string
 	inside map[string][]string
 }
 
 // parseForm reads the form of a query and that of a body (WHATWG URL,
-// "application/x-www-form-urlencoded parsing") in Stripe's bracket notation. A parameter
-// stands in one of them.
+// "application/x-www-form-urlencoded parsing") in Stripe's bracket notation. It refuses a
+// parameter that is in both.
 func parseForm(query, body string) (form, error) {
 	pairs, err := url.ParseQuery(body)
 	beside, wrong := url.ParseQuery(query)
@@ -81,7 +81,7 @@ func (f form) add(name string, values []string) error {
 	}
 	g := f[base]
 	if g == nil {
-		g = &given{inside: map[string][]string{}}
+		g = &field{inside: map[string][]string{}}
 		f[base] = g
 	}
 	if bracketed {
@@ -97,7 +97,7 @@ func (f form) add(name string, values []string) error {
 
 // one returns the value of a parameter that has one. A repeated parameter is refused,
 // as it is ambiguous.
-func (g *given) one(name string) (string, error) {
+func (g *field) one(name string) (string, error) {
 	if len(g.alone) != 1 {
 		return "", invalidParam(name, "send one value")
 	}
@@ -105,7 +105,7 @@ func (g *given) one(name string) (string, error) {
 }
 
 // list returns the values of a parameter that is sent as name[]=… or name[0]=….
-func (g *given) list(name string) (all []string, err error) {
+func (g *field) list(name string) (all []string, err error) {
 	if g.alone != nil {
 		return nil, invalidParam(name, "send it as "+name+"[]=value")
 	}
@@ -120,7 +120,7 @@ func (g *given) list(name string) (all []string, err error) {
 
 // entries returns the values of a parameter that is sent as name[x]=…, by x. An empty
 // value counts, as at Stripe, as absent.
-func (g *given) entries(name string) (map[string]string, error) {
+func (g *field) entries(name string) (map[string]string, error) {
 	if len(g.alone) == 1 && g.alone[0] == "" {
 		return nil, nil
 	}

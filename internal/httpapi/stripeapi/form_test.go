@@ -11,7 +11,7 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// canonical is what a form is claimed as.
+// canonical returns the JSON body that a claim has for a form.
 func canonical(t testing.TB, v *View, form string) (string, error) {
 	t.Helper()
 	body, err := v.ReadForm("", []byte(form))
@@ -56,7 +56,7 @@ func TestAFormMeansABody(t *testing.T) {
 		{Refund, "charge=ch_1&amount=5&reason=duplicate&metadata[a]=b", `{"amount":5,"charge":"ch_1","metadata":{"a":"b"},"reason":"duplicate"}`},
 		{Refund, "payment_intent=pi_1", `{"charge":"ch_1"}`},
 		{Transfer, "amount=7&currency=eur&destination=acct_1&description=x", `{"amount":7,"currency":"eur","description":"x","destination":"acct_1"}`},
-		// Not ours to judge: the merchant's API does.
+		// The merchant's API judges these values.
 		{Transfer, "amount=-7&currency=xxx&destination=acct_1", `{"amount":-7,"currency":"xxx","destination":"acct_1"}`},
 	} {
 		if got, err := canonical(t, &View{Resource: c.of}, c.form); err != nil || got != c.want {
@@ -65,7 +65,7 @@ func TestAFormMeansABody(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotServedIsRefusedByName(t *testing.T) {
+func TestUnservedParametersAreRefusedByName(t *testing.T) {
 	const good = "amount=1&currency=usd&payment_method=pm_1"
 	for _, c := range []struct {
 		of                Resource
@@ -148,7 +148,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// A body of the merchant's API comes back from the form that says the same.
+// A body of the merchant's API, written as a form, is read as the same body.
 func FuzzReadForm(f *testing.F) {
 	for _, s := range []string{
 		"amount=1999&currency=usd&source=pm_1&metadata[order_id]=6735", "charge=ch_1&expand[]=x", "a[b]=c&a=d", "amount=0&amount[]=1",
@@ -209,7 +209,7 @@ func FuzzReadForm(f *testing.F) {
 	})
 }
 
-// What is done to a payment has parameters of its own.
+// Captures and cancellations have parameters of their own.
 func TestFormsOfCapturesAndCancellations(t *testing.T) {
 	for _, c := range []struct {
 		of                 Resource

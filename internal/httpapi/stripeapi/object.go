@@ -52,8 +52,8 @@ const (
 
 func (n *native) done() bool { return n.Status == statusDone }
 
-// intentStatus: a status that this build does not know may still succeed, and must not
-// be rendered as refused.
+// intentStatus renders a status that this build does not have as processing: the payment may still
+// succeed.
 func (n *native) intentStatus() string {
 	switch n.Status {
 	case statusDone, statusAction, statusHeld, statusCanceled:
@@ -133,7 +133,7 @@ func (v View) Object(body []byte) ([]byte, error) {
 	case v.Resource == PaymentIntent && n.Object == string(Charge):
 		rendered = n.intent(v.expand)
 	case string(v.Resource) != n.Object:
-		return nil, fmt.Errorf("stripeapi: a %s was asked for, and a %s is stored", v.Resource, n.Object)
+		return nil, fmt.Errorf("stripeapi: a %s was requested, and a %s is stored", v.Resource, n.Object)
 	case v.Resource == Charge:
 		rendered = n.charge(v.expand)
 	case v.Resource == Refund:
@@ -224,7 +224,7 @@ type address struct {
 	State      null `json:"state"`
 }
 
-// livemode: there is no test mode, whose objects would belong to another.
+// livemode is always true, as there is no test mode.
 const livemode = true
 
 func (n *native) charge(expand bool) *charge {

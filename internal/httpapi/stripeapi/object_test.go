@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew: every retry that spans the change reads other bytes")
 
-// stored is what the merchant's API keeps of a movement.
+// stored returns the body that the merchant's API stores for a movement.
 func stored(t testing.TB, op payment.Operation, id, body string) []byte {
 	t.Helper()
 	c, err := claim.Canonical([]byte(body), claim.CanonicalOptions{})
@@ -30,7 +30,7 @@ func stored(t testing.TB, op payment.Operation, id, body string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if op == payment.Refund { // as its charge says
+	if op == payment.Refund { // those of its charge
 		in.Amount, in.Currency = 500, "usd"
 	}
 	return payment.Rendered(claim.Minted{ID: id, Created: time.Unix(1893499200, 0), Receipt: "HW-0001"}, &in, "stripe", "pi_theirs").Body
@@ -38,7 +38,7 @@ func stored(t testing.TB, op payment.Operation, id, body string) []byte {
 
 const chargeBody = `{"amount":1999,"currency":"usd","payment_method":"pm_1","description":"two <engines>","metadata":{"b":"2","a":"1"},"order_id":"o-1","expires_at":"2030-01-31T12:00:00Z"}`
 
-// A rendering is what a retry reads: its bytes are held here.
+// A retry reads a rendering, so the golden files fix its bytes.
 func TestRenderings(t *testing.T) {
 	charge := stored(t, payment.Charge, "ch_1", chargeBody)
 	plain := stored(t, payment.Charge, "ch_2", `{"amount":1,"currency":"jpy","payment_method":"pm_1"}`)
@@ -86,8 +86,7 @@ func TestRenderings(t *testing.T) {
 	}
 }
 
-// What a payment says beside its amount is shown as it is stored, and nothing is where
-// nothing is.
+// A rendering shows the terms of a payment as they are stored, and no others.
 func TestTermsAreShown(t *testing.T) {
 	spec := readSpec(t)
 	const terms = `"application_fee_amount":1,"customer":"cus_1","on_behalf_of":"acct_1","statement_descriptor_suffix":"X","transfer_data":{"amount":2,"destination":"acct_2"}`
@@ -113,10 +112,10 @@ func TestTermsAreShown(t *testing.T) {
 	}
 }
 
-// What is not made yet is never told as made, nor as refused.
-func TestAPaymentThatIsNotMadeYet(t *testing.T) {
+// A payment without an outcome is rendered neither as made nor as refused.
+func TestAPaymentWithoutAnOutcome(t *testing.T) {
 	spec := readSpec(t)
-	for status, want := range map[string]string{"requires_action": "requires_action", "processing": "processing", "a word of tomorrow": "processing"} {
+	for status, want := range map[string]string{"requires_action": "requires_action", "processing": "processing", "a later status": "processing"} {
 		body := []byte(`{"id":"ch_1","object":"charge","amount":5,"currency":"usd","status":"` + status + `","created":1,"payment_method":"pm_1","receipt_number":"R",` +
 			`"client_secret":"pi_9_secret_x","next_action":{"type":"redirect_to_url"}}`)
 		var intent struct {
@@ -164,7 +163,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// spec is Stripe's OpenAPI document, cut to what is compared.
+// spec is the part of Stripe's OpenAPI document that the tests compare with.
 type spec struct {
 	Schemas map[string]struct {
 		Required   []string
@@ -192,8 +191,8 @@ func readSpec(t testing.TB) (s spec) {
 	return s
 }
 
-// check holds an object against its schema: no member that it has not, all that it
-// requires, each of its type.
+// check compares an object with its schema: its members are in the schema, those that the schema
+// requires are there, and each has its type.
 func (s spec) check(t *testing.T, name string, object map[string]any) {
 	t.Helper()
 	schema, ok := s.Schemas[name]
@@ -246,8 +245,8 @@ func (s spec) fits(t *testing.T, p property, value any) bool {
 	}
 }
 
-// What is served under a name that Stripe has is a parameter of Stripe's, and the
-// document of this API says the same.
+// Each served parameter is one of Stripe's, or one of the few of our own, and the document of this
+// API has the same.
 func TestParametersAreStripesAndDocumented(t *testing.T) {
 	ours := []string{"order_id", "expires_at"}
 	s := readSpec(t)
@@ -335,7 +334,7 @@ func TestFailures(t *testing.T) {
 		{Charge, problem.New(problem.Internal, "No."), 500, true, typeAPI, "", "", ""},
 	} {
 		seen[c.p.Code] = true
-		// As it is stored: what is lost on the way would make a replay differ.
+		// The problem goes through its stored form, as in a replay.
 		p, err := problem.Parse(c.p.JSON(""))
 		if err != nil {
 			t.Fatal(err)

@@ -181,7 +181,7 @@ func (v *View) ReadForm(query string, body []byte) ([]byte, error) {
 		}
 	}
 	for _, p := range served[of] {
-		if p.kind == fixed { // it was there to be checked
+		if p.kind == fixed { // takeOne has checked it
 			delete(members, p.to())
 		}
 	}
@@ -217,7 +217,7 @@ func (p *param) to() string {
 }
 
 // take converts the value of p into members.
-func (v *View) take(p param, g *given, members map[string]any) error {
+func (v *View) take(p param, g *field, members map[string]any) error {
 	switch p.kind {
 	case entries:
 		all, err := g.entries(p.name)
@@ -242,7 +242,7 @@ func (v *View) take(p param, g *given, members map[string]any) error {
 	}
 }
 
-func (v *View) takeOne(p param, g *given, members map[string]any) error {
+func (v *View) takeOne(p param, g *field, members map[string]any) error {
 	value, err := g.one(p.name)
 	if err != nil {
 		return err
@@ -299,7 +299,7 @@ func (p *param) read(value string) (any, error) {
 	}
 }
 
-func takeParts(p param, g *given, members map[string]any) error {
+func takeParts(p param, g *field, members map[string]any) error {
 	all, err := g.entries(p.name)
 	if err != nil {
 		return err
@@ -326,7 +326,7 @@ func takeParts(p param, g *given, members map[string]any) error {
 	return nil
 }
 
-func (p *param) checkInside(g *given) error {
+func (p *param) checkInside(g *field) error {
 	all, err := g.entries(p.name)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		full := p.name + "[" + name + "]"

@@ -13,7 +13,7 @@ const (
 const hundredths = 100
 
 // stripeUnits converts an amount in ISO 4217's minor units to Stripe's. Fractions of an
-// ariary, which nobody can pay, are cut off.
+// ariary, which no one can pay, are cut off.
 func stripeUnits(amount int64, currency string) int64 {
 	switch currency {
 	case krona, shilling:

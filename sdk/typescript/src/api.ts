@@ -25,7 +25,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What an error means, for people: where the type of a problem leads */
+        /** What an error means, for people: the type of a problem is this address */
         get: operations["explainError"];
         put?: never;
         post?: never;
@@ -117,7 +117,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a charge
-         * @description Ends a charge that is requires_capture, or waits for its payer or a bank where the provider can still call it off. The charge is then remembered as card_declined with the decline code canceled, and told as charge.canceled. One whose money has moved is refused with already_captured: refund it.
+         * @description Ends a charge in status requires_capture, or one that waits for its payer or a bank if the provider can still cancel it. The charge then answers card_declined with the decline code canceled, and the event is charge.canceled. If the money has moved, the cancellation is refused with already_captured: refund the charge.
          */
         post: operations["cancelCharge"];
         delete?: never;
@@ -137,7 +137,7 @@ export interface paths {
         put?: never;
         /**
          * Capture a charge
-         * @description Takes the money that a charge holds, once. It is booked when this is answered. A capture of as much under another key reads the same charge; one of another amount is refused with already_captured, and one of a charge that was canceled with charge_not_capturable. Where the provider says later what comes of it, it is answered 202 until then with the charge, whose status is processing, and another capture or cancellation is refused with order_in_progress. Which charge it is is part of the request.
+         * @description Takes the money that a charge holds, once, and books it before the answer. A capture of the same amount under another key reads the same charge; one of another amount is refused with already_captured, and one of a canceled charge with charge_not_capturable. If the provider reports the result later, the answer until then is 202 with the charge in status processing, and another capture or cancellation is refused with order_in_progress. The charge is part of the request.
          */
         post: operations["captureCharge"];
         delete?: never;
@@ -157,7 +157,7 @@ export interface paths {
         put?: never;
         /**
          * Mint stamped keys
-         * @description The keys' home is the region that is asked, or, while that takes no new keys, the nearest that does. Nothing is stored.
+         * @description The keys' home is the region that answers or, while that takes no new keys, the nearest region that does. Nothing is stored.
          */
         post: operations["mintKeys"];
         delete?: never;
@@ -173,7 +173,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** See what became of a key */
+        /** Read the state of a key */
         get: operations["inspectKey"];
         put?: never;
         post?: never;
@@ -211,7 +211,7 @@ export interface paths {
         put?: never;
         /**
          * Charge a payment method, as Stripe's clients do today
-         * @description With Stripe-Version only; 404 without. The same request as the charge of the same body, under one key too.
+         * @description With Stripe-Version only; 404 without. The same request as a charge with the same body, also under one key.
          */
         post: operations["createPaymentIntent"];
         delete?: never;
@@ -251,7 +251,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a payment intent, as Stripe's clients do
-         * @description With Stripe-Version only; 404 without. The same request as that of its charge, under one key too.
+         * @description With Stripe-Version only; 404 without. The same request as that of its charge, also under one key.
          */
         post: operations["cancelPaymentIntent"];
         delete?: never;
@@ -271,7 +271,7 @@ export interface paths {
         put?: never;
         /**
          * Capture a payment intent, as Stripe's clients do
-         * @description With Stripe-Version only; 404 without. The same request as that of its charge, under one key too.
+         * @description With Stripe-Version only; 404 without. The same request as that of its charge, also under one key.
          */
         post: operations["capturePaymentIntent"];
         delete?: never;
@@ -291,7 +291,7 @@ export interface paths {
         put?: never;
         /**
          * Give back a charge, wholly or in part
-         * @description Moves money at most once per Idempotency-Key, whatever is retried and wherever. For 24 h after first use, or after the final answer where that came later, every retry of the same request reads the same status, Content-Type, Location and body. A refund is at home where its charge is, unless its key names another region. Refunds of one charge that are too much together are told apart by the provider, which refuses the last: 400.
+         * @description Moves money at most once per Idempotency-Key, whatever is retried and wherever. For 24 h after first use, or after the final answer where that came later, every retry of the same request reads the same status, Content-Type, Location and body. A refund has the home of its charge, unless its key names another region. If the refunds of one charge exceed it together, the provider refuses the last one: 400.
          */
         post: operations["createRefund"];
         delete?: never;
@@ -309,7 +309,7 @@ export interface paths {
         };
         /**
          * Read a refund
-         * @description Also one that the merchant did not ask for: money that came in for a charge that had been refused or had expired is given back by itself.
+         * @description This includes refunds that the merchant did not request: Homeward gives back money that arrives for a refused or expired charge.
          */
         get: operations["getRefund"];
         put?: never;
@@ -368,7 +368,7 @@ export interface paths {
         put?: never;
         /**
          * A provider's webhook
-         * @description For payment providers alone, who sign what they send. The body is at most 256 KiB and is kept as it came, once for each of the provider's event ids; nothing else is done before the answer. Anything but 200 asks for the notice to be sent again.
+         * @description For payment providers, which sign each notice. The body, of at most 256 KiB, is stored unchanged, once for each of the provider's event ids, and nothing else is done before the answer. After any status but 200 the provider should send the notice again.
          */
         post: operations["receiveNotice"];
         delete?: never;
@@ -389,8 +389,8 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * What became of a charge
-         * @description Types: charge.succeeded, charge.declined, charge.failed, charge.expired, charge.canceled, charge.requires_action, charge.processing, charge.requires_capture. Signed as Standard Webhooks says. Types are added.
+         * The outcome of a charge
+         * @description Types: charge.succeeded, charge.declined, charge.failed, charge.expired, charge.canceled, charge.requires_action, charge.processing, charge.requires_capture. Signed as in Standard Webhooks. New types may be added.
          */
         post: operations["chargeEvent"];
         delete?: never;
@@ -409,8 +409,8 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * What became of a refund
-         * @description Types: refund.succeeded, refund.declined, refund.failed, refund.canceled, refund.processing. Signed as Standard Webhooks says. Types are added.
+         * The outcome of a refund
+         * @description Types: refund.succeeded, refund.declined, refund.failed, refund.canceled, refund.processing. Signed as in Standard Webhooks. New types may be added.
          */
         post: operations["refundEvent"];
         delete?: never;
@@ -429,8 +429,8 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * What became of a transfer
-         * @description Types: transfer.succeeded, transfer.declined, transfer.failed, transfer.expired, transfer.canceled, transfer.processing. Signed as Standard Webhooks says. Types are added.
+         * The outcome of a transfer
+         * @description Types: transfer.succeeded, transfer.declined, transfer.failed, transfer.expired, transfer.canceled, transfer.processing. Signed as in Standard Webhooks. New types may be added.
          */
         post: operations["transferEvent"];
         delete?: never;
@@ -442,7 +442,7 @@ export interface webhooks {
 }
 export interface components {
     schemas: {
-        /** @description Empty, as there is nothing to say. */
+        /** @description An empty object. */
         CancelRequest: {
             client_ts?: components["schemas"]["Unstable"];
             request_id?: components["schemas"]["Unstable"];
@@ -452,11 +452,11 @@ export interface components {
         CaptureRequest: {
             /**
              * Format: int64
-             * @description How much of the charge to take, in minor units; the rest is let go. Left out, all of it.
+             * @description How much of the charge to take, in minor units; the rest is released. If absent, all of it.
              */
             amount?: number;
             /**
-             * @description Set for Stripe's clients: the amount is in Stripe's units. Refused for currencies that Stripe counts otherwise than ISO 4217 (isk, ugx, mga).
+             * @description Set for Stripe's clients: the amount is in Stripe's units. Refused for currencies that have other units at Stripe than in ISO 4217 (isk, ugx, mga).
              * @constant
              */
             amount_units?: "stripe";
@@ -466,7 +466,7 @@ export interface components {
             trace_id?: components["schemas"]["Unstable"];
         };
         Charge: {
-            /** @description The connected account in whose name the charge is made: what Stripe-Account says at Stripe. */
+            /** @description The connected account that makes the charge, as Stripe-Account does at Stripe. */
             account?: string;
             /** Format: int64 */
             amount: number;
@@ -482,16 +482,16 @@ export interface components {
             amount_captured?: number;
             /**
              * Format: int64
-             * @description What the platform keeps. Needs account or transfer_data.
+             * @description The platform's part. Needs account or transfer_data.
              */
             application_fee_amount?: number;
             /**
-             * @description manual: the provider only holds the money, and the charge is answered 202 with the status requires_capture, until it is captured or canceled, or the hold lapses (at Stripe after some 7 days). Where the provider cannot hold, the charge is refused.
+             * @description manual: the provider only holds the money, and the charge is answered 202 with the status requires_capture, until it is captured or canceled, or the hold lapses (at Stripe after some 7 days). If the provider cannot hold money, the charge is refused.
              * @default automatic
              * @enum {string}
              */
             capture_method: "automatic" | "manual";
-            /** @description While the status is requires_action: what the merchant's page needs for the payer to go on. */
+            /** @description While the status is requires_action: what the merchant's page needs for the payer to continue. */
             client_secret?: string;
             /**
              * Format: int64
@@ -499,9 +499,9 @@ export interface components {
              */
             created: number;
             currency: string;
-            /** @description The provider's id of the payer, whose saved method payment_method is. */
+            /** @description The provider's id of the payer who saved payment_method. */
             customer?: string;
-            /** @description Free text. Card numbers are refused, or masked where the account is set so. */
+            /** @description Free text. Card numbers are refused, or masked if the account's setting says so. */
             description?: string;
             /**
              * Format: date-time
@@ -509,11 +509,11 @@ export interface components {
              */
             expires_at?: string;
             id: string;
-            /** @description Card numbers are refused, or masked where the account is set so. Digits alone are no card number, unless the name says so (card, pan, card_number); what has letters and no white space is an identifier. */
+            /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
             };
-            /** @description While the status is requires_action: what the payer has to do, in the provider's words. */
+            /** @description While the status is requires_action: what the payer has to do, as the provider describes it. */
             next_action?: Record<string, never>;
             /** @constant */
             object: "charge";
@@ -525,7 +525,7 @@ export interface components {
             /** @description The connected account that is the merchant of record. */
             on_behalf_of?: string;
             order_id?: string;
-            /** @description Left out where a canceled charge is known by its provider alone. */
+            /** @description Absent from a canceled charge that only its provider still has. */
             payment_method?: string;
             provider: {
                 name: string;
@@ -534,7 +534,7 @@ export interface components {
             receipt_number: string;
             /**
              * Format: uri
-             * @description Where the payer is sent back to. Needs off_session to be false.
+             * @description The address to which the payer returns. Needs off_session to be false.
              */
             return_url?: string;
             /**
@@ -544,7 +544,7 @@ export interface components {
             setup_future_usage?: "on_session" | "off_session";
             statement_descriptor_suffix?: string;
             /**
-             * @description What a charge waits for where it has not succeeded: its payer, a bank, or to be captured. canceled is answered to its cancellation alone.
+             * @description If the charge has not succeeded, what it waits for: its payer, a bank, or its capture. Only the answer to a cancellation has canceled.
              * @enum {string}
              */
             status: "succeeded" | "requires_action" | "processing" | "requires_capture" | "canceled";
@@ -556,7 +556,7 @@ export interface components {
             };
         };
         ChargeRequest: {
-            /** @description The connected account in whose name the charge is made: what Stripe-Account says at Stripe. */
+            /** @description The connected account that makes the charge, as Stripe-Account does at Stripe. */
             account?: string;
             /**
              * Format: int64
@@ -565,11 +565,11 @@ export interface components {
             amount: number;
             /**
              * Format: int64
-             * @description What the platform keeps. Needs account or transfer_data.
+             * @description The platform's part. Needs account or transfer_data.
              */
             application_fee_amount?: number;
             /**
-             * @description manual: the provider only holds the money, and the charge is answered 202 with the status requires_capture, until it is captured or canceled, or the hold lapses (at Stripe after some 7 days). Where the provider cannot hold, the charge is refused.
+             * @description manual: the provider only holds the money, and the charge is answered 202 with the status requires_capture, until it is captured or canceled, or the hold lapses (at Stripe after some 7 days). If the provider cannot hold money, the charge is refused.
              * @default automatic
              * @enum {string}
              */
@@ -577,16 +577,16 @@ export interface components {
             client_ts?: components["schemas"]["Unstable"];
             /** @description ISO 4217, lower case. */
             currency: string;
-            /** @description The provider's id of the payer, whose saved method payment_method is. */
+            /** @description The provider's id of the payer who saved payment_method. */
             customer?: string;
-            /** @description Free text. Card numbers are refused, or masked where the account is set so. */
+            /** @description Free text. Card numbers are refused, or masked if the account's setting says so. */
             description?: string;
             /**
              * Format: date-time
              * @description Not payable from this time on.
              */
             expires_at?: string;
-            /** @description Card numbers are refused, or masked where the account is set so. Digits alone are no card number, unless the name says so (card, pan, card_number); what has letters and no white space is an identifier. */
+            /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
             };
@@ -600,12 +600,12 @@ export interface components {
             order_id?: string;
             /** @description A token, never a card number. */
             payment_method: string;
-            /** @description Which of the deployment's payment providers is to make it. Part of the request: a retry names the same. Left out, the account's routes or the default decide. The provider that made it is in the answer; a refund goes there by itself. */
+            /** @description The payment provider, of the deployment's, that makes the payment. It is part of the request: a retry names the same. If it is absent, the account's routes or the default decide. The answer names the provider; a refund goes to the same one. */
             provider?: string;
             request_id?: components["schemas"]["Unstable"];
             /**
              * Format: uri
-             * @description Where the payer is sent back to. Needs off_session to be false.
+             * @description The address to which the payer returns. Needs off_session to be false.
              */
             return_url?: string;
             sent_at?: components["schemas"]["Unstable"];
@@ -623,7 +623,7 @@ export interface components {
                 destination: string;
             };
         };
-        /** @description What happened. Delivered at least once: a repetition has the same id and the same bytes. Members are added. */
+        /** @description An event, delivered at least once: a repetition has the same id and the same bytes. New members may be added. */
         Event: {
             /**
              * Format: int64
@@ -631,12 +631,12 @@ export interface components {
              */
             created: number;
             data: components["schemas"]["EventObject"];
-            /** @description The same for every repetition, and the header webhook-id. Keep it, and act once. */
+            /** @description The same for every repetition, and the header webhook-id. Store it, and act once. */
             id: string;
-            /** @description The object's kind and what became of it. Types are added: answer 2xx to one that you do not know. */
+            /** @description The object's kind and its outcome. New types may be added: answer 2xx to an unknown one. */
             type: "charge.succeeded" | "charge.declined" | "charge.failed" | "charge.expired" | "charge.canceled" | "charge.requires_action" | "charge.processing" | "charge.requires_capture" | "transfer.succeeded" | "transfer.declined" | "transfer.failed" | "transfer.expired" | "transfer.canceled" | "transfer.processing" | "refund.succeeded" | "refund.declined" | "refund.failed" | "refund.canceled" | "refund.processing" | (string & {});
         };
-        /** @description The object as it was when the event was made; the API's own answer is newer. A charge, a transfer or a refund, whole where money moved; else as much of it as is known. */
+        /** @description The object as it was when the event was made; the API's own answer is newer. A charge, a transfer or a refund: whole if money moved, else with the members that Homeward has. */
         EventObject: {
             /** Format: int64 */
             amount?: number;
@@ -651,9 +651,9 @@ export interface components {
              */
             amount_captured?: number;
             capture_method?: string;
-            /** @description Of a refund: the charge that it gives back. */
+            /** @description Of a refund: its charge. */
             charge?: string;
-            /** @description Why no money moved, or why it went back. Codes are added. */
+            /** @description Why no money moved, or why it went back. New codes may be added. */
             code?: string;
             /**
              * Format: int64
@@ -679,7 +679,7 @@ export interface components {
             };
             reason?: string;
             receipt_number?: string;
-            /** @description The second half of the event's type. failed may follow succeeded: money has gone back since. Statuses are added. */
+            /** @description The second half of the event's type. failed may follow succeeded: the money went back since. New statuses may be added. */
             status: "canceled" | "declined" | "expired" | "failed" | "processing" | "requires_action" | "requires_capture" | "succeeded" | (string & {});
         };
         KeyStatus: {
@@ -709,7 +709,7 @@ export interface components {
                 /** Format: date-time */
                 at: string;
                 detail?: string;
-                /** @description What happened. Kinds are added. */
+                /** @description What happened. New kinds may be added. */
                 event: string;
                 /** Format: int64 */
                 fence: number;
@@ -730,21 +730,21 @@ export interface components {
             title: string;
             /**
              * Format: uri-reference
-             * @description Where a page for people is that explains the error: /errors/NAME of the node that was asked, or what the deployment has instead. Of what is remembered, as it was first rendered. Programs go by error.
+             * @description The page that explains the error to people: /errors/NAME of the node, or the deployment's own. A stored answer keeps its first one. Programs use error instead.
              */
             type: string;
         };
         Problem: {
-            /** @description Why a payment was declined, or a refund refused. Codes are added. */
+            /** @description Why a payment was declined, or a refund refused. New codes may be added. */
             code?: string;
             detail: string;
-            /** @description The error's name, by which programs go. Names are added: treat one that you do not know by its retry. */
+            /** @description The error's name, for programs. New names may be added: treat an unknown one by its retry. */
             error: "idempotency_key_missing" | "idempotency_key_invalid" | "invalid_request" | "unauthorized" | "forbidden" | "card_declined" | "not_found" | "method_not_allowed" | "idempotency_key_in_use" | "idempotency_key_expired" | "body_too_large" | "unsupported_media_type" | "idempotency_key_fingerprint_mismatch" | "rate_limited" | "store_unavailable" | "home_unavailable" | "idempotency_key_withheld" | "outcome_unknown" | "internal" | (string & {});
             member?: string;
             /** Format: date-time */
             original_request_at?: string;
             /**
-             * @description same_key: sending the same request again is safe and useful. new_key: this key is spent and its answer will not change; a new attempt needs a new key. After idempotency_key_expired first find out what became of the original, which may have moved money. never: mend the request.
+             * @description same_key: sending the same request again is safe and useful. new_key: this key is spent and its answer will not change; a new attempt needs a new key. After idempotency_key_expired first find out what became of the original, which may have moved money. never: correct the request.
              * @enum {string}
              */
             retry: "same_key" | "new_key" | "never";
@@ -758,7 +758,7 @@ export interface components {
             title: string;
             /**
              * Format: uri-reference
-             * @description Where a page for people is that explains the error: /errors/NAME of the node that was asked, or what the deployment has instead. Of what is remembered, as it was first rendered. Programs go by error.
+             * @description The page that explains the error to people: /errors/NAME of the node, or the deployment's own. A stored answer keeps its first one. Programs use error instead.
              */
             type: string;
         };
@@ -785,7 +785,7 @@ export interface components {
             reason?: string;
             receipt_number: string;
             /**
-             * @description processing: the provider has taken the refund on and has not paid it out yet.
+             * @description processing: the provider has accepted the refund and has not paid it out yet.
              * @enum {string}
              */
             status: "succeeded" | "processing";
@@ -793,22 +793,22 @@ export interface components {
         RefundRequest: {
             /**
              * Format: int64
-             * @description Minor units of the charge's currency, at most the charge's amount. Left out: the whole charge.
+             * @description Minor units of the charge's currency, at most the charge's amount. If absent, the whole charge.
              */
             amount?: number;
             /**
-             * @description Set for Stripe's clients: the amount is in Stripe's units. Refused for currencies that Stripe counts otherwise than ISO 4217 (isk, ugx, mga).
+             * @description Set for Stripe's clients: the amount is in Stripe's units. Refused for currencies that have other units at Stripe than in ISO 4217 (isk, ugx, mga).
              * @constant
              */
             amount_units?: "stripe";
             /** @description The id of the charge. */
             charge: string;
             client_ts?: components["schemas"]["Unstable"];
-            /** @description Card numbers are refused, or masked where the account is set so. Digits alone are no card number, unless the name says so (card, pan, card_number); what has letters and no white space is an identifier. */
+            /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
             };
-            /** @description The merchant's own; the payer does not see it. Card numbers are refused, or masked where the account is set so. */
+            /** @description The merchant's own; the payer does not see it. Card numbers are refused, or masked if the account's setting says so. */
             reason?: string;
             request_id?: components["schemas"]["Unstable"];
             sent_at?: components["schemas"]["Unstable"];
@@ -822,7 +822,7 @@ export interface components {
             amount?: number;
             expand?: "payment_intent"[];
         };
-        /** @description Stripe's charge. Members that are always null or empty are not listed; order_id, expires_at and provider stand beside Stripe's own. */
+        /** @description Stripe's charge. Members that are always null or empty are not listed; order_id, expires_at and provider are beside Stripe's own. */
         StripeCharge: {
             /**
              * Format: int64
@@ -833,7 +833,7 @@ export interface components {
             amount_captured?: number;
             /**
              * Format: int64
-             * @description What was never captured, of a charge that was captured in part or canceled. What was given back is not looked up.
+             * @description The part that was never captured, of a charge that was captured in part or canceled. Refunds are not looked up.
              */
             amount_refunded?: number;
             captured: boolean;
@@ -858,11 +858,11 @@ export interface components {
             /** @enum {string} */
             status: "succeeded" | "pending";
         };
-        /** @description What is served of Stripe's POST /v1/charges. Anything else is refused by name. */
+        /** @description The parameters that are served of Stripe's POST /v1/charges. Any other is refused by name. */
         StripeChargeForm: {
             /**
              * Format: int64
-             * @description In Stripe's units. Currencies of which Stripe counts others than ISO 4217 (isk, mga, ugx) are refused.
+             * @description In Stripe's units. Currencies that have other units at Stripe than in ISO 4217 (isk, mga, ugx) are refused.
              */
             amount: number;
             /** Format: int64 */
@@ -885,7 +885,7 @@ export interface components {
             on_behalf_of?: string;
             /** @description Not Stripe's. */
             order_id?: string;
-            /** @description A token pm_…; source says the same. */
+            /** @description A token pm_…; source is the same. */
             payment_method?: string;
             source?: string;
             statement_descriptor_suffix?: string;
@@ -895,7 +895,7 @@ export interface components {
                 destination: string;
             };
         };
-        /** @description An error as Stripe tells it, to a request with Stripe-Version. Its status is that of the problem, but 400 for a key of another request (422) and for an expired one (410), and 400 for a refund or transfer that the provider declined (402). */
+        /** @description An error in Stripe's format, for a request with Stripe-Version. Its status is that of the problem, but 400 for a key of another request (422) and for an expired one (410), and 400 for a refund or transfer that the provider declined (402). */
         StripeError: {
             error: {
                 code?: string;
@@ -907,7 +907,7 @@ export interface components {
                 type: "api_error" | "card_error" | "idempotency_error" | "invalid_request_error";
             };
         };
-        /** @description Stripe's payment intent, the same payment as the charge of the same id behind ch_. Members that are always null or empty are not listed; order_id, expires_at and provider stand beside Stripe's own. */
+        /** @description Stripe's payment intent, the same payment as the charge of the same id behind ch_. Members that are always null or empty are not listed; order_id, expires_at and provider are beside Stripe's own. */
         StripePaymentIntent: {
             /**
              * Format: int64
@@ -944,7 +944,7 @@ export interface components {
         };
         StripePaymentIntentCancelForm: {
             /**
-             * @description Checked, and not kept.
+             * @description Checked, and not stored.
              * @enum {string}
              */
             cancellation_reason?: "abandoned" | "duplicate" | "fraudulent" | "requested_by_customer";
@@ -955,11 +955,11 @@ export interface components {
             amount_to_capture?: number;
             expand?: "latest_charge"[];
         };
-        /** @description What is served of Stripe's POST /v1/payment_intents. Anything else is refused by name. */
+        /** @description The parameters that are served of Stripe's POST /v1/payment_intents. Any other is refused by name. */
         StripePaymentIntentForm: {
             /**
              * Format: int64
-             * @description In Stripe's units. Currencies of which Stripe counts others than ISO 4217 (isk, mga, ugx) are refused.
+             * @description In Stripe's units. Currencies that have other units at Stripe than in ISO 4217 (isk, mga, ugx) are refused.
              */
             amount: number;
             /** Format: int64 */
@@ -1006,7 +1006,7 @@ export interface components {
                 destination: string;
             };
         };
-        /** @description Stripe's refund. Members that are always null or empty are not listed; order_id, expires_at and provider stand beside Stripe's own. */
+        /** @description Stripe's refund. Members that are always null or empty are not listed; order_id, expires_at and provider are beside Stripe's own. */
         StripeRefund: {
             /**
              * Format: int64
@@ -1029,7 +1029,7 @@ export interface components {
             /** @enum {string} */
             status: "succeeded" | "pending";
         };
-        /** @description What is served of Stripe's POST /v1/refunds. Anything else is refused by name. */
+        /** @description The parameters that are served of Stripe's POST /v1/refunds. Any other is refused by name. */
         StripeRefundForm: {
             /** Format: int64 */
             amount?: number;
@@ -1043,7 +1043,7 @@ export interface components {
             /** @enum {string} */
             reason?: "duplicate" | "fraudulent" | "requested_by_customer";
         };
-        /** @description Stripe's transfer. Members that are always null or empty are not listed; order_id, expires_at and provider stand beside Stripe's own. */
+        /** @description Stripe's transfer. Members that are always null or empty are not listed; order_id, expires_at and provider are beside Stripe's own. */
         StripeTransfer: {
             /**
              * Format: int64
@@ -1066,11 +1066,11 @@ export interface components {
             object: "transfer";
             reversed?: boolean;
         };
-        /** @description What is served of Stripe's POST /v1/transfers. Anything else is refused by name. */
+        /** @description The parameters that are served of Stripe's POST /v1/transfers. Any other is refused by name. */
         StripeTransferForm: {
             /**
              * Format: int64
-             * @description In Stripe's units. Currencies of which Stripe counts others than ISO 4217 (isk, mga, ugx) are refused.
+             * @description In Stripe's units. Currencies that have other units at Stripe than in ISO 4217 (isk, mga, ugx) are refused.
              */
             amount: number;
             currency: string;
@@ -1094,7 +1094,7 @@ export interface components {
              */
             created: number;
             currency: string;
-            /** @description Free text. Card numbers are refused, or masked where the account is set so. */
+            /** @description Free text. Card numbers are refused, or masked if the account's setting says so. */
             description?: string;
             destination: string;
             /**
@@ -1103,7 +1103,7 @@ export interface components {
              */
             expires_at?: string;
             id: string;
-            /** @description Card numbers are refused, or masked where the account is set so. Digits alone are no card number, unless the name says so (card, pan, card_number); what has letters and no white space is an identifier. */
+            /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
             };
@@ -1127,7 +1127,7 @@ export interface components {
             client_ts?: components["schemas"]["Unstable"];
             /** @description ISO 4217, lower case. */
             currency: string;
-            /** @description Free text. Card numbers are refused, or masked where the account is set so. */
+            /** @description Free text. Card numbers are refused, or masked if the account's setting says so. */
             description?: string;
             /** @description The account that is paid. */
             destination: string;
@@ -1136,18 +1136,18 @@ export interface components {
              * @description Not payable from this time on.
              */
             expires_at?: string;
-            /** @description Card numbers are refused, or masked where the account is set so. Digits alone are no card number, unless the name says so (card, pan, card_number); what has letters and no white space is an identifier. */
+            /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
             };
             order_id?: string;
-            /** @description Which of the deployment's payment providers is to make it. Part of the request: a retry names the same. Left out, the account's routes or the default decide. The provider that made it is in the answer; a refund goes there by itself. */
+            /** @description The payment provider, of the deployment's, that makes the payment. It is part of the request: a retry names the same. If it is absent, the account's routes or the default decide. The answer names the provider; a refund goes to the same one. */
             provider?: string;
             request_id?: components["schemas"]["Unstable"];
             sent_at?: components["schemas"]["Unstable"];
             trace_id?: components["schemas"]["Unstable"];
         };
-        /** @description Ignored, and no part of what is compared: HTTP libraries refresh it with every attempt. */
+        /** @description Ignored, and not compared: HTTP libraries change it with every attempt. */
         Unstable: unknown;
     };
     responses: {
@@ -1309,7 +1309,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description store_unavailable: the notice could not be kept now; send it again. */
+        /** @description store_unavailable: the notice could not be stored now; send it again. */
         NoticeBusy: {
             headers: {
                 Link: components["headers"]["Link"];
@@ -1439,7 +1439,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description store_unavailable, home_unavailable, idempotency_key_withheld or outcome_unknown: retry is same_key. idempotency_key_withheld: records of a recent time were lost, and the key may have been used in it; a request that was certainly never sent before can be sent under a key from POST /v1/idempotency-keys. One outcome_unknown is final: when asking the provider has been given up. It is remembered, so the same key would only read it again. For a charge retry is new_key: should it turn out to have been made, the payer gets the money back. For a transfer or a refund retry is never: nobody can take a late one back, so a person must find out at the provider whether it was made before another one is. */
+        /** @description store_unavailable, home_unavailable, idempotency_key_withheld or outcome_unknown: retry is same_key. idempotency_key_withheld: records of a recent time were lost, and the key may have been used in it; a request that was certainly never sent before can be sent under a key from POST /v1/idempotency-keys. One outcome_unknown is final: the look-ups at the provider were given up. Retries with the same key read it again. For a charge retry is new_key: if the provider reports the charge as made later, the payer gets the money back. For a transfer or a refund retry is never: no one can take a late one back, so a person must ask the provider whether it was made before another one is. */
         Unavailable: {
             headers: {
                 "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -1495,12 +1495,12 @@ export interface components {
          */
         WebhookId: string;
         /**
-         * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One that fits is enough.
+         * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One valid signature is enough.
          * @example v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=
          */
         WebhookSignature: string;
         /**
-         * @description Unix time of this delivery, in seconds. Refuse what is older than five minutes.
+         * @description Unix time of this delivery, in seconds. Refuse a delivery that is older than five minutes.
          * @example 1795370831
          */
         WebhookTimestamp: string;
@@ -1508,17 +1508,17 @@ export interface components {
     requestBodies: never;
     headers: {
         /**
-         * @description Until when retries read this answer; of a 410, until when the key stays spent. On errors where the claim was read. Of a claim without an answer, the earliest time that it can be. Never in the past.
+         * @description Until when retries read this answer; of a 410, until when the key stays spent. On errors only if the claim was read. Of a claim without an answer, the earliest possible time. Never in the past.
          * @example 2026-11-23T18:07:10Z
          */
         ExpiresAt: string;
         /**
-         * @description The key's home; on errors only where it is known. Send it back with retries.
+         * @description The key's home; on errors only if it was found. Send it back with retries.
          * @example us-east1
          */
         HomeRegion: string;
         /**
-         * @description Forwards between regions; on errors only where the request got as far.
+         * @description Forwards between regions; on errors only if the request was forwarded.
          * @example 0
          */
         Hops: number;
@@ -1528,7 +1528,7 @@ export interface components {
          */
         Key: string;
         /**
-         * @description On errors: where a page for people is that explains it, with the relation describedby (section 2.7 of draft-ietf-httpapi-idempotency-key-header-07, which expired on 18 April 2026).
+         * @description On errors: the page that explains the error to people, with the relation describedby (section 2.7 of draft-ietf-httpapi-idempotency-key-header-07, which expired on 18 April 2026).
          * @example </errors/idempotency_key_in_use>; rel="describedby"; type="text/html"
          */
         Link: string;
@@ -1542,17 +1542,17 @@ export interface components {
          * @example 2026-11-22T18:07:10Z
          */
         OriginalRequestAt: string;
-        /** @description Present when the answer was remembered. */
+        /** @description Present if the answer was stored before. */
         Replayed: "true";
         /** @description With Stripe-Version: req_ and the id of the request's trace. */
         RequestID: string;
         /**
-         * @description Whole seconds after which a retry is useful; retry_after_ms says it more exactly.
+         * @description Whole seconds after which a retry is useful; retry_after_ms is more exact.
          * @example 5
          */
         RetryAfter: number;
         /**
-         * @description The region that answered; on errors the one that was asked.
+         * @description The region that answered; on errors the one that got the request.
          * @example us-east1
          */
         ServedBy: string;
@@ -1707,7 +1707,7 @@ export interface operations {
                  * @example "order-6735"
                  */
                 "Idempotency-Key": components["parameters"]["IdempotencyKey"];
-                /** @description With Stripe-Version, for a form: the connected account in whose name the payment is made. */
+                /** @description With Stripe-Version, for a form: the connected account that makes the payment. */
                 "Stripe-Account"?: string;
                 /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
                 "Stripe-Version"?: components["parameters"]["StripeVersion"];
@@ -1735,7 +1735,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description To a request with Stripe-Version. A pure rendering of the bytes that are remembered: every retry reads the same where theirs does. */
+            /** @description For a request with Stripe-Version. A pure rendering of the stored answer: every retry reads the same bytes where that answer is repeated. */
             200: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -1792,7 +1792,7 @@ export interface operations {
                     "application/json": components["schemas"]["Charge"];
                 };
             };
-            /** @description The charge waits for its payer (requires_action), for a bank (processing) or to be captured (requires_capture). Every retry reads the same bytes for as long as it does; then the next answer, of which the last is final. It is called off at expires_at; one that waits for its payer after a day without one. */
+            /** @description The charge waits for its payer (requires_action), for a bank (processing) or to be captured (requires_capture). Until its status changes, every retry reads the same bytes; then the next answer, and at last the final one. The charge ends at expires_at; without one, a charge that waits for its payer ends after a day. */
             202: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -1902,7 +1902,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2047,7 +2047,7 @@ export interface operations {
                 Traceparent?: components["parameters"]["Traceparent"];
             };
             path: {
-                /** @description Of the charge. */
+                /** @description The charge's id. */
                 id: string;
             };
             cookie?: never;
@@ -2080,7 +2080,7 @@ export interface operations {
                     "application/json": components["schemas"]["Charge"] | components["schemas"]["StripeCharge"];
                 };
             };
-            /** @description The provider has the request, and tells later what comes of it: the charge is processing. Every retry reads the same bytes until it does. */
+            /** @description The provider has the request and reports the result later: the charge is processing. Every retry reads the same bytes until then. */
             202: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2169,7 +2169,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2257,7 +2257,7 @@ export interface operations {
                 Traceparent?: components["parameters"]["Traceparent"];
             };
             path: {
-                /** @description Of the charge. */
+                /** @description The charge's id. */
                 id: string;
             };
             cookie?: never;
@@ -2294,7 +2294,7 @@ export interface operations {
                     "application/json": components["schemas"]["Charge"] | components["schemas"]["StripeCharge"];
                 };
             };
-            /** @description The provider has the request, and tells later what comes of it: the charge is processing. Every retry reads the same bytes until it does. */
+            /** @description The provider has the request and reports the result later: the charge is processing. Every retry reads the same bytes until then. */
             202: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2383,7 +2383,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2599,7 +2599,7 @@ export interface operations {
                  * @example "order-6735"
                  */
                 "Idempotency-Key": components["parameters"]["IdempotencyKey"];
-                /** @description With Stripe-Version, for a form: the connected account in whose name the payment is made. */
+                /** @description With Stripe-Version, for a form: the connected account that makes the payment. */
                 "Stripe-Account"?: string;
                 /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
                 "Stripe-Version"?: components["parameters"]["StripeVersion"];
@@ -2615,7 +2615,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description To a request with Stripe-Version. A pure rendering of the bytes that are remembered: every retry reads the same where theirs does. */
+            /** @description For a request with Stripe-Version. A pure rendering of the stored answer: every retry reads the same bytes where that answer is repeated. */
             200: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2705,7 +2705,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2830,7 +2830,7 @@ export interface operations {
                 Traceparent?: components["parameters"]["Traceparent"];
             };
             path: {
-                /** @description Of the payment intent: its charge's, with pi_. */
+                /** @description The payment intent's id: that of its charge, with pi_ for ch_. */
                 id: string;
             };
             cookie?: never;
@@ -2931,7 +2931,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -3019,7 +3019,7 @@ export interface operations {
                 Traceparent?: components["parameters"]["Traceparent"];
             };
             path: {
-                /** @description Of the payment intent: its charge's, with pi_. */
+                /** @description The payment intent's id: that of its charge, with pi_ for ch_. */
                 id: string;
             };
             cookie?: never;
@@ -3120,7 +3120,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -3224,7 +3224,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description To a request with Stripe-Version. A pure rendering of the bytes that are remembered: every retry reads the same where theirs does. */
+            /** @description For a request with Stripe-Version. A pure rendering of the stored answer: every retry reads the same bytes where that answer is repeated. */
             200: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -3278,7 +3278,7 @@ export interface operations {
                     "application/json": components["schemas"]["Refund"];
                 };
             };
-            /** @description The provider has taken the refund on, and has not paid it out. Every retry reads the same bytes for as long as that lasts; then the final answer. */
+            /** @description The provider has accepted the refund, and has not paid it out. Every retry reads the same bytes until then; after that the final answer. */
             202: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -3383,7 +3383,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -3538,7 +3538,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description To a request with Stripe-Version. A pure rendering of the bytes that are remembered: every retry reads the same where theirs does. */
+            /** @description For a request with Stripe-Version. A pure rendering of the stored answer: every retry reads the same bytes where that answer is repeated. */
             200: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -3661,7 +3661,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -3794,7 +3794,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Kept. There is no body. */
+            /** @description The notice is stored. The answer has no body. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3818,12 +3818,12 @@ export interface operations {
                  */
                 "webhook-id": components["parameters"]["WebhookId"];
                 /**
-                 * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One that fits is enough.
+                 * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One valid signature is enough.
                  * @example v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=
                  */
                 "webhook-signature": components["parameters"]["WebhookSignature"];
                 /**
-                 * @description Unix time of this delivery, in seconds. Refuse what is older than five minutes.
+                 * @description Unix time of this delivery, in seconds. Refuse a delivery that is older than five minutes.
                  * @example 1795370831
                  */
                 "webhook-timestamp": components["parameters"]["WebhookTimestamp"];
@@ -3862,7 +3862,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Taken. Anything else is sent again, later and later, and after Retry-After where there is one. */
+            /** @description Accepted. After any other status the event is sent again, at growing intervals, and not before Retry-After. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3888,12 +3888,12 @@ export interface operations {
                  */
                 "webhook-id": components["parameters"]["WebhookId"];
                 /**
-                 * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One that fits is enough.
+                 * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One valid signature is enough.
                  * @example v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=
                  */
                 "webhook-signature": components["parameters"]["WebhookSignature"];
                 /**
-                 * @description Unix time of this delivery, in seconds. Refuse what is older than five minutes.
+                 * @description Unix time of this delivery, in seconds. Refuse a delivery that is older than five minutes.
                  * @example 1795370831
                  */
                 "webhook-timestamp": components["parameters"]["WebhookTimestamp"];
@@ -3929,7 +3929,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Taken. Anything else is sent again, later and later, and after Retry-After where there is one. */
+            /** @description Accepted. After any other status the event is sent again, at growing intervals, and not before Retry-After. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3955,12 +3955,12 @@ export interface operations {
                  */
                 "webhook-id": components["parameters"]["WebhookId"];
                 /**
-                 * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One that fits is enough.
+                 * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One valid signature is enough.
                  * @example v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=
                  */
                 "webhook-signature": components["parameters"]["WebhookSignature"];
                 /**
-                 * @description Unix time of this delivery, in seconds. Refuse what is older than five minutes.
+                 * @description Unix time of this delivery, in seconds. Refuse a delivery that is older than five minutes.
                  * @example 1795370831
                  */
                 "webhook-timestamp": components["parameters"]["WebhookTimestamp"];
@@ -3995,7 +3995,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Taken. Anything else is sent again, later and later, and after Retry-After where there is one. */
+            /** @description Accepted. After any other status the event is sent again, at growing intervals, and not before Retry-After. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
