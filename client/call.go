@@ -127,7 +127,7 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string) (ans
 	}
 	if err := json.Unmarshal(raw, c.out); err != nil {
 		// A proxy's page, or a truncated answer: the outcome is unknown.
-		return Answer{}, &Error{Status: res.StatusCode, Retry: RetrySameKey, Detail: "the answer is not the JSON that was expected", Err: err}
+		return Answer{}, &Error{Status: res.StatusCode, Retry: RetrySameKey, Detail: "the answer is not the expected JSON", Err: err}
 	}
 	answer = Answer{
 		Raw: raw, IdempotencyKey: c.key,

@@ -1,5 +1,5 @@
 // Writes src/api.ts, or with a path as the argument that file, from the OpenAPI document.
-// A list that grows (x-extensible-enum) becomes its known values, and any other string.
+// A list that grows (x-extensible-enum) becomes its present values, and any other string.
 import { readFile, writeFile } from 'node:fs/promises';
 import openapiTS, { astToString } from 'openapi-typescript';
 import ts from 'typescript';
@@ -19,8 +19,8 @@ const anyOther = factory.createIntersectionTypeNode([
 const ast = await openapiTS(document, {
   alphabetize: true,
   transform(schema) {
-    const known = schema['x-extensible-enum'];
-    return known && factory.createUnionTypeNode([...known.map(literal), factory.createParenthesizedType(anyOther)]);
+    const values = schema['x-extensible-enum'];
+    return values && factory.createUnionTypeNode([...values.map(literal), factory.createParenthesizedType(anyOther)]);
   },
 });
 const head = '// Made from internal/httpapi/openapi.json by npm run generate. Do not edit.\n\n';

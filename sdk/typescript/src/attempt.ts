@@ -6,21 +6,21 @@ export interface Call {
   readonly path: string;
   readonly key: string | undefined;
   readonly body: string | undefined;
-  /** The key's home as last heard; sent back as a hint. */
+  /** The key's home in the latest answer; sent back as a hint. */
   home: string | undefined;
 }
 
-/** What one request came to. */
+/** The result of one request. */
 export type Reply =
   | { readonly kind: 'object'; readonly status: number; readonly object: unknown; readonly raw: string; readonly headers: Headers }
   | { readonly kind: 'problem'; readonly status: number; readonly problem: Problem; readonly headers: Headers; readonly retryAfterMs: number }
-  /** No answer, or one that is not the API's: nothing is known. */
+  /** No answer, or one that is not the API's: the outcome is unknown. */
   | { readonly kind: 'nothing'; readonly status: number; readonly detail: string; readonly again: boolean; readonly cause?: unknown; readonly retryAfterMs: number };
 
 /** Objects and problems are far shorter. */
 const maxAnswer = 8 << 20;
 
-/** Makes one request. It throws nothing: a request that fails may have been carried out. */
+/** Makes one request. It throws nothing: the API may have executed a request that failed. */
 export async function attempt(doFetch: typeof fetch, base: string, apiKey: string, call: Call, signal: AbortSignal): Promise<Reply> {
   const headers: Record<string, string> = {
     Authorization: `Bearer ${apiKey}`,
@@ -50,18 +50,18 @@ function read(response: Response, raw: string): Reply {
   const { status, headers } = response;
   const value = raw.length > maxAnswer ? undefined : parsed(raw);
   if (status === 200 || status === 201 || status === 202) {
-    if (value === undefined) return { kind: 'nothing', status, detail: 'the answer is not the JSON that was expected', again: true, retryAfterMs: 0 };
+    if (value === undefined) return { kind: 'nothing', status, detail: 'the answer is not the expected JSON', again: true, retryAfterMs: 0 };
     return { kind: 'object', status, object: value, raw, headers };
   }
   const after = retryAfterMs(headers);
   if (isProblem(value)) {
-    const said = value.retry_after_ms;
-    return { kind: 'problem', status, problem: value, headers, retryAfterMs: typeof said === 'number' && said > 0 ? said : after };
+    const ms = value.retry_after_ms;
+    return { kind: 'problem', status, problem: value, headers, retryAfterMs: typeof ms === 'number' && ms > 0 ? ms : after };
   }
-  // A balancer or a proxy. With its own trouble another try may do; with ours as it sees
-  // it, not.
+  // A balancer or a proxy answered. A retry may help with a fault of its own; no retry helps
+  // with a request that it refuses.
   const again = status >= 500 || status === 429 || status === 408;
-  return { kind: 'nothing', status, detail: `status ${status}, not in the API's words`, again, retryAfterMs: after };
+  return { kind: 'nothing', status, detail: `status ${status}, and the answer is not the API's`, again, retryAfterMs: after };
 }
 
 function parsed(raw: string): unknown {

@@ -3,13 +3,13 @@ import { attempt, type Call, type Reply } from './attempt.js';
 import { HomewardError, type Problem, type Retry } from './error.js';
 import type { CaptureParams, Charge, ChargeParams, KeyStatus, Refund, RefundParams, Transfer, TransferParams } from './types.js';
 
-/** How an answer came. */
+/** What every outcome has. */
 export interface Answer {
   /** The key of the call. */
   readonly idempotencyKey: string;
   /** How many requests the call took. */
   readonly attempts: number;
-  /** The answer was remembered from an earlier request. */
+  /** The answer is that of an earlier request. */
   readonly replayed: boolean;
   /** The key's home, and the region that answered. */
   readonly homeRegion: string | undefined;
@@ -35,7 +35,7 @@ export interface Declined extends Answer {
   readonly detail: string;
   /**
    * new_key: final for this key. same_key: a person may try again with the same key, not
-   * before retryAfterMs. Do not put it into a loop: banks count attempts. never: mend the request.
+   * before retryAfterMs. Do not put it into a loop: banks count attempts. never: correct the request.
    */
   readonly retry: Retry;
   readonly retryAfterMs: number;
@@ -43,12 +43,12 @@ export interface Declined extends Answer {
 }
 
 /**
- * waiting: it waits for its payer, a bank or its capture; object says for what.
- * no_answer: nobody could be asked for as long as was tried.
- * in_progress: the API does not know yet.
- * given_up: the provider never said; the answer is final.
- * expired: the key's answer is not kept any more.
- * refused: a later try was refused for another reason, after one whose answer was lost.
+ * waiting: the payment waits for its payer, a bank or its capture; object.status says which.
+ * no_answer: no region answered any attempt.
+ * in_progress: the API has no outcome yet.
+ * given_up: the provider never reported an outcome; the answer is final.
+ * expired: the API has deleted the key's answer.
+ * refused: the API refused a retry for another reason, after an attempt with a lost answer.
  */
 export type WhyUnknown = 'waiting' | 'no_answer' | 'in_progress' | 'given_up' | 'expired' | 'refused';
 
@@ -56,7 +56,7 @@ export type WhyUnknown = 'waiting' | 'no_answer' | 'in_progress' | 'given_up' | 
 export interface Unknown<T> extends Answer {
   readonly outcome: 'unknown';
   readonly why: WhyUnknown;
-  /** What waits. */
+  /** The payment that waits. */
   readonly object: T | undefined;
   /** same_key: call again, now or after a restart, with the same key and parameters. */
   readonly retry: Retry;
@@ -67,7 +67,7 @@ export interface Unknown<T> extends Answer {
 
 export type Outcome<T> = Succeeded<T> | Declined | Unknown<T>;
 
-/** What a GET found. */
+/** The result of a read. */
 export interface Found<T> {
   readonly object: T;
   readonly raw: string;
@@ -92,21 +92,21 @@ export interface Config {
 }
 
 export interface CallOptions {
-  /** Ends the call. What was sent may have been carried out: the outcome is unknown. */
+  /** Ends the call. The API may have executed the request: the outcome is unknown. */
   readonly signal?: AbortSignal;
 }
 
-/** A server that wants to be asked later than that is the caller's decision. */
+/** If the API asks for a longer wait, the caller decides. */
 const maxServerWaitMs = 60_000;
 
-/** Makes an idempotency key. Store it before the call that it is for. */
+/** Makes an idempotency key. Store it before the call. */
 export function newKey(): string {
   return randomUUID();
 }
 
 /**
- * Calls Homeward. Each call that moves money takes the caller's own key and keeps it over
- * all its retries, so that a repetition, after a crash, too, charges once.
+ * Calls Homeward. Each call that moves money takes the caller's own key and sends it with all
+ * its retries. So a repetition charges once, after a crash, too.
  */
 export class Homeward {
   readonly #bases: readonly string[];
@@ -157,12 +157,12 @@ export class Homeward {
     return this.#move('/v1/refunds', key, params, o);
   }
 
-  /** Takes the money that a charge holds, or a part of it; the rest is let go. */
+  /** Takes the money that a charge holds, or a part of it; the rest is released. */
   capture(key: string, charge: string, params: CaptureParams = {}, o?: CallOptions): Promise<Outcome<Charge>> {
     return this.#move(`/v1/charges/${encodeURIComponent(charge)}/capture`, key, params, o);
   }
 
-  /** Ends a charge whose money has not moved. */
+  /** Ends a charge before its money moves. */
   cancel(key: string, charge: string, o?: CallOptions): Promise<Outcome<Charge>> {
     return this.#move(`/v1/charges/${encodeURIComponent(charge)}/cancel`, key, {}, o);
   }
@@ -179,12 +179,12 @@ export class Homeward {
     return this.#read('GET', `/v1/refunds/${encodeURIComponent(id)}`, undefined, o);
   }
 
-  /** Says what became of a key. */
+  /** Reads the state and the history of a key. */
   inspectKey(key: string, o?: CallOptions): Promise<Found<KeyStatus>> {
     return this.#read('GET', `/v1/idempotency-keys/${encodeURIComponent(key)}`, undefined, o);
   }
 
-  /** Mints keys whose home is the region that answers: their first use saves a look-up. */
+  /** Mints keys with the region that answers as their home: their first use saves a look-up. */
   async mintKeys(count: number, o?: CallOptions): Promise<string[]> {
     return (await this.#read<{ keys: string[] }>('POST', '/v1/idempotency-keys', { count }, o)).object.keys;
   }
@@ -192,8 +192,8 @@ export class Homeward {
   async #move<T>(path: string, key: string, params: object, o: CallOptions | undefined): Promise<Outcome<T>> {
     if (!key) throw new TypeError('homeward: the idempotency key is missing; make one with newKey() and store it before the call');
     const call: Call = { method: 'POST', path, key, body: JSON.stringify(params), home: undefined };
-    // An attempt that had no answer of the API's may have been carried out. After one,
-    // only an answer of the claim itself says what became of it.
+    // The API may have executed an attempt that it did not answer. After one, only an answer
+    // of the claim itself has the outcome.
     let doubt = false;
     const { reply, attempts } = await this.#repeat(call, o, (r) => {
       doubt ||= r.kind === 'nothing' || (r.kind === 'problem' && r.problem.retry === 'same_key' && r.status >= 500);
@@ -214,7 +214,7 @@ export class Homeward {
       case 'card_declined':
         return declined(reply, answer);
       case 'invalid_request':
-        // With a code the provider, or the charge that it is about, said no.
+        // With a code, the provider or the state of the charge refused.
         if (problem.code) return declined(reply, answer);
         break;
       case 'idempotency_key_expired':
@@ -222,7 +222,7 @@ export class Homeward {
       case 'outcome_unknown':
         return unknown(problem.retry === 'same_key' ? 'in_progress' : 'given_up', problem.retry);
       case 'idempotency_key_fingerprint_mismatch':
-        throw refusal(reply, attempts); // the key was never this request's
+        throw refusal(reply, attempts); // the key belongs to another request
     }
     if (problem.retry === 'same_key') return unknown('in_progress', 'same_key');
     if (doubt) return unknown('refused', 'same_key');
@@ -236,19 +236,19 @@ export class Homeward {
     throw refusal(reply, attempts);
   }
 
-  /** Repeats a call until worth says that more of it is no use, up to maxAttempts. */
+  /** Repeats a call while worth is true, up to maxAttempts. */
   async #repeat(call: Call, o: CallOptions | undefined, worth: (r: Reply) => boolean): Promise<{ reply: Reply; attempts: number }> {
     const signal = o?.signal;
     signal?.throwIfAborted(); // nothing was sent
     let base = this.#base;
-    // The API's latest answer: it says more than an attempt that the caller cut off.
-    let said: Reply | undefined;
+    // The API's latest answer: the result, if the caller ends the next attempt.
+    let answer: Reply | undefined;
     for (let n = 1; ; n++) {
       const timeout = AbortSignal.timeout(this.#timeoutMs);
       const reply = await attempt(this.#fetch, this.#bases[base % this.#bases.length]!, this.#apiKey, call, signal ? AbortSignal.any([signal, timeout]) : timeout);
       const more = worth(reply);
-      if (reply.kind === 'problem') said = reply;
-      const last = reply.kind === 'nothing' && reply.status === 0 ? (said ?? reply) : reply;
+      if (reply.kind === 'problem') answer = reply;
+      const last = reply.kind === 'nothing' && reply.status === 0 ? (answer ?? reply) : reply;
       if (reply.kind === 'object') this.#base = base % this.#bases.length;
       if (signal?.aborted) return { reply: last, attempts: n };
       if (!more || n >= this.#maxAttempts || reply.kind === 'object' || reply.retryAfterMs > maxServerWaitMs) return { reply, attempts: n };
@@ -256,24 +256,24 @@ export class Homeward {
       try {
         await this.#sleep(reply.retryAfterMs + this.#jitter(n), signal);
       } catch {
-        return { reply: last, attempts: n }; // the caller has no more time
+        return { reply: last, attempts: n }; // the caller ended the call
       }
     }
   }
 
-  /** Full jitter, so that clients that failed together do not return together. */
+  /** Full jitter, so that clients that failed at once do not retry at once. */
   #jitter(n: number): number {
     return this.#random() * Math.min(this.#backoffMaxMs, this.#backoffMinMs * 2 ** (n - 1));
   }
 }
 
-/** Whether the same request may be answered otherwise. A soft decline is an answer. */
+/** Whether a retry of the request may get another answer. A soft decline is an answer. */
 function again(r: Reply): boolean {
   if (r.kind === 'nothing') return r.again;
   return r.kind === 'problem' && r.problem.retry === 'same_key' && r.problem.error !== 'card_declined';
 }
 
-/** Whether another region may do better. */
+/** Whether another region may have an answer. */
 function elsewhere(r: Reply): boolean {
   return r.kind === 'nothing' || (r.kind === 'problem' && (r.problem.error === 'store_unavailable' || r.problem.error === 'internal'));
 }

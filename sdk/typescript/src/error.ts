@@ -1,6 +1,6 @@
 import type { components } from './api.js';
 
-/** A refusal, as the API has it (RFC 9457). */
+/** A refusal of the API (RFC 9457). */
 export type Problem = components['schemas']['Problem'];
 /** What to do next. */
 export type Retry = Problem['retry'];
@@ -8,16 +8,16 @@ export type Retry = Problem['retry'];
 export type ErrorCode = Problem['error'];
 
 /**
- * The request was refused before anything happened: it is wrong, or not allowed. Nothing
- * moved under its key. A payment that may have been made is never thrown: see Unknown.
+ * The API refused the request before anything happened: it is wrong, or not allowed. No money
+ * moved under its key. A call that may have moved money never throws: see Unknown.
  */
 export class HomewardError extends Error {
   override readonly name = 'HomewardError';
-  /** The HTTP status; 0 where no answer came. */
+  /** The HTTP status; 0 without an answer. */
   readonly status: number;
-  /** What the API said; undefined where it was not the API that answered. */
+  /** The API's problem; undefined if the API did not answer. */
   readonly problem: Problem | undefined;
-  /** What is left to do. */
+  /** What to do next. */
   readonly retry: Retry;
   /** How many requests were made. */
   readonly attempts: number;

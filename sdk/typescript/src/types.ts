@@ -1,7 +1,7 @@
 import type { components } from './api.js';
 
 type Schemas = components['schemas'];
-/** What HTTP libraries add and the API ignores is nobody's to write. */
+/** A request without the members that HTTP libraries add and the API ignores. */
 type Sent<T> = Omit<T, 'client_ts' | 'request_id' | 'sent_at' | 'trace_id'>;
 /** Members with a default need not be sent. */
 type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;

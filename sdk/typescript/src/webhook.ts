@@ -17,10 +17,9 @@ export class WebhookError extends Error {
 }
 
 /**
- * Checks a delivery as Standard Webhooks says and returns its event. body is the raw body,
- * as it came: JSON that was parsed and written again has another signature. secrets are
- * whsec_…; several while one replaces the other. Deliveries repeat: keep event.id, and act
- * once.
+ * Verifies a delivery as in Standard Webhooks and returns its event. body is the raw body: JSON
+ * that was parsed and serialised again has another signature. secrets are whsec_…; pass both
+ * while one replaces the other. Homeward repeats deliveries: store event.id, and act once.
  */
 export function verifyWebhook(body: string | Uint8Array, headers: Headers, secrets: string | readonly string[], o: WebhookOptions = {}): Event {
   const id = header(headers, 'webhook-id');
@@ -31,8 +30,8 @@ export function verifyWebhook(body: string | Uint8Array, headers: Headers, secre
   if (Math.abs(now - Number(timestamp)) > (o.toleranceSeconds ?? 300)) throw new WebhookError('homeward: the delivery is too old or too new; it may be replayed');
   const expected = (typeof secrets === 'string' ? [secrets] : secrets).map((secret) =>
     createHmac('sha256', keyOf(secret)).update(`${id}.${timestamp}.`).update(body).digest());
-  const given = signatures.split(' ').filter((s) => s.startsWith('v1,')).map((s) => Buffer.from(s.slice(3), 'base64'));
-  if (!given.some((g) => expected.some((e) => g.length === e.length && timingSafeEqual(g, e)))) {
+  const sent = signatures.split(' ').filter((s) => s.startsWith('v1,')).map((s) => Buffer.from(s.slice(3), 'base64'));
+  if (!sent.some((s) => expected.some((e) => s.length === e.length && timingSafeEqual(s, e)))) {
     throw new WebhookError('homeward: no signature matches; is the body raw, and the secret this endpoint\'s?');
   }
   let event: Event;

@@ -5,7 +5,7 @@ import { charged, problem, region } from './region.mjs';
 
 const params = { amount: 1999, currency: 'usd', payment_method: 'pm_card_visa' };
 
-/** A client whose pauses are kept and not waited for. */
+/** A client that records its pauses and does not wait. */
 function client(regions, more = {}) {
   const pauses = [];
   const homeward = new Homeward({ baseURLs: regions.map((r) => r.url), apiKey: 'sk', sleep: async (ms) => void pauses.push(ms), random: () => 0.5, ...more });
@@ -24,17 +24,17 @@ test('one key and the same bytes over all retries', async (t) => {
   assert.equal(made.raw, JSON.stringify(charged.json));
   assert.equal(new Set(r.seen.map((s) => s.headers['idempotency-key'] + s.body)).size, 1);
   assert.equal(r.seen[0].headers['idempotency-key'], '"order-\\"7\\"\\\\"');
-  assert.deepEqual(pauses, [50, 1500 + 100, 5000 + 200], 'full jitter on top of what the server asks for');
+  assert.deepEqual(pauses, [50, 1500 + 100, 5000 + 200], 'full jitter on top of the server\'s delay');
 });
 
-test('the home that an answer names is sent back', async (t) => {
+test('the client sends back the home that an answer names', async (t) => {
   const busy = problem(409, 'idempotency_key_in_use', 'same_key');
   const r = await region(t, { ...busy, headers: { 'Homeward-Home-Region': 'asia-northeast1' } }, charged);
   await client([r]).homeward.charge('k', params);
   assert.deepEqual(r.seen.map((s) => s.headers['homeward-home-region']), [undefined, 'asia-northeast1']);
 });
 
-test('the next region is asked where one is lost, and stays the first choice', async (t) => {
+test('the client turns to the next region if one is lost, and stays with it', async (t) => {
   const lost = await region(t, 'lost');
   const well = await region(t, charged);
   const { homeward } = client([lost, well]);
@@ -43,7 +43,7 @@ test('the next region is asked where one is lost, and stays the first choice', a
   assert.equal(lost.seen[0].headers['idempotency-key'], well.seen[0].headers['idempotency-key']);
 });
 
-test('a region whose home is away is asked again: another one cannot reach it either', async (t) => {
+test('the client stays with a region that cannot reach the home: no other can', async (t) => {
   const first = await region(t, problem(503, 'home_unavailable', 'same_key'), charged);
   const second = await region(t, charged);
   await client([first, second]).homeward.charge('k', params);
@@ -90,7 +90,7 @@ test('unknown is never an error', async (t) => {
   }
 });
 
-test('what was refused before anything happened is thrown', async (t) => {
+test('a refusal before anything happened is thrown', async (t) => {
   for (const answers of [
     [problem(400, 'invalid_request', 'never', { member: 'amount' })],
     [problem(401, 'unauthorized', 'never')],
@@ -105,22 +105,22 @@ test('what was refused before anything happened is thrown', async (t) => {
   await assert.rejects(homeward.charge('k', params, { signal: AbortSignal.abort() }), { name: 'AbortError' });
 });
 
-test('a caller who gives up does not know', async (t) => {
+test('a call that its caller ends is unknown', async (t) => {
   const r = await region(t, 'silent');
   const giveUp = new AbortController();
   const made = client([r]).homeward.charge('k', params, { signal: giveUp.signal });
   while (r.seen.length === 0) await new Promise((resolve) => setImmediate(resolve));
   giveUp.abort();
   assert.deepEqual([(await made).outcome, (await made).why], ['unknown', 'no_answer']);
-  // What the API said before is not lost.
+  // The call keeps the API's earlier answer.
   const open = await region(t, problem(503, 'outcome_unknown', 'same_key'), 'silent');
   const cutOff = new AbortController();
-  const asked = client([open]).homeward.charge('k', params, { signal: cutOff.signal });
+  const call = client([open]).homeward.charge('k', params, { signal: cutOff.signal });
   while (open.seen.length < 2) await new Promise((resolve) => setImmediate(resolve));
   cutOff.abort();
-  const known = await asked;
-  assert.deepEqual([known.outcome, known.why, known.retry, known.attempts, known.problem?.error], ['unknown', 'in_progress', 'same_key', 2, 'outcome_unknown']);
-  // In a pause, which ends at once.
+  const ended = await call;
+  assert.deepEqual([ended.outcome, ended.why, ended.retry, ended.attempts, ended.problem?.error], ['unknown', 'in_progress', 'same_key', 2, 'outcome_unknown']);
+  // The caller ends it in a pause.
   const busy = await region(t, problem(409, 'idempotency_key_in_use', 'same_key', { retry_after_ms: 30_000 }));
   const later = new AbortController();
   const waits = client([busy], { sleep: undefined }).homeward.charge('k', params, { signal: later.signal });
@@ -129,7 +129,7 @@ test('a caller who gives up does not know', async (t) => {
   assert.equal((await waits).why, 'in_progress');
 });
 
-test('what is read', async (t) => {
+test('reads', async (t) => {
   const ok = (json) => ({ status: 200, json });
   const r = await region(t, 'lost', ok({ id: 'ch_1' }), problem(404, 'not_found', 'never'), ok({ key: 'a/b' }), ok({ keys: ['x', 'y'] }));
   const { homeward } = client([r]);

@@ -1,8 +1,8 @@
-// Regions for tests: HTTP servers that do as they are told, and ways to a real region that
-// lose what they are told to.
+// Regions for tests: HTTP servers with scripted answers, and proxies of a real region that lose
+// requests and replies.
 import { createServer, request as forward } from 'node:http';
 
-/** Answers the nth request with answers[n], and those behind them with the last one. */
+/** Answers the nth request with answers[n], and all later ones with the last answer. */
 export async function region(t, ...answers) {
   const seen = [];
   const server = createServer((req, res) => {
@@ -22,7 +22,7 @@ export async function region(t, ...answers) {
   return { url: `http://127.0.0.1:${server.address().port}`, seen };
 }
 
-/** The way to a real region. fates are of its next requests: 'passes', 'losesRequest' or 'losesReply'. */
+/** A proxy of a real region. fates has what happens to its next requests: 'passes', 'losesRequest' or 'losesReply'. */
 export async function way(t, to) {
   const self = { fates: [], keys: [], lost: false };
   const server = createServer((req, res) => {

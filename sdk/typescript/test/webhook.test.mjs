@@ -8,12 +8,12 @@ const other = 'whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0';
 const body = '{"id":"evt_1","type":"charge.succeeded","created":1,"data":{"id":"ch_1","object":"charge","status":"succeeded","description":"dé"}}';
 const now = 1_700_000_000_000;
 
-/** Signs as the owners of the format do. */
+/** Signs with the library of Standard Webhooks. */
 function signed(id = 'evt_1', text = body, at = now, by = secret) {
   return { 'webhook-id': id, 'webhook-timestamp': String(at / 1000), 'webhook-signature': new Webhook(by).sign(id, new Date(at), text) };
 }
 
-test('what Standard Webhooks signs is believed', () => {
+test('a delivery that Standard Webhooks signed is accepted', () => {
   const h = signed();
   for (const headers of [h, new Headers(h), { 'Webhook-Id': 'evt_1', 'Webhook-Timestamp': h['webhook-timestamp'], 'Webhook-Signature': h['webhook-signature'] }]) {
     assert.equal(verifyWebhook(body, headers, secret, { now }).type, 'charge.succeeded');
@@ -24,7 +24,7 @@ test('what Standard Webhooks signs is believed', () => {
   assert.equal(verifyWebhook(body, both, secret, { now }).id, 'evt_1');
 });
 
-test('anything else is not', () => {
+test('any other delivery is refused', () => {
   const h = signed();
   for (const [text, headers, secrets, says, at = now] of [
     [body + ' ', h, secret, /no signature matches/],
