@@ -15,8 +15,8 @@ import (
 	"github.com/homeward-io/homeward/ledger"
 )
 
-// TestExportCrash takes the power away after each step of an export, and of the sweep that
-// follows days later, in many ways: what is left goes on, and no entry is missing.
+// TestExportCrash cuts the power after each step of an export, and of the sweep that follows days
+// later, in many ways. The export continues from what survived, and no entry is missing.
 func TestExportCrash(t *testing.T) {
 	text, err := audit.NewKey()
 	require.NoError(t, err)
@@ -51,11 +51,11 @@ func TestExportCrash(t *testing.T) {
 		w.exported(bucket, keys)
 		page, err := w.home.AuditPage(w.ctx, "us-east1", time.Time{}, time.Time{}, audit.Position{}, 100)
 		require.NoError(t, err)
-		require.Empty(t, page.Entries, "rows that are in segments go in the end")
+		require.Empty(t, page.Entries, "a row that is in a segment was not deleted")
 	}
 }
 
-// export runs a round, which ends after some steps, or goes through where steps is below 0.
+// export runs a round. It dies after steps, unless they are negative.
 func (w *crashWorld) export(bucket *audittest.Bucket, keys *audit.Keys, steps int) (alive bool) {
 	c := audit.Config{
 		Store: w.home, Objects: bucket, Keys: keys, Deployment: uuid.NameSpaceOID, Home: "us-east1", Node: "n", Entries: 4, Page: 4,
@@ -89,8 +89,8 @@ func (w *crashWorld) exported(bucket *audittest.Bucket, keys *audit.Keys) {
 	}
 }
 
-// TestForgetBooksCrash takes the power away after old books have left, in many ways, and in the
-// midst of that: they are rows, or they are carried forward with the chain, and never both.
+// TestForgetBooksCrash cuts the power after old books have left, in many ways, and while they
+// leave: they are rows, or they are carried forward with the chain, and never both.
 func TestForgetBooksCrash(t *testing.T) {
 	for seed := range uint64(2 * crashes) {
 		w := newCrashWorld(t)
@@ -114,14 +114,14 @@ func TestForgetBooksCrash(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, moved)
 			w = w.crash(seed)
-		} else { // at any moment of it
+		} else { // at any moment of the step
 			before, done := w, make(chan error)
 			go func() {
 				_, err := before.home.ForgetBooks(before.ctx, "us-east1", 1, audit.Chain{Number: 1, Digest: "d"}, ids)
 				done <- err
 			}()
 			w = w.crash(seed - crashes)
-			<-done // whatever it says: that store is lost
+			<-done // that store is lost, with its answer
 		}
 		c, _, _, err := w.home.AuditChain(w.ctx, "us-east1")
 		require.NoError(t, err)

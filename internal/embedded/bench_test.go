@@ -21,7 +21,7 @@ import (
 func BenchmarkBeginSettle(b *testing.B) {
 	db := open(b, embedded.Config{FS: vfs.NewMem()})
 	v := view(b, db, "us-east1")
-	body := make([]byte, 600) // what a charge object comes to
+	body := make([]byte, 600) // the size of a charge
 	arrivals := make([]claim.Arrival, b.N)
 	for i := range arrivals {
 		key := claim.Key{Tenant: "acme", Value: fmt.Sprintf("3f6f0d8e-5a5c-4a5e-9a3e-%012d", i)}
@@ -78,12 +78,12 @@ func opaque(n int) []claim.Arrival {
 	return arrivals
 }
 
-// BenchmarkCharge is the CPU cost of all that one opaque charge asks of the store, on
-// a disk in memory, with as many keys stored as the run makes.
+// BenchmarkCharge is the CPU cost of all steps of one opaque charge, on a disk in memory, with as
+// many keys stored as the run makes.
 func BenchmarkCharge(b *testing.B) { benchmarkCharges(b, 0) }
 
-// BenchmarkChargeTold is BenchmarkCharge with an event, which a worker takes and finishes.
-func BenchmarkChargeTold(b *testing.B) { benchmarkCharges(b, 1) }
+// BenchmarkChargeWithEvent is BenchmarkCharge with an event, which a worker takes and finishes.
+func BenchmarkChargeWithEvent(b *testing.B) { benchmarkCharges(b, 1) }
 
 func benchmarkCharges(b *testing.B, events int) {
 	db := open(b, embedded.Config{FS: vfs.NewMem()})
@@ -97,15 +97,15 @@ func benchmarkCharges(b *testing.B, events int) {
 	for i, a := range arrivals {
 		charge(b, v, a, body, events)
 		if events > 0 && (i%16 == 15 || i == len(arrivals)-1) {
-			tell(b, v)
+			finishEvents(b, v)
 		}
 	}
 	b.ReportMetric(float64(cpu()-began)/1e3/float64(b.N), "cpu-µs/op")
 	b.ReportMetric(float64(db.Written()-before)/float64(b.N), "log-B/op")
 }
 
-// tell takes and finishes all events that are due.
-func tell(b testing.TB, v *embedded.View) {
+// finishEvents takes and finishes all events that are due.
+func finishEvents(b testing.TB, v *embedded.View) {
 	q := v.Queue(outbox.Events)
 	for {
 		taken, err := q.Take(b.Context(), "us-east1", 32, time.Minute)
@@ -123,7 +123,7 @@ func tell(b testing.TB, v *embedded.View) {
 	}
 }
 
-// cpu is what this process has used, background work included.
+// cpu is the CPU time of this process, background work included.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it fails for a bad argument only

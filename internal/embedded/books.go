@@ -11,8 +11,8 @@ import (
 )
 
 // Old books leave for the segments of the audit. A step that deletes transactions carries their
-// sums forward and moves the chain, in one batch, under the lock of chains. Who goes from an index
-// row to its transaction holds that for reading.
+// sums forward and advances the chain, in one batch, under the lock of chains. A reader that
+// follows an index row to its transaction holds that lock for reading.
 
 // LeavingBooks implements [audit.Store]. It scans the region's books once for each page.
 func (v *View) LeavingBooks(ctx context.Context, home string, after ledger.Position, before time.Time, limit int) (page audit.BooksPage, err error) {
@@ -57,7 +57,7 @@ func (v *View) LeavingBooks(ctx context.Context, home string, after ledger.Posit
 	return page, nil
 }
 
-// stayingObjects are those of transactions that stay for ever.
+// stayingObjects returns the objects of transactions that stay for ever.
 func (v *View) stayingObjects(ctx context.Context, home string) (map[string]bool, error) {
 	all, err := v.booked(ctx, home, math.MaxInt, func(t *ledger.Transaction) bool { return !t.Kind.Leaves() })
 	objects := map[string]bool{}
@@ -121,8 +121,8 @@ func (v *View) ForgetBooks(ctx context.Context, home string, was uint64, next au
 	return moved && err == nil, err
 }
 
-// forget deletes transactions with their indexes, and carries their sums forward. A refusal is
-// remembered no longer than its booking: alone it would look like the last word.
+// forget deletes transactions with their indexes, and carries their sums forward. It deletes a
+// refusal with its booking: without the booking it would look final.
 func (t *tx) forget(all []ledger.Transaction) {
 	var locks []int
 	for i := range all {
@@ -152,7 +152,7 @@ func (t *tx) forget(all []ledger.Transaction) {
 	}
 }
 
-// carried reads what the transactions have left behind that have left.
+// carried reads the sums of the transactions that were deleted.
 func (t *tx) carried() ledger.Sums {
 	sums, prefix := ledger.Sums{}, t.key(tableCarried)
 	t.scan(prefix, prefixEnd(prefix), func(k, value []byte) bool {

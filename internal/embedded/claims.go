@@ -37,11 +37,11 @@ func (v *View) Reattach(ctx context.Context, a claim.Arrival, w claim.Witness) (
 }
 
 // arriving is a transition that decides about an arrival.
-type arriving func(old *claim.Record, sinceAsked time.Duration, now time.Time) (*claim.Record, claim.Effects, claim.Decision, error)
+type arriving func(old *claim.Record, underWay time.Duration, now time.Time) (*claim.Record, claim.Effects, claim.Decision, error)
 
-// begin is the step of such a transition. If pins it pins the key once that is all it lacks,
-// in the same batch. A claim that is remembered as final, and still answers for its key, is
-// not read.
+// begin is the step of such a transition. With pins it pins the key in the same batch, if the
+// transition lacks nothing else. It does not read a claim that memory has as final and that still
+// answers for its key.
 func (v *View) begin(ctx context.Context, a *claim.Arrival, pins bool, apply arriving) (begun claim.Begun, err error) {
 	asked := v.clock.now()
 	sure, doubt := v.clock.age(a.UnderWay)
@@ -157,7 +157,7 @@ func (t *tx) step(key claim.Key, apply transition) *claim.Record {
 }
 
 const (
-	// finalClaims is how many final claims are remembered: most retries come within seconds.
+	// finalClaims is how many final claims memory has: most retries come within seconds.
 	finalClaims = 2048
 	// finalBody is the longest response of one, in bytes: most have some 600.
 	finalBody = 4 << 10
@@ -197,7 +197,7 @@ func (t *tx) putCall(old, next *claim.Record, fx *claim.Effects) {
 	}
 }
 
-// putEffects writes what a settlement leaves besides.
+// putEffects writes the other effects of a settlement.
 func (t *tx) putEffects(fx *claim.Effects) {
 	locks := t.bookLocks(fx.Post)
 	if fx.Unpaid != nil {
@@ -240,7 +240,7 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 		for i, l := range leases {
 			t := t.of(l.Home)
 			next, err := claim.Renew(t.claim(l.Key), holder, l.Fence, &t.policy, now)
-			if held[i] = err == nil; held[i] { // fenced off is the only error there is
+			if held[i] = err == nil; held[i] { // the only error is that the holder is fenced off
 				// The outbox row stays due as it was: a worker that takes it meets the
 				// lease and postpones it. Moving it would double the heartbeat's cost.
 				t.put(t.scoped(tableClaim, l.Key), toClaim(next))
@@ -295,7 +295,7 @@ func (v *View) Get(ctx context.Context, key claim.Key, home string) (rec claim.R
 	if err := checkKey(key); err != nil {
 		return rec, now, false, err
 	}
-	err = v.on(ctx, home, func(t *tx) { rec, found = given(t.syncedClaim(key)) })
+	err = v.on(ctx, home, func(t *tx) { rec, found = valueOf(t.syncedClaim(key)) })
 	return rec, v.clock.now(), found, err
 }
 
@@ -310,7 +310,7 @@ func (v *View) Object(ctx context.Context, tenant, home, id string) (rec claim.R
 
 // ByObject implements [claim.Store].
 func (v *View) ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error) {
-	err = v.on(ctx, home, func(t *tx) { rec, found = given(t.object(id)) })
+	err = v.on(ctx, home, func(t *tx) { rec, found = valueOf(t.object(id)) })
 	return rec, found, err
 }
 
@@ -358,9 +358,9 @@ func (db *DB) replicated(rec *claim.Record) bool {
 		!now.Before(rec.SettledAt.Add(db.replicaLag))
 }
 
-// unpaid reads one row, nil if there is none. It is written under the lock of its claim, and
-// of its own: housekeeping does not know whose the claim was. Its own lock is among those of
-// transactions, one of which it replaces. The caller holds that.
+// unpaid reads one row, nil if there is none. A writer holds the lock of the claim and the row's
+// own, which is among those of transactions: housekeeping does not have the key of the claim. The
+// caller holds the row's own.
 func (t *tx) unpaid(object string) *claim.Unpaid {
 	return row(t, t.key(tableUnpaid, object), func(m *storev1.Unpaid) *claim.Unpaid { return fromUnpaid(t.region, object, m) })
 }
@@ -371,7 +371,7 @@ func (t *tx) syncedUnpaid(object string) *claim.Unpaid {
 
 // Unpaid implements [claim.Store].
 func (v *View) Unpaid(ctx context.Context, home, id string) (u claim.Unpaid, found bool, err error) {
-	err = v.on(ctx, home, func(t *tx) { u, found = given(t.syncedUnpaid(id)) })
+	err = v.on(ctx, home, func(t *tx) { u, found = valueOf(t.syncedUnpaid(id)) })
 	return u, found, err
 }
 
@@ -400,9 +400,9 @@ func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit 
 // unknownAmong is how many open provider calls Unknown looks at.
 const unknownAmong = 5_000
 
-// Unknown lists up to limit claims of a region in flight that an attempt has left with
-// an unknown outcome, oldest first; if there are more than 5,000 open calls, among
-// those that are due first. It leaves out parked ones. The records have no response.
+// Unknown lists up to limit claims of a region in flight with an attempt of unknown
+// outcome, oldest first; if there are more than 5,000 open calls, among those that are
+// due first. It leaves out parked ones. The records have no response.
 func (v *View) Unknown(ctx context.Context, region string, limit int) (unknown []claim.Record, err error) {
 	err = v.eachInFlight(ctx, region, unknownAmong, func(rec *claim.Record) {
 		if rec.Unknowns > 0 {

@@ -16,14 +16,14 @@ type clock struct {
 	mu sync.Mutex
 	// seen is the source's latest reading, and shown the time returned for it.
 	seen, shown int64 // microseconds since 1970
-	// turned is the reading at which the source was last set back, zero if it never was,
-	// and from what was shown then.
+	// turned is the reading at which the source was last set back, zero if it never was, and
+	// from the time that the clock returned then.
 	turned time.Time
 	from   int64
 }
 
-// age returns what is sure of the age of a request by the store's clock, and what is in doubt,
-// for one that is underWay by clocks that were not set back. After this one was, it may have
+// age returns the sure part of a request's age by the store's clock, and the part in doubt.
+// underWay is the age by clocks that were not set back. After this clock was set back, it may have
 // gone at half the pace meanwhile.
 func (c *clock) age(underWay time.Duration) (sure, doubt time.Duration) {
 	c.mu.Lock()
@@ -37,7 +37,7 @@ func (c *clock) age(underWay time.Duration) (sure, doubt time.Duration) {
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	reading := c.source() // under the lock: one that is overtaken would look set back
+	reading := c.source() // under the lock: a reading that another overtakes would look set back
 	us := reading.UnixMicro()
 	if us < c.seen {
 		c.turned, c.from = reading, c.shown

@@ -21,9 +21,9 @@ func storeClock(t testing.TB, v *embedded.View) time.Time {
 	return now
 }
 
-// A machine's clock that jumps an hour forward and back must not stand still for that
-// hour: a lease and a due row that were written meanwhile lapse in twice their time,
-// and in two hours the store's clock and the machine's agree again. It never goes back.
+// The store's clock must not stand still for an hour if the machine's jumps an hour forward and
+// back: a lease and a due row that were written meanwhile lapse in twice their time, and in two
+// hours the store's clock and the machine's agree again. The store's clock never goes back.
 func TestAClockThatJumpsForwardAndBack(t *testing.T) {
 	const jump = time.Hour
 	clock := newClock()
@@ -63,7 +63,20 @@ func TestAClockThatJumpsForwardAndBack(t *testing.T) {
 	require.Equal(t, clock.now().Truncate(time.Microsecond), storeClock(t, v))
 }
 
-// Many readers of a clock that trembles see none of them go back.
+// After the machine's clock was set back, the store's goes at half its pace until they agree.
+func TestTheClockAfterASetBack(t *testing.T) {
+	clock := newClock()
+	v := view(t, open(t, embedded.Config{Clock: clock.now}), us)
+	first := storeClock(t, v)
+	clock.advance(-time.Hour)
+	require.Equal(t, first, storeClock(t, v))
+	clock.advance(2 * time.Second)
+	require.Equal(t, first.Add(time.Second), storeClock(t, v), "at half the pace")
+	clock.advance(2 * time.Hour)
+	require.Equal(t, clock.now().Truncate(time.Microsecond), storeClock(t, v), "until they agree")
+}
+
+// Many readers see no clock go back while the machine's jumps to and fro.
 func TestTheClockNeverGoesBack(t *testing.T) {
 	clock := newClock()
 	db := open(t, embedded.Config{Clock: clock.now})
@@ -85,8 +98,7 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 	readers.Wait()
 }
 
-// hooked runs a hook once, when a call on the store begins: after the store was asked, and
-// before it takes a lock.
+// hooked runs a hook once, when a call on the store begins and before it takes a lock.
 type hooked struct {
 	context.Context
 	once func()
@@ -100,8 +112,8 @@ func (h *hooked) Err() error {
 	return h.Context.Err()
 }
 
-// A machine's clock that was set back lets the store's go at half its pace. A request is as old
-// as the entry says, by a clock that goes right.
+// After the machine's clock was set back, the store's goes at half its pace. A request's age is
+// that of its entry, by a clock that was not set back.
 func TestARequestsAgeAfterTheClockWasSetBack(t *testing.T) {
 	clock, ctx := newClock(), t.Context()
 	v := view(t, open(t, embedded.Config{Clock: clock.now}), us)
@@ -119,7 +131,7 @@ func TestARequestsAgeAfterTheClockWasSetBack(t *testing.T) {
 	first := begin(ctx, 0)
 	require.Equal(t, claim.Won, first.Decision)
 
-	// Asked before the release, and decided after its pause.
+	// It began before the release, and is decided after the pause.
 	twin := begin(&hooked{ctx, func() {
 		clock.advance(-time.Hour)
 		_, err := v.Settle(ctx, first.Record, refused)
@@ -128,7 +140,7 @@ func TestARequestsAgeAfterTheClockWasSetBack(t *testing.T) {
 	}}, 0)
 	require.Equal(t, claim.Shared, twin.Decision, "it began before the release")
 
-	// Begun after the pause, and asked again as its outcome is unknown.
+	// It began after the pause, and retries as its outcome is unknown.
 	require.Equal(t, claim.Won, begin(ctx, 0).Decision)
 	age := pause + time.Second
 	require.Less(t, age/2, p.Lease)

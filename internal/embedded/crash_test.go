@@ -23,8 +23,8 @@ const crashes = 8
 
 var crashKey = claim.Key{Tenant: "acme", Value: "order-1"}
 
-// TestCrash takes the power away right after each write path has answered, in
-// many ways, and checks that what was acknowledged is there, whole.
+// TestCrash cuts the power right after each write path has answered, in many ways, and checks that
+// all of what was acknowledged is there.
 func TestCrash(t *testing.T) {
 	arrival := func() claim.Arrival {
 		return claimtest.NewArrival(crashKey, "us-east1", "100", "n1", "ch_1")
@@ -150,9 +150,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestCrashAnywhere takes the power away while writes are under way, and checks
-// every key: what was acknowledged is there, what was not is whole or absent,
-// and no claim is there without the pin that it was made under.
+// TestCrashAnywhere cuts the power while writes are under way, and checks every key: what was
+// acknowledged is there, what was not is whole or absent, and no claim is there without its pin.
 func TestCrashAnywhere(t *testing.T) {
 	w := newCrashWorld(t)
 	const keys = 120
@@ -217,15 +216,15 @@ func checkAnywhere(t *testing.T, w *crashWorld, seed uint64, durable map[string]
 		}
 		byID, _, found, err := after.home.Object(w.ctx, "acme", "us-east1", rec.Minted.ID)
 		require.NoError(t, err)
-		require.True(t, found, "%s: what names the key of its object is there with it", key.Value)
+		require.True(t, found, "%s: the index of its object is missing", key.Value)
 		require.Equal(t, rec, byID)
 		_, booked, err := after.home.Transaction(w.ctx, "us-east1", rec.Minted.ID)
 		require.NoError(t, err)
 		require.Equal(t, rec.State == claim.Completed, booked, "%s: a final claim is booked, and no other", key.Value)
 		for _, e := range claimtest.Events(rec, 2) {
-			_, told, err := after.home.Queue(outbox.Events).Message(w.ctx, "us-east1", e.ID+"-done")
+			_, emitted, err := after.home.Queue(outbox.Events).Message(w.ctx, "us-east1", e.ID+"-done")
 			require.NoError(t, err)
-			require.Equal(t, booked, told, "%s: it is told of with its booking", key.Value)
+			require.Equal(t, booked, emitted, "%s: it has its booking without its events, or they without it", key.Value)
 		}
 		if rec.State == claim.InFlight {
 			owed++
@@ -244,12 +243,12 @@ func checkAnywhere(t *testing.T, w *crashWorld, seed uint64, durable map[string]
 	require.NoError(t, err)
 	require.Equal(t, outbox.Depth{Pending: owed, Due: d.Due, OldestDue: d.OldestDue}, d)
 	require.Len(t, after.books(), paid)
-	told := after.rows(outbox.Events)
-	require.Equal(t, []int{2 * paid, paid}, []int{told.Pending, told.Due}, "one of each line can be taken")
+	events := after.rows(outbox.Events)
+	require.Equal(t, []int{2 * paid, paid}, []int{events.Pending, events.Due}, "one of each line can be taken")
 }
 
-// TestCrashBeyondClaims is TestCrash for what no claim is part of: each step that
-// was acknowledged is there, whole.
+// TestCrashBeyondClaims is TestCrash for steps without a claim: all of each acknowledged step is
+// there.
 func TestCrashBeyondClaims(t *testing.T) {
 	const notices = outbox.Notices
 	take := func(w *crashWorld, q outbox.Queue) outbox.Message {
@@ -273,7 +272,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 		require.True(w.t, found)
 		return n.Status
 	}
-	tell := func(w *crashWorld, n int) {
+	emit := func(w *crashWorld, n int) {
 		t := ghost()
 		t.ID, t.ProviderRef = fmt.Sprint(t.ID, n), fmt.Sprint(t.ProviderRef, n)
 		posted, err := w.home.Book(w.ctx, t, []outbox.Message{{
@@ -340,7 +339,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 			},
 		},
 		{
-			name: "rewrite", // as sealing anew does: notice and row in one step, and it opens either way
+			name: "rewrite", // as for a new sealing key: notice and row in one step
 			do: func(w *crashWorld) {
 				keep(w, "a")
 				_, err := w.home.Rewrite(w.ctx, "us-east1", "", 10, func(string, []byte) ([]byte, error) { return []byte("again"), nil })
@@ -382,7 +381,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 		{
 			name: "finish an event without a sync", // it is gone, or due again when its lease has run out
 			do: func(w *crashWorld) {
-				tell(w, 1)
+				emit(w, 1)
 				m := take(w, outbox.Events)
 				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.ID, m.Fence))
 			},
@@ -394,12 +393,12 @@ func TestCrashBeyondClaims(t *testing.T) {
 			},
 		},
 		{
-			name: "an event after one that was finished", // which does not come back behind it
+			name: "an event after a finished one", // which does not come back behind it
 			do: func(w *crashWorld) {
-				tell(w, 1)
+				emit(w, 1)
 				m := take(w, outbox.Events)
 				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.ID, m.Fence))
-				tell(w, 2)
+				emit(w, 2)
 			},
 			check: func(w *crashWorld) {
 				require.Equal(w.t, 1, w.rows(outbox.Events).Pending)
@@ -431,7 +430,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 	}
 }
 
-// ghost is money that nobody asked for.
+// ghost returns the booking of money that no request asked for.
 func ghost() ledger.Transaction {
 	return ledger.Transaction{
 		ID: ledger.GhostID("sim", "psp_1"), Region: "us-east1", Tenant: "acme", Kind: ledger.Ghost,
@@ -440,13 +439,13 @@ func ghost() ledger.Transaction {
 	}
 }
 
-// TestCrashAmongTables takes the power away after flushes, and with it what they had not
-// synced: each answer is there, and no call of one that was settled is left.
+// TestCrashAmongTables cuts the power after flushes, before they are synced: each answer is there,
+// and no provider call of a settled claim.
 func TestCrashAmongTables(t *testing.T) {
 	w := newCrashWorld(t)
 	arrivals, want := opaque(400), map[claim.Key]claim.Record{}
 	for i, a := range arrivals {
-		body := []byte(strings.Repeat(a.Key.Value, 20)) // of another key's no part
+		body := []byte(strings.Repeat(a.Key.Value, 20)) // no other key has it
 		charge(t, w.home, a, body, 0)
 		rec, _, found, err := w.home.Get(w.ctx, a.Key, a.Home)
 		require.NoError(t, err)
@@ -471,8 +470,8 @@ func TestCrashAmongTables(t *testing.T) {
 	}
 }
 
-// TestReopen closes and opens again and again: notes are flushed by Close, and
-// the audit keeps its order across openings.
+// TestReopen closes and opens the store several times: Close flushes notes, and the audit keeps its
+// order across openings.
 func TestReopen(t *testing.T) {
 	disk, clock := vfs.NewCrashableMem(), newClock()
 	key := claim.Key{Tenant: "acme", Value: "k"}
@@ -486,7 +485,7 @@ func TestReopen(t *testing.T) {
 			want = append(want, detail)
 		}
 		require.NoError(t, db.Close())
-		require.NoError(t, db.Close(), "closing twice is fine")
+		require.NoError(t, db.Close(), "the second Close")
 		_, _, _, err := v.Get(t.Context(), key, "us-east1")
 		require.ErrorIs(t, err, claim.ErrUnavailable)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// crashWorld is a store on a disk that can lose what was not synced.
+// crashWorld is a store on a disk that can lose unsynced data.
 type crashWorld struct {
 	t     *testing.T
 	ctx   context.Context
@@ -34,8 +34,7 @@ func newCrashWorld(t *testing.T) *crashWorld {
 	return w
 }
 
-// crash loses power now, with a varying share of the unsynced data, and opens
-// what is left.
+// crash cuts the power now, loses a varying share of the unsynced data, and opens the store again.
 func (w *crashWorld) crash(seed uint64) *crashWorld {
 	clone := w.disk.CrashClone(vfs.CrashCloneCfg{
 		UnsyncedDataPercent: int(seed * 100 / (crashes - 1)),
@@ -60,24 +59,24 @@ func (w *crashWorld) settle(rec claim.Record, outcome string) claim.Record {
 	return got
 }
 
-// crashVerdict has everything that an outcome can leave behind.
+// crashVerdict returns a verdict with every effect that its outcome can have.
 func crashVerdict(rec claim.Record, outcome string) claim.Verdict {
-	told := claimtest.Events(rec, 2)
-	for i := range told { // also where a claim is closed under the fence of its release
-		told[i].ID += "-" + outcome
+	events := claimtest.Events(rec, 2)
+	for i := range events { // a claim is closed under the fence of its release
+		events[i].ID += "-" + outcome
 	}
 	answer := claim.Response{Status: 201, Body: []byte("paid")}
 	return claim.Verdict{Node: "n", Region: "us-east1", Outcome: map[string]claim.Outcome{
-		claim.OutcomeDone:    &claim.Done{Response: answer, Posting: claimtest.Posting(rec, rec.Minted.ID), Events: told},
-		claim.OutcomeRefused: &claim.Refused{Response: answer, Events: told},
+		claim.OutcomeDone:    &claim.Done{Response: answer, Posting: claimtest.Posting(rec, rec.Minted.ID), Events: events},
+		claim.OutcomeRefused: &claim.Refused{Response: answer, Events: events},
 		claim.OutcomeReleased: &claim.Released{
-			Response: answer, Events: told, Expiry: &outbox.Message{Operation: "charge", Due: rec.HeldSince.Add(24 * time.Hour)},
+			Response: answer, Events: events, Expiry: &outbox.Message{Operation: "charge", Due: rec.HeldSince.Add(24 * time.Hour)},
 		},
-		claim.OutcomeUnknown: &claim.Unknown{GiveUp: &claim.GivenUp{Response: answer, Events: told}},
+		claim.OutcomeUnknown: &claim.Unknown{GiveUp: &claim.GivenUp{Response: answer, Events: events}},
 	}[outcome]}
 }
 
-// rows counts the rows of a queue, and how many of them could be taken.
+// rows counts the rows of a queue, and how many of them a worker could take.
 func (w *crashWorld) rows(q outbox.Queue) outbox.Depth {
 	d, err := w.home.Queue(q).Depth(w.ctx, "us-east1")
 	require.NoError(w.t, err)
@@ -98,8 +97,7 @@ func (w *crashWorld) park() string {
 	return taken[0].ID
 }
 
-// consistent checks that record, outbox, object index and audit are of the same
-// moment: never one without the other.
+// consistent checks that record, outbox, object index and audit are of the same moment.
 func (w *crashWorld) consistent() (claim.Record, bool) {
 	rec, _, found, err := w.home.Get(w.ctx, crashKey, "us-east1")
 	require.NoError(w.t, err)
@@ -148,8 +146,7 @@ func (w *crashWorld) consistent() (claim.Record, bool) {
 	return rec, true
 }
 
-// agrees checks that books, events and expiries are what the history of the only
-// claim says that they must be.
+// agrees checks that books, events and expiries agree with the history of the only claim.
 func (w *crashWorld) agrees(rec claim.Record, line []claim.AuditEntry) {
 	ended, booked, released := 0, 0, 0
 	for _, e := range line {
@@ -163,20 +160,20 @@ func (w *crashWorld) agrees(rec claim.Record, line []claim.AuditEntry) {
 			booked++
 		}
 	}
-	require.Len(w.t, w.books(), booked, "booked exactly when settled as paid")
+	require.Len(w.t, w.books(), booked, "a booking for each claim settled as paid, and no other")
 	for _, t := range w.books() {
 		byID, found, err := w.home.Transaction(w.ctx, "us-east1", t.ID)
 		require.NoError(w.t, err)
 		require.True(w.t, found)
 		require.Equal(w.t, t, byID)
 	}
-	told := w.rows(outbox.Events)
-	require.Equal(w.t, 2*ended, told.Pending, "told exactly when it ended")
-	require.Equal(w.t, min(ended, 1), told.Due, "one of the key's line can be taken")
+	events := w.rows(outbox.Events)
+	require.Equal(w.t, 2*ended, events.Pending, "two events for each end, and no other")
+	require.Equal(w.t, min(ended, 1), events.Due, "one of the key's line can be taken")
 	require.Equal(w.t, min(released, 1), w.rows(outbox.Expiries).Pending, "it expires from its first release")
-	unpaid, remembered, err := w.home.Unpaid(w.ctx, "us-east1", rec.Minted.ID)
+	unpaid, found, err := w.home.Unpaid(w.ctx, "us-east1", rec.Minted.ID)
 	require.NoError(w.t, err)
-	require.Equal(w.t, released > 0 || ended > booked, remembered, "remembered exactly when it ended without being paid")
+	require.Equal(w.t, released > 0 || ended > booked, found, "an Unpaid row for a claim that ended without a payment, and no other")
 	if rec.State == claim.FailedTerminal || rec.State == claim.FailedRetry {
 		require.Equal(w.t, rec.State, unpaid.State)
 	}

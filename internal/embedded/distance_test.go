@@ -25,8 +25,8 @@ const (
 	asia = "asia-northeast1"
 )
 
-// TestDistance counts the round trips of every operation: none for what is near
-// or a replica, one for what is far.
+// TestDistance counts the round trips of every operation: none for a row nearby or on a replica,
+// one for a row far away.
 func TestDistance(t *testing.T) {
 	clock := newClock()
 	network := wan.New(nil)
@@ -165,20 +165,20 @@ func TestDistance(t *testing.T) {
 		return nil
 	})
 
-	// What reverses a transaction may be booked anywhere.
+	// The reversal of a transaction may be booked in any region.
 	network.ResetTrips()
 	_, err := near.Reversals(ctx, "none")
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 1, 2}, []int64{network.Trips(us, eu), network.Trips(us, asia), network.TotalTrips()})
 
-	// A moved registrar costs one round trip to each place that is far, at once.
+	// A moved registrar costs one round trip to each region far away, at once.
 	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
 	network.ResetTrips()
 	_, err = far.Pin(ctx, claim.Key{Tenant: "acme", Value: "other"}, eu)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 1, 2}, []int64{network.Trips(eu, us), network.Trips(eu, asia), network.TotalTrips()})
 
-	// A pin past its life asks its old home whether it still owes an outcome.
+	// For a pin past its life, the step asks the old home whether it still owes an outcome.
 	a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "owed"}, us, "100", "n", "ch_owed")
 	_, err = near.Pin(ctx, a.Key, us)
 	require.NoError(t, err)
@@ -193,8 +193,8 @@ func TestDistance(t *testing.T) {
 	require.Equal(t, []int64{1, 1, 2}, []int64{network.Trips(eu, us), network.Trips(eu, asia), network.TotalTrips()})
 }
 
-// TestPartition checks that what is cut off fails closed and says so, that
-// nothing was done, and that replicas go on answering.
+// TestPartition checks that a call on a region behind a partition fails with ErrHomeUnreachable and
+// does nothing, and that replicas still answer.
 func TestPartition(t *testing.T) {
 	clock := newClock()
 	network := wan.New(nil)
@@ -243,12 +243,12 @@ func TestPartition(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &done, shown.Record)
 	_, err = far.Begin(ctx, arrive("mine", eu))
-	require.NoError(t, err, "the own region's rows are near")
+	require.NoError(t, err, "rows of the view's own region")
 
 	network.Heal(us, eu)
 	got, err := far.Begin(ctx, arrive("new", us))
 	require.NoError(t, err)
-	require.Equal(t, claim.Won, got.Decision, "nothing was done behind the partition")
+	require.Equal(t, claim.Won, got.Decision, "the call behind the partition did something")
 }
 
 func TestTenants(t *testing.T) {
@@ -275,8 +275,8 @@ func TestTenants(t *testing.T) {
 	require.NoError(t, db.MoveRegistrar(ctx, "acme", eu))
 	moved := acme
 	moved.Registrar, moved.PreviousRegistrar, moved.RegistrarMovedAt = eu, us, clock.now().UTC().Truncate(time.Microsecond)
-	require.Error(t, db.MoveRegistrar(ctx, "acme", asia), "pins in three places would not be found")
-	// Written again, as a start-up does: the registrar is kept, rate and card numbers are not.
+	require.Error(t, db.MoveRegistrar(ctx, "acme", asia), "pins in three regions would not be found")
+	// A start-up writes the tenant again: it keeps the registrar, and changes rate and card numbers.
 	acme.RatePerSecond, moved.RatePerSecond = 99, 99
 	acme.CardNumbers, moved.CardNumbers = claim.MaskCardNumbers, claim.MaskCardNumbers
 	require.NoError(t, db.PutTenant(ctx, acme, "sk_1"))
@@ -311,8 +311,8 @@ func TestTenants(t *testing.T) {
 	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
 }
 
-// TestShorterWindowsAreRefused: a store that was opened with longer windows has
-// keys which are promised that long.
+// Open refuses windows shorter than those with which the store was opened before: its keys were
+// promised the longer ones.
 func TestShorterWindowsAreRefused(t *testing.T) {
 	cfg := embedded.Config{FS: vfs.NewMem(), Dir: "store", Regions: regions, Policy: testPolicy()}
 	require.NoError(t, open(t, cfg).Close())
@@ -359,7 +359,7 @@ func TestRegistrarForgotten(t *testing.T) {
 	}
 	clock.advance(3 * policy.PinLife()) // the claim in flight never expires
 	require.Equal(t, us, sweep())
-	require.Error(t, db.MoveRegistrar(ctx, "acme", asia), "the pin in the third place would not be found")
+	require.Error(t, db.MoveRegistrar(ctx, "acme", asia), "the pin in the third region would not be found")
 	pin, err := view(t, db, asia).Pin(ctx, owed.Key, asia)
 	require.NoError(t, err)
 	require.Equal(t, us, pin.Home, "an outcome is still owed there")
@@ -371,8 +371,7 @@ func TestRegistrarForgotten(t *testing.T) {
 	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
 }
 
-// TestSweep checks that only what says nothing any more goes, and that the audit
-// outlives it.
+// TestSweep checks that a sweep deletes only rows without effect, and keeps their audit.
 func TestSweep(t *testing.T) {
 	clock := newClock()
 	db := open(t, embedded.Config{Clock: clock.now})
@@ -418,7 +417,7 @@ func TestSweep(t *testing.T) {
 	sweep(2, 2)
 	sweep(100, 2)
 	sweep(100, 0)
-	require.Equal(t, []int{1, 1, 1, 1}, []int{rows('c'), rows('j'), rows('p'), rows('o')}, "what is owed stays")
+	require.Equal(t, []int{1, 1, 1, 1}, []int{rows('c'), rows('j'), rows('p'), rows('o')}, "the rows of the claim in flight stay")
 	require.Equal(t, audit, line(), "audit stays")
 	pin, err := v.Pin(ctx, claim.Key{Tenant: "acme", Value: "owed"}, eu)
 	require.NoError(t, err)
@@ -426,12 +425,12 @@ func TestSweep(t *testing.T) {
 	got, err := v.Begin(ctx, arrive("a", us))
 	require.NoError(t, err)
 	require.Equal(t, claim.Won, got.Decision)
-	require.Equal(t, audit, line()[:3], "and what comes is after it")
+	require.Equal(t, audit, line()[:3], "new entries follow the old ones")
 	require.Len(t, line(), 4)
 }
 
-// TestALargeBody goes through all steps of a notice with one: it is written when the notice
-// is kept and when it is closed, and not with each change of its row.
+// TestALargeBody checks that the store writes the body of a notice when it keeps the notice and
+// when it closes it, and not with each change of its row.
 func TestALargeBody(t *testing.T) {
 	const size = 64 << 10
 	db := open(t, embedded.Config{})
@@ -468,8 +467,8 @@ func TestALargeBody(t *testing.T) {
 	require.Equal(t, []any{body, notice.ProcessedOK, "known"}, []any{n.Body, n.Status, n.Detail})
 }
 
-// TestSweepNotices checks that a notice goes when no provider repeats it any more,
-// unless it waits for somebody to act on it, and that the books stay.
+// TestSweepNotices checks that a sweep deletes a notice once no provider repeats it any more,
+// unless it waits for an operator, and that the books stay.
 func TestSweepNotices(t *testing.T) {
 	clock := newClock()
 	db := open(t, embedded.Config{Clock: clock.now})

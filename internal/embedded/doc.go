@@ -18,8 +18,8 @@
 // every effect. A crash keeps all of a batch or none of it. The lock is held until the log
 // is synced, and authoritative readers take it too: Pebble shows a commit to readers before
 // its sync is through, and a response read in that moment could be replayed to a client and
-// then lost. Pebble lets the commits on other rows share the sync. A scan takes no locks;
-// where what it saw must not be taken back, it syncs the log before it answers.
+// then lost. Pebble lets the commits on other rows share the sync. A scan takes no locks; if
+// a crash must not undo its result, it syncs the log before it answers.
 //
 // Locks are taken in one order: tenants, pin, topology, row, transaction id or unpaid
 // object. An outbox row is under the lock of its claim, or of its notice. Renew, CloseAll
@@ -69,17 +69,17 @@
 //	                                                 status/…
 //
 // A replay is one read, as the response is in the claim's row. due, created and at are in
-// microseconds. seq counts within one opening of the store, whose own number (epoch) is in
-// its upper bits. A transaction is kept until it leaves. A region's code is checked at every Open
-// and can be neither changed nor given to another name.
+// microseconds. seq counts within one opening of the store, and has the number of the opening
+// (epoch) in its upper bits. A transaction is kept until it leaves. Every Open checks the regions'
+// codes: a region keeps its code for ever, and no other region gets it.
 //
 // # Regions and distance
 //
 // Every row is homed in a region. A node works through the [View] of its own region: each
 // operation on another region's rows first makes one round trip on the [wan.Network], which
-// costs the configured distance and fails with [claim.ErrHomeUnreachable] while the way is
-// cut. Nothing has been done then: a reply cannot be lost here, only a request. Replica
-// reads never travel, and show only what is older than the replica lag.
+// costs the configured distance and fails with [claim.ErrHomeUnreachable] while the network
+// is partitioned. Then the operation has not begun: here only requests can be lost, and no
+// replies. Replica reads never travel, and show only rows older than the replica lag.
 //
 // # Time
 //
@@ -88,19 +88,19 @@
 // fences allow, and windows end early by as much. If it is set back, the store's continues
 // from where it was at half the pace, until the two agree. So after a jump of an hour
 // forward and back no lease and no due row waits longer than twice its time, and half of a
-// request's age, which its entry measures, is in doubt from then on. A store that is opened
-// anew begins at the machine's time: open rows that were written ahead of that wait until the
-// machine's clock gets there, so correct the clock before you restart.
+// request's age, which its entry measures, is in doubt from then on. After a restart the store
+// begins at the machine's time: open rows with later times wait until the machine's clock
+// reaches them, so correct the clock before you restart.
 //
 // # Crash points
 //
 // Every step is synced before it answers, but for Pin, notes and what Sweep deletes. A crash
 // before the sync leaves nothing of the step, or all of it: a batch may have reached the disk
 // all the same, so a caller without an answer retries with its key rather than assume. After
-// Begin the outbox row falls due with the lease; after Settle there are the booking, or what
-// is remembered of an unpaid object, the events and the expiry, and no outbox row. A Take is
-// over when its lease lapses. A row whose Finish, Retry, Park or Close was lost falls due and
-// is handled again, which handlers must bear.
+// Begin the outbox row falls due with the lease; after Settle there are the booking, or the
+// Unpaid row, the events and the expiry, and no outbox row. A Take ends when its lease lapses.
+// After a lost Finish, Retry, Park or Close the row falls due again, so handlers must be
+// idempotent.
 //
 // # Why a pin need not be synced
 //
@@ -109,13 +109,13 @@
 // batches enter it in commit order, a log is closed and synced before the next one is
 // started, and recovery keeps a prefix of it, ending at the first record that is not whole.
 // So a crash that loses the pin also loses every commit after it, the claim made under it
-// included; and nobody has called a provider, since that happens only after Begin's sync.
+// included; and no node has called a provider, since that happens only after Begin's sync.
 // The crash tests check exactly this at random moments with random loss. (With a second log,
 // for instance Pebble's WAL failover, the argument would need a new look.)
 //
 // # When the disk fails
 //
 // After the first failed write of the log every later call fails with
-// [claim.ErrUnavailable], Config.Fatal is called with one line, and ends the process
-// there. Nothing was acknowledged that is not in the log; the next Open recovers.
+// [claim.ErrUnavailable]. The store calls Config.Fatal with one line, which ends the process.
+// Nothing was acknowledged that is not in the log; the next Open recovers.
 package embedded

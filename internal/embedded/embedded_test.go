@@ -28,7 +28,7 @@ import (
 
 var regions = []claim.Region{{Name: "us-east1", Code: 1}, {Name: "europe-west1", Code: 2}, {Name: "asia-northeast1", Code: 3}}
 
-// virtualClock is moved by the tests.
+// virtualClock is a clock that tests move.
 type virtualClock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -102,7 +102,7 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 		Policy:     policy,
 		ReplicaLag: embedded.DefaultReplicaLag,
 		Advance:    clock.advance,
-		SetBack: func(by time.Duration) { // one that runs would go on at half the pace
+		SetBack: func(by time.Duration) { // of a store that runs, the clock would go at half the pace
 			require.NoError(t, db.Close())
 			clock.advance(-by)
 			db = open(t, cfg)
@@ -129,7 +129,7 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 }
 
 func TestClaims(t *testing.T) {
-	// Of the random operations rapid draws a fifth where testing.Short is true.
+	// With -short rapid draws a fifth of the random operations.
 	claimtest.Exercise(t, func(t *testing.T) claimtest.Harness { return harness(t, testPolicy()) })
 }
 
@@ -186,8 +186,8 @@ func noticeHarness(t *testing.T) noticetest.Harness {
 	}
 }
 
-// raw is every file of the store, one behind the other. What a test writes is in the log,
-// as it is: only tables are compressed.
+// raw returns the bytes of every file of the store. The log has the rows of a test uncompressed;
+// only tables are compressed.
 func raw(t testing.TB, fs vfs.FS) (all []byte) {
 	t.Helper()
 	files, err := fs.List("store")
@@ -204,8 +204,8 @@ func raw(t testing.TB, fs vfs.FS) (all []byte) {
 
 func TestNotices(t *testing.T) { noticetest.Exercise(t, noticeHarness) }
 
-// TestLateSuccesses: a ghost is given back however late it surfaces, and nobody spends
-// the key of that.
+// TestLateSuccesses checks that a ghost is refunded however late it surfaces, and that no other
+// refund takes its key.
 func TestLateSuccesses(t *testing.T) {
 	harness := func(t *testing.T) noticetest.LateHarness {
 		clock := newClock()

@@ -30,7 +30,7 @@ func (db *DB) Flush() error { return db.pebble.Flush() }
 // Written is how many bytes of batches the log got.
 func (db *DB) Written() uint64 { return db.pebble.Metrics().WAL.BytesIn }
 
-// Dump is every row but meta and audit, whose numbers count openings.
+// Dump returns every row but meta and audit, which count openings.
 func (db *DB) Dump() (map[string]string, error) {
 	rows := map[string]string{}
 	err := db.do(context.Background(), func(t *tx) {

@@ -97,17 +97,17 @@ func TestOpenRefuses(t *testing.T) {
 		}))
 		refused(t, embedded.Config{Dir: "store", FS: fs}, "full disk", "free some space")
 	})
-	// Nobody else has these directories: what stands in the way of the lock is named.
+	// No other process has these directories. The error names why the lock failed.
 	for name, c := range map[string]struct {
 		err  error
 		says string
 	}{
-		"a read-only file system":       {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EROFS}, "can only be read; mount it for writing"},
-		"no locks":                      {syscall.ENOLCK, "gives no locks; choose a directory on a local one"},
-		"locks that nobody implemented": {syscall.ENOSYS, "gives no locks; choose a directory on a local one"},
-		"no more open files":            {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EMFILE}, "for too many open files; raise the limit (ulimit -n)"},
-		"a broken disk":                 {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EIO}, "check the disk"},
-		"somebody else's":               {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EACCES}, "may not be written by this user"},
+		"a read-only file system": {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EROFS}, "can only be read; mount it for writing"},
+		"no locks":                {syscall.ENOLCK, "gives no locks; choose a directory on a local one"},
+		"unimplemented locks":     {syscall.ENOSYS, "gives no locks; choose a directory on a local one"},
+		"no more open files":      {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EMFILE}, "for too many open files; raise the limit (ulimit -n)"},
+		"a broken disk":           {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EIO}, "check the disk"},
+		"of another user":         {&os.PathError{Op: "open", Path: "LOCK", Err: syscall.EACCES}, "may not be written by this user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fs := unlockable{vfs.NewMem(), c.err}
@@ -132,7 +132,7 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		refused(t, embedded.Config{Dir: "store", FS: fs, Regions: []claim.Region{{Name: "a", Code: 7}, {Name: "b", Code: 7}}}, "of its own")
 		refused(t, embedded.Config{Dir: "store", FS: fs, Regions: []claim.Region{{Name: "a"}}}, "reserved")
-		// A new region joins, one that was known may be left out.
+		// A region may join, and an earlier one may be missing.
 		open(t, embedded.Config{FS: fs, Regions: []claim.Region{{Name: "us-east1", Code: 1}, {Name: "new", Code: 4}}})
 	})
 }
@@ -145,9 +145,8 @@ type unlockable struct {
 
 func (u unlockable) Lock(string) (io.Closer, error) { return nil, u.err }
 
-// TestDiskFills checks what a store does on a disk that fills up under it: the
-// step fails with ErrUnavailable, one line is given to Fatal, nothing is
-// acknowledged afterwards, and what was acknowledged before is still there.
+// TestDiskFills checks a store on a disk that fills up: the step fails with ErrUnavailable, Fatal gets
+// one line, the store acknowledges nothing afterwards, and what it acknowledged before is there.
 func TestDiskFills(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	full := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -172,10 +171,10 @@ func TestDiskFills(t *testing.T) {
 	full.On()
 	_, err = v.Begin(t.Context(), arrive("during", "us-east1"))
 	require.ErrorIs(t, err, claim.ErrUnavailable)
-	told := <-fatal
-	require.Contains(t, told.Error(), "full disk")
-	require.Contains(t, told.Error(), "free some space")
-	require.NotContains(t, told.Error(), "\n")
+	line := (<-fatal).Error()
+	require.Contains(t, line, "full disk")
+	require.Contains(t, line, "free some space")
+	require.NotContains(t, line, "\n")
 
 	full.Off() // the store does not trust the disk again by itself
 	_, err = v.Begin(t.Context(), arrive("after", "us-east1"))
@@ -183,7 +182,7 @@ func TestDiskFills(t *testing.T) {
 	_, _, _, err = v.Get(t.Context(), before.Record.Key, "us-east1")
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	require.NoError(t, db.Close())
-	require.Empty(t, fatal, "it is said once")
+	require.Empty(t, fatal, "Fatal was called twice")
 
 	again := view(t, open(t, embedded.Config{FS: disk.CrashClone(vfs.CrashCloneCfg{})}), "us-east1")
 	rec, _, found, err := again.Get(t.Context(), before.Record.Key, "us-east1")
@@ -195,7 +194,7 @@ func TestDiskFills(t *testing.T) {
 	require.False(t, found)
 }
 
-// TestUnreadableRow checks that a read error is an unknown, not a "no".
+// TestUnreadableRow checks that a read error is an unknown outcome, and no absent row.
 func TestUnreadableRow(t *testing.T) {
 	disk := vfs.NewMem()
 	db := open(t, embedded.Config{FS: disk})
@@ -229,7 +228,7 @@ func TestUnreadableRow(t *testing.T) {
 	require.Equal(t, claim.Busy, got.Decision)
 }
 
-// TestTakeSkipsHeldRows checks that Take does not wait for a row in use.
+// TestTakeSkipsHeldRows checks that Take does not wait for a locked row.
 func TestTakeSkipsHeldRows(t *testing.T) {
 	clock := newClock()
 	v := view(t, open(t, embedded.Config{Clock: clock.now}), "us-east1")
@@ -250,8 +249,8 @@ func TestTakeSkipsHeldRows(t *testing.T) {
 	require.Equal(t, "ch_a", taken[0].ID)
 }
 
-// TestUnsyncedIsNotShown holds a row as a writer does until its sync is through
-// and checks that every reader waits for it.
+// TestUnsyncedIsNotShown locks a row, as a writer does until its sync is through, and checks that
+// every reader waits.
 func TestUnsyncedIsNotShown(t *testing.T) {
 	v := view(t, open(t, embedded.Config{}), "us-east1")
 	a := arrive("k", "us-east1")
@@ -284,13 +283,13 @@ func TestUnsyncedIsNotShown(t *testing.T) {
 	}
 }
 
-// TestNotes: what happened is noted although the caller left, and a note that names no
-// claim is logged and ignored.
+// TestNotes checks that the store keeps a note although its caller disconnected, and logs and
+// ignores a note that names no claim.
 func TestNotes(t *testing.T) {
 	v := view(t, open(t, embedded.Config{}), "us-east1")
 	key := claim.Key{Tenant: "acme", Value: "k"}
-	gone, leave := context.WithCancel(t.Context())
-	leave()
+	gone, disconnect := context.WithCancel(t.Context())
+	disconnect()
 	for i := range 20 {
 		v.Note(gone, key, "us-east1", claim.AuditEntry{Event: claim.EventReplied, Detail: fmt.Sprint(i)})
 	}
@@ -301,23 +300,6 @@ func TestNotes(t *testing.T) {
 	require.Len(t, line, 15)
 	require.Equal(t, "5", line[0].Detail, "the latest ones")
 	require.Equal(t, "19", line[14].Detail)
-}
-
-func TestClockNeverGoesBack(t *testing.T) {
-	clock := newClock()
-	v := view(t, open(t, embedded.Config{Clock: clock.now}), "us-east1")
-	now := func() time.Time {
-		_, now, _, err := v.Get(t.Context(), claim.Key{Tenant: "acme", Value: "k"}, "us-east1")
-		require.NoError(t, err)
-		return now
-	}
-	first := now()
-	clock.advance(-time.Hour)
-	require.Equal(t, first, now())
-	clock.advance(2 * time.Second)
-	require.Equal(t, first.Add(time.Second), now(), "at half the pace")
-	clock.advance(2 * time.Hour)
-	require.Equal(t, clock.now().Truncate(time.Microsecond), now(), "until they agree")
 }
 
 func TestBadNames(t *testing.T) {

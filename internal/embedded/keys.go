@@ -110,7 +110,7 @@ func readPair(b []byte) (claim.Key, error) {
 	return claim.Key{Tenant: tenant, Value: value}, nil
 }
 
-// auditKey is the key of an entry of the audit; without seq, the prefix of the key's.
+// auditKey is the key of an entry of the audit; without seq, the prefix of all entries of key.
 func (t *tx) auditKey(key claim.Key, seq ...uint64) []byte {
 	b := t.key(tableAudit, key.Tenant, key.Value, "")
 	for _, n := range seq {

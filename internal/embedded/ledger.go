@@ -138,7 +138,7 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 		if !before.IsZero() {
 			to = t.timedKey(tableBooks, micros(before), "")
 		}
-		t.hold(t.chain.RLocker()) // an index row has its transaction meanwhile
+		t.hold(t.chain.RLocker()) // so that each index row has its transaction
 		if bytes.Compare(from, to) < 0 {
 			t.scan(from, to, func(k, _ []byte) bool {
 				_, id, err := readTimed(k)
@@ -207,9 +207,8 @@ func (v *View) About(ctx context.Context, region, object string) ([]ledger.Trans
 	})
 }
 
-// Ghosts implements [account.Work]. It scans the region's books: it is called when a
-// provider was removed from the settings, and an index would be written with each
-// ghost.
+// Ghosts implements [account.Work]. It scans the region's books: a node calls it after a provider
+// was removed from the settings, and an index would be written with each ghost.
 func (v *View) Ghosts(ctx context.Context, home, provider, after string, limit int) ([]ledger.Transaction, error) {
 	return v.booked(ctx, home, limit, func(b *ledger.Transaction) bool {
 		return b.Kind == ledger.Ghost && b.Provider == provider && b.ID > after

@@ -57,8 +57,8 @@ type Config struct {
 	// ReplicaLag is how long a settled claim or a pin stays invisible to replica
 	// reads; 0 means [DefaultReplicaLag], a negative value none.
 	ReplicaLag time.Duration
-	// Clock is the store's clock, time.Now if nil. It is read in microseconds
-	// and never seen to go back.
+	// Clock is the source of the store's clock, time.Now if nil. The store's clock counts
+	// microseconds and never goes back.
 	Clock func() time.Time
 	// FS is the file system, the real one if nil.
 	FS vfs.FS
@@ -87,7 +87,7 @@ type DB struct {
 	deployment uuid.UUID
 
 	// A lock of rows guards a claim with its outbox rows and audit, or a notice; one of
-	// pins a pin; one of books a transaction, an arrival or what is kept of an unpaid object.
+	// pins a pin; one of books a transaction, an arrival or the row of an unpaid object.
 	rows, pins, books *rowLocks
 
 	finals *lru.Cache[finalKey, *claim.Record] // see tx.remember
@@ -151,10 +151,10 @@ func Open(cfg Config) (*DB, error) {
 
 func (cfg *Config) check() error {
 	if cfg.Dir == "" {
-		return errors.New("embedded store: no directory given; name one")
+		return errors.New("embedded store: the directory is missing; name one")
 	}
 	if len(cfg.Regions) == 0 {
-		return errors.New("embedded store: no regions given; name at least one")
+		return errors.New("embedded store: there are no regions; name at least one")
 	}
 	names, codes := map[string]bool{}, map[claim.RegionCode]string{}
 	for _, r := range cfg.Regions {
@@ -214,9 +214,9 @@ func (db *DB) openPebble(cfg *Config) error {
 	return nil
 }
 
-// held reports whether err, of a lock on a file, means that somebody has it: the kernel's
-// word for that (fcntl(2) has two) or Pebble's own, for this process. Every other failure
-// to open or to lock the file is nobody's.
+// held reports whether err, of a lock on a file, means that a process holds it: one of the kernel's
+// two errors for that (fcntl(2)), or Pebble's own, for this process. With any other failure to open
+// or to lock the file, no process may hold it.
 func held(err error) bool {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
@@ -292,13 +292,13 @@ func (t *tx) prepareMeta(dir string) {
 		t.fail(err)
 		for _, r := range t.order {
 			if (r.Name == name) != (uint64(r.Code) == code) {
-				refuse("%s knows region %s by code %d, the configuration has %s with code %d; codes are never changed or reused, restore the old one", dir, name, code, r.Name, r.Code)
+				refuse("%s has region %s with code %d, the configuration has %s with code %d; codes are never changed or reused, restore the old one", dir, name, code, r.Name, r.Code)
 			}
 		}
 		return true
 	})
-	// A shorter window than one promised to keys in this store would give a key to another
-	// request that the first still owns.
+	// With a shorter window than one that keys in this store were promised, another request could
+	// take a key that the first still owns.
 	for name, have := range map[string]time.Duration{
 		"replay_for": t.policy.ReplayFor, "tombstone_for": t.policy.TombstoneFor, "pin_grace": t.policy.PinGrace,
 	} {
@@ -366,8 +366,8 @@ func (db *DB) Close() error {
 	}
 	db.closed = true
 	if db.broken.Load() != nil {
-		// Pebble's commit pipeline is stuck and so would closing be. The log is as
-		// durable as possible; the next Open recovers from it.
+		// Pebble's commit pipeline is stuck, and Pebble's Close would wait for it. The next
+		// Open recovers from the log.
 		return nil
 	}
 	db.closeErr = errors.Join(db.pebble.Close(), db.dirLock.Close())

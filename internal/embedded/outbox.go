@@ -105,7 +105,7 @@ func (t *tx) place(q *queue, m *outbox.Message) []byte {
 	return pair(ownerOf(m))
 }
 
-// due is what a due row says, or a parked one: whose row it is.
+// due is the content of a due row, or of a parked one: it names the row of the outbox.
 type due struct {
 	at    int64 // microseconds
 	id    string
@@ -216,8 +216,8 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 // were.
 func (qv queueView) alter(ctx context.Context, region string, rows []outbox.Hold, parked bool, change func(i int, m *outbox.Message, now time.Time) *outbox.Message) (n int, err error) {
 	err = qv.on(ctx, region, func(t *tx) {
-		// A row names the claim whose lock guards it, and never another one, so it may be
-		// read without that lock first.
+		// A row names one claim for its life, whose lock guards it. So it may be read without
+		// that lock first.
 		var there, locks []int
 		for i, r := range rows {
 			if m := t.message(qv.q, r.ID); m != nil {
@@ -307,7 +307,7 @@ func (qv queueView) Unpark(ctx context.Context, region, id string) (bool, error)
 func (qv queueView) Message(ctx context.Context, region, id string) (m outbox.Message, found bool, err error) {
 	err = qv.on(ctx, region, func(t *tx) {
 		if row := t.message(qv.q, id); row != nil { // read again under its lock, so that the result is on disk
-			m, found = given(synced(t.rows.of(t.code, ownerOf(row)), func() *outbox.Message { return t.whole(qv.q, id) }))
+			m, found = valueOf(synced(t.rows.of(t.code, ownerOf(row)), func() *outbox.Message { return t.whole(qv.q, id) }))
 		}
 	})
 	return m, found, err
@@ -332,7 +332,8 @@ func (qv queueView) Waiting(ctx context.Context, region string, limit int) ([]ou
 	})
 }
 
-// synced reads a row under the lock of its owner; nil unless it still is parked, or is not.
+// synced reads a row under the lock of its owner. It returns nil unless the row is still parked, or
+// still not, as parked says.
 func (t *tx) synced(q *queue, d *due, parked bool) *outbox.Message {
 	m := synced(t.rows.of(t.code, d.owner), func() *outbox.Message { return t.whole(q, d.id) })
 	if m == nil || m.Parked != parked {
@@ -356,7 +357,7 @@ func (v *View) NextDue(ctx context.Context, region string) (next map[outbox.Queu
 	return next, err
 }
 
-// Depth implements [outbox.Store]. It stops counting rows of a sort beyond 100,000.
+// Depth implements [outbox.Store]. It counts up to 100,000 rows of each kind.
 func (qv queueView) Depth(ctx context.Context, region string) (d outbox.Depth, err error) {
 	err = qv.on(ctx, region, func(t *tx) {
 		d.Pending, d.Parked = t.count(t.key(qv.q.due)), t.count(t.key(qv.q.parked))

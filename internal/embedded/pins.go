@@ -12,8 +12,8 @@ import (
 	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
 )
 
-// maxPinTrips bounds how often one pin step starts over: to go to the registrars, once for a
-// registrar that moved on the way and once for the old home, both rare; one to spare.
+// maxPinTrips bounds how often one pin step starts over: first for the trip to the registrars, once
+// for a registrar that moved meanwhile and once for the old home, both rare; and one to spare.
 const maxPinTrips = 4
 
 // Pin implements [claim.Store]. It goes to the tenant's registrar, and concurrently to
@@ -132,7 +132,7 @@ func (t *tx) pin(key claim.Key) *claim.Pin {
 	})
 }
 
-// replicatedPin is the pin that a replica shows by now, nil for none.
+// replicatedPin returns the pin that a replica shows by now, nil for none.
 func (t *tx) replicatedPin(key claim.Key) *claim.Pin {
 	t.hold(t.tenantMu.RLocker())
 	tenant, err := t.tenant(key.Tenant)

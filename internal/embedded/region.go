@@ -17,10 +17,10 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// View is the store as a node of one region sees it: rows of that region are
-// near, those of others cost a round trip, replicas are near everywhere, and so is what
-// [DB] has itself. It implements [claim.Store], [outbox.Queues], [ledger.Store],
-// [notice.Store], [relay.Endpoints] and [audit.Store], and is safe for concurrent use.
+// View is the store for the nodes of one region: rows of that region are near, those of
+// others cost a round trip, replicas are near everywhere, and so is what [DB] has itself.
+// It implements [claim.Store], [outbox.Queues], [ledger.Store], [notice.Store],
+// [relay.Endpoints] and [audit.Store], and is safe for concurrent use.
 type View struct {
 	*DB
 	name string
@@ -58,8 +58,8 @@ func (db *DB) codeOf(region string) (claim.RegionCode, error) {
 	return code, nil
 }
 
-// on travels to a region and runs a call on its rows. If the way fails, nothing has been
-// done.
+// on travels to a region and runs a call on its rows. If it cannot reach the region, run has not
+// begun.
 func (v *View) on(ctx context.Context, region string, run func(t *tx)) error {
 	if err := v.reach(ctx, region); err != nil {
 		return err
@@ -67,8 +67,8 @@ func (v *View) on(ctx context.Context, region string, run func(t *tx)) error {
 	return v.in(ctx, region, run)
 }
 
-// reach makes a round trip to each of the regions at once that is not the view's own. It
-// waits as long as a lease at most: a claim that a later step made could not be trusted.
+// reach makes a round trip to each of the regions, at once, but not to the view's own. It waits for
+// at most a lease: the lease of a claim that a later step made would be over.
 func (v *View) reach(ctx context.Context, regions ...string) error {
 	if len(regions) == 1 && regions[0] == v.name {
 		return nil // as nearly always

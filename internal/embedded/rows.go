@@ -14,8 +14,8 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// Values are messages of internal/proto/homeward/store/v1. What the row's key says is not
-// in them. For each, toX makes the message and fromX the value of the domain.
+// Values are messages of internal/proto/homeward/store/v1. They leave out what is in the row's
+// key. For each, toX makes the message and fromX the value of the domain.
 
 // Stored times are whole microseconds, the resolution that the SQL store keeps,
 // so that both stores judge every limit alike. The zero time is 0.

@@ -19,8 +19,8 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// TestARestartChangesNothing makes the same steps in two stores, one of which is killed
-// and opened again before each: both must answer alike, and hold the same rows.
+// TestARestartChangesNothing runs the same steps in two stores, of which it kills and opens one
+// before each step: both must answer alike, and have the same rows.
 func TestARestartChangesNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	clock := newClock()
@@ -30,7 +30,7 @@ func TestARestartChangesNothing(t *testing.T) {
 	const home = "us-east1"
 	type step func(v *embedded.View) (any, error)
 	both := func(s step) any {
-		require.NoError(t, short.Sync()) // not every step is
+		require.NoError(t, short.Sync()) // some steps do not sync
 		disk = disk.CrashClone(vfs.CrashCloneCfg{})
 		short = open(t, embedded.Config{Clock: clock.now, FS: disk})
 		want, wantErr := s(view(t, short, home))
@@ -120,8 +120,8 @@ func TestARestartChangesNothing(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// TestWhatAChargeLeaves bounds what each charge adds to the log and to the tables.
-func TestWhatAChargeLeaves(t *testing.T) {
+// TestTheSizeOfACharge bounds the bytes that each charge adds to the log and its rows in the tables.
+func TestTheSizeOfACharge(t *testing.T) {
 	db := open(t, embedded.Config{})
 	v := view(t, db, "us-east1")
 	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: "us-east1"}))
@@ -142,8 +142,7 @@ func TestWhatAChargeLeaves(t *testing.T) {
 	require.Equal(t, 3*many, audit)
 }
 
-// TestBookedMeanwhile books under the id of a claim in flight: its settlement must see
-// that.
+// TestBookedMeanwhile books under the id of a claim in flight: the claim's settlement must fail.
 func TestBookedMeanwhile(t *testing.T) {
 	db := open(t, embedded.Config{})
 	v := view(t, db, "us-east1")
@@ -167,8 +166,8 @@ func TestBookedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestEachRowIsTakenOnce takes from a long queue while rows come and are put off: the oldest
-// first.
+// TestEachRowIsTakenOnce takes rows of a long queue, the oldest first, while others arrive and are
+// postponed.
 func TestEachRowIsTakenOnce(t *testing.T) {
 	const home, many = "us-east1", 2_000
 	clock := newClock()
@@ -213,16 +212,16 @@ func TestEachRowIsTakenOnce(t *testing.T) {
 	require.Equal(t, want, got)
 	clock.advance(2 * time.Hour)
 	got = nil
-	left := n - finished
+	unfinished := n - finished
 	for take(5000) > 0 {
 	}
-	require.Len(t, got, left, "what was not finished was due again")
+	require.Len(t, got, unfinished, "the unfinished rows were due again")
 	d, err := q.Depth(t.Context(), home)
 	require.NoError(t, err)
 	require.Equal(t, n-finished, d.Pending)
 }
 
-// TestEachCallIsTakenOnce while claims come and go: the oldest first.
+// TestEachCallIsTakenOnce takes provider calls, the oldest first, while claims begin and end.
 func TestEachCallIsTakenOnce(t *testing.T) {
 	const home, many = "us-east1", 2_000
 	clock := newClock()
@@ -260,7 +259,7 @@ func TestEachCallIsTakenOnce(t *testing.T) {
 		if len(taken) == 0 {
 			break
 		}
-		for range 20 { // they are due after what is taken here, and before its leases end
+		for range 20 { // they fall due after the rows that are taken here, and before their leases end
 			rec := begin()
 			_, err := v.Settle(t.Context(), rec, crashVerdict(rec, claim.OutcomeReleased))
 			require.NoError(t, err)
@@ -274,8 +273,8 @@ func TestEachCallIsTakenOnce(t *testing.T) {
 	require.Equal(t, many, d.Pending+d.Parked)
 }
 
-// TestClaimsWhileCallsAreTaken has claims begun, settled and put off while their provider
-// calls are taken. An object is found from its Begin on, whatever becomes of it.
+// TestClaimsWhileCallsAreTaken begins, settles and postpones claims while it takes their provider
+// calls. Each object is found from its Begin on, with any outcome.
 func TestClaimsWhileCallsAreTaken(t *testing.T) {
 	const home = "us-east1"
 	clock := newClock()
@@ -331,5 +330,5 @@ func TestClaimsWhileCallsAreTaken(t *testing.T) {
 	readers.Wait()
 	d, err := v.Queue(outbox.ProviderCalls).Depth(t.Context(), home)
 	require.NoError(t, err)
-	require.Equal(t, 4*160, d.Pending, "in flight, or put off")
+	require.Equal(t, 4*160, d.Pending, "in flight, or postponed")
 }

@@ -131,7 +131,7 @@ func (db *DB) PutRestore(ctx context.Context, r claim.Restore) (changed bool, er
 	return db.putVersioned(ctx, restoreKey, r.Version, r)
 }
 
-// witnessKey is the key of a witness, whose value is JSON.
+// witnessKey is the key of the row of a witness. The row's value is JSON.
 func witnessKey(key claim.Key) []byte { return append([]byte{tableWitness}, pair(key)...) }
 
 func readWitness(k, value []byte) (w claim.Witness, err error) {

@@ -15,13 +15,13 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// tx is one call on the store: it takes locks, reads rows, and gathers writes, which its end
-// commits in one batch before it frees the locks. Its first error sticks: from then on it
-// finds nothing, and its end returns the error and commits nothing. So a step may read row
-// after row and look at no error before it ends.
+// tx is one call on the store: it takes locks, reads rows, and gathers writes. At its end it
+// commits them in one batch, and then frees the locks. It keeps its first error: from then on it
+// finds nothing, and at its end it returns the error and commits nothing. So a step may read row
+// after row and check no error before it ends.
 type tx struct {
 	*DB
-	// region and code are of the rows that it reads and writes, if they have a region.
+	// region and code are those of the rows of the call, if they have a region.
 	region string
 	code   claim.RegionCode
 	*call
@@ -162,8 +162,8 @@ func (t *tx) setOnce(key, value []byte, set bool) {
 	t.fail(t.batch.SingleDelete(key, nil))
 }
 
-// durable makes what a scan without locks saw durable before the call returns it: an entry
-// of its own in the log, which is synced with everything before it.
+// durable makes the result of a scan without locks durable before the call returns it: it adds an
+// entry to the log, which is synced with everything before it.
 func (t *tx) durable() { t.fail(t.batch.LogData([]byte{0}, nil)) }
 
 // oneRow asks the filters of all levels for a row. Pebble's Get leaves out those of the lowest
@@ -191,7 +191,7 @@ func (t *tx) get(key []byte, m proto.Message) (found bool) {
 	return t.read(key, func(value []byte) error { return decode(key, value, m) })
 }
 
-// row reads one row as what it says, nil if there is none. The caller holds its lock.
+// row reads one row as a value of the domain, nil if there is none. The caller holds its lock.
 func row[T any, M any, P interface {
 	*M
 	proto.Message
@@ -238,8 +238,8 @@ func each[M any, P interface {
 	})
 }
 
-// page lists up to limit of what read adds, and nothing that a crash can undo. add takes
-// nil for nothing, and reports whether more may follow.
+// page lists up to limit values that read adds; a crash can undo none of them. add ignores nil, and
+// reports whether more may follow.
 func page[T any](ctx context.Context, v *View, region string, limit int, read func(t *tx, add func(*T) (more bool))) (all []T, err error) {
 	err = v.on(ctx, region, func(t *tx) {
 		if limit <= 0 {
@@ -289,8 +289,8 @@ func decode(key, value []byte, m proto.Message) error {
 	return nil
 }
 
-// given is what reads of one row return.
-func given[T any](row *T) (value T, found bool) {
+// valueOf returns the row that a read found, or false for nil.
+func valueOf[T any](row *T) (value T, found bool) {
 	if row == nil {
 		return value, false
 	}
@@ -318,7 +318,7 @@ func damaged(key []byte, err error) error {
 var errTruncated = errors.New("it is truncated")
 
 // fail makes the store refuse everything from now on and calls Config.Fatal. The failed
-// write may or may not be in the log: nobody got an acknowledgement.
+// write may or may not be in the log: its caller got no acknowledgement.
 func (db *DB) fail(cause error) {
 	db.fatalOnce.Do(func() {
 		what := "cannot be written; check the disk and start again"
@@ -331,13 +331,13 @@ func (db *DB) fail(cause error) {
 			db.log.Error("store failed", "error", err)
 			return
 		}
-		db.fatal(err) // the process that ends logs the reason
+		db.fatal(err) // it logs the reason
 	})
 }
 
 // backgroundError receives failed flushes and compactions. Pebble retries them at once
-// and without end, which on a full disk is a busy loop that blocks every request, so
-// that ends the store; others are logged now and then.
+// and without end. On a full disk that is a busy loop which blocks every request, so the
+// store ends; it logs other failures now and then.
 func (db *DB) backgroundError(cause error) {
 	if errors.Is(cause, syscall.ENOSPC) {
 		db.fail(cause)

@@ -58,7 +58,7 @@ func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 				return true
 			})
 		}
-		if t.sweeps[tablePin] == nil { // every pin has been looked at
+		if t.sweeps[tablePin] == nil { // the sweep has checked every pin
 			t.fail(t.run(ctx, (*tx).forgetRegistrars))
 		}
 	})
@@ -90,7 +90,7 @@ func (t *tx) sweepPin(row []byte) (gone bool) {
 		return false
 	}
 	if _, ok := t.regions[pin.Home]; !ok {
-		return false // it is not known whether a claim there still owns the key
+		return false // a claim there may still own the key
 	}
 	if rec := t.of(pin.Home).syncedClaim(key); rec != nil && rec.Age(&t.policy, now) != claim.Gone {
 		return false
@@ -99,8 +99,8 @@ func (t *tx) sweepPin(row []byte) (gone bool) {
 	return true
 }
 
-// sweepNotice drops the body of a notice that was processed some time ago, and deletes
-// one that no provider repeats any more. An unprocessed one stays, as its row does.
+// sweepNotice drops the body of a notice that was processed some time ago, and deletes a notice
+// that no provider repeats any more. An unprocessed one stays, as does its row.
 func (t *tx) sweepNotice(row []byte) (gone bool) {
 	id := string(row[keyHead:])
 	t.lock(t.rows, t.rows.index(t.code, noticeOwner(id)))
@@ -119,7 +119,7 @@ func (t *tx) sweepNotice(row []byte) (gone bool) {
 	return true
 }
 
-// sweepUnpaid deletes what is kept of an object for which no money moved.
+// sweepUnpaid deletes the row of an object for which no money moved.
 func (t *tx) sweepUnpaid(row []byte) (gone bool) {
 	object := string(row[keyHead:])
 	t.lock(t.books, t.books.index(t.code, bookOf(object)))

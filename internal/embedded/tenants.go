@@ -16,9 +16,9 @@ import (
 )
 
 // Tenants, their endpoints and the regions are rows of the deployment: each region has a
-// copy of them, so that access costs no trip. Memory has those of tenants besides: each
-// request asks for its tenant, which the budget of replays, half the rate of one read,
-// would not bear as reads.
+// copy of them, so that access costs no trip. Memory has the tenants as well: each request
+// looks its tenant up, and the budget of replays, half the rate of one read, has no room for
+// another read.
 
 // maxTenants bounds the tenants in memory: 100,000 take about 30 MB with their API keys. A
 // larger deployment has a database.
@@ -37,7 +37,7 @@ func (db *DB) PutTenant(ctx context.Context, tenant claim.Tenant, apiKeys ...str
 		if old, exists := t.tenants[tenant.ID]; exists {
 			tenant.Registrar, tenant.PreviousRegistrar, tenant.RegistrarMovedAt = old.Registrar, old.PreviousRegistrar, old.RegistrarMovedAt
 		} else if len(t.tenants) >= maxTenants {
-			t.fail(fmt.Errorf("embedded store: it holds %d tenants, the most it can; use the SQL store", maxTenants))
+			t.fail(fmt.Errorf("embedded store: it has %d tenants, which is its limit; use the SQL store", maxTenants))
 		}
 		if _, ok := t.regions[tenant.Registrar]; !ok {
 			t.fail(fmt.Errorf("embedded store: tenant %s: there is no region %q to be registrar", tenant.ID, tenant.Registrar))
@@ -114,7 +114,7 @@ func (t *tx) keepsPins(region, tenant string) bool {
 }
 
 // forgetRegistrars ends the search at the former registrar of a moved tenant once its
-// last pin is gone: a trip less for each new key.
+// last pin is gone, which saves a trip for each new key.
 func (t *tx) forgetRegistrars() {
 	t.hold(&t.tenantMu)
 	for id, tenant := range t.tenants {
@@ -156,7 +156,7 @@ func (db *DB) Tenants(context.Context) ([]claim.Tenant, error) {
 	return slices.SortedFunc(maps.Values(db.tenants), func(a, b claim.Tenant) int { return strings.Compare(a.ID, b.ID) }), nil
 }
 
-// APIKeys lists the API keys of a tenant by their hash. It has kept no time of any, and none
+// APIKeys lists the API keys of a tenant by their hash. They have no times, and none
 // ends: the keys of an embedded store are those of its settings.
 func (db *DB) APIKeys(_ context.Context, tenant string) (all []claim.StoredAPIKey, err error) {
 	db.tenantMu.RLock()
@@ -181,7 +181,7 @@ func (t *tx) endpoint(tenant string) *relay.Endpoint {
 func (db *DB) Endpoint(ctx context.Context, tenant string) (e relay.Endpoint, found bool, err error) {
 	err = db.do(ctx, func(t *tx) {
 		t.hold(t.shared.RLocker())
-		e, found = given(t.endpoint(tenant))
+		e, found = valueOf(t.endpoint(tenant))
 	})
 	return e, found, err
 }
@@ -230,7 +230,7 @@ func (db *DB) NoteDelivery(ctx context.Context, tenant, url string, ok bool, dis
 		case e.DisabledAt.IsZero() && !now.Before(e.FailingSince.Add(disableAfter)):
 			e.DisabledAt = now
 		}
-		if e.FailingSince != old.FailingSince || e.DisabledAt != old.DisabledAt { // as hardly ever
+		if e.FailingSince != old.FailingSince || e.DisabledAt != old.DisabledAt { // which is rare
 			t.put(endpointKey(tenant), toEndpoint(&e))
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/homeward-io/homeward/internal/embedded"
 )
 
-// TestRegionStatus: a status is kept, counted once, and told in the order of the
-// configuration.
+// TestRegionStatus checks that the store keeps each status, counts a change once, and lists the
+// regions in the order of the configuration.
 func TestRegionStatus(t *testing.T) {
 	fs := vfs.NewMem()
 	cfg := embedded.Config{Dir: "store", FS: fs, Regions: regions, Policy: testPolicy()}
@@ -58,7 +58,7 @@ func TestRegionStatus(t *testing.T) {
 	require.EqualValues(t, 4, epoch)
 }
 
-// TestInFlight counts what waits for an outcome, each claim once.
+// TestInFlight checks that each claim without an outcome is counted once.
 func TestInFlight(t *testing.T) {
 	db := open(t, embedded.Config{})
 	ctx, home := t.Context(), regions[1].Name
@@ -66,7 +66,7 @@ func TestInFlight(t *testing.T) {
 	v := view(t, db, home)
 	is := func(want int) {
 		t.Helper()
-		for _, r := range regions { // whoever asks
+		for _, r := range regions { // from each view
 			n, err := view(t, db, r.Name).InFlight(ctx, home)
 			require.NoError(t, err)
 			require.Equal(t, want, n)
@@ -100,7 +100,7 @@ func TestInFlight(t *testing.T) {
 		}
 		return keys
 	}
-	require.Equal(t, []string{"k1"}, unknown(10), "one that somebody holds is not unknown yet")
+	require.Equal(t, []string{"k1"}, unknown(10), "a claim with a holder is not unknown yet")
 	_, err = v.Settle(ctx, held[2], claim.Verdict{Outcome: &claim.Unknown{Reason: "500"}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"k1", "k2"}, unknown(10), "oldest first")
