@@ -8,14 +8,13 @@ help: ## List the targets.
 	@awk '/^##@ /{print substr($$0, 5)} match($$0, /:.*## /) && /^[a-z0-9-]+:/{split($$0, t, ":"); printf "  make %-14s %s\n", t[1], substr($$0, RSTART + index(substr($$0, RSTART), "## ") + 2)}' $(MAKEFILE_LIST)
 
 ##@ Use
-# Built and not "go run", whose exit code is 1 whatever became of the command. On a
-# terminal the command gets the foreground for itself, so that Ctrl-C is for it alone
-# and its end for make, which would take the signal for a failure.
+# The command is built: "go run" would exit with 1 after any failure. On a terminal the command
+# alone is in the foreground. So Ctrl-C does not reach make, which would report a failure.
 FOREGROUND = case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in *+*) set -m;; esac
 # A first build is silent for minutes.
 RUN = { [ -x bin/homeward ] || echo "building bin/homeward; with empty caches this takes some minutes" >&2; } && $(GO) build -o bin/homeward ./cmd/homeward && { $(FOREGROUND); bin/homeward
 
-# As releases are built: without cgo, whose memory is not the Go runtime's to bound.
+# Without cgo, as releases are built: the Go runtime does not bound cgo's memory.
 demo cluster bench: export CGO_ENABLED ?= 0
 
 demo: ## Run three regions and the provider simulator on this machine (ARGS="--data DIR" keeps the data).
@@ -26,35 +25,34 @@ cluster: ## Run three regions of two nodes, each a process, on CockroachDB or Po
 
 ##@ Develop
 
-# Tests that need a database find one by themselves, see internal/lab/localdb, and are
-# skipped where there is none. PostgreSQL unless somebody says otherwise: it starts
-# in a second.
+# Tests on a database find one by themselves, see internal/lab/localdb, and are skipped without one.
+# The default is PostgreSQL, which starts in a second.
 test test-all: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresql)
 
-# Prometheus' engine is not ours to race, and takes eight times as long under the detector.
+# These run Prometheus' engine, which takes eight times as long under the race detector.
 UNRACED = $(addprefix github.com/homeward-io/homeward/,e2e/alerts monitoring)
 
-# Tests wait for databases, leases and gossip more than they compute: one package more than there
-# are cores. With more of them gossip on two cores takes busy nodes for lost.
+# Tests wait for databases, leases and gossip more than they compute, so one package more runs than
+# there are cores. With more of them gossip on two cores takes busy nodes for lost.
 WIDE = -p $$((1 + $$(getconf _NPROCESSORS_ONLN)))
 
-test: ## Test every promise, with the race detector: long tests are cut down or left out; tests on a database only if PostgreSQL is installed.
+test: ## Test every promise, with the race detector: long tests are cut down or left out; tests on a database run only if PostgreSQL is installed.
 	CGO_ENABLED=1 $(GO) test -race -short $(WIDE) -timeout 30m $$($(GO) list ./... | grep -vxF $(patsubst %,-e %,$(UNRACED)))
 	$(GO) test -short -timeout 20m $(UNRACED)
 	@$(if $(or $(findstring required,$(HOMEWARD_TEST_DATABASE)),$(wildcard /usr/lib/postgresql/*/bin/postgres),$(shell command -v postgres)),:,echo "no PostgreSQL was found: tests on a database were skipped; apt-get install postgresql")
 	@$(if $(shell PATH="$$PATH:/usr/sbin" command -v pdns_server),:,echo "no PowerDNS was found: the test of geo-DNS was skipped; apt-get install pdns-server pdns-backend-geoip")
 	@$(if $(wildcard e2e/stripenode/node_modules/stripe),:,echo "stripe-node was not found: its test was skipped; npm ci --prefix e2e/stripenode")
-	@$(if $(wildcard sdk/typescript/node_modules/typescript),:,echo "what the TypeScript client is built with was not found: its tests were skipped; npm ci --prefix sdk/typescript")
+	@$(if $(wildcard sdk/typescript/node_modules/typescript),:,echo "the tools of the TypeScript client were not found: its tests were skipped; npm ci --prefix sdk/typescript")
 
-# A long test asks testing.Short, or rapid, which asks it, in its own body: a room and a name
-# each. These alone are run again in full, without the race detector: make test has raced them
-# cut down, and the others whole.
+# A long test calls testing.Short in its own body, or rapid, which calls it. LONG has the package
+# and the name of each. test-all runs these again, in full and without the race detector: make test
+# has run them cut down, and all others whole.
 LONG = $(shell grep -rlE --include='*_test.go' --exclude-dir=node_modules --exclude-dir=tools 'testing\.Short|rapid\.Check' . | xargs awk \
 	'FNR == 1 {room = FILENAME; sub("/[^/]*$$", "", room)} /^func / {name = match($$2, /^Test[A-Za-z0-9_]*/) ? substr($$2, 1, RLENGTH) : ""} name && /testing\.Short|rapid\.Check/ {print room ":" name}')
 rooms = $(sort $(foreach t,$(LONG),$(firstword $(subst :, ,$(t)))))
 named = $(subst $() ,|,$(sort $(foreach t,$(LONG),$(lastword $(subst :, ,$(t))))))
 
-# On PostgreSQL e2e is run whole: make test has run it on the embedded store. TestStories runs on both.
+# test-all runs all of e2e on PostgreSQL: make test has run it on the embedded store. TestStories runs on both.
 test-all: $(if $(ONLY),,test) ## Run the long tests in full, too, without the race detector: storms, drills, crash tables, stories, the docs' commands, on both stores (ONLY=TestStorm: that one alone, and what it prints).
 ifdef ONLY
 	$(GO) test $(or $(patsubst %:$(ONLY),%,$(filter %:$(ONLY),$(LONG))),$(error there is no long test $(ONLY))) -run '^$(ONLY)$$' -count 1 -v -timeout 60m
@@ -63,9 +61,8 @@ else
 	HOMEWARD_TEST_STORE=sql $(GO) test -timeout 60m ./e2e -skip '^TestStories$$'
 endif
 
-# What touches the SQL store, but for the end-to-end tests, which `make test` has raced on
-# the embedded store. Go does not run again what it has just run in the same environment,
-# as `make test` did for most of these.
+# The packages that use the SQL store. Go takes most of their results from its cache, if make test
+# has run in the same environment.
 SQL_TESTS = ./internal/sqlstore/... ./internal/lab/localdb/... ./internal/deployment ./internal/node ./internal/cli
 
 test-postgres test-cockroach: export HOMEWARD_TEST_STORE := sql
@@ -81,15 +78,15 @@ test-cockroach: ## Run the same tests on a three-region CockroachDB, from COCKRO
 	@command -v "$${COCKROACH_BINARY:-cockroach}" >/dev/null || { echo "no CockroachDB was found: put cockroach on PATH or set COCKROACH_BINARY" >&2; exit 1; }
 	CGO_ENABLED=1 $(GO) test -race -short -p 1 -timeout 60m $(SQL_TESTS) ./e2e
 
-# The linters are a tool of a module of their own, so that the go.mod of the service
-# stays free of theirs. They are built once and kept in Go's cache.
+# The linters have a module of their own, so that the service's go.mod has none of their
+# modules. They are built once, into Go's cache.
 LINT = $(GO) tool -modfile=internal/tools/go.mod golangci-lint
 
 check: ## Check formatting, linters with vet, import directions, the docs, go.mod and generated code.
 	@test -z "$$(gofmt -l .)" || { echo "run gofmt on:"; gofmt -l .; exit 1; }
 	$(GO) mod tidy -diff
 	@sum() { find internal/gen internal/build/libraries.json docs/METRICS.md docs/ERRORS.md -type f -exec cksum {} + | sort; }; before=$$(sum); \
-	$(GO) generate ./... && [ "$$before" = "$$(sum)" ] || { echo "internal/gen, internal/build/libraries.json, docs/METRICS.md or docs/ERRORS.md was not what internal/proto, go.mod, meter or internal/problem says, and is now: commit it" >&2; exit 1; }
+	$(GO) generate ./... && [ "$$before" = "$$(sum)" ] || { echo "internal/gen, internal/build/libraries.json, docs/METRICS.md or docs/ERRORS.md was older than internal/proto, go.mod, meter or internal/problem, and is now up to date: commit it" >&2; exit 1; }
 	$(GO) test ./internal/archtest ./internal/proto
 	$(GO) -C internal/tools test -count 1 ./mutants
 	$(LINT) run
@@ -127,7 +124,7 @@ endif
 image: ## Build the images homeward and homeward-cloud for linux/amd64 and linux/arm64 into bin/images, without a container engine (ARGS="-push REGISTRY/NAMESPACE").
 	$(GO) run -C internal/tools/release ./image -o bin/images $(ARGS)
 
-# What deploy-check needs is built once, from modules of its own, and kept in bin/tools.
+# deploy-check builds its tools once, from modules of their own, into bin/tools.
 TOOLS = $(CURDIR)/bin/tools
 
 deploy-check: ## Test the chart (lint, units, a real control plane with simulated machines, an upgrade of its pods' processes under load) and Terraform against the providers' schemas; builds its tools into bin/tools, some minutes the first time.

@@ -22,7 +22,7 @@ func npm(t *testing.T) func(env []string, name string, args ...string) string {
 		t.Skip("node is not on PATH: install Node.js 20.19 or later, then npm ci --prefix sdk/typescript")
 	}
 	if _, err := os.Stat(filepath.Join(typescript, "node_modules", "typescript")); err != nil {
-		t.Skip("what the TypeScript client is built with is not installed: npm ci --prefix sdk/typescript")
+		t.Skip("the tools of the TypeScript client are not installed: npm ci --prefix sdk/typescript")
 	}
 	return func(env []string, name string, args ...string) string {
 		t.Helper()

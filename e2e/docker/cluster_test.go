@@ -27,11 +27,11 @@ const (
 	// patience bounds every wait for something that must happen. It is only spent
 	// when a test fails.
 	patience = 90 * time.Second
-	// replicationTime is for some hundred ranges, one after the other, across oceans.
+	// replicationTime lets some hundred ranges replicate, one after the other, across oceans.
 	replicationTime = 6 * time.Minute
 	// lookEvery is how often the tests poll for a change without a signal.
 	lookEvery = 50 * time.Millisecond
-	// stopTime is how long a node may take to stop: HOMEWARD_DRAIN, and some.
+	// stopTime is how long a node may take to stop, in seconds: somewhat more than HOMEWARD_DRAIN.
 	stopTime = "25"
 )
 
@@ -54,7 +54,7 @@ type member struct {
 	name, region, url string
 }
 
-// cluster is the one that Compose runs.
+// cluster is the cluster that Compose runs.
 type cluster struct {
 	ctx     context.Context
 	files   []string // Compose's
@@ -63,10 +63,10 @@ type cluster struct {
 	members []member
 	keys    map[string]string // API keys by tenant
 	http    *http.Client
-	images  string // directory of what is built
+	images  string // directory of the built images
 }
 
-// newCluster finds out what the cluster can be. Nothing runs yet.
+// newCluster chooses the cluster's database. Nothing runs yet.
 func newCluster(ctx context.Context, images string, env ...string) (*cluster, error) {
 	c := &cluster{
 		ctx: ctx, files: []string{"../compose.yaml"}, kind: localdb.CockroachDB, keys: map[string]string{}, images: images, env: env,
@@ -114,7 +114,7 @@ func (c *cluster) pull() error {
 	return err
 }
 
-// cockroachImage is the one that compose.yaml names.
+// cockroachImage returns the image that compose.yaml names.
 func cockroachImage() string {
 	text, _ := os.ReadFile("../compose.yaml")
 	_, rest, _ := strings.Cut(string(text), "${E2E_COCKROACH_IMAGE:-")
@@ -122,7 +122,7 @@ func cockroachImage() string {
 	return name
 }
 
-// databases are the services that keep rows: the one that is lost comes first.
+// databases returns the services with rows. The test takes the first one away.
 func (c *cluster) databases() []string {
 	if c.kind == localdb.PostgreSQL {
 		return []string{"database"}
@@ -130,7 +130,7 @@ func (c *cluster) databases() []string {
 	return []string{"database-" + eu, "database-" + us, "database-" + asia}
 }
 
-// of returns the services that stand in a region.
+// of returns the services of a region.
 func (c *cluster) of(region string) []string {
 	s := []string{region + "-1", region + "-2"}
 	if c.kind == localdb.CockroachDB {
@@ -139,7 +139,7 @@ func (c *cluster) of(region string) []string {
 	return s
 }
 
-// up starts everything in the order of its needs.
+// up starts everything in the order of dependencies.
 func (c *cluster) up() error {
 	if err := c.down(); err != nil {
 		return err
@@ -173,14 +173,14 @@ func (c *cluster) prepare() error {
 	if c.kind == localdb.CockroachDB {
 		url = fmt.Sprintf("postgresql://root@%s.1.30:26257/homeward?sslmode=disable", network())
 		migrate = append(migrate, "--survive", "region")
-		if err := c.foundCockroach(); err != nil {
+		if err := c.initCockroach(); err != nil {
 			return err
 		}
 	}
 	homeward := func(args ...string) (string, error) {
 		return docker(c.ctx, append([]string{"run", "--rm", "--network", project + "_default", "--env", "HOMEWARD_DATABASE_URL=" + url, "--env", "HOMEWARD_DATABASE__ALLOW_UNVERIFIED=true", image}, args...)...)
 	}
-	if err := c.until("the database takes its tables", func() error {
+	if err := c.until("the database has its tables", func() error {
 		_, err := homeward(migrate...)
 		return err
 	}); err != nil {
@@ -192,19 +192,19 @@ func (c *cluster) prepare() error {
 		}
 	}
 	for i, tenant := range tenants {
-		said, err := homeward("tenant", "create", tenant, "--name", tenant, "--registrar", regions[i])
+		out, err := homeward("tenant", "create", tenant, "--name", tenant, "--registrar", regions[i])
 		if err != nil {
 			return err
 		}
-		_, rest, _ := strings.Cut(said, "API key: ")
+		_, rest, _ := strings.Cut(out, "API key: ")
 		if c.keys[tenant], _, _ = strings.Cut(rest, "\n"); c.keys[tenant] == "" {
-			return fmt.Errorf("tenant create printed no API key but %q", said)
+			return fmt.Errorf("tenant create printed no API key but %q", out)
 		}
 	}
 	return nil
 }
 
-// cockroach runs the program in one of its nodes.
+// cockroach runs the program cockroach in one of its nodes.
 func (c *cluster) cockroach(args ...string) (string, error) {
 	id, err := c.id("database-" + us)
 	if err != nil {
@@ -213,9 +213,9 @@ func (c *cluster) cockroach(args ...string) (string, error) {
 	return docker(c.ctx, append([]string{"exec", id, "/cockroach/cockroach"}, append(args, "--insecure", "--host=localhost:26257")...)...)
 }
 
-// foundCockroach makes a cluster of the three nodes, and the database.
-func (c *cluster) foundCockroach() error {
-	if err := c.until("CockroachDB can be founded", func() error {
+// initCockroach makes a cluster of the three nodes, and the database.
+func (c *cluster) initCockroach() error {
+	if err := c.until("CockroachDB is initialized", func() error {
 		_, err := c.cockroach("init")
 		if err != nil && strings.Contains(err.Error(), "already been initialized") {
 			return nil
@@ -234,18 +234,18 @@ func (c *cluster) foundCockroach() error {
 // holds some alone, and its loss would be that of the cluster.
 func (c *cluster) replicated() error {
 	return c.untilWithin(replicationTime, "every range has three replicas", func() error {
-		said, err := c.cockroach("sql", "--format=tsv", "--execute=SELECT count(*) FROM crdb_internal.ranges_no_leases WHERE array_length(replicas, 1) < 3")
+		out, err := c.cockroach("sql", "--format=tsv", "--execute=SELECT count(*) FROM crdb_internal.ranges_no_leases WHERE array_length(replicas, 1) < 3")
 		if err != nil {
 			return err
 		}
-		if alone := strings.TrimSpace(strings.TrimPrefix(said, "count")); alone != "0" {
+		if alone := strings.TrimSpace(strings.TrimPrefix(out, "count")); alone != "0" {
 			return fmt.Errorf("%s have fewer", alone)
 		}
 		return nil
 	})
 }
 
-// until repeats something, at most for patience, until it succeeds.
+// until repeats f until it succeeds, at most for patience.
 func (c *cluster) until(what string, f func() error) error { return c.untilWithin(patience, what, f) }
 
 func (c *cluster) untilWithin(limit time.Duration, what string, f func() error) error {
@@ -297,11 +297,11 @@ func (c *cluster) exitCode(service string) (string, error) {
 // way is the direction of packets from one region to another.
 type way struct{ from, to string }
 
-// cut makes the packets of some ways vanish: gossip's where they would leave, those
-// of requests and of CockroachDB in the proxies that carry them.
+// cut drops the packets of some ways: those of gossip where they would leave, those of requests and
+// of CockroachDB in their proxies.
 func (c *cluster) cut(ways ...way) error {
 	return errors.Join(c.gossip("cut", ways), c.carried(ways, func(p *toxiproxy.Proxy, stream string) error {
-		// With a time of 0 it swallows what comes, and closes nothing.
+		// With a time of 0 the toxic drops all bytes, and closes nothing.
 		_, err := p.AddToxic("cut_"+stream, "timeout", stream, 1, toxiproxy.Attributes{"timeout": 0})
 		return err
 	}))
@@ -333,8 +333,8 @@ func (c *cluster) gossip(what string, ways []way) error {
 	})
 }
 
-// carried calls change for each stream of each proxy that carries bytes along some
-// ways: requests go up in the proxies of whoever asks, answers go down there.
+// carried calls change for each stream of each proxy that carries bytes along some ways: the
+// proxies of the sending region carry requests upstream, and their answers downstream.
 func (c *cluster) carried(ways []way, change func(p *toxiproxy.Proxy, stream string) error) error {
 	var errs []error
 	for _, w := range ways {
@@ -364,8 +364,7 @@ func (c *cluster) proxies(from, to string, f func(*toxiproxy.Proxy) error) error
 	return errors.Join(errs...)
 }
 
-// slow adds to the time that every packet of a region takes to and from others; 0
-// takes it away.
+// slow delays every packet of a region to and from others by more; 0 ends the delay.
 func (c *cluster) slow(region string, more time.Duration) error {
 	var ways []way
 	for _, r := range regions {
@@ -382,7 +381,7 @@ func (c *cluster) slow(region string, more time.Duration) error {
 	})
 }
 
-// ready asks a node whether it wants traffic.
+// ready reports whether a node wants traffic.
 func (c *cluster) ready(m member) bool {
 	ctx, cancel := context.WithTimeout(c.ctx, attemptTime)
 	defer cancel()
@@ -390,7 +389,7 @@ func (c *cluster) ready(m member) bool {
 	return err == nil
 }
 
-// get reads a whole answer of 200.
+// get returns the body of an answer with status 200.
 func (c *cluster) get(ctx context.Context, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -408,7 +407,7 @@ func (c *cluster) get(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-// artefacts is where the logs of a scenario that failed go.
+// artefacts is the directory for the logs of failed scenarios.
 const artefacts = "../artefacts"
 
 // keep saves every container's log, running or not.
@@ -424,7 +423,7 @@ func (c *cluster) keep(dir string) error {
 	})
 }
 
-// decode reads an answer of 200.
+// decode decodes the body of an answer with status 200.
 func decode(res *http.Response, v any) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s", res.Status)

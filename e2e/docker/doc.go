@@ -5,27 +5,27 @@
 //
 // The cluster is ../compose.yaml: three regions of two nodes, a CockroachDB node in
 // each, the simulator, and the distance between regions (package wan below this
-// one). Where CockroachDB's image cannot be pulled ../compose.postgres.yaml puts the
-// host's PostgreSQL in its place; the tests say which it was, and
-// HOMEWARD_TEST_KIND=postgresql or cockroachdb decides it.
+// one). If CockroachDB's image cannot be pulled, ../compose.postgres.yaml puts the
+// host's PostgreSQL in its place. The tests print the database; HOMEWARD_TEST_KIND=postgresql
+// or cockroachdb sets it.
 //
 // # Scenarios
 //
 // In each, clients send new keys all the time, every request from several of them at
-// once, and every retry to a region of its own choice. Something is taken away, what
-// must still work is waited for, it comes back, the cluster becomes whole, and the
-// clients finish. Then
+// once, and every retry to any region. The scenario takes something away, waits for
+// what must still work, and brings it back. The cluster becomes whole, and the clients
+// finish. Then
 //
-//   - every request has been answered for good;
+//   - every request has a final answer;
 //   - the history of each key fits the naive model (package history);
-//   - the simulator saw money move once for each key that was answered 201, and
-//     never else;
+//   - the simulator moved money once for each key with an answer of 201, and for no
+//     other;
 //   - every key reads the same bytes again from another region.
 //
 // The wrong clock is real to the node: its binary is built from the same sources with
 // another time.Now, by go build -overlay. Containers share the kernel's clock, and a
-// static binary takes no library to lie to it. The code is otherwise the same.
+// static binary loads no library that could change it. The code is otherwise the same.
 //
-// When a scenario fails, the containers' logs, the history, the simulator's movements
-// and the report are kept in ../artefacts.
+// When a scenario fails, the tests keep the containers' logs, the history, the simulator's
+// movements and the report in ../artefacts.
 package docker

@@ -18,8 +18,7 @@ const (
 	image      = "homeward-e2e"
 	wanImage   = "homeward-e2e-wan"
 	clockImage = "homeward-e2e-clock"
-	// pullTime is for 200 MB at 10 Mbit/s. Where there is no way to the registry the
-	// pull fails at once.
+	// pullTime is for 200 MB at 10 Mbit/s. Without a network the pull fails at once.
 	pullTime = 3 * time.Minute
 )
 
@@ -31,13 +30,13 @@ func command(ctx context.Context, env []string, name string, args ...string) (st
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
-		said := strings.Split(strings.TrimSpace(problems.String()), "\n")
-		return out.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, said[len(said)-1])
+		lines := strings.Split(strings.TrimSpace(problems.String()), "\n")
+		return out.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, lines[len(lines)-1])
 	}
 	return out.String(), nil
 }
 
-// docker is command for the engine's own.
+// docker runs docker.
 func docker(ctx context.Context, args ...string) (string, error) {
 	return command(ctx, nil, "docker", args...)
 }
@@ -52,15 +51,15 @@ func images(ctx context.Context, dir string) error {
 	)
 }
 
-// makeImage makes Homeward's image as `make image` does without an engine, from a program
-// with the flags of all that is handed out and more. It stays at homeward in dir.
+// makeImage makes Homeward's image as make image does, without an engine, from a program that is
+// built with the flags of releases and more. The program stays at homeward in dir.
 func makeImage(ctx context.Context, dir, tag string, flags ...string) error {
-	said, err := command(ctx, nil, "sh", "../../internal/build/flags.sh")
+	set, err := command(ctx, nil, "sh", "../../internal/build/flags.sh")
 	if err != nil {
 		return err
 	}
 	program := filepath.Join(dir, "homeward")
-	if err := build(ctx, program, "./cmd/homeward", append(strings.Fields(said), flags...)...); err != nil {
+	if err := build(ctx, program, "./cmd/homeward", append(strings.Fields(set), flags...)...); err != nil {
 		return err
 	}
 	return do(ctx, nil, "go", "run", "-C", "../../internal/tools/release", "./image", "-binary", program, "-load", tag)
@@ -72,7 +71,7 @@ func build(ctx context.Context, file, pkg string, flags ...string) error {
 	return do(ctx, []string{"CGO_ENABLED=0"}, "go", append(args, pkg)...)
 }
 
-// do is command for what prints nothing of interest.
+// do is command without its output.
 func do(ctx context.Context, env []string, name string, args ...string) error {
 	_, err := command(ctx, env, name, args...)
 	return err
@@ -105,7 +104,7 @@ func wrongClock(ctx context.Context, dir string) error {
 	}
 	const now = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
 	if bytes.Count(source, []byte(now)) != 1 {
-		return fmt.Errorf("%s has another Now than this test expects; mend wrongClock", path)
+		return fmt.Errorf("%s has another Now than this test expects; change wrongClock", path)
 	}
 	lying := bytes.Replace(source, []byte(now), []byte(now+"\tsec += wrongBy\n"), 1)
 	const reads = `package time
@@ -128,7 +127,7 @@ var wrongBy = func() int64 {
 	)
 }
 
-// composeProgram is the plug-in, or the program of old that Debian has.
+// composeProgram is Docker's plug-in, or Debian's docker-compose.
 var composeProgram = sync.OnceValue(func() []string {
 	if _, err := docker(context.Background(), "compose", "version"); err == nil {
 		return []string{"docker", "compose"}
@@ -147,7 +146,7 @@ func (c *cluster) compose(ctx context.Context, args ...string) error {
 	return err
 }
 
-// at once runs f for all of them at the same time.
+// atOnce runs f for all elements at the same time.
 func atOnce[T any](all []T, f func(T) error) error {
 	errs := make([]error, len(all))
 	var running sync.WaitGroup

@@ -27,17 +27,16 @@ import (
 )
 
 const (
-	// clients send at the same time, each rivals requests under its key: what two
-	// cores carry beside everything else.
+	// clients send at the same time, each rivals requests under its key: as many as two cores carry
+	// beside the cluster.
 	clients = 6
 	rivals  = 3
-	// warm is how many keys are through before anything is taken away.
+	// warm is how many keys are through before a scenario takes anything away.
 	warm = 15
-	// attemptTime is how long a client waits for one answer: longer than the slowest
-	// healthy one, a provider's time-out and two ways.
+	// attemptTime is how long a client waits for one answer: longer than the slowest healthy answer,
+	// a provider's time-out and two ways.
 	attemptTime = 7 * time.Second
-	// longestPause bounds a client's wait before a retry, whatever Retry-After is: these are
-	// impatient.
+	// longestPause bounds a client's wait before a retry, also below Retry-After.
 	longestPause = time.Second
 )
 
@@ -48,7 +47,7 @@ func charge(tenant, key string, amount int64, card string) request {
 	return request{tenant, key, fmt.Sprintf(`{"amount":%d,"currency":"usd","payment_method":%q}`, amount, card)}
 }
 
-// servedBy is the region that the answer came from.
+// servedBy returns the region that answered.
 func servedBy(r *answer.Answer) string {
 	if r.Header == nil {
 		return ""
@@ -84,16 +83,16 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// load is everything that is sent in one scenario.
+// load is the traffic of one scenario.
 type load struct {
 	c       *cluster
 	ctx     context.Context // of every request
 	cancel  context.CancelFunc
-	first   int64 // every key's amounts are its own, in all scenarios
+	first   int64 // no two keys share an amount, in all scenarios
 	history history.History
 	ending  chan struct{}
 	running sync.WaitGroup
-	through chan struct{} // one for each key that is through, as long as somebody reads
+	through chan struct{} // one for each key that is through, as long as the scenario reads them
 
 	next               atomic.Int64
 	requests, no, none atomic.Int64 // sent; answered 503; not answered
@@ -103,7 +102,7 @@ type load struct {
 	why  map[string]int // 503s by error
 }
 
-// send is one request and the last answer to it.
+// send is one request and its last answer.
 type send struct {
 	request
 	amount int64
@@ -142,7 +141,7 @@ func (c *cluster) begin(ctx context.Context, scenario int) *load {
 	return l
 }
 
-// end lets the clients finish what they have begun, within patience.
+// end lets the clients finish their keys, within patience.
 func (l *load) end() {
 	select {
 	case <-l.ending:
@@ -154,10 +153,10 @@ func (l *load) end() {
 	l.running.Wait()
 }
 
-// amount is one that no other key has.
+// amount returns an amount that no other key has.
 func (l *load) amount() int64 { return l.first + l.next.Add(1) }
 
-// anywhere is a merchant without a preference.
+// anywhere returns any node.
 func (l *load) anywhere() member { return l.c.members[rand.IntN(len(l.c.members))] }
 
 func (l *load) anyTenant() string { return tenants[rand.IntN(len(tenants))] }
@@ -179,7 +178,7 @@ func (l *load) key(client int) {
 	var all sync.WaitGroup
 	for i := range rivals {
 		s := &send{request: charge(tenant, key, amount, card), amount: amount, hard: hard}
-		if other && i > 0 { // the rest want something else
+		if other && i > 0 { // the others send another amount
 			if i == 1 {
 				amount = l.amount()
 			}
@@ -211,7 +210,7 @@ func (l *load) settle(ctx context.Context, client int, s *send, where func() mem
 	}
 }
 
-// attempt sends once and records what came of it.
+// attempt sends once and records the result.
 func (l *load) attempt(ctx context.Context, client int, s *send, at member, patience time.Duration) *answer.Answer {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -222,8 +221,8 @@ func (l *load) attempt(ctx context.Context, client int, s *send, at member, pati
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.last == nil || !s.last.Final() {
-		// One that hung may come back after another was answered for good: the
-		// history has both.
+		// An attempt that hung may return after another got a final answer: the history has
+		// both.
 		s.last = r
 	}
 	switch {
@@ -236,7 +235,7 @@ func (l *load) attempt(ctx context.Context, client int, s *send, at member, pati
 	return r
 }
 
-// probeClient is the number of the scenario itself in the history.
+// probeClient is the scenario's own number in the history.
 const probeClient = clients * rivals
 
 // fresh is a new charge under a key that is at home in a region.
@@ -253,14 +252,14 @@ func (l *load) pay(at member, home string) *answer.Answer {
 	return l.settle(ctx, probeClient, l.fresh(home), func() member { return at })
 }
 
-// tally compares merchants' answers with what the simulator saw.
+// tally counts the requests and answers of a scenario.
 type tally struct {
 	Keys, Completed, Declined int
 	Requests, No, None        int64
 	Why                       map[string]int
 }
 
-// effect is the part of the simulator's that is compared.
+// effect is the part of the simulator's effects that judge compares.
 type effect struct {
 	Reference string `json:"reference"`
 	Amount    int64  `json:"amount"`
@@ -272,7 +271,7 @@ func (l *load) judge(t *testing.T, v *tally) {
 	v.Requests, v.No, v.None, v.Why = l.requests.Load(), l.no.Load(), l.none.Load(), l.why
 	byKey := map[string][]*send{}
 	for _, s := range l.sent {
-		require.True(t, s.last.Final(), "%s was never answered for good: %v", s.key, s.last)
+		require.True(t, s.last.Final(), "%s has no final answer: %v", s.key, s.last)
 		byKey[s.tenant+"/"+s.key] = append(byKey[s.tenant+"/"+s.key], s)
 	}
 	v.Keys = len(byKey)
@@ -280,7 +279,7 @@ func (l *load) judge(t *testing.T, v *tally) {
 	winners := make([]*send, 0, len(byKey))
 	for key, sends := range byKey {
 		i := slices.IndexFunc(sends, func(s *send) bool { return s.last.Status != http.StatusUnprocessableEntity })
-		require.GreaterOrEqual(t, i, 0, "%s: everybody was refused", key)
+		require.GreaterOrEqual(t, i, 0, "%s: all requests were refused", key)
 		winner := sends[i]
 		for _, s := range sends {
 			if s.body != winner.body {
@@ -331,7 +330,7 @@ func (l *load) replay(t *testing.T, winners []*send) {
 	require.Zero(t, different.Load(), "replays that differ")
 }
 
-// movements is how often money moved for this load so far, as the simulator saw it.
+// movements counts by effect how often the simulator moved money for this load so far.
 func (l *load) movements() (map[effect]int, error) {
 	text, err := l.c.get(l.ctx, simulatorURL()+"/_sim/effects")
 	if err != nil {
@@ -350,8 +349,7 @@ func (l *load) movements() (map[effect]int, error) {
 	return moved, nil
 }
 
-// moved is movements once everything is over, when the simulator must have seen no
-// duplicate of anything.
+// moved is movements at the end, when the simulator must have no duplicates.
 func (l *load) moved(t *testing.T) map[effect]int {
 	t.Helper()
 	moved, err := l.movements()
@@ -369,7 +367,7 @@ func (l *load) moved(t *testing.T) map[effect]int {
 
 func simulatorURL() string { return fmt.Sprintf("http://%s.0.20:8090", network()) }
 
-// faults are how the simulator behaves, as it takes them.
+// faults is the simulator's behaviour, in its JSON.
 type faults struct {
 	Latency    int64   `json:"latency_ms"`
 	Jitter     int64   `json:"jitter_ms"`
@@ -378,7 +376,7 @@ type faults struct {
 }
 
 var (
-	// everyday is a provider with its moods.
+	// everyday is a provider with some faults.
 	everyday = faults{Latency: 40, Jitter: 20, ErrorAfter: 0.02, DropReply: 0.02}
 	// holding keeps calls for a while before it decides: less than the nodes' patience,
 	// HOMEWARD_PROVIDER__TIMEOUT.
@@ -387,7 +385,7 @@ var (
 	mute = faults{DropReply: 1}
 )
 
-// provider changes how the simulator behaves from now on.
+// provider sets the simulator's faults from now on.
 func (c *cluster) provider(f faults) error {
 	body, err := json.Marshal(f)
 	if err != nil {
@@ -407,7 +405,7 @@ func (c *cluster) provider(f faults) error {
 	return errors.Join(err, res.Body.Close())
 }
 
-// keep saves the history, and what the simulator saw.
+// keep saves the history, and the simulator's effects.
 func (l *load) keep(dir string) error {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)

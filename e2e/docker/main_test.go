@@ -19,8 +19,8 @@ import (
 // guard is the variable that lets these tests run.
 const guard = "HOMEWARD_DOCKER"
 
-// shared is the cluster of all scenarios, nil where they are skipped. A scenario
-// that fails leaves it to the next one to make anew.
+// shared is the cluster of all scenarios, nil if they are skipped. After a failed scenario the next
+// one makes it anew.
 var shared *cluster
 
 // rows are the report.
@@ -65,7 +65,7 @@ func run(m *testing.M) int {
 // withCluster builds the images, runs the tests and clears everything away.
 func withCluster(ctx context.Context, tests func() int) (code int, err error) {
 	if runtime.GOOS != "linux" {
-		return 1, errors.New("the tests reach containers at their own addresses, which only Linux lets them")
+		return 1, errors.New("the tests need Linux: they reach containers at the containers' own addresses")
 	}
 	dir, err := os.MkdirTemp("", "homeward-images-")
 	if err != nil {

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -20,20 +21,19 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
-// maxImage is what the project's image may weigh, in bytes: its 48.4 MB, of which Prometheus'
-// exporter and HTTP handler, the export of metrics, the console and three more providers are
-// some five, licences and time zones nearly one, and a tenth of a megabyte for the code of
-// the next changes. What outgrows it looks for weight to take off before it raises it: see
-// docs/design/providers.md.
+// maxImage bounds the project's image, in bytes: it has 48.4 MB, of which Prometheus' exporter and
+// HTTP handler, the export of metrics, the console and three more providers are some five, licences
+// and time zones nearly one. A tenth of a megabyte is for the next changes. Before you raise it,
+// remove something: see docs/design/providers.md.
 const maxImage = 48_500_000
 
-// TestImage: the image is small, nobody in particular runs in it, and it holds a
-// binary that needs nothing else.
+// TestImage checks that the image is small, runs as no user of the host, and has a binary that
+// needs nothing else.
 func TestImage(t *testing.T) {
 	c := needCluster(t)
-	said, err := docker(c.ctx, "image", "inspect", "--format", "{{.Size}} {{.Config.User}}", image)
+	out, err := docker(c.ctx, "image", "inspect", "--format", "{{.Size}} {{.Config.User}}", image)
 	require.NoError(t, err)
-	size, user, _ := strings.Cut(strings.TrimSpace(said), " ")
+	size, user, _ := strings.Cut(strings.TrimSpace(out), " ")
 	bytes, err := strconv.Atoi(size)
 	require.NoError(t, err)
 	require.Less(t, bytes, maxImage)
@@ -46,12 +46,12 @@ func TestImage(t *testing.T) {
 	for _, p := range binary.Progs {
 		require.NotEqual(t, elf.PT_INTERP, p.Type, "the binary needs a dynamic linker")
 	}
-	said, err = docker(c.ctx, "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", image, "version")
+	out, err = docker(c.ctx, "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", image, "version")
 	require.NoError(t, err)
-	require.NotEmpty(t, said)
+	require.NotEmpty(t, out)
 }
 
-// scenarios, in the order of what they take away.
+// scenarios run in this order.
 var scenarios = []struct {
 	name string
 	run  func(s *scene)
@@ -87,7 +87,7 @@ func TestScenarios(t *testing.T) {
 				t.Logf("the cluster was started in %v", time.Since(began).Round(time.Second))
 			}
 			whole = false
-			if sc.name == "clock-wrong" { // a build of a minute is no part of it
+			if sc.name == "clock-wrong" { // the build takes a minute, before the scenario begins
 				require.NoError(t, wrongClock(c.ctx, t.TempDir()))
 			}
 			began := time.Now()
@@ -125,7 +125,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// keep saves what helps to find out why a scenario failed.
+// keep saves the logs and the history of a failed scenario.
 func (s *scene) keep(name string) {
 	dir := filepath.Join(artefacts, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -145,24 +145,26 @@ func (s *scene) keep(name string) {
 	s.Logf("logs and history are in e2e/artefacts/%s", name)
 }
 
-// must ends the scenario unless something went well.
+// must ends the scenario after an error.
 func (s *scene) must(err error) {
 	s.Helper()
 	require.NoError(s, err)
 }
 
-// until waits for something, at most for patience.
+// until waits until ok, at most for patience.
 func (s *scene) until(what string, ok func() bool) {
 	s.Helper()
-	s.must(s.c.until(what, func() error {
-		if ok() {
-			return nil
-		}
-		return fmt.Errorf("it is not so yet")
-	}))
+	s.must(s.c.until(what, func() error { return expect(ok()) }))
 }
 
-// at is the first or second node of a region.
+func expect(ok bool) error {
+	if ok {
+		return nil
+	}
+	return errors.New("not yet")
+}
+
+// at returns the first or second node of a region.
 func (s *scene) at(region string, n int) member {
 	for _, m := range s.c.members {
 		if m.name == fmt.Sprintf("%s-%d", region, n) {
@@ -172,8 +174,8 @@ func (s *scene) at(region string, n int) member {
 	panic("no such node")
 }
 
-// home reports whether a node reaches a region: a new charge is made there, and not
-// here in its place.
+// home reports whether a node reaches a region: the region makes a new charge, and the node's own
+// region does not make it as deputy.
 func (s *scene) home(at member, region string) bool {
 	r := s.l.pay(at, region)
 	return r.Status == http.StatusCreated && servedBy(r) == region
@@ -183,27 +185,17 @@ func (s *scene) home(at member, region string) bool {
 func (s *scene) whole() {
 	s.Helper()
 	s.must(atOnce(s.c.members, func(m member) error {
-		if err := s.c.until(m.name+" is ready", func() error {
-			if s.c.ready(m) {
-				return nil
-			}
-			return fmt.Errorf("it is not")
-		}); err != nil {
+		if err := s.c.until(m.name+" is ready", func() error { return expect(s.c.ready(m)) }); err != nil {
 			return err
 		}
 		return atOnce(regions, func(region string) error {
-			return s.c.until(m.name+" reaches "+region, func() error {
-				if s.home(m, region) {
-					return nil
-				}
-				return fmt.Errorf("it does not")
-			})
+			return s.c.until(m.name+" reaches "+region, func() error { return expect(s.home(m, region)) })
 		})
 	}))
 }
 
-// deputises waits until the nodes of a region serve keys of another one that is
-// lost: new ones are charged, and here.
+// deputises waits until the nodes of a region serve keys of a lost one: they charge new keys
+// themselves.
 func (s *scene) deputises(here, lost string) {
 	s.Helper()
 	began := time.Now()
@@ -216,8 +208,8 @@ func (s *scene) deputises(here, lost string) {
 	s.Logf("%s serves the keys of %s after %v", here, lost, time.Since(began).Round(100*time.Millisecond))
 }
 
-// regionKilled: all of a region dies at once. The others serve its keys, and when it
-// is back it goes on.
+// regionKilled: all of a region dies at once. The others serve its keys, and when it is back it
+// serves them again.
 func regionKilled(s *scene) {
 	s.must(s.c.signal(s.c.of(eu), "kill"))
 	s.deputises(us, eu)
@@ -225,8 +217,8 @@ func regionKilled(s *scene) {
 	s.must(s.c.signal(s.c.of(eu), "start"))
 }
 
-// held makes charges at a node while the provider behaves in some way, and waits
-// until they are in its hands. The answers come in the channel.
+// held makes charges at a node while the provider has faults f, and waits until they are in flight.
+// The channel gets the answers.
 func (s *scene) held(n int, at member, home string, f faults) ([]*send, <-chan *answer.Answer) {
 	s.must(s.c.provider(f))
 	sends, replies := make([]*send, n), make(chan *answer.Answer, n)
@@ -266,7 +258,7 @@ func (s *scene) state(at member, one *send) string {
 	return status.State
 }
 
-// finish retries a charge elsewhere until it is answered for good.
+// finish retries a charge at a node until it has a final answer.
 func (s *scene) finish(one *send, at member) *answer.Answer {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.l.ctx, patience)
@@ -277,7 +269,7 @@ func (s *scene) finish(one *send, at member) *answer.Answer {
 }
 
 // regionFrozen: all of a region is frozen with charges in flight, long enough for others to take
-// them over, and resumes. What it then does with them must not count.
+// them over, and resumes. Its late answers must change nothing.
 func regionFrozen(s *scene) {
 	sends, replies := s.held(4, s.at(eu, 1), eu, holding)
 	s.must(s.c.signal(s.c.of(eu), "pause"))
@@ -287,7 +279,7 @@ func regionFrozen(s *scene) {
 	}
 	s.must(s.c.signal(s.c.of(eu), "unpause"))
 	for _, one := range sends {
-		// Whatever the late holder answers, it is no second answer: the history shows it.
+		// The late holder gives no second answer: the history would show it.
 		s.must(receive(s.c.ctx, replies))
 		s.finish(one, s.at(eu, 1))
 	}
@@ -305,8 +297,8 @@ func partition(s *scene) {
 	s.must(s.c.mend(ways...))
 }
 
-// partitionOneWay: what us sends to europe is lost, what europe sends arrives: us gets
-// no answer, and europe's requests are carried out without anybody hearing of it.
+// partitionOneWay: packets from us to europe are lost, those from europe to us arrive. So us gets no
+// answer, and europe's requests are executed without an answer.
 func partitionOneWay(s *scene) {
 	s.must(s.c.cut(way{us, eu}))
 	s.unreached(us, eu)
@@ -315,9 +307,9 @@ func partitionOneWay(s *scene) {
 	s.must(s.c.mend(way{us, eu}))
 }
 
-// regionCutOff: a region is alone. Both sides act on the same rows where the database
-// lets them. One that is parted with them has its majority with the others, and who
-// is alone fails closed.
+// regionCutOff: a region is alone. Both sides act on the same rows if they reach the database. A
+// database that is partitioned as well has its majority with the others, and the region alone fails
+// closed.
 func regionCutOff(s *scene) {
 	ways := []way{{eu, us}, {us, eu}, {eu, asia}, {asia, eu}}
 	s.must(s.c.cut(ways...))
@@ -335,8 +327,7 @@ func regionCutOff(s *scene) {
 	s.must(s.c.mend(ways...))
 }
 
-// unreached makes sure that a cut is one: a new charge at home on its far side is not
-// made there.
+// unreached checks that a cut holds: the far side does not make a new charge that is at home there.
 func (s *scene) unreached(here, there string) {
 	s.Helper()
 	r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(there)), s.at(here, 1), attemptTime)
@@ -380,7 +371,7 @@ func (s *scene) charged(one *send) bool {
 	return false
 }
 
-// slowRegion: the ways to and from a region take three times as long.
+// slowRegion: packets to and from a region take three times as long.
 func slowRegion(s *scene) {
 	const more = 200 * time.Millisecond
 	s.must(s.c.slow(asia, more))
@@ -398,8 +389,8 @@ func slowRegion(s *scene) {
 	s.must(s.c.slow(asia, 0))
 }
 
-// databaseLost: where rows are in one place nothing is charged without it, and every answer asks
-// for a retry. Where they are in three, one may be lost.
+// databaseLost: without the only database nothing is charged, and every answer asks for a retry. Of
+// three database nodes one may be lost.
 func databaseLost(s *scene) {
 	lost := s.c.databases()[:1]
 	s.must(s.c.signal(lost, "kill"))
@@ -413,12 +404,12 @@ func databaseLost(s *scene) {
 		require.Equal(s, http.StatusServiceUnavailable, r.Status, "%v", r)
 	}
 	if s.c.kind == localdb.CockroachDB {
-		s.until("us-east1 goes on", func() bool { return s.home(s.at(us, 1), us) })
+		s.until("us-east1 serves its keys", func() bool { return s.home(s.at(us, 1), us) })
 	}
 	s.must(s.c.signal(lost, "start"))
 }
 
-// toSettle has a charge finished once everything is well again.
+// toSettle settles a charge at the end of the scenario, so that judge finds its final answer.
 func (s *scene) toSettle(one *send) *send {
 	s.l.running.Go(func() {
 		<-s.l.ending
@@ -440,8 +431,8 @@ func simulatorDown(s *scene) {
 	s.must(s.c.signal([]string{"simulator"}, "start"))
 }
 
-// clockWrong: a node's clock is minutes ahead, then behind. Time in rows is the
-// database's, so nothing comes of it.
+// clockWrong: a node's clock is minutes ahead, then behind. Rows have the database's time, so it
+// changes nothing.
 func clockWrong(s *scene) {
 	wrong, plain := s.at(eu, 2), slices.Clip(s.c.env)
 	change := func(image, offset string) {
@@ -450,7 +441,7 @@ func clockWrong(s *scene) {
 		s.until(wrong.name+" is ready", func() bool { return s.c.ready(wrong) })
 	}
 	defer func() { s.c.env = plain }()
-	// Behind by no more than fresh certificates are dated back: 5 minutes.
+	// At most 5 minutes behind, by which fresh certificates are dated back.
 	for _, by := range []time.Duration{10 * time.Minute, -4 * time.Minute} {
 		change(clockImage, by.String())
 		res, err := s.c.http.Get(wrong.url + "/livez")
@@ -460,7 +451,7 @@ func clockWrong(s *scene) {
 		s.must(err)
 		require.InDelta(s, by.Seconds(), time.Until(at).Seconds(), 30, "the node's clock")
 		s.whole()
-		// Its claims are in flight while a rival elsewhere asks for them.
+		// Its claims are in flight while a rival elsewhere sends the same keys.
 		sends, replies := s.held(4, wrong, eu, holding)
 		for i, one := range sends {
 			s.finish(&send{request: one.request, amount: one.amount}, s.at(regions[i%3], 1))

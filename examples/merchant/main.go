@@ -35,13 +35,13 @@ func main() {
 	}
 }
 
-// order is the shop's record of one.
+// order is the shop's record of an order.
 type order struct {
 	Amount int64  `json:"amount"`
 	Card   string `json:"card"`
 	// Key is the idempotency key of the payment in progress.
 	Key string `json:"key"`
-	// Declined is why the card was declined: the outcome of Key is known, and is no.
+	// Declined is why the card was declined: the outcome of Key is no.
 	Declined string `json:"declined,omitempty"`
 	// Charge is the payment, once it is made.
 	Charge string `json:"charge,omitempty"`
@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	o, err := load(*path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if *amount <= 0 {
-			return errors.New("say with --amount what the order costs")
+			return errors.New("--amount is missing; set it to what the order costs, in cents")
 		}
 		if o.Key, err = c.NewKey(); err != nil {
 			return err
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return o.pay(ctx, c, *path, cmp.Or(*card, o.Card), out)
 }
 
-// pay goes on with a payment until its outcome is known, or returns what a person has to do.
+// pay continues a payment until it has an outcome, or returns what a person has to do.
 func (o *order) pay(ctx context.Context, c *client.Client, path, card string, out io.Writer) error {
 	if o.Charge != "" {
 		fmt.Fprintln(out, "paid already:", o.Charge)
@@ -95,8 +95,8 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 	}
 	if o.Declined != "" {
 		if card != o.Card {
-			// The payer gave another card: another payment, so another key. The declined card is
-			// not charged again.
+			// Another card is another payment, so it gets another key. The declined card is not
+			// charged again.
 			key, err := c.NewKey()
 			if err != nil {
 				return err
@@ -116,7 +116,7 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 	var refused *client.Error
 	switch {
 	case err == nil && charge.Status != "succeeded":
-		// A payer who has to authenticate, or a bank that takes days.
+		// The payer has to authenticate, or the bank takes days.
 		return fmt.Errorf("the payment %s is %s; run this again later, which is safe", charge.ID, charge.Status)
 	case err == nil:
 		o.Charge = charge.ID

@@ -13,8 +13,8 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 )
 
-// The order is paid once, through lost replies, a run that was killed before it knew, a
-// card that is declined, and two runs after it was paid.
+// The order is paid once, through lost replies, a run that was killed before its answer, a
+// declined card, and two runs after the payment.
 func TestAnOrderIsPaidOnce(t *testing.T) {
 	settings, err := node.LoadSettings("", nil)
 	require.NoError(t, err)
@@ -43,8 +43,8 @@ func TestAnOrderIsPaidOnce(t *testing.T) {
 	_, err = merchant()
 	require.ErrorContains(t, err, "stolen_card", "without --card it is the order's own")
 
-	// A declined card that is sent again without an answer is no longer declined: until its outcome
-	// is known, another card gets no key.
+	// A declined card that is sent again without an answer is no longer declined: another card gets
+	// no key before its outcome.
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	ctx = gone
@@ -59,23 +59,23 @@ func TestAnOrderIsPaidOnce(t *testing.T) {
 	require.ErrorContains(t, err, "insufficient_funds")
 
 	// That card would now be approved. The payer has replaced it, so it is not charged.
-	said, err := merchant("--card", "pm_card_visa")
+	printed, err := merchant("--card", "pm_card_visa")
 	require.NoError(t, err)
-	require.Regexp(t, `^paid: ch_`, said)
+	require.Regexp(t, `^paid: ch_`, printed)
 	paid, err := load(path)
 	require.NoError(t, err)
 	require.Equal(t, "pm_card_visa", paid.Card)
 	require.NotEqual(t, declined.Key, paid.Key)
 	again, err := merchant("--card", "pm_card_visa")
 	require.NoError(t, err)
-	require.Equal(t, strings.Replace(said, "paid:", "paid already:", 1), again)
+	require.Equal(t, strings.Replace(printed, "paid:", "paid already:", 1), again)
 
-	// As it is after a run that was killed when its request had been sent.
+	// The file after a run that was killed when it had sent its request.
 	o, err := load(path)
 	require.NoError(t, err)
 	o.Charge = ""
 	require.NoError(t, o.save(path))
 	again, err = merchant("--card", "pm_card_visa")
 	require.NoError(t, err)
-	require.Equal(t, said, again)
+	require.Equal(t, printed, again)
 }

@@ -13,12 +13,11 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// giftCards is a provider of gift cards. Its documentation says: a request with an Idempotency-Key
-// that was seen in the last 24 hours is answered as the first one was, and one with other
-// parameters with 409. It shows no movement afterwards, has no transfers, and holds nothing for
-// later.
+// giftCards is a provider of gift cards. By its documentation it answers a request with an
+// Idempotency-Key of the last 24 hours as it answered the first one, and one with other parameters
+// with 409. It shows no movement afterwards, has no transfers, and holds nothing for later.
 type giftCards struct {
-	psp.NoCapture // Capture and Cancel are refused, and nothing is sent
+	psp.NoCapture // refuses Capture and Cancel, and sends nothing
 	baseURL       string
 	client        *http.Client
 }
@@ -74,7 +73,7 @@ func (*giftCards) Show(context.Context, psp.Kind, string, string) (psp.Found, ps
 }
 
 // move sends one request and never a second: the claim above decides whether that is safe.
-// Every way out of it that the provider's own words do not decide is Unknown.
+// Without a reply of the provider's own the outcome is Unknown.
 func (g *giftCards) move(ctx context.Context, path string, call psp.Call) psp.Result {
 	body, err := json.Marshal(map[string]any{
 		"reference": call.Reference, "amount": call.Amount, "currency": call.Currency, "source": call.Source,
@@ -88,14 +87,14 @@ func (g *giftCards) move(ctx context.Context, path string, call psp.Call) psp.Re
 	if err != nil {
 		return psp.Result{Err: err}
 	}
-	req.GetBody = nil // or net/http would repeat the request on a connection that broke
+	req.GetBody = nil // or net/http would repeat the request after its connection broke
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", call.Key)
 	res, err := g.client.Do(req)
 	if err != nil {
 		return psp.Result{Err: err}
 	}
-	defer func() { _ = res.Body.Close() }() // it has been read
+	defer func() { _ = res.Body.Close() }() // its error changes nothing: the reply has been read
 	text, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 	if err != nil {
 		return psp.Result{Err: err}
@@ -103,27 +102,27 @@ func (g *giftCards) move(ctx context.Context, path string, call psp.Call) psp.Re
 	return outcome(res.StatusCode, text, call)
 }
 
-// outcome reads the provider's reply. A gateway in between speaks the same status codes, so a code
+// outcome reads the provider's reply. A gateway in between sends the same status codes, so a code
 // alone decides nothing.
 func outcome(status int, text []byte, call psp.Call) psp.Result {
-	var said struct {
+	var reply struct {
 		ID, Status, Reference, Currency string
 		Amount                          int64
 		Error                           struct{ Class, Code, Message string }
 	}
-	if err := json.Unmarshal(text, &said); err != nil {
-		return psp.Result{Err: fmt.Errorf("status %d without the provider's words: %w", status, err)}
+	if err := json.Unmarshal(text, &reply); err != nil {
+		return psp.Result{Err: fmt.Errorf("status %d, and the reply is not the provider's: %w", status, err)}
 	}
 	classes := map[string]psp.Class{"soft": psp.Soft, "hard": psp.Hard, "invalid": psp.Invalid}
-	class, declined := classes[said.Error.Class]
+	class, declined := classes[reply.Error.Class]
 	switch {
-	case status == http.StatusOK && said.Status == "succeeded" && said.ID != "" &&
-		said.Reference == call.Reference && said.Amount == call.Amount && said.Currency == call.Currency:
-		return psp.Result{Outcome: psp.Approved, ProviderRef: said.ID}
+	case status == http.StatusOK && reply.Status == "succeeded" && reply.ID != "" &&
+		reply.Reference == call.Reference && reply.Amount == call.Amount && reply.Currency == call.Currency:
+		return psp.Result{Outcome: psp.Approved, ProviderRef: reply.ID}
 	case declined && (status == http.StatusPaymentRequired || class == psp.Invalid && status/100 == 4):
-		return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: class, Code: said.Error.Code, Message: said.Error.Message}}
-	case status == http.StatusConflict && said.Error.Class == "key_reuse":
+		return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: class, Code: reply.Error.Code, Message: reply.Error.Message}}
+	case status == http.StatusConflict && reply.Error.Class == "key_reuse":
 		return psp.Result{Err: psp.ErrKeyReused}
 	}
-	return psp.Result{Err: fmt.Errorf("status %d, class %q", status, said.Error.Class)}
+	return psp.Result{Err: fmt.Errorf("status %d, class %q", status, reply.Error.Class)}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // The conformance suite loses replies, repeats calls, hangs up and reads the provider's
-// books. The simulator is the provider here; yours is its sandbox, or a double of it whose
-// books the test can read.
+// books. Here the provider is the simulator; take your provider's sandbox, or a double with
+// books that the test can read.
 func TestConformance(t *testing.T) {
 	psptest.Exercise(t, harness)
 }
@@ -30,7 +30,7 @@ func harness(t *testing.T) psptest.Harness {
 		require.NoError(t, sim.Close())
 	})
 	h := psptest.Simulated(t, sim, adapter, nil)
-	h.Destination, h.Unasked = "", nil // it moves no money out, and reports nothing unasked
+	h.Destination, h.Unasked = "", nil // it has no transfers, and sends no notices
 	return h
 }
 

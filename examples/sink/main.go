@@ -1,5 +1,5 @@
 // Command sink receives the events of a merchant: it verifies each signature, processes
-// each id once, and acknowledges an event only once that is on disk.
+// each id once, and acknowledges an event only once the event is on disk.
 //
 //	WEBHOOK_SECRET=whsec_… go run ./examples/sink --listen 127.0.0.1:9000 &
 //	homeward endpoint set acme http://127.0.0.1:9000/ --allow-http --node …
@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("sink", flag.ContinueOnError)
 	flags.SetOutput(out)
 	listen := flags.String("listen", "127.0.0.1:9000", "where to receive, `host:port`")
-	path := flags.String("events", "events.jsonl", "the `file` that keeps what was received")
+	path := flags.String("events", "events.jsonl", "the `file` with the received events")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ type sink struct {
 	seen map[string]bool // ids
 }
 
-// open reads which events the file has.
+// open opens the file and reads the ids of its events.
 func open(path, secret string) (*sink, error) {
 	webhook, err := standardwebhooks.NewWebhook(secret)
 	if err != nil || !strings.HasPrefix(secret, "whsec_") {
@@ -98,17 +98,16 @@ func open(path, secret string) (*sink, error) {
 	return s, nil
 }
 
-// event is as much of one as this program reads.
+// event is the part of an event that this program reads.
 type event struct {
 	ID   string `json:"id"`
 	Type string `json:"type"`
 }
 
-// maxEvent is far above what an event has.
+// maxEvent bounds the bytes of an event, far above any.
 const maxEvent = 1 << 20
 
-// ServeHTTP answers 204 once the event is stored. After any other answer it is sent
-// again.
+// ServeHTTP answers 204 once the event is stored. After any other answer Homeward sends it again.
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
 	if err != nil {
@@ -126,7 +125,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// keep writes an event down unless it is there. An event comes at least once.
+// keep writes an event to the file, unless the file has it: an event may arrive more than once.
 func (s *sink) keep(body []byte) error {
 	var e event
 	if err := json.Unmarshal(body, &e); err != nil {

@@ -1,5 +1,5 @@
-// Command wan is the distance between the regions of the cluster in Docker, and
-// the knife that cuts it.
+// Command wan makes the distance between the regions of the cluster in Docker, and
+// partitions them.
 //
 //	wan serve FROM
 //
@@ -11,10 +11,10 @@
 //	wan cut NETWORK...
 //	wan mend NETWORK...
 //
-// keeps packets from leaving for some networks, or lets them go again. It needs
-// CAP_NET_ADMIN and is run in the network namespace of whoever is to be cut off:
-// its packets vanish while those of the other side still arrive, and no firewall,
-// kernel module or traffic shaping of the host is needed.
+// drops packets to some networks, or sends them again. It needs CAP_NET_ADMIN and runs
+// in the network namespace of the container to cut off: that one's packets are lost while
+// those of the other side still arrive. The host needs no firewall, kernel module or
+// traffic shaping.
 package main
 
 import (
@@ -61,7 +61,7 @@ func run(args []string) error {
 		return each(args[1:], netlink.RouteReplace)
 	case "mend":
 		return each(args[1:], func(r *netlink.Route) error {
-			if err := netlink.RouteDel(r); !errors.Is(err, syscall.ESRCH) { // it was whole
+			if err := netlink.RouteDel(r); !errors.Is(err, syscall.ESRCH) { // it was not cut
 				return err
 			}
 			return nil
@@ -70,7 +70,7 @@ func run(args []string) error {
 	return errUsage
 }
 
-// each changes the route that swallows what goes to each network.
+// each changes the route that drops packets to each network.
 func each(networks []string, change func(*netlink.Route) error) error {
 	for _, n := range networks {
 		_, dst, err := net.ParseCIDR(n)
@@ -127,14 +127,14 @@ func serve(from string, texts []string) error {
 	}
 }
 
-// delay adds the toxic called latency. The tests change its time.
+// delay adds the toxic named latency. The tests change its time.
 func delay(proxy *toxiproxy.Proxy, direction stream.Direction, d time.Duration) error {
 	_, err := proxy.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(
 		`{"name":"latency_%[1]s","type":"latency","stream":%[1]q,"attributes":{"latency":%[2]d}}`, direction, d.Milliseconds())))
 	return err
 }
 
-// oneWay is half the round-trip time of two regions, nothing within one.
+// oneWay returns half the round-trip time of two regions, 0 within one.
 func oneWay(from, to string) time.Duration {
 	for _, rtt := range distances.Defaults([]string{from, to}) {
 		return rtt / 2
