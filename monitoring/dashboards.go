@@ -58,7 +58,7 @@ func (d *Dashboard) Exprs() (all []string) {
 	return all
 }
 
-// panelHeight and pageWidth are in Grafana's grid, whose pages are 24 wide.
+// panelHeight and pageWidth are in units of Grafana's grid: its pages are 24 wide.
 const (
 	panelHeight  = 8
 	singleHeight = 4
@@ -136,7 +136,7 @@ func (p *Panel) object() object {
 	}
 }
 
-// thresholds are green, and red above a bound where that is bad.
+// thresholds are green, and red above bound if bad.
 func thresholds(bad bool, bound float64) object {
 	steps := []object{{"color": "green", "value": nil}}
 	if bad {

@@ -34,7 +34,7 @@ func TestTheDashboardsAreCurrent(t *testing.T) {
 		for _, e := range d.Exprs() {
 			for _, name := range names.FindAllString(strings.ReplaceAll(e, "$homeward_", "$"), -1) {
 				if !there[name] {
-					t.Errorf("%s asks for %s, which is no metric, label or record", path, name)
+					t.Errorf("%s names %s, which is no metric, label or record", path, name)
 				}
 			}
 		}
@@ -45,7 +45,7 @@ func TestTheDashboardsAreCurrent(t *testing.T) {
 	}
 	for _, path := range found {
 		if !files[path] {
-			t.Errorf("%s is of no dashboard", path)
+			t.Errorf("%s belongs to no dashboard", path)
 		}
 	}
 }

@@ -39,9 +39,8 @@ func rules(t *testing.T, path string) (all []rule) {
 	return all
 }
 
-// TestEachAlertHasWhatToDo: a section of docs/ALERTS.md for each, with all its parts, and none for
-// alerts that are not there.
-func TestEachAlertHasWhatToDo(t *testing.T) {
+// Each alert has a section in docs/ALERTS.md with all its parts, and each section has an alert.
+func TestEachAlertHasASection(t *testing.T) {
 	page, err := os.ReadFile("../docs/ALERTS.md")
 	if err != nil {
 		t.Fatal(err)
@@ -73,13 +72,13 @@ func TestEachAlertHasWhatToDo(t *testing.T) {
 		}
 	}
 	for name := range sections {
-		t.Errorf("docs/ALERTS.md has a section %s, and there is no such alert", name)
+		t.Errorf("docs/ALERTS.md has a section %s without an alert", name)
 	}
 }
 
 var names = regexp.MustCompile(`\b(homeward|db_client|http_server)_[a-z_]+|homeward:[a-z_]+:[a-z0-9_]+`)
 
-// catalogue is the name of every metric, label and record, as PromQL has them.
+// catalogue returns the name of every metric, label and record, as in PromQL.
 func catalogue(t *testing.T) map[string]bool {
 	t.Helper()
 	there := map[string]bool{"homeward_region": true, "homeward_node": true} // labels of every series
@@ -100,20 +99,20 @@ func catalogue(t *testing.T) map[string]bool {
 	return there
 }
 
-// TestRulesAskForWhatThereIs: each metric in a rule is in the catalogue or recorded.
-func TestRulesAskForWhatThereIs(t *testing.T) {
+// Each metric in a rule is in the catalogue or recorded.
+func TestRulesNameExistingMetrics(t *testing.T) {
 	there := catalogue(t)
 	for _, r := range append(rules(t, "recording.yaml"), rules(t, "alerts.yaml")...) {
 		for _, name := range names.FindAllString(r.Expr, -1) {
 			if !there[name] {
-				t.Errorf("%s%s asks for %s, which is no metric, label or record", r.Alert, r.Record, name)
+				t.Errorf("%s%s names %s, which is no metric, label or record", r.Alert, r.Record, name)
 			}
 		}
 	}
 }
 
-// TestEachAlertFiresAndIsSilent runs Prometheus' own test of rules, where promtool is,
-// and holds its files to a case of each kind for every alert.
+// TestEachAlertFiresAndIsSilent checks that the rules' test files have a case of each kind for
+// every alert, and runs them if promtool is installed.
 func TestEachAlertFiresAndIsSilent(t *testing.T) {
 	var cases strings.Builder
 	for _, path := range []string{"tests.yaml", "slow_tests.yaml"} {

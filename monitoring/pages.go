@@ -5,7 +5,7 @@ const region = `homeward_region=~"$homeward_region"`
 
 var regionVariable = Variable{Label: "homeward_region", Metric: "homeward_requests_in_hand"}
 
-// quantiles are p50, p99 and p999 of a histogram, by its region or all together.
+// quantiles returns p50, p99 and p999 of a histogram.
 func quantiles(metric, filter string) []Query {
 	var all []Query
 	for _, q := range []struct{ name, value string }{{"p50", "0.5"}, {"p99", "0.99"}, {"p999", "0.999"}} {
@@ -14,17 +14,17 @@ func quantiles(metric, filter string) []Query {
 	return all
 }
 
-// by is a rate, summed by a label.
+// by returns a rate, summed by a label.
 func by(label, metric, filter string) []Query {
 	return []Query{{"sum by (" + label + ") (rate(" + metric + "{" + filter + "}[5m]))", "{{" + label + "}}"}}
 }
 
-// most is the largest of a gauge by a label: nodes of one region report the same.
+// most returns the largest value of a gauge by a label: nodes of one region report the same.
 func most(label, metric, filter string) []Query {
 	return []Query{{"max by (" + label + ") (" + metric + "{" + filter + "})", "{{" + label + "}}"}}
 }
 
-// Dashboards are all pages.
+// Dashboards returns all pages.
 func Dashboards() []Dashboard {
 	return []Dashboard{overview(), oneRegion(), oneTenant(), money(), store()}
 }
@@ -36,7 +36,7 @@ func overview() Dashboard {
 		Rows: []Row{
 			{"Objectives", []Panel{
 				{Title: "Requests", Unit: "reqps", Single: true, Queries: []Query{{"sum(rate(homeward_requests_total{" + region + "}[5m]))", ""}}},
-				{Title: "Turned away", Help: "The share that was refused for want of a durable claim; the objective is at most 0.05 %.", Unit: "percentunit", Single: true, Bad: true, Queries: []Query{{"max(homeward:requests_errors:ratio_rate5m{" + region + "})", ""}}},
+				{Title: "Refused", Help: "The share of requests that Homeward refused without a durable claim; the objective is at most 0.05 %.", Unit: "percentunit", Single: true, Bad: true, Queries: []Query{{"max(homeward:requests_errors:ratio_rate5m{" + region + "})", ""}}},
 				{Title: "Homeward's own time, p99", Help: "The objective is 15 ms.", Unit: "s", Single: true, Queries: []Query{{"max(homeward:layer:p99_5m{" + region + "})", ""}}},
 				{Title: "Regions lost", Unit: "short", Single: true, Bad: true, Queries: []Query{{"sum(max by (homeward_peer) (homeward_region_lost))", ""}}},
 				{Title: "In limbo", Unit: "short", Single: true, Bad: true, Queries: []Query{{"sum(max by (homeward_home) (homeward_limbo))", ""}}},
@@ -63,27 +63,27 @@ func overview() Dashboard {
 
 func oneRegion() Dashboard {
 	return Dashboard{
-		Name: "region", Title: "a region", Description: "One region: its nodes, its way to the others, its queues.",
+		Name: "region", Title: "a region", Description: "One region: its nodes, its connections to the others, its queues.",
 		Variables: []Variable{{Label: "homeward_region", Metric: "homeward_requests_in_hand", One: true}},
 		Rows: []Row{
 			{"Nodes", []Panel{
-				{Title: "Nodes that it sees alive", Unit: "short", Queries: most("homeward_peer", "homeward_region_nodes", region)},
+				{Title: "Live nodes, as it sees them", Unit: "short", Queries: most("homeward_peer", "homeward_region_nodes", region)},
 				{Title: "Versions", Unit: "short", Queries: most("homeward_version", "homeward_version_nodes", region)},
-				{Title: "In hand", Unit: "short", Queries: []Query{{"sum by (homeward_by) (homeward_requests_in_hand{" + region + "})", "{{homeward_by}}"}}},
+				{Title: "Requests in progress", Unit: "short", Queries: []Query{{"sum by (homeward_by) (homeward_requests_in_hand{" + region + "})", "{{homeward_by}}"}}},
 			}},
 			{"Other regions", []Panel{
 				{Title: "Round trip", Unit: "s", Queries: most("homeward_peer", "homeward_region_rtt_seconds", region)},
 				{Title: "Forwards", Unit: "reqps", Queries: by("homeward_home, homeward_outcome", "homeward_forward_duration_seconds_count", region)},
 				{Title: "Forwards, p99", Unit: "s", Queries: []Query{{"histogram_quantile(0.99, sum by (le, homeward_home) (rate(homeward_forward_duration_seconds_bucket{" + region + "}[5m])))", "{{homeward_home}}"}}},
 			}},
-			{"What it knows", []Panel{
+			{"Its view", []Panel{
 				{Title: "Silent nodes", Help: "Nodes that gossip sees and that do not answer its calls.", Unit: "short", Queries: most("homeward_peer", "homeward_region_silent", region)},
 				{Title: "Lost", Help: "1 while it acts as the region's deputy.", Unit: "short", Queries: most("homeward_peer", "homeward_region_lost", region)},
 				{Title: "Age of the table of regions", Unit: "s", Queries: most("homeward_node", "homeward_topology_age_seconds", region)},
 				{Title: "Clock against the database's", Unit: "s", Queries: []Query{{"max by (homeward_node) (abs(homeward_clock_offset_seconds{" + region + "}))", "{{homeward_node}}"}}},
 			}},
 			{"Queues", []Panel{
-				{Title: "Behind", Unit: "s", Queries: most("homeward_queue, homeward_kind", "homeward_outbox_lag_seconds", region)},
+				{Title: "Lag", Unit: "s", Queries: most("homeward_queue, homeward_kind", "homeward_outbox_lag_seconds", region)},
 				{Title: "Waiting", Unit: "short", Queries: most("homeward_queue", "homeward_outbox_pending", region)},
 				{Title: "Work", Unit: "reqps", Queries: by("homeward_kind, homeward_outcome", "homeward_outbox_handle_duration_seconds_count", region)},
 			}},
@@ -102,7 +102,7 @@ func oneTenant() Dashboard {
 				{Title: "By outcome", Unit: "reqps", Queries: by("homeward_outcome", "homeward_tenant_requests_total", tenant)},
 			}},
 			{"Keys", []Panel{
-				{Title: "Keys that came with another request", Help: "More than 10 a minute is an alert.", Unit: "reqps", Bound: 10. / 60, Queries: by("homeward_tenant", "homeward_claim_mismatches_total", tenant)},
+				{Title: "Keys reused for another request", Help: "More than 10 a minute is an alert.", Unit: "reqps", Bound: 10. / 60, Queries: by("homeward_tenant", "homeward_claim_mismatches_total", tenant)},
 				{Title: "Rivals", Help: "Arrivals that met a rival with their key; of all tenants.", Unit: "reqps", Queries: by("homeward_outcome", "homeward_claim_conflicts_total", region)},
 				{Title: "Wait for a rival", Unit: "s", Queries: quantiles("homeward_claim_wait_duration_seconds", region)},
 			}},
@@ -113,7 +113,7 @@ func oneTenant() Dashboard {
 func money() Dashboard {
 	const provider = `homeward_provider=~"$homeward_provider"`
 	return Dashboard{
-		Name: "money", Title: "money", Description: "Providers, unknown outcomes, money that moved for nothing, and the books.",
+		Name: "money", Title: "money", Description: "Providers, unknown outcomes, ghosts and their compensation, and the books.",
 		Variables: []Variable{{Label: "homeward_provider", Metric: "homeward_provider_duration_seconds_count"}},
 		Rows: []Row{
 			{"Now", []Panel{
@@ -128,20 +128,20 @@ func money() Dashboard {
 				{Title: "Time", Unit: "s", Queries: quantiles("homeward_provider_duration_seconds", provider)},
 				{Title: "Circuit", Unit: "short", Queries: most("homeward_provider, homeward_state", "homeward_provider_circuit", provider)},
 			}},
-			{"Not known", []Panel{
-				{Title: "Unknown outcomes", Unit: "short", Queries: most("homeward_home", "homeward_claim_unknown_open", "")},
-				{Title: "The oldest", Unit: "s", Queries: most("homeward_home", "homeward_claim_unknown_age_seconds", "")},
-				{Title: "Stuck", Help: "In flight with nobody at work.", Unit: "short", Queries: most("homeward_home", "homeward_claim_stuck", "")},
+			{"Unknown outcomes", []Panel{
+				{Title: "Open", Unit: "short", Queries: most("homeward_home", "homeward_claim_unknown_open", "")},
+				{Title: "Age of the oldest", Unit: "s", Queries: most("homeward_home", "homeward_claim_unknown_age_seconds", "")},
+				{Title: "Stuck", Help: "In flight, and no node works on them.", Unit: "short", Queries: most("homeward_home", "homeward_claim_stuck", "")},
 			}},
-			{"Moved for nothing", []Panel{
-				{Title: "Ghosts", Unit: "reqps", Queries: by("homeward_provider", "homeward_ghosts_total", provider)},
-				{Title: "Tries at giving back", Unit: "reqps", Queries: by("homeward_provider, homeward_state", "homeward_compensations_total", provider)},
+			{"Ghosts", []Panel{
+				{Title: "Booked", Unit: "reqps", Queries: by("homeward_provider", "homeward_ghosts_total", provider)},
+				{Title: "Compensations", Unit: "reqps", Queries: by("homeward_provider, homeward_state", "homeward_compensations_total", provider)},
 				{Title: "Time to compensate", Unit: "s", Queries: quantiles("homeward_compensation_duration_seconds", provider)},
 				{Title: "Suspense", Help: "In minor units of each currency.", Unit: "short", Queries: most("homeward_currency", "homeward_suspense", "")},
 			}},
 			{"Webhooks in", []Panel{
 				{Title: "By verdict", Unit: "reqps", Queries: by("homeward_provider, homeward_verdict", "homeward_notices_total", provider)},
-				{Title: "Acted on", Unit: "reqps", Queries: by("homeward_state", "homeward_notices_closed_total", provider)},
+				{Title: "Processed", Unit: "reqps", Queries: by("homeward_state", "homeward_notices_closed_total", provider)},
 			}},
 		},
 	}
@@ -160,7 +160,7 @@ func store() Dashboard {
 			{"Connections", []Panel{
 				{Title: "In use", Unit: "short", Queries: []Query{{"sum by (db_client_connection_pool_name, db_client_connection_state) (db_client_connection_count{" + region + "})", "{{db_client_connection_pool_name}} {{db_client_connection_state}}"}}},
 				{Title: "Waits", Unit: "reqps", Queries: by("db_client_connection_pool_name", "homeward_pool_waits_total", region)},
-				{Title: "Calls of the database", Unit: "short", Queries: []Query{{"sum by (db_client_connection_pool_name) (homeward_pool_calls{" + region + "})", "{{db_client_connection_pool_name}}"}}},
+				{Title: "Calls to the database", Unit: "short", Queries: []Query{{"sum by (db_client_connection_pool_name) (homeward_pool_calls{" + region + "})", "{{db_client_connection_pool_name}}"}}},
 				{Title: "Steps in a statement, p50", Unit: "short", Queries: []Query{{"histogram_quantile(0.5, sum by (le, db_operation_name) (rate(homeward_batch_size_bucket{" + region + "}[5m])))", "{{db_operation_name}}"}}},
 			}},
 			{"Embedded store", []Panel{
@@ -169,9 +169,9 @@ func store() Dashboard {
 				{Title: "On disk", Unit: "bytes", Queries: most("homeward_node", "homeward_embedded_disk_usage_bytes", region)},
 			}},
 			{"Audit", []Panel{
-				{Title: "Behind in object storage", Unit: "s", Queries: most("homeward_home", "homeward_audit_export_lag_seconds", region)},
+				{Title: "Lag of the export", Unit: "s", Queries: most("homeward_home", "homeward_audit_export_lag_seconds", region)},
 				{Title: "Segments", Unit: "reqps", Queries: by("homeward_region", "homeward_audit_segments_total", region)},
-				{Title: "Age of what is known of rows", Unit: "s", Queries: most("homeward_region", "homeward_store_figures_age_seconds", region)},
+				{Title: "Age of the rows' figures", Unit: "s", Queries: most("homeward_region", "homeward_store_figures_age_seconds", region)},
 			}},
 		},
 	}
