@@ -16,7 +16,7 @@ prints nothing.
 {{- $has := dict "audit" (dict) "console" (dict) -}}
 {{- range $group, $_ := $has }}{{ with index $.Values.config $group }}{{ if kindIs "map" . }}{{ $_ := set $has $group . }}{{ end }}{{ end }}{{ end -}}
 {{- if $has.audit.bucket }}{{ include "homeward.check.needs" (dict "root" . "variable" "HOMEWARD_AUDIT_KEYS" "why" "config.audit.bucket is set, and its segments must be signed") }}{{ end -}}
-{{- if and $has.console.listen (dig "oidc" "issuer" "" $has.console) }}{{ include "homeward.check.needs" (dict "root" . "variable" "HOMEWARD_OIDC_SECRET" "why" "config.console.oidc.issuer knows the console by a secret") }}{{ end -}}
+{{- if and $has.console.listen (dig "oidc" "issuer" "" $has.console) }}{{ include "homeward.check.needs" (dict "root" . "variable" "HOMEWARD_OIDC_SECRET" "why" "config.console.oidc.issuer is set, and the console needs its secret") }}{{ end -}}
 {{- end }}
 
 {{/* homeward.check.env refuses variables that the chart sets itself or checks, and secrets. */}}
@@ -33,7 +33,7 @@ prints nothing.
 {{- get (dict "HOMEWARD_DATABASE_URL" "secrets.database" "HOMEWARD_GOSSIP_KEY" "secrets.gossip" "HOMEWARD_SEAL_KEYS" "secrets.seal") . | default (printf "secrets.extra.%s" .) -}}
 {{- end }}
 
-{{/* homeward.check.secrets refuses secrets in a value and in all that is below it. */}}
+{{/* homeward.check.secrets refuses secrets in a value and in all values below it. */}}
 {{- define "homeward.check.secrets" -}}
 {{- $at := .at -}}
 {{- if hasPrefix "config." $at -}}
@@ -52,11 +52,11 @@ prints nothing.
 {{- end -}}
 {{- end }}
 
-{{/* homeward.check.peers refuses peers that are this region, or that nobody would let in. */}}
+{{/* homeward.check.peers refuses a peer that is this region, or that the network policy would block. */}}
 {{- define "homeward.check.peers" -}}
 {{- if hasKey (.Values.peers | default dict) .Values.region }}{{ fail (printf "peers.%s is this release's own region: two regions cannot have one name" .Values.region) }}{{ end -}}
 {{- range $name, $peer := .Values.peers -}}
-{{- if and $.Values.networkPolicy.enabled (not $peer.cidrs) }}{{ fail (printf "peers.%s.cidrs: the network policy lets nobody of this region in; say where its nodes come from, as in [\"10.20.0.0/16\"], or set networkPolicy.enabled: false" $name) }}{{ end -}}
+{{- if and $.Values.networkPolicy.enabled (not $peer.cidrs) }}{{ fail (printf "peers.%s.cidrs: the network policy would block all nodes of this region; name the addresses of its nodes, as in [\"10.20.0.0/16\"], or set networkPolicy.enabled: false" $name) }}{{ end -}}
 {{- end -}}
 {{- end }}
 
@@ -72,7 +72,7 @@ prints nothing.
 {{- $_ := set $names $name true -}}
 {{- if gt (len $parts) 1 -}}
 {{- $code := last $parts | atoi | toString -}}
-{{- with get $codes $code }}{{ fail (printf "migration.regions gives %s and %s one code, %s: a code stands in keys for ever and is one region's" . $name $code) }}{{ end -}}
+{{- with get $codes $code }}{{ fail (printf "migration.regions gives %s and %s one code, %s: keys have the code for ever, so each region has its own" . $name $code) }}{{ end -}}
 {{- $_ := set $codes $code $name -}}
 {{- end -}}
 {{- end -}}
@@ -84,8 +84,8 @@ prints nothing.
 {{- end }}
 
 {{/*
-homeward.providers: the providers of config, each with where it stands (at), what its
-variables begin with, and its settings.
+homeward.providers: the providers of config, each with its place (at), the prefix of its
+variables, and its settings.
 */}}
 {{- define "homeward.providers" -}}
 {{- $all := list -}}
@@ -94,15 +94,15 @@ variables begin with, and its settings.
 {{- toYaml $all -}}
 {{- end }}
 
-{{/* homeward.check.providers wants somebody who moves the money, and all that he is called with. */}}
+{{/* homeward.check.providers requires a provider, and what nodes need to call it. */}}
 {{- define "homeward.check.providers" -}}
 {{- $root := .root -}}
 {{- $known := .known -}}
 {{- $config := .root.Values.config -}}
 {{- range (list "provider" "providers") }}{{ if not (kindIs "map" (get $config . | default dict)) }}{{ fail (printf "config.%s is a group of settings and no value; see docs/node.yaml" .) }}{{ end }}{{ end -}}
-{{- if and $config.provider $config.providers }}{{ fail "config.provider and config.providers are both given; move what provider says into providers, under its name" }}{{ end -}}
+{{- if and $config.provider $config.providers }}{{ fail "config.provider and config.providers are both set; move the settings of provider into providers, under its name" }}{{ end -}}
 {{- $all := fromYamlArray (include "homeward.providers" $root) -}}
-{{- if not $all }}{{ fail "config.provider: say who moves the money, as in config: {provider: {kind: stripe, name: stripe, timeout: 80s}} and drain: 90s; config.providers is for several. Without one, nodes would charge at a simulator in their own pod" }}{{ end -}}
+{{- if not $all }}{{ fail "config.provider: name the provider that moves the money, as in config: {provider: {kind: stripe, name: stripe, timeout: 80s}} and drain: 90s; config.providers is for several. Without one, nodes would charge at a simulator in their own pod" }}{{ end -}}
 {{- $variables := list -}}
 {{- range $p := $all -}}
 {{- $s := $p.settings | default dict -}}
@@ -110,12 +110,12 @@ variables begin with, and its settings.
 {{- $kind := $s.kind | default "httpjson" -}}
 {{- if not (hasKey $known.kinds $kind) }}{{ fail (printf "%s.kind is none of %s" $p.at (keys $known.kinds | sortAlpha | join ", ")) }}{{ end -}}
 {{- $must := index $known.kinds $kind -}}
-{{- if and $must.url (not $s.base_url) }}{{ fail (printf "%s: say its kind, stripe or adyen, or of an httpjson provider its base_url; without, nodes would charge at a simulator in their own pod" $p.at) }}{{ end -}}
-{{- if and (eq $p.at "config.provider") (not $s.name) }}{{ fail "config.provider.name: books and claims go by it for ever; name it, as in stripe. A deployment that has charged without a name goes on with simulator, which was its name" }}{{ end -}}
+{{- if and $must.url (not $s.base_url) }}{{ fail (printf "%s: set its kind, stripe or adyen, or for an httpjson provider its base_url; without, nodes would charge at a simulator in their own pod" $p.at) }}{{ end -}}
+{{- if and (eq $p.at "config.provider") (not $s.name) }}{{ fail "config.provider.name: books and claims have it for ever; name it, as in stripe. A deployment that has charged without a name keeps simulator, which was its name" }}{{ end -}}
 {{- $key := printf "%sKEY" $p.variables -}}
 {{- if $must.key }}{{ include "homeward.check.needs" (dict "root" $root "variable" $key "why" (printf "%s is of kind %s, which cannot be called without a key" $p.at $kind)) }}{{ end -}}
 {{- $timeout := toString ($s.timeout | default $known.timeout) -}}
-{{- if ge (float64 (include "homeward.seconds" $timeout)) (float64 (include "homeward.seconds" $root.Values.drain)) }}{{ fail (printf "drain: %s is not longer than %s.timeout, %s: a node that stops would cut calls short, and their outcome would be unknown; set drain to more" $root.Values.drain $p.at $timeout) }}{{ end -}}
+{{- if ge (float64 (include "homeward.seconds" $timeout)) (float64 (include "homeward.seconds" $root.Values.drain)) }}{{ fail (printf "drain: %s is not longer than %s.timeout, %s: a node that stops would abort calls, and their outcome would be unknown; set drain to more" $root.Values.drain $p.at $timeout) }}{{ end -}}
 {{- $variables = append $variables $key -}}
 {{- $variables = append $variables (printf "%sWEBHOOK_SECRET" $p.variables) -}}
 {{- end -}}
@@ -125,7 +125,7 @@ variables begin with, and its settings.
 {{- end -}}
 {{- end }}
 
-{{/* homeward.check.needs wants a Secret for a variable. */}}
+{{/* homeward.check.needs requires a Secret for a variable. */}}
 {{- define "homeward.check.needs" -}}
 {{- if not (or (hasKey (.root.Values.secrets.extra | default dict) .variable) (hasKey (.root.Values.env | default dict) (printf "%s_FILE" .variable))) }}{{ fail (printf "secrets.extra.%s: %s; put it into a Secret, and name that: {name: …, key: …}" .variable .why) }}{{ end -}}
 {{- end }}

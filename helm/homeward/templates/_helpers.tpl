@@ -27,7 +27,7 @@ homeward.io/region: {{ .Values.region }}
 {{- if eq .Values.tls.mode "certManager" }}{{ include "homeward.name" . }}-tls{{ else }}{{ required "tls.existingSecret.name: name the Secret with tls.crt, tls.key and ca.crt" .Values.tls.existingSecret.name }}{{ end -}}
 {{- end }}
 
-{{/* homeward.secrets: variable → {name, key} of every secret that is given. */}}
+{{/* homeward.secrets: variable → {name, key} of every secret that is set. */}}
 {{- define "homeward.secrets" -}}
 {{- $s := .Values.secrets -}}
 {{- $all := dict
@@ -44,7 +44,7 @@ homeward.io/region: {{ .Values.region }}
 {{- $seeds := list (printf "%s-gossip.%s.svc:%v" (include "homeward.name" .) .Release.Namespace .Values.ports.gossip) -}}
 {{- range $_, $peer := .Values.peers }}{{ $seeds = concat $seeds $peer.gossip }}{{ end -}}
 {{- $own := dict
-  "node" (dict "region" (required "region: say which region this release is" .Values.region))
+  "node" (dict "region" (required "region: name the region of this release" .Values.region))
   "api" (dict "listen" (printf "0.0.0.0:%v" .Values.ports.api))
   "rpc" (dict "listen" (printf "0.0.0.0:%v" .Values.ports.rpc))
   "tls" (dict "cert" "/etc/homeward/tls/tls.crt" "key" "/etc/homeward/tls/tls.key" "ca" "/etc/homeward/tls/ca.crt" "trust_domain" .Values.tls.trustDomain)
@@ -58,7 +58,7 @@ homeward.io/region: {{ .Values.region }}
 {{- toYaml (mustMerge $own $config) -}}
 {{- end }}
 
-{{/* homeward.dropNulls leaves out, in place, what is null: its default holds. */}}
+{{/* homeward.dropNulls removes null values in place: their defaults hold. */}}
 {{- define "homeward.dropNulls" -}}
 {{- $in := . -}}
 {{- if kindIs "map" $in -}}
@@ -69,8 +69,8 @@ homeward.io/region: {{ .Values.region }}
 {{- end }}
 
 {{/*
-homeward.respell gives settings called on their name back, in place: in the YAML that Helm
-reads, on is true.
+homeward.respell renames settings from true to on, in place: Helm's YAML reads the name on as
+true.
 */}}
 {{- define "homeward.respell" -}}
 {{- $in := . -}}

@@ -4,7 +4,7 @@ Arguments: object (YAML text), merge (map), patch (list of op, path, value).
 */}}
 {{- define "homeward.object" -}}
 {{- $object := fromYaml .object -}}
-{{- if hasKey $object "Error" }}{{ fail (printf "the chart renders an object that is no YAML: %s" $object.Error) }}{{ end -}}
+{{- if hasKey $object "Error" }}{{ fail (printf "the chart renders an object that is not YAML: %s" $object.Error) }}{{ end -}}
 {{- with .merge }}{{ $object = mustMergeOverwrite $object (deepCopy .) }}{{ end -}}
 {{- range .patch }}
 {{- $box := dict "v" $object -}}
@@ -18,8 +18,8 @@ Arguments: object (YAML text), merge (map), patch (list of op, path, value).
 {{- end }}
 
 {{/*
-homeward.patch does one step of a JSON patch (RFC 6902: add, replace and remove) on
-what is in box.v, and leaves the result there. It prints nothing.
+homeward.patch applies one step of a JSON patch (RFC 6902: add, replace and remove) to box.v,
+in place. It prints nothing.
 */}}
 {{- define "homeward.patch" -}}
 {{- $at := first .steps -}}
