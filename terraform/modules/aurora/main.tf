@@ -1,7 +1,6 @@
-# One PostgreSQL writes. In its region what is acknowledged is in three zones; in the
-# standby's it arrives about a second later, so that it may be switched over to, which
-# loses nothing, and must not be failed over to without the procedure for a restored
-# backup, which see: docs/RUNBOOK.md, "Restore a backup".
+# One PostgreSQL writes. Acknowledged data are in three zones of its region, and arrive in the
+# standby's about a second later. A switchover to the standby loses nothing. A failover to it
+# needs the procedure for a restored backup: docs/RUNBOOK.md, "Restore a backup".
 locals {
   sides  = merge({ primary = var.primary }, var.standby == null ? {} : { standby = var.standby })
   second = var.standby == null ? {} : { standby = var.standby }
@@ -55,7 +54,7 @@ resource "aws_rds_cluster_parameter_group" "this" {
   name     = "${var.name}-${each.key}"
   family   = local.family
   tags     = var.tags
-  # Clear text is refused by the server, too.
+  # The server refuses clear text, too.
   parameter {
     name  = "rds.force_ssl"
     value = "1"
@@ -96,7 +95,7 @@ resource "aws_rds_cluster" "primary" {
   final_snapshot_identifier       = "${var.name}-final"
   tags                            = var.tags
   lifecycle {
-    # After a switchover AWS says who replicates from whom.
+    # A switchover changes the direction of replication at AWS.
     ignore_changes = [replication_source_identifier]
   }
 }

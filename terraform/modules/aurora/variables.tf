@@ -9,7 +9,7 @@ variable "name" {
 }
 
 variable "primary" {
-  description = "The region whose server writes: AWS region, network, its machines' security group, and private subnets."
+  description = "The region with the server that writes: AWS region, network, its machines' security group, and private subnets."
   type        = object({ aws_region = string, vpc_id = string, nodes_security_group_id = string, subnet_ids = list(string) })
 }
 

@@ -2,8 +2,8 @@ locals {
   made = var.existing_url == ""
 }
 
-# Advanced: machines of its own in several regions, reached by private endpoints. There is
-# no allow list of addresses, so that nobody reaches it over the internet.
+# The plan Advanced has machines of its own in several regions, which nodes reach by private
+# endpoints. There is no allow list, so the cluster is closed to the internet.
 resource "cockroach_cluster" "this" {
   count             = local.made ? 1 : 0
   name              = var.name
@@ -34,7 +34,7 @@ resource "cockroach_database" "this" {
   name       = var.name
 }
 
-# What nodes know the cluster by (sslmode=verify-full).
+# Nodes verify the cluster with this CA (sslmode=verify-full).
 data "cockroach_cluster_cert" "this" {
   count = local.made ? 1 : 0
   id    = cockroach_cluster.this[0].id
@@ -45,5 +45,5 @@ resource "cockroach_private_endpoint_services" "this" {
   cluster_id = cockroach_cluster.this[0].id
 }
 
-# Users are made by hand, as their passwords would stand in the state: `homeward migrate
-# roles` makes the roles, ALTER ROLE gives them passwords. See terraform/README.md.
+# You make users by hand, as the state would have their passwords: `homeward migrate roles` makes
+# the roles, ALTER ROLE sets passwords. See terraform/README.md.

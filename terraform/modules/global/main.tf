@@ -15,8 +15,8 @@ resource "aws_acm_certificate" "this" {
   }
 }
 
-# ACM asks for the same record for the same name in every region of an account: one record
-# a name, and not one a certificate.
+# ACM requires the same record for a name in every region of an account, so there is one record
+# for each name, and not for each certificate.
 locals {
   proofs = merge([for certificate in aws_acm_certificate.this : {
     for option in certificate.domain_validation_options : option.domain_name => option
@@ -40,7 +40,7 @@ resource "aws_acm_certificate_validation" "this" {
   validation_record_fqdns = [aws_route53_record.proof[var.host].fqdn, aws_route53_record.proof[local.names[each.key]].fqdn]
 }
 
-# There is no listener on port 80: a request in clear text has told its API key already.
+# There is no listener on port 80: a request in clear text has already disclosed its API key.
 resource "aws_lb_listener" "https" {
   for_each          = var.regions
   region            = each.value.aws_region
@@ -56,7 +56,7 @@ resource "aws_lb_listener" "https" {
   }
 }
 
-# Each region by its own name: for health checks, and for clients that choose themselves.
+# The name of each region, for health checks, and for clients that choose a region themselves.
 resource "aws_route53_record" "region" {
   for_each = var.regions
   zone_id  = var.zone_id
@@ -69,7 +69,7 @@ resource "aws_route53_record" "region" {
   }
 }
 
-# From outside, as a merchant comes, and through TLS. A drained region fails it.
+# The check comes from outside and through TLS, as merchants do. A drained region fails it.
 resource "aws_route53_health_check" "region" {
   for_each          = var.regions
   type              = "HTTPS"
@@ -83,8 +83,8 @@ resource "aws_route53_health_check" "region" {
   tags              = merge(var.tags, { Name = local.names[each.key] })
 }
 
-# The nearest region that is well. Where none is, Route 53 answers as if all were, and
-# nodes say 503 themselves.
+# Route 53 answers with the nearest healthy region. If none is healthy it answers as if all were,
+# and nodes answer 503.
 resource "aws_route53_record" "nearest" {
   for_each        = var.regions
   zone_id         = var.zone_id

@@ -1,6 +1,6 @@
 locals {
-  # By the chart's own names. Kubernetes Secrets are made by External Secrets from the
-  # region's secrets; no value passes through Terraform.
+  # The keys are the chart's names. External Secrets makes Kubernetes Secrets from the region's
+  # secrets; no value passes through Terraform.
   copied = merge(
     { homeward-database = "database", homeward-gossip = "gossip" },
     var.migration.enabled ? { homeward-database-owner = "database-owner" } : {},
@@ -8,7 +8,7 @@ locals {
   )
   chart = var.chart != "" ? var.chart : "${path.module}/../../../helm/homeward"
 
-  # One bucket for all regions, whichever of them has it. Segments need a key that signs them.
+  # One bucket for all regions, in one of them. Segments need a key that signs them.
   at = "region=${var.release.shared.buckets_region}"
   buckets = merge(
     var.bodies ? { objects = "s3://${var.release.shared.bodies_bucket}?${local.at}" } : {},
@@ -36,8 +36,8 @@ locals {
     }
     # The AWS libraries find keys and buckets of this region.
     env = { AWS_REGION = var.release.aws_region }
-    # Load balancers are Terraform's and send to machines' ports. A machine answers for its
-    # own node only, so that its health is the node's.
+    # Terraform makes the load balancers, which send to machines' ports. A machine answers for
+    # its own node only, so it is as healthy as the node.
     service = {
       type = "NodePort"
       patch = [
@@ -71,7 +71,7 @@ resource "helm_release" "cert_manager" {
   values           = [yamlencode({ crds = { enabled = true } })]
 }
 
-# Its service account is the one that modules/region lets read the region's secrets.
+# modules/region lets its service account read the region's secrets.
 resource "helm_release" "external_secrets" {
   count            = var.operators.install ? 1 : 0
   name             = "external-secrets"
@@ -84,8 +84,8 @@ resource "helm_release" "external_secrets" {
   values           = [yamlencode({ serviceAccount = { name = "external-secrets" } })]
 }
 
-# Before the release: the migration, a hook, reads the owner's URL before anything of the
-# release is there.
+# Before the release: the migration is a hook, and reads the owner's URL before the release
+# creates anything.
 resource "helm_release" "secrets" {
   name             = "homeward-secrets"
   namespace        = var.release.namespace
@@ -109,9 +109,9 @@ resource "helm_release" "homeward" {
   version    = var.chart_version
   values     = concat([yamlencode(local.base)], var.values)
   depends_on = [helm_release.secrets]
-  # Longer than a rolling change of all nodes takes: each drains first.
+  # Longer than a rolling change of all nodes, as each drains first.
   timeout = 1800
-  # A change that does not get ready is taken back by itself.
+  # Helm rolls back a change that does not get ready.
   atomic      = true
   max_history = 10
 }

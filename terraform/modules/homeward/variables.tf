@@ -44,7 +44,7 @@ variable "config" {
   type        = any
   validation {
     condition     = length(try(keys(var.config.provider), [])) + length(try(keys(var.config.providers), [])) > 0
-    error_message = "config: say who moves the money, as in { provider = { kind = \"stripe\", name = \"stripe\", timeout = \"80s\" } }; providers is for several."
+    error_message = "config: name the provider that moves the money, as in { provider = { kind = \"stripe\", name = \"stripe\", timeout = \"80s\" } }; providers is for several."
   }
 }
 
@@ -54,7 +54,7 @@ variable "drain" {
   default     = "90s"
   validation {
     condition     = can(regex("^[0-9]+s$", var.drain)) && try(tonumber(trimsuffix(var.drain, "s")), 999) <= 110
-    error_message = "drain: seconds, as 90s; at most 110s, as the load balancer lets go after 120."
+    error_message = "drain: seconds, as 90s; at most 110s, as the load balancer drops connections after 120."
   }
 }
 
@@ -91,7 +91,7 @@ variable "database_ca" {
 }
 
 variable "migration" {
-  description = "Migrate the database before the nodes change, in one region of the deployment. regions lists all regions as NAME=CODE; survive is zone or region, or \"\" to leave it as it is."
+  description = "Migrate the database before the nodes change, in one region of the deployment. regions lists all regions as NAME=CODE; survive is zone or region, or \"\" to change nothing."
   type        = object({ enabled = optional(bool, false), regions = optional(list(string), []), survive = optional(string, "") })
   default     = {}
   validation {
@@ -100,12 +100,12 @@ variable "migration" {
   }
   validation {
     condition     = !var.migration.enabled || contains(keys(var.release.secrets), "database-owner")
-    error_message = "migration: the owner's URL comes from the secret database-owner, which modules/region was told not to make."
+    error_message = "migration: the owner's URL comes from the secret database-owner, which the secrets of modules/region lack; add it there."
   }
 }
 
 variable "operators" {
-  description = "Install cert-manager and the External Secrets operator, whose objects this module uses; false if the cluster has them."
+  description = "Install cert-manager and the External Secrets operator, which this module needs; false if the cluster has them."
   type = object({
     install                  = optional(bool, true)
     cert_manager_version     = optional(string, "v1.21.2")

@@ -1,6 +1,6 @@
-# Two regions' networks reach each other: a peering of the VPCs, routes both ways, and the
-# three ports that nodes need. One provider makes both sides, by the region argument of
-# each resource (AWS provider 6 and newer).
+# Connects the networks of two regions: a peering of the VPCs, routes both ways, and the three
+# ports that nodes need. One provider makes both sides, with the region argument of each resource
+# (AWS provider 6 and newer).
 locals {
   sides = {
     a = { here = var.a, there = var.b }
@@ -60,7 +60,7 @@ resource "aws_vpc_security_group_ingress_rule" "gossip" {
   region            = each.value.here.aws_region
   security_group_id = each.value.here.gossip_security_group_id
   cidr_ipv4         = each.value.there.cidr
-  description       = "First knock of ${each.value.there.region}"
+  description       = "First contact of ${each.value.there.region}"
   ip_protocol       = "tcp"
   from_port         = var.ports.gossip
   to_port           = var.ports.gossip

@@ -23,7 +23,7 @@ variable "b" {
     gossip_security_group_id = string
   })
   validation {
-    # Both are /16, so that they overlap where they are equal, and nowhere else.
+    # Both are /16, so they overlap only if they are equal.
     condition     = var.a.cidr != var.b.cidr && var.a.region != var.b.region
     error_message = "a and b: two regions have two names, and networks that do not overlap."
   }

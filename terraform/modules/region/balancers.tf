@@ -4,8 +4,8 @@ locals {
   public               = contains(var.merchant_cidrs, "0.0.0.0/0")
 }
 
-# Where merchants come in. Its listener needs a certificate and is made by
-# modules/global: until then nothing listens.
+# The load balancer for merchants. modules/global makes its listener, which needs a certificate:
+# until then nothing listens.
 resource "aws_security_group" "public" {
   name_prefix = "${local.id}-public-"
   description = "Merchants to the public load balancer"
@@ -27,7 +27,7 @@ resource "aws_vpc_security_group_ingress_rule" "merchants" {
   tags              = local.tags
 }
 
-# Where not everybody may come in, Route 53's health checkers must.
+# If not everyone may connect, Route 53's health checkers still must.
 data "aws_ec2_managed_prefix_list" "health" {
   count = local.public ? 0 : 1
   name  = "com.amazonaws.${data.aws_region.current.region}.route53-healthchecks"
@@ -65,7 +65,7 @@ resource "aws_vpc_security_group_ingress_rule" "api" {
 }
 
 resource "aws_lb" "public" {
-  # No longer than 32, as AWS has it.
+  # AWS allows at most 32 characters.
   name                       = trimsuffix(substr(local.id, 0, 32), "-")
   load_balancer_type         = "application"
   internal                   = false
@@ -84,7 +84,7 @@ resource "aws_lb_target_group" "api" {
   target_type = "instance"
   protocol    = "HTTP"
   port        = var.node_ports.api
-  # Requests in hand are answered: as long as the slowest of them takes.
+  # As long as the slowest request takes, so that open requests are answered.
   deregistration_delay = 120
   tags                 = local.tags
 
@@ -110,8 +110,8 @@ resource "aws_autoscaling_attachment" "api" {
   lb_target_group_arn    = aws_lb_target_group.api.arn
 }
 
-# Where nodes of other regions knock first. From then on nodes talk to each other at their
-# own addresses, by the peering.
+# Nodes of other regions make first contact here. From then on nodes reach each other at their own
+# addresses, by the peering.
 resource "aws_security_group" "gossip" {
   name_prefix = "${local.id}-gossip-"
   description = "Other regions to the internal load balancer of gossip"

@@ -11,7 +11,7 @@ locals {
   buckets      = local.first ? { bodies = {}, audit = {} } : {}
 }
 
-# Of the region: secrets, and what the cluster keeps.
+# The region's key, for secrets and the cluster's etcd.
 resource "aws_kms_key" "region" {
   description             = "${local.id}: secrets and etcd"
   enable_key_rotation     = true
@@ -24,7 +24,7 @@ resource "aws_kms_alias" "region" {
   target_key_id = aws_kms_key.region.key_id
 }
 
-# Of the buckets, in the region that has them.
+# The buckets' key, in the region with the buckets.
 resource "aws_kms_key" "bucket" {
   count                   = local.first ? 1 : 0
   description             = "${var.name}: buckets of bodies and audit"
@@ -33,8 +33,8 @@ resource "aws_kms_key" "bucket" {
   tags                    = local.tags
 }
 
-# Nodes of all regions open what any of them has sealed: one key, with a replica in each
-# region, under one alias, so that its URL is the same everywhere.
+# A node can open what a node of another region has sealed: there is one key, with a replica in
+# each region, under one alias, so that its URL is the same everywhere.
 resource "aws_kms_key" "seal" {
   count                   = local.first ? 1 : 0
   description             = "${var.name}: seals values in the database"
@@ -60,7 +60,7 @@ resource "aws_kms_alias" "seal" {
   target_key_id = local.first ? aws_kms_key.seal[0].key_id : aws_kms_replica_key.seal[0].key_id
 }
 
-# Empty: a value put here by Terraform would stand in its state.
+# Empty, as Terraform's state would have the values.
 resource "aws_secretsmanager_secret" "this" {
   for_each                = var.secrets
   name                    = "${var.name}/${var.region}/${each.key}"
@@ -130,8 +130,8 @@ resource "aws_s3_bucket_object_lock_configuration" "audit" {
   depends_on = [aws_s3_bucket_versioning.audit]
 }
 
-# An answer is replayed for a day and refused with 410 for another; the rest is slack for
-# claims whose outcome was long unknown. See docs/SECURITY.md.
+# Nodes replay an answer for a day and answer 410 for another; the rest is slack for claims that
+# were unknown for long. See docs/SECURITY.md.
 resource "aws_s3_bucket_lifecycle_configuration" "bodies" {
   count  = local.first ? 1 : 0
   bucket = aws_s3_bucket.this["bodies"].id
@@ -174,8 +174,8 @@ resource "aws_s3_bucket_policy" "this" {
   depends_on = [aws_s3_bucket_public_access_block.this]
 }
 
-# The way to the database: an endpoint of the VPC, and the database's own name for it, so
-# that its certificate is checked as ever (sslmode=verify-full).
+# Nodes reach the database by an endpoint of the VPC, under the database's own name, so that they
+# can verify its certificate (sslmode=verify-full).
 resource "aws_security_group" "database" {
   count       = var.database == null ? 0 : 1
   name_prefix = "${local.id}-database-"

@@ -1,5 +1,5 @@
 resource "aws_cloudwatch_log_group" "cluster" {
-  # EKS writes to this name; made here, so that it has an end.
+  # EKS writes to this name. Terraform makes the group, so that old logs are deleted.
   name              = "/aws/eks/${local.id}/cluster"
   retention_in_days = var.log_days
   tags              = local.tags
@@ -26,7 +26,7 @@ resource "aws_eks_cluster" "this" {
     public_access_cidrs     = length(var.api_public_cidrs) > 0 ? var.api_public_cidrs : null
   }
 
-  # Secrets in etcd are sealed with a key of ours.
+  # EKS seals Secrets in etcd with a key of our own.
   encryption_config {
     resources = ["secrets"]
     provider {
@@ -72,10 +72,10 @@ resource "aws_eks_addon" "cni" {
   addon_name   = "vpc-cni"
   tags         = local.tags
   configuration_values = jsonencode({
-    # The chart's NetworkPolicy is enforced by the CNI itself.
+    # The CNI enforces the chart's NetworkPolicy.
     enableNetworkPolicy = "true"
-    # NAT gateways hide pods from the internet. Without this the machine hides them from
-    # the other regions as well, where gossip goes by pods' addresses.
+    # NAT gateways hide pods' addresses from the internet. Without this the machine hides them
+    # from other regions as well, and gossip needs them there.
     env = { AWS_VPC_K8S_CNI_EXTERNALSNAT = "true" }
   })
   pod_identity_association {
@@ -140,7 +140,7 @@ resource "aws_eks_node_group" "this" {
     max_size     = var.nodes.max
   }
 
-  # One machine at a time, and no further than the disruption budget of the nodes lets.
+  # One machine at a time, within the disruption budget of the nodes.
   update_config {
     max_unavailable = 1
   }
@@ -153,7 +153,7 @@ resource "aws_eks_node_group" "this" {
   depends_on = [aws_iam_role_policy_attachment.node, aws_eks_addon.cni, aws_eks_addon.kube_proxy]
 }
 
-# Nodes of Homeward use buckets and the sealing key by this role; nothing is on the machine.
+# Nodes of Homeward use buckets and the sealing key with this role; the machine has no credentials.
 resource "aws_eks_pod_identity_association" "homeward" {
   cluster_name    = aws_eks_cluster.this.name
   namespace       = var.namespace

@@ -11,8 +11,8 @@ data "aws_iam_policy_document" "assume" {
       type        = "Service"
       identifiers = [each.value.service]
     }
-    # A service must not act for another account's resources (the confused deputy). EKS
-    # and EC2 say no account when they assume the roles of clusters and machines.
+    # A service must not act for another account's resources (the confused deputy). EKS and EC2
+    # name no account when they assume the roles of clusters and machines.
     dynamic "condition" {
       for_each = contains(["flow"], each.key) ? [1] : []
       content {
@@ -44,7 +44,7 @@ resource "aws_iam_role_policy_attachment" "cluster" {
   policy_arn = "arn:${data.aws_partition.current.partition}:iam::aws:policy/AmazonEKSClusterPolicy"
 }
 
-# Machines may join and pull images. What pods may is their own roles' affair.
+# Machines may join and pull images. Pods have roles of their own.
 resource "aws_iam_role" "node" {
   name               = "${local.id}-node"
   assume_role_policy = data.aws_iam_policy_document.assume["node"].json
@@ -87,7 +87,7 @@ resource "aws_iam_role_policy" "flow" {
   policy = data.aws_iam_policy_document.flow.json
 }
 
-# What reads the region's secrets, and no other.
+# The one role that reads the region's secrets.
 resource "aws_iam_role" "secrets" {
   name               = "${local.id}-secrets"
   assume_role_policy = data.aws_iam_policy_document.assume["pod"].json
@@ -116,8 +116,7 @@ resource "aws_iam_role_policy" "secrets" {
   policy = data.aws_iam_policy_document.secrets.json
 }
 
-# Nodes of Homeward. They never delete: bodies have their bucket's lifecycle, and what is
-# audited stays.
+# Nodes of Homeward. They delete no object: the bucket's lifecycle deletes bodies, and audit stays.
 resource "aws_iam_role" "homeward" {
   name               = "${local.id}-homeward"
   assume_role_policy = data.aws_iam_policy_document.assume["pod"].json

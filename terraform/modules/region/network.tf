@@ -12,8 +12,8 @@ resource "aws_vpc" "this" {
   tags                 = merge(local.tags, { Name = local.id })
 }
 
-# The group that a VPC has by itself lets its members talk to each other. Nobody is to be
-# in it by mistake.
+# The default group of a VPC lets its members reach each other. Without rules, a member by mistake
+# reaches nothing.
 resource "aws_default_security_group" "this" {
   vpc_id = aws_vpc.this.id
   tags   = local.tags
@@ -99,7 +99,7 @@ data "aws_partition" "current" {}
 
 data "aws_caller_identity" "current" {}
 
-# Buckets are reached without NAT, which would be paid for by the gigabyte.
+# Nodes reach buckets without NAT, which costs by the gigabyte.
 resource "aws_vpc_endpoint" "s3" {
   vpc_id            = aws_vpc.this.id
   service_name      = "com.amazonaws.${data.aws_region.current.region}.s3"

@@ -60,7 +60,7 @@ variable "api_public_cidrs" {
   default     = []
   validation {
     condition     = alltrue([for c in var.api_public_cidrs : can(cidrhost(c, 0)) && tonumber(split("/", c)[1]) >= 16])
-    error_message = "api_public_cidrs: networks of your own, /16 at most; the Kubernetes API is nobody else's."
+    error_message = "api_public_cidrs: networks of your own, /16 at most; no others need the Kubernetes API."
   }
 }
 
@@ -69,7 +69,7 @@ variable "admin_principal_arns" {
   type        = set(string)
   validation {
     condition     = length(var.admin_principal_arns) > 0 && alltrue([for a in var.admin_principal_arns : can(regex("^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/", a))])
-    error_message = "admin_principal_arns: at least one ARN of an IAM role or user, else nobody can enter the cluster."
+    error_message = "admin_principal_arns: at least one ARN of an IAM role or user, else no one can use the cluster."
   }
 }
 
@@ -136,7 +136,7 @@ variable "shared" {
 }
 
 variable "audit_retention" {
-  description = "For how long nobody, root included, may delete objects of the audit bucket (S3 Object Lock). GOVERNANCE allows a privileged role to delete, for trials."
+  description = "How long S3 Object Lock keeps objects of the audit bucket: until then not even root can delete them. GOVERNANCE allows a privileged role to delete, for trials."
   type = object({
     mode  = optional(string, "COMPLIANCE")
     years = optional(number, 7)
@@ -154,7 +154,7 @@ variable "log_days" {
   default     = 90
   validation {
     condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_days)
-    error_message = "log_days: one of the periods that CloudWatch Logs knows, as 30, 90 or 365."
+    error_message = "log_days: one of the periods of CloudWatch Logs, as 30, 90 or 365."
   }
 }
 
@@ -165,7 +165,7 @@ variable "deletion_protection" {
 }
 
 variable "namespace" {
-  description = "Kubernetes namespace of the release, whose service account may use the buckets and the sealing key."
+  description = "Kubernetes namespace of the release. Its service account may use the buckets and the sealing key."
   type        = string
   default     = "homeward"
 }

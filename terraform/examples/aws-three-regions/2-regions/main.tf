@@ -53,7 +53,7 @@ locals {
   database = data.terraform_remote_state.database.outputs
 }
 
-# The first makes what all share.
+# The first region makes the resources that all share.
 module "us" {
   source               = "../../../modules/region"
   providers            = { aws = aws.us }
@@ -109,7 +109,7 @@ module "peering" {
   b         = each.value[1]
 }
 
-# The database's side lets the endpoints in.
+# The database's side accepts the endpoints.
 resource "cockroach_private_endpoint_connection" "this" {
   for_each    = try(local.database.cluster_id, null) == null ? {} : local.regions
   cluster_id  = local.database.cluster_id

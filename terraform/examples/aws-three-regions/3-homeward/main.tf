@@ -1,4 +1,4 @@
-# The chart, in three clusters. The secrets have their values by now; see terraform/README.md.
+# The chart, in three clusters. Set the secrets before; see terraform/README.md.
 terraform {
   required_version = ">= 1.11"
   required_providers {
@@ -33,7 +33,7 @@ data "terraform_remote_state" "regions" {
 locals {
   database = data.terraform_remote_state.database.outputs
   regions  = data.terraform_remote_state.regions.outputs
-  # Codes stand in keys and ids that merchants hold: they never change.
+  # Merchants have keys and ids with these codes, so they never change.
   codes = ["us-east-1=1", "eu-west-1=2", "ap-northeast-1=3"]
 }
 
@@ -76,7 +76,7 @@ provider "helm" {
   }
 }
 
-# The first migrates the database, and the others come after it.
+# The first region migrates the database; the others follow.
 module "us" {
   source      = "../../../modules/homeward"
   providers   = { helm = helm.us }

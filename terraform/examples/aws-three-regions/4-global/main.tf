@@ -1,4 +1,4 @@
-# Names, certificates, listeners and health checks: until here nobody is let in.
+# Names, certificates, listeners and health checks. Without this layer no request gets in.
 terraform {
   required_version = ">= 1.11"
   required_providers {

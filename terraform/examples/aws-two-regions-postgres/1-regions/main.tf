@@ -1,5 +1,5 @@
-# Two regions, of which one serves: PostgreSQL has one server that writes. The other is a
-# standby that the database is switched over to, by hand. See README.md.
+# Two regions, of which one serves: PostgreSQL has one server that writes. The other has a standby,
+# to which you switch the database over by hand. See README.md.
 terraform {
   required_version = ">= 1.11"
   required_providers {

@@ -11,7 +11,7 @@ terraform {
 }
 
 variable "serving" {
-  description = "The region whose database writes."
+  description = "The region with the database that writes."
   type        = string
   default     = "us-east-1"
   validation {
@@ -80,7 +80,7 @@ module "us" {
   image       = var.image
   config      = var.config
   database_ca = var.database_ca
-  # Both names from the beginning: a key keeps the home that it has, whoever serves it.
+  # Both names from the beginning: a key keeps its home, whichever region serves it.
   migration = { enabled = true, regions = ["us-east-1=1", "us-west-2=2"] }
 }
 
@@ -93,6 +93,6 @@ module "west" {
   image       = var.image
   config      = var.config
   database_ca = var.database_ca
-  # Both names from the beginning: a key keeps the home that it has, whoever serves it.
+  # Both names from the beginning: a key keeps its home, whichever region serves it.
   migration = { enabled = true, regions = ["us-east-1=1", "us-west-2=2"] }
 }

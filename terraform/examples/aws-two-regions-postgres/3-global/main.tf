@@ -1,5 +1,5 @@
-# The name, and behind it the one region that serves: the standby is not in the answers,
-# as its database does not write.
+# The name leads to the one region that serves. DNS does not answer with the standby, as its
+# database does not write.
 terraform {
   required_version = ">= 1.11"
   required_providers {
@@ -15,7 +15,7 @@ provider "aws" {
 }
 
 variable "serving" {
-  description = "The region whose database writes, as in 2-homeward."
+  description = "The region with the database that writes, as in 2-homeward."
   type        = string
   default     = "us-east-1"
 }

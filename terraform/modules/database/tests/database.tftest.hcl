@@ -6,7 +6,7 @@ run "existing_needs_no_cloud" {
   }
   assert {
     condition     = length(cockroach_cluster.this) == 0 && output.url_templates.existing == "postgresql://USER:PASSWORD@db.example:26257/homeward?sslmode=verify-full"
-    error_message = "A database that is there is left alone."
+    error_message = "The module changes nothing of an existing database."
   }
 }
 
@@ -51,6 +51,6 @@ run "three_regions" {
   }
   assert {
     condition     = cockroach_cluster.this[0].delete_protection && cockroach_cluster.this[0].plan == "ADVANCED" && length(cockroach_cluster.this[0].regions) == 3
-    error_message = "A cluster of three regions that is not deleted by mistake."
+    error_message = "A cluster of three regions, protected from deletion."
   }
 }

@@ -22,15 +22,15 @@ variables {
 run "two_regions" {
   assert {
     condition     = alltrue([for r in aws_route53_record.nearest : r.alias[0].evaluate_target_health]) && aws_route53_record.nearest["eu"].latency_routing_policy[0].region == "eu-west-1"
-    error_message = "Latency records, whose targets' health counts."
+    error_message = "Latency records that evaluate the health of their targets."
   }
   assert {
     condition     = alltrue([for name, h in aws_route53_health_check.region : h.resource_path == "/readyz" && h.type == "HTTPS" && h.fqdn == "${name}.api.example.com"])
-    error_message = "Each region is asked for its readiness, by its own name."
+    error_message = "A health check asks each region for its readiness, by its own name."
   }
   assert {
     condition     = alltrue([for name, r in aws_route53_record.nearest : r.health_check_id == aws_route53_health_check.region[name].id])
-    error_message = "A region that is not ready leaves the answers."
+    error_message = "Route 53 does not answer with a region that is not ready."
   }
   assert {
     condition     = alltrue([for l in aws_lb_listener.https : l.port == 443 && l.protocol == "HTTPS"])
@@ -38,7 +38,7 @@ run "two_regions" {
   }
   assert {
     condition     = length(aws_route53_record.proof) == 3 && output.seconds_until_gone == 80
-    error_message = "One proof a name, and the arithmetic of a lost region."
+    error_message = "One proof for each name, and the time until DNS drops a lost region."
   }
 }
 

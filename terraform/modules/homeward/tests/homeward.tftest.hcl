@@ -21,11 +21,11 @@ run "release" {
   }
   assert {
     condition     = helm_release.homeward.atomic && yamldecode(helm_release.homeward.values[0]).peers["eu-west-1"].gossip[0] == "gossip.eu.example:7946"
-    error_message = "The release knows its peers, and takes back what does not get ready."
+    error_message = "The release has its peers, and rolls back a change that does not get ready."
   }
   assert {
     condition     = yamldecode(helm_release.secrets.values[0]).secrets["homeward-database"] == "homeward/us-east-1/database" && contains(keys(yamldecode(helm_release.secrets.values[0]).secrets), "homeward-database-owner")
-    error_message = "Kubernetes Secrets are named after the region's."
+    error_message = "Kubernetes Secrets have the names of the region's secrets."
   }
 }
 
@@ -36,7 +36,7 @@ run "buckets" {
   }
   assert {
     condition     = yamldecode(helm_release.homeward.values[0]).config == { objects = "s3://b?region=us-west-2", audit = { bucket = "s3://a?region=us-west-2" }, claim = { inline_body = 4096 }, provider = { kind = "stripe", name = "stripe" } }
-    error_message = "Bodies and segments go to the buckets where they are, beside other settings."
+    error_message = "The settings name the buckets of bodies and segments, beside other settings."
   }
 }
 
@@ -47,7 +47,7 @@ run "no_buckets" {
   }
   assert {
     condition     = yamldecode(helm_release.homeward.values[0]).config == { provider = { kind = "stripe", name = "stripe" } }
-    error_message = "No bucket is named that was not asked for."
+    error_message = "The settings name no bucket unless a variable sets one."
   }
 }
 

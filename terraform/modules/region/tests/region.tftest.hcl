@@ -25,11 +25,11 @@ variables {
 }
 
 run "first_region" {
-  # What must not be destroyed is only planned.
+  # The test only plans resources that must not be destroyed.
   command = plan
   assert {
     condition     = !aws_eks_cluster.this.vpc_config[0].endpoint_public_access && aws_lb.gossip.internal
-    error_message = "The Kubernetes API and gossip are not public unless somebody says so."
+    error_message = "The Kubernetes API and gossip are private by default."
   }
   assert {
     condition     = length(aws_s3_bucket.this) == 2 && alltrue([for b in aws_s3_bucket_public_access_block.this : b.block_public_acls && b.block_public_policy && b.ignore_public_acls && b.restrict_public_buckets])
@@ -49,7 +49,7 @@ run "first_region" {
   }
   assert {
     condition     = aws_lb_target_group.api.health_check[0].path == "/readyz"
-    error_message = "A machine is in the balancer while its node is ready."
+    error_message = "The balancer sends to a machine while its node is ready."
   }
   assert {
     condition     = aws_launch_template.nodes.metadata_options[0].http_tokens == "required" && aws_launch_template.nodes.metadata_options[0].http_put_response_hop_limit == 1
@@ -57,7 +57,7 @@ run "first_region" {
   }
   assert {
     condition     = length(aws_vpc_endpoint.database) == 0
-    error_message = "No endpoint without a database to reach by it."
+    error_message = "There is no endpoint without a database."
   }
 }
 
@@ -81,19 +81,19 @@ run "further_region" {
   }
   assert {
     condition     = !contains(flatten(data.aws_iam_policy_document.homeward.statement[*].actions), "s3:DeleteObject") && !contains(flatten(data.aws_iam_policy_document.homeward.statement[*].resources), "*")
-    error_message = "Nodes delete no object, and no right is on everything."
+    error_message = "Nodes delete no object, and no right covers all resources."
   }
   assert {
     condition     = output.shared == var.shared
-    error_message = "What is shared is passed on."
+    error_message = "The output shared passes the shared resources on."
   }
   assert {
     condition     = length(aws_nat_gateway.this) == 1 && length(aws_vpc_security_group_ingress_rule.health) == 1
-    error_message = "One NAT gateway as asked, and health checkers are let in where not everybody is."
+    error_message = "One NAT gateway if set, and health checkers may connect if not everyone may."
   }
   assert {
     condition     = aws_route53_record.database[0].name == "internal-db.example" && aws_vpc_security_group_ingress_rule.database[0].from_port == 26257
-    error_message = "The database is called by its own name, through the endpoint."
+    error_message = "Nodes call the database by its own name, through the endpoint."
   }
 }
 
