@@ -237,7 +237,7 @@ func whatIsParkedIsRequeuedByAPerson(d demo, b *tab) {
 	require.NoError(b, err)
 	require.False(b, found && m.Parked)
 	b.visit("/key?q=" + id)
-	b.shows("requeued", "somebody on this machine")
+	b.shows("requeued", "a user of this machine")
 	b.clean()
 }
 
@@ -245,7 +245,7 @@ func whatIsParkedIsRequeuedByAPerson(d demo, b *tab) {
 // either again, and then reads what it found.
 func aDrillIsFollowedToItsVerdict(d demo, b *tab) {
 	b.visit("/drills")
-	b.shows("No region is draining.", "No drill and no drain is kept yet.") // and from here by itself
+	b.shows("No region is draining.", "There is no report of a drill or a drain yet.") // and from here by itself
 	k, err := d.Runs().Begin(b.Context(), runs.Run{Kind: runs.Drill, Of: "region-loss europe-west1", Region: eu, By: "jo@laptop"})
 	require.NoError(b, err)
 	k.Step(b.Context(), "during: region-loss begins")

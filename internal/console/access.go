@@ -58,7 +58,7 @@ func (ThisMachine) Wrap(next http.Handler) http.Handler {
 			http.Error(w, "open this console by its address, as in http://127.0.0.1:PORT", http.StatusForbidden)
 			return
 		}
-		next.ServeHTTP(w, withWho(r, Who{Name: "somebody on this machine", Operator: true}))
+		next.ServeHTTP(w, withWho(r, Who{Name: "a user of this machine", Operator: true}))
 	})
 }
 

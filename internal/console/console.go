@@ -45,7 +45,7 @@ type Config struct {
 	Region, Node string
 	// Actions lets operators act; otherwise every page is read-only.
 	Actions bool
-	// Hint is an example request, line by line, shown until as many requests have
+	// Hint is an example request, line by line. Pages show it until as many requests have
 	// arrived. nil: none.
 	Hint func() []string
 	// Logger records actions, and refused callers. Default: discard.
@@ -240,8 +240,8 @@ func (s *console) broken(w http.ResponseWriter, r *http.Request, err error) {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// onlyHTTPS makes a browser that has been here once keep to https for a year, whatever a
-// link says: what its cookies allow is never sent in clear text.
+// onlyHTTPS makes a browser use https alone for a year, whatever a link says: it never sends its
+// cookies in clear text.
 func onlyHTTPS(w http.ResponseWriter) {
 	w.Header().Set("Strict-Transport-Security", "max-age=31536000")
 }

@@ -26,7 +26,7 @@ const (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// deployment is one that is made up.
+// deployment is a fake deployment.
 type deployment struct {
 	all      *admin.Overview
 	requests atomic.Int32
@@ -36,12 +36,12 @@ type deployment struct {
 func (d *deployment) Look(_ context.Context, q admin.Question) *admin.Overview {
 	d.requests.Add(1)
 	if d.panic || !q.Gather || !q.WithoutBacklog {
-		panic("nobody asks like this")
+		panic("no page asks this")
 	}
 	return d.all
 }
 
-// member is a node that answered, with what it counted.
+// member returns a node that answered, with its counts.
 func member(name, home string, t admin.Traffic) admin.Member {
 	t.Since = noon.Add(-time.Hour)
 	return admin.Member{Name: name, Region: home, Part: &admin.Part{Node: name, Region: home, Traffic: &t}}
@@ -95,7 +95,7 @@ func get(t *testing.T, h http.Handler, path string, change ...func(*http.Request
 	return w
 }
 
-// What is vendored is what its owner published: htmx 2.0.11, dist/htmx.min.js.
+// The vendored script is the published one: htmx 2.0.11, dist/htmx.min.js.
 func TestVendoredScriptsArePinned(t *testing.T) {
 	text, err := staticFiles.ReadFile("static/htmx.min.js")
 	require.NoError(t, err)
@@ -124,10 +124,10 @@ func TestTheMapShowsEveryRegionAndFlow(t *testing.T) {
 	for range 20 {
 		get(t, h, "/")
 	}
-	require.EqualValues(t, 1, d.requests.Load(), "viewers share one look")
+	require.EqualValues(t, 1, d.requests.Load(), "viewers share one query")
 }
 
-func TestEachStandingIsDrawnAsWhatItIs(t *testing.T) {
+func TestEachStandingIsDrawn(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*admin.Overview)
 		say    []string
@@ -136,7 +136,7 @@ func TestEachStandingIsDrawnAsWhatItIs(t *testing.T) {
 			[]string{"europe-west1 is draining: takes no new traffic", `class="region draining"`}},
 		"down": {func(o *admin.Overview) { o.Regions[1].Status = region.Down },
 			[]string{"europe-west1 is down: an operator has marked it down.", `class="region down"`}},
-		"nobody seen": {func(o *admin.Overview) { o.Members = o.Members[:1] },
+		"none seen": {func(o *admin.Overview) { o.Members = o.Members[:1] },
 			[]string{"europe-west1 is lost: no live node is seen.", `class="region lost"`}},
 		"deputies": {func(o *admin.Overview) {
 			o.Members[0].Part.Traffic.DeputyFor = []string{eu}
@@ -164,7 +164,7 @@ func TestEachStandingIsDrawnAsWhatItIs(t *testing.T) {
 }
 
 func TestTheHintIsThereUntilItsLinesHaveArrived(t *testing.T) {
-	d := &deployment{all: threeRegions()} // three requests have
+	d := &deployment{all: threeRegions()} // three requests have arrived
 	line := "curl http://127.0.0.1:8081/v1/charges"
 	for lines, there := range map[int]bool{3: false, 4: true} {
 		hint := func() []string {
@@ -184,8 +184,8 @@ func TestMismatchesAreAddedUpByTenant(t *testing.T) {
 	require.Contains(t, body, "u1 did not answer")
 }
 
-// Every answer, also a refusal, carries the policy, and no page breaks it with a script
-// or style of its own.
+// Every answer, also a refusal, has the policy, and no page violates it with an inline script or
+// style.
 func TestEveryAnswerIsUnderThePolicy(t *testing.T) {
 	d := &deployment{all: threeRegions()}
 	h := newTestConsole(t, Config{Deployment: d})

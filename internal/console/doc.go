@@ -9,7 +9,7 @@
 // Pages are read-only, and each read is bounded: so many rows, from an index, or the
 // nodes' counters in memory. The overview, which all viewers share, is queried at most
 // once in [watchFor]. One page acts, and only if actions are on and the caller has the
-// operator's role: it requeues a parked row, after a confirmation, and records who did.
+// operator's role: it requeues a parked row, after a confirmation, and records the user.
 //
 // No page shows a body, a secret, or a provider key.
 //

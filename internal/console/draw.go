@@ -28,7 +28,7 @@ func (m *mapView) draw() {
 		v := &m.Regions[i]
 		at := placeOf(v.Name)
 		v.X, v.Y = at.x(), at.y()
-		for j := range i { // as far as a few regions of one city need
+		for j := range i { // enough for a few regions of one city
 			if other := m.Regions[j]; math.Hypot(v.X-other.X, v.Y-other.Y) < sameSpot {
 				v.Y = other.Y + sameSpot
 			}

@@ -99,7 +99,7 @@ func agoText(now, t time.Time) string {
 	}
 }
 
-// outcome is the mark and the word for an answer.
+// outcome is the CSS class and the text for an answer.
 type outcome struct{ Class, Text string }
 
 func outcomeOf(a admin.Arrival) outcome {

@@ -24,7 +24,7 @@ const eventsShown = 200
 // keyView is the body of a key's page.
 type keyView struct {
 	Of, Tenant string
-	Ask        string // what is missing before it can be looked up
+	Ask        string // what the user has to enter first
 	*inspect.History
 	Calm     bool
 	Entries  []string // the regions at which requests with the key arrived recently
@@ -55,7 +55,7 @@ func (s *console) keyPage(r *http.Request, p *page) error {
 	_, _, object := claim.ReadObjectID(of)
 	if !object && tenant == "" {
 		if tenant = s.guess(r.Context(), of); tenant == "" {
-			v.Ask = "Whose key is it? A key belongs to its tenant."
+			v.Ask = "Name the tenant of this key: two tenants can use the same one."
 			return nil
 		}
 		v.Tenant = tenant
@@ -64,7 +64,7 @@ func (s *console) keyPage(r *http.Request, p *page) error {
 	bad := (*claim.KeyError)(nil)
 	switch {
 	case errors.Is(err, inspect.ErrNotFound):
-		return &pageError{http.StatusNotFound, fmt.Sprintf("Nothing is known of %s%s: it was never used, or so long ago that its claim is forgotten. The books keep what was booked.", of, ofTenant(tenant))}
+		return &pageError{http.StatusNotFound, fmt.Sprintf("There is no record of %s%s: it was never used, or so long ago that its claim was deleted. Bookings stay in the books.", of, ofTenant(tenant))}
 	case errors.As(err, &bad):
 		return &pageError{http.StatusBadRequest, of + " cannot be a key: " + bad.Reason}
 	case err != nil:

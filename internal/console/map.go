@@ -21,7 +21,7 @@ const (
 	impaired standing = "impaired" // some of its nodes do not answer, or are not ready
 	draining standing = "draining"
 	down     standing = "down" // an operator marked it
-	lost     standing = "lost" // nobody sees a live node, or others act as its deputies
+	lost     standing = "lost" // no node sees a live one, or others act as its deputies
 )
 
 // regionView is one region on the map and in its table.
@@ -31,7 +31,7 @@ type regionView struct {
 	// Why is one line about a standing that is not serving.
 	Why   string
 	Nodes int
-	// PerSecond is what arrived at its nodes, over [admin.Lately].
+	// PerSecond is the rate of requests at its nodes, over [admin.Lately].
 	PerSecond float64
 	Total     admin.Tally
 	// DeputyFor are the regions for which its nodes are deputies; Deputies the regions that are its

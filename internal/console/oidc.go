@@ -43,26 +43,26 @@ type OIDCConfig struct {
 	Viewers, Operators []string
 	// Client sends requests to the issuer; nil means one that waits issuerTime at most.
 	Client *http.Client
-	// Logger records who logged in, and who was refused. Default: discard.
+	// Logger records logins and refusals. Default: discard.
 	Logger *slog.Logger
 
-	now func() time.Time // a test's
+	now func() time.Time // for tests
 }
 
 const (
 	// sessionFor is a working day: then the user authenticates anew.
 	sessionFor = 8 * time.Hour
-	// idleFor ends the session of a user who has left: long enough to read one page.
+	// idleFor ends the session of an absent user: it is long enough to read one page.
 	idleFor = 30 * time.Minute
-	// checkFor bounds how long a user looks, or acts, whom the issuer no longer lets in.
-	// The browser comes back from the issuer by itself, but a page under way is loaded again.
+	// checkFor bounds how long a user looks, or acts, after the issuer has revoked their access.
+	// The browser returns from the issuer by itself, but loads its page again.
 	checkFor = 10 * time.Minute
 	// loginFor bounds a login at the issuer.
 	loginFor = 10 * time.Minute
 	// maxSessions bounds sessions: no node has more users. A new one evicts the least used.
 	maxSessions = 1000
-	// maxOfUser bounds the sessions of one user, so that nobody evicts others: a browser
-	// each on a few machines.
+	// maxOfUser bounds the sessions of one user, so that no user evicts others: a browser on
+	// each of a few machines.
 	maxOfUser = 10
 	// issuerTime bounds a request to the issuer.
 	issuerTime = 10 * time.Second
@@ -70,9 +70,8 @@ const (
 	issuerWait = 3 * time.Second
 	// maxExchanges bounds the concurrent exchanges of codes at the issuer.
 	maxExchanges = 8
-	// loginCookies bounds the logins that one browser has under way, in as many tabs, and
-	// maxTo the address to come back to: together they fit into consoleHeaders of
-	// internal/node.
+	// loginCookies bounds the concurrent logins of one browser, each in a tab, and maxTo the
+	// address to return to: together they fit into consoleHeaders of internal/node.
 	loginCookies = 16
 	maxTo        = 512
 
@@ -88,14 +87,14 @@ const (
 // opened, and after sessionFor. Each checkFor the browser goes through the issuer again, which
 // reports whether the user is still in a group that has access.
 //
-// Sessions are in this process's memory, so that a session that has ended is worth
-// nothing, each node requires a login of its own, and a restart another one. A login under
+// Sessions are in this process's memory, so that the cookie of an ended session admits no
+// one, each node requires a login of its own, and a restart another one. A login under
 // way is in a cookie of its browser, encrypted with a key of this process: nodes behind
 // one address need a balancer that binds a browser to a node anyway. It is safe for
 // concurrent use.
 type OIDC struct {
 	c      OIDCConfig
-	secure bool // browsers come by https
+	secure bool // browsers connect by https
 	sealer cipher.AEAD
 
 	asking    *semaphore.Weighted // discovery
@@ -120,7 +119,7 @@ func (s *session) over(now time.Time) bool {
 	return now.Sub(s.begun) >= sessionFor || now.Sub(s.seen) >= idleFor
 }
 
-// login is one that is under way, as its browser keeps it.
+// login is a login under way, as in its cookie.
 type login struct {
 	State, Nonce, Verifier, To string
 	End                        time.Time
@@ -149,7 +148,7 @@ func NewOIDC(c OIDCConfig) (*OIDC, error) {
 	case err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.Scheme != "https" && u.Scheme != "http":
 		return nil, fmt.Errorf("console: %q is not the URL of a console; write https://HOST", c.URL)
 	case len(c.Viewers)+len(c.Operators) == 0:
-		return nil, errors.New("console: name the groups of viewers or operators; without one nobody can log in")
+		return nil, errors.New("console: name the groups of viewers or operators; without one no user can log in")
 	}
 	if c.Claim == "" {
 		c.Claim = "groups"
@@ -192,7 +191,7 @@ func (o *OIDC) Wrap(next http.Handler) http.Handler {
 	mux.HandleFunc("GET /auth/over", func(w http.ResponseWriter, _ *http.Request) {
 		o.say(w, "Your session has ended.")
 	})
-	mux.Handle("GET /static/", next) // contains nothing about anybody
+	mux.Handle("GET /static/", next) // contains no data
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		poll := r.Header.Get("Hx-Request") == "true"
 		who, state := o.look(w, r, poll)
@@ -202,7 +201,7 @@ func (o *OIDC) Wrap(next http.Handler) http.Handler {
 			next.ServeHTTP(w, withWho(r, who))
 		case poll:
 			if state == over {
-				to = "/auth/over" // nobody is there who would log in
+				to = "/auth/over" // there is no user who would log in
 			}
 			w.Header().Set("Hx-Redirect", to)
 			http.Error(w, "log in again", http.StatusUnauthorized)
@@ -317,7 +316,7 @@ func (o *OIDC) ask(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) 
 		}
 		defer o.asking.Release(1)
 		if p = o.discovered(); p == nil {
-			// Whoever waits needs the answer even if this caller leaves.
+			// Other callers wait for the answer, too, even if this one disconnects.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issuerTime)
 			defer cancel()
 			var err error
@@ -413,7 +412,7 @@ func (o *OIDC) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	case err != nil:
 		o.c.Logger.WarnContext(r.Context(), "a login to the console was refused", "remote", r.RemoteAddr, "error", err)
-		http.Error(w, "you were not let in: "+oneLine(err), http.StatusForbidden)
+		http.Error(w, "access denied: "+oneLine(err), http.StatusForbidden)
 		return
 	}
 	if !o.confirm(r, who, subject) {

@@ -26,8 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// issuer is an identity provider with made-up people: it logs everybody in at once, as the
-// configured user.
+// issuer is a fake identity provider: it logs every browser in at once, as the configured user.
 type issuer struct {
 	*testing.T
 	*httptest.Server
@@ -153,7 +152,7 @@ func TestTheIssuersGroupsSayWhoMayLookAndAct(t *testing.T) {
 			require.Equal(t, c.act, strings.Contains(body, "Requeue…"))
 			if c.status == http.StatusOK {
 				require.Contains(t, body, "jo@example.com (u-1)")
-				require.Contains(t, body, "Parked for a person", "back where they wanted to go")
+				require.Contains(t, body, "Parked for a person", "the page that the user opened")
 			}
 		})
 	}
@@ -172,8 +171,8 @@ func (i *issuer) poll(browser *http.Client, url string) (status int, redirect st
 	return res.StatusCode, res.Header.Get("Hx-Redirect")
 }
 
-// TestASessionEnds: at the logout, when nobody uses it, and after a working day. Then the
-// issuer authenticates the user anew.
+// A session ends at the logout, when it is idle, and after a working day. Then the issuer
+// authenticates the user anew.
 func TestASessionEnds(t *testing.T) {
 	for name, end := range map[string]func(i *issuer, now *time.Time, browser *http.Client, url string){
 		"logout": func(i *issuer, _ *time.Time, browser *http.Client, url string) {
@@ -185,7 +184,7 @@ func TestASessionEnds(t *testing.T) {
 			thief.Jar.SetCookies(i.at(url), copied)
 			thief.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 			status, _ = i.read(thief, http.MethodGet, url+"/")
-			require.Equal(i, http.StatusSeeOther, status, "a copy of the cookie is worth nothing")
+			require.Equal(i, http.StatusSeeOther, status, "a copy of the cookie was accepted")
 		},
 		"idle": func(i *issuer, now *time.Time, browser *http.Client, url string) {
 			for range idleFor / checkFor {
@@ -195,13 +194,13 @@ func TestASessionEnds(t *testing.T) {
 				if to == "/auth/over" {
 					return
 				}
-				require.Equal(i, "/auth/login?to=%2Fqueues%3Fa%3Db", to, "the page comes back by itself")
+				require.Equal(i, "/auth/login?to=%2Fqueues%3Fa%3Db", to, "the browser returns to the page by itself")
 				status, _ = i.read(browser, http.MethodGet, url+to)
 				require.Equal(i, http.StatusOK, status)
 				status, _ = i.poll(browser, url+"/")
 				require.Equal(i, http.StatusOK, status)
 			}
-			require.Fail(i, "a page that nobody looks at keeps its session")
+			require.Fail(i, "the polls of an idle page keep its session")
 		},
 		"a day": func(i *issuer, now *time.Time, browser *http.Client, url string) {
 			for range sessionFor/checkFor - 1 {
@@ -221,7 +220,7 @@ func TestASessionEnds(t *testing.T) {
 			end(i, &now, browser, server.URL)
 			status, to := i.poll(browser, server.URL+"/")
 			require.Equal(t, http.StatusUnauthorized, status)
-			require.Equal(t, "/auth/over", to, "a page that polls logs nobody in again")
+			require.Equal(t, "/auth/over", to, "the poll of a page logged the user in again")
 			_, body := i.read(browser, http.MethodGet, server.URL+to)
 			require.Contains(t, body, "Your session has ended.")
 			status, _ = i.read(browser, http.MethodPost, server.URL+"/queues/requeue")
@@ -247,8 +246,8 @@ func (i *issuer) at(text string) *url.URL {
 	return u
 }
 
-// TestTheIssuerConfirmsASession: a user who has left a group, or whose account was deleted, reads
-// and acts for minutes at most.
+// After the issuer has removed a user from a group, or deleted the account, the user reads and acts
+// for minutes at most.
 func TestTheIssuerConfirmsASession(t *testing.T) {
 	i := newIssuer(t)
 	i.groups = "sre"
@@ -281,8 +280,8 @@ func TestTheIssuerConfirmsASession(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// TestALoginComesBackToThisConsole whatever a link asks for: its whole address leaves a
-// browser nothing to read as another host.
+// A login returns to this console, whatever the link asks for: a browser cannot read another host
+// from the whole address.
 func TestALoginComesBackToThisConsole(t *testing.T) {
 	i := newIssuer(t)
 	i.groups = "sre"
@@ -311,11 +310,11 @@ func TestALoginComesBackToThisConsole(t *testing.T) {
 	}
 	browser := i.browser()
 	_, body := i.read(browser, http.MethodGet, server.URL+"/auth/login?to=%2Fqueues%3Fa%3Db%2520c")
-	require.Contains(t, body, "Parked for a person", "and a page is found again")
+	require.Contains(t, body, "Parked for a person", "the page that the user opened")
 }
 
-// TestBrowsersComeByHTTPSOnly, also where a proxy ends TLS.
-func TestBrowsersComeByHTTPSOnly(t *testing.T) {
+// Browsers use https alone, also if a proxy ends TLS.
+func TestBrowsersUseHTTPSOnly(t *testing.T) {
 	i := newIssuer(t)
 	server, browser := i.console()
 	for _, path := range []string{"/auth/over", "/static/console.css", "/nowhere/../x"} {
@@ -336,7 +335,7 @@ func TestBrowsersComeByHTTPSOnly(t *testing.T) {
 	}
 }
 
-// slow is an issuer's network: a request for path waits until it is called off.
+// slow is an issuer's network: a request for path waits until its context ends.
 type slow struct {
 	path     string
 	inFlight atomic.Int32
@@ -356,7 +355,7 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(discovery)), Request: r}, nil
 }
 
-// TestASlowIssuerHoldsLittle: strangers make few requests to it, none of which lasts.
+// With a slow issuer, strangers cause few requests to it, and all end in time.
 func TestASlowIssuerHoldsLittle(t *testing.T) {
 	const strangers = 200
 	for path, most := range map[string]int32{"/openid-configuration": 1, "/token": 8} {
@@ -395,16 +394,15 @@ func TestASlowIssuerHoldsLittle(t *testing.T) {
 				synctest.Wait()
 				require.LessOrEqual(t, network.most.Load(), most)
 				done.Wait()
-				require.Equal(t, int32(strangers), refused.Load(), "nobody waits for ever, and unknown is no refusal")
+				require.Equal(t, int32(strangers), refused.Load(), "all get an answer in time, and an unknown is no refusal")
 				require.LessOrEqual(t, network.most.Load(), most)
 			})
 		})
 	}
 }
 
-// TestStrangersEvictNobody: who begins logins without end disturbs neither a login under
-// way nor a session.
-func TestStrangersEvictNobody(t *testing.T) {
+// A stranger who begins logins without end evicts neither a login under way nor a session.
+func TestStrangersEvictNoUser(t *testing.T) {
 	i := newIssuer(t)
 	i.groups = "eng"
 	server, browser := i.console()
@@ -424,13 +422,13 @@ func TestStrangersEvictNobody(t *testing.T) {
 		status, _ := i.read(stranger, http.MethodGet, server.URL+"/auth/login")
 		require.Equal(t, http.StatusSeeOther, status)
 	}
-	require.LessOrEqual(t, len(stranger.Jar.Cookies(i.at(server.URL))), 16, "nor fills a browser")
+	require.LessOrEqual(t, len(stranger.Jar.Cookies(i.at(server.URL))), 16, "too many cookies")
 	browser.CheckRedirect = nil
 	status, body := i.read(browser, http.MethodGet, end)
 	require.Equal(t, http.StatusOK, status, body)
 }
 
-// TestTwoTabsLogInAtOnce, as their polls find at the same time that they have to.
+// Two tabs log in at once, since their polls end at the same time.
 func TestTwoTabsLogInAtOnce(t *testing.T) {
 	i := newIssuer(t)
 	i.groups = "eng"
@@ -473,8 +471,8 @@ func TestWithoutASessionNothingIsShownOrDone(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// A login that this browser has not begun, an ID token of another login, and a state that
-// was used are refused, and nobody is sent to another site by a login.
+// The console refuses a login that this browser has not begun, an ID token of another login, and a
+// used state. No login redirects to another site.
 func TestALoginIsOfTheBrowserThatBeganIt(t *testing.T) {
 	i := newIssuer(t)
 	i.groups = "sre"
@@ -482,7 +480,7 @@ func TestALoginIsOfTheBrowserThatBeganIt(t *testing.T) {
 	status, _ := i.read(i.browser(), http.MethodGet, server.URL+"/auth/callback?state=x&code=y")
 	require.Equal(t, http.StatusBadRequest, status)
 
-	// Somebody sends a victim the end of their own login.
+	// An attacker sends a victim the end of the attacker's own login.
 	browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
 		if r.URL.Path == "/auth/callback" {
 			return http.ErrUseLastResponse
@@ -503,7 +501,7 @@ func TestALoginIsOfTheBrowserThatBeganIt(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, body)
 	require.Contains(t, body, "<h1>Map</h1>", "and not where the link pointed")
 	status, _ = i.read(browser, http.MethodGet, end)
-	require.Equal(t, http.StatusBadRequest, status, "a state is good for once")
+	require.Equal(t, http.StatusBadRequest, status, "a state was accepted twice")
 
 	i.nonce = "another"
 	status, body = i.read(i.browser(), http.MethodGet, server.URL+"/")

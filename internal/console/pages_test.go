@@ -21,8 +21,8 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-// rows are made-up queues: one parked event in Europe, one that fails, and a charge whose outcome
-// is unknown.
+// rows are fake queues: one parked event in Europe, one that fails, and a charge with an unknown
+// outcome.
 type rows struct {
 	parked  bool
 	away    string // the region with unreadable rows
@@ -120,7 +120,7 @@ func (q rowsQueue) Unpark(context.Context, string, string) (bool, error) {
 	return was, nil
 }
 
-// history is one that is made up.
+// history is a fake History.
 type history struct {
 	h   inspect.History
 	err error
@@ -146,7 +146,7 @@ func post(t *testing.T, h http.Handler, form url.Values, change ...func(*http.Re
 	return w
 }
 
-// only lets one in who is made up.
+// only is an Access that admits one user.
 type only Who
 
 func (o only) Wrap(next http.Handler) http.Handler {
@@ -162,13 +162,13 @@ func TestQueuesShowWhatWaitsAndWhy(t *testing.T) {
 	require.Contains(t, body, "410 &lt;b&gt;Gone")
 	require.Contains(t, body, "Requeue…")
 	require.Contains(t, body, "no route to host")
-	require.NotContains(t, body, "evt_3", "what has not failed is only counted")
+	require.NotContains(t, body, "evt_3", "a row without a failure is only counted")
 	require.Contains(t, body, "12 345")
 	require.NotContains(t, body, secretBody)
 	r.away = as
 	body = get(t, h, "/queues").Body.String()
 	require.Contains(t, body, "The rows of asia-northeast1 cannot be read now")
-	require.Contains(t, body, "evt_1", "the others are there all the same")
+	require.Contains(t, body, "evt_1", "the rows of other regions are missing")
 }
 
 func TestUnknownOutcomesAreShownByAge(t *testing.T) {
@@ -190,7 +190,7 @@ func TestARowIsRequeuedOnceConfirmedAndAudited(t *testing.T) {
 	ask := get(t, h, "/queues/requeue?"+form.Encode()).Body.String()
 	require.Contains(t, ask, `action="/queues/requeue"`)
 	require.NotContains(t, ask, secretBody)
-	require.Zero(t, r.unparks, "a question changes nothing")
+	require.Zero(t, r.unparks, "the page that asks for a confirmation changed something")
 	w := post(t, h, form)
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	require.Equal(t, 1, r.unparks)
@@ -199,7 +199,7 @@ func TestARowIsRequeuedOnceConfirmedAndAudited(t *testing.T) {
 	require.Contains(t, log.String(), "operator jo")
 	require.Contains(t, get(t, h, w.Header().Get("Location")).Body.String(), "evt_1 is due now.")
 	w = post(t, h, form)
-	require.Equal(t, http.StatusConflict, w.Code, "twice is once")
+	require.Equal(t, http.StatusConflict, w.Code, "a second requeue")
 	require.Len(t, r.notes, 1)
 	require.Equal(t, http.StatusConflict, get(t, h, "/queues/requeue?"+form.Encode()).Code)
 }
@@ -213,7 +213,7 @@ func TestWithoutARecordNoRowIsRequeued(t *testing.T) {
 	require.Zero(t, r.unparks)
 }
 
-func TestOnlyWhoMayActs(t *testing.T) {
+func TestOnlyOperatorsAct(t *testing.T) {
 	for name, c := range map[string]struct {
 		who     only
 		actions bool
@@ -255,7 +255,7 @@ func TestARequeueWithALostAnswerIsUnknown(t *testing.T) {
 	require.Contains(t, w.Body.String(), "It is unknown whether this was done")
 }
 
-func TestNoRowIsNamedByWhatIsNone(t *testing.T) {
+func TestARequestThatNamesNoRow(t *testing.T) {
 	r := &rows{parked: true}
 	h := newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Queues: r, Actions: true})
 	for status, bad := range map[int]url.Values{
@@ -304,16 +304,16 @@ func TestAKeyIsFoundByItsTenant(t *testing.T) {
 	hs := &history{h: aHistory()}
 	h := newTestConsole(t, Config{Deployment: d, History: hs})
 	require.Contains(t, get(t, h, "/key").Body.String(), "Name an idempotency key")
-	require.Contains(t, get(t, h, "/key?q=order-1").Body.String(), "Whose key is it?")
-	require.Empty(t, hs.q, "nothing is looked through for it")
+	require.Contains(t, get(t, h, "/key?q=order-1").Body.String(), "Name the tenant of this key")
+	require.Empty(t, hs.q, "the page searched for the key")
 
 	d.all.Members[0].Part.Traffic.Arrivals = []admin.Arrival{{Tenant: "acme", Key: "order-1"}, {Tenant: "acme", Key: "order-1"}}
 	h = newTestConsole(t, Config{Deployment: d, History: hs})
 	body := get(t, h, "/key?q=order-1").Body.String()
 	require.Contains(t, body, "charged once", "the nodes have seen its tenant")
-	require.Contains(t, body, "Entered lately at</dt><dd>asia-northeast1")
+	require.Contains(t, body, "Recent entries</dt><dd>asia-northeast1")
 	d.all.Members[1].Part.Traffic.Arrivals = []admin.Arrival{{Tenant: "globex", Key: "order-1"}}
-	require.Contains(t, get(t, newTestConsole(t, Config{Deployment: d, History: hs}), "/key?q=order-1").Body.String(), "Whose key is it?")
+	require.Contains(t, get(t, newTestConsole(t, Config{Deployment: d, History: hs}), "/key?q=order-1").Body.String(), "Name the tenant of this key")
 
 	object, err := claim.NewObjectID("ch", 1, nil)
 	require.NoError(t, err)

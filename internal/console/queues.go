@@ -34,7 +34,7 @@ const (
 	// queueRows is how many rows of each queue and region are listed, parked ones and
 	// others: an operator works through them one by one, and the command lists all.
 	queueRows = 20
-	// unknownRows is how many claims of a region are.
+	// unknownRows is how many claims of a region are listed.
 	unknownRows = 50
 )
 
@@ -189,11 +189,11 @@ func (s *console) row(ctx context.Context, form url.Values) (queue outbox.Queue,
 		return "", m, err
 	}
 	if !slices.Contains(outbox.AllQueues(), queue) || !slices.Contains(regions, form.Get("region")) || form.Get("id") == "" {
-		return "", m, &pageError{http.StatusBadRequest, "This names no row; go by the list of queues."}
+		return "", m, &pageError{http.StatusBadRequest, "This names no row; choose one from the list of queues."}
 	}
 	m, found, err := s.Queues.Queue(queue).Message(ctx, form.Get("region"), form.Get("id"))
 	if err == nil && !found {
-		err = &pageError{http.StatusNotFound, "There is no such row any more: it is done."}
+		err = &pageError{http.StatusNotFound, "There is no such row any more: its work is done."}
 	}
 	return queue, m, err
 }

@@ -89,8 +89,8 @@ func (s *console) listRuns(kinds ...runs.Kind) func(context.Context) ([]runView,
 
 // runsView is a list of runs, with those in progress.
 type runsView struct {
-	// Kept: a bucket of reports is configured.
-	Kept     bool
+	// Stored: a bucket of reports is configured.
+	Stored   bool
 	UnderWay []runView
 	Runs     []runView
 	// Latest is the last run of each kind that ended, in the order of kinds.
@@ -106,8 +106,8 @@ type drainView struct {
 	Waiting int
 }
 
-func newRunsView(kept bool, all []runView, now time.Time, kinds ...runs.Kind) *runsView {
-	v := &runsView{Kept: kept, Runs: all}
+func newRunsView(stored bool, all []runView, now time.Time, kinds ...runs.Kind) *runsView {
+	v := &runsView{Stored: stored, Runs: all}
 	for _, r := range all {
 		if isUnderWay(r, now) {
 			v.UnderWay = append(v.UnderWay, r)
@@ -192,7 +192,7 @@ func (s *console) reconciliationPage(r *http.Request, p *page) error {
 // runPage shows one run.
 func (s *console) runPage(r *http.Request, p *page) error {
 	if s.Runs == nil {
-		return &pageError{http.StatusNotFound, "No reports are kept: the setting runs names no bucket."}
+		return &pageError{http.StatusNotFound, "There are no reports: the setting runs names no bucket."}
 	}
 	kind, id := runs.Kind(r.URL.Query().Get("kind")), r.URL.Query().Get("id")
 	one, err := s.Runs.Get(r.Context(), kind, id)

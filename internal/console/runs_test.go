@@ -20,16 +20,16 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// kept are runs that are made up.
-type kept struct {
+// fakeRuns is a fake Runs.
+type fakeRuns struct {
 	all   []runs.Run
 	err   error
 	mu    sync.Mutex
 	lists int
-	gate  chan struct{} // List waits for it; nil: it does not
+	gate  chan struct{} // List waits for it, unless it is nil
 }
 
-func (k *kept) List(_ context.Context, kind runs.Kind, limit int) (list []runs.Run, err error) {
+func (k *fakeRuns) List(_ context.Context, kind runs.Kind, limit int) (list []runs.Run, err error) {
 	k.mu.Lock()
 	k.lists++
 	k.mu.Unlock()
@@ -44,7 +44,7 @@ func (k *kept) List(_ context.Context, kind runs.Kind, limit int) (list []runs.R
 	return list, k.err
 }
 
-func (k *kept) Get(_ context.Context, kind runs.Kind, id string) (runs.Run, error) {
+func (k *fakeRuns) Get(_ context.Context, kind runs.Kind, id string) (runs.Run, error) {
 	for _, r := range k.all {
 		if r.Kind == kind && r.ID == id {
 			return r, nil
@@ -53,8 +53,8 @@ func (k *kept) Get(_ context.Context, kind runs.Kind, id string) (runs.Run, erro
 	return runs.Run{}, runs.ErrNone
 }
 
-func someRuns() *kept {
-	return &kept{all: []runs.Run{
+func someRuns() *fakeRuns {
+	return &fakeRuns{all: []runs.Run{
 		{
 			ID: "4", Kind: runs.Drill, Of: "region-loss us-east1", Region: us, By: "jo@laptop", Began: noon.Add(-time.Minute), Verdict: runs.Open,
 			Steps: []runs.Step{{At: noon.Add(-50 * time.Second), Text: "during: region-loss begins"}},
@@ -83,8 +83,8 @@ func TestDrillsAndDrainsAreShownWithTheirVerdicts(t *testing.T) {
 		"A drill is under way: <a href=\"/run?id=4&amp;kind=drill\">region-loss us-east1</a>, since <time>11:59:00</time>, by jo@laptop. during: region-loss begins",
 		"The last drill (partition europe-west1, 2026-03-01 11:00:00): PROMISES WERE BROKEN",
 		"The last drain (asia-northeast1, 2026-03-01 10:00:00): asia-northeast1 is safe to take down.",
-		"europe-west1 is draining: 12 345 rows of its queues are still to be done.", "homeward region drain europe-west1",
-		"safe to take down</span>", "wrong</span>", "It goes on, or ended without a word.",
+		"europe-west1 is draining: 12 345 rows of its queues wait.", "homeward region drain europe-west1",
+		"safe to take down</span>", "wrong</span>", "It still runs, or ended without a report.",
 	} {
 		require.Contains(t, body, say)
 	}
@@ -110,10 +110,10 @@ func TestProofsAreShownWithTheirVerdicts(t *testing.T) {
 	require.Contains(t, get(t, h, "/run?kind=verify&id=1").Body.String(), `href="/reconciliation" aria-current="page"`)
 }
 
-// A bucket that does not answer costs its own pages their lists, and the map nothing.
-func TestABucketIsInNobodysWay(t *testing.T) {
+// If the bucket does not answer, its own pages have no lists, and the map has everything.
+func TestTheMapDoesNotWaitForTheBucket(t *testing.T) {
 	gate := make(chan struct{})
-	k := &kept{all: someRuns().all, gate: gate}
+	k := &fakeRuns{all: someRuns().all, gate: gate}
 	h := newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Runs: k})
 	require.NotContains(t, get(t, h, "/").Body.String(), "under way", "it is not waited for")
 	close(gate)
@@ -123,7 +123,7 @@ func TestABucketIsInNobodysWay(t *testing.T) {
 	require.Equal(t, 2, k.lists, "one listing of each kind serves everybody")
 	k.mu.Unlock()
 
-	h = newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Runs: &kept{err: errors.New("the bucket\nis away")}})
+	h = newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Runs: &fakeRuns{err: errors.New("the bucket\nis away")}})
 	for _, path := range []string{"/drills", "/reconciliation"} {
 		w := get(t, h, path)
 		require.Equal(t, http.StatusOK, w.Code)
@@ -133,7 +133,7 @@ func TestABucketIsInNobodysWay(t *testing.T) {
 	require.Contains(t, get(t, h, "/drills").Body.String(), "HOMEWARD_RUNS")
 	require.Contains(t, get(t, h, "/reconciliation").Body.String(), "HOMEWARD_RUNS")
 	require.Equal(t, http.StatusNotFound, get(t, h, "/run?kind=drill&id=4").Code)
-	h = newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Runs: &kept{}})
+	h = newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Runs: &fakeRuns{}})
 	require.Contains(t, get(t, h, "/drills").Body.String(), "homeward drill region-loss")
 	require.Contains(t, get(t, h, "/reconciliation").Body.String(), "homeward ledger verify")
 }
@@ -195,5 +195,5 @@ func TestSuspenseIsShown(t *testing.T) {
 	require.Contains(t, body, "homeward ledger verify")
 
 	body = get(t, newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Queues: &rows{}, Money: &money{ghosts: 3 * ghostsLooked}}), "/suspense").Body.String()
-	require.Contains(t, body, "There are more ghosts in the books than the 100 that were looked at")
+	require.Contains(t, body, "There are more ghosts in the books than the 100 that were checked")
 }

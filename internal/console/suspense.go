@@ -77,7 +77,7 @@ func (s *console) suspensePage(r *http.Request, p *page) error {
 	if err != nil {
 		return err
 	}
-	v := *shared // everybody's
+	v := *shared // of all viewers
 	p.Trouble = append(p.Trouble, v.trouble...)
 	proofs, err := s.proofs.look(r.Context())
 	if err != nil {

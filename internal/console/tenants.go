@@ -8,8 +8,8 @@ import (
 // tenantsShown bounds the list: each node counts a hundred by name.
 const tenantsShown = 200
 
-// tenantView is a tenant that reuses keys for other requests: usually its client
-// derives the key from something other than the request.
+// tenantView is a tenant that reuses keys for other requests: usually its client derives
+// keys from something that two requests share.
 type tenantView struct {
 	Tenant string
 	Count  uint64
