@@ -372,7 +372,7 @@ func TestTwoExporters(t *testing.T) {
 	require.Empty(t, w.verify(w.bucket).Failures)
 }
 
-// meanwhile lets somebody else act before the first object is written.
+// meanwhile lets another exporter act before the first object is written.
 type meanwhile struct {
 	audit.Objects
 	do func()

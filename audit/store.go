@@ -31,8 +31,8 @@ type Chain struct {
 	Books ledger.Position `json:",omitzero"`
 }
 
-// ActorKey is the key of the entries of what somebody did who is no merchant; see
-// claim.EventActed. No tenant has the id of its tenant.
+// ActorKey is the key of the entries of an actor who is no merchant; see claim.EventActed. No tenant
+// has the id of its tenant.
 func ActorKey(name string) claim.Key { return claim.Key{Tenant: "@operators", Value: name} }
 
 // Page is a part of a region's audit.

@@ -172,7 +172,7 @@
 //	                  what is known of the key, before anything is begun or taken over
 //	[Store].TakeOver  the guard recalls first: the generation that the backup has in flight
 //	                  may be over, and a later one paid
-//	[Store].Settle    of a released claim that nobody holds, whose request has expired: likewise
+//	[Store].Settle    of a released claim without a holder, after its request expired: likewise
 //	[Store].Pin       a key without a pin may have had one
 //
 // What is known is the [Witness] of the key, from the exported audit:

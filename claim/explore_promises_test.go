@@ -26,7 +26,7 @@ var promises = []promise{
 	{"unknown never becomes failure", unknownIsNoFailure},
 	{"a final claim never changes", finalStands},
 	{"a key has at most one home", oneHome},
-	{"nobody takes over a lease that runs", leaseLeftAlone},
+	{"no node takes over a lease that runs", leaseRespected},
 	{"no call without a durable claim", claimBeforeCall},
 	{"money that moved is booked, asked about, or refunded", moneyAccounted},
 	{"a recorded verdict answers its caller", verdictAnswers},
@@ -125,9 +125,9 @@ func oneHome(_, w *world) string {
 	return ""
 }
 
-// leaseLeftAlone: while a holder that was not heard yet has its lease by the true clock, no
+// leaseRespected: while a holder that was not heard yet has its lease by the true clock, no
 // other holder has the row.
-func leaseLeftAlone(_, w *world) string {
+func leaseRespected(_, w *world) string {
 	for i := range w.tasks {
 		t := &w.tasks[i]
 		if t.phase != holding && t.phase != calling && (t.phase != settling || t.recorded != nil || t.held.State != claim.InFlight) || w.time >= t.until {

@@ -186,7 +186,7 @@ func TestExploreReverts(t *testing.T) {
 		guard, promise string
 		*scene
 	}{
-		{"fence", "nobody takes over a lease that runs", base(func(sc *scene) {
+		{"fence", "no node takes over a lease that runs", base(func(sc *scene) {
 			sc.asks = []ask{first, third}
 			sc.faults, sc.moments = 1, []int{4, 6}
 		})},
@@ -199,8 +199,8 @@ func TestExploreReverts(t *testing.T) {
 			sc.faults, sc.moments, sc.sweeps = 1, []int{130}, true
 		})},
 		{"verdict's id", "a recorded verdict answers its caller", base(func(sc *scene) { sc.faults = 1 })},
-		{"lease", "nobody takes over a lease that runs", base(func(sc *scene) { sc.asks = []ask{first, twin} })},
-		{"lease's clock offset", "nobody takes over a lease that runs", base(func(sc *scene) {
+		{"lease", "no node takes over a lease that runs", base(func(sc *scene) { sc.asks = []ask{first, twin} })},
+		{"lease's clock offset", "no node takes over a lease that runs", base(func(sc *scene) {
 			sc.asks, sc.deputies, sc.fast = []ask{first, twin}, true, 1
 			sc.moments = []int{2}
 		})},

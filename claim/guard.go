@@ -191,14 +191,14 @@ func (s *Guarded) TakeOver(ctx context.Context, key Key, home, object, holder, r
 	case err != nil:
 		return Record{}, err
 	case begun.Decision != WonUnknown:
-		// Somebody has it; or its provider received another spelling than the call has, which
-		// the merchant's retry supplies.
+		// Another holder has it; or its provider received another spelling than the call has,
+		// which the merchant's retry supplies.
 		return Record{}, &LeaseHeldError{For: withheldPause}
 	}
 	return begun.Record, nil
 }
 
-// Settle implements [Store]. A verdict on a claim that nobody holds closes it.
+// Settle implements [Store]. A verdict on a claim without a holder closes it.
 func (s *Guarded) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {
 	if held.State == FailedRetry && s.guard.guards(held.Key) {
 		if err := s.guard.recallReleased(ctx, &held); err != nil {

@@ -242,7 +242,7 @@ type flightKey struct {
 
 type flight struct {
 	number uint64
-	ended  chan struct{} // nil while nobody waits
+	ended  chan struct{} // nil without a waiter
 }
 
 // watch returns a channel that closes when the execution under way ends, or nil if this

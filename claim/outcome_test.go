@@ -431,9 +431,8 @@ func TestFaultsUseNothingUp(t *testing.T) {
 	require.Equal(t, InFlight, next.State)
 }
 
-// Where another provider is to try, its generation is in the row before it is called, and
-// is a first attempt unless somebody else has had the claim in between. Its provider key is
-// its own.
+// Before the executor calls another provider, its generation is in the row. It is a first attempt
+// unless another holder had the claim in between. Its provider key is its own.
 func TestAnotherProviderTries(t *testing.T) {
 	for _, raced := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -477,7 +476,7 @@ func TestAMovedClaimThatAnotherHolds(t *testing.T) {
 	})
 }
 
-// faster lets somebody else take a claim over between its move and who follows, and keep it.
+// faster lets another holder take a claim over after its move, and keep it.
 type faster struct{ *rows }
 
 func (s *faster) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {
@@ -488,7 +487,7 @@ func (s *faster) Settle(ctx context.Context, held Record, v Verdict) (Record, er
 	return rec, err
 }
 
-// hasty lets somebody else have a claim, and drop it, between its move and who follows.
+// hasty lets another holder take a claim over after its move, and drop it.
 type hasty struct{ *rows }
 
 func (s *hasty) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {

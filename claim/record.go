@@ -141,8 +141,8 @@ type Record struct {
 	Attempts uint32
 	// Unknowns counts attempts of this generation that ended unknown.
 	Unknowns uint32
-	// NotFounds counts consecutive look-ups that the provider answered with "not found",
-	// since somebody may have called it last.
+	// NotFounds counts consecutive look-ups that the provider answered with "not found", since
+	// the last attempt that may have called it.
 	NotFounds uint32
 	// Reason is the decline code, or "outcome_unknown"; empty on success.
 	Reason string

@@ -55,7 +55,7 @@ type Restore struct {
 	By  string `json:"by"`
 	Why string `json:"why"`
 	// ReleasedBy decided that no lost key without a witness matters, for the reason
-	// ReleasedWhy; "" if nobody has.
+	// ReleasedWhy; "" if no person has.
 	ReleasedBy  string `json:"released_by,omitempty"`
 	ReleasedWhy string `json:"released_why,omitempty"`
 }

@@ -347,7 +347,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, sentAt ti
 }
 
 // follow takes over the generation that moved the claim to another provider. It is a
-// first attempt if nobody held the claim in between, which the fence shows.
+// first attempt if no other holder had the claim in between, which the fence shows.
 func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provider string, sentAt *time.Time) (*Record, error) {
 	*sentAt = time.Now()
 	rec, err := s.takeOver(ctx, moved.Key, moved.Home, moved.Minted.ID)
@@ -378,7 +378,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, sentAt ti
 	p := &s.c.Policy
 	trust := sentAt.Add(p.Lease - p.LeaseMargin)
 	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, sentAt.Add(p.LeaseCeiling-p.LeaseMargin))
-	defer s.held.remove(hold) // the heartbeat must not renew a claim that nobody works on
+	defer s.held.remove(hold) // the heartbeat must not renew a claim without a worker
 	began := time.Now()
 	// If trust ended before the executor was called, nothing was sent.
 	outcome = &Unsent{Reason: "lease_ran_out"}

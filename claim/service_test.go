@@ -460,8 +460,8 @@ func TestHangingUpDoesNotStopTheAttempt(t *testing.T) {
 	})
 }
 
-// A claim that was not paid in time is closed once, however often it is requested, and only where
-// nobody is trying again.
+// The service closes a claim that was not paid in time once, however often it is requested, and not
+// during another attempt.
 func TestExpire(t *testing.T) {
 	const grace = 10 * time.Minute
 	message := func(rec Record) outbox.Message {
@@ -484,7 +484,7 @@ func TestExpire(t *testing.T) {
 			require.Equal(w, "expired", rec.Reason)
 			require.Equal(w, outbox.Done(), w.service.Expire(w.Context(), m), "again, by a worker that lost the reply")
 			require.Equal(w, rec, w.store.row(key))
-			require.Equal(w, []int{1, 1}, []int{w.calls, w.closings}, "nobody was called")
+			require.Equal(w, []int{1, 1}, []int{w.calls, w.closings}, "another call was made")
 			reply, err := w.service.Do(w.Context(), "us-east1", order("k", 100))
 			require.NoError(w, err)
 			require.True(w, reply.Replayed)

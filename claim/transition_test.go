@@ -321,7 +321,7 @@ func TestAVerdictIsOfItsOwnClaim(t *testing.T) {
 	require.Equal(t, newYear, fx.Post.At)
 	require.Zero(t, s.Effects.Post.At, "it can be recorded at another time")
 	_, err = Settle(paid, v, p, 0)
-	require.ErrorIs(t, err, ErrFenced, "nobody holds it")
+	require.ErrorIs(t, err, ErrFenced, "it has no holder")
 	other := *rec
 	other.Minted.ID = "ch_2"
 	s, err = Settle(&other, v, p, 0)

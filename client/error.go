@@ -111,7 +111,7 @@ func (e *Error) ofClaim() bool {
 // it.
 func (e *Error) leaveOpen() {
 	e.Unknown = true
-	e.final = e.final || e.Retry != RetrySameKey // a retry is refused again until somebody fixes the cause
+	e.final = e.final || e.Retry != RetrySameKey // a retry is refused again until the cause is fixed
 	e.Retry = RetrySameKey
 }
 

@@ -16,7 +16,7 @@
 //	charge                       provider:P        merchant:T
 //	transfer                     merchant:T        provider:P
 //	refund                       merchant:T        provider:P      reverses the charge
-//	ghost                        provider:P        suspense:T      money that nobody asked for, or not any more
+//	ghost                        provider:P        suspense:T      money that no request asks for, or not any more
 //	ghost's refund               suspense:T        provider:P      reverses the ghost
 //	any of these failed          the opposite of what failed       reverses what failed
 //	refund made at the provider  merchant:T        provider:P      reverses the charge

@@ -20,7 +20,7 @@ const (
 	DisputeReversal Kind = "dispute_reversal"
 	DisputeWon      Kind = "dispute_won"
 	DisputeLost     Kind = "dispute_lost"
-	// ProviderRefund is a refund that somebody made at the provider, of a charge or of a
+	// ProviderRefund is a refund that a person made at the provider, of a charge or of a
 	// ghost.
 	ProviderRefund       Kind = "provider_refund"
 	ProviderRefundFailed Kind = "provider_refund_failed"

@@ -107,7 +107,7 @@ func TestCompensationAfterAFailure(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 	_, err := Parse(Refund, []byte(`{"charge":"`+paid+`","failed_before":1}`))
-	require.Error(t, err, "nobody else may say so")
+	require.Error(t, err, "a merchant's refund with failed_before")
 }
 
 // A compensation with an unknown outcome is retried until the outcome is known, at growing

@@ -130,7 +130,7 @@
 //	while the charge is      the charge's lease lapses and it is asked about again; the capture
 //	asked about              waits for that look-up
 //	after the charge is      the charge is made and booked, or canceled; the next attempt reads
-//	settled                  that and calls nobody
+//	settled                  that and calls no provider
 //	after Settle             all of them are there
 //
 // # Held money at a provider that reports later

@@ -305,7 +305,7 @@ func (t *attempt) dedupes() bool {
 }
 
 // lapsed reports whether to stop waiting for a charge with an unknown outcome. The claim always
-// waits for a transfer: nobody could reverse it if it surfaced later.
+// waits for a transfer, which could not be reversed if it surfaced later.
 func (t *attempt) lapsed() bool {
 	return t.op == Charge && !t.intent.ExpiresAt.IsZero() && !t.Now.Before(t.intent.ExpiresAt.Add(t.expiryGrace()))
 }

@@ -429,7 +429,7 @@ func TestWhatWasAcceptedOnceIsStillRead(t *testing.T) {
 }
 
 // A pending payment at a provider without look-ups waits for a notice. The wait counts as no
-// unknown and pages nobody. Past its time a charge is not waited for.
+// unknown and logs no page. Past its time the attempt does not wait for a charge.
 func TestPendingAtAProviderWithoutLookups(t *testing.T) {
 	p := &fake{caps: psp.Capabilities{Dedupe: psp.DedupeKey, Blind: true, Timeout: time.Second}, result: approved}
 	for name, c := range map[string]struct {
@@ -440,7 +440,7 @@ func TestPendingAtAProviderWithoutLookups(t *testing.T) {
 		"no notice":           {func(*claim.Attempt) {}, claim.OutcomePending, "processing"},
 		"it was made":         {func(a *claim.Attempt) { a.ReportedRef, a.ReportedBy = "px_1", "fake" }, claim.OutcomeDone, ""},
 		"it was not":          {func(a *claim.Attempt) { a.Refused, a.ReportedBy = "generic_decline", "fake" }, claim.OutcomeReleased, "generic_decline"},
-		"by somebody else":    {func(a *claim.Attempt) { a.Refused, a.ReportedBy = "generic_decline", "another" }, claim.OutcomePending, "processing"},
+		"by another provider": {func(a *claim.Attempt) { a.Refused, a.ReportedBy = "generic_decline", "another" }, claim.OutcomePending, "processing"},
 		"it is past its time": {func(a *claim.Attempt) { a.Now = a.Now.Add(365 * 24 * time.Hour) }, claim.OutcomeRefused, codeExpired},
 	} {
 		a := attemptOf(Charge)

@@ -22,8 +22,8 @@ func newLater(state psp.State, by string) *holding {
 	return h
 }
 
-// An order takes its charge before it calls, and waits; one that finds the charge another's
-// calls nobody.
+// An order takes its charge before it calls, and waits; one that finds the charge in another's
+// hands makes no call.
 func TestOrdersThatANoticeConfirms(t *testing.T) {
 	received := psp.Result{Outcome: psp.Pending, ProviderRef: "px_1", Wait: bank}
 	refused := psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Invalid, Code: "adyen_137", Message: "No."}}
@@ -60,7 +60,7 @@ func TestOrdersThatANoticeConfirms(t *testing.T) {
 			h.word = &claim.Held{By: "fake", Ref: "px_1", Word: claim.HeldReleased, Amount: 1000, Currency: "usd"}
 		}, claim.OutcomeDone, "", 0, "", ""},
 		"canceled, not yet reported": {Cancel, "", "", true, 0, received, becomes(0, codeCanceled), claim.OutcomeUnknown, reasonUnsettled, 0, "", ""},
-		"canceled by somebody":       {Cancel, "", "", true, time.Hour, received, becomes(0, codeCanceled), claim.OutcomeReleased, codeNotWaiting, 0, "", ""},
+		"canceled elsewhere":         {Cancel, "", "", true, time.Hour, received, becomes(0, codeCanceled), claim.OutcomeReleased, codeNotWaiting, 0, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newLater(c.state, c.by)
@@ -94,7 +94,7 @@ func TestOrdersThatANoticeConfirms(t *testing.T) {
 	}
 }
 
-// Somebody else has the charge's claim for a moment: the order waits, and then takes it.
+// Another holder has the charge's claim for a moment: the order waits, and then takes it.
 func TestAnOrderWaitsForItsCharge(t *testing.T) {
 	h := newLater(RequiresCapture, "")
 	h.result, h.busy = psp.Result{Outcome: psp.Pending, ProviderRef: "px_1", Wait: bank}, 2
@@ -160,7 +160,7 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 			require.Equal(t, cmp.Or(c.want, claim.OutcomeUnknown), v.Outcome, "%s %s", v.Reason, v.Response.Body)
 			require.Equal(t, c.reason, v.Reason)
 			require.Equal(t, c.by, v.By)
-			require.Empty(t, h.calls, "nobody is called")
+			require.Empty(t, h.calls, "a provider was called")
 			require.Empty(t, h.cancels)
 			if v.Outcome == claim.OutcomeDone {
 				require.EqualValues(t, 600, v.Posting.Amount)

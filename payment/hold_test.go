@@ -243,7 +243,7 @@ func TestAnOrderWaitsForAnotherLookup(t *testing.T) {
 	require.Equal(t, 3, h.lookups)
 }
 
-// TestHeldOverTime: what becomes of a charge that nobody captures, and of one that is.
+// TestHeldOverTime tests the end of a charge without a capture, and of one with a capture.
 func TestHeldOverTime(t *testing.T) {
 	canceled := &psp.Decline{Class: psp.Soft, Code: codeCanceled}
 	yes, no := psp.Result{Outcome: psp.Approved}, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Invalid, Code: "captured"}}

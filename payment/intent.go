@@ -26,7 +26,7 @@ const (
 	Cancel  Operation = "cancel"
 )
 
-// Compensation is the refund of a charge that nobody requested, or no longer wants. Homeward alone
+// Compensation is the refund of a charge that no merchant requested, or still wants. Homeward alone
 // requests it. To the merchant its object is a refund.
 const Compensation Operation = "compensation"
 

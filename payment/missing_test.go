@@ -52,9 +52,9 @@ func TestARestoredChargePastItsTimeIsNotRefused(t *testing.T) {
 		"paid, and the key has a witness": {&claim.Witness{Done: true}, blind, 2 * time.Hour, claim.OutcomeDone, "px_1", 1},
 		"paid, and the key is over":       {&claim.Witness{Done: true}, blind, 8 * 24 * time.Hour, claim.OutcomeUnknown, "", 0},
 		"paid, under a reference":         {&claim.Witness{Done: true, ProviderRef: "px_9"}, blind, 8 * 24 * time.Hour, claim.OutcomeDone, "px_9", 0},
-		"paid, and nobody answers":        {&claim.Witness{Done: true, ProviderRef: "px_9"}, asks, 2 * time.Hour, claim.OutcomeDone, "px_9", 0},
+		"paid, and no look-up answers":    {&claim.Witness{Done: true, ProviderRef: "px_9"}, asks, 2 * time.Hour, claim.OutcomeDone, "px_9", 0},
 		"perhaps":                         {&claim.Witness{}, blind, 2 * time.Hour, claim.OutcomeUnknown, "", 0},
-		"perhaps, nobody answers":         {&claim.Witness{}, asks, 2 * time.Hour, claim.OutcomeUnknown, "", 0},
+		"perhaps, and no look-up answers": {&claim.Witness{}, asks, 2 * time.Hour, claim.OutcomeUnknown, "", 0},
 		"no restore":                      {nil, blind, 2 * time.Hour, claim.OutcomeRefused, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

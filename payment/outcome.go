@@ -172,7 +172,7 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Outcome {
 	if t.op == Compensation && (r.Decline.Class != psp.Soft || t.Last) {
 		final = true
 	}
-	if t.op == Compensation && final && !t.undone { // otherwise nobody waits for it
+	if t.op == Compensation && final && !t.undone { // otherwise no payer waits for it
 		t.log.ErrorContext(ctx, pageLimbo, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
 			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "code", r.Decline.Code)
 	}
@@ -196,7 +196,7 @@ func (t *attempt) expired() claim.Outcome {
 }
 
 // untraced is expired for a request that the provider does not find although calls had no
-// answer: one of them may still arrive. Nobody can reverse a transfer that does.
+// answer: one of them may still arrive, and a transfer that does cannot be reversed.
 func (t *attempt) untraced(ctx context.Context) claim.Outcome {
 	switch {
 	case t.cleared:
@@ -380,8 +380,8 @@ func compensateBackoff(n uint32) time.Duration {
 }
 
 // givenUp is the answer that is stored when asking ends without an outcome. A charge
-// may be retried under a new key, since a late success is refunded. Nobody can reverse
-// a late transfer or refund: a second one could be a second payment.
+// may be retried under a new key, since a late success is refunded. A late transfer or refund
+// cannot be reversed: a second one could be a second payment.
 func (e *Executor) givenUp(op Operation) claim.Response {
 	p := problem.New(problem.OutcomeUnknown, "The provider never reported the result of this charge, and Homeward has stopped asking. "+
 		"Should it turn out to have been made, the payer gets the money back. A new attempt needs a new key.")

@@ -166,7 +166,7 @@ func TestRefund(t *testing.T) {
 				a.Recovery, p.caps.Dedupe = true, psp.DedupeNone
 				p.found, p.shown = psp.FoundYes, approved
 			}},
-		{name: "less is left, as somebody refunded at the provider", body: whole, outcome: claim.OutcomeReleased, reason: codeTooMuch, status: 400, says: "500 of this charge has been refunded at the provider; at most 1499 is left",
+		{name: "a refund at the provider before", body: whole, outcome: claim.OutcomeReleased, reason: codeTooMuch, status: 400, says: "500 of this charge has been refunded at the provider; at most 1499 is left",
 			change: func(_ *claim.Attempt, _ *fake, b *books) { b.unasked(ledger.ProviderRefund, 500) }},
 		{name: "enough is left", body: part, amount: 500, outcome: claim.OutcomeDone, status: 201,
 			change: func(_ *claim.Attempt, _ *fake, b *books) { b.unasked(ledger.ProviderRefund, 1499) }},

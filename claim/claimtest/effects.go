@@ -445,7 +445,7 @@ var closingTests = []test{
 		require.Equal(w, claim.FailedTerminal, rec.State)
 		require.Equal(w, "expired", rec.Reason)
 		require.Equal(w, held.Fence, rec.Fence)
-		require.Equal(w, held.Attempts, rec.Attempts, "nobody attempted anything")
+		require.Equal(w, held.Attempts, rec.Attempts, "no attempt was made")
 		require.False(w, rec.SettledAt.IsZero())
 		w.same(rec, w.get(rec))
 		w.written(held, rec.SettledAt, nil, v.Events(), nil)

@@ -272,7 +272,7 @@ func declinedFor(body string, pause time.Duration) claim.Verdict {
 	return v
 }
 
-// pending is the verdict of a provider that waits for somebody else.
+// pending is the verdict of a provider that waits for a payer or a bank.
 func pending(state string, askIn time.Duration) claim.Verdict {
 	return claim.Verdict{Node: "n", Region: "r", Outcome: &claim.Pending{
 		State: state, Response: answer(202, "wait for the "+state), AskIn: askIn, ProviderRef: "psp_1",

@@ -224,7 +224,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		return claim.ErrFenced, true
 	case c.Status == Working && held.State == claim.InFlight:
 	case c.Status == Released && held.State == claim.FailedRetry && refused && !m.gone(c, now.Add(m.Policy.PinGrace/60+m.Policy.ClockOffset)):
-		// Nobody can pay it any more.
+		// It cannot be paid any more.
 	default:
 		return claim.ErrFenced, true
 	}

@@ -362,7 +362,7 @@ var restoreTests = []test{
 			ID: held.Minted.ID, Region: w.home, Kind: outbox.KindProviderCall, Tenant: w.tenant, Key: "flying", Operation: flying.Operation, Payload: flying.Input.Canonical,
 		}).Delay()
 		require.True(w, later)
-		require.Empty(w, calls, "nobody is called")
+		require.Empty(w, calls, "a provider was called")
 		w.same(settled, w.get(settled))
 		w.same(held, w.get(held))
 

@@ -284,7 +284,7 @@ var settleTests = []test{
 		require.ErrorIs(w, err, claim.ErrFenced, "the first provider's generation is over")
 		next, err := w.at(w.home).TakeOver(w.ctx, held.Key, held.Home, held.Minted.ID, "node", w.home)
 		require.NoError(w, err, "at once")
-		require.Equal(w, moved.Fence+1, next.Fence, "nobody had it in between")
+		require.Equal(w, moved.Fence+1, next.Fence, "another holder had it in between")
 		require.Equal(w, moved.ProviderKey, next.ProviderKey)
 		done := w.settle(next, approved("paid"))
 		w.same(done, w.get(held))
@@ -409,7 +409,7 @@ var leaseTests = []test{
 		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
 	}},
-	{"lease: one further ahead than any can lie is nobody's, or begins anew", func(w *world) {
+	{"lease: one further ahead than any can lie has lapsed, or begins anew", func(w *world) {
 		if w.Advance == nil {
 			w.Skip("its clock cannot be set back")
 		}
@@ -443,7 +443,7 @@ var leaseTests = []test{
 		require.True(w, renewed.LeaseUntil.After(rec.LeaseUntil))
 		require.Equal(w, rec.Fence, renewed.Fence)
 
-		held, err = w.at(w.home).Renew(w.ctx, "somebody else", []claim.Lease{lease})
+		held, err = w.at(w.home).Renew(w.ctx, "another", []claim.Lease{lease})
 		require.NoError(w, err)
 		require.Equal(w, []bool{false}, held)
 		w.same(renewed, w.get(rec))

@@ -262,8 +262,8 @@ func TestTheKeyIsOutOfReach(t *testing.T) {
 	})
 }
 
-// TestAMissingKeyWakesSomebodyOnce, whether the process has other keys or none.
-func TestAMissingKeyWakesSomebodyOnce(t *testing.T) {
+// TestAMissingKeyPagesOnce, whether the process has other keys or none.
+func TestAMissingKeyPagesOnce(t *testing.T) {
 	lost := keyOf("a", &vault{pad: 1})
 	stored := sealed(t, New([]Key{lost}, nil), secret)
 	for _, keys := range [][]Key{nil, {keyOf("b", &vault{pad: 2})}} {

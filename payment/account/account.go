@@ -329,7 +329,7 @@ func (o *Open) count(ctx context.Context, work *Homes, m *outbox.Message) error 
 	}
 	in, err := payment.Parse(payment.Operation(m.Operation), m.Payload)
 	if err != nil {
-		return nil // nobody can execute it, anywhere
+		return nil // no node can execute it
 	}
 	_, code, _ := claim.ReadObjectID(in.Charge)
 	at, ok := work.Home(code)

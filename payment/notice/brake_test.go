@@ -171,7 +171,7 @@ func TestALargeGhostIsLetThroughByOneRelease(t *testing.T) {
 	require.True(t, changed)
 	w.now = w.now.Add(2 * window) // whoever is to give it back may come late
 	require.NotEqual(t, held, send(0, 1000))
-	require.NotEqual(t, held, send(1, 100), "the large one takes nobody's place")
+	require.NotEqual(t, held, send(1, 100), "the large one took the place of the small one")
 	require.Len(t, w.moved, 2)
 	require.Equal(t, []string{pageHeld}, w.pages)
 	require.Equal(t, held, send(2, 1000), "the release was of one")
@@ -187,7 +187,7 @@ func TestAWaitingRefundIsCountedOnce(t *testing.T) {
 			send := func(i int) {
 				id := objectID(t, "ch", i)
 				w.have(id, claim.FailedTerminal, "")
-				require.Contains(t, fmt.Sprint(w.deliver(charged(id, fmt.Sprint("p", i)))), "Failed: ", "%d waits for the provider, and for nobody else", i)
+				require.Contains(t, fmt.Sprint(w.deliver(charged(id, fmt.Sprint("p", i)))), "Failed: ", "%d waits for more than the provider", i)
 			}
 			send(0)
 			send(1)
@@ -383,9 +383,9 @@ func TestASwitchStopsCompensations(t *testing.T) {
 	require.Empty(t, w.brakes)
 }
 
-// Money that is held for a day wakes somebody, once a day however many payers wait,
-// whoever stopped it and wherever.
-func TestPayersWhoWaitForAReleaseWakeSomebody(t *testing.T) {
+// The node logs a page for money that is held for a day, once a day for any number of payers, and
+// for each way to stop refunds.
+func TestPayersWhoWaitForAReleasePageOnceADay(t *testing.T) {
 	for name, stop := range map[string]func(w *world){
 		"by a person, for all":          func(w *world) { w.stop(AllProviders) },
 		"by a person, for the provider": func(w *world) { w.stop("sim") },
@@ -418,7 +418,7 @@ func TestPayersWhoWaitForAReleaseWakeSomebody(t *testing.T) {
 	}
 }
 
-// The process dies at each step of that: somebody is woken, within a minute.
+// The process dies at each step of that: another node logs the page, within a minute.
 func TestThePageOfADayHeldSurvivesADeathAtEachStep(t *testing.T) {
 	for die := 1; ; die++ {
 		w := newWorld(t)
@@ -449,8 +449,8 @@ func (w *world) stop(provider string) {
 	require.NoError(w, err)
 }
 
-// The process dies before and after each step of putting the brake on: it is on or it is
-// not, nothing is refunded beyond the limit, and somebody is paged for it.
+// The process dies before and after each step that sets the brake: the brake is set or not, no
+// refund exceeds the limit, and a page is logged.
 func TestTheBrakeSurvivesADeathAtEachStep(t *testing.T) {
 	points := 0
 	for die := 1; ; die++ {

@@ -120,7 +120,7 @@ func TestNoticesOfConnectedAccounts(t *testing.T) {
 }
 
 // The owner of an account in which we have charged writes the id of that charge on payments of
-// a cent. No refund is made of them, so that they stop those of nobody else.
+// a cent. Homeward refunds none of them, so they stop the refunds of no other payer.
 func TestAnOwnerOfAnAccountStopsNoRefunds(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	w := newWorld(t)

@@ -156,7 +156,7 @@ func (b brakeRows) PutBrake(_ context.Context, row Brake) (bool, error) {
 	return true, b.point()
 }
 
-// pager collects what somebody is woken for.
+// pager collects the pages.
 type pager struct {
 	slog.Handler
 	*world

@@ -148,15 +148,15 @@ func (p *Processor) ordered(ctx context.Context, m outbox.Message, n *psp.Notice
 	return outbox.Later(lookAgain), found && rec.State == claim.InFlight
 }
 
-// letGo cancels a hold for a charge whose merchant was sent a refusal: nobody will
-// capture it, and the payer has the money back before it lapses.
+// letGo cancels a hold for a charge whose merchant was sent a refusal: no one will
+// capture it, and the payer has the money back before the hold lapses.
 func (p *Processor) letGo(ctx context.Context, m outbox.Message, n *psp.Notice, provider psp.Provider, home string) outbox.Disposition {
 	r := provider.Cancel(ctx, psp.Call{
 		Kind: psp.KindCancel, Key: n.Reference + ":let-go", Reference: n.Reference, Of: n.Reference, Amount: n.Amount, Currency: n.Currency,
 		Source: n.ProviderRef, Home: home,
 	})
 	if r.Outcome == psp.Unknown {
-		return outbox.Failed(fmt.Sprintf("money is held for %s, which nobody waits for, and could not be let go: %v", n.Reference, r.Err))
+		return outbox.Failed(fmt.Sprintf("money is held for %s, for which no merchant waits, and could not be released: %v", n.Reference, r.Err))
 	}
 	return p.close(ctx, m, ProcessedOK, "let go")
 }

@@ -35,7 +35,7 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 		"let go":                  {word(psp.Declined, order), nil, claim.FailedTerminal, claim.Completed, 1, ProcessedOK, 0},
 		"the order failed":        {word(psp.Authorized, order), nil, claim.InFlight, claim.FailedRetry, 1, ProcessedOK, 0},
 		"held":                    {word(psp.Authorized, ""), nil, claim.InFlight, claim.InFlight, 1, ProcessedOK, 0},
-		"somebody has the charge": {word(psp.Approved, order), func(w *world, _, _ *claim.Record) { w.lease = true }, claim.InFlight, claim.InFlight, 0, "", 0},
+		"another has the charge":  {word(psp.Approved, order), func(w *world, _, _ *claim.Record) { w.lease = true }, claim.InFlight, claim.InFlight, 0, "", 0},
 		"of more than is held":    {func() psp.Notice { n := word(psp.Approved, order); n.Amount = 101; return n }(), nil, claim.InFlight, claim.InFlight, 0, "", 0},
 		"in another currency":     {func() psp.Notice { n := word(psp.Approved, order); n.Currency = "eur"; return n }(), nil, claim.InFlight, claim.InFlight, 0, "", 0},
 		"it has look-ups":         {word(psp.Authorized, order), func(w *world, charge, _ *claim.Record) { w.blind, charge.Interim = false, nil }, claim.InFlight, claim.InFlight, 0, Ignored, 0},

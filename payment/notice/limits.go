@@ -29,8 +29,7 @@ const (
 	// MaxCount bounds Limits.Count: the row holds an entry of some 120 bytes for each
 	// refund.
 	MaxCount = 1000
-	// maxLet bounds Brake.Let: nobody can have checked that many releases within a
-	// short time.
+	// maxLet bounds Brake.Let: no person can check that many releases within a short time.
 	maxLet = 100
 )
 

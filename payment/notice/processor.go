@@ -338,7 +338,7 @@ func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, 
 // notifies us of them. So a notice about an account counts only if it names a recorded movement, or
 // carries a provider key of the claim. Beside a booked movement it must also have the same amount
 // and currency, as each generation asks for the same. That an object of ours lies in the account
-// proves nothing: its owner has our id from it. Any other notice is ignored, and pages nobody.
+// proves nothing: its owner has our id from it. Any other notice is ignored, without a page.
 const foreign = "of another account"
 
 // detailBooked is the detail of a notice of a movement that is booked.
@@ -363,7 +363,7 @@ func (p *Processor) copied(provider string, rec *claim.Record, n *psp.Notice) bo
 }
 
 // stranger is the result for a notice that fits nothing: an operator looks, unless it
-// is only about somebody else's account.
+// is only about another's account.
 func (p *Processor) stranger(ctx context.Context, m outbox.Message, n *psp.Notice, detail string) outbox.Disposition {
 	if psp.AccountOf(n.ProviderRef) != "" {
 		return p.close(ctx, m, Ignored, foreign)
@@ -437,7 +437,7 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 }
 
 // late processes a refund or transfer that was made although its claim was refused, or
-// that was made twice. Nobody can reverse it. A transfer is booked: the books follow
+// that was made twice. It cannot be reversed. A transfer is booked: the books follow
 // the money. A refund is left to an operator, as the notice does not name its charge.
 // So is a transfer that its merchant may retry: a booking under its id would keep the
 // retry from being settled.

@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// away is a sealing key that nobody reaches.
+// away is a sealing key that no node reaches.
 type away struct{}
 
 func (away) Encrypt(context.Context, []byte) ([]byte, error) { return nil, errors.New("no route") }

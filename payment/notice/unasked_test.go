@@ -138,7 +138,7 @@ func TestALossIsOfADisputeThatIsOpen(t *testing.T) {
 	w.have(charge, claim.Completed, "p1")
 	w.waited = appearWithin
 	w.deliver(lost)
-	require.Equal(t, Ignored, w.closed["sim:"+lost.ID], "nobody has disputed anything for an hour")
+	require.Equal(t, Ignored, w.closed["sim:"+lost.ID], "there was no dispute for an hour")
 	require.Equal(t, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}, w.balances())
 }
 
@@ -230,10 +230,10 @@ func TestWhatHappensToWhatIsNotBooked(t *testing.T) {
 		status Status
 		says   string
 	}{
-		"somebody else's":          {func(w *world) { w.shows["p1"] = psp.Movement{ProviderRef: "p1", Outcome: psp.Approved} }, Ignored, ""},
+		"of another":               {func(w *world) { w.shows["p1"] = psp.Movement{ProviderRef: "p1", Outcome: psp.Approved} }, Ignored, ""},
 		"ours, and not booked yet": {func(w *world) { w.shows["p1"] = psp.Movement{ProviderRef: "p1", Reference: objectID(t, "ch", 1)} }, "", "which is not booked"},
 		"unknown to the provider":  {func(w *world) { w.aliases = true }, "", "which is not booked"},
-		"that nobody can ask for":  {func(w *world) { w.blind = true }, "", "which is not booked"},
+		"without a look-up":        {func(w *world) { w.blind = true }, "", "which is not booked"},
 		"while it does not answer": {func(w *world) { w.silent = true }, "", "does not say what that is"},
 		"for an hour":              {func(w *world) { w.blind, w.waited = true, 2*time.Hour }, "", "unknown charge"},
 		"of more than was paid":    {func(w *world) { w.have(objectID(t, "ch", 1), claim.Completed, "p1"); n.Unasked[0].Amount = 101 }, "", "homeward ledger adjust"},

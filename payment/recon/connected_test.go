@@ -77,8 +77,8 @@ func TestStatementsOfConnectedAccounts(t *testing.T) {
 	require.Equal(t, "pi_2@acct_1", found[0].ProviderRef)
 }
 
-// The owner of a connected account can write our id on a payment of their own: nobody gives it back
-// because of a statement.
+// The owner of a connected account can write our id on a payment of their own: no statement makes
+// Homeward refund it.
 func TestNothingIsHealedByAnotherAccountsStatement(t *testing.T) {
 	for account, refundable := range map[string]bool{"": true, "acct_evil": false} {
 		w := newWorld(t)

@@ -40,9 +40,9 @@ func (w *world) only(at time.Time, lines ...string) (*Report, []Mismatch) {
 	return report, all
 }
 
-// A statement of our own account has no line that nobody accounts for, whatever its kind:
-// money of a payment that is not in the books is a mismatch, by its reference, and what is
-// left out is counted under its own name.
+// Reconciliation accounts for each line of a statement of our own account, of any kind: money of a
+// payment that is not in the books is a mismatch, by its reference, and an omitted kind is counted
+// under its name.
 func TestEveryKindIsAccountedFor(t *testing.T) {
 	for _, word := range words() {
 		kind, _, ok := kindIn(word)

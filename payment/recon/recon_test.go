@@ -236,7 +236,7 @@ func TestEachClass(t *testing.T) {
 	}{
 		"a charge of an unknown reference": {func(w *world) { w.state("p", "order-7", 5) }, []Class{ChargedButUnknown}, false},
 		"a charge without a reference":     {func(w *world) { w.state("p", "", 5) }, []Class{ChargedButUnknown}, false},
-		"a charge that nobody remembers":   {func(w *world) { w.state("p", objectID(w.t, 7), 5) }, []Class{ChargedButUnknown}, false},
+		"a charge without a record":        {func(w *world) { w.state("p", objectID(w.t, 7), 5) }, []Class{ChargedButUnknown}, false},
 		"a charge of a failed claim": {func(w *world) {
 			w.state("p", objectID(w.t, 7), 5)
 			w.claim(objectID(w.t, 7), "", claim.FailedTerminal, "outcome_unknown")

@@ -168,7 +168,7 @@ func TestEachLieIsNamed(t *testing.T) {
 		"an account that is left out": {func(l *liar) {
 			l.balances = func(all []ledger.Balance) []ledger.Balance { return all[1:] }
 		}, []Check{CheckBalance, CheckZero, CheckBalance, CheckZero}, "the store says 0 - 0 in 0"},
-		"an account that nobody booked": {func(l *liar) {
+		"an account without bookings": {func(l *liar) {
 			l.balances = func(all []ledger.Balance) []ledger.Balance {
 				return append(all, ledger.Balance{Account: "x", Currency: "usd", Credits: 1})
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/homeward-io/homeward/internal/seal"
 )
 
-// mask hides what it encrypts from a search for it, and from nobody else.
+// mask hides a text from a search for it; it is no encryption.
 type mask byte
 
 func (m mask) turn(in []byte) []byte {

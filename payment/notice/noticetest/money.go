@@ -44,7 +44,7 @@ func (w *world) events() []outbox.Message {
 	return got
 }
 
-// putBrake changes a row that nobody else changes.
+// putBrake changes a row that no other process changes.
 func (w *world) putBrake(b notice.Brake) {
 	w.Helper()
 	changed, err := w.Store(w.home).PutBrake(w.ctx, b)

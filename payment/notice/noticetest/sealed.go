@@ -27,7 +27,9 @@ func (postbox) Verify(h http.Header, _ []byte, _ time.Time) (string, error) {
 	return h.Get("id"), nil
 }
 
-func (postbox) Read([]byte) (psp.Notice, error) { return psp.Notice{}, errors.New("nobody reads here") }
+func (postbox) Read([]byte) (psp.Notice, error) {
+	return psp.Notice{}, errors.New("no test reads a notice")
+}
 
 // receive receives a notice as a node does.
 func (w *world) receive(r *seal.Ring, event, body string) (id string) {
@@ -142,7 +144,7 @@ var sealedTests = []struct {
 	}},
 	{"bodies: dropped KeepBodyFor after processing; waiting and parked notices keep theirs", func(w *world) {
 		if !w.Exact {
-			w.Skip("nobody waits a week for a clock that cannot be set")
+			w.Skip("its clock cannot be set, and the test needs a week")
 		}
 		w.keep(newNotice("evt_1", payer))
 		w.Pass(w, time.Hour) // it is processed later

@@ -219,7 +219,7 @@ func (r *paymentResponse) result(req *paymentRequest, call psp.Call) psp.Result 
 		return pending(r.PSPReference, psp.Processing, nil)
 	case resultRedirect, resultIdentify, resultChallenge, resultPresent:
 		if call.Terms == nil || !call.Terms.OnSession {
-			// The action is shown to nobody, and without it no money moves.
+			// No payer sees the action, and without it no money moves.
 			return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Soft, Code: "authentication_required", Message: "The payment needs the payer to authenticate."}}
 		}
 		return pending(r.PSPReference, psp.RequiresAction, r.Action)

@@ -49,10 +49,10 @@ func (s *Simulator) NewServer(addr string) *http.Server {
 	}
 }
 
-// ownOrigin refuses what a page of somebody else's has a browser on this machine send: a request
-// of another origin, and one to a name that the page's owner points to this address (DNS
-// rebinding). Callers name an address, localhost, or a host without a dot, as in Compose, which
-// nobody else's DNS answers for.
+// ownOrigin refuses requests that a foreign page makes a browser on this machine send: a request of
+// another origin, and one to a name that the page's owner points to this address (DNS rebinding).
+// Callers name an address, localhost, or a host without a dot, as in Compose, for which no other
+// DNS answers.
 func ownOrigin(h http.Handler) http.Handler {
 	origins := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -163,7 +163,7 @@ func (s *Simulator) moveBy(kind psp.Kind, d dialect, decide func(psp.Call) (reco
 		ctx := r.Context()
 		fate := s.faults.draw()
 		if fate.pause(ctx) != nil {
-			return // nobody reads the reply, and nothing has happened
+			return // the caller is gone, and nothing has happened
 		}
 		if fate.errorBefore {
 			s.errorsBefore.Add(1)

@@ -41,7 +41,7 @@ func TestOnlyAHeldLockIsInUse(t *testing.T) {
 	require.NoError(t, s.Close())
 
 	broken := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(broken, lockName), 0o700)) // nobody can open it for writing
+	require.NoError(t, os.Mkdir(filepath.Join(broken, lockName), 0o700)) // no process can open it for writing
 	_, err = Open(Config{Dir: broken})
 	require.ErrorContains(t, err, broken+" cannot be locked: ")
 	require.ErrorContains(t, err, syscall.EISDIR.Error())

@@ -120,7 +120,7 @@ func TestNoticeIsSentUntilTaken(t *testing.T) {
 	}
 }
 
-// Nobody can be reached for a day; then somebody can.
+// No endpoint can be reached for a day; then one can.
 func TestRetriesSlowDownAndGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, Config{})

@@ -228,7 +228,7 @@ func (n *notifier) look() {
 		}
 
 		n.mu.Lock()
-		if n.next == from { // nobody else has looked meanwhile
+		if n.next == from { // no other caller has looked meanwhile
 			for _, t := range due {
 				n.queueLocked(t)
 			}

@@ -95,7 +95,7 @@ func TestAmountsThatDoNotFit(t *testing.T) {
 
 // What Stripe cannot take is refused by name before anything is sent.
 func TestAmountRefusedUnsent(t *testing.T) {
-	p := adapter(t, "http://127.0.0.1:1", "") // where nobody listens
+	p := adapter(t, "http://127.0.0.1:1", "") // where no server listens
 	for _, c := range []struct {
 		amount   int64
 		currency string

@@ -39,7 +39,7 @@ var declineClasses = map[sdk.DeclineCode]psp.Class{
 	sdk.DeclineCodeInvalidPIN:     psp.Soft,
 	sdk.DeclineCodePINTryExceeded: psp.Soft,
 
-	// The card was lost, or belongs to somebody else.
+	// The card was lost, or belongs to another person.
 	sdk.DeclineCodeExpiredCard:       psp.Hard,
 	sdk.DeclineCodeLostCard:          psp.Hard,
 	sdk.DeclineCodeStolenCard:        psp.Hard,
@@ -63,7 +63,7 @@ var declineClasses = map[sdk.DeclineCode]psp.Class{
 	sdk.DeclineCodeOfflinePINRequired:         psp.Hard,
 	sdk.DeclineCodeOnlineOrOfflinePINRequired: psp.Hard,
 	sdk.DeclineCodeTestModeDecline:            psp.Hard,
-	// Off session nobody can authenticate, and on session it is no decline. The same
+	// Off session no payer can authenticate, and on session it is no decline. The same
 	// request would be declined for ever.
 	sdk.DeclineCodeAuthenticationRequired: psp.Hard,
 	// The payer or the network forbids another attempt.

@@ -30,8 +30,8 @@ func (m movement) in(account string) movement {
 	return m
 }
 
-// onSession is m as call's merchant may see it: off session nobody can act, so a
-// payment that needs the payer is a decline.
+// onSession returns m for call's merchant: off session no payer can act, so a payment that needs
+// the payer is a decline.
 func (m movement) onSession(call psp.Call) movement {
 	if m.status == psp.Pending && m.wait.State == psp.RequiresAction && call.Kind != psp.KindRefund && (call.Terms == nil || !call.Terms.OnSession) {
 		m.status, m.wait, m.decline = psp.Declined, nil, declineBy(string(sdk.DeclineCodeAuthenticationRequired), "")
