@@ -130,7 +130,7 @@ func (q mortalQueue) Take(ctx context.Context, region string, limit int, lease t
 	return mortal(q.s, func() ([]outbox.Message, error) { return q.Store.Take(ctx, region, limit, lease) })
 }
 
-// mortalProvider calls nobody once it is dead.
+// mortalProvider makes no call once it is dead.
 type mortalProvider struct {
 	psp.Provider
 	dead *atomic.Bool

@@ -308,9 +308,9 @@ func TestClusterInterrupted(t *testing.T) {
 	require.Empty(t, mentioning(data))
 }
 
-// TestClusterLeavesOtherDatabasesAlone: a database that somebody exported for a deployment gets
-// no region, no merchant and no key of a cluster, and nobody is advised to drop it. A
-// cluster makes its own in an empty database, and finds it again by its data directory alone.
+// A cluster writes no region, no merchant and no key to a database that was exported for a
+// deployment, and advises no one to drop it. It makes its own in an empty database, and finds it
+// again by its data directory alone.
 func TestClusterLeavesOtherDatabasesAlone(t *testing.T) {
 	t.Parallel()
 	foreign, tables, own := dbtest.Database(t), dbtest.Database(t), dbtest.Database(t)

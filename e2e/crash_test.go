@@ -310,8 +310,8 @@ func TestCrashInRecovery(t *testing.T) {
 	}
 }
 
-// TestRecoveryWithoutRetries: nobody asks again, and yet what was begun comes to
-// its end, also when the worker that took it over dies as well.
+// TestRecoveryWithoutRetries sends no retry, and yet each claim ends, also when the worker that took
+// it over dies as well.
 func TestRecoveryWithoutRetries(t *testing.T) {
 	for i, worker := range []point{"", taken, takenOver, answered} {
 		if testing.Short() && i%2 != 0 {

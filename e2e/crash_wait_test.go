@@ -36,7 +36,7 @@ func (r *crashRun) everyAnswer(q request, status int) (first *answer.Answer) {
 func TestCrashWhileWaiting(t *testing.T) {
 	for i, tc := range []struct {
 		die     point
-		expires bool // nobody acts, and the charge is called off
+		expires bool // the payer does not act, and the charge is called off
 		later   bool // the process dies after it has answered
 	}{
 		{die: begun}, {die: waitLearned}, {die: waitKept}, {die: takenOver, later: true},

@@ -46,11 +46,11 @@ func TestALostRegionIsServedByTheOthers(t *testing.T) {
 	w.takeAway(eu)
 	require.Error(t, receive(t, "the end of the connection", cut).Err)
 	fresh := charge(stamped(t, eu), 3)
-	served := w.send(w.ctx, us, fresh) // nobody has to notice anything before
+	served := w.send(w.ctx, us, fresh) // before any node notices the loss
 	w.deputised(served, us, eu)
 	require.Equal(t, served.Remembered(), w.settle(w.ctx, asia, fresh, nil).Remembered())
 	require.Equal(t, first.Remembered(), w.at(us, old, http.StatusCreated).Remembered())
-	// Nobody asks for the charge under way: the deputies' workers adopt its row.
+	// No retry asks for the charge under way: the deputies' workers adopt its row.
 	until(t, "the charge under way is recovered", func() bool {
 		s, err := w.inspect(w.ctx, us, acme, underway.key)
 		return err == nil && s.State == "COMPLETED"
@@ -167,7 +167,7 @@ func TestBlackholes(t *testing.T) {
 
 // TestBothSidesOfAPartitionAct cuts the requests' way to a region that is alive:
 // it and its deputies act on the same rows at the same time. When the way is
-// mended forwards resume, with nobody's help.
+// mended forwards resume by themselves.
 func TestBothSidesOfAPartitionAct(t *testing.T) {
 	t.Parallel()
 	var w *world

@@ -41,7 +41,7 @@
 //	sdk_test.go        the TypeScript client, the document's linter, and what is published
 //	errorpages_test.go where errors lead, before and after the pages have moved
 //	cards_test.go      card numbers stay out, and their retries are answered
-//	idle_test.go       what nodes ask of a database while nobody asks them
+//	idle_test.go       what nodes ask of a database while no request arrives
 //
 // Those of serve, cluster, drill and TLS start processes on a private database,
 // whatever the store under the others. Regions of containers, with distance,

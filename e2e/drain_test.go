@@ -329,7 +329,7 @@ func TestWhatANodeRemembersOfRegionsMayBeOld(t *testing.T) {
 	_, refused := w.mint(eu)
 	w.unavailable(refused, "home_unavailable")
 
-	w.behind(eu, region.Active) // and nobody of this
+	w.behind(eu, region.Active) // which no node has read
 	w.unavailable(w.at(asia, charge("nowhere", 9), http.StatusServiceUnavailable), "home_unavailable")
 	w.set(eu, region.Active)
 	fresh(acme, eu)

@@ -41,7 +41,7 @@ var probing = goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Member
 // expiring: golang-lru v2 cannot close a cache with expiring entries.
 var expiring = goleak.IgnoreTopFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1")
 
-// widen sets -parallel, unless somebody has: tests mostly wait, for leases to run out and for
+// widen sets -parallel, unless a flag has: tests mostly wait, for leases to run out and for
 // clusters to part, so that two cores carry more than two of them. Those on CockroachDB keep
 // its three nodes busy as well.
 func widen() {

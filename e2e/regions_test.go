@@ -158,7 +158,7 @@ func TestLoseARegionForGood(t *testing.T) {
 	servedBy(t, p.pay(eu, early, http.StatusCreated), us, eu) // at once
 
 	p.ask(eu, "region", "down", us, "--yes")
-	// Nobody sends the charge under way again: a deputy's worker recovers it.
+	// No client retries the charge under way: a deputy's worker recovers it.
 	p.moved++
 	until(t, "the charge under way is recovered", func() bool {
 		s, err := p.inspect(p.ctx, asia, acme, underway.key)

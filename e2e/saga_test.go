@@ -290,8 +290,8 @@ func (n *noticed) moveAgain(reference string, amount int) {
 	require.Equal(n.t, http.StatusOK, r.Status, "%s", r.Body)
 }
 
-// agree proves the books of all regions, that nobody waits for money, and that the
-// provider holds for us what they say.
+// agree proves the books of all regions, and checks that no payer waits for money and that the
+// provider holds the amounts of the books for us.
 func (n *noticed) agree() {
 	n.t.Helper()
 	s := n.store(us)

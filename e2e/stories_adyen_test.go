@@ -99,9 +99,9 @@ func heldAtAdyen(w *story) {
 	require.Equal(w.t, 1, w.emitted("charge.canceled"))
 }
 
-// Nobody captures: at its expires_at the hold is called off, and closed when the provider has
-// let it go: a capture that comes after that moves nothing.
-func heldForNobody(w *story) {
+// Without a capture the hold is called off at its expires_at, and closed when the provider has
+// released it: a later capture moves nothing.
+func neverCaptured(w *story) {
 	w.begin(setting{adyen: true, virtual: true, notified: []string{us}, notices: simulator.Notices{RetryAfter: 20 * time.Millisecond}})
 	expires := fmt.Sprintf(`%s,"expires_at":%q`, shopper, w.virtual.storeNow().Add(90*time.Minute).UTC().Format(time.RFC3339))
 	q := held("order-1", 10_000, expires)

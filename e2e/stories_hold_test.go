@@ -139,8 +139,8 @@ func holdCanceled(w *story) {
 	require.Equal(w.t, 2, w.emitted("charge.canceled"))
 }
 
-// Nobody captures. The provider lets one hold go, as it does after a week; the other is let
-// go at its expires_at.
+// There is no capture. The provider releases one hold, as it does after a week; Homeward releases
+// the other at its expires_at.
 func holdLapses(w *story) {
 	w.begin(setting{stripe: true, notified: []string{us}})
 	q := held("order-1", 10_000, "")

@@ -24,7 +24,7 @@ import (
 )
 
 // A charge with an expiry is sent, and no answer comes back. Its time passes, the merchant gets an
-// event that it has expired, and sells to somebody else. Then the money moves, and the provider
+// event that it has expired, and sells to another payer. Then the money moves, and the provider
 // reports it: late, twice, out of order, to two regions.
 func ghostPayment(w *story) {
 	caps := capable
@@ -99,7 +99,7 @@ func abandonedGhost(w *story) {
 	w.close(ending{claims: "charge FAILED_TERMINAL 1, compensation COMPLETED 1", charges: 1, refunds: 1})
 }
 
-// There is too little money, and nobody tries again until the charge expires: the
+// There is too little money, and no retry comes until the charge expires: the
 // sweeper closes it. Then the provider, which tries declined cards again by itself,
 // has charged it after all.
 func declinedGhost(w *story) {
@@ -137,7 +137,7 @@ func declinedGhost(w *story) {
 // line is the way to a provider. While it is down connections are refused.
 type line struct {
 	down   atomic.Bool
-	closed string // an address where nobody listens
+	closed string // an address where no server listens
 }
 
 func newLine(t testing.TB) *line {
@@ -254,7 +254,7 @@ func settledByNotice(w *story) {
 	w.unknown(us, q)
 	answer := w.retrying(q)
 	w.faults(simulator.Faults{})
-	until(w.t, "somebody has tried again", func() bool {
+	until(w.t, "a retry has been sent", func() bool {
 		s, err := w.inspect(w.ctx, eu, q.tenant, q.key)
 		require.NoError(w.t, err)
 		return s.Attempts > 2

@@ -76,10 +76,9 @@ func (w *story) held(b ...*books) (sum word) {
 	return sum
 }
 
-// Somebody gives the provider another name. A charge is open under the old one, so the
-// nodes do not start, and say why. With both names they do: what is open under the old one
-// ends there, and so is refunded what was made there, while what is new has the new name.
-// Then the old name can go.
+// An operator gives the provider another name. A charge is open under the old one, so the nodes do
+// not start, and print why. With both names they start: charges under the old name end and are
+// refunded there, while new ones have the new name. Then the operator can remove the old name.
 func renamedProvider(w *story) {
 	const older = "older"
 	rows, dir, j := newBackendOn(w.t, w.on), w.t.TempDir(), newJudge(w.t)

@@ -104,7 +104,7 @@ func payerActs(w *story) {
 
 func stampedElsewhere(w *story) string { return stamped(w.t, asia) }
 
-// Nobody ever authenticates. The charge is called off at its expires_at, at the provider
+// The payer never authenticates. The charge is called off at its expires_at, at the provider
 // first, so that nothing can surface later.
 func payerNeverActs(w *story) {
 	w.begin(setting{stripe: true, notified: []string{us}, notices: simulator.Notices{Hold: true}})
@@ -119,7 +119,7 @@ func payerNeverActs(w *story) {
 
 // A bank debit takes two days, without a notice: the bank settles when its time has come, and the
 // worker finds it by look-ups. It looks up every minute at first and every hour at last, does not
-// give the claim up, and refunds nobody for its being slow. Every retry in two days reads one
+// give the claim up, and refunds no payer because the bank is slow. Every retry in two days reads one
 // answer. Another debit fails after a day.
 func bankDebit(w *story) {
 	w.begin(setting{stripe: true, virtual: true})

@@ -57,7 +57,7 @@ var stories = []struct {
 	{"a hold that is canceled", holdCanceled},
 	{"a hold that lapses, and one that is past its time", holdLapses},
 	{"holds at a provider that reports later", heldAtAdyen},
-	{"a hold that nobody waits for any more", heldForNobody},
+	{"a hold that is never captured", neverCaptured},
 	{"a dispute that is lost for the second time", lostTwice},
 	{"a dispute won and one lost, and a refund by hand", disputes},
 	{"a statement in Stripe's format", stripesStatement},
@@ -195,7 +195,7 @@ func (w *story) beginOn(rows backend, dir string, j *judge, name string, s setti
 	w.world = startWorldOn(w.t, rows, j, func(c *node.ClusterConfig) {
 		c.Dir, c.Providers, c.Notifiers, c.Events.Log = dir, psp.Providers{p}, map[string]psp.Notifier{name: w.received}, true
 		w.addOthers(c, s)
-		// Nobody dies in a story: leases are not to run out on a loaded machine.
+		// No process dies in a story, so leases must not run out on a loaded machine.
 		c.Policy.Lease, c.Policy.RenewEvery, c.Policy.LeaseMargin, c.Policy.LeaseCeiling = 10*time.Second, 3*time.Second, time.Second, time.Minute
 		c.Outbox.Lease = 10 * time.Second
 		c.Compensations = s.compensations
@@ -433,7 +433,7 @@ func (w *story) references(object string) (refs []string) {
 	return refs
 }
 
-// unasked has the provider make a charge that nobody requested.
+// unasked has the provider make a charge without a request.
 func (w *story) unasked(j *judge, reference string, amount int) {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"reference":%q,"amount":%d,"currency":"usd","source":"pm_card_visa"}`, reference, amount)

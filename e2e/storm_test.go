@@ -509,7 +509,7 @@ func (s *storm) print() {
 	row("  of them sent again", sends-twinsInAGroup*len(s.twins))
 	row("  of them held up", late)
 	row("  generations", tries)
-	row("  generations of nobody's", s.counts.generations)
+	row("  generations of no twin", s.counts.generations)
 	row("  not declined, or charged", s.counts.undeclined)
 	row("keys completed", s.counts.completed)
 	row("keys declined for good", s.counts.declined)

@@ -101,7 +101,7 @@ func (all traced) sql(t testing.TB) traced {
 		}
 		statements[s.Name()] = true
 		for _, a := range s.Attributes() {
-			require.NotContains(t, string(a.Key), "parameters", "%s: a statement's arguments are nobody's business", s.Name())
+			require.NotContains(t, string(a.Key), "parameters", "%s: a trace has the arguments of a statement", s.Name())
 		}
 	}
 	require.Equal(t, onSQL(), len(statements) > 0, "statements in the trace: %v", statements)
@@ -347,7 +347,7 @@ func TestTraces(t *testing.T) {
 	w.judge.once(t, 4)
 }
 
-// TestTraceOfADecline: a no of the provider's is nobody's failure.
+// TestTraceOfADecline: a decline of the provider is an error of no span.
 func TestTraceOfADecline(t *testing.T) {
 	t.Parallel()
 	recorded()

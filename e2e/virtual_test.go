@@ -29,7 +29,7 @@ type virtual struct {
 func (v *virtual) storeNow() time.Time    { return time.Now().Add(time.Duration(v.store.Load())) }
 func (v *virtual) providerNow() time.Time { return time.Now().Add(time.Duration(v.provider.Load())) }
 
-// onVirtualTime gives a backend, which nobody has connected to, a clock that can be set
+// onVirtualTime gives a backend, before any connection, a clock that can be set
 // ahead. A database gets functions that hide its now() and clock_timestamp() from sessions
 // that look for them in another schema first: the statements stay as they are.
 func onVirtualTime(t testing.TB, rows backend) (backend, *virtual) {

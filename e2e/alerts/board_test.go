@@ -44,7 +44,7 @@ func newBoard(t testing.TB, target string) *board {
 	b.engine = promql.NewEngine(promql.EngineOpts{Logger: slog.New(slog.DiscardHandler), MaxSamples: 10_000_000, Timeout: time.Minute, EnableAtModifier: true, Parser: p})
 	m := rules.NewManager(&rules.ManagerOptions{
 		Context: t.Context(), Appendable: b.storage, Queryable: b.storage, Logger: slog.New(slog.DiscardHandler),
-		QueryFunc: rules.EngineQueryFunc(b.engine, b.storage), NotifyFunc: rules.SendAlerts(nobody{}, ""), Parser: p,
+		QueryFunc: rules.EngineQueryFunc(b.engine, b.storage), NotifyFunc: rules.SendAlerts(noReceiver{}, ""), Parser: p,
 	})
 	// Recorded series come before the alerts that ask for them.
 	for _, file := range []string{"recording.yaml", "alerts.yaml"} {
@@ -60,10 +60,10 @@ func newBoard(t testing.TB, target string) *board {
 	return b
 }
 
-// nobody is who is sent alerts.
-type nobody struct{}
+// noReceiver drops alerts.
+type noReceiver struct{}
 
-func (nobody) Send(...*notifier.Alert) {}
+func (noReceiver) Send(...*notifier.Alert) {}
 
 // look scrapes once, a step later than the last time, and evaluates all rules.
 func (b *board) look() {
@@ -123,7 +123,7 @@ func (b *board) parse(text []byte, kind string, add func(labels.Labels, float64)
 
 func (b *board) read() (text []byte, kind string, err error) {
 	if b.target == "" {
-		return nil, "", errors.New("nobody is there")
+		return nil, "", errors.New("there is no node")
 	}
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+b.target+"/metrics", nil)
 	if err != nil {

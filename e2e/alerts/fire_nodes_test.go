@@ -122,7 +122,7 @@ func TestACertificateRunsOut(t *testing.T) {
 	b.fires("HomewardCertificateEndsSoon", 7*24, nil)
 }
 
-// Ghosts wait for their refunds while nobody works. A rate needs two of them at one node:
+// Ghosts wait for their refunds while no worker runs. A rate needs two of them at one node:
 // the first makes the series. Either node of the region refunds, so there are three.
 func TestRefundsThatTakeLong(t *testing.T) {
 	t.Parallel()

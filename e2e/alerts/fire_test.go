@@ -206,7 +206,7 @@ func TestNodesThatCannotBeCalled(t *testing.T) {
 
 func TestASinkThatTakesNothing(t *testing.T) {
 	t.Parallel()
-	w := start(t, func(_ *world, c *node.ClusterConfig) { c.Events.NATS.URL = "nats://127.0.0.1:1" }) // nobody listens there
+	w := start(t, func(_ *world, c *node.ClusterConfig) { c.Events.NATS.URL = "nats://127.0.0.1:1" }) // no server listens there
 	w.fires("HomewardSinkWaiting", 600, nil)
 	require.Equal(t, http.StatusCreated, w.charge(us, w.fresh(us), 1), "payments go on")
 }

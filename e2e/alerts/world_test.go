@@ -167,7 +167,7 @@ func start(t testing.TB, change func(*world, *node.ClusterConfig)) *world {
 	return w
 }
 
-// fresh is a key that nobody has used, at home in a region.
+// fresh returns an unused key, at home in a region.
 func (w *world) fresh(region string) string {
 	w.t.Helper()
 	key, err := claim.Stamp(codes[region], nil)

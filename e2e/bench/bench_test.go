@@ -149,7 +149,7 @@ func TestWrongReplyFailsTheRun(t *testing.T) {
 	require.ErrorContains(t, g.exchange(w), "replayed is false")
 	require.ErrorContains(t, g.exchange(w), "differs")
 	require.NoError(t, sut.stop())
-	require.Error(t, g.exchange(w), "nobody answers")
+	require.Error(t, g.exchange(w), "the server has stopped")
 	require.NoError(t, sim.stop())
 	require.NotNil(t, sim.cmd.ProcessState, "the child has ended")
 	_, err = start(t.Context(), "", "cluster", "-nonsense")

@@ -163,9 +163,9 @@ func aNewcomerWatchesTheReadmesLinesArrive(d demo, b *tab) {
 	require.Equal(b, copied, says[string](b, `String(getSelection())`))
 	d.lines()
 	b.shows("201 done", "201 replayed", "422 fingerprint mismatch", "forwarded to us-east1", "forwarded to europe-west1")
-	require.Contains(b, b.text(), "curl -sS -i", "what somebody copies stays")
+	require.Contains(b, b.text(), "curl -sS -i", "the lines to copy stay")
 	b.visit("/")
-	require.NotContains(b, b.text(), "curl -sS -i", "who has sent all needs no hint")
+	require.NotContains(b, b.text(), "curl -sS -i", "a reader who has sent all lines needs no hint")
 	require.Positive(b, says[int](b, `document.querySelectorAll("path.flow.forward").length`))
 	b.picture("console-map")
 	b.prefers("prefers-color-scheme", "dark")
@@ -354,7 +354,7 @@ func removed(all []string, with string) (rest []string) {
 }
 
 // thePolicyIsEnforced: an injected script or style in a page does nothing, and a page of another
-// site can show the console to nobody.
+// site cannot embed the console.
 func thePolicyIsEnforced(_ demo, b *tab) {
 	b.visit("/tenants")
 	b.clean()

@@ -95,7 +95,7 @@ func program(t *testing.T, dir, name string, args ...string) {
 	})
 }
 
-// freePorts returns ports of the loopback that nobody listens on.
+// freePorts returns free ports of the loopback.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	ports := make([]int, n)

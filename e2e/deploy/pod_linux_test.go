@@ -26,8 +26,8 @@ import (
 //
 // Four things are not a pod's. The network is this machine's, so each pod has an address of
 // loopback of its own, and variables say that it listens there alone. Names of Services are
-// in its /etc/hosts. No limit of memory or CPU is set. Its root can be written by nobody
-// but root, where a container's is mounted read-only.
+// in its /etc/hosts. No limit of memory or CPU is set. Only root can write to its root
+// directory, where a container's is mounted read-only.
 type pod struct {
 	t          *testing.T
 	name, ip   string
@@ -59,7 +59,7 @@ func newPod(t *testing.T, dir, name, ip, binary string, spec podSpec, v volumes,
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/homeward", p.container.Args...)
-	cmd.Path, cmd.Dir = "/homeward", "/" // in its root, where nobody looks it up
+	cmd.Path, cmd.Dir = "/homeward", "/" // in its root, without a look-up on PATH
 	cmd.Err = nil
 	cmd.Env = p.environ(overrides)
 	cmd.Stdout = log
@@ -143,7 +143,7 @@ func (p *pod) layOut(binary string, v volumes) {
 func (p *pod) files(dir, of string, data map[string]string, items []item, mode fs.FileMode) {
 	p.t.Helper()
 	if data == nil {
-		p.t.Fatalf("pod %s mounts %s, which nobody has made", p.name, of)
+		p.t.Fatalf("pod %s mounts %s, which does not exist", p.name, of)
 	}
 	if items == nil {
 		for key := range data {

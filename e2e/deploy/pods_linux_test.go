@@ -30,7 +30,7 @@ import (
 )
 
 // TestWhatPodsRun starts what the pods of three releases of the chart would run, on
-// PostgreSQL: the former version, installed as somebody installs it. It charges in each
+// PostgreSQL: the former version, installed as an operator installs it. It charges in each
 // region and through a forward, upgrades to this version under load, region by region, rolls
 // one back, and drains another.
 func TestWhatPodsRun(t *testing.T) {

@@ -196,8 +196,8 @@ func one(t *testing.T, all []object, kind, name string) object {
 	return object{}
 }
 
-// valuesOf are the values of a region's release of the processes, as somebody would write
-// them who has PostgreSQL, certificates and a simulator at hand.
+// valuesOf returns the values of a region's release of the processes, as an operator with
+// PostgreSQL, certificates and a simulator would write them.
 func valuesOf(region, provider string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `

@@ -238,7 +238,7 @@ func (w *world) everybodyAt(when string, do func() error, region func(place stri
 }
 
 // moves takes a region away and waits until its customers are where they go without it,
-// and nobody else has moved.
+// and no others have moved.
 func (w *world) moves(when, away string, do func() error) {
 	w.t.Helper()
 	w.everybodyAt(when, do, func(place string) string {
@@ -304,8 +304,8 @@ func (w *world) judge() {
 		}
 	}
 	require.Equal(w.t, moved, effects(w.t, w.state.Simulator), "asking again has moved money")
-	require.Len(w.t, moved, payments, "money moved for nobody's payment")
-	require.Positive(w.t, repeats, "nobody had to send anything again: nothing was lost")
+	require.Len(w.t, moved, payments, "money moved for no payment")
+	require.Positive(w.t, repeats, "no customer had to retry: nothing was lost")
 	w.t.Logf("%d payments, %d of them sent again, money moved %d times", payments, repeats, len(moved))
 }
 
@@ -392,7 +392,7 @@ func TestEntrance(t *testing.T) {
 		require.NoError(t, err)
 		res, err := client.Do(req)
 		if err != nil {
-			return "nobody"
+			return "no answer"
 		}
 		defer func() { require.NoError(t, res.Body.Close()) }()
 		text, err := bufio.NewReader(res.Body).ReadString(0)
@@ -414,7 +414,7 @@ func TestEntrance(t *testing.T) {
 	servers[1].Close()
 	until(t, "the live one gets requests", func() bool { return answers() == "a" })
 	servers[0].Close()
-	require.Equal(t, "nobody", answers())
+	require.Equal(t, "no answer", answers())
 }
 
 // TestRefusals: each mistake gets one line that says what to do.

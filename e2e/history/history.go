@@ -29,7 +29,7 @@ type Kind string
 const (
 	Final    Kind = "final"    // 201, or a decline for good
 	Mismatch Kind = "mismatch" // 422
-	Soft     Kind = "soft"     // declined for now: nobody may have been answered for good yet
+	Soft     Kind = "soft"     // declined for now: no request may have a final answer yet
 	InUse    Kind = "in use"   // 409: the key belongs to this request
 	None     Kind = "none"     // 503 or no answer at all: it may have reached the key or not, now or later
 )
@@ -37,7 +37,7 @@ const (
 // keyState is a key as the model sees it.
 type keyState struct {
 	body  string // the request it belongs to, "" while it is free
-	reply string // the final answer, "" until somebody has read it
+	reply string // the final answer, "" until a client has read it
 }
 
 // Model decides which answers one key may give to which requests in which order. Its

@@ -26,7 +26,7 @@ func TestModel(t *testing.T) {
 		{"two answers", []porcupine.Operation{op(1, 2, "a", history.Final, "x"), op(3, 4, "a", history.Final, "y")}, false},
 		{"two requests answered", []porcupine.Operation{op(1, 9, "a", history.Final, "x"), op(2, 8, "b", history.Final, "y")}, false},
 		{"the later is refused", []porcupine.Operation{op(1, 9, "a", history.Final, "x"), op(2, 8, "b", history.Mismatch, "")}, true},
-		{"refused for nobody", []porcupine.Operation{op(1, 2, "b", history.Mismatch, ""), op(3, 4, "a", history.Final, "x")}, false},
+		{"refused without another request", []porcupine.Operation{op(1, 2, "b", history.Mismatch, ""), op(3, 4, "a", history.Final, "x")}, false},
 		{"refused for one without an answer", []porcupine.Operation{op(1, math.MaxInt64, "a", history.None, ""), op(3, 4, "b", history.Mismatch, "")}, true},
 		{"declined softly after an answer", []porcupine.Operation{op(1, 2, "a", history.Final, "x"), op(3, 4, "a", history.Soft, "")}, false},
 		{"in use by another", []porcupine.Operation{op(1, 2, "a", history.Final, "x"), op(3, 4, "b", history.InUse, "")}, false},

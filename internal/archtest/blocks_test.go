@@ -66,7 +66,7 @@ func shellBlocks(page string) (found []block) {
 }
 
 // TestBlocksAreRunOrMarked: a comment before each block of commands names the test that runs it, or
-// says why none does. A procedure of the runbook says in its last line what nobody has run.
+// says why none does. A procedure of the runbook names in its last line what never ran.
 func TestBlocksAreRunOrMarked(t *testing.T) {
 	runs, blocks := blockRunners(t), 0
 	for _, path := range pages(t) {

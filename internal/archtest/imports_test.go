@@ -111,7 +111,7 @@ var libraries = []struct {
 	{"go.opentelemetry.io/", []string{"internal/span", "internal/meter", "internal/telemetry", "e2e"}, "the names of traces and of metrics are in one room each"},
 	{"github.com/exaring/otelpgx", []string{"internal/sqlstore"}, "one room per technology"},
 	{"github.com/nats-io/nats.go", []string{"outbox/relay/nats", "e2e"}, "one room per technology"},
-	{"github.com/nats-io/nats-server", []string{"e2e"}, "the server to publish to is somebody else's, but in tests"},
+	{"github.com/nats-io/nats-server", []string{"e2e"}, "an operator runs the server; only tests start one"},
 	{"code.dny.dev/ssrf", []string{"outbox/relay"}, "where merchants may send us is decided where we go"},
 	{"github.com/stripe/stripe-go", []string{"payment/psp/stripe"}, "one room per provider"},
 	{"github.com/secure-systems-lab/", []string{"audit"}, "the format of segments is in one room"},

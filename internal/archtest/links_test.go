@@ -44,7 +44,7 @@ func TestLinksOfTheDocs(t *testing.T) {
 			return err
 		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." && d.Name() != ".github":
 			return fs.SkipDir
-		case d.IsDir() && d.Name() == "node_modules": // somebody else's, for a test
+		case d.IsDir() && d.Name() == "node_modules": // pages of others, for a test
 			return fs.SkipDir
 		case filepath.Ext(path) != ".md":
 			return nil

@@ -20,7 +20,7 @@ type devCertsCommand struct {
 
 // Help returns the text that homeward dev-certs --help adds.
 func (devCertsCommand) Help() string {
-	return `For a deployment on one machine, or one that holds nothing. Nobody keeps the CA's key, so there is no certificate to add later: make all of them again, with --force. Running nodes take the new ones by themselves; until all have, they refuse each other.`
+	return `For a deployment on one machine, or one that holds nothing. The CA's key is discarded, so there is no certificate to add later: make all of them again, with --force. Running nodes take the new ones by themselves; until all have, they refuse each other.`
 }
 
 const (

@@ -244,7 +244,7 @@ func TestVerdicts(t *testing.T) {
 			},
 			"declined for good (stolen_card); the provider moved 42.00 USD that was not requested, and Homeward refunded that; home europe-west1", "",
 		},
-		"a ghost that nobody has refunded yet": {
+		"a ghost without a refund yet": {
 			func(w *world, rec claim.Record) {
 				w.settle(rec, claim.Verdict{Outcome: &claim.Refused{Reason: "stolen_card"}})
 				ghost := *claimtest.Posting(rec, ledger.GhostID("sim", "psp_9"))

@@ -140,7 +140,7 @@ func TestDatabaseOffers(t *testing.T) {
 		state Database
 		says  string
 	}{
-		"somebody's":    {Database{Kind: "postgresql"}, "HOMEWARD_DATABASE_URL"},
+		"not private":   {Database{Kind: "postgresql"}, "HOMEWARD_DATABASE_URL"},
 		"in memory":     {Database{Kind: "cockroachdb", Private: true}, "--data"},
 		"on disk":       {Database{Kind: "cockroachdb", Private: true, Durable: true}, ""},
 		"survives Kill": {Database{Kind: "postgresql", Private: true}, ""},

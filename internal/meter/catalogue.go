@@ -48,7 +48,7 @@ var (
 		"Check statements (db.client.operation.duration), waits for connections and group sizes; else the node's processors.",
 		Path)
 	LogDropped = requests.counter("homeward.log.dropped", "{line}",
-		"Lines of the node's log that nobody has read: the reader of its standard error stalled or died, and no request waits for it.",
+		"Lines of the node's log that were dropped unread: the reader of its standard error stalled or died, and no request waits for it.",
 		"Look at what collects the log. Restart the node if its reader has died: what reads a pipe does not come back.")
 	InHand = requests.gauge("homeward.requests.in_hand", "{request}",
 		"Requests in progress on the node, from merchants (api) and from other regions (forward).",

@@ -107,7 +107,7 @@ func TestSeriesAreBounded(t *testing.T) {
 }
 
 // TestTenantsAreBounded: the tenants with the most traffic have their names, however many
-// others there are, and no count is lost while nobody's name is taken.
+// others there are, and no count is lost while a name is free.
 func TestTenantsAreBounded(t *testing.T) {
 	s, reader := newSet(t)
 	c := s.Counter(TenantRequests)

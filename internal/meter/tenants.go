@@ -10,7 +10,7 @@ import (
 
 const (
 	// TenantLabels bounds the tenants that a metric names. A series costs Prometheus
-	// some kilobytes; nobody looks at more than fifty.
+	// some kilobytes; no reader looks at more than fifty.
 	TenantLabels = 50
 	// candidates is how many tenants are counted to find those.
 	candidates = 4 * TenantLabels

@@ -19,11 +19,10 @@
 // with the verdict when it ends. Each write is atomic: one put to a bucket, or in a
 // directory a file that is synced and renamed.
 //
-//	before the first write    nothing is kept, and nothing was done: Begin comes first
-//	between two writes        the run is there as [Open], with the steps so far. Whether it
-//	                          goes on or has died nobody can tell from outside, and the
-//	                          reader is told just that
-//	after the last one        the verdict is kept, whether or not anybody has read it
+//	before the first write    nothing is stored, and nothing was done: Begin comes first
+//	between two writes        the run is there as [Open], with the steps so far. It still runs
+//	                          or has died: no reader can tell which, and the page says so
+//	after the last one        the verdict is stored, whether or not it was read
 //
 // A run with a failed last write reports that with an error of its own, beside its verdict. A file
 // that a power failure left incomplete is listed as unreadable, and hides no other.

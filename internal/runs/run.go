@@ -139,5 +139,5 @@ func who() string {
 		name = u.Username
 	}
 	host, _ := os.Hostname() // unknown user or host
-	return cmp.Or(name, "somebody") + "@" + cmp.Or(host, "somewhere")
+	return cmp.Or(name, "unknown") + "@" + cmp.Or(host, "unknown")
 }

@@ -200,7 +200,7 @@ func TestWhoKeepsNothingMayStillSaySo(t *testing.T) {
 	k, err := book.Begin(t.Context(), Run{Kind: Drill})
 	require.NoError(t, err)
 	k.Step(t.Context(), "x")
-	require.NoError(t, k.End(t.Context(), func(*Run) { t.Error("nobody reads it") }))
+	require.NoError(t, k.End(t.Context(), func(*Run) { t.Error("a run without a book was changed") }))
 	all, err := book.List(t.Context(), Drill, 1)
 	require.NoError(t, err)
 	require.Empty(t, all)

@@ -49,7 +49,7 @@ func NewLog(out io.Writer, level slog.Level) (*slog.Logger, *Lines) {
 	return json(l), l
 }
 
-// Dropped returns how many lines nobody has read.
+// Dropped returns how many lines were dropped unread.
 func (l *Lines) Dropped() int64 { return l.dropped.Load() }
 
 // Write takes one line, or drops it. It does not block, and never fails.

@@ -174,7 +174,7 @@ type deaf struct {
 
 func (d *deaf) Export(context.Context, *metricdata.ResourceMetrics) error {
 	if d.remaining--; d.remaining >= 0 {
-		return errors.New("nobody there")
+		return errors.New("no collector")
 	}
 	return nil
 }

@@ -9,7 +9,7 @@
 // OTEL_TRACES_EXPORTER=none keep it off. OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
 // OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG, OTEL_BSP_…, OTEL_SPAN_… and
 // OTEL_EXPORTER_OTLP_… have their usual meanings. The default sampler obeys
-// merchants who ask for a trace, and nobody without an API key; if merchants should not
+// merchants who ask for a trace, and no caller without an API key; if merchants should not
 // decide, choose one without "parentbased".
 //
 // W3C trace context is propagated, and OTEL_PROPAGATORS is not read: baggage would

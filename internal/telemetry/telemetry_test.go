@@ -97,7 +97,7 @@ type down struct{ remaining int }
 
 func (d *down) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
 	if d.remaining--; d.remaining >= 0 {
-		return errors.New("nobody there")
+		return errors.New("no collector")
 	}
 	return nil
 }

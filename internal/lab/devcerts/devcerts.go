@@ -1,5 +1,5 @@
 // Package devcerts makes certificates for development: for deployments on one machine
-// and for tests. An authority's key exists in memory only, so nobody can issue more
+// and for tests. An authority's key exists in memory only, so no one can issue more
 // certificates; a production deployment has a CA of its own.
 package devcerts
 

@@ -1,5 +1,5 @@
 // Package localdb finds database software on this machine and runs it privately:
-// on loopback, on ports nobody else uses, with its files in one directory. It is
+// on loopback, on free ports, with its files in one directory. It is
 // for `make cluster`, tests and benchmarks, never for production: CockroachDB
 // runs without TLS, and most configurations trade durability for speed.
 //

@@ -24,7 +24,7 @@ import (
 	"strings"
 )
 
-// piece is one text that somebody reads.
+// piece is one text for readers.
 type piece struct{ kind, at, text string }
 
 func main() {

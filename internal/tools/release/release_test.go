@@ -104,12 +104,12 @@ func TestVerifyFindsWhatWasChanged(t *testing.T) {
 		}
 	}
 	if out, err := try(".", nil, "sh", "verify.sh", fresh(), others); err == nil {
-		t.Errorf("somebody else's list believes it:\n%s", out)
+		t.Errorf("it verifies with the list of another project:\n%s", out)
 	}
 }
 
 // TestARelease makes one of this machine's platform with the configuration of all: goreleaser
-// checks that, builds, packs, writes the bill, sums and signs, and tells nobody. A second one
+// checks that, builds, packs, writes the bill, sums and signs, and publishes nothing. A second one
 // has the same sums.
 func TestARelease(t *testing.T) {
 	goreleaser := os.Getenv("GORELEASER")

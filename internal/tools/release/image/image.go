@@ -22,7 +22,7 @@ import (
 // platforms are those of an index, in its order.
 var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
 
-// user runs the program: nobody's.
+// user runs the program. It is the id of no user of the host.
 const user = "65532:65532"
 
 // labels are those of an image and its index.

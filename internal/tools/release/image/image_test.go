@@ -110,7 +110,7 @@ func extract(t *testing.T, image v1.Image) string {
 		}
 	}
 	if modes["tmp/"] != 0o1777 && modes["tmp"] != 0o1777 {
-		t.Errorf("nobody can write temporary files: %v", modes)
+		t.Errorf("the program cannot write temporary files: %v", modes)
 	}
 	return dir
 }
