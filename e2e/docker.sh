@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs a command that needs Docker: e2e/docker.sh go test ./e2e/docker
-# With the engine that answers already, else with a private one that needs nothing of
-# the host's network and ends with the command. What the command leaves behind is
-# removed, however it ended.
+# It uses the engine that runs, else starts a private one that needs nothing of the
+# host's network and ends with the command. It removes what the command leaves behind,
+# however the command ended.
 set -euo pipefail
 
 fail() {

@@ -1,8 +1,7 @@
 #!/bin/sh
-# Prints the GOFLAGS of a build that is handed out, whoever makes it: an image, a release,
-# and the tests in Docker.
+# Prints the GOFLAGS of builds for others: images, releases, and the tests in Docker.
 #   sh internal/build/flags.sh [cloud]
-# Without a word: as small as it gets, see docs/design/providers.md. gRPC, of which
+# Without an argument: as small as possible, see docs/design/providers.md. gRPC, of which
 # only the export of traces is used, has no debug pages, and the largest libraries that no
 # charge passes through are not inlined.
 # cloud: with the drivers for buckets and keys of AWS, Google Cloud, Azure and Vault.

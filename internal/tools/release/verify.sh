@@ -1,9 +1,9 @@
 #!/bin/sh
 # Verifies what was downloaded of a release, with OpenSSH and sha256sum or shasum alone:
 #   verify.sh DIRECTORY [ALLOWED_SIGNERS]
-# The directory has checksums.txt, checksums.txt.sig and any of the files that they are of.
-# Who may sign is in .github/allowed_signers: take that from the repository, and not from
-# where the release came from.
+# The directory has checksums.txt, checksums.txt.sig and any of the files in the list.
+# .github/allowed_signers has the signers: take it from the repository, and not from the
+# place of the release.
 set -eu
 dir=${1:?"say in which directory the release is"}
 signers=${2:-$(dirname "$0")/../../../.github/allowed_signers}
