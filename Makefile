@@ -92,10 +92,11 @@ check: ## Check formatting, linters with vet, import directions, the docs, go.mo
 	$(LINT) run
 
 FUZZTIME ?= 30s
-fuzz: ## Fuzz each target: keys, stamps, canonical JSON, bodies, notices, statements (FUZZTIME=30s each).
+# Minimizing what finds new code would take most of the time, and fails if the time ends meanwhile.
+fuzz: ## Fuzz each target: all that comes from outside, and the stores against their models (FUZZTIME=30s each).
 	@grep -rH --include='*_test.go' '^func Fuzz' . | sed -E 's|/[^/]*:func (\w+).*| \1|' | while read -r room target; do \
 		echo "$$room $$target"; \
-		$(GO) test "$$room" -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) </dev/null || exit 1; \
+		$(GO) test "$$room" -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x </dev/null || exit 1; \
 	done
 
 e2e: export HOMEWARD_DOCKER := 1

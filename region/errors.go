@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func toProblem(err error) (*peerv1.Problem, connect.Code) {
 
 // fromProblem returns nil for a kind that this build does not have.
 func fromProblem(p *peerv1.Problem) error {
-	after := time.Duration(p.GetRetryAfterMs()) * time.Millisecond
+	after := time.Duration(min(max(p.GetRetryAfterMs(), 0), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 	switch p.GetKind() {
 	case peerv1.Problem_KIND_WRONG_HOME:
 		return &WrongHomeError{Home: p.GetRealHome()}
@@ -207,7 +208,8 @@ func millis(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }
 
-// toTimestamp and fromTimestamp map the zero time, which protobuf does not have.
+// toTimestamp and fromTimestamp map the zero time, which protobuf does not have. A timestamp that
+// is no date, which only a broken peer sends, counts as none.
 func toTimestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -216,7 +218,7 @@ func toTimestamp(t time.Time) *timestamppb.Timestamp {
 }
 
 func fromTimestamp(t *timestamppb.Timestamp) time.Time {
-	if t == nil {
+	if !t.IsValid() {
 		return time.Time{}
 	}
 	return t.AsTime()
