@@ -203,7 +203,10 @@ func encodeLines[L any](e *json.Encoder, lines []L) error {
 
 // decodeLines decodes the next n lines.
 func decodeLines[L any](d *json.Decoder, n int) ([]L, error) {
-	lines := make([]L, 0, min(n, booksInSegment)) // n is signed, and may be wrong all the same
+	if n < 0 { // n is signed, and may be wrong all the same
+		return nil, fmt.Errorf("%w: its manifest counts %d lines", ErrChanged, n)
+	}
+	lines := make([]L, 0, min(n, booksInSegment))
 	for len(lines) < n {
 		var l L
 		if err := d.Decode(&l); err != nil {
