@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/parsers/yaml"
@@ -110,6 +111,9 @@ func load(path string, environ []string, into any, o others) error {
 	if err := set.Load(variables, nil); err != nil {
 		return fmt.Errorf("settings: environment: %w", err)
 	}
+	if err := unprintable(set.Raw()); err != nil {
+		return err
+	}
 	var both error
 	if _, serves := into.(*ServeSettings); serves {
 		both = providersFrom(set, k)
@@ -148,6 +152,28 @@ func unreadable(path string, err error) error {
 		where = " line " + m[1] + ":"
 	}
 	return fmt.Errorf("settings: %s:%s this is not a YAML mapping of settings", path, where)
+}
+
+// unprintable refuses names that errors could not show on a line.
+func unprintable(value any) error {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				return fmt.Errorf("settings: there is no setting named %q; write names in letters, digits, '-' and '_'", name)
+			}
+			if err := unprintable(v[name]); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, element := range v {
+			if err := unprintable(element); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // unknownSettings removes from k what is no setting, and reports it with the nearest setting.
