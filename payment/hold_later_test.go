@@ -226,3 +226,32 @@ func TestAnOrderThatFailed(t *testing.T) {
 	h.reportedBy, h.result = "another", psp.Result{}
 	require.Equal(t, claim.OutcomeUnknown, h.order(t, Capture, `{}`, true).Outcome, "another provider's notice")
 }
+
+func FuzzOrder(f *testing.F) {
+	f.Add(true, []byte(`{"amount":500}`))
+	f.Add(false, []byte(`{}`))
+	f.Add(false, []byte(`{"charge":"ch_1"}`))
+	f.Add(true, []byte(`["}`))
+	f.Fuzz(func(t *testing.T, capture bool, body []byte) {
+		op := Cancel
+		if capture {
+			op = Capture
+		}
+		// A damaged row is not canonical; it must not panic either.
+		if _, err := Parse(op, body); err != nil {
+			checkInvalid(t, err)
+		}
+		canonical, err := claim.Canonical(body, claim.CanonicalOptions{})
+		if err != nil {
+			return
+		}
+		in, err := Parse(op, OrderOf(canonical, paid))
+		if err != nil {
+			checkInvalid(t, err)
+			return
+		}
+		if in.Charge != paid || in.Amount < 0 || !capture && in.Amount != 0 {
+			t.Fatalf("%q was accepted as %+v", body, in)
+		}
+	})
+}
