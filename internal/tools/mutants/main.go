@@ -5,6 +5,7 @@
 //	go -C internal/tools run ./mutants               # all, an hour or two on two cores
 //	go -C internal/tools run ./mutants -run claim/   # some
 //	go -C internal/tools run ./mutants -list
+//	go -C internal/tools run ./mutants -matrix       # the table of docs/TESTING.md
 //
 // Nothing in the tree is written: the changed file is an overlay of go test. A mutant names
 // the place of its fault in the syntax, see mutant. The command fails if a place is not
@@ -31,7 +32,17 @@ func main() {
 	root := flag.String("root", "../..", "the repository")
 	only := flag.String("run", "", "only mutants whose name matches this regular expression")
 	list := flag.Bool("list", false, "print the mutants and what each changes, and run nothing")
+	table := flag.Bool("matrix", false, "print which tool would see each promise broken, as docs/TESTING.md has it, and run nothing")
 	flag.Parse()
+	if *table {
+		text, err := matrix(*root)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			os.Exit(1)
+		}
+		fmt.Print(text)
+		return
+	}
 	if err := run(*root, *only, *list); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
