@@ -189,6 +189,20 @@ func TestARegionThatGossipLosesIsNotBack(t *testing.T) {
 	})
 }
 
+// An answer to a small call, where large packets are dropped, does not put off the loss of a
+// region that gossip does not see.
+func TestASmallAnswerEndsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sight{eu: time.Now().Add(time.Hour), as: time.Now().Add(time.Hour)}
+		o := NewOutages(OutagesConfig{Self: us, Topology: threeRegions(t), Directory: directory{as: {asNode}}, Seen: s.seen})
+		o.Missed(euNode, time.Now(), missedCall)
+		time.Sleep(DefaultGrace / 2)
+		o.Answered(euNode)
+		time.Sleep(DefaultGrace / 2)
+		wantLost(t, o, eu)
+	})
+}
+
 // A call may wait for a slow provider longer than the grace, over a connection that is alive, and
 // then break, as at a restart: its region has not been out of reach for so long.
 func TestALongCallThatBreaksIsNoLongSilence(t *testing.T) {
