@@ -334,12 +334,11 @@ func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder
 
 type takeOverArgs struct {
 	heldArgs
-	ObjectID  string
 	NotFounds int32
 }
 
 func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
-	args := takeOverArgs{heldBy(row, step, next, fx), next.Minted.ID, int32(next.NotFounds)}
+	args := takeOverArgs{heldBy(row, step, next, fx), int32(next.NotFounds)}
 	_, found, _, err := one(ends(ctx), v.db, claimTakeOver, repeatable, args, pgx.RowTo[int64])
 	return found, claimError(claimTakeOver.name, err)
 }

@@ -6,7 +6,7 @@ WITH taken AS (
         attempts = @attempts::int4, not_founds = @not_founds::int4, step = @step::uuid,
         call_due = CASE WHEN call_due IS NOT NULL THEN @lease_until::timestamptz END
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
-      AND step = @old_step::uuid AND object_id = @object_id::text
+      AND step = @old_step::uuid
     RETURNING tenant_id, idem_key, fence, generation
 ), noted AS (
     INSERT INTO audit (
