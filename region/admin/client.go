@@ -64,7 +64,7 @@ func (c *Client) Overview(ctx context.Context, q Question) (*Overview, error) {
 // has it. Setting the present status changes nothing. After an error the status may be
 // set or not; setting it again is safe, at any node.
 func (c *Client) SetStatus(ctx context.Context, name string, status region.Status) (epoch uint64, err error) {
-	set, err := call[statusRequest, statusAnswer](ctx, c.http, "", baseOf(c.addr, c.tls), pathSetStatus, &statusRequest{name, status})
+	set, err := call[statusRequest, statusAnswer](ctx, c.http, "", baseOf(c.addr, c.tls), pathSetStatus, &statusRequest{name, &status})
 	if err != nil {
 		return 0, c.failed(err)
 	}

@@ -8,6 +8,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -155,7 +156,10 @@ func (s *Server) setStatus(ctx context.Context, req *statusRequest) (*statusAnsw
 	if _, ok := s.c.Topology.ByName(req.Region); !ok {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no region %q; the regions are %s", req.Region, strings.Join(s.c.Topology.Names(), ", ")))
 	}
-	epoch, err := s.c.SetStatus(ctx, req.Region, req.Status)
+	if req.Status == nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("status is missing; send active, draining or down"))
+	}
+	epoch, err := s.c.SetStatus(ctx, req.Region, *req.Status)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the status of %s may or may not have been set; set it again: %w", req.Region, err))
 	}

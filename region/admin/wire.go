@@ -29,8 +29,9 @@ type partRequest struct {
 }
 
 type statusRequest struct {
-	Region string        `json:"region"`
-	Status region.Status `json:"status"`
+	Region string `json:"region"`
+	// Status is required: its zero value is active, and no message without one means that.
+	Status *region.Status `json:"status"`
 }
 
 // statusAnswer has the version of the topology in which the region has its status.
