@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 )
@@ -102,6 +103,17 @@ func TestChooseTakesDrainingNodesLast(t *testing.T) {
 		order := Choose(nodes, keyNumber(i))
 		if order[0].Draining || order[1].Draining || !order[2].Draining || !order[3].Draining {
 			t.Fatalf("key %d: %v", i, order)
+		}
+	}
+}
+
+// TestANodeThatCannotRecordIsChosenLast: after those that drain, which can.
+func TestANodeThatCannotRecordIsChosenLast(t *testing.T) {
+	unready, draining, good := Node{Name: "a", UnreadySince: time.Now()}, Node{Name: "b", Draining: true}, Node{Name: "c"}
+	for _, key := range []string{"1", "2", "3", "4"} {
+		got := Choose([]Node{unready, draining, good}, claim.Key{Tenant: "acme", Value: key})
+		if got[0].Name != "c" || got[1].Name != "b" || got[2].Name != "a" {
+			t.Fatalf("chose %+v", got)
 		}
 	}
 }

@@ -36,7 +36,8 @@
 //	Join          ─▶ exchanges its whole view with the seeds; from here on
 //	                 changes arrive by gossip, within seconds
 //	SetDraining   ─▶ still alive, chosen last
-//	SetVersions      ─▶ the others hear which versions of shared rows it has read
+//	SetReady      ─▶ the others hear whether it can record a charge
+//	SetVersions   ─▶ the others hear which versions of shared rows it has read
 //	Leave         ─▶ announces it; the others drop this node at once
 //	Close         ─▶ silent
 //
@@ -54,6 +55,8 @@
 //     therefore names at least one seed per region.
 //   - A node with metadata that does not decode is logged once and ignored: it is of another
 //     version, or another system.
+//   - A node that cannot record a charge is chosen last. Requests for a region of such nodes
+//     alone go to no node of it ([Outages.Unready]).
 //   - [Membership.LastSeen] reports how long a region has had no live node; who acts on
 //     that, and after what grace, is not decided here.
 //

@@ -32,8 +32,8 @@ const (
 	// another address. A rescheduled node comes back under its name with a new
 	// address; 15 s is less than it takes to start, more than gossip's jitter.
 	ReclaimAfter = 15 * time.Second
-	// LeaveTimeout bounds how long Leave, SetDraining and SetVersions wait for the change to be sent
-	// if their context has no earlier deadline.
+	// LeaveTimeout bounds how long Leave, SetDraining, SetReady and SetVersions wait for the change to
+	// be sent if their context has no earlier deadline.
 	LeaveTimeout = 5 * time.Second
 	// localRetransmit and localExchangeEvery replace memberlist's local profile's 2 and 15 s. Among
 	// half a dozen nodes, an update that is retransmitted so rarely often misses one of them, which
@@ -232,6 +232,11 @@ func (m *Membership) SetDraining(ctx context.Context, draining bool) error {
 	return m.announce(ctx, func() { m.view.setDraining(draining) })
 }
 
+// SetReady announces, as SetDraining does, whether this node can record a charge.
+func (m *Membership) SetReady(ctx context.Context, ready bool) error {
+	return m.announce(ctx, func() { m.view.setReady(ready) })
+}
+
 // SetVersions announces what this node has read, as SetDraining does. If it times out, the others
 // get it all the same: the broadcast continues, and so do full exchanges.
 func (m *Membership) SetVersions(ctx context.Context, k Versions) error {
@@ -340,7 +345,8 @@ func (m *Membership) absentSeeds() []string {
 	return slices.DeleteFunc(slices.Clone(m.seeds), func(seed string) bool { return live[seed] })
 }
 
-// Nodes returns region's live nodes, those that do not drain first, then by name. The slice is
+// Nodes returns region's live nodes: those that drain come after the others, and those that cannot
+// record a charge last; then by name. The slice is
 // shared: do not modify it. It is empty if gossip shows no live node.
 func (m *Membership) Nodes(region string) []Node { return m.view.load().byRegion[region] }
 

@@ -142,6 +142,29 @@ func TestMembershipLife(t *testing.T) {
 	announced(t, func() error { return euFirst.SetDraining(t.Context(), false) })
 	await(t, first, "eu-0 not to drain", func() bool { n := first.Nodes(eu); return n[0].Name == eu+"-0" && !n[0].Draining })
 
+	// The same of one that cannot record a charge, whose description may change meanwhile.
+	announced(t, func() error { return euFirst.SetReady(t.Context(), false) })
+	var since time.Time
+	unready := func(m *Membership, versions Versions) func() bool {
+		return func() bool {
+			n := m.Nodes(eu)
+			since = n[1].UnreadySince
+			return n[1].Name == eu+"-0" && !since.IsZero() && n[0].UnreadySince.IsZero() && n[1].Versions == versions
+		}
+	}
+	for _, m := range all {
+		await(t, m, "eu-0 to record no charge", unready(m, Versions{}))
+	}
+	await(t, first, "eu-0 to record no charge", unready(first, Versions{}))
+	was := since
+	announced(t, func() error { return euFirst.SetVersions(t.Context(), Versions{Epoch: 2}) })
+	await(t, first, "eu-0 to say more", unready(first, Versions{Epoch: 2}))
+	if !since.Equal(was) {
+		t.Error("it seems to have begun anew")
+	}
+	announced(t, func() error { return euFirst.SetReady(t.Context(), true) })
+	await(t, first, "eu-0 to record charges", func() bool { n := first.Nodes(eu)[0]; return n.Name == eu+"-0" && n.UnreadySince.IsZero() })
+
 	// One node announces its versions: all others get them, and it does not drain.
 	announced(t, func() error { return euFirst.SetVersions(t.Context(), Versions{Epoch: 3, Restore: 4}) })
 	for _, m := range all {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -21,6 +22,9 @@ type Node struct {
 	Version string
 	// Draining: it still answers, but callers should prefer other nodes.
 	Draining bool
+	// UnreadySince is when it said that it cannot record a charge, as this process heard it; zero:
+	// it can. Callers should prefer other nodes.
+	UnreadySince time.Time
 	// Self: it is this process's own node.
 	Self bool
 	// Versions is what it has read.
@@ -54,6 +58,7 @@ const (
 const (
 	metaFormat   = 1
 	metaDraining = 1 << 0
+	metaUnready  = 1 << 1
 )
 
 var errMeta = errors.New("not a Homeward node's metadata")
@@ -75,6 +80,9 @@ func encodeMeta(n Node) ([]byte, error) {
 	if n.Draining {
 		flags |= metaDraining
 	}
+	if !n.UnreadySince.IsZero() {
+		flags |= metaUnready
+	}
 	b := []byte{metaFormat, flags}
 	for _, s := range []string{n.Region, n.RPCAddr, n.Version} {
 		b = append(append(b, byte(len(s))), s...)
@@ -85,11 +93,15 @@ func encodeMeta(n Node) ([]byte, error) {
 	return append(append(b, byte(idSize)), n.Deployment[:]...), nil
 }
 
-func decodeMeta(name string, b []byte) (Node, error) {
+// decodeMeta reads what a node says, and hears it at the given time.
+func decodeMeta(name string, b []byte, now time.Time) (Node, error) {
 	if len(b) < 2 || b[0] != metaFormat {
 		return Node{}, errMeta
 	}
 	n := Node{Name: name, Draining: b[1]&metaDraining != 0}
+	if b[1]&metaUnready != 0 {
+		n.UnreadySince = now
+	}
 	rest := b[2:]
 	for _, to := range []*string{&n.Region, &n.RPCAddr, &n.Version} {
 		if len(rest) == 0 || len(rest) < 1+int(rest[0]) {
@@ -112,6 +124,17 @@ func decodeMeta(name string, b []byte) (Node, error) {
 		return Node{}, fmt.Errorf("%w: version too long", errMeta)
 	}
 	return n, nil
+}
+
+// rank orders nodes for callers: lower ones are preferred.
+func (n *Node) rank() int {
+	switch {
+	case !n.UnreadySince.IsZero():
+		return 2
+	case n.Draining:
+		return 1
+	}
+	return 0
 }
 
 func checkRPCAddr(addr string) error {

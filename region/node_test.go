@@ -4,11 +4,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/memberlist"
 )
 
 func TestMetaRoundTrip(t *testing.T) {
+	heard := time.Now()
 	longest := Node{
 		Deployment: deploymentID, Name: "n", Region: strings.Repeat("r", MaxRegionName), Draining: true,
 		RPCAddr: strings.Repeat("h", maxRPCAddr-5) + ":8080", Version: strings.Repeat("v", maxVersion), Versions: Versions{1 << 63, 1<<64 - 1},
@@ -16,6 +18,7 @@ func TestMetaRoundTrip(t *testing.T) {
 	for _, n := range []Node{
 		{Name: "n", Region: us, RPCAddr: "10.0.0.1:9000"},
 		{Name: "n", Region: us, RPCAddr: "[::1]:9000", Version: "v1.2.3", Draining: true, Versions: Versions{Epoch: 7}},
+		{Name: "n", Region: us, RPCAddr: "10.0.0.1:9000", UnreadySince: heard},
 		longest,
 	} {
 		b, err := encodeMeta(n)
@@ -25,15 +28,15 @@ func TestMetaRoundTrip(t *testing.T) {
 		if len(b) > memberlist.MetaMaxSize {
 			t.Errorf("%d bytes are more than memberlist carries", len(b))
 		}
-		if got, err := decodeMeta("n", b); err != nil || got != n {
+		if got, err := decodeMeta("n", b, heard); err != nil || got != n {
 			t.Errorf("%+v came back as %+v, %v", n, got, err)
 		}
-		if got, err := decodeMeta("n", append(b, "later additions"...)); err != nil || got != n {
+		if got, err := decodeMeta("n", append(b, "later additions"...), heard); err != nil || got != n {
 			t.Errorf("with additions: %+v, %v", got, err)
 		}
 		// Every cut is an error, never a panic or half a node.
 		for i := range b {
-			if _, err := decodeMeta("n", b[:i]); !errors.Is(err, errMeta) {
+			if _, err := decodeMeta("n", b[:i], heard); !errors.Is(err, errMeta) {
 				t.Errorf("cut at %d: %v", i, err)
 			}
 		}
@@ -59,7 +62,7 @@ func TestMetaRefuses(t *testing.T) {
 		{metaFormat, 0, 1, 'A', 3, 'a', ':', '1', 0},
 		{metaFormat, 0, 1, 'a', 1, 'a', 0},
 	} {
-		if _, err := decodeMeta("n", b); !errors.Is(err, errMeta) {
+		if _, err := decodeMeta("n", b, time.Now()); !errors.Is(err, errMeta) {
 			t.Errorf("decoded %v: %v", b, err)
 		}
 	}

@@ -40,9 +40,9 @@ type OutagesConfig struct {
 	Logger *slog.Logger
 }
 
-// Outages tracks the regions that cannot be reached, whose requests the other regions serve
-// at once, and the lost ones: those out of reach for the grace time, or marked down by an
-// operator. Then the others, the deputies, also serve their due outbox rows.
+// Outages tracks the regions that cannot be reached, or cannot reach their store, whose requests
+// the other regions serve at once, and the lost ones: those of either kind for the grace time, or
+// marked down by an operator. Then the others, the deputies, also serve their due outbox rows.
 //
 // It is a hint like all of membership. A region may be lost to one node and not
 // to another, or be alive behind a partition: both sides then act on the same
@@ -204,6 +204,14 @@ func (o *Outages) Silent(region string) []string {
 // Lost reports whether other regions may act as deputies of region now.
 func (o *Outages) Lost(region string) bool { return o.why(region) != "" }
 
+// Unready reports whether each node of region that gossip sees said that it cannot record a
+// charge: calls reach it, and it would answer that its store is unavailable. It turns with
+// gossip. A hint, like all of this.
+func (o *Outages) Unready(region string) bool {
+	nodes := o.c.Directory.Nodes(region)
+	return len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n Node) bool { return n.UnreadySince.IsZero() })
+}
+
 // Unreachable reports whether a call to region would be wasted: it is lost, gossip sees no
 // node of it, or each node that gossip sees is silent. It turns with the first calls and
 // pings that get no answer or get one. Who finds a region so acts on its rows at once; what
@@ -221,6 +229,7 @@ const (
 	markedDown  = "an operator marked it down"
 	outOfGossip = "gossip sees none of its nodes"
 	outOfCalls  = "none of its nodes answers calls"
+	outOfStore  = "none of its nodes can record a charge"
 )
 
 // why returns why region is lost; "": it is not.
@@ -236,6 +245,9 @@ func (o *Outages) why(region string) string {
 	if since, silent := o.silentSince(region); silent && now.Sub(since) >= o.c.Grace {
 		return outOfCalls
 	}
+	if since, unready := o.unreadySince(region); unready && !since.After(now.Add(-o.c.Grace)) {
+		return outOfStore
+	}
 	seen := o.c.Seen(region)
 	if seen.Before(o.started) {
 		seen = o.started // unseen since the start, but not yet for the grace time
@@ -244,6 +256,30 @@ func (o *Outages) why(region string) string {
 		return outOfGossip
 	}
 	return ""
+}
+
+// unreadySince returns since when no node of region was any use, of those that gossip sees: it
+// cannot record a charge, or is silent. A node that cannot either is no deputy for them.
+func (o *Outages) unreadySince(region string) (since time.Time, unready bool) {
+	if slices.ContainsFunc(o.c.Directory.Nodes(o.c.Self), func(n Node) bool { return n.Self && !n.UnreadySince.IsZero() }) {
+		return time.Time{}, false
+	}
+	nodes := o.c.Directory.Nodes(region)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, n := range nodes {
+		from := n.UnreadySince
+		if q := o.quiet[n.Name]; from.IsZero() && q.silent {
+			from = q.since
+		}
+		if from.IsZero() {
+			return time.Time{}, false
+		}
+		if from.After(since) {
+			since = from
+		}
+	}
+	return since, len(nodes) > 0
 }
 
 // silentSince returns since when no node of region has answered, of those that gossip sees,

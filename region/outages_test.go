@@ -86,6 +86,51 @@ func TestACallThatWouldBeWasted(t *testing.T) {
 	}
 }
 
+// TestARegionThatCannotReachItsStore is at once one whose rows others serve, and lost after the
+// grace; but not to a node that cannot reach its store either.
+func TestARegionThatCannotReachItsStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sight{eu: time.Now().Add(time.Hour), as: time.Now().Add(time.Hour)}
+		own, second := Node{Name: "u", Region: us, Self: true}, Node{Name: "e2", Region: eu}
+		nodes := directory{us: {own}, eu: {euNode, second}, as: {asNode}}
+		o := NewOutages(OutagesConfig{Self: us, Topology: threeRegions(t), Directory: nodes, Seen: s.seen})
+		says := func(region string, at ...time.Time) {
+			for i := range nodes[region] {
+				nodes[region][i].UnreadySince = at[i]
+			}
+		}
+		want := func(unready bool, lost ...string) {
+			t.Helper()
+			if o.Unready(eu) != unready || o.Unreachable(eu) != (len(lost) > 0) {
+				t.Errorf("unready: %v, unreachable: %v", o.Unready(eu), o.Unreachable(eu))
+			}
+			wantLost(t, o, lost...)
+		}
+		first := time.Now()
+		says(eu, first, time.Time{})
+		time.Sleep(DefaultGrace)
+		want(false)
+		says(eu, first, time.Now())
+		want(true)
+		time.Sleep(DefaultGrace - 1)
+		want(true)
+		time.Sleep(1)
+		want(true, eu)
+		says(us, time.Now())
+		want(true)
+		says(us, time.Time{})
+		want(true, eu)
+		says(eu, time.Time{}, time.Time{})
+		want(false)
+		// Of two nodes one is silent, and one cannot record a charge.
+		o.Missed(second, time.Now(), missedDial)
+		o.reached(euNode)
+		says(eu, time.Now(), time.Time{})
+		time.Sleep(DefaultGrace)
+		want(false, eu)
+	})
+}
+
 func TestARegionMarkedDownIsLostAtOnce(t *testing.T) {
 	now := time.Now()
 	o := newOutages(t, sight{eu: now, as: now})

@@ -88,19 +88,18 @@ func (v *view) publish() {
 	slices.SortFunc(next.all, func(a, b Node) int {
 		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Name, b.Name))
 	})
-	for _, draining := range []bool{false, true} {
-		for _, n := range next.all {
-			if n.Draining == draining {
-				next.byRegion[n.Region] = append(next.byRegion[n.Region], n)
-			}
-		}
+	for _, n := range next.all {
+		next.byRegion[n.Region] = append(next.byRegion[n.Region], n)
+	}
+	for _, nodes := range next.byRegion {
+		slices.SortStableFunc(nodes, func(a, b Node) int { return cmp.Compare(a.rank(), b.rank()) })
 	}
 	close(v.snap.Swap(next).changed)
 }
 
 // put stores a member's new description; drop removes a member.
 func (v *view) put(name string, meta []byte) {
-	n, err := decodeMeta(name, meta)
+	n, err := decodeMeta(name, meta, v.clock())
 	v.mu.Lock()
 	if err != nil {
 		first := !v.refused[name]
@@ -115,8 +114,12 @@ func (v *view) put(name string, meta []byte) {
 	defer v.mu.Unlock()
 	delete(v.refused, name)
 	n.Self = name == v.self.Name
-	if old, ok := v.nodes[name]; ok && old.Region != n.Region {
+	old, ok := v.nodes[name]
+	if ok && old.Region != n.Region {
 		v.remove(name)
+	}
+	if !n.UnreadySince.IsZero() && !old.UnreadySince.IsZero() {
+		n.UnreadySince = old.UnreadySince // it says so still
 	}
 	v.nodes[name] = n
 	delete(v.gone, n.Region)
@@ -154,6 +157,17 @@ func (v *view) setDraining(draining bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.self.Draining = draining
+}
+
+func (v *view) setReady(ready bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case ready:
+		v.self.UnreadySince = time.Time{}
+	case v.self.UnreadySince.IsZero():
+		v.self.UnreadySince = v.clock()
+	}
 }
 
 func (v *view) setVersions(k Versions) {
@@ -201,7 +215,7 @@ func (v *view) NotifyMerge(peers []*memberlist.Node) error {
 // metadata cannot be decoded names none; put ignores it.
 func (v *view) NotifyAlive(n *memberlist.Node) error {
 	var refused error
-	if other, err := decodeMeta(n.Name, n.Meta); err == nil {
+	if other, err := decodeMeta(n.Name, n.Meta, v.clock()); err == nil {
 		refused = sameDeployment(v.deployment, other.Deployment)
 		if refused != nil && v.strangers.first(stranger{other.Deployment, n.Name}, v.clock()) {
 			v.log.Warn("a member of another deployment was met, and its gossip was refused", "member", n.Name, "address", n.Address(), "error", refused)
