@@ -126,7 +126,7 @@ func TestAMemberOfAnotherDeploymentIsNoMember(t *testing.T) {
 func TestAForwardFromAnotherDeploymentIsRefused(t *testing.T) {
 	for _, named := range []uuid.UUID{otherID, uuid.Nil} {
 		local, log := answering("charged"), make(lines, 1000)
-		h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t), Logger: slog.New(log)})
+		h, err := NewHandler(HandlerConfig{Local: local, Deputy: failing(errDeputy), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: threeRegions(t), Logger: slog.New(log)})
 		require.NoError(t, err)
 		mux := http.NewServeMux()
 		h.Mount(mux)
@@ -159,7 +159,7 @@ func TestAForwardFromAnotherDeploymentIsRefused(t *testing.T) {
 // else, that answers as if it were right.
 func TestAnAnswerOfAnotherDeploymentIsNone(t *testing.T) {
 	for _, named := range []string{otherID.String(), "", "nonsense"} {
-		h, err := NewHandler(HandlerConfig{Local: answering("another's"), Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
+		h, err := NewHandler(HandlerConfig{Local: answering("another's"), Deputy: failing(errDeputy), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 		require.NoError(t, err)
 		mux := http.NewServeMux()
 		h.Mount(mux)

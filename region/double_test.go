@@ -59,6 +59,12 @@ func failing(err error) *fakeLocal {
 	}
 }
 
+// Where no test asks them.
+var (
+	errDeputy = errors.New("a deputy was asked")
+	noTenants = func(context.Context, claim.APIKeyHash) (claim.Tenant, bool, error) { return claim.Tenant{}, false, nil }
+)
+
 // pingPath is that of the call that is free for every identity.
 const pingPath = peerv1connect.PeerServicePingProcedure
 
@@ -87,7 +93,7 @@ func serve(t *testing.T, handler http.Handler) (string, *http.Server) {
 // startNode serves local as a node of eu.
 func startNode(t *testing.T, name string, local Local) Node {
 	t.Helper()
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Deputy: failing(errDeputy), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestForwardGoesToTheNextNodeWhenTheFirst(t *testing.T) {
 				<-ctx.Done()
 				return claim.Reply{}, ctx.Err()
 			}}
-			h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
+			h, err := NewHandler(HandlerConfig{Local: local, Deputy: failing(errDeputy), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -251,7 +251,7 @@ func TestHopLimit(t *testing.T) {
 }
 
 func TestForwardsShareOneHTTP2Connection(t *testing.T) {
-	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Deputy: failing(errDeputy), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

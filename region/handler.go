@@ -31,6 +31,11 @@ type Local interface {
 // HandlerConfig configures a [Handler]. All but Logger are required.
 type HandlerConfig struct {
 	Local Local
+	// Deputy finds the home of a key by itself, for an entry that cannot reach its store, and acts
+	// on the rows of that home. The home in its calls is Self, and says nothing. Nor does it forward.
+	Deputy Local
+	// Tenant finds a tenant by the hash of its API key, for such an entry.
+	Tenant func(ctx context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error)
 	// Self is this node's region.
 	Self     string
 	Topology *Topology
@@ -50,8 +55,8 @@ var _ peerv1connect.PeerServiceHandler = (*Handler)(nil)
 
 // NewHandler returns the peer service of a node in cfg.Self.
 func NewHandler(cfg HandlerConfig) (*Handler, error) {
-	if cfg.Local == nil || cfg.Topology == nil || cfg.Deployment == uuid.Nil {
-		return nil, errors.New("peer handler: local executor, topology and the deployment's id are required")
+	if cfg.Local == nil || cfg.Deputy == nil || cfg.Tenant == nil || cfg.Topology == nil || cfg.Deployment == uuid.Nil {
+		return nil, errors.New("peer handler: both executors, tenants, topology and the deployment's id are required")
 	}
 	if _, ok := cfg.Topology.ByName(cfg.Self); !ok {
 		return nil, fmt.Errorf("peer handler: region %q is not in the topology", cfg.Self)
@@ -94,7 +99,7 @@ func (h *Handler) Execute(ctx context.Context, req *connect.Request[peerv1.Execu
 	}
 	r, err := fromExecuteRequest(req.Msg)
 	if err == nil {
-		err = h.checkHome(req.Msg.GetHome(), r.Stamp)
+		err = h.checkHome(req.Msg.GetHome(), r.Stamp, req.Msg.GetDeputy())
 	}
 	if err != nil {
 		return nil, h.fail(ctx, "execute", err)
@@ -102,7 +107,7 @@ func (h *Handler) Execute(ctx context.Context, req *connect.Request[peerv1.Execu
 	if tp := req.Header().Get(traceParentHeader); len(tp) <= maxTraceParent {
 		r.TraceParent = tp
 	}
-	reply, err := h.c.Local.Execute(ctx, h.c.Self, r)
+	reply, err := h.as(req.Msg.GetDeputy()).Execute(ctx, h.c.Self, r)
 	if err != nil {
 		return nil, h.failWith(ctx, "execute", err, &reply)
 	}
@@ -120,12 +125,12 @@ func (h *Handler) Inspect(ctx context.Context, req *connect.Request[peerv1.Inspe
 	key, err := fromKey(req.Msg.GetTenant(), req.Msg.GetKey())
 	if err == nil {
 		stamp, _ := claim.ReadStamp(key.Value)
-		err = h.checkHome(req.Msg.GetHome(), stamp)
+		err = h.checkHome(req.Msg.GetHome(), stamp, req.Msg.GetDeputy())
 	}
 	if err != nil {
 		return nil, h.fail(ctx, "inspect", err)
 	}
-	status, found, err := h.c.Local.Inspect(ctx, h.c.Self, key)
+	status, found, err := h.as(req.Msg.GetDeputy()).Inspect(ctx, h.c.Self, key)
 	if err != nil {
 		return nil, h.fail(ctx, "inspect", err)
 	}
@@ -144,12 +149,12 @@ func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.Object
 	}
 	if err == nil {
 		_, code, _ := claim.ReadObjectID(id)
-		err = h.checkHome(req.Msg.GetHome(), code)
+		err = h.checkHome(req.Msg.GetHome(), code, req.Msg.GetDeputy())
 	}
 	if err != nil {
 		return nil, h.fail(ctx, "object", err)
 	}
-	state, response, found, err := h.c.Local.Object(ctx, req.Msg.GetTenant(), h.c.Self, id)
+	state, response, found, err := h.as(req.Msg.GetDeputy()).Object(ctx, req.Msg.GetTenant(), h.c.Self, id)
 	if err != nil {
 		return nil, h.fail(ctx, "object", err)
 	}
@@ -161,6 +166,25 @@ func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.Object
 		}
 	}
 	return connect.NewResponse(out), nil
+}
+
+// Tenant implements the RPC of that name.
+func (h *Handler) Tenant(ctx context.Context, req *connect.Request[peerv1.TenantRequest]) (*connect.Response[peerv1.TenantResponse], error) {
+	if err := h.admit(ctx, "tenant", req.Peer(), ""); err != nil {
+		return nil, err
+	}
+	var hash claim.APIKeyHash
+	if copy(hash[:], req.Msg.GetApiKeyHash()) != len(hash) || len(req.Msg.GetApiKeyHash()) != len(hash) {
+		return nil, h.fail(ctx, "tenant", &badRequestError{"api_key_hash is not a SHA-256"})
+	}
+	tenant, found, err := h.c.Tenant(ctx, hash)
+	if err != nil {
+		return nil, h.fail(ctx, "tenant", err)
+	}
+	if !found {
+		return connect.NewResponse(&peerv1.TenantResponse{}), nil
+	}
+	return connect.NewResponse(toTenant(&tenant)), nil
 }
 
 // Ping implements the RPC of that name. It is free for every identity.
@@ -179,12 +203,22 @@ func (h *Handler) admit(ctx context.Context, rpc string, peer connect.Peer, entr
 	return h.fail(ctx, rpc, err)
 }
 
-// checkHome refuses a key or an object with its home elsewhere. code, read off the key itself,
-// decides, whatever the sender claims; 0 is none.
-func (h *Handler) checkHome(home string, code claim.RegionCode) error {
+// as returns the executor: at home, or as a deputy.
+func (h *Handler) as(deputy bool) Local {
+	if deputy {
+		return h.c.Deputy
+	}
+	return h.c.Local
+}
+
+// checkHome refuses a key or an object with its home elsewhere, unless it is asked as a deputy. code,
+// read off the key itself, decides, whatever the sender claims; 0 is none.
+func (h *Handler) checkHome(home string, code claim.RegionCode, deputy bool) error {
 	switch {
 	case !ValidName(home):
 		return &badRequestError{"home is not a region name"}
+	case deputy && home == h.c.Self:
+		return nil
 	case code != 0:
 		return h.checkCode(code)
 	case home != h.c.Self:

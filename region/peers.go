@@ -80,10 +80,11 @@ type PeersConfig struct {
 // When ctx ended, the error wraps both ErrNoAnswer and ctx's error.
 type Peers struct {
 	PeersConfig
-	http   *http.Client
-	scheme string
-	trips  *meter.Histogram
-	misses *meter.Counter
+	deputies bool
+	http     *http.Client
+	scheme   string
+	trips    *meter.Histogram
+	misses   *meter.Counter
 }
 
 // NewPeers makes a client. It opens no connection. The caller must call Close.
@@ -119,6 +120,15 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 	return p, nil
 }
 
+// Deputies returns p for requests whose home the receiver finds by itself, as this node cannot
+// reach its store: it acts on the rows of that home, whichever it is, and forwards nothing. The
+// region in each call is then the receiver's. It shares the connections of p, which closes them.
+func (p *Peers) Deputies() *Peers {
+	deputies := *p
+	deputies.deputies = true
+	return &deputies
+}
+
 // Close closes idle connections. A second Close does nothing.
 func (p *Peers) Close() error {
 	p.http.CloseIdleConnections()
@@ -135,14 +145,19 @@ func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hop
 	if hops > MaxHops {
 		return claim.Reply{}, ErrHopLimit
 	}
-	msg := toExecuteRequest(home, &req, hops, entry)
+	// Built anew for each try: the time that one node took counts as time under way at
+	// the next.
+	anew := func() *peerv1.ExecuteRequest {
+		if p.deputies {
+			return toDeputy(home, &req, hops, entry)
+		}
+		return toExecuteRequest(home, &req, hops, entry)
+	}
+	msg := anew()
 	// Checked here because only here it is certain that nothing ran.
 	if size := proto.Size(msg); size > MaxMessageBytes {
 		return claim.Reply{}, fmt.Errorf("%w: the request has %d bytes, the limit between nodes is %d", ErrRefused, size, MaxMessageBytes)
 	}
-	// Built anew for each try: the time that one node took counts as time under way at
-	// the next.
-	anew := func() *peerv1.ExecuteRequest { return toExecuteRequest(home, &req, hops, entry) }
 	resp, err := ask(ctx, p, home, req.Key, req.TraceParent, anew, peerv1connect.PeerServiceClient.Execute)
 	if err != nil {
 		return apart(err)
@@ -158,7 +173,7 @@ func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (_ clai
 	began := time.Now()
 	ctx, sp := forwarding(ctx, home, 1)
 	defer func() { p.forwarded(ctx, sp, home, "inspect", began, err) }()
-	msg := &peerv1.InspectRequest{Tenant: key.Tenant, Key: key.Value, Home: home}
+	msg := &peerv1.InspectRequest{Tenant: key.Tenant, Key: key.Value, Home: home, Deputy: p.deputies}
 	resp, err := ask(ctx, p, home, key, "", same(msg), peerv1connect.PeerServiceClient.Inspect)
 	if err != nil {
 		return claim.Status{}, false, err
@@ -172,7 +187,7 @@ func (p *Peers) Object(ctx context.Context, home, tenant, id string) (_ claim.St
 	began := time.Now()
 	ctx, sp := forwarding(ctx, home, 1)
 	defer func() { p.forwarded(ctx, sp, home, "object", began, err) }()
-	msg := &peerv1.ObjectRequest{Tenant: tenant, Home: home, Id: id}
+	msg := &peerv1.ObjectRequest{Tenant: tenant, Home: home, Id: id, Deputy: p.deputies}
 	resp, err := ask(ctx, p, home, claim.Key{Tenant: tenant, Value: id}, "", same(msg), peerv1connect.PeerServiceClient.Object)
 	if err != nil || !resp.GetFound() {
 		return 0, claim.Response{}, false, err
@@ -186,6 +201,20 @@ func (p *Peers) Object(ctx context.Context, home, tenant, id string) (_ claim.St
 	}
 	response, err := fromResponse(resp.GetResponse())
 	return state, response, err == nil, err
+}
+
+// Tenant returns the tenant with the API key of that hash, as a node of region finds it; false:
+// there is none.
+func (p *Peers) Tenant(ctx context.Context, region string, hash claim.APIKeyHash) (_ claim.Tenant, found bool, err error) {
+	began := time.Now()
+	ctx, sp := forwarding(ctx, region, 1)
+	defer func() { p.forwarded(ctx, sp, region, "tenant", began, err) }()
+	msg := &peerv1.TenantRequest{ApiKeyHash: hash[:]}
+	resp, err := ask(ctx, p, region, claim.Key{Value: string(hash[:])}, "", same(msg), peerv1connect.PeerServiceClient.Tenant)
+	if err != nil || resp.GetId() == "" {
+		return claim.Tenant{}, false, err
+	}
+	return fromTenant(resp), true, nil
 }
 
 // method is a method expression of the generated client.

@@ -280,6 +280,8 @@ func TestHandlerRefusesMalformedMessages(t *testing.T) {
 		"home is not":               func(m *peerv1.ExecuteRequest) { m.Home = "" },
 		"hops must":                 func(m *peerv1.ExecuteRequest) { m.Hops = 0 },
 		"pinned_at is not":          func(m *peerv1.ExecuteRequest) { m.PinnedAt.Nanos = -1 },
+		"a deputy reads the pin":    func(m *peerv1.ExecuteRequest) { m.Deputy = true },
+		"a region code has 16 bits": func(m *peerv1.ExecuteRequest) { m.PreferHome = 1 << 16 },
 		"also is not a":             func(m *peerv1.ExecuteRequest) { m.Also, m.AlsoVersion = make([]byte, 31), 1 },
 		"also is not":               func(m *peerv1.ExecuteRequest) { m.Also = make([]byte, 32) },
 	} {
@@ -357,10 +359,12 @@ func TestABrokenPeersAnswerIsNoAnswerToAMerchant(t *testing.T) {
 func TestConstructorsRefuse(t *testing.T) {
 	topology := threeRegions(t)
 	for _, cfg := range []HandlerConfig{
-		{Self: eu, Deployment: deploymentID, Topology: topology},
-		{Local: answering(""), Self: eu, Deployment: deploymentID},
-		{Local: answering(""), Self: eu, Topology: topology},
-		{Local: answering(""), Self: "mars", Deployment: deploymentID, Topology: topology},
+		{Deputy: answering(""), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: topology},
+		{Local: answering(""), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: topology},
+		{Local: answering(""), Deputy: answering(""), Self: eu, Deployment: deploymentID, Topology: topology},
+		{Local: answering(""), Deputy: answering(""), Tenant: noTenants, Self: eu, Deployment: deploymentID},
+		{Local: answering(""), Deputy: answering(""), Tenant: noTenants, Self: eu, Topology: topology},
+		{Local: answering(""), Deputy: answering(""), Tenant: noTenants, Self: "mars", Deployment: deploymentID, Topology: topology},
 	} {
 		if _, err := NewHandler(cfg); err == nil {
 			t.Errorf("made a handler of %+v", cfg)

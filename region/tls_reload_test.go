@@ -189,7 +189,7 @@ func TestANodeDoesNotLockItselfOut(t *testing.T) {
 func TestAnOldConnectionIsReplacedWithoutLoss(t *testing.T) {
 	ca := authority(t)
 	s := newReloading(t, nodeEU, ca, ca)
-	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Deputy: failing(errDeputy), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)

@@ -132,7 +132,7 @@ func serveTLS(t *testing.T, handler http.Handler, certs *TLS) string {
 // startTLSNode serves local as a node of eu.
 func startTLSNode(t *testing.T, local Local, certs *TLS, log *slog.Logger) Node {
 	t.Helper()
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t), Logger: log})
+	h, err := NewHandler(HandlerConfig{Local: local, Deputy: failing(errDeputy), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: threeRegions(t), Logger: log})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)
@@ -244,7 +244,7 @@ func TestForwardsBetweenNodesThatProveWhoTheyAre(t *testing.T) {
 	local.object = func(context.Context, string, string, string) (claim.State, claim.Response, bool, error) {
 		return 0, claim.Response{}, false, nil
 	}
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Deputy: failing(errDeputy), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)

@@ -58,7 +58,7 @@ func (pipeAddr) String() string  { return "pipe" }
 // piped serves local over pipes until the function it returns is called.
 func piped(t *testing.T, local Local, certs *TLS) (*pipes, func()) {
 	t.Helper()
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Deputy: failing(errDeputy), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)
@@ -228,7 +228,7 @@ func TestMoreRequestsThanOneConnectionCarriesOpenAnother(t *testing.T) {
 		}
 		return answer(ctx, home, req)
 	}
-	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
+	h, err := NewHandler(HandlerConfig{Local: local, Deputy: failing(errDeputy), Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: threeRegions(t)})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	h.Mount(mux)

@@ -57,6 +57,13 @@ func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *
 	return m
 }
 
+// toDeputy is toExecuteRequest to a deputy in region, which finds the home, and the pin, by itself.
+func toDeputy(region string, req *claim.Request, hops int, entry string) *peerv1.ExecuteRequest {
+	m := toExecuteRequest(region, req, hops, entry)
+	m.Deputy, m.PreferHome, m.PinnedAt = true, uint32(req.PreferHome), nil
+	return m
+}
+
 // fromExecuteRequest checks and converts. It reads off the key whether it is stamped,
 // so that no sender can claim otherwise. The tenant of the fingerprint is the key's, so
 // that the two cannot differ.
@@ -89,6 +96,8 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 		return claim.Request{}, &badRequestError{"hops must count this forward"}
 	case m.GetHops() > MaxHops:
 		return claim.Request{}, ErrHopLimit
+	case m.GetDeputy() && m.PinnedAt != nil, m.GetPreferHome() > math.MaxUint16:
+		return claim.Request{}, &badRequestError{"a deputy reads the pin by itself, and a region code has 16 bits"}
 	case m.PinnedAt != nil && !m.PinnedAt.IsValid():
 		return claim.Request{}, &badRequestError{"pinned_at is not a time"}
 	case m.GetUnderWayUs() < 0 || m.GetUnderWayUs() > maxUnderWay.Microseconds():
@@ -114,6 +123,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 		Provider:    m.GetProvider(),
 		Stamp:       stamp,
 		PinnedAt:    fromTimestamp(m.PinnedAt),
+		PreferHome:  claim.RegionCode(m.GetPreferHome()),
 		Began:       time.Now().Add(-time.Duration(m.GetUnderWayUs()) * time.Microsecond),
 	}, nil
 }
@@ -150,6 +160,21 @@ func checkLength(name, value string, limit int, required bool) error {
 		return &badRequestError{fmt.Sprintf("%s is longer than %d bytes", name, limit)}
 	}
 	return nil
+}
+
+// toTenant returns what an entry needs of a tenant.
+func toTenant(t *claim.Tenant) *peerv1.TenantResponse {
+	return &peerv1.TenantResponse{
+		Id: t.ID, Name: t.Name, Registrar: t.Registrar, RatePerSecond: t.RatePerSecond, Burst: int64(t.Burst),
+		CardNumbers: string(t.CardNumbers), Routes: t.Routes,
+	}
+}
+
+func fromTenant(m *peerv1.TenantResponse) claim.Tenant {
+	return claim.Tenant{
+		ID: m.GetId(), Name: m.GetName(), Registrar: m.GetRegistrar(), RatePerSecond: m.GetRatePerSecond(), Burst: int(m.GetBurst()),
+		CardNumbers: claim.CardNumbers(m.GetCardNumbers()), Routes: m.GetRoutes(),
+	}
 }
 
 func toResponse(r *claim.Response) *peerv1.Response {

@@ -37,6 +37,11 @@
 // the lease and the fence. The home may have run the request whose answer was lost: then
 // the row has its outcome, or its holder, and the deputy's request is a twin. Where the
 // store cannot reach the rows either, the request fails closed.
+//
+// An entry that cannot reach its store sends the request, with the same right, to a node of
+// another region, which finds the home and acts as deputy ([Router.Deputy]). That one sends
+// it nowhere else. The entry may have begun the claim by a step whose answer was lost: then the
+// deputy finds a holder, as above.
 package router
 
 import (
@@ -85,17 +90,26 @@ const MaxForwards = 2
 // tenth of a second.
 const replyMargin = 100 * time.Millisecond
 
-// Config configures a [Router]. All but Distance and Meters are required.
+// Config configures a [Router]. All but Deputies, Unready, Ready, Distance and Meters are required.
 type Config struct {
 	// Self is the region of the node.
-	Self     string
-	Local    Local
-	Peers    Peers
+	Self  string
+	Local Local
+	Peers Peers
+	// Deputies forwards to a node of the region in its calls, which finds the home by itself; pass
+	// [region.Peers.Deputies]. Nil: no request is sent to one.
+	Deputies Peers
 	Pins     Pins
 	Topology *region.Topology
 	// Unreachable reports whether a call to a region would be wasted; pass
 	// [region.Outages.Unreachable].
 	Unreachable func(region string) bool
+	// Unready reports whether the nodes of a region said that they cannot record a charge; for Self,
+	// whether this node said so. A hint.
+	Unready func(region string) bool
+	// Ready returns an error if this node cannot record a charge now. It is asked when its store has
+	// given no answer, which may also have been for want of room.
+	Ready func(ctx context.Context) error
 	// Distance makes the router prefer near regions while Self takes no new homes; pass
 	// [region.Membership.RTT].
 	Distance func(region string) (time.Duration, bool)
@@ -114,16 +128,84 @@ func New(c Config) *Router {
 	if c.Distance == nil {
 		c.Distance = func(string) (time.Duration, bool) { return 0, false }
 	}
+	if c.Unready == nil {
+		c.Unready = func(string) bool { return false }
+	}
+	if c.Ready == nil {
+		c.Ready = func(context.Context) error { return nil }
+	}
 	return &Router{c, c.Meters.Counter(meter.Pins)}
+}
+
+// Deputy returns a router for the requests of entries that cannot reach their store. It acts on the
+// rows of every home itself, and forwards nothing.
+func (r *Router) Deputy() *Router {
+	deputy := *r
+	deputy.Deputies = nil
+	deputy.Unreachable = func(region string) bool { return region != r.Self }
+	return &deputy
 }
 
 // deputises reports whether this region acts for home after a forward there ended with
 // err; nil: none was tried. A forward that ended with its caller's time says nothing.
 func (r *Router) deputises(home string, err error) bool {
-	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if err == nil {
+		return r.wasted(home)
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return r.Unreachable(home)
 	}
 	return errors.Is(err, region.ErrNoNode) || errors.Is(err, region.ErrNoAnswer) || errors.Is(err, claim.ErrUnavailable)
+}
+
+// wasted reports whether a forward to region would be.
+func (r *Router) wasted(region string) bool { return r.Unreachable(region) || r.Unready(region) }
+
+// OrElsewhere returns what here returns, or, where this node cannot reach its store, what a deputy
+// in another active region does: the nearest that can be reached. code is that of the home that a
+// key or an id names, 0 for none. If this node said that it cannot record a charge, it asks
+// elsewhere first, which saves the wait for the store.
+func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, here func() (T, error), deputy func(region string) (T, error)) (T, error) {
+	if r.Deputies == nil {
+		return here()
+	}
+	home, named := r.Topology.ByCode(code)
+	first := r.Unready(r.Self) && (!named || home.Name == r.Self || r.wasted(home.Name))
+	var got T
+	var err error
+	if !first {
+		got, err = here()
+		if !errors.Is(err, claim.ErrUnavailable) || ctx.Err() != nil || r.Ready(ctx) == nil {
+			return got, err
+		}
+	}
+	tried := 0
+	for _, other := range r.otherHomes("") {
+		if tried == MaxForwards || ctx.Err() != nil {
+			break
+		}
+		if r.wasted(other.Name) {
+			continue
+		}
+		tried++
+		if answer, failed := deputy(other.Name); reached(failed) {
+			return answer, failed
+		}
+	}
+	if first {
+		return here()
+	}
+	return got, err
+}
+
+// reached reports whether a deputy that answered with err had reached its store, or err is nil.
+func reached(err error) bool {
+	for _, failed := range []error{claim.ErrUnavailable, region.ErrNoNode, region.ErrNoAnswer, region.ErrPeerFailed, region.ErrRefused, region.ErrHopLimit} {
+		if errors.Is(err, failed) {
+			return false
+		}
+	}
+	return true
 }
 
 // trip is the route of one request: it counts forwards.
@@ -133,6 +215,7 @@ type trip struct {
 	hops      int
 	registrar string // the tenant's, "" for a stamped key
 	homeName  string // the home, once the key or its pin has named it
+	asked     string // the last region that got a forward, and has had its say
 	// For the trace: the registrar returned the pin; a replica had the final answer.
 	pinRead, remembered bool
 	away                time.Duration // that forwards took
@@ -148,7 +231,12 @@ func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.
 		req.Began = time.Now()
 	}
 	t := &trip{Router: r, req: &req}
-	reply, err := t.run(ctx, hint)
+	reply, err := OrElsewhere(ctx, r, req.Stamp, func() (claim.Reply, error) { return t.run(ctx, hint) }, func(deputy string) (claim.Reply, error) {
+		if t.hops == MaxForwards || deputy == t.asked {
+			return claim.Reply{}, region.ErrHopLimit
+		}
+		return t.execute(ctx, r.Deputies, deputy)
+	})
 	if req.CompareOnly && errors.Is(err, claim.ErrNeedPin) {
 		err = claim.ErrNoClaim
 	}
@@ -272,26 +360,30 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 	return claim.Pin{}, fmt.Errorf("%w: no region takes new homes", ErrHomeUnavailable)
 }
 
-// NewHome returns the region for the stamp of a new key: this one, or, while it takes no new homes,
-// the nearest that does. It returns false if there is none. A key that was stamped before keeps its
+// NewHome returns the region for the stamp of a new key: this one, or, while it takes no new homes or
+// this node cannot record a charge, the nearest that does. It returns false if there is none. A key that was stamped before keeps its
 // home.
 func (r *Router) NewHome() (region.Region, bool) {
-	if here, ok := r.Topology.ByName(r.Self); ok && here.Status == region.Active {
+	here, ok := r.Topology.ByName(r.Self)
+	ok = ok && here.Status == region.Active
+	if ok && !r.Unready(r.Self) {
 		return here, true
 	}
 	for _, other := range r.otherHomes("") {
-		return other, true
+		if !ok || !r.wasted(other.Name) {
+			return other, true
+		}
 	}
-	return region.Region{}, false
+	return here, ok
 }
 
-// otherHomes are the other regions that take new homes, best first: last those that cannot
-// be reached, whose keys this region would have to serve as their deputy.
+// otherHomes are the other regions that take new homes, best first: last those that cannot be
+// reached, or cannot record a charge, whose keys this region would have to serve as their deputy.
 func (r *Router) otherHomes(first string) []region.Region {
 	homes := r.Topology.Homes(r.Self, first, r.Distance)
 	return slices.Concat(
-		slices.DeleteFunc(slices.Clone(homes), func(h region.Region) bool { return h.Name == r.Self || r.Unreachable(h.Name) }),
-		slices.DeleteFunc(homes, func(h region.Region) bool { return h.Name == r.Self || !r.Unreachable(h.Name) }))
+		slices.DeleteFunc(slices.Clone(homes), func(h region.Region) bool { return h.Name == r.Self || r.wasted(h.Name) }),
+		slices.DeleteFunc(homes, func(h region.Region) bool { return h.Name == r.Self || !r.wasted(h.Name) }))
 }
 
 // searched tries the sources that cost no round trip, then the hint, then the
@@ -312,9 +404,9 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 	}
 	// A hint at a region that cannot be reached saves nothing.
 	_, ok := t.Topology.ByName(hint)
-	if ok && hint != t.Self && (!t.req.PinnedAt.IsZero() || !t.Unreachable(hint)) {
+	if ok && hint != t.Self && (!t.req.PinnedAt.IsZero() || !t.wasted(hint)) {
 		reply, err := t.forward(ctx, hint)
-		if !errors.Is(err, claim.ErrNeedPin) && !errors.Is(unreachable(err), ErrHomeUnavailable) {
+		if !errors.Is(err, claim.ErrNeedPin) && !errors.Is(err, claim.ErrUnavailable) && !errors.Is(unreachable(err), ErrHomeUnavailable) {
 			return reply, err
 		}
 		if !t.req.PinnedAt.IsZero() && !errors.Is(err, claim.ErrNeedPin) {
@@ -357,10 +449,7 @@ func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
 	if t.deputises(home, nil) {
 		return t.Local.Do(ctx, home, t.req)
 	}
-	t.hops++
-	began := time.Now()
-	reply, err := t.execute(ctx, home)
-	t.away += time.Since(began)
+	reply, err := t.execute(ctx, t.Peers, home)
 	// The home may have executed it; the row decides. What a caller hints is no proof that it is
 	// the home.
 	proven := t.req.Stamp != 0 || !t.req.PinnedAt.IsZero()
@@ -373,12 +462,15 @@ func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
 // abandonPoll is how often a waiting forward checks whether its region can still be reached.
 const abandonPoll = 500 * time.Millisecond
 
-// execute forwards to home and stops once home cannot be reached. Otherwise a silent region
-// would hold the request until each of its connections times out, node by node.
-func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
+// execute forwards to a node of region to and stops once that cannot be reached. Otherwise a silent
+// region would hold the request until each of its connections times out, node by node.
+func (t *trip) execute(ctx context.Context, by Peers, to string) (claim.Reply, error) {
+	t.hops, t.asked = t.hops+1, to
+	began := time.Now()
+	defer func() { t.away += time.Since(began) }()
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	go t.abandon(home, ctx.Done(), giveUp)
+	go t.abandon(to, ctx.Done(), giveUp)
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-replyMargin))
@@ -386,10 +478,10 @@ func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 	}
 	// The way there counts, too. It is at most a recent round trip.
 	req := *t.req
-	if rtt, measured := t.Distance(home); measured {
+	if rtt, measured := t.Distance(to); measured {
 		req.Began = req.Began.Add(-rtt)
 	}
-	return t.Peers.Execute(ctx, home, req, t.hops, t.Self)
+	return by.Execute(ctx, to, req, t.hops, t.Self)
 }
 
 // abandon calls giveUp once home cannot be reached, and ends with done.
@@ -411,8 +503,19 @@ func (r *Router) abandon(home string, done <-chan struct{}, giveUp func()) {
 
 // Inspect returns the state of a key, read with authority at its home.
 func (r *Router) Inspect(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error) {
-	status, found, err := r.inspect(ctx, key, hint)
-	return status, found, unreachable(err)
+	type answer struct {
+		status claim.Status
+		found  bool
+	}
+	code, _ := claim.ReadStamp(key.Value)
+	got, err := OrElsewhere(ctx, r, code, func() (a answer, err error) {
+		a.status, a.found, err = r.inspect(ctx, key, hint)
+		return a, err
+	}, func(deputy string) (a answer, err error) {
+		a.status, a.found, err = r.Deputies.Inspect(ctx, deputy, key)
+		return a, err
+	})
+	return got.status, got.found, unreachable(err)
 }
 
 func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error) {
@@ -482,22 +585,35 @@ func (r *Router) Object(ctx context.Context, tenant, id string) (claim.State, cl
 	if err != nil {
 		return 0, claim.Response{}, false, err
 	}
-	state, resp, found, err := r.objectAt(ctx, tenant, home, id)
-	return state, resp, found, unreachable(err)
+	type answer struct {
+		state claim.State
+		resp  claim.Response
+		found bool
+	}
+	got, err := OrElsewhere(ctx, r, code, func() (a answer, err error) {
+		a.state, a.resp, a.found, err = r.objectAt(ctx, tenant, home, id)
+		return a, err
+	}, func(deputy string) (a answer, err error) {
+		a.state, a.resp, a.found, err = r.Deputies.Object(ctx, deputy, tenant, id)
+		return a, err
+	})
+	return got.state, got.resp, got.found, unreachable(err)
 }
 
 func (r *Router) objectAt(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
 	if home == r.Self {
 		return r.Local.Object(ctx, tenant, home, id)
 	}
-	state, resp, found, err := r.Local.ReplicaObject(ctx, tenant, home, id)
-	if found || err != nil {
-		return state, resp, found, err
+	if !r.Unready(r.Self) {
+		state, resp, found, err := r.Local.ReplicaObject(ctx, tenant, home, id)
+		if found || err != nil && !errors.Is(err, claim.ErrUnavailable) {
+			return state, resp, found, err
+		}
 	}
 	if r.deputises(home, nil) {
 		return r.Local.Object(ctx, tenant, home, id)
 	}
-	state, resp, found, err = r.Peers.Object(ctx, home, tenant, id)
+	state, resp, found, err := r.Peers.Object(ctx, home, tenant, id)
 	if err != nil && ctx.Err() == nil && r.deputises(home, err) {
 		return r.Local.Object(ctx, tenant, home, id)
 	}

@@ -54,10 +54,17 @@ func (t *trip) found(pin *claim.Pin, err error) string {
 	}
 }
 
-// replica asks the nearest replica for the final answer, or else for the pin.
+// replica asks the nearest replica for the final answer, or else for the pin. One that cannot be
+// read shows nothing.
 func (t *trip) replica(ctx context.Context) (reply claim.Reply, found bool, pin *claim.Pin, err error) {
+	if t.Unready(t.Self) {
+		return claim.Reply{}, false, nil, nil
+	}
 	reply, found, pin, err = t.Local.Replica(ctx, t.req)
 	t.remembered = t.remembered || found
+	if errors.Is(err, claim.ErrUnavailable) && ctx.Err() == nil {
+		err = nil
+	}
 	return reply, found, pin, err
 }
 

@@ -126,10 +126,15 @@ func (t *tx) forgetRegistrars() {
 }
 
 // TenantByAPIKey returns the tenant of an API key.
-func (db *DB) TenantByAPIKey(_ context.Context, key string) (claim.Tenant, bool, error) {
+func (db *DB) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+	return db.TenantByHash(ctx, sha256.Sum256([]byte(key)))
+}
+
+// TenantByHash returns the tenant of the API key of that hash.
+func (db *DB) TenantByHash(_ context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error) {
 	db.tenantMu.RLock()
 	defer db.tenantMu.RUnlock()
-	id, found := db.apiKeys[sha256.Sum256([]byte(key))]
+	id, found := db.apiKeys[hash]
 	return db.tenants[id], found, nil
 }
 

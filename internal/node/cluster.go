@@ -248,6 +248,10 @@ func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start s
 	if c.WrapStore != nil {
 		store = c.WrapStore(home, store)
 	}
+	var ready func(context.Context) error
+	if asked, ok := store.(interface{ Ready(context.Context) error }); ok { // that of a database
+		ready = newReadiness(asked.Ready, c.Logger).check
+	}
 	var console *Console
 	if len(k.Nodes) == 0 {
 		console = c.Console
@@ -258,7 +262,7 @@ func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start s
 			RPCListen: cmp.Or(at.RPCListen, beside("")), GossipListen: beside(at.RPCListen), Seeds: seeds, LocalGossip: true,
 			Network: c.Network, WrapTransport: c.WrapTransport,
 		},
-		Topology: topology, Store: store, Blobs: k.resources.objects,
+		Topology: topology, Store: store, Ready: ready, Blobs: k.resources.objects,
 		Seal: c.Seal, Sinks: k.resources.sinks.kinds, AuditObjects: k.resources.auditObjects(), AuditKeys: k.resources.auditKeys,
 		RunsBook: k.Runs(), Run: c.Commands.of(Belongings{k.DB, c.Seal, c.Runs, c.Events.Webhooks.On}), Meters: meters, Clock: c.Clock, Logger: c.Logger,
 	})

@@ -117,8 +117,10 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 // serveRPC answers other nodes, and operators. At the end it leaves gossip, and serves those
 // that have not noticed.
 func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
+	layer := n.c.Meters.Histogram(meter.LayerDuration)
 	handler, err := region.NewHandler(region.HandlerConfig{
-		Local: local{n.service, &n.hand.forwards, n.c.Meters.Histogram(meter.LayerDuration)}, Self: n.c.Region, Topology: n.c.Topology, Deployment: n.deployment, Logger: n.log,
+		Local: local{n.service, &n.hand.forwards, layer}, Deputy: deputy{n.routes.Deputy(), &n.hand.forwards, layer}, Tenant: n.c.Store.TenantByHash,
+		Self: n.c.Region, Topology: n.c.Topology, Deployment: n.deployment, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err

@@ -145,6 +145,7 @@ type Node struct {
 	restoring   sync.Mutex // one rereading of the row of restores at a time
 	clock       storeClock
 	announced   announced
+	verdict     verdict
 	traffic     *traffic
 	running     parts.Running
 	stopping    atomic.Bool
@@ -160,7 +161,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	n := &Node{c: c, log: c.Logger.With("region", c.Region, "node", c.Name)}
+	n := &Node{c: c, log: c.Logger.With("region", c.Region, "node", c.Name), verdict: verdict{changed: make(chan struct{}, 1)}}
 	n.c.Store = notifying{c.Store, n}
 	if err := n.running.Start(ctx, n.parts()...); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
@@ -190,6 +191,7 @@ func (n *Node) parts() []parts.Part {
 		n.startWork,
 		n.startReceiver,
 		n.watchRows,
+		n.announceVerdict,
 		n.watchAccounts,
 		n.exportAudit,
 		n.serveAPI,
@@ -235,8 +237,8 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 	}
 	n.service.Start()
 	n.routes = router.New(router.Config{
-		Self: n.c.Region, Local: n.service, Peers: n.peers, Pins: n.c.claims(n.guard), Topology: n.c.Topology,
-		Unreachable: n.outages.Unreachable, Distance: n.membership.RTT, Meters: n.c.Meters,
+		Self: n.c.Region, Local: n.service, Peers: n.peers, Deputies: n.peers.Deputies(), Pins: n.c.claims(n.guard), Topology: n.c.Topology,
+		Unreachable: n.outages.Unreachable, Unready: n.unready, Ready: n.records, Distance: n.membership.RTT, Meters: n.c.Meters,
 	})
 	return func(ctx context.Context) error {
 		defer n.service.Stop()
@@ -248,7 +250,7 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	c := &n.c
 	code, _ := c.code(c.Region)
 	api, err := httpapi.New(httpapi.Config{
-		Tenants: c.Store, Notices: n.receiver, Region: c.Region, RegionCode: code, Limits: c.Limits,
+		Tenants: tenants{c.Store, n}, Notices: n.receiver, Region: c.Region, RegionCode: code, Limits: c.Limits,
 		Providers: c.Providers.Names(),
 		Router:    measure(n.routes, c.Meters), HomeOf: c.home,
 		NewKeys: func() (claim.RegionCode, bool) {
@@ -296,8 +298,5 @@ func (n *Node) ready(ctx context.Context, regional bool) error {
 	if err := n.follower.takes(); err != nil && regional {
 		return err
 	}
-	if n.c.Ready != nil {
-		return n.c.Ready(ctx)
-	}
-	return nil
+	return n.records(ctx)
 }

@@ -87,12 +87,11 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	if err != nil {
 		return nil, err
 	}
-	ready := &readiness{ask: s.means.view.Ready, trouble: trouble{log: s.log, began: "the database records no charges; this node is not ready", over: "the database records charges again"}}
 	c := s.means.config(settings, s.name, s.given)
 	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
 	c.RPCAdvertise, c.GossipAdvertise = dialable(settings.RPC.Advertise), dialable(settings.Gossip.Advertise)
 	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
-	c.Ready, c.Meters, c.Run = ready.check, s.meters, s.commands.of(Belongings{deployment.SQL(s.means.db), s.means.seal, settings.Runs, settings.Events.Webhooks.On})
+	c.Ready, c.Meters, c.Run = newReadiness(s.means.view.Ready, s.log).check, s.meters, s.commands.of(Belongings{deployment.SQL(s.means.db), s.means.seal, settings.Runs, settings.Events.Webhooks.On})
 	if c.Console, err = settings.Console.open(certs, s.secrets.OIDC, s.log); err != nil {
 		return nil, err
 	}
@@ -253,6 +252,10 @@ type readiness struct {
 type answer struct {
 	at  time.Time
 	err error
+}
+
+func newReadiness(ask func(context.Context) error, log *slog.Logger) *readiness {
+	return &readiness{ask: ask, trouble: trouble{log: log, began: "the database records no charges; this node is not ready", over: "the database records charges again"}}
 }
 
 func (r *readiness) check(ctx context.Context) error {

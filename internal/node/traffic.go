@@ -56,7 +56,7 @@ func newTraffic(self string, lost func(region string) bool) *traffic {
 // home refused.
 func (t *traffic) way(a *httpapi.Answer) string {
 	switch {
-	case a.Home == t.self:
+	case a.Home == t.self && a.Hops == 0:
 		return admin.WayLocal
 	case a.Home == "":
 		return admin.WayUnrouted

@@ -26,6 +26,7 @@ func TestEachRequestIsCountedByItsWayAndAnswer(t *testing.T) {
 	for _, a := range []httpapi.Answer{
 		{Home: "here", ServedBy: "here", Status: 201, Location: "/v1/charges/ch_1"},
 		{Home: "here", ServedBy: "here", Status: 201, Replayed: true},
+		{Home: "here", ServedBy: "far", Hops: 1, Status: 201}, // the store cannot be reached from here
 		{Home: "far", ServedBy: "far", Hops: 1, Status: 402},
 		{Home: "far", ServedBy: "here", Status: 201, Replayed: true},
 		{Home: "far", ServedBy: "here", Hops: 1, Status: 503},
@@ -37,7 +38,7 @@ func TestEachRequestIsCountedByItsWayAndAnswer(t *testing.T) {
 		counted.answered(a)
 	}
 	got := counted.report(2, []string{"far", "gone", "here"})
-	require.Equal(t, admin.Tally{Requests: 9, Replayed: 2, Refused: 3, Failed: 1}, got.Total)
+	require.Equal(t, admin.Tally{Requests: 10, Replayed: 2, Refused: 3, Failed: 1}, got.Total)
 	require.Equal(t, got.Total, got.Lately)
 	require.Equal(t, []string{"gone"}, got.DeputyFor)
 	require.Equal(t, []admin.Flow{
@@ -46,12 +47,13 @@ func TestEachRequestIsCountedByItsWayAndAnswer(t *testing.T) {
 		{Home: "far", Way: admin.WayReplica, Total: 1, Lately: 1},
 		{Home: "far", Way: admin.WayUnrouted, Total: 1, Lately: 1},
 		{Home: "gone", Way: admin.WayDeputy, Total: 2, Lately: 2},
+		{Home: "here", Way: admin.WayForward, Total: 1, Lately: 1},
 		{Home: "here", Way: admin.WayLocal, Total: 2, Lately: 2},
 	}, got.Flows)
 	require.Len(t, got.Arrivals, 2)
 	require.Empty(t, got.Arrivals[0].Home)
 	require.Equal(t, admin.WayDeputy, got.Arrivals[1].Way)
-	require.Equal(t, "ch_1", counted.report(9, nil).Arrivals[8].Object)
+	require.Equal(t, "ch_1", counted.report(10, nil).Arrivals[9].Object)
 }
 
 func TestRatesAreOfTheLastSeconds(t *testing.T) {

@@ -55,7 +55,13 @@ func (n *Node) watchRows(ctx context.Context) (parts.Stop, error) {
 	inTurn := roundsOf(n.place, watchRounds)
 	bad := &trouble{log: n.log, began: "the row of restores cannot be read; what it withheld is withheld", over: "the row of restores can be read again"}
 	w := &watch{
-		read:    func(ctx context.Context) error { return errors.Join(n.follower.read(ctx), n.rereadRestore(ctx, bad)) },
+		read: func(ctx context.Context) error {
+			err := errors.Join(n.follower.read(ctx), n.rereadRestore(ctx, bad))
+			if err != nil {
+				_ = n.records(ctx) // without traffic and probes, nothing else checks it
+			}
+			return err
+		},
 		current: n.versions, round: func() bool { return inTurn(n.c.Region) },
 	}
 	n.background.every(n.log, cmp.Or(n.c.TopologyEvery, defaultTopologyEvery), func(ctx context.Context) {

@@ -75,6 +75,11 @@ func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bo
 	return v.db.tenantByAPIKey(ctx, sha256.Sum256([]byte(key)))
 }
 
+// TenantByHash is [View.TenantByAPIKey] of the hash.
+func (v *View) TenantByHash(ctx context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error) {
+	return v.db.tenantByAPIKey(ctx, hash)
+}
+
 // Registrar implements [claim.Store].
 func (v *View) Registrar(ctx context.Context, tenant string) (string, error) {
 	if t, ok := v.db.byID.get(tenant); ok {

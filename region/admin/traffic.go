@@ -12,9 +12,10 @@ const Lately = 10 * time.Second
 
 // The ways of a request from the region that it entered.
 const (
-	// WayLocal: its key is at home in the region.
+	// WayLocal: its key is at home in the region, which answered.
 	WayLocal = "local"
-	// WayForward: a node of its home answered.
+	// WayForward: a node of its home answered, or, where the region's nodes cannot reach their
+	// database, one of another region.
 	WayForward = "forward"
 	// WayReplica: the answer was read from the nearest replica.
 	WayReplica = "replica"

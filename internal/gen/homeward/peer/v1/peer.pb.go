@@ -103,7 +103,7 @@ func (x Problem_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Problem_Kind.Descriptor instead.
 func (Problem_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{11, 0}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{13, 0}
 }
 
 type ExecuteRequest struct {
@@ -133,7 +133,12 @@ type ExecuteRequest struct {
 	// The request makes no claim and begins no generation: need_pin where it would.
 	CompareOnly bool `protobuf:"varint,15,opt,name=compare_only,json=compareOnly,proto3" json:"compare_only,omitempty"`
 	// Whom a new claim is for, by name; empty: the default of the receiver.
-	Provider      string `protobuf:"bytes,16,opt,name=provider,proto3" json:"provider,omitempty"`
+	Provider string `protobuf:"bytes,16,opt,name=provider,proto3" json:"provider,omitempty"`
+	// The sender cannot reach its store: the receiver, of region home, finds the key's home
+	// by itself and acts on its rows as a deputy. pinned_at is absent then.
+	Deputy bool `protobuf:"varint,17,opt,name=deputy,proto3" json:"deputy,omitempty"`
+	// With deputy: the code of the home that a key without one prefers; 0: that of the receiver.
+	PreferHome    uint32 `protobuf:"varint,18,opt,name=prefer_home,json=preferHome,proto3" json:"prefer_home,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -278,6 +283,20 @@ func (x *ExecuteRequest) GetProvider() string {
 		return x.Provider
 	}
 	return ""
+}
+
+func (x *ExecuteRequest) GetDeputy() bool {
+	if x != nil {
+		return x.Deputy
+	}
+	return false
+}
+
+func (x *ExecuteRequest) GetPreferHome() uint32 {
+	if x != nil {
+		return x.PreferHome
+	}
+	return 0
 }
 
 type Header struct {
@@ -498,6 +517,7 @@ type InspectRequest struct {
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Home          string                 `protobuf:"bytes,3,opt,name=home,proto3" json:"home,omitempty"`
+	Deputy        bool                   `protobuf:"varint,4,opt,name=deputy,proto3" json:"deputy,omitempty"` // as in ExecuteRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -551,6 +571,13 @@ func (x *InspectRequest) GetHome() string {
 		return x.Home
 	}
 	return ""
+}
+
+func (x *InspectRequest) GetDeputy() bool {
+	if x != nil {
+		return x.Deputy
+	}
+	return false
 }
 
 type InspectResponse struct {
@@ -790,6 +817,7 @@ type ObjectRequest struct {
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Home          string                 `protobuf:"bytes,2,opt,name=home,proto3" json:"home,omitempty"`
 	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	Deputy        bool                   `protobuf:"varint,4,opt,name=deputy,proto3" json:"deputy,omitempty"` // as in ExecuteRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -843,6 +871,13 @@ func (x *ObjectRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *ObjectRequest) GetDeputy() bool {
+	if x != nil {
+		return x.Deputy
+	}
+	return false
 }
 
 type ObjectResponse struct {
@@ -905,6 +940,143 @@ func (x *ObjectResponse) GetResponse() *Response {
 	return nil
 }
 
+type TenantRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ApiKeyHash    []byte                 `protobuf:"bytes,1,opt,name=api_key_hash,json=apiKeyHash,proto3" json:"api_key_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantRequest) Reset() {
+	*x = TenantRequest{}
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantRequest) ProtoMessage() {}
+
+func (x *TenantRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantRequest.ProtoReflect.Descriptor instead.
+func (*TenantRequest) Descriptor() ([]byte, []int) {
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TenantRequest) GetApiKeyHash() []byte {
+	if x != nil {
+		return x.ApiKeyHash
+	}
+	return nil
+}
+
+// Fields as in claim.Tenant; no id: no tenant has the key.
+type TenantResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Registrar     string                 `protobuf:"bytes,3,opt,name=registrar,proto3" json:"registrar,omitempty"`
+	RatePerSecond float64                `protobuf:"fixed64,4,opt,name=rate_per_second,json=ratePerSecond,proto3" json:"rate_per_second,omitempty"`
+	Burst         int64                  `protobuf:"varint,5,opt,name=burst,proto3" json:"burst,omitempty"`
+	CardNumbers   string                 `protobuf:"bytes,6,opt,name=card_numbers,json=cardNumbers,proto3" json:"card_numbers,omitempty"`
+	Routes        string                 `protobuf:"bytes,7,opt,name=routes,proto3" json:"routes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantResponse) Reset() {
+	*x = TenantResponse{}
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantResponse) ProtoMessage() {}
+
+func (x *TenantResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantResponse.ProtoReflect.Descriptor instead.
+func (*TenantResponse) Descriptor() ([]byte, []int) {
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *TenantResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TenantResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TenantResponse) GetRegistrar() string {
+	if x != nil {
+		return x.Registrar
+	}
+	return ""
+}
+
+func (x *TenantResponse) GetRatePerSecond() float64 {
+	if x != nil {
+		return x.RatePerSecond
+	}
+	return 0
+}
+
+func (x *TenantResponse) GetBurst() int64 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+func (x *TenantResponse) GetCardNumbers() string {
+	if x != nil {
+		return x.CardNumbers
+	}
+	return ""
+}
+
+func (x *TenantResponse) GetRoutes() string {
+	if x != nil {
+		return x.Routes
+	}
+	return ""
+}
+
 type PingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Padding       []byte                 `protobuf:"bytes,1,opt,name=padding,proto3" json:"padding,omitempty"`
@@ -914,7 +1086,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1098,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1111,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PingRequest) GetPadding() []byte {
@@ -958,7 +1130,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1142,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1155,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PingResponse) GetPadding() []byte {
@@ -1012,7 +1184,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1196,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1209,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Problem) GetKind() Problem_Kind {
@@ -1093,7 +1265,7 @@ var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\x03\n" +
+	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\x04\n" +
 	"\x0eExecuteRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -1112,7 +1284,10 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\x04also\x18\r \x01(\fR\x04also\x12!\n" +
 	"\falso_version\x18\x0e \x01(\rR\valsoVersion\x12!\n" +
 	"\fcompare_only\x18\x0f \x01(\bR\vcompareOnly\x12\x1a\n" +
-	"\bprovider\x18\x10 \x01(\tR\bprovider\"2\n" +
+	"\bprovider\x18\x10 \x01(\tR\bprovider\x12\x16\n" +
+	"\x06deputy\x18\x11 \x01(\bR\x06deputy\x12\x1f\n" +
+	"\vprefer_home\x18\x12 \x01(\rR\n" +
+	"preferHome\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"~\n" +
@@ -1129,11 +1304,12 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\tfirst_use\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bfirstUse\x129\n" +
 	"\n" +
 	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1b\n" +
-	"\tserved_by\x18\a \x01(\tR\bservedBy\"N\n" +
+	"\tserved_by\x18\a \x01(\tR\bservedBy\"f\n" +
 	"\x0eInspectRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
-	"\x04home\x18\x03 \x01(\tR\x04home\"\xd8\x03\n" +
+	"\x04home\x18\x03 \x01(\tR\x04home\x12\x16\n" +
+	"\x06deputy\x18\x04 \x01(\bR\x06deputy\"\xd8\x03\n" +
 	"\x0fInspectResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x14\n" +
@@ -1161,15 +1337,27 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x06 \x01(\rR\n" +
 	"generation\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\"K\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"c\n" +
 	"\rObjectRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id\"t\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x16\n" +
+	"\x06deputy\x18\x04 \x01(\bR\x06deputy\"t\n" +
 	"\x0eObjectResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\rR\x05state\x126\n" +
-	"\bresponse\x18\x03 \x01(\v2\x1a.homeward.peer.v1.ResponseR\bresponse\"'\n" +
+	"\bresponse\x18\x03 \x01(\v2\x1a.homeward.peer.v1.ResponseR\bresponse\"1\n" +
+	"\rTenantRequest\x12 \n" +
+	"\fapi_key_hash\x18\x01 \x01(\fR\n" +
+	"apiKeyHash\"\xcb\x01\n" +
+	"\x0eTenantResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
+	"\tregistrar\x18\x03 \x01(\tR\tregistrar\x12&\n" +
+	"\x0frate_per_second\x18\x04 \x01(\x01R\rratePerSecond\x12\x14\n" +
+	"\x05burst\x18\x05 \x01(\x03R\x05burst\x12!\n" +
+	"\fcard_numbers\x18\x06 \x01(\tR\vcardNumbers\x12\x16\n" +
+	"\x06routes\x18\a \x01(\tR\x06routes\"'\n" +
 	"\vPingRequest\x12\x18\n" +
 	"\apadding\x18\x01 \x01(\fR\apadding\"(\n" +
 	"\fPingResponse\x12\x18\n" +
@@ -1197,11 +1385,12 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\x18KIND_FINGERPRINT_VERSION\x10\n" +
 	"\x12\x12\n" +
 	"\x0eKIND_HOP_LIMIT\x10\v\x12\x11\n" +
-	"\rKIND_WITHHELD\x10\f2\xc1\x02\n" +
+	"\rKIND_WITHHELD\x10\f2\x8e\x03\n" +
 	"\vPeerService\x12N\n" +
 	"\aExecute\x12 .homeward.peer.v1.ExecuteRequest\x1a!.homeward.peer.v1.ExecuteResponse\x12N\n" +
 	"\aInspect\x12 .homeward.peer.v1.InspectRequest\x1a!.homeward.peer.v1.InspectResponse\x12K\n" +
-	"\x06Object\x12\x1f.homeward.peer.v1.ObjectRequest\x1a .homeward.peer.v1.ObjectResponse\x12E\n" +
+	"\x06Object\x12\x1f.homeward.peer.v1.ObjectRequest\x1a .homeward.peer.v1.ObjectResponse\x12K\n" +
+	"\x06Tenant\x12\x1f.homeward.peer.v1.TenantRequest\x1a .homeward.peer.v1.TenantResponse\x12E\n" +
 	"\x04Ping\x12\x1d.homeward.peer.v1.PingRequest\x1a\x1e.homeward.peer.v1.PingResponseBFZDgithub.com/homeward-io/homeward/internal/gen/homeward/peer/v1;peerv1b\x06proto3"
 
 var (
@@ -1217,7 +1406,7 @@ func file_homeward_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_homeward_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_homeward_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_homeward_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_homeward_peer_v1_peer_proto_goTypes = []any{
 	(Problem_Kind)(0),             // 0: homeward.peer.v1.Problem.Kind
 	(*ExecuteRequest)(nil),        // 1: homeward.peer.v1.ExecuteRequest
@@ -1229,37 +1418,41 @@ var file_homeward_peer_v1_peer_proto_goTypes = []any{
 	(*TimelineEntry)(nil),         // 7: homeward.peer.v1.TimelineEntry
 	(*ObjectRequest)(nil),         // 8: homeward.peer.v1.ObjectRequest
 	(*ObjectResponse)(nil),        // 9: homeward.peer.v1.ObjectResponse
-	(*PingRequest)(nil),           // 10: homeward.peer.v1.PingRequest
-	(*PingResponse)(nil),          // 11: homeward.peer.v1.PingResponse
-	(*Problem)(nil),               // 12: homeward.peer.v1.Problem
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*TenantRequest)(nil),         // 10: homeward.peer.v1.TenantRequest
+	(*TenantResponse)(nil),        // 11: homeward.peer.v1.TenantResponse
+	(*PingRequest)(nil),           // 12: homeward.peer.v1.PingRequest
+	(*PingResponse)(nil),          // 13: homeward.peer.v1.PingResponse
+	(*Problem)(nil),               // 14: homeward.peer.v1.Problem
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 }
 var file_homeward_peer_v1_peer_proto_depIdxs = []int32{
-	13, // 0: homeward.peer.v1.ExecuteRequest.pinned_at:type_name -> google.protobuf.Timestamp
+	15, // 0: homeward.peer.v1.ExecuteRequest.pinned_at:type_name -> google.protobuf.Timestamp
 	2,  // 1: homeward.peer.v1.Response.headers:type_name -> homeward.peer.v1.Header
 	3,  // 2: homeward.peer.v1.ExecuteResponse.response:type_name -> homeward.peer.v1.Response
-	13, // 3: homeward.peer.v1.ExecuteResponse.first_use:type_name -> google.protobuf.Timestamp
-	13, // 4: homeward.peer.v1.ExecuteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 5: homeward.peer.v1.InspectResponse.first_use:type_name -> google.protobuf.Timestamp
-	13, // 6: homeward.peer.v1.InspectResponse.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 7: homeward.peer.v1.InspectResponse.free_at:type_name -> google.protobuf.Timestamp
+	15, // 3: homeward.peer.v1.ExecuteResponse.first_use:type_name -> google.protobuf.Timestamp
+	15, // 4: homeward.peer.v1.ExecuteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 5: homeward.peer.v1.InspectResponse.first_use:type_name -> google.protobuf.Timestamp
+	15, // 6: homeward.peer.v1.InspectResponse.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 7: homeward.peer.v1.InspectResponse.free_at:type_name -> google.protobuf.Timestamp
 	7,  // 8: homeward.peer.v1.InspectResponse.timeline:type_name -> homeward.peer.v1.TimelineEntry
-	13, // 9: homeward.peer.v1.TimelineEntry.at:type_name -> google.protobuf.Timestamp
+	15, // 9: homeward.peer.v1.TimelineEntry.at:type_name -> google.protobuf.Timestamp
 	3,  // 10: homeward.peer.v1.ObjectResponse.response:type_name -> homeward.peer.v1.Response
 	0,  // 11: homeward.peer.v1.Problem.kind:type_name -> homeward.peer.v1.Problem.Kind
-	13, // 12: homeward.peer.v1.Problem.original_request_at:type_name -> google.protobuf.Timestamp
-	13, // 13: homeward.peer.v1.Problem.first_use:type_name -> google.protobuf.Timestamp
-	13, // 14: homeward.peer.v1.Problem.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 12: homeward.peer.v1.Problem.original_request_at:type_name -> google.protobuf.Timestamp
+	15, // 13: homeward.peer.v1.Problem.first_use:type_name -> google.protobuf.Timestamp
+	15, // 14: homeward.peer.v1.Problem.expires_at:type_name -> google.protobuf.Timestamp
 	1,  // 15: homeward.peer.v1.PeerService.Execute:input_type -> homeward.peer.v1.ExecuteRequest
 	5,  // 16: homeward.peer.v1.PeerService.Inspect:input_type -> homeward.peer.v1.InspectRequest
 	8,  // 17: homeward.peer.v1.PeerService.Object:input_type -> homeward.peer.v1.ObjectRequest
-	10, // 18: homeward.peer.v1.PeerService.Ping:input_type -> homeward.peer.v1.PingRequest
-	4,  // 19: homeward.peer.v1.PeerService.Execute:output_type -> homeward.peer.v1.ExecuteResponse
-	6,  // 20: homeward.peer.v1.PeerService.Inspect:output_type -> homeward.peer.v1.InspectResponse
-	9,  // 21: homeward.peer.v1.PeerService.Object:output_type -> homeward.peer.v1.ObjectResponse
-	11, // 22: homeward.peer.v1.PeerService.Ping:output_type -> homeward.peer.v1.PingResponse
-	19, // [19:23] is the sub-list for method output_type
-	15, // [15:19] is the sub-list for method input_type
+	10, // 18: homeward.peer.v1.PeerService.Tenant:input_type -> homeward.peer.v1.TenantRequest
+	12, // 19: homeward.peer.v1.PeerService.Ping:input_type -> homeward.peer.v1.PingRequest
+	4,  // 20: homeward.peer.v1.PeerService.Execute:output_type -> homeward.peer.v1.ExecuteResponse
+	6,  // 21: homeward.peer.v1.PeerService.Inspect:output_type -> homeward.peer.v1.InspectResponse
+	9,  // 22: homeward.peer.v1.PeerService.Object:output_type -> homeward.peer.v1.ObjectResponse
+	11, // 23: homeward.peer.v1.PeerService.Tenant:output_type -> homeward.peer.v1.TenantResponse
+	13, // 24: homeward.peer.v1.PeerService.Ping:output_type -> homeward.peer.v1.PingResponse
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -1276,7 +1469,7 @@ func file_homeward_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_homeward_peer_v1_peer_proto_rawDesc), len(file_homeward_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

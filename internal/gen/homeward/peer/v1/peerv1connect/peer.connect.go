@@ -41,6 +41,8 @@ const (
 	PeerServiceInspectProcedure = "/homeward.peer.v1.PeerService/Inspect"
 	// PeerServiceObjectProcedure is the fully-qualified name of the PeerService's Object RPC.
 	PeerServiceObjectProcedure = "/homeward.peer.v1.PeerService/Object"
+	// PeerServiceTenantProcedure is the fully-qualified name of the PeerService's Tenant RPC.
+	PeerServiceTenantProcedure = "/homeward.peer.v1.PeerService/Tenant"
 	// PeerServicePingProcedure is the fully-qualified name of the PeerService's Ping RPC.
 	PeerServicePingProcedure = "/homeward.peer.v1.PeerService/Ping"
 )
@@ -53,6 +55,8 @@ type PeerServiceClient interface {
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
 	// Object finds a stored response by its minted id.
 	Object(context.Context, *connect.Request[v1.ObjectRequest]) (*connect.Response[v1.ObjectResponse], error)
+	// Tenant finds a tenant by the hash of its API key, for an entry that cannot.
+	Tenant(context.Context, *connect.Request[v1.TenantRequest]) (*connect.Response[v1.TenantResponse], error)
 	// Ping answers with its padding, so that both ways carry packets of full size.
 	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
 }
@@ -86,6 +90,12 @@ func NewPeerServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(peerServiceMethods.ByName("Object")),
 			connect.WithClientOptions(opts...),
 		),
+		tenant: connect.NewClient[v1.TenantRequest, v1.TenantResponse](
+			httpClient,
+			baseURL+PeerServiceTenantProcedure,
+			connect.WithSchema(peerServiceMethods.ByName("Tenant")),
+			connect.WithClientOptions(opts...),
+		),
 		ping: connect.NewClient[v1.PingRequest, v1.PingResponse](
 			httpClient,
 			baseURL+PeerServicePingProcedure,
@@ -100,6 +110,7 @@ type peerServiceClient struct {
 	execute *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
 	inspect *connect.Client[v1.InspectRequest, v1.InspectResponse]
 	object  *connect.Client[v1.ObjectRequest, v1.ObjectResponse]
+	tenant  *connect.Client[v1.TenantRequest, v1.TenantResponse]
 	ping    *connect.Client[v1.PingRequest, v1.PingResponse]
 }
 
@@ -118,6 +129,11 @@ func (c *peerServiceClient) Object(ctx context.Context, req *connect.Request[v1.
 	return c.object.CallUnary(ctx, req)
 }
 
+// Tenant calls homeward.peer.v1.PeerService.Tenant.
+func (c *peerServiceClient) Tenant(ctx context.Context, req *connect.Request[v1.TenantRequest]) (*connect.Response[v1.TenantResponse], error) {
+	return c.tenant.CallUnary(ctx, req)
+}
+
 // Ping calls homeward.peer.v1.PeerService.Ping.
 func (c *peerServiceClient) Ping(ctx context.Context, req *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error) {
 	return c.ping.CallUnary(ctx, req)
@@ -131,6 +147,8 @@ type PeerServiceHandler interface {
 	Inspect(context.Context, *connect.Request[v1.InspectRequest]) (*connect.Response[v1.InspectResponse], error)
 	// Object finds a stored response by its minted id.
 	Object(context.Context, *connect.Request[v1.ObjectRequest]) (*connect.Response[v1.ObjectResponse], error)
+	// Tenant finds a tenant by the hash of its API key, for an entry that cannot.
+	Tenant(context.Context, *connect.Request[v1.TenantRequest]) (*connect.Response[v1.TenantResponse], error)
 	// Ping answers with its padding, so that both ways carry packets of full size.
 	Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error)
 }
@@ -160,6 +178,12 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(peerServiceMethods.ByName("Object")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerServiceTenantHandler := connect.NewUnaryHandler(
+		PeerServiceTenantProcedure,
+		svc.Tenant,
+		connect.WithSchema(peerServiceMethods.ByName("Tenant")),
+		connect.WithHandlerOptions(opts...),
+	)
 	peerServicePingHandler := connect.NewUnaryHandler(
 		PeerServicePingProcedure,
 		svc.Ping,
@@ -174,6 +198,8 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 			peerServiceInspectHandler.ServeHTTP(w, r)
 		case PeerServiceObjectProcedure:
 			peerServiceObjectHandler.ServeHTTP(w, r)
+		case PeerServiceTenantProcedure:
+			peerServiceTenantHandler.ServeHTTP(w, r)
 		case PeerServicePingProcedure:
 			peerServicePingHandler.ServeHTTP(w, r)
 		default:
@@ -195,6 +221,10 @@ func (UnimplementedPeerServiceHandler) Inspect(context.Context, *connect.Request
 
 func (UnimplementedPeerServiceHandler) Object(context.Context, *connect.Request[v1.ObjectRequest]) (*connect.Response[v1.ObjectResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("homeward.peer.v1.PeerService.Object is not implemented"))
+}
+
+func (UnimplementedPeerServiceHandler) Tenant(context.Context, *connect.Request[v1.TenantRequest]) (*connect.Response[v1.TenantResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("homeward.peer.v1.PeerService.Tenant is not implemented"))
 }
 
 func (UnimplementedPeerServiceHandler) Ping(context.Context, *connect.Request[v1.PingRequest]) (*connect.Response[v1.PingResponse], error) {
