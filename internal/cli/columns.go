@@ -83,7 +83,7 @@ var (
 	nodeColumns = columns{"homeward regions", nil, "a node", []column{
 		{"NODE", "The node's name."},
 		{"REGION", "Its region."},
-		{"HEALTH", "ready; not ready, with the reason that /readyz gives; or that it does not answer, with the reason below the table."},
+		{"HEALTH", "ready; not ready, with the reason that /readyz gives, or by gossip alone; or that it does not answer, with the reason below the table."},
 		{"EPOCH", "The version of the table of regions that it acts on. All should have the same one."},
 		{"REQUESTS", "Merchants' requests in progress."},
 		{"FORWARDS", "Other nodes' requests in progress."},
@@ -93,7 +93,7 @@ var (
 	topColumns = columns{"homeward top", nil, "a region", []column{
 		{"REGION", "The region where requests arrived."},
 		{"STATUS", "As in homeward regions."},
-		{"NODES", "Live nodes, and how many of them did not answer (silent), whose counts are missing."},
+		{"NODES", "Live nodes, how many of them did not answer (silent), whose counts are missing, and how many are not ready, as homeward regions explains."},
 		{"RTT", "As in homeward regions."},
 		{"REQ/S", "Requests per second, of the last ten seconds."},
 		{"REQUESTS", "Requests since each node started, as in the next three."},

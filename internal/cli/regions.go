@@ -101,6 +101,9 @@ func printOverview(io streams, o *admin.Overview) error {
 	nodes := nodeColumns.list(io)
 	for _, m := range o.Members {
 		health, epoch, requests, forwards := "does not answer", any("?"), any("?"), any("?")
+		if m.Unready {
+			health = "not ready, by gossip"
+		}
 		if p := m.Part; p != nil {
 			health = "ready"
 			if p.NotReady != "" {

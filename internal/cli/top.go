@@ -79,6 +79,9 @@ func printTop(out io.Writer, o *admin.Overview, now time.Time) error {
 		if len(silent) > 0 {
 			nodes += fmt.Sprintf(", %d silent", len(silent))
 		}
+		if n := o.Unready(state.Name); n > 0 {
+			nodes += fmt.Sprintf(", %d not ready", n)
+		}
 		if state.RTT >= 0 {
 			rtt = state.RTT.Round(100 * time.Microsecond).String()
 		}

@@ -21,7 +21,7 @@ func TestTopShowsWhatArrivesAndWhereItGoes(t *testing.T) {
 		Node: "u1", Epoch: 7,
 		Regions: []admin.RegionState{{Name: "europe-west1", RTT: 64 * time.Millisecond}, {Name: "us-east1", RTT: -1}},
 		Members: []admin.Member{
-			{Name: "e1", Region: "europe-west1"},
+			{Name: "e1", Region: "europe-west1", Unready: true},
 			{Name: "u1", Region: "us-east1", Part: &admin.Part{Silent: []string{"e2", "e1"}, Traffic: &admin.Traffic{
 				Total: admin.Tally{Requests: 12, Replayed: 3, Refused: 2, Failed: 1}, Lately: admin.Tally{Requests: 5},
 				Flows:     []admin.Flow{{Way: admin.WayUnrouted, Total: 2}, {Home: "europe-west1", Way: admin.WayDeputy, Total: 2}, {Home: "us-east1", Way: admin.WayLocal, Total: 8}},
@@ -31,7 +31,7 @@ func TestTopShowsWhatArrivesAndWhereItGoes(t *testing.T) {
 		},
 	}, noon))
 	lines := strings.Split(out.String(), "\n")
-	require.Contains(t, lines[3], "1, 1 silent")
+	require.Contains(t, lines[3], "1, 1 silent, 1 not ready")
 	require.Equal(t, strings.Fields("us-east1 active 1 - 0.5 12 3 2 1 home 8, deputy 2, unrouted 2 europe-west1"), strings.Fields(lines[4]))
 	require.Equal(t, "! calls from us-east1 to e1, e2 get no answer, although gossip sees them alive: is their RPC port closed to it?", lines[5])
 	require.Contains(t, strings.Join(strings.Fields(out.String()), " "), "home us-east1 201 replayed", "one word for a way in both tables")

@@ -223,6 +223,31 @@ func TestAnOverviewIsWhatTheNodeSees(t *testing.T) {
 	require.NotContains(t, string(text), "0001-01-01")
 }
 
+// TestANodeWithoutItsDatabaseHasOthersCount: not one that said that it cannot either.
+func TestANodeWithoutItsDatabaseHasOthersCount(t *testing.T) {
+	cut, also, good := newDeployment(t, "n1", us), newDeployment(t, "n2", eu), newDeployment(t, "n3", as)
+	cut.backlog, also.backlog = nil, nil
+	good.backlog[eu] = Backlog{InFlight: 7}
+	addr := serve(t, nil, cut.admin(nil, nil))
+	cut.members = []region.Node{
+		{Name: "n1", Region: us, RPCAddr: addr, Self: true, UnreadySince: time.Now()},
+		{Name: "n2", Region: eu, RPCAddr: serve(t, nil, also.admin(nil, nil)), UnreadySince: time.Now()},
+		{Name: "n3", Region: as, RPCAddr: serve(t, nil, good.admin(nil, nil))},
+	}
+	got, err := adminAt(t, addr, nil).Overview(t.Context(), Question{})
+	require.NoError(t, err)
+	require.Equal(t, &Backlog{InFlight: 7}, got.Region(eu).Backlog)
+	require.Empty(t, got.Region(eu).Unknown)
+	require.NotNil(t, got.Region(us).Backlog)
+	require.Empty(t, also.requests)
+	require.True(t, got.Members[0].Unready)
+
+	delete(good.backlog, as)
+	got, err = adminAt(t, addr, nil).Overview(t.Context(), Question{})
+	require.NoError(t, err)
+	require.NotEmpty(t, got.Region(as).Unknown, "what nobody counts is unknown")
+}
+
 // A panic over the rows of one region leaves that region's count unknown, and the node
 // running.
 func TestAPanicOverRowsIsNoOverviewsEnd(t *testing.T) {

@@ -28,6 +28,8 @@ type Part struct {
 	// Silent names the nodes of other regions that its gossip sees alive and that do not
 	// answer its calls: the way from here to them is cut, whatever of the way back.
 	Silent []string `json:"silent,omitempty"`
+	// Backlog is by region, of those whose rows the node was asked to count, and could.
+	Backlog map[string]Backlog `json:"backlog,omitempty"`
 }
 
 // Backlog counts a region's unfinished rows.
@@ -57,6 +59,8 @@ type Member struct {
 	RPCAddr  string `json:"rpc"`
 	Version  string `json:"version"`
 	Draining bool   `json:"draining"`
+	// Unready: it said in gossip that it cannot record a charge.
+	Unready bool `json:"unready,omitempty"`
 	// Part is nil if the node got no request or did not answer: Unknown is then the reason.
 	Part    *Part  `json:"part,omitempty"`
 	Unknown string `json:"unknown,omitempty"`
@@ -104,6 +108,17 @@ func (o *Overview) Of(name string) (members []Member) {
 		}
 	}
 	return members
+}
+
+// Unready counts the nodes of a region that report, or said in gossip, why they should get no
+// traffic.
+func (o *Overview) Unready(name string) (n int) {
+	for _, m := range o.Of(name) {
+		if m.Unready || m.Part != nil && m.Part.NotReady != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // DrainStep is one condition that must hold before a drained region can be

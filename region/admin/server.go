@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -146,6 +147,21 @@ func (s *Server) part(ctx context.Context, q *partRequest) (*Part, error) {
 
 func (s *Server) ownPart(ctx context.Context, q partRequest) *Part {
 	p := s.c.Part(ctx, q.Epoch, min(max(q.Arrivals, 0), MaxArrivals))
+	if q.Count {
+		var counts sync.WaitGroup
+		states := make([]RegionState, len(s.c.Topology.Names()))
+		for i, name := range s.c.Topology.Names() {
+			states[i].Name = name
+			counts.Go(func() { s.askBacklog(ctx, &states[i]) })
+		}
+		counts.Wait()
+		p.Backlog = map[string]Backlog{}
+		for _, r := range states {
+			if r.Backlog != nil {
+				p.Backlog[r.Name] = *r.Backlog
+			}
+		}
+	}
 	return &p
 }
 
@@ -208,13 +224,13 @@ func (s *Server) overview(ctx context.Context, q *Question) (*Overview, error) {
 // meant for callers in the same process that have authenticated the operator.
 func (s *Server) Look(ctx context.Context, q Question) *Overview {
 	var calls sync.WaitGroup
-	question := partRequest{q.Epoch, q.Arrivals}
+	question := partRequest{Epoch: q.Epoch, Arrivals: q.Arrivals}
 	own := s.ownPart(ctx, question) // first: it may reload the topology
 	seen, regions := s.c.Sight.Members(), s.c.Topology.Regions()
 	out := &Overview{Node: s.c.Node, Epoch: s.c.Topology.Epoch(), Members: make([]Member, len(seen)), Regions: make([]RegionState, len(regions))}
 	for i, n := range seen {
 		m := &out.Members[i]
-		*m = Member{Name: n.Name, Region: n.Region, RPCAddr: n.RPCAddr, Version: n.Version, Draining: n.Draining}
+		*m = Member{Name: n.Name, Region: n.Region, RPCAddr: n.RPCAddr, Version: n.Version, Draining: n.Draining, Unready: !n.UnreadySince.IsZero()}
 		switch {
 		case n.Self:
 			m.Part = own
@@ -233,7 +249,31 @@ func (s *Server) Look(ctx context.Context, q Question) *Overview {
 		}
 	}
 	calls.Wait()
+	if !q.WithoutBacklog {
+		s.countElsewhere(ctx, seen, out.Regions)
+	}
 	return out
+}
+
+// countElsewhere has another node count the rows if this one can count none, as where its way to
+// the database is cut: one that said that it can record charges.
+func (s *Server) countElsewhere(ctx context.Context, seen []region.Node, states []RegionState) {
+	if slices.ContainsFunc(states, func(r RegionState) bool { return r.Backlog != nil }) {
+		return
+	}
+	i := slices.IndexFunc(seen, func(n region.Node) bool { return !n.Self && n.UnreadySince.IsZero() })
+	if i < 0 {
+		return
+	}
+	var counter Member
+	if s.askPart(ctx, seen[i], partRequest{Count: true}, &counter); counter.Part == nil {
+		return
+	}
+	for j := range states {
+		if b, ok := counter.Part.Backlog[states[j].Name]; ok {
+			states[j].Backlog, states[j].Unknown = &b, ""
+		}
+	}
 }
 
 func (s *Server) askPart(ctx context.Context, n region.Node, q partRequest, m *Member) {

@@ -26,6 +26,8 @@ type partRequest struct {
 	// Epoch is as in [Question], and so is Arrivals.
 	Epoch    uint64 `json:"epoch,omitempty"`
 	Arrivals int    `json:"arrivals,omitempty"`
+	// Count: the rows of each region, for a node that cannot count them.
+	Count bool `json:"count,omitempty"`
 }
 
 type statusRequest struct {
