@@ -102,7 +102,7 @@ func drilled(t *testing.T, data string, more ...string) drill.Report {
 // own tests are in internal/drill.
 func TestDrill(t *testing.T) {
 	if testing.Short() {
-		t.Skip("six drills")
+		t.Skip("seven drills")
 	}
 	t.Parallel()
 	c, data := startDrillable(t)
@@ -124,6 +124,10 @@ func TestDrill(t *testing.T) {
 			require.NotContains(t, e.Kind, "home_unavailable", "refused beside a healthy node")
 		}
 	}
+
+	cut := drilled(t, data, "database-path", "--region", eu).Verdict
+	require.NotNil(t, cut.ServedAgain, "no deputy served the region's keys")
+	require.NotNil(t, cut.Back, "the region did not come back to its keys")
 
 	restarted := drilled(t, data, "rolling-restart").Verdict
 	require.Zero(t, restarted.BeyondStandard, "a client with its own number of attempts would have given up")
@@ -174,7 +178,7 @@ func control(t *testing.T, socket string) {
 		"/nodes/" + us + "-1/burn":  "kill, stop, start, freeze, thaw, drop and pass",
 		"/nodes/mars-1/kill":        "no node",
 		"/database/mars/kill":       "no region",
-		"/database/" + us + "/burn": "kill and start",
+		"/database/" + us + "/burn": "kill, start, cut and join",
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://cluster"+path, nil)
 		require.NoError(t, err)

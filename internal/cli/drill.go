@@ -21,7 +21,7 @@ import (
 )
 
 type drillCommand struct {
-	Scenario drill.Scenario `arg:"" help:"The scenario: region-loss, partition, blackhole, drain, rolling-restart, psp-outage or db-failover."`
+	Scenario drill.Scenario `arg:"" help:"The scenario: region-loss, partition, blackhole, drain, rolling-restart, psp-outage, db-failover or database-path."`
 	Region   string         `placeholder:"R" help:"The region to break."`
 	Only     string         `placeholder:"NODE" help:"The one node of the region to break, for blackhole."`
 	From     string         `placeholder:"R" help:"The region whose calls alone are dropped, for blackhole."`
@@ -55,6 +55,7 @@ Nothing is touched that is not named here. With --cluster the request goes to th
   rolling-restart  SIGTERM to each node and a start, one after the other
   psp-outage       the simulator answers nothing well, through its /_sim/faults
   db-failover      SIGKILL to the region's CockroachDB node, a crash of PostgreSQL, then a start
+  database-path    the gate between the region's nodes and the private database lets nothing pass, then everything; the nodes reach each other
 
 With --compose the containers of that project whose service is called REGION-… are: region-loss kills and starts them, partition takes them off their networks, rolling-restart stops and starts them. With --api alone only psp-outage is offered.`
 }

@@ -199,6 +199,12 @@ func (m *fakeMeans) KillDatabase(_ context.Context, region string) error {
 func (m *fakeMeans) StartDatabase(_ context.Context, region string) error {
 	return m.do("start database", region)
 }
+func (m *fakeMeans) CutDatabase(_ context.Context, region string) error {
+	return m.do("cut database", region)
+}
+func (m *fakeMeans) JoinDatabase(_ context.Context, region string) error {
+	return m.do("join database", region)
+}
 func (m *fakeMeans) Drain(_ context.Context, region string, _ func(string)) error {
 	return m.do("drain", region)
 }
@@ -229,6 +235,7 @@ func TestScenarios(t *testing.T) {
 		RollingRestart: {"stop h1", "start h1", "stop t1", "start t1", "stop t2", "start t2"},
 		PSPOutage:      {"faults 1 3", "faults <nil> 3"},
 		DBFailover:     {"kill database there", "start database there"},
+		DatabasePath:   {"cut database there", "join database there"},
 	} {
 		t.Run(string(s), func(t *testing.T) {
 			f := newFake(t)

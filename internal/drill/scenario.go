@@ -29,16 +29,19 @@ const (
 	PSPOutage Scenario = "psp-outage"
 	// DBFailover kills a database server and starts it again.
 	DBFailover Scenario = "db-failover"
+	// DatabasePath drops what a region's nodes and the database send each other; the nodes reach
+	// each other, and the others the database.
+	DatabasePath Scenario = "database-path"
 )
 
 // Scenarios lists them all.
 func Scenarios() []Scenario {
-	return []Scenario{RegionLoss, Partition, Blackhole, Drain, RollingRestart, PSPOutage, DBFailover}
+	return []Scenario{RegionLoss, Partition, Blackhole, Drain, RollingRestart, PSPOutage, DBFailover, DatabasePath}
 }
 
 // needsRegion: the others affect the whole cluster.
 func (s Scenario) needsRegion() bool {
-	return s == RegionLoss || s == Partition || s == Blackhole || s == Drain || s == DBFailover
+	return s == RegionLoss || s == Partition || s == Blackhole || s == Drain || s == DBFailover || s == DatabasePath
 }
 
 // hitsNodes: without a node to hit nothing happens.
@@ -75,6 +78,10 @@ type Means interface {
 	Pass(ctx context.Context, node string) error
 	KillDatabase(ctx context.Context, region string) error
 	StartDatabase(ctx context.Context, region string) error
+	// CutDatabase drops what the region's nodes and the database send each other, and ends no
+	// connection; JoinDatabase undoes that.
+	CutDatabase(ctx context.Context, region string) error
+	JoinDatabase(ctx context.Context, region string) error
 	// Drain returns once the region may be taken down.
 	Drain(ctx context.Context, region string, say func(string)) error
 	Undrain(ctx context.Context, region string, say func(string)) error
@@ -113,6 +120,11 @@ func (d *drill) fault() (fault, error) {
 		return fault{
 			func(ctx context.Context) error { return m.KillDatabase(ctx, region) },
 			func(ctx context.Context) error { return m.StartDatabase(ctx, region) },
+		}, nil
+	case DatabasePath:
+		return fault{
+			func(ctx context.Context) error { return m.CutDatabase(ctx, region) },
+			func(ctx context.Context) error { return m.JoinDatabase(ctx, region) },
 		}, nil
 	case Drain:
 		return fault{

@@ -100,8 +100,10 @@ type Cluster struct {
 	sealKeys  string            // as in node.SealKeys; secret
 	innerPort int               // see innerPorts
 	gates     []*gate           // before the RPC ports of Nodes
-	simulator *Simulator
-	running   parts.Running
+	// databaseGates are between each region's nodes and the private database.
+	databaseGates map[string]*gate
+	simulator     *Simulator
+	running       parts.Running
 }
 
 // Start starts everything in the order of dependencies; the control socket for drills

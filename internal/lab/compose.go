@@ -137,6 +137,8 @@ func (m ComposeMeans) Offers(s drill.Scenario, region string) (string, error) {
 		return "docker kill " + composeDatabase + region + ", then docker start", nil
 	case drill.Blackhole:
 		return "", fmt.Errorf("%s is not offered with --compose: its containers have no gate before their RPC ports; use --cluster", s)
+	case drill.DatabasePath:
+		return "", fmt.Errorf("%s is not offered with --compose: its containers have no gate before the database; use --cluster", s)
 	case drill.Drain:
 	}
 	return "", fmt.Errorf("%s is not offered with --compose; use homeward region drain", s)

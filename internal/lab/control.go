@@ -28,6 +28,8 @@ import (
 //	POST /nodes/NAME/pass       everything does again
 //	POST /database/REGION/kill  the private database: CockroachDB's node of the region,
 //	POST /database/REGION/start PostgreSQL's only one
+//	POST /database/REGION/cut   nothing passes between it and the region's nodes
+//	POST /database/REGION/join  everything does again
 //
 // Each answers once it is done, 204; otherwise with one line that gives the reason.
 const (
@@ -171,11 +173,19 @@ func (n *Node) next() *Node {
 
 // database ends or starts the private database, as far as it is the region's.
 func (c *control) database(region, what, _ string) error {
-	if err := c.k.Database.offers(); err != nil {
-		return err
-	}
 	if !slices.Contains(c.k.regions, region) {
 		return fmt.Errorf("there is no region %q", region)
+	}
+	if what == "cut" || what == "join" {
+		g := c.k.databaseGates[region]
+		if g == nil {
+			return errNotOurs
+		}
+		g.set(what == "cut", nil)
+		return nil
+	}
+	if err := c.k.Database.offers(); err != nil {
+		return err
 	}
 	switch what {
 	case "kill":
@@ -183,7 +193,7 @@ func (c *control) database(region, what, _ string) error {
 	case "start":
 		return c.k.server.Restart(c.ctx, region)
 	}
-	return fmt.Errorf("a database has kill and start, not %q", what)
+	return fmt.Errorf("a database has kill, start, cut and join, not %q", what)
 }
 
 // named adds the node to an error of a signal.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"net/url"
 	"slices"
 	"sync"
 
@@ -13,7 +15,7 @@ import (
 )
 
 // gate is in front of a node's RPC port, like a firewall: the other nodes and operators dial it,
-// and it forwards their traffic. Shut, it lets nothing through in either direction and ends no
+// and it forwards their traffic. So is one between a region's nodes and the database. Shut, it lets nothing through in either direction and ends no
 // connection, so that a caller gets no handshake (with TLS; else no answer), as from a port whose
 // packets are dropped. Open again, it passes on what it kept, as the packets that are sent again.
 // It is safe for concurrent use.
@@ -34,7 +36,7 @@ type gate struct {
 func openGate(addr, to string) (*gate, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("the gate before an RPC port: %w", err)
+		return nil, fmt.Errorf("a gate: %w", err)
 	}
 	g := &gate{listener: l, to: to, changed: make(chan struct{})}
 	g.ctx, g.end = context.WithCancel(context.Background())
@@ -123,14 +125,15 @@ func (w gated) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// startGates opens the gates before the nodes' RPC ports.
+// startGates opens the gates before the nodes' RPC ports, and those between each region's nodes and
+// the private database.
 func (k *Cluster) startGates(context.Context) (_ parts.Stop, err error) {
 	if k.innerPort, err = innerPorts(innerEach * len(k.Nodes)); err != nil {
 		return nil, err
 	}
 	stop := func(context.Context) error {
 		var errs []error
-		for _, g := range k.gates {
+		for _, g := range slices.Concat(k.gates, slices.Collect(maps.Values(k.databaseGates))) {
 			errs = append(errs, g.close())
 		}
 		return errors.Join(errs...)
@@ -141,6 +144,22 @@ func (k *Cluster) startGates(context.Context) (_ parts.Stop, err error) {
 			return stop, err
 		}
 		k.gates = append(k.gates, g)
+	}
+	k.databaseGates = map[string]*gate{}
+	for _, r := range k.regions {
+		if k.server == nil {
+			break
+		}
+		u, err := url.Parse(k.urls[r])
+		if err != nil {
+			return stop, errors.New("the private database has no URL") // the error would quote its password
+		}
+		g, err := openGate(loopback(0), u.Host)
+		if err != nil {
+			return stop, err
+		}
+		u.Host = g.listener.Addr().String()
+		k.databaseGates[r], k.urls[r] = g, u.String()
 	}
 	return stop, nil
 }

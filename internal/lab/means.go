@@ -44,6 +44,8 @@ func (NoMeans) Drop(context.Context, string, string) error          { return err
 func (NoMeans) Pass(context.Context, string) error                  { return errNotOffered }
 func (NoMeans) KillDatabase(context.Context, string) error          { return errNotOffered }
 func (NoMeans) StartDatabase(context.Context, string) error         { return errNotOffered }
+func (NoMeans) CutDatabase(context.Context, string) error           { return errNotOffered }
+func (NoMeans) JoinDatabase(context.Context, string) error          { return errNotOffered }
 func (NoMeans) Drain(context.Context, string, func(string)) error   { return errNotOffered }
 func (NoMeans) Undrain(context.Context, string, func(string)) error { return errNotOffered }
 
@@ -108,6 +110,11 @@ func (m *ClusterMeans) Offers(s drill.Scenario, region string) (string, error) {
 			return "SIGKILL to the CockroachDB node of " + region + ", then a start", nil
 		}
 		return "a crash of PostgreSQL, which every region uses, then a start", nil
+	case drill.DatabasePath:
+		if !m.state.Database.Private {
+			return "", fmt.Errorf("%s: %w", s, errNotOurs)
+		}
+		return "the gate between the nodes of " + region + " and the database lets nothing pass, then everything", nil
 	}
 	return m.NoMeans.Offers(s, region)
 }
@@ -180,6 +187,14 @@ func (m *ClusterMeans) KillDatabase(ctx context.Context, region string) error {
 
 func (m *ClusterMeans) StartDatabase(ctx context.Context, region string) error {
 	return m.post(ctx, "database", region, "start")
+}
+
+func (m *ClusterMeans) CutDatabase(ctx context.Context, region string) error {
+	return m.post(ctx, "database", region, "cut")
+}
+
+func (m *ClusterMeans) JoinDatabase(ctx context.Context, region string) error {
+	return m.post(ctx, "database", region, "join")
 }
 
 func (m *ClusterMeans) Drain(ctx context.Context, region string, say func(string)) error {

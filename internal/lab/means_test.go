@@ -63,7 +63,7 @@ func TestComposeMeans(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []drill.Node{{Name: "europe-west1-1", Region: "europe-west1"}, {Name: "us-east1-1", Region: "us-east1"}}, m.Nodes())
 	for s, offered := range map[drill.Scenario]bool{
-		drill.RegionLoss: true, drill.Partition: true, drill.RollingRestart: true, drill.PSPOutage: true, drill.DBFailover: true, drill.Drain: false, drill.Blackhole: false,
+		drill.RegionLoss: true, drill.Partition: true, drill.RollingRestart: true, drill.PSPOutage: true, drill.DBFailover: true, drill.Drain: false, drill.Blackhole: false, drill.DatabasePath: false,
 	} {
 		_, err := m.Offers(s, "us-east1")
 		require.Equal(t, offered, err == nil, "%s: %v", s, err)

@@ -37,11 +37,13 @@ type Database struct {
 	Durable bool `json:"durable"`
 }
 
+var errNotOurs = errors.New("the database is not the cluster's own, so it is left alone; start the cluster without HOMEWARD_DATABASE_URL")
+
 // offers returns why the database cannot be ended and started again; nil if it can.
 func (d *Database) offers() error {
 	switch {
 	case !d.Private:
-		return errors.New("the database is not the cluster's own, so it is left alone; start the cluster without HOMEWARD_DATABASE_URL")
+		return errNotOurs
 	case d.Kind == localdb.CockroachDB && !d.Durable:
 		return errors.New("the private CockroachDB keeps its data in memory and cannot be restarted; start the cluster with --data DIR")
 	}
