@@ -78,6 +78,7 @@ func oneRegion() Dashboard {
 			}},
 			{"Its view", []Panel{
 				{Title: "Silent nodes", Help: "Nodes that gossip sees and that do not answer its calls.", Unit: "short", Queries: most("homeward_peer", "homeward_region_silent", region)},
+				{Title: "Circuit", Help: "Not closed: it acts on the region's rows itself, at once.", Unit: "short", Queries: most("homeward_peer, homeward_state", "homeward_region_circuit", region)},
 				{Title: "Lost", Help: "1 while it acts as the region's deputy.", Unit: "short", Queries: most("homeward_peer", "homeward_region_lost", region)},
 				{Title: "Age of the table of regions", Unit: "s", Queries: most("homeward_node", "homeward_topology_age_seconds", region)},
 				{Title: "Clock against the database's", Unit: "s", Queries: []Query{{"max by (homeward_node) (abs(homeward_clock_offset_seconds{" + region + "}))", "{{homeward_node}}"}}},

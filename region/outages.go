@@ -224,6 +224,33 @@ func (o *Outages) Unreachable(region string) bool {
 	return silent || len(o.c.Directory.Nodes(region)) == 0 || o.Lost(region)
 }
 
+// The states of the circuit to a region, see [Outages.Circuit].
+const (
+	Closed   = "closed"
+	HalfOpen = "half-open"
+	Open     = "open"
+)
+
+// Circuit returns what becomes of requests for a region's keys at this node. Closed: it forwards
+// them. Otherwise it acts on the rows itself: half-open while none of the region's nodes answers
+// calls and those that gossip sees are pinged, the first of which to answer closes it; open while
+// there is nobody to ping, or the nodes said that they cannot record a charge.
+func (o *Outages) Circuit(region string) string {
+	switch {
+	case region == o.c.Self:
+		return Closed
+	case o.Unready(region), len(o.c.Directory.Nodes(region)) == 0:
+		return Open
+	}
+	if _, silent := o.silentSince(region); silent {
+		return HalfOpen
+	}
+	if o.Lost(region) {
+		return Open
+	}
+	return Closed
+}
+
 // Why a region is lost.
 const (
 	markedDown  = "an operator marked it down"

@@ -65,19 +65,25 @@ func TestACallThatWouldBeWasted(t *testing.T) {
 	for _, step := range []struct {
 		do          func()
 		unreachable []string
+		circuits    []string // of asia, eu and its own region
 	}{
-		{func() {}, []string{as}},
-		{func() { o.Doubted(euNode, now) }, []string{as}},
-		{func() { o.Missed(euNode, now, missedDial) }, []string{as, eu}},
-		{func() { o.Answered(euNode) }, []string{as, eu}},
-		{func() { o.reached(euNode); nodes[as] = []Node{asNode} }, nil},
+		{func() {}, []string{as}, []string{Open, Closed, Closed}},
+		{func() { o.Doubted(euNode, now) }, []string{as}, []string{Open, Closed, Closed}},
+		{func() { o.Missed(euNode, now, missedDial) }, []string{as, eu}, []string{Open, HalfOpen, Closed}},
+		{func() { o.Answered(euNode) }, []string{as, eu}, []string{Open, HalfOpen, Closed}},
+		{func() { o.reached(euNode); nodes[as] = []Node{asNode} }, nil, []string{Closed, Closed, Closed}},
+		{func() { nodes[as] = []Node{{Name: "a", Region: as, UnreadySince: now}} }, nil, []string{Open, Closed, Closed}},
 	} {
 		step.do()
-		var got []string
+		var got, circuits []string
 		for _, r := range []string{as, eu, us} {
 			if o.Unreachable(r) {
 				got = append(got, r)
 			}
+			circuits = append(circuits, o.Circuit(r))
+		}
+		if !slices.Equal(circuits, step.circuits) {
+			t.Errorf("circuits: %q, want %q", circuits, step.circuits)
 		}
 		if !slices.Equal(got, step.unreachable) {
 			t.Errorf("unreachable: %q, want %q", got, step.unreachable)

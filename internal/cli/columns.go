@@ -101,7 +101,7 @@ var (
 		{"REFUSED", "Those that got 4xx."},
 		{"FAILED", "Those that got 5xx."},
 		{"WAYS", "Where they went: home, a key at home here; forward, to a node of its home; replica, the near copy of an answer; deputy, the rows of a lost home; unrouted, nowhere: refused before it was sent to its home, or no home was found."},
-		{"DEPUTY FOR", "Lost regions whose rows its nodes act on."},
+		{"DEPUTY FOR", "Regions whose rows its nodes act on, since none of their nodes answers, or can record a charge."},
 	}}
 	arrivalColumns = columns{"homeward top", nil, "one of the latest requests", []column{
 		{"ARRIVED", "When, in UTC."},

@@ -143,6 +143,10 @@ func TestEachStandingIsDrawn(t *testing.T) {
 			o.Members[2].Part.Traffic.DeputyFor = []string{eu}
 			o.Members[0].Part.Traffic.Flows = []admin.Flow{{Home: eu, Way: admin.WayDeputy, Total: 1}}
 		}, []string{"europe-west1 is lost: out of reach; asia-northeast1 and us-east1 act for it.", `class="flow deputy"`, "deputy for europe-west1"}},
+		"deputies of a region that records nothing": {func(o *admin.Overview) {
+			o.Members[0].Part.Traffic.DeputyFor = []string{eu}
+			o.Members[1].Part.NotReady = "the database does not answer"
+		}, []string{"europe-west1 is lost: e1 cannot record charges; asia-northeast1 acts for it."}},
 		"silent": {func(o *admin.Overview) { o.Members[1].Part = nil },
 			[]string{"europe-west1 is impaired: e1 does not answer.", `class="region impaired"`}},
 		"not ready": {func(o *admin.Overview) { o.Members[1].Part.NotReady = "the database does not answer" },

@@ -152,6 +152,8 @@ func (v *regionView) judge(r admin.RegionState) {
 	switch {
 	case r.Status == region.Down:
 		v.Standing, v.Why = down, "an operator has marked it down"
+	case len(v.Deputies) > 0 && len(unready) == v.Nodes && v.Nodes > 0:
+		v.Standing, v.Why = lost, strings.Join(unready, " and ")+" cannot record charges"
 	case len(v.Deputies) > 0:
 		v.Standing, v.Why = lost, "out of reach"
 	case v.Nodes == 0:

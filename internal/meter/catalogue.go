@@ -126,7 +126,7 @@ var (
 // Regions and the links between them.
 var (
 	ForwardDuration = regions.histogram("homeward.forward.duration", "s", forwardBuckets,
-		"Round trips to the home region, its processing time included: by home, call (execute, inspect, object) and outcome (answered, or failed: no node answered).",
+		"Round trips to the home region, its processing time included: by home, call (execute, inspect, object, tenant) and outcome (answered, or failed: no node answered).",
 		"failed: the region or the network to it. homeward.region.lost follows.",
 		Home, Call, Outcome)
 	ForwardMisses = regions.counter("homeward.forward.misses", "{try}",
@@ -145,6 +145,10 @@ var (
 		"1 while this node counts the region as lost and acts as its deputy.",
 		"See the runbook for a lost region. Nothing is charged twice, whichever other nodes act.",
 		Peer)
+	RegionCircuit = regions.gauge("homeward.region.circuit", "",
+		"1 for the state that this node's circuit to the region is in: closed (requests for its keys are forwarded), half-open (no node of it answers, and they are pinged) or open (gossip sees none, or they record no charges).",
+		"Not closed: this node acts on the region's rows itself, at once. For as long as homeward.region.lost says, it is lost.",
+		Peer, State)
 	RegionStatus = regions.gauge("homeward.region.status", "",
 		"1 for the status that the table of regions gives the region: active, draining or down.",
 		"A forgotten drain: run `homeward regions`, then `homeward region undrain`.",

@@ -76,6 +76,11 @@ func (n *Node) unready(name string) bool {
 	return n.outages.Unready(name)
 }
 
+// deputises reports whether this node acts on a region's rows itself now.
+func (n *Node) deputises(name string) bool {
+	return n.outages.Circuit(name) != region.Closed && !n.verdict.unready.Load()
+}
+
 // tenants finds tenants in the store, or, where this node cannot reach it, at a node of another
 // region. What that one says is not cached, so that a key that was revoked works for no longer.
 type tenants struct {

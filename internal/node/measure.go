@@ -180,6 +180,10 @@ func (n *Node) observe(context.Context) (parts.Stop, error) {
 			o.Is(meter.RegionNodes, float64(len(n.membership.Nodes(r.Name))), r.Name)
 			o.Is(meter.RegionSilent, float64(len(n.outages.Silent(r.Name))), r.Name)
 			o.Is(meter.RegionLost, flag(n.outages.Lost(r.Name)), r.Name)
+			circuit := n.outages.Circuit(r.Name)
+			for _, state := range []string{region.Closed, region.HalfOpen, region.Open} {
+				o.Is(meter.RegionCircuit, flag(state == circuit), r.Name, state)
+			}
 			for _, status := range []region.Status{region.Active, region.Draining, region.Down} {
 				o.Is(meter.RegionStatus, flag(r.Status == status), r.Name, strings.ToLower(status.String()))
 			}

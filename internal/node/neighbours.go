@@ -101,7 +101,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 	n.outages = region.NewOutages(region.OutagesConfig{
 		Self: c.Region, Topology: c.Topology, Directory: n.membership, Seen: n.membership.LastSeen, Grace: c.DeputyAfter, Logger: n.log,
 	})
-	n.traffic = newTraffic(c.Region, n.outages.Lost)
+	n.traffic = newTraffic(c.Region, n.deputises)
 	n.transport = c.Network.RoundTripper(region.NewTransport(c.TLS), c.Region, n.membership.RegionOf)
 	if c.WrapTransport != nil {
 		n.transport = c.WrapTransport(c.Region, n.transport)

@@ -34,8 +34,8 @@ type counts struct {
 // traffic counts the answers of a node's API for operators. It is lost with the process:
 // nothing depends on it. It is safe for concurrent use.
 type traffic struct {
-	self string // the node's region
-	lost func(region string) bool
+	self      string // the node's region
+	deputises func(region string) bool
 	now  func() time.Time
 
 	mu         sync.Mutex
@@ -47,8 +47,8 @@ type traffic struct {
 	arrived    int // in all; the latest is at arrived-1, modulo
 }
 
-func newTraffic(self string, lost func(region string) bool) *traffic {
-	return &traffic{self: self, lost: lost, now: time.Now, since: time.Now(), total: counts{flows: map[course]uint64{}}, mismatches: map[string]uint64{}}
+func newTraffic(self string, deputises func(region string) bool) *traffic {
+	return &traffic{self: self, deputises: deputises, now: time.Now, since: time.Now(), total: counts{flows: map[course]uint64{}}, mismatches: map[string]uint64{}}
 }
 
 // way returns how a request got to its home. A request that is refused before it is routed has a
@@ -60,7 +60,7 @@ func (t *traffic) way(a *httpapi.Answer) string {
 		return admin.WayLocal
 	case a.Home == "":
 		return admin.WayUnrouted
-	case a.ServedBy == t.self && t.lost(a.Home):
+	case a.ServedBy == t.self && t.deputises(a.Home):
 		return admin.WayDeputy
 	case a.Hops > 0:
 		return admin.WayForward
@@ -113,7 +113,7 @@ func (t *traffic) answered(a httpapi.Answer) {
 func (t *traffic) report(arrivals int, regions []string) *admin.Traffic {
 	out := &admin.Traffic{}
 	for _, r := range regions {
-		if r != t.self && t.lost(r) {
+		if r != t.self && t.deputises(r) {
 			out.DeputyFor = append(out.DeputyFor, r)
 		}
 	}

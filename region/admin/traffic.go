@@ -19,7 +19,7 @@ const (
 	WayForward = "forward"
 	// WayReplica: the answer was read from the nearest replica.
 	WayReplica = "replica"
-	// WayDeputy: the region acted on the rows of a home that is lost.
+	// WayDeputy: the region acted on the rows of a home that it could not reach.
 	WayDeputy = "deputy"
 	// WayUnrouted: the region answered without the key's home: it refused the request
 	// before routing it, or found no home.
