@@ -36,6 +36,7 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 		return Answer{}, fmt.Errorf("client: encode the request: %w", err)
 	}
 	base, open := int(cl.base.Load()), false
+	unreached := 0  // regions in a row to which nothing was sent
 	var said *Error // the API's latest answer
 	for n := 1; ; n++ {
 		answer, failed := cl.attempt(ctx, c, n, cl.bases[base%len(cl.bases)])
@@ -60,6 +61,12 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 		}
 		if failed.elsewhere() {
 			base++
+		}
+		if unreached++; !failed.unsent() {
+			unreached = 0
+		}
+		if unreached%len(cl.bases) != 0 {
+			continue // the next region may listen; after a round of all there is a pause
 		}
 		if err := cl.c.Sleep(ctx, cl.pause(n, failed.RetryAfter)); err != nil {
 			return Answer{}, ended(err, said, failed)

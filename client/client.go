@@ -41,7 +41,8 @@ const (
 // Config configures a [Client]. BaseURLs and APIKey must be set.
 type Config struct {
 	// BaseURLs of the regions, the preferred one first: https://eu.example.com.
-	// The client moves on to the next when one cannot be reached.
+	// The client moves on to the next when one cannot be reached, without a pause where
+	// there was no connection. Name each region: one name for all leaves that to DNS.
 	BaseURLs []string
 	APIKey   string
 	// HTTPClient sends the requests; nil means a new one. Its Timeout should be

@@ -227,6 +227,41 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// A refused connection took nothing with it, and its pause would be for nothing: the next region is
+// asked at once, until all have refused in a row.
+func TestARefusedConnectionCostsNoPause(t *testing.T) {
+	closed := func() *region {
+		r := newRegion(t, made)
+		r.Close()
+		return r
+	}
+	for name, c := range map[string]struct {
+		regions          []*region
+		attempts, pauses int
+		ok               bool
+	}{
+		"one of two":                          {[]*region{closed(), newRegion(t, made)}, 2, 0, true},
+		"two of three":                        {[]*region{closed(), closed(), newRegion(t, made)}, 3, 0, true},
+		"all, each round once, four attempts": {[]*region{closed(), closed()}, 4, 1, false},
+		"the only one":                        {[]*region{closed()}, 4, 3, false},
+		"a lost connection may have taken the request": {[]*region{newRegion(t, hangUp), newRegion(t, made)}, 2, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var slept []time.Duration
+			got, err := newClient(t, &slept, nil, c.regions...).Charge(t.Context(), params)
+			attempts := 0
+			if failed, ok := errors.AsType[*Error](err); ok {
+				attempts = failed.Attempts
+			} else if err == nil {
+				attempts = got.Answer.Attempts
+			}
+			if (err == nil) != c.ok || attempts != c.attempts || len(slept) != c.pauses {
+				t.Errorf("%d attempts, %d pauses, %v", attempts, len(slept), err)
+			}
+		})
+	}
+}
+
 func TestHomeHintAndStickyRegion(t *testing.T) {
 	var slept []time.Duration
 	down := newRegion(t, hangUp)

@@ -2,6 +2,11 @@
 // call one idempotency key, and retries the call under that key, in any region
 // that answers, until the outcome is known or a retry cannot change it.
 //
+// A region that refuses the connection costs no pause: the call goes to the next of
+// [Config].BaseURLs at once. A client that has one name for all regions, and follows DNS
+// alone, has no next one: its calls fail, or hang, until the lost region's address is gone
+// from the answer and from its caches. That takes a minute or more, see docs/DEPLOYING.md.
+//
 // After a network error or a time-out the outcome of the payment is unknown. So
 // the client never makes a second key on its own: not within a call, and not
 // after a call that failed. A caller that must survive its own crash sets

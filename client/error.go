@@ -2,7 +2,9 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -94,6 +96,12 @@ func (e *Error) elsewhere() bool {
 	default:
 		return e.Code == "store_unavailable" || e.Code == "internal"
 	}
+}
+
+// unsent reports whether there was no connection to send the request on.
+func (e *Error) unsent() bool {
+	dial, ok := errors.AsType[*net.OpError](e.Err)
+	return ok && dial.Op == "dial"
 }
 
 // ofClaim: the answer is that of the key's claim, and covers every attempt.

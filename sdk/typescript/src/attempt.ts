@@ -15,7 +15,7 @@ export type Reply =
   | { readonly kind: 'object'; readonly status: number; readonly object: unknown; readonly raw: string; readonly headers: Headers }
   | { readonly kind: 'problem'; readonly status: number; readonly problem: Problem; readonly headers: Headers; readonly retryAfterMs: number }
   /** No answer, or one that is not the API's: the outcome is unknown. */
-  | { readonly kind: 'nothing'; readonly status: number; readonly detail: string; readonly again: boolean; readonly cause?: unknown; readonly retryAfterMs: number };
+  | { readonly kind: 'nothing'; readonly status: number; readonly detail: string; readonly again: boolean; readonly unsent?: boolean; readonly cause?: unknown; readonly retryAfterMs: number };
 
 /** Objects and problems are far shorter. */
 const maxAnswer = 8 << 20;
@@ -40,10 +40,18 @@ export async function attempt(doFetch: typeof fetch, base: string, apiKey: strin
     });
     raw = await response.text();
   } catch (cause) {
-    return { kind: 'nothing', status: 0, detail: 'no answer', again: true, cause, retryAfterMs: 0 };
+    return { kind: 'nothing', status: 0, detail: 'no answer', again: true, unsent: isUnsent(cause), cause, retryAfterMs: 0 };
   }
   call.home = response.headers.get('Homeward-Home-Region') ?? call.home;
   return read(response, raw);
+}
+
+/** Without a connection, as Node's fetch says it. */
+const noConnection = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'UND_ERR_CONNECT_TIMEOUT']);
+
+function isUnsent(cause: unknown): boolean {
+  const code = ((cause as Error | undefined)?.cause as { code?: unknown } | undefined)?.code;
+  return typeof code === 'string' && noConnection.has(code);
 }
 
 function read(response: Response, raw: string): Reply {

@@ -243,6 +243,7 @@ export class Homeward {
     let base = this.#base;
     // The API's latest answer: the result, if the caller ends the next attempt.
     let answer: Reply | undefined;
+    let unreached = 0; // regions in a row to which nothing was sent
     for (let n = 1; ; n++) {
       const timeout = AbortSignal.timeout(this.#timeoutMs);
       const reply = await attempt(this.#fetch, this.#bases[base % this.#bases.length]!, this.#apiKey, call, signal ? AbortSignal.any([signal, timeout]) : timeout);
@@ -253,6 +254,8 @@ export class Homeward {
       if (signal?.aborted) return { reply: last, attempts: n };
       if (!more || n >= this.#maxAttempts || reply.kind === 'object' || reply.retryAfterMs > maxServerWaitMs) return { reply, attempts: n };
       if (elsewhere(reply)) base++;
+      unreached = reply.kind === 'nothing' && reply.unsent ? unreached + 1 : 0;
+      if (unreached % this.#bases.length !== 0) continue; // the next region may listen; after a round of all there is a pause
       try {
         await this.#sleep(reply.retryAfterMs + this.#jitter(n), signal);
       } catch {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Homeward, HomewardError, newKey } from '../dist/index.js';
-import { charged, problem, region } from './region.mjs';
+import { charged, closed, problem, region } from './region.mjs';
 
 const params = { amount: 1999, currency: 'usd', payment_method: 'pm_card_visa' };
 
@@ -41,6 +41,20 @@ test('the client turns to the next region if one is lost, and stays with it', as
   assert.equal((await homeward.charge('a', params)).attempts, 2);
   assert.equal((await homeward.charge('b', params)).attempts, 1);
   assert.equal(lost.seen[0].headers['idempotency-key'], well.seen[0].headers['idempotency-key']);
+});
+
+test('a refused connection costs no pause, until all regions have refused', async (t) => {
+  const gone = await closed();
+  const well = await region(t, charged);
+  const one = client([gone, gone, well]);
+  assert.equal((await one.homeward.charge('a', params)).attempts, 3);
+  assert.deepEqual(one.pauses, []);
+  const none = client([gone, gone], { maxAttempts: 4 });
+  assert.equal((await none.homeward.charge('a', params)).why, 'no_answer');
+  assert.equal(none.pauses.length, 1);
+  const lost = client([await region(t, 'lost'), well]);
+  await lost.homeward.charge('a', params);
+  assert.equal(lost.pauses.length, 1, 'it may have taken the request with it');
 });
 
 test('the client stays with a region that cannot reach the home: no other can', async (t) => {

@@ -22,6 +22,15 @@ export async function region(t, ...answers) {
   return { url: `http://127.0.0.1:${server.address().port}`, seen };
 }
 
+/** An address that refuses connections. */
+export async function closed() {
+  const server = createServer();
+  await new Promise((done) => server.listen(0, '127.0.0.1', done));
+  const { port } = server.address();
+  await new Promise((done) => server.close(done));
+  return { url: `http://127.0.0.1:${port}` };
+}
+
 /** A proxy of a real region. fates has what happens to its next requests: 'passes', 'losesRequest' or 'losesReply'. */
 export async function way(t, to) {
   const self = { fates: [], keys: [], lost: false };
