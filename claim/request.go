@@ -30,8 +30,8 @@ type Request struct {
 	Stamp    RegionCode
 	PinnedAt time.Time
 	// PreferHome is the preferred home of an opaque key that has none, if that
-	// region takes new homes; 0 prefers the entry region. Only the entry reads it;
-	// it is not forwarded.
+	// region takes new homes; 0 prefers the entry region. Only the entry reads it,
+	// or a deputy in its place; it is not forwarded home.
 	PreferHome RegionCode
 	// PinHere is [Route.PinHere]. Only the entry reads it; it is not forwarded.
 	PinHere bool

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// DefaultGrace is how long a region must be out of reach before others act on its rows.
+// DefaultGrace is how long a region must be out of reach, or of its store, before others finish its
+// due rows.
 // It is longer than a node takes to restart and gossip to settle, and short against a
 // merchant's patience. It costs time, never safety: leases and fences stop a deputy
 // that acts too early.
