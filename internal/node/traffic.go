@@ -36,7 +36,7 @@ type counts struct {
 type traffic struct {
 	self      string // the node's region
 	deputises func(region string) bool
-	now  func() time.Time
+	now       func() time.Time
 
 	mu         sync.Mutex
 	since      time.Time

@@ -76,6 +76,7 @@ func TestConnectProceduresMatch(t *testing.T) {
 		peerv1connect.PeerServiceExecuteProcedure,
 		peerv1connect.PeerServiceInspectProcedure,
 		peerv1connect.PeerServiceObjectProcedure,
+		peerv1connect.PeerServiceTenantProcedure,
 		peerv1connect.PeerServicePingProcedure,
 	}
 	if !slices.Equal(got, want) {
