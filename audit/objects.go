@@ -12,13 +12,13 @@ var ErrNoObject = errors.New("audit: there is no such object")
 
 // Objects are the bucket of segments. Implementations are safe for concurrent use.
 type Objects interface {
-	// Put makes an object durable before it returns. It replaces an existing object,
-	// whose content is the same, since a segment's name contains its digest.
+	// Put makes an object durable before it returns. It replaces an existing object, which
+	// has the same content, since a segment's name contains its digest.
 	Put(ctx context.Context, name string, data []byte) error
 	// Get reads an object, at most its first limit bytes if limit is above 0;
 	// [ErrNoObject].
 	Get(ctx context.Context, name string, limit int64) ([]byte, error)
-	// List calls each for the objects whose names begin with prefix, in any order, until
+	// List calls each for the objects with names that begin with prefix, in any order, until
 	// it returns an error.
 	List(ctx context.Context, prefix string, each func(name string) error) error
 }

@@ -68,9 +68,9 @@ type Store interface {
 	// AuditAge is how long a committed entry may be missing from pages, because they are read
 	// from a replica; 0: pages are read with authority.
 	AuditAge() time.Duration
-	// ForgetAudit deletes the rows all of whose entries are among those given, that are
-	// [MinKeepRows] old by the store's clock, and whose claim is no longer stored, or is
-	// gone, and returns how many entries they had. A missing entry is no error.
+	// ForgetAudit deletes rows and returns how many entries they had. It deletes a row if all
+	// of its entries are among entries, if it is [MinKeepRows] old by the store's clock, and
+	// if its claim is no longer stored, or is gone. A missing entry is no error.
 	ForgetAudit(ctx context.Context, home string, entries []Position) (forgotten int, err error)
 	// AuditChain reads the chain of home, and the store's clock.
 	AuditChain(ctx context.Context, home string) (c Chain, now time.Time, found bool, err error)

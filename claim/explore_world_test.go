@@ -25,8 +25,8 @@ type scene struct {
 	// asks are the requests, each of which may arrive at any moment. Two with one body are
 	// twins, or a retry.
 	asks []ask
-	// workers are the regions whose outbox worker runs, one each. deputies lets an entry and a
-	// worker act on the rows of the other region, whose nodes live.
+	// workers are the regions with an outbox worker, one each. deputies lets an entry and a
+	// worker act on the rows of the other region while its nodes live.
 	workers  []int
 	deputies bool
 	// dedupes and lookup are what the provider can do. decides lists the decisions that it may
@@ -121,7 +121,7 @@ type task struct {
 	verdict           claim.Verdict
 	recorded          *claim.Record // the row with the verdict in it, if the reply was lost
 	fenced            bool          // the store refused a verdict that the row still has
-	early             bool          // began a generation whose predecessor's refusal was its answer
+	early             bool          // began a generation although the refusal of the former one was its answer
 }
 
 // call is a request on its way to the provider.

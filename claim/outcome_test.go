@@ -170,8 +170,8 @@ func TestARequestNamesItsProvider(t *testing.T) {
 	require.Empty(t, name)
 }
 
-// A charge's claim names the provider that it was begun for. One that names none, as of a node
-// whose only provider has no name, goes to no node that has several, and never to the default.
+// A charge's claim names the provider that it was begun for. A claim that names none is from a node
+// with one provider without a name. It goes to no node that has several, and never to the default.
 func TestAClaimWithoutAProviderMakesNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
@@ -196,8 +196,8 @@ func TestAClaimWithoutAProviderMakesNoCall(t *testing.T) {
 	})
 }
 
-// A call of the key's former life, whose worker was suspended, must not put its request into the
-// new life.
+// A suspended worker with a call of the key's former life must not put its request into the new
+// life.
 func TestARowOfAFormerLifeIsNotWorkedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())

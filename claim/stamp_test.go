@@ -332,9 +332,9 @@ func TestKeysOfOurOwn(t *testing.T) {
 	}
 }
 
-// FuzzReadStamp checks that reading is sound for any text: what is taken for a
-// stamp is the canonical text of a UUIDv8 with a non-zero code, whose check
-// value an independent computation confirms.
+// FuzzReadStamp checks that reading is sound for any text: a text that is read as a stamp is the
+// canonical text of a UUIDv8 with a non-zero code, and an independent computation confirms its
+// check value.
 func FuzzReadStamp(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key string) {
 		code, ok := claim.ReadStamp(key)

@@ -398,8 +398,7 @@ func (w *world) takeAway(region string) {
 	_ = w.cluster.Region(region).Stop(now) // it reports what it left open
 }
 
-// startWorld starts three regions at no distance from each other, whose trips
-// are counted all the same.
+// startWorld starts three regions at no distance from each other, and counts their trips.
 func startWorld(t testing.TB, j *judge, change func(*node.ClusterConfig)) *world {
 	t.Helper()
 	return startWorldOn(t, newBackend(t), j, change)

@@ -227,7 +227,7 @@ func exported(t *testing.T, bucket string, requests []request) {
 	b, err := node.OpenAudit(t.Context(), "file://"+bucket)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
-	archive := audit.Archive{Objects: b} // whose proof comes later
+	archive := audit.Archive{Objects: b} // verified later
 	for _, q := range requests {
 		until(t, q.key+" is exported", func() bool {
 			found, _, err := archive.Find(t.Context(), audit.Wanted{Tenant: "acme", Key: q.key})

@@ -63,8 +63,8 @@ func onVirtualTime(t testing.TB, rows backend) (backend, *virtual) {
 	return rows, v
 }
 
-// pass lets time pass: for the provider first, whose payers and banks do what is due, and then for
-// the store, so that a look-up finds it done.
+// pass lets time pass: first for the provider, so that its payers and banks act, and then for the
+// store, so that a look-up finds the result.
 func (v *virtual) pass(t testing.TB, d time.Duration) {
 	t.Helper()
 	d = d.Truncate(time.Microsecond)

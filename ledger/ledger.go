@@ -129,8 +129,8 @@ type Account string
 func Provider(where string) Account { return Account(classProvider + ":" + where) }
 
 // Where returns the account at a provider that a movement is in, from the provider's
-// reference: name alone for our own account, or name, ":" and "acct_…" for a connected
-// one, whose references end in "@" and the account (psp.AccountOf).
+// reference: name alone for our own account, or name, ":" and "acct_…" for a connected one:
+// references there end in "@" and the account (psp.AccountOf).
 func Where(name, ref string) string {
 	if i := strings.LastIndex(ref, "@acct_"); i >= 0 {
 		return name + ":" + ref[i+1:]

@@ -188,7 +188,7 @@ func manyDigits[T []byte | string](text T) bool {
 }
 
 // look tries every stretch of whole groups, and moves the view on. Unless the run is
-// over, it keeps the groups whose number may continue behind the view. After a card
+// over, it keeps the groups with a number that may continue behind the view. After a card
 // number the search continues at its last four digits: the part that a mask leaves must
 // not begin another number.
 func (s *cardSearch) look(over bool) (more bool) {

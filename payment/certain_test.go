@@ -35,7 +35,7 @@ func TestNoFailoverOfWhatThePayerCanStillPay(t *testing.T) {
 	p := &patientProvider{fake: fake{result: psp.Result{Outcome: psp.Declined, ProviderRef: "px_1", Decline: &psp.Decline{Class: psp.Soft, Code: "do_not_honor"}}, caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}}}
 	e := NewExecutor(psp.Providers{p, &otherFake{}}, Options{Logger: slog.New(slog.DiscardHandler), Failover: map[string]Failover{"fake": {To: "other", Codes: []string{"do_not_honor"}}}})
 	a := attemptOf(Charge)
-	require.Equal(t, claim.OutcomeMoved, See(e.Attempt(t.Context(), a)).Outcome, "whose payer has seen nothing")
+	require.Equal(t, claim.OutcomeMoved, See(e.Attempt(t.Context(), a)).Outcome, "the payer has seen nothing")
 	a.Record.Generation, a.Record.ProviderRef = 2, "px_1"
 	require.Equal(t, claim.OutcomeReleased, See(e.Attempt(t.Context(), a)).Outcome)
 }

@@ -48,8 +48,8 @@ const (
 type Options struct {
 	// Logger; nil means slog.Default.
 	Logger *slog.Logger
-	// Books and Home find the charge of a refund: its transaction in the region whose code
-	// its id has. Without both a refund stays unknown.
+	// Books and Home find the charge of a refund: its transaction in the region of the code
+	// in its id. Without both a refund stays unknown.
 	Books Books
 	Home  func(code claim.RegionCode) (region string, ok bool)
 	// Charges are the claims that captures and cancellations are about. Without them both
@@ -439,7 +439,7 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Outcome {
 }
 
 // ghost reports whether the found movement is booked as a ghost: it belongs to an
-// earlier generation, whose merchant was sent a decline. If it is booked only after
+// earlier generation, which was answered with a decline. If it is booked only after
 // this look, the books refuse one of the two (ledger.Transaction.Arrival).
 func (t *attempt) ghost(ctx context.Context, ref string) (bool, error) {
 	if t.op != Charge || t.Record.Generation == 1 || t.o.Books == nil {

@@ -32,9 +32,9 @@ import (
 //	a notice of failure:    the notice is processed again and frees the charge, which until
 //	after the order's       then refuses every order
 //
-// A charge calls off a hold past its time before its row says so. Only the notice tells what
-// became of a call whose answer is lost, or of two calls at once. If no order has the charge
-// by then, the charge has expired.
+// A charge calls off a hold past its time before its row has that. Only the notice has the
+// result of a call with a lost answer, or of two calls at once. If no order has the charge by
+// then, the charge has expired.
 
 // codeOrdered is the refusal of an order while another one is under way.
 const codeOrdered = "order_in_progress"
@@ -221,7 +221,7 @@ func (t *attempt) orderFailed(ctx context.Context) claim.Outcome {
 // tellsLater is how long an order waits for its own notice after its charge is over.
 const tellsLater = time.Hour
 
-// remembered returns the amount of a canceled charge, whose request is deleted and which cannot be
+// remembered returns the amount of a canceled charge after its request was deleted, as it cannot be
 // looked up: the amount and currency of the order's interim answer, or of the provider's notice. ok
 // is false if neither has them.
 func (t *attempt) remembered() (in Intent, ok bool) {

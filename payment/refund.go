@@ -60,7 +60,7 @@ func (t *attempt) read(ctx context.Context) (v claim.Outcome, refused bool) {
 			"object", t.Record.Minted.ID, "charge", in.Charge, "error", err)
 		return t.unsent(ctx, reasonNoFacts, 0), true
 	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge || t.tooOld(&charge):
-		// The same answer for an unknown charge, for another tenant's and for one whose books leave.
+		// The same answer for an unknown charge, for another tenant's and for one with leaving books.
 		return t.missing(ctx, codeNoCharge, "This account has no such charge, or no money has moved for it. One that is not captured yet is not refunded: cancel it."), true
 	case !t.goTo(charge.Provider):
 		return t.absent(ctx, charge.Provider), true

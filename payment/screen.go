@@ -70,8 +70,8 @@ func Screen(canonical []byte) Screened {
 	return found
 }
 
-// Screen is [Screen] of canonical, from which in was parsed. It does not walk a request
-// again whose texts have too few digits for a card number, as most have.
+// Screen is [Screen] of canonical, from which in was parsed. It does not walk a request again
+// if its texts have too few digits for a card number, as in most.
 func (in *Intent) Screen(canonical []byte) Screened {
 	if manyDigits(in.description) || manyDigits(in.reason) || manyDigits(in.metadata) || manyDigits(in.Source) || manyDigits(in.terms.statementSuffix) {
 		return Screen(canonical)

@@ -120,8 +120,8 @@ func (t *transport) CloseIdleConnections() {
 	}
 }
 
-// look checks the answer to r, whose body was sent. It reads the answer's body and puts
-// one like it in its place; an answer that was cut off is not checked, and stays cut off.
+// look checks the answer to r, which had the body sent. It reads the answer's body and puts an equal
+// one in its place; it does not check a truncated answer, which stays truncated.
 func (t *Checker) look(r *http.Request, sent []byte, res *http.Response) {
 	got, cut := io.ReadAll(res.Body)
 	_ = res.Body.Close()

@@ -301,8 +301,8 @@ func (m *money) skew(versions ...string) {
 	})
 }
 
-// rolling are the means of a drill whose restart of the nodes is an upgrade: each region is
-// one, whose Deployment starts every pod's successor before it ends the pod.
+// rolling are the means of a drill that upgrades the nodes when it restarts them. In each region a
+// Deployment starts every pod's successor before it ends the pod.
 type rolling struct {
 	lab.NoMeans
 	m       *money

@@ -28,7 +28,7 @@ type clusterCommand struct {
 
 // Help returns the text that homeward cluster --help adds.
 func (clusterCommand) Help() string {
-	return `Each node is a "homeward serve" of its own, whose other settings come from the environment as usual: HOMEWARD_CLAIM__LEASE=10s.
+	return `Each node is a "homeward serve" of its own, with other settings from the environment as usual: HOMEWARD_CLAIM__LEASE=10s.
 
 With HOMEWARD_DATABASE_URL set and --data the nodes use that database. It must be empty, or be one that a cluster has made in this directory: no other gets regions, merchants or keys. Without it a private one is started, of the software that is found on this machine: CockroachDB in COCKROACH_BINARY or on PATH, with a node in each region, or PostgreSQL.`
 }

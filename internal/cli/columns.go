@@ -93,7 +93,7 @@ var (
 	topColumns = columns{"homeward top", nil, "a region", []column{
 		{"REGION", "The region where requests arrived."},
 		{"STATUS", "As in homeward regions."},
-		{"NODES", "Live nodes, how many of them did not answer (silent), whose counts are missing, and how many are not ready, as homeward regions explains."},
+		{"NODES", "Live nodes, how many of them did not answer (silent), so that their counts are missing, and how many are not ready, as homeward regions explains."},
 		{"RTT", "As in homeward regions."},
 		{"REQ/S", "Requests per second, of the last ten seconds."},
 		{"REQUESTS", "Requests since each node started, as in the next three."},
@@ -101,7 +101,7 @@ var (
 		{"REFUSED", "Those that got 4xx."},
 		{"FAILED", "Those that got 5xx."},
 		{"WAYS", "Where they went: home, a key at home here; forward, to a node of its home; replica, the near copy of an answer; deputy, the rows of a lost home; unrouted, nowhere: refused before it was sent to its home, or no home was found."},
-		{"DEPUTY FOR", "Regions whose rows its nodes act on, since none of their nodes answers, or can record a charge."},
+		{"DEPUTY FOR", "Regions for which its nodes act as deputies, since none of their nodes answers, or can record a charge."},
 	}}
 	arrivalColumns = columns{"homeward top", nil, "one of the latest requests", []column{
 		{"ARRIVED", "When, in UTC."},
@@ -155,7 +155,7 @@ var (
 		{"SINCE", "When the account was first seen, or accepted."},
 	}}
 	brakeColumns = columns{"homeward compensations show", nil, "a provider, and (all)", []column{
-		{"PROVIDER", "The provider whose automatic refunds are meant."},
+		{"PROVIDER", "The provider of the automatic refunds."},
 		{"STATUS", "flowing: ghosts are refunded; held: none is until homeward compensations release."},
 		{"LAST HOUR", "Refunds that were let through in the last hour."},
 		{"WHY", "Since when they are held, and the reason."},
@@ -223,7 +223,7 @@ var (
 		{"LINES", "How many lines are of it."},
 	}}
 	segmentColumns = columns{"homeward audit verify", nil, "a region", []column{
-		{"REGION", "The region whose claims these are."},
+		{"REGION", "The home of the claims."},
 		{"SEGMENTS", "Segments of its chain that were verified."},
 		{"ENTRIES", "Entries in them."},
 		{"REPLIES LOST", "Entries of replies that nodes had no room for, and counted instead."},
@@ -233,7 +233,7 @@ var (
 		{"LAST DIGEST", "Digest of the last segment: keep it elsewhere."},
 	}}
 	exportColumns = columns{"homeward audit status", nil, "a region", []column{
-		{"REGION", "The region whose claims these are."},
+		{"REGION", "The home of the claims."},
 		{"EXPORTED UNTIL", "All entries before are in segments."},
 		{"BEHIND", "The age of what is not."},
 		{"SEGMENTS", "Segments of its chain."},
@@ -241,7 +241,7 @@ var (
 		{"LAST DIGEST", "Digest of the last segment."},
 	}}
 	witnessColumns = columns{"homeward restore audit", nil, "a region", []column{
-		{"REGION", "The region whose audit was read."},
+		{"REGION", "The region of the audit."},
 		{"SEGMENTS", "Segments that were read."},
 		{"CLAIMS", "Claims that they name, lost or not."},
 		{"TOO LITTLE KNOWN", "Those of which segments do not say enough: they stay withheld."},

@@ -24,7 +24,7 @@ type drillCommand struct {
 	Scenario drill.Scenario `arg:"" help:"The scenario: region-loss, partition, blackhole, drain, rolling-restart, psp-outage, db-failover or database-path."`
 	Region   string         `placeholder:"R" help:"The region to break."`
 	Only     string         `placeholder:"NODE" help:"The one node of the region to break, for blackhole."`
-	From     string         `placeholder:"R" help:"The region whose calls alone are dropped, for blackhole."`
+	From     string         `placeholder:"R" help:"The one region that loses its calls, for blackhole."`
 	Load     string         `default:"40/s" placeholder:"N/s" help:"Requests per second, from all regions together."`
 	For      time.Duration  `default:"60s" help:"Duration of the load: a sixth of it, at most 10 s, before the outage, half during it, the rest after it."`
 	Patience time.Duration  `default:"2m" help:"Time after the load until an open payment counts as lost."`

@@ -64,7 +64,7 @@ func (x *stripeExchange) acceptable(r *http.Request) error {
 	if !stripeapi.IsVersion(x.version) {
 		return refuse(problem.InvalidRequest, "Invalid Stripe-Version: it is a date with a name, such as "+stripeapi.Version+".")
 	}
-	// The account decides whose money moves, so it must never be ignored.
+	// The account owns the money that moves, so it must never be ignored.
 	if len(r.Header[headerStripeContext]) > 0 {
 		return errOtherAccount(headerStripeContext)
 	}

@@ -78,8 +78,8 @@ type Claim struct {
 	Generation uint32 `json:"generation"`
 	Attempts   uint32 `json:"attempts"`
 	Unknowns   uint32 `json:"unknowns"`
-	// Holder is the node that may act until LeaseUntil; "" if the outbox owns the row,
-	// whose worker may act from LeaseUntil on.
+	// Holder is the node that may act until LeaseUntil; "" if the outbox owns the row: then
+	// its worker may act from LeaseUntil on.
 	Holder     string    `json:"holder,omitempty"`
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
 	FirstUse   time.Time `json:"first_use"`

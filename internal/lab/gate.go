@@ -15,9 +15,10 @@ import (
 )
 
 // gate is in front of a node's RPC port, like a firewall: the other nodes and operators dial it,
-// and it forwards their traffic. So is one between a region's nodes and the database. Shut, it lets nothing through in either direction and ends no
-// connection, so that a caller gets no handshake (with TLS; else no answer), as from a port whose
-// packets are dropped. Open again, it passes on what it kept, as the packets that are sent again.
+// and it forwards their traffic. Another gate is between a region's nodes and the database. Shut, it
+// lets nothing through in either direction and ends no connection, so that a caller gets no
+// handshake (with TLS; else no answer), as behind a firewall that drops packets. Open again, it
+// passes on the bytes that it kept, as retransmitted packets.
 // It is safe for concurrent use.
 type gate struct {
 	listener net.Listener

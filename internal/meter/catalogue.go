@@ -29,7 +29,7 @@ var (
 var (
 	HTTPDuration = requests.histogram("http.server.request.duration", "s", requestBuckets,
 		"How long the API took to answer, by route and status; the provider's time is in it.",
-		"Compare with homeward.layer.duration and homeward.provider.duration to see whose time it is.",
+		"Compare with homeward.layer.duration and homeward.provider.duration to see where the time goes.",
 		Method, Route, Status)
 	Requests = requests.counter("homeward.requests", "{request}",
 		"Requests that move money, once each, at their entry: by operation, outcome, the key's home and path (local, registrar, replica, forward, deputy).",

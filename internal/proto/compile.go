@@ -25,8 +25,8 @@ import (
 	"github.com/bufbuild/protocompile/linker"
 )
 
-// Compile compiles every .proto below root, whose paths relative to root are
-// their names, in the order of their names. Comments are kept.
+// Compile compiles every .proto below root, in the order of their names, which are their paths
+// relative to root. It keeps comments.
 func Compile(ctx context.Context, root string) (linker.Files, error) {
 	var names []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

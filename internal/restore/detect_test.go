@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/internal/restore"
 )
 
-// forgetful is a store whose clock a test moves, and whose directory it puts back.
+// forgetful is a store. The test moves its clock, and puts its directory back.
 type forgetful struct {
 	*testing.T
 	keys   *audit.Keys

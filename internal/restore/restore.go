@@ -282,8 +282,8 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 	return r, nil
 }
 
-// leaveAgain has the books leave that came back and whose segments stand, a segment in a step: as
-// the exporter does, since a step of many more may be too large. It returns the chain's row.
+// leaveAgain has restored books leave again if their segments exist, a segment in a step: as the
+// exporter does, since a step of many more may be too large. It returns the chain's row.
 func leaveAgain(ctx context.Context, at Region, home string, chain audit.Chain, from time.Time, all []audit.Left) (audit.Chain, error) {
 	if chain.From = cmp.Or(chain.From, from); chain.Version == 0 { // the backup is older than the export
 		if _, err := at.AdvanceAudit(ctx, home, 0, chain); err != nil {
@@ -303,7 +303,7 @@ func leaveAgain(ctx context.Context, at Region, home string, chain audit.Chain, 
 		switch now, _, _, err := at.AuditChain(ctx, home); {
 		case err != nil:
 			return chain, err
-		case now.Version != chain.Version || now.Books.Before(chain.Books): // not a try of ours whose reply was lost
+		case now.Version != chain.Version || now.Books.Before(chain.Books): // not an attempt of ours with a lost reply
 			return chain, errors.New("the books that have left for segments are not all as they were; run homeward ledger verify, and ask who changed them")
 		}
 	}

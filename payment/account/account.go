@@ -99,7 +99,7 @@ func (e *OtherAccountError) Error() string {
 
 // Pin compares each provider's account with its row, and writes missing rows. doubts
 // are lines about providers that did not answer; an error has one line for each
-// provider whose account differs, or that could not be compared.
+// provider with another account, or without a comparison.
 func Pin(ctx context.Context, store Store, providers psp.Providers, now time.Time) (doubts []string, err error) {
 	rows, err := store.Accounts(ctx)
 	if err != nil {

@@ -49,9 +49,9 @@ func (c counted) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A process whose key is no longer of the name's account sends nothing under the name. Every call
-// returns NotSentError: no decline, and never not found. The keeper logs it once, and sends again
-// when the key is of the account again.
+// A process sends nothing under a name once its key opens another account than the name's. Every
+// call returns NotSentError: no decline, and never not found. The keeper logs it once, and sends
+// again when the key opens the name's account again.
 func TestNothingIsSentInAnotherAccount(t *testing.T) {
 	store := &rows{all: map[string]account.Row{}}
 	b := &called{bank: bank{name: "bank", is: "acct_1"}}

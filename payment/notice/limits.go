@@ -15,8 +15,8 @@ type Limits struct {
 	// Count is the greatest number.
 	Count int
 	// Sum is the greatest sum for each currency, in minor units of usd. It is
-	// multiplied by ten, a hundred or more for currencies whose minor units are worth
-	// far less.
+	// multiplied by ten, a hundred or more for currencies with minor units of far less
+	// worth.
 	Sum int64
 	// Sums sets the sum for single currencies, in their own minor units.
 	Sums map[string]int64

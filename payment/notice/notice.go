@@ -59,8 +59,8 @@ const KeepBodyFor = 7 * 24 * time.Hour
 // after KeepFor. Each Unprocessed notice has a row in outbox.Notices whose ID is the
 // notice's, Operation its provider and Payload its body, due at once.
 type Store interface {
-	// Keep makes notices of region durable with their rows, in one step. It leaves
-	// notices unchanged whose ID exists already; fresh counts the others.
+	// Keep makes notices of region durable with their rows, in one step. It changes no notice
+	// with an existing ID; fresh counts the others.
 	Keep(ctx context.Context, region string, notices []Notice) (fresh int, err error)
 	// Close sets status and detail of a notice and removes its row, in one step.
 	// outbox.ErrFenced unless fence is the row's.

@@ -272,15 +272,15 @@ func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice
 }
 
 // refuses reports whether n reports that the movement that rec waits for was not made. The notice
-// may be late, about an earlier generation, whose movement has another id. If the expected movement
+// may be late, about an earlier generation with a movement of another id. If the expected movement
 // has no id yet, there must have been no other.
 func refuses(n *psp.Notice, rec *claim.Record) bool {
 	return n.Outcome == psp.Declined && n.Never && n.Decline != nil &&
 		(rec.ProviderRef == n.ProviderRef || rec.ProviderRef == "" && rec.Generation == 1)
 }
 
-// forgotten is the claim of an unpaid object whose row was deleted. Whatever its merchant was sent,
-// it cannot be retried.
+// forgotten returns the claim of an unpaid object after its row was deleted. Whatever answer its
+// merchant got, it cannot be retried.
 func (p *Processor) forgotten(ctx context.Context, home, id string) (claim.Record, bool, error) {
 	u, found, err := p.c.Claims.Unpaid(ctx, home, id)
 	if err != nil || !found {

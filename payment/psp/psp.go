@@ -182,7 +182,7 @@ type Terms struct {
 	ReturnURL string
 	// Manual: the money is held, and moves when it is captured.
 	Manual bool
-	// Account is the connected account in whose name the call is made. OnBehalfOf is
+	// Account is the connected account that makes the call. OnBehalfOf is
 	// the one that is the merchant of record, TransferTo the one that gets
 	// TransferAmount of the charge, or all of it if that is 0. ApplicationFee is what
 	// the platform keeps. Amounts are in minor units of the call's currency.

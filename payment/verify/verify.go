@@ -21,7 +21,7 @@ import (
 type Report struct {
 	Regions      []string `json:"regions"`
 	Transactions int64    `json:"transactions"`
-	// Left counts the transactions that have left the books for segments, and whose sums are
+	// Left counts the transactions that have left the books for segments, with sums that are
 	// carried forward; Proved those of them that were proved.
 	Left   int64 `json:"left"`
 	Proved int64 `json:"proved"`

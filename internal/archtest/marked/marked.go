@@ -1,6 +1,6 @@
 // Package marked hands a test the blocks of a page that the page says it runs: those behind a
-// comment <!-- run by TestName -->. Package archtest refuses a mark whose test does not take the
-// page's blocks here, so that a marked block is run as it is.
+// comment <!-- run by TestName -->. Package archtest refuses a mark if its test does not take the
+// page's blocks here, so that the test runs a marked block as it is.
 package marked
 
 import (

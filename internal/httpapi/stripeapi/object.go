@@ -63,7 +63,7 @@ func (n *native) intentStatus() string {
 	}
 }
 
-// chargeStatus: a charge whose money is only held has succeeded, and one that was
+// chargeStatus: a charge that only holds its money has succeeded, and one that was
 // released is refunded ("The Charge object", captured, refunded).
 func (n *native) chargeStatus() string {
 	switch n.Status {

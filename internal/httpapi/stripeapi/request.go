@@ -35,7 +35,7 @@ type View struct {
 	Method, Path string
 	// Action is the action on the resource, "capture" or "cancel"; "" to create it.
 	Action string
-	// Account is the connected account in whose name a payment is made, Stripe-Account.
+	// Account is the connected account that makes a payment, Stripe-Account.
 	Account string
 	// expand: the request asked for the one property that the resource can expand.
 	expand bool

@@ -129,7 +129,7 @@ var rooms = []room{
 		{"batch/error", "Batcher.end", "m.done <- err", "m.done <- nil"},
 	}},
 	{dir: "internal/sqlstore", suites: []suite{guards, contract, faults, stores}, mutants: []mutant{
-		// Which row is whose answer, and which try wrote it.
+		// Which row answers which request, and which try wrote it.
 		{"sql/row-of-another", "at", "steps[n]", "steps[0]"},
 		{"sql/begin-lost-reply", "View.Begin", "mine[step] = decision", ""},
 		{"sql/begin-lost-first", "View.Begin", "map[uuid.UUID]claim.Decision{create.step: claim.Won}", "map[uuid.UUID]claim.Decision{}"},

@@ -6,7 +6,7 @@ import (
 )
 
 // Stripe's own decimals, from its page "Supported currencies", if they differ from ISO
-// 4217, in whose minor units the books are. The lists are copies, so that the adapter
+// 4217. The books are in minor units of ISO 4217. The lists are copies, so that the adapter
 // is tested against an independent one.
 var (
 	stripeWholeOnly    = []string{"isk", "ugx"}

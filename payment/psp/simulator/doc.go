@@ -101,8 +101,8 @@
 //	{"id":"evt_…","type":"charge.succeeded","created","data":{…}}
 //
 // where data is the body of a look-up. A movement that fails later is reported as
-// refund.failed or charge.failed, with its id, and stated in a line of its own, whose
-// kind is refund_failed or charge_failed. Movements without a request are reported as
+// refund.failed or charge.failed, with its id, and stated in a line of its own, of the
+// kind refund_failed or charge_failed. Movements without a request are reported as
 // dispute.opened, .withdrawn, .reinstated, .won or .lost, refund.succeeded without a
 // reference, transfer.reversed, payout.paid or .returned, with the id of the movement
 // that they are about in of. A target with "stripe" gets Stripe's event and signature

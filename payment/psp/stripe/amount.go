@@ -21,8 +21,8 @@ type scale struct {
 // leaves that open.
 func scaleOf(currency string) (scale, bool) {
 	switch currency {
-	// "Zero-decimal currencies". The list has UGX, too, whose special case below is
-	// more specific.
+	// "Zero-decimal currencies". The list has UGX, too, but its special case below is more
+	// specific.
 	case "bif", "clp", "djf", "gnf", "jpy", "kmf", "krw", "mga", "pyg", "rwf", "vnd", "vuv", "xaf", "xof", "xpf":
 		return scale{0, 1}, true
 	// "Special cases": "represent it as a two-decimal value, where the decimal amount is

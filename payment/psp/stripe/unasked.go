@@ -11,8 +11,8 @@ import (
 
 // Events of movements that we did not request (Stripe's API reference, "Types of
 // events", and "How disputes work"): a charge.dispute.created withdraws nothing by
-// itself. An inquiry, whose status begins with warning_, is a dispute that withdraws no
-// money unless it escalates.
+// itself. An inquiry, with a status that begins with warning_, is a dispute that withdraws
+// no money unless it escalates.
 var disputeEvents = map[string]psp.Kind{
 	"charge.dispute.created": psp.KindDisputeOpened, "charge.dispute.funds_withdrawn": psp.KindDispute,
 	"charge.dispute.funds_reinstated": psp.KindDisputeReversal, "charge.dispute.closed": "",
