@@ -242,8 +242,8 @@ func TestMoreRequestsThanOneConnectionCarriesOpenAnother(t *testing.T) {
 		mux.ServeHTTP(w, r)
 	}))
 	node := Node{Name: "n", Region: eu, RPCAddr: addr}
-	p := peersOf(t, nil, node)
-	p.RTT = func(string) (time.Duration, bool) { return time.Minute, true } // a busy machine takes its time
+	p := peersOf(t, func(c *PeersConfig) { c.Transport = NewTransport(nil).Patient() }, node) // a busy machine takes its time
+	p.RTT = func(string) (time.Duration, bool) { return time.Minute, true }
 	req := requestFor(node, node)
 	errs := make(chan error, n)
 	for range n {
