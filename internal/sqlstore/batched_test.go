@@ -225,6 +225,33 @@ func TestStepsInABatch(t *testing.T) {
 	}
 }
 
+// TestAPinThatStandsIsItsOwn: another node has moved the registrar, and one key of a batch has its
+// pin at the one before. That is no conflict: the statement pins the others, and not that one.
+func TestAPinThatStandsIsItsOwn(t *testing.T) {
+	c := newCrowd(t)
+	const stands = 3
+	_, err := c.view.Pin(t.Context(), c.key(stands), regions[1])
+	require.NoError(t, err)
+	require.NoError(t, open(t, sqlstore.Config{URL: c.d.admin}).MoveRegistrar(t.Context(), "acme", regions[2]))
+	got := make([]claim.Pin, crowdSize)
+	var calls []func() error
+	for i := range got {
+		calls = append(calls, func() (err error) {
+			got[i], err = c.view.Pin(c.Context(), c.key(i), here)
+			return err
+		})
+	}
+	c.together("pins", func() error { _, err := c.view.Pin(c.Context(), c.key(99), here); return err }, calls, func() {})
+	c.counted("pin", 0, 0)
+	for i := range got {
+		want := here
+		if i == stands {
+			want = regions[1]
+		}
+		require.Equal(t, want, got[i].Home)
+	}
+}
+
 // counted checks that the steps were in one statement, which was injured.
 func (c *crowd) counted(statement string, f wireproxy.Fault, fired int) {
 	c.Helper()
