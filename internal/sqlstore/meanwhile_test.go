@@ -110,6 +110,10 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 		}},
 		{"settle an attempt that sent nothing", after, "not readable", deaf("find"), fails(claim.ErrUnavailable)},
 		{"pin", before, "pinned", func(c *cell) { c.pins(there, there) }, home(there)},
+		{"pin", before, "drained", func(c *cell) { c.sql("UPDATE regions SET status = 1 WHERE name = $1", here) }, func(c *cell, err error) {
+			c.sql("UPDATE regions SET status = 0 WHERE name = $1", here)
+			require.ErrorIs(c, err, claim.ErrNoNewHomes)
+		}},
 		{"pin", after, "asked for", func(c *cell) { c.pins(there, here) }, home(here)},
 		{"pin", after, "not readable", deaf("pin_read"), fails(claim.ErrUnavailable)},
 		{"take a pin over", before, "taken over", func(c *cell) { c.pins(elsewhere, elsewhere) }, home(elsewhere)},
