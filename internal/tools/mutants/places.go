@@ -170,7 +170,7 @@ var rooms = []room{
 		{"sql/begin_again.sql-step", "query/begin_again.sql", "step = @old_step::uuid AND ", "@old_step::uuid IS NOT NULL AND "},
 		{"sql/begin_again.sql-late", "query/begin_again.sql", "AND now() < @good_until::timestamptz", "AND @good_until::timestamptz IS NOT NULL"},
 		{"sql/reattach.sql-late", "query/reattach.sql", "WHERE now() < @good_until::timestamptz", "WHERE @good_until::timestamptz IS NOT NULL"},
-		{"sql/take_over.sql-step", "query/take_over.sql", "step = @old_step::uuid AND ", "@old_step::uuid IS NOT NULL AND "},
+		{"sql/take_over.sql-step", "query/take_over.sql", "AND step = @old_step::uuid", "AND @old_step::uuid IS NOT NULL"},
 		{"sql/take_over.sql-look-ups", "query/take_over.sql", "not_founds = @not_founds::int4, ", "not_founds = CASE WHEN @not_founds::int4 IS NULL THEN 0 ELSE not_founds END, "},
 		{"sql/renew.sql-step", "query/renew.sql", "AND c.step = l.step", "AND l.step IS NOT NULL"},
 		{"sql/defer.sql-fence", "query/defer.sql", "AND fence = @old_fence::int8 ", ""},
