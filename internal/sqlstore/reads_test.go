@@ -217,3 +217,32 @@ func TestACallEndsInItsTime(t *testing.T) {
 		require.Equal(c, []string{"claimed 1", "attempt 1", "settled 1"}, c.stored().Audit)
 	})
 }
+
+// TestAReplicaShowsTheLaterOfTwoPins: a key may have a pin at either registrar, if the registrar
+// moved while the key was pinned.
+func TestAReplicaShowsTheLaterOfTwoPins(t *testing.T) {
+	d := newDatabase(t)
+	db := open(t, sqlstore.Config{URL: d.url})
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}))
+	require.NoError(t, db.MoveRegistrar(t.Context(), "acme", regions[1]))
+	v := view(t, db, regions[0])
+	_, now, _, err := v.Get(t.Context(), claim.Key{Tenant: "acme", Value: "k"}, regions[0])
+	require.NoError(t, err)
+	d.exec(t, "ALTER TABLE pins DROP CONSTRAINT IF EXISTS pins_tenant_id_idem_key_key") // which CockroachDB does not have: it would cost a trip
+	now = now.Add(-time.Minute) // a replica is a few seconds behind
+	for later, registrar := range regions[:2] {
+		key := claim.Key{Tenant: "acme", Value: "later at " + registrar}
+		for i, at := range regions[:2] {
+			created := now
+			if i != later {
+				created = now.Add(-time.Hour)
+			}
+			d.exec(t, "INSERT INTO pins (registrar, tenant_id, idem_key, home_region, created_at) VALUES ($1::crdb_internal_region, 'acme', $2, $1::crdb_internal_region, $3)", at, key.Value, created)
+		}
+		require.Eventually(t, func() bool { // CockroachDB's replicas lag
+			shown, err := v.Replica(t.Context(), key)
+			require.NoError(t, err)
+			return shown.Pin != nil && shown.Pin.Home == registrar && shown.Pin.CreatedAt.Equal(now)
+		}, patience, 10*time.Millisecond)
+	}
+}
