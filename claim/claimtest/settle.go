@@ -210,9 +210,11 @@ var settleTests = []test{
 		w.same(rec, w.get(rec))
 		require.Equal(w, 1, w.pending(w.home))
 		done := w.settle(rec, approved("paid"))
-		_, err := w.at(w.home).Settle(w.ctx, rec, approved("twice"))
-		require.ErrorIs(w, err, claim.ErrFenced)
-		w.same(done, w.get(rec))
+		for _, v := range []claim.Verdict{approved("twice"), declinedHard("no"), declinedSoft("not now"), unknown(false), pending("payer", 0), unsent(0)} {
+			_, err := w.at(w.home).Settle(w.ctx, rec, v)
+			require.ErrorIs(w, err, claim.ErrFenced, v.Outcome.String())
+			w.same(done, w.get(rec))
+		}
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventTakenOver, claim.EventAttempt, claim.EventSettled}, w.events(rec))
 	}},
 	{"settle: a holder with a recorded verdict has no second one", func(w *world) {
