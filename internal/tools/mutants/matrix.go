@@ -24,7 +24,7 @@ type promise struct {
 // promises are those of the README, in its order.
 var promises = []promise{
 	{ // at most one movement of money
-		explorer: []string{"a key is charged at most once", "nobody takes over a lease that runs"},
+		explorer: []string{"a key is charged at most once", "no node takes over a lease that runs"},
 		model:    "one use of a provider key",
 		crashes:  []string{"TestCrashPoints", "TestCrashInRecovery", "TestFaults"},
 		storms:   []string{"TestStorm", "TestStormOverTwoProviders"},
