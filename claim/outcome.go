@@ -117,6 +117,9 @@ type Verdict struct {
 	// retried.
 	ID      uuid.UUID
 	Outcome Outcome
+	// MadeAt is when its holder made it, by that process's clock: before every try of Settle.
+	// What a deadline counts from the first try counts from here.
+	MadeAt time.Time
 	// Node and Region identify the maker of the attempt, for the audit.
 	Node, Region string
 }

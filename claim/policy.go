@@ -125,6 +125,10 @@ func (p *Policy) TryAgainAfter() time.Duration { return p.DeclinePause + p.Clock
 // maxWindow keeps sums of windows from overflowing a duration.
 const maxWindow = 10 * 365 * 24 * time.Hour
 
+// EventsFor is how long a claim's first holder may take to deliver its events: two leases, by
+// default the minute that a taken row gets.
+func (p *Policy) EventsFor() time.Duration { return 2 * p.Lease }
+
 // PinLife is how long a pin fixes its key's home.
 func (p *Policy) PinLife() time.Duration { return p.ReplayFor + p.TombstoneFor + p.PinGrace }
 

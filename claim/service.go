@@ -477,7 +477,7 @@ const (
 func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdict) (settled Record, err error) {
 	ctx, sp := span.Start(ctx, span.Settle)
 	defer func() { traceSettle(sp, &settled, err); sp.End() }()
-	verdict.ID = uuid.New()
+	verdict.ID, verdict.MadeAt = uuid.New(), time.Now()
 	for pause := settlePause; ; pause = min(2*pause, settlePauseMax) {
 		last := trust.Err() != nil
 		settled, err = s.record(ctx, rec, &verdict)

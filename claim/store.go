@@ -63,11 +63,11 @@ type Shown struct {
 }
 
 // Store keeps claims, pins, responses and audit. Each method is one atomic
-// step: it loads the row, applies the pure transition of the same name with
+// step: it loads the row, applies the pure transition of the same name ([*Settlement.On] for Settle) with
 // the store's own clock, and makes record and [Effects] durable together before
 // it returns. An error that wraps ErrUnavailable or ErrHomeUnreachable may
 // leave the step done or not done; a store that cannot tell must read back and
-// compare fence and holder before it returns, and never repeat blindly.
+// compare what only this step wrote, its step or verdict id, and never repeat blindly.
 //
 // home names the partition; any region may act on any home that the store can
 // reach. Implementations are safe for concurrent use and honour ctx.

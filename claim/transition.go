@@ -347,7 +347,7 @@ func Settle(held *Record, v *Verdict, p *Policy, jitter float64) (*Settlement, e
 		fx.Events = next.emitted(events)
 	}
 	if held.firstToEmit(fx.Events) {
-		s.EventsDue = p.Lease
+		s.EventsDue = p.EventsFor()
 	}
 	fx.Finish, fx.Unpaid = next.State != InFlight, next.unpaid()
 	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, time.Time{}, next.Reason)}
@@ -453,8 +453,8 @@ func (s *Settlement) wait(o *Pending, p *Policy) {
 
 // FirstEvents are the events that the first holder of a claim emitted with v, which a store
 // recorded as r; nil for every other holder. They are the first of their lines, so who recorded v
-// delivers them at once, without a take. Their rows are due after [Policy].Lease, for the case
-// that it dies.
+// delivers them at once, without a take. Their rows are due after [Policy.EventsFor], for the
+// case that it dies.
 func FirstEvents(held, r *Record, v *Verdict) []outbox.Message {
 	events := r.emitted(v.Events())
 	if r.State == InFlight && r.Interim == nil || !held.firstToEmit(events) {

@@ -12,7 +12,7 @@
 //	w.Start()
 //	p.Start()
 //	w.Wake("europe-west1", 0) // this process wrote a row that is due
-//	w.Offer("europe-west1", due, row) // or one that is not, and that it handles until then
+//	w.Offer("europe-west1", due, row) // or one that is due later, to be handled here before
 //	p.Stop()
 //	err = w.Drain(ctx) // take no more, and wait for those that were taken
 //
@@ -43,8 +43,8 @@
 //	take or offer | handle | finish
 //
 // A crash before the take changes nothing. After it, the row is due again when
-// its lease has run out. An offered row is due when its writer no longer handles it. After the handling and before the finish, the row is
-// handled again, so handlers are idempotent; a provider call's handler finds its
+// its lease has run out. An offered row is due at the time until which its writer handles it.
+// After the handling and before the finish, the row is handled again, so handlers are idempotent; a provider call's handler finds its
 // claim settled and the row gone. A crash before a step that finishes many rows is a crash
 // before the finish of each of them.
 //

@@ -48,8 +48,8 @@ const (
 )
 
 // AllQueues returns the names of all queues. A new queue needs its table in both stores
-// (cockroach's queueTables, look.sql and usedTables, embedded's queues), a worker in
-// internal/node (newWorkers, and waking if its rows are due at once), its name among the
+// (sqlstore's queueTables, look.sql and usedTables, embedded's queues), a worker in
+// internal/node (newWorkers, and notifying if its rows are due at once), its name among the
 // flags of homeward outbox, and a case in claimtest.
 func AllQueues() []Queue { return []Queue{ProviderCalls, Events, Expiries, Notices} }
 

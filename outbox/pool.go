@@ -29,20 +29,8 @@ type pool struct {
 	mu      sync.Mutex
 	homes   map[string]*home
 	takes   uint64
-	offered []offer // wait for a slot, oldest first
-	stopped bool    // no more are accepted
+	stopped bool // no offers are accepted
 }
-
-// offer is a row that this process wrote, see [Worker.Offer].
-type offer struct {
-	h   *home
-	m   Message
-	end time.Time
-	at  time.Time // from when it is due at once, instead of waiting on
-}
-
-// maxOffered bounds the offered rows that wait for a slot: some megabytes.
-const maxOffered = 1024
 
 // home is the pool's state for a region.
 type home struct {
@@ -266,60 +254,41 @@ func (p *pool) take(h *home, slots, limit int, lines bool) {
 	p.notify()
 }
 
-// offer starts rows as far as there are slots, and has the others wait for one.
+// offer starts rows in slots that takes do not have, but for a quarter of all slots: rows that have
+// to be taken must not wait for ever. It makes rows due for which there is none.
 func (p *pool) offer(region string, end time.Time, rows []Message) {
-	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {
 		return
 	}
 	h := p.home(region)
-	for _, m := range rows {
-		p.offered = append(p.offered, offer{h, m, end, now.Add(end.Sub(now) / 2)})
+	free := p.w.c.Slots - p.w.c.Slots/4
+	for _, other := range p.homes {
+		free -= other.rows + other.requested
 	}
-	p.startOffered()
+	b := batch{w: p.w, c: h.completer, ctx: Begun(context.Background()), end: end}
+	h.completer.add(len(rows))
+	for i, m := range rows {
+		if i >= free {
+			p.work.Go(func() { b.requeue(m) })
+			continue
+		}
+		h.rows++
+		h.started++
+		seq := h.started
+		p.work.Go(func() {
+			defer p.release(h, seq)
+			b.work(m)
+		})
+	}
 }
 
-// refuseOffers makes the offered rows due that wait, as no slot will be theirs.
+// refuseOffers is called when the pool is about to wait for its work.
 func (p *pool) refuseOffers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stopped = true
-	p.startOffered()
-}
-
-// startOffered starts offered rows in the slots that takes do not have, but for a quarter of all
-// slots, which only takes get: rows of failed tries and of other processes must not wait for ever.
-// It makes rows due that waited for half of their time. The caller holds the lock.
-func (p *pool) startOffered() {
-	free := p.w.c.Slots - p.w.c.Slots/4
-	for _, h := range p.homes {
-		free -= h.rows + h.requested
-	}
-	now, waiting := time.Now(), p.offered[:0]
-	for i, o := range p.offered {
-		b := &batch{w: p.w, c: o.h.completer, ctx: Begun(context.Background()), end: o.end}
-		switch {
-		case p.stopped || now.After(o.at) || len(waiting) >= maxOffered:
-			b.c.add(1)
-			p.work.Go(func() { b.requeue(o.m) })
-		case free > 0:
-			free--
-			b.c.add(1)
-			o.h.rows++
-			o.h.started++
-			seq := o.h.started
-			p.work.Go(func() {
-				defer p.release(o.h, seq)
-				b.work(o.m)
-			})
-		default:
-			waiting = append(waiting, p.offered[i])
-		}
-	}
-	clear(p.offered[len(waiting):])
-	p.offered = waiting
 }
 
 // freeSlots returns how many rows region may take now, of due regions, itself included,
@@ -358,7 +327,6 @@ func (p *pool) release(h *home, seq uint64) {
 		h.wake(time.Now(), 0, 0)
 		h.lines = true
 	}
-	p.startOffered()
 	p.mu.Unlock()
 	p.notify()
 }

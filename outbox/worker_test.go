@@ -395,19 +395,18 @@ func TestAnOfferedRowIsHandledWithoutATake(t *testing.T) {
 	}
 }
 
-// Offered rows beyond the slots wait for one. A quarter of the slots is for takes alone.
+// A quarter of the slots is for takes alone. Offered rows without a slot are due at once, and one
+// that is behind an offered row is taken when that ends.
 func TestOfferedRowsShareTheSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, s := newQueue(), newSlowly()
 		w := workerOf(t, q, s.handle, 8, "r")
 		defer s.release()
 		w.Start()
-		offered(w, q, ids("slow offered ", 20)...)
-		require.Equal(t, 6, s.inHand("r"))
-		q.put(ids("slow ", 10)...)
-		w.Wake("r", 0)
+		synctest.Wait()
+		offered(w, q, ids("slow offered ", 10)...)
 		time.Sleep(aPause)
-		require.Equal(t, 8, s.inHand("r"))
+		require.Equal(t, 8, s.inHand("r"), "six as offered, two by a take")
 		s.release()
 		time.Sleep(aPause)
 		require.Zero(t, s.inHand("r"))
@@ -416,52 +415,22 @@ func TestOfferedRowsShareTheSlots(t *testing.T) {
 	})
 }
 
-// A row that waits in vain is due at once, for every worker.
-func TestAnOfferedRowWithoutASlotIsDueAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q, s := newQueue(), newSlowly()
-		w := workerOf(t, q, s.handle, 4, "another")
-		defer s.release()
-		w.Start()
-		offered(w, q, ids("slow ", 3)...)
-		time.Sleep(31 * time.Second) // more than half of a minute
-		now := time.Now()
-		offered(w, q, "quick")
-		require.Equal(t, now.Add(time.Minute), q.state("quick").Due)
-		synctest.Wait()
-		require.Equal(t, 3, s.inHand("r"))
-		time.Sleep(31 * time.Second)
-		offered(w, q, "next")
-		time.Sleep(aPause)
-		require.False(t, q.state("quick").Due.After(time.Now()), "it waited for half a minute")
-		require.True(t, q.state("next").Due.After(time.Now()))
-	})
-}
-
-// A worker that stops makes the rows due that it has no slot for, and leaves later ones to their
-// due times.
+// A worker that stops accepts no offers, and waits for those that it accepted.
 func TestAStoppedWorkerRefusesOffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, s := newQueue(), newSlowly()
 		w := workerOf(t, q, s.handle, 4, "another")
 		w.Start()
-		offered(w, q, ids("slow ", 5)...)
+		offered(w, q, ids("slow ", 3)...)
 		require.Equal(t, 3, s.inHand("r"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorContains(t, w.Drain(ctx), "3")
-		due := 0
-		for _, id := range ids("slow ", 5) {
-			if !q.state(id).Due.After(time.Now()) {
-				due++
-			}
-		}
-		require.Equal(t, 2, due)
+		offered(w, q, "late")
 		s.release()
 		require.NoError(t, w.Drain(t.Context()))
-		offered(w, q, "late")
-		synctest.Wait()
 		require.True(t, q.state("late").Due.After(time.Now()))
+		require.Len(t, q.rows, 1)
 	})
 }
 

@@ -283,7 +283,7 @@ func FuzzGossip(f *testing.F) {
 			if e&64 != 0 {
 				member.Meta = metaB
 			}
-			decoded, err := decodeMeta(member.Name, member.Meta)
+			decoded, err := decodeMeta(member.Name, member.Meta, now)
 			switch e / 3 % 4 {
 			case 0, 1:
 				if v.NotifyAlive(member) != nil {
@@ -310,7 +310,7 @@ func FuzzGossip(f *testing.F) {
 		}
 		for _, n := range live {
 			b, err := encodeMeta(n)
-			again, err2 := decodeMeta(n.Name, b)
+			again, err2 := decodeMeta(n.Name, b, n.UnreadySince)
 			if err != nil || err2 != nil || again != n || len(b) > memberlist.MetaMaxSize {
 				t.Fatalf("%+v is announced as %+v, %v, %v", n, again, err, err2)
 			}

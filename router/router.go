@@ -468,20 +468,26 @@ func (t *trip) execute(ctx context.Context, by Peers, to string) (claim.Reply, e
 	t.hops, t.asked = t.hops+1, to
 	began := time.Now()
 	defer func() { t.away += time.Since(began) }()
-	ctx, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	go t.abandon(to, ctx.Done(), giveUp)
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-replyMargin))
+	waiting, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	go t.abandon(to, waiting.Done(), func() { giveUp(region.ErrNoNode) })
+	if deadline, ok := waiting.Deadline(); ok {
+		within, cancel := context.WithDeadline(waiting, deadline.Add(-replyMargin))
 		defer cancel()
+		ctx = within
+	} else {
+		ctx = waiting
 	}
 	// The way there counts, too. It is at most a recent round trip.
 	req := *t.req
 	if rtt, measured := t.Distance(to); measured {
 		req.Began = req.Began.Add(-rtt)
 	}
-	return by.Execute(ctx, to, req, t.hops, t.Self)
+	reply, err := by.Execute(ctx, to, req, t.hops, t.Self)
+	if err != nil && errors.Is(context.Cause(waiting), region.ErrNoNode) {
+		err = fmt.Errorf("%w: %v", region.ErrNoNode, err) // whether or not it can be reached again by now
+	}
+	return reply, err
 }
 
 // abandon calls giveUp once home cannot be reached, and ends with done.

@@ -408,3 +408,19 @@ func TestAPinOfAnUnknownRegionIsReadAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"do us-east1", "replica", "pin", "replica", "forward europe-west1 hop 1 pinned true"}, w.calls)
 }
+
+// A region that answers pings again just after a forward there was given up: the caller has time left, and
+// the forward was not ended by it.
+func TestAForwardThatWasGivenUpIsServedThoughTheRegionIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		topology, err := region.NewTopology([]region.Region{{Name: here, Code: 1}, {Name: europe, Code: 2}})
+		require.NoError(t, err)
+		asked := 0
+		lost := func(string) bool { asked++; return asked == 3 } // not at first; at the second tick; not after it
+		r := New(Config{Self: here, Local: w, Peers: hanging{far{w}}, Pins: rows{w}, Topology: topology, Unreachable: lost})
+		began := time.Now()
+		_, err = r.Do(t.Context(), request(stamped(t, 2)), "")
+		require.NoError(t, err, "after %v, calls %v", time.Since(began), w.calls)
+	})
+}

@@ -88,7 +88,7 @@ func (w *world) written(held claim.Record, at time.Time, post *ledger.Transactio
 		want.Region, want.Tenant, want.Key, want.Operation = w.home, held.Key.Tenant, held.Key.Value, held.Operation
 		want.CreatedAt, want.Due = at, at
 		if first(&held, events) {
-			want.Due = at.Add(w.Policy.Lease)
+			want.Due = at.Add(w.Policy.EventsFor())
 		}
 		w.sameRow(want, got)
 	}
@@ -394,7 +394,7 @@ var effectTests = []test{
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		w.settle(held, emitting(approved("paid"), Events(held, 1)))
 		events := w.Queue(w.home, outbox.Events)
-		w.until(w.now().Add(w.Policy.Lease + time.Millisecond))
+		w.until(w.now().Add(w.Policy.EventsFor() + time.Millisecond))
 		taken, err := events.Take(w.ctx, w.home, 1, 1000*time.Hour)
 		require.NoError(w, err)
 		require.Len(w, taken, 1)

@@ -306,14 +306,14 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 }
 
 // emit records the events of v, behind earlier events of the same key and sink. The first holder
-// has a lease's time to deliver its own.
+// has [claim.Policy.EventsFor] to deliver its own.
 func (m *Model) emit(at Place, held *claim.Record, v *claim.Verdict, now time.Time) {
 	events := maps.Clone(m.Events)
 	for _, e := range v.Events() {
 		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, "charge"
 		e.CreatedAt, e.Due = now, now
 		if first(held, v.Events()) {
-			e.Due = now.Add(m.Policy.Lease)
+			e.Due = now.Add(m.Policy.EventsFor())
 		}
 		for _, o := range events {
 			if o.Region == e.Region && o.Tenant == e.Tenant && o.Key == e.Key && o.Kind == e.Kind {

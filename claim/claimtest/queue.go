@@ -38,7 +38,7 @@ func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 		}
 	case outbox.Events:
 		o.Append = func(t testing.TB, region, tenant, key string, kinds ...outbox.Kind) (ids []string) {
-			// The events of a first holder are due only after a lease.
+			// The events of a first holder are due only later.
 			rec := k.settle(t, k.begin(t, region, tenant, key), claim.Verdict{Outcome: &claim.Unsent{}})
 			released := &claim.Released{Response: answer(402, "no")} // the key is free again
 			for i, kind := range kinds {

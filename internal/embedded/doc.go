@@ -26,7 +26,7 @@
 // and other steps of many rows take their locks sorted; Take takes none that it would have
 // to wait for.
 //
-// Memory has locks, and a copy of the tenants. Everything else is read.
+// Memory has locks, a copy of the tenants and a few recent answers. Everything else is read.
 //
 // # Layout
 //

@@ -98,7 +98,6 @@ type notifying struct {
 
 // Settle implements [claim.Store].
 func (s notifying) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
-	due := time.Now().Add(s.n.c.Policy.Lease) // or later, as the store counts from when it records them
 	rec, err := s.Store.Settle(ctx, held, v)
 	if err == nil && rec.State == claim.InFlight {
 		s.n.pollSoon(held.Home) // due when its lease ends
@@ -106,10 +105,18 @@ func (s notifying) Settle(ctx context.Context, held claim.Record, v claim.Verdic
 	if len(v.Events()) == 0 {
 		return rec, err
 	}
-	if first := claim.FirstEvents(&held, &rec, &v); err == nil && len(first) > 0 {
+	first := claim.FirstEvents(&held, &rec, &v)
+	if err != nil || len(first) == 0 {
+		s.n.wake(outbox.Events, held.Home, 0) // also if it is unknown whether they are there
+		return rec, err
+	}
+	// They are due then or later: the store counts from when it recorded them, perhaps in an
+	// earlier try. Half of the time is for a delivery, as of a take's lease.
+	within := s.n.c.Policy.EventsFor()
+	if due := v.MadeAt.Add(within); time.Until(due) > within/2 {
 		s.n.offer(held.Home, due, first)
-	} else { // also if it is unknown whether they are there
-		s.n.wake(outbox.Events, held.Home, 0)
+	} else {
+		s.n.wake(outbox.Events, held.Home, within)
 	}
 	return rec, err
 }

@@ -201,9 +201,14 @@ func (n *Node) stopWork(ctx context.Context) error {
 	var errs []error
 	for _, b := range n.allWorkers() {
 		b.poller.Stop()
-		for _, w := range b.workers {
-			errs = append(errs, w.Drain(ctx))
+		for q, w := range b.workers {
+			if q != outbox.Events {
+				errs = append(errs, w.Drain(ctx))
+			}
 		}
+	}
+	for _, b := range n.allWorkers() { // the others have offered it the events of their rows
+		errs = append(errs, b.workers[outbox.Events].Drain(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -50,7 +50,7 @@ type (
 		TraceParent string
 		Fence       int64
 	}
-	// eventRow is a message that is due at once.
+	// eventRow is an event for one sink.
 	eventRow struct {
 		ID, Kind    string
 		Payload     []byte

@@ -229,7 +229,7 @@ func TestAReplicaShowsTheLaterOfTwoPins(t *testing.T) {
 	_, now, _, err := v.Get(t.Context(), claim.Key{Tenant: "acme", Value: "k"}, regions[0])
 	require.NoError(t, err)
 	d.exec(t, "ALTER TABLE pins DROP CONSTRAINT IF EXISTS pins_tenant_id_idem_key_key") // which CockroachDB does not have: it would cost a trip
-	now = now.Add(-time.Minute) // a replica is a few seconds behind
+	now = now.Add(-time.Minute)                                                         // a replica is a few seconds behind
 	for later, registrar := range regions[:2] {
 		key := claim.Key{Tenant: "acme", Value: "later at " + registrar}
 		for i, at := range regions[:2] {

@@ -8,11 +8,12 @@
 // The step that settles a claim writes its rows, so no event is lost and none
 // is emitted for a step that failed. Each event is delivered at least once:
 //
-//	settle | take | deliver | finish
+//	settle | take or offer | deliver | finish
 //
-// The node that settles wakes its worker, which takes, delivers and finishes many rows at a
-// time. After a crash between delivery and finish, the worker delivers the event again a
-// minute later, when the row's lease has ended. It also does so after a lost
+// The node that settles offers the first events of a claim to its worker, and wakes it for
+// later ones, which it takes. The worker delivers, and finishes many rows at a time. After a
+// crash before the finish, a worker delivers the event again once the row is due: after two of
+// the claim's leases, or the take's. It also does so after a lost
 // answer: the worker treats an unknown delivery as failed. Each repetition carries
 // the same event id, as Nats-Msg-Id, webhook-id or the id in the log, and the same
 // bytes.
