@@ -28,7 +28,7 @@ import (
 // procedures are what a node answers, in the order of a fuzzed byte.
 var procedures = []string{
 	peerv1connect.PeerServiceExecuteProcedure, peerv1connect.PeerServiceInspectProcedure,
-	peerv1connect.PeerServiceObjectProcedure, peerv1connect.PeerServicePingProcedure,
+	peerv1connect.PeerServiceObjectProcedure, peerv1connect.PeerServiceTenantProcedure, peerv1connect.PeerServicePingProcedure,
 }
 
 // encoding is the content type of a fuzzed message.
@@ -61,7 +61,9 @@ func FuzzMessages(f *testing.F) {
 	f.Add(byte(0), true, []byte(`{"tenant":"acme","key":"order-1","home":"europe-west1","operation":"charge","method":"POST","path":"/","canonicalBody":"e30=","hops":1,"entry":"us-east1","pinnedAt":"0001-01-01T00:00:00Z"}`))
 	f.Add(byte(1), false, marshal(f, &peerv1.InspectRequest{Tenant: "acme", Key: "order-1", Home: eu}))
 	f.Add(byte(2), false, marshal(f, &peerv1.ObjectRequest{Tenant: "acme", Id: "ch_1", Home: eu}))
-	f.Add(byte(3), false, marshal(f, &peerv1.PingRequest{Padding: []byte("p")}))
+	f.Add(byte(0), false, marshal(f, toDeputy(eu, &claim.Request{Key: key, Operation: "charge", Input: request.Input, PreferHome: 1}, 1, us)))
+	f.Add(byte(3), false, marshal(f, &peerv1.TenantRequest{ApiKeyHash: make([]byte, 32)}))
+	f.Add(byte(4), false, marshal(f, &peerv1.PingRequest{Padding: []byte("p")}))
 
 	topology, err := NewTopology([]Region{{Name: us, Code: 1}, {Name: eu, Code: 2}, {Name: as, Code: 3}})
 	if err != nil {
@@ -95,8 +97,17 @@ func FuzzMessages(f *testing.F) {
 				return 0, claim.Response{}, false, nil
 			},
 		}
+		deputy := &fakeLocal{inspect: local.inspect, object: local.object, execute: func(_ context.Context, home string, req claim.Request) (claim.Reply, error) {
+			checkKey(home, req.Key)
+			again, err := fromExecuteRequest(toDeputy(home, &req, 1, us))
+			again.Began = req.Began
+			if err != nil || !reflect.DeepEqual(req, again) || !req.PinnedAt.IsZero() {
+				t.Fatalf("a deputy ran %+v, and forwarded it is %+v, %v", req, again, err)
+			}
+			return claim.Reply{Response: claim.Response{Status: 201}, State: claim.Completed}, nil
+		}}
 		var log bytes.Buffer
-		h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Deployment: deploymentID, Topology: topology, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		h, err := NewHandler(HandlerConfig{Local: local, Deputy: deputy, Tenant: noTenants, Self: eu, Deployment: deploymentID, Topology: topology, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,6 +150,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(byte(0), uint16(200), marshal(f, &peerv1.ExecuteResponse{
 		Response: toResponse(new(anAnswer())), State: 2, FirstUse: &timestamppb.Timestamp{Seconds: 1 << 50}, ExpiresAt: &timestamppb.Timestamp{Nanos: -1},
 	}))
+	f.Add(byte(3), uint16(200), marshal(f, &peerv1.TenantResponse{Id: "acme", Registrar: eu, RatePerSecond: 5, Burst: 9}))
 	for _, p := range []*peerv1.Problem{
 		{Kind: peerv1.Problem_KIND_IN_USE, RetryAfterMs: 1000, Home: eu, FirstUse: toTimestamp(at), ExpiresAt: toTimestamp(at)},
 		{Kind: peerv1.Problem_KIND_OUTCOME_UNKNOWN, RetryAfterMs: 1 << 44},
@@ -170,7 +182,7 @@ func FuzzAnswers(f *testing.F) {
 			t.Fatal(err)
 		}
 		key := claim.Key{Tenant: "acme", Value: "order-1"}
-		switch procedures[int(procedure)%3] {
+		switch procedures[int(procedure)%4] {
 		case peerv1connect.PeerServiceExecuteProcedure:
 			req := claim.Request{Key: key, Operation: "charge", Input: claim.FingerprintInput{Method: "POST", Path: "/", Tenant: "acme", Canonical: []byte("{}")}, Began: time.Now()}
 			reply, err := p.Execute(t.Context(), eu, req, 1, us)
@@ -183,6 +195,14 @@ func FuzzAnswers(f *testing.F) {
 			}
 			if found {
 				checkAnswer(t, err, s.Record.State, nil, times...)
+			}
+		case peerv1connect.PeerServiceTenantProcedure:
+			tenant, found, err := p.Tenant(t.Context(), eu, claim.APIKeyHash{})
+			if err != nil {
+				checkAnswer(t, err, 0, nil)
+			}
+			if found != (tenant.ID != "") || tenant.Burst < 0 || found && !ValidName(tenant.Registrar) {
+				t.Fatalf("%+v, %v", tenant, found)
 			}
 		default:
 			state, response, found, err := p.Object(t.Context(), eu, "acme", "ch_1")
@@ -266,6 +286,7 @@ func FuzzGossip(f *testing.F) {
 	one, other := meta(Node{Region: us, RPCAddr: "a:1", Version: "v1"}), meta(Node{Region: eu, RPCAddr: "b:1", Draining: true, Versions: Versions{Epoch: 1, Restore: 2}})
 	f.Add([]byte{0, 9, 3, 9, 6, 1, 3}, one, other)
 	f.Add([]byte{0, 1, 4, 2, 5}, one, []byte("of another system"))
+	f.Add([]byte{0, 64, 64, 9, 64}, one, meta(Node{Region: us, RPCAddr: "a:1", UnreadySince: time.Unix(1, 0)}))
 
 	f.Fuzz(func(t *testing.T, events, metaA, metaB []byte) {
 		now := time.Unix(1, 0)
@@ -293,10 +314,14 @@ func FuzzGossip(f *testing.F) {
 					continue
 				}
 				v.NotifyJoin(member)
-				if old := live[member.Name]; err != nil || old.Region != decoded.Region {
+				was := live[member.Name]
+				if err != nil || was.Region != decoded.Region {
 					leave(member.Name)
 				}
 				if err == nil {
+					if !decoded.UnreadySince.IsZero() && !was.UnreadySince.IsZero() {
+						decoded.UnreadySince = was.UnreadySince
+					}
 					live[member.Name] = decoded
 					delete(gone, decoded.Region)
 				}

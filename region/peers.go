@@ -214,7 +214,8 @@ func (p *Peers) Tenant(ctx context.Context, region string, hash claim.APIKeyHash
 	if err != nil || resp.GetId() == "" {
 		return claim.Tenant{}, false, err
 	}
-	return fromTenant(resp), true, nil
+	tenant, err := fromTenant(resp)
+	return tenant, err == nil, err
 }
 
 // method is a method expression of the generated client.

@@ -281,7 +281,8 @@ func TestHandlerRefusesMalformedMessages(t *testing.T) {
 		"hops must":                 func(m *peerv1.ExecuteRequest) { m.Hops = 0 },
 		"pinned_at is not":          func(m *peerv1.ExecuteRequest) { m.PinnedAt.Nanos = -1 },
 		"a deputy reads the pin":    func(m *peerv1.ExecuteRequest) { m.Deputy = true },
-		"a region code has 16 bits": func(m *peerv1.ExecuteRequest) { m.PreferHome = 1 << 16 },
+		"prefer_home is a region":   func(m *peerv1.ExecuteRequest) { m.PreferHome = 1 },
+		"for a deputy":              func(m *peerv1.ExecuteRequest) { m.Deputy, m.PinnedAt, m.PreferHome = true, nil, 1<<16 },
 		"also is not a":             func(m *peerv1.ExecuteRequest) { m.Also, m.AlsoVersion = make([]byte, 31), 1 },
 		"also is not":               func(m *peerv1.ExecuteRequest) { m.Also = make([]byte, 32) },
 	} {

@@ -96,8 +96,10 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 		return claim.Request{}, &badRequestError{"hops must count this forward"}
 	case m.GetHops() > MaxHops:
 		return claim.Request{}, ErrHopLimit
-	case m.GetDeputy() && m.PinnedAt != nil, m.GetPreferHome() > math.MaxUint16:
-		return claim.Request{}, &badRequestError{"a deputy reads the pin by itself, and a region code has 16 bits"}
+	case m.GetDeputy() && m.PinnedAt != nil:
+		return claim.Request{}, &badRequestError{"a deputy reads the pin by itself"}
+	case m.GetPreferHome() > math.MaxUint16 || m.GetPreferHome() != 0 && !m.GetDeputy():
+		return claim.Request{}, &badRequestError{"prefer_home is a region code, and for a deputy"}
 	case m.PinnedAt != nil && !m.PinnedAt.IsValid():
 		return claim.Request{}, &badRequestError{"pinned_at is not a time"}
 	case m.GetUnderWayUs() < 0 || m.GetUnderWayUs() > maxUnderWay.Microseconds():
@@ -170,11 +172,16 @@ func toTenant(t *claim.Tenant) *peerv1.TenantResponse {
 	}
 }
 
-func fromTenant(m *peerv1.TenantResponse) claim.Tenant {
+// fromTenant fails for what no store has.
+func fromTenant(m *peerv1.TenantResponse) (claim.Tenant, error) {
+	if len(m.GetId()) > maxTenant || !ValidName(m.GetRegistrar()) || m.GetBurst() < 0 || m.GetBurst() > math.MaxInt32 ||
+		!(m.GetRatePerSecond() >= 0) || math.IsInf(m.GetRatePerSecond(), 0) {
+		return claim.Tenant{}, fmt.Errorf("%w: its tenant cannot be one", ErrPeerFailed)
+	}
 	return claim.Tenant{
 		ID: m.GetId(), Name: m.GetName(), Registrar: m.GetRegistrar(), RatePerSecond: m.GetRatePerSecond(), Burst: int(m.GetBurst()),
 		CardNumbers: claim.CardNumbers(m.GetCardNumbers()), Routes: m.GetRoutes(),
-	}
+	}, nil
 }
 
 func toResponse(r *claim.Response) *peerv1.Response {
