@@ -225,6 +225,42 @@ func TestStepsInABatch(t *testing.T) {
 	}
 }
 
+// TestATenantsKeyIsItsOwn: in one batch two tenants use the same keys, of which one of them has
+// used all before, at another node.
+func TestATenantsKeyIsItsOwn(t *testing.T) {
+	c := newCrowd(t)
+	require.NoError(t, c.db.PutTenant(t.Context(), claim.Tenant{ID: "globex", Registrar: here}))
+	others := view(t, open(t, sqlstore.Config{URL: c.d.admin}), here)
+	arrival := func(tenant string, i int) claim.Arrival {
+		return claimtest.NewArrival(claim.Key{Tenant: tenant, Value: c.key(i).Value}, here, "100", "n", fmt.Sprint("ch_", tenant, i))
+	}
+	got := make([]claim.Begun, crowdSize)
+	var calls []func() error
+	for i := range got {
+		tenant := "acme"
+		if i%2 != 0 {
+			tenant = "globex"
+			begun, err := others.Begin(t.Context(), arrival(tenant, i/2))
+			require.NoError(t, err)
+			require.Equal(t, claim.Won, begun.Decision)
+		}
+		calls = append(calls, func() (err error) {
+			got[i], err = c.view.Begin(c.Context(), arrival(tenant, i/2))
+			return err
+		})
+	}
+	errs := c.together("claims", func() error { _, err := c.begin(c.Context(), c.key(99), "n"); return err }, calls, func() {})
+	c.counted("begin", 0, 0)
+	for i, err := range errs {
+		require.NoError(t, err)
+		want := claim.Won
+		if i%2 != 0 {
+			want = claim.Busy
+		}
+		require.Equal(t, want.String(), got[i].Decision.String())
+	}
+}
+
 // TestAPinThatStandsIsItsOwn: another node has moved the registrar, and one key of a batch has its
 // pin at the one before. That is no conflict: the statement pins the others, and not that one.
 func TestAPinThatStandsIsItsOwn(t *testing.T) {
