@@ -67,6 +67,19 @@ func TestRegistrarForgotten(t *testing.T) {
 	require.NoError(t, db.MoveRegistrar(ctx, "globex", us), "the way back is open")
 	d.clock.advance(t, time.Minute)
 	require.NoError(t, db.MoveRegistrar(ctx, "globex", asia))
+	before := func() string {
+		t.Helper()
+		for _, r := range regions {
+			_, err := near.SweepHome(ctx, r, 1000)
+			require.NoError(t, err)
+		}
+		tenant, err := db.Tenant(ctx, "globex")
+		require.NoError(t, err)
+		return tenant.PreviousRegistrar
+	}
+	require.Equal(t, us, before(), "no pin is there yet")
+	d.clock.advance(t, time.Hour)
+	require.Empty(t, before())
 }
 
 // TestCardNumbers: what becomes of a tenant's card numbers is in its row; the default is to
