@@ -52,6 +52,11 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 	deaf := func(statement string) func(c *cell) {
 		return func(c *cell) { c.proxy.Arm(statement, wireproxy.DropBefore, sqlstore.MaxTries) }
 	}
+	drains := func(c *cell) { c.sql("UPDATE regions SET status = 1 WHERE name = $1", here) }
+	noNewHomes := func(c *cell, err error) {
+		c.sql("UPDATE regions SET status = 0 WHERE name = $1", here)
+		require.ErrorIs(c, err, claim.ErrNoNewHomes)
+	}
 	const before, after = wireproxy.StallBefore, wireproxy.StallAfter
 	for _, tt := range []struct {
 		operation string
@@ -110,12 +115,10 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 		}},
 		{"settle an attempt that sent nothing", after, "not readable", deaf("find"), fails(claim.ErrUnavailable)},
 		{"pin", before, "pinned", func(c *cell) { c.pins(there, there) }, home(there)},
-		{"pin", before, "drained", func(c *cell) { c.sql("UPDATE regions SET status = 1 WHERE name = $1", here) }, func(c *cell, err error) {
-			c.sql("UPDATE regions SET status = 0 WHERE name = $1", here)
-			require.ErrorIs(c, err, claim.ErrNoNewHomes)
-		}},
+		{"pin", before, "drained", drains, noNewHomes},
 		{"pin", after, "asked for", func(c *cell) { c.pins(there, here) }, home(here)},
 		{"pin", after, "not readable", deaf("pin_read"), fails(claim.ErrUnavailable)},
+		{"take a pin over", before, "drained", drains, noNewHomes},
 		{"take a pin over", before, "taken over", func(c *cell) { c.pins(elsewhere, elsewhere) }, home(elsewhere)},
 		{"take a pin over", after, "asked for", func(c *cell) { c.pins(elsewhere, here) }, home(here)},
 		{"delete a pin", before, "taken over", func(c *cell) { c.pins(elsewhere, elsewhere) }, func(c *cell, err error) { require.NoError(c, err) }},
