@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -41,6 +42,8 @@ func CheckURL(text string, allowHTTP bool) error {
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "" || len(text) > maxURL:
 		return fmt.Errorf("the endpoint is not a URL of at most %d bytes; write https://host/path", maxURL)
+	case !dialable(u.Port()):
+		return fmt.Errorf("the endpoint has port %s; write one from 1 to 65535, or none", u.Port())
 	case u.Scheme == "http" && !allowHTTP:
 		return errors.New("the endpoint is http, so anybody on the network path can read the events; write https://")
 	case u.Scheme != "https" && u.Scheme != "http":
@@ -51,6 +54,12 @@ func CheckURL(text string, allowHTTP bool) error {
 		return errors.New("the endpoint has a fragment (#…), which is never sent; leave it out")
 	}
 	return nil
+}
+
+// dialable reports whether a URL's port, "" for none, is one that something may listen on.
+func dialable(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 // Check returns an error for an endpoint that could not be used. The error never

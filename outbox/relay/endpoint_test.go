@@ -3,6 +3,7 @@ package relay
 import (
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -32,6 +33,11 @@ func FuzzEndpoint(f *testing.F) {
 		u, err := url.Parse(text)
 		if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" || len(text) > maxURL {
 			t.Fatalf("%q was accepted: %+v, %v", text, u, err)
+		}
+		if port := u.Port(); port != "" {
+			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+				t.Fatalf("%q was accepted, with a port that nothing listens on", text)
+			}
 		}
 		if secure := CheckURL(text, false) == nil; secure != (u.Scheme == "https") {
 			t.Fatalf("%q is accepted as https: %v", text, secure)
