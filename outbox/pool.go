@@ -263,10 +263,7 @@ func (p *pool) offer(region string, end time.Time, rows []Message) {
 		return
 	}
 	h := p.home(region)
-	free := p.w.c.Slots - p.w.c.Slots/4
-	for _, other := range p.homes {
-		free -= other.rows + other.requested
-	}
+	free := p.unusedSlots() - p.w.c.Slots/4
 	b := batch{w: p.w, c: h.completer, ctx: Begun(context.Background()), end: end}
 	h.completer.add(len(rows))
 	for i, m := range rows {
@@ -296,10 +293,7 @@ func (p *pool) refuseOffers() {
 // that has none, so that slow rows of one home never block another's. The caller holds the
 // lock.
 func (p *pool) freeSlots(region string, regions []string, due int) int {
-	free := p.w.c.Slots
-	for _, h := range p.homes {
-		free -= h.rows + h.requested
-	}
+	free := p.unusedSlots()
 	if free <= 0 {
 		return 0
 	}
@@ -314,6 +308,15 @@ func (p *pool) freeSlots(region string, regions []string, due int) int {
 		slots = max(slots, 1) // the slot that was kept
 	}
 	return max(slots, 0)
+}
+
+// unusedSlots returns how many slots no region has. The caller holds the lock.
+func (p *pool) unusedSlots() int {
+	unused := p.w.c.Slots
+	for _, h := range p.homes {
+		unused -= h.rows + h.requested
+	}
+	return unused
 }
 
 // busy reports whether a region has a slot.

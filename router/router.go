@@ -468,15 +468,14 @@ func (t *trip) execute(ctx context.Context, by Peers, to string) (claim.Reply, e
 	t.hops, t.asked = t.hops+1, to
 	began := time.Now()
 	defer func() { t.away += time.Since(began) }()
-	waiting, giveUp := context.WithCancelCause(ctx)
+	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
+	waiting := ctx
 	go t.abandon(to, waiting.Done(), func() { giveUp(region.ErrNoNode) })
-	if deadline, ok := waiting.Deadline(); ok {
-		within, cancel := context.WithDeadline(waiting, deadline.Add(-replyMargin))
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-replyMargin))
 		defer cancel()
-		ctx = within
-	} else {
-		ctx = waiting
 	}
 	// The way there counts, too. It is at most a recent round trip.
 	req := *t.req
