@@ -110,7 +110,7 @@ func TestDueRowsWithoutAWorker(t *testing.T) {
 	expected := []string{"HomewardOutboxLag", "HomewardEventsLag", "HomewardStuckInFlight", "HomewardUnknownOld"}
 	w.healthy(expected...)
 	w.idle.Store(true)
-	require.Equal(t, http.StatusCreated, w.charge(us, w.fresh(us), 1)) // with an event that stays
+	require.Equal(t, http.StatusCreated, w.charge(us, w.fresh(us), 1)) // its event stays
 	w.faults(simulator.Faults{ErrorAfter: 1})
 	require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
 	w.ahead.Add(int64(2 * time.Hour))

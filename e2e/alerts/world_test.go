@@ -50,7 +50,7 @@ type world struct {
 	network  *wan.Network
 	// gone: no store answers.
 	gone *atomic.Bool
-	// idle: no worker gets a row.
+	// idle: no worker gets a row or finishes one.
 	idle *atomic.Bool
 	// blind is a region in which no node can read the table of regions; "" for none.
 	blind *atomic.Pointer[string]
@@ -98,7 +98,8 @@ func (s cutStore) Unknown(ctx context.Context, home string, limit int) ([]claim.
 
 func (s cutStore) Queue(q outbox.Queue) outbox.Store { return idleQueue{s.Store.Queue(q), s.idle} }
 
-// idleQueue hands out no rows while its workers are idle.
+// idleQueue hands out no rows while its workers are idle, and finishes none: a first holder
+// delivers its first events without a take.
 type idleQueue struct {
 	outbox.Store
 	idle *atomic.Bool
@@ -109,6 +110,13 @@ func (q idleQueue) Take(ctx context.Context, region string, limit int, lease tim
 		return nil, nil
 	}
 	return q.Store.Take(ctx, region, limit, lease)
+}
+
+func (q idleQueue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
+	if q.idle.Load() {
+		return fmt.Errorf("%w: its workers are idle", claim.ErrUnavailable)
+	}
+	return q.Store.FinishAll(ctx, region, rows)
 }
 
 // start starts three regions of two nodes and a provider.
