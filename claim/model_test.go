@@ -305,19 +305,20 @@ func (o pureQueue) Take(_ context.Context, region string, _ int, _ time.Duration
 	return all, nil
 }
 
-func (o pureQueue) Finish(_ context.Context, region, id string, _ uint64) error {
+func (o pureQueue) Finish(_ context.Context, region string, row outbox.Hold) error {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
-	delete(o.s.queued[o.q], claimtest.Ref{Home: region, ID: id})
+	delete(o.s.queued[o.q], claimtest.Ref{Home: region, ID: row.ID})
 	return nil
 }
 
-func (o pureQueue) Park(_ context.Context, region, id string, _ uint64, _ string) error {
+func (o pureQueue) Park(_ context.Context, region string, row outbox.Hold, _ string) error {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
-	m := o.s.queued[o.q][claimtest.Ref{Home: region, ID: id}]
+	ref := claimtest.Ref{Home: region, ID: row.ID}
+	m := o.s.queued[o.q][ref]
 	m.Parked = true
-	o.s.queued[o.q][claimtest.Ref{Home: region, ID: id}] = m
+	o.s.queued[o.q][ref] = m
 	return nil
 }
 

@@ -193,7 +193,7 @@ func tooMany(w *story) {
 			q, id := w.store().Queue(outbox.Notices), notice.ID(judged, id)
 			if m, waits, err := q.Message(w.ctx, r, id); waits {
 				require.NoError(w.t, err)
-				if q.Park(w.ctx, r, id, m.Fence, "to be due now") == nil {
+				if q.Park(w.ctx, r, m.Hold(), "to be due now") == nil {
 					_, err = q.Unpark(w.ctx, r, id)
 					require.NoError(w.t, err)
 				}

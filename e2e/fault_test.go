@@ -54,8 +54,8 @@ func (s hasty) Queue(q outbox.Queue) outbox.Store {
 
 type hastyQueue struct{ outbox.Store }
 
-func (s hastyQueue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
-	return s.Store.Retry(ctx, region, id, fence, min(after, time.Millisecond), reason)
+func (s hastyQueue) Retry(ctx context.Context, region string, row outbox.Hold, after time.Duration, reason string) error {
+	return s.Store.Retry(ctx, region, row, min(after, time.Millisecond), reason)
 }
 
 func (s hastyQueue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {

@@ -49,12 +49,12 @@ func (c *completer) remove() {
 }
 
 func (c *completer) finish(ctx context.Context, m Message) error {
-	return c.complete(&completion{ctx: ctx, done: true, Delay: Delay{Hold: Hold{m.ID, m.Fence}}})
+	return c.complete(&completion{ctx: ctx, done: true, Delay: Delay{Hold: m.Hold()}})
 }
 
 // retry postpones the row, and schedules a take for when it is due again.
 func (c *completer) retry(ctx context.Context, m Message, after time.Duration, reason string) error {
-	err := c.complete(&completion{ctx: ctx, Delay: Delay{Hold{m.ID, m.Fence}, after, reason}})
+	err := c.complete(&completion{ctx: ctx, Delay: Delay{m.Hold(), after, reason}})
 	c.w.Wake(c.region, after)
 	return err
 }

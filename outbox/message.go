@@ -101,11 +101,15 @@ var (
 	ErrFenced = errors.New("outbox: row was taken by another worker")
 )
 
-// Hold is a row that a worker has taken, and the fence that it got.
+// Hold is a row that a worker has taken, and the fence that it got. Tenant and Key are the
+// row's: they say where it is kept.
 type Hold struct {
-	ID    string
-	Fence uint64
+	Tenant, Key, ID string
+	Fence           uint64
 }
+
+// Hold returns what the worker that took m has to show when it ends m.
+func (m Message) Hold() Hold { return Hold{m.Tenant, m.Key, m.ID, m.Fence} }
 
 // Delay is the input of [Store.Retry] for one row.
 type Delay struct {
@@ -130,13 +134,13 @@ type Store interface {
 	// that another worker holds, or that are just being written, are skipped,
 	// never waited for: a later Take finds them.
 	Take(ctx context.Context, region string, limit int, lease time.Duration) ([]Message, error)
-	// Message reads a row without taking it.
+	// Message reads a row without taking it. In [Events] it may scan: it is for operators there.
 	Message(ctx context.Context, region, id string) (m Message, found bool, err error)
 	// Finish removes a row. ErrFenced unless fence is current.
-	Finish(ctx context.Context, region, id string, fence uint64) error
+	Finish(ctx context.Context, region string, row Hold) error
 	// Retry makes the row due again after the delay. A non-empty reason counts
 	// as an attempt; "" only postpones. ErrFenced unless fence is current.
-	Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error
+	Retry(ctx context.Context, region string, row Hold, after time.Duration, reason string) error
 	// FinishAll is Finish of many rows of one region, each of which is named once. A row
 	// whose fence is not current is left as it is, which is no error. After an error
 	// each row may be finished or not.
@@ -145,7 +149,7 @@ type Store interface {
 	RetryAll(ctx context.Context, region string, rows []Delay) error
 	// Park takes the row out of the queue until an operator unparks it.
 	// ErrFenced as above.
-	Park(ctx context.Context, region, id string, fence uint64, reason string) error
+	Park(ctx context.Context, region string, row Hold, reason string) error
 	// Unpark requeues a parked row: it is due now, and its attempt count is 0.
 	// It reports false if no parked row has that id.
 	Unpark(ctx context.Context, region, id string) (bool, error)

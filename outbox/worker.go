@@ -381,7 +381,7 @@ func (w *Worker) dispose(ctx context.Context, c *completer, m Message) {
 		err = c.retry(ctx, m, disposition.after, "")
 	case fateParked:
 		w.c.Logger.Error(parked, "home", m.Region, "id", m.ID, "kind", m.Kind, "tenant", m.Tenant, "reason", disposition.reason)
-		err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, disposition.reason)
+		err = w.c.Store.Park(ctx, m.Region, m.Hold(), disposition.reason)
 	case fateFailed, fateFaulted:
 		err = c.retry(ctx, m, max(disposition.after, w.backoff(m.Attempts)), disposition.reason)
 	}

@@ -57,27 +57,27 @@ func (q *queue) Take(_ context.Context, region string, limit int, lease time.Dur
 	return taken, nil
 }
 
-func (q *queue) held(id string, fence uint64) (*outbox.Message, error) {
-	if m := q.rows[id]; m != nil && m.Fence == fence {
+func (q *queue) held(row outbox.Hold) (*outbox.Message, error) {
+	if m := q.rows[row.ID]; m != nil && m.Fence == row.Fence {
 		return m, nil
 	}
 	return nil, outbox.ErrFenced
 }
 
-func (q *queue) Finish(_ context.Context, _, id string, fence uint64) error {
+func (q *queue) Finish(_ context.Context, _ string, row outbox.Hold) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, err := q.held(id, fence); err != nil {
+	if _, err := q.held(row); err != nil {
 		return err
 	}
-	delete(q.rows, id)
+	delete(q.rows, row.ID)
 	return nil
 }
 
-func (q *queue) Retry(_ context.Context, _, id string, fence uint64, after time.Duration, reason string) error {
+func (q *queue) Retry(_ context.Context, _ string, row outbox.Hold, after time.Duration, reason string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	m, err := q.held(id, fence)
+	m, err := q.held(row)
 	if err != nil {
 		return err
 	}
@@ -89,10 +89,10 @@ func (q *queue) Retry(_ context.Context, _, id string, fence uint64, after time.
 	return nil
 }
 
-func (q *queue) Park(_ context.Context, _, id string, fence uint64, reason string) error {
+func (q *queue) Park(_ context.Context, _ string, row outbox.Hold, reason string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	m, err := q.held(id, fence)
+	m, err := q.held(row)
 	if err := cmp.Or(q.failed, err); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (q *queue) Park(_ context.Context, _, id string, fence uint64, reason strin
 func (q *queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
 	q.count("finish")
 	for _, r := range rows {
-		_ = q.Finish(ctx, region, r.ID, r.Fence)
+		_ = q.Finish(ctx, region, r)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (q *queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold
 func (q *queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
 	q.count("retry")
 	for _, r := range rows {
-		_ = q.Retry(ctx, region, r.ID, r.Fence, r.After, r.Reason)
+		_ = q.Retry(ctx, region, r.Hold, r.After, r.Reason)
 	}
 	return nil
 }
@@ -454,7 +454,7 @@ func TestABatchHandlerEndsRowsOfAWholeTake(t *testing.T) {
 				most = max(most, len(rows))
 				for _, m := range rows {
 					if strings.HasPrefix(m.ID, "known") {
-						require.NoError(t, q.Finish(ctx, m.Region, m.ID, m.Fence))
+						require.NoError(t, q.Finish(ctx, m.Region, m.Hold()))
 					} else {
 						rest = append(rest, m)
 					}
@@ -662,6 +662,6 @@ func TestARowOutlivesItsWorker(t *testing.T) {
 		require.Zero(t, w.Round(t.Context()), "the dead worker's lease still runs")
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, w.Round(t.Context()))
-		require.ErrorIs(t, q.Finish(t.Context(), "r", "a", dead[0].Fence), outbox.ErrFenced)
+		require.ErrorIs(t, q.Finish(t.Context(), "r", dead[0].Hold()), outbox.ErrFenced)
 	})
 }

@@ -258,7 +258,7 @@ func (p *pair) take() {
 		return p.answer(ofTenant(p.tenant, rows), err)
 	}).(answered).Value.([]outbox.Message)
 	for _, m := range rows {
-		p.taken = append(p.taken, taken{q, region, outbox.Hold{ID: m.ID, Fence: m.Fence}})
+		p.taken = append(p.taken, taken{q, region, m.Hold()})
 	}
 }
 
@@ -276,13 +276,13 @@ func (p *pair) work() {
 		s := h.Queue(m.region, m.queue)
 		switch how {
 		case "finish":
-			return p.answer(nil, s.Finish(p.ctx, m.region, m.ID, m.Fence))
+			return p.answer(nil, s.Finish(p.ctx, m.region, m.Hold))
 		case "retry":
-			return p.answer(nil, s.Retry(p.ctx, m.region, m.ID, m.Fence, time.Second, "no answer"))
+			return p.answer(nil, s.Retry(p.ctx, m.region, m.Hold, time.Second, "no answer"))
 		case "postpone":
-			return p.answer(nil, s.Retry(p.ctx, m.region, m.ID, m.Fence, time.Minute, ""))
+			return p.answer(nil, s.Retry(p.ctx, m.region, m.Hold, time.Minute, ""))
 		case "park":
-			return p.answer(nil, s.Park(p.ctx, m.region, m.ID, m.Fence, "poison"))
+			return p.answer(nil, s.Park(p.ctx, m.region, m.Hold, "poison"))
 		case "finish all":
 			return p.answer(nil, s.FinishAll(p.ctx, m.region, []outbox.Hold{m.Hold}))
 		default:

@@ -33,6 +33,11 @@ func Events(rec claim.Record, n int) (events []outbox.Message) {
 }
 
 // expiry closes a request at due.
+// Call returns the hold of rec's provider call under a fence.
+func Call(rec claim.Record, fence uint64) outbox.Hold {
+	return outbox.Hold{Tenant: rec.Key.Tenant, Key: rec.Key.Value, ID: rec.Minted.ID, Fence: fence}
+}
+
 func expiry(due time.Time) *outbox.Message {
 	return &outbox.Message{Operation: "charge", Payload: []byte("100"), Due: due, TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 }
@@ -282,16 +287,18 @@ var effectTests = []test{
 	}},
 	{"effects: a duplicate event id fails the step and writes nothing", func(w *world) {
 		first := w.begin(w.arrival("k", "100"), claim.Won)
-		v := withEffects(declinedHard("no"), first, time.Time{})
-		done := w.settle(first, v)
-		held := w.begin(w.arrival("k2", "100"), claim.Won)
+		v := emitting(declinedSoft("no"), Events(first, 2))
+		w.settle(first, v)
+		held := w.begin(w.arrival("k", "100"), claim.Won)
 		twice := withEffects(approved("paid"), held, time.Time{})
 		twice.Events()[1].ID = v.Events()[1].ID
 		_, err := w.at(w.home).Settle(w.ctx, held, twice)
 		require.Error(w, err)
 		w.same(held, w.get(held))
 		require.Equal(w, 1, w.pending(w.home))
-		w.written(first, done.SettledAt, nil, v.Events(), nil)
+		_, booked := w.booked(held.Minted.ID)
+		require.False(w, booked)
+		w.holds(outbox.Events, 2)
 	}},
 	{"effects: a cancelled context writes nothing", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
@@ -323,7 +330,7 @@ var effectTests = []test{
 		for _, want := range append(first, v.Events()...) {
 			taken := w.takeOne(outbox.Events)
 			require.Equal(w, want.ID, taken.ID)
-			require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, taken.ID, taken.Fence))
+			require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, taken.Hold()))
 		}
 	}},
 	{"effects: the events of a key are taken in order when the clock was set back", func(w *world) {
@@ -364,13 +371,13 @@ var effectTests = []test{
 			var ids []string
 			for _, m := range taken {
 				ids = append(ids, m.ID)
-				require.NoError(w, queue.Finish(w.ctx, w.home, m.ID, m.Fence))
+				require.NoError(w, queue.Finish(w.ctx, w.home, m.Hold()))
 			}
 			require.ElementsMatch(w, []string{first[0].ID, next[0].ID}, ids, "%s: the first of each line", by)
 			for _, want := range []string{first[1].ID, next[1].ID} {
 				m := w.takeOne(outbox.Events)
 				require.Equal(w, want, m.ID, by)
-				require.NoError(w, queue.Finish(w.ctx, w.home, m.ID, m.Fence))
+				require.NoError(w, queue.Finish(w.ctx, w.home, m.Hold()))
 			}
 		}
 	}},
@@ -384,7 +391,7 @@ var effectTests = []test{
 		taken, err := w.Queue(w.home, outbox.Events).Take(w.ctx, w.home, 10, time.Hour)
 		require.NoError(w, err)
 		require.Empty(w, taken, "the second waits for the first")
-		require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, first.ID, first.Fence))
+		require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, first.Hold()))
 		require.Equal(w, events[1].ID, w.takeOne(outbox.Events).ID)
 	}},
 	{"effects: an event comes before those of the key's next life", func(w *world) {
@@ -410,7 +417,7 @@ var effectTests = []test{
 		w.until(taken[0].Due.Add(time.Millisecond))
 		first := w.takeOne(outbox.Events)
 		require.Equal(w, taken[0].ID, first.ID)
-		require.NoError(w, events.Finish(w.ctx, w.home, first.ID, first.Fence))
+		require.NoError(w, events.Finish(w.ctx, w.home, first.Hold()))
 		require.Equal(w, "evt_next", w.takeOne(outbox.Events).ID)
 	}},
 }
@@ -464,7 +471,7 @@ var closingTests = []test{
 		m := w.takeOne(outbox.Expiries)
 		require.Equal(w, held.Minted.ID, m.ID)
 		w.settle(rec, declinedHard("too late"))
-		require.NoError(w, w.Queue(w.home, outbox.Expiries).Finish(w.ctx, w.home, m.ID, m.Fence))
+		require.NoError(w, w.Queue(w.home, outbox.Expiries).Finish(w.ctx, w.home, m.Hold()))
 		w.holds(outbox.Expiries, 0)
 	}},
 	{"closing: only a refusal closes a claim", func(w *world) {

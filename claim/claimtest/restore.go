@@ -152,7 +152,7 @@ var restoreTests = []test{
 			if calls := w.Outbox(w.home); parked {
 				m, _, err := calls.Message(w.ctx, w.home, old.Minted.ID)
 				require.NoError(w, err)
-				require.NoError(w, calls.Park(w.ctx, w.home, m.ID, m.Fence, "its provider was removed"))
+				require.NoError(w, calls.Park(w.ctx, w.home, m.Hold(), "its provider was removed"))
 			}
 			depth := func(pending, parked int) {
 				w.Helper()

@@ -139,7 +139,7 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 	rows, err := queue.Waiting(t.Context(), us, 1)
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
-	require.NoError(t, queue.Park(t.Context(), us, rows[0].ID, rows[0].Fence, "parked by hand"))
+	require.NoError(t, queue.Park(t.Context(), us, rows[0].Hold(), "parked by hand"))
 	w.fires("HomewardParked", 300, figures)
 	require.True(t, w.firesFor("HomewardParked", "homeward_queue", "provider_calls"))
 	_, err = notice.Stop(t.Context(), w.cluster.DB, "simulator", "by hand")
@@ -279,6 +279,6 @@ func TestMoneyThatCannotGoBack(t *testing.T) {
 	require.Positive(t, w.provider.ReleaseLate())
 	notices, rows := w.noticed()
 	// A person would find this reason where a provider refuses the refund.
-	require.NoError(t, notices.Park(t.Context(), us, rows[0].ID, rows[0].Fence, "LIMBO: by hand"))
+	require.NoError(t, notices.Park(t.Context(), us, rows[0].Hold(), "LIMBO: by hand"))
 	w.fires("HomewardLimbo", 300, figures)
 }

@@ -112,7 +112,7 @@ func (d demo) park(key, reason string) (id string) {
 		require.NoError(d, err)
 		i := slices.IndexFunc(rows, func(m outbox.Message) bool { return m.Key == key })
 		require.GreaterOrEqual(d, i, 0)
-		err = q.Park(d.Context(), us, rows[i].ID, rows[i].Fence, reason)
+		err = q.Park(d.Context(), us, rows[i].Hold(), reason)
 		if !errors.Is(err, outbox.ErrFenced) {
 			require.NoError(d, err)
 			return rows[i].ID

@@ -336,7 +336,7 @@ func (c *outboxParkCommand) Run(ctx context.Context, io streams) error {
 				return fmt.Errorf("row %s of %s in %s is parked already: %s", c.ID, s.queue, s.region, visible(m.LastError))
 			}
 			// A worker that holds the row continues, and its report no longer counts.
-			err = s.Park(ctx, s.region, c.ID, m.Fence, c.Reason)
+			err = s.Park(ctx, s.region, m.Hold(), c.Reason)
 			if errors.Is(err, outbox.ErrFenced) {
 				continue
 			}

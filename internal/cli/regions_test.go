@@ -143,7 +143,7 @@ func TestRegionDrainWithParkedRows(t *testing.T) {
 	rec := r.begin(eu, "held")
 	store, err := r.DB.Region(eu)
 	require.NoError(t, err)
-	require.NoError(t, store.Queue(outbox.ProviderCalls).Park(t.Context(), eu, rec.Minted.ID, 0, "look\nat it"))
+	require.NoError(t, store.Queue(outbox.ProviderCalls).Park(t.Context(), eu, claimtest.Call(rec, 0), "look\nat it"))
 	out := does(t, "region", "drain", eu)
 	require.Contains(t, out, "1 parked rows")
 	require.Contains(t, out, `parked in europe-west1: ch_held of tenant acme: "look\nat it"`)

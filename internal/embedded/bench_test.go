@@ -113,7 +113,7 @@ func finishEvents(b testing.TB, v *embedded.View) {
 			b.Fatal(err)
 		}
 		for _, m := range taken {
-			if err := q.Finish(b.Context(), m.Region, m.ID, m.Fence); err != nil {
+			if err := q.Finish(b.Context(), m.Region, m.Hold()); err != nil {
 				b.Fatal(err)
 			}
 		}

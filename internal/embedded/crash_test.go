@@ -315,7 +315,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 				var holds []outbox.Hold
 				for len(holds) < 2 {
 					m := take(w, notices)
-					holds = append(holds, outbox.Hold{ID: m.ID, Fence: m.Fence})
+					holds = append(holds, m.Hold())
 				}
 				_, err := w.home.CloseAll(w.ctx, "us-east1", holds, notice.ProcessedOK, "")
 				require.NoError(w.t, err)
@@ -371,7 +371,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 				rec := w.begin(claimtest.NewArrival(crashKey, "us-east1", "100", "n1", "ch_1"))
 				w.settle(rec, claim.OutcomeDone)
 				m := take(w, outbox.Events)
-				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.ID, m.Fence))
+				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.Hold()))
 			},
 			check: func(w *crashWorld) {
 				d := w.rows(outbox.Events)
@@ -383,7 +383,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 			do: func(w *crashWorld) {
 				emit(w, 1)
 				m := take(w, outbox.Events)
-				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.ID, m.Fence))
+				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.Hold()))
 			},
 			check: func(w *crashWorld) {
 				if d := w.rows(outbox.Events); d.Pending > 0 {
@@ -397,7 +397,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 			do: func(w *crashWorld) {
 				emit(w, 1)
 				m := take(w, outbox.Events)
-				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.ID, m.Fence))
+				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.Hold()))
 				emit(w, 2)
 			},
 			check: func(w *crashWorld) {

@@ -93,7 +93,7 @@ func (w *crashWorld) park() string {
 	taken, err := w.home.Queue(outbox.ProviderCalls).Take(w.ctx, "us-east1", 10, time.Hour)
 	require.NoError(w.t, err)
 	require.Len(w.t, taken, 1)
-	require.NoError(w.t, w.home.Queue(outbox.ProviderCalls).Park(w.ctx, "us-east1", taken[0].ID, taken[0].Fence, "no"))
+	require.NoError(w.t, w.home.Queue(outbox.ProviderCalls).Park(w.ctx, "us-east1", taken[0].Hold(), "no"))
 	return taken[0].ID
 }
 

@@ -448,8 +448,8 @@ func TestALargeBody(t *testing.T) {
 		require.Equal(t, body, taken[0].Payload)
 		return taken[0]
 	}
-	require.NoError(t, q.Retry(ctx, us, id, take().Fence, 0, "again"))
-	require.NoError(t, q.Park(ctx, us, id, take().Fence, "cannot be read"))
+	require.NoError(t, q.Retry(ctx, us, take().Hold(), 0, "again"))
+	require.NoError(t, q.Park(ctx, us, take().Hold(), "cannot be read"))
 	parked, err := q.Parked(ctx, us, "", 10)
 	require.NoError(t, err)
 	require.Len(t, parked, 1)

@@ -249,8 +249,8 @@ func one(n int, err error) error {
 func finished(int, *outbox.Message, time.Time) *outbox.Message { return nil }
 
 // Finish implements [outbox.Store].
-func (qv queueView) Finish(ctx context.Context, region, id string, fence uint64) error {
-	return one(qv.alter(ctx, region, []outbox.Hold{{ID: id, Fence: fence}}, false, finished))
+func (qv queueView) Finish(ctx context.Context, region string, row outbox.Hold) error {
+	return one(qv.alter(ctx, region, []outbox.Hold{row}, false, finished))
 }
 
 // FinishAll implements [outbox.Store].
@@ -260,9 +260,8 @@ func (qv queueView) FinishAll(ctx context.Context, region string, rows []outbox.
 }
 
 // Retry implements [outbox.Store].
-func (qv queueView) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
-	row := outbox.Delay{Hold: outbox.Hold{ID: id, Fence: fence}, After: after, Reason: reason}
-	return one(qv.retry(ctx, region, []outbox.Delay{row}))
+func (qv queueView) Retry(ctx context.Context, region string, row outbox.Hold, after time.Duration, reason string) error {
+	return one(qv.retry(ctx, region, []outbox.Delay{{Hold: row, After: after, Reason: reason}}))
 }
 
 // RetryAll implements [outbox.Store].
@@ -287,8 +286,8 @@ func (qv queueView) retry(ctx context.Context, region string, rows []outbox.Dela
 }
 
 // Park implements [outbox.Store].
-func (qv queueView) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
-	return one(qv.alter(ctx, region, []outbox.Hold{{ID: id, Fence: fence}}, false, func(_ int, m *outbox.Message, _ time.Time) *outbox.Message {
+func (qv queueView) Park(ctx context.Context, region string, row outbox.Hold, reason string) error {
+	return one(qv.alter(ctx, region, []outbox.Hold{row}, false, func(_ int, m *outbox.Message, _ time.Time) *outbox.Message {
 		m.Parked, m.LastError = true, reason
 		return m
 	}))

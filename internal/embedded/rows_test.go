@@ -83,11 +83,11 @@ func TestARestartChangesNothing(t *testing.T) {
 				for i, m := range taken {
 					switch (n + i) % 3 {
 					case 0:
-						err = errors.Join(err, q.Finish(t.Context(), home, m.ID, m.Fence))
+						err = errors.Join(err, q.Finish(t.Context(), home, m.Hold()))
 					case 1:
-						err = errors.Join(err, q.Retry(t.Context(), home, m.ID, m.Fence, time.Hour, "no"))
+						err = errors.Join(err, q.Retry(t.Context(), home, m.Hold(), time.Hour, "no"))
 					default:
-						err = errors.Join(err, q.Park(t.Context(), home, m.ID, m.Fence, "no"))
+						err = errors.Join(err, q.Park(t.Context(), home, m.Hold(), "no"))
 					}
 				}
 				return taken, err
@@ -101,7 +101,7 @@ func TestARestartChangesNothing(t *testing.T) {
 		case 10:
 			if rec.Key.Value != "" {
 				both(func(v *embedded.View) (any, error) {
-					return nil, v.Queue(outbox.ProviderCalls).Park(t.Context(), home, rec.Minted.ID, uint64(rec.Generation-1)<<32+1, "no")
+					return nil, v.Queue(outbox.ProviderCalls).Park(t.Context(), home, claimtest.Call(rec, uint64(rec.Generation-1)<<32+1), "no")
 				})
 			}
 		default:
@@ -194,7 +194,7 @@ func TestEachRowIsTakenOnce(t *testing.T) {
 			got = append(got, m.ID)
 			if i%3 == 0 {
 				finished++
-				require.NoError(t, q.Finish(t.Context(), home, m.ID, m.Fence))
+				require.NoError(t, q.Finish(t.Context(), home, m.Hold()))
 			}
 		}
 		return len(taken)
@@ -253,7 +253,7 @@ func TestEachCallIsTakenOnce(t *testing.T) {
 		for i, m := range taken {
 			got = append(got, m.ID)
 			if i%100 == 0 {
-				require.NoError(t, v.Queue(outbox.ProviderCalls).Park(t.Context(), home, m.ID, m.Fence, "no"))
+				require.NoError(t, v.Queue(outbox.ProviderCalls).Park(t.Context(), home, m.Hold(), "no"))
 			}
 		}
 		if len(taken) == 0 {

@@ -215,7 +215,7 @@ func TestVerdicts(t *testing.T) {
 				q := w.view.Queue(outbox.ProviderCalls)
 				all, err := q.Take(w.Context(), eu, 1, time.Second)
 				require.NoError(w, err)
-				require.NoError(w, q.Park(w.Context(), eu, all[0].ID, all[0].Fence, "not found twice"))
+				require.NoError(w, q.Park(w.Context(), eu, all[0].Hold(), "not found twice"))
 			},
 			"outcome unknown and parked for a person (not found twice); home europe-west1", "find out why, then homeward outbox retry",
 		},

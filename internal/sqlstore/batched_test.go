@@ -317,7 +317,7 @@ func TestABadRowIsItsOwn(t *testing.T) {
 	}
 	const booked, fenced, leaves, named = 1, 3, 5, 6
 	c.d.exec(t, `INSERT INTO events (home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-		VALUES ($1::crdb_internal_region, 'evt_there', 'event_log', 'acme', 'another', 'charge', '', '', now(), now(), 0)`, here)
+		VALUES ($1::crdb_internal_region, 'evt_there', 'event_log', 'acme', $2, 'charge', '', '', now(), now(), 0)`, here, c.key(named).Value)
 	elsewhere := c.posting(booked)
 	elsewhere.Object = "ch_other"
 	_, err := c.view.Post(t.Context(), *elsewhere)

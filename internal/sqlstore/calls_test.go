@@ -40,7 +40,7 @@ func TestCallsArePaged(t *testing.T) {
 	lapsed(c)
 	want = append(want, c.held.Minted.ID)
 	m := c.takes(1)
-	require.NoError(t, c.calls().Park(t.Context(), here, m.ID, m.Fence, "a person must look"))
+	require.NoError(t, c.calls().Park(t.Context(), here, m.Hold(), "a person must look"))
 	settled := w.cell(t)
 	settled.settles(settled.arrives("a", claim.Won), approved)
 	var got []string

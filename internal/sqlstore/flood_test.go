@@ -151,9 +151,9 @@ func TestAFloodOfArrivalsStopsNothingThatWasBegun(t *testing.T) {
 		case m.Kind == outbox.KindNotice && i%2 == 0:
 			err = v.Close(ctx, regions[0], m.ID, m.Fence, notice.Ignored, "")
 		case i%2 == 0:
-			err = queue.Finish(ctx, regions[0], m.ID, m.Fence)
+			err = queue.Finish(ctx, regions[0], m.Hold())
 		default:
-			err = queue.Retry(ctx, regions[0], m.ID, m.Fence, time.Minute, "again")
+			err = queue.Retry(ctx, regions[0], m.Hold(), time.Minute, "again")
 		}
 		require.NoError(t, err, "%s %s", m.Kind, m.ID)
 	}

@@ -40,9 +40,14 @@ type (
 		Body         []byte
 		TraceParent  string
 	}
+	// closeRow is a notice's row that a worker has taken.
+	closeRow struct {
+		ID    string
+		Fence int64
+	}
 	closeArgs struct {
 		Home           string
-		Rows           []holdRow
+		Rows           []closeRow
 		Status, Detail string
 		KeepFor        time.Duration
 	}
@@ -126,9 +131,9 @@ func (v *View) CloseAll(ctx context.Context, region string, rows []outbox.Hold, 
 }
 
 func (v *View) closeNotices(ctx context.Context, region string, rows []outbox.Hold, status notice.Status, detail string) (closed int, lost bool, err error) {
-	args := closeArgs{Home: region, Rows: make([]holdRow, len(rows)), Status: string(status), Detail: detail, KeepFor: notice.KeepFor}
+	args := closeArgs{Home: region, Rows: make([]closeRow, len(rows)), Status: string(status), Detail: detail, KeepFor: notice.KeepFor}
 	for i, r := range rows {
-		args.Rows[i] = holdRow{r.ID, int64(r.Fence)}
+		args.Rows[i] = closeRow{r.ID, int64(r.Fence)}
 	}
 	lost, err = v.db.do(ctx, noticesClose.name, repeatable, args, func(rows pgx.Rows) error {
 		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -73,6 +73,7 @@ type (
 	}
 	// holdRow is a taken row.
 	holdRow struct {
+		keyRow
 		ID    string
 		Fence int64
 	}
@@ -106,6 +107,14 @@ type (
 		Limit int64
 	}
 )
+
+func holdOf(h outbox.Hold) holdRow {
+	return holdRow{keyRow{h.Tenant, h.Key}, h.ID, int64(h.Fence)}
+}
+
+func delayOf(d outbox.Delay) retryRow {
+	return retryRow{holdOf(d.Hold), d.After.Truncate(time.Microsecond), d.Reason}
+}
 
 // queue is one queue as the nodes of the view's region use it.
 type queue struct {
@@ -190,16 +199,16 @@ func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, 
 }
 
 // Finish implements [outbox.Store].
-func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
+func (q queue) Finish(ctx context.Context, region string, row outbox.Hold) error {
 	lost, err := fenced(ctx, q, region, func(ctx context.Context) (int, bool, error) {
-		return q.finish(ctx, region, []holdRow{{id, int64(fence)}})
+		return q.finish(ctx, region, []holdRow{holdOf(row)})
 	})
 	if !errors.Is(err, outbox.ErrFenced) || !lost {
 		return err
 	}
 	// Our own first try may have removed it: a row that is gone is finished, whoever
 	// did it.
-	_, found, err := q.Message(q.work(ctx), region, id)
+	_, found, err := q.Message(q.work(ctx), region, row.ID)
 	if err == nil && found {
 		return outbox.ErrFenced
 	}
@@ -216,7 +225,7 @@ func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold)
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
 		held := make([]holdRow, len(some))
 		for i, r := range some {
-			held[i] = holdRow{r.ID, int64(r.Fence)}
+			held[i] = holdOf(r)
 		}
 		if _, _, err := q.finish(ctx, region, held); err != nil {
 			return err
@@ -247,9 +256,9 @@ func (q queue) together(n int) int {
 }
 
 // Retry implements [outbox.Store].
-func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
+func (q queue) Retry(ctx context.Context, region string, row outbox.Hold, after time.Duration, reason string) error {
 	_, err := fenced(ctx, q, region, func(ctx context.Context) (int, bool, error) {
-		return q.retry(ctx, region, []retryRow{{holdRow{id, int64(fence)}, after.Truncate(time.Microsecond), reason}})
+		return q.retry(ctx, region, []retryRow{delayOf(outbox.Delay{Hold: row, After: after, Reason: reason})})
 	})
 	return err
 }
@@ -264,7 +273,7 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
 		held := make([]retryRow, len(some))
 		for i, r := range some {
-			held[i] = retryRow{holdRow{r.ID, int64(r.Fence)}, r.After.Truncate(time.Microsecond), r.Reason}
+			held[i] = delayOf(r)
 		}
 		_, _, err = q.retry(ctx, region, held)
 		failed = cmp.Or(failed, err)
@@ -316,10 +325,10 @@ func (v *View) NextDue(ctx context.Context, region string) (map[outbox.Queue]tim
 }
 
 // Park implements [outbox.Store].
-func (q queue) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
+func (q queue) Park(ctx context.Context, region string, row outbox.Hold, reason string) error {
 	_, err := fenced(ctx, q, region, func(ctx context.Context) (int, bool, error) {
 		s := queuePark.of(q)
-		n, lost, err := affected(ctx, q.db, s, once, parkArgs{holdArgs{region, holdRow{id, int64(fence)}}, reason})
+		n, lost, err := affected(ctx, q.db, s, once, parkArgs{holdArgs{region, holdOf(row)}, reason})
 		return n, lost, claimError(s.name, err)
 	})
 	return err

@@ -98,7 +98,7 @@ func queueWrites() []operation {
 		before: eventTaken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			m, _ := eventOf(c)
-			return nil, c.ours.Queue(outbox.Events).Finish(ctx, here, m.ID, m.Fence)
+			return nil, c.ours.Queue(outbox.Events).Finish(ctx, here, m.Hold())
 		},
 		right:  noAnswer,
 		effect: func(_ *cell, want, _ *stored) { want.Events = nil },
@@ -106,7 +106,7 @@ func queueWrites() []operation {
 			m, found := eventOf(c)
 			require.Equal(c, !done, found)
 			if found {
-				require.NoError(c, c.others.Queue(outbox.Events).Finish(c.ctx, here, m.ID, m.Fence))
+				require.NoError(c, c.others.Queue(outbox.Events).Finish(c.ctx, here, m.Hold()))
 			}
 		},
 	}, {
@@ -114,7 +114,7 @@ func queueWrites() []operation {
 		before: eventTaken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			m, _ := eventOf(c)
-			return nil, c.ours.Queue(outbox.Events).Retry(ctx, here, m.ID, m.Fence, time.Hour, "down")
+			return nil, c.ours.Queue(outbox.Events).Retry(ctx, here, m.Hold(), time.Hour, "down")
 		},
 		right:  noAnswer,
 		effect: func(*cell, *stored, *stored) {},
@@ -122,7 +122,7 @@ func queueWrites() []operation {
 			m, found := eventOf(c)
 			require.True(c, found)
 			require.Equal(c, done, m.Attempts == 1)
-			require.NoError(c, c.others.Queue(outbox.Events).Finish(c.ctx, here, m.ID, m.Fence))
+			require.NoError(c, c.others.Queue(outbox.Events).Finish(c.ctx, here, m.Hold()))
 		},
 	}, {
 		name: "call take", statements: []string{"calls_take"}, once: true,
@@ -154,7 +154,7 @@ func queueWrites() []operation {
 		name: "call finish", statements: []string{"calls_finish"},
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Queue(outbox.ProviderCalls).Finish(ctx, here, c.held.Minted.ID, 1)
+			return nil, c.ours.Queue(outbox.ProviderCalls).Finish(ctx, here, claimtest.Call(c.held, 1))
 		},
 		right:  noAnswer,
 		effect: func(_ *cell, want, _ *stored) { want.Calls = nil },
@@ -163,13 +163,13 @@ func queueWrites() []operation {
 				takenAgain(c)
 				return
 			}
-			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
+			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, claimtest.Call(c.held, 1)), outbox.ErrFenced)
 		},
 	}, {
 		name: "call finish together", statements: []string{"calls_finish"},
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Queue(outbox.ProviderCalls).FinishAll(ctx, here, []outbox.Hold{{ID: c.held.Minted.ID, Fence: 1}, {ID: "none", Fence: 1}})
+			return nil, c.ours.Queue(outbox.ProviderCalls).FinishAll(ctx, here, []outbox.Hold{claimtest.Call(c.held, 1), {ID: "none", Fence: 1}})
 		},
 		right:  noAnswer,
 		effect: func(_ *cell, want, _ *stored) { want.Calls = nil },
@@ -178,14 +178,14 @@ func queueWrites() []operation {
 				takenAgain(c)
 				return
 			}
-			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
+			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, claimtest.Call(c.held, 1)), outbox.ErrFenced)
 		},
 	}, {
 		name: "call retry together", statements: []string{"calls_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Queue(outbox.ProviderCalls).RetryAll(ctx, here, []outbox.Delay{
-				{Hold: outbox.Hold{ID: c.held.Minted.ID, Fence: 1}, After: time.Hour, Reason: "no answer"}, {Hold: outbox.Hold{ID: "none", Fence: 1}},
+				{Hold: claimtest.Call(c.held, 1), After: time.Hour, Reason: "no answer"}, {Hold: outbox.Hold{ID: "none", Fence: 1}},
 			})
 		},
 		right: noAnswer, effect: retried, next: triedBefore,
@@ -193,14 +193,14 @@ func queueWrites() []operation {
 		name: "call retry", statements: []string{"calls_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "no answer")
+			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, claimtest.Call(c.held, 1), time.Hour, "no answer")
 		},
 		right: noAnswer, effect: retried, next: triedBefore,
 	}, {
 		name: "call postpone", statements: []string{"calls_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "")
+			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, claimtest.Call(c.held, 1), time.Hour, "")
 		},
 		right:  noAnswer,
 		effect: func(c *cell, want, is *stored) { later(c, &want.Calls[0].Due, is.Calls[0].Due) },
@@ -209,7 +209,7 @@ func queueWrites() []operation {
 		name: "call park", statements: []string{"calls_park"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Queue(outbox.ProviderCalls).Park(ctx, here, c.held.Minted.ID, 1, "a person must look")
+			return nil, c.ours.Queue(outbox.ProviderCalls).Park(ctx, here, claimtest.Call(c.held, 1), "a person must look")
 		},
 		right: noAnswer,
 		effect: func(_ *cell, want, _ *stored) {
@@ -227,7 +227,7 @@ func queueWrites() []operation {
 		name: "call unpark", statements: []string{"calls_unpark"}, once: true,
 		before: func(c *cell) {
 			taken(c)
-			require.NoError(c, c.others.Queue(outbox.ProviderCalls).Park(c.ctx, here, c.held.Minted.ID, 1, "a person must look"))
+			require.NoError(c, c.others.Queue(outbox.ProviderCalls).Park(c.ctx, here, claimtest.Call(c.held, 1), "a person must look"))
 		},
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return c.ours.Queue(outbox.ProviderCalls).Unpark(ctx, here, c.held.Minted.ID)

@@ -36,7 +36,7 @@ func TestReads(t *testing.T) {
 	refusedID := no.object("n")
 	parked := w.cell(t)
 	taken(parked)
-	require.NoError(t, parked.others.Queue(outbox.ProviderCalls).Park(t.Context(), here, parked.held.Minted.ID, 1, "a person must look"))
+	require.NoError(t, parked.others.Queue(outbox.ProviderCalls).Park(t.Context(), here, claimtest.Call(parked.held, 1), "a person must look"))
 	require.NoError(t, w.other.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: here}, "key"))
 	key, object := setup.key, setup.object("z")
 	type answer struct {

@@ -134,11 +134,12 @@ func TestEndingReadsWhatItEnds(t *testing.T) {
 				looked := d.read(t, db, table)
 				_, err = v.NextDue(t.Context(), regions[0])
 				require.NoError(t, err)
-				require.LessOrEqual(t, d.read(t, db, table)-looked, 6*n+50, "read by a look, past what was just taken")
+				// An event that waits is compared with the rows of its key, and with their old versions.
+				require.LessOrEqual(t, d.read(t, db, table)-looked, 40*n+500, "read by a look, past what was just taken")
 				var finish []outbox.Hold
 				var retry []outbox.Delay
 				for i, m := range rows {
-					if h := (outbox.Hold{ID: m.ID, Fence: m.Fence}); i%2 == 0 {
+					if h := m.Hold(); i%2 == 0 {
 						finish = append(finish, h)
 					} else {
 						retry = append(retry, outbox.Delay{Hold: h, After: time.Hour})

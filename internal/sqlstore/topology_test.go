@@ -146,7 +146,7 @@ func TestInFlight(t *testing.T) {
 		due, err := v.Queue(outbox.ProviderCalls).Take(ctx, home, 1, time.Minute)
 		require.NoError(t, err)
 		for _, m := range due {
-			require.NoError(t, v.Queue(outbox.ProviderCalls).Park(ctx, home, m.ID, m.Fence, "no"))
+			require.NoError(t, v.Queue(outbox.ProviderCalls).Park(ctx, home, m.Hold(), "no"))
 			parked = true
 		}
 		<-time.After(20 * time.Millisecond) // a lease runs out by the database's clock

@@ -67,7 +67,7 @@ var orderTests = []test{
 		down := taken[outbox.KindNATS]
 		require.Equal(w, nats[0], down.ID)
 		require.Equal(w, hook[0], taken[outbox.KindWebhook].ID)
-		require.NoError(w, w.at().Retry(w.ctx, w.home, down.ID, down.Fence, w.Lease, "down"))
+		require.NoError(w, w.at().Retry(w.ctx, w.home, down.Hold(), w.Lease, "down"))
 		w.finish(taken[outbox.KindWebhook])
 		for _, id := range hook[1:] { // in order, whatever the other sink does
 			m := w.takeOne()
@@ -90,7 +90,7 @@ var orderTests = []test{
 			if m.Kind == outbox.KindNATS {
 				w.park(m)
 			} else {
-				require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease, "down"))
+				require.NoError(w, w.at().Retry(w.ctx, w.home, m.Hold(), w.Lease, "down"))
 			}
 		}
 		second := w.takeOne()
@@ -108,7 +108,7 @@ var orderTests = []test{
 	{name: "order: a failure blocks its key, and only that", only: ordered, run: func(w *world) {
 		rows := w.append("k", 2)
 		m := w.takeDue(1)[0]
-		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease, "down"))
+		require.NoError(w, w.at().Retry(w.ctx, w.home, m.Hold(), w.Lease, "down"))
 		require.Empty(w, w.take(10), "the younger is due, but not the next")
 		other := w.append("other", 1)
 		w.finish(w.takeOneOf(other))
@@ -124,7 +124,7 @@ var orderTests = []test{
 		require.True(w, there)
 		require.Zero(w, in)
 		m := w.takeOneOf(rows[:1])
-		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease, "down"))
+		require.NoError(w, w.at().Retry(w.ctx, w.home, m.Hold(), w.Lease, "down"))
 		in, there = w.nextDue()
 		require.True(w, there)
 		require.Positive(w, in, "the younger one is due, but not the next")
@@ -169,7 +169,7 @@ var orderTests = []test{
 		w.park(w.takeOneOf(rows[:1]))
 		second := w.takeOneOf(rows[1:])
 		w.unpark(rows[0])
-		require.NoError(w, w.at().Retry(w.ctx, w.home, second.ID, second.Fence, 0, "down"))
+		require.NoError(w, w.at().Retry(w.ctx, w.home, second.Hold(), 0, "down"))
 		first := w.takeOneOf(rows[:1])
 		w.Pass(w, time.Millisecond)
 		require.Empty(w, w.take(10))
@@ -215,7 +215,7 @@ var orderTests = []test{
 						got[m.Key] = append(got[m.Key], m.ID)
 						left--
 						mu.Unlock()
-						if err := s.Finish(w.ctx, w.home, m.ID, m.Fence); err != nil {
+						if err := s.Finish(w.ctx, w.home, m.Hold()); err != nil {
 							return err
 						}
 					}

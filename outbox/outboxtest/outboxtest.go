@@ -121,7 +121,7 @@ var queueTests = []test{
 		m := w.takeDue(1)[0]
 		require.Equal(w, all[0], m.ID, "to look is not to take")
 		require.Equal(w, []string{all[1], all[2], all[0]}, w.waiting(10), "one in hand is due when its lease is over")
-		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, 2*w.Lease+w.Delay, "down"))
+		require.NoError(w, w.at().Retry(w.ctx, w.home, m.Hold(), 2*w.Lease+w.Delay, "down"))
 		got, err := w.at().Waiting(w.ctx, w.home, 3)
 		require.NoError(w, err)
 		require.Equal(w, "down", got[2].LastError)
@@ -191,8 +191,8 @@ var queueTests = []test{
 	{name: "finish: it removes the row", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
-		require.NoError(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence))
-		require.ErrorIs(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence), outbox.ErrFenced)
+		require.NoError(w, w.at().Finish(w.ctx, w.home, m.Hold()))
+		require.ErrorIs(w, w.at().Finish(w.ctx, w.home, m.Hold()), outbox.ErrFenced)
 		w.Pass(w, 2*w.Lease)
 		require.Empty(w, w.take(10))
 		require.Equal(w, outbox.Depth{}, w.depth())
@@ -202,33 +202,33 @@ var queueTests = []test{
 		old := w.takeOne()
 		w.Pass(w, w.Lease)
 		m := w.takeOne()
-		require.ErrorIs(w, w.at().Finish(w.ctx, w.home, old.ID, old.Fence), outbox.ErrFenced)
-		require.ErrorIs(w, w.at().Retry(w.ctx, w.home, old.ID, old.Fence, 0, "late"), outbox.ErrFenced)
-		require.ErrorIs(w, w.at().Park(w.ctx, w.home, old.ID, old.Fence, "late"), outbox.ErrFenced)
-		require.ErrorIs(w, w.at().Finish(w.ctx, w.home, "none", 1), outbox.ErrFenced)
-		require.ErrorIs(w, w.at().Retry(w.ctx, w.home, "none", 1, 0, "late"), outbox.ErrFenced)
-		require.ErrorIs(w, w.at().Park(w.ctx, w.home, "none", 1, "late"), outbox.ErrFenced)
+		require.ErrorIs(w, w.at().Finish(w.ctx, w.home, old.Hold()), outbox.ErrFenced)
+		require.ErrorIs(w, w.at().Retry(w.ctx, w.home, old.Hold(), 0, "late"), outbox.ErrFenced)
+		require.ErrorIs(w, w.at().Park(w.ctx, w.home, old.Hold(), "late"), outbox.ErrFenced)
+		require.ErrorIs(w, w.at().Finish(w.ctx, w.home, outbox.Hold{ID: "none", Fence: 1}), outbox.ErrFenced)
+		require.ErrorIs(w, w.at().Retry(w.ctx, w.home, outbox.Hold{ID: "none", Fence: 1}, 0, "late"), outbox.ErrFenced)
+		require.ErrorIs(w, w.at().Park(w.ctx, w.home, outbox.Hold{ID: "none", Fence: 1}, "late"), outbox.ErrFenced)
 		require.Empty(w, w.take(10))
-		require.NoError(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence))
+		require.NoError(w, w.at().Finish(w.ctx, w.home, m.Hold()))
 	}},
 	{name: "fence: settling a claim removes the row from its worker", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
 		w.Settle(w, w.home, "k")
-		require.ErrorIs(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, 0, "late"), outbox.ErrFenced)
+		require.ErrorIs(w, w.at().Retry(w.ctx, w.home, m.Hold(), 0, "late"), outbox.ErrFenced)
 		require.Equal(w, outbox.Depth{}, w.depth())
 	}, only: settles},
 	{name: "retry: a reason counts as an attempt, no reason only postpones", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
-		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease/2, "boom"))
+		require.NoError(w, w.at().Retry(w.ctx, w.home, m.Hold(), w.Lease/2, "boom"))
 		require.Empty(w, w.take(10))
 		w.Pass(w, w.Lease/2)
 		m2 := w.takeOne()
 		require.Equal(w, uint32(1), m2.Attempts)
 		require.Equal(w, "boom", m2.LastError)
 		require.Equal(w, m.Fence+1, m2.Fence)
-		require.NoError(w, w.at().Retry(w.ctx, w.home, m2.ID, m2.Fence, 0, ""))
+		require.NoError(w, w.at().Retry(w.ctx, w.home, m2.Hold(), 0, ""))
 		m3 := w.takeOne()
 		require.Equal(w, uint32(1), m3.Attempts)
 		require.Equal(w, "boom", m3.LastError)
@@ -248,12 +248,12 @@ var queueTests = []test{
 		var hold []outbox.Hold
 		for _, m := range rows {
 			if m.ID != stale.ID {
-				hold = append(hold, outbox.Hold{ID: m.ID, Fence: m.Fence})
+				hold = append(hold, m.Hold())
 			}
 		}
 		parked := hold[0]
-		require.NoError(w, w.at().Park(w.ctx, w.home, parked.ID, parked.Fence, "no"))
-		require.NoError(w, w.at().FinishAll(w.ctx, w.home, append(slices.Clone(hold), outbox.Hold{ID: stale.ID, Fence: stale.Fence}, outbox.Hold{ID: "none", Fence: 1})))
+		require.NoError(w, w.at().Park(w.ctx, w.home, parked, "no"))
+		require.NoError(w, w.at().FinishAll(w.ctx, w.home, append(slices.Clone(hold), stale.Hold(), outbox.Hold{ID: "none", Fence: 1})))
 		for i, h := range append(hold, outbox.Hold{ID: stale.ID}) {
 			_, found := w.message(h.ID)
 			require.Equal(w, i == 0 || h.ID == stale.ID, found, "only what is held under its fence, and not parked, goes: %d", i)
@@ -269,12 +269,14 @@ var queueTests = []test{
 		}
 		w.Pass(w, w.Delay)
 		rows := w.takeDue(4)
-		hold := func(i int) outbox.Hold { return outbox.Hold{ID: rows[i].ID, Fence: rows[i].Fence} }
+		hold := func(i int) outbox.Hold { return rows[i].Hold() }
+		stale := hold(2)
+		stale.Fence--
 		require.NoError(w, w.at().RetryAll(w.ctx, w.home, nil))
 		require.NoError(w, w.at().RetryAll(w.ctx, w.home, []outbox.Delay{
 			{Hold: hold(0), After: 0, Reason: ""},
 			{Hold: hold(1), After: w.Lease / 2, Reason: "boom"},
-			{Hold: outbox.Hold{ID: rows[2].ID, Fence: rows[2].Fence - 1}, Reason: "late"},
+			{Hold: stale, Reason: "late"},
 			{Hold: outbox.Hold{ID: "none", Fence: 1}, Reason: "late"},
 		}))
 		first := w.takeOne()
@@ -322,10 +324,10 @@ var queueTests = []test{
 	{name: "park: a parked row does not block the rows behind it", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
-		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, 0, "once"))
+		require.NoError(w, w.at().Retry(w.ctx, w.home, m.Hold(), 0, "once"))
 		m = w.takeOne()
-		require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "never works"))
-		require.ErrorIs(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence), outbox.ErrFenced, "a parked row is nobody's")
+		require.NoError(w, w.at().Park(w.ctx, w.home, m.Hold(), "never works"))
+		require.ErrorIs(w, w.at().Finish(w.ctx, w.home, m.Hold()), outbox.ErrFenced, "a parked row is nobody's")
 		next := w.due("behind")
 		require.Equal(w, next, w.takeOne().ID)
 		require.Equal(w, 1, w.depth().Parked)
@@ -346,7 +348,7 @@ var queueTests = []test{
 		w.due("k")
 		for range 3 {
 			m := w.takeOne()
-			require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "no"))
+			require.NoError(w, w.at().Park(w.ctx, w.home, m.Hold(), "no"))
 			require.Empty(w, w.take(10))
 			ok, err := w.at().Unpark(w.ctx, w.home, m.ID)
 			require.NoError(w, err)
@@ -357,7 +359,7 @@ var queueTests = []test{
 	{name: "park: settling the claim removes the parked row", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
-		require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "no"))
+		require.NoError(w, w.at().Park(w.ctx, w.home, m.Hold(), "no"))
 		w.Settle(w, w.home, "k")
 		require.Empty(w, w.parked("", 10))
 		require.Equal(w, outbox.Depth{}, w.depth())
@@ -380,7 +382,7 @@ var queueTests = []test{
 		}
 		w.Pass(w, w.Delay)
 		for _, m := range w.takeDue(5) {
-			require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "no"))
+			require.NoError(w, w.at().Park(w.ctx, w.home, m.Hold(), "no"))
 			want = append(want, m.ID)
 		}
 		slices.Sort(want)
@@ -411,7 +413,7 @@ var queueTests = []test{
 		oldest := d.OldestDue
 		m := w.takeDue(1)[0]
 		require.False(w, oldest.Before(m.CreatedAt.Add(w.Delay)))
-		require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "no"))
+		require.NoError(w, w.at().Park(w.ctx, w.home, m.Hold(), "no"))
 		d = w.depth()
 		require.Equal(w, []int{2, 2, 1}, []int{d.Pending, d.Due, d.Parked})
 		require.False(w, d.OldestDue.Before(oldest))

@@ -102,12 +102,12 @@ func (w *world) message(id string) (outbox.Message, bool) {
 // finish finishes a taken row.
 func (w *world) finish(m outbox.Message) {
 	w.Helper()
-	require.NoError(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence))
+	require.NoError(w, w.at().Finish(w.ctx, w.home, m.Hold()))
 }
 
 func (w *world) park(m outbox.Message) {
 	w.Helper()
-	require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "no"))
+	require.NoError(w, w.at().Park(w.ctx, w.home, m.Hold(), "no"))
 }
 
 func (w *world) unpark(id string) {

@@ -50,7 +50,7 @@ func (p *Processor) CloseBooked(ctx context.Context, rows []outbox.Message) (res
 		}
 		if n, home, ok := p.plain(ctx, &rows[i]); ok {
 			c := cohort{rows[i].Region, rows[i].Operation, home}
-			cohorts[c] = append(cohorts[c], plainNotice{i, outbox.Hold{ID: rows[i].ID, Fence: rows[i].Fence}, n})
+			cohorts[c] = append(cohorts[c], plainNotice{i, rows[i].Hold(), n})
 		}
 	}
 	var all sync.WaitGroup

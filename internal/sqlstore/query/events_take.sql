@@ -4,7 +4,7 @@
 -- parked. Who holds one of them need not be known for that: it is there until it is
 -- finished. One that is finished at this moment lets its next be taken a look later.
 WITH ready AS (
-    SELECT o.id, o.due FROM events AS o
+    SELECT o.tenant_id, o.idem_key, o.id, o.due FROM events AS o
     WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND o.due <= now()
       -- As in look_events.
       AND NOT EXISTS (
@@ -19,6 +19,6 @@ WITH ready AS (
 )
 UPDATE events AS o SET fence = o.fence + 1, due = now() + @lease::interval
 FROM ready
-WHERE o.home_region = @home::crdb_internal_region AND o.id = ready.id
+WHERE o.home_region = @home::crdb_internal_region AND o.tenant_id = ready.tenant_id AND o.idem_key = ready.idem_key AND o.id = ready.id
 RETURNING ready.due, o.id, o.kind, o.tenant_id, o.idem_key, o.operation, o.payload, o.trace_parent,
           o.created_at, o.due, o.fence, o.attempts, o.last_error, o.parked

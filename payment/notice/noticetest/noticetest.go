@@ -276,7 +276,7 @@ var tests = []struct {
 		}
 		require.Equal(w, "known", w.get("sim:evt_2").Detail)
 		require.Equal(w, 2, w.rows())
-		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, "sim:evt_4", fences["sim:evt_4"], "no"))
+		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, hold("evt_4", fences["sim:evt_4"]), "no"))
 		require.Equal(w, 1, all(hold("evt_4", fences["sim:evt_4"]), hold("evt_1", 2), hold("evt_2", fences["sim:evt_2"])), "neither parked ones nor twice")
 		require.Equal(w, 1, w.rows())
 	}},
@@ -298,7 +298,7 @@ var tests = []struct {
 	{"close: a parked notice is not closed", func(w *world) {
 		w.keep(newNotice("evt_1", "body"))
 		m := w.takeOne()
-		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, m.ID, m.Fence, "unknown charge"))
+		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, m.Hold(), "unknown charge"))
 		require.ErrorIs(w, w.close(m, m.Fence, notice.Ignored), outbox.ErrFenced)
 		require.Equal(w, notice.Unprocessed, w.get(m.ID).Status)
 		ok, err := w.Queue(w.home).Unpark(w.ctx, w.home, m.ID)

@@ -89,7 +89,7 @@ var sealedTests = []struct {
 		taken := w.take()
 		require.NotEmpty(w, taken)
 		require.NoError(w, w.close(taken[0], taken[0].Fence, notice.Ignored))
-		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, taken[1].ID, taken[1].Fence, "unknown charge"))
+		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, taken[1].Hold(), "unknown charge"))
 		bodies := w.Store(w.home).(notice.Bodies)
 
 		c := seal.Census{Ring: both}
@@ -151,7 +151,7 @@ var sealedTests = []struct {
 		w.closeNow()
 		w.keep(newNotice("evt_parked", payer))
 		m := w.takeOne()
-		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, m.ID, m.Fence, "LIMBO"))
+		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, m.Hold(), "LIMBO"))
 		w.keep(newNotice("evt_waits", payer))
 		w.keep(notice.Notice{ID: "sim:evt_empty", Provider: "sim"})
 

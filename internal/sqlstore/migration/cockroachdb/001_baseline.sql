@@ -258,11 +258,10 @@ CREATE TABLE IF NOT EXISTS events (
     attempts     int4 NOT NULL DEFAULT 0,
     last_error   text NOT NULL DEFAULT '',
     parked       bool NOT NULL DEFAULT false,
-    PRIMARY KEY (home_region, id),
+    -- The rows of a key are together: a row waits for those that came before it.
+    PRIMARY KEY (home_region, tenant_id, idem_key, id),
     INDEX events_due (home_region, due, id) WHERE NOT parked,
-    INDEX events_parked (home_region, id) WHERE parked,
-    -- Finds which events of a key, for the same sink, came before a row.
-    INDEX events_in_order (home_region, tenant_id, idem_key, kind, created_at, id) WHERE NOT parked
+    INDEX events_parked (home_region, id) WHERE parked
 ) WITH (sql_stats_automatic_collection_enabled = false)
 LOCALITY REGIONAL BY ROW AS home_region;
 ALTER TABLE events INJECT STATISTICS '[

@@ -240,12 +240,11 @@ CREATE TABLE events (
     attempts     int4 NOT NULL DEFAULT 0,
     last_error   text NOT NULL DEFAULT '',
     parked       bool NOT NULL DEFAULT false,
-    PRIMARY KEY (home_region, id)
+    -- The rows of a key are together: a row waits for those that came before it.
+    PRIMARY KEY (home_region, tenant_id, idem_key, id)
 );
 CREATE INDEX events_due ON events (home_region, due, id) WHERE NOT parked;
 CREATE INDEX events_parked ON events (home_region, id) WHERE parked;
--- Finds which events of a key, for the same sink, came before a row.
-CREATE INDEX events_in_order ON events (home_region, tenant_id, idem_key, kind, created_at, id) WHERE NOT parked;
 
 -- Released claims, due when they stop being payable; see outbox.Expiries.
 CREATE TABLE expiries (

@@ -103,11 +103,11 @@ func (q *Queue) Take(_ context.Context, region string, limit int, lease time.Dur
 	return taken, nil
 }
 
-func (q *Queue) alter(id string, fence uint64, change func(m *outbox.Message)) error {
+func (q *Queue) alter(row outbox.Hold, change func(m *outbox.Message)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	m := q.rows[id]
-	if m == nil || m.Fence != fence || m.Parked {
+	m := q.rows[row.ID]
+	if m == nil || m.Fence != row.Fence || m.Parked {
 		return outbox.ErrFenced
 	}
 	change(m)
@@ -116,13 +116,13 @@ func (q *Queue) alter(id string, fence uint64, change func(m *outbox.Message)) e
 }
 
 // Finish implements outbox.Store.
-func (q *Queue) Finish(_ context.Context, _, id string, fence uint64) error {
-	return q.alter(id, fence, func(*outbox.Message) { delete(q.rows, id) })
+func (q *Queue) Finish(_ context.Context, _ string, row outbox.Hold) error {
+	return q.alter(row, func(*outbox.Message) { delete(q.rows, row.ID) })
 }
 
 // Retry implements outbox.Store.
-func (q *Queue) Retry(_ context.Context, _, id string, fence uint64, after time.Duration, reason string) error {
-	return q.alter(id, fence, func(m *outbox.Message) {
+func (q *Queue) Retry(_ context.Context, _ string, row outbox.Hold, after time.Duration, reason string) error {
+	return q.alter(row, func(m *outbox.Message) {
 		m.Due = time.Now().Add(after)
 		if reason != "" {
 			m.Attempts++
@@ -134,7 +134,7 @@ func (q *Queue) Retry(_ context.Context, _, id string, fence uint64, after time.
 // FinishAll implements outbox.Store.
 func (q *Queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
 	for _, r := range rows {
-		_ = q.Finish(ctx, region, r.ID, r.Fence)
+		_ = q.Finish(ctx, region, r)
 	}
 	return nil
 }
@@ -142,14 +142,14 @@ func (q *Queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold
 // RetryAll implements outbox.Store.
 func (q *Queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
 	for _, r := range rows {
-		_ = q.Retry(ctx, region, r.ID, r.Fence, r.After, r.Reason)
+		_ = q.Retry(ctx, region, r.Hold, r.After, r.Reason)
 	}
 	return nil
 }
 
 // Park implements outbox.Store.
-func (q *Queue) Park(_ context.Context, _, id string, fence uint64, reason string) error {
-	return q.alter(id, fence, func(m *outbox.Message) { m.Parked, m.LastError = true, reason })
+func (q *Queue) Park(_ context.Context, _ string, row outbox.Hold, reason string) error {
+	return q.alter(row, func(m *outbox.Message) { m.Parked, m.LastError = true, reason })
 }
 
 // Endpoints implements relay.Endpoints in a map.
