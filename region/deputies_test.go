@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
@@ -32,7 +33,9 @@ func TestADeputyIsAskedForAnyHome(t *testing.T) {
 		},
 	}
 	home := failing(errors.New("the home was asked"))
-	tenant := claim.Tenant{ID: "acme", Name: "Acme", Registrar: as, RatePerSecond: 1.5, Burst: 7, CardNumbers: "accept", Routes: "eur=bank"}
+	tenant := *filled[claim.Tenant]()
+	tenant.Registrar = as
+	tenant.PreviousRegistrar, tenant.RegistrarMovedAt = "", time.Time{} // where pins are is the store's to know
 	h, err := NewHandler(HandlerConfig{Local: home, Deputy: asked, Self: eu, Deployment: deploymentID, Topology: threeRegions(t),
 		Tenant: func(_ context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error) {
 			return tenant, hash == sha256.Sum256([]byte("hwk_1")), nil
@@ -50,17 +53,21 @@ func TestADeputyIsAskedForAnyHome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	req := *filled[claim.Request]()
+	req.Input.Tenant, req.Began = req.Key.Tenant, time.Time{} // as in TestExecuteCarriesEveryByte
 	for _, key := range []string{stamped, "order-1"} {
-		req := requestFor(node, node)
-		req.Key.Value, req.PreferHome, req.PinnedAt = key, 3, time.Now()
+		req.Key.Value = key
 		reply, err := p.Execute(t.Context(), eu, req, 1, us)
 		if err != nil || reply.Home != us || reply.ServedBy != eu {
 			t.Fatalf("%q: %+v, %v", key, reply, err)
 		}
 	}
-	if len(got) != 2 || got[0].Stamp != 1 || got[1].Stamp != 0 || got[1].PreferHome != 3 || !got[1].PinnedAt.IsZero() {
-		t.Errorf("the deputy got %+v", got)
-	}
+	require.Len(t, got, 2)
+	require.Equal(t, claim.RegionCode(1), got[0].Stamp)
+	req.Stamp = 0                                  // read off the key
+	req.PinnedAt, req.PinHere = time.Time{}, false // a deputy finds the home by itself
+	got[1].Began = req.Began
+	require.Equal(t, req, got[1])
 	if _, _, err := p.Inspect(t.Context(), eu, claim.Key{Tenant: "acme", Value: stamped}); !errors.Is(err, claim.ErrHomeUnreachable) {
 		t.Error(err)
 	}

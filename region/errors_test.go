@@ -12,18 +12,19 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 )
 
 // contractErrors is every answer that crosses between regions without loss. The
 // peer tests send the same over a real connection.
 var contractErrors = []error{
-	&WrongHomeError{Home: eu},
+	filled[WrongHomeError](),
 	&WrongHomeError{},
-	&claim.InUseError{RetryAfter: 5 * time.Second},
-	&claim.UnknownError{RetryAfter: 1500 * time.Millisecond},
-	&claim.WithheldError{RetryAfter: 30 * time.Second},
-	&claim.ExpiredError{FirstUse: time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)},
+	filled[claim.InUseError](),
+	filled[claim.UnknownError](),
+	filled[claim.WithheldError](),
+	filled[claim.ExpiredError](),
 	claim.ErrMismatch,
 	claim.ErrNeedPin,
 	claim.ErrUnavailable,
@@ -31,6 +32,12 @@ var contractErrors = []error{
 	claim.ErrUnknownTenant,
 	claim.ErrFingerprintVersion,
 	ErrHopLimit,
+}
+
+func filled[T any]() *T {
+	v := new(T)
+	claimtest.Fill(v)
+	return v
 }
 
 // sameError compares sentinels by identity and typed errors by what they carry.

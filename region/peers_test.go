@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 )
 
@@ -23,15 +25,10 @@ func TestExecuteCarriesEveryByte(t *testing.T) {
 	body, canonical := make([]byte, 700_001), make([]byte, 65_537)
 	_, _ = random.Read(body)
 	_, _ = random.Read(canonical)
-	want := claim.Reply{
-		Response: claim.Response{
-			Status: 402,
-			Header: fields("X-B", "2", "Content-Type", "application/problem+json", "X-A", " 1 ", "X-B", "1", "x-b", ""),
-			Body:   body, Blob: "b10b",
-		},
-		Home: eu, State: claim.FailedTerminal, Replayed: true,
-		FirstUse: time.Unix(1700000000, 123456789).UTC(), ExpiresAt: time.Unix(1700086400, 123456789).UTC(), ServedBy: eu,
-	}
+	var want claim.Reply
+	claimtest.Fill(&want)
+	want.State, want.Response.Status, want.Response.Body = claim.FailedTerminal, 402, body
+	want.Response.Header = fields("X-B", "2", "Content-Type", "application/problem+json", "X-A", " 1 ", "X-B", "1", "x-b", "")
 	var got claim.Request
 	var gotHome string
 	local := &fakeLocal{execute: func(_ context.Context, home string, req claim.Request) (claim.Reply, error) {
@@ -39,30 +36,23 @@ func TestExecuteCarriesEveryByte(t *testing.T) {
 		return want, nil
 	}}
 	node := startNode(t, "n", local)
-	req := claim.Request{
-		Key:       claim.Key{Tenant: "acme", Value: `visible!"\~`},
-		Operation: "charge",
-		Input: claim.FingerprintInput{
-			Method: "POST", Path: "/v1/charges", Tenant: "acme", ContentType: `application/json; charset="x"`, Canonical: canonical,
-		},
-		Also:        claim.Fingerprint{Version: 1, Sum: [32]byte{1, 31: 32}},
-		CompareOnly: true,
-		Provider:    "bank",
-		PinnedAt:    time.Unix(1700000000, 5).UTC(),
-		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-	}
+	var req claim.Request
+	claimtest.Fill(&req)
+	req.Key.Value, req.Input.Canonical = `visible!"\~`, canonical
+	req.Input.Tenant = req.Key.Tenant // is not sent twice
+	req.Began = time.Time{}           // travels as a duration, see TestHowLongUnderWayTravels
 	reply, err := peersOf(t, nil, node).Execute(t.Context(), eu, req, 2, us)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want.Hops = 2
-	if !reflect.DeepEqual(reply, want) {
-		t.Error("the reply changed on the way")
-	}
-	got.Began = time.Time{} // travels as a duration
-	if !reflect.DeepEqual(got, req) || gotHome != eu {
-		t.Errorf("the request changed on the way, or its home: %q", gotHome)
-	}
+	want.Hops = 2               // counted by the entry
+	want.Way, want.Away = "", 0 // the entry's own view
+	require.Equal(t, want, reply)
+	require.Equal(t, eu, gotHome)
+	req.Stamp = 0                          // read off the key, which is opaque
+	req.PreferHome, req.PinHere = 0, false // the entry's choice of a home; the receiver is the home
+	got.Began = req.Began
+	require.Equal(t, req, got)
 }
 
 func TestExecuteNamesTheServingRegionWhereTheExecutorDoesNot(t *testing.T) {
@@ -103,34 +93,26 @@ func TestStampedIsReadOffTheKey(t *testing.T) {
 }
 
 func TestInspectCarriesWhatAMerchantMayRead(t *testing.T) {
-	at := time.Unix(1700000000, 42000).UTC()
-	key := claim.Key{Tenant: "acme", Value: "order-1"}
-	want := claim.Status{
-		Record: claim.Record{
-			Key: key, Home: eu, Operation: "charge", State: claim.FailedRetry, FirstUse: at, Attempts: 3, Generation: 2,
-			Reason: "insufficient_funds", Minted: claim.Minted{ID: "ch_1"},
-		},
-		Age: claim.Expired, ExpiresAt: at.Add(24 * time.Hour), FreeAt: at.Add(48 * time.Hour),
-		Timeline: []claim.AuditEntry{
-			{At: at, Event: claim.EventClaimed, Region: eu, Node: "n", Fence: 1},
-			{At: at.Add(time.Second), Event: claim.EventReleased, Region: eu, Node: "n", Fence: 1 << 60, Generation: 2, Detail: "insufficient_funds"},
-		},
+	var stored claim.Status
+	claimtest.Fill(&stored)
+	stored.Record.State, stored.Age = claim.FailedRetry, claim.Expired
+	key, want, r := stored.Record.Key, stored, stored.Record
+	want.Record = claim.Record{ // the rest stays at home: a merchant does not read it
+		Key: key, Home: r.Home, Operation: r.Operation, State: r.State, FirstUse: r.FirstUse, Attempts: r.Attempts,
+		Generation: r.Generation, Reason: r.Reason, Minted: claim.Minted{ID: r.Minted.ID},
 	}
-	secretly := want
-	secretly.Record.ProviderKey, secretly.Record.Holder, secretly.Record.ProviderRef = "hw_secret", "node-7", "psp_secret"
-	secretly.Record.Fingerprint.Version = 1
 	found := true
 	node := startNode(t, "n", &fakeLocal{inspect: func(_ context.Context, home string, k claim.Key) (claim.Status, bool, error) {
 		if home != eu || k != key {
 			t.Errorf("requested %v at %s", k, home)
 		}
-		return secretly, found, nil
+		return stored, found, nil
 	}})
 	p := peersOf(t, nil, node)
 	got, ok, err := p.Inspect(t.Context(), eu, key)
-	if err != nil || !ok || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v, %v", got, ok, err)
-	}
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, want, got)
 	found = false
 	got, ok, err = p.Inspect(t.Context(), eu, key)
 	if err != nil || ok || !reflect.DeepEqual(got, claim.Status{}) {
@@ -143,7 +125,9 @@ func TestObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	final := claim.Response{Status: 201, Header: fields("Location", "/v1/charges/"+id), Body: []byte(`{"id":1}`)}
+	var final claim.Response
+	claimtest.Fill(&final)
+	final.Status = 201
 	state, response, found := claim.Completed, final, true
 	node := startNode(t, "n", &fakeLocal{object: func(_ context.Context, tenant, home, got string) (claim.State, claim.Response, bool, error) {
 		if tenant != "acme" || home != eu || got != id {
@@ -189,9 +173,11 @@ func TestAPeersErrorArrivesAndIsNotRetried(t *testing.T) {
 
 // Beside an error the reply has the key's home and the expiry of its answer.
 func TestAReplyArrivesBesideAnError(t *testing.T) {
-	reply := claim.Reply{Home: eu, FirstUse: time.UnixMicro(1e15).UTC(), ExpiresAt: time.UnixMicro(2e15).UTC()}
+	var known claim.Reply
+	claimtest.Fill(&known)
+	reply := claim.Reply{Home: known.Home, FirstUse: known.FirstUse, ExpiresAt: known.ExpiresAt} // the rest is of an answer
 	for _, want := range contractErrors {
-		local := &fakeLocal{execute: func(context.Context, string, claim.Request) (claim.Reply, error) { return reply, want }}
+		local := &fakeLocal{execute: func(context.Context, string, claim.Request) (claim.Reply, error) { return known, want }}
 		node := startNode(t, "a", local)
 		got, err := peersOf(t, nil, node).Execute(t.Context(), eu, requestFor(node, node), 1, us)
 		if !sameError(err, want) {
