@@ -118,7 +118,7 @@ func (f *Fresh) At(now time.Time) (*Record, Effects) {
 func (r *Record) call(a *Content) outbox.Message {
 	return outbox.Message{
 		ID: r.Minted.ID, Region: r.Home, Kind: outbox.KindProviderCall,
-		Tenant: r.Key.Tenant, Key: r.Key.Value, Operation: a.Operation, Payload: a.Input.Canonical,
+		Tenant: r.Key.Tenant, Key: r.Key.Value, Operation: r.Operation, Payload: a.Input.Canonical,
 		TraceParent: a.TraceParent,
 		// The step deletes the released claim's outbox row, and the next generation's
 		// row has the same id. A worker that was paused meanwhile must not hold a fence

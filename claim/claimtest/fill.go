@@ -7,16 +7,16 @@ import (
 )
 
 // Fill sets every exported field of what v points to, at any depth, to a value of its own: none is
-// zero, and no two of one type are alike, up to 127 of them. A list gets two elements. Tests of what
+// zero, and no two of one type are alike. A list gets two elements. Tests of what
 // carries or keeps a type of the domain fill it, so that they fail when a field that was added is
 // dropped on the way. A field with few values, as a state, is set by the test afterwards.
 //
 // Times are whole microseconds in UTC and durations whole milliseconds, the least that stores and
 // messages keep. Fill panics for a type that has no such value, as an interface.
-func Fill(v any) {
-	n := 0
-	fill(reflect.ValueOf(v).Elem(), "", &n)
-}
+func Fill(v any) { fillFrom(0, v) }
+
+// fillFrom is Fill with other values for another n.
+func fillFrom(n int, v any) { fill(reflect.ValueOf(v).Elem(), "", &n) }
 
 func fill(v reflect.Value, name string, n *int) {
 	*n++
@@ -33,9 +33,11 @@ func fill(v reflect.Value, name string, n *int) {
 		v.SetString(fmt.Sprint(name, *n))
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int16, reflect.Int32, reflect.Int64:
 		v.SetInt(int64(*n))
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Uint8:
+		v.SetUint(uint64(*n%255 + 1))
+	case reflect.Uint, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(*n))
 	case reflect.Float64:
 		v.SetFloat(float64(*n) + 0.5)
