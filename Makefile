@@ -112,7 +112,7 @@ else
 	$(GO) run ./e2e/bench $(ARGS)
 endif
 
-generate: ## Generate the Connect and protobuf code from internal/proto, docs/METRICS.md and docs/ERRORS.md from their catalogues, and the list of licences (PICTURES=1: docs/images instead, in Chromium and from their sources).
+generate: ## Generate the Connect and protobuf code from internal/proto, docs/METRICS.md, docs/ERRORS.md and client/code.go from their catalogues, and the list of licences (PICTURES=1: docs/images instead, in Chromium and from their sources).
 ifdef PICTURES
 	for d in docs/images/*.d2; do $(GO) tool -modfile=internal/tools/pictures/go.mod d2 --theme 0 --pad 20 $$d $${d%.d2}.svg || exit 1; done
 	HOMEWARD_TEST_BROWSER=required HOMEWARD_PICTURES=$(CURDIR)/docs/images $(GO) test ./e2e/console -count 1 -v

@@ -30,7 +30,7 @@ type Error struct {
 	// Status is the HTTP status; 0 when no answer came. If the context ended the call
 	// and the last attempt got none, it and the next members are of the API's latest answer.
 	Status int
-	// Code is the API's name of the error, "card_declined"; "" without an answer.
+	// Code is the API's name of the error, as in [CodeCardDeclined]; "" without an answer.
 	Code string
 	// Detail explains the error to a person.
 	Detail string
@@ -94,7 +94,7 @@ func (e *Error) elsewhere() bool {
 	case e.Status == 0, e.Code == "": // unreachable, or a proxy answered instead
 		return true
 	default:
-		return e.Code == "store_unavailable" || e.Code == "internal"
+		return e.Code == CodeStoreUnavailable || e.Code == CodeInternal
 	}
 }
 
@@ -107,9 +107,9 @@ func (e *Error) unsent() bool {
 // ofClaim: the answer is that of the key's claim, and covers every attempt.
 func (e *Error) ofClaim() bool {
 	switch e.Code {
-	case "card_declined", "idempotency_key_expired", "idempotency_key_fingerprint_mismatch":
+	case CodeCardDeclined, CodeKeyExpired, CodeFingerprintMismatch:
 		return true
-	case "outcome_unknown":
+	case CodeOutcomeUnknown:
 		return e.Retry != RetrySameKey // the wait has ended
 	}
 	return e.Replayed || e.DeclineCode != ""
@@ -165,7 +165,7 @@ func refused(res *http.Response, raw []byte) *Error {
 	if p.RetryAfterMS > 0 && p.RetryAfterMS <= int64(24*time.Hour/time.Millisecond) {
 		e.RetryAfter = time.Duration(p.RetryAfterMS) * time.Millisecond // more precise than the header
 	}
-	if e.Code == "card_declined" && e.Retry == RetrySameKey {
+	if e.Code == CodeCardDeclined && e.Retry == RetrySameKey {
 		// A soft decline is an answer. The client does not retry the card at once; the
 		// caller may, with the same key.
 		e.final = true

@@ -3,12 +3,17 @@ package problem
 import (
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-var write = flag.Bool("write", false, "write docs/ERRORS.md")
+var write = flag.Bool("write", false, "write docs/ERRORS.md and client/code.go")
 
 // What is rendered leads to its page wherever that is by then; what was rendered before
 // there were pages leads to where they are now.
@@ -70,6 +75,46 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
+// constants returns the names of the codes that problem.go declares.
+func constants(t *testing.T) map[Code]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "problem.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[Code]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if of, ok := spec.Type.(*ast.Ident); ok && of.Name == "Code" {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names[Code(value)] = spec.Names[0].Name
+		}
+		return true
+	})
+	return names
+}
+
+// New makes an internal error of a code that the catalogue lacks.
+func TestTheCatalogueHasEveryCode(t *testing.T) {
+	names := constants(t)
+	for code, name := range names {
+		if _, ok := Lookup(code); !ok {
+			t.Errorf("the catalogue lacks %s (%s)", code, name)
+		}
+	}
+	for _, e := range Catalogue() {
+		if names[e.Code] == "" {
+			t.Errorf("%s of the catalogue has no constant", e.Code)
+		}
+	}
+}
+
 // The merchant's contract has every error.
 func TestTheContractListsEveryCode(t *testing.T) {
 	text, err := os.ReadFile("../../docs/API.md")
@@ -85,15 +130,37 @@ func TestTheContractListsEveryCode(t *testing.T) {
 
 // TestThePageIsCurrent compares docs/ERRORS.md with the catalogue.
 func TestThePageIsCurrent(t *testing.T) {
-	const path = "../../docs/ERRORS.md"
 	var b strings.Builder
 	b.WriteString(pageHead)
 	for _, e := range Catalogue() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s. Status %d, `retry` is usually `%s`.\n\n%s\n\n**Is it safe to retry?** %s\n\n**What to do:** %s\n",
 			e.Code, e.Title, e.Status, e.Retry, e.Means, e.Safe, e.Do)
 	}
+	current(t, "../../docs/ERRORS.md", b.String())
+}
+
+// TestTheClientsCodesAreCurrent compares client/code.go with the catalogue.
+func TestTheClientsCodesAreCurrent(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(codesHead)
+	names := constants(t)
+	for _, code := range Codes() {
+		e, _ := Lookup(code)
+		fmt.Fprintf(&b, "\t// Code%s: %s. Status %d.\n\tCode%s = %q\n", names[code], e.Title, e.Status, names[code], code)
+	}
+	b.WriteString(")\n")
+	source, err := format.Source([]byte(b.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	current(t, "../../client/code.go", string(source))
+}
+
+// current compares a generated file with what it should be, or writes it.
+func current(t *testing.T, path, want string) {
+	t.Helper()
 	if *write {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,10 +168,19 @@ func TestThePageIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got) != b.String() {
+	if string(got) != want {
 		t.Errorf("%s is not what the catalogue says; run make generate", path)
 	}
 }
+
+const codesHead = `// Code generated from internal/problem/catalogue.go by make generate. DO NOT EDIT.
+
+package client
+
+// The codes of [Error], by status. docs/ERRORS.md describes each. Later versions of the API may
+// have more: treat one that is not here by its [Error].Retry.
+const (
+`
 
 const pageHead = `# Errors
 
