@@ -124,7 +124,7 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 		return o.save(path)
 	case !errors.As(err, &refused):
 		return err
-	case refused.Code == "card_declined":
+	case refused.Code == client.CodeCardDeclined:
 		o.Declined = cmp.Or(refused.DeclineCode, refused.Code)
 		if err := o.save(path); err != nil {
 			return err
@@ -137,7 +137,7 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 		return fmt.Errorf("declined (%s); ask the payer for another card, and run this with --card", refused.DeclineCode)
 	case refused.Retry == client.RetrySameKey:
 		return fmt.Errorf("it is unknown whether this was paid (%w); run this again, which is safe", err)
-	case refused.Code == "outcome_unknown" || refused.Code == "idempotency_key_expired":
+	case refused.Code == client.CodeOutcomeUnknown || refused.Code == client.CodeKeyExpired:
 		// Unknown is not no.
 		return fmt.Errorf("it is unknown whether this was paid (%w); find out before it is paid anew", err)
 	default:

@@ -185,7 +185,7 @@ func (h *history) exchanged(n int, e *exchange, home string, fresh bool) {
 	case h.ordered.IsZero() && (h.home == "" || home == h.home && e.entry != h.home):
 		if e.failure == "" {
 			h.served.first = earlier(h.served.first, e.ended)
-		} else if e.code != "idempotency_key_in_use" { // that is a rival's lease, and not the outage
+		} else if e.code != client.CodeKeyInUse { // that is a rival's lease, and not the outage
 			h.served.refused = later(h.served.refused, e.ended)
 		}
 	case !h.ordered.IsZero() && e.begun.After(h.ordered) && e.failure == "" && (h.home == "" || e.home == h.home && e.servedBy == h.home):

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/homeward-io/homeward/client"
 )
 
 // Findings are the results of a drill.
@@ -156,7 +158,7 @@ func judgeOne(v *Findings, p *payment, moved []string) {
 	case len(moved) > 0:
 		v.PaidThoughRefused++
 		v.example("key %s: refused with %d %s, and money moved under %v", p.key, p.status, p.code, moved)
-	case p.stolen && p.code == "card_declined":
+	case p.stolen && p.code == client.CodeCardDeclined:
 		v.Declined++
 	default:
 		v.Refused++

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/homeward-io/homeward/client"
 )
 
 // maxAnswer is the longest body that is read, in bytes: answers to a drill have less
@@ -90,7 +92,7 @@ func (e *exchange) final(retry string) bool {
 		return true
 	case e.status < http.StatusBadRequest:
 		return false // a proxy redirects it
-	case e.code == "card_declined":
+	case e.code == client.CodeCardDeclined:
 		return true // the provider has decided, whatever may be retried
 	case retry != "":
 		return retry != "same_key"
