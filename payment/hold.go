@@ -64,7 +64,7 @@ type charged struct {
 
 // Holds reports whether the money of a charge is held first; a capture then decides how
 // much of it moves.
-func (in *Intent) Holds() bool { return string(in.terms.captureMethod) == `"`+captureManual+`"` }
+func (in *Intent) Holds() bool { return manual(in.terms[captureMethod]) }
 
 func (in *Intent) setOrder(name, raw []byte) (err error) {
 	switch {

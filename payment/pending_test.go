@@ -187,3 +187,12 @@ func TestTermsAreParsed(t *testing.T) {
 	_, err = parse(t, Transfer, `{"amount":1999,"currency":"usd","destination":"acct_1","customer":"cus_1"}`)
 	require.Error(t, err)
 }
+
+// TestEachTermIsWhole: a term without its check or its way to the provider would panic in a request.
+func TestEachTermIsWhole(t *testing.T) {
+	for i, of := range termsOf {
+		if of.name == "" || of.check == nil || of.give == nil {
+			t.Errorf("term %d (%q) lacks a part", i, of.name)
+		}
+	}
+}

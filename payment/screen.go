@@ -73,7 +73,7 @@ func Screen(canonical []byte) Screened {
 // Screen is [Screen] of canonical, from which in was parsed. It does not walk a request again
 // if its texts have too few digits for a card number, as in most.
 func (in *Intent) Screen(canonical []byte) Screened {
-	if manyDigits(in.description) || manyDigits(in.reason) || manyDigits(in.metadata) || manyDigits(in.Source) || manyDigits(in.terms.statementSuffix) {
+	if manyDigits(in.description) || manyDigits(in.reason) || manyDigits(in.metadata) || manyDigits(in.Source) || manyDigits(in.terms[statementSuffix]) {
 		return Screen(canonical)
 	}
 	return Screened{}

@@ -17,60 +17,98 @@ const (
 	MaxStatementSuffix = 22
 )
 
-// terms are the members of a charge beside its amount, in the caller's own spelling:
-// nil if absent.
-type terms struct {
-	offSession, customer, setupFutureUsage, statementSuffix, returnURL []byte
-	account, onBehalfOf, transferData, applicationFee                  []byte
-	captureMethod                                                      []byte
+// A term is a member of a charge beside its amount. The constants are in the order in which an
+// object has them.
+type term uint8
+
+const (
+	offSession term = iota
+	captureMethod
+	customer
+	setupFutureUsage
+	statementSuffix
+	returnTo
+	account
+	onBehalfOf
+	transferTo
+	applicationFee
+	allTerms
+)
+
+// terms are those of one charge, in the caller's own spelling: nil if absent.
+type terms [allTerms][]byte
+
+// termsOf is all that a term is: its name, what it may be, and what the provider receives for it.
+var termsOf = [allTerms]struct {
+	name  string
+	check func(name string, raw []byte) error
+	give  func(p *psp.Terms, raw []byte)
+}{
+	offSession: {"off_session", func(name string, raw []byte) error {
+		if s := string(raw); s != "true" && s != "false" {
+			return invalid(name, "must be true or false: whether the payer is away, and cannot authenticate")
+		}
+		return nil
+	}, func(p *psp.Terms, raw []byte) { p.OnSession = present(raw) }},
+	captureMethod: {"capture_method", func(name string, raw []byte) error {
+		if s, _ := text(raw); s != "automatic" && s != captureManual {
+			return invalid(name, "must be automatic or manual: whether the money is only held, until it is captured")
+		}
+		return nil
+	}, func(p *psp.Terms, raw []byte) { p.Manual = manual(raw) }},
+	customer: {"customer", func(name string, raw []byte) error {
+		return identifier(name, "", raw)
+	}, func(p *psp.Terms, raw []byte) { p.Customer = spelled(raw) }},
+	setupFutureUsage: {"setup_future_usage", func(name string, raw []byte) error {
+		if s, _ := text(raw); s != "on_session" && s != "off_session" {
+			return invalid(name, "must be on_session or off_session")
+		}
+		return nil
+	}, func(p *psp.Terms, raw []byte) { p.SetupFutureUsage = spelled(raw) }},
+	statementSuffix: {"statement_descriptor_suffix", func(name string, raw []byte) error {
+		if string(raw) == `""` {
+			return invalid(name, "must not be empty; leave it out instead")
+		}
+		return limited(name, raw, MaxStatementSuffix)
+	}, func(p *psp.Terms, raw []byte) { p.StatementSuffix = spelled(raw) }},
+	returnTo: {"return_url", returnURL, func(p *psp.Terms, raw []byte) { p.ReturnURL = spelled(raw) }},
+	account: {"account", func(name string, raw []byte) error {
+		return identifier(name, psp.AccountPrefix, raw)
+	}, func(p *psp.Terms, raw []byte) { p.Account = spelled(raw) }},
+	onBehalfOf: {"on_behalf_of", func(name string, raw []byte) error {
+		return identifier(name, psp.AccountPrefix, raw)
+	}, func(p *psp.Terms, raw []byte) { p.OnBehalfOf = spelled(raw) }},
+	transferTo: {"transfer_data", func(_ string, raw []byte) error {
+		_, _, err := transferData(raw)
+		return err
+	}, func(p *psp.Terms, raw []byte) { p.TransferTo, p.TransferAmount, _ = transferData(raw) }},
+	applicationFee: {"application_fee_amount", func(name string, raw []byte) error {
+		_, err := amountOf(name, raw)
+		return err
+	}, func(p *psp.Terms, raw []byte) { p.ApplicationFee = fee(raw) }},
 }
 
 // setTerms stores a member that few charges have; ok is false for others.
 func (in *Intent) setTerms(name string, raw []byte) (ok bool, err error) {
-	t := &in.terms
-	switch name {
-	case "off_session":
-		t.offSession = raw
-		if s := string(raw); s != "true" && s != "false" {
-			err = invalid(name, "must be true or false: whether the payer is away, and cannot authenticate")
+	for i := range termsOf {
+		if termsOf[i].name == name {
+			in.terms[i] = raw
+			return true, termsOf[i].check(name, raw)
 		}
-	case "customer":
-		t.customer = raw
-		err = identifier(name, "", raw)
-	case "setup_future_usage":
-		t.setupFutureUsage = raw
-		if s, _ := text(raw); s != "on_session" && s != "off_session" {
-			err = invalid(name, "must be on_session or off_session")
-		}
-	case "statement_descriptor_suffix":
-		t.statementSuffix = raw
-		if err = limited(name, raw, MaxStatementSuffix); err == nil && string(raw) == `""` {
-			err = invalid(name, "must not be empty; leave it out instead")
-		}
-	case "return_url":
-		t.returnURL = raw
-		err = returnURL(raw)
-	case "account":
-		t.account = raw
-		err = identifier(name, psp.AccountPrefix, raw)
-	case "on_behalf_of":
-		t.onBehalfOf = raw
-		err = identifier(name, psp.AccountPrefix, raw)
-	case "transfer_data":
-		t.transferData = raw
-		_, _, err = transferData(raw)
-	case "capture_method":
-		t.captureMethod = raw
-		if s, _ := text(raw); s != "automatic" && s != captureManual {
-			err = invalid(name, "must be automatic or manual: whether the money is only held, until it is captured")
-		}
-	case "application_fee_amount":
-		t.applicationFee = raw
-		_, err = amountOf(name, raw)
-	default:
-		return false, nil
 	}
-	return true, err
+	return false, nil
+}
+
+// present reports whether off_session says that the payer is there.
+func present(raw []byte) bool { return string(raw) == "false" }
+
+// manual reports whether capture_method says that the money is only held.
+func manual(raw []byte) bool { return string(raw) == `"`+captureManual+`"` }
+
+// fee is the application_fee_amount, 0 for none.
+func fee(raw []byte) int64 {
+	n, _ := strconv.ParseInt(string(raw), 10, 64)
+	return n
 }
 
 // identifier checks an identifier of the provider's.
@@ -86,11 +124,11 @@ func identifier(member, prefix string, raw []byte) error {
 	return nil
 }
 
-func returnURL(raw []byte) error {
+func returnURL(name string, raw []byte) error {
 	s, ok := text(raw)
 	u, err := url.Parse(s)
 	if !ok || err != nil || len(s) > MaxReturnURL || u.Scheme == "" || u.Host == "" && u.Opaque == "" && u.Path == "" {
-		return invalid("return_url", "must be an absolute URL of at most %d bytes", MaxReturnURL)
+		return invalid(name, "must be an absolute URL of at most %d bytes", MaxReturnURL)
 	}
 	return nil
 }
@@ -136,24 +174,23 @@ func transferData(raw []byte) (destination string, amount int64, err error) {
 // agreed checks rules between members.
 func (in *Intent) agreed() error {
 	t := &in.terms
-	if t.returnURL == nil && t.transferData == nil && t.applicationFee == nil {
+	if t[returnTo] == nil && t[transferTo] == nil && t[applicationFee] == nil {
 		return nil
 	}
 	var part int64
-	if t.transferData != nil {
-		_, part, _ = transferData(t.transferData)
+	if t[transferTo] != nil {
+		_, part, _ = transferData(t[transferTo])
 	}
 	switch {
-	case t.returnURL != nil && string(t.offSession) != "false":
+	case t[returnTo] != nil && !present(t[offSession]):
 		return invalid("return_url", "needs off_session to be false: who is away is sent nowhere")
-	case t.transferData != nil && part > in.Amount:
+	case t[transferTo] != nil && part > in.Amount:
 		return invalid("transfer_data.amount", "must be at most the charge's amount")
-	case t.transferData != nil && part > 0 && t.applicationFee != nil:
+	case t[transferTo] != nil && part > 0 && t[applicationFee] != nil:
 		return invalid("application_fee_amount", "cannot be sent together with transfer_data.amount")
-	case t.applicationFee != nil && t.transferData == nil && t.account == nil:
+	case t[applicationFee] != nil && t[transferTo] == nil && t[account] == nil:
 		return invalid("application_fee_amount", "needs account or transfer_data")
-	}
-	if fee, _ := strconv.ParseInt(string(t.applicationFee), 10, 64); fee > in.Amount {
+	case t[applicationFee] != nil && fee(t[applicationFee]) > in.Amount: // of none it would allocate an error
 		return invalid("application_fee_amount", "must be at most the charge's amount")
 	}
 	return nil
@@ -161,44 +198,34 @@ func (in *Intent) agreed() error {
 
 // Account is the account at the provider that a charge is made in; "" is ours, as of
 // everything that is no charge.
-func (in *Intent) Account() string { return spelled(in.terms.account) }
+func (in *Intent) Account() string { return spelled(in.terms[account]) }
 
 // agreement returns what the provider receives beside the amount; nil for nothing.
 func (in *Intent) agreement() *psp.Terms {
-	t := &in.terms
-	if t.sent() == 0 && in.orderID == nil && in.metadata == nil {
+	if in.terms.sent() == 0 && in.orderID == nil && in.metadata == nil {
 		return nil
 	}
-	p := &psp.Terms{
-		Customer: spelled(t.customer), OnSession: string(t.offSession) == "false", SetupFutureUsage: spelled(t.setupFutureUsage),
-		StatementSuffix: spelled(t.statementSuffix), ReturnURL: spelled(t.returnURL),
-		Manual: in.Holds(), Account: spelled(t.account), OnBehalfOf: spelled(t.onBehalfOf), OrderID: in.orderID, Metadata: in.metadata,
-	}
-	if t.transferData != nil {
-		p.TransferTo, p.TransferAmount, _ = transferData(t.transferData)
-	}
-	if len(t.applicationFee) > 0 { // otherwise it would allocate an error
-		p.ApplicationFee, _ = strconv.ParseInt(string(t.applicationFee), 10, 64)
+	p := &psp.Terms{OrderID: in.orderID, Metadata: in.metadata}
+	for i, raw := range in.terms {
+		if raw != nil {
+			termsOf[i].give(p, raw)
+		}
 	}
 	return p
 }
 
 // sent is the length of t as rendered.
-func (t *terms) sent() int {
-	return len(t.offSession) + len(t.customer) + len(t.setupFutureUsage) + len(t.statementSuffix) + len(t.returnURL) +
-		len(t.account) + len(t.onBehalfOf) + len(t.transferData) + len(t.applicationFee) + len(t.captureMethod)
+func (t *terms) sent() (n int) {
+	for _, raw := range t {
+		n += len(raw)
+	}
+	return n
 }
 
 // appendTerms renders t as it was sent.
 func appendTerms(b []byte, t *terms) []byte {
-	b = appendSent(b, "off_session", t.offSession)
-	b = appendSent(b, "capture_method", t.captureMethod)
-	b = appendSent(b, "customer", t.customer)
-	b = appendSent(b, "setup_future_usage", t.setupFutureUsage)
-	b = appendSent(b, "statement_descriptor_suffix", t.statementSuffix)
-	b = appendSent(b, "return_url", t.returnURL)
-	b = appendSent(b, "account", t.account)
-	b = appendSent(b, "on_behalf_of", t.onBehalfOf)
-	b = appendSent(b, "transfer_data", t.transferData)
-	return appendSent(b, "application_fee_amount", t.applicationFee)
+	for i, raw := range t {
+		b = appendSent(b, termsOf[i].name, raw)
+	}
+	return b
 }
