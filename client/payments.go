@@ -30,10 +30,35 @@ type ChargeParams struct {
 	// CaptureMethod "manual" only holds the money, for a later [Client.Capture]; ""
 	// captures it at once.
 	CaptureMethod string `json:"capture_method,omitempty"`
+	// OffSession false: the payer is present, and can authenticate if the bank asks. nil
+	// is true: such a charge is declined.
+	OffSession *bool `json:"off_session,omitempty"`
+	// ReturnURL is the page to which a present payer returns.
+	ReturnURL string `json:"return_url,omitempty"`
+	// Customer is the provider's id of the payer who saved PaymentMethod. SetupFutureUsage
+	// saves it: "on_session", "off_session", or "" for no.
+	Customer         string `json:"customer,omitempty"`
+	SetupFutureUsage string `json:"setup_future_usage,omitempty"`
+	// StatementDescriptorSuffix ends the text on the payer's statement.
+	StatementDescriptorSuffix string `json:"statement_descriptor_suffix,omitempty"`
+	// Account is the connected account (acct_…) in which the charge is made, OnBehalfOf the
+	// merchant of record, and TransferData names who gets the money. ApplicationFeeAmount is
+	// what the platform keeps, in minor units. All are optional.
+	Account              string        `json:"account,omitempty"`
+	OnBehalfOf           string        `json:"on_behalf_of,omitempty"`
+	TransferData         *TransferData `json:"transfer_data,omitempty"`
+	ApplicationFeeAmount int64         `json:"application_fee_amount,omitempty"`
 
 	// IdempotencyKey identifies the payment: calls with one key make one
 	// payment. "" makes a new key.
 	IdempotencyKey string `json:"-"`
+}
+
+// TransferData is the connected account (acct_…) that gets Amount of a charge, in minor
+// units; 0 is all of it.
+type TransferData struct {
+	Destination string `json:"destination"`
+	Amount      int64  `json:"amount,omitempty"`
 }
 
 // TransferParams are the parameters of [Client.Transfer]. Amount, Currency and

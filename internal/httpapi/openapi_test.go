@@ -2,12 +2,24 @@ package httpapi
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
 	"net/http/httptest"
+	"os"
+	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/client"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment"
 )
 
 // walk visits each object of a JSON document with its path.
@@ -142,3 +154,117 @@ func TestOpenAPI(t *testing.T) {
 		t.Errorf("documented codes %v\nwant %v", codes, want)
 	}
 }
+
+// words returns the string literals of the package in dir.
+func words(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), dir+"/"+f.Name(), nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				word, err := strconv.Unquote(lit.Value)
+				require.NoError(t, err)
+				all[word] = true
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// The members that the server accepts are those of the document and of the Go client; docs/API.md
+// names the required ones, and none that is refused. The TypeScript client's types are made from the
+// document. stripeapi.TestParametersAreStripesAndDocumented does the same for forms.
+func TestMembersOfRequests(t *testing.T) {
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]json.RawMessage
+				Required   []string
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(OpenAPI(), &doc))
+	contract, err := os.ReadFile("../../docs/API.md")
+	require.NoError(t, err)
+	spelled := words(t, "../../payment")
+	for _, tc := range []struct {
+		op     payment.Operation
+		schema string
+		params any
+		page   string // the beginning of its row in docs/API.md; "": it lists no members
+	}{
+		{payment.Charge, "ChargeRequest", client.ChargeParams{}, "| `POST /v1/charges` |"},
+		{payment.Transfer, "TransferRequest", client.TransferParams{}, "| `POST /v1/transfers` |"},
+		{payment.Refund, "RefundRequest", client.RefundParams{}, "| `POST /v1/refunds` |"},
+		{payment.Capture, "CaptureRequest", client.CaptureParams{}, ""},
+		{payment.Cancel, "CancelRequest", client.CancelParams{}, ""},
+	} {
+		accepted := map[string]bool{}
+		for _, from := range []map[string]bool{spelled, membersOf(tc.params), keys(doc.Components.Schemas[tc.schema].Properties)} {
+			for word := range from {
+				quoted, _ := json.Marshal(word)
+				if _, err := payment.Parse(tc.op, []byte("{"+string(quoted)+":null}")); !strings.Contains(err.Error(), "is not a member") {
+					accepted[word] = true
+				}
+			}
+		}
+		delete(accepted, "") // an error that names no member
+		if tc.op.Orders() {
+			delete(accepted, "charge") // the path names it
+		}
+		require.NotEmpty(t, spelled)
+
+		documented := keys(doc.Components.Schemas[tc.schema].Properties)
+		for ignored := range DefaultUnstable() {
+			delete(documented, ignored)
+		}
+		require.Equal(t, sorted(accepted), sorted(documented), "%s of the document", tc.schema)
+
+		delete(accepted, "amount_units") // of requests that were forms
+		require.Equal(t, sorted(accepted), sorted(membersOf(tc.params)), "%T", tc.params)
+
+		if tc.page == "" {
+			continue
+		}
+		_, row, found := strings.Cut(string(contract), tc.page)
+		require.True(t, found, "docs/API.md has no row %s", tc.page)
+		row, _, _ = strings.Cut(row, "\n")
+		named := map[string]bool{}
+		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(row, -1) {
+			named[m[1]] = true
+			require.Contains(t, accepted, m[1], "docs/API.md names it in the row %s", tc.page)
+		}
+		for _, m := range doc.Components.Schemas[tc.schema].Required {
+			require.Contains(t, named, m, "docs/API.md lacks it in the row %s", tc.page)
+		}
+	}
+}
+
+// membersOf returns the JSON names of a struct's fields.
+func membersOf(params any) map[string]bool {
+	all := map[string]bool{}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(params)) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
+			all[name] = true
+		}
+	}
+	return all
+}
+
+func keys[V any](m map[string]V) map[string]bool {
+	all := map[string]bool{}
+	for k := range m {
+		all[k] = true
+	}
+	return all
+}
+
+func sorted(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
