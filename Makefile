@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster test test-all test-postgres test-cockroach check fuzz e2e bench generate image deploy-check release-check release
+.PHONY: help demo cluster test test-all test-sql nemesis check fuzz e2e bench generate image deploy-check release-check release
 
 help: ## List the targets.
 	@awk '/^##@ /{print substr($$0, 5)} match($$0, /:.*## /) && /^[a-z0-9-]+:/{split($$0, t, ":"); printf "  make %-14s %s\n", t[1], substr($$0, RSTART + index(substr($$0, RSTART), "## ") + 2)}' $(MAKEFILE_LIST)
@@ -65,18 +65,23 @@ endif
 # has run in the same environment.
 SQL_TESTS = ./internal/sqlstore/... ./internal/lab/localdb/... ./internal/deployment ./internal/node ./internal/cli
 
-test-postgres test-cockroach: export HOMEWARD_TEST_STORE := sql
-test-postgres test-cockroach: export HOMEWARD_TEST_DATABASE := required
-test-postgres: export HOMEWARD_TEST_KIND := postgresql
-test-postgres: ## Run the tests of the SQL store, and the end-to-end tests on it, on PostgreSQL.
+# STORE is the database of test-sql and nemesis.
+STORE ?= postgresql
+test-sql nemesis: export HOMEWARD_TEST_KIND = $(STORE)
+test-sql nemesis: export HOMEWARD_TEST_DATABASE := required
+test-sql: export HOMEWARD_TEST_STORE := sql
+test-sql: ## Run the tests of the SQL store, and the end-to-end tests on it, on PostgreSQL (STORE=cockroachdb: on three regions of it, from COCKROACH_BINARY or PATH; slow).
+ifeq ($(STORE),cockroachdb)
+	@command -v "$${COCKROACH_BINARY:-cockroach}" >/dev/null || { echo "no CockroachDB was found: put cockroach on PATH or set COCKROACH_BINARY" >&2; exit 1; }
+	@# One package at a time: each starts a cluster of three nodes.
+	CGO_ENABLED=1 $(GO) test -race -short -p 1 -timeout 60m $(SQL_TESTS) ./e2e
+else
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m $(SQL_TESTS)
 	$(GO) test -short -timeout 30m ./e2e
+endif
 
-# One package at a time: each starts a cluster of three nodes.
-test-cockroach: export HOMEWARD_TEST_KIND := cockroachdb
-test-cockroach: ## Run the same tests on a three-region CockroachDB, from COCKROACH_BINARY or PATH; slow.
-	@command -v "$${COCKROACH_BINARY:-cockroach}" >/dev/null || { echo "no CockroachDB was found: put cockroach on PATH or set COCKROACH_BINARY" >&2; exit 1; }
-	CGO_ENABLED=1 $(GO) test -race -short -p 1 -timeout 60m $(SQL_TESTS) ./e2e
+nemesis: ## Do to nodes and a real database what seeds say, under load, and judge: on PostgreSQL, for an hour (STORE=cockroachdb, HOURS=4; SEED=7 repeats one run's schedule).
+	$(GO) test ./e2e -run '^TestNemesis$$' -count 1 -v -timeout 0 -nemesis.hours=$(or $(HOURS),$(if $(SEED),0,1)) -nemesis.seed=$(or $(SEED),0)
 
 # The linters have a module of their own, so that the service's go.mod has none of their
 # modules. They are built once, into Go's cache.

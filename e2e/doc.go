@@ -12,6 +12,7 @@
 //	crash_test.go      SIGKILL at every step of a request's way, and in recovery
 //	clone_test.go      the same on a disk that loses what was not synced
 //	storm_test.go      many clients, faults, two SIGKILLs
+//	nemesis_test.go    random faults by seed, for hours: nodes as processes on a real database
 //	history_test.go    concurrent histories against the naive model
 //	partition_test.go  regions cut off, black holes, lost replies
 //	outage_test.go     the database dies, hangs and comes back

@@ -34,7 +34,7 @@ type served struct {
 	server *localdb.Server
 	url    string
 	judge  *judge
-	nodes  map[string]*serveNode // by region
+	nodes  map[string]*serveNode // by name, which is the region's where it has one node
 	extra  string                // of every node's settings
 	env    []string              // of every node, and of commands
 	log    *os.File              // what reads it is the test's; nil: every node's own
@@ -98,7 +98,7 @@ func (d *served) addRegions(names ...string) {
 }
 
 // serveSettings is the quick policy for a node on free ports.
-func (d *served) serveSettings(region string) string {
+func (d *served) serveSettings(name, region string) string {
 	p, offset := quick(), time.Duration(0)
 	if onCockroach() {
 		p = unhurried(localdb.CockroachDB)
@@ -125,7 +125,7 @@ claim:
   wait_max: %v
 outbox: {poll: %v, lease: %v}
 topology_every: 100ms
-`, region, region, strings.Join(seeds, ","), d.judge.url, offset, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling,
+`, name, region, strings.Join(seeds, ","), d.judge.url, offset, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling,
 		p.WaitPoll, p.WaitMax, quickOutbox.Poll, quickOutbox.Lease) + d.extra
 }
 
@@ -134,11 +134,17 @@ const sealKeys = "base64key://MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
 var readyLine = regexp.MustCompile(`homeward \S+ in \S+: API (http://\S+), RPC \S+, gossip (\S+), database `)
 
-// start starts a region's node and waits until it reports that it is ready.
+// start starts a region's only node and waits until it reports that it is ready.
 func (d *served) start(region string) {
 	d.t.Helper()
+	d.startNode(region, region)
+}
+
+// startNode is start for a node with a name and variables of its own.
+func (d *served) startNode(name, region string, env ...string) {
+	d.t.Helper()
 	path := filepath.Join(d.t.TempDir(), "node.yaml")
-	require.NoError(d.t, os.WriteFile(path, []byte(d.serveSettings(region)), 0o600))
+	require.NoError(d.t, os.WriteFile(path, []byte(d.serveSettings(name, region)), 0o600))
 	c := &command{
 		t: d.t, cmd: exec.Command(buildBinary(d.t), "serve", "--config", path),
 		stdout: &testLog{}, stderr: &testLog{}, dead: make(chan struct{}),
@@ -146,7 +152,7 @@ func (d *served) start(region string) {
 	c.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOMEWARD_") }),
 		"HOMEWARD_DATABASE_URL="+d.url, "HOMEWARD_GOSSIP_KEY=MDEyMzQ1Njc4OWFiY2RlZg==",
 		"HOMEWARD_SEAL_KEYS="+sealKeys)
-	c.cmd.Env = append(c.cmd.Env, d.env...)
+	c.cmd.Env = append(append(c.cmd.Env, d.env...), env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr
 	if d.log != nil {
 		c.cmd.Stderr = d.log
@@ -159,11 +165,11 @@ func (d *served) start(region string) {
 	d.t.Cleanup(func() {
 		c.kill()
 		if d.t.Failed() {
-			d.t.Logf("homeward serve in %s\n%s%s", region, c.stdout, c.stderr)
+			d.t.Logf("homeward serve %s\n%s%s", name, c.stdout, c.stderr)
 		}
 	})
 	var said []string
-	until(d.t, region+" is ready", func() bool {
+	until(d.t, name+" is ready", func() bool {
 		select {
 		case <-c.dead:
 			require.FailNow(d.t, "the node ended", "%s", c.stderr)
@@ -172,7 +178,7 @@ func (d *served) start(region string) {
 		said = readyLine.FindStringSubmatch(c.stdout.String())
 		return said != nil
 	})
-	d.nodes[region] = &serveNode{command: c, api: said[1], gossip: said[2]}
+	d.nodes[name] = &serveNode{command: c, api: said[1], gossip: said[2]}
 	bases := map[string]string{}
 	for r, n := range d.nodes {
 		bases[r] = n.api

@@ -14,8 +14,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Sent is one request: its key, unique in the history, and its body.
-type Sent struct{ Key, Body string }
+// Sent is one request: its key, unique in the history, its body, and, for [Judge], the path that it
+// was sent to.
+type Sent struct {
+	Key, Body string
+	Path      string `json:",omitempty"`
+}
 
 // Got is the answer of the client's request.
 type Got struct {
@@ -89,19 +93,32 @@ var Model = (&porcupine.NondeterministicModel{
 // History collects operations. The zero value is empty. It is safe for
 // concurrent use.
 type History struct {
-	mu  sync.Mutex
-	ops []porcupine.Operation
+	mu     sync.Mutex
+	ops    []porcupine.Operation
+	faults []Fault
 }
 
-// began is the origin of the model's times: the model has integers only.
+// began is the origin of the model's times.
 var began = time.Now()
+
+// at is a time in the model, which has integers only: Unix time in nanoseconds, by one monotonic
+// clock.
+func at(t time.Time) int64 { return began.UnixNano() + int64(t.Sub(began)) }
 
 // Add adds one operation that was sent at start and answered just now. client is for
 // people who read a failing history.
 func (h *History) Add(client int, in Sent, start time.Time, out Got) {
+	h.AddAt(client, "", in, start, out)
+}
+
+// AddAt is Add with the node that it was sent to, for people, too.
+func (h *History) AddAt(client int, node string, in Sent, start time.Time, out Got) {
 	o := porcupine.Operation{
-		ClientId: client, Input: in, Call: int64(start.Sub(began)),
-		Output: out, Return: int64(time.Since(began)),
+		ClientId: client, Input: in, Call: at(start),
+		Output: out, Return: at(time.Now()),
+	}
+	if node != "" {
+		o.Metadata = node
 	}
 	if out.Kind == None {
 		// It may still be in transit and take effect at any later time.
@@ -121,20 +138,24 @@ func (h *History) Operations() []porcupine.Operation {
 
 // Check reports whether the model allows every key's history: porcupine.Ok, Illegal, or
 // Unknown if timeout was too short.
+func (h *History) Check(timeout time.Duration) porcupine.CheckResult {
+	return check(h.Operations(), timeout)
+}
+
+// check changes ops.
 //
 // Of a request's operations without an answer the first may take effect whenever a later one
 // may, and a second effect changes nothing: so it stands for all. An outage leaves hundreds,
 // and the checker would try each subset of them.
-func (h *History) Check(timeout time.Duration) porcupine.CheckResult {
-	all := h.Operations()
+func check(ops []porcupine.Operation, timeout time.Duration) porcupine.CheckResult {
 	first := map[Sent]int64{}
-	for _, o := range all {
+	for _, o := range ops {
 		if call, seen := first[o.Input.(Sent)]; o.Output.(Got).Kind == None && (!seen || o.Call < call) {
 			first[o.Input.(Sent)] = o.Call
 		}
 	}
-	all = slices.DeleteFunc(all, func(o porcupine.Operation) bool {
+	ops = slices.DeleteFunc(ops, func(o porcupine.Operation) bool {
 		return o.Output.(Got).Kind == None && o.Call != first[o.Input.(Sent)]
 	})
-	return porcupine.CheckOperationsTimeout(Model, all, timeout)
+	return porcupine.CheckOperationsTimeout(Model, ops, timeout)
 }

@@ -99,9 +99,9 @@ type Cluster struct {
 	gossipKey string            // in base64; secret
 	sealKeys  string            // as in node.SealKeys; secret
 	innerPort int               // see innerPorts
-	gates     []*gate           // before the RPC ports of Nodes
+	gates     []*Gate           // before the RPC ports of Nodes
 	// databaseGates are between each region's nodes and the private database.
-	databaseGates map[string]*gate
+	databaseGates map[string]*Gate
 	simulator     *Simulator
 	running       parts.Running
 }

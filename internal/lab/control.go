@@ -116,7 +116,7 @@ func (c *control) node(name, what, from string) error {
 	case "drop":
 		return c.k.drop(i, from)
 	case "pass":
-		c.k.gates[i].set(false, nil)
+		c.k.gates[i].Set(false, nil)
 		return nil
 	}
 	if n.gone() {
@@ -181,7 +181,7 @@ func (c *control) database(region, what, _ string) error {
 		if g == nil {
 			return errNotOurs
 		}
-		g.set(what == "cut", nil)
+		g.Set(what == "cut", nil)
 		return nil
 	}
 	if err := c.k.Database.offers(); err != nil {

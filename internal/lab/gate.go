@@ -14,13 +14,13 @@ import (
 	"github.com/homeward-io/homeward/internal/parts"
 )
 
-// gate is in front of a node's RPC port, like a firewall: the other nodes and operators dial it,
+// Gate is in front of a node's RPC port, like a firewall: the other nodes and operators dial it,
 // and it forwards their traffic. Another gate is between a region's nodes and the database. Shut, it
 // lets nothing through in either direction and ends no connection, so that a caller gets no
 // handshake (with TLS; else no answer), as behind a firewall that drops packets. Open again, it
 // passes on the bytes that it kept, as retransmitted packets.
 // It is safe for concurrent use.
-type gate struct {
+type Gate struct {
 	listener net.Listener
 	to       string // the node's own listener
 	links    sync.WaitGroup
@@ -33,13 +33,13 @@ type gate struct {
 	changed chan struct{} // closed at the next change
 }
 
-// openGate listens at addr.
-func openGate(addr, to string) (*gate, error) {
+// OpenGate listens at addr, host:port, and connects callers to the listener at to.
+func OpenGate(addr, to string) (*Gate, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("a gate: %w", err)
 	}
-	g := &gate{listener: l, to: to, changed: make(chan struct{})}
+	g := &Gate{listener: l, to: to, changed: make(chan struct{})}
 	g.ctx, g.end = context.WithCancel(context.Background())
 	g.links.Go(func() {
 		for {
@@ -53,17 +53,20 @@ func openGate(addr, to string) (*gate, error) {
 	return g, nil
 }
 
-// close ends the gate and all connections through it.
-func (g *gate) close() error {
+// Addr is where it listens, host:port.
+func (g *Gate) Addr() string { return g.listener.Addr().String() }
+
+// Close ends the gate and all connections through it.
+func (g *Gate) Close() error {
 	err := g.listener.Close()
 	g.end()
 	g.links.Wait()
 	return err
 }
 
-// set shuts the gate, for the connections of some processes alone or, nil, for all; or
+// Set shuts the gate, for the connections of some processes alone (Linux only) or, nil, for all; or
 // opens it.
-func (g *gate) set(shut bool, against []int) {
+func (g *Gate) Set(shut bool, against []int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut, g.against = shut, against
@@ -72,7 +75,7 @@ func (g *gate) set(shut bool, against []int) {
 }
 
 // pass waits until the gate lets a caller through.
-func (g *gate) pass(caller net.Conn) error {
+func (g *Gate) pass(caller net.Conn) error {
 	for {
 		g.mu.Lock()
 		shut, against, changed := g.shut, g.against, g.changed
@@ -89,7 +92,7 @@ func (g *gate) pass(caller net.Conn) error {
 }
 
 // link carries one connection to its end.
-func (g *gate) link(caller net.Conn) {
+func (g *Gate) link(caller net.Conn) {
 	defer func() { _ = caller.Close() }()
 	if g.pass(caller) != nil {
 		return
@@ -114,7 +117,7 @@ func (g *gate) link(caller net.Conn) {
 
 // gated writes once the gate lets the caller's connection through.
 type gated struct {
-	g      *gate
+	g      *Gate
 	caller net.Conn
 	to     net.Conn
 }
@@ -135,18 +138,18 @@ func (k *Cluster) startGates(context.Context) (_ parts.Stop, err error) {
 	stop := func(context.Context) error {
 		var errs []error
 		for _, g := range slices.Concat(k.gates, slices.Collect(maps.Values(k.databaseGates))) {
-			errs = append(errs, g.close())
+			errs = append(errs, g.Close())
 		}
 		return errors.Join(errs...)
 	}
 	for i := range k.Nodes {
-		g, err := openGate(k.inner(i, 0), k.inner(i, innerEach-1))
+		g, err := OpenGate(k.inner(i, 0), k.inner(i, innerEach-1))
 		if err != nil {
 			return stop, err
 		}
 		k.gates = append(k.gates, g)
 	}
-	k.databaseGates = map[string]*gate{}
+	k.databaseGates = map[string]*Gate{}
 	for _, r := range k.regions {
 		if k.server == nil {
 			break
@@ -155,11 +158,11 @@ func (k *Cluster) startGates(context.Context) (_ parts.Stop, err error) {
 		if err != nil {
 			return stop, errors.New("the private database has no URL") // the error would quote its password
 		}
-		g, err := openGate(loopback(0), u.Host)
+		g, err := OpenGate(loopback(0), u.Host)
 		if err != nil {
 			return stop, err
 		}
-		u.Host = g.listener.Addr().String()
+		u.Host = g.Addr()
 		k.databaseGates[r], k.urls[r] = g, u.String()
 	}
 	return stop, nil
@@ -184,6 +187,6 @@ func (k *Cluster) drop(i int, from string) error {
 			}
 		}
 	}
-	k.gates[i].set(true, against)
+	k.gates[i].Set(true, against)
 	return nil
 }

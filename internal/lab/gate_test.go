@@ -34,10 +34,10 @@ func TestAGateDropsAndPasses(t *testing.T) {
 			}()
 		}
 	}()
-	g, err := openGate("127.0.0.1:0", l.Addr().String())
+	g, err := OpenGate("127.0.0.1:0", l.Addr().String())
 	require.NoError(t, err)
 	dial := func() (net.Conn, *bufio.Reader) {
-		conn, err := net.Dial("tcp", g.listener.Addr().String())
+		conn, err := net.Dial("tcp", g.Addr())
 		require.NoError(t, err)
 		return conn, bufio.NewReader(conn)
 	}
@@ -55,14 +55,14 @@ func TestAGateDropsAndPasses(t *testing.T) {
 	says(old, "before")
 	reads(fromOld, "before")
 
-	g.set(true, []int{1 << 30}) // of no process
+	g.Set(true, []int{1 << 30}) // of no process
 	says(old, "not meant")
 	reads(fromOld, "not meant")
 	for _, against := range [][]int{nil, {os.Getpid()}} {
 		if against != nil && canOwn() != nil {
 			continue
 		}
-		g.set(true, against)
+		g.Set(true, against)
 		says(old, "while it is shut")
 		fresh, fromFresh := dial()
 		select {
@@ -70,13 +70,13 @@ func TestAGateDropsAndPasses(t *testing.T) {
 			require.FailNow(t, "it let it pass", text)
 		case <-time.After(50 * time.Millisecond): // there is no signal for what does not happen
 		}
-		g.set(false, nil)
+		g.Set(false, nil)
 		reads(fromOld, "while it is shut")
 		says(fresh, "after")
 		reads(fromFresh, "after")
 		require.NoError(t, fresh.Close())
 	}
-	require.NoError(t, g.close())
+	require.NoError(t, g.Close())
 	_, err = fromOld.ReadByte()
 	require.ErrorIs(t, err, io.EOF)
 	require.NoError(t, old.Close())

@@ -17,6 +17,8 @@ type promise struct {
 	model string
 	// crashes, storms and drills are tests.
 	crashes, storms, drills []string
+	// nemesis is what TestNemesis compares, "" for nothing.
+	nemesis string
 	// mutants matches the names of mutants.
 	mutants string
 }
@@ -29,6 +31,7 @@ var promises = []promise{
 		crashes:  []string{"TestCrashPoints", "TestCrashInRecovery", "TestFaults"},
 		storms:   []string{"TestStorm", "TestStormOverTwoProviders"},
 		drills:   []string{"TestDrill"},
+		nemesis:  "movements of money, keys, references",
 		mutants:  `^(claim/(reclaim|take-over|renew|lease|trust|recover|settle|moved|unsent|fault-fence|pending|learn|follow|provider|restore|last|waits|shared|release-)|batch/|sql/(row|begin|find|take|settle|renew|defer|reattach|calls|windows)|embedded/(renew|clock|queue|take|remembered)|router/(way|forwards)|outbox/|payment/|restore/|audit/(follow|witness|ahead|continue))`,
 	},
 	{ // the same bytes
@@ -37,12 +40,14 @@ var promises = []promise{
 		crashes:  []string{"TestCrashPoints", "TestCrash", "TestFaults"},
 		storms:   []string{"TestStorm"},
 		drills:   []string{"TestDrill"},
+		nemesis:  "answers, once more in every region",
 		mutants:  `^(claim/(answer|give-up-without|settle-again|expires|shared|release-)|sql/(settle-|replica|object|row|begin-lost)|embedded/(replica|object|remembered)|region/)`,
 	},
 	{ // one request
 		explorer: []string{"a changed body is refused"},
 		model:    "each decision",
 		storms:   []string{"TestStorm"},
+		nemesis:  "changed bodies",
 		mutants:  `^claim/(answer-to|reclaim-fingerprint|released-compare|begin-compare|restore-fingerprint)`,
 	},
 	{ // across regions
@@ -51,6 +56,7 @@ var promises = []promise{
 		crashes:  []string{"TestCrashPoints", "TestFaults"},
 		storms:   []string{"TestStorm"},
 		drills:   []string{"TestDrill"},
+		nemesis:  "twins in several regions",
 		mutants:  `^(claim/(begin|pin|restore-(home|pin))|sql/(begin|pin|registrar|region|replica-(later|unsettled))|embedded/pin|router/|region/)`,
 	},
 	{ // no record, no charge
@@ -64,12 +70,14 @@ var promises = []promise{
 		crashes:  []string{"TestCrashDuringTheCall", "TestCrashInRecovery"},
 		storms:   []string{"TestStorm"},
 		drills:   []string{"TestDrill"},
+		nemesis:  "no request without a final answer",
 		mutants:  `^(claim/(unknowns|not-founds|fault|settle-unknowns|take-over-look|close|give-up|moved-counts)|sql/(calls|defer|settle.*unknowns|take_over.sql-look)|outbox/|payment/|recon/undecided|notice/learn)`,
 	},
 	{ // the books follow the money
 		explorer: []string{"money that moved is booked, asked about, or refunded"},
 		model:    "books, events, expiries",
 		crashes:  []string{"TestCrashBeyondClaims", "TestEventsCrashPoints", "TestExpiryCrashPoints"},
+		nemesis:  "books, balances, statement",
 		mutants:  `^(claim/close|sql/(settle.sql|events|expiries|audit)|embedded/booked|recon/|audit/)`,
 	},
 	{ // ghosts are refunded
@@ -93,7 +101,7 @@ func matrix(root string) (string, error) {
 		return "", fmt.Errorf("the README has %d promises, and the matrix %d", len(titles), len(promises))
 	}
 	var b strings.Builder
-	b.WriteString("| promise | explorer | model | crash tables | storm | drills | mutants |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| promise | explorer | model | crash tables | storm | drills | nemesis | mutants |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for i, p := range promises {
 		matches, err := regexp.Compile(p.mutants)
 		if err != nil {
@@ -112,8 +120,8 @@ func matrix(root string) (string, error) {
 		if n := len(p.explorer); n > 0 {
 			explored = fmt.Sprint(n)
 		}
-		fmt.Fprintf(&b, "| %d. %s | %s | %s | %s | %s | %s | %s |\n", i+1, title, explored, p.model,
-			strings.Join(p.crashes, ", "), strings.Join(p.storms, ", "), strings.Join(p.drills, ", "), strings.Join(of, ", "))
+		fmt.Fprintf(&b, "| %d. %s | %s | %s | %s | %s | %s | %s | %s |\n", i+1, title, explored, p.model,
+			strings.Join(p.crashes, ", "), strings.Join(p.storms, ", "), strings.Join(p.drills, ", "), p.nemesis, strings.Join(of, ", "))
 	}
 	return b.String(), nil
 }

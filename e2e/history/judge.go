@@ -1,0 +1,184 @@
+package history
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Movement is one movement of money in the provider's book.
+type Movement struct {
+	Kind      string `json:"kind"` // charge, transfer, refund
+	Reference string `json:"reference"`
+	Amount    int64  `json:"amount"`
+}
+
+// Verdict is what [Judge] finds.
+type Verdict struct {
+	Requests int `json:"requests"`
+	Faults   int `json:"faults"`
+	// Keys have been Completed, or Declined because the card is stolen, if all is well.
+	Keys      int `json:"keys"`
+	Completed int `json:"completed"`
+	Declined  int `json:"declined"`
+	Movements int `json:"movements"`
+
+	// Duplicates are movements beyond the one that a key's answer names.
+	Duplicates int `json:"duplicates"`
+	// Differing are final answers other than the first under their key.
+	Differing int `json:"differing"`
+	// Lost are requests that never got a final answer, keys that were refused without a reason, and
+	// payments for which no money moved.
+	Lost int `json:"lost"`
+	// Disordered are keys whose answers fit no order of events in [Model].
+	Disordered int `json:"disordered"`
+	// Breaks are the first of these.
+	Breaks []Break `json:"breaks,omitempty"`
+}
+
+// Break is one broken promise. Key is "" for money that no key is answered with.
+type Break struct{ Key, What string }
+
+// maxBreaks is how many a verdict names: enough to look one up.
+const maxBreaks = 10
+
+// OK reports whether every promise was kept.
+func (v *Verdict) OK() bool { return v.Duplicates+v.Differing+v.Lost+v.Disordered == 0 }
+
+func (v *Verdict) breaks(count *int, key, format string, args ...any) {
+	*count++
+	if len(v.Breaks) < maxBreaks {
+		v.Breaks = append(v.Breaks, Break{key, fmt.Sprintf(format, args...)})
+	}
+}
+
+// Judge compares the callers' answers with each other, with the model, and with all that the
+// provider moved. Every request must have a path, and an amount that no other key has for its kind
+// of movement.
+func Judge(h *History, moved []Movement) Verdict {
+	ops := h.Operations()
+	v := Verdict{Requests: len(ops), Faults: len(h.faults), Movements: len(moved)}
+	byKey := map[string][]porcupine.Operation{}
+	for _, o := range ops {
+		key := o.Input.(Sent).Key
+		byKey[key] = append(byKey[key], o)
+	}
+	v.Keys = len(byKey)
+	left := map[Movement]int{}
+	for _, m := range moved {
+		left[m]++
+	}
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		v.judge(key, byKey[key], left)
+	}
+	for m, n := range left {
+		for range n {
+			v.breaks(&v.Duplicates, "", "a %s of %d moved under %s, with which no key is answered", m.Kind, m.Amount, m.Reference)
+		}
+	}
+	return v
+}
+
+// judge takes the movement of the key's answer out of left.
+func (v *Verdict) judge(key string, ops []porcupine.Operation, left map[Movement]int) {
+	open := map[Sent]bool{}
+	var first *porcupine.Operation
+	for _, o := range ops {
+		in, out := o.Input.(Sent), o.Output.(Got)
+		if _, seen := open[in]; !seen {
+			open[in] = true
+		}
+		if out.Kind == Final || out.Kind == Mismatch {
+			open[in] = false
+		}
+		if out.Kind == Final && (first == nil || o.Return < first.Return) {
+			first = &o
+		}
+	}
+	for in, unanswered := range open {
+		if unanswered {
+			v.breaks(&v.Lost, key, "no final answer to %s", in.Body)
+		}
+	}
+	if first != nil {
+		for _, o := range ops {
+			if out := o.Output.(Got); out.Kind == Final && out.Reply != first.Output.(Got).Reply {
+				v.breaks(&v.Differing, key, "first answered %s, then %s", first.Output.(Got).Reply, out.Reply)
+			}
+		}
+		v.paid(key, first, left)
+	}
+	if result := check(slices.Clone(ops), perKey); result != porcupine.Ok {
+		v.breaks(&v.Disordered, key, "its answers fit no order of events (%s)", result)
+	}
+}
+
+// paid compares the answer of a key with what the provider moved.
+func (v *Verdict) paid(key string, first *porcupine.Operation, left map[Movement]int) {
+	in, reply := first.Input.(Sent), first.Output.(Got).Reply
+	parts := strings.SplitN(reply, "|", 4)
+	switch {
+	case parts[0] == "402" && strings.Contains(in.Body, "pm_card_stolen"):
+		v.Declined++ // what moved is left, and a duplicate
+		return
+	case parts[0] != "201" || len(parts) != 4:
+		v.breaks(&v.Lost, key, "refused without a reason: %s", reply)
+		return
+	}
+	var asked struct{ Amount int64 }
+	var made struct{ ID string }
+	if err := errors.Join(json.Unmarshal([]byte(in.Body), &asked), json.Unmarshal([]byte(parts[3]), &made)); err != nil {
+		v.breaks(&v.Lost, key, "unreadable: %v: %s", err, reply)
+		return
+	}
+	v.Completed++
+	m := Movement{strings.TrimSuffix(strings.TrimPrefix(in.Path, "/v1/"), "s"), made.ID, asked.Amount}
+	if left[m] == 0 {
+		v.breaks(&v.Lost, key, "answered with %s, for which no %s of %s moved", made.ID, m.Kind, strconv.FormatInt(m.Amount, 10))
+		return
+	}
+	left[m]--
+}
+
+// The files of a run.
+const (
+	File      = "history.ndjson" // as [History.Write] writes it
+	Movements = "effects.ndjson" // the provider's, as GET /_sim/effects has them
+)
+
+// JudgeFiles judges a run by its files in dir.
+func JudgeFiles(dir string) (Verdict, *History, error) {
+	text, err := os.Open(filepath.Join(dir, File))
+	if err != nil {
+		return Verdict{}, nil, err
+	}
+	defer func() { _ = text.Close() }()
+	h, err := Read(text)
+	if err != nil {
+		return Verdict{}, nil, fmt.Errorf("%s: %w", text.Name(), err)
+	}
+	book, err := os.Open(filepath.Join(dir, Movements))
+	if err != nil {
+		return Verdict{}, nil, err
+	}
+	defer func() { _ = book.Close() }()
+	var moved []Movement
+	for dec := json.NewDecoder(book); ; {
+		var m Movement
+		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
+			return Judge(h, moved), h, nil
+		} else if err != nil {
+			return Verdict{}, nil, fmt.Errorf("%s: %w", book.Name(), err)
+		}
+		moved = append(moved, m)
+	}
+}
