@@ -20,10 +20,19 @@ type nemesisFault struct {
 	from       string // for dropFrom, the region whose calls are dropped
 	begin, end time.Duration
 
-	// For wire: requests that execute the statement are hit that many times.
+	table string        // of leases and ranges
+	shots []nemesisShot // of wire
+}
+
+// nemesisShot is a fault for the next requests that execute a statement.
+type nemesisShot struct {
+	fault     wireproxy.Fault
 	statement string
-	shot      wireproxy.Fault
 	times     int
+}
+
+func (s nemesisShot) String() string {
+	return fmt.Sprintf("%s at %s, %d times", s.fault, s.statement, s.times)
 }
 
 func (f nemesisFault) String() string {
@@ -31,7 +40,9 @@ func (f nemesisFault) String() string {
 	case dropFrom:
 		return fmt.Sprintf("%s %s %s", f.kind, f.from, f.at)
 	case wire:
-		return fmt.Sprintf("%s %s, %s at %s, %d times", f.kind, f.at, f.shot, f.statement, f.times)
+		return fmt.Sprintf("%s %s %v", f.kind, f.at, f.shots)
+	case leases, ranges:
+		return fmt.Sprintf("%s of %s %s", f.kind, f.table, f.at)
 	default:
 		return fmt.Sprintf("%s %s", f.kind, f.at)
 	}
@@ -53,19 +64,34 @@ const (
 	path     nemesisKind = "path"        // nothing passes between a region and the database
 	killDB   nemesisKind = "kill database"
 	freezeDB nemesisKind = "freeze database"
-	provider nemesisKind = "provider" // it answers nothing, and moves money for some calls
+	mute     nemesisKind = "provider mute" // it answers nothing, and moves money for some calls
+	slow     nemesisKind = "provider slow" // its answers take longer than a lease
+
+	// CockroachDB's own.
+	leases nemesisKind = "leases" // those of a table's ranges move to a region
+	ranges nemesisKind = "ranges" // those of a table and a region split, and then merge
 )
 
 // nemesisKinds are those of a database, in an order that the schedules of seeds depend on.
-func nemesisKinds(localdb.Kind) []nemesisKind {
-	return []nemesisKind{kill, stop, lose, freeze, drop, dropFrom, wire, refuse, path, killDB, freezeDB, provider}
+func nemesisKinds(database localdb.Kind) []nemesisKind {
+	all := []nemesisKind{kill, stop, lose, freeze, drop, dropFrom, wire, refuse, path, killDB, freezeDB, mute, slow}
+	if database == localdb.CockroachDB {
+		all = append(all, leases, ranges)
+	}
+	return all
 }
 
-// nemesisStatements are what wire hits: all that a request, a worker, or a notice executes.
+// nemesisStatements are what wire hits: all that a request, a worker, or a notice executes. Half of
+// the shots hit those that decide.
 var nemesisStatements = []string{
-	"begin", "begin_here", "begin_again", "settle", "settle", "settle", "defer", "renew", "take_over", "find", "look", "pin", "pin_write", "pin_read",
+	"settle", "settle", "settle", "settle", "settle", "settle", "begin", "begin_here", "begin_again", "begin_again", "defer", "defer", "take_over",
+	"renew", "take_over", "find", "look", "pin", "pin_write", "pin_read",
 	"replica", "object", "reattach", "note", "calls_take", "calls_finish", "calls_retry", "notices_keep", "notices_close", "sql:commit",
 }
+
+// nemesisTables are those of which leases move and ranges split: their keys begin with region, tenant
+// and key.
+var nemesisTables = []string{"claims", "pins", "audit"}
 
 // nemesisNodes are two in each region.
 var nemesisNodes = func() (all []string) {
@@ -125,10 +151,15 @@ func draw(rng *rand.Rand, k nemesisKind, length time.Duration) nemesisFault {
 		i, j := rng.IntN(len(nemesisNodes)), 1+rng.IntN(len(regions)-1)
 		f.at, f.from = nemesisNodes[i], regions[(i/2+j)%len(regions)]
 	case wire:
-		f.statement = nemesisStatements[rng.IntN(len(nemesisStatements))]
-		f.shot = wireproxy.DropBefore + wireproxy.Fault(rng.IntN(int(wireproxy.RowsThenError)))
-		f.times = 1 + rng.IntN(8)
-	case provider:
+		for range 1 + rng.IntN(4) {
+			f.shots = append(f.shots, nemesisShot{
+				wireproxy.DropBefore + wireproxy.Fault(rng.IntN(int(wireproxy.RowsThenError))),
+				nemesisStatements[rng.IntN(len(nemesisStatements))], 1 + rng.IntN(8),
+			})
+		}
+	case leases, ranges:
+		f.table = nemesisTables[rng.IntN(len(nemesisTables))]
+	case mute, slow:
 		f.at = judged
 	}
 	return f
@@ -155,7 +186,9 @@ func (f nemesisFault) holds() []string {
 		return []string{string(f.kind) + f.at}
 	case killDB, freezeDB: // of one region at a time: a majority is left
 		return []string{"database"}
-	case provider:
+	case leases, ranges:
+		return []string{string(f.kind) + f.table}
+	case mute, slow:
 		return []string{judged}
 	default:
 		return nil

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -64,6 +65,9 @@ func TestNemesis(t *testing.T) {
 	if *nemesisHours == 0 && *nemesisSeed == 0 {
 		size, seed = nemesisSize{clients: 4, steps: 4, longest: 3 * time.Second}, 4
 	}
+	if onCockroach() { // which moves leases after seconds
+		size.longest *= 2
+	}
 	until := time.Now().Add(time.Duration(*nemesisHours * float64(time.Hour)))
 	for n := 0; n == 0 || time.Now().Before(until); n++ {
 		if !t.Run(fmt.Sprint("seed=", seed+uint64(n)), func(t *testing.T) { nemesisRun(t, seed+uint64(n), size) }) {
@@ -84,7 +88,8 @@ type nemesis struct {
 	proxies map[string]*wireproxy.Proxy // between a region's nodes and the database, by region
 	paths   map[string]*lab.Gate        // beyond those
 	gates   map[string]*lab.Gate        // in front of RPC ports, by node
-	away    map[string]bool             // nodes that were killed or stopped
+	// releasing are the requests that wire has held, until they have passed.
+	releasing sync.WaitGroup
 
 	load    context.Context // of every request
 	over    atomic.Bool
@@ -119,7 +124,7 @@ func nemesisRun(t *testing.T, seed uint64, size nemesisSize) {
 
 // startNemesis starts the cluster of a run.
 func startNemesis(t *testing.T, seed uint64) *nemesis {
-	n := &nemesis{seed: seed, kind: localdb.PostgreSQL, proxies: map[string]*wireproxy.Proxy{}, paths: map[string]*lab.Gate{}, gates: map[string]*lab.Gate{}, away: map[string]bool{}}
+	n := &nemesis{seed: seed, kind: localdb.PostgreSQL, proxies: map[string]*wireproxy.Proxy{}, paths: map[string]*lab.Gate{}, gates: map[string]*lab.Gate{}}
 	if onCockroach() {
 		n.kind = localdb.CockroachDB
 	}
@@ -186,7 +191,6 @@ func (n *nemesis) begins(name string) {
 	i := slices.Index(nemesisNodes, name)
 	n.startNode(name, regionOf(name), "HOMEWARD_DATABASE_URL="+n.proxies[regionOf(name)].URL(n.server.URL(regionOf(name), "homeward")),
 		"HOMEWARD_API__LISTEN="+n.portOf(i, 0), "HOMEWARD_RPC__LISTEN="+n.portOf(i, 1), "HOMEWARD_RPC__ADVERTISE="+n.portOf(i, 2), "HOMEWARD_GOSSIP__LISTEN="+n.portOf(i, 3))
-	delete(n.away, name)
 }
 
 // store is the database, beside all proxies.
@@ -199,7 +203,7 @@ func (n *nemesis) store() *sqlstore.DB {
 
 // everyday is a provider with some faults.
 func (n *nemesis) everyday() simulator.Faults {
-	return simulator.Faults{Latency: 2 * time.Millisecond, Jitter: 30 * time.Millisecond, ErrorBefore: 0.03, ErrorAfter: 0.03, DropReply: 0.03, Seed: n.seed}
+	return simulator.Faults{Latency: 2 * time.Millisecond, Jitter: 100 * time.Millisecond, ErrorBefore: 0.03, ErrorAfter: 0.03, DropReply: 0.03, Seed: n.seed}
 }
 
 // step does what a step's faults say, at their times, and waits until the cluster is healthy.
@@ -235,6 +239,7 @@ func (n *nemesis) step(i int, faults []nemesisFault) {
 		require.NoError(n.t, wait(n.ctx, time.Until(began.Add(e.at))))
 		e.do()
 	}
+	n.releasing.Wait()
 	began := time.Now()
 	n.healthy()
 	n.t.Logf("step %d: healthy after %v; %d requests, %d keys", i+1, time.Since(began).Round(10*time.Millisecond), len(n.history.Operations()), n.next.Load())
@@ -251,7 +256,6 @@ func (n *nemesis) begin(f nemesisFault) (end func()) {
 			nodes = []string{f.at + "-1", f.at + "-2"}
 		}
 		for _, node := range nodes {
-			n.away[node] = true
 			signal(node, map[bool]syscall.Signal{true: syscall.SIGTERM, false: syscall.SIGKILL}[f.kind == stop])
 		}
 		return func() {
@@ -273,7 +277,17 @@ func (n *nemesis) begin(f nemesisFault) (end func()) {
 		n.gates[f.at].Set(true, against)
 		return func() { n.gates[f.at].Set(false, nil) }
 	case wire:
-		return n.proxies[f.at].Arm(f.statement, f.shot, f.times).Release
+		var shots []*wireproxy.Shot
+		for _, s := range f.shots {
+			shots = append(shots, n.proxies[f.at].Arm(s.statement, s.fault, s.times))
+		}
+		return func() {
+			for _, s := range shots {
+				s.Disarm()
+				// What it passes on may wait for a database that is away.
+				n.releasing.Go(s.Release)
+			}
+		}
 	case refuse:
 		n.proxies[f.at].Refuse(true)
 		n.proxies[f.at].CutAll()
@@ -287,14 +301,73 @@ func (n *nemesis) begin(f nemesisFault) (end func()) {
 	case freezeDB:
 		must(n.server.Pause(f.at))
 		return func() { must(n.server.Resume(f.at)) }
-	case provider:
+	case leases:
+		n.relocate(f.table, f.at)
+		return func() {}
+	case ranges:
+		var at []string
+		for _, tenant := range []string{"acme", "globex"} {
+			for _, key := range []string{"4", "8", "c", "order-%d-2", "order-%d-4", "order-%d-6", "order-%d-8"} {
+				at = append(at, fmt.Sprintf("('%s', '%s', '%s')", f.at, tenant, strings.ReplaceAll(key, "%d", fmt.Sprint(n.seed))))
+			}
+		}
+		points := " AT VALUES " + strings.Join(at, ", ")
+		n.sql("ALTER TABLE " + f.table + " SPLIT" + points)
+		return func() { n.sql("ALTER TABLE " + f.table + " UNSPLIT" + points) }
+	case mute, slow:
 		bad := n.everyday()
-		bad.ErrorBefore, bad.DropReply, bad.ErrorAfter = 0.7, 0.5, 1
+		if f.kind == mute {
+			bad.ErrorBefore, bad.DropReply, bad.ErrorAfter = 0.7, 0.5, 1
+		} else {
+			bad.Jitter = 3 * quick().Lease
+		}
 		must(n.judge.SetFaults(bad))
 		return func() { must(n.judge.SetFaults(n.everyday())) }
 	}
 	n.t.Fatalf("begin does not know %v", f)
 	return nil
+}
+
+// relocate moves the leases of a table's ranges to the database's node in a region, from which
+// CockroachDB may move them again.
+func (n *nemesis) relocate(table, region string) {
+	n.t.Helper()
+	n.onAny(func(ctx context.Context, conn *pgx.Conn) error {
+		var store int
+		if err := conn.QueryRow(ctx, "SELECT s.store_id FROM crdb_internal.kv_store_status AS s JOIN crdb_internal.gossip_nodes AS g ON g.node_id = s.node_id WHERE g.locality = 'region=' || $1", region).Scan(&store); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, fmt.Sprintf("ALTER RANGE RELOCATE LEASE TO %d FOR SELECT range_id FROM [SHOW RANGES FROM TABLE %s]", store, table))
+		return err
+	})
+}
+
+// sql executes a statement at any node of the database.
+func (n *nemesis) sql(statement string) {
+	n.t.Helper()
+	n.onAny(func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, statement)
+		return err
+	})
+}
+
+// onAny acts on the first node of the database that does it. Beside another fault, none may.
+func (n *nemesis) onAny(do func(context.Context, *pgx.Conn) error) {
+	n.t.Helper()
+	var errs error
+	for _, r := range regions {
+		ctx, cancel := context.WithTimeout(n.ctx, 2*nemesisAttempt)
+		conn, err := pgx.Connect(ctx, n.server.URL(r, "homeward"))
+		if err == nil {
+			err = errors.Join(do(ctx, conn), conn.Close(ctx))
+		}
+		cancel()
+		if err == nil {
+			return
+		}
+		errs = errors.Join(errs, err)
+	}
+	n.t.Logf("the database did not do that: %v", errs)
 }
 
 // healthy waits until every node is ready and reaches every region.
@@ -363,11 +436,11 @@ func (n *nemesis) key(client, i int, rng *rand.Rand) {
 	amount := 1000 + 2*i
 	q, changed := charge(key, amount), charge(key, amount+1)
 	switch p := rng.IntN(100); {
-	case p < 15:
+	case p < 25:
 		q.body = strings.Replace(q.body, "pm_card_visa", "pm_card_insufficient_funds_once", 1)
-	case p < 22:
+	case p < 32:
 		q.body = strings.Replace(q.body, "pm_card_visa", "pm_card_stolen", 1)
-	case p < 40:
+	case p < 45:
 		q, changed = transfer(key, amount), transfer(key, amount+1)
 	}
 	q.tenant = []string{acme, globex}[rng.IntN(2)]
@@ -544,7 +617,7 @@ func (n *nemesis) judgement(plan [][]nemesisFault, took time.Duration) {
 		if !told[b.Key] && b.Key != "" {
 			var lines bytes.Buffer
 			require.NoError(t, h.Of(b.Key).Write(&lines))
-			t.Logf("the history of %s, and the faults:\n%s", b.Key, &lines)
+			t.Logf("the history of %s, and the faults that it saw, with their steps:\n%s", b.Key, &lines)
 		}
 		told[b.Key] = true
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"time"
 
@@ -81,12 +82,24 @@ func Read(r io.Reader) (*History, error) {
 	}
 }
 
-// Of returns the history of one key, and all faults.
+// Of returns the history of one key, and the faults that it saw.
 func (h *History) Of(key string) *History {
-	one := &History{faults: slices.Clone(h.faults)}
+	one := &History{}
+	from, to := int64(math.MaxInt64), int64(0)
 	for _, o := range h.Operations() {
 		if o.Input.(Sent).Key == key {
 			one.ops = append(one.ops, o)
+			from, to = min(from, o.Call), max(to, o.Call)
+			if o.Return != math.MaxInt64 { // else it was never answered
+				to = max(to, o.Return)
+			}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.faults {
+		if f.Call <= to && f.Return >= from {
+			one.faults = append(one.faults, f)
 		}
 	}
 	return one

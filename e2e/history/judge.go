@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/anishathalye/porcupine"
@@ -45,7 +44,7 @@ type Verdict struct {
 	Breaks []Break `json:"breaks,omitempty"`
 }
 
-// Break is one broken promise. Key is "" for money that no key is answered with.
+// Break is one broken promise. Key is "" for money that nobody asked for.
 type Break struct{ Key, What string }
 
 // maxBreaks is how many a verdict names: enough to look one up.
@@ -77,15 +76,31 @@ func Judge(h *History, moved []Movement) Verdict {
 	for _, m := range moved {
 		left[m]++
 	}
+	askedBy := map[Movement]string{}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		v.judge(key, byKey[key], left)
+		for _, o := range byKey[key] {
+			in := o.Input.(Sent)
+			if amount, err := in.amount(); err == nil {
+				askedBy[Movement{Kind: in.kind(), Amount: amount}] = key
+			}
+		}
 	}
 	for m, n := range left {
 		for range n {
-			v.breaks(&v.Duplicates, "", "a %s of %d moved under %s, with which no key is answered", m.Kind, m.Amount, m.Reference)
+			v.breaks(&v.Duplicates, askedBy[Movement{Kind: m.Kind, Amount: m.Amount}], "a %s of %d moved under %s, beyond what the key is answered with", m.Kind, m.Amount, m.Reference)
 		}
 	}
 	return v
+}
+
+// kind is that of the movement that the request asks for.
+func (s Sent) kind() string { return strings.TrimSuffix(strings.TrimPrefix(s.Path, "/v1/"), "s") }
+
+func (s Sent) amount() (int64, error) {
+	var asked struct{ Amount int64 }
+	err := json.Unmarshal([]byte(s.Body), &asked)
+	return asked.Amount, err
 }
 
 // judge takes the movement of the key's answer out of left.
@@ -134,16 +149,16 @@ func (v *Verdict) paid(key string, first *porcupine.Operation, left map[Movement
 		v.breaks(&v.Lost, key, "refused without a reason: %s", reply)
 		return
 	}
-	var asked struct{ Amount int64 }
 	var made struct{ ID string }
-	if err := errors.Join(json.Unmarshal([]byte(in.Body), &asked), json.Unmarshal([]byte(parts[3]), &made)); err != nil {
+	amount, err := in.amount()
+	if err = errors.Join(err, json.Unmarshal([]byte(parts[3]), &made)); err != nil {
 		v.breaks(&v.Lost, key, "unreadable: %v: %s", err, reply)
 		return
 	}
 	v.Completed++
-	m := Movement{strings.TrimSuffix(strings.TrimPrefix(in.Path, "/v1/"), "s"), made.ID, asked.Amount}
+	m := Movement{in.kind(), made.ID, amount}
 	if left[m] == 0 {
-		v.breaks(&v.Lost, key, "answered with %s, for which no %s of %s moved", made.ID, m.Kind, strconv.FormatInt(m.Amount, 10))
+		v.breaks(&v.Lost, key, "answered with %s, for which no %s of %d moved", made.ID, m.Kind, m.Amount)
 		return
 	}
 	left[m]--

@@ -38,15 +38,18 @@ func TestJudge(t *testing.T) {
 			ops:   []op{{visa, history.Got{Kind: history.None}}, {visa, paid("ch_1")}, {changed, history.Got{Kind: history.Mismatch}}, {visa, paid("ch_1")}, {refund, paid("re_1")}},
 			moved: []history.Movement{{"charge", "ch_1", 7}, {"refund", "re_1", 7}},
 		},
-		"declined":                  {ops: []op{{stolen, no}}},
-		"declined and paid":         {ops: []op{{stolen, no}}, moved: []history.Movement{{"charge", "ch_1", 9}}, duplicates: 1},
-		"paid twice":                {ops: []op{{visa, paid("ch_1")}}, moved: []history.Movement{{"charge", "ch_1", 7}, {"charge", "ch_1", 7}}, duplicates: 1},
-		"paid as another":           {ops: []op{{visa, paid("ch_1")}}, moved: []history.Movement{{"charge", "ch_1", 7}, {"charge", "ch_2", 7}}, duplicates: 1},
-		"refunded without a reason": {ops: []op{{visa, paid("ch_1")}}, moved: []history.Movement{{"charge", "ch_1", 7}, {"refund", "re_1", 7}}, duplicates: 1},
-		"not paid":                  {ops: []op{{visa, paid("ch_1")}}, lost: 1},
-		"refused":                   {ops: []op{{visa, no}}, lost: 1},
-		"never answered":            {ops: []op{{visa, history.Got{Kind: history.None}}}, lost: 1},
-		"one never answered":        {ops: []op{{visa, paid("ch_1")}, {changed, history.Got{Kind: history.None}}}, moved: []history.Movement{{"charge", "ch_1", 7}}, lost: 1},
+		"declined":          {ops: []op{{stolen, no}}},
+		"declined and paid": {ops: []op{{stolen, no}}, moved: []history.Movement{{"charge", "ch_1", 9}}, duplicates: 1},
+		"paid twice":        {ops: []op{{visa, paid("ch_1")}}, moved: []history.Movement{{"charge", "ch_1", 7}, {"charge", "ch_1", 7}}, duplicates: 1},
+		"paid as another":   {ops: []op{{visa, paid("ch_1")}}, moved: []history.Movement{{"charge", "ch_1", 7}, {"charge", "ch_2", 7}}, duplicates: 1},
+		"refunded twice": {
+			ops:   []op{{visa, paid("ch_1")}, {refund, paid("re_1")}},
+			moved: []history.Movement{{"charge", "ch_1", 7}, {"refund", "re_1", 7}, {"refund", "re_2", 7}}, duplicates: 1,
+		},
+		"not paid":           {ops: []op{{visa, paid("ch_1")}}, lost: 1},
+		"refused":            {ops: []op{{visa, no}}, lost: 1},
+		"never answered":     {ops: []op{{visa, history.Got{Kind: history.None}}}, lost: 1},
+		"one never answered": {ops: []op{{visa, paid("ch_1")}, {changed, history.Got{Kind: history.None}}}, moved: []history.Movement{{"charge", "ch_1", 7}}, lost: 1},
 		"other bytes": {
 			ops: []op{{visa, paid("ch_1")}, {visa, paid("ch_2")}}, moved: []history.Movement{{"charge", "ch_1", 7}},
 			differing: 1, disordered: 1,
@@ -77,7 +80,14 @@ func TestJudge(t *testing.T) {
 			require.Equal(t, 1, v.Faults)
 			require.Equal(t, [4]int{tc.duplicates, tc.differing, tc.lost, tc.disordered}, [4]int{v.Duplicates, v.Differing, v.Lost, v.Disordered}, "%+v", v)
 			require.Equal(t, tc.duplicates+tc.differing+tc.lost+tc.disordered == 0, v.OK())
-			require.Equal(t, len(tc.ops) > 0 && v.OK(), len(v.Breaks) == 0)
+			require.Equal(t, v.OK(), len(v.Breaks) == 0)
+			var seen bytes.Buffer
+			for _, b := range v.Breaks { // each names the key
+				require.Contains(t, []string{"acme/k", "acme/r"}, b.Key)
+				require.NoError(t, read.Of(b.Key).Write(&seen))
+				require.Contains(t, seen.String(), tc.ops[0].in.Body[1:8])
+				require.Contains(t, seen.String(), "kill us-east1-1")
+			}
 		})
 	}
 }

@@ -61,11 +61,11 @@ func (f Fault) String() string {
 type Shot struct {
 	statement string
 	fault     Fault
-	times     int
 	spent     chan struct{} // closed when fired == times
 	released  chan struct{} // closed by Release
 
 	mu    sync.Mutex
+	times int
 	aimed int // requests that this shot has been given
 	fired int
 	free  bool           // Release has been called
@@ -100,8 +100,24 @@ func (s *Shot) Wait(ctx context.Context) error {
 	case <-s.spent:
 		return nil
 	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		return fmt.Errorf("wireproxy: %s fired %d of %d times at %s: execute the statement through the proxy: %w",
-			s.fault, s.Fired(), s.times, s.statement, context.Cause(ctx))
+			s.fault, s.fired, s.times, s.statement, context.Cause(ctx))
+	}
+}
+
+// Disarm lets all further requests pass. It does not end what the shot holds, as [Shot.Release]
+// does.
+func (s *Shot) Disarm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.aimed >= s.times {
+		return
+	}
+	s.times = s.aimed
+	if s.fired == s.times {
+		close(s.spent)
 	}
 }
 

@@ -172,6 +172,21 @@ func TestAStallLastsUntilTheClientGivesUp(t *testing.T) {
 	}
 }
 
+func TestADisarmedShotHitsNothingMore(t *testing.T) {
+	w := connect(t)
+	for _, never := range []bool{false, true} {
+		shot := w.proxy.Arm("insert", DropBefore, 3)
+		if !never {
+			lost(t, w.execute(t.Context(), 1))
+		}
+		shot.Disarm()
+		shot.Disarm()
+		w.wait(shot)
+		require.Equal(t, map[bool]int{false: 1}[never], shot.Fired())
+		w.recovers(map[bool]int{false: 1, true: 2}[never])
+	}
+}
+
 func TestALateStatementCommitsAfterTheClientHasReadBack(t *testing.T) {
 	w := connect(t)
 	shot := w.proxy.Arm("insert", LateDone, 1)
