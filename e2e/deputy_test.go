@@ -70,6 +70,21 @@ func TestALostRegionIsServedByTheOthers(t *testing.T) {
 	w.judge.once(t, 3)
 }
 
+// TestARegionThatHasJustBecomeSlowServesItsKeys makes each round trip between two regions 0.3 s
+// longer at once. The home answers, and nobody acts for it.
+func TestARegionThatHasJustBecomeSlowServesItsKeys(t *testing.T) {
+	t.Parallel()
+	w := startWorld(t, nil, nil)
+	w.network.SetDistance(us, eu, 64*time.Millisecond)
+	w.at(us, charge(stamped(t, eu), 1), http.StatusCreated)
+	w.network.SetDistance(us, eu, 400*time.Millisecond)
+	slow := w.send(w.ctx, us, charge(stamped(t, eu), 2))
+	require.NoError(t, slow.Err)
+	require.Equal(t, http.StatusCreated, slow.Status, "%s", slow.Body)
+	require.Equal(t, eu, slow.Header.Get("Homeward-Served-By"))
+	w.judge.once(t, 2)
+}
+
 // wall fails forwards to a region while it is up; gossip and stores go round it.
 type wall struct {
 	up   atomic.Bool

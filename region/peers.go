@@ -61,8 +61,6 @@ type PeersConfig struct {
 	// TryTimeout is how long one node may take. Default DefaultTryTimeout. The
 	// caller's deadline counts too.
 	TryTimeout time.Duration
-	// RTT returns the measured round trip to a region; pass [Membership.RTT]. nil: none is.
-	RTT func(region string) (time.Duration, bool)
 	// Outages records how each try ended, and orders the nodes to try last. nil: none.
 	Outages *Outages
 	// Meters records round trips; nil: nothing is recorded.
@@ -81,10 +79,12 @@ type PeersConfig struct {
 type Peers struct {
 	PeersConfig
 	deputies bool
-	http     *http.Client
-	scheme   string
-	trips    *meter.Histogram
-	misses   *meter.Counter
+	// tripTimeout is longer in tests that keep the machine busy.
+	tripTimeout time.Duration
+	http        *http.Client
+	scheme      string
+	trips       *meter.Histogram
+	misses      *meter.Counter
 }
 
 // NewPeers makes a client. It opens no connection. The caller must call Close.
@@ -104,14 +104,11 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 	if cfg.Transport == nil {
 		cfg.Transport = NewTransport(nil)
 	}
-	if cfg.RTT == nil {
-		cfg.RTT = func(string) (time.Duration, bool) { return 0, false }
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Peers{
-		PeersConfig: cfg, http: NewClient(cfg.Transport, cfg.Deployment), scheme: "http://",
+		PeersConfig: cfg, tripTimeout: tripTimeout, http: NewClient(cfg.Transport, cfg.Deployment), scheme: "http://",
 		trips: cfg.Meters.Histogram(meter.ForwardDuration), misses: cfg.Meters.Counter(meter.ForwardMisses),
 	}
 	if cfg.TLS {
@@ -227,15 +224,6 @@ func same[Req any](msg *Req) func() *Req { return func() *Req { return msg } }
 // errNoConnection is how a try ends that got no connection in time.
 var errNoConnection = errors.New("region: no connection in time")
 
-// connectWithin is how long a try waits for a connection to a node of region.
-func (p *Peers) connectWithin(region string) time.Duration {
-	trip, measured := p.RTT(region)
-	if !measured {
-		trip = longestTrip
-	}
-	return noConnection + 3*trip
-}
-
 // What a node that gave no answer failed to do, for the metric and the log.
 const (
 	missedDial = "dial" // no connection: nothing was sent
@@ -332,12 +320,23 @@ func try[Req, Resp any](ctx context.Context, p *Peers, node Node, traceParent st
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	var got atomic.Bool
-	dialling := time.AfterFunc(p.connectWithin(node.Region), func() { giveUp(errNoConnection) })
+	dialling := time.AfterFunc(p.tripTimeout, func() {
+		if !got.Load() {
+			giveUp(errNoConnection)
+		}
+	})
 	defer dialling.Stop()
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-		got.Store(true)
-		dialling.Stop()
-	}})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		TLSHandshakeStart: func() { // the node has answered the dial; a handshake is another round trip
+			if dialling.Stop() {
+				dialling.Reset(p.tripTimeout)
+			}
+		},
+		GotConn: func(httptrace.GotConnInfo) {
+			got.Store(true)
+			dialling.Stop()
+		},
+	})
 	req := connect.NewRequest(msg)
 	span.Inject(ctx, req.Header())
 	if traceParent != "" && req.Header().Get(traceParentHeader) == "" {

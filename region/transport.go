@@ -15,20 +15,19 @@ import (
 const (
 	// connectTimeout bounds a dial to a node, and the handshake after it, for which the next
 	// request may wait. It is above one lost packet (a SYN is repeated after 1 s) and two
-	// round trips on the longest way between two regions (0.4 s).
+	// round trips on the longest way between two regions.
 	connectTimeout = 2 * time.Second
-	// A try gives up that has no connection after noConnection and three round trips, of the
-	// dial, the handshake and a packet that was late; longestTrip is one that was not measured.
-	noConnection = 300 * time.Millisecond
-	longestTrip  = 200 * time.Millisecond
+	// tripTimeout bounds each round trip on the way to a node: the dial, the handshake, and a ping.
+	// It is the same for every region, as a bound that follows measurements takes a region that has
+	// just become slow for dead: it is above the longest round trip between two regions (0.3 s) that
+	// has become 0.4 s longer at once.
+	tripTimeout = 750 * time.Millisecond
 	// A caller pings a connection without a frame for pingAfter, and drops it if the answer
-	// takes longer than pingTimeout: a node that lost power, or was stopped, is noticed within
-	// deadAfter, and its requests go on elsewhere. pingTimeout is above two round trips on the
-	// longest way. A packet lost there costs a dial. A quiet connection costs six small packets
-	// a second.
-	pingAfter   = 300 * time.Millisecond
-	pingTimeout = 500 * time.Millisecond
-	deadAfter   = pingAfter + pingTimeout
+	// takes longer than tripTimeout: a node that lost power, or was stopped, is noticed within
+	// deadAfter, and its requests go on elsewhere. A packet lost there may cost a dial. A quiet
+	// connection costs some fifteen small packets a second.
+	pingAfter = 150 * time.Millisecond
+	deadAfter = pingAfter + tripTimeout
 	// The called node pings less often: for a caller that is gone it keeps only the connection. So
 	// does an operator.
 	calledPingAfter   = 5 * time.Second
@@ -125,7 +124,7 @@ func (t *Transport) of(region string) *http.Transport {
 		TLSHandshakeTimeout: connectTimeout,
 		IdleConnTimeout:     idleTimeout,
 		Protocols:           new(http.Protocols),
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: tripTimeout},
 		DisableCompression:  true,
 	}
 	if t.patient {

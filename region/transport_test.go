@@ -243,7 +243,7 @@ func TestMoreRequestsThanOneConnectionCarriesOpenAnother(t *testing.T) {
 	}))
 	node := Node{Name: "n", Region: eu, RPCAddr: addr}
 	p := peersOf(t, func(c *PeersConfig) { c.Transport = NewTransport(nil).Patient() }, node) // a busy machine takes its time
-	p.RTT = func(string) (time.Duration, bool) { return time.Minute, true }
+	p.tripTimeout = time.Minute
 	req := requestFor(node, node)
 	errs := make(chan error, n)
 	for range n {

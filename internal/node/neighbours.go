@@ -107,7 +107,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 		n.transport = c.WrapTransport(c.Region, n.transport)
 	}
 	if n.peers, err = region.NewPeers(region.PeersConfig{
-		Directory: n.membership, Deployment: n.deployment, Transport: n.transport, TLS: c.TLS != nil, Logger: n.log, Outages: n.outages, RTT: n.membership.RTT, Meters: c.Meters,
+		Directory: n.membership, Deployment: n.deployment, Transport: n.transport, TLS: c.TLS != nil, Logger: n.log, Outages: n.outages, Meters: c.Meters,
 	}); err != nil {
 		return nil, err
 	}
