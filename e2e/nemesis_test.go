@@ -96,7 +96,8 @@ type nemesis struct {
 	next    atomic.Int64
 	running sync.WaitGroup
 	mu      sync.Mutex
-	done    []request // that were answered
+	done    []request      // that were answered
+	none    map[string]int // answers that say to ask again, by error
 }
 
 func nemesisRun(t *testing.T, seed uint64, size nemesisSize) {
@@ -124,7 +125,7 @@ func nemesisRun(t *testing.T, seed uint64, size nemesisSize) {
 
 // startNemesis starts the cluster of a run.
 func startNemesis(t *testing.T, seed uint64) *nemesis {
-	n := &nemesis{seed: seed, kind: localdb.PostgreSQL, proxies: map[string]*wireproxy.Proxy{}, paths: map[string]*lab.Gate{}, gates: map[string]*lab.Gate{}}
+	n := &nemesis{seed: seed, kind: localdb.PostgreSQL, none: map[string]int{}, proxies: map[string]*wireproxy.Proxy{}, paths: map[string]*lab.Gate{}, gates: map[string]*lab.Gate{}}
 	if onCockroach() {
 		n.kind = localdb.CockroachDB
 	}
@@ -519,7 +520,18 @@ func (n *nemesis) attempt(client int, node string, q request, patience time.Dura
 	defer cancel()
 	start := time.Now()
 	r := n.send(ctx, node, q)
-	n.history.AddAt(client, node, record.Sent{Key: strings.TrimPrefix(q.tenant, "sk_") + "/" + q.key, Body: q.body, Path: q.path}, start, r.Got())
+	at := node
+	if got := r.Got(); got.Kind == record.None {
+		why := "no answer"
+		if r.Err == nil {
+			why = fmt.Sprint(r.Status, " ", r.Problem.Error)
+		}
+		n.mu.Lock()
+		n.none[why]++
+		n.mu.Unlock()
+		at += ": " + why
+	}
+	n.history.AddAt(client, at, record.Sent{Key: strings.TrimPrefix(q.tenant, "sk_") + "/" + q.key, Body: q.body, Path: q.path}, start, r.Got())
 	return r
 }
 
@@ -639,11 +651,13 @@ func (n *nemesis) judgement(plan [][]nemesisFault, took time.Duration) {
 	t.Logf("answers: %s", n.answers())
 }
 
-// answers counts the kinds of answers.
+// answers counts the kinds of answers, and those that say to ask again.
 func (n *nemesis) answers() string {
-	count := map[record.Kind]int{}
+	count := maps.Clone(n.none)
 	for _, o := range n.history.Operations() {
-		count[o.Output.(record.Got).Kind]++
+		if kind := o.Output.(record.Got).Kind; kind != record.None {
+			count[string(kind)]++
+		}
 	}
 	var all []string
 	for _, k := range slices.Sorted(maps.Keys(count)) {

@@ -111,7 +111,7 @@ func (h *History) Add(client int, in Sent, start time.Time, out Got) {
 	h.AddAt(client, "", in, start, out)
 }
 
-// AddAt is Add with the node that it was sent to, for people, too.
+// AddAt is Add with the node that it was sent to, and more, for people, too.
 func (h *History) AddAt(client int, node string, in Sent, start time.Time, out Got) {
 	o := porcupine.Operation{
 		ClientId: client, Input: in, Call: at(start),
