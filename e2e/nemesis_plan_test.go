@@ -64,7 +64,7 @@ const (
 	path     nemesisKind = "path"        // nothing passes between a region and the database
 	killDB   nemesisKind = "kill database"
 	freezeDB nemesisKind = "freeze database"
-	mute     nemesisKind = "provider mute" // it answers nothing, and moves money for some calls
+	mute     nemesisKind = "provider mute" // it answers nothing, and moves money for some calls, now or later
 	slow     nemesisKind = "provider slow" // its answers take longer than a lease
 
 	// CockroachDB's own.

@@ -319,11 +319,15 @@ func (n *nemesis) begin(f nemesisFault) (end func()) {
 		bad := n.everyday()
 		if f.kind == mute {
 			bad.ErrorBefore, bad.DropReply, bad.ErrorAfter = 0.7, 0.5, 1
+			bad.LateEffect, bad.LateBy = 0.3, 2*quick().Lease
 		} else {
 			bad.Jitter = 3 * quick().Lease
 		}
 		must(n.judge.SetFaults(bad))
-		return func() { must(n.judge.SetFaults(n.everyday())) }
+		return func() {
+			must(n.judge.SetFaults(n.everyday()))
+			n.judge.ReleaseLate()
+		}
 	}
 	n.t.Fatalf("begin does not know %v", f)
 	return nil
