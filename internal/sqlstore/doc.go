@@ -37,39 +37,49 @@
 // running it again does nothing once it is done, in whatever order the two
 // arrive; and the row's step then tells that the first one was ours:
 //
-//	write           compares                       after a lost reply
-//	begin           there is no row                run again: our step in the row that find then reads is our own win
-//	begin_here      there is no pin, no row        as begin: the pin is in the same statement
-//	begin_again     the step that was read         read, and compare the step
-//	take_over       the step that was read         read, and compare the step
-//	settle, defer   object, fence, unknowns, state run again; on "no row" read, and compare the step,
-//	                                              which is the verdict's id: also in a later call
-//	renew           the step that was read         reported as unknown: the holder's trust is not extended
-//	pin             there is no row                run again; whatever pin there is now is the answer
-//	pin_write       the time that was read         read again: the pin there is the answer
-//	pins_sweep      the time that it reads         run again: nothing changes
-//	outbox_take     due, unlocked                  reported: rows that were taken are due again after the lease
-//	outbox_finish   each row's fence               run again: rows that are gone are finished
-//	outbox_retry    each row's fence               reported: each row is due after its pause or its lease
-//	outbox_park     the fence                      reported likewise
-//	outbox_unpark   that it is parked              reported: a person looks again
-//	ledger_book     there is no row                run again; whatever transaction there is now is the answer;
-//	                                              its events are booked with it
-//	audit_advance   the version that was read      reported as unknown: the exporter reads the chain
-//	audit_forget    that no claim says anything    run again: what is gone is forgotten
-//	document_put    the version that was read      reported as unknown: the next look finds what there is
-//	notices_keep    there is no row                run again: what is there stays, and has its row in the queue
-//	notices_close   each the fence                 run again: what is gone is closed. Of one, on "no row" read: if status and detail equal what we wrote, our first try succeeded
-//	notices_rewrite, what was read                 run again: what is not there any more stays as it is
+//	write               compares                       after a lost reply
+//	begin               there is no row                run again: our step in the row that find then reads is our own win
+//	begin_here          there is no pin, no row        as begin: the pin is in the same statement
+//	begin_again         the step that was read         read, and compare the step
+//	take_over           the step that was read         read, and compare the step
+//	reattach            there is no row                read, and compare the step
+//	settle, defer       object, fence, unknowns, state run again; on "no row" read, and compare the step,
+//	                                                   which is the verdict's id: also in a later call
+//	renew               the step that was read         reported as unknown: the holder's trust is not extended
+//	pin                 there is no row                run again; whatever pin there is now is the answer
+//	pin_write           the time that was read         read again: the pin there is the answer
+//	pins_sweep          the time that it reads         run again: nothing changes
+//	outbox_take         due, unlocked                  reported: rows that were taken are due again after the lease
+//	outbox_finish       each row's fence               run again: rows that are gone are finished
+//	outbox_retry        each row's fence               reported: each row is due after its pause or its lease
+//	outbox_park         the fence                      reported likewise
+//	outbox_unpark       that it is parked              reported: a person looks again
+//	ledger_book         there is no row                run again; whatever transaction there is now is the answer;
+//	                                                   its events are booked with it
+//	audit_advance       the version that was read      reported as unknown: the exporter reads the chain
+//	audit_forget        that no claim says anything    run again: what is gone is forgotten
+//	ledger_forget       the segment that was read      run again: it finds that the chain has moved, and reports that
+//	document_put        the version that was read      reported as unknown: the next look finds what there is
+//	note                there is no row of its id      a note is kept for the next try, and may be there twice if it has no time; an appended line is reported
+//	sweep               that its time is past          run again: what is gone is gone
+//	witnesses_put       nothing: the latest counts     run again
+//	witnesses_drop      nothing: any rows              run again: other rows go, and are to go as well
+//	windows_raise       that it raises them            reported: the node does not start; it reads them when it starts again
+//	notices_keep        there is no row                run again: what is there stays, and has its row in the queue
+//	notices_close       each the fence                 run again: what is gone is closed. Of one, on "no row" read: if status and detail equal what we wrote, our first try succeeded
+//	notices_rewrite,    what was read                  run again: what is not there any more stays as it is
 //	endpoint_rewrite
-//	notices_drop_…  that there is a body           run again: nothing changes
-//	endpoint_put    nothing: the latest counts     run again
-//	endpoint_remove that it is there               run again; one that is gone is removed
-//	tenant_change   nothing: the latest counts     run again
-//	endpoint_note   what the delivery changes      run again; on "no row" the row that is read is the answer
-//	registrar_move  the move that was read         run again; on "no row" read who is registrar
-//	region_status   the epoch that was read        run again; on "no row" read the table
-//	tenants, keys   nothing: the latest counts     run the transaction again
+//	notices_drop_bodies that there is a body           run again: nothing changes
+//	endpoint_put        nothing: the latest counts     run again
+//	endpoint_remove     that it is there               run again; one that is gone is removed
+//	tenant_change       nothing: the latest counts     run again
+//	endpoint_note       what the delivery changes      run again; on "no row" the row that is read is the answer
+//	registrar_move      the move that was read         run again; on "no row" read who is registrar
+//	registrar_forget    that no pin is there           run again: nothing changes
+//	region_status       the epoch that was read        run again; on "no row" read the table
+//	tenant_put,         nothing: the latest counts     run the transaction again
+//	api_key_put,
+//	api_keys_end
 //
 // Every queue has these statements, under a name of its own: events_take and so on. Those
 // of provider calls, calls_take and so on, have a text of their own. look is read-only, and

@@ -4,7 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +48,50 @@ func TestEveryStatementIsUnderstood(t *testing.T) {
 	for _, file := range files {
 		require.Contains(t, statements, strings.TrimSuffix(filepath.Base(file), ".sql"), "it is sent nowhere")
 	}
+}
+
+// writes matches what changes rows: also by a function of the baseline.
+var writes = regexp.MustCompile(`\bINSERT INTO\b|\bUPDATE [a-z_]+( AS [a-z]+)? SET\b|\bDELETE FROM\b|\b(forget|expire)_[a-z]+\(`)
+
+// TestTheTableOfLostRepliesIsWhole compares the package's table with the statements that write.
+func TestTheTableOfLostRepliesIsWhole(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	head := regexp.MustCompile(`(?m)^//\twrite +compares +after a lost reply\n`).FindIndex(doc)
+	require.NotNil(t, head)
+	var listed []string
+	for line := range strings.Lines(string(doc[head[1]:])) {
+		row, ok := strings.CutPrefix(line, "//\t")
+		if !ok {
+			break
+		}
+		if strings.HasPrefix(row, " ") {
+			continue // the row before goes on
+		}
+		for name := range strings.SplitSeq(regexp.MustCompile(`^[a-z_]+(, ?[a-z_]+)*`).FindString(row), ",") {
+			listed = append(listed, strings.TrimSpace(name))
+		}
+	}
+	var written []string
+	files, err := filepath.Glob("query/*.sql")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		name := strings.TrimSuffix(filepath.Base(file), ".sql")
+		if name == "ping" || !writes.Match(regexp.MustCompile(`--.*`).ReplaceAll(text, nil)) {
+			continue // ping finds no row
+		}
+		for _, queue := range []string{"calls_", "events_", "expiries_"} {
+			if rest, ok := strings.CutPrefix(name, queue); ok {
+				name = "outbox_" + rest
+			}
+		}
+		written = append(written, name)
+	}
+	slices.Sort(listed)
+	slices.Sort(written)
+	require.Equal(t, slices.Compact(written), listed)
 }
 
 // elsewhereWritten are the files with statements of their own: for connections
