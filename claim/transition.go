@@ -255,8 +255,7 @@ type Settlement struct {
 	// Pause is how long a claim that stays in flight is left alone, and Due how long its
 	// provider call waits. Both are whole microseconds, and zero for a claim that ends.
 	Pause, Due time.Duration
-	// EventsDue is how long the events wait for who records them to deliver them: see
-	// [FirstEvents].
+	// EventsDue is how long the events wait for who records them to deliver them: see [Emitted].
 	EventsDue time.Duration
 }
 
@@ -451,16 +450,15 @@ func (s *Settlement) wait(o *Pending, p *Policy) {
 	}
 }
 
-// FirstEvents are the events that the first holder of a claim emitted with v, which a store
-// recorded as r; nil for every other holder. They are the first of their lines, so who recorded v
-// delivers them at once, without a take. Their rows are due after [Policy.EventsFor], for the
-// case that it dies.
-func FirstEvents(held, r *Record, v *Verdict) []outbox.Message {
-	events := r.emitted(v.Events())
-	if r.State == InFlight && r.Interim == nil || !held.firstToEmit(events) {
-		return nil
+// Emitted returns the events that a step writes which records v on held, and how long after the step
+// they are due; nil if it writes none. They wait if they are the first of their lines: then who
+// records v delivers them at once, without a take, and their rows are due for the case that it dies.
+func Emitted(held *Record, v *Verdict, p *Policy) (events []outbox.Message, due time.Duration) {
+	s, err := Settle(held, v, p, 0)
+	if err != nil {
+		return nil, 0 // there is no such step
 	}
-	return events
+	return s.Effects.Events, s.EventsDue
 }
 
 // firstToEmit reports whether the events of r's next verdict are the first of their lines: r is

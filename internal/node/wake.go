@@ -102,19 +102,15 @@ func (s notifying) Settle(ctx context.Context, held claim.Record, v claim.Verdic
 	if err == nil && rec.State == claim.InFlight {
 		s.n.pollSoon(held.Home) // due when its lease ends
 	}
-	if len(v.Events()) == 0 {
-		return rec, err
-	}
-	first := claim.FirstEvents(&held, &rec, &v)
-	if err != nil || len(first) == 0 {
-		s.n.wake(outbox.Events, held.Home, 0) // also if it is unknown whether they are there
+	events, within := claim.Emitted(&held, &v, &s.n.c.Policy)
+	if len(events) == 0 {
 		return rec, err
 	}
 	// They are due then or later: the store counts from when it recorded them, perhaps in an
-	// earlier try. Half of the time is for a delivery, as of a take's lease.
-	within := s.n.c.Policy.EventsFor()
-	if due := v.MadeAt.Add(within); time.Until(due) > within/2 {
-		s.n.offer(held.Home, due, first)
+	// earlier try. Half of the time is for a delivery, as of a take's lease. Where it is unknown
+	// whether they are there, they are due then as well.
+	if due := v.MadeAt.Add(within); err == nil && within > 0 && time.Until(due) > within/2 {
+		s.n.offer(held.Home, due, events)
 	} else {
 		s.n.wake(outbox.Events, held.Home, within)
 	}

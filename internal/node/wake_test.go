@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -111,4 +112,75 @@ func TestARepeatedVerdictDeliversNothingAgain(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.Len(t, delivered, 2, "%q", delivered)
+}
+
+// answering is a store whose Settle has one answer.
+type answering struct {
+	deployment.Store
+	rec claim.Record
+	err error
+}
+
+func (s answering) Settle(context.Context, claim.Record, claim.Verdict) (claim.Record, error) {
+	return s.rec, s.err
+}
+
+// counting is an empty queue that counts takes.
+type counting struct {
+	outbox.Store
+	takes atomic.Int32
+}
+
+func (q *counting) Take(context.Context, string, int, time.Duration) ([]outbox.Message, error) {
+	q.takes.Add(1)
+	return nil, nil
+}
+
+// The events' worker takes when a step's rows are due, also if the step's reply was lost, and not at
+// all for a step that writes none.
+func TestTheWorkerTakesWhenEventsAreDue(t *testing.T) {
+	lost := fmt.Errorf("%w: the reply was lost", claim.ErrUnavailable)
+	answer := claim.Response{Status: 200, Body: []byte("{}")}
+	events := []outbox.Message{{ID: "evt_1/log", Kind: outbox.KindLog, Payload: []byte("{}")}}
+	refused := &claim.Refused{Response: answer, Events: events}
+	policy := claim.DefaultPolicy()
+	for name, tc := range map[string]struct {
+		fence   uint64
+		outcome claim.Outcome
+		err     error
+		soon    int32 // takes at once
+		later   int32 // and when the rows of a first holder are due
+	}{
+		"the first holder's, and the reply was lost": {1, refused, lost, 0, 1},
+		"a later holder's":                           {2, refused, nil, 1, 0},
+		"a later holder's, and the reply was lost":   {2, refused, lost, 1, 0},
+		"an unknown that does not give up":           {1, &claim.Unknown{GiveUp: &claim.GivenUp{Response: answer, Events: events}}, nil, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				queue := &counting{}
+				w, err := outbox.NewWorker(outbox.WorkerConfig{
+					Store: queue, Regions: func() []string { return []string{"us-east1"} },
+					Handlers: map[outbox.Kind]outbox.Handler{outbox.KindLog: func(context.Context, outbox.Message) outbox.Disposition { return outbox.Done() }},
+				})
+				require.NoError(t, err)
+				w.Start()
+				defer w.Stop()
+				n := &Node{c: Config{}, log: slog.New(slog.DiscardHandler)}
+				n.c.Policy = policy
+				n.workers.Store(&[]workerSet{{workers: map[outbox.Queue]*outbox.Worker{outbox.Events: w}}})
+				time.Sleep(policy.Lease)
+				synctest.Wait()
+				started := queue.takes.Load()
+				held := claim.Record{Home: "us-east1", State: claim.InFlight, Fence: tc.fence, Minted: claim.Minted{ID: "ch_1"}}
+				_, _ = notifying{answering{err: tc.err}, n}.Settle(t.Context(), held, claim.Verdict{ID: uuid.New(), MadeAt: time.Now(), Outcome: tc.outcome})
+				time.Sleep(policy.Lease)
+				synctest.Wait()
+				require.Equal(t, tc.soon, queue.takes.Load()-started, "at once")
+				time.Sleep(policy.EventsFor() + time.Second)
+				synctest.Wait()
+				require.Equal(t, tc.soon+tc.later, queue.takes.Load()-started, "when they are due")
+			})
+		})
+	}
 }
