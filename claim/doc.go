@@ -109,10 +109,10 @@
 //
 // Between the pin of an opaque key and its Begin: a pin without a claim; the entry forwards
 // the next request to the pinned home, which begins. If Begin also pins the key
-// ([Route].PinHere), there is no such point: the row is as in A or B. Between the
-// write of a large body to the object store and its Settle: an orphan blob, which the retry
-// reuses because its name is its content's hash; the row is as in D. Between the outbox
-// worker's take and its TakeOver: the row is due again when its own short lease ends.
+// ([Route].PinHere), there is no such point unless a row past its tombstone is replaced: else
+// the row is as in A or B. Between the write of a large body to the object store and its
+// Settle: an orphan blob, which the retry reuses because its name is its content's hash; the
+// row is as in D. Between the outbox worker's take and its TakeOver: the row is due again when its own short lease ends.
 // Between the last reply and its audit note: the note is lost; notes of replays are the
 // only audit entries that may be.
 //

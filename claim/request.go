@@ -42,8 +42,11 @@ type Request struct {
 	Began time.Time
 }
 
-// UnderWay returns how long ago req began, by whichever local clock shows more: the
-// monotonic clock stops while the machine sleeps.
+// UnderWay returns how long ago req began, by whichever local clock shows more. The monotonic
+// clock stops while the machine sleeps, and a request that slept through a release must not begin
+// the next generation: its caller has gone. A wall clock that is set forward makes req older than
+// it is. If that is by more than DeclinePause, req may read the refusal of the last generation
+// while the next is in flight; a retry reads the outcome.
 func (req *Request) UnderWay() time.Duration { return req.underWay(time.Now()) }
 
 func (req *Request) underWay(now time.Time) time.Duration {

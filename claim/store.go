@@ -81,7 +81,8 @@ type Store interface {
 	// would, and its claim is made under that pin: a pin is never durable later than
 	// its claim. This is tried only if the tenant's registrar is a.Home, and is active.
 	// Any obstacle, such as another pin, is NeedPin, and [Store.Pin] then returns it. A
-	// pin may be left without a claim. A stamped key is refused unless a.Stamped, see
+	// store may replace a row past its tombstone in a second step: a crash between the two
+	// leaves a pin without a living claim. A stamped key is refused unless a.Stamped, see
 	// [Pinnable].
 	Begin(ctx context.Context, a Arrival) (Begun, error)
 	// Reattach applies [Reattach]. It pins no key.
