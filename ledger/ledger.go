@@ -353,9 +353,9 @@ func (b Balance) String() string {
 	return fmt.Sprintf("%d - %d in %d transactions", b.Debits, b.Credits, b.Transactions)
 }
 
-// Arrival reports whether t is incoming money. Stores book one (Region, Provider,
+// Incoming reports whether t is incoming money. Stores book one (Region, Provider,
 // ProviderRef) of those once, unless ProviderRef is "".
-func (t *Transaction) Arrival() bool {
+func (t *Transaction) Incoming() bool {
 	return (t.Kind == Charge || t.Kind == Ghost) && t.ProviderRef != ""
 }
 
@@ -385,7 +385,7 @@ func (k AccountKey) compare(other AccountKey) int {
 	return cmp.Or(cmp.Compare(k.Account, other.Account), cmp.Compare(k.Currency, other.Currency))
 }
 
-// ErrConflict: another transaction has the same ID, or has booked the same arrival.
+// ErrConflict: another transaction has the same ID, or has booked the same incoming payment.
 var ErrConflict = errors.New("ledger: another transaction has this id or books this movement")
 
 // Store keeps the books of every region. Transactions of claims are appended by claim.Store's
@@ -395,7 +395,7 @@ var ErrConflict = errors.New("ledger: another transaction has this id or books t
 type Store interface {
 	// Post validates t and appends it. posted is false if the same transaction is
 	// already booked. It fails with ErrConflict if another one has its ID or its
-	// arrival.
+	// incoming payment.
 	Post(ctx context.Context, t Transaction) (posted bool, err error)
 	// Transaction reads one transaction with authority.
 	Transaction(ctx context.Context, region, id string) (t Transaction, found bool, err error)
@@ -411,9 +411,9 @@ type Store interface {
 	// ReversalsAt lists the transactions in the books of region that reverse one, in no
 	// order.
 	ReversalsAt(ctx context.Context, region, id string) ([]Transaction, error)
-	// Arrivals lists the bookings of an incoming movement in the books of all regions, by
+	// Incoming lists the bookings of an incoming movement in the books of all regions, by
 	// the provider's reference.
-	Arrivals(ctx context.Context, provider, ref string) ([]Transaction, error)
+	Incoming(ctx context.Context, provider, ref string) ([]Transaction, error)
 	// GhostRefund finds the refund of a ghost by its object, in the books of region.
 	GhostRefund(ctx context.Context, region, object string) (t Transaction, found bool, err error)
 	// About lists the transactions about an object, as a charge, that are no charge, transfer

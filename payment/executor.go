@@ -440,7 +440,7 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Outcome {
 
 // ghost reports whether the found movement is booked as a ghost: it belongs to an
 // earlier generation, which was answered with a decline. If it is booked only after
-// this look, the books refuse one of the two (ledger.Transaction.Arrival).
+// this look, the books refuse one of the two (ledger.Transaction.Incoming).
 func (t *attempt) ghost(ctx context.Context, ref string) (bool, error) {
 	if t.op != Charge || t.Record.Generation == 1 || t.o.Books == nil {
 		return false, nil

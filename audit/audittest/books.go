@@ -181,7 +181,7 @@ func leaving(w *world) {
 	}
 	for _, none := range []func() ([]ledger.Transaction, error){
 		func() ([]ledger.Transaction, error) { return b.Ledger(w.home).Reversals(w.ctx, "ch_refunded") },
-		func() ([]ledger.Transaction, error) { return b.Ledger(w.home).Arrivals(w.ctx, "sim", "psp_ch_plain") },
+		func() ([]ledger.Transaction, error) { return b.Ledger(w.home).Incoming(w.ctx, "sim", "psp_ch_plain") },
 		func() ([]ledger.Transaction, error) { return b.Ledger(w.home).About(w.ctx, w.home, "ch_plain") },
 	} {
 		all, err := none()

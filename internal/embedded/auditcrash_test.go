@@ -141,7 +141,7 @@ func TestForgetBooksCrash(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, balances, is)
 		for _, id := range ids {
-			all, err := w.home.Arrivals(w.ctx, "sim", "psp_"+id)
+			all, err := w.home.Incoming(w.ctx, "sim", "psp_"+id)
 			require.NoError(t, err)
 			require.Len(t, all, len(w.books())/3)
 		}

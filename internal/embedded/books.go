@@ -138,7 +138,7 @@ func (t *tx) forget(all []ledger.Transaction) {
 		}
 		t.delete(t.key(tableLedger, b.ID))
 		t.delete(t.timedKey(tableBooks, micros(b.At), b.ID))
-		if b.Arrival() {
+		if b.Incoming() {
 			t.delete(t.key(tableArrival, b.Provider, b.ProviderRef))
 		}
 		if b.Reverses != "" {

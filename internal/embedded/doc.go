@@ -51,7 +51,7 @@
 //	b r at(8) transaction id   nothing               with l
 //	r r reversed id ·          nothing               with l, if it reverses one
 //	  transaction id
-//	A r provider · reference   transaction id        with l, if it is an arrival
+//	A r provider · reference   transaction id        with l, if it is incoming
 //	U r object id              Unpaid                Settle, unless money moved
 //	n r notice id              Notice                Keep, CloseAll, Rewrite, Sweep
 //	p r tenant · key           Pin                   Pin, Begin; r is the registrar

@@ -16,23 +16,23 @@ import (
 )
 
 // bookOf names the lock of a transaction by its id. bookLocks are those of its id and its
-// arrival, which are looked up and written under them; none for nil.
+// incoming payment, which are looked up and written under them; none for nil.
 func bookOf(id string) claim.Key { return claim.Key{Value: id} }
 
 func (t *tx) bookLocks(b *ledger.Transaction) (locks []int) {
 	if b != nil {
 		locks = append(locks, t.books.index(t.code, bookOf(b.ID)))
-		if b.Arrival() {
+		if b.Incoming() {
 			locks = append(locks, t.books.index(t.code, claim.Key{Tenant: b.Provider, Value: b.ProviderRef}))
 		}
 	}
 	return locks
 }
 
-// arrived returns the id of the transaction that has booked b's arrival, "" if there
+// arrived returns the id of the transaction that has booked the payment that b is of, "" if there
 // is none. The caller holds its lock.
 func (t *tx) arrived(b *ledger.Transaction) (id string) {
-	if b.Arrival() {
+	if b.Incoming() {
 		t.read(t.key(tableArrival, b.Provider, b.ProviderRef), func(value []byte) error {
 			id = string(value)
 			return nil
@@ -64,7 +64,7 @@ func (t *tx) book(b *ledger.Transaction) (fresh bool) {
 	t.fail(checkName("transaction", b.ID))
 	t.put(t.key(tableLedger, b.ID), toTransaction(b))
 	t.set(t.timedKey(tableBooks, micros(b.At), b.ID), nil)
-	if b.Arrival() {
+	if b.Incoming() {
 		t.fail(checkName("provider", b.Provider))
 		t.set(t.key(tableArrival, b.Provider, b.ProviderRef), []byte(b.ID))
 	}
@@ -167,8 +167,8 @@ func (t *tx) reversals(id string, add func(*ledger.Transaction) bool) {
 	t.scan(prefix, prefixEnd(prefix), func(k, _ []byte) bool { return add(t.indexed(string(k[len(prefix):]))) })
 }
 
-// Arrivals implements [ledger.Store]. It reads all regions.
-func (v *View) Arrivals(ctx context.Context, provider, ref string) ([]ledger.Transaction, error) {
+// Incoming implements [ledger.Store]. It reads all regions.
+func (v *View) Incoming(ctx context.Context, provider, ref string) ([]ledger.Transaction, error) {
 	return v.everywhere(ctx, func(t *tx, add func(*ledger.Transaction) bool) {
 		if id := t.arrived(&ledger.Transaction{Kind: ledger.Charge, Provider: provider, ProviderRef: ref}); id != "" {
 			add(t.indexed(id))

@@ -87,7 +87,7 @@ type DB struct {
 	deployment uuid.UUID
 
 	// A lock of rows guards a claim with its outbox rows and audit, or a notice; one of
-	// pins a pin; one of books a transaction, an arrival or the row of an unpaid object.
+	// pins a pin; one of books a transaction, its incoming payment or the row of an unpaid object.
 	rows, pins, books *rowLocks
 
 	finals *lru.Cache[finalKey, *claim.Record] // see tx.remember

@@ -23,7 +23,7 @@ var (
 	ledgerNamed        = declare[ledgerNamedArgs]("ledger_named")
 	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
 	ledgerReversals    = declare[idArgs]("ledger_reversals")
-	ledgerArrivalsOf   = declare[arrivalsArgs]("ledger_arrivals")
+	ledgerIncomingOf   = declare[incomingArgs]("ledger_incoming")
 	ledgerBalances     = declare[balancesArgs]("ledger_balances")
 	ledgerCarried      = declare[balancesArgs]("ledger_carried")
 )
@@ -60,7 +60,7 @@ type (
 		Before zeronull.Timestamptz
 		Limit  int64
 	}
-	arrivalsArgs struct{ Provider, ProviderRef string }
+	incomingArgs struct{ Provider, ProviderRef string }
 	balancesArgs struct {
 		Home, Account, Currency string
 		Limit                   int64
@@ -78,8 +78,8 @@ func postArgsOf(t *ledger.Transaction) postArgs {
 	return postArgs{Home: t.Region, postingRow: postingOf(t), DecidedBy: t.By, DecidedWhy: t.Why}
 }
 
-// ledgerArrivals is the unique index of money that came in.
-const ledgerArrivals = "ledger_arrivals"
+// ledgerIncomingIndex is the unique index of money that came in.
+const ledgerIncomingIndex = "ledger_incoming"
 
 // settleError maps a refusal of settle: if an id is taken that should be new, nothing
 // was done for certain.
@@ -87,7 +87,7 @@ func settleError(fx *claim.Effects, err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeUnique {
 		switch {
-		case (pg.ConstraintName == "ledger_pkey" || pg.ConstraintName == ledgerArrivals) && fx.Post != nil:
+		case (pg.ConstraintName == "ledger_pkey" || pg.ConstraintName == ledgerIncomingIndex) && fx.Post != nil:
 			return fmt.Errorf("settle: %w: %s of %s", ledger.ErrConflict, fx.Post.ID, fx.Post.ProviderRef)
 		case pg.ConstraintName == "events_pkey" && len(fx.Events) > 0:
 			return fmt.Errorf("settle: the event %s, or one beside it, is queued already; give each event an id of its own", fx.Events[0].ID)
@@ -128,7 +128,7 @@ func (v *View) Book(ctx context.Context, t ledger.Transaction, events []outbox.M
 	_, posted, _, err = one(within, v.db, ledgerBook, repeatable, args, pgx.RowTo[time.Time])
 	var pg *pgconn.PgError
 	// Perhaps by a concurrent call that posts the same transaction.
-	arrived := errors.As(err, &pg) && pg.Code == codeUnique && pg.ConstraintName == ledgerArrivals
+	arrived := errors.As(err, &pg) && pg.Code == codeUnique && pg.ConstraintName == ledgerIncomingIndex
 	if err != nil && !arrived || posted {
 		return posted, claimError("ledger", err)
 	}
@@ -220,10 +220,10 @@ func (v *View) ReversalsAt(ctx context.Context, region, id string) ([]ledger.Tra
 	return all, claimError(ledgerReversals.name, err)
 }
 
-// Arrivals implements [ledger.Store]. It needs every region's rows.
-func (v *View) Arrivals(ctx context.Context, provider, ref string) ([]ledger.Transaction, error) {
-	all, err := many(away(ctx, everywhere), v.db, ledgerArrivalsOf, repeatable, arrivalsArgs{provider, ref}, scanTransaction)
-	return all, claimError(ledgerArrivalsOf.name, err)
+// Incoming implements [ledger.Store]. It needs every region's rows.
+func (v *View) Incoming(ctx context.Context, provider, ref string) ([]ledger.Transaction, error) {
+	all, err := many(away(ctx, everywhere), v.db, ledgerIncomingOf, repeatable, incomingArgs{provider, ref}, scanTransaction)
+	return all, claimError(ledgerIncomingOf.name, err)
 }
 
 // Balances implements [ledger.Store]. It has no time-out of a request.

@@ -183,7 +183,7 @@ var tests = []struct {
 		_, err = w.at().Post(w.ctx, want)
 		require.ErrorContains(w, err, "who made it and why")
 	}},
-	{"arrivals: found by the provider's reference in every region's books", func(w *world) {
+	{"incoming: found by the provider's reference in every region's books", func(w *world) {
 		charge := w.post(w.charge("ch_1", 4200))
 		there := w.charge("ch_2", 4200)
 		there.Region, there.ProviderRef = w.Regions[1], charge.ProviderRef
@@ -193,11 +193,11 @@ var tests = []struct {
 		back := w.refund("re_1", charge, 100)
 		back.ProviderRef = charge.ProviderRef
 		w.post(back)
-		got, err := w.Store(w.Regions[2]).Arrivals(w.ctx, "sim", charge.ProviderRef)
+		got, err := w.Store(w.Regions[2]).Incoming(w.ctx, "sim", charge.ProviderRef)
 		require.NoError(w, err)
 		require.ElementsMatch(w, []string{"ch_1", "ch_2"}, ids(got))
 		for _, of := range [][2]string{{"other", charge.ProviderRef}, {"sim", "nobody"}, {"sim", ""}} {
-			got, err := w.at().Arrivals(w.ctx, of[0], of[1])
+			got, err := w.at().Incoming(w.ctx, of[0], of[1])
 			require.NoError(w, err)
 			require.Empty(w, got)
 		}
@@ -269,7 +269,7 @@ var tests = []struct {
 			"provider:sim": 100, "provider:sim:acct_1": 4200 - 200 - 1000 - 150 - 2000, "withheld:sim:acct_1": 1000,
 			"fees:sim:acct_1": 150, "bank:sim:acct_1": 2000, ledger.Merchant("acme"): -4300 + 200 + 1000, ledger.Disputed("acme"): -1000,
 		}, balances)
-		got, err := w.at().Arrivals(w.ctx, "sim", there.ProviderRef)
+		got, err := w.at().Incoming(w.ctx, "sim", there.ProviderRef)
 		require.NoError(w, err)
 		require.Equal(w, []string{"ch_1"}, ids(got))
 	}},
@@ -282,7 +282,7 @@ var tests = []struct {
 		require.False(w, got.At.Before(before) || got.At.After(w.Now(w)))
 		require.Zero(w, got.At.Nanosecond()%1000, "times are kept in microseconds")
 	}},
-	{"post: an arrival is booked once, whatever its kind", func(w *world) {
+	{"post: an incoming payment is booked once, whatever its kind", func(w *world) {
 		charge := w.charge("ch_1", 4200)
 		ghost := charge
 		ghost.ID, ghost.Kind, ghost.Credit = ledger.GhostID("sim", charge.ProviderRef), ledger.Ghost, ledger.Suspense("acme")
@@ -311,7 +311,7 @@ var tests = []struct {
 		require.NoError(w, err)
 		require.False(w, posted)
 	}},
-	{"post: of concurrent events exactly one books an arrival", func(w *world) {
+	{"post: of concurrent events exactly one books an incoming payment", func(w *world) {
 		const n = 8
 		wins := make(chan string, n)
 		var all errgroup.Group

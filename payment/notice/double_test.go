@@ -57,9 +57,9 @@ func (b bookkeeper) ReversalsAt(ctx context.Context, _, id string) ([]ledger.Tra
 	return b.Reversals(ctx, id)
 }
 
-func (b bookkeeper) Arrivals(_ context.Context, provider, ref string) (all []ledger.Transaction, _ error) {
+func (b bookkeeper) Incoming(_ context.Context, provider, ref string) (all []ledger.Transaction, _ error) {
 	for _, t := range b.books {
-		if t.Arrival() && t.Provider == provider && t.ProviderRef == ref {
+		if t.Incoming() && t.Provider == provider && t.ProviderRef == ref {
 			all = append(all, t)
 		}
 	}
@@ -73,7 +73,7 @@ func (b bookkeeper) Post(_ context.Context, t ledger.Transaction) (bool, error) 
 	require.NoError(b, t.Validate())
 	old, there := b.books[t.ID]
 	for id, other := range b.books {
-		if id != t.ID && t.Arrival() && other.Arrival() && other.Provider == t.Provider && other.ProviderRef == t.ProviderRef {
+		if id != t.ID && t.Incoming() && other.Incoming() && other.Provider == t.Provider && other.ProviderRef == t.ProviderRef {
 			return false, ledger.ErrConflict
 		}
 	}

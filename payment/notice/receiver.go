@@ -90,7 +90,7 @@ type ReceiverConfig struct {
 type Receiver struct {
 	c        ReceiverConfig
 	received *meter.Counter
-	waiting  chan arrival
+	waiting  chan delivery
 	// next holds, while no step is being filled, when the next one may begin.
 	next chan time.Time
 	stop context.CancelFunc
@@ -98,7 +98,7 @@ type Receiver struct {
 	done sync.WaitGroup
 }
 
-type arrival struct {
+type delivery struct {
 	notice Notice
 	kept   chan<- error
 }
@@ -114,7 +114,7 @@ func NewReceiver(c ReceiverConfig) (*Receiver, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	r := &Receiver{c: c, received: c.Meters.Counter(meter.Notices), waiting: make(chan arrival, maxWaiting), next: make(chan time.Time, 1)}
+	r := &Receiver{c: c, received: c.Meters.Counter(meter.Notices), waiting: make(chan delivery, maxWaiting), next: make(chan time.Time, 1)}
 	r.next <- time.Time{}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	for range keepers {
@@ -201,7 +201,7 @@ func (r *Receiver) receive(ctx context.Context, provider string, header http.Hea
 	}
 	kept := make(chan error, 1)
 	select {
-	case r.waiting <- arrival{notice, kept}:
+	case r.waiting <- delivery{notice, kept}:
 	default:
 		return ErrBusy
 	}
@@ -234,7 +234,7 @@ func (n *Notice) storable() error {
 
 // keep stores the waiting notices, as many at once as there are.
 func (r *Receiver) keep() {
-	batch := make([]arrival, 0, maxBatch)
+	batch := make([]delivery, 0, maxBatch)
 	for {
 		if batch = r.fill(batch[:0]); len(batch) == 0 {
 			return
@@ -257,7 +257,7 @@ func (r *Receiver) keep() {
 
 // answer ends the waiting of a batch, a few callers after another: all at once they would
 // keep both cores of a small machine busy for milliseconds, and charges behind them.
-func (r *Receiver) answer(batch []arrival, err error) {
+func (r *Receiver) answer(batch []delivery, err error) {
 	if len(batch) < maxBatch {
 		few := (len(batch) + answers - 1) / answers
 		for len(batch) > few && r.ctx.Err() == nil {
@@ -278,7 +278,7 @@ func (r *Receiver) answer(batch []arrival, err error) {
 
 // fill waits for notices, and until the next step may begin. It returns none once the
 // receiver is stopped. One keeper fills at a time. A full step does not delay the next.
-func (r *Receiver) fill(batch []arrival) []arrival {
+func (r *Receiver) fill(batch []delivery) []delivery {
 	var next time.Time
 	select {
 	case next = <-r.next:
@@ -335,7 +335,7 @@ func oneToBlame(err error) bool {
 }
 
 // store stores a batch in one step.
-func (r *Receiver) store(batch []arrival) (err error) {
+func (r *Receiver) store(batch []delivery) (err error) {
 	defer func() {
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 			r.c.Logger.Error("storing notices panicked; the provider resends them", "region", r.c.Region, "notices", len(batch), "first", batch[0].notice.ID, "fault", caught)

@@ -158,7 +158,7 @@ func TestAnswersOfAStepAreSpread(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				r := &Receiver{ctx: ctx}
-				batch, kept := make([]arrival, tc.size), make(chan error, tc.size)
+				batch, kept := make([]delivery, tc.size), make(chan error, tc.size)
 				for i := range batch {
 					batch[i].kept = kept
 				}

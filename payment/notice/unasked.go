@@ -164,7 +164,7 @@ func (p *Processor) about(ctx context.Context, m outbox.Message, u *psp.Unasked)
 		}
 	}
 	if u.Kind != psp.KindTransferReversal {
-		all, err := p.c.Books.Arrivals(ctx, m.Operation, u.Of)
+		all, err := p.c.Books.Incoming(ctx, m.Operation, u.Of)
 		switch {
 		case err != nil:
 			return is(p.later(m, "books", err))

@@ -57,9 +57,9 @@ func (r *rows) ReversalsAt(ctx context.Context, _, id string) ([]ledger.Transact
 	return r.Reversals(ctx, id)
 }
 
-func (r *rows) Arrivals(_ context.Context, provider, ref string) (all []ledger.Transaction, _ error) {
+func (r *rows) Incoming(_ context.Context, provider, ref string) (all []ledger.Transaction, _ error) {
 	for _, t := range r.books {
-		if t.Arrival() && t.Provider == provider && t.ProviderRef == ref {
+		if t.Incoming() && t.Provider == provider && t.ProviderRef == ref {
 			all = append(all, t)
 		}
 	}

@@ -119,7 +119,7 @@ func (r *run) lookUp(ctx context.Context, l *line) error {
 	if l.Reference != "" || of == "" || l.Kind == psp.KindTransfer || r.outside(l) {
 		return ctx.Err()
 	}
-	all, err := r.c.Books.Arrivals(ctx, r.c.Provider, of)
+	all, err := r.c.Books.Incoming(ctx, r.c.Provider, of)
 	if err != nil {
 		return fmt.Errorf("the books cannot be read: %w", err)
 	}
@@ -204,7 +204,7 @@ func (r *run) unbookedAside(ctx context.Context, l line) (*booking, error) {
 // ownRefund finds a refund that we requested by the provider's id of it, among the
 // refunds of its charge.
 func (r *run) ownRefund(ctx context.Context, l *line) (t ledger.Transaction, found bool, err error) {
-	charges, err := r.c.Books.Arrivals(ctx, r.c.Provider, l.Of)
+	charges, err := r.c.Books.Incoming(ctx, r.c.Provider, l.Of)
 	for i := 0; i < len(charges) && err == nil; i++ {
 		var all []ledger.Transaction
 		all, err = r.c.Books.Reversals(ctx, charges[i].ID)

@@ -355,8 +355,8 @@ CREATE TABLE IF NOT EXISTS ledger (
     INDEX ledger_at (home_region, at, id),
     -- Finds what reverses a transaction.
     INDEX ledger_reverses (home_region, reverses) WHERE reverses <> '',
-    -- Money that came in is one thing, whatever it was booked as: see ledger.Transaction.Arrival.
-    UNIQUE INDEX ledger_arrivals (home_region, provider, provider_ref)
+    -- Money that came in is one thing, whatever it was booked as: see ledger.Transaction.Incoming.
+    UNIQUE INDEX ledger_incoming (home_region, provider, provider_ref)
         WHERE kind IN ('charge', 'ghost') AND provider_ref <> '',
     -- Finds what may have to go back at one provider. A charge writes nothing to it.
     INDEX ledger_ghosts (home_region, provider, id) WHERE kind = 'ghost',

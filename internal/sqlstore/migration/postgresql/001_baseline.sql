@@ -323,8 +323,8 @@ CREATE TABLE ledger (
 CREATE INDEX ledger_at ON ledger (home_region, at, id);
 -- Finds what reverses a transaction.
 CREATE INDEX ledger_reverses ON ledger (home_region, reverses) WHERE reverses <> '';
--- Money that came in is one thing, whatever it was booked as: see ledger.Transaction.Arrival.
-CREATE UNIQUE INDEX ledger_arrivals ON ledger (home_region, provider, provider_ref)
+-- Money that came in is one thing, whatever it was booked as: see ledger.Transaction.Incoming.
+CREATE UNIQUE INDEX ledger_incoming ON ledger (home_region, provider, provider_ref)
     WHERE kind IN ('charge', 'ghost') AND provider_ref <> '';
 -- Finds what may have to go back at one provider. A charge writes nothing to it.
 CREATE INDEX ledger_ghosts ON ledger (home_region, provider, id) WHERE kind = 'ghost';

@@ -1,4 +1,4 @@
--- name: ledger_arrivals
+-- name: ledger_incoming
 -- What a movement that came in is booked as, in the books of every region.
 SELECT l.home_region, l.id, l.tenant_id, l.kind, l.at, l.debit_account, l.credit_account, l.debit_amount,
        l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why
