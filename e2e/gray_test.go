@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +23,26 @@ type cutStore struct {
 	cut *atomic.Bool
 	// deaf: the store does what it is asked to begin, and only the answer is lost.
 	deaf *atomic.Bool
+	// lost: what is asked while it is not nil has no answer until it is closed.
+	lost *atomic.Pointer[chan struct{}]
 }
+
+// vanish waits where packets vanish.
+func (s *cutStore) vanish(ctx context.Context) error {
+	if s.lost == nil {
+		return nil
+	}
+	if back := s.lost.Load(); back != nil {
+		select {
+		case <-*back:
+		case <-ctx.Done():
+			return claim.ErrUnavailable
+		}
+	}
+	return nil
+}
+
+func (s *cutStore) Answers(ctx context.Context) error { return s.vanish(ctx) }
 
 func (s *cutStore) way() error {
 	if s.cut.Load() {
@@ -38,7 +58,7 @@ func (s *cutStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, err
 		_, err := s.Store.Begin(ctx, a)
 		return claim.Begun{}, errors.Join(claim.ErrUnavailable, err)
 	}
-	if err := s.way(); err != nil {
+	if err := errors.Join(s.vanish(ctx), s.way()); err != nil {
 		return claim.Begun{}, err
 	}
 	return s.Store.Begin(ctx, a)
@@ -104,7 +124,7 @@ func TestARegionWithoutItsDatabase(t *testing.T) {
 			if region != us {
 				return s
 			}
-			return &cutStore{s, &cut, &deaf}
+			return &cutStore{Store: s, cut: &cut, deaf: &deaf}
 		}
 	})
 	before := charge("before", 1)
@@ -155,4 +175,42 @@ func TestARegionWithoutItsDatabase(t *testing.T) {
 		r := w.send(w.ctx, us, charge(stamped(t, us), 6))
 		return r.Err == nil && r.Status == http.StatusCreated && r.Header.Get("Homeward-Served-By") == us
 	})
+}
+
+// TestANodeWhosePacketsToItsDatabaseVanish: a charge does not wait for its statement. A deputy makes
+// it, and the statement that arrives at last finds it made.
+func TestANodeWhosePacketsToItsDatabaseVanish(t *testing.T) {
+	t.Parallel()
+	var cut, deaf atomic.Bool
+	var lost atomic.Pointer[chan struct{}]
+	w := startWorld(t, nil, func(c *node.ClusterConfig) {
+		c.WrapStore = func(region string, s deployment.Store) deployment.Store {
+			if region != us {
+				return s
+			}
+			return &cutStore{s, &cut, &deaf, &lost}
+		}
+	})
+	w.at(us, charge("before", 1), http.StatusCreated)
+	arrived := charge(stamped(t, us), 3)
+	back := make(chan struct{})
+	restore := sync.OnceFunc(func() { lost.Store(nil); close(back) })
+	defer restore()
+	lost.Store(&back)
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	// What another region has sent there does not wait either.
+	w.deputised(w.send(ctx, eu, arrived), eu, us)
+	first := charge(stamped(t, us), 2)
+	r := w.send(ctx, us, first)
+	require.NoError(t, r.Err)
+	require.Equal(t, http.StatusCreated, r.Status, "%s", r.Body)
+	require.NotEqual(t, us, r.Header.Get("Homeward-Served-By"))
+	restore()
+	until(t, "the region serves by itself", func() bool {
+		again := w.at(us, first, http.StatusCreated)
+		require.Equal(t, r.Remembered(), again.Remembered())
+		return again.Header.Get("Homeward-Served-By") == us
+	})
+	w.judge.once(t, 3)
 }

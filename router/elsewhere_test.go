@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -174,4 +175,73 @@ func TestAHintThatCannotReachItsStoreIsOnlyAHint(t *testing.T) {
 	_, err := w.router(t).Do(t.Context(), request("order-1"), asia)
 	require.NoError(t, err)
 	require.Equal(t, []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false", "pin", "do us-east1"}, w.calls)
+}
+
+// stuck is a store of which the first step hangs until it is let go.
+type stuck struct {
+	*world
+	begun, letGo chan struct{}
+}
+
+func (s stuck) Do(_ context.Context, home string, _ *claim.Request) (claim.Reply, error) {
+	close(s.begun)
+	<-s.letGo
+	return claim.Reply{Home: home, ServedBy: here}, nil
+}
+
+// A request waits for a store that answers nothing for no longer than that takes to find out, and the
+// step that it has begun goes on. Its answer counts where no deputy has one.
+func TestARequestLeavesAStoreThatAnswersNothing(t *testing.T) {
+	const found = 750 * time.Millisecond
+	for name, c := range map[string]struct {
+		silent   bool
+		key      string
+		answers  map[string]error
+		servedBy string
+		after    time.Duration
+		calls    []string
+	}{
+		"a deputy answers":         {silent: true, key: stamped(t, 1), servedBy: europe, after: listenEvery + found, calls: []string{"deputy europe-west1 hop 1 for us-east1"}},
+		"the store answers others": {key: stamped(t, 1), servedBy: here, after: time.Minute},
+		"no deputy reaches the rows": {silent: true, key: stamped(t, 1), servedBy: here, after: time.Minute,
+			answers: map[string]error{europe: claim.ErrUnavailable, asia: region.ErrNoAnswer},
+			calls:   []string{"deputy europe-west1 hop 1 for us-east1", "deputy asia-northeast1 hop 2 for us-east1"}},
+		"it waits for its home": {silent: true, key: stamped(t, 2), servedBy: europe, after: time.Minute, calls: []string{"replica", "forward europe-west1 hop 1 pinned false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{}
+				s := stuck{w, make(chan struct{}), make(chan struct{})}
+				time.AfterFunc(time.Minute, func() { close(s.letGo) })
+				config := w.router(t).Config
+				config.Local, config.Deputies, config.Distance = s, deputies{w, c.answers}, europeIsNear
+				config.Peers = slow{far{w}}
+				config.Silent = func(context.Context) bool {
+					time.Sleep(found)
+					return c.silent
+				}
+				began := time.Now()
+				reply, err := New(config).Do(t.Context(), request(c.key), "")
+				require.NoError(t, err)
+				require.Equal(t, c.servedBy, reply.ServedBy)
+				require.Equal(t, c.after, time.Since(began))
+				require.Equal(t, c.calls, w.calls)
+				<-s.letGo
+			})
+		})
+	}
+}
+
+// slow is a home whose provider takes a minute.
+type slow struct{ far }
+
+func (s slow) Execute(ctx context.Context, home string, req claim.Request, hops int, entry string) (claim.Reply, error) {
+	select {
+	case <-time.After(time.Minute):
+	case <-ctx.Done():
+		return claim.Reply{}, ctx.Err()
+	}
+	reply, err := s.far.Execute(ctx, home, req, hops, entry)
+	reply.ServedBy = home
+	return reply, err
 }

@@ -41,7 +41,8 @@
 // An entry that cannot reach its store sends the request, with the same right, to a node of
 // another region, which finds the home and acts as deputy ([Router.Deputy]). That one sends
 // it nowhere else. The entry may have begun the claim by a step whose answer was lost: then the
-// deputy finds a holder, as above.
+// deputy finds a holder, as above. It need not wait for that step to fail: where the store answers
+// nothing at all, the step goes on while a deputy is asked ([OrElsewhere]), and the row decides.
 package router
 
 import (
@@ -49,9 +50,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/span"
 	"github.com/homeward-io/homeward/region"
@@ -90,7 +93,7 @@ const MaxForwards = 2
 // tenth of a second.
 const replyMargin = 100 * time.Millisecond
 
-// Config configures a [Router]. All but Deputies, Unready, Ready, Distance and Meters are required.
+// Config configures a [Router]. All but Deputies, Unready, Ready, Silent, Distance and Meters are required.
 type Config struct {
 	// Self is the region of the node.
 	Self  string
@@ -110,6 +113,9 @@ type Config struct {
 	// Ready returns an error if this node cannot record a charge now. It is asked when its store has
 	// given no answer, which may also have been for want of room.
 	Ready func(ctx context.Context) error
+	// Silent reports, within a second, whether this node's store answers nothing at all. It is asked
+	// while a request waits. Nil: never.
+	Silent func(ctx context.Context) bool
 	// Distance makes the router prefer near regions while Self takes no new homes; pass
 	// [region.Membership.RTT].
 	Distance func(region string) (time.Duration, bool)
@@ -133,6 +139,9 @@ func New(c Config) *Router {
 	}
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }
+	}
+	if c.Silent == nil {
+		c.Silent = func(context.Context) bool { return false }
 	}
 	return &Router{c, c.Meters.Counter(meter.Pins)}
 }
@@ -164,19 +173,31 @@ func (r *Router) wasted(region string) bool { return r.Unreachable(region) || r.
 // OrElsewhere returns what here returns, or, where this node cannot reach its store, what a deputy
 // in another active region does: the nearest that can be reached. code is that of the home that a
 // key or an id names, 0 for none. If this node said that it cannot record a charge, it asks
-// elsewhere first, which saves the wait for the store.
-func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, here func() (T, error), deputy func(region string) (T, error)) (T, error) {
+// elsewhere first, which saves the wait for the store. If its store answers nothing while here
+// waits, it asks elsewhere, too, and here goes on: its answer counts if no deputy has one, and its
+// context ends with OrElsewhere. Each gets what the one before it has returned, or the zero value.
+func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, here func(ctx context.Context, so T) (T, error), deputy func(region string, so T) (T, error)) (T, error) {
+	var got, so T
 	if r.Deputies == nil {
-		return here()
+		return here(ctx, so)
 	}
 	home, named := r.Topology.ByCode(code)
 	first := r.Unready(r.Self) && (!named || home.Name == r.Self || r.wasted(home.Name))
-	var got T
 	var err error
-	if !first {
-		got, err = here()
-		if !errors.Is(err, claim.ErrUnavailable) || ctx.Err() != nil || r.Ready(ctx) == nil {
-			return got, err
+	last := func() (T, error) { return got, err }
+	if first {
+		last = func() (T, error) { return here(ctx, so) }
+	} else {
+		attended, cancel := context.WithCancel(ctx)
+		defer cancel()
+		ended, silent := attend(attended, r, here)
+		if silent {
+			last = func() (T, error) { e := <-ended; return e.got, e.err }
+		} else if e := <-ended; !errors.Is(e.err, claim.ErrUnavailable) || ctx.Err() != nil || r.Ready(ctx) == nil {
+			return e.got, e.err
+		} else {
+			got, err = e.got, e.err
+			so = got
 		}
 	}
 	tried := 0
@@ -188,14 +209,81 @@ func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, h
 			continue
 		}
 		tried++
-		if answer, failed := deputy(other.Name); reached(failed) {
-			return answer, failed
+		var failed error
+		if so, failed = deputy(other.Name, so); reached(failed) {
+			return so, failed
 		}
 	}
-	if first {
-		return here()
+	return last()
+}
+
+// Attended returns what here returns, or [claim.ErrUnavailable] once this node's store answers nothing:
+// an entry that has sent the request here then acts on the home's rows itself. here goes on, under a
+// context that has ended.
+func Attended[T any](ctx context.Context, r *Router, here func(ctx context.Context) (T, error)) (got T, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended, silent := attend(ctx, r, func(ctx context.Context, _ T) (T, error) { return here(ctx) })
+	if silent {
+		return got, errSilent
 	}
-	return got, err
+	e := <-ended
+	return e.got, e.err
+}
+
+// errSilent is how the wait for a store ends that answers nothing.
+var errSilent = fmt.Errorf("%w: the store answers nothing", claim.ErrUnavailable)
+
+// listenEvery is how long a request waits before the router asks whether the store answers, and then
+// again. A request at home seldom takes longer, beside its provider.
+const listenEvery = 200 * time.Millisecond
+
+// end is how a function ended.
+type end[T any] struct {
+	got T
+	err error
+}
+
+// attend runs here, and returns once that has ended, or once this node's store answers nothing,
+// unless here waits for another region.
+func attend[T any](ctx context.Context, r *Router, here func(ctx context.Context, so T) (T, error)) (ended chan end[T], silent bool) {
+	ended = make(chan end[T], 1)
+	var away atomic.Bool
+	go func() {
+		var e end[T]
+		defer func() { ended <- e }()
+		defer fault.Recover(&e.err)
+		e.got, e.err = here(context.WithValue(ctx, awayKey{}, &away), e.got)
+	}()
+	heard := make(chan bool, 1)
+	listen := time.NewTimer(listenEvery)
+	defer listen.Stop()
+	for {
+		select {
+		case e := <-ended:
+			ended <- e
+			return ended, false
+		case <-listen.C:
+			go func() { heard <- !r.Silent(ctx) }()
+		case yes := <-heard:
+			if !yes && !away.Load() {
+				return ended, true
+			}
+			listen.Reset(listenEvery)
+		}
+	}
+}
+
+type awayKey struct{}
+
+// leaves marks that what ctx is for waits for another region, until back is called.
+func leaves(ctx context.Context) (back func()) {
+	away, attended := ctx.Value(awayKey{}).(*atomic.Bool)
+	if !attended {
+		return func() {}
+	}
+	away.Store(true)
+	return func() { away.Store(false) }
 }
 
 // reached reports whether a deputy that answered with err had reached its store, or err is nil.
@@ -230,13 +318,31 @@ func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.
 	if req.Began.IsZero() {
 		req.Began = time.Now()
 	}
-	t := &trip{Router: r, req: &req}
-	reply, err := OrElsewhere(ctx, r, req.Stamp, func() (claim.Reply, error) { return t.run(ctx, hint) }, func(deputy string) (claim.Reply, error) {
-		if t.hops == MaxForwards || deputy == t.asked {
-			return claim.Reply{}, region.ErrHopLimit
+	type answer struct {
+		*trip
+		reply claim.Reply
+	}
+	// on returns the trip of so, or a new one, with a request of its own: two may be under way.
+	on := func(so answer) *trip {
+		if so.trip != nil {
+			return so.trip
 		}
-		return t.execute(ctx, r.Deputies, deputy)
+		its := req
+		return &trip{Router: r, req: &its}
+	}
+	got, err := OrElsewhere(ctx, r, req.Stamp, func(ctx context.Context, so answer) (answer, error) {
+		t := on(so)
+		reply, err := t.run(ctx, hint)
+		return answer{t, reply}, err
+	}, func(deputy string, so answer) (answer, error) {
+		t := on(so)
+		if t.hops == MaxForwards || deputy == t.asked {
+			return answer{t, claim.Reply{}}, region.ErrHopLimit
+		}
+		reply, err := t.execute(ctx, r.Deputies, deputy)
+		return answer{t, reply}, err
 	})
+	t, reply := on(got), got.reply
 	if req.CompareOnly && errors.Is(err, claim.ErrNeedPin) {
 		err = claim.ErrNoClaim
 	}
@@ -465,6 +571,7 @@ const abandonPoll = 500 * time.Millisecond
 // execute forwards to a node of region to and stops once that cannot be reached. Otherwise a silent
 // region would hold the request until each of its connections times out, node by node.
 func (t *trip) execute(ctx context.Context, by Peers, to string) (claim.Reply, error) {
+	defer leaves(ctx)()
 	t.hops, t.asked = t.hops+1, to
 	began := time.Now()
 	defer func() { t.away += time.Since(began) }()
@@ -513,10 +620,10 @@ func (r *Router) Inspect(ctx context.Context, key claim.Key, hint string) (claim
 		found  bool
 	}
 	code, _ := claim.ReadStamp(key.Value)
-	got, err := OrElsewhere(ctx, r, code, func() (a answer, err error) {
+	got, err := OrElsewhere(ctx, r, code, func(ctx context.Context, _ answer) (a answer, err error) {
 		a.status, a.found, err = r.inspect(ctx, key, hint)
 		return a, err
-	}, func(deputy string) (a answer, err error) {
+	}, func(deputy string, _ answer) (a answer, err error) {
 		a.status, a.found, err = r.Deputies.Inspect(ctx, deputy, key)
 		return a, err
 	})
@@ -595,10 +702,10 @@ func (r *Router) Object(ctx context.Context, tenant, id string) (claim.State, cl
 		resp  claim.Response
 		found bool
 	}
-	got, err := OrElsewhere(ctx, r, code, func() (a answer, err error) {
+	got, err := OrElsewhere(ctx, r, code, func(ctx context.Context, _ answer) (a answer, err error) {
 		a.state, a.resp, a.found, err = r.objectAt(ctx, tenant, home, id)
 		return a, err
-	}, func(deputy string) (a answer, err error) {
+	}, func(deputy string, _ answer) (a answer, err error) {
 		a.state, a.resp, a.found, err = r.Deputies.Object(ctx, deputy, tenant, id)
 		return a, err
 	})

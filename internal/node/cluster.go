@@ -248,9 +248,12 @@ func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start s
 	if c.WrapStore != nil {
 		store = c.WrapStore(home, store)
 	}
-	var ready func(context.Context) error
+	var ready, answers func(context.Context) error
 	if asked, ok := store.(interface{ Ready(context.Context) error }); ok { // that of a database
 		ready = newReadiness(asked.Ready, c.Logger).check
+	}
+	if asked, ok := store.(interface{ Answers(context.Context) error }); ok {
+		answers = asked.Answers
 	}
 	var console *Console
 	if len(k.Nodes) == 0 {
@@ -262,7 +265,7 @@ func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start s
 			RPCListen: cmp.Or(at.RPCListen, beside("")), GossipListen: beside(at.RPCListen), Seeds: seeds, LocalGossip: true,
 			Network: c.Network, WrapTransport: c.WrapTransport,
 		},
-		Topology: topology, Store: store, Ready: ready, Blobs: k.resources.objects,
+		Topology: topology, Store: store, Ready: ready, Answers: answers, Blobs: k.resources.objects,
 		Seal: c.Seal, Sinks: k.resources.sinks.kinds, AuditObjects: k.resources.auditObjects(), AuditKeys: k.resources.auditKeys,
 		RunsBook: k.Runs(), Run: c.Commands.of(Belongings{k.DB, c.Seal, c.Runs, c.Events.Webhooks.On}), Meters: meters, Clock: c.Clock, Logger: c.Logger,
 	})

@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
@@ -18,10 +21,23 @@ import (
 
 // verdict is whether this node could record a charge when that was last checked: for a probe of
 // /readyz, because its store had given no answer, or, until it can again, every readyFor. Nothing
-// is checked while all is well and nobody asks.
+// is checked while all is well and nobody waits.
 type verdict struct {
 	unready atomic.Bool
 	changed chan struct{} // it may have changed since it was announced
+
+	listening singleflight.Group
+	answered  atomic.Pointer[time.Time]
+}
+
+// set sets the verdict.
+func (v *verdict) set(unready bool) {
+	if v.unready.Swap(unready) != unready {
+		select {
+		case v.changed <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // records returns why this node cannot record a charge now.
@@ -30,13 +46,52 @@ func (n *Node) records(ctx context.Context) error {
 		return nil
 	}
 	err := n.c.Ready(ctx)
-	if ctx.Err() == nil && n.verdict.unready.Swap(err != nil) != (err != nil) {
-		select {
-		case n.verdict.changed <- struct{}{}:
-		default:
-		}
+	if err == nil && n.verdict.unready.Load() && n.silent(ctx) {
+		return errNotRecording // that check was before the silence
+	}
+	if ctx.Err() == nil {
+		n.verdict.set(err != nil)
 	}
 	return err
+}
+
+const (
+	// silentAfter is how long a store may take for an empty statement: as long as a node may take for a
+	// round trip, see package region. It is above any database's round trip (0.3 s) that has become
+	// 0.4 s longer at once.
+	silentAfter = 750 * time.Millisecond
+	// answeredFor is how long an answer is good for all that wait: ten statements a second at most.
+	answeredFor = 100 * time.Millisecond
+)
+
+// silent is [router.Config].Silent: an empty statement, on a connection that charges do not use, gets
+// no answer. Then this node cannot record a charge until a check says so.
+func (n *Node) silent(ctx context.Context) bool {
+	if n.c.Answers == nil {
+		return false
+	}
+	heard := n.verdict.listening.DoChan("", func() (_ any, err error) {
+		if at := n.verdict.answered.Load(); at != nil && time.Since(*at) < answeredFor {
+			return nil, nil
+		}
+		defer fault.Recover(&err)
+		// Not the request's ctx: others wait for the answer, too.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), silentAfter)
+		defer cancel()
+		if err = n.c.Answers(ctx); err != nil {
+			n.verdict.set(true)
+			return nil, err
+		}
+		now := time.Now()
+		n.verdict.answered.Store(&now)
+		return nil, nil
+	})
+	select {
+	case h := <-heard:
+		return h.Err != nil
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // announceVerdict announces the verdict, and checks one that is bad again and again.
@@ -94,10 +149,10 @@ func (t tenants) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, 
 		tenant claim.Tenant
 		found  bool
 	}
-	got, err := router.OrElsewhere(ctx, t.n.routes, 0, func() (a answer, err error) {
+	got, err := router.OrElsewhere(ctx, t.n.routes, 0, func(ctx context.Context, _ answer) (a answer, err error) {
 		a.tenant, a.found, err = t.Tenants.TenantByAPIKey(ctx, key)
 		return a, err
-	}, func(region string) (a answer, err error) {
+	}, func(region string, _ answer) (a answer, err error) {
 		a.tenant, a.found, err = t.n.peers.Tenant(ctx, region, sha256.Sum256([]byte(key)))
 		return a, err
 	})

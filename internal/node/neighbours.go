@@ -16,6 +16,7 @@ import (
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/router"
 )
 
 // openGossip starts this node's membership. Other nodes may forward to it at once: its
@@ -119,7 +120,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	layer := n.c.Meters.Histogram(meter.LayerDuration)
 	handler, err := region.NewHandler(region.HandlerConfig{
-		Local: local{n.service, &n.hand.forwards, layer}, Deputy: deputy{n.routes.Deputy(), &n.hand.forwards, layer}, Tenant: n.c.Store.TenantByHash,
+		Local: local{n.service, n.routes, &n.hand.forwards, layer}, Deputy: deputy{n.routes.Deputy(), &n.hand.forwards, layer}, Tenant: n.c.Store.TenantByHash,
 		Self: n.c.Region, Topology: n.c.Topology, Deployment: n.deployment, Logger: n.log,
 	})
 	if err != nil {
@@ -141,6 +142,7 @@ func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 // local is the executor behind the peer handler: it cannot forward.
 type local struct {
 	*claim.Service
+	routes *router.Router
 	inHand *atomic.Int64
 	layer  *meter.Histogram
 }
@@ -149,7 +151,7 @@ func (l local) Execute(ctx context.Context, home string, req claim.Request) (cla
 	l.inHand.Add(1)
 	defer l.inHand.Add(-1)
 	began := time.Now()
-	reply, err := l.Do(ctx, home, &req)
+	reply, err := router.Attended(ctx, l.routes, func(ctx context.Context) (claim.Reply, error) { return l.Do(ctx, home, &req) })
 	l.layer.Took(ctx, time.Since(began)-reply.Away, meter.PathHome)
 	return reply, err
 }

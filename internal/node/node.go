@@ -70,6 +70,9 @@ type Config struct {
 	// Ready returns, in one line for anyone, why this node should get no traffic beside
 	// its own reasons; nil: there is none.
 	Ready func(context.Context) error
+	// Answers returns an error unless the database answers an empty statement before the context ends.
+	// Nil: the store always answers.
+	Answers func(context.Context) error
 	// Meters count the node's work. Nil: nothing is counted. The node closes them.
 	Meters *meter.Set
 	// Console serves operators; nil: there is none.
@@ -238,7 +241,7 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 	n.service.Start()
 	n.routes = router.New(router.Config{
 		Self: n.c.Region, Local: n.service, Peers: n.peers, Deputies: n.peers.Deputies(), Pins: n.c.claims(n.guard), Topology: n.c.Topology,
-		Unreachable: n.outages.Unreachable, Unready: n.unready, Ready: n.records, Distance: n.membership.RTT, Meters: n.c.Meters,
+		Unreachable: n.outages.Unreachable, Unready: n.unready, Ready: n.records, Silent: n.silent, Distance: n.membership.RTT, Meters: n.c.Meters,
 	})
 	return func(ctx context.Context) error {
 		defer n.service.Stop()

@@ -91,7 +91,8 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
 	c.RPCAdvertise, c.GossipAdvertise = dialable(settings.RPC.Advertise), dialable(settings.Gossip.Advertise)
 	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
-	c.Ready, c.Meters, c.Run = newReadiness(s.means.view.Ready, s.log).check, s.meters, s.commands.of(Belongings{deployment.SQL(s.means.db), s.means.seal, settings.Runs, settings.Events.Webhooks.On})
+	c.Ready, c.Answers = newReadiness(s.means.view.Ready, s.log).check, s.means.view.Answers
+	c.Meters, c.Run = s.meters, s.commands.of(Belongings{deployment.SQL(s.means.db), s.means.seal, settings.Runs, settings.Events.Webhooks.On})
 	if c.Console, err = settings.Console.open(certs, s.secrets.OIDC, s.log); err != nil {
 		return nil, err
 	}

@@ -311,12 +311,16 @@ func TestTooManyWaitForAConnection(t *testing.T) {
 	_, err = v.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "k"}, here, "100", "node", "ch_k"))
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	require.Empty(t, answers, "the others did not wait")
+	require.NoError(t, v.Answers(t.Context()), "want of room is no silence")
 	giveUp()
 	for range 3 {
 		require.ErrorIs(t, <-answers, claim.ErrUnavailable)
 	}
 	require.NoError(t, v.Ready(t.Context()))
 	require.Zero(t, db.Calls())
+	w.proxy.Refuse(true)
+	w.proxy.CutAll()
+	require.Error(t, v.Answers(t.Context()))
 }
 
 // TestTheServerForgets: what a connection has prepared can be gone, or no longer
