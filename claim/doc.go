@@ -102,7 +102,7 @@
 //	   not durable                 first one's result and renders the same bytes,
 //	                               because all that varies was minted in Begin
 //	E  after Settle, before or     COMPLETED: replay; events that the holder has not
-//	   during the reply            delivered are due two leases later
+//	   during the reply            delivered are due six leases later
 //
 // While a holder retries Settle, the row is as in D or, if the store settled and
 // only its reply was lost, as in E. A holder that dies then leaves one of the two.

@@ -189,6 +189,7 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 		generation uint32 // of the attempt; 0: none
 		witness    bool   // of that generation
 		stale      bool   // the call is one of the key's former life
+		withheld   bool   // by the guard, at the take-over
 	}{
 		"no witness":                  {generation: 0},
 		"no witness, and all is read": {change: func(_ *Witness, r *Restore) { r.Phase = RestoreWitnessed }, generation: 1},
@@ -197,7 +198,7 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 		"a later one, perhaps":        {ok: true, change: func(w *Witness, _ *Restore) { w.Generation = 2 }},
 		"a call of a former life":     {stale: true},
 		"another object":              {ok: true, change: func(w *Witness, _ *Restore) { w.Object, w.Done = "ch_2", true }},
-		"a later one, spelled otherwise": {ok: true, change: func(w *Witness, _ *Restore) {
+		"a later one, spelled otherwise": {ok: true, withheld: true, change: func(w *Witness, _ *Restore) {
 			w.Generation, w.Done, w.Fingerprint.Sum = 2, true, [32]byte{1}
 		}},
 	} {
@@ -229,8 +230,11 @@ func TestAClaimInFlightOfTheBackupIsRecalled(t *testing.T) {
 				verdict := s.Recover(t.Context(), message)
 				if c.generation == 0 {
 					want := outbox.Later(store.policy.Lease)
-					if c.stale {
+					switch {
+					case c.stale:
 						want = outbox.Done()
+					case c.withheld:
+						want = outbox.Later(withheldPause)
 					}
 					require.Equal(t, want, verdict)
 					require.Empty(t, made)

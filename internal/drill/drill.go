@@ -17,7 +17,7 @@ import (
 
 const (
 	// DefaultPatience is how long open payments may take after the load: longer than
-	// a dead node's lease (30 s) and its outbox row's (1 m) together.
+	// a dead node's lease (10 s) and its outbox row's (1 m) together.
 	DefaultPatience = 2 * time.Minute
 	// settleTime is the longest time before the outage: what p50 and p99 need, and a
 	// sixth of the drill if that is less.

@@ -127,6 +127,7 @@ func TestEachMistakeIsNamed(t *testing.T) {
 		"events in clear":               {"events: {nats: {url: 'nats://10.0.0.1:4222'}}", []string{"events.nats", "10.0.0.1:4222 without TLS"}},
 		"no stream's name":              {"events: {nats: {url: 'nats://127.0.0.1:4222', stream: a.b}}", []string{"events.nats", "leave out dots"}},
 		"a webhook too long":            {"events: {webhooks: {on: true, timeout: 10m}}", []string{"events.webhooks", "at most 30s"}},
+		"a webhook outlasts its lease":  {"events: {webhooks: {on: true}}\nclaim: {lease: 4s, renew_every: 1s}", []string{"events.webhooks.timeout must be at most three times claim.lease, which is 12s, is 15s"}},
 		"a call too long":               {"provider: {timeout: 40s}\ndrain: 40s", []string{"provider.timeout", "drain"}},
 		"outlasts the request":          {"provider: {timeout: 85s}\ndrain: 100s", []string{"provider.timeout", "two hops"}},
 		"outlasts the claim":            {"provider: {timeout: 40s}\nclaim: {lease_ceiling: 35s}", []string{"provider.timeout", "lease_ceiling"}},
