@@ -194,9 +194,20 @@ func (w *world) charge(region, key string, amount int) int {
 
 func (w *world) post(region, path, key, body string) int {
 	w.t.Helper()
+	return w.send(http.MethodPost, region, path, key, body)
+}
+
+// inspect asks for the state of a key.
+func (w *world) inspect(region, key string) {
+	w.t.Helper()
+	w.send(http.MethodGet, region, "/v1/idempotency-keys/"+key, "", "")
+}
+
+func (w *world) send(method, region, path, key, body string) int {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+w.cluster.Region(region).APIAddr()+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.cluster.Region(region).APIAddr()+path, strings.NewReader(body))
 	require.NoError(w.t, err)
 	req.Header.Set("Authorization", "Bearer "+acme)
 	req.Header.Set("Content-Type", "application/json")

@@ -287,7 +287,7 @@ var (
 		"A setting: database.max_conns.",
 		Pool)
 	PoolTimeouts = stores.counter("db.client.connection.timeouts", "{timeout}",
-		"Acquisitions that timed out.",
+		"Acquisitions that timed out: calls that waited for their turn (arriving, begun), and for the connection itself (main, door).",
 		"Callers got 503.",
 		Pool)
 	PoolCalls = stores.gauge("homeward.pool.calls", "{call}",

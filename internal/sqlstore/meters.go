@@ -58,6 +58,7 @@ func (db *DB) observe(s *meter.Set) error {
 			o.Is(meter.PoolCalls, float64(stats.Calls), name)
 			o.Is(meter.PoolWaits, float64(stats.Waits), name)
 			o.Is(meter.PoolWaitTime, stats.Waited.Seconds(), name)
+			o.Is(meter.PoolTimeouts, float64(stats.Timeouts), name)
 		}
 	})
 }

@@ -106,10 +106,11 @@ type share struct {
 }
 
 // Stats are counts of one pool. Calls are those inside now; Waits are how many waited for
-// a connection so far, and Waited for how long in total.
+// a connection so far, and Waited for how long in total. Timeouts are the waits whose time
+// ended first; those of callers that left are none.
 type Stats struct {
-	Calls, Waits int
-	Waited       time.Duration
+	Calls, Waits, Timeouts int
+	Waited                 time.Duration
 }
 
 // New divides conns connections. Beside those with a connection, waiting calls may be
@@ -207,6 +208,9 @@ func (p *Pool) Acquire(ctx context.Context, c Call) (release func(), err error) 
 		if s.waiting = slices.Delete(s.waiting, at, at+1); len(s.waiting) == 0 {
 			in.turn = slices.DeleteFunc(in.turn, func(other party) bool { return other == who })
 			in.drop(who)
+		}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			in.stats.Timeouts++
 		}
 		return nil, ErrTimeout
 	}

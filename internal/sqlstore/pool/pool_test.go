@@ -208,7 +208,8 @@ func TestBegunWorkGoesFirst(t *testing.T) {
 	})
 }
 
-// TestACallThatGivesUpLeavesNothing: a call whose ctx ends has no place in the line.
+// TestACallThatGivesUpLeavesNothing: a call whose ctx ends has no place in the line. One whose time
+// is over is a time-out, one whose caller has left is none.
 func TestACallThatGivesUpLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 1, 10)
@@ -220,7 +221,13 @@ func TestACallThatGivesUpLeavesNothing(t *testing.T) {
 		require.ErrorIs(t, err, ErrTimeout)
 		require.Empty(t, c.arriving.turn)
 		_, arriving := c.Stats()
-		require.Equal(t, Stats{Calls: 1, Waits: 1, Waited: time.Second}, arriving)
+		require.Equal(t, Stats{Calls: 1, Waits: 1, Timeouts: 1, Waited: time.Second}, arriving)
+		short, cancel = context.WithCancel(c.ctx)
+		cancel()
+		_, err = c.Acquire(short, Call{Tenant: "acme"})
+		require.ErrorIs(t, err, ErrTimeout)
+		_, arriving = c.Stats()
+		require.Equal(t, Stats{Calls: 1, Waits: 2, Timeouts: 1, Waited: time.Second}, arriving)
 		end()
 		synctest.Wait()
 		require.Zero(t, c.inside())
