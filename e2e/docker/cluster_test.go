@@ -64,12 +64,13 @@ type cluster struct {
 	keys    map[string]string // API keys by tenant
 	http    *http.Client
 	images  string // directory of the built images
+	certs   string // that of the certificates, which every node sees as /certs
 }
 
 // newCluster chooses the cluster's database. Nothing runs yet.
-func newCluster(ctx context.Context, images string, env ...string) (*cluster, error) {
+func newCluster(ctx context.Context, images, certs string) (*cluster, error) {
 	c := &cluster{
-		ctx: ctx, files: []string{"../compose.yaml"}, kind: localdb.CockroachDB, keys: map[string]string{}, images: images, env: env,
+		ctx: ctx, files: []string{"../compose.yaml"}, kind: localdb.CockroachDB, keys: map[string]string{}, images: images, certs: certs, env: []string{"E2E_CERTS=" + certs},
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 2 * time.Second}},
 	}
 	for _, r := range regions {

@@ -22,9 +22,9 @@
 //     other;
 //   - every key reads the same bytes again from another region.
 //
-// The wrong clock is real to the node: its binary is built from the same sources with
-// another time.Now, by go build -overlay. Containers share the kernel's clock, and a
-// static binary loads no library that could change it. The code is otherwise the same.
+// The wrong clock is real to the node: its binary is linked from the same compiled packages
+// with another time.Now. Containers share the kernel's clock, and a static binary loads no
+// library that could change it.
 //
 // When a scenario fails, the tests keep the containers' logs, the history, the simulator's
 // movements and the report in ../artefacts.

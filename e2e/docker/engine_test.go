@@ -14,10 +14,9 @@ import (
 )
 
 const (
-	project    = "homeward-e2e" // of Compose; e2e/docker.sh clears it away by this name
-	image      = "homeward-e2e"
-	wanImage   = "homeward-e2e-wan"
-	clockImage = "homeward-e2e-clock"
+	project  = "homeward-e2e" // of Compose; e2e/docker.sh clears it away by this name
+	image    = "homeward-e2e"
+	wanImage = "homeward-e2e-wan"
 	// pullTime is for 200 MB at 10 Mbit/s. Without a network the pull fails at once.
 	pullTime = 3 * time.Minute
 )
@@ -44,25 +43,33 @@ func docker(ctx context.Context, args ...string) (string, error) {
 // images builds what compose.yaml runs.
 func images(ctx context.Context, dir string) error {
 	return errors.Join(
-		makeImage(ctx, dir, image),
+		makeImage(ctx, dir),
 		build(ctx, filepath.Join(dir, "wan"), "./e2e/docker/wan"),
 		// The legacy builder is part of every engine; BuildKit's client is a plug-in.
 		do(ctx, []string{"DOCKER_BUILDKIT=0"}, "docker", "build", "--quiet", "--file", "../Dockerfile", "--tag", wanImage, dir),
 	)
 }
 
+// homeward is the command's package.
+const homeward = "./cmd/homeward"
+
 // makeImage makes Homeward's image as make image does, without an engine, from a program that is
-// built with the flags of releases and more. The program stays at homeward in dir.
-func makeImage(ctx context.Context, dir, tag string, flags ...string) error {
-	set, err := command(ctx, nil, "sh", "../../internal/build/flags.sh")
+// built with the flags of releases. The program stays at homeward in dir.
+func makeImage(ctx context.Context, dir string) error {
+	flags, err := releaseFlags(ctx)
 	if err != nil {
 		return err
 	}
 	program := filepath.Join(dir, "homeward")
-	if err := build(ctx, program, "./cmd/homeward", append(strings.Fields(set), flags...)...); err != nil {
+	if err := build(ctx, program, homeward, flags...); err != nil {
 		return err
 	}
-	return do(ctx, nil, "go", "run", "-C", "../../internal/tools/release", "./image", "-binary", program, "-load", tag)
+	return do(ctx, nil, "go", "run", "-C", "../../internal/tools/release", "./image", "-binary", program, "-load", image)
+}
+
+func releaseFlags(ctx context.Context) ([]string, error) {
+	set, err := command(ctx, nil, "sh", "../../internal/build/flags.sh")
+	return strings.Fields(set), err
 }
 
 // build makes a static binary.
@@ -88,11 +95,11 @@ func identities(ctx context.Context, program, dir string) error {
 	return err
 }
 
-// clockVariable moves the clock of a binary that wrongClock built.
-const clockVariable = "CLOCK_OFFSET"
-
-// wrongClock builds the image whose clock follows clockVariable.
-func wrongClock(ctx context.Context, dir string) error {
+// wrongClock makes a program whose clock is wrong by some time. It is linked from the packages of
+// Homeward's image, as they are, and a package time with another Now. go build -overlay would
+// compile all of them again. The linker refuses a package time that differs in more than a
+// function's body. dir is for other files.
+func wrongClock(ctx context.Context, dir, program string, by time.Duration) error {
 	goroot, err := command(ctx, nil, "go", "env", "GOROOT")
 	if err != nil {
 		return err
@@ -102,28 +109,40 @@ func wrongClock(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	const now = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	const now = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()"
 	if bytes.Count(source, []byte(now)) != 1 {
 		return fmt.Errorf("%s has another Now than this test expects; change wrongClock", path)
 	}
-	lying := bytes.Replace(source, []byte(now), []byte(now+"\tsec += wrongBy\n"), 1)
-	const reads = `package time
-
-import "syscall"
-
-var wrongBy = func() int64 {
-	text, _ := syscall.Getenv("` + clockVariable + `")
-	d, _ := ParseDuration(text)
-	return int64(d / Second)
-}()
-`
-	overlay := fmt.Sprintf(`{"Replace":{%q:%q,%q:%q}}`,
-		path, filepath.Join(dir, "time.go.txt"), filepath.Join(filepath.Dir(path), "wrong.go"), filepath.Join(dir, "wrong.go.txt"))
+	// On the same line, so that no other line moves.
+	lying := bytes.Replace(source, []byte(now), fmt.Appendf(nil, "%s; sec += %d", now, by/time.Second), 1)
+	changed, overlay := filepath.Join(dir, "time.go.txt"), filepath.Join(dir, "overlay.json")
+	if err := errors.Join(
+		os.WriteFile(changed, lying, 0o600),
+		os.WriteFile(overlay, fmt.Appendf(nil, `{"Replace":{%q:%q}}`, path, changed), 0o600),
+	); err != nil {
+		return err
+	}
+	flags, err := releaseFlags(ctx)
+	if err != nil {
+		return err
+	}
+	list := func(more ...string) (string, error) {
+		args := append([]string{"list", "-C", "../..", "-export", "-f", "{{if .Export}}packagefile {{.ImportPath}}={{.Export}}{{end}}"}, flags...)
+		return command(ctx, []string{"CGO_ENABLED=0"}, "go", append(args, more...)...)
+	}
+	all, err := list("-deps", homeward)
+	if err != nil {
+		return err
+	}
+	another, err := list("-overlay", overlay, "time") // the linker takes the last line of a package
+	if err != nil {
+		return err
+	}
+	main := strings.TrimSpace(all[strings.LastIndex(all, "=")+1:]) // the command's archive
+	config := filepath.Join(dir, "importcfg")
 	return errors.Join(
-		os.WriteFile(filepath.Join(dir, "time.go.txt"), lying, 0o600),
-		os.WriteFile(filepath.Join(dir, "wrong.go.txt"), []byte(reads), 0o600),
-		os.WriteFile(filepath.Join(dir, "overlay.json"), []byte(overlay), 0o600),
-		makeImage(ctx, dir, clockImage, "-overlay", filepath.Join(dir, "overlay.json")),
+		os.WriteFile(config, []byte(all+another), 0o600),
+		do(ctx, nil, "go", "tool", "link", "-importcfg", config, "-s", "-w", "-o", program, main),
 	)
 }
 

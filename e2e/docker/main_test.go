@@ -80,7 +80,7 @@ func withCluster(ctx context.Context, tests func() int) (code int, err error) {
 	if err := identities(ctx, filepath.Join(dir, "homeward"), certs); err != nil {
 		return 1, err
 	}
-	if shared, err = newCluster(ctx, dir, "E2E_CERTS="+certs); err != nil {
+	if shared, err = newCluster(ctx, dir, certs); err != nil {
 		return 1, err
 	}
 	fmt.Printf("images built in %v\n", time.Since(began).Round(time.Second))
