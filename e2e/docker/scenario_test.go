@@ -81,7 +81,8 @@ func TestScenarios(t *testing.T) {
 	whole := false
 	for i, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {
-			if !whole {
+			anew := !whole
+			if anew {
 				began := time.Now()
 				require.NoError(t, c.up())
 				t.Logf("the cluster was started in %v", time.Since(began).Round(time.Second))
@@ -107,7 +108,9 @@ func TestScenarios(t *testing.T) {
 				rows = append(rows, r)
 			}()
 			s.must(c.provider(everyday))
-			s.whole()
+			if anew { // else the last scenario ended with that
+				s.whole()
+			}
 			for range warm {
 				s.must(receive(c.ctx, s.l.through))
 			}
@@ -186,36 +189,41 @@ func (s *scene) home(at member, region string) bool {
 // whole waits until every node is ready and reaches every region.
 func (s *scene) whole() {
 	s.Helper()
-	s.must(atOnce(s.c.members, func(m member) error {
-		if err := s.c.until(m.name+" is ready", func() error { return expect(s.c.ready(m)) }); err != nil {
-			return err
-		}
-		return atOnce(regions, func(region string) error {
-			return s.c.until(m.name+" reaches "+region, func() error { return expect(s.home(m, region)) })
-		})
-	}))
+	s.must(atOnce(s.c.members, s.joined))
 }
 
-// deputises waits until the nodes of a region serve keys of a lost one: they charge new keys
-// themselves.
-func (s *scene) deputises(here, lost string) {
+// joined waits until a node is ready and reaches every region.
+func (s *scene) joined(m member) error {
+	if err := s.c.until(m.name+" is ready", func() error { return expect(s.c.ready(m)) }); err != nil {
+		return err
+	}
+	return atOnce(regions, func(region string) error {
+		return s.c.until(m.name+" reaches "+region, func() error { return expect(s.home(m, region)) })
+	})
+}
+
+// deputises waits until the nodes of some regions serve the keys of another one, which each of them
+// has lost: they charge new keys themselves. Each way leads from a region to one that it has lost.
+func (s *scene) deputises(ways ...way) {
 	s.Helper()
 	began := time.Now()
-	for n := 1; n <= 2; n++ {
-		s.until(fmt.Sprintf("%s-%d acts for %s", here, n, lost), func() bool {
-			r := s.l.pay(s.at(here, n), lost)
-			return r.Status == http.StatusCreated && servedBy(r) == here
+	s.must(atOnce(ways, func(w way) error {
+		err := atOnce([]int{1, 2}, func(n int) error {
+			return s.c.until(fmt.Sprintf("%s-%d acts for %s", w.from, n, w.to), func() error {
+				r := s.l.pay(s.at(w.from, n), w.to)
+				return expect(r.Status == http.StatusCreated && servedBy(r) == w.from)
+			})
 		})
-	}
-	s.Logf("%s serves the keys of %s after %v", here, lost, time.Since(began).Round(100*time.Millisecond))
+		s.Logf("%s serves the keys of %s after %v", w.from, w.to, time.Since(began).Round(100*time.Millisecond))
+		return err
+	}))
 }
 
 // regionKilled: all of a region dies at once. The others serve its keys, and when it is back it
 // serves them again.
 func regionKilled(s *scene) {
 	s.must(s.c.signal(s.c.of(eu), "kill"))
-	s.deputises(us, eu)
-	s.deputises(asia, eu)
+	s.deputises(way{us, eu}, way{asia, eu})
 	s.must(s.c.signal(s.c.of(eu), "start"))
 }
 
@@ -293,8 +301,7 @@ func partition(s *scene) {
 	ways := []way{{us, eu}, {eu, us}}
 	s.must(s.c.cut(ways...))
 	s.unreached(us, eu)
-	s.deputises(us, eu)
-	s.deputises(eu, us)
+	s.deputises(way{us, eu}, way{eu, us})
 	s.until("asia still reaches europe", func() bool { return s.home(s.at(asia, 1), eu) })
 	s.must(s.c.mend(ways...))
 }
@@ -304,8 +311,7 @@ func partition(s *scene) {
 func partitionOneWay(s *scene) {
 	s.must(s.c.cut(way{us, eu}))
 	s.unreached(us, eu)
-	s.deputises(us, eu)
-	s.deputises(eu, us)
+	s.deputises(way{us, eu}, way{eu, us})
 	s.must(s.c.mend(way{us, eu}))
 }
 
@@ -316,15 +322,14 @@ func regionCutOff(s *scene) {
 	ways := []way{{eu, us}, {us, eu}, {eu, asia}, {asia, eu}}
 	s.must(s.c.cut(ways...))
 	s.unreached(us, eu)
-	s.deputises(us, eu)
-	s.deputises(asia, eu)
 	if s.c.kind == localdb.CockroachDB {
+		s.deputises(way{us, eu}, way{asia, eu})
 		for _, home := range []string{us, eu} {
 			r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(home)), s.at(eu, 1), attemptTime)
 			require.NotEqual(s, http.StatusCreated, r.Status, "charged by a minority: %v", r)
 		}
 	} else {
-		s.deputises(eu, us)
+		s.deputises(way{us, eu}, way{asia, eu}, way{eu, us})
 	}
 	s.must(s.c.mend(ways...))
 }
@@ -396,15 +401,16 @@ func slowRegion(s *scene) {
 func databaseLost(s *scene) {
 	lost := s.c.databases()[:1]
 	s.must(s.c.signal(lost, "kill"))
-	for _, m := range s.c.members {
+	s.must(atOnce(s.c.members, func(m member) error {
 		if s.c.kind == localdb.CockroachDB && m.region != eu {
-			continue
+			return nil
 		}
-		s.until(m.name+" is not ready", func() bool { return !s.c.ready(m) })
-		r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(m.region)), m, attemptTime)
-		require.NoError(s, r.Err)
-		require.Equal(s, http.StatusServiceUnavailable, r.Status, "%v", r)
-	}
+		if err := s.c.until(m.name+" is not ready", func() error { return expect(!s.c.ready(m)) }); err != nil {
+			return err
+		}
+		_, err := s.refused(m, m.region, attemptTime)
+		return err
+	}))
 	if s.c.kind == localdb.CockroachDB {
 		s.until("us-east1 serves its keys", func() bool { return s.home(s.at(us, 1), us) })
 	}
@@ -420,16 +426,26 @@ func (s *scene) toSettle(one *send) *send {
 	return one
 }
 
+// refused makes a charge that is at home in a region, which gets the answer 503.
+func (s *scene) refused(at member, home string, patience time.Duration) (*answer.Answer, error) {
+	r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(home)), at, patience)
+	if r.Err == nil && r.Status == http.StatusServiceUnavailable {
+		return r, nil
+	}
+	return r, fmt.Errorf("%s answers %v", at.name, r)
+}
+
 // simulatorDown: without the provider nothing is charged and no answer reports a charge. Its books
 // survive.
 func simulatorDown(s *scene) {
 	s.must(s.c.signal([]string{"simulator"}, "kill"))
-	for _, r := range regions {
-		got := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(r)), s.at(r, 2), patience)
-		require.NoError(s, got.Err)
-		require.Equal(s, http.StatusServiceUnavailable, got.Status, "%v", got)
-		require.Equal(s, "same_key", got.Problem.Retry)
-	}
+	s.must(atOnce(regions, func(r string) error {
+		got, err := s.refused(s.at(r, 2), r, patience)
+		if err == nil && got.Problem.Retry != "same_key" {
+			err = fmt.Errorf("%s-2 does not ask for a retry under the same key: %v", r, got)
+		}
+		return err
+	}))
 	s.must(s.c.signal([]string{"simulator"}, "start"))
 }
 
@@ -478,9 +494,6 @@ func rollingRestart(s *scene) {
 		s.must(err)
 		assert.Equal(s, "0", code, "%s did not drain", m.name)
 		s.must(s.c.signal([]string{m.name}, "start"))
-		s.until(m.name+" is ready", func() bool { return s.c.ready(m) })
-		for _, r := range regions {
-			s.until(m.name+" reaches "+r, func() bool { return s.home(m, r) })
-		}
+		s.must(s.joined(m))
 	}
 }
