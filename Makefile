@@ -98,11 +98,16 @@ check: ## Check formatting, linters with vet, import directions, the docs, go.mo
 
 FUZZTIME ?= 30s
 # Minimizing what finds new code would take most of the time, and fails if the time ends meanwhile.
+# The binary of a package is built once for all its targets, and runs as go test would run it.
 fuzz: ## Fuzz each target: all that comes from outside, and the stores against their models (FUZZTIME=30s each).
-	@grep -rH --include='*_test.go' '^func Fuzz' . | sed -E 's|/[^/]*:func (\w+).*| \1|' | while read -r room target; do \
+	@bin=$$(mktemp) && trap 'rm -f "$$bin"' EXIT && corpus=$$($(GO) env GOCACHE)/fuzz/$$($(GO) list -m) && built= && \
+	grep -rH --include='*_test.go' '^func Fuzz' . | sed -E 's|/[^/]*:func (\w+).*| \1|' | sort | { while read -r room target; do \
 		echo "$$room $$target"; \
-		$(GO) test "$$room" -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x </dev/null || exit 1; \
-	done
+		[ "$$room" = "$$built" ] || $(GO) test "$$room" -c -o "$$bin" -fuzz . </dev/null || exit 1; \
+		built=$$room; \
+		(cd "$$room" && "$$bin" -test.run '^$$' -test.fuzz "^$$target$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 100x \
+			-test.fuzzcachedir "$$corpus/$${room#./}" </dev/null) || exit 1; \
+	done; }
 
 e2e: export HOMEWARD_DOCKER := 1
 e2e: ## Break a cluster in Docker in eleven ways under load, and judge (SCENARIO=region-killed runs one).
