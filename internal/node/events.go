@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/outbox/relay/nats"
@@ -67,8 +68,10 @@ func DefaultEvents() EventsSettings {
 }
 
 // validate refuses secrets in a file that is kept and shown, and settings that the
-// sinks would refuse as they are opened. Servers and files are checked then.
-func (s EventsSettings) validate() error {
+// sinks would refuse as they are opened. Servers and files are checked then. A webhook's time-out
+// must not outlast what p gives a claim's first holder for the delivery: others would deliver the
+// same events beside it.
+func (s EventsSettings) validate(p claim.Policy) error {
 	for server := range strings.SplitSeq(s.NATS.URL, ",") {
 		server = strings.TrimSpace(server)
 		if !strings.Contains(server, "://") {
@@ -86,6 +89,8 @@ func (s EventsSettings) validate() error {
 	if s.Webhooks.On {
 		if err := s.Webhooks.config().Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("settings: events.webhooks: %w", err))
+		} else if most := p.EventsFor() / 2; most > 0 && s.Webhooks.Timeout > most {
+			errs = append(errs, fmt.Errorf("settings: events.webhooks.timeout must be at most three times claim.lease, which is %v, is %v", most, s.Webhooks.Timeout))
 		}
 	}
 	if s.NATS.URL != "" {

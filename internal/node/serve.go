@@ -209,7 +209,7 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 // now.
 func CheckFiles(settings ServeSettings, log *slog.Logger) error {
 	var errs []error
-	if settings.Events.validate() == nil { // otherwise a mistake of the settings
+	if settings.Events.validate(settings.Policy) == nil { // otherwise a mistake of the settings
 		errs = append(errs, settings.Events.checkFiles())
 	}
 	if settings.Console.validate(settings.TLS) == nil {

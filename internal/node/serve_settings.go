@@ -257,7 +257,7 @@ func (s ServeSettings) Validate() error {
 		s.validateProviders(),
 		s.callTimes(),
 		s.Compensations.validate(),
-		s.Events.validate(),
+		s.Events.validate(s.Policy),
 		mustPass("deputy_after", s.DeputyAfter),
 		mustPass("topology_every", s.TopologyEvery),
 		mustPass("sweep_every", s.SweepEvery),

@@ -324,16 +324,7 @@ func (s Settings) Validate() error {
 		regions = append(regions, region.Region{Name: r.Name, Code: r.Code})
 	}
 	_, err := region.NewTopology(regions)
-	return errors.Join(err, s.Policy.Validate(), rateMistake(s.Limits), pagesMistake(s.ErrorPages), mustPass("sweep_every", s.SweepEvery), s.Events.validate(), s.deliveryMistake())
-}
-
-// deliveryMistake refuses a webhook's time-out that outlasts what a claim's first holder has for the
-// delivery: others would deliver the same events beside it.
-func (s Settings) deliveryMistake() error {
-	if most := s.Policy.EventsFor() / 2; s.Events.Webhooks.On && s.Policy.Lease > 0 && s.Events.Webhooks.Timeout > most {
-		return fmt.Errorf("settings: events.webhooks.timeout must be at most three times claim.lease, which is %v, is %v", most, s.Events.Webhooks.Timeout)
-	}
-	return nil
+	return errors.Join(err, s.Policy.Validate(), rateMistake(s.Limits), pagesMistake(s.ErrorPages), mustPass("sweep_every", s.SweepEvery), s.Events.validate(s.Policy))
 }
 
 func rateMistake(l httpapi.Limits) error {
