@@ -198,8 +198,8 @@ func TestEventsCrashPoints(t *testing.T) {
 			n, s := newNoticed(t), newShop(t)
 			n.ways = ways(t, "")
 			c := childConfig{Die: die, Arrivals: 1, Notices: true, Sink: s.url}
-			if die == settled {
-				c.Arrivals = int32(len(n.ways))
+			if die == settled || die == eventTaken {
+				c.Die, c.Arrivals = settled, int32(len(n.ways))
 			} else {
 				// The first event's death meets the other requests anywhere.
 				for i := range n.ways {
@@ -211,6 +211,9 @@ func TestEventsCrashPoints(t *testing.T) {
 			dying.died()
 			for range n.ways {
 				receive(t, "the end of a request", replies)
+			}
+			if die == eventTaken { // a worker takes the first events of a holder that died
+				n.start(childConfig{Die: die, Arrivals: 1, Notices: true, Sink: s.url}).died()
 			}
 			n.revive(s.url, nil)
 			n.recover()
