@@ -114,7 +114,7 @@ type Config struct {
 	// given no answer, which may also have been for want of room.
 	Ready func(ctx context.Context) error
 	// Silent reports, within a second, whether this node's store answers nothing at all. It is asked
-	// while a request waits. Nil: never.
+	// while a request waits. Nil: a store that always answers.
 	Silent func(ctx context.Context) bool
 	// Distance makes the router prefer near regions while Self takes no new homes; pass
 	// [region.Membership.RTT].
@@ -139,9 +139,6 @@ func New(c Config) *Router {
 	}
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }
-	}
-	if c.Silent == nil {
-		c.Silent = func(context.Context) bool { return false }
 	}
 	return &Router{c, c.Meters.Counter(meter.Pins)}
 }
@@ -248,6 +245,12 @@ type end[T any] struct {
 // unless here waits for another region.
 func attend[T any](ctx context.Context, r *Router, here func(ctx context.Context, so T) (T, error)) (ended chan end[T], silent bool) {
 	ended = make(chan end[T], 1)
+	if r.Silent == nil {
+		var e end[T]
+		e.got, e.err = here(ctx, e.got)
+		ended <- e
+		return ended, false
+	}
 	var away atomic.Bool
 	go func() {
 		var e end[T]

@@ -239,9 +239,13 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 		return nil, err
 	}
 	n.service.Start()
+	var silent func(context.Context) bool
+	if n.c.Answers != nil {
+		silent = n.silent
+	}
 	n.routes = router.New(router.Config{
 		Self: n.c.Region, Local: n.service, Peers: n.peers, Deputies: n.peers.Deputies(), Pins: n.c.claims(n.guard), Topology: n.c.Topology,
-		Unreachable: n.outages.Unreachable, Unready: n.unready, Ready: n.records, Silent: n.silent, Distance: n.membership.RTT, Meters: n.c.Meters,
+		Unreachable: n.outages.Unreachable, Unready: n.unready, Ready: n.records, Silent: silent, Distance: n.membership.RTT, Meters: n.c.Meters,
 	})
 	return func(ctx context.Context) error {
 		defer n.service.Stop()
