@@ -454,6 +454,9 @@ func (s *Settlement) wait(o *Pending, p *Policy) {
 // they are due; nil if it writes none. They wait if they are the first of their lines: then who
 // records v delivers them at once, without a take, and their rows are due for the case that it dies.
 func Emitted(held *Record, v *Verdict, p *Policy) (events []outbox.Message, due time.Duration) {
+	if len(v.Events()) == 0 {
+		return nil, 0 // as for every verdict where there is no sink: the step is not worked out twice
+	}
 	s, err := Settle(held, v, p, 0)
 	if err != nil {
 		return nil, 0 // there is no such step

@@ -71,7 +71,7 @@ func TestALostRegionIsServedByTheOthers(t *testing.T) {
 }
 
 // TestARegionThatHasJustBecomeSlowServesItsKeys makes each round trip between two regions 0.3 s
-// longer at once. The home answers, and nobody acts for it.
+// longer at once. The home answers, and no region acts for it.
 func TestARegionThatHasJustBecomeSlowServesItsKeys(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t, nil, nil)

@@ -72,7 +72,7 @@ const (
 	ranges nemesisKind = "ranges" // those of a table and a region split, and then merge
 )
 
-// nemesisKinds are those of a database, in an order that the schedules of seeds depend on.
+// nemesisKinds returns the kinds of faults that fit a database. A seed's schedule depends on their order.
 func nemesisKinds(database localdb.Kind) []nemesisKind {
 	all := []nemesisKind{kill, stop, lose, freeze, drop, dropFrom, wire, refuse, path, killDB, freezeDB, mute, slow}
 	if database == localdb.CockroachDB {
@@ -89,8 +89,8 @@ var nemesisStatements = []string{
 	"replica", "object", "reattach", "note", "calls_take", "calls_finish", "calls_retry", "notices_keep", "notices_close", "sql:commit",
 }
 
-// nemesisTables are those of which leases move and ranges split: their keys begin with region, tenant
-// and key.
+// nemesisTables names the tables whose leases the nemesis moves and whose ranges it splits. Their keys
+// begin with region, tenant and key.
 var nemesisTables = []string{"claims", "pins", "audit"}
 
 // nemesisNodes are two in each region.

@@ -35,7 +35,7 @@ const (
 	allTerms
 )
 
-// terms are those of one charge, in the caller's own spelling: nil if absent.
+// terms holds what one charge says of each term, as its caller spelled it; nil where it says nothing.
 type terms [allTerms][]byte
 
 // termsOf is all that a term is: its name, what it may be, and what the provider receives for it.

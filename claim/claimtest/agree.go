@@ -108,7 +108,7 @@ func (p *pair) region(label string) string {
 	return rapid.SampledFrom(p.both[0].Regions).Draw(p.T, label)
 }
 
-// keys are those of one tenant: a stamped one of each region, and two opaque ones.
+// key draws one of the tenant's five keys: a stamped one of each region, or one of two opaque ones.
 func (p *pair) key() (k claim.Key, home string, stamped bool) {
 	i := rapid.IntRange(0, 4).Draw(p.T, "key")
 	if i < 3 {

@@ -44,7 +44,7 @@ type Verdict struct {
 	Breaks []Break `json:"breaks,omitempty"`
 }
 
-// Break is one broken promise. Key is "" for money that nobody asked for.
+// Break is one broken promise. Key is "" for money that moved without a request.
 type Break struct{ Key, What string }
 
 // maxBreaks is how many a verdict names: enough to look one up.

@@ -179,8 +179,8 @@ func words(t *testing.T, dir string) map[string]bool {
 	return all
 }
 
-// The members that the server accepts are those of the document and of the Go client; docs/API.md
-// names the required ones, and none that is refused. The TypeScript client's types are made from the
+// The server, the document and the Go client accept the same members. docs/API.md names the required
+// ones, and none that the server refuses. The TypeScript client's types are made from the
 // document. stripeapi.TestParametersAreStripesAndDocumented does the same for forms.
 func TestMembersOfRequests(t *testing.T) {
 	var doc struct {

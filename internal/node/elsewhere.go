@@ -20,8 +20,8 @@ import (
 )
 
 // verdict is whether this node could record a charge when that was last checked: for a probe of
-// /readyz, because its store had given no answer, or, until it can again, every readyFor. Nothing
-// is checked while all is well and nobody waits.
+// /readyz, because its store had given no answer, or, until it can again, every readyFor. The
+// node checks nothing while all is well and no request waits.
 type verdict struct {
 	unready atomic.Bool
 	changed chan struct{} // it may have changed since it was announced
