@@ -132,7 +132,9 @@ type Store interface {
 	// Take leases up to limit due rows of region, oldest first: each gets
 	// Fence+1 and Due = now+lease, so that a worker's death only delays it. Rows
 	// that another worker holds, or that are just being written, are skipped,
-	// never waited for: a later Take finds them.
+	// never waited for: a later Take finds them. Of the events of one key and kind only the
+	// first that is not parked can be taken. The next one may become due a second after that, or
+	// at the time until which one that had failed was held.
 	Take(ctx context.Context, region string, limit int, lease time.Duration) ([]Message, error)
 	// Message reads a row without taking it. In [Events] it may scan: it is for operators there.
 	Message(ctx context.Context, region, id string) (m Message, found bool, err error)

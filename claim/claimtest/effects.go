@@ -374,6 +374,7 @@ var effectTests = []test{
 				require.NoError(w, queue.Finish(w.ctx, w.home, m.Hold()))
 			}
 			require.ElementsMatch(w, []string{first[0].ID, next[0].ID}, ids, "%s: the first of each line", by)
+			w.until(w.now().Add(time.Second))
 			for _, want := range []string{first[1].ID, next[1].ID} {
 				m := w.takeOne(outbox.Events)
 				require.Equal(w, want, m.ID, by)
@@ -437,7 +438,7 @@ func (w *world) takeOne(q outbox.Queue) outbox.Message {
 		if len(got) > 0 {
 			return got[0]
 		}
-		w.until(w.now().Add(time.Millisecond))
+		w.until(w.now().Add(100 * time.Millisecond)) // an event may wait for a second behind another
 	}
 	w.Fatalf("no row of %s could be taken", q)
 	return outbox.Message{}

@@ -169,8 +169,9 @@
 // A row of events can be taken once no older one of its key for the same sink is left,
 // except parked ones, so that a sink that is down delays no other. This check takes no
 // locks: an older row stays until it is finished, whoever holds it, and a younger one that
-// is held has nothing older except rows that an operator requeued. Rows behind a postponed
-// one are due, and each take looks at them. Older is by created_at. It is the clock of the
+// is held has nothing older except rows that an operator requeued. A take postpones the rows
+// that it finds behind others: else they would be in the way of each take that follows. A
+// crash after it delays them, and nothing else. Older is by created_at. It is the clock of the
 // gateway that wrote, or just after the newest row that waits in the line if that clock is
 // behind.
 //

@@ -269,7 +269,7 @@ func (c *cell) takesNotice(id string) uint64 {
 	c.Helper()
 	for giveUp := time.Now().Add(patience); time.Now().Before(giveUp); {
 		c.sql("UPDATE notices_due SET due = due - INTERVAL '1 day' WHERE id = $1", id)
-		c.sql("SELECT count(*) FROM notices_due WHERE home_region = $1::crdb_internal_region AND NOT parked AND due <= now()", here)
+		c.sql("SELECT count(*) FROM notices_due WHERE home_region = $1::crdb_internal_region AND due <= now()", here)
 		got, err := c.others.Queue(outbox.Notices).Take(c.ctx, here, 10, time.Hour)
 		require.NoError(c, err)
 		for _, m := range got {

@@ -62,7 +62,6 @@ var (
 	queueWaiting = declareOfQueues[homeLimitArgs]("waiting")
 	queueDepth   = declareOfQueues[homeLimitArgs]("depth")
 	look         = declare[homeArgs]("look")
-	lookEvents   = declare[homeArgs]("look_events")
 )
 
 type (
@@ -173,14 +172,26 @@ func (q queue) Take(ctx context.Context, region string, limit int, lease time.Du
 		return nil, err
 	}
 	s := queueTake.of(q)
-	rows, err := many(ctx, q.db, s, once, takeArgs{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)
-	if err != nil || len(rows) == 0 {
-		return nil, claimError(s.name, err)
+	var taken []dueMessage
+	for len(taken) < limit {
+		want := limit - len(taken)
+		rows, err := many(ctx, q.db, s, once, takeArgs{region, int64(want), lease.Truncate(time.Microsecond)}, scanMessage)
+		if err != nil && len(taken) == 0 {
+			return nil, claimError(s.name, err)
+		}
+		for _, r := range rows {
+			if !r.message.Parked { // it is not behind another event
+				taken = append(taken, r)
+			}
+		}
+		if len(rows) < want {
+			break // no more are due
+		}
 	}
-	slices.SortFunc(rows, func(a, b dueMessage) int {
+	slices.SortFunc(taken, func(a, b dueMessage) int {
 		return cmp.Or(a.was.Compare(b.was), cmp.Compare(a.message.ID, b.message.ID))
 	})
-	return messages(rows, region), nil
+	return messages(taken, region), nil
 }
 
 // Message implements [outbox.Store].
@@ -307,12 +318,6 @@ func (v *View) NextDue(ctx context.Context, region string) (map[outbox.Queue]tim
 		return nil, claimError(look.name, err)
 	}
 	now := time.Time(due.now)
-	if first := time.Time(due.events); !first.IsZero() && !first.After(now) {
-		due.events, _, _, err = one(ctx, v.db, lookEvents, repeatable, homeArgs{region}, pgx.RowTo[zeronull.Timestamptz])
-		if err != nil {
-			return nil, claimError(lookEvents.name, err)
-		}
-	}
 	next := map[outbox.Queue]time.Duration{}
 	for q, due := range map[outbox.Queue]zeronull.Timestamptz{
 		outbox.ProviderCalls: due.calls, outbox.Expiries: due.expiries, outbox.Notices: due.notices, outbox.Events: due.events,

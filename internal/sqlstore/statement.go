@@ -41,12 +41,13 @@ func (s statement[A]) in(d dialect, args A) (sql string, bound []any) {
 // planned are the statements that PostgreSQL plans for each run. A kept plan was made for the
 // table as it then was, usually empty, and stays until the table is analysed. A queue can grow
 // by 100,000 rows before that.
-var planned = append(ofQueues("take", "finish", "retry"), "calls_open", "look", "look_events", "ledger_named", "notices_close")
+var planned = append(ofQueues("take", "finish", "retry"), "calls_open", "look", "ledger_named", "notices_close")
 
 // kept are the statements whose plans CockroachDB keeps: those of requests, and the frequent ones
 // of workers and rounds. A plan for each execution costs several times what begin itself does. It
-// plans all others for each run, with their arguments as constants. Takes need that: a kept plan
-// does not end where rows are not due yet.
+// plans all others for each run, with their arguments as constants. Takes need that: of an index on
+// times the first rows of each shard are merged, up to a limit, only if the limit and the times are
+// constants.
 var kept = append(ofQueues("finish", "retry"), "begin", "begin_here", "find", "settle", "defer", "pin", "pin_read", "object", "replica",
 	"replica_object", "tenant", "tenant_by_api_key", "renew", "notices_keep", "notices_close", "note", "look", "regions", "ping")
 
@@ -55,7 +56,7 @@ var fromReplica = []string{"replica", "replica_object", "audit_page"}
 
 // inRounds are the statements that a node sends by itself, again and again. They are reads.
 // No caller waits for one, and the next round repeats it.
-var inRounds = append(ofQueues("depth"), "look", "look_events", "regions", "documents", "claims_unknown")
+var inRounds = append(ofQueues("depth"), "look", "regions", "documents", "claims_unknown")
 
 const (
 	aRegion = "@home::crdb_internal_region"

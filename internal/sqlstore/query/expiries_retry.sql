@@ -13,4 +13,4 @@ FROM (
     ) AS r (tenant_id, idem_key, id, fence, pause, reason)
     OFFSET 0
 ) AS h
-WHERE o.home_region = h.home_region AND o.tenant_id = h.tenant_id AND o.idem_key = h.idem_key AND o.id = h.id AND o.fence = h.fence AND NOT o.parked
+WHERE o.home_region = h.home_region AND o.tenant_id = h.tenant_id AND o.idem_key = h.idem_key AND o.id = h.id AND o.fence = h.fence AND o.due IS NOT NULL

@@ -1,3 +1,3 @@
 -- name: expiries_unpark
-UPDATE expiries SET parked = false, attempts = 0, due = now()
-WHERE home_region = @home::crdb_internal_region AND id = @id::text AND parked
+UPDATE expiries SET due = now(), attempts = 0
+WHERE home_region = @home::crdb_internal_region AND id = @id::text AND due IS NULL

@@ -9,7 +9,7 @@ WITH finished AS (
         FROM unnest(@rows_id::text[], @rows_fence::int8[]) AS r (id, fence)
         OFFSET 0
     ) AS h
-    WHERE o.home_region = h.home_region AND o.id = h.id AND o.fence = h.fence AND NOT o.parked
+    WHERE o.home_region = h.home_region AND o.id = h.id AND o.fence = h.fence AND o.due IS NOT NULL
     RETURNING o.id
 ), closed AS (
     UPDATE notices AS n SET

@@ -195,7 +195,7 @@ var rooms = []room{
 		{"sql/calls_park.sql-fence", "query/calls_park.sql", "AND c.call_fence = @fence::int8", "AND @fence::int8 IS NOT NULL"},
 		{"sql/calls_take.sql-due", "query/calls_take.sql", " AND call_due <= now()", ""},
 		{"sql/expiries_finish.sql-fence", "query/expiries_finish.sql", " AND o.fence = h.fence", ""},
-		{"sql/events_take.sql-order", "query/events_take.sql", "(e.created_at < o.created_at OR e.created_at = o.created_at AND e.id < o.id)", "false"},
+		{"sql/events_take.sql-order", "query/events_take.sql", "(e.created_at < m.created_at OR e.created_at = m.created_at AND e.id < m.id)", "false"},
 		{"sql/notices_close.sql-fence", "query/notices_close.sql", " AND o.fence = h.fence", ""},
 		{"sql/notices_keep.sql-duplicate", "query/notices_keep.sql", "ON CONFLICT (home_region, id) DO NOTHING", "ON CONFLICT (home_region, id) DO UPDATE SET status = excluded.status"},
 		{"sql/registrar_move.sql-late", "query/registrar_move.sql", "AND t.registrar_moved_at IS NOT DISTINCT FROM @moved_at::timestamptz", "AND (@moved_at::timestamptz IS NULL OR true)"},

@@ -9,6 +9,17 @@
 -- BY ROW. What every region reads and few write is GLOBAL. The database makes the type
 -- crdb_internal_region with its first region. Times are the database's own now().
 --
+-- An index whose entries begin with a time would only ascend, and CockroachDB cannot split such a
+-- range by load. So a hash of the row's id, the shard, comes before the time. A statement does not
+-- name the shard: with the CHECK the database knows its 16 values, reads the first rows of each, and
+-- merges them in order. It does that for constants and for what the index has, so the store has such
+-- statements planned for each run, and they look up the rest by key. The shard is stored: with a
+-- virtual column, who inserts unless the row is there reads the table instead of the key. An index of
+-- a queue must not be partial by a bool, for which the database sorts all due rows instead.
+--
+-- What a queue has deleted stays in the way of who looks for its first row, until the garbage
+-- collector comes: after ten minutes, and not after the default of four hours.
+--
 -- Statistics of some tables are injected and kept. Statements look rows up by their keys, however
 -- few there are: where statistics say that a table is small, CockroachDB reads all of a region's
 -- rows to join them with a batch's, and goes on while the table grows, until it looks again.
@@ -186,13 +197,16 @@ CREATE TABLE IF NOT EXISTS claims (
     -- the step of that settlement; NULL while the line is only here
     begun_noted         uuid,
 
+    -- The call's part of claims_calls; see the top.
+    shard               int2 NOT NULL NOT VISIBLE AS (mod(fnv32(object_id), 16)::int2) STORED CHECK (shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
+
     PRIMARY KEY (home_region, tenant_id, idem_key),
     -- Finds a claim by the id of its object, whichever tenant has it: a provider does not know our
     -- tenants.
     UNIQUE INDEX claims_by_object_id (home_region, object_id),
     -- In the order in which workers take calls: FOR UPDATE SKIP LOCKED locks what it scans, so the
     -- index must deliver exactly the rows that a worker takes. The queues below have the same.
-    INDEX claims_calls (home_region, call_due, object_id) WHERE call_due IS NOT NULL,
+    INDEX claims_calls (home_region, shard, call_due, object_id) WHERE call_due IS NOT NULL,
     INDEX claims_calls_parked (home_region, object_id) WHERE call_parked IS NOT NULL
 ) WITH (ttl_expiration_expression = 'removable_at', ttl_job_cron = '@hourly', sql_stats_automatic_collection_enabled = false)
 LOCALITY REGIONAL BY ROW AS home_region;
@@ -201,7 +215,7 @@ ALTER TABLE claims INJECT STATISTICS '[
     {"columns": ["idem_key"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000},
     {"columns": ["tenant_id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000},
     {"columns": ["object_id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000},
-    {"columns": ["call_due"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000, "null_count": 999000},
+    {"columns": ["call_due"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 500000, "null_count": 500000},
     {"columns": ["call_parked"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 10, "null_count": 999990}
 ]';
 ALTER INDEX claims@claims_calls CONFIGURE ZONE USING gc.ttlseconds = 600;
@@ -253,15 +267,17 @@ CREATE TABLE IF NOT EXISTS events (
     payload      bytea NOT NULL,
     trace_parent text NOT NULL,
     created_at   timestamptz NOT NULL,
-    due          timestamptz NOT NULL,
+    -- NULL while the row is parked
+    due          timestamptz,
     fence        int8 NOT NULL,
     attempts     int4 NOT NULL DEFAULT 0,
     last_error   text NOT NULL DEFAULT '',
-    parked       bool NOT NULL DEFAULT false,
+    -- Its part of an index on times; see the top.
+    shard        int2 NOT NULL NOT VISIBLE AS (mod(fnv32(id), 16)::int2) STORED CHECK (shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
     -- The rows of a key are together: a row waits for those that came before it.
     PRIMARY KEY (home_region, tenant_id, idem_key, id),
-    INDEX events_due (home_region, due, id) WHERE NOT parked,
-    INDEX events_parked (home_region, id) WHERE parked
+    INDEX events_due (home_region, shard, due, id) WHERE due IS NOT NULL,
+    INDEX events_parked (home_region, id) WHERE due IS NULL
 ) WITH (sql_stats_automatic_collection_enabled = false)
 LOCALITY REGIONAL BY ROW AS home_region;
 ALTER TABLE events INJECT STATISTICS '[
@@ -283,14 +299,16 @@ CREATE TABLE IF NOT EXISTS expiries (
     payload      bytea NOT NULL,
     trace_parent text NOT NULL,
     created_at   timestamptz NOT NULL,
-    due          timestamptz NOT NULL,
+    -- NULL while the row is parked
+    due          timestamptz,
     fence        int8 NOT NULL,
     attempts     int4 NOT NULL DEFAULT 0,
     last_error   text NOT NULL DEFAULT '',
-    parked       bool NOT NULL DEFAULT false,
+    -- Its part of an index on times; see the top.
+    shard        int2 NOT NULL NOT VISIBLE AS (mod(fnv32(id), 16)::int2) STORED CHECK (shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
     PRIMARY KEY (home_region, id),
-    INDEX expiries_due (home_region, due, id) WHERE NOT parked,
-    INDEX expiries_parked (home_region, id) WHERE parked
+    INDEX expiries_due (home_region, shard, due, id) WHERE due IS NOT NULL,
+    INDEX expiries_parked (home_region, id) WHERE due IS NULL
 ) WITH (sql_stats_automatic_collection_enabled = false)
 LOCALITY REGIONAL BY ROW AS home_region;
 ALTER TABLE expiries INJECT STATISTICS '[
@@ -310,15 +328,22 @@ CREATE TABLE IF NOT EXISTS notices_due (
     payload      bytea NOT NULL,
     trace_parent text NOT NULL,
     created_at   timestamptz NOT NULL,
-    due          timestamptz NOT NULL,
+    -- NULL while the row is parked
+    due          timestamptz,
     fence        int8 NOT NULL,
     attempts     int4 NOT NULL DEFAULT 0,
     last_error   text NOT NULL DEFAULT '',
-    parked       bool NOT NULL DEFAULT false,
+    -- Its part of an index on times; see the top.
+    shard        int2 NOT NULL NOT VISIBLE AS (mod(fnv32(id), 16)::int2) STORED CHECK (shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
     PRIMARY KEY (home_region, id),
-    INDEX notices_due_due (home_region, due, id) WHERE NOT parked,
-    INDEX notices_due_parked (home_region, id) WHERE parked
-) LOCALITY REGIONAL BY ROW AS home_region;
+    INDEX notices_due_due (home_region, shard, due, id) WHERE due IS NOT NULL,
+    INDEX notices_due_parked (home_region, id) WHERE due IS NULL
+) WITH (sql_stats_automatic_collection_enabled = false)
+LOCALITY REGIONAL BY ROW AS home_region;
+ALTER TABLE notices_due INJECT STATISTICS '[
+    {"columns": ["home_region"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 3},
+    {"columns": ["id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000}
+]';
 ALTER TABLE notices_due CONFIGURE ZONE USING gc.ttlseconds = 600;
 
 ---------------------------------------------------------------------------------------------------
@@ -348,11 +373,13 @@ CREATE TABLE IF NOT EXISTS ledger (
     -- who decided what a person did, and why; '' for all else
     decided_by     text NOT NULL DEFAULT '',
     decided_why    text NOT NULL DEFAULT '',
+    -- Its part of ledger_at; see the top.
+    shard          int2 NOT NULL NOT VISIBLE AS (mod(fnv32(id), 16)::int2) STORED CHECK (shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
     PRIMARY KEY (home_region, id),
     CONSTRAINT ledger_balanced CHECK (debit_amount > 0 AND debit_amount + credit_amount = 0),
     CONSTRAINT ledger_two_accounts CHECK (debit_account <> credit_account),
     -- The order in which the books are read.
-    INDEX ledger_at (home_region, at, id),
+    INDEX ledger_at (home_region, shard, at, id),
     -- Finds what reverses a transaction.
     INDEX ledger_reverses (home_region, reverses) WHERE reverses <> '',
     -- Money that came in is one thing, whatever it was booked as: see ledger.Transaction.Incoming.
@@ -401,9 +428,11 @@ CREATE TABLE IF NOT EXISTS notices (
     trace_parent text NOT NULL,
     -- from when housekeeping may delete the row; NULL while it is to be processed
     removable_at timestamptz,
+    -- Its part of notices_bodied; see the top.
+    shard        int2 NOT NULL NOT VISIBLE AS (mod(fnv32(id), 16)::int2) STORED CHECK (shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
     PRIMARY KEY (home_region, id),
     -- Housekeeping finds here the bodies that nobody needs any more; see notice.KeepBodyFor.
-    INDEX notices_bodied (home_region, processed_at) WHERE processed_at IS NOT NULL AND length(body) > 0
+    INDEX notices_bodied (home_region, shard, processed_at) WHERE processed_at IS NOT NULL AND length(body) > 0
 ) WITH (ttl_expiration_expression = 'removable_at', ttl_job_cron = '@hourly')
 LOCALITY REGIONAL BY ROW AS home_region;
 

@@ -235,16 +235,16 @@ CREATE TABLE events (
     payload      bytea NOT NULL,
     trace_parent text NOT NULL,
     created_at   timestamptz NOT NULL,
-    due          timestamptz NOT NULL,
+    -- NULL while the row is parked
+    due          timestamptz,
     fence        int8 NOT NULL,
     attempts     int4 NOT NULL DEFAULT 0,
     last_error   text NOT NULL DEFAULT '',
-    parked       bool NOT NULL DEFAULT false,
     -- The rows of a key are together: a row waits for those that came before it.
     PRIMARY KEY (home_region, tenant_id, idem_key, id)
 );
-CREATE INDEX events_due ON events (home_region, due, id) WHERE NOT parked;
-CREATE INDEX events_parked ON events (home_region, id) WHERE parked;
+CREATE INDEX events_due ON events (home_region, due, id) WHERE due IS NOT NULL;
+CREATE INDEX events_parked ON events (home_region, id) WHERE due IS NULL;
 
 -- Released claims, due when they stop being payable; see outbox.Expiries.
 CREATE TABLE expiries (
@@ -257,15 +257,15 @@ CREATE TABLE expiries (
     payload      bytea NOT NULL,
     trace_parent text NOT NULL,
     created_at   timestamptz NOT NULL,
-    due          timestamptz NOT NULL,
+    -- NULL while the row is parked
+    due          timestamptz,
     fence        int8 NOT NULL,
     attempts     int4 NOT NULL DEFAULT 0,
     last_error   text NOT NULL DEFAULT '',
-    parked       bool NOT NULL DEFAULT false,
     PRIMARY KEY (home_region, id)
 );
-CREATE INDEX expiries_due ON expiries (home_region, due, id) WHERE NOT parked;
-CREATE INDEX expiries_parked ON expiries (home_region, id) WHERE parked;
+CREATE INDEX expiries_due ON expiries (home_region, due, id) WHERE due IS NOT NULL;
+CREATE INDEX expiries_parked ON expiries (home_region, id) WHERE due IS NULL;
 
 -- Notices that are to be processed; see outbox.Notices.
 CREATE TABLE notices_due (
@@ -278,15 +278,15 @@ CREATE TABLE notices_due (
     payload      bytea NOT NULL,
     trace_parent text NOT NULL,
     created_at   timestamptz NOT NULL,
-    due          timestamptz NOT NULL,
+    -- NULL while the row is parked
+    due          timestamptz,
     fence        int8 NOT NULL,
     attempts     int4 NOT NULL DEFAULT 0,
     last_error   text NOT NULL DEFAULT '',
-    parked       bool NOT NULL DEFAULT false,
     PRIMARY KEY (home_region, id)
 );
-CREATE INDEX notices_due_due ON notices_due (home_region, due, id) WHERE NOT parked;
-CREATE INDEX notices_due_parked ON notices_due (home_region, id) WHERE parked;
+CREATE INDEX notices_due_due ON notices_due (home_region, due, id) WHERE due IS NOT NULL;
+CREATE INDEX notices_due_parked ON notices_due (home_region, id) WHERE due IS NULL;
 
 ---------------------------------------------------------------------------------------------------
 -- Money

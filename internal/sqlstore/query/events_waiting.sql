@@ -1,0 +1,14 @@
+-- name: events_waiting
+-- As expiries_waiting.
+SELECT o.due, o.id, o.kind, o.tenant_id, o.idem_key, o.operation, o.payload, o.trace_parent,
+       o.created_at, o.due, o.fence, o.attempts, o.last_error, false
+FROM (
+    SELECT w.tenant_id, w.idem_key, w.id
+    FROM events AS w
+    WHERE w.home_region = @home::crdb_internal_region AND w.due IS NOT NULL
+    ORDER BY w.home_region, w.due, w.id
+    LIMIT @limit::int8
+) AS f
+JOIN events AS o ON o.home_region = @home::crdb_internal_region AND o.tenant_id = f.tenant_id AND o.idem_key = f.idem_key AND o.id = f.id
+WHERE o.due IS NOT NULL
+ORDER BY o.due, o.id
