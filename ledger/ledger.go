@@ -405,9 +405,9 @@ type Store interface {
 	// Transactions lists up to limit transactions of region after a position, and,
 	// unless it is zero, before a time.
 	Transactions(ctx context.Context, region string, after Position, before time.Time, limit int) ([]Transaction, error)
-	// Reversals lists the transactions that reverse one of region, in the books of
-	// all regions, in no order.
-	Reversals(ctx context.Context, id string) ([]Transaction, error)
+	// Reversals lists the transactions that reverse one of ids, in the books of all
+	// regions, in no order. Each id is named once.
+	Reversals(ctx context.Context, ids ...string) ([]Transaction, error)
 	// ReversalsAt lists the transactions in the books of region that reverse one, in no
 	// order.
 	ReversalsAt(ctx context.Context, region, id string) ([]Transaction, error)
@@ -451,12 +451,13 @@ func GhostRefunds(ctx context.Context, books Reader, region, provider, ref strin
 
 // Everything returns what the books of regions have about an object or a transaction, in the
 // order of At and ID: what has its id, what is about it, and what reverses any of these, to the
-// end. It reads the books of each region twice, and those of all regions once for each
-// transaction. missing has an error for each read that failed; the rest is there.
+// end. It reads the books of each of regions twice, and those of all regions once for each link of
+// the longest chain: a refund that failed is two. Each read finds its rows by an index. missing has
+// an error for each read that failed; the rest is there.
 func Everything(ctx context.Context, books interface {
 	Named(ctx context.Context, region string, ids []string) ([]Transaction, error)
 	About(ctx context.Context, region, object string) ([]Transaction, error)
-	Reversals(ctx context.Context, id string) ([]Transaction, error)
+	Reversals(ctx context.Context, ids ...string) ([]Transaction, error)
 }, regions []string, id string,
 ) (all []Transaction, missing []error) {
 	seen := map[[2]string]bool{}
@@ -477,9 +478,15 @@ func Everything(ctx context.Context, books interface {
 		some, err = books.About(ctx, region, id)
 		add(some, err, "bookings about it at "+region)
 	}
-	for i := 0; i < len(all) && ctx.Err() == nil; i++ { // a reversal may itself be reversed
-		some, err := books.Reversals(ctx, all[i].ID)
-		add(some, err, "what reverses "+all[i].ID)
+	for from := 0; from < len(all) && ctx.Err() == nil; { // a reversal may itself be reversed
+		var ids []string
+		for ; from < len(all); from++ {
+			if !slices.Contains(ids, all[from].ID) {
+				ids = append(ids, all[from].ID)
+			}
+		}
+		some, err := books.Reversals(ctx, ids...)
+		add(some, err, "what reverses "+strings.Join(ids, ", "))
 	}
 	slices.SortFunc(all, func(a, b Transaction) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.ID, b.ID)) })
 	return all, missing

@@ -144,6 +144,9 @@ func (t *tx) forget(all []ledger.Transaction) {
 		if b.Reverses != "" {
 			t.delete(t.key(tableReversal, b.Reverses, b.ID))
 		}
+		if isAbout(b.Kind) {
+			t.delete(t.key(tableAbout, b.Object, b.ID))
+		}
 	}
 	for key, balance := range sums {
 		value, err := json.Marshal(balance)

@@ -15,6 +15,7 @@ import (
 // The first byte of every row's key names its table; doc.go has the layout.
 const (
 	tableAccount  = 'C'
+	tableAbout    = 'O'
 	tableAPIKey   = 'h'
 	tableArrival  = 'A'
 	tableAudit    = 'a'

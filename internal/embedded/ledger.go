@@ -72,7 +72,16 @@ func (t *tx) book(b *ledger.Transaction) (fresh bool) {
 		t.fail(checkName("reversed transaction", b.Reverses))
 		t.set(t.key(tableReversal, b.Reverses, b.ID), nil)
 	}
+	if isAbout(b.Kind) {
+		t.fail(checkName("object", b.Object))
+		t.set(t.key(tableAbout, b.Object, b.ID), nil)
+	}
 	return true
+}
+
+// isAbout reports whether [View.About] returns transactions of k. A charge writes no row for it.
+func isAbout(k ledger.Kind) bool {
+	return k != ledger.Charge && k != ledger.Transfer && k != ledger.Refund
 }
 
 // Post implements [ledger.Store].
@@ -158,8 +167,12 @@ func (v *View) ReversalsAt(ctx context.Context, region, id string) ([]ledger.Tra
 }
 
 // Reversals implements [ledger.Store]. It reads all regions.
-func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
-	return v.everywhere(ctx, func(t *tx, add func(*ledger.Transaction) bool) { t.reversals(id, add) })
+func (v *View) Reversals(ctx context.Context, ids ...string) ([]ledger.Transaction, error) {
+	return v.everywhere(ctx, func(t *tx, add func(*ledger.Transaction) bool) {
+		for _, id := range ids {
+			t.reversals(id, add)
+		}
+	})
 }
 
 func (t *tx) reversals(id string, add func(*ledger.Transaction) bool) {
@@ -193,17 +206,18 @@ func (v *View) everywhere(ctx context.Context, read func(t *tx, add func(*ledger
 	})
 }
 
-// GhostRefund implements [ledger.Store]. It scans the region's books: a refund that
-// fails after it was booked is rare, and an index would be written with each.
+// GhostRefund implements [ledger.Store].
 func (v *View) GhostRefund(ctx context.Context, region, object string) (b ledger.Transaction, found bool, err error) {
-	return first(v.booked(ctx, region, 1, func(b *ledger.Transaction) bool { return b.Kind == ledger.GhostRefund && b.Object == object }))
+	all, err := v.About(ctx, region, object)
+	return first(slices.DeleteFunc(all, func(b ledger.Transaction) bool { return b.Kind != ledger.GhostRefund }), err)
 }
 
-// About implements [ledger.Store]. It scans the region's books, for an operator.
+// About implements [ledger.Store].
 func (v *View) About(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
-	return v.booked(ctx, region, math.MaxInt, func(b *ledger.Transaction) bool {
-		own := b.Kind == ledger.Charge || b.Kind == ledger.Transfer || b.Kind == ledger.Refund
-		return !own && b.Object == object
+	return page(ctx, v, region, math.MaxInt, func(t *tx, add func(*ledger.Transaction) bool) {
+		t.hold(t.chain.RLocker())
+		prefix := t.key(tableAbout, object, "")
+		t.scan(prefix, prefixEnd(prefix), func(k, _ []byte) bool { return add(t.indexed(string(k[len(prefix):]))) })
 	})
 }
 

@@ -23,6 +23,7 @@ var (
 	ledgerNamed        = declare[ledgerNamedArgs]("ledger_named")
 	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
 	ledgerReversals    = declare[idArgs]("ledger_reversals")
+	ledgerReversed     = declare[reversedArgs]("ledger_reversed")
 	ledgerIncomingOf   = declare[incomingArgs]("ledger_incoming")
 	ledgerBalances     = declare[balancesArgs]("ledger_balances")
 	ledgerCarried      = declare[balancesArgs]("ledger_carried")
@@ -60,6 +61,7 @@ type (
 		Before zeronull.Timestamptz
 		Limit  int64
 	}
+	reversedArgs struct{ IDs []string }
 	incomingArgs struct{ Provider, ProviderRef string }
 	balancesArgs struct {
 		Home, Account, Currency string
@@ -199,15 +201,12 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 }
 
 // Reversals implements [ledger.Store]. It needs every region's rows.
-func (v *View) Reversals(ctx context.Context, id string) (all []ledger.Transaction, err error) {
-	for region := range *v.db.regions.Load() {
-		some, err := v.ReversalsAt(ctx, region, id)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
+func (v *View) Reversals(ctx context.Context, ids ...string) ([]ledger.Transaction, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	return all, nil
+	all, err := many(away(ctx, everywhere), v.db, ledgerReversed, repeatable, reversedArgs{ids}, scanTransaction)
+	return all, claimError(ledgerReversed.name, err)
 }
 
 // ReversalsAt implements [ledger.Store].

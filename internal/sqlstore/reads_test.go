@@ -94,7 +94,10 @@ func TestReads(t *testing.T) {
 			return v.Transactions(ctx, here, ledger.Position{}, time.Time{}, 10)
 		},
 		"ledger_reversals": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
-			return v.Reversals(ctx, object)
+			return v.ReversalsAt(ctx, here, object)
+		},
+		"ledger_reversed": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
+			return v.Reversals(ctx, object, "none")
 		},
 		"ledger_balances": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
 			return v.Balances(ctx, here, ledger.AccountKey{}, 10)

@@ -487,9 +487,15 @@ var tests = []struct {
 				require.Equal(w, normal(w.get(t)), normal(t))
 			}
 		}
-		none, err := w.at().Reversals(w.ctx, "ch_2")
+		other := w.post(ledger.FailureOf(w.get(w.refund("re_other", w.charge("ch_10", 100), 5))))
+		got, err := w.at().Reversals(w.ctx, "ch_1", "ch_2", "re_other")
 		require.NoError(w, err)
-		require.Empty(w, none)
+		require.ElementsMatch(w, append(want, other.ID), ids(got), "of several at once")
+		for _, of := range [][]string{{"ch_2"}, {"ch"}, nil} {
+			none, err := w.at().Reversals(w.ctx, of...)
+			require.NoError(w, err)
+			require.Empty(w, none)
+		}
 	}},
 	{"failure: a booking is reversed once, and stays", func(w *world) {
 		charge := w.post(w.charge("ch_1", 100))

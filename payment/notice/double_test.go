@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,9 +45,9 @@ func (b bookkeeper) GhostRefund(_ context.Context, _, object string) (ledger.Tra
 	return ledger.Transaction{}, false, b.point()
 }
 
-func (b bookkeeper) Reversals(_ context.Context, id string) (all []ledger.Transaction, _ error) {
+func (b bookkeeper) Reversals(_ context.Context, ids ...string) (all []ledger.Transaction, _ error) {
 	for _, t := range b.books {
-		if t.Reverses == id {
+		if slices.Contains(ids, t.Reverses) {
 			all = append(all, t)
 		}
 	}

@@ -44,9 +44,9 @@ func (r *rows) Transaction(_ context.Context, _, id string) (ledger.Transaction,
 	return ledger.Transaction{}, false, nil
 }
 
-func (r *rows) Reversals(_ context.Context, id string) (all []ledger.Transaction, _ error) {
+func (r *rows) Reversals(_ context.Context, ids ...string) (all []ledger.Transaction, _ error) {
 	for _, t := range r.books {
-		if t.Reverses == id {
+		if slices.Contains(ids, t.Reverses) {
 			all = append(all, t)
 		}
 	}

@@ -86,10 +86,10 @@ func (l *liar) Transaction(_ context.Context, region, id string) (ledger.Transac
 	return ledger.Transaction{}, false, nil
 }
 
-func (l *liar) Reversals(_ context.Context, id string) (all []ledger.Transaction, _ error) {
+func (l *liar) Reversals(_ context.Context, ids ...string) (all []ledger.Transaction, _ error) {
 	for _, rows := range l.rows {
 		for _, t := range rows {
-			if t.Reverses == id {
+			if slices.Contains(ids, t.Reverses) {
 				all = append(all, t)
 			}
 		}
