@@ -180,10 +180,6 @@ func (s *pureStore) Replica(context.Context, claim.Key) (claim.Shown, error) {
 	return claim.Shown{}, nil // the stalest replica there is
 }
 
-func (s *pureStore) ReplicaObject(context.Context, string, string, string) (claim.Record, bool, error) {
-	return claim.Record{}, false, nil // so is this
-}
-
 func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.Pin, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

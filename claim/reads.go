@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"time"
 
 	"github.com/homeward-io/homeward/internal/span"
 )
@@ -63,34 +64,32 @@ func (s *Service) Inspect(ctx context.Context, home string, key Key) (Status, bo
 // often has more.
 const maxTimeline = 200
 
-// Object returns the state and the response, final or interim, of an object by its id.
-// An object outlives its key's replay window for as long as the row is stored.
-func (s *Service) Object(ctx context.Context, tenant, home, id string) (State, Response, bool, error) {
-	rec, found, err := s.c.Store.ReplicaObject(ctx, tenant, home, id)
-	if err == nil && !found {
-		rec, _, found, err = s.c.Store.Object(ctx, tenant, home, id)
-	}
-	return s.object(ctx, &rec, found, err)
+// Object is what the row of an object has.
+type Object struct {
+	State State
+	// Response is the answer, final or interim; zero if there is none yet, or none any more.
+	Response Response
+	// At is the store's clock when the row was read, or was not found.
+	At time.Time
 }
 
-// ReplicaObject is Object read from the nearest replica only: absence proves
-// nothing.
-func (s *Service) ReplicaObject(ctx context.Context, tenant, home, id string) (State, Response, bool, error) {
-	rec, found, err := s.c.Store.ReplicaObject(ctx, tenant, home, id)
-	return s.object(ctx, &rec, found, err)
-}
-
-func (s *Service) object(ctx context.Context, rec *Record, found bool, err error) (State, Response, bool, error) {
+// Object reads an object by its id, with authority. It outlives its key's replay window for as long as
+// the row is stored.
+func (s *Service) Object(ctx context.Context, tenant, home, id string) (o Object, found bool, err error) {
+	rec, now, found, err := s.c.Store.Object(ctx, tenant, home, id)
+	o = Object{At: now}
 	if err != nil || !found {
-		return 0, Response{}, false, err
+		return o, false, err
 	}
+	o.State = rec.State
 	stored := rec.Response
 	if stored == nil && rec.Interim != nil {
 		stored = &rec.Interim.Response
 	}
 	if stored == nil {
-		return rec.State, Response{}, true, nil
+		return o, true, nil
 	}
 	reply, err := s.answered(ctx, Reply{}, stored)
-	return rec.State, reply.Response, err == nil, err
+	o.Response = reply.Response
+	return o, err == nil, err
 }

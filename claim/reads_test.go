@@ -9,20 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mirrored is rows with a replica that shows shown, and objects.
+// mirrored is rows with a replica that shows shown, and with objects.
 type mirrored struct {
 	*rows
 	shown *Record
 }
 
 func (s *mirrored) Replica(context.Context, Key) (Shown, error) { return Shown{Record: s.shown}, nil }
-
-func (s *mirrored) ReplicaObject(context.Context, string, string, string) (Record, bool, error) {
-	if s.shown == nil {
-		return Record{}, false, nil
-	}
-	return *s.shown, true, nil
-}
 
 func (s *mirrored) Object(_ context.Context, tenant, _, id string) (Record, time.Time, bool, error) {
 	for key, rec := range s.claims {
@@ -69,8 +62,8 @@ func TestWhatAReplicaAnswers(t *testing.T) {
 	})
 }
 
-// An object is read from the replica that has it, else from its home, with the answer that it
-// has now; and a key for as long as its row counts.
+// An object is read with the answer that it has now, whatever a replica shows; and a key for as long
+// as its row counts.
 func TestObjectsAndKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &mirrored{rows: newRows(DefaultPolicy())}
@@ -84,12 +77,12 @@ func TestObjectsAndKeys(t *testing.T) {
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.NoError(t, err)
 		id := store.row(key).Minted.ID
-		state, resp, found, err := s.Object(t.Context(), "acme", "us-east1", id)
+		o, found, err := s.Object(t.Context(), "acme", "us-east1", id)
 		require.NoError(t, err)
 		require.True(t, found)
-		require.Equal(t, InFlight, state)
-		require.Equal(t, "wait", string(resp.Body))
-		_, _, found, err = s.Object(t.Context(), "globex", "us-east1", id)
+		require.Equal(t, InFlight, o.State)
+		require.Equal(t, "wait", string(o.Response.Body))
+		_, found, err = s.Object(t.Context(), "globex", "us-east1", id)
 		require.NoError(t, err)
 		require.False(t, found)
 
@@ -97,13 +90,17 @@ func TestObjectsAndKeys(t *testing.T) {
 		time.Sleep(time.Until(message.Due))
 		s.Recover(t.Context(), message)
 		rec := store.row(key)
-		store.shown = &rec
-		delete(store.claims, key)
-		state, _, found, err = s.Object(t.Context(), "acme", "us-east1", id)
+		o, found, err = s.Object(t.Context(), "acme", "us-east1", id)
 		require.NoError(t, err)
 		require.True(t, found)
-		require.Equal(t, Completed, state)
+		require.Equal(t, Object{Completed, *rec.Response, time.Now()}, o)
 
+		store.shown = &rec
+		delete(store.claims, key)
+		o, found, err = s.Object(t.Context(), "acme", "us-east1", id)
+		require.NoError(t, err)
+		require.False(t, found)
+		require.Equal(t, Object{At: time.Now()}, o, "the clock is there, too")
 		store.claims[key] = &rec
 		for _, want := range []Age{Live, Expired} {
 			status, found, err := s.Inspect(t.Context(), "us-east1", key)

@@ -70,6 +70,16 @@ type Response struct {
 // a caller. The zero Response has none.
 func (r *Response) Sendable() bool { return r.Status >= 200 && r.Status <= 599 }
 
+// Field returns the value of a header field, "" if r has none of that name.
+func (r *Response) Field(name string) string {
+	for _, f := range r.Header {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	return ""
+}
+
 // row is r as a row has it.
 func (r *Response) row() Response {
 	stored := *r

@@ -115,9 +115,6 @@ type Store interface {
 	// Replica looks for key in the nearest replica of its home: the one that a stamped key
 	// names, or that the pin of an opaque one does. A store may look further.
 	Replica(ctx context.Context, key Key) (Shown, error)
-	// ReplicaObject looks for a final, live row by its minted id in the nearest replica of
-	// home. found false proves nothing.
-	ReplicaObject(ctx context.Context, tenant, home, id string) (rec Record, found bool, err error)
 
 	// Pin applies [PinFor] in the partition of the tenant's registrar, read in the same
 	// step; for as long as the previous registrar may have pins it looks there too. One

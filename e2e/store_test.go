@@ -173,10 +173,3 @@ func (s *lateStore) Replica(ctx context.Context, key claim.Key) (claim.Shown, er
 	}
 	return s.Store.Replica(ctx, key)
 }
-
-func (s *lateStore) ReplicaObject(ctx context.Context, tenant, home, id string) (claim.Record, bool, error) {
-	if s.late.Load() {
-		return claim.Record{}, false, nil
-	}
-	return s.Store.ReplicaObject(ctx, tenant, home, id)
-}

@@ -60,6 +60,8 @@ var stories = []struct {
 	{"a hold that is never captured", neverCaptured},
 	{"a dispute that is lost for the second time", lostTwice},
 	{"a dispute won and one lost, and a refund by hand", disputes},
+	{"a charge refunded thrice and disputed, read in three regions", readInThree},
+	{"what is read once the claim is deleted", readFromBooks},
 	{"a statement in Stripe's format", stripesStatement},
 }
 

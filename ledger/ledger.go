@@ -478,7 +478,7 @@ func Everything(ctx context.Context, books interface {
 		some, err = books.About(ctx, region, id)
 		add(some, err, "bookings about it at "+region)
 	}
-	for from := 0; from < len(all) && ctx.Err() == nil; { // a reversal may itself be reversed
+	for from := 0; from < len(all); { // a reversal may itself be reversed
 		var ids []string
 		for ; from < len(all); from++ {
 			if !slices.Contains(ids, all[from].ID) {

@@ -34,3 +34,45 @@ func TestGhostRefunds(t *testing.T) {
 		at(n+1, false)
 	}
 }
+
+// ending are books whose reader's time ends after some reads.
+type ending struct {
+	end   context.CancelFunc
+	reads int
+}
+
+func (b *ending) read(ctx context.Context, all ...Transaction) ([]Transaction, error) {
+	if b.reads--; b.reads == 0 {
+		defer b.end()
+	}
+	return all, ctx.Err()
+}
+
+func (b *ending) Named(ctx context.Context, _ string, ids []string) ([]Transaction, error) {
+	return b.read(ctx, Transaction{ID: ids[0], Kind: Charge})
+}
+
+func (b *ending) About(ctx context.Context, _, _ string) ([]Transaction, error) { return b.read(ctx) }
+
+func (b *ending) Reversals(ctx context.Context, ids ...string) ([]Transaction, error) {
+	if len(ids) > 1 {
+		return b.read(ctx)
+	}
+	return b.read(ctx, Transaction{ID: "re_1", Reverses: ids[0]}, Transaction{ID: "re_2", Reverses: ids[0]})
+}
+
+// What could not be read in time is missing, and not absent.
+func TestEverythingOrMissing(t *testing.T) {
+	for reads := 1; reads <= 3; reads++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, missing := Everything(ctx, &ending{cancel, reads}, []string{"us"}, "ch_1")
+		require.NotEmpty(t, missing, "the time ended after %d reads of four", reads)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	books := &ending{cancel, 5}
+	all, missing := Everything(ctx, books, []string{"us"}, "ch_1")
+	require.Empty(t, missing)
+	require.Len(t, all, 3)
+	require.Equal(t, 1, books.reads, "two refunds are read together")
+}

@@ -46,7 +46,7 @@ type Charges interface {
 	// Message reads the provider call of a claim in flight; found is false for others.
 	Message(ctx context.Context, home, id string) (m outbox.Message, found bool, err error)
 	// Object is claim.Service.Object.
-	Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
+	Object(ctx context.Context, tenant, home, id string) (o claim.Object, found bool, err error)
 	// Learn is claim.Service.Learn. Without a result it looks the claim up at the provider.
 	Learn(ctx context.Context, call outbox.Message, provider, ref string) outbox.Disposition
 	// LearnHeld is claim.Service.LearnHeld.
@@ -286,15 +286,15 @@ func (t *attempt) learned(ctx context.Context) (v claim.Outcome, over, unchanged
 func (t *attempt) captured(ctx context.Context) claim.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	state, resp, found, err := t.o.Charges.Object(ctx, t.Record.Key.Tenant, t.of.home, t.intent.Charge)
+	charge, found, err := t.o.Charges.Object(ctx, t.Record.Key.Tenant, t.of.home, t.intent.Charge)
 	var is struct {
 		Amount   int64 `json:"amount"`
 		Captured int64 `json:"amount_captured"`
 	}
 	if err == nil && found {
-		err = json.Unmarshal(resp.Body, &is)
+		err = json.Unmarshal(charge.Response.Body, &is)
 	}
-	if err != nil || !found || state != claim.Completed {
+	if err != nil || !found || charge.State != claim.Completed {
 		t.log.WarnContext(ctx, "a captured charge cannot be read", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 		v := t.unknown(ctx, reasonUnsettled)
 		v.RetryIn = settleLater
@@ -310,8 +310,8 @@ func (t *attempt) captured(ctx context.Context) claim.Outcome {
 	case want != is.Captured:
 		return t.wrong(codeCaptured, "charge", fmt.Sprintf("This charge is captured already, %d of it. A charge is captured once.", is.Captured))
 	}
-	resp.Status = http.StatusOK
-	return &claim.Done{Response: resp, ProviderRef: t.of.rec.ProviderRef}
+	charge.Response.Status = http.StatusOK
+	return &claim.Done{Response: charge.Response, ProviderRef: t.of.rec.ProviderRef}
 }
 
 // letGo is the verdict of a cancellation after its charge is canceled. The charge's request has its

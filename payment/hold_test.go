@@ -44,8 +44,8 @@ func (h *holding) Message(_ context.Context, region, id string) (outbox.Message,
 	return outbox.Message{ID: id, Region: region, Payload: []byte(h.payload)}, true, nil
 }
 
-func (h *holding) Object(context.Context, string, string, string) (claim.State, claim.Response, bool, error) {
-	return h.rec.State, h.resp, true, nil
+func (h *holding) Object(context.Context, string, string, string) (claim.Object, bool, error) {
+	return claim.Object{State: h.rec.State, Response: h.resp}, true, nil
 }
 
 func (h *holding) Learn(context.Context, outbox.Message, string, string) outbox.Disposition {

@@ -22,6 +22,8 @@ import (
 type books struct {
 	all map[string]ledger.Transaction
 	err error
+	// far is the error of a read of all regions.
+	far error
 }
 
 func (b *books) Transaction(_ context.Context, region, id string) (ledger.Transaction, bool, error) {

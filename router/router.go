@@ -67,7 +67,6 @@ type Local interface {
 	Replica(ctx context.Context, req *claim.Request) (reply claim.Reply, found bool, pin *claim.Pin, err error)
 	Inspect(ctx context.Context, home string, key claim.Key) (claim.Status, bool, error)
 	Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
-	ReplicaObject(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
 }
 
 // Peers forwards to a node of another region. *region.Peers implements it.
@@ -690,7 +689,8 @@ func (r *Router) inspectAt(ctx context.Context, home string, key claim.Key) (cla
 	return status, found, err
 }
 
-// Object returns an object by its id, which names the home.
+// Object returns an object by its id, which names the home: there it is read with authority, or here
+// as its deputy.
 func (r *Router) Object(ctx context.Context, tenant, id string) (claim.State, claim.Response, bool, error) {
 	_, code, ok := claim.ReadObjectID(id)
 	if !ok {
@@ -718,12 +718,6 @@ func (r *Router) Object(ctx context.Context, tenant, id string) (claim.State, cl
 func (r *Router) objectAt(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
 	if home == r.Self {
 		return r.Local.Object(ctx, tenant, home, id)
-	}
-	if !r.Unready(r.Self) {
-		state, resp, found, err := r.Local.ReplicaObject(ctx, tenant, home, id)
-		if found || err != nil && !errors.Is(err, claim.ErrUnavailable) {
-			return state, resp, found, err
-		}
 	}
 	if r.deputises(home, nil) {
 		return r.Local.Object(ctx, tenant, home, id)

@@ -78,11 +78,6 @@ func (w *world) Object(_ context.Context, _, home, _ string) (claim.State, claim
 	return claim.Completed, claim.Response{}, true, nil
 }
 
-func (w *world) ReplicaObject(_ context.Context, _, home, _ string) (claim.State, claim.Response, bool, error) {
-	w.log("replica object %s", home)
-	return claim.Completed, claim.Response{}, w.replica, nil
-}
-
 func (w *world) Pin(context.Context, claim.Key, string) (claim.Pin, error) {
 	w.log("pin")
 	if w.pin == "" {
@@ -323,7 +318,7 @@ func TestObjectsGoHomeByTheirID(t *testing.T) {
 	_, _, found, err := w.router(t).Object(t.Context(), "acme", id)
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, []string{"replica object europe-west1", "peer object europe-west1"}, w.calls)
+	require.Equal(t, []string{"peer object europe-west1"}, w.calls)
 	_, _, found, err = w.router(t).Object(t.Context(), "acme", "ch_nonsense")
 	require.NoError(t, err)
 	require.False(t, found)
@@ -367,7 +362,7 @@ func TestDeputiesLookThemselves(t *testing.T) {
 	_, _, found, err := w.router(t).Object(t.Context(), "acme", id)
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, []string{"replica object europe-west1", "object europe-west1"}, w.calls)
+	require.Equal(t, []string{"object europe-west1"}, w.calls)
 	w = &world{lost: europe, pin: europe}
 	_, found, err = w.router(t).Inspect(t.Context(), claim.Key{Tenant: "acme", Value: stamped(t, 2)}, "")
 	require.NoError(t, err)

@@ -109,9 +109,6 @@ var waitTests = []test{
 			shown, err := w.at(region).Replica(w.ctx, rec.Key)
 			require.NoError(w, err)
 			require.Nil(w, shown.Record)
-			_, found, err := w.at(region).ReplicaObject(w.ctx, w.tenant, rec.Home, rec.Minted.ID)
-			require.NoError(w, err)
-			require.False(w, found)
 		}
 	}},
 	{"wait: a retried verdict finds itself", func(w *world) {

@@ -341,16 +341,6 @@ func (v *View) Replica(ctx context.Context, key claim.Key) (shown claim.Shown, e
 	return shown, err
 }
 
-// ReplicaObject implements [claim.Store].
-func (v *View) ReplicaObject(ctx context.Context, tenant, home, id string) (rec claim.Record, found bool, err error) {
-	err = v.in(ctx, home, func(t *tx) {
-		if r := t.object(id); t.replicated(r) && r.Key.Tenant == tenant {
-			rec, found = *r, true
-		}
-	})
-	return rec, found, err
-}
-
 // replicated reports whether a replica shows rec as final and live by now.
 func (db *DB) replicated(rec *claim.Record) bool {
 	now := db.clock.now()

@@ -149,11 +149,6 @@ func TestDistance(t *testing.T) {
 		require.NotNil(t, shown.Record)
 		return err
 	})
-	trips(0, "replica object", func(v *embedded.View) error {
-		_, found, err := v.ReplicaObject(ctx, "acme", us, rec[us].Minted.ID)
-		require.True(t, found)
-		return err
-	})
 	trips(0, "replica pin", func(v *embedded.View) error {
 		shown, err := v.Replica(ctx, claim.Key{Tenant: "acme", Value: "pinned"})
 		require.NotNil(t, shown.Pin)

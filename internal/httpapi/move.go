@@ -162,11 +162,7 @@ func (res *response) answerWith(reply *claim.Reply, a *Answer) error {
 		return fmt.Errorf("reply from %s is incomplete: status %d, blob %q", reply.ServedBy, resp.Status, resp.Blob)
 	}
 	a.ServedBy, a.Replayed = reply.ServedBy, reply.Replayed
-	for _, f := range reply.Response.Header {
-		if f.Name == "Location" {
-			a.Location = f.Value
-		}
-	}
+	a.Location = reply.Response.Field("Location")
 	if res.stripe != nil {
 		if err := res.asStripe(&reply.Response); err != nil {
 			return err

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/httpapi/stripeapi"
@@ -10,7 +11,7 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// object handles look-ups by id. It has three answers: the object, no such object, and
+// object handles look-ups by id. It has three answers: the object as it is now, no such object, and
 // "not known yet".
 func (s *server) object(op payment.Operation, as stripeapi.Resource) handler {
 	prefix := payment.Prefix(op)
@@ -41,37 +42,55 @@ func (s *server) object(op payment.Operation, as stripeapi.Resource) handler {
 			return err
 		case !found:
 			return missing
-		case state == claim.InFlight && resp.Sendable():
-			return res.sendStored(http.StatusOK, &resp) // it waits for the payer or for a bank
+		case state == claim.Completed, state == claim.InFlight && resp.Sendable():
+			return res.sendObject(r, &resp) // one in flight waits for the payer or for a bank
 		case state == claim.InFlight:
 			p := problem.New(problem.OutcomeUnknown, "It is not known yet whether this "+string(op)+" was made; ask again.")
 			p.RetryAfter = retryUnknown
 			return &refusal{Problem: p}
-		case state == claim.Completed:
-			return res.sendStored(http.StatusOK, &resp)
 		case state == claim.FailedTerminal && resp.Status == http.StatusServiceUnavailable:
 			s.explain(res, &resp)
-			return res.sendStored(resp.Status, &resp) // given up: still unknown, and reported so
+			if res.stripe != nil {
+				if err := res.asStripe(&resp); err != nil {
+					return err
+				}
+			}
+			res.send(resp.Status, resp.Field("Content-Type"), resp.Body) // given up: still unknown, and reported so
+			return nil
 		default:
 			return refuse(problem.NotFound, "There is no such "+string(op)+": it was refused.")
 		}
 	}
 }
 
-// sendStored repeats a stored body under another status.
-func (res *response) sendStored(status int, resp *claim.Response) error {
+// sendObject sends an object, or that the caller has it as it is.
+func (res *response) sendObject(r *http.Request, resp *claim.Response) error {
+	tag := resp.Field(headerTag)
 	if res.stripe != nil {
 		if err := res.asStripe(resp); err != nil {
 			return err
 		}
-		status = resp.Status
+		tag = strings.TrimSuffix(tag, `"`) + res.stripe.view.Tag() + `"` // another representation
 	}
-	for _, f := range resp.Header {
-		if f.Name == "Content-Type" {
-			res.send(status, f.Value, resp.Body)
-			return nil
+	res.set(headerTag, tag)
+	if has(r.Header[headerIfNoneMatch], tag) {
+		res.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	res.send(http.StatusOK, mediaJSON, resp.Body)
+	return nil
+}
+
+// has reports whether one of the tags in values is tag, or any (RFC 9110, section 13.1.2: whether they
+// are weak does not count). The API's own tags have no commas.
+func has(values []string, tag string) bool {
+	for _, value := range values {
+		for one := range strings.SplitSeq(value, ",") {
+			one = strings.TrimSpace(one)
+			if one == "*" || strings.TrimPrefix(one, "W/") == strings.TrimPrefix(tag, "W/") {
+				return true
+			}
 		}
 	}
-	res.send(status, mediaJSON, resp.Body)
-	return nil
+	return false
 }

@@ -60,6 +60,8 @@ const (
 	headerServedBy        = "Homeward-Served-By"
 	headerHops            = "Homeward-Hops"
 	headerTraceparent     = "Traceparent"
+	headerTag             = "Etag"
+	headerIfNoneMatch     = "If-None-Match"
 )
 
 // sendReply writes the home's answer: the stored part unchanged, and headers about this

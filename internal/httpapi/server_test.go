@@ -228,7 +228,7 @@ func TestObject(t *testing.T) {
 	stored := func(state claim.State, status int, contentType, body string) func(*fake) {
 		return func(f *fake) {
 			f.object = func(tenant, _ string) (claim.State, claim.Response, bool, error) {
-				resp := claim.Response{Status: status, Header: []claim.HeaderField{{Name: "Content-Type", Value: contentType}, {Name: "Location", Value: "/x"}}, Body: []byte(body)}
+				resp := claim.Response{Status: status, Header: []claim.HeaderField{{Name: "Content-Type", Value: contentType}, {Name: "Location", Value: "/x"}, {Name: "Etag", Value: `W/"1a"`}}, Body: []byte(body)}
 				return state, resp, tenant == "acme", nil
 			}
 		}
@@ -267,13 +267,55 @@ func TestObject(t *testing.T) {
 				t.Fatalf("got %d %s, asked %v", w.Code, w.Body, f.objects)
 			}
 			if c.code == "" {
-				if w.Body.String() != objectBody || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Location") != "" {
+				if w.Body.String() != objectBody || w.Header().Get("Etag") != `W/"1a"` || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Location") != "" {
 					t.Errorf("got %v %s", w.Header(), w.Body)
 				}
 			} else if p := problemIn(t, w); p.Error != c.code {
 				t.Errorf("got %s", w.Body)
 			}
 		})
+	}
+}
+
+// A caller that has the object as it is gets no body.
+func TestAnObjectThatHasNotChanged(t *testing.T) {
+	id, err := claim.NewObjectID("ch", 7, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFake()
+	f.object = func(string, string) (claim.State, claim.Response, bool, error) {
+		return claim.Completed, claim.Response{Status: 200, Header: []claim.HeaderField{{Name: "Etag", Value: `W/"1a"`}}, Body: []byte(`{"id":"` + id + `","object":"charge","status":"succeeded"}`)}, true, nil
+	}
+	h := newAPI(t, f)
+	for _, c := range []struct {
+		has    string
+		status int
+	}{
+		{"", 200}, {`W/"1a"`, 304}, {`"1a"`, 304}, {"*", 304}, {`"x", W/"1a"`, 304}, {`W/"1"`, 200}, {"1a", 200}, {`W/"1a-charge"`, 200},
+	} {
+		r := request("GET", "/v1/charges/"+id, "")
+		if c.has != "" {
+			r.Header.Set("If-None-Match", c.has)
+		}
+		w := serve(h, r)
+		if w.Code != c.status || w.Header().Get("Etag") != `W/"1a"` || (w.Body.Len() == 0) != (c.status == 304) {
+			t.Errorf("%s: got %d %v %s", c.has, w.Code, w.Header(), w.Body)
+		}
+	}
+	tags := map[string]bool{`W/"1a"`: true}
+	for _, path := range []string{"/v1/charges/" + id, "/v1/charges/" + id + "?expand[]=payment_intent", "/v1/payment_intents/" + strings.Replace(id, "ch_", "pi_", 1)} {
+		r := stripely("GET", path, "")
+		w := serve(h, r)
+		tag := w.Header().Get("Etag")
+		if w.Code != 200 || tags[tag] || !strings.HasPrefix(tag, `W/"1a-`) || !strings.HasSuffix(tag, `"`) {
+			t.Errorf("%s: got %d %s %s", path, w.Code, tag, w.Body)
+		}
+		tags[tag] = true
+		r.Header.Set("If-None-Match", tag)
+		if w := serve(h, r); w.Code != 304 {
+			t.Errorf("%s: got %d", path, w.Code)
+		}
 	}
 }
 

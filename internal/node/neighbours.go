@@ -15,6 +15,7 @@ import (
 	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/router"
 )
@@ -120,7 +121,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	layer := n.c.Meters.Histogram(meter.LayerDuration)
 	handler, err := region.NewHandler(region.HandlerConfig{
-		Local: local{n.service, n.routes, &n.hand.forwards, layer}, Deputy: deputy{n.routes.Deputy(), &n.hand.forwards, layer}, Tenant: n.c.Store.TenantByHash,
+		Local: local{n.acting(), n.routes, &n.hand.forwards, layer}, Deputy: deputy{n.routes.Deputy(), &n.hand.forwards, layer}, Tenant: n.c.Store.TenantByHash,
 		Self: n.c.Region, Topology: n.c.Topology, Deployment: n.deployment, Logger: n.log,
 	})
 	if err != nil {
@@ -139,9 +140,24 @@ func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	}, nil
 }
 
+// acting is what this node does on the rows that it can reach, without a forward.
+type acting struct {
+	*claim.Service
+	present payment.Present
+}
+
+func (n *Node) acting() acting {
+	return acting{n.service, payment.Present{Claims: n.service, Books: n.c.Store}}
+}
+
+// Object replaces the service's method, which has the stored answer.
+func (a acting) Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
+	return a.present.Object(ctx, tenant, home, id)
+}
+
 // local is the executor behind the peer handler: it cannot forward.
 type local struct {
-	*claim.Service
+	acting
 	routes *router.Router
 	inHand *atomic.Int64
 	layer  *meter.Histogram

@@ -244,7 +244,7 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 		silent = n.silent
 	}
 	n.routes = router.New(router.Config{
-		Self: n.c.Region, Local: n.service, Peers: n.peers, Deputies: n.peers.Deputies(), Pins: n.c.claims(n.guard), Topology: n.c.Topology,
+		Self: n.c.Region, Local: n.acting(), Peers: n.peers, Deputies: n.peers.Deputies(), Pins: n.c.claims(n.guard), Topology: n.c.Topology,
 		Unreachable: n.outages.Unreachable, Unready: n.unready, Ready: n.records, Silent: silent, Distance: n.membership.RTT, Meters: n.c.Meters,
 	})
 	return func(ctx context.Context) error {

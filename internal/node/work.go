@@ -85,7 +85,7 @@ func (c *charges) Message(ctx context.Context, home, id string) (outbox.Message,
 }
 
 // Object replaces the store's method.
-func (c *charges) Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
+func (c *charges) Object(ctx context.Context, tenant, home, id string) (claim.Object, bool, error) {
 	return c.service.Object(ctx, tenant, home, id)
 }
 

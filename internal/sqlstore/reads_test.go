@@ -73,10 +73,6 @@ func TestReads(t *testing.T) {
 		"replica": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
 			return v.Replica(ctx, key)
 		},
-		"replica_object": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
-			rec, found, err := v.ReplicaObject(ctx, key.Tenant, here, object)
-			return answer{rec, found}, err
-		},
 		"timeline": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
 			return v.Timeline(ctx, key, here, 10)
 		},

@@ -12,10 +12,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-var (
-	replicas      = declare[replicaArgs]("replica")
-	replicaObject = declare[ownObjectArgs]("replica_object")
-)
+var replicas = declare[replicaArgs]("replica")
 
 type (
 	replicaArgs struct{ Keys []lookupRow }
@@ -95,30 +92,6 @@ func (l *lookup) show(pin claim.Pin, home string, r *claimRow, p *claim.Policy, 
 		r.record.State.Final() && r.record.Age(p, now) == claim.Live {
 		l.shown.Record = &r.record
 	}
-}
-
-// ReplicaObject implements [claim.Store].
-func (v *View) ReplicaObject(ctx context.Context, tenant, home, id string) (claim.Record, bool, error) {
-	ctx, err := v.reach(ofTenant(ctx, tenant), home)
-	if err != nil {
-		return claim.Record{}, false, err
-	}
-	l := lookup{}
-	_, _, _, err = one(ctx, v.db, replicaObject, repeatable, ownObjectArgs{Home: home, TenantID: tenant, ObjectID: id}, func(row pgx.CollectableRow) (struct{}, error) {
-		var now time.Time
-		var value zeronull.Text
-		var r claimRow
-		if err := row.Scan(append([]any{&now, &value}, r.targets()...)...); err != nil {
-			return struct{}{}, err
-		}
-		l = lookup{key: claim.Key{Tenant: tenant, Value: string(value)}}
-		l.show(claim.Pin{}, home, &r, &v.db.policy, now)
-		return struct{}{}, nil
-	})
-	if err != nil || l.shown.Record == nil {
-		return claim.Record{}, false, replicaError(replicaObject.name, err)
-	}
-	return *l.shown.Record, true, nil
 }
 
 // replicaError ignores a refusal: a replica may not have the tables yet, just after

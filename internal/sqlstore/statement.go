@@ -49,10 +49,10 @@ var planned = append(ofQueues("take", "finish", "retry"), "calls_open", "look", 
 // times the first rows of each shard are merged, up to a limit, only if the limit and the times are
 // constants.
 var kept = append(ofQueues("finish", "retry"), "begin", "begin_here", "find", "settle", "defer", "pin", "pin_read", "object", "replica",
-	"replica_object", "tenant", "tenant_by_api_key", "renew", "notices_keep", "notices_close", "note", "look", "regions", "ping")
+	"tenant", "tenant_by_api_key", "renew", "notices_keep", "notices_close", "note", "look", "regions", "ping")
 
 // fromReplica are the reads that the nearest replica may answer, a few seconds in the past.
-var fromReplica = []string{"replica", "replica_object", "audit_page"}
+var fromReplica = []string{"replica", "audit_page"}
 
 // inRounds are the statements that a node sends by itself, again and again. They are reads.
 // No caller waits for one, and the next round repeats it.

@@ -43,6 +43,15 @@ type View struct {
 	called map[string]string
 }
 
+// Tag distinguishes v's rendering of an object from all others, in the object's entity tag.
+func (v View) Tag() string {
+	tag := "-" + string(v.Resource)
+	if v.expand {
+		tag += "-expanded"
+	}
+	return tag
+}
+
 type kind int
 
 const (

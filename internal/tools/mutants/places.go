@@ -185,7 +185,6 @@ var rooms = []room{
 		{"sql/pins_sweep.sql-age", "query/pins_sweep.sql", "AND g.created_at <= now() - @pin_life::interval", "AND @pin_life::interval IS NOT NULL"},
 		{"sql/pins_sweep.sql-confirmed", "query/pins_sweep.sql", "p.created_at = g.created_at AND ", ""},
 		{"sql/replica.sql-final", "query/replica.sql", "AND c.state IN (2, 3)", ""},
-		{"sql/replica_object.sql-tenant", "query/replica_object.sql", "c.tenant_id = @tenant_id::text AND ", "@tenant_id::text IS NOT NULL AND "},
 		{"sql/object.sql-tenant", "query/object.sql", "@tenant_id::text IN ('', c.tenant_id)", "@tenant_id::text IS NOT NULL"},
 	}},
 	{dir: "internal/sqlstore", suites: []suite{queues, faults, stores}, mutants: []mutant{
@@ -214,7 +213,6 @@ var rooms = []room{
 		{"embedded/pin-unsettled", "tx.replicatedPin", "!pin.Settled(&t.policy, now)", "false"},
 		{"embedded/replica-expired", "DB.replicated", "rec.Age(&db.policy, now) == claim.Live", "true"},
 		{"embedded/object-tenant", "View.Object", "rec.Key.Tenant != tenant", "false"},
-		{"embedded/replica-object-tenant", "View.ReplicaObject", "r.Key.Tenant == tenant", "true"},
 		{"embedded/renew-fence", "View.Renew", "claim.Renew(t.claim(l.Key), holder, l.Fence, &t.policy, now)", "claim.Renew(t.claim(l.Key), holder, l.Fence+1, &t.policy, now)"},
 		{"embedded/booked-twice", "tx.putEffects", "!t.book(fx.Post)", "!t.book(fx.Post) && false"},
 		{"embedded/queue-fence", "queueView.alter", "m.Fence != rows[i].Fence", "false"},

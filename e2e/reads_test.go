@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// get reads a path of a region with further headers, given as name and value.
+func (w *story) get(region, path string, headers ...string) *answer.Answer {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, w.base(region)+path, nil)
+	require.NoError(w.t, err)
+	req.Header.Set("Authorization", "Bearer "+acme)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	got := w.do(req)
+	if got.Status != http.StatusNotModified {
+		require.NoError(w.t, got.Err)
+	}
+	return got
+}
+
+// reading is an object as the API has it.
+type reading struct {
+	ID       string `json:"id"`
+	Status   string `json:"status"`
+	OrderID  string `json:"order_id"`
+	Captured int64  `json:"amount_captured"`
+	Refunded int64  `json:"amount_refunded"`
+	Refunds  []struct {
+		ID     string `json:"id"`
+		Amount int64  `json:"amount"`
+		Status string `json:"status"`
+	} `json:"refunds"`
+	Disputes []struct {
+		Amount int64  `json:"amount"`
+		Status string `json:"status"`
+	} `json:"disputes"`
+	AsOf int64 `json:"as_of"`
+}
+
+var asOf = regexp.MustCompile(`"as_of":[0-9]+`)
+
+// reads reads a path in each region: all answer the same, but for the time.
+func (w *story) reads(path string, headers ...string) (got reading, tag string) {
+	w.t.Helper()
+	first := ""
+	for _, region := range regions {
+		a := w.get(region, path, headers...)
+		require.Equal(w.t, http.StatusOK, a.Status, "%s: %s", region, a)
+		body := asOf.ReplaceAllString(string(a.Body), "")
+		if first == "" {
+			first, tag = body, a.Header.Get("ETag")
+			require.NoError(w.t, json.Unmarshal(a.Body, &got))
+			require.NotZero(w.t, got.AsOf)
+			require.NotEmpty(w.t, tag)
+		}
+		require.Equal(w.t, first, body, region)
+		require.Equal(w.t, tag, a.Header.Get("ETag"), region)
+		again := w.get(region, path, append(headers, "If-None-Match", tag)...)
+		require.Equal(w.t, http.StatusNotModified, again.Status)
+		require.Empty(w.t, again.Body)
+	}
+	return got, tag
+}
+
+// A charge is refunded under keys of three regions, and at the provider; one refund fails since, and
+// the payer disputes the rest. Each region reads at once what is so, and a retry what was answered.
+func readInThree(w *story) {
+	w.begin(setting{caps: capable, notified: []string{us, eu}})
+	q := charge("order-1", 10000)
+	q.body = `{"amount":10000,"currency":"usd","payment_method":"pm_card_visa","order_id":"o-1"}`
+	made := w.everywhere(q, http.StatusCreated)
+	id := objectID(w.t, made)
+	path := "/v1/charges/" + id
+	got, tag := w.reads(path)
+	require.Equal(w.t, reading{ID: id, Status: "succeeded", OrderID: "o-1", Captured: 10000, AsOf: got.AsOf}, got)
+
+	back := map[string]string{}
+	sum := int64(0)
+	for i, region := range regions {
+		amount := 1000 * (i + 1)
+		one := w.answered(us, refund(stamped(w.t, region), id, amount), http.StatusCreated)
+		back[region], sum = objectID(w.t, one), sum+int64(amount)
+		var changed string
+		got, changed = w.reads(path)
+		require.Equal(w.t, sum, got.Refunded, "after the refund in %s", region)
+		require.Len(w.t, got.Refunds, i+1)
+		require.Equal(w.t, back[region], got.Refunds[0].ID)
+		require.NotEqual(w.t, tag, changed)
+		tag = changed
+	}
+
+	w.quiet()
+	require.NoError(w.t, w.judge.Fail(w.stated(psp.KindRefund, back[asia])[0]))
+	w.quiet()
+	got, _ = w.reads(path)
+	require.EqualValues(w.t, sum-3000, got.Refunded)
+	require.Equal(w.t, []string{"failed", "succeeded", "succeeded"}, []string{got.Refunds[0].Status, got.Refunds[1].Status, got.Refunds[2].Status})
+	for region, status := range map[string]string{asia: "failed", eu: "succeeded"} {
+		got, _ := w.reads("/v1/refunds/" + back[region])
+		require.Equal(w.t, status, got.Status)
+	}
+
+	ref := w.stated(psp.KindCharge, id)[0]
+	w.happens(psp.KindRefund, ref, 500)
+	dispute := w.happens(psp.KindDisputeOpened, ref, 6000)
+	w.quiet()
+	got, _ = w.reads(path)
+	require.EqualValues(w.t, sum-3000+500, got.Refunded)
+	require.Len(w.t, got.Refunds, 4)
+	require.Len(w.t, got.Disputes, 1)
+	require.Equal(w.t, "open", got.Disputes[0].Status)
+	require.EqualValues(w.t, 6000, got.Disputes[0].Amount)
+	w.happens(psp.KindDispute, dispute, 0)
+	w.happens(psp.KindDisputeLost, dispute, 0)
+	w.quiet()
+	got, _ = w.reads(path)
+	require.Equal(w.t, "lost", got.Disputes[0].Status)
+	w.replays(q, made)
+
+	// Another tenant reads nothing of it.
+	for _, region := range regions {
+		req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, w.base(region)+path, nil)
+		require.NoError(w.t, err)
+		req.Header.Set("Authorization", "Bearer "+globex)
+		require.Equal(w.t, http.StatusNotFound, w.do(req).Status)
+	}
+	failed := charge("order-2", 700)
+	gone := objectID(w.t, w.everywhere(failed, http.StatusCreated))
+	w.quiet()
+	require.NoError(w.t, w.judge.Fail(w.stated(psp.KindCharge, gone)[0]))
+	w.quiet()
+	got, _ = w.reads("/v1/charges/" + gone)
+	require.Equal(w.t, reading{ID: gone, Status: "failed", AsOf: got.AsOf}, got)
+	w.agrees()
+}
+
+// Three days later the claims are deleted. What became of a charge, a transfer and a refund is still
+// read, and what happens then, too.
+func readFromBooks(w *story) {
+	w.begin(setting{caps: capable, notified: []string{us, eu}, virtual: true})
+	id := objectID(w.t, w.everywhere(charge("order-1", 10000), http.StatusCreated))
+	out := objectID(w.t, w.everywhere(transfer(stamped(w.t, asia), 300), http.StatusCreated))
+	back := objectID(w.t, w.answered(us, refund(stamped(w.t, eu), id, 1000), http.StatusCreated))
+	refused := charge("order-2", 10000)
+	refused.body = `{"amount":10000,"currency":"usd","payment_method":"pm_card_stolen"}`
+	w.everywhere(refused, http.StatusPaymentRequired)
+	no := w.object(refused)
+	w.quiet()
+	w.virtual.pass(w.t, 72*time.Hour)
+	until(w.t, "the claims are deleted", func() bool {
+		_, err := w.cluster.DB.Sweep(w.ctx, 100)
+		require.NoError(w.t, err)
+		_, found, err := w.store().ByObject(w.ctx, us, id)
+		require.NoError(w.t, err)
+		return !found
+	})
+	got, _ := w.reads("/v1/charges/" + id)
+	require.Equal(w.t, []any{id, "succeeded", int64(10000), int64(1000), back}, []any{got.ID, got.Status, got.Captured, got.Refunded, got.Refunds[0].ID})
+	for _, path := range []string{"/v1/transfers/" + out, "/v1/refunds/" + back} {
+		got, _ := w.reads(path)
+		require.Equal(w.t, "succeeded", got.Status)
+	}
+	require.Equal(w.t, http.StatusNotFound, w.get(eu, "/v1/charges/"+no).Status)
+
+	require.NoError(w.t, w.judge.Fail(w.stated(psp.KindRefund, back)[0]))
+	w.happens(psp.KindDisputeOpened, w.stated(psp.KindCharge, id)[0], 0)
+	w.quiet()
+	got, _ = w.reads("/v1/charges/" + id)
+	require.Zero(w.t, got.Refunded)
+	require.Equal(w.t, "open", got.Disputes[0].Status)
+	got, _ = w.reads("/v1/refunds/" + back)
+	require.Equal(w.t, "failed", got.Status)
+}

@@ -1,9 +1,0 @@
--- name: replica_object
--- The same by the id of its object, which names the home.
-SELECT clock_timestamp(), c.idem_key, c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
-       c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
-       c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal, c.interim,
-       c.answer_status, c.answer_header, c.answer_body, c.answer_blob
-FROM (SELECT 1) AS one
-JOIN claims AS c
-    ON c.home_region = @home::crdb_internal_region AND c.tenant_id = @tenant_id::text AND c.object_id = @object_id::text AND c.state IN (2, 3)

@@ -1,0 +1,333 @@
+package payment
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+)
+
+// Present reads objects as they are now: what their merchants were answered, and what the books have
+// since. An answer that is repeated for its key is never changed by it.
+type Present struct {
+	Claims interface {
+		// Object is claim.Service.Object.
+		Object(ctx context.Context, tenant, home, id string) (o claim.Object, found bool, err error)
+	}
+	// Books is the part of ledger.Store that [ledger.Everything] reads, and ReversalsAt.
+	Books PresentBooks
+}
+
+// PresentBooks are books that [Present] reads.
+type PresentBooks interface {
+	Named(ctx context.Context, region string, ids []string) ([]ledger.Transaction, error)
+	About(ctx context.Context, region, object string) ([]ledger.Transaction, error)
+	Reversals(ctx context.Context, ids ...string) ([]ledger.Transaction, error)
+	ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error)
+}
+
+// Object returns the state of an object and its present answer, which is the stored one if that is a
+// problem. The object of a claim that was deleted is made from the books.
+//
+// It reads with authority. A refund may be booked in any region, so the read of a charge fails, with
+// an error of package claim, where it cannot reach the books of each: an amount without them would be
+// too low. The claim is read before the books, so they are no older than as_of.
+func (p *Present) Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
+	o, found, err := p.Claims.Object(ctx, tenant, home, id)
+	switch {
+	case err != nil, o.State == claim.FailedRetry, o.State == claim.InFlight && !o.Response.Sendable():
+		return o.State, o.Response, found, err // nothing else can be said of it yet
+	case o.State == claim.InFlight: // nothing is booked
+		f := facts{id: id}
+		body, err := f.since(o.Response.Body)
+		return o.State, asOf(body, o.At), err == nil, err
+	}
+	f, err := p.facts(ctx, tenant, home, id)
+	if err != nil {
+		return 0, claim.Response{}, false, err
+	}
+	var body []byte
+	switch {
+	case found && o.State == claim.Completed:
+		body, err = f.since(o.Response.Body)
+	case f.own != nil && f.own.Kind != ledger.GhostRefund:
+		body = f.alone(f.own, statusSucceeded)
+	case len(f.ghosts) > 0: // refused, or given up, and its money moved all the same
+		body = f.alone(f.ghosts[0], statusFailed)
+	default:
+		return o.State, o.Response, found, nil
+	}
+	return claim.Completed, asOf(body, o.At), err == nil, err
+}
+
+// facts reads what the books have about an object.
+func (p *Present) facts(ctx context.Context, tenant, home, id string) (*facts, error) {
+	var books interface {
+		Named(ctx context.Context, region string, ids []string) ([]ledger.Transaction, error)
+		About(ctx context.Context, region, object string) ([]ledger.Transaction, error)
+		Reversals(ctx context.Context, ids ...string) ([]ledger.Transaction, error)
+	} = p.Books
+	if prefix, _, _ := claim.ReadObjectID(id); prefix != Prefix(Charge) {
+		books = atHome{p.Books, home}
+	}
+	all, missing := ledger.Everything(ctx, books, []string{home}, id)
+	if len(missing) > 0 {
+		return nil, errors.Join(missing...)
+	}
+	f := &facts{id: id, all: slices.DeleteFunc(all, func(t ledger.Transaction) bool { return t.Tenant != tenant })}
+	for i := range f.all {
+		switch t := &f.all[i]; {
+		case t.ID == id && (t.Kind == ledger.Charge || t.Kind == ledger.Transfer || t.Kind == ledger.Refund), t.Object == id && t.Kind == ledger.GhostRefund:
+			f.own = t
+		case t.Object == id && t.Kind == ledger.Ghost:
+			f.ghosts = append(f.ghosts, t)
+		}
+	}
+	return f, nil
+}
+
+// atHome are the books of one region: what follows from a transfer or a refund is booked where that is.
+type atHome struct {
+	PresentBooks
+	home string
+}
+
+func (b atHome) Reversals(ctx context.Context, ids ...string) (all []ledger.Transaction, err error) {
+	for _, id := range ids {
+		some, err := b.ReversalsAt(ctx, b.home, id)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// asOf completes the body of an answer. The tag is that of all but the time.
+func asOf(body []byte, at time.Time) claim.Response {
+	sum := sha256.Sum256(body)
+	return claim.Response{
+		Status: http.StatusOK,
+		Header: []claim.HeaderField{
+			{Name: "Content-Type", Value: "application/json"},
+			{Name: "Etag", Value: `W/"` + hex.EncodeToString(sum[:16]) + `"`},
+		},
+		Body: fmt.Appendf(body, `,"as_of":%d}`, at.Unix()),
+	}
+}
+
+// facts are what the books have about one object of a tenant, in the order of their time.
+type facts struct {
+	id  string
+	all []ledger.Transaction
+	// own is its booking, nil for none; ghosts are the movements that nobody asked for.
+	own    *ledger.Transaction
+	ghosts []*ledger.Transaction
+}
+
+// of returns the reversals of a transaction that are of one of kinds, the latest first.
+func (f *facts) of(t *ledger.Transaction, kinds ...ledger.Kind) (some []*ledger.Transaction) {
+	for i := len(f.all) - 1; i >= 0; i-- {
+		if r := &f.all[i]; r.Reverses == t.ID && slices.Contains(kinds, r.Kind) {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+// failed reports whether the movement of t has failed since.
+func (f *facts) failed(t *ledger.Transaction) bool {
+	return slices.ContainsFunc(f.all, func(r ledger.Transaction) bool {
+		_, failure := r.Kind.Failed()
+		return failure && r.Reverses == t.ID
+	})
+}
+
+// returned sums those that have not failed.
+func (f *facts) returned(some []*ledger.Transaction) (sum int64) {
+	for _, t := range some {
+		if !f.failed(t) {
+			sum += t.Amount
+		}
+	}
+	return sum
+}
+
+// since returns a stored object with what happened to it since, without its closing brace.
+func (f *facts) since(stored []byte) ([]byte, error) {
+	read := json.NewDecoder(bytes.NewReader(stored))
+	if brace, err := read.Token(); err != nil || brace != json.Delim('{') {
+		return nil, fmt.Errorf("payment: the stored answer of %s is no object: %w", f.id, err)
+	}
+	b := append(make([]byte, 0, len(stored)+renderRoom), '{')
+	for read.More() {
+		name, err := read.Token()
+		var value json.RawMessage
+		if err == nil {
+			err = read.Decode(&value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("payment: the stored answer of %s: %w", f.id, err)
+		}
+		switch {
+		case name == "amount_captured" && f.own != nil:
+			continue // appendSince has it
+		case name == "status" && f.own != nil && f.failed(f.own):
+			value = json.RawMessage(`"` + statusFailed + `"`)
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, name.(string)), ':') // a member's name is one
+		b = append(b, value...)
+	}
+	return f.appendSince(b), nil
+}
+
+// alone returns the object of a booking by what the books have of it.
+func (f *facts) alone(t *ledger.Transaction, status string) []byte {
+	if f.failed(t) {
+		status = statusFailed
+	}
+	object := Charge
+	switch t.Kind {
+	case ledger.Transfer:
+		object = Transfer
+	case ledger.Refund:
+		object = Refund
+	}
+	b := appendBooked(nil, f.id, string(object), t, status)
+	if object == Refund {
+		b = append(b, `,"charge":`...)
+		b = appendString(b, t.Reverses)
+	}
+	return f.appendSince(appendProvider(b, t.Provider, t.ProviderRef))
+}
+
+// appendBooked begins an object that is made from a booking.
+func appendBooked(b []byte, id, object string, t *ledger.Transaction, status string) []byte {
+	return fmt.Appendf(b, `{"id":%q,"object":%q,"amount":%d,"currency":%q,"status":%q,"created":%d`, id, object, t.Amount, t.Currency, status, t.At.Unix())
+}
+
+// appendSince appends the members that say what happened to an object since.
+func (f *facts) appendSince(b []byte) []byte {
+	switch {
+	case f.own != nil && f.own.Kind == ledger.Charge:
+		captured, refunds := f.own.Amount, f.of(f.own, ledger.Refund, ledger.ProviderRefund)
+		if f.failed(f.own) {
+			captured = 0
+		}
+		b = fmt.Appendf(b, `,"amount_captured":%d,"amount_refunded":%d`, captured, f.returned(refunds))
+		b = appendList(b, "refunds", refunds, f.appendRefund)
+		b = f.appendDisputes(b)
+	case f.own != nil && f.own.Kind == ledger.Transfer:
+		back := f.of(f.own, ledger.TransferReversal)
+		b = fmt.Appendf(b, `,"amount_reversed":%d`, f.returned(back))
+		b = appendList(b, "reversals", back, func(b []byte, t *ledger.Transaction) []byte {
+			return append(appendBooked(b, nameOf("trr", t.ID), "transfer_reversal", t, statusSucceeded), '}')
+		})
+	}
+	return appendList(b, "compensations", f.ghosts, f.appendCompensation)
+}
+
+// appendList appends a list, unless it is empty.
+func appendList[T any](b []byte, name string, all []T, one func(b []byte, t T) []byte) []byte {
+	for i, t := range all {
+		if i == 0 {
+			b = append(appendString(append(b, ','), name), `:[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = one(b, t)
+	}
+	if len(all) > 0 {
+		b = append(b, ']')
+	}
+	return b
+}
+
+// appendRefund appends a refund, by its merchant or at the provider, as the books have it.
+func (f *facts) appendRefund(b []byte, t *ledger.Transaction) []byte {
+	id, status := t.ID, statusSucceeded
+	if t.Kind == ledger.ProviderRefund {
+		id = nameOf("re", t.ID)
+	}
+	if f.failed(t) {
+		status = statusFailed
+	}
+	b = appendBooked(b, id, string(Refund), t, status)
+	b = append(b, `,"charge":`...)
+	b = appendString(b, f.id)
+	if t.Kind == ledger.ProviderRefund {
+		b = append(b, `,"reason":"`+madeAtProvider+`"`...)
+	}
+	return append(appendProvider(b, t.Provider, t.ProviderRef), '}')
+}
+
+// The states of a dispute in its charge, as far as the books have decided it, and of a compensation.
+const (
+	disputeOpen, disputeWon, disputeLost = "open", "won", "lost"
+
+	compensationPending, compensationRefunded = "pending", "refunded"
+)
+
+// appendDisputes appends the disputes of the charge, the latest first. A provider may decide one under
+// another id than it was opened: then the decision is that of a dispute of its amount, one that is
+// open if there is one.
+func (f *facts) appendDisputes(b []byte) []byte {
+	type dispute struct {
+		*ledger.Transaction
+		status string
+	}
+	var all []*dispute
+	for _, t := range f.of(f.own, ledger.DisputeOpened) {
+		d := &dispute{t, disputeOpen}
+		if len(f.of(t, ledger.DisputeWon)) > 0 {
+			d.status = disputeWon
+		}
+		all = append(all, d)
+	}
+	for i := range f.all {
+		lost := &f.all[i]
+		if lost.Kind != ledger.DisputeLost || lost.Object != f.id {
+			continue
+		}
+		for _, fits := range []func(*dispute) bool{
+			func(d *dispute) bool { return d.ProviderRef == lost.ProviderRef },
+			func(d *dispute) bool { return d.status == disputeOpen && d.Amount == lost.Amount },
+			func(d *dispute) bool { return d.status == disputeWon && d.Amount == lost.Amount },
+		} {
+			if i := slices.IndexFunc(all, fits); i >= 0 {
+				all[i].status = disputeLost
+				break
+			}
+		}
+	}
+	return appendList(b, "disputes", all, func(b []byte, d *dispute) []byte {
+		b = appendBooked(b, nameOf("dp", d.ID), "dispute", d.Transaction, d.status)
+		return append(appendProvider(b, d.Provider, d.ProviderRef), '}')
+	})
+}
+
+// appendCompensation appends a movement that nobody asked for.
+func (f *facts) appendCompensation(b []byte, ghost *ledger.Transaction) []byte {
+	status := compensationPending
+	back := f.of(ghost, ledger.GhostRefund, ledger.ProviderRefund)
+	switch {
+	case f.failed(ghost):
+		status = statusFailed
+	case f.returned(back) >= ghost.Amount:
+		status = compensationRefunded
+	}
+	b = fmt.Appendf(b, `{"object":"compensation","amount":%d,"currency":%q,"status":%q,"created":%d`, ghost.Amount, ghost.Currency, status, ghost.At.Unix())
+	return append(appendProvider(b, ghost.Provider, ghost.ProviderRef), '}')
+}
