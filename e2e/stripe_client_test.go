@@ -176,15 +176,49 @@ func TestStripeGoPaysAndRefunds(t *testing.T) {
 
 	asCharge, err := c.V1Charges.Retrieve(w.ctx, charge.ID, nil)
 	require.NoError(t, err)
-	require.Equal(t, string(charge.LastResponse.RawJSON), string(asCharge.LastResponse.RawJSON), "it reads as it was answered")
+	require.Equal(t, charge.ID, asCharge.ID)
+	require.EqualValues(t, 1999, asCharge.AmountCaptured)
+	require.EqualValues(t, 500, asCharge.AmountRefunded)
+	require.False(t, asCharge.Refunded || asCharge.Disputed)
+	require.Nil(t, asCharge.Refunds)
+	expanded := &stripe.ChargeRetrieveParams{}
+	expanded.AddExpand("refunds")
+	asCharge, err = c.V1Charges.Retrieve(w.ctx, charge.ID, expanded)
+	require.NoError(t, err)
+	require.Len(t, asCharge.Refunds.Data, 1)
+	require.Equal(t, back.ID, asCharge.Refunds.Data[0].ID)
 	asIntent, err := c.V1PaymentIntents.Retrieve(w.ctx, charge.PaymentIntent.ID, nil)
 	require.NoError(t, err)
 	require.Equal(t, charge.ID, asIntent.LatestCharge.ID)
+	require.EqualValues(t, 1999, asIntent.AmountReceived)
+	ofIntent := &stripe.PaymentIntentRetrieveParams{}
+	ofIntent.AddExpand("latest_charge.refunds")
+	asIntent, err = c.V1PaymentIntents.Retrieve(w.ctx, intent.ID, ofIntent)
+	require.NoError(t, err)
+	require.True(t, asIntent.LatestCharge.Refunded)
+	require.Equal(t, whole.ID, asIntent.LatestCharge.Refunds.Data[0].ID)
 	read, err := c.V1Refunds.Retrieve(w.ctx, back.ID, nil)
 	require.NoError(t, err)
-	require.Equal(t, string(back.LastResponse.RawJSON), string(read.LastResponse.RawJSON))
+	require.Equal(t, stripe.RefundStatusSucceeded, read.Status)
+	require.Equal(t, map[string]string{"why": "late"}, read.Metadata)
 
-	w.judge.once(t, 5)
+	// All refunds of a charge, by the SDK's own paging.
+	for range 3 {
+		_, err := c.V1Refunds.Create(w.ctx, &stripe.RefundCreateParams{Charge: stripe.String(charge.ID), Amount: stripe.Int64(100)})
+		require.NoError(t, err)
+	}
+	pages := &stripe.RefundListParams{Charge: stripe.String(charge.ID)}
+	pages.Limit = stripe.Int64(3)
+	sum, listed := int64(0), 0
+	for one, err := range c.V1Refunds.List(w.ctx, pages).All(w.ctx) {
+		require.NoError(t, err)
+		require.Equal(t, charge.ID, one.Charge.ID)
+		sum, listed = sum+one.Amount, listed+1
+	}
+	require.EqualValues(t, 800, sum)
+	require.Equal(t, 4, listed)
+
+	w.judge.once(t, 8)
 }
 
 // What is lost on the way, before or after the node has done its work, stripe-go repeats

@@ -32,12 +32,24 @@ type nodeMade struct {
 		LatestCharge       json.RawMessage `json:"latest_charge"`
 		PaymentIntent      string          `json:"payment_intent"`
 		Charge             string
+		AmountRefunded     int64 `json:"amount_refunded"`
+		Refunds            *nodeList
+		nodeList           // where it is a list
 	}
 	Status              int
 	RequestID, Replayed string
 	Error               *struct {
 		Kind, Code, DeclineCode, Param, Message, Again string
 	}
+}
+
+// nodeList is a list of objects.
+type nodeList struct {
+	Data []struct {
+		ID     string
+		Amount int64
+	}
+	HasMore bool `json:"has_more"`
 }
 
 // stripeNode finds the library, or skips the test.
@@ -115,6 +127,14 @@ func TestStripeNode(t *testing.T) {
 	require.Equal(t, intent.Object.ID, refund.Object.PaymentIntent)
 	retried()
 	w.judge.once(t, 3)
+	reads := viaNode(t, l, false,
+		nodeCall{"charges", "retrieve", []any{refund.Object.Charge, args{"expand": []string{"refunds"}}}},
+		nodeCall{"refunds", "list", []any{args{"payment_intent": intent.Object.ID, "limit": 1}}})
+	require.EqualValues(t, 500, done(reads[:1]).Object.AmountRefunded)
+	require.Equal(t, refund.Object.ID, reads[0].Object.Refunds.Data[0].ID)
+	require.Equal(t, "list", done(reads[1:]).Object.Object)
+	require.Equal(t, refund.Object.ID, reads[1].Object.Data[0].ID)
+	require.False(t, reads[1].Object.HasMore)
 
 	w.failsOnce(simulator.Faults{DropReply: 1})
 	l.fates()

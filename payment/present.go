@@ -268,7 +268,7 @@ func (f *facts) appendRefund(b []byte, t *ledger.Transaction) []byte {
 	b = append(b, `,"charge":`...)
 	b = appendString(b, f.id)
 	if t.Kind == ledger.ProviderRefund {
-		b = append(b, `,"reason":"`+madeAtProvider+`"`...)
+		b = append(b, `,"reason":"`+MadeAtProvider+`"`...)
 	}
 	return append(appendProvider(b, t.Provider, t.ProviderRef), '}')
 }

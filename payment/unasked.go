@@ -84,8 +84,8 @@ type reversalBody struct {
 	Amount int64  `json:"amount"`
 }
 
-// madeAtProvider is the reason of a refund that we did not request.
-const madeAtProvider = "made_at_provider"
+// MadeAtProvider is the reason of a refund that a person made at the provider.
+const MadeAtProvider = "made_at_provider"
 
 // HappenedUnasked returns the messages that emit h to every sink, under the same id
 // however often the provider reports it. Movements that belong to no merchant, such as
@@ -121,7 +121,7 @@ func (h *Happened) object() any {
 	switch h.Kind {
 	case ledger.ProviderRefund, ledger.ProviderRefundFailed:
 		made := ledger.UnaskedID(ledger.ProviderRefund, h.Provider, h.ProviderRef)
-		b := refundBody{nameOf("re", made), string(Refund), h.Amount, h.Currency, statusSucceeded, h.Object, madeAtProvider, provider, ""}
+		b := refundBody{nameOf("re", made), string(Refund), h.Amount, h.Currency, statusSucceeded, h.Object, MadeAtProvider, provider, ""}
 		if h.Kind == ledger.ProviderRefundFailed {
 			b.Status, b.Code = statusFailed, h.Reason
 		}

@@ -14,7 +14,6 @@ import (
 // object handles look-ups by id. It has three answers: the object as it is now, no such object, and
 // "not known yet".
 func (s *server) object(op payment.Operation, as stripeapi.Resource) handler {
-	prefix := payment.Prefix(op)
 	return func(res *response, r *http.Request) error {
 		id := r.PathValue("id")
 		if res.stripe != nil {
@@ -25,41 +24,73 @@ func (s *server) object(op payment.Operation, as stripeapi.Resource) handler {
 		} else if as == stripeapi.PaymentIntent {
 			return errNoSuchPath
 		}
-		missing := refuse(problem.NotFound, "There is no "+string(op)+" with this id.")
-		// An id that was never minted here needs no look-up.
-		got, code, ok := claim.ReadObjectID(id)
-		if !ok || got != prefix {
-			return missing
-		}
-		if home, known := s.HomeOf(code); known {
-			res.Header()[headerHome] = []string{home}
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
-		defer cancel()
-		state, resp, found, err := s.Router.Object(ctx, res.tenant.ID, id)
-		switch {
-		case err != nil:
+		resp, err := s.find(res, r, op, id)
+		if err != nil || res.status != 0 {
 			return err
-		case !found:
-			return missing
-		case state == claim.Completed, state == claim.InFlight && resp.Sendable():
-			return res.sendObject(r, &resp) // one in flight waits for the payer or for a bank
-		case state == claim.InFlight:
-			p := problem.New(problem.OutcomeUnknown, "It is not known yet whether this "+string(op)+" was made; ask again.")
-			p.RetryAfter = retryUnknown
-			return &refusal{Problem: p}
-		case state == claim.FailedTerminal && resp.Status == http.StatusServiceUnavailable:
-			s.explain(res, &resp)
-			if res.stripe != nil {
-				if err := res.asStripe(&resp); err != nil {
-					return err
-				}
-			}
-			res.send(resp.Status, resp.Field("Content-Type"), resp.Body) // given up: still unknown, and reported so
-			return nil
-		default:
-			return refuse(problem.NotFound, "There is no such "+string(op)+": it was refused.")
 		}
+		return res.sendObject(r, &resp)
+	}
+}
+
+// refundsOf lists the refunds of a charge.
+func (s *server) refundsOf(res *response, r *http.Request) error {
+	if res.stripe != nil {
+		if err := res.stripe.serves(stripeapi.Refund); err != nil {
+			return err
+		}
+	}
+	page, err := stripeapi.ReadPage(r.URL.RawQuery)
+	if err != nil {
+		return wrongParam(err)
+	}
+	resp, err := s.find(res, r, payment.Charge, page.Charge)
+	if err != nil || res.status != 0 {
+		return err
+	}
+	body, err := page.Refunds(resp.Body, res.stripe != nil)
+	if err != nil {
+		return wrongParam(err)
+	}
+	res.send(http.StatusOK, mediaJSON, body)
+	return nil
+}
+
+// find reads an object. It answers itself, and sets res.status, if the outcome was given up.
+func (s *server) find(res *response, r *http.Request, op payment.Operation, id string) (resp claim.Response, err error) {
+	missing := refuse(problem.NotFound, "There is no "+string(op)+" with this id.")
+	// An id that was never minted here needs no look-up.
+	got, code, ok := claim.ReadObjectID(id)
+	if !ok || got != payment.Prefix(op) {
+		return resp, missing
+	}
+	if home, known := s.HomeOf(code); known {
+		res.Header()[headerHome] = []string{home}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
+	defer cancel()
+	state, resp, found, err := s.Router.Object(ctx, res.tenant.ID, id)
+	switch {
+	case err != nil:
+		return resp, err
+	case !found:
+		return resp, missing
+	case state == claim.Completed, state == claim.InFlight && resp.Sendable(): // one in flight waits for the payer or for a bank
+		return resp, nil
+	case state == claim.InFlight:
+		p := problem.New(problem.OutcomeUnknown, "It is not known yet whether this "+string(op)+" was made; ask again.")
+		p.RetryAfter = retryUnknown
+		return resp, &refusal{Problem: p}
+	case state == claim.FailedTerminal && resp.Status == http.StatusServiceUnavailable:
+		s.explain(res, &resp)
+		if res.stripe != nil {
+			if err := res.asStripe(&resp); err != nil {
+				return resp, err
+			}
+		}
+		res.send(resp.Status, resp.Field("Content-Type"), resp.Body) // given up: still unknown, and reported so
+		return resp, nil
+	default:
+		return resp, refuse(problem.NotFound, "There is no such "+string(op)+": it was refused.")
 	}
 }
 

@@ -184,6 +184,7 @@ func (s *server) routes() []route {
 		{"POST", "/v1/webhooks/{provider}", s.notice, true},
 		{"POST", "/v1/idempotency-keys", s.mint, false},
 		{"GET", "/v1/idempotency-keys/{key}", s.inspect, false},
+		{"GET", payment.Path(payment.Refund), s.refundsOf, false},
 		{"GET", "/v1/openapi.json", openAPI, true},
 		{"GET", pathErrors, errorIndex, true},
 		{"GET", pathErrors + "/{error}", errorPage, true},
@@ -237,13 +238,19 @@ func (s *server) mount() {
 			}
 		})
 	}
+	allows := map[string][]string{}
 	for _, rt := range s.routes() {
-		allow := rt.method
-		if rt.method == http.MethodGet {
-			allow = "GET, HEAD"
-		}
 		handle(rt.method+" "+rt.path, rt.open, rt.handle)
+		methods := []string{rt.method}
+		if rt.method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+		allows[rt.path] = append(allows[rt.path], methods...)
+		if len(allows[rt.path]) > len(methods) {
+			continue // the path has another method, and this answer already
+		}
 		handle(rt.path, rt.open, func(res *response, _ *http.Request) error {
+			allow := strings.Join(allows[rt.path], ", ")
 			res.Header()["Allow"] = []string{allow}
 			return refuse(problem.MethodNotAllowed, "This path only answers to "+allow+".")
 		})

@@ -319,6 +319,57 @@ func TestAnObjectThatHasNotChanged(t *testing.T) {
 	}
 }
 
+// The refunds of a charge are listed as it is read, in either dialect.
+func TestRefundsOfACharge(t *testing.T) {
+	id, err := claim.NewObjectID("ch", 7, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const back = `{"id":"re_1","object":"refund","amount":5,"currency":"usd","status":"succeeded","created":2,"charge":"ch_1","provider":{"name":"p","reference":"r"}}`
+	f := newFake()
+	f.object = func(tenant, of string) (claim.State, claim.Response, bool, error) {
+		if of != id {
+			return claim.FailedTerminal, claim.Response{}, true, nil
+		}
+		return claim.Completed, claim.Response{Status: 200, Body: []byte(`{"id":"` + id + `","object":"charge","status":"succeeded","refunds":[` + back + `]}`)}, tenant == "acme", nil
+	}
+	h := newAPI(t, f)
+	w := serve(h, request("GET", "/v1/refunds?charge="+id, ""))
+	if want := `{"object":"list","data":[` + back + `],"has_more":false,"url":"/v1/refunds?charge=` + id + `"}`; w.Code != 200 || w.Body.String() != want {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	w = serve(h, stripely("GET", "/v1/refunds?payment_intent="+strings.Replace(id, "ch_", "pi_", 1), ""))
+	if w.Code != 200 || !strings.Contains(w.Body.String(), `"payment_intent":"pi_1"`) {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	other, err := claim.NewObjectID("ch", 7, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]struct {
+		status int
+		member string
+	}{
+		"": {400, "charge"}, "?charge=" + id + "&limit=0": {400, "limit"}, "?charge=" + id + "&starting_after=re_2": {400, "starting_after"},
+		"?charge=ch_1": {404, ""}, "?charge=" + other: {404, ""}, "?charge=" + id + "&colour=red": {400, "colour"},
+	} {
+		w := serve(h, request("GET", "/v1/refunds"+query, ""))
+		if p := problemIn(t, w); w.Code != want.status || p.Member != want.member {
+			t.Errorf("%s: got %d %s", query, w.Code, w.Body)
+		}
+		w = serve(h, stripely("GET", "/v1/refunds"+query, ""))
+		if got := stripeErrorIn(t, w); w.Code != want.status || want.member != "" && got.Error.Param != want.member {
+			t.Errorf("%s: got %d %s", query, w.Code, w.Body)
+		}
+	}
+	if w := serve(h, request("GET", "/v1/refunds?charge="+id, "", "Authorization", "Bearer sk_globex")); w.Code != 404 {
+		t.Errorf("another tenant's: got %d", w.Code)
+	}
+	if w := serve(h, request("DELETE", "/v1/refunds", "")); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD, POST" {
+		t.Errorf("got %d %v", w.Code, w.Header())
+	}
+}
+
 func TestInspect(t *testing.T) {
 	f := newFake()
 	h := newAPI(t, f)

@@ -123,7 +123,9 @@ func wrongParam(err error) error {
 	if !ok {
 		return err
 	}
-	return &refusal{Problem: problem.New(problem.InvalidRequest, param.Message), param: param}
+	p := problem.New(problem.InvalidRequest, param.Message)
+	p.Member = param.Param
+	return &refusal{Problem: p, param: param}
 }
 
 // readForm converts the form of the query and the body to the equivalent canonical JSON,

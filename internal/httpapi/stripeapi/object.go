@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/homeward-io/homeward/payment"
 )
 
 // native is a stored object of the merchant's API.
@@ -18,11 +21,17 @@ type native struct {
 	Created       int64           `json:"created"`
 	Charge        string          `json:"charge"`
 	Destination   string          `json:"destination"`
-	PaymentMethod string          `json:"payment_method"`
+	PaymentMethod *string         `json:"payment_method"`
 	Description   *string         `json:"description"`
 	Metadata      json.RawMessage `json:"metadata"`
 	Reason        *string         `json:"reason"`
-	ReceiptNumber string          `json:"receipt_number"`
+	ReceiptNumber *string         `json:"receipt_number"`
+	// What a read has beside what was answered.
+	Refunded  int64             `json:"amount_refunded"`
+	Refunds   []native          `json:"refunds"`
+	Disputes  []json.RawMessage `json:"disputes"`
+	Reversed  int64             `json:"amount_reversed"`
+	Reversals []native          `json:"reversals"`
 	// Members of a payment beside its amount.
 	ApplicationFee   json.RawMessage `json:"application_fee_amount"`
 	Customer         json.RawMessage `json:"customer"`
@@ -37,6 +46,7 @@ type native struct {
 	OrderID   json.RawMessage `json:"order_id"`
 	ExpiresAt json.RawMessage `json:"expires_at"`
 	Provider  json.RawMessage `json:"provider"`
+	AsOf      json.RawMessage `json:"as_of"`
 }
 
 // The statuses of the merchant's API, which are those of a payment intent.
@@ -46,6 +56,10 @@ const (
 	statusProcessing = "processing"
 	statusHeld       = "requires_capture"
 	statusCanceled   = "canceled"
+	// statusFailed is that of a movement that was taken back after it had succeeded.
+	statusFailed = "failed"
+	// statusUnpaid is the intent's of a charge that failed.
+	statusUnpaid = "requires_payment_method"
 	// statusPending is that of a charge or refund whose outcome is open.
 	statusPending = "pending"
 )
@@ -58,6 +72,8 @@ func (n *native) intentStatus() string {
 	switch n.Status {
 	case statusDone, statusAction, statusHeld, statusCanceled:
 		return n.Status
+	case statusFailed:
+		return statusUnpaid
 	default:
 		return statusProcessing
 	}
@@ -69,6 +85,8 @@ func (n *native) chargeStatus() string {
 	switch n.Status {
 	case statusDone, statusHeld, statusCanceled:
 		return statusDone
+	case statusFailed:
+		return statusFailed
 	default:
 		return statusPending
 	}
@@ -113,29 +131,22 @@ func (n *native) captureMethod() string {
 	return n.CaptureMethod
 }
 
-// Object renders a stored object, the body of an answer that is not an error. It
-// follows from v and the body alone. Members that a later event changes, such as
-// amount_refunded, have the values of the time when the body was stored.
+// Object renders an object, the body of an answer that is not an error. It follows from v and the
+// body alone. Members that a later event changes, such as amount_refunded, are those of the body: of
+// an answer that is repeated, of the time when it was stored.
 func (v View) Object(body []byte) ([]byte, error) {
-	var n native
-	if err := json.Unmarshal(body, &n); err != nil {
-		return nil, fmt.Errorf("stripeapi: the stored object cannot be read: %w", err)
+	n, err := readNative(body)
+	if err != nil {
+		return nil, err
 	}
-	if n.ID == "" || n.Object == "" || n.Status == "" {
-		return nil, errors.New("stripeapi: the stored object has no id, no kind or no status")
-	}
-	if n.Metadata == nil {
-		n.Metadata = json.RawMessage(`{}`)
-	}
-	n.Amount, n.Captured = stripeUnits(n.Amount, n.Currency), stripeUnits(n.Captured, n.Currency)
 	var rendered any
 	switch {
 	case v.Resource == PaymentIntent && n.Object == string(Charge):
-		rendered = n.intent(v.expand)
+		rendered = n.intent(v.expand...)
 	case string(v.Resource) != n.Object:
 		return nil, fmt.Errorf("stripeapi: a %s was requested, and a %s is stored", v.Resource, n.Object)
 	case v.Resource == Charge:
-		rendered = n.charge(v.expand)
+		rendered = n.charge(v.expand...)
 	case v.Resource == Refund:
 		rendered = n.refund()
 	default:
@@ -144,14 +155,42 @@ func (v View) Object(body []byte) ([]byte, error) {
 	return json.Marshal(rendered)
 }
 
+func readNative(body []byte) (n native, err error) {
+	if err := json.Unmarshal(body, &n); err != nil {
+		return n, fmt.Errorf("stripeapi: the object cannot be read: %w", err)
+	}
+	if n.ID == "" || n.Object == "" || n.Status == "" {
+		return n, errors.New("stripeapi: the object has no id, no kind or no status")
+	}
+	n.inUnits()
+	return n, nil
+}
+
+// inUnits converts the amounts of n, and of the objects in it, to Stripe's units.
+func (n *native) inUnits() {
+	if n.Metadata == nil {
+		n.Metadata = json.RawMessage(`{}`)
+	}
+	for _, amount := range []*int64{&n.Amount, &n.Captured, &n.Refunded, &n.Reversed} {
+		*amount = stripeUnits(*amount, n.Currency)
+	}
+	for i := range n.Refunds {
+		n.Refunds[i].inUnits()
+	}
+	for i := range n.Reversals {
+		n.Reversals[i].inUnits()
+	}
+}
+
 // own are the members of the merchant's API that Stripe's lacks.
 type own struct {
 	OrderID   json.RawMessage `json:"order_id,omitempty"`
 	ExpiresAt json.RawMessage `json:"expires_at,omitempty"`
 	Provider  json.RawMessage `json:"provider,omitempty"`
+	AsOf      json.RawMessage `json:"as_of,omitempty"`
 }
 
-func (n *native) own() own { return own{n.OrderID, n.ExpiresAt, n.Provider} }
+func (n *native) own() own { return own{n.OrderID, n.ExpiresAt, n.Provider, n.AsOf} }
 
 // null is a member that is always null.
 type null struct{}
@@ -190,12 +229,13 @@ type charge struct {
 	Outcome                   null            `json:"outcome"`
 	Paid                      bool            `json:"paid"`
 	PaymentIntent             any             `json:"payment_intent"` // an id, or an object
-	PaymentMethod             string          `json:"payment_method"`
+	PaymentMethod             *string         `json:"payment_method"`
 	PaymentMethodDetails      null            `json:"payment_method_details"`
 	ReceiptEmail              null            `json:"receipt_email"`
-	ReceiptNumber             string          `json:"receipt_number"`
+	ReceiptNumber             *string         `json:"receipt_number"`
 	ReceiptURL                null            `json:"receipt_url"`
 	Refunded                  bool            `json:"refunded"`
+	Refunds                   *list           `json:"refunds,omitempty"` // with expand alone, since 2022-11-15
 	Review                    null            `json:"review"`
 	Shipping                  null            `json:"shipping"`
 	SourceTransfer            null            `json:"source_transfer"`
@@ -227,19 +267,30 @@ type address struct {
 // livemode is always true, as there is no test mode.
 const livemode = true
 
-func (n *native) charge(expand bool) *charge {
+func (n *native) charge(expand ...string) *charge {
 	c := &charge{
-		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.moved(), AmountRefunded: n.uncaptured(), Captured: n.done(), Refunded: n.Status == statusCanceled, Created: n.Created, Currency: n.Currency,
-		Description: n.Description, Livemode: livemode, Metadata: n.Metadata, Paid: n.chargeStatus() == statusDone, PaymentIntent: intentOf(n.ID),
+		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.moved(), AmountRefunded: n.uncaptured() + n.Refunded, Captured: n.done(), Created: n.Created, Currency: n.Currency,
+		Description: n.Description, Disputed: len(n.Disputes) > 0, Livemode: livemode, Metadata: n.Metadata, Paid: n.chargeStatus() == statusDone, PaymentIntent: intentOf(n.ID),
 		PaymentMethod: n.PaymentMethod, ReceiptNumber: n.ReceiptNumber, Status: n.chargeStatus(), own: n.own(),
 		ApplicationFeeAmount: n.ApplicationFee, Customer: n.Customer, OnBehalfOf: n.OnBehalfOf, StatementDescriptorSuffix: n.StatementSuffix,
 		TransferData: n.TransferData,
 	}
-	if expand {
-		c.PaymentIntent = n.intent(false)
+	c.Refunded = c.AmountRefunded >= c.Amount && c.Amount > 0
+	if slices.Contains(expand, expandIntent) {
+		c.PaymentIntent = n.intent()
+	}
+	if slices.Contains(expand, expandRefunds) {
+		c.Refunds = newList(n.refundsURL())
+		for i := range n.Refunds[:min(len(n.Refunds), defaultPage)] {
+			c.Refunds.Data = append(c.Refunds.Data, n.Refunds[i].refund())
+		}
+		c.Refunds.HasMore = len(n.Refunds) > defaultPage
 	}
 	return c
 }
+
+// refundsURL is where the refunds of a charge are listed.
+func (n *native) refundsURL() string { return payment.Path(payment.Refund) + "?charge=" + n.ID }
 
 // paymentIntent is the schema "payment_intent".
 type paymentIntent struct {
@@ -266,7 +317,7 @@ type paymentIntent struct {
 	Metadata                  json.RawMessage `json:"metadata"`
 	NextAction                json.RawMessage `json:"next_action"`
 	OnBehalfOf                json.RawMessage `json:"on_behalf_of"`
-	PaymentMethod             string          `json:"payment_method"`
+	PaymentMethod             *string         `json:"payment_method"`
 	PaymentMethodOptions      none            `json:"payment_method_options"`
 	PaymentMethodTypes        []string        `json:"payment_method_types"`
 	Processing                null            `json:"processing"`
@@ -282,7 +333,7 @@ type paymentIntent struct {
 	own
 }
 
-func (n *native) intent(expand bool) *paymentIntent {
+func (n *native) intent(expand ...string) *paymentIntent {
 	pi := &paymentIntent{
 		ID: intentOf(n.ID), Object: PaymentIntent, Amount: n.Amount, AmountCapturable: n.capturable(), AmountReceived: n.moved(), CaptureMethod: n.captureMethod(),
 		ClientSecret: n.ClientSecret, NextAction: n.NextAction, ConfirmationMethod: "automatic", Created: n.Created, Currency: n.Currency, Description: n.Description, LatestCharge: n.ID,
@@ -291,8 +342,12 @@ func (n *native) intent(expand bool) *paymentIntent {
 		ApplicationFeeAmount: n.ApplicationFee, Customer: n.Customer, OnBehalfOf: n.OnBehalfOf, SetupFutureUsage: n.SetupFutureUsage,
 		StatementDescriptorSuffix: n.StatementSuffix, TransferData: n.TransferData,
 	}
-	if expand {
-		pi.LatestCharge = n.charge(false)
+	if slices.Contains(expand, expandCharge) {
+		var within []string
+		if slices.Contains(expand, expandCharge+"."+expandRefunds) {
+			within = []string{expandRefunds}
+		}
+		pi.LatestCharge = n.charge(within...)
 	}
 	return pi
 }
@@ -309,7 +364,7 @@ type refund struct {
 	Metadata               json.RawMessage `json:"metadata"`
 	PaymentIntent          string          `json:"payment_intent"`
 	Reason                 *string         `json:"reason"`
-	ReceiptNumber          string          `json:"receipt_number"`
+	ReceiptNumber          *string         `json:"receipt_number"`
 	SourceTransferReversal null            `json:"source_transfer_reversal"`
 	Status                 string          `json:"status"`
 	TransferReversal       null            `json:"transfer_reversal"`
@@ -317,10 +372,14 @@ type refund struct {
 }
 
 func (n *native) refund() *refund {
-	return &refund{
+	r := &refund{
 		ID: n.ID, Object: Refund, Amount: n.Amount, Charge: n.Charge, Created: n.Created, Currency: n.Currency, Metadata: n.Metadata,
 		PaymentIntent: intentOf(n.Charge), Reason: n.Reason, ReceiptNumber: n.ReceiptNumber, Status: n.chargeStatus(), own: n.own(),
 	}
+	if r.Reason != nil && *r.Reason == payment.MadeAtProvider {
+		r.Reason = nil // Stripe's has none
+	}
+	return r
 }
 
 // transfer is the schema "transfer".
@@ -336,24 +395,49 @@ type transfer struct {
 	Destination        string          `json:"destination"`
 	Livemode           bool            `json:"livemode"`
 	Metadata           json.RawMessage `json:"metadata"`
-	Reversals          list            `json:"reversals"`
+	Reversals          *list           `json:"reversals"`
 	Reversed           bool            `json:"reversed"`
 	SourceTransaction  null            `json:"source_transaction"`
 	TransferGroup      null            `json:"transfer_group"`
 	own
 }
 
+// list is a page of objects.
 type list struct {
 	Object  string `json:"object"`
-	Data    []none `json:"data"`
+	Data    []any  `json:"data"`
 	HasMore bool   `json:"has_more"`
 	URL     string `json:"url"`
 }
 
+func newList(url string) *list { return &list{Object: "list", Data: []any{}, URL: url} }
+
+// transferReversal is the schema "transfer_reversal".
+type transferReversal struct {
+	ID                       string `json:"id"`
+	Object                   string `json:"object"`
+	Amount                   int64  `json:"amount"`
+	BalanceTransaction       null   `json:"balance_transaction"`
+	Created                  int64  `json:"created"`
+	Currency                 string `json:"currency"`
+	DestinationPaymentRefund null   `json:"destination_payment_refund"`
+	Metadata                 none   `json:"metadata"`
+	SourceRefund             null   `json:"source_refund"`
+	Transfer                 string `json:"transfer"`
+}
+
+// transfer: one that failed came back as a whole, and Stripe's has no status.
 func (n *native) transfer() *transfer {
-	return &transfer{
-		ID: n.ID, Object: Transfer, Amount: n.Amount, Created: n.Created, Currency: n.Currency, Description: n.Description,
-		Destination: n.Destination, Livemode: livemode, Metadata: n.Metadata,
-		Reversals: list{Object: "list", Data: []none{}, URL: "/v1/transfers/" + n.ID + "/reversals"}, own: n.own(),
+	t := &transfer{
+		ID: n.ID, Object: Transfer, Amount: n.Amount, AmountReversed: n.Reversed, Created: n.Created, Currency: n.Currency, Description: n.Description,
+		Destination: n.Destination, Livemode: livemode, Metadata: n.Metadata, Reversals: newList(payment.Path(payment.Transfer) + "/" + n.ID + "/reversals"), own: n.own(),
 	}
+	if n.Status == statusFailed {
+		t.AmountReversed = n.Amount
+	}
+	t.Reversed = t.AmountReversed >= t.Amount && t.Amount > 0
+	for _, r := range n.Reversals {
+		t.Reversals.Data = append(t.Reversals.Data, &transferReversal{ID: r.ID, Object: r.Object, Amount: r.Amount, Created: r.Created, Currency: r.Currency, Transfer: n.ID})
+	}
+	return t
 }

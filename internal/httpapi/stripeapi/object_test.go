@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
@@ -51,9 +54,9 @@ func TestRenderings(t *testing.T) {
 	}{
 		"charge":                  {View{Resource: Charge}, charge},
 		"charge_plain":            {View{Resource: Charge}, plain},
-		"charge_expanded":         {View{Resource: Charge, expand: true}, charge},
+		"charge_expanded":         {View{Resource: Charge, expand: []string{expandIntent}}, charge},
 		"payment_intent":          {View{Resource: PaymentIntent}, charge},
-		"payment_intent_expanded": {View{Resource: PaymentIntent, expand: true}, charge},
+		"payment_intent_expanded": {View{Resource: PaymentIntent, expand: []string{expandCharge}}, charge},
 		"refund":                  {View{Resource: Refund}, refund},
 		"transfer":                {View{Resource: Transfer}, transfer},
 	} {
@@ -82,6 +85,170 @@ func TestRenderings(t *testing.T) {
 	} {
 		if got, err := (View{Resource: c.of}).Object([]byte(c.body)); err == nil {
 			t.Errorf("%s: got %s", name, got)
+		}
+	}
+}
+
+// read is a charge as it is read, with what more has.
+func read(status, more string) []byte {
+	return []byte(`{"id":"ch_1","object":"charge","amount":5000,"currency":"usd","status":"` + status + `","created":1,"payment_method":"pm_1","receipt_number":"R","provider":{"name":"p","reference":"r"}` + more + `,"as_of":9}`)
+}
+
+// refunds are n of one charge, the latest first, of which the last has failed.
+func refunds(n int) string {
+	var all []string
+	for i := range n {
+		status, reason := "succeeded", ""
+		if i == n-1 {
+			status = "failed"
+		} else if i == 0 {
+			reason = `,"reason":"made_at_provider"`
+		}
+		all = append(all, fmt.Sprintf(`{"id":"re_%d","object":"refund","amount":100,"currency":"usd","status":%q,"created":2,"charge":"ch_1"%s,"provider":{"name":"p","reference":"r"}}`, i, status, reason))
+	}
+	return `,"refunds":[` + strings.Join(all, ",") + `]`
+}
+
+// A read has the members of Stripe's own objects that say what happened since.
+func TestWhatHappenedSince(t *testing.T) {
+	spec := readSpec(t)
+	for name, c := range map[string]struct {
+		of                                  Resource
+		expand                              []string
+		body                                []byte
+		status                              string
+		captured, refunded                  int64
+		paid, isRefunded, disputed, hasMore bool
+		refunds                             int
+	}{
+		"as it was":             {Charge, nil, read("succeeded", `,"amount_captured":5000,"amount_refunded":0`), "succeeded", 5000, 0, true, false, false, false, 0},
+		"refunded in part":      {Charge, nil, read("succeeded", `,"amount_captured":5000,"amount_refunded":200`+refunds(3)), "succeeded", 5000, 200, true, false, false, false, 0},
+		"with its refunds":      {Charge, []string{expandRefunds}, read("succeeded", `,"amount_captured":5000,"amount_refunded":200`+refunds(3)), "succeeded", 5000, 200, true, false, false, false, 3},
+		"with many":             {Charge, []string{expandRefunds}, read("succeeded", `,"amount_captured":5000,"amount_refunded":1100`+refunds(12)), "succeeded", 5000, 1100, true, false, false, true, 10},
+		"captured in part":      {Charge, nil, read("succeeded", `,"amount_captured":600,"amount_refunded":600`), "succeeded", 600, 5000, true, true, false, false, 0},
+		"refunded and disputed": {Charge, nil, read("succeeded", `,"amount_captured":5000,"amount_refunded":5000,"disputes":[{"id":"dp_1","status":"won"}]`), "succeeded", 5000, 5000, true, true, true, false, 0},
+		"failed":                {Charge, nil, read("failed", `,"amount_captured":0,"amount_refunded":0`), "failed", 0, 0, false, false, false, false, 0},
+		"by its intent":         {PaymentIntent, []string{expandCharge, expandCharge + "." + expandRefunds}, read("succeeded", `,"amount_captured":5000,"amount_refunded":200`+refunds(3)), "succeeded", 5000, 200, true, false, false, false, 3},
+		"failed by its intent":  {PaymentIntent, []string{expandCharge}, read("failed", `,"amount_captured":0,"amount_refunded":0`), "requires_payment_method", 0, 0, false, false, false, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := View{Resource: c.of, expand: c.expand}.Object(c.body)
+			require.NoError(t, err)
+			type charge struct {
+				Status   string `json:"status"`
+				Captured int64  `json:"amount_captured"`
+				Refunded int64  `json:"amount_refunded"`
+				Paid     bool   `json:"paid"`
+				All      bool   `json:"refunded"`
+				Disputed bool   `json:"disputed"`
+				Refunds  *struct {
+					Data []struct {
+						Status string  `json:"status"`
+						Reason *string `json:"reason"`
+						Intent string  `json:"payment_intent"`
+					} `json:"data"`
+					HasMore bool   `json:"has_more"`
+					URL     string `json:"url"`
+				} `json:"refunds"`
+			}
+			var got charge
+			var object map[string]any
+			require.NoError(t, json.Unmarshal(raw, &object))
+			spec.check(t, string(c.of), object)
+			require.EqualValues(t, 9, object["as_of"])
+			if c.of == PaymentIntent {
+				var intent struct {
+					Status   string `json:"status"`
+					Received int64  `json:"amount_received"`
+					Charge   charge `json:"latest_charge"`
+				}
+				require.NoError(t, json.Unmarshal(raw, &intent))
+				require.Equal(t, c.status, intent.Status)
+				require.Equal(t, c.captured, intent.Received)
+				got = intent.Charge
+			} else {
+				require.NoError(t, json.Unmarshal(raw, &got))
+				require.Equal(t, c.status, got.Status)
+			}
+			require.Equal(t, []any{c.captured, c.refunded, c.paid, c.isRefunded, c.disputed}, []any{got.Captured, got.Refunded, got.Paid, got.All, got.Disputed})
+			if c.refunds == 0 {
+				require.Nil(t, got.Refunds, "they are shown if they are asked for")
+				return
+			}
+			require.Len(t, got.Refunds.Data, c.refunds)
+			require.Equal(t, c.hasMore, got.Refunds.HasMore)
+			require.Equal(t, "/v1/refunds?charge=ch_1", got.Refunds.URL)
+			require.Nil(t, got.Refunds.Data[0].Reason, "Stripe has no such reason")
+			require.Equal(t, "pi_1", got.Refunds.Data[0].Intent)
+		})
+	}
+	transfer := strings.NewReplacer("charge", "transfer", "ch_1", "tr_1").Replace(string(read("succeeded", `,"amount_reversed":99,"reversals":[{"id":"trr_1","object":"transfer_reversal","amount":99,"currency":"usd","status":"succeeded","created":2}]`)))
+	for status, want := range map[string]string{"succeeded": `"amount_reversed":99,`, "failed": `"amount_reversed":5000,`} {
+		raw, err := View{Resource: Transfer}.Object([]byte(strings.Replace(transfer, "succeeded", status, 1)))
+		require.NoError(t, err)
+		require.Contains(t, string(raw), want)
+		require.Contains(t, string(raw), fmt.Sprintf(`"reversed":%v`, status == "failed"))
+		require.Contains(t, string(raw), `"transfer":"tr_1"}],"has_more":false`)
+		var object map[string]any
+		require.NoError(t, json.Unmarshal(raw, &object))
+		spec.check(t, string(Transfer), object)
+	}
+}
+
+// Refunds are listed in pages, in either direction.
+func TestPagesOfRefunds(t *testing.T) {
+	charge := read("succeeded", refunds(5))
+	for query, want := range map[string]string{
+		"charge=ch_1":                                  "re_0 re_1 re_2 re_3 re_4",
+		"payment_intent=pi_1&limit=2":                  "re_0 re_1 more",
+		"charge=ch_1&limit=2&starting_after=re_1":      "re_2 re_3 more",
+		"charge=ch_1&limit=2&starting_after=re_2":      "re_3 re_4",
+		"charge=ch_1&starting_after=re_4":              "",
+		"charge=ch_1&limit=2&ending_before=re_3":       "re_1 re_2 more",
+		"charge=ch_1&limit=2&ending_before=re_2":       "re_0 re_1",
+		"charge=ch_1&limit=100&ending_before=re_0":     "",
+		"charge=ch_1&starting_after=re_9":              "! starting_after",
+		"":                                             "! charge",
+		"charge=ch_1&payment_intent=pi_1":              "! payment_intent",
+		"payment_intent=ch_1":                          "! payment_intent",
+		"charge=ch_1&limit=0":                          "! limit",
+		"charge=ch_1&limit=101":                        "! limit",
+		"charge=ch_1&limit=x":                          "! limit",
+		"charge=ch_1&charge=ch_2":                      "! charge",
+		"charge=ch_1&created[gte]=1":                   "! created",
+		"charge=ch_1&starting_after=a&ending_before=b": "! ending_before",
+	} {
+		page, err := ReadPage(query)
+		for _, stripe := range []bool{true, false} {
+			var raw []byte
+			if err == nil {
+				raw, err = page.Refunds(charge, stripe)
+			}
+			if param, bad := strings.CutPrefix(want, "! "); bad {
+				var is *ParamError
+				require.ErrorAs(t, err, &is, query)
+				require.Equal(t, param, is.Param, query)
+				continue
+			}
+			require.NoError(t, err, query)
+			var got struct {
+				Object string
+				Data   []map[string]any
+				More   bool `json:"has_more"`
+			}
+			require.NoError(t, json.Unmarshal(raw, &got))
+			require.Equal(t, "list", got.Object)
+			require.NotNil(t, got.Data)
+			var ids []string
+			for _, r := range got.Data {
+				ids = append(ids, r["id"].(string))
+				_, hasIntent := r["payment_intent"]
+				require.Equal(t, stripe, hasIntent)
+			}
+			if got.More {
+				ids = append(ids, "more")
+			}
+			require.Equal(t, want, strings.Join(ids, " "), query)
 		}
 	}
 }
@@ -128,7 +295,7 @@ func TestAPaymentWithoutAnOutcome(t *testing.T) {
 				Paid, Captured bool
 			} `json:"latest_charge"`
 		}
-		got, err := View{Resource: PaymentIntent, expand: true}.Object(body)
+		got, err := View{Resource: PaymentIntent, expand: []string{expandCharge}}.Object(body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +376,7 @@ func (s spec) check(t *testing.T, name string, object map[string]any) {
 		switch {
 		case ok && !s.fits(t, p, value):
 			t.Errorf("%s.%s is %v, and should be %+v", name, member, value, p)
-		case !ok && !slices.Contains([]string{"order_id", "expires_at", "provider"}, member):
+		case !ok && !slices.Contains([]string{"order_id", "expires_at", "provider", "as_of"}, member):
 			t.Errorf("%s.%s is not in the schema", name, member)
 		}
 	}
@@ -278,7 +445,7 @@ func TestParametersAreStripesAndDocumented(t *testing.T) {
 				t.Errorf("Stripe's %s has no parameter %s", of, p.name)
 			}
 		}
-		if expandable[Resource(resource)] != "" {
+		if expandable[Resource(resource)] != nil {
 			names = append(names, "expand")
 		}
 		slices.Sort(names)

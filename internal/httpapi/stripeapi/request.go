@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/homeward-io/homeward/payment"
@@ -37,19 +38,15 @@ type View struct {
 	Action string
 	// Account is the connected account that makes a payment, Stripe-Account.
 	Account string
-	// expand: the request asked for the one property that the resource can expand.
-	expand bool
+	// expand has the properties that the request asked to expand.
+	expand []string
 	// called is the caller's name for a member that has two.
 	called map[string]string
 }
 
 // Tag distinguishes v's rendering of an object from all others, in the object's entity tag.
 func (v View) Tag() string {
-	tag := "-" + string(v.Resource)
-	if v.expand {
-		tag += "-expanded"
-	}
-	return tag
+	return strings.Join(append([]string{"", string(v.Resource)}, slices.Sorted(slices.Values(v.expand))...), "-")
 }
 
 type kind int
@@ -152,8 +149,14 @@ func (v *View) endpoint() Resource {
 // reasons are Stripe's reasons for a refund.
 var reasons = []string{"duplicate", "fraudulent", "requested_by_customer"}
 
-// expandable is the one property that follows from the same bytes.
-var expandable = map[Resource]string{Charge: "payment_intent", PaymentIntent: "latest_charge"}
+// The properties that can be expanded: they follow from the same bytes.
+const (
+	expandIntent  = "payment_intent"
+	expandCharge  = "latest_charge"
+	expandRefunds = "refunds"
+)
+
+var expandable = map[Resource][]string{Charge: {expandIntent, expandRefunds}, PaymentIntent: {expandCharge, expandCharge + "." + expandRefunds}}
 
 // ReadForm converts the parameters of a request that creates v.Resource, in its query and
 // its body, to the equivalent JSON body of the merchant's API, and records in v how its
@@ -385,6 +388,103 @@ func (v *View) ReadQuery(query string) error {
 	return nil
 }
 
+// Page is which refunds of a charge a request lists: at most Limit of them, after one or before one.
+type Page struct {
+	Charge        string
+	Limit         int
+	After, Before string
+}
+
+// The sizes of a page are Stripe's ("Pagination").
+const (
+	defaultPage = 10
+	maxPage     = 100
+)
+
+// ReadPage reads the query of a request for the refunds of a charge. The error is a *[ParamError].
+func ReadPage(query string) (p Page, err error) {
+	p.Limit = defaultPage
+	f, err := parseForm(query, "")
+	if err != nil {
+		return p, err
+	}
+	var intent, limit string
+	for name, to := range map[string]*string{"charge": &p.Charge, expandIntent: &intent, "limit": &limit, "starting_after": &p.After, "ending_before": &p.Before} {
+		g := f[name]
+		delete(f, name)
+		if g == nil {
+			continue
+		}
+		if *to, err = g.one(name); err != nil {
+			return p, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		return p, unknownParam(name)
+	}
+	if limit != "" {
+		if p.Limit, err = strconv.Atoi(limit); err != nil || p.Limit < 1 || p.Limit > maxPage {
+			return p, invalidParam("limit", "it is a whole number from 1 to "+strconv.Itoa(maxPage))
+		}
+	}
+	switch {
+	case intent != "" && p.Charge != "":
+		return p, &ParamError{Param: expandIntent, Code: codeExclusive, Message: "You may only specify one of these parameters: charge, payment_intent."}
+	case intent != "":
+		var ok bool
+		if p.Charge, ok = chargeOf(intent); !ok {
+			return p, &ParamError{Param: expandIntent, Code: codeNoSuch, Message: "No such payment_intent: ids of them start with " + intentPrefix + "."}
+		}
+	case p.Charge == "":
+		return p, &ParamError{Param: "charge", Code: codeMissing, Message: "Missing required param: charge. Refunds are listed for one charge, or one payment_intent."}
+	}
+	if p.After != "" && p.Before != "" {
+		return p, &ParamError{Param: "ending_before", Code: codeExclusive, Message: "You may only specify one of these parameters: starting_after, ending_before."}
+	}
+	return p, nil
+}
+
+// Refunds renders a page of the refunds of a charge, as it was read: as Stripe does, or, without
+// stripe, as the merchant's API does. The error is a *[ParamError] if the page begins at no refund
+// of it.
+func (p Page) Refunds(charge []byte, stripe bool) ([]byte, error) {
+	n, err := readNative(charge)
+	if err != nil {
+		return nil, err
+	}
+	var raw struct {
+		Refunds []json.RawMessage `json:"refunds"`
+	}
+	if err := json.Unmarshal(charge, &raw); err != nil {
+		return nil, err
+	}
+	from, to := 0, min(p.Limit, len(n.Refunds))
+	for name, cursor := range map[string]string{"starting_after": p.After, "ending_before": p.Before} {
+		if cursor == "" {
+			continue
+		}
+		at := slices.IndexFunc(n.Refunds, func(r native) bool { return r.ID == cursor })
+		if at < 0 {
+			return nil, &ParamError{Param: name, Code: codeNoSuch, Message: "No such refund of this charge: " + payment.MemberName(cursor) + "."}
+		}
+		if from, to = at+1, min(at+1+p.Limit, len(n.Refunds)); cursor == p.Before {
+			from, to = max(0, at-p.Limit), at
+		}
+	}
+	page := newList(n.refundsURL())
+	if page.HasMore = to < len(n.Refunds); p.Before != "" {
+		page.HasMore = from > 0
+	}
+	for i := from; i < to; i++ {
+		if stripe {
+			page.Data = append(page.Data, n.Refunds[i].refund())
+		} else {
+			page.Data = append(page.Data, raw.Refunds[i])
+		}
+	}
+	return json.Marshal(page)
+}
+
 func (v *View) readExpand(f form) error {
 	g := f["expand"]
 	delete(f, "expand")
@@ -393,10 +493,13 @@ func (v *View) readExpand(f form) error {
 	}
 	all, err := g.list("expand")
 	for _, property := range all {
-		if can := expandable[v.Resource]; can == "" || property != can {
+		if !slices.Contains(expandable[v.Resource], property) {
 			return &ParamError{Param: "expand", Message: "This property cannot be expanded (" + payment.MemberName(property) + ")."}
 		}
-		v.expand = true
+		if property == expandCharge+"."+expandRefunds {
+			v.expand = append(v.expand, expandCharge) // as at Stripe
+		}
+		v.expand = append(v.expand, property)
 	}
 	return err
 }
