@@ -304,6 +304,28 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// A read has what happened since.
+func TestAChargeAsItIsNow(t *testing.T) {
+	var slept []time.Duration
+	now := `{"id":"ch_1","object":"charge","amount":9,"currency":"usd","status":"failed","created":1,"amount_captured":8,"amount_refunded":3,` +
+		`"refunds":[{"id":"re_2","object":"refund","amount":3,"currency":"usd","status":"succeeded","created":2,"charge":"ch_1","reason":"made_at_provider","provider":{"name":"p","reference":"r"}}],` +
+		`"disputes":[{"id":"dp_1","object":"dispute","amount":4,"currency":"usd","status":"lost","created":3,"provider":{"name":"p","reference":"d"}}],` +
+		`"compensations":[{"object":"compensation","amount":9,"currency":"usd","status":"refunded","created":4,"provider":{"name":"p","reference":"g"}}],"as_of":5}`
+	back := `{"id":"tr_1","status":"succeeded","amount_reversed":2,"reversals":[{"id":"trr_1","object":"transfer_reversal","amount":2,"currency":"usd","status":"succeeded","created":6}],"as_of":7}`
+	cl := newClient(t, &slept, nil, newRegion(t, plain(200, now), plain(200, back)))
+	ch, err := cl.GetCharge(t.Context(), "ch_1")
+	if err != nil || ch.Status != "failed" || ch.AmountCaptured != 8 || ch.AmountRefunded != 3 || ch.AsOf != 5 ||
+		!slices.Equal(ch.Refunds, []RefundOfCharge{{Booked{"re_2", 3, "usd", "succeeded", 2, Provider{"p", "r"}}, "made_at_provider"}}) ||
+		!slices.Equal(ch.Disputes, []DisputeOfCharge{{Booked{"dp_1", 4, "usd", "lost", 3, Provider{"p", "d"}}}}) ||
+		!slices.Equal(ch.Compensations, []Compensation{{Booked{"", 9, "usd", "refunded", 4, Provider{"p", "g"}}}}) {
+		t.Errorf("got %+v, %v", ch, err)
+	}
+	tr, err := cl.GetTransfer(t.Context(), "tr_1")
+	if err != nil || tr.AmountReversed != 2 || tr.AsOf != 7 || !slices.Equal(tr.Reversals, []TransferReversal{{Booked{"trr_1", 2, "usd", "succeeded", 6, Provider{}}}}) {
+		t.Errorf("got %+v, %v", tr, err)
+	}
+}
+
 func TestOtherCalls(t *testing.T) {
 	var slept []time.Duration
 	transfer := `{"id":"tr_1","amount":5,"destination":"acct_1"}`

@@ -116,7 +116,9 @@ type Provider struct {
 }
 
 // Payment holds the common fields of charges, transfers and refunds. A refund
-// has no Description, OrderID or ExpiresAt.
+// has no Description, OrderID or ExpiresAt. Once the claim is deleted, some two days after the first use
+// of its key, a read has nothing of what was sent, and no ReceiptNumber. Status is "failed" in a read of
+// a payment that the provider took back after it had succeeded.
 type Payment struct {
 	ID       string `json:"id"`
 	Amount   int64  `json:"amount"`
@@ -130,6 +132,8 @@ type Payment struct {
 	ExpiresAt     time.Time         `json:"expires_at"`
 	ReceiptNumber string            `json:"receipt_number"`
 	Provider      Provider          `json:"provider"`
+	// AsOf is the Unix time of a read, in seconds; 0 in the answer to a request that moves money.
+	AsOf int64 `json:"as_of"`
 
 	// Answer describes the response that carried the object.
 	Answer Answer `json:"-"`
@@ -145,9 +149,16 @@ type Charge struct {
 	Payment
 	PaymentMethod string `json:"payment_method"`
 	// AmountCapturable is the held amount and AmountCaptured the captured one of a charge with the
-	// CaptureMethod "manual"; 0 for any other.
+	// CaptureMethod "manual". Of any other, AmountCaptured is that of a read.
 	AmountCapturable int64 `json:"amount_capturable"`
 	AmountCaptured   int64 `json:"amount_captured"`
+	// What [Client.GetCharge] reads beside what was answered: the sum of the refunds that have not
+	// failed, all refunds, the disputes, and the money that moved though nobody asked for it. Lists
+	// begin with the latest. A refund that is in flight is not among them.
+	AmountRefunded int64             `json:"amount_refunded"`
+	Refunds        []RefundOfCharge  `json:"refunds"`
+	Disputes       []DisputeOfCharge `json:"disputes"`
+	Compensations  []Compensation    `json:"compensations"`
 	// ClientSecret and NextAction are set while Status is "requires_action": the
 	// merchant's page needs them to let the payer continue. Their format is the
 	// provider's.
@@ -155,10 +166,42 @@ type Charge struct {
 	NextAction   json.RawMessage `json:"next_action"`
 }
 
+// Booked holds the common fields of what happened to a payment later. Created is the Unix time of its
+// booking, in seconds.
+type Booked struct {
+	ID       string   `json:"id"`
+	Amount   int64    `json:"amount"`
+	Currency string   `json:"currency"`
+	Status   string   `json:"status"`
+	Created  int64    `json:"created"`
+	Provider Provider `json:"provider"`
+}
+
+// RefundOfCharge is a refund in its charge; its Status is "succeeded" or "failed". Reason is
+// "made_at_provider" for one that a person made at the provider, which has no object of its own; else
+// [Client.GetRefund] has what was sent with it.
+type RefundOfCharge struct {
+	Booked
+	Reason string `json:"reason"`
+}
+
+// DisputeOfCharge is a dispute of a charge; its Status is "open", "won" or "lost".
+type DisputeOfCharge struct{ Booked }
+
+// Compensation is money that the provider moved though nobody asked for it; its Status is "pending",
+// "refunded", or "failed" if the provider took it back. It has no ID.
+type Compensation struct{ Booked }
+
+// TransferReversal is a part of a transfer that came back.
+type TransferReversal struct{ Booked }
+
 // Transfer is a completed transfer.
 type Transfer struct {
 	Payment
 	Destination string `json:"destination"`
+	// AmountReversed and Reversals are what came back, in a read.
+	AmountReversed int64              `json:"amount_reversed"`
+	Reversals      []TransferReversal `json:"reversals"`
 }
 
 // Refund is a completed refund of a charge or a part of it.
@@ -244,17 +287,18 @@ func (cl *Client) keyAt(charge, key string) (string, error) {
 	return key, nil
 }
 
-// GetCharge reads a charge by its id.
+// GetCharge reads a charge by its id, as it is now: later refunds, disputes and failures included. Call
+// [Client.Charge] again with the same key for what was answered.
 func (cl *Client) GetCharge(ctx context.Context, id string) (*Charge, error) {
 	return get[Charge](ctx, cl, "/v1/charges/"+url.PathEscape(id))
 }
 
-// GetTransfer reads a transfer by its id.
+// GetTransfer reads a transfer by its id, as it is now.
 func (cl *Client) GetTransfer(ctx context.Context, id string) (*Transfer, error) {
 	return get[Transfer](ctx, cl, "/v1/transfers/"+url.PathEscape(id))
 }
 
-// GetRefund reads a refund by its id.
+// GetRefund reads a refund by its id, as it is now: "failed" if the provider took it back.
 func (cl *Client) GetRefund(ctx context.Context, id string) (*Refund, error) {
 	return get[Refund](ctx, cl, "/v1/refunds/"+url.PathEscape(id))
 }

@@ -287,7 +287,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List the refunds of a charge
+         * @description The latest first, those that failed and those that a person made at the provider included. What was sent with one is in GET /v1/refunds/{id}.
+         */
+        get: operations["listRefunds"];
         put?: never;
         /**
          * Give back a charge, wholly or in part
@@ -555,6 +559,113 @@ export interface components {
                 destination: string;
             };
         };
+        /** @description A charge as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: what you sent, and receipt_number, are absent then. */
+        ChargeNow: {
+            /** @description The connected account that makes the charge, as Stripe-Account does at Stripe. */
+            account?: string;
+            /** Format: int64 */
+            amount: number;
+            /**
+             * Format: int64
+             * @description While the status is requires_capture: how much is held.
+             */
+            amount_capturable?: number;
+            /**
+             * Format: int64
+             * @description How much has moved; 0 if the charge has failed since. Absent while it waits.
+             */
+            amount_captured?: number;
+            /**
+             * Format: int64
+             * @description The sum of refunds that have not failed. Absent while the charge waits.
+             */
+            amount_refunded?: number;
+            /**
+             * Format: int64
+             * @description The platform's part. Needs account or transfer_data.
+             */
+            application_fee_amount?: number;
+            /**
+             * Format: int64
+             * @description The store's time of this read: what happened by then is in it. Unix time, in seconds.
+             */
+            as_of: number;
+            /**
+             * @description manual: the provider only holds the money, and the charge is answered 202 with the status requires_capture, until it is captured or canceled, or the hold lapses (at Stripe after some 7 days). If the provider cannot hold money, the charge is refused.
+             * @default automatic
+             * @enum {string}
+             */
+            capture_method: "automatic" | "manual";
+            /** @description While the status is requires_action: what the merchant's page needs for the payer to continue. */
+            client_secret?: string;
+            /** @description Absent if there are none. */
+            compensations?: components["schemas"]["Compensation"][];
+            /**
+             * Format: int64
+             * @description Unix time, in seconds. Once the claim is deleted: when it was booked.
+             */
+            created: number;
+            currency: string;
+            /** @description The provider's id of the payer who saved payment_method. */
+            customer?: string;
+            /** @description Free text. Card numbers are refused, or masked if the account's setting says so. */
+            description?: string;
+            /** @description The latest first. Absent if there are none. */
+            disputes?: components["schemas"]["DisputeOfCharge"][];
+            /**
+             * Format: date-time
+             * @description Not payable from this time on.
+             */
+            expires_at?: string;
+            id: string;
+            /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description While the status is requires_action: what the payer has to do, as the provider describes it. */
+            next_action?: Record<string, never>;
+            /** @constant */
+            object: "charge";
+            /**
+             * @description Whether the payer is away. If not, the charge may wait for them to authenticate, and is answered 202.
+             * @default true
+             */
+            off_session: boolean;
+            /** @description The connected account that is the merchant of record. */
+            on_behalf_of?: string;
+            order_id?: string;
+            /** @description Absent from a canceled charge that only its provider still has. */
+            payment_method?: string;
+            provider?: {
+                name: string;
+                reference: string;
+            };
+            receipt_number?: string;
+            /** @description All of them, the latest first. Absent if there are none. */
+            refunds?: components["schemas"]["RefundOfCharge"][];
+            /**
+             * Format: uri
+             * @description The address to which the payer returns. Needs off_session to be false.
+             */
+            return_url?: string;
+            /**
+             * @description Keeps the payment method for later.
+             * @enum {string}
+             */
+            setup_future_usage?: "on_session" | "off_session";
+            statement_descriptor_suffix?: string;
+            /**
+             * @description failed: the provider took the charge back after it had succeeded, or moved its money after it had been refused or given up (then compensations has what became of that).
+             * @enum {string}
+             */
+            status: "succeeded" | "requires_action" | "processing" | "requires_capture" | "failed";
+            /** @description The connected account that gets the charge, or amount of it. */
+            transfer_data?: {
+                /** Format: int64 */
+                amount?: number;
+                destination: string;
+            };
+        };
         ChargeRequest: {
             /** @description The connected account that makes the charge, as Stripe-Account does at Stripe. */
             account?: string;
@@ -622,6 +733,48 @@ export interface components {
                 amount?: number;
                 destination: string;
             };
+        };
+        /** @description Money that the provider moved for a charge although nobody asked for it, or a second time. Homeward refunds it once. */
+        Compensation: {
+            /** Format: int64 */
+            amount: number;
+            /**
+             * Format: int64
+             * @description When it was booked. Unix time, in seconds.
+             */
+            created: number;
+            currency: string;
+            /** @constant */
+            object: "compensation";
+            provider: {
+                name: string;
+                reference: string;
+            };
+            /**
+             * @description failed: the provider took the movement back.
+             * @enum {string}
+             */
+            status: "pending" | "refunded" | "failed";
+        };
+        DisputeOfCharge: {
+            /** Format: int64 */
+            amount: number;
+            /**
+             * Format: int64
+             * @description When it was booked. Unix time, in seconds.
+             */
+            created: number;
+            currency: string;
+            /** @description That of the events of this dispute. */
+            id: string;
+            /** @constant */
+            object: "dispute";
+            provider: {
+                name: string;
+                reference: string;
+            };
+            /** @enum {string} */
+            status: "open" | "won" | "lost";
         };
         /** @description An event, delivered at least once: a repetition has the same id and the same bytes. New members may be added. */
         Event: {
@@ -790,6 +943,77 @@ export interface components {
              */
             status: "succeeded" | "processing";
         };
+        RefundList: {
+            data: components["schemas"]["RefundOfCharge"][];
+            /** @description There are more in the direction that was asked for. */
+            has_more: boolean;
+            /** @constant */
+            object: "list";
+            url: string;
+        };
+        /** @description A refund as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: what you sent, and receipt_number, are absent then. */
+        RefundNow: {
+            /** Format: int64 */
+            amount: number;
+            /**
+             * Format: int64
+             * @description The store's time of this read: what happened by then is in it. Unix time, in seconds.
+             */
+            as_of: number;
+            charge?: string;
+            /**
+             * Format: int64
+             * @description Unix time, in seconds. Once the claim is deleted: when it was booked.
+             */
+            created: number;
+            currency: string;
+            id: string;
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @constant */
+            object: "refund";
+            provider?: {
+                name: string;
+                reference: string;
+            };
+            reason?: string;
+            receipt_number?: string;
+            /**
+             * @description failed: the provider took it back after it had succeeded, and the money is owed again.
+             * @enum {string}
+             */
+            status: "succeeded" | "processing" | "failed";
+        };
+        /** @description A refund in its charge or in a list, as the books have it. GET /v1/refunds/{id} shows what you sent with it, for as long as its claim is kept. */
+        RefundOfCharge: {
+            /** Format: int64 */
+            amount: number;
+            charge: string;
+            /**
+             * Format: int64
+             * @description When it was booked. Unix time, in seconds.
+             */
+            created: number;
+            currency: string;
+            id: string;
+            /** @constant */
+            object: "refund";
+            provider: {
+                name: string;
+                reference: string;
+            };
+            /**
+             * @description A person made it at the provider. It has no object of its own.
+             * @constant
+             */
+            reason?: "made_at_provider";
+            /**
+             * @description failed: the provider took it back after it had succeeded.
+             * @enum {string}
+             */
+            status: "succeeded" | "failed";
+        };
         RefundRequest: {
             /**
              * Format: int64
@@ -822,7 +1046,7 @@ export interface components {
             amount?: number;
             expand?: "payment_intent"[];
         };
-        /** @description Stripe's charge. Members that are always null or empty are not listed; order_id, expires_at and provider are beside Stripe's own. */
+        /** @description Stripe's charge. Members that are always null or empty are not listed; order_id, expires_at, provider and as_of are beside Stripe's own. */
         StripeCharge: {
             /**
              * Format: int64
@@ -833,14 +1057,20 @@ export interface components {
             amount_captured?: number;
             /**
              * Format: int64
-             * @description The part that was never captured, of a charge that was captured in part or canceled. Refunds are not looked up.
+             * @description The refunds that have not failed, and the part that was never captured. In the answer to a POST: that part alone.
              */
             amount_refunded?: number;
+            /**
+             * Format: int64
+             * @description Not Stripe's. In a read: its time.
+             */
+            as_of?: number;
             captured: boolean;
             /** Format: int64 */
             created: number;
             currency: string;
             description?: string | null;
+            /** @description In a read: the payer has disputed it, whatever came of that. */
             disputed?: boolean;
             id: string;
             livemode?: boolean;
@@ -852,11 +1082,14 @@ export interface components {
             paid: boolean;
             /** @description Its id, or with expand[]=payment_intent the object. */
             payment_intent: string | Record<string, never>;
-            payment_method?: string;
-            receipt_number?: string;
+            payment_method?: string | null;
+            receipt_number?: string | null;
+            /** @description All of it. */
             refunded?: boolean;
+            /** @description With expand[]=refunds: the latest ten. GET /v1/refunds lists all. */
+            refunds?: components["schemas"]["StripeList"];
             /** @enum {string} */
-            status: "succeeded" | "pending";
+            status: "succeeded" | "pending" | "failed";
         };
         /** @description The parameters that are served of Stripe's POST /v1/charges. Any other is refused by name. */
         StripeChargeForm: {
@@ -907,7 +1140,15 @@ export interface components {
                 type: "api_error" | "card_error" | "idempotency_error" | "invalid_request_error";
             };
         };
-        /** @description Stripe's payment intent, the same payment as the charge of the same id behind ch_. Members that are always null or empty are not listed; order_id, expires_at and provider are beside Stripe's own. */
+        /** @description Stripe's list of objects. */
+        StripeList: {
+            data: components["schemas"]["StripeRefund"][];
+            has_more: boolean;
+            /** @constant */
+            object: "list";
+            url: string;
+        };
+        /** @description Stripe's payment intent, the same payment as the charge of the same id behind ch_. Members that are always null or empty are not listed; order_id, expires_at, provider and as_of are beside Stripe's own. */
         StripePaymentIntent: {
             /**
              * Format: int64
@@ -921,6 +1162,11 @@ export interface components {
             amount_capturable?: number;
             /** Format: int64 */
             amount_received?: number;
+            /**
+             * Format: int64
+             * @description Not Stripe's. In a read: its time.
+             */
+            as_of?: number;
             capture_method?: string;
             client_secret?: string | null;
             confirmation_method?: string;
@@ -938,9 +1184,12 @@ export interface components {
             next_action?: Record<string, never> | null;
             /** @constant */
             object: "payment_intent";
-            payment_method?: string;
-            /** @enum {string} */
-            status: "succeeded" | "requires_action" | "processing" | "requires_capture" | "canceled";
+            payment_method?: string | null;
+            /**
+             * @description requires_payment_method: its charge has failed since.
+             * @enum {string}
+             */
+            status: "succeeded" | "requires_action" | "processing" | "requires_capture" | "canceled" | "requires_payment_method";
         };
         StripePaymentIntentCancelForm: {
             /**
@@ -1006,13 +1255,18 @@ export interface components {
                 destination: string;
             };
         };
-        /** @description Stripe's refund. Members that are always null or empty are not listed; order_id, expires_at and provider are beside Stripe's own. */
+        /** @description Stripe's refund. Members that are always null or empty are not listed; order_id, expires_at, provider and as_of are beside Stripe's own. */
         StripeRefund: {
             /**
              * Format: int64
              * @description In Stripe's units.
              */
             amount: number;
+            /**
+             * Format: int64
+             * @description Not Stripe's. In a read: its time.
+             */
+            as_of?: number;
             charge: string;
             /** Format: int64 */
             created: number;
@@ -1025,9 +1279,9 @@ export interface components {
             object: "refund";
             payment_intent: string;
             reason?: string | null;
-            receipt_number?: string;
+            receipt_number?: string | null;
             /** @enum {string} */
-            status: "succeeded" | "pending";
+            status: "succeeded" | "pending" | "failed";
         };
         /** @description The parameters that are served of Stripe's POST /v1/refunds. Any other is refused by name. */
         StripeRefundForm: {
@@ -1043,7 +1297,7 @@ export interface components {
             /** @enum {string} */
             reason?: "duplicate" | "fraudulent" | "requested_by_customer";
         };
-        /** @description Stripe's transfer. Members that are always null or empty are not listed; order_id, expires_at and provider are beside Stripe's own. */
+        /** @description Stripe's transfer. Members that are always null or empty are not listed; order_id, expires_at, provider and as_of are beside Stripe's own. */
         StripeTransfer: {
             /**
              * Format: int64
@@ -1052,6 +1306,11 @@ export interface components {
             amount: number;
             /** Format: int64 */
             amount_reversed?: number;
+            /**
+             * Format: int64
+             * @description Not Stripe's. In a read: its time.
+             */
+            as_of?: number;
             /** Format: int64 */
             created: number;
             currency: string;
@@ -1064,6 +1323,14 @@ export interface components {
             };
             /** @constant */
             object: "transfer";
+            /** @description Stripe's transfer reversals. */
+            reversals?: {
+                data: Record<string, never>[];
+                has_more: boolean;
+                /** @constant */
+                object: "list";
+                url: string;
+            };
             reversed?: boolean;
         };
         /** @description The parameters that are served of Stripe's POST /v1/transfers. Any other is refused by name. */
@@ -1117,6 +1384,66 @@ export interface components {
             receipt_number: string;
             /** @constant */
             status: "succeeded";
+        };
+        /** @description A transfer as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: what you sent, and receipt_number, are absent then. */
+        TransferNow: {
+            /** Format: int64 */
+            amount: number;
+            /**
+             * Format: int64
+             * @description How much came back.
+             */
+            amount_reversed?: number;
+            /**
+             * Format: int64
+             * @description The store's time of this read: what happened by then is in it. Unix time, in seconds.
+             */
+            as_of: number;
+            /**
+             * Format: int64
+             * @description Unix time, in seconds. Once the claim is deleted: when it was booked.
+             */
+            created: number;
+            currency: string;
+            /** @description Free text. Card numbers are refused, or masked if the account's setting says so. */
+            description?: string;
+            destination?: string;
+            /**
+             * Format: date-time
+             * @description Not payable from this time on.
+             */
+            expires_at?: string;
+            id: string;
+            /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @constant */
+            object: "transfer";
+            order_id?: string;
+            provider?: {
+                name: string;
+                reference: string;
+            };
+            receipt_number?: string;
+            /** @description The latest first. Absent if there are none. */
+            reversals?: {
+                /** Format: int64 */
+                amount: number;
+                /** Format: int64 */
+                created: number;
+                currency: string;
+                id: string;
+                /** @constant */
+                object: "transfer_reversal";
+                /** @constant */
+                status: "succeeded";
+            }[];
+            /**
+             * @description failed: the provider took it back after it had succeeded.
+             * @enum {string}
+             */
+            status: "succeeded" | "failed";
         };
         TransferRequest: {
             /**
@@ -1485,6 +1812,8 @@ export interface components {
          * @example "order-6735"
          */
         IdempotencyKey: string;
+        /** @description The ETag of an earlier answer. 304, without a body, if the object has not changed. */
+        IfNoneMatch: string;
         /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
         StripeVersion: string;
         /** @description W3C trace context. */
@@ -1507,6 +1836,11 @@ export interface components {
     };
     requestBodies: never;
     headers: {
+        /**
+         * @description Weak: of all but as_of.
+         * @example W/"8f434346648f6b96df89dda901c5176b"
+         */
+        ETag: string;
         /**
          * @description Until when retries read this answer; of a 410, until when the key stays spent. On errors only if the claim was read. Of a claim without an answer, the earliest possible time. Never in the past.
          * @example 2026-11-23T18:07:10Z
@@ -1974,9 +2308,11 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description With Stripe-Version only. */
-                expand?: "payment_intent"[];
+                expand?: ("payment_intent" | "refunds")[];
             };
             header?: {
+                /** @description The ETag of an earlier answer. 304, without a body, if the object has not changed. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
                 /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
                 "Stripe-Version"?: components["parameters"]["StripeVersion"];
             };
@@ -1987,9 +2323,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The object as it was first answered. */
+            /** @description The object as it is now, read with authority. A retry of its request repeats the first answer instead. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Version": components["headers"]["StripeVersion"];
@@ -2013,11 +2350,40 @@ export interface operations {
                      *       "provider": {
                      *         "name": "simulator",
                      *         "reference": "psp_ch_000000000001"
-                     *       }
+                     *       },
+                     *       "amount_captured": 1999,
+                     *       "amount_refunded": 500,
+                     *       "refunds": [
+                     *         {
+                     *           "id": "re_81o2c9u6ga2m1e5p000p0h0d84",
+                     *           "object": "refund",
+                     *           "amount": 500,
+                     *           "currency": "usd",
+                     *           "status": "succeeded",
+                     *           "created": 1795371002,
+                     *           "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *           "provider": {
+                     *             "name": "simulator",
+                     *             "reference": "psp_re_000000000002"
+                     *           }
+                     *         }
+                     *       ],
+                     *       "as_of": 1795380000
                      *     }
                      */
-                    "application/json": components["schemas"]["Charge"] | components["schemas"]["StripeCharge"];
+                    "application/json": components["schemas"]["ChargeNow"] | components["schemas"]["StripeCharge"];
                 };
+            };
+            /** @description If-None-Match names the object as it is. */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -2777,9 +3143,11 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description With Stripe-Version only. */
-                expand?: "latest_charge"[];
+                expand?: ("latest_charge" | "latest_charge.refunds")[];
             };
             header?: {
+                /** @description The ETag of an earlier answer. 304, without a body, if the object has not changed. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
                 /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
                 "Stripe-Version"?: components["parameters"]["StripeVersion"];
             };
@@ -2790,9 +3158,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The object as it was first answered. */
+            /** @description The object as it is now, read with authority. A retry of its request repeats the first answer instead. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Version": components["headers"]["StripeVersion"];
@@ -2801,6 +3170,17 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["StripePaymentIntent"];
                 };
+            };
+            /** @description If-None-Match names the object as it is. */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3188,6 +3568,72 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    listRefunds: {
+        parameters: {
+            query?: {
+                /** @description The charge's id. This or payment_intent is required. */
+                charge?: string;
+                /** @description The page ends before this refund. */
+                ending_before?: string;
+                /** @description The most refunds of a page. */
+                limit?: number;
+                /** @description The charge, by the id of its payment intent. */
+                payment_intent?: string;
+                /** @description The page begins behind this refund, an older one. */
+                starting_after?: string;
+            };
+            header?: {
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the list. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "object": "list",
+                     *       "data": [
+                     *         {
+                     *           "id": "re_2vio95pd2q6v9fab000tmuddec",
+                     *           "object": "refund",
+                     *           "amount": 500,
+                     *           "currency": "usd",
+                     *           "status": "succeeded",
+                     *           "created": 1795371002,
+                     *           "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *           "provider": {
+                     *             "name": "simulator",
+                     *             "reference": "psp_re_000000000002"
+                     *           }
+                     *         }
+                     *       ],
+                     *       "has_more": false,
+                     *       "url": "/v1/refunds?charge=ch_709ho4tsaa2m1e5p000p0h0d84"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RefundList"] | components["schemas"]["StripeList"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     createRefund: {
         parameters: {
             query?: never;
@@ -3455,6 +3901,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description The ETag of an earlier answer. 304, without a body, if the object has not changed. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
                 /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
                 "Stripe-Version"?: components["parameters"]["StripeVersion"];
             };
@@ -3465,9 +3913,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The object as it was first answered. */
+            /** @description The object as it is now, read with authority. A retry of its request repeats the first answer instead. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Version": components["headers"]["StripeVersion"];
@@ -3488,11 +3937,23 @@ export interface operations {
                      *       "provider": {
                      *         "name": "simulator",
                      *         "reference": "psp_re_000000000002"
-                     *       }
+                     *       },
+                     *       "as_of": 1795380000
                      *     }
                      */
-                    "application/json": components["schemas"]["Refund"] | components["schemas"]["StripeRefund"];
+                    "application/json": components["schemas"]["RefundNow"] | components["schemas"]["StripeRefund"];
                 };
+            };
+            /** @description If-None-Match names the object as it is. */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -3733,6 +4194,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description The ETag of an earlier answer. 304, without a body, if the object has not changed. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
                 /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
                 "Stripe-Version"?: components["parameters"]["StripeVersion"];
             };
@@ -3743,9 +4206,10 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The object as it was first answered. */
+            /** @description The object as it is now, read with authority. A retry of its request repeats the first answer instead. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Version": components["headers"]["StripeVersion"];
@@ -3765,11 +4229,24 @@ export interface operations {
                      *       "provider": {
                      *         "name": "simulator",
                      *         "reference": "psp_tr_000000000003"
-                     *       }
+                     *       },
+                     *       "amount_reversed": 0,
+                     *       "as_of": 1795380000
                      *     }
                      */
-                    "application/json": components["schemas"]["Transfer"] | components["schemas"]["StripeTransfer"];
+                    "application/json": components["schemas"]["TransferNow"] | components["schemas"]["StripeTransfer"];
                 };
+            };
+            /** @description If-None-Match names the object as it is. */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];

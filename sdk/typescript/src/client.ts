@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { attempt, type Call, type Reply } from './attempt.js';
 import { HomewardError, type Problem, type Retry } from './error.js';
-import type { CaptureParams, Charge, ChargeParams, KeyStatus, Refund, RefundParams, Transfer, TransferParams } from './types.js';
+import type { CaptureParams, Charge, ChargeNow, ChargeParams, KeyStatus, Refund, RefundNow, RefundParams, Transfer, TransferNow, TransferParams } from './types.js';
 
 /** What every outcome has. */
 export interface Answer {
@@ -167,15 +167,16 @@ export class Homeward {
     return this.#move(`/v1/charges/${encodeURIComponent(charge)}/cancel`, key, {}, o);
   }
 
-  getCharge(id: string, o?: CallOptions): Promise<Found<Charge>> {
+  /** Reads a charge as it is now. charge() with the same key repeats what was answered. */
+  getCharge(id: string, o?: CallOptions): Promise<Found<ChargeNow>> {
     return this.#read('GET', `/v1/charges/${encodeURIComponent(id)}`, undefined, o);
   }
 
-  getTransfer(id: string, o?: CallOptions): Promise<Found<Transfer>> {
+  getTransfer(id: string, o?: CallOptions): Promise<Found<TransferNow>> {
     return this.#read('GET', `/v1/transfers/${encodeURIComponent(id)}`, undefined, o);
   }
 
-  getRefund(id: string, o?: CallOptions): Promise<Found<Refund>> {
+  getRefund(id: string, o?: CallOptions): Promise<Found<RefundNow>> {
     return this.#read('GET', `/v1/refunds/${encodeURIComponent(id)}`, undefined, o);
   }
 

@@ -9,6 +9,10 @@ type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 export type Charge = Schemas['Charge'];
 export type Transfer = Schemas['Transfer'];
 export type Refund = Schemas['Refund'];
+/** Objects as they are now: later refunds, disputes and failures included. */
+export type ChargeNow = Schemas['ChargeNow'];
+export type TransferNow = Schemas['TransferNow'];
+export type RefundNow = Schemas['RefundNow'];
 export type KeyStatus = Schemas['KeyStatus'];
 export type Event = Schemas['Event'];
 export type EventObject = Schemas['EventObject'];
