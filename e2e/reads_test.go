@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -147,7 +148,7 @@ func readInThree(w *story) {
 // Three days later the claims are deleted. What became of a charge, a transfer and a refund is still
 // read, and what happens then, too.
 func readFromBooks(w *story) {
-	w.begin(setting{caps: capable, notified: []string{us, eu}, virtual: true})
+	w.begin(setting{caps: capable, virtual: true})
 	id := objectID(w.t, w.everywhere(charge("order-1", 10000), http.StatusCreated))
 	out := objectID(w.t, w.everywhere(transfer(stamped(w.t, asia), 300), http.StatusCreated))
 	back := objectID(w.t, w.answered(us, refund(stamped(w.t, eu), id, 1000), http.StatusCreated))
@@ -172,9 +173,17 @@ func readFromBooks(w *story) {
 	}
 	require.Equal(w.t, http.StatusNotFound, w.get(eu, "/v1/charges/"+no).Status)
 
-	require.NoError(w.t, w.judge.Fail(w.stated(psp.KindRefund, back)[0]))
-	w.happens(psp.KindDisputeOpened, w.stated(psp.KindCharge, id)[0], 0)
-	w.quiet()
+	// As the provider's notices have it booked, weeks later.
+	booked := func(home, id string) ledger.Transaction {
+		t, found, err := w.store().Transaction(w.ctx, home, id)
+		require.NoError(w.t, err)
+		require.True(w.t, found)
+		return t
+	}
+	for _, later := range []ledger.Transaction{ledger.FailureOf(booked(eu, back)), ledger.UnaskedOf(booked(us, id), ledger.DisputeOpened, "du_1", 10000)} {
+		_, err := w.store().Post(w.ctx, later)
+		require.NoError(w.t, err)
+	}
 	got, _ = w.reads("/v1/charges/" + id)
 	require.Zero(w.t, got.Refunded)
 	require.Equal(w.t, "open", got.Disputes[0].Status)

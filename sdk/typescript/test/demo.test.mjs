@@ -45,7 +45,8 @@ moves('lost requests and replies', 1, async (t) => {
   assert.equal(new Set(ways.flatMap((w) => w.keys)).size, 1, 'one key');
   const again = await client.charge(key, params(1999));
   assert.equal(again.raw, made.raw, 'the same bytes');
-  assert.equal((await client.getCharge(made.object.id)).raw, made.raw);
+  const { object: now } = await client.getCharge(made.object.id);
+  assert.deepEqual([now.status, now.amount_captured, now.amount_refunded], ['succeeded', 1999, 0]);
   assert.equal((await client.inspectKey(key)).object.state, 'COMPLETED');
   await assert.rejects(client.charge(key, params(2000)), (e) => e instanceof HomewardError && e.problem.error === 'idempotency_key_fingerprint_mismatch');
 });
@@ -112,7 +113,9 @@ moves('refunds, transfers and minted keys', 3, async (t) => {
   for (const w of ways) w.fates = ['losesReply'];
   const back = await client.refund(newKey(), { charge: made.object.id, amount: 500 });
   assert.deepEqual([back.outcome, back.object.amount], ['succeeded', 500]);
-  assert.equal((await client.getRefund(back.object.id)).raw, back.raw);
+  assert.equal((await client.getRefund(back.object.id)).object.status, 'succeeded');
+  const { object: now } = await client.getCharge(made.object.id);
+  assert.deepEqual([now.amount_refunded, now.refunds.map((r) => r.id)], [500, [back.object.id]]);
   const none = await client.refund(newKey(), { charge: 'ch_00000000000000000000000000' }).catch((e) => e);
   assert.ok(none.outcome === 'declined' || none instanceof HomewardError, 'no such charge');
   assert.equal((await client.transfer(newKey(), { amount: 100, currency: 'usd', destination: 'acct_1' })).outcome, 'succeeded');
