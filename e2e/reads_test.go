@@ -8,13 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
 // get reads a path of a region with further headers, given as name and value.
-func (w *story) get(region, path string, headers ...string) *answer.Answer {
+func (w *world) get(region, path string, headers ...string) *answer.Answer {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, w.base(region)+path, nil)
 	require.NoError(w.t, err)
@@ -157,13 +158,24 @@ func readFromBooks(w *story) {
 	w.everywhere(refused, http.StatusPaymentRequired)
 	no := w.object(refused)
 	w.quiet()
+	home := func(object string) string {
+		_, code, _ := claim.ReadObjectID(object)
+		home, known := homeOf(code)
+		require.True(w.t, known, object)
+		return home
+	}
 	w.virtual.pass(w.t, 72*time.Hour)
 	until(w.t, "the claims are deleted", func() bool {
 		_, err := w.cluster.DB.Sweep(w.ctx, 100)
 		require.NoError(w.t, err)
-		_, found, err := w.store().ByObject(w.ctx, us, id)
-		require.NoError(w.t, err)
-		return !found
+		for _, object := range []string{id, out, back, no} {
+			_, found, err := w.store().ByObject(w.ctx, home(object), object)
+			require.NoError(w.t, err)
+			if found {
+				return false
+			}
+		}
+		return true
 	})
 	got, _ := w.reads("/v1/charges/" + id)
 	require.Equal(w.t, []any{id, "succeeded", int64(10000), int64(1000), back}, []any{got.ID, got.Status, got.Captured, got.Refunded, got.Refunds[0].ID})
@@ -174,13 +186,13 @@ func readFromBooks(w *story) {
 	require.Equal(w.t, http.StatusNotFound, w.get(eu, "/v1/charges/"+no).Status)
 
 	// As the provider's notices have it booked, weeks later.
-	booked := func(home, id string) ledger.Transaction {
-		t, found, err := w.store().Transaction(w.ctx, home, id)
+	booked := func(id string) ledger.Transaction {
+		t, found, err := w.store().Transaction(w.ctx, home(id), id)
 		require.NoError(w.t, err)
 		require.True(w.t, found)
 		return t
 	}
-	for _, later := range []ledger.Transaction{ledger.FailureOf(booked(eu, back)), ledger.UnaskedOf(booked(us, id), ledger.DisputeOpened, "du_1", 10000)} {
+	for _, later := range []ledger.Transaction{ledger.FailureOf(booked(back)), ledger.UnaskedOf(booked(id), ledger.DisputeOpened, "du_1", 10000)} {
 		_, err := w.store().Post(w.ctx, later)
 		require.NoError(w.t, err)
 	}

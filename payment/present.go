@@ -125,6 +125,10 @@ func asOf(body []byte, at time.Time) claim.Response {
 	}
 }
 
+// maxRefunds is how many refunds a read lists, the latest: some 250 KB, of the 4 MiB that the answer of
+// a peer may have. All are summed.
+const maxRefunds = 1000
+
 // facts are what the books have about one object of a tenant, in the order of their time.
 type facts struct {
 	id  string
@@ -227,7 +231,7 @@ func (f *facts) appendSince(b []byte) []byte {
 			captured = 0
 		}
 		b = fmt.Appendf(b, `,"amount_captured":%d,"amount_refunded":%d`, captured, f.returned(refunds))
-		b = appendList(b, "refunds", refunds, f.appendRefund)
+		b = appendList(b, "refunds", refunds[:min(len(refunds), maxRefunds)], f.appendRefund)
 		b = f.appendDisputes(b)
 	case f.own != nil && f.own.Kind == ledger.Transfer:
 		back := f.of(f.own, ledger.TransferReversal)

@@ -238,6 +238,26 @@ func dispute(ref string) string {
 	return nameOf("dp", ledger.UnaskedID(ledger.DisputeOpened, "px", ref))
 }
 
+// However many refunds a charge has, all are summed and the latest are listed.
+func TestAReadIsBounded(t *testing.T) {
+	b := &books{all: map[string]ledger.Transaction{}}
+	charge := b.add(booked(paid, "acme", "px"))
+	for i := range maxRefunds + 1 {
+		b.add(backTo(charge, fmt.Sprint("re_", i), "europe", 1))
+	}
+	_, resp, _, err := (&Present{Claims: row{}, Books: b}).Object(t.Context(), "acme", "europe", paid)
+	require.NoError(t, err)
+	var got struct {
+		Refunded int `json:"amount_refunded"`
+		Refunds  []struct{ ID string }
+	}
+	require.NoError(t, json.Unmarshal(resp.Body, &got))
+	require.Equal(t, maxRefunds+1, got.Refunded)
+	require.Len(t, got.Refunds, maxRefunds)
+	require.Equal(t, fmt.Sprint("re_", maxRefunds), got.Refunds[0].ID)
+	require.Less(t, len(resp.Body), 300<<10)
+}
+
 // An answer without an object stays as it is, and nothing is made of nothing.
 func TestWhatHasNoObjectToRead(t *testing.T) {
 	b := &books{all: map[string]ledger.Transaction{}}

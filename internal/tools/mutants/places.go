@@ -269,6 +269,9 @@ var rooms = []room{
 		{"payment/refund-given-up", "attempt.unknown", "t.op == Refund && (t.caps.Lookup || t.dedupes())", "false"},
 		{"payment/again-without-reference", "attempt.described", "c.Again = t.Record.ProviderRef", ""},
 		{"payment/expired-and-called", "Executor.Attempt", "!a.Recovery && expired", "false"},
+		{"payment/read-of-another-tenant", "Present.facts", "t.Tenant != tenant", "false"},
+		{"payment/read-without-a-region", "Present.facts", "len(missing) > 0", "false"},
+		{"payment/read-failed-refund", "facts.returned", "!f.failed(t)", "true"},
 	}},
 	{dir: "payment/notice", suites: []suite{notices}, mutants: []mutant{
 		{"notice/brake-of-all", "Brakes.held", "row.Provider != AllProviders", "true"},

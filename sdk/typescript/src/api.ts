@@ -641,7 +641,7 @@ export interface components {
                 reference: string;
             };
             receipt_number?: string;
-            /** @description All of them, the latest first. Absent if there are none. */
+            /** @description The latest first, at most 1000. Absent if there are none. */
             refunds?: components["schemas"]["RefundOfCharge"][];
             /**
              * Format: uri
