@@ -44,7 +44,7 @@ type PresentBooks interface {
 func (p *Present) Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
 	o, found, err := p.Claims.Object(ctx, tenant, home, id)
 	switch {
-	case err != nil, o.State == claim.FailedRetry, o.State == claim.InFlight && !o.Response.Sendable():
+	case err != nil, o.State == claim.InFlight && !o.Response.Sendable():
 		return o.State, o.Response, found, err // nothing else can be said of it yet
 	case o.State == claim.InFlight: // nothing is booked
 		f := facts{id: id}
@@ -71,11 +71,7 @@ func (p *Present) Object(ctx context.Context, tenant, home, id string) (claim.St
 
 // facts reads what the books have about an object.
 func (p *Present) facts(ctx context.Context, tenant, home, id string) (*facts, error) {
-	var books interface {
-		Named(ctx context.Context, region string, ids []string) ([]ledger.Transaction, error)
-		About(ctx context.Context, region, object string) ([]ledger.Transaction, error)
-		Reversals(ctx context.Context, ids ...string) ([]ledger.Transaction, error)
-	} = p.Books
+	books := p.Books
 	if prefix, _, _ := claim.ReadObjectID(id); prefix != Prefix(Charge) {
 		books = atHome{p.Books, home}
 	}

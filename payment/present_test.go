@@ -157,6 +157,11 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"failed","created":AT0` + provider + `g1"},"compensations":[` +
 				`{"object":"compensation","amount":1999,"currency":"usd","status":"refunded","created":AT0` + provider + `g1"}}]`,
 		},
+		"declined for now, and money moved all the same": {
+			paid, &claim.Object{State: claim.FailedRetry}, []ledger.Transaction{ghostOf(charge, "g1")},
+			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"failed","created":AT0` + provider + `g1"},"compensations":[` +
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"pending","created":AT0` + provider + `g1"}}]`,
+		},
 		"its claim is gone": {
 			paid, nil, []ledger.Transaction{charge, backTo(charge, "re_1", "asia", 500)},
 			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":AT0` + provider + `px_charge"},"amount_captured":1999,"amount_refunded":500,"refunds":[` +
