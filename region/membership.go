@@ -78,8 +78,8 @@ type MembershipConfig struct {
 	// any of them, so that a deployment can rotate keys. Empty: plain text, for one
 	// machine only.
 	SecretKeys [][]byte
-	// Transport replaces the network, for tests. Default: UDP and TCP.
-	Transport memberlist.Transport
+	// Sockets replaces the network, for tests. Default: UDP and TCP.
+	Sockets Sockets
 	// LocalTimings detects failures in seconds rather than a minute: for nodes on
 	// one machine or in one zone.
 	LocalTimings bool
@@ -105,7 +105,9 @@ type Membership struct {
 	rejoinEvery time.Duration
 	log         *slog.Logger
 
-	mu     sync.Mutex // guards left and closed, and orders announcements and Leave
+	// turn orders announcements and Leave, which wait for gossip: no reader waits behind them.
+	turn   chan struct{}
+	mu     sync.Mutex // guards left and closed
 	left   bool
 	closed bool
 	stop   chan struct{}
@@ -144,7 +146,6 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	}
 	v := newView(self, cfg.Clock, cfg.Logger)
 	conf.Name = cfg.Node
-	conf.Transport = cfg.Transport
 	conf.TCPTimeout = min(conf.TCPTimeout, StreamTimeout)
 	conf.DeadNodeReclaimTime = ReclaimAfter
 	conf.Label = clusterLabel
@@ -168,12 +169,13 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	cannot := func(err error) error {
 		return fmt.Errorf("membership: cannot listen for gossip on %s: %w", net.JoinHostPort(conf.BindAddr, strconv.Itoa(conf.BindPort)), err)
 	}
-	if conf.Transport == nil {
-		network, err := listenGossip(conf)
-		if err != nil {
-			return nil, cannot(err)
-		}
-		conf.Transport = network
+	if cfg.Sockets != nil {
+		conf.Transport, err = cfg.Sockets.Gossip(conf.BindAddr, conf.BindPort)
+	} else {
+		conf.Transport, err = listenGossip(conf)
+	}
+	if err != nil {
+		return nil, cannot(err)
 	}
 	list, err := memberlist.Create(conf)
 	if err != nil {
@@ -182,7 +184,7 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	}
 	m := &Membership{
 		list: list, addr: list.LocalNode().Address(), view: v, seeds: slices.Clone(cfg.Seeds), rejoinEvery: rejoin, log: cfg.Logger,
-		stop: make(chan struct{}),
+		turn: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 	if len(m.seeds) > 0 {
 		go m.keepJoining()
@@ -246,9 +248,9 @@ func (m *Membership) SetVersions(ctx context.Context, k Versions) error {
 // announce announces this node as it is after change.
 func (m *Membership) announce(ctx context.Context, change func()) error {
 	return m.within(ctx, func() error {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.left {
+		m.turn <- struct{}{}
+		defer func() { <-m.turn }()
+		if m.hasLeft() {
 			return ErrClosed
 		}
 		change()
@@ -260,14 +262,23 @@ func (m *Membership) announce(ctx context.Context, change func()) error {
 // at once. The node still sees them until Close. A second Leave does nothing.
 func (m *Membership) Leave(ctx context.Context) error {
 	return m.within(ctx, func() error {
+		m.turn <- struct{}{}
+		defer func() { <-m.turn }()
 		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.left {
+		left := m.left
+		m.left = true
+		m.mu.Unlock()
+		if left {
 			return nil
 		}
-		m.left = true
 		return m.list.Leave(timeoutOf(ctx))
 	})
+}
+
+func (m *Membership) hasLeft() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.left
 }
 
 // Close stops listening. Without a prior Leave the others detect the departure
@@ -335,10 +346,7 @@ func (m *Membership) keepJoining() {
 // seed given by host name cannot be compared and is always probed: that is one exchange
 // per period, as often as memberlist exchanges anyway.
 func (m *Membership) absentSeeds() []string {
-	m.mu.Lock()
-	left := m.left
-	m.mu.Unlock()
-	if left {
+	if m.hasLeft() {
 		return nil
 	}
 	live := m.view.reachable()

@@ -55,6 +55,7 @@ const (
 type Transport struct {
 	tls     *TLS // nil: clear text
 	patient bool
+	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	mu sync.Mutex
 	// to holds the connections by region, "" for any. A connection whose other end
@@ -66,7 +67,15 @@ type Transport struct {
 // NewTransport makes a transport. With TLS every request must name its target
 // region, see [Towards]; nil is clear text.
 func NewTransport(t *TLS) *Transport {
-	return &Transport{tls: t, to: make(map[string]*http.Transport)}
+	return &Transport{tls: t, dial: (&net.Dialer{Timeout: connectTimeout}).DialContext, to: make(map[string]*http.Transport)}
+}
+
+// Through returns t, which dials through s from now on; nil leaves it. It is called before t is used.
+func (t *Transport) Through(s Sockets) *Transport {
+	if s != nil {
+		t.dial = s.DialContext
+	}
+	return t
 }
 
 // Patient returns t for callers who have nobody else to ask, as operators: a node may take
@@ -120,7 +129,7 @@ func (t *Transport) of(region string) *http.Transport {
 		return one
 	}
 	one = &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		DialContext:         t.dial,
 		TLSHandshakeTimeout: connectTimeout,
 		IdleConnTimeout:     idleTimeout,
 		Protocols:           new(http.Protocols),

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +30,7 @@ type follower struct {
 	now      func() time.Time
 	log      *slog.Logger
 
-	mu        sync.Mutex // one reading at a time
+	reading   turn
 	trouble   trouble
 	announced bool         // the state that was last announced
 	readAt    atomic.Int64 // of the last reading that got an answer, in Unix nanoseconds
@@ -39,15 +38,17 @@ type follower struct {
 
 func newFollower(table claim.Regions, topology *region.Topology, self string, now func() time.Time, log *slog.Logger) *follower {
 	return &follower{
-		table: table, topology: topology, self: self, now: now, log: log,
+		reading: newTurn(), table: table, topology: topology, self: self, now: now, log: log,
 		trouble: trouble{log: log, began: "the table of regions cannot be read; the one at hand is used", over: "the table of regions can be read again"},
 	}
 }
 
 // read reads the table, whatever version this node has.
 func (f *follower) read(ctx context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	if !f.reading.take(ctx) {
+		return ctx.Err()
+	}
+	defer f.reading.end()
 	regions, epoch, err := f.table.Regions(ctx)
 	changed := false
 	if err == nil {
@@ -72,13 +73,15 @@ func (f *follower) lastRead() time.Time { return time.Unix(0, f.readAt.Load()) }
 
 // meet sets the function that announces, from now on.
 func (f *follower) meet(ctx context.Context, announce func(ctx context.Context, draining bool) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	if !f.reading.take(ctx) {
+		return
+	}
+	defer f.reading.end()
 	f.announce = announce
 	f.announceDrain(ctx)
 }
 
-// announceDrain announces a changed state. The caller holds mu.
+// announceDrain announces a changed state. It is the caller's turn.
 func (f *follower) announceDrain(ctx context.Context) {
 	draining := f.takes() != nil
 	if f.announce == nil || draining == f.announced {

@@ -29,8 +29,17 @@ func (e *ListenError) Unwrap() error { return e.Err }
 // RPCListen is the setting that a [ListenError] of an RPC listener names.
 const RPCListen = "rpc.listen"
 
-func listen(setting, addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
+func listen(setting, addr string) (net.Listener, error) { return listenOn(net.Listen, setting, addr) }
+
+func (c *Config) listen(setting, addr string) (net.Listener, error) {
+	if c.Sockets != nil {
+		return listenOn(c.Sockets.Listen, setting, addr)
+	}
+	return listen(setting, addr)
+}
+
+func listenOn(open func(network, addr string) (net.Listener, error), setting, addr string) (net.Listener, error) {
+	l, err := open("tcp", addr)
 	if err != nil {
 		return nil, listenError(setting, addr, err)
 	}
@@ -49,14 +58,14 @@ func listenError(setting, addr string, err error) error {
 // server; a server closes its own.
 func (n *Node) listen(context.Context) (parts.Stop, error) {
 	var err error
-	if n.rpcListener, err = listen(RPCListen, n.c.RPCListen); err != nil {
+	if n.rpcListener, err = n.c.listen(RPCListen, n.c.RPCListen); err != nil {
 		return nil, err
 	}
-	if n.apiListener, err = listen("api.listen", n.c.APIListen); err != nil {
+	if n.apiListener, err = n.c.listen("api.listen", n.c.APIListen); err != nil {
 		return nil, errors.Join(err, n.rpcListener.Close())
 	}
 	if n.c.Console != nil {
-		if n.conListener, err = listen(ConsoleListen, n.c.Console.Listen); err != nil {
+		if n.conListener, err = n.c.listen(ConsoleListen, n.c.Console.Listen); err != nil {
 			return nil, errors.Join(err, n.rpcListener.Close(), n.apiListener.Close())
 		}
 	}

@@ -39,7 +39,7 @@ func (n *Node) openGossip(context.Context) (parts.Stop, error) {
 		Deployment: n.deployment, Node: c.Name, Region: c.Region, RPCAddr: n.RPCAddr(), Version: build.Version(),
 		BindAddr: host, BindPort: port, AdvertiseAddr: advertiseHost, AdvertisePort: advertisePort,
 		Seeds: c.Seeds, SecretKeys: c.GossipKeys,
-		LocalTimings: c.LocalGossip, Logger: slog.New(&untilStop{n.log.Handler(), &n.leftGossip}),
+		Sockets: c.Sockets, LocalTimings: c.LocalGossip, Logger: slog.New(&untilStop{n.log.Handler(), &n.leftGossip}),
 	})
 	if err != nil {
 		return nil, gossipError(c.GossipListen, err)
@@ -104,7 +104,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 		Self: c.Region, Topology: c.Topology, Directory: n.membership, Seen: n.membership.LastSeen, Grace: c.DeputyAfter, Logger: n.log,
 	})
 	n.traffic = newTraffic(c.Region, n.deputises)
-	n.transport = c.Network.RoundTripper(region.NewTransport(c.TLS), c.Region, n.membership.RegionOf)
+	n.transport = c.Network.RoundTripper(region.NewTransport(c.TLS).Through(c.Sockets), c.Region, n.membership.RegionOf)
 	if c.WrapTransport != nil {
 		n.transport = c.WrapTransport(c.Region, n.transport)
 	}

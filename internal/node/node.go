@@ -105,6 +105,8 @@ type Peering struct {
 	TLS *region.TLS
 	// Network simulates the distance between regions of one process; nil: none.
 	Network *wan.Network
+	// Sockets are where the node listens, dials other nodes and gossips; nil: the machine's.
+	Sockets region.Sockets
 	// WrapTransport decorates the transport of forwards; nil leaves it as it is.
 	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
 }
@@ -164,7 +166,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	n := &Node{c: c, log: c.Logger.With("region", c.Region, "node", c.Name), verdict: verdict{changed: make(chan struct{}, 1)}}
+	n := &Node{c: c, log: c.Logger.With("region", c.Region, "node", c.Name), verdict: verdict{changed: make(chan struct{}, 1)}, announced: announced{turn: newTurn()}}
 	n.c.Store = notifying{c.Store, n}
 	if err := n.running.Start(ctx, n.parts()...); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/internal/parts"
@@ -24,7 +23,7 @@ type watch struct {
 	// round reports whether this node reads in this round. It is called by one goroutine.
 	round func() bool
 
-	mu sync.Mutex // one hearing at a time
+	hearing turn
 	// announced is what each node has announced up to the last hearing that needed no read, or
 	// had one. So a disagreement costs one read, not one for each message.
 	announced map[string]region.Versions
@@ -33,8 +32,10 @@ type watch struct {
 // hear reads if a node has announced other versions than this node has, and no read has answered
 // that yet. If that fails, the next hearing tries again.
 func (w *watch) hear(ctx context.Context, nodes []region.Node) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	if !w.hearing.take(ctx) {
+		return
+	}
+	defer w.hearing.end()
 	own, announced, changed := w.current(), map[string]region.Versions{}, false
 	for _, n := range nodes {
 		if !n.Self && n.Versions != (region.Versions{}) {
@@ -55,6 +56,7 @@ func (n *Node) watchRows(ctx context.Context) (parts.Stop, error) {
 	inTurn := roundsOf(n.place, watchRounds)
 	bad := &trouble{log: n.log, began: "the row of restores cannot be read; what it withheld is withheld", over: "the row of restores can be read again"}
 	w := &watch{
+		hearing: newTurn(),
 		read: func(ctx context.Context) error {
 			err := errors.Join(n.follower.read(ctx), n.rereadRestore(ctx, bad))
 			if err != nil {
@@ -101,14 +103,16 @@ func (n *Node) versions() region.Versions {
 
 // announced is what this node has announced.
 type announced struct {
-	mu sync.Mutex
+	turn
 	region.Versions
 }
 
 // announce announces what this node has read, if that has changed.
 func (n *Node) announce(ctx context.Context) {
-	n.announced.mu.Lock()
-	defer n.announced.mu.Unlock()
+	if !n.announced.take(ctx) {
+		return
+	}
+	defer n.announced.end()
 	versions := n.versions()
 	if versions == n.announced.Versions || n.membership == nil {
 		return // announced once gossip is open

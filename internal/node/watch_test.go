@@ -28,7 +28,7 @@ func newWatchers(t *testing.T, nodes int, every time.Duration, restores claim.Re
 	var all []*Node
 	var seeds []string
 	for i := range nodes {
-		n := &Node{log: slog.New(slog.DiscardHandler)}
+		n := &Node{log: slog.New(slog.DiscardHandler), announced: announced{turn: newTurn()}}
 		n.c.Name, n.c.Region, n.c.TopologyEvery = fmt.Sprint("n", i), here, every
 		var err error
 		n.c.Topology, err = region.NewTopology([]region.Region{{Name: here, Code: 1}})
@@ -123,7 +123,7 @@ func TestWhatOneNodeReadsAllRead(t *testing.T) {
 func TestHearsayCostsOneRead(t *testing.T) {
 	version, reads := uint64(1), 0
 	var broken error
-	w := &watch{
+	w := &watch{hearing: newTurn(),
 		read:    func(context.Context) error { reads++; return broken },
 		current: func() region.Versions { return region.Versions{Restore: version} },
 	}

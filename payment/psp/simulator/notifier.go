@@ -82,7 +82,7 @@ type notifier struct {
 	savedAt int
 }
 
-func newNotifier(s *Simulator, dir string) *notifier {
+func newNotifier(s *Simulator, dir string, dial func(ctx context.Context, network, addr string) (net.Conn, error)) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
 	tries, abandon := context.WithCancel(context.Background())
 	n := &notifier{
@@ -91,7 +91,7 @@ func newNotifier(s *Simulator, dir string) *notifier {
 		client: &http.Client{
 			Timeout: sendTimeout,
 			Transport: &http.Transport{
-				DialContext:         (&net.Dialer{Timeout: sendTimeout}).DialContext,
+				DialContext:         dial,
 				MaxIdleConnsPerHost: sendingAtOnce,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

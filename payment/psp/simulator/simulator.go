@@ -1,9 +1,11 @@
 package simulator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +33,8 @@ type Config struct {
 	// Notices configures webhooks, see [Simulator.SetNotices]; nil keeps the
 	// configuration stored in Dir.
 	Notices *Notices
+	// Dial opens the connections of webhooks; nil means the machine's.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Now is the provider's clock; nil means time.Now. A test that advances it calls
 	// [Simulator.Elapse].
 	Now func() time.Time
@@ -121,7 +125,10 @@ func Open(cfg Config) (*Simulator, error) {
 	if err := s.SetFaults(Faults{Latency: cfg.Latency, Jitter: cfg.Jitter}); err != nil {
 		return nil, err
 	}
-	s.notices = newNotifier(s, cfg.Dir)
+	if cfg.Dial == nil {
+		cfg.Dial = (&net.Dialer{Timeout: sendTimeout}).DialContext
+	}
+	s.notices = newNotifier(s, cfg.Dir, cfg.Dial)
 	if cfg.Dir == "" {
 		return s, s.resumeNotices(cfg.Notices)
 	}
