@@ -80,8 +80,9 @@ else
 	$(GO) test -short -timeout 30m ./e2e
 endif
 
-nemesis: ## Do to nodes and a real database what seeds say, under load, and judge: on PostgreSQL, for an hour (STORE=cockroachdb, HOURS=4; SEED=7 repeats one run's schedule).
-	$(GO) test ./e2e -run '^TestNemesis$$' -count 1 -v -timeout 0 -nemesis.hours=$(or $(HOURS),$(if $(SEED),0,1)) -nemesis.seed=$(or $(SEED),0)
+nemesis: ## Do to nodes and a real database what seeds say, under load, and judge: on PostgreSQL, for an hour (STORE=cockroachdb or, in virtual time, simulated; HOURS=4; SEED=7 repeats one run's schedule).
+	$(if $(filter simulated,$(STORE)),$(GO) test ./e2e/simulate -run '^TestSimulate$$' -count 1 -v -timeout 0 -simulate.hours=$(or $(HOURS),$(if $(SEED),0,1)) -simulate.seed=$(or $(SEED),0),\
+	$(GO) test ./e2e -run '^TestNemesis$$' -count 1 -v -timeout 0 -nemesis.hours=$(or $(HOURS),$(if $(SEED),0,1)) -nemesis.seed=$(or $(SEED),0))
 
 # The linters have a module of their own, so that the service's go.mod has none of their
 # modules. They are built once, into Go's cache.

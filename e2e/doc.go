@@ -47,7 +47,7 @@
 // Those of serve, cluster, drill and TLS start processes on a private database,
 // whatever the store under the others. Regions of containers, with distance,
 // partitions, a wrong clock and a lost database, are in package docker below this
-// one: make e2e. Package history checks histories, contract holds answers and events
+// one: make e2e. Package simulate runs clusters in virtual time, by seed. Package history checks histories, contract holds answers and events
 // against the OpenAPI document, geodns puts geo-DNS in front of a cluster, answer is what
 // a request was answered, bench measures, sizing computes.
 //

@@ -19,6 +19,8 @@ type promise struct {
 	crashes, storms, drills []string
 	// nemesis is what TestNemesis compares, "" for nothing.
 	nemesis string
+	// simulate is what TestSimulate compares, "" for nothing.
+	simulate string
 	// mutants matches the names of mutants.
 	mutants string
 }
@@ -32,6 +34,7 @@ var promises = []promise{
 		storms:   []string{"TestStorm", "TestStormOverTwoProviders"},
 		drills:   []string{"TestDrill"},
 		nemesis:  "movements of money, keys, references",
+		simulate: "movements of money, keys, references; replays past the windows",
 		mutants:  `^(claim/(reclaim|take-over|renew|lease|trust|recover|settle|moved|unsent|fault-fence|pending|learn|follow|provider|restore|last|waits|shared|release-)|batch/|sql/(row|begin|find|take|settle|renew|defer|reattach|calls|windows)|embedded/(renew|clock|queue|take|remembered)|router/(way|forwards)|outbox/|payment/|restore/|audit/(follow|witness|ahead|continue))`,
 	},
 	{ // the same bytes
@@ -41,6 +44,7 @@ var promises = []promise{
 		storms:   []string{"TestStorm"},
 		drills:   []string{"TestDrill"},
 		nemesis:  "answers, once more in every region",
+		simulate: "answers, once more in every region",
 		mutants:  `^(claim/(answer|give-up-without|settle-again|expires|shared|release-)|sql/(settle-|replica|object|row|begin-lost)|embedded/(replica|object|remembered)|region/)`,
 	},
 	{ // one request
@@ -48,6 +52,7 @@ var promises = []promise{
 		model:    "each decision",
 		storms:   []string{"TestStorm"},
 		nemesis:  "changed bodies",
+		simulate: "changed bodies; other requests under keys that are free",
 		mutants:  `^claim/(answer-to|reclaim-fingerprint|released-compare|begin-compare|restore-fingerprint)`,
 	},
 	{ // across regions
@@ -57,6 +62,7 @@ var promises = []promise{
 		storms:   []string{"TestStorm"},
 		drills:   []string{"TestDrill"},
 		nemesis:  "twins in several regions",
+		simulate: "twins in several regions, partitions",
 		mutants:  `^(claim/(begin|pin|restore-(home|pin))|sql/(begin|pin|registrar|region|replica-(later|unsettled))|embedded/pin|router/|region/)`,
 	},
 	{ // no record, no charge
@@ -71,6 +77,7 @@ var promises = []promise{
 		storms:   []string{"TestStorm"},
 		drills:   []string{"TestDrill"},
 		nemesis:  "no request without a final answer",
+		simulate: "no request without a final answer",
 		mutants:  `^(claim/(unknowns|not-founds|fault|settle-unknowns|take-over-look|close|give-up|moved-counts)|sql/(calls|defer|settle.*unknowns|take_over.sql-look)|outbox/|payment/|recon/undecided|notice/learn)`,
 	},
 	{ // the books follow the money
@@ -78,6 +85,7 @@ var promises = []promise{
 		model:    "books, events, expiries",
 		crashes:  []string{"TestCrashBeyondClaims", "TestEventsCrashPoints", "TestExpiryCrashPoints"},
 		nemesis:  "books, balances, statement",
+		simulate: "books, balances, statement; events",
 		mutants:  `^(claim/close|sql/(settle.sql|events|expiries|audit)|embedded/booked|recon/|audit/)`,
 	},
 	{ // ghosts are refunded
@@ -101,7 +109,7 @@ func matrix(root string) (string, error) {
 		return "", fmt.Errorf("the README has %d promises, and the matrix %d", len(titles), len(promises))
 	}
 	var b strings.Builder
-	b.WriteString("| promise | explorer | model | crash tables | storm | drills | nemesis | mutants |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| promise | explorer | model | crash tables | storm | drills | nemesis | simulation | mutants |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for i, p := range promises {
 		matches, err := regexp.Compile(p.mutants)
 		if err != nil {
@@ -120,8 +128,8 @@ func matrix(root string) (string, error) {
 		if n := len(p.explorer); n > 0 {
 			explored = fmt.Sprint(n)
 		}
-		fmt.Fprintf(&b, "| %d. %s | %s | %s | %s | %s | %s | %s | %s |\n", i+1, title, explored, p.model,
-			strings.Join(p.crashes, ", "), strings.Join(p.storms, ", "), strings.Join(p.drills, ", "), p.nemesis, strings.Join(of, ", "))
+		fmt.Fprintf(&b, "| %d. %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", i+1, title, explored, p.model,
+			strings.Join(p.crashes, ", "), strings.Join(p.storms, ", "), strings.Join(p.drills, ", "), p.nemesis, p.simulate, strings.Join(of, ", "))
 	}
 	return b.String(), nil
 }

@@ -1,0 +1,175 @@
+package simulate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// step does what a step's faults say, at their times, and waits until the cluster is healthy.
+func (w *world) step(faults []fault) {
+	type event struct {
+		at time.Duration
+		do func()
+	}
+	var events []event
+	for _, f := range faults {
+		events = append(events, event{f.begin, func() {
+			began := time.Now()
+			w.logger("nemesis").Warn("begins", "fault", f.String())
+			end := w.begin(f)
+			events = append(events, event{f.end, func() {
+				end()
+				w.logger("nemesis").Warn("ended", "fault", f.String())
+				w.history.AddFault(f.String(), began)
+			}})
+		}})
+	}
+	for began := time.Now(); len(events) > 0; {
+		slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+		e := events[0]
+		events = events[1:]
+		time.Sleep(time.Until(began.Add(e.at)))
+		e.do()
+	}
+	w.ready()
+}
+
+func among(names []string) func(*host) bool {
+	return func(h *host) bool { return slices.Contains(names, h.name) }
+}
+
+// others are the nodes that are not among them.
+func others(names []string) func(*host) bool {
+	return among(slices.DeleteFunc(nodeNames(), func(n string) bool { return slices.Contains(names, n) }))
+}
+
+func (w *world) of(names []string) (all []*machine) {
+	for _, m := range w.machines {
+		if slices.Contains(names, m.name) || slices.Contains(names, m.region) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// begin begins a fault, and returns how it ends.
+func (w *world) begin(f fault) (end func()) {
+	share := float64(f.amount) / 100
+	startAgain := func() {
+		for _, m := range w.of(f.at) {
+			m.start()
+		}
+	}
+	both := func(a, b *rule) func() {
+		x, y := w.network.begin(a), w.network.begin(b)
+		return func() { x(); y() }
+	}
+	switch f.kind {
+	case kill, lose:
+		for _, m := range w.of(f.at) {
+			m.kill()
+		}
+		return startAgain
+	case stop:
+		for _, m := range w.of(f.at) {
+			m.stop()
+		}
+		return startAgain
+	case freeze:
+		w.of(f.at)[0].freeze(true)
+		return func() { w.of(f.at)[0].freeze(false) }
+	case power:
+		w.powerCut(f.amount, f.end-f.begin)
+		return func() {}
+	case part:
+		return both(&rule{from: among(f.at), to: others(f.at), drop: true}, &rule{from: others(f.at), to: among(f.at), drop: true})
+	case oneway:
+		return w.network.begin(&rule{from: among(f.from), to: among(f.at), drop: true})
+	case away:
+		return w.network.begin(&rule{from: among(f.at), to: among([]string{provider}), drop: true})
+	case slowWay:
+		return w.network.begin(&rule{from: among(nodeNames()), to: among(f.at), slow: f.by})
+	case gossiping:
+		return w.network.begin(&rule{from: among(nodeNames()), to: among(nodeNames()), lose: share, twice: 0.3, late: f.by})
+	case slowDisk:
+		return w.trouble(&trouble{region: f.at[0], slow: f.by})
+	case lostStep:
+		return w.trouble(&trouble{region: f.at[0], lost: share})
+	case lateStep:
+		return w.trouble(&trouble{region: f.at[0], late: share})
+	case lostReply:
+		return w.trouble(&trouble{region: f.at[0], unreplied: share})
+	case storeCut:
+		a, b := f.at[0], f.from[0]
+		[]func(a, b string){w.distance.Cut, w.distance.CutOneWay, w.distance.Blackhole}[f.amount](a, b)
+		return func() { w.distance.Heal(a, b) }
+	case clock:
+		w.pass(f.by)
+		return func() {}
+	case mute, slow, forget:
+		bad := w.everyday()
+		switch f.kind {
+		case slow:
+			bad.Jitter = 40 * time.Second
+		case mute:
+			bad.ErrorBefore, bad.DropReply, bad.ErrorAfter, bad.LateEffect, bad.LateBy = 0.7, 0.5, 1, 0.3, 40*time.Second
+		case forget:
+			bad.ErrorBefore, bad.DropReply = 0.3, 1
+			silent := w.network.begin(&rule{from: among([]string{provider}), to: among(nodeNames()), drop: true})
+			w.must(w.judge.SetFaults(bad))
+			for i := range forgetting {
+				jump := time.AfterFunc(time.Duration(i+1)*forgetEvery-time.Minute, func() { w.pass(forgetJump) })
+				w.t.Cleanup(func() { jump.Stop() })
+			}
+			return func() { silent(); w.must(w.judge.SetFaults(w.everyday())) }
+		}
+		w.must(w.judge.SetFaults(bad))
+		return func() {
+			w.must(w.judge.SetFaults(w.everyday()))
+			w.judge.ReleaseLate()
+		}
+	case drain:
+		_, err := w.db.SetRegionStatus(w.ctx, f.at[0], claim.RegionDraining)
+		w.must(err)
+		return func() {
+			_, err := w.db.SetRegionStatus(w.ctx, f.at[0], claim.RegionActive)
+			w.must(err)
+		}
+	case registrar:
+		if err := w.db.MoveRegistrar(w.ctx, f.from[0], f.at[0]); err != nil {
+			w.logger("nemesis").Info("the registrar stays", "error", err)
+		}
+		return func() {}
+	}
+	w.t.Fatalf("begin does not know %v", f)
+	return nil
+}
+
+func (w *world) must(err error) {
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// trouble begins one.
+func (w *world) trouble(t *trouble) (end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.troubles[t] = true
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.troubles, t)
+	}
+}
+
+// pass sets the clocks of store and provider.
+func (w *world) pass(d time.Duration) {
+	w.mu.Lock()
+	w.ahead += d
+	w.mu.Unlock()
+	w.judge.Elapse()
+}

@@ -1,0 +1,215 @@
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/e2e/history"
+)
+
+// request is what a merchant sends.
+type request struct{ tenant, path, key, body string }
+
+func charge(key string, amount int, method string) request {
+	return request{path: "/v1/charges", key: key, body: fmt.Sprintf(`{"amount":%d,"currency":"usd","payment_method":%q}`, amount, method)}
+}
+
+// load is what merchants send.
+type load struct {
+	w       *world
+	ctx     context.Context // of every request
+	history *history.History
+	over    atomic.Bool
+	next    atomic.Int64
+
+	mu   sync.Mutex
+	done []request // that were answered for good, and not refused
+}
+
+const (
+	// patience is how long a merchant waits for an answer: longer than the slowest healthy one.
+	patience = 20 * time.Second
+	// pause between two keys of a merchant, at most.
+	pause = 10 * time.Second
+	// merchantsAtOnce keep a few requests in hand at each moment, so that a fault meets some.
+	merchantsAtOnce = 3
+)
+
+// merchant sends key after key, and now and then an old request.
+func (l *load) merchant(number int) {
+	for !l.over.Load() {
+		i := l.next.Add(1)
+		rng := rand.New(rand.NewPCG(l.w.seed, uint64(i)))
+		l.key(number, int(i), rng)
+		l.mu.Lock()
+		var old request
+		if len(l.done) > 0 && rng.IntN(3) == 0 {
+			old = l.done[rng.IntN(len(l.done))]
+		}
+		l.mu.Unlock()
+		if old.key != "" {
+			l.settle(number, old, rng)
+		}
+		time.Sleep(between(rng, pause))
+	}
+}
+
+// key sends rivals under the i-th key, and retries each. All but their timing follows from the seed.
+func (l *load) key(number, i int, rng *rand.Rand) {
+	key := fmt.Sprintf("order-%d-%d", l.w.seed, i)
+	if rng.IntN(2) == 0 {
+		key, _ = claim.Stamp(claim.RegionCode(1+rng.IntN(len(regions))), seeded{rng}) // which does not fail
+	}
+	amount, method := 1000+2*i, "pm_card_visa"
+	switch p := rng.IntN(100); {
+	case p < 25:
+		method = "pm_card_insufficient_funds_once"
+	case p < 32:
+		method = "pm_card_stolen"
+	}
+	q, changed := charge(key, amount, method), charge(key, amount+1, method)
+	if rng.IntN(8) == 0 {
+		q.path, q.body = "/v1/transfers", fmt.Sprintf(`{"amount":%d,"currency":"usd","destination":"acct_1"}`, amount)
+		changed.path, changed.body = q.path, fmt.Sprintf(`{"amount":%d,"currency":"usd","destination":"acct_1"}`, amount+1)
+	}
+	q.tenant = tenants[rng.IntN(len(tenants))]
+	changed.tenant = q.tenant
+	rivals := 1 + rng.IntN(4)
+	if rng.IntN(20) == 0 {
+		rivals = 16 // a storm
+	}
+	var all []request
+	for r := range rivals {
+		one := q
+		if r > 0 && rng.IntN(5) == 0 {
+			one = changed
+		}
+		all = append(all, one)
+	}
+	winner, got := l.rivals(number, all, rng)
+	if got == nil || got.Status != http.StatusCreated || winner.path != "/v1/charges" || rng.IntN(4) > 0 {
+		return
+	}
+	var made struct {
+		ID     string
+		Amount int
+	}
+	if json.Unmarshal(got.Body, &made) != nil {
+		return // the judge says so
+	}
+	back := request{q.tenant, "/v1/refunds", "refund-" + key, fmt.Sprintf(`{"charge":%q,"amount":%d}`, made.ID, made.Amount)}
+	l.rivals(number, []request{back, back}[:1+rng.IntN(2)], rng)
+}
+
+type seeded struct{ rng *rand.Rand }
+
+func (s seeded) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(s.rng.Uint32())
+	}
+	return len(p), nil
+}
+
+// rivals sends requests at once, and returns the one that the key belongs to, with its answer.
+func (l *load) rivals(number int, all []request, rng *rand.Rand) (winner request, got *answer.Answer) {
+	var wg sync.WaitGroup
+	last := make([]*answer.Answer, len(all))
+	for i, q := range all {
+		own := rand.New(rand.NewPCG(rng.Uint64(), 0))
+		wg.Go(func() {
+			time.Sleep(between(own, 2*time.Duration(1+own.IntN(1000))*time.Millisecond))
+			last[i] = l.settle(number*16+i, q, own)
+		})
+	}
+	wg.Wait()
+	for i, r := range last {
+		if r.Final() && r.Status != http.StatusUnprocessableEntity {
+			l.mu.Lock()
+			l.done = append(l.done, all[i])
+			l.mu.Unlock()
+			return all[i], r
+		}
+	}
+	return request{}, nil
+}
+
+// settle sends q until an answer is final: often to the node that it has tried before, and at times
+// with little patience.
+func (l *load) settle(number int, q request, rng *rand.Rand) *answer.Answer {
+	m := l.w.machines[rng.IntN(len(l.w.machines))]
+	for {
+		patience := patience
+		if rng.IntN(10) == 0 {
+			patience = 20*time.Millisecond + between(rng, 400*time.Millisecond)
+		}
+		r := l.attempt(number, m, q, patience)
+		if r.Final() || l.ctx.Err() != nil {
+			return r
+		}
+		again := 100*time.Millisecond + between(rng, 900*time.Millisecond)
+		if ms := r.Problem.RetryAfterMS; r.Err == nil && ms > 0 {
+			again = min(time.Duration(ms)*time.Millisecond, 5*time.Second) + between(rng, 100*time.Millisecond)
+		}
+		time.Sleep(again)
+		if rng.IntN(2) == 0 {
+			m = l.w.machines[rng.IntN(len(l.w.machines))]
+		}
+	}
+}
+
+// send makes one request of a merchant of the node's region.
+func (l *load) send(ctx context.Context, m *machine, q request) *answer.Answer {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.base()+q.path, strings.NewReader(q.body))
+	if err != nil {
+		return &answer.Answer{Err: err}
+	}
+	req.Header.Set("Authorization", "Bearer sk_"+q.tenant)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", q.key)
+	return answer.To(req, l.w.client[m.region])
+}
+
+func (l *load) attempt(number int, m *machine, q request, patience time.Duration) *answer.Answer {
+	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	defer cancel()
+	start := time.Now()
+	r := l.send(ctx, m, q)
+	at := m.name
+	if got := r.Got(); got.Kind == history.None {
+		if at += ": no answer"; r.Err == nil {
+			at = fmt.Sprint(m.name, ": ", r.Status, " ", r.Problem.Error)
+		}
+	}
+	l.history.AddAt(number, at, history.Sent{Key: q.tenant + "/" + q.key, Body: q.body, Path: q.path}, start, r.Got())
+	return r
+}
+
+// again sends all that was answered once more in every region, and reports what is not answered as
+// want says.
+func (l *load) again(want func(r *answer.Answer) bool) (wrong []string) {
+	for i, q := range l.done {
+		for j := range regions {
+			m := l.w.machines[perRegion*j+i%perRegion]
+			var r *answer.Answer
+			for tries := 0; tries < 60; tries++ {
+				if r = l.attempt(0, m, q, patience); r.Final() {
+					break
+				}
+				time.Sleep(time.Second)
+			}
+			if !want(r) {
+				wrong = append(wrong, fmt.Sprintf("%s/%s in %s: %v", q.tenant, q.key, m.region, r))
+			}
+		}
+	}
+	return wrong
+}

@@ -1,0 +1,215 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fault is one thing done to a cluster, from begin to end after its step began.
+type fault struct {
+	kind       kind
+	at, from   []string // nodes or regions
+	begin, end time.Duration
+	amount     int           // a share in percent
+	by         time.Duration // how slow, how late, or how far
+}
+
+func (f fault) String() string {
+	all := []string{string(f.kind), strings.Join(f.at, ",")}
+	if len(f.from) > 0 {
+		all = append(all, "from "+strings.Join(f.from, ","))
+	}
+	if f.amount > 0 {
+		all = append(all, fmt.Sprintf("%d%%", f.amount))
+	}
+	if f.by != 0 {
+		all = append(all, f.by.String())
+	}
+	return fmt.Sprintf("%s, %v to %v", strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), " "), f.begin.Round(time.Millisecond), f.end.Round(time.Millisecond))
+}
+
+type kind string
+
+// What can be done. To add a kind, give it a place here, in kinds, in draw, and in begin of
+// faults_test.go, which returns how it ends.
+const (
+	kill      kind = "kill"        // a node dies, then starts
+	stop      kind = "stop"        // a node drains and ends, then starts
+	lose      kind = "lose region" // all nodes of a region die, then start
+	freeze    kind = "freeze"      // a node neither sends nor gets anything, then goes on
+	power     kind = "power cut"   // all nodes die with the store, which loses unsynced writes
+	part      kind = "part"        // some nodes and the others do not reach each other
+	oneway    kind = "one way"     // what some nodes send to others does not arrive
+	away      kind = "no provider" // nodes do not reach the provider
+	slowWay   kind = "slow way"    // what is sent to some nodes is late
+	gossiping kind = "gossip"      // packets of gossip are lost, late, and there twice
+	slowDisk  kind = "slow store"  // each step of a region's nodes
+	lostStep  kind = "lost step"   // some steps of a region's nodes do not reach the store
+	lateStep  kind = "late step"   // some take effect after their caller has given up
+	lostReply kind = "lost reply"  // some take effect, and their caller gets no answer
+	storeCut  kind = "store cut"   // a region does not reach the rows of another
+	clock     kind = "clock"       // the clock of store and provider jumps
+	mute      kind = "provider mute"
+	slow      kind = "provider slow"
+	forget    kind = "provider forgets" // it answers nothing for longer than it remembers keys
+	drain     kind = "drain"            // a region takes no new homes
+	registrar kind = "registrar"        // a tenant's registrar moves
+)
+
+// While the provider forgets, the clock jumps so often, so far apart, and so far. A call is on its way
+// for less than a pause, so it sees one jump, which is below the hour that Homeward allows it.
+const (
+	forgetting  = 3
+	forgetEvery = 90 * time.Second
+	forgetJump  = 40 * time.Minute
+)
+
+// kinds are all. A seed's schedule depends on their order.
+var kinds = []kind{
+	kill, stop, lose, freeze, power, part, oneway, away, slowWay, gossiping, slowDisk, lostStep, lateStep, lostReply, storeCut, clock, mute, slow, forget,
+	drain, registrar,
+}
+
+func nodeNames() (all []string) {
+	for _, r := range regions {
+		for j := range perRegion {
+			all = append(all, fmt.Sprintf("%s-%d", r, j+1))
+		}
+	}
+	return all
+}
+
+// plan is what is done in each step, and follows from the seed alone. Each run has a random part of
+// the kinds: what many faults hide, few may show.
+func plan(seed uint64, steps int) [][]fault {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	all := slices.Clone(kinds)
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	some := all[:1+rng.IntN(8)]
+	plan := make([][]fault, steps)
+	for i := range plan {
+		length := 5*time.Second + between(rng, 90*time.Second)
+		held := map[string]bool{}
+		for range 1 + rng.IntN(4) {
+			f := draw(rng, some[rng.IntN(len(some))], length)
+			if !slices.ContainsFunc(f.holds(), func(what string) bool { return held[what] }) {
+				for _, what := range f.holds() {
+					held[what] = true
+				}
+				plan[i] = append(plan[i], f)
+			}
+		}
+	}
+	return plan
+}
+
+func some(rng *rand.Rand, of []string) []string {
+	all := slices.Clone(of)
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	all = all[:1+rng.IntN(len(all)-1)]
+	slices.Sort(all)
+	return all
+}
+
+func draw(rng *rand.Rand, k kind, length time.Duration) fault {
+	f := fault{kind: k, begin: between(rng, length/2)}
+	f.end = f.begin + (length-f.begin)/4 + between(rng, (length-f.begin)*3/4)
+	nodes := nodeNames()
+	one := func(of []string) []string { return []string{of[rng.IntN(len(of))]} }
+	switch k {
+	case kill, stop:
+		f.at = one(nodes)
+	case lose, drain:
+		f.at = one(regions)
+	case freeze:
+		f.at = one(nodes)
+		f.end = f.begin + []time.Duration{3 * time.Second, 28 * time.Second, 3 * time.Minute}[rng.IntN(3)]
+	case power:
+		f.amount = rng.IntN(101)
+	case part:
+		f.at = some(rng, nodes)
+		if rng.IntN(3) == 0 { // a region
+			r := one(regions)[0]
+			f.at = []string{r + "-1", r + "-2"}
+		}
+	case oneway:
+		f.at, f.from = some(rng, nodes), some(rng, nodes)
+	case away:
+		f.at = some(rng, nodes)
+	case slowWay:
+		f.at, f.by = some(rng, nodes), 50*time.Millisecond+between(rng, 3*time.Second)
+	case gossiping:
+		f.amount, f.by = 10+rng.IntN(80), between(rng, 30*time.Second)
+	case slowDisk:
+		f.at, f.by = one(regions), 10*time.Millisecond+between(rng, 4*time.Second)
+	case lostStep, lateStep, lostReply:
+		f.at, f.amount = one(regions), 2+rng.IntN(40)
+	case storeCut:
+		i := rng.IntN(len(regions))
+		f.at, f.from = []string{regions[i]}, []string{regions[(i+1+rng.IntN(len(regions)-1))%len(regions)]}
+		f.amount = rng.IntN(3) // which way
+	case clock:
+		f.by = []time.Duration{500 * time.Millisecond, 20 * time.Second, 30 * time.Minute}[rng.IntN(3)] * time.Duration(1-2*rng.IntN(2))
+	case forget:
+		f.end = f.begin + forgetting*forgetEvery + between(rng, time.Minute)
+	case registrar:
+		f.at, f.from = one(regions), one(tenants)
+	}
+	return f
+}
+
+// holds are what no other fault may hold in the same step.
+func (f fault) holds() (what []string) {
+	switch f.kind {
+	case kill, stop, freeze:
+		return f.at
+	case lose:
+		return []string{f.at[0] + "-1", f.at[0] + "-2"}
+	case power:
+		return append(nodeNames(), "regions")
+	case mute, slow:
+		return []string{provider}
+	case forget: // while it jumps, no call may be held up on its way
+		return append(nodeNames(), provider, string(clock))
+	case away, slowWay, clock:
+		return []string{string(clock)}
+	case drain, registrar:
+		return []string{"regions"}
+	case storeCut:
+		return []string{string(f.kind)}
+	default:
+		return nil
+	}
+}
+
+// TestPlan: the schedule follows from the seed alone, and uses each kind in some run and not in another.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	in := map[kind]int{}
+	const seeds = 200
+	for seed := range uint64(seeds) {
+		p := plan(seed, 6)
+		require.Equal(t, p, plan(seed, 6))
+		has := map[kind]bool{}
+		for _, step := range p {
+			require.NotEmpty(t, step)
+			for _, f := range step {
+				require.Less(t, f.begin, f.end, "%v", f)
+				has[f.kind] = true
+			}
+		}
+		for k := range has {
+			in[k]++
+		}
+	}
+	for _, k := range kinds {
+		require.NotZero(t, in[k], k)
+		require.Less(t, in[k], seeds, k)
+	}
+}

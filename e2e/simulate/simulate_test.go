@@ -1,0 +1,327 @@
+package simulate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/e2e/history"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/payment/verify"
+)
+
+var (
+	hours = flag.Float64("simulate.hours", 0, "TestSimulate begins runs for so many hours of this machine; 0: it makes a few short ones")
+	seed  = flag.Uint64("simulate.seed", 0, "the seed of TestSimulate's first run, the next ones follow; 0: any, or the fixed ones")
+	fewer = flag.Bool("simulate.fewer", false, "after a failure TestSimulate looks for the faults that are enough for it, a run for each")
+	steps = flag.Int("simulate.steps", 6, "how many steps a run of TestSimulate has")
+)
+
+// TestSimulate runs clusters of two nodes in each of three regions, on a store, a network, a provider
+// and a clock of their own, in virtual time, and does to them what the seed says: see plan. At the end
+// all that was answered is read again in every region, and what the merchants read is judged against
+// what the provider moved, as that of the nemesis is. Then days pass, and each answer has to end.
+func TestSimulate(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // fewer orders that the seed does not decide
+	first, runs, steps := cmp.Or(*seed, 1), 3, *steps
+	switch {
+	case *seed != 0:
+		runs = 1
+	case testing.Short():
+		runs, steps = 1, min(steps, 2)
+	}
+	if *hours > 0 {
+		first, runs = cmp.Or(*seed, rand.Uint64()>>40), 1<<40
+	}
+	began, sum := time.Now(), newSummary()
+	for n := range runs {
+		if *hours > 0 && time.Since(began) > time.Duration(*hours*float64(time.Hour)) {
+			break
+		}
+		seed := first + uint64(n)
+		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { sum.run(t, seed, plan(seed, steps)) }) {
+			break
+		}
+	}
+	t.Log(sum.report())
+}
+
+// summary is that of all runs.
+type summary struct {
+	runs, requests, keys, movements int
+	virtual                         time.Duration
+	faults                          map[kind]int
+	coverage                        *coverage
+}
+
+func newSummary() *summary {
+	return &summary{faults: map[kind]int{}, coverage: &coverage{taken: map[string]int{}}}
+}
+
+func (s *summary) report() string {
+	var faults, never []string
+	for _, k := range kinds {
+		faults = append(faults, fmt.Sprintf("%s %d", k, s.faults[k]))
+	}
+	for _, e := range edges {
+		if s.coverage.taken[e] == 0 {
+			never = append(never, e)
+		}
+	}
+	var taken []string
+	for _, e := range slices.Sorted(maps.Keys(s.coverage.taken)) {
+		taken = append(taken, fmt.Sprintf("  %s %d", e, s.coverage.taken[e]))
+	}
+	return fmt.Sprintf("%d runs, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money\nfaults: %s\nsteps of the store:\n%s\nnever taken: %s",
+		s.runs, s.virtual.Hours(), s.requests, s.keys, s.movements, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
+}
+
+// play makes one run.
+func (s *summary) play(t *testing.T, seed uint64, plan [][]fault, v *verdict) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, seed, s.coverage)
+		t.Cleanup(func() { // also if it cannot go on
+			v.history, v.log = &w.history, bytes.Clone(w.log.Bytes())
+			s.virtual += w.busy
+			w.end()
+		})
+		w.play(plan, v)
+	})
+}
+
+// without leaves out of a plan what it does not need in order to fail, one fault after the other.
+func (s *summary) without(t *testing.T, seed uint64, plan [][]fault) [][]fault {
+	for i := range plan {
+		for j := len(plan[i]) - 1; j >= 0; j-- {
+			less, v := slices.Clone(plan), verdict{}
+			less[i] = slices.Delete(slices.Clone(plan[i]), j, j+1)
+			if s.play(t, seed, less, &v); len(v.Breaks) > 0 {
+				plan = less
+			}
+		}
+	}
+	return plan
+}
+
+// run makes one run, and reports what it broke.
+func (s *summary) run(t *testing.T, seed uint64, plan [][]fault) {
+	var v verdict
+	defer func() {
+		if !t.Failed() {
+			return
+		}
+		dir := filepath.Join("..", "..", "bin", "nemesis", fmt.Sprintf("simulated-%d", seed))
+		if err := v.write(dir); err != nil {
+			t.Error(err)
+		}
+		if *fewer && len(v.Breaks) > 0 {
+			plan = s.without(t, seed, plan)
+			t.Log("these faults are enough:")
+		}
+		for i, step := range plan {
+			for _, f := range step {
+				t.Logf("step %d: %v", i+1, f)
+			}
+		}
+		t.Logf("history, verdict and log are in %s; to repeat: make nemesis STORE=simulated SEED=%d", strings.TrimPrefix(dir, "../../"), seed)
+	}()
+	s.play(t, seed, plan, &v)
+	s.runs++
+	s.requests, s.keys, s.movements = s.requests+v.Keys.Requests, s.keys+v.Keys.Keys, s.movements+v.Keys.Movements
+	for _, step := range plan {
+		for _, f := range step {
+			s.faults[f.kind]++
+		}
+	}
+	for _, b := range v.Breaks {
+		t.Errorf("seed %d: %s", seed, b)
+	}
+}
+
+// verdict is what a run found.
+type verdict struct {
+	Breaks     []string
+	Keys       history.Verdict
+	Provider   simulator.Stats
+	Books      verify.Report
+	Statement  *recon.Report
+	Mismatches []recon.Mismatch
+
+	history *history.History
+	log     []byte
+}
+
+func (v *verdict) breaks(format string, args ...any) {
+	v.Breaks = append(v.Breaks, fmt.Sprintf(format, args...))
+}
+
+func (v *verdict) write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if v.history == nil {
+		return nil // it did not begin
+	}
+	var lines bytes.Buffer
+	if err := v.history.Write(&lines); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{history.File: lines.Bytes(), "verdict.json": text, "nodes.log": v.log} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// play sends load while the plan runs, and judges.
+func (w *world) play(plan [][]fault, v *verdict) {
+	began := time.Now()
+	w.ready()
+	ctx, giveUp := context.WithCancel(w.ctx)
+	defer giveUp()
+	l := &load{w: w, ctx: ctx, history: &w.history}
+	var merchants sync.WaitGroup
+	for n := range merchantsAtOnce {
+		merchants.Go(func() { l.merchant(n) })
+	}
+	over := make(chan struct{})
+	defer close(over)
+	go w.sweep(over)
+	for _, s := range plan {
+		w.step(s)
+	}
+	l.over.Store(true)
+	late := time.AfterFunc(30*time.Minute, giveUp) // long past the longest back-off
+	merchants.Wait()
+	late.Stop()
+	w.transit.Wait()
+	w.busy = time.Since(began)
+	for i := 0; i < 60 && len(w.unheard()) > 0; i++ {
+		time.Sleep(time.Minute) // an event is retried for so long
+	}
+	if ctx.Err() == nil {
+		for _, wrong := range l.again(func(r *answer.Answer) bool { return r.Final() }) {
+			v.breaks("not read again: %s", wrong)
+		}
+	}
+	w.judgement(v)
+	if ctx.Err() == nil && len(v.Breaks) == 0 {
+		w.days(l, v)
+	}
+}
+
+// judgement judges what merchants read, what the provider moved, and the books.
+func (w *world) judgement(v *verdict) {
+	var moved []history.Movement
+	for _, e := range w.judge.Effects() {
+		moved = append(moved, history.Movement{Kind: string(e.Kind), Reference: e.Reference, Amount: e.Amount})
+	}
+	v.Keys, v.Provider = history.Judge(&w.history, moved), w.judge.Stats()
+	told := map[string]bool{}
+	for _, b := range v.Keys.Breaks {
+		v.breaks("key %s: %s", b.Key, b.What)
+		if !told[b.Key] && b.Key != "" {
+			var lines bytes.Buffer
+			w.must(w.history.Of(b.Key).Write(&lines))
+			v.breaks("its history, and the faults that it saw:\n%s", &lines)
+		}
+		told[b.Key] = true
+	}
+	if v.Provider.DuplicateEffects > 0 || v.Provider.KeyReuses > 0 {
+		v.breaks("the provider counts %d duplicates and %d keys with other parameters", v.Provider.DuplicateEffects, v.Provider.KeyReuses)
+	}
+	if v.Keys.Completed == 0 {
+		v.breaks("no key was paid")
+	}
+	for _, what := range w.unheard() {
+		v.breaks("no event was delivered: %s", what)
+	}
+	w.books(v)
+}
+
+// unheard are the movements of which no event was delivered.
+func (w *world) unheard() (all []string) {
+	moved := w.judge.Effects()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range moved {
+		if what := string(e.Kind) + ".succeeded " + e.Reference; w.events[what] == 0 {
+			all = append(all, what)
+		}
+	}
+	return all
+}
+
+// books compares the books with themselves, with the claims, and with the provider's statement.
+func (w *world) books(v *verdict) {
+	rows, err := deployment.Embedded(w.db).Region(regions[0])
+	w.must(err)
+	v.Books, err = verify.Books(w.ctx, rows, regions)
+	w.must(err)
+	if !v.Books.OK() {
+		v.breaks("the books do not agree: %v", v.Books.Failures)
+	}
+	var statement bytes.Buffer
+	w.must(w.judge.WriteStatement(io.Writer(&statement), simulator.Statement{Format: "csv"}))
+	v.Statement, err = recon.Run(w.ctx, recon.Config{
+		Books: rows, Claims: rows, Provider: provider, Regions: regions, Home: func(code claim.RegionCode) (string, bool) {
+			return regions[max(1, min(int(code), len(regions)))-1], int(code) <= len(regions)
+		},
+		Found: func(_ context.Context, m recon.Mismatch) error { v.Mismatches = append(v.Mismatches, m); return nil },
+	}, &statement, recon.CSV)
+	w.must(err)
+	if len(v.Mismatches) > 0 || v.Statement.Agree != v.Statement.Lines {
+		v.breaks("the statement does not agree: %d of %d lines, %+v", v.Statement.Agree, v.Statement.Lines, v.Mismatches)
+	}
+}
+
+// days pass. Each key is a tombstone at first, and then free for another request.
+func (w *world) days(l *load, v *verdict) {
+	p, moved := policy(), len(w.judge.Effects())
+	l.history = &history.History{}
+	w.pass(p.ReplayFor + time.Minute)
+	time.Sleep(time.Minute)
+	for _, wrong := range l.again(func(r *answer.Answer) bool { return r.Status == http.StatusGone }) {
+		v.breaks("past its window: %s", wrong)
+	}
+	if now := len(w.judge.Effects()); now != moved {
+		v.breaks("%d movements by replays past their windows", now-moved)
+	}
+	w.pass(p.TombstoneFor + p.PinGrace)
+	time.Sleep(5 * time.Minute) // so that some are swept, and some are not
+	for i := range l.done {
+		l.done[i] = charge(l.done[i].key, 1+i, "pm_card_visa")
+		l.done[i].tenant = tenants[i%len(tenants)]
+	}
+	for _, wrong := range l.again(func(r *answer.Answer) bool { return r.Status == http.StatusCreated }) {
+		v.breaks("its key is free: %s", wrong)
+	}
+	if now := len(w.judge.Effects()); now != moved+len(l.done) {
+		v.breaks("%d movements under %d keys that were free", now-moved, len(l.done))
+	}
+}

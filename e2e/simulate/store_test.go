@@ -1,0 +1,332 @@
+package simulate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/notice"
+)
+
+// store is a node's way to the rows. Each step that a request or a worker depends on may be slow, be
+// lost, take effect after its caller has given up, or lose its reply. A node that died sends none, and
+// one that is frozen none until it goes on: what it was sending then arrives late.
+type store struct {
+	deployment.Store
+	m *machine
+	p *process
+}
+
+// trouble is what may happen to the steps of the nodes of a region, each with its probability.
+type trouble struct {
+	region                string
+	slow                  time.Duration // up to so long, each way
+	lost, late, unreplied float64
+}
+
+func step[T any](s *store, ctx context.Context, name string, do func(context.Context) (T, string, error)) (T, error) {
+	var none T
+	w := s.m.w
+	gone := func(why string) (T, error) { return none, fmt.Errorf("%w: %s", claim.ErrUnavailable, why) }
+	began := time.Now()
+	if !s.p.awake() {
+		return gone("the node is dead")
+	}
+	if time.Since(began) > 0 {
+		ctx = context.WithoutCancel(ctx) // it was on its way
+	}
+	f := w.draw(s.m.region)
+	time.Sleep(f.before)
+	run := func(ctx context.Context) (T, error) {
+		v, outcome, err := do(ctx)
+		w.coverage.add(name, outcome, err)
+		return v, err
+	}
+	switch {
+	case f.lost:
+		return gone("the step was lost")
+	case f.late > 0:
+		w.transit.Go(func() {
+			time.Sleep(f.late)
+			_, _ = run(context.WithoutCancel(ctx))
+		})
+		return gone("no answer yet")
+	}
+	v, err := run(ctx)
+	time.Sleep(f.after)
+	switch {
+	case !s.p.awake():
+		return gone("the node is dead")
+	case f.unreplied:
+		return gone("the reply was lost")
+	}
+	return v, err
+}
+
+// fate is one step's.
+type fate struct {
+	before, after, late time.Duration
+	lost, unreplied     bool
+}
+
+func (w *world) draw(region string) (f fate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f.before, f.after = between(w.rng, 200*time.Microsecond), between(w.rng, 200*time.Microsecond)
+	for t := range w.troubles {
+		if t.region != region {
+			continue
+		}
+		f.before, f.after = f.before+between(w.rng, t.slow), f.after+between(w.rng, t.slow)
+		f.lost, f.unreplied = f.lost || w.rng.Float64() < t.lost, f.unreplied || w.rng.Float64() < t.unreplied
+		if w.rng.Float64() < t.late {
+			f.late = between(w.rng, 20*time.Second)
+		}
+	}
+	return f
+}
+
+func (s *store) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	return step(s, ctx, "Begin", func(ctx context.Context) (claim.Begun, string, error) {
+		b, err := s.Store.Begin(ctx, a)
+		return b, b.Decision.String(), err
+	})
+}
+
+func (s *store) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
+	return step(s, ctx, "Settle "+v.Outcome.String(), func(ctx context.Context) (claim.Record, string, error) {
+		r, err := s.Store.Settle(ctx, held, v)
+		return r, "recorded", err
+	})
+}
+
+func (s *store) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
+	return step(s, ctx, "Renew", func(ctx context.Context) ([]bool, string, error) {
+		kept, err := s.Store.Renew(ctx, holder, leases)
+		outcome := "kept"
+		for _, k := range kept {
+			if !k {
+				outcome = "lost"
+			}
+		}
+		return kept, outcome, err
+	})
+}
+
+func (s *store) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
+	return step(s, ctx, "TakeOver", func(ctx context.Context) (claim.Record, string, error) {
+		r, err := s.Store.TakeOver(ctx, key, home, object, holder, region)
+		return r, "taken", err
+	})
+}
+
+func (s *store) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
+	return step(s, ctx, "Pin", func(ctx context.Context) (claim.Pin, string, error) {
+		p, err := s.Store.Pin(ctx, key, entry)
+		outcome := "absent"
+		switch {
+		case p.Home == "":
+		case p.Home == entry:
+			outcome = "here"
+		default:
+			outcome = "elsewhere"
+		}
+		return p, outcome, err
+	})
+}
+
+func (s *store) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {
+	return step(s, ctx, "Replica", func(ctx context.Context) (claim.Shown, string, error) {
+		r, err := s.Store.Replica(ctx, key)
+		return r, map[bool]string{true: "answer", false: "nothing"}[r.Record != nil], err
+	})
+}
+
+type got struct {
+	rec   claim.Record
+	now   time.Time
+	found bool
+}
+
+func (s *store) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
+	g, err := step(s, ctx, "Get", func(ctx context.Context) (g got, _ string, err error) {
+		g.rec, g.now, g.found, err = s.Store.Get(ctx, key, home)
+		return g, "", err
+	})
+	return g.rec, g.now, g.found, err
+}
+
+func (s *store) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
+	g, err := step(s, ctx, "Object", func(ctx context.Context) (g got, _ string, err error) {
+		g.rec, g.now, g.found, err = s.Store.Object(ctx, tenant, home, id)
+		return g, "", err
+	})
+	return g.rec, g.now, g.found, err
+}
+
+func (s *store) ByObject(ctx context.Context, home, id string) (claim.Record, bool, error) {
+	g, err := step(s, ctx, "ByObject", func(ctx context.Context) (g got, _ string, err error) {
+		g.rec, g.found, err = s.Store.ByObject(ctx, home, id)
+		return g, "", err
+	})
+	return g.rec, g.found, err
+}
+
+func (s *store) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+	type found struct {
+		tenant claim.Tenant
+		ok     bool
+	}
+	f, err := step(s, ctx, "TenantByAPIKey", func(ctx context.Context) (f found, _ string, err error) {
+		f.tenant, f.ok, err = s.Store.TenantByAPIKey(ctx, key)
+		return f, "", err
+	})
+	return f.tenant, f.ok, err
+}
+
+func (s *store) Keep(ctx context.Context, home string, notices []notice.Notice) (int, error) {
+	return step(s, ctx, "Keep", func(ctx context.Context) (int, string, error) {
+		n, err := s.Store.Keep(ctx, home, notices)
+		return n, map[bool]string{true: "fresh", false: "again"}[n > 0], err
+	})
+}
+
+func (s *store) Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
+	return step(s, ctx, "Book", func(ctx context.Context) (bool, string, error) {
+		posted, err := s.Store.Book(ctx, t, events)
+		return posted, map[bool]string{true: "posted", false: "again"}[posted], err
+	})
+}
+
+func (s *store) Close(ctx context.Context, region, id string, fence uint64, status notice.Status, detail string) error {
+	_, err := step(s, ctx, "Close", func(ctx context.Context) (struct{}, string, error) {
+		return struct{}{}, string(status), s.Store.Close(ctx, region, id, fence, status, detail)
+	})
+	return err
+}
+
+func (s *store) CloseAll(ctx context.Context, region string, rows []outbox.Hold, status notice.Status, detail string) (int, error) {
+	return step(s, ctx, "CloseAll", func(ctx context.Context) (int, string, error) {
+		n, err := s.Store.CloseAll(ctx, region, rows, status, detail)
+		return n, "", err
+	})
+}
+
+func (s *store) Queue(q outbox.Queue) outbox.Store { return &queue{s.Store.Queue(q), s, q} }
+
+type queue struct {
+	outbox.Store
+	s *store
+	q outbox.Queue
+}
+
+func (q *queue) step(ctx context.Context, name string, do func(context.Context) error) error {
+	_, err := step(q.s, ctx, name+" "+fmt.Sprint(q.q), func(ctx context.Context) (struct{}, string, error) { return struct{}{}, "", do(ctx) })
+	return err
+}
+
+func (q *queue) Take(ctx context.Context, region string, limit int, lease time.Duration) (taken []outbox.Message, err error) {
+	return step(q.s, ctx, "Take "+fmt.Sprint(q.q), func(ctx context.Context) ([]outbox.Message, string, error) {
+		taken, err := q.Store.Take(ctx, region, limit, lease)
+		return taken, map[bool]string{true: "rows", false: "none"}[len(taken) > 0], err
+	})
+}
+
+func (q *queue) Finish(ctx context.Context, region string, row outbox.Hold) error {
+	return q.step(ctx, "Finish", func(ctx context.Context) error { return q.Store.Finish(ctx, region, row) })
+}
+
+func (q *queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
+	return q.step(ctx, "FinishAll", func(ctx context.Context) error { return q.Store.FinishAll(ctx, region, rows) })
+}
+
+func (q *queue) Retry(ctx context.Context, region string, row outbox.Hold, after time.Duration, reason string) error {
+	return q.step(ctx, "Retry", func(ctx context.Context) error { return q.Store.Retry(ctx, region, row, after, reason) })
+}
+
+func (q *queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
+	return q.step(ctx, "RetryAll", func(ctx context.Context) error { return q.Store.RetryAll(ctx, region, rows) })
+}
+
+func (q *queue) Park(ctx context.Context, region string, row outbox.Hold, reason string) error {
+	return q.step(ctx, "Park", func(ctx context.Context) error { return q.Store.Park(ctx, region, row, reason) })
+}
+
+// coverage counts which transitions met which outcome.
+type coverage struct {
+	mu    sync.Mutex
+	taken map[string]int
+}
+
+// edges are those that a run may take: a step of the store with its outcome.
+var edges = func() (all []string) {
+	add := func(step string, outcomes ...string) {
+		for _, o := range outcomes {
+			all = append(all, step+": "+o)
+		}
+	}
+	for d := claim.Won; d <= claim.Waiting; d++ {
+		add("Begin", d.String())
+	}
+	for _, o := range []string{claim.OutcomeDone, claim.OutcomeRefused, claim.OutcomeReleased, claim.OutcomeUnknown} {
+		add("Settle "+o, "recorded", "fenced")
+	}
+	add("Renew", "kept", "lost")
+	add("TakeOver", "taken", "held", "fenced")
+	add("Pin", "here", "elsewhere", "no new homes")
+	add("Replica", "answer", "nothing")
+	add("Keep", "fresh", "again")
+	for _, q := range []outbox.Queue{outbox.ProviderCalls, outbox.Expiries, outbox.Events, outbox.Notices} {
+		add(fmt.Sprint("Take ", q), "rows")
+	}
+	return all
+}()
+
+func (c *coverage) add(step, outcome string, err error) {
+	switch {
+	case errors.Is(err, claim.ErrFenced):
+		outcome = "fenced"
+	case errors.Is(err, claim.ErrLeaseHeld):
+		outcome = "held"
+	case errors.Is(err, claim.ErrNoNewHomes):
+		outcome = "no new homes"
+	case err != nil:
+		outcome = "unavailable"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken[step+": "+outcome]++
+}
+
+// blobs is an object store that loses nothing.
+type blobs struct {
+	mu  sync.Mutex
+	all map[string][]byte
+}
+
+func (b *blobs) Put(_ context.Context, body []byte) (string, error) {
+	sum := sha256.Sum256(body)
+	ref := hex.EncodeToString(sum[:])
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all[ref] = body
+	return ref, nil
+}
+
+func (b *blobs) Get(_ context.Context, ref string) ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if body, ok := b.all[ref]; ok {
+		return body, nil
+	}
+	return nil, fs.ErrNotExist
+}

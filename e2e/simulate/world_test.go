@@ -1,0 +1,365 @@
+package simulate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/history"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/seal/sealtest"
+	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/region"
+)
+
+var (
+	regions = []string{"us-east1", "europe-west1", "asia-northeast1"}
+	tenants = []string{"acme", "globex"}
+	secret  = relay.NewSecret() // of notices
+)
+
+const (
+	perRegion = 2
+	provider  = "simulator"
+	pspAddr   = "10.9.0.1:80"
+	// keyLife is how long the provider remembers keys. Homeward relies on that for an hour less.
+	keyLife = 90 * time.Minute
+)
+
+// world is a cluster, its provider and its merchants, all in one bubble of virtual time.
+type world struct {
+	t        *testing.T
+	ctx      context.Context
+	seed     uint64
+	network  *network
+	distance *wan.Network // between regions, and of the store's steps
+	disk     *vfs.MemFS
+	db       *embedded.DB
+	blobs    *blobs
+	judge    *simulator.Simulator
+	psp      *host
+	machines []*machine
+	client   map[string]*http.Client // of a region's merchants
+	coverage *coverage
+	log      lockedBuffer
+	history  history.History
+	transit  sync.WaitGroup // steps that arrive late
+	ended    sync.WaitGroup // nodes that were killed
+
+	busy time.Duration // under load
+
+	mu       sync.Mutex
+	rng      *rand.Rand    // of the network's and the store's luck
+	ahead    time.Duration // of the clocks of store and provider
+	troubles map[*trouble]bool
+	keys     map[string]time.Time // the provider's, since when it knows them
+	events   map[string]int       // deliveries, by type and object
+}
+
+// sink is a consumer of events.
+type sink struct{ *machine }
+
+func (s sink) Deliver(_ context.Context, e relay.Event) outbox.Disposition {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	s.w.events[e.Type+" "+e.Object]++
+	if s.w.rng.IntN(10) == 0 { // it has it, and the node does not hear that
+		return outbox.Failed("no answer")
+	}
+	return outbox.Done()
+}
+
+// machine is a node's.
+type machine struct {
+	*host
+	w       *world
+	at      claim.Region
+	started int
+	running *node.Node
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func between(rng *rand.Rand, below time.Duration) time.Duration {
+	if below <= 0 {
+		return 0
+	}
+	return time.Duration(rng.Int64N(int64(below)))
+}
+
+// policy is the published one. Its windows of days pass by setting the store's clock.
+func policy() claim.Policy { return claim.DefaultPolicy() }
+
+// now is the clock of store and provider.
+func (w *world) now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Now().Add(w.ahead)
+}
+
+func newWorld(t *testing.T, seed uint64, covered *coverage) *world {
+	w := &world{
+		t: t, ctx: context.Background(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), coverage: covered, blobs: &blobs{all: map[string][]byte{}},
+		distance: wan.New(wan.Defaults(regions)), troubles: map[*trouble]bool{}, keys: map[string]time.Time{}, events: map[string]int{}, client: map[string]*http.Client{},
+	}
+	w.network = newNetwork(rand.New(rand.NewPCG(seed, 2)), func(from, to *host) time.Duration {
+		return 100*time.Microsecond + w.distance.Distance(from.region, to.region)/2
+	})
+	w.psp = w.network.host(provider, provider, "10.9.0.1")
+	for i, r := range regions {
+		merchant := w.network.host("merchant of "+r, r, fmt.Sprintf("10.8.0.%d", i+1))
+		w.client[r] = &http.Client{Transport: &http.Transport{DialContext: merchant.process().DialContext}}
+		for j := range perRegion {
+			h := w.network.host(fmt.Sprintf("%s-%d", r, j+1), r, fmt.Sprintf("10.0.%d.%d", i+1, j+1))
+			w.machines = append(w.machines, &machine{host: h, w: w, at: claim.Region{Name: r, Code: claim.RegionCode(i + 1)}})
+		}
+	}
+	w.startProvider()
+	w.disk = vfs.NewCrashableMem()
+	w.openStore()
+	for i, id := range tenants {
+		require.NoError(t, w.db.PutTenant(w.ctx, claim.Tenant{ID: id, Registrar: regions[i]}, "sk_"+id))
+	}
+	for _, m := range w.machines {
+		m.start()
+	}
+	return w
+}
+
+func (w *world) startProvider() {
+	var err error
+	w.judge, err = simulator.Open(simulator.Config{Now: w.now, Dial: w.psp.process().DialContext})
+	require.NoError(w.t, err)
+	var targets []simulator.NoticeTarget
+	for _, m := range w.machines {
+		if strings.HasSuffix(m.name, "-1") {
+			targets = append(targets, simulator.NoticeTarget{URL: m.base() + "/v1/webhooks/" + provider, Secret: secret})
+		}
+	}
+	require.NoError(w.t, w.judge.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Minute, Duplicate: 0.2, Drop: 0.2, Seed: w.seed}))
+	require.NoError(w.t, w.judge.SetFaults(w.everyday()))
+	l, err := w.psp.process().Listen("tcp", pspAddr)
+	require.NoError(w.t, err)
+	server := w.judge.NewServer("")
+	server.Handler = w.forgetful(server.Handler)
+	go func() { _ = server.Serve(l) }()
+	w.t.Cleanup(func() { _ = server.Close() })
+}
+
+// forgetful is a provider that knows a key for keyLife after its first use.
+func (w *world) forgetful(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if key := r.Header.Get("Idempotency-Key"); key != "" {
+			now := w.now()
+			w.mu.Lock()
+			if first, known := w.keys[key]; !known || now.Sub(first) > keyLife {
+				w.keys[key] = now
+			}
+			r.Header.Set("Idempotency-Key", fmt.Sprint(key, "-", w.keys[key].UnixNano()))
+			w.mu.Unlock()
+		}
+		next.ServeHTTP(rw, r)
+	})
+}
+
+// everyday is a provider with some faults.
+func (w *world) everyday() simulator.Faults {
+	return simulator.Faults{Latency: 50 * time.Millisecond, Jitter: 5 * time.Second, ErrorBefore: 0.03, ErrorAfter: 0.03, DropReply: 0.03, Seed: w.seed}
+}
+
+func (w *world) openStore() {
+	db, err := embedded.Open(embedded.Config{Dir: "store", FS: w.disk, Regions: w.regions(), Policy: policy(), Network: w.distance, Clock: w.now, Logger: w.logger("store")})
+	require.NoError(w.t, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.db = db
+}
+
+func (w *world) logger(of string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(&w.log, nil)).With("of", of)
+}
+
+func (m *machine) base() string { return "http://" + m.ip + ":80" }
+
+// start starts a node, again and again until it can.
+func (m *machine) start() {
+	w := m.w
+	m.started++
+	alive := m.process()
+	var seeds []string
+	for _, other := range w.machines {
+		if other != m {
+			seeds = append(seeds, other.ip+":82")
+		}
+	}
+	p, err := httpjson.New(httpjson.Config{
+		Name: provider, BaseURL: "http://" + pspAddr, Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, KeyLife: keyLife},
+		Client:  &http.Client{Transport: &http.Transport{DialContext: alive.DialContext, DisableKeepAlives: true}},
+		Notices: httpjson.Notices{Secret: secret},
+	})
+	require.NoError(w.t, err)
+	for {
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+		topology, err := region.NewTopology(w.regions())
+		require.NoError(w.t, err)
+		rows, err := deployment.Embedded(w.db).Region(m.region)
+		require.NoError(w.t, err)
+		m.running, err = node.Start(ctx, node.Config{
+			Tuning:   node.Tuning{Policy: policy(), Limits: httpapi.DefaultLimits()},
+			Payments: node.Payments{Providers: psp.Providers{p}, Notifiers: map[string]psp.Notifier{provider: p}},
+			Name:     fmt.Sprintf("%s.%d", m.name, m.started), Region: m.region, APIListen: m.ip + ":80",
+			Peering:  node.Peering{RPCListen: m.ip + ":81", GossipListen: m.ip + ":82", Seeds: seeds, Sockets: alive},
+			Topology: topology, Store: &store{rows, m, alive}, Blobs: w.blobs, Sinks: map[outbox.Kind]relay.Sink{outbox.KindLog: sink{m}}, Seal: sealtest.Ring(1), Clock: w.now, Logger: w.logger(m.name),
+		})
+		cancel()
+		if err == nil {
+			return
+		}
+		w.logger(m.name).Warn("the node cannot start yet", "error", err)
+		time.Sleep(time.Second)
+	}
+}
+
+func (w *world) regions() (all []claim.Region) {
+	for i, r := range regions {
+		all = append(all, claim.Region{Name: r, Code: claim.RegionCode(i + 1)})
+	}
+	return all
+}
+
+// kill ends a node's process: nothing that it does has an effect any more. Its goroutines end a
+// moment later.
+func (m *machine) kill() {
+	dying := m.running
+	m.crash()
+	now, cancel := context.WithCancel(m.w.ctx)
+	cancel()
+	m.w.ended.Go(func() { _ = dying.Stop(now) })
+}
+
+// stop is SIGTERM.
+func (m *machine) stop() {
+	ctx, cancel := context.WithTimeout(m.w.ctx, 25*time.Second)
+	defer cancel()
+	if err := m.running.Stop(ctx); err != nil {
+		m.w.logger(m.name).Info("left open", "error", err)
+	}
+	m.crash()
+}
+
+// powerCut kills all nodes and the store, which loses a part of what was not synced, and starts
+// them after a while.
+func (w *world) powerCut(share int, after time.Duration) {
+	for _, m := range w.machines {
+		m.kill()
+	}
+	w.mu.Lock()
+	clone := w.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: share, RNG: w.rng})
+	w.mu.Unlock()
+	was := w.db
+	w.ended.Go(func() { _ = was.Close() })
+	time.Sleep(after)
+	w.disk = clone
+	w.openStore()
+	for _, m := range w.machines {
+		m.start()
+	}
+}
+
+// sweep deletes rows past their windows, as a process beside the nodes.
+func (w *world) sweep(over <-chan struct{}) {
+	for {
+		select {
+		case <-over:
+			return
+		case <-time.After(time.Minute):
+			w.mu.Lock()
+			db := w.db
+			w.mu.Unlock()
+			_, _ = db.Sweep(w.ctx, 1000)
+		}
+	}
+}
+
+// ready waits until every node is ready and reaches every region.
+func (w *world) ready() {
+	for _, m := range w.machines {
+		for tries := 0; !w.isReady(m); tries++ {
+			if tries > 600 {
+				w.t.Fatalf("%s is not ready after ten minutes without a fault", m.name)
+			}
+			time.Sleep(time.Second)
+		}
+	}
+}
+
+func (w *world) isReady(m *machine) bool {
+	paths := []string{"/readyz"}
+	for _, r := range w.regions() {
+		key, _ := claim.Stamp(r.Code, nil)
+		paths = append(paths, "/v1/idempotency-keys/"+key) // only its home can say that there is none
+	}
+	for i, path := range paths {
+		ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base()+path, nil)
+		require.NoError(w.t, err)
+		req.Header.Set("Authorization", "Bearer sk_acme")
+		res, err := w.client[m.region].Do(req)
+		cancel()
+		if err != nil {
+			return false
+		}
+		_ = res.Body.Close()
+		if want := map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[i == 0]; res.StatusCode != want {
+			return false
+		}
+	}
+	return true
+}
+
+// end stops all, so that no goroutine is left in the bubble.
+func (w *world) end() {
+	for _, m := range w.machines {
+		m.freeze(false)
+		m.kill()
+	}
+	w.ended.Wait()
+	w.transit.Wait()
+	_ = w.db.Close()
+	for _, c := range w.client {
+		c.CloseIdleConnections()
+	}
+	for _, h := range w.network.hosts {
+		h.crash()
+	}
+	_ = w.judge.Close()
+	time.Sleep(time.Hour) // for probes of gossip, and timers
+}
