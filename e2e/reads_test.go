@@ -105,7 +105,7 @@ func readInThree(w *story) {
 	require.NoError(w.t, w.judge.Fail(w.stated(psp.KindRefund, back[asia])[0]))
 	w.quiet()
 	got, _ = w.reads(path)
-	require.EqualValues(w.t, sum-3000, got.Refunded)
+	require.Equal(w.t, sum-3000, got.Refunded)
 	require.Equal(w.t, []string{"failed", "succeeded", "succeeded"}, []string{got.Refunds[0].Status, got.Refunds[1].Status, got.Refunds[2].Status})
 	for region, status := range map[string]string{asia: "failed", eu: "succeeded"} {
 		got, _ := w.reads("/v1/refunds/" + back[region])
@@ -117,7 +117,7 @@ func readInThree(w *story) {
 	dispute := w.happens(psp.KindDisputeOpened, ref, 6000)
 	w.quiet()
 	got, _ = w.reads(path)
-	require.EqualValues(w.t, sum-3000+500, got.Refunded)
+	require.Equal(w.t, sum-3000+500, got.Refunded)
 	require.Len(w.t, got.Refunds, 4)
 	require.Len(w.t, got.Disputes, 1)
 	require.Equal(w.t, "open", got.Disputes[0].Status)

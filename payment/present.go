@@ -199,10 +199,9 @@ func (f *facts) alone(t *ledger.Transaction, status string) []byte {
 		status = statusFailed
 	}
 	object := Charge
-	switch t.Kind {
-	case ledger.Transfer:
+	if t.Kind == ledger.Transfer {
 		object = Transfer
-	case ledger.Refund:
+	} else if t.Kind == ledger.Refund {
 		object = Refund
 	}
 	b := appendBooked(nil, f.id, string(object), t, status)
