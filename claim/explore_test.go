@@ -131,6 +131,14 @@ var worlds = []struct {
 		sc.asks, sc.fast, sc.sweeps = []ask{opaque(first), opaque(twin)}, 1, true
 		sc.faults, sc.moments = 1, []int{5, 50, 91, 96, 186}
 	})},
+	{"a registrar that moves, and sweeps", 8, base(func(sc *scene) {
+		sc.asks, sc.workers, sc.deputies, sc.fast = []ask{opaque(first), opaque(twin)}, nil, true, 1
+		sc.moving, sc.sweeps, sc.moments = 2, true, []int{50, 91, 96, 186}
+	})},
+	{"a registrar that moves twice, and three requests", 7, base(func(sc *scene) {
+		sc.asks, sc.workers = []ask{opaque(first), opaque(twin), opaque(third)}, nil
+		sc.moving, sc.sweeps, sc.moments = 3, true, []int{91, 186}
+	})},
 	{"a stamped key used again after its tombstone", 9, base(func(sc *scene) {
 		sc.asks, sc.sweeps = []ask{first, changed}, true
 		sc.faults, sc.moments = 2, []int{45, 92, 137}
@@ -212,6 +220,31 @@ func TestExploreReverts(t *testing.T) {
 		{"claim asked before a pin is taken", "a key has at most one home", base(func(sc *scene) {
 			sc.asks = []ask{opaque(first), opaque(twin)}
 			sc.moments = []int{91}
+		})},
+		{"claim asked before a pin is swept", "a key has at most one home", base(func(sc *scene) {
+			sc.asks, sc.workers = []ask{opaque(first), opaque(twin)}, nil
+			sc.moments, sc.sweeps = []int{91}, true
+		})},
+		{"age of a swept pin", "a key has at most one home", base(func(sc *scene) {
+			sc.asks, sc.workers = []ask{opaque(first), opaque(twin)}, nil
+			sc.sweeps = true
+		})},
+		{"the pin's time compared when it is swept", "a key has at most one home", base(func(sc *scene) {
+			sc.asks, sc.workers = []ask{opaque(first), opaque(twin)}, nil
+			sc.moments, sc.sweeps = []int{91}, true
+		})},
+		{"the pin's time compared when it is written", "a key has at most one home", base(func(sc *scene) {
+			sc.asks, sc.workers = []ask{opaque(first), opaque(twin), opaque(third)}, nil
+			sc.moments = []int{91}
+		})},
+		{"a third registrar waits for the pins of the first", "a key has at most one home", base(func(sc *scene) {
+			sc.asks, sc.workers, sc.moving = []ask{opaque(first), opaque(twin)}, nil, 2
+		})},
+		{"the former registrar counts until its last pin", "a key has at most one home", base(func(sc *scene) {
+			sc.asks, sc.workers, sc.moving = []ask{opaque(first), opaque(twin)}, nil, 1
+		})},
+		{"former registrar, where one step pins and begins", "a key has at most one home", base(func(sc *scene) {
+			sc.asks, sc.workers, sc.moving = []ask{opaque(first), opaque(twin)}, nil, 1
 		})},
 		{"provider key", "a key is charged at most once", base(func(sc *scene) { sc.faults, sc.moments = 1, []int{4} })},
 		{"time under way", "a request that waited for a refusal gets it", base(func(sc *scene) {

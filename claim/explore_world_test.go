@@ -44,6 +44,8 @@ type scene struct {
 	renews bool // holders renew their leases
 	closes bool // released claims may be closed, as after their request's expires_at
 	sweeps bool // what is past its tombstone is deleted
+	// moving bounds how often the tenant's registrar moves, to any of registrars.
+	moving int
 	// without names the guard that a revert run takes out.
 	without string
 }
@@ -63,6 +65,9 @@ const (
 )
 
 var regions = [...]string{europe: "europe", asia: "asia"}
+
+// registrars may keep the pins. Nothing else is in america.
+var registrars = []string{"europe", "asia", "america"}
 
 // dawn is the time 0 of all worlds.
 var dawn = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -90,13 +95,16 @@ type world struct {
 	said  []reading  // what callers have read
 	// crashed and lost count crashes and lost or delayed messages.
 	crashed, lost int
-	line          string // the event that led here
+	moved         int           // how often the registrar has
+	page          []standingPin // what a sweep has read, and is about to delete
+	line          string        // the event that led here
 }
 
 type phase byte
 
 const (
 	idle     phase = iota
+	pinning        // a request has read its key's pin, and is about to write it anew
 	routed         // a request knows its home
 	holding        // has the claim, and is about to call or to ask
 	calling        // waits for the provider
@@ -111,8 +119,11 @@ type task struct {
 	region int       // of the node that acts
 	node   string    // the holder's name, new after each crash
 	pinned time.Time // of the pin
-	began  int
-	body   []byte
+	// old is the pin that a request writes anew, and anew what it writes.
+	old   *standingPin
+	anew  claim.Pin
+	began int
+	body  []byte
 	// held is the row as the store returned it, recovery that an earlier attempt may have paid,
 	// and cleared that the provider said often enough that none did.
 	held              claim.Record
@@ -155,6 +166,7 @@ type reading struct {
 
 func newWorld(sc *scene) *world {
 	w := &world{scene: sc, store: newPureStore(smallPolicy()), tasks: make([]task, len(sc.asks)+len(sc.workers))}
+	w.store.registrar = registrars[0]
 	for i := range w.tasks {
 		w.tasks[i].region = w.regionOf(i)
 	}
@@ -192,6 +204,7 @@ func (w *world) clone() *world {
 	s := newPureStore(w.store.policy)
 	maps.Copy(s.rows, w.store.rows)
 	maps.Copy(s.pins, w.store.pins)
+	s.registrar, s.former = w.store.registrar, w.store.former
 	maps.Copy(s.queued[outbox.ProviderCalls], w.store.queued[outbox.ProviderCalls])
 	maps.Copy(s.books, w.store.books)
 	maps.Copy(s.unpaid, w.store.unpaid)
@@ -268,6 +281,17 @@ func (w *world) next() (all []*world) {
 	}
 	if w.sweeps {
 		event((*world).sweep)
+		for _, r := range registrars {
+			if len(w.page) == 0 && w.store.keeps(r) {
+				event(func(n *world) string { return n.readPage(r) })
+			}
+		}
+		if len(w.page) > 0 {
+			event((*world).sweepPage)
+		}
+	}
+	if w.moving > 0 {
+		w.registrarEvents(event)
 	}
 	return all
 }
@@ -279,6 +303,9 @@ func (w *world) act(i int, event func(func(n *world) string)) {
 	case idle:
 		if i < len(w.asks) {
 			event(func(n *world) string { return n.route(i) })
+			if w.moving > 0 && !w.asks[i].stamped {
+				event(func(n *world) string { return n.beginHere(i) })
+			}
 			return
 		}
 		for ref, m := range w.store.queued[outbox.ProviderCalls] {
@@ -294,6 +321,8 @@ func (w *world) act(i int, event func(func(n *world) string)) {
 				event(func(n *world) string { return n.close(i, rec) })
 			}
 		}
+	case pinning:
+		event(func(n *world) string { return n.repin(i) })
 	case routed:
 		event(func(n *world) string { return n.begin(i, t.home, false) })
 		if w.mayFail() {
@@ -348,22 +377,30 @@ func (w *world) route(i int) string {
 		return fmt.Sprintf("%s arrives at %s; its stamp names europe", w.who(i), regions[a.entry])
 	}
 	s := w.by(a.entry)
-	if pin := s.pins[w.key(i)]; w.without == "claim asked before a pin is taken" && pin != nil {
-		at := claimtest.Place{Home: pin.Home, Key: w.key(i)}
-		rec := s.rows[at]
-		delete(s.rows, at)
-		defer func() {
-			if rec != nil {
-				s.rows[at] = rec
-			}
-		}()
+	if pin := s.fix(w.key(i), regions[a.entry]); pin != nil {
+		t.pinned, t.home = pin.CreatedAt, a.entry
+		return fmt.Sprintf("%s arrives at %s, and is pinned there by %s", w.who(i), regions[a.entry], s.registrar)
 	}
-	pin, err := s.Pin(context.Background(), w.key(i), regions[a.entry])
-	if err != nil {
-		panic(err)
+	old := s.standing(w.key(i))
+	pin, change := w.decidePin(old, regions[a.entry])
+	if change != claim.PinUnchanged {
+		t.phase, t.old, t.anew = pinning, old, pin
+		return fmt.Sprintf("%s arrives at %s, and reads its pin at %s, which names %s and is old", w.who(i), regions[a.entry], old.at, old.Home)
 	}
 	t.home, t.pinned = slices.Index(regions[:], pin.Home), pin.CreatedAt
 	return fmt.Sprintf("%s arrives at %s; its pin names %s", w.who(i), regions[a.entry], pin.Home)
+}
+
+// decidePin is what a request that arrives at entry makes of a pin.
+func (w *world) decidePin(old *standingPin, entry string) (claim.Pin, claim.PinChange) {
+	if w.without == "claim asked before a pin is taken" {
+		at := claimtest.Place{Home: old.Home, Key: old.Key}
+		if rec := w.store.rows[at]; rec != nil {
+			delete(w.store.rows, at)
+			defer func() { w.store.rows[at] = rec }()
+		}
+	}
+	return old.next(w.store, entry)
 }
 
 // begin sends request i to the store through a node of region. lost: the store's answer is.
@@ -743,7 +780,7 @@ func (w *world) crash(node string) string {
 // incarnation is the holder's name of node: new after each crash, wherever it was.
 func (w *world) incarnation(node string) string { return node + "#" + strconv.Itoa(w.crashed) }
 
-// sweep deletes what no longer counts, as the stores do.
+// sweep deletes the claims that no longer count, as the stores do.
 func (w *world) sweep() string {
 	s, p := w.by(asia), &w.store.policy
 	var gone []string
@@ -751,13 +788,6 @@ func (w *world) sweep() string {
 		if rec.Age(p, s.now) == claim.Gone && !s.now.Before(rec.FreeAt(p, s.now).Add(p.PinGrace)) {
 			delete(s.rows, at)
 			gone = append(gone, rec.Minted.ID)
-		}
-	}
-	for key, pin := range s.pins {
-		rec := s.rows[claimtest.Place{Home: pin.Home, Key: key}]
-		if !s.now.Before(pin.CreatedAt.Add(p.PinLife())) && (rec == nil || rec.Age(p, s.now) == claim.Gone) {
-			delete(s.pins, key)
-			gone = append(gone, "the pin of "+key.Value)
 		}
 	}
 	if gone == nil {
@@ -771,10 +801,15 @@ func (w *world) sweep() string {
 func (w *world) encode(b *bytes.Buffer) {
 	put := func(all ...any) { fmt.Fprintln(b, all...) }
 	since := func(t time.Time) int64 { return t.Sub(dawn).Milliseconds() }
-	put(w.time, w.crashed, w.lost)
+	put(w.time, w.crashed, w.lost, w.moved, w.store.registrar, w.store.former)
+	for i := range w.page {
+		put(w.page[i].at, w.page[i].Key.Value, since(w.page[i].CreatedAt))
+	}
 	for _, key := range w.keys() {
-		if pin := w.store.pins[key]; pin != nil {
-			put(pin.Home, since(pin.CreatedAt))
+		for _, r := range registrars {
+			if pin := w.store.pins[pinPlace{r, key}]; pin != nil {
+				put(r, pin.Home, since(pin.CreatedAt))
+			}
 		}
 		for _, home := range regions {
 			r := w.store.rows[claimtest.Place{Home: home, Key: key}]
@@ -805,6 +840,9 @@ func (w *world) encode(b *bytes.Buffer) {
 		put(t.phase, t.home, t.region, t.node, since(t.pinned), t.held.Minted.ID, t.held.Fence, t.held.Unknowns, t.held.NotFounds, t.recovery, t.cleared, t.trust, t.until, t.recorded != nil, t.recorded == w.row(&t.held), t.fenced, t.early)
 		if slices.Contains(w.decides, "soft") { // else nothing reads it
 			put(t.began)
+		}
+		if t.old != nil {
+			put(t.old.at, t.old.Home, since(t.old.CreatedAt), t.anew.Home, since(t.anew.CreatedAt))
 		}
 		putVerdict(b, &t.verdict)
 	}

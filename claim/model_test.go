@@ -23,7 +23,9 @@ type pureStore struct {
 	now    time.Time
 	rows   map[claimtest.Place]*claim.Record
 	audit  map[claimtest.Place][]claim.AuditEntry
-	pins   map[claim.Key]*claim.Pin
+	pins   map[pinPlace]*claim.Pin
+	// registrar keeps new pins. Those that remain at the former one count; "": there is none.
+	registrar, former string
 	// queued and books are what effects have left, by home and id.
 	queued map[outbox.Queue]map[claimtest.Ref]outbox.Message
 	books  map[claimtest.Ref]ledger.Transaction
@@ -34,10 +36,16 @@ type pureStore struct {
 	witnesses map[claim.Key]claim.Witness
 }
 
+// pinPlace is where a pin is: with a registrar, under its key.
+type pinPlace struct {
+	registrar string
+	key       claim.Key
+}
+
 func newPureStore(p claim.Policy) *pureStore {
 	return &pureStore{
 		policy: p, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
-		rows: map[claimtest.Place]*claim.Record{}, pins: map[claim.Key]*claim.Pin{},
+		rows: map[claimtest.Place]*claim.Record{}, pins: map[pinPlace]*claim.Pin{},
 		audit: map[claimtest.Place][]claim.AuditEntry{}, witnesses: map[claim.Key]claim.Witness{},
 		queued: map[outbox.Queue]map[claimtest.Ref]outbox.Message{outbox.ProviderCalls: {}, outbox.Events: {}, outbox.Expiries: {}},
 		books:  map[claimtest.Ref]ledger.Transaction{}, unpaid: map[claimtest.Ref]claim.Unpaid{},
@@ -183,17 +191,77 @@ func (s *pureStore) Replica(context.Context, claim.Key) (claim.Shown, error) {
 func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.Pin, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.pins[key]
-	spokenFor := false
-	if old != nil {
-		rec := s.rows[claimtest.Place{Home: old.Home, Key: key}]
-		spokenFor = rec != nil && rec.Age(&s.policy, s.now) != claim.Gone
+	if pin := s.fix(key, entry); pin != nil {
+		return *pin, nil
 	}
-	pin, change := claim.PinFor(old, key, entry, spokenFor, &s.policy, s.now)
-	if change != claim.PinUnchanged {
-		s.pins[key] = &pin
+	old := s.standing(key)
+	if old == nil {
+		return claim.Pin{}, claim.ErrNoNewHomes
+	}
+	pin, change := old.next(s, entry)
+	switch {
+	case change == claim.PinTaken && entry == "":
+		return claim.Pin{}, claim.ErrNoNewHomes
+	case change != claim.PinUnchanged:
+		s.rewrite(old, &pin)
 	}
 	return pin, nil
+}
+
+// fix pins a key without a pin to entry; nil: it has one, or is to get none.
+func (s *pureStore) fix(key claim.Key, entry string) *claim.Pin {
+	if s.standing(key) != nil || entry == "" {
+		return nil
+	}
+	pin := &claim.Pin{Key: key, Home: entry, CreatedAt: s.now}
+	s.pins[pinPlace{s.registrar, key}] = pin
+	return pin
+}
+
+// standingPin is a pin as it was read, and where.
+type standingPin struct {
+	claim.Pin
+	at string
+}
+
+// standing is the pin that holds for key, nil if there is none: the later one of the registrar's
+// and the former registrar's, as a pin is only written anew after both were read.
+func (s *pureStore) standing(key claim.Key) (standing *standingPin) {
+	for _, at := range []string{s.registrar, s.former} {
+		if pin := s.pins[pinPlace{at, key}]; pin != nil && (standing == nil || pin.CreatedAt.After(standing.CreatedAt)) {
+			standing = &standingPin{*pin, at}
+		}
+	}
+	return standing
+}
+
+// next is what becomes of old when a request arrives at entry.
+func (old *standingPin) next(s *pureStore, entry string) (claim.Pin, claim.PinChange) {
+	rec := s.rows[claimtest.Place{Home: old.Home, Key: old.Key}]
+	spokenFor := rec != nil && rec.Age(&s.policy, s.now) != claim.Gone
+	return claim.PinFor(&old.Pin, old.Key, entry, spokenFor, &s.policy, s.now)
+}
+
+// rewrite writes pin in the place of old, and brings it to the registrar. It reports false if old
+// is not there any more.
+func (s *pureStore) rewrite(old *standingPin, pin *claim.Pin) bool {
+	from, to := pinPlace{old.at, old.Key}, pinPlace{s.registrar, old.Key}
+	if is := s.pins[from]; is == nil || !is.CreatedAt.Equal(old.CreatedAt) || from != to && s.pins[to] != nil {
+		return false
+	}
+	delete(s.pins, from)
+	s.pins[to] = pin
+	return true
+}
+
+// keeps reports whether registrar has pins.
+func (s *pureStore) keeps(registrar string) bool {
+	for at := range s.pins {
+		if at.registrar == registrar {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *pureStore) Object(_ context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
