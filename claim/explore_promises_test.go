@@ -2,13 +2,17 @@ package claim_test
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
 )
 
 // promise is a predicate on one event: it returns what is wrong after it, "" for nothing.
@@ -32,6 +36,8 @@ var promises = []promise{
 	{"a recorded verdict answers its caller", verdictAnswers},
 	{"a request that waited for a refusal gets it", refusalShared},
 	{"a claim in flight has a queued call", inFlightQueued},
+	{"an answer says what the provider did", answersTrue},
+	{"money is given back once, and only what no merchant is owed", givenBackOnce},
 }
 
 // chargedOnce: two movements of a key are as far apart as the key's life is long.
@@ -40,7 +46,7 @@ func chargedOnce(_, w *world) string {
 	for i, a := range w.moves {
 		for _, b := range w.moves[:i] {
 			apart := time.Duration(max(a.at-b.at, b.at-a.at)) * time.Second
-			if a.state == "paid" && b.state == "paid" && a.idk == b.idk && apart < p.ReplayFor+p.TombstoneFor-p.ClockOffset {
+			if a.state == "paid" && b.state == "paid" && !a.betrayed && !b.betrayed && a.idk == b.idk && apart < p.ReplayFor+p.TombstoneFor-p.ClockOffset {
 				return fmt.Sprintf("the provider moved money for %s and for %s, %v apart", b.object, a.object, apart)
 			}
 		}
@@ -65,6 +71,9 @@ func sameBytes(_, w *world) string {
 // changedBodyRefused: each answer, and each movement, is of the body that its caller sent.
 func changedBodyRefused(_, w *world) string {
 	for _, s := range w.said {
+		if len(w.banks) > 0 {
+			break // a real answer does not name the body
+		}
 		if _, of, _ := strings.Cut(s.answer, " "); !strings.HasPrefix(of, s.body+": ") {
 			return fmt.Sprintf("a request for %s read %q", s.body, s.answer)
 		}
@@ -84,7 +93,7 @@ func changedBodyRefused(_, w *world) string {
 func unknownIsNoFailure(_, w *world) string {
 	for _, m := range w.moves {
 		r := w.claimOf(&m.call)
-		if m.state != "paid" || r == nil {
+		if m.state != "paid" || m.betrayed || r == nil {
 			continue
 		}
 		no := r.State == claim.FailedRetry || r.State == claim.FailedTerminal && r.Reason != claim.ReasonOutcomeUnknown
@@ -202,4 +211,54 @@ func (w *world) claimOf(c *call) *claim.Record {
 		}
 	}
 	return nil
+}
+
+// answersTrue: the movement of a charge that was made, captured or canceled is as the answer says,
+// and so it is booked.
+func answersTrue(_, w *world) string {
+	if len(w.banks) == 0 {
+		return ""
+	}
+	for _, r := range w.store.rows {
+		if r.State != claim.Completed || r.Operation == string(payment.Compensation) {
+			continue
+		}
+		var says struct {
+			ID, Status string
+			Amount     int64
+			Captured   int64 `json:"amount_captured"`
+		}
+		if err := json.Unmarshal(r.Response.Body, &says); err != nil {
+			return err.Error()
+		}
+		amount, paid := cmp.Or(says.Captured, says.Amount), false
+		for _, m := range w.moves {
+			if m.object == says.ID && m.state == "paid" {
+				paid = paid || m.captured == amount && says.Status == "succeeded"
+				if says.Status == "canceled" {
+					return fmt.Sprintf("%s is answered with %s, and %s has moved", r.Key.Value, r.Response.Body, m.ref)
+				}
+			}
+		}
+		booked := w.store.books[claimtest.Ref{Home: r.Home, ID: says.ID}]
+		if says.Status == "succeeded" && (!paid || booked.Amount != amount) {
+			return fmt.Sprintf("%s is answered with %s; moved: %v, booked: %d", r.Key.Value, r.Response.Body, paid, booked.Amount)
+		}
+	}
+	return ""
+}
+
+// givenBackOnce: no movement is given back twice, and none that is booked as a charge.
+func givenBackOnce(_, w *world) string {
+	for _, m := range w.moves {
+		if n := strings.Count(m.refunds, " "); n > 1 {
+			return fmt.Sprintf("%s was given back %d times", m.ref, n)
+		}
+		for _, t := range w.store.books {
+			if m.refunds != "" && t.Kind == ledger.Charge && t.ProviderRef == m.ref {
+				return m.ref + " was given back, and is booked as a charge"
+			}
+		}
+	}
+	return ""
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/homeward-io/homeward/payment"
 )
 
 var exploreDepth = flag.Int("explore.depth", 0, "how many events TestExplore follows in each world; 0: the bound that the world names")
@@ -100,6 +102,21 @@ func base(change func(sc *scene)) *scene {
 	return sc
 }
 
+// banked is base with banks in it.
+func banked(change func(sc *scene)) *scene {
+	return base(func(sc *scene) {
+		sc.asks, sc.banks = []ask{pays(first)}, []string{"north"}
+		change(sc)
+	})
+}
+
+func pays(a ask) ask { a.body = chargeBody; return a }
+func hold(a ask) ask { a.body = manualBody; return a }
+
+func ordered(op payment.Operation, key string, amount int64) ask {
+	return ask{key: key, entry: europe, stamped: true, op: op, amount: amount}
+}
+
 // worlds are explored, and keep every promise. depth bounds the short form.
 var worlds = []struct {
 	name  string
@@ -154,6 +171,29 @@ var worlds = []struct {
 	{"a provider that dedupes and cannot be asked", 9, base(func(sc *scene) {
 		sc.asks, sc.lookup = []ask{first, third}, false
 		sc.faults, sc.moments = 3, []int{1, 4, 5}
+	})},
+	{"a real executor", 9, banked(func(sc *scene) {
+		sc.asks, sc.decides = []ask{pays(first), pays(third)}, []string{"paid", "soft"}
+		sc.faults, sc.moments = 2, []int{1, 4, 5, 8}
+	})},
+	{"two providers, and one that fails over", 9, banked(func(sc *scene) {
+		sc.asks, sc.banks, sc.decides = []ask{pays(first), pays(third)}, []string{"north", "south"}, []string{"elsewhere", "paid"}
+		sc.faults, sc.moments = 2, []int{1, 4, 5, 8}
+	})},
+	{"money that is held, two captures and a cancellation", 9, banked(func(sc *scene) {
+		sc.asks = []ask{hold(first), ordered(payment.Capture, "capture-1", 60), ordered(payment.Capture, "capture-2", 0), ordered(payment.Cancel, "cancel-1", 0)}
+		sc.faults, sc.moments = 1, []int{1, 4, 5}
+	})},
+	{"money that is held, at a provider that reports later", 9, banked(func(sc *scene) {
+		sc.asks = []ask{hold(first), ordered(payment.Capture, "capture-1", 60), ordered(payment.Capture, "capture-2", 40), ordered(payment.Cancel, "cancel-1", 0)}
+		sc.later, sc.faults, sc.moments = true, 1, []int{1, 4, 5}
+	})},
+	{"a ghost, and who gives it back", 13, banked(func(sc *scene) {
+		sc.notices, sc.faults, sc.moments = true, 3, []int{1, 4, 8}
+	})},
+	{"a declined charge that is paid later", 9, banked(func(sc *scene) {
+		sc.asks, sc.notices, sc.decides = []ask{pays(first), pays(third)}, true, []string{"late", "paid"}
+		sc.faults, sc.moments = 1, []int{1, 4, 5, 8}
 	})},
 	{"a provider that does not dedupe, whose calls take a second", 11, base(func(sc *scene) {
 		sc.dedupes, sc.transit = false, 1
@@ -263,6 +303,19 @@ func TestExploreReverts(t *testing.T) {
 		{"trust in the lease", "a key is charged at most once", base(func(sc *scene) {
 			sc.dedupes, sc.transit = false, 1
 			sc.moments = []int{4, 6, 8}
+		})},
+		{"no other provider after an unknown outcome", "unknown never becomes failure", banked(func(sc *scene) {
+			sc.banks, sc.faults, sc.moments = []string{"north", "south"}, 2, []int{4}
+		})},
+		{"captured amount as the provider shows it", "an answer says what the provider did", banked(func(sc *scene) {
+			sc.asks = []ask{hold(first), ordered(payment.Capture, "capture-1", 60)}
+		})},
+		{"an order takes its charge", "an answer says what the provider did", banked(func(sc *scene) {
+			sc.asks = []ask{hold(first), ordered(payment.Capture, "capture-1", 60), ordered(payment.Capture, "capture-2", 40)}
+			sc.later, sc.workers = true, nil
+		})},
+		{"one key for a movement's refund", "money is given back once, and only what no merchant is owed", banked(func(sc *scene) {
+			sc.decides, sc.notices, sc.faults, sc.moments = []string{"late"}, true, 1, []int{4}
 		})},
 		{"settle window", "a key is charged at most once", base(func(sc *scene) {
 			sc.dedupes, sc.transit = false, 4

@@ -18,6 +18,7 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
 )
 
 // scene is what a small world starts with: who may act, what may go wrong, and how often.
@@ -46,6 +47,12 @@ type scene struct {
 	sweeps bool // what is past its tombstone is deleted
 	// moving bounds how often the tenant's registrar moves, to any of registrars.
 	moving int
+	// banks are the providers of a world with the real executor, see explore_money_test.go; none:
+	// the executor is a model. notices: it hears of what they have. later: they report later what
+	// became of a capture, and show nothing.
+	banks          []string
+	notices, later bool
+	rails          *rails
 	// without names the guard that a revert run takes out.
 	without string
 }
@@ -57,6 +64,8 @@ type ask struct {
 	node    int // which of a region's two nodes executes it, 0 or 1
 	stamped bool
 	key     string
+	op      payment.Operation // where there are banks; "": a charge
+	amount  int64             // of a capture
 }
 
 const (
@@ -86,13 +95,14 @@ func smallPolicy() claim.Policy {
 // provider and the callers have seen. It is never changed once the search has it.
 type world struct {
 	*scene
-	store *pureStore
-	time  int
-	tasks []task // the requests in their order, then the workers
-	calls []call // on their way to the provider
-	late  []letter
-	moves []movement // what the provider has, in the order of arrival
-	said  []reading  // what callers have read
+	store  *pureStore
+	time   int
+	tasks  []task // the requests in their order, then the workers
+	calls  []call // on their way to the provider
+	orders []order
+	late   []letter
+	moves  []movement // what the provider has, in the order of arrival
+	said   []reading  // what callers have read
 	// crashed and lost count crashes and lost or delayed messages.
 	crashed, lost int
 	moved         int           // how often the registrar has
@@ -109,6 +119,7 @@ const (
 	holding        // has the claim, and is about to call or to ask
 	calling        // waits for the provider
 	settling       // has a verdict for the store
+	moving         // is about to follow its claim to another provider
 	over           // a request has its answer, or its node died
 )
 
@@ -130,6 +141,8 @@ type task struct {
 	recovery, cleared bool
 	trust, until      int // when trust ends, and the lease by the true clock
 	verdict           claim.Verdict
+	provider          string        // to call, where there are banks
+	moved             claim.Record  // the row that was moved to another provider
 	recorded          *claim.Record // the row with the verdict in it, if the reply was lost
 	fenced            bool          // the store refused a verdict that the row still has
 	early             bool          // began a generation although the refusal of the former one was its answer
@@ -142,12 +155,23 @@ type call struct {
 	key, object, idk string // the provider key, the object and the idempotency key
 	body             string
 	generation       uint32
+	// bank is where it goes. manual: it is to hold the money. order is what it makes of the
+	// bank's movement of, if it is no charge: paid, so much as amount, canceled or refunded.
+	bank, order, of string
+	manual          bool
+	amount          int64
 }
 
 type movement struct {
 	call
 	state string
 	at    int // when money moved
+	// Where there are banks: ref is the bank's id, by the key of the order that it obeyed, captured how
+	// much moved, and refunds the keys under which it was given back. betrayed: it was declined
+	// before. noticed: its notice is closed.
+	ref, by, refunds  string
+	captured          int64
+	betrayed, noticed bool
 }
 
 // letter is a verdict that is still on its way to the store.
@@ -166,6 +190,10 @@ type reading struct {
 
 func newWorld(sc *scene) *world {
 	w := &world{scene: sc, store: newPureStore(smallPolicy()), tasks: make([]task, len(sc.asks)+len(sc.workers))}
+	if len(sc.banks) > 0 {
+		sc.rails = newRails(sc)
+		w.tasks = append(w.tasks, task{}) // for what the compensator begins
+	}
 	w.store.registrar = registrars[0]
 	for i := range w.tasks {
 		w.tasks[i].region = w.regionOf(i)
@@ -186,12 +214,22 @@ func (w *world) regionOf(i int) int {
 	if i < len(w.asks) {
 		return w.asks[i].entry
 	}
+	if i == len(w.asks)+len(w.workers) {
+		return europe
+	}
 	return w.workers[i-len(w.asks)]
 }
 
 func (w *world) who(i int) string {
 	if i < len(w.asks) {
-		return fmt.Sprintf("request %d (%s for %s)", i+1, w.asks[i].key, w.asks[i].body)
+		what := w.asks[i].body
+		if len(w.banks) > 0 {
+			what = string(w.operation(i))
+		}
+		return fmt.Sprintf("request %d (%s for %s)", i+1, w.asks[i].key, what)
+	}
+	if i == len(w.asks)+len(w.workers) {
+		return "the compensator"
 	}
 	return "the worker of " + regions[w.regionOf(i)]
 }
@@ -209,6 +247,7 @@ func (w *world) clone() *world {
 	maps.Copy(s.books, w.store.books)
 	maps.Copy(s.unpaid, w.store.unpaid)
 	n.store, n.tasks, n.calls, n.late = s, slices.Clone(w.tasks), slices.Clone(w.calls), slices.Clone(w.late)
+	n.orders = slices.Clone(w.orders)
 	n.moves, n.said = slices.Clone(w.moves), slices.Clone(w.said)
 	return &n
 }
@@ -219,6 +258,9 @@ func (w *world) by(region int) *pureStore {
 	w.store.jitter = 0
 	return w.store
 }
+
+// claims are the store's steps as a node of region takes them.
+func (w *world) claims(region int) claim.Store { return w.by(region) }
 
 func (w *world) key(i int) claim.Key { return claim.Key{Tenant: "t", Value: w.asks[i].key} }
 
@@ -239,8 +281,12 @@ func (w *world) next() (all []*world) {
 	for i := range w.tasks {
 		w.act(i, event)
 	}
-	for c := range w.calls {
-		w.arrive(c, event)
+	if len(w.banks) > 0 {
+		w.bankEvents(event)
+	} else {
+		for c := range w.calls {
+			w.arrive(c, event)
+		}
 	}
 	for m := range w.moves {
 		if w.moves[m].state == "pending" {
@@ -301,6 +347,9 @@ func (w *world) act(i int, event func(func(n *world) string)) {
 	t := &w.tasks[i]
 	switch t.phase {
 	case idle:
+		if i == len(w.asks)+len(w.workers) || i < len(w.asks) && w.operation(i).Orders() && w.chargeOf(i) == nil {
+			return
+		}
 		if i < len(w.asks) {
 			event(func(n *world) string { return n.route(i) })
 			if w.moving > 0 && !w.asks[i].stamped {
@@ -332,7 +381,13 @@ func (w *world) act(i int, event func(func(n *world) string)) {
 			event(func(n *world) string { return n.begin(i, entry, false) })
 		}
 	case holding:
+		if len(w.banks) > 0 {
+			w.attemptBy(i, t.region, event, func(n *world, r *run) string { return n.execute(i, r) })
+			break
+		}
 		event(func(n *world) string { return n.attempt(i) })
+	case moving:
+		event(func(n *world) string { return n.follow(i) })
 	case calling:
 		if w.mayFail() {
 			event(func(n *world) string {
@@ -373,6 +428,13 @@ func (w *world) route(i int) string {
 	if t.began == 0 {
 		t.began = w.time + 1 // 0: not yet
 	}
+	if len(w.banks) > 0 && w.operation(i).Orders() {
+		body := "{}"
+		if a.amount > 0 {
+			body = fmt.Sprintf(`{"amount":%d}`, a.amount)
+		}
+		t.body = payment.OrderOf([]byte(body), w.chargeOf(i).Minted.ID)
+	}
 	if a.stamped {
 		return fmt.Sprintf("%s arrives at %s; its stamp names europe", w.who(i), regions[a.entry])
 	}
@@ -407,7 +469,15 @@ func (w *world) decidePin(old *standingPin, entry string) (claim.Pin, claim.PinC
 func (w *world) begin(i, region int, lost bool) string {
 	t, ask := &w.tasks[i], w.asks[i]
 	t.region, t.node = region, w.incarnation(w.name(i, region))
-	a := claimtest.NewArrival(w.key(i), regions[t.home], ask.body, t.node, fmt.Sprintf("ch_%d", i+1))
+	a := claimtest.NewArrival(w.key(i), regions[t.home], string(t.body), t.node, fmt.Sprintf("ch_%d", i+1))
+	if len(w.banks) > 0 {
+		op := w.operation(i)
+		a.Operation, a.Mint.ID, a.Providers = string(op), objectID(op, i, a.Home), w.banks
+		if t.provider = ""; !payment.Unbound()[a.Operation] {
+			t.provider = w.banks[0]
+		}
+		a.Provider = t.provider
+	}
 	a.Region, a.Stamped, a.PinnedAt = regions[region], ask.stamped, t.pinned
 	a.UnderWay = time.Duration(w.time+1-t.began) * time.Second
 	s := w.by(region)
@@ -426,7 +496,7 @@ func (w *world) begin(i, region int, lost bool) string {
 			a.Also = old.Fingerprint
 		}
 	}
-	got, err := unguarded(w, func() (claim.Begun, error) { return s.Begin(context.Background(), a) })
+	got, err := unguarded(w, func() (claim.Begun, error) { return w.claims(region).Begin(context.Background(), a) })
 	if err != nil {
 		panic(err)
 	}
@@ -493,7 +563,7 @@ func (w *world) recover(i, home int, m outbox.Message, lost bool) string {
 	}
 	t.node = w.incarnation(w.name(i, t.region))
 	got, err := unguarded(w, func() (claim.Record, error) {
-		return s.TakeOver(context.Background(), key, m.Region, m.ID, t.node, regions[t.region])
+		return w.claims(t.region).TakeOver(context.Background(), key, m.Region, m.ID, t.node, regions[t.region])
 	})
 	if err != nil {
 		return "" // held, or settled: the row is due again later
@@ -649,8 +719,12 @@ func (w *world) unknown(i int, notFound bool) claim.Outcome {
 func (w *world) learn(i int, o claim.Outcome) {
 	t := &w.tasks[i]
 	t.phase = settling
-	// The id is of this holder and this row.
-	t.verdict = claim.Verdict{Outcome: o, ID: uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%d %s %s %d %d %d", i, t.node, t.held.Minted.ID, t.held.Fence, t.held.Unknowns, t.held.State))}
+	t.verdict = claim.Verdict{Outcome: o, ID: verdictID(i, t.node, &t.held)}
+}
+
+// verdictID is of this holder and this row.
+func verdictID(i int, node string, held *claim.Record) uuid.UUID {
+	return uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%d %s %s %d %d %d", i, node, held.Minted.ID, held.Fence, held.Unknowns, held.State))
 }
 
 // settle is the store's step.
@@ -667,7 +741,7 @@ func (w *world) settle(region int, held claim.Record, v claim.Verdict) (claim.Re
 	if w.without == "verdict's id" {
 		v.ID = uuid.Nil
 	}
-	got, err := s.Settle(context.Background(), held, v)
+	got, err := w.claims(region).Settle(context.Background(), held, v)
 	if err != nil && !errors.Is(err, claim.ErrFenced) && !errors.Is(err, ledger.ErrConflict) {
 		panic(err)
 	}
@@ -692,6 +766,8 @@ func (w *world) record(i int) string {
 		w.read(i, got.Response, got.SettledAt)
 	case got.State == claim.FailedRetry:
 		w.read(i, &got.Refusal.Response, time.Time{})
+	case t.verdict.Outcome.String() == claim.OutcomeMoved:
+		t.phase, t.moved = moving, got
 	case got.Interim != nil:
 		w.read(i, &got.Interim.Response, time.Time{})
 	default:
@@ -751,7 +827,7 @@ func (w *world) delay(i int) {
 // nodes are those on which something would be lost.
 func (w *world) nodes() (all []string) {
 	for i := range w.tasks {
-		if t := &w.tasks[i]; t.phase == holding || t.phase == calling || t.phase == settling {
+		if t := &w.tasks[i]; t.phase >= holding && t.phase != over {
 			all = append(all, w.name(i, t.region))
 		}
 	}
@@ -828,6 +904,12 @@ func (w *world) encode(b *bytes.Buffer) {
 			if r.Refusal != nil {
 				put(string(r.Refusal.Response.Body), since(r.Refusal.At))
 			}
+			if len(w.banks) > 0 {
+				put(r.Operation, r.ProviderKey, r.ProviderRef)
+				if r.Interim != nil {
+					put(r.Interim.State, r.Interim.By)
+				}
+			}
 			own := claimtest.Ref{Home: home, ID: r.Minted.ID}
 			m, queued := w.store.queued[outbox.ProviderCalls][own]
 			_, booked := w.store.books[own]
@@ -846,7 +928,14 @@ func (w *world) encode(b *bytes.Buffer) {
 		}
 		putVerdict(b, &t.verdict)
 	}
+	if len(w.banks) > 0 {
+		sorted(b, slices.Collect(maps.Values(w.store.books)), func(t ledger.Transaction) { put(t.ID, t.Kind, t.Amount, t.ProviderRef) })
+		for i := range w.tasks {
+			put(w.tasks[i].provider, string(w.tasks[i].body), w.tasks[i].moved.Fence)
+		}
+	}
 	sorted(b, w.calls, func(c call) { put(c) })
+	sorted(b, w.orders, func(o order) { put(o) })
 	sorted(b, w.late, func(l letter) { put(l.region); putVerdict(b, &l.verdict) })
 	sorted(b, w.moves, func(m movement) { put(m) })
 	sorted(b, w.said, func(s reading) { put(s.key, s.body, s.answer, since(s.final)) })
@@ -857,6 +946,9 @@ func putVerdict(b *bytes.Buffer, v *claim.Verdict) {
 	if v.Outcome != nil {
 		u, _ := v.Outcome.(*claim.Unknown)
 		fmt.Fprintln(b, v.ID, v.Outcome, u != nil && u.NotFound)
+		if done, ok := v.Outcome.(*claim.Done); ok {
+			fmt.Fprintln(b, string(done.Response.Body))
+		}
 	}
 }
 
@@ -879,5 +971,12 @@ func (w *world) keys() (all []claim.Key) {
 			all = append(all, key)
 		}
 	}
+	asked := len(all)
+	for at := range w.store.rows { // those of the compensator
+		if !slices.Contains(all, at.Key) {
+			all = append(all, at.Key)
+		}
+	}
+	slices.SortFunc(all[asked:], claim.Key.Compare)
 	return all
 }

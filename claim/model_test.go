@@ -142,12 +142,22 @@ func (s *pureStore) Settle(_ context.Context, held claim.Record, v claim.Verdict
 		return claim.Record{}, err
 	}
 	if fx.Post != nil {
-		if _, ok := s.books[claimtest.Ref{Home: at.Home, ID: fx.Post.ID}]; ok {
+		if _, ok := s.books[claimtest.Ref{Home: at.Home, ID: fx.Post.ID}]; ok || s.incoming(fx.Post) {
 			return claim.Record{}, ledger.ErrConflict
 		}
 	}
 	s.apply(at, next, fx)
 	return *next, nil
+}
+
+// incoming reports whether the incoming movement of t is booked in its region.
+func (s *pureStore) incoming(t *ledger.Transaction) bool {
+	for at, is := range s.books {
+		if at.Home == t.Region && t.Incoming() && is.Incoming() && is.Provider == t.Provider && is.ProviderRef == t.ProviderRef {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *pureStore) TakeOver(_ context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {

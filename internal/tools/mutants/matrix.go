@@ -81,7 +81,7 @@ var promises = []promise{
 		mutants:  `^(claim/(unknowns|not-founds|fault|settle-unknowns|take-over-look|close|give-up|moved-counts)|sql/(calls|defer|settle.*unknowns|take_over.sql-look)|outbox/|payment/|recon/undecided|notice/learn)`,
 	},
 	{ // the books follow the money
-		explorer: []string{"money that moved is booked, asked about, or refunded"},
+		explorer: []string{"money that moved is booked, asked about, or refunded", "an answer says what the provider did"},
 		model:    "books, events, expiries",
 		crashes:  []string{"TestCrashBeyondClaims", "TestEventsCrashPoints", "TestExpiryCrashPoints"},
 		nemesis:  "books, balances, statement",
@@ -89,9 +89,10 @@ var promises = []promise{
 		mutants:  `^(claim/close|sql/(settle.sql|events|expiries|audit)|embedded/booked|recon/|audit/)`,
 	},
 	{ // ghosts are refunded
-		model:   "what was not paid",
-		crashes: []string{"TestCompensationCrashPoints"},
-		mutants: `^(notice/|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
+		explorer: []string{"money is given back once, and only what no merchant is owed"},
+		model:    "what was not paid",
+		crashes:  []string{"TestCompensationCrashPoints"},
+		mutants:  `^(notice/|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
 	},
 }
 
