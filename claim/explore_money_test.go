@@ -204,19 +204,22 @@ func (w *world) attemptOf(a claim.Attempt) claim.Outcome {
 	// The executor waits for another holder of a charge. Here it looks once.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+	if g := w.guard(); g != nil {
+		return g.Executor(w.rails.executor).Attempt(ctx, a)
+	}
 	return w.rails.executor.Attempt(ctx, a)
 }
 
 // follow has task i go on with the provider to which its claim was moved, as claim.Service does.
 func (w *world) follow(i int) string {
 	t := &w.tasks[i]
-	next, moved := t.verdict.Outcome.(*claim.Moved).Next, t.moved
-	rec, err := w.claims(t.region).TakeOver(context.Background(), moved.Key, moved.Home, moved.Minted.ID, t.node, regions[t.region])
+	next, fence := t.verdict.Outcome.(*claim.Moved).Next, t.moved
+	rec, err := w.claims(t.region).TakeOver(context.Background(), t.held.Key, t.held.Home, t.held.Minted.ID, t.node, regions[t.region])
 	if err != nil {
 		w.end(i)
 		return w.who(i) + " does not follow its claim: " + err.Error()
 	}
-	w.hold(i, rec, rec.Fence != moved.Fence+1 && w.without != "a claim that another had in between")
+	w.hold(i, rec, rec.Fence != fence+1 && w.without != "a claim that another had in between")
 	t.provider = next
 	return fmt.Sprintf("%s follows its claim to %s", w.who(i), next)
 }
@@ -351,6 +354,12 @@ func objectID(op payment.Operation, i int, home string) string {
 		panic(err)
 	}
 	return id
+}
+
+// receiptOf is the receipt number of an object, which claim.Service and a restore derive from its id.
+func receiptOf(id string) string {
+	_, bits, _ := strings.Cut(strings.ToUpper(id), "_")
+	return "R-" + bits[:4] + "-" + bits[4:8] + "-" + bits[8:12]
 }
 
 // operation is what ask i asks for.

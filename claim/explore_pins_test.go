@@ -18,11 +18,11 @@ import (
 func (w *world) repin(i int) string {
 	t, s := &w.tasks[i], w.by(w.asks[i].entry)
 	old, pin := t.old, t.anew
-	t.old, t.anew = nil, claim.Pin{}
+	t.old, t.anew = nil, nil
 	if is := s.pins[pinPlace{old.at, old.Key}]; w.without == "the pin's time compared when it is written" && is != nil {
 		old = &standingPin{*is, old.at}
 	}
-	if !s.rewrite(old, &pin) {
+	if !s.rewrite(old, pin) {
 		t.phase = idle
 		return w.who(i) + " cannot write its pin anew, as it has changed"
 	}

@@ -152,7 +152,7 @@ var worlds = []struct {
 		sc.asks, sc.workers, sc.deputies, sc.fast = []ask{opaque(first), opaque(twin)}, nil, true, 1
 		sc.moving, sc.sweeps, sc.moments = 2, true, []int{50, 91, 96, 186}
 	})},
-	{"a registrar that moves twice, and three requests", 7, base(func(sc *scene) {
+	{"a registrar that moves twice, and three requests", 6, base(func(sc *scene) {
 		sc.asks, sc.workers = []ask{opaque(first), opaque(twin), opaque(third)}, nil
 		sc.moving, sc.sweeps, sc.moments = 3, true, []int{91, 186}
 	})},
@@ -172,28 +172,40 @@ var worlds = []struct {
 		sc.asks, sc.lookup = []ask{first, third}, false
 		sc.faults, sc.moments = 3, []int{1, 4, 5}
 	})},
-	{"a real executor", 9, banked(func(sc *scene) {
+	{"a real executor", 8, banked(func(sc *scene) {
 		sc.asks, sc.decides = []ask{pays(first), pays(third)}, []string{"paid", "soft"}
 		sc.faults, sc.moments = 2, []int{1, 4, 5, 8}
 	})},
-	{"two providers, and one that fails over", 9, banked(func(sc *scene) {
+	{"two providers, and one that fails over", 8, banked(func(sc *scene) {
 		sc.asks, sc.banks, sc.decides = []ask{pays(first), pays(third)}, []string{"north", "south"}, []string{"elsewhere", "paid"}
 		sc.faults, sc.moments = 2, []int{1, 4, 5, 8}
 	})},
-	{"money that is held, two captures and a cancellation", 9, banked(func(sc *scene) {
+	{"money that is held, two captures and a cancellation", 8, banked(func(sc *scene) {
 		sc.asks = []ask{hold(first), ordered(payment.Capture, "capture-1", 60), ordered(payment.Capture, "capture-2", 0), ordered(payment.Cancel, "cancel-1", 0)}
 		sc.faults, sc.moments = 1, []int{1, 4, 5}
 	})},
-	{"money that is held, at a provider that reports later", 9, banked(func(sc *scene) {
+	{"money that is held, at a provider that reports later", 8, banked(func(sc *scene) {
 		sc.asks = []ask{hold(first), ordered(payment.Capture, "capture-1", 60), ordered(payment.Capture, "capture-2", 40), ordered(payment.Cancel, "cancel-1", 0)}
 		sc.later, sc.faults, sc.moments = true, 1, []int{1, 4, 5}
 	})},
-	{"a ghost, and who gives it back", 13, banked(func(sc *scene) {
+	{"a ghost, and who gives it back", 12, banked(func(sc *scene) {
 		sc.notices, sc.faults, sc.moments = true, 3, []int{1, 4, 8}
 	})},
 	{"a declined charge that is paid later", 9, banked(func(sc *scene) {
 		sc.asks, sc.notices, sc.decides = []ask{pays(first), pays(third)}, true, []string{"late", "paid"}
 		sc.faults, sc.moments = 1, []int{1, 4, 5, 8}
+	})},
+	{"a store that is put back from a backup", 11, banked(func(sc *scene) {
+		sc.asks, sc.restores = []ask{pays(first), pays(third)}, true
+		sc.faults, sc.moments = 1, []int{4}
+	})},
+	{"a lost generation", 10, banked(func(sc *scene) {
+		sc.asks, sc.restores, sc.workers, sc.decides = []ask{pays(first), pays(third)}, true, nil, []string{"soft", "paid"}
+		sc.faults, sc.moments = 1, []int{4}
+	})},
+	{"a lost claim under an opaque key, and its pin", 11, banked(func(sc *scene) {
+		sc.asks, sc.restores, sc.workers = []ask{opaque(pays(first)), opaque(pays(twin))}, true, nil
+		sc.faults = 1
 	})},
 	{"a provider that does not dedupe, whose calls take a second", 11, base(func(sc *scene) {
 		sc.dedupes, sc.transit = false, 1
@@ -316,6 +328,12 @@ func TestExploreReverts(t *testing.T) {
 		})},
 		{"one key for a movement's refund", "money is given back once, and only what no merchant is owed", banked(func(sc *scene) {
 			sc.decides, sc.notices, sc.faults, sc.moments = []string{"late"}, true, 1, []int{4}
+		})},
+		{"the guard of a restore", "a key is charged at most once", banked(func(sc *scene) {
+			sc.asks, sc.restores, sc.faults = []ask{pays(first), pays(third)}, true, 1
+		})},
+		{"keys withheld until the witnesses are complete", "a key is charged at most once", banked(func(sc *scene) {
+			sc.asks, sc.restores, sc.faults = []ask{pays(first), pays(third)}, true, 1
 		})},
 		{"settle window", "a key is charged at most once", base(func(sc *scene) {
 			sc.dedupes, sc.transit = false, 4

@@ -53,6 +53,8 @@ type scene struct {
 	banks          []string
 	notices, later bool
 	rails          *rails
+	// restores: a backup is made once, and the store may be lost after it.
+	restores bool
 	// without names the guard that a revert run takes out.
 	without string
 }
@@ -107,7 +109,13 @@ type world struct {
 	crashed, lost int
 	moved         int           // how often the registrar has
 	page          []standingPin // what a sweep has read, and is about to delete
-	line          string        // the event that led here
+	// backup is the store as it was at backedUp; nil: there is none, or it was put back. unread is
+	// what the audit has of the writes that this lost.
+	backup   *pureStore
+	backedUp int
+	restored bool
+	unread   []claim.Witness
+	line     string // the event that led here
 }
 
 type phase byte
@@ -132,7 +140,7 @@ type task struct {
 	pinned time.Time // of the pin
 	// old is the pin that a request writes anew, and anew what it writes.
 	old   *standingPin
-	anew  claim.Pin
+	anew  *claim.Pin
 	began int
 	body  []byte
 	// held is the row as the store returned it, recovery that an earlier attempt may have paid,
@@ -142,7 +150,7 @@ type task struct {
 	trust, until      int // when trust ends, and the lease by the true clock
 	verdict           claim.Verdict
 	provider          string        // to call, where there are banks
-	moved             claim.Record  // the row that was moved to another provider
+	moved             uint64        // the fence of the row that was moved to another provider
 	recorded          *claim.Record // the row with the verdict in it, if the reply was lost
 	fenced            bool          // the store refused a verdict that the row still has
 	early             bool          // began a generation although the refusal of the former one was its answer
@@ -239,14 +247,7 @@ func (w *world) mayFail() bool { return w.crashed+w.lost < w.faults }
 
 func (w *world) clone() *world {
 	n := *w
-	s := newPureStore(w.store.policy)
-	maps.Copy(s.rows, w.store.rows)
-	maps.Copy(s.pins, w.store.pins)
-	s.registrar, s.former = w.store.registrar, w.store.former
-	maps.Copy(s.queued[outbox.ProviderCalls], w.store.queued[outbox.ProviderCalls])
-	maps.Copy(s.books, w.store.books)
-	maps.Copy(s.unpaid, w.store.unpaid)
-	n.store, n.tasks, n.calls, n.late = s, slices.Clone(w.tasks), slices.Clone(w.calls), slices.Clone(w.late)
+	n.store, n.tasks, n.calls, n.late = w.store.clone(), slices.Clone(w.tasks), slices.Clone(w.calls), slices.Clone(w.late)
 	n.orders = slices.Clone(w.orders)
 	n.moves, n.said = slices.Clone(w.moves), slices.Clone(w.said)
 	return &n
@@ -258,9 +259,6 @@ func (w *world) by(region int) *pureStore {
 	w.store.jitter = 0
 	return w.store
 }
-
-// claims are the store's steps as a node of region takes them.
-func (w *world) claims(region int) claim.Store { return w.by(region) }
 
 func (w *world) key(i int) claim.Key { return claim.Key{Tenant: "t", Value: w.asks[i].key} }
 
@@ -338,6 +336,9 @@ func (w *world) next() (all []*world) {
 	}
 	if w.moving > 0 {
 		w.registrarEvents(event)
+	}
+	if w.restores {
+		w.restoreEvents(event)
 	}
 	return all
 }
@@ -439,6 +440,14 @@ func (w *world) route(i int) string {
 		return fmt.Sprintf("%s arrives at %s; its stamp names europe", w.who(i), regions[a.entry])
 	}
 	s := w.by(a.entry)
+	if w.restored {
+		pin, err := w.claims(a.entry).Pin(context.Background(), w.key(i), regions[a.entry])
+		if err != nil {
+			return "" // it asks again, at any later time
+		}
+		t.pinned, t.home = pin.CreatedAt, slices.Index(regions[:], pin.Home)
+		return fmt.Sprintf("%s arrives at %s; its pin names %s", w.who(i), regions[a.entry], pin.Home)
+	}
 	if pin := s.fix(w.key(i), regions[a.entry]); pin != nil {
 		t.pinned, t.home = pin.CreatedAt, a.entry
 		return fmt.Sprintf("%s arrives at %s, and is pinned there by %s", w.who(i), regions[a.entry], s.registrar)
@@ -446,7 +455,7 @@ func (w *world) route(i int) string {
 	old := s.standing(w.key(i))
 	pin, change := w.decidePin(old, regions[a.entry])
 	if change != claim.PinUnchanged {
-		t.phase, t.old, t.anew = pinning, old, pin
+		t.phase, t.old, t.anew = pinning, old, &pin
 		return fmt.Sprintf("%s arrives at %s, and reads its pin at %s, which names %s and is old", w.who(i), regions[a.entry], old.at, old.Home)
 	}
 	t.home, t.pinned = slices.Index(regions[:], pin.Home), pin.CreatedAt
@@ -472,7 +481,9 @@ func (w *world) begin(i, region int, lost bool) string {
 	a := claimtest.NewArrival(w.key(i), regions[t.home], string(t.body), t.node, fmt.Sprintf("ch_%d", i+1))
 	if len(w.banks) > 0 {
 		op := w.operation(i)
-		a.Operation, a.Mint.ID, a.Providers = string(op), objectID(op, i, a.Home), w.banks
+		a.Operation, a.Providers = string(op), w.banks
+		a.Mint.ID = objectID(op, i, a.Home)
+		a.Mint.Receipt = receiptOf(a.Mint.ID)
 		if t.provider = ""; !payment.Unbound()[a.Operation] {
 			t.provider = w.banks[0]
 		}
@@ -497,7 +508,9 @@ func (w *world) begin(i, region int, lost bool) string {
 		}
 	}
 	got, err := unguarded(w, func() (claim.Begun, error) { return w.claims(region).Begin(context.Background(), a) })
-	if err != nil {
+	if withheld := (*claim.WithheldError)(nil); errors.As(err, &withheld) {
+		return "" // it asks again, at any later time
+	} else if err != nil {
 		panic(err)
 	}
 	line := fmt.Sprintf("%s at node %s asks %s's row: %s", w.who(i), t.node, regions[t.home], got.Decision)
@@ -742,7 +755,8 @@ func (w *world) settle(region int, held claim.Record, v claim.Verdict) (claim.Re
 		v.ID = uuid.Nil
 	}
 	got, err := w.claims(region).Settle(context.Background(), held, v)
-	if err != nil && !errors.Is(err, claim.ErrFenced) && !errors.Is(err, ledger.ErrConflict) {
+	withheld := (*claim.WithheldError)(nil)
+	if err != nil && !errors.Is(err, claim.ErrFenced) && !errors.Is(err, ledger.ErrConflict) && !errors.As(err, &withheld) {
 		panic(err)
 	}
 	if w.without == "booking in the verdict's step" {
@@ -767,7 +781,7 @@ func (w *world) record(i int) string {
 	case got.State == claim.FailedRetry:
 		w.read(i, &got.Refusal.Response, time.Time{})
 	case t.verdict.Outcome.String() == claim.OutcomeMoved:
-		t.phase, t.moved = moving, got
+		t.phase, t.moved = moving, got.Fence
 	case got.Interim != nil:
 		w.read(i, &got.Interim.Response, time.Time{})
 	default:
@@ -878,6 +892,9 @@ func (w *world) encode(b *bytes.Buffer) {
 	put := func(all ...any) { fmt.Fprintln(b, all...) }
 	since := func(t time.Time) int64 { return t.Sub(dawn).Milliseconds() }
 	put(w.time, w.crashed, w.lost, w.moved, w.store.registrar, w.store.former)
+	if w.restores {
+		w.putRestore(b)
+	}
 	for i := range w.page {
 		put(w.page[i].at, w.page[i].Key.Value, since(w.page[i].CreatedAt))
 	}
@@ -931,7 +948,7 @@ func (w *world) encode(b *bytes.Buffer) {
 	if len(w.banks) > 0 {
 		sorted(b, slices.Collect(maps.Values(w.store.books)), func(t ledger.Transaction) { put(t.ID, t.Kind, t.Amount, t.ProviderRef) })
 		for i := range w.tasks {
-			put(w.tasks[i].provider, string(w.tasks[i].body), w.tasks[i].moved.Fence)
+			put(w.tasks[i].provider, string(w.tasks[i].body), w.tasks[i].moved)
 		}
 	}
 	sorted(b, w.calls, func(c call) { put(c) })
