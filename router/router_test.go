@@ -189,6 +189,12 @@ func TestWays(t *testing.T) {
 		"a pinned home that does not answer: its rows without it": {
 			world: world{registrar: europe, needPin: true, replicaAt: asia, peers: map[string][]error{asia: {region.ErrNoAnswer}}},
 			calls: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned true", "do asia-northeast1"}, hops: 1},
+		"a pinned home without its rows: there is no other to try": {
+			world: world{
+				registrar: europe, needPin: true, pin: asia, replicaAt: asia, peers: map[string][]error{asia: {region.ErrNoAnswer}},
+				local: map[string]error{asia: claim.ErrHomeUnreachable},
+			},
+			calls: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned true", "do asia-northeast1"}, hops: 1, err: ErrHomeUnavailable},
 		"the typed correction is followed once": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(asia)}}},
 			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "forward asia-northeast1 hop 2 pinned false"}, hops: 2},

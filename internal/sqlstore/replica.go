@@ -88,8 +88,9 @@ func (l *lookup) show(pin claim.Pin, home string, r *claimRow, p *claim.Policy, 
 	if pin.Home != "" && pin.Settled(p, now) && (l.shown.Pin == nil || pin.CreatedAt.After(l.shown.Pin.CreatedAt)) {
 		l.shown.Pin = &pin
 	}
-	if r.present() && r.read(l.key, home, p, now) == nil && // otherwise its home can report what is wrong with it
-		r.record.State.Final() && r.record.Age(p, now) == claim.Live {
+	// The statement shows final rows alone. A damaged one is not shown: its home can say what is
+	// wrong with it.
+	if r.present() && r.read(l.key, home, p, now) == nil && r.record.Age(p, now) == claim.Live {
 		l.shown.Record = &r.record
 	}
 }

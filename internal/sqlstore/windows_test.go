@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -35,6 +36,39 @@ func TestShorterWindowsAreRefused(t *testing.T) {
 	open(t, sqlstore.Config{URL: d.url, Policy: longer})
 	_, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: d.url, Pool: testPool(), Policy: testPolicy()})
 	require.ErrorContains(t, err, "promised 25h0m0s")
+}
+
+// TestWindowsThatAnotherNodeRaisesMeanwhile: of two nodes that raise the windows at once the one with
+// the shorter ones is refused, and lowers nothing.
+func TestWindowsThatAnotherNodeRaisesMeanwhile(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("it watches PostgreSQL's locks")
+	}
+	open(t, sqlstore.Config{URL: d.url})
+	holder, err := pgx.Connect(t.Context(), d.admin)
+	require.NoError(t, err)
+	defer func() { _ = holder.Close(context.Background()) }()
+	tx, err := holder.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `UPDATE windows SET replay_for = replay_for + $1, tombstone_for = tombstone_for + $1, pin_grace = pin_grace + $1`,
+		(2 * time.Hour).Microseconds())
+	require.NoError(t, err)
+	longer := testPolicy()
+	longer.ReplayFor, longer.TombstoneFor, longer.PinGrace = longer.ReplayFor+time.Hour, longer.TombstoneFor+time.Hour, longer.PinGrace+time.Hour
+	opened := make(chan error, 1)
+	go func() {
+		_, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: d.url, Pool: testPool(), Policy: longer})
+		opened <- err
+	}()
+	require.Eventually(t, func() bool {
+		return d.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	}, patience, time.Millisecond)
+	require.NoError(t, tx.Commit(t.Context()))
+	err = <-opened
+	for _, name := range []string{"claim.replay_for", "claim.tombstone_for", "claim.pin_grace"} {
+		require.ErrorContains(t, err, name)
+	}
 }
 
 // TestWhatIsAcknowledgedIsOnDisk: a database whose default is to acknowledge

@@ -86,7 +86,7 @@ var promises = []promise{
 		crashes:  []string{"TestCrashBeyondClaims", "TestEventsCrashPoints", "TestExpiryCrashPoints"},
 		nemesis:  "books, balances, statement",
 		simulate: "books, balances, statement; events",
-		mutants:  `^(claim/close|sql/(settle.sql|events|expiries|audit)|embedded/booked|recon/|audit/)`,
+		mutants:  `^(claim/(close|events)|sql/(settle.sql|events|expiries|audit)|embedded/booked|recon/|audit/)`,
 	},
 	{ // ghosts are refunded
 		explorer: []string{"money is given back once, and only what no merchant is owed"},

@@ -60,6 +60,7 @@ var rooms = []room{
 		{"claim/trust-ceiling", "Service.attempt", "sentAt.Add(p.LeaseCeiling-p.LeaseMargin)", "sentAt.Add(2*p.LeaseCeiling)"},
 		{"claim/trust-renewed-margin", "Service.tryRenew", "s.c.Policy.Lease - s.c.Policy.LeaseMargin", "s.c.Policy.Lease"},
 		{"claim/trust-renewed-beyond-ceiling", "holding.extend", "trust = hold.ceiling", ""},
+		{"claim/trust-wall-set-back", "holdings.remaining", "hold.trust.Sub(now)", "hold.trust.Round(0).Sub(wall.Round(0))"},
 		{"claim/trust-asleep", "holdings.remaining", "wall = h.wall()", "_ = h.wall()"},
 		{"claim/trust-lost-and-called", "Service.attempt", "callCtx.Err() == nil", "true"},
 		{"claim/recover-without-provider", "Service.attempt", "!here", "!here && false"},
@@ -86,6 +87,13 @@ var rooms = []room{
 		{"claim/pending-fence", "Settlement.wait", "r.Fence++", ""},
 		{"claim/learn-of-another-generation", "Service.recover", "generation != rec.Generation", "false"},
 		{"claim/follow-after-another", "Service.follow", "rec.Fence != moved.Fence+1", "false"},
+
+		// Events.
+		{"claim/events-of-a-later-holder", "Record.firstToEmit", "r.Fence != 1", "false"},
+		{"claim/events-of-a-line-twice", "Record.firstToEmit", "o.Kind == m.Kind", "false"},
+		{"claim/events-due-at-once", "Emitted", "s.EventsDue", "0 * s.EventsDue"},
+		{"claim/events-wait", "Settle", "s.EventsDue = p.EventsFor()", ""},
+		{"claim/events-for-a-lease", "Policy.EventsFor", "6 * p.Lease", "0 * p.Lease"},
 
 		// Windows and pins.
 		{"claim/expires-after-the-answer", "Record.ExpiresAt", "later(from, r.SettledAt)", "from"},
@@ -169,6 +177,8 @@ var rooms = []room{
 		{"sql/begin_here.sql-pinned-key", "query/begin_here.sql", " AND p.idem_key = a.idem_key)", ")"},
 		{"sql/begin_again.sql-step", "query/begin_again.sql", "step = @old_step::uuid AND ", "@old_step::uuid IS NOT NULL AND "},
 		{"sql/begin_again.sql-late", "query/begin_again.sql", "AND now() < @good_until::timestamptz", "AND @good_until::timestamptz IS NOT NULL"},
+		{"sql/begin_again.sql-blob", "query/begin_again.sql", "answer_body = NULL, answer_blob = NULL,", "answer_body = NULL,"},
+		{"sql/begin_again.sql-body", "query/begin_again.sql", "answer_body = NULL, answer_blob = NULL,", "answer_blob = NULL,"},
 		{"sql/reattach.sql-late", "query/reattach.sql", "WHERE now() < @good_until::timestamptz", "WHERE @good_until::timestamptz IS NOT NULL"},
 		{"sql/take_over.sql-step", "query/take_over.sql", "AND step = @old_step::uuid", "AND @old_step::uuid IS NOT NULL"},
 		{"sql/take_over.sql-look-ups", "query/take_over.sql", "not_founds = @not_founds::int4, ", "not_founds = CASE WHEN @not_founds::int4 IS NULL THEN 0 ELSE not_founds END, "},
@@ -231,7 +241,12 @@ var rooms = []room{
 		{"router/deputy-of-the-living", "Router.deputises", "return r.Unreachable(home)", "return true"},
 		{"router/deputy-forwards", "Router.Deputy", "region != r.Self", "false"},
 		{"router/elsewhere-for-want-of-room", "OrElsewhere", "r.Ready(ctx) == nil", "false"},
-		{"router/elsewhere-any-answer", "reached", "errors.Is(err, failed)", "false"},
+		{"router/elsewhere-any-answer", "reached", "errors.Is(err, failed)", "errors.Is(err, failed) && false"},
+		{"router/attended-silent", "Attended", "if silent { return got, errSilent }", "_ = silent"},
+		{"router/attend-away", "attend", "!yes && !away.Load()", "!yes"},
+		{"router/attend-again", "attend", "listen.Reset(listenEvery)", ""},
+		{"router/attend-back", "leaves", "away.Store(false)", ""},
+		{"router/attend-any-answer", "attend", "!r.Silent(ctx)", "r.Silent(ctx)"},
 		{"router/compare-only-pins", "trip.home", "t.req.CompareOnly", "false"},
 		{"router/pinned-again", "trip.pinned", "t.req.PinnedAt = pin.CreatedAt", "_ = pin.CreatedAt"},
 	}},
@@ -249,7 +264,10 @@ var rooms = []room{
 		{"region/unready-anew", "view.put", "!n.UnreadySince.IsZero() && !old.UnreadySince.IsZero()", "false"},
 		{"region/answered-doubted", "Outages.Answered", "!ok", "!ok || true"},
 	}},
-	{dir: "outbox", suites: []suite{outboxes}, mutants: []mutant{
+	{dir: "outbox", suites: []suite{outboxes, queues}, mutants: []mutant{
+		{"outbox/hold-tenant", "Message.Hold", "m.Tenant", `""`},
+		{"outbox/hold-key", "Message.Hold", "m.Key", `""`},
+		{"outbox/hold-fence", "Message.Hold", "m.Fence", "0"},
 		{"outbox/failed-for-ever", "Worker.dispose", "disposition.kind == fateFailed && m.Attempts+1 >= w.c.MaxAttempts", "false"},
 		{"outbox/faulted-for-ever", "Worker.dispose", "disposition.kind == fateFaulted && m.Attempts+1 >= min(maxFaults, w.c.MaxAttempts)", "false"},
 		{"outbox/later-counts", "Worker.dispose case fateLater", `""`, `"later"`},
