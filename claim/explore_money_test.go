@@ -52,7 +52,7 @@ type run struct {
 	node   string
 	fate   fate
 	asked  bool // the bank got a call or a look-up, or would have
-	moved  bool // it got a call
+	called bool // it got a call
 	steps  int
 	order  string // the capture or cancellation that is attempted
 	said   []string
@@ -101,8 +101,8 @@ func newRails(sc *scene) *rails {
 	p, err := notice.NewProcessor(notice.ProcessorConfig{
 		Store: &notices{}, Notifiers: notifiers, Claims: charges{r}, Calls: calls{r: r}, Books: books{rails: r}, Compensator: c, Home: home,
 		Homes: func() []string { return regions[:] }, Learn: charges{r}.Learn, LearnHeld: charges{r}.LearnHeld,
-		LearnRefusal: func(ctx context.Context, m outbox.Message, provider, code string, _ uint32) outbox.Disposition {
-			return r.learn(m, claim.Attempt{Refused: code, ReportedBy: provider})
+		LearnRefusal: func(ctx context.Context, m outbox.Message, provider, code string, generation uint32) outbox.Disposition {
+			return r.learn(m, claim.Attempt{Refused: code, ReportedBy: provider}, generation)
 		},
 		Now: func() time.Time { return r.by(europe).now },
 	})
@@ -121,7 +121,7 @@ func (w *world) in(region int, node string, f fate, do func(r *run) string) (lin
 	func() {
 		defer func() {
 			if p := recover(); p != nil {
-				if p != errCrashed { //nolint:errorlint // it is this very value
+				if err, ok := p.(error); !ok || !errors.Is(err, errCrashed) {
 					panic(p)
 				}
 				crashed = true
@@ -131,7 +131,7 @@ func (w *world) in(region int, node string, f fate, do func(r *run) string) (lin
 	}()
 	w.rails.run = nil
 	switch {
-	case f.crash > 0 && !crashed, (f.lost || f.delayed || f.unsent) && !r.moved, f.silent && !r.asked:
+	case f.crash > 0 && !crashed, (f.lost || f.delayed || f.unsent) && !r.called, f.silent && !r.asked:
 		return "", r // as without it
 	case crashed:
 		line = w.crash(node)
@@ -225,7 +225,7 @@ func (w *world) follow(i int) string {
 }
 
 // learn has the claim of a provider call attempted again, with what a says, as claim.Service does.
-func (r *run) learn(m outbox.Message, a claim.Attempt) outbox.Disposition {
+func (r *run) learn(m outbox.Message, a claim.Attempt, generation uint32) outbox.Disposition {
 	r.step()
 	key := claim.Key{Tenant: m.Tenant, Value: m.Key}
 	node := r.incarnation(r.node)
@@ -238,6 +238,9 @@ func (r *run) learn(m outbox.Message, a claim.Attempt) outbox.Disposition {
 	}
 	r.said = append(r.said, fmt.Sprintf("%s takes the %s %s over, fence %d", node, rec.Operation, rec.Minted.ID, rec.Fence))
 	r.step()
+	if generation != 0 && generation != rec.Generation {
+		a = claim.Attempt{}
+	}
 	a.Record, a.Payload, a.Recovery = rec, m.Payload, true
 	o := r.attemptOf(a)
 	r.step()
@@ -283,11 +286,11 @@ func (c charges) Object(ctx context.Context, tenant, home, id string) (claim.Obj
 }
 
 func (c charges) Learn(_ context.Context, m outbox.Message, provider, ref string) outbox.Disposition {
-	return c.learn(m, claim.Attempt{ReportedRef: ref, ReportedBy: provider})
+	return c.learn(m, claim.Attempt{ReportedRef: ref, ReportedBy: provider}, 0)
 }
 
 func (c charges) LearnHeld(_ context.Context, m outbox.Message, h claim.Held) outbox.Disposition {
-	return c.learn(m, claim.Attempt{Held: &h, ReportedBy: h.By})
+	return c.learn(m, claim.Attempt{Held: &h, ReportedBy: h.By}, 0)
 }
 
 // calls is the queue of provider calls.
@@ -370,8 +373,8 @@ func (w *world) operation(i int) payment.Operation {
 	return w.asks[i].op
 }
 
-// chargeOf is the charge that ask i, a capture or a cancellation, is about: that of order-1.
-func (w *world) chargeOf(int) *claim.Record {
+// heldCharge is the charge that captures and cancellations are about; nil: it has not begun.
+func (w *world) heldCharge() *claim.Record {
 	return w.store.rows[claimtest.Place{Home: regions[europe], Key: claim.Key{Tenant: "t", Value: first.key}}]
 }
 
@@ -504,7 +507,7 @@ var lost = psp.Result{Err: errors.New("no answer")}
 
 // arrives reports whether a call that moves money, or a look-up, gets through.
 func (b bank) arrives(call bool) bool {
-	b.asked, b.moved = true, b.moved || call
+	b.asked, b.called = true, b.called || call
 	return !b.fate.silent && !(call && (b.fate.delayed || b.fate.unsent))
 }
 

@@ -87,7 +87,7 @@ func (w *world) putBack() string {
 	}
 	w.crashed = crashed + 1 // all of them are one fault
 	was := w.store
-	w.late, w.page, w.store, w.backup, w.restored = nil, nil, w.backup, nil, true
+	w.late, w.page, w.store, w.backup, w.restored = nil, nil, w.backup.clone(), nil, true
 	for i := range w.tasks {
 		if t := &w.tasks[i]; t.phase == routed || t.phase == pinning {
 			t.phase, t.old, t.anew = idle, nil, nil // its caller asks again

@@ -348,7 +348,7 @@ func (w *world) act(i int, event func(func(n *world) string)) {
 	t := &w.tasks[i]
 	switch t.phase {
 	case idle:
-		if i == len(w.asks)+len(w.workers) || i < len(w.asks) && w.operation(i).Orders() && w.chargeOf(i) == nil {
+		if i == len(w.asks)+len(w.workers) || i < len(w.asks) && w.operation(i).Orders() && w.heldCharge() == nil {
 			return
 		}
 		if i < len(w.asks) {
@@ -434,7 +434,7 @@ func (w *world) route(i int) string {
 		if a.amount > 0 {
 			body = fmt.Sprintf(`{"amount":%d}`, a.amount)
 		}
-		t.body = payment.OrderOf([]byte(body), w.chargeOf(i).Minted.ID)
+		t.body = payment.OrderOf([]byte(body), w.heldCharge().Minted.ID)
 	}
 	if a.stamped {
 		return fmt.Sprintf("%s arrives at %s; its stamp names europe", w.who(i), regions[a.entry])
