@@ -174,3 +174,9 @@ func FuzzNotices(f *testing.F) {
 	psptest.FuzzNotifier(f, adapter(f, "", hmacKey), "Hmacsignature", documentedEvent,
 		event("REFUND", "false", "REF", "PAY", "re_1", 1250), event("CAPTURE", "true", "CAP", "PAY", "ch_1-held", 1), `{"notificationItems":[{}]}`, `[]`, ``)
 }
+
+func FuzzAnswers(f *testing.F) {
+	psptest.FuzzAnswers(f, func(t testing.TB, url string) psp.Provider { return adapter(t, url, hmacKey) },
+		`{"pspReference":"PAY","resultCode":"Authorised","merchantReference":"ch_1"}`, `{"pspReference":"PAY","resultCode":"Refused","refusalReason":"Not enough balance","refusalReasonCode":"12"}`,
+		`{"pspReference":"CAP","status":"received","paymentPspReference":"PAY"}`, `{"status":422,"errorCode":"14_012","errorType":"validation"}`, `{}`, `[]`, ``)
+}

@@ -71,7 +71,7 @@ func notifier(t testing.TB, secret string) *httpjson.Provider {
 	return p
 }
 
-func adapter(t *testing.T, url string, caps psp.Capabilities) *httpjson.Provider {
+func adapter(t testing.TB, url string, caps psp.Capabilities) *httpjson.Provider {
 	t.Helper()
 	p, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: url, Capabilities: caps, Notices: httpjson.Notices{Secret: secret}})
 	if err != nil {

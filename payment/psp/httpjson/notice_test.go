@@ -133,3 +133,11 @@ func TestConfigurationIsUsed(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+func FuzzAnswers(f *testing.F) {
+	open := func(t testing.TB, url string) psp.Provider {
+		return adapter(t, url, psp.Capabilities{Dedupe: psp.DedupeKey, Lookup: true, Captures: true})
+	}
+	psptest.FuzzAnswers(f, open, `{"id":"px_1","reference":"ch_1","status":"succeeded","amount":1250,"currency":"usd"}`,
+		`{"id":"px_1","reference":"ch_1","status":"declined","decline":{"class":"hard","code":"stolen_card","message":"No."}}`, `{}`, `[]`, ``)
+}

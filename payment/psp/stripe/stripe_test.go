@@ -577,3 +577,10 @@ func TestNeverSendsTwice(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func FuzzAnswers(f *testing.F) {
+	psptest.FuzzAnswers(f, func(t testing.TB, url string) psp.Provider { return adapter(t, url, secret) },
+		intent("succeeded", ""), intent("requires_capture", ""), `{"id":"re_1","object":"refund","status":"succeeded"}`,
+		`{"error":{"type":"card_error","code":"card_declined","decline_code":"stolen_card","message":"No."}}`,
+		`{"object":"search_result","data":[]}`, `{}`, `[]`, ``)
+}
