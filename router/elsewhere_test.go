@@ -195,6 +195,8 @@ func TestARequestLeavesAStoreThatAnswersNothing(t *testing.T) {
 	const found = 750 * time.Millisecond
 	for name, c := range map[string]struct {
 		silent   bool
+		answered int  // how often the store has answered before it answers nothing
+		refused  bool // the home answers at once that none of its nodes takes the forward
 		key      string
 		answers  map[string]error
 		servedBy string
@@ -206,19 +208,31 @@ func TestARequestLeavesAStoreThatAnswersNothing(t *testing.T) {
 		"no deputy reaches the rows": {silent: true, key: stamped(t, 1), servedBy: here, after: time.Minute,
 			answers: map[string]error{europe: claim.ErrUnavailable, asia: region.ErrNoAnswer},
 			calls:   []string{"deputy europe-west1 hop 1 for us-east1", "deputy asia-northeast1 hop 2 for us-east1"}},
+		"the store falls silent later": {
+			silent: true, answered: 1, key: stamped(t, 1), servedBy: europe, after: 2 * (listenEvery + found), calls: []string{"deputy europe-west1 hop 1 for us-east1"}},
+		"the home refuses, and its rows are silent": {
+			silent: true, refused: true, key: stamped(t, 2), servedBy: europe, after: listenEvery + found,
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "deputy europe-west1 hop 1 for us-east1"}},
 		"it waits for its home": {silent: true, key: stamped(t, 2), servedBy: europe, after: time.Minute, calls: []string{"replica", "forward europe-west1 hop 1 pinned false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{}
+				if c.refused {
+					w.peers = map[string][]error{europe: {region.ErrNoNode}}
+				}
 				s := stuck{w, make(chan struct{}), make(chan struct{})}
 				time.AfterFunc(time.Minute, func() { close(s.letGo) })
 				config := w.router(t).Config
 				config.Local, config.Deputies, config.Distance = s, deputies{w, c.answers}, europeIsNear
-				config.Peers = slow{far{w}}
+				if config.Peers = (slow{far{w}}); c.refused {
+					config.Peers = far{w}
+				}
+				looks := 0
 				config.Silent = func(context.Context) bool {
 					time.Sleep(found)
-					return c.silent
+					looks++
+					return c.silent && looks > c.answered
 				}
 				began := time.Now()
 				reply, err := New(config).Do(t.Context(), request(c.key), "")
@@ -227,6 +241,35 @@ func TestARequestLeavesAStoreThatAnswersNothing(t *testing.T) {
 				require.Equal(t, c.after, time.Since(began))
 				require.Equal(t, c.calls, w.calls)
 				<-s.letGo
+			})
+		})
+	}
+}
+
+// A node that runs a request which another region sent returns as soon as its store answers nothing:
+// the entry then acts on the rows itself. The step that it has begun goes on.
+func TestAHomeDoesNotWaitForAStoreThatAnswersNothing(t *testing.T) {
+	for name, silent := range map[string]bool{"silent": true, "slow": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := (&world{}).router(t).Config
+				config.Silent = func(context.Context) bool { return silent }
+				went := make(chan error, 1)
+				got, err := Attended(t.Context(), New(config), func(ctx context.Context) (string, error) {
+					time.Sleep(time.Minute)
+					went <- ctx.Err()
+					return "answered", nil
+				})
+				if !silent {
+					require.NoError(t, err)
+					require.Equal(t, "answered", got)
+					require.NoError(t, <-went)
+					return
+				}
+				require.ErrorIs(t, err, claim.ErrUnavailable)
+				require.Empty(t, got)
+				require.Empty(t, went, "it waited")
+				require.ErrorIs(t, <-went, context.Canceled)
 			})
 		})
 	}
