@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 var newYear = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -343,4 +344,45 @@ func TestSentKeys(t *testing.T) {
 	require.True(t, rec.LastGeneration(&p))
 	rec.Generation = 2
 	require.False(t, rec.LastGeneration(&p))
+}
+
+// The events of a claim's first holder wait for six leases, as that holder delivers them itself. Those
+// of a later one, or several of one line, are due at once: nobody else delivers them in order.
+func TestWhoDeliversTheFirstEvents(t *testing.T) {
+	p := DefaultPolicy()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	first, _, decision, err := Begin(nil, &Arrival{
+		Content: Content{Key: Key{Tenant: "acme", Value: "k"}, Operation: "charge", Mint: Minted{ID: "ch_1"}},
+		Route:   Route{Home: "us-east1", Stamped: true}, Holder: Holder{Node: "n1"},
+	}, 0, &p, now)
+	require.NoError(t, err)
+	require.Equal(t, Won, decision)
+	lapsed := first.LeaseUntil.Add(p.ClockOffset)
+	second, _, err := TakeOver(first, "ch_1", "n2", "us-east1", &p, lapsed)
+	require.NoError(t, err)
+	log, web := outbox.Message{ID: "e1", Kind: outbox.KindLog}, outbox.Message{ID: "e2", Kind: outbox.KindWebhook}
+	for name, c := range map[string]struct {
+		held   *Record
+		events []outbox.Message
+		due    time.Duration
+	}{
+		"of the first holder, to a sink each": {first, []outbox.Message{log, web}, 6 * p.Lease},
+		"two of one line":                     {first, []outbox.Message{log, web, log}, 0},
+		"of a later holder":                   {second, []outbox.Message{log, web}, 0},
+		"none":                                {first, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &Verdict{Outcome: &Done{Response: Response{Status: 201}, Events: c.events}}
+			events, due := Emitted(c.held, v, &p)
+			require.Equal(t, c.due, due)
+			require.Len(t, events, len(c.events))
+			s, err := Settle(c.held, v, &p, 0)
+			require.NoError(t, err)
+			_, fx := s.At(lapsed)
+			for _, m := range fx.Events {
+				require.Equal(t, lapsed.Add(c.due), m.Due)
+				require.Equal(t, lapsed, m.CreatedAt)
+			}
+		})
+	}
 }
