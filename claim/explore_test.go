@@ -188,8 +188,8 @@ var worlds = []struct {
 		sc.asks = []ask{hold(first), ordered(payment.Capture, "capture-1", 60), ordered(payment.Capture, "capture-2", 40), ordered(payment.Cancel, "cancel-1", 0)}
 		sc.later, sc.faults, sc.moments = true, 1, []int{1, 4, 5}
 	})},
-	{"a ghost, and who gives it back", 12, banked(func(sc *scene) {
-		sc.notices, sc.faults, sc.moments = true, 3, []int{1, 4, 8}
+	{"a ghost, and who gives it back", 14, banked(func(sc *scene) {
+		sc.notices, sc.faults, sc.moments = true, 2, []int{1, 4, 8}
 	})},
 	{"a declined charge that is paid later", 9, banked(func(sc *scene) {
 		sc.asks, sc.notices, sc.decides = []ask{pays(first), pays(third)}, true, []string{"late", "paid"}
