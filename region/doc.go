@@ -107,8 +107,8 @@
 // its holder is. A node's gossip, requests and answers name the id of its rows, and
 // nothing of another id is believed ([OtherDeploymentError]).
 //
-// An entry that cannot reach its store asks a node of another region to act as deputy for
-// whatever home a key has, and to find tenants ([Peers.Deputies], [Peers.Tenant]).
+// An entry that cannot reach its store asks another node of its region, or one of another, to act as
+// deputy for whatever home a key has, and to find tenants ([Peers.Deputies], [Peers.Tenant]).
 //
 // A receiver never forwards, nor does such a deputy. One that is not the key's home answers
 // [WrongHomeError], which names the home if the key contains it.

@@ -117,6 +117,11 @@ func TestNoNode(t *testing.T) {
 	if !errors.Is(err, ErrNoNode) || errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), as) {
 		t.Errorf("err = %v", err)
 	}
+	own := node
+	own.Self = true
+	if _, err := peersOf(t, nil, own).Execute(t.Context(), eu, requestFor(own, own), 1, us); !errors.Is(err, ErrNoNode) {
+		t.Errorf("a node called itself: err = %v", err)
+	}
 }
 
 func TestTheCallersDeadlineEndsAForward(t *testing.T) {

@@ -136,7 +136,7 @@ func (o *Outages) Missed(node Node, began time.Time, failed string) {
 	q.silent = true
 	o.quiet[node.Name] = q
 	for _, other := range o.c.Directory.Nodes(node.Region) {
-		if _, ok := o.quiet[other.Name]; !ok {
+		if _, ok := o.quiet[other.Name]; !ok && !other.Self {
 			o.quiet[other.Name] = quiet{region: node.Region, since: q.since}
 		}
 	}
@@ -216,10 +216,15 @@ func (o *Outages) Unready(region string) bool {
 // Unreachable reports whether a call to region would be wasted: it is lost, gossip sees no
 // node of it, or each node that gossip sees is silent. It turns with the first calls and
 // pings that get no answer or get one. Who finds a region so acts on its rows at once; what
-// is costly when wrong waits until the region is lost.
+// is costly when wrong waits until the region is lost. Of this node's own region: whether no
+// other node of it is of use.
 func (o *Outages) Unreachable(region string) bool {
 	if region == o.c.Self {
-		return false
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return !slices.ContainsFunc(o.c.Directory.Nodes(region), func(n Node) bool {
+			return !n.Self && n.UnreadySince.IsZero() && !o.quiet[n.Name].silent
+		})
 	}
 	_, silent := o.silentSince(region)
 	return silent || len(o.c.Directory.Nodes(region)) == 0 || o.Lost(region)

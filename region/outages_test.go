@@ -58,7 +58,8 @@ func TestARegionIsLostAfterTheGrace(t *testing.T) {
 // gossip sees none of its nodes, or that each of them was asked in vain, until one answers a ping.
 func TestACallThatWouldBeWasted(t *testing.T) {
 	now := time.Now()
-	nodes := directory{eu: {euNode}}
+	own, beside := Node{Name: "u", Region: us, Self: true}, Node{Name: "u2", Region: us}
+	nodes := directory{eu: {euNode}, us: {own, beside}}
 	o := NewOutages(OutagesConfig{
 		Self: us, Topology: threeRegions(t), Directory: nodes, Seen: func(string) time.Time { return now }, Clock: func() time.Time { return now },
 	})
@@ -73,6 +74,11 @@ func TestACallThatWouldBeWasted(t *testing.T) {
 		{func() { o.Answered(euNode) }, []string{as, eu}, []string{Open, HalfOpen, Closed}},
 		{func() { o.reached(euNode); nodes[as] = []Node{asNode} }, nil, []string{Closed, Closed, Closed}},
 		{func() { nodes[as] = []Node{{Name: "a", Region: as, UnreadySince: now}} }, nil, []string{Open, Closed, Closed}},
+		// Of its own region a node asks the others.
+		{func() { o.Missed(beside, now, missedDial) }, []string{us}, []string{Open, Closed, Closed}},
+		{func() { o.reached(beside); nodes[us][1].UnreadySince = now }, []string{us}, []string{Open, Closed, Closed}},
+		{func() { nodes[us] = append(nodes[us], Node{Name: "u3", Region: us}) }, nil, []string{Open, Closed, Closed}},
+		{func() { nodes[us] = []Node{own} }, []string{us}, []string{Open, Closed, Closed}},
 	} {
 		step.do()
 		var got, circuits []string

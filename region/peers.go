@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -230,15 +231,14 @@ const (
 	missedCall = "call" // it may have run the request
 )
 
-// ask sends msg to the nodes of home in key's order until one answers: those that are
-// silent last. An answer is what came over a connection. A node that had all the caller's
+// ask sends msg to the nodes of home but this one, in key's order, until one answers: those that
+// are silent last. An answer is what came over a connection. A node that had all the caller's
 // time leaves none for another.
 func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Key, traceParent string, msg func() *Req, call method[Req, Resp]) (*Resp, error) {
-	nodes := p.Directory.Nodes(home)
+	nodes := slices.DeleteFunc(Choose(p.Directory.Nodes(home), key), func(n Node) bool { return n.Self })
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("%w in %s", ErrNoNode, home)
 	}
-	nodes = Choose(nodes, key)
 	p.Outages.putLast(nodes)
 	ctx = Towards(ctx, home)
 	var last error

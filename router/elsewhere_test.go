@@ -65,6 +65,14 @@ func TestAnEntryThatCannotReachItsStore(t *testing.T) {
 			key: "order-1", calls: []string{"registrar", "deputy europe-west1 hop 1 for us-east1"}, hops: 1},
 		"it has said so: it does not wait for the store": {
 			key: stamped(t, 1), unready: []string{here}, calls: []string{"deputy europe-west1 hop 1 for us-east1"}, hops: 1},
+		"another node of its region: no hop": {
+			key: stamped(t, 1), world: world{beside: true}, calls: []string{"do us-east1", "deputy us-east1 hop 1 for us-east1"}},
+		"that cannot either: another region": {
+			key: "order-1", world: world{beside: true}, answers: map[string]error{here: claim.ErrUnavailable, europe: claim.ErrUnavailable},
+			calls: []string{"registrar", "deputy us-east1 hop 1 for us-east1", "deputy europe-west1 hop 1 for us-east1", "deputy asia-northeast1 hop 2 for us-east1"}, hops: 2},
+		"the home cannot reach its store either: another node, and a third region": {
+			key: stamped(t, 2), world: world{beside: true, peers: map[string][]error{europe: {claim.ErrUnavailable}}}, answers: map[string]error{here: region.ErrNoNode},
+			calls: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1", "deputy us-east1 hop 1 for us-east1", "deputy asia-northeast1 hop 2 for us-east1"}, hops: 2},
 		"want of room is no lost store": {key: stamped(t, 1), recovers: true, calls: []string{"do us-east1"}, err: claim.ErrUnavailable},
 		"a home that can be reached: a forward": {
 			key: stamped(t, 2), calls: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
@@ -165,6 +173,40 @@ func TestADeputyForwardsNothing(t *testing.T) {
 			require.ErrorIs(t, err, c.err)
 			require.Equal(t, c.calls, w.calls)
 			require.Zero(t, reply.Hops)
+		})
+	}
+}
+
+// A deputy, and a home, whose own store answers nothing says so, and at once if it has found out before.
+func TestWhoIsAskedLeavesAStoreThatAnswersNothing(t *testing.T) {
+	const found = 750 * time.Millisecond
+	for name, c := range map[string]struct {
+		unready bool
+		after   time.Duration
+	}{
+		"it finds out":     {after: listenEvery + found},
+		"it has found out": {unready: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{}
+				s := stuck{w, make(chan struct{}), make(chan struct{})}
+				config := w.router(t).Config
+				config.Local, config.Deputies = s, deputies{w, nil}
+				config.Silent = func(context.Context) bool {
+					time.Sleep(found)
+					return true
+				}
+				config.Unready = func(region string) bool { return c.unready && region == here }
+				r, began := New(config), time.Now()
+				_, err := r.Deputy().Do(t.Context(), request(stamped(t, 2)), "")
+				require.ErrorIs(t, err, claim.ErrUnavailable)
+				require.Equal(t, c.after, time.Since(began))
+				_, err = Attended(t.Context(), r, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, nil })
+				require.ErrorIs(t, err, claim.ErrUnavailable)
+				require.Equal(t, 2*c.after, time.Since(began))
+				close(s.letGo)
+			})
 		})
 	}
 }

@@ -38,9 +38,9 @@
 // the row has its outcome, or its holder, and the deputy's request is a twin. Where the
 // store cannot reach the rows either, the request fails closed.
 //
-// An entry that cannot reach its store sends the request, with the same right, to a node of
-// another region, which finds the home and acts as deputy ([Router.Deputy]). That one sends
-// it nowhere else. The entry may have begun the claim by a step whose answer was lost: then the
+// An entry that cannot reach its store sends the request, with the same right, to another node of
+// its region, or else to one of another region, which finds the home and acts as deputy
+// ([Router.Deputy]). That one sends it nowhere else. The entry may have begun the claim by a step whose answer was lost: then the
 // deputy finds a holder, as above. It need not wait for that step to fail: where the store answers
 // nothing at all, the step goes on while a deputy is asked ([OrElsewhere]), and the row decides.
 package router
@@ -103,8 +103,8 @@ type Config struct {
 	Deputies Peers
 	Pins     Pins
 	Topology *region.Topology
-	// Unreachable reports whether a call to a region would be wasted; pass
-	// [region.Outages.Unreachable].
+	// Unreachable reports whether a call to a region would be wasted, for Self one to the other nodes
+	// there; pass [region.Outages.Unreachable].
 	Unreachable func(region string) bool
 	// Unready reports whether the nodes of a region said that they cannot record a charge; for Self,
 	// whether this node said so. A hint.
@@ -167,7 +167,8 @@ func (r *Router) deputises(home string, err error) bool {
 func (r *Router) wasted(region string) bool { return r.Unreachable(region) || r.Unready(region) }
 
 // OrElsewhere returns what here returns, or, where this node cannot reach its store, what a deputy
-// in another active region does: the nearest that can be reached. code is that of the home that a
+// does: another node of this region, or else one of another active region, the nearest that can be
+// reached. code is that of the home that a
 // key or an id names, 0 for none. If this node said that it cannot record a charge, it asks
 // elsewhere first, which saves the wait for the store. If its store answers nothing while here
 // waits, it asks elsewhere, too, and here goes on: its answer counts if no deputy has one, and its
@@ -175,7 +176,7 @@ func (r *Router) wasted(region string) bool { return r.Unreachable(region) || r.
 func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, here func(ctx context.Context, so T) (T, error), deputy func(region string, so T) (T, error)) (T, error) {
 	var got, so T
 	if r.Deputies == nil {
-		return here(ctx, so)
+		return Attended(ctx, r, func(ctx context.Context) (T, error) { return here(ctx, so) })
 	}
 	home, named := r.Topology.ByCode(code)
 	first := r.Unready(r.Self) && (!named || home.Name == r.Self || r.wasted(home.Name))
@@ -196,27 +197,39 @@ func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, h
 			so = got
 		}
 	}
-	tried := 0
-	for _, other := range r.otherHomes("") {
-		if tried == MaxForwards || ctx.Err() != nil {
+	for _, at := range r.elsewhere() {
+		if ctx.Err() != nil {
 			break
 		}
-		if r.wasted(other.Name) {
-			continue
-		}
-		tried++
 		var failed error
-		if so, failed = deputy(other.Name, so); reached(failed) {
+		if so, failed = deputy(at, so); reached(failed) {
 			return so, failed
 		}
 	}
 	return last()
 }
 
-// Attended returns what here returns, or [claim.ErrUnavailable] once this node's store answers nothing:
-// an entry that has sent the request here then acts on the home's rows itself. here goes on, under a
-// context that has ended.
+// elsewhere returns the regions whose nodes this one asks if it cannot reach its store: first its own.
+func (r *Router) elsewhere() []string {
+	var names []string
+	for _, other := range r.otherHomes("") {
+		if len(names) < MaxForwards && !r.wasted(other.Name) {
+			names = append(names, other.Name)
+		}
+	}
+	if !r.Unreachable(r.Self) {
+		names = slices.Insert(names, 0, r.Self)
+	}
+	return names
+}
+
+// Attended returns what here returns, or [claim.ErrUnavailable] once this node's store answers nothing,
+// at once if this node said that it cannot record a charge: the entry that has sent the request here
+// then acts on the home's rows itself, or asks another. here goes on, under a context that has ended.
 func Attended[T any](ctx context.Context, r *Router, here func(ctx context.Context) (T, error)) (got T, err error) {
+	if r.Unready(r.Self) {
+		return got, errSilent
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended, silent := attend(ctx, r, func(ctx context.Context, _ T) (T, error) { return here(ctx) })
@@ -305,7 +318,7 @@ type trip struct {
 	hops      int
 	registrar string // the tenant's, "" for a stamped key
 	homeName  string // the home, once the key or its pin has named it
-	asked     string // the last region that got a forward, and has had its say
+	asked     string // the last other region that got a forward, and has had its say
 	// For the trace: the registrar returned the pin; a replica had the final answer.
 	pinRead, remembered bool
 	away                time.Duration // that forwards took
@@ -338,7 +351,7 @@ func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.
 		return answer{t, reply}, err
 	}, func(deputy string, so answer) (answer, error) {
 		t := on(so)
-		if t.hops == MaxForwards || deputy == t.asked {
+		if t.hops == MaxForwards && deputy != t.Self || deputy == t.asked {
 			return answer{t, claim.Reply{}}, region.ErrHopLimit
 		}
 		reply, err := t.execute(ctx, r.Deputies, deputy)
@@ -574,7 +587,9 @@ const abandonPoll = 500 * time.Millisecond
 // region would hold the request until each of its connections times out, node by node.
 func (t *trip) execute(ctx context.Context, by Peers, to string) (claim.Reply, error) {
 	defer leaves(ctx)()
-	t.hops, t.asked = t.hops+1, to
+	if to != t.Self { // a call within the region is no hop
+		t.hops, t.asked = t.hops+1, to
+	}
 	began := time.Now()
 	defer func() { t.away += time.Since(began) }()
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -591,7 +606,7 @@ func (t *trip) execute(ctx context.Context, by Peers, to string) (claim.Reply, e
 	if rtt, measured := t.Distance(to); measured {
 		req.Began = req.Began.Add(-rtt)
 	}
-	reply, err := by.Execute(ctx, to, req, t.hops, t.Self)
+	reply, err := by.Execute(ctx, to, req, max(t.hops, 1), t.Self)
 	if err != nil && errors.Is(context.Cause(waiting), region.ErrNoNode) {
 		err = fmt.Errorf("%w: %v", region.ErrNoNode, err) // whether or not it can be reached again by now
 	}

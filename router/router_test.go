@@ -28,6 +28,8 @@ type world struct {
 	needPin bool
 	// lost is the region that cannot be reached.
 	lost string
+	// beside: there is another node here.
+	beside bool
 	// underWay is the last request's UnderWay.
 	underWay time.Duration
 }
@@ -131,7 +133,11 @@ func (w *world) router(t *testing.T) *Router {
 	t.Helper()
 	topology, err := region.NewTopology([]region.Region{{Name: here, Code: 1}, {Name: europe, Code: 2}, {Name: asia, Code: 3}})
 	require.NoError(t, err)
-	return New(Config{Self: here, Local: w, Peers: far{w}, Pins: rows{w}, Topology: topology, Unreachable: func(r string) bool { return r == w.lost }})
+	return New(Config{Self: here, Local: w, Peers: far{w}, Pins: rows{w}, Topology: topology, Unreachable: w.unreachable})
+}
+
+func (w *world) unreachable(region string) bool {
+	return region == w.lost || region == here && !w.beside
 }
 
 // request is one under a key, as its entry makes it.
