@@ -86,7 +86,7 @@ func (s *cutStore) Replica(ctx context.Context, key claim.Key) (claim.Shown, err
 }
 
 func (s *cutStore) Get(ctx context.Context, key claim.Key, home string) (rec claim.Record, now time.Time, found bool, err error) {
-	if err := s.way(); err != nil {
+	if err := errors.Join(s.vanish(ctx), s.way()); err != nil {
 		return rec, now, false, err
 	}
 	return s.Store.Get(ctx, key, home)
@@ -191,7 +191,8 @@ func TestANodeWhosePacketsToItsDatabaseVanish(t *testing.T) {
 			return &cutStore{s, &cut, &deaf, &lost}
 		}
 	})
-	w.at(us, charge("before", 1), http.StatusCreated)
+	before := charge(stamped(t, us), 1)
+	w.at(us, before, http.StatusCreated)
 	arrived := charge(stamped(t, us), 3)
 	back := make(chan struct{})
 	restore := sync.OnceFunc(func() { lost.Store(nil); close(back) })
@@ -199,7 +200,10 @@ func TestANodeWhosePacketsToItsDatabaseVanish(t *testing.T) {
 	lost.Store(&back)
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
-	// What another region has sent there does not wait either.
+	// What another region has sent there does not wait either, nor what it reads.
+	s, err := w.inspect(ctx, eu, acme, before.key)
+	require.NoError(t, err)
+	require.Equal(t, "COMPLETED", s.State)
 	w.deputised(w.send(ctx, eu, arrived), eu, us)
 	first := charge(stamped(t, us), 2)
 	r := w.send(ctx, us, first)

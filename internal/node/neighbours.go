@@ -121,7 +121,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	layer := n.c.Meters.Histogram(meter.LayerDuration)
 	handler, err := region.NewHandler(region.HandlerConfig{
-		Local: local{n.acting(), n.routes, &n.hand.forwards, layer}, Deputy: deputy{n.routes.Deputy(), &n.hand.forwards, layer}, Tenant: n.c.Store.TenantByHash,
+		Local: local{n.acting(), n.routes, &n.hand.forwards, layer}, Deputy: deputy{n.routes.Deputy(), &n.hand.forwards, layer}, Tenant: n.tenant,
 		Self: n.c.Region, Topology: n.c.Topology, Deployment: n.deployment, Logger: n.log,
 	})
 	if err != nil {
@@ -155,7 +155,8 @@ func (a acting) Object(ctx context.Context, tenant, home, id string) (claim.Stat
 	return a.present.Object(ctx, tenant, home, id)
 }
 
-// local is the executor behind the peer handler: it cannot forward.
+// local is the executor behind the peer handler: it cannot forward. Nothing waits for a store that
+// answers nothing, as the entry may reach it.
 type local struct {
 	acting
 	routes *router.Router
@@ -170,4 +171,44 @@ func (l local) Execute(ctx context.Context, home string, req claim.Request) (cla
 	reply, err := router.Attended(ctx, l.routes, func(ctx context.Context) (claim.Reply, error) { return l.Do(ctx, home, &req) })
 	l.layer.Took(ctx, time.Since(began)-reply.Away, meter.PathHome)
 	return reply, err
+}
+
+// Inspect implements [region.Local].
+func (l local) Inspect(ctx context.Context, home string, key claim.Key) (claim.Status, bool, error) {
+	type answer struct {
+		status claim.Status
+		found  bool
+	}
+	got, err := router.Attended(ctx, l.routes, func(ctx context.Context) (a answer, err error) {
+		a.status, a.found, err = l.Service.Inspect(ctx, home, key)
+		return a, err
+	})
+	return got.status, got.found, err
+}
+
+// Object implements [region.Local].
+func (l local) Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
+	type answer struct {
+		state claim.State
+		resp  claim.Response
+		found bool
+	}
+	got, err := router.Attended(ctx, l.routes, func(ctx context.Context) (a answer, err error) {
+		a.state, a.resp, a.found, err = l.acting.Object(ctx, tenant, home, id)
+		return a, err
+	})
+	return got.state, got.resp, got.found, err
+}
+
+// tenant is [region.HandlerConfig].Tenant.
+func (n *Node) tenant(ctx context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error) {
+	type answer struct {
+		tenant claim.Tenant
+		found  bool
+	}
+	got, err := router.Attended(ctx, n.routes, func(ctx context.Context) (a answer, err error) {
+		a.tenant, a.found, err = n.c.Store.TenantByHash(ctx, hash)
+		return a, err
+	})
+	return got.tenant, got.found, err
 }
