@@ -83,7 +83,7 @@ type history struct {
 
 // served are times at which requests were served during the outage and after it; zero
 // until then.
-type served struct{ first, refused, back time.Time }
+type served struct{ inFlight, first, refused, back time.Time }
 
 func newHistory(began time.Time, home string) *history {
 	h := &history{began: began, home: home}
@@ -235,6 +235,9 @@ func (h *history) timed(due, done time.Time, requests int, fresh bool) {
 	to := h.repeats
 	if fresh {
 		to = h.fresh
+	}
+	if due.Before(h.struck) && done.After(h.struck) {
+		h.served.inFlight = later(h.served.inFlight, done)
 	}
 	// Within the bounds recording cannot fail.
 	_ = to[h.phaseOf(due)].RecordValue(took)

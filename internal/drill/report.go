@@ -96,6 +96,7 @@ func Terms() []Term {
 		{"not checked", "What could not be checked, and why. Then nothing is promised."},
 		{"claims still open", "Keys in flight at the end. They are not lost: a worker settles them."},
 		{"beyond a client's patience", "Calls that took more requests than the Go client makes by default: a merchant would have seen an error."},
+		{"last in flight answered", "Time from the outage until the last call that was in progress at it had its final answer."},
 		{"first one served without it", "Time from the outage until another region answered a new payment at home in the region that was taken away."},
 		{"last one sent away", "Time from the outage until the last such payment was refused."},
 		{"back at work", "Time from the order to bring the region back until it answered such a payment itself."},
@@ -139,7 +140,7 @@ func (v *Findings) Figures() []Figure {
 		name string
 		s    *float64
 	}{
-		{"first one served without it", v.ServedAgain}, {"last one sent away", v.LastRefused}, {"back at work", v.Back},
+		{"last in flight answered", v.InFlight}, {"first one served without it", v.ServedAgain}, {"last one sent away", v.LastRefused}, {"back at work", v.Back},
 	} {
 		if t.s != nil {
 			rows = append(rows, plain(t.name, fmt.Sprintf("after %.1f s", *t.s)))

@@ -52,10 +52,12 @@ type Findings struct {
 	// default: what a merchant would have seen as an error.
 	BeyondStandard int `json:"beyond_standard"`
 
+	// InFlight is how long after the loss the last call was answered that was in progress at it.
 	// ServedAgain is how long after the loss a new payment at home in the region was
 	// first answered elsewhere, and LastRefused when the last one was refused; Back is
 	// how long after the order to bring the region back it answered one itself.
 	// Seconds; nil if that did not happen, or does not apply.
+	InFlight    *float64 `json:"in_flight_s,omitempty"`
 	ServedAgain *float64 `json:"served_again_s,omitempty"`
 	LastRefused *float64 `json:"last_refused_s,omitempty"`
 	Back        *float64 `json:"back_s,omitempty"`
@@ -190,6 +192,7 @@ func (d *drill) report(how string) *Report {
 		r.Seconds = append(r.Seconds, Second{Sent: s.sent, Answered: s.answered, Failed: s.failed, P99: millis(s.latency, 99)})
 	}
 	if d.c.Scenario.holds() {
+		v.InFlight = after(h.struck, h.served.inFlight)
 		v.ServedAgain = after(h.struck, h.served.first)
 		v.LastRefused = after(h.struck, h.served.refused)
 		v.Back = after(h.ordered, h.served.back)

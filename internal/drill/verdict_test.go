@@ -156,7 +156,7 @@ func TestHistoryTimes(t *testing.T) {
 	d := &drill{c: Config{Scenario: RegionLoss, Region: "a", Rate: 1, For: 30 * time.Second}, history: h}
 	r := d.report("somehow")
 	v := r.Verdict
-	require.Equal(t, []float64{4, 1.5, 3}, []float64{*v.ServedAgain, *v.LastRefused, *v.Back})
+	require.Equal(t, []float64{1.5, 4, 1.5, 3}, []float64{*v.InFlight, *v.ServedAgain, *v.LastRefused, *v.Back})
 	require.Equal(t, int64(9), v.Requests)
 	require.Equal(t, int64(2), v.Retries)
 	require.Equal(t, 1, v.BeyondStandard)
