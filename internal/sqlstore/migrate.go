@@ -486,6 +486,11 @@ func (m *Migrator) regionSteps(ctx context.Context, want Migration) ([]Step, err
 		steps = append(steps, Step{Name: "region " + r.Name, SQL: fmt.Sprintf(
 			"INSERT INTO regions (name, code, status, epoch)\nSELECT %s, %d, 0, coalesce(max(epoch), 0) + 1 FROM regions\nON CONFLICT (name) DO NOTHING", literal(r.Name), r.Code)})
 	}
+	if len(steps) > 0 && !m.dialect.cockroach {
+		// Autovacuum never looks at a table of so few rows. PostgreSQL would expect a thousand
+		// regions, and have each look-up that joins them read all claims and pins once.
+		steps = append(steps, Step{Name: "statistics of the regions", SQL: "ANALYZE regions"})
+	}
 	return steps, nil
 }
 

@@ -273,3 +273,48 @@ func (d database) decoded(t *testing.T, take sqlstore.Heard, limit int) int {
 	t.Log("limit", limit, "read", n)
 	return n
 }
+
+// TestAReplicaReadsWhatItShows has tables without statistics, as in a young database: a look-up must not
+// read all claims or pins of a region.
+func TestAReplicaReadsWhatItShows(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("it reads PostgreSQL's counters")
+	}
+	pool := testPool()
+	pool.MaxConns, pool.MinConns = 1, 1 // one session counts
+	db := open(t, sqlstore.Config{URL: d.admin, Pool: pool})
+	run := func(sql string) { require.NoError(t, db.Exec(t.Context(), sql)) }
+	for _, table := range []string{"claims", "pins", "tenants"} {
+		d.ignore(t, table)
+	}
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}))
+	for _, rows := range []int{5_000, 50_000} { // the planner estimates by the files' size alone
+		run(fmt.Sprintf(`INSERT INTO claims (home_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint, state, fence, holder,
+				lease_until, held_since, first_use, created, receipt, generation, provider_key, attempts, unknowns, not_founds, reason, provider_ref, step, answer_status)
+			SELECT '%s', 'acme', md5(i::text), md5(i::text), 'charge', 1, '', 2, 1, '',
+				'2026-01-01Z', '2026-01-01Z', '2026-01-01Z', '2026-01-01Z', '', 1, '', 1, 0, 0, '', '', gen_random_uuid(), 201
+			FROM generate_series(1, %d) AS g (i) ON CONFLICT DO NOTHING`, regions[0], rows))
+		run("INSERT INTO pins (registrar, tenant_id, idem_key, home_region, created_at) SELECT home_region, tenant_id, idem_key, home_region, '2026-01-01Z' FROM claims ON CONFLICT DO NOTHING")
+		v := view(t, db, regions[0])
+		stamped, err := claim.Stamp(1, nil)
+		require.NoError(t, err)
+		const known = "c4ca4238a0b923820dcc509a6f75849b"
+		for name, look := range map[string]func() error{
+			"an opaque key": func() error {
+				_, err := v.Replica(t.Context(), claim.Key{Tenant: "acme", Value: known})
+				return err
+			},
+			"a stamped key": func() error {
+				_, err := v.Replica(t.Context(), claim.Key{Tenant: "acme", Value: stamped})
+				return err
+			},
+		} {
+			t.Run(fmt.Sprintf("%s of %d", name, rows), func(t *testing.T) {
+				before := d.read(t, db, "claims") + d.read(t, db, "pins")
+				require.NoError(t, look())
+				require.LessOrEqual(t, d.read(t, db, "claims")+d.read(t, db, "pins")-before, 10, "rows and index entries read")
+			})
+		}
+	}
+}
