@@ -72,6 +72,7 @@ type history struct {
 	failures [phases]map[string]int
 	fresh    [phases]*hdrhistogram.Histogram // new payments
 	repeats  [phases]*hdrhistogram.Histogram // of old ones
+	beside   *hdrhistogram.Histogram         // new payments during the outage, sent first to a region that was not hit
 	seconds  []second
 
 	// from is when the drill ordered the fault and struck when it was in effect; ordered is when
@@ -86,7 +87,7 @@ type history struct {
 type served struct{ inFlight, first, refused, back time.Time }
 
 func newHistory(began time.Time, home string) *history {
-	h := &history{began: began, home: home}
+	h := &history{began: began, home: home, beside: hdrhistogram.New(latencyMin, latencyMax, latencyDigits)}
 	for p := range phases {
 		h.failures[p] = map[string]int{}
 		h.fresh[p] = hdrhistogram.New(latencyMin, latencyMax, latencyDigits)
@@ -224,8 +225,8 @@ func (h *history) answer(i int, e *exchange) {
 	}
 }
 
-// timed records the duration of a call, from when it was due.
-func (h *history) timed(due, done time.Time, requests int, fresh bool) {
+// timed records the duration of a call, from when it was due. It was sent to the region entry first.
+func (h *history) timed(due, done time.Time, requests int, fresh bool, entry string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if requests > client.DefaultMaxAttempts {
@@ -241,6 +242,9 @@ func (h *history) timed(due, done time.Time, requests int, fresh bool) {
 	}
 	// Within the bounds recording cannot fail.
 	_ = to[h.phaseOf(due)].RecordValue(took)
+	if fresh && entry != h.home && h.phaseOf(due) == outage {
+		_ = h.beside.RecordValue(took)
+	}
 	_ = h.secondOf(due).latency.RecordValue(took)
 	h.secondOf(done).answered++
 }

@@ -144,18 +144,21 @@ func (d *drill) shun(region string) { d.shunned.Store(&region) }
 // except for its patience.
 func (d *drill) call(ctx context.Context, s send) {
 	p := d.history.get(s.i)
-	home := ""
+	home, entry := "", ""
 	if p.home >= 0 {
 		home = d.c.Regions[p.home].Name
 	}
 	w := &watch{next: d.transport, entries: d.entries, seen: func(n int, e *exchange) {
+		if n == 1 {
+			entry = e.entry
+		}
 		d.history.exchanged(n, e, home, s.fresh)
 		d.history.answer(s.i, e)
 	}}
 	if d.pay(ctx, s.bases, w, s.i, &p) != nil {
 		return // unanswered: the history has no answer for it
 	}
-	d.history.timed(s.due, w.last.ended, w.n, s.fresh)
+	d.history.timed(s.due, w.last.ended, w.n, s.fresh, entry)
 }
 
 // pay retries until it has a final answer. An error means that no answer could be

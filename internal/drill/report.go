@@ -96,6 +96,7 @@ func Terms() []Term {
 		{"not checked", "What could not be checked, and why. Then nothing is promised."},
 		{"claims still open", "Keys in flight at the end. They are not lost: a worker settles them."},
 		{"beyond a client's patience", "Calls that took more requests than the Go client makes by default: a merchant would have seen an error."},
+		{"new ones sent elsewhere", "Calls of the outage for new payments that a client sent first to a region that was not hit, and their times. The others wait until their client finds out that its region is gone."},
 		{"last in flight answered", "Time from the outage until the last call that was in progress at it had its final answer."},
 		{"first one served without it", "Time from the outage until another region answered a new payment at home in the region that was taken away."},
 		{"last one sent away", "Time from the outage until the last such payment was refused."},
@@ -136,6 +137,9 @@ func (v *Findings) Figures() []Figure {
 		rows = append(rows, Figure{"not checked", v.Unasked, true})
 	}
 	rows = append(rows, count("claims still open", v.OpenClaims), plain("beyond a client's patience", v.BeyondStandard))
+	if v.Beside != nil {
+		rows = append(rows, plain("new ones sent elsewhere", fmt.Sprintf("%d during the outage; p50 %s, p99 %s, longest %s", v.Beside.Calls, ms(v.Beside.P50), ms(v.Beside.P99), ms(v.Beside.Max))))
+	}
 	for _, t := range []struct {
 		name string
 		s    *float64

@@ -62,6 +62,10 @@ type Findings struct {
 	LastRefused *float64 `json:"last_refused_s,omitempty"`
 	Back        *float64 `json:"back_s,omitempty"`
 
+	// Beside are the new payments of the outage that were sent first to a region that was not hit;
+	// nil if none is hit. The others wait for a client to find out that its entry is gone.
+	Beside *Latency `json:"beside,omitempty"`
+
 	Phases []Phase `json:"phases"`
 	// Examples name the first payments that broke a promise.
 	Examples []string `json:"examples,omitempty"`
@@ -192,6 +196,10 @@ func (d *drill) report(how string) *Report {
 		r.Seconds = append(r.Seconds, Second{Sent: s.sent, Answered: s.answered, Failed: s.failed, P99: millis(s.latency, 99)})
 	}
 	if d.c.Scenario.holds() {
+		if h.home != "" {
+			beside := latencyOf(h.beside)
+			v.Beside = &beside
+		}
 		v.InFlight = after(h.struck, h.served.inFlight)
 		v.ServedAgain = after(h.struck, h.served.first)
 		v.LastRefused = after(h.struck, h.served.refused)

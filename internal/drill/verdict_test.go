@@ -134,8 +134,8 @@ func TestHistoryTimes(t *testing.T) {
 	lost := func(begun, ended float64, failure, entry string) *exchange {
 		return &exchange{begun: at(begun), ended: at(ended), failure: failure, entry: entry}
 	}
-	h.timed(at(9.5), at(12.5), 2, true) // due before the outage, answered in it
-	h.timed(at(10.5), at(10.6), 11, true)
+	h.timed(at(9.5), at(12.5), 2, true, "a") // due before the outage, answered in it
+	h.timed(at(10.5), at(10.6), 11, true, "b")
 	h.exchanged(1, lost(10.2, 10.4, "timeout", "b"), "a", true) // while it was being taken away
 	h.exchanged(1, lost(12, 12.2, "timeout", "a"), "a", true)   // there, and not on the way to there
 	h.exchanged(1, lost(12, 12.5, "503 home_unavailable", "b"), "a", true)
@@ -151,12 +151,14 @@ func TestHistoryTimes(t *testing.T) {
 	itself.home, itself.servedBy = "a", "a"
 	h.exchanged(1, itself, "a", true)
 	h.mended = at(25)
-	h.timed(at(26), at(26.01), 1, false)
+	h.timed(at(26), at(26.01), 1, false, "b")
 
 	d := &drill{c: Config{Scenario: RegionLoss, Region: "a", Rate: 1, For: 30 * time.Second}, history: h}
 	r := d.report("somehow")
 	v := r.Verdict
 	require.Equal(t, []float64{1.5, 4, 1.5, 3}, []float64{*v.InFlight, *v.ServedAgain, *v.LastRefused, *v.Back})
+	require.Equal(t, int64(1), v.Beside.Calls)
+	require.InDelta(t, 100, v.Beside.Max, 1)
 	require.Equal(t, int64(9), v.Requests)
 	require.Equal(t, int64(2), v.Retries)
 	require.Equal(t, 1, v.BeyondStandard)
