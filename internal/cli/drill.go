@@ -48,7 +48,7 @@ func (drillCommand) Help() string {
 The tenants of a --cluster's API keys pay. HOMEWARD_API_KEYS, or the file that HOMEWARD_API_KEYS_FILE names, has those of others, with commas, ideally of tenants with different registrars.
 
 Nothing is touched that is not named here. With --cluster the request goes to the cluster itself, which acts on its own processes and its private database. Nodes of it that are not running are started first:
-  region-loss      SIGKILL to the region's nodes, then a start
+  region-loss      SIGKILL to the region's nodes, and to its node of a private CockroachDB, then a start
   partition        SIGSTOP to the region's nodes, then SIGCONT
   blackhole        the gates before the region's RPC ports let nothing pass, or nothing of --from, then everything; gossip goes on
   drain            homeward region drain, SIGTERM to the nodes once that is safe, a start, undrain

@@ -163,6 +163,7 @@ type fakeMeans struct {
 	f       *fake
 	refuses error
 	fails   string // an order that is not obeyed
+	owns    bool   // each region has a database
 }
 
 func (m *fakeMeans) do(what, where string) error {
@@ -193,6 +194,7 @@ func (m *fakeMeans) Drop(_ context.Context, node, from string) error {
 	return m.do("drop", strings.TrimSpace(node+" "+from))
 }
 func (m *fakeMeans) Pass(_ context.Context, node string) error { return m.do("pass", node) }
+func (m *fakeMeans) HasDatabase(string) bool                   { return m.owns }
 func (m *fakeMeans) KillDatabase(_ context.Context, region string) error {
 	return m.do("kill database", region)
 }
@@ -333,6 +335,18 @@ func TestWhatIsTakenIsBroughtBack(t *testing.T) {
 		require.Equal(t, map[string]any{"latency_ms": 3.0}, f.faults)
 		require.Len(t, f.did, 2)
 	})
+}
+
+// A region is lost with its database, and comes back with it.
+func TestARegionIsLostWithItsDatabase(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	c := f.config(RegionLoss)
+	c.Means = &fakeMeans{f: f, owns: true}
+	r, err := Run(t.Context(), c)
+	require.NoError(t, err)
+	require.True(t, r.Verdict.OK())
+	require.Equal(t, []string{"kill t1", "kill t2", "kill database there", "start database there", "start t1", "start t2"}, f.did)
 }
 
 // One node, or what one region sends, is hit as named.

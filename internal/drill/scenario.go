@@ -13,7 +13,7 @@ type Scenario string
 
 // The scenarios.
 const (
-	// RegionLoss kills a region's nodes and starts them again.
+	// RegionLoss kills a region's nodes, with a database server of its own, and starts them again.
 	RegionLoss Scenario = "region-loss"
 	// Partition makes a region's nodes unreachable while they run.
 	Partition Scenario = "partition"
@@ -76,6 +76,8 @@ type Means interface {
 	// all, and ends no connection; Pass undoes that.
 	Drop(ctx context.Context, node, from string) error
 	Pass(ctx context.Context, node string) error
+	// HasDatabase reports whether the region has a database server of its own.
+	HasDatabase(region string) bool
 	KillDatabase(ctx context.Context, region string) error
 	StartDatabase(ctx context.Context, region string) error
 	// CutDatabase drops what the region's nodes and the database send each other, and ends no
@@ -110,7 +112,14 @@ func (d *drill) fault() (fault, error) {
 	}
 	switch d.c.Scenario {
 	case RegionLoss:
-		return fault{eachNode(m.Kill), eachNode(m.Start)}, nil
+		kill, start := eachNode(m.Kill), eachNode(m.Start)
+		if !m.HasDatabase(region) {
+			return fault{kill, start}, nil
+		}
+		return fault{
+			func(ctx context.Context) error { return errors.Join(kill(ctx), m.KillDatabase(ctx, region)) },
+			func(ctx context.Context) error { return errors.Join(m.StartDatabase(ctx, region), start(ctx)) },
+		}, nil
 	case Partition:
 		return fault{eachNode(m.Cut), eachNode(m.Join)}, nil
 	case Blackhole:

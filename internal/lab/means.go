@@ -42,6 +42,7 @@ func (NoMeans) Cut(context.Context, string) error                   { return err
 func (NoMeans) Join(context.Context, string) error                  { return errNotOffered }
 func (NoMeans) Drop(context.Context, string, string) error          { return errNotOffered }
 func (NoMeans) Pass(context.Context, string) error                  { return errNotOffered }
+func (NoMeans) HasDatabase(string) bool                             { return false }
 func (NoMeans) KillDatabase(context.Context, string) error          { return errNotOffered }
 func (NoMeans) StartDatabase(context.Context, string) error         { return errNotOffered }
 func (NoMeans) CutDatabase(context.Context, string) error           { return errNotOffered }
@@ -93,6 +94,9 @@ func (m *ClusterMeans) Offers(s drill.Scenario, region string) (string, error) {
 	case drill.PSPOutage:
 		return pspOutageHow, nil
 	case drill.RegionLoss:
+		if m.HasDatabase(region) {
+			names += " and the CockroachDB node there"
+		}
 		return "SIGKILL to " + names + ", then a start of each", nil
 	case drill.Partition:
 		return "SIGSTOP to " + names + ", then SIGCONT", nil
@@ -179,6 +183,11 @@ func (m *ClusterMeans) Drop(ctx context.Context, n, from string) error {
 
 func (m *ClusterMeans) node(ctx context.Context, name, what string) error {
 	return m.post(ctx, "nodes", name, what)
+}
+
+// HasDatabase: CockroachDB has a node in each region, PostgreSQL is one server for all.
+func (m *ClusterMeans) HasDatabase(string) bool {
+	return m.state.Database.Kind == localdb.CockroachDB && m.state.Database.offers() == nil
 }
 
 func (m *ClusterMeans) KillDatabase(ctx context.Context, region string) error {
