@@ -218,3 +218,34 @@ func TestANodeWhosePacketsToItsDatabaseVanish(t *testing.T) {
 	})
 	w.judge.once(t, 3)
 }
+
+// TestANodeWithoutItsDatabaseAsksItsNeighbour: what arrives at it is served in its region, without a hop.
+func TestANodeWithoutItsDatabaseAsksItsNeighbour(t *testing.T) {
+	t.Parallel()
+	var cut, deaf atomic.Bool
+	var first sync.Once
+	w := startWorld(t, nil, func(c *node.ClusterConfig) {
+		c.Nodes = 2
+		c.WrapStore = func(region string, s deployment.Store) deployment.Store {
+			if region == us {
+				first.Do(func() { s = &cutStore{Store: s, cut: &cut, deaf: &deaf} }) // merchants call the first node
+			}
+			return s
+		}
+	})
+	before := charge("before", 1)
+	answered := w.at(us, before, http.StatusCreated)
+	cut.Store(true)
+	for i, q := range []request{charge(stamped(t, us), 2), charge("order-1", 3), charge(stamped(t, us), 4), before} {
+		r := w.at(us, q, http.StatusCreated)
+		require.Equal(t, us, r.Header.Get("Homeward-Served-By"), "%d", i)
+		require.Equal(t, "0", r.Header.Get("Homeward-Hops"), "%d", i)
+		if q.key == before.key {
+			require.Equal(t, answered.Remembered(), r.Remembered())
+		}
+	}
+	s, err := w.inspect(w.ctx, us, acme, "order-1")
+	require.NoError(t, err)
+	require.Equal(t, "COMPLETED", s.State)
+	w.judge.once(t, 4)
+}
