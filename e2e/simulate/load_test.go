@@ -200,7 +200,7 @@ func (l *load) again(want func(r *answer.Answer) bool) (wrong []string) {
 		for j := range regions {
 			m := l.w.machines[perRegion*j+i%perRegion]
 			var r *answer.Answer
-			for tries := 0; tries < 60; tries++ {
+			for range 60 {
 				if r = l.attempt(0, m, q, patience); r.Final() {
 					break
 				}

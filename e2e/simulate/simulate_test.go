@@ -112,7 +112,7 @@ func (s *summary) play(t *testing.T, seed uint64, plan [][]fault, v *verdict) {
 // without leaves out of a plan what it does not need in order to fail, one fault after the other.
 func (s *summary) without(t *testing.T, seed uint64, plan [][]fault) [][]fault {
 	for i := range plan {
-		for j := len(plan[i]) - 1; j >= 0; j-- {
+		for j := range slices.Backward(plan[i]) {
 			less, v := slices.Clone(plan), verdict{}
 			less[i] = slices.Delete(slices.Clone(plan[i]), j, j+1)
 			if s.play(t, seed, less, &v); len(v.Breaks) > 0 {

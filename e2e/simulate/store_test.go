@@ -33,7 +33,7 @@ type trouble struct {
 	lost, late, unreplied float64
 }
 
-func step[T any](s *store, ctx context.Context, name string, do func(context.Context) (T, string, error)) (T, error) {
+func step[T any](ctx context.Context, s *store, name string, do func(context.Context) (T, string, error)) (T, error) {
 	var none T
 	w := s.m.w
 	gone := func(why string) (T, error) { return none, fmt.Errorf("%w: %s", claim.ErrUnavailable, why) }
@@ -96,21 +96,21 @@ func (w *world) draw(region string) (f fate) {
 }
 
 func (s *store) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
-	return step(s, ctx, "Begin", func(ctx context.Context) (claim.Begun, string, error) {
+	return step(ctx, s, "Begin", func(ctx context.Context) (claim.Begun, string, error) {
 		b, err := s.Store.Begin(ctx, a)
 		return b, b.Decision.String(), err
 	})
 }
 
 func (s *store) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
-	return step(s, ctx, "Settle "+v.Outcome.String(), func(ctx context.Context) (claim.Record, string, error) {
+	return step(ctx, s, "Settle "+v.Outcome.String(), func(ctx context.Context) (claim.Record, string, error) {
 		r, err := s.Store.Settle(ctx, held, v)
 		return r, "recorded", err
 	})
 }
 
 func (s *store) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
-	return step(s, ctx, "Renew", func(ctx context.Context) ([]bool, string, error) {
+	return step(ctx, s, "Renew", func(ctx context.Context) ([]bool, string, error) {
 		kept, err := s.Store.Renew(ctx, holder, leases)
 		outcome := "kept"
 		for _, k := range kept {
@@ -123,14 +123,14 @@ func (s *store) Renew(ctx context.Context, holder string, leases []claim.Lease) 
 }
 
 func (s *store) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
-	return step(s, ctx, "TakeOver", func(ctx context.Context) (claim.Record, string, error) {
+	return step(ctx, s, "TakeOver", func(ctx context.Context) (claim.Record, string, error) {
 		r, err := s.Store.TakeOver(ctx, key, home, object, holder, region)
 		return r, "taken", err
 	})
 }
 
 func (s *store) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
-	return step(s, ctx, "Pin", func(ctx context.Context) (claim.Pin, string, error) {
+	return step(ctx, s, "Pin", func(ctx context.Context) (claim.Pin, string, error) {
 		p, err := s.Store.Pin(ctx, key, entry)
 		outcome := "absent"
 		switch {
@@ -145,7 +145,7 @@ func (s *store) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin
 }
 
 func (s *store) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {
-	return step(s, ctx, "Replica", func(ctx context.Context) (claim.Shown, string, error) {
+	return step(ctx, s, "Replica", func(ctx context.Context) (claim.Shown, string, error) {
 		r, err := s.Store.Replica(ctx, key)
 		return r, map[bool]string{true: "answer", false: "nothing"}[r.Record != nil], err
 	})
@@ -158,7 +158,7 @@ type got struct {
 }
 
 func (s *store) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
-	g, err := step(s, ctx, "Get", func(ctx context.Context) (g got, _ string, err error) {
+	g, err := step(ctx, s, "Get", func(ctx context.Context) (g got, _ string, err error) {
 		g.rec, g.now, g.found, err = s.Store.Get(ctx, key, home)
 		return g, "", err
 	})
@@ -166,7 +166,7 @@ func (s *store) Get(ctx context.Context, key claim.Key, home string) (claim.Reco
 }
 
 func (s *store) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
-	g, err := step(s, ctx, "Object", func(ctx context.Context) (g got, _ string, err error) {
+	g, err := step(ctx, s, "Object", func(ctx context.Context) (g got, _ string, err error) {
 		g.rec, g.now, g.found, err = s.Store.Object(ctx, tenant, home, id)
 		return g, "", err
 	})
@@ -174,7 +174,7 @@ func (s *store) Object(ctx context.Context, tenant, home, id string) (claim.Reco
 }
 
 func (s *store) ByObject(ctx context.Context, home, id string) (claim.Record, bool, error) {
-	g, err := step(s, ctx, "ByObject", func(ctx context.Context) (g got, _ string, err error) {
+	g, err := step(ctx, s, "ByObject", func(ctx context.Context) (g got, _ string, err error) {
 		g.rec, g.found, err = s.Store.ByObject(ctx, home, id)
 		return g, "", err
 	})
@@ -186,7 +186,7 @@ func (s *store) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, b
 		tenant claim.Tenant
 		ok     bool
 	}
-	f, err := step(s, ctx, "TenantByAPIKey", func(ctx context.Context) (f found, _ string, err error) {
+	f, err := step(ctx, s, "TenantByAPIKey", func(ctx context.Context) (f found, _ string, err error) {
 		f.tenant, f.ok, err = s.Store.TenantByAPIKey(ctx, key)
 		return f, "", err
 	})
@@ -194,28 +194,28 @@ func (s *store) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, b
 }
 
 func (s *store) Keep(ctx context.Context, home string, notices []notice.Notice) (int, error) {
-	return step(s, ctx, "Keep", func(ctx context.Context) (int, string, error) {
+	return step(ctx, s, "Keep", func(ctx context.Context) (int, string, error) {
 		n, err := s.Store.Keep(ctx, home, notices)
 		return n, map[bool]string{true: "fresh", false: "again"}[n > 0], err
 	})
 }
 
 func (s *store) Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
-	return step(s, ctx, "Book", func(ctx context.Context) (bool, string, error) {
+	return step(ctx, s, "Book", func(ctx context.Context) (bool, string, error) {
 		posted, err := s.Store.Book(ctx, t, events)
 		return posted, map[bool]string{true: "posted", false: "again"}[posted], err
 	})
 }
 
 func (s *store) Close(ctx context.Context, region, id string, fence uint64, status notice.Status, detail string) error {
-	_, err := step(s, ctx, "Close", func(ctx context.Context) (struct{}, string, error) {
+	_, err := step(ctx, s, "Close", func(ctx context.Context) (struct{}, string, error) {
 		return struct{}{}, string(status), s.Store.Close(ctx, region, id, fence, status, detail)
 	})
 	return err
 }
 
 func (s *store) CloseAll(ctx context.Context, region string, rows []outbox.Hold, status notice.Status, detail string) (int, error) {
-	return step(s, ctx, "CloseAll", func(ctx context.Context) (int, string, error) {
+	return step(ctx, s, "CloseAll", func(ctx context.Context) (int, string, error) {
 		n, err := s.Store.CloseAll(ctx, region, rows, status, detail)
 		return n, "", err
 	})
@@ -230,12 +230,12 @@ type queue struct {
 }
 
 func (q *queue) step(ctx context.Context, name string, do func(context.Context) error) error {
-	_, err := step(q.s, ctx, name+" "+fmt.Sprint(q.q), func(ctx context.Context) (struct{}, string, error) { return struct{}{}, "", do(ctx) })
+	_, err := step(ctx, q.s, name+" "+fmt.Sprint(q.q), func(ctx context.Context) (struct{}, string, error) { return struct{}{}, "", do(ctx) })
 	return err
 }
 
 func (q *queue) Take(ctx context.Context, region string, limit int, lease time.Duration) (taken []outbox.Message, err error) {
-	return step(q.s, ctx, "Take "+fmt.Sprint(q.q), func(ctx context.Context) ([]outbox.Message, string, error) {
+	return step(ctx, q.s, "Take "+fmt.Sprint(q.q), func(ctx context.Context) ([]outbox.Message, string, error) {
 		taken, err := q.Store.Take(ctx, region, limit, lease)
 		return taken, map[bool]string{true: "rows", false: "none"}[len(taken) > 0], err
 	})
