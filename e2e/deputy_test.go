@@ -225,6 +225,17 @@ func TestBothSidesOfAPartitionAct(t *testing.T) {
 	}
 	w.judge.once(t, int(before)+keys)
 
+	// One key, from both sides at once: those who wait find the answer in the row.
+	twin, twins := charge(stamped(t, eu), 999), make([]string, 200)
+	for i := range twins {
+		all.Go(func() { twins[i] = w.settle(w.ctx, regions[i%len(regions)], twin, nil).Remembered() })
+	}
+	all.Wait()
+	for _, a := range twins {
+		require.Equal(t, twins[0], a)
+	}
+	w.judge.once(t, int(before)+keys+1)
+
 	require.NoError(t, w.judge.SetFaults(simulator.Faults{}))
 	for _, b := range walls {
 		b.up.Store(false)
