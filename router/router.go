@@ -40,8 +40,8 @@
 //
 // An entry that cannot reach its store sends the request, with the same right, to another node of
 // its region, or else to one of another region, which finds the home and acts as deputy
-// ([Router.Deputy]). That one sends it nowhere else. The entry may have begun the claim by a step whose answer was lost: then the
-// deputy finds a holder, as above. It need not wait for that step to fail: where the store answers
+// ([Router.Deputy]). That one sends it nowhere else. The entry may have begun the claim by a step
+// whose answer was lost: then the deputy finds a holder, as above. It need not wait for that step to fail: where the store answers
 // nothing at all, the step goes on while a deputy is asked ([OrElsewhere]), and the row decides.
 package router
 
@@ -168,8 +168,7 @@ func (r *Router) wasted(region string) bool { return r.Unreachable(region) || r.
 
 // OrElsewhere returns what here returns, or, where this node cannot reach its store, what a deputy
 // does: another node of this region, or else one of another active region, the nearest that can be
-// reached. code is that of the home that a
-// key or an id names, 0 for none. If this node said that it cannot record a charge, it asks
+// reached. code is that of the home that a key or an id names, 0 for none. If this node said that it cannot record a charge, it asks
 // elsewhere first, which saves the wait for the store. If its store answers nothing while here
 // waits, it asks elsewhere, too, and here goes on: its answer counts if no deputy has one, and its
 // context ends with OrElsewhere. Each gets what the one before it has returned, or the zero value.

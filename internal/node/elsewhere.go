@@ -136,7 +136,8 @@ func (n *Node) deputises(name string) bool {
 	return n.outages.Circuit(name) != region.Closed && !n.verdict.unready.Load()
 }
 
-// tenants finds tenants in the store, or, where this node cannot reach it, at another node. What that one says is not cached, so that a key that was revoked works for no longer.
+// tenants finds tenants in the store, or, where this node cannot reach it, at another node. What that
+// one says is not cached, so that a key that was revoked works for no longer.
 type tenants struct {
 	httpapi.Tenants
 	n *Node
