@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/build"
@@ -30,7 +32,7 @@ type follower struct {
 	now      func() time.Time
 	log      *slog.Logger
 
-	reading   turn
+	reading   *semaphore.Weighted // one at a time; it waits for others, so who wants to read may give up
 	trouble   trouble
 	announced bool         // the state that was last announced
 	readAt    atomic.Int64 // of the last reading that got an answer, in Unix nanoseconds
@@ -38,17 +40,17 @@ type follower struct {
 
 func newFollower(table claim.Regions, topology *region.Topology, self string, now func() time.Time, log *slog.Logger) *follower {
 	return &follower{
-		reading: newTurn(), table: table, topology: topology, self: self, now: now, log: log,
+		reading: semaphore.NewWeighted(1), table: table, topology: topology, self: self, now: now, log: log,
 		trouble: trouble{log: log, began: "the table of regions cannot be read; the one at hand is used", over: "the table of regions can be read again"},
 	}
 }
 
 // read reads the table, whatever version this node has.
 func (f *follower) read(ctx context.Context) error {
-	if !f.reading.take(ctx) {
-		return ctx.Err()
+	if err := f.reading.Acquire(ctx, 1); err != nil {
+		return err
 	}
-	defer f.reading.end()
+	defer f.reading.Release(1)
 	regions, epoch, err := f.table.Regions(ctx)
 	changed := false
 	if err == nil {
@@ -73,15 +75,15 @@ func (f *follower) lastRead() time.Time { return time.Unix(0, f.readAt.Load()) }
 
 // meet sets the function that announces, from now on.
 func (f *follower) meet(ctx context.Context, announce func(ctx context.Context, draining bool) error) {
-	if !f.reading.take(ctx) {
+	if f.reading.Acquire(ctx, 1) != nil {
 		return
 	}
-	defer f.reading.end()
+	defer f.reading.Release(1)
 	f.announce = announce
 	f.announceDrain(ctx)
 }
 
-// announceDrain announces a changed state. It is the caller's turn.
+// announceDrain announces a changed state. The caller has acquired reading.
 func (f *follower) announceDrain(ctx context.Context) {
 	draining := f.takes() != nil
 	if f.announce == nil || draining == f.announced {

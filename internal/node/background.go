@@ -101,21 +101,3 @@ func (s *sweeper) round(ctx context.Context) {
 		}
 	}
 }
-
-// turn is a lock of what waits for others meanwhile, as an announcement does for gossip: who wants
-// it, too, may give up.
-type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
-
-// take waits for the turn. It returns false if ctx ends first.
-func (t turn) take(ctx context.Context) bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (t turn) end() { <-t }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
@@ -166,7 +167,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	n := &Node{c: c, log: c.Logger.With("region", c.Region, "node", c.Name), verdict: verdict{changed: make(chan struct{}, 1)}, announced: announced{turn: newTurn()}}
+	n := &Node{c: c, log: c.Logger.With("region", c.Region, "node", c.Name), verdict: verdict{changed: make(chan struct{}, 1)}, announced: announced{changing: semaphore.NewWeighted(1)}}
 	n.c.Store = notifying{c.Store, n}
 	if err := n.running.Start(ctx, n.parts()...); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))

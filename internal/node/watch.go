@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/outbox"
@@ -23,7 +25,7 @@ type watch struct {
 	// round reports whether this node reads in this round. It is called by one goroutine.
 	round func() bool
 
-	hearing turn
+	hearing *semaphore.Weighted // one at a time; it may wait for a read, so another may give up
 	// announced is what each node has announced up to the last hearing that needed no read, or
 	// had one. So a disagreement costs one read, not one for each message.
 	announced map[string]region.Versions
@@ -32,10 +34,10 @@ type watch struct {
 // hear reads if a node has announced other versions than this node has, and no read has answered
 // that yet. If that fails, the next hearing tries again.
 func (w *watch) hear(ctx context.Context, nodes []region.Node) {
-	if !w.hearing.take(ctx) {
+	if w.hearing.Acquire(ctx, 1) != nil {
 		return
 	}
-	defer w.hearing.end()
+	defer w.hearing.Release(1)
 	own, announced, changed := w.current(), map[string]region.Versions{}, false
 	for _, n := range nodes {
 		if !n.Self && n.Versions != (region.Versions{}) {
@@ -56,7 +58,7 @@ func (n *Node) watchRows(ctx context.Context) (parts.Stop, error) {
 	inTurn := roundsOf(n.place, watchRounds)
 	bad := &trouble{log: n.log, began: "the row of restores cannot be read; what it withheld is withheld", over: "the row of restores can be read again"}
 	w := &watch{
-		hearing: newTurn(),
+		hearing: semaphore.NewWeighted(1),
 		read: func(ctx context.Context) error {
 			err := errors.Join(n.follower.read(ctx), n.rereadRestore(ctx, bad))
 			if err != nil {
@@ -103,16 +105,16 @@ func (n *Node) versions() region.Versions {
 
 // announced is what this node has announced.
 type announced struct {
-	turn
+	changing *semaphore.Weighted // one announcement at a time; it waits for gossip, so another may give up
 	region.Versions
 }
 
 // announce announces what this node has read, if that has changed.
 func (n *Node) announce(ctx context.Context) {
-	if !n.announced.take(ctx) {
+	if n.announced.changing.Acquire(ctx, 1) != nil {
 		return
 	}
-	defer n.announced.end()
+	defer n.announced.changing.Release(1)
 	versions := n.versions()
 	if versions == n.announced.Versions || n.membership == nil {
 		return // announced once gossip is open

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
@@ -28,7 +29,7 @@ func newWatchers(t *testing.T, nodes int, every time.Duration, restores claim.Re
 	var all []*Node
 	var seeds []string
 	for i := range nodes {
-		n := &Node{log: slog.New(slog.DiscardHandler), announced: announced{turn: newTurn()}}
+		n := &Node{log: slog.New(slog.DiscardHandler), announced: announced{changing: semaphore.NewWeighted(1)}}
 		n.c.Name, n.c.Region, n.c.TopologyEvery = fmt.Sprint("n", i), here, every
 		var err error
 		n.c.Topology, err = region.NewTopology([]region.Region{{Name: here, Code: 1}})
@@ -123,7 +124,7 @@ func TestWhatOneNodeReadsAllRead(t *testing.T) {
 func TestHearsayCostsOneRead(t *testing.T) {
 	version, reads := uint64(1), 0
 	var broken error
-	w := &watch{hearing: newTurn(),
+	w := &watch{hearing: semaphore.NewWeighted(1),
 		read:    func(context.Context) error { reads++; return broken },
 		current: func() region.Versions { return region.Versions{Restore: version} },
 	}
