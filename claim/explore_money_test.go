@@ -373,7 +373,7 @@ func (w *world) operation(i int) payment.Operation {
 	return w.asks[i].op
 }
 
-// heldCharge is the charge that captures and cancellations are about; nil: it has not begun.
+// heldCharge is the charge that captures and cancellations are about; nil before it begins.
 func (w *world) heldCharge() *claim.Record {
 	return w.store.rows[claimtest.Place{Home: regions[europe], Key: claim.Key{Tenant: "t", Value: first.key}}]
 }

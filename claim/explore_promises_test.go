@@ -109,7 +109,7 @@ func unknownIsNoFailure(_, w *world) string {
 
 func finalStands(before, after *world) string {
 	if before.restored != after.restored {
-		return "" // what a restore loses is begun again
+		return "" // a key that a restore lost begins again
 	}
 	for at, old := range before.store.rows {
 		now := after.store.rows[at]
