@@ -62,7 +62,9 @@ func TestADemoLeavesNothing(t *testing.T) {
 	defer func() { require.NoError(t, taken.Close()) }()
 	addr := taken.Addr().String()
 	refuses(t, []string{"the simulator cannot listen on " + addr, "in use", "--psp-listen"}, "demo", "--listen", "127.0.0.1:0", "--psp-listen", addr)
-	refuses(t, []string{"a region's API cannot listen on " + addr, "in use", "--listen"}, "demo", "--listen", addr, "--psp-listen", "127.0.0.1:0")
+	// The other listeners take free ports: those beside addr may be anybody's.
+	refuses(t, []string{"a region's API cannot listen on " + addr, "in use", "--listen"},
+		"demo", "--listen", addr, "--psp-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--rpc-listen", "127.0.0.1:0", "--console", "off")
 	refuses(t, []string{"the simulator cannot listen on " + addr, "in use", "--listen"}, "simulator", "--listen", addr)
 	refuses(t, []string{"a region's RPC cannot listen on " + addr, "in use", "--rpc-listen"}, "demo", "--listen", "127.0.0.1:0", "--rpc-listen", addr)
 	refuses(t, []string{"--rpc-listen", "of this machine alone"}, "demo", "--listen", "127.0.0.1:0", "--rpc-listen", "0.0.0.0:7081")
