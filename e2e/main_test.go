@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	widen()
-	goleak.VerifyTestMain(suite{m}, probing, expiring, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(suite{m}, probing, leaving, expiring, goleak.Cleanup(func(code int) {
 		removeBinary()
 		os.Exit(code)
 	}))
@@ -37,6 +37,9 @@ func (s suite) Run() int { return dbtest.Main(s.M) }
 // probing: memberlist's last probe waits for its answer for up to a second after
 // Shutdown and then ends by itself.
 var probing = goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe")
+
+// leaving: memberlist's Leave waits for an answer for up to a second, too, if all others have left.
+var leaving = goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).Leave")
 
 // expiring: golang-lru v2 cannot close a cache with expiring entries.
 var expiring = goleak.IgnoreTopFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1")

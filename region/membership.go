@@ -259,7 +259,8 @@ func (m *Membership) announce(ctx context.Context, change func()) error {
 }
 
 // Leave announces that this node leaves on purpose, so that the others drop it
-// at once. The node still sees them until Close. A second Leave does nothing.
+// at once. The node still sees them until Close. Leave does not wait for anybody to hear it if all
+// others have left, too. A second Leave does nothing.
 func (m *Membership) Leave(ctx context.Context) error {
 	return m.within(ctx, func() error {
 		m.turn <- struct{}{}
@@ -271,7 +272,19 @@ func (m *Membership) Leave(ctx context.Context) error {
 		if left {
 			return nil
 		}
-		return m.list.Leave(timeoutOf(ctx))
+		heard := make(chan error, 1)
+		go func() { heard <- m.list.Leave(timeoutOf(ctx)) }()
+		for {
+			changed := m.Changed()
+			if len(m.Members()) == 0 { // this node is a member until list.Leave has begun
+				return nil
+			}
+			select {
+			case err := <-heard:
+				return err
+			case <-changed:
+			}
+		}
 	})
 }
 

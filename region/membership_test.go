@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -311,6 +312,33 @@ func TestMembershipCloseAndLeaveAreIdempotent(t *testing.T) {
 	cancel()
 	if err := m.Join(ctx, nil); err != nil {
 		t.Errorf("a Join of nobody has nothing to wait for: %v", err)
+	}
+}
+
+// TestAllLeaveAtOnce: of members that leave together, the last ones have nobody to tell, and do not
+// wait until it has heard them.
+func TestAllLeaveAtOnce(t *testing.T) {
+	var members []*Membership
+	for i, name := range []string{"a", "b", "c"} {
+		m := startMember(t, func(c *MembershipConfig) { c.Node, c.Region, c.RPCAddr = name, us, "127.0.0.1:900"+strconv.Itoa(i) })
+		if i > 0 {
+			if err := m.Join(t.Context(), []string{members[0].GossipAddr()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		members = append(members, m)
+	}
+	for _, m := range members {
+		await(t, m, "all three", func() bool { return len(m.Members()) == len(members) })
+	}
+	left := make(chan error, len(members))
+	for _, m := range members {
+		go func() { left <- m.Leave(t.Context()) }()
+	}
+	for range members {
+		if err := <-left; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
