@@ -144,18 +144,21 @@ func (h *History) Check(timeout time.Duration) porcupine.CheckResult {
 
 // check changes ops.
 //
-// Of a request's operations without an answer the first may take effect whenever a later one
-// may, and a second effect changes nothing: so it stands for all. An outage leaves hundreds,
-// and the checker would try each subset of them.
+// A request takes its key before it is answered, and others may read that in between: so the first
+// of each request is there twice, once as one without an answer. That stands for all of them without
+// one: it may take effect whenever a later one may, and a second effect changes nothing. An outage
+// leaves hundreds, and the checker would try each subset of them.
 func check(ops []porcupine.Operation, timeout time.Duration) porcupine.CheckResult {
-	first := map[Sent]int64{}
+	first := map[Sent]porcupine.Operation{}
 	for _, o := range ops {
-		if call, seen := first[o.Input.(Sent)]; o.Output.(Got).Kind == None && (!seen || o.Call < call) {
-			first[o.Input.(Sent)] = o.Call
+		if f, seen := first[o.Input.(Sent)]; o.Output.(Got).Kind != Mismatch && (!seen || o.Call < f.Call) {
+			first[o.Input.(Sent)] = o
 		}
 	}
-	ops = slices.DeleteFunc(ops, func(o porcupine.Operation) bool {
-		return o.Output.(Got).Kind == None && o.Call != first[o.Input.(Sent)]
-	})
+	ops = slices.DeleteFunc(ops, func(o porcupine.Operation) bool { return o.Output.(Got).Kind == None })
+	for _, o := range first {
+		o.Output, o.Return = Got{Kind: None}, math.MaxInt64
+		ops = append(ops, o)
+	}
 	return porcupine.CheckOperationsTimeout(Model, ops, timeout)
 }

@@ -67,3 +67,17 @@ func TestAnOutage(t *testing.T) {
 	h.Add(2, a, time.Now(), history.Got{Kind: history.InUse})
 	require.Equal(t, porcupine.Illegal, h.Check(time.Minute))
 }
+
+// TestAKeyIsTakenBeforeItIsAnswered: while the first request waits for its answer, others read that it
+// has the key.
+func TestAKeyIsTakenBeforeItIsAnswered(t *testing.T) {
+	var h history.History
+	a, b := history.Sent{Key: "k", Body: "a"}, history.Sent{Key: "k", Body: "b"}
+	first := time.Now()
+	h.Add(2, b, time.Now(), history.Got{Kind: history.Mismatch})
+	h.Add(3, a, time.Now(), history.Got{Kind: history.InUse})
+	h.Add(1, a, first, history.Got{Kind: history.Final, Reply: "x"})
+	require.Equal(t, porcupine.Ok, h.Check(time.Minute))
+	h.Add(2, b, time.Now(), history.Got{Kind: history.InUse})
+	require.Equal(t, porcupine.Illegal, h.Check(time.Minute))
+}
