@@ -18,6 +18,7 @@ type fault struct {
 	begin, end time.Duration
 	amount     int           // a share in percent
 	by         time.Duration // how slow, how late, or how far
+	after      bool          // once the step is taken, and not before it
 }
 
 func (f fault) String() string {
@@ -30,6 +31,9 @@ func (f fault) String() string {
 	}
 	if f.by != 0 {
 		all = append(all, f.by.String())
+	}
+	if f.after {
+		all = append(all, "once it is taken")
 	}
 	return fmt.Sprintf("%s, %v to %v", strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), " "), f.begin.Round(time.Millisecond), f.end.Round(time.Millisecond))
 }
@@ -60,7 +64,12 @@ const (
 	forget    kind = "provider forgets" // it answers nothing for longer than it remembers keys
 	drain     kind = "drain"            // a region takes no new homes
 	registrar kind = "registrar"        // a tenant's registrar moves
+	killAt    kind = "kill at step"     // a node dies before or after it takes a step, then starts
+	freezeAt  kind = "freeze at step"   // a node freezes there
 )
+
+// crossings are the steps of the store at which a node dies or freezes, if it takes one in time.
+var crossings = []string{"Begin", "Settle", "TakeOver", "Renew", "Pin", "Take", "Finish", "Keep", "Book", "Close"}
 
 // While the provider forgets, the clock jumps so often, so far apart, and so far. A call is on its way
 // for less than a pause, so it sees one jump, which is below the hour that Homeward allows it.
@@ -73,7 +82,7 @@ const (
 // kinds are all. A seed's schedule depends on their order.
 var kinds = []kind{
 	kill, stop, lose, freeze, power, part, oneway, away, slowWay, gossiping, slowDisk, lostStep, lateStep, lostReply, storeCut, clock, mute, slow, forget,
-	drain, registrar,
+	drain, registrar, killAt, freezeAt,
 }
 
 func nodeNames() (all []string) {
@@ -160,6 +169,9 @@ func draw(rng *rand.Rand, k kind, length time.Duration) fault {
 		f.end = f.begin + forgetting*forgetEvery + between(rng, time.Minute)
 	case registrar:
 		f.at, f.from = one(regions), one(tenants)
+	case killAt, freezeAt:
+		f.at, f.from, f.after = one(nodes), one(crossings), rng.IntN(2) == 0
+		f.end = f.begin + []time.Duration{15 * time.Second, time.Minute}[rng.IntN(2)]
 	}
 	return f
 }
@@ -167,7 +179,7 @@ func draw(rng *rand.Rand, k kind, length time.Duration) fault {
 // holds are what no other fault may hold in the same step.
 func (f fault) holds() (what []string) {
 	switch f.kind {
-	case kill, stop, freeze:
+	case kill, stop, freeze, killAt, freezeAt:
 		return f.at
 	case lose:
 		return []string{f.at[0] + "-1", f.at[0] + "-2"}

@@ -21,6 +21,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/e2e/history"
@@ -168,6 +170,7 @@ type verdict struct {
 	Mismatches []recon.Mismatch
 
 	history *history.History
+	effects []simulator.Effect
 	log     []byte
 }
 
@@ -182,20 +185,37 @@ func (v *verdict) write(dir string) error {
 	if v.history == nil {
 		return nil // it did not begin
 	}
-	var lines bytes.Buffer
+	var lines, effects bytes.Buffer
 	if err := v.history.Write(&lines); err != nil {
 		return err
+	}
+	for _, e := range v.effects {
+		if err := json.NewEncoder(&effects).Encode(e); err != nil {
+			return err
+		}
 	}
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{history.File: lines.Bytes(), "verdict.json": text, "nodes.log": v.log} {
+	for name, content := range map[string][]byte{history.File: lines.Bytes(), history.Movements: effects.Bytes(), "verdict.json": text, "nodes.log": v.log} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// TestTheFilesOfARun: who has the files alone comes to the same verdict.
+func TestTheFilesOfARun(t *testing.T) {
+	var v verdict
+	newSummary().play(t, 1, plan(1, 1), &v)
+	require.Empty(t, v.Breaks)
+	dir := t.TempDir()
+	require.NoError(t, v.write(dir))
+	keys, _, err := history.JudgeFiles(dir)
+	require.NoError(t, err)
+	require.Equal(t, v.Keys, keys)
 }
 
 // play sends load while the plan runs, and judges.
@@ -238,7 +258,8 @@ func (w *world) play(plan [][]fault, v *verdict) {
 // judgement judges what merchants read, what the provider moved, and the books.
 func (w *world) judgement(v *verdict) {
 	var moved []history.Movement
-	for _, e := range w.judge.Effects() {
+	v.effects = w.judge.Effects()
+	for _, e := range v.effects {
 		moved = append(moved, history.Movement{Kind: string(e.Kind), Reference: e.Reference, Amount: e.Amount})
 	}
 	v.Keys, v.Provider = history.Judge(&w.history, moved), w.judge.Stats()

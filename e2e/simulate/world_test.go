@@ -71,6 +71,7 @@ type world struct {
 	rng      *rand.Rand    // of the network's and the store's luck
 	ahead    time.Duration // of the clocks of store and provider
 	troubles map[*trouble]bool
+	ambushes map[*ambush]bool
 	keys     map[string]time.Time // the provider's, since when it knows them
 	events   map[string]int       // deliveries, by type and object
 }
@@ -128,7 +129,7 @@ func (w *world) now() time.Time {
 func newWorld(t *testing.T, seed uint64, covered *coverage) *world {
 	w := &world{
 		t: t, ctx: context.Background(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), coverage: covered, blobs: &blobs{all: map[string][]byte{}},
-		distance: wan.New(wan.Defaults(regions)), troubles: map[*trouble]bool{}, keys: map[string]time.Time{}, events: map[string]int{}, client: map[string]*http.Client{},
+		distance: wan.New(wan.Defaults(regions)), troubles: map[*trouble]bool{}, ambushes: map[*ambush]bool{}, keys: map[string]time.Time{}, events: map[string]int{}, client: map[string]*http.Client{},
 	}
 	w.network = newNetwork(rand.New(rand.NewPCG(seed, 2)), func(from, to *host) time.Duration {
 		return 100*time.Microsecond + w.distance.Distance(from.region, to.region)/2
