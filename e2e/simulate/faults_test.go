@@ -193,6 +193,7 @@ func (w *world) lieInWait(f fault, do, undo func()) (end func()) {
 func (w *world) pass(d time.Duration) {
 	w.mu.Lock()
 	w.ahead += d
+	w.furthest = max(w.furthest, w.ahead)
 	w.mu.Unlock()
 	w.judge.Elapse()
 }

@@ -325,7 +325,7 @@ func (w *world) books(v *verdict) {
 func (w *world) days(l *load, v *verdict) {
 	p, moved := policy(), len(w.judge.Effects())
 	l.history = &history.History{}
-	w.pass(p.ReplayFor + time.Minute)
+	w.pass(p.ReplayFor + time.Minute + w.furthest - w.ahead) // also of a key that was used before the clock went back
 	time.Sleep(time.Minute)
 	for _, wrong := range l.again(func(r *answer.Answer) bool { return r.Status == http.StatusGone }) {
 		v.breaks("past its window: %s", wrong)

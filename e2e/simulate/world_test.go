@@ -70,6 +70,7 @@ type world struct {
 	mu       sync.Mutex
 	rng      *rand.Rand    // of the network's and the store's luck
 	ahead    time.Duration // of the clocks of store and provider
+	furthest time.Duration // that ahead has been
 	troubles map[*trouble]bool
 	ambushes map[*ambush]bool
 	keys     map[string]time.Time // the provider's, since when it knows them
