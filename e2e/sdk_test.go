@@ -75,7 +75,7 @@ func TestTypeScriptPackage(t *testing.T) {
 	}
 	slices.Sort(files)
 	var all []string
-	for _, name := range []string{"api", "attempt", "client", "error", "index", "types", "webhook"} {
+	for _, name := range []string{"api", "attempt", "client", "error", "index", "key", "types", "webhook"} {
 		all = append(all, "dist/"+name+".d.ts", "dist/"+name+".js")
 	}
 	require.Equal(t, append([]string{"LICENSE", "README.md"}, append(all, "package.json")...), files)

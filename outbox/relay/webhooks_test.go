@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -112,6 +115,32 @@ func TestADeliveryIsSignedWithEachSecret(t *testing.T) {
 		require.Error(t, stranger.Verify(body, got))
 	}
 	require.Zero(t, m.endpoints.Notes, "a success that changes nothing is not written")
+}
+
+// What the clients verify in sdk/vectors.json is what a delivery has.
+func TestDeliveriesAreSignedAsTheClientsVerify(t *testing.T) {
+	raw, err := os.ReadFile("../../sdk/vectors.json")
+	require.NoError(t, err)
+	var vectors struct {
+		Webhooks []struct {
+			Name, Body, Refused string
+			Headers             map[string]string
+			Secrets             []string
+		}
+	}
+	require.NoError(t, json.Unmarshal(raw, &vectors))
+	compared := 0
+	for _, v := range vectors.Webhooks {
+		at, err := strconv.ParseInt(v.Headers["webhook-timestamp"], 10, 64)
+		if v.Refused != "" || err != nil || len(v.Secrets) != 1 || strings.Contains(v.Headers["webhook-signature"], " ") {
+			continue
+		}
+		signature, err := relay.Sign(v.Secrets[0], relay.Event{ID: v.Headers["webhook-id"], Payload: []byte(v.Body)}, time.Unix(at, 0))
+		require.NoError(t, err)
+		require.Equal(t, v.Headers["webhook-signature"], signature, v.Name)
+		compared++
+	}
+	require.NotZero(t, compared)
 }
 
 func TestATenantWithoutAnEndpointIsDone(t *testing.T) {

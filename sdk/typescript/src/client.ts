@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { attempt, type Call, type Reply } from './attempt.js';
 import { HomewardError, type Problem, type Retry } from './error.js';
 import type { CaptureParams, Charge, ChargeNow, ChargeParams, KeyStatus, Refund, RefundNow, RefundParams, Transfer, TransferNow, TransferParams } from './types.js';
@@ -98,11 +97,6 @@ export interface CallOptions {
 
 /** If the API asks for a longer wait, the caller decides. */
 const maxServerWaitMs = 60_000;
-
-/** Makes an idempotency key. Store it before the call. */
-export function newKey(): string {
-  return randomUUID();
-}
 
 /**
  * Calls Homeward. Each call that moves money takes the caller's own key and sends it with all

@@ -1,4 +1,5 @@
-export { Homeward, newKey, type Answer, type CallOptions, type Config, type Declined, type Found, type Outcome, type Succeeded, type Unknown, type WhyUnknown } from './client.js';
+export { Homeward, type Answer, type CallOptions, type Config, type Declined, type Found, type Outcome, type Succeeded, type Unknown, type WhyUnknown } from './client.js';
+export { homeOf, newKey } from './key.js';
 export { HomewardError, type ErrorCode, type Problem, type Retry } from './error.js';
 export { verifyWebhook, WebhookError, type Headers as WebhookHeaders, type WebhookOptions } from './webhook.js';
 export type { Charge, ChargeNow, ChargeParams, CaptureParams, Event, EventObject, KeyStatus, Refund, RefundNow, RefundParams, Transfer, TransferNow, TransferParams } from './types.js';

@@ -34,13 +34,13 @@ export function verifyWebhook(body: string | Uint8Array, headers: Headers, secre
   if (!sent.some((s) => expected.some((e) => s.length === e.length && timingSafeEqual(s, e)))) {
     throw new WebhookError('homeward: no signature matches; is the body raw, and the secret this endpoint\'s?');
   }
-  let event: Event;
+  let event: Event | null;
   try {
-    event = JSON.parse(typeof body === 'string' ? body : Buffer.from(body).toString('utf8')) as Event;
+    event = JSON.parse(typeof body === 'string' ? body : Buffer.from(body).toString('utf8')) as Event | null;
   } catch (cause) {
     throw new WebhookError('homeward: the body is not JSON', { cause });
   }
-  if (event.id !== id) throw new WebhookError('homeward: the event has another id than its delivery');
+  if (event?.id !== id) throw new WebhookError('homeward: the event has another id than its delivery');
   return event;
 }
 
