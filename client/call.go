@@ -46,7 +46,8 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 			return answer, nil
 		}
 		failed.Attempts, failed.IdempotencyKey = n, c.key
-		open = open || failed.Status == 0 || failed.Status >= http.StatusInternalServerError
+		// What is not the API's answer says nothing about what the API did.
+		open = open || failed.Code == "" || failed.Status >= http.StatusInternalServerError
 		if open && c.key != "" && !failed.ofClaim() {
 			failed.leaveOpen()
 		}

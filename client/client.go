@@ -46,7 +46,7 @@ type Config struct {
 	BaseURLs []string
 	APIKey   string
 	// HTTPClient sends the requests; nil means a new one. Its Timeout should be
-	// zero; Timeout below bounds each attempt.
+	// zero; Timeout below bounds each attempt. It follows no redirect, whatever its CheckRedirect is.
 	HTTPClient *http.Client
 	// RegionCode, if not 0, is the home region of new keys, which saves a look-up: use the code of
 	// the region of the first base URL, which Homeward's operator has. Keys with an unknown code
@@ -91,9 +91,13 @@ func New(c Config) (*Client, error) {
 		}
 		cl.bases = append(cl.bases, strings.TrimRight(base, "/"))
 	}
-	if c.HTTPClient == nil {
-		c.HTTPClient = &http.Client{}
+	var once http.Client
+	if c.HTTPClient != nil {
+		once = *c.HTTPClient
 	}
+	// A redirected POST is another request, most often a GET.
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.HTTPClient = &once
 	setDefault(&c.MaxAttempts, DefaultMaxAttempts)
 	setDefault(&c.Timeout, DefaultTimeout)
 	setDefault(&c.BackoffMin, DefaultBackoffMin)

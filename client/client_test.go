@@ -77,8 +77,6 @@ func plain(status int, body string, headers ...string) http.HandlerFunc {
 	}
 }
 
-func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
-
 const chargeJSON = `{"id":"ch_1","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":1893456000,` +
 	`"payment_method":"pm_1","metadata":{"a":"b"},"receipt_number":"R","provider":{"name":"sim","reference":"px_1"}}`
 
@@ -148,143 +146,6 @@ func TestChargeSucceeds(t *testing.T) {
 	}
 	if len(slept) != 0 {
 		t.Errorf("slept %v", slept)
-	}
-}
-
-// What each answer makes the client do: how often it asks, where, and what it
-// reports in the end.
-func TestRetries(t *testing.T) {
-	unknown := refuse(503, "outcome_unknown", RetrySameKey, `,"retry_after_ms":1500`)
-	for _, c := range []struct {
-		name          string
-		first, second []http.HandlerFunc
-		requests      [2]int
-		code          string // "" and ok: success
-		ok            bool
-		retry         Retry
-		atLeast       time.Duration // the first pause
-		unknown       bool
-	}{
-		{name: "unknown, then decided", first: []http.HandlerFunc{unknown, made}, requests: [2]int{2, 0}, ok: true, atLeast: 1500 * time.Millisecond},
-		{name: "in use, then decided", first: []http.HandlerFunc{refuse(409, "idempotency_key_in_use", RetrySameKey, `,"retry_after_ms":5000`), made}, requests: [2]int{2, 0}, ok: true, atLeast: 5 * time.Second},
-		{name: "rate", first: []http.HandlerFunc{refuse(429, "rate_limited", RetrySameKey, ""), made}, requests: [2]int{2, 0}, ok: true},
-		{name: "home down, then up", first: []http.HandlerFunc{refuse(503, "home_unavailable", RetrySameKey, ""), made}, requests: [2]int{2, 0}, ok: true},
-		{name: "store down here", first: []http.HandlerFunc{refuse(503, "store_unavailable", RetrySameKey, "")}, second: []http.HandlerFunc{made}, requests: [2]int{1, 1}, ok: true},
-		{name: "connection lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{made}, requests: [2]int{1, 1}, ok: true},
-		{name: "answer cut", first: []http.HandlerFunc{plain(201, `{"id":"ch`)}, second: []http.HandlerFunc{made}, requests: [2]int{1, 1}, ok: true},
-		{name: "proxy's 502", first: []http.HandlerFunc{plain(502, "<html>", "Retry-After", "3")}, second: []http.HandlerFunc{made}, requests: [2]int{1, 1}, ok: true, atLeast: 3 * time.Second},
-		{name: "both lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{hangUp}, requests: [2]int{2, 2}, retry: RetrySameKey, unknown: true},
-		{name: "never known", first: []http.HandlerFunc{unknown}, requests: [2]int{4, 0}, code: "outcome_unknown", retry: RetrySameKey, atLeast: 1500 * time.Millisecond, unknown: true},
-		{name: "given up", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetryNewKey, "")}, requests: [2]int{1, 0}, code: "outcome_unknown", retry: RetryNewKey},
-		{name: "mismatch", first: []http.HandlerFunc{refuse(422, "idempotency_key_fingerprint_mismatch", RetryNever, "")}, requests: [2]int{1, 0}, code: "idempotency_key_fingerprint_mismatch", retry: RetryNever},
-		{name: "hard decline", first: []http.HandlerFunc{refuse(402, "card_declined", RetryNewKey, `,"code":"stolen_card"`)}, requests: [2]int{1, 0}, code: "card_declined", retry: RetryNewKey},
-		{name: "soft decline is the caller's", first: []http.HandlerFunc{refuse(402, "card_declined", RetrySameKey, `,"code":"insufficient_funds"`)}, requests: [2]int{1, 0}, code: "card_declined", retry: RetrySameKey},
-		{name: "proxy's 403", first: []http.HandlerFunc{plain(403, "<html>")}, requests: [2]int{1, 0}, retry: RetryNever},
-		{name: "lost, then refused at the door", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(401, "unauthorized", RetryNever, "")}, requests: [2]int{1, 1}, code: "unauthorized", retry: RetrySameKey, unknown: true},
-		{name: "lost, then the proxy's 403", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{plain(403, "<html>")}, requests: [2]int{1, 1}, retry: RetrySameKey, unknown: true},
-		{name: "lost, then declined", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(402, "card_declined", RetryNewKey, `,"code":"stolen_card"`)}, requests: [2]int{1, 1}, code: "card_declined", retry: RetryNewKey},
-		{name: "lost, then refused by the provider", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(400, "invalid_request", RetryNever, `,"code":"amount_too_small"`)}, requests: [2]int{1, 1}, code: "invalid_request", retry: RetryNever},
-		{name: "too long a wait", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetrySameKey, `,"retry_after_ms":61000`)}, requests: [2]int{1, 0}, code: "outcome_unknown", retry: RetrySameKey, unknown: true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if c.second == nil {
-				c.second = []http.HandlerFunc{made}
-			}
-			one, two := newRegion(t, c.first...), newRegion(t, c.second...)
-			var slept []time.Duration
-			cl := newClient(t, &slept, nil, one, two)
-			got, err := cl.Charge(t.Context(), params)
-			oneSeen, oneBodies := one.log()
-			twoSeen, twoBodies := two.log()
-			requests := [2]int{len(oneSeen), len(twoSeen)}
-			if requests != c.requests {
-				t.Errorf("requests %v, want %v", requests, c.requests)
-			}
-			all := append(oneSeen, twoSeen...)
-			key := all[0].Header.Get("Idempotency-Key")
-			for _, r := range all {
-				if k := r.Header.Get("Idempotency-Key"); k != key || key == "" {
-					t.Errorf("keys %q and %q in one call", key, k)
-				}
-			}
-			if bodies := append(oneBodies, twoBodies...); len(slices.Compact(bodies)) != 1 {
-				t.Errorf("bodies differ within a call: %q", bodies)
-			}
-			if len(slept) != requests[0]+requests[1]-1 || c.atLeast > 0 && slept[0] < c.atLeast {
-				t.Errorf("slept %v", slept)
-			}
-			if c.ok {
-				if err != nil || got.ID != "ch_1" || got.Answer.Attempts != len(all) {
-					t.Errorf("got %+v, %v", got, err)
-				}
-				return
-			}
-			var e *Error
-			if !errors.As(err, &e) || e.Code != c.code || e.Retry != c.retry || e.Unknown != c.unknown || e.Attempts != len(all) || claim.FormatKey(e.IdempotencyKey) != key {
-				t.Errorf("got %+v", err)
-			}
-		})
-	}
-}
-
-// A refused connection took nothing with it, and its pause would be for nothing: the next region is
-// asked at once, until all have refused in a row.
-func TestARefusedConnectionCostsNoPause(t *testing.T) {
-	closed := func() *region {
-		r := newRegion(t, made)
-		r.Close()
-		return r
-	}
-	for name, c := range map[string]struct {
-		regions          []*region
-		attempts, pauses int
-		ok               bool
-	}{
-		"one of two":                          {[]*region{closed(), newRegion(t, made)}, 2, 0, true},
-		"two of three":                        {[]*region{closed(), closed(), newRegion(t, made)}, 3, 0, true},
-		"all, each round once, four attempts": {[]*region{closed(), closed()}, 4, 1, false},
-		"the only one":                        {[]*region{closed()}, 4, 3, false},
-		"a lost connection may have taken the request": {[]*region{newRegion(t, hangUp), newRegion(t, made)}, 2, 1, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var slept []time.Duration
-			got, err := newClient(t, &slept, nil, c.regions...).Charge(t.Context(), params)
-			attempts := 0
-			if failed, ok := errors.AsType[*Error](err); ok {
-				attempts = failed.Attempts
-			} else if err == nil {
-				attempts = got.Answer.Attempts
-			}
-			if (err == nil) != c.ok || attempts != c.attempts || len(slept) != c.pauses {
-				t.Errorf("%d attempts, %d pauses, %v", attempts, len(slept), err)
-			}
-		})
-	}
-}
-
-func TestHomeHintAndStickyRegion(t *testing.T) {
-	var slept []time.Duration
-	down := newRegion(t, hangUp)
-	up := newRegion(t, refuse(503, "outcome_unknown", RetrySameKey, ""), made)
-	cl := newClient(t, &slept, nil, down, up)
-	if _, err := cl.Charge(t.Context(), params); err != nil {
-		t.Fatal(err)
-	}
-	upSeen := up.requests()
-	if got := []string{upSeen[0].Header.Get("Homeward-Home-Region"), upSeen[1].Header.Get("Homeward-Home-Region")}; !slices.Equal(got, []string{"", "europe-west1"}) {
-		t.Errorf("hints %q", got)
-	}
-	// The next call starts where the last one was answered, and has no hint of the other key's
-	// home.
-	if _, err := cl.Charge(t.Context(), params); err != nil {
-		t.Fatal(err)
-	}
-	downSeen, upSeen := down.requests(), up.requests()
-	if len(downSeen) != 1 || len(upSeen) != 3 || upSeen[2].Header.Get("Homeward-Home-Region") != "" {
-		t.Errorf("%d and %d requests", len(downSeen), len(upSeen))
-	}
-	if a, b := upSeen[1].Header.Get("Idempotency-Key"), upSeen[2].Header.Get("Idempotency-Key"); a == b {
-		t.Errorf("two calls shared the key %s", a)
 	}
 }
 
@@ -400,18 +261,6 @@ func TestAnAttemptCutOffKeepsTheLatestAnswer(t *testing.T) {
 	}
 	if e.Status != 503 || e.Code != "outcome_unknown" || e.Retry != RetrySameKey || !e.Unknown || e.Attempts != 2 || e.IdempotencyKey == "" || e.Err == nil {
 		t.Errorf("got %+v", e)
-	}
-}
-
-func TestAttemptTimesOut(t *testing.T) {
-	var slept []time.Duration
-	stuck := newRegion(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	up := newRegion(t, made)
-	cl := newClient(t, &slept, func(c *Config) { c.Timeout = 50 * time.Millisecond }, stuck)
-	cl.bases = append(cl.bases, up.URL)
-	got, err := cl.Charge(t.Context(), params)
-	if err != nil || got.Answer.Attempts != 2 || len(stuck.requests()) != 1 {
-		t.Errorf("got %+v, %v", got, err)
 	}
 }
 

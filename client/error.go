@@ -52,7 +52,7 @@ type Error struct {
 	HomeRegion string
 	// Attempts is how many requests the call took.
 	Attempts int
-	// Unknown: an attempt of this call got no answer and may have moved money, and no
+	// Unknown: an attempt of this call got no answer of the API's and may have moved money, and no
 	// later answer of the key's claim has resolved it. Retry is then same_key, even if
 	// the last answer, such as a 401, must be fixed first.
 	Unknown bool

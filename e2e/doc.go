@@ -39,7 +39,7 @@
 //	flood_test.go      forged and flooding webhooks
 //	stripe_client_test.go, stripe_node_test.go
 //	                   Stripe's own libraries as merchants' clients, and what they survive
-//	sdk_test.go        the TypeScript client, the document's linter, and what is published
+//	sdk_test.go        the clients in each language, the document's linter, and what is published
 //	errorpages_test.go where errors lead, before and after the pages have moved
 //	cards_test.go      card numbers stay out, and their retries are answered
 //	idle_test.go       what nodes ask of a database while no request arrives

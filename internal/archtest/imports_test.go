@@ -86,6 +86,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"client", "internal", "merchants import client; it must drag no server in"},
 	{"client", "router", "merchants import client; it must drag no server in"},
 	{"client", "region", "merchants import client; it must drag no server in"},
+	{"client", "sdk", "merchants import client; it must drag no harness in"},
+	{"sdk", "internal", "a harness sees a cluster as merchants and the provider do"},
 }
 
 // libraries: a library, or a room of ours, whose packages start with the prefix may
@@ -275,7 +277,7 @@ func TestTheDrawingIsRight(t *testing.T) {
 	for _, p := range packages(t) {
 		path := strings.TrimPrefix(p.ImportPath, module)
 		from := roomOf(path, rooms)
-		if strings.HasSuffix(path, "test") || underAny(path, []string{"e2e", "examples", "internal/tools"}) || underAny(path, everywhere) {
+		if strings.HasSuffix(path, "test") || underAny(path, []string{"e2e", "examples", "internal/tools", "sdk"}) || underAny(path, everywhere) {
 			continue
 		}
 		for _, imported := range p.Imports {

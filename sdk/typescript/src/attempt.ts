@@ -75,7 +75,7 @@ function read(response: Response, raw: string): Reply {
 function parsed(raw: string): unknown {
   try {
     const value: unknown = JSON.parse(raw);
-    return typeof value === 'object' && value !== null ? value : undefined;
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
   } catch {
     return undefined;
   }

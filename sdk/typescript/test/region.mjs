@@ -1,6 +1,5 @@
-// Regions for tests: HTTP servers with scripted answers, and proxies of a real region that lose
-// requests and replies.
-import { createServer, request as forward } from 'node:http';
+// A region for tests: an HTTP server with scripted answers.
+import { createServer } from 'node:http';
 
 /** Answers the nth request with answers[n], and all later ones with the last answer. */
 export async function region(t, ...answers) {
@@ -20,38 +19,6 @@ export async function region(t, ...answers) {
   });
   await listen(t, server);
   return { url: `http://127.0.0.1:${server.address().port}`, seen };
-}
-
-/** An address that refuses connections. */
-export async function closed() {
-  const server = createServer();
-  await new Promise((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address();
-  await new Promise((done) => server.close(done));
-  return { url: `http://127.0.0.1:${port}` };
-}
-
-/** A proxy of a real region. fates has what happens to its next requests: 'passes', 'losesRequest' or 'losesReply'. */
-export async function way(t, to) {
-  const self = { fates: [], keys: [], lost: false };
-  const server = createServer((req, res) => {
-    const fate = self.lost ? 'losesRequest' : (self.fates.shift() ?? 'passes');
-    self.keys.push(req.headers['idempotency-key']);
-    if (fate === 'losesRequest') return void req.socket.destroy();
-    const onward = forward(new URL(req.url, to), { method: req.method, headers: { ...req.headers, connection: 'close' } }, (answer) => {
-      if (fate === 'losesReply') {
-        answer.resume();
-        return void answer.on('end', () => req.socket.destroy());
-      }
-      res.writeHead(answer.statusCode, answer.headers);
-      answer.pipe(res);
-    });
-    onward.on('error', () => req.socket.destroy());
-    req.pipe(onward);
-  });
-  await listen(t, server);
-  self.url = `http://127.0.0.1:${server.address().port}`;
-  return self;
 }
 
 async function listen(t, server) {
