@@ -23,6 +23,8 @@ const (
 	CodeMethodNotAllowed = "method_not_allowed"
 	// CodeKeyInUse: A request with this key is in progress. Status 409.
 	CodeKeyInUse = "idempotency_key_in_use"
+	// CodeKeyCanceled: The key was canceled. Status 410.
+	CodeKeyCanceled = "idempotency_key_canceled"
 	// CodeKeyExpired: The key has expired. Status 410.
 	CodeKeyExpired = "idempotency_key_expired"
 	// CodeBodyTooLarge: The body is too large. Status 413.

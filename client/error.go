@@ -107,7 +107,7 @@ func (e *Error) unsent() bool {
 // ofClaim: the answer is that of the key's claim, and covers every attempt.
 func (e *Error) ofClaim() bool {
 	switch e.Code {
-	case CodeCardDeclined, CodeKeyExpired, CodeFingerprintMismatch:
+	case CodeCardDeclined, CodeKeyCanceled, CodeKeyExpired, CodeFingerprintMismatch:
 		return true
 	case CodeOutcomeUnknown:
 		return e.Retry != RetrySameKey // the wait has ended

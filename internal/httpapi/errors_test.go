@@ -23,16 +23,19 @@ func TestContract(t *testing.T) {
 			}
 		}
 	}
-	declines := func(retry problem.Retry) func(*fake) {
+	stored := func(p problem.Problem) func(*fake) {
 		return func(f *fake) {
-			p := problem.New(problem.CardDeclined, "No.")
-			p.Retry = retry
 			f.do = func(context.Context, claim.Request) (claim.Reply, error) {
 				return claim.Reply{ServedBy: "us-east1", Response: claim.Response{
-					Status: 402, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON(""),
+					Status: p.Status, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON(""),
 				}}, nil
 			}
 		}
+	}
+	declines := func(retry problem.Retry) func(*fake) {
+		p := problem.New(problem.CardDeclined, "No.")
+		p.Retry = retry
+		return stored(p)
 	}
 	nothing := func(*fake) {}
 	twice := func(name, value string, r *http.Request) *http.Request {
@@ -104,6 +107,7 @@ func TestContract(t *testing.T) {
 		{name: "gzip", request: charge("Content-Encoding", "gzip"), status: 415, code: problem.UnsupportedMediaType, retry: "never"},
 
 		{name: "in use", request: charge(), below: does(&claim.InUseError{RetryAfter: 5 * time.Second}), status: 409, code: problem.KeyInUse, retry: "same_key", reaches: true, afterMS: 5000, header: [2]string{"Retry-After", "5"}},
+		{name: "canceled", request: charge(), below: stored(problem.New(problem.KeyCanceled, "No.")), status: 410, code: problem.KeyCanceled, retry: "new_key", reaches: true},
 		{name: "expired", request: charge(), below: does(&claim.ExpiredError{FirstUse: firstUse}), status: 410, code: problem.KeyExpired, retry: "new_key", reaches: true},
 		{name: "mismatch", request: charge(), below: does(claim.ErrMismatch), status: 422, code: problem.FingerprintMismatch, retry: "never", reaches: true},
 		{name: "store", request: charge(), below: does(claim.ErrUnavailable), status: 503, code: problem.StoreUnavailable, retry: "same_key", reaches: true, afterMS: 1000, header: [2]string{"Retry-After", "1"}},

@@ -97,6 +97,12 @@ var catalogue = []Entry{
 		Do:    "Wait for `Retry-After`, then send the same request with the same key. It reads the answer of the first one.",
 	},
 	{
+		Code: KeyCanceled, Status: 410, Retry: NewKey, Title: "The key was canceled",
+		Means: "Your account canceled this key (`POST /v1/idempotency-keys/{key}/cancel`) before a request under it was answered. No money moved under it, or what moved is being refunded.",
+		Safe:  "The same key gives the same answer. A new key makes a new payment.",
+		Do:    "Treat the payment as not made. If the payer still wants to pay, make a new key. Cancel the key again to read what became of its money.",
+	},
+	{
 		Code: KeyExpired, Status: 410, Retry: NewKey, Title: "The key has expired",
 		Means: "The key was used before, and its answer is no longer stored. `original_request_at` says when. The original may have moved money.",
 		Safe:  "The same key gives the same answer until it is free again. A new key makes a new payment.",

@@ -35,6 +35,7 @@ const (
 	NotFound             Code = "not_found"
 	MethodNotAllowed     Code = "method_not_allowed"
 	KeyInUse             Code = "idempotency_key_in_use"
+	KeyCanceled          Code = "idempotency_key_canceled"
 	KeyExpired           Code = "idempotency_key_expired"
 	BodyTooLarge         Code = "body_too_large"
 	UnsupportedMediaType Code = "unsupported_media_type"

@@ -48,7 +48,7 @@ func TestTable(t *testing.T) {
 		{413, Never, []Code{"body_too_large"}},
 		{415, Never, []Code{"unsupported_media_type"}},
 		{409, SameKey, []Code{"idempotency_key_in_use"}},
-		{410, NewKey, []Code{"idempotency_key_expired"}},
+		{410, NewKey, []Code{"idempotency_key_canceled", "idempotency_key_expired"}},
 		{422, Never, []Code{"idempotency_key_fingerprint_mismatch"}},
 		{429, SameKey, []Code{"rate_limited"}},
 		{503, SameKey, []Code{"store_unavailable", "home_unavailable", "idempotency_key_withheld", "outcome_unknown"}},

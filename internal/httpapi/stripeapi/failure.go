@@ -98,7 +98,7 @@ func (v View) Failure(p problem.Problem) Failure {
 		f.Type, status = typeIdempotency, http.StatusBadRequest
 		f.Message = "Keys for idempotent requests can only be used with the same parameters they were first used with. Try using a key other than '" +
 			v.Key + "' if you meant to execute a different request."
-	case problem.KeyExpired:
+	case problem.KeyExpired, problem.KeyCanceled:
 		f.Type, status = typeIdempotency, http.StatusBadRequest
 	case problem.StoreUnavailable, problem.HomeUnavailable, problem.KeyWithheld, problem.OutcomeUnknown:
 		f.Type, f.Code = typeAPI, string(p.Code)

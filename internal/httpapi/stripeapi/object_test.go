@@ -494,6 +494,7 @@ func TestFailures(t *testing.T) {
 		{Charge, problem.New(problem.UnsupportedMediaType, "No."), 415, false, typeInvalid, "", "", ""},
 		{Charge, problem.New(problem.KeyInUse, "No."), 409, true, typeIdempotency, codeInUse, "", ""},
 		{Charge, problem.New(problem.FingerprintMismatch, "No."), 400, false, typeIdempotency, "", "", ""},
+		{Charge, problem.New(problem.KeyCanceled, "No."), 400, false, typeIdempotency, "", "", ""},
 		{Charge, problem.New(problem.KeyExpired, "No."), 400, false, typeIdempotency, "", "", ""},
 		{Charge, problem.New(problem.RateLimited, "No."), 429, false, typeInvalid, codeRate, "", ""},
 		{Charge, problem.New(problem.StoreUnavailable, "No."), 503, true, typeAPI, "store_unavailable", "", ""},
@@ -523,7 +524,7 @@ func TestFailures(t *testing.T) {
 		if f.Status != c.status || f.Again != c.again || e.Type != c.kind || e.Code != c.code || e.DeclineCode != c.decline || e.Param != c.arg || e.Message == "" {
 			t.Errorf("%s %+v: got %+v %s", c.of, c.p, f, f.Body)
 		}
-		if (e.Type == typeIdempotency) && c.p.Code != problem.KeyExpired && !strings.Contains(e.Message, "k-1") {
+		if (e.Type == typeIdempotency) && c.p.Code != problem.KeyExpired && c.p.Code != problem.KeyCanceled && !strings.Contains(e.Message, "k-1") {
 			t.Errorf("the message does not name the key: %s", e.Message)
 		}
 	}
