@@ -203,6 +203,7 @@ func (l *Lost) witness(key claim.Key, entries []Entry) (w claim.Witness, began b
 		}
 		w.Fence = max(w.Fence, e.Fence)
 		w.Object, w.ProviderRef = cmp.Or(e.Object, w.Object), cmp.Or(e.ProviderRef, w.ProviderRef)
+		w.Canceled = w.Canceled || e.Event == claim.EventCanceled
 		w.Done = w.Done || e.Event == claim.EventAttempt && e.Detail == claim.OutcomeDone
 		// Not EventGivenUp: the claim has its answer, but its provider may yet say what it did.
 		w.Answered = w.Answered || e.Event == claim.EventSettled && e.Generation == w.Generation

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/outbox"
@@ -130,6 +131,17 @@ func (s *rows) TakeOver(_ context.Context, key Key, _, object, holder, region st
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, fx, err := TakeOver(s.claims[key], object, holder, region, &s.policy, time.Now())
+	if err != nil {
+		return Record{}, err
+	}
+	s.keep(next, fx)
+	return *next, nil
+}
+
+func (s *rows) Cancel(_ context.Context, key Key, _, object string, step uuid.UUID, node, region string) (Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, fx, err := Cancel(s.claims[key], object, step, node, region, time.Now())
 	if err != nil {
 		return Record{}, err
 	}

@@ -218,9 +218,11 @@ func (s *Service) tryRenew(ctx context.Context, home string, holds []*holding) {
 		return
 	}
 	for i, hold := range holds {
-		if kept[i] {
+		switch {
+		case kept[i]:
 			hold.extend(sentAt.Add(s.c.Policy.Lease - s.c.Policy.LeaseMargin))
-		} else {
+		case s.keeps(ctx, hold): // as far as the lease goes that it has
+		default:
 			hold.lost()
 			s.meters.fenced.Add(1, "renew")
 		}

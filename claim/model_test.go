@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/ledger"
@@ -169,6 +171,20 @@ func (s *pureStore) TakeOver(_ context.Context, key claim.Key, home, object, hol
 		return claim.Record{}, err
 	}
 	s.apply(at, next, fx)
+	return *next, nil
+}
+
+func (s *pureStore) Cancel(_ context.Context, key claim.Key, home, object string, step uuid.UUID, node, region string) (claim.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := claimtest.Place{Home: home, Key: key}
+	next, fx, err := claim.Cancel(s.rows[at], object, step, node, region, s.now)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if next != s.rows[at] {
+		s.apply(at, next, fx)
+	}
 	return *next, nil
 }
 

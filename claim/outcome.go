@@ -46,6 +46,11 @@ type (
 		Reason      string
 		ProviderRef string
 		Events      []outbox.Message
+		// Posting books money that moved all the same, before the key was canceled or beside
+		// that, and Refund is the row of [outbox.Expiries] whose worker gives it back. Payload
+		// and Due are set; Settle sets the rest of both, as of Done and Released. nil: none moved.
+		Posting *ledger.Transaction
+		Refund  *outbox.Message
 	}
 	// Released: a definitive no that the key forgets, unless it is the last generation's.
 	Released struct {

@@ -20,7 +20,7 @@ func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found
 	}()
 	shown, err := s.c.Store.Replica(ctx, req.Key)
 	rec := shown.Record
-	if err != nil || rec == nil {
+	if err != nil || rec == nil || req.Operation == CancelKey { // which is about the claim as it is now
 		return Reply{}, false, shown.Pin, err
 	}
 	fingerprint, err := req.Input.Fingerprint(rec.Fingerprint.Version)
@@ -28,7 +28,7 @@ func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found
 		return Reply{}, false, shown.Pin, nil // a newer version wrote the row; its home can answer
 	}
 	reply = s.frame(rec, rec.SettledAt, true)
-	if fingerprint != rec.Fingerprint && req.Also != rec.Fingerprint {
+	if fingerprint != rec.Fingerprint && req.Also != rec.Fingerprint && rec.Operation != CancelKey { // which refuses whatever arrives
 		s.meters.mismatches.Add(1, req.Key.Tenant)
 		return reply, true, shown.Pin, ErrMismatch
 	}

@@ -172,7 +172,17 @@ type Record struct {
 	// Interim is set while the claim is in flight and waits for the payer, a bank
 	// or a capture; nil otherwise.
 	Interim *Interim
+	// CanceledAt is when the merchant gave the key up while the claim was in flight, see [Cancel];
+	// zero: it has not.
+	CanceledAt time.Time
 }
+
+// CancelKey is the operation of a request that gives its key up. A claim of it stands for a key that
+// was never used: it answers every other request, whatever that asks for.
+const CancelKey = "cancel_key"
+
+// Canceled reports whether the merchant gave the key of r up while r was in flight.
+func (r *Record) Canceled() bool { return !r.CanceledAt.IsZero() }
 
 // Waits reports whether r has no holder because it waits for the payer, a bank or a capture. A node
 // that receives a notice of the outcome may take it over at once.
@@ -325,11 +335,13 @@ const (
 	EventDeferred  Event = "deferred"
 	EventMoved     Event = "moved"
 	EventPending   Event = "pending"
-	EventReleased  Event = "released"
-	EventSettled   Event = "settled"
-	EventGivenUp   Event = "given_up"
-	EventClosed    Event = "closed"
-	EventReplied   Event = "replied"
+	// EventCanceled: the merchant gave the key up while its claim was in flight.
+	EventCanceled Event = "canceled"
+	EventReleased Event = "released"
+	EventSettled  Event = "settled"
+	EventGivenUp  Event = "given_up"
+	EventClosed   Event = "closed"
+	EventReplied  Event = "replied"
 	// EventRestored: the claim was lost with a store that was restored from a backup, and is
 	// begun again from its [Witness].
 	EventRestored Event = "restored"

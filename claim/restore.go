@@ -195,8 +195,10 @@ type Witness struct {
 	// Operation is the claim's operation. Done: the audit shows that money moved. Answered: it
 	// shows the claim's final answer.
 	Operation string `json:"operation,omitempty"`
-	Done      bool   `json:"done,omitempty"`
-	Answered  bool   `json:"answered,omitempty"`
+	// Canceled: the merchant gave the key up while the claim was in flight.
+	Canceled bool `json:"canceled,omitempty"`
+	Done     bool `json:"done,omitempty"`
+	Answered bool `json:"answered,omitempty"`
 	// ProviderRef is the provider's id of the movement, if the audit has it.
 	ProviderRef string `json:"provider_ref,omitempty"`
 	// Booked: a person had its money booked from a statement. The claim is not begun again,
@@ -288,6 +290,9 @@ func reattach(rec *Record, a *Arrival, w *Witness, p *Policy, now time.Time) (*R
 	next.Unknowns, next.NotFounds, next.Reason, next.ProviderRef = 0, 0, "", ""
 	next.SettledAt, next.Response, next.Interim = time.Time{}, nil, nil
 	next.Verdict = [16]byte{}
+	if w.Canceled && !next.Canceled() {
+		next.CanceledAt = now
+	}
 	return next, Effects{
 		Enqueue: dated(next.call(&a.Content), next.LeaseUntil, now),
 		Audit:   []AuditEntry{next.entry(EventRestored, a.Region, a.Node, now, a.Operation)},

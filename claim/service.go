@@ -47,9 +47,17 @@ type Attempt struct {
 	Held *Held
 	// Witness is the witness of this generation while a restore is in effect; nil if there is none.
 	Witness *Witness
-	// Closing: the claim is released and its request has expired. The executor calls
-	// no provider; the outcome is Refused.
+	// Closing: the claim is released and its request has expired, or its key is Canceled. The
+	// executor calls no provider; the outcome is Refused.
 	Closing bool
+	// Canceled: the merchant has given the key up ([Cancel]). The executor sends nothing that may not
+	// have been sent, calls off what can be, and refuses what it finds out to have been made, with a
+	// Refund of its money, or reports it as Done if money cannot be called back.
+	Canceled bool
+	// Found is the outcome of an attempt that could not be recorded, since the key was canceled
+	// meanwhile; nil: none. The executor makes of it what Canceled makes of it, without a call that
+	// moves money.
+	Found Outcome
 	// Now is the store's clock, as the node estimates it.
 	Now time.Time
 }
@@ -92,6 +100,8 @@ type Config struct {
 	// Unbound names the operations that find their provider through another object, as
 	// a refund does through its charge. Their claims name no provider.
 	Unbound map[string]bool
+	// Unstopped names the operations that go on to their end although their key is canceled.
+	Unstopped map[string]bool
 	// Code returns the region code of a home, false for an unknown region.
 	Code       func(home string) (RegionCode, bool)
 	Operations Operations
@@ -384,6 +394,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, sentAt ti
 	outcome = &Unsent{Reason: "lease_ran_out"}
 	var caught *fault.Error
 	tryCtx, try := span.Start(callCtx, span.Attempt)
+	a.Record, a.Last, a.Now, a.Canceled = *rec, rec.LastGeneration(p), rec.HeldSince, rec.Canceled()
 	here := true
 	if a.Recovery { // a generation that this step began uses the provider that the arrival named
 		a.Provider, here = s.with(rec)
@@ -393,12 +404,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, sentAt ti
 		s.meet(rec)
 		outcome = &Unsent{Reason: "other_provider", RetryIn: otherProviderPause}
 	case callCtx.Err() == nil:
-		a.Record, a.Last, a.Now = *rec, rec.LastGeneration(p), rec.HeldSince
-		if caught = fault.Caught(func() { outcome = s.c.Executor.Attempt(tryCtx, a) }); caught != nil {
-			// The executor may have called the provider. A panic never counts towards giving the
-			// claim up.
-			outcome = &Fault{Reason: reasonFault, RetryIn: faultPause}
-		}
+		outcome, caught = s.try(tryCtx, a)
 	}
 	verdict := s.verdict(outcome)
 	outcome, took = verdict.outcome(), time.Since(began)
@@ -407,6 +413,15 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, sentAt ti
 
 	// Keep renewing the lease until the result is recorded.
 	settled, err = s.settle(ctx, callCtx, rec, verdict)
+	if errors.Is(err, ErrFenced) && s.marked(ctx, &a.Record) && caught == nil {
+		a.Canceled, a.Found = true, outcome
+		if outcome, caught = s.try(callCtx, a); caught == nil {
+			rec = &a.Record
+			verdict = s.verdict(outcome)
+			outcome = verdict.outcome()
+			settled, err = s.settle(ctx, callCtx, rec, verdict)
+		}
+	}
 	s.meters.ended(rec.Operation, &settled, err)
 	s.held.remove(hold)
 	if caught != nil {
@@ -420,6 +435,15 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, sentAt ti
 			"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "attempts", settled.Attempts)
 	}
 	return settled, outcome, took, nil
+}
+
+// try has the executor make an attempt.
+func (s *Service) try(ctx context.Context, a Attempt) (outcome Outcome, caught *fault.Error) {
+	if caught = fault.Caught(func() { outcome = s.c.Executor.Attempt(ctx, a) }); caught != nil {
+		// The executor may have called the provider. A panic never counts towards giving the claim up.
+		outcome = &Fault{Reason: reasonFault, RetryIn: faultPause}
+	}
+	return outcome, caught
 }
 
 // verdict is an outcome of this node's.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Errors that a [Store] returns. Test with errors.Is.
@@ -98,6 +100,9 @@ type Store interface {
 	// Renew applies [Renew] to each lease in one step; the result reports, in
 	// the order of leases, which are still held.
 	Renew(ctx context.Context, holder string, leases []Lease) ([]bool, error)
+	// Cancel applies [Cancel] to the claim of object under key, and returns the row. A caller that
+	// got no answer may retry it, with the same step or another.
+	Cancel(ctx context.Context, key Key, home, object string, step uuid.UUID, node, region string) (Record, error)
 	// TakeOver applies [TakeOver] to the claim of object under key.
 	TakeOver(ctx context.Context, key Key, home, object, holder, region string) (Record, error)
 	// Get reads one row with authority, and the store's clock at that time.

@@ -64,10 +64,13 @@ const (
 	// Waiting: the claim waits for the payer or for a bank, or the worker is asking the provider.
 	// The record's Interim is the answer for now.
 	Waiting
+	// Used: the arrival gives its key up, and the record is what a request has made of it. See
+	// [Cancel].
+	Used
 )
 
 func (d Decision) String() string {
-	names := [...]string{"?", "won", "won_unknown", "replay", "busy", "mismatch", "tombstone", "need_pin", "shared", "waiting"}
+	names := [...]string{"?", "won", "won_unknown", "replay", "busy", "mismatch", "tombstone", "need_pin", "shared", "waiting", "used"}
 	if int(d) < len(names) {
 		return names[d]
 	}
@@ -106,9 +109,15 @@ func (a *Arrival) answer(rec *Record, sinceSent time.Duration, p *Policy, now ti
 	if rec.Age(p, now) == Expired {
 		return TombStone, false, nil
 	}
+	if a.Operation == CancelKey && rec.Operation != CancelKey {
+		return Used, false, nil
+	}
 	fingerprint, err := a.print(rec.Fingerprint.Version)
 	if err != nil {
 		return 0, false, err
+	}
+	if rec.Operation == CancelKey { // it refuses whatever arrives
+		fingerprint = rec.Fingerprint
 	}
 	respelled = fingerprint != rec.Fingerprint
 	switch {
@@ -222,6 +231,33 @@ func TakeOver(rec *Record, object, holder, region string, p *Policy, now time.Ti
 	}, nil
 }
 
+// Cancel marks the claim of object, which is in flight, as given up by its merchant: from now on an
+// attempt sends nothing that was not sent before, and what it finds out ends the claim as canceled,
+// where that can be. It raises the fence and leaves the holder its lease. So a holder that has not
+// seen the mark cannot record its verdict; it reads the claim again, and goes on under the mark
+// ([Attempt].Canceled). A claim that waits for its payer, a bank or a capture is due at once. step
+// identifies the mark as a verdict's id does. Canceling again changes nothing. ErrFenced: object is
+// not in flight.
+func Cancel(rec *Record, object string, step uuid.UUID, node, region string, now time.Time) (*Record, Effects, error) {
+	switch {
+	case rec == nil || rec.State != InFlight || rec.Minted.ID != object:
+		return nil, Effects{}, ErrFenced
+	case rec.Canceled():
+		return rec, Effects{}, nil
+	}
+	next, fx := *rec, Effects{}
+	next.Fence++
+	next.CanceledAt = now
+	if rec.Holder == "" {
+		next.Verdict = step
+	}
+	if rec.Waits() {
+		next.LeaseUntil, fx.Reschedule = now, now
+	}
+	fx.Audit = []AuditEntry{next.entry(EventCanceled, region, node, now, "")}
+	return &next, fx, nil
+}
+
 // Renew extends the lease of a holder that still has it, and returns ErrFenced
 // otherwise. A lease that runs but cannot be extended, because the ceiling is
 // reached or the store's clock was set back, is still held, and returned as it
@@ -291,20 +327,20 @@ func Settle(held *Record, v *Verdict, p *Policy, jitter float64) (*Settlement, e
 	switch o := v.outcome().(type) {
 	case *Done:
 		next.end(Completed, &o.Response, o.ProviderRef)
-		fx.Post = changed(o.Posting, func(t *ledger.Transaction) { t.Region, t.ProviderRef = held.Home, printable(t.ProviderRef) })
+		fx.Post = held.posted(o.Posting)
 	case *Refused:
 		next.end(FailedTerminal, &o.Response, o.ProviderRef)
+		fx.Post = held.posted(o.Posting)
+		fx.Expiry = held.later(o.Refund, outbox.KindRefund)
 	case *Released:
-		if held.LastGeneration(p) {
+		if held.LastGeneration(p) || held.Canceled() {
 			next.end(FailedTerminal, &o.Response, o.ProviderRef)
 			break
 		}
 		event = EventReleased
 		next.State, next.Interim, next.ProviderRef = FailedRetry, nil, printable(o.ProviderRef)
 		next.Refusal = &Refusal{Response: o.Response.row(), Pause: o.Pause}
-		fx.Expiry = changed(o.Expiry, func(m *outbox.Message) {
-			m.ID, m.Kind, m.Region, m.Tenant, m.Key = held.Minted.ID, outbox.KindExpiry, held.Home, held.Key.Tenant, held.Key.Value
-		})
+		fx.Expiry = held.later(o.Expiry, outbox.KindExpiry)
 	case *Pending:
 		event = EventPending
 		s.wait(o, p)
@@ -408,6 +444,22 @@ func changed[T any](v *T, change func(*T)) *T {
 	c := *v
 	change(&c)
 	return &c
+}
+
+// posted is a posting of r's settlement, without its time; nil: there is none.
+func (r *Record) posted(t *ledger.Transaction) *ledger.Transaction {
+	return changed(t, func(t *ledger.Transaction) { t.Region, t.ProviderRef = r.Home, printable(t.ProviderRef) })
+}
+
+// later is a row of [outbox.Expiries] of r's settlement, without its time; nil: there is none. A claim
+// may have one of each kind.
+func (r *Record) later(m *outbox.Message, kind outbox.Kind) *outbox.Message {
+	return changed(m, func(m *outbox.Message) {
+		m.ID, m.Kind, m.Region, m.Tenant, m.Key = r.Minted.ID, kind, r.Home, r.Key.Tenant, r.Key.Value
+		if kind != outbox.KindExpiry {
+			m.ID += "/" + string(kind)
+		}
+	})
 }
 
 // end makes r final with its answer.

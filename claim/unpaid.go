@@ -29,7 +29,7 @@ const MinRememberFor = 400 * 24 * time.Hour
 
 // unpaid returns the row for r, without its time; nil if money moved or still may.
 func (r *Record) unpaid() *Unpaid {
-	if r.State != FailedTerminal && r.State != FailedRetry {
+	if r.State != FailedTerminal && r.State != FailedRetry || r.Operation == CancelKey { // of which no provider has heard
 		return nil
 	}
 	return &Unpaid{

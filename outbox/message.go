@@ -18,6 +18,8 @@ const (
 	// KindExpiry, in [Expiries], closes a released claim whose request is not
 	// payable any more.
 	KindExpiry Kind = "expiry"
+	// KindRefund, in [Expiries], gives back the money that moved for a claim whose key was canceled.
+	KindRefund Kind = "refund"
 	// KindNotice, in [Notices], is a provider's notice to process.
 	KindNotice Kind = "notice"
 	// KindNATS, KindWebhook and KindLog, in [Events], are one event for one sink. Each
@@ -41,7 +43,7 @@ const (
 	// events in order, and no sink delays another. A claim's first holder delivers the
 	// first of them without a take, see [Worker.Offer].
 	Events Queue = "events"
-	// Expiries is written by Settle of a released claim.
+	// Expiries is written by Settle of a released claim, and of a canceled one whose money moved.
 	Expiries Queue = "expiries"
 	// Notices is written when a notice arrives.
 	Notices Queue = "notices"

@@ -153,6 +153,15 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	if sp := span.Current(ctx); sp.IsRecording() {
 		sp.SetAttributes(span.Provider.String(t.name), span.Operation.String(a.Record.Operation), span.Object.String(a.Record.Minted.ID))
 	}
+	if a.Canceled || t.op == CancelKey {
+		return t.withdraw(ctx)
+	}
+	return t.run(ctx)
+}
+
+// run is Attempt with the provider of the claim selected.
+func (t *attempt) run(ctx context.Context) claim.Outcome {
+	e, a := t.Executor, &t.Attempt
 	intent, err := Parse(t.op, a.Payload)
 	if err != nil {
 		e.log.ErrorContext(ctx, "stored request does not parse; nothing was sent to the provider",
@@ -194,7 +203,7 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	if t.undone && reported == psp.FoundNo {
 		return t.onlyAsk(ctx)
 	}
-	switch expired := intent.Expired(a.Now); {
+	switch expired := intent.Expired(a.Now) || a.Canceled; {
 	case reported == psp.FoundUnknown:
 		return t.unknown(ctx, reasonNotAsked)
 	case reported == psp.FoundYes && intent.Holds() && t.caps.Blind:
@@ -213,7 +222,7 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 		return t.verdict(ctx, t.call(ctx))
 	case !t.caps.Lookup && t.lapsed():
 		return t.unconfirmed(ctx)
-	case !t.caps.Lookup && t.dedupes():
+	case !t.caps.Lookup && t.dedupes() && (!a.Canceled || t.op == Charge): // what else a repeat moves cannot be called back
 		return t.verdict(ctx, t.call(ctx))
 	case !t.caps.Lookup:
 		return t.unknown(ctx, reasonCannotAsk)

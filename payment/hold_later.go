@@ -80,7 +80,7 @@ func (t *attempt) heldWord(ctx context.Context) claim.Outcome {
 		if rec.ProviderRef == "" && rec.Generation > 1 {
 			break // perhaps of an earlier generation: its own hold names itself first
 		}
-		if by == rec.Minted.ID || by == "" && t.past(t.deadlineIn(RequiresCapture)) {
+		if by == rec.Minted.ID || by == "" && t.endsNow(RequiresCapture) {
 			return t.unanswered() // we have canceled it
 		}
 		return t.canceled(h.Ref)
@@ -120,7 +120,7 @@ func (t *attempt) orderedBy(order string) claim.Outcome {
 func (t *attempt) awaitHeld(ctx context.Context) claim.Outcome {
 	rec := &t.Record
 	own := rec.Interim.State == string(RequiresCapture) || rec.Interim.By == rec.Minted.ID
-	if !own || !t.past(t.deadlineIn(RequiresCapture)) {
+	if !own || !t.endsNow(RequiresCapture) {
 		return t.asItWas(ctx) // an order that takes too long pages by itself
 	}
 	r := t.sendCancel(ctx)
@@ -130,7 +130,7 @@ func (t *attempt) awaitHeld(ctx context.Context) claim.Outcome {
 	if r.Outcome == psp.Pending {
 		return t.orderedBy(rec.Minted.ID)
 	}
-	t.log.InfoContext(ctx, "a held charge has expired and could not be canceled", "object", rec.Minted.ID, "provider", t.name,
+	t.log.InfoContext(ctx, "a held charge that is to end could not be canceled", "object", rec.Minted.ID, "provider", t.name,
 		"provider_ref", rec.ProviderRef, "error", r.Err)
 	return t.asItWas(ctx)
 }

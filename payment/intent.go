@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -25,6 +26,10 @@ const (
 	Capture Operation = "capture"
 	Cancel  Operation = "cancel"
 )
+
+// CancelKey is the operation of a key that was given up before it was used. It moves no money, and its
+// object is none that can be read.
+const CancelKey Operation = claim.CancelKey
 
 // Compensation is the refund of a charge that no merchant requested, or still wants. Homeward alone
 // requests it. To the merchant its object is a refund.

@@ -92,7 +92,7 @@ func (t *attempt) show(ctx context.Context, ref string) claim.Outcome {
 		return t.unanswered() // by an attempt of ours that got no further
 	case m.Outcome == psp.Declined && m.Decline.Code == codeCanceled && t.Record.Interim != nil:
 		return t.canceled(ref)
-	case m.Outcome == psp.Pending && t.past(t.deadlineIn(m.Wait.State)), m.Outcome == psp.Authorized && t.past(t.deadlineIn(RequiresCapture)):
+	case m.Outcome == psp.Pending && t.endsNow(m.Wait.State), m.Outcome == psp.Authorized && t.endsNow(RequiresCapture):
 		return t.callOff(ctx, r)
 	}
 	if m.Outcome == psp.Approved && t.intent.Holds() {
@@ -131,14 +131,14 @@ func (t *attempt) stillPending(ctx context.Context) claim.Outcome {
 	return v
 }
 
-// callOff cancels a payment that is not payable any more. A charge that was paid
+// callOff cancels a payment that is not payable any more, or whose key was canceled. A charge that was paid
 // meanwhile cannot be canceled; the next look-up finds it.
 func (t *attempt) callOff(ctx context.Context, was psp.Result) claim.Outcome {
 	r := t.sendCancel(ctx)
 	if r.Outcome == psp.Approved {
 		return t.unanswered()
 	}
-	t.log.InfoContext(ctx, "a pending payment has expired and could not be canceled", "object", t.Record.Minted.ID,
+	t.log.InfoContext(ctx, "a pending payment that is to end could not be canceled", "object", t.Record.Minted.ID,
 		"provider", t.name, "provider_ref", was.ProviderRef, "error", r.Err)
 	return t.verdict(ctx, was)
 }
@@ -185,6 +185,11 @@ func (t *attempt) deadlineIn(state psp.State) time.Time {
 	default:
 		return time.Time{}
 	}
+}
+
+// endsNow reports whether a charge that waits in state is to be called off.
+func (t *attempt) endsNow(state psp.State) bool {
+	return t.Canceled && t.op == Charge || t.past(t.deadlineIn(state))
 }
 
 func (t *attempt) overdue() bool { return t.past(t.deadline()) }

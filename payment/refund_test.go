@@ -538,7 +538,7 @@ func TestParseRefund(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	require.Equal(t, claim.Operations{"charge": "ch", "transfer": "tr", "refund": "re", "compensation": "re", "capture": "cap", "cancel": "can"}, Operations())
+	require.Equal(t, claim.Operations{"charge": "ch", "transfer": "tr", "refund": "re", "compensation": "re", "capture": "cap", "cancel": "can", "cancel_key": "key"}, Operations())
 	require.Equal(t, []Operation{Charge, Transfer, Refund}, Public())
 	require.Equal(t, "/v1/refunds", Path(Refund))
 	require.Equal(t, "refund", Object(Compensation))

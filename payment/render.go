@@ -116,6 +116,8 @@ func Prefix(op Operation) string {
 		return "cap"
 	case Cancel:
 		return "can"
+	case CancelKey:
+		return "key"
 	default:
 		return "ch"
 	}
@@ -127,7 +129,7 @@ func Public() []Operation { return []Operation{Charge, Transfer, Refund} }
 // Operations returns the id prefixes of each operation's objects, for a claim.Service.
 func Operations() claim.Operations {
 	all := claim.Operations{}
-	for _, op := range []Operation{Compensation, Capture, Cancel} {
+	for _, op := range []Operation{Compensation, Capture, Cancel, CancelKey} {
 		all[string(op)] = Prefix(op)
 	}
 	for _, op := range Public() {
@@ -139,8 +141,12 @@ func Operations() claim.Operations {
 // Unbound returns the operations that find their provider through another object: a
 // refund, a capture and a cancellation go to their charge's.
 func Unbound() map[string]bool {
-	return map[string]bool{string(Refund): true, string(Capture): true, string(Cancel): true}
+	return map[string]bool{string(Refund): true, string(Capture): true, string(Cancel): true, string(CancelKey): true}
 }
+
+// Unstopped returns the operations that go on although their key is canceled, as all that they do is
+// to end another claim.
+func Unstopped() map[string]bool { return map[string]bool{string(Capture): true, string(Cancel): true} }
 
 // refusal turns a problem into a response that can be stored.
 func (e *Executor) refusal(p problem.Problem) claim.Response {

@@ -30,7 +30,7 @@ func Agree(t *testing.T, one, other Harness) {
 		// An operation is drawn as often as it is named.
 		rt.Repeat(map[string]func(*rapid.T){
 			"arrive": p.step(p.arrive), "arrive again": p.step(p.arrive), "arrive once more": p.step(p.arrive),
-			"settle": p.step(p.settle), "settle again": p.step(p.settle), "take over": p.step(p.takeOver), "renew": p.step(p.renew),
+			"settle": p.step(p.settle), "settle again": p.step(p.settle), "take over": p.step(p.takeOver), "cancel": p.step(p.cancel), "renew": p.step(p.renew),
 			"take": p.step(p.take), "take again": p.step(p.take), "work": p.step(p.work), "work again": p.step(p.work), "unpark": p.step(p.unpark),
 			"pin": p.step(p.pin), "registrar": p.step(p.moveRegistrar), "status": p.step(p.setStatus),
 			"time passes": p.step(p.timePasses), "time passes again": p.step(p.timePasses), "sweep": p.step(p.sweep),
@@ -121,6 +121,9 @@ func (p *pair) arrive() {
 	key, home, stamped := p.key()
 	p.minted++
 	a := NewArrival(key, home, rapid.SampledFrom([]string{"100", "200"}).Draw(p.T, "body"), rapid.SampledFrom([]string{"n1", "n2"}).Draw(p.T, "holder"), fmt.Sprintf("ch_%s_%d", p.tenant, p.minted))
+	if rapid.IntRange(0, 4).Draw(p.T, "gives up") == 0 {
+		a.Operation = claim.CancelKey
+	}
 	a.UnderWay = rapid.SampledFrom([]time.Duration{0, 0, time.Minute}).Draw(p.T, "under way")
 	a.CompareOnly = rapid.IntRange(0, 9).Draw(p.T, "compare only") == 0
 	if a.Stamped = stamped; !stamped {
@@ -214,6 +217,11 @@ func (p *pair) settle() {
 		},
 	}).Draw(p.T, "verdict")()
 	if rapid.Bool().Draw(p.T, "with effects") {
+		if refused, ok := v.Outcome.(*claim.Refused); ok && held.State == claim.InFlight {
+			moved := *refused
+			moved.Posting, moved.Refund = Posting(held, held.Minted.ID), expiry(p.now())
+			v.Outcome = &moved
+		}
 		withEffects(v, held, p.now().Add(p.both[0].Policy.Lease))
 		events := Events(held, 2)
 		for i := range events {
@@ -235,6 +243,14 @@ func (p *pair) takeOver() {
 	held, from := p.held(), p.region("from")
 	p.on(func(h *Harness) any {
 		rec, err := h.Store(from).TakeOver(p.ctx, held.Key, held.Home, held.Minted.ID, "heir", from)
+		return p.answer(normal(rec), err)
+	})
+}
+
+func (p *pair) cancel() {
+	held, from, step := p.held(), p.region("from"), uuid.New()
+	p.on(func(h *Harness) any {
+		rec, err := h.Store(from).Cancel(p.ctx, held.Key, held.Home, held.Minted.ID, step, "clerk", from)
 		return p.answer(normal(rec), err)
 	})
 }

@@ -65,7 +65,7 @@ func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 // Transitions checks what the transitions of package claim decide. It needs the Store's
 // steps and Timeline, the queue of provider calls, and [claim.Restores].
 func Transitions(t *testing.T, newHarness func(t *testing.T) Harness) {
-	run(t, newHarness, beginTests, settleTests, waitTests, answerTests, closingTests, leaseTests, restoreTests)
+	run(t, newHarness, beginTests, settleTests, waitTests, answerTests, closingTests, leaseTests, cancelTests, restoreTests)
 }
 
 func run(t *testing.T, newHarness func(t *testing.T) Harness, groups ...[]test) {
@@ -348,7 +348,7 @@ func (w *world) same(want, got claim.Record) {
 }
 
 func normal(r claim.Record) claim.Record {
-	for _, t := range []*time.Time{&r.LeaseUntil, &r.HeldSince, &r.FirstUse, &r.SettledAt, &r.Minted.Created} {
+	for _, t := range []*time.Time{&r.LeaseUntil, &r.HeldSince, &r.FirstUse, &r.SettledAt, &r.CanceledAt, &r.Minted.Created} {
 		if !t.IsZero() {
 			*t = t.UTC().Round(0)
 		}

@@ -45,6 +45,8 @@ type Cell struct {
 	Declined   string
 	DeclinedAt time.Time
 	DeclinedTo time.Duration // the provider's own pause
+	// Canceled is when the merchant gave the key up while the cell was working.
+	Canceled time.Time
 	// Interim is the answer while the claim is pending, Waits the state that it waits
 	// in.
 	Interim, Waits string
@@ -74,6 +76,12 @@ func NewModel(p claim.Policy) *Model {
 		Books: map[Ref]ledger.Transaction{}, Events: map[Ref]outbox.Message{}, Expiring: map[Ref]outbox.Message{}, Unpaid: map[Ref]claim.Unpaid{},
 	}
 }
+
+// GiveUp is the body of a request that gives its key up. The cell of one answers every body.
+const GiveUp = "{}"
+
+// of reports whether the cell answers a request with body.
+func (c *Cell) of(body string) bool { return c.Body == body || c.Body == GiveUp }
 
 // final reports whether the cell's reply is stored.
 func (c *Cell) final() bool { return c.Status == Paid || c.Status == Refused }
@@ -131,7 +139,10 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, und
 	if c.over(m.Policy.ReplayFor, now) {
 		return claim.TombStone
 	}
-	if c.Body != body {
+	if body == GiveUp && c.Body != GiveUp {
+		return claim.Used
+	}
+	if !c.of(body) {
 		return claim.Mismatch
 	}
 	if c.final() {
@@ -160,7 +171,7 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, und
 // latest decline.
 func (m *Model) Shares(at Place, body string, underWay time.Duration, now time.Time) bool {
 	c := m.Cells[at]
-	if c == nil || c.over(m.Policy.ReplayFor, now) || c.Body != body || c.final() || c.Declined == "" {
+	if c == nil || c.over(m.Policy.ReplayFor, now) || !c.of(body) || body == GiveUp && c.Body != GiveUp || c.final() || c.Declined == "" {
 		return false
 	}
 	since := now.Sub(c.DeclinedAt)
@@ -177,6 +188,23 @@ func (c *Cell) hold(holder string, now time.Time, lease time.Duration) {
 	c.Holder, c.Held, c.Lease = holder, now, now.Add(lease)
 	c.Fence++
 	c.Attempts++
+}
+
+// Cancel marks a claim as given up. It returns nil or the error that the store must return.
+func (m *Model) Cancel(at Place, id string, now time.Time) error {
+	c := m.Cells[at]
+	switch {
+	case c == nil || c.Status != Working || c.ID != id:
+		return claim.ErrFenced
+	case !c.Canceled.IsZero():
+		return nil
+	}
+	c.Canceled = now
+	c.Fence++ // whoever does not know of it must not settle
+	if c.Waits != "" && c.Holder == "" {
+		c.Lease = now // the worker is to call it off
+	}
+	return nil
 }
 
 // Inherit takes a claim over. It returns nil or the error that the store must
@@ -234,11 +262,18 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		c.Interim, c.Waits = "", ""
 		m.settled(at, c, &held, &v, now)
 	}
-	if done, ok := v.Outcome.(*claim.Done); ok && done.Posting != nil {
-		if _, ok := m.Books[Ref{at.Home, done.Posting.ID}]; ok {
+	var posting *ledger.Transaction
+	switch o := v.Outcome.(type) {
+	case *claim.Done:
+		posting = o.Posting
+	case *claim.Refused:
+		posting = o.Posting
+	}
+	if posting != nil {
+		if _, ok := m.Books[Ref{at.Home, posting.ID}]; ok {
 			return ledger.ErrConflict, true // money is booked once, whatever else is wrong
 		}
-		post := *done.Posting
+		post := *posting
 		post.Region, post.At = at.Home, now
 		m.Books[Ref{at.Home, post.ID}] = post
 	}
@@ -250,9 +285,15 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		return nil, true
 	case *claim.Refused:
 		end(Refused, o.Response, o.Reason)
+		if o.Refund != nil {
+			e := *o.Refund
+			e.ID, e.Kind, e.CreatedAt = c.ID+"/refund", outbox.KindRefund, now
+			e.Region, e.Tenant, e.Key = at.Home, at.Key.Tenant, at.Key.Value
+			m.Expiring[Ref{at.Home, e.ID}] = e
+		}
 		return nil, true
 	case *claim.Released:
-		if c.Generation == m.Policy.MaxGenerations {
+		if c.Generation == m.Policy.MaxGenerations || !c.Canceled.IsZero() {
 			end(Refused, o.Response, o.Reason)
 			return nil, true
 		}
@@ -310,7 +351,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 func (m *Model) emit(at Place, held *claim.Record, v *claim.Verdict, now time.Time) {
 	events := maps.Clone(m.Events)
 	for _, e := range v.Events() {
-		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, "charge"
+		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, held.Operation
 		e.CreatedAt, e.Due = now, now
 		if first(held, v.Events()) {
 			e.Due = now.Add(m.Policy.EventsFor())
@@ -337,7 +378,7 @@ func first(held *claim.Record, events []outbox.Message) bool {
 func (m *Model) settled(at Place, c *Cell, held *claim.Record, v *claim.Verdict, now time.Time) {
 	m.emit(at, held, v, now)
 	ref := Ref{at.Home, c.ID}
-	if state, ok := map[Status]claim.State{Refused: claim.FailedTerminal, Released: claim.FailedRetry}[c.Status]; ok {
+	if state, ok := map[Status]claim.State{Refused: claim.FailedTerminal, Released: claim.FailedRetry}[c.Status]; ok && c.Body != GiveUp {
 		m.Unpaid[ref] = claim.Unpaid{
 			Object: c.ID, Home: at.Home, Tenant: at.Key.Tenant, Operation: "charge", State: state, Reason: c.Reason, At: now,
 		}

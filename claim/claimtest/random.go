@@ -43,6 +43,7 @@ func Random(t *testing.T, h Harness) {
 			"arrive, pinned": r.arrivePinned,
 			"settle":         r.settle,
 			"take over":      r.takeOver,
+			"cancel":         r.cancel,
 			"renew":          r.renew,
 			"replica":        r.replica,
 			"time passes":    r.wait,
@@ -139,11 +140,14 @@ func (r *random) arrivePinned(t *rapid.T) {
 }
 
 func (r *random) begin(t *rapid.T, at Place, pinned *time.Time) {
-	body := rapid.SampledFrom([]string{"100", "200"}).Draw(t, "body")
+	body := rapid.SampledFrom([]string{"100", "100", "200", "200", GiveUp}).Draw(t, "body")
 	r.minted++
 	id := fmt.Sprintf("ch_%s_%d", r.tenant, r.minted)
 	holder := rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "holder")
 	a := NewArrival(at.Key, at.Home, body, holder, id)
+	if body == GiveUp {
+		a.Operation = claim.CancelKey
+	}
 	if pinned != nil {
 		a.Stamped, a.PinnedAt = false, *pinned
 	}
@@ -180,6 +184,11 @@ func (r *random) settle(t *rapid.T) {
 		r.settled++
 		if done, ok := withEffects(v, held, now.Add(r.Policy.ReplayFor)).Outcome.(*claim.Done); ok && rapid.IntRange(0, 9).Draw(t, "booked before") == 0 {
 			done.Posting.ID = "ch_" + r.tenant + "_shared"
+		}
+		if refused, ok := v.Outcome.(*claim.Refused); ok && held.State == claim.InFlight && rapid.Bool().Draw(t, "moved all the same") {
+			moved := *refused
+			moved.Posting, moved.Refund = Posting(held, held.Minted.ID), expiry(now)
+			v.Outcome = &moved
 		}
 		events := Events(held, rapid.IntRange(0, 2).Draw(t, "events"))
 		for i := range events {
@@ -247,6 +256,22 @@ func (r *random) takeOver(t *rapid.T) {
 	rec, err := r.Store(r.region(t, "from")).TakeOver(r.ctx, at.Key, at.Home, id, "heir", at.Home)
 	if want := r.model.Inherit(at, id, "heir", now); !errors.Is(err, want) {
 		t.Fatalf("take-over of %v: %v, want %v", at, err, want)
+	}
+	if err == nil {
+		r.equal(t, at, rec)
+	}
+}
+
+func (r *random) cancel(t *rapid.T) {
+	at := r.claimed(t)
+	now := r.now(t)
+	id := "ch_of_an_earlier_life"
+	if c := r.model.Cells[at]; c != nil && rapid.IntRange(0, 4).Draw(t, "of this life") > 0 {
+		id = c.ID
+	}
+	rec, err := r.Store(r.region(t, "from")).Cancel(r.ctx, at.Key, at.Home, id, uuid.New(), "clerk", at.Home)
+	if want := r.model.Cancel(at, id, now); !errors.Is(err, want) {
+		t.Fatalf("canceling %v: %v, want %v", at, err, want)
 	}
 	if err == nil {
 		r.equal(t, at, rec)
@@ -437,10 +462,10 @@ func (r *random) equal(t *rapid.T, at Place, rec claim.Record) {
 	}
 	got := fmt.Sprint(rec.State, rec.Holder, rec.Fence, rec.Generation, rec.Attempts, rec.Unknowns, rec.NotFounds,
 		rec.FirstUse.UTC(), rec.HeldSince.UTC(), rec.LeaseUntil.UTC(), rec.SettledAt.UTC(), rec.Minted.ID, reply, rec.Reason, rec.Response != nil,
-		string(refusal.Response.Body), refusal.At.UTC(), string(interim.Response.Body), interim.State+interim.By)
+		string(refusal.Response.Body), refusal.At.UTC(), string(interim.Response.Body), interim.State+interim.By, rec.CanceledAt.UTC())
 	want := fmt.Sprint(states[c.Status], c.Holder, c.Fence, c.Generation, c.Attempts, c.Unknowns, c.NotFound,
 		c.First.UTC(), c.Held.UTC(), c.Lease.UTC(), c.Settled.UTC(), c.ID, c.Reply, c.Reason, c.final(),
-		c.Declined, c.DeclinedAt.UTC(), c.Interim, c.Waits)
+		c.Declined, c.DeclinedAt.UTC(), c.Interim, c.Waits, c.Canceled.UTC())
 	if got != want {
 		t.Fatalf("%v is\n%s, the model has\n%s", at, got, want)
 	}

@@ -3,6 +3,7 @@ package claimtest
 import (
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -132,6 +133,10 @@ func outcome[O any, P interface {
 	switch o := any(o).(type) {
 	case *claim.Done:
 		o.Posting = Posting(held, held.Minted.ID)
+	case *claim.Refused:
+		o.Posting = Posting(held, held.Minted.ID)
+		o.Refund.Due = held.FirstUse.Add(time.Minute)
+		o.Refund.Fence, o.Refund.Attempts, o.Refund.LastError, o.Refund.Parked = 0, 0, "", false // the worker's
 	case *claim.Released:
 		o.Expiry.Due = held.FirstUse.Add(w.Policy.ReplayFor)
 		o.Expiry.Fence, o.Expiry.Attempts, o.Expiry.LastError, o.Expiry.Parked = 0, 0, "", false // the worker's
@@ -182,6 +187,26 @@ var wholeTests = []test{
 		require.NoError(w, err)
 		want, fx, err := claim.TakeOver(&rec, rec.Minted.ID, "heir", w.Regions[1], &w.Policy, taken.HeldSince)
 		w.keeps(taken, want, fx, err)
+	}},
+	{"whole: cancel", func(w *world) {
+		cancel := func(rec claim.Record) {
+			w.minted += 100
+			var step uuid.UUID
+			fillFrom(w.minted, &step)
+			got, err := w.at(w.Regions[1]).Cancel(w.ctx, rec.Key, w.home, rec.Minted.ID, step, "clerk", w.Regions[2])
+			require.NoError(w, err)
+			want, fx, err := claim.Cancel(&rec, rec.Minted.ID, step, "clerk", w.Regions[2], got.CanceledAt)
+			w.keeps(got, want, fx, err)
+			again, err := w.at(w.home).Cancel(w.ctx, rec.Key, w.home, rec.Minted.ID, uuid.New(), "another", w.home)
+			require.NoError(w, err)
+			w.same(got, again)
+			w.keeps(again, want, fx, nil)
+		}
+		cancel(w.begin(w.whole(w.stamped()), claim.Won))
+		rec := w.begin(w.whole(w.stamped()), claim.Won)
+		cancel(w.ends(rec, outcome[claim.Unknown](w, rec, false)))
+		rec = w.begin(w.whole(w.stamped()), claim.Won)
+		cancel(w.ends(rec, outcome[claim.Pending](w, rec, false)))
 	}},
 	{"whole: begin again", func(w *world) {
 		// Of a generation after it was taken over, waited, and was released; in another spelling, as that

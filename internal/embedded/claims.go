@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
 	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
@@ -102,6 +103,13 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
 	return v.change(ctx, home, key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
 		return claim.TakeOver(old, object, holder, region, &v.policy, now)
+	})
+}
+
+// Cancel implements [claim.Store].
+func (v *View) Cancel(ctx context.Context, key claim.Key, home, object string, step uuid.UUID, node, region string) (claim.Record, error) {
+	return v.change(ctx, home, key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+		return claim.Cancel(old, object, step, node, region, now)
 	})
 }
 

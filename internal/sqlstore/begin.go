@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
 )
@@ -17,6 +18,7 @@ var (
 	claimFind      = declare[findArgs]("find")
 	claimBeginNext = declare[beginAgainArgs]("begin_again")
 	claimTakeOver  = declare[takeOverArgs]("take_over")
+	claimCancel    = declare[cancelArgs]("cancel")
 )
 
 // Begin implements [claim.Store].
@@ -284,6 +286,7 @@ type beginAgainArgs struct {
 	Message           callRow
 	MessageCreatedAt  time.Time
 	KeepRefusal       bool
+	CanceledAt        zeronull.Timestamptz
 }
 
 func (v *View) beginAgain(ctx context.Context, got present, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
@@ -292,6 +295,7 @@ func (v *View) beginAgain(ctx context.Context, got present, step uuid.UUID, next
 		FirstUse: next.FirstUse, Created: next.Minted.Created, Generation: int32(next.Generation), ProviderRef: next.ProviderRef,
 		GoodUntil: got.now.Add(decisionLife), Message: callOf(fx.Enqueue), MessageCreatedAt: fx.Enqueue.CreatedAt,
 		KeepRefusal: next.Refusal != nil, // which is then the row's
+		CanceledAt:  zeronull.Timestamptz(next.CanceledAt),
 	}, pgx.RowTo[int64])
 	return found, claimError(claimBeginNext.name, err)
 }
@@ -341,6 +345,60 @@ func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next
 	args := takeOverArgs{heldBy(row, step, next, fx), int32(next.NotFounds)}
 	_, found, _, err := one(ends(ctx), v.db, claimTakeOver, repeatable, args, pgx.RowTo[int64])
 	return found, claimError(claimTakeOver.name, err)
+}
+
+// Cancel implements [claim.Store].
+func (v *View) Cancel(ctx context.Context, key claim.Key, home, object string, step uuid.UUID, node, region string) (claim.Record, error) {
+	ctx, err := v.reach(ends(ctx), home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	for range maxLooks {
+		row, now, err := v.get(ctx, key, home)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		var old *claim.Record
+		if row != nil {
+			old = &row.record
+		}
+		next, fx, err := claim.Cancel(old, object, step, node, region, now)
+		if err != nil || next == old { // the mark is there, whoever made it
+			return valueOf(next), err
+		}
+		done, err := v.cancel(ctx, row, step, next, &fx)
+		if err != nil || done {
+			return *next, err
+		}
+	}
+	return claim.Record{}, restless(key)
+}
+
+type cancelArgs struct {
+	keyArgs
+	OldStep, Step          uuid.UUID
+	Fence                  int64
+	CanceledAt, LeaseUntil time.Time
+	Waits                  bool
+	Entry                  placedEntry
+}
+
+func (v *View) cancel(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
+	args := cancelArgs{
+		keyArgs: keyIn(next.Home, next.Key), OldStep: row.step, Step: step, Fence: int64(next.Fence),
+		CanceledAt: next.CanceledAt, LeaseUntil: next.LeaseUntil, Waits: !fx.Reschedule.IsZero(),
+		Entry: placedEntryOf(newEntry(), &fx.Audit[0]),
+	}
+	_, found, _, err := one(ctx, v.db, claimCancel, repeatable, args, pgx.RowTo[int64])
+	return found, claimError(claimCancel.name, err)
+}
+
+// valueOf is the record that r points to, the zero one for nil.
+func valueOf(r *claim.Record) (rec claim.Record) {
+	if r != nil {
+		rec = *r
+	}
+	return rec
 }
 
 // heldArgs assign a row that was read to a holder.

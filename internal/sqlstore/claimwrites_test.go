@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -109,6 +110,33 @@ func claimWrites() []operation {
 			}
 			require.NoError(c, err)
 			require.EqualValues(c, 2, rec.Fence)
+		},
+	}, {
+		name: "cancel", statements: []string{"cancel"},
+		before: heldByUs,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.Cancel(ctx, c.key, here, c.held.Minted.ID, uuid.New(), "clerk", here)
+		},
+		right: func(c *cell) {
+			rec := c.got.(claim.Record)
+			require.True(c, rec.Canceled())
+			require.EqualValues(c, 2, rec.Fence)
+			require.Equal(c, "a", rec.Holder)
+		},
+		effect: func(c *cell, want, is *stored) {
+			row := &want.Claims[0]
+			row.Fence = 2
+			require.Equal(c, row.Lease, is.Claims[0].Lease)
+			renamed(c, row, is.Claims[0])
+			want.Audit = append(want.Audit, "canceled 2")
+		},
+		next: func(c *cell, done bool) {
+			_, err := c.others.Settle(c.ctx, c.held, approved)
+			if !done {
+				require.NoError(c, err)
+				return
+			}
+			require.ErrorIs(c, err, claim.ErrFenced)
 		},
 	}, {
 		name: "renew", statements: []string{"renew"}, once: true,

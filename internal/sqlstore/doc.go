@@ -42,6 +42,7 @@
 //	begin_here          there is no pin, no row        as begin: the pin is in the same statement
 //	begin_again         the step that was read         read, and compare the step
 //	take_over           the step that was read         read, and compare the step
+//	cancel              the step that was read         read again: the mark that is there is the answer
 //	reattach            there is no row                read, and compare the step
 //	settle, defer       object, fence, unknowns, state run again; on "no row" read, and compare the step,
 //	                                                   which is the verdict's id: also in a later call

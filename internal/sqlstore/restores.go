@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
 )
@@ -36,6 +37,7 @@ type (
 		mintedRow
 		FirstUse, Created time.Time
 		Generation        int32
+		CanceledAt        zeronull.Timestamptz
 		GoodUntil         time.Time
 		Message           callRow
 	}
@@ -188,7 +190,7 @@ func (v *View) put(ctx context.Context, row *claimRow, now time.Time, step uuid.
 			LeaseUntil: next.LeaseUntil, HeldSince: next.HeldSince, Attempts: int32(next.Attempts), Entry: placedEntryOf(newEntry(), &fx.Audit[0]),
 		},
 		mintedRow: mintedOf(next), FirstUse: next.FirstUse, Created: next.Minted.Created, Generation: int32(next.Generation),
-		GoodUntil: now.Add(decisionLife), Message: callOf(fx.Enqueue),
+		CanceledAt: zeronull.Timestamptz(next.CanceledAt), GoodUntil: now.Add(decisionLife), Message: callOf(fx.Enqueue),
 	}, pgx.RowTo[int64])
 	return found, claimError(claimReattach.name, err)
 }

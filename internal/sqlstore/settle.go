@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/outbox"
 )
 
 var (
@@ -159,10 +158,10 @@ type (
 		eventRow
 	}
 	settledExpiry struct {
-		N                            int32
-		Kind, Operation, TraceParent string
-		Payload                      []byte
-		Due                          time.Time
+		N                                int32
+		ID, Kind, Operation, TraceParent string
+		Payload                          []byte
+		Due                              time.Time
 	}
 	settledUnpaid struct {
 		N           int32
@@ -192,7 +191,7 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 	args.Claims = append(args.Claims, c)
 	if m := fx.Expiry; m != nil {
 		args.Expiries = append(args.Expiries, settledExpiry{
-			N: n, Kind: string(outbox.KindExpiry), Operation: m.Operation, TraceParent: m.TraceParent, Payload: notNil(m.Payload), Due: m.Due,
+			N: n, ID: m.ID, Kind: string(m.Kind), Operation: m.Operation, TraceParent: m.TraceParent, Payload: notNil(m.Payload), Due: m.Due,
 		})
 	}
 	if fx.Unpaid != nil {

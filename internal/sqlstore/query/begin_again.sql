@@ -11,7 +11,7 @@ WITH won AS (
         attempts = @attempts::int4, unknowns = 0, not_founds = 0, reason = '', provider_ref = @provider_ref::text,
         settled_at = NULL, step = @step::uuid, removable_at = NULL,
         answer_status = NULL, answer_header = NULL, answer_body = NULL, answer_blob = NULL,
-        interim = NULL,
+        interim = NULL, canceled_at = @canceled_at::timestamptz,
         refused_at = CASE WHEN @keep_refusal::bool THEN refused_at END, refusal = CASE WHEN @keep_refusal::bool THEN refusal END,
         call_payload = @message_payload::bytea, call_trace = @message_trace_parent::text, call_created = @message_created_at::timestamptz,
         call_due = @lease_until::timestamptz, call_parked = NULL, call_fence = @message_fence::int8, call_attempts = NULL, call_error = NULL,

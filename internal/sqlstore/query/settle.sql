@@ -77,12 +77,12 @@ WITH said AS MATERIALIZED (
 ), expiring AS (
     INSERT INTO expiries (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT @home::crdb_internal_region, s.object_id, x.kind, s.tenant_id, s.idem_key, x.operation, x.payload, x.trace_parent, now(), x.due, 0
+    SELECT @home::crdb_internal_region, x.id, x.kind, s.tenant_id, s.idem_key, x.operation, x.payload, x.trace_parent, now(), x.due, 0
     FROM settled AS s
     JOIN unnest(
-        @expiries_n::int4[], @expiries_kind::text[], @expiries_operation::text[], @expiries_payload::bytea[],
+        @expiries_n::int4[], @expiries_id::text[], @expiries_kind::text[], @expiries_operation::text[], @expiries_payload::bytea[],
         @expiries_trace_parent::text[], @expiries_due::timestamptz[]
-    ) AS x (n, kind, operation, payload, trace_parent, due) ON x.n = s.n
+    ) AS x (n, id, kind, operation, payload, trace_parent, due) ON x.n = s.n
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING expiries.home_region
 ), remembered AS (

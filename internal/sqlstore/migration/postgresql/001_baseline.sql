@@ -144,6 +144,7 @@ CREATE TABLE claims (
     refusal             bytea,
     -- The answer while the payer has to act or a bank takes its time; see claim.Interim.
     interim             bytea,
+    canceled_at         timestamptz,
 
     -- The final answer, which every retry reads; NULL before.
     answer_status       int2 CONSTRAINT claims_answer_sendable CHECK (answer_status BETWEEN 200 AND 599),

@@ -57,6 +57,7 @@ type Claim struct {
 	Interim       *Response `protobuf:"bytes,26,opt,name=interim" json:"interim,omitempty"`
 	InterimState  string    `protobuf:"bytes,27,opt,name=interim_state,json=interimState" json:"interim_state,omitempty"`
 	InterimBy     string    `protobuf:"bytes,28,opt,name=interim_by,json=interimBy" json:"interim_by,omitempty"` // the object that brings it about
+	CanceledAt    int64     `protobuf:"varint,29,opt,name=canceled_at,json=canceledAt" json:"canceled_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +286,13 @@ func (x *Claim) GetInterimBy() string {
 		return x.InterimBy
 	}
 	return ""
+}
+
+func (x *Claim) GetCanceledAt() int64 {
+	if x != nil {
+		return x.CanceledAt
+	}
+	return 0
 }
 
 type Header struct {
@@ -1172,7 +1180,7 @@ var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xa7\a\n" +
+	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xc8\a\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12/\n" +
 	"\x13fingerprint_version\x18\x02 \x01(\rR\x12fingerprintVersion\x12 \n" +
@@ -1210,7 +1218,9 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\ainterim\x18\x1a \x01(\v2\x1b.homeward.store.v1.ResponseR\ainterim\x12#\n" +
 	"\rinterim_state\x18\x1b \x01(\tR\finterimState\x12\x1d\n" +
 	"\n" +
-	"interim_by\x18\x1c \x01(\tR\tinterimBy\"2\n" +
+	"interim_by\x18\x1c \x01(\tR\tinterimBy\x12\x1f\n" +
+	"\vcanceled_at\x18\x1d \x01(\x03R\n" +
+	"canceledAt\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x7f\n" +

@@ -1,0 +1,126 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Cancel gives the key of req, whose operation is [CancelKey], up at its home. It returns the key's
+// claim as it is then:
+//
+//   - one of the operation CancelKey, final, if the key was never used. It was begun and executed as any
+//     request is, and refuses all others.
+//   - one in flight, marked by [Cancel]. Cancel waits for its end for as long as a twin would. One of
+//     an operation that is [Config].Unstopped is not marked.
+//   - one that is final. A released one is closed: its key takes no more requests.
+//
+// Nothing that a claim holds is given back here. The errors are those of [Service.Do]. Cancel may be
+// repeated, in any region.
+func (s *Service) Cancel(ctx context.Context, home string, req *Request) (rec Record, reply Reply, err error) {
+	arrival, err := s.arrival(home, req)
+	if err != nil {
+		return rec, reply, err
+	}
+	if req.Began.IsZero() {
+		timed := *req
+		timed.Began, req = time.Now(), &timed
+	}
+	s.executing.Add(1)
+	defer s.executing.Done()
+	for {
+		begun, sentAt, waited, err := s.begin(ctx, req, &arrival)
+		s.meters.begun(req, &begun, err)
+		if err != nil {
+			return rec, reply, err
+		}
+		rec = begun.Record
+		if begun.Decision == NeedPin {
+			return rec, reply, ErrNeedPin
+		}
+		reply = s.frame(&rec, begun.Now, true)
+		reply.Away = waited
+		switch begun.Decision {
+		case Won, WonUnknown:
+			reply, err = s.execute(context.WithoutCancel(ctx), &rec, Attempt{Payload: arrival.Input.Canonical, Recovery: begun.Decision == WonUnknown}, sentAt)
+			rec.State = reply.State
+			return rec, reply, err
+		case Replay:
+			return rec, reply, nil
+		case Used:
+			rec, err = s.giveUp(ctx, &rec, begun.Now)
+			if errors.Is(err, ErrFenced) {
+				continue // another step of the claim was faster
+			}
+			reply.State = rec.State
+			return rec, reply, err
+		case TombStone:
+			return rec, reply, &ExpiredError{FirstUse: rec.FirstUse}
+		default:
+			return rec, reply, &InUseError{RetryAfter: s.c.Policy.WaitMax}
+		}
+	}
+}
+
+// giveUp marks or closes the claim of a key that is given up, and waits for its end.
+func (s *Service) giveUp(ctx context.Context, rec *Record, now time.Time) (Record, error) {
+	switch {
+	case rec.State == FailedRetry:
+		verdict := s.verdict(s.c.Executor.Attempt(ctx, Attempt{Record: *rec, Closing: true, Canceled: true, Now: now}))
+		verdict.ID = uuid.New()
+		closed, err := s.record(context.WithoutCancel(ctx), rec, &verdict)
+		s.meters.ended(rec.Operation, &closed, err)
+		return closed, err
+	case rec.State != InFlight:
+		return *rec, nil
+	}
+	last := *rec
+	if !rec.Canceled() && !s.c.Unstopped[rec.Operation] {
+		var err error
+		if last, err = s.c.Store.Cancel(context.WithoutCancel(ctx), rec.Key, rec.Home, rec.Minted.ID, uuid.New(), s.c.Node, s.c.Region); err != nil {
+			return last, err
+		}
+	}
+	wait := newWaiter(&s.c.Policy)
+	defer wait.close()
+	for {
+		done := s.flight.watch(rec.Home, rec.Key) // before the read, so that no end is missed
+		got, _, found, err := s.c.Store.Get(ctx, rec.Key, rec.Home)
+		switch {
+		case err == nil && found && got.Minted.ID == rec.Minted.ID:
+			last = got
+		case err == nil:
+			return last, ErrFenced // the key has been used anew since
+		}
+		if last.State != InFlight || !wait.next(ctx, done) {
+			return last, nil
+		}
+	}
+}
+
+// marked reports whether rec, which this node holds, was canceled since, and nothing else happened to
+// it. rec is then the row with the mark.
+func (s *Service) marked(ctx context.Context, rec *Record) bool {
+	if rec.Canceled() {
+		return false
+	}
+	got, _, found, err := s.c.Store.Get(ctx, rec.Key, rec.Home)
+	if err != nil || !found || got.Minted.ID != rec.Minted.ID || got.Holder != rec.Holder || got.Fence != rec.Fence+1 || !got.Canceled() {
+		return false
+	}
+	*rec = got
+	return true
+}
+
+// keeps reports whether a holder whose lease was not renewed has lost it only to a mark. It then has
+// the lease under the fence of the mark, and the next heartbeat renews it.
+func (s *Service) keeps(ctx context.Context, hold *holding) bool {
+	rec, now, found, err := s.c.Store.Get(ctx, hold.lease.Key, hold.lease.Home)
+	if err != nil || !found || rec.Holder != s.c.Node || rec.Fence != hold.lease.Fence+1 || !rec.Canceled() || !now.Before(rec.LeaseUntil) {
+		return false
+	}
+	hold.lease.Fence = rec.Fence
+	return true
+}

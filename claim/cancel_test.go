@@ -1,0 +1,212 @@
+package claim
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// giving is a request that gives the key of another up.
+func giving(value string) *Request {
+	req := order(value, 0)
+	req.Operation, req.Input.Canonical = CancelKey, []byte("{}")
+	return req
+}
+
+// canceler executes as package payment does for a canceled key, and otherwise charges after a while.
+func canceler(calls *int, takes time.Duration) provider {
+	no := func(text string) Outcome {
+		return &Refused{Response: Response{Status: 410, Body: []byte(text)}, Reason: "key_canceled"}
+	}
+	return func(ctx context.Context, a Attempt) Outcome {
+		switch {
+		case a.Record.Operation == CancelKey:
+			return no("unused")
+		case a.Canceled && a.Found != nil:
+			return no("called off " + a.Record.Minted.ID)
+		case a.Canceled:
+			return no("never sent")
+		}
+		*calls++
+		select {
+		case <-time.After(takes):
+			return charged(a)
+		case <-ctx.Done():
+			return &Unknown{Reason: "cut off"}
+		}
+	}
+}
+
+func serveCancel(t *testing.T, store Store, p Policy, node string, e provider) *Service {
+	t.Helper()
+	s := serve(t, store, bucket{}, p, node, e)
+	s.c.Operations = Operations{"charge": "ch", "capture": "cap", CancelKey: "key"}
+	s.c.Unstopped = map[string]bool{"capture": true}
+	return s
+}
+
+func TestAKeyIsGivenUpBeforeItIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		s := serveCancel(t, store, store.policy, "n1", canceler(&calls, time.Second))
+		for range 2 {
+			rec, reply, err := s.Cancel(t.Context(), "us-east1", giving("k"))
+			require.NoError(t, err)
+			require.Equal(t, CancelKey, rec.Operation)
+			require.Equal(t, FailedTerminal, rec.State)
+			require.Equal(t, FailedTerminal, reply.State)
+		}
+		for _, amount := range []int{100, 200} {
+			reply, err := s.Do(t.Context(), "us-east1", order("k", amount))
+			require.NoError(t, err)
+			require.Equal(t, "unused", string(reply.Response.Body))
+			require.True(t, reply.Replayed)
+		}
+		require.Zero(t, calls)
+	})
+}
+
+// The holder of a claim goes on with its call, over many heartbeats, finds the mark when it records the
+// answer, and records what that is under the mark. Its caller, its twin and the merchant who gave up
+// read the same.
+func TestAKeyIsGivenUpDuringItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		s := serveCancel(t, store, store.policy, "n1", canceler(&calls, 60*time.Second))
+		other := serveCancel(t, store, store.policy, "n2", canceler(&calls, time.Second))
+		type answer struct {
+			body string
+			err  error
+		}
+		first := make(chan answer, 1)
+		go func() {
+			reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+			first <- answer{string(reply.Response.Body), err}
+		}()
+		synctest.Wait()
+		start := time.Now()
+		rec, _, err := other.Cancel(t.Context(), "us-east1", giving("k"))
+		require.NoError(t, err)
+		require.Equal(t, InFlight, rec.State)
+		require.True(t, rec.Canceled())
+		require.Equal(t, store.policy.WaitMax, time.Since(start))
+		got := <-first
+		require.NoError(t, got.err)
+		require.Equal(t, "called off "+rec.Minted.ID, got.body)
+		require.Equal(t, 60*time.Second, time.Since(start), "the call was not cut off")
+		rec, _, err = other.Cancel(t.Context(), "us-east1", giving("k"))
+		require.NoError(t, err)
+		require.Equal(t, FailedTerminal, rec.State)
+		reply, err := other.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, got.body, string(reply.Response.Body))
+		require.Equal(t, 1, calls)
+	})
+}
+
+// A holder that died does not see the mark; whoever takes its claim over does.
+func TestAKeyIsGivenUpAfterItsHolderDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		e := canceler(&calls, time.Second)
+		dead := serveCancel(t, brokenSettle{store}, store.policy, "n1", e)
+		_, err := dead.Do(t.Context(), "us-east1", order("k", 100))
+		require.Error(t, err)
+		s := serveCancel(t, store, store.policy, "n2", e)
+		rec, _, err := s.Cancel(t.Context(), "us-east1", giving("k"))
+		require.NoError(t, err)
+		require.Equal(t, InFlight, rec.State)
+		time.Sleep(2 * store.policy.LeaseCeiling)
+		s.Recover(t.Context(), store.messages[rec.Minted.ID])
+		reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, "never sent", string(reply.Response.Body))
+		require.Equal(t, 1, calls)
+	})
+}
+
+func TestAReleasedKeyIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		e := canceler(&calls, time.Second)
+		s := serveCancel(t, store, store.policy, "n1", func(ctx context.Context, a Attempt) Outcome {
+			if a.Canceled {
+				return e(ctx, a)
+			}
+			return &Released{Response: Response{Status: 402, Body: []byte("no funds")}}
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		rec, reply, err := s.Cancel(t.Context(), "us-east1", giving("k"))
+		require.NoError(t, err)
+		require.Equal(t, FailedTerminal, rec.State)
+		require.Equal(t, FailedTerminal, reply.State)
+		time.Sleep(time.Hour)
+		again, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, "never sent", string(again.Response.Body))
+	})
+}
+
+// A final claim stays as it is, and so does one that is not stopped.
+func TestWhatAKeyHasDoneStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		s := serveCancel(t, store, store.policy, "n1", canceler(&calls, 3*time.Second))
+		reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		before := store.row(order("k", 0).Key)
+		rec, _, err := s.Cancel(t.Context(), "us-east1", giving("k"))
+		require.NoError(t, err)
+		require.Equal(t, before, rec)
+		require.Equal(t, before, store.row(rec.Key))
+		require.Equal(t, Completed, reply.State)
+
+		capture := order("capture", 100)
+		capture.Operation = "capture"
+		go func() { _, _ = s.Do(t.Context(), "us-east1", capture) }()
+		synctest.Wait()
+		rec, _, err = s.Cancel(t.Context(), "us-east1", giving("capture"))
+		require.NoError(t, err)
+		require.Equal(t, Completed, rec.State, "Cancel has waited for its end")
+		require.False(t, rec.Canceled())
+
+		time.Sleep(store.policy.ReplayFor)
+		_, _, err = s.Cancel(t.Context(), "us-east1", giving("k"))
+		var expired *ExpiredError
+		require.ErrorAs(t, err, &expired)
+	})
+}
+
+// A replica's final answer says nothing to who gives the key up, and a canceled key answers any body.
+func TestAReplicaOfAKeyThatWasGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		s := serveCancel(t, shownRows{store}, store.policy, "n1", canceler(&calls, time.Second))
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		_, found, _, err := s.Replica(t.Context(), giving("k"))
+		require.NoError(t, err)
+		require.False(t, found)
+		_, _, err = s.Cancel(t.Context(), "us-east1", giving("never"))
+		require.NoError(t, err)
+		reply, found, _, err := s.Replica(t.Context(), order("never", 300))
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, "unused", string(reply.Response.Body))
+	})
+}
+
+// shownRows has replicas that are never behind.
+type shownRows struct{ *rows }
+
+func (s shownRows) Replica(ctx context.Context, key Key) (Shown, error) {
+	rec, _, found, err := s.Get(ctx, key, "")
+	if !found || !rec.State.Final() {
+		return Shown{}, err
+	}
+	return Shown{Record: &rec}, err
+}
