@@ -128,6 +128,86 @@ func (s *server) inspect(res *response, r *http.Request) error {
 	return res.sendJSON(http.StatusOK, answer)
 }
 
+// cancelPath is the path in the fingerprint of every request that gives a key up.
+const cancelPath = "/v1/idempotency-keys/cancel"
+
+// cancelKey gives a merchant's own key up. It is routed as a payment under the key is, so that one row
+// decides which of both came first. The answer is of the moment: nothing of it is stored.
+func (s *server) cancelKey(res *response, r *http.Request) error {
+	a := s.newAnswer(res, payment.CancelKey)
+	return s.finish(res, r, &a, s.giveUp(res, r, &a))
+}
+
+func (s *server) giveUp(res *response, r *http.Request, a *Answer) error {
+	trace := traceparent(r)
+	res.set(headerTraceparent, trace)
+	value, err := claim.ParseKey(r.PathValue("key"))
+	if err != nil {
+		return err
+	}
+	if err := s.noMembers(res, r); err != nil {
+		return err
+	}
+	a.Key = value
+	stamp, _ := claim.ReadStamp(value)
+	if home, ok := s.HomeOf(stamp); ok {
+		a.Home = home
+		res.set(headerHome, home)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
+	defer cancel()
+	reply, err := s.Router.Do(ctx, claim.Request{
+		Key:       claim.Key{Tenant: res.tenant.ID, Value: value},
+		Operation: claim.CancelKey,
+		Input: claim.FingerprintInput{
+			Method: http.MethodPost, Path: cancelPath, Tenant: res.tenant.ID, ContentType: mediaJSON, Canonical: []byte("{}"),
+		},
+		Stamp: stamp, TraceParent: trace, Began: res.began,
+	}, hint(r))
+	a.Hops = reply.Hops
+	if reply.Home != "" {
+		a.Home = reply.Home
+	}
+	if err != nil {
+		res.setRoute(&reply)
+		return err
+	}
+	a.ServedBy = reply.ServedBy
+	s.explain(res, &reply.Response)
+	if res.stripe != nil && reply.Response.Status >= http.StatusBadRequest {
+		if err := res.asStripe(&reply.Response); err != nil {
+			return err
+		}
+	}
+	res.sendReply(&reply)
+	return nil
+}
+
+// noMembers reads the body of a request that has none, or an empty object.
+func (s *server) noMembers(res *response, r *http.Request) error {
+	if named := r.URL.Query(); len(named) > 0 { // of a form, see withQuery
+		return &payment.InvalidError{Reason: "has no query here; remove it"}
+	}
+	if r.ContentLength == 0 {
+		return nil
+	}
+	if err := checkMedia(r); err != nil {
+		return err
+	}
+	body, err := s.readBody(res, r)
+	if err != nil {
+		return err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+		return &payment.InvalidError{Reason: "must be a JSON object"}
+	}
+	for name := range members {
+		return &payment.InvalidError{Member: payment.MemberName(name), Reason: "is not a member of this request; remove it"}
+	}
+	return nil
+}
+
 // publicDetail is the detail of an entry about the merchant's payment. The detail of
 // other events may name nodes.
 func publicDetail(e *claim.AuditEntry) string {

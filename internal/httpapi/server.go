@@ -184,6 +184,7 @@ func (s *server) routes() []route {
 		{"POST", "/v1/webhooks/{provider}", s.notice, true},
 		{"POST", "/v1/idempotency-keys", s.mint, false},
 		{"GET", "/v1/idempotency-keys/{key}", s.inspect, false},
+		{"POST", "/v1/idempotency-keys/{key}/cancel", s.cancelKey, false},
 		{"GET", payment.Path(payment.Refund), s.refundsOf, false},
 		{"GET", "/v1/openapi.json", openAPI, true},
 		{"GET", pathErrors, errorIndex, true},

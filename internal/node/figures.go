@@ -183,7 +183,7 @@ func (f *figures) count(ctx context.Context, home string) error {
 // kinds are those of a queue's rows.
 var kinds = map[outbox.Queue][]outbox.Kind{
 	outbox.ProviderCalls: {outbox.KindProviderCall},
-	outbox.Expiries:      {outbox.KindExpiry},
+	outbox.Expiries:      {outbox.KindExpiry, outbox.KindRefund},
 	outbox.Notices:       {outbox.KindNotice},
 	outbox.Events:        {outbox.KindNATS, outbox.KindWebhook, outbox.KindLog},
 }

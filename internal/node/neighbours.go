@@ -16,6 +16,7 @@ import (
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/router"
 )
@@ -143,11 +144,30 @@ func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 // acting is what this node does on the rows that it can reach, without a forward.
 type acting struct {
 	*claim.Service
-	present payment.Present
+	present  payment.Present
+	canceler notice.Canceler
 }
 
 func (n *Node) acting() acting {
-	return acting{n.service, payment.Present{Claims: n.service, Books: n.c.Store}}
+	c := &n.c
+	do := func(ctx context.Context, req claim.Request, hint string) (claim.Reply, error) {
+		return n.routes.Do(ctx, req, hint)
+	}
+	inspect := func(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error) {
+		return n.routes.Inspect(ctx, key, hint)
+	}
+	return acting{
+		n.service, payment.Present{Claims: n.service, Books: c.Store},
+		notice.Canceler{Claims: n.service, Compensator: c.compensator(do, inspect, n.log), ErrorPages: c.ErrorPages},
+	}
+}
+
+// Do replaces the service's method, which does not refund the charge of a key that is given up.
+func (a acting) Do(ctx context.Context, home string, req *claim.Request) (claim.Reply, error) {
+	if req.Operation == claim.CancelKey {
+		return a.canceler.Cancel(ctx, home, req)
+	}
+	return a.Service.Do(ctx, home, req)
 }
 
 // Object replaces the service's method, which has the stored answer.

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/ledger"
@@ -102,6 +104,9 @@ func (s notifying) Settle(ctx context.Context, held claim.Record, v claim.Verdic
 	if err == nil && rec.State == claim.InFlight {
 		s.n.pollSoon(held.Home) // due when its lease ends
 	}
+	if refused, ok := v.Outcome.(*claim.Refused); ok && refused.Refund != nil {
+		s.n.wake(outbox.Expiries, held.Home, 0)
+	}
 	events, within := claim.Emitted(&held, &v, &s.n.c.Policy)
 	if len(events) == 0 {
 		return rec, err
@@ -113,6 +118,15 @@ func (s notifying) Settle(ctx context.Context, held claim.Record, v claim.Verdic
 		s.n.offer(held.Home, due, events)
 	} else {
 		s.n.wake(outbox.Events, held.Home, within)
+	}
+	return rec, err
+}
+
+// Cancel implements [claim.Store]. A claim that waits is due at once.
+func (s notifying) Cancel(ctx context.Context, key claim.Key, home, object string, step uuid.UUID, node, region string) (claim.Record, error) {
+	rec, err := s.Store.Cancel(ctx, key, home, object, step, node, region)
+	if err == nil && rec.Waits() {
+		s.n.wake(outbox.ProviderCalls, home, 0)
 	}
 	return rec, err
 }

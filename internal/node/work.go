@@ -61,7 +61,7 @@ func (c *Config) service(guard *claim.Guard, log *slog.Logger) (*claim.Service, 
 	of := &charges{Store: c.Store, calls: c.Store.Queue(outbox.ProviderCalls)}
 	s, err := claim.NewService(claim.Config{
 		Store: c.claims(guard), Executor: guard.Executor(c.executor(of, log)), Blobs: c.Blobs,
-		Policy: c.Policy, Node: c.Name, Region: c.Region, Providers: c.Providers.Names(), Unbound: payment.Unbound(), Code: c.code,
+		Policy: c.Policy, Node: c.Name, Region: c.Region, Providers: c.Providers.Names(), Unbound: payment.Unbound(), Unstopped: payment.Unstopped(), Code: c.code,
 		Operations: payment.Operations(), Meters: c.Meters, Logger: log,
 	})
 	of.service = s
@@ -174,7 +174,7 @@ func (n *Node) newWorkers(regions func() []string, notices *notice.Processor) (b
 			Store: c.Store.Queue(outbox.ProviderCalls), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
 		},
 		outbox.Expiries: {
-			Store: c.Store.Queue(outbox.Expiries), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindExpiry: n.service.Expire},
+			Store: c.Store.Queue(outbox.Expiries), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindExpiry: n.service.Expire, outbox.KindRefund: notices.Refund},
 		},
 		outbox.Notices: {
 			Store: c.Store.Queue(outbox.Notices), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindNotice: notices.Handle},

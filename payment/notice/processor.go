@@ -3,6 +3,7 @@ package notice
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -406,14 +407,44 @@ func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Recor
 }
 
 func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) outbox.Disposition {
-	log := p.c.Logger.With("notice", m.ID, "object", g.Object, "tenant", g.Tenant, "home", g.Home, "provider", g.Provider, "provider_ref", g.ProviderRef)
+	return p.giveBack(ctx, m, g, func() outbox.Disposition { return p.close(ctx, m, ProcessedCompensated, g.Reason) }, outbox.Failed)
+}
+
+// Refund gives back the money of a charge whose key was canceled before its success was recorded, see
+// [payment.Withdrawn]. It is the handler of [outbox.KindRefund], and tries until the money is back.
+func (p *Processor) Refund(ctx context.Context, m outbox.Message) outbox.Disposition {
+	var w payment.Withdrawn
+	if err := json.Unmarshal(m.Payload, &w); err != nil {
+		return outbox.Parked("the refund of a canceled charge cannot be read: " + err.Error())
+	}
+	g := Ghost{
+		Tenant: m.Tenant, Object: w.Object, Home: m.Region, Provider: w.Provider, ProviderRef: w.ProviderRef,
+		Amount: w.Amount, Currency: w.Currency, Reason: payment.ReasonKeyCanceled,
+	}
+	return p.giveBack(ctx, m, g, outbox.Done, func(detail string) outbox.Disposition {
+		pause := min(max(p.c.Now().Sub(m.CreatedAt)/refundPart, refundSoonest), refundLatest)
+		p.c.Logger.Warn("a canceled charge is not refunded yet", "object", g.Object, "tenant", g.Tenant, "home", g.Home, "detail", detail, "again_in", pause)
+		return outbox.Later(pause)
+	})
+}
+
+// The pauses of such a refund are a part of its age, within these bounds.
+const (
+	refundPart    = 8
+	refundSoonest = time.Second
+	refundLatest  = time.Hour
+)
+
+// giveBack has a ghost refunded for a row: done is its end, and again what is made of a failure.
+func (p *Processor) giveBack(ctx context.Context, m outbox.Message, g Ghost, done func() outbox.Disposition, again func(detail string) outbox.Disposition) outbox.Disposition {
+	log := p.c.Logger.With("row", m.ID, "object", g.Object, "tenant", g.Tenant, "home", g.Home, "provider", g.Provider, "provider_ref", g.ProviderRef)
 	progress, detail, err := p.c.Compensator.Compensate(ctx, g)
 	waited := p.c.Now().Sub(m.CreatedAt)
 	switch {
 	case progress == Compensated:
 		p.c.Meters.Histogram(meter.CompensationDuration).Took(ctx, waited, g.Provider)
 		log.Info("ghost payment refunded", "reason", g.Reason, "time_to_compensate", waited)
-		return p.close(ctx, m, ProcessedCompensated, g.Reason)
+		return done()
 	case progress == Limbo:
 		log.Error(pageLimbo, "reason", g.Reason, "detail", detail)
 		return outbox.Parked("LIMBO: " + detail)
@@ -433,7 +464,7 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 	if waited >= payment.PageAfter {
 		log.Error(pageWaiting, "waited", waited, "detail", detail)
 	}
-	return outbox.Failed(detail)
+	return again(detail)
 }
 
 // late processes a refund or transfer that was made although its claim was refused, or

@@ -1,0 +1,294 @@
+package notice
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment"
+)
+
+// Canceler gives up keys, and gives back what was paid under them. It holds no state and is safe for
+// concurrent use, in any number of regions at once.
+//
+// # Crash points
+//
+//	mark the claim, or begin one | its end: an attempt, its settlement | refund | answer
+//
+//	before the mark is durable  nothing has happened
+//	after it                    the claim's holder or its worker ends it under the mark, as at any
+//	                            crash point of package claim; if money moved, the step that ends it
+//	                            books a ghost and enqueues its refund, see [Processor.Refund] and
+//	                            [Compensator]
+//	before the refund of a      the claim was final before: nothing has happened, and the merchant
+//	charge that was answered    has no answer
+//	after it was begun          it is a claim like any other, under a key that derives from the
+//	                            charge: its worker goes on, and the next cancellation finds it
+//	after all of these          the next cancellation reads what became of it
+type Canceler struct {
+	// Claims are those that this node can reach; claim.Service is.
+	Claims interface {
+		Cancel(ctx context.Context, home string, req *claim.Request) (claim.Record, claim.Reply, error)
+	}
+	// Compensator has the books, and refunds what nobody was answered. Its Do and Inspect run and
+	// read the refunds of charges that were answered, too.
+	Compensator *Compensator
+	// ErrorPages is the base URL of the types of problems.
+	ErrorPages problem.Pages
+}
+
+// What a cancellation came to. Merchants read these.
+const (
+	CancelUnused        = "unused"         // the key was never used, and never will be
+	CancelNotMade       = "not_made"       // no money moved
+	CancelRefunded      = "refunded"       // the provider has the refund, or nothing was left to refund
+	CancelRefundPending = "refund_pending" // it is not certain yet that the provider has the refund
+	CancelUnknown       = "unknown"        // it is not known yet whether money moved
+)
+
+// The codes of a key that is not canceled.
+const (
+	codeAlreadyMade   = "already_made"
+	codeNotRefundable = "not_refundable"
+)
+
+const (
+	// askAgain is when a merchant may ask again about what is not over.
+	askAgain = time.Second
+	// cancelRefunds bounds the refunds of one charge by its cancellation: there is another only if the
+	// one before was refused and less is left to refund since.
+	cancelRefunds = 3
+	// cancelPath is the path in the fingerprint of such a refund: no request can have it.
+	cancelPath = "cancellations"
+)
+
+// cancellation is the answer to a merchant who gave a key up.
+type cancellation struct {
+	Object  string `json:"object"`
+	Key     string `json:"idempotency_key"`
+	Outcome string `json:"outcome"`
+	Charge  string `json:"charge,omitempty"`
+	Refund  string `json:"refund,omitempty"`
+}
+
+// Cancel gives the key of req up at its home, as claim.Service.Cancel does, refunds a charge that was
+// made under it, and answers with what became of the key. It may be repeated, in any region: the answer
+// is made of what is stored, and changes only as that goes on.
+func (c *Canceler) Cancel(ctx context.Context, home string, req *claim.Request) (claim.Reply, error) {
+	rec, reply, err := c.Claims.Cancel(ctx, home, req)
+	if err != nil {
+		return reply, err
+	}
+	reply.Replayed = false
+	is := cancellation{Object: "cancellation", Key: rec.Key.Value}
+	if rec.Operation == string(payment.Charge) {
+		is.Charge = rec.Minted.ID
+	}
+	var refused *problem.Problem
+	if is.Outcome, is.Refund, refused, err = c.became(ctx, &rec); err != nil {
+		return reply, err
+	}
+	if refused != nil {
+		reply.Response = claim.Response{
+			Status: refused.Status, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: refused.JSON(c.ErrorPages),
+		}
+		return reply, nil
+	}
+	reply.Response = claim.Response{Status: http.StatusOK, Header: []claim.HeaderField{{Name: "Content-Type", Value: "application/json"}}}
+	if is.Outcome == CancelRefundPending || is.Outcome == CancelUnknown {
+		reply.Response.Status = http.StatusAccepted
+		reply.Response.Header = append(reply.Response.Header, claim.HeaderField{Name: "Retry-After", Value: strconv.Itoa(int(askAgain / time.Second))})
+	}
+	reply.Response.Body, err = json.Marshal(is)
+	return reply, err
+}
+
+// became is what became of the claim of a key that was given up.
+func (c *Canceler) became(ctx context.Context, rec *claim.Record) (outcome, refund string, refused *problem.Problem, err error) {
+	charge := rec.Operation == string(payment.Charge)
+	switch {
+	case rec.Operation == claim.CancelKey:
+		return CancelUnused, "", nil, nil
+	case rec.State == claim.InFlight:
+		return CancelUnknown, "", nil, nil
+	case rec.State == claim.Completed && charge:
+		return c.refund(ctx, rec)
+	case rec.State == claim.Completed:
+		return "", "", c.refuse(codeAlreadyMade, alreadyMade(rec)), nil
+	case !charge && rec.Reason == claim.ReasonOutcomeUnknown:
+		return "", "", c.refuse(claim.ReasonOutcomeUnknown, "It stayed unknown whether this "+payment.Object(payment.Operation(rec.Operation))+" was made, and it cannot be called back. A person has to find out at the provider, by its id "+rec.Minted.ID+"."), nil
+	case !charge:
+		return CancelNotMade, "", nil, nil
+	}
+	about, err := c.Compensator.Books.About(ctx, rec.Home, rec.Minted.ID)
+	if err != nil {
+		return "", "", nil, fmt.Errorf("cancel: the books cannot be read: %w", err)
+	}
+	for i := range about {
+		if t := &about[i]; t.Kind == ledger.Ghost && t.Tenant == rec.Key.Tenant {
+			return c.compensated(ctx, t)
+		}
+	}
+	if rec.Reason == claim.ReasonOutcomeUnknown {
+		return CancelUnknown, "", nil, nil
+	}
+	return CancelNotMade, "", nil, nil
+}
+
+// alreadyMade says what a person has to do about money that has left.
+func alreadyMade(rec *claim.Record) string {
+	switch op := payment.Operation(rec.Operation); op {
+	case payment.Transfer:
+		return "The transfer " + rec.Minted.ID + " has been made, and cannot be called back. Ask its recipient, or the provider, to return it."
+	case payment.Refund:
+		return "The refund " + rec.Minted.ID + " has been made: the payer has the money. To be paid, make another charge."
+	case payment.Capture:
+		return "The money was captured. Refund the charge that it names; cancel the key of the charge to refund all of it."
+	default:
+		return "The charge was canceled by this request, and cannot be brought back. Make another one."
+	}
+}
+
+func (c *Canceler) refuse(code, detail string) *problem.Problem {
+	p := problem.New(problem.InvalidRequest, detail)
+	p.DeclineCode = code
+	return &p
+}
+
+// compensated has a ghost refunded, as the worker of its row does.
+func (c *Canceler) compensated(ctx context.Context, ghost *ledger.Transaction) (outcome, refund string, refused *problem.Problem, err error) {
+	progress, _, err := c.Compensator.Compensate(ctx, Ghost{
+		Tenant: ghost.Tenant, Object: ghost.Object, Home: ghost.Region, Provider: ghost.Provider, ProviderRef: ghost.ProviderRef,
+		Amount: ghost.Amount, Currency: ghost.Currency, Reason: payment.ReasonKeyCanceled,
+	})
+	if err != nil {
+		return "", "", nil, err
+	}
+	outcome = CancelRefundPending
+	if progress == Compensated {
+		outcome = CancelRefunded
+	}
+	back, err := c.Compensator.Books.ReversalsAt(ctx, ghost.Region, ghost.ID)
+	if err != nil {
+		return "", "", nil, fmt.Errorf("cancel: the books cannot be read: %w", err)
+	}
+	for i := range back {
+		if back[i].Kind == ledger.GhostRefund {
+			refund = back[i].Object
+		}
+	}
+	return outcome, refund, nil, nil
+}
+
+// refund refunds what is left of a charge that was answered as made. The refund is a merchant's own: it
+// is made once, and no brake of automatic refunds holds it.
+func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refund string, refused *problem.Problem, err error) {
+	rest, err := c.rest(ctx, rec)
+	if err != nil {
+		return "", "", nil, err
+	}
+	for n := 1; n <= cancelRefunds; n++ {
+		req, err := c.request(rec, rest, n)
+		if err != nil {
+			return "", "", nil, err
+		}
+		status, begun, err := c.Compensator.Inspect(ctx, req.Key, rec.Home)
+		begun = begun && status.Age != claim.Gone
+		switch {
+		case err != nil:
+			return "", "", nil, fmt.Errorf("cancel: the claim of the refund cannot be read: %w", err)
+		case begun && status.Record.State == claim.Completed:
+			return CancelRefunded, status.Record.Minted.ID, nil, nil
+		case begun && status.Record.State == claim.InFlight:
+			return CancelRefundPending, status.Record.Minted.ID, nil, nil
+		case rest <= 0:
+			return CancelRefunded, "", nil, nil
+		}
+		reply, err := c.Compensator.Do(ctx, req, rec.Home)
+		var unknown *claim.UnknownError
+		var busy *claim.InUseError
+		switch {
+		case errors.Is(err, claim.ErrMismatch):
+			continue // it was refused, and less is left since
+		case errors.As(err, &unknown), errors.As(err, &busy):
+			status, _, err = c.Compensator.Inspect(ctx, req.Key, rec.Home)
+			return CancelRefundPending, status.Record.Minted.ID, nil, err
+		case err != nil:
+			return "", "", nil, fmt.Errorf("cancel: the refund cannot be run: %w", err)
+		case reply.State == claim.Completed:
+			return CancelRefunded, objectOf(&reply.Response), nil, nil
+		case reply.State == claim.InFlight:
+			return CancelRefundPending, objectOf(&reply.Response), nil, nil
+		default:
+			return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused: "+reason(&reply.Response)), nil
+		}
+	}
+	return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused again and again. Refund what is left of it by its id."), nil
+}
+
+// rest is what a charge's payer has not got back by its refunds, or by its failure.
+func (c *Canceler) rest(ctx context.Context, rec *claim.Record) (int64, error) {
+	books := c.Compensator.Books
+	charge, found, err := books.Transaction(ctx, rec.Home, rec.Minted.ID)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: the charge is not booked", claim.ErrUnavailable)
+	}
+	var since, refunds []ledger.Transaction
+	if err == nil {
+		since, err = books.Reversals(ctx, charge.ID)
+	}
+	for _, t := range since {
+		switch {
+		case t.ID == ledger.FailureID(charge.ID):
+			return 0, nil
+		case t.Kind == ledger.Refund || t.Kind == ledger.ProviderRefund:
+			refunds = append(refunds, t)
+		}
+	}
+	var sum int64
+	if err == nil {
+		sum, err = ledger.Returned(ctx, books, refunds)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cancel: the books of %s cannot be read: %w", rec.Minted.ID, err)
+	}
+	return charge.Amount - sum, nil
+}
+
+// request is the n-th refund of a charge by its cancellation. It has the same key whoever asks.
+func (c *Canceler) request(rec *claim.Record, amount int64, n int) (req claim.Request, err error) {
+	code, ok := c.Compensator.Code(rec.Home)
+	if !ok {
+		return req, fmt.Errorf("cancel: there is no region %q", rec.Home)
+	}
+	seed := sha256.Sum256(fmt.Appendf(nil, "homeward/cancel/v1\x00%s\x00%d", rec.Minted.ID, n))
+	stamped, err := claim.Stamp(code, bytes.NewReader(seed[:]))
+	if err != nil {
+		return req, err
+	}
+	body := fmt.Appendf(nil, `{"amount":%d,"charge":%q,"reason":%q}`, amount, rec.Minted.ID, payment.ReasonKeyCanceled)
+	return claim.Request{
+		Key: claim.Key{Tenant: rec.Key.Tenant, Value: claim.OwnKey(stamped)}, Operation: string(payment.Refund), Stamp: code,
+		Input: claim.FingerprintInput{
+			Method: http.MethodPost, Path: cancelPath, Tenant: rec.Key.Tenant, ContentType: "application/json", Canonical: body,
+		},
+	}, nil
+}
+
+// objectOf is the id of the object in an answer.
+func objectOf(r *claim.Response) string {
+	var o struct {
+		ID string `json:"id"`
+	}
+	_ = json.Unmarshal(r.Body, &o) // a refund's answer has one
+	return o.ID
+}
