@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -102,6 +103,12 @@ const (
 	noticeDone    point = "before the notice is closed"
 	noticeClosed  point = "after the notice is closed"
 
+	cancelWanted  point = "before the mark of a canceled key"
+	cancelMarked  point = "after the mark of a canceled key"
+	cancelLearned point = "before the Settle of a canceled charge that moved"
+	cancelKept    point = "after the Settle of a canceled charge that moved"
+	cancelRefunds point = "after the Begin of the refund of a charge that was answered"
+
 	expiryTaken    point = "after the expiry is taken"
 	expiryDecided  point = "before the closing Settle"
 	expirySettled  point = "after the closing Settle"
@@ -161,6 +168,9 @@ func (s *pointedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun,
 	if err == nil && got.Decision == claim.Won && compensates(a.Operation) {
 		s.at(refundIntent)
 	}
+	if err == nil && got.Decision == claim.Won && a.Input.Path == "cancellations" {
+		s.at(cancelRefunds)
+	}
 	if err == nil && got.Decision == claim.Won && orders(a.Operation) {
 		s.at(orderBegun)
 	}
@@ -181,6 +191,9 @@ func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Ve
 	expires := outcome == claim.OutcomeRefused && held.State == claim.FailedRetry
 	ends := outcome == claim.OutcomeRefused && held.Interim != nil
 	learned, kept := orderPoints(&held, &v)
+	if refused, ok := v.Outcome.(*claim.Refused); ok && refused.Refund != nil {
+		learned, kept = cancelLearned, cancelKept
+	}
 	s.at(learned)
 	switch {
 	case outcome == claim.OutcomePending:
@@ -239,6 +252,15 @@ func orderPoints(held *claim.Record, v *claim.Verdict) (learned, kept point) {
 	default:
 		return "none", "none" // "" is that of a process that is to live
 	}
+}
+
+func (s *pointedStore) Cancel(ctx context.Context, key claim.Key, home, object string, step uuid.UUID, node, region string) (claim.Record, error) {
+	s.at(cancelWanted)
+	rec, err := s.Store.Cancel(ctx, key, home, object, step, node, region)
+	if err == nil {
+		s.at(cancelMarked)
+	}
+	return rec, err
 }
 
 func (s *pointedStore) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {

@@ -42,6 +42,8 @@ var stories = []struct {
 	{"no dedupe, but a look-up", noDedupe},
 	{"neither dedupe nor look-up, settled by a notice", settledByNotice},
 	{"neither dedupe nor look-up, found by reconciliation", foundByReconciliation},
+	{"the merchant who gives up waiting", givenUpWaiting},
+	{"a payment given up before it moved", givenUpBeforeItMoved},
 	{"a charge of an older provider", olderProvider},
 	{"a provider renamed", renamedProvider},
 	{"two providers, one of them down", oneOfTwoDown},
