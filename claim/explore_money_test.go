@@ -68,9 +68,10 @@ func (r *run) step() {
 // rails are the real parts of a scene, and what they run in.
 type rails struct {
 	*run
-	executor  *payment.Executor
-	processor *notice.Processor
-	names     []string
+	executor    *payment.Executor
+	processor   *notice.Processor
+	compensator *notice.Compensator
+	names       []string
 }
 
 func newRails(sc *scene) *rails {
@@ -109,7 +110,7 @@ func newRails(sc *scene) *rails {
 	if err != nil {
 		panic(err)
 	}
-	r.processor = p
+	r.processor, r.compensator = p, c
 	return r
 }
 
@@ -197,7 +198,7 @@ func (w *world) attemptOf(a claim.Attempt) claim.Outcome {
 	if a.Recovery {
 		a.Provider, _ = a.Record.With(w.banks)
 	}
-	a.Last, a.Now = a.Record.LastGeneration(&w.store.policy), a.Record.HeldSince
+	a.Last, a.Now, a.Canceled = a.Record.LastGeneration(&w.store.policy), a.Record.HeldSince, a.Canceled || a.Record.Canceled()
 	if w.without == "no other provider after an unknown outcome" {
 		a.Recovery = false
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,7 @@ var promises = []promise{
 	{"a claim in flight has a queued call", inFlightQueued},
 	{"an answer says what the provider did", answersTrue},
 	{"money is given back once, and only what no merchant is owed", givenBackOnce},
+	{"a canceled key moves no money that is not returned", canceledReturned},
 }
 
 // chargedOnce: two movements of a key are as far apart as the key's life is long.
@@ -99,7 +101,7 @@ func unknownIsNoFailure(_, w *world) string {
 		if w.restored && m.generation > r.Generation {
 			continue // the store has lost that generation, and withholds the key
 		}
-		no := r.State == claim.FailedRetry || r.State == claim.FailedTerminal && r.Reason != claim.ReasonOutcomeUnknown
+		no := r.State == claim.FailedRetry || r.State == claim.FailedTerminal && r.Reason != claim.ReasonOutcomeUnknown && r.Reason != payment.ReasonKeyCanceled
 		if no || m.generation < r.Generation {
 			return fmt.Sprintf("%s is %s in generation %d, and the provider moved money for its generation %d", m.object, r.State, r.Generation, m.generation)
 		}
@@ -226,7 +228,7 @@ func answersTrue(_, w *world) string {
 		return ""
 	}
 	for _, r := range w.store.rows {
-		if r.State != claim.Completed || r.Operation == string(payment.Compensation) {
+		if r.State != claim.Completed || payment.Operation(r.Operation).GivesBack() {
 			continue
 		}
 		var says struct {
@@ -261,7 +263,7 @@ func givenBackOnce(_, w *world) string {
 			return fmt.Sprintf("%s was given back %d times", m.ref, n)
 		}
 		for _, t := range w.store.books {
-			if m.refunds != "" && t.Kind == ledger.Charge && t.ProviderRef == m.ref {
+			if m.refunds != "" && t.Kind == ledger.Charge && t.ProviderRef == m.ref && !slices.Contains(w.gaveUp, t.Object) {
 				return m.ref + " was given back, and is booked as a charge"
 			}
 		}

@@ -23,6 +23,7 @@ func (s *pureStore) clone() *pureStore {
 	maps.Copy(n.pins, s.pins)
 	n.registrar, n.former = s.registrar, s.former
 	maps.Copy(n.queued[outbox.ProviderCalls], s.queued[outbox.ProviderCalls])
+	maps.Copy(n.queued[outbox.Expiries], s.queued[outbox.Expiries])
 	maps.Copy(n.books, s.books)
 	maps.Copy(n.unpaid, s.unpaid)
 	maps.Copy(n.witnesses, s.witnesses)

@@ -195,6 +195,22 @@ var worlds = []struct {
 		sc.asks, sc.notices, sc.decides = []ask{pays(first), pays(third)}, true, []string{"late", "paid"}
 		sc.faults, sc.moments = 1, []int{1, 4, 5, 8}
 	})},
+	{"a key that is given up", 8, banked(func(sc *scene) {
+		sc.asks, sc.decides = []ask{pays(first), givesUp(first), pays(third)}, []string{"paid", "soft"}
+		sc.faults, sc.moments = 1, []int{1, 4, 5, 8}
+	})},
+	{"an opaque key that is given up where it did not arrive", 8, banked(func(sc *scene) {
+		sc.asks, sc.deputies = []ask{opaque(pays(first)), opaque(givesUp(first))}, true
+		sc.faults, sc.moments = 1, []int{4, 8}
+	})},
+	{"money that is held, and its key given up", 8, banked(func(sc *scene) {
+		sc.asks = []ask{hold(first), givesUp(first), ordered(payment.Capture, "capture-1", 60)}
+		sc.faults, sc.moments = 1, []int{1, 4, 5}
+	})},
+	{"a ghost whose key is given up, and its notice", 9, banked(func(sc *scene) {
+		sc.asks, sc.notices = []ask{pays(first), givesUp(first)}, true
+		sc.faults, sc.moments = 1, []int{1, 4, 8}
+	})},
 	{"a store that is put back from a backup", 11, banked(func(sc *scene) {
 		sc.asks, sc.restores = []ask{pays(first), pays(third)}, true
 		sc.faults, sc.moments = 1, []int{4}
@@ -328,6 +344,15 @@ func TestExploreReverts(t *testing.T) {
 		})},
 		{"one key for a movement's refund", "money is given back once, and only what no merchant is owed", banked(func(sc *scene) {
 			sc.decides, sc.notices, sc.faults, sc.moments = []string{"late"}, true, 1, []int{4}
+		})},
+		{"the fence of a mark", "a canceled key moves no money that is not returned", banked(func(sc *scene) {
+			sc.asks = []ask{pays(first), givesUp(first)}
+		})},
+		{"refund recorded with the step that refuses", "a canceled key moves no money that is not returned", banked(func(sc *scene) {
+			sc.asks = []ask{pays(first), givesUp(first)}
+		})},
+		{"a key that was given up answers every request", "a final claim never changes", banked(func(sc *scene) {
+			sc.asks, sc.workers = []ask{pays(first), givesUp(first)}, nil
 		})},
 		{"the guard of a restore", "a key is charged at most once", banked(func(sc *scene) {
 			sc.asks, sc.restores, sc.faults = []ask{pays(first), pays(third)}, true, 1

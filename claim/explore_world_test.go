@@ -105,6 +105,7 @@ type world struct {
 	late   []letter
 	moves  []movement // what the provider has, in the order of arrival
 	said   []reading  // what callers have read
+	gaveUp []string   // the objects that were marked or closed, or whose refund was asked for, by who gave their key up
 	// crashed and lost count crashes and lost or delayed messages.
 	crashed, lost int
 	moved         int           // how often the registrar has
@@ -249,7 +250,7 @@ func (w *world) clone() *world {
 	n := *w
 	n.store, n.tasks, n.calls, n.late = w.store.clone(), slices.Clone(w.tasks), slices.Clone(w.calls), slices.Clone(w.late)
 	n.orders = slices.Clone(w.orders)
-	n.moves, n.said = slices.Clone(w.moves), slices.Clone(w.said)
+	n.moves, n.said, n.gaveUp = slices.Clone(w.moves), slices.Clone(w.said), slices.Clone(w.gaveUp)
 	return &n
 }
 
@@ -281,6 +282,7 @@ func (w *world) next() (all []*world) {
 	}
 	if len(w.banks) > 0 {
 		w.bankEvents(event)
+		w.refundEvents(event)
 	} else {
 		for c := range w.calls {
 			w.arrive(c, event)
@@ -506,6 +508,10 @@ func (w *world) begin(i, region int, lost bool) string {
 		if old != nil {
 			a.Also = old.Fingerprint
 		}
+	case "a key that was given up answers every request":
+		if old != nil && old.Operation == claim.CancelKey && a.Operation != claim.CancelKey {
+			delete(s.rows, claimtest.Place{Home: a.Home, Key: a.Key})
+		}
 	}
 	got, err := unguarded(w, func() (claim.Begun, error) { return w.claims(region).Begin(context.Background(), a) })
 	if withheld := (*claim.WithheldError)(nil); errors.As(err, &withheld) {
@@ -547,6 +553,8 @@ func (w *world) begin(i, region int, lost bool) string {
 	case claim.Mismatch, claim.TombStone:
 		w.end(i)
 	case claim.Busy: // it asks again, at any later time
+	case claim.Used:
+		line += w.cancel(i, got.Record)
 	case claim.NeedPin:
 		t.phase = idle // the entry reads the pin again
 	}
@@ -762,6 +770,9 @@ func (w *world) settle(region int, held claim.Record, v claim.Verdict) (claim.Re
 	if w.without == "booking in the verdict's step" {
 		clear(s.books)
 	}
+	if w.without == "refund recorded with the step that refuses" {
+		clear(s.queued[outbox.Expiries])
+	}
 	return got, err
 }
 
@@ -770,6 +781,9 @@ func (w *world) record(i int) string {
 	t := &w.tasks[i]
 	got, err := w.settle(t.region, t.held, t.verdict)
 	line := fmt.Sprintf("%s settles %s with %s", w.who(i), t.held.Minted.ID, t.verdict.Outcome)
+	if errors.Is(err, claim.ErrFenced) && len(w.banks) > 0 && w.sees(i) {
+		return line + ": the key was given up meanwhile, and so it is " + t.verdict.Outcome.String()
+	}
 	if err != nil {
 		t.fenced = t.recorded != nil && t.recorded == w.row(&t.held)
 		w.end(i)
@@ -911,7 +925,7 @@ func (w *world) encode(b *bytes.Buffer) {
 				continue
 			}
 			// Operation and fingerprint follow from the object's id.
-			put(r.State, r.Fence, r.Holder, since(r.LeaseUntil), since(r.FirstUse), r.Minted.ID, r.Generation, r.Unknowns, r.NotFounds, r.Reason, since(r.SettledAt), r.Verdict, r.Interim != nil)
+			put(r.State, r.Fence, r.Holder, since(r.LeaseUntil), since(r.FirstUse), r.Minted.ID, r.Generation, r.Unknowns, r.NotFounds, r.Reason, since(r.SettledAt), r.Verdict, r.Interim != nil, r.Canceled())
 			if w.renews { // else nothing reads it
 				put(since(r.HeldSince))
 			}
@@ -955,6 +969,8 @@ func (w *world) encode(b *bytes.Buffer) {
 	sorted(b, w.orders, func(o order) { put(o) })
 	sorted(b, w.late, func(l letter) { put(l.region); putVerdict(b, &l.verdict) })
 	sorted(b, w.moves, func(m movement) { put(m) })
+	sorted(b, w.gaveUp, func(id string) { put(id) })
+	sorted(b, slices.Collect(maps.Keys(w.store.queued[outbox.Expiries])), func(r claimtest.Ref) { put(r) })
 	sorted(b, w.said, func(s reading) { put(s.key, s.body, s.answer, since(s.final)) })
 }
 

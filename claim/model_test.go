@@ -87,8 +87,10 @@ func (s *pureStore) apply(at claimtest.Place, next *claim.Record, fx claim.Effec
 		}
 		put(outbox.Events, m)
 	}
-	if _, ok := s.queued[outbox.Expiries][own]; !ok && fx.Expiry != nil {
-		put(outbox.Expiries, *fx.Expiry)
+	if fx.Expiry != nil {
+		if _, ok := s.queued[outbox.Expiries][claimtest.Ref{Home: at.Home, ID: fx.Expiry.ID}]; !ok {
+			put(outbox.Expiries, *fx.Expiry)
+		}
 	}
 }
 
