@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster test test-all test-sql nemesis check fuzz e2e bench generate image deploy-check release-check release
+.PHONY: help demo cluster test test-all test-sql nemesis check fuzz e2e sdk bench generate deploy-check release-check release
 
 help: ## List the targets.
 	@awk '/^##@ /{print substr($$0, 5)} match($$0, /:.*## /) && /^[a-z0-9-]+:/{split($$0, t, ":"); printf "  make %-14s %s\n", t[1], substr($$0, RSTART + index(substr($$0, RSTART), "## ") + 2)}' $(MAKEFILE_LIST)
@@ -43,6 +43,7 @@ test: ## Test every promise, with the race detector: long tests are cut down or 
 	@$(if $(shell PATH="$$PATH:/usr/sbin" command -v pdns_server),:,echo "no PowerDNS was found: the test of geo-DNS was skipped; apt-get install pdns-server pdns-backend-geoip")
 	@$(if $(wildcard e2e/stripenode/node_modules/stripe),:,echo "stripe-node was not found: its test was skipped; npm ci --prefix e2e/stripenode")
 	@$(if $(wildcard sdk/typescript/node_modules/typescript),:,echo "the tools of the TypeScript client were not found: its tests were skipped; npm ci --prefix sdk/typescript")
+	@for p in sdk/python/.venv/bin/python python3 /usr/bin/python3; do $$p -c 'import httpx' 2>/dev/null && exit; done; echo "no Python with httpx was found: the tests of the Python client were skipped; apt-get install python3-httpx mypy python3-setuptools python3-wheel"
 
 # A long test calls testing.Short in its own body, or rapid, which calls it. LONG has the package
 # and the name of each. test-all runs these again, in full and without the race detector: make test
@@ -114,6 +115,10 @@ e2e: export HOMEWARD_DOCKER := 1
 e2e: ## Break a cluster in Docker in eleven ways under load, and judge (SCENARIO=region-killed runs one).
 	e2e/docker.sh $(GO) test ./e2e/docker -count 1 -v -timeout 30m -run '$(if $(SCENARIO),^TestScenarios$$/^$(SCENARIO)$$,.)'
 
+sdk: ## Try the clients in Go, TypeScript and Python through sdk/scenarios.json, check their types and packages, and say which language was not found.
+	$(GO) test ./client ./sdk/... -count 1
+	$(GO) test ./e2e -run '^(TestGoClient|TestTypeScript|TestPython|TestTheDocumentIsLinted)' -count 1 -v
+
 bench: ## Measure each budget to its floor, and say whether it is kept (ARGS="-only postgresql/" some of them; SUITE=report: into docs/BENCHMARKS.md and docs/SIZING.md; SUITE=sizing: the latter from the former).
 ifeq ($(SUITE),sizing)
 	$(GO) run ./e2e/sizing $(or $(ARGS),-write docs/SIZING.md)
@@ -133,9 +138,6 @@ endif
 
 ##@ Release
 
-image: ## Build the images homeward and homeward-cloud for linux/amd64 and linux/arm64 into bin/images, without a container engine (ARGS="-push REGISTRY/NAMESPACE").
-	$(GO) run -C internal/tools/release ./image -o bin/images $(ARGS)
-
 # deploy-check builds its tools once, from modules of their own, into bin/tools.
 TOOLS = $(CURDIR)/bin/tools
 
@@ -153,5 +155,5 @@ release-check: ## Test what is released: buckets and keys in the build with all 
 	for t in goreleaser cyclonedx; do CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/$$t install -trimpath -ldflags '-s -w' tool || exit 1; done
 	cd internal/tools/release && $(GO) vet ./... && GORELEASER=$(TOOLS)/goreleaser $(GO) test -count 1 -timeout 20m ./...
 
-release: ## Release the tag at HEAD, see CONTRIBUTING.md (ARGS=--dry-run publishes nothing).
-	.ci/release $(ARGS)
+release: ## Release the tag at HEAD, see CONTRIBUTING.md (ARGS=--dry-run publishes nothing; ONLY=image: build the images homeward and homeward-cloud for linux/amd64 and linux/arm64 into bin/images, without a container engine; ARGS="-push REGISTRY/NAMESPACE").
+	$(if $(filter image,$(ONLY)),$(GO) run -C internal/tools/release ./image -o bin/images $(ARGS),.ci/release $(ARGS))

@@ -59,6 +59,7 @@ func tried(t *testing.T) string {
 // Each client pays through the scenarios of sdk/scenarios.json, in its language's own test runner: lost
 // requests, lost replies, refused connections, 503s, a slow provider and a lost region.
 func TestGoClient(t *testing.T) {
+	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "go", "test", "../client", "-run", "^TestScenarios$", "-count", "1", "-v")
 	cmd.Env = append(os.Environ(), tried(t))
 	out, err := cmd.CombinedOutput()
@@ -76,6 +77,7 @@ func TestTypeScriptClient(t *testing.T) {
 }
 
 func TestPythonClient(t *testing.T) {
+	t.Parallel()
 	run := python(t)
 	out := run(pythonClient, []string{tried(t), "PYTHONPATH=src"}, "-X", "dev", "-W", "error", "-m", "unittest", "discover", "-v", "-s", "tests", "-t", ".")
 	require.Regexp(t, `\nRan \d+ tests in .*\n\nOK\n`, out)
@@ -116,6 +118,7 @@ func python(t *testing.T) func(dir string, env []string, args ...string) string 
 // The types of the Python client are those of the document, its code is typed, and what is published is
 // the client and nothing else.
 func TestPythonPackage(t *testing.T) {
+	t.Parallel()
 	run := python(t)
 	made := filepath.Join(t.TempDir(), "_api.py")
 	run(pythonClient, nil, "generate.py", made)

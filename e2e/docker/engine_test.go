@@ -53,7 +53,7 @@ func images(ctx context.Context, dir string) error {
 // homeward is the command's package.
 const homeward = "./cmd/homeward"
 
-// makeImage makes Homeward's image as make image does, without an engine, from a program that is
+// makeImage makes Homeward's image as make release ONLY=image does, without an engine, from a program that is
 // built with the flags of releases. The program stays at homeward in dir.
 func makeImage(ctx context.Context, dir string) error {
 	flags, err := releaseFlags(ctx)

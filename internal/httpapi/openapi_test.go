@@ -180,7 +180,7 @@ func words(t *testing.T, dir string) map[string]bool {
 }
 
 // The server, the document and the Go client accept the same members. docs/API.md names the required
-// ones, and none that the server refuses. The TypeScript client's types are made from the
+// ones, and none that the server refuses. The types of the clients in TypeScript and Python are made from the
 // document. stripeapi.TestParametersAreStripesAndDocumented does the same for forms.
 func TestMembersOfRequests(t *testing.T) {
 	var doc struct {
