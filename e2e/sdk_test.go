@@ -2,19 +2,25 @@ package e2e
 
 import (
 	"archive/zip"
+	"bytes"
 	"encoding/json"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/archtest/marked"
 	"github.com/homeward-io/homeward/sdk"
 )
 
@@ -115,6 +121,57 @@ func python(t *testing.T) func(dir string, env []string, args ...string) string 
 	}
 }
 
+// What the page of the Python client has a reader try works as it stands, but for the addresses of the demo.
+func TestThePythonReadme(t *testing.T) {
+	t.Parallel()
+	blocks := marked.Blocks(t, "sdk/python/README.md")
+	require.Len(t, blocks, 2, "a charge that is retried in another region, and a receiver of events")
+	run := python(t)
+	w := startWorld(t, nil, nil)
+	demo := strings.NewReplacer("http://127.0.0.1:8081", w.base(us), "http://127.0.0.1:8082", w.base(eu), "http://127.0.0.1:8083", w.base(asia))
+	require.Regexp(t, `^ch_\w+ succeeded True True\n$`, run(pythonClient, []string{"PYTHONPATH=src"}, "-c", demo.Replace(blocks[0])))
+	w.judge.once(t, 1)
+
+	// The receiver serves one request, and gets a delivery as the relay signs it.
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	signer, err := standardwebhooks.NewWebhook(secret)
+	require.NoError(t, err)
+	body, now := []byte(`{"id":"evt_1","type":"charge.succeeded","created":1,"data":{"id":"ch_1","object":"charge","status":"succeeded","order_id":"order-7"}}`), time.Now()
+	signature, err := signer.Sign("evt_1", now, body)
+	require.NoError(t, err)
+	deliveries, answers := make(chan string, 1), make(chan int, 2)
+	catcher := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { deliveries <- r.URL.Query().Get("at") }))
+	t.Cleanup(catcher.Close)
+	go func() {
+		at := <-deliveries
+		for _, s := range []string{"v1,bm8=", signature} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at, bytes.NewReader(body))
+			if err != nil {
+				answers <- 0
+				continue
+			}
+			req.Header = http.Header{"Webhook-Id": {"evt_1"}, "Webhook-Timestamp": {strconv.FormatInt(now.Unix(), 10)}, "Webhook-Signature": {s}}
+			if res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req); err != nil {
+				answers <- 0
+			} else {
+				_ = res.Body.Close()
+				answers <- res.StatusCode
+			}
+		}
+	}()
+	const serve = `HTTPServer(("127.0.0.1", 9000), Receiver).serve_forever()`
+	require.Contains(t, blocks[1], serve)
+	once := strings.ReplaceAll(blocks[1], serve, `
+import urllib.request
+server = HTTPServer(("127.0.0.1", 0), Receiver)
+urllib.request.urlopen("`+catcher.URL+`?at=http://127.0.0.1:%d/" % server.server_port)
+server.handle_request()
+server.handle_request()
+`)
+	require.Contains(t, run(pythonClient, []string{"PYTHONPATH=src", "WEBHOOK_SECRET=" + secret}, "-c", once), "evt_1 charge.succeeded order-7\n")
+	require.Equal(t, []int{http.StatusBadRequest, http.StatusNoContent}, []int{<-answers, <-answers})
+}
+
 // The types of the Python client are those of the document, its code is typed, and what is published is
 // the client and nothing else.
 func TestPythonPackage(t *testing.T) {
@@ -151,7 +208,12 @@ func TestPythonPackage(t *testing.T) {
 	t.Run("wheel", func(t *testing.T) {
 		// Copied, as setuptools writes beside its sources.
 		dir := t.TempDir()
-		require.NoError(t, os.CopyFS(dir, os.DirFS(pythonClient)))
+		require.NoError(t, os.CopyFS(filepath.Join(dir, "src"), os.DirFS(filepath.Join(pythonClient, "src"))))
+		for _, name := range []string{"pyproject.toml", "README.md", "LICENSE"} {
+			text, err := os.ReadFile(filepath.Join(pythonClient, name))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		}
 		if exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import setuptools, wheel").Run() != nil {
 			t.Skip("setuptools and wheel were not found: apt-get install python3-setuptools python3-wheel")
 		}

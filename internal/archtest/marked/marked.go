@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// mark is a comment with a test's name, and the block behind it: fenced as sh, or indented.
-var mark = regexp.MustCompile("(?m)^<!-- run by (Test\\w+) -->\n\n?((?:```sh\n(?s:.*?)\n```)|(?:(?:    [^\n]*\n)+))")
+// mark is a comment with a test's name, and the block behind it: fenced as sh or python, or indented.
+var mark = regexp.MustCompile("(?m)^<!-- run by (Test\\w+) -->\n\n?((?:```(?:sh|python)\n(?s:.*?)\n```)|(?:(?:    [^\n]*\n)+))")
 
 // root is the repository's, found before a test changes its directory.
 var root = func() string {
@@ -39,8 +39,12 @@ func Blocks(t testing.TB, page string) (blocks []string) {
 		if m[1] != t.Name() {
 			continue
 		}
-		block := strings.TrimSuffix(strings.TrimPrefix(m[2], "```sh\n"), "\n```")
-		blocks = append(blocks, regexp.MustCompile(`(?m)^ {4}`).ReplaceAllString(block, ""))
+		if _, fenced, ok := strings.Cut(m[2], "```"); ok {
+			_, block, _ := strings.Cut(fenced, "\n")
+			blocks = append(blocks, strings.TrimSuffix(block, "\n```"))
+			continue
+		}
+		blocks = append(blocks, regexp.MustCompile(`(?m)^ {4}`).ReplaceAllString(m[2], ""))
 	}
 	if slices.Contains(blocks, "") || len(blocks) == 0 {
 		t.Fatalf("%s has no block that is marked <!-- run by %s -->, or an empty one", page, t.Name())

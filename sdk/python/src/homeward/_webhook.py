@@ -8,8 +8,8 @@ import hmac
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, cast
 
 from ._api import Event
 
@@ -18,9 +18,16 @@ class WebhookError(Exception):
     """The delivery is not ours, too old, or changed on the way. Answer 400 and do nothing."""
 
 
+class Headers(Protocol):
+    """The headers of a request in any framework: what has names and values."""
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Return them."""
+
+
 def verify_webhook(
     body: bytes | str,
-    headers: Mapping[str, str],
+    headers: Headers,
     secrets: str | Sequence[str],
     *,
     tolerance: float = 300.0,
