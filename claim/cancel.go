@@ -32,7 +32,7 @@ func (s *Service) Cancel(ctx context.Context, home string, req *Request) (rec Re
 	defer s.executing.Done()
 	for {
 		begun, sentAt, waited, err := s.begin(ctx, req, &arrival)
-		s.meters.begun(req, &begun, err)
+		s.metersOf(req.Key.Tenant).begun(req, &begun, err)
 		if err != nil {
 			return rec, reply, err
 		}
@@ -71,7 +71,7 @@ func (s *Service) giveUp(ctx context.Context, rec *Record, now time.Time) (Recor
 		verdict := s.verdict(s.c.Executor.Attempt(ctx, Attempt{Record: *rec, Closing: true, Canceled: true, Now: now}))
 		verdict.ID = uuid.New()
 		closed, err := s.record(context.WithoutCancel(ctx), rec, &verdict)
-		s.meters.ended(rec.Operation, &closed, err)
+		s.metersOf(rec.Key.Tenant).ended(rec.Operation, &closed, err)
 		return closed, err
 	case rec.State != InFlight:
 		return *rec, nil

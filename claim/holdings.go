@@ -224,7 +224,7 @@ func (s *Service) tryRenew(ctx context.Context, home string, holds []*holding) {
 		case s.keeps(ctx, hold): // as far as the lease goes that it has
 		default:
 			hold.lost()
-			s.meters.fenced.Add(1, "renew")
+			s.metersOf(leases[i].Key.Tenant).fenced.Add(1, "renew")
 		}
 	}
 }

@@ -22,6 +22,18 @@ func newMeters(s *meter.Set) meters {
 	}
 }
 
+// metersOf are the metrics that count a tenant's claims: none do a test tenant's, as nobody operates
+// what merchants try.
+func (s *Service) metersOf(tenant string) *meters {
+	if Livemode(tenant) {
+		return &s.meters
+	}
+	return &unmetered
+}
+
+// unmetered counts nothing.
+var unmetered = newMeters(nil)
+
 // begun counts an arrival by its outcome.
 func (m *meters) begun(req *Request, b *Begun, err error) {
 	switch {

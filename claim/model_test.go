@@ -311,6 +311,39 @@ func (s *pureStore) Timeline(_ context.Context, key claim.Key, home string, _ in
 	return slices.Clone(s.audit[claimtest.Place{Home: home, Key: key}]), nil
 }
 
+func (s *pureStore) Elapse(_ context.Context, home, tenant string, by time.Duration) error {
+	if claim.Livemode(tenant) {
+		return claim.ErrLive
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, rec := range s.rows {
+		if at.Home != home || at.Key.Tenant != tenant {
+			continue
+		}
+		s.rows[at] = rec.Elapsed(by)
+		ref := claimtest.Ref{Home: home, ID: rec.Minted.ID}
+		for _, q := range []outbox.Queue{outbox.ProviderCalls, outbox.Expiries} {
+			if m, ok := s.queued[q][ref]; ok && (rec.Holder == "" || q == outbox.Expiries) {
+				m.Due = m.Due.Add(-by)
+				s.queued[q][ref] = m
+			}
+		}
+		if u, ok := s.unpaid[ref]; ok {
+			u.At = u.At.Add(-by)
+			s.unpaid[ref] = u
+		}
+	}
+	for at, pin := range s.pins {
+		if at.key.Tenant == tenant && (at.registrar == home || at.registrar == "" && home == "us-east1") {
+			older := *pin
+			older.CreatedAt = pin.CreatedAt.Add(-by)
+			s.pins[at] = &older
+		}
+	}
+	return nil
+}
+
 func (s *pureStore) Restore(context.Context) (claim.Restore, time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found
 	}
 	reply = s.frame(rec, rec.SettledAt, true)
 	if fingerprint != rec.Fingerprint && req.Also != rec.Fingerprint && rec.Operation != CancelKey { // which refuses whatever arrives
-		s.meters.mismatches.Add(1, req.Key.Tenant)
+		s.metersOf(req.Key.Tenant).mismatches.Add(1, req.Key.Tenant)
 		return reply, true, shown.Pin, ErrMismatch
 	}
 	if reply, err = s.answered(ctx, reply, rec.Response); err != nil {

@@ -297,13 +297,17 @@ func appendProviderKey(to []byte, k Key, object string, generation uint32, provi
 // With returns which of names is the provider of r's present generation. It derives this
 // from the provider key, the only thing that a provider receives of the claim. It
 // returns "" for a generation that was begun without a name. ok is false if none of
-// names matches; pass nil names if the node does not distinguish providers.
+// names matches; pass nil names if the node does not distinguish providers. A name that r's tenant
+// may not call ([MayCall]) matches nothing.
 func (r *Record) With(names []string) (name string, ok bool) {
 	if names == nil {
 		return "", true
 	}
 	var key [providerKeyLength]byte
 	for _, name := range names {
+		if !MayCall(r.Key.Tenant, name) {
+			continue
+		}
 		if r.ProviderKey == string(appendProviderKey(key[:0], r.Key, r.Minted.ID, r.Generation, name)) {
 			return name, true
 		}

@@ -121,7 +121,7 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 		return outbox.Failed("closing gave " + verdict.outcome().String())
 	}
 	settled, err := s.record(ctx, &rec, &verdict)
-	s.meters.ended(rec.Operation, &settled, err)
+	s.metersOf(rec.Key.Tenant).ended(rec.Operation, &settled, err)
 	switch {
 	case err == nil:
 		return outbox.Done()
@@ -137,7 +137,7 @@ func (s *Service) takeOver(ctx context.Context, key Key, home, object string) (r
 	defer func() { s.traceClaim(sp, &rec, string(EventTakenOver), err); sp.End() }()
 	rec, err = s.c.Store.TakeOver(ctx, key, home, object, s.c.Node, s.c.Region)
 	if err == nil {
-		s.meters.takeOvers.Add(1, byRecovery)
+		s.metersOf(key.Tenant).takeOvers.Add(1, byRecovery)
 	}
 	return rec, err
 }

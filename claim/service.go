@@ -93,9 +93,9 @@ type Config struct {
 	Node string
 	// Region is where the node runs.
 	Region string
-	// Providers names the providers that Executor can call, the default first. A claim
-	// that was begun for another provider stays open until a node that has that provider
-	// recovers it. nil: there is one provider, without a name.
+	// Providers names the providers that Executor can call, the default first; [TestProvider] is
+	// that of test tenants, and stands behind it. A claim that was begun for another provider
+	// stays open until a node that has that provider recovers it. nil: there is one provider, without a name.
 	Providers []string
 	// Unbound names the operations that find their provider through another object, as
 	// a refund does through its charge. Their claims name no provider.
@@ -162,12 +162,12 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	defer s.executing.Done()
 	begun, sentAt, waited, err := s.begin(ctx, req, &arrival)
 	defer func() { reply.Away += waited }()
-	if s.meters.begun(req, &begun, err); err != nil {
+	if s.metersOf(req.Key.Tenant).begun(req, &begun, err); err != nil {
 		return Reply{}, err
 	}
 	rec := &begun.Record
-	if begun.Decision == NeedPin && !s.has(req.Provider) {
-		return Reply{}, fmt.Errorf("%w: this node has no provider %s; give the nodes of both regions the same providers", ErrUnavailable, req.Provider)
+	if begun.Decision == NeedPin && !s.has(req) {
+		return Reply{}, fmt.Errorf("%w: this node has no provider %s for this tenant; give the nodes of both regions the same providers", ErrUnavailable, s.provider(req))
 	}
 	if begun.Decision == NeedPin {
 		return Reply{}, ErrNeedPin // the home may be another region
@@ -211,7 +211,7 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 	defer func() {
 		if wait.close(); wait != nil {
 			waited = time.Since(wait.since)
-			s.meters.wait(ctx, begun.Decision, waited)
+			s.metersOf(a.Key.Tenant).wait(ctx, begun.Decision, waited)
 		}
 	}()
 	for {
@@ -254,7 +254,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	return Arrival{
 		Content: Content{
 			Key: req.Key, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also,
-			CompareOnly: req.CompareOnly || !s.has(req.Provider),
+			CompareOnly: req.CompareOnly || !s.has(req),
 			// The receipt is the random part of the id in a shape that a person can read
 			// out. It need not be unique by itself.
 			Mint:        Minted{ID: id, Receipt: receipt(id)},
@@ -270,17 +270,20 @@ func (s *Service) provider(req *Request) string {
 	switch {
 	case s.c.Unbound[req.Operation] || len(s.c.Providers) == 0:
 		return ""
+	case !Livemode(req.Key.Tenant):
+		return TestProvider
 	case req.Provider == "":
 		return s.c.Providers[0]
 	}
 	return req.Provider
 }
 
-// has reports whether this node can call the provider that a request names. If it
+// has reports whether this node can call the provider of a new generation for req. If it
 // cannot, it begins no generation. A retry is still answered, as its claim names its
 // own provider.
-func (s *Service) has(provider string) bool {
-	return provider == "" || s.c.Providers == nil || slices.Contains(s.c.Providers, provider)
+func (s *Service) has(req *Request) bool {
+	provider := s.provider(req)
+	return provider == "" || slices.Contains(s.c.Providers, provider) && MayCall(req.Key.Tenant, provider)
 }
 
 // receipt renders twelve characters of an object id as R-XXXX-XXXX-XXXX.
@@ -422,7 +425,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, sentAt ti
 			settled, err = s.settle(ctx, callCtx, rec, verdict)
 		}
 	}
-	s.meters.ended(rec.Operation, &settled, err)
+	s.metersOf(rec.Key.Tenant).ended(rec.Operation, &settled, err)
 	s.held.remove(hold)
 	if caught != nil {
 		err = errors.Join(caught, err)

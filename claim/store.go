@@ -142,4 +142,9 @@ type Store interface {
 	// Timeline returns the audit of key at home in order, at most limit entries,
 	// the latest ones.
 	Timeline(ctx context.Context, key Key, home string, limit int) ([]AuditEntry, error)
+	// Elapse lets time pass for a test tenant: its claims at home and what waits for their times, and
+	// the pins that home keeps, become older by so much ([*Record.Elapsed]), and so does what the
+	// provider of test tenants has reported of later. Books and audit keep their times. It is
+	// [ErrLive] for a live tenant. After any other error it may be done, in part or wholly.
+	Elapse(ctx context.Context, home, tenant string, by time.Duration) error
 }

@@ -26,7 +26,7 @@ func TestCompensation(t *testing.T) {
 	v := See(executorOf(p, nil, nil, outbox.KindLog).Attempt(t.Context(), compensationOf()))
 	require.Equal(t, []psp.Call{{Kind: psp.KindRefund, Key: "hw_key", Reference: "re_1", Amount: 1999, Currency: "usd", Source: "px_ghost"}}, p.calls)
 	require.Equal(t, claim.OutcomeDone, v.Outcome)
-	require.Equal(t, `{"id":"re_1","object":"refund","amount":1999,"currency":"usd","status":"succeeded","created":1893456000,"charge":"`+paid+
+	require.Equal(t, `{"id":"re_1","object":"refund","amount":1999,"currency":"usd","status":"succeeded","created":1893456000,"livemode":true,"charge":"`+paid+
 		`","reason":"late_success","receipt_number":"R-1","provider":{"name":"fake","reference":"px_1"}}`, string(v.Response.Body))
 	require.Equal(t, "/v1/refunds/re_1", v.Response.Header[1].Value)
 	require.Equal(t, &ledger.Transaction{

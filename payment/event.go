@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 )
@@ -42,6 +43,7 @@ func (t *attempt) events(status string, object []byte) []outbox.Message {
 	b = append(b, status...)
 	b = append(b, `","created":`...)
 	b = strconv.AppendInt(b, t.Now.Unix(), 10)
+	b = appendLivemode(b, !t.intent.test)
 	b = append(b, `,"data":`...)
 	b = append(b, object...)
 	b = append(b, '}')
@@ -105,6 +107,7 @@ func FailedLater(f Fallen, sinks []outbox.Kind) []outbox.Message {
 	b = append(b, statusFailed...)
 	b = append(b, `","created":`...)
 	b = strconv.AppendInt(b, f.At.Unix(), 10)
+	b = appendLivemode(b, claim.Livemode(f.Tenant))
 	b = append(b, `,"data":{"id":`...)
 	b = appendString(b, f.Object)
 	b = append(b, `,"object":`...)
@@ -116,6 +119,7 @@ func FailedLater(f Fallen, sinks []outbox.Kind) []outbox.Message {
 	b = append(b, `,"status":"`...)
 	b = append(b, statusFailed...)
 	b = append(b, '"')
+	b = appendLivemode(b, claim.Livemode(f.Tenant))
 	if charge != "" {
 		b = append(b, `,"charge":`...)
 		b = appendString(b, charge)

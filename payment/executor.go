@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -105,7 +106,8 @@ type callee struct {
 	caps     psp.Capabilities
 }
 
-// NewExecutor returns an Executor for providers, of which there is at least one.
+// NewExecutor returns an Executor for providers, of which there is at least one. That of test
+// tenants is not the first.
 func NewExecutor(providers psp.Providers, o Options) *Executor {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -147,7 +149,11 @@ type attempt struct {
 // outcomes. See the package comment for when it calls, when it looks up, and when it does neither.
 func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	t := &attempt{Executor: e, Attempt: a, callee: e.first, op: Operation(a.Record.Operation)}
-	if a.Provider != "" && !t.goTo(a.Provider) {
+	standard := e.first.name
+	if !claim.Livemode(a.Record.Key.Tenant) {
+		standard = claim.TestProvider
+	}
+	if !t.goTo(cmp.Or(a.Provider, standard)) {
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
 	}
 	if sp := span.Current(ctx); sp.IsRecording() {
@@ -169,6 +175,10 @@ func (t *attempt) run(ctx context.Context) claim.Outcome {
 		return t.unknown(ctx, reasonUnreadable)
 	}
 	t.intent = intent
+	t.intent.test = !claim.Livemode(a.Record.Key.Tenant)
+	if ahead := a.Record.Ahead(); ahead > 0 && !intent.ExpiresAt.IsZero() {
+		t.intent.ExpiresAt = intent.ExpiresAt.Add(-ahead)
+	}
 	if a.Closing {
 		return t.expired()
 	}
@@ -203,7 +213,7 @@ func (t *attempt) run(ctx context.Context) claim.Outcome {
 	if t.undone && reported == psp.FoundNo {
 		return t.onlyAsk(ctx)
 	}
-	switch expired := intent.Expired(a.Now) || a.Canceled; {
+	switch expired := t.intent.Expired(a.Now) || a.Canceled; {
 	case reported == psp.FoundUnknown:
 		return t.unknown(ctx, reasonNotAsked)
 	case reported == psp.FoundYes && intent.Holds() && t.caps.Blind:
@@ -295,9 +305,12 @@ func (t *attempt) chargedAt(rec *claim.Record) bool {
 	return ok && t.goTo(name)
 }
 
-// goTo selects the named provider; false if there is none.
+// goTo selects the named provider; false if there is none, or if it is not for t's tenant. It is the
+// one place in which an attempt gets its provider: no test payment moves money, and no live one is
+// only simulated, whatever names its provider.
 func (t *attempt) goTo(name string) bool {
 	to, ok := t.callees[name]
+	ok = ok && claim.MayCall(t.Record.Key.Tenant, name)
 	if ok {
 		t.callee = to
 	}
@@ -347,7 +360,7 @@ func (t *attempt) call(ctx context.Context) psp.Result {
 func (t *attempt) described() psp.Call {
 	c := psp.Call{
 		Kind: kind(t.op), Key: t.Record.ProviderKey, Reference: t.Record.Minted.ID,
-		Amount: t.intent.Amount, Currency: t.intent.Currency, Home: t.Record.Home,
+		Amount: t.intent.Amount, Currency: t.intent.Currency, Tenant: ShownTenant(t.Record.Key.Tenant), Home: t.Record.Home,
 		// A refund's reason is for the merchant, not for the payer.
 		Source: t.intent.Source, Description: t.intent.Description(), Terms: t.intent.agreement(),
 	}
@@ -358,6 +371,14 @@ func (t *attempt) described() psp.Call {
 		c.Again = t.Record.ProviderRef // of the generation that was declined for now
 	}
 	return c
+}
+
+// ShownTenant is the [psp.Call].Tenant of a tenant's calls.
+func ShownTenant(tenant string) string {
+	if claim.Livemode(tenant) {
+		return ""
+	}
+	return tenant
 }
 
 func kind(op Operation) psp.Kind {

@@ -333,7 +333,7 @@ func TestRenderedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := Rendered(minted, &in, "sim", `px_"1`)
-	want := `{"id":"ch_1","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":1893456000,` +
+	want := `{"id":"ch_1","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":1893456000,"livemode":true,` +
 		`"payment_method":"pm_1","description":"d","order_id":"o\"1","metadata":{"a":"1","b":"é"},"expires_at":"2030-01-01T02:00:00+01:00",` +
 		`"receipt_number":"HW-7","provider":{"name":"sim","reference":"px_\"1"}}`
 	if string(got.Body) != want || got.Status != 201 {
@@ -348,7 +348,7 @@ func TestRenderedBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = `{"id":"tr_1","object":"transfer","amount":1,"currency":"eur","status":"succeeded","created":1893456000,` +
+	want = `{"id":"tr_1","object":"transfer","amount":1,"currency":"eur","status":"succeeded","created":1893456000,"livemode":true,` +
 		`"destination":"acct_1","receipt_number":"HW-7","provider":{"name":"sim","reference":"x"}}`
 	if got := Rendered(minted, &in, "sim", "x"); string(got.Body) != want || got.Header[1].Value != "/v1/transfers/tr_1" {
 		t.Errorf("got  %s %v\nwant %s", got.Body, got.Header, want)

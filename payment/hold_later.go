@@ -256,13 +256,15 @@ func (t *attempt) sendCancel(ctx context.Context) psp.Result {
 	defer cancel()
 	id := t.Record.Minted.ID
 	return t.provider.Cancel(ctx, psp.Call{
-		Kind: psp.KindCancel, Key: t.Record.ProviderKey + ":cancel:" + strconv.FormatUint(uint64(t.Record.Attempts), 10),
+		Tenant: ShownTenant(t.Record.Key.Tenant),
+		Kind:   psp.KindCancel, Key: t.Record.ProviderKey + ":cancel:" + strconv.FormatUint(uint64(t.Record.Attempts), 10),
 		Reference: id, Of: id, Amount: t.intent.Amount, Currency: t.intent.Currency, Source: t.Record.ProviderRef, Home: t.Record.Home,
 	})
 }
 
 // gone is the answer to a cancellation.
 func (t *attempt) gone(in *Intent, ref string) claim.Outcome {
+	in.test = t.intent.test
 	r := rendered(t.of.rec.Minted, in, t.name, ref, statusCanceled)
 	r.Status = http.StatusOK
 	return &claim.Done{Response: r, ProviderRef: ref}

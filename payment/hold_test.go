@@ -311,7 +311,7 @@ func TestHoldIsAnswered(t *testing.T) {
 	require.Equal(t, claim.OutcomePending, v.Outcome)
 	require.True(t, p.calls[0].Terms.Manual)
 	require.Equal(t, 202, v.Response.Status)
-	require.JSONEq(t, `{"id":"xx_1","object":"charge","amount":1000,"currency":"usd","status":"requires_capture","created":1893456000,"payment_method":"pm_1",
+	require.JSONEq(t, `{"id":"xx_1","object":"charge","amount":1000,"currency":"usd","status":"requires_capture","created":1893456000,"livemode":true,"payment_method":"pm_1",
 		"capture_method":"manual","receipt_number":"R-1","amount_capturable":1000,"provider":{"name":"fake","reference":"px_1"}}`, string(v.Response.Body))
 	require.Contains(t, string(v.Events[0].Payload), `"type":"charge.requires_capture"`)
 

@@ -93,6 +93,8 @@ type Intent struct {
 	terms    terms
 	// captured is the captured amount of a charge that held its money; 0 for any other.
 	captured int64
+	// test: it is of a test tenant.
+	test bool
 }
 
 // Description and OrderID are "" if the caller sent none. They are decoded on demand:

@@ -65,7 +65,7 @@ func TestPendingIsAnswered(t *testing.T) {
 	require.Equal(t, "requires_action", v.State)
 	require.Equal(t, "px_1", v.ProviderRef)
 	require.Equal(t, 202, v.Response.Status)
-	require.JSONEq(t, `{"id":"xx_1","object":"charge","amount":1999,"currency":"usd","status":"requires_action","created":1893456000,"payment_method":"pm_1",
+	require.JSONEq(t, `{"id":"xx_1","object":"charge","amount":1999,"currency":"usd","status":"requires_action","created":1893456000,"livemode":true,"payment_method":"pm_1",
 		"off_session":false,"receipt_number":"R-1","client_secret":"pi_secret","next_action":{"type":"redirect_to_url"},"provider":{"name":"fake","reference":"px_1"}}`, string(v.Response.Body))
 	require.Len(t, v.Events, 1)
 	require.Contains(t, string(v.Events[0].Payload), `"type":"charge.requires_action"`)

@@ -214,7 +214,7 @@ func (f *facts) alone(t *ledger.Transaction, status string) []byte {
 
 // appendBooked begins an object that is made from a booking.
 func appendBooked(b []byte, id, object string, t *ledger.Transaction, status string) []byte {
-	return fmt.Appendf(b, `{"id":%q,"object":%q,"amount":%d,"currency":%q,"status":%q,"created":%d`, id, object, t.Amount, t.Currency, status, t.At.Unix())
+	return fmt.Appendf(b, `{"id":%q,"object":%q,"amount":%d,"currency":%q,"status":%q,"created":%d,"livemode":%t`, id, object, t.Amount, t.Currency, status, t.At.Unix(), claim.Livemode(t.Tenant))
 }
 
 // appendSince appends the members that say what happened to an object since.
@@ -327,6 +327,6 @@ func (f *facts) appendCompensation(b []byte, ghost *ledger.Transaction) []byte {
 	case f.returned(back) >= ghost.Amount:
 		status = compensationRefunded
 	}
-	b = fmt.Appendf(b, `{"object":"compensation","amount":%d,"currency":%q,"status":%q,"created":%d`, ghost.Amount, ghost.Currency, status, ghost.At.Unix())
+	b = fmt.Appendf(b, `{"object":"compensation","amount":%d,"currency":%q,"status":%q,"created":%d,"livemode":%t`, ghost.Amount, ghost.Currency, status, ghost.At.Unix(), claim.Livemode(ghost.Tenant))
 	return append(appendProvider(b, ghost.Provider, ghost.ProviderRef), '}')
 }

@@ -114,10 +114,10 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 				ledger.UnaskedOf(charge, ledger.ProviderRefund, "px_desk", 9), backTo(charge, "re_3", "asia", 1),
 			},
 			start + `,"amount_captured":1999,"amount_refunded":510,"refunds":[` +
-				`{"id":"re_3","object":"refund","amount":1,"currency":"usd","status":"succeeded","created":AT5,"charge":"CH"` + provider + `px_re_3"}},` +
-				`{"id":"DESK","object":"refund","amount":9,"currency":"usd","status":"succeeded","created":AT4,"charge":"CH","reason":"made_at_provider"` + provider + `px_desk"}},` +
-				`{"id":"re_2","object":"refund","amount":300,"currency":"usd","status":"failed","created":AT2,"charge":"CH"` + provider + `px_re_2"}},` +
-				`{"id":"re_1","object":"refund","amount":500,"currency":"usd","status":"succeeded","created":AT1,"charge":"CH"` + provider + `px_re_1"}}]`,
+				`{"id":"re_3","object":"refund","amount":1,"currency":"usd","status":"succeeded","created":AT5,"livemode":true,"charge":"CH"` + provider + `px_re_3"}},` +
+				`{"id":"DESK","object":"refund","amount":9,"currency":"usd","status":"succeeded","created":AT4,"livemode":true,"charge":"CH","reason":"made_at_provider"` + provider + `px_desk"}},` +
+				`{"id":"re_2","object":"refund","amount":300,"currency":"usd","status":"failed","created":AT2,"livemode":true,"charge":"CH"` + provider + `px_re_2"}},` +
+				`{"id":"re_1","object":"refund","amount":500,"currency":"usd","status":"succeeded","created":AT1,"livemode":true,"charge":"CH"` + provider + `px_re_1"}}]`,
 		},
 		"disputed": {
 			paid, answerOf(paid, "charge", "succeeded", ""),
@@ -128,10 +128,10 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 				ledger.UnaskedOf(charge, ledger.DisputeOpened, "du_4", 400), ledger.UnaskedOf(charge, ledger.DisputeWon, "du_4", 400), ledger.UnaskedOf(charge, ledger.DisputeLost, "du_4/second", 400),
 			},
 			start + `,"amount_captured":1999,"amount_refunded":0,"disputes":[` +
-				`{"id":"DU4","object":"dispute","amount":400,"currency":"usd","status":"lost","created":AT7` + provider + `du_4"}},` +
-				`{"id":"DU3","object":"dispute","amount":300,"currency":"usd","status":"lost","created":AT5` + provider + `du_3"}},` +
-				`{"id":"DU2","object":"dispute","amount":200,"currency":"usd","status":"won","created":AT3` + provider + `du_2"}},` +
-				`{"id":"DU1","object":"dispute","amount":100,"currency":"usd","status":"open","created":AT1` + provider + `du_1"}}]`,
+				`{"id":"DU4","object":"dispute","amount":400,"currency":"usd","status":"lost","created":AT7,"livemode":true` + provider + `du_4"}},` +
+				`{"id":"DU3","object":"dispute","amount":300,"currency":"usd","status":"lost","created":AT5,"livemode":true` + provider + `du_3"}},` +
+				`{"id":"DU2","object":"dispute","amount":200,"currency":"usd","status":"won","created":AT3,"livemode":true` + provider + `du_2"}},` +
+				`{"id":"DU1","object":"dispute","amount":100,"currency":"usd","status":"open","created":AT1,"livemode":true` + provider + `du_1"}}]`,
 		},
 		"failed since": {
 			paid, answerOf(paid, "charge", "succeeded", ""), []ledger.Transaction{charge, ledger.FailureOf(charge)},
@@ -145,27 +145,27 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 				ghostOf(charge, "g4"), ledger.FailureOf(ghostOf(charge, "g4")), ghostOf(charge, "g5"), ledger.UnaskedOf(ghostOf(charge, "g5"), ledger.ProviderRefund, "px_desk", 1999),
 			},
 			start + `,"amount_captured":1999,"amount_refunded":0,"compensations":[` +
-				`{"object":"compensation","amount":1999,"currency":"usd","status":"pending","created":AT1` + provider + `g1"}},` +
-				`{"object":"compensation","amount":1999,"currency":"usd","status":"pending","created":AT2` + provider + `g2"}},` +
-				`{"object":"compensation","amount":1999,"currency":"usd","status":"refunded","created":AT5` + provider + `g3"}},` +
-				`{"object":"compensation","amount":1999,"currency":"usd","status":"failed","created":AT9` + provider + `g4"}},` +
-				`{"object":"compensation","amount":1999,"currency":"usd","status":"refunded","created":AT11` + provider + `g5"}}]`,
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"pending","created":AT1,"livemode":true` + provider + `g1"}},` +
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"pending","created":AT2,"livemode":true` + provider + `g2"}},` +
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"refunded","created":AT5,"livemode":true` + provider + `g3"}},` +
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"failed","created":AT9,"livemode":true` + provider + `g4"}},` +
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"refunded","created":AT11,"livemode":true` + provider + `g5"}}]`,
 		},
 		"given up, and compensated": {
 			paid, &claim.Object{State: claim.FailedTerminal, Response: claim.Response{Status: 503}},
 			[]ledger.Transaction{ghostOf(charge, "g1"), ghostBack(ghostOf(charge, "g1"), 1)},
-			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"failed","created":AT0` + provider + `g1"},"compensations":[` +
-				`{"object":"compensation","amount":1999,"currency":"usd","status":"refunded","created":AT0` + provider + `g1"}}]`,
+			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"failed","created":AT0,"livemode":true` + provider + `g1"},"compensations":[` +
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"refunded","created":AT0,"livemode":true` + provider + `g1"}}]`,
 		},
 		"declined for now, and money moved all the same": {
 			paid, &claim.Object{State: claim.FailedRetry}, []ledger.Transaction{ghostOf(charge, "g1")},
-			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"failed","created":AT0` + provider + `g1"},"compensations":[` +
-				`{"object":"compensation","amount":1999,"currency":"usd","status":"pending","created":AT0` + provider + `g1"}}]`,
+			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"failed","created":AT0,"livemode":true` + provider + `g1"},"compensations":[` +
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"pending","created":AT0,"livemode":true` + provider + `g1"}}]`,
 		},
 		"its claim is gone": {
 			paid, nil, []ledger.Transaction{charge, backTo(charge, "re_1", "asia", 500)},
-			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":AT0` + provider + `px_charge"},"amount_captured":1999,"amount_refunded":500,"refunds":[` +
-				`{"id":"re_1","object":"refund","amount":500,"currency":"usd","status":"succeeded","created":AT1,"charge":"CH"` + provider + `px_re_1"}}]`,
+			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":AT0,"livemode":true` + provider + `px_charge"},"amount_captured":1999,"amount_refunded":500,"refunds":[` +
+				`{"id":"re_1","object":"refund","amount":500,"currency":"usd","status":"succeeded","created":AT1,"livemode":true,"charge":"CH"` + provider + `px_re_1"}}]`,
 		},
 		"a refund that failed": {
 			refund, answerOf(refund, "refund", "succeeded", `,"charge":"`+paid+`"`), []ledger.Transaction{charge, backTo(charge, refund, "europe", 5), ledger.FailureOf(backTo(charge, refund, "europe", 5))},
@@ -173,7 +173,7 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 		},
 		"a refund that failed, without its claim": {
 			refund, nil, []ledger.Transaction{charge, backTo(charge, refund, "europe", 5), ledger.FailureOf(backTo(charge, refund, "europe", 5))},
-			`{"id":"` + refund + `","object":"refund","amount":5,"currency":"usd","status":"failed","created":AT1,"charge":"CH"` + provider + "px_" + refund + `"}`,
+			`{"id":"` + refund + `","object":"refund","amount":5,"currency":"usd","status":"failed","created":AT1,"livemode":true,"charge":"CH"` + provider + "px_" + refund + `"}`,
 		},
 		"a transfer that came back": {
 			transfer, nil, func() []ledger.Transaction {
@@ -181,8 +181,8 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 				t.ID, t.Object, t.Kind, t.Debit, t.Credit = transfer, transfer, ledger.Transfer, charge.Credit, charge.Debit
 				return []ledger.Transaction{t, ledger.UnaskedOf(t, ledger.TransferReversal, "px_back", 99)}
 			}(),
-			`{"id":"` + transfer + `","object":"transfer","amount":1999,"currency":"usd","status":"succeeded","created":AT0` + provider + `px_charge"},"amount_reversed":99,"reversals":[` +
-				`{"id":"TRR","object":"transfer_reversal","amount":99,"currency":"usd","status":"succeeded","created":AT1}]`,
+			`{"id":"` + transfer + `","object":"transfer","amount":1999,"currency":"usd","status":"succeeded","created":AT0,"livemode":true` + provider + `px_charge"},"amount_reversed":99,"reversals":[` +
+				`{"id":"TRR","object":"transfer_reversal","amount":99,"currency":"usd","status":"succeeded","created":AT1,"livemode":true}]`,
 		},
 		"in flight": {
 			paid, func() *claim.Object {

@@ -275,7 +275,7 @@ func TestRenderedRefund(t *testing.T) {
 	a := refundOf(`{"amount":500,"charge":"` + paid + `","reason":"a\nb"}`)
 	e := executorOf(&fake{caps: both, result: approved}, someBooks(), nil)
 	v := See(e.Attempt(t.Context(), a))
-	require.Equal(t, `{"id":"re_1","object":"refund","amount":500,"currency":"usd","status":"succeeded","created":1893456000,"charge":"`+paid+
+	require.Equal(t, `{"id":"re_1","object":"refund","amount":500,"currency":"usd","status":"succeeded","created":1893456000,"livemode":true,"charge":"`+paid+
 		`","reason":"a\nb","receipt_number":"R-1","provider":{"name":"fake","reference":"px_1"}}`, string(v.Response.Body))
 	require.Equal(t, "/v1/refunds/re_1", v.Response.Header[1].Value)
 	require.Equal(t, v, See(e.Attempt(t.Context(), a)))
@@ -417,8 +417,8 @@ func TestReleasedRequestsCloseInTime(t *testing.T) {
 
 // Golden bytes: consumers parse and sign these.
 func TestEvents(t *testing.T) {
-	const head = `{"id":"evt_xx_1_5","type":"charge.%s","created":1893456000,"data":{"id":"xx_1","object":"charge","amount":1999,"currency":"usd","status":"%s",` +
-		`"created":1893456000,"payment_method":"pm_1","description":"a","expires_at":"2030-01-01T01:00:00Z","receipt_number":"R-1",`
+	const head = `{"id":"evt_xx_1_5","type":"charge.%s","created":1893456000,"livemode":true,"data":{"id":"xx_1","object":"charge","amount":1999,"currency":"usd","status":"%s",` +
+		`"created":1893456000,"livemode":true,"payment_method":"pm_1","description":"a","expires_at":"2030-01-01T01:00:00Z","receipt_number":"R-1",`
 	for name, c := range map[string]struct {
 		result psp.Result
 		last   bool
@@ -448,8 +448,8 @@ func TestEvents(t *testing.T) {
 	}
 	// The answer to a refund that the books refuse has only what was requested.
 	v := See(executorOf(&fake{caps: both}, someBooks(), nil, outbox.KindLog).Attempt(t.Context(), refundOf(`{"charge":"`+foreign+`"}`)))
-	require.Equal(t, `{"id":"evt_re_1_0","type":"refund.declined","created":1893456000,"data":{"id":"re_1","object":"refund","status":"declined",`+
-		`"created":1893456000,"charge":"`+foreign+`","receipt_number":"R-1","code":"no_such_charge"}}`, string(v.Events[0].Payload))
+	require.Equal(t, `{"id":"evt_re_1_0","type":"refund.declined","created":1893456000,"livemode":true,"data":{"id":"re_1","object":"refund","status":"declined",`+
+		`"created":1893456000,"livemode":true,"charge":"`+foreign+`","receipt_number":"R-1","code":"no_such_charge"}}`, string(v.Events[0].Payload))
 }
 
 // The verdict of a given-up, a closed and a booked claim come through the claim's

@@ -73,6 +73,7 @@ func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
 	b = append(b, status...)
 	b = append(b, `","created":`...)
 	b = strconv.AppendInt(b, m.Created.Unix(), 10)
+	b = appendLivemode(b, !in.test)
 	switch {
 	case in.Operation.GivesBack():
 		b = append(b, `,"charge":`...)
@@ -92,6 +93,11 @@ func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
 	b = appendTerms(b, &in.terms)
 	b = append(b, `,"receipt_number":`...)
 	return appendString(b, m.Receipt)
+}
+
+// appendLivemode appends whether money moves for the object's tenant.
+func appendLivemode(b []byte, live bool) []byte {
+	return strconv.AppendBool(append(b, `,"livemode":`...), live)
 }
 
 // Object is the kind of op's objects as rendered: "charge".

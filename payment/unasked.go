@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 )
@@ -46,6 +47,7 @@ type disputeBody struct {
 	Object   string        `json:"object"`
 	Amount   int64         `json:"amount"`
 	Currency string        `json:"currency"`
+	Livemode bool          `json:"livemode"`
 	Charge   string        `json:"charge"`
 	Reason   string        `json:"reason"`
 	Status   string        `json:"status"`
@@ -62,6 +64,7 @@ type refundBody struct {
 	Object   string       `json:"object"`
 	Amount   int64        `json:"amount"`
 	Currency string       `json:"currency"`
+	Livemode bool         `json:"livemode"`
 	Status   string       `json:"status"`
 	Charge   string       `json:"charge"`
 	Reason   string       `json:"reason"`
@@ -74,6 +77,7 @@ type transferBody struct {
 	Object   string       `json:"object"`
 	Amount   int64        `json:"amount"`
 	Currency string       `json:"currency"`
+	Livemode bool         `json:"livemode"`
 	Reversal reversalBody `json:"reversal"`
 	Provider providerBody `json:"provider"`
 }
@@ -97,11 +101,12 @@ func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
 	}
 	id := "evt_" + h.ID
 	payload, err := json.Marshal(struct {
-		ID      string `json:"id"`
-		Type    string `json:"type"`
-		Created int64  `json:"created"`
-		Data    any    `json:"data"`
-	}{id, kind, h.At.Unix(), h.object()})
+		ID       string `json:"id"`
+		Type     string `json:"type"`
+		Created  int64  `json:"created"`
+		Livemode bool   `json:"livemode"`
+		Data     any    `json:"data"`
+	}{id, kind, h.At.Unix(), claim.Livemode(h.Tenant), h.object()})
 	if err != nil {
 		panic("payment: an event cannot be written: " + err.Error()) // strings and numbers always encode
 	}
@@ -117,24 +122,24 @@ func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
 
 // object renders h as merchants receive it.
 func (h *Happened) object() any {
-	provider := providerBody{h.Provider, cmp.Or(h.Dispute, h.ProviderRef)}
+	provider, live := providerBody{h.Provider, cmp.Or(h.Dispute, h.ProviderRef)}, claim.Livemode(h.Tenant)
 	switch h.Kind {
 	case ledger.ProviderRefund, ledger.ProviderRefundFailed:
 		made := ledger.UnaskedID(ledger.ProviderRefund, h.Provider, h.ProviderRef)
-		b := refundBody{nameOf("re", made), string(Refund), h.Amount, h.Currency, statusSucceeded, h.Object, MadeAtProvider, provider, ""}
+		b := refundBody{nameOf("re", made), string(Refund), h.Amount, h.Currency, live, statusSucceeded, h.Object, MadeAtProvider, provider, ""}
 		if h.Kind == ledger.ProviderRefundFailed {
 			b.Status, b.Code = statusFailed, h.Reason
 		}
 		return b
 	case ledger.TransferReversal:
 		return transferBody{
-			h.Object, string(Transfer), h.Of.Amount, h.Currency, reversalBody{nameOf("trr", h.ID), "transfer_reversal", h.Amount},
+			h.Object, string(Transfer), h.Of.Amount, h.Currency, live, reversalBody{nameOf("trr", h.ID), "transfer_reversal", h.Amount},
 			providerBody{h.Of.Provider, h.Of.ProviderRef},
 		}
 	default:
 		b := disputeBody{
 			nameOf("dp", ledger.UnaskedID(ledger.DisputeOpened, h.Provider, h.Dispute)), "dispute", h.Amount, h.Currency,
-			h.Object, h.Reason, h.disputeStatus(), nil, provider,
+			live, h.Object, h.Reason, h.disputeStatus(), nil, provider,
 		}
 		if !h.DueBy.IsZero() {
 			b.Evidence = &evidenceBody{h.DueBy.Unix()}

@@ -38,7 +38,7 @@ func TestADeputyIsAskedForAnyHome(t *testing.T) {
 	tenant.PreviousRegistrar, tenant.RegistrarMovedAt = "", time.Time{} // where pins are is the store's to know
 	h, err := NewHandler(HandlerConfig{Local: home, Deputy: asked, Self: eu, Deployment: deploymentID, Topology: threeRegions(t),
 		Tenant: func(_ context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error) {
-			return tenant, hash == sha256.Sum256([]byte("hwk_1")), nil
+			return tenant, hash == sha256.Sum256([]byte("hw_live_1")), nil
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -82,10 +82,10 @@ func TestADeputyIsAskedForAnyHome(t *testing.T) {
 		t.Errorf("the home was asked %d times", n)
 	}
 
-	if got, found, err := p.Tenant(t.Context(), eu, sha256.Sum256([]byte("hwk_1"))); err != nil || !found || !reflect.DeepEqual(got, tenant) {
+	if got, found, err := p.Tenant(t.Context(), eu, sha256.Sum256([]byte("hw_live_1"))); err != nil || !found || !reflect.DeepEqual(got, tenant) {
 		t.Errorf("%+v, %v, %v", got, found, err)
 	}
-	if _, found, err := p.Tenant(t.Context(), eu, sha256.Sum256([]byte("hwk_2"))); err != nil || found {
+	if _, found, err := p.Tenant(t.Context(), eu, sha256.Sum256([]byte("hw_live_2"))); err != nil || found {
 		t.Errorf("no tenant's: %v, %v", found, err)
 	}
 	if _, err := rawClient(t, node).Tenant(t.Context(), connect.NewRequest(&peerv1.TenantRequest{ApiKeyHash: []byte("short")})); connect.CodeOf(err) != connect.CodeInvalidArgument {

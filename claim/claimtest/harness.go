@@ -65,7 +65,7 @@ func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 // Transitions checks what the transitions of package claim decide. It needs the Store's
 // steps and Timeline, the queue of provider calls, and [claim.Restores].
 func Transitions(t *testing.T, newHarness func(t *testing.T) Harness) {
-	run(t, newHarness, beginTests, settleTests, waitTests, answerTests, closingTests, leaseTests, cancelTests, restoreTests)
+	run(t, newHarness, beginTests, settleTests, waitTests, answerTests, closingTests, leaseTests, cancelTests, restoreTests, elapseTests)
 }
 
 func run(t *testing.T, newHarness func(t *testing.T) Harness, groups ...[]test) {

@@ -18,11 +18,12 @@ import (
 )
 
 type tenantCommand struct {
-	Create        tenantCreateCommand        `cmd:"" help:"Add a tenant and mint its first API key."`
+	Create        tenantCreateCommand        `cmd:"" help:"Add a tenant and its test side, ID~test, and mint the first API key of each."`
 	List          tenantListCommand          `cmd:"" help:"List tenants by id."`
 	Keys          tenantKeysCommand          `cmd:"" help:"List a tenant's API keys: which there are, and when each ends."`
 	RotateKey     tenantRotateKeyCommand     `cmd:"" help:"Mint a new API key, and revoke the others after a while."`
 	Set           tenantSetCommand           `cmd:"" help:"Set a tenant's rate limit, card number policy and provider routes."`
+	Elapse        tenantElapseCommand        `cmd:"" help:"Let time pass for a test tenant: its keys, and what waits, become older."`
 	MoveRegistrar tenantMoveRegistrarCommand `cmd:"" help:"Move a tenant's pins to another registrar region."`
 }
 
@@ -75,8 +76,12 @@ func unknownTenant(id string, err error) error {
 	return err
 }
 
-func printKey(io streams, key string) {
-	fmt.Fprintf(io.out, "API key: %s\nKeep it now: only its hash is stored, and it is not shown again. In homeward tenant keys it is %s.\n", key, claim.APIKeyHash(sha256.Sum256([]byte(key))).Short())
+func printKey(io streams, tenant, key string) {
+	moves := ""
+	if !claim.Livemode(tenant) {
+		moves = " It moves no money."
+	}
+	fmt.Fprintf(io.out, "API key: %s\nKeep it now: only its hash is stored, and it is not shown again.%s In homeward tenant keys %s it is %s.\n", key, moves, tenant, claim.APIKeyHash(sha256.Sum256([]byte(key))).Short())
 }
 
 type tenantCreateCommand struct {
@@ -96,20 +101,29 @@ func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
 		if err := checkRegion(ctx, db, "--registrar", c.Registrar); err != nil {
 			return err
 		}
-		// Two concurrent callers that create it get a key each. That is harmless, since
-		// writing a tenant that exists changes neither its keys nor its registrar.
-		switch _, err := db.Tenant(ctx, c.ID); {
-		case err == nil:
+		// The live side first: a command that ended in between makes the other one when it is
+		// repeated.
+		made := 0
+		for _, id := range []string{c.ID, claim.TestTenant(c.ID)} {
+			// Two concurrent callers that create it get a key each. That is harmless, since
+			// writing a tenant that exists changes neither its keys nor its registrar.
+			switch _, err := db.Tenant(ctx, id); {
+			case err == nil:
+				continue
+			case !errors.Is(err, claim.ErrUnknownTenant):
+				return err
+			}
+			key := claim.NewAPIKey(id)
+			if err := db.PutTenant(ctx, claim.Tenant{ID: id, Name: c.Name, Registrar: c.Registrar}, key); err != nil {
+				return err
+			}
+			fmt.Fprintf(io.out, "tenant %s, registrar %s\n", id, c.Registrar)
+			printKey(io, id, key)
+			made++
+		}
+		if made == 0 {
 			return fmt.Errorf("tenant %s exists; mint a new key with homeward tenant rotate-key, or change its registrar with homeward tenant move-registrar", c.ID)
-		case !errors.Is(err, claim.ErrUnknownTenant):
-			return err
 		}
-		key := claim.NewAPIKey()
-		if err := db.PutTenant(ctx, claim.Tenant{ID: c.ID, Name: c.Name, Registrar: c.Registrar}, key); err != nil {
-			return err
-		}
-		fmt.Fprintf(io.out, "tenant %s, registrar %s\n", c.ID, c.Registrar)
-		printKey(io, key)
 		return nil
 	})
 }
@@ -166,12 +180,46 @@ func (c *tenantRotateKeyCommand) Run(ctx context.Context, io streams) error {
 		return fmt.Errorf("--keep must not be negative, is %v", c.Keep)
 	}
 	return withDatabase(ctx, func(db *sqlstore.DB) error {
-		key := claim.NewAPIKey()
+		key := claim.NewAPIKey(c.ID)
 		if err := db.RotateKey(ctx, c.ID, key, c.Keep); err != nil {
 			return unknownTenant(c.ID, err)
 		}
-		printKey(io, key)
+		printKey(io, c.ID, key)
 		fmt.Fprintf(io.out, "The tenant's other keys end in %v; nodes may believe them for %v longer.\n", c.Keep, sqlstore.DefaultPool().TenantCache)
+		return nil
+	})
+}
+
+type tenantElapseCommand struct {
+	ID string        `arg:"" help:"The test tenant's id, which ends in ~test."`
+	By time.Duration `required:"" help:"How much time passes."`
+}
+
+func (c *tenantElapseCommand) Run(ctx context.Context, io streams) error {
+	switch {
+	case claim.Livemode(c.ID):
+		return fmt.Errorf("%s is live, and its time cannot be moved; that of its test side can: %s", c.ID, claim.TestTenant(c.ID))
+	case c.By <= 0:
+		return fmt.Errorf("--by must be above 0, is %v", c.By)
+	}
+	return withDatabase(ctx, func(db *sqlstore.DB) error {
+		if _, err := db.Tenant(ctx, c.ID); err != nil {
+			return unknownTenant(c.ID, err)
+		}
+		regions, _, err := db.Regions(ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range regions {
+			view, err := db.Region(r.Name)
+			if err != nil {
+				return err
+			}
+			if err := view.Elapse(ctx, r.Name, c.ID, c.By); err != nil {
+				return fmt.Errorf("%s: %w", r.Name, err)
+			}
+		}
+		fmt.Fprintf(io.out, "%v have passed for %s\n", c.By, c.ID)
 		return nil
 	})
 }

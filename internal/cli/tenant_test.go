@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/sqlstore"
 )
@@ -37,7 +38,28 @@ func TestTenants(t *testing.T) {
 		t.Helper()
 		return listed.FindAllStringSubmatch(does(t, "tenant", "keys", "acme"), -1)
 	}
-	require.Contains(t, created, "In homeward tenant keys it is "+short(first))
+	require.Contains(t, created, "In homeward tenant keys acme it is "+short(first))
+	test := apiKey(t, created[strings.Index(created, "tenant acme~test"):])
+	require.Regexp(t, "^hw_live_", first)
+	require.Regexp(t, "^hw_test_", test)
+	require.True(t, opens(t, url, test))
+	require.Contains(t, does(t, "tenant", "keys", "acme~test"), short(test))
+	require.Regexp(t, "^hw_test_", apiKey(t, does(t, "tenant", "rotate-key", "acme~test")))
+	require.Equal(t, "24h0m0s have passed for acme~test\n", does(t, "tenant", "elapse", "acme~test", "--by", "24h"))
+	refuses(t, []string{"acme is live", "acme~test"}, "tenant", "elapse", "acme", "--by", "24h")
+	refuses(t, []string{"--by"}, "tenant", "elapse", "acme~test", "--by", "-1h")
+	refuses(t, []string{`"nobody~test"`}, "tenant", "elapse", "nobody~test", "--by", "1h")
+	refuses(t, []string{"not a tenant id"}, "tenant", "create", "x~test", "--name", "X", "--registrar", "us-east1")
+	require.NoError(t, node.WithDatabase(t.Context(), url, func(db *sqlstore.DB) error {
+		us := claim.Tenant{Registrar: "us-east1"}
+		us.ID = "nobody~test"
+		require.ErrorContains(t, db.PutTenant(t.Context(), us), "there is no tenant nobody whose test side")
+		for id, key := range map[string]string{"acme": claim.NewAPIKey("acme~test"), "acme~test": claim.NewAPIKey("acme")} {
+			us.ID = id
+			require.ErrorContains(t, db.PutTenant(t.Context(), us, key), "of the other side")
+		}
+		return nil
+	}))
 	require.Len(t, keys(), 1)
 	require.Equal(t, []string{short(first), "valid"}, keys()[0][1:3])
 	require.Equal(t, "-", keys()[0][4])
@@ -67,12 +89,12 @@ func TestTenants(t *testing.T) {
 
 	does(t, "tenant", "create", "globex", "--name", "Globex", "--registrar", "europe-west1")
 	list := does(t, "tenant", "list")
-	require.Regexp(t, `(?s)acme +Acme Rockets +us-east1.*globex +Globex +europe-west1`, list)
+	require.Regexp(t, `(?s)acme +Acme Rockets +us-east1.*acme~test +Acme Rockets +us-east1.*globex +Globex +europe-west1`, list)
 	code, page, more := homeward(t, "tenant", "list", "--limit", "1")
 	require.Zero(t, code)
 	require.NotContains(t, page, "globex")
 	require.Contains(t, more, "--after acme")
-	code, page, more = homeward(t, "tenant", "list", "--limit", "1", "--after", "acme")
+	code, page, more = homeward(t, "tenant", "list", "--limit", "2", "--after", "acme~test")
 	require.Zero(t, code)
 	require.Contains(t, page, "globex")
 	require.Empty(t, more)

@@ -27,7 +27,8 @@ const maxTenants = 100_000
 // PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is stored.
 // If the tenant exists, PutTenant changes name, rate, card numbers and routes, adds the
 // keys, and leaves the registrar alone, since only MoveRegistrar moves it safely. It
-// refuses an API key of another tenant.
+// refuses an API key of another tenant, or of the other side, and a test side without its live
+// tenant.
 func (db *DB) PutTenant(ctx context.Context, tenant claim.Tenant, apiKeys ...string) error {
 	if err := checkName("tenant", tenant.ID); err != nil {
 		return err
@@ -42,9 +43,15 @@ func (db *DB) PutTenant(ctx context.Context, tenant claim.Tenant, apiKeys ...str
 		if _, ok := t.regions[tenant.Registrar]; !ok {
 			t.fail(fmt.Errorf("embedded store: tenant %s: there is no region %q to be registrar", tenant.ID, tenant.Registrar))
 		}
+		if _, live := t.tenants[claim.LiveTenant(tenant.ID)]; !live && !claim.Livemode(tenant.ID) {
+			t.fail(fmt.Errorf("embedded store: there is no tenant %s whose test side %s could be; make that one first", claim.LiveTenant(tenant.ID), tenant.ID))
+		}
 		tenant.RegistrarMovedAt = truncate(tenant.RegistrarMovedAt)
 		var hashes []claim.APIKeyHash
 		for _, k := range apiKeys {
+			if !claim.APIKeyFits(k, tenant.ID) {
+				t.fail(fmt.Errorf("embedded store: tenant %s: an API key is of the other side, live or test; mint one of this", tenant.ID))
+			}
 			hash := sha256.Sum256([]byte(k))
 			if owner, ok := t.apiKeys[hash]; k == "" || ok && owner != tenant.ID {
 				t.fail(fmt.Errorf("embedded store: tenant %s: an API key is empty or belongs to another tenant; mint a new one", tenant.ID))

@@ -18,7 +18,7 @@ func (s *server) admit(res *response, r *http.Request) error {
 		key, ok = basic(r)
 	}
 	if !ok {
-		return unauthorized("Send an Authorization header with your API key: Bearer hwk_…")
+		return unauthorized("Send an Authorization header with your API key: Bearer hw_live_…")
 	}
 	if claim.APIKeyMadeUp(key) {
 		return errMistypedKey // malformed: no look-up needed

@@ -15,7 +15,7 @@ import (
 // reads the body. It looks up a key of another form. It logs neither.
 func TestMistypedKeysAreNotLookedUp(t *testing.T) {
 	f := newFake()
-	good := claim.NewAPIKey()
+	good := claim.NewAPIKey("acme")
 	f.tenants[good] = claim.Tenant{ID: "acme"}
 	var logged bytes.Buffer
 	h := newAPI(t, f, func(c *Config) {
@@ -29,7 +29,7 @@ func TestMistypedKeysAreNotLookedUp(t *testing.T) {
 		require.Equal(t, "unauthorized", problemIn(t, w).Error)
 		require.Equal(t, "Bearer", w.Header().Get("Www-Authenticate"))
 	}
-	r := charge("Authorization", "Bearer hwk_made_up")
+	r := charge("Authorization", "Bearer hw_live_made_up")
 	r.Body, r.ContentLength = unread{t}, 1<<20
 	require.Equal(t, 401, serve(h, r).Code)
 	require.LessOrEqual(t, f.lookUps, 1)

@@ -25,7 +25,7 @@ func (s *server) mint(res *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	count, err := mintCount(body)
+	count, err := onlyNumber(body, "count", maxMint)
 	if err != nil {
 		return err
 	}
@@ -44,22 +44,23 @@ func (s *server) mint(res *response, r *http.Request) error {
 	return res.sendJSON(http.StatusOK, answer)
 }
 
-func mintCount(body []byte) (int, error) {
+// onlyNumber reads the body of a request that has one member, a whole number from 1 to most.
+func onlyNumber(body []byte, only string, most int) (int, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
 		return 0, &payment.InvalidError{Reason: "must be a JSON object"}
 	}
 	for name := range members {
-		if name != "count" {
+		if name != only {
 			return 0, &payment.InvalidError{Member: payment.MemberName(name), Reason: "is not a member of this request; remove it"}
 		}
 	}
-	// Canonical integers are plain digits; an absent count is not one.
-	count, err := strconv.Atoi(string(members["count"]))
-	if err != nil || count < 1 || count > maxMint {
-		return 0, &payment.InvalidError{Member: "count", Reason: fmt.Sprintf("must be a whole number from 1 to %d", maxMint)}
+	// Canonical integers are plain digits; an absent number is not one.
+	n, err := strconv.Atoi(string(members[only]))
+	if err != nil || n < 1 || n > most {
+		return 0, &payment.InvalidError{Member: only, Reason: fmt.Sprintf("must be a whole number from 1 to %d", most)}
 	}
-	return count, nil
+	return n, nil
 }
 
 // errNoNewKeys is as retryable as an unavailable home: an operator is about to activate

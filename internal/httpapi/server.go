@@ -70,6 +70,8 @@ type Config struct {
 	// Providers are the names of the providers that this API has; nil: the home checks the
 	// name.
 	Providers []string
+	// Elapse lets time pass for a test tenant in every region, as claim.Store.Elapse; nil: it cannot.
+	Elapse func(ctx context.Context, tenant string, by time.Duration) error
 	// Notices; nil means that no provider sends any here.
 	Notices Notices
 	// Limits; the zero value means [DefaultLimits].
@@ -185,6 +187,7 @@ func (s *server) routes() []route {
 		{"POST", "/v1/idempotency-keys", s.mint, false},
 		{"GET", "/v1/idempotency-keys/{key}", s.inspect, false},
 		{"POST", "/v1/idempotency-keys/{key}/cancel", s.cancelKey, false},
+		{"POST", "/v1/test-clock", s.elapse, false},
 		{"GET", payment.Path(payment.Refund), s.refundsOf, false},
 		{"GET", "/v1/openapi.json", openAPI, true},
 		{"GET", pathErrors, errorIndex, true},

@@ -27,16 +27,24 @@ const portsToPSP = 9
 // DemoKeys returns the demo's API keys, by tenant. They are published, and so they are in no
 // other store than the demo's own. A cluster mints its own, see [State].
 func DemoKeys() map[string]string {
-	return map[string]string{"acme": "sk_demo_acme", "globex": "sk_demo_globex"}
+	return map[string]string{
+		"acme": "sk_demo_acme", "globex": "sk_demo_globex",
+		claim.TestTenant("acme"): "sk_demo_acme_test", claim.TestTenant("globex"): "sk_demo_globex_test",
+	}
 }
 
 // merchants are two tenants with registrars in different regions, for both rows of the table
-// in the README.
+// in the README, and their test sides.
 func merchants(regions []string) []claim.Tenant {
-	return []claim.Tenant{
+	all := []claim.Tenant{
 		{ID: "acme", Name: "Acme Rockets", Registrar: regions[0]},
 		{ID: "globex", Name: "Globex", Registrar: regions[min(1, len(regions)-1)]},
 	}
+	for _, t := range all {
+		t.ID = claim.TestTenant(t.ID)
+		all = append(all, t)
+	}
+	return all
 }
 
 // layOut lays n APIs and the simulator, unless it is elsewhere, out from one

@@ -93,7 +93,7 @@ func (k *Cluster) putTenants(ctx context.Context) (parts.Stop, error) {
 			case !errors.Is(err, claim.ErrUnknownTenant):
 				return err
 			}
-			k.APIKeys[t.ID] = claim.NewAPIKey()
+			k.APIKeys[t.ID] = claim.NewAPIKey(t.ID)
 			if err := k.made.write(k.Data); err != nil { // first, so that no key is open that no person has
 				return err
 			}

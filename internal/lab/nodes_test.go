@@ -43,11 +43,11 @@ func TestWhatANodeAnswersToAProbe(t *testing.T) {
 	n := &Node{Name: "us-east1-1", API: srv.URL}
 	for answer, there := range map[int]bool{http.StatusNotFound: true, http.StatusServiceUnavailable: false} {
 		status = answer
-		got, err := n.reaches(t.Context(), "k", "hwk_1")
+		got, err := n.reaches(t.Context(), "k", "hw_live_1")
 		require.NoError(t, err)
 		require.Equal(t, there, got)
 	}
 	status = http.StatusUnauthorized
-	_, err := n.reaches(t.Context(), "k", "hwk_1")
+	_, err := n.reaches(t.Context(), "k", "hw_live_1")
 	require.ErrorContains(t, err, "us-east1-1 answers 401: the API key of the cluster's merchant was rotated; start the cluster again")
 }

@@ -37,7 +37,7 @@ func TestARunningNodeStopsSendingToAnotherAccount(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, provider.Close()) }()
 	var said lockedLog
-	const key = "hw_test_accounts"
+	const key = "sk_accounts"
 	c, err := StartCluster(t.Context(), ClusterConfig{
 		Dir: t.TempDir(), Payments: Payments{Providers: psp.Providers{provider}}, Tuning: DefaultTuning(), Logger: slog.New(slog.NewJSONHandler(&said, nil)),
 		Regions: []ClusterRegion{{Region: region.Region{Name: "a", Code: 1}}},

@@ -28,7 +28,7 @@ import (
 // keys, names and secrets, and staging has the gossip address of production's node among its
 // seeds. Each charges at its own provider alone.
 func TestTwoDeploymentsDoNotMerge(t *testing.T) {
-	const apiKey, a, b = "hw_test_two", "a", "b"
+	const apiKey, a, b = "sk_two", "a", "b"
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	t.Cleanup(cancel) // last: nodes stop within it
 	tuning := DefaultTuning()

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/outbox"
@@ -163,6 +164,7 @@ func (f *figures) count(ctx context.Context, home string) error {
 	if err != nil {
 		return err
 	}
+	unknown = slices.DeleteFunc(unknown, func(rec claim.Record) bool { return !claim.Livemode(rec.Key.Tenant) })
 	record(meter.UnknownOpen, float64(len(unknown)), home)
 	age := time.Duration(0)
 	for i := range unknown {

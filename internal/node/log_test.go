@@ -21,6 +21,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/payment/psp/testmode"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -125,4 +126,34 @@ func TestAnErrorForOperatorsHasNoClaims(t *testing.T) {
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	require.NoError(t, plain(nil))
 	require.Equal(t, http.ErrServerClosed, plain(http.ErrServerClosed))
+}
+
+// TestNobodyIsPagedAboutATestTenant: a line that pages is a warning where it is about a test tenant or
+// its provider, and stays a page where it is not.
+func TestNobodyIsPagedAboutATestTenant(t *testing.T) {
+	var said lockedLog
+	log := slog.New(&unpaged{Handler: slog.NewJSONHandler(&said, nil)})
+	test := claim.TestTenant("acme")
+	log.Error("page: a", "tenant", "acme", "provider", "bank")
+	log.Error("page: b", "tenant", test)
+	log.With("tenant", test).Error("page: c", "object", "ch_1")
+	log.With("node", "n").Error("page: d", "provider", claim.TestProvider)
+	log.Error("e", "tenant", test)
+	var got []string
+	for _, line := range said.lines() {
+		var one struct{ Level, Msg string }
+		require.NoError(t, json.Unmarshal([]byte(line), &one))
+		got = append(got, one.Level+" "+one.Msg)
+	}
+	require.Equal(t, []string{"ERROR page: a", "WARN b", "WARN c", "WARN d", "ERROR e"}, got)
+	require.Contains(t, said.lines()[2], "ch_1")
+}
+
+// TestTheTestProvidersName: an adapter imports no claims, and so has a name of its own.
+func TestTheTestProvidersName(t *testing.T) {
+	require.Equal(t, claim.TestProvider, testmode.New(nil).Name())
+	for _, one := range []string{"provider: {name: test}", "providers: {test: {}}"} {
+		_, _, err := LoadServeSettings(write(t, one), nil)
+		require.ErrorContains(t, err, "is that of the provider of test tenants")
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ import (
 	"github.com/homeward-io/homeward/payment/account"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/testmode"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/region/admin"
 	"github.com/homeward-io/homeward/router"
@@ -143,6 +145,7 @@ type Node struct {
 	rpc         *http.Server
 	admin       *admin.Server
 	receiver    *notice.Receiver
+	test        *testmode.Provider
 	compensator *notice.Compensator
 	workers     atomic.Pointer[[]workerSet] // nil while they are being made
 	hand        inHand
@@ -167,6 +170,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
+	c.Logger = slog.New(&unpaged{Handler: c.Logger.Handler()})
 	n := &Node{c: c, log: c.Logger.With("region", c.Region, "node", c.Name), verdict: verdict{changed: make(chan struct{}, 1)}, announced: announced{changing: semaphore.NewWeighted(1)}}
 	n.c.Store = notifying{c.Store, n}
 	if err := n.running.Start(ctx, n.parts()...); err != nil {
@@ -191,11 +195,11 @@ func (n *Node) parts() []parts.Part {
 		n.listen, // a taken port is reported before others see this node
 		n.openGossip,
 		n.openPeers,
+		n.startReceiver, // before a test payment may report what happens later
 		n.startService,
 		n.background.start,
 		n.serveRPC,
 		n.startWork,
-		n.startReceiver,
 		n.watchRows,
 		n.announceVerdict,
 		n.watchAccounts,
@@ -261,7 +265,8 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	code, _ := c.code(c.Region)
 	api, err := httpapi.New(httpapi.Config{
 		Tenants: tenants{c.Store, n}, Notices: n.receiver, Region: c.Region, RegionCode: code, Limits: c.Limits,
-		Providers: c.Providers.Names(),
+		Providers: slices.DeleteFunc(c.Providers.Names(), func(name string) bool { return name == claim.TestProvider }),
+		Elapse:    n.elapse,
 		Router:    measure(n.routes, c.Meters), HomeOf: c.home,
 		NewKeys: func() (claim.RegionCode, bool) {
 			home, ok := n.routes.NewHome()
@@ -275,6 +280,16 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	server := httpapi.NewServer(c.APIListen, n.hand.counting(api), c.Limits, n.log)
 	n.serve("api", server, n.apiListener)
 	return func(ctx context.Context) error { return shutdown(ctx, server) }, nil
+}
+
+// elapse lets time pass for a test tenant in every region.
+func (n *Node) elapse(ctx context.Context, tenant string, by time.Duration) error {
+	for _, home := range n.c.homes() {
+		if err := n.c.Store.Elapse(ctx, home, tenant, by); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // APIAddr is the address of this node's API.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/adyen"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
@@ -45,6 +46,7 @@ func (p *configuredProvider) validate() error {
 	own := hasOwnURL(p.Kind)
 	check(slices.Contains(providerKinds, p.Kind), "kind %q is none of %s, %s and %s", p.Kind, kindHTTPJSON, kindStripe, kindAdyen)
 	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
+	check(p.Name != claim.TestProvider, "name %q is that of the provider of test tenants, which each node has itself; choose another", p.Name)
 	check(own && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
 	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set %s.allow_http to allow it", p.at)
 	check(base.User == nil, "base_url holds a user or password, which the settings must not; set %s to the provider's key", p.key)

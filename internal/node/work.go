@@ -101,6 +101,9 @@ func (c *charges) LearnHeld(ctx context.Context, call outbox.Message, h claim.He
 func (c *Config) executor(of *charges, log *slog.Logger) *payment.Executor {
 	guarded := make(psp.Providers, len(c.Providers))
 	for i, p := range c.Providers {
+		if guarded[i] = p; p.Name() == claim.TestProvider {
+			continue // it is here
+		}
 		b := breaker.New(p, log)
 		c.watchCircuit(b)
 		guarded[i] = b
@@ -138,9 +141,14 @@ func (c *Config) compensator(
 // reach do not delay those nearby.
 func (n *Node) startWork(context.Context) (parts.Stop, error) {
 	c := &n.c
+	notifiers := maps.Clone(c.Notifiers)
+	if notifiers == nil {
+		notifiers = map[string]psp.Notifier{}
+	}
+	notifiers[n.test.Name()] = n.test
 	n.compensator = c.compensator(n.routes.Do, n.routes.Inspect, n.log)
 	notices, err := notice.NewProcessor(notice.ProcessorConfig{
-		Store: c.Store, Notifiers: c.Notifiers, Claims: c.claims(n.guard), Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
+		Store: c.Store, Notifiers: notifiers, Claims: c.claims(n.guard), Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
 		Learn: n.service.Learn, LearnRefusal: n.service.LearnRefusal, LearnHeld: n.service.LearnHeld, Home: c.home, Homes: c.homes, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Meters: c.Meters, Logger: n.log, Now: c.Clock,
 	})
 	if err != nil {

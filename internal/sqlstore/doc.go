@@ -78,6 +78,7 @@
 //	registrar_move      the move that was read         run again; on "no row" read who is registrar
 //	registrar_forget    that no pin is there           run again: nothing changes
 //	region_status       the epoch that was read        run again; on "no row" read the table
+//	elapse              nothing                        reported as unknown: it may be done, or be done later
 //	tenant_put,         nothing: the latest counts     run the transaction again
 //	api_key_put,
 //	api_keys_end

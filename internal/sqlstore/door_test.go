@@ -29,7 +29,7 @@ func TestBadKeysHardlyReachTheDatabase(t *testing.T) {
 	db := open(t, sqlstore.Config{URL: d.url, Pool: pool}.Listen(&said))
 	v := view(t, db, regions[0])
 	acme := claim.Tenant{ID: "acme", Registrar: regions[0]}
-	require.NoError(t, db.PutTenant(ctx, acme, "sk_old", claim.NewAPIKey()))
+	require.NoError(t, db.PutTenant(ctx, acme, "sk_old", claim.NewAPIKey("acme")))
 
 	var all sync.WaitGroup
 	for range 50 {
@@ -55,7 +55,7 @@ func TestBadKeysHardlyReachTheDatabase(t *testing.T) {
 	_, found, err := v.TenantByAPIKey(ctx, "sk_none_1")
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Error(t, db.PutTenant(ctx, acme, claim.NewAPIKey()+"x"), "a key that no node would let in")
+	require.Error(t, db.PutTenant(ctx, acme, claim.NewAPIKey("acme")+"x"), "a key that no node would let in")
 
 	pool.TenantCache = 20 * time.Millisecond
 	other := view(t, open(t, sqlstore.Config{URL: d.url, Pool: pool}), regions[1])

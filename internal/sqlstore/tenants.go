@@ -128,17 +128,25 @@ func (db *DB) APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey,
 }
 
 // errForeignKey: the API key belongs to another tenant.
-var errForeignKey = errors.New("an API key is empty, mistyped or belongs to another tenant; mint a new one")
+var errForeignKey = errors.New("an API key is empty, mistyped, of the other side (live or test) or belongs to another tenant; mint a new one")
 
 // PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is stored.
 // If the tenant exists, PutTenant changes name, rate, card numbers and routes, adds the
-// keys, and leaves the registrar alone, since only MoveRegistrar moves it safely.
+// keys, and leaves the registrar alone, since only MoveRegistrar moves it safely. It refuses a test
+// side without its live tenant, and a key of the other side.
 func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
 	if t.ID == "" {
 		return errors.New("tenant: no id given")
 	}
 	if _, ok := (*db.regions.Load())[t.Registrar]; !ok {
 		return fmt.Errorf("tenant %s: there is no region %q to be registrar", t.ID, t.Registrar)
+	}
+	if !claim.Livemode(t.ID) { // tenants are never deleted
+		if _, err := db.Tenant(ctx, claim.LiveTenant(t.ID)); errors.Is(err, claim.ErrUnknownTenant) {
+			return fmt.Errorf("there is no tenant %s whose test side %s could be; make that one first", claim.LiveTenant(t.ID), t.ID)
+		} else if err != nil {
+			return err
+		}
 	}
 	sql, args := tenantPut.in(db.dialect, tenantPutArgs{
 		TenantID: t.ID, Name: t.Name, Registrar: t.Registrar, RatePerSecond: t.RatePerSecond, Burst: int32(t.Burst),
@@ -160,7 +168,7 @@ func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) 
 
 func (db *DB) giveKey(ctx context.Context, tx pgx.Tx, tenant, key string) error {
 	hash := sha256.Sum256([]byte(key))
-	if claim.APIKeyMadeUp(key) {
+	if claim.APIKeyMadeUp(key) || !claim.APIKeyFits(key, tenant) {
 		return fmt.Errorf("tenant %s: %w", tenant, errForeignKey) // no node would let it in
 	}
 	var owner string

@@ -134,9 +134,13 @@ const maxChanges = 64
 // errContended: other processes were faster each time.
 var errContended = errors.New("webhook: the brake keeps changing; try again")
 
-// Held returns why no compensation of provider may proceed, "" if one may.
+// Held returns why no compensation of provider may proceed, "" if one may. No brake holds, or counts,
+// what moves no money.
 func (b *Brakes) Held(ctx context.Context, provider string) (reason string, err error) {
-	if b.Off {
+	switch {
+	case provider == claim.TestProvider:
+		return "", nil
+	case b.Off:
 		return offReason, nil
 	}
 	rows, now, err := b.Store.Brakes(ctx)
@@ -172,7 +176,10 @@ func brakeOf(rows []Brake, provider string) Brake {
 // Admit counts a refund of provider and returns why it may not be made, "" if it may. A
 // refund that exceeds a limit sets the brake.
 func (b *Brakes) Admit(ctx context.Context, provider string, a Admission) (reason string, err error) {
-	if b.Off {
+	switch {
+	case provider == claim.TestProvider:
+		return "", nil
+	case b.Off:
 		return offReason, nil
 	}
 	for range maxChanges {

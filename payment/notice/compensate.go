@@ -110,7 +110,7 @@ const compensationPath = "compensations"
 // error the try may be done or not; retry it.
 func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, detail string, err error) {
 	p, detail, err = c.compensate(ctx, g)
-	c.Meters.Counter(meter.Compensations).Add(1, g.Provider, strings.ToLower(p.String()))
+	metersOf(c.Meters, g.Provider).Counter(meter.Compensations).Add(1, g.Provider, strings.ToLower(p.String()))
 	return p, detail, err
 }
 
@@ -197,7 +197,7 @@ func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail st
 	}
 	posted, err := c.Books.Post(ctx, is)
 	if err == nil && posted {
-		c.Meters.Counter(meter.Ghosts).Add(1, g.Provider)
+		metersOf(c.Meters, g.Provider).Counter(meter.Ghosts).Add(1, g.Provider)
 	}
 	if errors.Is(err, ledger.ErrConflict) {
 		was, ghost, err := c.Books.Transaction(ctx, g.Home, is.ID)

@@ -110,7 +110,7 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		case err != nil:
 			return p.later(m, "books", err)
 		case posted:
-			p.c.Meters.Counter(meter.Fallen).Add(1, of.Provider, string(of.Kind))
+			metersOf(p.c.Meters, of.Provider).Counter(meter.Fallen).Add(1, of.Provider, string(of.Kind))
 			p.c.Logger.Warn("a movement failed after it was booked; its posting is reversed", "notice", m.ID, "kind", of.Kind, "object", of.Object,
 				"tenant", of.Tenant, "home", home, "provider", of.Provider, "provider_ref", of.ProviderRef, "code", code)
 		}

@@ -61,9 +61,9 @@ func TestAMovementThatFailsAfterItSucceeded(t *testing.T) {
 		types  string
 	}{
 		"a refund": {func(w *world) { w.refunded(charge, refund, "r1") }, psp.KindRefund, refund, ProcessedOK, "",
-			`refund.failed {"id":"` + refund + `","object":"refund","amount":100,"currency":"usd","status":"failed","charge":"` + charge + `","provider":{"name":"sim","reference":"r1"},"code":"expired_or_canceled_card"}`},
+			`refund.failed {"id":"` + refund + `","object":"refund","amount":100,"currency":"usd","status":"failed","livemode":true,"charge":"` + charge + `","provider":{"name":"sim","reference":"r1"},"code":"expired_or_canceled_card"}`},
 		"a charge": {func(w *world) { w.have(charge, claim.Completed, "r1") }, psp.KindCharge, charge, ProcessedOK, "",
-			`charge.failed {"id":"` + charge + `","object":"charge","amount":100,"currency":"usd","status":"failed","provider":{"name":"sim","reference":"r1"},"code":"expired_or_canceled_card"}`},
+			`charge.failed {"id":"` + charge + `","object":"charge","amount":100,"currency":"usd","status":"failed","livemode":true,"provider":{"name":"sim","reference":"r1"},"code":"expired_or_canceled_card"}`},
 		"a refund whose claim was deleted": {func(w *world) { w.refunded(charge, refund, "r1"); clear(w.claims) }, psp.KindRefund, refund, ProcessedOK, "", "refund.failed"},
 		"a charge that has been refunded": {func(w *world) {
 			w.refunded(charge, refund, "r9")

@@ -63,7 +63,7 @@ func (p *Processor) held(ctx context.Context, m outbox.Message, n *psp.Notice) (
 	}
 	switch {
 	case word == claim.HeldStill && n.Order == "" && found && rec.State == claim.FailedTerminal:
-		return p.letGo(ctx, m, n, provider, home), true
+		return p.letGo(ctx, m, n, provider, &rec), true
 	case word == claim.HeldStill:
 		return p.close(ctx, m, ProcessedOK, "held"), true
 	}
@@ -150,10 +150,10 @@ func (p *Processor) ordered(ctx context.Context, m outbox.Message, n *psp.Notice
 
 // letGo cancels a hold for a charge whose merchant was sent a refusal: no one will
 // capture it, and the payer has the money back before the hold lapses.
-func (p *Processor) letGo(ctx context.Context, m outbox.Message, n *psp.Notice, provider psp.Provider, home string) outbox.Disposition {
+func (p *Processor) letGo(ctx context.Context, m outbox.Message, n *psp.Notice, provider psp.Provider, rec *claim.Record) outbox.Disposition {
 	r := provider.Cancel(ctx, psp.Call{
 		Kind: psp.KindCancel, Key: n.Reference + ":let-go", Reference: n.Reference, Of: n.Reference, Amount: n.Amount, Currency: n.Currency,
-		Source: n.ProviderRef, Home: home,
+		Source: n.ProviderRef, Tenant: payment.ShownTenant(rec.Key.Tenant), Home: rec.Home,
 	})
 	if r.Outcome == psp.Unknown {
 		return outbox.Failed(fmt.Sprintf("money is held for %s, for which no merchant waits, and could not be released: %v", n.Reference, r.Err))

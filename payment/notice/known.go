@@ -89,7 +89,7 @@ func (p *Processor) plain(ctx context.Context, m *outbox.Message) (n psp.Notice,
 	}
 	n, err = psp.ReadNotice(notifier, body)
 	switch {
-	case err != nil:
+	case err != nil, n.After > 0:
 		return n, "", false
 	case p.idle(&n):
 		return n, "", true

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 )
@@ -44,6 +45,9 @@ type Notice struct {
 
 // ID returns the id of a provider's event in the store.
 func ID(provider, eventID string) string { return provider + ":" + eventID }
+
+// TestID is the [ID] of an event that the provider of test tenants reports about one.
+func TestID(tenant, event string) string { return ID(claim.TestProvider, tenant+"/"+event) }
 
 // KeepFor is how long a notice is kept after it was received: longer than any provider
 // repeats one (Stripe: three days).

@@ -53,7 +53,7 @@ func TestWhatHappensUnasked(t *testing.T) {
 	}
 	failed := happens(psp.KindRefund, "r1", "p1")
 	failed.ID, failed.Unasked[0].Failed, failed.Unasked[0].Reason = "refund failed", true, "lost_or_stolen_card"
-	const data = `"amount":60,"currency":"usd","charge":"%s","reason":"fraudulent","status":"%s"`
+	const data = `"amount":60,"currency":"usd","livemode":true,"charge":"%s","reason":"fraudulent","status":"%s"`
 	for name, c := range map[string]struct {
 		notices  []psp.Notice
 		balances map[ledger.Account]int64
@@ -73,7 +73,7 @@ func TestWhatHappensUnasked(t *testing.T) {
 		"an inquiry is closed, of which no money was withdrawn": {dispute(psp.KindDisputeOpened, psp.KindDisputeWon), merchant60,
 			map[string]string{"charge.dispute.created": "", "charge.dispute.closed": ""}},
 		"a refund by hand": {[]psp.Notice{happens(psp.KindRefund, "r1", "p1")}, provider60,
-			map[string]string{"refund.created": `"object":"refund","amount":60,"currency":"usd","status":"succeeded","charge":"` + charge + `","reason":"made_at_provider"`}},
+			map[string]string{"refund.created": `"object":"refund","amount":60,"currency":"usd","livemode":true,"status":"succeeded","charge":"` + charge + `","reason":"made_at_provider"`}},
 		"a refund by hand that fails": {[]psp.Notice{happens(psp.KindRefund, "r1", "p1"), failed}, merchant60,
 			map[string]string{"refund.created": "", "refund.failed": `"status":"failed","charge":"` + charge + `","reason":"made_at_provider","provider":{"name":"sim","reference":"r1"},"code":"lost_or_stolen_card"`}},
 	} {
@@ -177,7 +177,7 @@ func TestATransferComesBackAndBalancesArePaidOut(t *testing.T) {
 	require.Equal(t, map[ledger.Account]int64{"provider:sim": -30 - 60, "merchant:acme": 30, "bank:sim": 60}, w.balances())
 	require.Len(t, w.events, 4, "of the two reversals, and not of payouts")
 	for _, said := range w.emitted() {
-		require.Contains(t, said, `transfer.reversed {"id":"`+transfer+`","object":"transfer","amount":100,"currency":"usd","reversal":{"id":"trr_`)
+		require.Contains(t, said, `transfer.reversed {"id":"`+transfer+`","object":"transfer","amount":100,"currency":"usd","livemode":true,"reversal":{"id":"trr_`)
 	}
 }
 

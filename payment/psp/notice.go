@@ -45,6 +45,9 @@ type Notice struct {
 	Unasked []Unasked
 	// At is when the event happened by the provider's clock, in UTC.
 	At time.Time
+	// After is how long after it was kept it takes effect, and happened: a report of what is yet to
+	// come, which the provider of test tenants makes, and no other.
+	After time.Duration
 }
 
 // Why a [Notifier] refuses a notice. Errors wrap one of them and are one line that may

@@ -159,6 +159,9 @@ type Call struct {
 	Again string
 	// Terms is what else the merchant asks for; nil for nothing.
 	Terms *Terms
+	// Tenant is whose movement it is, for the provider of test tenants alone; "" for a live one, of
+	// which a provider learns nothing.
+	Tenant string
 	// Home is the home region of the claim, the same in every attempt, whichever node makes it. A
 	// provider that has a key only at the endpoint that received it is called there, see
 	// [Capabilities].RegionalKeys.

@@ -19,6 +19,7 @@ type native struct {
 	Currency      string          `json:"currency"`
 	Status        string          `json:"status"`
 	Created       int64           `json:"created"`
+	Livemode      bool            `json:"livemode"`
 	Charge        string          `json:"charge"`
 	Destination   string          `json:"destination"`
 	PaymentMethod *string         `json:"payment_method"`
@@ -264,13 +265,10 @@ type address struct {
 	State      null `json:"state"`
 }
 
-// livemode is always true, as there is no test mode.
-const livemode = true
-
 func (n *native) charge(expand ...string) *charge {
 	c := &charge{
 		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.moved(), AmountRefunded: n.uncaptured() + n.Refunded, Captured: n.done(), Created: n.Created, Currency: n.Currency,
-		Description: n.Description, Disputed: len(n.Disputes) > 0, Livemode: livemode, Metadata: n.Metadata, Paid: n.chargeStatus() == statusDone, PaymentIntent: intentOf(n.ID),
+		Description: n.Description, Disputed: len(n.Disputes) > 0, Livemode: n.Livemode, Metadata: n.Metadata, Paid: n.chargeStatus() == statusDone, PaymentIntent: intentOf(n.ID),
 		PaymentMethod: n.PaymentMethod, ReceiptNumber: n.ReceiptNumber, Status: n.chargeStatus(), own: n.own(),
 		ApplicationFeeAmount: n.ApplicationFee, Customer: n.Customer, OnBehalfOf: n.OnBehalfOf, StatementDescriptorSuffix: n.StatementSuffix,
 		TransferData: n.TransferData,
@@ -337,7 +335,7 @@ func (n *native) intent(expand ...string) *paymentIntent {
 	pi := &paymentIntent{
 		ID: intentOf(n.ID), Object: PaymentIntent, Amount: n.Amount, AmountCapturable: n.capturable(), AmountReceived: n.moved(), CaptureMethod: n.captureMethod(),
 		ClientSecret: n.ClientSecret, NextAction: n.NextAction, ConfirmationMethod: "automatic", Created: n.Created, Currency: n.Currency, Description: n.Description, LatestCharge: n.ID,
-		Livemode: livemode, Metadata: n.Metadata, PaymentMethod: n.PaymentMethod, PaymentMethodTypes: []string{"card"},
+		Livemode: n.Livemode, Metadata: n.Metadata, PaymentMethod: n.PaymentMethod, PaymentMethodTypes: []string{"card"},
 		Status: n.intentStatus(), own: n.own(),
 		ApplicationFeeAmount: n.ApplicationFee, Customer: n.Customer, OnBehalfOf: n.OnBehalfOf, SetupFutureUsage: n.SetupFutureUsage,
 		StatementDescriptorSuffix: n.StatementSuffix, TransferData: n.TransferData,
@@ -430,7 +428,7 @@ type transferReversal struct {
 func (n *native) transfer() *transfer {
 	t := &transfer{
 		ID: n.ID, Object: Transfer, Amount: n.Amount, AmountReversed: n.Reversed, Created: n.Created, Currency: n.Currency, Description: n.Description,
-		Destination: n.Destination, Livemode: livemode, Metadata: n.Metadata, Reversals: newList(payment.Path(payment.Transfer) + "/" + n.ID + "/reversals"), own: n.own(),
+		Destination: n.Destination, Livemode: n.Livemode, Metadata: n.Metadata, Reversals: newList(payment.Path(payment.Transfer) + "/" + n.ID + "/reversals"), own: n.own(),
 	}
 	if n.Status == statusFailed {
 		t.AmountReversed = n.Amount

@@ -31,7 +31,14 @@ var rooms = []room{
 		{"claim/release-shared-with-late-ones", "Content.shares", "latest.Add(-sinceSent)", "latest"},
 		{"claim/release-shared-in-flight", "Content.shares", "!latest.After(rec.Refusal.At)", "!latest.Add(-sinceSent).After(rec.Refusal.At)"},
 		{"claim/shared-until-offset", "Refusal.SharedUntil", "max(p.DeclinePause, r.Pause) + p.ClockOffset", "max(p.DeclinePause, r.Pause)"},
-		{"claim/provider-of-this-node", "Service.arrival", "!s.has(req.Provider)", "false"},
+		{"claim/provider-of-this-node", "Service.arrival", "!s.has(req)", "false"},
+
+		// The sides of a tenant.
+		{"claim/provider-of-the-other-side", "MayCall", "Livemode(tenant) == (provider != TestProvider)", "true"},
+		{"claim/recover-at-the-other-side", "Record.With", "!MayCall(r.Key.Tenant, name)", "false"},
+		{"claim/begin-at-the-other-side", "Service.has", "MayCall(req.Key.Tenant, provider)", "true"},
+		{"claim/provider-of-test-payments", "Service.provider", "!Livemode(req.Key.Tenant)", "false"},
+		{"claim/provider-by-the-api-key", "APIKeyFits", "!strings.HasPrefix(key, wrong)", "true"},
 
 		// What counts as an answer.
 		{"claim/answer-to-another-request", "Arrival.answer", "a.Also != rec.Fingerprint", "false"},
@@ -290,6 +297,8 @@ var rooms = []room{
 		{"payment/expired-and-called", "Executor.Attempt", "!a.Recovery && expired", "false"},
 		{"payment/read-of-another-tenant", "Present.facts", "t.Tenant != tenant", "false"},
 		{"payment/read-without-a-region", "Present.facts", "len(missing) > 0", "false"},
+		{"payment/provider-of-the-other-side", "attempt.goTo", "claim.MayCall(t.Record.Key.Tenant, name)", "true"},
+		{"payment/test-payment-at-the-default", "Executor.Attempt", "standard = claim.TestProvider", ""},
 		{"payment/read-failed-refund", "facts.returned", "!f.failed(t)", "true"},
 	}},
 	{dir: "payment/notice", suites: []suite{notices}, mutants: []mutant{

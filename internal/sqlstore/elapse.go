@@ -1,0 +1,31 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/notice"
+)
+
+var elapse = declare[elapseArgs]("elapse")
+
+type elapseArgs struct {
+	Home, TenantID, Notices string
+	By                      time.Duration
+}
+
+// Elapse implements [claim.Store]. It is one statement.
+func (v *View) Elapse(ctx context.Context, home, tenant string, by time.Duration) error {
+	if claim.Livemode(tenant) {
+		return claim.ErrLive
+	}
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
+		return err
+	}
+	_, _, _, err = one(ctx, v.db, elapse, once, elapseArgs{home, tenant, notice.TestID(tenant, ""), by}, pgx.RowTo[int64])
+	return claimError(elapse.name, err)
+}
