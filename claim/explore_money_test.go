@@ -432,9 +432,9 @@ func (b books) GhostRefund(_ context.Context, region, object string) (ledger.Tra
 	return ledger.Transaction{}, false, nil
 }
 
-func (b books) About(_ context.Context, region, object string) (all []ledger.Transaction, _ error) {
+func (b books) About(_ context.Context, region string, objects ...string) (all []ledger.Transaction, _ error) {
 	for at, t := range b.store.books {
-		if at.Home == region && t.Object == object && t.Kind != ledger.Charge && t.Kind != ledger.Transfer && t.Kind != ledger.Refund {
+		if at.Home == region && slices.Contains(objects, t.Object) && t.Kind != ledger.Charge && t.Kind != ledger.Transfer && t.Kind != ledger.Refund {
 			all = append(all, t)
 		}
 	}

@@ -169,7 +169,7 @@ func FailureID(id string) string { return "failed_" + id }
 func FailureOf(of Transaction) Transaction {
 	t := of
 	t.ID, t.Kind, t.Reverses = FailureID(of.ID), failures[of.Kind], of.ID
-	t.Debit, t.Credit, t.At = of.Credit, of.Debit, time.Time{}
+	t.Debit, t.Credit, t.At, t.Created, t.Order, t.Metadata = of.Credit, of.Debit, time.Time{}, time.Time{}, "", ""
 	return t
 }
 
@@ -179,7 +179,8 @@ func digest(provider, ref string) string {
 }
 
 // Transaction is one movement of money. Amounts are minor units of Currency. Its JSON, and
-// that of Balance, is the format of segments (package audit): members are only ever added.
+// that of Balance, is the format of segments (package audit): members are only ever added, and none
+// has what merchants wrote, as a segment cannot be changed for years.
 type Transaction struct {
 	// ID is unique within Region, for ever: the object's id of a charge, transfer
 	// or refund; [GhostID] and [GhostRefundID] otherwise.
@@ -207,6 +208,13 @@ type Transaction struct {
 	Why string `json:"why,omitempty"`
 	// At is the store's clock when it was appended; set by the store.
 	At time.Time `json:"at"`
+	// Created is when a charge was created, as its merchant reads it. The store sets it: to At where
+	// it is zero, and to zero for any other kind.
+	Created time.Time `json:"-"`
+	// Order and Metadata are the order_id, and the metadata as canonical JSON, that the merchant
+	// sent with a charge or a transfer, "" for none. A refund and a ghost have those of their charge.
+	Order    string `json:"-"`
+	Metadata string `json:"-"`
 }
 
 // Validate returns an error that names why t cannot be booked.
@@ -231,7 +239,7 @@ func (t *Transaction) Validate() error {
 }
 
 func (t *Transaction) storable() bool {
-	for _, s := range []string{t.ID, t.Region, t.Tenant, string(t.Kind), string(t.Debit), string(t.Credit), t.Currency, t.Object, t.Reverses, t.Provider, t.ProviderRef, t.By, t.Why} {
+	for _, s := range []string{t.ID, t.Region, t.Tenant, string(t.Kind), string(t.Debit), string(t.Credit), t.Currency, t.Object, t.Reverses, t.Provider, t.ProviderRef, t.By, t.Why, t.Order, t.Metadata} {
 		if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
 			return false
 		}
@@ -261,9 +269,11 @@ func (t *Transaction) Held() Account {
 }
 
 // Same reports whether t and other book the same event in the same way, whenever
-// they did.
+// they did, and whatever its merchant wrote.
 func (t Transaction) Same(other Transaction) bool {
-	t.At, other.At = time.Time{}, time.Time{}
+	for _, one := range []*Transaction{&t, &other} {
+		one.At, one.Created, one.Order, one.Metadata = time.Time{}, time.Time{}, "", ""
+	}
 	return t == other
 }
 
@@ -374,6 +384,34 @@ func (p Position) Before(q Position) bool {
 // Position returns the position of t.
 func (t *Transaction) Position() Position { return Position{t.At, t.ID} }
 
+// Charges are those of a tenant that [Store].Charges lists, in the order of Created and then of ID.
+type Charges struct {
+	// Order is their Order; "" for any.
+	Tenant, Order string
+	// After and Before are the positions between which they are, neither included, by Created. The
+	// zero position is no bound.
+	After, Before Position
+	// Latest lists the latest first, else the earliest.
+	Latest bool
+	// Limit is how many are listed at most.
+	Limit int
+}
+
+// Has reports whether t is one of them.
+func (c *Charges) Has(t *Transaction) bool {
+	at := Position{t.Created, t.ID}
+	return t.Kind == Charge && t.Tenant == c.Tenant && (c.Order == "" || t.Order == c.Order) &&
+		(c.After.At.IsZero() || c.After.Before(at)) && (c.Before.At.IsZero() || at.Before(c.Before))
+}
+
+// Compare orders two as they are listed.
+func (c *Charges) Compare(a, b *Transaction) int {
+	if c.Latest {
+		a, b = b, a
+	}
+	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+}
+
 // AccountKey is a place in a region's balances, which are in the order of account
 // and then of currency.
 type AccountKey struct {
@@ -411,14 +449,17 @@ type Store interface {
 	// ReversalsAt lists the transactions in the books of region that reverse one, in no
 	// order.
 	ReversalsAt(ctx context.Context, region, id string) ([]Transaction, error)
+	// Charges lists charges in the books of region, by an index.
+	Charges(ctx context.Context, region string, c Charges) ([]Transaction, error)
 	// Incoming lists the bookings of an incoming movement in the books of all regions, by
 	// the provider's reference.
 	Incoming(ctx context.Context, provider, ref string) ([]Transaction, error)
 	// GhostRefund finds the refund of a ghost by its object, in the books of region.
 	GhostRefund(ctx context.Context, region, object string) (t Transaction, found bool, err error)
-	// About lists the transactions about an object, as a charge, that are no charge, transfer
-	// or refund, in the books of region, by id: ghosts, disputes, failures, fees.
-	About(ctx context.Context, region, object string) ([]Transaction, error)
+	// About lists the transactions about one of some objects, as charges, that are no charge,
+	// transfer or refund, in the books of region, by id: ghosts, disputes, failures, fees. Each
+	// object is named once.
+	About(ctx context.Context, region string, objects ...string) ([]Transaction, error)
 	// Balances lists up to limit balances of region's transactions after a key,
 	// summed by the store from all transactions of the region, and what it has Carried. It
 	// scans.
@@ -449,16 +490,16 @@ func GhostRefunds(ctx context.Context, books Reader, region, provider, ref strin
 	return failed, false, nil
 }
 
-// Everything returns what the books of regions have about an object or a transaction, in the
-// order of At and ID: what has its id, what is about it, and what reverses any of these, to the
+// Everything returns what the books of regions have about some objects or transactions, in the
+// order of At and ID: what has their ids, what is about them, and what reverses any of these, to the
 // end. It reads the books of each of regions twice, and those of all regions once for each link of
 // the longest chain: a refund that failed is two. Each read finds its rows by an index. missing has
-// an error for each read that failed; the rest is there.
+// an error for each read that failed; the rest is there. Each id is named once.
 func Everything(ctx context.Context, books interface {
 	Named(ctx context.Context, region string, ids []string) ([]Transaction, error)
-	About(ctx context.Context, region, object string) ([]Transaction, error)
+	About(ctx context.Context, region string, objects ...string) ([]Transaction, error)
 	Reversals(ctx context.Context, ids ...string) ([]Transaction, error)
-}, regions []string, id string,
+}, regions []string, ids ...string,
 ) (all []Transaction, missing []error) {
 	seen := map[[2]string]bool{}
 	add := func(some []Transaction, err error, what string) {
@@ -473,9 +514,9 @@ func Everything(ctx context.Context, books interface {
 		}
 	}
 	for _, region := range regions {
-		some, err := books.Named(ctx, region, []string{id})
+		some, err := books.Named(ctx, region, ids)
 		add(some, err, "booking at "+region)
-		some, err = books.About(ctx, region, id)
+		some, err = books.About(ctx, region, ids...)
 		add(some, err, "bookings about it at "+region)
 	}
 	for from := 0; from < len(all); { // a reversal may itself be reversed

@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -52,7 +54,9 @@ func (b *ending) Named(ctx context.Context, _ string, ids []string) ([]Transacti
 	return b.read(ctx, Transaction{ID: ids[0], Kind: Charge})
 }
 
-func (b *ending) About(ctx context.Context, _, _ string) ([]Transaction, error) { return b.read(ctx) }
+func (b *ending) About(ctx context.Context, _ string, _ ...string) ([]Transaction, error) {
+	return b.read(ctx)
+}
 
 func (b *ending) Reversals(ctx context.Context, ids ...string) ([]Transaction, error) {
 	if len(ids) > 1 {
@@ -75,4 +79,12 @@ func TestEverythingOrMissing(t *testing.T) {
 	require.Empty(t, missing)
 	require.Len(t, all, 3)
 	require.Equal(t, 1, books.reads, "two refunds are read together")
+}
+
+// A segment of old books cannot be changed for years, and so has nothing that merchants wrote.
+func TestSegmentsHaveNoMerchantsText(t *testing.T) {
+	b, err := json.Marshal(Transaction{ID: "ch_1", Created: time.Unix(1, 0), Order: "order-17", Metadata: `{"name":"Jo"}`})
+	require.NoError(t, err)
+	require.NotContains(t, string(b), "order-17")
+	require.NotContains(t, string(b), "Jo")
 }

@@ -30,7 +30,7 @@ type Present struct {
 // PresentBooks are books that [Present] reads.
 type PresentBooks interface {
 	Named(ctx context.Context, region string, ids []string) ([]ledger.Transaction, error)
-	About(ctx context.Context, region, object string) ([]ledger.Transaction, error)
+	About(ctx context.Context, region string, objects ...string) ([]ledger.Transaction, error)
 	Reversals(ctx context.Context, ids ...string) ([]ledger.Transaction, error)
 	ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error)
 }

@@ -25,9 +25,9 @@ func (b *books) Named(_ context.Context, region string, ids []string) (all []led
 	return all, b.err
 }
 
-func (b *books) About(_ context.Context, region, object string) (all []ledger.Transaction, _ error) {
+func (b *books) About(_ context.Context, region string, objects ...string) (all []ledger.Transaction, _ error) {
 	for _, t := range b.all {
-		if t.Region == region && t.Object == object && t.Kind != ledger.Charge && t.Kind != ledger.Transfer && t.Kind != ledger.Refund {
+		if t.Region == region && slices.Contains(objects, t.Object) && t.Kind != ledger.Charge && t.Kind != ledger.Transfer && t.Kind != ledger.Refund {
 			all = append(all, t)
 		}
 	}

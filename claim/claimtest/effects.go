@@ -18,6 +18,7 @@ func Posting(rec claim.Record, id string) *ledger.Transaction {
 		ID: id, Tenant: rec.Key.Tenant, Kind: ledger.Charge,
 		Debit: ledger.Provider("sim"), Credit: ledger.Merchant(rec.Key.Tenant),
 		Amount: 4200, Currency: "usd", Object: rec.Minted.ID, Provider: "sim", ProviderRef: "psp_" + id,
+		Created: rec.Minted.Created,
 	}
 }
 

@@ -133,8 +133,10 @@ func outcome[O any, P interface {
 	switch o := any(o).(type) {
 	case *claim.Done:
 		o.Posting = Posting(held, held.Minted.ID)
+		o.Posting.Order, o.Posting.Metadata = "order-17", `{"color":"red"}`
 	case *claim.Refused:
 		o.Posting = Posting(held, held.Minted.ID)
+		o.Posting.Order, o.Posting.Metadata = "order-17", `{"color":"red"}`
 		o.Refund.Due = held.FirstUse.Add(time.Minute)
 		o.Refund.Fence, o.Refund.Attempts, o.Refund.LastError, o.Refund.Parked = 0, 0, "", false // the worker's
 	case *claim.Released:

@@ -147,6 +147,9 @@ func (t *tx) forget(all []ledger.Transaction) {
 		if isAbout(b.Kind) {
 			t.delete(t.key(tableAbout, b.Object, b.ID))
 		}
+		for _, key := range t.listed(b) {
+			t.delete(key)
+		}
 	}
 	for key, balance := range sums {
 		value, err := json.Marshal(balance)

@@ -51,6 +51,11 @@
 //	b r at(8) transaction id   nothing               with l
 //	r r reversed id ·          nothing               with l, if it reverses one
 //	  transaction id
+//	L r tenant · created(8)    nothing               with l, if it is a charge
+//	  transaction id
+//	N r tenant · order_id ·    nothing               with l, if it is a charge that has one
+//	  created(8)
+//	  transaction id
 //	A r provider · reference   transaction id        with l, if it is incoming
 //	U r object id              Unpaid                Settle, unless money moved
 //	n r notice id              Notice                Keep, CloseAll, Rewrite, Sweep

@@ -3,10 +3,12 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -52,6 +54,12 @@ func (t *tx) book(b *ledger.Transaction) (fresh bool) {
 	if err := b.Validate(); err != nil {
 		t.fail(fmt.Errorf("%w: %w", claim.ErrUnstorable, err))
 	}
+	switch {
+	case b.Kind != ledger.Charge:
+		b.Created = time.Time{}
+	case b.Created.IsZero():
+		b.Created = b.At
+	}
 	there, as := t.transaction(b.ID), t.arrived(b)
 	switch {
 	case there != nil && there.Same(*b):
@@ -76,7 +84,27 @@ func (t *tx) book(b *ledger.Transaction) (fresh bool) {
 		t.fail(checkName("object", b.Object))
 		t.set(t.key(tableAbout, b.Object, b.ID), nil)
 	}
+	for _, key := range t.listed(b) {
+		t.set(key, nil)
+	}
 	return true
+}
+
+// listed are the keys by which [View.Charges] finds b.
+func (t *tx) listed(b *ledger.Transaction) (keys [][]byte) {
+	if b.Kind != ledger.Charge {
+		return nil
+	}
+	keys = append(keys, chargeKey(t.key(tableCharge, b.Tenant, ""), b.Created, b.ID))
+	if b.Order != "" {
+		keys = append(keys, chargeKey(t.key(tableOrder, b.Tenant, b.Order, ""), b.Created, b.ID))
+	}
+	return keys
+}
+
+// chargeKey orders charges behind prefix by a time, and then by id.
+func chargeKey(prefix []byte, at time.Time, id string) []byte {
+	return append(binary.BigEndian.AppendUint64(prefix, uint64(micros(at))), id...)
 }
 
 // isAbout reports whether [View.About] returns transactions of k. A charge writes no row for it.
@@ -158,6 +186,33 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 	})
 }
 
+// Charges implements [ledger.Store].
+func (v *View) Charges(ctx context.Context, region string, c ledger.Charges) ([]ledger.Transaction, error) {
+	return page(ctx, v, region, c.Limit, func(t *tx, add func(*ledger.Transaction) bool) {
+		prefix := t.key(tableCharge, c.Tenant, "")
+		if c.Order != "" {
+			prefix = t.key(tableOrder, c.Tenant, c.Order, "")
+		}
+		from, to := prefix, prefixEnd(prefix)
+		if !c.After.At.IsZero() {
+			from = behind(chargeKey(slices.Clone(prefix), c.After.At, c.After.ID))
+		}
+		if !c.Before.At.IsZero() {
+			to = chargeKey(slices.Clone(prefix), c.Before.At, c.Before.ID)
+		}
+		if bytes.Compare(from, to) >= 0 {
+			return
+		}
+		t.hold(t.chain.RLocker())
+		see := func(k, _ []byte) bool { return add(t.indexed(string(k[len(prefix)+8:]))) }
+		if c.Latest {
+			t.scanBack(from, to, see)
+		} else {
+			t.scan(from, to, see)
+		}
+	})
+}
+
 // ReversalsAt implements [ledger.Store].
 func (v *View) ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error) {
 	return page(ctx, v, region, math.MaxInt, func(t *tx, add func(*ledger.Transaction) bool) {
@@ -213,12 +268,16 @@ func (v *View) GhostRefund(ctx context.Context, region, object string) (b ledger
 }
 
 // About implements [ledger.Store].
-func (v *View) About(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
-	return page(ctx, v, region, math.MaxInt, func(t *tx, add func(*ledger.Transaction) bool) {
+func (v *View) About(ctx context.Context, region string, objects ...string) ([]ledger.Transaction, error) {
+	all, err := page(ctx, v, region, math.MaxInt, func(t *tx, add func(*ledger.Transaction) bool) {
 		t.hold(t.chain.RLocker())
-		prefix := t.key(tableAbout, object, "")
-		t.scan(prefix, prefixEnd(prefix), func(k, _ []byte) bool { return add(t.indexed(string(k[len(prefix):]))) })
+		for _, object := range objects {
+			prefix := t.key(tableAbout, object, "")
+			t.scan(prefix, prefixEnd(prefix), func(k, _ []byte) bool { return add(t.indexed(string(k[len(prefix):]))) })
+		}
 	})
+	slices.SortFunc(all, func(a, b ledger.Transaction) int { return strings.Compare(a.ID, b.ID) })
+	return all, err
 }
 
 // Ghosts implements [account.Work]. It scans the region's books: a node calls it after a provider

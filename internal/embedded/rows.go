@@ -156,6 +156,7 @@ func toTransaction(t *ledger.Transaction) *storev1.Transaction {
 		Tenant: t.Tenant, Kind: string(t.Kind), Debit: string(t.Debit), Credit: string(t.Credit),
 		Amount: t.Amount, Currency: t.Currency, Object: t.Object, Reverses: t.Reverses,
 		Provider: t.Provider, ProviderRef: t.ProviderRef, DecidedBy: t.By, DecidedWhy: t.Why, At: micros(t.At),
+		Created: micros(t.Created), OrderId: t.Order, Metadata: t.Metadata,
 	}
 }
 
@@ -165,6 +166,7 @@ func fromTransaction(region, id string, m *storev1.Transaction) *ledger.Transact
 		Debit: ledger.Account(m.Debit), Credit: ledger.Account(m.Credit),
 		Amount: m.Amount, Currency: m.Currency, Object: m.Object, Reverses: m.Reverses,
 		Provider: m.Provider, ProviderRef: m.ProviderRef, By: m.DecidedBy, Why: m.DecidedWhy, At: fromMicros(m.At),
+		Created: fromMicros(m.Created), Order: m.OrderId, Metadata: m.Metadata,
 	}
 }
 

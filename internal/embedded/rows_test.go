@@ -136,7 +136,7 @@ func TestTheSizeOfACharge(t *testing.T) {
 		charge(t, v, a, make([]byte, 600), 0)
 	}
 	require.LessOrEqual(t, (db.Written()-written)/many, uint64(3000))
-	require.Equal(t, 6*many, rows()-stored, "pin, claim, object, transaction, its time and its incoming payment")
+	require.Equal(t, 7*many, rows()-stored, "pin, claim, object, transaction, its time, its place in the merchant's list and its incoming payment")
 	audit, err := db.Rows('a')
 	require.NoError(t, err)
 	require.Equal(t, 3*many, audit)

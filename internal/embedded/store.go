@@ -209,8 +209,17 @@ func (t *tx) has(key []byte) bool { return t.read(key, func([]byte) error { retu
 // scan calls see for the rows in [from, to) in order until it returns false. It must keep
 // neither key nor value.
 func (t *tx) scan(from, to []byte, see func(key, value []byte) (more bool)) {
+	t.walk(from, to, (*pebble.Iterator).First, (*pebble.Iterator).Next, see)
+}
+
+// scanBack is scan from the last key to the first.
+func (t *tx) scanBack(from, to []byte, see func(key, value []byte) (more bool)) {
+	t.walk(from, to, (*pebble.Iterator).Last, (*pebble.Iterator).Prev, see)
+}
+
+func (t *tx) walk(from, to []byte, first, next func(*pebble.Iterator) bool, see func(key, value []byte) (more bool)) {
 	t.iterate(&pebble.IterOptions{LowerBound: from, UpperBound: to}, func(it *pebble.Iterator) error {
-		for ok := it.First(); ok && t.err == nil; ok = it.Next() {
+		for ok := first(it); ok && t.err == nil; ok = next(it) {
 			value, err := it.ValueAndErr()
 			if err != nil {
 				return unavailable(err)

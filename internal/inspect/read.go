@@ -23,7 +23,7 @@ type Rows interface {
 	Replica(ctx context.Context, key claim.Key) (claim.Shown, error)
 	Timeline(ctx context.Context, key claim.Key, home string, limit int) ([]claim.AuditEntry, error)
 	Named(ctx context.Context, region string, ids []string) ([]ledger.Transaction, error)
-	About(ctx context.Context, region, object string) ([]ledger.Transaction, error)
+	About(ctx context.Context, region string, objects ...string) ([]ledger.Transaction, error)
 	Reversals(ctx context.Context, ids ...string) ([]ledger.Transaction, error)
 	Queue(q outbox.Queue) outbox.Store
 }

@@ -35,8 +35,8 @@ func TestTheDatabaseKeepsTheBooks(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), d.admin)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(t.Context())) }()
-	const copied = `INSERT INTO ledger (home_region, id, tenant_id, kind, at, debit_account, debit_amount, credit_account, credit_amount, currency, object_id, reverses, provider, provider_ref)
-		SELECT home_region, 'forged', tenant_id, kind, at, debit_account, %s, %s, %s, currency, object_id, reverses, provider, %s FROM ledger WHERE id = 'ch_0'`
+	const copied = `INSERT INTO ledger (home_region, id, tenant_id, kind, at, debit_account, debit_amount, credit_account, credit_amount, currency, object_id, reverses, provider, provider_ref, created)
+		SELECT home_region, 'forged', tenant_id, kind, at, debit_account, %s, %s, %s, currency, object_id, reverses, provider, %s, created FROM ledger WHERE id = 'ch_0'`
 	const another = "'psp_9'"
 	for what, sql := range map[string]string{
 		"unbalanced":  fmt.Sprintf(copied, "1", "credit_account", "-2", another),

@@ -19,9 +19,13 @@ var _ ledger.Store = (*View)(nil)
 
 var (
 	ledgerBook         = declare[bookArgs]("ledger_book")
-	ledgerAbout        = declare[objectArgs]("ledger_about")
+	ledgerAbout        = declare[ledgerAboutArgs]("ledger_about")
 	ledgerNamed        = declare[ledgerNamedArgs]("ledger_named")
 	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
+	ledgerCharges      = declare[chargesArgs]("ledger_charges")
+	ledgerChargesUp    = declare[chargesArgs]("ledger_charges_up")
+	ledgerOrders       = declare[ordersArgs]("ledger_orders")
+	ledgerOrdersUp     = declare[ordersArgs]("ledger_orders_up")
 	ledgerReversals    = declare[idArgs]("ledger_reversals")
 	ledgerReversed     = declare[reversedArgs]("ledger_reversed")
 	ledgerIncomingOf   = declare[incomingArgs]("ledger_incoming")
@@ -36,6 +40,8 @@ type (
 		ID, TenantID, Kind, Debit, Credit                   string
 		Amount                                              int64
 		Currency, ObjectID, Reverses, Provider, ProviderRef string
+		Created                                             zeronull.Timestamptz
+		OrderID, Metadata                                   zeronull.Text
 	}
 	postArgs struct {
 		Home string
@@ -53,6 +59,21 @@ type (
 	ledgerNamedArgs struct {
 		Home string
 		IDs  []string
+	}
+	ledgerAboutArgs struct {
+		Home    string
+		Objects []string
+	}
+	chargesArgs struct {
+		Home, TenantID    string
+		After             time.Time
+		AfterID, BeforeID string
+		Before            zeronull.Timestamptz
+		Limit             int64
+	}
+	ordersArgs struct {
+		chargesArgs
+		OrderID string
 	}
 	transactionsArgs struct {
 		Home   string
@@ -73,6 +94,7 @@ func postingOf(t *ledger.Transaction) postingRow {
 	return postingRow{
 		ID: t.ID, TenantID: t.Tenant, Kind: string(t.Kind), Debit: string(t.Debit), Credit: string(t.Credit), Amount: t.Amount,
 		Currency: t.Currency, ObjectID: t.Object, Reverses: t.Reverses, Provider: t.Provider, ProviderRef: t.ProviderRef,
+		Created: zeronull.Timestamptz(t.Created), OrderID: zeronull.Text(t.Order), Metadata: zeronull.Text(t.Metadata),
 	}
 }
 
@@ -100,9 +122,10 @@ func settleError(fx *claim.Effects, err error) error {
 
 // scanTransaction scans a whole transaction, as ledger_named selects it.
 func scanTransaction(row pgx.CollectableRow) (t ledger.Transaction, err error) {
+	var created zeronull.Timestamptz
 	err = row.Scan(&t.Region, &t.ID, &t.Tenant, &t.Kind, &t.At, &t.Debit, &t.Credit, &t.Amount,
-		&t.Currency, &t.Object, &t.Reverses, &t.Provider, &t.ProviderRef, &t.By, &t.Why)
-	t.At = t.At.UTC()
+		&t.Currency, &t.Object, &t.Reverses, &t.Provider, &t.ProviderRef, &t.By, &t.Why, &created, (*zeronull.Text)(&t.Order), (*zeronull.Text)(&t.Metadata))
+	t.At, t.Created = t.At.UTC(), utc(created)
 	return t, err
 }
 
@@ -160,13 +183,35 @@ func (v *View) GhostRefund(ctx context.Context, region, object string) (ledger.T
 }
 
 // About implements [ledger.Store].
-func (v *View) About(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
+func (v *View) About(ctx context.Context, region string, objects ...string) ([]ledger.Transaction, error) {
 	ctx, err := v.reach(ctx, region)
-	if err != nil {
+	if err != nil || len(objects) == 0 {
 		return nil, err
 	}
-	all, err := many(ctx, v.db, ledgerAbout, repeatable, objectArgs{Home: region, ObjectID: object}, scanTransaction)
+	all, err := many(ctx, v.db, ledgerAbout, repeatable, ledgerAboutArgs{region, objects}, scanTransaction)
 	return all, claimError(ledgerAbout.name, err)
+}
+
+// Charges implements [ledger.Store].
+func (v *View) Charges(ctx context.Context, region string, c ledger.Charges) ([]ledger.Transaction, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil || c.Limit <= 0 {
+		return nil, err
+	}
+	args := chargesArgs{
+		Home: region, TenantID: c.Tenant, After: c.After.At, AfterID: c.After.ID,
+		Before: zeronull.Timestamptz(c.Before.At), BeforeID: c.Before.ID, Limit: int64(c.Limit),
+	}
+	of, ofOrder := ledgerChargesUp, ledgerOrdersUp
+	if c.Latest {
+		of, ofOrder = ledgerCharges, ledgerOrders
+	}
+	if c.Order != "" {
+		all, err := many(ctx, v.db, ofOrder, repeatable, ordersArgs{args, c.Order}, scanTransaction)
+		return all, claimError(ofOrder.name, err)
+	}
+	all, err := many(ctx, v.db, of, repeatable, args, scanTransaction)
+	return all, claimError(of.name, err)
 }
 
 // Transaction implements [ledger.Store].

@@ -30,7 +30,7 @@ var homePath = []string{
 	"calls_take", "calls_message", "calls_finish", "calls_retry", "look", "calls_park", "calls_unpark", "calls_parked", "calls_waiting", "calls_depth", "claims_unknown",
 	"events_take", "events_message", "events_finish", "events_retry", "events_park", "events_unpark", "events_parked", "events_waiting", "events_depth",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
-	"ledger_book", "ledger_about", "ledger_reversals", "ledger_named", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
+	"ledger_book", "ledger_about", "ledger_reversals", "ledger_named", "ledger_transactions", "ledger_charges", "ledger_charges_up", "ledger_orders", "ledger_orders_up", "ledger_balances", "claims_settled", "unpaid",
 	"notices_keep", "notices_close", "notice", "endpoint",
 }
 
@@ -170,6 +170,12 @@ func walkHome(t *testing.T, db *sqlstore.DB, p claim.Policy) {
 	require.NoError(t, err)
 	_, err = v.About(ctx, home, "ch_1")
 	require.NoError(t, err)
+	for _, order := range []string{"", "order-17"} {
+		for _, latest := range []bool{true, false} {
+			_, err = v.Charges(ctx, home, ledger.Charges{Tenant: "acme", Order: order, Latest: latest, Limit: 11})
+			require.NoError(t, err)
+		}
+	}
 	_, found, err = v.GhostRefund(ctx, home, "re_1")
 	require.NoError(t, err)
 	require.False(t, found)

@@ -105,6 +105,9 @@ func (s *settlement) bytes() (n int) {
 	if s.Record.Refusal != nil {
 		n += len(s.Record.Refusal.Response.Body)
 	}
+	if s.Effects.Post != nil {
+		n += len(s.Effects.Post.Metadata)
+	}
 	for i := range s.Effects.Events {
 		n += len(s.Effects.Events[i].Payload)
 	}

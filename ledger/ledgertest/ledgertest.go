@@ -577,6 +577,85 @@ var tests = []struct {
 			require.NoError(w, err)
 			require.Empty(w, got, "%v", none)
 		}
+		other := w.post(ledger.UnaskedOf(w.post(w.charge("ch_other", 100)), ledger.DisputeOpened, "du_other", 100))
+		got, err = w.at().About(w.ctx, w.home, "ch_1", "ch_none", "ch_other")
+		require.NoError(w, err)
+		want = append(want, other.ID)
+		slices.Sort(want)
+		require.Equal(w, want, ids(got), "of several objects, by id")
+		got, err = w.at().About(w.ctx, w.home)
+		require.NoError(w, err)
+		require.Empty(w, got)
+	}},
+	{"post: what the merchant sent is kept, and changes nothing of what is booked", func(w *world) {
+		charge := w.charge("ch_1", 100)
+		charge.Created, charge.Order, charge.Metadata = time.Unix(1_700_000_000, 0).UTC(), "order-\u00e9 \"17\"", `{"color":"red"}`
+		got := w.post(charge)
+		require.Equal(w, charge, normal(ledger.Transaction{
+			ID: got.ID, Region: got.Region, Tenant: got.Tenant, Kind: got.Kind, Debit: got.Debit, Credit: got.Credit, Amount: got.Amount, Currency: got.Currency,
+			Object: got.Object, Provider: got.Provider, ProviderRef: got.ProviderRef, Created: got.Created, Order: got.Order, Metadata: got.Metadata,
+		}))
+		again := w.charge("ch_1", 100)
+		posted, err := w.at().Post(w.ctx, again)
+		require.NoError(w, err)
+		require.False(w, posted)
+		require.Equal(w, got, w.get(again), "the first stays")
+		bare := w.post(w.charge("ch_2", 100))
+		require.Equal(w, bare.At, bare.Created, "of a charge that says no time")
+		nul := w.charge("ch_3", 100)
+		nul.Order = "order\x00"
+		_, err = w.at().Post(w.ctx, nul)
+		require.ErrorContains(w, err, "NUL")
+	}},
+	{"charges: those of a tenant in one region's books, between two positions, either way, a page at a time", func(w *world) {
+		var all []ledger.Transaction
+		for i := range 40 {
+			t := w.charge(fmt.Sprintf("ch_%02d", (7*i)%40), 100)
+			t.Created = time.Unix(1_700_000_000+int64(i/3), 0).UTC() // some share a second
+			t.Order = []string{"", "order-1", "order-10", "order-2"}[i%4]
+			if i%10 == 9 {
+				t.Tenant, t.Debit, t.Credit = "acme2", ledger.Provider("sim"), ledger.Merchant("acme2")
+			}
+			if i == 5 {
+				t.Region = w.Regions[1]
+			}
+			all = append(all, w.post(t))
+		}
+		w.post(w.refund("re_1", all[0], 100))
+		w.post(ledger.UnaskedOf(all[0], ledger.DisputeOpened, "du_1", 100))
+		back := w.refund("re_2", all[1], 100)
+		back.Order = all[1].Order
+		require.True(w, w.post(back).Created.IsZero(), "a charge's alone")
+		at := func(i int) ledger.Position { return ledger.Position{At: all[i].Created, ID: all[i].ID} }
+		since := func(i int) ledger.Position { return ledger.Position{At: all[i].Created} }
+		for _, c := range []ledger.Charges{
+			{Tenant: "acme"}, {Tenant: "acme2"}, {Tenant: "nobody"}, {Tenant: "acme", Order: "order-1"}, {Tenant: "acme", Order: "order"},
+			{Tenant: "acme", After: at(7)}, {Tenant: "acme", Before: at(7)}, {Tenant: "acme", After: at(7), Before: at(22)}, {Tenant: "acme", After: at(22), Before: at(7)},
+			{Tenant: "acme", After: since(12)}, {Tenant: "acme", Before: since(12)}, {Tenant: "acme", Order: "order-2", After: at(7), Before: since(30)},
+		} {
+			for _, latest := range []bool{false, true} {
+				c.Latest = latest
+				for _, region := range w.Regions {
+					var want []ledger.Transaction
+					for i := range all {
+						if all[i].Region == region && c.Has(&all[i]) {
+							want = append(want, all[i])
+						}
+					}
+					slices.SortFunc(want, func(a, b ledger.Transaction) int { return c.Compare(&a, &b) })
+					for _, limit := range []int{100, 4, 1, 0} {
+						c := c
+						c.Limit = limit
+						got, err := w.Store(w.Regions[2]).Charges(w.ctx, region, c)
+						require.NoError(w, err)
+						require.Equal(w, ids(want[:min(limit, len(want))]), ids(got), "%+v of %s", c, region)
+						for i := range got {
+							require.Equal(w, want[i], got[i])
+						}
+					}
+				}
+			}
+		}
 	}},
 	{"everything about a charge: its refunds, and what reverses them, to the end", func(w *world) {
 		charge := w.post(w.charge("ch_1", 4200))

@@ -4,9 +4,10 @@
 WITH booked AS (
     INSERT INTO ledger (
         home_region, id, tenant_id, kind, at, debit_account, debit_amount, credit_account, credit_amount,
-        currency, object_id, reverses, provider, provider_ref, decided_by, decided_why)
+        currency, object_id, reverses, provider, provider_ref, decided_by, decided_why, created, order_id, metadata)
     VALUES (@home::crdb_internal_region, @id::text, @tenant_id::text, @kind::text, now(), @debit::text, @amount::int8, @credit::text, -@amount::int8,
-            @currency::text, @object_id::text, @reverses::text, @provider::text, @provider_ref::text, @decided_by::text, @decided_why::text)
+            @currency::text, @object_id::text, @reverses::text, @provider::text, @provider_ref::text, @decided_by::text, @decided_why::text,
+            CASE WHEN @kind::text = 'charge' THEN coalesce(@created::timestamptz, now()) END, @order_id::text, @metadata::text)
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING tenant_id, at
 ), placed AS (

@@ -26,9 +26,9 @@ WITH heads AS (
             AND u.removable_at > now()))
 )
 SELECT l.home_region, l.id, l.tenant_id, l.kind, l.at, l.debit_account, l.credit_account, l.debit_amount,
-       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why
+       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why, l.created, l.order_id, l.metadata
 FROM heads AS h JOIN ledger AS l ON l.home_region = @home::crdb_internal_region AND l.id = h.id
 UNION ALL
 SELECT l.home_region, l.id, l.tenant_id, l.kind, l.at, l.debit_account, l.credit_account, l.debit_amount,
-       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why
+       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why, l.created, l.order_id, l.metadata
 FROM heads AS h JOIN ledger AS l ON l.home_region = @home::crdb_internal_region AND l.reverses = h.id AND l.reverses <> ''

@@ -2,7 +2,7 @@
 -- One page of a region's books, in the order in which they were written. Its rows are found by what
 -- the index has.
 SELECT l.home_region, l.id, l.tenant_id, l.kind, l.at, l.debit_account, l.credit_account, l.debit_amount,
-       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why
+       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why, l.created, l.order_id, l.metadata
 FROM (
     SELECT p.id
     FROM ledger AS p

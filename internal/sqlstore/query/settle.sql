@@ -52,16 +52,18 @@ WITH said AS MATERIALIZED (
 ), booked AS (
     INSERT INTO ledger (
         home_region, id, tenant_id, kind, at, debit_account, debit_amount, credit_account, credit_amount,
-        currency, object_id, reverses, provider, provider_ref)
+        currency, object_id, reverses, provider, provider_ref, created, order_id, metadata)
     SELECT @home::crdb_internal_region, t.id, t.tenant_id, t.kind, now(), t.debit, t.amount, t.credit, -t.amount,
-           t.currency, t.object_id, t.reverses, t.provider, t.provider_ref
+           t.currency, t.object_id, t.reverses, t.provider, t.provider_ref,
+           CASE WHEN t.kind = 'charge' THEN coalesce(t.created, now()) END, t.order_id, t.metadata
     FROM settled AS s
     JOIN unnest(
         @postings_n::int4[], @postings_id::text[], @postings_tenant_id::text[], @postings_kind::text[],
         @postings_debit::text[], @postings_credit::text[], @postings_amount::int8[],
         @postings_currency::text[], @postings_object_id::text[], @postings_reverses::text[],
-        @postings_provider::text[], @postings_provider_ref::text[]
-    ) AS t (n, id, tenant_id, kind, debit, credit, amount, currency, object_id, reverses, provider, provider_ref) ON t.n = s.n
+        @postings_provider::text[], @postings_provider_ref::text[], @postings_created::timestamptz[],
+        @postings_order_id::text[], @postings_metadata::text[]
+    ) AS t (n, id, tenant_id, kind, debit, credit, amount, currency, object_id, reverses, provider, provider_ref, created, order_id, metadata) ON t.n = s.n
     RETURNING ledger.home_region
 ), emitted AS (
     INSERT INTO events (

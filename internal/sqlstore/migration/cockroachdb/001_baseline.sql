@@ -14,8 +14,8 @@
 -- name the shard: with the CHECK the database knows its 16 values, reads the first rows of each, and
 -- merges them in order. It does that for constants and for what the index has, so the store has such
 -- statements planned for each run, and they look up the rest by key. The shard is stored: with a
--- virtual column, who inserts unless the row is there reads the table instead of the key. An index of
--- a queue must not be partial by a bool, for which the database sorts all due rows instead.
+-- virtual column, who inserts unless the row is there reads the table instead of the key. Such an
+-- index is partial by IS NOT NULL at most: by another condition the database sorts all rows instead.
 --
 -- What a queue has deleted stays in the way of who looks for its first row, until the garbage
 -- collector comes: after ten minutes, and not after the default of four hours.
@@ -374,13 +374,22 @@ CREATE TABLE IF NOT EXISTS ledger (
     -- who decided what a person did, and why; '' for all else
     decided_by     text NOT NULL DEFAULT '',
     decided_why    text NOT NULL DEFAULT '',
-    -- Its part of ledger_at; see the top.
+    -- when a charge was created, as its merchant reads it; NULL for all else
+    created        timestamptz,
+    -- what the merchant sent with the charge or the transfer; NULL for none. The metadata is JSON
+    order_id       text,
+    metadata       text,
+    -- Its part of the indexes on times, and of ledger_orders, as orders are numbered; see the top.
     shard          int2 NOT NULL NOT VISIBLE AS (mod(fnv32(id), 16)::int2) STORED CHECK (shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
     PRIMARY KEY (home_region, id),
     CONSTRAINT ledger_balanced CHECK (debit_amount > 0 AND debit_amount + credit_amount = 0),
     CONSTRAINT ledger_two_accounts CHECK (debit_account <> credit_account),
     -- The order in which the books are read.
     INDEX ledger_at (home_region, shard, at, id),
+    -- A merchant's charges, by when they were created, and those of an order. Of an index that is
+    -- partial by another condition the database would read all, and sort.
+    INDEX ledger_charges (home_region, tenant_id, shard, created, id) WHERE created IS NOT NULL,
+    INDEX ledger_orders (home_region, tenant_id, shard, order_id, created, id) WHERE order_id IS NOT NULL,
     -- Finds what reverses a transaction.
     INDEX ledger_reverses (home_region, reverses) WHERE reverses <> '',
     -- Money that came in is one thing, whatever it was booked as: see ledger.Transaction.Incoming.

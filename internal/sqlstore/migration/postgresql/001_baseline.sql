@@ -316,12 +316,20 @@ CREATE TABLE ledger (
     -- who decided what a person did, and why; '' for all else
     decided_by     text NOT NULL DEFAULT '',
     decided_why    text NOT NULL DEFAULT '',
+    -- when a charge was created, as its merchant reads it; NULL for all else
+    created        timestamptz,
+    -- what the merchant sent with the charge or the transfer; NULL for none. The metadata is JSON
+    order_id       text,
+    metadata       text,
     PRIMARY KEY (home_region, id),
     CONSTRAINT ledger_balanced CHECK (debit_amount > 0 AND debit_amount + credit_amount = 0),
     CONSTRAINT ledger_two_accounts CHECK (debit_account <> credit_account)
 );
 -- The order in which the books are read.
 CREATE INDEX ledger_at ON ledger (home_region, at, id);
+-- A merchant's charges, by when they were created, and those of an order.
+CREATE INDEX ledger_charges ON ledger (home_region, tenant_id, created, id) WHERE created IS NOT NULL;
+CREATE INDEX ledger_orders ON ledger (home_region, tenant_id, order_id, created, id) WHERE order_id IS NOT NULL;
 -- Finds what reverses a transaction.
 CREATE INDEX ledger_reverses ON ledger (home_region, reverses) WHERE reverses <> '';
 -- Money that came in is one thing, whatever it was booked as: see ledger.Transaction.Incoming.

@@ -810,8 +810,12 @@ type Transaction struct {
 	ProviderRef string                 `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef" json:"provider_ref,omitempty"`
 	At          int64                  `protobuf:"varint,11,opt,name=at" json:"at,omitempty"`
 	// Who decided it and why, where a person did.
-	DecidedBy     string `protobuf:"bytes,12,opt,name=decided_by,json=decidedBy" json:"decided_by,omitempty"`
-	DecidedWhy    string `protobuf:"bytes,13,opt,name=decided_why,json=decidedWhy" json:"decided_why,omitempty"`
+	DecidedBy  string `protobuf:"bytes,12,opt,name=decided_by,json=decidedBy" json:"decided_by,omitempty"`
+	DecidedWhy string `protobuf:"bytes,13,opt,name=decided_why,json=decidedWhy" json:"decided_why,omitempty"`
+	Created    int64  `protobuf:"varint,14,opt,name=created" json:"created,omitempty"`
+	// What the merchant sent with the charge or the transfer; the metadata is JSON.
+	OrderId       string `protobuf:"bytes,15,opt,name=order_id,json=orderId" json:"order_id,omitempty"`
+	Metadata      string `protobuf:"bytes,16,opt,name=metadata" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -933,6 +937,27 @@ func (x *Transaction) GetDecidedBy() string {
 func (x *Transaction) GetDecidedWhy() string {
 	if x != nil {
 		return x.DecidedWhy
+	}
+	return ""
+}
+
+func (x *Transaction) GetCreated() int64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *Transaction) GetOrderId() string {
+	if x != nil {
+		return x.OrderId
+	}
+	return ""
+}
+
+func (x *Transaction) GetMetadata() string {
+	if x != nil {
+		return x.Metadata
 	}
 	return ""
 }
@@ -1267,7 +1292,7 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\x0frate_per_second\x18\x05 \x01(\x01R\rratePerSecond\x12\x14\n" +
 	"\x05burst\x18\x06 \x01(\x03R\x05burst\x12!\n" +
 	"\fcard_numbers\x18\a \x01(\tR\vcardNumbers\x12\x16\n" +
-	"\x06routes\x18\b \x01(\tR\x06routes\"\xde\x02\n" +
+	"\x06routes\x18\b \x01(\tR\x06routes\"\xaf\x03\n" +
 	"\vTransaction\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1284,7 +1309,10 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"decided_by\x18\f \x01(\tR\tdecidedBy\x12\x1f\n" +
 	"\vdecided_why\x18\r \x01(\tR\n" +
-	"decidedWhy\"\xcf\x01\n" +
+	"decidedWhy\x12\x18\n" +
+	"\acreated\x18\x0e \x01(\x03R\acreated\x12\x19\n" +
+	"\border_id\x18\x0f \x01(\tR\aorderId\x12\x1a\n" +
+	"\bmetadata\x18\x10 \x01(\tR\bmetadata\"\xcf\x01\n" +
 	"\x06Notice\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x1f\n" +
