@@ -46,12 +46,30 @@ func (t *attempt) events(status string, object []byte) []outbox.Message {
 	b = appendLivemode(b, !t.intent.test)
 	b = append(b, `,"data":`...)
 	b = append(b, object...)
+	if t.op.GivesBack() {
+		order, metadata := t.named()
+		if t.intent.metadata != nil {
+			metadata = "" // the object has it
+		}
+		b = append(appendNamed(b[:len(b)-1], order, metadata), '}')
+	}
 	b = append(b, '}')
 	all := make([]outbox.Message, len(t.o.Sinks))
 	for i, sink := range t.o.Sinks {
 		all[i] = outbox.Message{ID: id + "/" + strings.TrimPrefix(string(sink), "event_"), Kind: sink, Payload: b}
 	}
 	return all
+}
+
+// appendNamed appends what a booking has of what its merchant sent.
+func appendNamed(b []byte, order, metadata string) []byte {
+	if order != "" {
+		b = appendString(append(b, `,"order_id":`...), order)
+	}
+	if metadata != "" {
+		b = append(append(b, `,"metadata":`...), metadata...)
+	}
+	return b
 }
 
 // failure is the event of an object for which no money moved by its settlement: the request, with a
@@ -80,8 +98,8 @@ type Fallen struct {
 }
 
 // FailedLater returns the messages that emit f's failure to every sink. They render the
-// object from the ledger: its claim, and what its merchant sent, may have expired. A
-// ghost was never emitted, so it has none.
+// object from the ledger, as its claim may have expired. A ghost was never emitted, so it
+// has none.
 func FailedLater(f Fallen, sinks []outbox.Kind) []outbox.Message {
 	var object string
 	charge := f.Charge
@@ -124,6 +142,7 @@ func FailedLater(f Fallen, sinks []outbox.Kind) []outbox.Message {
 		b = append(b, `,"charge":`...)
 		b = appendString(b, charge)
 	}
+	b = appendNamed(b, f.Order, f.Metadata)
 	b = append(b, `,"provider":{"name":`...)
 	b = appendString(b, f.Provider)
 	b = append(b, `,"reference":`...)

@@ -140,8 +140,8 @@ type attempt struct {
 	// undone: the payment to refund has failed since, and earlier attempts may have
 	// called.
 	undone bool
-	// from is the provider's account in which the payment to refund is booked.
-	from ledger.Account
+	// back is the booking of the payment to refund, once it is read.
+	back ledger.Transaction
 }
 
 // Attempt makes at most one call that can move money and returns the verdict. It returns once the

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -101,7 +102,7 @@ func (t *attempt) succeeded(ref string) claim.Outcome {
 // posting books the money that moved. See the table of package ledger.
 func (t *attempt) posting(ref string) *ledger.Transaction {
 	in, id, tenant := &t.intent, t.Record.Minted.ID, t.Record.Key.Tenant
-	held := t.from
+	held := t.back.Held()
 	if held == "" {
 		held = ledger.Provider(ledger.Where(t.name, ref))
 	}
@@ -109,8 +110,10 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 		ID: id, Tenant: tenant, Kind: ledger.Charge, Debit: held, Credit: ledger.Merchant(tenant),
 		Amount: in.Amount, Currency: in.Currency, Object: id, Provider: t.name, ProviderRef: ref,
 	}
+	p.Order, p.Metadata = t.named()
 	switch t.op {
-	case Charge: // as above
+	case Charge:
+		p.Created = t.Record.Minted.Created
 		if in.captured > 0 {
 			p.Amount = in.captured
 		}
@@ -128,6 +131,16 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 		p.Kind, p.Debit, p.Credit = ledger.GhostRefund, ledger.Suspense(tenant), held
 	}
 	return p
+}
+
+// named returns what its merchant finds the order of a movement by, "" for what they did not send, or
+// what not every store can keep: of a refund, the order_id of its charge, and its metadata unless the
+// refund has its own.
+func (t *attempt) named() (order, metadata string) {
+	if order = t.intent.OrderID(); strings.IndexByte(order, 0) >= 0 {
+		order = ""
+	}
+	return cmp.Or(t.back.Order, order), cmp.Or(string(t.intent.metadata), t.back.Metadata)
 }
 
 func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Outcome {

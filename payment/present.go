@@ -208,13 +208,19 @@ func (f *facts) alone(t *ledger.Transaction, status string) []byte {
 	if object == Refund {
 		b = append(b, `,"charge":`...)
 		b = appendString(b, t.Reverses)
+	} else {
+		b = appendNamed(b, t.Order, t.Metadata)
 	}
 	return f.appendSince(appendProvider(b, t.Provider, t.ProviderRef))
 }
 
 // appendBooked begins an object that is made from a booking.
 func appendBooked(b []byte, id, object string, t *ledger.Transaction, status string) []byte {
-	return fmt.Appendf(b, `{"id":%q,"object":%q,"amount":%d,"currency":%q,"status":%q,"created":%d,"livemode":%t`, id, object, t.Amount, t.Currency, status, t.At.Unix(), claim.Livemode(t.Tenant))
+	created := t.Created
+	if created.IsZero() {
+		created = t.At
+	}
+	return fmt.Appendf(b, `{"id":%q,"object":%q,"amount":%d,"currency":%q,"status":%q,"created":%d,"livemode":%t`, id, object, t.Amount, t.Currency, status, created.Unix(), claim.Livemode(t.Tenant))
 }
 
 // appendSince appends the members that say what happened to an object since.

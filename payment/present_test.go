@@ -167,6 +167,14 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":AT0,"livemode":true` + provider + `px_charge"},"amount_captured":1999,"amount_refunded":500,"refunds":[` +
 				`{"id":"re_1","object":"refund","amount":500,"currency":"usd","status":"succeeded","created":AT1,"livemode":true,"charge":"CH"` + provider + `px_re_1"}}]`,
 		},
+		"its claim is gone, and the books have the order": {
+			paid, nil, []ledger.Transaction{func() ledger.Transaction {
+				t := charge
+				t.Created, t.Order, t.Metadata = time.Unix(7, 0), "o-\"1\"", `{"color":"red"}`
+				return t
+			}()},
+			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":7,"order_id":"o-\"1\"","metadata":{"color":"red"}` + provider + `px_charge"},"amount_captured":1999,"amount_refunded":0`,
+		},
 		"a refund that failed": {
 			refund, answerOf(refund, "refund", "succeeded", `,"charge":"`+paid+`"`), []ledger.Transaction{charge, backTo(charge, refund, "europe", 5), ledger.FailureOf(backTo(charge, refund, "europe", 5))},
 			strings.Replace(strings.Replace(strings.Replace(start, "succeeded", "failed", 1), "CH", refund, 1), `"charge"`, `"refund"`, 1) + `,"charge":"CH"`,

@@ -62,6 +62,9 @@ func (t *attempt) read(ctx context.Context) (v claim.Outcome, refused bool) {
 	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge || t.tooOld(&charge):
 		// The same answer for an unknown charge, for another tenant's and for one with leaving books.
 		return t.missing(ctx, codeNoCharge, "This account has no such charge, or no money has moved for it. One that is not captured yet is not refunded: cancel it."), true
+	}
+	t.back = charge
+	switch {
 	case !t.goTo(charge.Provider):
 		return t.absent(ctx, charge.Provider), true
 	case in.ofStripe && OtherUnits(charge.Currency):
@@ -73,7 +76,7 @@ func (t *attempt) read(ctx context.Context) (v claim.Outcome, refused bool) {
 	if in.Amount == 0 {
 		in.Amount = charge.Amount
 	}
-	in.Currency, in.Source, t.from = charge.Currency, charge.ProviderRef, charge.Held()
+	in.Currency, in.Source = charge.Currency, charge.ProviderRef
 	return t.refundable(ctx, &charge)
 }
 
@@ -208,7 +211,7 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Outcome, stop bool) {
 	ghost, found, err := t.booked(ctx, ledger.GhostID(t.name, t.intent.Source))
 	switch {
 	case found && err == nil:
-		t.from = ghost.Held()
+		t.back = ghost
 		return t.failed(ctx, ledger.GhostID(t.name, t.intent.Source))
 	case err != nil:
 		reason, retryIn = reasonNoFacts, 0

@@ -318,7 +318,7 @@ func TestNotSent(t *testing.T) {
 // Money that moves is booked as package ledger says, however the outcome is learned.
 func TestPostings(t *testing.T) {
 	for op, want := range map[Operation]ledger.Transaction{
-		Charge:   {Kind: ledger.Charge, Debit: "provider:fake", Credit: "merchant:acme"},
+		Charge:   {Kind: ledger.Charge, Debit: "provider:fake", Credit: "merchant:acme", Created: firstUse},
 		Transfer: {Kind: ledger.Transfer, Debit: "merchant:acme", Credit: "provider:fake"},
 	} {
 		want.ID, want.Object, want.Tenant, want.Amount, want.Currency, want.Provider, want.ProviderRef = "xx_1", "xx_1", "acme", 1999, "usd", "fake", "px_1"

@@ -41,6 +41,12 @@ type providerBody struct {
 	Reference string `json:"reference"`
 }
 
+// namedBody is what finds the order, if its merchant sent any.
+type namedBody struct {
+	OrderID  string          `json:"order_id,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+}
+
 // disputeBody is a dispute as merchants receive it.
 type disputeBody struct {
 	ID       string        `json:"id"`
@@ -53,6 +59,7 @@ type disputeBody struct {
 	Status   string        `json:"status"`
 	Evidence *evidenceBody `json:"evidence_details,omitempty"`
 	Provider providerBody  `json:"provider"`
+	namedBody
 }
 
 type evidenceBody struct {
@@ -70,6 +77,7 @@ type refundBody struct {
 	Reason   string       `json:"reason"`
 	Provider providerBody `json:"provider"`
 	Code     string       `json:"code,omitempty"`
+	namedBody
 }
 
 type transferBody struct {
@@ -80,6 +88,7 @@ type transferBody struct {
 	Livemode bool         `json:"livemode"`
 	Reversal reversalBody `json:"reversal"`
 	Provider providerBody `json:"provider"`
+	namedBody
 }
 
 type reversalBody struct {
@@ -123,10 +132,11 @@ func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
 // object renders h as merchants receive it.
 func (h *Happened) object() any {
 	provider, live := providerBody{h.Provider, cmp.Or(h.Dispute, h.ProviderRef)}, claim.Livemode(h.Tenant)
+	named := namedBody{h.Of.Order, json.RawMessage(h.Of.Metadata)}
 	switch h.Kind {
 	case ledger.ProviderRefund, ledger.ProviderRefundFailed:
 		made := ledger.UnaskedID(ledger.ProviderRefund, h.Provider, h.ProviderRef)
-		b := refundBody{nameOf("re", made), string(Refund), h.Amount, h.Currency, live, statusSucceeded, h.Object, MadeAtProvider, provider, ""}
+		b := refundBody{nameOf("re", made), string(Refund), h.Amount, h.Currency, live, statusSucceeded, h.Object, MadeAtProvider, provider, "", named}
 		if h.Kind == ledger.ProviderRefundFailed {
 			b.Status, b.Code = statusFailed, h.Reason
 		}
@@ -134,12 +144,12 @@ func (h *Happened) object() any {
 	case ledger.TransferReversal:
 		return transferBody{
 			h.Object, string(Transfer), h.Of.Amount, h.Currency, live, reversalBody{nameOf("trr", h.ID), "transfer_reversal", h.Amount},
-			providerBody{h.Of.Provider, h.Of.ProviderRef},
+			providerBody{h.Of.Provider, h.Of.ProviderRef}, named,
 		}
 	default:
 		b := disputeBody{
 			nameOf("dp", ledger.UnaskedID(ledger.DisputeOpened, h.Provider, h.Dispute)), "dispute", h.Amount, h.Currency,
-			live, h.Object, h.Reason, h.disputeStatus(), nil, provider,
+			live, h.Object, h.Reason, h.disputeStatus(), nil, provider, named,
 		}
 		if !h.DueBy.IsZero() {
 			b.Evidence = &evidenceBody{h.DueBy.Unix()}

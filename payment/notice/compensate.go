@@ -195,6 +195,12 @@ func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail st
 		Debit: ledger.Provider(ledger.Where(g.Provider, g.ProviderRef)), Credit: ledger.Suspense(g.Tenant), Amount: g.Amount, Currency: g.Currency,
 		Object: g.Object, Provider: g.Provider, ProviderRef: g.ProviderRef,
 	}
+	// So that the event of its refund names the order, if the charge was paid beside it.
+	charge, _, err := c.Books.Transaction(ctx, g.Home, g.Object)
+	if err != nil {
+		return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
+	}
+	is.Order, is.Metadata = charge.Order, charge.Metadata
 	posted, err := c.Books.Post(ctx, is)
 	if err == nil && posted {
 		metersOf(c.Meters, g.Provider).Counter(meter.Ghosts).Add(1, g.Provider)

@@ -430,6 +430,20 @@ func TestCompensationSurvivesADeathAtEachStep(t *testing.T) {
 	}
 }
 
+// The ghost beside a paid charge is booked with what finds the charge's order: the event of its
+// refund is made from that.
+func TestAGhostHasTheOrderOfItsCharge(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	w := newWorld(t)
+	w.have(id, claim.Completed, "p0")
+	charge := w.books[id]
+	charge.Order, charge.Metadata = "order-17", `{"color":"red"}`
+	w.books[id] = charge
+	w.deliver(charged(id, "p1"))
+	ghost := w.books[ledger.GhostID("sim", "p1")]
+	require.Equal(t, []string{"order-17", `{"color":"red"}`}, []string{ghost.Order, ghost.Metadata})
+}
+
 // The claim settles on the movement between the look at it and the booking of the
 // ghost: the books refuse the ghost, and the next look finds a charge.
 func TestAMovementIsAChargeOrAGhost(t *testing.T) {
