@@ -23,8 +23,11 @@ type Present struct {
 		// Object is claim.Service.Object.
 		Object(ctx context.Context, tenant, home, id string) (o claim.Object, found bool, err error)
 	}
-	// Books is the part of ledger.Store that [ledger.Everything] reads, and ReversalsAt.
+	// Books is the part of ledger.Store that reads need.
 	Books PresentBooks
+	// Home is the region of a code, and Homes are all regions. Lists alone need them.
+	Home  func(claim.RegionCode) (region string, ok bool)
+	Homes func() []string
 }
 
 // PresentBooks are books that [Present] reads.
@@ -33,6 +36,7 @@ type PresentBooks interface {
 	About(ctx context.Context, region string, objects ...string) ([]ledger.Transaction, error)
 	Reversals(ctx context.Context, ids ...string) ([]ledger.Transaction, error)
 	ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error)
+	Charges(ctx context.Context, region string, c ledger.Charges) ([]ledger.Transaction, error)
 }
 
 // Object returns the state of an object and its present answer, which is the stored one if that is a
@@ -79,16 +83,22 @@ func (p *Present) facts(ctx context.Context, tenant, home, id string) (*facts, e
 	if len(missing) > 0 {
 		return nil, errors.Join(missing...)
 	}
-	f := &facts{id: id, all: slices.DeleteFunc(all, func(t ledger.Transaction) bool { return t.Tenant != tenant })}
+	f := &facts{id: id, all: all, listed: maxRefunds}
+	f.sort(tenant)
+	return f, nil
+}
+
+// sort keeps what is of tenant, and finds the booking and the ghosts among it.
+func (f *facts) sort(tenant string) {
+	f.all = slices.DeleteFunc(f.all, func(t ledger.Transaction) bool { return t.Tenant != tenant })
 	for i := range f.all {
 		switch t := &f.all[i]; {
-		case t.ID == id && (t.Kind == ledger.Charge || t.Kind == ledger.Transfer || t.Kind == ledger.Refund), t.Object == id && t.Kind == ledger.GhostRefund:
+		case t.ID == f.id && (t.Kind == ledger.Charge || t.Kind == ledger.Transfer || t.Kind == ledger.Refund), t.Object == f.id && t.Kind == ledger.GhostRefund:
 			f.own = t
-		case t.Object == id && t.Kind == ledger.Ghost:
+		case t.Object == f.id && t.Kind == ledger.Ghost:
 			f.ghosts = append(f.ghosts, t)
 		}
 	}
-	return f, nil
 }
 
 // atHome are the books of one region: what follows from a transfer or a refund is booked where that is.
@@ -132,6 +142,8 @@ type facts struct {
 	// own is its booking, nil for none; ghosts are the movements that nobody asked for.
 	own    *ledger.Transaction
 	ghosts []*ledger.Transaction
+	// listed is how many refunds are listed, and not only summed.
+	listed int
 }
 
 // of returns the reversals of a transaction that are of one of kinds, the latest first.
@@ -232,7 +244,7 @@ func (f *facts) appendSince(b []byte) []byte {
 			captured = 0
 		}
 		b = fmt.Appendf(b, `,"amount_captured":%d,"amount_refunded":%d`, captured, f.returned(refunds))
-		b = appendList(b, "refunds", refunds[:min(len(refunds), maxRefunds)], f.appendRefund)
+		b = appendList(b, "refunds", refunds[:min(len(refunds), f.listed)], f.appendRefund)
 		b = f.appendDisputes(b)
 	case f.own != nil && f.own.Kind == ledger.Transfer:
 		back := f.of(f.own, ledger.TransferReversal)

@@ -22,8 +22,9 @@ import (
 type books struct {
 	all map[string]ledger.Transaction
 	err error
-	// far is the error of a read of all regions.
-	far error
+	// far is the error of a read of all regions, lost the region of which no list can be read.
+	far  error
+	lost string
 }
 
 func (b *books) Transaction(_ context.Context, region, id string) (ledger.Transaction, bool, error) {

@@ -43,7 +43,7 @@ func TestErrorPages(t *testing.T) {
 // none, keeps its bytes, and the Link header leads to its page.
 func TestErrorPagesElsewhere(t *testing.T) {
 	const pages = "https://developer.example.com/errors/"
-	if _, err := New(Config{Tenants: newFake(), Router: newFake(), Region: "us-east1", RegionCode: 1, ErrorPages: "errors"}); err == nil || !strings.Contains(err.Error(), "ErrorPages must be") {
+	if _, err := New(Config{Tenants: newFake(), Router: newFake(), List: noList, Region: "us-east1", RegionCode: 1, ErrorPages: "errors"}); err == nil || !strings.Contains(err.Error(), "ErrorPages must be") {
 		t.Errorf("got %v", err)
 	}
 	f := newFake()

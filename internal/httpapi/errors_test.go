@@ -96,7 +96,7 @@ func TestContract(t *testing.T) {
 		{name: "trailing slash", request: request("POST", "/v1/charges/", okBody), status: 404, code: problem.NotFound, retry: "never"},
 		{name: "double slash", request: request("POST", "/v1//charges", okBody), status: 404, code: problem.NotFound, retry: "never"},
 		{name: "dots", request: request("POST", "/v1/x/../charges", okBody), status: 404, code: problem.NotFound, retry: "never"},
-		{name: "method", request: request("PUT", "/v1/charges", okBody), status: 405, code: problem.MethodNotAllowed, retry: "never", header: [2]string{"Allow", "POST"}},
+		{name: "method", request: request("PUT", "/v1/transfers", okBody), status: 405, code: problem.MethodNotAllowed, retry: "never", header: [2]string{"Allow", "POST"}},
 		{name: "method on an object", request: request("DELETE", "/v1/charges/ch_1", ""), status: 405, code: problem.MethodNotAllowed, retry: "never", header: [2]string{"Allow", "GET, HEAD"}},
 		{name: "too large", request: post(okBody + strings.Repeat(" ", mib)), status: 413, code: problem.BodyTooLarge, retry: "never"},
 		{name: "too large, in chunks", request: chunked(post(okBody + strings.Repeat(" ", mib))), status: 413, code: problem.BodyTooLarge, retry: "never"},

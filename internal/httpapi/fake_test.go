@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment"
 )
 
 var firstUse = time.Date(2030, 1, 1, 12, 0, 0, 123456000, time.UTC)
@@ -98,6 +99,8 @@ func (f *fake) answers(resp claim.Response) {
 	}
 }
 
+func noList(context.Context, payment.List) ([]json.RawMessage, bool, error) { return nil, false, nil }
+
 func newAPI(t testing.TB, f *fake, change ...func(*Config)) http.Handler {
 	t.Helper()
 	c := Config{
@@ -106,6 +109,7 @@ func newAPI(t testing.TB, f *fake, change ...func(*Config)) http.Handler {
 			home, ok := map[claim.RegionCode]string{7: "us-east1", 8: "mars-1"}[code]
 			return home, ok
 		},
+		List:   noList,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, ch := range change {

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -53,6 +55,59 @@ func (s *server) refundsOf(res *response, r *http.Request) error {
 	}
 	res.send(http.StatusOK, mediaJSON, body)
 	return nil
+}
+
+// charges lists charges, as they are or as payment intents.
+func (s *server) charges(as stripeapi.Resource) handler {
+	return func(res *response, r *http.Request) error {
+		view := &stripeapi.View{} // which expands nothing
+		if res.stripe != nil {
+			if err := res.stripe.serves(as); err != nil {
+				return err
+			}
+			view = &res.stripe.view
+		} else if as == stripeapi.PaymentIntent {
+			return errNoSuchPath
+		}
+		of, err := view.ReadCharges(r.URL.RawQuery)
+		if err != nil {
+			return wrongParam(err)
+		}
+		page, more, err := s.listed(res, r, &of)
+		if err != nil || res.status != 0 {
+			return err
+		}
+		body, err := view.List(page, more, res.stripe != nil)
+		if err != nil {
+			return err
+		}
+		res.send(http.StatusOK, mediaJSON, body)
+		return nil
+	}
+}
+
+// listed reads the charges that a request asks for. Like find it may answer itself.
+func (s *server) listed(res *response, r *http.Request, of *stripeapi.Charges) (page []json.RawMessage, more bool, err error) {
+	if of.Charge != "" { // of a payment intent
+		resp, err := s.find(res, r, payment.Charge, of.Charge)
+		if said, _ := errors.AsType[*refusal](err); said != nil && said.Code == problem.NotFound {
+			return nil, false, nil
+		}
+		return []json.RawMessage{resp.Body}, false, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
+	defer cancel()
+	page, more, err = s.List(ctx, payment.List{
+		Tenant: res.tenant.ID, OrderID: of.OrderID, From: of.From, Until: of.Until, After: of.After, Before: of.Before, Limit: of.Limit,
+	})
+	if cursor, ok := errors.AsType[*payment.CursorError](err); ok {
+		name := "starting_after"
+		if cursor.ID == of.Before {
+			name = "ending_before"
+		}
+		return nil, false, wrongParam(stripeapi.NoSuch(name))
+	}
+	return page, more, err
 }
 
 // find reads an object. It answers itself, and sets res.status, if the outcome was given up.

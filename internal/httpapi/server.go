@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,11 +54,13 @@ type Notices interface {
 	Receive(ctx context.Context, provider string, header http.Header, body []byte) error
 }
 
-// Config configures an API. Tenants, Router, Region and RegionCode must be set;
+// Config configures an API. Tenants, Router, List, Region and RegionCode must be set;
 // everything else has a default.
 type Config struct {
 	Tenants Tenants
 	Router  Router
+	// List lists a tenant's charges; payment.Present.Charges does.
+	List func(context.Context, payment.List) (page []json.RawMessage, more bool, err error)
 	// Region is the entry region, RegionCode its code.
 	Region     string
 	RegionCode claim.RegionCode
@@ -124,6 +127,8 @@ func New(c Config) (http.Handler, error) {
 		return nil, errors.New("httpapi: Config.Tenants is missing")
 	case c.Router == nil:
 		return nil, errors.New("httpapi: Config.Router is missing")
+	case c.List == nil:
+		return nil, errors.New("httpapi: Config.List is missing")
 	case c.Region == "":
 		return nil, errors.New("httpapi: Config.Region is missing")
 	case c.RegionCode == 0:
@@ -189,6 +194,8 @@ func (s *server) routes() []route {
 		{"POST", "/v1/idempotency-keys/{key}/cancel", s.cancelKey, false},
 		{"POST", "/v1/test-clock", s.elapse, false},
 		{"GET", payment.Path(payment.Refund), s.refundsOf, false},
+		{"GET", payment.Path(payment.Charge), s.charges(stripeapi.Charge), false},
+		{"GET", pathPaymentIntents, s.charges(stripeapi.PaymentIntent), false},
 		{"GET", "/v1/openapi.json", openAPI, true},
 		{"GET", pathErrors, errorIndex, true},
 		{"GET", pathErrors + "/{error}", errorPage, true},

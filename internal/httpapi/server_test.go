@@ -24,10 +24,11 @@ var _ Router = (*router.Router)(nil)
 
 func TestNewNamesWhatIsMissing(t *testing.T) {
 	f := newFake()
-	good := Config{Tenants: f, Router: f, Region: "us-east1", RegionCode: 1}
+	good := Config{Tenants: f, Router: f, List: noList, Region: "us-east1", RegionCode: 1}
 	for name, spoil := range map[string]func(*Config){
 		"Tenants":     func(c *Config) { c.Tenants = nil },
 		"Router":      func(c *Config) { c.Router = nil },
+		"List":        func(c *Config) { c.List = nil },
 		"Region is":   func(c *Config) { c.Region = "" },
 		"RegionCode":  func(c *Config) { c.RegionCode = 0 },
 		"Body":        func(c *Config) { c.Limits = DefaultLimits(); c.Limits.Body = 0 },

@@ -166,7 +166,7 @@ func TestStripesErrors(t *testing.T) {
 		"JSON, other units":  {stripely("POST", "/v1/charges", `{"amount":1,"currency":"mga","payment_method":"pm_1"}`, "Content-Type", "application/json"), 400, "invalid_request_error", "", "currency", "units"},
 		"no such path":       {stripely("POST", "/v1/customers", ""), 404, "invalid_request_error", "", "", "Unrecognized request URL (POST: /v1/customers)"},
 		"a card in a path":   {stripely("POST", "/v1/4242424242424242", ""), 404, "invalid_request_error", "", "", "(digits)"},
-		"a list":             {stripely("GET", "/v1/charges", ""), 405, "invalid_request_error", "", "", "GET: /v1/charges"},
+		"a list":             {stripely("GET", "/v1/transfers", ""), 405, "invalid_request_error", "", "", "GET: /v1/transfers"},
 		"no such charge":     {stripely("GET", "/v1/charges/ch_1", ""), 404, "invalid_request_error", "resource_missing", "id", ""},
 		"no such intent":     {stripely("GET", "/v1/payment_intents/"+key, ""), 404, "invalid_request_error", "resource_missing", "id", ""},
 		"expand":             {stripely("GET", "/v1/charges/"+key+"?expand[]=customer", ""), 400, "invalid_request_error", "", "expand", "expanded"},

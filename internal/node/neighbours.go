@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -157,7 +158,7 @@ func (n *Node) acting() acting {
 		return n.routes.Inspect(ctx, key, hint)
 	}
 	return acting{
-		n.service, payment.Present{Claims: n.service, Books: c.Store},
+		n.service, payment.Present{Claims: n.service, Books: c.Store, Home: c.home, Homes: c.homes},
 		notice.Canceler{Claims: n.service, Compensator: c.compensator(do, inspect, n.log), ErrorPages: c.ErrorPages},
 	}
 }
@@ -218,6 +219,20 @@ func (l local) Object(ctx context.Context, tenant, home, id string) (claim.State
 		return a, err
 	})
 	return got.state, got.resp, got.found, err
+}
+
+// list lists charges. Nothing waits for a store that answers nothing: the merchant asks another region.
+func (n *Node) list(ctx context.Context, l payment.List) ([]json.RawMessage, bool, error) {
+	type answer struct {
+		page []json.RawMessage
+		more bool
+	}
+	present := n.acting().present
+	got, err := router.Attended(ctx, n.routes, func(ctx context.Context) (a answer, err error) {
+		a.page, a.more, err = present.Charges(ctx, l)
+		return a, err
+	})
+	return got.page, got.more, err
 }
 
 // tenant is [region.HandlerConfig].Tenant.

@@ -267,7 +267,7 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 		Tenants: tenants{c.Store, n}, Notices: n.receiver, Region: c.Region, RegionCode: code, Limits: c.Limits,
 		Providers: slices.DeleteFunc(c.Providers.Names(), func(name string) bool { return name == claim.TestProvider }),
 		Elapse:    n.elapse,
-		Router:    measure(n.routes, c.Meters), HomeOf: c.home,
+		Router:    measure(n.routes, c.Meters), List: n.list, HomeOf: c.home,
 		NewKeys: func() (claim.RegionCode, bool) {
 			home, ok := n.routes.NewHome()
 			return home.Code, ok

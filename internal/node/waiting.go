@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/payment"
 )
 
 const (
@@ -69,7 +71,7 @@ func (s *Server) wait(ctx context.Context, open func() error) error {
 func (s *Server) serveWaiting() (parts.Stop, error) {
 	limits := s.settings.Limits
 	api, err := httpapi.New(httpapi.Config{
-		Tenants: noStore{}, Router: noStore{}, Notices: noStore{}, Region: s.settings.Node.Region, RegionCode: 1, // which no request gets to
+		Tenants: noStore{}, Router: noStore{}, List: noStore{}.List, Notices: noStore{}, Region: s.settings.Node.Region, RegionCode: 1, // which no request gets to
 		Limits: limits, ErrorPages: s.settings.ErrorPages, Meters: s.meters, Logger: s.log,
 		Ready: func(context.Context, bool) error { return errors.New("this node waits for its database") },
 	})
@@ -106,6 +108,10 @@ var errWaiting = fmt.Errorf("%w: the node waits for its database", claim.ErrUnav
 
 func (noStore) TenantByAPIKey(context.Context, string) (claim.Tenant, bool, error) {
 	return claim.Tenant{}, false, errWaiting
+}
+
+func (noStore) List(context.Context, payment.List) ([]json.RawMessage, bool, error) {
+	return nil, false, errWaiting
 }
 
 func (noStore) Expects(string, http.Header) error { return errWaiting }

@@ -147,6 +147,11 @@ func invalidParam(name, why string) error {
 	return &ParamError{Param: name, Message: "Invalid " + name + ": " + why + "."}
 }
 
+// NoSuch refuses a parameter that names an object which does not exist.
+func NoSuch(param string) error {
+	return &ParamError{Param: param, Code: codeNoSuch, Message: "Invalid " + param + ": no such object is listed here."}
+}
+
 func unknownParam(name string) error {
 	name = payment.MemberName(strings.ToValidUTF8(name, ""))
 	return &ParamError{

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/homeward-io/homeward/payment"
 )
@@ -170,7 +171,7 @@ func (v *View) ReadForm(query string, body []byte) ([]byte, error) {
 	}
 	of := v.endpoint()
 	v.called = map[string]string{}
-	if err := v.readExpand(f); err != nil {
+	if err := v.readExpand(f, ""); err != nil {
 		return nil, err
 	}
 	members := map[string]any{}
@@ -379,7 +380,7 @@ func (v *View) ReadQuery(query string) error {
 	if err != nil {
 		return err
 	}
-	if err := v.readExpand(f); err != nil {
+	if err := v.readExpand(f, ""); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -388,9 +389,8 @@ func (v *View) ReadQuery(query string) error {
 	return nil
 }
 
-// Page is which refunds of a charge a request lists: at most Limit of them, after one or before one.
-type Page struct {
-	Charge        string
+// Paging is which part of a list a request asks for: at most Limit objects, after one or before one.
+type Paging struct {
 	Limit         int
 	After, Before string
 }
@@ -401,21 +401,18 @@ const (
 	maxPage     = 100
 )
 
-// ReadPage reads the query of a request for the refunds of a charge. The error is a *[ParamError].
-func ReadPage(query string) (p Page, err error) {
+// readPaging takes the parameters of a page, and those of to, out of f. It refuses any that is left.
+func readPaging(f form, to map[string]*string) (p Paging, err error) {
 	p.Limit = defaultPage
-	f, err := parseForm(query, "")
-	if err != nil {
-		return p, err
-	}
-	var intent, limit string
-	for name, to := range map[string]*string{"charge": &p.Charge, expandIntent: &intent, "limit": &limit, "starting_after": &p.After, "ending_before": &p.Before} {
+	var limit string
+	to["limit"], to["starting_after"], to["ending_before"] = &limit, &p.After, &p.Before
+	for _, name := range slices.Sorted(maps.Keys(to)) {
 		g := f[name]
 		delete(f, name)
 		if g == nil {
 			continue
 		}
-		if *to, err = g.one(name); err != nil {
+		if *to[name], err = g.one(name); err != nil {
 			return p, err
 		}
 	}
@@ -427,21 +424,158 @@ func ReadPage(query string) (p Page, err error) {
 			return p, invalidParam("limit", "it is a whole number from 1 to "+strconv.Itoa(maxPage))
 		}
 	}
-	switch {
-	case intent != "" && p.Charge != "":
-		return p, &ParamError{Param: expandIntent, Code: codeExclusive, Message: "You may only specify one of these parameters: charge, payment_intent."}
-	case intent != "":
-		var ok bool
-		if p.Charge, ok = chargeOf(intent); !ok {
-			return p, &ParamError{Param: expandIntent, Code: codeNoSuch, Message: "No such payment_intent: ids of them start with " + intentPrefix + "."}
-		}
-	case p.Charge == "":
-		return p, &ParamError{Param: "charge", Code: codeMissing, Message: "Missing required param: charge. Refunds are listed for one charge, or one payment_intent."}
-	}
 	if p.After != "" && p.Before != "" {
 		return p, &ParamError{Param: "ending_before", Code: codeExclusive, Message: "You may only specify one of these parameters: starting_after, ending_before."}
 	}
 	return p, nil
+}
+
+// Page is which refunds of a charge a request lists.
+type Page struct {
+	Paging
+	Charge string
+}
+
+// ReadPage reads the query of a request for the refunds of a charge. The error is a *[ParamError].
+func ReadPage(query string) (p Page, err error) {
+	f, err := parseForm(query, "")
+	if err != nil {
+		return p, err
+	}
+	var intent string
+	if p.Paging, err = readPaging(f, map[string]*string{"charge": &p.Charge, expandIntent: &intent}); err != nil {
+		return p, err
+	}
+	switch {
+	case intent != "" && p.Charge != "":
+		return p, &ParamError{Param: expandIntent, Code: codeExclusive, Message: "You may only specify one of these parameters: charge, payment_intent."}
+	case intent != "":
+		p.Charge, err = chargeBehind(intent)
+	case p.Charge == "":
+		err = &ParamError{Param: "charge", Code: codeMissing, Message: "Missing required param: charge. Refunds are listed for one charge, or one payment_intent."}
+	}
+	return p, err
+}
+
+// chargeBehind is chargeOf for a parameter payment_intent.
+func chargeBehind(intent string) (string, error) {
+	if id, ok := chargeOf(intent); ok {
+		return id, nil
+	}
+	return "", &ParamError{Param: expandIntent, Code: codeNoSuch, Message: "No such payment_intent: ids of them start with " + intentPrefix + "."}
+}
+
+// Charges is which charges a request lists.
+type Charges struct {
+	Paging
+	// Charge is the one behind a payment intent, "" if the request names none.
+	Charge  string
+	OrderID string
+	// From and Until are when they were created: From is included, Until is not. Zero is no bound.
+	From, Until time.Time
+}
+
+// ReadCharges reads the query of a request that lists charges, or payment intents, and records in v
+// what it expands of each. The error is a *[ParamError].
+func (v *View) ReadCharges(query string) (c Charges, err error) {
+	f, err := parseForm(query, "")
+	if err != nil {
+		return c, err
+	}
+	if err := v.readExpand(f, "data."); err != nil {
+		return c, err
+	}
+	if err := c.readCreated(f); err != nil {
+		return c, err
+	}
+	var intent string
+	to := map[string]*string{"order_id": &c.OrderID}
+	if v.Resource != PaymentIntent {
+		to[expandIntent] = &intent
+	}
+	if c.Paging, err = readPaging(f, to); err != nil {
+		return c, err
+	}
+	c.After, c.Before = v.ObjectID(c.After), v.ObjectID(c.Before)
+	if intent != "" {
+		if c.Charge, err = chargeBehind(intent); err != nil {
+			return c, err
+		}
+		if (c != Charges{Paging: Paging{Limit: c.Limit}, Charge: c.Charge}) {
+			return c, &ParamError{Param: expandIntent, Code: codeExclusive, Message: "A payment_intent has one charge: specify no other parameter with it."}
+		}
+	}
+	return c, nil
+}
+
+// latest is the latest time that created may be compared with: the end of the year 9999, in seconds.
+const latest = 253402300799
+
+// readCreated takes created out of f: a time, or bounds.
+func (c *Charges) readCreated(f form) error {
+	const name = "created"
+	g := f[name]
+	delete(f, name)
+	if g == nil {
+		return nil
+	}
+	bounds := g.inside
+	if g.alone != nil {
+		bounds = map[string][]string{"gte": g.alone, "lte": g.alone}
+	}
+	for _, inner := range slices.Sorted(maps.Keys(bounds)) {
+		full := name + "[" + inner + "]"
+		if g.alone != nil {
+			full = name
+		}
+		if values := bounds[inner]; len(values) != 1 {
+			return invalidParam(full, "send one value")
+		}
+		s, err := strconv.ParseInt(bounds[inner][0], 10, 64)
+		if err != nil || s < 0 || s > latest {
+			return &ParamError{Param: full, Code: codeInteger, Message: "Invalid integer for " + full + ": send a Unix time in seconds."}
+		}
+		switch at := time.Unix(s, 0).UTC(); inner {
+		case "gte", "gt":
+			if inner == "gt" {
+				at = at.Add(time.Second)
+			}
+			if at.After(c.From) {
+				c.From = at
+			}
+		case "lte", "lt":
+			if inner == "lte" {
+				at = at.Add(time.Second)
+			}
+			if c.Until.IsZero() || at.Before(c.Until) {
+				c.Until = at
+			}
+		default:
+			return unknownParam(full)
+		}
+	}
+	return nil
+}
+
+// List renders a page of charges, each as the merchant's API has it: as Stripe does if stripe is set,
+// else as they are.
+func (v View) List(page []json.RawMessage, more, stripe bool) ([]byte, error) {
+	url := payment.Path(payment.Charge)
+	if v.Resource == PaymentIntent {
+		url = "/v1/payment_intents"
+	}
+	l := newList(url)
+	l.HasMore = more
+	for _, body := range page {
+		if stripe {
+			var err error
+			if body, err = v.Object(body); err != nil {
+				return nil, err
+			}
+		}
+		l.Data = append(l.Data, body)
+	}
+	return json.Marshal(l)
 }
 
 // Refunds renders a page of the refunds of a charge, as it was read: as Stripe does, or, without
@@ -485,7 +619,8 @@ func (p Page) Refunds(charge []byte, stripe bool) ([]byte, error) {
 	return json.Marshal(page)
 }
 
-func (v *View) readExpand(f form) error {
+// readExpand takes expand out of f. of is what each property begins with.
+func (v *View) readExpand(f form, of string) error {
 	g := f["expand"]
 	delete(f, "expand")
 	if g == nil {
@@ -493,7 +628,8 @@ func (v *View) readExpand(f form) error {
 	}
 	all, err := g.list("expand")
 	for _, property := range all {
-		if !slices.Contains(expandable[v.Resource], property) {
+		property, ok := strings.CutPrefix(property, of)
+		if !ok || !slices.Contains(expandable[v.Resource], property) {
 			return &ParamError{Param: "expand", Message: "This property cannot be expanded (" + payment.MemberName(property) + ")."}
 		}
 		if property == expandCharge+"."+expandRefunds {

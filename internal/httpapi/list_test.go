@@ -1,0 +1,114 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment"
+)
+
+// Charges are listed in either dialect, as payment intents too, by what the query says.
+func TestListOfCharges(t *testing.T) {
+	id, err := claim.NewObjectID("ch", 7, nil)
+	require.NoError(t, err)
+	const item = `{"id":"ch_1","object":"charge","amount":5,"currency":"usd","status":"succeeded","created":2,"order_id":"o","provider":{"name":"p","reference":"r"},"amount_captured":5,"amount_refunded":2}`
+	var asked payment.List
+	f := newFake()
+	f.object = func(tenant, of string) (claim.State, claim.Response, bool, error) {
+		return claim.Completed, claim.Response{Status: 200, Body: []byte(strings.Replace(item, "ch_1", id, 1))}, tenant == "acme" && of == id, nil
+	}
+	h := newAPI(t, f, func(c *Config) {
+		c.List = func(_ context.Context, l payment.List) ([]json.RawMessage, bool, error) {
+			asked = l
+			for _, cursor := range []string{l.After, l.Before} {
+				if cursor == "ch_gone" {
+					return nil, false, &payment.CursorError{ID: cursor}
+				}
+			}
+			if l.OrderID == "far" {
+				return nil, false, claim.ErrHomeUnreachable
+			}
+			return []json.RawMessage{json.RawMessage(item)}, true, nil
+		}
+	})
+	at := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
+	for query, want := range map[string]payment.List{
+		"":                      {Limit: 10},
+		"?limit=100&order_id=o": {Limit: 100, OrderID: "o"},
+		"?created=7":            {Limit: 10, From: at(7), Until: at(8)},
+		"?created[gte]=7&created[lt]=9&starting_after=ch_9":   {Limit: 10, From: at(7), Until: at(9), After: "ch_9"},
+		"?created%5Bgt%5D=7&created[lte]=9&ending_before=ch_": {Limit: 10, From: at(8), Until: at(10), Before: "ch_"},
+		"?created[gte]=9&created[gt]=3":                       {Limit: 10, From: at(9)},
+	} {
+		want.Tenant = "acme"
+		w := serve(h, request("GET", "/v1/charges"+query, ""))
+		require.Equal(t, 200, w.Code, w.Body)
+		require.Equal(t, `{"object":"list","data":[`+item+`],"has_more":true,"url":"/v1/charges"}`, w.Body.String())
+		require.Equal(t, want, asked, query)
+		for path, prefix := range map[string]string{"/v1/charges": "ch_", "/v1/payment_intents": "pi_"} {
+			asked = payment.List{}
+			w := serve(h, stripely("GET", path+strings.ReplaceAll(query, "=ch_", "="+prefix), ""))
+			require.Equal(t, 200, w.Code, w.Body)
+			require.Equal(t, want, asked, "%s%s", path, query)
+			var page struct {
+				URL  string
+				Data []struct {
+					ID, Object, OrderID string
+					Refunded            int64  `json:"amount_refunded"`
+					Latest              string `json:"latest_charge"`
+				}
+				More bool `json:"has_more"`
+			}
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &page))
+			require.Equal(t, path, page.URL)
+			require.True(t, page.More)
+			require.Equal(t, prefix+"1", page.Data[0].ID)
+		}
+	}
+	w := serve(h, stripely("GET", "/v1/payment_intents?expand[]=data.latest_charge", ""))
+	require.Contains(t, w.Body.String(), `"latest_charge":{"id":"ch_1"`)
+
+	// A payment intent has one charge, as it is read; one that is not there has none.
+	intent := strings.Replace(id, "ch_", "pi_", 1)
+	for query, want := range map[string]int{"?payment_intent=" + intent: 1, "?payment_intent=pi_1": 0} {
+		w := serve(h, stripely("GET", "/v1/charges"+query, ""))
+		require.Equal(t, 200, w.Code)
+		require.Equal(t, want, strings.Count(w.Body.String(), `"payment_intent":"`+intent+`"`))
+		require.Contains(t, w.Body.String(), `"has_more":false`)
+	}
+
+	for query, member := range map[string]string{
+		"limit=0": "limit", "limit=101": "limit", "limit=x": "limit", "created[gte]=soon": "created[gte]", "created=-1": "created", "created[eq]=1": "created[eq]",
+		"created=1&created[gte]=1": "created", "created[gte]=1&created[gte]=2": "created[gte]", "starting_after=ch_gone": "starting_after", "ending_before=ch_gone": "ending_before",
+		"starting_after=ch_1&ending_before=ch_2": "ending_before", "customer=cus_1": "customer", "payment_intent=ch_1": "payment_intent",
+		"payment_intent=" + intent + "&order_id=o": "payment_intent", "order_id=a&order_id=b": "order_id",
+	} {
+		w := serve(h, request("GET", "/v1/charges?"+query, ""))
+		require.Equal(t, 400, w.Code, query)
+		require.Equal(t, member, problemIn(t, w).Member, query)
+		w = serve(h, stripely("GET", "/v1/charges?"+query, ""))
+		require.Equal(t, 400, w.Code, query)
+		require.Equal(t, member, stripeErrorIn(t, w).Error.Param, query)
+	}
+	for _, r := range []string{"/v1/charges?expand[]=data.payment_intent", "/v1/charges?expand[]=x"} {
+		w := serve(h, request("GET", r, ""))
+		require.Equal(t, "expand", problemIn(t, w).Member)
+	}
+	for _, expand := range []string{"payment_intent", "data.refunds.data", "data.customer"} {
+		w := serve(h, stripely("GET", "/v1/charges?expand[]="+expand, ""))
+		require.Equal(t, "expand", stripeErrorIn(t, w).Error.Param, expand)
+	}
+	w = serve(h, request("GET", "/v1/charges?order_id=far", ""))
+	require.Equal(t, "home_unavailable", problemIn(t, w).Error)
+	require.Equal(t, 503, w.Code)
+	require.Equal(t, 404, serve(h, request("GET", "/v1/payment_intents", "")).Code, "without Stripe-Version there are none")
+	require.Equal(t, 401, serve(h, request("GET", "/v1/charges", "", "Authorization", "")).Code)
+	require.Equal(t, "GET, HEAD, POST", serve(h, request("DELETE", "/v1/charges", "")).Header().Get("Allow"), fmt.Sprint(w.Code))
+}
