@@ -18,9 +18,10 @@ type Arrival struct {
 type Content struct {
 	Key       Key
 	Operation string
-	// Input yields the fingerprint, under whichever version the row was written. Its
-	// canonical body is what the provider call carries.
+	// Input yields the fingerprint, under whichever version the row was written.
 	Input FingerprintInput
+	// Payload is [Request.Payload].
+	Payload []byte
 	// Print is Input's fingerprint under [CurrentFingerprint].
 	Print Fingerprint
 	// Also is [Request.Also].
@@ -32,6 +33,14 @@ type Content struct {
 	// Mint holds ID and Receipt for a new claim; Created is set by the transition.
 	Mint        Minted
 	TraceParent string
+}
+
+// payload is what the provider call carries.
+func (c *Content) payload() []byte {
+	if len(c.Payload) > 0 {
+		return c.Payload
+	}
+	return c.Input.Canonical
 }
 
 // Route is how a request came to its claim.
@@ -118,7 +127,7 @@ func (f *Fresh) At(now time.Time) (*Record, Effects) {
 func (r *Record) call(a *Content) outbox.Message {
 	return outbox.Message{
 		ID: r.Minted.ID, Region: r.Home, Kind: outbox.KindProviderCall,
-		Tenant: r.Key.Tenant, Key: r.Key.Value, Operation: r.Operation, Payload: a.Input.Canonical,
+		Tenant: r.Key.Tenant, Key: r.Key.Value, Operation: r.Operation, Payload: a.payload(),
 		TraceParent: a.TraceParent,
 		// The step deletes the released claim's outbox row, and the next generation's
 		// row has the same id. A worker that was paused meanwhile must not hold a fence

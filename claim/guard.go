@@ -181,7 +181,7 @@ func (s *Guarded) TakeOver(ctx context.Context, key Key, home, object, holder, r
 	}
 	begun, err := s.Reattach(ctx, Arrival{
 		Content: Content{
-			Key: key, Operation: rec.Operation, Print: rec.Fingerprint, Input: FingerprintInput{Canonical: call.Payload},
+			Key: key, Operation: rec.Operation, Print: rec.Fingerprint, Payload: call.Payload,
 			CompareOnly: true, TraceParent: call.TraceParent,
 		},
 		Route:  Route{Home: home},

@@ -14,8 +14,11 @@ type Request struct {
 	// Provider names the provider of a new claim or generation. The entry chooses it,
 	// unless the request names it. "": the default of the home's nodes.
 	Provider string
-	// Input holds the canonical body, which is also the operation's payload.
+	// Input holds the canonical body.
 	Input FingerprintInput
+	// Payload is what the executor gets, in this process or when it recovers the claim; empty: the
+	// canonical body.
+	Payload []byte
 	// Also is the fingerprint of the same request in another spelling, which an earlier
 	// try may have used; zero for none. It is only compared: a claim keeps the spelling
 	// that was sent to its provider.

@@ -175,7 +175,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	reply = s.frame(rec, begun.Now, true)
 	switch begun.Decision {
 	case Won, WonUnknown:
-		a := Attempt{Payload: arrival.Input.Canonical, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
+		a := Attempt{Payload: arrival.payload(), Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
 		return s.execute(context.WithoutCancel(ctx), rec, a, sentAt)
 	case Replay:
 		s.note(ctx, rec, "replay")
@@ -253,7 +253,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	}
 	return Arrival{
 		Content: Content{
-			Key: req.Key, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also,
+			Key: req.Key, Operation: req.Operation, Input: req.Input, Payload: req.Payload, Print: fingerprint, Also: req.Also,
 			CompareOnly: req.CompareOnly || !s.has(req),
 			// The receipt is the random part of the id in a shape that a person can read
 			// out. It need not be unique by itself.

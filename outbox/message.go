@@ -75,7 +75,7 @@ type Message struct {
 	Tenant string
 	Key    string
 	// Operation and Payload describe the work: for a provider call the
-	// operation ("charge") and the canonical request body.
+	// operation ("charge") and the request's payload (claim.Request).
 	Operation string
 	Payload   []byte
 	// TraceParent is the W3C context of the request that wrote the row, or "".

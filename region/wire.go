@@ -50,6 +50,7 @@ func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *
 		UnderWayUs:    req.UnderWay().Microseconds(),
 		CompareOnly:   req.CompareOnly,
 		Provider:      req.Provider,
+		Payload:       req.Payload,
 	}
 	if req.Also != (claim.Fingerprint{}) {
 		m.Also, m.AlsoVersion = req.Also.Sum[:], uint32(req.Also.Version)
@@ -121,6 +122,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 			ContentType: m.GetContentType(),
 			Canonical:   m.GetCanonicalBody(),
 		},
+		Payload:     m.GetPayload(),
 		CompareOnly: m.GetCompareOnly(),
 		Provider:    m.GetProvider(),
 		Stamp:       stamp,

@@ -138,7 +138,9 @@ type ExecuteRequest struct {
 	// by itself and acts on its rows as a deputy. pinned_at is absent then.
 	Deputy bool `protobuf:"varint,17,opt,name=deputy,proto3" json:"deputy,omitempty"`
 	// With deputy: the code of the home that a key without one prefers; 0: that of the receiver.
-	PreferHome    uint32 `protobuf:"varint,18,opt,name=prefer_home,json=preferHome,proto3" json:"prefer_home,omitempty"`
+	PreferHome uint32 `protobuf:"varint,18,opt,name=prefer_home,json=preferHome,proto3" json:"prefer_home,omitempty"`
+	// What the executor gets; empty: canonical_body.
+	Payload       []byte `protobuf:"bytes,19,opt,name=payload,proto3" json:"payload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +299,13 @@ func (x *ExecuteRequest) GetPreferHome() uint32 {
 		return x.PreferHome
 	}
 	return 0
+}
+
+func (x *ExecuteRequest) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
 }
 
 type Header struct {
@@ -1265,7 +1274,7 @@ var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\x04\n" +
+	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb0\x04\n" +
 	"\x0eExecuteRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -1287,7 +1296,8 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\bprovider\x18\x10 \x01(\tR\bprovider\x12\x16\n" +
 	"\x06deputy\x18\x11 \x01(\bR\x06deputy\x12\x1f\n" +
 	"\vprefer_home\x18\x12 \x01(\rR\n" +
-	"preferHome\"2\n" +
+	"preferHome\x12\x18\n" +
+	"\apayload\x18\x13 \x01(\fR\apayload\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"~\n" +
