@@ -44,7 +44,7 @@ func (s *Service) Cancel(ctx context.Context, home string, req *Request) (rec Re
 		reply.Away = waited
 		switch begun.Decision {
 		case Won, WonUnknown:
-			reply, err = s.execute(context.WithoutCancel(ctx), &rec, Attempt{Payload: arrival.Input.Canonical, Recovery: begun.Decision == WonUnknown}, sentAt)
+			reply, err = s.execute(context.WithoutCancel(ctx), &rec, Attempt{Payload: arrival.payload(), Recovery: begun.Decision == WonUnknown}, sentAt)
 			rec.State = reply.State
 			return rec, reply, err
 		case Replay:

@@ -50,6 +50,8 @@ type childConfig struct {
 	Notices bool
 	// Stripe, Adyen: the provider speaks that one's API.
 	Stripe, Adyen bool
+	// Gateway is the upstream of a gateway, "" for none.
+	Gateway string
 	// Sink is the endpoint of both tenants, "" for none.
 	Sink string
 }
@@ -318,6 +320,12 @@ func childMain(config string) int {
 		return &pointedStore{s, k.at, c.NoWorker, c.Die == pinned}
 	}
 	cc.Providers = psp.Providers{&pointedProvider{provider, k.at}}
+	if c.Gateway != "" {
+		if err := asGateway(&cc, c.Gateway); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
+	}
 	if c.Second != "" {
 		if err := addSecond(&cc, c.Second); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -31,6 +31,11 @@ var forbidden = []struct{ from, to, why string }{
 	{"region", "internal/httpapi", "requests are read downwards: httpapi, router, region"},
 	{"router", "internal", "domain rooms import no technology"},
 	{"router", "payment", "where a request goes does not depend on what it pays"},
+	{"gateway", "payment", "an API in front of which it is may be of anything"},
+	{"gateway", "region", "what a request means does not depend on where it runs"},
+	{"gateway", "router", "what a request means does not depend on where it runs"},
+	{"gateway", "outbox", "it emits nothing"},
+	{"gateway", "internal", "domain rooms import no store, and httpapi reads gateway, not the other way"},
 	{"payment", "region", "what a charge means does not depend on where it runs"},
 	{"payment", "router", "what a charge means does not depend on where it runs"},
 	{"payment", "internal/embedded", "domain rooms import no store"},
@@ -193,8 +198,8 @@ func allowed(from, to string) bool {
 		return true // what it shows
 	case under(from, "region") && (under(to, "internal/gen")):
 		return true // the wire format is generated there
-	case under(from, "payment") && under(to, "internal/problem"):
-		return true // a decline is remembered as the bytes of a problem
+	case (under(from, "payment") || under(from, "gateway")) && under(to, "internal/problem"):
+		return true // a refusal is remembered as the bytes of a problem
 	case (under(from, "internal/embedded") || under(from, "internal/sqlstore")) && (under(to, "payment/notice") || under(to, "payment/account")):
 		return true // contracts that they implement
 	}

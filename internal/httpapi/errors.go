@@ -127,6 +127,10 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 	if !ok {
 		s.Logger.ErrorContext(r.Context(), "request failed unexpectedly", "route", r.Pattern, "tenant", res.tenant.ID, "error", err)
 	}
+	var said *refusal
+	if !errors.As(err, &said) && res.words[p.Code] != "" {
+		p.Detail = res.words[p.Code]
+	}
 	res.code = p.Code
 	res.Header()["Link"] = []string{s.ErrorPages.LinkOf(p.Code)}
 	if p.Code == problem.StoreUnavailable || p.Code == problem.HomeUnavailable {
@@ -144,8 +148,7 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 		res.failStripe(err, &p)
 		return
 	}
-	var said *refusal
-	if errors.As(err, &said) && said.challenge {
+	if said != nil && said.challenge {
 		h["Www-Authenticate"] = []string{"Bearer"}
 	}
 	res.send(p.Status, problem.ContentType, p.JSON(s.ErrorPages))

@@ -25,6 +25,8 @@ type response struct {
 	held   int64
 	// stripe is nil but for a request that carries Stripe-Version.
 	stripe *stripeExchange
+	// words replace the details of problems; nil: none are.
+	words map[problem.Code]string
 }
 
 // set sets a header.

@@ -122,9 +122,20 @@ type server struct {
 // New returns the API. It is safe for concurrent use and runs nothing in the
 // background. An error names the missing or invalid setting.
 func New(c Config) (http.Handler, error) {
-	switch {
-	case c.Tenants == nil:
+	if c.Tenants == nil {
 		return nil, errors.New("httpapi: Config.Tenants is missing")
+	}
+	s, err := newServer(c)
+	if err != nil {
+		return nil, err
+	}
+	s.mount()
+	return s, nil
+}
+
+// newServer returns a server without routes.
+func newServer(c Config) (*server, error) {
+	switch {
 	case c.Router == nil:
 		return nil, errors.New("httpapi: Config.Router is missing")
 	case c.List == nil:
@@ -171,7 +182,6 @@ func New(c Config) (http.Handler, error) {
 		took:      c.Meters.Histogram(meter.HTTPDuration),
 		closed:    c.Meters.Counter(meter.FailClosed),
 	}
-	s.mount()
 	return s, nil
 }
 
@@ -223,7 +233,19 @@ const pathPaymentIntents = "/v1/payment_intents"
 
 var errNoSuchPath = refuse(problem.NotFound, "There is nothing at this path.")
 
+// mount mounts the routes of the API.
 func (s *server) mount() {
+	handle := s.mountAll(s.routes())
+	// At and below /v1 an unknown path, too, requires a key. Without "/v1" of its own
+	// ServeMux would redirect it to "/v1/".
+	notFound := func(*response, *http.Request) error { return errNoSuchPath }
+	handle("/v1", false, notFound)
+	handle("/v1/", false, notFound)
+}
+
+// mountAll mounts routes and what answers every other path. It returns the function that mounts
+// one more.
+func (s *server) mountAll(all []route) func(pattern string, open bool, h handler) {
 	handle := func(pattern string, open bool, h handler) {
 		if !open && strings.HasPrefix(pattern, "POST ") {
 			h = withQuery(h)
@@ -250,7 +272,7 @@ func (s *server) mount() {
 		})
 	}
 	allows := map[string][]string{}
-	for _, rt := range s.routes() {
+	for _, rt := range all {
 		handle(rt.method+" "+rt.path, rt.open, rt.handle)
 		methods := []string{rt.method}
 		if rt.method == http.MethodGet {
@@ -266,16 +288,25 @@ func (s *server) mount() {
 			return refuse(problem.MethodNotAllowed, "This path only answers to "+allow+".")
 		})
 	}
-	// At and below /v1 an unknown path, too, requires a key. Without "/v1" of its own
-	// ServeMux would redirect it to "/v1/".
-	notFound := func(*response, *http.Request) error { return errNoSuchPath }
-	handle("/v1", false, notFound)
-	handle("/v1/", false, notFound)
-	handle("/", true, notFound)
+	handle("/", true, func(*response, *http.Request) error { return errNoSuchPath })
+	return handle
 }
 
 // ServeHTTP answers one request.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.serve(w, r, func(res *response) {
+		res.stripe = stripeExchangeOf(r)
+		if !clean(r.URL.EscapedPath()) {
+			// ServeMux would redirect, and a redirected POST is another request.
+			s.fail(res, r, errNoSuchPath)
+			return
+		}
+		s.mux.ServeHTTP(res, r)
+	})
+}
+
+// serve answers one request by answer, or by a problem if that panics.
+func (s *server) serve(w http.ResponseWriter, r *http.Request, answer func(*response)) {
 	// Before the look-up of the API key, which may wait.
 	res := &response{ResponseWriter: w, began: time.Now()}
 	defer res.releaseBody()
@@ -295,7 +326,6 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.Logger.DebugContext(r.Context(), "request", "method", r.Method, "route", r.Pattern, "tenant", res.tenant.ID,
 			"status", res.status, "took", time.Since(res.began))
 	}()
-	res.stripe = stripeExchangeOf(r)
 	if len(r.TransferEncoding) > 0 {
 		// A Content-Length beside it is how requests are smuggled past a proxy, and
 		// net/http removes it before a handler can see it. So no connection outlives a
@@ -303,12 +333,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		res.Header()["Connection"] = []string{"close"}
 	}
 	s.limitBody(res, r)
-	if !clean(r.URL.EscapedPath()) {
-		// ServeMux would redirect, and a redirected POST is another request.
-		s.fail(res, r, errNoSuchPath)
-		return
-	}
-	s.mux.ServeHTTP(res, r)
+	answer(res)
 }
 
 func clean(path string) bool {

@@ -22,7 +22,7 @@ type means struct {
 	db        *sqlstore.DB
 	view      *sqlstore.View // as the nodes of the settings' region see it
 	topology  *region.Topology
-	providers []gateway // the default first
+	providers []speaker // the default first
 	seal      *seal.Ring
 	*resources
 }
@@ -88,7 +88,7 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 	return Config{
 		AuditObjects: m.auditObjects(), AuditKeys: m.auditKeys, RunsBook: m.runs.Book(),
 		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
-		Payments: Payments{providers, settings.failover(), notifiers}, Sinks: m.sinks.kinds, LeaveProviders: settings.LeaveProviders,
+		Payments: Payments{Providers: providers, Failover: settings.failover(), Notifiers: notifiers}, Sinks: m.sinks.kinds, LeaveProviders: settings.LeaveProviders,
 		Seal: m.seal, Logger: log,
 	}
 }

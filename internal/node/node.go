@@ -21,6 +21,7 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/meter"
@@ -114,7 +115,7 @@ type Peering struct {
 	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
 }
 
-// Payments is who moves the money. Providers is required.
+// Payments is who moves the money. Providers is required, unless the node is a gateway.
 type Payments struct {
 	// Providers move the money; the first is the default.
 	Providers psp.Providers
@@ -122,6 +123,9 @@ type Payments struct {
 	Failover map[string]payment.Failover
 	// Notifiers verify and parse providers' webhooks, by the name in the path.
 	Notifiers map[string]psp.Notifier
+	// Gateway makes the node a gateway in front of another API, in place of the API of payments.
+	// The node sets what of it is its own: all but Upstream and Timeout. Nil: it is none.
+	Gateway *gateway.Config
 }
 
 // Node is a running node of one region. Its parts set its fields, in their order.
@@ -139,6 +143,7 @@ type Node struct {
 	outages     *region.Outages
 	transport   http.RoundTripper // of forwards
 	peers       *region.Peers
+	gateway     *gateway.Gateway // nil: the node is none
 	service     *claim.Service
 	routes      *router.Router
 	background  background
@@ -242,7 +247,14 @@ func (n *Node) readRegions(ctx context.Context) (parts.Stop, error) {
 }
 
 func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
-	if n.service, err = n.c.service(n.guard, n.log); err != nil {
+	if n.c.Gateway != nil {
+		g := *n.c.Gateway
+		g.Seal, g.RetryAfter, g.Logger = n.c.Seal, n.c.Policy.TryAgainAfter(), n.log
+		if n.gateway, err = gateway.New(g); err != nil {
+			return nil, err
+		}
+	}
+	if n.service, err = n.c.service(n.guard, n.gateway, n.log); err != nil {
 		return nil, err
 	}
 	n.service.Start()
@@ -255,6 +267,7 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 		Unreachable: n.outages.Unreachable, Unready: n.unready, Ready: n.records, Silent: silent, Distance: n.membership.RTT, Meters: n.c.Meters,
 	})
 	return func(ctx context.Context) error {
+		defer n.gateway.Close()
 		defer n.service.Stop()
 		return n.service.Drain(ctx)
 	}, nil
@@ -263,7 +276,7 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	c := &n.c
 	code, _ := c.code(c.Region)
-	api, err := httpapi.New(httpapi.Config{
+	of := httpapi.Config{
 		Tenants: tenants{c.Store, n}, Notices: n.receiver, Region: c.Region, RegionCode: code, Limits: c.Limits,
 		Providers: slices.DeleteFunc(c.Providers.Names(), func(name string) bool { return name == claim.TestProvider }),
 		Elapse:    n.elapse,
@@ -273,11 +286,24 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 			return home.Code, ok
 		},
 		ErrorPages: c.ErrorPages, Random: mints{n.guard}, Ready: n.ready, Answered: n.traffic.answered, Meters: c.Meters, Logger: n.log,
-	})
+	}
+	var api http.Handler
+	var err error
+	if n.gateway != nil {
+		api, err = httpapi.NewGateway(of, n.gateway)
+	} else {
+		api, err = httpapi.New(of)
+	}
 	if err != nil {
 		return nil, err
 	}
 	server := httpapi.NewServer(c.APIListen, n.hand.counting(api), c.Limits, n.log)
+	if n.gateway != nil { // gRPC passes, also without TLS
+		server.Protocols = new(http.Protocols)
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetHTTP2(true)
+		server.Protocols.SetUnencryptedHTTP2(true)
+	}
 	n.serve("api", server, n.apiListener)
 	return func(ctx context.Context) error { return shutdown(ctx, server) }, nil
 }

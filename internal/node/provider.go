@@ -82,8 +82,8 @@ func (p *configuredProvider) accepts(secrets ProviderSecrets) error {
 	return adapter.Close()
 }
 
-// gateway is an opened adapter.
-type gateway interface {
+// speaker is an opened adapter.
+type speaker interface {
 	psp.Provider
 	psp.Notifier
 	Close() error
@@ -91,7 +91,7 @@ type gateway interface {
 
 // made converts an adapter to the interface, so that a nil pointer becomes a nil
 // interface.
-func made[A gateway](p *configuredProvider, adapter A, err error) (gateway, error) {
+func made[A speaker](p *configuredProvider, adapter A, err error) (speaker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("settings: %s, %s or %s: %w", p.at, p.key, p.webhooks, err)
 	}
@@ -99,7 +99,7 @@ func made[A gateway](p *configuredProvider, adapter A, err error) (gateway, erro
 }
 
 // open makes the adapter. It makes no call.
-func (p *configuredProvider) open(secrets ProviderSecrets) (gateway, error) {
+func (p *configuredProvider) open(secrets ProviderSecrets) (speaker, error) {
 	switch p.Kind {
 	case kindStripe:
 		adapter, err := stripe.New(stripe.Config{

@@ -58,7 +58,7 @@ func newHealer(ctx context.Context, c Config, log *slog.Logger) (*Healer, error)
 	if err != nil {
 		return nil, err
 	}
-	service, err := c.service(guard, log)
+	service, err := c.service(guard, nil, log)
 	if err != nil {
 		return nil, err
 	}

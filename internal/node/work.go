@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/outbox"
@@ -57,13 +58,18 @@ func (c *Config) homes() (names []string) {
 }
 
 // service makes the claim service, inside or outside a node.
-func (c *Config) service(guard *claim.Guard, log *slog.Logger) (*claim.Service, error) {
+func (c *Config) service(guard *claim.Guard, through *gateway.Gateway, log *slog.Logger) (*claim.Service, error) {
+	cc := claim.Config{
+		Store: c.claims(guard), Blobs: c.Blobs, Policy: c.Policy, Node: c.Name, Region: c.Region, Code: c.code, Meters: c.Meters, Logger: log,
+	}
+	if through != nil {
+		cc.Executor, cc.Operations = guard.Executor(through), gateway.Operations()
+		return claim.NewService(cc)
+	}
 	of := &charges{Store: c.Store, calls: c.Store.Queue(outbox.ProviderCalls)}
-	s, err := claim.NewService(claim.Config{
-		Store: c.claims(guard), Executor: guard.Executor(c.executor(of, log)), Blobs: c.Blobs,
-		Policy: c.Policy, Node: c.Name, Region: c.Region, Providers: c.Providers.Names(), Unbound: payment.Unbound(), Unstopped: payment.Unstopped(), Code: c.code,
-		Operations: payment.Operations(), Meters: c.Meters, Logger: log,
-	})
+	cc.Executor, cc.Operations = guard.Executor(c.executor(of, log)), payment.Operations()
+	cc.Providers, cc.Unbound, cc.Unstopped = c.Providers.Names(), payment.Unbound(), payment.Unstopped()
+	s, err := claim.NewService(cc)
 	of.service = s
 	return s, err
 }

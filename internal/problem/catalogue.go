@@ -28,7 +28,7 @@ func Catalogue() []Entry { return append([]Entry(nil), catalogue...) }
 func Codes() []Code {
 	var all []Code
 	for _, e := range catalogue {
-		if e.Code != NotReady {
+		if e.Code != NotReady && e.Code != Unreachable {
 			all = append(all, e.Code)
 		}
 	}
@@ -137,6 +137,12 @@ var catalogue = []Entry{
 		Means: "The service has a fault. The request may have reached its key.",
 		Safe:  "Yes, with the same key. It never charges twice.",
 		Do:    "Send the same request with the same key, with growing pauses. If it lasts, report the `Traceparent` of the response.",
+	},
+	{
+		Code: Unreachable, Status: 502, Retry: SameKey, Title: "The upstream cannot be reached",
+		Means: "The gateway could not send the request to the API behind it, so that API did nothing. Only a gateway gives this answer.",
+		Safe:  "Yes.",
+		Do:    "Send the same request with the same key again, after a pause.",
 	},
 	{
 		Code: StoreUnavailable, Status: 503, Retry: SameKey, Title: "The store is unavailable",

@@ -17,13 +17,16 @@ type Pages string
 // it resolves against the URL of the request, at whichever region was asked.
 const Served Pages = "/errors/"
 
+// Behind is the path at which a gateway does, as its other paths are the upstream's.
+const Behind Pages = "/_homeward/errors/"
+
 // oldType begins the type of problems that were rendered before there were pages. Such
 // answers are still replayed.
 const oldType = "urn:homeward:error:"
 
 // Validate returns what is wrong with p, in words that follow a setting's name.
 func (p Pages) Validate() error {
-	if p == "" || p == Served {
+	if p == "" || p == Served || p == Behind {
 		return nil
 	}
 	u, err := url.Parse(string(p))

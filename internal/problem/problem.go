@@ -56,6 +56,9 @@ const (
 	// NotReady is the answer of /readyz to load balancers and operators. No merchant's
 	// request is answered so.
 	NotReady Code = "not_ready"
+	// Unreachable is a gateway's, whose upstream got nothing of a request. No merchant's request to
+	// the API of payments is answered so.
+	Unreachable Code = "upstream_unreachable"
 )
 
 // Retry says what a caller may do next; it is the member "retry".

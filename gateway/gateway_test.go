@@ -1,0 +1,364 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/internal/seal/sealtest"
+)
+
+func newGateway(t *testing.T, upstream string, change ...func(*Config)) *Gateway {
+	t.Helper()
+	u, err := ReadUpstream(upstream)
+	require.NoError(t, err)
+	c := Config{Upstream: u, Seal: sealtest.Ring(1), Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}
+	for _, ch := range change {
+		ch(&c)
+	}
+	g, err := New(c)
+	require.NoError(t, err)
+	t.Cleanup(g.Close)
+	return g
+}
+
+var key = claim.Key{Tenant: Tenant, Value: "k-1"}
+
+// post is a request as a server reads it.
+func post(target, body string, headers ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, target, strings.NewReader(body))
+	r.Header.Set("Idempotency-Key", key.Value)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// attempt makes the first attempt of r.
+func attempt(t *testing.T, g *Gateway, r *http.Request) claim.Outcome {
+	t.Helper()
+	return g.Attempt(t.Context(), attemptOf(t, g, r))
+}
+
+func attemptOf(t *testing.T, g *Gateway, r *http.Request) claim.Attempt {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	req := claim.Request{Key: key}
+	require.NoError(t, g.Request(r, body, &req))
+	return claim.Attempt{Record: claim.Record{Key: key, Minted: claim.Minted{ID: "gw_1"}}, Payload: req.Payload}
+}
+
+func TestHowRepliesAreRead(t *testing.T) {
+	for status, want := range map[int]claim.Outcome{
+		200: &claim.Done{}, 201: &claim.Done{}, 204: &claim.Done{}, 303: &claim.Done{},
+		400: &claim.Refused{}, 402: &claim.Refused{}, 404: &claim.Refused{}, 422: &claim.Refused{},
+		401: &claim.Released{}, 403: &claim.Released{}, 429: &claim.Released{},
+		408: &claim.Unknown{}, 409: &claim.Unknown{}, 425: &claim.Unknown{}, 500: &claim.Unknown{}, 502: &claim.Unknown{}, 503: &claim.Unknown{}, 504: &claim.Unknown{}, 599: &claim.Unknown{},
+	} {
+		upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(status)
+		}))
+		got := attempt(t, newGateway(t, upstream.URL), post("/orders", "{}"))
+		upstream.Close()
+		require.IsType(t, want, got, "%d", status)
+		if done, ok := got.(*claim.Done); ok {
+			require.Equal(t, status, done.Response.Status)
+			require.Equal(t, "/elsewhere", done.Response.Field("Location"), "a redirect is the caller's to follow")
+		}
+	}
+}
+
+func TestAReplyIsKeptByteForByte(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write([]byte(`{"id":7}`))
+	require.NoError(t, z.Close())
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Link"] = []string{"</a>; rel=a", "</b>; rel=b"}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("Set-Cookie", "session=1")
+		w.Header().Set("Connection", "X-Hop")
+		w.Header().Set("X-Hop", "1")
+		w.Header().Set("Trailer", "X-Sum")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(packed.Bytes())
+		w.Header().Set("X-Sum", "1")
+	}))
+	defer upstream.Close()
+	got := attempt(t, newGateway(t, upstream.URL), post("/orders", "{}")).(*claim.Done)
+	require.Equal(t, claim.Response{Status: 201, Body: packed.Bytes(), Header: []claim.HeaderField{
+		{Name: "Content-Encoding", Value: "gzip"}, {Name: "Content-Type", Value: "application/json"}, {Name: "Link", Value: "</a>; rel=a, </b>; rel=b"},
+	}}, got.Response)
+}
+
+func TestAReplyThatIsTooLongIsKeptWithoutItsBody(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Location", "/orders/7")
+		_, _ = w.Write(make([]byte, replyBytes+1))
+	}))
+	defer upstream.Close()
+	got := attempt(t, newGateway(t, upstream.URL), post("/orders", "{}")).(*claim.Done)
+	require.Equal(t, claim.Response{Status: 200, Header: []claim.HeaderField{{Name: "Location", Value: "/orders/7"}}}, got.Response)
+}
+
+func TestWhatTheUpstreamGets(t *testing.T) {
+	var got *http.Request
+	var body []byte
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+	}))
+	defer upstream.Close()
+	g := newGateway(t, upstream.URL+"/base")
+	r := post("/orders/a%2Fb?x=1&x=2;y", "\x00\xffbody", "Authorization", "Bearer t", "X-Twice", "1", "X-Twice", "2", "Expect", "100-continue", "Trailer", "X-Sum",
+		"Connection", "close, X-Hop", "X-Hop", "1", "Te", "trailers", "Transfer-Encoding", "chunked", "Upgrade", "h2c", "X-Forwarded-For", "192.0.2.7")
+	r.RemoteAddr, r.Host, r.ContentLength = "198.51.100.1:9", "api.example.com", -1
+	require.IsType(t, &claim.Done{}, attempt(t, g, r))
+	require.Equal(t, "/base/orders/a%2Fb?x=1&x=2;y", got.RequestURI)
+	require.Equal(t, strings.TrimPrefix(upstream.URL, "http://"), got.Host)
+	require.Equal(t, "\x00\xffbody", string(body))
+	require.Equal(t, http.Header{
+		"Idempotency-Key": {key.Value}, "Authorization": {"Bearer t"}, "X-Twice": {"1", "2"}, "Content-Length": {"6"},
+		"X-Forwarded-For": {"192.0.2.7, 198.51.100.1"}, "X-Forwarded-Host": {"api.example.com"}, "X-Forwarded-Proto": {"http"},
+	}, got.Header)
+
+	require.IsType(t, &claim.Done{}, attempt(t, g, post("/empty", "")))
+	require.Equal(t, []string{key.Value, "0"}, []string{got.Header.Get("Idempotency-Key"), got.Header.Get("Content-Length")})
+	require.Empty(t, got.TransferEncoding)
+}
+
+// scripted is an upstream that answers nothing but what its script writes, connection by
+// connection; it counts the requests whose head it has read.
+type scripted struct {
+	net.Listener
+	mu   sync.Mutex
+	seen []string // request lines
+}
+
+func script(t *testing.T, answer func(n int, conn net.Conn, r *http.Request) bool) *scripted {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &scripted{Listener: l}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer func() { _ = conn.Close() }()
+				in := bufio.NewReader(conn)
+				for {
+					r, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					s.mu.Lock()
+					s.seen = append(s.seen, r.Method+" "+r.URL.Path)
+					n := len(s.seen)
+					s.mu.Unlock()
+					_, _ = io.Copy(io.Discard, r.Body)
+					if !answer(n, conn, r) {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
+	return s
+}
+
+func (s *scripted) requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.seen...)
+}
+
+// TestAKeptConnectionThatEndsRepeatsNothing: net/http sends a request again by itself where a kept
+// connection ends under it, above all one with an Idempotency-Key.
+func TestAKeptConnectionThatEndsRepeatsNothing(t *testing.T) {
+	for _, header := range []string{"X-Other", "X-Idempotency-Key"} {
+		for _, body := range []string{"", "{}"} {
+			s := script(t, func(n int, conn net.Conn, _ *http.Request) bool {
+				if n == 1 {
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				}
+				return n == 1 // the second request is read, and its connection closed
+			})
+			g := newGateway(t, "http://"+s.Addr().String())
+			require.IsType(t, &claim.Done{}, attempt(t, g, post("/one", body, header, "1")))
+			got := attempt(t, g, post("/two", body, header, "1"))
+			require.IsType(t, &claim.Unknown{}, got)
+			require.Equal(t, []string{"POST /one", "POST /two"}, s.requests(), "%s %q", header, body)
+		}
+	}
+}
+
+func TestBrokenRepliesAreUnknown(t *testing.T) {
+	for name, reply := range map[string]string{
+		"no reply":          "",
+		"half a head":       "HTTP/1.1 200 OK\r\nContent-Le",
+		"half a body":       "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+		"half a chunk":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhal",
+		"no HTTP":           "SSH-2.0-OpenSSH_9.9\r\n",
+		"another protocol":  "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+		"a refusal, broken": "HTTP/1.1 404 Not Found\r\nContent-Length: 10\r\n\r\nhalf",
+	} {
+		s := script(t, func(_ int, conn net.Conn, _ *http.Request) bool {
+			_, _ = io.WriteString(conn, reply)
+			return false
+		})
+		got := attempt(t, newGateway(t, "http://"+s.Addr().String()), post("/one", "{}"))
+		require.IsType(t, &claim.Unknown{}, got, name)
+		require.Len(t, s.requests(), 1, name)
+	}
+}
+
+func TestATimeoutIsUnknown(t *testing.T) {
+	held := make(chan struct{})
+	s := script(t, func(int, net.Conn, *http.Request) bool { <-held; return false })
+	defer close(held)
+	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), func(c *Config) { c.Timeout = 50 * time.Millisecond }), post("/one", "{}"))
+	require.Equal(t, "no_answer", got.(*claim.Unknown).Reason)
+	require.Len(t, s.requests(), 1)
+}
+
+// TestWhatWasNotSentIsANo: nothing listens there, so that the key is free for the next try.
+func TestWhatWasNotSentIsANo(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	got := attempt(t, newGateway(t, "http://"+l.Addr().String()), post("/one", "{}")).(*claim.Released)
+	p, err := problem.Parse(got.Response.Body)
+	require.NoError(t, err)
+	require.Equal(t, []any{problem.Unreachable, problem.SameKey, 502}, []any{p.Code, p.Retry, got.Response.Status})
+	require.Equal(t, "not_sent", got.Reason)
+}
+
+func TestARecoverySendsNothing(t *testing.T) {
+	s := script(t, func(int, net.Conn, *http.Request) bool { return false })
+	g := newGateway(t, "http://"+s.Addr().String())
+	a := attemptOf(t, g, post("/one", "{}"))
+	a.Recovery = true
+	got := g.Attempt(t.Context(), a).(*claim.Unknown)
+	require.Equal(t, "cannot_repeat", got.Reason)
+	p, err := problem.Parse(got.GiveUp.Response.Body)
+	require.NoError(t, err)
+	require.Equal(t, []any{problem.OutcomeUnknown, problem.Never}, []any{p.Code, p.Retry})
+	require.Empty(t, s.requests())
+}
+
+func TestAPayloadIsSealedForItsKey(t *testing.T) {
+	s := script(t, func(int, net.Conn, *http.Request) bool { return false })
+	g := newGateway(t, "http://"+s.Addr().String())
+	a := attemptOf(t, g, post("/one", "{}", "Authorization", "Bearer secret"))
+	require.NotContains(t, string(a.Payload), "secret")
+	a.Record.Key.Value = "k-2"
+	require.Equal(t, "payload_unreadable", g.Attempt(t.Context(), a).(*claim.Released).Reason)
+	require.Empty(t, s.requests())
+
+	open := newGateway(t, "http://"+s.Addr().String(), func(c *Config) { c.Seal = nil })
+	require.ErrorIs(t, open.Request(post("/one", "{}"), nil, &claim.Request{Key: key}), claim.ErrUnavailable)
+}
+
+func TestGuards(t *testing.T) {
+	g := newGateway(t, "http://127.0.0.1:9")
+	for _, tc := range []struct {
+		method  string
+		headers []string
+		want    bool
+	}{
+		{"POST", []string{"Idempotency-Key", "k"}, true},
+		{"PATCH", []string{"Idempotency-Key", "k"}, true},
+		{"POST", []string{"Idempotency-Key", ""}, true}, // refused, not passed
+		{"POST", nil, false},
+		{"PUT", []string{"Idempotency-Key", "k"}, false},
+		{"GET", []string{"Idempotency-Key", "k"}, false},
+		{"POST", []string{"Idempotency-Key", "k", "Content-Type", "application/grpc+proto"}, false},
+	} {
+		r := httptest.NewRequest(tc.method, "/", nil)
+		for i := 0; i < len(tc.headers); i += 2 {
+			r.Header.Set(tc.headers[i], tc.headers[i+1])
+		}
+		require.Equal(t, tc.want, g.Guards(r), "%v", tc)
+	}
+}
+
+func TestWhatIsTheSameRequest(t *testing.T) {
+	g := newGateway(t, "http://127.0.0.1:9")
+	print := func(r *http.Request) claim.Fingerprint {
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		req := claim.Request{Key: key}
+		require.NoError(t, g.Request(r, body, &req))
+		require.Equal(t, Operation, req.Operation)
+		f, err := req.Input.Fingerprint(claim.CurrentFingerprint)
+		require.NoError(t, err)
+		return f
+	}
+	const kind = "Content-Type"
+	first := print(post("/orders?a=1", `{"a":1,"b":[2.0]}`, kind, "application/json"))
+	for _, same := range []*http.Request{
+		post("/orders?a=1", "{ \"b\":[2], \"a\":1e0 }", kind, "application/json; charset=utf-8"),
+		post("/orders?a=1", `{"a":1,"b":[2.0]}`, kind, "application/json", "User-Agent", "another", "X-Request-Id", "7", "Traceparent", "00-1"),
+	} {
+		require.Equal(t, first, print(same))
+	}
+	long := strings.Repeat("p", 2*maxPart)
+	for _, other := range []*http.Request{
+		post("/orders?a=2", `{"a":1,"b":[2.0]}`, kind, "application/json"),
+		post("/order?a=1", `{"a":1,"b":[2.0]}`, kind, "application/json"),
+		post("/orders?a=1", `{"a":1,"b":[3]}`, kind, "application/json"),
+		post("/orders?a=1", `{"a":1,"b":[2.0]}`, kind, "text/plain"),
+		post("/orders?a=1", `{"a":1,"b":[2.0]}`, kind, "application/json", "Authorization", "Bearer other"),
+		post("/orders?a=1", `{"a":1,"b":[2.0]}`, kind, "application/json", "Content-Encoding", "gzip"),
+		post("/"+long, "", kind, "application/json"),
+	} {
+		require.NotEqual(t, first, print(other))
+	}
+	require.NotEqual(t, print(post("/"+long+"1", "")), print(post("/"+long+"2", "")))
+	require.NotEqual(t, print(post("/", "a=1")), print(post("/", "a=1 ")), "what is not JSON is compared byte for byte")
+	require.NotEqual(t, print(post("/", "{]", kind, "application/json")), print(post("/", "{ ]", kind, "application/json")), "nor is what only says so")
+}
+
+func TestUpstreams(t *testing.T) {
+	for _, bad := range []string{"", "127.0.0.1:9000", "ftp://x", "http://", "http://u:p@x", "http://x?q=1", "http://x#f", "http://[::1"} {
+		_, err := ReadUpstream(bad)
+		require.Error(t, err, bad)
+	}
+	_, err := New(Config{Upstream: &url.URL{}})
+	require.ErrorContains(t, err, "http://127.0.0.1:9000")
+}
+
+func TestAnAttemptEndsWithItsLease(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := script(t, func(int, net.Conn, *http.Request) bool { cancel(); return true })
+	g := newGateway(t, "http://"+s.Addr().String())
+	require.IsType(t, &claim.Unknown{}, g.Attempt(ctx, attemptOf(t, g, post("/one", "{}"))))
+}

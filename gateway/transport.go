@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// idleFor is how long a connection may be idle before a guarded request gets another one.
+	// Servers close idle ones, after two seconds or later as they are commonly set. A request that
+	// meets the end of its connection has an unknown outcome.
+	idleFor = time.Second
+	// idleConns are kept for the next requests. More at once get connections of their own.
+	idleConns = 256
+	// dialFor bounds what precedes a request. Nothing is sent by then.
+	dialFor = 10 * time.Second
+)
+
+// callTransport makes the transport of guarded requests: one request at a time on a connection, no
+// proxy of the environment, and the reply's bytes as they come.
+func callTransport() *http.Transport {
+	var only http.Protocols
+	only.SetHTTP1(true)
+	dialer := &net.Dialer{Timeout: dialFor}
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &countedConn{Conn: conn}, nil
+		},
+		Protocols: &only, DisableCompression: true, TLSHandshakeTimeout: dialFor,
+		IdleConnTimeout: idleFor, MaxIdleConns: idleConns, MaxIdleConnsPerHost: idleConns,
+	}
+}
+
+// countedConn counts writes.
+type countedConn struct {
+	net.Conn
+	writes atomic.Int64
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// counted is the countedConn below conn, which may be TLS.
+func counted(conn net.Conn) *countedConn {
+	for {
+		switch c := conn.(type) {
+		case *countedConn:
+			return c
+		case interface{ NetConn() net.Conn }:
+			conn = c.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
+// send sends r once. sent is false if certainly no byte of r was sent.
+func (g *Gateway) send(r *http.Request) (resp *http.Response, sent bool, err error) {
+	var used atomic.Pointer[countedConn]
+	var before atomic.Int64
+	resp, err = g.call.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			if c := counted(info.Conn); c != nil {
+				before.Store(c.writes.Load())
+				used.Store(c)
+			}
+		},
+	})))
+	c := used.Load()
+	return resp, err == nil || c != nil && c.writes.Load() != before.Load(), err
+}
+
+// newPass makes the handler of what is not guarded.
+func (g *Gateway) newPass() http.Handler {
+	plain := http.DefaultTransport.(*http.Transport).Clone()
+	plain.Proxy, plain.DisableCompression, plain.MaxIdleConnsPerHost = nil, true, idleConns
+	grpc := plain.Clone()
+	grpc.Protocols = new(http.Protocols) // also without TLS, where nothing is negotiated
+	grpc.Protocols.SetHTTP2(true)
+	grpc.Protocols.SetUnencryptedHTTP2(true)
+	return &httputil.ReverseProxy{
+		Rewrite: func(pr *httputil.ProxyRequest) {
+			pr.SetURL(g.c.Upstream)
+			forward(pr)
+			pr.Out.Trailer = pr.In.Trailer // the map, whose values arrive behind the body
+		},
+		FlushInterval: -1,
+		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if isGRPC(r) {
+				return grpc.RoundTrip(r)
+			}
+			return plain.RoundTrip(r)
+		}),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			g.log.WarnContext(r.Context(), "the upstream did not answer a request that is not guarded", "error", err)
+			w.WriteHeader(http.StatusBadGateway)
+		},
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
