@@ -173,7 +173,7 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 				t.Created, t.Order, t.Metadata = time.Unix(7, 0), "o-\"1\"", `{"color":"red"}`
 				return t
 			}()},
-			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":7,"order_id":"o-\"1\"","metadata":{"color":"red"}` + provider + `px_charge"},"amount_captured":1999,"amount_refunded":0`,
+			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":7,"livemode":true,"order_id":"o-\"1\"","metadata":{"color":"red"}` + provider + `px_charge"},"amount_captured":1999,"amount_refunded":0`,
 		},
 		"a refund that failed": {
 			refund, answerOf(refund, "refund", "succeeded", `,"charge":"`+paid+`"`), []ledger.Transaction{charge, backTo(charge, refund, "europe", 5), ledger.FailureOf(backTo(charge, refund, "europe", 5))},

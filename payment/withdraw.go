@@ -3,6 +3,7 @@ package payment
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
@@ -88,7 +89,7 @@ func (t *attempt) withdrawn(ref string, moved *ledger.Transaction) claim.Outcome
 	}
 	if moved != nil {
 		ghost := *moved
-		ghost.ID, ghost.Kind, ghost.Credit = ledger.GhostID(ghost.Provider, ref), ledger.Ghost, ledger.Suspense(ghost.Tenant)
+		ghost.ID, ghost.Kind, ghost.Credit, ghost.Created = ledger.GhostID(ghost.Provider, ref), ledger.Ghost, ledger.Suspense(ghost.Tenant), time.Time{}
 		payload, err := json.Marshal(Withdrawn{ghost.Object, ghost.Provider, ref, ghost.Amount, ghost.Currency})
 		if err != nil {
 			panic("payment: a withdrawn charge cannot be written: " + err.Error()) // strings and numbers always encode
