@@ -74,6 +74,24 @@ func (w *story) reads(path string, headers ...string) (got reading, tag string) 
 	return got, tag
 }
 
+// lists reads a list in each region: all answer the same.
+func (w *story) lists(query string) (all []reading) {
+	w.t.Helper()
+	first := ""
+	for _, region := range regions {
+		a := w.get(region, "/v1/charges"+query)
+		require.Equal(w.t, http.StatusOK, a.Status, "%s: %s", region, a)
+		if first == "" {
+			first = string(a.Body)
+			var page struct{ Data []reading }
+			require.NoError(w.t, json.Unmarshal(a.Body, &page))
+			all = page.Data
+		}
+		require.Equal(w.t, first, string(a.Body), region)
+	}
+	return all
+}
+
 // A charge is refunded under keys of three regions, and at the provider; one refund fails since, and
 // the payer disputes the rest. Each region reads at once what is so, and a retry what was answered.
 func readInThree(w *story) {
@@ -143,6 +161,21 @@ func readInThree(w *story) {
 	w.quiet()
 	got, _ = w.reads("/v1/charges/" + gone)
 	require.Equal(w.t, reading{ID: gone, Status: "failed", AsOf: got.AsOf}, got)
+
+	// A third charge is at home elsewhere. Each region lists all three, and finds that of the order.
+	far := charge(stamped(w.t, asia), 800)
+	third := objectID(w.t, w.answered(us, far, http.StatusCreated))
+	var found []string
+	for _, one := range w.lists("") {
+		found = append(found, one.ID)
+	}
+	require.ElementsMatch(w.t, []string{third, gone, id}, found)
+	one := w.lists("?order_id=o-1")
+	require.Len(w.t, one, 1)
+	require.Equal(w.t, reading{ID: id, Status: "succeeded", OrderID: "o-1", Captured: 10000, Refunded: sum - 3000 + 500, Disputes: one[0].Disputes}, one[0])
+	require.Equal(w.t, "lost", one[0].Disputes[0].Status)
+	next := w.lists("?limit=1&starting_after=" + found[0])
+	require.Equal(w.t, found[1], next[0].ID)
 	w.agrees()
 }
 
@@ -201,4 +234,7 @@ func readFromBooks(w *story) {
 	require.Equal(w.t, "open", got.Disputes[0].Status)
 	got, _ = w.reads("/v1/refunds/" + back)
 	require.Equal(w.t, "failed", got.Status)
+	all := w.lists("")
+	require.Len(w.t, all, 1, "what was refused is in no list")
+	require.Equal(w.t, []any{id, int64(0), "open"}, []any{all[0].ID, all[0].Refunded, all[0].Disputes[0].Status})
 }

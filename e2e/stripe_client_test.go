@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -218,7 +219,48 @@ func TestStripeGoPaysAndRefunds(t *testing.T) {
 	require.EqualValues(t, 800, sum)
 	require.Equal(t, 4, listed)
 
-	w.judge.once(t, 8)
+	// All payments, the latest first, as charges and as payment intents, by the SDK's own paging.
+	one, err := c.V1PaymentIntents.Create(w.ctx, intentOf(700, "pm_card_visa"))
+	require.NoError(t, err)
+	since := charge.Created
+	ofCharges := &stripe.ChargeListParams{CreatedRange: &stripe.RangeQueryParams{GreaterThanOrEqual: since}}
+	ofCharges.Limit = stripe.Int64(2)
+	var charges []*stripe.Charge
+	for c, err := range c.V1Charges.List(w.ctx, ofCharges).All(w.ctx) {
+		require.NoError(t, err)
+		charges = append(charges, c)
+	}
+	ids := func(all []*stripe.Charge) (ids []string) {
+		for _, c := range all {
+			ids = append(ids, c.ID)
+		}
+		return ids
+	}
+	require.ElementsMatch(t, []string{charge.ID, intent.LatestCharge.ID, one.LatestCharge.ID}, ids(charges))
+	require.True(t, slices.IsSortedFunc(charges, func(a, b *stripe.Charge) int { return cmp.Compare(b.Created, a.Created) }))
+	for _, c := range charges {
+		if c.ID == charge.ID {
+			require.EqualValues(t, 800, c.AmountRefunded)
+			require.Equal(t, map[string]string{"order_id": "6735"}, c.Metadata)
+			require.Equal(t, charge.Created, c.Created)
+		}
+	}
+	ofIntents := &stripe.PaymentIntentListParams{}
+	ofIntents.Limit = stripe.Int64(1)
+	ofIntents.AddExpand("data.latest_charge")
+	var intents []string
+	for pi, err := range c.V1PaymentIntents.List(w.ctx, ofIntents).All(w.ctx) {
+		require.NoError(t, err)
+		require.Equal(t, pi.ID, pi.LatestCharge.PaymentIntent.ID)
+		intents = append(intents, pi.LatestCharge.ID)
+	}
+	require.Equal(t, ids(charges), intents)
+	for c, err := range c.V1Charges.List(w.ctx, &stripe.ChargeListParams{PaymentIntent: stripe.String(intent.ID)}).All(w.ctx) {
+		require.NoError(t, err)
+		require.Equal(t, intent.LatestCharge.ID, c.ID)
+	}
+
+	w.judge.once(t, 9)
 }
 
 // What is lost on the way, before or after the node has done its work, stripe-go repeats

@@ -135,6 +135,13 @@ func TestStripeNode(t *testing.T) {
 	require.Equal(t, "list", done(reads[1:]).Object.Object)
 	require.Equal(t, refund.Object.ID, reads[1].Object.Data[0].ID)
 	require.False(t, reads[1].Object.HasMore)
+	reads = viaNode(t, l, false,
+		nodeCall{"paymentIntents", "list", []any{args{"created": args{"gte": 1}, "limit": 1}}},
+		nodeCall{"charges", "list", []any{args{"payment_intent": intent.Object.ID}}})
+	require.Len(t, done(reads[:1]).Object.Data, 1)
+	require.True(t, reads[0].Object.HasMore)
+	require.Len(t, done(reads[1:]).Object.Data, 1)
+	require.Equal(t, refund.Object.Charge, reads[1].Object.Data[0].ID)
 
 	w.failsOnce(simulator.Faults{DropReply: 1})
 	l.fates()
