@@ -252,6 +252,59 @@ func (w *world) passes(t *testing.T, by time.Duration) {
 	require.Equal(t, http.StatusOK, r.Status, "%s", r.Body)
 }
 
+// TestTestPaymentsAreUndone: what a merchant undoes with a live key, it can try with a test key: a key
+// that is given up, a hold that is captured in part or canceled, an order that is not paid in time.
+func TestTestPaymentsAreUndone(t *testing.T) {
+	t.Parallel()
+	w := startWorld(t, nil, withTestSide)
+	makes := func(key, more string) *answer.Answer {
+		return w.send(w.ctx, us, request{acmeTest, "/v1/charges", key, `{"amount":500,"currency":"usd",` + more + `}`, ""})
+	}
+	until := func(key, what string) {
+		status, err := w.inspect(w.ctx, us, acmeTest, key)
+		require.NoError(t, err)
+		until(t, key+" has "+what, func() bool {
+			return strings.Contains(string(w.read(us, acmeTest, "/v1/charges/"+status.Object).Body), what)
+		})
+	}
+	for _, key := range []string{"paid", "never-sent"} {
+		if key == "paid" {
+			require.Equal(t, http.StatusCreated, makes(key, `"payment_method":"pm_card_visa"`).Status)
+		}
+		until := func() *answer.Answer {
+			return w.send(w.ctx, eu, request{acmeTest, "/v1/idempotency-keys/" + key + "/cancel", "", "{}", ""})
+		}
+		r := until()
+		for deadline := time.Now().Add(patience); r.Status == http.StatusAccepted && time.Now().Before(deadline); r = until() {
+			_ = wait(w.ctx, pauseAfter(r))
+		}
+		require.Equal(t, http.StatusOK, r.Status, "%s: %s", key, r.Body)
+	}
+	until("paid", `"amount_refunded":500`)
+	require.Equal(t, http.StatusGone, makes("never-sent", `"payment_method":"pm_card_visa"`).Status)
+
+	for key, order := range map[string]request{
+		"captured": {acmeTest, "/capture", "capture", `{"amount":300}`, ""}, "let-go": {acmeTest, "/cancel", "let-go-now", `{}`, ""},
+	} {
+		held := makes(key, `"capture_method":"manual","payment_method":"pm_card_visa"`)
+		require.Equal(t, http.StatusAccepted, held.Status, "%s", held.Body)
+		require.Contains(t, string(held.Body), `"status":"requires_capture"`)
+		order.path = "/v1/charges/" + objectID(t, held) + order.path
+		require.Contains(t, []int{http.StatusOK, http.StatusAccepted}, w.send(w.ctx, eu, order).Status)
+	}
+	until("captured", `"amount_captured":300`)
+	until("let-go", `"not_found"`)
+
+	in := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	require.Equal(t, http.StatusServiceUnavailable, makes("late", `"expires_at":"`+in+`","payment_method":"pm_card_provider_down"`).Status)
+	w.passes(t, 2*time.Hour)
+	until("late", `"not_found"`)
+	late := makes("late", `"expires_at":"`+in+`","payment_method":"pm_card_provider_down"`)
+	require.Equal(t, http.StatusPaymentRequired, late.Status)
+	require.Contains(t, string(late.Body), `"code":"expired"`)
+	w.judge.once(t, 0)
+}
+
 // TestATestClockMovesNoLiveTenant: a live key cannot let time pass, and a test key does it for its own
 // side alone.
 func TestATestClockMovesNoLiveTenant(t *testing.T) {

@@ -168,17 +168,12 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 // run is Attempt with the provider of the claim selected.
 func (t *attempt) run(ctx context.Context) claim.Outcome {
 	e, a := t.Executor, &t.Attempt
-	intent, err := Parse(t.op, a.Payload)
-	if err != nil {
+	if err := t.parse(); err != nil {
 		e.log.ErrorContext(ctx, "stored request does not parse; nothing was sent to the provider",
 			"object", a.Record.Minted.ID, "error", err)
 		return t.unknown(ctx, reasonUnreadable)
 	}
-	t.intent = intent
-	t.intent.test = !claim.Livemode(a.Record.Key.Tenant)
-	if ahead := a.Record.Ahead(); ahead > 0 && !intent.ExpiresAt.IsZero() {
-		t.intent.ExpiresAt = intent.ExpiresAt.Add(-ahead)
-	}
+	intent := &t.intent
 	if a.Closing {
 		return t.expired()
 	}
@@ -241,6 +236,20 @@ func (t *attempt) run(ctx context.Context) claim.Outcome {
 	default:
 		return t.ask(ctx, expired)
 	}
+}
+
+// parse reads the request, for the tenant's side and by the time that has passed for it.
+func (t *attempt) parse() error {
+	in, err := Parse(t.op, t.Payload)
+	if err != nil {
+		return err
+	}
+	in.test = !claim.Livemode(t.Record.Key.Tenant)
+	if ahead := t.Record.Ahead(); ahead > 0 && !in.ExpiresAt.IsZero() {
+		in.ExpiresAt = in.ExpiresAt.Add(-ahead)
+	}
+	t.intent = in
+	return nil
 }
 
 // reported reports whether the provider to call has notified us of the requested movement,

@@ -32,19 +32,14 @@ type Withdrawn struct {
 func (t *attempt) withdraw(ctx context.Context) claim.Outcome {
 	first := !t.Recovery && t.Found == nil
 	if t.op == CancelKey || t.Closing || first {
-		if in, err := Parse(t.op, t.Payload); err == nil { // a closing has no request, and no event
-			t.intent = in
-		}
+		_ = t.parse() // a closing has no request, and no event
 		return t.withdrawn("", nil)
 	}
 	o := t.Found
 	if o == nil {
 		o = t.run(ctx)
-	} else {
-		var err error
-		if t.intent, err = Parse(t.op, t.Payload); err != nil {
-			return o // which is unknown
-		}
+	} else if t.parse() != nil {
+		return o // which is unknown
 	}
 	switch o := o.(type) {
 	case *claim.Done:

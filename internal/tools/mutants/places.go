@@ -289,7 +289,7 @@ var rooms = []room{
 		{"payment/repeat-refused", "attempt.declined", "t.Recovery && !t.cleared", "false"},
 		{"payment/told-by-another", "attempt.reported", "t.ReportedBy != t.name", "false"},
 		{"payment/told-of-an-account", "attempt.reported", "psp.AccountOf(t.ReportedRef) == in", "psp.AccountOf(t.ReportedRef) == in || true"},
-		{"payment/refused-by-another", "Executor.Attempt", `a.Refused != "" && a.ReportedBy == t.name`, `a.Refused != ""`},
+		{"payment/refused-by-another", "attempt.run", `a.Refused != "" && a.ReportedBy == t.name`, `a.Refused != ""`},
 		{"payment/stands-of-another", "attempt.stillCounts", "m.Reference != t.Record.Minted.ID", "false"},
 		{"payment/blind-unsent", "attempt.unsent", "!t.Recovery && !t.Last && t.blind()", "false"},
 		{"payment/refund-given-up", "attempt.unknown", "t.op == Refund && (t.caps.Lookup || t.dedupes())", "false"},
