@@ -65,6 +65,7 @@ var stories = []struct {
 	{"a charge refunded thrice and disputed, read in three regions", readInThree},
 	{"what is read once the claim is deleted", readFromBooks},
 	{"a statement in Stripe's format", stripesStatement},
+	{"a month of test mode beside live traffic", monthOfTestMode},
 }
 
 // TestStories plays every story on the embedded store and on a database, or on the one that
@@ -199,6 +200,7 @@ func (w *story) beginOn(rows backend, dir string, j *judge, name string, s setti
 	w.world = startWorldOn(w.t, rows, j, func(c *node.ClusterConfig) {
 		c.Dir, c.Providers, c.Notifiers, c.Events.Log = dir, psp.Providers{p}, map[string]psp.Notifier{name: w.received}, true
 		w.addOthers(c, s)
+		withTestSide(c)
 		// No process dies in a story, so leases must not run out on a loaded machine.
 		c.Policy.Lease, c.Policy.RenewEvery, c.Policy.LeaseMargin, c.Policy.LeaseCeiling = 10*time.Second, 3*time.Second, time.Second, time.Minute
 		c.Outbox.Lease = 10 * time.Second

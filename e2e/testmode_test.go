@@ -361,3 +361,53 @@ func TestTestTrafficIsNotMeasured(t *testing.T) {
 	w.at(us, charge("live-2", 1), http.StatusCreated)
 	require.NotEqual(t, before, count())
 }
+
+// A merchant tries every payment method, one a day, under the keys of its live orders of that day, and
+// lets the day pass. After a month the live payments are as they were made, to the byte, the statement
+// agrees with the books, and every test key is free.
+func monthOfTestMode(w *story) {
+	w.begin(setting{caps: capable, policy: patient})
+	endless := map[string]bool{"pm_card_unknown": true, "pm_card_provider_down": true, "pm_card_slow": true}
+	var tokens []string
+	for _, m := range testmode.Methods() {
+		if !endless[m.Token] {
+			tokens = append(tokens, m.Token)
+		}
+	}
+	const days = 31
+	var orders []request
+	var paid []*answer.Answer
+	statuses := map[int]int{}
+	for day := range days {
+		q := charge(fmt.Sprintf("order-%d", day), 1000+day)
+		if day%2 == 1 {
+			q.key = stamped(w.t, regions[day%3])
+		}
+		orders, paid = append(orders, q), append(paid, w.at(regions[day%3], q, http.StatusCreated))
+		try := q.of(acmeTest)
+		try.body = fmt.Sprintf(`{"amount":%d,"currency":"usd","off_session":false,"payment_method":%q}`, 500+day, tokens[day%len(tokens)])
+		r := w.send(w.ctx, regions[(day+1)%3], try)
+		require.NoError(w.t, r.Err)
+		statuses[r.Status]++
+		require.NotEqual(w.t, paid[day].Body, r.Body)
+		w.passes(w.t, 24*time.Hour)
+	}
+	w.passes(w.t, 10*24*time.Hour) // until the last dispute is decided
+	require.Greater(w.t, len(statuses), 3, "of many outcomes: %v", statuses)
+	for i, q := range orders {
+		w.replays(q, paid[i])
+	}
+	b := w.close(ending{claims: fmt.Sprintf("charge COMPLETED %d", days), charges: days})
+	require.Equal(w.t, int64(days*1000+days*(days-1)/2), -b.balances[account{ledger.Merchant(w.liveTenant()), "usd"}])
+	for i, q := range orders {
+		other := q.of(acmeTest)
+		other.body = `{"amount":7,"currency":"usd","payment_method":"pm_card_visa"}`
+		w.at(regions[i%3], other, http.StatusCreated) // the key is free
+		w.replays(q, paid[i])
+	}
+	w.judge.once(w.t, days)
+	w.note("%d live charges beside %d test charges of these statuses: %v", days, 2*days, statuses)
+}
+
+// liveTenant is the id of acme.
+func (w *world) liveTenant() string { return claim.LiveTenant(w.testTenant(w.cluster)) }
