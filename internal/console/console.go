@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/region/admin"
@@ -82,6 +83,8 @@ type page struct {
 	Who     Who
 	MayAct  bool
 	Query   string // in the search field
+	// Test: the page shows what test tenants have, and not what live ones have.
+	Test    bool
 	Search  bool
 	Trouble []string
 	Now     time.Time
@@ -175,7 +178,7 @@ func (s *console) get(mux *http.ServeMux, at, title, content, refresh string, v 
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), pageTime)
 		defer cancel()
-		p := &page{Title: title, At: at, Refresh: refresh, content: content}
+		p := &page{Title: title, At: at, Refresh: refresh, Test: side(w, r), content: content}
 		err := func() (err error) {
 			defer fault.Recover(&err)
 			return v(r.WithContext(ctx), p)
@@ -189,6 +192,34 @@ func (s *console) get(mux *http.ServeMux, at, title, content, refresh string, v 
 		}
 		s.show(w, r, status, p)
 	})
+}
+
+// sideCookie remembers which side of the tenants a browser looks at.
+const sideCookie = "homeward_side"
+
+const sideTest = "test"
+
+// side reports whether r asks for the test side, in its query or, from an earlier page, in its cookie.
+func side(w http.ResponseWriter, r *http.Request) bool {
+	if to := r.URL.Query().Get("side"); to != "" {
+		http.SetCookie(w, &http.Cookie{Name: sideCookie, Value: to, Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
+		return to == sideTest
+	}
+	c, err := r.Cookie(sideCookie)
+	return err == nil && c.Value == sideTest
+}
+
+// shows reports whether p shows what a tenant has.
+func (p *page) shows(tenant string) bool { return claim.Livemode(tenant) != p.Test }
+
+// ofSide keeps those of all that p shows, in a slice of its own.
+func ofSide[T any](p *page, all []T, tenant func(*T) string) (some []T) {
+	for i := range all {
+		if p.shows(tenant(&all[i])) {
+			some = append(some, all[i])
+		}
+	}
+	return some
 }
 
 // pageError is an error page with what to do.

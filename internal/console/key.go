@@ -11,6 +11,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/inspect"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 // History reads the history of one key or object. *inspect.Reader implements it.
@@ -54,11 +55,14 @@ func (s *console) keyPage(r *http.Request, p *page) error {
 	}
 	_, _, object := claim.ReadObjectID(of)
 	if !object && tenant == "" {
-		if tenant = s.guess(r.Context(), of); tenant == "" {
+		if tenant = s.guess(r.Context(), p, of); tenant == "" {
 			v.Ask = "Name the tenant of this key: two tenants can use the same one."
 			return nil
 		}
 		v.Tenant = tenant
+	}
+	if p.Test && tenant != "" && claim.Livemode(tenant) {
+		tenant = claim.TestTenant(tenant)
 	}
 	h, err := s.History.Read(r.Context(), inspect.Query{Of: of, Tenant: tenant})
 	bad := (*claim.KeyError)(nil)
@@ -69,6 +73,8 @@ func (s *console) keyPage(r *http.Request, p *page) error {
 		return &pageError{http.StatusBadRequest, of + " cannot be a key: " + bad.Reason}
 	case err != nil:
 		return err
+	case !p.shows(h.Tenant):
+		return &pageError{http.StatusNotFound, of + " is of the other side, live or test; switch to it, and look again."}
 	}
 	p.Title = h.Key
 	if h.Key == "" {
@@ -103,13 +109,13 @@ func unsettled(h *inspect.History) bool {
 }
 
 // guess returns the tenant that recently sent a request with the key, if there is exactly one.
-func (s *console) guess(ctx context.Context, key string) string {
+func (s *console) guess(ctx context.Context, p *page, key string) string {
 	all, err := s.watch.look(ctx)
 	if err != nil {
 		return ""
 	}
 	tenant := ""
-	for _, a := range all.Latest() {
+	for _, a := range ofSide(p, all.Latest(), func(a *admin.Entered) string { return a.Tenant }) {
 		if a.Key == key && tenant != "" && a.Tenant != tenant {
 			return ""
 		}

@@ -84,6 +84,8 @@ func (s *console) mapPage(r *http.Request, p *page) error {
 			m.UnderWay = append(m.UnderWay, one)
 		}
 	}
+	latest := ofSide(p, all.Latest(), func(a *admin.Entered) string { return a.Tenant })
+	m.Arrivals = latest[:min(len(latest), arrivalsShown)]
 	p.Body = m
 	return nil
 }

@@ -334,3 +334,37 @@ func TestAKeysUnreadableParts(t *testing.T) {
 	h := newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, History: hs})
 	require.Contains(t, get(t, h, "/key?tenant=acme&q=order-1").Body.String(), "Not read: pin: the database does not answer")
 }
+
+// TestASwitchShowsOneSide: every page shows what live tenants have, or what test tenants have, as the
+// browser has chosen, and never both.
+func TestASwitchShowsOneSide(t *testing.T) {
+	d := &deployment{all: threeRegions()}
+	test := claim.TestTenant("acme")
+	d.all.Members[0].Part.Traffic.Mismatches = []admin.TenantCount{{Tenant: "acme", Count: 2}, {Tenant: test, Count: 5}}
+	d.all.Members[0].Part.Traffic.Arrivals = []admin.Arrival{{At: noon, Tenant: "acme", Key: "order-live"}, {At: noon, Tenant: test, Key: "order-test"}}
+	hs := &history{h: aHistory()}
+	h := newTestConsole(t, Config{Deployment: d, History: hs, Queues: &rows{parked: true}})
+	chosen := get(t, h, "/?side=test").Header().Get("Set-Cookie")
+	require.Contains(t, chosen, "HttpOnly")
+	onTest := func(r *http.Request) { r.Header.Set("Cookie", strings.Split(chosen, ";")[0]) }
+	for path, says := range map[string][2]string{"/": {"order-live", "order-test"}, "/tenants": {">acme<", ">acme~test<"}} {
+		live, tried := get(t, h, path).Body.String(), get(t, h, path, onTest).Body.String()
+		require.Contains(t, live, says[0], path)
+		require.NotContains(t, live, says[1], path)
+		require.Contains(t, tried, says[1], path)
+		require.NotContains(t, tried, says[0], path)
+		require.Contains(t, tried, "no money moves")
+		require.NotContains(t, get(t, h, path+"?side=live", onTest).Body.String(), says[1], "switched back")
+	}
+	for path, row := range map[string]string{"/queues": "evt_1", "/unknown": "order-7"} { // of acme
+		require.Contains(t, get(t, h, path).Body.String(), row)
+		require.NotContains(t, get(t, h, path, onTest).Body.String(), row)
+	}
+	require.Equal(t, http.StatusOK, get(t, h, "/key?tenant=acme&q=order-1").Code)
+	w := get(t, h, "/key?tenant=acme&q=order-1", onTest)
+	require.Equal(t, inspect.Query{Of: "order-1", Tenant: test}, hs.q, "of the tenant's test side")
+	require.Equal(t, http.StatusNotFound, w.Code, "which this history is not of")
+	require.Contains(t, w.Body.String(), "of the other side")
+	row := rowView{ID: "test:acme~test/hw_1/1"}
+	require.False(t, claim.Livemode(row.tenant()), "a notice of the provider of test tenants")
+}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +63,14 @@ type rowView struct {
 
 func newRowView(q outbox.Queue, m outbox.Message) rowView {
 	return rowView{q, m.Region, m.ID, m.Kind, m.Tenant, m.Key, m.CreatedAt, m.Due, m.Attempts, m.LastError}
+}
+
+// tenant is the row's. The row of a notice has none, and the provider of test tenants names itself.
+func (r *rowView) tenant() string {
+	if r.Tenant == "" && strings.HasPrefix(r.ID, claim.TestProvider+":") {
+		return claim.TestTenant("")
+	}
+	return r.Tenant
 }
 
 // RequeueURL is the page that confirms the row's retry.
@@ -126,6 +135,7 @@ func (s *console) queuesPage(r *http.Request, p *page) error {
 		v.Failing = append(v.Failing, one.Failing...)
 		v.More = v.More || one.More
 	}
+	v.Parked, v.Failing = ofSide(p, v.Parked, (*rowView).tenant), ofSide(p, v.Failing, (*rowView).tenant)
 	slices.SortStableFunc(v.Queues, func(a, b queueView) int {
 		return cmp.Compare(slices.Index(outbox.AllQueues(), a.Queue), slices.Index(outbox.AllQueues(), b.Queue))
 	})
@@ -310,6 +320,8 @@ func (s *console) unknownPage(r *http.Request, p *page) error {
 	for _, one := range read {
 		v.Open, v.Parked = append(v.Open, one.Open...), append(v.Parked, one.Parked...)
 	}
+	v.Open = ofSide(p, v.Open, func(u *unknownView) string { return u.Tenant })
+	v.Parked = ofSide(p, v.Parked, (*rowView).tenant)
 	slices.SortStableFunc(v.Open, func(a, b unknownView) int { return a.FirstUse.Compare(b.FirstUse) })
 	slices.SortStableFunc(v.Parked, func(a, b rowView) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	p.trouble(regions, errs)

@@ -79,6 +79,11 @@ func (s *console) suspensePage(r *http.Request, p *page) error {
 	}
 	v := *shared // of all viewers
 	p.Trouble = append(p.Trouble, v.trouble...)
+	v.Ghosts = ofSide(p, v.Ghosts, func(g *ghostView) string { return g.Tenant })
+	v.Parked = ofSide(p, v.Parked, (*rowView).tenant)
+	if v.Owed = ofSide(p, v.Owed, func(o *owedView) string { return o.Tenant }); p.Test {
+		v.Count, v.Looked, v.More = len(v.Ghosts), len(v.Ghosts), false
+	}
 	proofs, err := s.proofs.look(r.Context())
 	if err != nil {
 		p.Trouble = append(p.Trouble, "The reports cannot be read now: "+oneLine(err))

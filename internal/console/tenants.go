@@ -3,6 +3,8 @@ package console
 import (
 	"net/http"
 	"time"
+
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 // tenantsShown bounds the list: each node counts a hundred by name.
@@ -30,7 +32,8 @@ func (s *console) tenantsPage(r *http.Request, p *page) error {
 	}
 	traffic, silent := all.Traffic("")
 	v := &tenantsView{Since: traffic.Since, Silent: silent}
-	for _, c := range traffic.Mismatches[:min(len(traffic.Mismatches), tenantsShown)] {
+	mismatches := ofSide(p, traffic.Mismatches, func(c *admin.TenantCount) string { return c.Tenant })
+	for _, c := range mismatches[:min(len(mismatches), tenantsShown)] {
 		v.Tenants = append(v.Tenants, tenantView{Tenant: c.Tenant, Count: c.Count})
 	}
 	for i := range v.Tenants {
