@@ -107,7 +107,7 @@ func (s *Service) marked(ctx context.Context, rec *Record) bool {
 		return false
 	}
 	got, _, found, err := s.c.Store.Get(ctx, rec.Key, rec.Home)
-	if err != nil || !found || got.Minted.ID != rec.Minted.ID || got.Holder != rec.Holder || got.Fence != rec.Fence+1 || !got.Canceled() {
+	if err != nil || !found || got.Minted.ID != rec.Minted.ID || got.Fence != rec.Fence+1 || !got.Canceled() {
 		return false
 	}
 	*rec = got
@@ -117,8 +117,8 @@ func (s *Service) marked(ctx context.Context, rec *Record) bool {
 // keeps reports whether a holder whose lease was not renewed has lost it only to a mark. It then has
 // the lease under the fence of the mark, and the next heartbeat renews it.
 func (s *Service) keeps(ctx context.Context, hold *holding) bool {
-	rec, now, found, err := s.c.Store.Get(ctx, hold.lease.Key, hold.lease.Home)
-	if err != nil || !found || rec.Holder != s.c.Node || rec.Fence != hold.lease.Fence+1 || !rec.Canceled() || !now.Before(rec.LeaseUntil) {
+	rec, _, found, err := s.c.Store.Get(ctx, hold.lease.Key, hold.lease.Home)
+	if err != nil || !found || rec.Holder != s.c.Node || rec.Fence != hold.lease.Fence+1 || !rec.Canceled() {
 		return false
 	}
 	hold.lease.Fence = rec.Fence

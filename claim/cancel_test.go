@@ -210,3 +210,27 @@ func (s shownRows) Replica(ctx context.Context, key Key) (Shown, error) {
 	}
 	return Shown{Record: &rec}, err
 }
+
+// A holder whose claim another node has taken over since the mark has lost it: it records nothing.
+func TestAMarkIsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		s := serveCancel(t, store, store.policy, "n1", canceler(&calls, time.Second))
+		store.settling = func() {
+			store.settling = nil
+			rec, _, err := s.Cancel(t.Context(), "us-east1", giving("k"))
+			require.NoError(t, err)
+			taken := rec
+			taken.Fence, taken.Holder = rec.Fence+1, "n2"
+			store.mu.Lock()
+			store.claims[rec.Key] = &taken
+			store.mu.Unlock()
+		}
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		var inUse *InUseError
+		require.ErrorAs(t, err, &inUse)
+		now := store.row(order("k", 0).Key)
+		require.Equal(t, InFlight, now.State)
+		require.Equal(t, "n2", now.Holder)
+	})
+}

@@ -89,10 +89,10 @@ var promises = []promise{
 		mutants:  `^(claim/(close|events)|sql/(settle.sql|events|expiries|audit)|embedded/booked|recon/|audit/)`,
 	},
 	{ // ghosts are refunded
-		explorer: []string{"money is given back once, and only what no merchant is owed"},
-		model:    "what was not paid",
-		crashes:  []string{"TestCompensationCrashPoints"},
-		mutants:  `^(notice/|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
+		explorer: []string{"money is given back once, and only what no merchant is owed", "a canceled key moves no money that is not returned"},
+		model:    "what was not paid, marks of canceled keys",
+		crashes:  []string{"TestCompensationCrashPoints", "TestCrashThenCancel", "TestCrashWhileCanceling"},
+		mutants:  `^(notice/|claim/(cancel|replica-to|unpaid)|sql/cancel|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
 	},
 }
 
