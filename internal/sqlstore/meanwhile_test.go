@@ -92,6 +92,8 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 		{"take over", before, "taken over at our node", func(c *cell) { c.arrives("a", claim.WonUnknown) }, fails(claim.ErrLeaseHeld)},
 		{"take over", before, "settled", func(c *cell) { c.settles(c.held, approved) }, fails(claim.ErrFenced)},
 		{"take over", after, "not readable", deaf("find"), fails(claim.ErrUnavailable)},
+		{"cancel", before, "settled", func(c *cell) { c.settles(c.held, approved) }, fails(claim.ErrFenced)},
+		{"cancel", after, "not readable", deaf("find"), fails(claim.ErrUnavailable)},
 		{"renew", before, "taken over", takesOver, fails(claim.ErrUnavailable)},
 		{"renew", after, "settled", func(c *cell) { c.settles(c.held, approved) }, fails(claim.ErrUnavailable)},
 		{"settle for good", before, "taken over", takesOver, fails(claim.ErrFenced)},
