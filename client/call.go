@@ -17,8 +17,10 @@ import (
 // call is one logical call: the same bytes under the same key in every attempt.
 type call struct {
 	method, path, key string
-	body              []byte
-	out               any
+	// inPath: the path has the key, and no header.
+	inPath bool
+	body   []byte
+	out    any
 	// home is the key's home by the latest answer; it is sent back as a hint.
 	home string
 }
@@ -106,7 +108,7 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string) (ans
 	if c.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if c.key != "" {
+	if c.key != "" && !c.inPath {
 		// Quoted: the one spelling that every key has.
 		req.Header.Set("Idempotency-Key", claim.FormatKey(c.key))
 	}

@@ -278,6 +278,30 @@ func (cl *Client) Cancel(ctx context.Context, p CancelParams) (*Charge, error) {
 	return create[Charge](ctx, cl, "/v1/charges/"+url.PathEscape(p.Charge)+"/cancel", key, p)
 }
 
+// Cancellation is what became of a key that was given up. Outcome is "unused", "not_made" or
+// "refunded", and stays; or "refund_pending" or "unknown", and Homeward goes on by itself. Charge and Refund
+// are ids, "" if there is none.
+type Cancellation struct {
+	IdempotencyKey string `json:"idempotency_key"`
+	Outcome        string `json:"outcome"`
+	Charge         string `json:"charge"`
+	Refund         string `json:"refund"`
+
+	// Answer describes the response.
+	Answer Answer `json:"-"`
+}
+
+func (c *Cancellation) setAnswer(a Answer) { c.Answer = a }
+
+// CancelKey gives a key up: the honest end of a wait. Whatever arrives under it later is refused, in every
+// region ([CodeKeyCanceled]); what is in flight is called off, or refunded once it is known to have moved
+// money. Call it again as often as you like, also for the end of a [Cancellation] that is pending. An
+// [Error] with a DeclineCode ("already_made", "not_refundable", "outcome_unknown") says that money cannot be
+// called back, and what a person has to do.
+func (cl *Client) CancelKey(ctx context.Context, key string) (*Cancellation, error) {
+	return do[Cancellation](ctx, cl, &call{method: http.MethodPost, path: "/v1/idempotency-keys/" + url.PathEscape(key) + "/cancel", key: key, inPath: true}, nil)
+}
+
 // keyAt returns the caller's key or, if the client stamps keys, a new key at the home
 // of charge. "" leaves it to call to make one.
 func (cl *Client) keyAt(charge, key string) (string, error) {

@@ -193,6 +193,8 @@ func (p *player) call(t *testing.T, step instruction) result {
 		return moved(p.client.Capture(ctx, CaptureParams{Charge: a.Charge, Amount: a.Amount, IdempotencyKey: a.Key}))
 	case "cancel":
 		return moved(p.client.Cancel(ctx, CancelParams{Charge: a.Charge, IdempotencyKey: a.Key}))
+	case "cancel_key":
+		return found(p.client.CancelKey(ctx, a.Key))
 	case "get_charge":
 		return found(p.client.GetCharge(ctx, a.ID))
 	case "get_transfer":
@@ -224,6 +226,8 @@ func (p *player) call(t *testing.T, step instruction) result {
 	t.Errorf("this client has no %s", step.Call)
 	return result{}
 }
+
+func (c *Cancellation) answer() *Answer { return &c.Answer }
 
 func (p *Payment) answer() *Answer { return &p.Answer } // of a charge, a transfer or a refund
 
@@ -269,7 +273,7 @@ func failed(err error) result {
 	}
 	why := func(why string) { r["outcome"], r["why"] = "unknown", why }
 	switch {
-	case e.DeclineCode != "":
+	case e.DeclineCode != "", e.Code == CodeKeyCanceled:
 		r["outcome"] = "declined"
 	case e.Code == CodeKeyExpired:
 		why("expired")

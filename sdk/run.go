@@ -25,10 +25,15 @@ type run struct {
 	results  []any // of the steps before
 	keys     map[string]string
 	before   movements
+	again    bool // the step is made once more
+	tries    int
 	faulty   bool
 	// order is what has arrived in this step, at all doors.
 	order *log
 }
+
+// patience is how often a call is made again. Each waits for its answer from a cluster.
+const patience = 1000
 
 // movements is a part of the simulator's count.
 type movements struct {
@@ -189,6 +194,13 @@ func (r *run) judge(body []byte) error {
 			return fmt.Errorf("%d results of %d calls", len(each), s.Times)
 		}
 	}
+	if r.again = s.Until != nil && !contains(each[0], s.Until); r.again {
+		if r.tries++; r.tries > patience {
+			return fmt.Errorf("%d times %s, want %s in the end", r.tries, text(each[0]), text(s.Until))
+		}
+		return nil
+	}
+	r.tries = 0
 	r.results = append(r.results, each[0])
 	want, err := r.refer(map[string]any(s.Want))
 	if err != nil {
@@ -271,21 +283,30 @@ func (s *sent) judge(requests []request) error {
 		return errors.New("nothing was sent")
 	}
 	q := requests[0]
-	if s.Method != "" && q.method != s.Method || s.Path != "" && q.path != s.Path {
+	if s.Method != "" && q.method != s.Method || s.Path != "" && !same(q.path, s.Path) {
 		return fmt.Errorf("sent %s %s, want %s %s", q.method, q.path, s.Method, s.Path)
 	}
-	if s.Body != nil {
+	if s.Body == "" && q.body != "" {
+		return fmt.Errorf("sent %s, want no body", q.body)
+	}
+	if s.Body != nil && s.Body != "" {
 		var body any
 		if err := json.Unmarshal([]byte(q.body), &body); err != nil || !reflect.DeepEqual(body, s.Body) {
 			return fmt.Errorf("sent %s, want %s", q.body, text(s.Body))
 		}
 	}
 	for name, want := range s.Headers {
-		if got := q.header.Get(name); got != want && !(strings.HasSuffix(want, "…") && strings.HasPrefix(got, strings.TrimSuffix(want, "…"))) {
+		if got := q.header.Get(name); !same(got, want) {
 			return fmt.Errorf("sent %s: %q, want %q", name, got, want)
 		}
 	}
 	return nil
+}
+
+// same compares what was sent with what is wanted, which may end in "…" for the rest.
+func same(got, want string) bool {
+	begin, more := strings.CutSuffix(want, "…")
+	return got == want || more && strings.HasPrefix(got, begin)
 }
 
 // moved judges how often money has moved in the scenario.

@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 //go:embed scenarios.json
@@ -63,6 +64,8 @@ type step struct {
 	// Times is how often the call is made at once; 0 is once.
 	Times int `json:"times"`
 
+	// Until: the call is made again until its result has this part.
+	Until map[string]any `json:"until"`
 	// Want is a part of the result of each. Its values, and those of Args, may be "$N.member.member":
 	// a member of the result of step N.
 	Want map[string]any `json:"want"`
@@ -250,6 +253,10 @@ func (h *Harness) advance(n int, body []byte) (instruction, error) {
 		}
 		if err := h.run.judge(body); err != nil {
 			return instruction{}, err
+		}
+		if h.run.again {
+			time.Sleep(20 * time.Millisecond) // no need to ask faster
+			return h.run.prepare()
 		}
 		h.run.at++
 	}

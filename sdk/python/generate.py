@@ -17,8 +17,18 @@ DOCUMENT = HERE / "../../internal/httpapi/openapi.json"
 # Requests become the keyword arguments of methods; the rest is what they return.
 PARAMS = {"ChargeRequest": "ChargeParams", "TransferRequest": "TransferParams", "RefundRequest": "RefundParams"}
 OBJECTS = [
-    "Charge", "Transfer", "Refund", "ChargeNow", "TransferNow", "RefundNow", "RefundList", "KeyStatus", "Problem", "Event",
-]  # fmt: skip
+    "Charge",
+    "Transfer",
+    "Refund",
+    "ChargeNow",
+    "TransferNow",
+    "RefundNow",
+    "RefundList",
+    "KeyStatus",
+    "Cancellation",
+    "Problem",
+    "Event",
+]
 # HTTP libraries add these, and the API ignores them. amount_units is for callers of Stripe's API.
 UNSENT = {"client_ts", "request_id", "sent_at", "trace_id", "amount_units"}
 # Types of an object within an object.

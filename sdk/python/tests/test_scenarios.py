@@ -86,7 +86,7 @@ def reported(result: object, pauses: list[float]) -> Json:
         case HomewardError():
             problem: Json = dict(result.problem or {})
             said |= {"outcome": "refused", "status": result.status, "retry": result.retry, "attempts": result.attempts}
-            said |= {"error": problem.get("error"), "member": problem.get("member")}
+            said |= {name: problem.get(name) for name in ("error", "code", "member")}
         case list():
             said["keys"] = result
         case _:

@@ -183,6 +183,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/idempotency-keys/{key}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give up a key
+         * @description The honest answer to "I gave up waiting". One row decides whether the payment or the cancellation came first, in every region. A key that was never used refuses whatever arrives under it later. What is in flight is called off where the provider can, and otherwise refunded once, as soon as it is known to have moved money. A charge that was made is refunded once, all of it or what is left. Idempotent by itself: repeat it until the answer is 200. It needs no Idempotency-Key.
+         */
+        post: operations["cancelKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -446,6 +466,18 @@ export interface webhooks {
 }
 export interface components {
     schemas: {
+        Cancellation: {
+            /** @description The id of the key's charge, if it is a charge's. */
+            charge?: string;
+            /** @description The key that was given up, in its normal form. */
+            idempotency_key: string;
+            /** @constant */
+            object: "cancellation";
+            /** @description unused: the key was never used, and refuses whatever arrives. not_made: no money moved. refunded: money moved, and the provider has the refund of all that was left. refund_pending: that is not certain yet. unknown: it is not known yet whether money moved. */
+            outcome: "unused" | "not_made" | "refunded" | "refund_pending" | "unknown" | (string & {});
+            /** @description The id of the refund that the cancellation made, once there is one. */
+            refund?: string;
+        };
         /** @description An empty object. */
         CancelRequest: {
             client_ts?: components["schemas"]["Unstable"];
@@ -892,7 +924,7 @@ export interface components {
             code?: string;
             detail: string;
             /** @description The error's name, for programs. New names may be added: treat an unknown one by its retry. */
-            error: "idempotency_key_missing" | "idempotency_key_invalid" | "invalid_request" | "unauthorized" | "forbidden" | "card_declined" | "not_found" | "method_not_allowed" | "idempotency_key_in_use" | "idempotency_key_expired" | "body_too_large" | "unsupported_media_type" | "idempotency_key_fingerprint_mismatch" | "rate_limited" | "store_unavailable" | "home_unavailable" | "idempotency_key_withheld" | "outcome_unknown" | "internal" | (string & {});
+            error: "idempotency_key_missing" | "idempotency_key_invalid" | "invalid_request" | "unauthorized" | "forbidden" | "card_declined" | "not_found" | "method_not_allowed" | "idempotency_key_in_use" | "idempotency_key_canceled" | "idempotency_key_expired" | "body_too_large" | "unsupported_media_type" | "idempotency_key_fingerprint_mismatch" | "rate_limited" | "store_unavailable" | "home_unavailable" | "idempotency_key_withheld" | "outcome_unknown" | "internal" | (string & {});
             member?: string;
             /** Format: date-time */
             original_request_at?: string;
@@ -2236,7 +2268,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
+            /** @description idempotency_key_canceled: the account canceled the key before it was answered. idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2535,7 +2567,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
+            /** @description idempotency_key_canceled: the account canceled the key before it was answered. idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2749,7 +2781,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
+            /** @description idempotency_key_canceled: the account canceled the key before it was answered. idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2931,6 +2963,146 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    cancelKey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+                 * @example us-east1
+                 */
+                "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
+            };
+            path: {
+                /** @description As in the Idempotency-Key header, percent-encoded. */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is known what happened. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "object": "cancellation",
+                     *       "idempotency_key": "order-6735",
+                     *       "outcome": "refunded",
+                     *       "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *       "refund": "re_709ho4tsaa2m1e5p000p0h0d84"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Cancellation"];
+                };
+            };
+            /** @description It is not over yet, and goes on by itself. Retry-After says when to ask again. */
+            202: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "object": "cancellation",
+                     *       "idempotency_key": "order-6735",
+                     *       "outcome": "unknown",
+                     *       "charge": "ch_709ho4tsaa2m1e5p000p0h0d84"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Cancellation"];
+                };
+            };
+            /** @description idempotency_key_invalid; or invalid_request. With code already_made, not_refundable or outcome_unknown the money cannot be called back, and detail says what a person has to do. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description idempotency_key_in_use: a request with this key is being worked on; retry is same_key. */
+            409: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_in_use",
+                     *       "title": "A request with this key is in progress",
+                     *       "status": 409,
+                     *       "detail": "A request with this key is still being worked on. Send it again later to read its result.",
+                     *       "error": "idempotency_key_in_use",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 5000
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description idempotency_key_expired: the key's time is over. Read the object, and refund it by its id. */
+            410: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_expired",
+                     *       "title": "The key has expired",
+                     *       "status": 410,
+                     *       "detail": "This key was first used at 2026-11-20T18:07:10Z and its answer is no longer kept. Find out what became of that request before you send another with a new key.",
+                     *       "error": "idempotency_key_expired",
+                     *       "retry": "new_key",
+                     *       "original_request_at": "2026-11-20T18:07:10Z"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     getOpenAPI: {
         parameters: {
             query?: never;
@@ -3071,7 +3243,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
+            /** @description idempotency_key_canceled: the account canceled the key before it was answered. idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -3311,7 +3483,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
+            /** @description idempotency_key_canceled: the account canceled the key before it was answered. idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -3500,7 +3672,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
+            /** @description idempotency_key_canceled: the account canceled the key before it was answered. idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -3829,7 +4001,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
+            /** @description idempotency_key_canceled: the account canceled the key before it was answered. idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -4122,7 +4294,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
+            /** @description idempotency_key_canceled: the account canceled the key before it was answered. idempotency_key_expired: its answer was kept for 24 h; original_request_at is the time of the first use. */
             410: {
                 headers: {
                     "Homeward-Home-Region": components["headers"]["HomeRegion"];

@@ -1,6 +1,6 @@
 import { attempt, type Call, type Reply } from './attempt.js';
 import { HomewardError, type Problem, type Retry } from './error.js';
-import type { CaptureParams, Charge, ChargeNow, ChargeParams, KeyStatus, Refund, RefundNow, RefundParams, Transfer, TransferNow, TransferParams } from './types.js';
+import type { Cancellation, CaptureParams, Charge, ChargeNow, ChargeParams, KeyStatus, Refund, RefundNow, RefundParams, Transfer, TransferNow, TransferParams } from './types.js';
 
 /** What every outcome has. */
 export interface Answer {
@@ -25,10 +25,10 @@ export interface Succeeded<T> extends Answer {
   readonly raw: string;
 }
 
-/** No: nothing moved under this key. */
+/** No: nothing moved under this key, or it was canceled, and what moved is refunded. */
 export interface Declined extends Answer {
   readonly outcome: 'declined';
-  /** Why: 'insufficient_funds'. The list grows. */
+  /** Why: 'insufficient_funds'. The list grows. undefined if the key was canceled. */
   readonly code: string | undefined;
   /** For a person. */
   readonly detail: string;
@@ -161,6 +161,27 @@ export class Homeward {
     return this.#move(`/v1/charges/${encodeURIComponent(charge)}/cancel`, key, {}, o);
   }
 
+  /**
+   * Gives a key up: the honest end of a wait. Whatever arrives under it later is refused, in every
+   * region; what is in flight is called off, or refunded once it is known to have moved money.
+   * object.outcome unused, not_made and refunded are the end; after refund_pending and unknown Homeward
+   * goes on by itself. Call it again as often as you like. It throws HomewardError where money cannot be
+   * called back (problem.code, and problem.detail says what a person has to do), where the key has expired,
+   * and without an answer: retry is same_key then.
+   */
+  async cancelKey(key: string, o?: CallOptions): Promise<Found<Cancellation>> {
+    let doubt = false;
+    const call: Call = { method: 'POST', path: `/v1/idempotency-keys/${encodeURIComponent(key)}/cancel`, key: undefined, body: undefined, home: undefined };
+    const { reply, attempts } = await this.#repeat(call, o, (r) => {
+      doubt ||= doubtful(r);
+      return again(r);
+    });
+    if (reply.kind === 'object') return { object: reply.object as Cancellation, raw: reply.raw };
+    const ofTheKey = reply.kind === 'problem' && (reply.problem.code !== undefined || reply.problem.error === 'idempotency_key_expired');
+    // It may have been done; calling again says what became of it.
+    throw refusal(reply, attempts, doubt && !ofTheKey ? 'same_key' : undefined);
+  }
+
   /** Reads a charge as it is now. charge() with the same key repeats what was answered. */
   getCharge(id: string, o?: CallOptions): Promise<Found<ChargeNow>> {
     return this.#read('GET', `/v1/charges/${encodeURIComponent(id)}`, undefined, o);
@@ -191,7 +212,7 @@ export class Homeward {
     // of the claim itself has the outcome.
     let doubt = false;
     const { reply, attempts } = await this.#repeat(call, o, (r) => {
-      doubt ||= r.kind === 'nothing' || (r.kind === 'problem' && r.problem.retry === 'same_key' && r.status >= 500);
+      doubt ||= doubtful(r);
       return again(r);
     });
     const answer = answered(key, attempts, reply);
@@ -207,6 +228,7 @@ export class Homeward {
     const { problem } = reply;
     switch (problem.error) {
       case 'card_declined':
+      case 'idempotency_key_canceled':
         return declined(reply, answer);
       case 'invalid_request':
         // With a code, the provider or the state of the charge refused.
@@ -271,6 +293,11 @@ function again(r: Reply): boolean {
   return r.kind === 'problem' && r.problem.retry === 'same_key' && r.problem.error !== 'card_declined';
 }
 
+/** Whether the request may have been executed without an answer. */
+function doubtful(r: Reply): boolean {
+  return r.kind === 'nothing' || (r.kind === 'problem' && r.problem.retry === 'same_key' && r.status >= 500);
+}
+
 /** Whether another region may have an answer. */
 function elsewhere(r: Reply): boolean {
   return r.kind === 'nothing' || (r.kind === 'problem' && (r.problem.error === 'store_unavailable' || r.problem.error === 'internal'));
@@ -290,9 +317,9 @@ function declined(r: Reply & { kind: 'problem' }, answer: Answer): Declined {
   return { outcome: 'declined', code: problem.code, detail: problem.detail, retry: problem.retry, retryAfterMs, problem, ...answer };
 }
 
-function refusal(r: Exclude<Reply, { kind: 'object' }>, attempts: number): HomewardError {
+function refusal(r: Exclude<Reply, { kind: 'object' }>, attempts: number, retry?: Retry): HomewardError {
   if (r.kind === 'problem') {
-    return new HomewardError(`homeward: ${r.problem.error}: ${r.problem.detail}`, { status: r.status, problem: r.problem, retry: r.problem.retry, attempts });
+    return new HomewardError(`homeward: ${r.problem.error}: ${r.problem.detail}`, { status: r.status, problem: r.problem, retry: retry ?? r.problem.retry, attempts });
   }
   return new HomewardError(`homeward: ${r.detail}`, { status: r.status, problem: undefined, retry: 'same_key', attempts }, { cause: r.cause });
 }

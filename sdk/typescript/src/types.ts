@@ -14,6 +14,8 @@ export type ChargeNow = Schemas['ChargeNow'];
 export type TransferNow = Schemas['TransferNow'];
 export type RefundNow = Schemas['RefundNow'];
 export type KeyStatus = Schemas['KeyStatus'];
+/** What became of a key that was given up. */
+export type Cancellation = Schemas['Cancellation'];
 export type Event = Schemas['Event'];
 export type EventObject = Schemas['EventObject'];
 export type ChargeParams = Optional<Sent<Schemas['ChargeRequest']>, 'off_session' | 'capture_method'>;

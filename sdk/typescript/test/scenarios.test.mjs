@@ -17,6 +17,7 @@ const calls = {
   refund: (h, a) => h.refund(a.key, a.params),
   capture: (h, a) => h.capture(a.key, a.charge, a.amount === undefined ? undefined : { amount: a.amount }),
   cancel: (h, a) => h.cancel(a.key, a.charge),
+  cancel_key: (h, a) => h.cancelKey(a.key),
   get_charge: (h, a) => h.getCharge(a.id),
   get_transfer: (h, a) => h.getTransfer(a.id),
   get_refund: (h, a) => h.getRefund(a.id),
@@ -28,8 +29,8 @@ const calls = {
 /** What came of a call, as the harness reads it. */
 function reported(made, pauses) {
   if (made instanceof HomewardError) {
-    const { error, member } = made.problem ?? {};
-    return { outcome: 'refused', status: made.status, retry: made.retry, attempts: made.attempts, error, member, pauses };
+    const { error, code, member } = made.problem ?? {};
+    return { outcome: 'refused', status: made.status, retry: made.retry, attempts: made.attempts, error, code, member, pauses };
   }
   if (made instanceof Error) throw made;
   if (Array.isArray(made)) return { keys: made, pauses };

@@ -19,6 +19,7 @@
 """
 
 from ._api import (
+    Cancellation,
     Charge,
     ChargeNow,
     ChargeParams,
@@ -41,6 +42,7 @@ from ._webhook import WebhookError, verify_webhook
 __all__ = [
     "Answer",
     "AsyncHomeward",
+    "Cancellation",
     "Charge",
     "ChargeNow",
     "ChargeParams",

@@ -421,6 +421,23 @@ class KeyStatus(TypedDict):
     timeline: list[KeyEvent]
 
 
+class _Cancellation(TypedDict, total=False):
+    charge: str
+    """The id of the key's charge, if it is a charge's."""
+    refund: str
+    """The id of the refund that the cancellation made, once there is one."""
+
+
+class Cancellation(_Cancellation):
+    """Cancellation of the API."""
+
+    object: Literal["cancellation"]
+    idempotency_key: str
+    """The key that was given up, in its normal form."""
+    outcome: str
+    """unused: the key was never used, and refuses whatever arrives. not_made: no money moved. refunded: money moved, and the provider has the refund of all that was left. refund_pending: that is not certain yet. unknown: it is not known yet whether money moved."""
+
+
 class _Problem(TypedDict, total=False):
     retry_after_ms: int
     """When a retry becomes useful, in milliseconds."""

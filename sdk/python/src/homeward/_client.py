@@ -13,6 +13,7 @@ from urllib.parse import quote
 import httpx
 
 from ._api import (
+    Cancellation,
     Charge,
     ChargeNow,
     ChargeParams,
@@ -178,6 +179,22 @@ class Homeward:
         """End a charge before its money moves. The key is one of its own, not the charge's."""
         return self._run(self._calls.move(f"/v1/charges/{_id(charge)}/cancel", key, {}, within))
 
+    def cancel_key(self, key: str, *, within: float | None = None) -> Cancellation:
+        """Give a key up: the honest end of a wait.
+
+            gone = homeward.cancel_key(order.payment_key)
+            if gone["outcome"] in ("unused", "not_made", "refunded"): ...  # the order is not paid, and will not be
+            else: ...  # refund_pending or unknown: Homeward goes on by itself; ask again for its end
+
+        Whatever arrives under the key later is refused, in every region. What is in flight is called off, or
+        refunded once as soon as it is known to have moved money. Call it again as often as you like.
+
+        It raises `HomewardError` where money cannot be called back (``problem["code"]`` is ``already_made``,
+        ``not_refundable`` or ``outcome_unknown``, and its detail says what a person has to do), where the key
+        has expired, and without an answer: ``retry`` is ``same_key`` then.
+        """
+        return self._run(self._calls.cancel_key(key, f"/v1/idempotency-keys/{_id(key)}/cancel", within))
+
     def get_charge(self, charge: str, *, within: float | None = None) -> ChargeNow:
         """Read a charge as it is now: later refunds, disputes and failures included.
 
@@ -312,6 +329,22 @@ class AsyncHomeward:
     async def cancel(self, key: str, charge: str, *, within: float | None = None) -> Outcome[Charge]:
         """End a charge before its money moves. The key is one of its own, not the charge's."""
         return await self._run(self._calls.move(f"/v1/charges/{_id(charge)}/cancel", key, {}, within))
+
+    async def cancel_key(self, key: str, *, within: float | None = None) -> Cancellation:
+        """Give a key up: the honest end of a wait.
+
+            gone = await homeward.cancel_key(order.payment_key)
+            if gone["outcome"] in ("unused", "not_made", "refunded"): ...  # the order is not paid, and will not be
+            else: ...  # refund_pending or unknown: Homeward goes on by itself; ask again for its end
+
+        Whatever arrives under the key later is refused, in every region. What is in flight is called off, or
+        refunded once as soon as it is known to have moved money. Call it again as often as you like.
+
+        It raises `HomewardError` where money cannot be called back (``problem["code"]`` is ``already_made``,
+        ``not_refundable`` or ``outcome_unknown``, and its detail says what a person has to do), where the key
+        has expired, and without an answer: ``retry`` is ``same_key`` then.
+        """
+        return await self._run(self._calls.cancel_key(key, f"/v1/idempotency-keys/{_id(key)}/cancel", within))
 
     async def get_charge(self, charge: str, *, within: float | None = None) -> ChargeNow:
         """Read a charge as it is now: later refunds, disputes and failures included.

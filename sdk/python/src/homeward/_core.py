@@ -25,7 +25,7 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from ._api import Problem
+from ._api import Cancellation, Problem
 from ._outcome import Declined, HomewardError, Outcome, Retry, Succeeded, Unknown, WhyUnknown
 
 T = TypeVar("T")
@@ -188,12 +188,7 @@ class Calls:
 
     def move(self, path: str, key: str, params: Mapping[str, Any], within: float | None) -> Steps[Outcome[Any]]:
         """Move money, or order what becomes of it, under key."""
-        if not key:
-            raise ValueError(
-                "homeward: the idempotency key is missing; make one with new_key() and store it before the call"
-            )
-        if not re.fullmatch("[!-~]{1,255}", key):
-            raise ValueError("homeward: the idempotency key must be 1 to 255 visible ASCII characters, without spaces")
+        _check(key)
         return self._move(path, key, encode(params), within)
 
     def _move(self, path: str, key: str, body: bytes, within: float | None) -> Steps[Outcome[Any]]:
@@ -228,7 +223,9 @@ class Calls:
             return unknown("no_answer", "same_key")
         error, retry = problem["error"], problem["retry"]
         # With a code, the provider or the state of the charge refused.
-        if error == "card_declined" or (error == "invalid_request" and problem.get("code")):
+        if error in ("card_declined", "idempotency_key_canceled") or (
+            error == "invalid_request" and problem.get("code")
+        ):
             return Declined(
                 code=problem.get("code"),
                 detail=problem.get("detail", ""),
@@ -252,6 +249,22 @@ class Calls:
     def get(self, path: str, within: float | None) -> Steps[Any]:
         """Read an object."""
         return self._read("GET", path, None, within)
+
+    def cancel_key(self, key: str, path: str, within: float | None) -> Steps[Cancellation]:
+        """Give a key up."""
+        _check(key)
+        return self._cancel_key(path, within)
+
+    def _cancel_key(self, path: str, within: float | None) -> Steps[Cancellation]:
+        seen, attempts, doubt = yield from self._repeat("POST", path, None, None, within)
+        if seen.object is not None:
+            return cast(Cancellation, seen.object)
+        error = refusal(seen, attempts)
+        if doubt and not (
+            seen.problem and (seen.problem.get("code") or seen.problem["error"] == "idempotency_key_expired")
+        ):
+            error.retry = "same_key"  # it may have been done; calling again says what became of it
+        raise error from seen.cause
 
     def mint(self, count: int, within: float | None) -> Steps[list[str]]:
         """Mint keys."""
@@ -326,6 +339,15 @@ class Calls:
     def _jitter(self, n: int) -> float:
         """Full jitter, so that clients that failed at once do not retry at once."""
         return self.random() * min(self.backoff_max, self.backoff_min * 2.0 ** min(n - 1, 32))
+
+
+def _check(key: str) -> None:
+    if not key:
+        raise ValueError(
+            "homeward: the idempotency key is missing; make one with new_key() and store it before the call"
+        )
+    if not re.fullmatch("[!-~]{1,255}", key):
+        raise ValueError("homeward: the idempotency key must be 1 to 255 visible ASCII characters, without spaces")
 
 
 def encode(params: Mapping[str, Any]) -> bytes:

@@ -54,10 +54,10 @@ class Succeeded(Answer, Generic[T]):
 
 @dataclass(frozen=True)
 class Declined(Answer):
-    """No: nothing moved under this key."""
+    """No: nothing moved under this key, or it was canceled, and what moved is refunded."""
 
     code: str | None
-    """Why: ``insufficient_funds``. The list grows."""
+    """Why: ``insufficient_funds``. The list grows. None if the key was canceled."""
     detail: str
     """For a person."""
     retry: Retry
@@ -92,7 +92,7 @@ class HomewardError(Exception):
     """The API refused the request before anything happened: it is wrong, or not allowed.
 
     No money moved under its key. A call that may have moved money never raises: see `Unknown`.
-    A read raises it, too, if no region answered: ``status`` is 0 then.
+    Reads and `Homeward.cancel_key` raise it, too, if no region answered: ``status`` is 0 then.
     """
 
     def __init__(self, message: str, *, status: int, problem: Problem | None, retry: Retry, attempts: int) -> None:
