@@ -10,12 +10,13 @@ import (
 	"github.com/homeward-io/homeward/internal/span"
 )
 
-// route is the path without a trailing id.
+// route is the path without the id or key in it: /v1/charges/{id}/capture.
 func (c *call) route() string {
-	if id := strings.LastIndexByte(c.path, '/'); c.method == http.MethodGet && id > 0 {
-		return c.path[:id] + "/{id}"
+	parts := strings.SplitN(c.path, "/", 5)
+	if len(parts) > 3 {
+		parts[3] = "{id}"
 	}
-	return c.path
+	return strings.Join(parts, "/")
 }
 
 // traceAttempt records where an attempt went and how it ended.
