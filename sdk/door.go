@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -180,9 +181,7 @@ func (d *door) forward(w http.ResponseWriter, r *http.Request, body []byte, fate
 	if err != nil || fate == loseReply {
 		panic(http.ErrAbortHandler)
 	}
-	for name, values := range res.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), res.Header)
 	w.Header().Set("Content-Length", fmt.Sprint(len(reply)))
 	w.WriteHeader(res.StatusCode)
 	if fate == cutReply {

@@ -3,6 +3,7 @@ package sdk
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ type movements struct {
 	Duplicates int `json:"duplicate_effects"`
 }
 
-func (h *Harness) begin(s scenario) (*run, error) {
+func (h *Harness) begin(ctx context.Context, s scenario) (*run, error) {
 	r := &run{Harness: h, scenario: s, keys: map[string]string{}, order: &log{}}
 	scripts := s.Doors
 	if scripts == nil {
@@ -69,7 +70,7 @@ func (h *Harness) begin(s scenario) (*run, error) {
 			return nil, errors.New("it needs a cluster")
 		}
 		var err error
-		if r.before, err = r.count(); err != nil {
+		if r.before, err = r.count(ctx); err != nil {
 			r.close()
 			return nil, err
 		}
@@ -82,18 +83,18 @@ func (r *run) close() {
 		d.close()
 	}
 	if r.faulty {
-		_ = r.fail(json.RawMessage("{}"))
+		_ = r.fail(context.Background(), json.RawMessage("{}"))
 	}
 }
 
 // prepare sets a step up.
-func (r *run) prepare() (instruction, error) {
+func (r *run) prepare(ctx context.Context) (instruction, error) {
 	s := r.scenario.Steps[r.at]
 	for i, script := range s.Doors {
 		r.doors[i].play(script)
 	}
 	if s.Faults != nil {
-		if err := r.fail(s.Faults); err != nil {
+		if err := r.fail(ctx, s.Faults); err != nil {
 			return instruction{}, err
 		}
 	}
@@ -114,7 +115,7 @@ func (r *run) prepare() (instruction, error) {
 		}
 		r.settings, next.Client = c, &c
 	}
-	args, err := r.refer(map[string]any(s.Args))
+	args, err := r.refer(s.Args)
 	if err != nil {
 		return instruction{}, err
 	}
@@ -202,7 +203,7 @@ func (r *run) judge(body []byte) error {
 	}
 	r.tries = 0
 	r.results = append(r.results, each[0])
-	want, err := r.refer(map[string]any(s.Want))
+	want, err := r.refer(s.Want)
 	if err != nil {
 		return err
 	}
@@ -310,11 +311,11 @@ func same(got, want string) bool {
 }
 
 // moved judges how often money has moved in the scenario.
-func (r *run) moved() error {
+func (r *run) moved(ctx context.Context) error {
 	if !r.scenario.real() {
 		return nil
 	}
-	after, err := r.count()
+	after, err := r.count(ctx)
 	if err != nil {
 		return err
 	}
@@ -324,8 +325,8 @@ func (r *run) moved() error {
 	return nil
 }
 
-func (r *run) count() (m movements, err error) {
-	req, err := http.NewRequest(http.MethodGet, r.world.Simulator+"/_sim/stats", nil)
+func (r *run) count(ctx context.Context) (m movements, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.world.Simulator+"/_sim/stats", nil)
 	if err != nil {
 		return m, err
 	}
@@ -338,8 +339,8 @@ func (r *run) count() (m movements, err error) {
 }
 
 // fail sets the provider's faults.
-func (r *run) fail(faults json.RawMessage) error {
-	req, err := http.NewRequest(http.MethodPut, r.world.Simulator+"/_sim/faults", bytes.NewReader(faults))
+func (r *run) fail(ctx context.Context, faults json.RawMessage) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, r.world.Simulator+"/_sim/faults", bytes.NewReader(faults))
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ package sdk
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -218,7 +219,7 @@ func (h *Harness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the runner has gone
 	}
-	respond(w, h.next(n, body))
+	respond(w, h.next(r.Context(), n, body))
 }
 
 func respond(w http.ResponseWriter, v any) {
@@ -226,8 +227,8 @@ func respond(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-func (h *Harness) next(n int, body []byte) instruction {
-	next, err := h.advance(n, body)
+func (h *Harness) next(ctx context.Context, n int, body []byte) instruction {
+	next, err := h.advance(ctx, n, body)
 	if err != nil {
 		wrong := err.Error()
 		if h.run != nil {
@@ -239,10 +240,10 @@ func (h *Harness) next(n int, body []byte) instruction {
 	return next
 }
 
-func (h *Harness) advance(n int, body []byte) (instruction, error) {
+func (h *Harness) advance(ctx context.Context, n int, body []byte) (instruction, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		h.end()
-		r, err := h.begin(h.file.Scenarios[n])
+		r, err := h.begin(ctx, h.file.Scenarios[n])
 		if err != nil {
 			return instruction{}, err
 		}
@@ -255,19 +256,22 @@ func (h *Harness) advance(n int, body []byte) (instruction, error) {
 			return instruction{}, err
 		}
 		if h.run.again {
-			time.Sleep(20 * time.Millisecond) // no need to ask faster
-			return h.run.prepare()
+			select {
+			case <-time.After(20 * time.Millisecond): // no need to ask faster
+			case <-ctx.Done():
+			}
+			return h.run.prepare(ctx)
 		}
 		h.run.at++
 	}
 	if h.run.at == len(h.run.scenario.Steps) {
-		err := h.run.moved()
+		err := h.run.moved(ctx)
 		if err == nil {
 			h.end()
 		}
 		return instruction{}, err
 	}
-	return h.run.prepare()
+	return h.run.prepare(ctx)
 }
 
 // contains compares a result with the part that is wanted of it. An object may have other members, but
