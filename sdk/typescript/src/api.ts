@@ -76,7 +76,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List charges
+         * @description Those for which money moved, the latest first, as the books of all regions have them: GET /v1/charges/{id} shows the refunds, and what you sent, for as long as its claim is kept. Answered 503 while the books of a region cannot be reached.
+         */
+        get: operations["listCharges"];
         put?: never;
         /**
          * Charge a payment method
@@ -227,7 +231,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List payment intents
+         * @description As charges are listed, each as its payment intent.
+         */
+        get: operations["listPaymentIntents"];
         put?: never;
         /**
          * Charge a payment method, as Stripe's clients do today
@@ -338,6 +346,26 @@ export interface paths {
         get: operations["getRefund"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/test-clock": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let time pass for your test keys
+         * @description For test keys alone. What they have made becomes older by so many seconds: replays, tombstones, pending outcomes, disputes and whatever else waits for a time. Each request moves it further, so do not repeat one that was answered. Objects made afterwards are made now.
+         */
+        post: operations["advanceTestClock"];
         delete?: never;
         options?: never;
         head?: never;
@@ -545,6 +573,8 @@ export interface components {
              */
             expires_at?: string;
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
@@ -591,7 +621,15 @@ export interface components {
                 destination: string;
             };
         };
-        /** @description A charge as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: what you sent, and receipt_number, are absent then. */
+        ChargeList: {
+            data: components["schemas"]["ListedCharge"][];
+            /** @description There are more in the direction that was asked for. */
+            has_more: boolean;
+            /** @constant */
+            object: "list";
+            url: string;
+        };
+        /** @description A charge as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: it has order_id and metadata of what you sent, and no receipt_number. */
         ChargeNow: {
             /** @description The connected account that makes the charge, as Stripe-Account does at Stripe. */
             account?: string;
@@ -634,7 +672,7 @@ export interface components {
             compensations?: components["schemas"]["Compensation"][];
             /**
              * Format: int64
-             * @description Unix time, in seconds. Once the claim is deleted: when it was booked.
+             * @description Unix time, in seconds.
              */
             created: number;
             currency: string;
@@ -650,6 +688,8 @@ export interface components {
              */
             expires_at?: string;
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
@@ -776,6 +816,8 @@ export interface components {
              */
             created: number;
             currency: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             /** @constant */
             object: "compensation";
             provider: {
@@ -799,6 +841,8 @@ export interface components {
             currency: string;
             /** @description That of the events of this dispute. */
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             /** @constant */
             object: "dispute";
             provider: {
@@ -818,6 +862,8 @@ export interface components {
             data: components["schemas"]["EventObject"];
             /** @description The same for every repetition, and the header webhook-id. Store it, and act once. */
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             /** @description The object's kind and its outcome. New types may be added: answer 2xx to an unknown one. */
             type: "charge.succeeded" | "charge.declined" | "charge.failed" | "charge.expired" | "charge.canceled" | "charge.requires_action" | "charge.processing" | "charge.requires_capture" | "transfer.succeeded" | "transfer.declined" | "transfer.failed" | "transfer.expired" | "transfer.canceled" | "transfer.processing" | "refund.succeeded" | "refund.declined" | "refund.failed" | "refund.canceled" | "refund.processing" | (string & {});
         };
@@ -851,11 +897,15 @@ export interface components {
             /** Format: date-time */
             expires_at?: string;
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode?: boolean;
+            /** @description Of a refund without its own: that of its charge. */
             metadata?: {
                 [key: string]: string;
             };
             /** @enum {string} */
             object: "charge" | "transfer" | "refund";
+            /** @description Of a refund: that of its charge. */
             order_id?: string;
             payment_method?: string;
             provider?: {
@@ -900,6 +950,51 @@ export interface components {
                 fence: number;
                 region: string;
             }[];
+        };
+        /** @description A charge in a list, as the books have it. GET /v1/charges/{id} shows its refunds, and what else you sent with it, for as long as its claim is kept. */
+        ListedCharge: {
+            /**
+             * Format: int64
+             * @description What moved.
+             */
+            amount: number;
+            /**
+             * Format: int64
+             * @description How much has moved; 0 if the charge has failed since. Absent while it waits.
+             */
+            amount_captured: number;
+            /**
+             * Format: int64
+             * @description The sum of refunds that have not failed. Absent while the charge waits.
+             */
+            amount_refunded: number;
+            /** @description Absent if there are none. */
+            compensations?: components["schemas"]["Compensation"][];
+            /**
+             * Format: int64
+             * @description Unix time, in seconds.
+             */
+            created: number;
+            currency: string;
+            /** @description The latest first. Absent if there are none. */
+            disputes?: components["schemas"]["DisputeOfCharge"][];
+            id: string;
+            /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @constant */
+            object: "charge";
+            order_id?: string;
+            provider: {
+                name: string;
+                reference: string;
+            };
+            /**
+             * @description failed: the provider took the charge back after it had succeeded.
+             * @enum {string}
+             */
+            status: "succeeded" | "failed";
         };
         NotReady: {
             detail: string;
@@ -958,6 +1053,8 @@ export interface components {
             created: number;
             currency: string;
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             metadata?: {
                 [key: string]: string;
             };
@@ -1000,6 +1097,8 @@ export interface components {
             created: number;
             currency: string;
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             metadata?: {
                 [key: string]: string;
             };
@@ -1029,6 +1128,8 @@ export interface components {
             created: number;
             currency: string;
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             /** @constant */
             object: "refund";
             provider: {
@@ -1174,7 +1275,7 @@ export interface components {
         };
         /** @description Stripe's list of objects. */
         StripeList: {
-            data: components["schemas"]["StripeRefund"][];
+            data: (components["schemas"]["StripeRefund"] | components["schemas"]["StripeCharge"] | components["schemas"]["StripePaymentIntent"])[];
             has_more: boolean;
             /** @constant */
             object: "list";
@@ -1304,6 +1405,8 @@ export interface components {
             created: number;
             currency: string;
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             metadata: {
                 [key: string]: string;
             };
@@ -1402,6 +1505,8 @@ export interface components {
              */
             expires_at?: string;
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
@@ -1417,7 +1522,7 @@ export interface components {
             /** @constant */
             status: "succeeded";
         };
-        /** @description A transfer as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: what you sent, and receipt_number, are absent then. */
+        /** @description A transfer as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: it has order_id and metadata of what you sent, and no receipt_number. */
         TransferNow: {
             /** Format: int64 */
             amount: number;
@@ -1446,6 +1551,8 @@ export interface components {
              */
             expires_at?: string;
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode: boolean;
             /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
@@ -1466,6 +1573,8 @@ export interface components {
                 created: number;
                 currency: string;
                 id: string;
+                /** @description Whether money moves: false for what a test key made. */
+                livemode: boolean;
                 /** @constant */
                 object: "transfer_reversal";
                 /** @constant */
@@ -2059,6 +2168,88 @@ export interface operations {
             };
         };
     };
+    listCharges: {
+        parameters: {
+            query?: {
+                /** @description Bounds of when it was created, as created[gte]=…, in Unix seconds; created=… is that second. */
+                created?: {
+                    /** Format: int64 */
+                    gt?: number;
+                    /** Format: int64 */
+                    gte?: number;
+                    /** Format: int64 */
+                    lt?: number;
+                    /** Format: int64 */
+                    lte?: number;
+                };
+                /** @description The page ends before this charge. */
+                ending_before?: string;
+                /** @description With Stripe-Version only. */
+                expand?: "data.payment_intent"[];
+                /** @description The most charges of a page. */
+                limit?: number;
+                /** @description Those with this order_id. */
+                order_id?: string;
+                /** @description The charge of this payment intent, by itself. */
+                payment_intent?: string;
+                /** @description The page begins behind this charge, at an older one. */
+                starting_after?: string;
+            };
+            header?: {
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the list. */
+            200: {
+                headers: {
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "object": "list",
+                     *       "data": [
+                     *         {
+                     *           "id": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *           "object": "charge",
+                     *           "amount": 1999,
+                     *           "currency": "usd",
+                     *           "status": "succeeded",
+                     *           "created": 1795371000,
+                     *           "order_id": "order-17",
+                     *           "metadata": {
+                     *             "color": "red"
+                     *           },
+                     *           "provider": {
+                     *             "name": "simulator",
+                     *             "reference": "psp_ch_000000000001"
+                     *           },
+                     *           "amount_captured": 1999,
+                     *           "amount_refunded": 500
+                     *         }
+                     *       ],
+                     *       "has_more": false,
+                     *       "url": "/v1/charges"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ChargeList"] | components["schemas"]["StripeList"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     createCharge: {
         parameters: {
             query?: never;
@@ -2143,6 +2334,7 @@ export interface operations {
                      *       "currency": "usd",
                      *       "status": "succeeded",
                      *       "created": 1795370830,
+                     *       "livemode": true,
                      *       "payment_method": "pm_card_visa",
                      *       "order_id": "6735",
                      *       "metadata": {
@@ -2181,6 +2373,7 @@ export interface operations {
                      *       "currency": "usd",
                      *       "status": "requires_capture",
                      *       "created": 1795370830,
+                     *       "livemode": true,
                      *       "payment_method": "pm_card_visa",
                      *       "order_id": "6735",
                      *       "metadata": {
@@ -2276,6 +2469,8 @@ export interface operations {
                     "Homeward-Served-By": components["headers"]["ServedBy"];
                     "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
                     "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
                     Link: components["headers"]["Link"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
@@ -2373,6 +2568,7 @@ export interface operations {
                      *       "currency": "usd",
                      *       "status": "succeeded",
                      *       "created": 1795370830,
+                     *       "livemode": true,
                      *       "payment_method": "pm_card_visa",
                      *       "order_id": "6735",
                      *       "metadata": {
@@ -2393,6 +2589,7 @@ export interface operations {
                      *           "currency": "usd",
                      *           "status": "succeeded",
                      *           "created": 1795371002,
+                     *           "livemode": true,
                      *           "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
                      *           "provider": {
                      *             "name": "simulator",
@@ -2575,6 +2772,8 @@ export interface operations {
                     "Homeward-Served-By": components["headers"]["ServedBy"];
                     "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
                     "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
                     Link: components["headers"]["Link"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
@@ -2789,6 +2988,8 @@ export interface operations {
                     "Homeward-Served-By": components["headers"]["ServedBy"];
                     "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
                     "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
                     Link: components["headers"]["Link"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
@@ -2988,6 +3189,7 @@ export interface operations {
                     "Homeward-Hops": components["headers"]["Hops"];
                     "Homeward-Served-By": components["headers"]["ServedBy"];
                     "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    Traceparent: components["headers"]["Traceparent"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3011,6 +3213,7 @@ export interface operations {
                     "Homeward-Served-By": components["headers"]["ServedBy"];
                     "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
                     "Retry-After": components["headers"]["RetryAfter"];
+                    Traceparent: components["headers"]["Traceparent"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3028,6 +3231,12 @@ export interface operations {
             /** @description idempotency_key_invalid; or invalid_request. With code already_made, not_refundable or outcome_unknown the money cannot be called back, and detail says what a person has to do. */
             400: {
                 headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    Link: components["headers"]["Link"];
+                    Traceparent: components["headers"]["Traceparent"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3121,6 +3330,67 @@ export interface operations {
                     "application/json": Record<string, never>;
                 };
             };
+        };
+    };
+    listPaymentIntents: {
+        parameters: {
+            query?: {
+                /** @description Bounds of when it was created, as created[gte]=…, in Unix seconds; created=… is that second. */
+                created?: {
+                    /** Format: int64 */
+                    gt?: number;
+                    /** Format: int64 */
+                    gte?: number;
+                    /** Format: int64 */
+                    lt?: number;
+                    /** Format: int64 */
+                    lte?: number;
+                };
+                /** @description The page ends before this payment intent. */
+                ending_before?: string;
+                /** @description With Stripe-Version only. */
+                expand?: "data.latest_charge"[];
+                /** @description The most payment intents of a page. */
+                limit?: number;
+                /** @description Those with this order_id. */
+                order_id?: string;
+                /** @description The page begins behind this payment intent, at an older one. */
+                starting_after?: string;
+            };
+            header?: {
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the list. */
+            200: {
+                headers: {
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "object": "list",
+                     *       "data": [],
+                     *       "has_more": false,
+                     *       "url": "/v1/payment_intents"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["StripeList"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
         };
     };
     createPaymentIntent: {
@@ -3251,6 +3521,8 @@ export interface operations {
                     "Homeward-Served-By": components["headers"]["ServedBy"];
                     "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
                     "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
                     Link: components["headers"]["Link"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
@@ -3491,6 +3763,8 @@ export interface operations {
                     "Homeward-Served-By": components["headers"]["ServedBy"];
                     "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
                     "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
                     Link: components["headers"]["Link"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
@@ -3680,6 +3954,8 @@ export interface operations {
                     "Homeward-Served-By": components["headers"]["ServedBy"];
                     "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
                     "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
                     Link: components["headers"]["Link"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
@@ -3783,6 +4059,7 @@ export interface operations {
                      *           "currency": "usd",
                      *           "status": "succeeded",
                      *           "created": 1795371002,
+                     *           "livemode": true,
                      *           "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
                      *           "provider": {
                      *             "name": "simulator",
@@ -3884,6 +4161,7 @@ export interface operations {
                      *       "currency": "usd",
                      *       "status": "succeeded",
                      *       "created": 1795370831,
+                     *       "livemode": true,
                      *       "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
                      *       "reason": "damaged",
                      *       "receipt_number": "R-2VIO-95PD-2Q6V",
@@ -3919,6 +4197,7 @@ export interface operations {
                      *       "currency": "usd",
                      *       "status": "processing",
                      *       "created": 1795370831,
+                     *       "livemode": true,
                      *       "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
                      *       "reason": "damaged",
                      *       "receipt_number": "R-2VIO-95PD-2Q6V",
@@ -4009,6 +4288,8 @@ export interface operations {
                     "Homeward-Served-By": components["headers"]["ServedBy"];
                     "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
                     "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
                     Link: components["headers"]["Link"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
@@ -4103,6 +4384,7 @@ export interface operations {
                      *       "currency": "usd",
                      *       "status": "succeeded",
                      *       "created": 1795370831,
+                     *       "livemode": true,
                      *       "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
                      *       "reason": "damaged",
                      *       "receipt_number": "R-2VIO-95PD-2Q6V",
@@ -4130,6 +4412,60 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    advanceTestClock: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "advance": 86400
+                 *     }
+                 */
+                "application/json": {
+                    /**
+                     * Format: int32
+                     * @description Seconds.
+                     */
+                    advance: number;
+                };
+            };
+        };
+        responses: {
+            /** @description It has passed in every region. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "advanced": 86400
+                     *     }
+                     */
+                    "application/json": {
+                        /**
+                         * Format: int32
+                         * @description Seconds.
+                         */
+                        advanced: number;
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
             429: components["responses"]["RateLimited"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -4213,6 +4549,7 @@ export interface operations {
                      *       "currency": "usd",
                      *       "status": "succeeded",
                      *       "created": 1795370831,
+                     *       "livemode": true,
                      *       "destination": "acct_1",
                      *       "receipt_number": "R-JLR1-B8FA-VA28",
                      *       "provider": {
@@ -4302,6 +4639,8 @@ export interface operations {
                     "Homeward-Served-By": components["headers"]["ServedBy"];
                     "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
                     "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
                     Link: components["headers"]["Link"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
@@ -4396,6 +4735,7 @@ export interface operations {
                      *       "currency": "usd",
                      *       "status": "succeeded",
                      *       "created": 1795370831,
+                     *       "livemode": true,
                      *       "destination": "acct_1",
                      *       "receipt_number": "R-JLR1-B8FA-VA28",
                      *       "provider": {
@@ -4487,6 +4827,7 @@ export interface operations {
                  *       "id": "evt_ch_709ho4tsaa2m1e5p000p0h0d84_1",
                  *       "type": "charge.succeeded",
                  *       "created": 1795370831,
+                 *       "livemode": true,
                  *       "data": {
                  *         "id": "ch_709ho4tsaa2m1e5p000p0h0d84",
                  *         "object": "charge",
@@ -4494,6 +4835,7 @@ export interface operations {
                  *         "currency": "usd",
                  *         "status": "succeeded",
                  *         "created": 1795370830,
+                 *         "livemode": true,
                  *         "payment_method": "pm_card_visa",
                  *         "order_id": "6735",
                  *         "metadata": {
@@ -4557,6 +4899,7 @@ export interface operations {
                  *       "id": "evt_re_2vio95pd2q6v9fab000tmuddec_1",
                  *       "type": "refund.succeeded",
                  *       "created": 1795370831,
+                 *       "livemode": true,
                  *       "data": {
                  *         "id": "re_2vio95pd2q6v9fab000tmuddec",
                  *         "object": "refund",
@@ -4564,6 +4907,7 @@ export interface operations {
                  *         "currency": "usd",
                  *         "status": "succeeded",
                  *         "created": 1795370831,
+                 *         "livemode": true,
                  *         "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
                  *         "reason": "damaged",
                  *         "receipt_number": "R-2VIO-95PD-2Q6V",
@@ -4624,6 +4968,7 @@ export interface operations {
                  *       "id": "evt_tr_jlr1b8fava28l541000rsm92gs_1",
                  *       "type": "transfer.succeeded",
                  *       "created": 1795370831,
+                 *       "livemode": true,
                  *       "data": {
                  *         "id": "tr_jlr1b8fava28l541000rsm92gs",
                  *         "object": "transfer",
@@ -4631,6 +4976,7 @@ export interface operations {
                  *         "currency": "usd",
                  *         "status": "succeeded",
                  *         "created": 1795370831,
+                 *         "livemode": true,
                  *         "destination": "acct_1",
                  *         "receipt_number": "R-JLR1-B8FA-VA28",
                  *         "provider": {

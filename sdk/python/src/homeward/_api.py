@@ -153,6 +153,8 @@ class Charge(_Charge):
     """If the charge has not succeeded, what it waits for: its payer, a bank, or its capture. Only the answer to a cancellation has canceled."""
     created: int
     """Unix time, in seconds."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     receipt_number: str
     provider: Provider
 
@@ -177,6 +179,8 @@ class Transfer(_Transfer):
     status: Literal["succeeded"]
     created: int
     """Unix time, in seconds."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     destination: str
     receipt_number: str
     provider: Provider
@@ -198,6 +202,8 @@ class Refund(_Refund):
     """processing: the provider has accepted the refund and has not paid it out yet."""
     created: int
     """Unix time, in seconds."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     charge: str
     receipt_number: str
     provider: Provider
@@ -219,6 +225,8 @@ class RefundOfCharge(_RefundOfCharge):
     """failed: the provider took it back after it had succeeded."""
     created: int
     """When it was booked. Unix time, in seconds."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     charge: str
     provider: Provider
 
@@ -234,6 +242,8 @@ class DisputeOfCharge(TypedDict):
     status: Literal["open", "won", "lost"]
     created: int
     """When it was booked. Unix time, in seconds."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     provider: Provider
 
 
@@ -247,6 +257,8 @@ class Compensation(TypedDict):
     """failed: the provider took the movement back."""
     created: int
     """When it was booked. Unix time, in seconds."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     provider: Provider
 
 
@@ -300,7 +312,7 @@ class _ChargeNow(TypedDict, total=False):
 
 
 class ChargeNow(_ChargeNow):
-    """A charge as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: what you sent, and receipt_number, are absent then."""
+    """A charge as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: it has order_id and metadata of what you sent, and no receipt_number."""
 
     id: str
     object: Literal["charge"]
@@ -309,7 +321,9 @@ class ChargeNow(_ChargeNow):
     status: Literal["succeeded", "requires_action", "processing", "requires_capture", "failed"]
     """failed: the provider took the charge back after it had succeeded, or moved its money after it had been refused or given up (then compensations has what became of that)."""
     created: int
-    """Unix time, in seconds. Once the claim is deleted: when it was booked."""
+    """Unix time, in seconds."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     as_of: int
     """The store's time of this read: what happened by then is in it. Unix time, in seconds."""
 
@@ -323,6 +337,8 @@ class TransferReversal(TypedDict):
     currency: str
     status: Literal["succeeded"]
     created: int
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
 
 
 class _TransferNow(TypedDict, total=False):
@@ -343,7 +359,7 @@ class _TransferNow(TypedDict, total=False):
 
 
 class TransferNow(_TransferNow):
-    """A transfer as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: what you sent, and receipt_number, are absent then."""
+    """A transfer as it is now. Once the claim is deleted, some two days after its first use, the answer is made from the books: it has order_id and metadata of what you sent, and no receipt_number."""
 
     id: str
     object: Literal["transfer"]
@@ -353,6 +369,8 @@ class TransferNow(_TransferNow):
     """failed: the provider took it back after it had succeeded."""
     created: int
     """Unix time, in seconds. Once the claim is deleted: when it was booked."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     as_of: int
     """The store's time of this read: what happened by then is in it. Unix time, in seconds."""
 
@@ -376,6 +394,8 @@ class RefundNow(_RefundNow):
     """failed: the provider took it back after it had succeeded, and the money is owed again."""
     created: int
     """Unix time, in seconds. Once the claim is deleted: when it was booked."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     as_of: int
     """The store's time of this read: what happened by then is in it. Unix time, in seconds."""
 
@@ -468,13 +488,17 @@ class _EventObject(TypedDict, total=False):
     currency: str
     created: int
     """Unix time, in seconds."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     charge: str
     """Of a refund: its charge."""
     destination: str
     payment_method: str
     description: str
     order_id: str
+    """Of a refund: that of its charge."""
     metadata: dict[str, str]
+    """Of a refund without its own: that of its charge."""
     expires_at: str
     reason: str
     receipt_number: str
@@ -504,4 +528,6 @@ class Event(TypedDict):
     """The object's kind and its outcome. New types may be added: answer 2xx to an unknown one."""
     created: int
     """Unix time, in seconds."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
     data: EventObject
