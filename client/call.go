@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -21,6 +22,7 @@ type call struct {
 	inPath bool
 	body   []byte
 	out    any
+	query  url.Values // of a list, which is at a path without an id
 	// home is the key's home by the latest answer; it is sent back as a hint.
 	home string
 }
@@ -103,6 +105,7 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string) (ans
 	if err != nil {
 		return Answer{}, &Error{Retry: RetryNever, Err: err}
 	}
+	req.URL.RawQuery = c.query.Encode()
 	req.Header.Set("Authorization", "Bearer "+cl.c.APIKey)
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	if c.body != nil {

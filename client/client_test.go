@@ -187,6 +187,39 @@ func TestAChargeAsItIsNow(t *testing.T) {
 	}
 }
 
+// A list is asked for by what selects it, and read a page at a time.
+func TestLists(t *testing.T) {
+	var slept []time.Duration
+	const page = `{"object":"list","data":[{"id":"ch_2","amount_refunded":3,"order_id":"o 1"}],"has_more":true,"url":"/v1/charges"}`
+	const refunds = `{"object":"list","data":[{"id":"re_1","amount":3}],"has_more":false,"url":"/v1/refunds?charge=ch_2"}`
+	r := newRegion(t, plain(503, "busy"), plain(200, page), plain(200, page), plain(200, refunds))
+	cl := newClient(t, &slept, nil, r)
+	from := time.Unix(7, 0)
+	all, err := cl.ListCharges(t.Context(), ChargeListParams{OrderID: "o 1", From: from, Until: from.Add(time.Minute), PageParams: PageParams{After: "ch_3", Limit: 1}})
+	if err != nil || len(all.Data) != 1 || all.Data[0].ID != "ch_2" || all.Data[0].AmountRefunded != 3 || all.Data[0].OrderID != "o 1" || !all.HasMore || all.Answer.Attempts != 2 {
+		t.Errorf("got %+v, %v", all, err)
+	}
+	if _, err := cl.ListCharges(t.Context(), ChargeListParams{PageParams: PageParams{Before: "ch_3"}}); err != nil {
+		t.Error(err)
+	}
+	back, err := cl.ListRefunds(t.Context(), "ch_2", PageParams{})
+	if err != nil || len(back.Data) != 1 || back.Data[0].Amount != 3 || back.HasMore {
+		t.Errorf("got %+v, %v", back, err)
+	}
+	seen, _ := r.log()
+	for i, want := range []string{
+		"/v1/charges?created%5Bgte%5D=7&created%5Blt%5D=67&limit=1&order_id=o+1&starting_after=ch_3", "",
+		"/v1/charges?ending_before=ch_3", "/v1/refunds?charge=ch_2",
+	} {
+		if want != "" && seen[i].URL.String() != want {
+			t.Errorf("got %s", seen[i].URL)
+		}
+	}
+	if *seen[0].URL != *seen[1].URL {
+		t.Errorf("a retry of %s asked for %s", seen[0].URL, seen[1].URL)
+	}
+}
+
 func TestOtherCalls(t *testing.T) {
 	var slept []time.Duration
 	transfer := `{"id":"tr_1","amount":5,"destination":"acct_1"}`

@@ -117,8 +117,8 @@ type Provider struct {
 
 // Payment holds the common fields of charges, transfers and refunds. A refund
 // has no Description, OrderID or ExpiresAt. Once the claim is deleted, some two days after the first use
-// of its key, a read has nothing of what was sent, and no ReceiptNumber. Status is "failed" in a read of
-// a payment that the provider took back after it had succeeded.
+// of its key, a read has of what was sent OrderID and Metadata alone, and no ReceiptNumber. Status is
+// "failed" in a read of a payment that the provider took back after it had succeeded.
 type Payment struct {
 	ID       string `json:"id"`
 	Amount   int64  `json:"amount"`

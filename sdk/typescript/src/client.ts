@@ -1,6 +1,6 @@
 import { attempt, type Call, type Reply } from './attempt.js';
 import { HomewardError, type Problem, type Retry } from './error.js';
-import type { Cancellation, CaptureParams, Charge, ChargeNow, ChargeParams, KeyStatus, Refund, RefundNow, RefundParams, Transfer, TransferNow, TransferParams } from './types.js';
+import type { Cancellation, CaptureParams, Charge, ChargeList, ChargeNow, ChargeParams, KeyStatus, ListChargesParams, ListRefundsParams, Refund, RefundList, RefundNow, RefundParams, Transfer, TransferNow, TransferParams } from './types.js';
 
 /** What every outcome has. */
 export interface Answer {
@@ -195,6 +195,16 @@ export class Homeward {
     return this.#read('GET', `/v1/refunds/${encodeURIComponent(id)}`, undefined, o);
   }
 
+  /** Lists charges for which money moved, the latest first, as the books have them: without their refunds and most of what was sent. */
+  listCharges(params: ListChargesParams = {}, o?: CallOptions): Promise<Found<ChargeList>> {
+    return this.#read('GET', `/v1/charges${queryOf(params)}`, undefined, o);
+  }
+
+  /** Lists the refunds of a charge, the latest first. */
+  listRefunds(params: ListRefundsParams & { charge: string }, o?: CallOptions): Promise<Found<RefundList>> {
+    return this.#read('GET', `/v1/refunds${queryOf(params)}`, undefined, o);
+  }
+
   /** Reads the state and the history of a key. */
   inspectKey(key: string, o?: CallOptions): Promise<Found<KeyStatus>> {
     return this.#read('GET', `/v1/idempotency-keys/${encodeURIComponent(key)}`, undefined, o);
@@ -285,6 +295,17 @@ export class Homeward {
   #jitter(n: number): number {
     return this.#random() * Math.min(this.#backoffMaxMs, this.#backoffMinMs * 2 ** (n - 1));
   }
+}
+
+/** Writes parameters as the API has them: created[gte]=7. */
+function queryOf(params: object): string {
+  const query = new URLSearchParams();
+  const add = (name: string, value: unknown): void => {
+    if (typeof value === 'object' && value !== null) for (const [inner, v] of Object.entries(value)) add(`${name}[${inner}]`, v);
+    else if (value !== undefined && value !== null) query.set(name, `${value}`);
+  };
+  for (const [name, value] of Object.entries(params)) add(name, value);
+  return query.size > 0 ? `?${query}` : '';
 }
 
 /** Whether a retry of the request may get another answer. A soft decline is an answer. */

@@ -1,4 +1,4 @@
-import type { components } from './api.js';
+import type { components, operations } from './api.js';
 
 type Schemas = components['schemas'];
 /** A request without the members that HTTP libraries add and the API ignores. */
@@ -13,6 +13,13 @@ export type Refund = Schemas['Refund'];
 export type ChargeNow = Schemas['ChargeNow'];
 export type TransferNow = Schemas['TransferNow'];
 export type RefundNow = Schemas['RefundNow'];
+/** Pages of lists. has_more is about the direction that was asked for. */
+export type ChargeList = Schemas['ChargeList'];
+export type RefundList = Schemas['RefundList'];
+type Query<T extends keyof operations> = NonNullable<operations[T]['parameters']['query']>;
+/** Which charges, and which page: created in Unix seconds; starting_after the last id of the page before, or ending_before the first one of the page after. */
+export type ListChargesParams = Partial<Omit<Query<'listCharges'>, 'expand[]' | 'payment_intent'>>;
+export type ListRefundsParams = Partial<Omit<Query<'listRefunds'>, 'payment_intent'>>;
 export type KeyStatus = Schemas['KeyStatus'];
 /** What became of a key that was given up. */
 export type Cancellation = Schemas['Cancellation'];

@@ -55,6 +55,20 @@ test('a call that its caller ends is unknown', async (t) => {
   assert.equal((await waits).why, 'in_progress');
 });
 
+test('lists', async (t) => {
+  const page = { object: 'list', data: [{ id: 'ch_1' }], has_more: true, url: '/v1/charges' };
+  const r = await region(t, 'lost', { status: 200, json: page }, { status: 200, json: page }, { status: 200, json: { ...page, data: [{ id: 're_1' }] } }, problem(503, 'home_unavailable', 'same_key'));
+  const { homeward } = client([r], { maxAttempts: 2 });
+  const { object } = await homeward.listCharges({ order_id: 'o 1', created: { gte: 7, lt: undefined }, starting_after: 'ch_2', limit: 1 });
+  assert.equal(object.data[0].id, 'ch_1');
+  assert.equal(object.has_more, true);
+  await homeward.listCharges();
+  assert.equal((await homeward.listRefunds({ charge: 'ch_1' })).object.data[0].id, 're_1');
+  await assert.rejects(homeward.listCharges(), { name: 'HomewardError', status: 503 });
+  const first = '/v1/charges?order_id=o+1&created%5Bgte%5D=7&starting_after=ch_2&limit=1';
+  assert.deepEqual(r.seen.map((s) => s.url).slice(0, 4), [first, first, '/v1/charges', '/v1/refunds?charge=ch_1']);
+});
+
 test('wrong settings', () => {
   for (const [c, says] of [
     [{ baseURLs: [], apiKey: 'k' }, /baseURLs is empty/],
