@@ -36,6 +36,11 @@ type instruction struct {
 		Amount                int64
 		Count                 int
 		Home                  claim.RegionCode
+		OrderID               string `json:"order_id"`
+		CreatedFrom           int64  `json:"created_from"`
+		CreatedUntil          int64  `json:"created_until"`
+		After, Before         string
+		Limit                 int
 		Params                json.RawMessage
 	}
 	Times int
@@ -201,6 +206,17 @@ func (p *player) call(t *testing.T, step instruction) result {
 		return found(p.client.GetTransfer(ctx, a.ID))
 	case "get_refund":
 		return found(p.client.GetRefund(ctx, a.ID))
+	case "list_charges":
+		params := ChargeListParams{PageParams: PageParams{a.After, a.Before, a.Limit}, OrderID: a.OrderID}
+		if a.CreatedFrom != 0 {
+			params.From = time.Unix(a.CreatedFrom, 0)
+		}
+		if a.CreatedUntil != 0 {
+			params.Until = time.Unix(a.CreatedUntil, 0)
+		}
+		return found(p.client.ListCharges(ctx, params))
+	case "list_refunds":
+		return found(p.client.ListRefunds(ctx, a.Charge, PageParams{a.After, a.Before, a.Limit}))
 	case "mint_keys":
 		keys, err := p.client.MintKeys(ctx, a.Count)
 		if err != nil {
@@ -228,6 +244,8 @@ func (p *player) call(t *testing.T, step instruction) result {
 }
 
 func (c *Cancellation) answer() *Answer { return &c.Answer }
+
+func (l *List[T]) answer() *Answer { return &l.Answer }
 
 func (p *Payment) answer() *Answer { return &p.Answer } // of a charge, a transfer or a refund
 

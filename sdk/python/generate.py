@@ -24,6 +24,7 @@ OBJECTS = [
     "TransferNow",
     "RefundNow",
     "RefundList",
+    "ChargeList",
     "KeyStatus",
     "Cancellation",
     "Problem",

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from homeward import AsyncHomeward, Homeward, HomewardError, Unknown
-from homeward._core import Calls, NoReply, Pause, Reply, Request, Step, encode
+from homeward._core import Calls, NoReply, Pause, Reply, Request, Step, encode, query_of
 
 URL = "https://us.example.com"
 PARAMS: dict[str, Any] = {"amount": 1999, "currency": "usd", "payment_method": "pm_1"}
@@ -134,6 +134,12 @@ class Decisions(unittest.TestCase):
         for value, says in ((datetime(2030, 1, 1), "time zone"), (float("nan"), "not JSON compliant")):
             with self.assertRaisesRegex(ValueError, says):
                 encode({"a": value})
+        self.assertEqual(
+            query_of({"created[gte]": at, "limit": 3, "order_id": None}), "?created%5Bgte%5D=1893452400&limit=3"
+        )
+        self.assertEqual(query_of({"order_id": None}), "")
+        with self.assertRaisesRegex(ValueError, "time zone"):
+            query_of({"created[gte]": datetime(2030, 1, 1)})
         with self.assertRaisesRegex(TypeError, "set is not JSON"):
             encode({"a": set()})
 

@@ -13,6 +13,7 @@ import unittest
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from typing import Any
 from unittest import mock
 
@@ -97,6 +98,9 @@ def reported(result: object, pauses: list[float]) -> Json:
 def arguments(args: Json) -> tuple[list[Any], Json]:
     """Return the arguments of a method: the key, the charge or the id, and those with names."""
     args = dict(args)
+    for name in ("created_from", "created_until"):
+        if name in args:
+            args[name] = datetime.fromtimestamp(args[name], timezone.utc)
     first = [args.pop(name) for name in ("key", "charge", "id", "count") if name in args]
     return first, args.pop("params", args)
 

@@ -21,6 +21,11 @@ const calls = {
   get_charge: (h, a) => h.getCharge(a.id),
   get_transfer: (h, a) => h.getTransfer(a.id),
   get_refund: (h, a) => h.getRefund(a.id),
+  list_charges: (h, { order_id, created_from, created_until, after, before, limit }) => {
+    const created = { ...(created_from && { gte: created_from }), ...(created_until && { lt: created_until }) };
+    return h.listCharges({ order_id, created, starting_after: after, ending_before: before, limit });
+  },
+  list_refunds: (h, { charge, after, before, limit }) => h.listRefunds({ charge, starting_after: after, ending_before: before, limit }),
   mint_keys: (h, a) => h.mintKeys(a.count),
   new_key: async (_, a) => ({ key: newKey(a.home) }),
   home_of: async (_, a) => ({ home: homeOf(a.text) ?? null }),

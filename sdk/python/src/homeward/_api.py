@@ -410,6 +410,45 @@ class RefundList(TypedDict):
     url: str
 
 
+class _ListedCharge(TypedDict, total=False):
+    order_id: str
+    metadata: dict[str, str]
+    """Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier."""
+    disputes: list[DisputeOfCharge]
+    """The latest first. Absent if there are none."""
+    compensations: list[Compensation]
+    """Absent if there are none."""
+
+
+class ListedCharge(_ListedCharge):
+    """A charge in a list, as the books have it. GET /v1/charges/{id} shows its refunds, and what else you sent with it, for as long as its claim is kept."""
+
+    id: str
+    object: Literal["charge"]
+    amount: int
+    """What moved."""
+    currency: str
+    status: Literal["succeeded", "failed"]
+    """failed: the provider took the charge back after it had succeeded."""
+    created: int
+    """Unix time, in seconds."""
+    provider: Provider
+    amount_captured: int
+    """How much has moved; 0 if the charge has failed since. Absent while it waits."""
+    amount_refunded: int
+    """The sum of refunds that have not failed. Absent while the charge waits."""
+
+
+class ChargeList(TypedDict):
+    """ChargeList of the API."""
+
+    object: Literal["list"]
+    data: list[ListedCharge]
+    has_more: bool
+    """There are more in the direction that was asked for."""
+    url: str
+
+
 class _KeyEvent(TypedDict, total=False):
     detail: str
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from asyncio import sleep as async_sleep
 from collections.abc import Sequence
+from datetime import datetime
 from time import sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,17 +16,19 @@ import httpx
 from ._api import (
     Cancellation,
     Charge,
+    ChargeList,
     ChargeNow,
     ChargeParams,
     KeyStatus,
     Refund,
+    RefundList,
     RefundNow,
     RefundParams,
     Transfer,
     TransferNow,
     TransferParams,
 )
-from ._core import MAX_ANSWER, Calls, NoReply, Pause, Reply, Request, Steps
+from ._core import MAX_ANSWER, Calls, NoReply, Pause, Reply, Request, Steps, query_of
 from ._outcome import Outcome
 
 if TYPE_CHECKING:
@@ -214,6 +217,51 @@ class Homeward:
         found: RefundNow = self._run(self._calls.get(f"/v1/refunds/{_id(refund)}", within))
         return found
 
+    def list_charges(
+        self,
+        *,
+        order_id: str | None = None,
+        created_from: datetime | None = None,
+        created_until: datetime | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int | None = None,
+        within: float | None = None,
+    ) -> ChargeList:
+        """Read a page of the charges for which money moved, the latest first.
+
+            page = homeward.list_charges(order_id=order.id)
+            if page["has_more"]: ...  # the next page: after=page["data"][-1]["id"]
+
+        created_from is included and created_until is not, in whole seconds. after is the last id of the page
+        before, or before the first one of the page after. limit is 1 to 100, 10 if it is absent. Items are as
+        the books have them: without their refunds, and of what was sent with order_id and metadata alone.
+        """
+        query = {
+            "order_id": order_id,
+            "created[gte]": created_from,
+            "created[lt]": created_until,
+            "starting_after": after,
+            "ending_before": before,
+            "limit": limit,
+        }
+        found: ChargeList = self._run(self._calls.get(f"/v1/charges{query_of(query)}", within))
+        return found
+
+    def list_refunds(
+        self,
+        charge: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int | None = None,
+        within: float | None = None,
+    ) -> RefundList:
+        """Read a page of the refunds of a charge, the latest first. Pages are as in `list_charges`."""
+        query = {"charge": charge, "starting_after": after, "ending_before": before, "limit": limit}
+        found: RefundList = self._run(self._calls.get(f"/v1/refunds{query_of(query)}", within))
+        return found
+
     def inspect_key(self, key: str, *, within: float | None = None) -> KeyStatus:
         """Read the state and the history of a key."""
         found: KeyStatus = self._run(self._calls.get(f"/v1/idempotency-keys/{_id(key)}", within))
@@ -363,6 +411,51 @@ class AsyncHomeward:
     async def get_refund(self, refund: str, *, within: float | None = None) -> RefundNow:
         """Read a refund as it is now: ``failed`` if the provider took it back."""
         found: RefundNow = await self._run(self._calls.get(f"/v1/refunds/{_id(refund)}", within))
+        return found
+
+    async def list_charges(
+        self,
+        *,
+        order_id: str | None = None,
+        created_from: datetime | None = None,
+        created_until: datetime | None = None,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int | None = None,
+        within: float | None = None,
+    ) -> ChargeList:
+        """Read a page of the charges for which money moved, the latest first.
+
+            page = await homeward.list_charges(order_id=order.id)
+            if page["has_more"]: ...  # the next page: after=page["data"][-1]["id"]
+
+        created_from is included and created_until is not, in whole seconds. after is the last id of the page
+        before, or before the first one of the page after. limit is 1 to 100, 10 if it is absent. Items are as
+        the books have them: without their refunds, and of what was sent with order_id and metadata alone.
+        """
+        query = {
+            "order_id": order_id,
+            "created[gte]": created_from,
+            "created[lt]": created_until,
+            "starting_after": after,
+            "ending_before": before,
+            "limit": limit,
+        }
+        found: ChargeList = await self._run(self._calls.get(f"/v1/charges{query_of(query)}", within))
+        return found
+
+    async def list_refunds(
+        self,
+        charge: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int | None = None,
+        within: float | None = None,
+    ) -> RefundList:
+        """Read a page of the refunds of a charge, the latest first. Pages are as in `list_charges`."""
+        query = {"charge": charge, "starting_after": after, "ending_before": before, "limit": limit}
+        found: RefundList = await self._run(self._calls.get(f"/v1/refunds{query_of(query)}", within))
         return found
 
     async def inspect_key(self, key: str, *, within: float | None = None) -> KeyStatus:

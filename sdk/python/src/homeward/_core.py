@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar, cast
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from ._api import Cancellation, Problem
 from ._outcome import Declined, HomewardError, Outcome, Retry, Succeeded, Unknown, WhyUnknown
@@ -357,10 +357,24 @@ def encode(params: Mapping[str, Any]) -> bytes:
 
 def _encode(value: object) -> str:
     if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ValueError("homeward: a datetime needs a time zone: datetime.now(timezone.utc)")
-        return value.isoformat()
+        return _zoned(value).isoformat()
     raise TypeError(f"homeward: {type(value).__name__} is not JSON")
+
+
+def query_of(members: Mapping[str, str | int | datetime | None]) -> str:
+    """Write the query of a list, with times in Unix seconds, and without what is None."""
+    given = {
+        name: int(_zoned(value).timestamp()) if isinstance(value, datetime) else value
+        for name, value in members.items()
+        if value is not None
+    }
+    return f"?{urlencode(given)}" if given else ""
+
+
+def _zoned(at: datetime) -> datetime:
+    if at.tzinfo is None:
+        raise ValueError("homeward: a datetime needs a time zone: datetime.now(timezone.utc)")
+    return at
 
 
 def quoted(key: str) -> str:
