@@ -297,7 +297,7 @@ var rooms = []room{
 		{"outbox/slots", "pool.release", "h.rows--", ""},
 	}},
 	{dir: "payment", suites: []suite{payments}, mutants: []mutant{
-		{"payment/canceled-and-called", "attempt.run", "t.intent.Expired(a.Now) || a.Canceled", "intent.Expired(a.Now)"},
+		{"payment/canceled-and-called", "attempt.run", "t.intent.Expired(a.Now) || a.Canceled", "t.intent.Expired(a.Now)"},
 		{"payment/canceled-and-repeated", "attempt.run", "!a.Canceled || t.op == Charge", "true"},
 		{"payment/canceled-and-sent", "attempt.withdraw", "t.op == CancelKey || t.Closing || first", "t.op == CancelKey || t.Closing"},
 		{"payment/canceled-unsent", "attempt.withdraw case *claim.Unsent", "!t.Recovery", "true"},
