@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/console"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
@@ -32,6 +34,9 @@ type DemoConfig struct {
 	// Listen, PSPListen and MetricsListen are as the flags of homeward demo. PSP is the URL of a
 	// simulator to use; "": one is started.
 	Listen, PSPListen, MetricsListen, PSP string
+	// Gateway is the URL of the API that the regions guard; there is no simulator then, and no
+	// API of payments. Nil: they are a demo of payments.
+	Gateway *url.URL
 	// RPCListen is the address of the first region's RPC listener, on this machine; the
 	// others take the ports after it. "" is port 7081, and a free port for each that is
 	// taken.
@@ -53,7 +58,7 @@ type DemoConfig struct {
 // NoConsole starts a demo without a console.
 const NoConsole = "off"
 
-// Demo is three regions in this process, with a provider simulator.
+// Demo is regions in this process, with a provider simulator or in front of another API.
 type Demo struct {
 	*node.Cluster
 	// Data is its directory; Temporary: it is deleted with the demo. PSP is the
@@ -118,7 +123,7 @@ func (d *Demo) makeData(context.Context) (stop parts.Stop, err error) {
 }
 
 func (d *Demo) startSimulator(context.Context) (_ parts.Stop, err error) {
-	if d.PSP != "" {
+	if d.PSP != "" || d.c.Gateway != nil {
 		return nil, nil
 	}
 	if d.simulator, err = StartSimulator("--psp-listen", d.pspListen, simulator.Config{
@@ -131,6 +136,9 @@ func (d *Demo) startSimulator(context.Context) (_ parts.Stop, err error) {
 }
 
 func (d *Demo) openProvider(context.Context) (_ parts.Stop, err error) {
+	if d.c.Gateway != nil {
+		return nil, nil
+	}
 	var notices httpjson.Notices // none of a simulator that is not this demo's
 	if d.simulator != nil {
 		notices.Secret = d.simulator.Secret()
@@ -164,16 +172,21 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	}
 	c := node.ClusterConfig{
 		AuditKeys: keys, Tuning: s.Tuning, ReplicaLag: s.ReplicaLag, Dir: filepath.Join(d.Data, node.StoreDir), Seal: d.seal,
-		Payments: node.Payments{Providers: psp.Providers{d.provider}, Notifiers: map[string]psp.Notifier{"simulator": d.provider}},
-		Network:  wan.New(d.c.Distances), MetricsListen: metricsAt(d.c.Listen, d.c.MetricsListen, len(s.Regions)), Logger: d.c.Logger, Fatal: d.c.Fatal, OwnProcess: d.c.OwnProcess, Commands: d.c.Commands,
+		Network: wan.New(d.c.Distances), MetricsListen: metricsAt(d.c.Listen, d.c.MetricsListen, len(s.Regions)), Logger: d.c.Logger, Fatal: d.c.Fatal, OwnProcess: d.c.OwnProcess, Commands: d.c.Commands,
 	}
 	var names []string
 	for i, r := range s.Regions {
 		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r.Name, Code: r.Code}, Listen: d.listens[i], RPCListen: d.rpcs[i]})
 		names = append(names, r.Name)
 	}
-	for _, t := range merchants(names) {
-		c.Tenants = append(c.Tenants, node.ClusterTenant{Tenant: t, APIKeys: []string{DemoKeys()[t.ID]}})
+	if d.c.Gateway != nil {
+		c.Gateway = &gateway.Config{Upstream: d.c.Gateway}
+		c.Tenants = []node.ClusterTenant{{Tenant: claim.Tenant{ID: gateway.Tenant, Name: d.c.Gateway.Host, Registrar: names[0]}}}
+	} else {
+		c.Payments = node.Payments{Providers: psp.Providers{d.provider}, Notifiers: map[string]psp.Notifier{"simulator": d.provider}}
+		for _, t := range merchants(names) {
+			c.Tenants = append(c.Tenants, node.ClusterTenant{Tenant: t, APIKeys: []string{DemoKeys()[t.ID]}})
+		}
 	}
 	if c.Console, err = d.console(); err != nil {
 		return nil, err

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/homeward-io/homeward/gateway"
+	"github.com/homeward-io/homeward/internal/build"
+	"github.com/homeward-io/homeward/internal/lab"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/telemetry"
+)
+
+type gatewayCommand struct {
+	Upstream      string `required:"" placeholder:"URL" help:"Base URL of the API to guard, as in http://127.0.0.1:9000."`
+	Data          string `type:"path" default:"homeward-gateway" help:"Directory for all data. Who starts with another one starts without the keys of before: their retries would be sent again."`
+	Regions       int    `default:"1" help:"Regions in this process, from 1 to 3. Each has an address of its own."`
+	Listen        string `default:"127.0.0.1:8081" help:"Address of the first region; the others take the ports after it. Port 0 takes free ones."`
+	RPCListen     string `name:"rpc-listen" placeholder:"HOST:PORT" help:"Address of the first region's RPC listener, on this machine, for --node of operators' commands. Default: 127.0.0.1:7081, and a free port for each that is taken."`
+	MetricsListen string `placeholder:"HOST:PORT" help:"Address of the metrics (GET /metrics); default: ten ports after --listen."`
+	Console       string `placeholder:"HOST:PORT" help:"Address of the console, on this machine; default: eleven ports after --listen. off: none."`
+}
+
+// gatewayGenerations is how many releases under one key stay releases: an upstream that is away
+// releases a key with each retry, and no bank counts those.
+const gatewayGenerations = 1 << 20
+
+const opensGateway = "the gateway: anybody can send requests to the upstream through it"
+
+func (c *gatewayCommand) Run(ctx context.Context, io streams) error {
+	upstream, err := gateway.ReadUpstream(c.Upstream)
+	if err != nil {
+		return fmt.Errorf("--upstream: %w", err)
+	}
+	settings, err := node.LoadSettings("", os.Environ())
+	if err != nil {
+		return err
+	}
+	if c.Regions < 1 || c.Regions > len(settings.Regions) {
+		return fmt.Errorf("--regions must be from 1 to %d, is %d", len(settings.Regions), c.Regions)
+	}
+	settings.Regions = settings.Regions[:c.Regions]
+	settings.Policy.MaxGenerations = gatewayGenerations
+	// The upstream limits its callers, and their headers.
+	settings.Limits.TenantRate, settings.Limits.TenantBurst, settings.Limits.HeaderBytes = 0, 0, http.DefaultMaxHeaderBytes
+	flush, err := telemetry.Setup(ctx, telemetry.Process{Version: build.Version(), Log: warnings(io), AllowPlaintext: true})
+	if err != nil {
+		return err
+	}
+	defer flush()
+	d, err := lab.StartDemo(ctx, lab.DemoConfig{
+		Settings: settings, Data: c.Data, Listen: c.Listen, RPCListen: c.RPCListen, MetricsListen: c.MetricsListen, Console: c.Console, Gateway: upstream,
+		Logger: warnings(io), OwnProcess: true, Commands: atNode,
+		Fatal: func(err error) { os.Exit(fail(io, err)) }, // as in the demo
+	})
+	if err != nil {
+		return err
+	}
+	all := []opened{{d.MetricsAddr(), opensMetrics}}
+	for _, n := range d.Nodes {
+		all = append(all, opened{n.APIAddr(), opensGateway})
+	}
+	warnOpened(io, all...)
+	if err := c.welcome(io, d, settings); err != nil {
+		return errors.Join(err, d.Stop(ctx))
+	}
+	<-ctx.Done()
+	fmt.Fprintln(io.out, "\ndraining: requests in hand are finished, new ones are refused")
+	if err := d.Stop(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintln(io.out, "drained")
+	return nil
+}
+
+//go:embed gateway.txt
+var gatewayText string
+
+var gatewayTemplate = template.Must(template.New("gateway").Parse(gatewayText))
+
+// welcome prints all addresses and the commands to paste.
+func (c *gatewayCommand) welcome(io streams, d *lab.Demo, s node.Settings) error {
+	var regions []place
+	for _, r := range s.Regions {
+		n := d.Region(r.Name)
+		regions = append(regions, place{r.Name, "http://" + n.APIAddr(), n.RPCAddr(), r.Code})
+	}
+	say := map[string]any{
+		"Upstream": c.Upstream, "Regions": regions, "Entry": regions[0], "Other": regions[len(regions)-1], "Own": strings.TrimSuffix(gateway.Own, "/"),
+		"Order": "order-" + strconv.FormatInt(time.Now().UnixMilli(), 36), "Data": d.Data, "Console": d.ConsoleURL(), "Metrics": "http://" + d.MetricsAddr() + "/metrics",
+	}
+	var lines strings.Builder
+	if err := gatewayTemplate.ExecuteTemplate(&lines, "lines", say); err != nil {
+		return err
+	}
+	d.Hint(strings.Split(strings.TrimSpace(lines.String()), "\n"))
+	return gatewayTemplate.Execute(io.out, say)
+}
