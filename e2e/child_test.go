@@ -50,8 +50,8 @@ type childConfig struct {
 	Notices bool
 	// Stripe, Adyen: the provider speaks that one's API.
 	Stripe, Adyen bool
-	// Gateway is the upstream of a gateway, "" for none.
-	Gateway string
+	// Gateway is the upstream of a gateway, "" for none, and Dedupe its header for repeats.
+	Gateway, Dedupe string
 	// Sink is the endpoint of both tenants, "" for none.
 	Sink string
 }
@@ -321,7 +321,7 @@ func childMain(config string) int {
 	}
 	cc.Providers = psp.Providers{&pointedProvider{provider, k.at}}
 	if c.Gateway != "" {
-		if err := asGateway(&cc, c.Gateway); err != nil {
+		if err := asGateway(&cc, c.Gateway, c.Dedupe); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 2
 		}

@@ -25,16 +25,20 @@ import (
 	"github.com/homeward-io/homeward/internal/wan"
 )
 
-// upstream is an API that somebody has. It dedupes nothing, and counts what it did.
+// upstream is an API that somebody has. It dedupes by the header of that name, "" for by none, and
+// counts what it did.
 type upstream struct {
 	*httptest.Server
+	dedupe string
+	mu     sync.Mutex
+	done   map[string]int64
 	effects atomic.Int64
 	// on, if set, is called with each effect, before it is answered.
 	on func(n int64)
 }
 
 func newUpstream(t *testing.T) *upstream {
-	u := &upstream{}
+	u := &upstream{done: map[string]int64{}}
 	u.Server = httptest.NewUnstartedServer(u)
 	var both http.Protocols
 	both.SetHTTP1(true)
@@ -47,7 +51,13 @@ func newUpstream(t *testing.T) *upstream {
 
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	n := u.effects.Add(1)
+	u.mu.Lock()
+	n, repeat := u.done[r.Header.Get(u.dedupe)]
+	if !repeat || u.dedupe == "" {
+		n = u.effects.Add(1)
+		u.done[r.Header.Get(u.dedupe)] = n
+	}
+	u.mu.Unlock()
 	if u.on != nil {
 		u.on(n)
 	}
@@ -63,12 +73,12 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // asGateway makes a cluster a gateway.
-func asGateway(c *node.ClusterConfig, to string) error {
+func asGateway(c *node.ClusterConfig, to, dedupe string) error {
 	u, err := gateway.ReadUpstream(to)
 	if err != nil {
 		return err
 	}
-	c.Payments = node.Payments{Gateway: &gateway.Config{Upstream: u}}
+	c.Payments = node.Payments{Gateway: &gateway.Config{Upstream: u, Dedupe: dedupe}}
 	c.Tenants = append(c.Tenants, node.ClusterTenant{Tenant: claim.Tenant{ID: gateway.Tenant, Registrar: us}})
 	c.Policy.InlineBody = smallRow
 	return nil
@@ -86,7 +96,7 @@ type gated struct {
 func startGateway(t *testing.T, to string, change ...func(*node.ClusterConfig)) *gated {
 	t.Helper()
 	c := clusterConfig(t.TempDir(), nil, newBackend(t))
-	require.NoError(t, asGateway(&c, to))
+	require.NoError(t, asGateway(&c, to, ""))
 	c.Network = wan.New(nil)
 	log := &testLog{}
 	c.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -264,6 +274,34 @@ func TestAGatewaySendsAtMostOnceThroughACrash(t *testing.T) {
 			require.Equal(t, []any{first.status, first.body}, []any{again.status, again.body})
 			require.Equal(t, want.effects, u.effects.Load())
 		})
+	}
+}
+
+// TestAGatewayRepeatsWhatIsRecognised: where the upstream recognises a repeat, no crash leaves a
+// request in doubt.
+func TestAGatewayRepeatsWhatIsRecognised(t *testing.T) {
+	t.Parallel()
+	for _, die := range []point{begun, answered} {
+		for _, header := range []string{"Idempotency-Key", "X-Once"} {
+			t.Run(fmt.Sprint(die, " ", header), func(t *testing.T) {
+				t.Parallel()
+				u := newUpstream(t)
+				u.dedupe = header
+				c := childConfig{Dir: t.TempDir(), PSP: u.URL, Gateway: u.URL, Dedupe: header, backend: newBackend(t), Arrivals: 1, Die: die}
+				p := startChild(t, c)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
+				defer cancel()
+				_, err := post(ctx, p.bases[eu], "/orders", "order-1", "{}")
+				require.Error(t, err, "answered by a dead process")
+				p.died()
+				c.Die = ""
+				p = startChild(t, c)
+				first := final(t, ctx, p.bases[us], "/orders", "order-1", "{}")
+				require.Equal(t, []any{201, `{"n":1,"got":"{}","pad":""}`}, []any{first.status, first.body})
+				require.Equal(t, first.body, final(t, ctx, p.bases[asia], "/orders", "order-1", "{}").body)
+				require.EqualValues(t, 1, u.effects.Load())
+			})
+		}
 	}
 }
 

@@ -6,7 +6,7 @@
 //
 // # At most one send
 //
-// The upstream is taken to recognise no repeat. So the first attempt of a generation sends the
+// Unless [Config].Dedupe is set, the upstream is taken to recognise no repeat. So the first attempt of a generation sends the
 // request, once, and no other attempt sends anything: an attempt after that finds only that an
 // earlier one may have sent it, and its outcome is unknown. It stays unknown, until
 // claim.Policy.MaxUnknowns ends the claim with an answer that says so. A generation begins again
@@ -19,6 +19,10 @@
 //	reply
 //	after the reply, before Settle  once                  finds it unknown
 //	after Settle                    once                  reads the reply
+//
+// An upstream that recognises a repeat by a header gets one under the same value from each recovery,
+// for as long as it remembers that. Each request then has one effect there. An answer to a repeat
+// counts only if it says that the request is done: a refusal may be of the repeat alone.
 //
 // net/http repeats some requests by itself, with an Idempotency-Key above all. It repeats no guarded
 // one: a body cannot be rewound, and without a body the header is not where net/http looks for it.

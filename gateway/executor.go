@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
@@ -24,6 +25,7 @@ const (
 	reasonNotSent      = "not_sent"           // no byte of the request was sent
 	reasonUnreadable   = "payload_unreadable" // the stored request cannot be opened; it was not sent
 	reasonStatus       = "status_"            // and the upstream's status
+	reasonRepeat       = "repeat_"            // and the status of an answer to a repeat, which does not prove that the first send did nothing
 )
 
 // kept are the headers of a reply that belong to it and not to one exchange: each retry gets them.
@@ -33,11 +35,15 @@ var kept = []string{
 	"Etag", "Last-Modified", "Link", "Location", "Retry-After", "Vary", "Www-Authenticate",
 }
 
+// dedupeFor is how long after a key's first use its request may be repeated: an hour less than an
+// upstream has to remember it, for differences of clocks and for a request under way.
+const dedupeFor = 23 * time.Hour
+
 // Attempt implements claim.Executor. The first attempt of a generation sends the request, once. A
-// recovery sends nothing: the earlier attempt may have sent it, and the upstream is not known to
-// recognise a repeat.
+// recovery sends it again if the upstream recognises a repeat, and nothing otherwise: the earlier
+// attempt may have sent it.
 func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
-	if a.Recovery {
+	if a.Recovery && (g.c.Dedupe == "" || g.operation() != a.Record.Operation || a.Now.Sub(a.Record.FirstUse) >= dedupeFor) {
 		return unknown(reasonCannotRepeat)
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.c.Timeout)
@@ -45,15 +51,21 @@ func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	r, err := g.unpack(ctx, &a)
 	if err != nil {
 		g.log.ErrorContext(ctx, "a request that is stored cannot be opened; nothing was sent to the upstream", "object", a.Record.Minted.ID, "error", err)
+		if a.Recovery {
+			return unknown(reasonUnreadable)
+		}
 		return g.released(reasonUnreadable)
 	}
 	resp, sent, err := g.send(r)
 	if err != nil {
 		g.log.WarnContext(ctx, "the upstream did not answer", "object", a.Record.Minted.ID, "sent", sent, "error", err)
-		if !sent {
-			return g.released(reasonNotSent)
+		switch {
+		case sent:
+			return unknown(reasonNoAnswer)
+		case a.Recovery:
+			return &claim.Unsent{Reason: reasonNotSent}
 		}
-		return unknown(reasonNoAnswer)
+		return g.released(reasonNotSent)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, replyBytes+1))
@@ -83,6 +95,8 @@ func (g *Gateway) read(ctx context.Context, a *claim.Attempt, resp *http.Respons
 		return unknown(reason)
 	case status < 400:
 		return &claim.Done{Response: reply}
+	case a.Recovery: // a token that has run out, a route that has gone, a repeat that is refused as one
+		return unknown(reasonRepeat + strconv.Itoa(status))
 	case slices.Contains(passing, status):
 		return &claim.Released{Response: reply, Reason: reason}
 	default:

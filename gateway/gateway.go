@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -24,7 +25,8 @@ import (
 )
 
 const (
-	// Operation is that of every claim, and prefix begins the ids of their objects.
+	// Operation is that of every claim, and prefix begins the ids of their objects. What is sent with
+	// a header for repeats has that in its operation, too: see [Gateway.operation].
 	Operation = "call"
 	prefix    = "gw"
 	// Tenant has all keys: callers share one space of them.
@@ -32,18 +34,20 @@ const (
 	// Own begins the paths that the gateway answers itself. The upstream never gets them.
 	Own = "/_homeward/"
 
+	keyHeader = "Idempotency-Key"
 	// maxPart bounds the path and the Content-Type in a fingerprint's input, in bytes: nodes
 	// send each other no longer ones. The digest covers the whole of the path.
 	maxPart = 1024
 )
 
-// Operations is for claim.Config.
-func Operations() claim.Operations { return claim.Operations{Operation: prefix} }
-
 // Config configures a [Gateway].
 type Config struct {
 	// Upstream is the base URL of the API: its path begins every path that is sent there.
 	Upstream *url.URL
+	// Dedupe names the header by which the upstream recognises a repeat for at least 24 h, and
+	// answers it as it answered the first. "": it recognises none. Idempotency-Key gets the caller's
+	// key, any other header one of the claim's own.
+	Dedupe string
 	// Timeout is how long the upstream may take to answer a guarded request; 0 means a minute.
 	// A longer one outlasts the time that callers wait.
 	Timeout time.Duration
@@ -59,6 +63,8 @@ type Config struct {
 // forwards.
 const defaultTimeout = time.Minute
 
+var dedupeForm = regexp.MustCompile(`^[A-Za-z0-9-]{0,48}$`) // the operation has room for as many
+
 // Gateway is the executor of guarded requests, and the handler of all others. It is safe for
 // concurrent use.
 type Gateway struct {
@@ -72,6 +78,10 @@ type Gateway struct {
 func New(c Config) (*Gateway, error) {
 	if err := checkUpstream(c.Upstream); err != nil {
 		return nil, err
+	}
+	c.Dedupe = http.CanonicalHeaderKey(c.Dedupe)
+	if !dedupeForm.MatchString(c.Dedupe) {
+		return nil, fmt.Errorf("%q is not the name of a header by which an upstream recognises repeats; write one as in Idempotency-Key", c.Dedupe)
 	}
 	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	g := &Gateway{c: c, log: cmp.Or(c.Logger, slog.Default()), call: callTransport()}
@@ -95,6 +105,24 @@ func checkUpstream(u *url.URL) error {
 	return nil
 }
 
+// Operations is for claim.Config.
+func (g *Gateway) Operations() claim.Operations { return claim.Operations{g.operation(): prefix} }
+
+// operation is that of new claims. It says whether a claim's request was sent with a header by which
+// the upstream recognises it, and with which: the setting may have changed since.
+func (g *Gateway) operation() string {
+	if g.c.Dedupe == "" {
+		return Operation
+	}
+	return Operation + " " + g.c.Dedupe
+}
+
+// dedupeOf is the header for repeats that operation names, "" for none.
+func dedupeOf(operation string) string {
+	_, name, _ := strings.Cut(operation, " ")
+	return name
+}
+
 // Close closes the idle connections to the upstream. A nil Gateway has none.
 func (g *Gateway) Close() {
 	if g != nil {
@@ -105,7 +133,7 @@ func (g *Gateway) Close() {
 // Guards reports whether r becomes a claim: a POST or PATCH with an Idempotency-Key. gRPC never
 // does.
 func (*Gateway) Guards(r *http.Request) bool {
-	return (r.Method == http.MethodPost || r.Method == http.MethodPatch) && len(r.Header["Idempotency-Key"]) > 0 && !isGRPC(r)
+	return (r.Method == http.MethodPost || r.Method == http.MethodPatch) && len(r.Header[keyHeader]) > 0 && !isGRPC(r)
 }
 
 func isGRPC(r *http.Request) bool {
@@ -119,7 +147,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.pass.Ser
 // Request completes req, whose key is set, with the operation, the fingerprint's input and the
 // sealed payload of a guarded request with this body.
 func (g *Gateway) Request(r *http.Request, body []byte, req *claim.Request) (err error) {
-	req.Operation = Operation
+	req.Operation = g.operation()
 	req.Input = claim.FingerprintInput{
 		Method: r.Method, Path: cut(r.URL.EscapedPath()), Tenant: req.Key.Tenant, ContentType: cut(r.Header.Get("Content-Type")), Canonical: digest(r, body),
 	}
@@ -201,12 +229,19 @@ func (g *Gateway) unpack(ctx context.Context, a *claim.Attempt) (*http.Request, 
 	out.RequestURI = ""
 	(&httputil.ProxyRequest{In: r, Out: out}).SetURL(g.c.Upstream)
 	quiet(out.Header)
+	switch name := dedupeOf(a.Record.Operation); name {
+	case "":
+	case keyHeader:
+		out.Header.Set(name, a.Record.Key.Value)
+	default:
+		out.Header.Set(name, a.Record.ProviderKey)
+	}
 	out.Body, out.GetBody, out.ContentLength = io.NopCloser(bytes.NewReader(body)), nil, int64(len(body))
 	if len(body) == 0 {
 		out.Body = http.NoBody
 		// net/http repeats a request without a body by itself, on another connection, if it finds one
 		// of these. It does not find them in lower case, in which they mean the same to the upstream.
-		for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		for _, name := range []string{keyHeader, "X-" + keyHeader} {
 			if values, ok := out.Header[name]; ok {
 				delete(out.Header, name)
 				out.Header[strings.ToLower(name)] = values

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,7 +62,7 @@ func attemptOf(t *testing.T, g *Gateway, r *http.Request) claim.Attempt {
 	require.NoError(t, err)
 	req := claim.Request{Key: key}
 	require.NoError(t, g.Request(r, body, &req))
-	return claim.Attempt{Record: claim.Record{Key: key, Minted: claim.Minted{ID: "gw_1"}}, Payload: req.Payload}
+	return claim.Attempt{Record: claim.Record{Key: key, Operation: req.Operation, Minted: claim.Minted{ID: "gw_1"}}, Payload: req.Payload}
 }
 
 func TestHowRepliesAreRead(t *testing.T) {
@@ -274,6 +275,52 @@ func TestARecoverySendsNothing(t *testing.T) {
 	require.Empty(t, s.requests())
 }
 
+// TestARepeat: an upstream that recognises one gets it, under one value, for as long as it is sure to
+// recognise it; and its answer counts if it says yes.
+func TestARepeat(t *testing.T) {
+	var status atomic.Int64
+	var got []http.Header
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Header)
+		w.WriteHeader(int(status.Load()))
+	}))
+	defer upstream.Close()
+	for header, want := range map[string]string{"idempotency-key": key.Value, "X-Request-Id": "provider-key"} {
+		g := newGateway(t, upstream.URL, func(c *Config) { c.Dedupe = header })
+		for _, body := range []string{"", "{}"} {
+			a := attemptOf(t, g, post("/one", body, "X-Request-Id", "the caller's"))
+			a.Record.ProviderKey, a.Record.FirstUse = "provider-key", time.Now()
+			a.Now = a.Record.FirstUse.Add(dedupeFor - 1)
+			got = nil
+			status.Store(500)
+			require.IsType(t, &claim.Unknown{}, g.Attempt(t.Context(), a))
+			a.Recovery = true
+			for _, no := range []int64{400, 401, 403, 404, 409, 422, 429, 500} {
+				status.Store(no)
+				require.IsType(t, &claim.Unknown{}, g.Attempt(t.Context(), a), "%d", no)
+			}
+			status.Store(201)
+			require.IsType(t, &claim.Done{}, g.Attempt(t.Context(), a))
+			require.Len(t, got, 10)
+			for _, h := range got {
+				require.Equal(t, []string{want}, h[http.CanonicalHeaderKey(header)])
+			}
+			a.Now = a.Record.FirstUse.Add(dedupeFor)
+			require.Equal(t, "cannot_repeat", g.Attempt(t.Context(), a).(*claim.Unknown).Reason)
+			require.Len(t, got, 10)
+			a.Now, a.Record.Operation = a.Record.FirstUse, Operation
+			require.Equal(t, "cannot_repeat", g.Attempt(t.Context(), a).(*claim.Unknown).Reason, "it was sent before the header was named")
+			require.Len(t, got, 10)
+		}
+	}
+	g := newGateway(t, "http://127.0.0.1:1", func(c *Config) { c.Dedupe = "Idempotency-Key" })
+	a := attemptOf(t, g, post("/one", "{}"))
+	a.Recovery = true
+	require.Equal(t, &claim.Unsent{Reason: "not_sent"}, g.Attempt(t.Context(), a), "the first attempt may have been sent all the same")
+	a.Record.Key.Value = "k-2"
+	require.Equal(t, "payload_unreadable", g.Attempt(t.Context(), a).(*claim.Unknown).Reason)
+}
+
 func TestAPayloadIsSealedForItsKey(t *testing.T) {
 	s := script(t, func(int, net.Conn, *http.Request) bool { return false })
 	g := newGateway(t, "http://"+s.Addr().String())
@@ -352,7 +399,11 @@ func TestUpstreams(t *testing.T) {
 		_, err := ReadUpstream(bad)
 		require.Error(t, err, bad)
 	}
-	_, err := New(Config{Upstream: &url.URL{}})
+	at, err := ReadUpstream("http://x")
+	require.NoError(t, err)
+	_, err = New(Config{Upstream: at, Dedupe: "a b"})
+	require.ErrorContains(t, err, "Idempotency-Key")
+	_, err = New(Config{Upstream: &url.URL{}})
 	require.ErrorContains(t, err, "http://127.0.0.1:9000")
 }
 

@@ -21,6 +21,7 @@ import (
 
 type gatewayCommand struct {
 	Upstream      string `required:"" placeholder:"URL" help:"Base URL of the API to guard, as in http://127.0.0.1:9000."`
+	DedupeHeader  string `placeholder:"NAME" help:"Header by which the API recognises a repeat for at least 24 h: a request in doubt is sent again with it. Idempotency-Key gets the caller's key, any other header one of Homeward's."`
 	Data          string `type:"path" default:"homeward-gateway" help:"Directory for all data. Who starts with another one starts without the keys of before: their retries would be sent again."`
 	Regions       int    `default:"1" help:"Regions in this process, from 1 to 3. Each has an address of its own."`
 	Listen        string `default:"127.0.0.1:8081" help:"Address of the first region; the others take the ports after it. Port 0 takes free ones."`
@@ -57,7 +58,7 @@ func (c *gatewayCommand) Run(ctx context.Context, io streams) error {
 	}
 	defer flush()
 	d, err := lab.StartDemo(ctx, lab.DemoConfig{
-		Settings: settings, Data: c.Data, Listen: c.Listen, RPCListen: c.RPCListen, MetricsListen: c.MetricsListen, Console: c.Console, Gateway: upstream,
+		Settings: settings, Data: c.Data, Listen: c.Listen, RPCListen: c.RPCListen, MetricsListen: c.MetricsListen, Console: c.Console, Gateway: &gateway.Config{Upstream: upstream, Dedupe: c.DedupeHeader},
 		Logger: warnings(io), OwnProcess: true, Commands: atNode,
 		Fatal: func(err error) { os.Exit(fail(io, err)) }, // as in the demo
 	})

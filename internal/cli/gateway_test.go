@@ -78,6 +78,7 @@ func TestTheGatewaysLines(t *testing.T) {
 	refuses(t, []string{"--upstream", "http://127.0.0.1:9000"}, "gateway", "--upstream", "localhost:9000")
 	refuses(t, []string{"--regions must be from 1 to 3, is 4"}, "gateway", "--upstream", "http://localhost:9000", "--regions", "4")
 	refuses(t, []string{"--upstream"}, "gateway")
+	refuses(t, []string{"Idempotency-Key"}, "gateway", "--upstream", "http://localhost:9000", "--listen", "127.0.0.1:0", "--console", "off", "--data", t.TempDir(), "--dedupe-header", "a b")
 }
 
 // keyIn is the key in a line.
