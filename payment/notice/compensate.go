@@ -95,7 +95,7 @@ type Compensator struct {
 	Inspect func(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
 	// Code is the region code of a home.
 	Code func(home string) (claim.RegionCode, bool)
-	// Providers show their own movements.
+	// Providers show their own movements; none, but not nil, in front of another API.
 	Providers psp.Providers
 	// Brakes decide whether refunds may be made at all.
 	Brakes *Brakes

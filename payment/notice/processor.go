@@ -88,7 +88,7 @@ func NewProcessor(c ProcessorConfig) (*Processor, error) {
 	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.LearnRefusal == nil || c.LearnHeld == nil || c.Home == nil || c.Homes == nil || c.Compensator == nil {
 		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, LearnRefusal, LearnHeld, Home, Homes and Compensator")
 	}
-	if len(c.Compensator.Providers) == 0 || c.Compensator.Brakes == nil {
+	if c.Compensator.Providers == nil || c.Compensator.Brakes == nil {
 		return nil, errors.New("webhook: compensator needs Providers and Brakes")
 	}
 	if c.Logger == nil {
