@@ -50,9 +50,9 @@ func (d *desk) book(t ledger.Transaction) {
 	d.books[t.ID] = t
 }
 
-func (d *desk) About(_ context.Context, _, object string) (all []ledger.Transaction, _ error) {
+func (d *desk) About(_ context.Context, _ string, objects ...string) (all []ledger.Transaction, _ error) {
 	for _, t := range d.books {
-		if t.Object == object && t.Kind == ledger.Ghost {
+		if slices.Contains(objects, t.Object) && t.Kind == ledger.Ghost {
 			all = append(all, t)
 		}
 	}
