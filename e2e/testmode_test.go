@@ -119,11 +119,24 @@ func TestTestKeysMoveNoMoney(t *testing.T) {
 		}
 		w.at(us, refund("stolen-"+side.key, side.has["/v1/charges"]).of(side.other), http.StatusBadRequest)
 	}
+	// Nor in a list: each has its own order of that name.
+	ordered := charge("ordered", 100)
+	ordered.body = `{"amount":100,"currency":"usd","order_id":"o-1","payment_method":"pm_card_visa"}`
+	for _, key := range []string{acme, acmeTest} {
+		own := objectID(t, w.at(us, ordered.of(key), http.StatusCreated))
+		for _, region := range regions {
+			var list struct{ Data []struct{ ID string } }
+			r := w.read(region, key, "/v1/charges?order_id=o-1")
+			require.NoError(t, json.Unmarshal(r.Body, &list), "%s", r.Body)
+			require.Len(t, list.Data, 1, "%s", r.Body)
+			require.Equal(t, own, list.Data[0].ID)
+		}
+	}
 	w.at(us, charge("only-live", 100), http.StatusCreated)
 	w.nothing(acmeTest, "only-live")
 	w.at(us, charge("only-test", 100).of(acmeTest), http.StatusCreated)
 	w.nothing(acme, "only-test")
-	w.judge.once(t, 4)
+	w.judge.once(t, 5)
 
 	// Nor in the books: no transaction of the one has an account of the other.
 	store, err := w.cluster.DB.Region(us)
@@ -140,7 +153,7 @@ func TestTestKeysMoveNoMoney(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, map[bool]int{true: 4, false: 4}, sides)
+	require.Equal(t, map[bool]int{true: 5, false: 5}, sides)
 }
 
 // trial is one test payment: what it is answered at once, and how it ends.
@@ -399,6 +412,7 @@ func monthOfTestMode(w *story) {
 	}
 	b := w.close(ending{claims: fmt.Sprintf("charge COMPLETED %d", days), charges: days})
 	require.Equal(w.t, int64(days*1000+days*(days-1)/2), -b.balances[account{ledger.Merchant(w.liveTenant()), "usd"}])
+	w.passes(w.t, 49*time.Hour) // since the last of them was settled
 	for i, q := range orders {
 		other := q.of(acmeTest)
 		other.body = `{"amount":7,"currency":"usd","payment_method":"pm_card_visa"}`
