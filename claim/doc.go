@@ -161,6 +161,38 @@
 // the claim is kept. A payment needs no such row, as the books have it, and a claim in
 // flight is never deleted.
 //
+// # Keys that are given up
+//
+// A merchant who has waited for long enough gives its key up ([Service.Cancel]). That is a request for
+// the same key, by the same pin, home and deputies, of the operation [CancelKey]. So one row decides
+// which came first, in every region.
+//
+//	no row        it begins a claim, as any request does, and the executor refuses it. That claim
+//	              answers whatever else arrives under the key
+//	IN_FLIGHT     [Cancel] writes a mark into the row ([Record].CanceledAt). The mark raises the fence
+//	              and leaves the holder its lease: a holder that has not seen it cannot record its
+//	              verdict. It reads the row again, and its executor makes of what it found out what
+//	              a canceled key makes of it ([Attempt].Found)
+//	FAILED_RETRY  it is closed, without an attempt
+//	final         it stays. What it moved is refunded by a claim of its own, see package notice
+//
+// Under the mark nothing is sent that may not have been sent, a claim that waits is due at once, and a
+// charge that turns out to have moved is refused: the step that refuses it books its money as a ghost,
+// and enqueues the refund. So once the mark is durable no request reads that the charge was made, and
+// all of them read the same bytes in the end. Before that they wait, or read that the outcome is
+// unknown. Money that cannot be called back, of a transfer or a refund, is recorded as made.
+//
+//	mark | attempt, or none | settle: claim, ghost, refund | answer
+//
+//	before the mark is durable   nothing has happened
+//	after it                     as B, C or D: whoever has or takes the claim acts under the mark
+//	during the attempt           as C: it asks, or calls off again
+//	after Settle                 FAILED_TERMINAL: replay; the refund is due, and its worker repeats it
+//	                             until it is made, see notice.Compensator
+//
+// A second cancellation finds the mark, or what the first one's claim came to. A mark whose reply was
+// lost is found as well, whoever made it.
+//
 // # After a restore
 //
 // A store that was restored from a backup lacks the claims that were begun after the backup. Their
@@ -175,7 +207,8 @@
 //	[Store].Settle    of a released claim without a holder, after its request expired: likewise
 //	[Store].Pin       a key without a pin may have had one
 //
-// What is known is the [Witness] of the key, from the exported audit:
+// A mark that was lost is known as well ([Witness].Canceled), unless its claim was begun before the
+// backup. What is known is the [Witness] of the key, from the exported audit:
 //
 //   - A key that was minted since the restore, as its first bits show ([Restore.Minted]), is
 //     new. All others are guarded.

@@ -59,7 +59,7 @@ var (
 // Claims and their life.
 var (
 	Claims = claims.counter("homeward.claims", "{claim}",
-		"Arrivals at a claim, once each, by decision: won, won_unknown, replay, shared, mismatch, tombstone, busy, need_pin; or unavailable, if the store did not answer, and error.",
+		"Arrivals at a claim, once each, by decision: won, won_unknown, replay, shared, mismatch, tombstone, busy, need_pin, used (by who gives the key up); or unavailable, if the store did not answer, and error.",
 		"A jump in the share of replays means that clients retry. HomewardReplaysHigh fires above 15 %.",
 		Decision)
 	Conflicts = claims.counter("homeward.claim.conflicts", "{claim}",
