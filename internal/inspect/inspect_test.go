@@ -196,6 +196,14 @@ func TestVerdicts(t *testing.T) {
 			},
 			"given up on after one attempt with the outcome unknown; home europe-west1", "compare with the provider's statement",
 		},
+		"canceled by its merchant": {
+			func(w *world, rec claim.Record) {
+				rec, err := w.view.Cancel(w.Context(), rec.Key, rec.Home, rec.Minted.ID, uuid.New(), "node-2", rec.Home)
+				require.NoError(w, err)
+				w.settle(rec, claim.Verdict{Outcome: &claim.Refused{Reason: "key_canceled"}})
+			},
+			"canceled by its merchant, no money moved; home europe-west1", "",
+		},
 		"declined for good": {
 			func(w *world, rec claim.Record) {
 				w.settle(rec, claim.Verdict{Outcome: &claim.Refused{Reason: "stolen_card"}})

@@ -43,6 +43,10 @@ func (g *gathering) attempts() {
 		switch {
 		case holds[e.Event]:
 			g.h.Attempts = append(g.h.Attempts, Attempt{Generation: e.Generation, Fence: e.Fence, Region: e.Region, Node: e.Node, Began: e.At})
+		case e.Event == claim.EventCanceled:
+			if a := g.attempt(e.Fence - 1); a != nil && a.Outcome == "" {
+				a.Fence = e.Fence // the holder goes on under it
+			}
 		case e.Event == claim.EventAttempt:
 			if a := g.attempt(e.Fence); a != nil {
 				a.Ended, a.Outcome = e.At, e.Detail
@@ -100,6 +104,9 @@ func verb(operation string) string {
 	return "done"
 }
 
+// keyCanceled is payment.ReasonKeyCanceled, as it is stored.
+const keyCanceled = "key_canceled"
+
 // waitsForCapture is payment.RequiresCapture, as it is stored.
 const waitsForCapture = "requires_capture"
 
@@ -128,6 +135,8 @@ func (g *gathering) outcome() (what, next string) {
 	case c.Reason == claim.ReasonOutcomeUnknown:
 		return fmt.Sprintf("given up on after %s with the outcome unknown", count(int(c.Attempts), "attempt")) + g.takenBack(),
 			"compare with the provider's statement: homeward reconcile; a charge that surfaces is refunded"
+	case c.Reason == keyCanceled:
+		return "canceled by its merchant" + g.notMoved(), nextNothing
 	default:
 		return "declined for good" + reason(c.Reason) + g.notMoved(), nextNothing
 	}
