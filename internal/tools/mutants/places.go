@@ -17,6 +17,7 @@ var (
 	stores   = suite{dir: "internal/sqlstore", sql: true}
 	outboxes = suite{dir: "outbox"}
 	payments = suite{dir: "payment"}
+	gateways = suite{dir: "gateway"}
 	notices  = suite{dir: "payment/notice"}
 	recons   = suite{dir: "payment/recon"}
 )
@@ -321,6 +322,19 @@ var rooms = []room{
 		{"payment/provider-of-the-other-side", "attempt.goTo", "claim.MayCall(t.Record.Key.Tenant, name)", "true"},
 		{"payment/test-payment-at-the-default", "Executor.Attempt", "standard = claim.TestProvider", ""},
 		{"payment/read-failed-refund", "facts.returned", "!f.failed(t)", "true"},
+	}},
+	{dir: "gateway", suites: []suite{gateways}, mutants: []mutant{
+		{"gateway/recovery-sends", "Gateway.Attempt", `g.c.Dedupe == ""`, "false"},
+		{"gateway/repeat-without-its-header", "Gateway.Attempt", "g.operation() != a.Record.Operation", "false"},
+		{"gateway/repeat-of-a-forgotten-key", "Gateway.Attempt", "a.Now.Sub(a.Record.FirstUse) >= dedupeFor", "false"},
+		{"gateway/repeat-refused", "Gateway.read", "a.Recovery", "false"},
+		{"gateway/doubt-refused", "Gateway.read", "slices.Contains(doubtful, status)", "false"},
+		{"gateway/failure-refused", "Gateway.read", "status >= 500", "false"},
+		{"gateway/passing-for-good", "Gateway.read", "slices.Contains(passing, status)", "false"},
+		{"gateway/replayed-without-a-body", "Gateway.unpack", "delete(out.Header, name)", ""},
+		{"gateway/credentials-of-another", "digest", `strings.Join(r.Header["Authorization"], ",")`, `""`},
+		{"gateway/payload-of-another-key", "row", `key.Tenant + "\x00" + key.Value`, "key.Tenant"},
+		{"gateway/guards-nothing", "Gateway.Guards", "r.Method == http.MethodPost", "false"},
 	}},
 	{dir: "payment/notice", suites: []suite{notices}, mutants: []mutant{
 		{"notice/cancel-refunded-before", "Canceler.rest", "charge.Amount - sum", "charge.Amount"},
