@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -29,12 +30,12 @@ import (
 // counts what it did.
 type upstream struct {
 	*httptest.Server
-	dedupe string
-	mu     sync.Mutex
-	done   map[string]int64
+	dedupe  string
+	mu      sync.Mutex
+	done    map[string]int64
 	effects atomic.Int64
 	// on, if set, is called with each effect, before it is answered.
-	on func(n int64)
+	on atomic.Pointer[func()]
 }
 
 func newUpstream(t *testing.T) *upstream {
@@ -58,8 +59,8 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.done[r.Header.Get(u.dedupe)] = n
 	}
 	u.mu.Unlock()
-	if u.on != nil {
-		u.on(n)
+	if on := u.on.Load(); on != nil {
+		(*on)()
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Location", fmt.Sprintf("/orders/%d", n))
@@ -185,13 +186,14 @@ func TestAGatewayOneEffectInThreeRegions(t *testing.T) {
 	t.Parallel()
 	u := newUpstream(t)
 	g := startGateway(t, u.URL)
-	for i, key := range []string{"order-1", stamped(t, asia), stamped(t, eu)} {
+	order := orderKey()
+	for i, key := range []string{order, stamped(t, asia), stamped(t, eu)} {
 		for j, target := range []string{"/orders?a=1", "/orders?large"} {
-			key := fmt.Sprint(key, "")
+			key := key
 			if j > 0 && i > 0 {
 				key = stamped(t, eu)
 			} else if j > 0 {
-				key = "order-2"
+				key = orderKey()
 			}
 			before := u.effects.Load()
 			replies := make([]*reply, 5)
@@ -214,18 +216,21 @@ func TestAGatewayOneEffectInThreeRegions(t *testing.T) {
 			require.Equal(t, "true", replies[7].header.Get("Idempotent-Replayed"))
 		}
 	}
-	other, err := post(g.ctx, g.bases[asia], "/orders?a=1", "order-1", `{"amount":2}`)
+	other, err := post(g.ctx, g.bases[asia], "/orders?a=1", order, `{"amount":2}`)
 	require.NoError(t, err)
 	code, _ := other.code()
 	require.Equal(t, "idempotency_key_fingerprint_mismatch", code, "%d %s", other.status, other.body)
 
-	status, err := sent(must(http.NewRequestWithContext(g.ctx, http.MethodGet, g.bases[eu]+"/_homeward/idempotency-keys/order-1", nil)))
+	status, err := sent(must(http.NewRequestWithContext(g.ctx, http.MethodGet, g.bases[eu]+"/_homeward/idempotency-keys/"+order, nil)))
 	require.NoError(t, err)
 	require.Contains(t, status.body, `"state":"COMPLETED","home_region":"`)
 	page, err := sent(must(http.NewRequestWithContext(g.ctx, http.MethodGet, g.bases[eu]+"/_homeward/errors/upstream_unreachable", nil)))
 	require.NoError(t, err)
 	require.Equal(t, 200, page.status)
 }
+
+// orderKey is an opaque key. Tests share the gateway's tenant where they share a database.
+func orderKey() string { return "order-" + uuid.NewString() }
 
 func must(r *http.Request, err error) *http.Request {
 	if err != nil {
@@ -251,26 +256,28 @@ func TestAGatewaySendsAtMostOnceThroughACrash(t *testing.T) {
 	} {
 		t.Run(string(die), func(t *testing.T) {
 			t.Parallel()
-			u := newUpstream(t)
+			u, key := newUpstream(t), orderKey()
 			rows, dir := newBackend(t), t.TempDir()
 			c := childConfig{Dir: dir, PSP: u.URL, Gateway: u.URL, backend: rows, Arrivals: 1, Die: die}
 			p := startChild(t, c)
 			if die == arrives {
-				u.on = func(int64) { p.kill() }
+				kill := p.kill
+				u.on.Store(&kill)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 			defer cancel()
-			_, err := post(ctx, p.bases[eu], "/orders", "order-1", "{}")
+			_, err := post(ctx, p.bases[eu], "/orders", key, "{}")
 			require.Error(t, err, "answered by a dead process")
 			if die != arrives {
 				p.died()
 			}
-			u.on, c.Die = nil, ""
+			u.on.Store(nil)
+			c.Die = ""
 			p = startChild(t, c)
-			first := final(t, ctx, p.bases[us], "/orders", "order-1", "{}")
+			first := final(t, ctx, p.bases[us], "/orders", key, "{}")
 			code, _ := first.code()
 			require.Equal(t, want.code, code, "%d %s", first.status, first.body)
-			again := final(t, ctx, p.bases[asia], "/orders", "order-1", "{}")
+			again := final(t, ctx, p.bases[asia], "/orders", key, "{}")
 			require.Equal(t, []any{first.status, first.body}, []any{again.status, again.body})
 			require.Equal(t, want.effects, u.effects.Load())
 		})
@@ -285,20 +292,20 @@ func TestAGatewayRepeatsWhatIsRecognised(t *testing.T) {
 		for _, header := range []string{"Idempotency-Key", "X-Once"} {
 			t.Run(fmt.Sprint(die, " ", header), func(t *testing.T) {
 				t.Parallel()
-				u := newUpstream(t)
+				u, key := newUpstream(t), orderKey()
 				u.dedupe = header
 				c := childConfig{Dir: t.TempDir(), PSP: u.URL, Gateway: u.URL, Dedupe: header, backend: newBackend(t), Arrivals: 1, Die: die}
 				p := startChild(t, c)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 				defer cancel()
-				_, err := post(ctx, p.bases[eu], "/orders", "order-1", "{}")
+				_, err := post(ctx, p.bases[eu], "/orders", key, "{}")
 				require.Error(t, err, "answered by a dead process")
 				p.died()
 				c.Die = ""
 				p = startChild(t, c)
-				first := final(t, ctx, p.bases[us], "/orders", "order-1", "{}")
+				first := final(t, ctx, p.bases[us], "/orders", key, "{}")
 				require.Equal(t, []any{201, `{"n":1,"got":"{}","pad":""}`}, []any{first.status, first.body})
-				require.Equal(t, first.body, final(t, ctx, p.bases[asia], "/orders", "order-1", "{}").body)
+				require.Equal(t, first.body, final(t, ctx, p.bases[asia], "/orders", key, "{}").body)
 				require.EqualValues(t, 1, u.effects.Load())
 			})
 		}
@@ -311,7 +318,8 @@ func TestAGatewayGoesOnAfterItsCallerLeft(t *testing.T) {
 	u := newUpstream(t)
 	g := startGateway(t, u.URL, lasting)
 	arrived, left := make(chan struct{}), make(chan struct{})
-	u.on = func(int64) { close(arrived); <-left }
+	wait := func() { close(arrived); <-left }
+	u.on.Store(&wait)
 	ctx, leave := context.WithCancel(g.ctx)
 	gone := make(chan error, 1)
 	key := stamped(t, asia)
@@ -496,7 +504,7 @@ func TestAGatewayWhoseUpstreamIsAway(t *testing.T) {
 	require.NoError(t, err)
 	u.Listener.Close()
 	g := startGateway(t, at.String())
-	got, err := post(g.ctx, g.bases[us], "/orders", "k-1", "{}")
+	got, err := post(g.ctx, g.bases[us], "/orders", orderKey(), "{}")
 	require.NoError(t, err)
 	code, retry := got.code()
 	require.Equal(t, []string{"upstream_unreachable", "same_key"}, []string{code, retry}, "%d %s", got.status, got.body)

@@ -394,6 +394,16 @@ func TestWhatIsTheSameRequest(t *testing.T) {
 	require.NotEqual(t, print(post("/", "{]", kind, "application/json")), print(post("/", "{ ]", kind, "application/json")), "nor is what only says so")
 }
 
+// TestWhatPassesKeepsItsQuery: a proxy of net/http drops what it cannot parse.
+func TestWhatPassesKeepsItsQuery(t *testing.T) {
+	var got string
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.RequestURI }))
+	defer upstream.Close()
+	w := httptest.NewRecorder()
+	newGateway(t, upstream.URL).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/a%2Fb//c/?x=1;y&%zz&z=%2f", nil))
+	require.Equal(t, []any{200, "/a%2Fb//c/?x=1;y&%zz&z=%2f"}, []any{w.Code, got})
+}
+
 func TestUpstreams(t *testing.T) {
 	for _, bad := range []string{"", "127.0.0.1:9000", "ftp://x", "http://", "http://u:p@x", "http://x?q=1", "http://x#f", "http://[::1"} {
 		_, err := ReadUpstream(bad)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -91,11 +92,13 @@ func (g *Gateway) newPass() http.Handler {
 	grpc.Protocols.SetUnencryptedHTTP2(true)
 	return &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
+			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // also what cannot be parsed
 			pr.SetURL(g.c.Upstream)
 			forward(pr)
 			pr.Out.Trailer = pr.In.Trailer // the map, whose values arrive behind the body
 		},
 		FlushInterval: -1,
+		ErrorLog:      slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), // any caller can cause them
 		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			if isGRPC(r) {
 				return grpc.RoundTrip(r)
