@@ -979,6 +979,8 @@ export interface components {
             /** @description The latest first. Absent if there are none. */
             disputes?: components["schemas"]["DisputeOfCharge"][];
             id: string;
+            /** @description Whether money moves: false for what a test key made. */
+            livemode?: boolean;
             /** @description Card numbers are refused, or masked if the account's setting says so. Digits alone are a card number only if the name says so (card, pan, card_number). A text with letters and no white space is an identifier. */
             metadata?: {
                 [key: string]: string;
@@ -1405,8 +1407,6 @@ export interface components {
             created: number;
             currency: string;
             id: string;
-            /** @description Whether money moves: false for what a test key made. */
-            livemode: boolean;
             metadata: {
                 [key: string]: string;
             };
@@ -2185,7 +2185,7 @@ export interface operations {
                 /** @description The page ends before this charge. */
                 ending_before?: string;
                 /** @description With Stripe-Version only. */
-                expand?: "data.payment_intent"[];
+                "expand[]"?: "data.payment_intent"[];
                 /** @description The most charges of a page. */
                 limit?: number;
                 /** @description Those with this order_id. */
@@ -2207,6 +2207,7 @@ export interface operations {
             /** @description A page of the list. */
             200: {
                 headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
                     "Request-Id": components["headers"]["RequestID"];
                     "Stripe-Version": components["headers"]["StripeVersion"];
                     [name: string]: unknown;
@@ -3349,7 +3350,7 @@ export interface operations {
                 /** @description The page ends before this payment intent. */
                 ending_before?: string;
                 /** @description With Stripe-Version only. */
-                expand?: "data.latest_charge"[];
+                "expand[]"?: "data.latest_charge"[];
                 /** @description The most payment intents of a page. */
                 limit?: number;
                 /** @description Those with this order_id. */

@@ -418,6 +418,8 @@ class _ListedCharge(TypedDict, total=False):
     """The latest first. Absent if there are none."""
     compensations: list[Compensation]
     """Absent if there are none."""
+    livemode: bool
+    """Whether money moves: false for what a test key made."""
 
 
 class ListedCharge(_ListedCharge):
