@@ -69,8 +69,12 @@ var cancelTests = []test{
 		require.ErrorIs(w, err, claim.ErrFenced, "it is over")
 	}},
 	{"cancel: the mark outlives take-overs, and what was deferred is not forgotten", func(w *world) {
-		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), unknown(true))
+		first, v := w.begin(w.arrival("k", "100"), claim.Won), unknown(true)
+		v.ID = uuid.New()
+		rec := w.settle(first, v)
 		marked := w.cancel(rec)
+		_, err := w.at(w.home).Settle(w.ctx, first, v)
+		require.ErrorIs(w, err, claim.ErrFenced, "the row is the mark's since")
 		require.True(w, rec.LeaseUntil.Equal(marked.LeaseUntil), "a settle window is not cut short")
 		require.Equal(w, rec.NotFounds, marked.NotFounds)
 		w.lapse(rec)
@@ -78,7 +82,7 @@ var cancelTests = []test{
 		require.True(w, marked.CanceledAt.Equal(held.CanceledAt))
 		held = w.settle(held, unsent(0))
 		require.True(w, marked.CanceledAt.Equal(held.CanceledAt))
-		_, err := w.at(w.home).Cancel(w.ctx, rec.Key, w.home, "ch_of_another_life", uuid.New(), "n", w.home)
+		_, err = w.at(w.home).Cancel(w.ctx, rec.Key, w.home, "ch_of_another_life", uuid.New(), "n", w.home)
 		require.ErrorIs(w, err, claim.ErrFenced)
 		_, err = w.at(w.home).Cancel(w.ctx, w.key("never"), w.home, rec.Minted.ID, uuid.New(), "n", w.home)
 		require.ErrorIs(w, err, claim.ErrFenced)
