@@ -41,7 +41,7 @@ func (c *caller) giveUp(ctx context.Context, region string, q request) (*answer.
 }
 
 // gaveUp cancels q's key until it is known what became of it, and checks that this is what says.
-func (c *caller) gaveUp(t testing.TB, ctx context.Context, region string, q request, says string) (is canceled) {
+func (c *caller) gaveUp(ctx context.Context, t testing.TB, region string, q request, says string) (is canceled) {
 	t.Helper()
 	var r *answer.Answer
 	until(t, q.key+" is canceled", func() bool {
@@ -64,7 +64,7 @@ func (c *caller) gaveUp(t testing.TB, ctx context.Context, region string, q requ
 }
 
 // refusedAll asserts that every region refuses q's key, whatever is asked, with the same bytes.
-func (c *caller) refusedAll(t testing.TB, ctx context.Context, q request) {
+func (c *caller) refusedAll(ctx context.Context, t testing.TB, q request) {
 	t.Helper()
 	first := ""
 	for _, region := range regions {
@@ -97,10 +97,10 @@ func TestCancel(t *testing.T) {
 		for _, key := range []string{"never-1", stamped(t, asia)} {
 			q := charge(key, 500)
 			for _, r := range regions {
-				require.Empty(t, w.gaveUp(t, w.ctx, r, q, "unused").Charge)
+				require.Empty(t, w.gaveUp(w.ctx, t, r, q, "unused").Charge)
 			}
-			w.refusedAll(t, w.ctx, q)
-			w.refusedAll(t, w.ctx, transfer(key, 1))
+			w.refusedAll(w.ctx, t, q)
+			w.refusedAll(w.ctx, t, transfer(key, 1))
 			status, err := w.inspect(w.ctx, us, q.tenant, key)
 			require.NoError(t, err)
 			require.Equal(t, "FAILED_TERMINAL", status.State)
@@ -113,10 +113,10 @@ func TestCancel(t *testing.T) {
 			made := w.at(us, q, http.StatusCreated)
 			id := objectID(t, made)
 			w.at(eu, request{acme, "/v1/refunds", fmt.Sprintf("part-%d", i), fmt.Sprintf(`{"charge":%q,"amount":300}`, id), ""}, http.StatusCreated)
-			first := w.gaveUp(t, w.ctx, asia, q, "refunded")
+			first := w.gaveUp(w.ctx, t, asia, q, "refunded")
 			require.Equal(t, id, first.Charge)
 			for _, r := range regions {
-				require.Equal(t, first, w.gaveUp(t, w.ctx, r, q, "refunded"))
+				require.Equal(t, first, w.gaveUp(w.ctx, t, r, q, "refunded"))
 				require.Equal(t, made.Remembered(), w.at(r, q, http.StatusCreated).Remembered(), "what was answered stays")
 			}
 			var back int64
@@ -132,13 +132,13 @@ func TestCancel(t *testing.T) {
 		q := charge("made-2", 1000)
 		id := objectID(t, w.at(us, q, http.StatusCreated))
 		w.at(eu, request{acme, "/v1/refunds", "full", fmt.Sprintf(`{"charge":%q}`, id), ""}, http.StatusCreated)
-		require.Empty(t, w.gaveUp(t, w.ctx, us, q, "refunded").Refund)
+		require.Empty(t, w.gaveUp(w.ctx, t, us, q, "refunded").Refund)
 	})
 	t.Run("money that cannot be called back", func(t *testing.T) {
 		q := transfer("payout-1", 1000)
 		made := w.at(us, q, http.StatusCreated)
 		for _, r := range regions {
-			w.gaveUp(t, w.ctx, r, q, "already_made")
+			w.gaveUp(w.ctx, t, r, q, "already_made")
 			require.Equal(t, made.Remembered(), w.at(r, q, http.StatusCreated).Remembered())
 		}
 	})
@@ -147,7 +147,7 @@ func TestCancel(t *testing.T) {
 			q := request{acme, "/v1/charges", "no-" + method, fmt.Sprintf(`{"amount":1000,"currency":"usd","payment_method":%q}`, method), ""}
 			w.at(us, q, http.StatusPaymentRequired)
 			for _, r := range regions {
-				w.gaveUp(t, w.ctx, r, q, "not_made")
+				w.gaveUp(w.ctx, t, r, q, "not_made")
 			}
 			require.Equal(t, status, w.settle(w.ctx, eu, q, nil).Status)
 		}
@@ -167,11 +167,11 @@ func TestCancel(t *testing.T) {
 			w.judge.SetHooks(simulator.Hooks{})
 			got := receive(t, "the answer to the payment", under)
 			require.True(t, got.Status == http.StatusGone || isUndecided(got), "%v", got)
-			is = w.gaveUp(t, w.ctx, asia, q, "refunded")
+			is = w.gaveUp(w.ctx, t, asia, q, "refunded")
 			require.NotEmpty(t, is.Refund)
-			w.refusedAll(t, w.ctx, q)
+			w.refusedAll(w.ctx, t, q)
 			require.Equal(t, [2]int{before[0] + 1, before[1] + 1}, [2]int{w.judge.byKind(psp.KindCharge), w.judge.byKind(psp.KindRefund)})
-			object := w.charged(t, w.ctx, us, q.tenant, is.Charge)
+			object := w.charged(w.ctx, t, us, q.tenant, is.Charge)
 			require.Contains(t, string(object.Body), `"status":"failed"`)
 			require.Contains(t, string(object.Body), `"compensations":[`)
 		}
@@ -223,7 +223,7 @@ func (c *caller) gaveUpAny(ctx context.Context, region string, q request) (is ca
 }
 
 // charged reads a charge.
-func (c *caller) charged(t testing.TB, ctx context.Context, region, tenant, id string) *answer.Answer {
+func (c *caller) charged(ctx context.Context, t testing.TB, region, tenant, id string) *answer.Answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base(region)+"/v1/charges/"+id, nil)
 	require.NoError(t, err)

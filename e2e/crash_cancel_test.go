@@ -64,7 +64,7 @@ func TestCrashThenCancel(t *testing.T) {
 				}
 				both := make(chan canceled, 2)
 				for _, region := range w.replays {
-					go func() { both <- r.gaveUp(t, r.ctx, region, w.q, says) }()
+					go func() { both <- r.gaveUp(r.ctx, t, region, w.q, says) }()
 				}
 				is := receive(t, "what a key came to", both)
 				require.Equal(t, is, receive(t, "what it came to elsewhere", both), w.name)
@@ -72,7 +72,7 @@ func TestCrashThenCancel(t *testing.T) {
 				case strings.HasPrefix(says, "already"):
 					require.Equal(t, http.StatusCreated, r.settle(r.ctx, us, w.q, nil).Status, w.name)
 				case tc.answers == http.StatusGone || says == "not_made":
-					r.refusedAll(t, r.ctx, w.q)
+					r.refusedAll(r.ctx, t, w.q)
 				default:
 					require.Equal(t, tc.answers, r.settle(r.ctx, eu, w.q, nil).Status, w.name)
 				}
@@ -157,7 +157,7 @@ func TestCrashWhileCanceling(t *testing.T) {
 			r.judge.SetHooks(simulator.Hooks{})
 			r.start(childConfig{})
 			until(t, "the money is back, by itself", func() bool { return r.judge.byKind(psp.KindRefund) == 1 })
-			is := r.gaveUp(t, r.ctx, eu, q, "refunded")
+			is := r.gaveUp(r.ctx, t, eu, q, "refunded")
 			require.Equal(t, 1, r.judge.moved(is.Charge))
 			require.Equal(t, 1, r.judge.moved(is.Refund))
 			if tc.paid {
@@ -165,7 +165,7 @@ func TestCrashWhileCanceling(t *testing.T) {
 					require.Equal(t, paid.Remembered(), r.settle(r.ctx, region, q, nil).Remembered())
 				}
 			} else {
-				r.refusedAll(t, r.ctx, q)
+				r.refusedAll(r.ctx, t, q)
 			}
 			require.Equal(t, [2]int{1, 1}, [2]int{r.judge.byKind(psp.KindCharge), r.judge.byKind(psp.KindRefund)})
 			require.Zero(t, r.judge.Stats().DuplicateEffects)

@@ -168,7 +168,7 @@ func sent(r *http.Request) (*reply, error) {
 }
 
 // final sends a request until its answer says that it will not change.
-func final(t *testing.T, ctx context.Context, base, target, key, body string) (got *reply) {
+func final(ctx context.Context, t *testing.T, base, target, key, body string) (got *reply) {
 	t.Helper()
 	until(t, "there is a final answer", func() bool {
 		var err error
@@ -199,11 +199,11 @@ func TestAGatewayOneEffectInThreeRegions(t *testing.T) {
 			replies := make([]*reply, 5)
 			var all sync.WaitGroup
 			for n := range replies {
-				all.Go(func() { replies[n] = final(t, g.ctx, g.bases[regions[n%3]], target, key, `{"amount":1}`) })
+				all.Go(func() { replies[n] = final(g.ctx, t, g.bases[regions[n%3]], target, key, `{"amount":1}`) })
 			}
 			all.Wait()
 			for n := range 3 {
-				replies = append(replies, final(t, g.ctx, g.bases[regions[n]], target, key, `{ "amount": 1.0 }`))
+				replies = append(replies, final(g.ctx, t, g.bases[regions[n]], target, key, `{ "amount": 1.0 }`))
 			}
 			require.Equal(t, before+1, u.effects.Load(), "%s %s", key, target)
 			for _, r := range replies {
@@ -274,10 +274,10 @@ func TestAGatewaySendsAtMostOnceThroughACrash(t *testing.T) {
 			u.on.Store(nil)
 			c.Die = ""
 			p = startChild(t, c)
-			first := final(t, ctx, p.bases[us], "/orders", key, "{}")
+			first := final(ctx, t, p.bases[us], "/orders", key, "{}")
 			code, _ := first.code()
 			require.Equal(t, want.code, code, "%d %s", first.status, first.body)
-			again := final(t, ctx, p.bases[asia], "/orders", key, "{}")
+			again := final(ctx, t, p.bases[asia], "/orders", key, "{}")
 			require.Equal(t, []any{first.status, first.body}, []any{again.status, again.body})
 			require.Equal(t, want.effects, u.effects.Load())
 		})
@@ -303,9 +303,9 @@ func TestAGatewayRepeatsWhatIsRecognised(t *testing.T) {
 				p.died()
 				c.Die = ""
 				p = startChild(t, c)
-				first := final(t, ctx, p.bases[us], "/orders", key, "{}")
+				first := final(ctx, t, p.bases[us], "/orders", key, "{}")
 				require.Equal(t, []any{201, `{"n":1,"got":"{}","pad":""}`}, []any{first.status, first.body})
-				require.Equal(t, first.body, final(t, ctx, p.bases[asia], "/orders", key, "{}").body)
+				require.Equal(t, first.body, final(ctx, t, p.bases[asia], "/orders", key, "{}").body)
 				require.EqualValues(t, 1, u.effects.Load())
 			})
 		}
@@ -331,7 +331,7 @@ func TestAGatewayGoesOnAfterItsCallerLeft(t *testing.T) {
 	leave()
 	require.ErrorIs(t, receive(t, "the caller's end", gone), context.Canceled)
 	close(left)
-	got := final(t, g.ctx, g.bases[eu], "/orders", key, "{}")
+	got := final(g.ctx, t, g.bases[eu], "/orders", key, "{}")
 	require.Equal(t, http.StatusCreated, got.status, got.body)
 	require.EqualValues(t, 1, u.effects.Load())
 }
@@ -343,15 +343,15 @@ func TestAGatewaysDeputy(t *testing.T) {
 	u := newUpstream(t)
 	g := startGateway(t, u.URL)
 	old, fresh := stamped(t, asia), stamped(t, asia)
-	first := final(t, g.ctx, g.bases[asia], "/orders", old, "{}")
+	first := final(g.ctx, t, g.bases[asia], "/orders", old, "{}")
 	now, cancel := context.WithCancel(g.ctx)
 	cancel()
 	g.taken.Store(true)
 	_ = g.Region(asia).Stop(now) // it reports what it left open
-	require.Equal(t, first.body, final(t, g.ctx, g.bases[us], "/orders", old, "{}").body)
-	second := final(t, g.ctx, g.bases[us], "/orders", fresh, "{}")
+	require.Equal(t, first.body, final(g.ctx, t, g.bases[us], "/orders", old, "{}").body)
+	second := final(g.ctx, t, g.bases[us], "/orders", fresh, "{}")
 	require.Equal(t, []any{201, asia}, []any{second.status, second.header.Get("Homeward-Home-Region")}, second.body)
-	require.Equal(t, second.body, final(t, g.ctx, g.bases[eu], "/orders", fresh, "{}").body)
+	require.Equal(t, second.body, final(g.ctx, t, g.bases[eu], "/orders", fresh, "{}").body)
 	require.EqualValues(t, 2, u.effects.Load())
 }
 

@@ -45,22 +45,6 @@ func (w *world) read(region, apiKey, path string) *answer.Answer {
 	return r
 }
 
-// elapse lets time pass for acme's test side, in every region.
-func (w *world) elapse(by time.Duration) {
-	w.t.Helper()
-	w.elapseOf(w.cluster, by)
-}
-
-func (w *world) elapseOf(cluster *node.Cluster, by time.Duration) {
-	w.t.Helper()
-	tenant := w.testTenant(cluster)
-	store, err := cluster.DB.Region(us)
-	require.NoError(w.t, err)
-	for _, home := range regions {
-		require.NoError(w.t, store.Elapse(w.ctx, home, tenant, by))
-	}
-}
-
 func (w *world) testTenant(cluster *node.Cluster) string {
 	w.t.Helper()
 	store, err := cluster.DB.Region(us)

@@ -359,7 +359,7 @@ func TestGuards(t *testing.T) {
 
 func TestWhatIsTheSameRequest(t *testing.T) {
 	g := newGateway(t, "http://127.0.0.1:9")
-	print := func(r *http.Request) claim.Fingerprint {
+	printOf := func(r *http.Request) claim.Fingerprint {
 		body, err := io.ReadAll(r.Body)
 		require.NoError(t, err)
 		req := claim.Request{Key: key}
@@ -370,12 +370,12 @@ func TestWhatIsTheSameRequest(t *testing.T) {
 		return f
 	}
 	const kind = "Content-Type"
-	first := print(post("/orders?a=1", `{"a":1,"b":[2.0]}`, kind, "application/json"))
+	first := printOf(post("/orders?a=1", `{"a":1,"b":[2.0]}`, kind, "application/json"))
 	for _, same := range []*http.Request{
 		post("/orders?a=1", "{ \"b\":[2], \"a\":1e0 }", kind, "application/json; charset=utf-8"),
 		post("/orders?a=1", `{"a":1,"b":[2.0]}`, kind, "application/json", "User-Agent", "another", "X-Request-Id", "7", "Traceparent", "00-1"),
 	} {
-		require.Equal(t, first, print(same))
+		require.Equal(t, first, printOf(same))
 	}
 	long := strings.Repeat("p", 2*maxPart)
 	for _, other := range []*http.Request{
@@ -387,11 +387,11 @@ func TestWhatIsTheSameRequest(t *testing.T) {
 		post("/orders?a=1", `{"a":1,"b":[2.0]}`, kind, "application/json", "Content-Encoding", "gzip"),
 		post("/"+long, "", kind, "application/json"),
 	} {
-		require.NotEqual(t, first, print(other))
+		require.NotEqual(t, first, printOf(other))
 	}
-	require.NotEqual(t, print(post("/"+long+"1", "")), print(post("/"+long+"2", "")))
-	require.NotEqual(t, print(post("/", "a=1")), print(post("/", "a=1 ")), "what is not JSON is compared byte for byte")
-	require.NotEqual(t, print(post("/", "{]", kind, "application/json")), print(post("/", "{ ]", kind, "application/json")), "nor is what only says so")
+	require.NotEqual(t, printOf(post("/"+long+"1", "")), printOf(post("/"+long+"2", "")))
+	require.NotEqual(t, printOf(post("/", "a=1")), printOf(post("/", "a=1 ")), "what is not JSON is compared byte for byte")
+	require.NotEqual(t, printOf(post("/", "{]", kind, "application/json")), printOf(post("/", "{ ]", kind, "application/json")), "nor is what only says so")
 }
 
 // TestWhatPassesKeepsItsQuery: a proxy of net/http drops what it cannot parse.

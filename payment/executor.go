@@ -187,6 +187,7 @@ func (t *attempt) run(ctx context.Context) claim.Outcome {
 		}
 	case Capture, Cancel:
 		return t.order(ctx)
+	case CancelKey: // withdraw ends it
 	case Transfer:
 		t.cleared = t.caps.NoTransfers // no attempt has sent anything
 	case Refund:

@@ -45,10 +45,10 @@ func TestNoProviderOfTheOtherSide(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			approves := fake{result: psp.Result{Outcome: psp.Approved, ProviderRef: "px_2"}, caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey}}
-			real, simulated := &approves, &testFake{approves}
+			approving, simulated := &approves, &testFake{approves}
 			c.booked.ID, c.booked.Kind, c.booked.Object, c.booked.ProviderRef = paid, ledger.Charge, paid, "px_1"
 			c.booked.Amount, c.booked.Currency, c.booked.Region = 1999, "usd", "europe"
-			e := NewExecutor(psp.Providers{real, simulated}, Options{
+			e := NewExecutor(psp.Providers{approving, simulated}, Options{
 				Logger: slog.New(slog.DiscardHandler), Books: oneBooking{c.booked}, Home: func(claim.RegionCode) (string, bool) { return "europe", true },
 			})
 			a := attemptOf(c.op)
@@ -57,7 +57,7 @@ func TestNoProviderOfTheOtherSide(t *testing.T) {
 				a.Payload = []byte(`{"charge":"` + paid + `"}`)
 			}
 			v := See(e.Attempt(t.Context(), a))
-			calls := map[string]int{"fake": len(real.calls), claim.TestProvider: len(simulated.calls)}
+			calls := map[string]int{"fake": len(approving.calls), claim.TestProvider: len(simulated.calls)}
 			want := map[string]int{"fake": 0, claim.TestProvider: 0}
 			if c.goes == "" {
 				require.NotEqual(t, claim.OutcomeDone, v.Outcome)
@@ -66,7 +66,7 @@ func TestNoProviderOfTheOtherSide(t *testing.T) {
 				want[c.goes] = 1
 			}
 			require.Equal(t, want, calls)
-			for _, call := range append(real.calls, simulated.calls...) {
+			for _, call := range append(approving.calls, simulated.calls...) {
 				require.Equal(t, ShownTenant(c.tenant), call.Tenant, "a real provider learns of no tenant")
 			}
 		})

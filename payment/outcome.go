@@ -119,6 +119,8 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 		}
 	case Capture, Cancel:
 		return nil // the movement is booked as the charge
+	case CancelKey:
+		return nil // it moves nothing
 	case Transfer:
 		p.Kind, p.Debit, p.Credit = ledger.Transfer, p.Credit, p.Debit
 	case Refund:

@@ -39,7 +39,8 @@ func TestTenants(t *testing.T) {
 		return listed.FindAllStringSubmatch(does(t, "tenant", "keys", "acme"), -1)
 	}
 	require.Contains(t, created, "In homeward tenant keys acme it is "+short(first))
-	test := apiKey(t, created[strings.Index(created, "tenant acme~test"):])
+	_, ofTest, _ := strings.Cut(created, "tenant acme~test")
+	test := apiKey(t, ofTest)
 	require.Regexp(t, "^hw_live_", first)
 	require.Regexp(t, "^hw_test_", test)
 	require.True(t, opens(t, url, test))
