@@ -262,6 +262,7 @@ func TestACancellationThatCannotReadTheBooksFails(t *testing.T) {
 func TestTheRefundOfACanceledChargeThatMoved(t *testing.T) {
 	w := newWorld(t)
 	w.blind = true
+	w.limits = Limits{} // which admit no automatic refund
 	id, err := claim.NewObjectID("ch", 1, nil)
 	require.NoError(t, err)
 	ghost := ledger.Transaction{
@@ -286,6 +287,7 @@ func TestTheRefundOfACanceledChargeThatMoved(t *testing.T) {
 	require.Equal(t, outbox.Done(), p.Refund(t.Context(), row))
 	require.Len(t, w.moved, 1)
 	require.Empty(t, w.closed, "there is no notice")
+	require.Empty(t, w.brakes, "no limit counts it")
 	row.Payload = []byte("{")
 	require.Contains(t, p.Refund(t.Context(), row).String(), "cannot be read")
 }

@@ -154,9 +154,7 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 		return Limbo, "the provider refused the refund: " + cmp.Or(status.Record.Reason, status.Record.State.String()), nil
 	case !begun:
 		// A compensation that has begun was counted then, however long it takes.
-		reason, err := c.Brakes.Admit(ctx, g.Provider, Admission{
-			ID: ledger.GhostRefundTryID(g.Provider, g.ProviderRef, g.failed+1), Amount: g.Amount, Currency: g.Currency,
-		})
+		reason, err := c.admit(ctx, &g)
 		switch {
 		case err != nil:
 			return Pending, "", err
@@ -186,6 +184,17 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 	default:
 		return Pending, "the provider refused the refund for now: " + reason(&reply.Response), nil
 	}
+}
+
+// admit returns why the refund of g may not be begun, "" if it may. No limit counts one that its
+// merchant has asked for, by giving up the key: after an outage there may be many.
+func (c *Compensator) admit(ctx context.Context, g *Ghost) (reason string, err error) {
+	if g.Reason == payment.ReasonKeyCanceled {
+		return c.Brakes.Held(ctx, g.Provider)
+	}
+	return c.Brakes.Admit(ctx, g.Provider, Admission{
+		ID: ledger.GhostRefundTryID(g.Provider, g.ProviderRef, g.failed+1), Amount: g.Amount, Currency: g.Currency,
+	})
 }
 
 // book books g into suspense: Pending without detail if it is booked.
