@@ -20,14 +20,15 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// stormSize is the storm's size: twins are groups of equal requests with a card without funds, and
-// the process is suspended once for suspended.
+// stormSize is the storm's size: twins are groups of equal requests with a card without funds, givenUp
+// are keys that are canceled beside their requests, and the process is suspended once for suspended.
 type stormSize struct {
-	clients, keys, kills, twins int
-	suspended                   time.Duration
+	clients, keys, kills, twins, givenUp int
+	suspended                            time.Duration
 }
 
 // stormSeed makes the requests the same in every run; their timing never is.
@@ -39,13 +40,15 @@ const stormSeed = 20260
 //
 // Among the keys are groups of twins: equal requests, sent at once, that are declined for now. They
 // share one decline. A group without retries or delayed requests has made no second generation.
+// Other keys are canceled beside their requests: all of those read one answer, and what moved is
+// returned.
 //
 // It has the machine to itself: beside it, tests of distances and cuts would measure its load.
 func TestStorm(t *testing.T) {
 	// The leases of the quick policy last a second: either pause ends all trust.
-	size := stormSize{clients: 200, keys: 10_000, kills: 2, twins: 200, suspended: 30 * time.Second}
+	size := stormSize{clients: 200, keys: 10_000, kills: 2, twins: 200, givenUp: 300, suspended: 30 * time.Second}
 	if testing.Short() {
-		size = stormSize{clients: 50, keys: 400, kills: 2, twins: 8, suspended: 2 * time.Second}
+		size = stormSize{clients: 50, keys: 400, kills: 2, twins: 8, givenUp: 24, suspended: 2 * time.Second}
 	}
 	s := newStorm(t, size)
 	s.run()
@@ -74,6 +77,7 @@ type storm struct {
 	judge   *judge
 	keys    []*stormKey
 	twins   []*stormTwins
+	givenUp []*stormGivenUp
 	history history
 	start   func() stormProcess // and wait until it is ready
 	caller  *caller
@@ -105,6 +109,9 @@ func newStorm(t *testing.T, size stormSize) *storm {
 	}
 	for i := range size.twins {
 		s.twins = append(s.twins, newTwins(t, i))
+	}
+	for i := range size.givenUp {
+		s.givenUp = append(s.givenUp, newGivenUp(t, i))
 	}
 	dir := t.TempDir()
 	if onSQL() {
@@ -190,13 +197,17 @@ func (s *storm) run() {
 	process := s.start()
 	dead, cmd := process.end()
 	start := time.Now()
-	all := len(s.keys) + len(s.twins)
+	all := len(s.keys) + len(s.twins) + len(s.givenUp)
 	queue := make(chan func(client int), all)
 	for i, k := range s.keys {
 		queue <- func(client int) { s.send(client, k) }
 		if every := len(s.keys) / max(len(s.twins), 1); i%every == every/2 && i/every < len(s.twins) {
 			g := s.twins[i/every]
 			queue <- func(int) { s.sendTwins(g) }
+		}
+		if every := len(s.keys) / max(len(s.givenUp), 1); i%every == every/3 && i/every < len(s.givenUp) {
+			g := s.givenUp[i/every]
+			queue <- func(int) { s.sendGivenUp(g) }
 		}
 	}
 	close(queue)
@@ -304,6 +315,75 @@ func (s *storm) sendTwins(g *stormTwins) {
 	twins.Wait()
 }
 
+// stormGivenUp is a key that is canceled beside its requests.
+type stormGivenUp struct {
+	q       request
+	amount  int
+	rivals  int
+	after   time.Duration // of the cancellation
+	mu      sync.Mutex
+	answers map[string]int // final ones
+	ended   []canceled     // what the cancellation came to, of each region
+}
+
+func newGivenUp(t *testing.T, i int) *stormGivenUp {
+	rng := rand.New(rand.NewPCG(stormSeed, uint64(1000+i)))
+	key := fmt.Sprintf("given-up-%d", i)
+	if i%2 == 0 {
+		key = stamped(t, regions[i%3])
+	}
+	g := &stormGivenUp{
+		amount: 3_000_000 + i, rivals: rng.IntN(4), answers: map[string]int{},
+		after: []time.Duration{0, time.Duration(rng.IntN(30)) * time.Millisecond, time.Second}[i%3],
+	}
+	g.q = charge(key, g.amount)
+	g.q.tenant = demoAcme
+	return g
+}
+
+// sendGivenUp sends a key's requests and its cancellation at once, to all regions, and each again until
+// it has its end.
+func (s *storm) sendGivenUp(g *stormGivenUp) {
+	var all sync.WaitGroup
+	for i := range g.rivals {
+		all.Go(func() {
+			r := s.caller.settle(s.ctx, regions[(g.amount+i)%len(regions)], g.q, func(_ time.Time, r *answer.Answer) { s.count(r, true) })
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.answers[r.Remembered()]++
+		})
+	}
+	all.Go(func() {
+		_ = wait(s.ctx, g.after)
+		for _, region := range regions {
+			is := s.caller.gaveUpAny(s.ctx, region, g.q)
+			g.ended = append(g.ended, is)
+		}
+	})
+	all.Wait()
+}
+
+// wrong is why the end of a key that was given up is none of the promised ones, "" if it is one. moved
+// and back are how often its charge moved, and was returned.
+func (g *stormGivenUp) wrong(moved, back int) string {
+	for _, is := range g.ended {
+		paid := is.Outcome == "refunded"
+		if is != g.ended[0] || !paid && is.Outcome != "unused" && is.Outcome != "not_made" || paid != (moved == 1) {
+			return fmt.Sprintf("%+v", g.ended)
+		}
+	}
+	switch {
+	case len(g.ended) != len(regions), moved > 1, back != moved, len(g.answers) > 1:
+		return fmt.Sprintf("%+v, %v", g.ended, g.answers)
+	}
+	for text := range g.answers {
+		if !strings.HasPrefix(text, "410|") && (moved == 0 || !strings.HasPrefix(text, "201|")) {
+			return text
+		}
+	}
+	return ""
+}
+
 // send sends all of a key's requests at once and retries each after Retry-After.
 func (s *storm) send(client int, k *stormKey) {
 	var rivals sync.WaitGroup
@@ -355,6 +435,9 @@ type counts struct {
 	wrongState  int // keys with a state that does not fit their callers' answers
 	miscounted  int // keys for which money moved too often or not at all
 
+	canceled int // charges of keys that were given up, and that moved
+	kept     int // keys that were given up and have another end than those promised
+
 	undeclined  int // twins that were not declined, or for which money moved
 	generations int // tries of twins that none of them made by itself
 }
@@ -362,11 +445,23 @@ type counts struct {
 // judgement compares the callers' answers, the API's state of each key, and what the simulator saw.
 func (s *storm) judgement() {
 	v := &s.counts
-	moved := map[int64]int{} // by amount, which is the key's own
+	moved, back := map[int64]int{}, map[int64]int{} // by amount, which is the key's own
 	byReference := map[string]int{}
 	for _, e := range s.judge.Effects() {
+		if e.Kind == psp.KindRefund {
+			back[e.Amount]++
+			continue
+		}
 		moved[e.Amount]++
 		byReference[e.Reference]++
+	}
+	for _, g := range s.givenUp {
+		n := moved[int64(g.amount)]
+		v.canceled += n
+		if wrong := g.wrong(n, back[int64(g.amount)]); wrong != "" {
+			v.kept++
+			s.t.Errorf("%s was given up, moved %d times and back %d times: %s", g.q.key, n, back[int64(g.amount)], wrong)
+		}
 	}
 	for _, g := range s.twins {
 		v.undeclined += twinsInAGroup - int(g.declines.Load()) + moved[int64(g.amount)]
@@ -440,12 +535,14 @@ func (s *storm) reclaimed(g *stormTwins) (n int) {
 
 // check asserts that no promise was broken.
 func (s *storm) check() {
-	want := counts{completed: s.counts.completed, declined: len(s.keys) - s.counts.completed}
+	want := counts{completed: s.counts.completed, declined: len(s.keys) - s.counts.completed, canceled: s.counts.canceled}
 	require.Equal(s.t, want, s.counts)
 	require.NotZero(s.t, s.counts.completed)
 	require.NotZero(s.t, s.counts.declined)
+	require.NotZero(s.t, s.counts.canceled)
+	require.Less(s.t, s.counts.canceled, len(s.givenUp), "some are given up before they move")
 	require.Equal(s.t, 1, s.suspensions)
-	s.judge.once(s.t, s.counts.completed)
+	s.judge.once(s.t, s.counts.completed+2*s.counts.canceled)
 	s.history.check(s.t)
 }
 
@@ -511,6 +608,9 @@ func (s *storm) print() {
 	row("  generations", tries)
 	row("  generations of no twin", s.counts.generations)
 	row("  not declined, or charged", s.counts.undeclined)
+	row("keys given up", len(s.givenUp))
+	row("  charged, and refunded", s.counts.canceled)
+	row("  with another end", s.counts.kept)
 	row("keys completed", s.counts.completed)
 	row("keys declined for good", s.counts.declined)
 	row("soft declines", s.softs.Load())
