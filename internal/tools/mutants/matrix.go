@@ -92,6 +92,7 @@ var promises = []promise{
 		explorer: []string{"money is given back once, and only what no merchant is owed", "a canceled key moves no money that is not returned"},
 		model:    "what was not paid, marks of canceled keys",
 		crashes:  []string{"TestCompensationCrashPoints", "TestCrashThenCancel", "TestCrashWhileCanceling"},
+		storms:   []string{"TestStorm"},
 		mutants:  `^(notice/|claim/(cancel|replica-to|unpaid)|sql/cancel|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
 	},
 }
