@@ -43,7 +43,7 @@ func NewAPIKey(tenant string) string {
 
 // APIKeyMadeUp reports whether key has the prefix of our keys but a wrong length or
 // check value, so that it was never issued. It returns false for any other text, such
-// as a key of an earlier form, which the caller must look up. The check value is not
+// as one of the demo's keys, which the caller must look up. The check value is not
 // secret and proves nothing; it only saves the look-up.
 func APIKeyMadeUp(key string) bool {
 	if !strings.HasPrefix(key, liveKeyPrefix) && !strings.HasPrefix(key, testKeyPrefix) {
