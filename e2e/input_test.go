@@ -74,7 +74,7 @@ func TestWrongInputLeavesNoRow(t *testing.T) {
 		{"key with a space", good, header("Idempotency-Key", "a b"), 400, "idempotency_key_invalid"},
 		{"no API key", good, header("Authorization"), 401, "unauthorized"},
 		{"a stranger", good, header("Authorization", "Bearer sk_none"), 401, "unauthorized"},
-		{"GET", good, func(r *http.Request) { r.Method = http.MethodGet }, 405, "method_not_allowed"},
+		{"DELETE", good, func(r *http.Request) { r.Method = http.MethodDelete }, 405, "method_not_allowed"},
 		{"no such path", good, func(r *http.Request) { r.URL.Path = "/v1/charge" }, 404, "not_found"},
 	} {
 		key := fmt.Sprint("bad-", i)

@@ -13,7 +13,7 @@ import (
 
 const (
 	good    = `{"amount":1999,"currency":"usd","payment_method":"pm_1"}`
-	object  = `{"id":"ch_1","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":1,"receipt_number":"R-1","provider":{"name":"p","reference":"r"}}`
+	object  = `{"id":"ch_1","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":1,"livemode":true,"receipt_number":"R-1","provider":{"name":"p","reference":"r"}}`
 	trouble = `{"type":"/errors/not_found","title":"t","status":404,"detail":"d","error":"not_found","retry":"never"}`
 )
 
@@ -116,11 +116,11 @@ func TestEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	event := `{"id":"evt_ch_1_1","type":"charge.succeeded","created":1,"data":` + object + `}`
+	event := `{"id":"evt_ch_1_1","type":"charge.succeeded","created":1,"livemode":true,"data":` + object + `}`
 	for body, ok := range map[string]bool{
 		event: true,
 		strings.Replace(event, "charge.succeeded", "charge.brand_new", 1): true,
-		strings.Replace(event, `"created":1,"data"`, `"data"`, 1):         false,
+		strings.Replace(event, `"created":1,"livemode"`, `"livemode"`, 1): false,
 		strings.Replace(event, "charge.succeeded", "parcel.lost", 1):      false,
 		"{}": false,
 	} {

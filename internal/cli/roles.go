@@ -30,6 +30,7 @@ var roles = map[string]region.Role{
 	"regions": region.RoleReader, "top": region.RoleReader, "inspect": region.RoleReader,
 	"region drain": region.RoleOperator, "region undrain": region.RoleOperator, "region down": region.RoleOperator, "region up": region.RoleOperator,
 	"tenant list": region.RoleReader, "tenant keys": region.RoleReader,
+	"tenant elapse": region.RoleOperator, // of test tenants alone
 	"tenant create": region.RoleTreasurer, "tenant rotate-key": region.RoleTreasurer, "tenant set": region.RoleTreasurer, "tenant move-registrar": region.RoleTreasurer,
 	"endpoint show": region.RoleReader,
 	"endpoint set":  region.RoleTreasurer, "endpoint secret": region.RoleTreasurer, "endpoint remove": region.RoleTreasurer,
