@@ -94,7 +94,10 @@ func (s *Service) giveUp(ctx context.Context, rec *Record, now time.Time) (Recor
 		case err == nil:
 			return last, ErrFenced // the key has been used anew since
 		}
-		if last.State != InFlight || !wait.next(ctx, done) {
+		switch {
+		case last.State == FailedRetry:
+			return last, ErrFenced // it was released meanwhile, and is to be closed
+		case last.State != InFlight, !wait.next(ctx, done):
 			return last, nil
 		}
 	}

@@ -181,6 +181,35 @@ func TestWhatAKeyHasDoneStays(t *testing.T) {
 	})
 }
 
+// A claim that is not stopped, and is released while Cancel waits for its end, is closed like one that
+// was released before: a retry of its request sends nothing.
+func TestAKeyIsGivenUpThatIsReleasedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		e := canceler(&calls, time.Second)
+		s := serveCancel(t, store, store.policy, "n1", func(ctx context.Context, a Attempt) Outcome {
+			if a.Canceled || a.Record.Generation > 1 {
+				return e(ctx, a)
+			}
+			time.Sleep(3 * time.Second)
+			return &Released{Response: Response{Status: 400, Body: []byte("order in progress")}}
+		})
+		capture := order("capture", 100)
+		capture.Operation = "capture"
+		go func() { _, _ = s.Do(t.Context(), "us-east1", capture) }()
+		synctest.Wait()
+		rec, reply, err := s.Cancel(t.Context(), "us-east1", giving("capture"))
+		require.NoError(t, err)
+		require.Equal(t, FailedTerminal, rec.State)
+		require.Equal(t, FailedTerminal, reply.State)
+		time.Sleep(time.Hour)
+		again, err := s.Do(t.Context(), "us-east1", capture)
+		require.NoError(t, err)
+		require.Equal(t, "never sent", string(again.Response.Body))
+		require.Zero(t, calls)
+	})
+}
+
 // A replica's final answer says nothing to who gives the key up, and a canceled key answers any body.
 func TestAReplicaOfAKeyThatWasGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
