@@ -31,7 +31,8 @@ type Ghost struct {
 	Amount   int64
 	Currency string
 	// Reason is why no merchant is owed it, for logs: "late_success",
-	// "second_movement", or "refund_failed" if a refund of it has failed.
+	// "second_movement", "refund_failed" if a refund of it has failed, or
+	// [payment.ReasonKeyCanceled], of which no limit counts the refund.
 	Reason string
 	// failed counts the refunds of it that were booked and have failed since.
 	failed int

@@ -328,7 +328,11 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 	if n.Kind != psp.KindCharge {
 		return p.late(ctx, m, n, home, tenant, ok, found && !rec.State.Final())
 	}
-	return p.compensate(ctx, m, p.ghost(m, n, home, tenant, ok))
+	g := p.ghost(m, n, home, tenant, ok)
+	if !ok && rec.Reason == payment.ReasonKeyCanceled {
+		g.Reason = rec.Reason
+	}
+	return p.compensate(ctx, m, g)
 }
 
 func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, second bool) Ghost {
