@@ -134,9 +134,17 @@ func (c *Canceler) became(ctx context.Context, rec *claim.Record) (outcome, refu
 		return "", "", nil, fmt.Errorf("cancel: the books cannot be read: %w", err)
 	}
 	for i := range about {
-		if t := &about[i]; t.Kind == ledger.Ghost && t.Tenant == rec.Key.Tenant {
-			return c.compensated(ctx, t)
+		t := &about[i]
+		if t.Kind != ledger.Ghost || t.Tenant != rec.Key.Tenant {
+			continue
 		}
+		// An earlier generation may have another one.
+		if outcome, refund, err = c.compensated(ctx, t); err != nil || outcome != CancelRefunded {
+			return outcome, refund, nil, err
+		}
+	}
+	if outcome != "" {
+		return outcome, refund, nil, nil
 	}
 	if rec.Reason == claim.ReasonOutcomeUnknown {
 		return CancelUnknown, "", nil, nil
@@ -165,13 +173,13 @@ func (c *Canceler) refuse(code, detail string) *problem.Problem {
 }
 
 // compensated has a ghost refunded, as the worker of its row does.
-func (c *Canceler) compensated(ctx context.Context, ghost *ledger.Transaction) (outcome, refund string, refused *problem.Problem, err error) {
+func (c *Canceler) compensated(ctx context.Context, ghost *ledger.Transaction) (outcome, refund string, err error) {
 	progress, _, err := c.Compensator.Compensate(ctx, Ghost{
 		Tenant: ghost.Tenant, Object: ghost.Object, Home: ghost.Region, Provider: ghost.Provider, ProviderRef: ghost.ProviderRef,
 		Amount: ghost.Amount, Currency: ghost.Currency, Reason: payment.ReasonKeyCanceled,
 	})
 	if err != nil {
-		return "", "", nil, err
+		return "", "", err
 	}
 	outcome = CancelRefundPending
 	if progress == Compensated {
@@ -179,14 +187,14 @@ func (c *Canceler) compensated(ctx context.Context, ghost *ledger.Transaction) (
 	}
 	back, err := c.Compensator.Books.ReversalsAt(ctx, ghost.Region, ghost.ID)
 	if err != nil {
-		return "", "", nil, fmt.Errorf("cancel: the books cannot be read: %w", err)
+		return "", "", fmt.Errorf("cancel: the books cannot be read: %w", err)
 	}
 	for i := range back {
 		if back[i].Kind == ledger.GhostRefund {
 			refund = back[i].Object
 		}
 	}
-	return outcome, refund, nil, nil
+	return outcome, refund, nil
 }
 
 // refund refunds what is left of a charge that was answered as made. The refund is a merchant's own: it

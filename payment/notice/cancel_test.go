@@ -14,6 +14,7 @@ import (
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
 )
 
 // desk is the claims of refunds that a cancellation begins, and the charge's books.
@@ -306,4 +307,33 @@ func TestNoLimitCountsTheNoticeOfACanceledCharge(t *testing.T) {
 	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
 	require.Len(t, w.moved, 1)
 	require.Empty(t, w.brakes)
+}
+
+// A charge of two generations may have two ghosts. The answer says refunded once both are.
+func TestTheLastOfACanceledChargesGhostsDecides(t *testing.T) {
+	for name, pays := range map[string][]string{"the first": {"px_1"}, "the second": {"px_2"}, "both": {"px_1", "px_2"}} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, payment.Charge, claim.FailedTerminal, payment.ReasonKeyCanceled)
+			for _, ref := range []string{"px_1", "px_2"} {
+				d.book(ledger.Transaction{ID: ledger.GhostID("sim", ref), Kind: ledger.Ghost, Amount: 500, ProviderRef: ref})
+			}
+			for _, ref := range pays {
+				d.book(ledger.Transaction{ID: ledger.GhostRefundID("sim", ref), Kind: ledger.GhostRefund, Amount: 500, ProviderRef: "r" + ref, Reverses: ledger.GhostID("sim", ref)})
+			}
+			d.blind, d.refuse = true, "unknown"
+			c := d.canceler()
+			c.Compensator.Do, c.Compensator.Inspect, c.Compensator.Providers = d.world.do, d.world.inspect, psp.Providers{provider{world: d.world}}
+			for range 20 { // the books list them in no order
+				reply, err := c.Cancel(t.Context(), home, &claim.Request{})
+				require.NoError(t, err)
+				var is cancellation
+				require.NoError(t, json.Unmarshal(reply.Response.Body, &is))
+				want := CancelRefundPending
+				if len(pays) == 2 {
+					want = CancelRefunded
+				}
+				require.Equal(t, want, is.Outcome)
+			}
+		})
+	}
 }
