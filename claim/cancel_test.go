@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
 
@@ -208,6 +209,38 @@ func TestAKeyIsGivenUpThatIsReleasedMeanwhile(t *testing.T) {
 		require.Equal(t, "never sent", string(again.Response.Body))
 		require.Zero(t, calls)
 	})
+}
+
+// A mark between the move to another provider and the take-over is no holder that may have called it:
+// nothing is sent there.
+func TestAKeyIsGivenUpDuringItsMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		var tries []Attempt
+		s := serveAt(t, "a,b", markedMove{store}, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
+			if tries = append(tries, a); !a.Canceled {
+				return &Moved{Next: "b"}
+			}
+			return &Refused{Response: Response{Status: 410}, Reason: "key_canceled"}
+		})
+		reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, FailedTerminal, reply.State)
+		require.Len(t, tries, 2)
+		require.True(t, tries[1].Canceled)
+		require.False(t, tries[1].Recovery)
+	})
+}
+
+// markedMove has the key given up right after its claim has moved.
+type markedMove struct{ *rows }
+
+func (s markedMove) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {
+	rec, err := s.rows.Settle(ctx, held, v)
+	if _, moved := v.Outcome.(*Moved); err == nil && moved {
+		_, err = s.Cancel(ctx, rec.Key, rec.Home, rec.Minted.ID, uuid.New(), "n2", rec.Home)
+	}
+	return rec, err
 }
 
 // A replica's final answer says nothing to who gives the key up, and a canceled key answers any body.

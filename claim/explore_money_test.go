@@ -220,6 +220,9 @@ func (w *world) follow(i int) string {
 		w.end(i)
 		return w.who(i) + " does not follow its claim: " + err.Error()
 	}
+	if rec.Canceled() {
+		fence++
+	}
 	w.hold(i, rec, rec.Fence != fence+1 && w.without != "a claim that another had in between")
 	t.provider = next
 	return fmt.Sprintf("%s follows its claim to %s", w.who(i), next)

@@ -370,7 +370,11 @@ func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provide
 		}
 		return moved, err
 	}
-	a.Provider, a.Recovery, a.ReportedRef, a.ReportedBy, a.Held = provider, rec.Fence != moved.Fence+1, "", "", nil
+	first := moved.Fence + 1
+	if rec.Canceled() { // since the move, as a canceled claim is not moved
+		first++
+	}
+	a.Provider, a.Recovery, a.ReportedRef, a.ReportedBy, a.Held = provider, rec.Fence != first, "", "", nil
 	return &rec, nil
 }
 

@@ -109,7 +109,7 @@ var rooms = []room{
 		{"claim/moved-counts", "Settlement.move", "r.Unknowns, r.NotFounds, r.Interim = 0, 0, nil", "r.Interim = nil"},
 		{"claim/pending-fence", "Settlement.wait", "r.Fence++", ""},
 		{"claim/learn-of-another-generation", "Service.recover", "generation != rec.Generation", "false"},
-		{"claim/follow-after-another", "Service.follow", "rec.Fence != moved.Fence+1", "false"},
+		{"claim/follow-after-another", "Service.follow", "rec.Fence != first", "false"},
 
 		// Events.
 		{"claim/events-of-a-later-holder", "Record.firstToEmit", "r.Fence != 1", "false"},
