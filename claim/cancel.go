@@ -104,12 +104,19 @@ func (s *Service) giveUp(ctx context.Context, rec *Record, now time.Time) (Recor
 }
 
 // marked reports whether rec, which this node holds, was canceled since, and nothing else happened to
-// it. rec is then the row with the mark.
-func (s *Service) marked(ctx context.Context, rec *Record) bool {
+// it. rec is then the row with the mark. It asks again as settle does.
+func (s *Service) marked(ctx, trust context.Context, rec *Record) bool {
 	if rec.Canceled() {
 		return false
 	}
-	got, _, found, err := s.c.Store.Get(ctx, rec.Key, rec.Home)
+	var got Record
+	var found bool
+	err := insist(trust, func() (err error) {
+		got, _, found, err = s.c.Store.Get(ctx, rec.Key, rec.Home)
+		return err
+	}, func(err error) {
+		s.c.Logger.Warn("could not read a claim whose fence has risen; retrying while the lease is trusted", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
+	})
 	if err != nil || !found || got.Minted.ID != rec.Minted.ID || got.Fence != rec.Fence+1 || !got.Canceled() {
 		return false
 	}
@@ -118,12 +125,12 @@ func (s *Service) marked(ctx context.Context, rec *Record) bool {
 }
 
 // keeps reports whether a holder whose lease was not renewed has lost it only to a mark. It then has
-// the lease under the fence of the mark, and the next heartbeat renews it.
-func (s *Service) keeps(ctx context.Context, hold *holding) bool {
+// the lease under the fence of the mark. An error is that of a read, and says nothing.
+func (s *Service) keeps(ctx context.Context, hold *holding) (bool, error) {
 	rec, _, found, err := s.c.Store.Get(ctx, hold.lease.Key, hold.lease.Home)
 	if err != nil || !found || rec.Holder != s.c.Node || rec.Fence != hold.lease.Fence+1 || !rec.Canceled() {
-		return false
+		return false, err
 	}
 	hold.lease.Fence = rec.Fence
-	return true
+	return true, nil
 }

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,6 +272,42 @@ func (s shownRows) Replica(ctx context.Context, key Key) (Shown, error) {
 		return Shown{}, err
 	}
 	return Shown{Record: &rec}, err
+}
+
+// A holder that cannot read the mark at once goes on while its lease is trusted: neither its call is cut
+// off nor is the provider's answer lost.
+func TestAMarkThatCannotBeReadAtOnce(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"at a heartbeat": 60 * time.Second, "at the settlement": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, calls := newRows(DefaultPolicy()), 0
+				s := serveCancel(t, &unread{store, time.Now().Add(store.policy.RenewEvery + time.Second)}, store.policy, "n1", canceler(&calls, takes))
+				other := serveCancel(t, store, store.policy, "n2", canceler(&calls, time.Second))
+				first := make(chan string, 1)
+				go func() {
+					reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+					first <- fmt.Sprint(string(reply.Response.Body), err)
+				}()
+				synctest.Wait()
+				rec, _, err := other.Cancel(t.Context(), "us-east1", giving("k"))
+				require.NoError(t, err)
+				require.Equal(t, "called off "+rec.Minted.ID+"<nil>", <-first)
+			})
+		})
+	}
+}
+
+// unread is rows whose reads fail until then.
+type unread struct {
+	*rows
+	until time.Time
+}
+
+func (s *unread) Get(ctx context.Context, key Key, home string) (Record, time.Time, bool, error) {
+	if time.Now().Before(s.until) {
+		return Record{}, time.Time{}, false, ErrUnavailable
+	}
+	return s.rows.Get(ctx, key, home)
 }
 
 // A holder whose claim another node has taken over since the mark has lost it: it records nothing.

@@ -217,15 +217,24 @@ func (s *Service) tryRenew(ctx context.Context, home string, holds []*holding) {
 		s.c.Logger.Warn("could not renew leases; running provider calls end before their leases do", "home", home, "held", len(leases), "error", err)
 		return
 	}
+	var marked []*holding
 	for i, hold := range holds {
-		switch {
-		case kept[i]:
+		if kept[i] {
 			hold.extend(sentAt.Add(s.c.Policy.Lease - s.c.Policy.LeaseMargin))
-		case s.keeps(ctx, hold): // as far as the lease goes that it has
+			continue
+		}
+		switch has, err := s.keeps(ctx, hold); {
+		case err != nil:
+			s.c.Logger.Warn("could not read a claim whose lease was not renewed; its provider call ends before its lease does", "home", home, "error", err)
+		case has:
+			marked = append(marked, hold)
 		default:
 			hold.lost()
 			s.metersOf(leases[i].Key.Tenant).fenced.Add(1, "renew")
 		}
+	}
+	if len(marked) > 0 { // a mark costs no renewal; each claim has one mark at most
+		s.tryRenew(ctx, home, marked)
 	}
 }
 

@@ -420,7 +420,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, sentAt ti
 
 	// Keep renewing the lease until the result is recorded.
 	settled, err = s.settle(ctx, callCtx, rec, verdict)
-	if errors.Is(err, ErrFenced) && s.marked(ctx, &a.Record) && caught == nil {
+	if errors.Is(err, ErrFenced) && s.marked(ctx, callCtx, &a.Record) && caught == nil {
 		a.Canceled, a.Found = true, outcome
 		if outcome, caught = s.try(callCtx, a); caught == nil {
 			rec = &a.Record
@@ -509,14 +509,26 @@ func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdic
 	ctx, sp := span.Start(ctx, span.Settle)
 	defer func() { traceSettle(sp, &settled, err); sp.End() }()
 	verdict.ID, verdict.MadeAt = uuid.New(), time.Now()
+	err = insist(trust, func() (err error) {
+		settled, err = s.record(ctx, rec, &verdict)
+		return err
+	}, func(err error) {
+		s.c.Logger.Warn("could not record a verdict; retrying while the lease is trusted", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
+	})
+	return settled, err
+}
+
+// insist calls try, again and again if the store does not answer, while trust lasts and once more.
+// failed gets the first error of these.
+func insist(trust context.Context, try func() error, failed func(error)) error {
 	for pause := settlePause; ; pause = min(2*pause, settlePauseMax) {
 		last := trust.Err() != nil
-		settled, err = s.record(ctx, rec, &verdict)
+		err := try()
 		if last || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrHomeUnreachable) {
-			return settled, err
+			return err
 		}
 		if pause == settlePause {
-			s.c.Logger.Warn("could not record a verdict; retrying while the lease is trusted", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
+			failed(err)
 		}
 		select {
 		case <-trust.Done():

@@ -71,7 +71,7 @@ var rooms = []room{
 		{"claim/cancel-waits", "Cancel", "rec.Waits()", "false"},
 		{"claim/canceled-released", "Settle case *Released", "held.Canceled()", "false"},
 		{"claim/canceled-another-row", "Service.marked", "got.Fence != rec.Fence+1", "false"},
-		{"claim/canceled-lease", "Service.tryRenew", "s.keeps(ctx, hold)", "false"},
+		{"claim/canceled-lease", "Service.keeps", "return true, nil", "return false, nil"},
 		{"claim/canceled-refund", "Record.later", `m.ID += "/" + string(kind)`, ""},
 		{"claim/renew-fence", "Renew", "rec.Fence != fence", "false"},
 		{"claim/renew-holder", "Renew", "rec.Holder != holder", "false"},
