@@ -65,7 +65,7 @@ const (
 	// askAgain is when a merchant may ask again about what is not over.
 	askAgain = time.Second
 	// cancelRefunds bounds the refunds of one charge by its cancellation: there is another only if the
-	// one before was refused and less is left to refund since.
+	// one before was refused and less is left to refund since, or if one was made and has failed.
 	cancelRefunds = 3
 	// cancelPath is the path in the fingerprint of such a refund: no request can have it.
 	cancelPath = "cancellations"
@@ -215,7 +215,11 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 		case err != nil:
 			return "", "", nil, fmt.Errorf("cancel: the claim of the refund cannot be read: %w", err)
 		case begun && status.Record.State == claim.Completed:
-			return CancelRefunded, status.Record.Minted.ID, nil, nil
+			// It is booked by now, and so is its failure if it has failed since.
+			if rest, err = c.rest(ctx, rec); err == nil && rest > 0 {
+				continue
+			}
+			return CancelRefunded, status.Record.Minted.ID, nil, err
 		case begun && status.Record.State == claim.InFlight:
 			return CancelRefundPending, status.Record.Minted.ID, nil, nil
 		case rest <= 0:
@@ -240,7 +244,7 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 			return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused: "+reason(&reply.Response)), nil
 		}
 	}
-	return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused again and again. Refund what is left of it by its id."), nil
+	return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused, or has failed, again and again. Refund what is left of it by its id."), nil
 }
 
 // rest is what a charge's payer has not got back by its refunds, or by its failure.

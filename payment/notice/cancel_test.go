@@ -87,6 +87,9 @@ func (d *desk) do(_ context.Context, req claim.Request, _ string) (claim.Reply, 
 	reply, err := d.says(body.Amount)
 	d.bodies[req.Key.Value] = string(req.Input.Canonical)
 	d.refunds[req.Key.Value] = claim.Record{State: reply.State, Minted: claim.Minted{ID: "re_1"}}
+	if reply.State == claim.Completed {
+		d.book(ledger.Transaction{ID: fmt.Sprint("re_", len(d.refunds)), Kind: ledger.Refund, Amount: body.Amount, Reverses: body.Charge})
+	}
 	return reply, err
 }
 
@@ -158,6 +161,27 @@ func TestACanceledChargeIsRefundedOnce(t *testing.T) {
 	}
 	require.Len(t, d.asked, 1)
 	require.Contains(t, string(d.asked[0].Input.Canonical), `"amount":650`)
+}
+
+// A refund that the provider takes back later has refunded nothing: who cancels again gets another one.
+func TestTheRefundOfACanceledChargeFailsLater(t *testing.T) {
+	d := newDesk(t, payment.Charge, claim.Completed, "")
+	d.charged(1000)
+	for n := range cancelRefunds + 1 {
+		for range 2 {
+			status, is, code := d.cancel()
+			if n == cancelRefunds {
+				require.Equal(t, []any{400, codeNotRefundable}, []any{status, code})
+				continue
+			}
+			require.Equal(t, []any{200, CancelRefunded}, []any{status, is.Outcome})
+			require.Len(t, d.asked, n+1)
+			require.Contains(t, string(d.asked[n].Input.Canonical), `"amount":1000`)
+		}
+		id := fmt.Sprint("re_", len(d.refunds))
+		d.book(ledger.Transaction{ID: ledger.FailureID(id), Kind: ledger.RefundFailed, Amount: 1000, Reverses: id})
+	}
+	require.Len(t, d.asked, cancelRefunds)
 }
 
 func TestNothingIsLeftOfACanceledCharge(t *testing.T) {
