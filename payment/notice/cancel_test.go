@@ -320,17 +320,21 @@ func TestTheRefundOfACanceledChargeThatMoved(t *testing.T) {
 // The provider's notice of a canceled charge may come before the worker of its refund, and settles the
 // charge itself where the provider has no look-ups. No limit counts that refund either.
 func TestNoLimitCountsTheNoticeOfACanceledCharge(t *testing.T) {
-	w := newWorld(t)
-	w.limits = Limits{} // which admit no automatic refund
-	id := objectID(t, "ch", 1)
-	w.have(id, claim.FailedTerminal, "")
-	rec := w.claims[id]
-	rec.Reason = payment.ReasonKeyCanceled
-	w.claims[id] = rec
-	w.deliver(charged(id, "p1"))
-	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
-	require.Len(t, w.moved, 1)
-	require.Empty(t, w.brakes)
+	for reason, at := range map[string]time.Time{payment.ReasonKeyCanceled: {}, claim.ReasonOutcomeUnknown: time.Unix(1, 0)} {
+		t.Run(reason, func(t *testing.T) {
+			w := newWorld(t)
+			w.limits = Limits{} // which admit no automatic refund
+			id := objectID(t, "ch", 1)
+			w.have(id, claim.FailedTerminal, "")
+			rec := w.claims[id]
+			rec.Reason, rec.CanceledAt = reason, at
+			w.claims[id] = rec
+			w.deliver(charged(id, "p1"))
+			require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
+			require.Len(t, w.moved, 1)
+			require.Empty(t, w.brakes)
+		})
+	}
 }
 
 // A charge of two generations may have two ghosts. The answer says refunded once both are.

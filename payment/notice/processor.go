@@ -329,8 +329,8 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 		return p.late(ctx, m, n, home, tenant, ok, found && !rec.State.Final())
 	}
 	g := p.ghost(m, n, home, tenant, ok)
-	if !ok && rec.Reason == payment.ReasonKeyCanceled {
-		g.Reason = rec.Reason
+	if !ok && (rec.Canceled() || rec.Reason == payment.ReasonKeyCanceled) { // or it was released before
+		g.Reason = payment.ReasonKeyCanceled
 	}
 	return p.compensate(ctx, m, g)
 }
