@@ -125,7 +125,7 @@ func (c *Canceler) became(ctx context.Context, rec *claim.Record) (outcome, refu
 	case rec.State == claim.Completed:
 		return "", "", c.refuse(codeAlreadyMade, alreadyMade(rec)), nil
 	case !charge && rec.Reason == claim.ReasonOutcomeUnknown:
-		return "", "", c.refuse(claim.ReasonOutcomeUnknown, "It stayed unknown whether this "+payment.Object(payment.Operation(rec.Operation))+" was made, and it cannot be called back. A person has to find out at the provider, by its id "+rec.Minted.ID+"."), nil
+		return "", "", c.unknown(rec.Minted.ID, payment.Operation(rec.Operation)), nil
 	case !charge:
 		return CancelNotMade, "", nil, nil
 	}
@@ -164,6 +164,11 @@ func alreadyMade(rec *claim.Record) string {
 	default:
 		return "The charge was canceled by this request, and cannot be brought back. Make another one."
 	}
+}
+
+// unknown says what a person has to do about a movement of that id that may have been made.
+func (c *Canceler) unknown(id string, op payment.Operation) *problem.Problem {
+	return c.refuse(claim.ReasonOutcomeUnknown, "It stayed unknown whether this "+payment.Object(op)+" was made, and it cannot be called back. A person has to find out at the provider, by its id "+id+".")
 }
 
 func (c *Canceler) refuse(code, detail string) *problem.Problem {
@@ -224,6 +229,8 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 			return CancelRefundPending, status.Record.Minted.ID, nil, nil
 		case rest <= 0:
 			return CancelRefunded, "", nil, nil
+		case begun && status.Record.Reason == claim.ReasonOutcomeUnknown:
+			return "", "", c.unknown(status.Record.Minted.ID, payment.Refund), nil
 		}
 		reply, err := c.Compensator.Do(ctx, req, rec.Home)
 		var unknown *claim.UnknownError
@@ -240,6 +247,8 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 			return CancelRefunded, objectOf(&reply.Response), nil, nil
 		case reply.State == claim.InFlight:
 			return CancelRefundPending, objectOf(&reply.Response), nil, nil
+		case reply.State == claim.FailedRetry && reply.Response.Status >= http.StatusInternalServerError:
+			return "", "", nil, fmt.Errorf("%w: the refund of the charge %s was not sent: %s", claim.ErrUnavailable, rec.Minted.ID, reason(&reply.Response))
 		default:
 			return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused: "+reason(&reply.Response)), nil
 		}

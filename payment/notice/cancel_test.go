@@ -163,6 +163,41 @@ func TestACanceledChargeIsRefundedOnce(t *testing.T) {
 	require.Contains(t, string(d.asked[0].Input.Canonical), `"amount":650`)
 }
 
+// A refund that was not sent, as its provider cannot be reached or is not on this node, is no refusal:
+// the merchant tries again.
+func TestTheRefundOfACanceledChargeIsNotSent(t *testing.T) {
+	d := newDesk(t, payment.Charge, claim.Completed, "")
+	d.charged(1000)
+	yes := d.says
+	d.says = func(int64) (claim.Reply, error) {
+		return claim.Reply{State: claim.FailedRetry, Response: claim.Response{Status: 503, Body: []byte(`{"code":"provider_not_available","detail":"Not here."}`)}}, nil
+	}
+	_, err := d.canceler().Cancel(t.Context(), home, &claim.Request{})
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+	require.ErrorContains(t, err, "Not here.")
+	d.says = yes
+	status, is, _ := d.cancel()
+	require.Equal(t, []any{200, CancelRefunded}, []any{status, is.Outcome})
+	require.Equal(t, d.asked[0].Key, d.asked[1].Key)
+}
+
+// It stays unknown whether the refund was made: that is no refusal, and no other one is begun beside it.
+func TestTheRefundOfACanceledChargeStaysUnknown(t *testing.T) {
+	d := newDesk(t, payment.Charge, claim.Completed, "")
+	d.charged(1000)
+	d.says = func(int64) (claim.Reply, error) { return claim.Reply{State: claim.InFlight}, &claim.UnknownError{} }
+	status, _, _ := d.cancel()
+	require.Equal(t, 202, status)
+	for key, rec := range d.refunds {
+		rec.State, rec.Reason = claim.FailedTerminal, claim.ReasonOutcomeUnknown
+		d.refunds[key] = rec
+	}
+	d.book(ledger.Transaction{ID: "re_a", Kind: ledger.Refund, Amount: 300, Reverses: d.rec.Minted.ID})
+	status, _, code := d.cancel()
+	require.Equal(t, []any{400, claim.ReasonOutcomeUnknown}, []any{status, code})
+	require.Len(t, d.asked, 1)
+}
+
 // A refund that the provider takes back later has refunded nothing: who cancels again gets another one.
 func TestTheRefundOfACanceledChargeFailsLater(t *testing.T) {
 	d := newDesk(t, payment.Charge, claim.Completed, "")
