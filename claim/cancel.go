@@ -3,6 +3,7 @@ package claim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -69,6 +70,9 @@ func (s *Service) giveUp(ctx context.Context, rec *Record, now time.Time) (Recor
 	switch {
 	case rec.State == FailedRetry:
 		verdict := s.verdict(s.c.Executor.Attempt(ctx, Attempt{Record: *rec, Closing: true, Canceled: true, Now: now}))
+		if _, refused := verdict.Outcome.(*Refused); !refused {
+			return *rec, fmt.Errorf("%w: closing gave %s", ErrUnavailable, verdict.outcome())
+		}
 		verdict.ID = uuid.New()
 		closed, err := s.record(context.WithoutCancel(ctx), rec, &verdict)
 		s.metersOf(rec.Key.Tenant).ended(rec.Operation, &closed, err)

@@ -153,6 +153,26 @@ func TestAReleasedKeyIsGivenUp(t *testing.T) {
 	})
 }
 
+// An attempt that cannot close a released claim is an error, and is not repeated without end.
+func TestAReleasedKeyThatCannotBeClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, closings := newRows(DefaultPolicy()), 0
+		s := serveCancel(t, store, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
+			if a.Closing {
+				closings++
+				require.Less(t, closings, 3)
+				return &Unsent{Reason: "provider_changed"}
+			}
+			return &Released{Response: Response{Status: 402, Body: []byte("no funds")}}
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		_, _, err = s.Cancel(t.Context(), "us-east1", giving("k"))
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.Equal(t, FailedRetry, store.row(order("k", 0).Key).State)
+	})
+}
+
 // A final claim stays as it is, and so does one that is not stopped.
 func TestWhatAKeyHasDoneStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
