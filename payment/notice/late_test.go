@@ -57,6 +57,20 @@ func TestTheBooksRememberARefundLongerThanItsClaim(t *testing.T) {
 	require.Equal(t, 1, w.lookups["p1"], "no second refund is requested")
 }
 
+// A provider of money that names the object of a test tenant is for a person: nothing of the one side is
+// booked for the other, and no refund of real money could be made for a test tenant.
+func TestAMovementOfTheOtherSideIsParked(t *testing.T) {
+	w := newWorld(t)
+	id := objectID(t, "ch", 1)
+	w.have(id, claim.FailedTerminal, "")
+	rec := w.claims[id]
+	rec.Key.Tenant = claim.TestTenant(tenant)
+	w.claims[id] = rec
+	require.Contains(t, fmt.Sprint(w.deliver(charged(id, "p1"))), "Parked: unknown charge: "+id+" is of the tenant "+rec.Key.Tenant+", which has nothing at sim")
+	require.Empty(t, w.books)
+	require.Empty(t, w.begun)
+}
+
 // A ghost is refunded as it was booked: another amount under its name is for a person.
 func TestAGhostOfTwoAmountsIsParked(t *testing.T) {
 	w := newWorld(t)

@@ -306,6 +306,9 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 	if isBooked {
 		tenant, same = booked.Tenant, booked.Provider == m.Operation && booked.ProviderRef == n.ProviderRef
 	}
+	if (found || isBooked) && !claim.MayCall(tenant, m.Operation) {
+		return p.stranger(ctx, m, n, "unknown charge: "+n.Reference+" is of the tenant "+tenant+", which has nothing at "+m.Operation)
+	}
 	ok := isBooked || found && rec.State == claim.Completed
 	switch own := cmp.Or(booked.ProviderRef, rec.ProviderRef); {
 	case apart(own, n.ProviderRef):
