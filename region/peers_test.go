@@ -28,7 +28,7 @@ func TestExecuteCarriesEveryByte(t *testing.T) {
 	var want claim.Reply
 	claimtest.Fill(&want)
 	want.State, want.Response.Status, want.Response.Body = claim.FailedTerminal, 402, body
-	want.Response.Header = fields("X-B", "2", "Content-Type", "application/problem+json", "X-A", " 1 ", "X-B", "1", "x-b", "")
+	want.Response.Header = fields("X-B", "2", "Content-Type", "application/problem+json", "X-A", " 1 ", "X-B", "1", "x-b", "", "Location", "/\xe9")
 	var got claim.Request
 	var gotHome string
 	local := &fakeLocal{execute: func(_ context.Context, home string, req claim.Request) (claim.Reply, error) {
@@ -39,8 +39,9 @@ func TestExecuteCarriesEveryByte(t *testing.T) {
 	var req claim.Request
 	claimtest.Fill(&req)
 	req.Key.Value, req.Input.Canonical = `visible!"\~`, canonical
-	req.Input.Tenant = req.Key.Tenant // is not sent twice
-	req.Began = time.Time{}           // travels as a duration, see TestHowLongUnderWayTravels
+	req.Input.ContentType = "text/plain; x=\"\xe9\"" // headers need not be UTF-8
+	req.Input.Tenant = req.Key.Tenant                // is not sent twice
+	req.Began = time.Time{}                          // travels as a duration, see TestHowLongUnderWayTravels
 	reply, err := peersOf(t, nil, node).Execute(t.Context(), eu, req, 2, us)
 	if err != nil {
 		t.Fatal(err)
