@@ -229,6 +229,25 @@ func TestAGatewayOneEffectInThreeRegions(t *testing.T) {
 	require.Equal(t, 200, page.status)
 }
 
+// TestAGatewayInventsNothingOfAReply: headers need not be UTF-8, and a reply without a type stays one.
+func TestAGatewayInventsNothingOfAReply(t *testing.T) {
+	t.Parallel()
+	u := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = nil
+		w.Header().Set("Location", "/caf\xe9")
+		_, _ = io.WriteString(w, "<html>")
+	}))
+	t.Cleanup(u.Close)
+	g := startGateway(t, u.URL)
+	key := orderKey()
+	for _, region := range regions {
+		got, err := post(g.ctx, g.bases[region], "/orders", key, "{}")
+		require.NoError(t, err)
+		require.Equal(t, []any{200, "<html>", "/caf\xe9"}, []any{got.status, got.body, got.header.Get("Location")}, region)
+		require.NotContains(t, got.header, "Content-Type", region)
+	}
+}
+
 // orderKey is an opaque key. Tests share the gateway's tenant where they share a database.
 func orderKey() string { return "order-" + uuid.NewString() }
 

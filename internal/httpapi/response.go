@@ -81,6 +81,7 @@ func (res *response) sendReply(reply *claim.Reply) {
 		res.set(headerReplayed, "true")
 		res.set(headerOriginalRequest, timestamp(reply.FirstUse))
 	}
+	res.Header()["Content-Type"] = nil // else net/http guesses one where the reply has none
 	for _, f := range reply.Response.Header {
 		res.set(f.Name, f.Value)
 	}
