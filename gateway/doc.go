@@ -25,7 +25,8 @@
 // counts only if it says that the request is done: a refusal may be of the repeat alone.
 //
 // net/http repeats some requests by itself, with an Idempotency-Key above all. It repeats no guarded
-// one: a body cannot be rewound, and without a body the header is not where net/http looks for it.
+// one: a body cannot be rewound, and without a body the header is not where net/http looks for it. Of
+// the rest it repeats only what is harmless by its method, as GET is.
 //
 // # The reply
 //

@@ -239,14 +239,7 @@ func (g *Gateway) unpack(ctx context.Context, a *claim.Attempt) (*http.Request, 
 	out.Body, out.GetBody, out.ContentLength = io.NopCloser(bytes.NewReader(body)), nil, int64(len(body))
 	if len(body) == 0 {
 		out.Body = http.NoBody
-		// net/http repeats a request without a body by itself, on another connection, if it finds one
-		// of these. It does not find them in lower case, in which they mean the same to the upstream.
-		for _, name := range []string{keyHeader, "X-" + keyHeader} {
-			if values, ok := out.Header[name]; ok {
-				delete(out.Header, name)
-				out.Header[strings.ToLower(name)] = values
-			}
-		}
+		hide(out.Header)
 	}
 	return out, nil
 }
@@ -256,6 +249,18 @@ func (g *Gateway) unpack(ctx context.Context, a *claim.Attempt) (*http.Request, 
 func forward(pr *httputil.ProxyRequest) {
 	pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
 	pr.SetXForwarded()
+}
+
+// hide keeps net/http from repeating a request without a body by itself, on another connection, as it
+// does where it finds one of these headers. It does not find them in lower case, in which they mean
+// the same to the upstream.
+func hide(h http.Header) {
+	for _, name := range []string{keyHeader, "X-" + keyHeader} {
+		if values, ok := h[name]; ok {
+			delete(h, name)
+			h[strings.ToLower(name)] = values
+		}
+	}
 }
 
 // quiet keeps net/http from naming itself in place of a caller who names nobody.

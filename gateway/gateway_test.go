@@ -423,3 +423,29 @@ func TestAnAttemptEndsWithItsLease(t *testing.T) {
 	g := newGateway(t, "http://"+s.Addr().String())
 	require.IsType(t, &claim.Unknown{}, g.Attempt(ctx, attemptOf(t, g, post("/one", "{}"))))
 }
+
+// TestWhatPassesIsSentOnce: whether it is sent again is its caller's decision, and net/http's only
+// where a repeat is harmless by its method.
+func TestWhatPassesIsSentOnce(t *testing.T) {
+	for _, tc := range []struct{ method, header string }{
+		{"POST", "X-Idempotency-Key"}, {"PUT", "Idempotency-Key"}, {"DELETE", "Idempotency-Key"}, {"PATCH", "X-Idempotency-Key"},
+	} {
+		s := script(t, func(n int, conn net.Conn, r *http.Request) bool {
+			if n == 1 {
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			}
+			return n == 1 && r.Header.Get(tc.header) == "k"
+		})
+		g := newGateway(t, "http://"+s.Addr().String())
+		var codes []int
+		for _, path := range []string{"/one", "/two"} {
+			r := httptest.NewRequest(tc.method, path, nil)
+			r.Header.Set(tc.header, "k")
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, r)
+			codes = append(codes, w.Code)
+		}
+		require.Equal(t, []string{tc.method + " /one", tc.method + " /two"}, s.requests(), "%v", tc)
+		require.Equal(t, []int{200, 502}, codes, "%v", tc)
+	}
+}

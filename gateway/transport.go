@@ -95,6 +95,7 @@ func (g *Gateway) newPass() http.Handler {
 			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // also what cannot be parsed
 			pr.SetURL(g.c.Upstream)
 			forward(pr)
+			hide(pr.Out.Header)
 			pr.Out.Trailer = pr.In.Trailer // the map, whose values arrive behind the body
 		},
 		FlushInterval: -1,
