@@ -123,7 +123,7 @@ func (g *Gateway) released(reason string) claim.Outcome {
 // unknown is the outcome of a request that may have been sent. It stays unknown, as nobody can be
 // asked: the claim ends at claim.Policy.MaxUnknowns, which counts retries.
 func unknown(reason string) claim.Outcome {
-	p := problem.New(problem.OutcomeUnknown, "The request was sent at most once, and whether the API behind this gateway has done it never became known. "+
+	p := problem.New(problem.OutcomeUnknown, "The request may have been sent, and whether the API behind this gateway has done it never became known. "+
 		"It is not sent again. Find out there; only if it certainly was not done, send it with a new key.")
 	p.Title, p.Retry = "The outcome stayed unknown", problem.Never
 	return &claim.Unknown{Reason: reason, GiveUp: &claim.GivenUp{Response: rendered(&p)}}

@@ -306,7 +306,9 @@ func TestARepeat(t *testing.T) {
 				require.Equal(t, []string{want}, h[http.CanonicalHeaderKey(header)])
 			}
 			a.Now = a.Record.FirstUse.Add(dedupeFor)
-			require.Equal(t, "cannot_repeat", g.Attempt(t.Context(), a).(*claim.Unknown).Reason)
+			last := g.Attempt(t.Context(), a).(*claim.Unknown)
+			require.Equal(t, "cannot_repeat", last.Reason)
+			require.NotContains(t, string(last.GiveUp.Response.Body), "once", "it was sent ten times")
 			require.Len(t, got, 10)
 			a.Now, a.Record.Operation = a.Record.FirstUse, Operation
 			require.Equal(t, "cannot_repeat", g.Attempt(t.Context(), a).(*claim.Unknown).Reason, "it was sent before the header was named")

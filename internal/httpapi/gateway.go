@@ -110,8 +110,8 @@ func (g *gated) call(res *response, r *http.Request, a *Answer) error {
 // gatewayWords are the details of problems that speak of payments elsewhere.
 var gatewayWords = map[problem.Code]string{
 	problem.FingerprintMismatch: "This key was first used with a different request, or with other credentials. Send that request again, or this one with a new key.",
-	problem.OutcomeUnknown:      "The request may have been sent, and it is not known whether the API behind this gateway has done it. Send the same request again to learn what is known by then; it is never sent twice.",
+	problem.OutcomeUnknown:      "The request may have been sent, and it is not known whether the API behind this gateway has done it. Send the same request again to learn what is known by then.",
 	problem.KeyWithheld:         "Records of a recent time were lost, and this key may have been used in it, so nothing is done under it yet. Send the same request again later.",
-	problem.HomeUnavailable:     "The region that answers for this key cannot be reached. Send the same request again; it is never sent twice.",
-	problem.StoreUnavailable:    "The request could not be recorded, and was not sent. Send it again; it is never sent twice.",
+	problem.HomeUnavailable:     "The region that answers for this key cannot be reached. Send the same request again, with the same key.",
+	problem.StoreUnavailable:    "The request could not be recorded, and was not sent. Send it again, with the same key.",
 }
