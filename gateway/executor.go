@@ -68,7 +68,13 @@ func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 		return g.released(reasonNotSent)
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode < 200 {
+		return g.read(ctx, &a, resp, nil) // another protocol's: nothing ends such a body, not even ctx
+	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, replyBytes+1))
+	if err == nil { // what is not kept is part of the reply all the same
+		_, err = io.Copy(io.Discard, resp.Body)
+	}
 	if err != nil {
 		g.log.WarnContext(ctx, "the upstream's reply is not whole", "object", a.Record.Minted.ID, "status", resp.StatusCode, "error", err)
 		return unknown(reasonBroken)

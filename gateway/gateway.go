@@ -36,7 +36,8 @@ const (
 
 	keyHeader = "Idempotency-Key"
 	// maxPart bounds the path and the Content-Type in a fingerprint's input, in bytes: nodes
-	// send each other no longer ones. The digest covers the whole of the path.
+	// send each other no longer ones. The digest covers the whole of the path, and what is cut off
+	// the Content-Type.
 	maxPart = 1024
 )
 
@@ -149,7 +150,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.pass.Ser
 func (g *Gateway) Request(r *http.Request, body []byte, req *claim.Request) (err error) {
 	req.Operation = g.operation()
 	req.Input = claim.FingerprintInput{
-		Method: r.Method, Path: cut(r.URL.EscapedPath()), Tenant: req.Key.Tenant, ContentType: cut(r.Header.Get("Content-Type")), Canonical: digest(r, body),
+		Method: r.Method, Path: cut(r.URL.EscapedPath()), Tenant: req.Key.Tenant, ContentType: cut(contentType(r)), Canonical: digest(r, body),
 	}
 	req.Payload, err = g.c.Seal.Seal(r.Context(), row(req.Key), pack(r, body))
 	if err != nil {
@@ -157,6 +158,8 @@ func (g *Gateway) Request(r *http.Request, body []byte, req *claim.Request) (err
 	}
 	return nil
 }
+
+func contentType(r *http.Request) string { return strings.Join(r.Header["Content-Type"], ",") }
 
 func cut(s string) string { return s[:min(len(s), maxPart)] }
 
@@ -171,7 +174,8 @@ func row(key claim.Key) seal.Row {
 // another caller's reply.
 func digest(r *http.Request, body []byte) []byte {
 	h := sha256.New()
-	for _, part := range [...]string{r.URL.RequestURI(), strings.Join(r.Header["Authorization"], ","), strings.Join(r.Header["Content-Encoding"], ",")} {
+	kind := contentType(r)
+	for _, part := range [...]string{r.URL.RequestURI(), strings.Join(r.Header["Authorization"], ","), strings.Join(r.Header["Content-Encoding"], ","), kind[len(cut(kind)):]} {
 		_ = binary.Write(h, binary.BigEndian, uint64(len(part))) // a hash refuses no write
 		_, _ = io.WriteString(h, part)
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -241,6 +242,30 @@ func TestBrokenRepliesAreUnknown(t *testing.T) {
 	}
 }
 
+// TestALongReplyIsReadToItsEnd: it is kept without its body only if it is whole.
+func TestALongReplyIsReadToItsEnd(t *testing.T) {
+	s := script(t, func(_ int, conn net.Conn, _ *http.Request) bool {
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 2*replyBytes, make([]byte, replyBytes+replyBytes/2))
+		return false
+	})
+	got := attempt(t, newGateway(t, "http://"+s.Addr().String()), post("/one", "{}"))
+	require.IsType(t, &claim.Unknown{}, got)
+	require.Equal(t, "reply_broken", got.(*claim.Unknown).Reason)
+}
+
+// TestAnotherProtocolIsNotAwaited: its connection may stay open for ever.
+func TestAnotherProtocolIsNotAwaited(t *testing.T) {
+	held := make(chan struct{})
+	s := script(t, func(_ int, conn net.Conn, _ *http.Request) bool {
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		<-held
+		return false
+	})
+	defer close(held)
+	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), func(c *Config) { c.Timeout = 5 * time.Second }), post("/one", "{}"))
+	require.Equal(t, "status_101", got.(*claim.Unknown).Reason)
+}
+
 func TestATimeoutIsUnknown(t *testing.T) {
 	held := make(chan struct{})
 	s := script(t, func(int, net.Conn, *http.Request) bool { <-held; return false })
@@ -380,6 +405,8 @@ func TestWhatIsTheSameRequest(t *testing.T) {
 		require.Equal(t, first, printOf(same))
 	}
 	long := strings.Repeat("p", 2*maxPart)
+	require.NotEqual(t, printOf(post("/", "", kind, "a/b; c="+long+"1")), printOf(post("/", "", kind, "a/b; c="+long+"2")))
+	require.NotEqual(t, printOf(post("/", "", kind, "a/b", kind, "c/d")), printOf(post("/", "", kind, "a/b", kind, "e/f")))
 	for _, other := range []*http.Request{
 		post("/orders?a=2", `{"a":1,"b":[2.0]}`, kind, "application/json"),
 		post("/order?a=1", `{"a":1,"b":[2.0]}`, kind, "application/json"),
