@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -395,6 +396,16 @@ func TestAGatewayRefusesWhatItCannotGuard(t *testing.T) {
 		said, _ := got.code()
 		require.Equal(t, code, said, "%d %s", got.status, got.body)
 		require.Contains(t, got.body, `"type":"/_homeward/errors/`+code)
+	}
+	for _, method := range []string{"POST", "GET"} { // neither a path nor an address
+		conn, err := net.Dial("tcp", strings.TrimPrefix(g.bases[us], "http://"))
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(conn, "%s x:orders?token=t HTTP/1.1\r\nHost: g\r\nIdempotency-Key: k-2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method)
+		require.NoError(t, err)
+		got, err := io.ReadAll(conn)
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		require.Contains(t, string(got), "HTTP/1.1 400 ")
 	}
 	require.Zero(t, u.effects.Load())
 }

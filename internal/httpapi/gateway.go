@@ -42,6 +42,10 @@ func NewGateway(c Config, through *gateway.Gateway) (http.Handler, error) {
 // ServeHTTP answers one request.
 func (g *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case r.URL.Opaque != "": // as in x:orders; it would reach the upstream without its base path
+		g.serve(w, r, func(res *response) {
+			g.fail(res, r, refuse(problem.InvalidRequest, "The request's target is neither a path nor an address; begin it with a slash."))
+		})
 	case strings.HasPrefix(r.URL.Path, gateway.Own):
 		g.serve(w, r, func(res *response) {
 			res.tenant.ID = gateway.Tenant
