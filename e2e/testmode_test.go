@@ -348,6 +348,7 @@ func TestTestTrafficIsNotMeasured(t *testing.T) {
 		w.send(w.ctx, us, request{acmeTest, "/v1/charges", token, `{"amount":1,"currency":"usd","payment_method":"` + token + `"}`, ""})
 	}
 	w.at(eu, charge("pm_card_visa", 2).of(acmeTest), http.StatusUnprocessableEntity)
+	w.at(eu, charge(stamped(t, us), 3).of(acmeTest), http.StatusCreated) // by a forward
 	ghost, err := w.inspect(w.ctx, us, acmeTest, "pm_card_ghost")
 	require.NoError(t, err)
 	w.passes(t, 72*time.Hour)

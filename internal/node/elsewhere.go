@@ -173,7 +173,7 @@ func (d deputy) Execute(ctx context.Context, _ string, req claim.Request) (claim
 	defer d.inHand.Add(-1)
 	began := time.Now()
 	reply, err := d.routes.Do(ctx, req, "")
-	d.layer.Took(ctx, time.Since(began)-reply.Away, meter.PathHome)
+	tookAtHome(ctx, d.layer, &req, time.Since(began)-reply.Away)
 	return reply, asPeer(err)
 }
 

@@ -43,6 +43,13 @@ func (m *measured) Do(ctx context.Context, req claim.Request, hint string) (clai
 	return reply, err
 }
 
+// tookAtHome records how long a request that was forwarded took there, unless no money moves by it.
+func tookAtHome(ctx context.Context, layer *meter.Histogram, req *claim.Request, took time.Duration) {
+	if claim.Livemode(req.Key.Tenant) {
+		layer.Took(ctx, took, meter.PathHome)
+	}
+}
+
 // outcomeOf returns the outcome of a request, as [meter.Requests] has it.
 func outcomeOf(reply *claim.Reply, err error) string {
 	switch {

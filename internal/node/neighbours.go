@@ -190,7 +190,7 @@ func (l local) Execute(ctx context.Context, home string, req claim.Request) (cla
 	defer l.inHand.Add(-1)
 	began := time.Now()
 	reply, err := router.Attended(ctx, l.routes, func(ctx context.Context) (claim.Reply, error) { return l.Do(ctx, home, &req) })
-	l.layer.Took(ctx, time.Since(began)-reply.Away, meter.PathHome)
+	tookAtHome(ctx, l.layer, &req, time.Since(began)-reply.Away)
 	return reply, err
 }
 
