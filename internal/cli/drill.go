@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/drill"
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/node"
@@ -131,7 +132,7 @@ func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, er
 			config.Regions = state.Regions()
 		}
 		for _, tenant := range slices.Sorted(maps.Keys(state.APIKeys)) {
-			if keys == "" {
+			if keys == "" && claim.Livemode(tenant) { // a test key moves nothing that can be counted
 				config.APIKeys = append(config.APIKeys, state.APIKeys[tenant])
 			}
 		}

@@ -78,6 +78,7 @@ func (c *Config) validate() error {
 	check(c.Patience >= 0, "the patience must not be negative, is %v", c.Patience)
 	check(c.Rate*c.For.Seconds() <= maxPayments/2, "%g requests per second for %v are more than the %d that fit into memory; lower one of them", c.Rate, c.For, maxPayments/2)
 	check(len(c.APIKeys) > 0, "no API key is given; set those of tenants that pay in HOMEWARD_API_KEYS")
+	check(!slices.ContainsFunc(c.APIKeys, func(key string) bool { return !claim.APIKeyFits(key, "") }), "an API key is of a test side, which moves no money that could be counted; set live ones in HOMEWARD_API_KEYS")
 	check(c.Provider != "", "no provider simulator is named; only it counts how often money moved")
 	check(len(c.Regions) > 0, "no region's API is given")
 	var names []string

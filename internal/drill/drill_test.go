@@ -380,6 +380,7 @@ func TestRefusals(t *testing.T) {
 		"from nowhere":      {func(c *Config) { c.Scenario, c.From = Blackhole, "there" }, "no other region"},
 		"from, of another":  {func(c *Config) { c.From = "here" }, "blackhole alone"},
 		"no load":           {func(c *Config) { c.Rate = 0 }, "above 0"},
+		"a test key":        {func(c *Config) { c.APIKeys = []string{claim.NewAPIKey(claim.TestTenant("acme"))} }, "set live ones"},
 		"too short":         {func(c *Config) { c.For = time.Second }, "at least"},
 		"too much":          {func(c *Config) { c.Rate = 1e6 }, "lower one of them"},
 		"no provider":       {func(c *Config) { c.Provider = "" }, "provider"},
