@@ -450,7 +450,7 @@ func TestParamsEncode(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/charges": "/v1/charges", "/v1/charges/ch_1": "/v1/charges/{id}", "/v1/charges/ch_1/capture": "/v1/charges/{id}/capture",
-		"/v1/idempotency-keys": "/v1/idempotency-keys", "/v1/idempotency-keys/order-7/cancel": "/v1/idempotency-keys/{id}/cancel",
+		"/v1/idempotency-keys": "/v1/idempotency-keys", "/v1/idempotency-keys/%22order-7%22/cancel": "/v1/idempotency-keys/{id}/cancel",
 	} {
 		if got := (&call{path: path}).route(); got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)

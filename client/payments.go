@@ -299,7 +299,7 @@ func (c *Cancellation) setAnswer(a Answer) { c.Answer = a }
 // [Error] with a DeclineCode ("already_made", "not_refundable", "outcome_unknown") says that money cannot be
 // called back, and what a person has to do.
 func (cl *Client) CancelKey(ctx context.Context, key string) (*Cancellation, error) {
-	return do[Cancellation](ctx, cl, &call{method: http.MethodPost, path: "/v1/idempotency-keys/" + url.PathEscape(key) + "/cancel", key: key, inPath: true}, nil)
+	return do[Cancellation](ctx, cl, &call{method: http.MethodPost, path: "/v1/idempotency-keys/" + url.PathEscape(claim.FormatKey(key)) + "/cancel", key: key, inPath: true}, nil)
 }
 
 // keyAt returns the caller's key or, if the client stamps keys, a new key at the home

@@ -180,7 +180,7 @@ class Lives(unittest.IsolatedAsyncioTestCase):
             Homeward([URL], "sk", http_client=http) as homeward,
         ):
             self.assertEqual(homeward.inspect_key("a/b")["key"], "a/b")
-        self.assertEqual(seen[0].url.raw_path, b"/v1/idempotency-keys/a%2Fb")
+        self.assertEqual(seen[0].url.raw_path, b"/v1/idempotency-keys/%22a%2Fb%22")
 
     def test_an_answer_that_is_too_long_is_not_read(self) -> None:
         """It is cut off, and is no answer."""

@@ -93,6 +93,6 @@ function retryAfterMs(headers: Headers): number {
 }
 
 /** A String of RFC 9651, which every key can be. */
-function quoted(key: string): string {
+export function quoted(key: string): string {
   return `"${key.replace(/["\\]/g, '\\$&')}"`;
 }

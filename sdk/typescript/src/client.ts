@@ -1,4 +1,4 @@
-import { attempt, type Call, type Reply } from './attempt.js';
+import { attempt, quoted, type Call, type Reply } from './attempt.js';
 import { HomewardError, type Problem, type Retry } from './error.js';
 import type { Cancellation, CaptureParams, Charge, ChargeList, ChargeNow, ChargeParams, KeyStatus, ListChargesParams, ListRefundsParams, Refund, RefundList, RefundNow, RefundParams, Transfer, TransferNow, TransferParams } from './types.js';
 
@@ -171,7 +171,7 @@ export class Homeward {
    */
   async cancelKey(key: string, o?: CallOptions): Promise<Found<Cancellation>> {
     let doubt = false;
-    const call: Call = { method: 'POST', path: `/v1/idempotency-keys/${encodeURIComponent(key)}/cancel`, key: undefined, body: undefined, home: undefined };
+    const call: Call = { method: 'POST', path: `/v1/idempotency-keys/${encodeURIComponent(quoted(key))}/cancel`, key: undefined, body: undefined, home: undefined };
     const { reply, attempts } = await this.#repeat(call, o, (r) => {
       doubt ||= doubtful(r);
       return again(r);
@@ -207,7 +207,7 @@ export class Homeward {
 
   /** Reads the state and the history of a key. */
   inspectKey(key: string, o?: CallOptions): Promise<Found<KeyStatus>> {
-    return this.#read('GET', `/v1/idempotency-keys/${encodeURIComponent(key)}`, undefined, o);
+    return this.#read('GET', `/v1/idempotency-keys/${encodeURIComponent(quoted(key))}`, undefined, o);
   }
 
   /** Mints keys with the region that answers as their home: their first use saves a look-up. */

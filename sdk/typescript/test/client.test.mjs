@@ -28,7 +28,7 @@ test('full jitter on top of what the API asks for', async (t) => {
 test('a key is inspected', async (t) => {
   const r = await region(t, { status: 200, json: { key: 'a/b' } });
   assert.equal((await client([r]).homeward.inspectKey('a/b')).object.key, 'a/b');
-  assert.equal(r.seen[0].url, '/v1/idempotency-keys/a%2Fb');
+  assert.equal(r.seen[0].url, '/v1/idempotency-keys/%22a%2Fb%22');
 });
 
 test('a call that its caller ends is unknown', async (t) => {

@@ -28,7 +28,7 @@ from ._api import (
     TransferNow,
     TransferParams,
 )
-from ._core import MAX_ANSWER, Calls, NoReply, Pause, Reply, Request, Steps, query_of
+from ._core import MAX_ANSWER, Calls, NoReply, Pause, Reply, Request, Steps, query_of, quoted
 from ._outcome import Outcome
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Homeward:
         ``not_refundable`` or ``outcome_unknown``, and its detail says what a person has to do), where the key
         has expired, and without an answer: ``retry`` is ``same_key`` then.
         """
-        return self._run(self._calls.cancel_key(key, f"/v1/idempotency-keys/{_id(key)}/cancel", within))
+        return self._run(self._calls.cancel_key(key, f"/v1/idempotency-keys/{_id(quoted(key))}/cancel", within))
 
     def get_charge(self, charge: str, *, within: float | None = None) -> ChargeNow:
         """Read a charge as it is now: later refunds, disputes and failures included.
@@ -264,7 +264,7 @@ class Homeward:
 
     def inspect_key(self, key: str, *, within: float | None = None) -> KeyStatus:
         """Read the state and the history of a key."""
-        found: KeyStatus = self._run(self._calls.get(f"/v1/idempotency-keys/{_id(key)}", within))
+        found: KeyStatus = self._run(self._calls.get(f"/v1/idempotency-keys/{_id(quoted(key))}", within))
         return found
 
     def mint_keys(self, count: int, *, within: float | None = None) -> list[str]:
@@ -392,7 +392,7 @@ class AsyncHomeward:
         ``not_refundable`` or ``outcome_unknown``, and its detail says what a person has to do), where the key
         has expired, and without an answer: ``retry`` is ``same_key`` then.
         """
-        return await self._run(self._calls.cancel_key(key, f"/v1/idempotency-keys/{_id(key)}/cancel", within))
+        return await self._run(self._calls.cancel_key(key, f"/v1/idempotency-keys/{_id(quoted(key))}/cancel", within))
 
     async def get_charge(self, charge: str, *, within: float | None = None) -> ChargeNow:
         """Read a charge as it is now: later refunds, disputes and failures included.
@@ -460,7 +460,7 @@ class AsyncHomeward:
 
     async def inspect_key(self, key: str, *, within: float | None = None) -> KeyStatus:
         """Read the state and the history of a key."""
-        found: KeyStatus = await self._run(self._calls.get(f"/v1/idempotency-keys/{_id(key)}", within))
+        found: KeyStatus = await self._run(self._calls.get(f"/v1/idempotency-keys/{_id(quoted(key))}", within))
         return found
 
     async def mint_keys(self, count: int, *, within: float | None = None) -> list[str]:
