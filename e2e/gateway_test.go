@@ -137,9 +137,10 @@ func (r *reply) code() (code, retry string) {
 	return p.Error, p.Retry
 }
 
-// gatewayClient keeps nothing from a caller: no redirect is followed, no body unpacked.
+// gatewayClient keeps nothing from a caller: no redirect is followed, no body unpacked. A body that is
+// to be asked for is not sent before: a server that refuses it would cut the connection meanwhile.
 var gatewayClient = &http.Client{
-	Transport:     &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+	Transport:     &http.Transport{DisableCompression: true, DisableKeepAlives: true, ExpectContinueTimeout: patience},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
