@@ -158,6 +158,12 @@ func (s *summary) run(t *testing.T, seed uint64, plan [][]fault) {
 	for _, b := range v.Breaks {
 		t.Errorf("seed %d: %s", seed, b)
 	}
+	// Who has the files alone comes to the same verdict.
+	dir := t.TempDir()
+	require.NoError(t, v.write(dir))
+	keys, _, err := history.JudgeFiles(dir)
+	require.NoError(t, err)
+	require.Equal(t, v.Keys, keys)
 }
 
 // verdict is what a run found.
@@ -204,18 +210,6 @@ func (v *verdict) write(dir string) error {
 		}
 	}
 	return nil
-}
-
-// TestTheFilesOfARun: who has the files alone comes to the same verdict.
-func TestTheFilesOfARun(t *testing.T) {
-	var v verdict
-	newSummary().play(t, 1, plan(1, 1), &v)
-	require.Empty(t, v.Breaks)
-	dir := t.TempDir()
-	require.NoError(t, v.write(dir))
-	keys, _, err := history.JudgeFiles(dir)
-	require.NoError(t, err)
-	require.Equal(t, v.Keys, keys)
 }
 
 // play sends load while the plan runs, and judges.
