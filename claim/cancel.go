@@ -18,7 +18,7 @@ import (
 //     an operation that is [Config].Unstopped is not marked.
 //   - one that is final. A released one is closed: its key takes no more requests.
 //
-// Nothing that a claim holds is given back here. The errors are those of [Service.Do]. Cancel may be
+// Cancel refunds nothing; its caller does. The errors are those of [Service.Do]. Cancel may be
 // repeated, in any region.
 func (s *Service) Cancel(ctx context.Context, home string, req *Request) (rec Record, reply Reply, err error) {
 	arrival, err := s.arrival(home, req)

@@ -207,8 +207,8 @@
 //	[Store].Settle    of a released claim without a holder, after its request expired: likewise
 //	[Store].Pin       a key without a pin may have had one
 //
-// A mark that was lost is known as well ([Witness].Canceled), unless its claim was begun before the
-// backup. What is known is the [Witness] of the key, from the exported audit:
+// A lost mark is in the [Witness], too, unless its claim was begun before the backup. The exported
+// audit has the [Witness] of each key:
 //
 //   - A key that was minted since the restore, as its first bits show ([Restore.Minted]), is
 //     new. All others are guarded.

@@ -22,8 +22,8 @@ func newMeters(s *meter.Set) meters {
 	}
 }
 
-// metersOf are the metrics that count a tenant's claims: none do a test tenant's, as nobody operates
-// what merchants try.
+// metersOf returns the metrics of a tenant's claims. Those of a test tenant are not counted: an
+// operator has nothing to do about them.
 func (s *Service) metersOf(tenant string) *meters {
 	if Livemode(tenant) {
 		return &s.meters

@@ -126,8 +126,8 @@ func (g *Gateway) released(reason string) claim.Outcome {
 	return &claim.Released{Response: rendered(&p), Reason: reason}
 }
 
-// unknown is the outcome of a request that may have been sent. It stays unknown, as nobody can be
-// asked: the claim ends at claim.Policy.MaxUnknowns, which counts retries.
+// unknown is the outcome of a request that may have been sent. The gateway has nobody to ask, so it
+// stays unknown until the claim ends, at claim.Policy.MaxUnknowns, which counts retries.
 func unknown(reason string) claim.Outcome {
 	p := problem.New(problem.OutcomeUnknown, "The request may have been sent, and whether the API behind this gateway has done it never became known. "+
 		"It is not sent again. Find out there; only if it certainly was not done, send it with a new key.")

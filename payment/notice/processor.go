@@ -521,7 +521,7 @@ func (p *Processor) later(m outbox.Message, what string, err error) outbox.Dispo
 	return outbox.Later(unreachable)
 }
 
-// metersOf are the metrics that count what concerns a provider: none does that of test tenants.
+// metersOf returns the metrics of a provider. What the provider of test tenants does is not counted.
 func metersOf(s *meter.Set, provider string) *meter.Set {
 	if provider == claim.TestProvider {
 		return nil
