@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// heads is an upstream that reads the head of each request and no more. It counts them.
+type heads struct {
+	net.Listener
+	mu   sync.Mutex
+	seen []string
+}
+
+func readHeads(t *testing.T, answer func(conn *net.TCPConn, in *bufio.Reader, r *http.Request) bool) *heads {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	h := &heads{Listener: l}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer func() { _ = conn.Close() }()
+				in := bufio.NewReader(conn)
+				for {
+					r, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					h.mu.Lock()
+					h.seen = append(h.seen, r.URL.Path)
+					h.mu.Unlock()
+					if !answer(conn.(*net.TCPConn), in, r) {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
+	return h
+}
+
+func (h *heads) requests() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.seen...)
+}
+
+// TestAConnectionThatEndsUnderABodyRepeatsNothing: the upstream closes or resets a kept connection
+// while a request is being written to it.
+func TestAConnectionThatEndsUnderABodyRepeatsNothing(t *testing.T) {
+	body := strings.Repeat("x", 8<<20) // more than sockets take in
+	for name, end := range map[string]func(*net.TCPConn){
+		"closed": func(*net.TCPConn) {},
+		"reset":  func(conn *net.TCPConn) { _ = conn.SetLinger(0) },
+	} {
+		h := readHeads(t, func(conn *net.TCPConn, _ *bufio.Reader, r *http.Request) bool {
+			if r.URL.Path == "/one" {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				return true
+			}
+			end(conn)
+			return false
+		})
+		g := newGateway(t, "http://"+h.Addr().String())
+		require.IsType(t, &claim.Done{}, attempt(t, g, post("/one", "{}")))
+		require.IsType(t, &claim.Unknown{}, attempt(t, g, post("/two", body)), name)
+		require.Equal(t, []string{"/one", "/two"}, h.requests(), name)
+	}
+}
+
+// TestAnAnswerToHalfARequest: the upstream refuses a body that it has not read. Its answer is one, if
+// it arrives before the end of its connection does.
+func TestAnAnswerToHalfARequest(t *testing.T) {
+	h := readHeads(t, func(conn *net.TCPConn, in *bufio.Reader, r *http.Request) bool {
+		_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")
+		_, _ = io.Copy(io.Discard, r.Body) // so that no reset overtakes it
+		return false
+	})
+	got := attempt(t, newGateway(t, "http://"+h.Addr().String()), post("/one", strings.Repeat("x", 8<<20)))
+	require.IsType(t, &claim.Refused{}, got)
+	require.Equal(t, "large", string(got.(*claim.Refused).Response.Body))
+	require.Equal(t, []string{"/one"}, h.requests())
+}
+
+// TestAKeptConnectionThatEndedBefore: the upstream closes an idle connection. The next request is sent
+// at most once, on it or on another one.
+func TestAKeptConnectionThatEndedBefore(t *testing.T) {
+	ended := make(chan struct{}, 64)
+	h := readHeads(t, func(conn *net.TCPConn, _ *bufio.Reader, r *http.Request) bool {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		_ = conn.Close()
+		ended <- struct{}{}
+		return false
+	})
+	g := newGateway(t, "http://"+h.Addr().String())
+	want := 0
+	for i := range 20 {
+		path := fmt.Sprint("/", i)
+		got := attempt(t, g, post(path, "{}"))
+		n := 0
+		for _, seen := range h.requests() {
+			if seen == path {
+				n++
+			}
+		}
+		switch got.(type) {
+		case *claim.Done:
+			require.Equal(t, 1, n, path)
+			<-ended
+			want++
+		case *claim.Released: // no byte of it was sent
+			require.Zero(t, n, path)
+		default:
+			require.LessOrEqual(t, n, 1, path)
+		}
+	}
+	require.NotZero(t, want)
+}
+
+// TestAReplyThatDripsIsUnknown: its time is that of the whole reply.
+func TestAReplyThatDripsIsUnknown(t *testing.T) {
+	s := script(t, func(_ int, conn net.Conn, _ *http.Request) bool {
+		_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+		for ; err == nil; _, err = io.WriteString(conn, "x") {
+			time.Sleep(time.Millisecond) // it is slow
+		}
+		return false
+	})
+	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), func(c *Config) { c.Timeout = 100 * time.Millisecond }), post("/one", "{}"))
+	require.IsType(t, &claim.Unknown{}, got)
+	require.Equal(t, "reply_broken", got.(*claim.Unknown).Reason)
+	require.Len(t, s.requests(), 1)
+}
