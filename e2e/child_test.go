@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -50,8 +52,10 @@ type childConfig struct {
 	Notices bool
 	// Stripe, Adyen: the provider speaks that one's API.
 	Stripe, Adyen bool
-	// Gateway is the upstream of a gateway, "" for none, and Dedupe its header for repeats.
+	// Gateway is the upstream of a gateway, "" for none, Dedupe its header for repeats, and
+	// UpstreamTimeout how long it may take.
 	Gateway, Dedupe string
+	UpstreamTimeout time.Duration
 	// Sink is the endpoint of both tenants, "" for none.
 	Sink string
 }
@@ -325,6 +329,7 @@ func childMain(config string) int {
 			fmt.Fprintln(os.Stderr, err)
 			return 2
 		}
+		cc.Gateway.Timeout = c.UpstreamTimeout
 	}
 	if c.Second != "" {
 		if err := addSecond(&cc, c.Second); err != nil {
@@ -353,8 +358,24 @@ func childMain(config string) int {
 		return 1
 	}
 	close(k.ready)
-	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent
+	obey(os.Stdin, cluster, cc.Network) // ends with the parent
 	return 0
+}
+
+// obey does what the parent says, a line each, until it ends.
+func obey(in io.Reader, cluster *node.Cluster, network *wan.Network) {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		switch words := strings.Fields(lines.Text()); words[0] {
+		case "cut":
+			network.Cut(words[1], words[2])
+		case "heal":
+			network.Heal(words[1], words[2])
+		case "lose": // in the middle of what it does
+			now, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = cluster.Region(words[1]).Stop(now) // it reports what it left open
+		}
+	}
 }
 
 // child is a cluster in a process of its own.
@@ -364,7 +385,7 @@ type child struct {
 	bases  map[string]string
 	stderr *testLog
 	dead   chan struct{}
-	stdin  io.Closer
+	stdin  io.WriteCloser
 }
 
 // startChild returns once every region listens.
@@ -410,6 +431,13 @@ func (p *child) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.dead
 	_ = p.stdin.Close()
+}
+
+// tell has the process do what obey understands.
+func (p *child) tell(words ...string) {
+	p.t.Helper()
+	_, err := io.WriteString(p.stdin, strings.Join(words, " ")+"\n")
+	require.NoError(p.t, err)
 }
 
 // dump makes the process say what it is doing, on stderr, and end.
