@@ -86,6 +86,9 @@ func asGateway(c *node.ClusterConfig, to, dedupe string) error {
 	return nil
 }
 
+// dedupesByKey is for an upstream that recognises a repeat by its caller's key.
+func dedupesByKey(c *node.ClusterConfig) { c.Gateway.Dedupe = "Idempotency-Key" }
+
 // gated is a gateway of three regions in this process.
 type gated struct {
 	t     *testing.T

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -23,9 +25,9 @@ import (
 )
 
 // lossy is the way from Stripe's client to a node. It cuts connections, so that the
-// client has to repeat what it sent, and counts what it sent.
+// client has to repeat what it sent, and counts what it sent. key is the client's API key.
 type lossy struct {
-	url string
+	url, key string
 
 	mu   sync.Mutex
 	cut  []cut // the next requests' fates; those behind them pass
@@ -44,12 +46,18 @@ const (
 // startLossy leads to a region of w.
 func startLossy(t testing.TB, w *world, region string) *lossy {
 	t.Helper()
-	to, err := url.Parse(w.base(region))
-	require.NoError(t, err)
-	l, proxy := &lossy{}, httputil.NewSingleHostReverseProxy(to)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	proxy.Transport = checked(t, transport)
+	return startLossyTo(t, w.base(region), acme, checked(t, transport))
+}
+
+// startLossyTo leads to an API.
+func startLossyTo(t testing.TB, base, key string, transport http.RoundTripper) *lossy {
+	t.Helper()
+	to, err := url.Parse(base)
+	require.NoError(t, err)
+	l, proxy := &lossy{key: key}, httputil.NewSingleHostReverseProxy(to)
+	proxy.Transport, proxy.ErrorLog = transport, log.New(io.Discard, "", 0)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch l.next(r) {
 		case losesRequest:
@@ -97,7 +105,7 @@ func (l *lossy) sent() []string {
 
 // stripeGo is stripe-go as a merchant has it, but for the address.
 func stripeGo(l *lossy) *stripe.Client {
-	return stripe.NewClient(acme, stripe.WithBackends(stripe.NewBackendsWithConfig(&stripe.BackendConfig{
+	return stripe.NewClient(l.key, stripe.WithBackends(stripe.NewBackendsWithConfig(&stripe.BackendConfig{
 		URL: stripe.String(l.url), LeveledLogger: &stripe.LeveledLogger{Level: stripe.LevelNull},
 	})))
 }
