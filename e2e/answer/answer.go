@@ -74,3 +74,11 @@ func (a *Answer) Got() history.Got {
 		return history.Got{Kind: history.None}
 	}
 }
+
+// Became converts the answer to a cancellation of a key.
+func (a *Answer) Became() history.Got {
+	if a.Err == nil && (a.Final() || a.Status == http.StatusAccepted) {
+		return history.Got{Kind: history.Became, Reply: a.Remembered()}
+	}
+	return history.Got{Kind: history.None}
+}

@@ -1,13 +1,16 @@
 // Package history checks the answers of concurrent clients against a naive model: a key
 // belongs to the first request that reached it, and once that request has its final
-// answer everybody reads that answer. The check is porcupine's, a linearizability
-// checker; the model is below.
+// answer everybody reads that answer. From when a key was given up before its charge was
+// answered, nobody reads that the charge was made. The check is porcupine's, a
+// linearizability checker; the model is below.
 package history
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,12 +39,111 @@ const (
 	Soft     Kind = "soft"     // declined for now: no request may have a final answer yet
 	InUse    Kind = "in use"   // 409: the key belongs to this request
 	None     Kind = "none"     // 503 or no answer at all: it may have reached the key or not, now or later
+	Became   Kind = "became"   // of a cancellation: what the key has come to, for now or for good
 )
+
+// CancelPath is the path of requests that give their key up.
+const CancelPath = "/v1/idempotency-keys/cancel"
+
+// became is what a cancellation says: an outcome, or the code of its refusal.
+type became struct {
+	Outcome, Code, Charge, Refund string
+}
+
+func (g Got) became() (is became) {
+	if parts := strings.SplitN(g.Reply, "|", 4); len(parts) == 4 {
+		_ = json.Unmarshal([]byte(parts[3]), &is) // else it says nothing that is allowed
+	}
+	if is.Outcome == "" {
+		is.Outcome = is.Code
+	}
+	return is
+}
+
+// forNow reports whether a cancellation is to be asked about again.
+func (g Got) forNow() bool { return strings.HasPrefix(g.Reply, "202|") }
 
 // keyState is a key as the model sees it.
 type keyState struct {
-	body  string // the request it belongs to, "" while it is free
-	reply string // the final answer, "" until a client has read it
+	body     string // the request it belongs to, "" while it is free
+	reply    string // the final answer, "" until a client has read it
+	canceled bool   // it was given up before it was answered; if body is "", before it was used
+	became   string // what its cancellation came to for good, "" until a client has read it
+}
+
+// bind is a request's effect on the key: whether it is the one that the key belongs to.
+func (s keyState) bind(in Sent) (keyState, bool) {
+	switch {
+	case s.body == in.Body, s.body == "" && s.canceled:
+		return s, true
+	case s.body == "":
+		s.body = in.Body
+		return s, true
+	}
+	return s, false
+}
+
+// final are the states in which a request is answered so for good.
+func (s keyState) final(in Sent, reply string) []any {
+	status, _, _ := strings.Cut(reply, "|")
+	gone := status == "410"
+	switch {
+	case s.reply != "" && s.reply != reply, gone && !s.canceled, s.canceled && s.body == "" && !gone:
+		return nil
+	case s.canceled && in.Path == "/v1/charges" && !gone:
+		return nil // the money that moved goes back
+	}
+	s.reply = reply
+	return []any{s}
+}
+
+// cancel are the states after a cancellation that says so.
+func (s keyState) cancel(out Got) (next []any) {
+	if out.Kind == None {
+		next = []any{s}
+		if s.reply == "" {
+			s.canceled = true
+			next = append(next, s)
+		}
+		return next
+	}
+	status, _, _ := strings.Cut(s.reply, "|")
+	if out.Kind != Became || s.became != "" && s.became != out.Reply {
+		return nil
+	}
+	if !out.forNow() {
+		s.became = out.Reply
+	}
+	given := s
+	given.canceled = true
+	switch is := out.became().Outcome; {
+	case is == "unused":
+		if s.body == "" {
+			return []any{given}
+		}
+	case s.body == "":
+	case is == "unknown":
+		if s.reply == "" {
+			return []any{given}
+		}
+	case is == "not_made" && s.reply == "":
+		return []any{given, s} // s: it was declined, and nobody has read that
+	case is == "not_made":
+		if status == "402" || status == "410" {
+			return []any{s}
+		}
+	case (is == "refunded" || is == "refund_pending") && s.reply == "":
+		return []any{given, s} // s: it was paid, and nobody has read that
+	case is == "refunded", is == "refund_pending":
+		if status == "201" || status == "410" {
+			return []any{s}
+		}
+	case is == "already_made":
+		if s.reply == "" || status == "201" {
+			return []any{s}
+		}
+	}
+	return nil
 }
 
 // Model decides which answers one key may give to which requests in which order. Its
@@ -62,18 +164,24 @@ var Model = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{keyState{}} },
 	Step: func(state, input, output any) []any {
 		s, in, out := state.(keyState), input.(Sent), output.(Got)
-		matches := s.body == "" || s.body == in.Body
-		bound := keyState{in.Body, s.reply}
+		if in.Path == CancelPath {
+			return s.cancel(out)
+		}
+		bound, matches := s.bind(in)
 		switch out.Kind {
 		case Final:
-			if matches && (s.reply == "" || s.reply == out.Reply) {
-				return []any{keyState{in.Body, out.Reply}}
+			if matches {
+				return bound.final(in, out.Reply)
 			}
 		case Mismatch:
 			if !matches {
 				return []any{s}
 			}
-		case Soft, InUse:
+		case Soft:
+			if matches && s.reply == "" && !s.canceled {
+				return []any{bound}
+			}
+		case InUse:
 			if matches && s.reply == "" {
 				return []any{bound}
 			}

@@ -25,18 +25,20 @@ type Movement struct {
 type Verdict struct {
 	Requests int `json:"requests"`
 	Faults   int `json:"faults"`
-	// Keys have been Completed, or Declined because the card is stolen, if all is well.
+	// Keys have been Completed, Declined because the card is stolen, or Canceled before they were
+	// answered, if all is well.
 	Keys      int `json:"keys"`
 	Completed int `json:"completed"`
 	Declined  int `json:"declined"`
+	Canceled  int `json:"canceled"`
 	Movements int `json:"movements"`
 
 	// Duplicates are movements beyond the one that a key's answer names.
 	Duplicates int `json:"duplicates"`
-	// Differing are final answers other than the first under their key.
+	// Differing are final answers other than the first under their key, also to its cancellation.
 	Differing int `json:"differing"`
-	// Lost are requests that never got a final answer, keys that were refused without a reason, and
-	// payments for which no money moved.
+	// Lost are requests that never got a final answer, keys that were refused without a reason,
+	// payments for which no money moved, and payments that were given up and not refunded.
 	Lost int `json:"lost"`
 	// Disordered are keys whose answers fit no order of events in [Model].
 	Disordered int `json:"disordered"`
@@ -103,47 +105,72 @@ func (s Sent) amount() (int64, error) {
 	return asked.Amount, err
 }
 
-// judge takes the movement of the key's answer out of left.
+// judge takes the movements of the key's answers out of left.
 func (v *Verdict) judge(key string, ops []porcupine.Operation, left map[Movement]int) {
 	open := map[Sent]bool{}
-	var first *porcupine.Operation
+	var first, became *porcupine.Operation
+	asked := map[int64]bool{}
 	for _, o := range ops {
 		in, out := o.Input.(Sent), o.Output.(Got)
 		if _, seen := open[in]; !seen {
 			open[in] = true
 		}
-		if out.Kind == Final || out.Kind == Mismatch {
-			open[in] = false
+		if amount, err := in.amount(); err == nil {
+			asked[amount] = true
 		}
-		if out.Kind == Final && (first == nil || o.Return < first.Return) {
-			first = &o
+		switch {
+		case out.Kind == Mismatch:
+			open[in] = false
+		case out.Kind == Final:
+			open[in] = false
+			if first == nil || o.Return < first.Return {
+				first = &o
+			}
+		case out.Kind == Became && !out.forNow():
+			open[in] = false
+			if became == nil || o.Return < became.Return {
+				became = &o
+			}
 		}
 	}
 	for in, unanswered := range open {
 		if unanswered {
-			v.breaks(&v.Lost, key, "no final answer to %s", in.Body)
+			v.breaks(&v.Lost, key, "no final answer to %s %s", in.Path, in.Body)
 		}
+	}
+	for _, o := range ops {
+		switch out := o.Output.(Got); {
+		case out.Kind == Final && out.Reply != first.Output.(Got).Reply:
+			v.breaks(&v.Differing, key, "first answered %s, then %s", first.Output.(Got).Reply, out.Reply)
+		case out.Kind == Became && !out.forNow() && out.Reply != became.Output.(Got).Reply:
+			v.breaks(&v.Differing, key, "its cancellation was first answered %s, then %s", became.Output.(Got).Reply, out.Reply)
+		}
+	}
+	var end string
+	if became != nil {
+		end = became.Output.(Got).Reply
 	}
 	if first != nil {
-		for _, o := range ops {
-			if out := o.Output.(Got); out.Kind == Final && out.Reply != first.Output.(Got).Reply {
-				v.breaks(&v.Differing, key, "first answered %s, then %s", first.Output.(Got).Reply, out.Reply)
-			}
-		}
-		v.paid(key, first, left)
+		v.paid(key, first, became != nil, left)
+	}
+	if became != nil {
+		v.gaveUp(key, first, became.Output.(Got), asked, left)
 	}
 	if result := check(slices.Clone(ops), perKey); result != porcupine.Ok {
-		v.breaks(&v.Disordered, key, "its answers fit no order of events (%s)", result)
+		v.breaks(&v.Disordered, key, "its answers fit no order of events (%s); its cancellation: %s", result, end)
 	}
 }
 
 // paid compares the answer of a key with what the provider moved.
-func (v *Verdict) paid(key string, first *porcupine.Operation, left map[Movement]int) {
+func (v *Verdict) paid(key string, first *porcupine.Operation, canceled bool, left map[Movement]int) {
 	in, reply := first.Input.(Sent), first.Output.(Got).Reply
 	parts := strings.SplitN(reply, "|", 4)
 	switch {
 	case parts[0] == "402" && strings.Contains(in.Body, "pm_card_stolen"):
 		v.Declined++ // what moved is left, and a duplicate
+		return
+	case parts[0] == "410" && canceled:
+		v.Canceled++
 		return
 	case parts[0] != "201" || len(parts) != 4:
 		v.breaks(&v.Lost, key, "refused without a reason: %s", reply)
@@ -162,6 +189,39 @@ func (v *Verdict) paid(key string, first *porcupine.Operation, left map[Movement
 		return
 	}
 	left[m]--
+}
+
+// gaveUp compares what a cancellation came to with what the provider moved, and with the key's answer.
+func (v *Verdict) gaveUp(key string, first *porcupine.Operation, end Got, asked map[int64]bool, left map[Movement]int) {
+	is, reply := end.became(), ""
+	if first != nil {
+		reply = first.Output.(Got).Reply
+	}
+	paid := strings.HasPrefix(reply, "201|")
+	switch {
+	case paid != (is.Outcome == "already_made") && is.Outcome != "refunded":
+		v.breaks(&v.Lost, key, "answered %s, and its cancellation %s", reply, end.Reply)
+		return
+	case is.Outcome != "refunded":
+		return // what moved is left, and a duplicate
+	}
+	var charge Movement
+	for m := range left {
+		if m.Kind == "charge" && m.Reference == is.Charge && asked[m.Amount] && (charge.Kind == "" || left[m] > left[charge]) {
+			charge = m
+		}
+	}
+	switch back := (Movement{"refund", is.Refund, charge.Amount}); {
+	case charge.Kind == "" || !paid && left[charge] == 0:
+		v.breaks(&v.Lost, key, "given up as %s, for which no charge moved", is.Charge)
+	case left[back] == 0:
+		v.breaks(&v.Lost, key, "given up, and no refund %s of %d moved", is.Refund, back.Amount)
+	default:
+		left[back]--
+		if !paid {
+			left[charge]--
+		}
+	}
 }
 
 // The files of a run.

@@ -24,6 +24,17 @@ func TestJudge(t *testing.T) {
 	}
 	visa, changed, stolen := charge(`{"amount":7}`), charge(`{"amount":8}`), charge(`{"amount":9,"payment_method":"pm_card_stolen"}`)
 	refund := history.Sent{Key: "acme/r", Body: `{"charge":"ch_1","amount":7}`, Path: "/v1/refunds"}
+	transfer := history.Sent{Key: "acme/k", Body: `{"amount":7}`, Path: "/v1/transfers"}
+	cancel := history.Sent{Key: "acme/k", Path: history.CancelPath}
+	became := func(status, body string) history.Got {
+		return history.Got{Kind: history.Became, Reply: status + `|application/json||` + body}
+	}
+	unused, notMade := became("200", `{"outcome":"unused"}`), became("200", `{"outcome":"not_made","charge":"ch_1"}`)
+	unknown, already := became("202", `{"outcome":"unknown","charge":"ch_1"}`), became("400", `{"code":"already_made"}`)
+	refunded := became("200", `{"outcome":"refunded","charge":"ch_1","refund":"re_1"}`)
+	gone := history.Got{Kind: history.Final, Reply: `410|application/problem+json||{"error":"idempotency_key_canceled"}`}
+	none := history.Got{Kind: history.None}
+	there, back := history.Movement{"charge", "ch_1", 7}, history.Movement{"refund", "re_1", 7}
 	no := history.Got{Kind: history.Final, Reply: `402|application/problem+json||{"error":"card_declined"}`}
 	type op struct {
 		in  history.Sent
@@ -54,6 +65,40 @@ func TestJudge(t *testing.T) {
 			ops: []op{{visa, paid("ch_1")}, {visa, paid("ch_2")}}, moved: []history.Movement{{"charge", "ch_1", 7}},
 			differing: 1, disordered: 1,
 		},
+		"given up before it was used":  {ops: []op{{cancel, unused}, {visa, gone}, {changed, gone}, {cancel, unused}}},
+		"given up, and used":           {ops: []op{{cancel, unused}, {visa, paid("ch_1")}}, moved: []history.Movement{there}, lost: 1, disordered: 1},
+		"used, and given up as unused": {ops: []op{{visa, history.Got{Kind: history.InUse}}, {visa, gone}, {changed, history.Got{Kind: history.Mismatch}}, {cancel, unused}}, disordered: 1},
+		"given up before it was sent":  {ops: []op{{visa, none}, {cancel, notMade}, {visa, gone}, {changed, history.Got{Kind: history.Mismatch}}}},
+		"given up, and paid":           {ops: []op{{visa, none}, {cancel, notMade}, {visa, gone}}, moved: []history.Movement{there}, duplicates: 1},
+		"given up while it was made": {
+			ops:   []op{{visa, none}, {cancel, unknown}, {cancel, refunded}, {visa, gone}, {cancel, refunded}},
+			moved: []history.Movement{there, back},
+		},
+		"given up, and answered as made": {
+			ops: []op{{visa, none}, {cancel, unknown}, {visa, paid("ch_1")}, {cancel, refunded}}, moved: []history.Movement{there, back},
+			disordered: 1,
+		},
+		"given up and not refunded": {ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{there}, lost: 1, duplicates: 1},
+		"given up and refunded twice": {
+			ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{there, back, {"refund", "re_2", 7}}, duplicates: 1,
+		},
+		"given up and charged twice": {
+			ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{there, there, back}, duplicates: 1,
+		},
+		"refunded, and no charge":       {ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{back}, lost: 1, duplicates: 1},
+		"another amount back":           {ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{there, {"refund", "re_1", 6}}, lost: 1, duplicates: 2},
+		"answered, and given up":        {ops: []op{{visa, paid("ch_1")}, {cancel, refunded}, {visa, paid("ch_1")}}, moved: []history.Movement{there, back}},
+		"answered, and kept":            {ops: []op{{visa, paid("ch_1")}, {cancel, refunded}}, moved: []history.Movement{there}, lost: 1},
+		"answered, and given up as not": {ops: []op{{visa, paid("ch_1")}, {cancel, notMade}}, moved: []history.Movement{there}, lost: 1, disordered: 1},
+		"gone, and nobody gave it up":   {ops: []op{{visa, gone}}, lost: 1, disordered: 1},
+		"never told": {
+			ops: []op{{visa, paid("ch_1")}, {cancel, unknown}}, moved: []history.Movement{there}, lost: 1, disordered: 1,
+		},
+		"a cancellation that changes": {
+			ops: []op{{visa, none}, {cancel, notMade}, {cancel, unknown}, {cancel, unused}, {visa, gone}}, differing: 1, disordered: 1,
+		},
+		"a transfer that was made":  {ops: []op{{transfer, none}, {cancel, unknown}, {transfer, paid("tr_1")}, {cancel, already}}, moved: []history.Movement{{"transfer", "tr_1", 7}}},
+		"a transfer as it was gone": {ops: []op{{transfer, none}, {transfer, gone}, {cancel, already}}, moved: []history.Movement{{"transfer", "tr_1", 7}}, lost: 1, duplicates: 1, disordered: 1},
 		"refused for no other request": {
 			ops: []op{{changed, history.Got{Kind: history.Mismatch}}, {visa, paid("ch_1")}}, moved: []history.Movement{{"charge", "ch_1", 7}},
 			disordered: 1,
@@ -82,10 +127,14 @@ func TestJudge(t *testing.T) {
 			require.Equal(t, tc.duplicates+tc.differing+tc.lost+tc.disordered == 0, v.OK())
 			require.Equal(t, v.OK(), len(v.Breaks) == 0)
 			var seen bytes.Buffer
-			for _, b := range v.Breaks { // each names the key
+			for _, b := range v.Breaks { // each names the key, but for a refund that no request asked for
+				if b.Key == "" {
+					require.Contains(t, b.What, "a refund of ")
+					continue
+				}
 				require.Contains(t, []string{"acme/k", "acme/r"}, b.Key)
 				require.NoError(t, read.Of(b.Key).Write(&seen))
-				require.Contains(t, seen.String(), tc.ops[0].in.Body[1:8])
+				require.Contains(t, seen.String(), `"Body":"{`)
 				require.Contains(t, seen.String(), "kill us-east1-1")
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,8 +96,13 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		}
 		all = append(all, one)
 	}
+	if rng.IntN(4) == 0 { // it gives the key up, at one node or two, and goes on asking for an answer
+		for range 1 + rng.IntN(2) {
+			all = append(all, request{tenant: q.tenant, path: history.CancelPath, key: key})
+		}
+	}
 	winner, got := l.rivals(number, all, rng)
-	if got == nil || got.Status != http.StatusCreated || winner.path != "/v1/charges" || rng.IntN(4) > 0 {
+	if len(all) > rivals || got == nil || got.Status != http.StatusCreated || winner.path != "/v1/charges" || rng.IntN(4) > 0 {
 		return
 	}
 	var made struct {
@@ -126,20 +132,27 @@ func (l *load) rivals(number int, all []request, rng *rand.Rand) (winner request
 	for i, q := range all {
 		own := rand.New(rand.NewPCG(rng.Uint64(), 0))
 		wg.Go(func() {
-			time.Sleep(between(own, 2*time.Duration(1+own.IntN(1000))*time.Millisecond))
+			within := 2 * time.Duration(1+own.IntN(1000)) * time.Millisecond
+			if q.path == history.CancelPath {
+				within *= []time.Duration{1, 10, 100}[own.IntN(3)]
+			}
+			time.Sleep(between(own, within))
 			last[i] = l.settle(number*16+i, q, own)
 		})
 	}
 	wg.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for i, r := range last {
-		if r.Final() && r.Status != http.StatusUnprocessableEntity {
-			l.mu.Lock()
+		switch {
+		case !r.Final() || r.Status == http.StatusUnprocessableEntity:
+		case all[i].path == history.CancelPath:
 			l.done = append(l.done, all[i])
-			l.mu.Unlock()
-			return all[i], r
+		case got == nil:
+			l.done, winner, got = append(l.done, all[i]), all[i], r
 		}
 	}
-	return request{}, nil
+	return winner, got
 }
 
 // settle sends q until an answer is final: often to the node that it has tried before, and at times
@@ -168,13 +181,19 @@ func (l *load) settle(number int, q request, rng *rand.Rand) *answer.Answer {
 
 // send makes one request of a merchant of the node's region.
 func (l *load) send(ctx context.Context, m *machine, q request) *answer.Answer {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.base()+q.path, strings.NewReader(q.body))
+	path := q.path
+	if path == history.CancelPath {
+		path = "/v1/idempotency-keys/" + url.PathEscape(q.key) + "/cancel"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.base()+path, strings.NewReader(q.body))
 	if err != nil {
 		return &answer.Answer{Err: err}
 	}
 	req.Header.Set("Authorization", "Bearer sk_"+q.tenant)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", q.key)
+	if q.path != history.CancelPath {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", q.key)
+	}
 	return answer.To(req, l.w.client[m.region])
 }
 
@@ -183,13 +202,16 @@ func (l *load) attempt(number int, m *machine, q request, patience time.Duration
 	defer cancel()
 	start := time.Now()
 	r := l.send(ctx, m, q)
-	at := m.name
-	if got := r.Got(); got.Kind == history.None {
+	at, got := m.name, r.Got()
+	if q.path == history.CancelPath {
+		got = r.Became()
+	}
+	if got.Kind == history.None {
 		if at += ": no answer"; r.Err == nil {
 			at = fmt.Sprint(m.name, ": ", r.Status, " ", r.Problem.Error)
 		}
 	}
-	l.history.AddAt(number, at, history.Sent{Key: q.tenant + "/" + q.key, Body: q.body, Path: q.path}, start, r.Got())
+	l.history.AddAt(number, at, history.Sent{Key: q.tenant + "/" + q.key, Body: q.body, Path: q.path}, start, got)
 	return r
 }
 

@@ -69,7 +69,7 @@ const (
 )
 
 // crossings are the steps of the store at which a node dies or freezes, if it takes one in time.
-var crossings = []string{"Begin", "Settle", "TakeOver", "Renew", "Pin", "Take", "Finish", "Keep", "Book", "Close"}
+var crossings = []string{"Begin", "Settle", "TakeOver", "Renew", "Cancel", "Pin", "Take", "Finish", "Keep", "Book", "Close"}
 
 // While the provider forgets, the clock jumps so often, so far apart, and so far. A call is on its way
 // for less than a pause, so it sees one jump, which is below the hour that Homeward allows it.

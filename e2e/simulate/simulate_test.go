@@ -285,7 +285,8 @@ func (w *world) unheard() (all []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range moved {
-		if what := string(e.Kind) + ".succeeded " + e.Reference; w.events[what] == 0 {
+		what, canceled := string(e.Kind)+".succeeded "+e.Reference, string(e.Kind)+".canceled "+e.Reference
+		if w.events[what]+w.events[canceled] == 0 { // a charge whose key was given up was made for nobody
 			all = append(all, what)
 		}
 	}
@@ -329,6 +330,7 @@ func (w *world) days(l *load, v *verdict) {
 	}
 	w.pass(p.TombstoneFor + p.PinGrace)
 	time.Sleep(5 * time.Minute) // so that some are swept, and some are not
+	l.done = slices.DeleteFunc(l.done, func(q request) bool { return q.path == history.CancelPath })
 	for i := range l.done {
 		l.done[i] = charge(l.done[i].key, 1+i, "pm_card_visa")
 		l.done[i].tenant = tenants[i%len(tenants)]

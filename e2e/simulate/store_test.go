@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/ledger"
@@ -153,6 +155,19 @@ func (s *store) TakeOver(ctx context.Context, key claim.Key, home, object, holde
 	return step(ctx, s, "TakeOver", func(ctx context.Context) (claim.Record, string, error) {
 		r, err := s.Store.TakeOver(ctx, key, home, object, holder, region)
 		return r, "taken", err
+	})
+}
+
+func (s *store) Cancel(ctx context.Context, key claim.Key, home, object string, id uuid.UUID, node, region string) (claim.Record, error) {
+	return step(ctx, s, "Cancel", func(ctx context.Context) (claim.Record, string, error) {
+		r, err := s.Store.Cancel(ctx, key, home, object, id, node, region)
+		outcome := "marked"
+		switch {
+		case err != nil:
+		case r.Holder != "":
+			outcome = "marked under a holder"
+		}
+		return r, outcome, err
 	})
 }
 
@@ -301,7 +316,7 @@ var edges = func() (all []string) {
 			all = append(all, step+": "+o)
 		}
 	}
-	for d := claim.Won; d <= claim.Waiting; d++ {
+	for d := claim.Won; d <= claim.Used; d++ {
 		add("Begin", d.String())
 	}
 	for _, o := range []string{claim.OutcomeDone, claim.OutcomeRefused, claim.OutcomeReleased, claim.OutcomeUnknown} {
@@ -309,13 +324,14 @@ var edges = func() (all []string) {
 	}
 	add("Renew", "kept", "lost")
 	add("TakeOver", "taken", "held", "fenced")
+	add("Cancel", "marked", "marked under a holder", "fenced")
 	add("Pin", "here", "elsewhere", "no new homes")
 	add("Replica", "answer", "nothing")
 	add("Keep", "fresh", "again")
 	for _, q := range []outbox.Queue{outbox.ProviderCalls, outbox.Expiries, outbox.Events, outbox.Notices} {
 		add(fmt.Sprint("Take ", q), "rows")
 	}
-	for _, step := range []string{"Begin", "Settle " + claim.OutcomeDone, "Settle " + claim.OutcomeUnknown, "TakeOver"} {
+	for _, step := range []string{"Begin", "Settle " + claim.OutcomeDone, "Settle " + claim.OutcomeUnknown, "TakeOver", "Cancel"} {
 		for _, when := range []string{"before", "after"} {
 			add(step+", "+when, string(killAt), string(freezeAt))
 		}
