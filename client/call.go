@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -40,10 +41,11 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 		return Answer{}, fmt.Errorf("client: encode the request: %w", err)
 	}
 	base, open := int(cl.base.Load()), false
-	unreached := 0  // regions in a row to which nothing was sent
+	unreached := 0  // regions in a row that refused the connection, or were silent
+	silent := 0     // regions that were left for their silence
 	var said *Error // the API's latest answer
 	for n := 1; ; n++ {
-		answer, failed := cl.attempt(ctx, c, n, cl.bases[base%len(cl.bases)])
+		answer, failed := cl.attempt(ctx, c, n, cl.bases[base%len(cl.bases)], silent < len(cl.bases)-1)
 		if failed == nil {
 			cl.base.Store(uint32(base % len(cl.bases)))
 			answer.Attempts = n
@@ -67,7 +69,10 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 		if failed.elsewhere() {
 			base++
 		}
-		if unreached++; !failed.unsent() {
+		if failed.silent() {
+			silent++
+		}
+		if unreached++; !failed.unsent() && !failed.silent() {
 			unreached = 0
 		}
 		if unreached%len(cl.bases) != 0 {
@@ -88,8 +93,8 @@ func ended(err error, said, last *Error) error {
 	return fmt.Errorf("client: %w; last attempt: %w", err, last)
 }
 
-// attempt makes the nth request.
-func (cl *Client) attempt(ctx context.Context, c *call, n int, base string) (answer Answer, failed *Error) {
+// attempt makes the nth request. With leave it ends with errSilent when the region is silent.
+func (cl *Client) attempt(ctx context.Context, c *call, n int, base string, leave bool) (answer Answer, failed *Error) {
 	ctx, cancel := context.WithTimeout(ctx, cl.c.Timeout)
 	defer cancel()
 	ctx, sp := span.Client(ctx, c.method)
@@ -97,6 +102,19 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string) (ans
 		c.traceAttempt(sp, n, base, &answer, failed)
 		sp.End()
 	}()
+	if leave {
+		var silent context.CancelCauseFunc
+		ctx, silent = context.WithCancelCause(ctx)
+		var listening sync.WaitGroup
+		listening.Go(func() { cl.listen(ctx, base, silent) })
+		defer func() {
+			if failed != nil && failed.Status == 0 && errors.Is(context.Cause(ctx), errSilent) {
+				failed.Err = errSilent
+			}
+			silent(nil)
+			listening.Wait()
+		}()
+	}
 	var body io.Reader
 	if c.body != nil {
 		body = bytes.NewReader(c.body)
@@ -151,4 +169,36 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string) (ans
 		answer.ExpiresAt = at
 	}
 	return answer, nil
+}
+
+// errSilent: the region takes connections, or lets packets vanish, and answers nothing.
+var errSilent = errors.New("the region is silent")
+
+// listen asks the region whether it is there while an attempt has no answer, and calls silent once
+// that has none in time. The answer to a payment may take as long as the provider does, so it tells nothing:
+// a region that is slow keeps the attempt, and one that has been cut off does not hold it for Timeout.
+func (cl *Client) listen(ctx context.Context, base string, silent context.CancelCauseFunc) {
+	for wait := listenAfter; ; wait = listenEvery {
+		if sleep(ctx, wait) != nil {
+			return // the attempt has ended
+		}
+		asking, cancel := context.WithTimeout(ctx, listenTime)
+		req, err := http.NewRequestWithContext(asking, http.MethodGet, base+"/livez", nil)
+		if err != nil {
+			cancel()
+			return // the attempt says so, too
+		}
+		res, err := cl.c.HTTPClient.Do(req)
+		if err == nil {
+			_, _ = io.CopyN(io.Discard, res.Body, listenAnswer) // whoever answers, and whatever
+			_ = res.Body.Close()
+		}
+		// A refusal is quick: a node that drains takes no connection, and finishes what it has begun.
+		late := err != nil && asking.Err() != nil
+		cancel()
+		if late {
+			silent(errSilent)
+			return
+		}
+	}
 }

@@ -30,6 +30,15 @@ const (
 	// jitter below a ceiling that doubles from one to the other.
 	DefaultBackoffMin = 100 * time.Millisecond
 	DefaultBackoffMax = 10 * time.Second
+	// While an attempt has no answer for listenAfter, and each listenEvery after that, its region is asked
+	// whether it is there, and is left for the next one after listenTime. The sum of the first and the last,
+	// and a payment elsewhere, is less than a second. An answer within it takes a new connection's three
+	// round trips at most; who is further away asks each region once more than needed.
+	listenAfter = 200 * time.Millisecond
+	listenTime  = 500 * time.Millisecond
+	listenEvery = time.Second
+	// listenAnswer is how much of it is read, in bytes, so that its connection can be used again.
+	listenAnswer = 4 << 10
 	// maxServerWait bounds the Retry-After that the client obeys. If it is longer, the
 	// call fails, and the caller gets the time in the error.
 	maxServerWait = time.Minute

@@ -104,6 +104,9 @@ func (e *Error) unsent() bool {
 	return ok && dial.Op == "dial"
 }
 
+// silent reports whether the region was left because it answered nothing at all.
+func (e *Error) silent() bool { return errors.Is(e.Err, errSilent) }
+
 // ofClaim: the answer is that of the key's claim, and covers every attempt.
 func (e *Error) ofClaim() bool {
 	switch e.Code {

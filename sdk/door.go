@@ -21,7 +21,7 @@ const (
 	loseRequest = "lose_request" // the connection breaks, and the request is lost
 	loseReply   = "lose_reply"   // the connection breaks after the real region has replied
 	cutReply    = "cut_reply"    // the connection breaks in the middle of its reply
-	hang        = "hang"         // no answer, until the client ends it
+	hang        = "hang"         // no answer, until the client ends it, nor to GET /livez
 	closed      = "closed"       // connections are refused; the first word decides, for good
 )
 
@@ -131,16 +131,19 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+	if r.Method == http.MethodGet && r.URL.Path == "/livez" {
+		// Clients ask beside a request when they like. It is no step of the script.
+		if d.hangs() {
+			d.hang(r)
+		}
+		return
+	}
 	d.log.add(request{d.n, r.Method, r.URL.RequestURI(), string(body), r.Header.Clone()})
 	switch fate := d.fate(); fate {
 	case loseRequest:
 		panic(http.ErrAbortHandler)
 	case hang:
-		select {
-		case <-r.Context().Done():
-		case <-d.ended.Done():
-		}
-		panic(http.ErrAbortHandler)
+		d.hang(r)
 	case pass, loseReply, cutReply:
 		d.forward(w, r, body, fate)
 	default:
@@ -159,6 +162,22 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(a.Status)
 		_, _ = w.Write(append(a.JSON, a.Text...))
 	}
+}
+
+// hangs reports whether the next request would have no answer.
+func (d *door) hangs() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.script[0] == hang
+}
+
+// hang keeps a request until its client or the scenario ends it.
+func (d *door) hang(r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-d.ended.Done():
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // forward sends a request to the real region, and does to its reply what fate says.

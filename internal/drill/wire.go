@@ -24,7 +24,7 @@ const maxAnswer = 1 << 20
 type exchange struct {
 	begun, ended time.Time
 	// failure is "" for an answer, of whatever kind, and else the reason for a client's
-	// retry: "timeout", "503 home_unavailable". An answer that a client cannot parse is
+	// retry: "timeout", "silence", "503 home_unavailable". An answer that a client cannot parse is
 	// an answer all the same.
 	failure        string
 	entry          string // region
@@ -45,8 +45,12 @@ type watch struct {
 	last    exchange
 }
 
-// RoundTrip sends a request and reads the whole answer.
+// RoundTrip sends a request and reads the whole answer. What the client asks beside one is none of the
+// call's requests, and may be under way with it.
 func (w *watch) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet && req.URL.Path == "/livez" {
+		return w.next.RoundTrip(req)
+	}
 	req = req.Clone(req.Context())
 	req.GetBody = nil // otherwise net/http would itself retry a cut connection, unseen
 	w.n++
@@ -57,7 +61,7 @@ func (w *watch) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	w.last.ended = time.Now()
 	if err != nil {
-		w.last.failure = failureOf(err)
+		w.last.failure = failureOf(req.Context(), err)
 	}
 	w.seen(w.n, &w.last)
 	if err != nil {
@@ -111,9 +115,11 @@ func remembered(res *http.Response, body []byte) [16]byte {
 	return [16]byte(h.Sum(nil)[:16])
 }
 
-func failureOf(err error) string {
+func failureOf(ctx context.Context, err error) string {
 	var timeout interface{ Timeout() bool }
 	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return "silence" // for which the client leaves a region
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "timeout"
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -47,4 +48,26 @@ func TestWhatIsAnAnswer(t *testing.T) {
 		got := []string{w.last.failure, w.last.object, w.last.code}
 		require.Equal(t, []string{c.failure, c.object, c.code}, got, "%d %s", c.status, c.body)
 	}
+}
+
+// A region that answers nothing is no time-out of the drill's, and the client's question is no request.
+func TestSilenceIsAFailureOfItsOwn(t *testing.T) {
+	d := &drill{c: Config{APIKeys: []string{"hw_live_a"}}, base: maxPayments}
+	seen := map[string][]string{}
+	w := &watch{
+		entries: map[string]string{"a": "a", "b": "b"},
+		next: roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Host == "b" {
+				return &http.Response{StatusCode: 201, Body: io.NopCloser(strings.NewReader(`{"id":"ch_1"}`))}, nil
+			}
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}),
+		seen: func(_ int, e *exchange) { seen[e.entry] = append(seen[e.entry], e.failure) },
+	}
+	synctest.Test(t, func(t *testing.T) {
+		require.NoError(t, d.pay(t.Context(), []string{"http://a", "http://b"}, w, 0, &payment{key: "k"}))
+	})
+	require.Equal(t, map[string][]string{"a": {"silence"}, "b": {""}}, seen)
+	require.Equal(t, 2, w.n)
 }

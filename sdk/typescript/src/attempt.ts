@@ -46,6 +46,52 @@ export async function attempt(doFetch: typeof fetch, base: string, apiKey: strin
   return read(response, raw);
 }
 
+/**
+ * While an attempt has no answer for the first of these, and each third after that, its region is asked
+ * whether it is there, and is left for the next one after the second. The sum of the first two, and a
+ * payment elsewhere, is less than a second.
+ */
+const listenAfterMs = 200;
+const listenTimeMs = 500;
+const listenEveryMs = 1000;
+
+/**
+ * Asks the region whether it is there until over, and calls silent if that has no answer in time. The
+ * answer to a payment may take as long as the provider does, so it tells nothing.
+ */
+export async function listen(doFetch: typeof fetch, base: string, over: AbortSignal, silent: () => void): Promise<void> {
+  for (let wait = listenAfterMs; ; wait = listenEveryMs) {
+    try {
+      await sleep(wait, over);
+    } catch {
+      return;
+    }
+    const late = AbortSignal.timeout(listenTimeMs);
+    try {
+      await (await doFetch(`${base}/livez`, { signal: AbortSignal.any([over, late]), redirect: 'manual' })).text(); // whoever answers, and whatever
+    } catch {
+      if (over.aborted) return;
+      // A refusal is quick: a node that drains takes no connection, and finishes what it has begun.
+      if (late.aborted) return silent();
+    }
+  }
+}
+
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const end = (): void => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', end);
+      resolve();
+    }, ms);
+    if (signal?.aborted) end();
+    else signal?.addEventListener('abort', end, { once: true });
+  });
+}
+
 /** Without a connection, as Node's fetch says it. */
 const noConnection = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'UND_ERR_CONNECT_TIMEOUT']);
 

@@ -1,4 +1,4 @@
-import { attempt, quoted, type Call, type Reply } from './attempt.js';
+import { attempt, listen, quoted, sleep, type Call, type Reply } from './attempt.js';
 import { HomewardError, type Problem, type Retry } from './error.js';
 import type { Cancellation, CaptureParams, Charge, ChargeList, ChargeNow, ChargeParams, KeyStatus, ListChargesParams, ListRefundsParams, Refund, RefundList, RefundNow, RefundParams, Transfer, TransferNow, TransferParams } from './types.js';
 
@@ -270,10 +270,17 @@ export class Homeward {
     let base = this.#base;
     // The API's latest answer: the result, if the caller ends the next attempt.
     let answer: Reply | undefined;
-    let unreached = 0; // regions in a row to which nothing was sent
+    let unreached = 0; // regions in a row that refused the connection, or were silent
+    let silent = 0; // regions that were left for their silence
     for (let n = 1; ; n++) {
-      const timeout = AbortSignal.timeout(this.#timeoutMs);
-      const reply = await attempt(this.#fetch, this.#bases[base % this.#bases.length]!, this.#apiKey, call, signal ? AbortSignal.any([signal, timeout]) : timeout);
+      const at = this.#bases[base % this.#bases.length]!;
+      const over = new AbortController();
+      const silence = new AbortController();
+      if (silent < this.#bases.length - 1) void listen(this.#fetch, at, over.signal, () => silence.abort());
+      const reply = await attempt(this.#fetch, at, this.#apiKey, call, AbortSignal.any([AbortSignal.timeout(this.#timeoutMs), silence.signal, ...(signal ? [signal] : [])]));
+      over.abort();
+      const left = silence.signal.aborted && reply.kind === 'nothing' && reply.status === 0;
+      if (left) silent++;
       const more = worth(reply);
       if (reply.kind === 'problem') answer = reply;
       const last = reply.kind === 'nothing' && reply.status === 0 ? (answer ?? reply) : reply;
@@ -281,7 +288,7 @@ export class Homeward {
       if (signal?.aborted) return { reply: last, attempts: n };
       if (!more || n >= this.#maxAttempts || reply.kind === 'object' || reply.retryAfterMs > maxServerWaitMs) return { reply, attempts: n };
       if (elsewhere(reply)) base++;
-      unreached = reply.kind === 'nothing' && reply.unsent ? unreached + 1 : 0;
+      unreached = left || (reply.kind === 'nothing' && reply.unsent) ? unreached + 1 : 0;
       if (unreached % this.#bases.length !== 0) continue; // the next region may listen; after a round of all there is a pause
       try {
         await this.#sleep(reply.retryAfterMs + this.#jitter(n), signal);
@@ -343,19 +350,4 @@ function refusal(r: Exclude<Reply, { kind: 'object' }>, attempts: number, retry?
     return new HomewardError(`homeward: ${r.problem.error}: ${r.problem.detail}`, { status: r.status, problem: r.problem, retry: retry ?? r.problem.retry, attempts });
   }
   return new HomewardError(`homeward: ${r.detail}`, { status: r.status, problem: undefined, retry: 'same_key', attempts }, { cause: r.cause });
-}
-
-function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const end = (): void => {
-      clearTimeout(timer);
-      reject(signal?.reason);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener('abort', end);
-      resolve();
-    }, ms);
-    if (signal?.aborted) end();
-    else signal?.addEventListener('abort', end, { once: true });
-  });
 }

@@ -55,6 +55,16 @@ test('a call that its caller ends is unknown', async (t) => {
   assert.equal((await waits).why, 'in_progress');
 });
 
+test('a region that answers nothing at all is left, a slow one and the last one are not', async (t) => {
+  const [silent, slow] = [await region(t, 'silent'), await region(t, 'slow')];
+  const { homeward, pauses } = client([silent, slow]);
+  const made = await homeward.charge('k', params);
+  assert.deepEqual([made.outcome, made.attempts, silent.seen.length, slow.seen.length], ['succeeded', 2, 1, 1]);
+  assert.deepEqual(pauses, []);
+  const first = client([await region(t, 'slow'), silent]);
+  assert.equal((await first.homeward.charge('k', params)).attempts, 1);
+});
+
 test('lists', async (t) => {
   const page = { object: 'list', data: [{ id: 'ch_1' }], has_more: true, url: '/v1/charges' };
   const r = await region(t, 'lost', { status: 200, json: page }, { status: 200, json: page }, { status: 200, json: { ...page, data: [{ id: 're_1' }] } }, problem(503, 'home_unavailable', 'same_key'));

@@ -1,17 +1,23 @@
 // A region for tests: an HTTP server with scripted answers.
 import { createServer } from 'node:http';
 
-/** Answers the nth request with answers[n], and all later ones with the last answer. */
+/** Answers the nth request with answers[n], and all later ones with the last answer: 'slow' after 0.9 s, 'silent' never, GET /livez neither. */
 export async function region(t, ...answers) {
   const seen = [];
   const server = createServer((req, res) => {
     let body = '';
     req.on('data', (c) => (body += c));
     req.on('end', () => {
+      if (req.url === '/livez') {
+        // Asked beside a request that has no answer.
+        if (answers[Math.min(seen.length, answers.length) - 1] !== 'silent') res.end();
+        return;
+      }
       seen.push({ method: req.method, url: req.url, headers: req.headers, body });
       const answer = answers[Math.min(seen.length, answers.length) - 1];
       if (answer === 'lost') return void req.socket.destroy();
       if (answer === 'silent') return;
+      if (answer === 'slow') return void setTimeout(() => res.end(JSON.stringify(charged.json)), 900);
       const { status, headers = {}, json, text } = answer;
       res.writeHead(status, { 'Content-Type': text === undefined ? (status < 400 ? 'application/json' : 'application/problem+json') : 'text/html', ...headers });
       res.end(text ?? JSON.stringify(json));
