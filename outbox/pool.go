@@ -41,8 +41,10 @@ type home struct {
 	// waited longest goes first.
 	next     time.Time
 	lastTake uint64
-	// taken: the worker takes rows of the home, and not only handles those that it is offered.
-	taken bool
+	// taken: the worker takes rows of the home. offered: it was offered rows of a home that it
+	// takes none of, and takes there what became of these: one that found no slot, or whose delivery
+	// failed. For the rest of that home's rows others are woken.
+	taken, offered bool
 	// failed: the last take got no answer. Until one does, a take asks for only one row, as
 	// it may keep its slots until the store's time-out.
 	failed bool
@@ -126,11 +128,14 @@ func (p *pool) when(h *home) (at time.Time, ok bool) {
 	if len(h.wakes) == 0 {
 		return time.Time{}, false
 	}
-	at = h.wakes[0]
-	if soonest := h.tookAt.Add(p.w.cooldown()); at.Before(soonest) {
-		at = soonest
+	return later(h.wakes[0], h.tookAt.Add(p.w.cooldown())), true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
 	}
-	return at, true
+	return a
 }
 
 // home returns the state of a region. The caller holds the lock.
@@ -146,7 +151,7 @@ func (p *pool) home(region string) *home {
 // wake records that a row of region may be due after in.
 func (p *pool) wake(region string, in time.Duration) {
 	p.mu.Lock()
-	if h := p.homes[region]; h != nil && h.taken { // otherwise it is new, and rows are taken at once
+	if h := p.homes[region]; h != nil && (h.taken || h.offered) { // otherwise it is new, and rows are taken at once
 		h.wake(time.Now(), in, p.w.batchDelay())
 		h.lines, h.woken = h.lines || h.woken, true
 	}
@@ -187,6 +192,17 @@ func (p *pool) startTakes() time.Duration {
 		case at.After(now):
 			back = min(back, at.Sub(now))
 		default:
+			due = append(due, region)
+		}
+	}
+	for region, h := range p.homes {
+		// A take for each wake, whatever became of the last one: the home has workers of its own.
+		if !h.offered || h.requested > 0 || len(h.wakes) == 0 || slices.Contains(regions, region) {
+			continue
+		}
+		if at := later(h.wakes[0], h.tookAt.Add(p.w.cooldown())); at.After(now) {
+			back = min(back, at.Sub(now))
+		} else {
 			due = append(due, region)
 		}
 	}
@@ -263,6 +279,7 @@ func (p *pool) offer(region string, end time.Time, rows []Message) {
 		return
 	}
 	h := p.home(region)
+	h.offered = true
 	free := p.unusedSlots() - p.w.c.Slots/4
 	b := batch{w: p.w, c: h.completer, ctx: Begun(context.Background()), end: end}
 	h.completer.add(len(rows))

@@ -396,22 +396,47 @@ func TestAnOfferedRowIsHandledWithoutATake(t *testing.T) {
 }
 
 // A quarter of the slots is for takes alone. Offered rows without a slot are due at once, and one
-// that is behind an offered row is taken when that ends.
+// that is behind an offered row is taken when that ends: also those of a home that the worker takes no
+// other rows of, as a deputy's.
 func TestOfferedRowsShareTheSlots(t *testing.T) {
+	for takes, most := range map[string]int{"r": 8, "another": 7} { // one is kept for the other home
+		synctest.Test(t, func(t *testing.T) {
+			q, s := newQueue(), newSlowly()
+			w := workerOf(t, q, s.handle, 8, takes)
+			defer s.release()
+			w.Start()
+			synctest.Wait()
+			offered(w, q, ids("slow offered ", 10)...)
+			time.Sleep(aPause)
+			require.Equal(t, most, s.inHand("r"), "six as offered, the others by a take, of %s", takes)
+			s.release()
+			time.Sleep(aPause)
+			require.Zero(t, s.inHand("r"))
+			require.Empty(t, q.rows)
+			require.Equal(t, most, s.most)
+		})
+	}
+}
+
+// A deputy's delivery that failed is tried again by the deputy, and not by the home's workers alone.
+// The worker takes nothing there before, and once more for what waits behind the row.
+func TestAFailedOfferIsTakenInItsHome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, s := newQueue(), newSlowly()
-		w := workerOf(t, q, s.handle, 8, "r")
-		defer s.release()
+		q, tries := newQueue(), 0
+		w := workerOf(t, q, func(context.Context, outbox.Message) outbox.Disposition {
+			if tries++; tries == 1 {
+				return outbox.FailedFor("down", time.Minute)
+			}
+			return outbox.Done()
+		}, 8, "another")
 		w.Start()
 		synctest.Wait()
-		offered(w, q, ids("slow offered ", 10)...)
-		time.Sleep(aPause)
-		require.Equal(t, 8, s.inHand("r"), "six as offered, two by a take")
-		s.release()
-		time.Sleep(aPause)
-		require.Zero(t, s.inHand("r"))
+		q.took("take")
+		offered(w, q, "a")
+		time.Sleep(time.Hour)
+		require.Equal(t, 2, tries)
 		require.Empty(t, q.rows)
-		require.Equal(t, 8, s.most)
+		require.Equal(t, 2, q.took("take"))
 	})
 }
 
