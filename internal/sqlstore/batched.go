@@ -61,6 +61,9 @@ func (s *batched[T, A]) do(ctx context.Context, home string, step *T) (lost bool
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
+	if _, ok := foreign(ctx); ok {
+		return false, s.try(ctx, ctx, []*T{step})
+	}
 	call := callerOf(ctx)
 	ctx, cancel := context.WithTimeout(ctx, s.db.limitsIn(call.Region).CallTimeout)
 	defer cancel()

@@ -160,6 +160,13 @@
 // themselves; what else begun work calls is an errand, and blocks none of them. A call that
 // is refused has sent nothing.
 //
+// # In a program's transaction
+//
+// A ctx of [In] sends a claim's statements in a transaction of somebody else, on its connection. They
+// are durable with that transaction, so no reply of theirs is lost by itself: each is sent once, and
+// whoever runs the transaction again reads what the last try left. They name no schema. So the search
+// path of the session is ours for the length of a statement, and set back after it.
+//
 // # The books
 //
 // A row of ledger is a whole transaction, so that none is ever written in part; a

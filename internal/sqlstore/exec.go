@@ -161,6 +161,9 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
+	if _, ok := foreign(ctx); ok {
+		return false, try(ctx, ctx)
+	}
 	ctx, turn, cancel := db.bounded(ctx)
 	defer cancel()
 	who := callerOf(ctx)
@@ -248,6 +251,9 @@ func (db *DB) limitsIn(region string) Pool {
 // statement always has its whole time: cancelling a statement costs its connection,
 // too.
 func (db *DB) try(ctx, turn context.Context, sql string, bound []any, read func(rows pgx.Rows) error) (err error) {
+	if tx, ok := foreign(ctx); ok {
+		return db.tryIn(ctx, tx, sql, bound, read)
+	}
 	conn, err := db.pool.Acquire(turn)
 	if err != nil {
 		if turn.Err() != nil {
@@ -264,7 +270,12 @@ func (db *DB) try(ctx, turn context.Context, sql string, bound []any, read func(
 		defer restore()
 	}
 	defer db.meters.statement(ctx, statementName(sql), time.Now(), &err)
-	rows, err := conn.Query(ctx, sql, bound...)
+	return query(ctx, conn, sql, bound, read)
+}
+
+// query sends a statement and has read consume its rows.
+func query(ctx context.Context, q querier, sql string, bound []any, read func(rows pgx.Rows) error) error {
+	rows, err := q.Query(ctx, sql, bound...)
 	if err != nil {
 		return err
 	}

@@ -123,6 +123,8 @@ type Migrator struct {
 	version string
 	files   fs.FS // of dialect.migrations
 	step    Step  // that was reported last
+	// searchPath is that of the URL; "" for none.
+	searchPath string
 }
 
 // limitedWait sets for how long a session waits for a lock.
@@ -140,12 +142,16 @@ func OpenMigrator(ctx context.Context, url string, allowUnverified bool) (*Migra
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = migrateName
 	}
+	path := c.RuntimeParams["search_path"]
 	// For the sessions that goose opens, too.
 	params := newSession(c, 0, false).setParams()
 	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		settings := params
 		if conn.ParameterStatus("crdb_version") == "" { // CockroachDB changes schemas beside writes
 			settings += limitedWait
+			if path != "" { // the functions' tables are found once pathSteps has run
+				settings += "; SET check_function_bodies = off"
+			}
 		}
 		_, err := conn.Exec(ctx, settings).ReadAll()
 		return err
@@ -154,7 +160,7 @@ func OpenMigrator(ctx context.Context, url string, allowUnverified bool) (*Migra
 	if err != nil {
 		return nil, connectError(c, err)
 	}
-	m := &Migrator{conn: conn}
+	m := &Migrator{conn: conn, searchPath: path}
 	if err = keepsSessions(ctx, conn, turnEvery*turnTries*time.Second); err == nil {
 		m.dialect, m.version, err = recognise(ctx, conn)
 	}
@@ -227,7 +233,15 @@ func (m *Migrator) Plan(ctx context.Context, want Migration) (_ []Step, err erro
 	if err != nil {
 		return nil, err
 	}
+	schema, err := m.schemaSteps(ctx)
+	if err != nil {
+		return nil, err
+	}
 	tables, err := m.tableSteps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := m.pathSteps(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +249,7 @@ func (m *Migrator) Plan(ctx context.Context, want Migration) (_ []Step, err erro
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(place, tables, rows), nil
+	return slices.Concat(place, schema, tables, paths, rows), nil
 }
 
 // Up runs the statements that Plan returns, and calls report before each step, and again
@@ -256,19 +270,72 @@ func (m *Migrator) Up(ctx context.Context, want Migration, report func(Step)) (e
 	if err := m.again(ctx, report, func() error { return m.tables(ctx, len(fileNames(m.files)), report) }); err != nil {
 		return err
 	}
+	if err := m.run(ctx, report, m.pathSteps); err != nil {
+		return err
+	}
+	return m.run(ctx, report, func(ctx context.Context) ([]Step, error) { return m.regionSteps(ctx, want) })
+}
+
+// run runs the steps of a part.
+func (m *Migrator) run(ctx context.Context, report func(Step), part func(context.Context) ([]Step, error)) error {
 	return m.again(ctx, report, func() error {
-		rows, err := m.regionSteps(ctx, want)
-		if err != nil {
-			return err
-		}
-		for _, s := range rows {
+		steps, err := part(ctx)
+		for _, s := range steps {
 			report(s)
 			if _, err := m.conn.Exec(ctx, s.SQL); err != nil {
 				return stepError(s, err)
 			}
 		}
+		return err
+	})
+}
+
+// place assigns the database to its regions, and makes the schema.
+func (m *Migrator) place(ctx context.Context, want Migration, report func(Step)) error {
+	if err := m.run(ctx, report, func(ctx context.Context) ([]Step, error) { return m.placementSteps(ctx, want) }); err != nil {
+		return err
+	}
+	return m.run(ctx, report, m.schemaSteps)
+}
+
+// schemaSteps makes the schema that the URL's search path begins with, if there is none of that
+// name. Without a search path tables are made in the database's default one, which is there.
+func (m *Migrator) schemaSteps(ctx context.Context) ([]Step, error) {
+	first, _, _ := strings.Cut(m.searchPath, ",")
+	name := strings.Trim(strings.TrimSpace(first), `"`)
+	if name == "" || name == "$user" {
+		return nil, nil
+	}
+	var has bool
+	err := m.conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)", name).Scan(&has)
+	if err != nil || has {
+		return nil, err
+	}
+	return []Step{{Name: "schema " + name, SQL: "CREATE SCHEMA IF NOT EXISTS " + quote(name)}}, nil
+}
+
+// pathSteps has the functions that run with their owner's rights look for their tables in the schema
+// in which they are, where that is another one than in migration/. CockroachDB has no such functions.
+func (m *Migrator) pathSteps(ctx context.Context) (steps []Step, err error) {
+	if m.dialect.cockroach {
+		return nil, nil
+	}
+	rows, err := m.conn.Query(ctx, `
+SELECT p.proname::text, current_schema()::text FROM pg_proc AS p
+WHERE p.pronamespace = to_regnamespace(quote_ident(current_schema())) AND p.prosecdef AND p.proname = ANY ($1::text[])
+  AND NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, ' || quote_ident(current_schema()) || ', pg_temp'], false)
+ORDER BY 1`, routines)
+	if err != nil {
+		return nil, err
+	}
+	var name, schema string
+	_, err = pgx.ForEachRow(rows, []any{&name, &schema}, func() error {
+		if schema != "public" { // as they are made, or as somebody has set them
+			steps = append(steps, Step{Name: "search path of " + name, SQL: "ALTER FUNCTION " + quote(name) + " SET search_path = pg_catalog, " + quote(schema) + ", pg_temp"})
+		}
 		return nil
 	})
+	return steps, err
 }
 
 // reporting returns report, which may be nil, for steps that may run more than once.
@@ -284,23 +351,6 @@ func (m *Migrator) reporting(report func(Step)) func(Step) {
 			report(s)
 		}
 	}
-}
-
-// place assigns the database to its regions.
-func (m *Migrator) place(ctx context.Context, want Migration, report func(Step)) error {
-	return m.again(ctx, report, func() error {
-		steps, err := m.placementSteps(ctx, want)
-		if err != nil {
-			return err
-		}
-		for _, s := range steps {
-			report(s)
-			if _, err := m.conn.Exec(ctx, s.SQL); err != nil {
-				return stepError(s, err)
-			}
-		}
-		return nil
-	})
 }
 
 // again retries f a few times if the database refuses it: of two concurrent migrations

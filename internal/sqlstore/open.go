@@ -133,16 +133,18 @@ func (p Pool) away() Pool {
 // DB is the database as one process uses it. It is safe for concurrent use;
 // nodes use it through the views that [DB.Region] returns.
 type DB struct {
-	pool    *pgxpool.Pool
-	of      *soleDeployment
-	policy  claim.Policy
-	tool    bool
-	limits  Pool
-	dialect dialect
-	version string
-	log     *slog.Logger
-	meters  meters
-	doubts  []string
+	pool   *pgxpool.Pool
+	of     *soleDeployment
+	policy claim.Policy
+	tool   bool
+	limits Pool
+	// searchPath is that of the URL; "" if it has none, and the database's default counts.
+	searchPath string
+	dialect    dialect
+	version    string
+	log        *slog.Logger
+	meters     meters
+	doubts     []string
 
 	conns      *pool.Pool
 	turns      *batch.Turns // nil: statements of one kind wait for no other
@@ -188,7 +190,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{
-		pool: conns, of: c.of, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger, meters: newMeters(c.Meters),
+		pool: conns, of: c.of, policy: c.Policy, tool: c.Tool, limits: c.Pool, searchPath: searchPathOf(c.URL), log: c.Logger, meters: newMeters(c.Meters),
 		conns:   pool.New(int(c.Pool.MaxConns), c.Pool.MaxWaiting),
 		since:   time.Since,
 		stopped: make(chan struct{}),
@@ -232,6 +234,15 @@ func openPool(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 		return nil, connectError(pc.ConnConfig, err)
 	}
 	return pool, nil
+}
+
+// searchPathOf is the search path that url, which has been read, sets.
+func searchPathOf(url string) string {
+	c, err := pgx.ParseConfig(url)
+	if err != nil {
+		return ""
+	}
+	return c.RuntimeParams["search_path"]
 }
 
 func poolConfig(c Config) (*pgxpool.Config, error) {

@@ -1,0 +1,79 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// In returns a ctx whose calls run in tx, a transaction of somebody else on the same database:
+//
+//	ctx = sqlstore.In(ctx, tx)
+//	begun, err := view.Begin(ctx, arrival)
+//	rec, err := view.Settle(ctx, begun.Record, verdict)
+//
+// What the calls write is durable when tx commits, and gone when it rolls back. A call sends each
+// statement once, on the connection of tx, with the search path of this store, and leaves the
+// session as it was. A failed statement has ended tx, so nothing is repeated: the error wraps the
+// database's, 40001 above all, for whoever runs the transaction again.
+//
+// A statement that meets a row of another open transaction waits for its end, for as long as ctx and
+// the session allow.
+func In(ctx context.Context, tx pgx.Tx) context.Context {
+	return context.WithValue(ctx, foreignKey{}, tx)
+}
+
+type foreignKey struct{}
+
+// foreign returns the transaction of [In].
+func foreign(ctx context.Context) (tx pgx.Tx, ok bool) {
+	tx, ok = ctx.Value(foreignKey{}).(pgx.Tx)
+	return tx, ok
+}
+
+// ErrTransaction: a statement failed in a transaction of [In]. The transaction must be rolled back;
+// nothing of it is done.
+var ErrTransaction = errors.New("the transaction has failed")
+
+// transactionError is ErrTransaction with the database's error. It is claim.ErrUnavailable, too, so
+// that no method takes it for a refusal of one row.
+type transactionError struct {
+	statement string
+	err       error
+}
+
+func (e *transactionError) Error() string {
+	return fmt.Sprintf("%s: %s", e.statement, oneLine(e.err))
+}
+
+func (e *transactionError) Unwrap() []error {
+	return []error{e.err, ErrTransaction, claim.ErrUnavailable}
+}
+
+// tryIn runs a statement once in tx.
+func (db *DB) tryIn(ctx context.Context, tx pgx.Tx, sql string, bound []any, read func(rows pgx.Rows) error) error {
+	name := statementName(sql)
+	failed := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return &transactionError{name, err}
+	}
+	var own string
+	if db.searchPath != "" {
+		// A list of a select is evaluated from the left.
+		err := tx.QueryRow(ctx, "SELECT current_setting('search_path'), set_config('search_path', $1, true)", db.searchPath).Scan(&own, nil)
+		if err != nil {
+			return failed(err)
+		}
+	}
+	if err := query(ctx, tx, sql, bound, read); err != nil || db.searchPath == "" {
+		return failed(err)
+	}
+	_, err := tx.Exec(ctx, "SELECT set_config('search_path', $1, true)", own)
+	return failed(err)
+}
