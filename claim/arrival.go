@@ -22,6 +22,8 @@ type Content struct {
 	Input FingerprintInput
 	// Payload is [Request.Payload].
 	Payload []byte
+	// Reverses is [Request.Reverses].
+	Reverses string
 	// Print is Input's fingerprint under [CurrentFingerprint].
 	Print Fingerprint
 	// Also is [Request.Also].
@@ -94,7 +96,7 @@ type Fresh struct {
 func New(a *Arrival, p *Policy) *Fresh {
 	f := &Fresh{
 		Record: Record{
-			Key: a.Key, Home: a.Home, Operation: a.Operation, Fingerprint: a.Print,
+			Key: a.Key, Home: a.Home, Operation: a.Operation, Reverses: a.Reverses, Fingerprint: a.Print,
 			State: InFlight, Fence: 1, Holder: a.Node,
 			Minted: a.Mint, Generation: 1, ProviderKey: providerKey(a.Key, a.Mint.ID, 1, a.Provider), Attempts: 1,
 		},

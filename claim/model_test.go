@@ -1,6 +1,7 @@
 package claim_test
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -301,6 +302,21 @@ func (s *pureStore) Object(_ context.Context, tenant, home, id string) (claim.Re
 		}
 	}
 	return claim.Record{}, s.now, false, nil
+}
+
+func (s *pureStore) Reversing(_ context.Context, tenant, home, id string, limit int) (all []claim.Reversing, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, rec := range s.rows {
+		if at.Home == home && at.Key.Tenant == tenant && rec.Reverses == id && rec.State == claim.InFlight {
+			call := s.queued[outbox.ProviderCalls][claimtest.Ref{Home: home, ID: rec.Minted.ID}]
+			all = append(all, claim.Reversing{ID: rec.Minted.ID, Created: rec.Minted.Created, Payload: call.Payload})
+		}
+	}
+	slices.SortFunc(all, func(a, b claim.Reversing) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.ID, a.ID))
+	})
+	return all[:min(limit, len(all))], nil
 }
 
 func (s *pureStore) Note(context.Context, claim.Key, string, claim.AuditEntry) {}

@@ -73,6 +73,21 @@ type Object struct {
 	At time.Time
 }
 
+// Reversing is a claim in flight that reverses an object; see [Record.Reverses].
+type Reversing struct {
+	// ID is that of its own object.
+	ID      string
+	Created time.Time
+	// Payload is what its provider call carries.
+	Payload []byte
+}
+
+// Reversing lists what tenant has in flight at home that reverses an object, with authority, the latest
+// first and at most limit.
+func (s *Service) Reversing(ctx context.Context, tenant, home, id string, limit int) ([]Reversing, error) {
+	return s.c.Store.Reversing(ctx, tenant, home, id, limit)
+}
+
 // Object reads an object by its id, with authority. It outlives its key's replay window for as long as
 // the row is stored.
 func (s *Service) Object(ctx context.Context, tenant, home, id string) (o Object, found bool, err error) {

@@ -175,6 +175,9 @@ type Record struct {
 	// CanceledAt is when the merchant gave the key up while the claim was in flight, see [Cancel];
 	// zero: it has not.
 	CanceledAt time.Time
+	// Reverses is the id of the charge that a merchant's refund gives back, which [Store].Reversing
+	// lists by it; "" for all else.
+	Reverses string
 }
 
 // CancelKey is the operation of a request that gives its key up. A claim of it stands for a key that

@@ -19,6 +19,8 @@ type Request struct {
 	// Payload is what the executor gets, in this process or when it recovers the claim; empty: the
 	// canonical body.
 	Payload []byte
+	// Reverses is [Record.Reverses] of a new claim.
+	Reverses string
 	// Also is the fingerprint of the same request in another spelling, which an earlier
 	// try may have used; zero for none. It is only compared: a claim keeps the spelling
 	// that was sent to its provider.

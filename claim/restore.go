@@ -269,7 +269,7 @@ func reattach(rec *Record, a *Arrival, w *Witness, p *Policy, now time.Time) (*R
 		return nil, Effects{}, Mismatch, nil
 	}
 	next := &Record{
-		Key: a.Key, Home: a.Home, Operation: a.Operation, FirstUse: w.FirstUse, Fence: w.Fence,
+		Key: a.Key, Home: a.Home, Operation: a.Operation, Reverses: a.Reverses, FirstUse: w.FirstUse, Fence: w.Fence,
 		Minted: Minted{ID: w.Object, Created: w.FirstUse.UTC().Truncate(time.Second), Receipt: receipt(w.Object)},
 	}
 	switch {

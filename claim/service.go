@@ -253,7 +253,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	}
 	return Arrival{
 		Content: Content{
-			Key: req.Key, Operation: req.Operation, Input: req.Input, Payload: req.Payload, Print: fingerprint, Also: req.Also,
+			Key: req.Key, Operation: req.Operation, Input: req.Input, Payload: req.Payload, Reverses: req.Reverses, Print: fingerprint, Also: req.Also,
 			CompareOnly: req.CompareOnly || !s.has(req),
 			// The receipt is the random part of the id in a shape that a person can read
 			// out. It need not be unique by itself.

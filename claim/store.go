@@ -113,6 +113,9 @@ type Store interface {
 	// ByObject is Object for a caller without the tenant. The response may be missing. A row past
 	// its tombstone is returned.
 	ByObject(ctx context.Context, home, id string) (rec Record, found bool, err error)
+	// Reversing lists with authority what tenant has in flight at home that reverses id, the latest
+	// first and at most limit.
+	Reversing(ctx context.Context, tenant, home, id string, limit int) ([]Reversing, error)
 	// Unpaid reads with authority the [Unpaid] row of an object for which no money moved; it
 	// outlives its claim.
 	Unpaid(ctx context.Context, home, id string) (u Unpaid, found bool, err error)

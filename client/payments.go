@@ -177,7 +177,8 @@ type Booked struct {
 	Provider Provider `json:"provider"`
 }
 
-// RefundOfCharge is a refund in its charge; its Status is "succeeded" or "failed". Reason is
+// RefundOfCharge is a refund in its charge; its Status is "succeeded", "failed", or "processing" while
+// it is in flight: then it is in no sum, Created is when it was begun, and it has no Provider. Reason is
 // "made_at_provider" for one that a person made at the provider, which has no object of its own; else
 // [Client.GetRefund] has what was sent with it.
 type RefundOfCharge struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
 // get reads a path of a region with further headers, given as name and value.
@@ -119,12 +120,33 @@ func readInThree(w *story) {
 		tag = changed
 	}
 
+	// One that the provider has not answered is in flight, in another region than its charge.
+	gate := w.judge.hold(w.t)
+	open := w.later(us, refund(stamped(w.t, eu), id, 50))
+	receive(w.t, "the call of the refund", gate.entered)
+	got, tag = w.reads(path)
+	require.Equal(w.t, sum, got.Refunded)
+	require.Len(w.t, got.Refunds, 4)
+	last := got.Refunds[0]
+	require.Equal(w.t, []any{int64(50), "processing"}, []any{last.Amount, last.Status})
+	require.Contains(w.t, string(w.get(asia, "/v1/refunds?limit=1&charge="+id).Body), last.ID)
+	require.Contains(w.t, string(w.get(asia, "/v1/refunds?limit=1&charge="+id, "Stripe-Version", "2026-08-26.dahlia").Body), `"status":"pending"`)
+	gate.release()
+	require.Equal(w.t, last.ID, objectID(w.t, receive(w.t, "the answer of the refund", open)))
+	w.judge.SetHooks(simulator.Hooks{})
+	sum += 50
+	got, changed := w.reads(path)
+	require.Equal(w.t, sum, got.Refunded)
+	require.Len(w.t, got.Refunds, 4)
+	require.Equal(w.t, []string{last.ID, "succeeded"}, []string{got.Refunds[0].ID, got.Refunds[0].Status})
+	require.NotEqual(w.t, tag, changed)
+
 	w.quiet()
 	require.NoError(w.t, w.judge.Fail(w.stated(psp.KindRefund, back[asia])[0]))
 	w.quiet()
 	got, _ = w.reads(path)
 	require.Equal(w.t, sum-3000, got.Refunded)
-	require.Equal(w.t, []string{"failed", "succeeded", "succeeded"}, []string{got.Refunds[0].Status, got.Refunds[1].Status, got.Refunds[2].Status})
+	require.Equal(w.t, []string{"succeeded", "failed", "succeeded", "succeeded"}, []string{got.Refunds[0].Status, got.Refunds[1].Status, got.Refunds[2].Status, got.Refunds[3].Status})
 	for region, status := range map[string]string{asia: "failed", eu: "succeeded"} {
 		got, _ := w.reads("/v1/refunds/" + back[region])
 		require.Equal(w.t, status, got.Status)
@@ -136,7 +158,7 @@ func readInThree(w *story) {
 	w.quiet()
 	got, _ = w.reads(path)
 	require.Equal(w.t, sum-3000+500, got.Refunded)
-	require.Len(w.t, got.Refunds, 4)
+	require.Len(w.t, got.Refunds, 5)
 	require.Len(w.t, got.Disputes, 1)
 	require.Equal(w.t, "open", got.Disputes[0].Status)
 	require.EqualValues(w.t, 6000, got.Disputes[0].Amount)

@@ -54,10 +54,13 @@ func (p *Present) Charges(ctx context.Context, l List) (page []json.RawMessage, 
 			*bound = at
 		}
 	}
-	all, err := p.everywhere(ctx, &c)
+	all, err := everywhere(ctx, p.Homes(), func(ctx context.Context, home string) ([]ledger.Transaction, error) {
+		return p.Books.Charges(ctx, home, c)
+	})
 	if err != nil {
 		return nil, false, err
 	}
+	slices.SortFunc(all, func(a, b ledger.Transaction) int { return c.Compare(&a, &b) })
 	if more = len(all) > l.Limit; more {
 		all = all[:l.Limit]
 	}
@@ -89,23 +92,20 @@ func (p *Present) place(ctx context.Context, tenant, id string) (ledger.Position
 	return ledger.Position{At: found[0].Created, ID: id}, nil
 }
 
-// everywhere lists charges of all regions, in their order.
-func (p *Present) everywhere(ctx context.Context, c *ledger.Charges) (all []ledger.Transaction, err error) {
-	homes := p.Homes()
-	of := make([][]ledger.Transaction, len(homes))
+// everywhere lists what read returns of all regions.
+func everywhere[T any](ctx context.Context, homes []string, read func(ctx context.Context, home string) ([]T, error)) ([]T, error) {
+	of := make([][]T, len(homes))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, home := range homes {
 		g.Go(func() (err error) {
-			of[i], err = p.Books.Charges(ctx, home, *c)
+			of[i], err = read(ctx, home)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	all = slices.Concat(of...)
-	slices.SortFunc(all, func(a, b ledger.Transaction) int { return c.Compare(&a, &b) })
-	return all, nil
+	return slices.Concat(of...), nil
 }
 
 // items renders charges with what the books have about them since.

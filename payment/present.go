@@ -2,6 +2,7 @@ package payment
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
 )
 
 // Present reads objects as they are now: what their merchants were answered, and what the books have
@@ -22,10 +24,12 @@ type Present struct {
 	Claims interface {
 		// Object is claim.Service.Object.
 		Object(ctx context.Context, tenant, home, id string) (o claim.Object, found bool, err error)
+		// Reversing is claim.Service.Reversing.
+		Reversing(ctx context.Context, tenant, home, id string, limit int) ([]claim.Reversing, error)
 	}
 	// Books is the part of ledger.Store that reads need.
 	Books PresentBooks
-	// Home is the region of a code, and Homes are all regions. Lists alone need them.
+	// Home is the region of a code, which lists alone need, and Homes are all regions.
 	Home  func(claim.RegionCode) (region string, ok bool)
 	Homes func() []string
 }
@@ -42,9 +46,10 @@ type PresentBooks interface {
 // Object returns the state of an object and its present answer, which is the stored one if that is a
 // problem. The object of a claim that was deleted is made from the books.
 //
-// It reads with authority. A refund may be booked in any region, so the read of a charge fails, with
-// an error of package claim, where it cannot reach the books of each: an amount without them would be
-// too low. The claim is read before the books, so they are no older than as_of.
+// It reads with authority. A refund may be in flight and booked in any region, so the read of a charge
+// fails, with an error of package claim, where it cannot reach the rows of each: an amount without them
+// would be too low. The claims are read before the books: these are no older than as_of, and a refund
+// that ends meanwhile is in both, and not in neither.
 func (p *Present) Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
 	o, found, err := p.Claims.Object(ctx, tenant, home, id)
 	switch {
@@ -75,17 +80,47 @@ func (p *Present) Object(ctx context.Context, tenant, home, id string) (claim.St
 
 // facts reads what the books have about an object.
 func (p *Present) facts(ctx context.Context, tenant, home, id string) (*facts, error) {
+	f := &facts{id: id, listed: maxRefunds}
 	books := p.Books
+	var open []claim.Reversing
 	if prefix, _, _ := claim.ReadObjectID(id); prefix != Prefix(Charge) {
 		books = atHome{p.Books, home}
+	} else {
+		var err error
+		if open, err = everywhere(ctx, p.Homes(), func(ctx context.Context, home string) ([]claim.Reversing, error) {
+			return p.Claims.Reversing(ctx, tenant, home, id, maxInFlight)
+		}); err != nil {
+			return nil, err
+		}
 	}
-	all, missing := ledger.Everything(ctx, books, []string{home}, id)
-	if len(missing) > 0 {
+	var missing []error
+	if f.all, missing = ledger.Everything(ctx, books, []string{home}, id); len(missing) > 0 {
 		return nil, errors.Join(missing...)
 	}
-	f := &facts{id: id, all: all, listed: maxRefunds}
 	f.sort(tenant)
-	return f, nil
+	return f, f.inFlight(open)
+}
+
+// inFlight keeps the refunds of the charge that are in flight, the latest first. One that is booked has
+// ended since it was listed.
+func (f *facts) inFlight(open []claim.Reversing) error {
+	if f.own == nil || f.own.Kind != ledger.Charge {
+		return nil // it refuses them
+	}
+	slices.SortFunc(open, func(a, b claim.Reversing) int { return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.ID, a.ID)) })
+	for _, r := range open {
+		if slices.ContainsFunc(f.all, func(t ledger.Transaction) bool { return t.ID == r.ID }) {
+			continue
+		}
+		in, err := Parse(Refund, r.Payload)
+		if err != nil {
+			return fmt.Errorf("payment: the stored request of %s: %w", r.ID, err)
+		}
+		f.open = append(f.open, &ledger.Transaction{
+			ID: r.ID, Tenant: f.own.Tenant, Kind: ledger.Refund, Amount: cmp.Or(in.Amount, f.own.Amount), Currency: f.own.Currency, Created: r.Created,
+		})
+	}
+	return nil
 }
 
 // sort keeps what is of tenant, and finds the booking and the ghosts among it.
@@ -135,6 +170,10 @@ func asOf(body []byte, at time.Time) claim.Response {
 // a peer may have. All are summed.
 const maxRefunds = 1000
 
+// maxInFlight is how many refunds in flight a read lists in front of them, from each region: the request
+// of one may have some 30 KB, and few charges have two at once.
+const maxInFlight = 100
+
 // facts are what the books have about one object of a tenant, in the order of their time.
 type facts struct {
 	id  string
@@ -142,6 +181,8 @@ type facts struct {
 	// own is its booking, nil for none; ghosts are the movements that nobody asked for.
 	own    *ledger.Transaction
 	ghosts []*ledger.Transaction
+	// open are refunds in flight, as they would be booked, without what is not known yet.
+	open []*ledger.Transaction
 	// listed is how many refunds are listed, and not only summed.
 	listed int
 }
@@ -244,7 +285,7 @@ func (f *facts) appendSince(b []byte) []byte {
 			captured = 0
 		}
 		b = fmt.Appendf(b, `,"amount_captured":%d,"amount_refunded":%d`, captured, f.returned(refunds))
-		b = appendList(b, "refunds", refunds[:min(len(refunds), f.listed)], f.appendRefund)
+		b = appendList(b, "refunds", slices.Concat(f.open, refunds[:min(len(refunds), f.listed)]), f.appendRefund)
 		b = f.appendDisputes(b)
 	case f.own != nil && f.own.Kind == ledger.Transfer:
 		back := f.of(f.own, ledger.TransferReversal)
@@ -272,18 +313,24 @@ func appendList[T any](b []byte, name string, all []T, one func(b []byte, t T) [
 	return b
 }
 
-// appendRefund appends a refund, by its merchant or at the provider, as the books have it.
+// appendRefund appends a refund, by its merchant or at the provider, in flight or as the books have it.
 func (f *facts) appendRefund(b []byte, t *ledger.Transaction) []byte {
 	id, status := t.ID, statusSucceeded
 	if t.Kind == ledger.ProviderRefund {
 		id = nameOf("re", t.ID)
 	}
-	if f.failed(t) {
+	switch {
+	case t.At.IsZero():
+		status = string(psp.Processing)
+	case f.failed(t):
 		status = statusFailed
 	}
 	b = appendBooked(b, id, string(Refund), t, status)
 	b = append(b, `,"charge":`...)
 	b = appendString(b, f.id)
+	if t.At.IsZero() {
+		return append(b, '}')
+	}
 	if t.Kind == ledger.ProviderRefund {
 		b = append(b, `,"reason":"`+MadeAtProvider+`"`...)
 	}

@@ -50,8 +50,26 @@ func (b *books) add(t ledger.Transaction) ledger.Transaction {
 	return t
 }
 
-// row is the row of a claim, with nil for none.
-type row struct{ has *claim.Object }
+// row is the row of a claim, with nil for none, and what is in flight that reverses its object, by region.
+type row struct {
+	has  *claim.Object
+	open map[string][]claim.Reversing
+	lost string // the region whose rows cannot be reached
+}
+
+func (r row) Reversing(_ context.Context, _, home, _ string, limit int) ([]claim.Reversing, error) {
+	if home == r.lost {
+		return nil, claim.ErrHomeUnreachable
+	}
+	return r.open[home][:min(limit, len(r.open[home]))], nil
+}
+
+// readOf reads r and b.
+func readOf(r row, b *books) *Present {
+	p := listing(b)
+	p.Claims = r
+	return p
+}
 
 func (r row) Object(context.Context, string, string, string) (claim.Object, bool, error) {
 	if r.has == nil {
@@ -210,7 +228,7 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 			want := strings.NewReplacer(append(times, "CH", paid, "DESK", nameOf("re", ledger.UnaskedID(ledger.ProviderRefund, "px", "px_desk")),
 				"DU1", dispute("du_1"), "DU2", dispute("du_2"), "DU3", dispute("du_3"), "DU4", dispute("du_4"),
 				"TRR", nameOf("trr", ledger.UnaskedID(ledger.TransferReversal, "px", "px_back")))...).Replace(c.want)
-			p := &Present{Claims: row{c.row}, Books: b}
+			p := readOf(row{has: c.row}, b)
 			state, resp, found, err := p.Object(t.Context(), "acme", "europe", c.id)
 			require.NoError(t, err)
 			require.True(t, found)
@@ -245,6 +263,57 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 	}
 }
 
+// Refunds in flight in any region are in front of the booked ones, and in no sum. One that was booked
+// while they were listed is there once.
+func TestAReadHasWhatIsInFlight(t *testing.T) {
+	b := &books{all: map[string]ledger.Transaction{}}
+	charge := b.add(booked(paid, "acme", "px"))
+	done := b.add(backTo(charge, "re_done", "asia", 5))
+	begun := func(id string, second int, body string) claim.Reversing {
+		return claim.Reversing{ID: id, Created: firstUse.Add(time.Duration(second) * time.Second), Payload: []byte(body)}
+	}
+	r := row{has: answerOf(paid, "charge", "succeeded", ""), open: map[string][]claim.Reversing{
+		"europe": {begun("re_whole", 2, `{"charge":"`+paid+`"}`)},
+		"asia":   {begun("re_part", 7, `{"amount":100,"charge":"`+paid+`","reason":"damaged"}`), begun(done.ID, 1, `{"amount":5,"charge":"`+paid+`"}`)},
+	}}
+	_, resp, found, err := readOf(r, b).Object(t.Context(), "acme", "europe", paid)
+	require.NoError(t, err)
+	require.True(t, found)
+	inFlight := func(id string, amount, second int) string {
+		return fmt.Sprintf(`{"id":%q,"object":"refund","amount":%d,"currency":"usd","status":"processing","created":%d,"livemode":true,"charge":%q}`, id, amount, firstUse.Unix()+int64(second), paid)
+	}
+	require.Contains(t, string(resp.Body), `,"amount_captured":1999,"amount_refunded":5,"refunds":[`+inFlight("re_part", 100, 7)+`,`+inFlight("re_whole", 1999, 2)+`,{"id":"re_done","object":"refund","amount":5,"currency":"usd","status":"succeeded",`)
+	require.Equal(t, 1, strings.Count(string(resp.Body), `"id":"re_done"`))
+
+	delete(r.open, "europe")
+	_, later, _, err := readOf(r, b).Object(t.Context(), "acme", "europe", paid)
+	require.NoError(t, err)
+	require.NotContains(t, string(later.Body), "re_whole")
+	require.NotEqual(t, resp.Field("Etag"), later.Field("Etag"))
+
+	var many []claim.Reversing
+	for i := range maxInFlight + 1 {
+		many = append(many, begun(fmt.Sprint("re_", i), 0, `{"charge":"`+paid+`"}`))
+	}
+	_, bounded, _, err := readOf(row{has: r.has, open: map[string][]claim.Reversing{"america": many}}, b).Object(t.Context(), "acme", "europe", paid)
+	require.NoError(t, err)
+	require.Equal(t, maxInFlight, strings.Count(string(bounded.Body), `"processing"`))
+
+	r.lost = "america"
+	_, _, found, err = readOf(r, b).Object(t.Context(), "acme", "europe", paid)
+	require.ErrorIs(t, err, claim.ErrHomeUnreachable, "what is in flight there is not known")
+	require.False(t, found)
+	r.lost, r.open["asia"] = "", []claim.Reversing{begun("re_odd", 0, `{}`)}
+	_, _, found, err = readOf(r, b).Object(t.Context(), "acme", "europe", paid)
+	require.ErrorContains(t, err, "the stored request of re_odd")
+	require.False(t, found)
+
+	// A charge that is not booked has none: they will be refused.
+	_, resp, _, err = readOf(r, &books{all: map[string]ledger.Transaction{}}).Object(t.Context(), "acme", "europe", paid)
+	require.NoError(t, err)
+	require.NotContains(t, string(resp.Body), "refunds")
+}
+
 func digits(n int) string { return fmt.Sprint(n) }
 
 func dispute(ref string) string {
@@ -258,7 +327,7 @@ func TestAReadIsBounded(t *testing.T) {
 	for i := range maxRefunds + 1 {
 		b.add(backTo(charge, fmt.Sprint("re_", i), "europe", 1))
 	}
-	_, resp, _, err := (&Present{Claims: row{}, Books: b}).Object(t.Context(), "acme", "europe", paid)
+	_, resp, _, err := readOf(row{}, b).Object(t.Context(), "acme", "europe", paid)
 	require.NoError(t, err)
 	var got struct {
 		Refunded int `json:"amount_refunded"`
@@ -277,7 +346,7 @@ func TestWhatHasNoObjectToRead(t *testing.T) {
 	for _, o := range []*claim.Object{
 		nil, {State: claim.InFlight}, {State: claim.FailedRetry}, {State: claim.FailedTerminal, Response: claim.Response{Status: 402, Body: []byte("{}")}},
 	} {
-		p := &Present{Claims: row{o}, Books: b}
+		p := readOf(row{has: o}, b)
 		state, resp, found, err := p.Object(t.Context(), "acme", "europe", paid)
 		require.NoError(t, err)
 		require.Equal(t, o != nil, found)
@@ -289,7 +358,7 @@ func TestWhatHasNoObjectToRead(t *testing.T) {
 	o := answerOf(paid, "charge", "succeeded", "")
 	for _, body := range []string{``, `[]`, `{"id"`, `{"id":`} {
 		o.Response.Body = []byte(body)
-		_, _, found, err := (&Present{Claims: row{o}, Books: b}).Object(t.Context(), "acme", "europe", paid)
+		_, _, found, err := readOf(row{has: o}, b).Object(t.Context(), "acme", "europe", paid)
 		require.Error(t, err, body)
 		require.False(t, found)
 	}

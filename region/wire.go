@@ -51,6 +51,7 @@ func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *
 		CompareOnly:   req.CompareOnly,
 		Provider:      req.Provider,
 		Payload:       req.Payload,
+		Reverses:      req.Reverses,
 	}
 	if req.Also != (claim.Fingerprint{}) {
 		m.Also, m.AlsoVersion = req.Also.Sum[:], uint32(req.Also.Version)
@@ -83,6 +84,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 		{"path", m.GetPath(), maxPath, true},
 		{"content_type", m.GetContentType(), maxContentType, false},
 		{"provider", m.GetProvider(), maxProvider, false},
+		{"reverses", m.GetReverses(), maxObjectID, false},
 	} {
 		if err := checkLength(part.name, part.value, part.limit, part.required); err != nil {
 			return claim.Request{}, err
@@ -123,6 +125,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 			Canonical:   m.GetCanonicalBody(),
 		},
 		Payload:     m.GetPayload(),
+		Reverses:    m.GetReverses(),
 		CompareOnly: m.GetCompareOnly(),
 		Provider:    m.GetProvider(),
 		Stamp:       stamp,

@@ -58,7 +58,7 @@ type Harness struct {
 // subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 	Transitions(t, newHarness)
-	run(t, newHarness, wholeTests, effectTests, settledTests, unpaidTests, pinTests, pinHereTests, replicaTests, historyTests, raceTests, restorePinTests)
+	run(t, newHarness, wholeTests, effectTests, settledTests, unpaidTests, reversingTests, pinTests, pinHereTests, replicaTests, historyTests, raceTests, restorePinTests)
 	t.Run("random operations agree with the model", func(t *testing.T) { Random(t, newHarness(t)) })
 }
 

@@ -1,9 +1,11 @@
 package embedded
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -156,6 +158,14 @@ func (t *tx) step(key claim.Key, apply transition) *claim.Record {
 			t.delete(t.key(tableObject, old.Minted.ID))
 		}
 	}
+	if was, is := t.reversingKey(old), t.reversingKey(next); !bytes.Equal(was, is) {
+		if was != nil {
+			t.delete(was)
+		}
+		if is != nil {
+			t.set(is, nil)
+		}
+	}
 	for i := range fx.Audit {
 		t.putAudit(key, &fx.Audit[i])
 	}
@@ -296,6 +306,37 @@ func (t *tx) object(id string) *claim.Record {
 		return rec
 	}
 	return nil // replaced or swept between the two reads
+}
+
+// reversingKey is the key of rec's row in the index of what is in flight and reverses an object, nil
+// if it has none.
+func (t *tx) reversingKey(rec *claim.Record) []byte {
+	if rec == nil || rec.State != claim.InFlight || rec.Reverses == "" {
+		return nil
+	}
+	return t.key(tableReversing, rec.Reverses, rec.Minted.ID)
+}
+
+// Reversing implements [claim.Store].
+func (v *View) Reversing(ctx context.Context, tenant, home, id string, limit int) ([]claim.Reversing, error) {
+	all, err := page(ctx, v, home, math.MaxInt, func(t *tx, add func(*claim.Reversing) bool) {
+		prefix := t.key(tableReversing, id, "")
+		t.scan(prefix, prefixEnd(prefix), func(k, _ []byte) bool {
+			found := t.object(string(k[len(prefix):]))
+			if found == nil || found.Key.Tenant != tenant {
+				return true
+			}
+			return add(synced(t.rows.of(t.code, found.Key), func() *claim.Reversing {
+				rec, call := t.claim(found.Key), t.message(providerCalls, found.Minted.ID)
+				if rec == nil || call == nil || rec.Minted.ID != found.Minted.ID || rec.State != claim.InFlight {
+					return nil // it has ended meanwhile
+				}
+				return &claim.Reversing{ID: rec.Minted.ID, Created: rec.Minted.Created, Payload: call.Payload}
+			}))
+		})
+	})
+	slices.SortFunc(all, func(a, b claim.Reversing) int { return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.ID, a.ID)) })
+	return all[:max(0, min(limit, len(all)))], err
 }
 
 // Get implements [claim.Store].

@@ -37,6 +37,8 @@
 //	key                        value                 written by
 //	c r tenant · key           Claim                 Begin, Settle, Renew, TakeOver
 //	j r object id              tenant · key          Begin
+//	i r reversed id ·          nothing               with c, while in flight, if it reverses
+//	  object id                                      one
 //	a r tenant · key · seq(8)  Audit                 every step, Note, AppendAudit
 //	o, e, x, u r message id    Message               calls: Begin, Settle, TakeOver, worker;
 //	                                                 events: Settle, Book, worker; expiries:

@@ -45,7 +45,7 @@ func toClaim(r *claim.Record) *storev1.Claim {
 		ObjectId: r.Minted.ID, Created: micros(r.Minted.Created), Receipt: r.Minted.Receipt,
 		Generation: r.Generation, ProviderKey: r.ProviderKey,
 		Attempts: r.Attempts, Unknowns: r.Unknowns, NotFounds: r.NotFounds,
-		Reason: r.Reason, ProviderRef: r.ProviderRef, SettledAt: micros(r.SettledAt), CanceledAt: micros(r.CanceledAt), Response: toResponse(r.Response),
+		Reason: r.Reason, ProviderRef: r.ProviderRef, Reverses: r.Reverses, SettledAt: micros(r.SettledAt), CanceledAt: micros(r.CanceledAt), Response: toResponse(r.Response),
 	}
 	if r.Verdict != uuid.Nil {
 		m.Verdict = r.Verdict[:]
@@ -66,7 +66,7 @@ func fromClaim(home string, key claim.Key, m *storev1.Claim) (*claim.Record, err
 		Minted:     claim.Minted{ID: m.ObjectId, Created: fromMicros(m.Created), Receipt: m.Receipt},
 		Generation: m.Generation, ProviderKey: m.ProviderKey,
 		Attempts: m.Attempts, Unknowns: m.Unknowns, NotFounds: m.NotFounds,
-		Reason: m.Reason, ProviderRef: m.ProviderRef, SettledAt: fromMicros(m.SettledAt), CanceledAt: fromMicros(m.CanceledAt), Response: fromResponse(m.Response),
+		Reason: m.Reason, ProviderRef: m.ProviderRef, Reverses: m.Reverses, SettledAt: fromMicros(m.SettledAt), CanceledAt: fromMicros(m.CanceledAt), Response: fromResponse(m.Response),
 	}
 	r.Fingerprint.Version = claim.FingerprintVersion(m.FingerprintVersion)
 	if copy(r.Fingerprint.Sum[:], m.Fingerprint) != len(r.Fingerprint.Sum) {

@@ -130,6 +130,9 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 		TraceParent: trace,
 		Began:       res.began,
 	}
+	if op == payment.Refund {
+		req.Reverses = intent.Charge
+	}
 	refusal, err := screen(res.tenant.CardNumbers, &intent, &req)
 	if err != nil {
 		return err

@@ -40,9 +40,9 @@ type (
 	keyRow struct{ TenantID, IdemKey string }
 	// mintedRow holds the minted values of a new claim.
 	mintedRow struct {
-		ObjectID, Operation, Receipt, ProviderKey string
-		FingerprintVersion                        int16
-		Fingerprint                               []byte
+		ObjectID, Operation, Receipt, ProviderKey, Reverses string
+		FingerprintVersion                                  int16
+		Fingerprint                                         []byte
 	}
 	// callRow is the provider call of a claim.
 	callRow struct {
@@ -74,7 +74,7 @@ func keyIn(home string, key claim.Key) keyArgs { return keyArgs{home, rowOf(key)
 
 func mintedOf(rec *claim.Record) mintedRow {
 	return mintedRow{
-		ObjectID: rec.Minted.ID, Operation: rec.Operation, Receipt: rec.Minted.Receipt, ProviderKey: rec.ProviderKey,
+		ObjectID: rec.Minted.ID, Operation: rec.Operation, Receipt: rec.Minted.Receipt, ProviderKey: rec.ProviderKey, Reverses: rec.Reverses,
 		FingerprintVersion: int16(rec.Fingerprint.Version), Fingerprint: rec.Fingerprint.Sum[:],
 	}
 }

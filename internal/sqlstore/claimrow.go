@@ -22,7 +22,7 @@ type claimRow struct {
 
 	rawStep                                                 *uuid.UUID
 	object, operation, holder, receipt, providerKey, reason zeronull.Text
-	providerRef                                             zeronull.Text
+	providerRef, reverses                                   zeronull.Text
 	version, state                                          zeronull.Int2
 	generation, attempts, unknowns, notFounds               zeronull.Int4
 	fence                                                   zeronull.Int8
@@ -44,7 +44,7 @@ func (r *claimRow) row() []any {
 	return []any{
 		&r.rawStep, &r.object, &r.operation, &r.version, &r.print, &r.state, &r.fence, &r.holder,
 		&r.lease, &r.held, &r.first, &r.created, &r.receipt, &r.generation, &r.providerKey,
-		&r.attempts, &r.unknowns, &r.notFounds, &r.reason, &r.providerRef, &r.settled, &r.refused, &r.refusal, &r.interim, &r.canceled,
+		&r.attempts, &r.unknowns, &r.notFounds, &r.reason, &r.providerRef, &r.settled, &r.refused, &r.refusal, &r.interim, &r.canceled, &r.reverses,
 	}
 }
 
@@ -61,7 +61,7 @@ func (r *claimRow) readRow(key claim.Key, home string) error {
 		Minted:     claim.Minted{ID: string(r.object), Created: time.Time(r.created).UTC(), Receipt: string(r.receipt)},
 		Generation: uint32(r.generation), ProviderKey: string(r.providerKey), Attempts: uint32(r.attempts),
 		Unknowns: uint32(r.unknowns), NotFounds: uint32(r.notFounds), Reason: string(r.reason),
-		ProviderRef: string(r.providerRef), SettledAt: time.Time(r.settled).UTC(), CanceledAt: time.Time(r.canceled).UTC(),
+		ProviderRef: string(r.providerRef), SettledAt: time.Time(r.settled).UTC(), CanceledAt: time.Time(r.canceled).UTC(), Reverses: string(r.reverses),
 	}
 	if len(r.print) != sha256.Size {
 		return fmt.Errorf("%w: the fingerprint of %s is %d bytes long; the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, len(r.print))

@@ -25,7 +25,14 @@ const (
 var (
 	claimByObject = declare[ownObjectArgs]("object")
 	claimsSettled = declare[keyPageArgs]("claims_settled")
+
+	claimsReversing = declare[reversingArgs]("reversing")
 )
+
+type reversingArgs struct {
+	Home, TenantID, Reverses string
+	Limit                    int64
+}
 
 // Get implements [claim.Store].
 func (v *View) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
@@ -101,6 +108,20 @@ func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Recor
 		return claim.Record{}, p.now, false, err
 	}
 	return p.row.record, p.now, true, nil
+}
+
+// Reversing implements [claim.Store].
+func (v *View) Reversing(ctx context.Context, tenant, home, id string, limit int) ([]claim.Reversing, error) {
+	ctx, err := v.reach(ofTenant(ctx, tenant), home)
+	if err != nil || limit <= 0 {
+		return nil, err
+	}
+	all, err := many(ctx, v.db, claimsReversing, repeatable, reversingArgs{home, tenant, id, int64(limit)}, func(row pgx.CollectableRow) (r claim.Reversing, err error) {
+		err = row.Scan(&r.ID, &r.Created, &r.Payload)
+		r.Created = r.Created.UTC()
+		return r, err
+	})
+	return all, claimError(claimsReversing.name, err)
 }
 
 // Settled returns up to limit claims of home that are not in flight, in the order of

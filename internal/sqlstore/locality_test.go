@@ -30,7 +30,7 @@ var homePath = []string{
 	"calls_take", "calls_message", "calls_finish", "calls_retry", "look", "calls_park", "calls_unpark", "calls_parked", "calls_waiting", "calls_depth", "claims_unknown",
 	"events_take", "events_message", "events_finish", "events_retry", "events_park", "events_unpark", "events_parked", "events_waiting", "events_depth",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
-	"ledger_book", "ledger_about", "ledger_reversals", "ledger_named", "ledger_transactions", "ledger_charges", "ledger_charges_up", "ledger_orders", "ledger_orders_up", "ledger_balances", "claims_settled", "unpaid",
+	"ledger_book", "ledger_about", "ledger_reversals", "ledger_named", "ledger_transactions", "ledger_charges", "ledger_charges_up", "ledger_orders", "ledger_orders_up", "ledger_balances", "claims_settled", "unpaid", "reversing",
 	"notices_keep", "notices_close", "notice", "endpoint",
 }
 
@@ -164,6 +164,8 @@ func walkHome(t *testing.T, db *sqlstore.DB, p claim.Policy) {
 	_, found, err = v.Transaction(ctx, home, "ghost_1")
 	require.NoError(t, err)
 	require.True(t, found)
+	_, err = v.Reversing(ctx, "acme", home, "ch_1", 100)
+	require.NoError(t, err)
 	_, err = v.Named(ctx, home, []string{"ghost_1"})
 	require.NoError(t, err)
 	_, err = v.ReversalsAt(ctx, home, "ch_1")

@@ -299,6 +299,7 @@ func (c *Canceler) request(rec *claim.Record, amount int64, n int) (req claim.Re
 	body := fmt.Appendf(nil, `{"amount":%d,"charge":%q,"reason":%q}`, amount, rec.Minted.ID, payment.ReasonKeyCanceled)
 	return claim.Request{
 		Key: claim.Key{Tenant: rec.Key.Tenant, Value: claim.OwnKey(stamped)}, Operation: string(payment.Refund), Stamp: code,
+		Reverses: rec.Minted.ID,
 		Input: claim.FingerprintInput{
 			Method: http.MethodPost, Path: cancelPath, Tenant: rec.Key.Tenant, ContentType: "application/json", Canonical: body,
 		},

@@ -8,7 +8,7 @@ WITH won AS (
         state = 1, fence = @fence::int8, holder = @holder::text,
         lease_until = @lease_until::timestamptz, held_since = @held_since::timestamptz, first_use = @first_use::timestamptz,
         created = @created::timestamptz, receipt = @receipt::text, generation = @generation::int4, provider_key = @provider_key::text,
-        attempts = @attempts::int4, unknowns = 0, not_founds = 0, reason = '', provider_ref = @provider_ref::text,
+        attempts = @attempts::int4, unknowns = 0, not_founds = 0, reason = '', provider_ref = @provider_ref::text, reverses = NULLIF(@reverses::text, ''),
         settled_at = NULL, step = @step::uuid, removable_at = NULL,
         answer_status = NULL, answer_header = NULL, answer_body = NULL, answer_blob = NULL,
         interim = NULL, canceled_at = @canceled_at::timestamptz,

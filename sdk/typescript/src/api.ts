@@ -317,7 +317,7 @@ export interface paths {
         };
         /**
          * List the refunds of a charge
-         * @description The latest first, those that failed and those that a person made at the provider included. What was sent with one is in GET /v1/refunds/{id}.
+         * @description The latest first, those in flight, those that failed and those that a person made at the provider included. What was sent with one is in GET /v1/refunds/{id}.
          */
         get: operations["listRefunds"];
         put?: never;
@@ -647,7 +647,7 @@ export interface components {
             amount_captured?: number;
             /**
              * Format: int64
-             * @description The sum of refunds that have not failed. Absent while the charge waits.
+             * @description The sum of booked refunds that have not failed. Absent while the charge waits.
              */
             amount_refunded?: number;
             /**
@@ -713,7 +713,7 @@ export interface components {
                 reference: string;
             };
             receipt_number?: string;
-            /** @description The latest first, at most 1000. Absent if there are none. */
+            /** @description Those in flight, and then the booked ones, the latest first and at most 1000. Absent if there are none. */
             refunds?: components["schemas"]["RefundOfCharge"][];
             /**
              * Format: uri
@@ -965,7 +965,7 @@ export interface components {
             amount_captured: number;
             /**
              * Format: int64
-             * @description The sum of refunds that have not failed. Absent while the charge waits.
+             * @description The sum of booked refunds that have not failed. Absent while the charge waits.
              */
             amount_refunded: number;
             /** @description Absent if there are none. */
@@ -1118,14 +1118,14 @@ export interface components {
              */
             status: "succeeded" | "processing" | "failed";
         };
-        /** @description A refund in its charge or in a list, as the books have it. GET /v1/refunds/{id} shows what you sent with it, for as long as its claim is kept. */
+        /** @description A refund in its charge or in a list, in flight or as the books have it. GET /v1/refunds/{id} shows what you sent with it, for as long as its claim is kept. */
         RefundOfCharge: {
             /** Format: int64 */
             amount: number;
             charge: string;
             /**
              * Format: int64
-             * @description When it was booked. Unix time, in seconds.
+             * @description When it was booked; while it is in flight, when it was begun. Unix time, in seconds.
              */
             created: number;
             currency: string;
@@ -1134,7 +1134,7 @@ export interface components {
             livemode: boolean;
             /** @constant */
             object: "refund";
-            provider: {
+            provider?: {
                 name: string;
                 reference: string;
             };
@@ -1144,10 +1144,10 @@ export interface components {
              */
             reason?: "made_at_provider";
             /**
-             * @description failed: the provider took it back after it had succeeded.
+             * @description processing: it was begun, and its answer is still open; it has no provider yet. failed: the provider took it back after it had succeeded.
              * @enum {string}
              */
-            status: "succeeded" | "failed";
+            status: "succeeded" | "processing" | "failed";
         };
         RefundRequest: {
             /**

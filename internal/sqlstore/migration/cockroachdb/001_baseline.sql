@@ -149,6 +149,8 @@ CREATE TABLE IF NOT EXISTS claims (
     not_founds          int4 NOT NULL,
     reason              text NOT NULL,
     provider_ref        text NOT NULL,
+    -- the charge that a merchant's refund gives back; NULL for all else
+    reverses            text,
     settled_at          timestamptz,
     -- names the write that made this version of the row: who lost the reply to a write
     -- compares it to find out whether the write is done
@@ -208,7 +210,9 @@ CREATE TABLE IF NOT EXISTS claims (
     -- In the order in which workers take calls: FOR UPDATE SKIP LOCKED locks what it scans, so the
     -- index must deliver exactly the rows that a worker takes. The queues below have the same.
     INDEX claims_calls (home_region, shard, call_due, object_id) WHERE call_due IS NOT NULL,
-    INDEX claims_calls_parked (home_region, object_id) WHERE call_parked IS NOT NULL
+    INDEX claims_calls_parked (home_region, object_id) WHERE call_parked IS NOT NULL,
+    -- Finds a charge's refunds in flight. A charge writes nothing to it.
+    INDEX claims_reversing (home_region, reverses) WHERE reverses IS NOT NULL AND state = 1
 ) WITH (ttl_expiration_expression = 'removable_at', ttl_job_cron = '@hourly', sql_stats_automatic_collection_enabled = false)
 LOCALITY REGIONAL BY ROW AS home_region;
 ALTER TABLE claims INJECT STATISTICS '[
@@ -217,7 +221,8 @@ ALTER TABLE claims INJECT STATISTICS '[
     {"columns": ["tenant_id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000},
     {"columns": ["object_id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000},
     {"columns": ["call_due"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 500000, "null_count": 500000},
-    {"columns": ["call_parked"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 10, "null_count": 999990}
+    {"columns": ["call_parked"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 10, "null_count": 999990},
+    {"columns": ["reverses"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 100000, "null_count": 900000}
 ]';
 ALTER INDEX claims@claims_calls CONFIGURE ZONE USING gc.ttlseconds = 600;
 

@@ -131,6 +131,8 @@ CREATE TABLE claims (
     not_founds          int4 NOT NULL,
     reason              text NOT NULL,
     provider_ref        text NOT NULL,
+    -- the charge that a merchant's refund gives back; NULL for all else
+    reverses            text,
     settled_at          timestamptz,
     -- names the write that made this version of the row: who lost the reply to a write
     -- compares it to find out whether the write is done
@@ -189,6 +191,8 @@ CREATE UNIQUE INDEX claims_by_object_id ON claims (home_region, object_id);
 -- index must deliver exactly the rows that a worker takes. The queues below have the same.
 CREATE INDEX claims_calls ON claims (home_region, call_due, object_id) WHERE call_due IS NOT NULL;
 CREATE INDEX claims_calls_parked ON claims (home_region, object_id) WHERE call_parked IS NOT NULL;
+-- Finds a charge's refunds in flight. A charge writes nothing to it.
+CREATE INDEX claims_reversing ON claims (home_region, reverses) WHERE reverses IS NOT NULL AND state = 1;
 -- Housekeeping finds here what it may delete, as in the other tables with removable_at.
 -- CockroachDB's row-level TTL needs no index.
 CREATE INDEX claims_removable ON claims (removable_at) WHERE removable_at IS NOT NULL;

@@ -212,23 +212,23 @@ class Refund(_Refund):
 class _RefundOfCharge(TypedDict, total=False):
     reason: Literal["made_at_provider"]
     """A person made it at the provider. It has no object of its own."""
+    provider: Provider
 
 
 class RefundOfCharge(_RefundOfCharge):
-    """A refund in its charge or in a list, as the books have it. GET /v1/refunds/{id} shows what you sent with it, for as long as its claim is kept."""
+    """A refund in its charge or in a list, in flight or as the books have it. GET /v1/refunds/{id} shows what you sent with it, for as long as its claim is kept."""
 
     id: str
     object: Literal["refund"]
     amount: int
     currency: str
-    status: Literal["succeeded", "failed"]
-    """failed: the provider took it back after it had succeeded."""
+    status: Literal["succeeded", "processing", "failed"]
+    """processing: it was begun, and its answer is still open; it has no provider yet. failed: the provider took it back after it had succeeded."""
     created: int
-    """When it was booked. Unix time, in seconds."""
+    """When it was booked; while it is in flight, when it was begun. Unix time, in seconds."""
     livemode: bool
     """Whether money moves: false for what a test key made."""
     charge: str
-    provider: Provider
 
 
 class DisputeOfCharge(TypedDict):
@@ -302,9 +302,9 @@ class _ChargeNow(TypedDict, total=False):
     amount_captured: int
     """How much has moved; 0 if the charge has failed since. Absent while it waits."""
     amount_refunded: int
-    """The sum of refunds that have not failed. Absent while the charge waits."""
+    """The sum of booked refunds that have not failed. Absent while the charge waits."""
     refunds: list[RefundOfCharge]
-    """The latest first, at most 1000. Absent if there are none."""
+    """Those in flight, and then the booked ones, the latest first and at most 1000. Absent if there are none."""
     disputes: list[DisputeOfCharge]
     """The latest first. Absent if there are none."""
     compensations: list[Compensation]
@@ -438,7 +438,7 @@ class ListedCharge(_ListedCharge):
     amount_captured: int
     """How much has moved; 0 if the charge has failed since. Absent while it waits."""
     amount_refunded: int
-    """The sum of refunds that have not failed. Absent while the charge waits."""
+    """The sum of booked refunds that have not failed. Absent while the charge waits."""
 
 
 class ChargeList(TypedDict):

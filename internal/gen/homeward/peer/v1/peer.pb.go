@@ -138,7 +138,9 @@ type ExecuteRequest struct {
 	// With deputy: the code of the home that a key without one prefers; 0: that of the receiver.
 	PreferHome uint32 `protobuf:"varint,18,opt,name=prefer_home,json=preferHome" json:"prefer_home,omitempty"`
 	// What the executor gets; empty: canonical_body.
-	Payload       []byte `protobuf:"bytes,19,opt,name=payload" json:"payload,omitempty"`
+	Payload []byte `protobuf:"bytes,19,opt,name=payload" json:"payload,omitempty"`
+	// The charge that a refund gives back; empty for all else.
+	Reverses      string `protobuf:"bytes,20,opt,name=reverses" json:"reverses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -304,6 +306,13 @@ func (x *ExecuteRequest) GetPayload() []byte {
 		return x.Payload
 	}
 	return nil
+}
+
+func (x *ExecuteRequest) GetReverses() string {
+	if x != nil {
+		return x.Reverses
+	}
+	return ""
 }
 
 type Header struct {
@@ -1272,7 +1281,7 @@ var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb0\x04\n" +
+	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x04\n" +
 	"\x0eExecuteRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -1295,7 +1304,8 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\x06deputy\x18\x11 \x01(\bR\x06deputy\x12\x1f\n" +
 	"\vprefer_home\x18\x12 \x01(\rR\n" +
 	"preferHome\x12\x18\n" +
-	"\apayload\x18\x13 \x01(\fR\apayload\"2\n" +
+	"\apayload\x18\x13 \x01(\fR\apayload\x12\x1a\n" +
+	"\breverses\x18\x14 \x01(\tR\breverses\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"~\n" +

@@ -58,6 +58,7 @@ type Claim struct {
 	InterimState  string    `protobuf:"bytes,27,opt,name=interim_state,json=interimState" json:"interim_state,omitempty"`
 	InterimBy     string    `protobuf:"bytes,28,opt,name=interim_by,json=interimBy" json:"interim_by,omitempty"` // the object that brings it about
 	CanceledAt    int64     `protobuf:"varint,29,opt,name=canceled_at,json=canceledAt" json:"canceled_at,omitempty"`
+	Reverses      string    `protobuf:"bytes,30,opt,name=reverses" json:"reverses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -293,6 +294,13 @@ func (x *Claim) GetCanceledAt() int64 {
 		return x.CanceledAt
 	}
 	return 0
+}
+
+func (x *Claim) GetReverses() string {
+	if x != nil {
+		return x.Reverses
+	}
+	return ""
 }
 
 type Header struct {
@@ -1205,7 +1213,7 @@ var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xc8\a\n" +
+	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xe4\a\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12/\n" +
 	"\x13fingerprint_version\x18\x02 \x01(\rR\x12fingerprintVersion\x12 \n" +
@@ -1245,7 +1253,8 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"interim_by\x18\x1c \x01(\tR\tinterimBy\x12\x1f\n" +
 	"\vcanceled_at\x18\x1d \x01(\x03R\n" +
-	"canceledAt\"2\n" +
+	"canceledAt\x12\x1a\n" +
+	"\breverses\x18\x1e \x01(\tR\breverses\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x7f\n" +
