@@ -81,7 +81,7 @@ func (s *Service) giveUp(ctx context.Context, rec *Record, now time.Time) (Recor
 		return *rec, nil
 	}
 	last := *rec
-	if !rec.Canceled() && !s.c.Unstopped[rec.Operation] {
+	if !rec.Canceled() && !s.c.Unstopped[baseOf(rec.Operation)] {
 		var err error
 		if last, err = s.c.Store.Cancel(context.WithoutCancel(ctx), rec.Key, rec.Home, rec.Minted.ID, uuid.New(), s.c.Node, s.c.Region); err != nil {
 			return last, err

@@ -52,6 +52,13 @@ func (e *KeyError) Error() string {
 // Unwrap returns [ErrKeyMissing] or [ErrKeyInvalid].
 func (e *KeyError) Unwrap() error { return e.kind }
 
+// InvalidKey is the error of a key that is malformed for another reason, one line for the caller;
+// MissingKey of one that is not where it is expected.
+func InvalidKey(reason string) error { return &KeyError{Reason: reason, kind: ErrKeyInvalid} }
+
+// MissingKey is described at [InvalidKey].
+func MissingKey(reason string) error { return &KeyError{Reason: reason, kind: ErrKeyMissing} }
+
 func invalidKey(format string, args ...any) error {
 	return &KeyError{Reason: fmt.Sprintf(format, args...), kind: ErrKeyInvalid}
 }

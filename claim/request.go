@@ -21,6 +21,9 @@ type Request struct {
 	Payload []byte
 	// Reverses is [Record.Reverses] of a new claim.
 	Reverses string
+	// Unstored is what the executor gets beside Payload, in the attempt that this request makes: no
+	// store keeps it, and a worker that recovers the claim has Payload alone. nil: nothing.
+	Unstored []byte
 	// Also is the fingerprint of the same request in another spelling, which an earlier
 	// try may have used; zero for none. It is only compared: a claim keeps the spelling
 	// that was sent to its provider.

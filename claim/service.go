@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,8 @@ import (
 type Attempt struct {
 	Record  Record
 	Payload []byte
+	// Unstored is [Request].Unstored of the request that makes this attempt; nil: a worker makes it.
+	Unstored []byte
 	// Recovery: an earlier attempt of this generation may have moved money.
 	Recovery bool
 	// Last: a release would become the final answer, see
@@ -78,8 +81,15 @@ type Blobs interface {
 	Get(ctx context.Context, ref string) ([]byte, error)
 }
 
-// Operations holds the object id prefix of each operation ("charge" → "ch").
+// Operations holds the object id prefix of each operation ("charge" → "ch"). What follows a space in an
+// operation is an addition of its executor's, and not in here.
 type Operations map[string]string
+
+// baseOf is an operation without its addition.
+func baseOf(operation string) string {
+	base, _, _ := strings.Cut(operation, " ")
+	return base
+}
 
 // Config assembles a [Service].
 type Config struct {
@@ -175,7 +185,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	reply = s.frame(rec, begun.Now, true)
 	switch begun.Decision {
 	case Won, WonUnknown:
-		a := Attempt{Payload: arrival.payload(), Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
+		a := Attempt{Payload: arrival.payload(), Unstored: req.Unstored, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
 		return s.execute(context.WithoutCancel(ctx), rec, a, sentAt)
 	case Replay:
 		s.note(ctx, rec, "replay")
@@ -239,7 +249,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	if !ok {
 		return Arrival{}, fmt.Errorf("%w: no region %q in the topology", ErrHomeUnreachable, home)
 	}
-	prefix, ok := s.c.Operations[req.Operation]
+	prefix, ok := s.c.Operations[baseOf(req.Operation)]
 	if !ok {
 		return Arrival{}, fmt.Errorf("claim: operation %q has no id prefix", req.Operation)
 	}

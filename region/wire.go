@@ -52,6 +52,7 @@ func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *
 		Provider:      req.Provider,
 		Payload:       req.Payload,
 		Reverses:      req.Reverses,
+		Unstored:      req.Unstored,
 	}
 	if req.Also != (claim.Fingerprint{}) {
 		m.Also, m.AlsoVersion = req.Also.Sum[:], uint32(req.Also.Version)
@@ -126,6 +127,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 		},
 		Payload:     m.GetPayload(),
 		Reverses:    m.GetReverses(),
+		Unstored:    m.GetUnstored(),
 		CompareOnly: m.GetCompareOnly(),
 		Provider:    m.GetProvider(),
 		Stamp:       stamp,

@@ -140,7 +140,9 @@ type ExecuteRequest struct {
 	// What the executor gets; empty: canonical_body.
 	Payload []byte `protobuf:"bytes,19,opt,name=payload" json:"payload,omitempty"`
 	// The charge that a refund gives back; empty for all else.
-	Reverses      string `protobuf:"bytes,20,opt,name=reverses" json:"reverses,omitempty"`
+	Reverses string `protobuf:"bytes,20,opt,name=reverses" json:"reverses,omitempty"`
+	// What the executor gets beside the payload, and no store keeps; empty: nothing.
+	Unstored      []byte `protobuf:"bytes,21,opt,name=unstored" json:"unstored,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -313,6 +315,13 @@ func (x *ExecuteRequest) GetReverses() string {
 		return x.Reverses
 	}
 	return ""
+}
+
+func (x *ExecuteRequest) GetUnstored() []byte {
+	if x != nil {
+		return x.Unstored
+	}
+	return nil
 }
 
 type Header struct {
@@ -1281,7 +1290,7 @@ var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x04\n" +
+	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\x04\n" +
 	"\x0eExecuteRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -1305,7 +1314,8 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\vprefer_home\x18\x12 \x01(\rR\n" +
 	"preferHome\x12\x18\n" +
 	"\apayload\x18\x13 \x01(\fR\apayload\x12\x1a\n" +
-	"\breverses\x18\x14 \x01(\tR\breverses\"2\n" +
+	"\breverses\x18\x14 \x01(\tR\breverses\x12\x1a\n" +
+	"\bunstored\x18\x15 \x01(\fR\bunstored\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"~\n" +
