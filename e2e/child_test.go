@@ -325,11 +325,10 @@ func childMain(config string) int {
 	}
 	cc.Providers = psp.Providers{&pointedProvider{provider, k.at}}
 	if c.Gateway != "" {
-		if err := asGateway(&cc, c.Gateway, c.Dedupe); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 2
+		asGateway(&cc, c.Gateway, c.Dedupe)
+		for i := range cc.Gateway.Settings.Routes {
+			cc.Gateway.Settings.Routes[i].Timeout = c.UpstreamTimeout
 		}
-		cc.Gateway.Timeout = c.UpstreamTimeout
 	}
 	if c.Second != "" {
 		if err := addSecond(&cc, c.Second); err != nil {

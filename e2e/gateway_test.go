@@ -21,7 +21,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
@@ -74,20 +73,20 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"n":%d,"got":%q,"pad":%q}`, n, body, strings.Repeat("p", pad))
 }
 
-// asGateway makes a cluster a gateway.
-func asGateway(c *node.ClusterConfig, to, dedupe string) error {
-	u, err := gateway.ReadUpstream(to)
-	if err != nil {
-		return err
-	}
-	c.Payments = node.Payments{Gateway: &gateway.Config{Upstream: u, Dedupe: dedupe}}
-	c.Tenants = append(c.Tenants, node.ClusterTenant{Tenant: claim.Tenant{ID: gateway.Tenant, Registrar: us}})
+// asGateway makes a cluster a gateway in front of an API that recognises a repeat by the header dedupe,
+// "" for by none.
+func asGateway(c *node.ClusterConfig, to, dedupe string) {
+	s := gateway.DefaultSettings()
+	s.Upstream = to
+	s.Dedupe(dedupe)
+	c.Payments = node.Payments{Gateway: &gateway.Config{Settings: s}}
 	c.Policy.InlineBody = smallRow
-	return nil
 }
 
 // dedupesByKey is for an upstream that recognises a repeat by its caller's key.
-func dedupesByKey(c *node.ClusterConfig) { c.Gateway.Dedupe = "Idempotency-Key" }
+func dedupesByKey(c *node.ClusterConfig) {
+	asGateway(c, c.Gateway.Settings.Upstream, "Idempotency-Key")
+}
 
 // gated is a gateway of three regions in this process.
 type gated struct {
@@ -101,7 +100,7 @@ type gated struct {
 func startGateway(t *testing.T, to string, change ...func(*node.ClusterConfig)) *gated {
 	t.Helper()
 	c := clusterConfig(t.TempDir(), nil, newBackend(t))
-	require.NoError(t, asGateway(&c, to, ""))
+	asGateway(&c, to, "")
 	c.Network = wan.New(nil)
 	log := &testLog{}
 	c.Logger = slog.New(slog.NewTextHandler(log, nil))

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -25,6 +26,9 @@ const (
 	reasonNotSent      = "not_sent"           // no byte of the request was sent
 	reasonUnreadable   = "payload_unreadable" // the stored request cannot be opened; it was not sent
 	reasonStatus       = "status_"            // and the upstream's status
+	reasonAsked        = "asked_"             // and the status of the look-up's answer, or why there is none
+	reasonNotFound     = "not_found"          // the look-up found nothing
+	reasonCanceled     = "key_canceled"       // the caller gave the key up before it was used, or while it was released
 	reasonRepeat       = "repeat_"            // and the status of an answer to a repeat, which does not prove that the first send did nothing
 )
 
@@ -35,20 +39,18 @@ var kept = []string{
 	"Etag", "Last-Modified", "Link", "Location", "Retry-After", "Vary", "Www-Authenticate",
 }
 
-// dedupeFor is how long after a key's first use its request may be repeated: an hour less than an
-// upstream has to remember it, for differences of clocks and for a request under way.
-const dedupeFor = 23 * time.Hour
+// dedupeMargin is how much earlier than the upstream a gateway takes a key for forgotten there: for
+// differences of clocks, and for a request under way.
+const dedupeMargin = time.Hour
 
 // Attempt implements claim.Executor. The first attempt of a generation sends the request, once. A
-// recovery sends it again if the upstream recognises a repeat, and nothing otherwise: the earlier
-// attempt may have sent it.
+// recovery sends it again if the upstream recognises a repeat, asks if that is possible, and does
+// nothing otherwise: the earlier attempt may have sent it.
 func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
-	if a.Recovery && (g.c.Dedupe == "" || g.operation() != a.Record.Operation || a.Now.Sub(a.Record.FirstUse) >= dedupeFor) {
-		return unknown(reasonCannotRepeat)
+	if a.Record.Operation == claim.CancelKey || a.Closing {
+		return canceled()
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.c.Timeout)
-	defer cancel()
-	r, err := g.unpack(ctx, &a)
+	with, r, body, err := g.open(ctx, &a)
 	if err != nil {
 		g.log.ErrorContext(ctx, "a request that is stored cannot be opened; nothing was sent to the upstream", "object", a.Record.Minted.ID, "error", err)
 		if a.Recovery {
@@ -56,68 +58,177 @@ func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 		}
 		return g.released(reasonUnreadable)
 	}
-	resp, sent, err := g.send(r)
-	if err != nil {
-		g.log.WarnContext(ctx, "the upstream did not answer", "object", a.Record.Minted.ID, "sent", sent, "error", err)
-		switch {
-		case sent:
-			return unknown(reasonNoAnswer)
-		case a.Recovery:
-			return &claim.Unsent{Reason: reasonNotSent}
+	ctx, cancel := context.WithTimeout(ctx, or(with.Timeout, DefaultTimeout))
+	defer cancel()
+	c := try{g: g, Attempt: &a, with: &with}
+	if a.Recovery && with.Service && g.serviceName != "" {
+		for _, name := range credentials {
+			r.Header.Del(name)
 		}
-		return g.released(reasonNotSent)
+		r.Header.Set(g.serviceName, g.serviceValue)
+	}
+	out := g.aimed(ctx, r, a.Record.Home)
+	switch {
+	case !a.Recovery && with.Partial: // whoever begins a generation has the whole
+		return g.released(reasonUnreadable)
+	case !a.Recovery || c.repeats():
+		return c.send(ctx, out, body)
+	case with.Ask != "" && with.Recovery != none:
+		return c.ask(ctx, out)
+	}
+	return unknown(reasonCannotRepeat)
+}
+
+// try is one attempt of a stored request.
+type try struct {
+	*claim.Attempt
+	g    *Gateway
+	with *sending
+}
+
+// repeats reports whether the upstream recognises the request if it gets it again, under what it was
+// sent with before.
+func (c *try) repeats() bool {
+	return !c.with.Partial && c.with.Recovery == recoverRepeat && c.with.Dedupe != "" && c.with.Dedupe == dedupeOf(c.Record.Operation) &&
+		c.Now.Sub(c.Record.FirstUse) < c.with.DedupeFor-dedupeMargin
+}
+
+// send sends the request, and reads the reply.
+func (c *try) send(ctx context.Context, out *http.Request, body []byte) claim.Outcome {
+	switch name := dedupeOf(c.Record.Operation); name {
+	case "":
+	case keyHeader:
+		out.Header.Set(name, or(c.with.Key, c.Record.Key.Value))
+	default:
+		out.Header.Set(name, c.Record.ProviderKey)
+	}
+	out.Body, out.GetBody, out.ContentLength = io.NopCloser(bytes.NewReader(body)), nil, int64(len(body))
+	if len(body) == 0 {
+		out.Body = http.NoBody
+		hide(out.Header)
+	}
+	reply, why, sent := c.exchange(ctx, out)
+	switch {
+	case reply != nil:
+		return c.read(ctx, reply)
+	case sent:
+		return unknown(why)
+	case c.Recovery:
+		return &claim.Unsent{Reason: why}
+	}
+	return c.g.released(why)
+}
+
+// exchange sends out once. Without a whole reply it says why; sent is false if certainly no byte of out
+// was sent.
+func (c *try) exchange(ctx context.Context, out *http.Request) (reply *answer, why string, sent bool) {
+	resp, sent, err := c.g.send(out)
+	if err != nil {
+		c.g.log.WarnContext(ctx, "the upstream did not answer", "object", c.Record.Minted.ID, "sent", sent, "error", err)
+		if sent {
+			return nil, reasonNoAnswer, true
+		}
+		return nil, reasonNotSent, false
 	}
 	defer func() { _ = resp.Body.Close() }()
+	reply = &answer{status: resp.StatusCode, header: resp.Header}
 	if resp.StatusCode < 200 {
-		return g.read(ctx, &a, resp, nil) // another protocol's: nothing ends such a body, not even ctx
+		return reply, "", true // another protocol's: nothing ends such a body, not even ctx
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, replyBytes+1))
-	if err == nil { // what is not kept is part of the reply all the same
+	if reply.body, err = io.ReadAll(io.LimitReader(resp.Body, replyBytes+1)); err == nil { // what is not kept is part of the reply all the same
 		_, err = io.Copy(io.Discard, resp.Body)
 	}
 	if err != nil {
-		g.log.WarnContext(ctx, "the upstream's reply is not whole", "object", a.Record.Minted.ID, "status", resp.StatusCode, "error", err)
-		return unknown(reasonBroken)
+		c.g.log.WarnContext(ctx, "the upstream's reply is not whole", "object", c.Record.Minted.ID, "status", resp.StatusCode, "error", err)
+		return nil, reasonBroken, true
 	}
-	return g.read(ctx, &a, resp, body)
+	return reply, "", true
 }
 
-// read is what a whole reply says.
-func (g *Gateway) read(ctx context.Context, a *claim.Attempt, resp *http.Response, body []byte) claim.Outcome {
-	reply := claim.Response{Status: resp.StatusCode, Body: body}
-	drop := len(body) > replyBytes
+// response is a reply as every retry gets it.
+func (c *try) response(ctx context.Context, a *answer) claim.Response {
+	reply := claim.Response{Status: a.status, Body: a.body}
+	drop := len(a.body) > replyBytes
 	if drop {
 		reply.Body = nil
-		g.log.WarnContext(ctx, "the upstream's reply is too long to be kept; its callers get it without the body", "object", a.Record.Minted.ID, "status", resp.StatusCode)
+		c.g.log.WarnContext(ctx, "the upstream's reply is too long to be kept; its callers get it without the body", "object", c.Record.Minted.ID, "status", a.status)
 	}
-	for _, name := range kept {
-		if values := resp.Header[name]; len(values) > 0 && !(drop && strings.HasPrefix(name, "Content-")) {
+	for _, name := range keptWith(c.with.Keep) {
+		if values := a.header[name]; len(values) > 0 && !(drop && strings.HasPrefix(name, "Content-")) {
 			reply.Header = append(reply.Header, claim.HeaderField{Name: name, Value: strings.Join(values, ", ")})
 		}
 	}
-	reason := reasonStatus + strconv.Itoa(resp.StatusCode)
-	switch status := resp.StatusCode; {
-	case status < 200 || status >= 500 || slices.Contains(doubtful, status):
-		return unknown(reason)
-	case status < 400:
-		return &claim.Done{Response: reply}
-	case a.Recovery: // a token that has run out, a route that has gone, a repeat that is refused as one
-		return unknown(reasonRepeat + strconv.Itoa(status))
-	case slices.Contains(passing, status):
-		return &claim.Released{Response: reply, Reason: reason}
-	default:
-		return &claim.Refused{Response: reply, Reason: reason}
-	}
+	return reply
 }
 
-var (
-	// passing are refusals that say nothing about the request itself: the caller may get them put
-	// right and send it again. The upstream did nothing.
-	passing = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}
-	// doubtful do not say that the upstream did nothing: the request arrived in part, conflicts with
-	// what may be itself under way, or may be replayed.
-	doubtful = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly}
-)
+// keptWith are the headers that are kept, with more.
+func keptWith(more []string) []string {
+	if len(more) == 0 {
+		return kept
+	}
+	all := slices.Clone(kept)
+	for _, name := range more {
+		all = append(all, http.CanonicalHeaderKey(name))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// read is what a whole reply to the request says. A refusal of a repeat may be of the repeat alone: a
+// token that has run out, a route that has gone.
+func (c *try) read(ctx context.Context, a *answer) claim.Outcome {
+	outcome, repeat := meaning(a, c.with.Replies, profiles[c.with.Profile].Replies, replies)
+	reason := reasonStatus + strconv.Itoa(a.status)
+	if c.Recovery && !repeat && outcome != unclear {
+		return unknown(reasonRepeat + strconv.Itoa(a.status))
+	}
+	switch {
+	case a.status < 200: // no reply at all
+		return unknown(reason)
+	case outcome == done:
+		return &claim.Done{Response: c.response(ctx, a)}
+	case outcome == refused:
+		return &claim.Refused{Response: c.response(ctx, a), Reason: reason}
+	case outcome == released:
+		return &claim.Released{Response: c.response(ctx, a), Reason: reason}
+	}
+	return unknown(reason)
+}
+
+// ask asks the upstream what became of the request.
+func (c *try) ask(ctx context.Context, about *http.Request) claim.Outcome {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream"+c.with.Ask, nil)
+	if err != nil {
+		return unknown(reasonUnreadable)
+	}
+	r.Header = about.Header.Clone()
+	for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Language", keyHeader, strings.ToLower(keyHeader)} {
+		delete(r.Header, name)
+	}
+	a, why, _ := c.exchange(ctx, c.g.aimed(ctx, r, c.Record.Home))
+	if a == nil {
+		return unknown(reasonAsked + why)
+	}
+	outcome, _ := meaning(a, c.with.AskReplies)
+	reason := reasonAsked + strconv.Itoa(a.status)
+	switch outcome {
+	case done:
+		return &claim.Done{Response: c.found(ctx, a)}
+	case refused:
+		return &claim.Refused{Response: c.found(ctx, a), Reason: reason}
+	case released:
+		if c.with.SureAfter <= 0 {
+			return unknown(reasonNotFound)
+		}
+		if c.Record.NotFounds == 0 { // it may still be on its way there
+			u := unknown(reasonNotFound).(*claim.Unknown)
+			u.NotFound, u.RetryIn = true, c.with.SureAfter
+			return u
+		}
+		return c.g.notDone()
+	}
+	return unknown(reason)
+}
 
 // released is the outcome of a request of which nothing was sent.
 func (g *Gateway) released(reason string) claim.Outcome {
@@ -126,8 +237,30 @@ func (g *Gateway) released(reason string) claim.Outcome {
 	return &claim.Released{Response: rendered(&p), Reason: reason}
 }
 
-// unknown is the outcome of a request that may have been sent. The gateway has nobody to ask, so it
-// stays unknown until the claim ends, at claim.Policy.MaxUnknowns, which counts retries.
+// found is the reply to a request that a look-up has found: the look-up's answer if the route says that
+// it is one, and where it is otherwise (RFC 9110, section 15.4.4).
+func (c *try) found(ctx context.Context, a *answer) claim.Response {
+	if c.with.Answers {
+		return c.response(ctx, a)
+	}
+	return claim.Response{Status: http.StatusSeeOther, Header: []claim.HeaderField{{Name: "Location", Value: c.with.Ask}}}
+}
+
+// notDone is the outcome of a request that the upstream, asked, does not know.
+func (g *Gateway) notDone() claim.Outcome {
+	p := problem.New(problem.Unreachable, "The API behind this gateway does not know this request, and has done nothing. Send it again.")
+	p.Title, p.RetryAfter = "The upstream did not do the request", g.c.RetryAfter
+	return &claim.Released{Response: rendered(&p), Reason: reasonNotFound}
+}
+
+// canceled is the outcome of a key that was given up before anything may have been done under it.
+func canceled() claim.Outcome {
+	p := problem.New(problem.KeyCanceled, "This key was canceled. The API behind this gateway has done nothing under it.")
+	return &claim.Refused{Response: rendered(&p), Reason: reasonCanceled}
+}
+
+// unknown is the outcome of a request that may have been sent. It stays unknown until an attempt learns
+// more, or until the claim ends, at claim.Policy.MaxUnknowns, which counts retries.
 func unknown(reason string) claim.Outcome {
 	p := problem.New(problem.OutcomeUnknown, "The request may have been sent, and whether the API behind this gateway has done it never became known. "+
 		"It is not sent again. Find out there; only if it certainly was not done, send it with a new key.")

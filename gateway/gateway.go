@@ -8,15 +8,16 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,12 +26,13 @@ import (
 )
 
 const (
-	// Operation is that of every claim, and prefix begins the ids of their objects. What is sent with
-	// a header for repeats has that in its operation, too: see [Gateway.operation].
+	// Operation is that of every claim, and prefix begins the ids of their objects. The name of a header
+	// for repeats, behind a space, is a part of the operation of what is sent with one: the route may
+	// have changed since.
 	Operation = "call"
 	prefix    = "gw"
-	// Tenant has all keys: callers share one space of them.
-	Tenant = "gateway"
+	// DefaultTenant has the keys of all callers, unless the settings tell tenants apart.
+	DefaultTenant = "gateway"
 	// Own begins the paths that the gateway answers itself. The upstream never gets them.
 	Own = "/_homeward/"
 
@@ -43,15 +45,14 @@ const (
 
 // Config configures a [Gateway].
 type Config struct {
-	// Upstream is the base URL of the API: its path begins every path that is sent there.
-	Upstream *url.URL
-	// Dedupe names the header by which the upstream recognises a repeat for at least 24 h, and
-	// answers it as it answered the first. "": it recognises none. Idempotency-Key gets the caller's
-	// key, any other header one of the claim's own.
-	Dedupe string
-	// Timeout is how long the upstream may take to answer a guarded request; 0 means a minute.
-	// A longer one outlasts the time that callers wait.
-	Timeout time.Duration
+	Settings Settings
+	// Region is where the node runs.
+	Region string
+	// Service is the header of the service's own credentials, as in "Authorization: Bearer …", for
+	// routes whose recovery uses it; "": there is none.
+	Service string
+	// Verify verifies tokens, for tenants from a claim.
+	Verify Verifier
 	// Seal seals requests at rest. Without a key no request is guarded, and none is sent.
 	Seal *seal.Ring
 	// RetryAfter is when a retry of a released request is sent: claim.Policy.TryAgainAfter.
@@ -60,62 +61,122 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// defaultTimeout leaves a third of the 90 s that a request may run to a wait for a rival and to
-// forwards.
-const defaultTimeout = time.Minute
-
-var dedupeForm = regexp.MustCompile(`^[A-Za-z0-9-]{0,48}$`) // the operation has room for as many
+// DefaultTimeout is how long an upstream may take to answer. It leaves a third of the 90 s that a
+// request may run to a wait for a rival and to forwards.
+const DefaultTimeout = time.Minute
 
 // Gateway is the executor of guarded requests, and the handler of all others. It is safe for
 // concurrent use.
 type Gateway struct {
-	c    Config
-	log  *slog.Logger
-	call *http.Transport
-	pass http.Handler
+	c       Config
+	log     *slog.Logger
+	match   matcher
+	proxies []netip.Prefix
+	// upstreams are by region; "" has that of all others.
+	upstreams map[string]*url.URL
+	call      *http.Transport
+	pass      http.Handler
+	// serviceName and serviceValue are the header of Config.Service.
+	serviceName, serviceValue string
 }
 
-// New returns a Gateway. The error names what is wrong with the upstream's URL.
+// New returns a Gateway. The error names what is wrong with the settings, one mistake to a line.
 func New(c Config) (*Gateway, error) {
-	if err := checkUpstream(c.Upstream); err != nil {
+	if !c.Settings.On() {
+		return nil, errors.New("settings: gateway.upstream is missing; name the API to guard")
+	}
+	if err := c.Settings.Validate(); err != nil {
 		return nil, err
 	}
-	c.Dedupe = http.CanonicalHeaderKey(c.Dedupe)
-	if !dedupeForm.MatchString(c.Dedupe) {
-		return nil, fmt.Errorf("%q is not the name of a header by which an upstream recognises repeats; write one as in Idempotency-Key", c.Dedupe)
+	g := &Gateway{c: c, log: cmp.Or(c.Logger, slog.Default()), call: callTransport(), upstreams: map[string]*url.URL{}}
+	for _, text := range append([]string{"=" + c.Settings.Upstream}, c.Settings.Upstreams...) {
+		region, at, _ := strings.Cut(text, "=")
+		if at == "" {
+			continue
+		}
+		u, err := ReadUpstream(at)
+		if err != nil {
+			return nil, err
+		}
+		g.upstreams[region] = u
 	}
-	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
-	g := &Gateway{c: c, log: cmp.Or(c.Logger, slog.Default()), call: callTransport()}
+	if g.at(c.Region) == nil {
+		return nil, fmt.Errorf("settings: gateway.upstreams has none for region %s; add it, or set gateway.upstream for all others", c.Region)
+	}
+	for _, text := range c.Settings.TrustedProxies {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, err
+		}
+		g.proxies = append(g.proxies, p.Masked())
+	}
+	var err error
+	if g.match, err = newMatcher(&c.Settings); err != nil {
+		return nil, err
+	}
+	if g.serviceName, g.serviceValue, err = ReadService(c.Service); err != nil {
+		return nil, err
+	}
+	if c.Service == "" && c.Settings.NeedsService() {
+		return nil, errors.New("a route of the gateway recovers with the service's credentials, and there are none: set HOMEWARD_GATEWAY_CREDENTIALS, as in Authorization: Bearer …")
+	}
 	g.pass = g.newPass()
 	return g, nil
+}
+
+// NeedsService reports whether a route recovers with the service's credentials.
+func (s *Settings) NeedsService() bool {
+	return slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Credentials == service })
+}
+
+// ReadService reads a header with credentials, as [Config].Service has it.
+func ReadService(text string) (name, value string, err error) {
+	if text == "" {
+		return "", "", nil
+	}
+	name, value, ok := strings.Cut(text, ":")
+	name, value = http.CanonicalHeaderKey(name), strings.TrimSpace(value)
+	if !ok || !isHeader(name) || value == "" || strings.ContainsAny(value, "\r\n") {
+		return "", "", errors.New("the gateway's credentials are no header; write one as in Authorization: Bearer …")
+	}
+	return name, value, nil
+}
+
+// at is the upstream of a region.
+func (g *Gateway) at(region string) *url.URL { return cmp.Or(g.upstreams[region], g.upstreams[""]) }
+
+// upstreamOf is the upstream that gets the requests of claims at home. One that does not recognise what
+// another has done never gets what was meant for that, also from a deputy.
+func (g *Gateway) upstreamOf(home string) *url.URL {
+	if g.c.Settings.ShareKeys {
+		return g.at(g.c.Region)
+	}
+	return g.at(home)
 }
 
 // ReadUpstream reads the URL of an upstream.
 func ReadUpstream(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("the upstream's URL: %w", err)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, errors.New("the upstream must be an absolute URL without query or credentials, as in http://127.0.0.1:9000")
 	}
-	return u, checkUpstream(u)
-}
-
-func checkUpstream(u *url.URL) error {
-	if u == nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return errors.New("the upstream must be an absolute URL without query or credentials, as in http://127.0.0.1:9000")
-	}
-	return nil
+	return u, nil
 }
 
 // Operations is for claim.Config.
-func (g *Gateway) Operations() claim.Operations { return claim.Operations{g.operation(): prefix} }
+func (*Gateway) Operations() claim.Operations {
+	return claim.Operations{Operation: prefix, claim.CancelKey: "key"}
+}
 
-// operation is that of new claims. It says whether a claim's request was sent with a header by which
-// the upstream recognises it, and with which: the setting may have changed since.
-func (g *Gateway) operation() string {
-	if g.c.Dedupe == "" {
+// Unstopped is for claim.Config: what was sent cannot be called back.
+func (*Gateway) Unstopped() map[string]bool { return map[string]bool{Operation: true} }
+
+// operation is that of new claims of c.
+func (c *Call) operation() string {
+	if c.Dedupe == "" {
 		return Operation
 	}
-	return Operation + " " + g.c.Dedupe
+	return Operation + " " + c.Dedupe
 }
 
 // dedupeOf is the header for repeats that operation names, "" for none.
@@ -131,12 +192,6 @@ func (g *Gateway) Close() {
 	}
 }
 
-// Guards reports whether r becomes a claim: a POST or PATCH with an Idempotency-Key. gRPC never
-// does.
-func (*Gateway) Guards(r *http.Request) bool {
-	return (r.Method == http.MethodPost || r.Method == http.MethodPatch) && len(r.Header[keyHeader]) > 0 && !isGRPC(r)
-}
-
 func isGRPC(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
@@ -145,19 +200,58 @@ func isGRPC(r *http.Request) bool {
 // stream.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.pass.ServeHTTP(w, r) }
 
-// Request completes req, whose key is set, with the operation, the fingerprint's input and the
-// sealed payload of a guarded request with this body.
-func (g *Gateway) Request(r *http.Request, body []byte, req *claim.Request) (err error) {
-	req.Operation = g.operation()
+// Request completes req, whose key is set and is sent to the upstream as sent, with the operation, the
+// fingerprint's input and the sealed payloads of c, which came as r with this body.
+func (c *Call) Request(r *http.Request, body []byte, sent string, req *claim.Request) (err error) {
+	kind := c.kind(r)
+	canonical, ok := c.canonical(kind, body)
+	req.Operation = c.operation()
 	req.Input = claim.FingerprintInput{
-		Method: r.Method, Path: cut(r.URL.EscapedPath()), Tenant: req.Key.Tenant, ContentType: cut(contentType(r)), Canonical: digest(r, body),
+		Method: r.Method, Path: cut(r.URL.EscapedPath()), Tenant: req.Key.Tenant, ContentType: cut(contentType(r)), Canonical: c.digest(r, canonical),
 	}
-	req.Payload, err = g.c.Seal.Seal(r.Context(), row(req.Key), pack(r, body))
-	if err != nil {
-		return fmt.Errorf("%w: the request could not be sealed: %w", claim.ErrUnavailable, err)
+	with := sending{Profile: c.Profile, Timeout: c.Timeout, Dedupe: c.Dedupe, DedupeFor: c.DedupeFor, Recovery: c.Recovery, Service: c.Credentials == service, Replies: c.Replies, Keep: c.Route.KeepHeaders}
+	if sent != req.Key.Value {
+		with.Key = sent
 	}
-	return nil
+	if c.ask != nil {
+		in := []byte(nil)
+		if kind == bodyJSON {
+			in = body
+		}
+		if with.Ask = c.ask.target(sent, req.Key.Tenant, c.wild, in); with.Ask != "" {
+			with.AskReplies, with.Answers, with.SureAfter = c.Ask.Replies, c.Ask.Answers, c.Ask.SureAfter
+		}
+	}
+	if kind != bodyBytes && !ok {
+		kind = bodyBytes // it is none
+	}
+	head := headOf(r)
+	if c.Recovery == recoverRepeat && !with.Service && c.storable(kind, body) {
+		req.Payload, err = c.g.seal(r.Context(), req.Key, &with, r, head, body)
+		return err
+	}
+	// What is stored is what a recovery needs, and has no member that never is.
+	if req.Unstored, err = c.g.seal(r.Context(), req.Key, &with, r, head, body); err != nil {
+		return err
+	}
+	if with.Partial = c.Recovery != recoverRepeat || !c.storable(kind, body); with.Partial {
+		body = nil
+	}
+	switch {
+	case c.Recovery == none:
+		head = http.Header{}
+	case with.Service:
+		for _, name := range credentials {
+			head.Del(name)
+		}
+		head.Del(c.g.serviceName)
+	}
+	req.Payload, err = c.g.seal(r.Context(), req.Key, &with, r, head, body)
+	return err
 }
+
+// credentials are headers that say who sends a request.
+var credentials = []string{"Authorization", "Cookie", "X-Api-Key"}
 
 func contentType(r *http.Request) string { return strings.Join(r.Header["Content-Type"], ",") }
 
@@ -169,83 +263,109 @@ func row(key claim.Key) seal.Row {
 	return seal.Row{Table: "call", ID: hex.EncodeToString(sum[:])}
 }
 
-// digest is what identifies a request beside its method: target, credentials, coding and canonical
-// body. Authorization belongs to it, as otherwise whoever can guess a key and its request would read
-// another caller's reply.
-func digest(r *http.Request, body []byte) []byte {
+// digest is what identifies a request beside its method: target, the headers of the rule, coding and
+// canonical body. Headers with credentials belong to it unless the tenant says who calls: else whoever
+// can guess a key and its request would read another caller's reply.
+func (c *Call) digest(r *http.Request, canonical []byte) []byte {
 	h := sha256.New()
-	kind := contentType(r)
-	for _, part := range [...]string{r.URL.RequestURI(), strings.Join(r.Header["Authorization"], ","), strings.Join(r.Header["Content-Encoding"], ","), kind[len(cut(kind)):]} {
-		_ = binary.Write(h, binary.BigEndian, uint64(len(part))) // a hash refuses no write
-		_, _ = io.WriteString(h, part)
+	part := func(text string) {
+		_ = binary.Write(h, binary.BigEndian, uint64(len(text))) // a hash refuses no write
+		_, _ = io.WriteString(h, text)
 	}
-	h.Write(canonical(r, body))
+	kind := contentType(r)
+	part(r.URL.RequestURI())
+	part(strings.Join(r.Header["Content-Encoding"], ","))
+	part(kind[len(cut(kind)):])
+	for _, name := range c.Fingerprint.Headers {
+		values := r.Header[http.CanonicalHeaderKey(name)]
+		if strings.EqualFold(name, "Host") {
+			values = []string{strings.ToLower(r.Host)}
+		}
+		part(name)
+		part(strings.Join(values, ","))
+	}
+	h.Write(canonical)
 	return h.Sum(nil)
 }
 
-// canonical is the canonical form of a body that is JSON by its type and in fact, and any other
-// body itself. No body is another one's canonical form: that would be JSON, too.
-func canonical(r *http.Request, body []byte) []byte {
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
-		return body
-	}
-	out, err := claim.Canonical(body, claim.CanonicalOptions{})
-	if err != nil {
-		return body
-	}
-	return out
+// sending is what a node needs to send a request, beside the request: its rule when it came.
+type sending struct {
+	// Key is the caller's, if the claim has another one.
+	Key       string        `json:"k,omitempty"`
+	Profile   string        `json:"p,omitempty"`
+	Timeout   time.Duration `json:"t,omitempty"`
+	Dedupe    string        `json:"d,omitempty"`
+	DedupeFor time.Duration `json:"f,omitempty"`
+	Recovery  string        `json:"y,omitempty"`
+	Service   bool          `json:"s,omitempty"`
+	Replies   []Reply       `json:"r,omitempty"`
+	Keep      []string      `json:"h,omitempty"`
+	// Ask is the target of a look-up; "": there is none.
+	Ask        string        `json:"a,omitempty"`
+	AskReplies []Reply       `json:"q,omitempty"`
+	Answers    bool          `json:"w,omitempty"`
+	SureAfter  time.Duration `json:"u,omitempty"`
+	// Partial: the body is not there, and never stored.
+	Partial bool `json:"x,omitempty"`
 }
 
-// pack is a request as it is stored: HTTP/1.1, with the headers that the upstream gets.
-func pack(r *http.Request, body []byte) []byte {
+// headOf is the head of r as the upstream gets it.
+func headOf(r *http.Request) http.Header {
 	h := r.Header.Clone()
 	dropHopByHop(h)
 	// The body is whole, so that it needs no chunks, no permission and no trailers.
 	for _, name := range []string{"Content-Length", "Expect", "Trailer"} {
 		h.Del(name)
 	}
-	forwarded := httputil.ProxyRequest{In: r, Out: &http.Request{Header: h}}
-	forward(&forwarded)
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: upstream\r\nContent-Length: %d\r\n", r.Method, r.URL.RequestURI(), len(body))
-	_ = h.Write(&b) // a Buffer refuses no write
-	b.WriteString("\r\n")
-	b.Write(body)
-	return b.Bytes()
+	forward(&httputil.ProxyRequest{In: r, Out: &http.Request{Header: h}})
+	return h
 }
 
-// unpack is the opposite of pack. The request is for the upstream.
-func (g *Gateway) unpack(ctx context.Context, a *claim.Attempt) (*http.Request, error) {
-	plain, err := g.c.Seal.Open(ctx, row(a.Record.Key), a.Payload)
-	if err != nil {
+// seal is a request as it is stored: what it is sent with, a line, and behind it HTTP/1.1.
+func (g *Gateway) seal(ctx context.Context, key claim.Key, with *sending, r *http.Request, head http.Header, body []byte) ([]byte, error) {
+	var b bytes.Buffer
+	if err := json.NewEncoder(&b).Encode(with); err != nil {
 		return nil, err
 	}
-	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(plain)))
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: upstream\r\nContent-Length: %d\r\n", r.Method, r.URL.RequestURI(), len(body))
+	_ = head.Write(&b) // a Buffer refuses no write
+	b.WriteString("\r\n")
+	b.Write(body)
+	sealed, err := g.c.Seal.Seal(ctx, row(key), b.Bytes())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: the request could not be sealed: %w", claim.ErrUnavailable, err)
 	}
-	body, err := io.ReadAll(r.Body)
+	return sealed, nil
+}
+
+// open is the opposite of seal.
+func (g *Gateway) open(ctx context.Context, a *claim.Attempt) (with sending, r *http.Request, body []byte, err error) {
+	payload := a.Payload
+	if len(a.Unstored) > 0 {
+		payload = a.Unstored
+	}
+	plain, err := g.c.Seal.Open(ctx, row(a.Record.Key), payload)
 	if err != nil {
-		return nil, err
+		return with, nil, nil, err
 	}
+	line, rest, _ := bytes.Cut(plain, []byte("\n"))
+	if err := json.Unmarshal(line, &with); err != nil {
+		return with, nil, nil, err
+	}
+	if r, err = http.ReadRequest(bufio.NewReader(bytes.NewReader(rest))); err != nil {
+		return with, nil, nil, err
+	}
+	body, err = io.ReadAll(r.Body)
+	return with, r, body, err
+}
+
+// aimed is r for the upstream of its home.
+func (g *Gateway) aimed(ctx context.Context, r *http.Request, home string) *http.Request {
 	out := r.WithContext(ctx)
 	out.RequestURI = ""
-	(&httputil.ProxyRequest{In: r, Out: out}).SetURL(g.c.Upstream)
+	(&httputil.ProxyRequest{In: r, Out: out}).SetURL(g.upstreamOf(home))
 	quiet(out.Header)
-	switch name := dedupeOf(a.Record.Operation); name {
-	case "":
-	case keyHeader:
-		out.Header.Set(name, a.Record.Key.Value)
-	default:
-		out.Header.Set(name, a.Record.ProviderKey)
-	}
-	out.Body, out.GetBody, out.ContentLength = io.NopCloser(bytes.NewReader(body)), nil, int64(len(body))
-	if len(body) == 0 {
-		out.Body = http.NoBody
-		hide(out.Header)
-	}
-	return out, nil
+	return out
 }
 
 // forward makes pr.Out say where the caller was. The caller's own account of it is kept, as of a

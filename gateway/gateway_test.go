@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,9 +26,9 @@ import (
 
 func newGateway(t *testing.T, upstream string, change ...func(*Config)) *Gateway {
 	t.Helper()
-	u, err := ReadUpstream(upstream)
-	require.NoError(t, err)
-	c := Config{Upstream: u, Seal: sealtest.Ring(1), Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}
+	s := DefaultSettings()
+	s.Upstream = upstream
+	c := Config{Settings: s, Region: "us-east1", Seal: sealtest.Ring(1), Logger: slog.New(slog.DiscardHandler)}
 	for _, ch := range change {
 		ch(&c)
 	}
@@ -39,7 +38,15 @@ func newGateway(t *testing.T, upstream string, change ...func(*Config)) *Gateway
 	return g
 }
 
-var key = claim.Key{Tenant: Tenant, Value: "k-1"}
+var key = claim.Key{Tenant: DefaultTenant, Value: "k-1"}
+
+// plain sets rules of the requests that no other route matches.
+func plain(r Route) func(*Config) {
+	return func(c *Config) {
+		r.Match = "POST /"
+		c.Settings.Routes = append(c.Settings.Routes, r)
+	}
+}
 
 // post is a request as a server reads it.
 func post(target, body string, headers ...string) *http.Request {
@@ -61,9 +68,22 @@ func attemptOf(t *testing.T, g *Gateway, r *http.Request) claim.Attempt {
 	t.Helper()
 	body, err := io.ReadAll(r.Body)
 	require.NoError(t, err)
-	req := claim.Request{Key: key}
-	require.NoError(t, g.Request(r, body, &req))
-	return claim.Attempt{Record: claim.Record{Key: key, Operation: req.Operation, Minted: claim.Minted{ID: "gw_1"}}, Payload: req.Payload}
+	req := requestOf(t, g, r, body)
+	return claim.Attempt{Record: claim.Record{Key: req.Key, Home: "us-east1", Operation: req.Operation, Minted: claim.Minted{ID: "gw_1"}}, Payload: req.Payload, Unstored: req.Unstored}
+}
+
+// requestOf is the request of r's claim.
+func requestOf(t *testing.T, g *Gateway, r *http.Request, body []byte) claim.Request {
+	t.Helper()
+	c := g.Match(r)
+	require.NotNil(t, c, "it is not guarded")
+	tenant, _, err := c.Tenant(r)
+	require.NoError(t, err)
+	sent, value, err := c.Key(r, body)
+	require.NoError(t, err)
+	req := claim.Request{Key: claim.Key{Tenant: tenant, Value: value}}
+	require.NoError(t, c.Request(r, body, sent, &req))
+	return req
 }
 
 func TestHowRepliesAreRead(t *testing.T) {
@@ -262,7 +282,7 @@ func TestAnotherProtocolIsNotAwaited(t *testing.T) {
 		return false
 	})
 	defer close(held)
-	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), func(c *Config) { c.Timeout = 5 * time.Second }), post("/one", "{}"))
+	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), plain(Route{Timeout: 5 * time.Second})), post("/one", "{}"))
 	require.Equal(t, "status_101", got.(*claim.Unknown).Reason)
 }
 
@@ -270,7 +290,7 @@ func TestATimeoutIsUnknown(t *testing.T) {
 	held := make(chan struct{})
 	s := script(t, func(int, net.Conn, *http.Request) bool { <-held; return false })
 	defer close(held)
-	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), func(c *Config) { c.Timeout = 50 * time.Millisecond }), post("/one", "{}"))
+	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), plain(Route{Timeout: 50 * time.Millisecond})), post("/one", "{}"))
 	require.Equal(t, "no_answer", got.(*claim.Unknown).Reason)
 	require.Len(t, s.requests(), 1)
 }
@@ -311,11 +331,11 @@ func TestARepeat(t *testing.T) {
 	}))
 	defer upstream.Close()
 	for header, want := range map[string]string{"idempotency-key": key.Value, "X-Request-Id": "provider-key"} {
-		g := newGateway(t, upstream.URL, func(c *Config) { c.Dedupe = header })
+		g := newGateway(t, upstream.URL, plain(Route{Dedupe: header}))
 		for _, body := range []string{"", "{}"} {
 			a := attemptOf(t, g, post("/one", body, "X-Request-Id", "the caller's"))
 			a.Record.ProviderKey, a.Record.FirstUse = "provider-key", time.Now()
-			a.Now = a.Record.FirstUse.Add(dedupeFor - 1)
+			a.Now = a.Record.FirstUse.Add(day - dedupeMargin - 1)
 			got = nil
 			status.Store(500)
 			require.IsType(t, &claim.Unknown{}, g.Attempt(t.Context(), a))
@@ -330,7 +350,7 @@ func TestARepeat(t *testing.T) {
 			for _, h := range got {
 				require.Equal(t, []string{want}, h[http.CanonicalHeaderKey(header)])
 			}
-			a.Now = a.Record.FirstUse.Add(dedupeFor)
+			a.Now = a.Record.FirstUse.Add(day - dedupeMargin)
 			last := g.Attempt(t.Context(), a).(*claim.Unknown)
 			require.Equal(t, "cannot_repeat", last.Reason)
 			require.NotContains(t, string(last.GiveUp.Response.Body), "once", "it was sent ten times")
@@ -340,7 +360,7 @@ func TestARepeat(t *testing.T) {
 			require.Len(t, got, 10)
 		}
 	}
-	g := newGateway(t, "http://127.0.0.1:1", func(c *Config) { c.Dedupe = "Idempotency-Key" })
+	g := newGateway(t, "http://127.0.0.1:1", plain(Route{Dedupe: "Idempotency-Key"}))
 	a := attemptOf(t, g, post("/one", "{}"))
 	a.Recovery = true
 	require.Equal(t, &claim.Unsent{Reason: "not_sent"}, g.Attempt(t.Context(), a), "the first attempt may have been sent all the same")
@@ -358,7 +378,8 @@ func TestAPayloadIsSealedForItsKey(t *testing.T) {
 	require.Empty(t, s.requests())
 
 	open := newGateway(t, "http://"+s.Addr().String(), func(c *Config) { c.Seal = nil })
-	require.ErrorIs(t, open.Request(post("/one", "{}"), nil, &claim.Request{Key: key}), claim.ErrUnavailable)
+	r := post("/one", "{}")
+	require.ErrorIs(t, open.Match(r).Request(r, nil, key.Value, &claim.Request{Key: key}), claim.ErrUnavailable)
 }
 
 func TestGuards(t *testing.T) {
@@ -380,7 +401,7 @@ func TestGuards(t *testing.T) {
 		for i := 0; i < len(tc.headers); i += 2 {
 			r.Header.Set(tc.headers[i], tc.headers[i+1])
 		}
-		require.Equal(t, tc.want, g.Guards(r), "%v", tc)
+		require.Equal(t, tc.want, g.Match(r) != nil, "%v", tc)
 	}
 }
 
@@ -389,8 +410,7 @@ func TestWhatIsTheSameRequest(t *testing.T) {
 	printOf := func(r *http.Request) claim.Fingerprint {
 		body, err := io.ReadAll(r.Body)
 		require.NoError(t, err)
-		req := claim.Request{Key: key}
-		require.NoError(t, g.Request(r, body, &req))
+		req := requestOf(t, g, r, body)
 		require.Equal(t, Operation, req.Operation)
 		f, err := req.Input.Fingerprint(claim.CurrentFingerprint)
 		require.NoError(t, err)
@@ -438,12 +458,8 @@ func TestUpstreams(t *testing.T) {
 		_, err := ReadUpstream(bad)
 		require.Error(t, err, bad)
 	}
-	at, err := ReadUpstream("http://x")
-	require.NoError(t, err)
-	_, err = New(Config{Upstream: at, Dedupe: "a b"})
-	require.ErrorContains(t, err, "Idempotency-Key")
-	_, err = New(Config{Upstream: &url.URL{}})
-	require.ErrorContains(t, err, "http://127.0.0.1:9000")
+	_, err := New(Config{})
+	require.ErrorContains(t, err, "gateway.upstream is missing")
 }
 
 func TestAnAttemptEndsWithItsLease(t *testing.T) {

@@ -149,7 +149,9 @@ func TestAReplyThatDripsIsUnknown(t *testing.T) {
 		}
 		return false
 	})
-	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), func(c *Config) { c.Timeout = 100 * time.Millisecond }), post("/one", "{}"))
+	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), func(c *Config) {
+		c.Settings.Routes = []Route{{Match: "POST /", Timeout: 100 * time.Millisecond}}
+	}), post("/one", "{}"))
 	require.IsType(t, &claim.Unknown{}, got)
 	require.Equal(t, "reply_broken", got.(*claim.Unknown).Reason)
 	require.Len(t, s.requests(), 1)

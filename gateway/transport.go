@@ -93,7 +93,7 @@ func (g *Gateway) newPass() http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // also what cannot be parsed
-			pr.SetURL(g.c.Upstream)
+			pr.SetURL(g.at(g.c.Region))
 			forward(pr)
 			hide(pr.Out.Header)
 			pr.Out.Trailer = pr.In.Trailer // the map, whose values arrive behind the body

@@ -123,7 +123,7 @@ var libraries = []struct {
 	{"github.com/stripe/stripe-go", []string{"payment/psp/stripe"}, "one room per provider"},
 	{"github.com/secure-systems-lab/", []string{"audit"}, "the format of segments is in one room"},
 	{"github.com/klauspost/compress", []string{"audit"}, "the format of segments is in one room"},
-	{"github.com/coreos/go-oidc", []string{"internal/console"}, "who may look is decided where pages are"},
+	{"github.com/coreos/go-oidc", []string{"internal/console", "internal/node"}, "who may look is decided where pages are, and tokens of a gateway's callers are verified by assembly"},
 	{"golang.org/x/oauth2", []string{"internal/console"}, "who may look is decided where pages are"},
 	{"github.com/chromedp", []string{"e2e"}, "only tests look through a browser"},
 	{"github.com/getkin/kin-openapi", []string{"e2e"}, "only tests hold answers against the document"},

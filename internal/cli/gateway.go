@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -20,8 +19,9 @@ import (
 )
 
 type gatewayCommand struct {
-	Upstream      string `required:"" placeholder:"URL" help:"Base URL of the API to guard, as in http://127.0.0.1:9000."`
-	DedupeHeader  string `placeholder:"NAME" help:"Header by which the API recognises a repeat for at least 24 h: a request in doubt is sent again with it. Idempotency-Key gets the caller's key, any other header one of Homeward's."`
+	Config        string `type:"path" help:"Settings file (YAML), with the rules of routes under gateway. docs/GATEWAY.md describes them."`
+	Upstream      string `placeholder:"URL" help:"Base URL of the API to guard, as in http://127.0.0.1:9000. Required, unless --config names it."`
+	DedupeHeader  string `placeholder:"NAME" help:"Header by which the API recognises a repeat for at least 24 h, where no route of --config says: a request in doubt is sent again with it. Idempotency-Key gets the caller's key, any other header one of Homeward's."`
 	Data          string `type:"path" default:"homeward-gateway" help:"Directory for all data. Who starts with another one starts without the keys of before: their retries would be sent again."`
 	Regions       int    `default:"1" help:"Regions in this process, from 1 to 3. Each has an address of its own."`
 	Listen        string `default:"127.0.0.1:8081" help:"Address of the first region; the others take the ports after it. Port 0 takes free ones."`
@@ -30,47 +30,52 @@ type gatewayCommand struct {
 	Console       string `placeholder:"HOST:PORT" help:"Address of the console, on this machine; default: eleven ports after --listen. off: none."`
 }
 
-// gatewayGenerations is how many releases under one key stay releases: an upstream that is away
-// releases a key with each retry, and no bank counts those.
-const gatewayGenerations = 1 << 20
-
 const opensGateway = "the gateway: anybody can send requests to the upstream through it"
 
 func (c *gatewayCommand) Run(ctx context.Context, io streams) error {
-	upstream, err := gateway.ReadUpstream(c.Upstream)
-	if err != nil {
-		return fmt.Errorf("--upstream: %w", err)
+	if c.Upstream != "" {
+		if _, err := gateway.ReadUpstream(c.Upstream); err != nil {
+			return fmt.Errorf("--upstream: %w", err)
+		}
 	}
-	settings, err := node.LoadSettings("", os.Environ())
+	if err := gateway.CheckDedupe(c.DedupeHeader); err != nil {
+		return fmt.Errorf("--dedupe-header: %w", err)
+	}
+	all, credentials, err := node.LoadGatewaySettings(c.Config, os.Environ(), c.change)
 	if err != nil {
 		return err
 	}
+	if !all.Gateway.On() {
+		return errors.New("there is no API to guard: name it with --upstream, or as gateway.upstream in the file of --config")
+	}
+	settings := all.Settings
 	if c.Regions < 1 || c.Regions > len(settings.Regions) {
 		return fmt.Errorf("--regions must be from 1 to %d, is %d", len(settings.Regions), c.Regions)
 	}
 	settings.Regions = settings.Regions[:c.Regions]
-	settings.Policy.MaxGenerations = gatewayGenerations
-	// The upstream limits its callers, and their headers.
-	settings.Limits.TenantRate, settings.Limits.TenantBurst, settings.Limits.HeaderBytes = 0, 0, http.DefaultMaxHeaderBytes
+	through, listener, err := node.OpenGateway(all.Gateway, credentials, warnings(io))
+	if err != nil {
+		return err
+	}
 	flush, err := telemetry.Setup(ctx, telemetry.Process{Version: build.Version(), Log: warnings(io), AllowPlaintext: true})
 	if err != nil {
 		return err
 	}
 	defer flush()
 	d, err := lab.StartDemo(ctx, lab.DemoConfig{
-		Settings: settings, Data: c.Data, Listen: c.Listen, RPCListen: c.RPCListen, MetricsListen: c.MetricsListen, Console: c.Console, Gateway: &gateway.Config{Upstream: upstream, Dedupe: c.DedupeHeader},
+		Settings: settings, Data: c.Data, Listen: c.Listen, RPCListen: c.RPCListen, MetricsListen: c.MetricsListen, Console: c.Console, Gateway: through, GatewayTLS: listener,
 		Logger: warnings(io), OwnProcess: true, Commands: atNode,
 		Fatal: func(err error) { os.Exit(fail(io, err)) }, // as in the demo
 	})
 	if err != nil {
 		return err
 	}
-	all := []opened{{d.MetricsAddr(), opensMetrics}}
+	addrs := []opened{{d.MetricsAddr(), opensMetrics}}
 	for _, n := range d.Nodes {
-		all = append(all, opened{n.APIAddr(), opensGateway})
+		addrs = append(addrs, opened{n.APIAddr(), opensGateway})
 	}
-	warnOpened(io, all...)
-	if err := c.welcome(io, d, settings); err != nil {
+	warnOpened(io, addrs...)
+	if err := c.welcome(io, d, &all, settings); err != nil {
 		return errors.Join(err, d.Stop(ctx))
 	}
 	<-ctx.Done()
@@ -82,20 +87,34 @@ func (c *gatewayCommand) Run(ctx context.Context, io streams) error {
 	return nil
 }
 
+// change puts what the command line says in the place of what a file does.
+func (c *gatewayCommand) change(s *gateway.Settings) {
+	if c.Upstream != "" {
+		s.Upstream = c.Upstream
+	}
+	if c.DedupeHeader != "" {
+		s.Dedupe(c.DedupeHeader)
+	}
+}
+
 //go:embed gateway.txt
 var gatewayText string
 
 var gatewayTemplate = template.Must(template.New("gateway").Parse(gatewayText))
 
 // welcome prints all addresses and the commands to paste.
-func (c *gatewayCommand) welcome(io streams, d *lab.Demo, s node.Settings) error {
+func (c *gatewayCommand) welcome(io streams, d *lab.Demo, all *node.GatewaySettings, s node.Settings) error {
+	scheme := "http://"
+	if all.Gateway.TLS.Cert != "" {
+		scheme = "https://"
+	}
 	var regions []place
 	for _, r := range s.Regions {
 		n := d.Region(r.Name)
-		regions = append(regions, place{r.Name, "http://" + n.APIAddr(), n.RPCAddr(), r.Code})
+		regions = append(regions, place{r.Name, scheme + n.APIAddr(), n.RPCAddr(), r.Code})
 	}
 	say := map[string]any{
-		"Upstream": c.Upstream, "Regions": regions, "Entry": regions[0], "Other": regions[len(regions)-1], "Own": strings.TrimSuffix(gateway.Own, "/"),
+		"Upstream": all.Gateway.Guarded(), "Routes": len(all.Gateway.Routes), "Regions": regions, "Entry": regions[0], "Other": regions[len(regions)-1], "Own": strings.TrimSuffix(gateway.Own, "/"),
 		"Order": "order-" + strconv.FormatInt(time.Now().UnixMilli(), 36), "Data": d.Data, "Console": d.ConsoleURL(), "Metrics": "http://" + d.MetricsAddr() + "/metrics",
 	}
 	var lines strings.Builder

@@ -148,6 +148,14 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 		res.failStripe(err, &p)
 		return
 	}
+	if res.dialect != "" {
+		out := res.dialect.Spell(&p, res.key)
+		for name, value := range out.Header {
+			res.set(name, value)
+		}
+		res.send(out.Status, out.ContentType, out.Body)
+		return
+	}
 	if said != nil && said.challenge {
 		h["Www-Authenticate"] = []string{"Bearer"}
 	}

@@ -1,8 +1,11 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -29,14 +32,57 @@ func NewGateway(c Config, through *gateway.Gateway) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	g := &gated{s, through}
+	key := gateway.Own + "idempotency-keys/{key}"
 	s.mountAll([]route{
-		{"GET", gateway.Own + "idempotency-keys/{key}", s.inspect, true},
+		{"GET", key, g.owned(s.inspect), true},
+		{"POST", key + "/cancel", g.owned(g.cancelKey), true},
 		{"GET", gateway.Own + "errors", errorIndex, true},
 		{"GET", gateway.Own + "errors/{error}", errorPage, true},
 		{"GET", gateway.Own + "livez", live, true},
 		{"GET", gateway.Own + "readyz", s.ready, true},
 	})
-	return &gated{s, through}, nil
+	return g, nil
+}
+
+// owned is h for the tenant that the gateway's own paths are of.
+func (g *gated) owned(h handler) handler {
+	return func(res *response, r *http.Request) error {
+		res.words = gatewayWords
+		if err := g.admit(res, r, g.through.OwnTenant); err != nil {
+			return err
+		}
+		return h(res, r)
+	}
+}
+
+// admit finds the tenant of a request, and charges the request to its rate.
+func (g *gated) admit(res *response, r *http.Request, tenant func(*http.Request) (id, name string, err error)) error {
+	id, name, err := tenant(r)
+	switch {
+	case errors.Is(err, gateway.ErrNoIdentity):
+		return refuse(problem.Unauthorized, err.Error())
+	case err != nil:
+		g.Logger.WarnContext(r.Context(), "a token cannot be verified", "error", err)
+		p := problem.New(problem.StoreUnavailable, "The keys that verify tokens cannot be read now. Nothing was sent; send the request again.")
+		p.RetryAfter = retryStore
+		return &refusal{Problem: p}
+	}
+	res.tenant = claim.Tenant{ID: id, Name: name}
+	if g.Tenant != nil {
+		// Without an answer the router may still reach the rows, in another region.
+		if known, err := g.Tenant(r.Context(), id, name); err == nil {
+			res.tenant = known
+		} else {
+			g.Logger.WarnContext(r.Context(), "a tenant's row cannot be read or made", "tenant", id, "error", err)
+		}
+	}
+	if wait := g.rates.take(&res.tenant, g.Now()); wait > 0 {
+		p := problem.New(problem.RateLimited, "This account sends requests faster than its rate allows; slow down.")
+		p.RetryAfter = wait
+		return &refusal{Problem: p}
+	}
+	return nil
 }
 
 // ServeHTTP answers one request.
@@ -47,13 +93,12 @@ func (g *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			g.fail(res, r, refuse(problem.InvalidRequest, "The request's target is neither a path nor an address; begin it with a slash."))
 		})
 	case strings.HasPrefix(r.URL.Path, gateway.Own):
-		g.serve(w, r, func(res *response) {
-			res.tenant.ID = gateway.Tenant
-			g.mux.ServeHTTP(res, r)
-		})
-	case g.through.Guards(r):
-		g.serve(w, r, func(res *response) { g.guarded(res, r) })
+		g.serve(w, r, func(res *response) { g.mux.ServeHTTP(res, r) })
 	default:
+		if c := g.through.Match(r); c != nil {
+			g.serve(w, r, func(res *response) { g.guarded(res, r, c) })
+			return
+		}
 		// A stream lasts as long as it does, both ways at once: the server's time-outs and its order
 		// are for requests that it reads itself. A writer without a connection, a test's, has none.
 		control := http.NewResponseController(w)
@@ -67,33 +112,49 @@ func (g *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // guardedRoute stands for the path in spans and metrics, as a path of the upstream may hold anything.
 const guardedRoute = "guarded"
 
-func (g *gated) guarded(res *response, r *http.Request) {
+func (g *gated) guarded(res *response, r *http.Request, c *gateway.Call) {
 	defer func() { g.measure(guardedRoute, res, r) }()
-	res.tenant.ID, res.words = gateway.Tenant, gatewayWords
+	res.words, res.dialect = gatewayWords, c.Dialect()
+	admitted := g.admit(res, r, c.Tenant)
 	r, sp := g.traced(res, r, guardedRoute)
 	defer func() { g.ended(sp, guardedRoute, res, r) }()
-	a := Answer{Began: res.began, Operation: gateway.Operation, Tenant: gateway.Tenant, ServedBy: g.Region}
-	if err := g.finish(res, r, &a, g.call(res, r, &a)); err != nil {
+	a := Answer{Began: res.began, Operation: gateway.Operation, Tenant: res.tenant.ID, ServedBy: g.Region}
+	err := admitted
+	if err == nil {
+		err = g.call(res, r, c, &a)
+	}
+	if err := g.finish(res, r, &a, err); err != nil {
 		g.fail(res, r, err)
 	}
 }
 
 // call answers a guarded request, and fills in a.
-func (g *gated) call(res *response, r *http.Request, a *Answer) error {
-	value, err := idempotencyKey(r)
+func (g *gated) call(res *response, r *http.Request, c *gateway.Call, a *Answer) error {
+	if c.Route.Key.Member == "" { // before the body, which may be long
+		if _, _, err := c.Key(r, nil); err != nil {
+			return err
+		}
+	}
+	body, err := g.rawBody(res, r, g.tenants, c.BodyLimit())
 	if err != nil {
 		return err
 	}
-	a.Key = value
-	res.set(headerKey, r.Header[headerKey][0])
-	body, err := g.rawBody(res, r, g.tenants, g.Limits.Body)
+	sent, value, err := c.Key(r, body)
 	if err != nil {
 		return err
 	}
-	req := claim.Request{Key: claim.Key{Tenant: gateway.Tenant, Value: value}, TraceParent: traceparent(r), Began: res.began}
+	if value == "" { // its member is not there, and the route lets that pass
+		g.unguarded(res, r, body, "")
+		return nil
+	}
+	a.Key, res.key = value, sent
+	if values := r.Header[headerKey]; len(values) == 1 {
+		res.set(headerKey, values[0])
+	}
+	req := claim.Request{Key: claim.Key{Tenant: res.tenant.ID, Value: value}, TraceParent: traceparent(r), Began: res.began}
 	req.Stamp, _ = claim.ReadStamp(value)
-	if err := g.through.Request(r, body, &req); err != nil {
-		return err
+	if err := c.Request(r, body, sent, &req); err != nil {
+		return g.orOpen(res, r, c, body, err)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), g.Limits.Request)
 	defer cancel()
@@ -101,14 +162,59 @@ func (g *gated) call(res *response, r *http.Request, a *Answer) error {
 	a.Hops, a.Home = reply.Hops, reply.Home
 	if err != nil {
 		res.setRoute(&reply)
-		return err
+		if errors.Is(err, claim.ErrUnknownTenant) { // its row could not be made above
+			p := problem.New(problem.StoreUnavailable, gatewayWords[problem.StoreUnavailable])
+			p.RetryAfter = retryStore
+			err = &refusal{Problem: p}
+		}
+		return g.orOpen(res, r, c, body, err)
 	}
 	if !reply.Response.Sendable() {
 		return fmt.Errorf("reply from %s is incomplete: status %d", reply.ServedBy, reply.Response.Status)
 	}
 	a.ServedBy, a.Replayed = reply.ServedBy, reply.Replayed
+	if p, own := gateway.OwnError(&reply.Response); own {
+		a.Code = p.Code
+		reply.Response = res.spelled(&p)
+	}
 	res.sendReply(&reply)
 	return nil
+}
+
+// headerUnguarded says why a request was sent without a claim.
+const headerUnguarded = "Homeward-Unguarded"
+
+// orOpen is err, unless the route is open while no claim can be made: then the request passes.
+func (g *gated) orOpen(res *response, r *http.Request, c *gateway.Call, body []byte, err error) error {
+	p, _ := problemOf(err)
+	if !c.Open() || p.Code != problem.StoreUnavailable && p.Code != problem.HomeUnavailable {
+		return err
+	}
+	g.Logger.WarnContext(r.Context(), "a request was sent unguarded, as its route is open while no claim can be made", "tenant", res.tenant.ID, "error", err)
+	g.open.Add(1, string(p.Code))
+	g.unguarded(res, r, body, string(p.Code))
+	return nil
+}
+
+// unguarded sends a request whose body has been read to the upstream, as it came. why is a problem's
+// code; "": its route lets it pass.
+func (g *gated) unguarded(res *response, r *http.Request, body []byte, why string) {
+	if why != "" {
+		res.set(headerUnguarded, why)
+	}
+	out := r.Clone(r.Context())
+	out.Body, out.ContentLength, out.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	g.through.ServeHTTP(res, out)
+}
+
+// spelled is a problem in the dialect of the request's route.
+func (res *response) spelled(p *problem.Problem) claim.Response {
+	said := res.dialect.Spell(p, res.key)
+	out := claim.Response{Status: said.Status, Body: said.Body, Header: []claim.HeaderField{{Name: "Content-Type", Value: said.ContentType}}}
+	for name, value := range said.Header {
+		out.Header = append(out.Header, claim.HeaderField{Name: name, Value: value})
+	}
+	return out
 }
 
 // gatewayWords are the details of problems that speak of payments elsewhere.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
@@ -27,6 +28,9 @@ type response struct {
 	stripe *stripeExchange
 	// words replace the details of problems; nil: none are.
 	words map[problem.Code]string
+	// dialect spells problems of a gateway, about the request with this key.
+	dialect gateway.Dialect
+	key     string
 }
 
 // set sets a header.

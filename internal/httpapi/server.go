@@ -59,6 +59,9 @@ type Notices interface {
 type Config struct {
 	Tenants Tenants
 	Router  Router
+	// Tenant reads the row of a gateway's tenant, and makes it for one that it has not seen. nil: all
+	// tenants have the default limits.
+	Tenant func(ctx context.Context, id, name string) (claim.Tenant, error)
 	// List lists a tenant's charges; payment.Present.Charges does.
 	List func(context.Context, payment.List) (page []json.RawMessage, more bool, err error)
 	// Region is the entry region, RegionCode its code.
@@ -117,6 +120,7 @@ type server struct {
 	mux       *http.ServeMux
 	took      *meter.Histogram
 	closed    *meter.Counter
+	open      *meter.Counter
 }
 
 // New returns the API. It is safe for concurrent use and runs nothing in the
@@ -181,6 +185,7 @@ func newServer(c Config) (*server, error) {
 		mux:       http.NewServeMux(),
 		took:      c.Meters.Histogram(meter.HTTPDuration),
 		closed:    c.Meters.Counter(meter.FailClosed),
+		open:      c.Meters.Counter(meter.Unguarded),
 	}
 	return s, nil
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,9 +34,10 @@ type DemoConfig struct {
 	// Listen, PSPListen and MetricsListen are as the flags of homeward demo. PSP is the URL of a
 	// simulator to use; "": one is started.
 	Listen, PSPListen, MetricsListen, PSP string
-	// Gateway has the URL of the API that the regions guard; there is no simulator then, and no
-	// API of payments. Nil: they are a demo of payments.
-	Gateway *gateway.Config
+	// Gateway has the API that the regions guard; there is no simulator then, and no API of payments.
+	// Nil: they are a demo of payments. GatewayTLS is of the regions' listeners; nil: plain HTTP.
+	Gateway    *gateway.Config
+	GatewayTLS *tls.Config
 	// RPCListen is the address of the first region's RPC listener, on this machine; the
 	// others take the ports after it. "" is port 7081, and a free port for each that is
 	// taken.
@@ -179,8 +181,7 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 		names = append(names, r.Name)
 	}
 	if d.c.Gateway != nil {
-		c.Gateway = d.c.Gateway
-		c.Tenants = []node.ClusterTenant{{Tenant: claim.Tenant{ID: gateway.Tenant, Name: d.c.Gateway.Upstream.Host, Registrar: names[0]}}}
+		c.Gateway, c.GatewayTLS = d.c.Gateway, d.c.GatewayTLS
 	} else {
 		c.Payments = node.Payments{Providers: psp.Providers{d.provider}, Notifiers: map[string]psp.Notifier{"simulator": d.provider}}
 		for _, t := range merchants(names) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/region"
@@ -116,10 +117,11 @@ func (f *follower) takes() error {
 // inHand counts the requests in progress.
 type inHand struct{ requests, forwards atomic.Int64 }
 
-// counting counts requests to the API, not probes.
-func (h *inHand) counting(api http.Handler) http.Handler {
+// counting counts requests to the API, not probes. All of a gateway's are the upstream's, but for those
+// to its own paths.
+func (h *inHand) counting(api http.Handler, gates bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/v1/") {
+		if strings.HasPrefix(r.URL.Path, "/v1/") && !gates || gates && !strings.HasPrefix(r.URL.Path, gateway.Own) {
 			h.requests.Add(1)
 			defer h.requests.Add(-1)
 		}

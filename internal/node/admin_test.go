@@ -138,11 +138,16 @@ func TestDrainingIsAnnounced(t *testing.T) {
 func TestProbesDoNotCountAsRequests(t *testing.T) {
 	var h inHand
 	var during int64
-	api := h.counting(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { during = h.requests.Load() }))
-	for path, want := range map[string]int64{"/v1/charges": 1, "/v1/charges/ch_1": 1, "/readyz": 0, "/livez": 0} {
-		api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
-		require.Equal(t, want, during, path)
-		require.Zero(t, h.requests.Load())
+	for gates, paths := range map[bool]map[string]int64{
+		false: {"/v1/charges": 1, "/v1/charges/ch_1": 1, "/readyz": 0, "/livez": 0},
+		true:  {"/v1/charges": 1, "/orders": 1, "/readyz": 1, "/_homeward/readyz": 0, "/_homeward/livez": 0},
+	} {
+		api := h.counting(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { during = h.requests.Load() }), gates)
+		for path, want := range paths {
+			api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
+			require.Equal(t, want, during, "%v %s", gates, path)
+			require.Zero(t, h.requests.Load())
+		}
 	}
 }
 

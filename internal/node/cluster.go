@@ -259,8 +259,12 @@ func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start s
 	if len(k.Nodes) == 0 {
 		console = c.Console
 	}
+	payments := c.Payments
+	if payments.Gateway != nil {
+		payments.Accounts = k.DB
+	}
 	return Start(ctx, Config{
-		Console: console, Tuning: c.Tuning, Payments: c.Payments, Name: name + "-" + start, Region: home, APIListen: cmp.Or(at.Listen, beside("")),
+		Console: console, Tuning: c.Tuning, Payments: payments, Name: name + "-" + start, Region: home, APIListen: cmp.Or(at.Listen, beside("")),
 		Peering: Peering{
 			RPCListen: cmp.Or(at.RPCListen, beside("")), GossipListen: beside(at.RPCListen), Seeds: seeds, LocalGossip: true,
 			Network: c.Network, WrapTransport: c.WrapTransport,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
@@ -85,12 +86,16 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 	for _, p := range m.providers {
 		providers, notifiers[p.Name()] = append(providers, p), p
 	}
-	return Config{
+	c := Config{
 		AuditObjects: m.auditObjects(), AuditKeys: m.auditKeys, RunsBook: m.runs.Book(),
 		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
 		Payments: Payments{Providers: providers, Failover: settings.failover(), Notifiers: notifiers}, Sinks: m.sinks.kinds, LeaveProviders: settings.LeaveProviders,
 		Seal: m.seal, Logger: log,
 	}
+	if settings.Gateway.On() {
+		c.Limits.HeaderBytes, c.Accounts = http.DefaultMaxHeaderBytes, m.db
+	}
+	return c
 }
 
 // close closes the database last.

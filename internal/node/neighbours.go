@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/parts"
@@ -145,6 +146,7 @@ func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 // acting is what this node does on the rows that it can reach, without a forward.
 type acting struct {
 	*claim.Service
+	gateway  *gateway.Gateway // nil: the node is none
 	present  payment.Present
 	canceler notice.Canceler
 }
@@ -158,13 +160,16 @@ func (n *Node) acting() acting {
 		return n.routes.Inspect(ctx, key, hint)
 	}
 	return acting{
-		n.service, payment.Present{Claims: n.service, Books: c.Store, Home: c.home, Homes: c.homes},
+		n.service, n.gateway, payment.Present{Claims: n.service, Books: c.Store, Home: c.home, Homes: c.homes},
 		notice.Canceler{Claims: n.service, Compensator: c.compensator(do, inspect, n.log), ErrorPages: c.ErrorPages},
 	}
 }
 
 // Do replaces the service's method, which does not refund the charge of a key that is given up.
 func (a acting) Do(ctx context.Context, home string, req *claim.Request) (claim.Reply, error) {
+	if req.Operation == claim.CancelKey && a.gateway != nil {
+		return gateway.Cancel(ctx, a.Service, home, req)
+	}
 	if req.Operation == claim.CancelKey {
 		return a.canceler.Cancel(ctx, home, req)
 	}

@@ -6,6 +6,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/homeward-io/homeward/audit"
@@ -124,8 +126,18 @@ type Payments struct {
 	// Notifiers verify and parse providers' webhooks, by the name in the path.
 	Notifiers map[string]psp.Notifier
 	// Gateway makes the node a gateway in front of another API, in place of the API of payments.
-	// The node sets what of it is its own: all but Upstream and Timeout. Nil: it is none.
+	// The node sets what of it is its own: all but Settings, Service and Verify. Nil: it is none.
 	Gateway *gateway.Config
+	// GatewayTLS is of the gateway's listener; nil: it is plain HTTP.
+	GatewayTLS *tls.Config
+	// Accounts has the rows of a gateway's tenants.
+	Accounts Accounts
+}
+
+// Accounts reads and makes the rows of tenants; a deployment does.
+type Accounts interface {
+	Tenant(ctx context.Context, id string) (claim.Tenant, error)
+	PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error
 }
 
 // Node is a running node of one region. Its parts set its fields, in their order.
@@ -144,6 +156,7 @@ type Node struct {
 	transport   http.RoundTripper // of forwards
 	peers       *region.Peers
 	gateway     *gateway.Gateway // nil: the node is none
+	accounts    accounts         // of the gateway
 	service     *claim.Service
 	routes      *router.Router
 	background  background
@@ -249,10 +262,11 @@ func (n *Node) readRegions(ctx context.Context) (parts.Stop, error) {
 func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 	if n.c.Gateway != nil {
 		g := *n.c.Gateway
-		g.Seal, g.RetryAfter, g.Logger = n.c.Seal, n.c.Policy.TryAgainAfter(), n.log
+		g.Region, g.Seal, g.RetryAfter, g.Logger = n.c.Region, n.c.Seal, n.c.Policy.TryAgainAfter(), n.log
 		if n.gateway, err = gateway.New(g); err != nil {
 			return nil, err
 		}
+		n.accounts.rows, _ = lru.New[string, cachedTenant](maxAccounts) // it fails for a size below 1 alone
 	}
 	if n.service, err = n.c.service(n.guard, n.gateway, n.log); err != nil {
 		return nil, err
@@ -290,6 +304,7 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	var api http.Handler
 	var err error
 	if n.gateway != nil {
+		of.Tenant = n.gatewayTenant
 		api, err = httpapi.NewGateway(of, n.gateway)
 	} else {
 		api, err = httpapi.New(of)
@@ -297,12 +312,13 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := httpapi.NewServer(c.APIListen, n.hand.counting(api), c.Limits, n.log)
+	server := httpapi.NewServer(c.APIListen, n.hand.counting(api, n.gateway != nil), c.Limits, n.log)
 	if n.gateway != nil { // gRPC passes, also without TLS
 		server.Protocols = new(http.Protocols)
 		server.Protocols.SetHTTP1(true)
 		server.Protocols.SetHTTP2(true)
 		server.Protocols.SetUnencryptedHTTP2(true)
+		server.TLSConfig = c.GatewayTLS
 	}
 	n.serve("api", server, n.apiListener)
 	return func(ctx context.Context) error { return shutdown(ctx, server) }, nil

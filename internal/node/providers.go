@@ -39,8 +39,11 @@ type configuredProvider struct {
 	at, key, webhooks string
 }
 
-// providers returns those of the settings, the default first and the others by name.
+// providers returns those of the settings, the default first and the others by name. A gateway has none.
 func (s *ServeSettings) providers() []configuredProvider {
+	if s.Gateway.On() {
+		return nil
+	}
 	if len(s.Providers) == 0 {
 		return []configuredProvider{{s.Provider, "provider", ProviderKey, ProviderWebhooks}}
 	}

@@ -96,6 +96,11 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	if c.Console, err = settings.Console.open(certs, s.secrets.OIDC, s.log); err != nil {
 		return nil, err
 	}
+	if settings.Gateway.On() {
+		if c.Gateway, c.GatewayTLS, err = OpenGateway(settings.Gateway, s.secrets.Gateway, s.log); err != nil {
+			return nil, err
+		}
+	}
 	if s.node, err = Start(ctx, c); err != nil {
 		return nil, err
 	}

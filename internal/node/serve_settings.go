@@ -19,6 +19,7 @@ import (
 	"github.com/knadh/koanf/v2"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
@@ -44,7 +45,10 @@ type ServeSettings struct {
 	// LeaveProviders are names that were in use and may have open work, and that this node
 	// is to start without all the same.
 	LeaveProviders []string `koanf:"leave_providers"`
-	Tuning         `koanf:",flatten,squash"`
+	// Gateway makes the node a gateway in front of another API, in place of the API of payments: then
+	// it calls no provider.
+	Gateway gateway.Settings `koanf:"gateway"`
+	Tuning  `koanf:",flatten,squash"`
 	// Seal: stored values are sealed, with [SealKeys]; otherwise they are stored in clear
 	// text.
 	Seal bool `koanf:"seal"`
@@ -196,6 +200,7 @@ func DefaultServeSettings() ServeSettings {
 		},
 		Providers:      map[string]ProviderSettings{},
 		LeaveProviders: []string{},
+		Gateway:        gateway.DefaultSettings(),
 		Tuning:         tuning,
 		Seal:           true,
 		Drain:          45 * time.Second,
@@ -255,6 +260,7 @@ func (s ServeSettings) Validate() error {
 		s.Policy.Validate(),
 		s.Outbox.validate(),
 		s.validateProviders(),
+		s.gatewayMistakes(),
 		s.callTimes(),
 		s.Compensations.validate(),
 		s.Events.validate(s.Policy),
@@ -380,6 +386,9 @@ func (s ServeSettings) callTimes() error {
 		}
 	}
 	var errs []error
+	if s.Gateway.On() && gateway.DefaultTimeout >= bound {
+		errs = append(errs, fmt.Errorf("settings: %s must be above %v, which an upstream may take to answer a gateway, is %v", why, gateway.DefaultTimeout, bound))
+	}
 	for _, p := range s.providers() {
 		if p.Timeout >= bound {
 			errs = append(errs, fmt.Errorf("settings: %s.timeout must be below %v, which is %s, is %v", p.at, bound, why, p.Timeout))
@@ -440,6 +449,9 @@ func (s ServeSettings) YAML() ([]byte, error) {
 // policy is the policy of claims, completed from other settings.
 func (s ServeSettings) policy() claim.Policy {
 	p := s.Policy
+	if s.Gateway.On() {
+		p.MaxGenerations = max(p.MaxGenerations, gatewayGenerations)
+	}
 	if s.Objects == "" {
 		p.InlineBody = math.MaxInt // there is no other place for a body
 	}
@@ -483,6 +495,8 @@ type Secrets struct {
 	AuditKeys string
 	// OIDC is the value of the variable [OIDCSecret].
 	OIDC string
+	// Gateway is the value of the variable [GatewayCredentials].
+	Gateway string
 }
 
 func readSecrets(environ []string) (Secrets, error) {
@@ -492,7 +506,7 @@ func readSecrets(environ []string) (Secrets, error) {
 		errs = append(errs, err)
 		return value
 	}
-	s := Secrets{DatabaseURL: read(DatabaseURL), SealKeys: read(SealKeys), AuditKeys: read(AuditKeys), OIDC: read(OIDCSecret)}
+	s := Secrets{DatabaseURL: read(DatabaseURL), SealKeys: read(SealKeys), AuditKeys: read(AuditKeys), OIDC: read(OIDCSecret), Gateway: read(GatewayCredentials)}
 	if key := read(GossipKey); key != "" {
 		for text := range strings.SplitSeq(key, ",") {
 			one, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
@@ -502,7 +516,8 @@ func readSecrets(environ []string) (Secrets, error) {
 			s.GossipKeys = append(s.GossipKeys, one)
 		}
 	}
-	errs = append(errs, checkSealKeys(s.SealKeys))
+	_, _, herr := gateway.ReadService(s.Gateway)
+	errs = append(errs, checkSealKeys(s.SealKeys), herr)
 	if s.AuditKeys != "" {
 		_, err := ParseAuditKeys(s.AuditKeys)
 		errs = append(errs, err)
@@ -533,6 +548,9 @@ func (s Secrets) Missing(settings ServeSettings) error {
 	}
 	if settings.Audit.Bucket != "" && s.AuditKeys == "" {
 		errs = append(errs, fmt.Errorf("there is no key to sign the audit with: set %s; make one with: homeward audit key", AuditKeys))
+	}
+	if settings.Gateway.NeedsService() && s.Gateway == "" {
+		errs = append(errs, fmt.Errorf("a route of the gateway recovers with the service's credentials, and there are none: set %s, as in Authorization: Bearer …", GatewayCredentials))
 	}
 	if settings.Console.Listen != "" && settings.Console.OIDC.Issuer != "" && s.OIDC == "" {
 		errs = append(errs, fmt.Errorf("there is no client secret for %s: set %s", settings.Console.OIDC.Issuer, OIDCSecret))
@@ -578,13 +596,14 @@ func onLoopback(addr string) bool {
 // secretNames are the variables of secrets, with the settings for which they are often
 // mistaken.
 var secretNames = map[string][]string{
-	DatabaseURL:      {"database_url", "database.url", "database.dsn", "database.user", "database.password"},
-	GossipKey:        {"gossip_key", "gossip.key", "gossip.secret_key", "gossip.secret"},
-	ProviderKey:      {"provider_key", "provider.key", "provider.api_key", "provider.secret"},
-	ProviderWebhooks: {"provider_webhook_secret", "provider.webhook_secret", "provider.webhooks.secret"},
-	SealKeys:         {"seal_keys", "seal_key", "seal.keys", "seal.key"},
-	AuditKeys:        {"audit_keys", "audit_key", "audit.keys", "audit.key", "audit.signing_key"},
-	OIDCSecret:       {"oidc_secret", "console.oidc.secret", "console.oidc.client_secret"},
+	DatabaseURL:        {"database_url", "database.url", "database.dsn", "database.user", "database.password"},
+	GossipKey:          {"gossip_key", "gossip.key", "gossip.secret_key", "gossip.secret"},
+	ProviderKey:        {"provider_key", "provider.key", "provider.api_key", "provider.secret"},
+	ProviderWebhooks:   {"provider_webhook_secret", "provider.webhook_secret", "provider.webhooks.secret"},
+	SealKeys:           {"seal_keys", "seal_key", "seal.keys", "seal.key"},
+	AuditKeys:          {"audit_keys", "audit_key", "audit.keys", "audit.key", "audit.signing_key"},
+	GatewayCredentials: {"gateway_credentials", "gateway.credentials", "gateway.service"},
+	OIDCSecret:         {"oidc_secret", "console.oidc.secret", "console.oidc.client_secret"},
 }
 
 // isSecret reports whether a variable, as NAME=value, is a secret's.

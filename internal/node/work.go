@@ -63,7 +63,7 @@ func (c *Config) service(guard *claim.Guard, through *gateway.Gateway, log *slog
 		Store: c.claims(guard), Blobs: c.Blobs, Policy: c.Policy, Node: c.Name, Region: c.Region, Code: c.code, Meters: c.Meters, Logger: log,
 	}
 	if through != nil {
-		cc.Executor, cc.Operations = guard.Executor(through), through.Operations()
+		cc.Executor, cc.Operations, cc.Unstopped = guard.Executor(through), through.Operations(), through.Unstopped()
 		return claim.NewService(cc)
 	}
 	of := &charges{Store: c.Store, calls: c.Store.Queue(outbox.ProviderCalls)}

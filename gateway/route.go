@@ -1,0 +1,540 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// rule is a route, complete.
+type rule struct {
+	Route
+	ask *template // nil: the upstream cannot be asked
+}
+
+// Call is a request that a gateway guards.
+type Call struct {
+	g *Gateway
+	*rule
+	wild map[string]string // what the wildcards of the route's pattern stand for
+}
+
+// matcher finds the rule of a request.
+type matcher struct{ mux *http.ServeMux }
+
+// found takes what the mux finds; it is an answer that nobody reads.
+type found struct {
+	rule *rule
+	wild map[string]string
+}
+
+func (*found) Header() http.Header         { return http.Header{} }
+func (*found) Write(b []byte) (int, error) { return len(b), nil }
+func (*found) WriteHeader(int)             {}
+
+func newMatcher(s *Settings) (m matcher, err error) {
+	m.mux = http.NewServeMux()
+	routes := slices.Clone(s.Routes)
+	for _, plain := range plainRoutes {
+		if !slices.ContainsFunc(routes, func(r Route) bool { return r.Match == plain }) {
+			routes = append(routes, Route{Match: plain})
+		}
+	}
+	for i, r := range routes {
+		one := &rule{Route: r.complete(s)}
+		if r.Ask.Path != "" {
+			if one.ask, err = newTemplate(r.Ask.Path, r.Match); err != nil {
+				return m, err
+			}
+		}
+		if err := m.add(one); err != nil {
+			return m, fmt.Errorf("settings: gateway.routes[%d] match %q: %w", i, r.Match, err)
+		}
+	}
+	return m, nil
+}
+
+// add adds a rule. The mux panics at a pattern that it does not read, or that is there already.
+func (m *matcher) add(one *rule) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	names := wildcards(one.Match)
+	m.mux.HandleFunc(one.Match, func(w http.ResponseWriter, r *http.Request) {
+		f := w.(*found)
+		f.rule, f.wild = one, make(map[string]string, len(names))
+		for _, name := range names {
+			f.wild[name] = r.PathValue(name)
+		}
+	})
+	return nil
+}
+
+// match finds the rule of r, whose path the upstream may clean: /a//b is guarded as /a/b is.
+func (m *matcher) match(r *http.Request) *found {
+	c, at := *r, *r.URL
+	at.RawPath, at.Path = cleaned(at.EscapedPath()), cleaned(at.Path)
+	c.URL = &at
+	var f found
+	m.mux.ServeHTTP(&f, &c)
+	return &f
+}
+
+func cleaned(p string) string {
+	out := path.Clean("/" + p)
+	if strings.HasSuffix(p, "/") && out != "/" {
+		out += "/"
+	}
+	return out
+}
+
+var wildcardForm = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_]*)(?:\.\.\.)?\}`)
+
+func wildcards(pattern string) (names []string) {
+	for _, m := range wildcardForm.FindAllStringSubmatch(pattern, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// Match returns the call that r is if it is guarded, and nil if it passes. gRPC always passes, and so
+// does what has no key where its route lets that pass.
+func (g *Gateway) Match(r *http.Request) *Call {
+	if isGRPC(r) {
+		return nil
+	}
+	f := g.match.match(r)
+	if f.rule == nil || f.rule.Key.Header != "" && f.rule.Key.Missing == missingPass && len(r.Header[http.CanonicalHeaderKey(f.rule.Key.Header)]) == 0 {
+		return nil
+	}
+	return &Call{g: g, rule: f.rule, wild: f.wild}
+}
+
+// Dialect is how the gateway's own errors are spelled.
+func (c *Call) Dialect() Dialect {
+	if c.Profile == "rest" {
+		return ""
+	}
+	return Dialect(c.Profile)
+}
+
+// Open reports whether the request is sent unguarded while no claim can be made.
+func (c *Call) Open() bool { return c.StoreAway == storeOpen }
+
+// BodyLimit is the longest body, in bytes.
+func (c *Call) BodyLimit() int64 { return c.BodyBytes }
+
+// ErrNoIdentity: the request does not show whose it is; its text is one line for the caller.
+var ErrNoIdentity = errors.New("the request does not say whose it is")
+
+// identityError is ErrNoIdentity with its reason.
+type identityError struct{ reason string }
+
+func (e *identityError) Error() string { return e.reason }
+
+// Is reports whether target is ErrNoIdentity.
+func (*identityError) Is(target error) bool { return target == ErrNoIdentity }
+
+// Tenant is the tenant of a request, and the name that its caller has there. The error is
+// [ErrNoIdentity], or of the keys by which tokens are verified.
+func (c *Call) Tenant(r *http.Request) (id, name string, err error) {
+	return c.g.tenant(r, c.Route.Tenant)
+}
+
+// OwnTenant is that of a request to the gateway's own paths.
+func (g *Gateway) OwnTenant(r *http.Request) (id, name string, err error) {
+	return g.tenant(r, Route{}.complete(&g.c.Settings).Tenant)
+}
+
+func (g *Gateway) tenant(r *http.Request, t Tenant) (id, name string, err error) {
+	switch t.From {
+	case fromHeader:
+		if !g.authenticated(r) {
+			return "", "", &identityError{"Only an authenticated peer may name a tenant: show a client certificate, or come through a trusted proxy."}
+		}
+		values := r.Header[http.CanonicalHeaderKey(t.Name)]
+		if len(values) != 1 || values[0] == "" {
+			return "", "", &identityError{"Send exactly one " + t.Name + " header: it names the tenant."}
+		}
+		name = values[0]
+	case fromClaim:
+		token, ok := bearer(r)
+		if !ok {
+			return "", "", &identityError{"Send an Authorization header with a bearer token."}
+		}
+		claims, err := g.c.Verify(r.Context(), token)
+		if err != nil {
+			return "", "", err
+		}
+		if name, ok = claims[t.Name].(string); !ok || name == "" {
+			return "", "", &identityError{"The token has no claim " + t.Name + "."}
+		}
+	case fromCertificate:
+		if name = nameIn(r, t.Name); name == "" {
+			return "", "", &identityError{"Show a client certificate with a name (" + t.Name + ")."}
+		}
+	default:
+		return t.Name, t.Name, nil
+	}
+	return tenantOf(name), name, nil
+}
+
+// tenantOf is the id of the tenant with a name. Ids have a form, and others than these are hashed.
+func tenantOf(name string) string {
+	if tenantForm.MatchString(name) && !strings.HasPrefix(name, hashed) {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return hashed + hex.EncodeToString(sum[:16])
+}
+
+const hashed = "t-"
+
+func bearer(r *http.Request) (string, bool) {
+	values := r.Header["Authorization"]
+	if len(values) != 1 {
+		return "", false
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	token = strings.TrimSpace(token)
+	return token, ok && strings.EqualFold(scheme, "Bearer") && token != ""
+}
+
+// authenticated reports whether the peer of r has shown a certificate, or is a trusted proxy.
+func (g *Gateway) authenticated(r *http.Request) bool {
+	if leaf(r) != nil {
+		return true
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	at, err := netip.ParseAddr(host)
+	at = at.Unmap()
+	return err == nil && slices.ContainsFunc(g.proxies, func(p netip.Prefix) bool { return p.Contains(at) })
+}
+
+// leaf is the certificate that the peer of r has shown, and the listener verified.
+func leaf(r *http.Request) *x509.Certificate {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return nil
+	}
+	return r.TLS.VerifiedChains[0][0]
+}
+
+func nameIn(r *http.Request, part string) string {
+	cert := leaf(r)
+	switch {
+	case cert == nil:
+	case part == "uri" && len(cert.URIs) > 0:
+		return cert.URIs[0].String()
+	case part == "dns" && len(cert.DNSNames) > 0:
+		return cert.DNSNames[0]
+	case part == "cn":
+		return cert.Subject.CommonName
+	}
+	return ""
+}
+
+// Key returns the key of a request with this body: as it is sent to the upstream, and as claims have
+// it. Both are "" if there is none and the route lets that pass. The error is a [*claim.KeyError].
+func (c *Call) Key(r *http.Request, body []byte) (sent, key string, err error) {
+	var text string
+	if c.Route.Key.Member != "" {
+		text = textAt(body, c.Route.Key.Member)
+	} else {
+		switch values := r.Header[http.CanonicalHeaderKey(c.Route.Key.Header)]; len(values) {
+		case 0:
+		case 1:
+			text = values[0]
+		default:
+			return "", "", claim.InvalidKey("send exactly one " + c.Route.Key.Header + " header")
+		}
+	}
+	if sent, err = claim.ParseKey(text); err != nil {
+		if errors.Is(err, claim.ErrKeyMissing) && c.Route.Key.Member != "" {
+			if c.Route.Key.Missing == missingPass {
+				return "", "", nil
+			}
+			return "", "", claim.MissingKey(fmt.Sprintf("send a JSON body whose member %s is a key of 1 to %d visible ASCII characters", c.Route.Key.Member, claim.MaxKeyLength))
+		}
+		return "", "", err
+	}
+	if c.Route.Key.Scope == scopePath {
+		return sent, atPath(sent, r.URL.EscapedPath()), nil
+	}
+	return sent, sent, nil
+}
+
+// atPath is a key that is another one at each path.
+func atPath(key, at string) string {
+	const digits = 16
+	sum := sha256.Sum256([]byte(at))
+	if scoped := key + "@" + hex.EncodeToString(sum[:digits/2]); len(scoped) <= claim.MaxKeyLength {
+		return scoped
+	}
+	sum = sha256.Sum256([]byte(key + "@" + at))
+	return hex.EncodeToString(sum[:])
+}
+
+// kind is how a body is compared and looked into: json, form, or bytes.
+func (c *Call) kind(r *http.Request) string {
+	if len(r.Header["Content-Encoding"]) > 0 {
+		return bodyBytes
+	}
+	if c.Fingerprint.Body != "" {
+		return c.Fingerprint.Body
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err != nil:
+		return bodyBytes
+	case kind == "application/json", strings.HasSuffix(kind, "+json"):
+		return bodyJSON
+	case kind == "application/x-www-form-urlencoded":
+		return bodyForm
+	}
+	return bodyBytes
+}
+
+// canonical is the canonical form of a body of this kind, and the body itself if it is none. No body is
+// another one's canonical form: that would be of the kind, too.
+func (c *Call) canonical(kind string, body []byte) (out []byte, ok bool) {
+	switch kind {
+	case bodyJSON:
+		if out, err := claim.Canonical(body, claim.CanonicalOptions{Drop: c.drop()}); err == nil {
+			return out, true
+		}
+	case bodyForm:
+		if fields, err := parseForm(body); err == nil {
+			fields = slices.DeleteFunc(fields, func(f field) bool { return slices.Contains(c.Fingerprint.Without, f.name) })
+			sort.SliceStable(fields, func(i, j int) bool { return fields[i].name < fields[j].name })
+			var b bytes.Buffer
+			for i, f := range fields {
+				if i > 0 {
+					b.WriteByte('&')
+				}
+				b.WriteString(url.QueryEscape(f.name) + "=" + url.QueryEscape(f.value))
+			}
+			return b.Bytes(), true
+		}
+	}
+	return body, false
+}
+
+func (c *Call) drop() map[string]struct{} {
+	if len(c.Fingerprint.Without) == 0 {
+		return nil
+	}
+	all := make(map[string]struct{}, len(c.Fingerprint.Without))
+	for _, name := range c.Fingerprint.Without {
+		all[name] = struct{}{}
+	}
+	return all
+}
+
+type field struct{ name, value string }
+
+// parseForm reads the fields of a form in their order, which url.ParseQuery forgets.
+func parseForm(body []byte) (fields []field, err error) {
+	for part := range strings.SplitSeq(string(body), "&") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		f := field{}
+		if f.name, err = url.QueryUnescape(name); err == nil {
+			f.value, err = url.QueryUnescape(value)
+		}
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
+// storable reports whether a body of this kind may be stored: it has none of the members that never
+// are. What cannot be looked into may have them.
+func (c *Call) storable(kind string, body []byte) bool {
+	if len(c.NeverStore) == 0 || len(body) == 0 {
+		return true
+	}
+	switch kind {
+	case bodyJSON:
+		v, ok := decode(body)
+		return ok && !c.holds(v, nil)
+	case bodyForm:
+		fields, err := parseForm(body)
+		return err == nil && !slices.ContainsFunc(fields, func(f field) bool { return c.never(formPath(f.name)) })
+	}
+	return false
+}
+
+// formPath is the path of a[b][c].
+func formPath(name string) []string {
+	return strings.FieldsFunc(name, func(r rune) bool { return r == '[' || r == ']' || r == '.' })
+}
+
+func (c *Call) holds(v any, at []string) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			here := append(slices.Clip(at), name)
+			if c.never(here) || c.holds(value, here) {
+				return true
+			}
+		}
+	case []any:
+		for _, value := range v {
+			if c.holds(value, at) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// never reports whether a member at this path is never stored.
+func (c *Call) never(at []string) bool {
+	for _, name := range c.NeverStore {
+		want := strings.Split(name, ".")
+		if len(want) > len(at) {
+			continue
+		}
+		if end := at[len(at)-len(want):]; slices.EqualFunc(want, end, strings.EqualFold) {
+			return true
+		}
+	}
+	return false
+}
+
+func decode(text []byte) (v any, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return v, d.Decode(&v) == nil
+}
+
+// at is the member of v at a JSON pointer.
+func at(v any, pointer string) (any, bool) {
+	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		switch w := v.(type) {
+		case map[string]any:
+			var ok bool
+			if v, ok = w[part]; !ok {
+				return nil, false
+			}
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(w) {
+				return nil, false
+			}
+			v = w[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// textAt is the text or number at a JSON pointer into a body, "" if there is none.
+func textAt(body []byte, pointer string) string {
+	v, ok := decode(body)
+	if !ok {
+		return ""
+	}
+	v, ok = at(v, pointer)
+	if !ok {
+		return ""
+	}
+	switch v := v.(type) {
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	}
+	return ""
+}
+
+// template is the target of a look-up, with names in braces.
+type template struct{ text string }
+
+var nameForm = regexp.MustCompile(`\{([^{}]*)\}`)
+
+func newTemplate(text, pattern string) (*template, error) {
+	if !strings.HasPrefix(text, "/") || strings.ContainsAny(text, " #\\") {
+		return nil, fmt.Errorf("%q is not a path of the upstream; write one as in /v1/orders?reference={key}", text)
+	}
+	if _, err := url.ParseRequestURI(nameForm.ReplaceAllString(text, "x")); err != nil {
+		return nil, fmt.Errorf("%q is not a path of the upstream; write one as in /v1/orders?reference={key}", text)
+	}
+	known := append([]string{"key", "tenant"}, wildcards(pattern)...)
+	for _, m := range nameForm.FindAllStringSubmatch(text, -1) {
+		if name := m[1]; !slices.Contains(known, name) && !isPointer(name) {
+			return nil, fmt.Errorf("has {%s}, which is not known; write %s, or a JSON pointer into the body, as in {/reference}", name, "{"+strings.Join(known, "}, {")+"}")
+		}
+	}
+	return &template{text}, nil
+}
+
+// target is where to ask about a request; "" if it lacks a member that the template names.
+func (t *template) target(key, tenant string, wild map[string]string, body []byte) string {
+	whole := true
+	before, query, search := strings.Cut(t.text, "?")
+	fill := func(text string, escape func(string) string) string {
+		return nameForm.ReplaceAllStringFunc(text, func(name string) string {
+			name = name[1 : len(name)-1]
+			var value string
+			switch {
+			case isPointer(name):
+				value = textAt(body, name)
+			case name == "key":
+				value = key
+			case name == "tenant":
+				value = tenant
+			default:
+				value = wild[name]
+			}
+			if value == "" {
+				whole = false
+			}
+			return escape(value)
+		})
+	}
+	out := fill(before, url.PathEscape)
+	if search {
+		out += "?" + fill(query, url.QueryEscape)
+	}
+	if !whole {
+		return ""
+	}
+	return out
+}
+
+// Verifier verifies a token and returns its claims. The error is [ErrNoIdentity], by [NoIdentity], or of
+// the keys, which may be back soon. It is safe for concurrent use.
+type Verifier func(ctx context.Context, token string) (map[string]any, error)
+
+// NoIdentity is [ErrNoIdentity] with a reason, a sentence for the caller.
+func NoIdentity(reason string) error { return &identityError{reason} }

@@ -1,0 +1,605 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Settings are the settings of a gateway, as files have them. docs/GATEWAY.md explains each. The zero
+// value has no upstream, and is none.
+type Settings struct {
+	// Upstream is the base URL of the API: its path begins every path that is sent there.
+	Upstream string `koanf:"upstream"`
+	// Upstreams are those of the regions that have one of their own, as REGION=URL. A key's requests go
+	// to the upstream of its home, whichever region sends them, unless ShareKeys: then each region has
+	// its own, and all of them recognise the same repeats.
+	Upstreams []string `koanf:"upstreams"`
+	ShareKeys bool     `koanf:"upstreams_share_keys"`
+	// Tenant is that of routes without one of their own, and of the gateway's own paths.
+	Tenant Tenant `koanf:"tenant"`
+	// JWT verifies the tokens of tenants from a claim.
+	JWT JWT `koanf:"jwt"`
+	// TLS is of the listener for callers; without it they send plain HTTP.
+	TLS TLS `koanf:"tls"`
+	// TrustedProxies are the addresses, as 10.0.0.0/8, that may name a tenant in a header.
+	TrustedProxies []string `koanf:"trusted_proxies"`
+	// Routes are the rules of requests by method and path. What matches none of them is guarded as a
+	// route of the profile rest is, if it is a POST or PATCH with an Idempotency-Key, and passes otherwise.
+	Routes []Route `koanf:"routes"`
+}
+
+// Tenant is where a request's tenant comes from.
+type Tenant struct {
+	// From is fixed, header, claim or certificate; "" is fixed.
+	From string `koanf:"from"`
+	// Name is the tenant, the header, the claim of the token, or uri, dns or cn of the certificate; ""
+	// is the tenant "gateway".
+	Name string `koanf:"name"`
+}
+
+// JWT are the tokens from which tenants are read.
+type JWT struct {
+	// Keys is the URL of the issuer's keys (JWKS). Issuer and Audience are what a token must name.
+	Keys     string `koanf:"keys"`
+	Issuer   string `koanf:"issuer"`
+	Audience string `koanf:"audience"`
+}
+
+// TLS are files, PEM.
+type TLS struct {
+	Cert string `koanf:"cert"`
+	Key  string `koanf:"key"`
+	// ClientCA signs the certificates of callers; "": none is asked for.
+	ClientCA string `koanf:"client_ca"`
+}
+
+// Route is the rules of the requests that Match matches. What it leaves out is its profile's.
+type Route struct {
+	// Match is a method and a path, as net/http's ServeMux has them: POST /v1/orders/{id}.
+	Match string `koanf:"match"`
+	// Profile is rest, stripe, adyen or acp; "" is rest. The gateway's own errors speak it.
+	Profile     string      `koanf:"profile"`
+	Tenant      Tenant      `koanf:"tenant"`
+	Key         Key         `koanf:"key"`
+	Fingerprint Fingerprint `koanf:"fingerprint"`
+	// BodyBytes bounds the request's body; 0 is 1 MiB. Timeout is how long the upstream may take; 0 is
+	// a minute.
+	BodyBytes int64         `koanf:"body_bytes"`
+	Timeout   time.Duration `koanf:"timeout"`
+	// Dedupe is the header by which the upstream recognises a repeat for DedupeFor, and answers it as
+	// it answered the first; none: by no header, also where the profile has one. 0 is a day.
+	// Idempotency-Key gets the caller's key, any other header one of the claim's own.
+	Dedupe    string        `koanf:"dedupe"`
+	DedupeFor time.Duration `koanf:"dedupe_for"`
+	// Recovery is what follows an attempt without a clear reply: repeat, ask or none. "" is the
+	// first of these that Dedupe and Ask allow.
+	Recovery string `koanf:"recovery"`
+	// Credentials are whose the recovery uses: caller, which stores the caller's, or service.
+	Credentials string `koanf:"credentials"`
+	Ask         Ask    `koanf:"ask"`
+	// Replies say what a reply means: the first that fits counts, and then the profile's.
+	Replies []Reply `koanf:"replies"`
+	// KeepHeaders are headers of replies that are kept beside those that always are.
+	KeepHeaders []string `koanf:"keep_headers"`
+	// NeverStore are the members of a body, by the end of their path, with one of which a request is
+	// not stored. nil is [DefaultNeverStore].
+	NeverStore []string `koanf:"never_store"`
+	// StoreAway is what happens while no claim can be made: closed, which refuses, or open, which sends
+	// the request as it came, once for each time that it comes. "" is closed.
+	StoreAway string `koanf:"store_away"`
+}
+
+// Key is where a request's key is.
+type Key struct {
+	// Header has it, or Member of a JSON body, a JSON pointer.
+	Header string `koanf:"header"`
+	Member string `koanf:"member"`
+	// Missing is pass or refuse.
+	Missing string `koanf:"missing"`
+	// Scope is tenant, or path: then the same key at another path is another key.
+	Scope string `koanf:"scope"`
+}
+
+// Fingerprint is what of a request identifies it, beside method, path and query.
+type Fingerprint struct {
+	// Body is json, form or bytes; "" goes by the Content-Type.
+	Body string `koanf:"body"`
+	// Without are members of a JSON body's top level, or names of a form, that are left out.
+	Without []string `koanf:"without"`
+	// Headers belong to it; Host is the host that the caller asked for. nil is the profile's.
+	Headers []string `koanf:"headers"`
+}
+
+// Ask is a GET by which the upstream says what became of a request.
+type Ask struct {
+	// Path is of the upstream, with {key}, {tenant}, the wildcards of the route's pattern, and JSON
+	// pointers into the body, as in /v1/orders?reference={/reference}; "": it cannot be asked.
+	Path string `koanf:"path"`
+	// Replies say what an answer means; none: 2xx is done, 404 is released, all else is unknown. What
+	// none of them fits is unknown.
+	Replies []Reply `koanf:"replies"`
+	// Answers: an answer that says done is the reply. Otherwise the reply is a 303 to Path.
+	Answers bool `koanf:"answers"`
+	// SureAfter is how long a request can take to show, at most: not found twice, so far apart, is a
+	// no. 0: not found is never a no.
+	SureAfter time.Duration `koanf:"sure_after"`
+}
+
+// Reply is what a reply means if it fits.
+type Reply struct {
+	// Status are statuses, as 404 or 4xx; none: any.
+	Status []string `koanf:"status" json:"s,omitempty"`
+	// Header or Member, a JSON pointer, is there, and is one of Is, if there are any.
+	Header string `koanf:"header" json:"h,omitempty"`
+	Member string `koanf:"member" json:"m,omitempty"`
+	Is     []any  `koanf:"is" json:"i,omitempty"`
+	// Outcome is done, refused, released or unknown.
+	Outcome string `koanf:"outcome" json:"o"`
+	// Repeat: the outcome is believed of an answer to a repeat, too. Done always is.
+	Repeat bool `koanf:"repeat" json:"r,omitempty"`
+}
+
+// The words of settings.
+const (
+	fromFixed       = "fixed"
+	fromHeader      = "header"
+	fromClaim       = "claim"
+	fromCertificate = "certificate"
+
+	missingPass   = "pass"
+	missingRefuse = "refuse"
+
+	scopeTenant = "tenant"
+	scopePath   = "path"
+
+	bodyJSON  = "json"
+	bodyForm  = "form"
+	bodyBytes = "bytes"
+
+	recoverRepeat = "repeat"
+	recoverAsk    = "ask"
+	none          = "none" // also of Dedupe
+
+	callers = "caller"
+	service = "service"
+
+	storeClosed = "closed"
+	storeOpen   = "open"
+
+	done     = "done"
+	refused  = "refused"
+	released = "released"
+	unclear  = "unknown"
+)
+
+// DefaultNeverStore are the members with which no request is stored: a card's verification code,
+// which nobody may keep, and its number.
+func DefaultNeverStore() []string {
+	return []string{
+		"cvc", "cvc2", "cvv", "cvv2", "csc", "cid", "security_code", "securityCode", "encryptedSecurityCode", "verification_value", "verification_code",
+		"card.number", "payment_method.number", "paymentMethod.number", "card_number", "cardNumber", "pan",
+	}
+}
+
+// DefaultSettings is a gateway without an upstream.
+func DefaultSettings() Settings {
+	return Settings{Upstreams: []string{}, Tenant: Tenant{From: fromFixed, Name: DefaultTenant}, TrustedProxies: []string{}, Routes: []Route{}}
+}
+
+// Dedupe sets the header by which the upstream recognises a repeat for requests that no route matches.
+func (s *Settings) Dedupe(header string) {
+	for _, match := range plainRoutes {
+		if !slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Match == match }) {
+			s.Routes = append(s.Routes, Route{Match: match, Dedupe: header})
+		}
+	}
+}
+
+// plainRoutes are there whatever the settings say.
+var plainRoutes = []string{"POST /", "PATCH /"}
+
+// Guarded is the upstream, or all of them, for people.
+func (s *Settings) Guarded() string {
+	if s.Upstream == "" {
+		return strings.Join(s.Upstreams, ", ")
+	}
+	return s.Upstream
+}
+
+// On reports whether s has an upstream.
+func (s *Settings) On() bool { return s.Upstream != "" || len(s.Upstreams) > 0 }
+
+const (
+	day = 24 * time.Hour
+	// MaxBody is the longest body of a guarded request, in bytes. Nodes send each other 4 MiB at most.
+	MaxBody = 3 << 20
+)
+
+// profiles are the rules that a route leaves out. Replies are those of every profile, behind its own.
+var profiles = map[string]Route{
+	"rest": {
+		Key: Key{Header: keyHeader, Missing: missingPass}, Fingerprint: Fingerprint{Headers: []string{"Authorization"}},
+	},
+	// docs.stripe.com/api/idempotent_requests: results are kept for at least 24 h, once execution has
+	// begun, and a repeat is answered with them, 4xx and 500 as well. docs.stripe.com/error-low-level:
+	// 401, 429 and most 400 precede that layer.
+	"stripe": {
+		Key: Key{Header: keyHeader, Missing: missingPass}, Fingerprint: Fingerprint{Headers: []string{"Authorization", "Stripe-Account", "Stripe-Context"}},
+		Dedupe: keyHeader, DedupeFor: day, KeepHeaders: []string{"Request-Id", "Stripe-Version"},
+		Replies: []Reply{
+			{Status: []string{"401", "403", "409", "429"}, Header: "Idempotent-Replayed", Is: []any{"true"}, Outcome: unclear},
+			{Status: []string{"4xx"}, Header: "Idempotent-Replayed", Is: []any{"true"}, Outcome: refused, Repeat: true},
+		},
+	},
+	// docs.adyen.com/development-resources/api-idempotency: keys of at most 64 characters, for at least
+	// 31 days, of which a week is relied on, and in one region's endpoint alone; transient-error says that
+	// a repeat is worth while. Error 704 is a request that was processed or is in progress.
+	"adyen": {
+		Key: Key{Header: keyHeader, Missing: missingPass}, Fingerprint: Fingerprint{Headers: []string{"Authorization", "X-Api-Key"}},
+		Dedupe: keyHeader, DedupeFor: 7 * day, KeepHeaders: []string{"Pspreference"},
+		Replies: []Reply{
+			{Status: []string{"4xx", "5xx"}, Header: "Transient-Error", Is: []any{"true"}, Outcome: unclear},
+			{Status: []string{"4xx"}, Member: "/errorCode", Is: []any{"704"}, Outcome: unclear},
+		},
+	},
+	// The agentic commerce protocol, rfcs/rfc.agentic_checkout.md, section 6.
+	"acp": {
+		Key: Key{Header: keyHeader, Missing: missingRefuse, Scope: scopePath}, Fingerprint: Fingerprint{Body: bodyJSON, Headers: []string{"Authorization"}},
+		KeepHeaders: []string{"Request-Id"},
+	},
+}
+
+// replies are how replies are read that no other rule fits. What does not say that the upstream did
+// nothing is unknown: 408 arrived in part, 409 conflicts with what may be the request itself under
+// way, 425 may be replayed. 401, 403 and 429 say nothing about the request itself.
+var replies = []Reply{
+	{Status: []string{"1xx", "408", "409", "425", "5xx"}, Outcome: unclear},
+	{Status: []string{"401", "403", "429"}, Outcome: released},
+	{Status: []string{"4xx"}, Outcome: refused},
+	{Status: []string{"2xx", "3xx"}, Outcome: done},
+}
+
+// askReplies are how the answers of a look-up are read that names one request.
+var askReplies = []Reply{{Status: []string{"2xx"}, Outcome: done}, {Status: []string{"404"}, Outcome: released}}
+
+// complete fills in what the route leaves out.
+func (r Route) complete(s *Settings) Route {
+	if r.Profile == "" {
+		r.Profile = "rest"
+	}
+	p := profiles[r.Profile]
+	if r.Tenant == (Tenant{}) {
+		r.Tenant = s.Tenant
+	}
+	if r.Tenant.From == "" {
+		r.Tenant.From = fromFixed
+	}
+	if r.Tenant.Name == "" && r.Tenant.From == fromFixed {
+		r.Tenant.Name = DefaultTenant
+	}
+	if r.Key.Header == "" && r.Key.Member == "" {
+		r.Key.Header = p.Key.Header
+	}
+	r.Key.Missing = or(r.Key.Missing, p.Key.Missing)
+	r.Key.Scope = or(r.Key.Scope, p.Key.Scope, scopeTenant)
+	r.Fingerprint.Body = or(r.Fingerprint.Body, p.Fingerprint.Body)
+	if r.Fingerprint.Headers == nil {
+		if r.Fingerprint.Headers = p.Fingerprint.Headers; r.Tenant.From != fromFixed {
+			// The tenant says who called, and a token may be renewed between two tries.
+			r.Fingerprint.Headers = without(r.Fingerprint.Headers, "Authorization", "X-Api-Key")
+		}
+	}
+	switch {
+	case r.Dedupe == none:
+		r.Dedupe = ""
+	case r.Dedupe == "":
+		r.Dedupe, r.DedupeFor = p.Dedupe, or(r.DedupeFor, p.DedupeFor)
+	}
+	r.Dedupe, r.DedupeFor = http.CanonicalHeaderKey(r.Dedupe), or(r.DedupeFor, day)
+	if r.Recovery == "" {
+		switch {
+		case r.Dedupe != "":
+			r.Recovery = recoverRepeat
+		case r.Ask.Path != "":
+			r.Recovery = recoverAsk
+		default:
+			r.Recovery = none
+		}
+	}
+	r.Credentials = or(r.Credentials, callers)
+	if r.Ask.Path != "" && len(r.Ask.Replies) == 0 {
+		r.Ask.Replies = askReplies
+	}
+	r.BodyBytes, r.Timeout = or(r.BodyBytes, 1<<20), or(r.Timeout, DefaultTimeout)
+	r.KeepHeaders = slices.Concat(p.KeepHeaders, r.KeepHeaders)
+	if r.NeverStore == nil {
+		r.NeverStore = DefaultNeverStore()
+	}
+	r.StoreAway = or(r.StoreAway, storeClosed)
+	return r
+}
+
+func or[T comparable](values ...T) (first T) {
+	for _, v := range values {
+		if v != first {
+			return v
+		}
+	}
+	return first
+}
+
+func without(all []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(names, name) })
+}
+
+// Validate names every mistake, one to a line, each with the setting below gateway that has it.
+func (s *Settings) Validate() error {
+	var errs []error
+	mistake := func(setting, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("settings: gateway."+setting+" "+format, args...))
+	}
+	if s.Upstream != "" {
+		if _, err := ReadUpstream(s.Upstream); err != nil {
+			mistake("upstream", "%q: %w", hidden(s.Upstream), err)
+		}
+	}
+	for i, text := range s.Upstreams {
+		region, at, ok := strings.Cut(text, "=")
+		if _, err := ReadUpstream(at); !ok || region == "" || err != nil {
+			mistake(fmt.Sprintf("upstreams[%d]", i), "%q: write REGION=URL, as in us-east1=http://10.0.0.1:9000", hidden(text))
+		}
+	}
+	if s.ShareKeys && len(s.Upstreams) == 0 {
+		mistake("upstreams_share_keys", "is set without upstreams; name those of the regions, or leave it out")
+	}
+	if !s.On() {
+		plain := DefaultSettings()
+		if len(s.Routes) > 0 || s.TLS != plain.TLS || s.JWT != plain.JWT || len(s.TrustedProxies) > 0 || s.Tenant != plain.Tenant {
+			mistake("upstream", "is missing, so that the node is no gateway; name the API to guard, or take gateway out")
+		}
+	}
+	for i, text := range s.TrustedProxies {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			mistake(fmt.Sprintf("trusted_proxies[%d]", i), "%q is not a range of addresses; write one, as in 10.0.0.0/8 or 10.0.0.7/32", text)
+		}
+	}
+	if t := s.TLS; (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {
+		mistake("tls", "is not whole; name cert and key, and client_ca as well if callers show certificates")
+	}
+	if j := s.JWT; j != (JWT{}) {
+		if u, err := url.Parse(j.Keys); err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && loopback(u.Hostname())) || j.Issuer == "" || j.Audience == "" {
+			mistake("jwt", "needs keys, the https:// URL of the issuer's keys (JWKS), and the issuer and audience that tokens must name")
+		}
+	}
+	if err := s.tenantMistake(s.Tenant); err != nil {
+		mistake("tenant", "%w", err)
+	}
+	for i := range s.Routes {
+		for _, err := range s.routeMistakes(&s.Routes[i]) {
+			mistake(fmt.Sprintf("routes[%d]", i), "%w", err)
+		}
+	}
+	if len(errs) == 0 {
+		if _, err := newMatcher(s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// hidden is the text of a URL without its password.
+func hidden(text string) string {
+	if at := strings.LastIndexByte(text, '@'); at >= 0 {
+		return "…" + text[at:]
+	}
+	return text
+}
+
+func (s *Settings) tenantMistake(t Tenant) error {
+	switch t.From {
+	case "", fromFixed:
+		if t.Name != "" && !tenantForm.MatchString(t.Name) {
+			return fmt.Errorf("name %q is not a tenant; write 1 to 63 characters of a-z, A-Z, 0-9, '.', '_' and '-', the first a letter or digit", t.Name)
+		}
+	case fromHeader:
+		switch {
+		case !isHeader(t.Name) || t.Name == "":
+			return fmt.Errorf("name %q is not a header; write the one that names the tenant, as in X-Tenant", t.Name)
+		case s.TLS.ClientCA == "" && len(s.TrustedProxies) == 0:
+			return errors.New("from header lets any caller be any tenant; set gateway.tls.client_ca, so that callers show a certificate, or gateway.trusted_proxies to the addresses of the proxies that set the header")
+		}
+	case fromClaim:
+		switch {
+		case t.Name == "":
+			return errors.New("name is missing; write the claim of the token that names the tenant, as in sub")
+		case s.JWT == JWT{}:
+			return errors.New("from claim needs gateway.jwt, by which tokens are verified: keys, issuer and audience")
+		}
+	case fromCertificate:
+		switch {
+		case !slices.Contains([]string{"uri", "dns", "cn"}, t.Name):
+			return fmt.Errorf("name %q is not a part of a certificate; write uri, dns or cn", t.Name)
+		case s.TLS.ClientCA == "":
+			return errors.New("from certificate needs gateway.tls.client_ca, which signs the certificates of callers")
+		}
+	default:
+		return fmt.Errorf("from %q is not known; write fixed, header, claim or certificate", t.From)
+	}
+	return nil
+}
+
+func (s *Settings) routeMistakes(r *Route) (errs []error) {
+	mistake := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	oneOf := func(name, value string, words ...string) {
+		if value != "" && !slices.Contains(words, value) {
+			mistake("%s %q is not known; write %s", name, value, strings.Join(words[:len(words)-1], ", ")+" or "+words[len(words)-1])
+		}
+	}
+	method, _, ok := strings.Cut(r.Match, " ")
+	if !ok || slices.Contains([]string{"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT"}, method) || strings.ToUpper(method) != method {
+		mistake("match %q is not a method and a path of requests that change something; write them as in POST /v1/orders/{id}", r.Match)
+	}
+	oneOf("profile", r.Profile, "rest", "stripe", "adyen", "acp")
+	oneOf("key.missing", r.Key.Missing, missingPass, missingRefuse)
+	oneOf("key.scope", r.Key.Scope, scopeTenant, scopePath)
+	oneOf("fingerprint.body", r.Fingerprint.Body, bodyJSON, bodyForm, bodyBytes)
+	oneOf("recovery", r.Recovery, recoverRepeat, recoverAsk, none)
+	oneOf("credentials", r.Credentials, callers, service)
+	oneOf("store_away", r.StoreAway, storeClosed, storeOpen)
+	if r.Tenant != (Tenant{}) {
+		if err := s.tenantMistake(r.Tenant); err != nil {
+			mistake("tenant.%w", err)
+		}
+	}
+	switch {
+	case r.Key.Header != "" && r.Key.Member != "":
+		mistake("key has a header and a member; name one of them")
+	case r.Key.Header != "" && !isHeader(r.Key.Header):
+		mistake("key.header %q is not a header; write one as in Idempotency-Key", r.Key.Header)
+	case r.Key.Member != "" && !isPointer(r.Key.Member):
+		mistake("key.member %q is not a JSON pointer; write one as in /reference", r.Key.Member)
+	}
+	for _, name := range r.Fingerprint.Headers {
+		if !isHeader(name) {
+			mistake("fingerprint.headers %q is not a header; write one as in Authorization", name)
+		}
+	}
+	if r.BodyBytes < 0 || r.BodyBytes > MaxBody {
+		mistake("body_bytes must be from 1 to %d, is %d", MaxBody, r.BodyBytes)
+	}
+	if r.Credentials == service && r.BodyBytes > MaxBody/2 {
+		mistake("body_bytes must be at most %d where the credentials are the service's, as nodes send each other two copies, is %d", MaxBody/2, r.BodyBytes)
+	}
+	if r.Timeout < 0 || r.Timeout > DefaultTimeout {
+		// A longer one outlasts the time that callers wait.
+		mistake("timeout must be above 0 and at most %v, is %v", DefaultTimeout, r.Timeout)
+	}
+	if r.DedupeFor < 0 || r.DedupeFor > 0 && r.DedupeFor <= dedupeMargin {
+		mistake("dedupe_for must be above %v, which is kept for differences of clocks, is %v", dedupeMargin, r.DedupeFor)
+	}
+	if err := CheckDedupe(r.Dedupe); err != nil {
+		mistake("dedupe %w", err)
+	}
+	for _, name := range r.KeepHeaders {
+		if err := checkKept(name); err != nil {
+			mistake("keep_headers %w", err)
+		}
+	}
+	errs = append(errs, replyMistakes("replies", r.Replies)...)
+	errs = append(errs, replyMistakes("ask.replies", r.Ask.Replies)...)
+	full := r.complete(s)
+	switch {
+	case r.Recovery == recoverRepeat && full.Dedupe == "":
+		mistake("recovery repeat needs dedupe, the header by which the upstream recognises a repeat; name it, or write ask or none")
+	case r.Recovery == recoverAsk && r.Ask.Path == "":
+		mistake("recovery ask needs ask.path, the look-up that says what became of a request; name it, or write none")
+	}
+	if r.Ask.Path == "" {
+		if len(r.Ask.Replies) > 0 || r.Ask.Answers || r.Ask.SureAfter != 0 {
+			mistake("ask has no path; write one, as in /v1/orders?reference={key}")
+		}
+		return errs
+	}
+	if _, err := newTemplate(r.Ask.Path, r.Match); err != nil {
+		mistake("ask.path %w", err)
+	}
+	if strings.Contains(r.Ask.Path, "?") && len(r.Ask.Replies) == 0 {
+		mistake("ask.path is a search, which finds nothing with 200; say in ask.replies how its answers are read, as in {status: 2xx, member: /data/0, outcome: done}")
+	}
+	if r.Ask.SureAfter < 0 {
+		mistake("ask.sure_after must not be below 0, is %v", r.Ask.SureAfter)
+	}
+	return errs
+}
+
+var statusForm = regexp.MustCompile(`^([1-5]xx|[1-5][0-9][0-9])$`)
+
+func replyMistakes(setting string, all []Reply) (errs []error) {
+	for i, r := range all {
+		mistake := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf(setting+"["+strconv.Itoa(i)+"] "+format, args...))
+		}
+		for _, s := range r.Status {
+			if !statusForm.MatchString(s) {
+				mistake("status %q is not a status; write one as in 404 or 4xx", s)
+			}
+		}
+		switch {
+		case !slices.Contains([]string{done, refused, released, unclear}, r.Outcome):
+			mistake("outcome %q is not known; write done, refused, released or unknown", r.Outcome)
+		case r.Header != "" && r.Member != "":
+			mistake("has a header and a member; name one of them, and write another rule for the other")
+		case r.Header != "" && !isHeader(r.Header):
+			mistake("header %q is not a header; write one as in Location", r.Header)
+		case r.Member != "" && !isPointer(r.Member):
+			mistake("member %q is not a JSON pointer; write one as in /status", r.Member)
+		case len(r.Is) > 0 && r.Header == "" && r.Member == "":
+			mistake("is says nothing without a header or a member; name one")
+		case len(r.Status) == 0 && r.Header == "" && r.Member == "":
+			mistake("fits every reply; name a status, a header or a member")
+		}
+	}
+	return errs
+}
+
+func isHeader(name string) bool {
+	return textproto.TrimString(name) == name && headerForm.MatchString(name)
+}
+
+var (
+	headerForm = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,48}$") // an operation has room for as many
+	dedupeForm = regexp.MustCompile(`^[A-Za-z0-9-]{0,48}$`)
+	tenantForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+)
+
+// isPointer reports whether p is a JSON pointer (RFC 6901) to a member.
+func isPointer(p string) bool { return strings.HasPrefix(p, "/") }
+
+// framing are headers that say how a message is framed or routed, or what its body is: one that
+// carried a key instead would be another request, or none.
+var framing = []string{
+	"Host", "Content-Length", "Transfer-Encoding", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Expect",
+	"Proxy-Authenticate", "Proxy-Authorization", "Content-Type", "Content-Encoding", "Authorization", "Cookie", "User-Agent", "Date",
+	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+}
+
+// CheckDedupe returns what is wrong with a header by which an upstream is to recognise repeats, in words
+// that follow a setting's name.
+func CheckDedupe(name string) error {
+	switch {
+	case name == none:
+		return nil
+	case !dedupeForm.MatchString(name):
+		return fmt.Errorf("%q is not the name of a header by which an upstream recognises repeats; write one as in Idempotency-Key", name)
+	case slices.Contains(framing, http.CanonicalHeaderKey(name)):
+		return fmt.Errorf("%s has a meaning of its own in every request, and cannot say which one is repeated; write one as in Idempotency-Key", http.CanonicalHeaderKey(name))
+	}
+	return nil
+}
+
+// exchange are headers of one exchange, and of one caller: no retry may get them.
+var exchange = []string{"Set-Cookie", "Set-Cookie2", "Date", "Content-Length", "Transfer-Encoding", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Proxy-Authenticate", "Age"}
+
+func checkKept(name string) error {
+	if !isHeader(name) {
+		return fmt.Errorf("%q is not a header; write one as in X-Order-Id", name)
+	}
+	if slices.Contains(exchange, http.CanonicalHeaderKey(name)) || strings.HasPrefix(http.CanonicalHeaderKey(name), "Homeward-") {
+		return fmt.Errorf("%s belongs to one exchange, and is never given to a retry; take it out", http.CanonicalHeaderKey(name))
+	}
+	return nil
+}
