@@ -34,9 +34,14 @@ func MayCall(tenant, provider string) bool {
 var ErrLive = errors.New("claim: the tenant is live, and its time cannot be moved")
 
 // Elapsed is what becomes of a claim of a test tenant when a store lets time pass for it: the times
-// by which it is judged lie so much further back. Who holds it keeps its lease.
-func (r *Record) Elapsed(by time.Duration) *Record {
+// by which it is judged lie so much further back, and of an unknown outcome there were as many attempts
+// as that time has at their longest pauses. The first attempt afterwards is not the last one: what the
+// provider reports in that time comes before Homeward gives up. Who holds the claim keeps its lease.
+func (r *Record) Elapsed(by time.Duration, p *Policy) *Record {
 	next := *r
+	if more, most := p.Asks(by); r.State == InFlight && r.Holder == "" && r.Unknowns > 0 {
+		next.Unknowns = max(r.Unknowns, min(r.Unknowns+more, most))
+	}
 	next.FirstUse = r.FirstUse.Add(-by)
 	if !r.SettledAt.IsZero() {
 		next.SettledAt = r.SettledAt.Add(-by)
@@ -50,6 +55,12 @@ func (r *Record) Elapsed(by time.Duration) *Record {
 		next.LeaseUntil = r.LeaseUntil.Add(-by)
 	}
 	return &next
+}
+
+// Asks is how many attempts a test tenant's time has at their longest pauses, and how many unknown
+// outcomes a claim has at most by them.
+func (p *Policy) Asks(by time.Duration) (more, most uint32) {
+	return uint32(min(by/p.BackoffMax, time.Duration(p.MaxUnknowns))), max(p.MaxUnknowns, 2) - 2
 }
 
 // Ahead is how far time has passed for r since its first use beyond the store's clock: 0 for the

@@ -337,7 +337,7 @@ func (s *pureStore) Elapse(_ context.Context, home, tenant string, by time.Durat
 		if at.Home != home || at.Key.Tenant != tenant {
 			continue
 		}
-		s.rows[at] = rec.Elapsed(by)
+		s.rows[at] = rec.Elapsed(by, &s.policy)
 		ref := claimtest.Ref{Home: home, ID: rec.Minted.ID}
 		for _, q := range []outbox.Queue{outbox.ProviderCalls, outbox.Expiries} {
 			if m, ok := s.queued[q][ref]; ok && (rec.Holder == "" || q == outbox.Expiries) {

@@ -21,8 +21,10 @@ import (
 // acmeTest is a key of acme's test side.
 const acmeTest = "sk_acme_test"
 
-// withTestSide gives acme a test side.
+// withTestSide gives acme a test side, and pauses between attempts as a deployment has them: a test
+// clock's time counts by the longest.
 func withTestSide(c *node.ClusterConfig) {
+	c.Policy.BackoffMax = claim.DefaultPolicy().BackoffMax
 	live := c.Tenants[0].Tenant
 	live.ID = claim.TestTenant(live.ID)
 	c.Tenants = append(c.Tenants, node.ClusterTenant{Tenant: live, APIKeys: []string{acmeTest}})
@@ -225,6 +227,48 @@ func TestEveryTestPaymentMethod(t *testing.T) {
 			})
 		}
 	}
+	require.NotContains(t, w.log.String(), "page: ")
+	w.judge.once(t, 0)
+}
+
+// TestAnUnknownOutcomeIsGivenUp: pm_card_unknown is answered as docs/API.md says until Homeward has given
+// up, which a day does but for the last attempts, and every retry reads the same then.
+func TestAnUnknownOutcomeIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := startWorld(t, nil, withTestSide)
+	q := request{acmeTest, "/v1/charges", "lost", `{"amount":500,"currency":"usd","payment_method":"pm_card_unknown"}`, ""}
+	status := func() keyStatus {
+		s, err := w.inspect(w.ctx, asia, acmeTest, q.key)
+		require.NoError(t, err)
+		return s
+	}
+	reads := func() *answer.Answer { return w.read(eu, acmeTest, "/v1/charges/"+status().Object) }
+	for _, region := range regions {
+		require.True(t, isUndecided(w.send(w.ctx, region, q)), region)
+	}
+	require.Equal(t, "IN_FLIGHT", status().State)
+	read := reads()
+	require.Equal(t, []any{http.StatusServiceUnavailable, "outcome_unknown", "same_key"}, []any{read.Status, read.Problem.Error, read.Problem.Retry})
+	const few = 10
+	for n, by := 0, 24*time.Hour; status().State == "IN_FLIGHT"; n, by = n+1, 5*time.Minute {
+		require.Less(t, n, few)
+		asked := status().Attempts
+		w.passes(t, by)
+		until(t, "Homeward asks again", func() bool { return status().Attempts > asked })
+	}
+	require.Equal(t, "FAILED_TERMINAL", status().State)
+	final := w.send(w.ctx, us, q)
+	require.NoError(t, final.Err)
+	require.Equal(t, []any{http.StatusServiceUnavailable, "outcome_unknown", "new_key"}, []any{final.Status, final.Problem.Error, final.Problem.Retry})
+	for _, region := range regions {
+		again := w.send(w.ctx, region, q)
+		require.Equal(t, final.Body, again.Body)
+		require.Equal(t, "true", again.Header.Get("Idempotent-Replayed"))
+	}
+	read = reads()
+	require.Equal(t, []any{http.StatusServiceUnavailable, string(final.Body)}, []any{read.Status, string(read.Body)})
+	w.passes(t, 25*time.Hour)
+	w.at(eu, q, http.StatusGone)
 	require.NotContains(t, w.log.String(), "page: ")
 	w.judge.once(t, 0)
 }

@@ -99,7 +99,7 @@ func TestTimeThatPassedCountsForTheRequest(t *testing.T) {
 	a.Record.Key.Tenant = claim.TestTenant("acme")
 	a.Record.FirstUse, a.Record.Minted.Created = a.Now, a.Now.Truncate(time.Second)
 	a.Payload = []byte(`{"amount":1,"currency":"usd","expires_at":"` + a.Now.Add(time.Hour).Format(time.RFC3339) + `","payment_method":"pm_1"}`)
-	a.Record = *a.Record.Elapsed(2 * time.Hour)
+	a.Record = *a.Record.Elapsed(2*time.Hour, new(claim.DefaultPolicy()))
 	require.Equal(t, claim.OutcomeRefused, See(e.Attempt(t.Context(), a)).Outcome)
 	require.Empty(t, p.calls)
 }

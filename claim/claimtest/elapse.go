@@ -31,7 +31,7 @@ var elapseTests = []test{
 		live := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
 		rec := test.settle(test.begin(test.arrival("k", "100"), claim.Won), approved("tried"))
 		test.elapse(time.Minute)
-		test.same(*rec.Elapsed(time.Minute), test.get(rec))
+		test.same(*rec.Elapsed(time.Minute, &w.Policy), test.get(rec))
 		require.Equal(w, time.Minute, func() time.Duration { aged := test.get(rec); return aged.Ahead() }())
 		seen := test.begin(test.arrival("k", "100"), claim.Replay)
 		require.Equal(w, answer(201, "tried"), *seen.Response)
@@ -52,7 +52,7 @@ var elapseTests = []test{
 		require.ErrorIs(w, w.at(w.home).Elapse(w.ctx, w.home, w.tenant, time.Hour), claim.ErrLive)
 		test.elapse(2 * w.Policy.PinLife())
 		w.same(rec, w.get(rec))
-		require.Zero(w, rec.Elapsed(time.Hour).Ahead(), "of a live tenant, whatever its row says")
+		require.Zero(w, rec.Elapsed(time.Hour, &w.Policy).Ahead(), "of a live tenant, whatever its row says")
 	}},
 	{"elapse: a call and an expiry are due earlier", func(w *world) {
 		test := w.testSide()
@@ -73,6 +73,31 @@ var elapseTests = []test{
 		require.NoError(w, err)
 		require.Len(w, taken, 1)
 		require.Equal(w, closing.Minted.ID, taken[0].ID)
+	}},
+	{"elapse: an unknown outcome is asked for as often as the time allows, but for the last two times", func(w *world) {
+		test := w.testSide()
+		held := test.begin(test.arrival("k", "100"), claim.Won)
+		rec := test.settle(held, unknown(false))
+		test.elapse(w.Policy.BackoffMax - time.Microsecond)
+		require.EqualValues(w, 1, test.get(rec).Unknowns)
+		test.elapse(2 * w.Policy.BackoffMax)
+		require.EqualValues(w, min(3, max(1, w.Policy.MaxUnknowns-2)), test.get(rec).Unknowns)
+		aged := test.get(rec)
+		test.elapse(time.Hour)
+		test.same(*aged.Elapsed(time.Hour, &w.Policy), test.get(rec))
+		test.elapse(1000 * w.Policy.BackoffMax)
+		for last := range 2 {
+			taken, err := w.at(w.home).TakeOver(w.ctx, rec.Key, w.home, rec.Minted.ID, "heir", w.home)
+			require.NoError(w, err)
+			rec = test.settle(taken, unknown(false))
+			require.Equal(w, last == 1, rec.State == claim.FailedTerminal)
+			if last == 0 {
+				test.elapse(w.Policy.BackoffMax)
+			}
+		}
+		other := test.begin(test.arrival("o", "100"), claim.Won)
+		test.elapse(1000 * w.Policy.BackoffMax)
+		require.Zero(w, test.get(other).Unknowns, "who holds it knows of none")
 	}},
 	{"elapse: a holder keeps its lease and its claim", func(w *world) {
 		test := w.testSide()

@@ -45,7 +45,7 @@ func (t *tx) elapseClaim(row []byte, by time.Duration) {
 	if rec == nil {
 		return
 	}
-	t.put(row, toClaim(rec.Elapsed(by)))
+	t.put(row, toClaim(rec.Elapsed(by, &t.policy)))
 	if rec.Holder == "" {
 		t.elapseMessage(providerCalls, rec.Minted.ID, by)
 	}

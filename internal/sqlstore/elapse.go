@@ -15,6 +15,7 @@ var elapse = declare[elapseArgs]("elapse")
 type elapseArgs struct {
 	Home, TenantID, Notices string
 	By                      time.Duration
+	More, Most              int32
 }
 
 // Elapse implements [claim.Store]. It is one statement.
@@ -26,6 +27,7 @@ func (v *View) Elapse(ctx context.Context, home, tenant string, by time.Duration
 	if err != nil {
 		return err
 	}
-	_, _, _, err = one(ctx, v.db, elapse, once, elapseArgs{home, tenant, notice.TestID(tenant, ""), by}, pgx.RowTo[int64])
+	more, most := v.db.policy.Asks(by)
+	_, _, _, err = one(ctx, v.db, elapse, once, elapseArgs{home, tenant, notice.TestID(tenant, ""), by, int32(more), int32(most)}, pgx.RowTo[int64])
 	return claimError(elapse.name, err)
 }

@@ -5,6 +5,7 @@ WITH claimed AS (
     UPDATE claims SET
         first_use = first_use - @by::interval, settled_at = settled_at - @by::interval, refused_at = refused_at - @by::interval,
         removable_at = removable_at - @by::interval,
+        unknowns = CASE WHEN state = 1 AND holder = '' AND unknowns > 0 THEN greatest(unknowns, least(unknowns + @more::int4, @most::int4)) ELSE unknowns END,
         lease_until = CASE WHEN holder = '' THEN lease_until - @by::interval ELSE lease_until END,
         call_due = CASE WHEN holder = '' THEN call_due - @by::interval ELSE call_due END
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND right(tenant_id, 5) = '~test'

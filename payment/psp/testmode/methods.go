@@ -51,7 +51,7 @@ func Methods() []Method {
 		{Token: "pm_bank_debit", Outcome: "`processing`; the bank pays after two days", answer: settles(psp.Approved)},
 		{Token: "pm_bank_debit_fails", Outcome: "`processing`; the bank refuses after two days", answer: settles(psp.Declined)},
 		{Token: "pm_card_no_answer", Outcome: "unknown: 503 `outcome_unknown`; turns out to have succeeded after a minute", answer: silent(minute)},
-		{Token: "pm_card_unknown", Outcome: "unknown, and stays so until Homeward gives up after some hours", answer: silent(0)},
+		{Token: "pm_card_unknown", Outcome: "503 `outcome_unknown`, `retry` `same_key`, for each request and read of it while Homeward asks again and again. It gives up after some hours: the same `error` with `retry` `new_key`, stored and replayed, and `charge.failed`. Let a day pass, and then 5 minutes", answer: silent(0)},
 		{Token: "pm_card_provider_down", Outcome: "the provider cannot be reached: 503 `outcome_unknown`, and nothing is sent to it; 402 `card_declined`, code `expired` after `expires_at`", answer: down},
 		{Token: "pm_card_fails_later", Outcome: "succeeds, and fails after three days: `charge.failed`", answer: failsLater(3 * day)},
 		{Token: "pm_card_dispute_won", Outcome: "succeeds; disputed after a day, and decided for you a week later", answer: disputed(psp.KindDisputeReversal, psp.KindDisputeWon)},
