@@ -2,14 +2,17 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -91,6 +94,58 @@ func (w *story) lists(query string) (all []reading) {
 		require.Equal(w.t, first, string(a.Body), region)
 	}
 	return all
+}
+
+// TestNoReadIsStale: what was answered is read at once in every region, in both dialects and in lists,
+// while its home is there and while others act for it. Reads elsewhere go to its rows, and to no replica.
+func TestNoReadIsStale(t *testing.T) {
+	t.Parallel()
+	w := startWorld(t, nil, func(c *node.ClusterConfig) { c.DeputyAfter = soon })
+	readers := regions
+	stripe := []string{"Stripe-Version", "2026-08-26.dahlia"}
+	reads := func(path string, want ...string) {
+		t.Helper()
+		for _, region := range readers {
+			for _, headers := range [][]string{nil, stripe} {
+				w.network.ResetTrips()
+				got := w.get(region, path, headers...)
+				require.Equal(t, http.StatusOK, got.Status, "%s: %s", region, got)
+				for _, text := range want {
+					require.Contains(t, string(got.Body), text, region)
+				}
+				if region != eu {
+					require.NotZero(t, w.network.TotalTrips(), "%s has no answer of its own", region)
+				}
+			}
+		}
+	}
+	for _, away := range []bool{false, true} {
+		if away {
+			w.takeAway(eu)
+			readers = []string{us, asia}
+		}
+		entry := readers[len(readers)-1]
+		q := charge(stamped(t, eu), 1000)
+		q.body = fmt.Sprintf(`{"amount":1000,"currency":"usd","order_id":"o-%t","payment_method":"pm_card_visa"}`, away)
+		id := objectID(t, w.at(entry, q, http.StatusCreated))
+		reads("/v1/charges/"+id, `"amount_refunded":0`)
+		reads(fmt.Sprintf("/v1/charges?order_id=o-%t", away), id, `"amount_refunded":0`)
+		out := objectID(t, w.at(entry, transfer(stamped(t, eu), 300), http.StatusCreated))
+		reads("/v1/transfers/"+out, out)
+		for i, home := range []string{us, eu} {
+			back := objectID(t, w.at(entry, refund(stamped(t, home), id, 100), http.StatusCreated))
+			refunded := fmt.Sprintf(`"amount_refunded":%d`, 100*(i+1))
+			reads("/v1/charges/"+id, refunded)
+			reads(fmt.Sprintf("/v1/charges?order_id=o-%t", away), refunded)
+			reads("/v1/refunds?charge="+id, back)
+			if home == eu {
+				reads("/v1/refunds/"+back, `"status":"succeeded"`)
+			}
+		}
+		status, err := w.inspect(w.ctx, us, acme, q.key)
+		require.NoError(t, err)
+		require.Equal(t, "COMPLETED", status.State)
+	}
 }
 
 // A charge is refunded under keys of three regions, and at the provider; one refund fails since, and
