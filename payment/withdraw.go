@@ -30,8 +30,7 @@ type Withdrawn struct {
 // the mark on no request reads that the charge was made. Other money cannot be called back: then the
 // claim says that it has moved.
 func (t *attempt) withdraw(ctx context.Context) claim.Outcome {
-	first := !t.Recovery && t.Found == nil
-	if t.op == CancelKey || t.Closing || first {
+	if t.op == CancelKey || t.Closing {
 		_ = t.parse() // a closing has no request, and no event
 		return t.withdrawn("", nil)
 	}

@@ -300,7 +300,6 @@ var rooms = []room{
 	{dir: "payment", suites: []suite{payments}, mutants: []mutant{
 		{"payment/canceled-and-called", "attempt.run", "t.intent.Expired(a.Now) || a.Canceled", "t.intent.Expired(a.Now)"},
 		{"payment/canceled-and-repeated", "attempt.run", "!a.Canceled || t.op == Charge", "true"},
-		{"payment/canceled-and-sent", "attempt.withdraw", "t.op == CancelKey || t.Closing || first", "t.op == CancelKey || t.Closing || first && false"},
 		{"payment/canceled-unsent", "attempt.withdraw case *claim.Unsent", "!t.Recovery", "true"},
 		{"payment/canceled-transfer-called-back", "attempt.withdraw case *claim.Done", "t.op == Charge", "true"},
 		{"payment/canceled-not-called-off", "attempt.endsNow", "t.Canceled && t.op == Charge", "false"},
