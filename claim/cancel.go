@@ -60,7 +60,7 @@ func (s *Service) Cancel(ctx context.Context, home string, req *Request) (rec Re
 		case TombStone:
 			return rec, reply, &ExpiredError{FirstUse: rec.FirstUse}
 		default:
-			return rec, reply, &InUseError{RetryAfter: s.c.Policy.WaitMax}
+			return rec, reply, &InUseError{RetryAfter: s.c.Policy.untilRetry(&rec, begun.Now)}
 		}
 	}
 }

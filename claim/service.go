@@ -206,7 +206,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 		if rec.Holder == "" {
 			return reply, &UnknownError{RetryAfter: s.c.Policy.untilNextAttempt(rec, begun.Now)}
 		}
-		return reply, &InUseError{RetryAfter: s.c.Policy.WaitMax}
+		return reply, &InUseError{RetryAfter: s.c.Policy.untilRetry(rec, begun.Now)}
 	default:
 		return reply, fmt.Errorf("claim: store decided %v", begun.Decision)
 	}

@@ -66,6 +66,37 @@ func TestTheWaitIsBounded(t *testing.T) {
 	})
 }
 
+// Who waited for a holder that has died is told to come back when its lease lapses, and not a whole wait
+// later.
+func TestAWaitForTheDeadEndsWithTheirLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		store.policy.ClockOffset = 500 * time.Millisecond
+		dies := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, _ Attempt) Outcome {
+			<-t.Context().Done()
+			return nil
+		})
+		store.renew = func([]Lease) error { return ErrUnavailable }
+		go func() { _, _ = dies.Do(t.Context(), "us-east1", order("k", 100)) }()
+		synctest.Wait()
+		began := time.Now()
+		time.Sleep(700 * time.Millisecond) // the database's own part of a loss
+		rival := serve(t, store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Outcome { return charged(a) })
+		for {
+			_, err := rival.Do(t.Context(), "us-east1", order("k", 100))
+			if err == nil {
+				break
+			}
+			var inUse *InUseError
+			require.ErrorAs(t, err, &inUse)
+			time.Sleep(inUse.RetryAfter)
+		}
+		lapsed := store.policy.Lease + store.policy.ClockOffset
+		require.GreaterOrEqual(t, time.Since(began), lapsed)
+		require.Less(t, time.Since(began), lapsed+2*store.policy.WaitPoll) // which has jitter
+	})
+}
+
 func TestALongCallKeepsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, calls := newRows(DefaultPolicy()), 0

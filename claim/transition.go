@@ -578,6 +578,13 @@ func (p *Policy) untilNextAttempt(r *Record, now time.Time) time.Duration {
 	return min(max(r.LeaseUntil.Add(p.ClockOffset).Sub(now), min(time.Second, p.WaitMax)), p.BackoffMax)
 }
 
+// untilRetry returns after which time a retry of r, which has a holder, may find another state: WaitMax, or
+// when the lease lapses, if that is sooner. A holder that lives renews it before, so sooner is the lease
+// of one that has died.
+func (p *Policy) untilRetry(r *Record, now time.Time) time.Duration {
+	return min(max(r.LeaseUntil.Add(p.ClockOffset).Sub(now), p.WaitPoll), p.WaitMax)
+}
+
 func (r *Record) entry(e Event, region, node string, at time.Time, detail string) AuditEntry {
 	return AuditEntry{At: at, Event: e, Region: region, Node: node, Fence: r.Fence, Generation: r.Generation, Detail: detail}
 }
