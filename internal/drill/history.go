@@ -73,6 +73,7 @@ type history struct {
 	fresh    [phases]*hdrhistogram.Histogram // new payments
 	repeats  [phases]*hdrhistogram.Histogram // of old ones
 	beside   *hdrhistogram.Histogram         // new payments during the outage, sent first to a region that was not hit
+	waited   *hdrhistogram.Histogram         // new payments of before the outage's end that were answered after it, from its end
 	seconds  []second
 
 	// from is when the drill ordered the fault and struck when it was in effect; ordered is when
@@ -87,7 +88,8 @@ type history struct {
 type served struct{ inFlight, first, refused, back time.Time }
 
 func newHistory(began time.Time, home string) *history {
-	h := &history{began: began, home: home, beside: hdrhistogram.New(latencyMin, latencyMax, latencyDigits)}
+	h := &history{began: began, home: home}
+	h.beside, h.waited = hdrhistogram.New(latencyMin, latencyMax, latencyDigits), hdrhistogram.New(latencyMin, latencyMax, latencyDigits)
 	for p := range phases {
 		h.failures[p] = map[string]int{}
 		h.fresh[p] = hdrhistogram.New(latencyMin, latencyMax, latencyDigits)
@@ -242,6 +244,9 @@ func (h *history) timed(due, done time.Time, requests int, fresh bool, entry str
 	}
 	// Within the bounds recording cannot fail.
 	_ = to[h.phaseOf(due)].RecordValue(took)
+	if fresh && !h.mended.IsZero() && due.Before(h.mended) {
+		_ = h.waited.RecordValue(min(max(latencyMin, int64(done.Sub(h.mended)/time.Microsecond)), latencyMax))
+	}
 	if fresh && entry != h.home && h.phaseOf(due) == outage {
 		_ = h.beside.RecordValue(took)
 	}

@@ -97,6 +97,8 @@ func Terms() []Term {
 		{"claims still open", "Keys in flight at the end. They are not lost: a worker settles them."},
 		{"beyond a client's patience", "Calls that took more requests than the Go client makes by default: a merchant would have seen an error."},
 		{"new ones sent elsewhere", "Calls of the outage for new payments that a client sent first to a region that was not hit, and their times. The others wait until their client finds out that its region is gone."},
+		{"database server away", "The database's own part of an outage of it: for so long nothing could be recorded through that server."},
+		{"answered once it was back", "New payments that were sent before the server was back and answered after, and how long after: the pauses of clients, which grow to 10 s, the leases of what was in flight, and the work that had piled up."},
 		{"last in flight answered", "Time from the outage until the last call that was in progress at it had its final answer."},
 		{"first one served without it", "Time from the outage until another region answered a new payment at home in the region that was taken away."},
 		{"last one sent away", "Time from the outage until the last such payment was refused."},
@@ -139,6 +141,11 @@ func (v *Findings) Figures() []Figure {
 	rows = append(rows, count("claims still open", v.OpenClaims), plain("beyond a client's patience", v.BeyondStandard))
 	if v.Beside != nil {
 		rows = append(rows, plain("new ones sent elsewhere", fmt.Sprintf("%d during the outage; p50 %s, p99 %s, longest %s", v.Beside.Calls, ms(v.Beside.P50), ms(v.Beside.P99), ms(v.Beside.Max))))
+	}
+	if v.DatabaseAway != nil {
+		w := v.AfterDatabase
+		rows = append(rows, plain("database server away", fmt.Sprintf("for %.1f s, its start included", *v.DatabaseAway)),
+			plain("answered once it was back", fmt.Sprintf("%d new ones; from then on p50 %s, p99 %s, longest %s", w.Calls, ms(w.P50), ms(w.P99), ms(w.Max))))
 	}
 	for _, t := range []struct {
 		name string

@@ -12,7 +12,7 @@ import (
 func TestEachWordOfAVerdictIsExplained(t *testing.T) {
 	after := 1.5
 	r := Report{Scenario: "region-loss", Region: "us-east1", Verdict: Findings{
-		Lost: 1, Unasked: "it was stopped", Beside: &Latency{}, InFlight: &after, ServedAgain: &after, LastRefused: &after, Back: &after, Examples: []string{"key k"},
+		Lost: 1, Unasked: "it was stopped", Beside: &Latency{}, DatabaseAway: &after, AfterDatabase: &Latency{}, InFlight: &after, ServedAgain: &after, LastRefused: &after, Back: &after, Examples: []string{"key k"},
 		Phases: []Phase{{Name: "before", Errors: []ErrorCount{{"503", 1}}}},
 	}}
 	var text strings.Builder

@@ -66,6 +66,12 @@ type Findings struct {
 	// nil if none is hit. The others wait for a client to find out that its entry is gone.
 	Beside *Latency `json:"beside,omitempty"`
 
+	// DatabaseAway is how long the database server was away, in seconds, its start included, and
+	// AfterDatabase are the new payments that were answered only when it was back, counted from then: what
+	// clients and nodes add to it. Nil if it was not taken away alone.
+	DatabaseAway  *float64 `json:"database_away_s,omitempty"`
+	AfterDatabase *Latency `json:"after_database,omitempty"`
+
 	Phases []Phase `json:"phases"`
 	// Examples name the first payments that broke a promise.
 	Examples []string `json:"examples,omitempty"`
@@ -199,6 +205,10 @@ func (d *drill) report(how string) *Report {
 		if h.home != "" {
 			beside := latencyOf(h.beside)
 			v.Beside = &beside
+		}
+		if d.c.Scenario == DBFailover {
+			waited := latencyOf(h.waited)
+			v.DatabaseAway, v.AfterDatabase = after(h.struck, h.mended), &waited
 		}
 		v.InFlight = after(h.struck, h.served.inFlight)
 		v.ServedAgain = after(h.struck, h.served.first)

@@ -170,6 +170,17 @@ func TestHistoryTimes(t *testing.T) {
 	require.Equal(t, 3, r.Seconds[12].Failed)
 	require.Equal(t, 1, r.Seconds[12].Answered)
 	require.InDelta(t, 3000, r.Seconds[9].P99, 200)
+
+	// What an outage of the database cost, its own part apart.
+	require.Nil(t, v.DatabaseAway)
+	h.timed(at(12), at(27), 3, true, "b")
+	h.timed(at(12), at(28), 3, false, "b")
+	h.timed(at(25.5), at(29), 1, true, "b")
+	d.c.Scenario = DBFailover
+	v = d.report("somehow").Verdict
+	require.InDelta(t, 14, *v.DatabaseAway, 0.001)
+	require.Equal(t, int64(1), v.AfterDatabase.Calls)
+	require.InDelta(t, 2000, v.AfterDatabase.Max, 2)
 }
 
 func TestReports(t *testing.T) {
