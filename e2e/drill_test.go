@@ -102,7 +102,7 @@ func drilled(t *testing.T, data string, more ...string) drill.Report {
 // own tests are in internal/drill.
 func TestDrill(t *testing.T) {
 	if testing.Short() {
-		t.Skip("seven drills")
+		t.Skip("eight drills")
 	}
 	t.Parallel()
 	c, data := startDrillable(t)
@@ -128,6 +128,16 @@ func TestDrill(t *testing.T) {
 	cut := drilled(t, data, "database-path", "--region", eu).Verdict
 	require.NotNil(t, cut.ServedAgain, "no deputy served the region's keys")
 	require.NotNil(t, cut.Back, "the region did not come back to its keys")
+
+	// Nobody waits for the end of an attempt at an entry that takes connections and answers nothing.
+	frozen := drilled(t, data, "partition", "--region", eu).Verdict
+	require.NotNil(t, frozen.ServedAgain, "no deputy served the region's keys")
+	kinds := map[string]int{}
+	for _, e := range frozen.Phases[1].Errors {
+		kinds[e.Kind] = e.Count
+	}
+	require.Positive(t, kinds["silence"])
+	require.Zero(t, kinds["timeout"], "%v", kinds)
 
 	restarted := drilled(t, data, "rolling-restart").Verdict
 	require.Zero(t, restarted.BeyondStandard, "a client with its own number of attempts would have given up")

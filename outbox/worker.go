@@ -198,9 +198,8 @@ func (w *Worker) Wake(region string, in time.Duration) {
 
 // Offer has the worker handle rows of region that this process has just written, as if it had
 // taken them: they are due only after end, so no other worker takes them before. It returns at
-// once. Rows for which there is no slot are due at once, and are taken by this worker, whatever homes it
-// takes rows of. A worker that does not run leaves all
-// until they are due.
+// once. Rows for which there is no slot are due at once, and this worker takes them, whatever homes
+// it takes rows of. A worker that does not run leaves all until they are due.
 func (w *Worker) Offer(region string, end time.Time, rows ...Message) {
 	w.mu.Lock()
 	p := w.pool
