@@ -76,7 +76,8 @@ func newMatcher(s *Settings) (m matcher, err error) {
 func (m *matcher) add(one *rule) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
+			text, _, _ := strings.Cut(fmt.Sprint(p), ":\n")
+			err = errors.New(registered.ReplaceAllString(text, ""))
 		}
 	}()
 	names := wildcards(one.Match)
@@ -107,6 +108,9 @@ func cleaned(p string) string {
 	}
 	return out
 }
+
+// registered is what a panic of the mux says about our code.
+var registered = regexp.MustCompile(` \(registered at [^)]*\)`)
 
 var wildcardForm = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_]*)(?:\.\.\.)?\}`)
 
