@@ -61,9 +61,13 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// DefaultTimeout is how long an upstream may take to answer. It leaves a third of the 90 s that a
-// request may run to a wait for a rival and to forwards.
-const DefaultTimeout = time.Minute
+const (
+	// DefaultTimeout is how long an upstream may take to answer: less than a drain lasts by default, so
+	// that none leaves a request in doubt.
+	DefaultTimeout = 40 * time.Second
+	// maxTimeout leaves a third of the 90 s that a request may run to a wait for a rival and to forwards.
+	maxTimeout = time.Minute
+)
 
 // Gateway is the executor of guarded requests, and the handler of all others. It is safe for
 // concurrent use.

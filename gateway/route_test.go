@@ -281,7 +281,7 @@ func TestWhereTheKeyIs(t *testing.T) {
 func TestWhatIdentifiesARequestOfARoute(t *testing.T) {
 	const kind, form = "Content-Type", "application/x-www-form-urlencoded"
 	same := func(rule Fingerprint, a, b *http.Request) bool {
-		rule.Headers = append([]string{}, rule.Headers...)
+		rule.Headers = append([]string{"X-None"}, rule.Headers...)
 		g := newGateway(t, "http://127.0.0.1:9", routes(Route{Match: "POST /", Fingerprint: rule}))
 		var prints []claim.Fingerprint
 		for _, r := range []*http.Request{a, b} {
@@ -365,7 +365,7 @@ func TestNoStoredRequestHasAVerificationCode(t *testing.T) {
 		again.Unstored = a.Unstored
 		require.IsType(t, &claim.Done{}, g.Attempt(t.Context(), again), "the caller's retry has it")
 	}
-	all := newGateway(t, upstream.URL, plain(Route{Dedupe: "Idempotency-Key", NeverStore: []string{}}))
+	all := newGateway(t, upstream.URL, plain(Route{Dedupe: "Idempotency-Key", NeverStore: []string{"none"}}))
 	a := attemptOf(t, all, post("/", `{"cvc":"987"}`, kind, js))
 	require.Empty(t, a.Unstored, "the settings say that it may be stored")
 

@@ -72,7 +72,7 @@ type Route struct {
 	Key         Key         `koanf:"key"`
 	Fingerprint Fingerprint `koanf:"fingerprint"`
 	// BodyBytes bounds the request's body; 0 is 1 MiB. Timeout is how long the upstream may take; 0 is
-	// a minute.
+	// [DefaultTimeout].
 	BodyBytes int64         `koanf:"body_bytes"`
 	Timeout   time.Duration `koanf:"timeout"`
 	// Dedupe is the header by which the upstream recognises a repeat for DedupeFor, and answers it as
@@ -91,7 +91,7 @@ type Route struct {
 	// KeepHeaders are headers of replies that are kept beside those that always are.
 	KeepHeaders []string `koanf:"keep_headers"`
 	// NeverStore are the members of a body, by the end of their path, with one of which a request is
-	// not stored. nil is [DefaultNeverStore].
+	// not stored. Empty is [DefaultNeverStore], and [none] none: then anything may be stored.
 	NeverStore []string `koanf:"never_store"`
 	// StoreAway is what happens while no claim can be made: closed, which refuses, or open, which sends
 	// the request as it came, once for each time that it comes. "" is closed.
@@ -115,7 +115,8 @@ type Fingerprint struct {
 	Body string `koanf:"body"`
 	// Without are members of a JSON body's top level, or names of a form, that are left out.
 	Without []string `koanf:"without"`
-	// Headers belong to it; Host is the host that the caller asked for. nil is the profile's.
+	// Headers belong to it; Host is the host that the caller asked for. Empty is the
+	// profile's, and [none] none.
 	Headers []string `koanf:"headers"`
 }
 
@@ -215,6 +216,18 @@ func (s *Settings) Guarded() string {
 	return s.Upstream
 }
 
+// Timeout is the longest that an upstream may take to answer; 0 for no gateway.
+func (s *Settings) Timeout() (longest time.Duration) {
+	if !s.On() {
+		return 0
+	}
+	longest = DefaultTimeout
+	for _, r := range s.Routes {
+		longest = max(longest, r.Timeout)
+	}
+	return longest
+}
+
 // On reports whether s has an upstream.
 func (s *Settings) On() bool { return s.Upstream != "" || len(s.Upstreams) > 0 }
 
@@ -292,7 +305,10 @@ func (r Route) complete(s *Settings) Route {
 	r.Key.Missing = or(r.Key.Missing, p.Key.Missing)
 	r.Key.Scope = or(r.Key.Scope, p.Key.Scope, scopeTenant)
 	r.Fingerprint.Body = or(r.Fingerprint.Body, p.Fingerprint.Body)
-	if r.Fingerprint.Headers == nil {
+	switch {
+	case slices.Equal(r.Fingerprint.Headers, []string{none}):
+		r.Fingerprint.Headers = nil
+	case len(r.Fingerprint.Headers) == 0:
 		if r.Fingerprint.Headers = p.Fingerprint.Headers; r.Tenant.From != fromFixed {
 			// The tenant says who called, and a token may be renewed between two tries.
 			r.Fingerprint.Headers = without(r.Fingerprint.Headers, "Authorization", "X-Api-Key")
@@ -321,7 +337,10 @@ func (r Route) complete(s *Settings) Route {
 	}
 	r.BodyBytes, r.Timeout = or(r.BodyBytes, 1<<20), or(r.Timeout, DefaultTimeout)
 	r.KeepHeaders = slices.Concat(p.KeepHeaders, r.KeepHeaders)
-	if r.NeverStore == nil {
+	switch {
+	case slices.Equal(r.NeverStore, []string{none}):
+		r.NeverStore = nil
+	case len(r.NeverStore) == 0:
 		r.NeverStore = DefaultNeverStore()
 	}
 	r.StoreAway = or(r.StoreAway, storeClosed)
@@ -484,9 +503,9 @@ func (s *Settings) routeMistakes(r *Route) (errs []error) {
 	if r.Credentials == service && r.BodyBytes > MaxBody/2 {
 		mistake("body_bytes must be at most %d where the credentials are the service's, as nodes send each other two copies, is %d", MaxBody/2, r.BodyBytes)
 	}
-	if r.Timeout < 0 || r.Timeout > DefaultTimeout {
+	if r.Timeout < 0 || r.Timeout > maxTimeout {
 		// A longer one outlasts the time that callers wait.
-		mistake("timeout must be above 0 and at most %v, is %v", DefaultTimeout, r.Timeout)
+		mistake("timeout must be above 0 and at most %v, is %v", maxTimeout, r.Timeout)
 	}
 	if r.DedupeFor < 0 || r.DedupeFor > 0 && r.DedupeFor <= dedupeMargin {
 		mistake("dedupe_for must be above %v, which is kept for differences of clocks, is %v", dedupeMargin, r.DedupeFor)

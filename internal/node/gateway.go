@@ -182,6 +182,11 @@ const (
 	maxAccounts = 32 << 10
 )
 
+func newAccounts() accounts {
+	rows, _ := lru.New[string, cachedTenant](maxAccounts) // it fails for a size below 1 alone
+	return accounts{rows}
+}
+
 // gatewayTenant reads the row of a gateway's tenant, and makes it if there is none: its registrar is
 // the region that saw it first, for good. A row that cannot be read again is taken as it was.
 func (n *Node) gatewayTenant(ctx context.Context, id, name string) (claim.Tenant, error) {

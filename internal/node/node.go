@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/homeward-io/homeward/audit"
@@ -266,7 +265,7 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 		if n.gateway, err = gateway.New(g); err != nil {
 			return nil, err
 		}
-		n.accounts.rows, _ = lru.New[string, cachedTenant](maxAccounts) // it fails for a size below 1 alone
+		n.accounts = newAccounts()
 	}
 	if n.service, err = n.c.service(n.guard, n.gateway, n.log); err != nil {
 		return nil, err

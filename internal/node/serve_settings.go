@@ -386,8 +386,8 @@ func (s ServeSettings) callTimes() error {
 		}
 	}
 	var errs []error
-	if s.Gateway.On() && gateway.DefaultTimeout >= bound {
-		errs = append(errs, fmt.Errorf("settings: %s must be above %v, which an upstream may take to answer a gateway, is %v", why, gateway.DefaultTimeout, bound))
+	if took := s.Gateway.Timeout(); took >= bound {
+		errs = append(errs, fmt.Errorf("settings: gateway.routes let an upstream take %v to answer; that must be below %v, which is %s", took, bound, why))
 	}
 	for _, p := range s.providers() {
 		if p.Timeout >= bound {

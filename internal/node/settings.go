@@ -20,6 +20,7 @@ import (
 	"github.com/knadh/koanf/v2"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/problem"
@@ -45,8 +46,28 @@ type RegionSetting struct {
 	Code claim.RegionCode `koanf:"code"`
 }
 
-// inARegion are the settings of a [RegionSetting]. No other list has settings in it.
-var inARegion = []string{"name", "code"}
+// inAList are the names of settings that lists have in them, nested ones as well: of a
+// [RegionSetting], and of a route of a gateway.
+func inAList(list string) []string {
+	if strings.HasPrefix(list, "gateway.") {
+		return namesIn(reflect.TypeFor[gateway.Route]())
+	}
+	return namesIn(reflect.TypeFor[RegionSetting]())
+}
+
+func namesIn(of reflect.Type) (names []string) {
+	for field := range of.Fields() {
+		names = append(names, field.Tag.Get("koanf"))
+		inside := field.Type
+		if inside.Kind() == reflect.Slice {
+			inside = inside.Elem()
+		}
+		if inside.Kind() == reflect.Struct {
+			names = append(names, namesIn(inside)...)
+		}
+	}
+	return names
+}
 
 // DefaultSettings is the demo's deployment: three regions, the published times.
 func DefaultSettings() Settings {
@@ -275,7 +296,7 @@ func undecodable(err error, k, allowed *koanf.Koanf, from map[string]string) []e
 		}
 		text := errors.Unwrap(one).Error()
 		_, given, _ := strings.Cut(text, "has invalid keys: ")
-		return []error{fmt.Errorf("settings: %s %s%s", name, strings.Replace(text, "has invalid keys:", "has no setting named", 1), didYouMean(given, inARegion))}
+		return []error{fmt.Errorf("settings: %s %s%s", name, strings.Replace(text, "has invalid keys:", "has no setting named", 1), didYouMean(given, inAList(name)))}
 	}
 	return []error{fmt.Errorf("settings: %s %s%s", name, mistaken(k.Get(name), allowed.Get(name)), by(from, name))}
 }
@@ -312,7 +333,7 @@ func mistaken(value, byDefault any) string {
 // refuseBareDurations refuses "lease: 30": nobody means 30 ns.
 func refuseBareDurations(from, to reflect.Type, data any) (any, error) {
 	if k := from.Kind(); to == reflect.TypeFor[time.Duration]() && (k == reflect.Int || k == reflect.Float64) {
-		return nil, errors.New("has no unit")
+		return nil, errors.New("has no unit; write one, as in 30s")
 	}
 	return data, nil
 }
