@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
@@ -56,6 +57,8 @@ type childConfig struct {
 	// UpstreamTimeout how long it may take.
 	Gateway, Dedupe string
 	UpstreamTimeout time.Duration
+	// Asks: the upstream can be asked for orders by their key.
+	Asks bool
 	// Sink is the endpoint of both tenants, "" for none.
 	Sink string
 }
@@ -328,6 +331,9 @@ func childMain(config string) int {
 		asGateway(&cc, c.Gateway, c.Dedupe)
 		for i := range cc.Gateway.Settings.Routes {
 			cc.Gateway.Settings.Routes[i].Timeout = c.UpstreamTimeout
+		}
+		if c.Asks {
+			ruled(func(s *gateway.Settings) { s.Routes = []gateway.Route{asked(time.Millisecond)} })(&cc)
 		}
 	}
 	if c.Second != "" {
