@@ -78,13 +78,15 @@ func TestEmbeddedCasesMeasure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts some thirty processes")
 	}
-	o := quickly(t, "-only=embedded/")
-	b := newBench(t.Context(), o, io.Discard)
-	require.NoError(t, b.run(t.Context()))
-	measured(t, b, o.only)
-	rest, err := os.ReadDir(o.dir)
-	require.NoError(t, err)
-	require.Empty(t, rest, "stores were left behind")
+	for _, only := range []string{"embedded/", "gateway/embedded/"} {
+		o := quickly(t, "-only="+only)
+		b := newBench(t.Context(), o, io.Discard)
+		require.NoError(t, b.run(t.Context()))
+		measured(t, b, o.only)
+		rest, err := os.ReadDir(o.dir)
+		require.NoError(t, err)
+		require.Empty(t, rest, "stores were left behind")
+	}
 }
 
 // Every case of a database runs, briefly. A wrong reply, a charge that is not stored or one that
@@ -107,6 +109,12 @@ func TestPostgreSQLCasesMeasure(t *testing.T) {
 	require.Positive(t, b.costs.WAL)
 	require.Positive(t, b.costs.Record)
 	require.Positive(t, b.costs.Books)
+
+	front := quickly(t, "-only=gateway/postgresql/")
+	g := newBench(t.Context(), front, io.Discard)
+	require.NoError(t, g.measure(t.Context(), db, nil, g.selected("postgresql")))
+	require.NoError(t, g.finish())
+	measured(t, g, front.only)
 
 	// A floor that leaves out a charge fails its run.
 	lost := side{name: "floor", role: "floor", args: []string{"-replay"}, load: load{conns: 1, window: 50 * time.Millisecond}}
@@ -142,7 +150,7 @@ func TestWrongReplyFailsTheRun(t *testing.T) {
 	require.ErrorContains(t, err, "prime")
 
 	g = &generator{load: load{replay: 1}, keys: []string{"00000000-0000-4000-8000-000000000000"}, bodies: [][]byte{nil}}
-	w, err := dial(sut.Serving[0])
+	w, err := dial(sut.Serving[0], false)
 	require.NoError(t, err)
 	defer w.close()
 	// The first request makes the floor's row, the second reads it.

@@ -40,6 +40,7 @@ var (
 	dbCPUs = measure{"database CPU a charge", func(f figures) float64 { return float64(f.database) }, micros}
 	trips  = measure{"p99, in round trips", func(f figures) float64 { return float64(f.p99) / float64(farRTT) }, func(v float64) string { return fmt.Sprintf("%.2f", v) }}
 	cores  = measure{"cores of the idle database", func(f figures) float64 { return max(leastSeen, f.cores) }, func(v float64) string { return fmt.Sprintf("%.3f", v) }}
+	times  = measure{"time a request", func(f figures) float64 { return 1e9 / f.rate }, micros}
 	peaks  = measure{"peak of memory", func(f figures) float64 { return f.peak }, func(v float64) string { return fmt.Sprintf("%.0f MiB", v) }}
 )
 
@@ -64,19 +65,24 @@ type side struct {
 	everywhere bool
 	// psp is how long the provider takes.
 	psp time.Duration
+	// gateway: it is in front of an API.
+	gateway bool
 	// nodes is how many processes are watched without load; 0 for a side that is loaded.
 	nodes int
 }
 
 // testCase is a case: its sides take turns, and budgets bound them.
 type testCase struct {
-	name    string // "embedded/charge": the engine, and what is measured
+	name    string // "embedded/charge": the engine, and what is measured; of a gateway behind "gateway/"
 	sides   []side
 	budgets []budget
 }
 
-// engine is the first part of a case's name: "embedded" or a [localdb.Kind].
-func (c testCase) engine() string { engine, _, _ := strings.Cut(c.name, "/"); return engine }
+// engine is that part of a case's name: "embedded" or a [localdb.Kind].
+func (c testCase) engine() string {
+	engine, _, _ := strings.Cut(strings.TrimPrefix(c.name, "gateway/"), "/")
+	return engine
+}
 
 // embedded is the engine without a database.
 const embedded = "embedded"
@@ -117,6 +123,19 @@ func cases(o options) []testCase {
 	}
 	enoughReplays := []budget{{side: "homeward", measure: rates, bound: 0.5, least: true}}
 	littleAdded := []budget{{side: "homeward", measure: added, bound: 1.4}, {side: "homeward", measure: added9, bound: 1.4}}
+	front := func(l load, psp time.Duration) []side {
+		both := []side{floor(l), one(l)}
+		for i := range both {
+			both[i].gateway, both[i].psp = true, psp
+		}
+		return both
+	}
+	bare := full
+	bare.unguarded = true
+	pass := front(bare, 0)
+	pass[0].args = []string{"-bare=false"}
+	enoughSent := []budget{{side: "homeward", measure: rates, bound: 0.7, least: true}}
+	littleAddedInFront := []budget{{side: "homeward", measure: added9, bound: 1.5}}
 	far := one(away, "-regions=3", "-wan="+farRTT.String(), "-lag="+o.lag.String())
 	far.entry = 1
 	event, both := node("homeward-event", full, "-event"), node("homeward", full)
@@ -139,6 +158,11 @@ func cases(o options) []testCase {
 		{"embedded/replay", replays(one(replay)), enoughReplays},
 		{"embedded/latency", latency(one(paced)), littleAdded},
 		{"embedded/away", []side{far}, []budget{{side: "homeward", measure: trips, bound: 0.5, alone: true}}},
+		{"gateway/postgresql/send", front(full, 0), enoughSent},
+		{"gateway/postgresql/latency", front(paced, pspLatency), littleAddedInFront},
+		{"gateway/embedded/send", front(full, 0), enoughSent},
+		{"gateway/embedded/latency", front(paced, pspLatency), littleAddedInFront},
+		{"gateway/embedded/pass", pass, []budget{{side: "homeward", measure: times, bound: 1.1}}},
 	}
 }
 

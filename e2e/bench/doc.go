@@ -42,6 +42,11 @@
 //	            that nothing does.
 //	*/idle      Nodes without load, each a process: the CPU of their database.
 //
+//	gateway/*/send     Guarded requests on 64 connections to an API that answers at once. The
+//	                   floor is httputil.ReverseProxy between the two writes of */charge.
+//	gateway/*/latency  The same to an API that takes 80 ms, at 200 requests a second.
+//	gateway/*/pass     Requests without a key, on 64 connections, against ReverseProxy alone.
+//
 // Memory is the greatest resident set (VmHWM) of a Homeward process in all cases but those of
 // CockroachDB, where one process has the nodes of three regions.
 //

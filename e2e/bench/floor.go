@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -8,8 +9,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -22,13 +26,25 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// simulatorRole is the provider, in memory.
+// simulatorRole is the provider, in memory, and an API that a gateway can be in front of.
 func simulatorRole(ctx context.Context, _ []string, in io.Reader, out io.Writer) error {
 	sim, err := simulator.Open(simulator.Config{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(serve(ctx, in, out, sim.NewServer("")), sim.Close())
+	api := &http.Server{Handler: upstream(func() time.Duration { return sim.Faults().Latency }), ReadHeaderTimeout: startTime}
+	return errors.Join(serve(ctx, in, out, sim.NewServer(""), api), sim.Close())
+}
+
+// upstream is an API that takes its time and answers with what it got.
+func upstream(latency func() time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if d := latency(); err == nil && d > 0 {
+			err = sleepUntil(r.Context(), time.Now().Add(d))
+		}
+		answer(w, body, false, err)
+	}
 }
 
 // provider is the adapter that all sides call the simulator with.
@@ -47,13 +63,15 @@ type bare interface {
 	read(ctx context.Context, key string) (body []byte, done func(), err error)
 }
 
-// floorRole serves floors: of new charges, or with -replay of replays; on Pebble in -dir, or
-// on each -db, a region's.
+// floorRole serves floors: of new charges, with -replay of replays, with -gateway of a gateway; on
+// Pebble in -dir, or on each -db, a region's.
 func floorRole(ctx context.Context, args []string, in io.Reader, out io.Writer) (err error) {
 	f := flag.NewFlagSet("floor", flag.ContinueOnError)
 	dir := f.String("dir", "", "store directory")
 	url := f.String("psp", "", "address of the simulator")
 	replay := f.Bool("replay", false, "serve replays")
+	gateway := f.String("gateway", "", "address of an API to be in front of")
+	recorded := f.Bool("bare", true, "store what the API gets and answers")
 	var dbs []string
 	f.Func("db", "connection string of the next region's database", func(u string) error { dbs = append(dbs, u); return nil })
 	if err := f.Parse(args); err != nil {
@@ -83,9 +101,14 @@ func floorRole(ctx context.Context, args []string, in io.Reader, out io.Writer) 
 	}
 	var servers []*http.Server
 	for _, s := range stores {
-		do := charger(s, p)
-		if *replay {
+		do := http.Handler(charger(s, p))
+		switch {
+		case *replay:
 			do = replayer(s)
+		case *gateway != "" && *recorded:
+			do = recorder(s, *gateway)
+		case *gateway != "":
+			do = proxy(*gateway)
 		}
 		servers = append(servers, &http.Server{Handler: do, ReadHeaderTimeout: startTime})
 	}
@@ -111,6 +134,43 @@ func charger(s bare, p psp.Provider) http.HandlerFunc {
 			err = s.settle(r.Context(), key, id, body)
 		}
 		answer(w, body, false, err)
+	}
+}
+
+// proxy is what a gateway does without a store.
+func proxy(to string) *httputil.ReverseProxy {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DisableCompression, t.MaxIdleConns, t.MaxIdleConnsPerHost = true, 0, 4*conns
+	return &httputil.ReverseProxy{Transport: t, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: to})
+		r.SetXForwarded()
+	}}
+}
+
+// recorder reads the body whole, begins, lets the API answer, and settles with the body of that.
+func recorder(s bare, to string) http.HandlerFunc {
+	p := proxy(to)
+	p.ModifyResponse = func(res *http.Response) error {
+		body, err := io.ReadAll(res.Body)
+		if err := errors.Join(err, res.Body.Close()); err != nil {
+			return err
+		}
+		res.Body = io.NopCloser(bytes.NewReader(body))
+		key := res.Request.Header.Get("Idempotency-Key")
+		return s.settle(res.Request.Context(), key, "ch_"+key, body)
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		key := r.Header.Get("Idempotency-Key")
+		if err == nil {
+			err = s.begin(r.Context(), key, "ch_"+key, body)
+		}
+		if err != nil {
+			answer(w, nil, false, err)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		p.ServeHTTP(w, r)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/seal"
@@ -37,18 +38,25 @@ func quiet() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-// clusterRole is the system under test on the embedded store: one region, or three.
+// clusterRole is the system under test on the embedded store: one region, or three. A gateway is
+// one on a database, too.
 func clusterRole(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	f := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	dir := f.String("dir", "", "store directory")
-	url := f.String("psp", "", "address of the simulator")
+	sim := f.String("psp", "", "address of the simulator")
 	regions := f.Int("regions", 1, "how many regions")
 	distance := f.Duration("wan", 0, "round trip between any two regions")
 	lag := f.Duration("lag", 0, "replica lag; 0 means the store's default")
+	front := f.String("gateway", "", "address of an API to be in front of")
+	databases := map[string]string{}
+	f.Func("db", "connection string of the next region's database", func(u string) error {
+		databases[regionNames[len(databases)]] = u
+		return nil
+	})
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	p, err := provider(*url)
+	p, err := provider(*sim)
 	if err != nil {
 		return err
 	}
@@ -62,6 +70,23 @@ func clusterRole(ctx context.Context, args []string, in io.Reader, out io.Writer
 		Fatal:         func(error) { os.Exit(1) }, // the log has the reason
 		OwnProcess:    true,
 		MetricsListen: "127.0.0.1:0",
+	}
+	if len(databases) > 0 {
+		c.Databases, c.Pool = databases, patientPool()
+	}
+	if *front != "" { // it seals what it stores, with a key that it makes
+		keys, err := os.MkdirTemp("", "homeward-bench-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(keys) }()
+		if c.Seal, err = node.DemoSeal(ctx, keys, c.Logger); err != nil {
+			return err
+		}
+		defer func() { _ = c.Seal.Close() }()
+		of := gateway.DefaultSettings()
+		of.Upstream = "http://" + *front
+		c.Payments, c.Tenants = node.Payments{Gateway: &gateway.Config{Settings: of}}, nil
 	}
 	distances := map[wan.Pair]time.Duration{}
 	for i, name := range regionNames[:*regions] {

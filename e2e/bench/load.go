@@ -51,6 +51,8 @@ type load struct {
 	rate float64
 	// stamped keys instead of UUIDv4 ones.
 	stamped bool
+	// unguarded: the key is in a header that means nothing.
+	unguarded bool
 	// replay makes this many keys first, waits settle, and then only sends those; each
 	// reply must have the first one's bytes. 0: new keys.
 	replay int
@@ -96,7 +98,7 @@ func (g *generator) run(ctx context.Context) (result, error) {
 	}
 	wires := make([]*wire, g.conns)
 	for i := range wires {
-		w, err := dial(g.addrs[i%len(g.addrs)])
+		w, err := dial(g.addrs[i%len(g.addrs)], g.unguarded)
 		if err != nil {
 			return result{}, err
 		}
@@ -222,7 +224,7 @@ func (g *generator) primeKeys(ctx context.Context) error {
 	all, group := errgroup.WithContext(ctx)
 	for range min(g.conns, g.replay) {
 		all.Go(func() error {
-			w, err := dial(g.prime)
+			w, err := dial(g.prime, false)
 			if err != nil {
 				return err
 			}
@@ -256,7 +258,11 @@ type wire struct {
 // keyLength is that of a UUID as text.
 const keyLength = 36
 
-func dial(addr string) (*wire, error) {
+func dial(addr string, unguarded bool) (*wire, error) {
+	keyHeader := "Idempotency-Key"
+	if unguarded {
+		keyHeader = "X-Request-Id"
+	}
 	conn, err := net.DialTimeout("tcp", addr, replyTime)
 	if err != nil {
 		return nil, err
@@ -264,7 +270,7 @@ func dial(addr string) (*wire, error) {
 	head := "POST /v1/charges HTTP/1.1\r\nHost: " + addr +
 		"\r\nAuthorization: Bearer " + apiKey +
 		"\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(requestBody)) +
-		"\r\nUser-Agent: homeward-bench\r\nIdempotency-Key: "
+		"\r\nUser-Agent: homeward-bench\r\n" + keyHeader + ": "
 	w := &wire{conn: conn, r: bufio.NewReader(conn)}
 	w.request = slices.Concat([]byte(head), make([]byte, keyLength), []byte("\r\n\r\n"+requestBody))
 	w.key = w.request[len(head) : len(head)+keyLength]

@@ -221,6 +221,9 @@ func (b *bench) once(ctx context.Context, db *database, sim *child, s side, prof
 		return r, err
 	}
 	args := append([]string{"-psp=" + sim.Serving[0]}, s.args...)
+	if s.gateway {
+		args = append(args, "-gateway="+sim.Serving[1])
+	}
 	before := 0
 	if db == nil {
 		store, err := os.MkdirTemp(b.dir, s.name+"-")
