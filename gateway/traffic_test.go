@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -149,10 +150,61 @@ func TestAReplyThatDripsIsUnknown(t *testing.T) {
 		}
 		return false
 	})
-	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), func(c *Config) {
-		c.Settings.Routes = []Route{{Match: "POST /", Timeout: 100 * time.Millisecond}}
-	}), post("/one", "{}"))
+	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), plain(Route{Timeout: 100 * time.Millisecond})), post("/one", "{}"))
 	require.IsType(t, &claim.Unknown{}, got)
 	require.Equal(t, "reply_broken", got.(*claim.Unknown).Reason)
 	require.Len(t, s.requests(), 1)
+}
+
+// TestNothingSentOnAKeptConnection: what earlier requests wrote to it is not counted.
+func TestNothingSentOnAKeptConnection(t *testing.T) {
+	h := readHeads(t, func(conn *net.TCPConn, _ *bufio.Reader, r *http.Request) bool {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		return true
+	})
+	g := newGateway(t, "http://"+h.Addr().String())
+	require.IsType(t, &claim.Done{}, attempt(t, g, post("/one", "{}")))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+h.Addr().String()+"/two", strings.NewReader("half"))
+	require.NoError(t, err)
+	r.GetBody = nil
+	r.ContentLength = 8 // so that net/http gives up, before it has sent what it had buffered
+	_, sent, err := g.send(r)
+	require.ErrorContains(t, err, "ContentLength=8")
+	require.False(t, sent)
+	require.Equal(t, []string{"/one"}, h.requests())
+}
+
+// TestWhatPassesKeepsItsTrailers: both ways.
+func TestWhatPassesKeepsItsTrailers(t *testing.T) {
+	var got http.Header
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-Out")
+		_, _ = io.Copy(io.Discard, r.Body)
+		got = r.Trailer
+		w.Header().Set("X-Out", "out")
+	}))
+	defer upstream.Close()
+	front := httptest.NewServer(newGateway(t, upstream.URL))
+	defer front.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL, io.NopCloser(strings.NewReader("body")))
+	require.NoError(t, err)
+	r.Trailer = http.Header{"X-In": {"in"}}
+	resp, err := front.Client().Do(r)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, []string{"in", "out"}, []string{got.Get("X-In"), resp.Trailer.Get("X-Out")})
+}
+
+// TestOnlyJSONIsComparedAsJSON: white space may mean something in any other type.
+func TestOnlyJSONIsComparedAsJSON(t *testing.T) {
+	g := newGateway(t, "http://127.0.0.1:9")
+	for kind, same := range map[string]bool{"application/json": true, "application/problem+json": true, "text/plain": false, "application/x-www-form-urlencoded": false} {
+		of := func(body string) string {
+			return string(requestOf(t, g, post("/", "", "Content-Type", kind), []byte(body)).Input.Canonical)
+		}
+		require.Equal(t, same, of(`{"a":1}`) == of(`{"a": 1}`), kind)
+	}
 }
