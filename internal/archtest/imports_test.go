@@ -11,6 +11,15 @@ import (
 
 const module = "github.com/homeward-io/homeward/"
 
+// room returns the path of a package of ours within the module; that of the module's top is
+// "homeward.go".
+func room(path string) (name string, ours bool) {
+	if path+"/" == module {
+		return "homeward.go", true
+	}
+	return strings.CutPrefix(path, module)
+}
+
 // forbidden: packages under from (the path itself or below) must not import
 // packages under to, for the reason given. Tests may.
 var forbidden = []struct{ from, to, why string }{
@@ -88,6 +97,11 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/embedded", "internal/seal", "rooms seal what they own before a store sees it; no store has a key"},
 	{"internal/sqlstore", "internal/seal", "rooms seal what they own before a store sees it; no store has a key"},
 	{"internal/telemetry", "internal/node", "it sets a process up and imports nothing of what runs there"},
+	{"homeward.go", "payment", "operations of a program may be of anything"},
+	{"homeward.go", "gateway", "a program's own handlers are no upstream"},
+	{"homeward.go", "router", "a function is of one process, and so is not forwarded"},
+	{"homeward.go", "region", "a function is of one process, and so is not forwarded"},
+	{"homeward.go", "internal", "programs import it; it must drag no server in"},
 	{"client", "internal", "merchants import client; it must drag no server in"},
 	{"client", "router", "merchants import client; it must drag no server in"},
 	{"client", "region", "merchants import client; it must drag no server in"},
@@ -104,18 +118,19 @@ var libraries = []struct {
 }{
 	// Of Pebble, assembly and the simulator may only see the file system.
 	{"github.com/cockroachdb/pebble", []string{"internal/embedded", "internal/node", "payment/psp/simulator", "e2e"}, "one room per technology"},
-	// localdb starts servers for people and tests, and asks them whether they answer.
-	{"github.com/jackc/pgx", []string{"internal/sqlstore", "internal/lab/localdb", "e2e"}, "one room per technology"},
+	// localdb starts servers for people and tests, and asks them whether they answer. A program hands
+	// its transaction to homeward.
+	{"github.com/jackc/pgx", []string{"internal/sqlstore", "internal/lab/localdb", "homeward.go", "examples", "e2e"}, "one room per technology"},
 	{"github.com/cockroachdb/cockroach-go", []string{"internal/sqlstore"}, "one room per technology"},
 	{"github.com/pressly/goose", []string{"internal/sqlstore"}, "migrations are the store's"},
 	{"github.com/hashicorp/memberlist", []string{"region"}, "gossip decides where to send, in one room"},
-	{"connectrpc.com/", []string{"region", "internal/gen", "internal/proto"}, "the RPC between regions is region's"},
+	{"connectrpc.com/", []string{"region", "internal/gen", "internal/proto", "homeward.go", "examples"}, "the RPC between regions is region's; homeward guards those of programs"},
 	{"github.com/spiffe/", []string{"region"}, "who a node is decides where it may speak for, in one room"},
 	{"gocloud.dev", []string{"internal/node"}, "the object store and sealing keys are assembly"},
 	{"github.com/knadh/koanf", []string{"internal/node"}, "configuration is assembly"},
 	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry", "e2e"}, "rooms make spans; where they go is set up in one"},
 	{"go.opentelemetry.io/otel/exporters", []string{"internal/telemetry"}, "rooms make spans; where they go is set up in one"},
-	{"go.opentelemetry.io/", []string{"internal/span", "internal/meter", "internal/telemetry", "e2e"}, "the names of traces and of metrics are in one room each"},
+	{"go.opentelemetry.io/", []string{"internal/span", "internal/meter", "internal/telemetry", "homeward.go", "e2e"}, "the names of traces and of metrics are in one room each"},
 	{"github.com/exaring/otelpgx", []string{"internal/sqlstore"}, "one room per technology"},
 	{"github.com/nats-io/nats.go", []string{"outbox/relay/nats", "e2e"}, "one room per technology"},
 	{"github.com/nats-io/nats-server", []string{"e2e"}, "an operator runs the server; only tests start one"},
@@ -165,10 +180,10 @@ func TestImportDirections(t *testing.T) {
 	all := packages(t)
 	seen := map[string]bool{}
 	for _, p := range all {
-		from := strings.TrimPrefix(p.ImportPath, module)
+		from, _ := room(p.ImportPath)
 		seen[from] = true
 		for _, imported := range p.Imports {
-			to, internal := strings.CutPrefix(imported, module)
+			to, internal := room(imported)
 			for _, f := range forbidden {
 				// Conformance suites are contracts for the rooms above them.
 				if internal && under(from, f.from) && under(to, f.to) && !under(to, f.from) && !allowed(from, to) {
@@ -196,6 +211,8 @@ func allowed(from, to string) bool {
 		return true // what is below all rooms
 	case under(from, "internal/console") && (under(to, "internal/inspect") || under(to, "internal/runs")):
 		return true // what it shows
+	case from == "homeward.go" && underAny(to, []string{"internal/sqlstore", "internal/embedded", "internal/problem"}):
+		return true // it opens a store, as a node does, and answers in the same words
 	case under(from, "region") && (under(to, "internal/gen")):
 		return true // the wire format is generated there
 	case (under(from, "payment") || under(from, "gateway")) && under(to, "internal/problem"):
@@ -280,13 +297,13 @@ func TestTheDrawingIsRight(t *testing.T) {
 	}
 	there := map[string]bool{}
 	for _, p := range packages(t) {
-		path := strings.TrimPrefix(p.ImportPath, module)
+		path, _ := room(p.ImportPath)
 		from := roomOf(path, rooms)
 		if strings.HasSuffix(path, "test") || underAny(path, []string{"e2e", "examples", "internal/tools", "sdk"}) || underAny(path, everywhere) {
 			continue
 		}
 		for _, imported := range p.Imports {
-			to, internal := strings.CutPrefix(imported, module)
+			to, internal := room(imported)
 			if !internal || underAny(to, everywhere) || roomOf(to, rooms) == from && from != "" || underAny(from, assembly) && !under(to, "internal") {
 				continue
 			}

@@ -1,0 +1,646 @@
+package homeward
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(crashURL) != "" {
+		crash()
+		os.Exit(3) // it lives
+	}
+	os.Exit(dbtest.Main(m))
+}
+
+// quick lets leases run out while a test waits for it.
+func quick(s *settings) {
+	s.poll = 20 * time.Millisecond
+	s.policy = func(p *claim.Policy) {
+		p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling = 900*time.Millisecond, 200*time.Millisecond, 600*time.Millisecond, 900*time.Millisecond
+		p.DeclinePause, p.WaitPoll, p.BackoffMin, p.BackoffMax = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
+		p.ClockOffset = 0
+	}
+}
+
+func quiet(s *settings) { s.log = slog.New(slog.DiscardHandler) }
+
+// migrated is a database of PostgreSQL with our schema.
+var migrated = dbtest.Template{Make: func(ctx context.Context, s *localdb.Server, name string) error {
+	if err := s.CreateDatabase(ctx, name, ""); err != nil {
+		return err
+	}
+	return Migrate(ctx, Postgres(s.URL("", name)))
+}}
+
+func database(t testing.TB) string {
+	t.Helper()
+	if dbtest.Shared(t).Kind() != localdb.PostgreSQL {
+		t.Skip("what is tried here is PostgreSQL")
+	}
+	return dbtest.Shared(t).URL("", migrated.Database(t))
+}
+
+func open(t testing.TB, store Store, options ...Option) *Homeward {
+	t.Helper()
+	h, err := Open(t.Context(), store, append([]Option{quiet}, options...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		require.NoError(t, h.Close(ctx))
+	})
+	return h
+}
+
+// onEach runs a test on each store.
+func onEach(t *testing.T, test func(t *testing.T, h *Homeward), options ...Option) {
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, open(t, Embedded(t.TempDir()), options...))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		test(t, open(t, Postgres(database(t)), options...))
+	})
+}
+
+// always is a function with one outcome.
+func always(o Outcome) func(context.Context, Attempt) Outcome {
+	return func(context.Context, Attempt) Outcome { return o }
+}
+
+// never is a function that must not run.
+func never(t *testing.T) func(context.Context, Attempt) Outcome {
+	return func(context.Context, Attempt) Outcome {
+		t.Error("the function ran once more")
+		return nil
+	}
+}
+
+func TestAnOperationRunsOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, h *Homeward) {
+		ctx := t.Context()
+		op := Op{Tenant: "acme", Name: "ship", Key: "k1", Request: []byte("one")}
+		var seen Attempt
+		first, err := h.Do(ctx, op, func(ctx context.Context, a Attempt) Outcome {
+			seen = a
+			of, ok := AttemptOf(ctx)
+			require.True(t, ok)
+			require.Equal(t, a, of)
+			return Done{Reply: []byte("shipped")}
+		})
+		require.NoError(t, err)
+		require.Equal(t, StateDone, first.State)
+		require.Equal(t, "shipped", string(first.Body))
+		require.False(t, first.Replayed)
+		require.Equal(t, Attempt{Key: seen.Key, ID: seen.ID, Created: seen.Created, Number: 1}, seen)
+		require.NotEmpty(t, seen.Key)
+		require.NotEmpty(t, seen.ID)
+		require.WithinDuration(t, first.FirstUse.Add(24*time.Hour), first.ExpiresAt, time.Minute)
+
+		again, err := h.Do(ctx, op, never(t))
+		require.NoError(t, err)
+		require.Equal(t, "shipped", string(again.Body))
+		require.True(t, again.Replayed)
+
+		for name, other := range map[string]Op{
+			"request": {Tenant: "acme", Name: "ship", Key: "k1", Request: []byte("two")},
+			"name":    {Tenant: "acme", Name: "bill", Key: "k1", Request: []byte("one")},
+		} {
+			_, err = h.Do(ctx, other, never(t))
+			require.ErrorIs(t, err, claim.ErrMismatch, name)
+		}
+		ran := false
+		_, err = h.Do(ctx, Op{Tenant: "other", Name: "ship", Key: "k1", Request: []byte("one")}, func(context.Context, Attempt) Outcome {
+			ran = true
+			return Done{}
+		})
+		require.NoError(t, err)
+		require.True(t, ran, "another tenant has keys of its own")
+
+		for _, key := range []string{"", "a b", strings.Repeat("k", 256), "ä"} {
+			_, err = h.Do(ctx, Op{Key: key}, never(t))
+			var bad *claim.KeyError
+			require.ErrorAs(t, err, &bad, key)
+		}
+	})
+}
+
+func TestOutcomes(t *testing.T) {
+	onEach(t, func(t *testing.T, h *Homeward) {
+		ctx := t.Context()
+		do := func(t *testing.T, op Op, o Outcome) (Reply, error) {
+			t.Helper()
+			return h.Do(ctx, op, always(o))
+		}
+		t.Run("refused", func(t *testing.T) {
+			op := Op{Tenant: "acme", Key: "refused"}
+			r, err := do(t, op, Refused{Reply: []byte("no"), Reason: "empty"})
+			require.NoError(t, err)
+			require.Equal(t, StateRefused, r.State)
+			r, err = h.Do(ctx, op, never(t))
+			require.NoError(t, err)
+			require.Equal(t, StateRefused, r.State)
+			require.Equal(t, "no", string(r.Body))
+		})
+		t.Run("released", func(t *testing.T) {
+			op := Op{Tenant: "acme", Key: "released"}
+			var keys [2]string
+			r, err := h.Do(ctx, op, func(_ context.Context, a Attempt) Outcome {
+				keys[0] = a.Key
+				return Released{Reply: []byte("not now")}
+			})
+			require.NoError(t, err)
+			require.Equal(t, StateReleased, r.State)
+			require.Eventually(t, func() bool {
+				r, err = h.Do(ctx, op, func(_ context.Context, a Attempt) Outcome {
+					keys[1] = a.Key
+					require.False(t, a.Recovery)
+					return Done{Reply: []byte("yes")}
+				})
+				require.NoError(t, err)
+				return r.State == StateDone // until then it shares the refusal
+			}, 10*time.Second, 5*time.Millisecond)
+			require.NotEqual(t, keys[0], keys[1], "whoever dedupes by it would repeat its refusal")
+		})
+		t.Run("unknown", func(t *testing.T) {
+			op := Op{Tenant: "acme", Key: "unknown"}
+			for _, o := range []Outcome{nil, Unknown{Reason: "timeout"}} {
+				op.Key += "x"
+				_, err := do(t, op, o)
+				require.ErrorIs(t, err, ErrUnknown)
+				_, err = h.Do(ctx, op, never(t))
+				require.ErrorIs(t, err, ErrUnknown)
+			}
+		})
+		t.Run("unknown, repeatable", func(t *testing.T) {
+			op := Op{Tenant: "acme", Key: "repeatable", Repeatable: true}
+			var first Attempt
+			_, err := h.Do(ctx, op, func(_ context.Context, a Attempt) Outcome {
+				first = a
+				return nil
+			})
+			var unknown *claim.UnknownError
+			require.ErrorAs(t, err, &unknown)
+			require.Eventually(t, func() bool {
+				r, err := h.Do(ctx, op, func(_ context.Context, a Attempt) Outcome {
+					require.True(t, a.Recovery)
+					require.Equal(t, first.Key, a.Key)
+					require.Equal(t, first.ID, a.ID)
+					return Done{Reply: []byte("found")}
+				})
+				return err == nil && string(r.Body) == "found"
+			}, 10*time.Second, 5*time.Millisecond)
+		})
+		t.Run("not repeatable any more, or not yet", func(t *testing.T) {
+			for _, then := range []bool{true, false} {
+				op := Op{Tenant: "acme", Key: fmt.Sprint("then ", then)[5:] + "-then", Repeatable: then}
+				var unknown *claim.UnknownError
+				_, err := do(t, op, nil)
+				if !then {
+					require.ErrorIs(t, err, ErrUnknown)
+					continue
+				}
+				require.ErrorAs(t, err, &unknown)
+				op.Repeatable = false
+				require.Eventually(t, func() bool {
+					_, err = h.Do(ctx, op, never(t))
+					return errors.Is(err, ErrUnknown)
+				}, 10*time.Second, 5*time.Millisecond)
+			}
+		})
+		t.Run("pending", func(t *testing.T) {
+			op := Op{Tenant: "acme", Key: "pending", Repeatable: true}
+			r, err := do(t, op, Pending{Reply: []byte("wait"), AskIn: time.Hour})
+			require.NoError(t, err)
+			require.Equal(t, StatePending, r.State)
+			r, err = h.Do(ctx, op, never(t))
+			require.NoError(t, err)
+			require.Equal(t, "wait", string(r.Body))
+
+			op.Key = "pending-short"
+			_, err = do(t, op, Pending{Reply: []byte("wait"), AskIn: time.Millisecond})
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				r, err := h.Do(ctx, op, func(_ context.Context, a Attempt) Outcome {
+					require.True(t, a.Recovery)
+					return Done{Reply: []byte("paid")}
+				})
+				require.NoError(t, err)
+				return r.State == StateDone
+			}, 10*time.Second, 5*time.Millisecond)
+
+			_, err = do(t, Op{Tenant: "acme", Key: "pending-once"}, Pending{Reply: []byte("wait")})
+			require.ErrorIs(t, err, ErrUnknown, "nobody could ask")
+		})
+		t.Run("panic", func(t *testing.T) {
+			for name, f := range map[string]func(){"panic": func() { panic("boom") }, "exit": runtime.Goexit} {
+				op := Op{Tenant: "acme", Key: "once-" + name}
+				broken := func(context.Context, Attempt) Outcome { f(); return Done{} }
+				_, err := h.Do(ctx, op, broken)
+				require.ErrorIs(t, err, ErrUnknown)
+				op = Op{Tenant: "acme", Key: "again-" + name, Repeatable: true}
+				_, err = h.Do(ctx, op, broken)
+				var unknown *claim.UnknownError
+				require.ErrorAs(t, err, &unknown)
+			}
+		})
+		t.Run("too long", func(t *testing.T) {
+			op := Op{Tenant: "acme", Key: "long"}
+			_, err := do(t, op, Done{Reply: make([]byte, maxReply)})
+			require.NoError(t, err)
+			op.Key = "longer"
+			_, err = do(t, op, Done{Reply: make([]byte, maxReply+1)})
+			require.NoError(t, err)
+			r, err := h.Do(ctx, op, never(t))
+			require.NoError(t, err)
+			require.Equal(t, StateDone, r.State)
+			require.Empty(t, r.Body)
+		})
+	}, quick)
+}
+
+// Twins get one outcome, whichever process they are in.
+func TestTwins(t *testing.T) {
+	url := database(t)
+	dir := t.TempDir()
+	for name, all := range map[string][]*Homeward{
+		"embedded":      {open(t, Embedded(dir))},
+		"two processes": {open(t, Postgres(url)), open(t, Postgres(url))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for round := range 5 {
+				var ran atomic.Int32
+				var wg sync.WaitGroup
+				var mu sync.Mutex
+				bodies := map[string]int{}
+				const twins = 12
+				for i := range twins {
+					wg.Go(func() {
+						r, err := all[i%len(all)].Do(t.Context(), Op{Tenant: fmt.Sprint("new", round), Key: "twin"}, func(context.Context, Attempt) Outcome {
+							return Done{Reply: fmt.Appendf(nil, "run %d", ran.Add(1))}
+						})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						bodies[string(r.Body)]++
+					})
+				}
+				wg.Wait()
+				require.Equal(t, map[string]int{"run 1": twins}, bodies)
+			}
+		})
+	}
+}
+
+// A caller who leaves ends its wait, and not the function.
+func TestACallerLeaves(t *testing.T) {
+	onEach(t, func(t *testing.T, h *Homeward) {
+		ctx, leave := context.WithCancel(t.Context())
+		running, finish := make(chan struct{}), make(chan struct{})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := h.Do(ctx, Op{Tenant: "acme", Key: "left"}, func(ctx context.Context, _ Attempt) Outcome {
+				close(running)
+				<-finish
+				return Done{Reply: []byte(fmt.Sprint(ctx.Err()))}
+			})
+			ended <- err
+		}()
+		<-running
+		leave()
+		close(finish)
+		require.NoError(t, <-ended)
+		r, err := h.Do(t.Context(), Op{Tenant: "acme", Key: "left"}, never(t))
+		require.NoError(t, err)
+		require.Equal(t, "<nil>", string(r.Body))
+
+		_, err = h.Do(ctx, Op{Tenant: "acme", Key: "gone"}, never(t))
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+// A function that does not return is unknown when its lease ends, and goes on for nobody.
+func TestAFunctionHangs(t *testing.T) {
+	onEach(t, func(t *testing.T, h *Homeward) {
+		finish := make(chan struct{})
+		defer close(finish)
+		hang := func(ctx context.Context, a Attempt) Outcome {
+			<-ctx.Done()
+			<-finish
+			return Done{Reply: []byte("late")}
+		}
+		_, err := h.Do(t.Context(), Op{Tenant: "acme", Key: "hang"}, hang)
+		require.Error(t, err)
+		require.Eventually(t, func() bool {
+			_, err := h.Do(t.Context(), Op{Tenant: "acme", Key: "hang"}, never(t))
+			return errors.Is(err, ErrUnknown)
+		}, 20*time.Second, 20*time.Millisecond)
+	}, quick)
+}
+
+// A store that is closed fails, and Close waits for what is under way.
+func TestClose(t *testing.T) {
+	onEach(t, func(t *testing.T, h *Homeward) {
+		running, finish := make(chan struct{}), make(chan struct{})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := h.Do(t.Context(), Op{Tenant: "acme", Key: "close"}, func(context.Context, Attempt) Outcome {
+				close(running)
+				<-finish
+				return Done{}
+			})
+			ended <- err
+		}()
+		<-running
+		closed := make(chan error, 1)
+		go func() { closed <- h.Close(context.Background()) }()
+		select {
+		case <-closed:
+			t.Fatal("it did not wait")
+		case <-time.After(50 * time.Millisecond):
+		}
+		close(finish)
+		require.NoError(t, <-ended)
+		require.NoError(t, <-closed)
+		_, err := h.Do(t.Context(), Op{Tenant: "acme", Key: "late"}, never(t))
+		require.Error(t, err)
+	})
+}
+
+func TestMistakesAtTheStart(t *testing.T) {
+	ctx := t.Context()
+	_, err := Open(ctx, Store{})
+	require.EqualError(t, err, "homeward: there is no store; pass Postgres, Cockroach or Embedded to Open")
+	dir := t.TempDir()
+	open(t, Embedded(dir))
+	_, err = Open(ctx, Embedded(dir))
+	require.ErrorContains(t, err, "in use by another process")
+	_, err = Open(ctx, Postgres(""))
+	require.ErrorContains(t, err, "no database is set")
+	_, err = Open(ctx, Postgres("postgres://127.0.0.1:1/x?sslmode=disable"))
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+	require.NotContains(t, err.Error(), "HOMEWARD_DATABASE_URL")
+
+	url := database(t)
+	server := dbtest.Shared(t)
+	empty := dbtest.Database(t)
+	_, err = Open(ctx, Postgres(empty))
+	require.ErrorContains(t, err, "call homeward.Migrate")
+	require.NotContains(t, err.Error(), "\n")
+	_, err = Open(ctx, Cockroach(url, "us-east1"))
+	require.ErrorContains(t, err, `the database has no region "us-east1", but here`)
+	require.NoError(t, Migrate(ctx, Postgres(url), "there"))
+	_, err = Open(ctx, Postgres(url))
+	require.ErrorContains(t, err, "the database has the regions here, there")
+	_ = server
+}
+
+// The tables are beside the program's, and migrating again changes nothing.
+func TestTheSchemaIsItsOwn(t *testing.T) {
+	url := database(t)
+	ctx := t.Context()
+	require.NoError(t, Migrate(ctx, Postgres(url)))
+	require.NoError(t, Migrate(ctx, Embedded("unused")))
+	conn, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	rows, err := conn.Query(ctx, "SELECT DISTINCT n.nspname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')")
+	require.NoError(t, err)
+	schemas, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{"homeward"}, schemas)
+	rows, err = conn.Query(ctx, "SELECT array_to_string(proconfig, ';') FROM pg_proc WHERE prosecdef AND pronamespace = 'homeward'::regnamespace")
+	require.NoError(t, err)
+	paths, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Len(t, paths, 3)
+	for _, p := range paths {
+		require.Equal(t, "search_path=pg_catalog, homeward, pg_temp", p)
+	}
+	h := open(t, Postgres(url))
+	_, err = h.rows.sweep(ctx, 10) // by such a function
+	require.NoError(t, err)
+}
+
+const (
+	crashURL   = "HOMEWARD_CRASH_URL"
+	crashPoint = "HOMEWARD_CRASH_POINT"
+	crashOp    = "HOMEWARD_CRASH_OP"
+)
+
+// crashing kills this process at a step of the store.
+type crashing struct {
+	claim.Store
+	at string
+}
+
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+func (c *crashing) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	if c.at == "before begin" {
+		die()
+	}
+	b, err := c.Store.Begin(ctx, a)
+	if c.at == "after begin" {
+		die()
+	}
+	return b, err
+}
+
+func (c *crashing) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
+	if c.at == "before settle" {
+		die()
+	}
+	r, err := c.Store.Settle(ctx, held, v)
+	if c.at == "after settle" {
+		die()
+	}
+	return r, err
+}
+
+// crash is the process that dies.
+func crash() {
+	at := os.Getenv(crashPoint)
+	ctx := context.Background()
+	url := os.Getenv(crashURL)
+	h, err := Open(ctx, Postgres(url), quiet, quick, func(s *settings) {
+		s.wrapStore = func(store claim.Store) claim.Store { return &crashing{store, at} }
+	})
+	if err != nil {
+		panic(err)
+	}
+	op := Op{Tenant: "acme", Key: os.Getenv(crashOp), Repeatable: strings.HasSuffix(os.Getenv(crashOp), "repeatable")}
+	_, err = h.Do(ctx, op, func(ctx context.Context, a Attempt) Outcome {
+		if at == "before the work" {
+			die()
+		}
+		work(ctx, url, a)
+		if at == "after the work" {
+			die()
+		}
+		return Done{Reply: []byte("done by the first")}
+	})
+	fmt.Println("it lives:", err)
+}
+
+// work has an effect, which is deduped by the attempt's key as a provider does.
+func work(ctx context.Context, url string, a Attempt) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, "INSERT INTO public.effects (key) VALUES ($1) ON CONFLICT DO NOTHING", a.Key); err != nil {
+		panic(err)
+	}
+}
+
+// The process is killed at each point, and another one gets the retry.
+func TestCrashPoints(t *testing.T) {
+	url := database(t)
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	_, err = conn.Exec(ctx, "CREATE TABLE public.effects (key text PRIMARY KEY)")
+	require.NoError(t, err)
+	h := open(t, Postgres(url), quick)
+	const first, second, unknown = "done by the first", "done by the second", "unknown"
+	for _, c := range []struct {
+		point, kind, want string
+		effects           int
+	}{
+		{"before begin", "once", second, 1},
+		{"after begin", "once", unknown, 0},
+		{"before the work", "once", unknown, 0},
+		{"after the work", "once", unknown, 1},
+		{"before settle", "once", unknown, 1},
+		{"after settle", "once", first, 1},
+		{"before begin", "repeatable", second, 1},
+		{"after begin", "repeatable", second, 1},
+		{"before the work", "repeatable", second, 1},
+		{"after the work", "repeatable", second, 1},
+		{"before settle", "repeatable", second, 1},
+		{"after settle", "repeatable", first, 1},
+	} {
+		t.Run(c.kind+" "+c.point, func(t *testing.T) {
+			_, err := conn.Exec(ctx, "TRUNCATE public.effects")
+			require.NoError(t, err)
+			key := strings.ReplaceAll(c.point, " ", "-") + "-" + c.kind
+			child := exec.CommandContext(ctx, os.Args[0])
+			child.Env = append(os.Environ(), crashURL+"="+url, crashPoint+"="+c.point, crashOp+"="+key)
+			out, err := child.CombinedOutput()
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit, "%s", out)
+			require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal(), "%s", out)
+
+			got := ""
+			require.Eventually(t, func() bool {
+				r, err := h.Do(ctx, Op{Tenant: "acme", Key: key, Repeatable: c.kind == "repeatable"}, func(ctx context.Context, a Attempt) Outcome {
+					require.Equal(t, c.kind == "repeatable" && c.point != "before begin", a.Recovery)
+					work(ctx, url, a)
+					return Done{Reply: []byte(second)}
+				})
+				var inUse *claim.InUseError
+				switch {
+				case errors.As(err, &inUse):
+					return false
+				case errors.Is(err, ErrUnknown):
+					got = unknown
+				default:
+					require.NoError(t, err)
+					got = string(r.Body)
+				}
+				return true
+			}, 30*time.Second, 10*time.Millisecond)
+			require.Equal(t, c.want, got)
+			var n int
+			require.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM public.effects").Scan(&n))
+			require.Equal(t, c.effects, n)
+		})
+	}
+}
+
+// The worker of another process ends what nobody calls again, and leaves alone what a call could
+// still find out.
+func TestAnAbandonedClaimEnds(t *testing.T) {
+	url := database(t)
+	ctx := t.Context()
+	h := open(t, Postgres(url), quick)
+	for _, kind := range []string{"once", "repeatable"} {
+		child := exec.CommandContext(ctx, os.Args[0])
+		child.Env = append(os.Environ(), crashURL+"="+url, crashPoint+"=before the work", crashOp+"=left-"+kind)
+		require.Error(t, child.Run())
+	}
+	get := func(kind string) claim.Record {
+		rec, _, found, err := h.rows.store.Get(ctx, claim.Key{Tenant: "acme", Value: "left-" + kind}, here)
+		require.NoError(t, err)
+		require.True(t, found)
+		return rec
+	}
+	require.Eventually(t, func() bool { return get("once").State == claim.FailedTerminal }, 30*time.Second, 20*time.Millisecond)
+	require.Equal(t, claim.ReasonOutcomeUnknown, get("once").Reason)
+
+	conn, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	// The worker has looked at the other one, and put it off.
+	require.Eventually(t, func() bool {
+		var later bool
+		require.NoError(t, conn.QueryRow(ctx, "SELECT call_due > now() + '1 hour'::interval FROM homeward.claims WHERE idem_key = 'left-repeatable'").Scan(&later))
+		return later
+	}, 30*time.Second, 20*time.Millisecond)
+	require.Equal(t, claim.InFlight, get("repeatable").State)
+
+	_, err = conn.Exec(ctx, "UPDATE homeward.claims SET held_since = held_since - '1 day'::interval, lease_until = lease_until - '1 day'::interval, call_due = now() WHERE idem_key = 'left-repeatable'")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return get("repeatable").State == claim.FailedTerminal }, 30*time.Second, 20*time.Millisecond)
+	_, err = h.Do(ctx, Op{Tenant: "acme", Key: "left-repeatable", Repeatable: true}, never(t))
+	require.ErrorIs(t, err, ErrUnknown)
+}
+
+// Nothing of a request is stored but a hash.
+func TestNoRequestIsStored(t *testing.T) {
+	url := database(t)
+	ctx := t.Context()
+	h := open(t, Postgres(url))
+	secret := []byte("4242424242424242")
+	_, err := h.Do(ctx, Op{Tenant: "acme", Key: "secret", Request: secret, Repeatable: true}, func(ctx context.Context, _ Attempt) Outcome {
+		conn, err := pgx.Connect(ctx, url)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close(context.Background())) }()
+		var row []byte
+		require.NoError(t, conn.QueryRow(ctx, "SELECT call_payload FROM homeward.claims WHERE idem_key = 'secret'").Scan(&row))
+		require.False(t, bytes.Contains(row, secret))
+		return Done{}
+	})
+	require.NoError(t, err)
+}

@@ -1,0 +1,345 @@
+package homeward
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// InterceptorOption changes what [Homeward.Interceptor] does.
+type InterceptorOption func(*interceptor)
+
+// CallerOf names whose key an RPC carries, from who is logged in, as [TenantOf] does. Without it all
+// callers share their keys, and a retry must carry the same Authorization.
+func CallerOf(of func(context.Context, connect.AnyRequest) string) InterceptorOption {
+	return func(i *interceptor) { i.tenant = of }
+}
+
+// RepeatableProcedure says of which procedures a call may run again that an earlier run may have done,
+// see [Op].Repeatable. The name is as in "/acme.orders.v1.OrderService/Place".
+func RepeatableProcedure(names ...string) InterceptorOption {
+	return func(i *interceptor) { i.repeatable = append(i.repeatable, names...) }
+}
+
+// Interceptor guards the unary RPCs of a connect-go handler that carry an Idempotency-Key, in any of its
+// protocols: Connect, gRPC and gRPC-Web. The others pass untouched, and so do calls of a client.
+//
+//	path, handler := ordersv1connect.NewOrderServiceHandler(server, connect.WithInterceptors(h.Interceptor()))
+//
+// A retry gets the message, the headers and trailers, or the error, of the first call, with
+// Idempotent-Replayed: true. The message is the same by its fields; a codec may spell it in
+// another way. It reaches interceptors outside of this one as a dynamic message. An error's code says
+// what it means:
+//
+//	none                                              done: replayed
+//	invalid_argument, not_found, already_exists,      refused: replayed
+//	failed_precondition, out_of_range, unimplemented
+//	unauthenticated, permission_denied,               released: the next call runs the procedure again
+//	resource_exhausted, aborted
+//	any other, a panic                                unknown: replayed, or, of a RepeatableProcedure,
+//	                                                  returned, and the next call runs it again
+//
+// A stream is no one reply. One with an Idempotency-Key is refused with invalid_argument before its
+// handler runs, as it would not be guarded.
+//
+// What Interceptor answers by itself: invalid_argument for a key that cannot be read,
+// failed_precondition for one of another request or past its day, aborted while another call is
+// under way, unavailable where the store gives no answer, and unknown for an outcome that is.
+func (h *Homeward) Interceptor(options ...InterceptorOption) connect.Interceptor {
+	i := &interceptor{Homeward: h}
+	for _, o := range options {
+		o(i)
+	}
+	return i
+}
+
+type interceptor struct {
+	*Homeward
+	tenant     func(context.Context, connect.AnyRequest) string
+	repeatable []string
+}
+
+var errStream = errors.New("a stream cannot be guarded by an Idempotency-Key; send it without one")
+
+// WrapStreamingClient implements connect.Interceptor.
+func (*interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (*interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		if len(conn.RequestHeader().Values(keyHeader)) > 0 {
+			return connect.NewError(connect.CodeInvalidArgument, errStream)
+		}
+		return next(ctx, conn)
+	}
+}
+
+// deterministic is how messages are compared and kept.
+var deterministic = proto.MarshalOptions{Deterministic: true}
+
+// WrapUnary implements connect.Interceptor.
+func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		keys := r.Header().Values(keyHeader)
+		if r.Spec().IsClient || len(keys) == 0 {
+			return next(ctx, r)
+		}
+		if len(keys) > 1 {
+			return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("send exactly one Idempotency-Key"))
+		}
+		key, err := claim.ParseKey(keys[0])
+		if err != nil {
+			return nil, rpcError(err)
+		}
+		message, ok := r.Any().(proto.Message)
+		if !ok {
+			return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("homeward: the request of %s is no message of Protocol Buffers, and cannot be compared with its retries; serve it without the Interceptor", r.Spec().Procedure))
+		}
+		body, err := deterministic.Marshal(message)
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		}
+		op := Op{Key: key, Name: r.Spec().Procedure, Repeatable: slices.Contains(i.repeatable, r.Spec().Procedure)}
+		credentials := r.Header().Values("Authorization")
+		if i.tenant != nil {
+			op.Tenant, credentials = i.tenant(ctx, r), nil
+		}
+		identity, err := json.Marshal(struct {
+			Credentials []string
+			Message     []byte
+		}{credentials, body})
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInternal, err)
+		}
+		req, err := op.request("RPC", "", identity)
+		if err != nil {
+			return nil, rpcError(err)
+		}
+		var mine atomic.Pointer[ended]
+		reply, err := i.do(ctx, req, &call{op: &op, run: func(ctx context.Context, _ Attempt) (claim.Outcome, error) {
+			response, err := next(ctx, r)
+			e := &ended{response, err}
+			mine.Store(e)
+			return e.outcome(ctx, op.Repeatable)
+		}})
+		var unknown *claim.UnknownError
+		switch {
+		case err == nil:
+			return readResponse(&reply.Response, reply.Replayed)
+		case errors.As(err, &unknown) && mine.Load() != nil && mine.Load().err != nil:
+			return nil, mine.Load().err // more than we could say; it is not final
+		}
+		return nil, rpcError(err)
+	}
+}
+
+// ended is how a procedure ended.
+type ended struct {
+	response connect.AnyResponse
+	err      error
+}
+
+// wireError is an error of a procedure as a claim has it.
+type wireError struct {
+	Code    connect.Code `json:"code"`
+	Message string       `json:"message"`
+	Details []wireDetail `json:"details,omitempty"`
+	Meta    http.Header  `json:"meta,omitempty"`
+}
+
+type wireDetail struct {
+	Type  string `json:"type"`
+	Value []byte `json:"value"`
+}
+
+const (
+	typeMessage = "application/proto"
+	typeError   = "application/vnd.homeward.rpc-error+json"
+	// ofHeader and ofTrailer begin the names of a response's headers and trailers, ofMessage is the
+	// name of its message's type.
+	ofHeader, ofTrailer, ofMessage = "h-", "t-", "message"
+)
+
+// codes of errors that are a no. Any other is unknown.
+var (
+	refusals = []connect.Code{
+		connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodeFailedPrecondition, connect.CodeOutOfRange, connect.CodeUnimplemented,
+	}
+	releases = []connect.Code{connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeResourceExhausted, connect.CodeAborted}
+)
+
+func (e *ended) outcome(ctx context.Context, repeatable bool) (claim.Outcome, error) {
+	if e.err == nil {
+		r, err := storedMessage(ctx, e.response)
+		return &claim.Done{Response: r}, err
+	}
+	code := connect.CodeOf(e.err)
+	r, err := storedError(e.err)
+	reason := "code_" + code.String()
+	switch {
+	case slices.Contains(refusals, code):
+		return &claim.Refused{Response: r, Reason: reason}, err
+	case slices.Contains(releases, code):
+		return &claim.Released{Response: r, Reason: reason}, err
+	case repeatable:
+		return &claim.Unknown{Reason: reason}, err
+	default:
+		return &claim.Unknown{Reason: reason, GiveUp: &claim.GivenUp{Response: r}}, err
+	}
+}
+
+// prefixed are headers with what begins their stored names.
+type prefixed struct {
+	prefix string
+	header http.Header
+}
+
+func storedMessage(ctx context.Context, response connect.AnyResponse) (claim.Response, error) {
+	r := claim.Response{Status: statusDone, Header: []claim.HeaderField{{Name: "Content-Type", Value: typeMessage}}}
+	message, ok := response.Any().(proto.Message)
+	if !ok {
+		return r, errors.New("its reply is no message of Protocol Buffers and is not kept")
+	}
+	body, err := deterministic.Marshal(message)
+	if err == nil && len(body) > maxReply {
+		err = errTooLong
+	}
+	if err != nil {
+		return r, err
+	}
+	r.Body = body
+	r.Header = append(r.Header, claim.HeaderField{Name: ofMessage, Value: string(message.ProtoReflect().Descriptor().FullName())})
+	headers := []prefixed{{ofHeader, response.Header()}, {ofTrailer, response.Trailer()}}
+	if info, ok := connect.CallInfoForHandlerContext(ctx); ok { // where simple handlers put theirs
+		headers = append(headers, prefixed{ofHeader, info.ResponseHeader()}, prefixed{ofTrailer, info.ResponseTrailer()})
+		defer clear(info.ResponseHeader()) // connect would send them beside those that are kept
+		defer clear(info.ResponseTrailer())
+	}
+	for _, of := range headers {
+		for name, values := range of.header {
+			if slices.Contains(dropped, http.CanonicalHeaderKey(name)) {
+				continue
+			}
+			for _, v := range values {
+				r.Header = append(r.Header, claim.HeaderField{Name: of.prefix + name, Value: v})
+			}
+		}
+	}
+	slices.SortStableFunc(r.Header, func(a, b claim.HeaderField) int { return cmp.Compare(a.Name, b.Name) })
+	return r, nil
+}
+
+func storedError(failed error) (claim.Response, error) {
+	e := wireError{Code: connect.CodeOf(failed), Message: failed.Error()}
+	if rich := (*connect.Error)(nil); errors.As(failed, &rich) {
+		e.Message, e.Meta = rich.Message(), rich.Meta()
+		for _, d := range rich.Details() {
+			e.Details = append(e.Details, wireDetail{d.Type(), d.Bytes()})
+		}
+	}
+	r := claim.Response{Status: statusRefused, Header: []claim.HeaderField{{Name: "Content-Type", Value: typeError}}}
+	body, err := json.Marshal(e)
+	if err == nil && len(body) > maxReply {
+		body, err = json.Marshal(wireError{Code: e.Code, Message: "the error was too long to be kept"})
+	}
+	r.Body = body
+	return r, err
+}
+
+// readResponse undoes storedMessage and storedError. A claim that stayed unknown has neither.
+func readResponse(r *claim.Response, replayed bool) (connect.AnyResponse, error) {
+	switch r.Field("Content-Type") {
+	case typeMessage:
+		kind, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(r.Field(ofMessage)))
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("homeward: the reply that is kept is a %s, which this program does not have; import its package", r.Field(ofMessage)))
+		}
+		message := dynamicpb.NewMessage(kind.Descriptor())
+		if err := proto.Unmarshal(r.Body, message); err != nil {
+			return nil, connect.NewError(connect.CodeDataLoss, fmt.Errorf("homeward: the reply that is kept cannot be read: %w", err))
+		}
+		response := connect.NewResponse(message)
+		for _, f := range r.Header {
+			switch {
+			case len(f.Name) > len(ofHeader) && f.Name[:len(ofHeader)] == ofHeader:
+				response.Header().Add(f.Name[len(ofHeader):], f.Value)
+			case len(f.Name) > len(ofTrailer) && f.Name[:len(ofTrailer)] == ofTrailer:
+				response.Trailer().Add(f.Name[len(ofTrailer):], f.Value)
+			}
+		}
+		if replayed {
+			response.Header().Set(replayedHeader, "true")
+		}
+		return response, nil
+	case typeError:
+		var e wireError
+		if err := json.Unmarshal(r.Body, &e); err != nil {
+			return nil, connect.NewError(connect.CodeDataLoss, fmt.Errorf("homeward: the error that is kept cannot be read: %w", err))
+		}
+		failed := connect.NewError(e.Code, errors.New(e.Message))
+		for name, values := range e.Meta {
+			failed.Meta()[name] = values
+		}
+		for _, d := range e.Details {
+			detail, err := connect.NewErrorDetail(&anypb.Any{TypeUrl: "type.googleapis.com/" + d.Type, Value: d.Value})
+			if err == nil {
+				failed.AddDetail(detail)
+			}
+		}
+		if replayed {
+			failed.Meta().Set(replayedHeader, "true")
+		}
+		return nil, failed
+	default:
+		return nil, connect.NewError(connect.CodeUnknown, ErrUnknown)
+	}
+}
+
+// rpcError is an error of [Homeward.do] as a caller gets it.
+func rpcError(err error) error {
+	p := problemOf(err)
+	code := connect.CodeInternal
+	var (
+		key     *claim.KeyError
+		inUse   *claim.InUseError
+		unknown *claim.UnknownError
+		expired *claim.ExpiredError
+	)
+	switch {
+	case errors.As(err, &key):
+		code = connect.CodeInvalidArgument
+	case errors.Is(err, claim.ErrMismatch), errors.As(err, &expired):
+		code = connect.CodeFailedPrecondition
+	case errors.As(err, &inUse):
+		code = connect.CodeAborted
+	case errors.As(err, &unknown):
+		code = connect.CodeUnknown
+	case errors.Is(err, context.Canceled):
+		code = connect.CodeCanceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = connect.CodeDeadlineExceeded
+	case errors.Is(err, claim.ErrUnavailable), errors.Is(err, claim.ErrHomeUnreachable), errors.Is(err, claim.ErrFingerprintVersion):
+		code = connect.CodeUnavailable
+	}
+	failed := connect.NewError(code, errors.New(p.Detail))
+	if wait := p.RetryAfterHeader(); wait != "" {
+		failed.Meta().Set("Retry-After", wait)
+	}
+	return failed
+}

@@ -1,0 +1,380 @@
+package homeward
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+)
+
+// MiddlewareOption changes what [Homeward.Middleware] does.
+type MiddlewareOption func(*guarded)
+
+// TenantOf names whose key a request carries, from who is logged in: not from a header that anybody
+// may send. Without it all callers share their keys, and a retry must carry the same Authorization.
+func TenantOf(of func(*http.Request) string) MiddlewareOption {
+	return func(g *guarded) { g.tenant = of }
+}
+
+// RepeatableHandler says that the handler may run again for a request that an earlier run may have
+// done, see [Op].Repeatable. It finds its [Attempt] in the request's context ([AttemptOf]).
+func RepeatableHandler() MiddlewareOption { return func(g *guarded) { g.repeatable = true } }
+
+// KeyRequired refuses a POST or PATCH without an Idempotency-Key with 400. Otherwise it passes.
+func KeyRequired() MiddlewareOption { return func(g *guarded) { g.required = true } }
+
+// maxBody is the longest body of a guarded request, in bytes: it is read before anything is done.
+const maxBody = 1 << 20
+
+// Middleware has next run at most once for each POST or PATCH with an Idempotency-Key, and sends its
+// first reply to every retry, with Idempotent-Replayed: true. Other requests pass untouched.
+//
+//	mux.Handle("POST /v1/orders", h.Middleware(orders))
+//
+// A reply's status says what it means:
+//
+//	2xx, 3xx              done: replayed
+//	4xx                   refused: replayed
+//	401, 403, 408, 429    released: the next request runs the handler again
+//	5xx, a panic          unknown: replayed, or, of a RepeatableHandler, sent, and the next request runs
+//	                      the handler again
+//
+// The reply is status, headers and body, at most a MiB, which reaches the caller once it is recorded.
+// So the handler cannot stream: its ResponseWriter is no http.Flusher and no http.Hijacker, and
+// http.ResponseController returns an error that says so. A longer body is cut off entirely, and its
+// writes fail. Of the headers Set-Cookie, Date and those of the connection are dropped: they are of
+// one exchange. Headers that an outer handler sets stay.
+//
+// A caller who hangs up does not end the handler. The context of its request ends when the lease of
+// its claim does, after three minutes at most. Everything that Middleware answers by itself is
+// application/problem+json, with the member "error" of docs/ERRORS.md, and "retry" and Retry-After
+// where a retry is useful.
+func (h *Homeward) Middleware(next http.Handler, options ...MiddlewareOption) http.Handler {
+	g := &guarded{Homeward: h, next: next}
+	for _, o := range options {
+		o(g)
+	}
+	return g
+}
+
+// guarded is a handler behind claims.
+type guarded struct {
+	*Homeward
+	next                 http.Handler
+	tenant               func(*http.Request) string
+	repeatable, required bool
+}
+
+const (
+	keyHeader      = "Idempotency-Key"
+	replayedHeader = "Idempotent-Replayed"
+	// pages is where the pages of errors are: nowhere in the program itself.
+	pages problem.Pages = "https://github.com/homeward-io/homeward/blob/main/docs/ERRORS.md#"
+)
+
+func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	keys := r.Header[keyHeader]
+	if r.Method != http.MethodPost && r.Method != http.MethodPatch || len(keys) == 0 && !g.required {
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	if r.Header.Get("Upgrade") != "" {
+		refuse(w, problem.New(problem.InvalidRequest, "A request with an Idempotency-Key cannot change the protocol. Send it without Upgrade."))
+		return
+	}
+	var key string
+	var err error
+	switch len(keys) {
+	case 0:
+		_, err = claim.ParseKey("")
+	case 1:
+		key, err = claim.ParseKey(keys[0])
+	default:
+		refuse(w, problem.New(problem.KeyInvalid, "Send exactly one Idempotency-Key header."))
+		return
+	}
+	if err != nil {
+		refuse(w, problemOf(err))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		refuse(w, problem.New(problem.BodyTooLarge, "A request with an Idempotency-Key may have "+strconv.Itoa(maxBody)+" bytes. Nothing was done."))
+		return
+	} else if err != nil {
+		refuse(w, problem.New(problem.InvalidRequest, "The body ended before it was whole. Nothing was done."))
+		return
+	}
+	op := Op{Key: key, Name: r.URL.EscapedPath(), Repeatable: g.repeatable}
+	credentials := strings.Join(r.Header["Authorization"], ",")
+	if g.tenant != nil {
+		op.Tenant, credentials = g.tenant(r), "" // which may be renewed between two tries
+	}
+	contentType := strings.Join(r.Header["Content-Type"], ",")
+	req, err := op.request(r.Method, contentType, digest(r, contentType, credentials, body))
+	if err != nil {
+		refuse(w, problemOf(err))
+		return
+	}
+	mine := &recorder{header: http.Header{}}
+	reply, err := g.do(r.Context(), req, &call{op: &op, run: func(ctx context.Context, a Attempt) (claim.Outcome, error) {
+		defer mine.close()
+		again := r.Clone(ctx)
+		again.Body, again.ContentLength, again.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		if len(body) == 0 {
+			again.Body = http.NoBody
+		}
+		g.next.ServeHTTP(mine, again)
+		return mine.outcome(g.repeatable)
+	}})
+	var unknown *claim.UnknownError
+	switch {
+	case err == nil:
+		send(w, &reply.Response, reply.Replayed)
+	case errors.As(err, &unknown) && mine.ended():
+		// The handler's own 5xx: more than we could say. It is not final.
+		response, _ := mine.response()
+		w.Header().Set("Retry-After", seconds(unknown.RetryAfter))
+		send(w, &response, false)
+	default:
+		p := problemOf(err)
+		if p.Code == problem.Internal {
+			g.c.log.ErrorContext(r.Context(), "a guarded request failed unexpectedly", "path", r.URL.Path, "error", err)
+		}
+		refuse(w, p)
+	}
+}
+
+// digest is what identifies a request beside its method, its path and its Content-Type.
+func digest(r *http.Request, contentType, credentials string, body []byte) []byte {
+	h := sha256.New()
+	for _, part := range [...]string{r.URL.RawQuery, credentials, strings.Join(r.Header["Content-Encoding"], ",")} {
+		_ = binary.Write(h, binary.BigEndian, uint64(len(part))) // a hash refuses no write
+		_, _ = io.WriteString(h, part)
+	}
+	// A body that is JSON by its type and in fact is compared by its meaning.
+	if kind, _, err := mime.ParseMediaType(contentType); err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json")) {
+		if canonical, err := claim.Canonical(body, claim.CanonicalOptions{}); err == nil {
+			body = canonical
+		}
+	}
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+// send writes a stored response.
+func send(w http.ResponseWriter, response *claim.Response, replayed bool) {
+	h := w.Header()
+	for _, f := range response.Header {
+		h.Del(f.Name)
+	}
+	for _, f := range response.Header {
+		h.Add(f.Name, f.Value)
+	}
+	if replayed {
+		h.Set(replayedHeader, "true")
+	}
+	if bodyAllowed(response.Status) {
+		h.Set("Content-Length", strconv.Itoa(len(response.Body)))
+	}
+	w.WriteHeader(response.Status)
+	_, _ = w.Write(response.Body) // the caller has gone, and may ask again
+}
+
+func bodyAllowed(status int) bool {
+	return status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+func refuse(w http.ResponseWriter, p problem.Problem) {
+	h := w.Header()
+	h.Set("Content-Type", problem.ContentType)
+	if wait := p.RetryAfterHeader(); wait != "" {
+		h.Set("Retry-After", wait)
+	}
+	body := p.JSON(pages)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body)
+}
+
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}
+
+// problemOf is what a caller is told about an error of [Homeward.do].
+func problemOf(err error) problem.Problem {
+	var (
+		key     *claim.KeyError
+		inUse   *claim.InUseError
+		unknown *claim.UnknownError
+		expired *claim.ExpiredError
+	)
+	after := func(code problem.Code, wait time.Duration, detail string) problem.Problem {
+		p := problem.New(code, detail)
+		p.RetryAfter = wait
+		return p
+	}
+	switch {
+	case errors.Is(err, claim.ErrKeyMissing):
+		return problem.New(problem.KeyMissing, "This request needs an Idempotency-Key. Send it with one that is new for this operation, and keep it for its retries.")
+	case errors.As(err, &key):
+		return problem.New(problem.KeyInvalid, "The Idempotency-Key cannot be read: "+key.Reason+".")
+	case errors.Is(err, claim.ErrMismatch):
+		return problem.New(problem.FingerprintMismatch, "This key was first used with a different request, or with other credentials. Send that request again, or this one with a new key.")
+	case errors.As(err, &inUse):
+		return after(problem.KeyInUse, cmp.Or(inUse.RetryAfter, 5*time.Second), "A request with this key is being worked on. Send it again later to read its result.")
+	case errors.As(err, &unknown):
+		return after(problem.OutcomeUnknown, cmp.Or(unknown.RetryAfter, time.Second), "It is not known yet whether the request was done. Send the same request again to learn it.")
+	case errors.As(err, &expired):
+		p := problem.New(problem.KeyExpired, "This key was first used at "+expired.FirstUse.UTC().Format(time.RFC3339)+
+			" and its answer is no longer kept. Find out what became of that request before you send another with a new key.")
+		p.OriginalRequestAt = expired.FirstUse
+		return p
+	case errors.Is(err, claim.ErrUnavailable), errors.Is(err, claim.ErrHomeUnreachable), errors.Is(err, claim.ErrFingerprintVersion):
+		return after(problem.StoreUnavailable, time.Second, "The request could not be recorded, and was not begun. Send it again, with the same key.")
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return after(problem.StoreUnavailable, time.Second, "The request took too long, and was not begun. Send it again, with the same key.")
+	default:
+		return problem.New(problem.Internal, "Something went wrong on our side. Sending the same request again is safe.")
+	}
+}
+
+// recorder is the ResponseWriter of a guarded handler. It is safe for concurrent use, as a handler may
+// write when its attempt is over.
+type recorder struct {
+	header http.Header
+
+	mu      sync.Mutex
+	status  int
+	sent    http.Header // header, as WriteHeader found it
+	body    bytes.Buffer
+	long    bool
+	closed  bool
+	settled bool // the handler has returned
+}
+
+var (
+	errFlush  = errors.New("homeward: a guarded handler cannot stream: its reply is sent when it is recorded; serve streams without Middleware")
+	errHijack = errors.New("homeward: a guarded handler cannot take over the connection; serve that without Middleware")
+)
+
+func (w *recorder) Header() http.Header { return w.header }
+
+func (w *recorder) WriteHeader(status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writeHeader(status)
+}
+
+func (w *recorder) writeHeader(status int) {
+	if w.status != 0 || status < 200 || w.closed { // 1xx are of one exchange
+		return
+	}
+	w.status, w.sent = status, w.header.Clone()
+}
+
+func (w *recorder) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.writeHeader(http.StatusOK); w.closed {
+		return 0, http.ErrHandlerTimeout
+	}
+	if !bodyAllowed(w.status) {
+		return 0, http.ErrBodyNotAllowed
+	}
+	if w.long = w.long || w.body.Len()+len(p) > maxReply; w.long {
+		return 0, errTooLong
+	}
+	return w.body.Write(p)
+}
+
+// FlushError is what http.ResponseController calls.
+func (*recorder) FlushError() error { return errFlush }
+
+// EnableFullDuplex is what http.ResponseController calls. The body has been read.
+func (*recorder) EnableFullDuplex() error { return errFlush }
+
+// close ends the writing.
+func (w *recorder) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+}
+
+// ended reports whether the handler ran and returned.
+func (w *recorder) ended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.settled
+}
+
+// dropped are headers of one exchange, or of one connection. No retry gets them.
+var dropped = []string{
+	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Connection", "Set-Cookie", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// response is what the handler wrote, and errTooLong if not all of it is kept.
+func (w *recorder) response() (r claim.Response, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r = claim.Response{Status: cmp.Or(w.status, http.StatusOK)}
+	from := w.sent
+	if w.status == 0 {
+		from = w.header
+	}
+	if w.long {
+		err = errTooLong
+	} else {
+		r.Body = bytes.Clone(w.body.Bytes())
+	}
+	if len(r.Body) > 0 && from.Get("Content-Type") == "" { // as net/http does
+		from.Set("Content-Type", http.DetectContentType(r.Body))
+	}
+	for name, values := range from {
+		if slices.Contains(dropped, name) || strings.HasPrefix(name, http.TrailerPrefix) || w.long && strings.HasPrefix(name, "Content-") {
+			continue
+		}
+		for _, v := range values {
+			r.Header = append(r.Header, claim.HeaderField{Name: name, Value: v})
+		}
+	}
+	slices.SortStableFunc(r.Header, func(a, b claim.HeaderField) int { return cmp.Compare(a.Name, b.Name) })
+	return r, err
+}
+
+// outcome is what a reply means, see [Homeward.Middleware].
+func (w *recorder) outcome(repeatable bool) (claim.Outcome, error) {
+	r, err := w.response()
+	w.mu.Lock()
+	w.settled = true
+	w.mu.Unlock()
+	reason := "status_" + strconv.Itoa(r.Status)
+	switch {
+	case r.Status < 400:
+		return &claim.Done{Response: r}, err
+	case slices.Contains(notNow, r.Status):
+		return &claim.Released{Response: r, Reason: reason}, err
+	case r.Status < 500:
+		return &claim.Refused{Response: r, Reason: reason}, err
+	case repeatable:
+		return &claim.Unknown{Reason: reason}, err
+	default:
+		return &claim.Unknown{Reason: reason, GiveUp: &claim.GivenUp{Response: r}}, err
+	}
+}
+
+// notNow are refusals that say nothing about the request itself: the caller may get them put right.
+var notNow = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests}
