@@ -111,4 +111,3 @@ func TestTheOnlyRegionIsNotAsked(t *testing.T) {
 type transportFunc func(*http.Request) (*http.Response, error)
 
 func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-

@@ -329,11 +329,8 @@ func childMain(config string) int {
 	cc.Providers = psp.Providers{&pointedProvider{provider, k.at}}
 	if c.Gateway != "" {
 		asGateway(&cc, c.Gateway, c.Dedupe)
-		if c.UpstreamTimeout > 0 {
-			cc.Gateway.Settings.Dedupe(cmp.Or(c.Dedupe, "none"))
-			for i := range cc.Gateway.Settings.Routes {
-				cc.Gateway.Settings.Routes[i].Timeout = c.UpstreamTimeout
-			}
+		for i := range cc.Gateway.Settings.Routes {
+			cc.Gateway.Settings.Routes[i].Timeout = c.UpstreamTimeout
 		}
 		if c.Asks {
 			ruled(func(s *gateway.Settings) { s.Routes = []gateway.Route{asked(time.Millisecond)} })(&cc)
