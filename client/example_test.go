@@ -53,3 +53,41 @@ func ExampleClient_Charge() {
 	}
 	// Output: ch_1 succeeded replayed: true home: us-east1
 }
+
+// An order's page times out while its charge has no answer. The shop cancels the key, also while the
+// charge is still under way in another process: from then on the order is not paid, or paid back.
+func ExampleClient_CancelKey() {
+	region := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/charges" {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done() // no answer
+			return
+		}
+		_, _ = io.WriteString(w, `{"object":"cancellation","idempotency_key":"order-7","outcome":"refunded","charge":"ch_1","refund":"re_1"}`)
+	}))
+	defer region.Close()
+
+	c, err := client.New(client.Config{BaseURLs: []string{region.URL}, APIKey: "sk_demo_acme"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	page, leave := context.WithTimeout(context.Background(), 10*time.Millisecond) // a shop waits for some 20 s
+	defer leave()
+	if _, err = c.Charge(page, client.ChargeParams{
+		Amount: 1999, Currency: "usd", PaymentMethod: "pm_card_visa", IdempotencyKey: "order-7",
+	}); err == nil || page.Err() == nil {
+		fmt.Println("it has an outcome:", err)
+		return
+	}
+	gone, err := c.CancelKey(context.Background(), "order-7")
+	switch {
+	case err != nil: // no answer, or the money cannot be called back: a job cancels again, or a person decides
+		fmt.Println(err)
+	case gone.Outcome == "unknown", gone.Outcome == "refund_pending":
+		fmt.Println("not paid: whatever moved is refunded, whether anybody asks again or not")
+	default:
+		fmt.Println("not paid:", gone.Outcome, gone.Charge, gone.Refund)
+	}
+	// Output: not paid: refunded ch_1 re_1
+}

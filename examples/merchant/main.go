@@ -5,6 +5,9 @@
 //	homeward demo &
 //	go run ./examples/merchant --order order-7.json --amount 1999
 //
+// With --wait 10s the order's page times out after that. Then the order is not paid, and never will
+// be: what has been charged by then, or is charged later, goes back to the payer.
+//
 // API_KEY is the merchant's API key, by default one of the demo's. It is no flag: every user of a
 // machine can read its command lines.
 package main
@@ -45,6 +48,8 @@ type order struct {
 	Declined string `json:"declined,omitempty"`
 	// Charge is the payment, once it is made.
 	Charge string `json:"charge,omitempty"`
+	// GivenUp: the page timed out. It is stored before the key is canceled, so that no later run pays.
+	GivenUp bool `json:"given_up,omitempty"`
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -53,6 +58,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	path := flags.String("order", "order.json", "the order's `file`")
 	amount := flags.Int64("amount", 0, "what it costs, in cents")
 	card := flags.String("card", "", "the payment `method`; by default the order's own, and pm_card_visa for a new order")
+	wait := flags.Duration("wait", 0, "how long the order's page waits for an outcome before it gives the order up; 0: for as long as it takes")
 	urls := flags.String("urls", "http://127.0.0.1:8081,http://127.0.0.1:8082,http://127.0.0.1:8083", "the regions' APIs, the nearest first")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -84,11 +90,37 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *amount != 0 && *amount != o.Amount {
 		return fmt.Errorf("the order in %s costs %d cents and not %d; leave --amount out, or name another file with --order", *path, o.Amount, *amount)
 	}
-	return o.pay(ctx, c, *path, cmp.Or(*card, o.Card), out)
+	if *wait <= 0 || o.Charge != "" || o.GivenUp {
+		return o.pay(ctx, c, *path, cmp.Or(*card, o.Card), out)
+	}
+	page, leave := context.WithTimeout(ctx, *wait)
+	defer leave()
+	if err := o.pay(page, c, *path, cmp.Or(*card, o.Card), out); page.Err() == nil || ctx.Err() != nil || o.Charge != "" {
+		return err
+	}
+	o.GivenUp = true
+	if err := o.save(*path); err != nil {
+		return err
+	}
+	return o.giveUp(ctx, c, out)
+}
+
+// giveUp cancels the key of an order whose page has timed out: nobody knows whether the payer was
+// charged. It may be repeated. Whatever moved goes back, whether anybody asks again or not.
+func (o *order) giveUp(ctx context.Context, c *client.Client, out io.Writer) error {
+	gone, err := c.CancelKey(ctx, o.Key)
+	if err != nil {
+		return fmt.Errorf("the order is given up, and its key is not canceled yet (%w); run this again, which is safe", err)
+	}
+	fmt.Fprintln(out, "given up:", gone.Outcome)
+	return nil
 }
 
 // pay continues a payment until it has an outcome, or returns what a person has to do.
 func (o *order) pay(ctx context.Context, c *client.Client, path, card string, out io.Writer) error {
+	if o.GivenUp {
+		return o.giveUp(ctx, c, out)
+	}
 	if o.Charge != "" {
 		fmt.Fprintln(out, "paid already:", o.Charge)
 		return nil

@@ -2,31 +2,105 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
+	"log"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/client"
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/node"
 )
 
-// The order is paid once, through lost replies, a run that was killed before its answer, a
-// declined card, and two runs after the payment.
-func TestAnOrderIsPaidOnce(t *testing.T) {
+// startDemo returns the addresses of a demo's regions.
+func startDemo(t *testing.T) (urls []string) {
 	settings, err := node.LoadSettings("", nil)
 	require.NoError(t, err)
 	d, err := lab.StartDemo(t.Context(), lab.DemoConfig{
 		Settings: settings, Listen: "127.0.0.1:0", Console: lab.NoConsole, MetricsListen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Stop(t.Context())) }()
-	var urls []string
+	t.Cleanup(func() { require.NoError(t, d.Stop(context.Background())) })
 	for _, n := range d.Nodes {
 		urls = append(urls, "http://"+n.APIAddr())
 	}
+	return urls
+}
+
+// slow is a way to a region that holds each answer to a charge until the test ends.
+func slow(t *testing.T, region string) string {
+	to, err := url.Parse(region)
+	require.NoError(t, err)
+	way := httputil.NewSingleHostReverseProxy(to)
+	way.ErrorLog = log.New(io.Discard, "", 0)
+	ended := make(chan struct{})
+	way.ModifyResponse = func(r *http.Response) error {
+		if r.Request.URL.Path == "/v1/charges" {
+			<-ended
+		}
+		return nil
+	}
+	server := httptest.NewServer(way)
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(ended) })
+	return server.URL
+}
+
+// The order's page times out while its charge has no answer. The order is given up, the payer gets the
+// money back, and no later run pays, whatever it is run with.
+func TestAnOrderWhosePageTimesOutIsGivenUp(t *testing.T) {
+	urls := startDemo(t)
+	path := filepath.Join(t.TempDir(), "order.json")
+	merchant := func(urls []string, args ...string) (string, error) {
+		var out strings.Builder
+		err := run(t.Context(), append([]string{"--order", path, "--amount", "1999", "--urls", strings.Join(urls, ",")}, args...), &out)
+		return out.String(), err
+	}
+	printed, err := merchant([]string{slow(t, urls[0])}, "--wait", "500ms")
+	require.NoError(t, err)
+	require.Regexp(t, `^given up: (refunded|refund_pending|unknown|unused|not_made)\n$`, printed)
+	for deadline := time.Now().Add(time.Minute); ; {
+		printed, err = merchant(urls, "--card", "pm_card_mastercard", "--wait", "1ns")
+		require.NoError(t, err)
+		if printed == "given up: refunded\n" || printed == "given up: unused\n" {
+			break
+		}
+		require.True(t, time.Now().Before(deadline), printed)
+		<-time.After(100 * time.Millisecond)
+	}
+	o, err := load(path)
+	require.NoError(t, err)
+	require.Empty(t, o.Charge)
+	c, err := client.New(client.Config{BaseURLs: urls, APIKey: "sk_demo_acme"})
+	require.NoError(t, err)
+	_, err = c.Charge(t.Context(), client.ChargeParams{Amount: 1999, Currency: "usd", PaymentMethod: "pm_card_visa", IdempotencyKey: o.Key})
+	refused, ok := errors.AsType[*client.Error](err)
+	if err == nil { // it had that answer before the page was closed
+		kept, err := c.CancelKey(t.Context(), o.Key)
+		require.NoError(t, err)
+		charge, err := c.GetCharge(t.Context(), kept.Charge)
+		require.NoError(t, err)
+		require.EqualValues(t, 1999, charge.AmountRefunded)
+		return
+	}
+	require.True(t, ok, err)
+	require.Equal(t, client.CodeKeyCanceled, refused.Code)
+}
+
+// The order is paid once, through lost replies, a run that was killed before its answer, a
+// declined card, and two runs after the payment.
+func TestAnOrderIsPaidOnce(t *testing.T) {
+	urls := startDemo(t)
 	path := filepath.Join(t.TempDir(), "order.json")
 	ctx := t.Context()
 	merchant := func(args ...string) (string, error) {
@@ -35,7 +109,7 @@ func TestAnOrderIsPaidOnce(t *testing.T) {
 		return out.String(), err
 	}
 
-	_, err = merchant("--card", "pm_card_stolen")
+	_, err := merchant("--card", "pm_card_stolen")
 	require.ErrorContains(t, err, "ask the payer for another card")
 	declined, err := load(path)
 	require.NoError(t, err)
