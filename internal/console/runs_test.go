@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/account"
@@ -159,10 +160,14 @@ func (m *money) Ghosts(_ context.Context, home, provider, _ string, limit int) (
 	if home == m.away {
 		return nil, errors.New("its rows are away")
 	}
-	for i := range m.ghosts {
+	tenant, ghosts := "acme", m.ghosts
+	if provider == claim.TestProvider {
+		tenant, ghosts = claim.TestTenant("acme"), 1
+	}
+	for i := range ghosts {
 		if home == us && len(list) < limit {
 			list = append(list, ledger.Transaction{
-				ID: ledger.GhostID(provider, fmt.Sprint(i)), Region: us, Tenant: "acme", Kind: ledger.Ghost, Amount: 1000, Currency: "usd",
+				ID: ledger.GhostID(provider, fmt.Sprint(i)), Region: us, Tenant: tenant, Kind: ledger.Ghost, Amount: 1000, Currency: "usd",
 				Object: fmt.Sprintf("ch_%d", i), Provider: provider, ProviderRef: fmt.Sprint(i), At: noon.Add(-time.Duration(i) * time.Minute),
 			})
 		}
@@ -189,6 +194,13 @@ func TestSuspenseIsShown(t *testing.T) {
 		require.Contains(t, body, say)
 	}
 	require.NotContains(t, body, "ch_1", "it was refunded")
+	require.NotContains(t, body, "acme~test")
+	chosen := get(t, h, "/?side=test").Header().Get("Set-Cookie")
+	body = get(t, h, "/suspense", func(r *http.Request) { r.Header.Set("Cookie", strings.Split(chosen, ";")[0]) }).Body.String()
+	for _, say := range []string{"1 ghost has not been refunded yet.", "acme~test", "1 000 usd"} {
+		require.Contains(t, body, say)
+	}
+	require.NotContains(t, body, "stopped", "no brake holds it")
 
 	body = get(t, newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Queues: &rows{}, Money: &money{}}), "/suspense").Body.String()
 	require.Contains(t, body, "No ghost waits for its refund.")

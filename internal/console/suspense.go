@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/account"
@@ -65,6 +66,8 @@ type suspenseView struct {
 	Parked        []rowView
 
 	trouble []string
+	// test is what the Test side shows: the ghosts of test tenants.
+	test *suspenseView
 	// Proof is the last verification of the books, which sums all suspense accounts,
 	// and Proved its sums; nil: there is none.
 	Proof  *runView
@@ -78,12 +81,11 @@ func (s *console) suspensePage(r *http.Request, p *page) error {
 		return err
 	}
 	v := *shared // of all viewers
-	p.Trouble = append(p.Trouble, v.trouble...)
-	v.Ghosts = ofSide(p, v.Ghosts, func(g *ghostView) string { return g.Tenant })
-	v.Parked = ofSide(p, v.Parked, (*rowView).tenant)
-	if v.Owed = ofSide(p, v.Owed, func(o *owedView) string { return o.Tenant }); p.Test {
-		v.Count, v.Looked, v.More = len(v.Ghosts), len(v.Ghosts), false
+	if p.Test {
+		v = *shared.test
 	}
+	p.Trouble = append(p.Trouble, shared.trouble...)
+	v.Parked = ofSide(p, shared.Parked, (*rowView).tenant)
 	proofs, err := s.proofs.look(r.Context())
 	if err != nil {
 		p.Trouble = append(p.Trouble, "The reports cannot be read now: "+oneLine(err))
@@ -110,7 +112,7 @@ func (s *console) readSuspense(ctx context.Context) (*suspenseView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &suspenseView{}
+	v := &suspenseView{test: &suspenseView{}} // no brake holds a test side's refunds
 	brakes, _, err := s.Money.Brakes(ctx)
 	if err != nil {
 		return nil, err
@@ -120,22 +122,35 @@ func (s *console) readSuspense(ctx context.Context) (*suspenseView, error) {
 			v.Held = append(v.Held, brakeView{b.Provider, b.Held.Reason, b.Held.At})
 		}
 	}
+	rows, err := s.Money.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var providers []string // which have ever been in use
+	for i := range rows {
+		providers = append(providers, rows[i].Provider)
+	}
 	read, errs := inEach(regions, func(region string) (account.Owing, error) {
-		return account.Owed(ctx, s.Money, s.Money, region, ghostsLooked)
+		return account.Owed(ctx, s.Money, region, ghostsLooked, providers...)
+	})
+	tried, terrs := inEach(regions, func(region string) (account.Owing, error) {
+		return account.Owed(ctx, s.Money, region, ghostsLooked, claim.TestProvider)
 	})
 	parked, perrs := inEach(regions, func(region string) ([]outbox.Message, error) {
 		return s.Queues.Queue(outbox.Notices).Parked(ctx, region, "", queueRows)
 	})
 	p := &page{}
 	for i := range regions {
-		p.trouble(regions[i:i+1], []error{cmp.Or(errs[i], perrs[i])})
+		p.trouble(regions[i:i+1], []error{cmp.Or(errs[i], terrs[i], perrs[i])})
 		v.add(read[i])
+		v.test.add(tried[i])
 		for _, m := range parked[i] {
 			v.Parked = append(v.Parked, newRowView(outbox.Notices, m))
 		}
 	}
 	v.trouble = p.Trouble
 	v.sort()
+	v.test.sort()
 	return v, nil
 }
 

@@ -352,16 +352,11 @@ type Owing struct {
 	More   bool
 }
 
-// Owed checks up to limit ghosts of each provider that has ever been in use, those
-// booked in home, in the order of their ids. It is for operators: two or more reads for
-// each ghost.
-func Owed(ctx context.Context, store Store, work Work, home string, limit int) (o Owing, err error) {
-	rows, err := store.Accounts(ctx)
-	if err != nil {
-		return o, err
-	}
-	for _, row := range rows {
-		ghosts, err := work.Ghosts(ctx, home, row.Provider, "", limit+1) // one more shows whether there are more
+// Owed checks up to limit ghosts of each of some providers, those booked in home, in the order of their
+// ids. It is for operators: two or more reads for each ghost.
+func Owed(ctx context.Context, work Work, home string, limit int, providers ...string) (o Owing, err error) {
+	for _, provider := range providers {
+		ghosts, err := work.Ghosts(ctx, home, provider, "", limit+1) // one more shows whether there are more
 		if err != nil {
 			return o, err
 		}
