@@ -110,6 +110,14 @@ func (k Kind) Failed() (of Kind, ok bool) {
 	return "", false
 }
 
+// FailedSince reports whether the movement of t has failed after it was booked, by what all has of it.
+func FailedSince(all []Transaction, t *Transaction) bool {
+	return slices.ContainsFunc(all, func(r Transaction) bool {
+		_, failure := r.Kind.Failed()
+		return failure && r.Reverses == t.ID
+	})
+}
+
 // Leaves reports whether transactions of k leave the store when they are old. They are nearly
 // all; the others are rare, and stay for ever.
 func (k Kind) Leaves() bool {

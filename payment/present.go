@@ -197,18 +197,10 @@ func (f *facts) of(t *ledger.Transaction, kinds ...ledger.Kind) (some []*ledger.
 	return some
 }
 
-// failed reports whether the movement of t has failed since.
-func (f *facts) failed(t *ledger.Transaction) bool {
-	return slices.ContainsFunc(f.all, func(r ledger.Transaction) bool {
-		_, failure := r.Kind.Failed()
-		return failure && r.Reverses == t.ID
-	})
-}
-
 // returned sums those that have not failed.
 func (f *facts) returned(some []*ledger.Transaction) (sum int64) {
 	for _, t := range some {
-		if !f.failed(t) {
+		if !ledger.FailedSince(f.all, t) {
 			sum += t.Amount
 		}
 	}
@@ -234,7 +226,7 @@ func (f *facts) since(stored []byte) ([]byte, error) {
 		switch {
 		case name == "amount_captured" && f.own != nil:
 			continue // appendSince has it
-		case name == "status" && f.own != nil && f.failed(f.own):
+		case name == "status" && f.own != nil && ledger.FailedSince(f.all, f.own):
 			value = json.RawMessage(`"` + statusFailed + `"`)
 		}
 		if len(b) > 1 {
@@ -248,7 +240,7 @@ func (f *facts) since(stored []byte) ([]byte, error) {
 
 // alone returns the object of a booking by what the books have of it.
 func (f *facts) alone(t *ledger.Transaction, status string) []byte {
-	if f.failed(t) {
+	if ledger.FailedSince(f.all, t) {
 		status = statusFailed
 	}
 	object := Charge
@@ -281,7 +273,7 @@ func (f *facts) appendSince(b []byte) []byte {
 	switch {
 	case f.own != nil && f.own.Kind == ledger.Charge:
 		captured, refunds := f.own.Amount, f.of(f.own, ledger.Refund, ledger.ProviderRefund)
-		if f.failed(f.own) {
+		if ledger.FailedSince(f.all, f.own) {
 			captured = 0
 		}
 		b = fmt.Appendf(b, `,"amount_captured":%d,"amount_refunded":%d`, captured, f.returned(refunds))
@@ -322,7 +314,7 @@ func (f *facts) appendRefund(b []byte, t *ledger.Transaction) []byte {
 	switch {
 	case t.At.IsZero():
 		status = string(psp.Processing)
-	case f.failed(t):
+	case ledger.FailedSince(f.all, t):
 		status = statusFailed
 	}
 	b = appendBooked(b, id, string(Refund), t, status)
@@ -387,7 +379,7 @@ func (f *facts) appendCompensation(b []byte, ghost *ledger.Transaction) []byte {
 	status := compensationPending
 	back := f.of(ghost, ledger.GhostRefund, ledger.ProviderRefund)
 	switch {
-	case f.failed(ghost):
+	case ledger.FailedSince(f.all, ghost):
 		status = statusFailed
 	case f.returned(back) >= ghost.Amount:
 		status = compensationRefunded

@@ -170,6 +170,7 @@ var (
 		{"claim", "State (IN_FLIGHT, COMPLETED, FAILED_RETRY, FAILED_TERMINAL); age (live: retries are answered; expired: they get 410; gone: the key is new); fence, generation and attempts, as in the columns below."},
 		{"holder", "The node that works on the key, and the end of its lease."},
 		{"provider reference", refOfTheirs},
+		{"refund of", "The charge that a merchant's refund gives back."},
 		{"booked", "A transaction of the books: time, id, kind, amount in minor units, credited and debited account, provider and its id."},
 		{"waits", "An outbox row: its queue and id, and when it is due or why it is parked."},
 		{"trace", "Trace id of the request that began the latest generation."},

@@ -42,7 +42,7 @@ func TestEachFactIsExplained(t *testing.T) {
 	named := []string{"next"}
 	for _, line := range facts(&inspect.History{
 		Tenant: "acme", Key: "k", Object: "ch_1", Home: "us-east1", TraceID: "4b",
-		Claim:    &inspect.Claim{State: "IN_FLIGHT", Holder: "n", ProviderRef: "psp_1"},
+		Claim:    &inspect.Claim{State: "IN_FLIGHT", Holder: "n", ProviderRef: "psp_1", Reverses: "ch_1"},
 		Bookings: []inspect.Booking{{}}, Waiting: []inspect.Waiting{{}},
 	}) {
 		named = append(named, line[0])

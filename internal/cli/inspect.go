@@ -165,6 +165,7 @@ func facts(h *inspect.History) (lines [][2]string) {
 			add("holder", "%s, until %s", c.Holder, moment(c.LeaseUntil))
 		}
 		add("provider reference", "%s", c.ProviderRef)
+		add("refund of", "%s", c.Reverses)
 	}
 	for _, b := range h.Bookings {
 		add("booked", "%s %s %s %d %s, %s to %s, %s %s", moment(b.At), b.ID, b.Kind, b.Amount, b.Currency, b.Credit, b.Debit, b.Provider, b.ProviderRef)

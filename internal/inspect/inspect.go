@@ -93,6 +93,8 @@ type Claim struct {
 	Reason string `json:"reason,omitempty"`
 	// ProviderRef is the provider's own id of the movement.
 	ProviderRef string `json:"provider_ref,omitempty"`
+	// Reverses is the id of the charge that a merchant's refund gives back.
+	Reverses string `json:"reverses,omitempty"`
 	// Status is the HTTP status that retries read; 0 if there is no answer.
 	Status int `json:"status,omitempty"`
 

@@ -129,6 +129,15 @@ func object(t *testing.T, code claim.RegionCode) string {
 	return id
 }
 
+func TestARefundNamesItsCharge(t *testing.T) {
+	w := newWorld(t)
+	a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "refund-1"}, eu, `{"charge":"ch_1"}`, "node-1", object(t, 2))
+	a.Operation, a.Reverses = "refund", "ch_1"
+	_, err := w.view.Begin(w.Context(), a)
+	require.NoError(t, err)
+	require.Equal(t, "ch_1", w.read("refund-1").Claim.Reverses)
+}
+
 func TestAChargeThatWasReplayed(t *testing.T) {
 	w := newWorld(t)
 	id := object(t, 2)

@@ -10,7 +10,7 @@ import (
 // Summary is one line on what moved for an object or a ghost, in net amounts: what failed is not
 // counted. all is as of [ledger.Everything], digits as [Reader].Digits. It is "" without bookings.
 func Summary(of string, all []ledger.Transaction, digits func(currency string) int) string {
-	m := &money{of, bookingsOf(all), digits}
+	m := &money{of, all, digits}
 	said := ""
 	for i := range m.all {
 		if t := &m.all[i]; m.own(t) && done[string(t.Kind)] != "" {
@@ -23,23 +23,13 @@ func Summary(of string, all []ledger.Transaction, digits func(currency string) i
 // money is what is booked about an object.
 type money struct {
 	of     string
-	all    []Booking
+	all    []ledger.Transaction
 	digits func(currency string) int
 }
 
 // own reports whether t is the booking of the object itself.
-func (m *money) own(t *Booking) bool {
+func (m *money) own(t *ledger.Transaction) bool {
 	return t.ID == m.of && t.Kind != ledger.Ghost || t.Kind == ledger.GhostRefund && t.Object == m.of
-}
-
-// failed reports whether the movement of t has failed since.
-func (m *money) failed(t *Booking) bool {
-	for i := range m.all {
-		if _, failure := m.all[i].Kind.Failed(); failure && m.all[i].Reverses == t.ID {
-			return true
-		}
-	}
-	return false
 }
 
 // total sums bookings of one currency.
@@ -49,14 +39,16 @@ type total struct {
 	currency string
 }
 
-func (t *total) add(b *Booking) { t.n, t.sum, t.currency = t.n+1, t.sum+b.Amount, b.Currency }
+func (t *total) add(b *ledger.Transaction) {
+	t.n, t.sum, t.currency = t.n+1, t.sum+b.Amount, b.Currency
+}
 
 // refunds are those of one kind of a transaction: what was refunded, and what failed.
-func (m *money) refunds(kind ledger.Kind, matches func(*Booking) bool) (stand, failed total) {
+func (m *money) refunds(kind ledger.Kind, matches func(*ledger.Transaction) bool) (stand, failed total) {
 	for i := range m.all {
 		switch t := &m.all[i]; {
 		case t.Kind != kind || m.own(t) || !matches(t):
-		case m.failed(t):
+		case ledger.FailedSince(m.all, t):
 			failed.add(t)
 		default:
 			stand.add(t)
@@ -74,7 +66,7 @@ func (m *money) since() string {
 			ghosts[m.all[i].ID] = true
 		}
 	}
-	ofObject := func(t *Booking) bool { return !ghosts[t.Reverses] }
+	ofObject := func(t *ledger.Transaction) bool { return !ghosts[t.Reverses] }
 	stand, failed := m.refunds(ledger.Refund, ofObject)
 	switch {
 	case stand.n > 0:
@@ -107,7 +99,7 @@ func (m *money) since() string {
 }
 
 // ofOwn reports whether t reverses the object's own booking.
-func (m *money) ofOwn(t *Booking) bool {
+func (m *money) ofOwn(t *ledger.Transaction) bool {
 	for i := range m.all {
 		if m.own(&m.all[i]) && m.all[i].ID == t.Reverses {
 			return true
@@ -164,13 +156,13 @@ func (m *money) disputes(b *strings.Builder) {
 }
 
 // ghost describes a ghost and what became of it.
-func (m *money) ghost(b *strings.Builder, ghost *Booking) {
+func (m *money) ghost(b *strings.Builder, ghost *ledger.Transaction) {
 	fmt.Fprintf(b, "; the provider moved %s that was not requested", m.amount(ghost.Amount, ghost.Currency))
-	if m.failed(ghost) {
+	if ledger.FailedSince(m.all, ghost) {
 		b.WriteString(", and took it back")
 		return
 	}
-	ofGhost := func(t *Booking) bool { return t.Reverses == ghost.ID }
+	ofGhost := func(t *ledger.Transaction) bool { return t.Reverses == ghost.ID }
 	stand, failed := m.refunds(ledger.GhostRefund, ofGhost)
 	desk, _ := m.refunds(ledger.ProviderRefund, ofGhost)
 	switch {

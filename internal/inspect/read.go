@@ -104,6 +104,7 @@ type gathering struct {
 	rec    *claim.Record
 	unpaid *claim.Unpaid
 	now    time.Time
+	booked []ledger.Transaction
 	// exported is the audit from segments.
 	exported []audit.Found
 }
@@ -276,7 +277,7 @@ func (g *gathering) claim() {
 	c := &Claim{
 		Operation: r.Operation, State: r.State.String(), Age: ages[r.Age(p, g.now)], Fence: r.Fence, Generation: r.Generation,
 		Attempts: r.Attempts, Unknowns: r.Unknowns, Holder: r.Holder, FirstUse: r.FirstUse, SettledAt: r.SettledAt,
-		Reason: r.Reason, ProviderRef: r.ProviderRef, state: r.State,
+		Reason: r.Reason, ProviderRef: r.ProviderRef, Reverses: r.Reverses, state: r.State,
 	}
 	if r.State == claim.InFlight {
 		c.LeaseUntil = r.LeaseUntil
@@ -344,7 +345,7 @@ func (g *gathering) books(ctx context.Context) {
 	for i := range all {
 		g.h.Tenant = orElse(g.h.Tenant, all[i].Tenant)
 	}
-	g.h.Bookings = bookingsOf(all)
+	g.booked, g.h.Bookings = all, bookingsOf(all)
 	u, found, err := g.r.Rows.Unpaid(ctx, g.h.Home, g.h.Object)
 	switch {
 	case err != nil:

@@ -213,7 +213,7 @@ func (g *gathering) notMoved() string {
 
 // takenBack describes the bookings besides the object's own.
 func (g *gathering) takenBack() string {
-	return (&money{g.h.Object, g.h.Bookings, g.r.Digits}).since()
+	return (&money{g.h.Object, g.booked, g.r.Digits}).since()
 }
 
 // sentence is the outcome with the answers to the next questions.
