@@ -130,6 +130,7 @@ func (s *Simulator) take(call psp.Call, asks outcome) (record, int, error) {
 			return record{}, 0, err
 		}
 		i = s.addLocked(call, sum, v)
+		s.arm(i, n, call.Again)
 	}
 	rec, waiting := *s.book.at(i), s.batchOf(i)
 	s.mu.Unlock()
@@ -148,7 +149,7 @@ func (s *Simulator) addLocked(call psp.Call, sum [16]byte, v outcome) int {
 		s.open.lines = appendEntry(s.open.lines, i+1, *s.book.at(i), call.Source)
 		s.open.end = s.book.len()
 	}
-	s.arm(i, call.Source)
+	s.arm(i, i, call.Source)
 	return i
 }
 
@@ -205,17 +206,18 @@ func actsAfter(source string) (after time.Duration, what outcome, ok bool) {
 	return 0, 0, false
 }
 
-// arm schedules the act of record i, if its payment method has one. The caller holds
-// mu, or it is not needed yet.
-func (s *Simulator) arm(i int, source string) {
-	after, what, ok := actsAfter(source)
+// arm schedules the act of charge n, which record i has confirmed with a payment method, if that has
+// one. The caller holds mu, or it is not needed yet. The journal has no payment method of a charge that
+// was confirmed again: its act is gone with the process.
+func (s *Simulator) arm(i, n int, method string) {
+	after, what, ok := actsAfter(method)
 	if o := s.book.at(i).outcome; !ok || o != needsAction && o != processing {
 		return
 	}
-	if s.journal != nil && source != "" {
+	if s.journal != nil && method != "" {
 		after -= s.now().Sub(time.Unix(0, s.book.at(i).at)) // of a record read from the journal
 	}
-	d := &dueAct{at: s.now().Add(max(after, 0)), id: formatID(psp.KindCharge, i), what: what}
+	d := &dueAct{at: s.now().Add(max(after, 0)), id: formatID(psp.KindCharge, n), what: what}
 	d.timer = time.AfterFunc(max(after, 0), func() { s.actNow(d) })
 	s.due = append(s.due, d)
 }

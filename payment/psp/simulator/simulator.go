@@ -174,7 +174,8 @@ func (s *Simulator) restore(e entry) error {
 			return fmt.Errorf("entry %d: %w", e.N, err)
 		}
 	}
-	s.arm(s.book.add(call, e.Sum, v, e.At), call.Source)
+	i := s.book.add(call, e.Sum, v, e.At)
+	s.arm(i, i, call.Source)
 	s.count(s.book.len())
 	return nil
 }
