@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ type Movement struct {
 type Verdict struct {
 	Requests int `json:"requests"`
 	Faults   int `json:"faults"`
-	// Keys have been Completed, Declined because the card is stolen, or Canceled before they were
+	// Keys have been Completed, Declined for a reason that the request gives, or Canceled before they were
 	// answered, if all is well.
 	Keys      int `json:"keys"`
 	Completed int `json:"completed"`
@@ -78,7 +79,7 @@ func Judge(h *History, moved []Movement) Verdict {
 	for _, m := range moved {
 		left[m]++
 	}
-	askedBy := map[Movement]string{}
+	askedBy, namedBy := map[Movement]string{}, map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		v.judge(key, byKey[key], left)
 		for _, o := range byKey[key] {
@@ -86,11 +87,20 @@ func Judge(h *History, moved []Movement) Verdict {
 			if amount, err := in.amount(); err == nil {
 				askedBy[Movement{Kind: in.kind(), Amount: amount}] = key
 			}
+			switch out := o.Output.(Got); {
+			case in.order():
+				if of := strings.Split(in.Path, "/")[3]; namedBy[of] == "" {
+					namedBy[of] = key
+				}
+			default:
+				namedBy[out.made().ID], namedBy[out.became().Charge] = key, key
+			}
 		}
 	}
+	delete(namedBy, "")
 	for m, n := range left {
 		for range n {
-			v.breaks(&v.Duplicates, askedBy[Movement{Kind: m.Kind, Amount: m.Amount}], "a %s of %d moved under %s, beyond what the key is answered with", m.Kind, m.Amount, m.Reference)
+			v.breaks(&v.Duplicates, cmp.Or(namedBy[m.Reference], askedBy[Movement{Kind: m.Kind, Amount: m.Amount}]), "a %s of %d moved under %s, beyond what the key is answered with", m.Kind, m.Amount, m.Reference)
 		}
 	}
 	return v
@@ -105,18 +115,26 @@ func (s Sent) amount() (int64, error) {
 	return asked.Amount, err
 }
 
+// order reports whether the request captures a charge, or cancels one. Whether it does, or is refused,
+// depends on what others have ordered.
+func (s Sent) order() bool {
+	return strings.HasPrefix(s.Path, "/v1/charges/")
+}
+
+// mayFail reports whether a charge may be declined for good: as its card is stolen, or as its payer, a
+// bank, or who was to capture it let it go.
+func (s Sent) mayFail() bool {
+	return strings.Contains(s.Body, "pm_card_stolen") || strings.Contains(s.Body, `_fails"`) || strings.Contains(s.Body, `"capture_method":"manual"`)
+}
+
 // judge takes the movements of the key's answers out of left.
 func (v *Verdict) judge(key string, ops []porcupine.Operation, left map[Movement]int) {
 	open := map[Sent]bool{}
 	var first, became *porcupine.Operation
-	asked := map[int64]bool{}
 	for _, o := range ops {
 		in, out := o.Input.(Sent), o.Output.(Got)
 		if _, seen := open[in]; !seen {
 			open[in] = true
-		}
-		if amount, err := in.amount(); err == nil {
-			asked[amount] = true
 		}
 		switch {
 		case out.Kind == Mismatch:
@@ -134,7 +152,7 @@ func (v *Verdict) judge(key string, ops []porcupine.Operation, left map[Movement
 		}
 	}
 	for in, unanswered := range open {
-		if unanswered {
+		if unanswered && !in.order() {
 			v.breaks(&v.Lost, key, "no final answer to %s %s", in.Path, in.Body)
 		}
 	}
@@ -154,19 +172,38 @@ func (v *Verdict) judge(key string, ops []porcupine.Operation, left map[Movement
 		v.paid(key, first, became != nil, left)
 	}
 	if became != nil {
-		v.gaveUp(key, first, became.Output.(Got), asked, left)
+		v.gaveUp(key, first, became.Output.(Got), left)
 	}
 	if result := check(slices.Clone(ops), perKey); result != porcupine.Ok {
 		v.breaks(&v.Disordered, key, "its answers fit no order of events (%s); its cancellation: %s", result, end)
 	}
 }
 
+// made is the object of an answer.
+type made struct {
+	ID       string
+	Captured *int64 `json:"amount_captured"` // of what was held
+}
+
+func (g Got) made() (is made) {
+	if parts := strings.SplitN(g.Reply, "|", 4); len(parts) == 4 {
+		_ = json.Unmarshal([]byte(parts[3]), &is) // else there is none
+	}
+	return is
+}
+
 // paid compares the answer of a key with what the provider moved.
 func (v *Verdict) paid(key string, first *porcupine.Operation, canceled bool, left map[Movement]int) {
-	in, reply := first.Input.(Sent), first.Output.(Got).Reply
+	in, out := first.Input.(Sent), first.Output.(Got)
+	reply := out.Reply
 	parts := strings.SplitN(reply, "|", 4)
 	switch {
-	case parts[0] == "402" && strings.Contains(in.Body, "pm_card_stolen"):
+	case in.order():
+		if parts[0] != "200" {
+			v.breaks(&v.Lost, key, "remembered as refused: %s", reply)
+		}
+		return // the charge has what moved
+	case parts[0] == "402" && in.mayFail():
 		v.Declined++ // what moved is left, and a duplicate
 		return
 	case parts[0] == "410" && canceled:
@@ -176,13 +213,16 @@ func (v *Verdict) paid(key string, first *porcupine.Operation, canceled bool, le
 		v.breaks(&v.Lost, key, "refused without a reason: %s", reply)
 		return
 	}
-	var made struct{ ID string }
+	made := out.made()
 	amount, err := in.amount()
-	if err = errors.Join(err, json.Unmarshal([]byte(parts[3]), &made)); err != nil {
+	if err != nil || made.ID == "" {
 		v.breaks(&v.Lost, key, "unreadable: %v: %s", err, reply)
 		return
 	}
 	v.Completed++
+	if strings.Contains(in.Body, `"capture_method":"manual"`) && made.Captured != nil {
+		amount = *made.Captured
+	}
 	m := Movement{in.kind(), made.ID, amount}
 	if left[m] == 0 {
 		v.breaks(&v.Lost, key, "answered with %s, for which no %s of %d moved", made.ID, m.Kind, m.Amount)
@@ -192,7 +232,7 @@ func (v *Verdict) paid(key string, first *porcupine.Operation, canceled bool, le
 }
 
 // gaveUp compares what a cancellation came to with what the provider moved, and with the key's answer.
-func (v *Verdict) gaveUp(key string, first *porcupine.Operation, end Got, asked map[int64]bool, left map[Movement]int) {
+func (v *Verdict) gaveUp(key string, first *porcupine.Operation, end Got, left map[Movement]int) {
 	is, reply := end.became(), ""
 	if first != nil {
 		reply = first.Output.(Got).Reply
@@ -207,7 +247,7 @@ func (v *Verdict) gaveUp(key string, first *porcupine.Operation, end Got, asked 
 	}
 	var charge Movement
 	for m := range left {
-		if m.Kind == "charge" && m.Reference == is.Charge && asked[m.Amount] && (charge.Kind == "" || left[m] > left[charge]) {
+		if m.Kind == "charge" && m.Reference == is.Charge && (charge.Kind == "" || left[m] > left[charge]) {
 			charge = m
 		}
 	}

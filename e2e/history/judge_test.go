@@ -29,6 +29,12 @@ func TestJudge(t *testing.T) {
 	became := func(status, body string) history.Got {
 		return history.Got{Kind: history.Became, Reply: status + `|application/json||` + body}
 	}
+	held := charge(`{"amount":9,"capture_method":"manual"}`)
+	order := func(what string) history.Sent {
+		return history.Sent{Key: "acme/r", Path: "/v1/charges/ch_1/" + what, Body: "{}"}
+	}
+	took := history.Got{Kind: history.Final, Reply: `200|application/json||{"id":"ch_1"}`}
+	captured := history.Got{Kind: history.Final, Reply: `201|application/json|/v1/charges/ch_1|{"id":"ch_1","amount_captured":7}`}
 	unused, notMade := became("200", `{"outcome":"unused"}`), became("200", `{"outcome":"not_made","charge":"ch_1"}`)
 	unknown, already := became("202", `{"outcome":"unknown","charge":"ch_1"}`), became("400", `{"code":"already_made"}`)
 	refunded := became("200", `{"outcome":"refunded","charge":"ch_1","refund":"re_1"}`)
@@ -99,6 +105,12 @@ func TestJudge(t *testing.T) {
 		},
 		"a transfer that was made":  {ops: []op{{transfer, none}, {cancel, unknown}, {transfer, paid("tr_1")}, {cancel, already}}, moved: []history.Movement{{"transfer", "tr_1", 7}}},
 		"a transfer as it was gone": {ops: []op{{transfer, none}, {transfer, gone}, {cancel, already}}, moved: []history.Movement{{"transfer", "tr_1", 7}}, lost: 1, duplicates: 1, disordered: 1},
+		"captured in part":          {ops: []op{{held, none}, {order("capture"), took}, {order("capture"), took}, {held, captured}}, moved: []history.Movement{there}},
+		"captured twice":            {ops: []op{{held, captured}, {order("capture"), took}}, moved: []history.Movement{there, there}, duplicates: 1},
+		"captured as a whole":       {ops: []op{{held, captured}}, moved: []history.Movement{{"charge", "ch_1", 9}}, lost: 1, duplicates: 1},
+		"let go":                    {ops: []op{{order("capture"), none}, {order("cancel"), took}, {held, no}}},
+		"let go, and captured":      {ops: []op{{order("cancel"), took}, {held, no}}, moved: []history.Movement{there}, duplicates: 1},
+		"an order that changes":     {ops: []op{{held, captured}, {order("capture"), took}, {order("capture"), captured}}, moved: []history.Movement{there}, differing: 1, disordered: 1},
 		"refused for no other request": {
 			ops: []op{{changed, history.Got{Kind: history.Mismatch}}, {visa, paid("ch_1")}}, moved: []history.Movement{{"charge", "ch_1", 7}},
 			disordered: 1,

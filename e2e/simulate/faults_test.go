@@ -90,6 +90,13 @@ func (w *world) begin(f fault) (end func()) {
 	case power:
 		w.powerCut(f.amount, f.end-f.begin)
 		return func() {}
+	case rotate:
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.newKeys()
+		}()
+		return func() { <-done }
 	case part:
 		return both(&rule{from: among(f.at), to: others(f.at), drop: true}, &rule{from: others(f.at), to: among(f.at), drop: true})
 	case oneway:

@@ -77,8 +77,25 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 	case p < 32:
 		method = "pm_card_stolen"
 	}
+	held := false
+	if p := rng.IntN(100); l.w.stripe && p < 50 {
+		held = p < 30
+		method = "pm_card_visa"
+		if !held { // a bank, or the payer's, takes its time
+			method = fmt.Sprintf("%s_%ds%s", []string{"pm_bank_debit", "pm_card_3ds"}[rng.IntN(2)], 1+rng.IntN(300), []string{"", "_fails"}[rng.IntN(2)])
+		}
+	}
 	q, changed := charge(key, amount, method), charge(key, amount+1, method)
-	if rng.IntN(8) == 0 {
+	switch {
+	case held:
+		q.body, changed.body = with(q.body, `"capture_method":"manual"`), with(changed.body, `"capture_method":"manual"`)
+		if rng.IntN(4) == 0 {
+			until := fmt.Sprintf(`"expires_at":%q`, l.w.now().Add(time.Minute+between(rng, 5*time.Minute)).UTC().Format(time.RFC3339))
+			q.body, changed.body = with(q.body, until), with(changed.body, until)
+		}
+	case strings.HasPrefix(method, "pm_card_3ds"):
+		q.body, changed.body = with(q.body, `"off_session":false`), with(changed.body, `"off_session":false`)
+	case rng.IntN(8) == 0:
 		q.path, q.body = "/v1/transfers", fmt.Sprintf(`{"amount":%d,"currency":"usd","destination":"acct_1"}`, amount)
 		changed.path, changed.body = q.path, fmt.Sprintf(`{"amount":%d,"currency":"usd","destination":"acct_1"}`, amount+1)
 	}
@@ -96,13 +113,19 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		}
 		all = append(all, one)
 	}
-	if rng.IntN(4) == 0 { // it gives the key up, at one node or two, and goes on asking for an answer
+	if rng.IntN(4) == 0 || strings.HasSuffix(method, "_fails") { // it gives the key up, at one node or two, and goes on asking for an answer
 		for range 1 + rng.IntN(2) {
 			all = append(all, request{tenant: q.tenant, path: history.CancelPath, key: key})
 		}
 	}
+	if held {
+		var orders sync.WaitGroup
+		own := rand.New(rand.NewPCG(rng.Uint64(), 0))
+		orders.Go(func() { l.orders(number, q, changed, own) })
+		defer orders.Wait()
+	}
 	winner, got := l.rivals(number, all, rng)
-	if len(all) > rivals || got == nil || got.Status != http.StatusCreated || winner.path != "/v1/charges" || rng.IntN(4) > 0 {
+	if held || len(all) > rivals || got == nil || got.Status != http.StatusCreated || winner.path != "/v1/charges" || rng.IntN(4) > 0 {
 		return
 	}
 	var made struct {
@@ -114,6 +137,50 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 	}
 	back := request{q.tenant, "/v1/refunds", "refund-" + key, fmt.Sprintf(`{"charge":%q,"amount":%d}`, made.ID, made.Amount)}
 	l.rivals(number, []request{back, back}[:1+rng.IntN(2)], rng)
+}
+
+// with adds a member to a body.
+func with(body, member string) string { return strings.TrimSuffix(body, "}") + "," + member + "}" }
+
+// orders ends the hold of the charge that q makes, or changed if the key belongs to that, by what two people order at
+// about the same time.
+func (l *load) orders(number int, q, changed request, rng *rand.Rand) {
+	var made struct {
+		ID, Status string
+		Amount     int
+	}
+	for made.Status != "requires_capture" {
+		time.Sleep(time.Second + between(rng, 10*time.Second))
+		r := l.attempt(number, l.w.machines[rng.IntN(len(l.w.machines))], q, patience)
+		switch {
+		case r.Status == http.StatusUnprocessableEntity:
+			q = changed
+		case r.Final() || l.ctx.Err() != nil:
+			return
+		case r.Status == http.StatusAccepted && json.Unmarshal(r.Body, &made) != nil:
+			return // the judge says so
+		}
+	}
+	time.Sleep(between(rng, []time.Duration{time.Second, time.Minute, 10 * time.Minute}[rng.IntN(3)]))
+	all := []request{
+		{path: "/capture", body: "{}"}, {path: "/capture", body: fmt.Sprintf(`{"amount":%d}`, 1+rng.IntN(made.Amount))}, {path: "/cancel", body: "{}"},
+	}
+	var people sync.WaitGroup
+	for i := range 1 + rng.IntN(2) {
+		o := all[rng.IntN(len(all))]
+		o.tenant, o.path, o.key = q.tenant, "/v1/charges/"+made.ID+o.path, fmt.Sprintf("order-%d-of-%s", i, q.key)
+		own := rand.New(rand.NewPCG(rng.Uint64(), 0))
+		people.Go(func() { l.rivals(number, []request{o, o}[:1+own.IntN(2)], own) })
+	}
+	people.Wait()
+	// A charge that nobody ended is canceled, again and again: the orders may have been refused.
+	for i := range 100 {
+		end := request{q.tenant, "/v1/charges/" + made.ID + "/cancel", fmt.Sprintf("end-%d-of-%s", i, q.key), "{}"}
+		if r := l.settle(number, end, rng); r.Status == http.StatusOK || r.Problem.Code != "order_in_progress" && r.Problem.Code != "charge_not_capturable" || l.ctx.Err() != nil {
+			return
+		}
+		time.Sleep(between(rng, 30*time.Second))
+	}
 }
 
 type seeded struct{ rng *rand.Rand }
@@ -159,7 +226,7 @@ func (l *load) rivals(number int, all []request, rng *rand.Rand) (winner request
 // with little patience.
 func (l *load) settle(number int, q request, rng *rand.Rand) *answer.Answer {
 	m := l.w.machines[rng.IntN(len(l.w.machines))]
-	for {
+	for tries := 1; ; tries++ {
 		patience := patience
 		if rng.IntN(10) == 0 {
 			patience = 20*time.Millisecond + between(rng, 400*time.Millisecond)
@@ -171,6 +238,12 @@ func (l *load) settle(number int, q request, rng *rand.Rand) *answer.Answer {
 		again := 100*time.Millisecond + between(rng, 900*time.Millisecond)
 		if ms := r.Problem.RetryAfterMS; r.Err == nil && ms > 0 {
 			again = min(time.Duration(ms)*time.Millisecond, 5*time.Second) + between(rng, 100*time.Millisecond)
+		}
+		if r.Status == http.StatusAccepted { // it waits for a person or a bank
+			again = time.Second + between(rng, 20*time.Second)
+		}
+		if tries > 50 {
+			again += between(rng, min(time.Duration(tries)*100*time.Millisecond, time.Minute))
 		}
 		time.Sleep(again)
 		if rng.IntN(2) == 0 {
@@ -203,8 +276,11 @@ func (l *load) attempt(number int, m *machine, q request, patience time.Duration
 	start := time.Now()
 	r := l.send(ctx, m, q)
 	at, got := m.name, r.Got()
-	if q.path == history.CancelPath {
+	switch {
+	case q.path == history.CancelPath:
 		got = r.Became()
+	case strings.HasPrefix(q.path, "/v1/charges/") && r.Status != http.StatusOK: // refused as things are
+		got = history.Got{Kind: history.None}
 	}
 	if got.Kind == history.None {
 		if at += ": no answer"; r.Err == nil {

@@ -48,6 +48,7 @@ const (
 	lose      kind = "lose region" // all nodes of a region die, then start
 	freeze    kind = "freeze"      // a node neither sends nor gets anything, then goes on
 	power     kind = "power cut"   // all nodes die with the store, which loses unsynced writes
+	rotate    kind = "new keys"    // nodes restart, one by one and three times, to take new sealing and gossip keys
 	part      kind = "part"        // some nodes and the others do not reach each other
 	oneway    kind = "one way"     // what some nodes send to others does not arrive
 	away      kind = "no provider" // nodes do not reach the provider
@@ -81,7 +82,7 @@ const (
 
 // kinds are all. A seed's schedule depends on their order.
 var kinds = []kind{
-	kill, stop, lose, freeze, power, part, oneway, away, slowWay, gossiping, slowDisk, lostStep, lateStep, lostReply, storeCut, clock, mute, slow, forget,
+	kill, stop, lose, freeze, power, rotate, part, oneway, away, slowWay, gossiping, slowDisk, lostStep, lateStep, lostReply, storeCut, clock, mute, slow, forget,
 	drain, registrar, killAt, freezeAt,
 }
 
@@ -183,7 +184,7 @@ func (f fault) holds() (what []string) {
 		return f.at
 	case lose:
 		return []string{f.at[0] + "-1", f.at[0] + "-2"}
-	case power:
+	case power, rotate:
 		return append(nodeNames(), "regions")
 	case mute, slow:
 		return []string{provider}

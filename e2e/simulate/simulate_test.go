@@ -28,6 +28,7 @@ import (
 	"github.com/homeward-io/homeward/e2e/history"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/psp/stripe"
 	"github.com/homeward-io/homeward/payment/recon"
 	"github.com/homeward-io/homeward/payment/verify"
 )
@@ -70,10 +71,10 @@ func TestSimulate(t *testing.T) {
 
 // summary is that of all runs.
 type summary struct {
-	runs, requests, keys, movements int
-	virtual                         time.Duration
-	faults                          map[kind]int
-	coverage                        *coverage
+	runs, stripe, requests, keys, movements int // stripe: runs whose provider has that API
+	virtual                                 time.Duration
+	faults                                  map[kind]int
+	coverage                                *coverage
 }
 
 func newSummary() *summary {
@@ -94,8 +95,8 @@ func (s *summary) report() string {
 	for _, e := range slices.Sorted(maps.Keys(s.coverage.taken)) {
 		taken = append(taken, fmt.Sprintf("  %s %d", e, s.coverage.taken[e]))
 	}
-	return fmt.Sprintf("%d runs, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money\nfaults: %s\nsteps of the store:\n%s\nnever taken: %s",
-		s.runs, s.virtual.Hours(), s.requests, s.keys, s.movements, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
+	return fmt.Sprintf("%d runs, %d with Stripe's API, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money\nfaults: %s\nsteps of the store:\n%s\nnever taken: %s",
+		s.runs, s.stripe, s.virtual.Hours(), s.requests, s.keys, s.movements, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
 }
 
 // play makes one run.
@@ -149,6 +150,9 @@ func (s *summary) run(t *testing.T, seed uint64, plan [][]fault) {
 	}()
 	s.play(t, seed, plan, &v)
 	s.runs++
+	if ofStripe(seed) {
+		s.stripe++
+	}
 	s.requests, s.keys, s.movements = s.requests+v.Keys.Requests, s.keys+v.Keys.Keys, s.movements+v.Keys.Movements
 	for _, step := range plan {
 		for _, f := range step {
@@ -230,7 +234,11 @@ func (w *world) play(plan [][]fault, v *verdict) {
 		w.step(s)
 	}
 	l.over.Store(true)
-	late := time.AfterFunc(30*time.Minute, giveUp) // long past the longest back-off
+	longest := 30 * time.Minute // long past the longest back-off
+	if w.stripe {               // a payment is not there once it was not found three times
+		longest += 3 * stripe.SettleWindow
+	}
+	late := time.AfterFunc(longest, giveUp)
 	merchants.Wait()
 	late.Stop()
 	w.transit.Wait()
@@ -303,7 +311,7 @@ func (w *world) books(v *verdict) {
 		v.breaks("the books do not agree: %v", v.Books.Failures)
 	}
 	var statement bytes.Buffer
-	w.must(w.judge.WriteStatement(io.Writer(&statement), simulator.Statement{Format: "csv"}))
+	w.must(w.judge.WriteStatement(io.Writer(&statement), simulator.Statement{Format: "csv", Stripe: w.stripe}))
 	v.Statement, err = recon.Run(w.ctx, recon.Config{
 		Books: rows, Claims: rows, Provider: provider, Regions: regions, Home: func(code claim.RegionCode) (string, bool) {
 			return regions[max(1, min(int(code), len(regions)))-1], int(code) <= len(regions)

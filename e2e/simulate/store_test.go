@@ -319,7 +319,7 @@ var edges = func() (all []string) {
 	for d := claim.Won; d <= claim.Used; d++ {
 		add("Begin", d.String())
 	}
-	for _, o := range []string{claim.OutcomeDone, claim.OutcomeRefused, claim.OutcomeReleased, claim.OutcomeUnknown} {
+	for _, o := range []string{claim.OutcomeDone, claim.OutcomeRefused, claim.OutcomeReleased, claim.OutcomePending, claim.OutcomeUnknown} {
 		add("Settle "+o, "recorded", "fenced")
 	}
 	add("Renew", "kept", "lost")

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/psp/stripe"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -50,6 +52,7 @@ type world struct {
 	t        *testing.T
 	ctx      context.Context
 	seed     uint64
+	stripe   bool // the provider speaks Stripe's API: charges may be held, or wait for a payer or a bank
 	network  *network
 	distance *wan.Network // between regions, and of the store's steps
 	disk     *vfs.MemFS
@@ -66,6 +69,8 @@ type world struct {
 	ended    sync.WaitGroup // nodes that were killed
 
 	busy time.Duration // under load
+
+	seals, gossip []byte // the keys that nodes start with, the present one first
 
 	mu       sync.Mutex
 	rng      *rand.Rand    // of the network's and the store's luck
@@ -127,14 +132,18 @@ func (w *world) now() time.Time {
 	return time.Now().Add(w.ahead)
 }
 
+// ofStripe reports whether a seed's provider has Stripe's API, in place of ours.
+func ofStripe(seed uint64) bool { return seed%3 == 0 }
+
 func newWorld(t *testing.T, seed uint64, covered *coverage) *world {
 	w := &world{
 		t: t, ctx: context.Background(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), coverage: covered, blobs: &blobs{all: map[string][]byte{}},
-		distance: wan.New(wan.Defaults(regions)), troubles: map[*trouble]bool{}, ambushes: map[*ambush]bool{}, keys: map[string]time.Time{}, events: map[string]int{}, client: map[string]*http.Client{},
+		distance: wan.New(wan.Defaults(regions)), seals: []byte{1}, gossip: []byte{1}, troubles: map[*trouble]bool{}, ambushes: map[*ambush]bool{}, keys: map[string]time.Time{}, events: map[string]int{}, client: map[string]*http.Client{},
 	}
 	w.network = newNetwork(rand.New(rand.NewPCG(seed, 2)), func(from, to *host) time.Duration {
 		return 100*time.Microsecond + w.distance.Distance(from.region, to.region)/2
 	})
+	w.stripe = ofStripe(seed)
 	w.psp = w.network.host(provider, provider, "10.9.0.1")
 	for i, r := range regions {
 		merchant := w.network.host("merchant of "+r, r, fmt.Sprintf("10.8.0.%d", i+1))
@@ -163,7 +172,7 @@ func (w *world) startProvider() {
 	var targets []simulator.NoticeTarget
 	for _, m := range w.machines {
 		if strings.HasSuffix(m.name, "-1") {
-			targets = append(targets, simulator.NoticeTarget{URL: m.base() + "/v1/webhooks/" + provider, Secret: secret})
+			targets = append(targets, simulator.NoticeTarget{URL: m.base() + "/v1/webhooks/" + provider, Secret: secret, Stripe: w.stripe})
 		}
 	}
 	require.NoError(w.t, w.judge.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Minute, Duplicate: 0.2, Drop: 0.2, Seed: w.seed}))
@@ -171,7 +180,9 @@ func (w *world) startProvider() {
 	l, err := w.psp.process().Listen("tcp", pspAddr)
 	require.NoError(w.t, err)
 	server := w.judge.NewServer("")
-	server.Handler = w.forgetful(server.Handler)
+	if !w.stripe { // which remembers them for longer than a run
+		server.Handler = w.forgetful(server.Handler)
+	}
 	go func() { _ = server.Serve(l) }()
 	w.t.Cleanup(func() { _ = server.Close() })
 }
@@ -222,11 +233,7 @@ func (m *machine) start() {
 			seeds = append(seeds, other.ip+":82")
 		}
 	}
-	p, err := httpjson.New(httpjson.Config{
-		Name: provider, BaseURL: "http://" + pspAddr, Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, KeyLife: keyLife},
-		Client:  &http.Client{Transport: &http.Transport{DialContext: alive.DialContext, DisableKeepAlives: true}},
-		Notices: httpjson.Notices{Secret: secret},
-	})
+	p, err := w.adapter(&http.Transport{DialContext: alive.DialContext, DisableKeepAlives: true})
 	require.NoError(w.t, err)
 	for {
 		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
@@ -238,8 +245,8 @@ func (m *machine) start() {
 			Tuning:   node.Tuning{Policy: policy(), Limits: httpapi.DefaultLimits()},
 			Payments: node.Payments{Providers: psp.Providers{p}, Notifiers: map[string]psp.Notifier{provider: p}},
 			Name:     fmt.Sprintf("%s.%d", m.name, m.started), Region: m.region, APIListen: m.ip + ":80",
-			Peering:  node.Peering{RPCListen: m.ip + ":81", GossipListen: m.ip + ":82", Seeds: seeds, Sockets: alive},
-			Topology: topology, Store: &store{rows, m, alive}, Blobs: w.blobs, Sinks: map[outbox.Kind]relay.Sink{outbox.KindLog: sink{m}}, Seal: sealtest.Ring(1), Clock: w.now, Logger: w.logger(m.name),
+			Peering:  node.Peering{RPCListen: m.ip + ":81", GossipListen: m.ip + ":82", Seeds: seeds, Sockets: alive, GossipKeys: gossipKeys(w.gossip)},
+			Topology: topology, Store: &store{rows, m, alive}, Blobs: w.blobs, Sinks: map[outbox.Kind]relay.Sink{outbox.KindLog: sink{m}}, Seal: sealtest.Ring(w.seals...), Clock: w.now, Logger: w.logger(m.name),
 		})
 		cancel()
 		if err == nil {
@@ -248,6 +255,21 @@ func (m *machine) start() {
 		w.logger(m.name).Warn("the node cannot start yet", "error", err)
 		time.Sleep(time.Second)
 	}
+}
+
+// adapter is a node's way to the provider.
+func (w *world) adapter(transport http.RoundTripper) (interface {
+	psp.Provider
+	psp.Notifier
+}, error) {
+	if w.stripe {
+		return stripe.New(stripe.Config{Name: provider, Key: "sk_test_simulated", WebhookSecret: secret, BaseURL: "http://" + pspAddr + "/stripe", Transport: transport})
+	}
+	return httpjson.New(httpjson.Config{
+		Name: provider, BaseURL: "http://" + pspAddr, Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, KeyLife: keyLife},
+		Client:  &http.Client{Transport: transport},
+		Notices: httpjson.Notices{Secret: secret},
+	})
 }
 
 func (w *world) regions() (all []claim.Region) {
@@ -294,6 +316,31 @@ func (w *world) powerCut(share int, after time.Duration) {
 	for _, m := range w.machines {
 		m.start()
 	}
+}
+
+// newKeys rotates the sealing and gossip keys as operators do: each step is that of every node before
+// the next one begins. Rows keep the sealing key that they were written with.
+func (w *world) newKeys() {
+	next := w.seals[0] + 1
+	for _, to := range []struct{ seals, gossip []byte }{
+		{append(slices.Clone(w.seals), next), []byte{next - 1, next}},
+		{append([]byte{next}, w.seals...), []byte{next, next - 1}},
+		{append([]byte{next}, w.seals...), []byte{next}},
+	} {
+		w.seals, w.gossip = to.seals, to.gossip
+		for _, m := range w.machines {
+			m.stop()
+			m.start()
+		}
+	}
+}
+
+// gossipKeys are those of these numbers.
+func gossipKeys(numbers []byte) (all [][]byte) {
+	for _, n := range numbers {
+		all = append(all, bytes.Repeat([]byte{n}, 32))
+	}
+	return all
 }
 
 // sweep deletes rows past their windows, as a process beside the nodes.
