@@ -458,8 +458,14 @@ func (n *nemesis) key(client, i int, rng *rand.Rand) {
 		}
 		rivals = append(rivals, one)
 	}
+	canceled := rng.IntN(5) == 0
+	if canceled { // it gives the key up, at one node or two, and goes on asking for an answer
+		for range 1 + rng.IntN(2) {
+			rivals = append(rivals, request{tenant: q.tenant, path: record.CancelPath, key: key})
+		}
+	}
 	winner, got := n.rivals(client, rivals, rng)
-	if got == nil || got.Status != http.StatusCreated || winner.path != "/v1/charges" || rng.IntN(4) > 0 {
+	if canceled || got == nil || got.Status != http.StatusCreated || winner.path != "/v1/charges" || rng.IntN(4) > 0 {
 		return
 	}
 	var made struct{ ID string }
@@ -486,18 +492,26 @@ func (n *nemesis) rivals(client int, all []request, rng *rand.Rand) (winner requ
 	last := make([]*answer.Answer, len(all))
 	for i, q := range all {
 		own := rand.New(rand.NewPCG(rng.Uint64(), 0))
-		wg.Go(func() { last[i] = n.settle(client*4+i, q, own) })
+		wg.Go(func() {
+			if q.path == record.CancelPath {
+				_ = wait(n.load, rand64(own, 500*time.Millisecond))
+			}
+			last[i] = n.settle(client*4+i, q, own)
+		})
 	}
 	wg.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for i, r := range last {
-		if r.Final() && r.Status != http.StatusUnprocessableEntity {
-			n.mu.Lock()
+		switch {
+		case !r.Final() || r.Status == http.StatusUnprocessableEntity:
+		case all[i].path == record.CancelPath:
 			n.done = append(n.done, all[i])
-			n.mu.Unlock()
-			return all[i], r
+		case got == nil:
+			n.done, winner, got = append(n.done, all[i]), all[i], r
 		}
 	}
-	return request{}, nil
+	return winner, got
 }
 
 // settle sends q until an answer is final: often to the node that it has tried before, and at times
@@ -523,9 +537,17 @@ func (n *nemesis) attempt(client int, node string, q request, patience time.Dura
 	ctx, cancel := context.WithTimeout(n.load, patience)
 	defer cancel()
 	start := time.Now()
-	r := n.send(ctx, node, q)
+	var r *answer.Answer
+	var got record.Got
+	if q.path == record.CancelPath {
+		r, _ = n.giveUp(ctx, node, q)
+		got = r.Became()
+	} else {
+		r = n.send(ctx, node, q)
+		got = r.Got()
+	}
 	at := node
-	if got := r.Got(); got.Kind == record.None {
+	if got.Kind == record.None {
 		why := "no answer"
 		if r.Err == nil {
 			why = fmt.Sprint(r.Status, " ", r.Problem.Error)
@@ -535,7 +557,7 @@ func (n *nemesis) attempt(client int, node string, q request, patience time.Dura
 		n.mu.Unlock()
 		at += ": " + why
 	}
-	n.history.AddAt(client, at, record.Sent{Key: strings.TrimPrefix(q.tenant, "sk_") + "/" + q.key, Body: q.body, Path: q.path}, start, r.Got())
+	n.history.AddAt(client, at, record.Sent{Key: strings.TrimPrefix(q.tenant, "sk_") + "/" + q.key, Body: q.body, Path: q.path}, start, got)
 	return r
 }
 
@@ -650,8 +672,8 @@ func (n *nemesis) judgement(plan [][]nemesisFault, took time.Duration) {
 		require.NotContains(t, string(text), bad, n.log)
 	}
 	require.NoError(t, os.Remove(n.log)) // it is large, and of use to failures alone
-	t.Logf("%s, %s: %d requests, %d keys, %d completed, %d declined, %d faults, %d movements; duplicates 0, differing 0, lost 0; %d transactions verified, %d lines of the statement agree",
-		v.Database, v.Took, keys.Requests, keys.Keys, keys.Completed, keys.Declined, keys.Faults, keys.Movements, v.Books.Transactions, v.Statement.Agree)
+	t.Logf("%s, %s: %d requests, %d keys, %d completed, %d declined, %d given up, %d faults, %d movements; duplicates 0, differing 0, lost 0; %d transactions verified, %d lines of the statement agree",
+		v.Database, v.Took, keys.Requests, keys.Keys, keys.Completed, keys.Declined, keys.Canceled, keys.Faults, keys.Movements, v.Books.Transactions, v.Statement.Agree)
 	t.Logf("answers: %s", n.answers())
 }
 
