@@ -287,3 +287,54 @@ func TestAGatewaysKeyIsCanceled(t *testing.T) {
 	require.Equal(t, "idempotency_key_canceled", code)
 	require.EqualValues(t, 1, u.effects.Load())
 }
+
+// TestServeAsAGateway: nodes of homeward serve on a database are a gateway, whose tenants get their rows
+// by themselves.
+func TestServeAsAGateway(t *testing.T) {
+	t.Parallel()
+	d := newServed(t)
+	u := newUpstream(t)
+	d.extra = fmt.Sprintf(`
+gateway:
+  upstream: %s
+  tenant: {from: header, name: X-Tenant}
+  trusted_proxies: [127.0.0.0/8, "::1/128"]
+  routes:
+    - {match: POST /, timeout: 5s}
+    - {match: PATCH /, timeout: 5s}
+    - {match: POST /open, timeout: 5s, store_away: open}
+`, u.URL)
+	d.start(us)
+	d.start(eu)
+	send := func(region, target, tenant, key string) *reply {
+		got, err := post(d.ctx, d.nodes[region].api, target, key, "{}", "X-Tenant", tenant)
+		require.NoError(t, err)
+		return got
+	}
+	key := orderKey()
+	for n, tenant := range []string{"acme", "globex", "spiffe://initech"} {
+		first := send(us, "/orders", tenant, key)
+		require.Equal(t, http.StatusCreated, first.status, first.body)
+		again := send(eu, "/orders", tenant, key)
+		require.Equal(t, []any{first.body, "true"}, []any{again.body, again.header.Get("Idempotent-Replayed")})
+		require.EqualValues(t, n+1, u.effects.Load())
+	}
+	homed := send(us, "/orders", "acme", stamped(t, eu))
+	require.Equal(t, []string{eu, "1"}, []string{homed.header.Get("Homeward-Home-Region"), homed.header.Get("Homeward-Hops")}, homed.body)
+	nobody, err := post(d.ctx, d.nodes[us].api, "/orders", orderKey(), "{}")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusUnauthorized, nobody.status)
+	require.EqualValues(t, 4, u.effects.Load())
+
+	// Without the database it is closed, but where a route is open.
+	require.NoError(t, d.server.Kill(""))
+	closed := send(us, "/orders", "acme", orderKey())
+	code, retry := closed.code()
+	require.Equal(t, []string{"store_unavailable", "same_key"}, []string{code, retry}, closed.body)
+	open := send(us, "/open", "acme", orderKey())
+	require.Equal(t, []any{201, "store_unavailable"}, []any{open.status, open.header.Get("Homeward-Unguarded")}, open.body)
+	require.EqualValues(t, 5, u.effects.Load())
+	require.NoError(t, d.server.Restart(d.ctx, ""))
+	until(t, "the gateway answers again", func() bool { return send(eu, "/orders", "acme", key).status == http.StatusCreated })
+	require.EqualValues(t, 5, u.effects.Load())
+}

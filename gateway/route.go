@@ -52,13 +52,7 @@ func (*found) WriteHeader(int)             {}
 
 func newMatcher(s *Settings) (m matcher, err error) {
 	m.mux = http.NewServeMux()
-	routes := slices.Clone(s.Routes)
-	for _, plain := range plainRoutes {
-		if !slices.ContainsFunc(routes, func(r Route) bool { return r.Match == plain }) {
-			routes = append(routes, Route{Match: plain})
-		}
-	}
-	for i, r := range routes {
+	for i, r := range s.withPlain() {
 		one := &rule{Route: r.complete(s)}
 		if r.Ask.Path != "" {
 			if one.ask, err = newTemplate(r.Ask.Path, r.Match); err != nil {

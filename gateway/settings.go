@@ -196,6 +196,17 @@ func DefaultSettings() Settings {
 	return Settings{Upstreams: []string{}, Tenant: Tenant{From: fromFixed, Name: DefaultTenant}, TrustedProxies: []string{}, Routes: []Route{}}
 }
 
+// withPlain are the routes of s, and those that are there whatever s says.
+func (s *Settings) withPlain() []Route {
+	all := slices.Clone(s.Routes)
+	for _, match := range plainRoutes {
+		if !slices.ContainsFunc(all, func(r Route) bool { return r.Match == match }) {
+			all = append(all, Route{Match: match})
+		}
+	}
+	return all
+}
+
 // Dedupe sets the header by which the upstream recognises a repeat for requests that no route matches.
 func (s *Settings) Dedupe(header string) {
 	for _, match := range plainRoutes {
@@ -221,9 +232,8 @@ func (s *Settings) Timeout() (longest time.Duration) {
 	if !s.On() {
 		return 0
 	}
-	longest = DefaultTimeout
-	for _, r := range s.Routes {
-		longest = max(longest, r.Timeout)
+	for _, r := range s.withPlain() {
+		longest = max(longest, or(r.Timeout, DefaultTimeout))
 	}
 	return longest
 }
