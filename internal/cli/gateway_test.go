@@ -3,17 +3,24 @@ package cli
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/archtest/marked"
+	"github.com/homeward-io/homeward/internal/lab/devcerts"
 )
 
 // TestTheGatewaysLines: homeward gateway guards an API, and the lines that it prints show that. What
@@ -77,8 +84,108 @@ func TestTheGatewaysLines(t *testing.T) {
 
 	refuses(t, []string{"--upstream", "http://127.0.0.1:9000"}, "gateway", "--upstream", "localhost:9000")
 	refuses(t, []string{"--regions must be from 1 to 3, is 4"}, "gateway", "--upstream", "http://localhost:9000", "--regions", "4")
-	refuses(t, []string{"--upstream"}, "gateway")
+	refuses(t, []string{"--upstream", "gateway.upstream", "--config"}, "gateway")
+	refuses(t, []string{"--dedupe-header", "Host", "Idempotency-Key"}, "gateway", "--upstream", "http://localhost:9000", "--dedupe-header", "host")
+	refuses(t, []string{"--dedupe-header", "Transfer-Encoding"}, "gateway", "--upstream", "http://localhost:9000", "--dedupe-header", "transfer-encoding")
 	refuses(t, []string{"Idempotency-Key"}, "gateway", "--upstream", "http://localhost:9000", "--listen", "127.0.0.1:0", "--console", "off", "--data", t.TempDir(), "--dedupe-header", "a b")
+}
+
+// TestAGatewaysRulesInAFile: homeward gateway reads the file of the page, and a listener with TLS beside
+// it, by whose certificates tenants are told apart.
+func TestAGatewaysRulesInAFile(t *testing.T) {
+	onlyWith(t)
+	var effects atomic.Int64
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"status":"failed","path":%q,"n":%d}`, r.URL.Path, effects.Add(1))
+	}))
+	defer upstream.Close()
+	dir := t.TempDir()
+	ca, err := devcerts.NewAuthority(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	issue := func(name string) (cert, key []byte) {
+		cert, key, err := ca.Issue(time.Now().Add(-time.Hour), time.Now().Add(time.Hour), &url.URL{Scheme: "spiffe", Host: "shop", Path: "/" + name})
+		require.NoError(t, err)
+		return cert, key
+	}
+	put := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		return path
+	}
+	cert, secret := issue("gateway")
+	text := strings.Replace(marked.Blocks(t, "docs/GATEWAY.md")[0], "http://127.0.0.1:9000", upstream.URL, 1) + fmt.Sprintf(`
+  tls: {cert: %q, key: %q, client_ca: %q}
+  tenant: {from: certificate, name: uri}
+`, put("cert.pem", cert), put("key.pem", secret), put("ca.pem", ca.PEM()))
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	var errs strings.Builder
+	go func() {
+		ended <- run(ctx, []string{"gateway", "--config", put("gateway.yaml", []byte(text)), "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--console", "off"}, streams{w, &errs})
+		_ = w.Close()
+	}()
+	var base string
+	said := bufio.NewScanner(r)
+	for said.Scan() {
+		if at := strings.Index(said.Text(), "https://"); base == "" && at >= 0 {
+			base, _, _ = strings.Cut(said.Text()[at:], " ")
+		}
+		if strings.Contains(said.Text(), "Ctrl-C drains") {
+			break
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	require.NotEmpty(t, base, errs.String())
+	as := func(name string) *http.Client {
+		config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it names no host, and is ours
+		if name != "" {
+			pair, err := tls.X509KeyPair(issue(name))
+			require.NoError(t, err)
+			config.Certificates = []tls.Certificate{pair}
+		}
+		return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+	}
+	send := func(client *http.Client, method, path, key, body string) (int, string, http.Header) {
+		req, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		if key != "" {
+			req.Header.Set("Idempotency-Key", key)
+		}
+		resp, err := client.Do(req)
+		require.NoError(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		got, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode, string(got), resp.Header
+	}
+	till, other := as("till"), as("other")
+	status, first, _ := send(till, "POST", "/v1/orders", "", `{"reference":"r-1","sent_at":1}`)
+	require.Equal(t, 200, status, first)
+	status, again, header := send(till, "POST", "/v1/orders", "", `{"sent_at":2,"reference":"r-1"}`)
+	require.Equal(t, []any{200, first, "true"}, []any{status, again, header.Get("Idempotent-Replayed")})
+	_, its, _ := send(other, "POST", "/v1/orders", "", `{"reference":"r-1","sent_at":1}`)
+	require.NotEqual(t, first, its, "another tenant's")
+	status, none, _ := send(till, "POST", "/v1/orders", "", `{}`)
+	require.Equal(t, 400, status)
+	require.Contains(t, none, "idempotency_key_missing")
+	status, anybody, _ := send(as(""), "POST", "/v1/orders", "", `{"reference":"r-1"}`)
+	require.Equal(t, 401, status, anybody)
+	status, _, _ = send(till, "POST", "/v1/payments", "p-1", `{}`)
+	require.Equal(t, 200, status, "refused for good, with the API's own words")
+	status, mismatch, _ := send(till, "POST", "/v1/payments", "p-1", `{"a":1}`)
+	require.Equal(t, 400, status)
+	require.Contains(t, mismatch, "idempotency_error")
+	_, history, _ := send(till, "GET", "/_homeward/idempotency-keys/p-1", "", "")
+	require.Contains(t, history, `"state":"FAILED_TERMINAL"`)
+	status, _, _ = send(till, "PUT", "/v1/mails/7", "m-1", `{}`)
+	require.Equal(t, 200, status)
+	require.EqualValues(t, 4, effects.Load())
+	interrupt()
+	require.Zero(t, <-ended, errs.String())
 }
 
 // keyIn is the key in a line.
