@@ -140,7 +140,7 @@ var catalogue = []Entry{
 	},
 	{
 		Code: Unreachable, Status: 502, Retry: SameKey, Title: "The upstream cannot be reached",
-		Means: "The gateway could not send the request to the API behind it, so that API did nothing. Only a gateway gives this answer.",
+		Means: "The gateway could not send the request to the API behind it, or that API, asked later, does not know it: it did nothing. Only a gateway gives this answer.",
 		Safe:  "Yes.",
 		Do:    "Send the same request with the same key again, after a pause.",
 	},
