@@ -208,3 +208,23 @@ func TestOnlyJSONIsComparedAsJSON(t *testing.T) {
 		require.Equal(t, same, of(`{"a":1}`) == of(`{"a": 1}`), kind)
 	}
 }
+
+// TestACodingBelongsToARequest: the same bytes mean something else in another one.
+func TestACodingBelongsToARequest(t *testing.T) {
+	g := newGateway(t, "http://127.0.0.1:9")
+	of := func(headers ...string) string {
+		return string(requestOf(t, g, post("/", "", append(headers, "Content-Type", "text/plain")...), []byte("x")).Input.Canonical)
+	}
+	require.NotEqual(t, of(), of("Content-Encoding", "gzip"))
+	require.NotEqual(t, of("Content-Encoding", "br"), of("Content-Encoding", "gzip"))
+}
+
+// TestAnotherProtocolIsNoReply: whatever the route says.
+func TestAnotherProtocolIsNoReply(t *testing.T) {
+	s := script(t, func(_ int, conn net.Conn, _ *http.Request) bool {
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		return false
+	})
+	g := newGateway(t, "http://"+s.Addr().String(), plain(Route{Replies: []Reply{{Header: "Upgrade", Outcome: done}}}))
+	require.IsType(t, &claim.Unknown{}, attempt(t, g, post("/one", "{}")))
+}
