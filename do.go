@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/fault"
@@ -144,8 +146,12 @@ func (op *Op) operation() string {
 	return opOnce
 }
 
-// anyone is the tenant of operations that name none.
-const anyone = "anyone"
+const (
+	// anyone is the tenant of operations that name none.
+	anyone = "anyone"
+	// maxTenant is the longest id of a tenant, in bytes: a part of an index's entry, as a key is.
+	maxTenant = 255
+)
 
 // Do runs fn, or returns what it made of this operation before. Any number of calls may run at once,
 // in any number of processes: one of them runs fn, and the others wait for its outcome, for five
@@ -190,8 +196,11 @@ func (op *Op) request(kind, contentType string, canonical []byte) (*claim.Reques
 	}
 	sum := sha256.Sum256(canonical)
 	tenant := op.Tenant
-	if tenant == "" {
+	switch {
+	case tenant == "":
 		tenant = anyone
+	case len(tenant) > maxTenant || !utf8.ValidString(tenant) || strings.ContainsRune(tenant, 0):
+		return nil, fmt.Errorf("homeward: a tenant must be UTF-8 without zero bytes, of at most %d bytes; pass the id of an account", maxTenant)
 	}
 	name := op.Name
 	if name == "" {
@@ -400,6 +409,9 @@ const repeatableFor = 24 * time.Hour
 
 // do runs a request at its key's home: the rows of any region are within reach of the store.
 func (h *Homeward) do(ctx context.Context, req *claim.Request, c *call) (claim.Reply, error) {
+	if h.closed.Load() {
+		return claim.Reply{}, errClosed
+	}
 	ctx = context.WithValue(ctx, callKey{}, c)
 	if req.Stamp != 0 {
 		home, ok := h.home(req.Stamp)

@@ -18,7 +18,7 @@
 //
 // The first call under a key makes a claim, a row in the store, before it runs anything. The row
 // decides: any number of processes may share a database, and whichever gets the retry reads what the
-// first one recorded. docs/EMBEDDING.md begins with a program of ten lines.
+// first one recorded. docs/EMBEDDING.md begins with a small program.
 //
 // # Outcomes
 //
@@ -118,6 +118,7 @@ type Homeward struct {
 	worker     *outbox.Worker
 	poller     *outbox.Poller
 	meters     *meter.Set
+	closed     atomic.Bool
 	closing    sync.Once
 	closeErr   error
 }
@@ -255,10 +256,14 @@ func (h *Homeward) keepHouse() {
 	}
 }
 
+// errClosed: there is nothing left to run a call with.
+var errClosed = fmt.Errorf("%w: Homeward is closed", claim.ErrUnavailable)
+
 // Close waits, within ctx, until the calls under way have ended, and stops the workers. A call that
 // has not ended by then is as after a crash. Calls that begin after Close fail. A second Close does
 // nothing and returns the same.
 func (h *Homeward) Close(ctx context.Context) error {
+	h.closed.Store(true)
 	h.closing.Do(func() {
 		drained := h.service.Drain(ctx)
 		h.poller.Stop()

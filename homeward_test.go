@@ -143,6 +143,10 @@ func TestAnOperationRunsOnce(t *testing.T) {
 			var bad *claim.KeyError
 			require.ErrorAs(t, err, &bad, key)
 		}
+		for _, tenant := range []string{strings.Repeat("t", 256), "a\x00b", "\xff"} {
+			_, err = h.Do(ctx, Op{Tenant: tenant, Key: "k"}, never(t))
+			require.ErrorContains(t, err, "a tenant must be UTF-8")
+		}
 	})
 }
 
@@ -388,7 +392,8 @@ func TestClose(t *testing.T) {
 		require.NoError(t, <-ended)
 		require.NoError(t, <-closed)
 		_, err := h.Do(t.Context(), Op{Tenant: "acme", Key: "late"}, never(t))
-		require.Error(t, err)
+		require.ErrorIs(t, err, errClosed)
+		require.NoError(t, h.Close(context.Background()))
 	})
 }
 

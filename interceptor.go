@@ -23,8 +23,8 @@ import (
 // InterceptorOption changes what [Homeward.Interceptor] does.
 type InterceptorOption func(*interceptor)
 
-// CallerOf names whose key an RPC carries, from who is logged in, as [TenantOf] does. Without it all
-// callers share their keys, and a retry must carry the same Authorization.
+// CallerOf names whose key an RPC carries, from who is logged in, as [TenantOf] does. Without it, and
+// where it returns "", all callers share their keys, and a retry must carry the same Authorization.
 func CallerOf(of func(context.Context, connect.AnyRequest) string) InterceptorOption {
 	return func(i *interceptor) { i.tenant = of }
 }
@@ -118,7 +118,10 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		op := Op{Key: key, Name: r.Spec().Procedure, Repeatable: slices.Contains(i.repeatable, r.Spec().Procedure)}
 		credentials := r.Header().Values("Authorization")
 		if i.tenant != nil {
-			op.Tenant, credentials = i.tenant(ctx, r), nil
+			op.Tenant = i.tenant(ctx, r)
+		}
+		if op.Tenant != "" {
+			credentials = nil // they may be renewed between two tries
 		}
 		identity, err := json.Marshal(struct {
 			Credentials []string

@@ -24,7 +24,8 @@ import (
 type MiddlewareOption func(*guarded)
 
 // TenantOf names whose key a request carries, from who is logged in: not from a header that anybody
-// may send. Without it all callers share their keys, and a retry must carry the same Authorization.
+// may send. Without it, and where it returns "", all callers share their keys, and a retry must carry
+// the same Authorization.
 func TenantOf(of func(*http.Request) string) MiddlewareOption {
 	return func(g *guarded) { g.tenant = of }
 }
@@ -121,7 +122,10 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	op := Op{Key: key, Name: r.URL.EscapedPath(), Repeatable: g.repeatable}
 	credentials := strings.Join(r.Header["Authorization"], ",")
 	if g.tenant != nil {
-		op.Tenant, credentials = g.tenant(r), "" // which may be renewed between two tries
+		op.Tenant = g.tenant(r)
+	}
+	if op.Tenant != "" {
+		credentials = "" // they may be renewed between two tries
 	}
 	contentType := strings.Join(r.Header["Content-Type"], ",")
 	req, err := op.request(r.Method, contentType, digest(r, contentType, credentials, body))

@@ -309,6 +309,9 @@ func TestTenantsOfAHandler(t *testing.T) {
 	require.Equal(t, "a", s.ask(t, "POST", "/v1/orders", "k", "x", "User", "a", "Authorization", "2").body)
 	require.Equal(t, "b", s.ask(t, "POST", "/v1/orders", "k", "x", "User", "b").body)
 	require.EqualValues(t, 2, s.runs.Load())
+	// Who is nobody shows credentials all the same.
+	require.Equal(t, 200, s.ask(t, "POST", "/v1/orders", "k", "x", "Authorization", "1").status)
+	require.Equal(t, 422, s.ask(t, "POST", "/v1/orders", "k", "x", "Authorization", "2").status)
 }
 
 // A caller hangs up, and the handler goes on for its retry.

@@ -33,6 +33,9 @@ func (h *Homeward) DoTx(ctx context.Context, tx pgx.Tx, op Op, fn func(tx pgx.Tx
 	if err != nil {
 		return reply, err
 	}
+	if h.closed.Load() {
+		return reply, errClosed
+	}
 	req.Operation = opTransaction
 	registrar, err := h.registrar(ctx, req.Key.Tenant)
 	if err != nil {
