@@ -409,9 +409,11 @@ const repeatableFor = 24 * time.Hour
 
 // do runs a request at its key's home: the rows of any region are within reach of the store.
 func (h *Homeward) do(ctx context.Context, req *claim.Request, c *call) (claim.Reply, error) {
-	if h.closed.Load() {
-		return claim.Reply{}, errClosed
+	leave, err := h.enter()
+	if err != nil {
+		return claim.Reply{}, err
 	}
+	defer leave()
 	ctx = context.WithValue(ctx, callKey{}, c)
 	if req.Stamp != 0 {
 		home, ok := h.home(req.Stamp)

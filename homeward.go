@@ -118,7 +118,9 @@ type Homeward struct {
 	worker     *outbox.Worker
 	poller     *outbox.Poller
 	meters     *meter.Set
-	closed     atomic.Bool
+	gate       sync.Mutex // of closed, and of calls while it is open
+	closed     bool
+	calls      sync.WaitGroup
 	closing    sync.Once
 	closeErr   error
 }
@@ -256,6 +258,32 @@ func (h *Homeward) keepHouse() {
 	}
 }
 
+// enter counts a call, unless Close has begun.
+func (h *Homeward) enter() (leave func(), err error) {
+	h.gate.Lock()
+	defer h.gate.Unlock()
+	if h.closed {
+		return nil, errClosed
+	}
+	h.calls.Add(1)
+	return h.calls.Done, nil
+}
+
+// ended waits, within ctx, until the calls that have entered are over.
+func (h *Homeward) ended(ctx context.Context) error {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		h.calls.Wait()
+	}()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("homeward: operations were still running when the time to close was over; they are as after a crash: %w", ctx.Err())
+	}
+}
+
 // errClosed: there is nothing left to run a call with.
 var errClosed = fmt.Errorf("%w: Homeward is closed", claim.ErrUnavailable)
 
@@ -263,9 +291,11 @@ var errClosed = fmt.Errorf("%w: Homeward is closed", claim.ErrUnavailable)
 // has not ended by then is as after a crash. Calls that begin after Close fail. A second Close does
 // nothing and returns the same.
 func (h *Homeward) Close(ctx context.Context) error {
-	h.closed.Store(true)
 	h.closing.Do(func() {
-		drained := h.service.Drain(ctx)
+		h.gate.Lock()
+		h.closed = true
+		h.gate.Unlock()
+		drained := h.ended(ctx)
 		h.poller.Stop()
 		drained = errors.Join(drained, h.worker.Drain(ctx))
 		h.stop()

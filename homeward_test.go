@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -32,11 +33,12 @@ func TestMain(m *testing.M) {
 	os.Exit(dbtest.Main(m))
 }
 
-// quick lets leases run out while a test waits for it.
+// quick lets leases run out while a test waits for it. A holder trusts one for longer than a loaded
+// machine takes for a statement.
 func quick(s *settings) {
 	s.poll = 20 * time.Millisecond
 	s.policy = func(p *claim.Policy) {
-		p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling = 900*time.Millisecond, 200*time.Millisecond, 600*time.Millisecond, 900*time.Millisecond
+		p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling = 2500*time.Millisecond, 500*time.Millisecond, 300*time.Millisecond, 2500*time.Millisecond
 		p.DeclinePause, p.WaitPoll, p.BackoffMin, p.BackoffMax = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
 		p.ClockOffset = 0
 	}
@@ -507,7 +509,7 @@ func crash() {
 		if at == "before the work" {
 			die()
 		}
-		work(ctx, url, a)
+		work(ctx, url, op.Key, a)
 		if at == "after the work" {
 			die()
 		}
@@ -517,13 +519,13 @@ func crash() {
 }
 
 // work has an effect, which is deduped by the attempt's key as a provider does.
-func work(ctx context.Context, url string, a Attempt) {
+func work(ctx context.Context, url, key string, a Attempt) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		panic(err)
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	if _, err := conn.Exec(ctx, "INSERT INTO public.effects (key) VALUES ($1) ON CONFLICT DO NOTHING", a.Key); err != nil {
+	if _, err := conn.Exec(ctx, "INSERT INTO public.effects (dedupe, key) VALUES ($1, $2) ON CONFLICT DO NOTHING", a.Key, key); err != nil {
 		panic(err)
 	}
 }
@@ -532,12 +534,13 @@ func work(ctx context.Context, url string, a Attempt) {
 func TestCrashPoints(t *testing.T) {
 	url := database(t)
 	ctx := t.Context()
-	conn, err := pgx.Connect(ctx, url)
+	pool, err := pgxpool.New(ctx, url)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close(context.Background())) }()
-	_, err = conn.Exec(ctx, "CREATE TABLE public.effects (key text PRIMARY KEY)")
+	t.Cleanup(pool.Close)
+	_, err = pool.Exec(ctx, "CREATE TABLE public.effects (dedupe text PRIMARY KEY, key text NOT NULL)")
 	require.NoError(t, err)
 	h := open(t, Postgres(url), quick)
+	ctx = context.WithoutCancel(ctx) // the parallel ones run when this function has ended
 	const first, second, unknown = "done by the first", "done by the second", "unknown"
 	for _, c := range []struct {
 		point, kind, want string
@@ -557,8 +560,7 @@ func TestCrashPoints(t *testing.T) {
 		{"after settle", "repeatable", first, 1},
 	} {
 		t.Run(c.kind+" "+c.point, func(t *testing.T) {
-			_, err := conn.Exec(ctx, "TRUNCATE public.effects")
-			require.NoError(t, err)
+			t.Parallel()
 			key := strings.ReplaceAll(c.point, " ", "-") + "-" + c.kind
 			child := exec.CommandContext(ctx, os.Args[0])
 			child.Env = append(os.Environ(), crashURL+"="+url, crashPoint+"="+c.point, crashOp+"="+key)
@@ -571,7 +573,7 @@ func TestCrashPoints(t *testing.T) {
 			require.Eventually(t, func() bool {
 				r, err := h.Do(ctx, Op{Tenant: "acme", Key: key, Repeatable: c.kind == "repeatable"}, func(ctx context.Context, a Attempt) Outcome {
 					require.Equal(t, c.kind == "repeatable" && c.point != "before begin", a.Recovery)
-					work(ctx, url, a)
+					work(ctx, url, key, a)
 					return Done{Reply: []byte(second)}
 				})
 				var inUse *claim.InUseError
@@ -588,10 +590,23 @@ func TestCrashPoints(t *testing.T) {
 			}, 30*time.Second, 10*time.Millisecond)
 			require.Equal(t, c.want, got)
 			var n int
-			require.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM public.effects").Scan(&n))
+			require.NoError(t, pool.QueryRow(ctx, "SELECT count(*) FROM public.effects WHERE key = $1", key).Scan(&n))
 			require.Equal(t, c.effects, n)
 		})
 	}
+}
+
+// A claim of a function that could not be repeated stays so, whatever the program says by then.
+func TestWhatWasNotRepeatableStaysSo(t *testing.T) {
+	url := database(t)
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), crashURL+"="+url, crashPoint+"=before the work", crashOp+"=then-once")
+	require.Error(t, child.Run())
+	h := open(t, Postgres(url), quick, func(s *settings) { s.poll = time.Hour }) // no worker is faster
+	require.Eventually(t, func() bool {
+		_, err := h.Do(t.Context(), Op{Tenant: "acme", Key: "then-once", Repeatable: true}, never(t))
+		return errors.Is(err, ErrUnknown)
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 // The worker of another process ends what nobody calls again, and leaves alone what a call could
@@ -624,6 +639,18 @@ func TestAnAbandonedClaimEnds(t *testing.T) {
 		return later
 	}, 30*time.Second, 20*time.Millisecond)
 	require.Equal(t, claim.InFlight, get("repeatable").State)
+
+	// One that waits for somebody else is never ended.
+	_, err = h.Do(ctx, Op{Tenant: "acme", Key: "left-pending", Repeatable: true}, always(Pending{Reply: []byte("wait"), AskIn: time.Millisecond}))
+	require.NoError(t, err)
+	_, err = conn.Exec(ctx, "UPDATE homeward.claims SET held_since = held_since - '2 days'::interval, call_due = now() WHERE idem_key = 'left-pending'")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		var later bool
+		require.NoError(t, conn.QueryRow(ctx, "SELECT call_due > now() + '1 hour'::interval FROM homeward.claims WHERE idem_key = 'left-pending'").Scan(&later))
+		return later
+	}, 30*time.Second, 20*time.Millisecond)
+	require.Equal(t, claim.InFlight, get("pending").State)
 
 	_, err = conn.Exec(ctx, "UPDATE homeward.claims SET held_since = held_since - '1 day'::interval, lease_until = lease_until - '1 day'::interval, call_due = now() WHERE idem_key = 'left-repeatable'")
 	require.NoError(t, err)

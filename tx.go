@@ -33,9 +33,11 @@ func (h *Homeward) DoTx(ctx context.Context, tx pgx.Tx, op Op, fn func(tx pgx.Tx
 	if err != nil {
 		return reply, err
 	}
-	if h.closed.Load() {
-		return reply, errClosed
+	leave, err := h.enter()
+	if err != nil {
+		return reply, err
 	}
+	defer leave()
 	req.Operation = opTransaction
 	registrar, err := h.registrar(ctx, req.Key.Tenant)
 	if err != nil {

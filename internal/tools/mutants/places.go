@@ -18,6 +18,8 @@ var (
 	outboxes = suite{dir: "outbox"}
 	payments = suite{dir: "payment"}
 	gateways = suite{dir: "gateway"}
+	answers  = suite{dir: ".", run: "^Test(AnOperationRunsOnce|Outcomes|AHandlerRunsOnce|Statuses|AHandlerPanics|TenantsOfAHandler|AProcedureRunsOnce|Codes|Streams|Callers)$", sql: true}
+	programs = suite{dir: ".", sql: true}
 	notices  = suite{dir: "payment/notice"}
 	recons   = suite{dir: "payment/recon"}
 )
@@ -363,6 +365,25 @@ var rooms = []room{
 		{"gateway/headers-of-a-connection", "headOf", "dropHopByHop(h)", ""},
 		{"gateway/passed-again", "Gateway.newPass", "hide(pr.Out.Header)", ""},
 		{"gateway/passed-without-trailers", "Gateway.newPass", "pr.Out.Trailer = pr.In.Trailer", ""},
+	}},
+	{dir: ".", suites: []suite{answers, programs}, mutants: []mutant{
+		{"program/once-runs-again", "executor.Attempt", "a.Recovery && !(c.op.Repeatable && a.Record.Operation == opRepeatable)", "false"},
+		{"program/once-becomes-repeatable", "executor.Attempt", "a.Record.Operation == opRepeatable", "true"},
+		{"program/repeatable-becomes-once", "executor.Attempt", "c.op.Repeatable && a.Record.Operation == opRepeatable", "a.Record.Operation == opRepeatable"},
+		{"program/repeatable-ends-early", "Homeward.abandoned", "rest > 0", "false"},
+		{"program/pending-ends", "Homeward.abandoned", "rec.Interim != nil", "false"},
+		{"program/once-left-open", "Homeward.abandoned", "m.Operation != opRepeatable", "false"},
+		{"program/pending-once", "Pending.outcome", "!repeatable", "false"},
+		{"program/failure-is-a-refusal", "recorder.outcome", "repeatable", "false"},
+		{"program/release-for-good", "recorder.outcome", "slices.Contains(notNow, r.Status)", "false"},
+		{"program/credentials-of-another", "guarded.ServeHTTP", `op.Tenant != ""`, "true"},
+		{"program/query-of-another", "digest", "r.URL.RawQuery", `""`},
+		{"program/stream-with-a-key", "interceptor.WrapStreamingHandler", "len(conn.RequestHeader().Values(keyHeader)) > 0", "false"},
+		{"program/failed-transaction-keeps-its-claim", "Homeward.doTx", "!kept", "false"},
+		{"program/transaction-without-its-pin", "Homeward.DoTx", "!errors.Is(err, claim.ErrNeedPin)", "true"},
+	}},
+	{dir: "internal/sqlstore", suites: []suite{programs}, mutants: []mutant{
+		{"program/search-path-stays", "DB.tryIn", `err != nil || db.searchPath == ""`, "true"},
 	}},
 	{dir: "payment/notice", suites: []suite{notices}, mutants: []mutant{
 		{"notice/cancel-refunded-before", "Canceler.rest", "charge.Amount - sum", "charge.Amount - 0*sum"},
