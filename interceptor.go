@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -296,9 +297,7 @@ func readResponse(r *claim.Response, replayed bool) (connect.AnyResponse, error)
 			return nil, connect.NewError(connect.CodeDataLoss, fmt.Errorf("homeward: the error that is kept cannot be read: %w", err))
 		}
 		failed := connect.NewError(e.Code, errors.New(e.Message))
-		for name, values := range e.Meta {
-			failed.Meta()[name] = values
-		}
+		maps.Copy(failed.Meta(), e.Meta)
 		for _, d := range e.Details {
 			detail, err := connect.NewErrorDetail(&anypb.Any{TypeUrl: "type.googleapis.com/" + d.Type, Value: d.Value})
 			if err == nil {

@@ -1,6 +1,7 @@
 package homeward
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -54,8 +56,8 @@ const maxBody = 1 << 20
 //	                      the handler again
 //
 // The reply is status, headers and body, at most a MiB, which reaches the caller once it is recorded.
-// So the handler cannot stream: its ResponseWriter is no http.Flusher and no http.Hijacker, and
-// http.ResponseController returns an error that says so. A longer body is cut off entirely, and its
+// So the handler cannot stream, nor take over the connection: its ResponseWriter is no http.Flusher,
+// and Flush and Hijack of http.ResponseController return an error that says so. A longer body is cut off entirely, and its
 // writes fail. Of the headers Set-Cookie, Date and those of the connection are dropped: they are of
 // one exchange. Headers that an outer handler sets stay.
 //
@@ -307,6 +309,9 @@ func (w *recorder) Write(p []byte) (int, error) {
 
 // FlushError is what http.ResponseController calls.
 func (*recorder) FlushError() error { return errFlush }
+
+// Hijack implements http.Hijacker, to say why it cannot be done.
+func (*recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, errHijack }
 
 // EnableFullDuplex is what http.ResponseController calls. The body has been read.
 func (*recorder) EnableFullDuplex() error { return errFlush }

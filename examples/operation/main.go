@@ -17,6 +17,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/homeward-io/homeward"
@@ -38,7 +39,7 @@ func main() {
 	if err := errors.Join(err, h.Close(ctx)); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s: %s\n", reply.State, reply.Body)
+	_, _ = fmt.Fprintf(os.Stdout, "%s: %s\n", reply.State, reply.Body)
 }
 
 // pay asks until the outcome is known.

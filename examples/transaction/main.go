@@ -49,7 +49,7 @@ func run(ctx context.Context, url, key, item string, by int) (err error) {
 	}
 	reply, err := move(ctx, h, pool, key, item, by)
 	if err == nil {
-		fmt.Printf("%s (replayed: %t)\n", reply.Body, reply.Replayed)
+		_, _ = fmt.Fprintf(os.Stdout, "%s (replayed: %t)\n", reply.Body, reply.Replayed)
 	}
 	return err
 }
