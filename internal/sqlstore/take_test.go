@@ -32,6 +32,44 @@ func (d database) ignore(t *testing.T, table string) {
 	}
 }
 
+// young has CockroachDB make the statistics that it makes by itself, at a moment at which there is no
+// row yet. It does so in a new database, and goes by them until it looks again.
+func (d database) young(t *testing.T) {
+	t.Helper()
+	if d.server.Kind() != localdb.CockroachDB {
+		return
+	}
+	for _, table := range d.collected(t) {
+		d.exec(t, "ANALYZE "+table)
+	}
+}
+
+// collected are the tables that are partitioned by region and of which CockroachDB makes statistics by
+// itself.
+func (d database) collected(t *testing.T) []string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), d.admin)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	rows, err := conn.Query(t.Context(), `SELECT t.table_name FROM [SHOW TABLES] AS t JOIN crdb_internal.create_statements AS s ON s.descriptor_name = t.table_name
+		WHERE s.database_name = current_database() AND s.schema_name = 'public' AND t.schema_name = 'public' AND t.locality LIKE 'REGIONAL BY ROW%' AND s.create_statement NOT LIKE '%sql_stats_automatic_collection_enabled = false%'
+		ORDER BY 1`)
+	require.NoError(t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return tables
+}
+
+// TestNoTableCountsAsSmall: of a table that CockroachDB has seen empty it reads all rows to find those of
+// a batch. Two have few rows for good: a row or some for each region.
+func TestNoTableCountsAsSmall(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() != localdb.CockroachDB {
+		t.Skip("PostgreSQL's sessions scan no table")
+	}
+	require.Equal(t, []string{"audit_chains", "ledger_carried"}, d.collected(t), "the others need INJECT STATISTICS in the baseline")
+}
+
 // fill puts n due rows into a queue, two of each key, or n claims with due calls. It must
 // not do anything for which PostgreSQL would plan kept statements anew.
 func (d database) fill(t *testing.T, table string, n int) {
@@ -96,7 +134,7 @@ func TestTakingReadsWhatItTakes(t *testing.T) {
 				if d.server.Kind() == localdb.CockroachDB {
 					// It merges the first rows of each of 16 shards, and looks them up.
 					most = 16*4*limit + 1000
-					require.LessOrEqual(t, d.decoded(t, listener.All()[statement], pgx.NamedArgs{"limit": int64(limit), "lease": "1h"}), most)
+					d.decodes(t, listener.All()[statement], pgx.NamedArgs{"limit": int64(limit), "lease": "1h"}, most)
 					continue
 				}
 				before := d.read(t, db, table)
@@ -120,6 +158,7 @@ func TestAListReadsWhatItLists(t *testing.T) {
 	db := open(t, sqlstore.Config{URL: d.url, Pool: pool}.Listen(&listener))
 	v := view(t, db, regions[0])
 	d.ignore(t, "ledger")
+	d.young(t)
 	first := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(i int) ledger.Position { return ledger.Position{At: first.Add(time.Duration(i) * time.Second)} }
 	var lists []ledger.Charges
@@ -180,7 +219,7 @@ func TestAListReadsWhatItLists(t *testing.T) {
 				statement, args["order_id"] = strings.Replace(statement, "charges", "orders", 1), c.Order
 			}
 			// It merges the first rows of each of 16 shards, and looks them up.
-			require.LessOrEqual(t, d.decoded(t, listener.All()[statement], args), 16*4*c.Limit, "%+v", c)
+			d.decodes(t, listener.All()[statement], args, 16*4*c.Limit)
 		}
 	}
 }
@@ -333,8 +372,8 @@ func (d database) read(t *testing.T, db *sqlstore.DB, table string) int {
 
 var decodedRows = regexp.MustCompile(`rows decoded from KV: ([\d,]+)`)
 
-// decoded is how many rows CockroachDB reads for a statement with these arguments.
-func (d database) decoded(t *testing.T, s sqlstore.Heard, args pgx.NamedArgs) int {
+// decodes requires that CockroachDB reads at most so many rows for a statement with these arguments.
+func (d database) decodes(t *testing.T, s sqlstore.Heard, args pgx.NamedArgs, most int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), d.url)
 	require.NoError(t, err)
@@ -346,13 +385,13 @@ func (d database) decoded(t *testing.T, s sqlstore.Heard, args pgx.NamedArgs) in
 	plan := strings.Join(lines, "\n")
 	m := decodedRows.FindStringSubmatch(plan)
 	if m == nil && strings.Contains(plan, "KV rows decoded: 0\n") {
-		return 0 // it has no such line then
+		return // it has no such line then
 	}
 	require.NotNil(t, m, plan)
 	n, err := strconv.Atoi(strings.ReplaceAll(m[1], ",", ""))
 	require.NoError(t, err)
 	t.Log("limit", args["limit"], "read", n)
-	return n
+	require.LessOrEqual(t, n, most, "%v: %s", args, plan)
 }
 
 // TestAReplicaReadsWhatItShows has tables without statistics, as in a young database: a look-up must not

@@ -20,9 +20,10 @@
 -- What a queue has deleted stays in the way of who looks for its first row, until the garbage
 -- collector comes: after ten minutes, and not after the default of four hours.
 --
--- Statistics of some tables are injected and kept. Statements look rows up by their keys, however
+-- Statistics of tables that grow are injected and kept. Statements look rows up by their keys, however
 -- few there are: where statistics say that a table is small, CockroachDB reads all of a region's
--- rows to join them with a batch's, and goes on while the table grows, until it looks again.
+-- rows to join them with a batch's, or to sort them for a page, and goes on while the table grows,
+-- until it looks again. It looks first when a table is new and has no row.
 -- Those of a queue would also have it read what was deleted lately.
 --
 -- What a queue has deleted is in the way of who looks for its first row until it is collected as
@@ -122,7 +123,13 @@ CREATE TABLE IF NOT EXISTS pins (
     -- when the home was fixed or last confirmed
     created_at  timestamptz NOT NULL,
     PRIMARY KEY (registrar, tenant_id, idem_key)
-) LOCALITY REGIONAL BY ROW AS registrar;
+) WITH (sql_stats_automatic_collection_enabled = false)
+LOCALITY REGIONAL BY ROW AS registrar;
+ALTER TABLE pins INJECT STATISTICS '[
+    {"columns": ["registrar"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 3},
+    {"columns": ["tenant_id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000},
+    {"columns": ["idem_key"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000}
+]';
 
 -- The row that owns a key; see claim.Record for what the columns mean.
 CREATE TABLE IF NOT EXISTS claims (
@@ -405,7 +412,20 @@ CREATE TABLE IF NOT EXISTS ledger (
     -- Finds what is about a charge, for people who ask what became of it: ghosts, disputes,
     -- failures, fees. A charge, a transfer and a refund write nothing to it.
     INDEX ledger_about (home_region, object_id) WHERE kind NOT IN ('charge', 'transfer', 'refund')
-) LOCALITY REGIONAL BY ROW AS home_region;
+) WITH (sql_stats_automatic_collection_enabled = false)
+LOCALITY REGIONAL BY ROW AS home_region;
+ALTER TABLE ledger INJECT STATISTICS '[
+    {"columns": ["home_region"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 3},
+    {"columns": ["id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000},
+    {"columns": ["tenant_id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000},
+    {"columns": ["object_id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 900000},
+    {"columns": ["at"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000},
+    {"columns": ["created"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 800000, "null_count": 200000},
+    {"columns": ["order_id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 600000, "null_count": 400000},
+    {"columns": ["reverses"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 10000},
+    {"columns": ["provider"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 10},
+    {"columns": ["provider_ref"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000}
+]';
 
 -- The books as accountants read them: two entries to a transaction.
 CREATE VIEW IF NOT EXISTS ledger_entries AS
@@ -448,8 +468,13 @@ CREATE TABLE IF NOT EXISTS notices (
     PRIMARY KEY (home_region, id),
     -- Housekeeping finds here the bodies that nobody needs any more; see notice.KeepBodyFor.
     INDEX notices_bodied (home_region, shard, processed_at) WHERE processed_at IS NOT NULL AND length(body) > 0
-) WITH (ttl_expiration_expression = 'removable_at', ttl_job_cron = '@hourly')
+) WITH (ttl_expiration_expression = 'removable_at', ttl_job_cron = '@hourly', sql_stats_automatic_collection_enabled = false)
 LOCALITY REGIONAL BY ROW AS home_region;
+ALTER TABLE notices INJECT STATISTICS '[
+    {"columns": ["home_region"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 3},
+    {"columns": ["id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000},
+    {"columns": ["processed_at"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 900000, "null_count": 100000}
+]';
 
 ---------------------------------------------------------------------------------------------------
 -- Audit and restores
@@ -483,8 +508,15 @@ CREATE TABLE IF NOT EXISTS audit (
     begun_node     text,
     begun_detail   text,
     PRIMARY KEY (home_region, tenant_id, idem_key, at, id)
-) WITH (ttl_expiration_expression = '((at AT TIME ZONE ''utc'') + INTERVAL ''400 days'') AT TIME ZONE ''utc''', ttl_job_cron = '@daily')
+) WITH (ttl_expiration_expression = '((at AT TIME ZONE ''utc'') + INTERVAL ''400 days'') AT TIME ZONE ''utc''', ttl_job_cron = '@daily', sql_stats_automatic_collection_enabled = false)
 LOCALITY REGIONAL BY ROW AS home_region;
+ALTER TABLE audit INJECT STATISTICS '[
+    {"columns": ["home_region"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 3},
+    {"columns": ["tenant_id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000},
+    {"columns": ["idem_key"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 500000},
+    {"columns": ["at"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000},
+    {"columns": ["id"], "created_at": "2026-01-01 00:00:00", "row_count": 1000000, "distinct_count": 1000000}
+]';
 
 -- How far the audit of a region is exported; see audit.Chain. A row for each region, which each
 -- segment changes.
