@@ -220,15 +220,18 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 		case err != nil:
 			return "", "", nil, fmt.Errorf("cancel: the claim of the refund cannot be read: %w", err)
 		case begun && status.Record.State == claim.Completed:
-			// It is booked by now, and so is its failure if it has failed since.
-			if rest, err = c.rest(ctx, rec); err == nil && rest > 0 {
-				continue
+			// It is booked by now, and so is its failure if it has failed since. Then another one follows.
+			refund = status.Record.Minted.ID
+			if rest, err = c.rest(ctx, rec); err != nil {
+				return "", "", nil, err
 			}
-			return CancelRefunded, status.Record.Minted.ID, nil, err
+			continue
 		case begun && status.Record.State == claim.InFlight:
 			return CancelRefundPending, status.Record.Minted.ID, nil, nil
-		case rest <= 0:
-			return CancelRefunded, "", nil, nil
+		case rest <= 0 && !begun:
+			return CancelRefunded, refund, nil, nil
+		case rest <= 0: // it was refused, and another one may follow
+			continue
 		case begun && status.Record.Reason == claim.ReasonOutcomeUnknown:
 			return "", "", c.unknown(status.Record.Minted.ID, payment.Refund), nil
 		}
@@ -252,6 +255,9 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 		default:
 			return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused: "+reason(&reply.Response)), nil
 		}
+	}
+	if rest <= 0 {
+		return CancelRefunded, refund, nil, nil
 	}
 	return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused, or has failed, again and again. Refund what is left of it by its id."), nil
 }

@@ -86,9 +86,15 @@ func (d *desk) do(_ context.Context, req claim.Request, _ string) (claim.Reply, 
 	d.asked = append(d.asked, req)
 	reply, err := d.says(body.Amount)
 	d.bodies[req.Key.Value] = string(req.Input.Canonical)
-	d.refunds[req.Key.Value] = claim.Record{State: reply.State, Minted: claim.Minted{ID: "re_1"}}
+	rec, again := d.refunds[req.Key.Value]
+	if !again {
+		rec.Minted.ID = fmt.Sprint("re_", len(d.refunds)+1)
+	}
+	rec.State = reply.State
+	d.refunds[req.Key.Value] = rec
 	if reply.State == claim.Completed {
-		d.book(ledger.Transaction{ID: fmt.Sprint("re_", len(d.refunds)), Kind: ledger.Refund, Amount: body.Amount, Reverses: body.Charge})
+		reply.Response.Body = fmt.Appendf(nil, `{"id":%q}`, rec.Minted.ID)
+		d.book(ledger.Transaction{ID: rec.Minted.ID, Kind: ledger.Refund, Amount: body.Amount, Reverses: body.Charge})
 	}
 	return reply, err
 }
@@ -209,7 +215,7 @@ func TestTheRefundOfACanceledChargeFailsLater(t *testing.T) {
 				require.Equal(t, []any{400, codeNotRefundable}, []any{status, code})
 				continue
 			}
-			require.Equal(t, []any{200, CancelRefunded}, []any{status, is.Outcome})
+			require.Equal(t, []any{200, CancelRefunded, fmt.Sprint("re_", n+1)}, []any{status, is.Outcome, is.Refund})
 			require.Len(t, d.asked, n+1)
 			require.Contains(t, string(d.asked[n].Input.Canonical), `"amount":1000`)
 		}
@@ -279,8 +285,10 @@ func TestARefusedRefundOfACanceledCharge(t *testing.T) {
 		require.Equal(t, []any{400, codeNotRefundable}, []any{status, code})
 	}
 	d.book(ledger.Transaction{ID: "re_a", Kind: ledger.Refund, Amount: 300, Reverses: d.rec.Minted.ID})
-	status, is, _ := d.cancel()
-	require.Equal(t, []any{200, CancelRefunded}, []any{status, is.Outcome})
+	for range 2 { // the refused one does not hide the one that was made
+		status, is, _ := d.cancel()
+		require.Equal(t, []any{200, CancelRefunded, "re_2"}, []any{status, is.Outcome, is.Refund})
+	}
 	keys := map[string]bool{}
 	for _, req := range d.asked {
 		keys[req.Key.Value] = true
