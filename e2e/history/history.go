@@ -60,8 +60,11 @@ func (g Got) became() (is became) {
 	return is
 }
 
-// forNow reports whether a cancellation is to be asked about again.
-func (g Got) forNow() bool { return strings.HasPrefix(g.Reply, "202|") }
+// forNow reports whether a cancellation is to be asked about again: also one whose refund was refused
+// beside another refund of the same charge.
+func (g Got) forNow() bool {
+	return strings.HasPrefix(g.Reply, "202|") || g.became().Outcome == "not_refundable"
+}
 
 // keyState is a key as the model sees it.
 type keyState struct {
@@ -138,7 +141,7 @@ func (s keyState) cancel(out Got) (next []any) {
 		if status == "201" || status == "410" {
 			return []any{s}
 		}
-	case is == "already_made":
+	case is == "already_made", is == "not_refundable":
 		if s.reply == "" || status == "201" {
 			return []any{s}
 		}

@@ -80,8 +80,9 @@ func Judge(h *History, moved []Movement) Verdict {
 		left[m]++
 	}
 	askedBy, namedBy := map[Movement]string{}, map[string]string{}
+	back := returned(ops)
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		v.judge(key, byKey[key], left)
+		v.judge(key, byKey[key], left, back)
 		for _, o := range byKey[key] {
 			in := o.Input.(Sent)
 			if amount, err := in.amount(); err == nil {
@@ -106,6 +107,34 @@ func Judge(h *History, moved []Movement) Verdict {
 	return v
 }
 
+// back is what merchants were answered as refunded, by charge, for the charges whose keys were given up.
+type back map[string]int64
+
+func returned(ops []porcupine.Operation) back {
+	all, seen := back{}, map[Sent]bool{}
+	for _, o := range ops {
+		if of := o.Output.(Got).became().Charge; of != "" {
+			all[of] += 0
+		}
+	}
+	for _, o := range ops {
+		in := o.Input.(Sent)
+		amount, _ := in.amount()
+		if _, givenUp := all[in.refunds()]; givenUp && !seen[in] && strings.HasPrefix(o.Output.(Got).Reply, "201|") {
+			seen[in] = true
+			all[in.refunds()] += amount
+		}
+	}
+	return all
+}
+
+// refunds is the charge that the request refunds.
+func (s Sent) refunds() string {
+	var asked struct{ Charge string }
+	_ = json.Unmarshal([]byte(s.Body), &asked) // else it refunds none
+	return asked.Charge
+}
+
 // kind is that of the movement that the request asks for.
 func (s Sent) kind() string { return strings.TrimSuffix(strings.TrimPrefix(s.Path, "/v1/"), "s") }
 
@@ -128,7 +157,7 @@ func (s Sent) mayFail() bool {
 }
 
 // judge takes the movements of the key's answers out of left.
-func (v *Verdict) judge(key string, ops []porcupine.Operation, left map[Movement]int) {
+func (v *Verdict) judge(key string, ops []porcupine.Operation, left map[Movement]int, back back) {
 	open := map[Sent]bool{}
 	var first, became *porcupine.Operation
 	for _, o := range ops {
@@ -152,7 +181,7 @@ func (v *Verdict) judge(key string, ops []porcupine.Operation, left map[Movement
 		}
 	}
 	for in, unanswered := range open {
-		if unanswered && !in.order() {
+		if _, mayBeRefused := back[in.refunds()]; unanswered && !in.order() && !mayBeRefused {
 			v.breaks(&v.Lost, key, "no final answer to %s %s", in.Path, in.Body)
 		}
 	}
@@ -172,7 +201,7 @@ func (v *Verdict) judge(key string, ops []porcupine.Operation, left map[Movement
 		v.paid(key, first, became != nil, left)
 	}
 	if became != nil {
-		v.gaveUp(key, first, became.Output.(Got), left)
+		v.gaveUp(key, first, became.Output.(Got), left, back)
 	}
 	if result := check(slices.Clone(ops), perKey); result != porcupine.Ok {
 		v.breaks(&v.Disordered, key, "its answers fit no order of events (%s); its cancellation: %s", result, end)
@@ -232,7 +261,7 @@ func (v *Verdict) paid(key string, first *porcupine.Operation, canceled bool, le
 }
 
 // gaveUp compares what a cancellation came to with what the provider moved, and with the key's answer.
-func (v *Verdict) gaveUp(key string, first *porcupine.Operation, end Got, left map[Movement]int) {
+func (v *Verdict) gaveUp(key string, first *porcupine.Operation, end Got, left map[Movement]int, back back) {
 	is, reply := end.became(), ""
 	if first != nil {
 		reply = first.Output.(Got).Reply
@@ -251,13 +280,15 @@ func (v *Verdict) gaveUp(key string, first *porcupine.Operation, end Got, left m
 			charge = m
 		}
 	}
-	switch back := (Movement{"refund", is.Refund, charge.Amount}); {
+	refund := Movement{"refund", is.Refund, charge.Amount - back[is.Charge]}
+	switch {
 	case charge.Kind == "" || !paid && left[charge] == 0:
 		v.breaks(&v.Lost, key, "given up as %s, for which no charge moved", is.Charge)
-	case left[back] == 0:
-		v.breaks(&v.Lost, key, "given up, and no refund %s of %d moved", is.Refund, back.Amount)
+	case refund.Amount == 0 && is.Refund == "":
+	case left[refund] == 0:
+		v.breaks(&v.Lost, key, "given up, and no refund %s of %d moved", is.Refund, refund.Amount)
 	default:
-		left[back]--
+		left[refund]--
 		if !paid {
 			left[charge]--
 		}

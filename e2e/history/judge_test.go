@@ -38,6 +38,8 @@ func TestJudge(t *testing.T) {
 	unused, notMade := became("200", `{"outcome":"unused"}`), became("200", `{"outcome":"not_made","charge":"ch_1"}`)
 	unknown, already := became("202", `{"outcome":"unknown","charge":"ch_1"}`), became("400", `{"code":"already_made"}`)
 	refunded := became("200", `{"outcome":"refunded","charge":"ch_1","refund":"re_1"}`)
+	part := history.Sent{Key: "acme/r", Body: `{"charge":"ch_1","amount":3}`, Path: "/v1/refunds"}
+	refused, nothing := became("400", `{"code":"not_refundable"}`), became("200", `{"outcome":"refunded","charge":"ch_1"}`)
 	gone := history.Got{Kind: history.Final, Reply: `410|application/problem+json||{"error":"idempotency_key_canceled"}`}
 	none := history.Got{Kind: history.None}
 	there, back := history.Movement{"charge", "ch_1", 7}, history.Movement{"refund", "re_1", 7}
@@ -91,12 +93,22 @@ func TestJudge(t *testing.T) {
 		"given up and charged twice": {
 			ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{there, there, back}, duplicates: 1,
 		},
-		"refunded, and no charge":       {ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{back}, lost: 1, duplicates: 1},
-		"another amount back":           {ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{there, {"refund", "re_1", 6}}, lost: 1, duplicates: 2},
-		"answered, and given up":        {ops: []op{{visa, paid("ch_1")}, {cancel, refunded}, {visa, paid("ch_1")}}, moved: []history.Movement{there, back}},
-		"answered, and kept":            {ops: []op{{visa, paid("ch_1")}, {cancel, refunded}}, moved: []history.Movement{there}, lost: 1},
-		"answered, and given up as not": {ops: []op{{visa, paid("ch_1")}, {cancel, notMade}}, moved: []history.Movement{there}, lost: 1, disordered: 1},
-		"gone, and nobody gave it up":   {ops: []op{{visa, gone}}, lost: 1, disordered: 1},
+		"refunded, and no charge": {ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{back}, lost: 1, duplicates: 1},
+		"another amount back":     {ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{there, {"refund", "re_1", 6}}, lost: 1, duplicates: 2},
+		"answered, and given up":  {ops: []op{{visa, paid("ch_1")}, {cancel, refunded}, {visa, paid("ch_1")}}, moved: []history.Movement{there, back}},
+		"answered, refunded in part, and given up": {
+			ops:   []op{{visa, paid("ch_1")}, {part, paid("re_2")}, {cancel, refused}, {cancel, refunded}},
+			moved: []history.Movement{there, {"refund", "re_2", 3}, {"refund", "re_1", 4}},
+		},
+		"answered, and refunded twice": {
+			ops:   []op{{visa, paid("ch_1")}, {part, paid("re_2")}, {cancel, refunded}},
+			moved: []history.Movement{there, {"refund", "re_2", 3}, back}, lost: 1, duplicates: 1,
+		},
+		"answered, and its refund refused": {ops: []op{{visa, paid("ch_1")}, {part, none}, {cancel, refunded}}, moved: []history.Movement{there, back}},
+		"answered, and refunded before":    {ops: []op{{visa, paid("ch_1")}, {refund, paid("re_2")}, {cancel, nothing}}, moved: []history.Movement{there, {"refund", "re_2", 7}}},
+		"answered, and kept":               {ops: []op{{visa, paid("ch_1")}, {cancel, refunded}}, moved: []history.Movement{there}, lost: 1},
+		"answered, and given up as not":    {ops: []op{{visa, paid("ch_1")}, {cancel, notMade}}, moved: []history.Movement{there}, lost: 1, disordered: 1},
+		"gone, and nobody gave it up":      {ops: []op{{visa, gone}}, lost: 1, disordered: 1},
 		"never told": {
 			ops: []op{{visa, paid("ch_1")}, {cancel, unknown}}, moved: []history.Movement{there}, lost: 1, disordered: 1,
 		},

@@ -136,7 +136,19 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		return // the judge says so
 	}
 	back := request{q.tenant, "/v1/refunds", "refund-" + key, fmt.Sprintf(`{"charge":%q,"amount":%d}`, made.ID, made.Amount)}
-	l.rivals(number, []request{back, back}[:1+rng.IntN(2)], rng)
+	if rng.IntN(3) > 0 {
+		l.rivals(number, []request{back, back}[:1+rng.IntN(2)], rng)
+		return
+	}
+	// One person refunds a part, or all, while another one gives the key up.
+	if rng.IntN(2) == 0 {
+		back.body = fmt.Sprintf(`{"charge":%q,"amount":%d}`, made.ID, 1+rng.IntN(made.Amount))
+	}
+	var other sync.WaitGroup
+	own := rand.New(rand.NewPCG(rng.Uint64(), 0))
+	other.Go(func() { l.rivals(number, []request{{tenant: q.tenant, path: history.CancelPath, key: key}}, own) })
+	l.rivals(number, []request{back}, rng)
+	other.Wait()
 }
 
 // with adds a member to a body.
@@ -232,7 +244,7 @@ func (l *load) settle(number int, q request, rng *rand.Rand) *answer.Answer {
 			patience = 20*time.Millisecond + between(rng, 400*time.Millisecond)
 		}
 		r := l.attempt(number, m, q, patience)
-		if r.Final() || l.ctx.Err() != nil {
+		if r.Final() && r.Problem.Code != "not_refundable" || l.ctx.Err() != nil { // beside another refund, it may be the next time
 			return r
 		}
 		again := 100*time.Millisecond + between(rng, 900*time.Millisecond)
@@ -279,7 +291,7 @@ func (l *load) attempt(number int, m *machine, q request, patience time.Duration
 	switch {
 	case q.path == history.CancelPath:
 		got = r.Became()
-	case strings.HasPrefix(q.path, "/v1/charges/") && r.Status != http.StatusOK: // refused as things are
+	case strings.HasPrefix(q.path, "/v1/charges/") && r.Status != http.StatusOK, q.path == "/v1/refunds" && r.Status != http.StatusCreated: // refused as things are
 		got = history.Got{Kind: history.None}
 	}
 	if got.Kind == history.None {
