@@ -76,8 +76,8 @@ var promises = []promise{
 		crashes:  []string{"TestCrashDuringTheCall", "TestCrashInRecovery"},
 		storms:   []string{"TestStorm", "TestStormThroughAGateway"},
 		drills:   []string{"TestDrill"},
-		nemesis:  "no request without a final answer",
-		simulate: "no request without a final answer",
+		nemesis:  "no request without a final answer, also to cancellations",
+		simulate: "no request without a final answer, also to cancellations",
 		mutants:  `^(claim/(unknowns|not-founds|fault|settle-unknowns|take-over-look|close|give-up|moved-counts)|sql/(calls|defer|settle.*unknowns|take_over.sql-look)|outbox/|payment/|recon/undecided|notice/learn)`,
 	},
 	{ // the books follow the money
@@ -93,6 +93,8 @@ var promises = []promise{
 		model:    "what was not paid, marks of canceled keys",
 		crashes:  []string{"TestCompensationCrashPoints", "TestCrashThenCancel", "TestCrashWhileCanceling"},
 		storms:   []string{"TestStorm"},
+		nemesis:  "keys given up: what moved, refunds",
+		simulate: "keys given up: what moved, refunds; holds",
 		mutants:  `^(notice/|claim/(cancel|replica-to|unpaid)|sql/cancel|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
 	},
 }
