@@ -193,6 +193,7 @@ var Model = (&porcupine.NondeterministicModel{
 				return []any{s, bound}
 			}
 			return []any{s}
+		case Became: // no request reads that
 		}
 		return nil
 	},

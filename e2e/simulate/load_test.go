@@ -213,7 +213,7 @@ func (l *load) rivals(number int, all []request, rng *rand.Rand) (winner request
 		wg.Go(func() {
 			within := 2 * time.Duration(1+own.IntN(1000)) * time.Millisecond
 			if q.path == history.CancelPath {
-				within *= []time.Duration{1, 10, 100}[own.IntN(3)]
+				within = []time.Duration{2 * time.Second, 20 * time.Second, 3 * time.Minute}[own.IntN(3)]
 			}
 			time.Sleep(between(own, within))
 			last[i] = l.settle(number*16+i, q, own)

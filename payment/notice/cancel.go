@@ -228,9 +228,7 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 			continue
 		case begun && status.Record.State == claim.InFlight:
 			return CancelRefundPending, status.Record.Minted.ID, nil, nil
-		case rest <= 0 && !begun:
-			return CancelRefunded, refund, nil, nil
-		case rest <= 0: // it was refused, and another one may follow
+		case rest <= 0: // if it was refused, another one may follow
 			continue
 		case begun && status.Record.Reason == claim.ReasonOutcomeUnknown:
 			return "", "", c.unknown(status.Record.Minted.ID, payment.Refund), nil
