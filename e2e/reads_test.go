@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -113,7 +114,7 @@ func TestNoReadIsStale(t *testing.T) {
 				for _, text := range want {
 					require.Contains(t, string(got.Body), text, region)
 				}
-				if region != eu {
+				if home := slices.Contains(readers, eu); region != eu && (home || !onSQL()) {
 					require.NotZero(t, w.network.TotalTrips(), "%s has no answer of its own", region)
 				}
 			}

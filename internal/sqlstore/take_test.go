@@ -348,6 +348,9 @@ func wholeLife(t *testing.T, d database, v *sqlstore.View, key string) {
 	_, _, found, err = v.Object(t.Context(), "acme", rec.Home, rec.Minted.ID)
 	require.NoError(t, err)
 	require.True(t, found)
+	back, err := v.Reversing(t.Context(), "acme", rec.Home, rec.Minted.ID, 100)
+	require.NoError(t, err)
+	require.Empty(t, back)
 }
 
 // others are 50,000 claims of the same tenant with what belongs to them.
