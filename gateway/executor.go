@@ -50,6 +50,9 @@ func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	if a.Record.Operation == claim.CancelKey || a.Closing {
 		return canceled()
 	}
+	if a.Record.Operation == shadow {
+		return noted(a.Payload)
+	}
 	with, r, body, err := g.open(ctx, &a)
 	if err != nil {
 		g.log.ErrorContext(ctx, "a request that is stored cannot be opened; nothing was sent to the upstream", "object", a.Record.Minted.ID, "error", err)

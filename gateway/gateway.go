@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -82,6 +83,10 @@ type Gateway struct {
 	pass      http.Handler
 	// serviceName and serviceValue are the header of Config.Service.
 	serviceName, serviceValue string
+	// Of shadow mode.
+	tally       tally
+	comparisons chan struct{}
+	compared    sync.WaitGroup
 }
 
 // New returns a Gateway. The error names what is wrong with the settings, one mistake to a line.
@@ -92,7 +97,7 @@ func New(c Config) (*Gateway, error) {
 	if err := c.Settings.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{c: c, log: cmp.Or(c.Logger, slog.Default()), call: callTransport(), upstreams: map[string]*url.URL{}}
+	g := &Gateway{c: c, log: cmp.Or(c.Logger, slog.Default()), call: callTransport(), upstreams: map[string]*url.URL{}, comparisons: make(chan struct{}, comparing)}
 	for _, text := range append([]string{"=" + c.Settings.Upstream}, c.Settings.Upstreams...) {
 		region, at, _ := strings.Cut(text, "=")
 		if at == "" {
@@ -169,7 +174,7 @@ func ReadUpstream(text string) (*url.URL, error) {
 
 // Operations is for claim.Config.
 func (*Gateway) Operations() claim.Operations {
-	return claim.Operations{Operation: prefix, claim.CancelKey: "key"}
+	return claim.Operations{Operation: prefix, claim.CancelKey: "key", shadow: shadowPrefix}
 }
 
 // Unstopped is for claim.Config: what was sent cannot be called back.

@@ -17,6 +17,9 @@ import (
 // Settings are the settings of a gateway, as files have them. docs/GATEWAY.md explains each. The zero
 // value has no upstream, and is none.
 type Settings struct {
+	// Mode is guard, or shadow: then every request passes, and what guarding would have come to is
+	// reported.
+	Mode string `koanf:"mode"`
 	// Upstream is the base URL of the API: its path begins every path that is sent there.
 	Upstream string `koanf:"upstream"`
 	// Upstreams are those of the regions that have one of their own, as REGION=URL. A key's requests go
@@ -193,7 +196,7 @@ func DefaultNeverStore() []string {
 
 // DefaultSettings is a gateway without an upstream.
 func DefaultSettings() Settings {
-	return Settings{Upstreams: []string{}, Tenant: Tenant{From: fromFixed, Name: DefaultTenant}, TrustedProxies: []string{}, Routes: []Route{}}
+	return Settings{Mode: modeGuard, Upstreams: []string{}, Tenant: Tenant{From: fromFixed, Name: DefaultTenant}, TrustedProxies: []string{}, Routes: []Route{}}
 }
 
 // withPlain are the routes of s, and those that are there whatever s says.
@@ -380,6 +383,9 @@ func (s *Settings) Validate() error {
 		if _, err := ReadUpstream(s.Upstream); err != nil {
 			mistake("upstream", "%q: %w", hidden(s.Upstream), err)
 		}
+	}
+	if s.Mode != modeGuard && s.Mode != modeShadow && s.Mode != "" {
+		mistake("mode", "%q is not known; write guard, or shadow, which lets every request pass and reports what guarding would have come to", s.Mode)
 	}
 	for i, text := range s.Upstreams {
 		region, at, ok := strings.Cut(text, "=")

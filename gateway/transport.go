@@ -104,7 +104,9 @@ func (g *Gateway) newPass() http.Handler {
 			if isGRPC(r) {
 				return grpc.RoundTrip(r)
 			}
-			return plain.RoundTrip(r)
+			resp, err := plain.RoundTrip(r)
+			watching(r, resp, err)
+			return resp, err
 		}),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			g.log.WarnContext(r.Context(), "the upstream did not answer a request that is not guarded", "error", err)

@@ -25,7 +25,7 @@ import (
 type commands struct {
 	Demo          demoCommand          `cmd:"" help:"Run three regions and a payment provider on this machine."`
 	Simulator     simulatorCommand     `cmd:"" help:"Run only the payment provider simulator."`
-	Gateway       gatewayCommand       `cmd:"" help:"Guard an API that you have: its requests with an Idempotency-Key are sent at most once."`
+	Gateway       gatewayCommands      `cmd:"" help:"Guard an API that you have: its requests with an Idempotency-Key are sent at most once."`
 	Serve         serveCommand         `cmd:"" help:"Run one regional node on a SQL database."`
 	Config        configCommand        `cmd:"" help:"Check the settings of a regional node."`
 	Cluster       clusterCommand       `cmd:"" help:"Run three regions as processes of their own, on a SQL database, with a payment provider."`

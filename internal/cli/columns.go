@@ -67,6 +67,17 @@ const (
 )
 
 var (
+	shadowColumns = columns{"homeward gateway report", nil, "a node and a day", []column{
+		{"BEGAN", "When the report began: at the node's start, or at midnight UTC."},
+		{"NODE", "The node that let the requests pass."},
+		{"REQUESTS", "Requests that a route guards."},
+		{"REPLAYED", "Repeats that guarding would have answered with the first reply, and not sent."},
+		{"JOINED", "Repeats while the first was under way: they would have waited for its reply."},
+		{"HELD BACK", "Repeats of a request without a clear reply: they would have been told that its outcome is not known."},
+		{"REFUSED", "Requests that guarding refuses: with another request's key, with no key that can be one, too long."},
+		{"DONE AGAIN", "Those of REPLAYED and JOINED that the API did once more: it said yes to both, in different bytes."},
+		{"NOT COMPARED", "Requests about which nothing is known: the store was away, or they were cut off."},
+	}}
 	regionColumns = columns{"homeward regions", nil, "a region", []column{
 		{"REGION", "The region's name."},
 		{"CODE", "Its code, which keys and ids contain permanently."},
@@ -266,7 +277,7 @@ var (
 
 // tables are all that commands print.
 var tables = []*columns{
-	&regionColumns, &nodeColumns, &topColumns, &arrivalColumns, &queueColumns, &parkedColumns, &tenantColumns, &keyColumns,
+	&regionColumns, &nodeColumns, &topColumns, &shadowColumns, &arrivalColumns, &queueColumns, &parkedColumns, &tenantColumns, &keyColumns,
 	&accountColumns, &brakeColumns, &factTerms, &historyColumns, &balanceColumns, &entryColumns, &mismatchColumns, &unknownColumns,
 	&segmentColumns, &exportColumns, &witnessColumns, &lostColumns, &sealColumns, &drillTerms,
 }

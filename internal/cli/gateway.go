@@ -18,10 +18,16 @@ import (
 	"github.com/homeward-io/homeward/internal/telemetry"
 )
 
+type gatewayCommands struct {
+	Run    gatewayCommand       `cmd:"" default:"withargs" help:"Guard an API that you have, or with --mode shadow only report what guarding it would come to."`
+	Report gatewayReportCommand `cmd:"" help:"Show what --mode shadow has found: requests that guarding would have refused, replayed or joined."`
+}
+
 type gatewayCommand struct {
 	Config        string `type:"path" help:"Settings file (YAML), with the rules of routes under gateway. docs/GATEWAY.md describes them."`
 	Upstream      string `placeholder:"URL" help:"Base URL of the API to guard, as in http://127.0.0.1:9000. Required, unless --config names it."`
 	DedupeHeader  string `placeholder:"NAME" help:"Header by which the API recognises a repeat for at least 24 h, where no route of --config says: a request in doubt is sent again with it. Idempotency-Key gets the caller's key, any other header one of Homeward's."`
+	Mode          string `enum:"guard,shadow," default:"" placeholder:"MODE" help:"guard, or shadow: every request passes, and what guarding would have come to is reported. Default: as --config says, or guard."`
 	Data          string `type:"path" default:"homeward-gateway" help:"Directory for all data. Who starts with another one starts without the keys of before: their retries would be sent again."`
 	Regions       int    `default:"1" help:"Regions in this process, from 1 to 3. Each has an address of its own."`
 	Listen        string `default:"127.0.0.1:8081" help:"Address of the first region; the others take the ports after it. Port 0 takes free ones."`
@@ -95,6 +101,9 @@ func (c *gatewayCommand) change(s *gateway.Settings) {
 	if c.DedupeHeader != "" {
 		s.Dedupe(c.DedupeHeader)
 	}
+	if c.Mode != "" {
+		s.Mode = c.Mode
+	}
 }
 
 //go:embed gateway.txt
@@ -114,7 +123,7 @@ func (c *gatewayCommand) welcome(io streams, d *lab.Demo, all *node.GatewaySetti
 		regions = append(regions, place{r.Name, scheme + n.APIAddr(), n.RPCAddr(), r.Code})
 	}
 	say := map[string]any{
-		"Upstream": all.Gateway.Guarded(), "Routes": len(all.Gateway.Routes), "Regions": regions, "Entry": regions[0], "Other": regions[len(regions)-1], "Own": strings.TrimSuffix(gateway.Own, "/"),
+		"Upstream": all.Gateway.Guarded(), "Shadow": all.Gateway.Mode == "shadow", "Routes": len(all.Gateway.Routes), "Regions": regions, "Entry": regions[0], "Other": regions[len(regions)-1], "Own": strings.TrimSuffix(gateway.Own, "/"),
 		"Order": "order-" + strconv.FormatInt(time.Now().UnixMilli(), 36), "Data": d.Data, "Console": d.ConsoleURL(), "Metrics": "http://" + d.MetricsAddr() + "/metrics",
 	}
 	var lines strings.Builder

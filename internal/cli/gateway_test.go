@@ -188,6 +188,56 @@ func TestAGatewaysRulesInAFile(t *testing.T) {
 	require.Zero(t, <-ended, errs.String())
 }
 
+// TestTheGatewaysShadow: in shadow mode nothing is held back, and the report says what guarding would
+// have come to, while the gateway runs and after it.
+func TestTheGatewaysShadow(t *testing.T) {
+	onlyWith(t)
+	var effects atomic.Int64
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, effects.Add(1))
+	}))
+	defer upstream.Close()
+	data := t.TempDir()
+	report := func() string {
+		var out, errs strings.Builder
+		require.Zero(t, run(t.Context(), []string{"gateway", "report", "--data", data}, streams{&out, &errs}), errs.String())
+		return out.String()
+	}
+	refuses(t, []string{"--data"}, "gateway", "report", "--data", filepath.Join(data, "nowhere"))
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	var errs strings.Builder
+	go func() {
+		ended <- run(ctx, []string{"gateway", "--upstream", upstream.URL, "--mode", "shadow", "--data", data, "--listen", "127.0.0.1:0", "--console", "off"}, streams{w, &errs})
+		_ = w.Close()
+	}()
+	base := ""
+	for said := bufio.NewScanner(r); said.Scan(); {
+		if _, at, ok := strings.Cut(said.Text(), "http://"); ok && base == "" && strings.Contains(said.Text(), "RPC") {
+			base = "http://" + strings.Fields(at)[0]
+		}
+		if strings.Contains(said.Text(), "Ctrl-C drains") {
+			for range 2 {
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/orders", strings.NewReader("{}"))
+				require.NoError(t, err)
+				req.Header.Set("Idempotency-Key", "order-17")
+				resp, err := http.DefaultClient.Do(req)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+			}
+			require.Contains(t, report(), "DONE AGAIN")
+			interrupt()
+		}
+	}
+	require.Zero(t, <-ended, errs.String())
+	require.EqualValues(t, 2, effects.Load())
+	said := report()
+	require.Regexp(t, `\s2\s+[01]\s+[01]\s+0\s+0\s+1\s+0\n`, said)
+	require.Contains(t, said, "POST /orders, key order-17: came again ")
+}
+
 // keyIn is the key in a line.
 func keyIn(line string) string {
 	_, rest, _ := strings.Cut(line, "Idempotency-Key: ")

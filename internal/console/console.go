@@ -61,7 +61,7 @@ const pageTime = 10 * time.Second
 type console struct {
 	Config
 	watch *shared[*admin.Overview]
-	// drills are runs of drills and drains, proofs those of comparisons and
+	// drills are runs of drills, drains and shadows of gateways, proofs those of comparisons and
 	// verifications.
 	drills, proofs *shared[[]runView]
 	suspense       *shared[*suspenseView]
@@ -118,7 +118,7 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	s := &console{Config: c, watch: newWatch(c.Deployment, c.Now), pages: pages}
-	s.drills = newShared(c.Now, runsFor, s.listRuns(runs.Drill, runs.Drain))
+	s.drills = newShared(c.Now, runsFor, s.listRuns(runs.Drill, runs.Drain, runs.Shadow))
 	s.proofs = newShared(c.Now, runsFor, s.listRuns(runs.Reconcile, runs.Verify))
 	s.suspense = newShared(c.Now, suspenseFor, s.readSuspense)
 	mux := http.NewServeMux()

@@ -64,7 +64,7 @@ func (v runView) Word() string {
 var (
 	verdictMark = map[runs.Verdict]string{runs.Good: "yes", runs.Bad: "bad", runs.Unknown: "no", runs.Open: "same"}
 	verdictWord = map[runs.Verdict]string{runs.Bad: "wrong", runs.Unknown: "no verdict", runs.Open: "not ended"}
-	goodWord    = map[runs.Kind]string{runs.Drill: "promises kept", runs.Drain: "safe to take down", runs.Reconcile: "agrees", runs.Verify: "proved"}
+	goodWord    = map[runs.Kind]string{runs.Drill: "promises kept", runs.Drain: "safe to take down", runs.Reconcile: "agrees", runs.Verify: "proved", runs.Shadow: "nothing done twice"}
 )
 
 // listRuns reads the latest runs of some kinds, newest first.
@@ -137,9 +137,9 @@ func (s *console) readRuns(r *http.Request, p *page, from *shared[[]runView], ki
 	return newRunsView(s.Runs != nil, all, s.Now(), kinds...), nil
 }
 
-// drillsPage shows drains and drills with their last verdicts.
+// drillsPage shows drains, drills and shadows of gateways with their last verdicts.
 func (s *console) drillsPage(r *http.Request, p *page) error {
-	v, err := s.readRuns(r, p, s.drills, runs.Drill, runs.Drain)
+	v, err := s.readRuns(r, p, s.drills, runs.Drill, runs.Drain, runs.Shadow)
 	if err != nil {
 		return err
 	}
@@ -210,4 +210,4 @@ func (s *console) runPage(r *http.Request, p *page) error {
 	return nil
 }
 
-var kindName = map[runs.Kind]string{runs.Drill: "drill", runs.Drain: "drain", runs.Reconcile: "reconciliation", runs.Verify: "proof"}
+var kindName = map[runs.Kind]string{runs.Drill: "drill", runs.Drain: "drain", runs.Reconcile: "reconciliation", runs.Verify: "proof", runs.Shadow: "shadow of a gateway"}

@@ -101,6 +101,22 @@ func TestDrillsAndDrainsAreShownWithTheirVerdicts(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, h, "/run").Code)
 }
 
+// What a gateway in shadow mode has found so far is shown while it goes on.
+func TestTheShadowOfAGatewayIsShown(t *testing.T) {
+	one := runs.Run{
+		ID: "9", Kind: runs.Shadow, Of: "http://127.0.0.1:9000", By: "us-east1-1", Began: noon.Add(-time.Minute), Verdict: runs.Open, Sentence: "Of 9 guarded requests …",
+		Figures: []runs.Figure{{Name: "done again by the API", Value: "3", Bad: true}}, Findings: []string{"POST /orders, key order-17: came again"},
+	}
+	h := newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Runs: &fakeRuns{all: []runs.Run{one}}})
+	list := get(t, h, "/drills").Body.String()
+	require.Contains(t, list, "A shadow of a gateway is under way: ")
+	require.Contains(t, list, "Of 9 guarded requests")
+	page := get(t, h, "/run?kind=shadow&id=9").Body.String()
+	require.Contains(t, page, `<span class="pill bad">3</span>`)
+	require.Contains(t, page, "POST /orders, key order-17: came again")
+	require.Contains(t, page, `href="/drills" aria-current="page"`)
+}
+
 func TestProofsAreShownWithTheirVerdicts(t *testing.T) {
 	h := newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Runs: someRuns()})
 	body := get(t, h, "/reconciliation").Body.String()
@@ -121,7 +137,7 @@ func TestTheMapDoesNotWaitForTheBucket(t *testing.T) {
 	require.Contains(t, get(t, h, "/drills").Body.String(), "under way")
 	require.Contains(t, get(t, h, "/").Body.String(), "A drill is under way")
 	k.mu.Lock()
-	require.Equal(t, 2, k.lists, "one listing of each kind serves everybody")
+	require.Equal(t, 3, k.lists, "one listing of each kind serves everybody")
 	k.mu.Unlock()
 
 	h = newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, Runs: &fakeRuns{err: errors.New("the bucket\nis away")}})

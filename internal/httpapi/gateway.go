@@ -95,18 +95,78 @@ func (g *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, gateway.Own):
 		g.serve(w, r, func(res *response) { g.mux.ServeHTTP(res, r) })
 	default:
-		if c := g.through.Match(r); c != nil {
+		switch c := g.through.Match(r); {
+		case c == nil:
+			g.pass(w, r)
+		case g.through.Shadow():
+			seen := c.Watch(r)
+			defer g.through.Later(seen, g.compare)
+			g.pass(w, seen.Request)
+		default:
 			g.serve(w, r, func(res *response) { g.guarded(res, r, c) })
-			return
 		}
-		// A stream lasts as long as it does, both ways at once: the server's time-outs and its order
-		// are for requests that it reads itself. A writer without a connection, a test's, has none.
-		control := http.NewResponseController(w)
-		_ = control.SetReadDeadline(time.Time{})
-		_ = control.SetWriteDeadline(time.Time{})
-		_ = control.EnableFullDuplex()
-		g.through.ServeHTTP(w, r)
 	}
+}
+
+// pass sends a request as it streams.
+func (g *gated) pass(w http.ResponseWriter, r *http.Request) {
+	// A stream lasts as long as it does, both ways at once: the server's time-outs and its order are
+	// for requests that it reads itself. A writer without a connection, a test's, has none.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{})
+	_ = control.SetWriteDeadline(time.Time{})
+	_ = control.EnableFullDuplex()
+	g.through.ServeHTTP(w, r)
+}
+
+// compare counts a request that has passed, by what guarding it would have come to.
+func (g *gated) compare(ctx context.Context, s *gateway.Seen) {
+	body, whole, refused := s.Body()
+	if !whole {
+		s.Uncompared()
+		return
+	}
+	r := s.Request.WithContext(ctx) // its own has ended
+	id, name, err := s.Tenant(r)
+	if errors.Is(err, gateway.ErrNoIdentity) {
+		s.Refused("", problem.Unauthorized)
+		return
+	}
+	var sent, value string
+	if err == nil {
+		sent, value, err = s.Key(r, body)
+	}
+	if p, ok := problemOf(err); err != nil && ok && refused == "" {
+		refused = p.Code
+	}
+	switch {
+	case refused != "":
+		s.Refused(sent, refused)
+		return
+	case err != nil:
+		s.Uncompared()
+		return
+	case value == "": // its route lets it pass
+		return
+	}
+	if g.Tenant != nil {
+		_, _ = g.Tenant(ctx, id, name) // a row that is not there ends the claim
+	}
+	req, err := s.Claim(id, value, body)
+	var reply claim.Reply
+	if err == nil {
+		reply, err = g.Router.Do(ctx, req, "")
+	}
+	if err == nil {
+		s.Compared(sent, &reply)
+		return
+	}
+	if p, _ := problemOf(err); p.Code == problem.FingerprintMismatch || p.Code == problem.KeyExpired {
+		s.Refused(sent, p.Code)
+		return
+	}
+	g.Logger.DebugContext(ctx, "a request that passed was not compared", "error", err)
+	s.Uncompared()
 }
 
 // guardedRoute stands for the path in spans and metrics, as a path of the upstream may hold anything.

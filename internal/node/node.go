@@ -221,6 +221,7 @@ func (n *Node) parts() []parts.Part {
 		n.announceVerdict,
 		n.watchAccounts,
 		n.exportAudit,
+		n.reportShadow,
 		n.serveAPI,
 		n.joinGossip,
 		n.observe,

@@ -118,6 +118,17 @@ func (k *Kept) Step(ctx context.Context, text string) {
 	}
 }
 
+// Put records what fill sets, of a run that goes on.
+func (k *Kept) Put(ctx context.Context, fill func(*Run)) error {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	fill(&k.run)
+	return k.put(ctx)
+}
+
 // End records the result of the run: fill sets the verdict and the other results. It also
 // writes after ctx has ended.
 func (k *Kept) End(ctx context.Context, fill func(*Run)) error {

@@ -19,10 +19,11 @@ const (
 	Drill     Kind = "drill"     // something was taken away under load
 	Reconcile Kind = "reconcile" // a statement was compared with books and claims
 	Verify    Kind = "verify"    // the books were proved
+	Shadow    Kind = "shadow"    // a gateway let requests pass, and counted
 )
 
 // Kinds lists all kinds.
-func Kinds() []Kind { return []Kind{Drain, Drill, Reconcile, Verify} }
+func Kinds() []Kind { return []Kind{Drain, Drill, Reconcile, Verify, Shadow} }
 
 // Verdict is the result of a run.
 type Verdict string

@@ -365,6 +365,17 @@ var rooms = []room{
 		{"gateway/headers-of-a-connection", "headOf", "dropHopByHop(h)", ""},
 		{"gateway/passed-again", "Gateway.newPass", "hide(pr.Out.Header)", ""},
 		{"gateway/passed-without-trailers", "Gateway.newPass", "pr.Out.Trailer = pr.In.Trailer", ""},
+
+		// Shadow mode.
+		{"gateway/shadow-first-again", "Seen.Compared", "!reply.Replayed || first.Outcome == released", "false"},
+		{"gateway/shadow-recognised", "Seen.Compared", "first.Reply != mine.Reply", "true"},
+		{"gateway/shadow-failed-again", "Seen.Compared", "first.Outcome == done && mine.Outcome == done", "true"},
+		{"gateway/shadow-doubt-replayed", "Seen.Compared", "first.Outcome == unclear", "false"},
+		{"gateway/shadow-too-long", "Seen.Body", "int64(len(s.body)) > s.BodyLimit()", "false"},
+		{"gateway/shadow-key-in-clear", "Seen.Claim", "hex.EncodeToString(sum[:])", "value"},
+		{"gateway/shadow-released-for-good", "noted", "n.Outcome == released", "false"},
+		{"gateway/shadow-nothing-sent", "Seen.Body", "s.whole && !s.away", "s.whole"},
+		{"gateway/shadow-waits-for-room", "Gateway.Later", "s.Uncompared()", ""},
 	}},
 	{dir: ".", suites: []suite{answers, programs}, mutants: []mutant{
 		{"program/once-runs-again", "executor.Attempt", "a.Recovery && !(c.op.Repeatable && a.Record.Operation == opRepeatable)", "false"},

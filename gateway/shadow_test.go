@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+)
+
+func shadowing(c *Config) { c.Settings.Mode = modeShadow }
+
+// shadowed passes r through g, and compares it with what claims has, as a node does.
+func shadowed(t *testing.T, g *Gateway, claims map[string]claim.Reply, r *http.Request) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s := g.Match(r).Watch(r)
+	g.ServeHTTP(w, s.Request)
+	g.Later(s, func(_ context.Context, s *Seen) {
+		body, whole, refused := s.Body()
+		switch {
+		case !whole:
+			s.Uncompared()
+			return
+		case refused != "":
+			s.Refused("", refused)
+			return
+		}
+		req, err := s.Claim(key.Tenant, key.Value, body)
+		require.NoError(t, err)
+		require.NotContains(t, req.Key.Value, key.Value)
+		require.NotContains(t, string(req.Payload), "secret")
+		reply, again := claims[req.Key.Value]
+		if !again {
+			switch o := g.Attempt(t.Context(), claim.Attempt{Record: claim.Record{Operation: req.Operation}, Payload: req.Payload}).(type) {
+			case *claim.Done:
+				reply.Response = o.Response
+				claims[req.Key.Value] = claim.Reply{Response: o.Response, Replayed: true}
+			case *claim.Released:
+				reply.Response = o.Response
+			}
+		}
+		s.Compared(key.Value, &reply)
+	})
+	g.Settle(t.Context())
+	return w
+}
+
+func TestWhatShadowModeFinds(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		status [2]int
+		bodies [2]string
+		want   Counts
+	}{
+		{"recognised", [2]int{201, 201}, [2]string{"1", "1"}, Counts{Requests: 2, First: 1, Replayed: 1}},
+		{"done again", [2]int{201, 201}, [2]string{"1", "2"}, Counts{Requests: 2, First: 1, Replayed: 1, DoneAgain: 1}},
+		{"done, then failed", [2]int{201, 500}, [2]string{"1", "2"}, Counts{Requests: 2, First: 1, Replayed: 1}},
+		{"refused twice", [2]int{404, 404}, [2]string{"1", "2"}, Counts{Requests: 2, First: 1, Replayed: 1}},
+		{"in doubt, then done", [2]int{500, 201}, [2]string{"1", "2"}, Counts{Requests: 2, First: 1, HeldBack: 1}},
+		{"slowed down, then done", [2]int{429, 201}, [2]string{"1", "2"}, Counts{Requests: 2, First: 2}},
+		{"long", [2]int{200, 200}, [2]string{strings.Repeat("a", 2*shadowBody) + "1", strings.Repeat("a", 2*shadowBody) + "2"}, Counts{Requests: 2, First: 1, Replayed: 1, DoneAgain: 1}},
+	} {
+		n := 0
+		upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.WriteHeader(tc.status[n])
+			_, _ = io.WriteString(w, tc.bodies[n])
+			n++
+		}))
+		g, claims := newGateway(t, upstream.URL, shadowing), map[string]claim.Reply{}
+		require.True(t, g.Shadow())
+		for i := range tc.status {
+			w := shadowed(t, g, claims, post("/orders", "a secret"))
+			require.Equal(t, []any{tc.status[i], tc.bodies[i]}, []any{w.Code, w.Body.String()}, tc.name)
+		}
+		upstream.Close()
+		found, changes := g.Found(true)
+		require.Equal(t, tc.want, found.Counts, tc.name)
+		require.NotZero(t, changes)
+		found, _ = g.Found(false)
+		require.Zero(t, found, tc.name)
+	}
+}
+
+// TestShadowModeOfAnUpstreamThatIsAway: nothing was sent, so that nothing is compared.
+func TestShadowModeOfAnUpstreamThatIsAway(t *testing.T) {
+	upstream := httptest.NewServer(http.NotFoundHandler())
+	upstream.Close()
+	g, claims := newGateway(t, upstream.URL, shadowing), map[string]claim.Reply{}
+	for _, body := range []string{"{}", ""} {
+		require.Equal(t, http.StatusBadGateway, shadowed(t, g, claims, post("/orders", body)).Code)
+	}
+	found, _ := g.Found(false)
+	require.Equal(t, Counts{Requests: 2, Uncompared: 2}, found.Counts)
+}
+
+func TestWhatShadowModeWouldRefuse(t *testing.T) {
+	var got int
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		got = int(n)
+	}))
+	defer upstream.Close()
+	g := newGateway(t, upstream.URL, shadowing, plain(Route{BodyBytes: 4}))
+	require.Equal(t, http.StatusOK, shadowed(t, g, map[string]claim.Reply{}, post("/orders", "five!")).Code)
+	require.Equal(t, 5, got, "it passes")
+	found, _ := g.Found(false)
+	require.Equal(t, Counts{Requests: 1, Refused: 1}, found.Counts)
+	require.Contains(t, found.Examples[0], string(problem.BodyTooLarge))
+	require.Equal(t, http.StatusOK, shadowed(t, g, map[string]claim.Reply{}, post("/orders", "four")).Code)
+	found, _ = g.Found(false)
+	require.Equal(t, 1, found.First)
+}
+
+// TestShadowModeBoundsItsWork: what there is no room for passes all the same.
+func TestShadowModeBoundsItsWork(t *testing.T) {
+	upstream := httptest.NewServer(http.NotFoundHandler())
+	defer upstream.Close()
+	g := newGateway(t, upstream.URL, shadowing)
+	held := make(chan struct{})
+	for range comparing + 3 {
+		r := post("/orders", "{}")
+		s := g.Match(r).Watch(r)
+		g.ServeHTTP(httptest.NewRecorder(), s.Request)
+		g.Later(s, func(context.Context, *Seen) { <-held })
+	}
+	close(held)
+	g.Settle(t.Context())
+	found, _ := g.Found(false)
+	require.Equal(t, Counts{Requests: comparing + 3, Uncompared: 3}, found.Counts)
+}
+
+func TestModes(t *testing.T) {
+	s := DefaultSettings()
+	s.Upstream = "http://x"
+	for mode, ok := range map[string]bool{"": true, "guard": true, "shadow": true, "dark": false} {
+		s.Mode = mode
+		if err := s.Validate(); ok {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, fmt.Sprintf("settings: gateway.mode %q", mode))
+		}
+	}
+	require.False(t, (*Gateway)(nil).Shadow())
+}
