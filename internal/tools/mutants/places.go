@@ -322,7 +322,7 @@ var rooms = []room{
 		{"payment/read-without-a-region", "Present.facts", "len(missing) > 0", "false"},
 		{"payment/provider-of-the-other-side", "attempt.goTo", "claim.MayCall(t.Record.Key.Tenant, name)", "true"},
 		{"payment/test-payment-at-the-default", "Executor.Attempt", "standard = claim.TestProvider", ""},
-		{"payment/read-failed-refund", "facts.returned", "!f.failed(t)", "true"},
+		{"payment/read-failed-refund", "facts.returned", "!ledger.FailedSince(f.all, t)", "true"},
 	}},
 	{dir: "gateway", suites: []suite{gateways}, mutants: []mutant{
 		{"gateway/recovery-sends", "Gateway.Attempt", "!a.Recovery || c.repeats()", "true"},
