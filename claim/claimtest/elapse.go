@@ -81,7 +81,7 @@ var elapseTests = []test{
 		test.elapse(w.Policy.BackoffMax - time.Microsecond)
 		require.EqualValues(w, 1, test.get(rec).Unknowns)
 		test.elapse(2 * w.Policy.BackoffMax)
-		require.EqualValues(w, min(3, max(1, w.Policy.MaxUnknowns-2)), test.get(rec).Unknowns)
+		require.Equal(w, min(3, max(1, w.Policy.MaxUnknowns-2)), test.get(rec).Unknowns)
 		aged := test.get(rec)
 		test.elapse(time.Hour)
 		test.same(*aged.Elapsed(time.Hour, &w.Policy), test.get(rec))
