@@ -59,7 +59,12 @@ func (w *world) cancel(i int, rec claim.Record) string {
 		return "; it is closed"
 	}
 	line, _ := w.in(t.region, w.name(i, t.region), fate{decides: w.decides[0]}, func(r *run) string {
-		canceler := notice.Canceler{Claims: finds{rec}, Compensator: w.rails.compensator}
+		canceler := notice.Canceler{
+			Claims: finds{rec}, Compensator: w.rails.compensator,
+			InFlight: func(ctx context.Context, tenant, charge string) ([]claim.Reversing, error) {
+				return w.store.Reversing(ctx, tenant, rec.Home, charge, 10)
+			},
+		}
 		reply, err := canceler.Cancel(context.Background(), rec.Home, &claim.Request{Key: rec.Key, Operation: claim.CancelKey})
 		if err != nil {
 			return fmt.Sprintf("; %v", err)

@@ -231,6 +231,34 @@ func TestEveryTestPaymentMethod(t *testing.T) {
 	w.judge.once(t, 0)
 }
 
+// TestATestChargeIsNotRefundedTwice: the test provider refuses what would exceed the charge, as others
+// do, also by a refund that waits, in any region, and the books of the deployment stay right.
+func TestATestChargeIsNotRefundedTwice(t *testing.T) {
+	t.Parallel()
+	w := startWorld(t, nil, withTestSide)
+	charge := w.send(w.ctx, us, request{acmeTest, "/v1/charges", "order", `{"amount":3000,"currency":"usd","payment_method":"pm_card_refund_waits"}`, ""})
+	require.Equal(t, http.StatusCreated, charge.Status, "%s", charge.Body)
+	refund := func(region, key string, amount int) (int, string) {
+		r := w.send(w.ctx, region, request{acmeTest, "/v1/refunds", key, fmt.Sprintf(`{"charge":%q,"amount":%d}`, objectID(t, charge), amount), ""})
+		require.NoError(t, r.Err)
+		return r.Status, string(r.Body)
+	}
+	status, body := refund(us, "most", 2500)
+	require.Equal(t, http.StatusAccepted, status, body)
+	status, body = refund(eu, "more", 501)
+	require.Equal(t, http.StatusBadRequest, status, body)
+	require.Contains(t, body, "refund_exceeds_charge")
+	status, body = refund(asia, "rest", 500)
+	require.Equal(t, http.StatusAccepted, status, body)
+	w.passes(t, 25*time.Hour)
+	until(t, "both are booked", func() bool {
+		return strings.Contains(string(w.read(eu, acmeTest, "/v1/charges/"+objectID(t, charge)).Body), `"amount_refunded":3000`)
+	})
+	status, body = refund(us, "again", 1)
+	require.Equal(t, http.StatusBadRequest, status, body)
+	w.judge.once(t, 0)
+}
+
 // TestAnUnknownOutcomeIsGivenUp: pm_card_unknown is answered as docs/API.md says until Homeward has given
 // up, which a day does but for the last attempts, and every retry reads the same then.
 func TestAnUnknownOutcomeIsGivenUp(t *testing.T) {

@@ -374,8 +374,11 @@ func (t *attempt) described() psp.Call {
 		// A refund's reason is for the merchant, not for the payer.
 		Source: t.intent.Source, Description: t.intent.Description(), Terms: t.intent.agreement(),
 	}
-	if t.op.Orders() {
+	switch {
+	case t.op.Orders():
 		c.Of = t.intent.Charge
+	case t.op == Refund:
+		c.Of = t.Record.Reverses
 	}
 	if t.op == Charge && t.Record.Generation > 1 {
 		c.Again = t.Record.ProviderRef // of the generation that was declined for now

@@ -29,6 +29,8 @@ func (n *Node) checkProviders(ctx context.Context) (parts.Stop, error) {
 	// It has no account, and is not the operator's to leave out.
 	n.test = testmode.New(func(ctx context.Context, tenant, event string, body []byte) error {
 		return n.receiver.Report(ctx, tenant, event, body)
+	}, func(ctx context.Context, tenant, charge, but string) (int64, bool, error) {
+		return n.present().Left(ctx, tenant, charge, but)
 	})
 	n.c.Providers = append(n.c.Providers, n.test)
 	return nil, nil

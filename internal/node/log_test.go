@@ -151,7 +151,7 @@ func TestNobodyIsPagedAboutATestTenant(t *testing.T) {
 
 // TestTheTestProvidersName: an adapter imports no claims, and so has a name of its own.
 func TestTheTestProvidersName(t *testing.T) {
-	require.Equal(t, claim.TestProvider, testmode.New(nil).Name())
+	require.Equal(t, claim.TestProvider, testmode.New(nil, nil).Name())
 	for _, one := range []string{"provider: {name: test}", "providers: {test: {}}"} {
 		_, _, err := LoadServeSettings(write(t, one), nil)
 		require.ErrorContains(t, err, "is that of the provider of test tenants")

@@ -151,6 +151,11 @@ type acting struct {
 	canceler notice.Canceler
 }
 
+// present reads objects as they are now.
+func (n *Node) present() *payment.Present {
+	return &payment.Present{Claims: n.service, Books: n.c.Store, Home: n.c.home, Homes: n.c.homes}
+}
+
 func (n *Node) acting() acting {
 	c := &n.c
 	do := func(ctx context.Context, req claim.Request, hint string) (claim.Reply, error) {
@@ -159,9 +164,10 @@ func (n *Node) acting() acting {
 	inspect := func(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error) {
 		return n.routes.Inspect(ctx, key, hint)
 	}
+	present := n.present()
 	return acting{
-		n.service, n.gateway, payment.Present{Claims: n.service, Books: c.Store, Home: c.home, Homes: c.homes},
-		notice.Canceler{Claims: n.service, Compensator: c.compensator(do, inspect, n.log), ErrorPages: c.ErrorPages},
+		n.service, n.gateway, *present,
+		notice.Canceler{Claims: n.service, Compensator: c.compensator(do, inspect, n.log), InFlight: present.InFlight, ErrorPages: c.ErrorPages},
 	}
 }
 

@@ -2,12 +2,14 @@ package notice
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,6 +44,8 @@ type Canceler struct {
 	// Compensator has the books, and refunds what nobody was answered. Its Do and Inspect run and
 	// read the refunds of charges that were answered, too.
 	Compensator *Compensator
+	// InFlight lists what is in flight that reverses a charge, in any region; payment.Present.InFlight is.
+	InFlight func(ctx context.Context, tenant, charge string) ([]claim.Reversing, error)
 	// ErrorPages is the base URL of the types of problems.
 	ErrorPages problem.Pages
 }
@@ -51,7 +55,7 @@ const (
 	CancelUnused        = "unused"         // the key was never used, and never will be
 	CancelNotMade       = "not_made"       // no money moved
 	CancelRefunded      = "refunded"       // the provider has the refund, or nothing was left to refund
-	CancelRefundPending = "refund_pending" // it is not certain yet that the provider has the refund
+	CancelRefundPending = "refund_pending" // it is not certain yet that the provider has the refund, or another one of the merchant's
 	CancelUnknown       = "unknown"        // it is not known yet whether money moved
 )
 
@@ -202,10 +206,10 @@ func (c *Canceler) compensated(ctx context.Context, ghost *ledger.Transaction) (
 	return outcome, refund, nil
 }
 
-// refund refunds what is left of a charge that was answered as made. The refund is a merchant's own: it
-// is made once, and no brake of automatic refunds holds it.
+// refund refunds what is left of a charge that was answered as made: what has not gone back, and is not
+// on its way. The refund is a merchant's own: it is made once, and no brake of automatic refunds holds it.
 func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refund string, refused *problem.Problem, err error) {
-	rest, err := c.rest(ctx, rec)
+	rest, open, err := c.rest(ctx, rec)
 	if err != nil {
 		return "", "", nil, err
 	}
@@ -222,13 +226,16 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 		case begun && status.Record.State == claim.Completed:
 			// It is booked by now, and so is its failure if it has failed since. Then another one follows.
 			refund = status.Record.Minted.ID
-			if rest, err = c.rest(ctx, rec); err != nil {
+			if rest, open, err = c.rest(ctx, rec); err != nil {
 				return "", "", nil, err
 			}
 			continue
 		case begun && status.Record.State == claim.InFlight:
 			return CancelRefundPending, status.Record.Minted.ID, nil, nil
-		case rest <= 0: // if it was refused, another one may follow
+		case rest <= 0 && !begun:
+			outcome, refund = nothingLeft(refund, open)
+			return outcome, refund, nil, nil
+		case rest <= 0: // it was refused, and another one may follow
 			continue
 		case begun && status.Record.Reason == claim.ReasonOutcomeUnknown:
 			return "", "", c.unknown(status.Record.Minted.ID, payment.Refund), nil
@@ -245,48 +252,89 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 		case err != nil:
 			return "", "", nil, fmt.Errorf("cancel: the refund cannot be run: %w", err)
 		case reply.State == claim.Completed:
-			return CancelRefunded, objectOf(&reply.Response), nil, nil
+			outcome, refund = nothingLeft(objectOf(&reply.Response), open)
+			return outcome, refund, nil, nil
 		case reply.State == claim.InFlight:
 			return CancelRefundPending, objectOf(&reply.Response), nil, nil
 		case reply.State == claim.FailedRetry && reply.Response.Status >= http.StatusInternalServerError:
 			return "", "", nil, fmt.Errorf("%w: the refund of the charge %s was not sent: %s", claim.ErrUnavailable, rec.Minted.ID, reason(&reply.Response))
-		default:
+		}
+		// Another refund of the charge may have begun, or been made, since rest was read.
+		was := rest
+		if rest, open, err = c.rest(ctx, rec); err != nil {
+			return "", "", nil, err
+		}
+		switch {
+		case open != "":
+			return CancelRefundPending, open, nil, nil
+		case rest == was:
 			return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused: "+reason(&reply.Response)), nil
 		}
 	}
 	if rest <= 0 {
-		return CancelRefunded, refund, nil, nil
+		outcome, refund = nothingLeft(refund, open)
+		return outcome, refund, nil, nil
 	}
 	return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused, or has failed, again and again. Refund what is left of it by its id."), nil
 }
 
-// rest is what a charge's payer has not got back by its refunds, or by its failure.
-func (c *Canceler) rest(ctx context.Context, rec *claim.Record) (int64, error) {
+// nothingLeft is the answer about a charge of which nothing is left to refund, behind a refund by its
+// cancellation. One of the merchant's own in flight may be refused yet: then the next cancellation
+// refunds the rest.
+func nothingLeft(refund, open string) (outcome, id string) {
+	if open == "" {
+		return CancelRefunded, refund
+	}
+	return CancelRefundPending, open
+}
+
+// rest is what a charge's payer has not got back, by its refunds or by its failure, and does not get by a
+// refund in flight, one of which open names. What is in flight is read before the books: what ends
+// meanwhile is in both, and not in neither.
+func (c *Canceler) rest(ctx context.Context, rec *claim.Record) (rest int64, open string, err error) {
+	failed := func(err error) error {
+		return fmt.Errorf("cancel: the books of %s cannot be read: %w", rec.Minted.ID, err)
+	}
+	flying, err := c.InFlight(ctx, rec.Key.Tenant, rec.Minted.ID)
+	if err != nil {
+		return 0, "", fmt.Errorf("cancel: the refunds of %s in flight cannot be read: %w", rec.Minted.ID, err)
+	}
 	books := c.Compensator.Books
 	charge, found, err := books.Transaction(ctx, rec.Home, rec.Minted.ID)
 	if err == nil && !found {
 		err = fmt.Errorf("%w: the charge is not booked", claim.ErrUnavailable)
 	}
-	var since, refunds []ledger.Transaction
-	if err == nil {
-		since, err = books.Reversals(ctx, charge.ID)
+	if err != nil {
+		return 0, "", failed(err)
 	}
+	since, err := books.Reversals(ctx, charge.ID)
+	if err != nil {
+		return 0, "", failed(err)
+	}
+	var refunds []ledger.Transaction
 	for _, t := range since {
 		switch {
 		case t.ID == ledger.FailureID(charge.ID):
-			return 0, nil
+			return 0, "", nil
 		case t.Kind == ledger.Refund || t.Kind == ledger.ProviderRefund:
 			refunds = append(refunds, t)
 		}
 	}
-	var sum int64
-	if err == nil {
-		sum, err = ledger.Returned(ctx, books, refunds)
-	}
+	sum, err := ledger.Returned(ctx, books, refunds)
 	if err != nil {
-		return 0, fmt.Errorf("cancel: the books of %s cannot be read: %w", rec.Minted.ID, err)
+		return 0, "", failed(err)
 	}
-	return charge.Amount - sum, nil
+	for _, f := range flying {
+		if slices.ContainsFunc(refunds, func(t ledger.Transaction) bool { return t.ID == f.ID }) {
+			continue // it has ended since
+		}
+		in, err := payment.Parse(payment.Refund, f.Payload)
+		if err != nil {
+			return 0, "", fmt.Errorf("cancel: the stored request of %s: %w", f.ID, err)
+		}
+		sum, open = sum+cmp.Or(in.Amount, charge.Amount), f.ID
+	}
+	return charge.Amount - sum, open, nil
 }
 
 // request is the n-th refund of a charge by its cancellation. It has the same key whoever asks.

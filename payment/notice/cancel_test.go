@@ -25,6 +25,7 @@ type desk struct {
 	refunds map[string]claim.Record // by key
 	bodies  map[string]string
 	asked   []claim.Request
+	open    []claim.Reversing // the merchant's own refunds in flight
 	says    func(amount int64) (claim.Reply, error)
 }
 
@@ -99,8 +100,19 @@ func (d *desk) do(_ context.Context, req claim.Request, _ string) (claim.Reply, 
 	return reply, err
 }
 
+// inFlight has the refunds of cancellations, too.
+func (d *desk) inFlight(context.Context, string, string) ([]claim.Reversing, error) {
+	all := slices.Clone(d.open)
+	for key, rec := range d.refunds {
+		if rec.State == claim.InFlight {
+			all = append(all, claim.Reversing{ID: rec.Minted.ID, Payload: []byte(d.bodies[key])})
+		}
+	}
+	return all, d.point()
+}
+
 func (d *desk) canceler() *Canceler {
-	return &Canceler{Claims: d, Compensator: &Compensator{
+	return &Canceler{Claims: d, InFlight: d.inFlight, Compensator: &Compensator{
 		Books: d, Do: d.do, Inspect: d.inspect, Code: func(string) (claim.RegionCode, bool) { return 1, true },
 		Brakes: &Brakes{Store: brakeRows{d.world}, Limits: DefaultLimits()},
 	}}
@@ -265,6 +277,73 @@ func TestTheRefundOfACanceledChargeWaits(t *testing.T) {
 			require.Len(t, d.asked, 1, "its worker goes on with it")
 		})
 	}
+}
+
+// A refund of the merchant's own that is in flight is not made a second time. The cancellation refunds
+// what that leaves, and the rest if it is refused.
+func TestACancellationCountsTheMerchantsRefundsInFlight(t *testing.T) {
+	begun := func(d *desk, id, amount string) claim.Reversing {
+		return claim.Reversing{ID: id, Payload: fmt.Appendf(nil, `{%s"charge":%q}`, amount, d.rec.Minted.ID)}
+	}
+	for name, c := range map[string]struct {
+		amount string
+		asked  int64 // at once
+	}{"a part": {`"amount":300,`, 700}, "the whole": {"", 0}} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, payment.Charge, claim.Completed, "")
+			d.charged(1000)
+			d.open = []claim.Reversing{begun(d, "re_own", c.amount)}
+			for range 2 {
+				status, is, _ := d.cancel()
+				require.Equal(t, []any{202, CancelRefundPending, "re_own"}, []any{status, is.Outcome, is.Refund})
+			}
+			require.Equal(t, c.asked, d.sum())
+			d.open = nil // it was refused
+			status, is, _ := d.cancel()
+			require.Equal(t, []any{200, CancelRefunded}, []any{status, is.Outcome})
+			require.EqualValues(t, 1000, d.sum())
+		})
+	}
+
+	// One that ended while it was listed counts once.
+	d := newDesk(t, payment.Charge, claim.Completed, "")
+	d.charged(1000)
+	d.open = []claim.Reversing{begun(d, "re_own", `"amount":300,`)}
+	d.book(ledger.Transaction{ID: "re_own", Kind: ledger.Refund, Amount: 300, Reverses: d.rec.Minted.ID})
+	status, is, _ := d.cancel()
+	require.Equal(t, []any{200, CancelRefunded, "re_1"}, []any{status, is.Outcome, is.Refund})
+	require.EqualValues(t, 700, d.sum())
+
+	// One that began behind the look has the provider refuse the cancellation's, for now.
+	d = newDesk(t, payment.Charge, claim.Completed, "")
+	d.charged(1000)
+	yes := d.says
+	d.says = func(amount int64) (claim.Reply, error) {
+		if amount > 700 {
+			d.open = []claim.Reversing{begun(d, "re_late", `"amount":300,`)}
+			return claim.Reply{State: claim.FailedRetry, Response: claim.Response{Status: 400, Body: []byte(`{"code":"refund_exceeds_charge"}`)}}, nil
+		}
+		return yes(amount)
+	}
+	status, is, _ = d.cancel()
+	require.Equal(t, []any{202, CancelRefundPending, "re_late"}, []any{status, is.Outcome, is.Refund})
+	d.open = nil
+	d.book(ledger.Transaction{ID: "re_late", Kind: ledger.Refund, Amount: 300, Reverses: d.rec.Minted.ID})
+	status, is, _ = d.cancel()
+	require.Equal(t, []any{200, CancelRefunded}, []any{status, is.Outcome})
+	require.EqualValues(t, 700, d.sum())
+}
+
+// sum is what cancellations have refunded.
+func (d *desk) sum() (sum int64) {
+	for key, rec := range d.refunds {
+		var body struct{ Amount int64 }
+		require.NoError(d, json.Unmarshal([]byte(d.bodies[key]), &body))
+		if rec.State == claim.Completed {
+			sum += body.Amount
+		}
+	}
+	return sum
 }
 
 // A refund that was refused since another one was under way is tried again under a key of its own, once

@@ -142,7 +142,7 @@ type Call struct {
 	// Reference is our own id of the object (ch_…), stored by the provider and
 	// searchable with [Provider.Lookup]. Unique per object.
 	Reference string
-	// Of is our own id of the charge that a capture or a cancellation is about.
+	// Of is our own id of the charge that a capture, a cancellation or a merchant's refund is about.
 	Of string
 	// Amount is in minor units of Currency, > 0.
 	Amount int64

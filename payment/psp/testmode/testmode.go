@@ -18,9 +18,14 @@ import (
 // durable, and nil if it was kept before.
 type Report func(ctx context.Context, tenant, event string, body []byte) error
 
+// Left is what of a tenant's charge has not gone back, and is not on its way by another refund than
+// but. found is false if the charge is not booked.
+type Left func(ctx context.Context, tenant, charge, but string) (left int64, found bool, err error)
+
 // Provider is the provider of test tenants. It is safe for concurrent use.
 type Provider struct {
 	report Report
+	left   Left
 	// slow is how long an answer takes that is slow.
 	slow time.Duration
 }
@@ -33,8 +38,10 @@ var (
 // slow is long enough for a page to show that it waits, and far below the time-out.
 const slow = 5 * time.Second
 
-// New returns a Provider that reports by report.
-func New(report Report) *Provider { return &Provider{report: report, slow: slow} }
+// New returns a Provider that reports by report, and refunds no more than left.
+func New(report Report, left Left) *Provider {
+	return &Provider{report: report, left: left, slow: slow}
+}
 
 // Name implements [psp.Provider]: it is claim.TestProvider.
 func (*Provider) Name() string { return "test" }
@@ -79,6 +86,16 @@ func (p *Provider) Transfer(ctx context.Context, call psp.Call) psp.Result {
 // of that repeats.
 func (p *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
 	call.Kind = psp.KindRefund
+	// The provider keeps no sums. A refund that is refused here was not made, whoever repeats it.
+	if call.Of != "" {
+		left, found, err := p.left(ctx, call.Tenant, call.Of, call.Reference)
+		switch {
+		case err != nil:
+			return psp.Result{Err: fmt.Errorf("what is left of the charge cannot be read: %w", err)}
+		case found && call.Amount > left:
+			return declined(psp.Invalid, "refund_exceeds_charge", "The refunds would exceed the charge.", "")
+		}
+	}
 	for _, m := range Methods() {
 		if m.refund != nil && strings.HasSuffix(call.Source, "_"+m.Token) {
 			return p.answer(ctx, &call, m.refund)
