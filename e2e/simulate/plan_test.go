@@ -69,8 +69,9 @@ const (
 	freezeAt  kind = "freeze at step"   // a node freezes there
 )
 
-// crossings are the steps of the store at which a node dies or freezes, if it takes one in time.
-var crossings = []string{"Begin", "Settle", "TakeOver", "Renew", "Cancel", "Pin", "Take", "Finish", "Keep", "Book", "Close"}
+// crossings are the steps of the store at which a node dies or freezes, if it takes one in time. The
+// rare ones that decide are there more often.
+var crossings = []string{"Begin", "Begin", "Settle", "Settle", "TakeOver", "Renew", "Cancel", "Cancel", "Cancel", "Pin", "Take", "Finish", "Keep", "Book", "Close"}
 
 // While the provider forgets, the clock jumps so often, so far apart, and so far. A call is on its way
 // for less than a pause, so it sees one jump, which is below the hour that Homeward allows it.
@@ -172,7 +173,7 @@ func draw(rng *rand.Rand, k kind, length time.Duration) fault {
 		f.at, f.from = one(regions), one(tenants)
 	case killAt, freezeAt:
 		f.at, f.from, f.after = one(nodes), one(crossings), rng.IntN(2) == 0
-		f.end = f.begin + []time.Duration{15 * time.Second, time.Minute}[rng.IntN(2)]
+		f.end = f.begin + []time.Duration{15 * time.Second, time.Minute, 5 * time.Minute}[rng.IntN(3)]
 	}
 	return f
 }
