@@ -276,6 +276,9 @@ func (c *Call) Key(r *http.Request, body []byte) (sent, key string, err error) {
 			}
 			return "", "", claim.MissingKey(fmt.Sprintf("send a JSON body whose member %s is a key of 1 to %d visible ASCII characters", c.Route.Key.Member, claim.MaxKeyLength))
 		}
+		if errors.Is(err, claim.ErrKeyMissing) {
+			return "", "", claim.MissingKey(fmt.Sprintf("send a header %s of 1 to %d visible ASCII characters", c.Route.Key.Header, claim.MaxKeyLength))
+		}
 		return "", "", err
 	}
 	if c.Route.Key.Scope == scopePath {
