@@ -7,6 +7,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -392,9 +393,7 @@ func TestWhatIsStoredOfARequestThatIsNeverRepeated(t *testing.T) {
 func TestHowARouteReadsReplies(t *testing.T) {
 	status, header, body := 200, http.Header{}, ""
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for name, values := range header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), header)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}))
