@@ -112,6 +112,19 @@ func TestEachMistakeOfAGatewayIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "HOMEWARD_GATEWAY_CREDENTIALS")
 }
 
+func TestTheHeaderOfRequestsThatNoRouteMatches(t *testing.T) {
+	s := Settings{Routes: []Route{{Match: "POST /x"}, {Match: "POST /", BodyBytes: 7}}}
+	s.Dedupe("")
+	require.Len(t, s.Routes, 2)
+	s.Dedupe("X-Once")
+	require.Equal(t, []Route{{Match: "POST /x"}, {Match: "POST /", BodyBytes: 7, Dedupe: "X-Once"}, {Match: "PATCH /", Dedupe: "X-Once"}}, s.Routes)
+	s.Dedupe("X-Other")
+	require.Equal(t, "X-Once", s.Routes[1].Dedupe, "the settings say")
+	stripe := Settings{Routes: []Route{{Match: "POST /", Profile: "stripe"}}}
+	stripe.Dedupe("X-Once")
+	require.Empty(t, stripe.Routes[0].Dedupe, "its profile says")
+}
+
 func TestARouteIsFoundByMethodAndPath(t *testing.T) {
 	g := newGateway(t, "http://127.0.0.1:9", routes(
 		Route{Match: "POST /v1/orders/{id}/pay", Key: Key{Missing: "refuse"}, BodyBytes: 1}, Route{Match: "PUT /v1/", BodyBytes: 2}, Route{Match: "POST /", BodyBytes: 3},

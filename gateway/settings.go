@@ -210,11 +210,16 @@ func (s *Settings) withPlain() []Route {
 	return all
 }
 
-// Dedupe sets the header by which the upstream recognises a repeat for requests that no route matches.
+// Dedupe sets the header by which the upstream recognises a repeat for requests that no other route
+// matches, unless s has one for them. "" changes nothing.
 func (s *Settings) Dedupe(header string) {
-	for _, match := range plainRoutes {
-		if !slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Match == match }) {
-			s.Routes = append(s.Routes, Route{Match: match, Dedupe: header})
+	if header == "" {
+		return
+	}
+	s.Routes = s.withPlain()
+	for i := range s.Routes {
+		if r := &s.Routes[i]; slices.Contains(plainRoutes, r.Match) && r.Dedupe == "" && profiles[r.Profile].Dedupe == "" {
+			r.Dedupe = header
 		}
 	}
 }
