@@ -246,6 +246,9 @@ func (s *Seen) Refused(key string, code problem.Code) {
 // Uncompared counts s as one about which nothing is known.
 func (s *Seen) Uncompared() { s.g.tally.add(func(c *Counts) { c.Uncompared++ }, "", false) }
 
+// Unkeyed takes s back: it has no key, and its route lets that pass.
+func (s *Seen) Unkeyed() { s.g.tally.add(func(c *Counts) { c.Requests-- }, "", false) }
+
 // at is where and when it was sent, without what may be secret.
 func (s *Seen) at() string {
 	return s.began.UTC().Format(time.TimeOnly) + " " + s.Request.Method + " " + cutTo(s.Request.URL.EscapedPath(), 120)
@@ -282,7 +285,8 @@ func (g *Gateway) Settle(ctx context.Context) {
 
 // Counts are what shadow mode has found.
 type Counts struct {
-	// Requests are those that a route guards. First came first under their key, or after one that guarding
+	// Requests are those that a route guards: the sum of all but DoneAgain, and of what is still being
+	// compared. First came first under their key, or after one that guarding
 	// would have released.
 	Requests, First int
 	// Replayed, Joined and HeldBack would not have been sent: they came after the first was answered, while

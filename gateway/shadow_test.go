@@ -56,17 +56,18 @@ func shadowed(t *testing.T, g *Gateway, claims map[string]claim.Reply, r *http.R
 func TestWhatShadowModeFinds(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		status [2]int
-		bodies [2]string
+		status []int
+		bodies []string
 		want   Counts
 	}{
-		{"recognised", [2]int{201, 201}, [2]string{"1", "1"}, Counts{Requests: 2, First: 1, Replayed: 1}},
-		{"done again", [2]int{201, 201}, [2]string{"1", "2"}, Counts{Requests: 2, First: 1, Replayed: 1, DoneAgain: 1}},
-		{"done, then failed", [2]int{201, 500}, [2]string{"1", "2"}, Counts{Requests: 2, First: 1, Replayed: 1}},
-		{"refused twice", [2]int{404, 404}, [2]string{"1", "2"}, Counts{Requests: 2, First: 1, Replayed: 1}},
-		{"in doubt, then done", [2]int{500, 201}, [2]string{"1", "2"}, Counts{Requests: 2, First: 1, HeldBack: 1}},
-		{"slowed down, then done", [2]int{429, 201}, [2]string{"1", "2"}, Counts{Requests: 2, First: 2}},
-		{"long", [2]int{200, 200}, [2]string{strings.Repeat("a", 2*shadowBody) + "1", strings.Repeat("a", 2*shadowBody) + "2"}, Counts{Requests: 2, First: 1, Replayed: 1, DoneAgain: 1}},
+		{"recognised", []int{201, 201}, []string{"1", "1"}, Counts{Requests: 2, First: 1, Replayed: 1}},
+		{"done again", []int{201, 201}, []string{"1", "2"}, Counts{Requests: 2, First: 1, Replayed: 1, DoneAgain: 1}},
+		{"done, then failed", []int{201, 500}, []string{"1", "2"}, Counts{Requests: 2, First: 1, Replayed: 1}},
+		{"refused twice", []int{404, 404}, []string{"1", "2"}, Counts{Requests: 2, First: 1, Replayed: 1}},
+		{"in doubt, then done", []int{500, 201}, []string{"1", "2"}, Counts{Requests: 2, First: 1, HeldBack: 1}},
+		{"slowed down, then done", []int{429, 201}, []string{"1", "2"}, Counts{Requests: 2, First: 2}},
+		{"slowed down, then done twice", []int{429, 201, 201}, []string{"1", "2", "3"}, Counts{Requests: 3, First: 2, Replayed: 1, DoneAgain: 1}},
+		{"long", []int{200, 200}, []string{strings.Repeat("a", 2*shadowBody) + "1", strings.Repeat("a", 2*shadowBody) + "2"}, Counts{Requests: 2, First: 1, Replayed: 1, DoneAgain: 1}},
 	} {
 		n := 0
 		upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

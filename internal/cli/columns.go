@@ -71,6 +71,7 @@ var (
 		{"BEGAN", "When the report began: at the node's start, or at midnight UTC."},
 		{"NODE", "The node that let the requests pass."},
 		{"REQUESTS", "Requests that a route guards."},
+		{"FIRST", "Those that came first under their key, or after one that guarding would let send again."},
 		{"REPLAYED", "Repeats that guarding would have answered with the first reply, and not sent."},
 		{"JOINED", "Repeats while the first was under way: they would have waited for its reply."},
 		{"HELD BACK", "Repeats of a request without a clear reply: they would have been told that its outcome is not known."},

@@ -43,7 +43,7 @@ func (c *gatewayReportCommand) Run(ctx context.Context, io streams) error {
 		return nil
 	}
 	figures := []string{
-		node.ShadowRequests, node.ShadowReplayed, node.ShadowJoined, node.ShadowHeldBack, node.ShadowRefused, node.ShadowDoneAgain, node.ShadowUncompared,
+		node.ShadowRequests, node.ShadowFirst, node.ShadowReplayed, node.ShadowJoined, node.ShadowHeldBack, node.ShadowRefused, node.ShadowDoneAgain, node.ShadowUncompared,
 	}
 	sums, l := make([]int, len(figures)), shadowColumns.list(io)
 	line := func(began, by any, counts []int) {

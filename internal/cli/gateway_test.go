@@ -234,7 +234,7 @@ func TestTheGatewaysShadow(t *testing.T) {
 	require.Zero(t, <-ended, errs.String())
 	require.EqualValues(t, 2, effects.Load())
 	said := report()
-	require.Regexp(t, `\s2\s+[01]\s+[01]\s+0\s+0\s+1\s+0\n`, said)
+	require.Regexp(t, `\s2\s+1\s+[01]\s+[01]\s+0\s+0\s+1\s+0\n`, said)
 	require.Contains(t, said, "POST /orders, key order-17: came again ")
 }
 

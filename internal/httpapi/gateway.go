@@ -146,7 +146,8 @@ func (g *gated) compare(ctx context.Context, s *gateway.Seen) {
 	case err != nil:
 		s.Uncompared()
 		return
-	case value == "": // its route lets it pass
+	case value == "":
+		s.Unkeyed()
 		return
 	}
 	if g.Tenant != nil {

@@ -20,6 +20,7 @@ const shadowEvery = 5 * time.Second
 // Figures of a report of shadow mode, in their order.
 const (
 	ShadowRequests   = "guarded requests"
+	ShadowFirst      = "first of their key"
 	ShadowReplayed   = "replayed: their first was answered"
 	ShadowJoined     = "joined: their first was under way"
 	ShadowHeldBack   = "held back: their first had no clear reply"
@@ -130,7 +131,7 @@ func shadowed(r *runs.Run, found *gateway.Report) {
 		n    int
 		bad  bool
 	}{
-		{ShadowRequests, found.Requests, false}, {ShadowReplayed, found.Replayed, false}, {ShadowJoined, found.Joined, false}, {ShadowHeldBack, found.HeldBack, false},
+		{ShadowRequests, found.Requests, false}, {ShadowFirst, found.First, false}, {ShadowReplayed, found.Replayed, false}, {ShadowJoined, found.Joined, false}, {ShadowHeldBack, found.HeldBack, false},
 		{ShadowRefused, found.Refused, false}, {ShadowDoneAgain, found.DoneAgain, found.DoneAgain > 0}, {ShadowUncompared, found.Uncompared, false},
 	} {
 		r.Figures = append(r.Figures, runs.Figure{Name: f.name, Value: strconv.Itoa(f.n), Bad: f.bad})

@@ -372,7 +372,7 @@ var rooms = []room{
 		{"gateway/shadow-failed-again", "Seen.Compared", "first.Outcome == done && mine.Outcome == done", "true"},
 		{"gateway/shadow-doubt-replayed", "Seen.Compared", "first.Outcome == unclear", "false"},
 		{"gateway/shadow-too-long", "Seen.Body", "int64(len(s.body)) > s.BodyLimit()", "false"},
-		{"gateway/shadow-key-in-clear", "Seen.Claim", "hex.EncodeToString(sum[:])", "value"},
+		{"gateway/shadow-key-in-clear", "Seen.Claim", "hex.EncodeToString(sum[:])", "value + string(sum[:0])"},
 		{"gateway/shadow-released-for-good", "noted", "n.Outcome == released", "false"},
 		{"gateway/shadow-nothing-sent", "Seen.Body", "s.whole && !s.away", "s.whole"},
 		{"gateway/shadow-waits-for-room", "Gateway.Later", "s.Uncompared()", ""},
