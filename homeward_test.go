@@ -476,7 +476,7 @@ func (c *crashing) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, err
 		die()
 	}
 	b, err := c.Store.Begin(ctx, a)
-	if c.at == "after begin" {
+	if c.at == "after begin" && err == nil {
 		die()
 	}
 	return b, err
@@ -487,7 +487,7 @@ func (c *crashing) Settle(ctx context.Context, held claim.Record, v claim.Verdic
 		die()
 	}
 	r, err := c.Store.Settle(ctx, held, v)
-	if c.at == "after settle" {
+	if c.at == "after settle" && err == nil {
 		die()
 	}
 	return r, err
@@ -498,24 +498,36 @@ func crash() {
 	at := os.Getenv(crashPoint)
 	ctx := context.Background()
 	url := os.Getenv(crashURL)
-	h, err := Open(ctx, Postgres(url), quiet, quick, func(s *settings) {
-		s.wrapStore = func(store claim.Store) claim.Store { return &crashing{store, at} }
-	})
+	var h *Homeward
+	err := claim.ErrUnavailable
+	for tries := 0; errors.Is(err, claim.ErrUnavailable) && tries < 30; tries++ { // the machine may be busy
+		h, err = Open(ctx, Postgres(url), quiet, quick, func(s *settings) {
+			s.wrapStore = func(store claim.Store) claim.Store { return &crashing{store, at} }
+		})
+	}
 	if err != nil {
 		panic(err)
 	}
 	op := Op{Tenant: "acme", Key: os.Getenv(crashOp), Repeatable: strings.HasSuffix(os.Getenv(crashOp), "repeatable")}
-	_, err = h.Do(ctx, op, func(ctx context.Context, a Attempt) Outcome {
+	err = claim.ErrUnavailable
+	for tries := 0; errors.Is(err, claim.ErrUnavailable) && tries < 30; tries++ {
+		_, err = h.Do(ctx, op, doomed(url, at, op.Key))
+	}
+	fmt.Println("it lives:", err)
+}
+
+// doomed is a function that may not live to its end.
+func doomed(url, at, key string) func(context.Context, Attempt) Outcome {
+	return func(ctx context.Context, a Attempt) Outcome {
 		if at == "before the work" {
 			die()
 		}
-		work(ctx, url, op.Key, a)
+		work(ctx, url, key, a)
 		if at == "after the work" {
 			die()
 		}
 		return Done{Reply: []byte("done by the first")}
-	})
-	fmt.Println("it lives:", err)
+	}
 }
 
 // work has an effect, which is deduped by the attempt's key as a provider does.
@@ -578,7 +590,7 @@ func TestCrashPoints(t *testing.T) {
 				})
 				var inUse *claim.InUseError
 				switch {
-				case errors.As(err, &inUse):
+				case errors.As(err, &inUse), errors.Is(err, claim.ErrUnavailable):
 					return false
 				case errors.Is(err, ErrUnknown):
 					got = unknown
