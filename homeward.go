@@ -100,6 +100,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/outbox"
 )
 
@@ -133,6 +134,7 @@ type settings struct {
 
 	// By tests.
 	policy    func(*claim.Policy)
+	pool      func(*sqlstore.Pool)
 	poll      time.Duration
 	wrapStore func(claim.Store) claim.Store
 }
@@ -173,7 +175,7 @@ func Open(ctx context.Context, store Store, options ...Option) (_ *Homeward, err
 		return nil, fmt.Errorf("homeward: metrics: %w", err)
 	}
 	h.policy = h.c.policyOf(&store)
-	if h.rows, err = store.open(ctx, opening{h.policy, h.c.log, h.meters}); err != nil {
+	if h.rows, err = store.open(ctx, opening{h.policy, h.c.pool, h.c.log, h.meters}); err != nil {
 		h.meters.End()
 		return nil, fmt.Errorf("homeward: %w", err)
 	}

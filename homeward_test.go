@@ -23,6 +23,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +45,13 @@ func quick(s *settings) {
 	}
 }
 
-func quiet(s *settings) { s.log = slog.New(slog.DiscardHandler) }
+// quiet logs nothing, and waits for a database that shares a machine with other tests.
+func quiet(s *settings) {
+	s.log = slog.New(slog.DiscardHandler)
+	s.pool = func(p *sqlstore.Pool) {
+		p.StatementTimeout, p.CallTimeout, p.ConnectTimeout = 10*time.Second, 15*time.Second, 10*time.Second
+	}
+}
 
 // migrated is a database of PostgreSQL with our schema.
 var migrated = dbtest.Template{Make: func(ctx context.Context, s *localdb.Server, name string) error {

@@ -26,6 +26,7 @@ type Store struct {
 // opening is what a store is opened with.
 type opening struct {
 	policy claim.Policy
+	pool   func(*sqlstore.Pool) // nil: as it is
 	log    *slog.Logger
 	meters *meter.Set
 }
@@ -125,6 +126,9 @@ func within(url, path string) string {
 func openSQL(ctx context.Context, url, region string, o opening) (*rows, error) {
 	pool := sqlstore.DefaultPool()
 	pool.MaxConns, pool.AllowUnverified = 8, true // beside the program's own
+	if o.pool != nil {
+		o.pool(&pool)
+	}
 	db, err := sqlstore.Open(ctx, sqlstore.Config{URL: url, Policy: o.policy, Pool: pool, Trace: true, Meters: o.meters, Logger: o.log})
 	if err != nil {
 		return nil, ofProgram(err)
