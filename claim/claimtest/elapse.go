@@ -93,7 +93,7 @@ var elapseTests = []test{
 			rec = test.settle(taken, unknown(false))
 			require.Equal(w, last == 1, rec.State == claim.FailedTerminal)
 			if last == 0 {
-				test.elapse(w.Policy.BackoffMax)
+				test.elapse(w.Policy.BackoffMax + w.Policy.ClockOffset) // which a take-over waits longer
 			}
 		}
 		other := test.begin(test.arrival("o", "100"), claim.Won)
