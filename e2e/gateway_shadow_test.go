@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -113,7 +112,7 @@ func TestAGatewaysShadowCountsDoubleCharges(t *testing.T) {
 	}, sums, "%q", examples)
 	require.EqualValues(t, 10, u.effects.Load(), "each was sent")
 	text := strings.Join(examples, "\n")
-	require.Regexp(t, regexp.MustCompile(`POST /orders, key `+order+`: came again after the first, \S+ later; the API answered 201, and then 201 with another body`), text)
+	require.Regexp(t, `POST /orders, key `+order+`: came again after the first, \S+ later; the API answered 201, and then 201 with another body`, text)
 	require.Contains(t, text, "key "+twin+": came again while the first was under way")
 	require.Contains(t, text, "key "+order+": would be refused, idempotency_key_fingerprint_mismatch")
 	require.Contains(t, text, "would be refused, body_too_large")

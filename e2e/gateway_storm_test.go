@@ -145,7 +145,8 @@ func (u *unruly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := u.draw(r.Header.Get("Idempotency-Key"))
-	status, text := 0, ""
+	var status int
+	var text string
 	switch f {
 	case fateTooMany:
 		status, text = http.StatusTooManyRequests, `{"error":"slow down"}`
