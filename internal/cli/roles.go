@@ -44,7 +44,7 @@ var roles = map[string]region.Role{
 	"restore release": region.RoleTreasurer, "restore book": region.RoleTreasurer, "restore end": region.RoleTreasurer,
 	"reconcile": region.RoleReader, // with --heal and --book a treasurer: see needs
 
-	"demo": apart, "gateway": apart, "simulator": apart, "serve": apart, "config check": apart, "cluster": apart, "drill": apart,
+	"demo": apart, "gateway run": apart, "gateway report": apart, "simulator": apart, "serve": apart, "config check": apart, "cluster": apart, "drill": apart,
 	"migrate up": apart, "migrate plan": apart, "migrate status": apart, "migrate copy": apart, "migrate roles": apart,
 	"secrets key": apart, "audit key": apart, "dev-certs": apart, "version": apart, "licenses": apart,
 }

@@ -321,17 +321,17 @@ func (m *Migrator) pathSteps(ctx context.Context) (steps []Step, err error) {
 		return nil, nil
 	}
 	rows, err := m.conn.Query(ctx, `
-SELECT p.proname::text, current_schema()::text FROM pg_proc AS p
+SELECT p.oid::regprocedure::text, current_schema()::text FROM pg_proc AS p
 WHERE p.pronamespace = to_regnamespace(quote_ident(current_schema())) AND p.prosecdef AND p.proname = ANY ($1::text[])
   AND NOT coalesce(p.proconfig @> ARRAY['search_path=pg_catalog, ' || quote_ident(current_schema()) || ', pg_temp'], false)
 ORDER BY 1`, routines)
 	if err != nil {
 		return nil, err
 	}
-	var name, schema string
+	var name, schema string // with the types of its arguments: one of another schema may have other types
 	_, err = pgx.ForEachRow(rows, []any{&name, &schema}, func() error {
 		if schema != "public" { // as they are made, or as somebody has set them
-			steps = append(steps, Step{Name: "search path of " + name, SQL: "ALTER FUNCTION " + quote(name) + " SET search_path = pg_catalog, " + quote(schema) + ", pg_temp"})
+			steps = append(steps, Step{Name: "search path of " + name, SQL: "ALTER FUNCTION " + name + " SET search_path = pg_catalog, " + quote(schema) + ", pg_temp"})
 		}
 		return nil
 	})
