@@ -46,8 +46,11 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 	var said *Error // the API's latest answer
 	for n := 1; ; n++ {
 		answer, failed := cl.attempt(ctx, c, n, cl.bases[base%len(cl.bases)], silent < len(cl.bases)-1)
+		if failed != nil && failed.elsewhere() && !errors.Is(ctx.Err(), context.Canceled) {
+			base++ // a caller who leaves says nothing about the region; one whose deadline passes does
+		}
+		cl.base.Store(uint32(base % len(cl.bases))) // however the call ends, the next one does not begin at a dead region
 		if failed == nil {
-			cl.base.Store(uint32(base % len(cl.bases)))
 			answer.Attempts = n
 			return answer, nil
 		}
@@ -65,9 +68,6 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 		}
 		if failed.final || failed.Retry != RetrySameKey || n == cl.c.MaxAttempts || failed.RetryAfter > maxServerWait {
 			return Answer{}, failed
-		}
-		if failed.elsewhere() {
-			base++
 		}
 		if failed.silent() {
 			silent++

@@ -77,7 +77,8 @@ type Config struct {
 type Client struct {
 	c     Config
 	bases []string
-	// base is the index of the region that answered last; the next call starts with it.
+	// base is the index of the region that the next call starts with: the one that answered last, or the
+	// one after a region that did not.
 	base atomic.Uint32
 }
 

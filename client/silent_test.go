@@ -88,6 +88,32 @@ func TestSilenceIsUnknown(t *testing.T) {
 	})
 }
 
+// A call whose deadline passes before the region counts as silent leaves it for the calls after it. One
+// that its caller canceled does not.
+func TestADeadlineLeavesTheRegion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl, err := New(Config{
+			BaseURLs: []string{"http://a", "http://b"}, APIKey: "k",
+			HTTPClient: &http.Client{Transport: regions{"a": {never, never}, "b": {0, 0}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		if _, err := cl.Charge(canceled, params); !errors.Is(err, context.Canceled) {
+			t.Errorf("canceled: %v", err)
+		}
+		for _, late := range []bool{true, false} {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			if _, err := cl.Charge(ctx, params); errors.Is(err, context.DeadlineExceeded) != late {
+				t.Errorf("late %v: %v", late, err)
+			}
+			cancel()
+		}
+	})
+}
+
 // One base URL leaves silence to the time-out: there is no other region, and nothing is asked.
 func TestTheOnlyRegionIsNotAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

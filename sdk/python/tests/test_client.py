@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from homeward import AsyncHomeward, Homeward, HomewardError, Unknown
-from homeward._core import Calls, NoReply, Pause, Reply, Request, Step, encode, query_of
+from homeward._core import Calls, NoReply, Pause, Reply, Request, Step, Steps, encode, query_of
 
 URL = "https://us.example.com"
 PARAMS: dict[str, Any] = {"amount": 1999, "currency": "usd", "payment_method": "pm_1"}
@@ -87,6 +87,44 @@ class Decisions(unittest.TestCase):
         with self.assertRaises(StopIteration) as end:
             steps.send(OPEN)
         self.assertEqual((end.exception.value.why, end.exception.value.retry_after), ("in_progress", 5.0))
+
+    def test_a_silent_region_gets_its_share(self) -> None:
+        """A call with an end leaves a region that is silent for the next one, and so do the calls after it."""
+        core = calls("https://a.example.com", "https://b.example.com")
+        clock = [0.0]
+        core.now = lambda: clock[0]
+        paths: tuple[Steps[Any], ...] = (
+            core.move("/v1/charges", "k", PARAMS, 3.0),
+            core.cancel_key("k", "/c", 3.0),
+            core.get("/g", 3.0),
+        )
+        for path in paths:
+            core.base, began = 0, clock[0]
+            first = next(path)
+            assert isinstance(first, Request)
+            self.assertEqual((first.url[:17], first.timeout), ("https://a.example", 1.5))
+            clock[0] += first.timeout
+            step = path.send(LOST)
+            assert isinstance(step, Pause)
+            clock[0] += step.seconds
+            second = path.send(None)
+            assert isinstance(second, Request)
+            self.assertEqual((second.url[:17], second.timeout), ("https://b.example", began + 3.0 - clock[0]))
+            with self.assertRaises(StopIteration):
+                path.send(Reply(200, {}, b"{}"))
+            self.assertEqual(core.base, 1)
+
+    def test_a_call_without_an_answer_leaves_its_region(self) -> None:
+        """The next call begins at the next region: not at a dead one, and at one that declined."""
+        core = calls("https://a.example.com", "https://b.example.com", max_attempts=1)
+        no = Reply(402, {}, b'{"error": "card_declined", "retry": "new_key"}')
+        replies: tuple[tuple[Reply | NoReply, int], ...] = ((LOST, 1), (no, 1), (LOST, 0))
+        for reply, base in replies:
+            steps = core.move("/v1/charges", "k", PARAMS, 3.0)
+            next(steps)
+            with self.assertRaises(StopIteration):
+                steps.send(reply)
+            self.assertEqual(core.base, base)
 
     def test_answers_that_are_too_much(self) -> None:
         """A page that breaks the parser is no answer."""

@@ -112,7 +112,7 @@ export class Homeward {
   readonly #fetch: typeof fetch;
   readonly #sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
   readonly #random: () => number;
-  /** The region that answered last. */
+  /** The region that the next call begins at: the one that answered last, or the one after a region that did not. */
   #base = 0;
 
   constructor(c: Config) {
@@ -284,10 +284,11 @@ export class Homeward {
       const more = worth(reply);
       if (reply.kind === 'problem') answer = reply;
       const last = reply.kind === 'nothing' && reply.status === 0 ? (answer ?? reply) : reply;
-      if (reply.kind === 'object') this.#base = base % this.#bases.length;
+      // A caller who leaves says nothing about the region; one whose time-out passes does.
+      if (elsewhere(reply) && !(signal?.aborted && (signal.reason as Error | undefined)?.name !== 'TimeoutError')) base++;
+      this.#base = base % this.#bases.length; // however the call ends, the next one does not begin at a dead region
       if (signal?.aborted) return { reply: last, attempts: n };
       if (!more || n >= this.#maxAttempts || reply.kind === 'object' || reply.retryAfterMs > maxServerWaitMs) return { reply, attempts: n };
-      if (elsewhere(reply)) base++;
       unreached = left || (reply.kind === 'nothing' && reply.unsent) ? unreached + 1 : 0;
       if (unreached % this.#bases.length !== 0) continue; // the next region may listen; after a round of all there is a pause
       try {

@@ -65,6 +65,20 @@ test('a region that answers nothing at all is left, a slow one and the last one 
   assert.equal((await first.homeward.charge('k', params)).attempts, 1);
 });
 
+test('a time-out leaves the region for the next call, and a caller who leaves does not', async (t) => {
+  const [silent, healthy] = [await region(t, 'silent'), await region(t, charged)];
+  const { homeward } = client([silent, healthy]);
+  const leave = new AbortController();
+  const left = homeward.charge('k', params, { signal: leave.signal });
+  while (silent.seen.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  leave.abort();
+  assert.equal((await left).why, 'no_answer');
+  const late = await homeward.charge('k', params, { signal: AbortSignal.timeout(50) });
+  assert.deepEqual([late.why, silent.seen.length], ['no_answer', 2]);
+  const made = await homeward.charge('k', params);
+  assert.deepEqual([made.outcome, made.attempts], ['succeeded', 1]);
+});
+
 test('lists', async (t) => {
   const page = { object: 'list', data: [{ id: 'ch_1' }], has_more: true, url: '/v1/charges' };
   const r = await region(t, 'lost', { status: 200, json: page }, { status: 200, json: page }, { status: 200, json: { ...page, data: [{ id: 're_1' }] } }, problem(503, 'home_unavailable', 'same_key'));

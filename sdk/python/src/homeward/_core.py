@@ -182,7 +182,8 @@ class Calls:
         self.timeout = timeout
         self.backoff_min, self.backoff_max = backoff_min, backoff_max
         self.base = 0
-        """The region that answered last. Threads may race for it: any value is right."""
+        """The region that the next call begins at: the one that answered last, or the one after a region
+        that did not. Threads may race for it: any value is right."""
         self.now: Callable[[], float] = time.monotonic
         self.random: Callable[[], float] = random.random
 
@@ -301,10 +302,13 @@ class Calls:
         doubt = False
         answer: _Read | None = None  # the API's latest
         unreached = 0  # regions in a row to which nothing was sent
+        untried = len(self.bases)  # regions that have not left an attempt of this call without an answer
         n = 0
         while True:
             n += 1
-            timeout = self.timeout if end is None else min(self.timeout, max(end - self.now(), 0.001))
+            # What is left is for all regions: one that takes connections and answers nothing gets its share.
+            left = self.timeout if end is None else max(end - self.now(), 0.001) / max(untried, 1)
+            timeout = min(self.timeout, left)
             reply = yield Request(method, self.bases[base % len(self.bases)] + path, dict(headers), body, timeout)
             if reply is None:
                 raise TypeError("homeward: a request needs its reply")
@@ -318,16 +322,17 @@ class Calls:
             )
             if seen.problem is not None:
                 answer = seen
+            if seen.elsewhere:
+                base += 1
+            self.base = base % len(self.bases)  # however the call ends, the next one does not begin at a dead region
             if seen.object is not None:
-                self.base = base % len(self.bases)
                 return seen, n, doubt
+            untried -= seen.status == 0
             last = seen if answer is None or seen.status != 0 else answer
             if end is not None and self.now() >= end:
                 return last, n, doubt
             if not seen.worth_repeating or n >= self.max_attempts or seen.retry_after > MAX_SERVER_WAIT:
                 return seen, n, doubt
-            if seen.elsewhere:
-                base += 1
             unreached = unreached + 1 if seen.unsent else 0
             if unreached % len(self.bases) != 0:
                 continue  # the next region may listen; after a round of all there is a pause
