@@ -68,7 +68,7 @@ func TestEventsOfLaterMoneyNameTheOrder(t *testing.T) {
 
 	for kind, want := range map[ledger.Kind]named{
 		ledger.ProviderRefund: is("refund", "succeeded"), ledger.ProviderRefundFailed: is("refund", "failed"),
-		ledger.DisputeOpened: is("dispute", "needs_response"), ledger.DisputeLost: is("dispute", "lost"), ledger.TransferReversal: is("transfer", ""),
+		ledger.DisputeOpened: is("dispute", "needs_response"), ledger.DisputeLost: is("dispute", "lost"), ledger.TransferReversal: is("transfer", "succeeded"),
 	} {
 		h := Happened{Transaction: ledger.UnaskedOf(charge, kind, "px_later", 100), Of: charge}
 		require.Equal(t, want, eventData(t, HappenedUnasked(h, sinks)), kind)

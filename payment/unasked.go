@@ -86,6 +86,7 @@ type transferBody struct {
 	Amount   int64        `json:"amount"`
 	Currency string       `json:"currency"`
 	Livemode bool         `json:"livemode"`
+	Status   string       `json:"status"`
 	Reversal reversalBody `json:"reversal"`
 	Provider providerBody `json:"provider"`
 	namedBody
@@ -143,7 +144,7 @@ func (h *Happened) object() any {
 		return b
 	case ledger.TransferReversal:
 		return transferBody{
-			h.Object, string(Transfer), h.Of.Amount, h.Currency, live, reversalBody{nameOf("trr", h.ID), "transfer_reversal", h.Amount},
+			h.Object, string(Transfer), h.Of.Amount, h.Currency, live, statusSucceeded, reversalBody{nameOf("trr", h.ID), "transfer_reversal", h.Amount},
 			providerBody{h.Of.Provider, h.Of.ProviderRef}, named,
 		}
 	default:

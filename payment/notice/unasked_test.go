@@ -177,7 +177,7 @@ func TestATransferComesBackAndBalancesArePaidOut(t *testing.T) {
 	require.Equal(t, map[ledger.Account]int64{"provider:sim": -30 - 60, "merchant:acme": 30, "bank:sim": 60}, w.balances())
 	require.Len(t, w.events, 4, "of the two reversals, and not of payouts")
 	for _, said := range w.emitted() {
-		require.Contains(t, said, `transfer.reversed {"id":"`+transfer+`","object":"transfer","amount":100,"currency":"usd","livemode":true,"reversal":{"id":"trr_`)
+		require.Contains(t, said, `transfer.reversed {"id":"`+transfer+`","object":"transfer","amount":100,"currency":"usd","livemode":true,"status":"succeeded","reversal":{"id":"trr_`)
 	}
 }
 

@@ -38,6 +38,8 @@ NESTED = {
     "transfer_data": "TransferData",
     "timeline": "KeyEvent",
     "reversals": "TransferReversal",
+    "reversal": "ReversalOfTransfer",
+    "evidence_details": "Evidence",
 }
 
 Schema = dict[str, Any]

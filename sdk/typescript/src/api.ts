@@ -451,6 +451,26 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    dispute: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A step of a dispute
+         * @description Types: charge.dispute.created, charge.dispute.funds_withdrawn, charge.dispute.funds_reinstated, charge.dispute.closed. Closed is won or lost, as the status says. Signed as in Standard Webhooks. New types may be added.
+         */
+        post: operations["disputeEvent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     refund: {
         parameters: {
             query?: never;
@@ -462,7 +482,7 @@ export interface webhooks {
         put?: never;
         /**
          * The outcome of a refund
-         * @description Types: refund.succeeded, refund.declined, refund.failed, refund.canceled, refund.processing. Signed as in Standard Webhooks. New types may be added.
+         * @description Types: refund.succeeded, refund.declined, refund.failed, refund.canceled, refund.processing, refund.created (made at the provider). Signed as in Standard Webhooks. New types may be added.
          */
         post: operations["refundEvent"];
         delete?: never;
@@ -482,7 +502,7 @@ export interface webhooks {
         put?: never;
         /**
          * The outcome of a transfer
-         * @description Types: transfer.succeeded, transfer.declined, transfer.failed, transfer.expired, transfer.canceled, transfer.processing. Signed as in Standard Webhooks. New types may be added.
+         * @description Types: transfer.succeeded, transfer.declined, transfer.failed, transfer.expired, transfer.canceled, transfer.processing, transfer.reversed. Signed as in Standard Webhooks. New types may be added.
          */
         post: operations["transferEvent"];
         delete?: never;
@@ -864,12 +884,15 @@ export interface components {
             id: string;
             /** @description Whether money moves: false for what a test key made. */
             livemode: boolean;
-            /** @description The object's kind and its outcome. New types may be added: answer 2xx to an unknown one. */
-            type: "charge.succeeded" | "charge.declined" | "charge.failed" | "charge.expired" | "charge.canceled" | "charge.requires_action" | "charge.processing" | "charge.requires_capture" | "transfer.succeeded" | "transfer.declined" | "transfer.failed" | "transfer.expired" | "transfer.canceled" | "transfer.processing" | "refund.succeeded" | "refund.declined" | "refund.failed" | "refund.canceled" | "refund.processing" | (string & {});
+            /** @description The object's kind and its outcome, or what the provider did unasked: refund.created is a refund made at the provider. New types may be added: answer 2xx to an unknown one. */
+            type: "charge.succeeded" | "charge.declined" | "charge.failed" | "charge.expired" | "charge.canceled" | "charge.requires_action" | "charge.processing" | "charge.requires_capture" | "charge.dispute.created" | "charge.dispute.funds_withdrawn" | "charge.dispute.funds_reinstated" | "charge.dispute.closed" | "transfer.succeeded" | "transfer.declined" | "transfer.failed" | "transfer.expired" | "transfer.canceled" | "transfer.processing" | "transfer.reversed" | "refund.succeeded" | "refund.declined" | "refund.failed" | "refund.canceled" | "refund.processing" | "refund.created" | (string & {});
         };
-        /** @description The object as it was when the event was made; the API's own answer is newer. A charge, a transfer or a refund: whole if money moved, else with the members that Homeward has. */
+        /** @description The object as it was when the event was made; the API's own answer is newer. A charge, a transfer or a refund: whole if money moved, else with the members that Homeward has. Of charge.dispute.*: a dispute. A refund made at the provider, and a dispute, have ids that cannot be read; the charge lists both. */
         EventObject: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Minor units. Of a dispute: what is disputed, withdrawn or reinstated.
+             */
             amount?: number;
             /**
              * Format: int64
@@ -882,7 +905,7 @@ export interface components {
              */
             amount_captured?: number;
             capture_method?: string;
-            /** @description Of a refund: its charge. */
+            /** @description Of a refund or a dispute: its charge. */
             charge?: string;
             /** @description Why no money moved, or why it went back. New codes may be added. */
             code?: string;
@@ -894,28 +917,45 @@ export interface components {
             currency?: string;
             description?: string;
             destination?: string;
+            /** @description Of a dispute: until when it can be answered, if the provider says so. */
+            evidence_details?: {
+                /**
+                 * Format: int64
+                 * @description Unix time, in seconds.
+                 */
+                due_by: number;
+            };
             /** Format: date-time */
             expires_at?: string;
             id: string;
             /** @description Whether money moves: false for what a test key made. */
             livemode?: boolean;
-            /** @description Of a refund without its own: that of its charge. */
+            /** @description Of a refund without its own, or a dispute: that of its charge. */
             metadata?: {
                 [key: string]: string;
             };
             /** @enum {string} */
-            object: "charge" | "transfer" | "refund";
-            /** @description Of a refund: that of its charge. */
+            object: "charge" | "transfer" | "refund" | "dispute";
+            /** @description Of a refund or a dispute: that of its charge. */
             order_id?: string;
             payment_method?: string;
             provider?: {
                 name: string;
                 reference: string;
             };
+            /** @description Of a refund: as sent with it, or made_at_provider. Of a dispute: the provider's code. New reasons may be added. */
             reason?: string;
             receipt_number?: string;
-            /** @description The second half of the event's type. failed may follow succeeded: the money went back since. New statuses may be added. */
-            status: "canceled" | "declined" | "expired" | "failed" | "processing" | "requires_action" | "requires_capture" | "succeeded" | (string & {});
+            /** @description Of transfer.reversed: how much of the transfer came back. */
+            reversal?: {
+                /** Format: int64 */
+                amount: number;
+                id: string;
+                /** @constant */
+                object: "transfer_reversal";
+            };
+            /** @description Of an outcome: the second half of the event's type. failed may follow succeeded: the money went back since. Of a dispute: needs_response, won, lost, or the provider's own. New statuses may be added. */
+            status: "canceled" | "declined" | "expired" | "failed" | "lost" | "needs_response" | "processing" | "requires_action" | "requires_capture" | "succeeded" | "won" | (string & {});
         };
         KeyStatus: {
             /** Format: int32 */
@@ -4847,6 +4887,77 @@ export interface operations {
                  *           "name": "simulator",
                  *           "reference": "psp_ch_000000000001"
                  *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Event"];
+            };
+        };
+        responses: {
+            /** @description Accepted. After any other status the event is sent again, at growing intervals, and not before Retry-After. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The endpoint is disabled at once. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    disputeEvent: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The event's id.
+                 * @example evt_ch_709ho4tsaa2m1e5p000p0h0d84_1
+                 */
+                "webhook-id": components["parameters"]["WebhookId"];
+                /**
+                 * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One valid signature is enough.
+                 * @example v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=
+                 */
+                "webhook-signature": components["parameters"]["WebhookSignature"];
+                /**
+                 * @description Unix time of this delivery, in seconds. Refuse a delivery that is older than five minutes.
+                 * @example 1795370831
+                 */
+                "webhook-timestamp": components["parameters"]["WebhookTimestamp"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "id": "evt_dispute_opened_5f1d0c2ab7e94d3f8a6b1c2d3e4f5a6b",
+                 *       "type": "charge.dispute.created",
+                 *       "created": 1795370831,
+                 *       "livemode": true,
+                 *       "data": {
+                 *         "id": "dp_7c2e19d0a3b84f5e9d6a1b2c3d4e5f60",
+                 *         "object": "dispute",
+                 *         "amount": 1999,
+                 *         "currency": "usd",
+                 *         "livemode": true,
+                 *         "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                 *         "reason": "fraudulent",
+                 *         "status": "needs_response",
+                 *         "evidence_details": {
+                 *           "due_by": 1795975631
+                 *         },
+                 *         "provider": {
+                 *           "name": "simulator",
+                 *           "reference": "dp_000000000001"
+                 *         },
+                 *         "order_id": "6735"
                  *       }
                  *     }
                  */

@@ -522,26 +522,43 @@ class Problem(_Problem):
     """same_key: sending the same request again is safe and useful. new_key: this key is spent and its answer will not change; a new attempt needs a new key. After idempotency_key_expired first find out what became of the original, which may have moved money. never: correct the request."""
 
 
+class Evidence(TypedDict):
+    """Of a dispute: until when it can be answered, if the provider says so."""
+
+    due_by: int
+    """Unix time, in seconds."""
+
+
+class ReversalOfTransfer(TypedDict):
+    """Of transfer.reversed: how much of the transfer came back."""
+
+    id: str
+    object: Literal["transfer_reversal"]
+    amount: int
+
+
 class _EventObject(TypedDict, total=False):
     code: str
     """Why no money moved, or why it went back. New codes may be added."""
     amount: int
+    """Minor units. Of a dispute: what is disputed, withdrawn or reinstated."""
     currency: str
     created: int
     """Unix time, in seconds."""
     livemode: bool
     """Whether money moves: false for what a test key made."""
     charge: str
-    """Of a refund: its charge."""
+    """Of a refund or a dispute: its charge."""
     destination: str
     payment_method: str
     description: str
     order_id: str
-    """Of a refund: that of its charge."""
+    """Of a refund or a dispute: that of its charge."""
     metadata: dict[str, str]
-    """Of a refund without its own: that of its charge."""
+    """Of a refund without its own, or a dispute: that of its charge."""
     expires_at: str
     reason: str
+    """Of a refund: as sent with it, or made_at_provider. Of a dispute: the provider's code. New reasons may be added."""
     receipt_number: str
     capture_method: str
     amount_captured: int
@@ -549,15 +566,19 @@ class _EventObject(TypedDict, total=False):
     amount_capturable: int
     """While the status is requires_capture: how much is held."""
     provider: Provider
+    evidence_details: Evidence
+    """Of a dispute: until when it can be answered, if the provider says so."""
+    reversal: ReversalOfTransfer
+    """Of transfer.reversed: how much of the transfer came back."""
 
 
 class EventObject(_EventObject):
-    """The object as it was when the event was made; the API's own answer is newer. A charge, a transfer or a refund: whole if money moved, else with the members that Homeward has."""
+    """The object as it was when the event was made; the API's own answer is newer. A charge, a transfer or a refund: whole if money moved, else with the members that Homeward has. Of charge.dispute.*: a dispute. A refund made at the provider, and a dispute, have ids that cannot be read; the charge lists both."""
 
     id: str
-    object: Literal["charge", "transfer", "refund"]
+    object: Literal["charge", "transfer", "refund", "dispute"]
     status: str
-    """The second half of the event's type. failed may follow succeeded: the money went back since. New statuses may be added."""
+    """Of an outcome: the second half of the event's type. failed may follow succeeded: the money went back since. Of a dispute: needs_response, won, lost, or the provider's own. New statuses may be added."""
 
 
 class Event(TypedDict):
@@ -566,7 +587,7 @@ class Event(TypedDict):
     id: str
     """The same for every repetition, and the header webhook-id. Store it, and act once."""
     type: str
-    """The object's kind and its outcome. New types may be added: answer 2xx to an unknown one."""
+    """The object's kind and its outcome, or what the provider did unasked: refund.created is a refund made at the provider. New types may be added: answer 2xx to an unknown one."""
     created: int
     """Unix time, in seconds."""
     livemode: bool
