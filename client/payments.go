@@ -143,8 +143,8 @@ type Payment struct {
 func (p *Payment) CreatedAt() time.Time { return time.Unix(p.Created, 0).UTC() }
 
 // Charge is a charge that succeeded or waits, as its Status says: "requires_action" for the
-// payer, "processing" for a bank, "requires_capture" for [Client.Capture]. Call again with
-// the same key, or call [Client.GetCharge], to learn its outcome.
+// payer, "processing" for a bank, "requires_capture" for [Client.Capture]. The event
+// or [Client.GetCharge] has its outcome; a call with the same key tries again if it was refused for now.
 type Charge struct {
 	Payment
 	PaymentMethod string `json:"payment_method"`

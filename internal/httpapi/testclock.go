@@ -39,4 +39,4 @@ func (s *server) elapse(res *response, r *http.Request) error {
 	}{seconds})
 }
 
-var errLive = refuse(problem.Forbidden, "Time passes on request for test keys alone, which begin with hw_test_.")
+var errLive = refuse(problem.Forbidden, "Time passes on request for test keys alone: hw_test_…, in the demo sk_demo_acme_test.")

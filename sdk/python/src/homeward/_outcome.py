@@ -17,6 +17,7 @@ WhyUnknown = Literal["waiting", "no_answer", "in_progress", "given_up", "expired
 """Why an outcome is unknown.
 
 - ``waiting``: the payment waits for its payer, a bank or its capture; ``object["status"]`` says which.
+  The event, or a read of the object, has its outcome; a call with the same key tries again if it was refused for now.
 - ``no_answer``: no region answered any attempt.
 - ``in_progress``: the API has no outcome yet.
 - ``given_up``: the provider never reported an outcome; the answer is final.
