@@ -133,7 +133,8 @@
 // FAILED_TERMINAL with reason outcome_unknown, if the unknown has an answer for that
 // ([Unknown].GiveUp), which is logged as an error; a charge that surfaces later must be
 // refunded. An attempt that never began, because trust had ended first, is an unknown
-// that does not count ([*Unsent]).
+// that does not count ([*Unsent]). If nothing was sent in the first attempt either, the row may say so
+// ([Unsent].NotFound) until a holder may have called: it dies, or its verdict is another one.
 //
 // A verdict that the store refuses to record, now and later ([ErrUnstorable]), ends nothing:
 // the claim stays in flight, an operator is paged, and the worker parks the call.

@@ -99,8 +99,11 @@ type (
 	// Unsent: nothing was sent to the provider, so the attempt does not count, and the
 	// outcome of earlier ones stays unknown.
 	Unsent struct {
-		Reason  string
-		RetryIn time.Duration
+		Reason string
+		// NotFound: nothing was sent in any attempt of this generation, which counts as a look-up
+		// that found nothing: [Record].NotFounds is then above 0 until an attempt may have called.
+		NotFound bool
+		RetryIn  time.Duration
 	}
 	// Fault: our own code failed, perhaps after it had called the provider. An earlier
 	// answer of the provider may be out of date, and MaxUnknowns does not end the claim.

@@ -152,7 +152,8 @@ type Record struct {
 	// Unknowns counts attempts of this generation that ended unknown.
 	Unknowns uint32
 	// NotFounds counts consecutive look-ups that the provider answered with "not found", since
-	// the last attempt that may have called it.
+	// the last attempt that may have called it; a first attempt that sent nothing may count as one
+	// ([Unsent].NotFound).
 	NotFounds uint32
 	// Reason is the decline code, or "outcome_unknown"; empty on success.
 	Reason string

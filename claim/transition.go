@@ -362,6 +362,9 @@ func Settle(held *Record, v *Verdict, p *Policy, jitter float64) (*Settlement, e
 	case *Unsent:
 		event = EventDeferred
 		next.Fence++ // the fence, not the count, shows that this verdict was recorded
+		if o.NotFound {
+			next.NotFounds = max(next.NotFounds, 1)
+		}
 		s.putOff(p.backoff(next.Unknowns, o.RetryIn, jitter))
 	case *Fault:
 		event = EventDeferred

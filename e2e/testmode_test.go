@@ -344,9 +344,12 @@ func TestTestPaymentsAreUndone(t *testing.T) {
 			return strings.Contains(string(w.read(us, acmeTest, "/v1/charges/"+status.Object).Body), what)
 		})
 	}
-	for _, key := range []string{"paid", "never-sent"} {
-		if key == "paid" {
+	for _, key := range []string{"paid", "never-sent", "provider-down"} {
+		switch key {
+		case "paid":
 			require.Equal(t, http.StatusCreated, makes(key, `"payment_method":"pm_card_visa"`).Status)
+		case "provider-down":
+			require.Equal(t, http.StatusServiceUnavailable, makes(key, `"payment_method":"pm_card_provider_down"`).Status)
 		}
 		until := func() *answer.Answer {
 			return w.send(w.ctx, eu, request{acmeTest, "/v1/idempotency-keys/" + key + "/cancel", "", "{}", ""})
@@ -356,6 +359,7 @@ func TestTestPaymentsAreUndone(t *testing.T) {
 			_ = wait(w.ctx, pauseAfter(r))
 		}
 		require.Equal(t, http.StatusOK, r.Status, "%s: %s", key, r.Body)
+		require.Contains(t, string(r.Body), map[string]string{"paid": "refunded", "never-sent": "unused", "provider-down": "not_made"}[key])
 	}
 	until("paid", `"amount_refunded":500`)
 	require.Equal(t, http.StatusGone, makes("never-sent", `"payment_method":"pm_card_visa"`).Status)

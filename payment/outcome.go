@@ -332,7 +332,8 @@ func (t *attempt) unsent(ctx context.Context, reason string, retryIn time.Durati
 	if t.op == Compensation {
 		retryIn = max(retryIn, t.payerWaits(ctx, reason))
 	}
-	return &claim.Unsent{Reason: reason, RetryIn: retryIn}
+	// Where look-ups count, one that was not made does not.
+	return &claim.Unsent{Reason: reason, NotFound: !t.Recovery && !t.caps.Lookup, RetryIn: retryIn}
 }
 
 // blind reports whether nothing could resolve the outcome of a call: the provider

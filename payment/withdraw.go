@@ -35,6 +35,10 @@ func (t *attempt) withdraw(ctx context.Context) claim.Outcome {
 		return t.withdrawn("", nil)
 	}
 	o := t.Found
+	if o == nil && t.neverSent() && t.parse() == nil {
+		t.cleared = true
+		return t.withdrawn("", nil)
+	}
 	if o == nil {
 		o = t.run(ctx)
 	} else if t.parse() != nil {
@@ -52,7 +56,8 @@ func (t *attempt) withdraw(ctx context.Context) claim.Outcome {
 	case *claim.Moved:
 		return t.withdrawn("", nil)
 	case *claim.Unsent:
-		if !t.Recovery { // nothing was sent in any attempt of this generation
+		if !t.Recovery || t.neverSent() { // nothing was sent in any attempt of this generation
+			t.cleared = true
 			return t.withdrawn("", nil)
 		}
 	case *claim.Pending:
@@ -63,6 +68,14 @@ func (t *attempt) withdraw(ctx context.Context) claim.Outcome {
 		}
 	}
 	return o
+}
+
+// neverSent reports whether each attempt of this generation before this one certainly sent nothing: the
+// first one said so, and none since may have called. At a provider that answers look-ups these tell. A
+// transfer that had been sent after all could not be called back, so a row that a restore may have
+// brought back does not prove it.
+func (t *attempt) neverSent() bool {
+	return t.op == Charge && t.Recovery && !t.caps.Lookup && t.Record.NotFounds > 0 && t.ReportedRef == "" && t.Held == nil && t.Witness == nil
 }
 
 // withdrawn refuses a claim whose key was canceled. moved is the booking of the charge if its money has

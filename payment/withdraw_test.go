@@ -42,6 +42,10 @@ func TestACanceledKeyIsWithdrawn(t *testing.T) {
 		{name: "nor for a transfer", op: Transfer, caps: asks, looks: askBeforeCall, found: psp.FoundNo, want: refused},
 		{name: "no answer is no answer", op: Charge, caps: asks, want: unknown},
 		{name: "a charge that cannot be looked up is repeated under its key", op: Charge, caps: blind, call: approved, want: moved, calls: 1},
+		{name: "unless no attempt has sent it", op: Charge, caps: blind, looks: 1, call: approved, want: refused},
+		{name: "nor has the one that saw the mark", op: Charge, caps: blind, looks: 1, given: &claim.Unsent{}, want: refused},
+		{name: "which may have sent it", op: Charge, caps: blind, looks: 1, given: &claim.Unknown{}, want: unknown},
+		{name: "an earlier attempt may have sent it", op: Charge, caps: blind, given: &claim.Unsent{}, want: unknown},
 		{name: "a transfer is not", op: Transfer, caps: blind, call: approved, want: unknown},
 		{name: "an answer that came before the mark was seen", op: Charge, caps: asks, given: &claim.Done{ProviderRef: "px_1", Posting: &ledger.Transaction{
 			ID: "xx_1", Tenant: "acme", Kind: ledger.Charge, Debit: ledger.Provider("fake"), Credit: ledger.Merchant("acme"), Amount: 1999, Currency: "usd", Object: "xx_1", Provider: "fake", ProviderRef: "px_1",
@@ -139,4 +143,18 @@ func TestACanceledKeyWithoutARequest(t *testing.T) {
 	require.Equal(t, ReasonKeyCanceled, o.Reason)
 	require.Empty(t, o.Events)
 	require.Empty(t, p.calls)
+}
+
+// A first attempt that sent nothing says so where no look-up can, and no later one does.
+func TestAFirstAttemptSaysThatItSentNothing(t *testing.T) {
+	for _, lookup := range []bool{false, true} {
+		for _, recovery := range []bool{false, true} {
+			p := &fake{caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: lookup}, result: psp.Result{Err: &psp.NotSentError{}}}
+			a := attemptOf(Charge)
+			a.Recovery = recovery
+			o, ok := NewExecutor(psp.Providers{p}, Options{Logger: slog.New(slog.DiscardHandler)}).Attempt(t.Context(), a).(*claim.Unsent)
+			require.True(t, ok)
+			require.Equal(t, !lookup && !recovery, o.NotFound)
+		}
+	}
 }

@@ -157,6 +157,19 @@ var settleTests = []test{
 			rec = next
 		}
 	}},
+	{"take over: a claim that was never sent counts as not found until a holder may have called", func(w *world) {
+		first := w.begin(w.arrival("k", "100"), claim.Won)
+		rec := w.settle(first, claim.Verdict{Outcome: &claim.Unsent{NotFound: true, RetryIn: w.Policy.Lease}})
+		require.EqualValues(w, 1, rec.NotFounds)
+		w.same(rec, w.get(rec))
+		for _, want := range []uint32{1, 0} { // the first holder recorded its verdict, the second records none
+			w.lapse(rec)
+			next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+			require.NoError(w, err)
+			require.Equal(w, want, next.NotFounds)
+			rec = next
+		}
+	}},
 	{"settle: the last allowed unknown ends the claim", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		for range w.Policy.MaxUnknowns {
