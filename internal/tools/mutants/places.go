@@ -303,6 +303,7 @@ var rooms = []room{
 		{"payment/canceled-and-called", "attempt.run", "t.intent.Expired(a.Now) || a.Canceled", "t.intent.Expired(a.Now)"},
 		{"payment/canceled-and-repeated", "attempt.run", "!a.Canceled || t.op == Charge", "true"},
 		{"payment/canceled-unsent", "attempt.withdraw case *claim.Unsent", "!t.Recovery", "true"},
+		{"payment/canceled-perhaps-sent", "attempt.neverSent", "t.Record.NotFounds > 0", "true"},
 		{"payment/canceled-transfer-called-back", "attempt.withdraw case *claim.Done", "t.op == Charge", "true"},
 		{"payment/canceled-not-called-off", "attempt.endsNow", "t.Canceled && t.op == Charge", "false"},
 		{"payment/key-outlived", "attempt.dedupes", "t.age() < trust", "t.age() < 100*trust"},
