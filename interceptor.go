@@ -54,6 +54,8 @@ func RepeatableProcedure(names ...string) InterceptorOption {
 //	any other, a panic                                unknown: replayed, or, of a RepeatableProcedure,
 //	                                                  returned, and the next call runs it again
 //
+// An outcome that could not be recorded is not returned: its caller gets our own unknown.
+//
 // A stream is no one reply. One with an Idempotency-Key is refused with invalid_argument before its
 // handler runs, as it would not be guarded.
 //
@@ -136,18 +138,22 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return nil, rpcError(err)
 		}
 		var mine atomic.Pointer[ended]
-		reply, err := i.do(ctx, req, &call{op: &op, run: func(ctx context.Context, _ Attempt) (claim.Outcome, error) {
+		c := &call{op: &op}
+		c.run = func(ctx context.Context, _ Attempt) (claim.Outcome, error) {
 			response, err := next(ctx, r)
-			e := &ended{response, err}
+			e := &ended{response: response, err: err}
+			o, err := e.outcome(ctx, op.Repeatable)
+			e.means = o
 			mine.Store(e)
-			return e.outcome(ctx, op.Repeatable)
-		}})
+			return o, err
+		}
+		reply, err := i.do(ctx, req, c)
 		var unknown *claim.UnknownError
-		switch {
+		switch e := mine.Load(); {
 		case err == nil:
 			return readResponse(&reply.Response, reply.Replayed)
-		case errors.As(err, &unknown) && mine.Load() != nil && mine.Load().err != nil:
-			return nil, mine.Load().err // more than we could say; it is not final
+		case errors.As(err, &unknown) && e != nil && staysOpen(e.means):
+			return nil, e.err // more than we could say; it is not final
 		}
 		return nil, rpcError(err)
 	}
@@ -157,6 +163,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 type ended struct {
 	response connect.AnyResponse
 	err      error
+	means    claim.Outcome // what it was taken for
 }
 
 // wireError is an error of a procedure as a claim has it.

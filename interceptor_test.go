@@ -227,3 +227,23 @@ func TestCallers(t *testing.T) {
 	_, err := o.ask(t, place, "x", append(key("k2"), "User", "a"))
 	require.Equal(t, connect.CodeUnavailable, connect.CodeOf(err))
 }
+
+// ---- RPC
+func TestAnRPCIsNotRecorded(t *testing.T) {
+	h, m := unrecording(t)
+	for _, failed := range []error{nil, connect.NewError(connect.CodeNotFound, errors.New("no such book"))} {
+		o := newOrders(t, h)
+		o.fail = func() error { return failed }
+		k := key(fmt.Sprint(failed == nil))
+		m.on.Store(true)
+		_, err := o.ask(t, place, "v", k)
+		m.on.Store(false)
+		require.Equal(t, connect.CodeUnknown, connect.CodeOf(err))
+		require.Eventually(t, func() bool {
+			_, err = o.ask(t, place, "v", k)
+			return connect.CodeOf(err) != connect.CodeAborted
+		}, 20*time.Second, 20*time.Millisecond)
+		require.Equal(t, connect.CodeUnknown, connect.CodeOf(err))
+		require.EqualValues(t, 1, o.runs.Load())
+	}
+}

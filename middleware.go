@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -52,8 +53,11 @@ const maxBody = 1 << 20
 //	2xx, 3xx              done: replayed
 //	4xx                   refused: replayed
 //	401, 403, 408, 429    released: the next request runs the handler again
-//	5xx, a panic          unknown: replayed, or, of a RepeatableHandler, sent, and the next request runs
+//	5xx                   unknown: replayed, or, of a RepeatableHandler, sent, and the next request runs
 //	                      the handler again
+//	above 599, a panic    unknown: as a 5xx, but what is sent is our own 503
+//
+// A reply that could not be recorded is not sent: its caller gets our own 503, outcome_unknown.
 //
 // The reply is status, headers and body, at most a MiB, which reaches the caller once it is recorded.
 // So the handler cannot stream, nor take over the connection: its ResponseWriter is no http.Flusher,
@@ -136,7 +140,8 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	mine := &recorder{header: http.Header{}}
-	reply, err := g.do(r.Context(), req, &call{op: &op, run: func(ctx context.Context, a Attempt) (claim.Outcome, error) {
+	c := &call{op: &op}
+	c.run = func(ctx context.Context, _ Attempt) (claim.Outcome, error) {
 		defer mine.close()
 		again := r.Clone(ctx)
 		again.Body, again.ContentLength, again.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
@@ -144,13 +149,14 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			again.Body = http.NoBody
 		}
 		g.next.ServeHTTP(mine, again)
-		return mine.outcome(g.repeatable)
-	}})
+		return mine.outcome(c)
+	}
+	reply, err := g.do(r.Context(), req, c)
 	var unknown *claim.UnknownError
 	switch {
 	case err == nil:
 		send(w, &reply.Response, reply.Replayed)
-	case errors.As(err, &unknown) && mine.ended():
+	case errors.As(err, &unknown) && staysOpen(mine.means()):
 		// The handler's own 5xx: more than we could say. It is not final.
 		response, _ := mine.response()
 		w.Header().Set("Retry-After", seconds(unknown.RetryAfter))
@@ -263,13 +269,13 @@ func problemOf(err error) problem.Problem {
 type recorder struct {
 	header http.Header
 
-	mu      sync.Mutex
-	status  int
-	sent    http.Header // header, as WriteHeader found it
-	body    bytes.Buffer
-	long    bool
-	closed  bool
-	settled bool // the handler has returned
+	mu     sync.Mutex
+	status int
+	sent   http.Header // header, as WriteHeader found it
+	body   bytes.Buffer
+	long   bool
+	closed bool
+	ended  claim.Outcome // what the handler's reply was taken for; nil before it returned
 }
 
 var (
@@ -280,6 +286,9 @@ var (
 func (w *recorder) Header() http.Header { return w.header }
 
 func (w *recorder) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("invalid WriteHeader code %d", status)) // as net/http does
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.writeHeader(status)
@@ -323,11 +332,19 @@ func (w *recorder) close() {
 	w.closed = true
 }
 
-// ended reports whether the handler ran and returned.
-func (w *recorder) ended() bool {
+// means is what the handler's reply was taken for, nil before it returned.
+func (w *recorder) means() claim.Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.settled
+	return w.ended
+}
+
+// staysOpen reports whether an attempt said itself that it does not know, and may be asked again. Its
+// words may then be sent. Those of any other outcome that ends as a *claim.UnknownError were not
+// recorded, and no retry would read them.
+func staysOpen(o claim.Outcome) bool {
+	unknown, ok := o.(*claim.Unknown)
+	return ok && unknown.GiveUp == nil
 }
 
 // dropped are headers of one exchange, or of one connection. No retry gets them.
@@ -364,24 +381,37 @@ func (w *recorder) response() (r claim.Response, err error) {
 	return r, err
 }
 
-// outcome is what a reply means, see [Homeward.Middleware].
-func (w *recorder) outcome(repeatable bool) (claim.Outcome, error) {
+// errStatus: net/http would send it, and no caller could read it.
+var errStatus = errors.New("its status is above 599, which HTTP does not have, so its outcome is unknown")
+
+// outcome is what the reply to c means, see [Homeward.Middleware].
+func (w *recorder) outcome(c *call) (claim.Outcome, error) {
 	r, err := w.response()
+	o := meaning(c, r)
+	if r.Status > 599 {
+		err = errStatus
+	}
 	w.mu.Lock()
-	w.settled = true
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	w.ended = o
+	return o, err
+}
+
+func meaning(c *call, r claim.Response) claim.Outcome {
 	reason := "status_" + strconv.Itoa(r.Status)
 	switch {
+	case r.Status > 599:
+		return c.broken(reason)
 	case r.Status < 400:
-		return &claim.Done{Response: r}, err
+		return &claim.Done{Response: r}
 	case slices.Contains(notNow, r.Status):
-		return &claim.Released{Response: r, Reason: reason}, err
+		return &claim.Released{Response: r, Reason: reason}
 	case r.Status < 500:
-		return &claim.Refused{Response: r, Reason: reason}, err
-	case repeatable:
-		return &claim.Unknown{Reason: reason}, err
+		return &claim.Refused{Response: r, Reason: reason}
+	case c.op.Repeatable:
+		return &claim.Unknown{Reason: reason}
 	default:
-		return &claim.Unknown{Reason: reason, GiveUp: &claim.GivenUp{Response: r}}, err
+		return &claim.Unknown{Reason: reason, GiveUp: &claim.GivenUp{Response: r}}
 	}
 }
 

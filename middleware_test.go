@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
@@ -366,4 +367,64 @@ func TestAHandlerWithoutItsStore(t *testing.T) {
 	require.Equal(t, problem.StoreUnavailable, a.code(t))
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 	require.Zero(t, s.runs.Load())
+}
+
+// unrecorded is a store that records no verdict while it is on.
+type unrecorded struct {
+	claim.Store
+	on atomic.Bool
+}
+
+func (m *unrecorded) Settle(ctx context.Context, rec claim.Record, v claim.Verdict) (claim.Record, error) {
+	if m.on.Load() {
+		return claim.Record{}, claim.ErrUnavailable
+	}
+	return m.Store.Settle(ctx, rec, v)
+}
+
+// muted is a Homeward whose store records nothing while the unrecorded is on.
+func unrecording(t *testing.T) (*Homeward, *unrecorded) {
+	m := &unrecorded{}
+	return open(t, Embedded(t.TempDir()), quick, func(s *settings) {
+		s.wrapStore = func(store claim.Store) claim.Store { m.Store = store; return m }
+	}), m
+}
+
+// A reply that could not be recorded is not sent: no retry would read it.
+func TestAReplyIsNotRecorded(t *testing.T) {
+	h, m := unrecording(t)
+	for _, status := range []int{201, 401, 422, 500} {
+		s := serve(t, h, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		k := fmt.Sprint(status)
+		m.on.Store(true)
+		first := s.ask(t, "POST", "/v1/orders", k, "{}")
+		m.on.Store(false)
+		require.Equal(t, 503, first.status, k)
+		require.Equal(t, problem.OutcomeUnknown, first.code(t))
+		require.Contains(t, first.body, `"retry":"same_key"`)
+		var again answer
+		require.Eventually(t, func() bool {
+			again = s.ask(t, "POST", "/v1/orders", k, "{}")
+			return again.status != 409
+		}, 20*time.Second, 20*time.Millisecond)
+		require.Equal(t, 503, again.status, k)
+		require.EqualValues(t, 1, s.runs.Load())
+	}
+}
+
+// A status above 599 is none of HTTP, and one below 100 makes net/http panic: both say nothing.
+func TestOddStatuses(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()), quick)
+	for _, status := range []int{0, 99, 600, 999, 1000} {
+		handler := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+		once, again := serve(t, h, handler), serve(t, h, handler, RepeatableHandler())
+		for range 2 {
+			a := once.ask(t, "POST", "/v1/orders", fmt.Sprint("once", status), "{}")
+			require.Equal(t, 503, a.status, status)
+			require.Contains(t, a.body, `"retry":"never"`)
+		}
+		a := again.ask(t, "POST", "/v1/orders", fmt.Sprint("again", status), "{}")
+		require.Equal(t, 503, a.status, status)
+		require.Contains(t, a.body, `"retry":"same_key"`)
+	}
 }
