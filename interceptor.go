@@ -54,7 +54,8 @@ func RepeatableProcedure(names ...string) InterceptorOption {
 //	any other, a panic                                unknown: replayed, or, of a RepeatableProcedure,
 //	                                                  returned, and the next call runs it again
 //
-// An outcome that could not be recorded is not returned: its caller gets our own unknown.
+// A refusal or release that is returned when the context has ended is as a panic. An outcome that
+// could not be recorded is not returned: its caller gets our own unknown.
 //
 // A stream is no one reply. One with an Idempotency-Key is refused with invalid_argument before its
 // handler runs, as it would not be guarded.
@@ -142,7 +143,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		c.run = func(ctx context.Context, _ Attempt) (claim.Outcome, error) {
 			response, err := next(ctx, r)
 			e := &ended{response: response, err: err}
-			o, err := e.outcome(ctx, op.Repeatable)
+			o, err := e.outcome(ctx, c)
 			e.means = o
 			mine.Store(e)
 			return o, err
@@ -195,7 +196,7 @@ var (
 	releases = []connect.Code{connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeResourceExhausted, connect.CodeAborted}
 )
 
-func (e *ended) outcome(ctx context.Context, repeatable bool) (claim.Outcome, error) {
+func (e *ended) outcome(ctx context.Context, c *call) (claim.Outcome, error) {
 	if e.err == nil {
 		r, err := storedMessage(ctx, e.response)
 		return &claim.Done{Response: r}, err
@@ -203,12 +204,15 @@ func (e *ended) outcome(ctx context.Context, repeatable bool) (claim.Outcome, er
 	code := connect.CodeOf(e.err)
 	r, err := storedError(e.err)
 	reason := "code_" + code.String()
+	refused, released := slices.Contains(refusals, code), slices.Contains(releases, code)
 	switch {
-	case slices.Contains(refusals, code):
+	case (refused || released) && ctx.Err() != nil:
+		return c.broken(reasonLate), err // as of a handler
+	case refused:
 		return &claim.Refused{Response: r, Reason: reason}, err
-	case slices.Contains(releases, code):
+	case released:
 		return &claim.Released{Response: r, Reason: reason}, err
-	case repeatable:
+	case c.op.Repeatable:
 		return &claim.Unknown{Reason: reason}, err
 	default:
 		return &claim.Unknown{Reason: reason, GiveUp: &claim.GivenUp{Response: r}}, err

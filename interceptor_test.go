@@ -247,3 +247,24 @@ func TestAnRPCIsNotRecorded(t *testing.T) {
 		require.EqualValues(t, 1, o.runs.Load())
 	}
 }
+
+// A procedure that refuses when its time is over does not know what it refuses.
+func TestAProcedureIsLate(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()), quick)
+	for _, code := range []connect.Code{connect.CodeNotFound, connect.CodeAborted} {
+		var runs atomic.Int32
+		s := httptest.NewServer(connect.NewUnaryHandlerSimple(simple, func(ctx context.Context, _ *text) (*text, error) {
+			runs.Add(1)
+			<-ctx.Done()
+			return nil, connect.NewError(code, errors.New("too late"))
+		}, connect.WithInterceptors(h.Interceptor())))
+		o := &orders{Server: s}
+		for range 2 {
+			_, err := o.ask(t, simple, "v", key(code.String()))
+			require.Equal(t, connect.CodeUnknown, connect.CodeOf(err))
+			require.NotContains(t, err.Error(), "too late")
+		}
+		require.EqualValues(t, 1, runs.Load())
+		s.Close()
+	}
+}

@@ -52,10 +52,12 @@ const maxBody = 1 << 20
 //
 //	2xx, 3xx              done: replayed
 //	4xx                   refused: replayed
-//	401, 403, 408, 429    released: the next request runs the handler again
-//	5xx                   unknown: replayed, or, of a RepeatableHandler, sent, and the next request runs
+//	401, 403, 429         released: the next request runs the handler again
+//	5xx, 408, 499         unknown: replayed, or, of a RepeatableHandler, sent, and the next request runs
 //	                      the handler again
-//	above 599, a panic    unknown: as a 5xx, but what is sent is our own 503
+//	above 599, a panic,   unknown: as a 5xx, but what is sent is our own 503
+//	a 4xx when the
+//	context has ended
 //
 // A reply that could not be recorded is not sent: its caller gets our own 503, outcome_unknown.
 //
@@ -149,7 +151,7 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			again.Body = http.NoBody
 		}
 		g.next.ServeHTTP(mine, again)
-		return mine.outcome(c)
+		return mine.outcome(ctx, c)
 	}
 	reply, err := g.do(r.Context(), req, c)
 	var unknown *claim.UnknownError
@@ -385,9 +387,9 @@ func (w *recorder) response() (r claim.Response, err error) {
 var errStatus = errors.New("its status is above 599, which HTTP does not have, so its outcome is unknown")
 
 // outcome is what the reply to c means, see [Homeward.Middleware].
-func (w *recorder) outcome(c *call) (claim.Outcome, error) {
+func (w *recorder) outcome(ctx context.Context, c *call) (claim.Outcome, error) {
 	r, err := w.response()
-	o := meaning(c, r)
+	o := meaning(ctx, c, r)
 	if r.Status > 599 {
 		err = errStatus
 	}
@@ -397,16 +399,19 @@ func (w *recorder) outcome(c *call) (claim.Outcome, error) {
 	return o, err
 }
 
-func meaning(c *call, r claim.Response) claim.Outcome {
+func meaning(ctx context.Context, c *call, r claim.Response) claim.Outcome {
 	reason := "status_" + strconv.Itoa(r.Status)
 	switch {
 	case r.Status > 599:
 		return c.broken(reason)
 	case r.Status < 400:
 		return &claim.Done{Response: r}
+	case r.Status < 500 && ctx.Err() != nil:
+		// What it called was cut off with it. The status says no, so it is not sent.
+		return c.broken(reasonLate)
 	case slices.Contains(notNow, r.Status):
 		return &claim.Released{Response: r, Reason: reason}
-	case r.Status < 500:
+	case r.Status < 500 && !slices.Contains(timedOut, r.Status):
 		return &claim.Refused{Response: r, Reason: reason}
 	case c.op.Repeatable:
 		return &claim.Unknown{Reason: reason}
@@ -415,5 +420,13 @@ func meaning(c *call, r claim.Response) claim.Outcome {
 	}
 }
 
-// notNow are refusals that say nothing about the request itself: the caller may get them put right.
-var notNow = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests}
+// reasonLate: it refused when its time was over, perhaps because that was over.
+const reasonLate = "refused_late"
+
+var (
+	// notNow are refusals that say nothing about the request itself: the caller may get them put right.
+	notNow = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}
+	// timedOut are what a handler answers whose own work was cut off, as it may be done all the same.
+	// 499 is nginx's: the client closed the request.
+	timedOut = []int{http.StatusRequestTimeout, 499}
+)

@@ -201,8 +201,8 @@ func TestStatuses(t *testing.T) {
 	}{
 		{200, replayed, replayed}, {204, replayed, replayed}, {303, replayed, replayed},
 		{400, replayed, replayed}, {404, replayed, replayed}, {409, replayed, replayed}, {422, replayed, replayed},
-		{401, released, released}, {403, released, released}, {408, released, released}, {429, released, released},
-		{500, replayed, released}, {503, replayed, released},
+		{401, released, released}, {403, released, released}, {429, released, released},
+		{408, replayed, released}, {499, replayed, released}, {500, replayed, released}, {503, replayed, released},
 	} {
 		for s, want := range map[*served]string{once: c.once, again: c.again} {
 			key := fmt.Sprintf("%d-%t", c.status, s == again)
@@ -212,7 +212,7 @@ func TestStatuses(t *testing.T) {
 			if c.status != 204 {
 				require.Equal(t, "run of "+key, first.body)
 			}
-			if c.status >= 500 && s == again {
+			if c.once != c.again && s == again {
 				require.NotEmpty(t, first.header.Get("Retry-After"))
 			}
 			status.Store(202) // what another run answers
@@ -426,5 +426,26 @@ func TestOddStatuses(t *testing.T) {
 		a := again.ask(t, "POST", "/v1/orders", fmt.Sprint("again", status), "{}")
 		require.Equal(t, 503, a.status, status)
 		require.Contains(t, a.body, `"retry":"same_key"`)
+	}
+}
+
+// A handler that refuses when its time is over does not know what it refuses.
+func TestAHandlerIsLate(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()), quick)
+	for _, status := range []int{401, 408, 422, 499} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, h, func(w http.ResponseWriter, r *http.Request) {
+				<-r.Context().Done()
+				w.WriteHeader(status)
+			})
+			k := fmt.Sprint(status)
+			for range 2 {
+				a := s.ask(t, "POST", "/v1/orders", k, "{}")
+				require.Equal(t, 503, a.status)
+				require.Equal(t, problem.OutcomeUnknown, a.code(t))
+			}
+			require.EqualValues(t, 1, s.runs.Load())
+		})
 	}
 }
