@@ -27,7 +27,7 @@ import (
 type MiddlewareOption func(*guarded)
 
 // TenantOf names whose key a request carries, from who is logged in: not from a header that anybody
-// may send. Without it, and where it returns "", all callers share their keys, and a retry must carry
+// may send. of may read the body. Without it, and where it returns "", all callers share their keys, and a retry must carry
 // the same Authorization.
 func TenantOf(of func(*http.Request) string) MiddlewareOption {
 	return func(g *guarded) { g.tenant = of }
@@ -66,6 +66,9 @@ const maxBody = 1 << 20
 // and Flush and Hijack of http.ResponseController return an error that says so. A longer body is cut off entirely, and its
 // writes fail. Of the headers Set-Cookie, Date and those of the connection are dropped: they are of
 // one exchange. Headers that an outer handler sets stay.
+//
+// Put Middleware outside whatever reads the body, as FormValue does, and inside what authenticates. A
+// request whose body was read before is refused with 500, and an error in the log.
 //
 // A caller who hangs up does not end the handler. The context of its request ends when the lease of
 // its claim does, after three minutes at most. Everything that Middleware answers by itself is
@@ -119,6 +122,7 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problemOf(err))
 		return
 	}
+	formed := len(r.PostForm) > 0 || r.MultipartForm != nil
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
 		refuse(w, problem.New(problem.BodyTooLarge, "A request with an Idempotency-Key may have "+strconv.Itoa(maxBody)+" bytes. Nothing was done."))
@@ -127,10 +131,15 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problem.New(problem.InvalidRequest, "The body ended before it was whole. Nothing was done."))
 		return
 	}
+	if r.ContentLength > 0 && int64(len(body)) != r.ContentLength || formed && len(body) == 0 {
+		g.fail(w, r, errBodyRead)
+		return
+	}
+	r = withBody(r.WithContext(r.Context()), body)
 	op := Op{Key: key, Name: r.URL.EscapedPath(), Repeatable: g.repeatable}
 	credentials := strings.Join(r.Header["Authorization"], ",")
 	if g.tenant != nil {
-		op.Tenant = g.tenant(r)
+		op.Tenant = g.tenant(r) // it may read the body
 	}
 	if op.Tenant != "" {
 		credentials = "" // they may be renewed between two tries
@@ -145,12 +154,7 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{op: &op}
 	c.run = func(ctx context.Context, _ Attempt) (claim.Outcome, error) {
 		defer mine.close()
-		again := r.Clone(ctx)
-		again.Body, again.ContentLength, again.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
-		if len(body) == 0 {
-			again.Body = http.NoBody
-		}
-		g.next.ServeHTTP(mine, again)
+		g.next.ServeHTTP(mine, withBody(r.Clone(ctx), body))
 		return mine.outcome(ctx, c)
 	}
 	reply, err := g.do(r.Context(), req, c)
@@ -164,12 +168,29 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", seconds(unknown.RetryAfter))
 		send(w, &response, false)
 	default:
-		p := problemOf(err)
-		if p.Code == problem.Internal {
-			g.c.log.ErrorContext(r.Context(), "a guarded request failed unexpectedly", "path", r.URL.Path, "error", err)
-		}
-		refuse(w, p)
+		g.fail(w, r, err)
 	}
+}
+
+// fail refuses a request. What is the program's fault is in its log.
+func (g *guarded) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	if p.Code == problem.Internal {
+		g.c.log.ErrorContext(r.Context(), "a guarded request failed unexpectedly", "path", r.URL.Path, "error", err)
+	}
+	refuse(w, p)
+}
+
+// errBodyRead: with nothing of their bodies left, two different requests would be one.
+var errBodyRead = errors.New("the body was read before Middleware could read it, so nothing was done; put Middleware outside what reads the body")
+
+// withBody has r read body.
+func withBody(r *http.Request, body []byte) *http.Request {
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	if len(body) == 0 {
+		r.Body = http.NoBody
+	}
+	return r
 }
 
 // digest is what identifies a request beside its method, its path and its Content-Type.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -447,5 +448,73 @@ func TestAHandlerIsLate(t *testing.T) {
 			}
 			require.EqualValues(t, 1, s.runs.Load())
 		})
+	}
+}
+
+// logged is where a Homeward logs to.
+type logged struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.String()
+}
+
+// What reads the body outside of the Middleware would make all bodies one.
+func TestABodyIsReadOutside(t *testing.T) {
+	var log logged
+	h := open(t, Embedded(t.TempDir()), Logger(slog.New(slog.NewTextHandler(&log, nil))))
+	var runs atomic.Int32
+	guarded := h.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		_, _ = io.WriteString(w, "paid "+r.PostFormValue("amount"))
+	}))
+	s := &served{Server: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.FormValue("csrf") // as handlers against forged requests do
+		guarded.ServeHTTP(w, r)
+	}))}
+	defer s.Close()
+	const form = "application/x-www-form-urlencoded"
+	a := s.ask(t, "POST", "/v1/pay", "k", "amount=1", "Content-Type", form)
+	require.Equal(t, 500, a.status)
+	require.Equal(t, problem.Internal, a.code(t))
+	require.Contains(t, log.String(), "put Middleware outside what reads the body")
+
+	// A body whose length nobody said.
+	req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/v1/pay", struct{ io.Reader }{strings.NewReader("amount=1")})
+	require.NoError(t, err)
+	req.Header.Set("Idempotency-Key", "chunked")
+	req.Header.Set("Content-Type", form)
+	resp, err := s.Client().Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, 500, resp.StatusCode)
+	require.Zero(t, runs.Load())
+
+	// One that is no form was left as it was.
+	require.Equal(t, 200, s.ask(t, "POST", "/v1/pay", "json", "{}").status)
+}
+
+// Who the caller is may be said in the body.
+func TestATenantInTheBody(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()))
+	s := serve(t, h, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		_, _ = fmt.Fprintf(w, "%s %s", r.PostFormValue("who"), body)
+	}, TenantOf(func(r *http.Request) string { return r.FormValue("who") }))
+	const form = "application/x-www-form-urlencoded"
+	for _, body := range []string{"who=a", "who=b"} {
+		a := s.ask(t, "POST", "/v1/pay", "k", body, "Content-Type", form)
+		require.Equal(t, strings.TrimPrefix(body, "who=")+" "+body, a.body)
 	}
 }
