@@ -141,8 +141,9 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		var mine atomic.Pointer[ended]
 		c := &call{op: &op}
 		c.run = func(ctx context.Context, _ Attempt) (claim.Outcome, error) {
-			response, err := next(ctx, r)
-			e := &ended{response: response, err: err}
+			info := &callInfo{header: http.Header{}, trailer: http.Header{}}
+			response, err := next(info.within(ctx), r)
+			e := &ended{response: response, err: err, info: info}
 			o, err := e.outcome(ctx, c)
 			e.means = o
 			mine.Store(e)
@@ -164,7 +165,44 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 type ended struct {
 	response connect.AnyResponse
 	err      error
+	info     *callInfo
 	means    claim.Outcome // what it was taken for
+}
+
+// callInfo is where a procedure without Request and Response puts its headers. connect's own is read
+// when the interceptor has returned, and a procedure that goes on after its lease would write to it
+// meanwhile.
+type callInfo struct {
+	connect.CallInfo
+	header, trailer http.Header
+}
+
+func (i *callInfo) ResponseHeader() http.Header  { return i.header }
+func (i *callInfo) ResponseTrailer() http.Header { return i.trailer }
+
+// within returns ctx with i in the place of connect's.
+func (i *callInfo) within(ctx context.Context) context.Context {
+	outer, ok := connect.CallInfoForHandlerContext(ctx)
+	if !ok {
+		return ctx
+	}
+	i.CallInfo = outer
+	return infoContext{ctx, i}
+}
+
+// infoContext answers with info wherever its Context has the one that info stands for: the key is
+// connect's.
+type infoContext struct {
+	context.Context
+	info *callInfo
+}
+
+func (c infoContext) Value(key any) any {
+	v := c.Context.Value(key)
+	if info, ok := v.(connect.CallInfo); ok && info == c.info.CallInfo {
+		return c.info
+	}
+	return v
 }
 
 // wireError is an error of a procedure as a claim has it.
@@ -198,7 +236,7 @@ var (
 
 func (e *ended) outcome(ctx context.Context, c *call) (claim.Outcome, error) {
 	if e.err == nil {
-		r, err := storedMessage(ctx, e.response)
+		r, err := storedMessage(e.response, e.info)
 		return &claim.Done{Response: r}, err
 	}
 	code := connect.CodeOf(e.err)
@@ -225,7 +263,7 @@ type prefixed struct {
 	header http.Header
 }
 
-func storedMessage(ctx context.Context, response connect.AnyResponse) (claim.Response, error) {
+func storedMessage(response connect.AnyResponse, info *callInfo) (claim.Response, error) {
 	r := claim.Response{Status: statusDone, Header: []claim.HeaderField{{Name: "Content-Type", Value: typeMessage}}}
 	message, ok := response.Any().(proto.Message)
 	if !ok {
@@ -240,12 +278,7 @@ func storedMessage(ctx context.Context, response connect.AnyResponse) (claim.Res
 	}
 	r.Body = body
 	r.Header = append(r.Header, claim.HeaderField{Name: ofMessage, Value: string(message.ProtoReflect().Descriptor().FullName())})
-	headers := []prefixed{{ofHeader, response.Header()}, {ofTrailer, response.Trailer()}}
-	if info, ok := connect.CallInfoForHandlerContext(ctx); ok { // where simple handlers put theirs
-		headers = append(headers, prefixed{ofHeader, info.ResponseHeader()}, prefixed{ofTrailer, info.ResponseTrailer()})
-		defer clear(info.ResponseHeader()) // connect would send them beside those that are kept
-		defer clear(info.ResponseTrailer())
-	}
+	headers := []prefixed{{ofHeader, response.Header()}, {ofTrailer, response.Trailer()}, {ofHeader, info.header}, {ofTrailer, info.trailer}}
 	for _, of := range headers {
 		for name, values := range of.header {
 			if slices.Contains(dropped, http.CanonicalHeaderKey(name)) {

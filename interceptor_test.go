@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -267,4 +268,34 @@ func TestAProcedureIsLate(t *testing.T) {
 		require.EqualValues(t, 1, runs.Load())
 		s.Close()
 	}
+}
+
+// A procedure that goes on after its lease has nothing in its hands that connect sends.
+func TestAProcedureGoesOn(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()), quick)
+	var gone sync.WaitGroup
+	answered := make(chan struct{})
+	s := httptest.NewServer(connect.NewUnaryHandlerSimple(simple, func(ctx context.Context, r *text) (*text, error) {
+		gone.Add(1)
+		defer gone.Done()
+		info, _ := connect.CallInfoForHandlerContext(ctx)
+		<-ctx.Done()
+		for {
+			info.ResponseHeader().Set("Order", "1")
+			info.ResponseTrailer().Set("Order", "1")
+			select {
+			case <-answered:
+				return r, nil
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}, connect.WithInterceptors(h.Interceptor())))
+	defer s.Close()
+	o := &orders{Server: s}
+	for _, k := range []string{"a", "b"} {
+		_, err := o.ask(t, simple, "v", key(k))
+		require.Error(t, err) // unknown, or in use by who took the claim over
+	}
+	close(answered)
+	gone.Wait()
 }
