@@ -1,14 +1,13 @@
 package homeward
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"connectrpc.com/connect"
@@ -153,9 +152,9 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		var unknown *claim.UnknownError
 		switch e := mine.Load(); {
 		case err == nil:
-			return readResponse(&reply.Response, reply.Replayed)
+			return readResponse(ctx, &reply.Response, reply.Replayed)
 		case errors.As(err, &unknown) && e != nil && staysOpen(e.means):
-			return nil, e.err // more than we could say; it is not final
+			return readResponse(ctx, &e.own, false) // more than we could say; it is not final
 		}
 		return nil, rpcError(err)
 	}
@@ -166,7 +165,8 @@ type ended struct {
 	response connect.AnyResponse
 	err      error
 	info     *callInfo
-	means    claim.Outcome // what it was taken for
+	means    claim.Outcome  // what it was taken for
+	own      claim.Response // what a caller reads of err, whether it is kept or not
 }
 
 // callInfo is where a procedure without Request and Response puts its headers. connect's own is read
@@ -179,6 +179,10 @@ type callInfo struct {
 
 func (i *callInfo) ResponseHeader() http.Header  { return i.header }
 func (i *callInfo) ResponseTrailer() http.Header { return i.trailer }
+
+func (i *callInfo) kept() []claim.HeaderField {
+	return append(keep(ofHeader, i.header), keep(ofTrailer, i.trailer)...)
+}
 
 // within returns ctx with i in the place of connect's.
 func (i *callInfo) within(ctx context.Context) context.Context {
@@ -210,7 +214,6 @@ type wireError struct {
 	Code    connect.Code `json:"code"`
 	Message string       `json:"message"`
 	Details []wireDetail `json:"details,omitempty"`
-	Meta    http.Header  `json:"meta,omitempty"`
 }
 
 type wireDetail struct {
@@ -221,9 +224,9 @@ type wireDetail struct {
 const (
 	typeMessage = "application/proto"
 	typeError   = "application/vnd.homeward.rpc-error+json"
-	// ofHeader and ofTrailer begin the names of a response's headers and trailers, ofMessage is the
-	// name of its message's type.
-	ofHeader, ofTrailer, ofMessage = "h-", "t-", "message"
+	// ofHeader, ofTrailer and ofMeta begin the names of a response's headers and trailers and of an
+	// error's Meta, ofMessage is the name of a message's type.
+	ofHeader, ofTrailer, ofMeta, ofMessage = "h-", "t-", "m-", "message"
 )
 
 // codes of errors that are a no. Any other is unknown.
@@ -240,7 +243,8 @@ func (e *ended) outcome(ctx context.Context, c *call) (claim.Outcome, error) {
 		return &claim.Done{Response: r}, err
 	}
 	code := connect.CodeOf(e.err)
-	r, err := storedError(e.err)
+	r, err := storedError(e.err, e.info)
+	e.own = r
 	reason := "code_" + code.String()
 	refused, released := slices.Contains(refusals, code), slices.Contains(releases, code)
 	switch {
@@ -255,12 +259,6 @@ func (e *ended) outcome(ctx context.Context, c *call) (claim.Outcome, error) {
 	default:
 		return &claim.Unknown{Reason: reason, GiveUp: &claim.GivenUp{Response: r}}, err
 	}
-}
-
-// prefixed are headers with what begins their stored names.
-type prefixed struct {
-	prefix string
-	header http.Header
 }
 
 func storedMessage(response connect.AnyResponse, info *callInfo) (claim.Response, error) {
@@ -278,30 +276,21 @@ func storedMessage(response connect.AnyResponse, info *callInfo) (claim.Response
 	}
 	r.Body = body
 	r.Header = append(r.Header, claim.HeaderField{Name: ofMessage, Value: string(message.ProtoReflect().Descriptor().FullName())})
-	headers := []prefixed{{ofHeader, response.Header()}, {ofTrailer, response.Trailer()}, {ofHeader, info.header}, {ofTrailer, info.trailer}}
-	for _, of := range headers {
-		for name, values := range of.header {
-			if slices.Contains(dropped, http.CanonicalHeaderKey(name)) {
-				continue
-			}
-			for _, v := range values {
-				r.Header = append(r.Header, claim.HeaderField{Name: of.prefix + name, Value: v})
-			}
-		}
-	}
-	slices.SortStableFunc(r.Header, func(a, b claim.HeaderField) int { return cmp.Compare(a.Name, b.Name) })
+	r.Header = append(r.Header, slices.Concat(keep(ofHeader, response.Header()), keep(ofTrailer, response.Trailer()), info.kept())...)
 	return r, nil
 }
 
-func storedError(failed error) (claim.Response, error) {
+func storedError(failed error, info *callInfo) (claim.Response, error) {
 	e := wireError{Code: connect.CodeOf(failed), Message: failed.Error()}
+	var meta []claim.HeaderField
 	if rich := (*connect.Error)(nil); errors.As(failed, &rich) {
-		e.Message, e.Meta = rich.Message(), rich.Meta()
+		e.Message = rich.Message()
+		meta = keep(ofMeta, rich.Meta())
 		for _, d := range rich.Details() {
 			e.Details = append(e.Details, wireDetail{d.Type(), d.Bytes()})
 		}
 	}
-	r := claim.Response{Status: statusRefused, Header: []claim.HeaderField{{Name: "Content-Type", Value: typeError}}}
+	r := claim.Response{Status: statusRefused, Header: slices.Concat([]claim.HeaderField{{Name: "Content-Type", Value: typeError}}, meta, info.kept())}
 	body, err := json.Marshal(e)
 	if err == nil && len(body) > maxReply {
 		body, err = json.Marshal(wireError{Code: e.Code, Message: "the error was too long to be kept"})
@@ -310,8 +299,17 @@ func storedError(failed error) (claim.Response, error) {
 	return r, err
 }
 
+// addKept adds to h what r has kept under names with that prefix.
+func addKept(h http.Header, prefix string, r *claim.Response) {
+	for _, f := range r.Header {
+		if name, ok := strings.CutPrefix(f.Name, prefix); ok {
+			h.Add(name, f.Value)
+		}
+	}
+}
+
 // readResponse undoes storedMessage and storedError. A claim that stayed unknown has neither.
-func readResponse(r *claim.Response, replayed bool) (connect.AnyResponse, error) {
+func readResponse(ctx context.Context, r *claim.Response, replayed bool) (connect.AnyResponse, error) {
 	switch r.Field("Content-Type") {
 	case typeMessage:
 		kind, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(r.Field(ofMessage)))
@@ -323,14 +321,8 @@ func readResponse(r *claim.Response, replayed bool) (connect.AnyResponse, error)
 			return nil, connect.NewError(connect.CodeDataLoss, fmt.Errorf("homeward: the reply that is kept cannot be read: %w", err))
 		}
 		response := connect.NewResponse(message)
-		for _, f := range r.Header {
-			switch {
-			case len(f.Name) > len(ofHeader) && f.Name[:len(ofHeader)] == ofHeader:
-				response.Header().Add(f.Name[len(ofHeader):], f.Value)
-			case len(f.Name) > len(ofTrailer) && f.Name[:len(ofTrailer)] == ofTrailer:
-				response.Trailer().Add(f.Name[len(ofTrailer):], f.Value)
-			}
-		}
+		addKept(response.Header(), ofHeader, r)
+		addKept(response.Trailer(), ofTrailer, r)
 		if replayed {
 			response.Header().Set(replayedHeader, "true")
 		}
@@ -341,7 +333,11 @@ func readResponse(r *claim.Response, replayed bool) (connect.AnyResponse, error)
 			return nil, connect.NewError(connect.CodeDataLoss, fmt.Errorf("homeward: the error that is kept cannot be read: %w", err))
 		}
 		failed := connect.NewError(e.Code, errors.New(e.Message))
-		maps.Copy(failed.Meta(), e.Meta)
+		addKept(failed.Meta(), ofMeta, r)
+		if info, ok := connect.CallInfoForHandlerContext(ctx); ok { // which connect sends beside an error
+			addKept(info.ResponseHeader(), ofHeader, r)
+			addKept(info.ResponseTrailer(), ofTrailer, r)
+		}
 		for _, d := range e.Details {
 			detail, err := connect.NewErrorDetail(&anypb.Any{TypeUrl: "type.googleapis.com/" + d.Type, Value: d.Value})
 			if err == nil {

@@ -299,3 +299,39 @@ func TestAProcedureGoesOn(t *testing.T) {
 	close(answered)
 	gone.Wait()
 }
+
+// An error's headers are those that its retries read.
+func TestHeadersOfErrors(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()))
+	for name, code := range map[string]connect.Code{"no": connect.CodeNotFound, "unknown": connect.CodeInternal} {
+		mux := http.NewServeMux()
+		mux.Handle(simple, connect.NewUnaryHandlerSimple(simple, func(ctx context.Context, r *text) (*text, error) {
+			info, _ := connect.CallInfoForHandlerContext(ctx)
+			info.ResponseHeader().Set("Order", "7")
+			info.ResponseHeader().Set("Set-Cookie", "s=1")
+			info.ResponseTrailer().Set("Cost", "2")
+			failed := connect.NewError(code, errors.New("no"))
+			failed.Meta().Set("Set-Cookie", "s=2")
+			failed.Meta().Set("Hint", "x")
+			return nil, failed
+		}, connect.WithInterceptors(h.Interceptor())))
+		o := &orders{Server: httptest.NewUnstartedServer(mux)}
+		o.EnableHTTP2 = true
+		o.StartTLS()
+		for protocol, options := range map[string][]connect.ClientOption{"connect": nil, "grpc": {connect.WithGRPC()}} {
+			for range 2 {
+				_, err := o.ask(t, simple, "v", key(name+protocol), options...)
+				var failed *connect.Error
+				require.ErrorAs(t, err, &failed)
+				require.Equal(t, code, failed.Code())
+				require.Equal(t, []string{"7"}, failed.Meta()["Order"], protocol)
+				require.Equal(t, []string{"x"}, failed.Meta()["Hint"], protocol)
+				require.Empty(t, failed.Meta()["Set-Cookie"], protocol)
+				if protocol == "grpc" {
+					require.Equal(t, []string{"2"}, failed.Meta()["Cost"])
+				}
+			}
+		}
+		o.Close()
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -392,16 +393,25 @@ func (w *recorder) response() (r claim.Response, err error) {
 	if len(r.Body) > 0 && from.Get("Content-Type") == "" { // as net/http does
 		from.Set("Content-Type", http.DetectContentType(r.Body))
 	}
-	for name, values := range from {
-		if slices.Contains(dropped, name) || strings.HasPrefix(name, http.TrailerPrefix) || w.long && strings.HasPrefix(name, "Content-") {
+	r.Header = keep("", from)
+	if w.long { // they are of the body
+		r.Header = slices.DeleteFunc(r.Header, func(f claim.HeaderField) bool { return strings.HasPrefix(f.Name, "Content-") })
+	}
+	return r, err
+}
+
+// keep returns those of h that each retry gets, by name, which begin with prefix.
+func keep(prefix string, h http.Header) (kept []claim.HeaderField) {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		canonical := http.CanonicalHeaderKey(name)
+		if slices.Contains(dropped, canonical) || strings.HasPrefix(canonical, http.TrailerPrefix) {
 			continue
 		}
-		for _, v := range values {
-			r.Header = append(r.Header, claim.HeaderField{Name: name, Value: v})
+		for _, v := range h[name] {
+			kept = append(kept, claim.HeaderField{Name: prefix + canonical, Value: v})
 		}
 	}
-	slices.SortStableFunc(r.Header, func(a, b claim.HeaderField) int { return cmp.Compare(a.Name, b.Name) })
-	return r, err
+	return kept
 }
 
 // errStatus: net/http would send it, and no caller could read it.
