@@ -24,7 +24,8 @@ import (
 type InterceptorOption func(*interceptor)
 
 // CallerOf names whose key an RPC carries, from who is logged in, as [TenantOf] does. Without it, and
-// where it returns "", all callers share their keys, and a retry must carry the same Authorization.
+// where it returns "", all callers share their keys, and a retry must carry the same Authorization:
+// with a renewed or a corrected one it is failed_precondition, also after unauthenticated.
 func CallerOf(of func(context.Context, connect.AnyRequest) string) InterceptorOption {
 	return func(i *interceptor) { i.tenant = of }
 }

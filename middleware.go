@@ -28,8 +28,10 @@ import (
 type MiddlewareOption func(*guarded)
 
 // TenantOf names whose key a request carries, from who is logged in: not from a header that anybody
-// may send. of may read the body. Without it, and where it returns "", all callers share their keys, and a retry must carry
-// the same Authorization.
+// may send. of may read the body. Without it, and where it returns
+// "", all callers share their keys, and a retry must carry the same Authorization: with a renewed or a
+// corrected one it is another request, which is refused with 422, also after a 401. Otherwise a renewed
+// token would run the handler twice.
 func TenantOf(of func(*http.Request) string) MiddlewareOption {
 	return func(g *guarded) { g.tenant = of }
 }
@@ -53,7 +55,8 @@ const maxBody = 1 << 20
 //
 //	2xx, 3xx              done: replayed
 //	4xx                   refused: replayed
-//	401, 403, 429         released: the next request runs the handler again
+//	401, 403, 429         released: the next request runs the handler again, if it is the same to
+//	                      Homeward, see TenantOf
 //	5xx, 408, 499         unknown: replayed, or, of a RepeatableHandler, sent, and the next request runs
 //	                      the handler again
 //	above 599, a panic,   unknown: as a 5xx, but what is sent is our own 503

@@ -518,3 +518,25 @@ func TestATenantInTheBody(t *testing.T) {
 		require.Equal(t, strings.TrimPrefix(body, "who=")+" "+body, a.body)
 	}
 }
+
+// Credentials belong to a request without a tenant: with renewed ones it is another, and does not run.
+func TestCredentialsPutRight(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()), quick)
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer right" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}
+	s := serve(t, h, handler)
+	require.Equal(t, 401, s.ask(t, "POST", "/v1/orders", "k", "{}", "Authorization", "Bearer old").status)
+	a := s.ask(t, "POST", "/v1/orders", "k", "{}", "Authorization", "Bearer right")
+	require.Equal(t, 422, a.status)
+	require.Contains(t, a.body, "other credentials")
+	require.Equal(t, 200, s.ask(t, "POST", "/v1/orders", "new", "{}", "Authorization", "Bearer right").status)
+
+	s = serve(t, h, handler, TenantOf(func(*http.Request) string { return "acme" }))
+	require.Equal(t, 401, s.ask(t, "POST", "/v1/orders", "k", "{}", "Authorization", "Bearer old").status)
+	require.Eventually(t, func() bool {
+		return s.ask(t, "POST", "/v1/orders", "k", "{}", "Authorization", "Bearer right").status == 200
+	}, 20*time.Second, 5*time.Millisecond)
+}
