@@ -14,6 +14,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,10 @@ func RepeatableHandler() MiddlewareOption { return func(g *guarded) { g.repeatab
 // KeyRequired refuses a POST or PATCH without an Idempotency-Key with 400. Otherwise it passes.
 func KeyRequired() MiddlewareOption { return func(g *guarded) { g.required = true } }
 
+// HandlerName tells a handler from others of the same store that are asked for by the same path, as on
+// two hosts of one program: under one key they are two requests.
+func HandlerName(name string) MiddlewareOption { return func(g *guarded) { g.name = name + " " } }
+
 // maxBody is the longest body of a guarded request, in bytes: it is read before anything is done.
 const maxBody = 1 << 20
 
@@ -50,6 +55,10 @@ const maxBody = 1 << 20
 // first reply to every retry, with Idempotent-Replayed: true. Other requests pass untouched.
 //
 //	mux.Handle("POST /v1/orders", h.Middleware(orders))
+//
+// Requests are the same if method, path, query, body (JSON by its meaning), Content-Type and
+// Content-Encoding are. The path is the one that the caller asked for, whatever http.StripPrefix
+// left of it. The host does not count, so that a retry may go to another region's.
 //
 // A reply's status says what it means:
 //
@@ -90,6 +99,7 @@ func (h *Homeward) Middleware(next http.Handler, options ...MiddlewareOption) ht
 type guarded struct {
 	*Homeward
 	next                 http.Handler
+	name                 string // before the path, with a space, which no path has
 	tenant               func(*http.Request) string
 	repeatable, required bool
 }
@@ -140,7 +150,7 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = withBody(r.WithContext(r.Context()), body)
-	op := Op{Key: key, Name: r.URL.EscapedPath(), Repeatable: g.repeatable}
+	op := Op{Key: key, Name: g.name + pathOf(r), Repeatable: g.repeatable}
 	credentials := strings.Join(r.Header["Authorization"], ",")
 	if g.tenant != nil {
 		op.Tenant = g.tenant(r) // it may read the body
@@ -183,6 +193,14 @@ func (g *guarded) fail(w http.ResponseWriter, r *http.Request, err error) {
 		g.c.log.ErrorContext(r.Context(), "a guarded request failed unexpectedly", "path", r.URL.Path, "error", err)
 	}
 	refuse(w, p)
+}
+
+// pathOf is the path that the caller asked for. What is mounted under a prefix has it cut off in r.URL.
+func pathOf(r *http.Request) string {
+	if asked, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		return asked.EscapedPath()
+	}
+	return r.URL.EscapedPath() // no server read it
 }
 
 // errBodyRead: with nothing of their bodies left, two different requests would be one.

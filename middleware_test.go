@@ -540,3 +540,28 @@ func TestCredentialsPutRight(t *testing.T) {
 		return s.ask(t, "POST", "/v1/orders", "k", "{}", "Authorization", "Bearer right").status == 200
 	}, 20*time.Second, 5*time.Millisecond)
 }
+
+// Handlers of one store are told apart by the path that the caller asked for, and by their names.
+func TestMounts(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()))
+	say := func(what string, options ...MiddlewareOption) http.Handler {
+		return h.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, what) }), options...)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/a/", http.StripPrefix("/a", say("a")))
+	mux.Handle("/b/", http.StripPrefix("/b", say("b")))
+	mux.Handle("shop.example/c/", say("shop", HandlerName("shop")))
+	mux.Handle("/c/", say("other"))
+	s := &served{Server: httptest.NewServer(mux)}
+	defer s.Close()
+	require.Equal(t, "a", s.ask(t, "POST", "/a/v1/orders", "k", "{}").body)
+	require.Equal(t, 422, s.ask(t, "POST", "/b/v1/orders", "k", "{}").status)
+	require.Equal(t, "other", s.ask(t, "POST", "/c/v1/orders", "k2", "{}").body)
+	req := httptest.NewRequest("POST", "/c/v1/orders", strings.NewReader("{}"))
+	req.Host = "shop.example"
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", "k2")
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, req)
+	require.Equal(t, 422, w.Code)
+}
