@@ -320,3 +320,43 @@ func TestATransactionNeedsADatabase(t *testing.T) {
 	_, err := h.DoTx(t.Context(), nil, Op{Key: "k"}, nil)
 	require.ErrorContains(t, err, "open Postgres or Cockroach")
 }
+
+// buyOn is one transaction on a connection.
+func (s *shop) buyOn(ctx context.Context, conn *pgx.Conn, key string) (reply Reply, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		reply, err = s.h.DoTx(ctx, tx, Op{Tenant: "acme", Key: key}, s.order)
+		return err
+	})
+	return reply, err
+}
+
+func dial(t *testing.T, config *pgx.ConnConfig) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
+	return conn
+}
+
+// How the program's connection sends its own statements is its own affair.
+func TestATransactionInEachMode(t *testing.T) {
+	url := database(t)
+	s := newShop(t, url)
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		config, err := pgx.ParseConfig(url)
+		require.NoError(t, err)
+		config.DefaultQueryExecMode, config.StatementCacheCapacity, config.DescriptionCacheCapacity = mode, 8, 0
+		if mode == pgx.QueryExecModeCacheDescribe {
+			config.DescriptionCacheCapacity = 8
+		}
+		conn := dial(t, config)
+		for _, replayed := range []bool{false, true} {
+			r, err := s.buyOn(t.Context(), conn, fmt.Sprintf("mode-%d", mode))
+			require.NoError(t, err, mode)
+			require.Equal(t, replayed, r.Replayed, mode)
+		}
+	}
+}

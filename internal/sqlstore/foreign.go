@@ -71,9 +71,21 @@ func (db *DB) tryIn(ctx context.Context, tx pgx.Tx, sql string, bound []any, rea
 			return failed(err)
 		}
 	}
-	if err := query(ctx, tx, sql, bound, read); err != nil || db.searchPath == "" {
+	if err := query(ctx, tx, sql, described(bound), read); err != nil || db.searchPath == "" {
 		return failed(err)
 	}
 	_, err := tx.Exec(ctx, "SELECT set_config('search_path', $1, true)", own)
 	return failed(err)
+}
+
+// described lets the database say what the arguments of a statement are, whatever the mode of the
+// connection is: pgx cannot guess that of arrays. It leaves no statement in the program's session.
+func described(bound []any) []any {
+	switch bound[0] {
+	case pgx.QueryExecModeSimpleProtocol: // of CockroachDB, and without arrays
+		return bound
+	case pgx.QueryExecModeCacheDescribe:
+		bound = bound[1:]
+	}
+	return append([]any{pgx.QueryExecModeDescribeExec}, bound...)
 }
