@@ -360,3 +360,19 @@ func TestATransactionInEachMode(t *testing.T) {
 		}
 	}
 }
+
+// A temporary table of the program hides none of ours.
+func TestATransactionWithTemporaryTables(t *testing.T) {
+	url := database(t)
+	s := newShop(t, url)
+	config, err := pgx.ParseConfig(url)
+	require.NoError(t, err)
+	conn := dial(t, config)
+	_, err = conn.Exec(t.Context(), "CREATE TEMP TABLE pins (id int); CREATE TEMP TABLE claims (id int); CREATE TEMP TABLE audit (id int)")
+	require.NoError(t, err)
+	for _, replayed := range []bool{false, true} {
+		r, err := s.buyOn(t.Context(), conn, "temporary")
+		require.NoError(t, err)
+		require.Equal(t, replayed, r.Replayed)
+	}
+}

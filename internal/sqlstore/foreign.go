@@ -66,7 +66,11 @@ func (db *DB) tryIn(ctx context.Context, tx pgx.Tx, sql string, bound []any, rea
 	var own string
 	if db.searchPath != "" {
 		// A list of a select is evaluated from the left.
-		err := tx.QueryRow(ctx, "SELECT current_setting('search_path'), set_config('search_path', $1, true)", db.searchPath).Scan(&own, nil)
+		path := db.searchPath
+		if !db.dialect.cockroach {
+			path += ", pg_temp" // which is else the first: a temporary table of the program would hide ours
+		}
+		err := tx.QueryRow(ctx, "SELECT current_setting('search_path'), set_config('search_path', $1, true)", path).Scan(&own, nil)
 		if err != nil {
 			return failed(err)
 		}
