@@ -15,7 +15,8 @@ import (
 
 // DoTx runs fn in tx, or returns what it did before. The claim, what fn writes, and the reply that fn
 // returns commit with tx, together or not at all: so the work is done once for each key, and not at
-// most once. tx must be of the database of [Postgres] or [Cockroach].
+// most once. tx must be of the database of [Postgres] or [Cockroach], in any mode of pgx, and its role
+// needs USAGE of the schema "homeward" and SELECT, INSERT, UPDATE on its tables.
 //
 // fn gets a savepoint within tx. Its error is returned as it is, and takes back what it wrote, and the
 // claim; the rest of tx goes on. A refusal that retries shall read again is a reply, with tx committed.
@@ -23,7 +24,8 @@ import (
 // A twin in another transaction waits for the end of this one, as long as its ctx and its session
 // allow, and then reads the reply. The errors are those of Do. One that wraps the database's, and any
 // of the caller's COMMIT, end the transaction: run it again from its beginning, which reads the reply
-// if the commit was done after all. crdbpgx.ExecuteTx and its like do that for SQLSTATE 40001, which
+// if the commit was done after all. If the error is not claim.ErrUnavailable, too, the database
+// refuses a claim, as in a transaction that is read-only, and the error says what to do. crdbpgx.ExecuteTx and its like do that for SQLSTATE 40001, which
 // is how CockroachDB, and PostgreSQL above READ COMMITTED, end one of two twins.
 func (h *Homeward) DoTx(ctx context.Context, tx pgx.Tx, op Op, fn func(tx pgx.Tx) ([]byte, error)) (reply Reply, err error) {
 	if h.rows.sql == nil {

@@ -376,3 +376,49 @@ func TestATransactionWithTemporaryTables(t *testing.T) {
 		require.Equal(t, replayed, r.Replayed)
 	}
 }
+
+// What the database refuses a transaction is no outage: to ask again changes nothing.
+func TestWhatATransactionMayNotDo(t *testing.T) {
+	url := database(t)
+	s := newShop(t, url)
+	ctx := t.Context()
+	buy := func(key string, options pgx.TxOptions, before string) error {
+		return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, before)
+			require.NoError(t, err)
+			_, err = s.h.DoTx(ctx, tx, Op{Tenant: "acme", Key: key}, func(pgx.Tx) ([]byte, error) { return nil, nil })
+			return err
+		})
+	}
+	refused := func(err error, code string) {
+		t.Helper()
+		var state interface{ SQLState() string }
+		require.ErrorAs(t, err, &state)
+		require.Equal(t, code, state.SQLState())
+		require.NotErrorIs(t, err, claim.ErrUnavailable)
+		require.NotContains(t, err.Error(), "\n")
+	}
+	_, err := s.pool.Exec(ctx, "CREATE ROLE clerk")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := s.pool.Exec(context.Background(), "DROP OWNED BY clerk; DROP ROLE clerk")
+		require.NoError(t, err)
+	})
+	const asClerk = "SET LOCAL ROLE clerk"
+	err = buy("clerk", pgx.TxOptions{}, asClerk)
+	refused(err, "42P01")
+	require.ErrorContains(t, err, "the role of this transaction may not use schema homeward; GRANT USAGE ON SCHEMA homeward")
+	_, err = s.pool.Exec(ctx, "GRANT USAGE ON SCHEMA homeward TO clerk")
+	require.NoError(t, err)
+	err = buy("clerk", pgx.TxOptions{}, asClerk)
+	refused(err, "42501")
+	require.ErrorContains(t, err, "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA homeward")
+	_, err = s.pool.Exec(ctx, "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA homeward TO clerk")
+	require.NoError(t, err)
+	require.NoError(t, buy("clerk", pgx.TxOptions{}, asClerk), "these are all that it needs")
+	require.NoError(t, buy("clerk", pgx.TxOptions{}, asClerk))
+
+	err = buy("reader", pgx.TxOptions{AccessMode: pgx.ReadOnly}, "SELECT 1")
+	refused(err, "25006")
+	require.ErrorContains(t, err, "begin one that writes")
+}

@@ -41,7 +41,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	for look := range maxLooks {
 		got, err := v.begin(ctx, create, look == 0)
 		switch {
-		case hasCode(err, codeUnique):
+		case hasCode(err, codeUnique) && !errors.Is(err, ErrTransaction):
 			continue // a concurrent arrival commits our minted id: read again
 		case err != nil:
 			return claim.Begun{}, err

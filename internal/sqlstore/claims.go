@@ -172,7 +172,7 @@ func restless(key claim.Key) error {
 // mistake, which a migration or a grant may end.
 func claimError(name string, err error) error {
 	switch {
-	case err == nil, errors.Is(err, claim.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, errors.Is(err, claim.ErrUnavailable), errors.Is(err, ErrTransaction), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case hasCode(err, codeInvalidText):
 		return fmt.Errorf("%w: %s: %w", claim.ErrHomeUnreachable, name, &lineError{err})

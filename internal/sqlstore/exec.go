@@ -62,6 +62,7 @@ const (
 	codeNoStatement      = "26000" // the session lost what was prepared: a proxy changed it
 	codeInvalidText      = "22P02" // a region that the database does not have
 	codeReadOnly         = "25006" // the server was demoted since the session began
+	codeNoSchema         = "3F000"
 	codeProtocol         = "08P01" // with "message size": CockroachDB has not read the arguments
 )
 

@@ -1,9 +1,11 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -39,18 +41,32 @@ func foreign(ctx context.Context) (tx pgx.Tx, ok bool) {
 // nothing of it is done.
 var ErrTransaction = errors.New("the transaction has failed")
 
-// transactionError is ErrTransaction with the database's error. It is claim.ErrUnavailable, too, so
-// that no method takes it for a refusal of one row.
+// transactionError is ErrTransaction with the database's error. It is claim.ErrUnavailable, too,
+// unless the database refused the statement: then a transaction that runs again is refused again.
 type transactionError struct {
 	statement string
-	err       error
+	// schema is that of our tables; "": the database's default.
+	schema string
+	err    error
 }
 
 func (e *transactionError) Error() string {
-	return fmt.Sprintf("%s: %s", e.statement, oneLine(e.err))
+	s := fmt.Sprintf("%s: %s", e.statement, oneLine(e.err))
+	schema := cmp.Or(e.schema, "public")
+	switch {
+	case hasCode(e.err, undefinedTable), hasCode(e.err, codeNoSchema), hasCode(e.err, insufficientPrivilege):
+		s += fmt.Sprintf("; the role of this transaction may not use schema %[1]s; GRANT USAGE ON SCHEMA %[1]s and "+
+			"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA %[1]s to it, or begin the transaction in the database that was opened", schema)
+	case hasCode(e.err, codeReadOnly):
+		s += "; a claim is a write, so begin one that writes, on the primary"
+	}
+	return s
 }
 
 func (e *transactionError) Unwrap() []error {
+	if judge(e.err) == refused || hasCode(e.err, codeReadOnly) {
+		return []error{e.err, ErrTransaction}
+	}
 	return []error{e.err, ErrTransaction, claim.ErrUnavailable}
 }
 
@@ -61,7 +77,8 @@ func (db *DB) tryIn(ctx context.Context, tx pgx.Tx, sql string, bound []any, rea
 		if err == nil {
 			return nil
 		}
-		return &transactionError{name, err}
+		first, _, _ := strings.Cut(db.searchPath, ",")
+		return &transactionError{name, first, err}
 	}
 	var own string
 	if db.searchPath != "" {

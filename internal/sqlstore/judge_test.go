@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -61,4 +62,19 @@ func TestAPoolersSessionsAreNamed(t *testing.T) {
 		require.ErrorContains(t, connectError(config, &pgconn.PgError{Code: code, Message: "prepared statement"}), "set pool_mode=session", code)
 	}
 	require.NotContains(t, connectError(config, &pgconn.PgError{Code: "42601", Message: "syntax error"}).Error(), "pool_mode")
+}
+
+// TestWhatARefusalMeansToATransaction: whoever began it runs it again only if that may help.
+func TestWhatARefusalMeansToATransaction(t *testing.T) {
+	for code, again := range map[string]bool{
+		"40001": true, "40P01": true, "55P03": true, "57014": true, "08006": true,
+		"42P01": false, "42501": false, "3F000": false, "25006": false, "23505": false, "22021": false, "22P02": false, "25P02": false,
+	} {
+		err := claimError("settle", &transactionError{statement: "settle", err: &pgconn.PgError{Code: code}})
+		require.Equal(t, again, errors.Is(err, claim.ErrUnavailable), code)
+		require.ErrorIs(t, err, ErrTransaction, code)
+		require.NotErrorIs(t, err, claim.ErrUnstorable, "it is no refusal of one row")
+		require.NotErrorIs(t, err, claim.ErrHomeUnreachable, code)
+		require.True(t, hasCode(err, code))
+	}
 }
