@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/sqlstore"
@@ -52,10 +53,13 @@ func (h *Homeward) DoTx(ctx context.Context, tx pgx.Tx, op Op, fn func(tx pgx.Tx
 			return reply, fmt.Errorf("%w: the key is of a region that this store does not have", claim.ErrUnavailable)
 		}
 	}
-	for range 2 {
+	for range 3 { // a twin's pin, a pin of its own, and one that runs out between the look-up and the step
 		route := claim.Route{Home: home, Stamped: req.Stamp != 0, PinnedAt: pinnedAt, PinHere: pinnedAt.IsZero() && registrar == h.rows.region}
 		reply, err = h.doTx(ctx, tx, req, route, fn)
-		if !errors.Is(err, claim.ErrNeedPin) {
+		switch {
+		case errors.Is(err, errTwin):
+			continue
+		case !errors.Is(err, claim.ErrNeedPin):
 			return reply, err
 		}
 		// The pin is written apart from tx, as that of every key. A transaction that rolls back leaves
@@ -66,10 +70,19 @@ func (h *Homeward) DoTx(ctx context.Context, tx pgx.Tx, op Op, fn func(tx pgx.Tx
 		}
 		home, pinnedAt = pin.Home, pin.CreatedAt
 	}
+	if errors.Is(err, errTwin) {
+		return reply, err
+	}
 	return reply, fmt.Errorf("%w: the home of the key keeps changing", claim.ErrUnavailable)
 }
 
-// doTx is DoTx along one route. ErrNeedPin: it changed nothing.
+// errTwin: a twin committed while its key's rows were written. PostgreSQL then sees the twin's pin by
+// one of two unique indexes, and the statement fails by the other. The savepoint has taken it back.
+var errTwin = fmt.Errorf("%w: a twin of this operation keeps committing", claim.ErrUnavailable)
+
+const codeUnique = "23505"
+
+// doTx is DoTx along one route. ErrNeedPin, errTwin: it changed nothing, and fn did not run.
 func (h *Homeward) doTx(ctx context.Context, tx pgx.Tx, req *claim.Request, route claim.Route, fn func(tx pgx.Tx) ([]byte, error)) (_ Reply, err error) {
 	inner, err := tx.Begin(ctx)
 	if err != nil {
@@ -89,6 +102,9 @@ func (h *Homeward) doTx(ctx context.Context, tx pgx.Tx, req *claim.Request, rout
 		return Reply{}, err
 	}
 	begun, err := h.rows.store.Begin(within, arrival)
+	if state := (*pgconn.PgError)(nil); errors.As(err, &state) && state.Code == codeUnique {
+		return Reply{}, errTwin
+	}
 	if err != nil {
 		return Reply{}, err
 	}

@@ -145,7 +145,10 @@ func mustBegin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 func TestTwinsOfATransaction(t *testing.T) {
 	url := database(t)
 	shops := []*shop{newShop(t, url), newShop(t, url)}
-	for i, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+	levels := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
+	for i := range 10 * len(levels) { // as twins meet at each index of a pin, but seldom at the second
+		level := levels[i%len(levels)]
+		key := fmt.Sprint("twin-", i)
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		bodies := map[string]int{}
@@ -153,7 +156,7 @@ func TestTwinsOfATransaction(t *testing.T) {
 		for n := range twins {
 			wg.Go(func() {
 				for {
-					r, err := shops[n%2].buy(t.Context(), string(level[:4])+"-twin", pgx.TxOptions{IsoLevel: level})
+					r, err := shops[n%2].buy(t.Context(), key, pgx.TxOptions{IsoLevel: level})
 					var state interface{ SQLState() string }
 					if errors.As(err, &state) && state.SQLState() == "40001" && level != pgx.ReadCommitted {
 						continue
