@@ -19,8 +19,8 @@ import (
 // Op is one operation that somebody asks for, perhaps again.
 type Op struct {
 	// Tenant is whose keys these are: an account, a user. Two tenants may use the same key. Usually
-	// who is logged in, never a text that a stranger chooses: each tenant is a row. "": all callers
-	// share their keys.
+	// who is logged in, never a text that a stranger chooses: each tenant is a row. At most 255 bytes
+	// of UTF-8, which do not end in "~test". "": all callers share their keys.
 	Tenant string
 	// Name says what is done. A key that was used for one name is refused for another.
 	Name string
@@ -147,8 +147,8 @@ func (op *Op) operation() string {
 }
 
 const (
-	// anyone is the tenant of operations that name none.
-	anyone = "anyone"
+	// anyone is the tenant of operations that name none. No caller may name it.
+	anyone = "~anyone"
 	// maxTenant is the longest id of a tenant, in bytes: a part of an index's entry, as a key is.
 	maxTenant = 255
 )
@@ -199,8 +199,9 @@ func (op *Op) request(kind, contentType string, canonical []byte) (*claim.Reques
 	switch {
 	case tenant == "":
 		tenant = anyone
-	case len(tenant) > maxTenant || !utf8.ValidString(tenant) || strings.ContainsRune(tenant, 0):
-		return nil, fmt.Errorf("homeward: a tenant must be UTF-8 without zero bytes, of at most %d bytes; pass the id of an account", maxTenant)
+	case len(tenant) > maxTenant || !utf8.ValidString(tenant) || strings.ContainsRune(tenant, 0) || tenant == anyone || !claim.Livemode(tenant):
+		return nil, fmt.Errorf("homeward: a tenant must be UTF-8 without zero bytes, of at most %d bytes, must not end in %s, and not be %s; pass the id of an account",
+			maxTenant, claim.TestTenant(""), anyone)
 	}
 	name := op.Name
 	if name == "" {

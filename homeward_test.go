@@ -678,6 +678,25 @@ func TestAnAbandonedClaimEnds(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnknown)
 }
 
+// Who names no tenant shares no key with a tenant of any name, and what no store takes for a tenant is
+// refused for good.
+func TestTenantsOfOperations(t *testing.T) {
+	onEach(t, func(t *testing.T, h *Homeward) {
+		_, err := h.Do(t.Context(), Op{Key: "k"}, always(Done{Reply: []byte("of nobody")}))
+		require.NoError(t, err)
+		for _, tenant := range []string{"anyone", "nobody", "~", "acme~tests"} {
+			r, err := h.Do(t.Context(), Op{Tenant: tenant, Key: "k"}, always(Done{Reply: []byte(tenant)}))
+			require.NoError(t, err, tenant)
+			require.Equal(t, tenant, string(r.Body))
+		}
+		for _, tenant := range []string{anyone, "acme~test", "~test", "a\x00", "\xff", strings.Repeat("a", maxTenant+1)} {
+			_, err := h.Do(t.Context(), Op{Tenant: tenant, Key: "k"}, never(t))
+			require.ErrorContains(t, err, "a tenant must", tenant)
+			require.NotErrorIs(t, err, claim.ErrUnavailable)
+		}
+	})
+}
+
 // Nothing of a request is stored but a hash.
 func TestNoRequestIsStored(t *testing.T) {
 	url := database(t)
