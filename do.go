@@ -67,7 +67,7 @@ type (
 		Reason string
 	}
 	// Released: the work was not done, and the next call may try again: from a second later on, as
-	// calls that are under way share this reply. The twentieth release of a key is Refused.
+	// calls that are under way share this reply.
 	Released struct {
 		Reply  []byte
 		Reason string

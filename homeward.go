@@ -145,12 +145,17 @@ func Logger(l *slog.Logger) Option { return func(s *settings) { s.log = l } }
 // maxReply is the longest reply that is kept, in bytes: it is a part of the claim's row.
 const maxReply = 1 << 20
 
+// maxGenerations is how often a key is released before its last refusal stays, as with the gateway: a
+// caller who is told to slow down, or that a password is wrong, may ask for as long as the key lives.
+const maxGenerations = 1 << 20
+
 // policy is that of all programs on a store, as [claim.Policy] demands.
 func (s *settings) policyOf(store *Store) claim.Policy {
 	p := claim.DefaultPolicy()
 	p.ClockOffset = store.clockOffset
 	// An unknown that has an answer for it is the last one: see stayedUnknown.
 	p.MaxUnknowns = 1
+	p.MaxGenerations = maxGenerations
 	p.InlineBody = maxReply + 1<<10
 	if s.policy != nil {
 		s.policy(&p)

@@ -697,6 +697,27 @@ func TestTenantsOfOperations(t *testing.T) {
 	})
 }
 
+// A key that was released again and again is still released.
+func TestAKeyIsReleasedOften(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()), quick, func(s *settings) {
+		policy := s.policy
+		s.policy = func(p *claim.Policy) { policy(p); p.DeclinePause = 0 }
+	})
+	var runs int
+	require.Eventually(t, func() bool { // a call that is under way in the millisecond of a release shares it
+		r, err := h.Do(t.Context(), Op{Key: "k"}, func(_ context.Context, a Attempt) Outcome {
+			runs = a.Number
+			if runs > 2*int(claim.DefaultPolicy().MaxGenerations) {
+				return Done{}
+			}
+			return Released{}
+		})
+		require.NoError(t, err)
+		require.Contains(t, []State{StateReleased, StateDone}, r.State)
+		return r.State == StateDone
+	}, 30*time.Second, time.Millisecond)
+}
+
 // Nothing of a request is stored but a hash.
 func TestNoRequestIsStored(t *testing.T) {
 	url := database(t)
