@@ -19,7 +19,7 @@ import (
 // most once. tx must be of the database of [Postgres] or [Cockroach], in any mode of pgx, and its role
 // needs USAGE of the schema "homeward" and SELECT, INSERT, UPDATE on its tables.
 //
-// fn gets a savepoint within tx. Its error is returned as it is, and takes back what it wrote, and the
+// fn gets a savepoint within tx, which it cannot commit or roll back. Its error is returned as it is, and takes back what it wrote, and the
 // claim; the rest of tx goes on. A refusal that retries shall read again is a reply, with tx committed.
 //
 // A twin in another transaction waits for the end of this one, as long as its ctx and its session
@@ -122,7 +122,7 @@ func (h *Homeward) doTx(ctx context.Context, tx pgx.Tx, req *claim.Request, rout
 	default: // a claim of this very transaction
 		return Reply{}, &claim.InUseError{RetryAfter: h.policy.WaitMax}
 	}
-	body, err := fn(inner)
+	body, err := fn(savepoint{inner})
 	if err != nil {
 		return Reply{}, err
 	}
@@ -142,6 +142,14 @@ func (h *Homeward) doTx(ctx context.Context, tx pgx.Tx, req *claim.Request, rout
 	kept = true
 	return Reply{State: StateDone, Body: body, FirstUse: settled.FirstUse, ExpiresAt: settled.ExpiresAt(&h.policy, settled.SettledAt)}, nil
 }
+
+// savepoint is one as its function gets it.
+type savepoint struct{ pgx.Tx }
+
+var errNotYours = errors.New("homeward: the function of DoTx does not end its transaction; return nil to keep what it wrote, and return an error to take back")
+
+func (savepoint) Commit(context.Context) error   { return errNotYours }
+func (savepoint) Rollback(context.Context) error { return errNotYours }
 
 // arrival is req as a claim in a transaction gets it. No lease of it counts: nobody else sees the claim
 // before it is final.

@@ -425,3 +425,30 @@ func TestWhatATransactionMayNotDo(t *testing.T) {
 	refused(err, "25006")
 	require.ErrorContains(t, err, "begin one that writes")
 }
+
+// The savepoint is not the function's to end.
+func TestAFunctionCannotEndItsTransaction(t *testing.T) {
+	s := newShop(t, database(t))
+	ctx := t.Context()
+	for name, end := range map[string]func(pgx.Tx) error{
+		"commit": func(tx pgx.Tx) error { return tx.Commit(ctx) }, "rollback": func(tx pgx.Tx) error { return tx.Rollback(ctx) },
+	} {
+		before := s.orders(t)
+		tx := mustBegin(t, s.pool)
+		reply, err := s.h.DoTx(ctx, tx, Op{Tenant: "acme", Key: name}, func(tx pgx.Tx) ([]byte, error) {
+			require.ErrorContains(t, end(tx), "return an error to take back", name)
+			var body []byte
+			err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) { // its own savepoints are
+				body, err = s.order(tx)
+				return err
+			})
+			return body, err
+		})
+		require.NoError(t, err, name)
+		require.NoError(t, tx.Commit(ctx))
+		require.Equal(t, before+1, s.orders(t))
+		again, err := s.buy(ctx, name, pgx.TxOptions{})
+		require.NoError(t, err)
+		require.Equal(t, reply.Body, again.Body)
+	}
+}
