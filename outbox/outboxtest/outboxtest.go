@@ -412,7 +412,9 @@ var queueTests = []test{
 		require.Equal(w, []int{3, 3, 0}, []int{d.Pending, d.Due, d.Parked})
 		oldest := d.OldestDue
 		m := w.takeDue(1)[0]
-		require.False(w, oldest.Before(m.CreatedAt.Add(w.Delay)))
+		if w.Exact { // elsewhere due may be a node's time, and the row be written a moment later
+			require.False(w, oldest.Before(m.CreatedAt.Add(w.Delay)))
+		}
 		require.NoError(w, w.at().Park(w.ctx, w.home, m.Hold(), "no"))
 		d = w.depth()
 		require.Equal(w, []int{2, 2, 1}, []int{d.Pending, d.Due, d.Parked})
