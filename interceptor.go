@@ -57,6 +57,9 @@ func RepeatableProcedure(names ...string) InterceptorOption {
 // A refusal or release that is returned when the context has ended is as a panic. An outcome that
 // could not be recorded is not returned: its caller gets our own unknown.
 //
+// In an attempt of the same key and caller, as of a Middleware around it, a call passes: it is guarded
+// already.
+//
 // A stream is no one reply. One with an Idempotency-Key is refused with invalid_argument before its
 // handler runs, as it would not be guarded.
 //
@@ -123,6 +126,9 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		credentials := r.Header().Values("Authorization")
 		if i.tenant != nil {
 			op.Tenant = i.tenant(ctx, r)
+		}
+		if inAttempt(ctx, &op) {
+			return next(ctx, r)
 		}
 		if op.Tenant != "" {
 			credentials = nil // they may be renewed between two tries

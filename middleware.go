@@ -83,6 +83,9 @@ const maxBody = 1 << 20
 // Put Middleware outside whatever reads the body, as FormValue does, and inside what authenticates. A
 // request whose body was read before is refused with 500, and an error in the log.
 //
+// In an attempt of the same key and tenant, as of another Middleware around it, a request passes: it is
+// guarded already. For work of its own under Do or DoTx a handler derives a key from [Attempt].ID.
+//
 // A caller who hangs up does not end the handler. The context of its request ends when the lease of
 // its claim does, after three minutes at most. Everything that Middleware answers by itself is
 // application/problem+json, with the member "error" of docs/ERRORS.md, and "retry" and Retry-After
@@ -155,6 +158,10 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.tenant != nil {
 		op.Tenant = g.tenant(r) // it may read the body
 	}
+	if inAttempt(r.Context(), &op) {
+		g.next.ServeHTTP(w, r)
+		return
+	}
 	if op.Tenant != "" {
 		credentials = "" // they may be renewed between two tries
 	}
@@ -184,6 +191,14 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		g.fail(w, r, err)
 	}
+}
+
+// inAttempt reports whether ctx is in an attempt of op's key already. What waited for that would wait for
+// itself.
+func inAttempt(ctx context.Context, op *Op) bool {
+	c, _ := ctx.Value(callKey{}).(*call)
+	_, in := AttemptOf(ctx)
+	return in && c != nil && c.op.Tenant == op.Tenant && c.op.Key == op.Key
 }
 
 // fail refuses a request. What is the program's fault is in its log.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -564,4 +565,35 @@ func TestMounts(t *testing.T) {
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, req)
 	require.Equal(t, 422, w.Code)
+}
+
+// What is in an attempt of a key is guarded already.
+func TestGuardedTwice(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()))
+	var runs atomic.Int32
+	s := &served{Server: httptest.NewServer(h.Middleware(h.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		_, _ = io.Copy(w, r.Body)
+	}))))}
+	defer s.Close()
+	for range 2 {
+		a := s.ask(t, "POST", "/v1/orders", "k", "{}")
+		require.Equal(t, 200, a.status)
+		require.Equal(t, "{}", a.body)
+	}
+	require.EqualValues(t, 1, runs.Load())
+
+	guard := connect.WithInterceptors(h.Interceptor())
+	rpc := connect.NewUnaryHandlerSimple(simple, func(_ context.Context, r *text) (*text, error) {
+		runs.Add(1)
+		return r, nil
+	}, guard, guard)
+	s = &served{Server: httptest.NewServer(h.Middleware(rpc))}
+	defer s.Close()
+	for range 2 {
+		a := s.ask(t, "POST", simple, "rpc", `"v"`)
+		require.Equal(t, 200, a.status)
+		require.Equal(t, `"v"`, a.body)
+	}
+	require.EqualValues(t, 2, runs.Load())
 }
