@@ -142,7 +142,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		req, err := op.request("RPC", "", identity)
 		if err != nil {
-			return nil, rpcError(err)
+			return nil, i.fail(ctx, r, err)
 		}
 		var mine atomic.Pointer[ended]
 		c := &call{op: &op}
@@ -163,8 +163,17 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		case errors.As(err, &unknown) && e != nil && staysOpen(e.means):
 			return readResponse(ctx, &e.own, false) // more than we could say; it is not final
 		}
-		return nil, rpcError(err)
+		return nil, i.fail(ctx, r, err)
 	}
+}
+
+// fail is what a caller gets of err. What is the program's fault is in its log.
+func (i *interceptor) fail(ctx context.Context, r connect.AnyRequest, err error) error {
+	failed := rpcError(err)
+	if connect.CodeOf(failed) == connect.CodeInternal {
+		i.c.log.ErrorContext(ctx, "a guarded RPC failed unexpectedly", "procedure", r.Spec().Procedure, "error", err)
+	}
+	return failed
 }
 
 // ended is how a procedure ended.

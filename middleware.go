@@ -168,7 +168,7 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	contentType := strings.Join(r.Header["Content-Type"], ",")
 	req, err := op.request(r.Method, contentType, digest(r, contentType, credentials, body))
 	if err != nil {
-		refuse(w, problemOf(err))
+		g.fail(w, r, err)
 		return
 	}
 	mine := &recorder{header: http.Header{}}

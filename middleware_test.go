@@ -597,3 +597,16 @@ func TestGuardedTwice(t *testing.T) {
 	}
 	require.EqualValues(t, 2, runs.Load())
 }
+
+// A tenant that cannot be one is a fault of the program, which its log names.
+func TestABadTenant(t *testing.T) {
+	var log logged
+	h := open(t, Embedded(t.TempDir()), Logger(slog.New(slog.NewTextHandler(&log, nil))))
+	s := serve(t, h, func(http.ResponseWriter, *http.Request) {}, TenantOf(func(*http.Request) string { return "\xff" }))
+	require.Equal(t, 500, s.ask(t, "POST", "/v1/orders", "k", "{}").status)
+	require.Equal(t, 1, strings.Count(log.String(), "a tenant must be UTF-8"), log.String())
+	o := newOrders(t, h, CallerOf(func(context.Context, connect.AnyRequest) string { return "\xff" }))
+	_, err := o.ask(t, place, "v", key("k"))
+	require.Equal(t, connect.CodeInternal, connect.CodeOf(err))
+	require.Equal(t, 2, strings.Count(log.String(), "a tenant must be UTF-8"), log.String())
+}
