@@ -78,7 +78,7 @@ const maxBody = 1 << 20
 // So the handler cannot stream, nor take over the connection: its ResponseWriter is no http.Flusher,
 // and Flush and Hijack of http.ResponseController return an error that says so. A longer body is cut off entirely, and its
 // writes fail. Of the headers Set-Cookie, Date and those of the connection are dropped: they are of
-// one exchange. Headers that an outer handler sets stay.
+// one exchange. Headers that an outer handler sets stay, and its Vary is added to.
 //
 // Put Middleware outside whatever reads the body, as FormValue does, and inside what authenticates. A
 // request whose body was read before is refused with 500, and an error in the log.
@@ -251,10 +251,18 @@ func digest(r *http.Request, contentType, credentials string, body []byte) []byt
 func send(w http.ResponseWriter, response *claim.Response, replayed bool) {
 	h := w.Header()
 	for _, f := range response.Header {
-		h.Del(f.Name)
+		if f.Name != "Vary" {
+			h.Del(f.Name)
+		}
 	}
 	for _, f := range response.Header {
-		h.Add(f.Name, f.Value)
+		// What an outer handler varies by stays.
+		if f.Name != "Vary" || !slices.Contains(h["Vary"], f.Value) {
+			h.Add(f.Name, f.Value)
+		}
+	}
+	if _, typed := h["Content-Type"]; !typed {
+		h["Content-Type"] = nil // the recorder has looked at the body: net/http is not to
 	}
 	if replayed {
 		h.Set(replayedHeader, "true")
@@ -426,7 +434,7 @@ func (w *recorder) response() (r claim.Response, err error) {
 	} else {
 		r.Body = bytes.Clone(w.body.Bytes())
 	}
-	if len(r.Body) > 0 && from.Get("Content-Type") == "" { // as net/http does
+	if _, typed := from["Content-Type"]; len(r.Body) > 0 && !typed && from.Get("Content-Encoding") == "" { // as net/http does
 		from.Set("Content-Type", http.DetectContentType(r.Body))
 	}
 	r.Header = keep("", from)

@@ -610,3 +610,43 @@ func TestABadTenant(t *testing.T) {
 	require.Equal(t, connect.CodeInternal, connect.CodeOf(err))
 	require.Equal(t, 2, strings.Count(log.String(), "a tenant must be UTF-8"), log.String())
 }
+
+// Headers are kept as net/http sends them.
+func TestHeadersAsNetHTTPSendsThem(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()))
+	guarded := serve(t, h, func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["set-cookie"] = []string{"s=1"}
+		switch r.PathValue("what") {
+		case "encoded":
+			w.Header().Set("Content-Encoding", "gzip")
+		case "untyped":
+			w.Header()["Content-Type"] = nil
+		}
+		_, _ = io.WriteString(w, "<html>")
+	})
+	for what, kind := range map[string][]string{"encoded": nil, "untyped": nil, "plain": {"text/html; charset=utf-8"}} {
+		require.Equal(t, kind, guarded.ask(t, "POST", "/v1/"+what, "", "{}", "Accept-Encoding", "gzip").header["Content-Type"], what)
+		for range 2 {
+			a := guarded.ask(t, "POST", "/v1/"+what, "k"+what, "{}", "Accept-Encoding", "gzip")
+			require.Equal(t, kind, a.header["Content-Type"], what)
+			require.Empty(t, a.header["Set-Cookie"], what)
+		}
+	}
+}
+
+// What a reply varies by is said by each handler that makes it so.
+func TestVary(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()))
+	guarded := h.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		w.Header().Add("Vary", "Origin")
+	}))
+	s := &served{Server: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Origin")
+		guarded.ServeHTTP(w, r)
+	}))}
+	defer s.Close()
+	for range 2 {
+		require.Equal(t, []string{"Origin", "Accept"}, s.ask(t, "POST", "/v1/orders", "k", "{}").header["Vary"])
+	}
+}
