@@ -628,6 +628,45 @@ func TestWhatWasNotRepeatableStaysSo(t *testing.T) {
 	}, 30*time.Second, 10*time.Millisecond)
 }
 
+// After a release the key is of whoever calls next: a call that may not be repeated is not, although the
+// released one might have been.
+func TestAGenerationIsRepeatableOrNot(t *testing.T) {
+	m := &silent{}
+	h := open(t, Embedded(t.TempDir()), quick, func(s *settings) {
+		s.poll = time.Hour // no worker is faster
+		s.wrapStore = func(store claim.Store) claim.Store { m.Store = store; return m }
+	})
+	op := Op{Key: "k", Repeatable: true}
+	_, err := h.Do(t.Context(), op, always(Released{}))
+	require.NoError(t, err)
+	op.Repeatable = false
+	m.on.Store(true)
+	var unknown *claim.UnknownError
+	require.Eventually(t, func() bool { // until it is no longer under way with the release
+		_, err := h.Do(t.Context(), op, always(Done{}))
+		return errors.As(err, &unknown)
+	}, 30*time.Second, 10*time.Millisecond)
+	m.on.Store(false)
+	op.Repeatable = true
+	require.Eventually(t, func() bool {
+		_, err := h.Do(t.Context(), op, never(t))
+		return errors.Is(err, ErrUnknown)
+	}, 30*time.Second, 10*time.Millisecond)
+}
+
+// silent is a store that records no outcome while it is on.
+type silent struct {
+	claim.Store
+	on atomic.Bool
+}
+
+func (s *silent) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
+	if s.on.Load() {
+		return claim.Record{}, claim.ErrUnavailable
+	}
+	return s.Store.Settle(ctx, held, v)
+}
+
 // The worker of another process ends what nobody calls again, and leaves alone what a call could
 // still find out.
 func TestAnAbandonedClaimEnds(t *testing.T) {

@@ -189,6 +189,9 @@ func (a *Content) shares(rec *Record, sinceSent time.Duration, p *Policy, now ti
 func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects) {
 	next := *rec
 	next.State = InFlight
+	if rec.Operation != CancelKey { // which refuses whatever arrives
+		next.Operation = a.Operation // the generation before has nothing left to recover
+	}
 	next.Fence++
 	next.Generation++
 	next.ProviderKey = providerKey(rec.Key, rec.Minted.ID, next.Generation, a.Provider)

@@ -44,22 +44,26 @@ var beginTests = []test{
 			[]string{m.ID, m.Region, m.Tenant, m.Key, m.Operation, string(m.Payload), m.TraceParent})
 		require.Equal(w, []claim.Event{claim.EventClaimed}, w.events(rec))
 	}},
-	{"begin: the call carries the request's payload, of each generation its own", func(w *world) {
+	{"begin: the call carries the request's payload and operation, of each generation its own", func(w *world) {
 		sends := func(payload string) claim.Record {
 			a := w.arrival("k", "100")
 			a.Payload = []byte(payload)
+			a.Operation += payload[len(payload)-4:]
 			rec := w.begin(a, claim.Won)
+			require.Equal(w, a.Operation, rec.Operation)
+			require.Equal(w, a.Operation, w.get(rec).Operation)
 			m, found, err := w.Outbox(w.home).Message(w.ctx, w.home, rec.Minted.ID)
 			require.NoError(w, err)
 			require.True(w, found)
 			require.Equal(w, payload, string(m.Payload))
+			require.Equal(w, a.Operation, m.Operation)
 			return rec
 		}
 		rec := w.settle(sends("\x00\xff one"), declinedSoft("no"))
 		_, found, err := w.Outbox(w.home).Message(w.ctx, w.home, rec.Minted.ID)
 		require.NoError(w, err)
 		require.False(w, found, "a settled claim keeps no payload")
-		require.Equal(w, rec.Generation+1, sends("another").Generation)
+		require.Equal(w, rec.Generation+1, sends("and two").Generation)
 	}},
 	{"begin: a duplicate finds the claim busy", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
