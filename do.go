@@ -417,9 +417,9 @@ func (h *Homeward) do(ctx context.Context, req *claim.Request, c *call) (claim.R
 	defer leave()
 	ctx = context.WithValue(ctx, callKey{}, c)
 	if req.Stamp != 0 {
-		home, ok := h.home(req.Stamp)
-		if !ok {
-			return claim.Reply{}, fmt.Errorf("%w: the key is of a region that this store does not have", claim.ErrUnavailable)
+		home, err := h.home(ctx, req.Stamp)
+		if err != nil {
+			return claim.Reply{}, err
 		}
 		return h.service.Do(ctx, home, req)
 	}
@@ -504,11 +504,20 @@ func (h *Homeward) code(home string) (claim.RegionCode, bool) {
 	return code, ok
 }
 
-func (h *Homeward) home(code claim.RegionCode) (string, bool) {
-	for name, c := range h.codes.Load().byName {
-		if c == code {
-			return name, true
+// home is the region of a key that names one. A new region may be in the table already. Where there is
+// none, another deployment has stamped the key: no retry will find one.
+func (h *Homeward) home(ctx context.Context, code claim.RegionCode) (string, error) {
+	for _, read := range []bool{false, true} {
+		if read {
+			if err := h.readRegions(ctx); err != nil {
+				return "", fmt.Errorf("%w: the table of regions: %w", claim.ErrUnavailable, err)
+			}
+		}
+		for name, c := range h.codes.Load().byName {
+			if c == code {
+				return name, nil
+			}
 		}
 	}
-	return "", false
+	return "", &claim.KeyError{Reason: fmt.Sprintf("it was made for region %d of another deployment; send a key of your own, or one made for this one", code)}
 }

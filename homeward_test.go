@@ -774,3 +774,26 @@ func TestNoRequestIsStored(t *testing.T) {
 	})
 	require.NoError(t, err)
 }
+
+// A key that another deployment has stamped is refused for good. One of a region that was added since
+// is at home there.
+func TestAKeyOfAnotherDeployment(t *testing.T) {
+	onEach(t, func(t *testing.T, h *Homeward) {
+		key, err := claim.Stamp(7, nil)
+		require.NoError(t, err)
+		_, err = h.Do(t.Context(), Op{Key: key}, never(t))
+		var refused *claim.KeyError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, "region 7 of another deployment")
+		require.NotErrorIs(t, err, claim.ErrUnavailable)
+		if h.rows.sql != nil {
+			_, err = h.DoTx(t.Context(), nil, Op{Key: key}, nil)
+			require.ErrorAs(t, err, &refused)
+		}
+		key, err = claim.Stamp(1, nil)
+		require.NoError(t, err)
+		h.codes.Store(&codes{}) // as before it was added
+		_, err = h.Do(t.Context(), Op{Key: key}, always(Done{}))
+		require.NoError(t, err)
+	})
+}

@@ -48,9 +48,8 @@ func (h *Homeward) DoTx(ctx context.Context, tx pgx.Tx, op Op, fn func(tx pgx.Tx
 	}
 	home, pinnedAt := h.rows.region, time.Time{}
 	if req.Stamp != 0 {
-		var ok bool
-		if home, ok = h.home(req.Stamp); !ok {
-			return reply, fmt.Errorf("%w: the key is of a region that this store does not have", claim.ErrUnavailable)
+		if home, err = h.home(ctx, req.Stamp); err != nil {
+			return reply, err
 		}
 	}
 	for range 3 { // a twin's pin, a pin of its own, and one that runs out between the look-up and the step
