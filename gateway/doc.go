@@ -70,7 +70,8 @@
 // retry gets another one. Rules say what it means: done, refused for good, released, or unknown. By
 // default 2xx and 3xx are done, and 4xx refused for good. 401, 403 and 429 release the key. 408, 409,
 // 425 and 5xx are unknown, never a no. A reply that is not whole, and no reply at all, are unknown by any
-// rule. A reply that ends with its connection and names no length cannot be seen to be cut off.
+// rule. A rule that asks for a member of a body that cannot be read makes its reply unknown: no looser
+// rule behind it takes that for an absent member. A reply that ends with its connection and names no length cannot be seen to be cut off.
 //
 // # The stored request
 //

@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/homeward-io/homeward/claim"
 )
 
 // answer is a whole reply of the upstream, as rules read it.
@@ -14,28 +17,52 @@ type answer struct {
 	header http.Header
 	body   []byte
 
-	read  bool // of the body
-	value any  // nil if it is no JSON
+	read     bool // of the body
+	readable bool // as JSON
+	value    any
 }
 
-// fits reports whether r is about a.
-func (r *Reply) fits(a *answer) bool {
+// json is the body's value; ok is false if it cannot be read: it is no JSON, has a member twice, is
+// packed, or is longer than what is kept of it.
+func (a *answer) json() (v any, ok bool) {
+	if !a.read {
+		a.read = true
+		if plain, err := claim.Canonical(a.plain(), claim.CanonicalOptions{}); err == nil {
+			a.value, a.readable = decode(plain)
+		}
+	}
+	return a.value, a.readable
+}
+
+// plain is the body as it was before it was packed; nil if that cannot be told.
+func (a *answer) plain() []byte {
+	if len(a.body) > replyBytes || strings.Join(a.header["Content-Encoding"], "") != "" {
+		return nil
+	}
+	return a.body
+}
+
+// fits reports whether r is about a. sure is false if that cannot be told, as r is about a member, and
+// the body cannot be read.
+func (r *Reply) fits(a *answer) (yes, sure bool) {
 	if len(r.Status) > 0 && !slices.ContainsFunc(r.Status, func(s string) bool { return matches(s, a.status) }) {
-		return false
+		return false, true
 	}
 	switch {
 	case r.Header != "":
 		values := a.header[http.CanonicalHeaderKey(r.Header)]
-		return len(values) > 0 && (len(r.Is) == 0 || slices.ContainsFunc(values, r.names))
+		return len(values) > 0 && (len(r.Is) == 0 || slices.ContainsFunc(values, r.names)), true
+	case r.Member != "" && a.status == http.StatusNoContent:
+		return false, true
 	case r.Member != "":
-		if !a.read {
-			a.read = true
-			a.value, _ = decode(a.body)
+		v, ok := a.json()
+		if !ok {
+			return false, false
 		}
-		v, ok := at(a.value, r.Member)
-		return ok && (len(r.Is) == 0 || r.names(text(v)))
+		v, ok = at(v, r.Member)
+		return ok && (len(r.Is) == 0 || r.names(text(v))), true
 	}
-	return true
+	return true, true
 }
 
 // names reports whether value is one of r.Is.
@@ -64,12 +91,17 @@ func matches(s string, status int) bool {
 	return s == strconv.Itoa(status)
 }
 
-// meaning is the outcome of a by the first of rules that fits; unknown if none does. repeat: it is
-// believed of an answer to a repeat, too.
+// meaning is the outcome of a by the first of rules that fits; unknown if none does, or if it cannot be
+// told whether one does: what a rule behind it says, it says of all others. repeat: it is believed of an
+// answer to a repeat, too.
 func meaning(a *answer, rules ...[]Reply) (outcome string, repeat bool) {
 	for _, some := range rules {
 		for i := range some {
-			if r := &some[i]; r.fits(a) {
+			r := &some[i]
+			switch yes, sure := r.fits(a); {
+			case !sure:
+				return unclear, false
+			case yes:
 				return r.Outcome, r.Repeat || r.Outcome == done
 			}
 		}

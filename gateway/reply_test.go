@@ -1,0 +1,71 @@
+package gateway
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+func gzipped(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := io.WriteString(z, text)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return b.String()
+}
+
+// TestAnAnswerThatCannotBeReadIsUnknown: a look-up's answer that no rule can look into is no "not found",
+// whatever a rule behind it makes of its status.
+func TestAnAnswerThatCannotBeReadIsUnknown(t *testing.T) {
+	status, coding, body := 200, "", ""
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", coding)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	defer upstream.Close()
+	g := newGateway(t, upstream.URL, plain(Route{Ask: Ask{Path: "/orders?ref={key}", SureAfter: time.Second, Replies: []Reply{
+		{Status: []string{"2xx"}, Member: "/data/0", Outcome: "done"}, {Status: []string{"2xx", "404"}, Outcome: "released"},
+	}}}))
+	a := recovery(attemptOf(t, g, post("/orders", `{}`, "Content-Type", "application/json")))
+	a.Record.NotFounds = 1
+	const there, not = `{"data":[{"id":7}]}`, `{"data":[]}`
+	for name, c := range map[string]struct {
+		status       int
+		coding, body string
+		want         claim.Outcome
+	}{
+		"there":                         {200, "", there, &claim.Done{}},
+		"not there":                     {200, "", not, &claim.Released{}},
+		"another status":                {404, "", "not found", &claim.Released{}},
+		"no body by its status":         {204, "", "", &claim.Released{}},
+		"no body":                       {200, "", "", &claim.Unknown{}},
+		"a page for people":             {200, "", "<html>We are back soon.</html>", &claim.Unknown{}},
+		"half of it":                    {200, "", there[:9], &claim.Unknown{}},
+		"two values":                    {200, "", not + there, &claim.Unknown{}},
+		"a member twice":                {200, "", `{"data":[{"id":7}],"data":[]}`, &claim.Unknown{}},
+		"UTF-16":                        {200, "", "\xff\xfe{\x00}\x00", &claim.Unknown{}},
+		"more than is kept":             {200, "", not + strings.Repeat(" ", replyBytes), &claim.Unknown{}},
+		"packed in an unknown way":      {200, "br", "\x0b\x09\x80", &claim.Unknown{}},
+		"only said to be packed":        {200, "gzip", not, &claim.Unknown{}},
+		"packed twice":                  {200, "gzip, gzip", gzipped(t, gzipped(t, there)), &claim.Unknown{}},
+		"packed, half of it":            {200, "gzip", gzipped(t, there)[:20], &claim.Unknown{}},
+		"packed, more than is kept":     {200, "gzip", gzipped(t, not+strings.Repeat(" ", replyBytes)), &claim.Unknown{}},
+		"packed, and not said to be so": {200, "", gzipped(t, there), &claim.Unknown{}},
+	} {
+		status, coding, body = c.status, c.coding, c.body
+		assert.IsType(t, c.want, g.Attempt(t.Context(), a), name)
+	}
+}
