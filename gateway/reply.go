@@ -1,8 +1,12 @@
 package gateway
 
 import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -22,8 +26,8 @@ type answer struct {
 	value    any
 }
 
-// json is the body's value; ok is false if it cannot be read: it is no JSON, has a member twice, is
-// packed, or is longer than what is kept of it.
+// json is the body's value, unpacked; ok is false if it cannot be read: it is no JSON, has a member twice,
+// is packed otherwise than by gzip or deflate, or is longer than what is kept of it.
 func (a *answer) json() (v any, ok bool) {
 	if !a.read {
 		a.read = true
@@ -36,10 +40,30 @@ func (a *answer) json() (v any, ok bool) {
 
 // plain is the body as it was before it was packed; nil if that cannot be told.
 func (a *answer) plain() []byte {
-	if len(a.body) > replyBytes || strings.Join(a.header["Content-Encoding"], "") != "" {
+	if len(a.body) > replyBytes { // its end is missing
 		return nil
 	}
-	return a.body
+	var z io.ReadCloser
+	var err error
+	switch strings.ToLower(strings.Join(a.header["Content-Encoding"], ",")) {
+	case "", "identity":
+		return a.body
+	case "gzip", "x-gzip":
+		z, err = gzip.NewReader(bytes.NewReader(a.body))
+	case "deflate":
+		z, err = zlib.NewReader(bytes.NewReader(a.body))
+	default:
+		return nil
+	}
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = z.Close() }()
+	plain, err := io.ReadAll(io.LimitReader(z, replyBytes+1)) // a small one may be packed from one that fills memory
+	if err != nil || len(plain) > replyBytes {
+		return nil
+	}
+	return plain
 }
 
 // fits reports whether r is about a. sure is false if that cannot be told, as r is about a member, and

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"compress/gzip"
+	"compress/zlib"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,16 @@ func gzipped(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
+	_, err := io.WriteString(z, text)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return b.String()
+}
+
+func deflated(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := zlib.NewWriter(&b)
 	_, err := io.WriteString(z, text)
 	require.NoError(t, err)
 	require.NoError(t, z.Close())
@@ -49,6 +60,8 @@ func TestAnAnswerThatCannotBeReadIsUnknown(t *testing.T) {
 	}{
 		"there":                         {200, "", there, &claim.Done{}},
 		"not there":                     {200, "", not, &claim.Released{}},
+		"there, packed":                 {200, "gzip", gzipped(t, there), &claim.Done{}},
+		"not there, packed":             {200, "gzip", gzipped(t, not), &claim.Released{}},
 		"another status":                {404, "", "not found", &claim.Released{}},
 		"no body by its status":         {204, "", "", &claim.Released{}},
 		"no body":                       {200, "", "", &claim.Unknown{}},
@@ -67,5 +80,40 @@ func TestAnAnswerThatCannotBeReadIsUnknown(t *testing.T) {
 	} {
 		status, coding, body = c.status, c.coding, c.body
 		assert.IsType(t, c.want, g.Attempt(t.Context(), a), name)
+	}
+}
+
+// TestRulesReadAPackedReply: they read what is in it, and its caller gets it as it came.
+func TestRulesReadAPackedReply(t *testing.T) {
+	coding, body := "", ""
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", coding)
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = io.WriteString(w, body)
+	}))
+	defer upstream.Close()
+	g := newGateway(t, upstream.URL, plain(Route{Profile: "adyen"}))
+	const processed, wrong = `{"errorCode":"704"}`, `{"errorCode":"101"}`
+	for name, c := range map[string]struct {
+		coding, body string
+		want         claim.Outcome
+	}{
+		"plain":                      {"identity", wrong, &claim.Refused{}},
+		"gzip":                       {"gzip", gzipped(t, wrong), &claim.Refused{}},
+		"gzip, in progress":          {"GZIP", gzipped(t, processed), &claim.Unknown{}},
+		"gzip by its old name":       {"x-gzip", gzipped(t, wrong), &claim.Refused{}},
+		"deflate":                    {"deflate", deflated(t, wrong), &claim.Refused{}},
+		"deflate, in progress":       {"deflate", deflated(t, processed), &claim.Unknown{}},
+		"deflate without its header": {"deflate", deflated(t, wrong)[2:], &claim.Unknown{}},
+		"another":                    {"br", wrong, &claim.Unknown{}},
+		"two":                        {"deflate, gzip", gzipped(t, deflated(t, wrong)), &claim.Unknown{}},
+		"broken":                     {"gzip", gzipped(t, wrong)[:20], &claim.Unknown{}},
+	} {
+		coding, body = c.coding, c.body
+		got := attempt(t, g, post("/payments", `{}`, "Content-Type", "application/json", "Accept-Encoding", "gzip"))
+		assert.IsType(t, c.want, got, name)
+		if no, ok := got.(*claim.Refused); ok {
+			assert.Equal(t, []string{c.coding, c.body}, []string{no.Response.Field("Content-Encoding"), string(no.Response.Body)}, name)
+		}
 	}
 }
