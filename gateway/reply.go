@@ -75,7 +75,7 @@ func (r *Reply) fits(a *answer) (yes, sure bool) {
 	switch {
 	case r.Header != "":
 		values := a.header[http.CanonicalHeaderKey(r.Header)]
-		return len(values) > 0 && (len(r.Is) == 0 || slices.ContainsFunc(values, r.names)), true
+		return len(values) > 0 && (len(r.Is) == 0 || slices.ContainsFunc(values, func(v string) bool { return r.names(v) })), true
 	case r.Member != "" && a.status == http.StatusNoContent:
 		return false, true
 	case r.Member != "":
@@ -84,27 +84,55 @@ func (r *Reply) fits(a *answer) (yes, sure bool) {
 			return false, false
 		}
 		v, ok = at(v, r.Member)
-		return ok && (len(r.Is) == 0 || r.names(text(v))), true
+		return ok && (len(r.Is) == 0 || r.names(v)), true
 	}
 	return true, true
 }
 
-// names reports whether value is one of r.Is.
-func (r *Reply) names(value string) bool {
-	return slices.ContainsFunc(r.Is, func(is any) bool { return text(is) == value })
+// names reports whether value is one of r.Is, which are text.
+func (r *Reply) names(value any) bool {
+	want, ok := text(value)
+	_, number := value.(json.Number)
+	return ok && slices.ContainsFunc(r.Is, func(is any) bool {
+		if is == want || !number || is == "" {
+			return is == want
+		}
+		n, ok := text(json.Number(fmt.Sprint(is)))
+		return ok && n == want
+	})
 }
 
-// text is a value as people write it.
-func text(v any) string {
+// text is a value as people write it, and a number in its one spelling; ok is false if it is no text, number,
+// true, false or null.
+func text(v any) (out string, ok bool) {
 	switch v := v.(type) {
 	case string:
-		return v
-	case json.Number:
-		return v.String()
+		return v, true
+	case bool:
+		return strconv.FormatBool(v), true
 	case nil:
-		return "null"
+		return "null", true
+	case int, int64, uint64, float64, json.Number:
+		plain, err := json.Marshal(v)
+		if err == nil {
+			plain, err = claim.Canonical(plain, claim.CanonicalOptions{})
+		}
+		return string(plain), err == nil
 	}
-	return fmt.Sprint(v)
+	return "", false
+}
+
+// spelled are all with their values as text, so that a request that is stored has them alike.
+func spelled(all []Reply) []Reply {
+	all = slices.Clone(all)
+	for i := range all {
+		is := slices.Clone(all[i].Is)
+		for j := range is {
+			is[j], _ = text(is[j])
+		}
+		all[i].Is = is
+	}
+	return all
 }
 
 // matches reports whether s, as 404 or 4xx, is about status.

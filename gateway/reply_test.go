@@ -117,3 +117,47 @@ func TestRulesReadAPackedReply(t *testing.T) {
 		}
 	}
 }
+
+// TestTheValuesOfARule: they are the same in a request that is stored, however long a number is, and however
+// a reply spells it.
+func TestTheValuesOfARule(t *testing.T) {
+	body := ""
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = io.WriteString(w, `{"code":`+body+`}`)
+	}))
+	defer upstream.Close()
+	for _, c := range []struct {
+		is   any
+		body string
+		fits bool
+	}{
+		{1000001, "1000001", true},
+		{1000001, "1.000001e6", true},
+		{1000001, `"1000001"`, true},
+		{1000001, "1000002", false},
+		{1000001.0, "1000001", true},
+		{1e21, "1000000000000000000000", true},
+		{0.25, "25e-2", true},
+		{int64(9007199254740993), "9007199254740993", true},
+		{int64(9007199254740993), "9007199254740992", false},
+		{uint64(18446744073709551615), "18446744073709551615", true},
+		{"1000001", "1000001", true},
+		{"1.0", "1", true},
+		{"1.0", "1.0", true},
+		{"1.0", `"1.0"`, true},
+		{"1.0", `"1"`, false},
+		{true, "true", true},
+		{true, "false", false},
+		{nil, "null", true},
+		{"failed", `"failed"`, true},
+		{"", "0", false},
+		{"", "[]", false},
+		{"", "{}", false},
+	} {
+		body = c.body
+		g := newGateway(t, upstream.URL, plain(Route{Replies: []Reply{{Member: "/code", Is: []any{"other", c.is}, Outcome: "unknown"}}}))
+		_, fits := attempt(t, g, post("/", `{}`)).(*claim.Unknown)
+		assert.Equal(t, c.fits, fits, "%v %s", c.is, c.body)
+	}
+}

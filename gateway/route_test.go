@@ -89,6 +89,7 @@ func TestEachMistakeOfAGatewayIsNamed(t *testing.T) {
 		"no status":                  {route(Route{Replies: []Reply{{Status: []string{"2XX"}, Outcome: "done"}}}), []string{"replies[0] status", "4xx"}},
 		"all replies":                {route(Route{Replies: []Reply{{Outcome: "done"}}}), []string{"replies[0] fits every reply"}},
 		"a value of nothing":         {route(Route{Replies: []Reply{{Status: []string{"2xx"}, Is: []any{"x"}, Outcome: "done"}}}), []string{"replies[0] is"}},
+		"a value that is a day":      {route(Route{Replies: []Reply{{Member: "/day", Is: []any{time.Unix(0, 0)}, Outcome: "done"}}}), []string{"replies[0] is", "in quotes"}},
 		"two copies of a large one":  {route(Route{Credentials: "service", BodyBytes: MaxBody}), []string{"body_bytes", "two copies"}},
 	} {
 		t.Run(name, func(t *testing.T) {

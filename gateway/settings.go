@@ -142,7 +142,8 @@ type Ask struct {
 type Reply struct {
 	// Status are statuses, as 404 or 4xx; none: any.
 	Status []string `koanf:"status" json:"s,omitempty"`
-	// Header or Member, a JSON pointer, is there, and is one of Is, if there are any.
+	// Header or Member, a JSON pointer, is there, and is one of Is, if there are any: text, numbers, true,
+	// false or null.
 	Header string `koanf:"header" json:"h,omitempty"`
 	Member string `koanf:"member" json:"m,omitempty"`
 	Is     []any  `koanf:"is" json:"i,omitempty"`
@@ -353,6 +354,7 @@ func (r Route) complete(s *Settings) Route {
 	if r.Ask.Path != "" && len(r.Ask.Replies) == 0 {
 		r.Ask.Replies = askReplies
 	}
+	r.Replies, r.Ask.Replies = spelled(r.Replies), spelled(r.Ask.Replies)
 	r.BodyBytes, r.Timeout = or(r.BodyBytes, 1<<20), or(r.Timeout, DefaultTimeout)
 	r.KeepHeaders = slices.Concat(p.KeepHeaders, r.KeepHeaders)
 	switch {
@@ -576,6 +578,11 @@ func replyMistakes(setting string, all []Reply) (errs []error) {
 		for _, s := range r.Status {
 			if !statusForm.MatchString(s) {
 				mistake("status %q is not a status; write one as in 404 or 4xx", s)
+			}
+		}
+		for _, is := range r.Is {
+			if _, ok := text(is); !ok {
+				mistake("is %v is no text, number, true, false or null; write text in quotes", is)
 			}
 		}
 		switch {
