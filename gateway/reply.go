@@ -84,6 +84,9 @@ func (r *Reply) fits(a *answer) (yes, sure bool) {
 			return false, false
 		}
 		v, ok = at(v, r.Member)
+		if v == nil && len(r.Is) == 0 && r.Outcome != unclear { // null is nothing that was found
+			return false, true
+		}
 		return ok && (len(r.Is) == 0 || r.names(v)), true
 	}
 	return true, true

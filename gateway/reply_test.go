@@ -161,3 +161,39 @@ func TestTheValuesOfARule(t *testing.T) {
 		assert.Equal(t, c.fits, fits, "%v %s", c.is, c.body)
 	}
 }
+
+// TestNullIsNoMember: {"order":null} finds no more than {} does. It may still leave a request in doubt.
+func TestNullIsNoMember(t *testing.T) {
+	body := ""
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
+	defer upstream.Close()
+	for _, c := range []struct {
+		rule Reply
+		body string
+		fits bool
+	}{
+		{Reply{Outcome: "done"}, `{"order":null}`, false},
+		{Reply{Outcome: "refused"}, `{"order":null}`, false},
+		{Reply{Outcome: "released"}, `{"order":null}`, false},
+		{Reply{Outcome: "unknown"}, `{"order":null}`, true},
+		{Reply{Outcome: "unknown"}, `{}`, false},
+		{Reply{Outcome: "done", Is: []any{nil}}, `{"order":null}`, true},
+		{Reply{Outcome: "done"}, `{"order":{}}`, true},
+		{Reply{Outcome: "refused"}, `{"order":false}`, true},
+	} {
+		c.rule.Member, body = "/order", c.body
+		other := Reply{Status: []string{"2xx"}, Outcome: "done"} // what counts if the rule does not fit
+		if c.rule.Outcome == "done" {
+			other.Outcome = "unknown"
+		}
+		g := newGateway(t, upstream.URL, plain(Route{Ask: Ask{Path: "/orders?ref={key}", SureAfter: time.Second, Replies: []Reply{c.rule, other}}}))
+		a := recovery(attemptOf(t, g, post("/orders", `{}`)))
+		a.Record.NotFounds = 1
+		want := other.Outcome
+		if c.fits {
+			want = c.rule.Outcome
+		}
+		assert.IsType(t, map[string]claim.Outcome{"done": &claim.Done{}, "refused": &claim.Refused{}, "released": &claim.Released{}, "unknown": &claim.Unknown{}}[want],
+			g.Attempt(t.Context(), a), "%v %s", c.rule, c.body)
+	}
+}

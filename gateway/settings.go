@@ -143,7 +143,7 @@ type Reply struct {
 	// Status are statuses, as 404 or 4xx; none: any.
 	Status []string `koanf:"status" json:"s,omitempty"`
 	// Header or Member, a JSON pointer, is there, and is one of Is, if there are any: text, numbers, true,
-	// false or null.
+	// false or null. Without Is, null is not there, but for the outcome unknown.
 	Header string `koanf:"header" json:"h,omitempty"`
 	Member string `koanf:"member" json:"m,omitempty"`
 	Is     []any  `koanf:"is" json:"i,omitempty"`
