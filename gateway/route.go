@@ -38,7 +38,10 @@ type Call struct {
 }
 
 // matcher finds the rule of a request.
-type matcher struct{ mux *http.ServeMux }
+type matcher struct {
+	mux   *http.ServeMux
+	plain map[string]*rule // by method, of what no other route matches
+}
 
 // found takes what the mux finds; it is an answer that nobody reads.
 type found struct {
@@ -51,13 +54,17 @@ func (*found) Write(b []byte) (int, error) { return len(b), nil }
 func (*found) WriteHeader(int)             {}
 
 func newMatcher(s *Settings) (m matcher, err error) {
-	m.mux = http.NewServeMux()
+	m.mux, m.plain = http.NewServeMux(), map[string]*rule{}
 	for i, r := range s.withPlain() {
 		one := &rule{Route: r.complete(s)}
 		if r.Ask.Path != "" {
 			if one.ask, err = newTemplate(r.Ask.Path, r.Match); err != nil {
 				return m, err
 			}
+		}
+		if slices.Contains(plainRoutes, r.Match) {
+			method, _, _ := strings.Cut(r.Match, " ")
+			m.plain[method] = one
 		}
 		if err := m.add(one); err != nil {
 			return m, fmt.Errorf("settings: gateway.routes[%d] match %q: %w", i, r.Match, err)
@@ -91,7 +98,14 @@ func (m *matcher) match(r *http.Request) *found {
 	at.RawPath, at.Path = cleaned(at.EscapedPath()), cleaned(at.Path)
 	c.URL = &at
 	var f found
-	m.mux.ServeHTTP(&f, &c)
+	if m.mux.ServeHTTP(&f, &c); f.rule == nil && !strings.HasSuffix(at.Path, "/") {
+		// The mux redirects /a to /a/, and upstreams answer both alike.
+		at.RawPath, at.Path = at.EscapedPath()+"/", at.Path+"/"
+		m.mux.ServeHTTP(&f, &c)
+	}
+	if f.rule == nil { // whatever else the mux answers by itself
+		f.rule = m.plain[r.Method]
+	}
 	return &f
 }
 

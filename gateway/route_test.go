@@ -162,6 +162,52 @@ func TestARouteIsFoundByMethodAndPath(t *testing.T) {
 	require.Nil(t, g.Match(request("GET", "/v1/orders/7/pay")))
 }
 
+// TestNoKeyPasses: whatever the routes are, a POST or PATCH with a key is guarded at every path, also at
+// those that a ServeMux redirects.
+func TestNoKeyPasses(t *testing.T) {
+	patterns := []string{
+		"/v1/orders", "/v1/orders/", "/v1/orders/{rest...}", "/v1/orders/{$}", "/v1/{kind}/", "/v1/{kind}", "/{all...}", "/{version}/orders",
+		"/{version}/{kind}/", "/v1/", "/v1/{$}", "/{$}", "/", "127.0.0.1/v1/orders/",
+	}
+	paths := []string{
+		"/", "//", "/v1", "/v1/", "/v1/orders", "/v1/orders/", "//v1/orders", "/v1//orders", "/v1/orders/7", "/v1/orders/7/", "/v1/./orders", "/v1/x/../orders",
+		"/v1/orders%2F", "/v1%2Forders", "/v1/%6frders", "/v1/orders/%2e%2e", "/v1/%2e%2e/orders", "/v2/orders", "/other",
+	}
+	sets := 0
+	for _, a := range patterns {
+		for _, b := range patterns {
+			s := DefaultSettings()
+			s.Upstream, s.Routes = "http://127.0.0.1:9", []Route{{Match: "POST " + a}, {Match: "PATCH " + b}}
+			if a != b {
+				s.Routes = append(s.Routes, Route{Match: "POST " + b})
+			}
+			m, err := newMatcher(&s)
+			if err != nil {
+				continue // they conflict
+			}
+			sets++
+			g := &Gateway{match: m}
+			for _, path := range paths {
+				r := post(path, "{}")
+				require.NotNil(t, g.Match(r), "%s, %s: POST %s", a, b, path)
+				r.Method = http.MethodPatch
+				require.NotNil(t, g.Match(r), "%s, %s: PATCH %s", a, b, path)
+			}
+		}
+	}
+	require.Greater(t, sets, 100)
+	for _, match := range []string{"/v1/orders/", "/v1/orders/{rest...}", "/v1/orders/{$}"} {
+		g := newGateway(t, "http://127.0.0.1:9", routes(Route{Match: "POST " + match}, Route{Match: "PUT " + match}))
+		for _, method := range []string{http.MethodPost, http.MethodPut} {
+			r := post("/v1/orders", "{}")
+			r.Method = method
+			c := g.Match(r)
+			require.NotNil(t, c, method+" "+match)
+			require.Equal(t, method+" "+match, c.Match, "a route has the root of its paths")
+		}
+	}
+}
+
 func TestWhoseKeyItIs(t *testing.T) {
 	verified := func(change func(*x509.Certificate)) *tls.ConnectionState {
 		cert := &x509.Certificate{}
