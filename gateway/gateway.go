@@ -209,14 +209,14 @@ func isGRPC(r *http.Request) bool {
 // stream.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.pass.ServeHTTP(w, r) }
 
-// Request completes req, whose key is set and is sent to the upstream as sent, with the operation, the
+// Request completes req, whose key is set and which the upstream gets as sent, with the operation, the
 // fingerprint's input and the sealed payloads of c, which came as r with this body.
 func (c *Call) Request(r *http.Request, body []byte, sent string, req *claim.Request) (err error) {
 	kind := c.kind(r)
 	canonical, ok := c.canonical(kind, body)
 	req.Operation = c.operation()
 	req.Input = claim.FingerprintInput{
-		Method: r.Method, Path: cut(r.URL.EscapedPath()), Tenant: req.Key.Tenant, ContentType: cut(contentType(r)), Canonical: c.digest(r, canonical),
+		Method: r.Method, Path: cut(r.URL.EscapedPath()), Tenant: req.Key.Tenant, ContentType: cut(contentType(r)), Canonical: c.digest(r, sent, canonical),
 	}
 	with := sending{Profile: c.Profile, Timeout: c.Timeout, Dedupe: c.Dedupe, DedupeFor: c.DedupeFor, Recovery: c.Recovery, Service: c.Credentials == service, Replies: c.Replies, Keep: c.Route.KeepHeaders}
 	if sent != req.Key.Value {
@@ -272,10 +272,11 @@ func row(key claim.Key) seal.Row {
 	return seal.Row{Table: "call", ID: hex.EncodeToString(sum[:])}
 }
 
-// digest is what identifies a request beside its method: target, the headers of the rule, coding and
-// canonical body. Headers with credentials belong to it unless the tenant says who calls: else whoever
+// digest is what identifies a request beside its method: target, the headers of the rule, the key's
+// spelling, coding and canonical body. An upstream may take another spelling for another key: a repeat, or
+// a look-up, of a retry with it would miss what the first try did. Headers with credentials belong to it unless the tenant says who calls: else whoever
 // can guess a key and its request would read another caller's reply.
-func (c *Call) digest(r *http.Request, canonical []byte) []byte {
+func (c *Call) digest(r *http.Request, sent string, canonical []byte) []byte {
 	h := sha256.New()
 	part := func(text string) {
 		_ = binary.Write(h, binary.BigEndian, uint64(len(text))) // a hash refuses no write
@@ -283,6 +284,7 @@ func (c *Call) digest(r *http.Request, canonical []byte) []byte {
 	}
 	kind := contentType(r)
 	part(r.URL.RequestURI())
+	part(sent)
 	part(strings.Join(r.Header["Content-Encoding"], ","))
 	part(kind[len(cut(kind)):])
 	for _, name := range c.Fingerprint.Headers {
@@ -299,7 +301,7 @@ func (c *Call) digest(r *http.Request, canonical []byte) []byte {
 
 // sending is what a node needs to send a request, beside the request: its rule when it came.
 type sending struct {
-	// Key is the caller's, if the claim has another one.
+	// Key is as the upstream gets it, if the claim has another one.
 	Key       string        `json:"k,omitempty"`
 	Profile   string        `json:"p,omitempty"`
 	Timeout   time.Duration `json:"t,omitempty"`

@@ -268,8 +268,9 @@ func nameIn(r *http.Request, part string) string {
 	return ""
 }
 
-// Key returns the key of a request with this body: as it is sent to the upstream, and as claims have
-// it. Both are "" if there is none and the route lets that pass. The error is a [*claim.KeyError].
+// Key returns the key of a request with this body: as the upstream gets it, in the caller's spelling, and
+// as claims have it. Both are "" if there is none and the route lets that pass. The error is a
+// [*claim.KeyError].
 func (c *Call) Key(r *http.Request, body []byte) (sent, key string, err error) {
 	var text string
 	if c.Route.Key.Member != "" {
@@ -283,7 +284,7 @@ func (c *Call) Key(r *http.Request, body []byte) (sent, key string, err error) {
 			return "", "", claim.InvalidKey("send exactly one " + c.Route.Key.Header + " header")
 		}
 	}
-	if sent, err = claim.ParseKey(text); err != nil {
+	if key, err = claim.ParseKey(text); err != nil {
 		if errors.Is(err, claim.ErrKeyMissing) && c.Route.Key.Member != "" {
 			if c.Route.Key.Missing == missingPass {
 				return "", "", nil
@@ -296,9 +297,9 @@ func (c *Call) Key(r *http.Request, body []byte) (sent, key string, err error) {
 		return "", "", err
 	}
 	if c.Route.Key.Scope == scopePath {
-		return sent, atPath(sent, r.URL.EscapedPath()), nil
+		key = atPath(key, r.URL.EscapedPath())
 	}
-	return sent, sent, nil
+	return text, key, nil
 }
 
 // atPath is a key that is another one at each path.

@@ -565,6 +565,56 @@ func TestAsking(t *testing.T) {
 	require.Equal(t, "asked_not_sent", ask(Route{Ask: search}, 1).(*claim.Unknown).Reason)
 }
 
+// TestALookUpNamesTheKeyThatTheUpstreamGot, also where claims have another spelling of it.
+func TestALookUpNamesTheKeyThatTheUpstreamGot(t *testing.T) {
+	orders := map[string]bool{}
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			if !orders[r.URL.Query().Get("ref")] {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		ref := textAt(body, "/reference")
+		if ref == "" {
+			ref = r.Header.Get("Idempotency-Key")
+		}
+		orders[ref] = true
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	defer upstream.Close()
+	const kind, upper = "Content-Type", "F47AC10B-58CC-4372-A567-0E02B2C3D479"
+	keyed := func(key string) *http.Request {
+		r := post("/orders", `{}`)
+		r.Header.Set("Idempotency-Key", key)
+		return r
+	}
+	for name, one := range map[string]struct {
+		route Route
+		r     *http.Request
+	}{
+		"a member, a UUID in upper case":           {Route{Key: Key{Member: "/reference"}}, post("/orders", `{"reference":"`+upper+`"}`, kind, "application/json")},
+		"a header, a UUID in upper case":           {Route{}, keyed(upper)},
+		"a header, quoted":                         {Route{}, keyed(`"order-7"`)},
+		"a header, quoted, and another one a path": {Route{Key: Key{Scope: "path"}}, keyed(`"order-8"`)},
+		"the header for repeats":                   {Route{Dedupe: "Idempotency-Key", Recovery: "ask"}, keyed(`"order-9"`)},
+	} {
+		one.route.Ask = Ask{Path: "/orders?ref={key}", SureAfter: time.Second, Replies: askReplies}
+		g := newGateway(t, upstream.URL, plain(one.route))
+		a := attemptOf(t, g, one.r)
+		require.IsType(t, &claim.Unknown{}, g.Attempt(t.Context(), a), name)
+		a = recovery(a)
+		a.Record.NotFounds = 1
+		require.IsType(t, &claim.Done{}, g.Attempt(t.Context(), a), "%s: released, a retry would be sent", name)
+	}
+	// A retry in another spelling is one key, and another request: its look-up would find nothing.
+	g := newGateway(t, upstream.URL)
+	a, b := requestOf(t, g, keyed(upper), nil), requestOf(t, g, keyed(strings.ToLower(upper)), nil)
+	require.Equal(t, a.Key, b.Key)
+	require.NotEqual(t, a.Input.Canonical, b.Input.Canonical)
+}
+
 func TestWhoseCredentialsARecoveryUses(t *testing.T) {
 	var got []string
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

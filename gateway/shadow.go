@@ -172,8 +172,9 @@ func (s *Seen) note() note {
 	return n
 }
 
-// Claim is the request of the claim that has the note of s, whose key would be value.
-func (s *Seen) Claim(tenant, value string, body []byte) (claim.Request, error) {
+// Claim is the request of the claim that has the note of s, whose key would be value, and which the
+// upstream got as sent.
+func (s *Seen) Claim(tenant, sent, value string, body []byte) (claim.Request, error) {
 	payload, err := json.Marshal(s.note())
 	if err != nil {
 		return claim.Request{}, err
@@ -184,7 +185,7 @@ func (s *Seen) Claim(tenant, value string, body []byte) (claim.Request, error) {
 	return claim.Request{
 		Key: claim.Key{Tenant: tenant, Value: shadow + ":" + hex.EncodeToString(sum[:])}, Operation: shadow, Payload: payload,
 		Input: claim.FingerprintInput{
-			Method: shadow + " " + r.Method, Path: cut(r.URL.EscapedPath()), Tenant: tenant, ContentType: cut(contentType(r)), Canonical: s.digest(r, canonical),
+			Method: shadow + " " + r.Method, Path: cut(r.URL.EscapedPath()), Tenant: tenant, ContentType: cut(contentType(r)), Canonical: s.digest(r, sent, canonical),
 		},
 	}, nil
 }

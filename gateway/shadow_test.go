@@ -33,7 +33,7 @@ func shadowed(t *testing.T, g *Gateway, claims map[string]claim.Reply, r *http.R
 			s.Refused("", refused)
 			return
 		}
-		req, err := s.Claim(key.Tenant, key.Value, body)
+		req, err := s.Claim(key.Tenant, key.Value, key.Value, body)
 		require.NoError(t, err)
 		require.NotContains(t, req.Key.Value, key.Value)
 		require.NotContains(t, string(req.Payload), "secret")

@@ -153,7 +153,7 @@ func (g *gated) compare(ctx context.Context, s *gateway.Seen) {
 	if g.Tenant != nil {
 		_, _ = g.Tenant(ctx, id, name) // a row that is not there ends the claim
 	}
-	req, err := s.Claim(id, value, body)
+	req, err := s.Claim(id, sent, value, body)
 	var reply claim.Reply
 	if err == nil {
 		reply, err = g.Router.Do(ctx, req, "")
