@@ -88,7 +88,6 @@
 //
 // # While no claim can be made
 //
-// A route is closed, and its request is refused; or it is open, and its request is sent as it came. That
-// promises nothing: the claim may have been made by a step whose answer was lost, and an earlier try may
-// have been sent.
+// A request is refused, on every route. An error of the store or of the home does not prove that there is
+// no claim: its step may have been made and its answer lost. So no setting sends such a request unguarded.
 package gateway

@@ -150,9 +150,6 @@ func (c *Call) Dialect() Dialect {
 	return Dialect(c.Profile)
 }
 
-// Open reports whether the request is sent unguarded while no claim can be made.
-func (c *Call) Open() bool { return c.StoreAway == storeOpen }
-
 // BodyLimit is the longest body, in bytes.
 func (c *Call) BodyLimit() int64 { return c.BodyBytes }
 

@@ -96,9 +96,6 @@ type Route struct {
 	// NeverStore are the members of a body, by the end of their path, with one of which a request is
 	// not stored. Empty is [DefaultNeverStore], and [none] none: then anything may be stored.
 	NeverStore []string `koanf:"never_store"`
-	// StoreAway is what happens while no claim can be made: closed, which refuses, or open, which sends
-	// the request as it came, once for each time that it comes. "" is closed.
-	StoreAway string `koanf:"store_away"`
 }
 
 // Key is where a request's key is.
@@ -176,9 +173,6 @@ const (
 
 	callers = "caller"
 	service = "service"
-
-	storeClosed = "closed"
-	storeOpen   = "open"
 
 	done     = "done"
 	refused  = "refused"
@@ -363,7 +357,6 @@ func (r Route) complete(s *Settings) Route {
 	case len(r.NeverStore) == 0:
 		r.NeverStore = DefaultNeverStore()
 	}
-	r.StoreAway = or(r.StoreAway, storeClosed)
 	return r
 }
 
@@ -501,7 +494,6 @@ func (s *Settings) routeMistakes(r *Route) (errs []error) {
 	oneOf("fingerprint.body", r.Fingerprint.Body, bodyJSON, bodyForm, bodyBytes)
 	oneOf("recovery", r.Recovery, recoverRepeat, recoverAsk, none)
 	oneOf("credentials", r.Credentials, callers, service)
-	oneOf("store_away", r.StoreAway, storeClosed, storeOpen)
 	if r.Tenant != (Tenant{}) {
 		if err := s.tenantMistake(r.Tenant); err != nil {
 			mistake("tenant.%w", err)

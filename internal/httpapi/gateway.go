@@ -205,7 +205,7 @@ func (g *gated) call(res *response, r *http.Request, c *gateway.Call, a *Answer)
 		return err
 	}
 	if value == "" { // its member is not there, and the route lets that pass
-		g.unguarded(res, r, body, "")
+		g.unguarded(res, r, body)
 		return nil
 	}
 	a.Key, res.key = value, sent
@@ -215,7 +215,7 @@ func (g *gated) call(res *response, r *http.Request, c *gateway.Call, a *Answer)
 	req := claim.Request{Key: claim.Key{Tenant: res.tenant.ID, Value: value}, TraceParent: traceparent(r), Began: res.began}
 	req.Stamp, _ = claim.ReadStamp(value)
 	if err := c.Request(r, body, sent, &req); err != nil {
-		return g.orOpen(res, r, c, body, err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), g.Limits.Request)
 	defer cancel()
@@ -228,7 +228,7 @@ func (g *gated) call(res *response, r *http.Request, c *gateway.Call, a *Answer)
 			p.RetryAfter = retryStore
 			err = &refusal{Problem: p}
 		}
-		return g.orOpen(res, r, c, body, err)
+		return err
 	}
 	if !reply.Response.Sendable() {
 		return fmt.Errorf("reply from %s is incomplete: status %d", reply.ServedBy, reply.Response.Status)
@@ -242,27 +242,8 @@ func (g *gated) call(res *response, r *http.Request, c *gateway.Call, a *Answer)
 	return nil
 }
 
-// headerUnguarded says why a request was sent without a claim.
-const headerUnguarded = "Homeward-Unguarded"
-
-// orOpen is err, unless the route is open while no claim can be made: then the request passes.
-func (g *gated) orOpen(res *response, r *http.Request, c *gateway.Call, body []byte, err error) error {
-	p, _ := problemOf(err)
-	if !c.Open() || p.Code != problem.StoreUnavailable && p.Code != problem.HomeUnavailable {
-		return err
-	}
-	g.Logger.WarnContext(r.Context(), "a request was sent unguarded, as its route is open while no claim can be made", "tenant", res.tenant.ID, "error", err)
-	g.open.Add(1, string(p.Code))
-	g.unguarded(res, r, body, string(p.Code))
-	return nil
-}
-
-// unguarded sends a request whose body has been read to the upstream, as it came. why is a problem's
-// code; "": its route lets it pass.
-func (g *gated) unguarded(res *response, r *http.Request, body []byte, why string) {
-	if why != "" {
-		res.set(headerUnguarded, why)
-	}
+// unguarded sends a request whose body has been read to the upstream, as it came.
+func (g *gated) unguarded(res *response, r *http.Request, body []byte) {
 	out := r.Clone(r.Context())
 	out.Body, out.ContentLength, out.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	g.through.ServeHTTP(res, out)
@@ -284,5 +265,5 @@ var gatewayWords = map[problem.Code]string{
 	problem.OutcomeUnknown:      "The request may have been sent, and it is not known whether the API behind this gateway has done it. Send the same request again to learn what is known by then.",
 	problem.KeyWithheld:         "Records of a recent time were lost, and this key may have been used in it, so nothing is done under it yet. Send the same request again later.",
 	problem.HomeUnavailable:     "The region that answers for this key cannot be reached. Send the same request again, with the same key.",
-	problem.StoreUnavailable:    "The request could not be recorded, and was not sent. Send it again, with the same key.",
+	problem.StoreUnavailable:    "What is recorded of this request cannot be read or written now. Send the same request again, with the same key.",
 }

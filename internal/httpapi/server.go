@@ -120,7 +120,6 @@ type server struct {
 	mux       *http.ServeMux
 	took      *meter.Histogram
 	closed    *meter.Counter
-	open      *meter.Counter
 }
 
 // New returns the API. It is safe for concurrent use and runs nothing in the
@@ -185,7 +184,6 @@ func newServer(c Config) (*server, error) {
 		mux:       http.NewServeMux(),
 		took:      c.Meters.Histogram(meter.HTTPDuration),
 		closed:    c.Meters.Counter(meter.FailClosed),
-		open:      c.Meters.Counter(meter.Unguarded),
 	}
 	return s, nil
 }

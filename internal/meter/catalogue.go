@@ -43,10 +43,6 @@ var (
 		"Answers 503 because no durable claim could be made, by problem code: store_unavailable, home_unavailable. No money moved.",
 		"store_unavailable: look at the database. home_unavailable: look at homeward.region.lost and the network between regions.",
 		Code)
-	Unguarded = requests.counter("homeward.requests.unguarded", "{request}",
-		"Requests that a gateway sent without a claim, because none could be made and their route is open then, by problem code: store_unavailable, home_unavailable. Each may be a repeat.",
-		"store_unavailable: look at the database. home_unavailable: look at homeward.region.lost and the network between regions. Set store_away to closed on routes where a repeat costs more than a refusal.",
-		Code)
 	LayerDuration = requests.histogram("homeward.layer.duration", "s", layerBuckets,
 		"Homeward's own part of a request: its time without the attempt at the provider, without the wait for a rival, and, at the entry of a forward, without the round trip and the home's time. The home's part has the path `home`. The objective is a p99 of 15 ms.",
 		"Check statements (db.client.operation.duration), waits for connections and group sizes; else the node's processors.",
