@@ -511,7 +511,8 @@ func newTemplate(text, pattern string) (*template, error) {
 	return &template{text}, nil
 }
 
-// target is where to ask about a request; "" if it lacks a member that the template names.
+// target is where to ask about a request; "" if it lacks a member that the template names, or if a value
+// leads to another path.
 func (t *template) target(key, tenant string, wild map[string]string, body []byte) string {
 	whole := true
 	before, query, search := strings.Cut(t.text, "?")
@@ -536,6 +537,9 @@ func (t *template) target(key, tenant string, wild map[string]string, body []byt
 		})
 	}
 	out := fill(before, url.PathEscape)
+	if at, err := url.PathUnescape(out); !whole || err != nil || climbs(at) {
+		return ""
+	}
 	if search {
 		out += "?" + fill(query, url.QueryEscape)
 	}
@@ -543,6 +547,11 @@ func (t *template) target(key, tenant string, wild map[string]string, body []byt
 		return ""
 	}
 	return out
+}
+
+// climbs reports whether a path has a part . or .. for an upstream that decodes it first.
+func climbs(at string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(at, func(r rune) bool { return r == '/' || r == '\\' }), func(part string) bool { return part == "." || part == ".." })
 }
 
 // Verifier verifies a token and returns its claims. The error is [ErrNoIdentity], by [NoIdentity], or of

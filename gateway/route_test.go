@@ -84,13 +84,18 @@ func TestEachMistakeOfAGatewayIsNamed(t *testing.T) {
 		"asked elsewhere":            {route(Route{Ask: Ask{Path: "http://evil/{key}"}}), []string{"ask.path", "not a path"}},
 		"an unknown name":            {route(Route{Ask: Ask{Path: "/orders/{id}"}}), []string{"ask.path has {id}", "{key}, {tenant}"}},
 		"a search":                   {route(Route{Ask: Ask{Path: "/orders?r={key}"}}), []string{"ask.path is a search", "ask.replies"}},
-		"a cookie kept":              {route(Route{KeepHeaders: []string{"set-cookie"}}), []string{"keep_headers Set-Cookie"}},
-		"no outcome":                 {route(Route{Replies: []Reply{{Status: []string{"200"}, Outcome: "ok"}}}), []string{"replies[0] outcome"}},
-		"no status":                  {route(Route{Replies: []Reply{{Status: []string{"2XX"}, Outcome: "done"}}}), []string{"replies[0] status", "4xx"}},
-		"all replies":                {route(Route{Replies: []Reply{{Outcome: "done"}}}), []string{"replies[0] fits every reply"}},
-		"a value of nothing":         {route(Route{Replies: []Reply{{Status: []string{"2xx"}, Is: []any{"x"}, Outcome: "done"}}}), []string{"replies[0] is"}},
-		"a value that is a day":      {route(Route{Replies: []Reply{{Member: "/day", Is: []any{time.Unix(0, 0)}, Outcome: "done"}}}), []string{"replies[0] is", "in quotes"}},
-		"two copies of a large one":  {route(Route{Credentials: "service", BodyBytes: MaxBody}), []string{"body_bytes", "two copies"}},
+		"the service's answers for any tenant": {func(s *Settings) {
+			s.TrustedProxies = []string{"10.0.0.0/8"}
+			route(Route{Tenant: Tenant{From: "header", Name: "X-Tenant"}, Credentials: "service", Ask: Ask{Path: "/orders/{/reference}", Answers: true}})(s)
+		}, []string{"ask.answers", "{tenant}"}},
+		"asked about what does not count": {route(Route{Fingerprint: Fingerprint{Without: []string{"reference"}}, Ask: Ask{Path: "/orders/{/reference/id}"}}), []string{"ask.path has {/reference/id}", "fingerprint.without"}},
+		"a cookie kept":                   {route(Route{KeepHeaders: []string{"set-cookie"}}), []string{"keep_headers Set-Cookie"}},
+		"no outcome":                      {route(Route{Replies: []Reply{{Status: []string{"200"}, Outcome: "ok"}}}), []string{"replies[0] outcome"}},
+		"no status":                       {route(Route{Replies: []Reply{{Status: []string{"2XX"}, Outcome: "done"}}}), []string{"replies[0] status", "4xx"}},
+		"all replies":                     {route(Route{Replies: []Reply{{Outcome: "done"}}}), []string{"replies[0] fits every reply"}},
+		"a value of nothing":              {route(Route{Replies: []Reply{{Status: []string{"2xx"}, Is: []any{"x"}, Outcome: "done"}}}), []string{"replies[0] is"}},
+		"two copies of a large one":       {route(Route{Credentials: "service", BodyBytes: MaxBody}), []string{"body_bytes", "two copies"}},
+		"a value that is a day":           {route(Route{Replies: []Reply{{Member: "/day", Is: []any{time.Unix(0, 0)}, Outcome: "done"}}}), []string{"replies[0] is", "in quotes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := DefaultSettings()
@@ -563,6 +568,27 @@ func TestAsking(t *testing.T) {
 	require.Empty(t, asked)
 	upstream.Close()
 	require.Equal(t, "asked_not_sent", ask(Route{Ask: search}, 1).(*claim.Unknown).Reason)
+}
+
+// TestALookUpStaysAtItsPath, whatever the values of a caller are.
+func TestALookUpStaysAtItsPath(t *testing.T) {
+	asked := 0
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked++ }))
+	defer upstream.Close()
+	for path, values := range map[string][]string{
+		"/v1/orders/{/ref}/status":  {"..", ".", "../users", `..\\users`, "a/../.."},
+		"/v1/orders/.{/ref}/status": {".", "./x"},
+	} {
+		g := newGateway(t, upstream.URL, plain(Route{Ask: Ask{Path: path}}))
+		for _, value := range values {
+			r := post("/v1/orders", `{"ref":"`+value+`"}`, "Content-Type", "application/json")
+			got := g.Attempt(t.Context(), recovery(attemptOf(t, g, r))).(*claim.Unknown)
+			require.Equal(t, []any{reasonCannotRepeat, 0}, []any{got.Reason, asked}, "%s with %s", path, value)
+		}
+		r := post("/v1/orders", `{"ref":"a/b..c"}`, "Content-Type", "application/json")
+		require.IsType(t, &claim.Done{}, g.Attempt(t.Context(), recovery(attemptOf(t, g, r))))
+		asked = 0
+	}
 }
 
 // TestALookUpNamesTheKeyThatTheUpstreamGot, also where claims have another spelling of it.

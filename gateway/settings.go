@@ -551,6 +551,14 @@ func (s *Settings) routeMistakes(r *Route) (errs []error) {
 	if _, err := newTemplate(r.Ask.Path, r.Match); err != nil {
 		mistake("ask.path %w", err)
 	}
+	if r.Credentials == service && r.Ask.Answers && full.Tenant.From != fromFixed && !strings.Contains(r.Ask.Path, "{tenant}") {
+		mistake("ask.answers gives a tenant what the service may read, also of another tenant; name {tenant} in ask.path, or leave answers out")
+	}
+	for _, m := range nameForm.FindAllStringSubmatch(r.Ask.Path, -1) {
+		if top, _, _ := strings.Cut(strings.TrimPrefix(m[1], "/"), "/"); isPointer(m[1]) && slices.Contains(r.Fingerprint.Without, top) {
+			mistake("ask.path has {%s}, which fingerprint.without lets differ between a request and its retry; take it out of one of them", m[1])
+		}
+	}
 	if strings.Contains(r.Ask.Path, "?") && len(r.Ask.Replies) == 0 {
 		mistake("ask.path is a search, which finds nothing with 200; say in ask.replies how its answers are read, as in {status: 2xx, member: /data/0, outcome: done}")
 	}
