@@ -77,9 +77,9 @@
 //
 // The payload of a claim is what its recovery needs, sealed for its key: the request and its rule as of
 // its arrival, or its head, or the rule alone. What it lacks travels beside it to the attempt that the
-// request makes, sealed as well, and no store gets it (claim.Request.Unstored). A body with a member that
-// nobody may keep, as a card's verification code, is never in the payload, and neither is one that cannot
-// be looked into.
+// request makes, sealed as well, and no store gets it (claim.Request.Unstored). A body or a
+// target with a member that nobody may keep, as a card's verification code, is never in the payload, and
+// neither is what cannot be looked into.
 //
 // # Keys that are given up
 //

@@ -235,7 +235,7 @@ func (c *Call) Request(r *http.Request, body []byte, sent string, req *claim.Req
 		kind = bodyBytes // it is none
 	}
 	head := headOf(r)
-	if c.Recovery == recoverRepeat && !with.Service && c.storable(kind, body) {
+	if c.Recovery == recoverRepeat && !with.Service && c.storable(r, kind, body) {
 		req.Payload, err = c.g.seal(r.Context(), req.Key, &with, r, head, body)
 		return err
 	}
@@ -243,7 +243,7 @@ func (c *Call) Request(r *http.Request, body []byte, sent string, req *claim.Req
 	if req.Unstored, err = c.g.seal(r.Context(), req.Key, &with, r, head, body); err != nil {
 		return err
 	}
-	if with.Partial = c.Recovery != recoverRepeat || !c.storable(kind, body); with.Partial {
+	if with.Partial = c.Recovery != recoverRepeat || !c.storable(r, kind, body); with.Partial {
 		body = nil
 	}
 	switch {
@@ -316,7 +316,7 @@ type sending struct {
 	AskReplies []Reply       `json:"q,omitempty"`
 	Answers    bool          `json:"w,omitempty"`
 	SureAfter  time.Duration `json:"u,omitempty"`
-	// Partial: the body is not there, and never stored.
+	// Partial: the target and the body are not there, and never stored.
 	Partial bool `json:"x,omitempty"`
 }
 
@@ -338,7 +338,11 @@ func (g *Gateway) seal(ctx context.Context, key claim.Key, with *sending, r *htt
 	if err := json.NewEncoder(&b).Encode(with); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: upstream\r\nContent-Length: %d\r\n", r.Method, r.URL.RequestURI(), len(body))
+	target := r.URL.RequestURI()
+	if with.Partial { // it is never sent again
+		target = "/"
+	}
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: upstream\r\nContent-Length: %d\r\n", r.Method, target, len(body))
 	_ = head.Write(&b) // a Buffer refuses no write
 	b.WriteString("\r\n")
 	b.Write(body)

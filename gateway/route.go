@@ -387,50 +387,79 @@ func parseForm(body []byte) (fields []field, err error) {
 	return fields, nil
 }
 
-// storable reports whether a body of this kind may be stored: it has none of the members that never
-// are. What cannot be looked into may have them.
-func (c *Call) storable(kind string, body []byte) bool {
-	if len(c.NeverStore) == 0 || len(body) == 0 {
+// storable reports whether the request line of r and a body of this kind may be stored: they have none of
+// the members that never are. What cannot be looked into may have them.
+func (c *Call) storable(r *http.Request, kind string, body []byte) bool {
+	if len(c.NeverStore) == 0 {
 		return true
 	}
-	switch kind {
-	case bodyJSON:
+	if c.formHolds([]byte(r.URL.RawQuery)) {
+		return false
+	}
+	switch {
+	case len(body) == 0:
+		return true
+	case kind == bodyJSON:
 		v, ok := decode(body)
-		return ok && !c.holds(v, nil)
-	case bodyForm:
-		fields, err := parseForm(body)
-		return err == nil && !slices.ContainsFunc(fields, func(f field) bool { return c.never(formPath(f.name)) })
+		return ok && !c.holds(nil, v)
+	case kind == bodyForm:
+		return !c.formHolds(body)
 	}
 	return false
 }
 
-// formPath is the path of a[b][c].
-func formPath(name string) []string {
-	return strings.FieldsFunc(name, func(r rune) bool { return r == '[' || r == ']' || r == '.' })
+// formHolds reports whether a form or a query has a member that is never stored, or is neither: JSON is
+// one field with an odd name.
+func (c *Call) formHolds(text []byte) bool {
+	fields, err := parseForm(text)
+	return err != nil || slices.ContainsFunc(fields, func(f field) bool {
+		return strings.ContainsAny(f.name, `{":`) || c.holds(nil, map[string]any{f.name: f.value})
+	})
 }
 
-func (c *Call) holds(v any, at []string) bool {
+// holds reports whether v, which is at this path, has a member that is never stored. a[b][0].c is a.b.c,
+// and a text that is JSON is looked into.
+func (c *Call) holds(at []string, v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, value := range v {
-			here := append(slices.Clip(at), name)
-			if c.never(here) || c.holds(value, here) {
+			here := slices.Clip(at)
+			for _, part := range nameParts(name) {
+				if here = append(here, part); c.never(here) {
+					return true
+				}
+			}
+			if c.holds(here, value) {
 				return true
 			}
 		}
 	case []any:
-		for _, value := range v {
-			if c.holds(value, at) {
-				return true
-			}
+		return slices.ContainsFunc(v, func(value any) bool { return c.holds(at, value) })
+	case string:
+		text := []byte(strings.TrimSpace(v))
+		if len(text) == 0 || !strings.ContainsRune(`{["`, rune(text[0])) {
+			return false
 		}
+		inner, ok := decode(text)
+		if _, err := claim.Canonical(text, claim.CanonicalOptions{}); err != nil {
+			// A member that comes twice hides one, and what is cut off hides all. Plain text may begin like a list.
+			return text[0] == '{' || ok && text[0] == '['
+		}
+		return ok && c.holds(at, inner)
 	}
 	return false
 }
 
+// nameParts are the names in a[b][0].c, without indexes.
+func nameParts(name string) []string {
+	return slices.DeleteFunc(strings.FieldsFunc(name, func(r rune) bool { return r == '[' || r == ']' || r == '.' }), func(part string) bool {
+		return strings.Trim(part, "0123456789") == ""
+	})
+}
+
 // never reports whether a member at this path is never stored.
-func (c *Call) never(at []string) bool {
-	for _, name := range c.NeverStore {
+func (r *Route) never(at []string) bool {
+	for _, name := range r.NeverStore {
 		want := strings.Split(name, ".")
 		if len(want) > len(at) {
 			continue

@@ -89,6 +89,7 @@ func TestEachMistakeOfAGatewayIsNamed(t *testing.T) {
 			route(Route{Tenant: Tenant{From: "header", Name: "X-Tenant"}, Credentials: "service", Ask: Ask{Path: "/orders/{/reference}", Answers: true}})(s)
 		}, []string{"ask.answers", "{tenant}"}},
 		"asked about what does not count": {route(Route{Fingerprint: Fingerprint{Without: []string{"reference"}}, Ask: Ask{Path: "/orders/{/reference/id}"}}), []string{"ask.path has {/reference/id}", "fingerprint.without"}},
+		"asked about a card":              {route(Route{Ask: Ask{Path: "/orders/{/card/number}"}}), []string{"ask.path has {/card/number}", "never_store"}},
 		"a cookie kept":                   {route(Route{KeepHeaders: []string{"set-cookie"}}), []string{"keep_headers Set-Cookie"}},
 		"no outcome":                      {route(Route{Replies: []Reply{{Status: []string{"200"}, Outcome: "ok"}}}), []string{"replies[0] outcome"}},
 		"no status":                       {route(Route{Replies: []Reply{{Status: []string{"2XX"}, Outcome: "done"}}}), []string{"replies[0] status", "4xx"}},
@@ -401,6 +402,21 @@ func TestNoStoredRequestHasAVerificationCode(t *testing.T) {
 		kind   string
 		stored bool
 	}{
+		"card[cvc][0]=987":                                  {form, false},
+		"card[cvc][value]=987":                              {form, false},
+		"payment_method[0][number]=987":                     {form, false},
+		`{"card":{"cvc":{"value":["987"]}},"a":1}&b=2`:      {form, false},
+		`payload={"card":{"cvc":"987"}}`:                    {form, false},
+		`payload={"card":{"cvc":"987"}`:                     {form, false},
+		`payload={"card":987,"card":{}}`:                    {form, false},
+		`note=[a+{+of+987`:                                  {form, true},
+		`{"payload":"{\"card\":{\"cvc\":\"987\"}}"}`:        {js, false},
+		`{"payload":"\"[{\\\"card_cvc\\\":987}]\""}`:        {js, false},
+		`{"payload":"{\"amount\":987}"}`:                    {js, true},
+		`{"card.number":"987"}`:                             {js, false},
+		`{"card[number]":"987"}`:                            {js, false},
+		`{"creditCard":{"number":"987"}}`:                   {js, false},
+		`{"cvn":"987"}`:                                     {js, false},
 		`{"card":{"cvc":"987"}}`:                            {js, false},
 		`{"card":{"\u0063vc":"987"}}`:                       {js, false},
 		`[{"a":[{"CVV":"987"}]}]`:                           {js, false},
@@ -434,6 +450,14 @@ func TestNoStoredRequestHasAVerificationCode(t *testing.T) {
 		again.Unstored = a.Unstored
 		require.IsType(t, &claim.Done{}, g.Attempt(t.Context(), again), "the caller's retry has it")
 	}
+	for target, stored := range map[string]bool{"/c?card[cvc]=987": false, "/c?q={%22cvc%22:987}": false, "/c?cvv=%987": false, "/c?amount=987": true} {
+		for _, body := range []string{"", "amount=1"} {
+			a := attemptOf(t, g, post(target, body, kind, form))
+			plain, err := g.c.Seal.Open(t.Context(), row(a.Record.Key), a.Payload)
+			require.NoError(t, err)
+			require.Equal(t, stored, strings.Contains(string(plain), "987"), target)
+		}
+	}
 	all := newGateway(t, upstream.URL, plain(Route{Dedupe: "Idempotency-Key", NeverStore: []string{"none"}}))
 	a := attemptOf(t, all, post("/", `{"cvc":"987"}`, kind, js))
 	require.Empty(t, a.Unstored, "the settings say that it may be stored")
@@ -448,10 +472,11 @@ func TestNoStoredRequestHasAVerificationCode(t *testing.T) {
 // TestWhatIsStoredOfARequestThatIsNeverRepeated: nothing of it.
 func TestWhatIsStoredOfARequestThatIsNeverRepeated(t *testing.T) {
 	g := newGateway(t, "http://127.0.0.1:9")
-	a := attemptOf(t, g, post("/orders", `{"name":"Ada"}`, "Content-Type", "application/json", "Authorization", "Bearer secret"))
+	a := attemptOf(t, g, post("/orders?card[cvc]=987", `{"name":"Ada"}`, "Content-Type", "application/json", "Authorization", "Bearer secret"))
 	plain, err := g.c.Seal.Open(t.Context(), row(a.Record.Key), a.Payload)
 	require.NoError(t, err)
 	require.NotContains(t, string(plain), "Ada")
+	require.NotContains(t, string(plain), "987")
 	require.NotContains(t, string(plain), "secret")
 }
 

@@ -184,8 +184,8 @@ const (
 // which nobody may keep, and its number.
 func DefaultNeverStore() []string {
 	return []string{
-		"cvc", "cvc2", "cvv", "cvv2", "csc", "cid", "security_code", "securityCode", "encryptedSecurityCode", "verification_value", "verification_code",
-		"card.number", "payment_method.number", "paymentMethod.number", "card_number", "cardNumber", "pan",
+		"cvc", "cvc2", "cvv", "cvv2", "cvn", "csc", "cid", "card_cvc", "cardCvc", "card_code", "security_code", "securityCode", "encryptedSecurityCode", "verification_value", "verification_code",
+		"card.number", "credit_card.number", "creditCard.number", "payment_method.number", "paymentMethod.number", "card_number", "cardNumber", "pan",
 	}
 }
 
@@ -557,6 +557,11 @@ func (s *Settings) routeMistakes(r *Route) (errs []error) {
 	for _, m := range nameForm.FindAllStringSubmatch(r.Ask.Path, -1) {
 		if top, _, _ := strings.Cut(strings.TrimPrefix(m[1], "/"), "/"); isPointer(m[1]) && slices.Contains(r.Fingerprint.Without, top) {
 			mistake("ask.path has {%s}, which fingerprint.without lets differ between a request and its retry; take it out of one of them", m[1])
+		}
+	}
+	for _, m := range nameForm.FindAllStringSubmatch(r.Ask.Path, -1) {
+		if isPointer(m[1]) && full.never(nameParts(strings.ReplaceAll(m[1], "/", "."))) {
+			mistake("ask.path has {%s}, which never_store keeps from the store; name another member", m[1])
 		}
 	}
 	if strings.Contains(r.Ask.Path, "?") && len(r.Ask.Replies) == 0 {
