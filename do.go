@@ -169,11 +169,14 @@ const (
 //	the error of ctx       it ended before anything began
 //
 // and all but ErrMismatch, ErrUnknown, ExpiredError and KeyError end by asking again, with the same
-// key. fn is called in a goroutine of its own.
+// key. In an attempt of a key a call under that key fails: derive its key from [Attempt].ID. fn is called in a goroutine of its own.
 func (h *Homeward) Do(ctx context.Context, op Op, fn func(ctx context.Context, a Attempt) Outcome) (Reply, error) {
 	req, err := op.request("DO", "", op.Request)
 	if err != nil {
 		return Reply{}, err
+	}
+	if h.under(ctx, req.Key) {
+		return Reply{}, errUnder
 	}
 	reply, err := h.do(ctx, req, &call{op: &op, run: func(ctx context.Context, a Attempt) (claim.Outcome, error) {
 		o := fn(ctx, a)
@@ -312,6 +315,19 @@ type callKey struct{}
 
 type attemptKey struct{}
 
+// under is the key of a mark in the context of an attempt of a claim.
+type under struct {
+	h   *Homeward
+	key claim.Key
+}
+
+// under reports whether ctx is of an attempt of key: a call of it would wait for itself.
+func (h *Homeward) under(ctx context.Context, key claim.Key) bool {
+	return ctx.Value(under{h, key}) != nil
+}
+
+var errUnder = errors.New("homeward: this call is in an attempt of the same key and would wait for itself; give it a key of its own, derived from Attempt.ID")
+
 // AttemptOf returns the attempt in whose function ctx is: for a handler behind [Homeward.Middleware]
 // or [Homeward.Interceptor].
 func AttemptOf(ctx context.Context) (a Attempt, ok bool) {
@@ -351,7 +367,7 @@ func (e executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 		var out claim.Outcome = c.broken(reasonPanic) // also if the goroutine exits
 		defer func() { ended <- out }()
 		caught := fault.Caught(func() {
-			o, err := c.run(context.WithValue(ctx, attemptKey{}, its), its)
+			o, err := c.run(context.WithValue(context.WithValue(ctx, under{e.Homeward, a.Record.Key}, true), attemptKey{}, its), its)
 			if out = o; err != nil {
 				log.WarnContext(ctx, "an operation ended in a way that cannot be kept", "error", err)
 			}

@@ -797,3 +797,22 @@ func TestAKeyOfAnotherDeployment(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// An attempt that calls under its own key would wait for itself.
+func TestACallWithinItsOwnAttempt(t *testing.T) {
+	onEach(t, func(t *testing.T, h *Homeward) {
+		op := Op{Tenant: "acme", Key: "k"}
+		_, err := h.Do(t.Context(), op, func(ctx context.Context, a Attempt) Outcome {
+			_, err := h.Do(ctx, op, never(t))
+			require.ErrorContains(t, err, "derived from Attempt.ID")
+			if h.rows.sql != nil {
+				_, err = h.DoTx(ctx, nil, op, nil)
+				require.ErrorContains(t, err, "derived from Attempt.ID")
+			}
+			_, err = h.Do(ctx, Op{Tenant: "acme", Key: a.ID}, always(Done{}))
+			require.NoError(t, err)
+			return Done{}
+		})
+		require.NoError(t, err)
+	})
+}

@@ -36,6 +36,9 @@ func (h *Homeward) DoTx(ctx context.Context, tx pgx.Tx, op Op, fn func(tx pgx.Tx
 	if err != nil {
 		return reply, err
 	}
+	if h.under(ctx, req.Key) {
+		return reply, errUnder
+	}
 	leave, err := h.enter()
 	if err != nil {
 		return reply, err
