@@ -202,7 +202,10 @@ func Open(ctx context.Context, store Store, options ...Option) (_ *Homeward, err
 	}); err != nil {
 		return nil, fmt.Errorf("homeward: %w", err)
 	}
-	return h, h.start()
+	if err := h.start(); err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 // start starts what runs beside calls.

@@ -24,6 +24,7 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/sqlstore"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 func TestMain(m *testing.M) {
@@ -406,9 +407,23 @@ func TestClose(t *testing.T) {
 	})
 }
 
+type noQueue struct{ outbox.Queues }
+
+func (noQueue) Queue(outbox.Queue) outbox.Store { return nil }
+
 func TestMistakesAtTheStart(t *testing.T) {
 	ctx := t.Context()
-	_, err := Open(ctx, Store{})
+	broken := Embedded(t.TempDir())
+	openIt := broken.open
+	broken.open = func(ctx context.Context, o opening) (*rows, error) {
+		r, err := openIt(ctx, o)
+		r.queues = noQueue{r.queues}
+		return r, err
+	}
+	h, err := Open(ctx, broken)
+	require.Error(t, err)
+	require.Nil(t, h, "there is nothing to close")
+	_, err = Open(ctx, Store{})
 	require.EqualError(t, err, "homeward: there is no store; pass Postgres, Cockroach or Embedded to Open")
 	dir := t.TempDir()
 	open(t, Embedded(dir))
