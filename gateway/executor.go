@@ -204,10 +204,13 @@ func (c *try) ask(ctx context.Context, about *http.Request) claim.Outcome {
 	if err != nil {
 		return unknown(reasonUnreadable)
 	}
-	r.Header = about.Header.Clone()
-	for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Language", keyHeader, strings.ToLower(keyHeader)} {
-		delete(r.Header, name)
+	for name, values := range about.Header {
+		if !ofTheRequest(name) && name != dedupeOf(c.Record.Operation) {
+			r.Header[name] = slices.Clone(values)
+		}
 	}
+	r.Header.Set("Accept-Encoding", "identity") // rules read no other coding than gzip and deflate
+	r.Header.Set("Cache-Control", "no-cache")   // an older answer may not have it yet
 	a, why, _ := c.exchange(ctx, c.g.aimed(ctx, r, c.Record.Home))
 	if a == nil {
 		return unknown(reasonAsked + why)
@@ -231,6 +234,16 @@ func (c *try) ask(ctx context.Context, about *http.Request) claim.Outcome {
 		return c.g.notDone()
 	}
 	return unknown(reason)
+}
+
+// ofTheRequest reports whether a header is about one request, and would make a look-up with it another
+// question: a part of the answer, an answer on a condition, another method or target. All others go along.
+// Without one that says who asks, or for whom, the upstream might not find what is there.
+func ofTheRequest(name string) bool {
+	return strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "If-") || slices.Contains([]string{
+		"Accept-Encoding", "Cache-Control", "Digest", "Pragma", "Prefer", "Range", keyHeader, "X-" + keyHeader,
+		"X-Http-Method", "X-Http-Method-Override", "X-Method-Override", "X-Original-Url", "X-Rewrite-Url",
+	}, name)
 }
 
 // released is the outcome of a request of which nothing was sent.

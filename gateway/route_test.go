@@ -798,3 +798,23 @@ func TestWhatACancellationSays(t *testing.T) {
 		require.Equal(t, "key_canceled", g.Attempt(t.Context(), a).(*claim.Refused).Reason)
 	}
 }
+
+// TestTheHeadersOfALookUp: it asks as its caller, and for the whole answer as the API has it now. What the
+// caller said about the request itself is no part of the question.
+func TestTheHeadersOfALookUp(t *testing.T) {
+	var got http.Header
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
+	defer upstream.Close()
+	g := newGateway(t, upstream.URL, plain(Route{Dedupe: "X-Once", DedupeFor: 2 * time.Hour, Ask: Ask{Path: "/o/{key}"}, Recovery: "ask"}))
+	r := post("/o", `{}`, "Authorization", "Bearer t", "X-Shop", "7", "Accept", "application/json", "X-Forwarded-For", "192.0.2.7",
+		"Accept-Encoding", "gzip, br", "If-Match", `"1"`, "If-None-Match", "*", "If-Modified-Since", "x", "Range", "bytes=0-0", "Prefer", "return=minimal",
+		"X-Http-Method-Override", "DELETE", "X-Http-Method", "DELETE", "X-Method-Override", "DELETE", "X-Original-Url", "/x", "X-Rewrite-Url", "/x",
+		"Content-Type", "application/json", "Content-Language", "de", "Content-Md5", "x", "Digest", "x", "X-Once", "1", "X-Idempotency-Key", "1",
+		"Cache-Control", "max-stale", "Pragma", "x")
+	r.RemoteAddr, r.Host = "198.51.100.1:9", "api.example.com"
+	require.IsType(t, &claim.Done{}, g.Attempt(t.Context(), recovery(attemptOf(t, g, r))))
+	require.Equal(t, http.Header{
+		"Authorization": {"Bearer t"}, "X-Shop": {"7"}, "Accept": {"application/json"}, "Accept-Encoding": {"identity"}, "Cache-Control": {"no-cache"},
+		"X-Forwarded-For": {"192.0.2.7, 198.51.100.1"}, "X-Forwarded-Host": {"api.example.com"}, "X-Forwarded-Proto": {"http"},
+	}, got)
+}
