@@ -20,16 +20,17 @@ const replyBytes = 3 << 20
 
 // Reasons, for the audit.
 const (
-	reasonCannotRepeat = "cannot_repeat"      // an earlier attempt may have sent the request
-	reasonNoAnswer     = "no_answer"          // the upstream did not answer, or not in time
-	reasonBroken       = "reply_broken"       // the reply ended before it was whole
-	reasonNotSent      = "not_sent"           // no byte of the request was sent
-	reasonUnreadable   = "payload_unreadable" // the stored request cannot be opened; it was not sent
-	reasonStatus       = "status_"            // and the upstream's status
-	reasonAsked        = "asked_"             // and the status of the look-up's answer, or why there is none
-	reasonNotFound     = "not_found"          // the look-up found nothing
-	reasonCanceled     = "key_canceled"       // the caller gave the key up before it was used, or while it was released
-	reasonRepeat       = "repeat_"            // and the status of an answer to a repeat, which does not prove that the first send did nothing
+	reasonCannotRepeat  = "cannot_repeat"      // an earlier attempt may have sent the request
+	reasonNoAnswer      = "no_answer"          // the upstream did not answer, or not in time
+	reasonBroken        = "reply_broken"       // the reply ended before it was whole
+	reasonNotSent       = "not_sent"           // no byte of the request was sent
+	reasonUnreadable    = "payload_unreadable" // the stored request cannot be opened; it was not sent
+	reasonNoCredentials = "no_credentials"     // the service's are gone; nothing was sent
+	reasonStatus        = "status_"            // and the upstream's status
+	reasonAsked         = "asked_"             // and the status of the look-up's answer, or why there is none
+	reasonNotFound      = "not_found"          // the look-up found nothing
+	reasonCanceled      = "key_canceled"       // the caller gave the key up before it was used, or while it was released
+	reasonRepeat        = "repeat_"            // and the status of an answer to a repeat, which does not prove that the first send did nothing
 )
 
 // kept are the headers of a reply that belong to it and not to one exchange: each retry gets them.
@@ -64,22 +65,31 @@ func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, or(with.Timeout, DefaultTimeout))
 	defer cancel()
 	c := try{g: g, Attempt: &a, with: &with}
-	if a.Recovery && with.Service && g.serviceName != "" {
+	if !a.Recovery {
+		if with.Partial { // whoever begins a generation has the whole
+			return g.released(reasonUnreadable)
+		}
+		return c.send(ctx, g.aimed(ctx, r, a.Record.Home), body)
+	}
+	repeats := c.repeats()
+	if !repeats && (with.Ask == "" || with.Recovery == none) {
+		return unknown(reasonCannotRepeat)
+	}
+	if with.Service {
+		if g.serviceName == "" { // an upstream may hide from strangers what it has
+			g.log.ErrorContext(ctx, "a recovery uses the service's credentials, and there are none; set HOMEWARD_GATEWAY_CREDENTIALS", "object", a.Record.Minted.ID)
+			return &claim.Unsent{Reason: reasonNoCredentials}
+		}
 		for _, name := range credentials {
 			r.Header.Del(name)
 		}
 		r.Header.Set(g.serviceName, g.serviceValue)
 	}
 	out := g.aimed(ctx, r, a.Record.Home)
-	switch {
-	case !a.Recovery && with.Partial: // whoever begins a generation has the whole
-		return g.released(reasonUnreadable)
-	case !a.Recovery || c.repeats():
+	if repeats {
 		return c.send(ctx, out, body)
-	case with.Ask != "" && with.Recovery != none:
-		return c.ask(ctx, out)
 	}
-	return unknown(reasonCannotRepeat)
+	return c.ask(ctx, out)
 }
 
 // try is one attempt of a stored request.

@@ -818,3 +818,36 @@ func TestTheHeadersOfALookUp(t *testing.T) {
 		"X-Forwarded-For": {"192.0.2.7, 198.51.100.1"}, "X-Forwarded-Host": {"api.example.com"}, "X-Forwarded-Proto": {"http"},
 	}, got)
 }
+
+// TestNobodyAsksInTheServicesPlace: without the service's credentials a recovery calls nobody. An API that
+// hides what it has from strangers would say that it has nothing.
+func TestNobodyAsksInTheServicesPlace(t *testing.T) {
+	calls := 0
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if calls++; r.Header.Get("Authorization") == "" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer upstream.Close()
+	for recovers, route := range map[string]Route{
+		"ask":    {Ask: Ask{Path: "/orders/{key}", SureAfter: time.Second}},
+		"repeat": {Dedupe: "X-Once"},
+		"none":   {},
+	} {
+		route.Credentials = "service"
+		g := newGateway(t, upstream.URL, plain(route), func(c *Config) { c.Service = "Authorization: Bearer service" })
+		a := recovery(attemptOf(t, g, post("/orders", `{}`, "Content-Type", "application/json", "Authorization", "Bearer t")))
+		a.Record.NotFounds = 1
+		later := newGateway(t, upstream.URL) // the settings and the service's credentials are gone
+		calls = 0
+		if recovers == "none" {
+			require.Equal(t, "cannot_repeat", later.Attempt(t.Context(), a).(*claim.Unknown).Reason)
+		} else {
+			require.Equal(t, &claim.Unsent{Reason: "no_credentials"}, later.Attempt(t.Context(), a), recovers)
+		}
+		require.Zero(t, calls, recovers)
+		if recovers != "none" {
+			require.IsType(t, &claim.Done{}, g.Attempt(t.Context(), a), recovers)
+		}
+	}
+}
