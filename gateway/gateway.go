@@ -77,6 +77,7 @@ type Gateway struct {
 	log     *slog.Logger
 	match   matcher
 	proxies []netip.Prefix
+	apart   bool // a key alone names no claim
 	// upstreams are by region; "" has that of all others.
 	upstreams map[string]*url.URL
 	call      *http.Transport
@@ -123,6 +124,7 @@ func New(c Config) (*Gateway, error) {
 	if g.match, err = newMatcher(&c.Settings); err != nil {
 		return nil, err
 	}
+	g.apart = c.Settings.keysApart()
 	if g.serviceName, g.serviceValue, err = ReadService(c.Service); err != nil {
 		return nil, err
 	}

@@ -170,9 +170,57 @@ func (c *Call) Tenant(r *http.Request) (id, name string, err error) {
 	return c.g.tenant(r, c.Route.Tenant)
 }
 
-// OwnTenant is that of a request to the gateway's own paths.
-func (g *Gateway) OwnTenant(r *http.Request) (id, name string, err error) {
-	return g.tenant(r, Route{}.complete(&g.c.Settings).Tenant)
+// ErrNotNamed: a request to the gateway's own paths does not say which claim it is about; its text is one
+// line for the caller.
+var ErrNotNamed = errors.New("the key does not name a claim")
+
+// notNamed is ErrNotNamed with its reason.
+type notNamed struct{ reason string }
+
+func (e *notNamed) Error() string { return e.reason }
+
+// Is reports whether target is ErrNotNamed.
+func (*notNamed) Is(target error) bool { return target == ErrNotNamed }
+
+// Named is the call whose key a request to the gateway's own paths is about, and its key as claims have it.
+// The query names the request of the key, as in method=POST&path=/v1/orders; it may be left out where all
+// routes have the same tenant, and keys that are the same at each path. The error is [ErrNotNamed], or a
+// [*claim.KeyError].
+func (g *Gateway) Named(r *http.Request, spelled string) (c *Call, key string, err error) {
+	const how = "Name the request of the key in the query, as in ?method=POST&path=/v1/orders"
+	if key, err = claim.ParseKey(spelled); err != nil {
+		return nil, "", err
+	}
+	q := r.URL.Query()
+	method, at := q.Get("method"), q.Get("path")
+	switch {
+	case len(q) == 0 && g.apart:
+		return nil, "", &notNamed{how + ": a route of this gateway has keys of its own."}
+	case len(q) == 0:
+		return &Call{g: g, rule: &rule{Route: Route{}.complete(&g.c.Settings)}}, key, nil
+	case len(q) != 2 || method == "" || !strings.HasPrefix(at, "/"):
+		return nil, "", &notNamed{how + ", and nothing else."}
+	}
+	u, err := url.ParseRequestURI(at)
+	if err != nil {
+		return nil, "", &notNamed{how + "; its path is none."}
+	}
+	f := g.match.match(&http.Request{Method: method, URL: u, Host: r.Host})
+	if f.rule == nil {
+		return nil, "", &notNamed{"No route guards a request with this method and path. " + how + "."}
+	}
+	c = &Call{g: g, rule: f.rule, wild: f.wild}
+	return c, c.scoped(key, u), nil
+}
+
+// keysApart reports whether a key alone does not name a claim: a route has a tenant of its own, or keys that
+// are others at each path.
+func (s *Settings) keysApart() bool {
+	own := Route{}.complete(s).Tenant
+	return slices.ContainsFunc(s.Routes, func(r Route) bool {
+		full := r.complete(s)
+		return full.Tenant != own || full.Key.Scope == scopePath
+	})
 }
 
 func (g *Gateway) tenant(r *http.Request, t Tenant) (id, name string, err error) {
@@ -293,10 +341,15 @@ func (c *Call) Key(r *http.Request, body []byte) (sent, key string, err error) {
 		}
 		return "", "", err
 	}
-	if c.Route.Key.Scope == scopePath {
-		key = atPath(key, r.URL.EscapedPath())
+	return text, c.scoped(key, r.URL), nil
+}
+
+// scoped is a key as the claims of c have it.
+func (c *Call) scoped(key string, u *url.URL) string {
+	if c.Route.Key.Scope != scopePath {
+		return key
 	}
-	return text, key, nil
+	return atPath(key, u.EscapedPath())
 }
 
 // atPath is a key that is another one at each path.

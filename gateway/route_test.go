@@ -240,7 +240,9 @@ func TestWhoseKeyItIs(t *testing.T) {
 		r.RemoteAddr = "192.0.2.1:5"
 		change(r)
 		id, _, err := g.Match(r).Tenant(r)
-		own, _, ownErr := g.OwnTenant(r)
+		c, _, nameErr := g.Named(r, "k")
+		require.NoError(t, nameErr)
+		own, _, ownErr := c.Tenant(r)
 		require.Equal(t, id, own)
 		require.Equal(t, err, ownErr)
 		return id, err

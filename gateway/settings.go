@@ -27,7 +27,7 @@ type Settings struct {
 	// its own, and all of them recognise the same repeats.
 	Upstreams []string `koanf:"upstreams"`
 	ShareKeys bool     `koanf:"upstreams_share_keys"`
-	// Tenant is that of routes without one of their own, and of the gateway's own paths.
+	// Tenant is that of routes without one of their own.
 	Tenant Tenant `koanf:"tenant"`
 	// JWT verifies the tokens of tenants from a claim.
 	JWT JWT `koanf:"jwt"`

@@ -45,13 +45,23 @@ func NewGateway(c Config, through *gateway.Gateway) (http.Handler, error) {
 	return g, nil
 }
 
-// owned is h for the tenant that the gateway's own paths are of.
+// owned is h for the claim of the key that a request to the gateway's own paths is about.
 func (g *gated) owned(h handler) handler {
 	return func(res *response, r *http.Request) error {
 		res.words = gatewayWords
-		if err := g.admit(res, r, g.through.OwnTenant); err != nil {
+		c, key, err := g.through.Named(r, r.PathValue("key"))
+		if errors.Is(err, gateway.ErrNotNamed) {
+			return refuse(problem.InvalidRequest, err.Error())
+		}
+		if err != nil {
 			return err
 		}
+		if err := g.admit(res, r, c.Tenant); err != nil {
+			return err
+		}
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = ""
+		r.SetPathValue("key", claim.FormatKey(key))
 		return h(res, r)
 	}
 }

@@ -36,6 +36,7 @@ func newGated(t *testing.T, upstream string, f *fake, routes ...gateway.Route) h
 
 func ask(h http.Handler, method, target, key string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader("{}"))
+	r.Header.Set("Content-Type", "application/json")
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
 	}
@@ -53,11 +54,48 @@ func TestAGatewaySendsNothingWithoutAClaim(t *testing.T) {
 		"the commit is ambiguous":                      fmt.Errorf("%w: %w", claim.ErrUnavailable, errors.New("the connection is gone")),
 	} {
 		f := newFake()
-		f.do = func(context.Context, claim.Request) (claim.Reply, error) { return claim.Reply{Home: "us-east1"}, failed }
+		f.do = func(context.Context, claim.Request) (claim.Reply, error) {
+			return claim.Reply{Home: "us-east1"}, failed
+		}
 		w := ask(newGated(t, up.URL, f, gateway.Route{Match: "POST /orders"}), "POST", "/orders", "k")
 		require.Equal(t, http.StatusServiceUnavailable, w.Code, name)
 		require.Contains(t, w.Body.String(), `"retry":"same_key"`, name)
 		require.NotContains(t, w.Body.String(), "not sent", "%s: nobody knows that", name)
 		require.Zero(t, sent, name)
+	}
+}
+
+// TestAGatewaysKeyIsNamedByItsRequest: where a route has a scope or a tenant of its own, a key alone names
+// no claim, and what names its request is about the claim of that.
+func TestAGatewaysKeyIsNamedByItsRequest(t *testing.T) {
+	for name, route := range map[string]gateway.Route{
+		"scope path": {Match: "POST /orders", Profile: "acp"},
+		"a tenant":   {Match: "POST /orders", Tenant: gateway.Tenant{From: "fixed", Name: "shop"}},
+		"no other":   {Match: "POST /orders"},
+	} {
+		f := newFake()
+		h := newGated(t, "http://127.0.0.1:9", f, route)
+		const own, named = "/_homeward/idempotency-keys/k", "?method=POST&path=/orders"
+		require.Equal(t, http.StatusCreated, ask(h, "POST", "/orders", "k").Code, name)
+		key := f.requests[0].Key
+
+		require.Equal(t, http.StatusCreated, ask(h, "POST", own+"/cancel"+named, "").Code, name)
+		require.Equal(t, key, f.requests[1].Key, name)
+		require.Equal(t, http.StatusNotFound, ask(h, "GET", own+named, "").Code, name)
+		require.Equal(t, []claim.Key{key}, f.keys, name)
+
+		if name == "no other" {
+			require.Equal(t, http.StatusCreated, ask(h, "POST", own+"/cancel", "").Code)
+			require.Equal(t, key, f.requests[2].Key)
+			continue
+		}
+		for _, bare := range []*httptest.ResponseRecorder{ask(h, "POST", own+"/cancel", ""), ask(h, "GET", own, "")} {
+			require.Equal(t, http.StatusBadRequest, bare.Code, name)
+			require.Contains(t, bare.Body.String(), "method=POST", name)
+		}
+		for _, wrong := range []string{"?method=GET&path=/orders", "?method=POST", "?path=/orders", "?method=POST&path=orders", named + "&force=true"} {
+			require.Equal(t, http.StatusBadRequest, ask(h, "POST", own+"/cancel"+wrong, "").Code, wrong)
+		}
+		require.Len(t, f.requests, 2)
 	}
 }
