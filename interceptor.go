@@ -127,9 +127,6 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if i.tenant != nil {
 			op.Tenant = i.tenant(ctx, r)
 		}
-		if inAttempt(ctx, &op) {
-			return next(ctx, r)
-		}
 		if op.Tenant != "" {
 			credentials = nil // they may be renewed between two tries
 		}
@@ -143,6 +140,9 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		req, err := op.request("RPC", "", identity)
 		if err != nil {
 			return nil, i.fail(ctx, r, err)
+		}
+		if i.under(ctx, req.Key) {
+			return next(ctx, r)
 		}
 		var mine atomic.Pointer[ended]
 		c := &call{op: &op}

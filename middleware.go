@@ -158,10 +158,6 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.tenant != nil {
 		op.Tenant = g.tenant(r) // it may read the body
 	}
-	if inAttempt(r.Context(), &op) {
-		g.next.ServeHTTP(w, r)
-		return
-	}
 	if op.Tenant != "" {
 		credentials = "" // they may be renewed between two tries
 	}
@@ -169,6 +165,10 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req, err := op.request(r.Method, contentType, digest(r, contentType, credentials, body))
 	if err != nil {
 		g.fail(w, r, err)
+		return
+	}
+	if g.under(r.Context(), req.Key) {
+		g.next.ServeHTTP(w, r)
 		return
 	}
 	mine := &recorder{header: http.Header{}}
@@ -191,14 +191,6 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		g.fail(w, r, err)
 	}
-}
-
-// inAttempt reports whether ctx is in an attempt of op's key already. What waited for that would wait for
-// itself.
-func inAttempt(ctx context.Context, op *Op) bool {
-	c, _ := ctx.Value(callKey{}).(*call)
-	_, in := AttemptOf(ctx)
-	return in && c != nil && c.op.Tenant == op.Tenant && c.op.Key == op.Key
 }
 
 // fail refuses a request. What is the program's fault is in its log.
