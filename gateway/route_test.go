@@ -526,6 +526,8 @@ func TestHowARouteReadsReplies(t *testing.T) {
 		{stripe, 429, nil, `{"error":{}}`, &claim.Released{}, &claim.Unknown{}},
 		{adyen, 422, nil, `{"errorCode":"101"}`, &claim.Refused{}, &claim.Unknown{}},
 		{adyen, 422, nil, `{"errorCode":"704"}`, &claim.Unknown{}, nil},
+		{adyen, 403, nil, `{"errorCode":"010"}`, &claim.Released{}, &claim.Unknown{}},
+		{adyen, 403, nil, `<html>`, &claim.Unknown{}, nil},
 		{adyen, 422, http.Header{"Transient-Error": {"true"}}, `{"errorCode":"101"}`, &claim.Unknown{}, nil},
 	} {
 		tc.route.Dedupe = or(tc.route.Dedupe, "X-Once")
