@@ -94,8 +94,7 @@ func (m *matcher) add(one *rule) (err error) {
 
 // match finds the rule of r, whose path the upstream may clean: /a//b is guarded as /a/b is.
 func (m *matcher) match(r *http.Request) *found {
-	c, at := *r, *r.URL
-	at.RawPath, at.Path = cleaned(at.EscapedPath()), cleaned(at.Path)
+	c, at := *r, cleanURL(r.URL)
 	c.URL = &at
 	var f found
 	if m.mux.ServeHTTP(&f, &c); f.rule == nil && !strings.HasSuffix(at.Path, "/") {
@@ -107,6 +106,24 @@ func (m *matcher) match(r *http.Request) *found {
 		f.rule = m.plain[r.Method]
 	}
 	return &f
+}
+
+func cleanURL(u *url.URL) url.URL {
+	at := *u
+	at.RawPath, at.Path = cleaned(at.EscapedPath()), cleaned(at.Path)
+	return at
+}
+
+// place is the path of u in one spelling of all that its route's pattern takes for it.
+func place(u *url.URL) string {
+	at := cleanURL(u)
+	parts := strings.Split(strings.TrimSuffix(at.EscapedPath(), "/"), "/")
+	for i, part := range parts {
+		if plain, err := url.PathUnescape(part); err == nil {
+			parts[i] = url.PathEscape(plain)
+		}
+	}
+	return strings.Join(parts, "/")
 }
 
 func cleaned(p string) string {
@@ -349,7 +366,7 @@ func (c *Call) scoped(key string, u *url.URL) string {
 	if c.Route.Key.Scope != scopePath {
 		return key
 	}
-	return atPath(key, u.EscapedPath())
+	return atPath(key, place(u))
 }
 
 // atPath is a key that is another one at each path.
@@ -553,7 +570,8 @@ func at(v any, pointer string) (any, bool) {
 	return v, true
 }
 
-// textAt is the text or number at a JSON pointer into a body, "" if there is none.
+// textAt is the text at a JSON pointer into a body, or the number, which is the same for equal bodies; "" if
+// there is none.
 func textAt(body []byte, pointer string) string {
 	v, ok := decode(body)
 	if !ok {
@@ -567,7 +585,10 @@ func textAt(body []byte, pointer string) string {
 	case string:
 		return v
 	case json.Number:
-		return v.String()
+		if number, err := claim.Canonical([]byte(v), claim.CanonicalOptions{}); err == nil {
+			return string(number)
+		}
+		return v.String() // in a body that is compared as bytes
 	}
 	return ""
 }

@@ -336,6 +336,23 @@ func TestWhereTheKeyIs(t *testing.T) {
 	_, _, err = keys(Key{Missing: "refuse"}, bare, "")
 	require.ErrorIs(t, err, claim.ErrKeyMissing)
 
+	for _, one := range []string{`{"n":100}`, `{"n":1e2}`, `{"n":100.0}`} {
+		sent, got, err := keys(Key{Member: "/n"}, post("/", ""), one)
+		require.NoError(t, err)
+		require.Equal(t, []string{"100", "100"}, []string{sent, got}, "equal bodies have one key: %s", one)
+	}
+	at := map[string]string{}
+	for _, target := range []string{"/a_b", "//a_b", "/a%5Fb", "/./a_b", "/x/../a_b", "/a_b/", "/a_b?c=1", "/c", "/a/b", "/a%2Fb", "/", "//"} {
+		_, at[target], err = keys(Key{Scope: "path"}, post("http://api"+target, ""), "")
+		require.NoError(t, err)
+	}
+	for _, same := range []string{"//a_b", "/a%5Fb", "/./a_b", "/x/../a_b", "/a_b/", "/a_b?c=1"} {
+		require.Equal(t, at["/a_b"], at[same], same)
+	}
+	require.Equal(t, at["/"], at["//"])
+	require.NotEqual(t, at["/a_b"], at["/c"])
+	require.NotEqual(t, at["/a/b"], at["/a%2Fb"])
+
 	sent, here, err := keys(Key{Scope: "path"}, post("/a", ""), "")
 	require.NoError(t, err)
 	require.Equal(t, "k-1", sent)
