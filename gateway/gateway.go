@@ -327,7 +327,7 @@ func headOf(r *http.Request) http.Header {
 	h := r.Header.Clone()
 	dropHopByHop(h)
 	// The body is whole, so that it needs no chunks, no permission and no trailers.
-	for _, name := range []string{"Content-Length", "Expect", "Trailer"} {
+	for _, name := range []string{"Content-Length", "Expect"} {
 		h.Del(name)
 	}
 	forward(&httputil.ProxyRequest{In: r, Out: &http.Request{Header: h}})
@@ -411,14 +411,26 @@ func quiet(h http.Header) {
 	}
 }
 
-// dropHopByHop removes the headers of one connection (RFC 9110, section 7.6.1).
-func dropHopByHop(h http.Header) {
-	for _, values := range h["Connection"] {
+// hopByHop are the headers of one connection (RFC 9110, section 7.6.1).
+var hopByHop = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings"}
+
+// Dropped is a header of r that its Connection header takes away from the upstream, "" for none. The
+// gateway has compared it, or has read from it whose request it is, so the request must be refused.
+func (*Call) Dropped(r *http.Request) string {
+	for _, values := range r.Header["Connection"] {
 		for name := range strings.SplitSeq(values, ",") {
-			h.Del(strings.TrimSpace(name))
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if len(r.Header[name]) > 0 && !slices.Contains(hopByHop, name) {
+				return name
+			}
 		}
 	}
-	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Transfer-Encoding", "Upgrade"} {
+	return ""
+}
+
+// dropHopByHop removes the headers of one connection. Connection names no others, see Dropped.
+func dropHopByHop(h http.Header) {
+	for _, name := range hopByHop {
 		h.Del(name)
 	}
 }

@@ -153,7 +153,7 @@ func TestWhatTheUpstreamGets(t *testing.T) {
 	defer upstream.Close()
 	g := newGateway(t, upstream.URL+"/base")
 	r := post("/orders/a%2Fb?x=1&x=2;y", "\x00\xffbody", "Authorization", "Bearer t", "X-Twice", "1", "X-Twice", "2", "Expect", "100-continue", "Trailer", "X-Sum",
-		"Connection", "close, X-Hop", "X-Hop", "1", "Te", "trailers", "Transfer-Encoding", "chunked", "Upgrade", "h2c", "X-Forwarded-For", "192.0.2.7")
+		"Connection", "close, Http2-Settings", "Http2-Settings", "1", "Te", "trailers", "Transfer-Encoding", "chunked", "Upgrade", "h2c", "X-Forwarded-For", "192.0.2.7")
 	r.RemoteAddr, r.Host, r.ContentLength = "198.51.100.1:9", "api.example.com", -1
 	require.IsType(t, &claim.Done{}, attempt(t, g, r))
 	require.Equal(t, "/base/orders/a%2Fb?x=1&x=2;y", got.RequestURI)

@@ -137,6 +137,9 @@ func (g *gated) compare(ctx context.Context, s *gateway.Seen) {
 		return
 	}
 	r := s.Request.WithContext(ctx) // its own has ended
+	if s.Dropped(r) != "" {
+		refused = problem.InvalidRequest
+	}
 	id, name, err := s.Tenant(r)
 	if errors.Is(err, gateway.ErrNoIdentity) {
 		s.Refused("", problem.Unauthorized)
@@ -201,6 +204,9 @@ func (g *gated) guarded(res *response, r *http.Request, c *gateway.Call) {
 
 // call answers a guarded request, and fills in a.
 func (g *gated) call(res *response, r *http.Request, c *gateway.Call, a *Answer) error {
+	if name := c.Dropped(r); name != "" {
+		return refuse(problem.InvalidRequest, "The Connection header names "+name+", which is not of the connection alone; take it out of Connection.")
+	}
 	if c.Route.Key.Member == "" { // before the body, which may be long
 		if _, _, err := c.Key(r, nil); err != nil {
 			return err

@@ -99,3 +99,26 @@ func TestAGatewaysKeyIsNamedByItsRequest(t *testing.T) {
 		require.Len(t, f.requests, 2)
 	}
 }
+
+// TestAConnectionDropsNoHeader: what a gateway compares, and whose it takes a request for, is what the
+// upstream gets.
+func TestAConnectionDropsNoHeader(t *testing.T) {
+	f := newFake()
+	h := newGated(t, "http://127.0.0.1:9", f)
+	send := func(connection ...string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("POST", "/orders", strings.NewReader("{}"))
+		for name, value := range map[string]string{"Idempotency-Key": "k", "Authorization": "Bearer a", "X-User": "ada", "Te": "trailers", "Keep-Alive": "1"} {
+			r.Header.Set(name, value)
+		}
+		r.Header["Connection"] = connection
+		return serve(h, r)
+	}
+	for _, connection := range [][]string{{"close, X-User"}, {"authorization"}, {"close", "te, Idempotency-Key"}} {
+		w := send(connection...)
+		require.Equal(t, http.StatusBadRequest, w.Code, connection)
+		require.Contains(t, w.Body.String(), "Connection", connection)
+	}
+	require.Empty(t, f.requests)
+	require.Equal(t, http.StatusCreated, send("close, TE, Keep-Alive, X-None").Code)
+	require.Len(t, f.requests, 1)
+}
