@@ -226,7 +226,7 @@ func (c *Call) Request(r *http.Request, body []byte, sent string, req *claim.Req
 	}
 	if c.ask != nil {
 		in := []byte(nil)
-		if kind == bodyJSON {
+		if kind == bodyJSON && ok {
 			in = body
 		}
 		if with.Ask = c.ask.target(sent, req.Key.Tenant, c.wild, in); with.Ask != "" {

@@ -336,6 +336,11 @@ func nameIn(r *http.Request, part string) string {
 func (c *Call) Key(r *http.Request, body []byte) (sent, key string, err error) {
 	var text string
 	if c.Route.Key.Member != "" {
+		if _, err := claim.Canonical(body, claim.CanonicalOptions{}); err != nil {
+			if _, ok := decode(body); ok { // the upstream may find another key in it
+				return "", "", claim.InvalidKey(fmt.Sprintf("send one JSON value as the body, each member once, as its member %s is the key", c.Route.Key.Member))
+			}
+		}
 		text = textAt(body, c.Route.Key.Member)
 	} else {
 		switch values := r.Header[http.CanonicalHeaderKey(c.Route.Key.Header)]; len(values) {
@@ -588,7 +593,6 @@ func textAt(body []byte, pointer string) string {
 		if number, err := claim.Canonical([]byte(v), claim.CanonicalOptions{}); err == nil {
 			return string(number)
 		}
-		return v.String() // in a body that is compared as bytes
 	}
 	return ""
 }

@@ -321,6 +321,10 @@ func TestWhereTheKeyIs(t *testing.T) {
 		_, _, err = keys(Key{Member: "/n", Missing: "refuse"}, post("/", ""), none)
 		require.ErrorIs(t, err, claim.ErrKeyMissing, none)
 	}
+	for _, odd := range []string{`{"n":"a","n":"b"}`, `{"a":1,"a":2,"n":"a"}`, `{"n":"a"}{"n":"b"}`} {
+		_, _, err = keys(Key{Member: "/n"}, post("/", ""), odd)
+		require.ErrorIs(t, err, claim.ErrKeyInvalid, odd)
+	}
 	_, _, err = keys(Key{Member: "/n"}, post("/", ""), `{"n":"a b"}`)
 	require.ErrorIs(t, err, claim.ErrKeyInvalid)
 	_, got, err = keys(Key{Header: "x-order"}, post("/", "", "X-Order", "7"), "")
@@ -577,7 +581,11 @@ func TestAsking(t *testing.T) {
 	ask := func(route Route, notFounds uint32) claim.Outcome {
 		route.Match = "POST /shops/{shop}/orders"
 		g := newGateway(t, upstream.URL+"/base", routes(route))
-		a := recovery(attemptOf(t, g, post("/shops/a%2Fb/orders", `{"ref":"r 1"}`, "Content-Type", "application/json", "Authorization", "Bearer t")))
+		sent := `{"ref":"r 1"}`
+		if strings.Contains(route.Ask.Path, "twice") {
+			sent = `{"twice":"a","twice":"b"}`
+		}
+		a := recovery(attemptOf(t, g, post("/shops/a%2Fb/orders", sent, "Content-Type", "application/json", "Authorization", "Bearer t")))
 		a.Record.NotFounds = notFounds
 		asked = nil
 		return g.Attempt(t.Context(), a)
@@ -588,6 +596,7 @@ func TestAsking(t *testing.T) {
 	found = ask(Route{Ask: Ask{Path: "/orders/{key}", Answers: true}}, 0).(*claim.Done)
 	require.Equal(t, []any{200, `{"id":7}`}, []any{found.Response.Status, string(found.Response.Body)})
 	require.Equal(t, "cannot_repeat", ask(Route{Ask: Ask{Path: "/orders/{/gone}"}}, 0).(*claim.Unknown).Reason, "the request lacks what the look-up names")
+	require.Equal(t, "cannot_repeat", ask(Route{Ask: Ask{Path: "/orders/{/twice}"}}, 0).(*claim.Unknown).Reason, "nobody knows which of them the upstream takes")
 	require.Empty(t, asked)
 
 	search := Ask{Path: "/orders?ref={key}", SureAfter: time.Minute, Replies: []Reply{
