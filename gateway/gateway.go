@@ -204,7 +204,8 @@ func (g *Gateway) Close() {
 }
 
 func isGRPC(r *http.Request) bool {
-	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+	rest, ok := strings.CutPrefix(contentType(r), "application/grpc")
+	return ok && (rest == "" || strings.ContainsRune("+-;", rune(rest[0])))
 }
 
 // ServeHTTP sends a request that is not guarded to the upstream, and its answer back, both as they

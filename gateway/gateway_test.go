@@ -396,6 +396,9 @@ func TestGuards(t *testing.T) {
 		{"PUT", []string{"Idempotency-Key", "k"}, false},
 		{"GET", []string{"Idempotency-Key", "k"}, false},
 		{"POST", []string{"Idempotency-Key", "k", "Content-Type", "application/grpc+proto"}, false},
+		{"POST", []string{"Idempotency-Key", "k", "Content-Type", "application/grpc"}, false},
+		{"POST", []string{"Idempotency-Key", "k", "Content-Type", "application/grpc-web; v=1"}, false},
+		{"POST", []string{"Idempotency-Key", "k", "Content-Type", "application/grpcanything"}, true},
 	} {
 		r := httptest.NewRequest(tc.method, "/", nil)
 		for i := 0; i < len(tc.headers); i += 2 {

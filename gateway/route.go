@@ -20,6 +20,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/homeward-io/homeward/claim"
 )
@@ -270,8 +272,14 @@ func (g *Gateway) tenant(r *http.Request, t Tenant) (id, name string, err error)
 	default:
 		return t.Name, t.Name, nil
 	}
+	if len(name) > maxTenantName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return "", "", &identityError{fmt.Sprintf("The tenant's name must be text of at most %d bytes, without control characters.", maxTenantName)}
+	}
 	return tenantOf(name), name, nil
 }
+
+// maxTenantName is the longest name of a tenant, in bytes: that of a SPIFFE ID.
+const maxTenantName = 2048
 
 // tenantOf is the id of the tenant with a name. Ids have a form, and others than these are hashed.
 func tenantOf(name string) string {

@@ -257,6 +257,13 @@ func TestWhoseKeyItIs(t *testing.T) {
 		"the same as IPv6":    {func(r *http.Request) { r.Header.Set("X-Tenant", "acme"); r.RemoteAddr = "[::ffff:10.9.9.9]:5" }, "acme"},
 		"a certificate":       {func(r *http.Request) { r.Header.Set("X-Tenant", "acme"); r.TLS = verified(func(*x509.Certificate) {}) }, "acme"},
 		"one not verified":    {func(r *http.Request) { r.Header.Set("X-Tenant", "acme"); r.TLS = &tls.ConnectionState{} }, ""},
+		"a name with a zero":  {func(r *http.Request) { r.Header.Set("X-Tenant", "a\x00"); r.RemoteAddr = "10.9.9.9:5" }, ""},
+		"a name of no text":   {func(r *http.Request) { r.Header.Set("X-Tenant", "a\xff"); r.RemoteAddr = "10.9.9.9:5" }, ""},
+		"a name of two lines": {func(r *http.Request) { r.Header.Set("X-Tenant", "a\nb"); r.RemoteAddr = "10.9.9.9:5" }, ""},
+		"a long name": {func(r *http.Request) {
+			r.Header.Set("X-Tenant", strings.Repeat("a", 2049))
+			r.RemoteAddr = "10.9.9.9:5"
+		}, ""},
 		"no header":           {func(r *http.Request) { r.RemoteAddr = "10.9.9.9:5" }, ""},
 		"two headers":         {func(r *http.Request) { r.Header["X-Tenant"] = []string{"a", "b"}; r.RemoteAddr = "10.9.9.9:5" }, ""},
 		"a name of no tenant": {func(r *http.Request) { r.Header.Set("X-Tenant", "acme~test"); r.RemoteAddr = "10.9.9.9:5" }, tenantOf("acme~test")},
