@@ -335,7 +335,7 @@ var rooms = []room{
 		{"gateway/not-found-at-once", "try.ask", "c.Record.NotFounds == 0", "false"},
 		{"gateway/not-found-for-sure", "try.ask", "c.with.SureAfter <= 0", "false"},
 		{"gateway/tenant-by-anybody", "Gateway.tenant", "!g.authenticated(r)", "false"},
-		{"gateway/stored-all-the-same", "Call.storable", "ok && !c.holds(v, nil)", "ok && (!c.holds(v, nil) || true)"},
+		{"gateway/stored-all-the-same", "Call.storable", "ok && !c.holds(nil, v)", "ok && (!c.holds(nil, v) || true)"},
 		{"gateway/credentials-not-compared", "Call.digest", "strings.Join(values, \",\")", "strings.Join(values[:0], \",\")"},
 		{"gateway/any-source-is-a-proxy", "Gateway.authenticated", "p.Contains(at)", "true"},
 		{"gateway/service-and-the-callers", "Call.Request", "head.Del(name)", "head.Del(\"X-\" + name)"},
