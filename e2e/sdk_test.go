@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/archtest/marked"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/sdk"
 )
 
@@ -51,7 +52,10 @@ func npm(t *testing.T) func(env []string, name string, args ...string) string {
 // says whether each answer, request and pause is right, and how often money moved.
 func tried(t *testing.T) string {
 	t.Helper()
-	w := startWorld(t, nil, nil)
+	w := startNoticed(t, nil)
+	require.NoError(t, w.judge.SetNotices(simulator.Notices{
+		Targets: []simulator.NoticeTarget{{URL: w.base(us) + "/v1/webhooks/simulator", Secret: noticeSecret}}, RetryAfter: 20 * time.Millisecond,
+	}))
 	h, err := sdk.New(sdk.World{Regions: []string{w.base(us), w.base(eu), w.base(asia)}, Simulator: w.judge.url, APIKey: acme})
 	require.NoError(t, err)
 	server := httptest.NewServer(h)

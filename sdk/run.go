@@ -98,6 +98,15 @@ func (r *run) prepare(ctx context.Context) (instruction, error) {
 			return instruction{}, err
 		}
 	}
+	if s.Unasked != nil && r.tries == 0 {
+		does, err := r.refer(s.Unasked)
+		if err == nil {
+			err = r.simulator(ctx, http.MethodPost, "/_sim/unasked", []byte(text(does)))
+		}
+		if err != nil {
+			return instruction{}, err
+		}
+	}
 	r.order.clear()
 	next := instruction{Call: s.Call, Times: max(s.Times, 1)}
 	if s.Client != nil || r.at == 0 {
@@ -340,7 +349,13 @@ func (r *run) count(ctx context.Context) (m movements, err error) {
 
 // fail sets the provider's faults.
 func (r *run) fail(ctx context.Context, faults json.RawMessage) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, r.world.Simulator+"/_sim/faults", bytes.NewReader(faults))
+	r.faulty = true
+	return r.simulator(ctx, http.MethodPut, "/_sim/faults", faults)
+}
+
+// simulator has the provider do something.
+func (r *run) simulator(ctx context.Context, method, path string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, method, r.world.Simulator+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -351,9 +366,8 @@ func (r *run) fail(ctx context.Context, faults json.RawMessage) error {
 	}
 	_ = res.Body.Close()
 	if res.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("the simulator refuses the faults %s: %s", faults, res.Status)
+		return fmt.Errorf("the simulator refuses %s: %s", body, res.Status)
 	}
-	r.faulty = true
 	return nil
 }
 

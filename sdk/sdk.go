@@ -58,16 +58,19 @@ type step struct {
 	// Client, if set, is the settings of a new client, that makes this call and the next ones.
 	Client *settings `json:"client"`
 	// Doors, if set, are the new scripts. Faults, if set, are those of the provider from here on.
-	Doors  [][]string      `json:"doors"`
-	Faults json.RawMessage `json:"faults"`
-	Call   string          `json:"call"`
-	Args   map[string]any  `json:"args"`
+	// Unasked, if set, is what the provider does by itself before the call, as its POST /_sim/unasked
+	// has it.
+	Doors   [][]string      `json:"doors"`
+	Faults  json.RawMessage `json:"faults"`
+	Unasked map[string]any  `json:"unasked"`
+	Call    string          `json:"call"`
+	Args    map[string]any  `json:"args"`
 	// Times is how often the call is made at once; 0 is once.
 	Times int `json:"times"`
 
 	// Until: the call is made again until its result has this part.
 	Until map[string]any `json:"until"`
-	// Want is a part of the result of each. Its values, and those of Args, may be "$N.member.member":
+	// Want is a part of the result of each. Its values, and those of Args and Unasked, may be "$N.member.member":
 	// a member of the result of step N.
 	Want map[string]any `json:"want"`
 	// Pauses are what each pause has at least, in ms. They have a random part of at most
