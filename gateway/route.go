@@ -193,13 +193,13 @@ func (c *Call) Tenant(r *http.Request) (id, name string, err error) {
 // line for the caller.
 var ErrNotNamed = errors.New("the key does not name a claim")
 
-// notNamed is ErrNotNamed with its reason.
-type notNamed struct{ reason string }
+// notNamedError is ErrNotNamed with its reason.
+type notNamedError struct{ reason string }
 
-func (e *notNamed) Error() string { return e.reason }
+func (e *notNamedError) Error() string { return e.reason }
 
 // Is reports whether target is ErrNotNamed.
-func (*notNamed) Is(target error) bool { return target == ErrNotNamed }
+func (*notNamedError) Is(target error) bool { return target == ErrNotNamed }
 
 // Named is the call whose key a request to the gateway's own paths is about, and its key as claims have it.
 // The query names the request of the key, as in method=POST&path=/v1/orders; it may be left out where all
@@ -214,19 +214,19 @@ func (g *Gateway) Named(r *http.Request, spelled string) (c *Call, key string, e
 	method, at := q.Get("method"), q.Get("path")
 	switch {
 	case len(q) == 0 && g.apart:
-		return nil, "", &notNamed{how + ": a route of this gateway has keys of its own."}
+		return nil, "", &notNamedError{how + ": a route of this gateway has keys of its own."}
 	case len(q) == 0:
 		return &Call{g: g, rule: &rule{Route: Route{}.complete(&g.c.Settings)}}, key, nil
 	case len(q) != 2 || method == "" || !strings.HasPrefix(at, "/"):
-		return nil, "", &notNamed{how + ", and nothing else."}
+		return nil, "", &notNamedError{how + ", and nothing else."}
 	}
 	u, err := url.ParseRequestURI(at)
 	if err != nil {
-		return nil, "", &notNamed{how + "; its path is none."}
+		return nil, "", &notNamedError{how + "; its path is none."}
 	}
 	f := g.match.match(&http.Request{Method: method, URL: u, Host: r.Host})
 	if f.rule == nil {
-		return nil, "", &notNamed{"No route guards a request with this method and path. " + how + "."}
+		return nil, "", &notNamedError{"No route guards a request with this method and path. " + how + "."}
 	}
 	c = &Call{g: g, rule: f.rule, wild: f.wild}
 	return c, c.scoped(key, u), nil
