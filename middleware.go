@@ -316,9 +316,9 @@ func problemOf(err error) problem.Problem {
 		p.OriginalRequestAt = expired.FirstUse
 		return p
 	case errors.Is(err, claim.ErrUnavailable), errors.Is(err, claim.ErrHomeUnreachable), errors.Is(err, claim.ErrFingerprintVersion):
-		return after(problem.StoreUnavailable, time.Second, "The request could not be recorded, and was not begun. Send it again, with the same key.")
+		return after(problem.StoreUnavailable, time.Second, "The request could not be recorded, or what became of it not be read. Send it again, with the same key.")
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return after(problem.StoreUnavailable, time.Second, "The request took too long, and was not begun. Send it again, with the same key.")
+		return after(problem.StoreUnavailable, time.Second, "The wait for the request's outcome took too long. Send it again, with the same key.")
 	default:
 		return problem.New(problem.Internal, "Something went wrong on our side. Sending the same request again is safe.")
 	}
