@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -82,8 +83,19 @@ type door struct {
 	script []string
 }
 
+// listen listens at an address of this machine that nobody else is given: a door that was closed
+// refuses connections, and at 127.0.0.1 its port may be somebody's before the next one comes. Not every
+// system has more than that address.
+func listen() (net.Listener, error) {
+	own := fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	if listener, err := net.Listen("tcp", own); err == nil {
+		return listener, nil
+	}
+	return net.Listen("tcp", "127.0.0.1:0")
+}
+
 func openDoor(n int, to *url.URL, answers map[string]answer, l *log) (*door, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listen()
 	if err != nil {
 		return nil, err
 	}
