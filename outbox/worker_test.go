@@ -434,6 +434,7 @@ func TestAFailedOfferIsTakenInItsHome(t *testing.T) {
 		q.took("take")
 		offered(w, q, "a")
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		require.Equal(t, 2, tries)
 		require.Empty(t, q.rows)
 		require.Equal(t, 2, q.took("take"))
