@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/homeward-io/homeward/claim"
@@ -25,16 +26,25 @@ func (s *server) explain(res *response, resp *claim.Response) {
 }
 
 // errorPage is for people who follow the type of a problem.
-func errorPage(res *response, r *http.Request) error {
-	e, ok := problem.Lookup(problem.Code(r.PathValue("error")))
+func (s *server) errorPage(res *response, r *http.Request) error {
+	e, ok := s.entry(problem.Code(r.PathValue("error")))
 	if !ok {
-		return refuse(problem.NotFound, "There is no error of this name; "+pathErrors+" lists them.")
+		return refuse(problem.NotFound, "There is no error of this name; "+strings.TrimSuffix(r.URL.Path, "/"+r.PathValue("error"))+" lists them.")
 	}
 	return res.sendPage("error", e)
 }
 
-func errorIndex(res *response, _ *http.Request) error {
-	return res.sendPage("index", problem.Catalogue())
+// entry is what the server's pages say of a code.
+func (s *server) entry(code problem.Code) (problem.Entry, bool) {
+	i := slices.IndexFunc(s.entries, func(e problem.Entry) bool { return e.Code == code })
+	if i < 0 {
+		return problem.Entry{}, false
+	}
+	return s.entries[i], true
+}
+
+func (s *server) errorIndex(res *response, _ *http.Request) error {
+	return res.sendPage("index", s.entries)
 }
 
 func (res *response) sendPage(name string, data any) error {

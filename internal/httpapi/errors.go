@@ -127,6 +127,11 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 	if !ok {
 		s.Logger.ErrorContext(r.Context(), "request failed unexpectedly", "route", r.Pattern, "tenant", res.tenant.ID, "error", err)
 	}
+	if e, ok := s.entry(p.Code); ok {
+		if was, _ := problem.Lookup(p.Code); p.Title == was.Title { // not one of its own
+			p.Title = e.Title
+		}
+	}
 	var said *refusal
 	if !errors.As(err, &said) && res.words[p.Code] != "" {
 		p.Detail = res.words[p.Code]

@@ -32,13 +32,14 @@ func NewGateway(c Config, through *gateway.Gateway) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.entries = problem.CatalogueBehind()
 	g := &gated{s, through}
 	key := gateway.Own + "idempotency-keys/{key}"
 	s.mountAll([]route{
 		{"GET", key, g.owned(s.inspect), true},
 		{"POST", key + "/cancel", g.owned(g.cancelKey), true},
-		{"GET", gateway.Own + "errors", errorIndex, true},
-		{"GET", gateway.Own + "errors/{error}", errorPage, true},
+		{"GET", gateway.Own + "errors", s.errorIndex, true},
+		{"GET", gateway.Own + "errors/{error}", s.errorPage, true},
 		{"GET", gateway.Own + "livez", live, true},
 		{"GET", gateway.Own + "readyz", s.ready, true},
 	})
@@ -62,7 +63,10 @@ func (g *gated) owned(h handler) handler {
 		r = r.Clone(r.Context())
 		r.URL.RawQuery = ""
 		r.SetPathValue("key", claim.FormatKey(key))
-		return h(res, r)
+		if err := h(res, r); !errors.Is(err, errNoSuchKey) {
+			return err
+		}
+		return refuse(problem.NotFound, "No request was sent with this key, or long ago.")
 	}
 }
 
@@ -88,7 +92,7 @@ func (g *gated) admit(res *response, r *http.Request, tenant func(*http.Request)
 		}
 	}
 	if wait := g.rates.take(&res.tenant, g.Now()); wait > 0 {
-		p := problem.New(problem.RateLimited, "This account sends requests faster than its rate allows; slow down.")
+		p := problem.New(problem.RateLimited, "This tenant sends requests faster than its rate allows; slow down.")
 		p.RetryAfter = wait
 		return &refusal{Problem: p}
 	}
@@ -277,6 +281,7 @@ func (res *response) spelled(p *problem.Problem) claim.Response {
 
 // gatewayWords are the details of problems that speak of payments elsewhere.
 var gatewayWords = map[problem.Code]string{
+	problem.Forbidden:           "This tenant is not enabled here.",
 	problem.FingerprintMismatch: "This key was first used with a different request, or with other credentials. Send that request again, or this one with a new key.",
 	problem.OutcomeUnknown:      "The request may have been sent, and it is not known whether the API behind this gateway has done it. Send the same request again to learn what is known by then.",
 	problem.KeyWithheld:         "Records of a recent time were lost, and this key may have been used in it, so nothing is done under it yet. Send the same request again later.",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/gateway"
+	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/internal/seal/sealtest"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/router"
@@ -121,4 +123,52 @@ func TestAConnectionDropsNoHeader(t *testing.T) {
 	require.Empty(t, f.requests)
 	require.Equal(t, http.StatusCreated, send("close, TE, Keep-Alive, X-None").Code)
 	require.Len(t, f.requests, 1)
+}
+
+// TestAGatewaysErrorsAreItsOwn: it refunds nothing, knows no payments, and a path outside its own is the
+// upstream's.
+func TestAGatewaysErrorsAreItsOwn(t *testing.T) {
+	f := newFake()
+	h := newGated(t, "http://127.0.0.1:9", f, gateway.Route{Match: "POST /orders"})
+	const own = "/_homeward/"
+	ofAGateway := func(at, text string) {
+		for _, word := range []string{"refund", "charge", "payment", "payer", "provider", "money", "merchant", "account", "API key", "Bearer"} {
+			require.NotContains(t, text, word, at)
+		}
+		for _, path := range regexp.MustCompile(`(?:GET |POST |<code>|; )(/\S*)`).FindAllStringSubmatch(text, -1) {
+			require.True(t, strings.HasPrefix(path[1], own), "%s: %s", at, path[1])
+		}
+	}
+	read := func(at string, status int) string {
+		w := ask(h, "GET", at, "")
+		require.Equal(t, status, w.Code, at)
+		ofAGateway(at, w.Body.String())
+		return w.Body.String()
+	}
+	index := read(own+"errors", http.StatusOK)
+	for _, e := range problem.CatalogueBehind() {
+		page := read(own+"errors/"+string(e.Code), http.StatusOK)
+		for _, text := range []string{string(code(e.Title)), string(code(e.Means)), string(code(e.Safe)), string(code(e.Do))} {
+			require.NotEmpty(t, text, e.Code)
+			require.Contains(t, page, text, e.Code)
+		}
+		require.Contains(t, index, `"errors/`+string(e.Code)+`"`)
+	}
+	read(own+"errors/card_declined", http.StatusNotFound)
+	read(own+"nothing", http.StatusNotFound)
+	read(own+"idempotency-keys/unused", http.StatusNotFound)
+	for _, failed := range []error{
+		claim.ErrMismatch, claim.ErrLeaseHeld, claim.ErrFenced, router.ErrHomeUnavailable, claim.ErrUnavailable, claim.ErrUnknownTenant,
+		context.DeadlineExceeded, &claim.UnknownError{}, &claim.WithheldError{}, &claim.ExpiredError{}, &claim.InUseError{}, errors.New("a fault"),
+	} {
+		f.do = func(context.Context, claim.Request) (claim.Reply, error) { return claim.Reply{}, failed }
+		for _, at := range []string{"/orders", own + "idempotency-keys/k/cancel"} {
+			w := ask(h, "POST", at, "k")
+			require.GreaterOrEqual(t, w.Code, 400, failed)
+			ofAGateway(at+": "+failed.Error(), w.Body.String())
+			e, _ := problem.Parse(w.Body.Bytes())
+			require.Contains(t, index, ">"+string(e.Code)+"<", "it has a page")
+			require.Contains(t, index, string(code(e.Title)))
+		}
+	}
 }

@@ -120,6 +120,7 @@ type server struct {
 	mux       *http.ServeMux
 	took      *meter.Histogram
 	closed    *meter.Counter
+	entries   []problem.Entry // of its error pages
 }
 
 // New returns the API. It is safe for concurrent use and runs nothing in the
@@ -184,6 +185,7 @@ func newServer(c Config) (*server, error) {
 		mux:       http.NewServeMux(),
 		took:      c.Meters.Histogram(meter.HTTPDuration),
 		closed:    c.Meters.Counter(meter.FailClosed),
+		entries:   problem.Catalogue(),
 	}
 	return s, nil
 }
@@ -210,8 +212,8 @@ func (s *server) routes() []route {
 		{"GET", payment.Path(payment.Charge), s.charges(stripeapi.Charge), false},
 		{"GET", pathPaymentIntents, s.charges(stripeapi.PaymentIntent), false},
 		{"GET", "/v1/openapi.json", openAPI, true},
-		{"GET", pathErrors, errorIndex, true},
-		{"GET", pathErrors + "/{error}", errorPage, true},
+		{"GET", pathErrors, s.errorIndex, true},
+		{"GET", pathErrors + "/{error}", s.errorPage, true},
 		{"GET", "/livez", live, true},
 		{"GET", "/readyz", s.ready, true},
 	}
