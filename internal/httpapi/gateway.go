@@ -256,6 +256,10 @@ func (g *gated) call(res *response, r *http.Request, c *gateway.Call, a *Answer)
 	a.ServedBy, a.Replayed = reply.ServedBy, reply.Replayed
 	if p, own := gateway.OwnError(&reply.Response); own {
 		a.Code = p.Code
+		res.Header()["Link"] = []string{g.ErrorPages.LinkOf(p.Code)}
+		if wait := p.RetryAfterHeader(); wait != "" {
+			res.set("Retry-After", wait)
+		}
 		reply.Response = res.spelled(&p)
 	}
 	res.sendReply(&reply)

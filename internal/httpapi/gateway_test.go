@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -170,5 +171,21 @@ func TestAGatewaysErrorsAreItsOwn(t *testing.T) {
 			require.Contains(t, index, ">"+string(e.Code)+"<", "it has a page")
 			require.Contains(t, index, string(code(e.Title)))
 		}
+	}
+}
+
+// TestAGatewaysStoredErrorsHaveTheirHeaders: an error of the gateway's own that a key keeps is answered
+// with the headers of one that it does not keep, in each dialect.
+func TestAGatewaysStoredErrorsHaveTheirHeaders(t *testing.T) {
+	for _, profile := range []string{"rest", "stripe", "adyen", "acp"} {
+		f := newFake()
+		h := newGated(t, "http://127.0.0.1:9", f, gateway.Route{Match: "POST /orders", Profile: profile})
+		p := problem.New(problem.Unreachable, "d")
+		p.RetryAfter = 1500 * time.Millisecond
+		f.answers(claim.Response{Status: p.Status, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON(problem.Behind)})
+		w := ask(h, "POST", "/orders", "k")
+		require.Equal(t, http.StatusBadGateway, w.Code, profile)
+		require.Equal(t, "2", w.Header().Get("Retry-After"), profile)
+		require.Equal(t, `</_homeward/errors/upstream_unreachable>; rel="describedby"; type="text/html"`, w.Header().Get("Link"), profile)
 	}
 }
