@@ -286,7 +286,7 @@ func canceled() claim.Outcome {
 }
 
 // unknown is the outcome of a request that may have been sent. It stays unknown until an attempt learns
-// more, or until the claim ends, at claim.Policy.MaxUnknowns, which counts retries.
+// more, or until the claim ends, at claim.Policy.MaxUnknowns, which counts attempts.
 func unknown(reason string) claim.Outcome {
 	p := problem.New(problem.OutcomeUnknown, "The request may have been sent, and whether the API behind this gateway has done it never became known. "+
 		"It is not sent again. Find out there; only if it certainly was not done, send it with a new key.")
