@@ -617,11 +617,19 @@ func newTemplate(text, pattern string) (*template, error) {
 	if _, err := url.ParseRequestURI(nameForm.ReplaceAllString(text, "x")); err != nil {
 		return nil, fmt.Errorf("%q is not a path of the upstream; write one as in /v1/orders?reference={key}", text)
 	}
-	known := append([]string{"key", "tenant"}, wildcards(pattern)...)
+	if strings.ContainsAny(nameForm.ReplaceAllString(text, ""), "{}") {
+		return nil, fmt.Errorf("%q has a brace without its other one; write names as in {key}, and a brace itself as %%7B or %%7D", text)
+	}
+	known, apart := append([]string{"key", "tenant"}, wildcards(pattern)...), false
 	for _, m := range nameForm.FindAllStringSubmatch(text, -1) {
 		if name := m[1]; !slices.Contains(known, name) && !isPointer(name) {
 			return nil, fmt.Errorf("has {%s}, which is not known; write %s, or a JSON pointer into the body, as in {/reference}", name, "{"+strings.Join(known, "}, {")+"}")
+		} else if name != "tenant" {
+			apart = true
 		}
+	}
+	if !apart {
+		return nil, fmt.Errorf("%q asks about every request alike, so that one is taken for another; name what tells them apart, as in /v1/orders?reference={key}", text)
 	}
 	return &template{text}, nil
 }

@@ -67,7 +67,8 @@ type TLS struct {
 
 // Route is the rules of the requests that Match matches. What it leaves out is its profile's.
 type Route struct {
-	// Match is a method and a path, as net/http's ServeMux has them: POST /v1/orders/{id}.
+	// Match is POST, PUT, PATCH or DELETE and a path, as net/http's ServeMux has them, without a host:
+	// POST /v1/orders/{id}.
 	Match string `koanf:"match"`
 	// Profile is rest, stripe, adyen or acp; "" is rest. The gateway's own errors speak it.
 	Profile     string      `koanf:"profile"`
@@ -123,7 +124,8 @@ type Fingerprint struct {
 // Ask is a GET by which the upstream says what became of a request.
 type Ask struct {
 	// Path is of the upstream, with {key}, {tenant}, the wildcards of the route's pattern, and JSON
-	// pointers into the body, as in /v1/orders?reference={/reference}; "": it cannot be asked.
+	// pointers into the body, as in /v1/orders?reference={/reference}; one of them, beside {tenant}, tells
+	// requests apart. "": it cannot be asked.
 	Path string `koanf:"path"`
 	// Replies say what an answer means; none: 2xx is done, 404 is released, all else is unknown. What
 	// none of them fits is unknown.
@@ -484,9 +486,13 @@ func (s *Settings) routeMistakes(r *Route) (errs []error) {
 			mistake("%s %q is not known; write %s", name, value, strings.Join(words[:len(words)-1], ", ")+" or "+words[len(words)-1])
 		}
 	}
-	method, _, ok := strings.Cut(r.Match, " ")
-	if !ok || slices.Contains([]string{"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT"}, method) || strings.ToUpper(method) != method {
-		mistake("match %q is not a method and a path of requests that change something; write them as in POST /v1/orders/{id}", r.Match)
+	switch method, at, _ := strings.Cut(r.Match, " "); {
+	case !slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, method):
+		mistake("match %q is not a method and a path of requests that change something; write POST, PUT, PATCH or DELETE, as in POST /v1/orders/{id}", r.Match)
+	case !strings.HasPrefix(at, "/"): // the mux takes it for a host, which no request has to name
+		mistake("match %q has no path after its method that begins with /; write one as in POST /v1/orders/{id}", r.Match)
+	case strings.ContainsAny(at, "?#"): // the mux takes them for letters of the path
+		mistake("match %q fits no request, as patterns have no query and no fragment; write the path alone, as in POST /v1/orders/{id}", r.Match)
 	}
 	oneOf("profile", r.Profile, "rest", "stripe", "adyen", "acp")
 	oneOf("key.missing", r.Key.Missing, missingPass, missingRefuse)
