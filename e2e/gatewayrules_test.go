@@ -77,11 +77,13 @@ func (o *orderAPI) of(ref string) int {
 	return o.made[ref]
 }
 
-// asked is a route that recovers by asking.
+// asked is a route that recovers by asking. sure 0: not found is never a no.
 func asked(sure time.Duration) gateway.Route {
-	return gateway.Route{Match: "POST /orders", Ask: gateway.Ask{Path: "/orders?ref={key}", Answers: true, SureAfter: sure, Replies: []gateway.Reply{
-		{Status: []string{"200"}, Member: "/data/0", Outcome: "done"}, {Status: []string{"200"}, Member: "/data", Outcome: "released"},
-	}}}
+	replies := []gateway.Reply{{Status: []string{"200"}, Member: "/data/0", Outcome: "done"}}
+	if sure > 0 {
+		replies = append(replies, gateway.Reply{Status: []string{"200"}, Member: "/data", Outcome: "released"})
+	}
+	return gateway.Route{Match: "POST /orders", Ask: gateway.Ask{Path: "/orders?ref={key}", Answers: true, SureAfter: sure, Replies: replies}}
 }
 
 // TestAGatewayAsks: a request whose reply was lost is found, and is never sent again.

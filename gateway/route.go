@@ -57,7 +57,8 @@ func (*found) WriteHeader(int)             {}
 
 func newMatcher(s *Settings) (m matcher, err error) {
 	m.mux, m.plain = http.NewServeMux(), map[string]*rule{}
-	for i, r := range s.withPlain() {
+	all := s.withPlain()
+	for i, r := range all {
 		one := &rule{Route: r.complete(s)}
 		if r.Ask.Path != "" {
 			if one.ask, err = newTemplate(r.Ask.Path, r.Match); err != nil {
@@ -69,10 +70,27 @@ func newMatcher(s *Settings) (m matcher, err error) {
 			m.plain[method] = one
 		}
 		if err := m.add(one); err != nil {
-			return m, fmt.Errorf("settings: gateway.routes[%d] match %q: %w", i, r.Match, err)
+			return m, conflict(all, i, len(s.Routes), err)
 		}
 	}
 	return m, nil
+}
+
+// conflict is err, the mux's word on the route i of all, for people. Those from own on are not in the
+// settings.
+func conflict(all []Route, i, own int, err error) error {
+	j := slices.IndexFunc(all[:i], func(r Route) bool {
+		two := matcher{mux: http.NewServeMux()}
+		return two.add(&rule{Route: r}) == nil && two.add(&rule{Route: all[i]}) != nil
+	})
+	alone := matcher{mux: http.NewServeMux()}
+	switch {
+	case j < 0 || alone.add(&rule{Route: all[i]}) != nil:
+		return fmt.Errorf("settings: gateway.routes[%d] match %q: %w", i, all[i].Match, err)
+	case i >= own:
+		return fmt.Errorf("settings: gateway.routes[%d] match %q takes all that no other route matches; write %s for that", j, all[j].Match, all[i].Match)
+	}
+	return fmt.Errorf("settings: gateway.routes[%d] match %q: %w of gateway.routes[%d]; change one of them", i, all[i].Match, err, j)
 }
 
 // add adds a rule. The mux panics at a pattern that it does not read, or that is there already.

@@ -193,7 +193,7 @@ func DefaultNeverStore() []string {
 
 // DefaultSettings is a gateway without an upstream.
 func DefaultSettings() Settings {
-	return Settings{Mode: modeGuard, Upstreams: []string{}, Tenant: Tenant{From: fromFixed, Name: DefaultTenant}, TrustedProxies: []string{}, Routes: []Route{}}
+	return Settings{Mode: modeGuard, Upstreams: []string{}, Tenant: Tenant{From: fromFixed}, TrustedProxies: []string{}, Routes: []Route{}}
 }
 
 // withPlain are the routes of s, and those that are there whatever s says.
@@ -518,6 +518,22 @@ func (s *Settings) routeMistakes(r *Route) (errs []error) {
 			mistake("fingerprint.headers %q is not a header; write one as in Authorization", name)
 		}
 	}
+	for _, list := range []struct {
+		setting string
+		names   []string
+	}{{"fingerprint.headers", r.Fingerprint.Headers}, {"never_store", r.NeverStore}} {
+		if len(list.names) > 1 && slices.Contains(list.names, none) {
+			mistake("%s has none beside others; write [none] alone, or take it out", list.setting)
+		}
+	}
+	for _, name := range r.Fingerprint.Without {
+		switch {
+		case name == "" || isPointer(name):
+			mistake("fingerprint.without %q is not a member of the body's top level; write its bare name, as in sent_at", name)
+		case strings.Contains(name, ".") && r.Fingerprint.Body != bodyForm: // forms have such names
+			mistake("fingerprint.without %q is not a member of the body's top level; write the name of one, as in sent_at, or body: form if it is a field of a form", name)
+		}
+	}
 	if r.BodyBytes < 0 || r.BodyBytes > MaxBody {
 		mistake("body_bytes must be from 1 to %d, is %d", MaxBody, r.BodyBytes)
 	}
@@ -542,6 +558,12 @@ func (s *Settings) routeMistakes(r *Route) (errs []error) {
 	errs = append(errs, replyMistakes("replies", r.Replies)...)
 	errs = append(errs, replyMistakes("ask.replies", r.Ask.Replies)...)
 	full := r.complete(s)
+	if full.Fingerprint.Body == bodyBytes && len(r.Fingerprint.Without) > 0 {
+		mistake("fingerprint.without leaves nothing out of a body that is compared by its bytes; write body: json or form, or take it out")
+	}
+	if r.DedupeFor > 0 && full.Dedupe == "" {
+		mistake("dedupe_for says nothing without dedupe, the header by which the upstream recognises a repeat; name it, or take dedupe_for out")
+	}
 	switch {
 	case r.Recovery == recoverRepeat && full.Dedupe == "":
 		mistake("recovery repeat needs dedupe, the header by which the upstream recognises a repeat; name it, or write ask or none")
@@ -572,6 +594,9 @@ func (s *Settings) routeMistakes(r *Route) (errs []error) {
 	}
 	if strings.Contains(r.Ask.Path, "?") && len(r.Ask.Replies) == 0 {
 		mistake("ask.path is a search, which finds nothing with 200; say in ask.replies how its answers are read, as in {status: 2xx, member: /data/0, outcome: done}")
+	}
+	if i := slices.IndexFunc(r.Ask.Replies, func(one Reply) bool { return one.Outcome == released }); i >= 0 && r.Ask.SureAfter == 0 {
+		mistake("ask.replies[%d] says released, which is never believed without ask.sure_after; write how long a request can take to show, as in 2m, or take the rule out", i)
 	}
 	if r.Ask.SureAfter < 0 {
 		mistake("ask.sure_after must not be below 0, is %v", r.Ask.SureAfter)
@@ -609,9 +634,26 @@ func replyMistakes(setting string, all []Reply) (errs []error) {
 			mistake("is says nothing without a header or a member; name one")
 		case len(r.Status) == 0 && r.Header == "" && r.Member == "":
 			mistake("fits every reply; name a status, a header or a member")
+		default:
+			if j := slices.IndexFunc(all[:i], func(first Reply) bool { return first.hides(&r) }); j >= 0 {
+				mistake("never counts, as %s[%d] fits all that it fits and comes first; write it before that one, or take it out", setting, j)
+			}
 		}
 	}
 	return errs
+}
+
+// hides reports whether r fits every reply that later fits, by its status alone.
+func (r *Reply) hides(later *Reply) bool {
+	if r.Header != "" || r.Member != "" || len(r.Status) == 0 || len(later.Status) == 0 {
+		return false
+	}
+	for _, s := range later.Status {
+		if !slices.ContainsFunc(r.Status, func(first string) bool { return first == s || strings.HasSuffix(first, "xx") && first[:1] == s[:1] }) {
+			return false
+		}
+	}
+	return true
 }
 
 func isHeader(name string) bool {
