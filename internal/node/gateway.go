@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -51,7 +53,22 @@ func LoadGatewaySettings(path string, environ []string, change func(*gateway.Set
 	s.Limits.HeaderBytes = http.DefaultMaxHeaderBytes
 	credentials, serr := Secret(environ, GatewayCredentials)
 	_, _, herr := gateway.ReadService(credentials)
-	return s, credentials, errors.Join(err, s.Settings.Validate(), s.Gateway.Validate(), serr, herr)
+	return s, credentials, errors.Join(err, s.Settings.Validate(), s.Gateway.Validate(), s.regionMistakes(), serr, herr)
+}
+
+// regionMistakes are the upstreams of regions that are none: they would never get a request.
+func (s *GatewaySettings) regionMistakes() error {
+	var names []string
+	for _, r := range s.Regions {
+		names = append(names, r.Name)
+	}
+	var errs []error
+	for i, text := range s.Gateway.Upstreams {
+		if name, _, ok := strings.Cut(text, "="); ok && name != "" && !slices.Contains(names, name) {
+			errs = append(errs, fmt.Errorf("settings: gateway.upstreams[%d] names the region %s, which does not exist; write one of %s", i, name, strings.Join(names, ", ")))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // gatewayMistakes are those of a node that is a gateway.

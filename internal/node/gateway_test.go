@@ -97,6 +97,17 @@ func TestRulesOfRoutesInAFile(t *testing.T) {
 	_, _, err = LoadServeSettings("", []string{GatewayCredentials + "=hunter2"})
 	require.ErrorContains(t, err, "credentials are no header")
 	require.NotContains(t, err.Error(), "hunter2")
+	for text, says := range map[string]string{
+		"gateway: {upstream: 'http://a', upstreams: ['us-eest1=http://b']}": "gateway.upstreams[0] names the region us-eest1, which does not exist; write one of us-east1, ",
+		"gateway: {upstream: 'http://a', upstreams: ['us-east1=http://b']}": "",
+	} {
+		_, _, err := LoadGatewaySettings(write(t, text), nil, func(*gateway.Settings) {})
+		if says == "" {
+			require.NoError(t, err, text)
+			continue
+		}
+		require.ErrorContains(t, err, says)
+	}
 	needy, secrets, err := LoadServeSettings(write(t, "gateway: {upstream: 'http://a', routes: [{match: POST /x, credentials: service}]}"), nil)
 	require.NoError(t, err)
 	require.ErrorContains(t, secrets.Missing(needy), GatewayCredentials)
