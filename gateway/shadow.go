@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -154,6 +155,19 @@ type note struct {
 	Began   time.Time `json:"began"`
 	Ended   time.Time `json:"ended"`
 	Reply   string    `json:"reply"` // its digest
+	Part    bool      `json:"part"`  // the reply was cut off in its body
+}
+
+// answered is what the API answered, for the report.
+func (n *note) answered() string {
+	switch {
+	case n.Status == 0:
+		return "nothing"
+	case n.Part:
+		return strconv.Itoa(n.Status) + ", not whole"
+	default:
+		return strconv.Itoa(n.Status)
+	}
 }
 
 func (s *Seen) note() note {
@@ -167,7 +181,7 @@ func (s *Seen) note() note {
 		n.Outcome, _ = meaning(&s.reply, s.Replies, profiles[s.Profile].Replies, replies)
 	}
 	if n.Ended.IsZero() {
-		n.Ended = time.Now()
+		n.Ended, n.Part = time.Now(), n.Status != 0
 	}
 	return n
 }
@@ -213,14 +227,23 @@ func (s *Seen) Compared(key string, reply *claim.Reply) {
 		return
 	}
 	again, other := first.Outcome == done && mine.Outcome == done, first.Reply != mine.Reply
-	when := "after the first"
+	when, column := "after the first", "REPLAYED"
 	if s.began.Before(first.Ended) {
-		when = "while the first was under way"
+		when, column = "while the first was under way", "JOINED"
 	}
-	text := fmt.Sprintf("%s, key %s: came again %s, %s later; the API answered %d, and then %d", s.at(), key, when, mine.Began.Sub(first.Began).Round(time.Millisecond), first.Status, mine.Status)
+	if first.Outcome == unclear {
+		column = "HELD BACK"
+	}
+	// The one whose reply was whole sooner made the claim: it need not be the one that came sooner.
+	one, two := &first, &mine
+	if two.Began.Before(one.Began) {
+		one, two = two, one
+	}
+	text := fmt.Sprintf("%s, key %s: came again %s, %s later; the API answered %s, and then %s", s.at(two.Began), key, when, two.Began.Sub(one.Began).Round(time.Millisecond), one.answered(), two.answered())
 	switch {
 	case again && other:
 		text += " with another body"
+		column += ", DONE AGAIN"
 	case again:
 		text += " with the same body"
 	}
@@ -236,12 +259,15 @@ func (s *Seen) Compared(key string, reply *claim.Reply) {
 		if again && other {
 			c.DoneAgain++
 		}
-	}, text, again && other)
+	}, text+" ("+column+")", again && other)
 }
 
 // Refused counts s as one that guarding refuses.
 func (s *Seen) Refused(key string, code problem.Code) {
-	s.g.tally.add(func(c *Counts) { c.Refused++ }, fmt.Sprintf("%s, key %s: would be refused, %s", s.at(), key, code), false)
+	if key != "" { // else it has none that can be one
+		key = ", key " + key
+	}
+	s.g.tally.add(func(c *Counts) { c.Refused++ }, fmt.Sprintf("%s%s: would be refused, %s (REFUSED)", s.at(s.began), key, code), false)
 }
 
 // Uncompared counts s as one about which nothing is known.
@@ -250,9 +276,9 @@ func (s *Seen) Uncompared() { s.g.tally.add(func(c *Counts) { c.Uncompared++ }, 
 // Unkeyed takes s back: it has no key, and its route lets that pass.
 func (s *Seen) Unkeyed() { s.g.tally.add(func(c *Counts) { c.Requests-- }, "", false) }
 
-// at is where and when it was sent, without what may be secret.
-func (s *Seen) at() string {
-	return s.began.UTC().Format(time.TimeOnly) + " " + s.Request.Method + " " + cutTo(s.Request.URL.EscapedPath(), 120)
+// at is where it was sent, and when one of its key was, without what may be secret.
+func (s *Seen) at(began time.Time) string {
+	return began.UTC().Format(time.TimeOnly) + "Z " + s.Request.Method + " " + cutTo(s.Request.URL.EscapedPath(), 120)
 }
 
 func cutTo(text string, n int) string { return text[:min(len(text), n)] }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -119,6 +120,50 @@ func TestWhatShadowModeWouldRefuse(t *testing.T) {
 	require.Equal(t, http.StatusOK, shadowed(t, g, map[string]claim.Reply{}, post("/orders", "four")).Code)
 	found, _ = g.Found(false)
 	require.Equal(t, 1, found.First)
+}
+
+// TestExamplesOfShadowMode: each says its column, and which of two came first, although that one may be
+// answered last. What has no key that can be one shows none.
+func TestExamplesOfShadowMode(t *testing.T) {
+	answers := make(chan string, 2)
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		body := <-answers
+		if body == "part" {
+			w.Header().Set("Content-Length", "100")
+		}
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, body)
+	}))
+	defer upstream.Close()
+	for name, tc := range map[string]struct{ first, then, want string }{
+		"twice":    {"1", "2", "came again while the first was under way, 1s later; the API answered 201, and then 201 with another body (JOINED, DONE AGAIN)"},
+		"the same": {"1", "1", "201, and then 201 with the same body (JOINED)"},
+		"cut off":  {"part", "2", "1s later; the API answered 201, and then 201, not whole (HELD BACK)"},
+	} {
+		g := newGateway(t, upstream.URL, shadowing)
+		early, late := post("/orders", "{}"), post("/orders", "{}")
+		a, b := g.Match(early).Watch(early), g.Match(late).Watch(late)
+		a.began = b.began.Add(-time.Second)
+		var made claim.Reply
+		for _, s := range []*Seen{b, a} { // b is answered before a
+			answers <- map[*Seen]string{b: tc.first, a: tc.then}[s]
+			g.ServeHTTP(httptest.NewRecorder(), s.Request)
+			if s == b {
+				req, err := s.Claim(key.Tenant, key.Value, key.Value, nil)
+				require.NoError(t, err)
+				made = claim.Reply{Replayed: true, Response: claim.Response{Body: req.Payload}}
+			}
+		}
+		a.Compared(key.Value, &made)
+		found, _ := g.Found(false)
+		require.Len(t, found.Examples, 1)
+		require.Contains(t, found.Examples[0], tc.want, name)
+		require.Contains(t, found.Examples[0], b.began.UTC().Format("15:04:05Z")+" POST /orders, key "+key.Value+":", name)
+
+		a.Refused("", problem.KeyInvalid)
+		found, _ = g.Found(false)
+		require.Contains(t, found.Examples[len(found.Examples)-1], " POST /orders: would be refused, idempotency_key_invalid (REFUSED)")
+	}
 }
 
 // TestShadowModeBoundsItsWork: what there is no room for passes all the same.
