@@ -124,7 +124,7 @@ func New(c Config) (*Gateway, error) {
 	if g.match, err = newMatcher(&c.Settings); err != nil {
 		return nil, err
 	}
-	g.apart = c.Settings.keysApart()
+	g.apart = c.Settings.KeysApart()
 	if g.serviceName, g.serviceValue, err = ReadService(c.Service); err != nil {
 		return nil, err
 	}

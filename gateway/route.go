@@ -250,9 +250,9 @@ func (g *Gateway) Named(r *http.Request, spelled string) (c *Call, key string, e
 	return c, c.scoped(key, u), nil
 }
 
-// keysApart reports whether a key alone does not name a claim: a route has a tenant of its own, or keys that
+// KeysApart reports whether a key alone does not name a claim: a route has a tenant of its own, or keys that
 // are others at each path.
-func (s *Settings) keysApart() bool {
+func (s *Settings) KeysApart() bool {
 	own := Route{}.complete(s).Tenant
 	return slices.ContainsFunc(s.Routes, func(r Route) bool {
 		full := r.complete(s)

@@ -122,7 +122,9 @@ func (c *gatewayCommand) welcome(io streams, d *lab.Demo, all *node.GatewaySetti
 		n := d.Region(r.Name)
 		regions = append(regions, place{r.Name, scheme + n.APIAddr(), n.RPCAddr(), r.Code})
 	}
+	as, yours := naming(&all.Gateway)
 	say := map[string]any{
+		"As": as, "Yours": yours, "Apart": all.Gateway.KeysApart(),
 		"Upstream": all.Gateway.Guarded(), "Shadow": all.Gateway.Mode == "shadow", "Routes": len(all.Gateway.Routes), "Regions": regions, "Entry": regions[0], "Other": regions[len(regions)-1], "Own": strings.TrimSuffix(gateway.Own, "/"),
 		"Order": "order-" + strconv.FormatInt(time.Now().UnixMilli(), 36), "Data": d.Data, "Console": d.ConsoleURL(), "Metrics": "http://" + d.MetricsAddr() + "/metrics",
 	}
@@ -132,4 +134,25 @@ func (c *gatewayCommand) welcome(io streams, d *lab.Demo, all *node.GatewaySetti
 	}
 	d.Hint(strings.Split(strings.TrimSpace(lines.String()), "\n"))
 	return gatewayTemplate.Execute(io.out, say)
+}
+
+// naming is what shows curl's tenant where the gateway tells tenants apart, and what of that its user is to
+// fill in.
+func naming(s *gateway.Settings) (as, yours string) {
+	t := s.Tenant
+	for _, r := range s.Routes {
+		if r.Match == "POST /" && r.Tenant != (gateway.Tenant{}) {
+			t = r.Tenant
+		}
+	}
+	switch t.From {
+	case "header":
+		return " -H '" + t.Name + ": TENANT'", "with your tenant for TENANT, from an address or with a certificate that may name it"
+	case "claim":
+		return " -H 'Authorization: Bearer TOKEN'", "with a token of your issuer for TOKEN"
+	case "certificate":
+		return " --cert CERT --key KEY", "with a client certificate and its key for CERT and KEY"
+	default:
+		return "", ""
+	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/archtest/marked"
 	"github.com/homeward-io/homeward/internal/lab/devcerts"
 )
@@ -186,6 +187,59 @@ func TestAGatewaysRulesInAFile(t *testing.T) {
 	require.EqualValues(t, 4, effects.Load())
 	interrupt()
 	require.Zero(t, <-ended, errs.String())
+}
+
+// TestTheGatewaysLinesWithTenants: the lines name a tenant, and the request of the key, where the settings
+// want that.
+func TestTheGatewaysLinesWithTenants(t *testing.T) {
+	onlyWith(t)
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("this machine has no curl, which the lines call")
+	}
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") }))
+	defer upstream.Close()
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("gateway:\n  upstream: "+upstream.URL+`
+  trusted_proxies: [127.0.0.1/32]
+  tenant: {from: header, name: X-Tenant}
+  routes:
+    - {match: POST /, profile: acp}
+`), 0o600))
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	var errs strings.Builder
+	go func() {
+		ended <- run(ctx, []string{"gateway", "--config", file, "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--console", "off"}, streams{w, &errs})
+		_ = w.Close()
+	}()
+	var answers []string
+	for said := bufio.NewScanner(r); said.Scan(); {
+		if line := said.Text(); strings.HasPrefix(line, "curl ") {
+			out, err := exec.CommandContext(ctx, "sh", "-c", line).CombinedOutput()
+			require.NoError(t, err, "%s\n%s", line, out)
+			answers = append(answers, string(out))
+		}
+		if strings.Contains(said.Text(), "Ctrl-C drains") {
+			interrupt()
+		}
+	}
+	require.Zero(t, <-ended, errs.String())
+	require.Len(t, answers, 3)
+	require.Contains(t, answers[0], "200 OK")
+	require.Contains(t, answers[1], "Idempotent-Replayed: true")
+	require.Contains(t, answers[2], `"state":"COMPLETED"`)
+
+	for from, want := range map[string]string{"": "", "fixed": "", "claim": "Authorization: Bearer ", "certificate": "--cert "} {
+		s := gateway.Settings{Tenant: gateway.Tenant{From: from, Name: "n"}}
+		as, yours := naming(&s)
+		require.Contains(t, as, want)
+		require.Equal(t, want == "", as+yours == "", from)
+		s = gateway.Settings{Routes: []gateway.Route{{Match: "POST /", Tenant: s.Tenant}}}
+		its, _ := naming(&s)
+		require.Equal(t, as, its)
+	}
 }
 
 // TestTheGatewaysShadow: in shadow mode nothing is held back, and the report says what guarding would
