@@ -242,16 +242,17 @@ func (s *Seen) Compared(key string, reply *claim.Reply) {
 	text := fmt.Sprintf("%s, key %s: came again %s, %s later; the API answered %s, and then %s", s.at(two.Began), key, when, two.Began.Sub(one.Began).Round(time.Millisecond), one.answered(), two.answered())
 	switch {
 	case again && other:
-		text += " with another body"
-		column += ", DONE AGAIN"
+		text += " with another body (" + column + ", DONE AGAIN)"
 	case again:
-		text += " with the same body"
+		text += " with the same body (" + column + ")"
+	default:
+		text += " (" + column + ")"
 	}
 	s.g.tally.add(func(c *Counts) {
-		switch {
-		case first.Outcome == unclear:
+		switch column {
+		case "HELD BACK":
 			c.HeldBack++
-		case s.began.Before(first.Ended):
+		case "JOINED":
 			c.Joined++
 		default:
 			c.Replayed++
@@ -259,7 +260,7 @@ func (s *Seen) Compared(key string, reply *claim.Reply) {
 		if again && other {
 			c.DoneAgain++
 		}
-	}, text+" ("+column+")", again && other)
+	}, text, again && other)
 }
 
 // Refused counts s as one that guarding refuses.
