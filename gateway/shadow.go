@@ -227,12 +227,12 @@ func (s *Seen) Compared(key string, reply *claim.Reply) {
 		return
 	}
 	again, other := first.Outcome == done && mine.Outcome == done, first.Reply != mine.Reply
-	when, column := "after the first", "REPLAYED"
+	when, column, count := "after the first", "REPLAYED", func(c *Counts) { c.Replayed++ }
 	if s.began.Before(first.Ended) {
-		when, column = "while the first was under way", "JOINED"
+		when, column, count = "while the first was under way", "JOINED", func(c *Counts) { c.Joined++ }
 	}
 	if first.Outcome == unclear {
-		column = "HELD BACK"
+		column, count = "HELD BACK", func(c *Counts) { c.HeldBack++ }
 	}
 	// The one whose reply was whole sooner made the claim: it need not be the one that came sooner.
 	one, two := &first, &mine
@@ -249,14 +249,7 @@ func (s *Seen) Compared(key string, reply *claim.Reply) {
 		text += " (" + column + ")"
 	}
 	s.g.tally.add(func(c *Counts) {
-		switch column {
-		case "HELD BACK":
-			c.HeldBack++
-		case "JOINED":
-			c.Joined++
-		default:
-			c.Replayed++
-		}
+		count(c)
 		if again && other {
 			c.DoneAgain++
 		}
