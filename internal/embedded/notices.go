@@ -54,7 +54,7 @@ func (v *View) Keep(ctx context.Context, region string, incoming []notice.Notice
 			t.put(t.key(tableNotice, n.ID), toNotice(&n))
 			t.putMessage(notices, nil, &outbox.Message{
 				ID: n.ID, Region: region, Kind: outbox.KindNotice, Operation: n.Provider,
-				TraceParent: n.TraceParent, CreatedAt: now, Due: now,
+				TraceParent: n.TraceParent, CreatedAt: now, Due: now.Add(n.After),
 			})
 		}
 	})

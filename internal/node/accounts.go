@@ -27,8 +27,8 @@ func (n *Node) checkProviders(ctx context.Context) (parts.Stop, error) {
 		n.log.Warn("a provider does not report the account of its key; the node retries", "why", doubt)
 	}
 	// It has no account, and is not the operator's to leave out.
-	n.test = testmode.New(func(ctx context.Context, tenant, event string, body []byte) error {
-		return n.receiver.Report(ctx, tenant, event, body)
+	n.test = testmode.New(func(ctx context.Context, tenant, event string, after time.Duration, body []byte) error {
+		return n.receiver.Report(ctx, tenant, event, after, body)
 	}, func(ctx context.Context, tenant, charge, but string) (int64, bool, error) {
 		return n.present().Left(ctx, tenant, charge, but)
 	})

@@ -39,6 +39,7 @@ type (
 		ID, Provider string
 		Body         []byte
 		TraceParent  string
+		After        time.Duration
 	}
 	// closeRow is a notice's row that a worker has taken.
 	closeRow struct {
@@ -72,7 +73,7 @@ func (v *View) Keep(ctx context.Context, region string, notices []notice.Notice)
 	args := keepArgs{Home: region, Status: string(notice.Unprocessed), Kind: string(outbox.KindNotice)}
 	for i := range notices {
 		n := &notices[i]
-		args.Notices = append(args.Notices, noticeRow{ID: n.ID, Provider: n.Provider, Body: notNil(n.Body), TraceParent: n.TraceParent})
+		args.Notices = append(args.Notices, noticeRow{ID: n.ID, Provider: n.Provider, Body: notNil(n.Body), TraceParent: n.TraceParent, After: n.After})
 	}
 	n, _, _, err := one(ctx, v.db, noticesKeep, repeatable, args, pgx.RowTo[int64])
 	if isDataError(err) {

@@ -41,6 +41,9 @@ type Notice struct {
 	Detail string
 	// TraceParent is the W3C trace context of its request, or "".
 	TraceParent string
+	// After is how long after it is kept its row is due, at most microseconds exact: as of
+	// [psp.Notice].After. It is not stored.
+	After time.Duration
 }
 
 // ID returns the id of a provider's event in the store.
@@ -61,7 +64,7 @@ const KeepBodyFor = 7 * 24 * time.Hour
 
 // Store keeps notices. Its housekeeping drops bodies after KeepBodyFor and notices
 // after KeepFor. Each Unprocessed notice has a row in outbox.Notices whose ID is the
-// notice's, Operation its provider and Payload its body, due at once.
+// notice's, Operation its provider and Payload its body, due at once or After.
 type Store interface {
 	// Keep makes notices of region durable with their rows, in one step. It changes no notice
 	// with an existing ID; fresh counts the others.

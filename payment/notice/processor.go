@@ -132,11 +132,8 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	switch {
 	case err != nil:
 		return outbox.Parked("the notice cannot be read: " + err.Error())
-	case n.After > 0:
+	case n.After > 0: // as long as its row has waited
 		n.At = m.CreatedAt.Add(n.After)
-		if wait := n.At.Sub(p.c.Now()); wait > 0 {
-			return outbox.Later(wait)
-		}
 		m.CreatedAt = n.At // from then on somebody waits
 	}
 	if p.idle(&n) {

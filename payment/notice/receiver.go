@@ -150,9 +150,11 @@ func (r *Receiver) Receive(ctx context.Context, provider string, header http.Hea
 }
 
 // Report stores a notice of the provider of test tenants, which is in this process: nobody else can
-// send one, and none is counted. The id names its tenant, so that what waits for one can be found.
-func (r *Receiver) Report(ctx context.Context, tenant, event string, body []byte) error {
-	n := Notice{ID: TestID(tenant, event), Region: r.c.Region, Provider: claim.TestProvider, Body: body, TraceParent: span.TraceParent(ctx)}
+// send one, and none is counted. The id names its tenant, so that what waits for one can be found. No
+// worker holds it before its time: time that passes for the tenant meanwhile would be lost with the
+// worker's answer that it is early.
+func (r *Receiver) Report(ctx context.Context, tenant, event string, after time.Duration, body []byte) error {
+	n := Notice{ID: TestID(tenant, event), Region: r.c.Region, Provider: claim.TestProvider, Body: body, TraceParent: span.TraceParent(ctx), After: after}
 	if err := n.storable(); err != nil {
 		return err
 	}

@@ -156,6 +156,22 @@ var tests = []struct {
 			[]any{m.ID, m.Region, m.Kind, m.Operation, string(m.Payload), m.TraceParent, m.Fence})
 		require.True(w, m.CreatedAt.Equal(got.ReceivedAt))
 	}},
+	{"keep: the row of a notice that has to wait is due after that", func(w *world) {
+		const after = time.Second
+		wait := newNotice("evt_1", "later")
+		wait.After = after
+		require.Equal(w, 2, w.keep(wait, newNotice("evt_2", "now")))
+		require.Equal(w, notice.ID("sim", "evt_2"), w.takeOne().ID)
+		kept := w.get(wait.ID)
+		require.Zero(w, kept.After)
+		for due := kept.ReceivedAt.Add(after); w.Now(w).Before(due); w.Pass(w, time.Millisecond) {
+			if early := w.take(); len(early) > 0 {
+				require.False(w, w.Now(w).Before(due), "a worker took it before it was due")
+				return
+			}
+		}
+		require.Equal(w, wait.ID, w.takeOne().ID)
+	}},
 	{"keep: once for each id, as it came first", func(w *world) {
 		require.Equal(w, 1, w.keep(newNotice("evt_1", "first")))
 		m := w.takeOne()

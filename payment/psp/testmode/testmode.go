@@ -14,9 +14,9 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Report keeps a notice, whose event has that id, of a tenant. It returns once the notice is
-// durable, and nil if it was kept before.
-type Report func(ctx context.Context, tenant, event string, body []byte) error
+// Report keeps a notice, whose event has that id, of a tenant, and lets nobody act on it until so long
+// after. It returns once the notice is durable, and nil if it was kept before.
+type Report func(ctx context.Context, tenant, event string, after time.Duration, body []byte) error
 
 // Left is what of a tenant's charge has not gone back, and is not on its way by another refund than
 // but. found is false if the charge is not booked.
@@ -149,7 +149,7 @@ func (p *Provider) answer(ctx context.Context, call *psp.Call, of answer) psp.Re
 	for i := range notices {
 		body, err := json.Marshal(&notices[i])
 		if err == nil {
-			err = p.report(ctx, call.Tenant, fmt.Sprintf("%s/%d", call.Key, i+1), body)
+			err = p.report(ctx, call.Tenant, fmt.Sprintf("%s/%d", call.Key, i+1), notices[i].After, body)
 		}
 		if err != nil {
 			return psp.Result{Err: fmt.Errorf("what happens later could not be recorded: %w", err)}
