@@ -28,8 +28,12 @@ func (w *story) happens(kind psp.Kind, of string, amount int64) (id string) {
 	return id
 }
 
-// emitted counts the log lines of events of a type.
-func (w *story) emitted(kind string) int { return strings.Count(w.log.String(), "type="+kind+" ") }
+// emitted counts the log lines of events of a type, once no event is on its way.
+func (w *story) emitted(kind string) int {
+	w.t.Helper()
+	w.quiet()
+	return strings.Count(w.log.String(), "type="+kind+" ")
+}
 
 // Payers dispute two charges; one dispute is won and one lost. A person refunds a part of a third
 // at the provider, and a refund of all of it is refused before it is sent. A person refunds a ghost
