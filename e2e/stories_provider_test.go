@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -135,17 +134,7 @@ func declinedGhost(w *story) {
 }
 
 // line is the way to a provider. While it is down connections are refused.
-type line struct {
-	down   atomic.Bool
-	closed string // an address where no server listens
-}
-
-func newLine(t testing.TB) *line {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return &line{closed: l.Addr().String()}
-}
+type line struct{ down atomic.Bool }
 
 // client dials anew for each call, so that no connection is open when the provider goes down.
 func (l *line) client() *http.Client {
@@ -154,7 +143,7 @@ func (l *line) client() *http.Client {
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if l.down.Load() {
-				addr = l.closed
+				addr = "127.0.0.1:1" // where no server listens
 			}
 			return dialer.DialContext(ctx, network, addr)
 		},
@@ -165,7 +154,7 @@ func (l *line) client() *http.Client {
 // circuit; then it is back. Merchants never stop asking.
 func providerDown(w *story) {
 	const each = 8
-	l := newLine(w.t)
+	l := new(line)
 	w.begin(setting{caps: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Timeout: 5 * time.Second, SettleWindow: 50 * time.Millisecond}, client: l.client()})
 	w.faults(simulator.Faults{ErrorBefore: 1})
 	var all []request

@@ -97,10 +97,7 @@ func TestReviveBeforeADrill(t *testing.T) {
 	alive, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, alive.Close()) }()
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, dead.Close())
-
+	const dead = "127.0.0.1:1"                // where nobody listens
 	dir, err := os.MkdirTemp("", "homeward-") // a socket's path must be short
 	require.NoError(t, err)
 	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
@@ -120,7 +117,7 @@ func TestReviveBeforeADrill(t *testing.T) {
 	defer func() { require.NoError(t, control.Close()) }()
 
 	state := State{Control: socket.Addr().String(), Nodes: []*Node{
-		{Name: "us-east1-1", API: "http://" + alive.Addr().String()}, {Name: "us-east1-2", API: "http://" + dead.Addr().String()},
+		{Name: "us-east1-1", API: "http://" + alive.Addr().String()}, {Name: "us-east1-2", API: "http://" + dead},
 	}}
 	require.NoError(t, state.Write(dir))
 	read, err := ReadState(dir)

@@ -3,7 +3,6 @@ package sqlstore_test
 import (
 	"context"
 	"errors"
-	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -81,11 +80,8 @@ func TestAURLThatCannotBeMeant(t *testing.T) {
 
 // The cause is told once, however often it was tried, and in words for a person.
 func TestADatabaseThatIsNotThere(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	nobody := l.Addr().String()
-	require.NoError(t, l.Close())
-	_, err = sqlstore.Open(t.Context(), sqlstore.Config{URL: "postgresql://hw:s3cret@" + nobody + "/homeward", Policy: claim.DefaultPolicy()})
+	const nobody = "127.0.0.1:1" // listens there
+	_, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: "postgresql://hw:s3cret@" + nobody + "/homeward", Policy: claim.DefaultPolicy()})
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	for _, said := range refusals(t, "postgresql://hw:s3cret@"+nobody+"/homeward?sslmode=prefer") {
 		require.True(t, strings.HasPrefix(said, `database "homeward" at `+nobody+" cannot be reached: "), said)

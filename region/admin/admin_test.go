@@ -131,14 +131,8 @@ func serve(t *testing.T, certs *region.TLS, handler http.Handler) string {
 	return listener.Addr().String()
 }
 
-// nobodyAt is an address where nobody listens.
-func nobodyAt(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return listener.Addr().String()
-}
+// dead is an address where nobody listens. A port that a test closes may be another test's at once.
+const dead = "127.0.0.1:1"
 
 // tlsOf is a node or operator that by vouches for.
 func tlsOf(t *testing.T, by *devcerts.Authority, who region.Identity) *region.TLS {
@@ -174,7 +168,6 @@ func TestAnOverviewIsWhatTheNodeSees(t *testing.T) {
 	there.part.Requests, there.part.Forwards, there.part.NotReady, there.part.Epoch = 2, 3, "region is draining", 4
 	addr := serve(t, nil, here.admin(nil, nil))
 	other := serve(t, nil, there.admin(nil, nil))
-	dead := nobodyAt(t)
 	here.members = []region.Node{
 		{Name: "n1", Region: us, RPCAddr: addr, Version: "v1", Self: true},
 		{Name: "n2", Region: eu, RPCAddr: other, Version: "v2", Draining: true},
@@ -281,7 +274,7 @@ func TestAStatusIsSet(t *testing.T) {
 	require.ErrorContains(t, err, "the database does not answer")
 	require.Len(t, d.requests, 1)
 
-	nobody := adminAt(t, nobodyAt(t), nil)
+	nobody := adminAt(t, dead, nil)
 	_, err = nobody.SetStatus(t.Context(), eu, region.Down)
 	require.ErrorContains(t, err, "no node answers")
 	require.NotContains(t, err.Error(), "\n")

@@ -47,7 +47,7 @@ func TestANodeRunsACommand(t *testing.T) {
 	d.run = nil
 	_, err = adminAt(t, serve(t, nil, d.admin(nil, nil)), nil).Run(t.Context(), []string{"outbox"}, &out, &errs)
 	require.ErrorContains(t, err, "runs no commands")
-	_, err = adminAt(t, nobodyAt(t), nil).Run(t.Context(), []string{"outbox"}, &out, &errs)
+	_, err = adminAt(t, dead, nil).Run(t.Context(), []string{"outbox"}, &out, &errs)
 	require.ErrorIs(t, err, region.ErrNoAnswer, "the command may go to another node")
 }
 
