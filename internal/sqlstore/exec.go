@@ -271,7 +271,10 @@ func (db *DB) try(ctx, turn context.Context, sql string, bound []any, read func(
 		defer restore()
 	}
 	defer db.meters.statement(ctx, statementName(sql), time.Now(), &err)
-	return query(ctx, conn, sql, bound, read)
+	if err = query(ctx, conn, sql, bound, read); err != nil && conn.Conn().IsClosed() {
+		return sentError{err}
+	}
+	return err
 }
 
 // query sends a statement and has read consume its rows.
@@ -294,6 +297,16 @@ type unsentError struct{ error }
 
 // SafeToRetry is what [pgconn.SafeToRetry] asks.
 func (unsentError) SafeToRetry() bool { return true }
+
+// sentError: the connection ended, and the statement may have been sent. Where the reply to a simple
+// query is lost, pgx (5.12, 5.13) says that the connection is closed, an error that claims to be of
+// before the statement.
+type sentError struct{ error }
+
+func (e sentError) Unwrap() error { return e.error }
+
+// SafeToRetry is what [pgconn.SafeToRetry] asks.
+func (sentError) SafeToRetry() bool { return false }
 
 func unavailable(name string, err error) error {
 	return fmt.Errorf("%w: %s: %w", claim.ErrUnavailable, name, &lineError{err})

@@ -72,6 +72,16 @@ func (db *DB) Exec(ctx context.Context, sql string) error {
 	return err
 }
 
+// MayBeDone sends a statement once, in a mode of pgx, and reports whether its error leaves open that
+// it was done.
+func (db *DB) MayBeDone(ctx context.Context, sql string, mode pgx.QueryExecMode) bool {
+	err := db.try(ctx, ctx, sql, []any{mode}, func(rows pgx.Rows) error {
+		rows.Close()
+		return rows.Err()
+	})
+	return err != nil && judge(err) == unknown
+}
+
 // Raw is every row of every table as text, and what stands there in hexadecimal once more
 // as it is.
 func (db *DB) Raw(ctx context.Context) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -112,6 +113,21 @@ func TestFaults(t *testing.T) {
 					}
 				}
 			}
+		})
+	}
+}
+
+// TestALostReplyIsOfAStatementThatWasSent in each mode of pgx, whichever of them a database's statements
+// have: CockroachDB gets simple queries.
+func TestALostReplyIsOfAStatementThatWasSent(t *testing.T) {
+	w := newWire(t, newDatabase(t), "acme", testPool())
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			shot := w.proxy.Arm("probe", wireproxy.DropAfter, 1)
+			require.True(t, w.hurt.MayBeDone(t.Context(), "-- name: probe\nSELECT 1", mode))
+			require.Equal(t, 1, shot.Fired())
 		})
 	}
 }
