@@ -204,3 +204,10 @@ func (w *world) pass(d time.Duration) {
 	w.mu.Unlock()
 	w.judge.Elapse()
 }
+
+// behind is how far the clock of the store is behind what it was once.
+func (w *world) behind() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.furthest - w.ahead
+}

@@ -238,6 +238,7 @@ func (w *world) play(plan [][]fault, v *verdict) {
 	if w.stripe {               // a payment is not there once it was not found three times
 		longest += 3 * stripe.SettleWindow
 	}
+	longest += w.behind() // a row that was due before the clock went back
 	late := time.AfterFunc(longest, giveUp)
 	merchants.Wait()
 	late.Stop()
@@ -328,7 +329,7 @@ func (w *world) books(v *verdict) {
 func (w *world) days(l *load, v *verdict) {
 	p, moved := policy(), len(w.judge.Effects())
 	l.history = &history.History{}
-	w.pass(p.ReplayFor + time.Minute + w.furthest - w.ahead) // also of a key that was used before the clock went back
+	w.pass(p.ReplayFor + time.Minute + w.behind()) // also of a key that was used before the clock went back
 	time.Sleep(time.Minute)
 	for _, wrong := range l.again(func(r *answer.Answer) bool { return r.Status == http.StatusGone }) {
 		v.breaks("past its window: %s", wrong)
