@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
@@ -58,6 +59,8 @@ type Config struct {
 	Seal *seal.Ring
 	// RetryAfter is when a retry of a released request is sent: claim.Policy.TryAgainAfter.
 	RetryAfter time.Duration
+	// Dial dials the upstreams, as net.Dialer does; nil means the machine's network.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Logger; nil means slog.Default.
 	Logger *slog.Logger
 }
@@ -98,7 +101,7 @@ func New(c Config) (*Gateway, error) {
 	if err := c.Settings.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{c: c, log: cmp.Or(c.Logger, slog.Default()), call: callTransport(), upstreams: map[string]*url.URL{}, comparisons: make(chan struct{}, comparing)}
+	g := &Gateway{c: c, log: cmp.Or(c.Logger, slog.Default()), call: callTransport(c.Dial), upstreams: map[string]*url.URL{}, comparisons: make(chan struct{}, comparing)}
 	for _, text := range append([]string{"=" + c.Settings.Upstream}, c.Settings.Upstreams...) {
 		region, at, _ := strings.Cut(text, "=")
 		if at == "" {

@@ -23,14 +23,16 @@ const (
 )
 
 // callTransport makes the transport of guarded requests: one request at a time on a connection, no
-// proxy of the environment, and the reply's bytes as they come.
-func callTransport() *http.Transport {
+// proxy of the environment, and the reply's bytes as they come. It dials by dial, nil for the machine's network.
+func callTransport(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
 	var only http.Protocols
 	only.SetHTTP1(true)
-	dialer := &net.Dialer{Timeout: dialFor}
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialFor}).DialContext
+	}
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, addr)
+			conn, err := dial(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
@@ -86,6 +88,9 @@ func (g *Gateway) send(r *http.Request) (resp *http.Response, sent bool, err err
 func (g *Gateway) newPass() http.Handler {
 	plain := http.DefaultTransport.(*http.Transport).Clone()
 	plain.Proxy, plain.DisableCompression, plain.MaxIdleConnsPerHost = nil, true, idleConns
+	if g.c.Dial != nil {
+		plain.DialContext = g.c.Dial
+	}
 	grpc := plain.Clone()
 	grpc.Protocols = new(http.Protocols) // also without TLS, where nothing is negotiated
 	grpc.Protocols.SetHTTP2(true)

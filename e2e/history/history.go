@@ -142,7 +142,11 @@ func (s keyState) cancel(out Got) (next []any) {
 			return []any{s}
 		}
 	case is == "already_made", is == "not_refundable":
-		if s.reply == "" || status == "201" {
+		if s.reply == "" || status == "201" || status == "200" {
+			return []any{s}
+		}
+	case is == "" && strings.HasPrefix(out.Reply, "503|"): // it never became known, which only a gateway says
+		if s.reply == "" || status == "503" {
 			return []any{s}
 		}
 	}

@@ -26,13 +26,15 @@ type Movement struct {
 type Verdict struct {
 	Requests int `json:"requests"`
 	Faults   int `json:"faults"`
-	// Keys have been Completed, Declined for a reason that the request gives, or Canceled before they were
-	// answered, if all is well.
+	// Keys have been Completed, Declined for a reason that the request gives, Canceled before they were
+	// answered, or left Open, if all is well.
 	Keys      int `json:"keys"`
 	Completed int `json:"completed"`
 	Declined  int `json:"declined"`
 	Canceled  int `json:"canceled"`
 	Movements int `json:"movements"`
+	// Open are keys of a gateway's whose answer is that their outcome never became known.
+	Open int `json:"open"`
 
 	// Duplicates are movements beyond the one that a key's answer names.
 	Duplicates int `json:"duplicates"`
@@ -150,6 +152,12 @@ func (s Sent) order() bool {
 	return strings.HasPrefix(s.Path, "/v1/charges/")
 }
 
+// foreign reports whether the request is to an API behind a gateway. That may answer 200, and its outcome may
+// stay unknown for good.
+func (s Sent) foreign() bool {
+	return !s.order() && !slices.Contains([]string{"charge", "transfer", "refund"}, s.kind())
+}
+
 // mayFail reports whether a charge may be declined for good: as its card is stolen, or as its payer, a
 // bank, or who was to capture it let it go.
 func (s Sent) mayFail() bool {
@@ -238,7 +246,17 @@ func (v *Verdict) paid(key string, first *porcupine.Operation, canceled bool, le
 	case parts[0] == "410" && canceled:
 		v.Canceled++
 		return
-	case parts[0] != "201" || len(parts) != 4:
+	case parts[0] == "503" && in.foreign():
+		v.Open++
+		amount, _ := in.amount()
+		for m := range left {
+			if m.Kind == in.kind() && m.Amount == amount && left[m] > 0 { // it was done, once
+				left[m]--
+				break
+			}
+		}
+		return
+	case parts[0] != "201" && (parts[0] != "200" || !in.foreign()) || len(parts) != 4:
 		v.breaks(&v.Lost, key, "refused without a reason: %s", reply)
 		return
 	}
@@ -266,9 +284,9 @@ func (v *Verdict) gaveUp(key string, first *porcupine.Operation, end Got, left m
 	if first != nil {
 		reply = first.Output.(Got).Reply
 	}
-	paid := strings.HasPrefix(reply, "201|")
+	paid := strings.HasPrefix(reply, "201|") || strings.HasPrefix(reply, "200|")
 	switch {
-	case paid != (is.Outcome == "already_made") && is.Outcome != "refunded":
+	case paid != (is.Outcome == "already_made") && is.Outcome != "refunded", strings.HasPrefix(reply, "503|") != strings.HasPrefix(end.Reply, "503|"):
 		v.breaks(&v.Lost, key, "answered %s, and its cancellation %s", reply, end.Reply)
 		return
 	case is.Outcome != "refunded":

@@ -42,6 +42,10 @@ func TestJudge(t *testing.T) {
 	refused, nothing := became("400", `{"code":"not_refundable"}`), became("200", `{"outcome":"refunded","charge":"ch_1"}`)
 	gone := history.Got{Kind: history.Final, Reply: `410|application/problem+json||{"error":"idempotency_key_canceled"}`}
 	none := history.Got{Kind: history.None}
+	bought := history.Sent{Key: "acme/k", Body: `{"amount":7}`, Path: "/v1/orders"} // through a gateway
+	delivered, found := history.Got{Kind: history.Final, Reply: `201|application/json||{"id":"ch_1"}`}, history.Got{Kind: history.Final, Reply: `200|application/json||{"id":"ch_1"}`}
+	open, stays := history.Got{Kind: history.Final, Reply: `503|application/problem+json||{"error":"outcome_unknown"}`}, became("503", `{"error":"outcome_unknown"}`)
+	ordered := history.Movement{"order", "ch_1", 7}
 	there, back := history.Movement{"charge", "ch_1", 7}, history.Movement{"refund", "re_1", 7}
 	no := history.Got{Kind: history.Final, Reply: `402|application/problem+json||{"error":"card_declined"}`}
 	type op struct {
@@ -115,14 +119,25 @@ func TestJudge(t *testing.T) {
 		"a cancellation that changes": {
 			ops: []op{{visa, none}, {cancel, notMade}, {cancel, unknown}, {cancel, unused}, {visa, gone}}, differing: 1, disordered: 1,
 		},
-		"a transfer that was made":  {ops: []op{{transfer, none}, {cancel, unknown}, {transfer, paid("tr_1")}, {cancel, already}}, moved: []history.Movement{{"transfer", "tr_1", 7}}},
-		"a transfer as it was gone": {ops: []op{{transfer, none}, {transfer, gone}, {cancel, already}}, moved: []history.Movement{{"transfer", "tr_1", 7}}, lost: 1, duplicates: 1, disordered: 1},
-		"captured in part":          {ops: []op{{held, none}, {order("capture"), took}, {order("capture"), took}, {held, captured}}, moved: []history.Movement{there}},
-		"captured twice":            {ops: []op{{held, captured}, {order("capture"), took}}, moved: []history.Movement{there, there}, duplicates: 1},
-		"captured as a whole":       {ops: []op{{held, captured}}, moved: []history.Movement{{"charge", "ch_1", 9}}, lost: 1, duplicates: 1},
-		"let go":                    {ops: []op{{order("capture"), none}, {order("cancel"), took}, {held, no}}},
-		"let go, and captured":      {ops: []op{{order("cancel"), took}, {held, no}}, moved: []history.Movement{there}, duplicates: 1},
-		"an order that changes":     {ops: []op{{held, captured}, {order("capture"), took}, {order("capture"), captured}}, moved: []history.Movement{there}, differing: 1, disordered: 1},
+		"a transfer that was made":          {ops: []op{{transfer, none}, {cancel, unknown}, {transfer, paid("tr_1")}, {cancel, already}}, moved: []history.Movement{{"transfer", "tr_1", 7}}},
+		"a transfer as it was gone":         {ops: []op{{transfer, none}, {transfer, gone}, {cancel, already}}, moved: []history.Movement{{"transfer", "tr_1", 7}}, lost: 1, duplicates: 1, disordered: 1},
+		"captured in part":                  {ops: []op{{held, none}, {order("capture"), took}, {order("capture"), took}, {held, captured}}, moved: []history.Movement{there}},
+		"captured twice":                    {ops: []op{{held, captured}, {order("capture"), took}}, moved: []history.Movement{there, there}, duplicates: 1},
+		"captured as a whole":               {ops: []op{{held, captured}}, moved: []history.Movement{{"charge", "ch_1", 9}}, lost: 1, duplicates: 1},
+		"let go":                            {ops: []op{{order("capture"), none}, {order("cancel"), took}, {held, no}}},
+		"let go, and captured":              {ops: []op{{order("cancel"), took}, {held, no}}, moved: []history.Movement{there}, duplicates: 1},
+		"an order that changes":             {ops: []op{{held, captured}, {order("capture"), took}, {order("capture"), captured}}, moved: []history.Movement{there}, differing: 1, disordered: 1},
+		"found":                             {ops: []op{{bought, none}, {cancel, unknown}, {bought, found}, {cancel, already}}, moved: []history.Movement{ordered}},
+		"found, and not there":              {ops: []op{{bought, found}}, lost: 1},
+		"charged as found":                  {ops: []op{{visa, found}}, moved: []history.Movement{there}, lost: 1, duplicates: 1},
+		"made, and answered as not":         {ops: []op{{bought, none}, {cancel, notMade}, {bought, gone}}, moved: []history.Movement{ordered}, duplicates: 1},
+		"never known, and made":             {ops: []op{{bought, open}, {cancel, stays}, {bought, open}}, moved: []history.Movement{ordered}},
+		"never known, and not made":         {ops: []op{{bought, none}, {cancel, unknown}, {cancel, stays}, {bought, open}}},
+		"never known, and made twice":       {ops: []op{{bought, open}}, moved: []history.Movement{ordered, {"order", "ch_2", 7}}, duplicates: 1},
+		"never known, and then made":        {ops: []op{{bought, open}, {bought, delivered}}, moved: []history.Movement{ordered}, differing: 1, disordered: 1},
+		"made, and its outcome unknown":     {ops: []op{{bought, delivered}, {cancel, stays}}, moved: []history.Movement{ordered}, lost: 1, disordered: 1},
+		"charged, and never known":          {ops: []op{{visa, open}}, lost: 1},
+		"given up, and its outcome unknown": {ops: []op{{bought, none}, {cancel, notMade}, {bought, open}}, lost: 1},
 		"refused for no other request": {
 			ops: []op{{changed, history.Got{Kind: history.Mismatch}}, {visa, paid("ch_1")}}, moved: []history.Movement{{"charge", "ch_1", 7}},
 			disordered: 1,

@@ -132,17 +132,17 @@ func (w *world) begin(f fault) (end func()) {
 		case forget:
 			bad.ErrorBefore, bad.DropReply = 0.3, 1
 			silent := w.network.begin(&rule{from: among([]string{provider}), to: among(nodeNames()), drop: true})
-			w.must(w.judge.SetFaults(bad))
+			w.setFaults(bad)
 			for i := range forgetting {
 				jump := time.AfterFunc(time.Duration(i+1)*forgetEvery-time.Minute, func() { w.pass(forgetJump) })
 				w.t.Cleanup(func() { jump.Stop() })
 			}
-			return func() { silent(); w.must(w.judge.SetFaults(w.everyday())) }
+			return func() { silent(); w.setFaults(w.everyday()) }
 		}
-		w.must(w.judge.SetFaults(bad))
+		w.setFaults(bad)
 		return func() {
-			w.must(w.judge.SetFaults(w.everyday()))
-			w.judge.ReleaseLate()
+			w.setFaults(w.everyday())
+			w.releaseLate()
 		}
 	case drain:
 		_, err := w.db.SetRegionStatus(w.ctx, f.at[0], claim.RegionDraining)
@@ -202,7 +202,9 @@ func (w *world) pass(d time.Duration) {
 	w.ahead += d
 	w.furthest = max(w.furthest, w.ahead)
 	w.mu.Unlock()
-	w.judge.Elapse()
+	if w.judge != nil {
+		w.judge.Elapse()
+	}
 }
 
 // behind is how far the clock of the store is behind what it was once.

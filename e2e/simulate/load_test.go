@@ -14,6 +14,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/e2e/goods"
 	"github.com/homeward-io/homeward/e2e/history"
 )
 
@@ -87,6 +88,9 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 	}
 	q, changed := charge(key, amount, method), charge(key, amount+1, method)
 	switch {
+	case l.w.api != nil:
+		q.path = goods.All[rng.IntN(len(goods.All))]
+		changed.path = q.path
 	case held:
 		q.body, changed.body = with(q.body, `"capture_method":"manual"`), with(changed.body, `"capture_method":"manual"`)
 		if rng.IntN(4) == 0 {
@@ -268,13 +272,13 @@ func (l *load) settle(number int, q request, rng *rand.Rand) *answer.Answer {
 func (l *load) send(ctx context.Context, m *machine, q request) *answer.Answer {
 	path := q.path
 	if path == history.CancelPath {
-		path = "/v1/idempotency-keys/" + url.PathEscape(q.key) + "/cancel"
+		path = map[bool]string{true: "/_homeward", false: "/v1"}[l.w.api != nil] + "/idempotency-keys/" + url.PathEscape(q.key) + "/cancel"
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.base()+path, strings.NewReader(q.body))
 	if err != nil {
 		return &answer.Answer{Err: err}
 	}
-	req.Header.Set("Authorization", "Bearer sk_"+q.tenant)
+	l.w.from(req, q.tenant)
 	if q.path != history.CancelPath {
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Idempotency-Key", q.key)

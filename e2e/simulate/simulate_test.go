@@ -25,6 +25,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/e2e/goods"
 	"github.com/homeward-io/homeward/e2e/history"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -72,6 +73,8 @@ func TestSimulate(t *testing.T) {
 // summary is that of all runs.
 type summary struct {
 	runs, stripe, requests, keys, movements int // stripe: runs whose provider has that API
+	gateways, open                          int // runs of gateways, and keys there whose outcome never became known
+	api                                     goods.Stats
 	virtual                                 time.Duration
 	faults                                  map[kind]int
 	coverage                                *coverage
@@ -95,8 +98,9 @@ func (s *summary) report() string {
 	for _, e := range slices.Sorted(maps.Keys(s.coverage.taken)) {
 		taken = append(taken, fmt.Sprintf("  %s %d", e, s.coverage.taken[e]))
 	}
-	return fmt.Sprintf("%d runs, %d with Stripe's API, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money\nfaults: %s\nsteps of the store:\n%s\nnever taken: %s",
-		s.runs, s.stripe, s.virtual.Hours(), s.requests, s.keys, s.movements, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
+	return fmt.Sprintf("%d runs, %d with Stripe's API, %d of gateways, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money\n"+
+		"behind gateways: %+v, %d keys were left open\nfaults: %s\nsteps of the store:\n%s\nnever taken: %s",
+		s.runs, s.stripe, s.gateways, s.virtual.Hours(), s.requests, s.keys, s.movements, s.api, s.open, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
 }
 
 // play makes one run.
@@ -150,8 +154,13 @@ func (s *summary) run(t *testing.T, seed uint64, plan [][]fault) {
 	}()
 	s.play(t, seed, plan, &v)
 	s.runs++
-	if ofStripe(seed) {
+	switch {
+	case ofStripe(seed):
 		s.stripe++
+	case ofGateway(seed):
+		s.gateways++
+		s.open += v.Keys.Open
+		s.api.Add(v.API)
 	}
 	s.requests, s.keys, s.movements = s.requests+v.Keys.Requests, s.keys+v.Keys.Keys, s.movements+v.Keys.Movements
 	for _, step := range plan {
@@ -175,12 +184,13 @@ type verdict struct {
 	Breaks     []string
 	Keys       history.Verdict
 	Provider   simulator.Stats
+	API        goods.Stats
 	Books      verify.Report
 	Statement  *recon.Report
 	Mismatches []recon.Mismatch
 
 	history *history.History
-	effects []simulator.Effect
+	effects []any // as the provider, or the API behind a gateway, has them
 	log     []byte
 }
 
@@ -235,14 +245,20 @@ func (w *world) play(plan [][]fault, v *verdict) {
 	}
 	l.over.Store(true)
 	longest := 30 * time.Minute // long past the longest back-off
-	if w.stripe {               // a payment is not there once it was not found three times
+	switch {
+	case w.stripe: // a payment is not there once it was not found three times
 		longest += 3 * stripe.SettleWindow
+	case w.api != nil: // a clock may go back meanwhile
+		longest += 3 * sureAfter
 	}
 	longest += w.behind() // a row that was due before the clock went back
 	late := time.AfterFunc(longest, giveUp)
 	merchants.Wait()
 	late.Stop()
 	w.transit.Wait()
+	if w.api != nil {
+		w.api.Settled()
+	}
 	w.busy = time.Since(began)
 	for i := 0; i < 60 && len(w.unheard()) > 0; i++ {
 		time.Sleep(time.Minute) // an event is retried for so long
@@ -260,12 +276,7 @@ func (w *world) play(plan [][]fault, v *verdict) {
 
 // judgement judges what merchants read, what the provider moved, and the books.
 func (w *world) judgement(v *verdict) {
-	var moved []history.Movement
-	v.effects = w.judge.Effects()
-	for _, e := range v.effects {
-		moved = append(moved, history.Movement{Kind: string(e.Kind), Reference: e.Reference, Amount: e.Amount})
-	}
-	v.Keys, v.Provider = history.Judge(&w.history, moved), w.judge.Stats()
+	v.effects, v.Keys = w.effects(), history.Judge(&w.history, w.moved())
 	told := map[string]bool{}
 	for _, b := range v.Keys.Breaks {
 		v.breaks("key %s: %s", b.Key, b.What)
@@ -276,11 +287,19 @@ func (w *world) judgement(v *verdict) {
 		}
 		told[b.Key] = true
 	}
-	if v.Provider.DuplicateEffects > 0 || v.Provider.KeyReuses > 0 {
-		v.breaks("the provider counts %d duplicates and %d keys with other parameters", v.Provider.DuplicateEffects, v.Provider.KeyReuses)
-	}
 	if v.Keys.Completed == 0 {
 		v.breaks("no key was paid")
+	}
+	if w.api != nil {
+		v.API = w.api.Stats()
+		for _, what := range w.api.Breaks(&w.history) {
+			v.breaks("the API: %s", what)
+		}
+		return
+	}
+	v.Provider = w.judge.Stats()
+	if v.Provider.DuplicateEffects > 0 || v.Provider.KeyReuses > 0 {
+		v.breaks("the provider counts %d duplicates and %d keys with other parameters", v.Provider.DuplicateEffects, v.Provider.KeyReuses)
 	}
 	for _, what := range w.unheard() {
 		v.breaks("no event was delivered: %s", what)
@@ -290,11 +309,14 @@ func (w *world) judgement(v *verdict) {
 
 // unheard are the movements of which no event was delivered.
 func (w *world) unheard() (all []string) {
-	moved := w.judge.Effects()
+	if w.api != nil { // of which there are none
+		return nil
+	}
+	moved := w.moved()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range moved {
-		what, canceled := string(e.Kind)+".succeeded "+e.Reference, string(e.Kind)+".canceled "+e.Reference
+		what, canceled := e.Kind+".succeeded "+e.Reference, e.Kind+".canceled "+e.Reference
 		if w.events[what]+w.events[canceled] == 0 { // a charge whose key was given up was made for nobody
 			all = append(all, what)
 		}
@@ -327,27 +349,33 @@ func (w *world) books(v *verdict) {
 
 // days pass. Each key is a tombstone at first, and then free for another request.
 func (w *world) days(l *load, v *verdict) {
-	p, moved := policy(), len(w.judge.Effects())
+	p, moved := w.policy(), len(w.moved())
+	if w.api != nil {
+		w.setFaults(simulator.Faults{}) // or it leaves some requests in doubt
+	}
 	l.history = &history.History{}
 	w.pass(p.ReplayFor + time.Minute + w.behind()) // also of a key that was used before the clock went back
 	time.Sleep(time.Minute)
 	for _, wrong := range l.again(func(r *answer.Answer) bool { return r.Status == http.StatusGone }) {
 		v.breaks("past its window: %s", wrong)
 	}
-	if now := len(w.judge.Effects()); now != moved {
+	if now := len(w.moved()); now != moved {
 		v.breaks("%d movements by replays past their windows", now-moved)
 	}
 	w.pass(p.TombstoneFor + p.PinGrace)
 	time.Sleep(5 * time.Minute) // so that some are swept, and some are not
 	l.done = slices.DeleteFunc(l.done, func(q request) bool { return q.path == history.CancelPath })
 	for i := range l.done {
-		l.done[i] = charge(l.done[i].key, 1+i, "pm_card_visa")
-		l.done[i].tenant = tenants[i%len(tenants)]
+		next := charge(l.done[i].key, 1+i, "pm_card_visa")
+		if next.tenant = tenants[i%len(tenants)]; w.api != nil {
+			next.path = l.done[i].path
+		}
+		l.done[i] = next
 	}
 	for _, wrong := range l.again(func(r *answer.Answer) bool { return r.Status == http.StatusCreated }) {
 		v.breaks("its key is free: %s", wrong)
 	}
-	if now := len(w.judge.Effects()); now != moved+len(l.done) {
+	if now := len(w.moved()); now != moved+len(l.done) {
 		v.breaks("%d movements under %d keys that were free", now-moved, len(l.done))
 	}
 }

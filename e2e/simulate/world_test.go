@@ -17,7 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/goods"
 	"github.com/homeward-io/homeward/e2e/history"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/httpapi"
@@ -43,8 +45,13 @@ const (
 	perRegion = 2
 	provider  = "simulator"
 	pspAddr   = "10.9.0.1:80"
-	// keyLife is how long the provider remembers keys. Homeward relies on that for an hour less.
+	// keyLife is how long the provider, or the API behind a gateway, remembers keys. Homeward relies on that for an hour less.
 	keyLife = 90 * time.Minute
+	// sureAfter is longer than a jump of the store's clock and the longest way of a request to the API behind a
+	// gateway: that of a node which is frozen.
+	sureAfter = 45 * time.Minute
+	// maxUnknowns is how often a gateway tries to find out, which takes some 20 minutes.
+	maxUnknowns = 16
 )
 
 // world is a cluster, its provider and its merchants, all in one bubble of virtual time.
@@ -52,14 +59,14 @@ type world struct {
 	t        *testing.T
 	ctx      context.Context
 	seed     uint64
-	stripe   bool // the provider speaks Stripe's API: charges may be held, or wait for a payer or a bank
+	stripe   bool       // the provider speaks Stripe's API: charges may be held, or wait for a payer or a bank
+	api      *goods.API // the nodes are gateways in front of it, and there is no provider; nil: they are none
 	network  *network
 	distance *wan.Network // between regions, and of the store's steps
 	disk     *vfs.MemFS
 	db       *embedded.DB
 	blobs    *blobs
-	judge    *simulator.Simulator
-	psp      *host
+	judge    *simulator.Simulator // nil before an api
 	machines []*machine
 	client   map[string]*http.Client // of a region's merchants
 	coverage *coverage
@@ -123,7 +130,14 @@ func between(rng *rand.Rand, below time.Duration) time.Duration {
 }
 
 // policy is the published one. Its windows of days pass by setting the store's clock.
-func policy() claim.Policy { return claim.DefaultPolicy() }
+func (w *world) policy() claim.Policy {
+	if w.api == nil {
+		return claim.DefaultPolicy()
+	}
+	p := node.DefaultGatewaySettings().Policy
+	p.MaxUnknowns = maxUnknowns
+	return p
+}
 
 // now is the clock of store and provider.
 func (w *world) now() time.Time {
@@ -135,6 +149,9 @@ func (w *world) now() time.Time {
 // ofStripe reports whether a seed's provider has Stripe's API, in place of ours.
 func ofStripe(seed uint64) bool { return seed%3 == 0 }
 
+// ofGateway reports whether a seed's nodes are gateways.
+func ofGateway(seed uint64) bool { return seed%3 == 2 }
+
 func newWorld(t *testing.T, seed uint64, covered *coverage) *world {
 	w := &world{
 		t: t, ctx: context.Background(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), coverage: covered, blobs: &blobs{all: map[string][]byte{}},
@@ -144,7 +161,6 @@ func newWorld(t *testing.T, seed uint64, covered *coverage) *world {
 		return 100*time.Microsecond + w.distance.Distance(from.region, to.region)/2
 	})
 	w.stripe = ofStripe(seed)
-	w.psp = w.network.host(provider, provider, "10.9.0.1")
 	for i, r := range regions {
 		merchant := w.network.host("merchant of "+r, r, fmt.Sprintf("10.8.0.%d", i+1))
 		w.client[r] = &http.Client{Transport: &http.Transport{DialContext: merchant.process().DialContext}}
@@ -153,10 +169,17 @@ func newWorld(t *testing.T, seed uint64, covered *coverage) *world {
 			w.machines = append(w.machines, &machine{host: h, w: w, at: claim.Region{Name: r, Code: claim.RegionCode(i + 1)}})
 		}
 	}
-	w.startProvider()
+	if ofGateway(seed) {
+		w.startUpstreams()
+	} else {
+		w.startProvider()
+	}
 	w.disk = vfs.NewCrashableMem()
 	w.openStore()
 	for i, id := range tenants {
+		if w.api != nil {
+			break // a gateway makes them
+		}
 		require.NoError(t, w.db.PutTenant(w.ctx, claim.Tenant{ID: id, Registrar: regions[i]}, "sk_"+id))
 	}
 	for _, m := range w.machines {
@@ -167,7 +190,8 @@ func newWorld(t *testing.T, seed uint64, covered *coverage) *world {
 
 func (w *world) startProvider() {
 	var err error
-	w.judge, err = simulator.Open(simulator.Config{Now: w.now, Dial: w.psp.process().DialContext})
+	at := w.network.host(provider, provider, "10.9.0.1")
+	w.judge, err = simulator.Open(simulator.Config{Now: w.now, Dial: at.process().DialContext})
 	require.NoError(w.t, err)
 	var targets []simulator.NoticeTarget
 	for _, m := range w.machines {
@@ -176,15 +200,109 @@ func (w *world) startProvider() {
 		}
 	}
 	require.NoError(w.t, w.judge.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Minute, Duplicate: 0.2, Drop: 0.2, Seed: w.seed}))
-	require.NoError(w.t, w.judge.SetFaults(w.everyday()))
-	l, err := w.psp.process().Listen("tcp", pspAddr)
-	require.NoError(w.t, err)
+	w.setFaults(w.everyday())
 	server := w.judge.NewServer("")
 	if !w.stripe { // which remembers them for longer than a run
 		server.Handler = w.forgetful(server.Handler)
 	}
+	w.serve(at, server)
+}
+
+// serve serves at a host's port 80.
+func (w *world) serve(at *host, server *http.Server) {
+	l, err := at.process().Listen("tcp", at.ip+":80")
+	require.NoError(w.t, err)
 	go func() { _ = server.Serve(l) }()
 	w.t.Cleanup(func() { _ = server.Close() })
+}
+
+// startUpstreams starts the API behind a gateway, at a host in each region: see upstreams.
+func (w *world) startUpstreams() {
+	w.api = goods.New(goods.Config{Remembers: keyLife, Now: w.now})
+	w.setFaults(w.everyday())
+	for i, r := range regions {
+		name := r
+		if upstreamsOf(w.seed) != apart {
+			name = ""
+		}
+		w.serve(w.network.host(provider, r, fmt.Sprintf("10.9.0.%d", i+1)), &http.Server{Handler: w.api.At(name)})
+	}
+}
+
+// upstreams are what a gateway has behind it.
+type upstreams string
+
+const (
+	apart  upstreams = "upstreams that recognise no requests of each other"
+	shared upstreams = "upstreams that recognise the same requests"
+	single upstreams = "one upstream"
+)
+
+// upstreamsOf is a seed's.
+func upstreamsOf(seed uint64) upstreams {
+	return []upstreams{apart, apart, single, shared}[seed/3%4]
+}
+
+// gateway is the settings of each node.
+func (w *world) gateway() gateway.Settings {
+	s := gateway.DefaultSettings()
+	s.Tenant, s.TrustedProxies = gateway.Tenant{From: "header", Name: "X-Tenant"}, []string{"10.8.0.0/16"}
+	s.Routes = goods.Routes(keyLife, sureAfter)
+	for i, r := range regions {
+		s.Upstreams = append(s.Upstreams, fmt.Sprintf("%s=http://10.9.0.%d", r, i+1))
+	}
+	switch upstreamsOf(w.seed) {
+	case single:
+		s.Upstream, s.Upstreams = "http://10.9.0.1", nil
+	case shared:
+		s.ShareKeys = true
+	}
+	return s
+}
+
+// setFaults sets those of the provider, or of the API behind a gateway.
+func (w *world) setFaults(f simulator.Faults) {
+	if w.api != nil {
+		w.api.SetFaults(f)
+		return
+	}
+	require.NoError(w.t, w.judge.SetFaults(f))
+}
+
+// releaseLate has what is late done at once.
+func (w *world) releaseLate() {
+	if w.api != nil {
+		w.api.ReleaseLate()
+		return
+	}
+	w.judge.ReleaseLate()
+}
+
+// effects are all that the provider, or the API behind a gateway, has done.
+func (w *world) effects() (all []any) {
+	if w.api != nil {
+		for _, m := range w.api.Effects() {
+			all = append(all, m)
+		}
+		return all
+	}
+	for _, e := range w.judge.Effects() {
+		all = append(all, e)
+	}
+	return all
+}
+
+// moved is effects, as judges have them.
+func (w *world) moved() (all []history.Movement) {
+	for _, e := range w.effects() {
+		switch e := e.(type) {
+		case history.Movement:
+			all = append(all, e)
+		case simulator.Effect:
+			all = append(all, history.Movement{Kind: string(e.Kind), Reference: e.Reference, Amount: e.Amount})
+		}
+	}
+	return all
 }
 
 // forgetful is a provider that knows a key for keyLife after its first use.
@@ -203,13 +321,18 @@ func (w *world) forgetful(next http.Handler) http.Handler {
 	})
 }
 
-// everyday is a provider with some faults.
+// everyday is a provider with some faults, or an API behind a gateway with more of them.
 func (w *world) everyday() simulator.Faults {
+	if w.api != nil {
+		return simulator.Faults{
+			Latency: 50 * time.Millisecond, Jitter: 5 * time.Second, ErrorBefore: 0.1, ErrorAfter: 0.05, DropReply: 0.1, LateEffect: 0.03, LateBy: 40 * time.Second, Seed: w.seed,
+		}
+	}
 	return simulator.Faults{Latency: 50 * time.Millisecond, Jitter: 5 * time.Second, ErrorBefore: 0.03, ErrorAfter: 0.03, DropReply: 0.03, Seed: w.seed}
 }
 
 func (w *world) openStore() {
-	db, err := embedded.Open(embedded.Config{Dir: "store", FS: w.disk, Regions: w.regions(), Policy: policy(), Network: w.distance, Clock: w.now, Logger: w.logger("store")})
+	db, err := embedded.Open(embedded.Config{Dir: "store", FS: w.disk, Regions: w.regions(), Policy: w.policy(), Network: w.distance, Clock: w.now, Logger: w.logger("store")})
 	require.NoError(w.t, err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,8 +356,14 @@ func (m *machine) start() {
 			seeds = append(seeds, other.ip+":82")
 		}
 	}
-	p, err := w.adapter(&http.Transport{DialContext: alive.DialContext, DisableKeepAlives: true})
-	require.NoError(w.t, err)
+	var pays node.Payments
+	if w.api != nil {
+		pays.Gateway, pays.Accounts = &gateway.Config{Settings: w.gateway()}, w.db
+	} else {
+		p, err := w.adapter(&http.Transport{DialContext: alive.DialContext, DisableKeepAlives: true})
+		require.NoError(w.t, err)
+		pays.Providers, pays.Notifiers = psp.Providers{p}, map[string]psp.Notifier{provider: p}
+	}
 	for {
 		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
 		topology, err := region.NewTopology(w.regions())
@@ -242,8 +371,8 @@ func (m *machine) start() {
 		rows, err := deployment.Embedded(w.db).Region(m.region)
 		require.NoError(w.t, err)
 		m.running, err = node.Start(ctx, node.Config{
-			Tuning:   node.Tuning{Policy: policy(), Limits: httpapi.DefaultLimits()},
-			Payments: node.Payments{Providers: psp.Providers{p}, Notifiers: map[string]psp.Notifier{provider: p}},
+			Tuning:   node.Tuning{Policy: w.policy(), Limits: httpapi.DefaultLimits()},
+			Payments: pays,
 			Name:     fmt.Sprintf("%s.%d", m.name, m.started), Region: m.region, APIListen: m.ip + ":80",
 			Peering:  node.Peering{RPCListen: m.ip + ":81", GossipListen: m.ip + ":82", Seeds: seeds, Sockets: alive, GossipKeys: gossipKeys(w.gossip)},
 			Topology: topology, Store: &store{rows, m, alive}, Blobs: w.blobs, Sinks: map[outbox.Kind]relay.Sink{outbox.KindLog: sink{m}}, Seal: sealtest.Ring(w.seals...), Clock: w.now, Logger: w.logger(m.name),
@@ -371,16 +500,17 @@ func (w *world) ready() {
 }
 
 func (w *world) isReady(m *machine) bool {
-	paths := []string{"/readyz"}
+	under := map[bool]string{true: "/_homeward", false: "/v1"}[w.api != nil]
+	paths := []string{strings.TrimSuffix(under, "/v1") + "/readyz"}
 	for _, r := range w.regions() {
 		key, _ := claim.Stamp(r.Code, nil)
-		paths = append(paths, "/v1/idempotency-keys/"+key) // only its home can say that there is none
+		paths = append(paths, under+"/idempotency-keys/"+key) // only its home can say that there is none
 	}
 	for i, path := range paths {
 		ctx, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base()+path, nil)
 		require.NoError(w.t, err)
-		req.Header.Set("Authorization", "Bearer sk_acme")
+		w.from(req, tenants[0])
 		res, err := w.client[m.region].Do(req)
 		cancel()
 		if err != nil {
@@ -392,6 +522,15 @@ func (w *world) isReady(m *machine) bool {
 		}
 	}
 	return true
+}
+
+// from makes a request one of a tenant's.
+func (w *world) from(req *http.Request, tenant string) {
+	if w.api != nil {
+		req.Header.Set("X-Tenant", tenant)
+		return
+	}
+	req.Header.Set("Authorization", "Bearer sk_"+tenant)
 }
 
 // end stops all, so that no goroutine is left in the bubble.
@@ -409,6 +548,8 @@ func (w *world) end() {
 	for _, h := range w.network.hosts {
 		h.crash()
 	}
-	_ = w.judge.Close()
+	if w.judge != nil {
+		_ = w.judge.Close()
+	}
 	time.Sleep(time.Hour) // for probes of gossip, and timers
 }

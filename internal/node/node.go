@@ -110,7 +110,7 @@ type Peering struct {
 	TLS *region.TLS
 	// Network simulates the distance between regions of one process; nil: none.
 	Network *wan.Network
-	// Sockets are where the node listens, dials other nodes and gossips; nil: the machine's.
+	// Sockets are where the node listens, dials other nodes and a gateway's upstreams, and gossips; nil: the machine's.
 	Sockets region.Sockets
 	// WrapTransport decorates the transport of forwards; nil leaves it as it is.
 	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
@@ -263,6 +263,9 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 	if n.c.Gateway != nil {
 		g := *n.c.Gateway
 		g.Region, g.Seal, g.RetryAfter, g.Logger = n.c.Region, n.c.Seal, n.c.Policy.TryAgainAfter(), n.log
+		if n.c.Sockets != nil {
+			g.Dial = n.c.Sockets.DialContext
+		}
 		if n.gateway, err = gateway.New(g); err != nil {
 			return nil, err
 		}
