@@ -84,7 +84,7 @@ type Config struct {
 	Console *Console
 	// Run runs operators' commands on the store; nil: none.
 	Run admin.Run
-	// Clock is the clock of the ages of notices and metrics; nil means the system's.
+	// Clock is the clock of the ages in metrics; nil means the system's.
 	Clock  func() time.Time
 	Logger *slog.Logger
 

@@ -155,7 +155,7 @@ func (n *Node) startWork(context.Context) (parts.Stop, error) {
 	n.compensator = c.compensator(n.routes.Do, n.routes.Inspect, n.log)
 	notices, err := notice.NewProcessor(notice.ProcessorConfig{
 		Store: c.Store, Notifiers: notifiers, Claims: c.claims(n.guard), Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
-		Learn: n.service.Learn, LearnRefusal: n.service.LearnRefusal, LearnHeld: n.service.LearnHeld, Home: c.home, Homes: c.homes, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Meters: c.Meters, Logger: n.log, Now: c.Clock,
+		Learn: n.service.Learn, LearnRefusal: n.service.LearnRefusal, LearnHeld: n.service.LearnHeld, Home: c.home, Homes: c.homes, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Meters: c.Meters, Logger: n.log, Now: n.clock.now,
 	})
 	if err != nil {
 		return nil, err

@@ -59,7 +59,8 @@ type ProcessorConfig struct {
 	// Meters count what the processor does. Nil: nothing is counted.
 	Meters *meter.Set
 	Logger *slog.Logger
-	// Now is the clock that the age of a notice is computed by; nil means time.Now.
+	// Now is the clock that wrote the rows, as nearly as this process knows it: the age of a notice
+	// decides what becomes of it. Nil means time.Now.
 	Now func() time.Time
 }
 
