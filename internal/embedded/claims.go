@@ -135,6 +135,7 @@ func (v *View) change(ctx context.Context, home string, key claim.Key, apply tra
 // may be nil or the old one.
 func (t *tx) step(key claim.Key, apply transition) *claim.Record {
 	t.lock(t.rows, t.rows.index(t.code, key))
+	t.share()
 	old := t.claim(key)
 	if t.err != nil {
 		return nil
@@ -222,6 +223,7 @@ func (t *tx) putEffects(fx *claim.Effects) {
 		locks = append(locks, t.books.index(t.code, bookOf(fx.Unpaid.Object)))
 	}
 	t.lock(t.books, locks...)
+	t.share()
 	if fx.Post != nil && !t.book(fx.Post) {
 		t.fail(fmt.Errorf("%w: %s is booked already", ledger.ErrConflict, fx.Post.ID))
 	}
@@ -282,14 +284,15 @@ func (t *tx) claim(key claim.Key) *claim.Record {
 
 // synced reads a row under its lock, for a reader that does not hold it until its end. Pebble
 // shows a commit before its sync is through; the lock is what makes a reader wait for that.
-func synced[T any](lock *sync.RWMutex, read func() *T) *T {
+func synced[T any](t *tx, lock *sync.RWMutex, read func() *T) *T {
+	t.unshare()
 	lock.RLock()
 	defer lock.RUnlock()
 	return read()
 }
 
 func (t *tx) syncedClaim(key claim.Key) *claim.Record {
-	return synced(t.rows.of(t.code, key), func() *claim.Record { return t.claim(key) })
+	return synced(t, t.rows.of(t.code, key), func() *claim.Record { return t.claim(key) })
 }
 
 // object finds a row by its minted id, nil if there is none.
@@ -326,7 +329,7 @@ func (v *View) Reversing(ctx context.Context, tenant, home, id string, limit int
 			if found == nil || found.Key.Tenant != tenant {
 				return true
 			}
-			return add(synced(t.rows.of(t.code, found.Key), func() *claim.Reversing {
+			return add(synced(t, t.rows.of(t.code, found.Key), func() *claim.Reversing {
 				rec, call := t.claim(found.Key), t.message(providerCalls, found.Minted.ID)
 				if rec == nil || call == nil || rec.Minted.ID != found.Minted.ID || rec.State != claim.InFlight {
 					return nil // it has ended meanwhile
@@ -405,7 +408,7 @@ func (t *tx) unpaid(object string) *claim.Unpaid {
 }
 
 func (t *tx) syncedUnpaid(object string) *claim.Unpaid {
-	return synced(t.books.of(t.code, bookOf(object)), func() *claim.Unpaid { return t.unpaid(object) })
+	return synced(t, t.books.of(t.code, bookOf(object)), func() *claim.Unpaid { return t.unpaid(object) })
 }
 
 // Unpaid implements [claim.Store].

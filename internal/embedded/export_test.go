@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // LockRow holds the row lock of a claim until unlock is called.
@@ -46,3 +47,22 @@ func (db *DB) Dump() (map[string]string, error) {
 
 // Sync makes durable what was written without a sync.
 func (db *DB) Sync() error { return db.do(context.Background(), (*tx).durable) }
+
+// Reread looks for a transaction in one call: before meanwhile, then under the transaction's lock,
+// and, if held is false, under one that it does not keep.
+func (v *View) Reread(region, id string, held bool, meanwhile func()) (before, after bool, err error) {
+	err = v.in(context.Background(), region, func(t *tx) {
+		t.share()
+		before = t.transaction(id) != nil
+		meanwhile()
+		lock := t.books.of(t.code, bookOf(id))
+		read := func() *ledger.Transaction { return t.transaction(id) }
+		if held {
+			t.hold(lock)
+			after = read() != nil
+		} else {
+			after = synced(t, lock, read) != nil
+		}
+	})
+	return before, after, err
+}

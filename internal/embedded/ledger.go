@@ -146,7 +146,7 @@ func (v *View) Transaction(ctx context.Context, region, id string) (b ledger.Tra
 func (v *View) Named(ctx context.Context, region string, ids []string) (all []ledger.Transaction, err error) {
 	err = v.on(ctx, region, func(t *tx) {
 		for _, id := range ids {
-			b := synced(t.books.of(t.code, bookOf(id)), func() *ledger.Transaction { return t.transaction(id) })
+			b := synced(t, t.books.of(t.code, bookOf(id)), func() *ledger.Transaction { return t.transaction(id) })
 			if b != nil {
 				all = append(all, *b)
 			}

@@ -129,7 +129,7 @@ func (v *View) rewrite(ctx context.Context, region string, seen *notice.Notice, 
 // Notice implements [notice.Store].
 func (v *View) Notice(ctx context.Context, region, id string) (n notice.Notice, found bool, err error) {
 	err = v.on(ctx, region, func(t *tx) {
-		n, found = valueOf(synced(t.rows.of(t.code, noticeOwner(id)), func() *notice.Notice { return t.notice(id) }))
+		n, found = valueOf(synced(t, t.rows.of(t.code, noticeOwner(id)), func() *notice.Notice { return t.notice(id) }))
 	})
 	return n, found, err
 }

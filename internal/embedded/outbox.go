@@ -306,7 +306,7 @@ func (qv queueView) Unpark(ctx context.Context, region, id string) (bool, error)
 func (qv queueView) Message(ctx context.Context, region, id string) (m outbox.Message, found bool, err error) {
 	err = qv.on(ctx, region, func(t *tx) {
 		if row := t.message(qv.q, id); row != nil { // read again under its lock, so that the result is on disk
-			m, found = valueOf(synced(t.rows.of(t.code, ownerOf(row)), func() *outbox.Message { return t.whole(qv.q, id) }))
+			m, found = valueOf(synced(t, t.rows.of(t.code, ownerOf(row)), func() *outbox.Message { return t.whole(qv.q, id) }))
 		}
 	})
 	return m, found, err
@@ -334,7 +334,7 @@ func (qv queueView) Waiting(ctx context.Context, region string, limit int) ([]ou
 // synced reads a row under the lock of its owner. It returns nil unless the row is still parked, or
 // still not, as parked says.
 func (t *tx) synced(q *queue, d *due, parked bool) *outbox.Message {
-	m := synced(t.rows.of(t.code, d.owner), func() *outbox.Message { return t.whole(q, d.id) })
+	m := synced(t, t.rows.of(t.code, d.owner), func() *outbox.Message { return t.whole(q, d.id) })
 	if m == nil || m.Parked != parked {
 		return nil
 	}

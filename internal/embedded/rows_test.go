@@ -332,3 +332,21 @@ func TestClaimsWhileCallsAreTaken(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 4*160, d.Pending, "in flight, or postponed")
 }
+
+// A lock shows what was committed before it was taken, whatever the call has read by then.
+func TestReadsAreNoOlderThanTheirLock(t *testing.T) {
+	v := view(t, open(t, embedded.Config{}), "us-east1")
+	for _, held := range []bool{true, false} {
+		b := ledger.Transaction{
+			ID: fmt.Sprintf("ch_%v", held), Region: "us-east1", Tenant: "acme", Kind: ledger.Charge, Object: fmt.Sprintf("ch_%v", held),
+			Debit: ledger.Provider("psp"), Credit: ledger.Merchant("acme"), Amount: 1, Currency: "eur", Provider: "psp", ProviderRef: fmt.Sprintf("px_%v", held),
+		}
+		before, after, err := v.Reread("us-east1", b.ID, held, func() {
+			_, err := v.Post(t.Context(), b)
+			require.NoError(t, err)
+		})
+		require.NoError(t, err)
+		require.False(t, before)
+		require.True(t, after, "held: %v", held)
+	}
+}

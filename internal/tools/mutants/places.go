@@ -251,6 +251,8 @@ var rooms = []room{
 		{"embedded/object-tenant", "View.Object", "rec.Key.Tenant != tenant", "false"},
 		{"embedded/renew-fence", "View.Renew", "claim.Renew(t.claim(l.Key), holder, l.Fence, &t.policy, now)", "claim.Renew(t.claim(l.Key), holder, l.Fence+1, &t.policy, now)"},
 		{"embedded/booked-twice", "tx.putEffects", "!t.book(fx.Post)", "!t.book(fx.Post) && false"},
+		{"embedded/read-before-lock", "tx.hold", "t.unshare()", ""},
+		{"embedded/read-before-synced", "synced", "t.unshare()", ""},
 		{"embedded/queue-fence", "queueView.alter", "m.Fence != rows[i].Fence", "false"},
 		{"embedded/queue-parked", "queueView.alter", "m.Parked != parked", "false"},
 		{"embedded/take-fence", "queueView.Take", "next.Fence++", ""},
