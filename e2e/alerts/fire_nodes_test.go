@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -137,6 +138,9 @@ func TestRefundsThatTakeLong(t *testing.T) {
 		require.Positive(t, w.provider.ReleaseLate())
 		w.noticed()
 		w.ahead.Add(int64(20 * time.Minute))
+		w.until("each node has measured the clock", 600, gossip, func() bool {
+			return strings.Contains(w.value(fmt.Sprintf("count(homeward_clock_offset_seconds < %d)", -1190*(i+1))), "=> 6 ")
+		})
 		w.idle.Store(false)
 		w.counts("homeward_notices_closed_total", 2*(i+1)) // the provider reports the refund as well
 	}
