@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -89,7 +88,7 @@ func newDatabase(ctx context.Context, o options, s *localdb.Server, regions []st
 	if err := db.migrate(ctx); err != nil {
 		return nil, err
 	}
-	return db, db.placeLeases(ctx)
+	return db, db.PlaceLeases(ctx, bareDatabase, nodesDatabase)
 }
 
 // migrate makes Homeward's schema, and its one tenant.
@@ -185,74 +184,6 @@ func (db *database) storage(ctx context.Context, c *model.Costs) error {
 // autovacuum lets PostgreSQL vacuum by itself, or not.
 func (db *database) autovacuum(ctx context.Context, on bool) error {
 	return db.exec(ctx, "", fmt.Sprintf("ALTER SYSTEM SET autovacuum = %t", on), "SELECT pg_reload_conf()")
-}
-
-const (
-	// leaseTime bounds how long leases of new tables take to reach their regions.
-	leaseTime = 3 * time.Minute
-	// leasePause is between two rounds of the queue that moves them.
-	leasePause = 2 * time.Second
-)
-
-// placeLeases has CockroachDB move the leases of new tables to the regions that their zones
-// prefer, and returns when no lease moves any more and each region has some. The cluster
-// does so by itself, each range about once in ten minutes; until then a statement of one
-// region is evaluated in another.
-func (db *database) placeLeases(ctx context.Context) error {
-	if db.Kind() != localdb.CockroachDB {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, leaseTime)
-	defer cancel()
-	var before map[int64]int64
-	for {
-		after := map[int64]int64{}
-		for _, region := range db.regions {
-			for _, name := range []string{bareDatabase, nodesDatabase} {
-				err := db.connected(ctx, region, name, func(conn *pgx.Conn) error { return queueLeases(ctx, conn, after) })
-				if err != nil {
-					return fmt.Errorf("leases of %s: %w", name, err)
-				}
-			}
-		}
-		held := map[int64]bool{}
-		for _, node := range after {
-			held[node] = true
-		}
-		if len(held) == len(db.regions) && maps.Equal(before, after) {
-			return nil
-		}
-		if before = after; sleepUntil(ctx, time.Now().Add(leasePause)) != nil {
-			return fmt.Errorf("the leases of new tables have not reached their regions in %v; nodes with leases: %v", leaseTime, slices.Sorted(maps.Keys(held)))
-		}
-	}
-}
-
-// queueLeases has a node consider each of its leases in a database, and adds who held which
-// range's, before.
-func queueLeases(ctx context.Context, conn *pgx.Conn, held map[int64]int64) error {
-	_, _ = conn.Exec(ctx, "SET allow_unsafe_internals = true") // older versions do not have it
-	rows, err := conn.Query(ctx, "SELECT range_id, lease_holder, lease_holder = crdb_internal.node_id() FROM [SHOW RANGES WITH DETAILS]")
-	if err != nil {
-		return err
-	}
-	var (
-		id, holder int64
-		here       bool
-		owned      []int64
-	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &holder, &here}, func() error {
-		held[id] = holder
-		if here {
-			owned = append(owned, id)
-		}
-		return nil
-	})
-	for _, id := range owned {
-		// It fails where the lease has moved meanwhile; then the next round reports it.
-		_, _ = conn.Exec(ctx, "SELECT crdb_internal.kv_enqueue_replica($1, 'lease', true)", id)
-	}
-	return err
 }
 
 // reading is what processes have used since their start, with all their descendants.

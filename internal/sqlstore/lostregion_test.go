@@ -90,6 +90,7 @@ func losesARegion(t *testing.T, s *localdb.Server, url, lost, other string, goal
 			require.NoError(t, admin.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE array_length(voting_replicas, 1) = 1)
 				FROM [SHOW RANGES FROM TABLE %s WITH DETAILS] WHERE lease_holder_locality = 'region=%s'`, table, lost)).Scan(&led, &alone))
 			if led == 0 || goal == sqlstore.SurviveZone && alone < led {
+				require.NoError(t, s.PlaceLeases(t.Context(), "homeward"))
 				return false
 			}
 		}

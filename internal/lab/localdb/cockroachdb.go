@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,13 @@ import (
 // memoryStore is the size of a node's store in memory; CockroachDB refuses less
 // than 640 MiB.
 const memoryStore = "1GiB"
+
+const (
+	// leaseTime bounds how long leases of new tables take to reach their regions.
+	leaseTime = 3 * time.Minute
+	// leasePause is between two rounds of the queue that moves them.
+	leasePause = 2 * time.Second
+)
 
 // urlFile is written by a node once it serves SQL.
 const urlFile = "url"
@@ -179,4 +187,73 @@ func (s *Server) replicated(ctx context.Context) error {
 		case <-time.After(4 * retryEvery): // a costlier question than whether it is there
 		}
 	}
+}
+
+// PlaceLeases has CockroachDB move the leases of new tables to the regions that their zones
+// prefer, and returns when no lease moves any more and each region has some. The cluster
+// does so by itself, each range about once in ten minutes; until then a statement of one
+// region is evaluated in another, and the loss of one is felt by the rows of others. It does
+// nothing on PostgreSQL.
+func (s *Server) PlaceLeases(ctx context.Context, databases ...string) error {
+	if s.kind != CockroachDB {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	var before map[int64]int64
+	for {
+		after := map[int64]int64{}
+		for _, region := range s.regions {
+			for _, name := range databases {
+				if err := s.queueLeases(ctx, region, name, after); err != nil {
+					return fmt.Errorf("localdb: leases of %s: %w", name, err)
+				}
+			}
+		}
+		held := map[int64]bool{}
+		for _, node := range after {
+			held[node] = true
+		}
+		if len(held) == len(s.regions) && maps.Equal(before, after) {
+			return nil
+		}
+		before = after
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("localdb: the leases of new tables have not reached their regions in %v; nodes with leases: %v", leaseTime, slices.Sorted(maps.Keys(held)))
+		case <-time.After(leasePause):
+		}
+	}
+}
+
+// queueLeases has a region's node consider each of its leases in a database, and adds who held
+// which range's, before.
+func (s *Server) queueLeases(ctx context.Context, region, database string, held map[int64]int64) error {
+	conn, err := pgx.Connect(ctx, s.URL(region, database))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	_, _ = conn.Exec(ctx, "SET allow_unsafe_internals = true") // older versions do not have it
+	rows, err := conn.Query(ctx, "SELECT range_id, lease_holder, lease_holder = crdb_internal.node_id() FROM [SHOW RANGES WITH DETAILS]")
+	if err != nil {
+		return err
+	}
+	var (
+		id, holder int64
+		here       bool
+		owned      []int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &holder, &here}, func() error {
+		held[id] = holder
+		if here {
+			owned = append(owned, id)
+		}
+		return nil
+	})
+	for _, id := range owned {
+		// It fails where the lease has moved meanwhile; then the next round reports it.
+		_, _ = conn.Exec(ctx, "SELECT crdb_internal.kv_enqueue_replica($1, 'lease', true)", id)
+	}
+	return err
 }
