@@ -40,9 +40,12 @@ func TestMain(m *testing.M) {
 func quick(s *settings) {
 	s.poll = 20 * time.Millisecond
 	s.policy = func(p *claim.Policy) {
+		offset := p.ClockOffset
 		p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling = 2500*time.Millisecond, 500*time.Millisecond, 300*time.Millisecond, 2500*time.Millisecond
 		p.DeclinePause, p.WaitPoll, p.BackoffMin, p.BackoffMax = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
-		p.ClockOffset = 0
+		if p.ClockOffset = 0; offset > 0 { // CockroachDB, which has three nodes here
+			p.Lease, p.LeaseMargin, p.LeaseCeiling, p.ClockOffset = 4*time.Second, time.Second, 4*time.Second, offset
+		}
 	}
 }
 
@@ -54,18 +57,36 @@ func quiet(s *settings) {
 	}
 }
 
-// migrated is a database of PostgreSQL with our schema.
-var migrated = dbtest.Template{Make: func(ctx context.Context, s *localdb.Server, name string) error {
-	if err := s.CreateDatabase(ctx, name, ""); err != nil {
-		return err
+// onCockroach reports whether the database of these tests is CockroachDB, with a node in each of
+// dbtest.Regions.
+func onCockroach() bool { return os.Getenv("HOMEWARD_TEST_KIND") == string(localdb.CockroachDB) }
+
+// sqlAt is the store at url, as a process in the first region uses it.
+func sqlAt(url string) Store {
+	if onCockroach() {
+		return Cockroach(url, dbtest.Regions[0])
 	}
-	return Migrate(ctx, Postgres(s.URL("", name)))
-}}
+	return Postgres(url)
+}
+
+// migrated is a database with our schema.
+var migrated = dbtest.Template{
+	Make: func(ctx context.Context, s *localdb.Server, name string) error {
+		if err := s.CreateDatabase(ctx, name, ""); err != nil {
+			return err
+		}
+		if onCockroach() {
+			return Migrate(ctx, sqlAt(s.URL("", name)), dbtest.Regions...)
+		}
+		return Migrate(ctx, sqlAt(s.URL("", name)))
+	},
+	Keep: []string{"regions", "deployment", "audit_chains", "homeward_schema_version"},
+}
 
 func database(t testing.TB) string {
 	t.Helper()
-	if dbtest.Shared(t).Kind() != localdb.PostgreSQL {
-		t.Skip("what is tried here is PostgreSQL")
+	if !onCockroach() && dbtest.Shared(t).Kind() != localdb.PostgreSQL {
+		t.Skip("run it on CockroachDB with HOMEWARD_TEST_KIND=cockroachdb")
 	}
 	return dbtest.Shared(t).URL("", migrated.Database(t))
 }
@@ -88,9 +109,9 @@ func onEach(t *testing.T, test func(t *testing.T, h *Homeward), options ...Optio
 		t.Parallel()
 		test(t, open(t, Embedded(t.TempDir()), options...))
 	})
-	t.Run("postgres", func(t *testing.T) {
+	t.Run("sql", func(t *testing.T) {
 		t.Parallel()
-		test(t, open(t, Postgres(database(t)), options...))
+		test(t, open(t, sqlAt(database(t)), options...))
 	})
 }
 
@@ -300,7 +321,7 @@ func TestTwins(t *testing.T) {
 	dir := t.TempDir()
 	for name, all := range map[string][]*Homeward{
 		"embedded":      {open(t, Embedded(dir))},
-		"two processes": {open(t, Postgres(url)), open(t, Postgres(url))},
+		"two processes": {open(t, sqlAt(url)), open(t, sqlAt(url))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -436,33 +457,108 @@ func TestMistakesAtTheStart(t *testing.T) {
 	require.NotContains(t, err.Error(), "HOMEWARD_DATABASE_URL")
 
 	url := database(t)
-	server := dbtest.Shared(t)
 	empty := dbtest.Database(t)
-	_, err = Open(ctx, Postgres(empty))
+	_, err = Open(ctx, sqlAt(empty))
 	require.ErrorContains(t, err, "call homeward.Migrate")
 	require.NotContains(t, err.Error(), "\n")
+	_, err = Open(ctx, Cockroach(url, ""))
+	require.ErrorContains(t, err, "no region is named")
+	if onCockroach() {
+		_, err = Open(ctx, Cockroach(url, "atlantis"))
+		require.ErrorContains(t, err, `the database has no region "atlantis", but asia-northeast1, europe-west1, us-east1`)
+		_, err = Open(ctx, Postgres(url))
+		require.ErrorContains(t, err, "the database has the regions asia-northeast1, europe-west1, us-east1")
+		return
+	}
 	_, err = Open(ctx, Cockroach(url, "us-east1"))
 	require.ErrorContains(t, err, `the database has no region "us-east1", but here`)
 	require.NoError(t, Migrate(ctx, Postgres(url), "there"))
 	_, err = Open(ctx, Postgres(url))
 	require.ErrorContains(t, err, "the database has the regions here, there")
-	_ = server
+}
+
+// A key is at home where it was first used, and a process in any region acts on it.
+func TestOperationsInSeveralRegions(t *testing.T) {
+	if !onCockroach() {
+		t.Skip("PostgreSQL has one region: run it with HOMEWARD_TEST_KIND=cockroachdb")
+	}
+	ctx, server, name := t.Context(), dbtest.Shared(t), migrated.Database(t)
+	var all []*Homeward
+	var pools []*pgxpool.Pool
+	for _, r := range dbtest.Regions {
+		all = append(all, open(t, Cockroach(server.URL(r, name), r)))
+		pool, err := pgxpool.New(ctx, server.URL(r, name))
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		pools = append(pools, pool)
+	}
+	for i, region := range dbtest.Regions {
+		op := Op{Tenant: "acme", Name: "ship", Key: "of-" + region, Request: []byte("one")}
+		first, err := all[i].Do(ctx, op, always(Done{Reply: []byte("shipped from " + region)}))
+		require.NoError(t, err)
+		rec, _, found, err := all[0].rows.store.Get(ctx, claim.Key{Tenant: "acme", Value: op.Key}, region)
+		require.NoError(t, err)
+		require.True(t, found, "it is at home in %s", region)
+		require.Equal(t, claim.Completed, rec.State)
+		other := op
+		other.Request = []byte("two")
+		for _, h := range all {
+			again, err := h.Do(ctx, op, never(t))
+			require.NoError(t, err)
+			require.Equal(t, []any{first.Body, true}, []any{again.Body, again.Replayed})
+			_, err = h.Do(ctx, other, never(t))
+			require.ErrorIs(t, err, claim.ErrMismatch)
+		}
+
+		// A transaction of any region finds the claim of another one's.
+		tx := Op{Tenant: "acme", Key: "tx-" + region}
+		bodies := map[string]int{}
+		for n := range pools {
+			n = (i + n) % len(pools)
+			require.NoError(t, pgx.BeginFunc(ctx, pools[n], func(inner pgx.Tx) error {
+				r, err := all[n].DoTx(ctx, inner, tx, func(pgx.Tx) ([]byte, error) { return []byte("by " + dbtest.Regions[n]), nil })
+				bodies[string(r.Body)]++
+				return err
+			}))
+		}
+		require.Equal(t, map[string]int{"by " + region: len(pools)}, bodies)
+	}
+
+	var ran atomic.Int32
+	var twins sync.WaitGroup
+	for i := range 12 { // a key of no region
+		twins.Go(func() {
+			r, err := all[i%len(all)].Do(ctx, Op{Tenant: "globex", Key: "twin"}, func(context.Context, Attempt) Outcome {
+				return Done{Reply: fmt.Append(nil, ran.Add(1))}
+			})
+			if err != nil || string(r.Body) != "1" {
+				t.Error(string(r.Body), err)
+			}
+		})
+	}
+	twins.Wait()
 }
 
 // The tables are beside the program's, and migrating again changes nothing.
 func TestTheSchemaIsItsOwn(t *testing.T) {
 	url := database(t)
 	ctx := t.Context()
-	require.NoError(t, Migrate(ctx, Postgres(url)))
+	require.NoError(t, Migrate(ctx, sqlAt(url)))
 	require.NoError(t, Migrate(ctx, Embedded("unused")))
 	conn, err := pgx.Connect(ctx, url)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(context.Background())) }()
-	rows, err := conn.Query(ctx, "SELECT DISTINCT n.nspname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')")
+	rows, err := conn.Query(ctx, "SELECT DISTINCT n.nspname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast', 'crdb_internal', 'pg_extension')")
 	require.NoError(t, err)
 	schemas, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	require.Equal(t, []string{"homeward"}, schemas)
+	h := open(t, sqlAt(url))
+	_, err = h.rows.sweep(ctx, 10) // by a function, on PostgreSQL
+	require.NoError(t, err)
+	if onCockroach() { // its functions name their tables by id
+		return
+	}
 	rows, err = conn.Query(ctx, "SELECT array_to_string(proconfig, ';') FROM pg_proc WHERE prosecdef AND pronamespace = 'homeward'::regnamespace")
 	require.NoError(t, err)
 	paths, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -471,9 +567,6 @@ func TestTheSchemaIsItsOwn(t *testing.T) {
 	for _, p := range paths {
 		require.Equal(t, "search_path=pg_catalog, homeward, pg_temp", p)
 	}
-	h := open(t, Postgres(url))
-	_, err = h.rows.sweep(ctx, 10) // by such a function
-	require.NoError(t, err)
 }
 
 const (
@@ -523,7 +616,7 @@ func crash() {
 	var h *Homeward
 	err := claim.ErrUnavailable
 	for tries := 0; errors.Is(err, claim.ErrUnavailable) && tries < 30; tries++ { // the machine may be busy
-		h, err = Open(ctx, Postgres(url), quiet, quick, func(s *settings) {
+		h, err = Open(ctx, sqlAt(url), quiet, quick, func(s *settings) {
 			s.wrapStore = func(store claim.Store) claim.Store { return &crashing{store, at} }
 		})
 	}
@@ -571,9 +664,9 @@ func TestCrashPoints(t *testing.T) {
 	pool, err := pgxpool.New(ctx, url)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	_, err = pool.Exec(ctx, "CREATE TABLE public.effects (dedupe text PRIMARY KEY, key text NOT NULL)")
+	_, err = pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS public.effects (dedupe text PRIMARY KEY, key text NOT NULL)")
 	require.NoError(t, err)
-	h := open(t, Postgres(url), quick)
+	h := open(t, sqlAt(url), quick)
 	ctx = context.WithoutCancel(ctx) // the parallel ones run when this function has ended
 	const first, second, unknown = "done by the first", "done by the second", "unknown"
 	for _, c := range []struct {
@@ -636,7 +729,7 @@ func TestWhatWasNotRepeatableStaysSo(t *testing.T) {
 	child := exec.CommandContext(t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), crashURL+"="+url, crashPoint+"=before the work", crashOp+"=then-once")
 	require.Error(t, child.Run())
-	h := open(t, Postgres(url), quick, func(s *settings) { s.poll = time.Hour }) // no worker is faster
+	h := open(t, sqlAt(url), quick, func(s *settings) { s.poll = time.Hour }) // no worker is faster
 	require.Eventually(t, func() bool {
 		_, err := h.Do(t.Context(), Op{Tenant: "acme", Key: "then-once", Repeatable: true}, never(t))
 		return errors.Is(err, ErrUnknown)
@@ -687,14 +780,14 @@ func (s *silent) Settle(ctx context.Context, held claim.Record, v claim.Verdict)
 func TestAnAbandonedClaimEnds(t *testing.T) {
 	url := database(t)
 	ctx := t.Context()
-	h := open(t, Postgres(url), quick)
+	h := open(t, sqlAt(url), quick)
 	for _, kind := range []string{"once", "repeatable"} {
 		child := exec.CommandContext(ctx, os.Args[0])
 		child.Env = append(os.Environ(), crashURL+"="+url, crashPoint+"=before the work", crashOp+"=left-"+kind)
 		require.Error(t, child.Run())
 	}
 	get := func(kind string) claim.Record {
-		rec, _, found, err := h.rows.store.Get(ctx, claim.Key{Tenant: "acme", Value: "left-" + kind}, here)
+		rec, _, found, err := h.rows.store.Get(ctx, claim.Key{Tenant: "acme", Value: "left-" + kind}, h.rows.region)
 		require.NoError(t, err)
 		require.True(t, found)
 		return rec
@@ -776,7 +869,7 @@ func TestAKeyIsReleasedOften(t *testing.T) {
 func TestNoRequestIsStored(t *testing.T) {
 	url := database(t)
 	ctx := t.Context()
-	h := open(t, Postgres(url))
+	h := open(t, sqlAt(url))
 	secret := []byte("4242424242424242")
 	_, err := h.Do(ctx, Op{Tenant: "acme", Key: "secret", Request: secret, Repeatable: true}, func(ctx context.Context, _ Attempt) Outcome {
 		conn, err := pgx.Connect(ctx, url)

@@ -346,7 +346,7 @@ func TestTwinsOfAHandler(t *testing.T) {
 	url := database(t)
 	var runs atomic.Int32
 	handler := func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, runs.Add(1)) }
-	servers := []*served{serve(t, open(t, Postgres(url)), handler), serve(t, open(t, Postgres(url)), handler)}
+	servers := []*served{serve(t, open(t, sqlAt(url)), handler), serve(t, open(t, sqlAt(url)), handler)}
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Go(func() {

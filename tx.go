@@ -25,7 +25,8 @@ import (
 // A twin in another transaction waits for the end of this one, as long as its ctx and its session
 // allow, and then reads the reply. The errors are those of Do. One that wraps the database's, and any
 // of the caller's COMMIT, end the transaction: run it again from its beginning, which reads the reply
-// if the commit was done after all. If the error is not claim.ErrUnavailable, too, the database
+// if the commit was done after all. On CockroachDB tx must be serializable, as it is by default, and one
+// that lasts for seconds may have to run again. If the error is not claim.ErrUnavailable, too, the database
 // refuses a claim, as in a transaction that is read-only, and the error says what to do. crdbpgx.ExecuteTx and its like do that for SQLSTATE 40001, which
 // is how CockroachDB, and PostgreSQL above READ COMMITTED, end one of two twins.
 func (h *Homeward) DoTx(ctx context.Context, tx pgx.Tx, op Op, fn func(tx pgx.Tx) ([]byte, error)) (reply Reply, err error) {

@@ -21,7 +21,8 @@ import (
 // What the calls write is durable when tx commits, and gone when it rolls back. A call sends each
 // statement once, on the connection of tx, with the search path of this store, and leaves the
 // session as it was. A failed statement has ended tx, so nothing is repeated: the error wraps the
-// database's, 40001 above all, for whoever runs the transaction again.
+// database's, 40001 above all, for whoever runs the transaction again. On CockroachDB tx must be
+// serializable.
 //
 // A statement that meets a row of another open transaction waits for its end, for as long as ctx and
 // the session allow.
@@ -80,16 +81,17 @@ func (db *DB) tryIn(ctx context.Context, tx pgx.Tx, sql string, bound []any, rea
 		first, _, _ := strings.Cut(db.searchPath, ",")
 		return &transactionError{name, first, err}
 	}
-	var own string
+	var own, level string
 	if db.searchPath != "" {
-		// A list of a select is evaluated from the left.
-		path := db.searchPath
-		if !db.dialect.cockroach {
-			path += ", pg_temp" // which is else the first: a temporary table of the program would hide ours
-		}
-		err := tx.QueryRow(ctx, "SELECT current_setting('search_path'), set_config('search_path', $1, true)", path).Scan(&own, nil)
+		// A list of a select is evaluated from the left. pg_temp is else the first: a temporary table of
+		// the program would hide ours.
+		path := db.searchPath + ", pg_temp"
+		err := tx.QueryRow(ctx, "SELECT current_setting('search_path'), current_setting('transaction_isolation'), set_config('search_path', $1, true)", path).Scan(&own, &level, nil)
 		if err != nil {
 			return failed(err)
+		}
+		if db.dialect.cockroach && level != "serializable" { // no constraint keeps a key from two homes, as one does on PostgreSQL
+			return fmt.Errorf("%w: it is %s, and a claim on CockroachDB needs a serializable one, which is its default; begin it so", ErrTransaction, level)
 		}
 	}
 	if err := query(ctx, tx, sql, described(bound), read); err != nil || db.searchPath == "" {

@@ -219,10 +219,10 @@ func (p *Template) empty(ctx context.Context, url string) error {
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
 	var all string
-	if err := conn.QueryRow(ctx, `SELECT COALESCE(string_agg(format('DELETE FROM %I WHERE true;', t.table_name), '' ORDER BY t.refers DESC), '')
-		FROM (SELECT table_name, (SELECT count(*) FROM information_schema.table_constraints AS c
-				WHERE c.table_schema = 'public' AND c.table_name = o.table_name AND c.constraint_type = 'FOREIGN KEY') AS refers
-			FROM information_schema.tables AS o WHERE table_schema = 'public' AND table_type = 'BASE TABLE') AS t
+	if err := conn.QueryRow(ctx, `SELECT COALESCE(string_agg(format('DELETE FROM %I.%I WHERE true;', t.table_schema, t.table_name), '' ORDER BY t.refers DESC), '')
+		FROM (SELECT table_schema, table_name, (SELECT count(*) FROM information_schema.table_constraints AS c
+				WHERE c.table_schema = o.table_schema AND c.table_name = o.table_name AND c.constraint_type = 'FOREIGN KEY') AS refers
+			FROM information_schema.tables AS o WHERE table_schema !~ '^(pg_|crdb_internal|information_schema)' AND table_type = 'BASE TABLE') AS t
 		WHERE t.table_name <> ALL($1)`, p.Keep).Scan(&all); err != nil {
 		return err
 	}
