@@ -448,7 +448,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, sentAt ti
 		return Record{}, outcome, took, err
 	}
 	if settled.Reason == ReasonOutcomeUnknown && settled.State == FailedTerminal {
-		s.c.Logger.Error("outcome still unknown at the bound; claim failed, a charge that surfaces later must be refunded",
+		s.c.Logger.Error("outcome still unknown at the bound; the claim failed, and what was done all the same has to be found",
 			"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "attempts", settled.Attempts)
 	}
 	return settled, outcome, took, nil

@@ -262,7 +262,7 @@ const (
 	markedDown  = "an operator marked it down"
 	outOfGossip = "gossip sees none of its nodes"
 	outOfCalls  = "none of its nodes answers calls"
-	outOfStore  = "none of its nodes can record a charge"
+	outOfStore  = "none of its nodes can record anything"
 )
 
 // why returns why region is lost; "": it is not.

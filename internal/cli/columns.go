@@ -113,7 +113,7 @@ var (
 		{"REFUSED", "Those that got 4xx."},
 		{"FAILED", "Those that got 5xx."},
 		{"WAYS", "Where they went: home, a key at home here; forward, to a node of its home; replica, the near copy of an answer; deputy, the rows of a lost home; unrouted, nowhere: refused before it was sent to its home, or no home was found."},
-		{"DEPUTY FOR", "Regions for which its nodes act as deputies, since none of their nodes answers, or can record a charge."},
+		{"DEPUTY FOR", "Regions for which its nodes act as deputies, since none of their nodes answers, or can record anything."},
 	}}
 	arrivalColumns = columns{"homeward top", nil, "one of the latest requests", []column{
 		{"ARRIVED", "When, in UTC."},

@@ -91,7 +91,7 @@ var (
 		Step)
 	GivenUp = claims.counter("homeward.claim.given_up", "{claim}",
 		"Claims closed at the bound with the outcome still unknown.",
-		"Ask the provider about each: a charge that surfaces later is refunded automatically.",
+		"Ask the provider, or the API behind a gateway, about each. A charge that surfaces later is refunded automatically.",
 		Operation)
 	Stuck = claims.gauge("homeward.claim.stuck", "{claim}",
 		"Claims in flight whose lease ended over a minute ago and whose recovery is due, but that no node works on. Counted up to 1,000.",
@@ -146,7 +146,7 @@ var (
 		"See the runbook for a lost region. Nothing is charged twice, whichever other nodes act.",
 		Peer)
 	RegionCircuit = regions.gauge("homeward.region.circuit", "",
-		"1 for the state that this node's circuit to the region is in: closed (requests for its keys are forwarded), half-open (no node of it answers, and they are pinged) or open (gossip sees none, or they record no charges).",
+		"1 for the state that this node's circuit to the region is in: closed (requests for its keys are forwarded), half-open (no node of it answers, and they are pinged) or open (gossip sees none, or they record nothing).",
 		"Not closed: this node acts on the region's rows itself, at once. For as long as homeward.region.lost says, it is lost.",
 		Peer, State)
 	RegionStatus = regions.gauge("homeward.region.status", "",

@@ -113,7 +113,7 @@ func (n *Node) announceVerdict(context.Context) (parts.Stop, error) {
 			if unready := n.verdict.unready.Load(); unready != announced {
 				announcing, cancel := context.WithTimeout(ctx, leaveTime)
 				if err := n.membership.SetReady(announcing, !unready); err != nil && !errors.Is(err, region.ErrClosed) {
-					n.log.Debug("gossip of whether this node can record a charge takes longer", "error", err)
+					n.log.Debug("gossip of whether this node can record anything takes longer", "error", err)
 				}
 				cancel()
 				announced = unready // gossip goes on sending it even if that timed out

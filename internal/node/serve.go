@@ -243,7 +243,7 @@ const readyFor = time.Second
 
 // errNotRecording may be shown to anyone; the log has the reason: the database does not
 // answer, takes no writes, or has a table locked.
-var errNotRecording = errors.New("the database records no charges at the moment")
+var errNotRecording = errors.New("the database records nothing at the moment")
 
 // readiness queries the database for probes: one query at a time, however many probes
 // wait, so that they do not pile up on a database that does not answer. It is safe for
@@ -261,7 +261,7 @@ type answer struct {
 }
 
 func newReadiness(ask func(context.Context) error, log *slog.Logger) *readiness {
-	return &readiness{ask: ask, trouble: trouble{log: log, began: "the database records no charges; this node is not ready", over: "the database records charges again"}}
+	return &readiness{ask: ask, trouble: trouble{log: log, began: "the database records nothing; this node is not ready", over: "the database records again"}}
 }
 
 func (r *readiness) check(ctx context.Context) error {
