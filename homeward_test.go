@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/exec"
 	"runtime"
@@ -567,6 +568,47 @@ func TestTheSchemaIsItsOwn(t *testing.T) {
 	for _, p := range paths {
 		require.Equal(t, "search_path=pg_catalog, homeward, pg_temp", p)
 	}
+}
+
+// The roles of a database may be made for the package's schema, and the one of nodes is enough for a program.
+func TestRolesOfAProgram(t *testing.T) {
+	at := database(t)
+	if onCockroach() {
+		t.Skip("roles outlive a test's database on CockroachDB")
+	}
+	ctx := t.Context()
+	m, err := sqlstore.OpenMigrator(ctx, within(at, schema), true)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, m.Close(context.Background())) }()
+	roles := sqlstore.Roles{Owner: "shop_owner", Node: "shop_node", Reader: "shop_reader"}
+	conn, err := pgx.Connect(ctx, at)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		for _, name := range []string{roles.Reader, roles.Node, roles.Owner} {
+			_, err := conn.Exec(context.Background(), fmt.Sprintf("DROP OWNED BY %s CASCADE; DROP ROLE %[1]s", name))
+			require.NoError(t, err)
+		}
+		require.NoError(t, conn.Close(context.Background()))
+	})
+	steps := 0
+	require.NoError(t, m.MakeRoles(ctx, roles, func(s sqlstore.Step) {
+		steps++
+		require.NotContains(t, s.SQL, "public.")
+	}))
+	require.NotZero(t, steps)
+	planned, err := m.PlanRoles(ctx, roles)
+	require.NoError(t, err)
+	require.Empty(t, planned, "there is nothing left to do")
+	_, err = conn.Exec(ctx, "ALTER ROLE shop_node PASSWORD 'secret'")
+	require.NoError(t, err)
+	as, err := url.Parse(at)
+	require.NoError(t, err)
+	as.User = url.UserPassword(roles.Node, "secret")
+	h := open(t, Postgres(as.String()))
+	_, err = h.Do(ctx, Op{Key: "k"}, always(Done{}))
+	require.NoError(t, err)
+	_, err = h.rows.sweep(ctx, 10)
+	require.NoError(t, err)
 }
 
 const (

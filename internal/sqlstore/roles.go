@@ -83,6 +83,7 @@ type relation struct{ name, kind, owner string }
 type rolePlan struct {
 	*Migrator
 	roles     Roles
+	schema    string          // of our relations, as in statements
 	there     map[string]bool // which of the roles exist
 	relations []relation
 	steps     []Step
@@ -158,6 +159,12 @@ func (p *rolePlan) look(ctx context.Context) error {
 		return errors.Join(err, errors.New("roles: the database has no tables yet; run homeward migrate up first"))
 	}
 	var name string
+	if err := p.conn.QueryRow(ctx, "SELECT current_schema()::text").Scan(&p.schema); err != nil {
+		return err
+	}
+	if !roleName.MatchString(p.schema) {
+		p.schema = quote(p.schema)
+	}
 	rows, err := p.conn.Query(ctx, "SELECT rolname::text FROM pg_roles WHERE rolname = ANY($1::text[])", p.roles.all())
 	if err != nil {
 		return err
@@ -169,7 +176,7 @@ func (p *rolePlan) look(ctx context.Context) error {
 	rows, err = p.conn.Query(ctx, `
 		SELECT c.relname::text, c.relkind::text, pg_get_userbyid(c.relowner)::text
 		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-		WHERE n.nspname = 'public' AND (c.relname IN (SELECT name FROM `+usedTables+`) OR c.relname = ANY ($1::text[]) OR $2::bool AND c.relkind::text = 'S')
+		WHERE n.nspname = current_schema() AND (c.relname IN (SELECT name FROM `+usedTables+`) OR c.relname = ANY ($1::text[]) OR $2::bool AND c.relkind::text = 'S')
 		  AND c.relkind::text IN ('r', 'v', 'S')
 		ORDER BY c.relname`, []string{booksView, claimsView}, p.dialect.cockroach)
 	if err != nil {
@@ -261,7 +268,7 @@ func (p *rolePlan) own(ctx context.Context) error {
 	}
 	for _, r := range p.relations {
 		if what := map[string]string{"r": "TABLE", "v": "VIEW", "S": "SEQUENCE"}[r.kind]; r.owner != owner {
-			p.add("owner of "+r.name, "ALTER %s public.%s OWNER TO %s", what, quote(r.name), quote(owner))
+			p.add("owner of "+r.name, "ALTER %s %s.%s OWNER TO %s", what, p.schema, quote(r.name), quote(owner))
 		}
 	}
 	if p.dialect.cockroach {
@@ -270,11 +277,11 @@ func (p *rolePlan) own(ctx context.Context) error {
 	var others bool // the type of region columns, which is the database's own on CockroachDB
 	if err := p.conn.QueryRow(ctx, `
 		SELECT count(*) > 0 FROM pg_type AS t JOIN pg_namespace AS n ON n.oid = t.typnamespace
-		WHERE n.nspname = 'public' AND t.typname = 'crdb_internal_region' AND pg_get_userbyid(t.typowner) <> $1::text`, owner).Scan(&others); err != nil {
+		WHERE n.nspname = current_schema() AND t.typname = 'crdb_internal_region' AND pg_get_userbyid(t.typowner) <> $1::text`, owner).Scan(&others); err != nil {
 		return err
 	}
 	if others {
-		p.add("owner of crdb_internal_region", "ALTER DOMAIN public.crdb_internal_region OWNER TO %s", quote(owner))
+		p.add("owner of crdb_internal_region", "ALTER DOMAIN %s.crdb_internal_region OWNER TO %s", p.schema, quote(owner))
 	}
 	return nil
 }
@@ -298,13 +305,13 @@ func (p *rolePlan) enter(ctx context.Context, role string, more ...string) error
 			break
 		}
 		var has bool
-		if err := p.conn.QueryRow(ctx, "SELECT has_schema_privilege($1::text, 'public', $2::text)", role, right).Scan(&has); err != nil {
+		if err := p.conn.QueryRow(ctx, "SELECT has_schema_privilege($1::text, current_schema()::text, $2::text)", role, right).Scan(&has); err != nil {
 			return err
 		}
 		lacks = !has
 	}
 	if lacks {
-		p.add(role+" uses the schema", "GRANT %s ON SCHEMA public TO %s", strings.Join(rights, ", "), quote(role))
+		p.add(role+" uses the schema", "GRANT %s ON SCHEMA %s TO %s", strings.Join(rights, ", "), p.schema, quote(role))
 	}
 	return nil
 }
@@ -322,7 +329,7 @@ func (p *rolePlan) grant(ctx context.Context, role string, rights func(table str
 		for _, right := range rights(r.name) {
 			var has bool
 			if p.there[role] {
-				if err := p.conn.QueryRow(ctx, "SELECT has_table_privilege($1::text, to_regclass($2::text)::oid, $3::text)", role, "public."+quote(r.name), right).Scan(&has); err != nil {
+				if err := p.conn.QueryRow(ctx, "SELECT has_table_privilege($1::text, to_regclass($2::text)::oid, $3::text)", role, p.schema+"."+quote(r.name), right).Scan(&has); err != nil {
 					return err
 				}
 			}
@@ -334,7 +341,7 @@ func (p *rolePlan) grant(ctx context.Context, role string, rights func(table str
 			if same[list] == nil {
 				order = append(order, list)
 			}
-			same[list] = append(same[list], "public."+quote(r.name))
+			same[list] = append(same[list], p.schema+"."+quote(r.name))
 		}
 	}
 	for _, list := range order {
@@ -355,14 +362,14 @@ func (p *rolePlan) node(ctx context.Context) error {
 		if err := p.conn.QueryRow(ctx, `
 			SELECT count(DISTINCT a.privilege_type)
 			FROM pg_default_acl AS d JOIN pg_namespace AS n ON n.oid = d.defaclnamespace, aclexplode(d.defaclacl) AS a
-			WHERE n.nspname = 'public' AND d.defaclobjtype = 'r' AND pg_get_userbyid(d.defaclrole) = $1::text
+			WHERE n.nspname = current_schema() AND d.defaclobjtype = 'r' AND pg_get_userbyid(d.defaclrole) = $1::text
 			  AND a.grantee <> 0 AND pg_get_userbyid(a.grantee) = $2::text AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')`,
 			p.roles.Owner, node).Scan(&later); err != nil {
 			return err
 		}
 	}
 	if later < 4 {
-		p.add(node+" uses later tables", "ALTER DEFAULT PRIVILEGES FOR ROLE %s IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO %s", quote(p.roles.Owner), quote(node))
+		p.add(node+" uses later tables", "ALTER DEFAULT PRIVILEGES FOR ROLE %s IN SCHEMA %s GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO %s", quote(p.roles.Owner), p.schema, quote(node))
 	}
 	if !p.there[node] {
 		return nil
@@ -373,7 +380,7 @@ func (p *rolePlan) node(ctx context.Context) error {
 			return err
 		}
 		if len(may) > 0 {
-			p.add(node+" cannot change "+table, "REVOKE %s ON public.%s FROM %s", strings.Join(p.dialect.changes(), ", "), quote(table), quote(node))
+			p.add(node+" cannot change "+table, "REVOKE %s ON %s.%s FROM %s", strings.Join(p.dialect.changes(), ", "), p.schema, quote(table), quote(node))
 		}
 	}
 	return nil
@@ -387,13 +394,13 @@ func (p *rolePlan) execute(ctx context.Context) error {
 			return err
 		}
 		if owner != p.roles.Owner {
-			p.add("owner of "+name, "ALTER FUNCTION public.%s OWNER TO %s", quote(name), quote(p.roles.Owner))
+			p.add("owner of "+name, "ALTER FUNCTION %s.%s OWNER TO %s", p.schema, quote(name), quote(p.roles.Owner))
 		}
 		if slices.Contains(may, "public") {
-			p.add("not everybody executes "+name, "REVOKE EXECUTE ON FUNCTION public.%s FROM PUBLIC", quote(name))
+			p.add("not everybody executes "+name, "REVOKE EXECUTE ON FUNCTION %s.%s FROM PUBLIC", p.schema, quote(name))
 		}
 		if !slices.Contains(may, p.roles.Node) {
-			p.add(p.roles.Node+" executes "+name, "GRANT EXECUTE ON FUNCTION public.%s TO %s", quote(name), quote(p.roles.Node))
+			p.add(p.roles.Node+" executes "+name, "GRANT EXECUTE ON FUNCTION %s.%s TO %s", p.schema, quote(name), quote(p.roles.Node))
 		}
 	}
 	return nil
@@ -406,12 +413,12 @@ func (p *rolePlan) executes(ctx context.Context, name string) (owner string, may
 		FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.privilege_type = 'EXECUTE'`
 	if p.dialect.cockroach {
 		grantees = `SELECT g.grantee::text FROM information_schema.role_routine_grants AS g
-		WHERE g.routine_schema = 'public' AND g.routine_name = p.proname AND g.privilege_type IN ('EXECUTE', 'ALL')`
+		WHERE g.routine_schema = current_schema() AND g.routine_name = p.proname AND g.privilege_type IN ('EXECUTE', 'ALL')`
 	}
 	err = p.conn.QueryRow(ctx, `
 		SELECT pg_get_userbyid(p.proowner)::text, ARRAY(`+grantees+`)
 		FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
-		WHERE n.nspname = 'public' AND p.proname = $1::text`, name).Scan(&owner, &may)
+		WHERE n.nspname = current_schema() AND p.proname = $1::text`, name).Scan(&owner, &may)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = errors.New("roles: the database lacks the function " + name + "; run homeward migrate up first")
 	}
@@ -441,7 +448,7 @@ func (d dialect) changes() []string {
 func (m *Migrator) changes(ctx context.Context, role, table string) (may []string, err error) {
 	for _, right := range m.dialect.changes() {
 		var has bool
-		if err := m.conn.QueryRow(ctx, "SELECT has_table_privilege($1::text, to_regclass($2::text)::oid, $3::text)", role, "public."+quote(table), right).Scan(&has); err != nil {
+		if err := m.conn.QueryRow(ctx, "SELECT has_table_privilege($1::text, to_regclass($2::text)::oid, $3::text)", role, quote(table), right).Scan(&has); err != nil {
 			return nil, err
 		}
 		if has {
