@@ -221,6 +221,18 @@ func (op *Op) request(kind, contentType string, canonical []byte) (*claim.Reques
 // outcomeHeader marks the stored answer of a claim that stayed unknown.
 const outcomeHeader = "Homeward-Outcome"
 
+// notRun is the answer of a claim whose function never ran, as no call came back for it. Only requests that
+// were under way then read it: the key is released.
+func notRun() claim.Outcome {
+	return &claim.Released{Reason: "not_run", Response: claim.Response{
+		Status: statusNotNow, Header: []claim.HeaderField{{Name: outcomeHeader, Value: outcomeNotRun}},
+	}}
+}
+
+const outcomeNotRun = "not_run"
+
+var errNotRun = fmt.Errorf("%w: an earlier call of this operation got its claim too late, and never began", claim.ErrUnavailable)
+
 func replyOf(r *claim.Reply) (Reply, error) {
 	reply := Reply{Body: r.Response.Body, Replayed: r.Replayed, FirstUse: r.FirstUse, ExpiresAt: r.ExpiresAt}
 	switch r.State {
@@ -354,12 +366,16 @@ const (
 // Attempt implements claim.Executor.
 func (e executor) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	c, _ := ctx.Value(callKey{}).(*call)
-	if c == nil || a.Recovery && !(c.op.Repeatable && a.Record.Operation == opRepeatable) {
+	again := a.Recovery && !a.Record.NeverBegun()
+	switch {
+	case c == nil && a.Recovery && !again:
+		return notRun()
+	case c == nil || again && !(c.op.Repeatable && a.Record.Operation == opRepeatable):
 		return stayedUnknown(reasonAbandoned)
 	}
 	its := Attempt{
 		Key: a.Record.ProviderKey, ID: a.Record.Minted.ID, Created: a.Record.Minted.Created,
-		Number: int(a.Record.Attempts), Recovery: a.Recovery,
+		Number: int(a.Record.Attempts), Recovery: again,
 	}
 	log := e.c.log.With("tenant", a.Record.Key.Tenant, "name", c.op.Name, "object", its.ID)
 	ended := make(chan claim.Outcome, 1)
@@ -426,6 +442,15 @@ const repeatableFor = 24 * time.Hour
 
 // do runs a request at its key's home: the rows of any region are within reach of the store.
 func (h *Homeward) do(ctx context.Context, req *claim.Request, c *call) (claim.Reply, error) {
+	reply, err := h.find(ctx, req, c)
+	if err == nil && reply.Response.Field(outcomeHeader) == outcomeNotRun {
+		return claim.Reply{}, errNotRun
+	}
+	return reply, err
+}
+
+// find is do, with the stored answer of a call that never began.
+func (h *Homeward) find(ctx context.Context, req *claim.Request, c *call) (claim.Reply, error) {
 	leave, err := h.enter()
 	if err != nil {
 		return claim.Reply{}, err

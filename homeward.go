@@ -56,6 +56,9 @@
 //	before the outcome is durable
 //	after that                       the reply                  the reply
 //
+// A call whose claim comes when its lease is over runs nothing, and records that if it still can. Then the
+// next call is the first one, and if none comes the key is released.
+//
 // In DoTx there is one point: the commit of the caller's transaction. Before it there is nothing,
 // after it the reply.
 //

@@ -804,6 +804,75 @@ func TestAGenerationIsRepeatableOrNot(t *testing.T) {
 	}, 30*time.Second, 10*time.Millisecond)
 }
 
+// late is a store whose answer to Begin comes when the lease that it has written cannot be trusted any more.
+type late struct {
+	claim.Store
+	on   atomic.Bool
+	wait time.Duration
+}
+
+func (l *late) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	b, err := l.Store.Begin(ctx, a)
+	if l.on.CompareAndSwap(true, false) {
+		time.Sleep(l.wait) // which is what has to pass
+	}
+	return b, err
+}
+
+// A call that got its claim too late has begun nothing, and the row says so: the function runs with the next
+// one, whatever it is, and the key is free where no other comes.
+func TestAClaimThatComesTooLate(t *testing.T) {
+	for name, next := range map[string]func(t *testing.T, h *Homeward, op Op){
+		"the next call": func(t *testing.T, h *Homeward, op Op) {
+			r, err := h.Do(t.Context(), op, func(_ context.Context, a Attempt) Outcome {
+				require.False(t, a.Recovery)
+				return Done{Reply: []byte("done")}
+			})
+			require.NoError(t, err)
+			require.Equal(t, "done", string(r.Body))
+		},
+		"a worker": func(t *testing.T, h *Homeward, op Op) {
+			key := claim.Key{Tenant: anyone, Value: op.Key}
+			require.Eventually(t, func() bool {
+				rec, _, found, err := h.rows.store.Get(t.Context(), key, h.rows.region)
+				return err == nil && found && rec.State == claim.FailedRetry
+			}, 30*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { // a call that began before the release reads that nothing ran
+				r, err := h.Do(t.Context(), op, always(Done{Reply: []byte("done")}))
+				if errors.Is(err, claim.ErrUnavailable) {
+					return false
+				}
+				require.NoError(t, err)
+				return string(r.Body) == "done"
+			}, 30*time.Second, 10*time.Millisecond)
+		},
+	} {
+		for _, repeatable := range []bool{false, true} {
+			if repeatable && name == "a worker" { // it waits for a call
+				continue
+			}
+			t.Run(fmt.Sprint(name, repeatable), func(t *testing.T) {
+				t.Parallel()
+				l := &late{}
+				h := open(t, Embedded(t.TempDir()), quick, func(s *settings) {
+					if name != "a worker" {
+						s.poll = time.Hour // none is faster
+					}
+					policy := s.policy
+					s.policy = func(p *claim.Policy) { policy(p); l.wait = p.Lease - p.LeaseMargin }
+					s.wrapStore = func(store claim.Store) claim.Store { l.Store = store; return l }
+				})
+				l.on.Store(true)
+				op := Op{Key: "k", Repeatable: repeatable}
+				_, err := h.Do(t.Context(), op, never(t))
+				var unknown *claim.UnknownError
+				require.ErrorAs(t, err, &unknown)
+				next(t, h, op)
+			})
+		}
+	}
+}
+
 // silent is a store that records no outcome while it is on.
 type silent struct {
 	claim.Store

@@ -186,6 +186,12 @@ type Record struct {
 const CancelKey = "cancel_key"
 
 // Canceled reports whether the merchant gave the key of r up while r was in flight.
+// NeverBegun reports whether r, as its holder has it, shows that no executor was called before: its only
+// former holder had no trust left when it got the claim, and said so. A holder that died shows nothing.
+func (r *Record) NeverBegun() bool {
+	return r.Generation == 1 && r.Attempts == 2 && r.Unknowns == 0 && r.Reason == reasonLease
+}
+
 func (r *Record) Canceled() bool { return !r.CanceledAt.IsZero() }
 
 // Waits reports whether r has no holder because it waits for the payer, a bank or a capture. A node

@@ -408,7 +408,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, sentAt ti
 	defer s.held.remove(hold) // the heartbeat must not renew a claim without a worker
 	began := time.Now()
 	// If trust ended before the executor was called, nothing was sent.
-	outcome = &Unsent{Reason: "lease_ran_out"}
+	outcome = &Unsent{Reason: reasonLease}
 	var caught *fault.Error
 	tryCtx, try := span.Start(callCtx, span.Attempt)
 	a.Record, a.Last, a.Now, a.Canceled = *rec, rec.LastGeneration(p), rec.HeldSince, rec.Canceled()
@@ -467,6 +467,9 @@ func (s *Service) try(ctx context.Context, a Attempt) (outcome Outcome, caught *
 func (s *Service) verdict(o Outcome) Verdict {
 	return Verdict{Outcome: o, Node: s.c.Node, Region: s.c.Region}
 }
+
+// reasonLease marks an attempt whose lease could not be trusted any more before the executor was called.
+const reasonLease = "lease_ran_out"
 
 // reasonFault marks an attempt in which our own code failed. Merchants can read it in
 // the audit.

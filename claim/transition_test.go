@@ -386,3 +386,30 @@ func TestWhoDeliversTheFirstEvents(t *testing.T) {
 		})
 	}
 }
+
+// A holder whose trust had ended before it called anything says so in the row, once. One that died, or took
+// the claim over, says nothing.
+func TestWhatWasNeverBegun(t *testing.T) {
+	p := offsetPolicy()
+	late := func(reason string) Verdict { return Verdict{ID: uuid.New(), Outcome: &Unsent{Reason: reason}} }
+	taken := func(rec *Record, now time.Time) *Record {
+		next, _, err := TakeOver(rec, rec.Minted.ID, "n2", "us-east1", p, now)
+		require.NoError(t, err)
+		return next
+	}
+	first := begun(t, nil, arrivalOf(t, "a"), p, newYear, Won)
+	later := func(n int) time.Time { return newYear.Add(time.Duration(n) * time.Hour) }
+	require.False(t, first.NeverBegun())
+	require.False(t, taken(first, later(1)).NeverBegun(), "its holder died")
+	said := settled(t, first, late(reasonLease), p, newYear)
+	second := taken(said, later(1))
+	require.True(t, second.NeverBegun())
+	require.False(t, taken(second, later(2)).NeverBegun(), "the second one died, and may have called")
+	require.False(t, taken(settled(t, second, late(reasonLease), p, later(1)), later(2)).NeverBegun(), "nobody counts further")
+	require.False(t, taken(settled(t, first, late("no_upstream"), p, newYear), later(1)).NeverBegun(), "only the service knows that the executor was not called")
+	require.False(t, taken(settled(t, first, Verdict{Outcome: &Unknown{Reason: reasonLease}}, p, newYear), later(1)).NeverBegun())
+
+	released := settled(t, first, Verdict{Outcome: &Released{}}, p, newYear)
+	again := begun(t, released, arrivalOf(t, "a"), p, later(1), Won)
+	require.False(t, taken(settled(t, again, late(reasonLease), p, later(1)), later(2)).NeverBegun(), "of another generation")
+}

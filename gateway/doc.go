@@ -26,6 +26,8 @@
 //	the process dies                the upstream got it   the next request, or the worker
 //	before Begin is durable         not                   is the first request
 //	after Begin, before the send    not                   finds it unknown: it cannot know that
+//	Begin's answer comes when the   not                   is the first request: the row says that
+//	lease is over (nobody dies)                           nothing was begun
 //	after the send, before the      once                  finds it unknown
 //	reply
 //	after the reply, before Settle  once                  finds it unknown

@@ -55,6 +55,7 @@ func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 		return noted(a.Payload)
 	}
 	with, r, body, err := g.open(ctx, &a)
+	a.Recovery = a.Recovery && !a.Record.NeverBegun()
 	if err != nil {
 		g.log.ErrorContext(ctx, "a request that is stored cannot be opened; nothing was sent to the upstream", "object", a.Record.Minted.ID, "error", err)
 		if a.Recovery {

@@ -121,6 +121,8 @@ var rooms = []room{
 		{"claim/events-for-a-lease", "Policy.EventsFor", "6 * p.Lease", "0 * p.Lease"},
 
 		// Windows and pins.
+		{"claim/never-begun-by-the-dead", "Record.NeverBegun", "r.Reason == reasonLease", "true"},
+		{"claim/never-begun-but-held-since", "Record.NeverBegun", "r.Attempts == 2", "true"},
 		{"claim/expires-after-the-answer", "Record.ExpiresAt", "later(from, r.SettledAt)", "from"},
 		{"claim/expires-after-the-refusal", "Record.ExpiresAt", "later(from, r.Refusal.At)", "from"},
 		{"claim/pin-taken-though-spoken-for", "PinFor", "spokenFor", "false"},
@@ -331,6 +333,7 @@ var rooms = []room{
 		{"gateway/recovery-sends", "Gateway.Attempt", "!a.Recovery", "true"},
 		{"gateway/repeat-without-its-header", "try.repeats", "c.with.Dedupe == dedupeOf(c.Record.Operation)", "true"},
 		{"gateway/repeat-of-a-forgotten-key", "try.repeats", "c.Now.Sub(c.Record.FirstUse) < c.with.DedupeFor-dedupeMargin", "true"},
+		{"gateway/never-sent-is-unknown", "Gateway.Attempt", "!a.Record.NeverBegun()", "true"},
 		{"gateway/repeat-of-what-is-not-stored", "try.repeats", "!c.with.Partial", "true"},
 		{"gateway/repeat-at-another-upstream", "Gateway.upstreamOf", "g.c.Settings.ShareKeys", "true"},
 		{"gateway/repeat-refused", "try.read", "c.Recovery && !repeat && outcome != unclear", "c.Recovery && repeat && outcome != unclear && false"},
@@ -381,7 +384,8 @@ var rooms = []room{
 		{"gateway/shadow-waits-for-room", "Gateway.Later", "s.Uncompared()", ""},
 	}},
 	{dir: ".", suites: []suite{answers, programs}, mutants: []mutant{
-		{"program/once-runs-again", "executor.Attempt", "a.Recovery && !(c.op.Repeatable && a.Record.Operation == opRepeatable)", "false"},
+		{"program/once-runs-again", "executor.Attempt", "again && !(c.op.Repeatable && a.Record.Operation == opRepeatable)", "false"},
+		{"program/never-run-is-unknown", "executor.Attempt", "!a.Record.NeverBegun()", "true"},
 		{"program/once-becomes-repeatable", "executor.Attempt", "a.Record.Operation == opRepeatable", "true"},
 		{"program/repeatable-becomes-once", "executor.Attempt", "c.op.Repeatable && a.Record.Operation == opRepeatable", "a.Record.Operation == opRepeatable"},
 		{"program/repeatable-ends-early", "Homeward.abandoned", "rest > 0", "false"},
