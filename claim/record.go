@@ -64,6 +64,10 @@ type Response struct {
 	// Blob is the SHA-256, in hex, under which the object store has the body,
 	// when it is too large for the row; Body is then empty in the row.
 	Blob string
+	// ReplayFor is how long a final answer is replayed, in whole microseconds, if that is shorter than
+	// [Policy].ReplayFor; 0: as long as that. It is stored with the answer, so that all nodes agree,
+	// whatever made it so; no other answer has one.
+	ReplayFor time.Duration
 }
 
 // Sendable reports whether r has a final HTTP status, so that it can be sent to
@@ -86,6 +90,7 @@ func (r *Response) row() Response {
 	if stored.Blob != "" {
 		stored.Body = nil
 	}
+	stored.ReplayFor = 0
 	return stored
 }
 
@@ -181,17 +186,17 @@ type Record struct {
 	Reverses string
 }
 
-// CancelKey is the operation of a request that gives its key up. A claim of it stands for a key that
-// was never used: it answers every other request, whatever that asks for.
-const CancelKey = "cancel_key"
-
-// Canceled reports whether the merchant gave the key of r up while r was in flight.
 // NeverBegun reports whether r, as its holder has it, shows that no executor was called before: its only
 // former holder had no trust left when it got the claim, and said so. A holder that died shows nothing.
 func (r *Record) NeverBegun() bool {
 	return r.Generation == 1 && r.Attempts == 2 && r.Unknowns == 0 && r.Reason == reasonLease
 }
 
+// CancelKey is the operation of a request that gives its key up. A claim of it stands for a key that
+// was never used: it answers every other request, whatever that asks for.
+const CancelKey = "cancel_key"
+
+// Canceled reports whether the merchant gave the key of r up while r was in flight.
 func (r *Record) Canceled() bool { return !r.CanceledAt.IsZero() }
 
 // Waits reports whether r has no holder because it waits for the payer, a bank or a capture. A node
@@ -222,8 +227,20 @@ func (r *Record) Age(p *Policy, now time.Time) Age {
 	return Gone
 }
 
-// ExpiresAt is the end of the replay window: ReplayFor after first use or after the
-// answer, whichever is later. So an answer that a long outage delayed is still there for
+// replayFor is how long r's answer is replayed.
+func (r *Record) replayFor(p *Policy) time.Duration {
+	if r.Response != nil && r.Response.ReplayFor > 0 {
+		return min(r.Response.ReplayFor, p.ReplayFor)
+	}
+	return p.ReplayFor
+}
+
+// Stays is how long the row of r, which has ended, is kept after the later of first use and answer: for both
+// windows, and for the grace of its pin, which therefore never ends sooner.
+func (r *Record) Stays(p *Policy) time.Duration { return r.replayFor(p) + p.TombstoneFor + p.PinGrace }
+
+// ExpiresAt is the end of the replay window: ReplayFor, of the policy or of the answer, after first
+// use or after the answer, whichever is later. So an answer that a long outage delayed is still there for
 // the retries that wait for it. The answer of a claim in flight comes after now, so the
 // window ends no sooner than ReplayFor from now.
 func (r *Record) ExpiresAt(p *Policy, now time.Time) time.Time {
@@ -236,7 +253,7 @@ func (r *Record) ExpiresAt(p *Policy, now time.Time) time.Time {
 	case r.Refusal != nil:
 		from = later(from, r.Refusal.At)
 	}
-	return from.Add(p.ReplayFor)
+	return from.Add(r.replayFor(p))
 }
 
 // closePart is the part of PinGrace in which a released claim is not closed any more: a

@@ -471,6 +471,7 @@ func (r *Record) later(m *outbox.Message, kind outbox.Kind) *outbox.Message {
 // end makes r final with its answer.
 func (r *Record) end(s State, answer *Response, ref string) {
 	stored := answer.row()
+	stored.ReplayFor = max(answer.ReplayFor.Truncate(time.Microsecond), 0)
 	r.State, r.Response = s, &stored
 	r.Refusal, r.Interim, r.ProviderRef = nil, nil, printable(ref)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/node"
 )
 
@@ -284,11 +285,41 @@ func TestAGatewaysKeyIsCanceled(t *testing.T) {
 	require.EqualValues(t, 1, u.effects.Load())
 }
 
+// TestAReplyHasItsRoutesWindow: every region says how long the key keeps its reply, which is what its row says.
+func TestAReplyHasItsRoutesWindow(t *testing.T) {
+	t.Parallel()
+	u := newUpstream(t)
+	g := startGateway(t, u.URL, ruled(func(s *gateway.Settings) {
+		s.Routes = []gateway.Route{{Match: "POST /orders", ReplayFor: time.Hour}}
+	}))
+	for target, window := range map[string]time.Duration{"/orders": time.Hour, "/others": 24 * time.Hour} {
+		key, before := orderKey(), time.Now()
+		var first string
+		for i, region := range regions {
+			got := final(g.ctx, t, g.bases[region], target, key, "{}")
+			require.Equal(t, http.StatusCreated, got.status, got.body)
+			until, err := time.Parse(time.RFC3339, got.header.Get("Idempotency-Expires-At"))
+			require.NoError(t, err)
+			require.WithinDuration(t, before.Add(window), until, window/4, target)
+			if i == 0 {
+				first = got.header.Get("Idempotency-Expires-At")
+			}
+			require.Equal(t, first, got.header.Get("Idempotency-Expires-At"), region)
+		}
+	}
+	require.EqualValues(t, 2, u.effects.Load())
+}
+
 // TestServeAsAGateway: nodes of homeward serve on a database are a gateway, whose tenants get their rows
 // by themselves.
 func TestServeAsAGateway(t *testing.T) {
 	t.Parallel()
-	d := newServed(t)
+	var d *served
+	if onCockroach() {
+		d = newServedOn(t, localdb.Config{Kind: localdb.CockroachDB, Regions: regions})
+	} else {
+		d = newServed(t)
+	}
 	u := newUpstream(t)
 	d.extra = fmt.Sprintf(`
 gateway:
@@ -321,6 +352,9 @@ gateway:
 	require.Equal(t, http.StatusUnauthorized, nobody.status)
 	require.EqualValues(t, 4, u.effects.Load())
 
+	if onCockroach() { // which does not go away all at once
+		return
+	}
 	// Without the database it is closed.
 	require.NoError(t, d.server.Kill(""))
 	closed := send(us, "/orders", "acme", orderKey())

@@ -161,7 +161,7 @@ func (c *try) exchange(ctx context.Context, out *http.Request) (reply *answer, w
 
 // response is a reply as every retry gets it.
 func (c *try) response(ctx context.Context, a *answer) claim.Response {
-	reply := claim.Response{Status: a.status, Body: a.body}
+	reply := claim.Response{Status: a.status, Body: a.body, ReplayFor: c.with.ReplayFor}
 	drop := len(a.body) > replyBytes
 	if drop {
 		reply.Body = nil
@@ -270,7 +270,7 @@ func (c *try) found(ctx context.Context, a *answer) claim.Response {
 	if c.with.Answers {
 		return c.response(ctx, a)
 	}
-	return claim.Response{Status: http.StatusSeeOther, Header: []claim.HeaderField{{Name: "Location", Value: c.with.Ask}}}
+	return claim.Response{Status: http.StatusSeeOther, Header: []claim.HeaderField{{Name: "Location", Value: c.with.Ask}}, ReplayFor: c.with.ReplayFor}
 }
 
 // notDone is the outcome of a request that the upstream, asked, does not know.

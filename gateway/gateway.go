@@ -224,7 +224,7 @@ func (c *Call) Request(r *http.Request, body []byte, sent string, req *claim.Req
 	req.Input = claim.FingerprintInput{
 		Method: r.Method, Path: cut(r.URL.EscapedPath()), Tenant: req.Key.Tenant, ContentType: cut(contentType(r)), Canonical: c.digest(r, sent, canonical),
 	}
-	with := sending{Profile: c.Profile, Timeout: c.Timeout, Dedupe: c.Dedupe, DedupeFor: c.DedupeFor, Recovery: c.Recovery, Service: c.Credentials == service, Replies: c.Replies, Keep: c.Route.KeepHeaders}
+	with := sending{Profile: c.Profile, Timeout: c.Timeout, Dedupe: c.Dedupe, DedupeFor: c.DedupeFor, Recovery: c.Recovery, Service: c.Credentials == service, Replies: c.Replies, Keep: c.Route.KeepHeaders, ReplayFor: c.ReplayFor}
 	if sent != req.Key.Value {
 		with.Key = sent
 	}
@@ -339,6 +339,7 @@ func headOf(r *http.Request) http.Header {
 }
 
 // seal is a request as it is stored: what it is sent with, a line, and behind it HTTP/1.1.
+	ReplayFor time.Duration `json:"l,omitempty"`
 func (g *Gateway) seal(ctx context.Context, key claim.Key, with *sending, r *http.Request, head http.Header, body []byte) ([]byte, error) {
 	var b bytes.Buffer
 	if err := json.NewEncoder(&b).Encode(with); err != nil {

@@ -112,6 +112,7 @@ func TestEachMistakeOfAGatewayIsNamed(t *testing.T) {
 		"twice, and the other":             {func(s *Settings) { route(Route{Match: "POST /x"})(s); route(Route{})(s); route(Route{})(s) }, []string{"gateway.routes[2] match", "gateway.routes[1]"}},
 		"all that no route matches":        {route(Route{Match: "POST /{all...}"}), []string{"gateway.routes[0] match", "POST /{all...}", "write POST /"}},
 		"a search":                         {route(Route{Ask: Ask{Path: "/orders?r={key}"}}), []string{"ask.path is a search", "ask.replies"}},
+		"a window that is too short":       {route(Route{ReplayFor: time.Minute}), []string{"replay_for", "2m0s"}},
 		"the service's answers for any tenant": {func(s *Settings) {
 			s.TrustedProxies = []string{"10.0.0.0/8"}
 			route(Route{Tenant: Tenant{From: "header", Name: "X-Tenant"}, Credentials: "service", Ask: Ask{Path: "/orders/{/reference}", Answers: true}})(s)
@@ -145,6 +146,7 @@ func TestEachMistakeOfAGatewayIsNamed(t *testing.T) {
 		"a member before all others":       {Replies: []Reply{{Status: []string{"4xx"}, Member: "/a", Outcome: "done"}, {Status: []string{"404"}, Outcome: "released"}}},
 		"the profile's header, for longer": {Profile: "stripe", DedupeFor: 2 * day},
 		"a look-up by a wildcard":          {Ask: Ask{Path: "/orders/{id}"}},
+		"a window of its own":              {ReplayFor: time.Hour},
 		"a look-up by a member":            {Ask: Ask{Path: "/orders/{/reference}"}},
 	} {
 		r.Match = "POST /orders/{id}/pay"
@@ -670,6 +672,55 @@ func TestAsking(t *testing.T) {
 	require.Empty(t, asked)
 	upstream.Close()
 	require.Equal(t, "asked_not_sent", ask(Route{Ask: search}, 1).(*claim.Unknown).Reason)
+}
+
+// TestARepliesWindow: what the upstream said has the route's, as it was when the request came, and what a
+// key ends with otherwise has the deployment's.
+func TestARepliesWindow(t *testing.T) {
+	status := 201
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	defer upstream.Close()
+	sent := newGateway(t, upstream.URL, plain(Route{ReplayFor: time.Hour, Dedupe: "X-Once", Ask: Ask{Path: "/o/{key}"}}))
+	a := attemptOf(t, sent, post("/orders", "{}", "Content-Type", "application/json"))
+	changed := newGateway(t, upstream.URL, plain(Route{Dedupe: "X-Once"}))
+	require.Equal(t, time.Hour, changed.Attempt(t.Context(), recovery(a)).(*claim.Done).Response.ReplayFor, "a repeat, by a node with other settings")
+	require.Equal(t, time.Hour, sent.Attempt(t.Context(), a).(*claim.Done).Response.ReplayFor)
+	asking := recovery(a)
+	asking.Record.FirstUse = asking.Now.Add(-100 * time.Hour) // nothing is repeated any more
+	require.Equal(t, time.Hour, sent.Attempt(t.Context(), asking).(*claim.Done).Response.ReplayFor, "a look-up")
+	status = 422
+	require.Equal(t, time.Hour, sent.Attempt(t.Context(), a).(*claim.Refused).Response.ReplayFor)
+	status = 500
+	require.Zero(t, sent.Attempt(t.Context(), a).(*claim.Unknown).GiveUp.Response.ReplayFor)
+	require.Zero(t, changed.Attempt(t.Context(), attemptOf(t, changed, post("/orders", "{}"))).(*claim.Unknown).GiveUp.Response.ReplayFor)
+
+	s := DefaultSettings()
+	s.Routes = []Route{{ReplayFor: time.Hour}, {}, {ReplayFor: 2 * time.Hour}}
+	require.NoError(t, s.ReplayedLonger(2*time.Hour))
+	require.EqualError(t, s.ReplayedLonger(time.Hour), "settings: gateway.routes[2] replay_for is 2h0m0s, longer than claim.replay_for, which is 1h0m0s; shorten it, or lengthen that at every node")
+}
+
+// TestWhatWasNeverBegunIsSent: the row says that the first holder called nothing, and a worker without the
+// body releases the key.
+func TestWhatWasNeverBegunIsSent(t *testing.T) {
+	sends := 0
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		sends++
+		w.WriteHeader(http.StatusUnprocessableEntity) // no repeat would be believed
+	}))
+	defer upstream.Close()
+	g := newGateway(t, upstream.URL)
+	a := attemptOf(t, g, post("/orders", "{}"))
+	require.NotEmpty(t, a.Unstored)
+	again := recovery(a)
+	again.Unstored = a.Unstored // of the retry
+	require.Equal(t, reasonCannotRepeat, g.Attempt(t.Context(), again).(*claim.Unknown).Reason)
+	again.Record.Generation, again.Record.Attempts, again.Record.Reason = 1, 2, "lease_ran_out"
+	require.IsType(t, &claim.Refused{}, g.Attempt(t.Context(), again))
+	require.Equal(t, 1, sends)
+	again.Unstored = nil // of a worker
+	require.IsType(t, &claim.Released{}, g.Attempt(t.Context(), again))
+	require.Equal(t, 1, sends)
 }
 
 // TestALookUpStaysAtItsPath, whatever the values of a caller are.

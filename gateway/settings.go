@@ -94,6 +94,9 @@ type Route struct {
 	Replies []Reply `koanf:"replies"`
 	// KeepHeaders are headers of replies that are kept beside those that always are.
 	KeepHeaders []string `koanf:"keep_headers"`
+	// ReplayFor is how long a key keeps a reply of the upstream; 0 is the deployment's claim.replay_for,
+	// which is the most.
+	ReplayFor time.Duration `koanf:"replay_for"`
 	// NeverStore are the members of a body, by the end of their path, with one of which a request is
 	// not stored. Empty is [DefaultNeverStore], and [none] none: then anything may be stored.
 	NeverStore []string `koanf:"never_store"`
@@ -232,6 +235,18 @@ func (s *Settings) Guarded() string {
 	return s.Upstream
 }
 
+// ReplayedLonger names the routes whose keys would keep their replies for longer than the deployment's, by
+// which pins and tombstones go.
+func (s *Settings) ReplayedLonger(most time.Duration) error {
+	var errs []error
+	for i, r := range s.Routes {
+		if r.ReplayFor > most {
+			errs = append(errs, fmt.Errorf("settings: gateway.routes[%d] replay_for is %v, longer than claim.replay_for, which is %v; shorten it, or lengthen that at every node", i, r.ReplayFor, most))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Timeout is the longest that an upstream may take to answer; 0 for no gateway.
 func (s *Settings) Timeout() (longest time.Duration) {
 	if !s.On() {
@@ -248,6 +263,9 @@ func (s *Settings) On() bool { return s.Upstream != "" || len(s.Upstreams) > 0 }
 
 const (
 	day = 24 * time.Hour
+	// minReplayFor is longer than the 90 s that a request may run: who waited for it and got nothing
+	// retries then.
+	minReplayFor = 2 * time.Minute
 	// MaxBody is the longest body of a guarded request, in bytes. Nodes send each other 4 MiB at most.
 	MaxBody = 3 << 20
 )
@@ -543,6 +561,9 @@ func (s *Settings) routeMistakes(r *Route) (errs []error) {
 	if r.Timeout < 0 || r.Timeout > maxTimeout {
 		// A longer one outlasts the time that callers wait.
 		mistake("timeout must be above 0 and at most %v, is %v", maxTimeout, r.Timeout)
+	}
+	if r.ReplayFor < 0 || r.ReplayFor > 0 && r.ReplayFor < minReplayFor {
+		mistake("replay_for must be at least %v, as a caller may wait for the reply for that long, is %v", minReplayFor, r.ReplayFor)
 	}
 	if r.DedupeFor < 0 || r.DedupeFor > 0 && r.DedupeFor <= dedupeMargin {
 		mistake("dedupe_for must be above %v, which is kept for differences of clocks, is %v", dedupeMargin, r.DedupeFor)

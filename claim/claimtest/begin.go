@@ -214,6 +214,38 @@ var beginTests = []test{
 		w.free(rec)
 		w.begin(w.arrival("k", "100"), claim.Won)
 	}},
+	{"begin: an answer may be replayed for less, and never for more", func(w *world) {
+		for key, own := range map[string]time.Duration{"less": w.Policy.ReplayFor / 4, "more": 2 * w.Policy.ReplayFor} {
+			window := min(own, w.Policy.ReplayFor)
+			p := w.pin(w.Regions[1], key, w.Regions[1])
+			a := w.arrival(key, "100")
+			a.Home, a.Stamped, a.PinnedAt = p.Home, false, p.CreatedAt
+			v := approved("paid")
+			v.Outcome.(*claim.Done).Response.ReplayFor = own
+			rec := w.settle(w.begin(a, claim.Won), v)
+			require.True(w, rec.ExpiresAt(&w.Policy, w.now()).Equal(later(rec.FirstUse, rec.SettledAt).Add(window)), key)
+			w.same(rec, w.get(rec))
+			w.begin(a, claim.Replay)
+			w.expire(rec)
+			w.begin(a, claim.TombStone)
+			w.until(rec.FreeAt(&w.Policy, w.now()).Add(-w.Policy.TombstoneFor / 4))
+			w.begin(a, claim.TombStone)
+			w.free(rec)
+			// The home is still that of the pin, which is confirmed, and the next answer has its own window.
+			p = w.pin(w.Regions[2], key, w.Regions[2])
+			require.Equal(w, a.Home, p.Home, key)
+			a.PinnedAt = p.CreatedAt
+			rec = w.settle(w.begin(a, claim.Won), approved("paid again"))
+			require.Zero(w, w.get(rec).Response.ReplayFor)
+			require.True(w, rec.ExpiresAt(&w.Policy, w.now()).Equal(later(rec.FirstUse, rec.SettledAt).Add(w.Policy.ReplayFor)), key)
+		}
+		// What is no final answer has no window of its own.
+		v := declinedSoft("no funds")
+		v.Outcome.(*claim.Released).Response.ReplayFor = w.Policy.ReplayFor / 4
+		rec := w.settle(w.begin(w.arrival("released", "100"), claim.Won), v)
+		w.same(rec, w.get(rec))
+		require.True(w, rec.ExpiresAt(&w.Policy, w.now()).Equal(later(rec.FirstUse, rec.Refusal.At).Add(w.Policy.ReplayFor)))
+	}},
 	{"begin: a late answer keeps its pin", func(w *world) {
 		p := w.pin(w.Regions[1], "k", w.Regions[1])
 		a := w.arrival("k", "100")

@@ -86,7 +86,7 @@ func toResponse(r *claim.Response) *storev1.Response {
 	if r == nil {
 		return nil
 	}
-	m := &storev1.Response{Status: int32(r.Status), Body: r.Body, Blob: r.Blob}
+	m := &storev1.Response{Status: int32(r.Status), Body: r.Body, Blob: r.Blob, ReplayFor: r.ReplayFor.Microseconds()}
 	for _, h := range r.Header {
 		m.Headers = append(m.Headers, &storev1.Header{Name: h.Name, Value: h.Value})
 	}
@@ -97,7 +97,7 @@ func fromResponse(m *storev1.Response) *claim.Response {
 	if m == nil {
 		return nil
 	}
-	r := &claim.Response{Status: int(m.Status), Body: m.Body, Blob: m.Blob}
+	r := &claim.Response{Status: int(m.Status), Body: m.Body, Blob: m.Blob, ReplayFor: time.Duration(m.ReplayFor) * time.Microsecond}
 	for _, h := range m.Headers {
 		r.Header = append(r.Header, claim.HeaderField{Name: h.Name, Value: h.Value})
 	}

@@ -53,7 +53,7 @@ func LoadGatewaySettings(path string, environ []string, change func(*gateway.Set
 	s.Limits.HeaderBytes = http.DefaultMaxHeaderBytes
 	credentials, serr := Secret(environ, GatewayCredentials)
 	_, _, herr := gateway.ReadService(credentials)
-	return s, credentials, errors.Join(err, s.Settings.Validate(), s.Gateway.Validate(), s.regionMistakes(), serr, herr)
+	return s, credentials, errors.Join(err, s.Settings.Validate(), s.Gateway.Validate(), s.Gateway.ReplayedLonger(s.Policy.ReplayFor), s.regionMistakes(), serr, herr)
 }
 
 // regionMistakes are the upstreams of regions that are none: they would never get a request.
@@ -73,7 +73,7 @@ func (s *GatewaySettings) regionMistakes() error {
 
 // gatewayMistakes are those of a node that is a gateway.
 func (s *ServeSettings) gatewayMistakes() error {
-	errs := []error{s.Gateway.Validate()}
+	errs := []error{s.Gateway.Validate(), s.Gateway.ReplayedLonger(s.Policy.ReplayFor)}
 	if s.Gateway.On() {
 		if len(s.Providers) > 0 || s.DefaultProvider != "" {
 			errs = append(errs, errors.New("settings: providers are of the API of payments, and this node is a gateway; take them out, or gateway.upstream"))

@@ -33,10 +33,11 @@ type claimRow struct {
 	answerStatus             zeronull.Int2
 	answerHeader, answerBody []byte
 	answerBlob               zeronull.Text
+	answerReplayFor          zeronull.Int8 // microseconds
 }
 
 func (r *claimRow) targets() []any {
-	return append(r.row(), &r.answerStatus, &r.answerHeader, &r.answerBody, &r.answerBlob)
+	return append(r.row(), &r.answerStatus, &r.answerHeader, &r.answerBody, &r.answerBlob, &r.answerReplayFor)
 }
 
 // row returns the scan targets without the response's.
@@ -190,7 +191,10 @@ func (r *claimRow) readResponse(p *claim.Policy, now time.Time) error {
 // response returns the response that retries read, and whether the row has all of it.
 func (r *claimRow) response() (claim.Response, bool) {
 	header, whole := readHeader(r.answerHeader)
-	return claim.Response{Status: int(r.answerStatus), Header: header, Body: r.answerBody, Blob: string(r.answerBlob)}, whole && r.answerStatus != 0
+	return claim.Response{
+		Status: int(r.answerStatus), Header: header, Body: r.answerBody, Blob: string(r.answerBlob),
+		ReplayFor: time.Duration(r.answerReplayFor) * time.Microsecond,
+	}, whole && r.answerStatus != 0
 }
 
 // headerColumn encodes fields for the column answer_header: each name and each value

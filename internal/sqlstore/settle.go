@@ -127,9 +127,6 @@ type (
 		Events   []settledEvent
 		Expiries []settledExpiry
 		Unpaid   []settledUnpaid
-		// PinLife is how long a row stays: until its tombstone is over and then for
-		// PinGrace, see [claim.Record.FreeAt].
-		PinLife time.Duration
 	}
 	settledClaim struct {
 		N int32
@@ -140,17 +137,20 @@ type (
 		OldState, State                  int16
 		Final, Emits                     bool
 		Refusal                          []byte
-		KeepUntil, CloseUntil            time.Time
-		EventsDue                        time.Duration
-		Step                             uuid.UUID
-		Answer                           answerRow
-		Attempt                          entryRow
-		Entry                            placedEntry // of the same place, fence and generation
+		// KeepUntil is the least, and Stays is [claim.Record.Stays], from when it is recorded.
+		KeepUntil, CloseUntil time.Time
+		Stays                 time.Duration
+		EventsDue             time.Duration
+		Step                  uuid.UUID
+		Answer                answerRow
+		Attempt               entryRow
+		Entry                 placedEntry // of the same place, fence and generation
 	}
 	answerRow struct {
 		Status       int16
 		Header, Body []byte
 		Blob         string
+		ReplayFor    int64 // microseconds
 	}
 	settledPosting struct {
 		N int32
@@ -180,14 +180,14 @@ func (args *settleArgs) add(s *settlement, p *claim.Policy) {
 		Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
 		ProviderRef: next.ProviderRef, Final: next.State.Final(), Emits: len(fx.Events) > 0, Refusal: refusalColumn(next.Refusal),
 		// The clock that wrote FirstUse may be ahead.
-		KeepUntil: old.FirstUse.Add(p.PinLife()), CloseUntil: old.CloseUntil(p, old.FirstUse),
+		KeepUntil: old.FirstUse.Add(next.Stays(p)), Stays: next.Stays(p), CloseUntil: old.CloseUntil(p, old.FirstUse),
 		EventsDue: s.EventsDue, Step: next.Verdict,
 	}
 	answer := &claim.Response{}
 	if c.Final {
 		answer = next.Response
 	}
-	c.Answer = answerRow{Status: int16(answer.Status), Header: headerColumn(answer.Header), Body: notNil(answer.Body), Blob: answer.Blob}
+	c.Answer = answerRow{Status: int16(answer.Status), Header: headerColumn(answer.Header), Body: notNil(answer.Body), Blob: answer.Blob, ReplayFor: answer.ReplayFor.Microseconds()}
 	// In this order, as ids order lines of one time.
 	c.Attempt = entryOf(newEntry(), &fx.Audit[0])
 	c.Entry = placedEntryOf(newEntry(), &fx.Audit[1])
@@ -216,7 +216,7 @@ func batchedSettle(db *DB) *batched[settlement, settleArgs] {
 		bytes:     (*settlement).bytes,
 		args: func(all []*settlement) settleArgs {
 			args := settleArgs{
-				Home: all[0].Held.Home, Claims: make([]settledClaim, 0, len(all)), PinLife: p.PinLife(),
+				Home: all[0].Held.Home, Claims: make([]settledClaim, 0, len(all)),
 			}
 			for _, s := range all {
 				args.add(s, p)

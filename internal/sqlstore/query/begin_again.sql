@@ -10,7 +10,7 @@ WITH won AS (
         created = @created::timestamptz, receipt = @receipt::text, generation = @generation::int4, provider_key = @provider_key::text,
         attempts = @attempts::int4, unknowns = 0, not_founds = 0, reason = '', provider_ref = @provider_ref::text, reverses = NULLIF(@reverses::text, ''),
         settled_at = NULL, step = @step::uuid, removable_at = NULL,
-        answer_status = NULL, answer_header = NULL, answer_body = NULL, answer_blob = NULL,
+        answer_status = NULL, answer_header = NULL, answer_body = NULL, answer_blob = NULL, answer_replay_for = NULL,
         interim = NULL, canceled_at = @canceled_at::timestamptz,
         refused_at = CASE WHEN @keep_refusal::bool THEN refused_at END, refusal = CASE WHEN @keep_refusal::bool THEN refusal END,
         call_payload = @message_payload::bytea, call_trace = @message_trace_parent::text, call_created = @message_created_at::timestamptz,

@@ -8,7 +8,7 @@
 SELECT a.n, clock_timestamp(), p.home_region, p.created_at, c.home_region, c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
        c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
        c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal, c.interim, c.canceled_at, c.reverses,
-       c.answer_status, c.answer_header, c.answer_body, c.answer_blob
+       c.answer_status, c.answer_header, c.answer_body, c.answer_blob, c.answer_replay_for
 FROM unnest(@keys_n::int4[], @keys_tenant_id::text[], @keys_idem_key::text[], @keys_code::int4[]) AS a (n, tenant_id, idem_key, code)
 JOIN tenants AS t ON t.id = a.tenant_id AND a.n BETWEEN 0 AND 1000000 -- always: see find
 JOIN regions AS g ON CASE WHEN a.code = 0 THEN g.name = t.registrar OR g.name = t.previous_registrar ELSE g.code = a.code END

@@ -12,16 +12,16 @@ WITH said AS MATERIALIZED (
         @claims_fence::int8[], @claims_old_unknowns::int4[], @claims_old_state::int2[],
         @claims_state::int2[], @claims_reason::text[], @claims_unknowns::int4[], @claims_not_founds::int4[],
         @claims_provider_ref::text[], @claims_final::bool[], @claims_emits::bool[], @claims_refusal::bytea[],
-        @claims_keep_until::timestamptz[], @claims_close_until::timestamptz[], @claims_events_due::interval[],
+        @claims_keep_until::timestamptz[], @claims_stays::interval[], @claims_close_until::timestamptz[], @claims_events_due::interval[],
         @claims_step::uuid[],
         @claims_answer_status::int2[], @claims_answer_header::bytea[], @claims_answer_body::bytea[],
-        @claims_answer_blob::text[], @claims_attempt_id::uuid[], @claims_attempt_event::text[],
+        @claims_answer_blob::text[], @claims_answer_replay_for::int8[], @claims_attempt_id::uuid[], @claims_attempt_event::text[],
         @claims_attempt_detail::text[], @claims_entry_id::uuid[], @claims_entry_event::text[],
         @claims_entry_detail::text[], @claims_entry_region::text[], @claims_entry_node::text[]
     ) AS v (
         n, tenant_id, idem_key, object_id, fence, old_unknowns, old_state, state, reason, unknowns,
-        not_founds, provider_ref, final, emits, refusal, keep_until, close_until, events_due, step, answer_status,
-        answer_header, answer_body, answer_blob, attempt_id, attempt_event, attempt_detail, entry_id,
+        not_founds, provider_ref, final, emits, refusal, keep_until, stays, close_until, events_due, step, answer_status,
+        answer_header, answer_body, answer_blob, answer_replay_for, attempt_id, attempt_event, attempt_detail, entry_id,
         entry_event, entry_detail, entry_region, entry_node
     )
     WHERE v.n BETWEEN 0 AND 1000000 -- always: see find
@@ -30,11 +30,12 @@ WITH said AS MATERIALIZED (
         state = v.state, holder = '', lease_until = now(), reason = v.reason, unknowns = v.unknowns, not_founds = v.not_founds,
         provider_ref = v.provider_ref, settled_at = CASE WHEN v.final THEN now() END,
         refused_at = CASE WHEN v.refusal IS NOT NULL THEN now() END, refusal = v.refusal, interim = NULL,
-        removable_at = greatest(v.keep_until, now() + @pin_life::interval), step = v.step,
+        removable_at = greatest(v.keep_until, now() + v.stays), step = v.step,
         answer_status = CASE WHEN v.final THEN v.answer_status END,
         answer_header = CASE WHEN v.final THEN v.answer_header END,
         answer_body = CASE WHEN v.final THEN v.answer_body END,
         answer_blob = CASE WHEN v.final THEN v.answer_blob END,
+        answer_replay_for = CASE WHEN v.final THEN NULLIF(v.answer_replay_for, 0) END,
         -- The line of audit that begin has left goes into audit with the first settlement.
         begun_noted = CASE WHEN c.begun_id IS NOT NULL THEN coalesce(c.begun_noted, v.step) END,
         events_at = CASE WHEN v.emits THEN greatest(now(), c.events_at + '1 microsecond'::interval) ELSE c.events_at END,

@@ -121,6 +121,9 @@ var rooms = []room{
 		{"claim/events-for-a-lease", "Policy.EventsFor", "6 * p.Lease", "0 * p.Lease"},
 
 		// Windows and pins.
+		{"claim/replayed-for-longer", "Record.replayFor", "min(r.Response.ReplayFor, p.ReplayFor)", "r.Response.ReplayFor"},
+		{"claim/replayed-as-all-others", "Record.replayFor", "r.Response.ReplayFor > 0", "false"},
+		{"claim/window-of-a-refusal", "Response.row", "stored.ReplayFor = 0", ""},
 		{"claim/never-begun-by-the-dead", "Record.NeverBegun", "r.Reason == reasonLease", "true"},
 		{"claim/never-begun-but-held-since", "Record.NeverBegun", "r.Attempts == 2", "true"},
 		{"claim/expires-after-the-answer", "Record.ExpiresAt", "later(from, r.SettledAt)", "from"},
@@ -333,6 +336,7 @@ var rooms = []room{
 		{"gateway/recovery-sends", "Gateway.Attempt", "!a.Recovery", "true"},
 		{"gateway/repeat-without-its-header", "try.repeats", "c.with.Dedupe == dedupeOf(c.Record.Operation)", "true"},
 		{"gateway/repeat-of-a-forgotten-key", "try.repeats", "c.Now.Sub(c.Record.FirstUse) < c.with.DedupeFor-dedupeMargin", "true"},
+		{"gateway/reply-without-its-window", "try.response", "ReplayFor: c.with.ReplayFor", "ReplayFor: 0"},
 		{"gateway/never-sent-is-unknown", "Gateway.Attempt", "!a.Record.NeverBegun()", "true"},
 		{"gateway/repeat-of-what-is-not-stored", "try.repeats", "!c.with.Partial", "true"},
 		{"gateway/repeat-at-another-upstream", "Gateway.upstreamOf", "g.c.Settings.ShareKeys", "true"},

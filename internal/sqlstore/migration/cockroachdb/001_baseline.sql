@@ -183,6 +183,8 @@ CREATE TABLE IF NOT EXISTS claims (
     answer_body         bytea,
     -- names the body in the object store, when it is too large for the row
     answer_blob         text,
+    -- for how long retries read it, in microseconds, if that is shorter than the deployment's window
+    answer_replay_for   int8,
 
     -- The created_at of its latest events, which is their place in their line: later than that of
     -- the events before, even if the clock was set back.

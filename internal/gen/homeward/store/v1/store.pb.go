@@ -356,11 +356,13 @@ func (x *Header) GetValue() string {
 }
 
 type Response struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        int32                  `protobuf:"varint,1,opt,name=status" json:"status,omitempty"`
-	Headers       []*Header              `protobuf:"bytes,2,rep,name=headers" json:"headers,omitempty"`
-	Body          []byte                 `protobuf:"bytes,3,opt,name=body" json:"body,omitempty"`
-	Blob          string                 `protobuf:"bytes,4,opt,name=blob" json:"blob,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Status  int32                  `protobuf:"varint,1,opt,name=status" json:"status,omitempty"`
+	Headers []*Header              `protobuf:"bytes,2,rep,name=headers" json:"headers,omitempty"`
+	Body    []byte                 `protobuf:"bytes,3,opt,name=body" json:"body,omitempty"`
+	Blob    string                 `protobuf:"bytes,4,opt,name=blob" json:"blob,omitempty"`
+	// microseconds; 0: as long as the policy says
+	ReplayFor     int64 `protobuf:"varint,5,opt,name=replay_for,json=replayFor" json:"replay_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -421,6 +423,13 @@ func (x *Response) GetBlob() string {
 		return x.Blob
 	}
 	return ""
+}
+
+func (x *Response) GetReplayFor() int64 {
+	if x != nil {
+		return x.ReplayFor
+	}
+	return 0
 }
 
 // Pin is one pin row; registrar, tenant and key are in the row's key.
@@ -1257,12 +1266,14 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\breverses\x18\x1e \x01(\tR\breverses\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x7f\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x9e\x01\n" +
 	"\bResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\x05R\x06status\x123\n" +
 	"\aheaders\x18\x02 \x03(\v2\x19.homeward.store.v1.HeaderR\aheaders\x12\x12\n" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x12\x12\n" +
-	"\x04blob\x18\x04 \x01(\tR\x04blob\"8\n" +
+	"\x04blob\x18\x04 \x01(\tR\x04blob\x12\x1d\n" +
+	"\n" +
+	"replay_for\x18\x05 \x01(\x03R\treplayFor\"8\n" +
 	"\x03Pin\x12\x12\n" +
 	"\x04home\x18\x01 \x01(\tR\x04home\x12\x1d\n" +
 	"\n" +
