@@ -26,6 +26,7 @@ const (
 	reasonNotSent       = "not_sent"           // no byte of the request was sent
 	reasonUnreadable    = "payload_unreadable" // the stored request cannot be opened; it was not sent
 	reasonNoCredentials = "no_credentials"     // the service's are gone; nothing was sent
+	reasonNoUpstream    = "no_upstream"        // the settings name none for the home; nothing was sent
 	reasonStatus        = "status_"            // and the upstream's status
 	reasonAsked         = "asked_"             // and the status of the look-up's answer, or why there is none
 	reasonNotFound      = "not_found"          // the look-up found nothing
@@ -54,14 +55,21 @@ func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	if a.Record.Operation == shadow {
 		return noted(a.Payload)
 	}
-	with, r, body, err := g.open(ctx, &a)
 	a.Recovery = a.Recovery && !a.Record.NeverBegun()
+	with, r, body, err := g.open(ctx, &a)
 	if err != nil {
 		g.log.ErrorContext(ctx, "a request that is stored cannot be opened; nothing was sent to the upstream", "object", a.Record.Minted.ID, "error", err)
 		if a.Recovery {
 			return unknown(reasonUnreadable)
 		}
 		return g.released(reasonUnreadable)
+	}
+	if g.upstreamOf(a.Record.Home) == nil {
+		g.log.ErrorContext(ctx, "the settings name no upstream for the home of a key; nothing was sent; add it to gateway.upstreams", "object", a.Record.Minted.ID, "home", a.Record.Home)
+		if a.Recovery {
+			return &claim.Unsent{Reason: reasonNoUpstream}
+		}
+		return g.released(reasonNoUpstream)
 	}
 	ctx, cancel := context.WithTimeout(ctx, or(with.Timeout, DefaultTimeout))
 	defer cancel()

@@ -168,6 +168,28 @@ func (g *Gateway) upstreamOf(home string) *url.URL {
 	return g.at(home)
 }
 
+// UnknownRegions names the upstreams of regions that are none of these: they would never get a request.
+func (s *Settings) UnknownRegions(regions []string) error {
+	var errs []error
+	for i, text := range s.Upstreams {
+		if name, _, ok := strings.Cut(text, "="); ok && name != "" && !slices.Contains(regions, name) {
+			errs = append(errs, fmt.Errorf("settings: gateway.upstreams[%d] names the region %s, which does not exist; write one of %s", i, name, strings.Join(regions, ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// WithoutUpstream are those of regions whose keys only their own nodes can send requests for. A node goes
+// on without them: a region is added to the topology before its nodes are, and before all settings name it.
+func (s *Settings) WithoutUpstream(regions []string) []string {
+	if s.Upstream != "" || s.ShareKeys {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(regions), func(name string) bool {
+		return slices.ContainsFunc(s.Upstreams, func(text string) bool { return strings.HasPrefix(text, name+"=") })
+	})
+}
+
 // ReadUpstream reads the URL of an upstream.
 func ReadUpstream(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
@@ -317,6 +339,7 @@ type sending struct {
 	Service   bool          `json:"s,omitempty"`
 	Replies   []Reply       `json:"r,omitempty"`
 	Keep      []string      `json:"h,omitempty"`
+	ReplayFor time.Duration `json:"l,omitempty"`
 	// Ask is the target of a look-up; "": there is none.
 	Ask        string        `json:"a,omitempty"`
 	AskReplies []Reply       `json:"q,omitempty"`
@@ -339,7 +362,6 @@ func headOf(r *http.Request) http.Header {
 }
 
 // seal is a request as it is stored: what it is sent with, a line, and behind it HTTP/1.1.
-	ReplayFor time.Duration `json:"l,omitempty"`
 func (g *Gateway) seal(ctx context.Context, key claim.Key, with *sending, r *http.Request, head http.Header, body []byte) ([]byte, error) {
 	var b bytes.Buffer
 	if err := json.NewEncoder(&b).Encode(with); err != nil {

@@ -723,6 +723,29 @@ func TestWhatWasNeverBegunIsSent(t *testing.T) {
 	require.Equal(t, 1, sends)
 }
 
+// TestAHomeWithoutAnUpstream: nothing is sent elsewhere, and nothing is said to be unknown of what was not
+// sent.
+func TestAHomeWithoutAnUpstream(t *testing.T) {
+	sends := 0
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sends++ }))
+	defer upstream.Close()
+	set := func(s *Settings) { s.Upstream, s.Upstreams = "", []string{"us-east1=" + upstream.URL} }
+	g := newGateway(t, upstream.URL, plain(Route{Dedupe: "X-Once"}), with(set))
+	a := attemptOf(t, g, post("/orders", "{}"))
+	a.Record.Home = "eu"
+	require.Equal(t, reasonNoUpstream, g.Attempt(t.Context(), a).(*claim.Released).Reason)
+	require.Equal(t, reasonNoUpstream, g.Attempt(t.Context(), recovery(a)).(*claim.Unsent).Reason)
+	require.Zero(t, sends)
+
+	s := DefaultSettings()
+	s.Upstreams = []string{"us=http://a", "eu=http://b"}
+	require.NoError(t, s.UnknownRegions([]string{"eu", "us", "asia"}))
+	require.EqualError(t, s.UnknownRegions([]string{"us", "asia"}), "settings: gateway.upstreams[1] names the region eu, which does not exist; write one of us, asia")
+	require.Equal(t, []string{"asia"}, s.WithoutUpstream([]string{"eu", "us", "asia"}))
+	s.ShareKeys = true
+	require.Empty(t, s.WithoutUpstream([]string{"asia"}), "each region sends to its own")
+}
+
 // TestALookUpStaysAtItsPath, whatever the values of a caller are.
 func TestALookUpStaysAtItsPath(t *testing.T) {
 	asked := 0

@@ -56,17 +56,20 @@ func LoadGatewaySettings(path string, environ []string, change func(*gateway.Set
 	return s, credentials, errors.Join(err, s.Settings.Validate(), s.Gateway.Validate(), s.Gateway.ReplayedLonger(s.Policy.ReplayFor), s.regionMistakes(), serr, herr)
 }
 
-// regionMistakes are the upstreams of regions that are none: they would never get a request.
+// regionMistakes are the upstreams of regions that are none.
 func (s *GatewaySettings) regionMistakes() error {
 	var names []string
 	for _, r := range s.Regions {
 		names = append(names, r.Name)
 	}
-	var errs []error
-	for i, text := range s.Gateway.Upstreams {
-		if name, _, ok := strings.Cut(text, "="); ok && name != "" && !slices.Contains(names, name) {
-			errs = append(errs, fmt.Errorf("settings: gateway.upstreams[%d] names the region %s, which does not exist; write one of %s", i, name, strings.Join(names, ", ")))
-		}
+	return s.Gateway.UnknownRegions(names)
+}
+
+// lacksUpstream is the doubt about regions without an upstream, "" for none.
+func lacksUpstream(s *gateway.Settings, regions []string) string {
+	lack := s.WithoutUpstream(regions)
+	if len(lack) == 0 {
+		return ""
 	}
 	return errors.Join(errs...)
 }

@@ -269,6 +269,12 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 		if n.gateway, err = gateway.New(g); err != nil {
 			return nil, err
 		}
+		if err = g.Settings.UnknownRegions(n.c.homes()); err != nil {
+			return nil, err
+		}
+		if doubt := lacksUpstream(&g.Settings, n.c.homes()); doubt != "" {
+			n.log.Warn(doubt)
+		}
 		n.accounts = newAccounts()
 	}
 	if n.service, err = n.c.service(n.guard, n.gateway, n.log); err != nil {

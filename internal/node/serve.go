@@ -201,6 +201,16 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 		errs = append(errs, db.Breaks(ctx, settings.policy()))
 	}
 	errs = append(errs, openWork(ctx, db, &settings, regions))
+	if settings.Gateway.On() {
+		var names []string
+		for _, r := range regions {
+			names = append(names, r.Name)
+		}
+		errs = append(errs, settings.Gateway.UnknownRegions(names))
+		if doubt := lacksUpstream(&settings.Gateway, names); doubt != "" {
+			facts.Doubts = append(facts.Doubts, doubt)
+		}
+	}
 	facts.MaxOffset, facts.OffsetUnread = db.MaxOffset(ctx)
 	facts.OffsetUnread = plain(facts.OffsetUnread)
 	if have := settings.Policy.ClockOffset; facts.OffsetUnread == nil && have < facts.MaxOffset {
