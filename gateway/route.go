@@ -61,7 +61,7 @@ func newMatcher(s *Settings) (m matcher, err error) {
 	for i, r := range all {
 		one := &rule{Route: r.complete(s)}
 		if r.Ask.Path != "" {
-			if one.ask, err = newTemplate(r.Ask.Path, r.Match); err != nil {
+			if one.ask, err = newTemplate(r.Ask.Path, r.Match, len(r.Ask.Replies) > 0); err != nil {
 				return m, err
 			}
 		}
@@ -628,7 +628,9 @@ type template struct{ text string }
 
 var nameForm = regexp.MustCompile(`\{([^{}]*)\}`)
 
-func newTemplate(text, pattern string) (*template, error) {
+// newTemplate reads a look-up for requests of a pattern. A path names what a request is about, and not the
+// request: one of a PUT or a DELETE is told by what became of that, if the route's own replies say how.
+func newTemplate(text, pattern string, ownReplies bool) (*template, error) {
 	if !strings.HasPrefix(text, "/") || strings.ContainsAny(text, " #\\") {
 		return nil, fmt.Errorf("%q is not a path of the upstream; write one as in /v1/orders?reference={key}", text)
 	}
@@ -638,16 +640,25 @@ func newTemplate(text, pattern string) (*template, error) {
 	if strings.ContainsAny(nameForm.ReplaceAllString(text, ""), "{}") {
 		return nil, fmt.Errorf("%q has a brace without its other one; write names as in {key}, and a brace itself as %%7B or %%7D", text)
 	}
-	known, apart := append([]string{"key", "tenant"}, wildcards(pattern)...), false
+	known, apart, thing := append([]string{"key", "tenant"}, wildcards(pattern)...), false, ""
 	for _, m := range nameForm.FindAllStringSubmatch(text, -1) {
-		if name := m[1]; !slices.Contains(known, name) && !isPointer(name) {
+		switch name := m[1]; {
+		case !slices.Contains(known, name) && !isPointer(name):
 			return nil, fmt.Errorf("has {%s}, which is not known; write %s, or a JSON pointer into the body, as in {/reference}", name, "{"+strings.Join(known, "}, {")+"}")
-		} else if name != "tenant" {
+		case name == "key" || isPointer(name):
 			apart = true
+		case name != "tenant":
+			thing = name
 		}
 	}
-	if !apart {
+	switch method, _, _ := strings.Cut(pattern, " "); {
+	case apart:
+	case thing == "":
 		return nil, fmt.Errorf("%q asks about every request alike, so that one is taken for another; name what tells them apart, as in /v1/orders?reference={key}", text)
+	case method != http.MethodPut && method != http.MethodDelete:
+		return nil, fmt.Errorf("%q asks about the {%s} of the path alone, so that another request about it is taken for this one; name what tells them apart as well, as in ?reference={key}", text, thing)
+	case !ownReplies:
+		return nil, fmt.Errorf("%q asks about the {%s} of the path alone, which may have been there before; say in ask.replies how its answers are read, as in {status: 404, outcome: done} of a DELETE", text, thing)
 	}
 	return &template{text}, nil
 }

@@ -108,11 +108,12 @@ func TestEachMistakeOfAGatewayIsNamed(t *testing.T) {
 			[]string{"replies[1]", "replies[0]"}},
 		"a member behind all of it": {route(Route{Ask: Ask{Path: "/orders/{key}", Replies: []Reply{{Status: []string{"200", "2xx"}, Outcome: "done"}, {Status: []string{"200"}, Member: "/gone", Outcome: "refused"}}}}),
 			[]string{"ask.replies[1]", "ask.replies[0]"}},
-		"a tenant's header without a name": {func(s *Settings) { s.TrustedProxies, s.Tenant.From = []string{"10.0.0.0/8"}, "header" }, []string{"gateway.tenant name", "X-Tenant"}},
-		"twice, and the other":             {func(s *Settings) { route(Route{Match: "POST /x"})(s); route(Route{})(s); route(Route{})(s) }, []string{"gateway.routes[2] match", "gateway.routes[1]"}},
-		"all that no route matches":        {route(Route{Match: "POST /{all...}"}), []string{"gateway.routes[0] match", "POST /{all...}", "write POST /"}},
-		"a search":                         {route(Route{Ask: Ask{Path: "/orders?r={key}"}}), []string{"ask.path is a search", "ask.replies"}},
-		"a window that is too short":       {route(Route{ReplayFor: time.Minute}), []string{"replay_for", "2m0s"}},
+		"a tenant's header without a name":     {func(s *Settings) { s.TrustedProxies, s.Tenant.From = []string{"10.0.0.0/8"}, "header" }, []string{"gateway.tenant name", "X-Tenant"}},
+		"twice, and the other":                 {func(s *Settings) { route(Route{Match: "POST /x"})(s); route(Route{})(s); route(Route{})(s) }, []string{"gateway.routes[2] match", "gateway.routes[1]"}},
+		"all that no route matches":            {route(Route{Match: "POST /{all...}"}), []string{"gateway.routes[0] match", "POST /{all...}", "write POST /"}},
+		"a search":                             {route(Route{Ask: Ask{Path: "/orders?r={key}"}}), []string{"ask.path is a search", "ask.replies"}},
+		"the service's answers for any caller": {route(Route{Credentials: "service", Ask: Ask{Path: "/{tenant}/orders/{key}", Answers: true}}), []string{"ask.answers", "all callers are one tenant"}},
+		"a window that is too short":           {route(Route{ReplayFor: time.Minute}), []string{"replay_for", "2m0s"}},
 		"the service's answers for any tenant": {func(s *Settings) {
 			s.TrustedProxies = []string{"10.0.0.0/8"}
 			route(Route{Tenant: Tenant{From: "header", Name: "X-Tenant"}, Credentials: "service", Ask: Ask{Path: "/orders/{/reference}", Answers: true}})(s)
@@ -145,7 +146,7 @@ func TestEachMistakeOfAGatewayIsNamed(t *testing.T) {
 		"a status before all others":       {Replies: []Reply{{Status: []string{"404"}, Outcome: "released"}, {Status: []string{"4xx"}, Outcome: "refused"}}},
 		"a member before all others":       {Replies: []Reply{{Status: []string{"4xx"}, Member: "/a", Outcome: "done"}, {Status: []string{"404"}, Outcome: "released"}}},
 		"the profile's header, for longer": {Profile: "stripe", DedupeFor: 2 * day},
-		"a look-up by a wildcard":          {Ask: Ask{Path: "/orders/{id}"}},
+		"a look-up by a wildcard and key":  {Ask: Ask{Path: "/orders/{id}/payments/{key}"}},
 		"a window of its own":              {ReplayFor: time.Hour},
 		"a look-up by a member":            {Ask: Ask{Path: "/orders/{/reference}"}},
 	} {
@@ -153,6 +154,29 @@ func TestEachMistakeOfAGatewayIsNamed(t *testing.T) {
 		s := DefaultSettings()
 		s.Upstream, s.Routes = "http://127.0.0.1:9000", []Route{r}
 		require.NoError(t, s.Validate(), name)
+	}
+	for name, c := range map[string]struct {
+		match string
+		ask   Ask
+		says  string
+	}{
+		"what a PUT makes":                {"PUT /orders/{id}", Ask{Path: "/orders/{id}", Replies: []Reply{{Status: []string{"2xx"}, Member: "/paid", Outcome: "done"}}}, ""},
+		"what a DELETE takes":             {"DELETE /orders/{id}", Ask{Path: "/orders/{id}", Replies: []Reply{{Status: []string{"404"}, Outcome: "done"}}}, ""},
+		"what was there before":           {"PUT /orders/{id}", Ask{Path: "/orders/{id}"}, "may have been there before; say in ask.replies"},
+		"what other requests are about":   {"POST /orders/{id}/pay", Ask{Path: "/orders/{id}"}, "the {id} of the path alone"},
+		"the same, in a search":           {"PATCH /orders/{id}", Ask{Path: "/orders?id={id}", Replies: askReplies[:1]}, "the {id} of the path alone"},
+		"the same, of a tenant":           {"POST /orders/{id...}", Ask{Path: "/{tenant}/orders/{id}"}, "the {id} of the path alone"},
+		"a constant, beside its wildcard": {"POST /orders/{id}/pay", Ask{Path: "/orders/last"}, "every request alike"},
+	} {
+		s := DefaultSettings()
+		s.Upstream, s.Routes = "http://127.0.0.1:9000", []Route{{Match: c.match, Ask: c.ask}}
+		err := s.Validate()
+		if c.says == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.ErrorContains(t, err, c.says, name)
+		require.Len(t, strings.Split(err.Error(), "\n"), 1, "%v", err)
 	}
 	s := DefaultSettings()
 	require.NoError(t, s.Validate(), "that is none")

@@ -127,8 +127,8 @@ type Fingerprint struct {
 // Ask is a GET by which the upstream says what became of a request.
 type Ask struct {
 	// Path is of the upstream, with {key}, {tenant}, the wildcards of the route's pattern, and JSON
-	// pointers into the body, as in /v1/orders?reference={/reference}; one of them, beside {tenant}, tells
-	// requests apart. "": it cannot be asked.
+	// pointers into the body, as in /v1/orders?reference={/reference}. {key} or a pointer tells requests
+	// apart; wildcards alone do for a PUT or a DELETE with Replies. "": it cannot be asked.
 	Path string `koanf:"path"`
 	// Replies say what an answer means; none: 2xx is done, 404 is released, all else is unknown. What
 	// none of them fits is unknown.
@@ -597,10 +597,14 @@ func (s *Settings) routeMistakes(r *Route) (errs []error) {
 		}
 		return errs
 	}
-	if _, err := newTemplate(r.Ask.Path, r.Match); err != nil {
+	if _, err := newTemplate(r.Ask.Path, r.Match, len(r.Ask.Replies) > 0); err != nil {
 		mistake("ask.path %w", err)
 	}
-	if r.Credentials == service && r.Ask.Answers && full.Tenant.From != fromFixed && !strings.Contains(r.Ask.Path, "{tenant}") {
+	switch {
+	case r.Credentials != service || !r.Ask.Answers:
+	case full.Tenant.From == fromFixed:
+		mistake("ask.answers gives any caller what the service may read, as all callers are one tenant; leave answers out, and the reply is a 303 to the look-up, or tell tenants apart and name {tenant} in ask.path")
+	case !strings.Contains(r.Ask.Path, "{tenant}"):
 		mistake("ask.answers gives a tenant what the service may read, also of another tenant; name {tenant} in ask.path, or leave answers out")
 	}
 	for _, m := range nameForm.FindAllStringSubmatch(r.Ask.Path, -1) {
