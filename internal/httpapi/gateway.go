@@ -83,13 +83,17 @@ func (g *gated) admit(res *response, r *http.Request, tenant func(*http.Request)
 		return &refusal{Problem: p}
 	}
 	res.tenant = claim.Tenant{ID: id, Name: name}
-	if g.Tenant != nil {
+	known, wait, err := g.row(r.Context(), id, name)
+	switch {
+	case wait > 0:
+		p := problem.New(problem.RateLimited, "More tenants appear here than rows are made for; send the request again.")
+		p.RetryAfter = wait
+		return &refusal{Problem: p}
+	case err != nil:
 		// Without an answer the router may still reach the rows, in another region.
-		if known, err := g.Tenant(r.Context(), id, name); err == nil {
-			res.tenant = known
-		} else {
-			g.Logger.WarnContext(r.Context(), "a tenant's row cannot be read or made", "tenant", id, "error", err)
-		}
+		g.Logger.WarnContext(r.Context(), "a tenant's row cannot be read or made", "tenant", id, "error", err)
+	default:
+		res.tenant = known
 	}
 	if wait := g.rates.take(&res.tenant, g.Now()); wait > 0 {
 		p := problem.New(problem.RateLimited, "This tenant sends requests faster than its rate allows; slow down.")
@@ -97,6 +101,26 @@ func (g *gated) admit(res *response, r *http.Request, tenant func(*http.Request)
 		return &refusal{Problem: p}
 	}
 	return nil
+}
+
+// appearing is charged for each row that is made: ten a second, and a hundred at once. Who names a tenant
+// is authenticated, and may name any; a row stays.
+var appearing = claim.Tenant{ID: "~new", RatePerSecond: 10, Burst: 100}
+
+// row is the row of a tenant, which is made if there is none. wait is how long until it may be made.
+func (g *gated) row(ctx context.Context, id, name string) (_ claim.Tenant, wait time.Duration, err error) {
+	if g.Tenant == nil {
+		return claim.Tenant{ID: id, Name: name}, 0, nil
+	}
+	known, err := g.Tenant(ctx, id)
+	if !errors.Is(err, claim.ErrUnknownTenant) {
+		return known, 0, err
+	}
+	if wait := g.rates.take(&appearing, g.Now()); wait > 0 {
+		return known, wait, nil
+	}
+	known, err = g.NewTenant(ctx, id, name)
+	return known, 0, err
 }
 
 // ServeHTTP answers one request.
@@ -167,9 +191,7 @@ func (g *gated) compare(ctx context.Context, s *gateway.Seen) {
 		s.Unkeyed()
 		return
 	}
-	if g.Tenant != nil {
-		_, _ = g.Tenant(ctx, id, name) // a row that is not there ends the claim
-	}
+	_, _, _ = g.row(ctx, id, name) // one that is not there ends the claim
 	req, err := s.Claim(id, sent, value, body)
 	var reply claim.Reply
 	if err == nil {

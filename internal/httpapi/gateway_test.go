@@ -68,6 +68,60 @@ func TestAGatewaySendsNothingWithoutAClaim(t *testing.T) {
 	}
 }
 
+// TestRowsOfTenantsThatAppearAreBounded, in the route's dialect, and no tenant that has one waits for that.
+func TestRowsOfTenantsThatAppearAreBounded(t *testing.T) {
+	f := newFake()
+	rows, now := map[string]claim.Tenant{"old": {ID: "old"}}, time.Unix(0, 0)
+	s := gateway.DefaultSettings()
+	s.Upstream, s.TrustedProxies, s.Tenant = "http://127.0.0.1:9", []string{"192.0.2.0/24"}, gateway.Tenant{From: "header", Name: "X-Tenant"}
+	s.Routes = []gateway.Route{{Match: "POST /stripe", Profile: "stripe"}}
+	g, err := gateway.New(gateway.Config{Settings: s, Region: "us-east1", Seal: sealtest.Ring(1)})
+	require.NoError(t, err)
+	t.Cleanup(g.Close)
+	h, err := NewGateway(Config{
+		Router: f, Region: "us-east1", RegionCode: 1, List: noList, Now: func() time.Time { return now },
+		Tenant: func(_ context.Context, id string) (claim.Tenant, error) {
+			if row, ok := rows[id]; ok {
+				return row, nil
+			}
+			return claim.Tenant{}, claim.ErrUnknownTenant
+		},
+		NewTenant: func(_ context.Context, id, name string) (claim.Tenant, error) {
+			rows[id] = claim.Tenant{ID: id, Name: name}
+			return rows[id], nil
+		},
+	}, g)
+	require.NoError(t, err)
+	n := 0
+	send := func(path, tenant string) *httptest.ResponseRecorder {
+		n++
+		r := httptest.NewRequest("POST", path, strings.NewReader("{}"))
+		r.Header.Set("Idempotency-Key", fmt.Sprint("k-", n))
+		r.Header.Set("X-Tenant", tenant)
+		return serve(h, r)
+	}
+	for i := range appearing.Burst {
+		require.Equal(t, http.StatusCreated, send("/orders", fmt.Sprint("new-", i)).Code, i)
+	}
+	made := len(rows)
+	late := send("/orders", "late")
+	require.Equal(t, http.StatusTooManyRequests, late.Code)
+	require.Equal(t, "1", late.Header().Get("Retry-After"))
+	require.Contains(t, late.Body.String(), `"error":"rate_limited"`)
+	stripe := send("/stripe", "late")
+	require.Equal(t, http.StatusTooManyRequests, stripe.Code)
+	require.Contains(t, stripe.Body.String(), `"type":"invalid_request_error"`)
+	for _, tenant := range []string{"old", "new-0"} {
+		require.Equal(t, http.StatusCreated, send("/orders", tenant).Code, tenant)
+	}
+	require.Len(t, rows, made)
+	now = now.Add(time.Second)
+	for i := range int(appearing.RatePerSecond) {
+		require.Equal(t, http.StatusCreated, send("/orders", fmt.Sprint("later-", i)).Code)
+	}
+	require.Equal(t, http.StatusTooManyRequests, send("/orders", "last").Code)
+}
+
 // TestAGatewaysKeyIsNamedByItsRequest: where a route has a scope or a tenant of its own, a key alone names
 // no claim, and what names its request is about the claim of that.
 func TestAGatewaysKeyIsNamedByItsRequest(t *testing.T) {

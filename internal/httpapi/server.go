@@ -59,9 +59,10 @@ type Notices interface {
 type Config struct {
 	Tenants Tenants
 	Router  Router
-	// Tenant reads the row of a gateway's tenant, and makes it for one that it has not seen. nil: all
-	// tenants have the default limits.
-	Tenant func(ctx context.Context, id, name string) (claim.Tenant, error)
+	// Tenant reads the row of a gateway's tenant, claim.ErrUnknownTenant for none, and NewTenant makes
+	// it. nil: all tenants have the default limits.
+	Tenant    func(ctx context.Context, id string) (claim.Tenant, error)
+	NewTenant func(ctx context.Context, id, name string) (claim.Tenant, error)
 	// List lists a tenant's charges; payment.Present.Charges does.
 	List func(context.Context, payment.List) (page []json.RawMessage, more bool, err error)
 	// Region is the entry region, RegionCode its code.

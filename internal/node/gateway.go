@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,7 +70,7 @@ func lacksUpstream(s *gateway.Settings, regions []string) string {
 	if len(lack) == 0 {
 		return ""
 	}
-	return errors.Join(errs...)
+	return fmt.Sprintf("gateway.upstreams has none for %s: this node sends no request of a key that is at home there, also not as its deputy; add it, or set gateway.upstream for all others", strings.Join(lack, ", "))
 }
 
 // gatewayMistakes are those of a node that is a gateway.
@@ -207,25 +206,27 @@ func newAccounts() accounts {
 	return accounts{rows}
 }
 
-// gatewayTenant reads the row of a gateway's tenant, and makes it if there is none: its registrar is
-// the region that saw it first, for good. A row that cannot be read again is taken as it was.
-func (n *Node) gatewayTenant(ctx context.Context, id, name string) (claim.Tenant, error) {
+// gatewayTenant reads the row of a gateway's tenant. One that cannot be read again is taken as it was.
+func (n *Node) gatewayTenant(ctx context.Context, id string) (claim.Tenant, error) {
 	known, ok := n.accounts.rows.Get(id)
 	if ok && time.Since(known.at) < accountFor {
 		return known.Tenant, nil
 	}
 	t, err := n.c.Accounts.Tenant(ctx, id)
-	if errors.Is(err, claim.ErrUnknownTenant) {
-		// Another region may do the same: a row that exists keeps its registrar.
-		if err = n.c.Accounts.PutTenant(ctx, claim.Tenant{ID: id, Name: name, Registrar: n.c.Region}); err == nil {
-			t, err = n.c.Accounts.Tenant(ctx, id)
-		}
-	}
 	switch {
 	case err == nil:
 		n.accounts.rows.Add(id, cachedTenant{t, time.Now()})
-	case ok:
+	case ok && !errors.Is(err, claim.ErrUnknownTenant): // which was removed
 		return known.Tenant, nil
 	}
 	return t, err
+}
+
+// newGatewayTenant makes the row of a tenant that has none: its registrar is the region that saw it
+// first, for good. Another region may do the same, and a row that exists keeps its registrar.
+func (n *Node) newGatewayTenant(ctx context.Context, id, name string) (claim.Tenant, error) {
+	if err := n.c.Accounts.PutTenant(ctx, claim.Tenant{ID: id, Name: name, Registrar: n.c.Region}); err != nil {
+		return claim.Tenant{}, err
+	}
+	return n.gatewayTenant(ctx, id)
 }

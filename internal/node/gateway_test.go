@@ -218,19 +218,28 @@ func TestATenantThatAppearsGetsARow(t *testing.T) {
 	d := &directory{rows: map[string]claim.Tenant{"old": {ID: "old", Registrar: "eu", RatePerSecond: 7}}}
 	n := &Node{c: Config{Region: "us", Payments: Payments{Accounts: d}}}
 	n.accounts = newAccounts()
-	got, err := n.gatewayTenant(t.Context(), "new", "New & Co")
+	_, err := n.gatewayTenant(t.Context(), "new")
+	require.ErrorIs(t, err, claim.ErrUnknownTenant)
+	got, err := n.newGatewayTenant(t.Context(), "new", "New & Co")
 	require.NoError(t, err)
 	require.Equal(t, claim.Tenant{ID: "new", Name: "New & Co", Registrar: "us"}, got)
-	got, err = n.gatewayTenant(t.Context(), "old", "old")
+	got, err = n.gatewayTenant(t.Context(), "old")
 	require.NoError(t, err)
 	require.Equal(t, []any{"eu", 7.0, 1}, []any{got.Registrar, got.RatePerSecond, d.puts})
 	d.err = claim.ErrUnavailable
 	n.accounts.rows.Add("old", cachedTenant{d.rows["old"], time.Now().Add(-time.Hour)})
-	got, err = n.gatewayTenant(t.Context(), "old", "old")
+	got, err = n.gatewayTenant(t.Context(), "old")
 	require.NoError(t, err, "as it was")
 	require.Equal(t, 7.0, got.RatePerSecond)
-	_, err = n.gatewayTenant(t.Context(), "third", "third")
+	_, err = n.gatewayTenant(t.Context(), "third")
 	require.ErrorIs(t, err, claim.ErrUnavailable)
+	_, err = n.newGatewayTenant(t.Context(), "third", "third")
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+	d.err = nil
+	delete(d.rows, "old")
+	n.accounts.rows.Add("old", cachedTenant{claim.Tenant{ID: "old"}, time.Now().Add(-time.Hour)})
+	_, err = n.gatewayTenant(t.Context(), "old")
+	require.ErrorIs(t, err, claim.ErrUnknownTenant, "it was removed")
 }
 
 // TestAGatewayTellsTenantsApart, by tokens, with limits of each.

@@ -313,7 +313,7 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	var api http.Handler
 	var err error
 	if n.gateway != nil {
-		of.Tenant = n.gatewayTenant
+		of.Tenant, of.NewTenant = n.gatewayTenant, n.newGatewayTenant
 		api, err = httpapi.NewGateway(of, n.gateway)
 	} else {
 		api, err = httpapi.New(of)
