@@ -70,6 +70,9 @@ const (
 	// CockroachDB's own.
 	leases nemesisKind = "leases" // those of a table's ranges move to a region
 	ranges nemesisKind = "ranges" // those of a table and a region split, and then merge
+
+	// Of drills, which no seed draws.
+	drain nemesisKind = "drain" // a region takes no new homes, and then does again
 )
 
 // nemesisKinds returns the kinds of faults that fit a database. A seed's schedule depends on their order.

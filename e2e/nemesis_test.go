@@ -12,6 +12,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/e2e/goods"
 	record "github.com/homeward-io/homeward/e2e/history"
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
@@ -70,11 +72,18 @@ func TestNemesis(t *testing.T) {
 	}
 	until := time.Now().Add(time.Duration(*nemesisHours * float64(time.Hour)))
 	for n := 0; n == 0 || time.Now().Before(until); n++ {
-		if !t.Run(fmt.Sprint("seed=", seed+uint64(n)), func(t *testing.T) { nemesisRun(t, seed+uint64(n), size) }) {
+		seed := seed + uint64(n)
+		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			n := startNemesis(t, "", seed, throughGateways(seed))
+			n.run(size.clients, nemesisPlan(seed, n.kind, size.steps, size.longest))
+		}) {
 			break
 		}
 	}
 }
+
+// throughGateways reports whether a seed's nodes are gateways.
+func throughGateways(seed uint64) bool { return seed%3 == 2 }
 
 // nemesis is one run.
 type nemesis struct {
@@ -88,6 +97,7 @@ type nemesis struct {
 	proxies map[string]*wireproxy.Proxy // between a region's nodes and the database, by region
 	paths   map[string]*lab.Gate        // beyond those
 	gates   map[string]*lab.Gate        // in front of RPC ports, by node
+	api     *goods.API                  // the nodes are gateways in front of it; nil: they are none
 	// releasing are the requests that wire has held, until they have passed.
 	releasing sync.WaitGroup
 
@@ -98,16 +108,22 @@ type nemesis struct {
 	mu      sync.Mutex
 	done    []request      // that were answered
 	none    map[string]int // answers that say to ask again, by error
+	hit     []nemesisHit
 }
 
-func nemesisRun(t *testing.T, seed uint64, size nemesisSize) {
-	n := startNemesis(t, seed)
-	plan := nemesisPlan(seed, n.kind, size.steps, size.longest)
+// nemesisHit is a fault with its times.
+type nemesisHit struct {
+	nemesisFault
+	from, to time.Time
+}
+
+// run sends load while it does what the plan says, and judges.
+func (n *nemesis) run(clients int, plan [][]nemesisFault) {
 	began := time.Now()
 	load, giveUp := context.WithCancel(n.ctx)
 	defer giveUp()
 	n.load = load
-	for c := range size.clients {
+	for c := range clients {
 		n.running.Go(func() { n.client(c) })
 	}
 	defer n.running.Wait()
@@ -119,22 +135,23 @@ func nemesisRun(t *testing.T, seed uint64, size nemesisSize) {
 	n.over.Store(true)
 	defer time.AfterFunc(patience, giveUp).Stop()
 	n.running.Wait()
-	n.again(size.clients)
+	n.again(clients)
 	n.judgement(plan, time.Since(began))
 }
 
-// startNemesis starts the cluster of a run.
-func startNemesis(t *testing.T, seed uint64) *nemesis {
+// startNemesis starts the cluster of a run, of gateways or not. Its files have a name, "" for the seed's.
+func startNemesis(t *testing.T, name string, seed uint64, gateways bool) *nemesis {
+	t.Helper()
 	n := &nemesis{seed: seed, kind: localdb.PostgreSQL, none: map[string]int{}, proxies: map[string]*wireproxy.Proxy{}, paths: map[string]*lab.Gate{}, gates: map[string]*lab.Gate{}}
 	if onCockroach() {
 		n.kind = localdb.CockroachDB
 	}
-	n.dir = filepath.Join("..", "bin", "nemesis", fmt.Sprintf("%s-%d", n.kind, seed))
+	n.dir = filepath.Join("..", "bin", "nemesis", cmp.Or(name, fmt.Sprintf("%s-%d", n.kind, seed)))
 	require.NoError(t, os.RemoveAll(n.dir))
 	require.NoError(t, os.MkdirAll(n.dir, 0o755))
 	t.Logf("seed %d; history and verdict will be in %s", seed, strings.TrimPrefix(n.dir, "../"))
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() && name == "" {
 			t.Logf("to repeat the schedule: make nemesis STORE=%s SEED=%d", n.kind, seed)
 		}
 	})
@@ -149,6 +166,9 @@ func startNemesis(t *testing.T, seed uint64) *nemesis {
 	n.served.log, n.log = log, log.Name()
 	n.extra = "deputy_after: 2s\ntenant_rate: 0\ntenant_burst: 0\ndatabase: {max_conns: 8}\n"
 	n.env = []string{"HOMEWARD_CLAIM__DECLINE_PAUSE=500ms", "HOMEWARD_CLAIM__BACKOFF_MAX=2s", "HOMEWARD_PROVIDER_WEBHOOK_SECRET=" + noticeSecret}
+	if gateways {
+		n.openAPI()
+	}
 	n.port = ports(t)
 	for _, r := range regions {
 		u, err := url.Parse(n.server.URL(r, "homeward"))
@@ -168,10 +188,54 @@ func startNemesis(t *testing.T, seed uint64) *nemesis {
 			targets = append(targets, simulator.NoticeTarget{URL: n.base(name) + "/v1/webhooks/simulator", Secret: noticeSecret})
 		}
 	}
-	require.NoError(t, n.judge.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Second, Duplicate: 0.1, Drop: 0.1, Seed: seed, RetryAfter: 100 * time.Millisecond}))
-	require.NoError(t, n.judge.SetFaults(n.everyday()))
+	if n.api == nil {
+		require.NoError(t, n.judge.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Second, Duplicate: 0.1, Drop: 0.1, Seed: seed, RetryAfter: 100 * time.Millisecond}))
+	}
+	n.setFaults(n.everyday())
 	n.healthy()
 	return n
+}
+
+// openAPI opens the API behind the gateways that the nodes are to be: for each region one that recognises
+// no requests of the others, or one for all.
+func (n *nemesis) openAPI() {
+	n.api = goods.New(goods.Config{Remembers: 2 * time.Hour})
+	at := func(name string) string {
+		s := httptest.NewServer(n.api.At(name))
+		n.t.Cleanup(s.Close)
+		return s.URL
+	}
+	settings := "gateway:\n  tenant: {from: header, name: X-Tenant}\n  trusted_proxies: [127.0.0.1/32]\n"
+	if n.seed/3%2 == 0 {
+		var all []string
+		for _, r := range regions {
+			all = append(all, r+"="+at(r))
+		}
+		settings += "  upstreams: [" + strings.Join(all, ", ") + "]\n"
+	} else {
+		settings += "  upstream: " + at("") + "\n"
+	}
+	settings += "  routes:\n  - {match: POST /, timeout: 5s}\n  - {match: PATCH /, timeout: 5s}\n" // or these outlast a lease
+	for _, r := range goods.Routes(2*time.Hour, nemesisSure) {
+		settings += fmt.Sprintf("  - {match: %s, timeout: 5s, dedupe: %q, dedupe_for: %v, ask: {path: %q, answers: %t, sure_after: %v}}\n",
+			r.Match, r.Dedupe, r.DedupeFor, r.Ask.Path, r.Ask.Answers, r.Ask.SureAfter)
+	}
+	n.extra += settings
+	n.env = []string{"HOMEWARD_CLAIM__BACKOFF_MAX=2s", "HOMEWARD_CLAIM__MAX_UNKNOWNS=10"}
+}
+
+// nemesisSure is longer than a request to the API behind a gateway can take to show: a node is frozen for
+// less, and what is late there is so for less.
+const nemesisSure = 15 * time.Second
+
+// setFaults sets those of the provider, or of the API behind gateways.
+func (n *nemesis) setFaults(f simulator.Faults) {
+	n.t.Helper()
+	if n.api != nil {
+		n.api.SetFaults(f)
+		return
+	}
+	require.NoError(n.t, n.judge.SetFaults(f))
 }
 
 func (n *nemesis) gate(at, to string) *lab.Gate {
@@ -225,6 +289,7 @@ func (n *nemesis) step(i int, faults []nemesisFault) {
 			events = append(events, event{f.end, f.kind.starts(), func() {
 				end()
 				n.history.AddFault(what, began)
+				n.hit = append(n.hit, nemesisHit{f, began, time.Now()})
 			}})
 		}})
 	}
@@ -323,14 +388,29 @@ func (n *nemesis) begin(f nemesisFault) (end func()) {
 		} else {
 			bad.Jitter = 3 * quick().Lease
 		}
-		must(n.judge.SetFaults(bad))
+		n.setFaults(bad)
 		return func() {
-			must(n.judge.SetFaults(n.everyday()))
-			n.judge.ReleaseLate()
+			n.setFaults(n.everyday())
+			if n.api != nil {
+				n.api.ReleaseLate()
+			} else {
+				n.judge.ReleaseLate()
+			}
 		}
+	case drain:
+		n.status(f.at, claim.RegionDraining)
+		return func() { n.status(f.at, claim.RegionActive) }
 	}
 	n.t.Fatalf("begin does not know %v", f)
 	return nil
+}
+
+// status sets a region's, as homeward region does.
+func (n *nemesis) status(region string, to claim.RegionStatus) {
+	n.t.Helper()
+	db := n.store()
+	_, err := db.SetRegionStatus(n.ctx, region, to)
+	require.NoError(n.t, errors.Join(err, db.Close()))
 }
 
 // relocate moves the leases of a table's ranges to the database's node in a region, from which
@@ -402,10 +482,27 @@ func (n *nemesis) healthy() {
 func (n *nemesis) get(node, path string) int {
 	ctx, cancel := context.WithTimeout(n.ctx, nemesisAttempt)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base(node)+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.base(node)+n.own(path), nil)
 	require.NoError(n.t, err)
-	req.Header.Set("Authorization", "Bearer "+acme)
-	return n.do(req).Status
+	return n.ask(req, acme).Status
+}
+
+// own is a path of the nodes' own, as the API of payments has it, or as gateways do.
+func (n *nemesis) own(path string) string {
+	if n.api == nil {
+		return path
+	}
+	return "/_homeward" + strings.TrimPrefix(path, "/v1")
+}
+
+// ask sends a request of a tenant's. Our document says nothing of what gateways answer.
+func (n *nemesis) ask(req *http.Request, tenant string) *answer.Answer {
+	if n.api != nil {
+		req.Header.Set("X-Tenant", strings.TrimPrefix(tenant, "sk_"))
+		return answer.To(req, gatewayClient)
+	}
+	req.Header.Set("Authorization", "Bearer "+tenant)
+	return n.do(req)
 }
 
 // nemesisAttempt is how long a client waits for one answer: longer than the slowest healthy one.
@@ -450,6 +547,10 @@ func (n *nemesis) key(client, i int, rng *rand.Rand) {
 	}
 	q.tenant = []string{acme, globex}[rng.IntN(2)]
 	changed.tenant = q.tenant
+	if n.api != nil {
+		q.path = goods.All[rng.IntN(len(goods.All))]
+		changed.path = q.path
+	}
 	var rivals []request
 	for r := range 1 + rng.IntN(4) {
 		one := q
@@ -538,16 +639,23 @@ func (n *nemesis) attempt(client int, node string, q request, patience time.Dura
 	defer cancel()
 	start := time.Now()
 	var r *answer.Answer
-	var got record.Got
-	if q.path == record.CancelPath {
-		r, _ = n.giveUp(ctx, node, q)
-		got = r.Became()
-	} else {
+	got := (*answer.Answer).Got
+	switch {
+	case q.path == record.CancelPath:
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.base(node)+n.own("/v1/idempotency-keys/"+url.PathEscape(q.key)+"/cancel"), nil)
+		require.NoError(n.t, err)
+		r, got = n.ask(req, q.tenant), (*answer.Answer).Became
+	case n.api != nil:
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.base(node)+q.path, strings.NewReader(q.body))
+		require.NoError(n.t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", q.key)
+		r = n.ask(req, q.tenant)
+	default:
 		r = n.send(ctx, node, q)
-		got = r.Got()
 	}
-	at := node
-	if got.Kind == record.None {
+	at, is := node, got(r)
+	if is.Kind == record.None {
 		why := "no answer"
 		if r.Err == nil {
 			why = fmt.Sprint(r.Status, " ", r.Problem.Error)
@@ -557,7 +665,7 @@ func (n *nemesis) attempt(client int, node string, q request, patience time.Dura
 		n.mu.Unlock()
 		at += ": " + why
 	}
-	n.history.AddAt(client, at, record.Sent{Key: strings.TrimPrefix(q.tenant, "sk_") + "/" + q.key, Body: q.body, Path: q.path}, start, got)
+	n.history.AddAt(client, at, record.Sent{Key: strings.TrimPrefix(q.tenant, "sk_") + "/" + q.key, Body: q.body, Path: q.path}, start, is)
 	return r
 }
 
@@ -601,6 +709,7 @@ type nemesisVerdict struct {
 	Plan     []string       `json:"plan"`
 	Keys     record.Verdict `json:"keys"`
 	Provider simulator.Stats
+	API      *goods.Stats  `json:"api,omitempty"` // behind gateways
 	Books    verify.Report `json:"books"`
 	// Statement is what comparing it with books and claims found.
 	Statement  *recon.Report    `json:"statement"`
@@ -620,29 +729,27 @@ func (n *nemesis) judgement(plan [][]nemesisFault, took time.Duration) {
 	n.file(record.File, n.history.Write)
 	n.file(record.Movements, func(w io.Writer) (err error) {
 		enc := json.NewEncoder(w)
+		if n.api != nil {
+			n.api.Settled()
+			for _, e := range n.api.Effects() {
+				err = errors.Join(err, enc.Encode(e))
+			}
+			return err
+		}
 		for _, e := range n.judge.Effects() {
 			err = errors.Join(err, enc.Encode(e))
 		}
 		return err
 	})
-	var statement bytes.Buffer
-	require.NoError(t, n.judge.WriteStatement(io.MultiWriter(&statement), simulator.Statement{Format: "csv"}))
-	n.file("statement.csv", func(w io.Writer) error { _, err := w.Write(statement.Bytes()); return err })
 	keys, h, err := record.JudgeFiles(n.dir)
 	require.NoError(t, err)
 	v.Keys = keys
-
-	db := n.store()
-	defer func() { require.NoError(t, db.Close()) }()
-	store, err := db.Region(us)
-	require.NoError(t, err)
-	v.Books, err = verify.Books(n.ctx, store, regions)
-	require.NoError(t, err)
-	v.Statement, err = recon.Run(n.ctx, recon.Config{
-		Books: store, Claims: store, Provider: judged, Regions: regions, Home: homeOf, Dir: t.TempDir(),
-		Found: func(_ context.Context, m recon.Mismatch) error { v.Mismatches = append(v.Mismatches, m); return nil },
-	}, &statement, recon.CSV)
-	require.NoError(t, err)
+	if n.api != nil {
+		stats := n.api.Stats()
+		v.API = &stats
+	} else {
+		n.compare(&v)
+	}
 	n.file("verdict.json", func(w io.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
@@ -660,11 +767,17 @@ func (n *nemesis) judgement(plan [][]nemesisFault, took time.Duration) {
 		told[b.Key] = true
 	}
 	require.True(t, keys.OK(), "duplicates %d, differing %d, lost %d, disordered %d", keys.Duplicates, keys.Differing, keys.Lost, keys.Disordered)
-	require.Zero(t, v.Provider.DuplicateEffects, "the provider's own count")
-	require.Zero(t, v.Provider.KeyReuses)
-	require.True(t, v.Books.OK(), "%v", v.Books.Failures)
-	require.Empty(t, v.Mismatches, "the statement is to agree")
-	require.Equal(t, v.Statement.Lines, v.Statement.Agree, "%+v", v.Statement)
+	if n.api != nil {
+		require.Empty(t, n.api.Breaks(&n.history))
+		t.Logf("the API behind the gateways: %+v; %d keys were left open", *v.API, keys.Open)
+	} else {
+		require.Zero(t, v.Provider.DuplicateEffects, "the provider's own count")
+		require.Zero(t, v.Provider.KeyReuses)
+		require.True(t, v.Books.OK(), "%v", v.Books.Failures)
+		require.Empty(t, v.Mismatches, "the statement is to agree")
+		require.Equal(t, v.Statement.Lines, v.Statement.Agree, "%+v", v.Statement)
+		t.Logf("%d transactions verified, %d lines of the statement agree", v.Books.Transactions, v.Statement.Agree)
+	}
 	require.NotZero(t, keys.Completed)
 	text, err := os.ReadFile(n.log)
 	require.NoError(t, err)
@@ -672,9 +785,29 @@ func (n *nemesis) judgement(plan [][]nemesisFault, took time.Duration) {
 		require.NotContains(t, string(text), bad, n.log)
 	}
 	require.NoError(t, os.Remove(n.log)) // it is large, and of use to failures alone
-	t.Logf("%s, %s: %d requests, %d keys, %d completed, %d declined, %d given up, %d faults, %d movements; duplicates 0, differing 0, lost 0; %d transactions verified, %d lines of the statement agree",
-		v.Database, v.Took, keys.Requests, keys.Keys, keys.Completed, keys.Declined, keys.Canceled, keys.Faults, keys.Movements, v.Books.Transactions, v.Statement.Agree)
+	t.Logf("%s, %s: %d requests, %d keys, %d completed, %d declined, %d given up, %d faults, %d movements; duplicates 0, differing 0, lost 0",
+		v.Database, v.Took, keys.Requests, keys.Keys, keys.Completed, keys.Declined, keys.Canceled, keys.Faults, keys.Movements)
 	t.Logf("answers: %s", n.answers())
+}
+
+// compare compares the books with themselves, with the claims, and with the provider's statement.
+func (n *nemesis) compare(v *nemesisVerdict) {
+	t := n.t
+	t.Helper()
+	var statement bytes.Buffer
+	require.NoError(t, n.judge.WriteStatement(io.MultiWriter(&statement), simulator.Statement{Format: "csv"}))
+	n.file("statement.csv", func(w io.Writer) error { _, err := w.Write(statement.Bytes()); return err })
+	db := n.store()
+	defer func() { require.NoError(t, db.Close()) }()
+	store, err := db.Region(us)
+	require.NoError(t, err)
+	v.Books, err = verify.Books(n.ctx, store, regions)
+	require.NoError(t, err)
+	v.Statement, err = recon.Run(n.ctx, recon.Config{
+		Books: store, Claims: store, Provider: judged, Regions: regions, Home: homeOf, Dir: t.TempDir(),
+		Found: func(_ context.Context, m recon.Mismatch) error { v.Mismatches = append(v.Mismatches, m); return nil },
+	}, &statement, recon.CSV)
+	require.NoError(t, err)
 }
 
 // answers counts the kinds of answers, and those that say to ask again.
