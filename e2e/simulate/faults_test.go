@@ -82,11 +82,9 @@ func (w *world) begin(f fault) (end func()) {
 		w.of(f.at)[0].freeze(true)
 		return func() { w.of(f.at)[0].freeze(false) }
 	case killAt:
-		m := w.of(f.at)[0]
-		return w.lieInWait(f, m.kill, m.start)
+		return w.lieInWait(f, (*machine).kill, (*machine).start)
 	case freezeAt:
-		m := w.of(f.at)[0]
-		return w.lieInWait(f, func() { m.freeze(true) }, func() { m.freeze(false) })
+		return w.lieInWait(f, func(m *machine) { m.freeze(true) }, func(m *machine) { m.freeze(false) })
 	case power:
 		w.powerCut(f.amount, f.end-f.begin)
 		return func() {}
@@ -176,23 +174,6 @@ func (w *world) trouble(t *trouble) (end func()) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.troubles, t)
-	}
-}
-
-// lieInWait begins an ambush. If the node met it, its end undoes that.
-func (w *world) lieInWait(f fault, do, undo func()) (end func()) {
-	a := &ambush{fault: f, do: do}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ambushes[a] = true
-	return func() {
-		w.mu.Lock()
-		met := !w.ambushes[a]
-		delete(w.ambushes, a)
-		w.mu.Unlock()
-		if met {
-			undo()
-		}
 	}
 }
 

@@ -18,7 +18,6 @@ type fault struct {
 	begin, end time.Duration
 	amount     int           // a share in percent
 	by         time.Duration // how slow, how late, or how far
-	after      bool          // once the step is taken, and not before it
 }
 
 func (f fault) String() string {
@@ -31,9 +30,6 @@ func (f fault) String() string {
 	}
 	if f.by != 0 {
 		all = append(all, f.by.String())
-	}
-	if f.after {
-		all = append(all, "once it is taken")
 	}
 	return fmt.Sprintf("%s, %v to %v", strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), " "), f.begin.Round(time.Millisecond), f.end.Round(time.Millisecond))
 }
@@ -65,13 +61,9 @@ const (
 	forget    kind = "provider forgets" // it answers nothing for longer than it remembers keys
 	drain     kind = "drain"            // a region takes no new homes
 	registrar kind = "registrar"        // a tenant's registrar moves
-	killAt    kind = "kill at step"     // a node dies before or after it takes a step, then starts
-	freezeAt  kind = "freeze at step"   // a node freezes there
+	killAt    kind = "kill at step"     // the node dies that is the first to reach a crossing, then starts
+	freezeAt  kind = "freeze at step"   // it freezes there
 )
-
-// crossings are the steps of the store at which a node dies or freezes, if it takes one in time. The
-// rare ones that decide are there more often.
-var crossings = []string{"Begin", "Begin", "Settle", "Settle", "TakeOver", "Renew", "Cancel", "Cancel", "Cancel", "Pin", "Take", "Finish", "Keep", "Book", "Close"}
 
 // While the provider forgets, the clock jumps so often, so far apart, and so far. A call is on its way
 // for less than a pause, so it sees one jump, which is below the hour that Homeward allows it.
@@ -84,7 +76,7 @@ const (
 // kinds are all. A seed's schedule depends on their order.
 var kinds = []kind{
 	kill, stop, lose, freeze, power, rotate, part, oneway, away, slowWay, gossiping, slowDisk, lostStep, lateStep, lostReply, storeCut, clock, mute, slow, forget,
-	drain, registrar, killAt, freezeAt,
+	drain, registrar,
 }
 
 func nodeNames() (all []string) {
@@ -107,8 +99,11 @@ func plan(seed uint64, steps int) [][]fault {
 	for i := range plan {
 		length := 5*time.Second + between(rng, 90*time.Second)
 		held := map[string]bool{}
+		faults := aim(rng, seed, i, steps)
 		for range 1 + rng.IntN(4) {
-			f := draw(rng, some[rng.IntN(len(some))], length)
+			faults = append(faults, draw(rng, some[rng.IntN(len(some))], length))
+		}
+		for _, f := range faults {
 			if !slices.ContainsFunc(f.holds(), func(what string) bool { return held[what] }) {
 				for _, what := range f.holds() {
 					held[what] = true
@@ -171,9 +166,6 @@ func draw(rng *rand.Rand, k kind, length time.Duration) fault {
 		f.end = f.begin + forgetting*forgetEvery + between(rng, time.Minute)
 	case registrar:
 		f.at, f.from = one(regions), one(tenants)
-	case killAt, freezeAt:
-		f.at, f.from, f.after = one(nodes), one(crossings), rng.IntN(2) == 0
-		f.end = f.begin + []time.Duration{15 * time.Second, time.Minute, 5 * time.Minute}[rng.IntN(3)]
 	}
 	return f
 }
@@ -181,8 +173,10 @@ func draw(rng *rand.Rand, k kind, length time.Duration) fault {
 // holds are what no other fault may hold in the same step.
 func (f fault) holds() (what []string) {
 	switch f.kind {
-	case kill, stop, freeze, killAt, freezeAt:
+	case kill, stop, freeze:
 		return f.at
+	case killAt, freezeAt:
+		return nodeNames()
 	case lose:
 		return []string{f.at[0] + "-1", f.at[0] + "-2"}
 	case power, rotate:
@@ -222,7 +216,7 @@ func TestPlan(t *testing.T) {
 			in[k]++
 		}
 	}
-	for _, k := range kinds {
+	for _, k := range append(slices.Clone(kinds), killAt, freezeAt) {
 		require.NotZero(t, in[k], k)
 		require.Less(t, in[k], seeds, k)
 	}

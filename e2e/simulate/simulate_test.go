@@ -86,7 +86,7 @@ func newSummary() *summary {
 
 func (s *summary) report() string {
 	var faults, never []string
-	for _, k := range kinds {
+	for _, k := range append(slices.Clone(kinds), killAt, freezeAt) {
 		faults = append(faults, fmt.Sprintf("%s %d", k, s.faults[k]))
 	}
 	for _, e := range edges {
@@ -96,6 +96,10 @@ func (s *summary) report() string {
 	}
 	var taken []string
 	for _, e := range slices.Sorted(maps.Keys(s.coverage.taken)) {
+		step, _, _ := strings.Cut(e, ":")
+		if why, ok := unreached[step]; ok {
+			taken = append(taken, fmt.Sprintf("  unreached says of %s that %s", step, why))
+		}
 		taken = append(taken, fmt.Sprintf("  %s %d", e, s.coverage.taken[e]))
 	}
 	return fmt.Sprintf("%d runs, %d with Stripe's API, %d of gateways, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money\n"+

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,36 +36,12 @@ type trouble struct {
 	lost, late, unreplied float64
 }
 
-// ambush waits for a node at a step, and does something to it there, once.
-type ambush struct {
-	fault fault
-	do    func()
-}
-
-// crosses springs the ambushes that wait for a node before or after a step.
-func (w *world) crosses(node, step string, after bool) {
-	w.mu.Lock()
-	var sprung []*ambush
-	for a := range w.ambushes {
-		if f := a.fault; f.at[0] == node && f.after == after && strings.HasPrefix(step, f.from[0]) {
-			delete(w.ambushes, a)
-			sprung = append(sprung, a)
-		}
-	}
-	w.mu.Unlock()
-	for _, a := range sprung {
-		w.logger("nemesis").Warn("met", "fault", a.fault.String(), "step", step)
-		w.coverage.cross(step, after, a.fault.kind)
-		a.do()
-	}
-}
-
 func step[T any](ctx context.Context, s *store, name string, do func(context.Context) (T, string, error)) (T, error) {
 	var none T
 	w := s.m.w
 	gone := func(why string) (T, error) { return none, fmt.Errorf("%w: %s", claim.ErrUnavailable, why) }
 	began := time.Now()
-	w.crosses(s.m.name, name, false)
+	w.crosses(s, name, false)
 	if !s.p.awake() {
 		return gone("the node is dead")
 	}
@@ -74,9 +50,11 @@ func step[T any](ctx context.Context, s *store, name string, do func(context.Con
 	}
 	f := w.draw(s.m.region)
 	time.Sleep(f.before)
+	changed := false
 	run := func(ctx context.Context) (T, error) {
 		v, outcome, err := do(ctx)
 		w.coverage.add(name, outcome, err)
+		changed = err == nil && !slices.Contains(unchanged, outcome)
 		return v, err
 	}
 	switch {
@@ -90,7 +68,9 @@ func step[T any](ctx context.Context, s *store, name string, do func(context.Con
 		return gone("no answer yet")
 	}
 	v, err := run(ctx)
-	w.crosses(s.m.name, name, true)
+	if changed {
+		w.crosses(s, name, true)
+	}
 	time.Sleep(f.after)
 	switch {
 	case !s.p.awake():
@@ -331,12 +311,11 @@ var edges = func() (all []string) {
 	for _, q := range []outbox.Queue{outbox.ProviderCalls, outbox.Expiries, outbox.Events, outbox.Notices} {
 		add(fmt.Sprint("Take ", q), "rows")
 	}
-	for _, step := range []string{"Begin", "Settle " + claim.OutcomeDone, "Settle " + claim.OutcomeUnknown, "TakeOver", "Cancel"} {
-		for _, when := range []string{"before", "after"} {
-			add(step+", "+when, string(killAt), string(freezeAt))
-		}
+	for _, c := range crossings {
+		add(c.String(), string(killAt), string(freezeAt))
 	}
-	return all
+	slices.Sort(all)
+	return slices.Compact(all)
 }()
 
 func (c *coverage) add(step, outcome string, err error) {
@@ -353,13 +332,6 @@ func (c *coverage) add(step, outcome string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.taken[step+": "+outcome]++
-}
-
-// cross counts a node that died or froze at a step.
-func (c *coverage) cross(step string, after bool, k kind) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.taken[fmt.Sprintf("%s, %s: %s", step, map[bool]string{false: "before", true: "after"}[after], k)]++
 }
 
 // blobs is an object store that loses nothing.
