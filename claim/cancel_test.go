@@ -232,6 +232,35 @@ func TestAKeyIsGivenUpThatIsReleasedMeanwhile(t *testing.T) {
 	})
 }
 
+// While a Cancel waits, its node sleeps for so long that the key has another claim since. That one is
+// given up; its row is no answer about the one before.
+func TestAKeyIsGivenUpThatIsUsedAnewMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		s := serveCancel(t, store, store.policy, "n1", canceler(&calls, time.Minute))
+		charge := order("anew", 100)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_, _ = s.Do(t.Context(), "us-east1", charge)
+		}()
+		synctest.Wait()
+		go func() {
+			time.Sleep(time.Second)
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			next := *store.claims[charge.Key]
+			next.Minted.ID, next.Fence, next.CanceledAt = "ch_anew", next.Fence+1, time.Time{}
+			store.claims[charge.Key] = &next
+		}()
+		rec, _, err := s.Cancel(t.Context(), "us-east1", giving("anew"))
+		require.NoError(t, err)
+		require.Equal(t, "ch_anew", rec.Minted.ID)
+		require.True(t, rec.Canceled(), "the claim that has the key now is not given up")
+		<-over
+	})
+}
+
 // A mark between the move to another provider and the take-over is no holder that may have called it:
 // nothing is sent there.
 func TestAKeyIsGivenUpDuringItsMove(t *testing.T) {

@@ -314,6 +314,37 @@ func TestAReadHasWhatIsInFlight(t *testing.T) {
 	require.NotContains(t, string(resp.Body), "refunds")
 }
 
+// What is left of a charge is without what has gone back and what is on its way, but for the refund that
+// asks.
+func TestWhatIsLeftOfACharge(t *testing.T) {
+	b := &books{all: map[string]ledger.Transaction{}}
+	charge := b.add(booked(paid, "acme", "px"))
+	b.add(backTo(charge, "re_done", "asia", 500))
+	r := row{open: map[string][]claim.Reversing{
+		"europe": {{ID: "re_a", Payload: []byte(`{"amount":300,"charge":"` + paid + `"}`)}},
+		"asia":   {{ID: "re_b", Payload: []byte(`{"amount":100,"charge":"` + paid + `"}`)}},
+	}}
+	of := func(b *books) *Present {
+		p := readOf(r, b)
+		p.Home = func(claim.RegionCode) (string, bool) { return "europe", true }
+		return p
+	}
+	for but, want := range map[string]int64{"": 1099, "re_a": 1399, "re_b": 1199, "re_done": 1099} {
+		left, found, err := of(b).Left(t.Context(), "acme", paid, but)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, want, left, but)
+	}
+	b.add(ledger.FailureOf(charge))
+	left, found, err := of(b).Left(t.Context(), "acme", paid, "")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Zero(t, left, "all of it has gone back")
+	_, found, err = of(&books{all: map[string]ledger.Transaction{}}).Left(t.Context(), "acme", paid, "")
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
 func digits(n int) string { return fmt.Sprint(n) }
 
 func dispute(ref string) string {

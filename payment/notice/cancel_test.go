@@ -314,6 +314,16 @@ func TestACancellationCountsTheMerchantsRefundsInFlight(t *testing.T) {
 	require.Equal(t, []any{200, CancelRefunded, "re_1"}, []any{status, is.Outcome, is.Refund})
 	require.EqualValues(t, 700, d.sum())
 
+	// While one is in flight, no refusal of the cancellation's is for good.
+	d = newDesk(t, payment.Charge, claim.Completed, "")
+	d.charged(1000)
+	d.open = []claim.Reversing{begun(d, "re_own", `"amount":300,`)}
+	d.says = func(int64) (claim.Reply, error) {
+		return claim.Reply{State: claim.FailedRetry, Response: claim.Response{Status: 400, Body: []byte(`{"code":"charge_disputed"}`)}}, nil
+	}
+	status, is, _ = d.cancel()
+	require.Equal(t, []any{202, CancelRefundPending, "re_own"}, []any{status, is.Outcome, is.Refund})
+
 	// One that began behind the look has the provider refuse the cancellation's, for now.
 	d = newDesk(t, payment.Charge, claim.Completed, "")
 	d.charged(1000)

@@ -95,7 +95,7 @@ var promises = []promise{
 		storms:   []string{"TestStorm"},
 		nemesis:  "keys given up: what moved, refunds",
 		simulate: "keys given up: what moved, refunds; holds",
-		mutants:  `^(notice/|claim/(cancel|replica-to|unpaid)|sql/cancel|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
+		mutants:  `^(notice/|claim/(cancel|replica-to|unpaid)|sql/(cancel|reversing)|embedded/reversing|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
 	},
 }
 
