@@ -28,7 +28,8 @@
 //
 // Expiry is judged when the row is read, by the store's clock ([Record.Age]); physical
 // deletion is housekeeping. The 24 h run from first use or from the answer, whichever
-// is later ([Record.ExpiresAt]). A claim in flight never expires, as its outcome is
+// is later ([Record.ExpiresAt]), and an answer may have a shorter window of its own
+// ([Response].ReplayFor). A claim in flight never expires, as its outcome is
 // still open. A row past its tombstone that is still stored is replaced with fence+1.
 //
 // The transitions are the pure functions [Begin], [Reattach], [*Settlement.On], [Renew],

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -119,8 +120,7 @@ func TestAGatewaysAskThroughACrash(t *testing.T) {
 			p := startChild(t, c)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 			defer cancel()
-			_, err := post(ctx, p.bases[eu], "/orders", key, "{}")
-			require.Error(t, err, "answered by a dead process")
+			fatal(ctx, t, p.bases[eu], "/orders", key)
 			p.died()
 			c.Die = ""
 			p = startChild(t, c)
@@ -330,6 +330,10 @@ gateway:
     - {match: POST /, timeout: 5s}
     - {match: PATCH /, timeout: 5s}
 `, u.URL)
+	settings := node.DefaultServeSettings()
+	settings.Gateway.Upstreams, settings.Database.AllowUnverified = []string{us + "=" + u.URL, "atlantis=" + u.URL}, true
+	_, err := node.CheckDatabase(d.ctx, settings, node.Secrets{DatabaseURL: d.url}, slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "gateway.upstreams[1] names the region atlantis, which does not exist; write one of "+eu+", "+us)
 	d.start(us)
 	d.start(eu)
 	send := func(region, target, tenant, key string) *reply {

@@ -242,6 +242,29 @@ func TestATenantThatAppearsGetsARow(t *testing.T) {
 	require.ErrorIs(t, err, claim.ErrUnknownTenant, "it was removed")
 }
 
+// TestAnUpstreamOfARegionThatIsNone: a node does not start with it. One without that of another region does.
+func TestAnUpstreamOfARegionThatIsNone(t *testing.T) {
+	start := func(upstreams ...string) error {
+		s := gateway.DefaultSettings()
+		s.Upstreams = upstreams
+		through, _, err := OpenGateway(s, "", slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		cluster, err := StartCluster(t.Context(), ClusterConfig{
+			Dir: filepath.Join(t.TempDir(), "store"), Tuning: DefaultTuning(), Regions: []ClusterRegion{{Region: region.Region{Name: "us-east1", Code: 1}}},
+			Payments: Payments{Gateway: through}, Seal: sealtest.Ring(1),
+		})
+		if err != nil {
+			return err
+		}
+		return cluster.Stop(context.WithoutCancel(t.Context()))
+	}
+	require.NoError(t, start("us-east1=http://127.0.0.1:9"))
+	err := start("us-east1=http://127.0.0.1:9", "europe-west1=http://127.0.0.1:9")
+	require.ErrorContains(t, err, "settings: gateway.upstreams[1] names the region europe-west1, which does not exist; write one of us-east1")
+	require.Contains(t, lacksUpstream(&gateway.Settings{Upstreams: []string{"us-east1=http://127.0.0.1:9"}}, []string{"europe-west1", "us-east1"}), "has none for europe-west1: this node sends no request")
+	require.Empty(t, lacksUpstream(&gateway.Settings{Upstream: "http://127.0.0.1:9"}, []string{"europe-west1"}))
+}
+
 // TestAGatewayTellsTenantsApart, by tokens, with limits of each.
 func TestAGatewayTellsTenantsApart(t *testing.T) {
 	i := newIssuer(t)
