@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -286,13 +287,23 @@ func TestAnotherProtocolIsNotAwaited(t *testing.T) {
 	require.Equal(t, "status_101", got.(*claim.Unknown).Reason)
 }
 
+// TestATimeoutIsUnknown: the route's time is the attempt's.
 func TestATimeoutIsUnknown(t *testing.T) {
-	held := make(chan struct{})
-	s := script(t, func(int, net.Conn, *http.Request) bool { <-held; return false })
-	defer close(held)
-	got := attempt(t, newGateway(t, "http://"+s.Addr().String(), plain(Route{Timeout: 50 * time.Millisecond})), post("/one", "{}"))
-	require.Equal(t, "no_answer", got.(*claim.Unknown).Reason)
-	require.Len(t, s.requests(), 1)
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		g := newGateway(t, "http://upstream", plain(Route{Timeout: 7 * time.Second}), func(c *Config) {
+			c.Dial = func(context.Context, string, string) (net.Conn, error) {
+				dials++
+				near, far := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, far) }() // it answers nothing
+				return near, nil
+			}
+		})
+		began := time.Now()
+		got := attempt(t, g, post("/one", "{}"))
+		require.Equal(t, "no_answer", got.(*claim.Unknown).Reason)
+		require.Equal(t, []any{1, 7 * time.Second}, []any{dials, time.Since(began)})
+	})
 }
 
 // TestWhatWasNotSentIsANo: nothing listens there, so that the key is free for the next try.
