@@ -144,7 +144,7 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 				fmt.Appendf(nil, `{"amount":4200,"charge":%q,"currency":"usd","provider_ref":"pay_1","reason":"ghost_payment"}`, id))
 			if c.verdicts != nil {
 				w.settled(old, c.verdicts)
-				w.Pass(w, w.Policy.ClockOffset+w.Policy.DeclinePause+time.Minute)
+				w.Pass(w, w.Policy.ClockOffset+w.Policy.DeclinePause+w.Policy.ReplayFor/8)
 			}
 			progress, detail, err := w.compensator.Compensate(w.Context(), g)
 			require.NoError(w, err)
@@ -183,7 +183,7 @@ func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 			look(c.want)
 			_, err := notice.Stop(w.Context(), w.Rows, "bank", "a weekend")
 			require.NoError(w, err)
-			w.Pass(w, w.Policy.ReplayFor+time.Hour)
+			w.Pass(w, w.Policy.ReplayFor+w.Policy.TombstoneFor/4)
 			look(notice.Held)
 			_, err = notice.Release(w.Context(), w.Rows, "bank", nil)
 			require.NoError(w, err)
