@@ -110,7 +110,7 @@ type Cluster struct {
 // comes last. After a failure the started parts run until Stop.
 func (k *Cluster) Start(ctx context.Context) error {
 	return k.running.Start(ctx,
-		k.makeData, k.nameRuns, k.makeSeal, k.makeCerts, k.startSimulator, k.startDatabase, k.makeDatabase, k.migrate, k.putTenants,
+		k.makeData, k.nameRuns, k.makeSeal, k.makeCerts, k.startSimulator, k.startDatabase, k.makeDatabase, k.migrate, k.placeLeases, k.putTenants,
 		k.startGates, k.startNodes, k.meet, k.writeState, k.startControl,
 	)
 }

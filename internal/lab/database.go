@@ -95,3 +95,12 @@ func (k *Cluster) migrate(ctx context.Context) (parts.Stop, error) {
 		return k.made.write(k.Data)
 	})
 }
+
+// placeLeases lets each region lead its own rows before a drill takes one away.
+func (k *Cluster) placeLeases(ctx context.Context) (parts.Stop, error) {
+	if k.server == nil || k.Database.Kind != localdb.CockroachDB {
+		return nil, nil
+	}
+	k.sayf("%s: moving the leases of each region's rows there", k.Database.Version)
+	return nil, k.server.PlaceLeases(ctx, databaseName)
+}
