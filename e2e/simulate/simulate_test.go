@@ -291,8 +291,8 @@ func (w *world) judgement(v *verdict) {
 		}
 		told[b.Key] = true
 	}
-	if v.Keys.Completed == 0 {
-		v.breaks("no key was paid")
+	if v.Keys.Completed+v.Keys.Open == 0 { // where few keys are used, an API may leave all in doubt
+		v.breaks("no key was answered for good")
 	}
 	if w.api != nil {
 		v.API = w.api.Stats()
