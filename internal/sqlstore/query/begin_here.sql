@@ -24,7 +24,7 @@ WITH asked AS MATERIALIZED (
     JOIN tenants AS t ON t.id = a.tenant_id
     WHERE t.registrar = @home::crdb_internal_region AND t.previous_registrar IS NULL
       AND EXISTS (SELECT 1 FROM regions AS r WHERE r.name = @home::crdb_internal_region AND r.status = 0)
-    ON CONFLICT (registrar, tenant_id, idem_key) DO NOTHING
+    ON CONFLICT DO NOTHING -- on the primary key, which is each database's own
     RETURNING tenant_id, idem_key
 ), won AS (
     INSERT INTO claims (

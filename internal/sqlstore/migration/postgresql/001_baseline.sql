@@ -91,8 +91,10 @@ CREATE TABLE endpoints (
 -- Keys and claims
 ---------------------------------------------------------------------------------------------------
 
--- Which region is home to an opaque key, in the partition of the tenant's registrar. With the
--- region in front, the primary key is checked in that partition only.
+-- Which region is home to an opaque key, in the partition of the tenant's registrar. On CockroachDB
+-- the primary key begins with the registrar, and is checked in that partition only. Here one server
+-- has every partition, so that there is no second pin while a registrar moves; serializable
+-- transactions ensure that there.
 CREATE TABLE pins (
     registrar   crdb_internal_region NOT NULL,
     tenant_id   text NOT NULL,
@@ -100,10 +102,7 @@ CREATE TABLE pins (
     home_region crdb_internal_region NOT NULL,
     -- when the home was fixed or last confirmed
     created_at  timestamptz NOT NULL,
-    PRIMARY KEY (registrar, tenant_id, idem_key),
-    -- No second pin while a registrar moves. CockroachDB's serializable transactions ensure
-    -- that; here one server has every partition and can check it.
-    UNIQUE (tenant_id, idem_key)
+    PRIMARY KEY (tenant_id, idem_key)
 );
 
 -- The row that owns a key; see claim.Record for what the columns mean.
