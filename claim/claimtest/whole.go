@@ -132,11 +132,11 @@ func outcome[O any, P interface {
 	put := w.Policy.BackoffMax // more than any jitter
 	switch o := any(o).(type) {
 	case *claim.Done:
-		o.Response.ReplayFor = w.Policy.ReplayFor / 2
+		o.Response.ReplayFor = w.Policy.ReplayFor - time.Millisecond // replicas lag
 		o.Posting = Posting(held, held.Minted.ID)
 		o.Posting.Order, o.Posting.Metadata = "order-17", `{"color":"red"}`
 	case *claim.Refused:
-		o.Response.ReplayFor = w.Policy.ReplayFor / 3
+		o.Response.ReplayFor = w.Policy.ReplayFor - 2*time.Millisecond
 		o.Posting = Posting(held, held.Minted.ID)
 		o.Posting.Order, o.Posting.Metadata = "order-17", `{"color":"red"}`
 		o.Refund.Due = held.FirstUse.Add(time.Minute)

@@ -272,8 +272,8 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 		if err = g.Settings.UnknownRegions(n.c.homes()); err != nil {
 			return nil, err
 		}
-		if doubt := lacksUpstream(&g.Settings, n.c.homes()); doubt != "" {
-			n.log.Warn(doubt)
+		if lack := g.Settings.WithoutUpstream(n.c.homes()); len(lack) > 0 {
+			n.log.Warn("gateway.upstreams lacks regions; this node sends no request of a key that is at home there, also not as its deputy", "regions", lack)
 		}
 		n.accounts = newAccounts()
 	}
