@@ -169,8 +169,11 @@ func livePolicy() claim.Policy {
 func testPool() sqlstore.Pool {
 	p := sqlstore.DefaultPool()
 	p.TenantCache = -1
-	p.StatementTimeout, p.CallTimeout = 20*time.Second, 30*time.Second
-	p.ConnectTimeout = 10 * time.Second
+	p.StatementTimeout, p.CallTimeout, p.ConnectTimeout = 20*time.Second, 30*time.Second, 10*time.Second
+	if os.Getenv("HOMEWARD_TEST_KIND") == string(localdb.CockroachDB) {
+		// Beside a load of 40 its three nodes miss heartbeats, and answer nothing for as long as that.
+		p.StatementTimeout, p.CallTimeout, p.ConnectTimeout = 40*time.Second, 50*time.Second, 30*time.Second
+	}
 	return p
 }
 

@@ -95,6 +95,7 @@ func TestTheErrorNamesWhatIsMissing(t *testing.T) {
 func TestShortVersion(t *testing.T) {
 	require.Equal(t, "PostgreSQL 15.18", shortVersion("PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on x86_64-pc-linux-gnu"))
 	require.Equal(t, "CockroachDB v26.1.0", shortVersion("CockroachDB CCL v26.1.0 (x86_64-pc-linux-gnu, built 2026/02/01)"))
+	require.Equal(t, "CockroachDB v26.1.0", shortVersion("CockroachDB OSS v26.1.0 (x86_64-pc-linux-gnu, built 2026/02/01)"))
 }
 
 func TestCockroachArgs(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -469,8 +470,11 @@ func (s *Server) ask(ctx context.Context, n *node) (string, error) {
 }
 
 // shortVersion drops what follows product and number: "PostgreSQL 15.18 (Debian
-// …) on x86_64…", "CockroachDB CCL v26.1.0 (x86_64…".
+// …) on x86_64…", "CockroachDB CCL v26.1.0 (x86_64…", where CCL or OSS is the kind of build.
 func shortVersion(full string) string {
-	words := strings.Fields(strings.Replace(full, " CCL ", " ", 1))
+	words := strings.Fields(full)
+	if len(words) > 2 && words[0] == "CockroachDB" {
+		words = slices.Delete(words, 1, 2)
+	}
 	return strings.Join(words[:min(2, len(words))], " ")
 }

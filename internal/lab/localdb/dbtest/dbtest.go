@@ -28,9 +28,9 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
-// patience bounds what a cleanup waits for: a server that stops in order, and is
-// killed after 10 s.
-const patience = 30 * time.Second
+// patience bounds what a cleanup waits for: a server that stops in order, and is killed after
+// 10 s, or CockroachDB's drop of a database, which took 40 s beside a load of 40.
+const patience = 2 * time.Minute
 
 // Start runs a server of the test's own, for tests that pause or kill it. It is stopped
 // when the test ends. A given Kind overrides HOMEWARD_TEST_KIND.
