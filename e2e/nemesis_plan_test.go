@@ -87,8 +87,8 @@ func nemesisKinds(database localdb.Kind) []nemesisKind {
 // nemesisStatements are what wire hits: all that a request, a worker, or a notice executes. Half of
 // the shots hit those that decide.
 var nemesisStatements = []string{
-	"settle", "settle", "settle", "settle", "settle", "settle", "begin", "begin_here", "begin_again", "begin_again", "defer", "defer", "take_over", "cancel", "cancel",
-	"renew", "take_over", "find", "look", "pin", "pin_write", "pin_read",
+	"settle", "settle", "settle", "settle", "settle", "settle", "begin", "begin_here", "begin_again", "begin_again", "defer", "defer", "change", "change", "change",
+	"renew", "change", "find", "look", "pin", "pin_write", "pin_read",
 	"replica", "object", "reattach", "note", "calls_take", "calls_finish", "calls_retry", "notices_keep", "notices_close", "sql:commit",
 }
 

@@ -17,8 +17,7 @@ var (
 	claimBeginHere = declare[beginArgs]("begin_here")
 	claimFind      = declare[findArgs]("find")
 	claimBeginNext = declare[beginAgainArgs]("begin_again")
-	claimTakeOver  = declare[takeOverArgs]("take_over")
-	claimCancel    = declare[cancelArgs]("cancel")
+	claimChange    = declare[changeArgs]("change")
 )
 
 // Begin implements [claim.Store].
@@ -78,7 +77,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 		if fx.Enqueue != nil {
 			done, err = v.beginAgain(ctx, got, step, next, &fx)
 		} else {
-			done, err = v.takeOver(ctx, got.row, step, next, &fx)
+			done, err = v.change(ctx, got.row, step, next, &fx)
 		}
 		if err != nil {
 			return claim.Begun{}, err
@@ -278,6 +277,7 @@ func (v *View) begin(ctx context.Context, c *creation, first bool) (present, err
 
 type beginAgainArgs struct {
 	heldArgs
+	OldStep uuid.UUID
 	mintedRow
 	FirstUse, Created time.Time
 	Generation        int32
@@ -291,7 +291,7 @@ type beginAgainArgs struct {
 
 func (v *View) beginAgain(ctx context.Context, got present, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
 	_, found, _, err := one(ctx, v.db, claimBeginNext, repeatable, beginAgainArgs{
-		heldArgs: heldBy(got.row, step, next, fx), mintedRow: mintedOf(next),
+		heldArgs: heldBy(step, next, fx), OldStep: got.row.step, mintedRow: mintedOf(next),
 		FirstUse: next.FirstUse, Created: next.Minted.Created, Generation: int32(next.Generation), ProviderRef: next.ProviderRef,
 		GoodUntil: got.now.Add(decisionLife), Message: callOf(fx.Enqueue), MessageCreatedAt: fx.Enqueue.CreatedAt,
 		KeepRefusal: next.Refusal != nil, // which is then the row's
@@ -324,7 +324,7 @@ func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder
 			return claim.Record{}, err
 		}
 		step := newStep()
-		done, err := v.takeOver(ctx, row, step, next, &fx)
+		done, err := v.change(ctx, row, step, next, &fx)
 		if err != nil {
 			return claim.Record{}, err
 		}
@@ -336,15 +336,22 @@ func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder
 	return claim.Record{}, restless(key)
 }
 
-type takeOverArgs struct {
+// changeArgs are what a step changes of a claim that stays in flight under another fence.
+type changeArgs struct {
 	heldArgs
-	NotFounds int32
+	OldStep             uuid.UUID
+	NotFounds           int32
+	CanceledAt, CallDue zeronull.Timestamptz
+	At                  time.Time
 }
 
-func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
-	args := takeOverArgs{heldBy(row, step, next, fx), int32(next.NotFounds)}
-	_, found, _, err := one(ends(ctx), v.db, claimTakeOver, repeatable, args, pgx.RowTo[int64])
-	return found, claimError(claimTakeOver.name, err)
+func (v *View) change(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
+	args := changeArgs{
+		heldArgs: heldBy(step, next, fx), OldStep: row.step, NotFounds: int32(next.NotFounds),
+		CanceledAt: zeronull.Timestamptz(next.CanceledAt), CallDue: zeronull.Timestamptz(fx.Reschedule), At: fx.Audit[0].At,
+	}
+	_, found, _, err := one(ends(ctx), v.db, claimChange, repeatable, args, pgx.RowTo[int64])
+	return found, claimError(claimChange.name, err)
 }
 
 // Cancel implements [claim.Store].
@@ -366,31 +373,12 @@ func (v *View) Cancel(ctx context.Context, key claim.Key, home, object string, s
 		if err != nil || next == old { // the mark is there, whoever made it
 			return valueOf(next), err
 		}
-		done, err := v.cancel(ctx, row, step, next, &fx)
+		done, err := v.change(ctx, row, step, next, &fx)
 		if err != nil || done {
 			return *next, err
 		}
 	}
 	return claim.Record{}, restless(key)
-}
-
-type cancelArgs struct {
-	keyArgs
-	OldStep, Step          uuid.UUID
-	Fence                  int64
-	CanceledAt, LeaseUntil time.Time
-	Waits                  bool
-	Entry                  placedEntry
-}
-
-func (v *View) cancel(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
-	args := cancelArgs{
-		keyArgs: keyIn(next.Home, next.Key), OldStep: row.step, Step: step, Fence: int64(next.Fence),
-		CanceledAt: next.CanceledAt, LeaseUntil: next.LeaseUntil, Waits: !fx.Reschedule.IsZero(),
-		Entry: placedEntryOf(newEntry(), &fx.Audit[0]),
-	}
-	_, found, _, err := one(ctx, v.db, claimCancel, repeatable, args, pgx.RowTo[int64])
-	return found, claimError(claimCancel.name, err)
 }
 
 // valueOf is the record that r points to, the zero one for nil.
@@ -401,10 +389,10 @@ func valueOf(r *claim.Record) (rec claim.Record) {
 	return rec
 }
 
-// heldArgs assign a row that was read to a holder.
+// heldArgs assign a row to a holder, or leave it to the one that it has.
 type heldArgs struct {
 	keyArgs
-	OldStep, Step         uuid.UUID
+	Step                  uuid.UUID
 	Fence                 int64
 	Holder                string
 	LeaseUntil, HeldSince time.Time
@@ -412,10 +400,9 @@ type heldArgs struct {
 	Entry                 placedEntry
 }
 
-func heldBy(row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) heldArgs {
+func heldBy(step uuid.UUID, next *claim.Record, fx *claim.Effects) heldArgs {
 	return heldArgs{
-		keyArgs: keyIn(next.Home, next.Key), OldStep: row.step, Step: step,
-		Fence: int64(next.Fence), Holder: next.Holder, LeaseUntil: next.LeaseUntil, HeldSince: next.HeldSince,
+		keyArgs: keyIn(next.Home, next.Key), Step: step, Fence: int64(next.Fence), Holder: next.Holder, LeaseUntil: next.LeaseUntil, HeldSince: next.HeldSince,
 		Attempts: int32(next.Attempts), Entry: placedEntryOf(newEntry(), &fx.Audit[0]),
 	}
 }

@@ -82,7 +82,7 @@ func claimWrites() []operation {
 			c.arrives("b", claim.Won)
 		},
 	}, {
-		name: "begin takes a lapsed claim over", statements: []string{"take_over"},
+		name: "begin takes a lapsed claim over", statements: []string{"change"},
 		before: lapsed,
 		call:   beginAt,
 		right:  won(claim.WonUnknown, 2, 1),
@@ -95,7 +95,7 @@ func claimWrites() []operation {
 			c.arrives("b", claim.WonUnknown)
 		},
 	}, {
-		name: "take over", statements: []string{"take_over"},
+		name: "take over", statements: []string{"change"},
 		before: lapsed,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return c.ours.TakeOver(ctx, c.key, here, c.held.Minted.ID, "a", here)
@@ -112,7 +112,7 @@ func claimWrites() []operation {
 			require.EqualValues(c, 2, rec.Fence)
 		},
 	}, {
-		name: "cancel", statements: []string{"cancel"},
+		name: "cancel", statements: []string{"change"},
 		before: heldByUs,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return c.ours.Cancel(ctx, c.key, here, c.held.Minted.ID, uuid.New(), "clerk", here)

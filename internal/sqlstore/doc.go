@@ -41,8 +41,7 @@
 //	begin               there is no row                run again: our step in the row that find then reads is our own win
 //	begin_here          there is no pin, no row        as begin: the pin is in the same statement
 //	begin_again         the step that was read         read, and compare the step
-//	take_over           the step that was read         read, and compare the step
-//	cancel              the step that was read         read again: the mark that is there is the answer
+//	change              the step that was read         read, and compare the step; a mark that is there is the answer
 //	reattach            there is no row                read, and compare the step
 //	settle, defer       object, fence, unknowns, state run again; on "no row" read, and compare the step,
 //	                                                   which is the verdict's id: also in a later call
@@ -136,7 +135,7 @@
 //	pin | begin              a pin without a claim; its home makes the claim
 //	begin (none made) | find nothing has changed; nor between find and begin, of a key that
 //	                         was thought to be known
-//	find | begin_again or take_over
+//	find | begin_again or change
 //	                         nothing has changed
 //	pin_read | pin_write     nothing has changed
 //	endpoint | endpoint_note nothing has changed: the next delivery finds the same

@@ -25,7 +25,7 @@ import (
 // homePath is every statement that a request or its recovery waits for where
 // gateway and home share a region.
 var homePath = []string{
-	"begin", "begin_here", "find", "begin_again", "take_over", "renew", "settle", "defer", "object", "timeline",
+	"begin", "begin_here", "find", "begin_again", "change", "renew", "settle", "defer", "object", "timeline",
 	"tenant", "tenant_by_api_key",
 	"calls_take", "calls_message", "calls_finish", "calls_retry", "look", "calls_park", "calls_unpark", "calls_parked", "calls_waiting", "calls_depth", "claims_unknown",
 	"events_take", "events_message", "events_finish", "events_retry", "events_park", "events_unpark", "events_parked", "events_waiting", "events_depth",

@@ -33,23 +33,13 @@ type (
 	}
 	witnessesArgs struct{ Rows []witnessRow }
 	reattachArgs  struct {
-		heldWithout
+		heldArgs
 		mintedRow
 		FirstUse, Created time.Time
 		Generation        int32
 		CanceledAt        zeronull.Timestamptz
 		GoodUntil         time.Time
 		Message           callRow
-	}
-	// heldWithout is heldArgs for a new row.
-	heldWithout struct {
-		keyArgs
-		Step                  uuid.UUID
-		Fence                 int64
-		Holder                string
-		LeaseUntil, HeldSince time.Time
-		Attempts              int32
-		Entry                 placedEntry
 	}
 )
 
@@ -180,16 +170,13 @@ func (v *View) put(ctx context.Context, row *claimRow, now time.Time, step uuid.
 	case row != nil && fx.Enqueue != nil:
 		return v.beginAgain(ctx, present{now: now, row: row}, step, next, fx)
 	case row != nil:
-		return v.takeOver(ctx, row, step, next, fx)
+		return v.change(ctx, row, step, next, fx)
 	case fx.Enqueue == nil:
 		return false, errors.New("database: a missing claim was taken over")
 	}
 	_, found, _, err := one(ends(ctx), v.db, claimReattach, repeatable, reattachArgs{
-		heldWithout: heldWithout{
-			keyArgs: keyIn(next.Home, next.Key), Step: step, Fence: int64(next.Fence), Holder: next.Holder,
-			LeaseUntil: next.LeaseUntil, HeldSince: next.HeldSince, Attempts: int32(next.Attempts), Entry: placedEntryOf(newEntry(), &fx.Audit[0]),
-		},
-		mintedRow: mintedOf(next), FirstUse: next.FirstUse, Created: next.Minted.Created, Generation: int32(next.Generation),
+		heldArgs: heldBy(step, next, fx), mintedRow: mintedOf(next),
+		FirstUse: next.FirstUse, Created: next.Minted.Created, Generation: int32(next.Generation),
 		CanceledAt: zeronull.Timestamptz(next.CanceledAt), GoodUntil: now.Add(decisionLife), Message: callOf(fx.Enqueue),
 	}, pgx.RowTo[int64])
 	return found, claimError(claimReattach.name, err)

@@ -35,7 +35,7 @@ var promises = []promise{
 		drills:   []string{"TestDrill", "TestDrillsThroughAGateway"},
 		nemesis:  "movements of money, keys, references; what the API behind gateways did",
 		simulate: "movements of money, keys, references; replays past the windows; what the API behind gateways did",
-		mutants:  `^(claim/(reclaim|take-over|renew|lease|trust|recover|settle|moved|unsent|fault-fence|pending|learn|follow|provider|restore|last|waits|shared|release-)|batch/|sql/(row|begin|find|take|settle|renew|defer|reattach|calls|windows)|embedded/(renew|clock|queue|take|remembered|read-before)|router/(way|forwards)|outbox/|payment/|gateway/|program/|restore/|audit/(follow|witness|ahead|continue))`,
+		mutants:  `^(claim/(reclaim|take-over|renew|lease|trust|recover|settle|moved|unsent|fault-fence|pending|learn|follow|provider|restore|last|waits|shared|release-)|batch/|sql/(row|begin|find|take|change|settle|renew|defer|reattach|calls|windows)|embedded/(renew|clock|queue|take|remembered|read-before)|router/(way|forwards)|outbox/|payment/|gateway/|program/|restore/|audit/(follow|witness|ahead|continue))`,
 	},
 	{ // the same bytes
 		explorer: []string{"every reader of a final answer reads the same bytes", "a final claim never changes", "a recorded verdict answers its caller", "a request that waited for a refusal gets it"},
@@ -78,7 +78,7 @@ var promises = []promise{
 		drills:   []string{"TestDrill", "TestDrillsThroughAGateway"},
 		nemesis:  "no request without a final answer, also to cancellations",
 		simulate: "no request without a final answer, also to cancellations",
-		mutants:  `^(claim/(unknowns|not-founds|fault|settle-unknowns|take-over-look|close|give-up|moved-counts)|sql/(calls|defer|settle.*unknowns|take_over.sql-look)|outbox/|payment/|recon/undecided|notice/learn)`,
+		mutants:  `^(claim/(unknowns|not-founds|fault|settle-unknowns|take-over-look|close|give-up|moved-counts)|sql/(calls|defer|settle.*unknowns|change.sql-look)|outbox/|payment/|recon/undecided|notice/learn)`,
 	},
 	{ // the books follow the money
 		explorer: []string{"money that moved is booked, asked about, or refunded", "an answer says what the provider did"},
@@ -95,7 +95,7 @@ var promises = []promise{
 		storms:   []string{"TestStorm"},
 		nemesis:  "keys given up: what moved, refunds",
 		simulate: "keys given up: what moved, refunds; holds",
-		mutants:  `^(notice/|claim/(cancel|replica-to|unpaid)|sql/(cancel|reversing)|embedded/reversing|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
+		mutants:  `^(notice/|claim/(cancel|replica-to|unpaid)|sql/(change|reversing)|embedded/reversing|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
 	},
 }
 
