@@ -243,6 +243,7 @@ var beginTests = []test{
 		v := declinedSoft("no funds")
 		v.Outcome.(*claim.Released).Response.ReplayFor = w.Policy.ReplayFor / 4
 		rec := w.settle(w.begin(w.arrival("released", "100"), claim.Won), v)
+		require.Zero(w, rec.Refusal.Response.ReplayFor)
 		w.same(rec, w.get(rec))
 		require.True(w, rec.ExpiresAt(&w.Policy, w.now()).Equal(later(rec.FirstUse, rec.Refusal.At).Add(w.Policy.ReplayFor)))
 	}},

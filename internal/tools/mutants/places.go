@@ -352,7 +352,7 @@ var rooms = []room{
 		{"gateway/reply-without-its-window", "try.response", "c.with.ReplayFor", "0"},
 		{"gateway/never-sent-is-unknown", "Gateway.Attempt", "!a.Record.NeverBegun()", "true"},
 		{"gateway/sent-without-an-upstream", "Gateway.Attempt", "g.upstreamOf(a.Record.Home) == nil", "false"},
-		{"gateway/asked-about-another-request", "newTemplate", "method != http.MethodPut && method != http.MethodDelete", "false"},
+		{"gateway/asked-about-another-request", "newTemplate", "method != http.MethodPut && method != http.MethodDelete", "method == \"\""},
 		{"gateway/repeat-of-what-is-not-stored", "try.repeats", "!c.with.Partial", "true"},
 		{"gateway/repeat-at-another-upstream", "Gateway.upstreamOf", "g.c.Settings.ShareKeys", "true"},
 		{"gateway/repeat-refused", "try.read", "c.Recovery && !repeat && outcome != unclear", "c.Recovery && repeat && outcome != unclear && false"},
