@@ -266,7 +266,7 @@ func whole(r *http.Request, body string) string {
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request, b *book, body string) {
 	f, after := a.arrives(r, body)
-	time.Sleep(after) // whether or not somebody waits for the answer
+	<-time.After(after) // whether or not somebody waits for the answer
 	var got answer
 	switch f {
 	case failsBefore:
@@ -281,18 +281,18 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, b *book, body string
 	default:
 		got = a.do(r, b, body)
 	}
-	switch f {
-	case failsAfter:
+	if f == failsAfter {
 		got = answer{http.StatusInternalServerError, `{"error":"after"}`}
-	case closes, halfHead, halfBody:
+	}
+	if f == closes || f == halfHead || f == halfBody {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
-		switch f {
-		case halfHead:
+		if f == halfHead {
 			_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d OK\r\nContent-Le", got.status)
-		case halfBody:
+		}
+		if f == halfBody {
 			_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d OK\r\nContent-Length: %d\r\n\r\n%s", got.status, len(got.text)+1, got.text)
 		}
 		_ = conn.Close()
@@ -363,7 +363,7 @@ func (a *API) look(w http.ResponseWriter, r *http.Request, b *book) {
 	a.mu.Lock()
 	after, fails := a.faults.Latency, a.rng.Float64() < a.faults.ErrorBefore
 	a.mu.Unlock()
-	time.Sleep(after)
+	<-time.After(after)
 	if fails {
 		answer{http.StatusServiceUnavailable, `{"error":"not now"}`}.write(w)
 		return
