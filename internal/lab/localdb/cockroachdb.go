@@ -102,10 +102,12 @@ func (s *Server) launchCockroach(n *node) (process, error) {
 	return startProcess(cmd, filepath.Join(n.dir, "log"), nil, syscall.SIGKILL)
 }
 
-// cockroachEnv: what is set for another cluster must not reach this one, and
-// nothing that happens here is reported to anybody.
+// cockroachEnv: what is set for another cluster, and this process's own limit of memory, of which
+// CockroachDB knows no "off", must not reach this one, and nothing that happens here is reported to
+// anybody.
 func cockroachEnv() []string {
-	return environment("COCKROACH_", "COCKROACH_SKIP_ENABLING_DIAGNOSTIC_REPORTING=true")
+	env := environment("COCKROACH_", "COCKROACH_SKIP_ENABLING_DIAGNOSTIC_REPORTING=true")
+	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") })
 }
 
 // listening is nil once the node itself reports that it serves. A connection alone does not prove
