@@ -141,6 +141,22 @@ func (d database) count(t testing.TB, sql string, args ...any) (n int) {
 	return n
 }
 
+// withDefaults is the database as a user has it who gets what ALTER DATABASE … SET says:
+// CockroachDB's root does not.
+func (d database) withDefaults(t testing.TB) database {
+	t.Helper()
+	if d.server.Kind() != localdb.CockroachDB {
+		return d
+	}
+	d.exec(t, "CREATE USER IF NOT EXISTS tester")
+	d.exec(t, "GRANT admin TO tester")
+	u, err := url.Parse(d.admin)
+	require.NoError(t, err)
+	u.User = url.User("tester")
+	d.url, d.admin = u.String(), u.String()
+	return d
+}
+
 // clock is the test's clock in the database.
 type clock struct{ d database }
 

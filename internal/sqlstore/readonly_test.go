@@ -39,6 +39,7 @@ func (d database) refuseWrites(t *testing.T) (restore func()) {
 func TestOpenRefusesADatabaseThatTakesNoWrites(t *testing.T) {
 	d := newDatabase(t)
 	restore := d.refuseWrites(t)
+	d = d.withDefaults(t)
 	_, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: d.url, Policy: testPolicy(), Pool: testPool()})
 	require.ErrorContains(t, err, "takes no writes: default_transaction_read_only is on")
 	require.ErrorContains(t, err, "target_session_attrs=read-write")

@@ -37,6 +37,7 @@ func TestASessionIsSetUpAtOnce(t *testing.T) {
 // has as its default, sessions have what the statements are written for.
 func TestSessionsHaveTheirOwnIsolation(t *testing.T) {
 	d := newDatabase(t)
+	user := d.withDefaults(t)
 	want, others := "read committed", []string{"repeatable read", "serializable"}
 	if d.server.Kind() == localdb.CockroachDB {
 		want, others = "serializable", []string{"read committed"}
@@ -47,8 +48,12 @@ func TestSessionsHaveTheirOwnIsolation(t *testing.T) {
 	t.Cleanup(func() { d.exec(t, "ALTER DATABASE "+name+" RESET default_transaction_isolation") })
 	for _, other := range others {
 		d.exec(t, "ALTER DATABASE "+name+" SET default_transaction_isolation = '"+other+"'")
-		require.Equal(t, 1, d.count(t, "SELECT (current_setting('transaction_isolation') = '"+other+"')::int"))
-		db := open(t, sqlstore.Config{URL: d.url})
+		if has := user.count(t, "SELECT (current_setting('transaction_isolation') = '"+other+"')::int"); has == 0 && d.server.Kind() == localdb.CockroachDB {
+			t.Skip("CockroachDB has another level only with a licence")
+		} else {
+			require.Equal(t, 1, has)
+		}
+		db := open(t, sqlstore.Config{URL: user.url})
 		require.NoError(t, db.Exec(t.Context(), "SELECT 1 / (current_setting('transaction_isolation') = '"+want+"')::int"))
 	}
 }
