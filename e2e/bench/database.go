@@ -117,8 +117,8 @@ func (db *database) migrate(ctx context.Context) error {
 }
 
 // connected lends out a connection of its own.
-func (db *database) connected(ctx context.Context, region, name string, do func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, db.URL(region, name))
+func (db *database) connected(ctx context.Context, name string, do func(*pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, db.URL("", name))
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (db *database) connected(ctx context.Context, region, name string, do func(
 }
 
 func (db *database) exec(ctx context.Context, name string, statements ...string) error {
-	return db.connected(ctx, "", name, func(conn *pgx.Conn) error {
+	return db.connected(ctx, name, func(conn *pgx.Conn) error {
 		for _, sql := range statements {
 			if _, err := conn.Exec(ctx, sql); err != nil {
 				return fmt.Errorf("%s: %w", sql, err)
@@ -151,7 +151,7 @@ func (db *database) stored(ctx context.Context, role string) (done int, err erro
 	if role == "floor" {
 		name, sql = bareDatabase, "SELECT count(*) FILTER (WHERE state = 2 AND body IS NOT NULL), count(*) FILTER (WHERE state <> 2) + (SELECT count(*) FROM bare_outbox) FROM bare_claims"
 	}
-	err = db.connected(ctx, "", name, func(conn *pgx.Conn) error {
+	err = db.connected(ctx, name, func(conn *pgx.Conn) error {
 		var others int
 		err := conn.QueryRow(ctx, sql).Scan(&done, &others)
 		if err == nil && others > 0 {
@@ -164,7 +164,7 @@ func (db *database) stored(ctx context.Context, role string) (done int, err erro
 
 // storage asks PostgreSQL what charges leave on disk, indexes included.
 func (db *database) storage(ctx context.Context, c *model.Costs) error {
-	return db.connected(ctx, "", nodesDatabase, func(conn *pgx.Conn) error {
+	return db.connected(ctx, nodesDatabase, func(conn *pgx.Conn) error {
 		// What housekeeping would take away is no part of a charge.
 		if _, err := conn.Exec(ctx, "VACUUM"); err != nil {
 			return err
@@ -216,7 +216,7 @@ func between(ctx context.Context, watch func(context.Context) (reading, error), 
 func watch(db *database, sides ...int) func(context.Context) (reading, error) {
 	return func(ctx context.Context) (r reading, err error) {
 		if db != nil && db.Kind() == localdb.PostgreSQL {
-			err = db.connected(ctx, "", "", func(conn *pgx.Conn) error {
+			err = db.connected(ctx, "", func(conn *pgx.Conn) error {
 				return conn.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8,
 					(SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1)::float8`, nodesDatabase).Scan(&r.wal, &r.commits)
 			})
