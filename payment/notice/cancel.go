@@ -289,7 +289,7 @@ func nothingLeft(refund, open string) (outcome, id string) {
 }
 
 // rest is what a charge's payer has not got back, by its refunds or by its failure, and does not get by a
-// refund in flight, one of which open names. What is in flight is read before the books: what ends
+// refund in flight, one of which open names if something is left for it. What is in flight is read before the books: what ends
 // meanwhile is in both, and not in neither.
 func (c *Canceler) rest(ctx context.Context, rec *claim.Record) (rest int64, open string, err error) {
 	failed := func(err error) error {
@@ -323,6 +323,9 @@ func (c *Canceler) rest(ctx context.Context, rec *claim.Record) (rest int64, ope
 	sum, err := ledger.Returned(ctx, books, refunds)
 	if err != nil {
 		return 0, "", failed(err)
+	}
+	if sum >= charge.Amount {
+		return 0, "", nil // what is in flight will be refused, and changes nothing
 	}
 	for _, f := range flying {
 		if slices.ContainsFunc(refunds, func(t ledger.Transaction) bool { return t.ID == f.ID }) {

@@ -314,6 +314,15 @@ func TestACancellationCountsTheMerchantsRefundsInFlight(t *testing.T) {
 	require.Equal(t, []any{200, CancelRefunded, "re_1"}, []any{status, is.Outcome, is.Refund})
 	require.EqualValues(t, 700, d.sum())
 
+	// One that begins when all has gone back will be refused: "refunded" stays.
+	d = newDesk(t, payment.Charge, claim.Completed, "")
+	d.charged(1000)
+	for range 2 {
+		status, is, _ = d.cancel()
+		require.Equal(t, []any{200, CancelRefunded, "re_1"}, []any{status, is.Outcome, is.Refund})
+		d.open = []claim.Reversing{begun(d, "re_late", `"amount":300,`)}
+	}
+
 	// While one is in flight, no refusal of the cancellation's is for good.
 	d = newDesk(t, payment.Charge, claim.Completed, "")
 	d.charged(1000)

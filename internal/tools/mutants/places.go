@@ -426,6 +426,7 @@ var rooms = []room{
 		{"notice/cancel-refunded-before", "Canceler.rest", "charge.Amount - sum", "charge.Amount - 0*sum"},
 		{"notice/cancel-failed-before", "Canceler.rest", "t.ID == ledger.FailureID(charge.ID)", "false"},
 		{"notice/cancel-under-way", "Canceler.refund", "begun && status.Record.State == claim.InFlight", "false"},
+		{"notice/cancel-refunded-stays", "Canceler.rest", "sum >= charge.Amount", "false"},
 		{"notice/cancel-in-flight", "Canceler.rest", "sum+cmp.Or(in.Amount, charge.Amount)", "sum+0*cmp.Or(in.Amount, charge.Amount)"},
 		{"notice/cancel-all-in-flight", "Canceler.rest", "cmp.Or(in.Amount, charge.Amount)", "cmp.Or(in.Amount, 0)"},
 		{"notice/cancel-in-flight-and-booked", "Canceler.rest", "slices.ContainsFunc(refunds, func(t ledger.Transaction) bool { return t.ID == f.ID })", "slices.ContainsFunc(refunds, func(t ledger.Transaction) bool { return t.ID == f.ID }) && false"},
