@@ -192,7 +192,7 @@ func fromTenant(m *peerv1.TenantResponse) (claim.Tenant, error) {
 }
 
 func toResponse(r *claim.Response) *peerv1.Response {
-	out := &peerv1.Response{Status: int32(r.Status), Body: r.Body, Blob: r.Blob}
+	out := &peerv1.Response{Status: int32(r.Status), Body: r.Body, Blob: r.Blob, ReplayFor: r.ReplayFor.Microseconds()}
 	if len(r.Header) > 0 {
 		out.Headers = make([]*peerv1.Header, len(r.Header))
 		for i, h := range r.Header {
@@ -207,7 +207,7 @@ func fromResponse(m *peerv1.Response) (claim.Response, error) {
 	if s := m.GetStatus(); s < 200 || s > 599 {
 		return claim.Response{}, fmt.Errorf("%w: its response has status %d", ErrPeerFailed, s)
 	}
-	out := claim.Response{Status: int(m.GetStatus()), Body: m.GetBody(), Blob: m.GetBlob()}
+	out := claim.Response{Status: int(m.GetStatus()), Body: m.GetBody(), Blob: m.GetBlob(), ReplayFor: time.Duration(m.GetReplayFor()) * time.Microsecond}
 	if len(m.GetHeaders()) > 0 {
 		out.Header = make([]claim.HeaderField, len(m.GetHeaders()))
 		for i, h := range m.GetHeaders() {

@@ -382,7 +382,9 @@ type Response struct {
 	Headers []*Header              `protobuf:"bytes,2,rep,name=headers" json:"headers,omitempty"`
 	Body    []byte                 `protobuf:"bytes,3,opt,name=body" json:"body,omitempty"`
 	// The object store's name of the body, where the body is not here.
-	Blob          string `protobuf:"bytes,4,opt,name=blob" json:"blob,omitempty"`
+	Blob string `protobuf:"bytes,4,opt,name=blob" json:"blob,omitempty"`
+	// For how long it is replayed, in microseconds; 0: as long as the policy says.
+	ReplayFor     int64 `protobuf:"varint,5,opt,name=replay_for,json=replayFor" json:"replay_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,6 +445,13 @@ func (x *Response) GetBlob() string {
 		return x.Blob
 	}
 	return ""
+}
+
+func (x *Response) GetReplayFor() int64 {
+	if x != nil {
+		return x.ReplayFor
+	}
+	return 0
 }
 
 type ExecuteResponse struct {
@@ -1318,12 +1327,14 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\bunstored\x18\x15 \x01(\fR\bunstored\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"~\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x9d\x01\n" +
 	"\bResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\x05R\x06status\x122\n" +
 	"\aheaders\x18\x02 \x03(\v2\x18.homeward.peer.v1.HeaderR\aheaders\x12\x12\n" +
 	"\x04body\x18\x03 \x01(\fR\x04body\x12\x12\n" +
-	"\x04blob\x18\x04 \x01(\tR\x04blob\"\xa0\x02\n" +
+	"\x04blob\x18\x04 \x01(\tR\x04blob\x12\x1d\n" +
+	"\n" +
+	"replay_for\x18\x05 \x01(\x03R\treplayFor\"\xa0\x02\n" +
 	"\x0fExecuteResponse\x126\n" +
 	"\bresponse\x18\x01 \x01(\v2\x1a.homeward.peer.v1.ResponseR\bresponse\x12\x12\n" +
 	"\x04home\x18\x02 \x01(\tR\x04home\x12\x14\n" +
