@@ -159,10 +159,12 @@ func (a *Arrival) goOn(rec *Record, respelled bool, p *Policy, now time.Time) (*
 		// must not receive this one. The outbox row has the first spelling and
 		// recovers the claim.
 		return nil, Effects{}, Busy
+	case !rec.LeaseLapsed(p, now):
+		return nil, Effects{}, Busy // another request holds it, or the next attempt is not due
 	}
 	next, fx, err := TakeOver(rec, rec.Minted.ID, a.Node, a.Region, p, now)
 	if err != nil {
-		return nil, Effects{}, Busy // another request holds it
+		return nil, Effects{}, Busy
 	}
 	if _, ok := rec.With(a.Providers); !ok {
 		return nil, Effects{}, Busy // only a node with its provider can ask it
@@ -208,14 +210,16 @@ func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effect
 	}
 }
 
-// TakeOver transfers the lapsed or waiting claim of object to holder, which runs in
-// region. It returns ErrLeaseHeld while the lease runs, and ErrFenced if nothing is in
-// flight or the key has since been reused for another object.
+// TakeOver transfers the claim of object to holder, which runs in region, if nobody holds it
+// or its lease has lapsed. A pause between attempts holds nobody up who has learned something:
+// a worker takes over when the call is due, a notice at once. It returns ErrLeaseHeld while the
+// lease runs, and ErrFenced if nothing is in flight or the key has since been reused for
+// another object.
 func TakeOver(rec *Record, object, holder, region string, p *Policy, now time.Time) (*Record, Effects, error) {
 	if rec == nil || rec.State != InFlight || rec.Minted.ID != object {
 		return nil, Effects{}, ErrFenced
 	}
-	if !rec.Waits() && !rec.LeaseLapsed(p, now) {
+	if rec.Holder != "" && !rec.LeaseLapsed(p, now) {
 		return nil, Effects{}, &LeaseHeldError{For: rec.LeaseUntil.Add(p.ClockOffset).Sub(now)}
 	}
 	next := *rec

@@ -214,7 +214,7 @@ func (m *Model) Inherit(at Place, id, holder string, now time.Time) error {
 	if c == nil || c.Status != Working || c.ID != id {
 		return claim.ErrFenced
 	}
-	if !m.idle(c, now) && (c.Waits == "" || c.Holder != "") {
+	if !m.idle(c, now) && c.Holder != "" {
 		return claim.ErrLeaseHeld
 	}
 	c.hold(holder, now, m.Policy.Lease)

@@ -131,6 +131,22 @@ var settleTests = []test{
 			claim.EventTakenOver, claim.EventAttempt, claim.EventSettled,
 		}, w.events(rec))
 	}},
+	{"settle: who learns the outcome does not wait for the next attempt", func(w *world) {
+		first := w.begin(w.arrival("k", "100"), claim.Won)
+		v := unknown(false)
+		v.Outcome.(*claim.Unknown).RetryIn = time.Hour
+		rec := w.settle(first, v)
+		w.begin(w.arrival("k", "100"), claim.Busy)
+		heard, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "receiver", w.home)
+		require.NoError(w, err, "nobody holds it")
+		require.Equal(w, rec.Fence+1, heard.Fence)
+		require.True(w, heard.LeaseUntil.Before(rec.LeaseUntil))
+		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		require.ErrorIs(w, err, claim.ErrLeaseHeld)
+		w.settle(heard, approved("paid"))
+		w.begin(w.arrival("k", "100"), claim.Replay)
+		require.Zero(w, w.pending(w.home))
+	}},
 	{"settle: consecutive look-ups that find nothing are counted", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		for i, step := range []struct {

@@ -384,7 +384,7 @@ func (p *Processor) stranger(ctx context.Context, m outbox.Message, n *psp.Notic
 	return outbox.Parked(detail)
 }
 
-// learn settles the claim by the notice, if its lease allows. pause is when to retry if not: as
+// learn settles the claim by the notice, unless somebody holds it. pause is when to retry then: as
 // soon as the lease lapses, as the recovery of a claim whose provider has no look-ups takes the
 // lease again and again, without a result.
 func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Record, n *psp.Notice) (_ claim.Record, _ bool, pause time.Duration, err error) {
