@@ -994,6 +994,20 @@ func TestNoRequestIsStored(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A refusal leaves no row but its claim's: nobody reports later that it was a success after all.
+func TestARefusalIsForgottenWithItsClaim(t *testing.T) {
+	onEach(t, func(t *testing.T, h *Homeward) {
+		_, err := h.Do(t.Context(), Op{Tenant: "acme", Key: "k"}, always(Refused{}))
+		require.NoError(t, err)
+		rec, _, found, err := h.rows.store.Get(t.Context(), claim.Key{Tenant: "acme", Value: "k"}, h.rows.region)
+		require.NoError(t, err)
+		require.True(t, found)
+		_, found, err = h.rows.store.Unpaid(t.Context(), h.rows.region, rec.Minted.ID)
+		require.NoError(t, err)
+		require.False(t, found)
+	})
+}
+
 // A key that another deployment has stamped is refused for good. One of a region that was added since
 // is at home there.
 func TestAKeyOfAnotherDeployment(t *testing.T) {

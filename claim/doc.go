@@ -158,8 +158,8 @@
 // A final state always has a response to replay: [Settle] makes none without one,
 // and the stores refuse to keep one.
 //
-// Every refusal, final or not, writes an [Unpaid] row, which names the tenant of the
-// object for as long as a provider may still report a success. That is far longer than
+// Every refusal of a payment, final or not, writes an [Unpaid] row, which names the tenant of
+// the object for as long as a provider may still report a success. That is far longer than
 // the claim is kept. A payment needs no such row, as the books have it, and a claim in
 // flight is never deleted.
 //

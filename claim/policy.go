@@ -34,7 +34,8 @@ type Policy struct {
 	// request's deadline. Pins live ReplayFor+TombstoneFor+PinGrace = 49 h.
 	PinGrace time.Duration `koanf:"pin_grace"`
 	// RememberFor is how long an [Unpaid] row is kept after a refusal: as long as a
-	// provider may still report a success. 400 days, and never less.
+	// provider may still report a success. 400 days, and never less; 0 where nobody reports
+	// afterwards: none is written.
 	RememberFor time.Duration `koanf:"remember_for"`
 	// MaxGenerations bounds soft declines under one key. Default 20.
 	MaxGenerations uint32 `koanf:"max_generations"`
@@ -113,7 +114,7 @@ func (p Policy) Validate() error {
 	check(p.ReplayFor > 0, "replay_for must be above 0, is %v", p.ReplayFor)
 	check(p.TombstoneFor > 0, "tombstone_for must be above 0, is %v", p.TombstoneFor)
 	check(p.PinGrace > p.ClockOffset, "pin_grace must be above clock_offset %v, is %v", p.ClockOffset, p.PinGrace)
-	check(p.RememberFor >= MinRememberFor && p.RememberFor <= maxWindow, "remember_for must be at least %v and at most %v, is %v", MinRememberFor, maxWindow, p.RememberFor)
+	check(p.RememberFor == 0 || p.RememberFor >= MinRememberFor && p.RememberFor <= maxWindow, "remember_for must be at least %v and at most %v, is %v", MinRememberFor, maxWindow, p.RememberFor)
 	check(max(p.ReplayFor, p.TombstoneFor, p.PinGrace) <= maxWindow, "replay_for, tombstone_for and pin_grace must be at most %v", maxWindow)
 	check(p.MaxGenerations >= 1, "max_generations must be at least 1")
 	check(p.DeclinePause >= 0 && p.DeclinePause < p.ReplayFor, "decline_pause must not be negative and be below replay_for %v, is %v", p.ReplayFor, p.DeclinePause)

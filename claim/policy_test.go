@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,5 +35,19 @@ func TestPoliciesThatBreakAPromise(t *testing.T) {
 		p := DefaultPolicy()
 		change(&p)
 		require.ErrorContains(t, p.Validate(), want)
+	}
+}
+
+// Where nobody reports money afterwards, a refusal leaves no row for it.
+func TestNothingIsRememberedWhereNobodyReports(t *testing.T) {
+	for _, days := range []time.Duration{0, MinRememberFor} {
+		p := DefaultPolicy()
+		p.RememberFor = days
+		require.NoError(t, p.Validate())
+		held := Record{Key: Key{Tenant: "acme", Value: "k"}, Home: "us-east1", State: InFlight, Fence: 1, Minted: Minted{ID: "ch_1"}}
+		v := Verdict{Outcome: &Refused{Response: Response{Status: 402}, Reason: "stolen_card"}, ID: uuid.New()}
+		s, err := Settle(&held, &v, &p, 0)
+		require.NoError(t, err)
+		require.Equal(t, days == 0, s.Effects.Unpaid == nil)
 	}
 }

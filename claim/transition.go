@@ -394,7 +394,7 @@ func Settle(held *Record, v *Verdict, p *Policy, jitter float64) (*Settlement, e
 	if held.firstToEmit(fx.Events) {
 		s.EventsDue = p.EventsFor()
 	}
-	fx.Finish, fx.Unpaid = next.State != InFlight, next.unpaid()
+	fx.Finish, fx.Unpaid = next.State != InFlight, next.unpaid(p)
 	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, time.Time{}, next.Reason)}
 	return s, nil
 }

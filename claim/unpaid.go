@@ -23,13 +23,15 @@ type Unpaid struct {
 	At time.Time
 }
 
-// MinRememberFor is the least that [Policy.RememberFor] may be: a year and a month,
+// MinRememberFor is the least that [Policy.RememberFor] may be for payments: a year and a month,
 // as long as the audit is kept and longer than a card payment can be disputed.
 const MinRememberFor = 400 * 24 * time.Hour
 
-// unpaid returns the row for r, without its time; nil if money moved or still may.
-func (r *Record) unpaid() *Unpaid {
-	if r.State != FailedTerminal && r.State != FailedRetry || r.Operation == CancelKey { // of which no provider has heard
+// unpaid returns the row for r, without its time; nil if money moved or still may, or nothing is
+// remembered.
+func (r *Record) unpaid(p *Policy) *Unpaid {
+	if r.State != FailedTerminal && r.State != FailedRetry || p.RememberFor == 0 ||
+		r.Operation == CancelKey { // of which no provider has heard
 		return nil
 	}
 	return &Unpaid{

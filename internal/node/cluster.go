@@ -140,6 +140,9 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Payments.Gateway != nil {
+		c.Policy.RememberFor = 0 // an upstream reports nothing afterwards
+	}
 	k := &Cluster{c: c}
 	for _, r := range c.Regions {
 		k.regions = append(k.regions, r.Region)

@@ -65,6 +65,7 @@ func TestRulesOfRoutesInAFile(t *testing.T) {
 	require.Empty(t, serve.providers(), "a gateway calls no provider")
 	require.NotContains(t, Secrets{}.Missing(serve).Error(), "provider")
 	require.EqualValues(t, gatewayGenerations, serve.policy().MaxGenerations)
+	require.Zero(t, serve.policy().RememberFor)
 	text, err := serve.YAML()
 	require.NoError(t, err)
 	again, _, err := LoadServeSettings(write(t, string(text)), nil)

@@ -258,6 +258,7 @@ func (s ServeSettings) Validate() error {
 		s.Console.validate(s.TLS),
 		s.Database.Validate(),
 		s.Policy.Validate(),
+		mustPass("claim.remember_for", s.Policy.RememberFor),
 		s.Outbox.validate(),
 		s.validateProviders(),
 		s.gatewayMistakes(),
@@ -451,6 +452,7 @@ func (s ServeSettings) policy() claim.Policy {
 	p := s.Policy
 	if s.Gateway.On() {
 		p.MaxGenerations = max(p.MaxGenerations, gatewayGenerations)
+		p.RememberFor = 0 // an upstream reports nothing afterwards
 	}
 	if s.Objects == "" {
 		p.InlineBody = math.MaxInt // there is no other place for a body

@@ -345,7 +345,7 @@ func (s Settings) Validate() error {
 		regions = append(regions, region.Region{Name: r.Name, Code: r.Code})
 	}
 	_, err := region.NewTopology(regions)
-	return errors.Join(err, s.Policy.Validate(), rateMistake(s.Limits), pagesMistake(s.ErrorPages), mustPass("sweep_every", s.SweepEvery), s.Events.validate(s.Policy))
+	return errors.Join(err, s.Policy.Validate(), mustPass("claim.remember_for", s.Policy.RememberFor), rateMistake(s.Limits), pagesMistake(s.ErrorPages), mustPass("sweep_every", s.SweepEvery), s.Events.validate(s.Policy))
 }
 
 func rateMistake(l httpapi.Limits) error {

@@ -64,6 +64,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"a name in a list":             {text: "regions: [{name: a, cod: 1}]", say: []string{"regions[0] has no setting named cod; did you mean code?"}},
 		"no YAML":                      {text: "claim: [", say: []string{"homeward.yaml"}},
 		"every mistake at once":        {text: "{sweep_every: 0s, claim: {lease: 1s, wait_poll: 0s}, regions: [{name: A, code: 1}]}", say: []string{"renew_every", "lease_margin", "wait_poll", `"A" is not a region name`, "sweep_every"}},
+		"payments are remembered":      {text: "claim: {remember_for: 0s}", say: []string{"claim.remember_for must be above 0"}},
 		"a code twice":                 {text: "regions: [{name: a, code: 1}, {name: b, code: 1}]", say: []string{"code 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

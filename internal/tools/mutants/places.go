@@ -48,6 +48,7 @@ var rooms = []room{
 		{"claim/answer-to-who-gives-up", "Arrival.answer", "rec.Operation != CancelKey", "false"},
 		{"claim/answer-of-a-key-given-up", "Arrival.answer", "fingerprint = rec.Fingerprint", ""},
 		{"claim/replica-to-who-gives-up", "Service.Replica", "req.Operation == CancelKey", "false"},
+		{"claim/unpaid-where-nobody-reports", "Record.unpaid", "p.RememberFor == 0", "false"},
 		{"claim/unpaid-of-a-key-given-up", "Record.unpaid", "r.Operation == CancelKey", "false"},
 		{"claim/answer-without-status", "Settle", "!response.Sendable()", "false"},
 		{"claim/give-up-without-status", "Settle case *Unknown", "o.GiveUp.Response.Sendable()", "true"},
