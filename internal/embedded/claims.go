@@ -136,7 +136,7 @@ func (v *View) change(ctx context.Context, home string, key claim.Key, apply tra
 func (t *tx) step(key claim.Key, apply transition) *claim.Record {
 	t.lock(t.rows, t.rows.index(t.code, key))
 	t.share()
-	old := t.claim(key)
+	old, call := t.claimed(key)
 	if t.err != nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (t *tx) step(key claim.Key, apply transition) *claim.Record {
 	if next.State.Final() && (next.Response == nil || !next.Response.Sendable()) {
 		t.fail(fmt.Errorf("%w: %s would be %v", claim.ErrNoResponse, next.Minted.ID, next.State))
 	}
-	t.put(t.scoped(tableClaim, key), toClaim(next))
+	t.put(t.scoped(tableClaim, key), toClaim(next, t.called(call, &fx)))
 	if old == nil || old.Minted.ID != next.Minted.ID {
 		t.set(t.key(tableObject, next.Minted.ID), pair(key))
 		if old != nil {
@@ -170,7 +170,6 @@ func (t *tx) step(key claim.Key, apply transition) *claim.Record {
 	for i := range fx.Audit {
 		t.putAudit(key, &fx.Audit[i])
 	}
-	t.putCall(old, next, &fx)
 	t.putEffects(&fx)
 	return next
 }
@@ -196,24 +195,20 @@ func (t *tx) remember(key claim.Key, rec *claim.Record) {
 	}
 }
 
-// putCall writes a transition's changes to the claim's own outbox row, which it has while it
-// is in flight.
-func (t *tx) putCall(old, next *claim.Record, fx *claim.Effects) {
-	var row *outbox.Message
-	if old != nil && old.State == claim.InFlight && (fx.Enqueue != nil || fx.Finish || !fx.Reschedule.IsZero()) {
-		row = t.message(providerCalls, next.Minted.ID)
-	}
-	switch {
+// called is a claim's provider call, nil for none, as a transition leaves it. It moves its due row.
+func (t *tx) called(was *outbox.Message, fx *claim.Effects) (is *outbox.Message) {
+	switch is = was; {
 	case fx.Enqueue != nil:
-		t.putMessage(providerCalls, row, fx.Enqueue)
-	case row == nil:
+		is = fx.Enqueue
 	case fx.Finish:
-		t.putMessage(providerCalls, row, nil)
-	default:
-		moved := *row
+		is = nil
+	case was != nil && !fx.Reschedule.IsZero():
+		moved := *was
 		moved.Due = fx.Reschedule
-		t.putMessage(providerCalls, row, &moved)
+		is = &moved
 	}
+	t.index(providerCalls, was, is)
+	return is
 }
 
 // putEffects writes the other effects of a settlement.
@@ -259,11 +254,12 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 		now := t.clock.now()
 		for i, l := range leases {
 			t := t.of(l.Home)
-			next, err := claim.Renew(t.claim(l.Key), holder, l.Fence, &t.policy, now)
+			rec, call := t.claimed(l.Key)
+			next, err := claim.Renew(rec, holder, l.Fence, &t.policy, now)
 			if held[i] = err == nil; held[i] { // the only error is that the holder is fenced off
-				// The outbox row stays due as it was: a worker that takes it meets the
-				// lease and postpones it. Moving it would double the heartbeat's cost.
-				t.put(t.scoped(tableClaim, l.Key), toClaim(next))
+				// The call stays due as it was: a worker that takes it meets the lease and
+				// postpones it. Moving it would double the heartbeat's cost.
+				t.put(t.scoped(tableClaim, l.Key), toClaim(next, call))
 			}
 		}
 	})
@@ -275,11 +271,19 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 
 // claim reads one row, nil if there is none. The caller holds its lock.
 func (t *tx) claim(key claim.Key) *claim.Record {
-	return row(t, t.scoped(tableClaim, key), func(m *storev1.Claim) *claim.Record {
-		rec, err := fromClaim(t.region, key, m)
-		t.fail(err)
-		return rec
-	})
+	rec, _ := t.claimed(key)
+	return rec
+}
+
+// claimed is claim with the provider call, nil if there is none.
+func (t *tx) claimed(key claim.Key) (rec *claim.Record, call *outbox.Message) {
+	var m storev1.Claim
+	if !t.get(t.scoped(tableClaim, key), &m) {
+		return nil, nil
+	}
+	rec, call, err := fromClaim(t.region, key, &m)
+	t.fail(err)
+	return rec, call
 }
 
 // synced reads a row under its lock, for a reader that does not hold it until its end. Pebble
@@ -295,20 +299,21 @@ func (t *tx) syncedClaim(key claim.Key) *claim.Record {
 	return synced(t, t.rows.of(t.code, key), func() *claim.Record { return t.claim(key) })
 }
 
-// object finds a row by its minted id, nil if there is none.
-func (t *tx) object(id string) *claim.Record {
-	var key claim.Key
-	found := t.read(t.key(tableObject, id), func(value []byte) (err error) {
+// named is the key of the claim with a minted id, empty if there is none.
+func (t *tx) named(id string) (key claim.Key) {
+	t.read(t.key(tableObject, id), func(value []byte) (err error) {
 		key, err = readPair(value)
 		return err
 	})
-	if !found {
-		return nil
-	}
-	if rec := t.syncedClaim(key); rec != nil && rec.Minted.ID == id {
+	return key
+}
+
+// object finds a row by its minted id, nil if there is none.
+func (t *tx) object(id string) *claim.Record {
+	if rec := t.syncedClaim(t.named(id)); rec != nil && rec.Minted.ID == id {
 		return rec
 	}
-	return nil // replaced or swept between the two reads
+	return nil // or it was replaced or swept between the two reads
 }
 
 // reversingKey is the key of rec's row in the index of what is in flight and reverses an object, nil
@@ -325,16 +330,17 @@ func (v *View) Reversing(ctx context.Context, tenant, home, id string, limit int
 	all, err := page(ctx, v, home, math.MaxInt, func(t *tx, add func(*claim.Reversing) bool) {
 		prefix := t.key(tableReversing, id, "")
 		t.scan(prefix, prefixEnd(prefix), func(k, _ []byte) bool {
-			found := t.object(string(k[len(prefix):]))
-			if found == nil || found.Key.Tenant != tenant {
+			id := string(k[len(prefix):])
+			key := t.named(id)
+			if key.Tenant != tenant {
 				return true
 			}
-			return add(synced(t, t.rows.of(t.code, found.Key), func() *claim.Reversing {
-				rec, call := t.claim(found.Key), t.message(providerCalls, found.Minted.ID)
-				if rec == nil || call == nil || rec.Minted.ID != found.Minted.ID || rec.State != claim.InFlight {
+			return add(synced(t, t.rows.of(t.code, key), func() *claim.Reversing {
+				rec, call := t.claimed(key)
+				if call == nil || rec.Minted.ID != id {
 					return nil // it has ended meanwhile
 				}
-				return &claim.Reversing{ID: rec.Minted.ID, Created: rec.Minted.Created, Payload: call.Payload}
+				return &claim.Reversing{ID: id, Created: rec.Minted.Created, Payload: call.Payload}
 			}))
 		})
 	})
@@ -432,7 +438,7 @@ func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit 
 			key, err := readPair(k[keyHead:])
 			t.fail(err)
 			m.Response = nil
-			rec, err := fromClaim(home, key, m)
+			rec, _, err := fromClaim(home, key, m)
 			t.fail(err)
 			return add(rec)
 		})
@@ -459,7 +465,7 @@ func (v *View) Unknown(ctx context.Context, region string, limit int) (unknown [
 }
 
 // InFlight counts the claims of a region without an outcome, except parked ones: each
-// has its provider call's row from Begin to Settle. Beyond 100,000 it stops counting.
+// has its provider call from Begin to Settle. Beyond 100,000 it stops counting.
 func (v *View) InFlight(ctx context.Context, region string) (n int, err error) {
 	err = v.eachInFlight(ctx, region, depthLimit, func(*claim.Record) { n++ })
 	return n, err

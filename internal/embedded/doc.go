@@ -35,18 +35,17 @@
 // internal/proto/homeward/store/v1 unless said otherwise.
 //
 //	key                        value                 written by
-//	c r tenant · key           Claim                 Begin, Settle, Renew, TakeOver
+//	c r tenant · key           Claim, with its       Begin, Settle, Renew, TakeOver, worker
+//	                           provider call
 //	j r object id              tenant · key          Begin
 //	i r reversed id ·          nothing               with c, while in flight, if it reverses
 //	  object id                                      one
 //	a r tenant · key · seq(8)  Audit                 every step, Note, AppendAudit
-//	o, e, x, u r message id    Message               calls: Begin, Settle, TakeOver, worker;
-//	                                                 events: Settle, Book, worker; expiries:
+//	e, x, u r message id       Message               events: Settle, Book, worker; expiries:
 //	                                                 Settle, worker; notices, without the
 //	                                                 body: Keep, CloseAll, worker
-//	d, f, y, v r due(8)        its owner, or its     with o, e, x, u, while not parked
-//	  message id               line's row
-//	q, g, z, w r message id    likewise              with o, e, x, u, while parked
+//	d, f, y, v r due(8)        its owner, or its     with the call in c, e, x, u; due is the
+//	  message id               line's row            greatest of all while parked
 //	k r tenant · key · kind ·  nothing               with e, while not parked: the line of
 //	  created(8) message id                          events, of which the first can be taken
 //	l r transaction id         Transaction           Settle, Post, Book
@@ -104,8 +103,8 @@
 // Every step is synced before it answers, but for Pin, notes and what Sweep deletes. A crash
 // before the sync leaves nothing of the step, or all of it: a batch may have reached the disk
 // all the same, so a caller without an answer retries with its key rather than assume. After
-// Begin the outbox row falls due with the lease; after Settle there are the booking, or the
-// Unpaid row, the events and the expiry, and no outbox row. A Take ends when its lease lapses.
+// Begin the provider call falls due with the lease; after Settle there are the booking, or the
+// Unpaid row, the events and the expiry, and no call. A Take ends when its lease lapses.
 // After a lost Finish, Retry, Park or Close the row falls due again, so handlers must be
 // idempotent.
 //

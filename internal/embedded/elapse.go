@@ -41,14 +41,15 @@ func (t *tx) elapseClaim(row []byte, by time.Duration) {
 	key, err := readPair(row[keyHead:])
 	t.fail(err)
 	t.lock(t.rows, t.rows.index(t.code, key))
-	rec := t.claim(key)
+	rec, call := t.claimed(key)
 	if rec == nil {
 		return
 	}
-	t.put(row, toClaim(rec.Elapsed(by, &t.policy)))
-	if rec.Holder == "" {
-		t.elapseMessage(providerCalls, rec.Minted.ID, by)
+	var fx claim.Effects
+	if call != nil && rec.Holder == "" {
+		fx.Reschedule = call.Due.Add(-by)
 	}
+	t.put(row, toClaim(rec.Elapsed(by, &t.policy), t.called(call, &fx)))
 	t.elapseMessage(expiries, rec.Minted.ID, by)
 	t.lock(t.books, t.books.index(t.code, bookOf(rec.Minted.ID)))
 	if u := t.unpaid(rec.Minted.ID); u != nil {

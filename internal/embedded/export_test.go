@@ -21,7 +21,7 @@ func (db *DB) SetFormat(version uint64) error {
 
 // Rows counts the rows of a table by its letter.
 func (db *DB) Rows(table byte) (n int, err error) {
-	err = db.do(context.Background(), func(t *tx) { n = t.count([]byte{table}) })
+	err = db.do(context.Background(), func(t *tx) { n = t.count([]byte{table}, []byte{table + 1}) })
 	return n, err
 }
 

@@ -41,18 +41,18 @@ const (
 	tableWitness   = 'W'
 )
 
-// queue names the tables of one of the outbox's queues: its rows, and which are due and
-// which are parked. lines: the queue keeps the order of each key and kind.
+// queue names the tables of one of the outbox's queues: its rows, and when they are due.
+// lines: the queue keeps the order of each key and kind. A provider call is in its claim's row.
 type queue struct {
-	row, due, parked byte
-	lines            bool
+	row, due byte
+	lines    bool
 }
 
 var (
-	providerCalls = &queue{row: 'o', due: 'd', parked: 'q'}
-	events        = &queue{row: 'e', due: 'f', parked: 'g', lines: true}
-	expiries      = &queue{row: 'x', due: 'y', parked: 'z'}
-	notices       = &queue{row: 'u', due: 'v', parked: 'w'}
+	providerCalls = &queue{due: 'd'}
+	events        = &queue{row: 'e', due: 'f', lines: true}
+	expiries      = &queue{row: 'x', due: 'y'}
+	notices       = &queue{row: 'u', due: 'v'}
 )
 
 // queues are all of them, by name.

@@ -21,7 +21,7 @@ const depthLimit = 100_000
 
 // An outbox row is guarded by the lock of its owner, the claim that wrote it, so that a
 // worker and a request never change it concurrently; a notice's row is its own owner.
-// Beside it, it has a due row while it is not parked, and a parked row while it is. An event
+// Beside it, it has a due row, which while it is parked is behind all others. An event
 // that is not parked also has a row in its line: only the first of a line can be taken.
 
 // queueView is one queue as a view sees it. It implements [outbox.Store].
@@ -52,6 +52,10 @@ func ownerOf(m *outbox.Message) claim.Key {
 
 // message reads one message, nil if there is none.
 func (t *tx) message(q *queue, id string) *outbox.Message {
+	if q == providerCalls {
+		_, call := t.claimed(t.named(id))
+		return call
+	}
 	return row(t, t.key(q.row, id), func(m *storev1.Message) *outbox.Message { return fromMessage(t.region, id, m) })
 }
 
@@ -69,35 +73,52 @@ func (t *tx) whole(q *queue, id string) *outbox.Message {
 // putMessage writes next in place of old, with what the indexes have of it; either may be
 // nil, for a row that is inserted or removed.
 func (t *tx) putMessage(q *queue, old, next *outbox.Message) {
-	had, has := old != nil && !old.Parked, next != nil && !next.Parked
+	t.index(q, old, next)
 	some := cmp.Or(next, old)
-	if !had || !has || micros(old.Due) != micros(next.Due) {
-		if had {
-			t.setOnce(t.timedKey(q.due, micros(old.Due), old.ID), nil, false)
+	switch {
+	case q == providerCalls:
+		if rec, _ := t.claimed(ownerOf(some)); rec != nil {
+			t.put(t.scoped(tableClaim, rec.Key), toClaim(rec, next))
 		}
-		if has {
-			t.setOnce(t.timedKey(q.due, micros(next.Due), next.ID), t.place(q, next), true)
-		}
-	}
-	if q.lines && had != has {
-		t.setOnce(t.lineKey(some), nil, has)
-	}
-	if was, is := old != nil && old.Parked, next != nil && next.Parked; was != is {
-		t.setOnce(t.key(q.parked, some.ID), t.place(q, some), is)
-	}
-	if next == nil {
+	case next == nil:
 		t.delete(t.key(q.row, some.ID))
-		return
+	default:
+		row := toMessage(next)
+		if q == notices {
+			row.Payload = nil // the notice has it
+		}
+		t.put(t.key(q.row, next.ID), row)
 	}
-	row := toMessage(next)
-	if q == notices {
-		row.Payload = nil // the notice has it
-	}
-	t.put(t.key(q.row, next.ID), row)
 }
 
-// place is the value of m's due row, or parked row: its owner's names and, for an event,
-// the rest of its row in the line.
+// index writes what the indexes have of next in place of that of old.
+func (t *tx) index(q *queue, old, next *outbox.Message) {
+	if was, is := t.dueKey(q, old), t.dueKey(q, next); !bytes.Equal(was, is) {
+		if old != nil {
+			t.setOnce(was, nil, false)
+		}
+		if next != nil {
+			t.setOnce(is, t.place(q, next), true)
+		}
+	}
+	if had, has := old != nil && !old.Parked, next != nil && !next.Parked; q.lines && had != has {
+		t.setOnce(t.lineKey(cmp.Or(next, old)), nil, has)
+	}
+}
+
+// dueKey is the key of m's due row, nil if there is no m.
+func (t *tx) dueKey(q *queue, m *outbox.Message) []byte {
+	switch {
+	case m == nil:
+		return nil
+	case m.Parked:
+		return t.timedKey(q.due, maxDue, m.ID)
+	}
+	return t.timedKey(q.due, micros(m.Due), m.ID)
+}
+
+// place is the value of m's due row: its owner's names and, for an event, the rest of its row
+// in the line.
 func (t *tx) place(q *queue, m *outbox.Message) []byte {
 	if q.lines {
 		return t.lineKey(m)[keyHead:]
@@ -105,7 +126,7 @@ func (t *tx) place(q *queue, m *outbox.Message) []byte {
 	return pair(ownerOf(m))
 }
 
-// due is the content of a due row, or of a parked one: it names the row of the outbox.
+// due is the content of a due row: it names the row of the outbox.
 type due struct {
 	at    int64 // microseconds
 	id    string
@@ -121,14 +142,18 @@ func readPlace(k, value []byte) (d due, err error) {
 	return due{owner: claim.Key{Tenant: string(names[0]), Value: string(names[1])}, line: bytes.Clone(value)}, nil
 }
 
-// maxDue is later than every due time.
+// maxDue is later than every due time: parked rows have it.
 const maxDue = math.MaxInt64
 
 // eachDue calls see for the rows of a queue that are due until then, in the order of their
 // due times, until it returns false. It holds no locks: a row may have been handled
 // meanwhile. In a queue with lines the row may wait for another.
 func (t *tx) eachDue(q *queue, until int64, see func(due) (more bool)) {
-	t.scan(t.key(q.due), t.timedKey(q.due, until, ""), func(k, value []byte) bool {
+	t.eachPlace(t.key(q.due), t.timedKey(q.due, until, ""), see)
+}
+
+func (t *tx) eachPlace(from, to []byte, see func(due) (more bool)) {
+	t.scan(from, to, func(k, value []byte) bool {
 		d, err := readPlace(k, value)
 		t.fail(err)
 		d.at, d.id, err = readTimed(k)
@@ -315,10 +340,7 @@ func (qv queueView) Message(ctx context.Context, region, id string) (m outbox.Me
 // Parked implements [outbox.Store].
 func (qv queueView) Parked(ctx context.Context, region, after string, limit int) ([]outbox.Message, error) {
 	return page(ctx, qv.View, region, limit, func(t *tx, add func(*outbox.Message) bool) {
-		t.scan(behind(t.key(qv.q.parked, after)), prefixEnd(t.key(qv.q.parked)), func(k, value []byte) bool {
-			d, err := readPlace(k, value)
-			t.fail(err)
-			d.id = string(k[keyHead:])
+		t.eachPlace(behind(t.timedKey(qv.q.due, maxDue, after)), prefixEnd(t.key(qv.q.due)), func(d due) bool {
 			return add(t.synced(qv.q, &d, true))
 		})
 	})
@@ -359,7 +381,8 @@ func (v *View) NextDue(ctx context.Context, region string) (next map[outbox.Queu
 // Depth implements [outbox.Store]. It counts up to 100,000 rows of each kind.
 func (qv queueView) Depth(ctx context.Context, region string) (d outbox.Depth, err error) {
 	err = qv.on(ctx, region, func(t *tx) {
-		d.Pending, d.Parked = t.count(t.key(qv.q.due)), t.count(t.key(qv.q.parked))
+		parked := t.timedKey(qv.q.due, maxDue, "")
+		d.Pending, d.Parked = t.count(t.key(qv.q.due), parked), t.count(parked, prefixEnd(parked))
 		t.eachFirst(qv.q, micros(t.clock.now())+1, func(row due) bool {
 			if d.Due == 0 {
 				d.OldestDue = fromMicros(row.at)
@@ -371,9 +394,9 @@ func (qv queueView) Depth(ctx context.Context, region string) (d outbox.Depth, e
 	return d, err
 }
 
-// count counts the rows of a prefix, up to depthLimit.
-func (t *tx) count(prefix []byte) (n int) {
-	t.scan(prefix, prefixEnd(prefix), func(_, _ []byte) bool {
+// count counts the rows in [from, to), up to depthLimit.
+func (t *tx) count(from, to []byte) (n int) {
+	t.scan(from, to, func(_, _ []byte) bool {
 		n++
 		return n < depthLimit
 	})

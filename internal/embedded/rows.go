@@ -37,7 +37,7 @@ func fromMicros(us int64) time.Time {
 // truncate cuts t to what micros keeps, for values that are returned as stored.
 func truncate(t time.Time) time.Time { return fromMicros(micros(t)) }
 
-func toClaim(r *claim.Record) *storev1.Claim {
+func toClaim(r *claim.Record, call *outbox.Message) *storev1.Claim {
 	m := &storev1.Claim{
 		Operation: r.Operation, FingerprintVersion: uint32(r.Fingerprint.Version), Fingerprint: r.Fingerprint.Sum[:],
 		State: uint32(r.State), Fence: r.Fence, Holder: r.Holder,
@@ -56,11 +56,15 @@ func toClaim(r *claim.Record) *storev1.Claim {
 	if r.Interim != nil {
 		m.Interim, m.InterimState, m.InterimBy = toResponse(&r.Interim.Response), r.Interim.State, r.Interim.By
 	}
+	if call != nil {
+		m.Call = toMessage(call)
+		m.Call.Kind, m.Call.Tenant, m.Call.Key, m.Call.Operation = "", "", "", "" // the claim's
+	}
 	return m
 }
 
-func fromClaim(home string, key claim.Key, m *storev1.Claim) (*claim.Record, error) {
-	r := &claim.Record{
+func fromClaim(home string, key claim.Key, m *storev1.Claim) (r *claim.Record, call *outbox.Message, err error) {
+	r = &claim.Record{
 		Key: key, Home: home, Operation: m.Operation, State: claim.State(m.State), Fence: m.Fence, Holder: m.Holder,
 		LeaseUntil: fromMicros(m.LeaseUntil), HeldSince: fromMicros(m.HeldSince), FirstUse: fromMicros(m.FirstUse),
 		Minted:     claim.Minted{ID: m.ObjectId, Created: fromMicros(m.Created), Receipt: m.Receipt},
@@ -70,7 +74,7 @@ func fromClaim(home string, key claim.Key, m *storev1.Claim) (*claim.Record, err
 	}
 	r.Fingerprint.Version = claim.FingerprintVersion(m.FingerprintVersion)
 	if copy(r.Fingerprint.Sum[:], m.Fingerprint) != len(r.Fingerprint.Sum) {
-		return nil, damaged([]byte(key.Tenant), fmt.Errorf("a claim's fingerprint has %d bytes", len(m.Fingerprint)))
+		return nil, nil, damaged([]byte(key.Tenant), fmt.Errorf("a claim's fingerprint has %d bytes", len(m.Fingerprint)))
 	}
 	copy(r.Verdict[:], m.Verdict)
 	if m.Refusal != nil {
@@ -79,7 +83,11 @@ func fromClaim(home string, key claim.Key, m *storev1.Claim) (*claim.Record, err
 	if m.Interim != nil {
 		r.Interim = &claim.Interim{Response: *fromResponse(m.Interim), State: m.InterimState, By: m.InterimBy}
 	}
-	return r, nil
+	if m.Call != nil {
+		call = fromMessage(home, m.ObjectId, m.Call)
+		call.Kind, call.Tenant, call.Key, call.Operation = outbox.KindProviderCall, key.Tenant, key.Value, m.Operation
+	}
+	return r, call, nil
 }
 
 func toResponse(r *claim.Response) *storev1.Response {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/account"
 	"github.com/homeward-io/homeward/payment/notice"
@@ -99,13 +99,21 @@ func (db *DB) PutAccount(ctx context.Context, r account.Row) (changed bool, err 
 	return db.putVersioned(ctx, append([]byte{tableAccount}, r.Provider...), r.Version, r)
 }
 
-// Calls implements [account.Work].
+// Calls implements [account.Work]. Calls are few beside claims: each page reads all due rows.
 func (v *View) Calls(ctx context.Context, home, after string, limit int) ([]outbox.Message, error) {
 	return page(ctx, v, home, limit, func(t *tx, add func(*outbox.Message) bool) {
-		prefix := t.key(providerCalls.row)
-		each(t, behind(t.key(providerCalls.row, after)), prefixEnd(prefix), func(k []byte, m *storev1.Message) bool {
-			return add(fromMessage(home, string(k[len(prefix):]), m))
+		var ids []string
+		prefix := t.key(providerCalls.due)
+		t.eachPlace(prefix, prefixEnd(prefix), func(d due) bool {
+			ids = append(ids, d.id)
+			return true
 		})
+		slices.Sort(ids)
+		for _, id := range ids {
+			if id > after && !add(t.message(providerCalls, id)) {
+				break
+			}
+		}
 	})
 }
 

@@ -54,11 +54,13 @@ type Claim struct {
 	// The least pause after the refusal, in nanoseconds.
 	RefusalPause int64 `protobuf:"varint,25,opt,name=refusal_pause,json=refusalPause" json:"refusal_pause,omitempty"`
 	// What answers while the claim waits for the payer or for a bank, and what it waits for.
-	Interim       *Response `protobuf:"bytes,26,opt,name=interim" json:"interim,omitempty"`
-	InterimState  string    `protobuf:"bytes,27,opt,name=interim_state,json=interimState" json:"interim_state,omitempty"`
-	InterimBy     string    `protobuf:"bytes,28,opt,name=interim_by,json=interimBy" json:"interim_by,omitempty"` // the object that brings it about
-	CanceledAt    int64     `protobuf:"varint,29,opt,name=canceled_at,json=canceledAt" json:"canceled_at,omitempty"`
-	Reverses      string    `protobuf:"bytes,30,opt,name=reverses" json:"reverses,omitempty"`
+	Interim      *Response `protobuf:"bytes,26,opt,name=interim" json:"interim,omitempty"`
+	InterimState string    `protobuf:"bytes,27,opt,name=interim_state,json=interimState" json:"interim_state,omitempty"`
+	InterimBy    string    `protobuf:"bytes,28,opt,name=interim_by,json=interimBy" json:"interim_by,omitempty"` // the object that brings it about
+	CanceledAt   int64     `protobuf:"varint,29,opt,name=canceled_at,json=canceledAt" json:"canceled_at,omitempty"`
+	Reverses     string    `protobuf:"bytes,30,opt,name=reverses" json:"reverses,omitempty"`
+	// The provider call, while there is one; kind, tenant, key and operation are the claim's.
+	Call          *Message `protobuf:"bytes,31,opt,name=call" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -303,6 +305,13 @@ func (x *Claim) GetReverses() string {
 	return ""
 }
 
+func (x *Claim) GetCall() *Message {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
 type Header struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name" json:"name,omitempty"`
@@ -485,7 +494,7 @@ func (x *Pin) GetCreatedAt() int64 {
 	return 0
 }
 
-// Message is one outbox row; home and id are in the row's key.
+// Message is one outbox row; home and id are in the row's key. A provider call is in its claim.
 type Message struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind" json:"kind,omitempty"`
@@ -1222,7 +1231,7 @@ var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xe4\a\n" +
+	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\x94\b\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12/\n" +
 	"\x13fingerprint_version\x18\x02 \x01(\rR\x12fingerprintVersion\x12 \n" +
@@ -1263,7 +1272,8 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"interim_by\x18\x1c \x01(\tR\tinterimBy\x12\x1f\n" +
 	"\vcanceled_at\x18\x1d \x01(\x03R\n" +
 	"canceledAt\x12\x1a\n" +
-	"\breverses\x18\x1e \x01(\tR\breverses\"2\n" +
+	"\breverses\x18\x1e \x01(\tR\breverses\x12.\n" +
+	"\x04call\x18\x1f \x01(\v2\x1a.homeward.store.v1.MessageR\x04call\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x9e\x01\n" +
@@ -1385,12 +1395,13 @@ var file_homeward_store_v1_store_proto_depIdxs = []int32{
 	2, // 0: homeward.store.v1.Claim.response:type_name -> homeward.store.v1.Response
 	2, // 1: homeward.store.v1.Claim.refusal:type_name -> homeward.store.v1.Response
 	2, // 2: homeward.store.v1.Claim.interim:type_name -> homeward.store.v1.Response
-	1, // 3: homeward.store.v1.Response.headers:type_name -> homeward.store.v1.Header
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	4, // 3: homeward.store.v1.Claim.call:type_name -> homeward.store.v1.Message
+	1, // 4: homeward.store.v1.Response.headers:type_name -> homeward.store.v1.Header
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_homeward_store_v1_store_proto_init() }
