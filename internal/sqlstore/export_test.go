@@ -3,9 +3,9 @@ package sqlstore
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,11 +48,8 @@ func (db *DB) Statements(ctx context.Context, region string) (map[string]Stateme
 		if err != nil {
 			return nil, err
 		}
-		sql, values, err := bound[len(bound)-1].(pgx.QueryRewriter).RewriteQuery(ctx, nil, sql, nil)
-		if err != nil {
-			return nil, fmt.Errorf("query/%s.sql, arguments in %v: %w", name, args, err)
-		}
-		all[name] = Statement{sql, values}
+		bound = slices.DeleteFunc(bound, func(arg any) bool { _, mode := arg.(pgx.QueryExecMode); return mode })
+		all[name] = Statement{sql, bound}
 	}
 	return all, nil
 }

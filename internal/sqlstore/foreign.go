@@ -104,10 +104,10 @@ func (db *DB) tryIn(ctx context.Context, tx pgx.Tx, sql string, bound []any, rea
 // described lets the database say what the arguments of a statement are, whatever the mode of the
 // connection is: pgx cannot guess that of arrays. It leaves no statement in the program's session.
 func described(bound []any) []any {
-	switch bound[0] {
-	case pgx.QueryExecModeSimpleProtocol: // of CockroachDB, and without arrays
-		return bound
-	case pgx.QueryExecModeCacheDescribe:
+	if mode, ok := bound[0].(pgx.QueryExecMode); ok { // each statement of a claim has arguments
+		if mode == pgx.QueryExecModeSimpleProtocol { // of CockroachDB, and without arrays
+			return bound
+		}
 		bound = bound[1:]
 	}
 	return append([]any{pgx.QueryExecModeDescribeExec}, bound...)

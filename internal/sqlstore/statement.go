@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"context"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -21,7 +22,7 @@ import (
 var queryFiles embed.FS
 
 // statement is one that the store sends: the text in query/ of that name. The fields of A are
-// its arguments, as [namedArgs] names them.
+// its arguments, as [argumentsOf] names them.
 type statement[A any] struct{ name string }
 
 // declared maps the statements to the types of their arguments.
@@ -64,33 +65,87 @@ const (
 	ofReplica = "\nAS OF SYSTEM TIME follower_read_timestamp()"
 )
 
-// bind returns a statement's text, and its arguments.
+// bind returns a statement's text, and its arguments, as pgx sends them.
 //
 // Both databases parse each text as it stands. For CockroachDB the region of the rows is
 // written into it: it keeps a generic plan, and for a region among the arguments that is one
 // of any region, which looks up where it could scan to a limit, and costs begin about a fifth
 // more. A read of the nearest replica ends with a clause of CockroachDB.
 func (d dialect) bind(name string, args any) (sql string, bound []any, err error) {
-	sql, ok := texts()[name]
+	of := reflect.ValueOf(args)
+	key := formKey{d.cockroach, name, "", of.Type()}
+	if d.cockroach && of.Kind() == reflect.Struct {
+		if home := of.FieldByName("Home"); home.IsValid() {
+			key.home = home.String()
+		}
+	}
+	known, ok := forms.Load(key)
 	if !ok {
-		return "", nil, fmt.Errorf("sqlstore: there is no statement %q", name)
+		f, err := key.form()
+		if err != nil {
+			return "", nil, err
+		}
+		known, _ = forms.LoadOrStore(key, f)
 	}
-	named := namedArgs(args)
+	f := known.(*form)
+	bound = make([]any, 0, len(f.mode)+len(f.args))
+	bound = append(bound, f.mode...)
+	for i := range f.args {
+		bound = append(bound, f.args[i].of(of))
+	}
+	return f.sql, bound, nil
+}
+
+// form is a text as a database gets it. $1 stands for the first of args.
+type form struct {
+	sql  string
+	args []argument
+	mode []any // in which pgx sends it, if not in its default one
+}
+
+// formKey names a form. home is "" where the region is an argument.
+type formKey struct {
+	cockroach  bool
+	name, home string
+	args       reflect.Type
+}
+
+// forms are those that were sent. To look for the names in a text again each time took a fifth of
+// what a statement costs this process.
+var forms sync.Map
+
+func (k formKey) form() (*form, error) {
+	sql, ok := texts()[k.name]
+	if !ok {
+		return nil, fmt.Errorf("sqlstore: there is no statement %q", k.name)
+	}
+	f := &form{}
 	switch {
-	case !d.cockroach && slices.Contains(planned, name):
-		bound = append(bound, pgx.QueryExecModeCacheDescribe)
-	case d.cockroach && !slices.Contains(kept, name):
-		bound = append(bound, pgx.QueryExecModeSimpleProtocol)
+	case !k.cockroach && slices.Contains(planned, k.name):
+		f.mode = []any{pgx.QueryExecModeCacheDescribe}
+	case k.cockroach && !slices.Contains(kept, k.name):
+		f.mode = []any{pgx.QueryExecModeSimpleProtocol}
 	}
-	if d.cockroach && strings.Contains(sql, aRegion) {
-		home, _ := named["home"].(string)
+	named := pgx.StrictNamedArgs{}
+	for _, a := range argumentsOf(k.args) {
+		named[a.name] = a
+	}
+	if k.cockroach && strings.Contains(sql, aRegion) {
 		delete(named, "home")
-		sql = strings.ReplaceAll(sql, aRegion, literal(home)+"::crdb_internal_region")
+		sql = strings.ReplaceAll(sql, aRegion, literal(k.home)+"::crdb_internal_region")
 	}
-	if d.cockroach && slices.Contains(fromReplica, name) {
+	if k.cockroach && slices.Contains(fromReplica, k.name) {
 		sql += ofReplica
 	}
-	return sql, append(bound, named), nil
+	sql, args, err := named.RewriteQuery(context.Background(), nil, sql, nil)
+	if err != nil {
+		return nil, fmt.Errorf("query/%s.sql, arguments in %v: %w", k.name, k.args, err)
+	}
+	f.sql = sql
+	for _, a := range args {
+		f.args = append(f.args, a.(argument))
+	}
+	return f, nil
 }
 
 // texts are those of query/, by the names of their files. A queue has the texts of expiries
@@ -118,22 +173,6 @@ var texts = sync.OnceValue(func() map[string]string {
 	}
 	return all
 })
-
-// namedArgs returns the fields of a struct as arguments:
-//
-//   - The field TenantID is @tenant_id. What a struct without a name has is a field like
-//     others. A struct with a name has its name before those of its fields: @entry_id is ID of
-//     Entry.
-//   - A slice of structs is an array of each of their fields, for unnest: @claims_fence has
-//     Fence of each of Claims.
-func namedArgs(args any) pgx.StrictNamedArgs {
-	of := reflect.ValueOf(args)
-	named := pgx.StrictNamedArgs{}
-	for _, a := range argumentsOf(of.Type()) {
-		named[a.name] = a.of(of)
-	}
-	return named
-}
 
 // argument is where the value of a name is: in a field, or in one field of each struct that
 // a field lists.
@@ -175,7 +214,13 @@ func plainType(t reflect.Type) reflect.Type {
 
 var argumentsOfTypes sync.Map
 
-// argumentsOf returns a struct's arguments.
+// argumentsOf returns the fields of a struct as arguments:
+//
+//   - The field TenantID is @tenant_id. What a struct without a name has is a field like
+//     others. A struct with a name has its name before those of its fields: @entry_id is ID of
+//     Entry.
+//   - A slice of structs is an array of each of their fields, for unnest: @claims_fence has
+//     Fence of each of Claims.
 func argumentsOf(t reflect.Type) (all []argument) {
 	if known, ok := argumentsOfTypes.Load(t); ok {
 		return known.([]argument)
