@@ -137,7 +137,8 @@ func (b *Batcher[S]) Do(ctx context.Context, at Line, step S) error {
 	}
 }
 
-// serve sends statements until nobody of the line waits.
+// serve sends statements until nobody of the line waits. If one takes longer than Patience, another
+// serve goes on beside it.
 func (b *Batcher[S]) serve(at Line, g *gathering[S]) {
 	for b.waits(g) {
 		release, err := b.Acquire(at)
@@ -145,22 +146,22 @@ func (b *Batcher[S]) serve(at Line, g *gathering[S]) {
 		if b.Turns != nil && at.Region == "" {
 			mine = b.Turns.take(at.Home)
 		}
-		batch, ended, began := b.next(g), make(chan struct{}), time.Now()
-		go func() {
-			defer close(ended)
-			if err == nil {
-				err = b.send(at, batch)
-				release()
+		batch, began := b.next(g), time.Now()
+		over := func() {
+			if mine != nil {
+				mine.end(len(batch), time.Since(began))
 			}
-			b.end(g, batch, err)
-		}()
-		select {
-		case <-ended:
-		case <-time.After(b.Patience(at)):
 		}
-		if mine != nil {
-			mine.end(len(batch), time.Since(began))
+		hangs := time.AfterFunc(b.Patience(at), func() { over(); b.serve(at, g) })
+		if err == nil {
+			err = b.send(at, batch)
+			release()
 		}
+		b.end(g, batch, err)
+		if !hangs.Stop() {
+			return
+		}
+		over()
 	}
 }
 
