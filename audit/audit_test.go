@@ -488,6 +488,29 @@ func TestWhatReplicasDoNotHaveYetIsExported(t *testing.T) {
 	}
 }
 
+// TestTheFirstWindowHasWhatReplicasLack: a chain begins where no page shows anything yet.
+func TestTheFirstWindowHasWhatReplicasLack(t *testing.T) {
+	for name, export := range map[string]func(*audit.Exporter, context.Context) (audit.Status, error){
+		"Finish": (*audit.Exporter).Finish, "Round": (*audit.Exporter).Round,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.store.age = 20 * time.Millisecond
+			w.add("fresh", w.store.now.Add(-time.Millisecond)) // the last window's
+			c := w.config()
+			c.Policy.Window, c.Policy.Settle = time.Second, 0
+			x, err := audit.NewExporter(c)
+			require.NoError(t, err)
+			for range 2 {
+				_, err = export(x, t.Context())
+				require.NoError(t, err)
+				w.store.now = w.store.now.Add(2 * time.Second)
+			}
+			require.Len(t, w.find(audit.Wanted{Tenant: "acme", Key: "fresh"}), 1)
+		})
+	}
+}
+
 // errDied ends an exporter.
 var errDied = errors.New("died")
 

@@ -216,9 +216,10 @@ func (x *Exporter) end(c *Chain) time.Time {
 	return c.From.UTC().Truncate(x.c.Policy.Window).Add(x.c.Policy.Window)
 }
 
-// begin creates the chain, from the window of the oldest row on.
+// begin creates the chain, from the window of the oldest row on. Pages may lack rows that are younger
+// than AuditAge: their windows are after it in any case.
 func (x *Exporter) begin(ctx context.Context, now time.Time) error {
-	oldest := now
+	oldest := now.Add(-x.c.Store.AuditAge())
 	for after, more := (Position{}), true; more; {
 		page, err := x.c.Store.AuditPage(ctx, x.c.Home, time.Time{}, oldest, after, x.c.Page)
 		if err != nil {
