@@ -35,10 +35,7 @@ var beginTests = []test{
 		require.Equal(w, 1, w.pending(w.home))
 		require.Empty(w, w.dueIDs(w.home), "the inline path has the lease's time")
 		w.until(rec.LeaseUntil)
-		taken, err := w.Outbox(w.home).Take(w.ctx, w.home, 10, time.Second)
-		require.NoError(w, err)
-		require.Len(w, taken, 1)
-		m := taken[0]
+		m := w.takeOne(outbox.ProviderCalls)
 		require.Equal(w, outbox.KindProviderCall, m.Kind)
 		require.Equal(w, []string{a.Mint.ID, w.home, w.tenant, "k", "charge", "100", a.TraceParent},
 			[]string{m.ID, m.Region, m.Tenant, m.Key, m.Operation, string(m.Payload), m.TraceParent})

@@ -429,11 +429,11 @@ type booker interface {
 	Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error)
 }
 
-// takeOne takes one due row of a queue. It waits until by if the backend may skip a row
-// that was only just written.
+// takeOne takes one due row of a queue. It waits where the backend may skip a row that was only
+// just written.
 func (w *world) takeOne(q outbox.Queue) outbox.Message {
 	w.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		got, err := w.Queue(w.home, q).Take(w.ctx, w.home, 1, time.Hour)
 		require.NoError(w, err)
 		if len(got) > 0 {

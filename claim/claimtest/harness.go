@@ -219,8 +219,8 @@ func (w *world) lapse(rec claim.Record) {
 	w.until(rec.LeaseUntil.Add(w.Policy.ClockOffset))
 }
 
-// messages reads the whole backlog of a region by key. It takes zero-length leases, so
-// that only the fences change.
+// dueIDs returns the ids of a region's due calls. It takes zero-length leases, so that only the
+// fences change.
 func (w *world) dueIDs(region string) []string {
 	w.Helper()
 	taken, err := w.Outbox(region).Take(w.ctx, region, 1000, 0)
@@ -232,6 +232,20 @@ func (w *world) dueIDs(region string) []string {
 	slices.Sort(ids)
 	return ids
 }
+
+// isDue checks that one call is due, and no other.
+func (w *world) isDue(rec claim.Record, why ...any) {
+	w.Helper()
+	due := w.dueIDs(rec.Home)
+	for deadline := time.Now().Add(patience); w.Advance == nil && len(due) == 0 && time.Now().Before(deadline); {
+		due = w.dueIDs(rec.Home)
+	}
+	require.Equal(w, []string{rec.Minted.ID}, due, why...)
+}
+
+// patience bounds the wait for a row that a database skips while the locks of who wrote it are
+// removed.
+const patience = 30 * time.Second
 
 func (w *world) pending(region string) int {
 	w.Helper()

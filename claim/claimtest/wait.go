@@ -76,7 +76,7 @@ var waitTests = []test{
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("bank", w.Policy.Lease))
 		require.Empty(w, w.dueIDs(w.home))
 		w.lapse(rec)
-		require.Equal(w, []string{rec.Minted.ID}, w.dueIDs(w.home))
+		w.isDue(rec)
 		held := w.begin(w.arrival("k", "100"), claim.WonUnknown)
 		require.Equal(w, "bank", held.Interim.State)
 		require.Empty(w, w.dueIDs(w.home))

@@ -308,8 +308,11 @@ func (w *lateWorld) send(event, id string) notice.Status {
 	n := notice.Notice{ID: notice.ID("bank", event), Provider: "bank", Body: body}
 	_, err = w.Rows.Keep(w.Context(), w.Home, []notice.Notice{n})
 	require.NoError(w, err)
-	rows, err := w.Rows.Queue(outbox.Notices).Take(w.Context(), w.Home, 10, time.Minute)
-	require.NoError(w, err)
+	var rows []outbox.Message
+	for deadline := time.Now().Add(patience); len(rows) == 0 && time.Now().Before(deadline); {
+		rows, err = w.Rows.Queue(outbox.Notices).Take(w.Context(), w.Home, 10, time.Minute)
+		require.NoError(w, err)
+	}
 	require.Len(w, rows, 1)
 	disposition := w.processor.Handle(w.Context(), rows[0])
 	kept, found, err := w.Rows.Notice(w.Context(), w.Home, n.ID)

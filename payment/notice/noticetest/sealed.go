@@ -185,9 +185,11 @@ var sealedTests = []struct {
 		require.NoError(w, err)
 		require.True(w, ok)
 		var due []outbox.Message
-		for _, m := range w.take() {
-			if m.ID == "sim:evt_parked" {
-				due = append(due, m)
+		for deadline := time.Now().Add(patience); len(due) == 0 && time.Now().Before(deadline); {
+			for _, m := range w.take() {
+				if m.ID == "sim:evt_parked" {
+					due = append(due, m)
+				}
 			}
 		}
 		require.Len(w, due, 1)
