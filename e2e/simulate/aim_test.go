@@ -26,7 +26,7 @@ func (c crossing) String() string {
 // crossings are all at which a node dies or freezes: each step that changes rows, but those of
 // [unreached]. Steps that few runs take are there twice.
 var crossings = func() (all []crossing) {
-	steps := []string{"Begin", "Pin", "TakeOver", "Cancel", "Renew", "Keep", "Close", "Finish", "Retry"}
+	steps := []string{"Begin", "Pin", "TakeOver", "Cancel", "Renew", "Keep", "Book", "Close", "Finish", "Retry"}
 	for _, o := range []string{claim.OutcomeDone, claim.OutcomeRefused, claim.OutcomeReleased, claim.OutcomePending, claim.OutcomeUnknown} {
 		steps = append(steps, "Settle "+o)
 	}
@@ -42,7 +42,6 @@ var crossings = func() (all []crossing) {
 
 // unreached are steps that no run takes, with the reason. A run that takes one says so.
 var unreached = map[string]string{
-	"Book": "nobody in a run disputes a payment, returns a debit, or refunds at the provider itself",
 	"Park": "a run ends long before a row has failed as often as it may",
 }
 

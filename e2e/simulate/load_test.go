@@ -128,8 +128,16 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		orders.Go(func() { l.orders(number, q, changed, own) })
 		defer orders.Wait()
 	}
+	over, also := make(chan struct{}), rand.New(rand.NewPCG(l.w.seed, uint64(i)|1<<40))
+	inDispute := l.w.api == nil && reports(l.w.seed) && q.path == "/v1/charges" && method == "pm_card_visa" && !held && len(all) == rivals && also.IntN(3) == 0
+	if inDispute {
+		var payer sync.WaitGroup
+		payer.Go(func() { l.disputed([]int64{int64(amount), int64(amount) + 1}, over, also) })
+		defer payer.Wait()
+	}
 	winner, got := l.rivals(number, all, rng)
-	if held || len(all) > rivals || got == nil || got.Status != http.StatusCreated || winner.path != "/v1/charges" || rng.IntN(4) > 0 {
+	close(over)
+	if inDispute || held || len(all) > rivals || got == nil || got.Status != http.StatusCreated || winner.path != "/v1/charges" || rng.IntN(4) > 0 {
 		return
 	}
 	var made struct {

@@ -74,6 +74,7 @@ func TestSimulate(t *testing.T) {
 type summary struct {
 	runs, stripe, requests, keys, movements int // stripe: runs whose provider has that API
 	gateways, open                          int // runs of gateways, and keys there whose outcome never became known
+	disputes                                int
 	api                                     goods.Stats
 	virtual                                 time.Duration
 	faults                                  map[kind]int
@@ -102,9 +103,9 @@ func (s *summary) report() string {
 		}
 		taken = append(taken, fmt.Sprintf("  %s %d", e, s.coverage.taken[e]))
 	}
-	return fmt.Sprintf("%d runs, %d with Stripe's API, %d of gateways, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money\n"+
+	return fmt.Sprintf("%d runs, %d with Stripe's API, %d of gateways, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money, %d disputes\n"+
 		"behind gateways: %+v, %d keys were left open\nfaults: %s\nsteps of the store:\n%s\nnever taken: %s",
-		s.runs, s.stripe, s.gateways, s.virtual.Hours(), s.requests, s.keys, s.movements, s.api, s.open, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
+		s.runs, s.stripe, s.gateways, s.virtual.Hours(), s.requests, s.keys, s.movements, s.disputes, s.api, s.open, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
 }
 
 // play makes one run.
@@ -166,6 +167,7 @@ func (s *summary) run(t *testing.T, seed uint64, plan [][]fault) {
 		s.open += v.Keys.Open
 		s.api.Add(v.API)
 	}
+	s.disputes += v.Disputes
 	s.requests, s.keys, s.movements = s.requests+v.Keys.Requests, s.keys+v.Keys.Keys, s.movements+v.Keys.Movements
 	for _, step := range plan {
 		for _, f := range step {
@@ -189,6 +191,7 @@ type verdict struct {
 	Keys       history.Verdict
 	Provider   simulator.Stats
 	API        goods.Stats
+	Disputes   int
 	Books      verify.Report
 	Statement  *recon.Report
 	Mismatches []recon.Mismatch
@@ -309,9 +312,13 @@ func (w *world) judgement(v *verdict) {
 		v.breaks("no event was delivered: %s", what)
 	}
 	w.books(v)
+	v.Disputes = len(w.disputes)
+	for _, what := range w.disputeBreaks() {
+		v.breaks("%s", what)
+	}
 }
 
-// unheard are the movements of which no event was delivered.
+// unheard are the movements, and the steps of disputes, of which no event was delivered.
 func (w *world) unheard() (all []string) {
 	if w.api != nil { // of which there are none
 		return nil
@@ -323,6 +330,13 @@ func (w *world) unheard() (all []string) {
 		what, canceled := e.Kind+".succeeded "+e.Reference, e.Kind+".canceled "+e.Reference
 		if w.events[what]+w.events[canceled] == 0 { // a charge whose key was given up was made for nobody
 			all = append(all, what)
+		}
+	}
+	for _, d := range w.disputes {
+		for _, what := range d.events() {
+			if w.events[what] == 0 {
+				all = append(all, what)
+			}
 		}
 	}
 	return all

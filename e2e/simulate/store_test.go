@@ -308,6 +308,7 @@ var edges = func() (all []string) {
 	add("Pin", "here", "elsewhere", "no new homes")
 	add("Replica", "answer", "nothing")
 	add("Keep", "fresh", "again")
+	add("Book", "posted", "again")
 	for _, q := range []outbox.Queue{outbox.ProviderCalls, outbox.Expiries, outbox.Events, outbox.Notices} {
 		add(fmt.Sprint("Take ", q), "rows")
 	}

@@ -87,6 +87,7 @@ type world struct {
 	ambushes map[*ambush]bool
 	keys     map[string]time.Time // the provider's, since when it knows them
 	events   map[string]int       // deliveries, by type and object
+	disputes []dispute
 }
 
 // sink is a consumer of events.
@@ -199,7 +200,11 @@ func (w *world) startProvider() {
 			targets = append(targets, simulator.NoticeTarget{URL: m.base() + "/v1/webhooks/" + provider, Secret: secret, Stripe: w.stripe})
 		}
 	}
-	require.NoError(w.t, w.judge.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Minute, Duplicate: 0.2, Drop: 0.2, Seed: w.seed}))
+	drop := 0.2
+	if reports(w.seed) {
+		drop = 0
+	}
+	require.NoError(w.t, w.judge.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Minute, Duplicate: 0.2, Drop: drop, Seed: w.seed}))
 	w.setFaults(w.everyday())
 	server := w.judge.NewServer("")
 	if !w.stripe { // which remembers them for longer than a run

@@ -1,0 +1,175 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+// dispute is that of a charge by its payer: the provider opens it, withdraws the money, and decides.
+type dispute struct {
+	id     string // the provider's, as the books have it
+	charge string // ours
+	amount int64
+	won    bool
+}
+
+// reports reports whether a seed's provider loses no notice. Where it does, nothing else tells of a dispute.
+func reports(seed uint64) bool { return seed/3%8 < 4 }
+
+// decideWithin bounds the pauses between the steps of a dispute. Notices take a minute, so some overtake others.
+const decideWithin = 2 * time.Minute
+
+// disputed has the payer dispute the charge that the provider makes for one of the amounts: as soon as it is made,
+// often before its claim is settled, or up to a minute later. over is closed when no such charge will be made.
+func (l *load) disputed(amounts []int64, over <-chan struct{}, rng *rand.Rand) {
+	var made simulator.StatementLine
+	for found := false; !found; {
+		select {
+		case <-over: // one look more: it may have been made meanwhile
+			if made, found = l.w.stated(amounts); !found {
+				return
+			}
+		case <-time.After(200 * time.Millisecond):
+			made, found = l.w.stated(amounts)
+		}
+	}
+	if rng.IntN(2) == 0 {
+		time.Sleep(between(rng, time.Minute))
+	}
+	d := dispute{charge: made.Reference, amount: made.Amount, won: rng.IntN(2) == 0}
+	happens := func(kind psp.Kind, of string) string {
+		id, err := l.w.judge.Do(simulator.Unasked{Kind: kind, Of: of, Reason: "fraudulent"})
+		l.w.must(err)
+		return id
+	}
+	opened := happens(psp.KindDisputeOpened, made.ID)
+	if d.id = opened; l.w.stripe {
+		d.id = "du_" + strings.TrimPrefix(opened, "psp_dp_")
+	}
+	l.w.mu.Lock()
+	l.w.disputes = append(l.w.disputes, d)
+	l.w.mu.Unlock()
+	steps := []psp.Kind{psp.KindDispute, psp.KindDisputeLost}
+	if d.won {
+		steps = []psp.Kind{psp.KindDispute, psp.KindDisputeReversal, psp.KindDisputeWon}
+	}
+	for _, kind := range steps {
+		time.Sleep(between(rng, []time.Duration{time.Second, decideWithin}[rng.IntN(2)]))
+		happens(kind, opened)
+	}
+}
+
+// stated is the charge of one of these amounts in the provider's statement.
+func (w *world) stated(amounts []int64) (line simulator.StatementLine, found bool) {
+	var text bytes.Buffer
+	w.must(w.judge.WriteStatement(&text, simulator.Statement{Format: "jsonl"}))
+	for dec := json.NewDecoder(&text); dec.More(); {
+		var l simulator.StatementLine
+		w.must(dec.Decode(&l))
+		if l.Kind == psp.KindCharge && slices.Contains(amounts, l.Amount) {
+			return l, true
+		}
+	}
+	return line, false
+}
+
+// name is the dispute's id, as merchants have it.
+func (d dispute) name() string {
+	id := ledger.UnaskedID(ledger.DisputeOpened, provider, d.id)
+	return "dp_" + id[strings.LastIndexByte(id, '_')+1:]
+}
+
+func (d dispute) status() string { return map[bool]string{true: "won", false: "lost"}[d.won] }
+
+// events are those that its merchant gets.
+func (d dispute) events() (all []string) {
+	for _, kind := range []string{"created", "funds_withdrawn", "funds_reinstated", "closed"} {
+		if kind != "funds_reinstated" || d.won {
+			all = append(all, "charge.dispute."+kind+" "+d.name())
+		}
+	}
+	return all
+}
+
+// disputeBreaks compares all disputes with the books, and with what their merchants read in each region.
+func (w *world) disputeBreaks() (wrong []string) {
+	breaks := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	rows, err := deployment.Embedded(w.db).Region(regions[0])
+	w.must(err)
+	for _, d := range w.disputes {
+		_, code, _ := claim.ReadObjectID(d.charge)
+		home := regions[code-1]
+		kinds := []ledger.Kind{ledger.DisputeOpened, ledger.Dispute, ledger.DisputeLost}
+		if d.won {
+			kinds = []ledger.Kind{ledger.DisputeOpened, ledger.Dispute, ledger.DisputeReversal, ledger.DisputeWon}
+		}
+		var tenant string
+		for _, kind := range kinds {
+			t, booked, err := rows.Transaction(w.ctx, home, ledger.UnaskedID(kind, provider, d.id))
+			w.must(err)
+			if !booked || t.Object != d.charge || t.Amount != d.amount {
+				breaks("the dispute %s of %s is %s, and the books of %s have %s as %+v", d.id, d.charge, d.status(), home, kind, t)
+				continue
+			}
+			tenant = t.Tenant
+		}
+		for i, r := range regions {
+			if tenant != "" {
+				wrong = append(wrong, w.shows(d, tenant, w.machines[i*perRegion], r)...)
+			}
+		}
+	}
+	for _, r := range regions {
+		for after := (ledger.AccountKey{}); ; {
+			page, err := rows.Balances(w.ctx, r, after, 100)
+			w.must(err)
+			if len(page) == 0 {
+				break
+			}
+			for _, b := range page {
+				if after = b.Key(); (strings.HasPrefix(string(b.Account), "disputed:") || strings.HasPrefix(string(b.Account), "withheld:")) && b.Debits != b.Credits {
+					breaks("all disputes are decided, and %s has %d debits and %d credits in %s", b.Account, b.Debits, b.Credits, r)
+				}
+			}
+		}
+	}
+	return wrong
+}
+
+// shows compares what a node answers about a disputed charge with the dispute.
+func (w *world) shows(d dispute, tenant string, m *machine, in string) (wrong []string) {
+	var a *answer.Answer
+	for range 60 {
+		req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, m.base()+"/v1/charges/"+d.charge, nil)
+		w.must(err)
+		w.from(req, tenant)
+		if a = answer.To(req, w.client[m.region]); a.Status == http.StatusOK {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	var got struct {
+		Disputes []struct {
+			ID     string
+			Amount int64
+			Status string
+		}
+	}
+	if err := json.Unmarshal(a.Body, &got); err != nil || len(got.Disputes) != 1 || got.Disputes[0].Amount != d.amount || got.Disputes[0].Status != d.status() {
+		return []string{fmt.Sprintf("the dispute %s of %d is %s, and %s reads %v", d.name(), d.amount, d.status(), in, a)}
+	}
+	return nil
+}
