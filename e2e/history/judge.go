@@ -33,8 +33,10 @@ type Verdict struct {
 	Declined  int `json:"declined"`
 	Canceled  int `json:"canceled"`
 	Movements int `json:"movements"`
-	// Open are keys of a gateway's whose answer is that their outcome never became known.
-	Open int `json:"open"`
+	// Open are keys whose answer is that their outcome never became known: of a gateway's, or of requests that are
+	// [MayStayOpen]. Ghosts are those of them whose charge had moved, and was refunded.
+	Open   int `json:"open"`
+	Ghosts int `json:"ghosts,omitempty"`
 
 	// Duplicates are movements beyond the one that a key's answer names.
 	Duplicates int `json:"duplicates"`
@@ -158,6 +160,11 @@ func (s Sent) foreign() bool {
 	return !s.order() && !slices.Contains([]string{"charge", "transfer", "refund"}, s.kind())
 }
 
+// MayStayOpen is a member of requests to a provider that may never tell what a call of it came to.
+const MayStayOpen = `"metadata":{"outcome":"may stay open"}`
+
+func (s Sent) mayStayOpen() bool { return s.foreign() || strings.Contains(s.Body, MayStayOpen) }
+
 // mayFail reports whether a charge may be declined for good: as its card is stolen, or as its payer, a
 // bank, or who was to capture it let it go.
 func (s Sent) mayFail() bool {
@@ -246,12 +253,13 @@ func (v *Verdict) paid(key string, first *porcupine.Operation, canceled bool, le
 	case parts[0] == "410" && canceled:
 		v.Canceled++
 		return
-	case parts[0] == "503" && in.foreign():
+	case parts[0] == "503" && in.mayStayOpen():
 		v.Open++
 		amount, _ := in.amount()
 		for m := range left {
 			if m.Kind == in.kind() && m.Amount == amount && left[m] > 0 { // it was done, once
 				left[m]--
+				v.ghost(key, m, left)
 				break
 			}
 		}
@@ -276,6 +284,21 @@ func (v *Verdict) paid(key string, first *porcupine.Operation, canceled bool, le
 		return
 	}
 	left[m]--
+}
+
+// ghost is a movement of a key whose outcome never became known: a charge has to be refunded.
+func (v *Verdict) ghost(key string, of Movement, left map[Movement]int) {
+	if of.Kind != "charge" {
+		return
+	}
+	v.Ghosts++
+	for m := range left {
+		if m.Kind == "refund" && m.Amount == of.Amount && left[m] > 0 {
+			left[m]--
+			return
+		}
+	}
+	v.breaks(&v.Lost, key, "its outcome never became known, and the charge %s of %d that moved was not refunded", of.Reference, of.Amount)
 }
 
 // gaveUp compares what a cancellation came to with what the provider moved, and with the key's answer.

@@ -44,6 +44,8 @@ const (
 	pause = 10 * time.Second
 	// merchantsAtOnce keep a few requests in hand at each moment, so that a fault meets some.
 	merchantsAtOnce = 3
+	// blindMerchants do so where many keys wait for a notice that never comes.
+	blindMerchants = 10
 )
 
 // merchant sends key after key, and now and then an old request.
@@ -103,6 +105,9 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		q.path, q.body = "/v1/transfers", fmt.Sprintf(`{"amount":%d,"currency":"usd","destination":"acct_1"}`, amount)
 		changed.path, changed.body = q.path, fmt.Sprintf(`{"amount":%d,"currency":"usd","destination":"acct_1"}`, amount+1)
 	}
+	if l.w.blind {
+		q.body, changed.body = with(q.body, history.MayStayOpen), with(changed.body, history.MayStayOpen)
+	}
 	q.tenant = tenants[rng.IntN(len(tenants))]
 	changed.tenant = q.tenant
 	rivals := 1 + rng.IntN(4)
@@ -117,7 +122,7 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		}
 		all = append(all, one)
 	}
-	if rng.IntN(4) == 0 || strings.HasSuffix(method, "_fails") { // it gives the key up, at one node or two, and goes on asking for an answer
+	if rng.IntN(4) == 0 && !l.w.blind || strings.HasSuffix(method, "_fails") { // it gives the key up, at one node or two, and goes on asking for an answer
 		for range 1 + rng.IntN(2) {
 			all = append(all, request{tenant: q.tenant, path: history.CancelPath, key: key})
 		}
@@ -148,7 +153,10 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		return // the judge says so
 	}
 	back := request{q.tenant, "/v1/refunds", "refund-" + key, fmt.Sprintf(`{"charge":%q,"amount":%d}`, made.ID, made.Amount)}
-	if rng.IntN(3) > 0 {
+	if l.w.blind {
+		back.body = with(back.body, history.MayStayOpen)
+	}
+	if rng.IntN(3) > 0 || l.w.blind {
 		l.rivals(number, []request{back, back}[:1+rng.IntN(2)], rng)
 		return
 	}
@@ -303,7 +311,7 @@ func (l *load) attempt(number int, m *machine, q request, patience time.Duration
 	switch {
 	case q.path == history.CancelPath:
 		got = r.Became()
-	case strings.HasPrefix(q.path, "/v1/charges/") && r.Status != http.StatusOK, q.path == "/v1/refunds" && r.Status != http.StatusCreated: // refused as things are
+	case strings.HasPrefix(q.path, "/v1/charges/") && r.Status != http.StatusOK, q.path == "/v1/refunds" && r.Status != http.StatusCreated && (!r.Final() || !l.w.blind || r.Status != http.StatusServiceUnavailable): // refused as things are
 		got = history.Got{Kind: history.None}
 	}
 	if got.Kind == history.None {

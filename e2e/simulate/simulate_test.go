@@ -73,7 +73,8 @@ func TestSimulate(t *testing.T) {
 // summary is that of all runs.
 type summary struct {
 	runs, stripe, requests, keys, movements int // stripe: runs whose provider has that API
-	gateways, open                          int // runs of gateways, and keys there whose outcome never became known
+	blind                                   int // runs of a blind provider
+	gateways, open                          int // runs of gateways, and keys there, or of a blind provider, whose outcome never became known
 	disputes                                int
 	api                                     goods.Stats
 	virtual                                 time.Duration
@@ -103,9 +104,9 @@ func (s *summary) report() string {
 		}
 		taken = append(taken, fmt.Sprintf("  %s %d", e, s.coverage.taken[e]))
 	}
-	return fmt.Sprintf("%d runs, %d with Stripe's API, %d of gateways, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money, %d disputes\n"+
-		"behind gateways: %+v, %d keys were left open\nfaults: %s\nsteps of the store:\n%s\nnever taken: %s",
-		s.runs, s.stripe, s.gateways, s.virtual.Hours(), s.requests, s.keys, s.movements, s.disputes, s.api, s.open, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
+	return fmt.Sprintf("%d runs, %d with Stripe's API, %d with a blind provider, %d of gateways, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money, %d disputes\n"+
+		"behind gateways: %+v; there and with blind providers %d keys were left open\nfaults: %s\nsteps of the store:\n%s\nnever taken: %s",
+		s.runs, s.stripe, s.blind, s.gateways, s.virtual.Hours(), s.requests, s.keys, s.movements, s.disputes, s.api, s.open, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
 }
 
 // play makes one run.
@@ -162,6 +163,9 @@ func (s *summary) run(t *testing.T, seed uint64, plan [][]fault) {
 	switch {
 	case ofStripe(seed):
 		s.stripe++
+	case ofBlind(seed):
+		s.blind++
+		s.open += v.Keys.Open
 	case ofGateway(seed):
 		s.gateways++
 		s.open += v.Keys.Open
@@ -241,7 +245,7 @@ func (w *world) play(plan [][]fault, v *verdict) {
 	defer giveUp()
 	l := &load{w: w, ctx: ctx, history: &w.history}
 	var merchants sync.WaitGroup
-	for n := range merchantsAtOnce {
+	for n := range map[bool]int{false: merchantsAtOnce, true: blindMerchants}[w.blind] {
 		merchants.Go(func() { l.merchant(n) })
 	}
 	over := make(chan struct{})
@@ -311,8 +315,14 @@ func (w *world) judgement(v *verdict) {
 	for _, what := range w.unheard() {
 		v.breaks("no event was delivered: %s", what)
 	}
+	if v.Keys.Ghosts > 0 && !w.deaf { // its notice took a few minutes at most
+		v.breaks("%d charges moved, and their notices did not settle them before they were given up", v.Keys.Ghosts)
+	}
 	w.books(v)
 	v.Disputes = len(w.disputes)
+	if v.Keys.Ghosts > 0 { // of which their merchants read no disputes
+		return
+	}
 	for _, what := range w.disputeBreaks() {
 		v.breaks("%s", what)
 	}
@@ -327,12 +337,18 @@ func (w *world) unheard() (all []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range moved {
+		if w.deaf && w.blind && e.Kind != "transfer" {
+			continue // a ghost, or its refund
+		}
 		what, canceled := e.Kind+".succeeded "+e.Reference, e.Kind+".canceled "+e.Reference
 		if w.events[what]+w.events[canceled] == 0 { // a charge whose key was given up was made for nobody
 			all = append(all, what)
 		}
 	}
 	for _, d := range w.disputes {
+		if w.deaf && w.blind {
+			break // its charge may be a ghost, of which no merchant hears
+		}
 		for _, what := range d.events() {
 			if w.events[what] == 0 {
 				all = append(all, what)
@@ -368,7 +384,7 @@ func (w *world) books(v *verdict) {
 // days pass. Each key is a tombstone at first, and then free for another request.
 func (w *world) days(l *load, v *verdict) {
 	p, moved := w.policy(), len(w.moved())
-	if w.api != nil {
+	if w.api != nil || w.blind {
 		w.setFaults(simulator.Faults{}) // or it leaves some requests in doubt
 	}
 	l.history = &history.History{}

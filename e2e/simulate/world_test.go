@@ -52,6 +52,8 @@ const (
 	sureAfter = 45 * time.Minute
 	// maxUnknowns is how often a gateway tries to find out, which takes some 20 minutes.
 	maxUnknowns = 16
+	// blindUnknowns is how often a node waits for the notice of a blind provider, which takes some 10 minutes.
+	blindUnknowns = 13
 )
 
 // world is a cluster, its provider and its merchants, all in one bubble of virtual time.
@@ -60,6 +62,7 @@ type world struct {
 	ctx      context.Context
 	seed     uint64
 	stripe   bool       // the provider speaks Stripe's API: charges may be held, or wait for a payer or a bank
+	blind    bool       // the provider knows no keys and answers no look-ups: only a notice tells what an unknown call came to
 	api      *goods.API // the nodes are gateways in front of it, and there is no provider; nil: they are none
 	network  *network
 	distance *wan.Network // between regions, and of the store's steps
@@ -88,6 +91,7 @@ type world struct {
 	keys     map[string]time.Time // the provider's, since when it knows them
 	events   map[string]int       // deliveries, by type and object
 	disputes []dispute
+	deaf     bool // no node accepted notices for so long that claims were given up meanwhile
 }
 
 // sink is a consumer of events.
@@ -133,7 +137,11 @@ func between(rng *rand.Rand, below time.Duration) time.Duration {
 // policy is the published one. Its windows of days pass by setting the store's clock.
 func (w *world) policy() claim.Policy {
 	if w.api == nil {
-		return claim.DefaultPolicy()
+		p := claim.DefaultPolicy()
+		if w.blind {
+			p.MaxUnknowns = blindUnknowns
+		}
+		return p
 	}
 	p := node.DefaultGatewaySettings().Policy
 	p.MaxUnknowns = maxUnknowns
@@ -150,6 +158,9 @@ func (w *world) now() time.Time {
 // ofStripe reports whether a seed's provider has Stripe's API, in place of ours.
 func ofStripe(seed uint64) bool { return seed%3 == 0 }
 
+// ofBlind reports whether a seed's provider is blind.
+func ofBlind(seed uint64) bool { return seed%3 == 1 && (seed/3%8 == 1 || seed/3%8 == 2) }
+
 // ofGateway reports whether a seed's nodes are gateways.
 func ofGateway(seed uint64) bool { return seed%3 == 2 }
 
@@ -161,7 +172,7 @@ func newWorld(t *testing.T, seed uint64, covered *coverage) *world {
 	w.network = newNetwork(rand.New(rand.NewPCG(seed, 2)), func(from, to *host) time.Duration {
 		return 100*time.Microsecond + w.distance.Distance(from.region, to.region)/2
 	})
-	w.stripe = ofStripe(seed)
+	w.stripe, w.blind = ofStripe(seed), ofBlind(seed)
 	for i, r := range regions {
 		merchant := w.network.host("merchant of "+r, r, fmt.Sprintf("10.8.0.%d", i+1))
 		w.client[r] = &http.Client{Transport: &http.Transport{DialContext: merchant.process().DialContext}}
@@ -207,7 +218,10 @@ func (w *world) startProvider() {
 	require.NoError(w.t, w.judge.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Minute, Duplicate: 0.2, Drop: drop, Seed: w.seed}))
 	w.setFaults(w.everyday())
 	server := w.judge.NewServer("")
-	if !w.stripe { // which remembers them for longer than a run
+	switch {
+	case w.blind:
+		server.Handler = keyless(server.Handler)
+	case !w.stripe: // which remembers them for longer than a run
 		server.Handler = w.forgetful(server.Handler)
 	}
 	w.serve(at, server)
@@ -326,6 +340,14 @@ func (w *world) forgetful(next http.Handler) http.Handler {
 	})
 }
 
+// keyless is a provider that knows no keys: each call moves money.
+func keyless(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Idempotency-Key")
+		next.ServeHTTP(rw, r)
+	})
+}
+
 // everyday is a provider with some faults, or an API behind a gateway with more of them.
 func (w *world) everyday() simulator.Faults {
 	if w.api != nil {
@@ -399,8 +421,12 @@ func (w *world) adapter(transport http.RoundTripper) (interface {
 	if w.stripe {
 		return stripe.New(stripe.Config{Name: provider, Key: "sk_test_simulated", WebhookSecret: secret, BaseURL: "http://" + pspAddr + "/stripe", Transport: transport})
 	}
+	can := psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, KeyLife: keyLife}
+	if w.blind {
+		can = psp.Capabilities{Dedupe: psp.DedupeNone, Blind: true, SettleWindow: time.Minute}
+	}
 	return httpjson.New(httpjson.Config{
-		Name: provider, BaseURL: "http://" + pspAddr, Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, KeyLife: keyLife},
+		Name: provider, BaseURL: "http://" + pspAddr, Capabilities: can,
 		Client:  &http.Client{Transport: transport},
 		Notices: httpjson.Notices{Secret: secret},
 	})
