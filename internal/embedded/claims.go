@@ -69,7 +69,7 @@ func (v *View) begin(ctx context.Context, a *claim.Arrival, pins bool, apply arr
 		if pins {
 			t.holdPin(a.Key)
 		}
-		stored := t.step(a.Key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+		stored := t.step(a.Key, true, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
 			next, fx, decision, err := apply(old, now.Sub(asked), now)
 			if decision == claim.NeedPin && err == nil && pins && t.pinHere(a, now) {
 				next, fx, decision, err = apply(old, now.Sub(asked), now)
@@ -124,7 +124,7 @@ func (v *View) change(ctx context.Context, home string, key claim.Key, apply tra
 		return claim.Record{}, err
 	}
 	var stored *claim.Record
-	if err := v.on(ctx, home, func(t *tx) { stored = t.step(key, apply) }); err != nil {
+	if err := v.on(ctx, home, func(t *tx) { stored = t.step(key, false, apply) }); err != nil {
 		return claim.Record{}, err
 	}
 	return *stored, nil
@@ -132,10 +132,12 @@ func (v *View) change(ctx context.Context, home string, key claim.Key, apply tra
 
 // step is the one way by which a claim changes: lock the row, read it, apply the transition,
 // write the new row and its effects. It returns the row that the transition returned, which
-// may be nil or the old one.
-func (t *tx) step(key claim.Key, apply transition) *claim.Record {
+// may be nil or the old one. With fresh there is probably no row.
+func (t *tx) step(key claim.Key, fresh bool, apply transition) *claim.Record {
 	t.lock(t.rows, t.rows.index(t.code, key))
-	t.share()
+	if fresh {
+		t.share()
+	}
 	old, call := t.claimed(key)
 	if t.err != nil {
 		return nil

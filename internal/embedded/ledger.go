@@ -125,6 +125,7 @@ func (v *View) Book(ctx context.Context, b ledger.Transaction, emit []outbox.Mes
 			t.lock(t.rows, t.rows.index(t.code, ownerOf(&emit[0])))
 		}
 		t.lock(t.books, t.bookLocks(&b)...)
+		t.share()
 		b.At = t.clock.now()
 		if posted = t.book(&b); !posted {
 			return

@@ -44,6 +44,7 @@ func (v *View) Keep(ctx context.Context, region string, incoming []notice.Notice
 			locks = append(locks, t.rows.index(t.code, noticeOwner(incoming[i].ID)))
 		}
 		t.lock(t.rows, locks...)
+		t.share()
 		now := t.clock.now()
 		for _, n := range incoming {
 			if kept[n.ID] || t.has(t.key(tableNotice, n.ID)) {

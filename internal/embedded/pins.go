@@ -80,6 +80,7 @@ func (t *tx) holdPin(key claim.Key) {
 	t.hold(t.tenantMu.RLocker())
 	t.lock(t.pins, t.pins.index(0, key))
 	t.hold(t.topology.RLocker())
+	t.share()
 }
 
 // pinStep pins key to entry if it has no home. If it needs regions that are not in been, it
