@@ -184,9 +184,8 @@ func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, h
 	if first {
 		last = func() (T, error) { return here(ctx, so) }
 	} else {
-		attended, cancel := context.WithCancel(ctx)
+		ended, silent, cancel := attend(ctx, r, here)
 		defer cancel()
-		ended, silent := attend(attended, r, here)
 		if silent {
 			last = func() (T, error) { e := <-ended; return e.got, e.err }
 		} else if e := <-ended; !errors.Is(e.err, claim.ErrUnavailable) || ctx.Err() != nil || r.Ready(ctx) == nil {
@@ -229,9 +228,8 @@ func Attended[T any](ctx context.Context, r *Router, here func(ctx context.Conte
 	if r.Unready(r.Self) {
 		return got, errSilent
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ended, silent, cancel := attend(ctx, r, func(ctx context.Context, _ T) (T, error) { return here(ctx) })
 	defer cancel()
-	ended, silent := attend(ctx, r, func(ctx context.Context, _ T) (T, error) { return here(ctx) })
 	if silent {
 		return got, errSilent
 	}
@@ -253,15 +251,16 @@ type end[T any] struct {
 }
 
 // attend runs here, and returns once that has ended, or once this node's store answers nothing,
-// unless here waits for another region.
-func attend[T any](ctx context.Context, r *Router, here func(ctx context.Context, so T) (T, error)) (ended chan end[T], silent bool) {
+// unless here waits for another region. cancel ends the context of a here that goes on.
+func attend[T any](ctx context.Context, r *Router, here func(ctx context.Context, so T) (T, error)) (ended chan end[T], silent bool, cancel func()) {
 	ended = make(chan end[T], 1)
 	if r.Silent == nil {
 		var e end[T]
 		e.got, e.err = here(ctx, e.got)
 		ended <- e
-		return ended, false
+		return ended, false, func() {}
 	}
+	ctx, cancel = context.WithCancel(ctx)
 	var away atomic.Bool
 	go func() {
 		var e end[T]
@@ -276,12 +275,12 @@ func attend[T any](ctx context.Context, r *Router, here func(ctx context.Context
 		select {
 		case e := <-ended:
 			ended <- e
-			return ended, false
+			return ended, false, cancel
 		case <-listen.C:
 			go func() { heard <- !r.Silent(ctx) }()
 		case yes := <-heard:
 			if !yes && !away.Load() {
-				return ended, true
+				return ended, true, cancel
 			}
 			listen.Reset(listenEvery)
 		}
