@@ -88,6 +88,8 @@ func (w *world) begin(f fault) (end func()) {
 	case power:
 		w.powerCut(f.amount, f.end-f.begin)
 		return func() {}
+	case restored:
+		return w.backUp(f.amount)
 	case rotate:
 		done := make(chan struct{})
 		go func() {

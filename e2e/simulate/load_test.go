@@ -122,7 +122,7 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		}
 		all = append(all, one)
 	}
-	if rng.IntN(4) == 0 && !l.w.blind || strings.HasSuffix(method, "_fails") { // it gives the key up, at one node or two, and goes on asking for an answer
+	if rng.IntN(4) == 0 && !l.w.blind && l.w.bucket == nil || strings.HasSuffix(method, "_fails") { // it gives the key up, at one node or two, and goes on asking for an answer
 		for range 1 + rng.IntN(2) {
 			all = append(all, request{tenant: q.tenant, path: history.CancelPath, key: key})
 		}
@@ -134,7 +134,7 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		defer orders.Wait()
 	}
 	over, also := make(chan struct{}), rand.New(rand.NewPCG(l.w.seed, uint64(i)|1<<40))
-	inDispute := l.w.api == nil && reports(l.w.seed) && q.path == "/v1/charges" && method == "pm_card_visa" && !held && len(all) == rivals && also.IntN(3) == 0
+	inDispute := l.w.api == nil && l.w.bucket == nil && reports(l.w.seed) && q.path == "/v1/charges" && method == "pm_card_visa" && !held && len(all) == rivals && also.IntN(3) == 0
 	if inDispute {
 		var payer sync.WaitGroup
 		payer.Go(func() { l.disputed([]int64{int64(amount), int64(amount) + 1}, over, also) })
@@ -156,7 +156,7 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 	if l.w.blind {
 		back.body = with(back.body, history.MayStayOpen)
 	}
-	if rng.IntN(3) > 0 || l.w.blind {
+	if rng.IntN(3) > 0 || l.w.blind || l.w.bucket != nil {
 		l.rivals(number, []request{back, back}[:1+rng.IntN(2)], rng)
 		return
 	}

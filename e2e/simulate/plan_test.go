@@ -61,6 +61,7 @@ const (
 	forget    kind = "provider forgets" // it answers nothing for longer than it remembers keys
 	drain     kind = "drain"            // a region takes no new homes
 	registrar kind = "registrar"        // a tenant's registrar moves
+	restored  kind = "restore"          // the store is lost, and put back from a backup
 	killAt    kind = "kill at step"     // the node dies that is the first to reach a crossing, then starts
 	freezeAt  kind = "freeze at step"   // it freezes there
 )
@@ -77,6 +78,34 @@ const (
 var kinds = []kind{
 	kill, stop, lose, freeze, power, rotate, part, oneway, away, slowWay, gossiping, slowDisk, lostStep, lateStep, lostReply, storeCut, clock, mute, slow, forget,
 	drain, registrar,
+}
+
+func allKinds() []kind { return append(append(slices.Clone(kinds), rare...), killAt, freezeAt) }
+
+// rare are kinds that a run has once, if at all: each costs minutes, or changes what merchants send.
+var rare = []kind{restored}
+
+// fits reports whether a run of a seed can have a rare kind.
+func (k kind) fits(seed uint64) bool {
+	return k != restored || !ofStripe(seed) && !ofGateway(seed) && !ofBlind(seed)
+}
+
+// rareFrom is the steps of the shortest run that has rare faults: make test has shorter ones.
+const rareFrom = 3
+
+// once is a seed's rare fault and its step.
+func once(seed uint64, steps int) (f fault, step int) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	k := rare[rng.IntN(len(rare))]
+	if rng.IntN(2) == 0 || !k.fits(seed) || steps < rareFrom {
+		return f, -1
+	}
+	return draw(rng, k, 20*time.Second+between(rng, 60*time.Second)), rng.IntN(steps)
+}
+
+// beside reports whether a run with the rare fault can have the other one.
+func (f fault) beside(other kind) bool {
+	return f.kind != restored || other != clock && other != forget // what is lost is a time by the store's clock
 }
 
 func nodeNames() (all []string) {
@@ -96,15 +125,19 @@ func plan(seed uint64, steps int) [][]fault {
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	some := all[:1+rng.IntN(8)]
 	plan := make([][]fault, steps)
+	special, at := once(seed, steps)
 	for i := range plan {
 		length := 5*time.Second + between(rng, 90*time.Second)
 		held := map[string]bool{}
 		faults := aim(rng, seed, i, steps)
+		if i == at {
+			faults = append([]fault{special}, faults...)
+		}
 		for range 1 + rng.IntN(4) {
 			faults = append(faults, draw(rng, some[rng.IntN(len(some))], length))
 		}
 		for _, f := range faults {
-			if !slices.ContainsFunc(f.holds(), func(what string) bool { return held[what] }) {
+			if special.beside(f.kind) && !slices.ContainsFunc(f.holds(), func(what string) bool { return held[what] }) {
 				for _, what := range f.holds() {
 					held[what] = true
 				}
@@ -166,6 +199,8 @@ func draw(rng *rand.Rand, k kind, length time.Duration) fault {
 		f.end = f.begin + forgetting*forgetEvery + between(rng, time.Minute)
 	case registrar:
 		f.at, f.from = one(regions), one(tenants)
+	case restored:
+		f.amount = rng.IntN(restoreWays)
 	}
 	return f
 }
@@ -181,6 +216,8 @@ func (f fault) holds() (what []string) {
 		return []string{f.at[0] + "-1", f.at[0] + "-2"}
 	case power, rotate:
 		return append(nodeNames(), "regions")
+	case restored:
+		return append(nodeNames(), "regions", string(clock), string(storeCut))
 	case mute, slow:
 		return []string{provider}
 	case forget: // while it jumps, no call may be held up on its way
@@ -206,7 +243,6 @@ func TestPlan(t *testing.T) {
 		require.Equal(t, p, plan(seed, 6))
 		has := map[kind]bool{}
 		for _, step := range p {
-			require.NotEmpty(t, step)
 			for _, f := range step {
 				require.Less(t, f.begin, f.end, "%v", f)
 				has[f.kind] = true
@@ -216,7 +252,7 @@ func TestPlan(t *testing.T) {
 			in[k]++
 		}
 	}
-	for _, k := range append(slices.Clone(kinds), killAt, freezeAt) {
+	for _, k := range allKinds() {
 		require.NotZero(t, in[k], k)
 		require.Less(t, in[k], seeds, k)
 	}

@@ -88,7 +88,7 @@ func newSummary() *summary {
 
 func (s *summary) report() string {
 	var faults, never []string
-	for _, k := range append(slices.Clone(kinds), killAt, freezeAt) {
+	for _, k := range allKinds() {
 		faults = append(faults, fmt.Sprintf("%s %d", k, s.faults[k]))
 	}
 	for _, e := range edges {
@@ -112,7 +112,7 @@ func (s *summary) report() string {
 // play makes one run.
 func (s *summary) play(t *testing.T, seed uint64, plan [][]fault, v *verdict) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, seed, s.coverage)
+		w := newWorld(t, seed, plan, s.coverage)
 		t.Cleanup(func() { // also if it cannot go on
 			v.history, v.log = &w.history, bytes.Clone(w.log.Bytes())
 			s.virtual += w.busy
@@ -387,6 +387,9 @@ func (w *world) days(l *load, v *verdict) {
 	if w.api != nil || w.blind {
 		w.setFaults(simulator.Faults{}) // or it leaves some requests in doubt
 	}
+	if w.bucket != nil {
+		w.bucket.full.Store(true) // or it gets a segment for each few seconds of these days
+	}
 	l.history = &history.History{}
 	w.pass(p.ReplayFor + time.Minute + w.behind()) // also of a key that was used before the clock went back
 	time.Sleep(time.Minute)
@@ -397,6 +400,11 @@ func (w *world) days(l *load, v *verdict) {
 		v.breaks("%d movements by replays past their windows", now-moved)
 	}
 	w.pass(p.TombstoneFor + p.PinGrace)
+	if w.bucket != nil {
+		for _, key := range w.endRestore() {
+			l.done = slices.DeleteFunc(l.done, func(q request) bool { return claim.Key{Tenant: q.tenant, Value: q.key} == key })
+		}
+	}
 	time.Sleep(5 * time.Minute) // so that some are swept, and some are not
 	l.done = slices.DeleteFunc(l.done, func(q request) bool { return q.path == history.CancelPath })
 	for i := range l.done {

@@ -69,6 +69,7 @@ type world struct {
 	disk     *vfs.MemFS
 	db       *embedded.DB
 	blobs    *blobs
+	bucket   *bucket              // nil: the audit is not exported, and the store is not put back
 	judge    *simulator.Simulator // nil before an api
 	machines []*machine
 	client   map[string]*http.Client // of a region's merchants
@@ -164,7 +165,7 @@ func ofBlind(seed uint64) bool { return seed%3 == 1 && (seed/3%8 == 1 || seed/3%
 // ofGateway reports whether a seed's nodes are gateways.
 func ofGateway(seed uint64) bool { return seed%3 == 2 }
 
-func newWorld(t *testing.T, seed uint64, covered *coverage) *world {
+func newWorld(t *testing.T, seed uint64, plan [][]fault, covered *coverage) *world {
 	w := &world{
 		t: t, ctx: context.Background(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), coverage: covered, blobs: &blobs{all: map[string][]byte{}},
 		distance: wan.New(wan.Defaults(regions)), seals: []byte{1}, gossip: []byte{1}, troubles: map[*trouble]bool{}, ambushes: map[*ambush]bool{}, keys: map[string]time.Time{}, events: map[string]int{}, client: map[string]*http.Client{},
@@ -185,6 +186,11 @@ func newWorld(t *testing.T, seed uint64, covered *coverage) *world {
 		w.startUpstreams()
 	} else {
 		w.startProvider()
+	}
+	if restores(plan) {
+		var err error
+		w.bucket, err = newBucket()
+		require.NoError(t, err)
 	}
 	w.disk = vfs.NewCrashableMem()
 	w.openStore()
@@ -397,13 +403,17 @@ func (m *machine) start() {
 		require.NoError(w.t, err)
 		rows, err := deployment.Embedded(w.db).Region(m.region)
 		require.NoError(w.t, err)
-		m.running, err = node.Start(ctx, node.Config{
+		c := node.Config{
 			Tuning:   node.Tuning{Policy: w.policy(), Limits: httpapi.DefaultLimits()},
 			Payments: pays,
 			Name:     fmt.Sprintf("%s.%d", m.name, m.started), Region: m.region, APIListen: m.ip + ":80",
 			Peering:  node.Peering{RPCListen: m.ip + ":81", GossipListen: m.ip + ":82", Seeds: seeds, Sockets: alive, GossipKeys: gossipKeys(w.gossip)},
 			Topology: topology, Store: &store{rows, m, alive}, Blobs: w.blobs, Sinks: map[outbox.Kind]relay.Sink{outbox.KindLog: sink{m}}, Seal: sealtest.Ring(w.seals...), Clock: w.now, Logger: w.logger(m.name),
-		})
+		}
+		if w.bucket != nil {
+			c.Audit, c.AuditObjects, c.AuditKeys = auditing(), w.bucket, w.bucket.keys
+		}
+		m.running, err = node.Start(ctx, c)
 		cancel()
 		if err == nil {
 			return
