@@ -3,17 +3,24 @@ package cli
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/lab/devcerts"
 	"github.com/homeward-io/homeward/internal/node"
 )
 
@@ -163,6 +170,95 @@ func TestAStopWhileItWaitsForItsDatabase(t *testing.T) {
 			require.Equal(t, 1, strings.Count(out.String(), "\n"), &out)
 		})
 	}
+}
+
+// A gateway without its database is live and not ready below its own path, refuses all else in its own
+// words, and sends nothing to the upstream, also not what it does not guard. Then it starts.
+func TestAGatewayWaitsForItsDatabase(t *testing.T) {
+	own, err := url.Parse(migrated(t, "us-east1"))
+	require.NoError(t, err)
+	var sent atomic.Int64
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1) }))
+	defer upstream.Close()
+	through, api := *own, freePort(t)
+	through.Host = freePort(t)
+	onlyWith(t, node.DatabaseURL+"="+through.String(), node.SealKeys+"="+strings.TrimSpace(does(t, "secrets", "key")))
+	ca, err := devcerts.NewAuthority(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	cert, key, err := ca.Issue(time.Now().Add(-time.Hour), time.Now().Add(time.Hour), &url.URL{Scheme: "spiffe", Host: "homeward", Path: "/gateway"})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cert.pem"), cert, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pem"), key, 0o600))
+	settings := settingsFile(t, strings.NewReplacer("api: {listen: '127.0.0.1:0'}", "api: {listen: '"+api+"'}", inClear, "\n").Replace(freePorts)+fmt.Sprintf(`
+gateway:
+  upstream: %s
+  tls: {cert: %q, key: %q}
+  routes: [{match: POST /v1/refunds, profile: stripe}]
+`, upstream.URL, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r, w := io.Pipe()
+	code := make(chan int, 1)
+	var errs strings.Builder
+	go func() {
+		code <- run(ctx, []string{"serve", "--config", settings}, streams{w, &errs})
+		_ = w.Close()
+	}()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} //nolint:gosec // it names no host, and is ours
+	ask := func(method, path string) (status int, body string, header http.Header) {
+		req, err := http.NewRequestWithContext(t.Context(), method, "https://"+api+path, strings.NewReader(`{}`))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", "k")
+		res, err := client.Do(req)
+		if err != nil {
+			return 0, err.Error(), nil
+		}
+		defer func() { _ = res.Body.Close() }()
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		return res.StatusCode, string(text), res.Header
+	}
+	require.Eventually(t, func() bool {
+		status, _, _ := ask(http.MethodGet, "/_homeward/livez")
+		require.Empty(t, code, "it ended")
+		return status == http.StatusOK
+	}, time.Minute, 10*time.Millisecond)
+	for _, path := range []string{"/_homeward/readyz", "/_homeward/readyz?exclude=region"} {
+		status, body, _ := ask(http.MethodGet, path)
+		require.Equal(t, http.StatusServiceUnavailable, status, path)
+		require.Contains(t, body, "waits for its database")
+	}
+	for path, says := range map[string]string{
+		"GET /orders": `"error":"store_unavailable"`, "POST /orders": `"error":"store_unavailable"`, "GET /livez": `"error":"store_unavailable"`, "POST /v1/charges": `"error":"store_unavailable"`,
+		"GET /_homeward/idempotency-keys/k": `"error":"store_unavailable"`, "POST /_homeward/idempotency-keys/k/cancel": `"error":"store_unavailable"`,
+		"POST /v1/refunds": `"type":"api_error"`, // Stripe's dialect, as of its route
+	} {
+		method, at, _ := strings.Cut(path, " ")
+		status, body, header := ask(method, at)
+		require.Equal(t, http.StatusServiceUnavailable, status, path)
+		require.NotEmpty(t, header.Get("Retry-After"), path)
+		require.Contains(t, body, says, path)
+		require.NotContains(t, body+header.Get("Link"), "/v1", path)
+		require.NotContains(t, body, "charge", path)
+	}
+	require.Zero(t, sent.Load(), "the upstream got a request")
+
+	forward(t, through.Host, own.Host)
+	out := bufio.NewReader(r)
+	line, err := out.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, api)
+	status, body, _ := ask(http.MethodGet, "/_homeward/readyz")
+	require.Equal(t, http.StatusOK, status, body)
+	status, body, _ = ask(http.MethodPost, "/orders")
+	require.Equal(t, http.StatusOK, status, body)
+	require.EqualValues(t, 1, sent.Load())
+	stop()
+	_, err = io.Copy(io.Discard, out)
+	require.NoError(t, err)
+	require.Zero(t, <-code, &errs)
 }
 
 // with is a URL with a change.

@@ -20,11 +20,23 @@ import (
 type gated struct {
 	*server
 	through *gateway.Gateway
+	// waits: the node has no database yet.
+	waits bool
 }
 
 // NewGateway returns the handler of a gateway. It is as [New] is, needs no Tenants, and has no route
 // of the API of payments.
 func NewGateway(c Config, through *gateway.Gateway) (http.Handler, error) {
+	return newGated(c, through, false)
+}
+
+// NewWaitingGateway is [NewGateway] for a node that waits for its database. It answers probes and error
+// pages, refuses all else, and sends nothing to the upstream.
+func NewWaitingGateway(c Config, through *gateway.Gateway) (http.Handler, error) {
+	return newGated(c, through, true)
+}
+
+func newGated(c Config, through *gateway.Gateway, waits bool) (http.Handler, error) {
 	if c.ErrorPages == "" {
 		c.ErrorPages = problem.Behind
 	}
@@ -33,11 +45,15 @@ func NewGateway(c Config, through *gateway.Gateway) (http.Handler, error) {
 		return nil, err
 	}
 	s.entries = problem.CatalogueBehind()
-	g := &gated{s, through}
+	g := &gated{s, through, waits}
+	inspect, cancel := g.owned(s.inspect), g.owned(g.cancelKey)
+	if waits {
+		inspect, cancel = away, away
+	}
 	key := gateway.Own + "idempotency-keys/{key}"
 	s.mountAll([]route{
-		{"GET", key, g.owned(s.inspect), true},
-		{"POST", key + "/cancel", g.owned(g.cancelKey), true},
+		{"GET", key, inspect, true},
+		{"POST", key + "/cancel", cancel, true},
 		{"GET", gateway.Own + "errors", s.errorIndex, true},
 		{"GET", gateway.Own + "errors/{error}", s.errorPage, true},
 		{"GET", gateway.Own + "livez", live, true},
@@ -132,6 +148,13 @@ func (g *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 	case strings.HasPrefix(r.URL.Path, gateway.Own):
 		g.serve(w, r, func(res *response) { g.mux.ServeHTTP(res, r) })
+	case g.waits: // also for what is not guarded: the node cuts off what streams when it starts
+		g.serve(w, r, func(res *response) {
+			if c := g.through.Match(r); c != nil {
+				res.dialect = c.Dialect()
+			}
+			g.fail(res, r, away(res, r))
+		})
 	default:
 		switch c := g.through.Match(r); {
 		case c == nil:
@@ -144,6 +167,13 @@ func (g *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			g.serve(w, r, func(res *response) { g.guarded(res, r, c) })
 		}
 	}
+}
+
+// away refuses a request at a node that waits for its database.
+func away(*response, *http.Request) error {
+	p := problem.New(problem.StoreUnavailable, "This gateway waits for its database. Nothing was sent; send the request again.")
+	p.RetryAfter = retryStore
+	return &refusal{Problem: p}
 }
 
 // pass sends a request as it streams.

@@ -127,6 +127,15 @@ func listenerTLS(t gateway.TLS, log *slog.Logger) (*tls.Config, error) {
 	return config, nil
 }
 
+// speakAsGateway gives a server the protocols of a gateway, and its TLS: gRPC passes, also without TLS.
+func speakAsGateway(s *http.Server, config *tls.Config) {
+	s.Protocols = new(http.Protocols)
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetHTTP2(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
+	s.TLSConfig = config
+}
+
 // verifier verifies tokens by the issuer's keys, which it fetches when it meets one that it has not seen.
 func verifier(j gateway.JWT) gateway.Verifier {
 	client := &http.Client{Timeout: keysTime, Transport: fetching{http.DefaultTransport}}

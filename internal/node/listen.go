@@ -88,14 +88,18 @@ func (n *Node) serve(what string, s *http.Server, l net.Listener) {
 		s.ErrorLog = slog.NewLogLogger(n.log.Handler(), slog.LevelDebug)
 	}
 	n.background.run(func(context.Context) {
-		start := s.Serve
-		if s.TLSConfig != nil {
-			start = func(l net.Listener) error { return s.ServeTLS(l, "", "") } // its files are in TLSConfig
-		}
-		if err := start(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		if err := serveOn(s, l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			n.log.Error("listener failed", "listener", what, "error", err)
 		}
 	})
+}
+
+// serveOn serves until the server is closed, with TLS if it has any.
+func serveOn(s *http.Server, l net.Listener) error {
+	if s.TLSConfig != nil {
+		return s.ServeTLS(l, "", "") // its files are in TLSConfig
+	}
+	return s.Serve(l)
 }
 
 // shutdown completes a server's requests, and cancels the rest when ctx ends.

@@ -322,12 +322,8 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 		return nil, err
 	}
 	server := httpapi.NewServer(c.APIListen, n.hand.counting(api, n.gateway != nil), c.Limits, n.log)
-	if n.gateway != nil { // gRPC passes, also without TLS
-		server.Protocols = new(http.Protocols)
-		server.Protocols.SetHTTP1(true)
-		server.Protocols.SetHTTP2(true)
-		server.Protocols.SetUnencryptedHTTP2(true)
-		server.TLSConfig = c.GatewayTLS
+	if n.gateway != nil {
+		speakAsGateway(server, c.GatewayTLS)
 	}
 	n.serve("api", server, n.apiListener)
 	return func(ctx context.Context) error { return shutdown(ctx, server) }, nil

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/payment"
@@ -67,14 +69,30 @@ func (s *Server) wait(ctx context.Context, open func() error) error {
 	return stop(ctx)
 }
 
-// serveWaiting serves an API on which everything but /livez is refused.
-func (s *Server) serveWaiting() (parts.Stop, error) {
+// serveWaiting serves an API on which everything is refused but what says that the process is live.
+func (s *Server) serveWaiting() (_ parts.Stop, err error) {
 	limits := s.settings.Limits
-	api, err := httpapi.New(httpapi.Config{
+	of := httpapi.Config{
 		Tenants: noStore{}, Router: noStore{}, List: noStore{}.List, Notices: noStore{}, Region: s.settings.Node.Region, RegionCode: 1, // which no request gets to
 		Limits: limits, ErrorPages: s.settings.ErrorPages, Meters: s.meters, Logger: s.log,
 		Ready: func(context.Context, bool) error { return errors.New("this node waits for its database") },
-	})
+	}
+	var through *gateway.Gateway
+	var shown *tls.Config
+	var api http.Handler
+	if s.settings.Gateway.On() {
+		var c *gateway.Config
+		if c, shown, err = OpenGateway(s.settings.Gateway, s.secrets.Gateway, s.log); err != nil {
+			return nil, err
+		}
+		c.Region, c.Logger = s.settings.Node.Region, s.log
+		if through, err = gateway.New(*c); err != nil {
+			return nil, err
+		}
+		api, err = httpapi.NewWaitingGateway(of, through)
+	} else {
+		api, err = httpapi.New(of)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -83,14 +101,18 @@ func (s *Server) serveWaiting() (parts.Stop, error) {
 		return nil, err
 	}
 	server := httpapi.NewServer(s.settings.API.Listen, api, limits, s.log)
+	if through != nil {
+		speakAsGateway(server, shown)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := serveOn(server, l); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("listener failed", "listener", "api", "error", err)
 		}
 	}()
 	return func(context.Context) error {
+		defer through.Close()
 		err := server.Close()
 		<-done
 		return err
