@@ -1,9 +1,11 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,9 +25,7 @@ var (
 	ledgerNamed        = declare[ledgerNamedArgs]("ledger_named")
 	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
 	ledgerCharges      = declare[chargesArgs]("ledger_charges")
-	ledgerChargesUp    = declare[chargesArgs]("ledger_charges_up")
 	ledgerOrders       = declare[ordersArgs]("ledger_orders")
-	ledgerOrdersUp     = declare[ordersArgs]("ledger_orders_up")
 	ledgerReversals    = declare[idArgs]("ledger_reversals")
 	ledgerReversed     = declare[reversedArgs]("ledger_reversed")
 	ledgerIncomingOf   = declare[incomingArgs]("ledger_incoming")
@@ -69,6 +69,7 @@ type (
 		After             time.Time
 		AfterID, BeforeID string
 		Before            zeronull.Timestamptz
+		Latest            bool
 		Limit             int64
 	}
 	ordersArgs struct {
@@ -200,18 +201,23 @@ func (v *View) Charges(ctx context.Context, region string, c ledger.Charges) ([]
 	}
 	args := chargesArgs{
 		Home: region, TenantID: c.Tenant, After: c.After.At, AfterID: c.After.ID,
-		Before: zeronull.Timestamptz(c.Before.At), BeforeID: c.Before.ID, Limit: int64(c.Limit),
+		Before: zeronull.Timestamptz(c.Before.At), BeforeID: c.Before.ID, Latest: c.Latest, Limit: int64(c.Limit),
 	}
-	of, ofOrder := ledgerChargesUp, ledgerOrdersUp
-	if c.Latest {
-		of, ofOrder = ledgerCharges, ledgerOrders
+	var all []ledger.Transaction
+	name := ledgerCharges.name
+	if c.Order == "" {
+		all, err = many(ctx, v.db, ledgerCharges, repeatable, args, scanTransaction)
+	} else {
+		name = ledgerOrders.name
+		all, err = many(ctx, v.db, ledgerOrders, repeatable, ordersArgs{args, c.Order}, scanTransaction)
 	}
-	if c.Order != "" {
-		all, err := many(ctx, v.db, ofOrder, repeatable, ordersArgs{args, c.Order}, scanTransaction)
-		return all, claimError(ofOrder.name, err)
-	}
-	all, err := many(ctx, v.db, of, repeatable, args, scanTransaction)
-	return all, claimError(of.name, err)
+	slices.SortFunc(all, func(a, b ledger.Transaction) int {
+		if c.Latest {
+			a, b = b, a
+		}
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return all, claimError(name, err)
 }
 
 // Transaction implements [ledger.Store].
