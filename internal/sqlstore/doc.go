@@ -51,8 +51,7 @@
 //	pins_sweep          the time that it reads         run again: nothing changes
 //	outbox_take         due, unlocked                  reported: rows that were taken are due again after the lease
 //	outbox_finish       each row's fence               run again: rows that are gone are finished
-//	outbox_retry        each row's fence               reported: each row is due after its pause or its lease
-//	outbox_park         the fence                      reported likewise
+//	outbox_retry        each row's fence               reported: each row is parked, or due after its pause or its lease
 //	outbox_unpark       that it is parked              reported: a person looks again
 //	ledger_book         there is no row                run again; whatever transaction there is now is the answer;
 //	                                                   its events are booked with it

@@ -27,9 +27,9 @@ import (
 var homePath = []string{
 	"begin", "begin_here", "find", "begin_again", "change", "renew", "settle", "defer", "object", "timeline",
 	"tenant", "tenant_by_api_key",
-	"calls_take", "calls_message", "calls_finish", "calls_retry", "look", "calls_park", "calls_unpark", "calls_parked", "calls_waiting", "calls_depth", "claims_unknown",
-	"events_take", "events_message", "events_finish", "events_retry", "events_park", "events_unpark", "events_parked", "events_waiting", "events_depth",
-	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
+	"calls_take", "calls_message", "calls_finish", "calls_retry", "look", "calls_unpark", "calls_parked", "calls_waiting", "calls_depth", "claims_unknown",
+	"events_take", "events_message", "events_finish", "events_retry", "events_unpark", "events_parked", "events_waiting", "events_depth",
+	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry",
 	"ledger_book", "ledger_about", "ledger_reversals", "ledger_named", "ledger_transactions", "ledger_charges", "ledger_orders", "ledger_balances", "claims_settled", "unpaid", "reversing",
 	"notices_keep", "notices_close", "notice", "endpoint",
 }

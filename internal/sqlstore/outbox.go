@@ -56,7 +56,6 @@ var (
 	callRetry    = declare[retryCallArgs]("calls_retry")
 	queueFinish  = declareOfQueues[finishArgs]("finish")
 	queueRetry   = declareOfQueues[retryArgs]("retry")
-	queuePark    = declareOfQueues[parkArgs]("park")
 	queueUnpark  = declareOfQueues[idArgs]("unpark")
 	queueParked  = declareOfQueues[homePageArgs]("parked")
 	queueWaiting = declareOfQueues[homeLimitArgs]("waiting")
@@ -90,16 +89,12 @@ type (
 	}
 	retryRow struct {
 		holdRow
-		Pause  time.Duration
+		Pause  *time.Duration // nil: it is parked
 		Reason string
 	}
 	retryCallArgs struct {
 		Home string
 		retryRow
-	}
-	parkArgs struct {
-		holdArgs
-		Reason string
 	}
 	homeLimitArgs struct {
 		Home  string
@@ -112,7 +107,8 @@ func holdOf(h outbox.Hold) holdRow {
 }
 
 func delayOf(d outbox.Delay) retryRow {
-	return retryRow{holdOf(d.Hold), d.After.Truncate(time.Microsecond), d.Reason}
+	pause := d.After.Truncate(time.Microsecond)
+	return retryRow{holdOf(d.Hold), &pause, d.Reason}
 }
 
 // queue is one queue as the nodes of the view's region use it.
@@ -292,7 +288,7 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 	return failed
 }
 
-// retry postpones rows, as many as [queue.together] allows.
+// retry postpones or parks rows, as many as [queue.together] allows.
 func (q queue) retry(ctx context.Context, region string, rows []retryRow) (n int, lost bool, err error) {
 	s := queueRetry.of(q)
 	if q.ofCalls() {
@@ -332,9 +328,7 @@ func (v *View) NextDue(ctx context.Context, region string) (map[outbox.Queue]tim
 // Park implements [outbox.Store].
 func (q queue) Park(ctx context.Context, region string, row outbox.Hold, reason string) error {
 	_, err := fenced(ctx, q, region, func(ctx context.Context) (int, bool, error) {
-		s := queuePark.of(q)
-		n, lost, err := affected(ctx, q.db, s, once, parkArgs{holdArgs{region, holdOf(row)}, reason})
-		return n, lost, claimError(s.name, err)
+		return q.retry(ctx, region, []retryRow{{holdRow: holdOf(row), Reason: reason}})
 	})
 	return err
 }

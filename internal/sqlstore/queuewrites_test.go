@@ -206,7 +206,7 @@ func queueWrites() []operation {
 		effect: func(c *cell, want, is *stored) { later(c, &want.Calls[0].Due, is.Calls[0].Due) },
 		next:   func(c *cell, _ bool) { require.EqualValues(c, 0, takenAgain(c).Attempts) },
 	}, {
-		name: "call park", statements: []string{"calls_park"}, once: true,
+		name: "call park", statements: []string{"calls_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Queue(outbox.ProviderCalls).Park(ctx, here, claimtest.Call(c.held, 1), "a person must look")

@@ -1,9 +1,9 @@
 -- name: expiries_retry
--- Postpones rows that end together, found as expiries_finish finds them. A reason counts as a
--- failure.
+-- Postpones rows that end together, found as expiries_finish finds them, or parks those without a
+-- pause. A reason for a pause counts as a failure.
 UPDATE expiries AS o SET
     due = now() + h.pause,
-    attempts = o.attempts + CASE WHEN h.reason <> '' THEN 1 ELSE 0 END,
+    attempts = o.attempts + CASE WHEN h.reason <> '' AND h.pause IS NOT NULL THEN 1 ELSE 0 END,
     last_error = CASE WHEN h.reason <> '' THEN h.reason ELSE o.last_error END
 FROM (
     SELECT r.tenant_id, r.idem_key, r.id, r.fence, r.pause, r.reason, @home::crdb_internal_region AS home_region

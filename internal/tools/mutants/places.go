@@ -241,7 +241,7 @@ var rooms = []room{
 		{"sql/calls_finish.sql-fence", "query/calls_finish.sql", "AND call_fence = @fence::int8", "AND @fence::int8 IS NOT NULL"},
 		{"sql/calls_finish.sql-parked", "query/calls_finish.sql", " AND call_parked IS NULL", ""},
 		{"sql/calls_retry.sql-fence", "query/calls_retry.sql", "AND call_fence = @fence::int8", "AND @fence::int8 IS NOT NULL"},
-		{"sql/calls_park.sql-fence", "query/calls_park.sql", "AND c.call_fence = @fence::int8", "AND @fence::int8 IS NOT NULL"},
+		{"sql/calls_retry.sql-parks", "query/calls_retry.sql", "CASE WHEN @pause::interval IS NULL THEN call_due END", "NULL"},
 		{"sql/calls_take.sql-due", "query/calls_take.sql", " AND call_due <= now()", ""},
 		{"sql/expiries_finish.sql-fence", "query/expiries_finish.sql", " AND o.fence = h.fence", ""},
 		{"sql/events_take.sql-order", "query/events_take.sql", "(e.created_at < m.created_at OR e.created_at = m.created_at AND e.id < m.id)", "false"},
