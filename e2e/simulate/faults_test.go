@@ -88,6 +88,14 @@ func (w *world) begin(f fault) (end func()) {
 	case power:
 		w.powerCut(f.amount, f.end-f.begin)
 		return func() {}
+	case skew:
+		set := func(by time.Duration) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.of(f.at)[0].skew = by
+		}
+		set(f.by)
+		return func() { set(0) }
 	case restored:
 		return w.backUp(f.amount)
 	case rotate:

@@ -61,6 +61,7 @@ const (
 	forget    kind = "provider forgets" // it answers nothing for longer than it remembers keys
 	drain     kind = "drain"            // a region takes no new homes
 	registrar kind = "registrar"        // a tenant's registrar moves
+	skew      kind = "node's clock"     // a node's own clock jumps, and is put right later
 	restored  kind = "restore"          // the store is lost, and put back from a backup
 	killAt    kind = "kill at step"     // the node dies that is the first to reach a crossing, then starts
 	freezeAt  kind = "freeze at step"   // it freezes there
@@ -80,7 +81,17 @@ var kinds = []kind{
 	drain, registrar,
 }
 
-func allKinds() []kind { return append(append(slices.Clone(kinds), rare...), killAt, freezeAt) }
+func allKinds() []kind { return append(append(slices.Clone(kinds), rare...), skew, killAt, freezeAt) }
+
+// skewed has a node's clock wrong in a step, by what the deployment allows or by far more. With half of the seeds
+// it befalls every second step, beside all other faults.
+func skewed(seed uint64, step int) []fault {
+	rng := rand.New(rand.NewPCG(seed, 5+uint64(step)))
+	if rand.New(rand.NewPCG(seed, 4)).IntN(2) == 0 || rng.IntN(2) == 0 {
+		return nil
+	}
+	return []fault{draw(rng, skew, 20*time.Second+between(rng, 70*time.Second))}
+}
 
 // rare are kinds that a run has once, if at all: each costs minutes, or changes what merchants send.
 var rare = []kind{restored}
@@ -133,6 +144,7 @@ func plan(seed uint64, steps int) [][]fault {
 		if i == at {
 			faults = append([]fault{special}, faults...)
 		}
+		faults = append(faults, skewed(seed, i)...)
 		for range 1 + rng.IntN(4) {
 			faults = append(faults, draw(rng, some[rng.IntN(len(some))], length))
 		}
@@ -201,6 +213,9 @@ func draw(rng *rand.Rand, k kind, length time.Duration) fault {
 		f.at, f.from = one(regions), one(tenants)
 	case restored:
 		f.amount = rng.IntN(restoreWays)
+	case skew:
+		f.at = one(nodes)
+		f.by = []time.Duration{400 * time.Millisecond, 10 * time.Second, 5 * time.Hour}[rng.IntN(3)] * time.Duration(1-2*rng.IntN(2))
 	}
 	return f
 }

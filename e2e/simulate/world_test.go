@@ -115,6 +115,14 @@ type machine struct {
 	at      claim.Region
 	started int
 	running *node.Node
+	skew    time.Duration // of its own clock; guarded by w.mu
+}
+
+// wall is the machine's own clock.
+func (m *machine) wall() time.Time {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	return time.Now().Add(m.skew)
 }
 
 type lockedBuffer struct {
@@ -408,7 +416,7 @@ func (m *machine) start() {
 			Payments: pays,
 			Name:     fmt.Sprintf("%s.%d", m.name, m.started), Region: m.region, APIListen: m.ip + ":80",
 			Peering:  node.Peering{RPCListen: m.ip + ":81", GossipListen: m.ip + ":82", Seeds: seeds, Sockets: alive, GossipKeys: gossipKeys(w.gossip)},
-			Topology: topology, Store: &store{rows, m, alive}, Blobs: w.blobs, Sinks: map[outbox.Kind]relay.Sink{outbox.KindLog: sink{m}}, Seal: sealtest.Ring(w.seals...), Clock: w.now, Logger: w.logger(m.name),
+			Topology: topology, Store: &store{rows, m, alive}, Blobs: w.blobs, Sinks: map[outbox.Kind]relay.Sink{outbox.KindLog: sink{m}}, Seal: sealtest.Ring(w.seals...), Clock: w.now, Wall: m.wall, Logger: w.logger(m.name),
 		}
 		if w.bucket != nil {
 			c.Audit, c.AuditObjects, c.AuditKeys = auditing(), w.bucket, w.bucket.keys

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -92,4 +93,22 @@ func TestAClockThatIsAheadJudgesNoNotice(t *testing.T) {
 	_, err = store.Keep(t.Context(), here, []notice.Notice{{ID: notice.ID("bank", "evt_1"), Region: here, Provider: "bank", Body: body}})
 	require.NoError(t, err)
 	require.Contains(t, <-store.fate, "again: ", "the node's clock has decided")
+}
+
+// TestTheStoresClockDoesNotFollowTheMachines: between two measurements a machine's clock may be set by hours. What
+// the node takes for the store's time goes on regardless, and only what it reports is how far the machine's is off.
+func TestTheStoresClockDoesNotFollowTheMachines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c storeClock
+		sentAt := time.Now()
+		stored := sentAt.Add(-5 * time.Hour).Round(0)
+		time.Sleep(2 * time.Second) // the read
+		c.measure(sentAt, sentAt.Add(3*time.Hour), stored)
+		ahead, ok := c.offset()
+		require.True(t, ok)
+		require.Equal(t, 8*time.Hour+time.Second, ahead)
+		time.Sleep(time.Minute)
+		require.Equal(t, stored.Add(time.Minute+time.Second), c.now())
+	})
 }

@@ -85,7 +85,10 @@ type Config struct {
 	// Run runs operators' commands on the store; nil: none.
 	Run admin.Run
 	// Clock is the clock of the ages in metrics; nil means the system's.
-	Clock  func() time.Time
+	Clock func() time.Time
+	// Wall is this machine's clock, which may be wrong and may be set: it dates signatures of
+	// notices, and is compared with the store's. Nil means the system's.
+	Wall   func() time.Time
 	Logger *slog.Logger
 
 	keeper *account.Keeper // of Providers; nil: they are not kept
@@ -186,6 +189,9 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.Wall == nil {
+		c.Wall = time.Now
 	}
 	c.Logger = slog.New(&unpaged{Handler: c.Logger.Handler()})
 	n := &Node{c: c, log: c.Logger.With("region", c.Region, "node", c.Name), verdict: verdict{changed: make(chan struct{}, 1)}, announced: announced{changing: semaphore.NewWeighted(1)}}

@@ -148,34 +148,45 @@ func (s notifying) Book(ctx context.Context, t ledger.Transaction, events []outb
 // Restore implements [claim.Restores]. Every node reads the row again and again, and
 // gets the store's clock with it.
 func (s notifying) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
-	sentAt := time.Now()
+	sentAt, wall := time.Now(), s.n.c.Wall()
 	r, now, err := s.Store.Restore(ctx)
 	if err == nil {
-		s.n.clock.measure(sentAt, now)
+		s.n.clock.measure(sentAt, wall, now)
 	}
 	return r, now, err
 }
 
-// storeClock is the difference between this node's clock and the store's, as measured
-// last. It is safe for concurrent use.
-type storeClock struct{ ahead atomic.Pointer[time.Duration] }
+// storeClock is the store's clock as far as this node knows it. It goes on by the monotonic clock
+// from the last measurement, so that it does not follow the machine's when that is set. It is safe
+// for concurrent use.
+type storeClock struct{ last atomic.Pointer[clockReading] }
 
-// measure compares the store's clock with ours, by a read that was sent at sentAt.
-func (c *storeClock) measure(sentAt, now time.Time) {
-	ahead := sentAt.Add(time.Since(sentAt) / 2).Sub(now)
-	c.ahead.Store(&ahead)
+// clockReading is one measurement: the store's time at a moment of this process, and how far the
+// machine's clock was ahead of it.
+type clockReading struct {
+	at, now time.Time
+	ahead   time.Duration
+}
+
+// measure compares the store's clock with ours, by a read that was sent at sentAt, when wall was
+// the machine's time.
+func (c *storeClock) measure(sentAt, wall, now time.Time) {
+	half := time.Since(sentAt) / 2
+	c.last.Store(&clockReading{sentAt.Add(half), now, wall.Add(half).Sub(now)})
 }
 
 // offset is how far this node's clock is ahead; ok is false before the first measurement.
 func (c *storeClock) offset() (ahead time.Duration, ok bool) {
-	if at := c.ahead.Load(); at != nil {
-		return *at, true
+	if m := c.last.Load(); m != nil {
+		return m.ahead, true
 	}
 	return 0, false
 }
 
-// now is the store's time.
+// now is the store's time. A node reads it before it does anything else.
 func (c *storeClock) now() time.Time {
-	ahead, _ := c.offset()
-	return time.Now().Add(-ahead)
+	if m := c.last.Load(); m != nil {
+		return m.now.Add(time.Since(m.at))
+	}
+	return time.Now()
 }

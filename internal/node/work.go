@@ -232,7 +232,7 @@ func (n *Node) startReceiver(context.Context) (parts.Stop, error) {
 	c := &n.c
 	var err error
 	if n.receiver, err = notice.NewReceiver(notice.ReceiverConfig{
-		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: c.Seal, Meters: c.Meters, Logger: n.log,
+		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: c.Seal, Meters: c.Meters, Logger: n.log, Now: c.Wall,
 	}); err != nil {
 		return nil, err
 	}
