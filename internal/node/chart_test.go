@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/homeward-io/homeward/gateway"
 )
 
 // What the chart gives as an example of config is settings that a node starts with, at the
@@ -35,6 +37,7 @@ func TestTheChartHasTheSettings(t *testing.T) {
 		Looks           map[string]string
 		Kinds           map[string]struct{ Key, URL bool }
 		Timeout         string
+		GatewayTimeout  string `yaml:"gatewayTimeout"`
 	}
 	file, err := os.Open("../../helm/homeward/files/settings.yaml")
 	require.NoError(t, err)
@@ -57,6 +60,7 @@ func TestTheChartHasTheSettings(t *testing.T) {
 	}
 	byDefault := DefaultServeSettings()
 	require.Equal(t, byDefault.Provider.Timeout.String(), chart.Timeout)
+	require.Equal(t, gateway.DefaultTimeout.String(), chart.GatewayTimeout)
 	require.Len(t, chart.Kinds, len(providerKinds))
 	for kind, must := range chart.Kinds {
 		require.True(t, slices.Contains(providerKinds, kind), kind)

@@ -11,7 +11,8 @@ prints nothing.
 {{- end -}}
 {{- include "homeward.check.peers" . -}}
 {{- include "homeward.check.migration" . -}}
-{{- include "homeward.check.providers" (dict "root" . "known" $known) -}}
+{{- if not (kindIs "map" (.Values.config.gateway | default dict)) }}{{ fail "config.gateway is a group of settings and no value; see docs/node.yaml" }}{{ end -}}
+{{- if include "homeward.isGateway" . }}{{ include "homeward.check.gateway" (dict "root" . "known" $known) }}{{ else }}{{ include "homeward.check.providers" (dict "root" . "known" $known) }}{{ end -}}
 {{- if not (or .Values.secrets.seal.name (eq (toString (get .Values.config "seal")) "false") (hasKey (.Values.secrets.extra | default dict) "HOMEWARD_SEAL_KEYS") (hasKey (.Values.env | default dict) "HOMEWARD_SEAL_KEYS_FILE")) }}{{ fail "secrets.seal.name: name the Secret with the sealing keys; config.seal: false would store secrets of endpoints and bodies of notices in clear text" }}{{ end -}}
 {{- $has := dict "audit" (dict) "console" (dict) -}}
 {{- range $group, $_ := $has }}{{ with index $.Values.config $group }}{{ if kindIs "map" . }}{{ $_ := set $has $group . }}{{ end }}{{ end }}{{ end -}}
@@ -23,6 +24,7 @@ prints nothing.
 {{- define "homeward.check.env" -}}
 {{- range $name, $_ := .root.Values.env -}}
 {{- if regexMatch "^(HOMEWARD_((NODE|API|RPC|TLS|GOSSIP|METRICS)__|DRAIN$)|POD_(NAME|IP)$)" $name }}{{ fail (printf "env.%s is set by the chart; use its own values" $name) }}{{ end -}}
+{{- if hasPrefix "HOMEWARD_GATEWAY__" $name }}{{ fail (printf "env.%s is a setting of the gateway; write it into config, where the chart checks it" $name) }}{{ end -}}
 {{- if or (has $name (values $.known.secrets)) (regexMatch "(_KEYS?|_SECRET|_PASSWORD|_TOKEN|_DATABASE_URL)$" $name) }}{{ fail (printf "env.%s is a secret; put it into a Secret and name that in %s" $name (include "homeward.secretAt" $name)) }}{{ end -}}
 {{- if and (regexMatch "^HOMEWARD_(PROVIDERS?__|DEFAULT_PROVIDER$)" $name) (not (hasSuffix "_FILE" $name)) }}{{ fail (printf "env.%s is a setting of the provider; write it into config, where the chart checks it" $name) }}{{ end -}}
 {{- end -}}
@@ -102,7 +104,7 @@ variables, and its settings.
 {{- range (list "provider" "providers") }}{{ if not (kindIs "map" (get $config . | default dict)) }}{{ fail (printf "config.%s is a group of settings and no value; see docs/node.yaml" .) }}{{ end }}{{ end -}}
 {{- if and $config.provider $config.providers }}{{ fail "config.provider and config.providers are both set; move the settings of provider into providers, under its name" }}{{ end -}}
 {{- $all := fromYamlArray (include "homeward.providers" $root) -}}
-{{- if not $all }}{{ fail "config.provider: name the provider that moves the money, as in config: {provider: {kind: stripe, name: stripe, timeout: 80s}} and drain: 90s; config.providers is for several. Without one, nodes would charge at a simulator in their own pod" }}{{ end -}}
+{{- if not $all }}{{ fail "config.provider: name the provider that moves the money, as in config: {provider: {kind: stripe, name: stripe, timeout: 80s}} and drain: 90s; config.providers is for several. Without one, nodes would charge at a simulator in their own pod. Nodes that are a gateway have config.gateway.upstream instead" }}{{ end -}}
 {{- $variables := list -}}
 {{- range $p := $all -}}
 {{- $s := $p.settings | default dict -}}
@@ -115,7 +117,7 @@ variables, and its settings.
 {{- $key := printf "%sKEY" $p.variables -}}
 {{- if $must.key }}{{ include "homeward.check.needs" (dict "root" $root "variable" $key "why" (printf "%s is of kind %s, which cannot be called without a key" $p.at $kind)) }}{{ end -}}
 {{- $timeout := toString ($s.timeout | default $known.timeout) -}}
-{{- if ge (float64 (include "homeward.seconds" $timeout)) (float64 (include "homeward.seconds" $root.Values.drain)) }}{{ fail (printf "drain: %s is not longer than %s.timeout, %s: a node that stops would abort calls, and their outcome would be unknown; set drain to more" $root.Values.drain $p.at $timeout) }}{{ end -}}
+{{- include "homeward.check.drain" (dict "root" $root "at" (printf "%s.timeout" $p.at) "timeout" $timeout) -}}
 {{- $variables = append $variables $key -}}
 {{- $variables = append $variables (printf "%sWEBHOOK_SECRET" $p.variables) -}}
 {{- end -}}
@@ -123,6 +125,30 @@ variables, and its settings.
 {{- range $variable, $_ := $root.Values.secrets.extra -}}
 {{- if and (hasPrefix "HOMEWARD_PROVIDER" $variable) (not (has $variable $variables)) }}{{ fail (printf "secrets.extra.%s belongs to no provider of config, which has %s" $variable (join ", " $variables)) }}{{ end -}}
 {{- end -}}
+{{- end }}
+
+{{/* homeward.check.drain refuses a drain that is not longer than a call may take. */}}
+{{- define "homeward.check.drain" -}}
+{{- if ge (float64 (include "homeward.seconds" .timeout)) (float64 (include "homeward.seconds" .root.Values.drain)) }}{{ fail (printf "drain: %s is not longer than %s, %s: a node that stops would abort calls, and their outcome would be unknown; set drain to more" .root.Values.drain .at .timeout) }}{{ end -}}
+{{- end }}
+
+{{/* homeward.check.gateway refuses providers, and requires what nodes need to call an upstream. */}}
+{{- define "homeward.check.gateway" -}}
+{{- $root := .root -}}
+{{- $known := .known -}}
+{{- $config := .root.Values.config -}}
+{{- range (list "provider" "providers" "default_provider") }}{{ if get $config . }}{{ fail (printf "config.%s is of the API of payments, and these nodes are a gateway; take it out, or config.gateway.upstream and upstreams" .) }}{{ end }}{{ end -}}
+{{- range $variable, $_ := $root.Values.secrets.extra }}{{ if hasPrefix "HOMEWARD_PROVIDER" $variable }}{{ fail (printf "secrets.extra.%s is of a provider, and these nodes are a gateway, which calls none; take it out" $variable) }}{{ end }}{{ end -}}
+{{- if eq (toString (get $config "seal")) "false" }}{{ fail "config.seal is false, and a gateway stores requests with their credentials; take it out" }}{{ end -}}
+{{- $matched := list -}}
+{{- range $i, $route := $config.gateway.routes -}}
+{{- $at := printf "config.gateway.routes[%d]" $i -}}
+{{- if not (kindIs "map" $route) }}{{ fail (printf "%s is a group of settings and no value; see docs/GATEWAY.md" $at) }}{{ end -}}
+{{- $matched = append $matched $route.match -}}
+{{- include "homeward.check.drain" (dict "root" $root "at" (printf "%s.timeout" $at) "timeout" (toString ($route.timeout | default $known.gatewayTimeout))) -}}
+{{- if eq (toString $route.credentials) "service" }}{{ include "homeward.check.needs" (dict "root" $root "variable" "HOMEWARD_GATEWAY_CREDENTIALS" "why" (printf "%s recovers with the service's credentials" $at)) }}{{ end -}}
+{{- end -}}
+{{- range (list "POST /" "PATCH /") }}{{ if not (has . $matched) }}{{ include "homeward.check.drain" (dict "root" $root "at" (printf "config.gateway's timeout for %s" .) "timeout" $known.gatewayTimeout) }}{{ end }}{{ end -}}
 {{- end }}
 
 {{/* homeward.check.needs requires a Secret for a variable. */}}

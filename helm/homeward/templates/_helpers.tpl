@@ -38,6 +38,24 @@ homeward.io/region: {{ .Values.region }}
 {{- toYaml $all -}}
 {{- end }}
 
+{{/*
+homeward.isGateway: true if the nodes are a gateway in front of another API, "" otherwise.
+The value gateway is another thing: a route of Kubernetes' Gateway API to the nodes.
+*/}}
+{{- define "homeward.isGateway" -}}
+{{- with .Values.config.gateway }}{{ if or .upstream .upstreams }}true{{ end }}{{ end -}}
+{{- end }}
+
+{{/* homeward.probe: the httpGet of a probe. Arguments: root, path. */}}
+{{- define "homeward.probe" -}}
+{{- $get := dict "path" .path "port" "api" -}}
+{{- if include "homeward.isGateway" .root -}}
+{{- $_ := set $get "path" (printf "/_homeward%s" .path) -}}
+{{- with .root.Values.config.gateway.tls }}{{ if .cert }}{{ $_ := set $get "scheme" "HTTPS" }}{{ end }}{{ end -}}
+{{- end -}}
+{{- toJson $get -}}
+{{- end }}
+
 {{/* homeward.settings: the node's settings file. */}}
 {{- define "homeward.settings" -}}
 {{- include "homeward.check" . -}}
