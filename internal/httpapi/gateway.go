@@ -27,16 +27,16 @@ type gated struct {
 // NewGateway returns the handler of a gateway. It is as [New] is, needs no Tenants, and has no route
 // of the API of payments.
 func NewGateway(c Config, through *gateway.Gateway) (http.Handler, error) {
-	return newGated(c, through, false)
+	return openGated(c, through, false)
 }
 
 // NewWaitingGateway is [NewGateway] for a node that waits for its database. It answers probes and error
 // pages, refuses all else, and sends nothing to the upstream.
 func NewWaitingGateway(c Config, through *gateway.Gateway) (http.Handler, error) {
-	return newGated(c, through, true)
+	return openGated(c, through, true)
 }
 
-func newGated(c Config, through *gateway.Gateway, waits bool) (http.Handler, error) {
+func openGated(c Config, through *gateway.Gateway, waits bool) (http.Handler, error) {
 	if c.ErrorPages == "" {
 		c.ErrorPages = problem.Behind
 	}

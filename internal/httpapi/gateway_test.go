@@ -46,6 +46,38 @@ func ask(h http.Handler, method, target, key string) *httptest.ResponseRecorder 
 	return serve(h, r)
 }
 
+// TestAGatewayThatWaitsSendsNothing: it is live and not ready, and refuses also what it does not guard.
+func TestAGatewayThatWaitsSendsNothing(t *testing.T) {
+	sent := 0
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent++ }))
+	defer up.Close()
+	s := gateway.DefaultSettings()
+	s.Upstream, s.Routes = up.URL, []gateway.Route{{Match: "POST /refunds", Profile: "stripe"}}
+	g, err := gateway.New(gateway.Config{Settings: s, Region: "us-east1"})
+	require.NoError(t, err)
+	t.Cleanup(g.Close)
+	h, err := NewWaitingGateway(Config{
+		Router: newFake(), Region: "us-east1", RegionCode: 1, List: noList, Ready: func(context.Context, bool) error { return errors.New("it waits") },
+	}, g)
+	require.NoError(t, err)
+	require.Equal(t, 200, ask(h, "GET", "/_homeward/livez", "").Code)
+	require.Equal(t, 200, ask(h, "GET", "/_homeward/errors", "").Code)
+	for _, query := range []string{"", "?exclude=region"} {
+		require.Equal(t, 503, ask(h, "GET", "/_homeward/readyz"+query, "").Code)
+	}
+	for _, request := range []string{"GET /orders", "POST /orders", "GET /livez", "GET /_homeward/idempotency-keys/k", "POST /_homeward/idempotency-keys/k/cancel"} {
+		method, path, _ := strings.Cut(request, " ")
+		w := ask(h, method, path, "k")
+		require.Equal(t, 503, w.Code, request)
+		require.Contains(t, w.Body.String(), `"error":"store_unavailable"`, request)
+		require.NotEmpty(t, w.Header().Get("Retry-After"), request)
+	}
+	w := ask(h, "POST", "/refunds", "k")
+	require.Equal(t, 503, w.Code)
+	require.Contains(t, w.Body.String(), `"type":"api_error"`, "Stripe's dialect, as of its route")
+	require.Zero(t, sent, "the upstream got a request")
+}
+
 // TestAGatewaySendsNothingWithoutAClaim, whatever the error: the claim may be there, and done.
 func TestAGatewaySendsNothingWithoutAClaim(t *testing.T) {
 	sent := 0
