@@ -140,6 +140,8 @@ variables, and its settings.
 {{- range (list "provider" "providers" "default_provider") }}{{ if get $config . }}{{ fail (printf "config.%s is of the API of payments, and these nodes are a gateway; take it out, or config.gateway.upstream and upstreams" .) }}{{ end }}{{ end -}}
 {{- range $variable, $_ := $root.Values.secrets.extra }}{{ if hasPrefix "HOMEWARD_PROVIDER" $variable }}{{ fail (printf "secrets.extra.%s is of a provider, and these nodes are a gateway, which calls none; take it out" $variable) }}{{ end }}{{ end -}}
 {{- if eq (toString (get $config "seal")) "false" }}{{ fail "config.seal is false, and a gateway stores requests with their credentials; take it out" }}{{ end -}}
+{{- if not (kindIs "map" ($config.gateway.tls | default dict)) }}{{ fail "config.gateway.tls is a group of settings and no value; see docs/GATEWAY.md" }}{{ end -}}
+{{- if not (kindIs "slice" ($config.gateway.routes | default list)) }}{{ fail "config.gateway.routes is a list of groups of settings; see docs/GATEWAY.md" }}{{ end -}}
 {{- $matched := list -}}
 {{- range $i, $route := $config.gateway.routes -}}
 {{- $at := printf "config.gateway.routes[%d]" $i -}}
