@@ -127,10 +127,10 @@ func (s *rows) Renew(_ context.Context, holder string, leases []Lease) ([]bool, 
 	return kept, nil
 }
 
-func (s *rows) TakeOver(_ context.Context, key Key, _, object, holder, region string) (Record, error) {
+func (s *rows) TakeOver(_ context.Context, key Key, _, object, holder, region string, news News) (Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, fx, err := TakeOver(s.claims[key], object, holder, region, &s.policy, time.Now())
+	next, fx, err := TakeOver(s.claims[key], object, holder, region, news, &s.policy, time.Now())
 	if err != nil {
 		return Record{}, err
 	}

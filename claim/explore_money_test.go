@@ -101,9 +101,9 @@ func newRails(sc *scene) *rails {
 	}
 	p, err := notice.NewProcessor(notice.ProcessorConfig{
 		Store: &notices{}, Notifiers: notifiers, Claims: charges{r}, Calls: calls{r: r}, Books: books{rails: r}, Compensator: c, Home: home,
-		Homes: func() []string { return regions[:] }, Learn: charges{r}.Learn, LearnHeld: charges{r}.LearnHeld,
+		Homes: func() []string { return regions[:] }, Learn: r.told, LearnHeld: charges{r}.LearnHeld,
 		LearnRefusal: func(ctx context.Context, m outbox.Message, provider, code string, generation uint32) outbox.Disposition {
-			return r.learn(m, claim.Attempt{Refused: code, ReportedBy: provider}, generation)
+			return r.learn(m, claim.Attempt{Refused: code, ReportedBy: provider}, generation, claim.News{Provider: provider, Generation: generation})
 		},
 		Now: func() time.Time { return r.by(europe).now },
 	})
@@ -215,7 +215,7 @@ func (w *world) attemptOf(a claim.Attempt) claim.Outcome {
 func (w *world) follow(i int) string {
 	t := &w.tasks[i]
 	next, fence := t.verdict.Outcome.(*claim.Moved).Next, t.moved
-	rec, err := w.claims(t.region).TakeOver(context.Background(), t.held.Key, t.held.Home, t.held.Minted.ID, t.node, regions[t.region])
+	rec, err := w.claims(t.region).TakeOver(context.Background(), t.held.Key, t.held.Home, t.held.Minted.ID, t.node, regions[t.region], claim.News{})
 	if err != nil {
 		w.end(i)
 		return w.who(i) + " does not follow its claim: " + err.Error()
@@ -229,11 +229,11 @@ func (w *world) follow(i int) string {
 }
 
 // learn has the claim of a provider call attempted again, with what a says, as claim.Service does.
-func (r *run) learn(m outbox.Message, a claim.Attempt, generation uint32) outbox.Disposition {
+func (r *run) learn(m outbox.Message, a claim.Attempt, generation uint32, news claim.News) outbox.Disposition {
 	r.step()
 	key := claim.Key{Tenant: m.Tenant, Value: m.Key}
 	node := r.incarnation(r.node)
-	rec, err := r.claims(r.region).TakeOver(context.Background(), key, m.Region, m.ID, node, regions[r.region])
+	rec, err := r.claims(r.region).TakeOver(context.Background(), key, m.Region, m.ID, node, regions[r.region], news)
 	switch held := (*claim.LeaseHeldError)(nil); {
 	case errors.As(err, &held):
 		return outbox.Later(held.For)
@@ -290,11 +290,19 @@ func (c charges) Object(ctx context.Context, tenant, home, id string) (claim.Obj
 }
 
 func (c charges) Learn(_ context.Context, m outbox.Message, provider, ref string) outbox.Disposition {
-	return c.learn(m, claim.Attempt{ReportedRef: ref, ReportedBy: provider}, 0)
+	return c.learn(m, claim.Attempt{ReportedRef: ref, ReportedBy: provider}, 0, claim.News{})
 }
 
 func (c charges) LearnHeld(_ context.Context, m outbox.Message, h claim.Held) outbox.Disposition {
-	return c.learn(m, claim.Attempt{Held: &h, ReportedBy: h.By}, 0)
+	var news claim.News
+	if h.By != "" && h.Order == "" {
+		news = claim.News{Provider: h.By, Generation: 1}
+	}
+	return c.learn(m, claim.Attempt{Held: &h, ReportedBy: h.By}, 0, news)
+}
+
+func (r *rails) told(_ context.Context, m outbox.Message, provider, ref string, generation uint32) outbox.Disposition {
+	return r.learn(m, claim.Attempt{ReportedRef: ref, ReportedBy: provider}, 0, claim.News{Provider: provider, Generation: generation})
 }
 
 // calls is the queue of provider calls.

@@ -584,7 +584,7 @@ func (w *world) recover(i, home int, m outbox.Message, lost bool) string {
 	}
 	t.node = w.incarnation(w.name(i, t.region))
 	got, err := unguarded(w, func() (claim.Record, error) {
-		return w.claims(t.region).TakeOver(context.Background(), key, m.Region, m.ID, t.node, regions[t.region])
+		return w.claims(t.region).TakeOver(context.Background(), key, m.Region, m.ID, t.node, regions[t.region], claim.News{})
 	})
 	if err != nil {
 		return "" // held, or settled: the row is due again later

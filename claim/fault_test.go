@@ -52,7 +52,7 @@ func TestAPanicLeavesTheOutcomeUnknown(t *testing.T) {
 		require.Equal(t, "Faulted: our code panicked: adapter", s.Recover(t.Context(), m).String())
 		idle()
 		time.Sleep(p.BackoffMax)
-		require.Equal(t, "Faulted: our code panicked: adapter", s.Learn(t.Context(), m, "", "pr_1").String())
+		require.Equal(t, "Faulted: our code panicked: adapter", s.Learn(t.Context(), m, "", "pr_1", 1).String())
 		require.Equal(t, InFlight, store.row(key).State)
 
 		time.Sleep(p.BackoffMax)

@@ -152,9 +152,9 @@ func (s *Guarded) Begin(ctx context.Context, a Arrival) (begun Begun, err error)
 
 // TakeOver implements [Store]. The generation that the backup has in flight may be over, and a
 // later one paid. Then the claim goes on with that one, if its witness names it.
-func (s *Guarded) TakeOver(ctx context.Context, key Key, home, object, holder, region string) (Record, error) {
+func (s *Guarded) TakeOver(ctx context.Context, key Key, home, object, holder, region string, news News) (Record, error) {
 	if !s.guard.guards(key) {
-		return s.Store.TakeOver(ctx, key, home, object, holder, region)
+		return s.Store.TakeOver(ctx, key, home, object, holder, region, news)
 	}
 	rec, _, found, err := s.Get(ctx, key, home)
 	switch {
@@ -170,7 +170,7 @@ func (s *Guarded) TakeOver(ctx context.Context, key Key, home, object, holder, r
 	case w != nil && w.Object != object:
 		return Record{}, &WithheldError{RetryAfter: withheldPause}
 	case !w.continues(&rec):
-		return s.Store.TakeOver(ctx, key, home, object, holder, region)
+		return s.Store.TakeOver(ctx, key, home, object, holder, region, news)
 	}
 	call, found, err := s.calls.Message(ctx, home, object)
 	switch {

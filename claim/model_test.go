@@ -165,11 +165,11 @@ func (s *pureStore) incoming(t *ledger.Transaction) bool {
 	return false
 }
 
-func (s *pureStore) TakeOver(_ context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
+func (s *pureStore) TakeOver(_ context.Context, key claim.Key, home, object, holder, region string, news claim.News) (claim.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := claimtest.Place{Home: home, Key: key}
-	next, fx, err := claim.TakeOver(s.rows[at], object, holder, region, &s.policy, s.now)
+	next, fx, err := claim.TakeOver(s.rows[at], object, holder, region, news, &s.policy, s.now)
 	if err != nil {
 		return claim.Record{}, err
 	}

@@ -33,6 +33,7 @@ func TestAnUnknownIsRetriedUnderTheSameProviderKey(t *testing.T) {
 			require.Equal(t, InFlight, rec.State)
 			message := store.messages[rec.Minted.ID]
 			require.Equal(t, rec.LeaseUntil, message.Due, "a deferred claim and its outbox row fall due together")
+			require.Equal(t, outbox.Later(max(time.Until(message.Due), store.policy.WaitPoll)), s.Recover(t.Context(), message), "not before it is due")
 			time.Sleep(time.Until(message.Due))
 			require.Equal(t, outbox.Gone(), s.Recover(t.Context(), message))
 		}
@@ -42,6 +43,41 @@ func TestAnUnknownIsRetriedUnderTheSameProviderKey(t *testing.T) {
 		reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.NoError(t, err)
 		require.True(t, reply.Replayed)
+	})
+}
+
+// TestOnlyNewsEndsAPause: what was not found may be called again only after the pause, so whoever might
+// have to call waits for its end. A notice that settles the claim by itself does not.
+func TestOnlyNewsEndsAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		s := serveAt(t, "a,b", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome {
+			if a.ReportedRef != "" && a.ReportedBy == a.Provider {
+				return charged(a)
+			}
+			calls++
+			return &Unknown{Reason: "not_found", NotFound: true, RetryIn: time.Hour}
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.ErrorAs(t, err, new(*UnknownError))
+		rec := store.row(order("k", 100).Key)
+		message := store.messages[rec.Minted.ID]
+		later := outbox.Later(time.Until(message.Due) + store.policy.ClockOffset)
+		for name, asked := range map[string]outbox.Disposition{
+			"a worker that took the call before":   s.Recover(t.Context(), message),
+			"a notice without a result":            s.Learn(t.Context(), message, "", "", 0),
+			"a notice of perhaps another movement": s.Learn(t.Context(), message, "a", "p1", 0),
+			"a notice of another provider":         s.Learn(t.Context(), message, "b", "p1", 1),
+			"a notice of another generation":       s.LearnRefusal(t.Context(), message, "a", "declined", 2),
+			"an order for the charge":              s.LearnHeld(t.Context(), message, Held{Order: "cp_1", Word: HeldOrdered}),
+		} {
+			require.Equal(t, later, asked, name)
+		}
+		require.Equal(t, rec, store.row(rec.Key))
+		require.Equal(t, 1, calls)
+		require.Equal(t, outbox.Gone(), s.Learn(t.Context(), message, "a", "p1", 1))
+		require.Equal(t, Completed, store.row(rec.Key).State)
+		require.Equal(t, 1, calls)
 	})
 }
 
@@ -110,7 +146,7 @@ func TestAClaimStaysWithItsProvider(t *testing.T) {
 			message = store.messages[rec.Minted.ID]
 			time.Sleep(time.Until(message.Due))
 			require.Equal(t, outbox.Later(otherProviderPause), b.Recover(t.Context(), message))
-			require.Equal(t, outbox.Later(otherProviderPause), b.Learn(t.Context(), message, "b", "p1"))
+			require.Equal(t, outbox.Later(otherProviderPause), b.Learn(t.Context(), message, "b", "p1", 1))
 			_, err := b.Do(t.Context(), "us-east1", order("k", 100))
 			require.ErrorAs(t, err, &unknown)
 		}
@@ -481,7 +517,7 @@ type faster struct{ *rows }
 func (s *faster) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {
 	rec, err := s.rows.Settle(ctx, held, v)
 	if _, moved := v.Outcome.(*Moved); err == nil && moved {
-		_, err = s.rows.TakeOver(ctx, rec.Key, rec.Home, rec.Minted.ID, "other", rec.Home)
+		_, err = s.rows.TakeOver(ctx, rec.Key, rec.Home, rec.Minted.ID, "other", rec.Home, News{})
 	}
 	return rec, err
 }
@@ -494,7 +530,7 @@ func (s *hasty) Settle(ctx context.Context, held Record, v Verdict) (Record, err
 	if _, moved := v.Outcome.(*Moved); err != nil || !moved {
 		return rec, err
 	}
-	other, err := s.rows.TakeOver(ctx, rec.Key, rec.Home, rec.Minted.ID, "other", rec.Home)
+	other, err := s.rows.TakeOver(ctx, rec.Key, rec.Home, rec.Minted.ID, "other", rec.Home, News{})
 	if err != nil {
 		return rec, err
 	}

@@ -13,47 +13,53 @@ import (
 // Recover handles a due provider call: it takes the claim over and makes
 // another attempt. It is the handler of [outbox.KindProviderCall].
 func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{}, 0)
+	return s.recover(ctx, m, Attempt{}, 0, News{})
 }
 
 // Learn settles the in-flight claim of the provider call m after the named provider notified us
-// that it made the movement, under its own reference ref. If the claim has since moved to another
+// that it made the movement, under its own reference ref. generation is the one of the claim that the
+// notice ends whatever else is found out, 0 for none: then Learn waits for the next attempt's time, as
+// it may have to ask. If the claim has since moved to another
 // provider, Learn recovers it as if there had been no notice. The movement may be one of an earlier
 // generation: the executor finds out whether it still counts. Learn returns [outbox.Later] with the
 // time of the next try, [outbox.Gone] if the claim is no longer in flight, whoever settled it, and
 // [outbox.Faulted] if our code panicked.
-func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, ref string) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{ReportedRef: ref, ReportedBy: provider}, 0)
+func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, ref string, generation uint32) outbox.Disposition {
+	return s.recover(ctx, m, Attempt{ReportedRef: ref, ReportedBy: provider}, 0, News{provider, generation})
 }
 
 // LearnRefusal is Learn for a notice that the provider declined the given generation of
 // the claim, counted from 1. code is the provider's decline code. If the claim has gone on
 // to a later generation, LearnRefusal recovers that as if there had been no notice.
 func (s *Service) LearnRefusal(ctx context.Context, m outbox.Message, provider, code string, generation uint32) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{Refused: code, ReportedBy: provider}, generation)
+	return s.recover(ctx, m, Attempt{Refused: code, ReportedBy: provider}, generation, News{provider, generation})
 }
 
 // LearnHeld is Learn for a notice about the money that a charge holds. A capture or cancellation
 // takes the charge by the same step, one at a time.
 func (s *Service) LearnHeld(ctx context.Context, m outbox.Message, h Held) outbox.Disposition {
-	return s.recover(ctx, m, Attempt{Held: &h, ReportedBy: h.By}, 0)
+	var news News
+	if h.By != "" && h.Order == "" { // what answers an order, or is one, may not be of this claim's call
+		news = News{h.By, 1}
+	}
+	return s.recover(ctx, m, Attempt{Held: &h, ReportedBy: h.By}, 0, news)
 }
 
 // recover attempts m again with the notice that a carries. The notice is about the given
 // generation; 0: about any. The claim may have gone on since the caller read it; once it is taken
 // over it stays as it is.
-func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, generation uint32) outbox.Disposition {
+func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt, generation uint32, news News) outbox.Disposition {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	if s.elsewhere(ctx, key, &m) {
 		return outbox.Later(otherProviderPause)
 	}
 	sentAt := time.Now()
-	rec, err := s.takeOver(context.WithoutCancel(ctx), key, m.Region, m.ID)
+	rec, err := s.takeOver(context.WithoutCancel(ctx), key, m.Region, m.ID, news)
 	var held *LeaseHeldError
 	switch {
 	case errors.As(err, &held):
-		// The holder is alive and renewing, or the clock that wrote the lease may be
-		// ahead: try again when the lease could end.
+		// The holder is alive and renewing, the next attempt is not due, or the clock that wrote
+		// the lease may be ahead: try again when it could end.
 		return outbox.Later(max(held.For, s.c.Policy.WaitPoll))
 	case errors.Is(err, ErrFenced):
 		// Another step settled the claim since: it removed the row, or wrote it anew
@@ -132,10 +138,10 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 	}
 }
 
-func (s *Service) takeOver(ctx context.Context, key Key, home, object string) (rec Record, err error) {
+func (s *Service) takeOver(ctx context.Context, key Key, home, object string, news News) (rec Record, err error) {
 	ctx, sp := span.Start(ctx, span.Claim)
 	defer func() { s.traceClaim(sp, &rec, string(EventTakenOver), err); sp.End() }()
-	rec, err = s.c.Store.TakeOver(ctx, key, home, object, s.c.Node, s.c.Region)
+	rec, err = s.c.Store.TakeOver(ctx, key, home, object, s.c.Node, s.c.Region, news)
 	if err == nil {
 		s.metersOf(key.Tenant).takeOvers.Add(1, byRecovery)
 	}

@@ -373,7 +373,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, sentAt ti
 // first attempt if no other holder had the claim in between, which the fence shows.
 func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provider string, sentAt *time.Time) (*Record, error) {
 	*sentAt = time.Now()
-	rec, err := s.takeOver(ctx, moved.Key, moved.Home, moved.Minted.ID)
+	rec, err := s.takeOver(ctx, moved.Key, moved.Home, moved.Minted.ID, News{})
 	if err != nil {
 		if _, held := errors.AsType[*LeaseHeldError](err); held {
 			err = ErrFenced // another node was faster and continues

@@ -642,8 +642,8 @@ func (s *committing) Begin(ctx context.Context, a Arrival) (Begun, error) {
 	}
 }
 
-func (s *committing) TakeOver(ctx context.Context, key Key, home, object, holder, region string) (Record, error) {
-	got, err := s.rows.TakeOver(ctx, key, home, object, holder, region)
+func (s *committing) TakeOver(ctx context.Context, key Key, home, object, holder, region string, news News) (Record, error) {
+	got, err := s.rows.TakeOver(ctx, key, home, object, holder, region, news)
 	if ctx.Err() != nil {
 		return Record{}, ctx.Err()
 	}

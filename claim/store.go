@@ -103,8 +103,8 @@ type Store interface {
 	// Cancel applies [Cancel] to the claim of object under key, and returns the row. A caller that
 	// got no answer may retry it, with the same step or another.
 	Cancel(ctx context.Context, key Key, home, object string, step uuid.UUID, node, region string) (Record, error)
-	// TakeOver applies [TakeOver] to the claim of object under key.
-	TakeOver(ctx context.Context, key Key, home, object, holder, region string) (Record, error)
+	// TakeOver applies [TakeOver] to the claim of object under key, for a holder with news or without.
+	TakeOver(ctx context.Context, key Key, home, object, holder, region string, news News) (Record, error)
 	// Get reads one row with authority, and the store's clock at that time.
 	// found is false if there is none; a row past its tombstone is returned.
 	Get(ctx context.Context, key Key, home string) (rec Record, now time.Time, found bool, err error)

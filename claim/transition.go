@@ -159,12 +159,10 @@ func (a *Arrival) goOn(rec *Record, respelled bool, p *Policy, now time.Time) (*
 		// must not receive this one. The outbox row has the first spelling and
 		// recovers the claim.
 		return nil, Effects{}, Busy
-	case !rec.LeaseLapsed(p, now):
-		return nil, Effects{}, Busy // another request holds it, or the next attempt is not due
 	}
-	next, fx, err := TakeOver(rec, rec.Minted.ID, a.Node, a.Region, p, now)
+	next, fx, err := TakeOver(rec, rec.Minted.ID, a.Node, a.Region, News{}, p, now)
 	if err != nil {
-		return nil, Effects{}, Busy
+		return nil, Effects{}, Busy // another request holds it, or the next attempt is not due
 	}
 	if _, ok := rec.With(a.Providers); !ok {
 		return nil, Effects{}, Busy // only a node with its provider can ask it
@@ -210,16 +208,32 @@ func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effect
 	}
 }
 
-// TakeOver transfers the claim of object to holder, which runs in region, if nobody holds it
-// or its lease has lapsed. A pause between attempts holds nobody up who has learned something:
-// a worker takes over when the call is due, a notice at once. It returns ErrLeaseHeld while the
-// lease runs, and ErrFenced if nothing is in flight or the key has since been reused for
-// another object.
-func TakeOver(rec *Record, object, holder, region string, p *Policy, now time.Time) (*Record, Effects, error) {
+// News is what a holder has learned before it takes a claim over: the named provider has reported
+// what the call of this generation, counted from 1, came to. The zero value is no news.
+type News struct {
+	Provider   string
+	Generation uint32
+}
+
+// about reports whether n ends r's present generation, so that nobody has to be asked.
+func (n *News) about(r *Record) bool {
+	if n.Generation != r.Generation {
+		return false
+	}
+	_, ok := r.With([]string{n.Provider})
+	return ok
+}
+
+// TakeOver transfers the lapsed or waiting claim of object to holder, which runs in region. The pause
+// between two attempts binds as a lease does, but not who has news of the claim's generation: an
+// attempt with news asks nobody, and one without it may ask or repeat too soon. It returns
+// ErrLeaseHeld while the lease or the pause runs, and ErrFenced if nothing is in flight or the key has
+// since been reused for another object.
+func TakeOver(rec *Record, object, holder, region string, news News, p *Policy, now time.Time) (*Record, Effects, error) {
 	if rec == nil || rec.State != InFlight || rec.Minted.ID != object {
 		return nil, Effects{}, ErrFenced
 	}
-	if rec.Holder != "" && !rec.LeaseLapsed(p, now) {
+	if !rec.LeaseLapsed(p, now) && (rec.Holder != "" || !rec.Waits() && !news.about(rec)) {
 		return nil, Effects{}, &LeaseHeldError{For: rec.LeaseUntil.Add(p.ClockOffset).Sub(now)}
 	}
 	next := *rec

@@ -189,7 +189,7 @@ func TestAGenerationBeginsAnew(t *testing.T) {
 	rec := begun(t, nil, a, p, newYear, Won)
 	rec = settled(t, rec, Verdict{ID: uuid.New(), Outcome: &Unknown{NotFound: true}}, p, newYear)
 	require.Equal(t, []uint32{1, 1}, []uint32{rec.Unknowns, rec.NotFounds})
-	taken, fx, err := TakeOver(rec, "ch_1", "n2", "us-east1", p, newYear.Add(time.Hour))
+	taken, fx, err := TakeOver(rec, "ch_1", "n2", "us-east1", News{}, p, newYear.Add(time.Hour))
 	require.NoError(t, err)
 	require.Zero(t, taken.Verdict, "who settles it next has not settled it yet")
 	require.Equal(t, taken.LeaseUntil, fx.Reschedule)
@@ -216,18 +216,18 @@ func TestTimesOfAHolder(t *testing.T) {
 	back, err := Renew(rec, "n1", 1, p, now.Add(-time.Minute))
 	require.NoError(t, err)
 	require.Equal(t, rec.LeaseUntil, back.LeaseUntil)
-	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", p, now)
+	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", News{}, p, now)
 	var held *LeaseHeldError
 	require.ErrorAs(t, err, &held)
 	require.Equal(t, p.Lease+p.ClockOffset, held.For)
-	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", p, now.Add(held.For))
+	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", News{}, p, now.Add(held.For))
 	require.NoError(t, err)
 	// Further ahead than any lease: the clock was set back, and a take-over need not wait.
 	most := rec.LeaseUntil.Add(-p.LeaseCeiling - p.ClockOffset)
 	require.False(t, rec.LeaseLapsed(p, most))
 	require.True(t, rec.LeaseLapsed(p, most.Add(-1)))
 	early := now.Add(-time.Hour)
-	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", p, early)
+	_, _, err = TakeOver(rec, "ch_1", "n2", "us-east1", News{}, p, early)
 	require.NoError(t, err)
 	back, err = Renew(rec, "n1", 1, p, early)
 	require.NoError(t, err)
@@ -358,7 +358,7 @@ func TestWhoDeliversTheFirstEvents(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Won, decision)
 	lapsed := first.LeaseUntil.Add(p.ClockOffset)
-	second, _, err := TakeOver(first, "ch_1", "n2", "us-east1", &p, lapsed)
+	second, _, err := TakeOver(first, "ch_1", "n2", "us-east1", News{}, &p, lapsed)
 	require.NoError(t, err)
 	log, web := outbox.Message{ID: "e1", Kind: outbox.KindLog}, outbox.Message{ID: "e2", Kind: outbox.KindWebhook}
 	for name, c := range map[string]struct {
@@ -393,7 +393,7 @@ func TestWhatWasNeverBegun(t *testing.T) {
 	p := offsetPolicy()
 	late := func(reason string) Verdict { return Verdict{ID: uuid.New(), Outcome: &Unsent{Reason: reason}} }
 	taken := func(rec *Record, now time.Time) *Record {
-		next, _, err := TakeOver(rec, rec.Minted.ID, "n2", "us-east1", p, now)
+		next, _, err := TakeOver(rec, rec.Minted.ID, "n2", "us-east1", News{}, p, now)
 		require.NoError(t, err)
 		return next
 	}

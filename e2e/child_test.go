@@ -272,8 +272,8 @@ func (s *pointedStore) Cancel(ctx context.Context, key claim.Key, home, object s
 	return rec, err
 }
 
-func (s *pointedStore) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
-	rec, err := s.Store.TakeOver(ctx, key, home, object, holder, region)
+func (s *pointedStore) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string, news claim.News) (claim.Record, error) {
+	rec, err := s.Store.TakeOver(ctx, key, home, object, holder, region, news)
 	if err == nil {
 		s.at(takenOver)
 		if compensates(rec.Operation) {

@@ -107,8 +107,8 @@ func (s *mortalStore) Renew(ctx context.Context, holder string, leases []claim.L
 	return mortal(s, func() ([]bool, error) { return s.Store.Renew(ctx, holder, leases) })
 }
 
-func (s *mortalStore) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
-	return mortal(s, func() (claim.Record, error) { return s.Store.TakeOver(ctx, key, home, object, holder, region) })
+func (s *mortalStore) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string, news claim.News) (claim.Record, error) {
+	return mortal(s, func() (claim.Record, error) { return s.Store.TakeOver(ctx, key, home, object, holder, region, news) })
 }
 
 func (s *mortalStore) Queue(q outbox.Queue) outbox.Store {

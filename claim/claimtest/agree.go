@@ -242,7 +242,7 @@ func (p *pair) settle() {
 func (p *pair) takeOver() {
 	held, from := p.held(), p.region("from")
 	p.on(func(h *Harness) any {
-		rec, err := h.Store(from).TakeOver(p.ctx, held.Key, held.Home, held.Minted.ID, "heir", from)
+		rec, err := h.Store(from).TakeOver(p.ctx, held.Key, held.Home, held.Minted.ID, "heir", from, claim.News{})
 		return p.answer(normal(rec), err)
 	})
 }

@@ -93,7 +93,7 @@ var cancelTests = []test{
 		marked := w.cancel(rec)
 		w.isDue(rec)
 		require.Equal(w, rec.Interim, marked.Interim)
-		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, w.home, rec.Minted.ID, "worker", w.home)
+		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, w.home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err)
 		require.True(w, held.Canceled())
 	}},

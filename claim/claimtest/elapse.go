@@ -85,7 +85,7 @@ var elapseTests = []test{
 		test.same(*aged.Elapsed(time.Hour, &w.Policy), test.get(rec))
 		test.elapse(1000 * w.Policy.BackoffMax)
 		for last := range 2 {
-			taken, err := w.at(w.home).TakeOver(w.ctx, rec.Key, w.home, rec.Minted.ID, "heir", w.home)
+			taken, err := w.at(w.home).TakeOver(w.ctx, rec.Key, w.home, rec.Minted.ID, "heir", w.home, claim.News{})
 			require.NoError(w, err)
 			rec = test.settle(taken, unknown(false))
 			require.Equal(w, last == 1, rec.State == claim.FailedTerminal)
@@ -140,7 +140,7 @@ var elapseTests = []test{
 			require.NoError(w, err)
 			require.Equal(w, []bool{false}, held, "Renew")
 			own := side.sees.begin(side.sees.arrival(key, "other"), claim.Won) // with a request of its own
-			_, err = at.TakeOver(w.ctx, own.Key, w.home, rec.Minted.ID, "thief", w.home)
+			_, err = at.TakeOver(w.ctx, own.Key, w.home, rec.Minted.ID, "thief", w.home, claim.News{})
 			require.ErrorIs(w, err, claim.ErrFenced, "TakeOver")
 			_, err = at.Settle(w.ctx, other, approved("stolen"))
 			require.Error(w, err, "Settle")

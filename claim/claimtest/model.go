@@ -207,14 +207,14 @@ func (m *Model) Cancel(at Place, id string, now time.Time) error {
 	return nil
 }
 
-// Inherit takes a claim over. It returns nil or the error that the store must
+// Inherit takes a claim over; heard: with news of its generation. It returns nil or the error that the store must
 // return.
-func (m *Model) Inherit(at Place, id, holder string, now time.Time) error {
+func (m *Model) Inherit(at Place, id, holder string, heard bool, now time.Time) error {
 	c := m.Cells[at]
 	if c == nil || c.Status != Working || c.ID != id {
 		return claim.ErrFenced
 	}
-	if !m.idle(c, now) && c.Holder != "" {
+	if !m.idle(c, now) && (c.Holder != "" || c.Waits == "" && !heard) {
 		return claim.ErrLeaseHeld
 	}
 	c.hold(holder, now, m.Policy.Lease)

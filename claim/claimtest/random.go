@@ -253,8 +253,14 @@ func (r *random) takeOver(t *rapid.T) {
 	if c := r.model.Cells[at]; c != nil && rapid.IntRange(0, 4).Draw(t, "of this life") > 0 {
 		id = c.ID
 	}
-	rec, err := r.Store(r.region(t, "from")).TakeOver(r.ctx, at.Key, at.Home, id, "heir", at.Home)
-	if want := r.model.Inherit(at, id, "heir", now); !errors.Is(err, want) {
+	heard := false
+	news := claim.News{Generation: uint32(rapid.IntRange(0, 3).Draw(t, "news of a generation"))}
+	if row, _, found, err := r.Store(at.Home).Get(r.ctx, at.Key, at.Home); err == nil && found {
+		_, named := row.With([]string{""})
+		heard = named && row.Generation == news.Generation
+	}
+	rec, err := r.Store(r.region(t, "from")).TakeOver(r.ctx, at.Key, at.Home, id, "heir", at.Home, news)
+	if want := r.model.Inherit(at, id, "heir", heard, now); !errors.Is(err, want) {
 		t.Fatalf("take-over of %v: %v, want %v", at, err, want)
 	}
 	if err == nil {

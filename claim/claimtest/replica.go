@@ -283,7 +283,7 @@ var raceTests = []test{
 		var g errgroup.Group
 		for i := range 32 {
 			g.Go(func() error {
-				_, err := w.at(w.Regions[i%3]).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, fmt.Sprint("heir", i), w.home)
+				_, err := w.at(w.Regions[i%3]).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, fmt.Sprint("heir", i), w.home, claim.News{})
 				if err == nil {
 					won.Add(1)
 				}

@@ -57,7 +57,7 @@ var reversingTests = []test{
 		w.settle(second, declinedHard("no"))
 		w.undoing(charge.Minted.ID, first)
 		w.lapse(first)
-		first, err := w.at(w.home).TakeOver(w.ctx, first.Key, w.home, first.Minted.ID, "heir", w.home)
+		first, err := w.at(w.home).TakeOver(w.ctx, first.Key, w.home, first.Minted.ID, "heir", w.home, claim.News{})
 		require.NoError(w, err)
 		w.undoing(charge.Minted.ID, first)
 		w.settle(first, approved("made"))

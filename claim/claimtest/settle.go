@@ -118,7 +118,7 @@ var settleTests = []test{
 
 		w.lapse(rec)
 		w.isDue(first)
-		next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err)
 		require.Equal(w, first.ProviderKey, next.ProviderKey, "money may have moved under it")
 		require.Equal(w, first.Generation, next.Generation)
@@ -137,11 +137,15 @@ var settleTests = []test{
 		v.Outcome.(*claim.Unknown).RetryIn = time.Hour
 		rec := w.settle(first, v)
 		w.begin(w.arrival("k", "100"), claim.Busy)
-		heard, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "receiver", w.home)
+		for _, news := range []claim.News{{}, {Generation: 2}, {Provider: "other", Generation: 2}} {
+			_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, news)
+			require.ErrorIs(w, err, claim.ErrLeaseHeld, "%v may have to ask", news)
+		}
+		heard, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "receiver", w.home, claim.News{Generation: 1})
 		require.NoError(w, err, "nobody holds it")
 		require.Equal(w, rec.Fence+1, heard.Fence)
 		require.True(w, heard.LeaseUntil.Before(rec.LeaseUntil))
-		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.ErrorIs(w, err, claim.ErrLeaseHeld)
 		w.settle(heard, approved("paid"))
 		w.begin(w.arrival("k", "100"), claim.Replay)
@@ -166,7 +170,7 @@ var settleTests = []test{
 		require.EqualValues(w, 1, rec.NotFounds)
 		for _, want := range []uint32{1, 0} { // the first holder recorded its verdict, the second records none
 			w.lapse(rec)
-			next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+			next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 			require.NoError(w, err)
 			require.Equal(w, want, next.NotFounds)
 			w.same(next, w.get(next))
@@ -180,7 +184,7 @@ var settleTests = []test{
 		w.same(rec, w.get(rec))
 		for _, want := range []uint32{1, 0} { // the first holder recorded its verdict, the second records none
 			w.lapse(rec)
-			next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+			next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 			require.NoError(w, err)
 			require.Equal(w, want, next.NotFounds)
 			rec = next
@@ -313,7 +317,7 @@ var settleTests = []test{
 		w.same(moved, again)
 		_, err = w.at(w.home).Settle(w.ctx, held, approved("of the first"))
 		require.ErrorIs(w, err, claim.ErrFenced, "the first provider's generation is over")
-		next, err := w.at(w.home).TakeOver(w.ctx, held.Key, held.Home, held.Minted.ID, "node", w.home)
+		next, err := w.at(w.home).TakeOver(w.ctx, held.Key, held.Home, held.Minted.ID, "node", w.home, claim.News{})
 		require.NoError(w, err, "at once")
 		require.Equal(w, moved.Fence+1, next.Fence, "another holder had it in between")
 		require.Equal(w, moved.ProviderKey, next.ProviderKey)
@@ -364,7 +368,7 @@ var settleTests = []test{
 	{"settle: without a claim it is fenced", func(w *world) {
 		_, err := w.at(w.home).Settle(w.ctx, claim.Record{Key: w.key("none"), Home: w.home, Fence: 1, State: claim.InFlight}, approved("paid"))
 		require.ErrorIs(w, err, claim.ErrFenced)
-		_, err = w.at(w.home).TakeOver(w.ctx, w.key("none"), w.home, "ch_none", "node", w.home)
+		_, err = w.at(w.home).TakeOver(w.ctx, w.key("none"), w.home, "ch_none", "node", w.home, claim.News{})
 		require.ErrorIs(w, err, claim.ErrFenced)
 	}},
 	{"settle: a large response is stored byte for byte", func(w *world) {
@@ -434,10 +438,10 @@ var leaseTests = []test{
 		w.free(old)
 		rec := w.begin(w.arrival("k", "200"), claim.Won)
 		w.lapse(rec)
-		_, err := w.at(w.home).TakeOver(w.ctx, old.Key, old.Home, old.Minted.ID, "late worker", w.home)
+		_, err := w.at(w.home).TakeOver(w.ctx, old.Key, old.Home, old.Minted.ID, "late worker", w.home, claim.News{})
 		require.ErrorIs(w, err, claim.ErrFenced)
 		w.same(rec, w.get(rec))
-		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err)
 	}},
 	{"lease: one further ahead than any can lie has lapsed, or begins anew", func(w *world) {
@@ -521,16 +525,16 @@ var leaseTests = []test{
 	}},
 	{"lease: it is held until ClockOffset after its end", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
-		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home)
+		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home, claim.News{})
 		require.ErrorIs(w, err, claim.ErrLeaseHeld)
 		if w.Advance != nil {
 			w.until(rec.LeaseUntil.Add(w.Policy.ClockOffset - time.Microsecond))
-			_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home)
+			_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home, claim.News{})
 			require.ErrorIs(w, err, claim.ErrLeaseHeld)
 			w.begin(w.arrival("k", "100"), claim.Busy)
 		}
 		w.lapse(rec)
-		next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "heir", w.Regions[1])
+		next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "heir", w.Regions[1], claim.News{})
 		require.NoError(w, err)
 		require.Equal(w, rec.Fence+1, next.Fence)
 		require.Equal(w, "heir", next.Holder)
@@ -540,14 +544,14 @@ var leaseTests = []test{
 		held, err := w.at(w.home).Renew(w.ctx, rec.Holder, []claim.Lease{{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}})
 		require.NoError(w, err)
 		require.Equal(w, []bool{false}, held, "the old holder is fenced")
-		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home)
+		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home, claim.News{})
 		require.ErrorIs(w, err, claim.ErrLeaseHeld)
 	}},
 	{"lease: a settled claim cannot be taken over", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.settle(rec, approved("paid"))
 		w.lapse(rec)
-		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home)
+		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home, claim.News{})
 		require.ErrorIs(w, err, claim.ErrFenced)
 	}},
 }

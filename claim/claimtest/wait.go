@@ -31,7 +31,7 @@ var waitTests = []test{
 		w.begin(w.arrival("k", "200"), claim.Mismatch)
 
 		// The answer stays while an attempt runs, and after one that learned nothing.
-		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err, "a notice takes it over without waiting")
 		require.Equal(w, rec.Interim, held.Interim)
 		require.Equal(w, first.ProviderKey, held.ProviderKey)
@@ -41,7 +41,7 @@ var waitTests = []test{
 		rec = w.settle(held, again)
 		require.Equal(w, answer(202, "wait for the payer"), rec.Interim.Response, "the same state, the same bytes")
 		require.Equal(w, 1, w.withEffects(w.home), "and written once")
-		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err)
 		rec = w.settle(held, claim.Verdict{Outcome: &claim.Unknown{Reason: "no_answer"}})
 		require.Equal(w, "payer", rec.Interim.State)
@@ -49,7 +49,7 @@ var waitTests = []test{
 		w.same(rec, w.get(rec))
 
 		// Another state has another answer, and another event.
-		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err)
 		rec = w.settle(held, emitting(pending("bank", w.Policy.Lease), Events(held, 1)))
 		require.Equal(w, answer(202, "wait for the bank"), rec.Interim.Response)
@@ -57,13 +57,13 @@ var waitTests = []test{
 
 		// So does the same state, caused by another object; the next one that tries
 		// finds it so.
-		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err)
 		rec = w.settle(held, ordered("bank", "cap_1"))
 		require.Equal(w, claim.Interim{Response: answer(202, "cap_1 is at it"), State: "bank", By: "cap_1"}, *rec.Interim)
 		w.same(rec, w.get(rec))
 
-		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err)
 		require.Equal(w, rec.Interim, held.Interim)
 		rec = w.settle(held, approved("paid"))
@@ -84,9 +84,9 @@ var waitTests = []test{
 	}},
 	{"wait: a holder is not interrupted", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("payer", w.Policy.Lease))
-		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err)
-		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "other", w.home)
+		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "other", w.home, claim.News{})
 		require.ErrorIs(w, err, claim.ErrLeaseHeld)
 		_, err = w.at(w.home).Settle(w.ctx, rec, approved("late"))
 		require.ErrorIs(w, err, claim.ErrFenced, "a verdict from before the take-over does not overwrite it")
@@ -124,7 +124,7 @@ var waitTests = []test{
 	}},
 	{"wait: a generation that waited is released like any other", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("payer", w.Policy.Lease))
-		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err)
 		v := declinedSoft("not authenticated")
 		v.Outcome.(*claim.Released).ProviderRef = "psp_1"
@@ -148,7 +148,7 @@ var waitTests = []test{
 
 		// With another provider.
 		_, rec := waiting("moved")
-		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home, claim.News{})
 		require.NoError(w, err)
 		moved := w.settle(held, claim.Verdict{Outcome: &claim.Moved{Next: "b", Reason: "busy"}, Node: "n", Region: "r"})
 		require.Nil(w, moved.Interim)

@@ -187,9 +187,9 @@ var wholeTests = []test{
 		rec := w.begin(w.whole(w.stamped()), claim.Won)
 		rec = w.ends(rec, outcome[claim.Unknown](w, rec, false))
 		w.lapse(rec)
-		taken, err := w.at(w.home).TakeOver(w.ctx, rec.Key, w.home, rec.Minted.ID, "heir", w.Regions[1])
+		taken, err := w.at(w.home).TakeOver(w.ctx, rec.Key, w.home, rec.Minted.ID, "heir", w.Regions[1], claim.News{})
 		require.NoError(w, err)
-		want, fx, err := claim.TakeOver(&rec, rec.Minted.ID, "heir", w.Regions[1], &w.Policy, taken.HeldSince)
+		want, fx, err := claim.TakeOver(&rec, rec.Minted.ID, "heir", w.Regions[1], claim.News{}, &w.Policy, taken.HeldSince)
 		w.keeps(taken, want, fx, err)
 	}},
 	{"whole: cancel", func(w *world) {

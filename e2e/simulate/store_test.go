@@ -131,9 +131,9 @@ func (s *store) Renew(ctx context.Context, holder string, leases []claim.Lease) 
 	})
 }
 
-func (s *store) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
+func (s *store) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string, news claim.News) (claim.Record, error) {
 	return step(ctx, s, "TakeOver", func(ctx context.Context) (claim.Record, string, error) {
-		r, err := s.Store.TakeOver(ctx, key, home, object, holder, region)
+		r, err := s.Store.TakeOver(ctx, key, home, object, holder, region, news)
 		return r, "taken", err
 	})
 }

@@ -102,9 +102,9 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 }
 
 // TakeOver implements [claim.Store].
-func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
+func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string, news claim.News) (claim.Record, error) {
 	return v.change(ctx, home, key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
-		return claim.TakeOver(old, object, holder, region, &v.policy, now)
+		return claim.TakeOver(old, object, holder, region, news, &v.policy, now)
 	})
 }
 

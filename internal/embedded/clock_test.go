@@ -42,7 +42,7 @@ func TestAClockThatJumpsForwardAndBack(t *testing.T) {
 	got, err := v.Begin(ctx, arrive("k", us))
 	require.NoError(t, err)
 	pass(-jump)
-	_, err = v.TakeOver(ctx, got.Record.Key, us, got.Record.Minted.ID, "other", us)
+	_, err = v.TakeOver(ctx, got.Record.Key, us, got.Record.Minted.ID, "other", us, claim.News{})
 	require.ErrorIs(t, err, claim.ErrLeaseHeld)
 
 	lease := testPolicy().Lease
@@ -52,7 +52,7 @@ func TestAClockThatJumpsForwardAndBack(t *testing.T) {
 	due, err := v.Queue(outbox.ProviderCalls).Take(ctx, us, 10, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, due, 1, "the row is due")
-	_, err = v.TakeOver(ctx, got.Record.Key, us, got.Record.Minted.ID, "other", us)
+	_, err = v.TakeOver(ctx, got.Record.Key, us, got.Record.Minted.ID, "other", us, claim.News{})
 	require.NoError(t, err, "the lease has lapsed")
 	pass(-lease) // once more, while it is still ahead
 	for range 2 * (jump + lease) / time.Minute {

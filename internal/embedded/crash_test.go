@@ -50,7 +50,7 @@ func TestCrash(t *testing.T) {
 		{name: "take over", do: func(w *crashWorld) claim.Record {
 			old := w.begin(arrival())
 			w.clock.advance(time.Minute)
-			rec, err := w.home.TakeOver(w.ctx, crashKey, "us-east1", old.Minted.ID, "n2", "us-east1")
+			rec, err := w.home.TakeOver(w.ctx, crashKey, "us-east1", old.Minted.ID, "n2", "us-east1", claim.News{})
 			require.NoError(w.t, err)
 			return rec
 		}},

@@ -71,7 +71,7 @@ func TestDistance(t *testing.T) {
 	trips(1, "take over", func(v *embedded.View) error {
 		clock.advance(time.Minute)
 		r := rec[v.Name()]
-		got, err := v.TakeOver(ctx, r.Key, us, r.Minted.ID, "heir", us)
+		got, err := v.TakeOver(ctx, r.Key, us, r.Minted.ID, "heir", us, claim.News{})
 		rec[v.Name()] = got
 		return err
 	})
@@ -211,7 +211,7 @@ func TestPartition(t *testing.T) {
 			_, err := far.Settle(ctx, claim.Record{Key: key, Home: us, Fence: 1, State: claim.InFlight}, claim.Verdict{})
 			return err
 		},
-		"take over": func() error { _, err := far.TakeOver(ctx, key, us, "ch_1", "n", eu); return err },
+		"take over": func() error { _, err := far.TakeOver(ctx, key, us, "ch_1", "n", eu, claim.News{}); return err },
 		"renew":     func() error { _, err := far.Renew(ctx, "n", []claim.Lease{{Key: key, Home: us}}); return err },
 		"get":       func() error { _, _, _, err := far.Get(ctx, key, us); return err },
 		"object":    func() error { _, _, _, err := far.Object(ctx, "acme", us, "x"); return err },

@@ -96,7 +96,7 @@ func TestARestartChangesNothing(t *testing.T) {
 		case 9:
 			if rec.Key.Value != "" {
 				both(func(v *embedded.View) (any, error) {
-					return v.TakeOver(t.Context(), rec.Key, home, rec.Minted.ID, "n2", home)
+					return v.TakeOver(t.Context(), rec.Key, home, rec.Minted.ID, "n2", home, claim.News{})
 				})
 			}
 		case 10:

@@ -239,7 +239,7 @@ func TestVerdicts(t *testing.T) {
 		"taken over by a deputy": {
 			func(w *world, rec claim.Record) {
 				w.now = w.now.Add(time.Hour)
-				rec, err := w.view.TakeOver(w.Context(), rec.Key, eu, rec.Minted.ID, "node-3", us)
+				rec, err := w.view.TakeOver(w.Context(), rec.Key, eu, rec.Minted.ID, "node-3", us, claim.News{})
 				require.NoError(w, err)
 				w.settle(rec, claim.Verdict{Outcome: &claim.Done{Posting: claimtest.Posting(rec, rec.Minted.ID)}})
 			},

@@ -96,7 +96,7 @@ func (c *charges) Object(ctx context.Context, tenant, home, id string) (claim.Ob
 }
 
 func (c *charges) Learn(ctx context.Context, call outbox.Message, provider, ref string) outbox.Disposition {
-	return c.service.Learn(ctx, call, provider, ref)
+	return c.service.Learn(ctx, call, provider, ref, 0)
 }
 
 func (c *charges) LearnHeld(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition {

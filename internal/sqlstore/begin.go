@@ -301,7 +301,7 @@ func (v *View) beginAgain(ctx context.Context, got present, step uuid.UUID, next
 }
 
 // TakeOver implements [claim.Store].
-func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
+func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string, news claim.News) (claim.Record, error) {
 	ctx, err := v.reach(ends(ctx), home)
 	if err != nil {
 		return claim.Record{}, err
@@ -319,7 +319,7 @@ func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder
 			}
 			old = &row.record
 		}
-		next, fx, err := claim.TakeOver(old, object, holder, region, &v.db.policy, now)
+		next, fx, err := claim.TakeOver(old, object, holder, region, news, &v.db.policy, now)
 		if err != nil {
 			return claim.Record{}, err
 		}

@@ -98,12 +98,12 @@ func claimWrites() []operation {
 		name: "take over", statements: []string{"change"},
 		before: lapsed,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return c.ours.TakeOver(ctx, c.key, here, c.held.Minted.ID, "a", here)
+			return c.ours.TakeOver(ctx, c.key, here, c.held.Minted.ID, "a", here, claim.News{})
 		},
 		right:  func(c *cell) { holds(c, c.got.(claim.Record), 2, 1) },
 		effect: takenOver,
 		next: func(c *cell, done bool) {
-			rec, err := c.others.TakeOver(c.ctx, c.key, here, c.held.Minted.ID, "b", here)
+			rec, err := c.others.TakeOver(c.ctx, c.key, here, c.held.Minted.ID, "b", here, claim.News{})
 			if done {
 				require.ErrorIs(c, err, claim.ErrLeaseHeld)
 				return
@@ -150,7 +150,7 @@ func claimWrites() []operation {
 			renamed(c, &want.Claims[0], is.Claims[0])
 		},
 		next: func(c *cell, _ bool) {
-			_, err := c.others.TakeOver(c.ctx, c.key, here, c.held.Minted.ID, "b", here)
+			_, err := c.others.TakeOver(c.ctx, c.key, here, c.held.Minted.ID, "b", here, claim.News{})
 			require.ErrorIs(c, err, claim.ErrLeaseHeld)
 			// The next heartbeat.
 			held, err := c.others.Renew(c.ctx, "a", []claim.Lease{{Key: c.key, Home: here, Fence: 1}})

@@ -139,7 +139,7 @@ func TestAFloodOfArrivalsStopsNothingThatWasBegun(t *testing.T) {
 		})
 	}
 	settles.Wait()
-	_, err := v.TakeOver(ctx, lapsed.Key, lapsed.Home, lapsed.Minted.ID, "heir", regions[0])
+	_, err := v.TakeOver(ctx, lapsed.Key, lapsed.Home, lapsed.Minted.ID, "heir", regions[0], claim.News{})
 	require.NoError(t, err)
 	for _, q := range queues {
 		_, err := v.Queue(q).Take(ctx, regions[0], 10, time.Hour)

@@ -184,8 +184,8 @@ func (g *guards) takeOver() {
 	if was != nil && rapid.IntRange(0, 4).Draw(g.T, "of this life") > 0 {
 		object = was.Minted.ID
 	}
-	want, _, wanted := claim.TakeOver(was, object, "heir", here, g.p, now)
-	_, err := g.v.TakeOver(g.t.Context(), g.key, here, object, "heir", here)
+	want, _, wanted := claim.TakeOver(was, object, "heir", here, claim.News{}, g.p, now)
+	_, err := g.v.TakeOver(g.t.Context(), g.key, here, object, "heir", here, claim.News{})
 	if wanted != nil && errors.Is(wanted, claim.ErrLeaseHeld) {
 		wanted = claim.ErrLeaseHeld // it says for how long
 	}

@@ -128,7 +128,7 @@ func walkHome(t *testing.T, db *sqlstore.DB, p claim.Policy) {
 
 	lapsed := begin("lapsed", "1", "n", claim.Won)
 	passed(t, v, lapsed.LeaseUntil.Add(p.ClockOffset))
-	taken, err := v.TakeOver(ctx, lapsed.Key, home, lapsed.Minted.ID, "heir", home)
+	taken, err := v.TakeOver(ctx, lapsed.Key, home, lapsed.Minted.ID, "heir", home, claim.News{})
 	require.NoError(t, err)
 	settle(taken, claim.Verdict{Outcome: &claim.Done{Response: claim.Response{Status: 201}}})
 

@@ -30,7 +30,7 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 		rec, _, found, err := c.others.Get(c.ctx, c.key, here)
 		require.NoError(c, err)
 		require.True(c, found)
-		_, err = c.others.TakeOver(c.ctx, c.key, here, rec.Minted.ID, "b", here)
+		_, err = c.others.TakeOver(c.ctx, c.key, here, rec.Minted.ID, "b", here, claim.News{})
 		require.NoError(c, err)
 	}
 	decision := func(want claim.Decision) func(c *cell, err error) {

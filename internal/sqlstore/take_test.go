@@ -329,7 +329,7 @@ func wholeLife(t *testing.T, d database, v *sqlstore.View, key string) {
 	rec, err := v.Settle(t.Context(), got.Record, timedOut)
 	require.NoError(t, err)
 	d.clock.advance(t, timedOut.Outcome.(*claim.Unknown).RetryIn+testPolicy().ClockOffset)
-	rec, err = v.TakeOver(t.Context(), rec.Key, rec.Home, rec.Minted.ID, "heir", rec.Home)
+	rec, err = v.TakeOver(t.Context(), rec.Key, rec.Home, rec.Minted.ID, "heir", rec.Home, claim.News{})
 	require.NoError(t, err)
 	d.clock.advance(t, testPolicy().RenewEvery)
 	held, err := v.Renew(t.Context(), "heir", []claim.Lease{{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}})

@@ -40,7 +40,7 @@ type ProcessorConfig struct {
 	Books ledger.Store
 	// Learn settles a claim in flight; claim.Service.Learn does. Without a result it looks
 	// the claim up at the provider.
-	Learn func(ctx context.Context, call outbox.Message, provider, ref string) outbox.Disposition
+	Learn func(ctx context.Context, call outbox.Message, provider, ref string, generation uint32) outbox.Disposition
 	// LearnRefusal is Learn for a notice that the movement of a claim's generation was not made,
 	// from a provider without look-ups.
 	LearnRefusal func(ctx context.Context, call outbox.Message, provider, code string, generation uint32) outbox.Disposition
@@ -260,7 +260,7 @@ func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice
 	var disposition outbox.Disposition
 	switch provider, here := p.c.Compensator.Providers.Named(m.Operation); {
 	case !here || !provider.Capabilities().Blind:
-		disposition = p.c.Learn(ctx, call, "", "")
+		disposition = p.c.Learn(ctx, call, "", "", 0)
 	case refuses(n, &rec):
 		disposition = p.c.LearnRefusal(ctx, call, m.Operation, n.Decline.Code, rec.Generation)
 	case n.Outcome == psp.Declined && !n.Never:
@@ -384,8 +384,8 @@ func (p *Processor) stranger(ctx context.Context, m outbox.Message, n *psp.Notic
 	return outbox.Parked(detail)
 }
 
-// learn settles the claim by the notice, unless somebody holds it. pause is when to retry then: as
-// soon as the lease lapses, as the recovery of a claim whose provider has no look-ups takes the
+// learn settles the claim by the notice, unless somebody holds it, or the notice alone does not settle
+// it and the next attempt is not due. pause is when to retry then: as soon as the lease lapses, as the recovery of a claim whose provider has no look-ups takes the
 // lease again and again, without a result.
 func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Record, n *psp.Notice) (_ claim.Record, _ bool, pause time.Duration, err error) {
 	pause = lookAgain
@@ -405,7 +405,7 @@ func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Recor
 			says, ref = "", "" // it may be captured in part: ask the provider for the amount
 		}
 		if err == nil && (in.Holds() || (in.Amount == 0 || in.Amount == n.Amount) && (in.Currency == "" || in.Currency == n.Currency)) {
-			result := p.c.Learn(ctx, call, says, ref)
+			result := p.c.Learn(ctx, call, says, ref, p.ends(says, rec))
 			if caught := result.Fault(); caught != nil {
 				return claim.Record{}, false, 0, caught
 			}
@@ -416,6 +416,17 @@ func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Recor
 	}
 	learned, found, err := p.c.Claims.ByObject(ctx, rec.Home, n.Reference)
 	return learned, found, pause, err
+}
+
+// ends is the generation of rec that the named provider's notice of a success ends without a question
+// to it, 0 for none: the success may be an earlier generation's, of which only a provider without
+// look-ups cannot be asked.
+func (p *Processor) ends(provider string, rec *claim.Record) uint32 {
+	at, here := p.c.Compensator.Providers.Named(provider)
+	if provider == "" || !here || rec.Generation > 1 && !at.Capabilities().Blind {
+		return 0
+	}
+	return rec.Generation
 }
 
 func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) outbox.Disposition {

@@ -43,6 +43,7 @@ type world struct {
 	// "pending", or "expired", where the claim has.
 	refuse string
 	learnt string
+	ends   uint32 // the generation that what was learnt ends
 	// words are the notices of held money.
 	words   []claim.Held
 	cancels []psp.Call
@@ -159,14 +160,14 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 func (w *world) processor() *Processor {
 	p, err := NewProcessor(ProcessorConfig{
 		Store: shelves{world: w}, Notifiers: map[string]psp.Notifier{"sim": reader{}}, Claims: w.behind(), Calls: queue{world: w}, Books: bookkeeper{world: w},
-		Learn: func(_ context.Context, m outbox.Message, _, ref string) outbox.Disposition {
+		Learn: func(_ context.Context, m outbox.Message, _, ref string, generation uint32) outbox.Disposition {
 			switch {
 			case w.lease:
 				return outbox.Later(leaseRest)
 			case w.fault != nil:
 				return outbox.Faulted(w.fault)
 			}
-			w.learnt = ref
+			w.learnt, w.ends = ref, generation
 			rec := w.claims[m.ID]
 			rec.State, rec.ProviderRef = claim.Completed, ref
 			w.claims[m.ID] = rec
@@ -362,6 +363,38 @@ func TestANoticeSettlesAClaimInFlight(t *testing.T) {
 	require.Equal(t, "p1", w.learnt)
 	require.Equal(t, ProcessedOK, w.closed["sim:e"])
 	require.Empty(t, w.moved)
+}
+
+// A success that may be an earlier generation's has to be asked about, and so has what a captured hold
+// amounts to: these wait for the claim's next attempt.
+func TestWhichNoticesEndAClaimByThemselves(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	hold := `{"amount":100,"capture":"manual","currency":"usd","off_session":false,"payment_method":"pm_1"}`
+	for name, c := range map[string]struct {
+		generation uint32
+		blind      bool
+		payload    string
+		ref        string
+		ends       uint32
+	}{
+		"of the only generation":                      {1, false, payload, "p1", 1},
+		"of one of two":                               {2, false, payload, "p1", 0},
+		"of one of two, by whom nobody can ask":       {2, true, payload, "p1", 2},
+		"of a hold, which may be captured for a part": {1, false, hold, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.blind = c.blind
+			w.have(id, claim.InFlight, "")
+			rec := w.claims[id]
+			rec.Generation = c.generation
+			w.claims[id] = rec
+			w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(c.payload)}
+			w.deliver(charged(id, "p1"))
+			require.Equal(t, c.ref, w.learnt)
+			require.Equal(t, c.ends, w.ends)
+		})
+	}
 }
 
 // The payload of a partial refund names no currency, that of a full one no amount
