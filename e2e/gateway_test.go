@@ -74,10 +74,10 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // asGateway makes a cluster a gateway in front of an API that recognises a repeat by the header dedupe,
-// "" for by none.
+// "" for by none. Its tenant ends as the cluster's do: an earlier test's answers may still be replayed.
 func asGateway(c *node.ClusterConfig, to, dedupe string) {
 	s := gateway.DefaultSettings()
-	s.Upstream = to
+	s.Upstream, s.Tenant.Name = to, gateway.DefaultTenant+strings.TrimPrefix(c.Tenants[0].ID, "acme")
 	s.Dedupe(dedupe)
 	c.Payments = node.Payments{Gateway: &gateway.Config{Settings: s}}
 	c.Policy.InlineBody = smallRow
@@ -266,7 +266,7 @@ func TestAGatewayInventsNothingOfAReply(t *testing.T) {
 	}
 }
 
-// orderKey is an opaque key. Tests share the gateway's tenant where they share a database.
+// orderKey is an opaque key.
 func orderKey() string { return "order-" + uuid.NewString() }
 
 func must(r *http.Request, err error) *http.Request {
