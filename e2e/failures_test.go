@@ -19,9 +19,6 @@ import (
 	"github.com/homeward-io/homeward/payment/verify"
 )
 
-// payee is the tenant that these stories are of.
-const payee = "acme"
-
 // stated are the provider's references of the movements of a kind for an object, or of
 // all where it is "".
 func (w *story) stated(kind psp.Kind, object string) (refs []string) {
@@ -66,7 +63,7 @@ func (w *story) agrees() {
 	require.NoError(w.t, err)
 	require.True(w.t, verified.OK(), "%v", verified.Failures)
 	w.show(fmt.Sprintf("%s: %s\n  %d lines agree; %d transactions verified; merchant %d, suspense %d\n", w.on, w.title,
-		report.Agree, verified.Transactions, w.balance(ledger.Merchant(payee)), w.balance(ledger.Suspense(payee))))
+		report.Agree, verified.Transactions, w.balance(ledger.Merchant(w.payee)), w.balance(ledger.Suspense(w.payee))))
 }
 
 // pages counts the log lines that begin so.
@@ -80,13 +77,13 @@ func failures(w *story) {
 	first, second := objectID(w.t, w.everywhere(charge("order-1", 20000), http.StatusCreated)), objectID(w.t, w.everywhere(charge(stamped(w.t, asia), 700), http.StatusCreated))
 	back := w.everywhere(refund("refund-1", first, 0), http.StatusCreated)
 	w.quiet()
-	require.Zero(w.t, w.balance(ledger.Merchant(payee))+700)
+	require.Zero(w.t, w.balance(ledger.Merchant(w.payee))+700)
 
 	refs := w.stated(psp.KindRefund, objectID(w.t, back))
 	require.Len(w.t, refs, 1)
 	require.NoError(w.t, w.judge.Fail(refs[0]))
 	w.quiet()
-	require.EqualValues(w.t, -20700, w.balance(ledger.Merchant(payee)), "the merchant is owed it again")
+	require.EqualValues(w.t, -20700, w.balance(ledger.Merchant(w.payee)), "the merchant is owed it again")
 	w.replays(refund("refund-1", first, 0), back)
 	again := w.everywhere(refund("refund-2", first, 0), http.StatusCreated) // as the merchant asks for
 	require.NotEqual(w.t, objectID(w.t, back), objectID(w.t, again))
@@ -101,18 +98,18 @@ func failures(w *story) {
 		}
 	}
 	require.Len(w.t, ghosts, 1)
-	require.Zero(w.t, w.balance(ledger.Suspense(payee)))
+	require.Zero(w.t, w.balance(ledger.Suspense(w.payee)))
 	require.NoError(w.t, w.judge.Fail(ghosts[0]))
 	w.quiet()
 	require.Len(w.t, w.stated(psp.KindRefund, ""), 4, "the ghost was refunded once more")
-	require.Zero(w.t, w.balance(ledger.Suspense(payee)))
+	require.Zero(w.t, w.balance(ledger.Suspense(w.payee)))
 
 	// A charge.
 	third := objectID(w.t, w.everywhere(charge("order-3", 5000), http.StatusCreated))
 	w.quiet()
 	require.NoError(w.t, w.judge.Fail(w.stated(psp.KindCharge, third)[0]))
 	w.quiet()
-	require.EqualValues(w.t, -700, w.balance(ledger.Merchant(payee)))
+	require.EqualValues(w.t, -700, w.balance(ledger.Merchant(w.payee)))
 	require.Zero(w.t, w.pages("page: "))
 	// One line for each, though two regions got the notice.
 	require.Equal(w.t, 2, strings.Count(w.log.String(), "type=refund.failed"), w.log)
@@ -160,7 +157,7 @@ func aliases(w *story) {
 	require.Contains(w.t, rows[0].LastError, "not given back: the provider has no movement tx_")
 	require.Zero(w.t, w.judge.Summary().Refunds)
 	require.Equal(w.t, 1, w.pages("page: "), w.log)
-	require.Zero(w.t, w.balance(ledger.Suspense(payee)))
+	require.Zero(w.t, w.balance(ledger.Suspense(w.payee)))
 	w.agrees()
 }
 
@@ -175,7 +172,7 @@ func tooMany(w *story) {
 		object := objectID(w.t, w.everywhere(charge(fmt.Sprint("order-", i), 1000), http.StatusCreated))
 		w.unasked(w.judge, object, 1000)
 	}
-	owed := func() int64 { return -w.balance(ledger.Suspense(payee)) }
+	owed := func() int64 { return -w.balance(ledger.Suspense(w.payee)) }
 	until(w.t, "the brake is set and a line pages", func() bool { return w.pages("page: ") == 1 })
 	until(w.t, "all ghosts are booked", func() bool {
 		_ = wait(w.ctx, pause)

@@ -386,7 +386,8 @@ type world struct {
 	network *wan.Network
 	policy  claim.Policy
 	log     *testLog
-	taken   bool // a node was taken away, so that not all can drain
+	payee   string // the tenant with the API key acme
+	taken   bool   // a node was taken away, so that not all can drain
 }
 
 // takeAway cuts a region's node off in the middle of what it does. The process goes on, so its work
@@ -423,7 +424,7 @@ func startWorldOn(t testing.TB, rows backend, j *judge, change func(*node.Cluste
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	cluster, err := node.StartCluster(ctx, c)
 	require.NoError(t, err)
-	w := &world{t: t, ctx: ctx, cluster: cluster, judge: j, network: c.Network, policy: c.Policy, log: log}
+	w := &world{t: t, ctx: ctx, cluster: cluster, judge: j, network: c.Network, policy: c.Policy, log: log, payee: c.Tenants[0].ID}
 	t.Cleanup(func() {
 		if err := cluster.Stop(ctx); !w.taken {
 			require.NoError(t, err)

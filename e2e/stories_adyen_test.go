@@ -50,12 +50,12 @@ func heldAtAdyen(w *story) {
 		require.Equal(w.t, "order_in_progress", w.answered(us, other, http.StatusBadRequest).Problem.Code)
 	}
 	require.Len(w.t, w.judge.Effects(), 1)
-	require.Zero(w.t, w.balance(ledger.Merchant(payee)), "nothing is booked before the provider's notice")
+	require.Zero(w.t, w.balance(ledger.Merchant(w.payee)), "nothing is booked before the provider's notice")
 	w.quiet()
 	took := chargeOf(w.t, w.everywhere(take, http.StatusOK))
 	require.Equal(w.t, [3]any{"succeeded", 10_000, 6_000}, [3]any{took.Status, took.Amount, took.Captured})
 	require.Equal(w.t, took, chargeOf(w.t, w.everywhere(q, http.StatusCreated)))
-	require.EqualValues(w.t, -6_000, w.balance(ledger.Merchant(payee)))
+	require.EqualValues(w.t, -6_000, w.balance(ledger.Merchant(w.payee)))
 	w.everywhere(capture("take-4", c.ID, 6_000), http.StatusOK)
 	require.Equal(w.t, "already_captured", w.answered(eu, cancel("not-4", c.ID), http.StatusBadRequest).Problem.Code)
 
@@ -133,9 +133,9 @@ func lostTwice(w *story) {
 	_, err := w.judge.ReleaseNotices(simulator.ReleaseReversed)
 	require.NoError(w.t, err)
 	w.quiet()
-	require.Zero(w.t, w.balance(ledger.Disputed(payee)))
+	require.Zero(w.t, w.balance(ledger.Disputed(w.payee)))
 	require.Zero(w.t, w.balance(ledger.Withheld(judged)))
-	require.Zero(w.t, w.balance(ledger.Merchant(payee)), "it is the merchant's loss")
+	require.Zero(w.t, w.balance(ledger.Merchant(w.payee)), "it is the merchant's loss")
 	require.Zero(w.t, w.balance(ledger.Provider(judged)))
 	for kind, want := range map[string]int{
 		"charge.dispute.created": 1, "charge.dispute.funds_withdrawn": 2, "charge.dispute.funds_reinstated": 1, "charge.dispute.closed": 1,

@@ -78,7 +78,7 @@ func heldInPart(w *story) {
 	q := held(stampedElsewhere(w), 10_000, `,"metadata":{"basket":"7"}`)
 	c := w.hold(q)
 	require.Empty(w.t, w.judge.Effects(), "what is held has not moved")
-	require.Zero(w.t, w.balance(ledger.Merchant(payee)), "and is not booked")
+	require.Zero(w.t, w.balance(ledger.Merchant(w.payee)), "and is not booked")
 	early := w.answered(us, refund("back-0", c.ID, 0), http.StatusBadRequest)
 	require.Contains(w.t, string(early.Body), "cancel")
 	require.Equal(w.t, "amount_too_large", w.answered(us, capture("take-0", c.ID, 10_001), http.StatusBadRequest).Problem.Code)
@@ -87,7 +87,7 @@ func heldInPart(w *story) {
 	took := chargeOf(w.t, w.everywhere(take, http.StatusOK))
 	require.Equal(w.t, [3]any{"succeeded", 10_000, 6_000}, [3]any{took.Status, took.Amount, took.Captured})
 	require.Equal(w.t, "7", took.Metadata["basket"])
-	require.EqualValues(w.t, -6_000, w.balance(ledger.Merchant(payee)), "booked, once that is answered")
+	require.EqualValues(w.t, -6_000, w.balance(ledger.Merchant(w.payee)), "booked, once that is answered")
 	require.Equal(w.t, took, chargeOf(w.t, w.everywhere(q, http.StatusCreated)), "and the charge agrees")
 	w.everywhere(capture("take-2", c.ID, 6_000), http.StatusOK)
 	for _, other := range []request{capture("take-3", c.ID, 7_000), capture("take-4", c.ID, 0), cancel("not-1", c.ID)} {
