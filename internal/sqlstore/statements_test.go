@@ -11,11 +11,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
@@ -31,6 +33,12 @@ func TestEveryStatementIsUnderstood(t *testing.T) {
 	defer func() { require.NoError(t, conn.Close(t.Context())) }()
 	statements, err := db.Statements(t.Context(), regions[0])
 	require.NoError(t, err)
+	if d.server.Kind() == localdb.CockroachDB { // a replica lacks, for some seconds, a database that was just made
+		require.Eventually(t, func() bool {
+			_, err := conn.Prepare(t.Context(), "replica", statements["replica"].SQL)
+			return err == nil
+		}, patience, 100*time.Millisecond)
+	}
 	for name, s := range statements {
 		first, _, _ := strings.Cut(s.SQL, "\n")
 		require.Equal(t, "-- name: "+name, first, "traces, and the database's own lists, show the first line")
