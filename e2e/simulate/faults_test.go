@@ -129,7 +129,6 @@ func (w *world) begin(f fault) (end func()) {
 		return func() { w.distance.Heal(a, b) }
 	case clock:
 		w.pass(f.by)
-		w.deaf = w.deaf || f.by.Abs() >= time.Minute // until the provider's clock is right again, its signatures are too old or too new
 		return func() {}
 	case mute, slow, forget:
 		bad := w.everyday()
@@ -139,7 +138,7 @@ func (w *world) begin(f fault) (end func()) {
 		case mute:
 			bad.ErrorBefore, bad.DropReply, bad.ErrorAfter, bad.LateEffect, bad.LateBy = 0.7, 0.5, 1, 0.3, 40*time.Second
 		case forget:
-			bad.ErrorBefore, bad.DropReply, w.deaf = 0.3, 1, true
+			bad.ErrorBefore, bad.DropReply = 0.3, 1
 			silent := w.network.begin(&rule{from: among([]string{provider}), to: among(nodeNames()), drop: true})
 			w.setFaults(bad)
 			for i := range forgetting {

@@ -114,6 +114,12 @@ func once(seed uint64, steps int) (f fault, step int) {
 	return draw(rng, k, 20*time.Second+between(rng, 60*time.Second)), rng.IntN(steps)
 }
 
+// deafens reports whether no node gets, or believes, a notice for so long that claims are given up meanwhile: the
+// provider is silent, or its signatures are too old or too new.
+func (f fault) deafens() bool {
+	return f.kind == forget || f.kind == clock && f.by.Abs() >= time.Minute
+}
+
 // beside reports whether a run with the rare fault can have the other one.
 func (f fault) beside(other kind) bool {
 	return f.kind != restored || other != clock && other != forget // what is lost is a time by the store's clock
@@ -149,7 +155,7 @@ func plan(seed uint64, steps int) [][]fault {
 			faults = append(faults, draw(rng, some[rng.IntN(len(some))], length))
 		}
 		for _, f := range faults {
-			if special.beside(f.kind) && !slices.ContainsFunc(f.holds(), func(what string) bool { return held[what] }) {
+			if special.beside(f.kind) && !(ofBlind(seed) && f.deafens()) && !slices.ContainsFunc(f.holds(), func(what string) bool { return held[what] }) {
 				for _, what := range f.holds() {
 					held[what] = true
 				}

@@ -315,14 +315,11 @@ func (w *world) judgement(v *verdict) {
 	for _, what := range w.unheard() {
 		v.breaks("no event was delivered: %s", what)
 	}
-	if v.Keys.Ghosts > 0 && !w.deaf { // its notice took a few minutes at most
+	if v.Keys.Ghosts > 0 { // its notice took a few minutes at most
 		v.breaks("%d charges moved, and their notices did not settle them before they were given up", v.Keys.Ghosts)
 	}
 	w.books(v)
 	v.Disputes = len(w.disputes)
-	if v.Keys.Ghosts > 0 { // of which their merchants read no disputes
-		return
-	}
 	for _, what := range w.disputeBreaks() {
 		v.breaks("%s", what)
 	}
@@ -337,18 +334,12 @@ func (w *world) unheard() (all []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range moved {
-		if w.deaf && w.blind && e.Kind != "transfer" {
-			continue // a ghost, or its refund
-		}
 		what, canceled := e.Kind+".succeeded "+e.Reference, e.Kind+".canceled "+e.Reference
 		if w.events[what]+w.events[canceled] == 0 { // a charge whose key was given up was made for nobody
 			all = append(all, what)
 		}
 	}
 	for _, d := range w.disputes {
-		if w.deaf && w.blind {
-			break // its charge may be a ghost, of which no merchant hears
-		}
 		for _, what := range d.events() {
 			if w.events[what] == 0 {
 				all = append(all, what)
@@ -376,17 +367,7 @@ func (w *world) books(v *verdict) {
 		Found: func(_ context.Context, m recon.Mismatch) error { v.Mismatches = append(v.Mismatches, m); return nil },
 	}, &statement, recon.CSV)
 	w.must(err)
-	lines := v.Statement.Lines
-	if w.blind && w.deaf { // a refund or transfer that was given up, and was made: only the statement tells a person
-		v.Mismatches = slices.DeleteFunc(v.Mismatches, func(m recon.Mismatch) bool {
-			givenUp := m.Class == recon.ChargedButUnknown && m.Kind != "charge"
-			if givenUp {
-				lines--
-			}
-			return givenUp
-		})
-	}
-	if len(v.Mismatches) > 0 || v.Statement.Agree != lines {
+	if len(v.Mismatches) > 0 || v.Statement.Agree != v.Statement.Lines {
 		v.breaks("the statement does not agree: %d of %d lines, %+v", v.Statement.Agree, v.Statement.Lines, v.Mismatches)
 	}
 }

@@ -92,7 +92,6 @@ type world struct {
 	keys     map[string]time.Time // the provider's, since when it knows them
 	events   map[string]int       // deliveries, by type and object
 	disputes []dispute
-	deaf     bool // no node accepted notices for so long that claims were given up meanwhile
 }
 
 // sink is a consumer of events.
