@@ -19,11 +19,10 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposit
 // Learn settles the in-flight claim of the provider call m after the named provider notified us
 // that it made the movement, under its own reference ref. generation is the one of the claim that the
 // notice ends whatever else is found out, 0 for none: then Learn waits for the next attempt's time, as
-// it may have to ask. If the claim has since moved to another
-// provider, Learn recovers it as if there had been no notice. The movement may be one of an earlier
-// generation: the executor finds out whether it still counts. Learn returns [outbox.Later] with the
-// time of the next try, [outbox.Gone] if the claim is no longer in flight, whoever settled it, and
-// [outbox.Faulted] if our code panicked.
+// it may have to ask. If the claim has since moved to another provider, Learn recovers it as if there
+// had been no notice. The movement may be one of an earlier generation: the executor finds out whether
+// it still counts. Learn returns [outbox.Later] with the time of the next try, [outbox.Gone] if the
+// claim is no longer in flight, whoever settled it, and [outbox.Faulted] if our code panicked.
 func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, ref string, generation uint32) outbox.Disposition {
 	return s.recover(ctx, m, Attempt{ReportedRef: ref, ReportedBy: provider}, 0, News{provider, generation})
 }

@@ -207,8 +207,8 @@ func (m *Model) Cancel(at Place, id string, now time.Time) error {
 	return nil
 }
 
-// Inherit takes a claim over; heard: with news of its generation. It returns nil or the error that the store must
-// return.
+// Inherit takes a claim over; heard: with news of its generation. It returns nil or the error that the
+// store must return.
 func (m *Model) Inherit(at Place, id, holder string, heard bool, now time.Time) error {
 	c := m.Cells[at]
 	if c == nil || c.Status != Working || c.ID != id {

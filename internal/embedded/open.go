@@ -32,7 +32,7 @@ import (
 const (
 	// formatVersion is the format that this build reads and writes. A store of another one
 	// is refused.
-	formatVersion = 1
+	formatVersion = 2
 
 	// DefaultReplicaLag is how old a row must be before a replica shows it: the lag of
 	// a CockroachDB follower read.

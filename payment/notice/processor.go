@@ -385,8 +385,8 @@ func (p *Processor) stranger(ctx context.Context, m outbox.Message, n *psp.Notic
 }
 
 // learn settles the claim by the notice, unless somebody holds it, or the notice alone does not settle
-// it and the next attempt is not due. pause is when to retry then: as soon as the lease lapses, as the recovery of a claim whose provider has no look-ups takes the
-// lease again and again, without a result.
+// it and the next attempt is not due. pause is when to retry then: as soon as the lease lapses, as the
+// recovery of a claim whose provider has no look-ups takes the lease again and again, without a result.
 func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Record, n *psp.Notice) (_ claim.Record, _ bool, pause time.Duration, err error) {
 	pause = lookAgain
 	call, found, err := p.c.Calls.Message(ctx, rec.Home, n.Reference)
