@@ -158,7 +158,7 @@ func (s *settings) policyOf(store *Store) claim.Policy {
 	p.ClockOffset = store.clockOffset
 	// An unknown that has an answer for it is the last one: see stayedUnknown.
 	p.MaxUnknowns = 1
-	p.RememberFor = 0 // nobody reports afterwards
+	p.RememberFor = 0 // a function reports nothing after it has returned
 	p.MaxGenerations = maxGenerations
 	p.InlineBody = maxReply + 1<<10
 	if s.policy != nil {

@@ -34,8 +34,8 @@ type Policy struct {
 	// request's deadline. Pins live ReplayFor+TombstoneFor+PinGrace = 49 h.
 	PinGrace time.Duration `koanf:"pin_grace"`
 	// RememberFor is how long an [Unpaid] row is kept after a refusal: as long as a
-	// provider may still report a success. 400 days, and never less; 0 where nobody reports
-	// afterwards: none is written.
+	// provider may still report a success. 400 days, and never less for payments. 0: no row is
+	// written, as no provider reports anything after its answer.
 	RememberFor time.Duration `koanf:"remember_for"`
 	// MaxGenerations bounds soft declines under one key. Default 20.
 	MaxGenerations uint32 `koanf:"max_generations"`

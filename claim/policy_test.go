@@ -38,7 +38,7 @@ func TestPoliciesThatBreakAPromise(t *testing.T) {
 	}
 }
 
-// Where nobody reports money afterwards, a refusal leaves no row for it.
+// Where no provider reports a success after its refusal, the refusal leaves no row for it.
 func TestNothingIsRememberedWhereNobodyReports(t *testing.T) {
 	for _, days := range []time.Duration{0, MinRememberFor} {
 		p := DefaultPolicy()

@@ -215,7 +215,7 @@ type News struct {
 	Generation uint32
 }
 
-// about reports whether n ends r's present generation, so that nobody has to be asked.
+// about reports whether n ends r's present generation: an attempt need not ask the provider.
 func (n *News) about(r *Record) bool {
 	if n.Generation != r.Generation {
 		return false
@@ -226,7 +226,7 @@ func (n *News) about(r *Record) bool {
 
 // TakeOver transfers the lapsed or waiting claim of object to holder, which runs in region. The pause
 // between two attempts binds as a lease does, but not who has news of the claim's generation: an
-// attempt with news asks nobody, and one without it may ask or repeat too soon. It returns
+// attempt with news calls no provider, and one without it may call too soon. It returns
 // ErrLeaseHeld while the lease or the pause runs, and ErrFenced if nothing is in flight or the key has
 // since been reused for another object.
 func TakeOver(rec *Record, object, holder, region string, news News, p *Policy, now time.Time) (*Record, Effects, error) {

@@ -34,7 +34,7 @@ type Verdict struct {
 	Canceled  int `json:"canceled"`
 	Movements int `json:"movements"`
 	// Open are keys whose answer is that their outcome never became known: of a gateway's, or of requests that are
-	// [MayStayOpen]. Ghosts are those of them whose charge had moved, and was refunded.
+	// [MayStayOpen]. Ghosts counts those of them whose charge had moved: its money has to be refunded.
 	Open   int `json:"open"`
 	Ghosts int `json:"ghosts,omitempty"`
 

@@ -153,7 +153,7 @@ func (c *coverage) cross(a *ambush) {
 func TestAim(t *testing.T) {
 	t.Parallel()
 	const runSteps = 6
-	seeds := 4 * (len(crossings)/(runSteps*aimed) + 1) // twice round, as nobody lies in wait while the store is put back
+	seeds := 4 * (len(crossings)/(runSteps*aimed) + 1) // twice round: no moment lies in wait while the store is put back
 	waits, does := map[string]bool{}, map[kind]bool{}
 	for seed := range uint64(seeds) {
 		for _, step := range plan(seed, runSteps) {

@@ -26,7 +26,7 @@ type dispute struct {
 	won    bool
 }
 
-// reports reports whether a seed's provider loses no notice. Where it does, nothing else tells of a dispute.
+// reports is true for a seed whose provider loses no notice. Where it loses some, a dispute may stay unknown.
 func reports(seed uint64) bool { return seed/3%8 < 4 }
 
 // decideWithin bounds the pauses between the steps of a dispute. Notices take a minute, so some overtake others.
