@@ -173,38 +173,44 @@ func (r *Router) wasted(region string) bool { return r.Unreachable(region) || r.
 // waits, it asks elsewhere, too, and here goes on: its answer counts if no deputy has one, and its
 // context ends with OrElsewhere. Each gets what the one before it has returned, or the zero value.
 func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, here func(ctx context.Context, so T) (T, error), deputy func(region string, so T) (T, error)) (T, error) {
-	var got, so T
+	var none T
 	if r.Deputies == nil {
-		return Attended(ctx, r, func(ctx context.Context) (T, error) { return here(ctx, so) })
+		return Attended(ctx, r, func(ctx context.Context) (T, error) { return here(ctx, none) })
 	}
 	home, named := r.Topology.ByCode(code)
-	first := r.Unready(r.Self) && (!named || home.Name == r.Self || r.wasted(home.Name))
-	var err error
-	last := func() (T, error) { return got, err }
-	if first {
-		last = func() (T, error) { return here(ctx, so) }
-	} else {
-		ended, silent, cancel := attend(ctx, r, here)
-		defer cancel()
-		if silent {
-			last = func() (T, error) { e := <-ended; return e.got, e.err }
-		} else if e := <-ended; !errors.Is(e.err, claim.ErrUnavailable) || ctx.Err() != nil || r.Ready(ctx) == nil {
-			return e.got, e.err
-		} else {
-			got, err = e.got, e.err
-			so = got
+	if r.Unready(r.Self) && (!named || home.Name == r.Self || r.wasted(home.Name)) {
+		so, answered, err := elsewhere(ctx, r, none, deputy)
+		if answered {
+			return so, err
 		}
+		return here(ctx, so)
 	}
+	e, goesOn, cancel := attend(ctx, r, here)
+	defer cancel()
+	if goesOn == nil && (!errors.Is(e.err, claim.ErrUnavailable) || ctx.Err() != nil || r.Ready(ctx) == nil) {
+		return e.got, e.err
+	}
+	if so, answered, err := elsewhere(ctx, r, e.got, deputy); answered {
+		return so, err
+	}
+	if goesOn != nil {
+		e = <-goesOn
+	}
+	return e.got, e.err
+}
+
+// elsewhere asks one deputy after the other, and returns what the last has returned. answered is false
+// if none had reached its store.
+func elsewhere[T any](ctx context.Context, r *Router, so T, deputy func(region string, so T) (T, error)) (got T, answered bool, err error) {
 	for _, at := range r.elsewhere() {
 		if ctx.Err() != nil {
 			break
 		}
-		var failed error
-		if so, failed = deputy(at, so); reached(failed) {
-			return so, failed
+		if so, err = deputy(at, so); reached(err) {
+			return so, true, err
 		}
 	}
-	return last()
+	return so, false, err
 }
 
 // elsewhere returns the regions whose nodes this one asks if it cannot reach its store: first its own.
@@ -228,12 +234,11 @@ func Attended[T any](ctx context.Context, r *Router, here func(ctx context.Conte
 	if r.Unready(r.Self) {
 		return got, errSilent
 	}
-	ended, silent, cancel := attend(ctx, r, func(ctx context.Context, _ T) (T, error) { return here(ctx) })
+	e, goesOn, cancel := attend(ctx, r, func(ctx context.Context, _ T) (T, error) { return here(ctx) })
 	defer cancel()
-	if silent {
+	if goesOn != nil {
 		return got, errSilent
 	}
-	e := <-ended
 	return e.got, e.err
 }
 
@@ -250,37 +255,38 @@ type end[T any] struct {
 	err error
 }
 
-// attend runs here, and returns once that has ended, or once this node's store answers nothing,
-// unless here waits for another region. cancel ends the context of a here that goes on.
-func attend[T any](ctx context.Context, r *Router, here func(ctx context.Context, so T) (T, error)) (ended chan end[T], silent bool, cancel func()) {
-	ended = make(chan end[T], 1)
+// attend runs here and returns how it ended, or, once this node's store answers nothing, unless here
+// waits for another region, the channel on which that comes. cancel ends the context of a here that
+// goes on.
+func attend[T any](ctx context.Context, r *Router, here func(ctx context.Context, so T) (T, error)) (e end[T], goesOn <-chan end[T], cancel func()) {
+	var none T
 	if r.Silent == nil {
-		var e end[T]
-		e.got, e.err = here(ctx, e.got)
-		ended <- e
-		return ended, false, func() {}
+		e.got, e.err = here(ctx, none)
+		return e, nil, func() {}
 	}
 	ctx, cancel = context.WithCancel(ctx)
 	var away atomic.Bool
+	ended := make(chan end[T], 1)
 	go func() {
 		var e end[T]
 		defer func() { ended <- e }()
 		defer fault.Recover(&e.err)
-		e.got, e.err = here(context.WithValue(ctx, awayKey{}, &away), e.got)
+		e.got, e.err = here(context.WithValue(ctx, awayKey{}, &away), none)
 	}()
-	heard := make(chan bool, 1)
+	var heard <-chan bool
 	listen := time.NewTimer(listenEvery)
 	defer listen.Stop()
 	for {
 		select {
-		case e := <-ended:
-			ended <- e
-			return ended, false, cancel
+		case e = <-ended:
+			return e, nil, cancel
 		case <-listen.C:
-			go func() { heard <- !r.Silent(ctx) }()
+			asked := make(chan bool, 1)
+			go func() { asked <- !r.Silent(ctx) }()
+			heard = asked
 		case yes := <-heard:
 			if !yes && !away.Load() {
-				return ended, true, cancel
+				return e, ended, cancel
 			}
 			listen.Reset(listenEvery)
 		}
@@ -312,7 +318,7 @@ func reached(err error) bool {
 // trip is the route of one request: it counts forwards.
 type trip struct {
 	*Router
-	req       *claim.Request
+	req       claim.Request
 	hops      int
 	registrar string // the tenant's, "" for a stamped key
 	homeName  string // the home, once the key or its pin has named it
@@ -340,8 +346,7 @@ func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.
 		if so.trip != nil {
 			return so.trip
 		}
-		its := req
-		return &trip{Router: r, req: &its}
+		return &trip{Router: r, req: req}
 	}
 	got, err := OrElsewhere(ctx, r, req.Stamp, func(ctx context.Context, so answer) (answer, error) {
 		t := on(so)
@@ -409,7 +414,7 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 	var reply claim.Reply
 	var err error
 	if t.req.PinHere = t.req.PinnedAt.IsZero() && !elsewhere && t.pinsHere(); t.req.PinHere {
-		reply, err = t.Local.Do(ctx, t.Self, t.req)
+		reply, err = t.Local.Do(ctx, t.Self, &t.req)
 		if !errors.Is(err, claim.ErrNeedPin) {
 			t.pinnedHere(err)
 			return reply, err
@@ -510,7 +515,7 @@ func (r *Router) otherHomes(first string) []region.Region {
 func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 	// Without a pin this acts on a living claim only, and a claim that lives here
 	// proves that the home is here.
-	reply, err := t.Local.Do(ctx, t.Self, t.req)
+	reply, err := t.Local.Do(ctx, t.Self, &t.req)
 	if !errors.Is(err, claim.ErrNeedPin) {
 		return reply, err
 	}
@@ -539,7 +544,7 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 func (t *trip) at(ctx context.Context, home string) (claim.Reply, error) {
 	t.homeName = home
 	if home == t.Self {
-		return t.Local.Do(ctx, home, t.req)
+		return t.Local.Do(ctx, home, &t.req)
 	}
 	if reply, found, _, err := t.replica(ctx); found || err != nil {
 		return reply, err
@@ -559,21 +564,21 @@ func (t *trip) forward(ctx context.Context, home string) (claim.Reply, error) {
 	}
 	t.homeName = wrong.Home
 	if wrong.Home == t.Self {
-		return t.Local.Do(ctx, t.Self, t.req)
+		return t.Local.Do(ctx, t.Self, &t.req)
 	}
 	return t.send(ctx, wrong.Home)
 }
 
 func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
 	if t.deputises(home, nil) {
-		return t.Local.Do(ctx, home, t.req)
+		return t.Local.Do(ctx, home, &t.req)
 	}
 	reply, err := t.execute(ctx, t.Peers, home)
 	// The home may have executed it; the row decides. What a caller hints is no proof that it is
 	// the home.
 	proven := t.req.Stamp != 0 || !t.req.PinnedAt.IsZero()
 	if err != nil && ctx.Err() == nil && proven && t.deputises(home, err) {
-		return t.Local.Do(ctx, home, t.req)
+		return t.Local.Do(ctx, home, &t.req)
 	}
 	return reply, err
 }
@@ -600,7 +605,7 @@ func (t *trip) execute(ctx context.Context, by Peers, to string) (claim.Reply, e
 		defer cancel()
 	}
 	// The way there counts, too. It is at most a recent round trip.
-	req := *t.req
+	req := t.req
 	if rtt, measured := t.Distance(to); measured {
 		req.Began = req.Began.Add(-rtt)
 	}

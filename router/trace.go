@@ -60,7 +60,7 @@ func (t *trip) replica(ctx context.Context) (reply claim.Reply, found bool, pin 
 	if t.Unready(t.Self) {
 		return claim.Reply{}, false, nil, nil
 	}
-	reply, found, pin, err = t.Local.Replica(ctx, t.req)
+	reply, found, pin, err = t.Local.Replica(ctx, &t.req)
 	t.remembered = t.remembered || found
 	if errors.Is(err, claim.ErrUnavailable) && ctx.Err() == nil {
 		err = nil

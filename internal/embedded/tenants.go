@@ -139,10 +139,16 @@ func (db *DB) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, boo
 
 // TenantByHash returns the tenant of the API key of that hash.
 func (db *DB) TenantByHash(_ context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error) {
+	tenant, found, _ := db.TenantInMemory(hash)
+	return tenant, found, nil
+}
+
+// TenantInMemory is TenantByHash: memory has all tenants.
+func (db *DB) TenantInMemory(hash claim.APIKeyHash) (tenant claim.Tenant, found, known bool) {
 	db.tenantMu.RLock()
 	defer db.tenantMu.RUnlock()
 	id, found := db.apiKeys[hash]
-	return db.tenants[id], found, nil
+	return db.tenants[id], found, true
 }
 
 // Tenant returns the tenant of that id, or [claim.ErrUnknownTenant].

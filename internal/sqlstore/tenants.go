@@ -80,6 +80,12 @@ func (v *View) TenantByHash(ctx context.Context, hash claim.APIKeyHash) (claim.T
 	return v.db.tenantByAPIKey(ctx, hash)
 }
 
+// TenantInMemory is [View.TenantByHash] if the answer is cached, and not known otherwise.
+func (v *View) TenantInMemory(hash claim.APIKeyHash) (t claim.Tenant, found, known bool) {
+	a, known := v.db.door.remembers(hash)
+	return a.tenant, a.found, known
+}
+
 // Registrar implements [claim.Store].
 func (v *View) Registrar(ctx context.Context, tenant string) (string, error) {
 	if t, ok := v.db.byID.get(tenant); ok {

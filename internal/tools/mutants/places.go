@@ -286,7 +286,7 @@ var rooms = []room{
 		{"router/deputy-forwards", "Router.Deputy", "region != r.Self", "false"},
 		{"router/elsewhere-for-want-of-room", "OrElsewhere", "r.Ready(ctx) == nil", "false"},
 		{"router/elsewhere-any-answer", "reached", "errors.Is(err, failed)", "errors.Is(err, failed) && false"},
-		{"router/attended-silent", "Attended", "if silent { return got, errSilent }", "_ = silent"},
+		{"router/attended-silent", "Attended", "if goesOn != nil { return got, errSilent }", "_ = goesOn"},
 		{"router/attend-away", "attend", "!yes && !away.Load()", "!yes"},
 		{"router/attend-again", "attend", "listen.Reset(listenEvery)", ""},
 		{"router/attend-back", "leaves", "away.Store(false)", ""},
