@@ -396,7 +396,7 @@ func (g *Gateway) open(ctx context.Context, a *claim.Attempt) (with sending, r *
 	if err := json.Unmarshal(line, &with); err != nil {
 		return with, nil, nil, err
 	}
-	if r, err = http.ReadRequest(bufio.NewReader(bytes.NewReader(rest))); err != nil {
+	if r, err = http.ReadRequest(bufio.NewReaderSize(bytes.NewReader(rest), min(len(rest), 4096))); err != nil {
 		return with, nil, nil, err
 	}
 	body, err = io.ReadAll(r.Body)

@@ -52,6 +52,9 @@ func checkMediaIs(r *http.Request, want string) error {
 // a provider's address may carry a query of its own.
 func withQuery(h handler) handler {
 	return func(res *response, r *http.Request) error {
+		if r.URL.RawQuery == "" {
+			return h(res, r)
+		}
 		named, err := url.ParseQuery(r.URL.RawQuery)
 		if len(named) == 0 && err == nil || res.stripe != nil && !isJSON(r) {
 			return h(res, r)

@@ -156,7 +156,7 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 	if res.dialect != "" {
 		out := res.dialect.Spell(&p, res.key)
 		for name, value := range out.Header {
-			res.set(name, value)
+			res.Header().Set(name, value)
 		}
 		res.send(out.Status, out.ContentType, out.Body)
 		return

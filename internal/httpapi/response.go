@@ -33,8 +33,8 @@ type response struct {
 	key     string
 }
 
-// set sets a header.
-func (res *response) set(name, value string) { res.Header().Set(name, value) }
+// set sets a header, whose name is as [http.Header] spells it.
+func (res *response) set(name, value string) { res.Header()[name] = []string{value} }
 
 // Unwrap lets http.ResponseController reach the connection.
 func (res *response) Unwrap() http.ResponseWriter { return res.ResponseWriter }
@@ -87,7 +87,7 @@ func (res *response) sendReply(reply *claim.Reply) {
 	}
 	res.Header()["Content-Type"] = nil // else net/http guesses one where the reply has none
 	for _, f := range reply.Response.Header {
-		res.set(f.Name, f.Value)
+		res.Header().Set(f.Name, f.Value)
 	}
 	res.WriteHeader(reply.Response.Status)
 	_, _ = res.Write(body) // as in send

@@ -328,9 +328,11 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, answer func(*resp
 			}
 			s.fail(res, r, refuse(problem.Internal, internalDetail))
 		}
-		// The route, not the path, which may hold a key.
-		s.Logger.DebugContext(r.Context(), "request", "method", r.Method, "route", r.Pattern, "tenant", res.tenant.ID,
-			"status", res.status, "took", time.Since(res.began))
+		if s.Logger.Enabled(r.Context(), slog.LevelDebug) {
+			// The route, not the path, which may hold a key.
+			s.Logger.DebugContext(r.Context(), "request", "method", r.Method, "route", r.Pattern, "tenant", res.tenant.ID,
+				"status", res.status, "took", time.Since(res.began))
+		}
 	}()
 	if len(r.TransferEncoding) > 0 {
 		// A Content-Length beside it is how requests are smuggled past a proxy, and

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -57,7 +59,12 @@ func traceparent(r *http.Request) string {
 	if values := r.Header[headerTraceparent]; len(values) == 1 && validTraceparent(values[0]) {
 		return values[0]
 	}
-	return fmt.Sprintf("00-%016x%016x-%016x-00", rand.Uint64()|1, rand.Uint64(), rand.Uint64()|1) // all zeros are invalid
+	var ids [16 + 8]byte
+	for i := 0; i < len(ids); i += 8 {
+		binary.BigEndian.PutUint64(ids[i:], rand.Uint64()|1) // all zeros are invalid
+	}
+	text := hex.EncodeToString(ids[:])
+	return "00-" + text[:traceIDLength] + "-" + text[traceIDLength:] + "-00"
 }
 
 // traceparentForm is W3C trace context, version 00.

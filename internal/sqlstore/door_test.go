@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -51,7 +52,12 @@ func TestBadKeysHardlyReachTheDatabase(t *testing.T) {
 	all.Wait()
 	require.LessOrEqual(t, said.Times(lookUp), 10+1, "500 bad requests, and 500 good ones")
 
+	hash := sha256.Sum256([]byte("sk_none_1"))
+	_, found, known := v.TenantInMemory(hash)
+	require.True(t, known && !found, "looked up, and nobody's")
 	require.NoError(t, db.PutTenant(ctx, acme, "sk_none_1"))
+	_, _, known = v.TenantInMemory(hash)
+	require.False(t, known, "it is somebody's now")
 	_, found, err := v.TenantByAPIKey(ctx, "sk_none_1")
 	require.NoError(t, err)
 	require.True(t, found)
@@ -70,6 +76,10 @@ func TestBadKeysHardlyReachTheDatabase(t *testing.T) {
 	require.Eventually(t, func() bool { // one that was let in, and has ended
 		_, found, err := other.TenantByAPIKey(ctx, "sk_old")
 		return err == nil && !found
+	}, patience, time.Millisecond)
+	require.Eventually(t, func() bool { // also from memory, which forgets it
+		_, _, known := other.TenantInMemory(sha256.Sum256([]byte("sk_old")))
+		return !known
 	}, patience, time.Millisecond)
 }
 
