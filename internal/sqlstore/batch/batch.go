@@ -29,8 +29,9 @@
 //
 // Statements of one line and kind go one after the other. Near ones of all kinds with the
 // same Turns do so, too: on CockroachDB, where a statement costs as much as some fifteen
-// further steps do, begins gather while a settlement runs. Far ones do not, since most of
-// their time is the way. The next statement does not wait for one that hangs: after
+// further steps do, begins gather while a settlement runs. Those of a far line wait for no
+// other line, since most of their time is the way, but callers who came back together stay
+// together there, too. The next statement does not wait for one that hangs: after
 // Patience it begins beside it. See [Turns].
 package batch
 
@@ -98,6 +99,7 @@ type gathering[S any] struct {
 	served   bool // a goroutine sends statements
 	waiting  []*member[S]
 	underWay map[claim.Key]bool
+	turn     *turn // of a far line, which waits for no other
 }
 
 type member[S any] struct {
@@ -118,7 +120,7 @@ func (b *Batcher[S]) Do(ctx context.Context, at Line, step S) error {
 	b.mu.Lock()
 	g := b.lines[at]
 	if g == nil {
-		g = &gathering[S]{underWay: map[claim.Key]bool{}}
+		g = &gathering[S]{underWay: map[claim.Key]bool{}, turn: newTurn()}
 		b.lines[at] = g
 	}
 	if g.waiting = append(g.waiting, m); !g.served {
@@ -143,8 +145,12 @@ func (b *Batcher[S]) serve(at Line, g *gathering[S]) {
 	for b.waits(g) {
 		release, err := b.Acquire(at)
 		var mine *turn
-		if b.Turns != nil && at.Region == "" {
+		switch {
+		case b.Turns != nil && at.Region == "":
 			mine = b.Turns.take(at.Home)
+		case b.Turns != nil:
+			mine = g.turn
+			mine.take()
 		}
 		batch, began := b.next(g), time.Now()
 		over := func() {

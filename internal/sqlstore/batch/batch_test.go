@@ -290,3 +290,29 @@ func TestASharedStatementMakesTheNextPause(t *testing.T) {
 		require.NotNil(t, settles.next(), "two are too few")
 	})
 }
+
+// TestASharedStatementOfAFarLineMakesItsNextPause, and no other line's.
+func TestASharedStatementOfAFarLineMakesItsNextPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDatabase(t, &Turns{})
+		far := Line{Home: "home", Region: "far"}
+		for _, s := range keys(shared+1, step{tenant: "a"}) { // the first goes alone
+			d.do(t.Context(), far, s)
+		}
+		d.next().end(nil)
+		second := d.next()
+		time.Sleep(20 * time.Millisecond)
+		second.end(nil)
+		d.do(t.Context(), far, step{key: "a"})
+		require.Nil(t, d.next())
+		d.do(t.Context(), far, step{key: "b"})
+		d.do(t.Context(), Line{Home: "home", Region: "other"}, step{key: "c"})
+		d.do(t.Context(), home, step{key: "d"})
+		require.Len(t, d.next().steps, 1)
+		require.Len(t, d.next().steps, 1)
+		time.Sleep(10*time.Millisecond - 1)
+		require.Nil(t, d.next())
+		time.Sleep(1)
+		require.Len(t, d.next().steps, 2)
+	})
+}

@@ -24,22 +24,29 @@ const (
 // value is ready.
 type Turns struct{ homes sync.Map }
 
-// turn is that of one home. Who has its slot reads and writes the rest.
+// turn is that of one home, or of one far line. Who has its slot reads and writes the rest.
 type turn struct {
 	slot  chan struct{}
 	pause time.Duration
 	until time.Time // a statement pauses that begins before
 }
 
-// take waits for a turn, in the order of those who came, and then pauses.
+func newTurn() *turn { return &turn{slot: make(chan struct{}, 1)} }
+
+// take returns the turn of a home, taken.
 func (t *Turns) take(home string) *turn {
-	of, _ := t.homes.LoadOrStore(home, &turn{slot: make(chan struct{}, 1)})
+	of, _ := t.homes.LoadOrStore(home, newTurn())
 	mine := of.(*turn)
-	mine.slot <- struct{}{}
-	if time.Now().Before(mine.until) {
-		<-time.After(mine.pause)
-	}
+	mine.take()
 	return mine
+}
+
+// take waits for the turn, in the order of those who came, and then pauses.
+func (t *turn) take() {
+	t.slot <- struct{}{}
+	if time.Now().Before(t.until) {
+		<-time.After(t.pause)
+	}
 }
 
 // end ends a turn whose statement had so many steps and took so long.
