@@ -10,6 +10,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -205,6 +206,11 @@ func TestAGhostThatThePayerHasBackAlready(t *testing.T) {
 
 		undone := happens(c.undone, c.ref, "p1")
 		undone.ID, undone.Unasked[0].Amount, undone.Unasked[0].Failed = "undone", 100, c.undone == psp.KindRefund
+		w.refuse, w.waited = "unknown", payment.PageAfter
+		w.deliver(undone)
+		require.Empty(t, w.closed["sim:undone"], "nobody knows whether the payer has it")
+		require.Equal(t, []string{pageWaiting}, w.pages, "a person hears of it")
+		w.refuse = ""
 		w.deliver(undone)
 		require.Len(t, w.moved, 1, "the payer is owed it again")
 		require.Zero(t, w.balances()[ledger.Suspense(tenant)])
