@@ -5,9 +5,12 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/audit/audittest"
@@ -15,6 +18,7 @@ import (
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/restore"
+	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
@@ -48,6 +52,29 @@ func newBucket() (*bucket, error) {
 	}
 	keys, err := audit.ParseKeys(text)
 	return &bucket{Bucket: audittest.NewBucket(), keys: keys}, err
+}
+
+// ofTheProcess has the audit make its compressor, of which a process has one, outside of a bubble: the channels
+// of one that a run has made could be used in no other run.
+func ofTheProcess(t *testing.T) {
+	w := &world{t: t, ctx: t.Context(), disk: vfs.NewCrashableMem(), distance: wan.New(wan.Defaults(regions))}
+	var err error
+	w.bucket, err = newBucket()
+	w.must(err)
+	w.openStore()
+	for range 2 { // the first begins the chains
+		w.exportRest()
+	}
+	require.NotEmpty(t, w.bucket.Names())
+	require.NoError(t, w.db.Close())
+}
+
+// Two runs in one process can put their stores back.
+func TestTwoRunsAreAudited(t *testing.T) {
+	ofTheProcess(t)
+	for range 2 {
+		synctest.Test(t, ofTheProcess)
+	}
 }
 
 // auditing are settings under which the export keeps up with a run.

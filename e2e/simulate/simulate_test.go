@@ -57,6 +57,7 @@ func TestSimulate(t *testing.T) {
 	if *hours > 0 {
 		first, runs = cmp.Or(*seed, rand.Uint64()>>40), 1<<40
 	}
+	ofTheProcess(t)
 	began, sum := time.Now(), newSummary()
 	for n := range runs {
 		if *hours > 0 && time.Since(began) > time.Duration(*hours*float64(time.Hour)) {
