@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
@@ -77,8 +78,8 @@ func lacksUpstream(s *gateway.Settings, regions []string) string {
 func (s *ServeSettings) gatewayMistakes() error {
 	errs := []error{s.Gateway.Validate(), s.Gateway.ReplayedLonger(s.Policy.ReplayFor)}
 	if s.Gateway.On() {
-		if len(s.Providers) > 0 || s.DefaultProvider != "" {
-			errs = append(errs, errors.New("settings: providers are of the API of payments, and this node is a gateway; take them out, or gateway.upstream"))
+		if len(s.Providers) > 0 || s.DefaultProvider != "" || !reflect.DeepEqual(s.Provider, DefaultServeSettings().Provider) {
+			errs = append(errs, errors.New("settings: provider, providers and default_provider are of the API of payments, and this node is a gateway; take them out, or gateway.upstream"))
 		}
 		if !s.Seal {
 			errs = append(errs, errors.New("settings: seal is false, and a gateway stores requests with their credentials; take it out"))

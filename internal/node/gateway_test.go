@@ -85,6 +85,7 @@ func TestRulesOfRoutesInAFile(t *testing.T) {
 		"gateway: {upstream: 'http://a', routes: [{match: POST /x, ask: {pat: x}}]}": {"gateway.routes[0].ask has no setting named pat; did you mean path?"},
 		"gateway: {credentials: hunter2}":                                            {"gateway.credentials is a secret", GatewayCredentials},
 		"gateway: {upstream: 'http://a'}\nseal: false":                               {"seal is false"},
+		"gateway: {upstream: 'http://a'}\nprovider: {kind: stripe, name: stripe}":    {"settings: provider, providers and default_provider are of the API of payments", "take them out"},
 		"gateway: {upstream: 'http://a'}\nproviders: {x: {}}":                        {"this node is a gateway"},
 		"gateway: {upstream: 'http://a', routes: [{match: POST /x, timeout: 50s}]}":  {"take 50s", "below 45s, which is drain"},
 	} {
