@@ -260,8 +260,8 @@ func (w *world) play(plan [][]fault, v *verdict) {
 	switch {
 	case w.stripe: // a payment is not there once it was not found three times
 		longest += 3 * stripe.SettleWindow
-	case w.api != nil: // a clock may go back meanwhile
-		longest += 3 * sureAfter
+	case w.api != nil: // a look-up says for sure that nothing was done, and the next try is in doubt as well, again and again
+		longest += 10 * sureAfter
 	}
 	longest += w.behind() // a row that was due before the clock went back
 	late := time.AfterFunc(longest, giveUp)
