@@ -97,6 +97,13 @@ func TestATransactionRunsOnce(t *testing.T) {
 	_, err = s.h.Do(ctx, Op{Tenant: "acme", Key: "k1"}, never(t))
 	require.ErrorIs(t, err, claim.ErrMismatch, "a key is of one way of asking")
 	// The transaction goes on, as it was.
+	_, err = s.h.DoTx(ctx, tx, Op{Tenant: "acme", Key: "k2", Request: []byte("one")}, func(tx pgx.Tx) ([]byte, error) {
+		var path string
+		require.NoError(t, tx.QueryRow(ctx, "SHOW search_path").Scan(&path))
+		require.Equal(t, `"$user", public`, path, "the function's statements are in the program's schema")
+		return s.order(tx)
+	})
+	require.NoError(t, err)
 	var path string
 	require.NoError(t, tx.QueryRow(ctx, "SHOW search_path").Scan(&path))
 	require.Equal(t, `"$user", public`, path)

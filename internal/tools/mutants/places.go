@@ -419,7 +419,7 @@ var rooms = []room{
 		{"program/credentials-of-another", "guarded.ServeHTTP", `op.Tenant != ""`, "true"},
 		{"program/query-of-another", "digest", "r.URL.RawQuery", `""`},
 		{"program/stream-with-a-key", "interceptor.WrapStreamingHandler", "len(conn.RequestHeader().Values(keyHeader)) > 0", "false"},
-		{"program/failed-transaction-keeps-its-claim", "Homeward.doTx", "!kept", "false"},
+		{"program/failed-transaction-keeps-its-claim", "Homeward.doTx", "!kept", "kept && !kept"},
 		{"program/transaction-without-its-pin", "Homeward.DoTx", "!errors.Is(err, claim.ErrNeedPin)", "true"},
 	}},
 	{dir: "internal/sqlstore", suites: []suite{programs}, mutants: []mutant{
