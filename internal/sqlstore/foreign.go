@@ -57,7 +57,8 @@ func (e *transactionError) Error() string {
 	switch {
 	case hasCode(e.err, undefinedTable), hasCode(e.err, codeNoSchema), hasCode(e.err, insufficientPrivilege):
 		s += fmt.Sprintf("; the role of this transaction may not use schema %[1]s; GRANT USAGE ON SCHEMA %[1]s and "+
-			"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA %[1]s to it, or begin the transaction in the database that was opened", schema)
+			"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA %[1]s to it, or begin the transaction in the database that was opened, "+
+			"or take a COMMIT or ROLLBACK out of its function", schema)
 	case hasCode(e.err, codeReadOnly):
 		s += "; a claim is a write, so begin one that writes, on the primary"
 	}
