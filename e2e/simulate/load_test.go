@@ -156,6 +156,23 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 	if l.w.blind {
 		back.body = with(back.body, history.MayStayOpen)
 	}
+	if l.w.bucket != nil { // A store that was put back may lack the charge, until it is sent again.
+		refunded := make(chan struct{})
+		var again sync.WaitGroup
+		own := rand.New(rand.NewPCG(rng.Uint64(), 0))
+		again.Go(func() {
+			for {
+				select {
+				case <-refunded:
+					return
+				case <-time.After(time.Minute):
+					l.settle(number, winner, own)
+				}
+			}
+		})
+		defer again.Wait()
+		defer close(refunded)
+	}
 	if rng.IntN(3) > 0 || l.w.blind || l.w.bucket != nil {
 		l.rivals(number, []request{back, back}[:1+rng.IntN(2)], rng)
 		return
