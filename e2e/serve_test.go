@@ -108,13 +108,17 @@ func (d *served) serveSettings(name, region string) string {
 	for _, n := range d.nodes {
 		seeds = append(seeds, n.gossip)
 	}
+	provider := fmt.Sprintf("provider: {base_url: %q, timeout: 5s}", d.judge.url)
+	if strings.Contains(d.extra, "gateway:\n") {
+		provider = "" // it calls none
+	}
 	return fmt.Sprintf(`
 node: {name: %s, region: %s}
 api: {listen: "127.0.0.1:0"}
 rpc: {listen: "127.0.0.1:0"}
 metrics: {listen: "127.0.0.1:0"}
 gossip: {listen: "127.0.0.1:0", local: true, seeds: [%s]}
-provider: {base_url: %q, timeout: 5s}
+%s
 claim:
   clock_offset: %v
   lease: %v
@@ -125,7 +129,7 @@ claim:
   wait_max: %v
 outbox: {poll: %v, lease: %v}
 topology_every: 100ms
-`, name, region, strings.Join(seeds, ","), d.judge.url, offset, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling,
+`, name, region, strings.Join(seeds, ","), provider, offset, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling,
 		p.WaitPoll, p.WaitMax, quickOutbox.Poll, quickOutbox.Lease) + d.extra
 }
 
