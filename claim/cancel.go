@@ -29,8 +29,8 @@ func (s *Service) Cancel(ctx context.Context, home string, req *Request) (rec Re
 		timed := *req
 		timed.Began, req = time.Now(), &timed
 	}
-	s.executing.Add(1)
-	defer s.executing.Done()
+	s.executing.begin()
+	defer s.executing.end()
 	for {
 		begun, sentAt, waited, err := s.begin(ctx, req, &arrival)
 		s.metersOf(req.Key.Tenant).begun(req, &begun, err)

@@ -145,19 +145,52 @@ func (s *Service) Start() {
 
 // Drain waits until all running attempts have ended or ctx is done. This includes attempts of
 // disconnected callers, which the HTTP server no longer counts. Call it when no more requests
-// arrive.
+// arrive: it returns once none runs.
 func (s *Service) Drain(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.executing.Wait()
-	}()
 	select {
-	case <-done:
+	case <-s.executing.none():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("claim: attempts were still running at the drain deadline; the outbox will recover them: %w", ctx.Err())
 	}
+}
+
+// running counts what runs. A sync.WaitGroup must not grow from zero while somebody waits for it, and a
+// request may arrive during a drain: from a server that gave up the wait for its connections.
+type running struct {
+	mu    sync.Mutex
+	n     int
+	ended chan struct{} // closed at zero; nil if nobody waits
+}
+
+func (r *running) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n++
+}
+
+func (r *running) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n--; r.n == 0 && r.ended != nil {
+		close(r.ended)
+		r.ended = nil
+	}
+}
+
+// none returns a channel that is closed once nothing runs.
+func (r *running) none() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended == nil {
+		r.ended = make(chan struct{})
+	}
+	ended := r.ended
+	if r.n == 0 {
+		close(ended)
+		r.ended = nil
+	}
+	return ended
 }
 
 // Stop ends the heartbeat and waits for it. It is idempotent.

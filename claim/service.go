@@ -132,7 +132,7 @@ type Service struct {
 	held   holdings
 	flight flights
 	// executing counts requests under way, and attempts.
-	executing sync.WaitGroup
+	executing running
 	// met is when this node last saw a claim of a provider that it does not have, in nanoseconds
 	// since 1970; 0: never.
 	met  atomic.Int64
@@ -168,8 +168,8 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 		timed := *req
 		timed.Began, req = time.Now(), &timed
 	}
-	s.executing.Add(1) // a drain waits for a claim that the step may have won, also of a disconnected caller
-	defer s.executing.Done()
+	s.executing.begin() // a drain waits for a claim that the step may have won, also of a disconnected caller
+	defer s.executing.end()
 	begun, sentAt, waited, err := s.begin(ctx, req, &arrival)
 	defer func() { reply.Away += waited }()
 	if s.metersOf(req.Key.Tenant).begun(req, &begun, err); err != nil {
@@ -319,8 +319,8 @@ func receipt(id string) string {
 // notice of the attempt. sentAt is the local time before the store call that wrote the lease, so
 // that the trust window begins no later than the store's.
 func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, sentAt time.Time) (Reply, error) {
-	s.executing.Add(1)
-	defer s.executing.Done()
+	s.executing.begin()
+	defer s.executing.end()
 	ctx = outbox.Begun(ctx)
 	number := s.flight.begin(rec.Home, rec.Key)
 	defer s.flight.end(rec.Home, rec.Key, number)

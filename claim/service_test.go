@@ -733,3 +733,20 @@ func TestAVerdictThatCannotBeStoredIsParked(t *testing.T) {
 		require.Equal(t, InFlight, store.row(rec.Key).State)
 	})
 }
+
+// A request may begin while a drain waits: the server of a node that is given up still has connections. Under
+// the race detector this fails with a sync.WaitGroup.
+func TestARequestMayBeginDuringADrain(t *testing.T) {
+	store := newRows(DefaultPolicy())
+	s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Outcome { return charged(a) })
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			_, err := s.Do(t.Context(), "us-east1", order(fmt.Sprint("k", i), 1))
+			require.NoError(t, err)
+		})
+		all.Go(func() { require.NoError(t, s.Drain(t.Context())) })
+	}
+	all.Wait()
+	require.NoError(t, s.Drain(t.Context()))
+}

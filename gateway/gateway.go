@@ -20,7 +20,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -90,7 +89,6 @@ type Gateway struct {
 	// Of shadow mode.
 	tally       tally
 	comparisons chan struct{}
-	compared    sync.WaitGroup
 }
 
 // New returns a Gateway. The error names what is wrong with the settings, one mistake to a line.

@@ -286,21 +286,23 @@ func (g *Gateway) Later(s *Seen, compare func(context.Context, *Seen)) {
 		s.Uncompared()
 		return
 	}
-	g.compared.Go(func() {
+	go func() {
 		defer func() { <-g.comparisons }()
 		ctx, cancel := context.WithTimeout(context.Background(), compareTime)
 		defer cancel()
 		compare(ctx, s)
-	})
+	}()
 }
 
-// Settle waits until no comparison is under way, or ctx ends.
+// Settle waits until no comparison is under way, or ctx ends. Meanwhile none begins.
 func (g *Gateway) Settle(ctx context.Context) {
-	ended := make(chan struct{})
-	go func() { defer close(ended); g.compared.Wait() }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
+	for range cap(g.comparisons) {
+		select {
+		case g.comparisons <- struct{}{}:
+			defer func() { <-g.comparisons }()
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
