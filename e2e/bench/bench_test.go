@@ -223,7 +223,7 @@ func TestBudgets(t *testing.T) {
 
 // The page has every budget and the costs, or is the one of before.
 func TestThePageIsWholeOrUntouched(t *testing.T) {
-	o, err := parseOptions([]string{"-page", filepath.Join(t.TempDir(), "BENCHMARKS.md")}, io.Discard)
+	o, err := parseOptions([]string{"-page", filepath.Join(t.TempDir(), "BENCHMARKS.md"), "-cluster-setting", "a=1", "-cluster-setting", "b=2"}, io.Discard)
 	require.NoError(t, err)
 	b := newBench(t.Context(), o, io.Discard)
 	good := func(c testCase) map[string][]figures {
@@ -246,6 +246,7 @@ func TestThePageIsWholeOrUntouched(t *testing.T) {
 	require.NoError(t, b.finish())
 	page, err := os.ReadFile(o.page)
 	require.NoError(t, err)
+	require.Contains(t, string(page), "| CockroachDB's settings | a=1, b=2 |\n")
 	require.Contains(t, string(page), "| cockroachdb/charge, homeward-event: database CPU a charge | 0 µs | 0 µs | 0.30 (0.30–0.30) | ≤ 0.60 | kept |\n")
 	require.Contains(t, string(page), "| all cases, homeward: peak of memory | 20 MiB (20 MiB–20 MiB) | – | – | ≤ 150 MiB | kept |\n")
 	costs, err := model.ReadCosts(string(page))

@@ -397,6 +397,7 @@ each case does, and what its floor is.
 | commit | %s |
 | machine | %s |
 | runs | %d of each side, in turns, of %v; of %v at a fixed rate, of %v of idle nodes; each after %v that are not measured |
+| CockroachDB's settings | %s |
 
 ## Budgets
 
@@ -404,7 +405,7 @@ Medians; a ratio is of one turn, with the least and the greatest of them.
 
 | budget | figure | floor | ratio | allowed | |
 | --- | --- | --- | --- | --- | --- |
-`, b.costs.Date, b.costs.Commit, b.costs.Machine, b.runs, b.window, b.paced, b.idle, b.warm)
+`, b.costs.Date, b.costs.Commit, b.costs.Machine, b.runs, b.window, b.paced, b.idle, b.warm, cmp.Or(strings.Join(b.settings, ", "), "as it has them"))
 	for _, v := range all {
 		fmt.Fprintf(&page, "| %s |\n", v.row(" | "))
 	}
