@@ -99,7 +99,7 @@ type gathering[S any] struct {
 	served   bool // a goroutine sends statements
 	waiting  []*member[S]
 	underWay map[claim.Key]bool
-	turn     *turn // of a far line, which waits for no other
+	turn     *turn // nil: its statements wait for those of no other kind, and do not pause
 }
 
 type member[S any] struct {
@@ -120,7 +120,7 @@ func (b *Batcher[S]) Do(ctx context.Context, at Line, step S) error {
 	b.mu.Lock()
 	g := b.lines[at]
 	if g == nil {
-		g = &gathering[S]{underWay: map[claim.Key]bool{}, turn: newTurn()}
+		g = &gathering[S]{underWay: map[claim.Key]bool{}, turn: b.Turns.of(at)}
 		b.lines[at] = g
 	}
 	if g.waiting = append(g.waiting, m); !g.served {
@@ -144,18 +144,13 @@ func (b *Batcher[S]) Do(ctx context.Context, at Line, step S) error {
 func (b *Batcher[S]) serve(at Line, g *gathering[S]) {
 	for b.waits(g) {
 		release, err := b.Acquire(at)
-		var mine *turn
-		switch {
-		case b.Turns != nil && at.Region == "":
-			mine = b.Turns.take(at.Home)
-		case b.Turns != nil:
-			mine = g.turn
-			mine.take()
+		if g.turn != nil {
+			g.turn.take()
 		}
 		batch, began := b.next(g), time.Now()
 		over := func() {
-			if mine != nil {
-				mine.end(len(batch), time.Since(began))
+			if g.turn != nil {
+				g.turn.end(len(batch), time.Since(began))
 			}
 		}
 		hangs := time.AfterFunc(b.Patience(at), func() { over(); b.serve(at, g) })

@@ -81,6 +81,14 @@ func (d *database) next() *statement {
 	}
 }
 
+// after returns the statement that begins when that time has passed, and not before.
+func (d *database) after(pause time.Duration) *statement {
+	time.Sleep(pause - 1)
+	require.Nil(d, d.next())
+	time.Sleep(1)
+	return d.next()
+}
+
 func (s *statement) end(err error) {
 	s.ended <- err
 	synctest.Wait()
@@ -211,10 +219,7 @@ func TestAStatementThatHangsDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase(t, &Turns{})
 		hangs, results := d.gathered(step{key: "a"})
-		time.Sleep(patience - 1)
-		require.Nil(t, d.next())
-		time.Sleep(1)
-		second := d.next()
+		second := d.after(patience)
 		require.Equal(t, []step{{key: "a"}}, second.steps)
 		second.end(nil)
 		require.NoError(t, <-results[0])
@@ -280,10 +285,7 @@ func TestASharedStatementMakesTheNextPause(t *testing.T) {
 		settles.do(t.Context(), home, step{key: "a"})
 		require.Nil(t, settles.next())
 		settles.do(t.Context(), home, step{key: "b"})
-		time.Sleep(10*time.Millisecond - 1)
-		require.Nil(t, settles.next())
-		time.Sleep(1)
-		third := settles.next()
+		third := settles.after(10 * time.Millisecond)
 		require.Len(t, third.steps, 2)
 		third.end(nil)
 		settles.do(t.Context(), home, step{key: "c"})
@@ -310,9 +312,6 @@ func TestASharedStatementOfAFarLineMakesItsNextPause(t *testing.T) {
 		d.do(t.Context(), home, step{key: "d"})
 		require.Len(t, d.next().steps, 1)
 		require.Len(t, d.next().steps, 1)
-		time.Sleep(10*time.Millisecond - 1)
-		require.Nil(t, d.next())
-		time.Sleep(1)
-		require.Len(t, d.next().steps, 2)
+		require.Len(t, d.after(10*time.Millisecond).steps, 2)
 	})
 }

@@ -31,14 +31,18 @@ type turn struct {
 	until time.Time // a statement pauses that begins before
 }
 
-func newTurn() *turn { return &turn{slot: make(chan struct{}, 1)} }
-
-// take returns the turn of a home, taken.
-func (t *Turns) take(home string) *turn {
-	of, _ := t.homes.LoadOrStore(home, newTurn())
-	mine := of.(*turn)
-	mine.take()
-	return mine
+// of returns the turn of a line: that of its home if it is near, and one of its own if it is far. nil
+// Turns have none.
+func (t *Turns) of(at Line) *turn {
+	mine := &turn{slot: make(chan struct{}, 1)}
+	switch {
+	case t == nil:
+		return nil
+	case at.Region != "":
+		return mine
+	}
+	of, _ := t.homes.LoadOrStore(at.Home, mine)
+	return of.(*turn)
 }
 
 // take waits for the turn, in the order of those who came, and then pauses.
