@@ -144,8 +144,8 @@ func (s *Service) Start() {
 }
 
 // Drain waits until all running attempts have ended or ctx is done. This includes attempts of
-// disconnected callers, which the HTTP server no longer counts. Call it when no more requests
-// arrive: it returns once none runs.
+// disconnected callers, which the HTTP server no longer counts. It returns as soon as none runs, so
+// call it when no more requests arrive.
 func (s *Service) Drain(ctx context.Context) error {
 	select {
 	case <-s.executing.none():
@@ -155,12 +155,12 @@ func (s *Service) Drain(ctx context.Context) error {
 	}
 }
 
-// running counts what runs. A sync.WaitGroup must not grow from zero while somebody waits for it, and a
-// request may arrive during a drain: from a server that gave up the wait for its connections.
+// running counts what runs. It is no sync.WaitGroup, which must not grow from zero while a goroutine
+// waits for it: a request may arrive during a drain, over a connection that its server did not wait for.
 type running struct {
 	mu    sync.Mutex
 	n     int
-	ended chan struct{} // closed at zero; nil if nobody waits
+	ended chan struct{} // end closes it when n falls to 0; nil while no drain waits
 }
 
 func (r *running) begin() {

@@ -179,7 +179,7 @@ func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, h
 	}
 	home, named := r.Topology.ByCode(code)
 	if r.Unready(r.Self) && (!named || home.Name == r.Self || r.wasted(home.Name)) {
-		so, answered, err := elsewhere(ctx, r, none, deputy)
+		so, answered, err := askDeputies(ctx, r, none, deputy)
 		if answered {
 			return so, err
 		}
@@ -190,7 +190,7 @@ func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, h
 	if goesOn == nil && (!errors.Is(e.err, claim.ErrUnavailable) || ctx.Err() != nil || r.Ready(ctx) == nil) {
 		return e.got, e.err
 	}
-	if so, answered, err := elsewhere(ctx, r, e.got, deputy); answered {
+	if so, answered, err := askDeputies(ctx, r, e.got, deputy); answered {
 		return so, err
 	}
 	if goesOn != nil {
@@ -199,9 +199,9 @@ func OrElsewhere[T any](ctx context.Context, r *Router, code claim.RegionCode, h
 	return e.got, e.err
 }
 
-// elsewhere asks one deputy after the other, and returns what the last has returned. answered is false
-// if none had reached its store.
-func elsewhere[T any](ctx context.Context, r *Router, so T, deputy func(region string, so T) (T, error)) (got T, answered bool, err error) {
+// askDeputies asks one deputy after the other, until one has reached its store, and returns what the last
+// of them has returned. answered is false if none had.
+func askDeputies[T any](ctx context.Context, r *Router, so T, deputy func(region string, so T) (T, error)) (got T, answered bool, err error) {
 	for _, at := range r.elsewhere() {
 		if ctx.Err() != nil {
 			break
