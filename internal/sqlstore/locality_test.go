@@ -270,9 +270,12 @@ func walkEndpoint(t *testing.T, v *sqlstore.View) {
 	require.True(t, removed)
 }
 
-// walkPolicy makes what walkHome waits for a matter of seconds.
+// walkPolicy makes what walkHome and walkPins wait for a matter of seconds, and nothing else: a
+// walk may take minutes, and neither an answer nor a lease that is renewed may end before it.
 func walkPolicy() claim.Policy {
-	p := livePolicy()
+	p, live := testPolicy(), livePolicy()
+	p.Lease, p.RenewEvery, p.LeaseMargin, p.ClockOffset = live.Lease, live.RenewEvery, live.LeaseMargin, live.ClockOffset
+	p.BackoffMin, p.BackoffMax = live.BackoffMin, live.BackoffMax
 	p.PinGrace = 1500 * time.Millisecond
 	return p
 }
