@@ -31,9 +31,9 @@ var ErrNotFound = errors.New("no database found")
 var ErrUnsupported = errors.New("not supported")
 
 const (
-	// startPatience bounds Start and Restart; a start takes seconds, and a busy
-	// machine is several times slower.
-	startPatience = 90 * time.Second
+	// startPatience bounds Start and Restart. A start takes seconds; three nodes of CockroachDB
+	// took more than 90 beside a load of 40. A process that ends is not waited for.
+	startPatience = 4 * time.Minute
 	// stopPatience is how long a server may take to shut down, or to crash in its
 	// orderly way, before it is killed. PostgreSQL gives its own children 5 s.
 	stopPatience = 10 * time.Second
