@@ -61,7 +61,7 @@ func TestCompensationStaysWithItsProvider(t *testing.T) {
 	}
 	ghost = ledger.GhostID("fake", "px_ghost")
 	p := &fake{caps: both, result: approved}
-	v := See(executorOf(p, &books{all: map[string]ledger.Transaction{"europe/" + ghost: {ID: ghost}}}, nil).Attempt(t.Context(), compensationOf()))
+	v := See(executorOf(p, &books{all: map[string]ledger.Transaction{"europe/" + ghost: {ID: ghost, Region: "europe", Amount: 1999}}}, nil).Attempt(t.Context(), compensationOf()))
 	require.Len(t, p.calls, 1)
 	require.Equal(t, claim.OutcomeDone, v.Outcome)
 }

@@ -77,10 +77,12 @@
 // paged, and the ghost stays in the books. It waits, and is not sent, while this node
 // lacks the ghost's provider, or while automatic refunds are held ([Options].Held).
 //
-// A payment that was booked as failed has already been reversed. The executor refuses a
-// first attempt to refund it. A recovery looks up the earlier attempt and never calls:
-// at a provider that answers no look-ups it stays unknown. If the refund was made all
-// the same, an operator is paged ([PageUndone]).
+// A payment that was booked as failed has already been reversed, and one that its payer
+// disputes, or that a person refunded at the provider, leaves less to give back. Each
+// attempt reads that in the books. The executor refuses a first attempt to refund more
+// than is left. A recovery looks up the earlier attempt and never calls: at a provider
+// that answers no look-ups it stays unknown. If the refund was made all the same, an
+// operator is paged ([PageUndone]).
 //
 // Refunds and compensations are recovered as charges are, by the same rules, with
 // look-ups for refunds.

@@ -137,9 +137,9 @@ type attempt struct {
 	cleared bool
 	// of is the charge that a capture or a cancellation is about.
 	of charged
-	// undone: the payment to refund has failed since, and earlier attempts may have
-	// called.
-	undone bool
+	// needless refuses to give back what the payer has back since, if no earlier attempt has called;
+	// nil: it is owed.
+	needless claim.Outcome
 	// back is the booking of the payment to refund, once it is read.
 	back ledger.Transaction
 }
@@ -206,9 +206,6 @@ func (t *attempt) run(ctx context.Context) claim.Outcome {
 	if t.reported() {
 		reported = t.stillCounts(ctx, a.ReportedRef)
 	}
-	if t.undone && reported == psp.FoundNo {
-		return t.onlyAsk(ctx)
-	}
 	switch expired := t.intent.Expired(a.Now) || a.Canceled; {
 	case reported == psp.FoundUnknown:
 		return t.unknown(ctx, reasonNotAsked)
@@ -222,6 +219,8 @@ func (t *attempt) run(ctx context.Context) claim.Outcome {
 		return t.reportedRefused(ctx)
 	case a.Record.Interim != nil:
 		return t.resume(ctx)
+	case t.needless != nil:
+		return t.onlyAsk(ctx)
 	case !a.Recovery && expired:
 		return t.expired()
 	case !a.Recovery:
@@ -473,8 +472,8 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Outcome {
 		return v
 	case expired:
 		return t.untraced(ctx)
-	case t.undone:
-		return t.needless()
+	case t.needless != nil:
+		return t.needless
 	default:
 		t.cleared = true
 		return t.verdict(ctx, t.call(ctx))

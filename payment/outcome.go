@@ -26,9 +26,9 @@ const codeExpired = "expired"
 const (
 	pageLimbo   = "page: LIMBO, the provider rejects the refund of a ghost payment; decide by hand"
 	pageUnknown = "page: the outcome of a compensation has been unknown for a day; the payer still waits"
-	// PageUndone: the failure and the refund were both booked; the later of the two
-	// logs it.
-	PageUndone = "page: a charge failed after it was booked and refunded; decide by hand"
+	// PageUndone: a refund and the payer's money otherwise, by a failure or, of a refund in doubt, a
+	// dispute or another refund, were both booked; the later of the two logs it.
+	PageUndone = "page: a payer has the money of a charge back twice; decide by hand"
 )
 
 // A compensation is retried until its outcome is known, compensateMin to compensateMax
@@ -187,7 +187,7 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Outcome {
 	if t.op == Compensation && (r.Decline.Class != psp.Soft || t.Last) {
 		final = true
 	}
-	if t.op == Compensation && final && !t.undone { // otherwise no payer waits for it
+	if t.op == Compensation && final && t.needless == nil { // otherwise no payer waits for it
 		t.log.ErrorContext(ctx, pageLimbo, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
 			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "code", r.Decline.Code)
 	}

@@ -85,7 +85,7 @@ func TestARefundThatCannotFindItsProviderIsReleasedWhereNothingCouldClearIt(t *t
 // A compensation is with its ghost's provider from the start.
 func TestACompensationCallsItsGhostsProvider(t *testing.T) {
 	ghost := ledger.GhostID("old", "px_ghost")
-	e, first, second := two(&books{all: map[string]ledger.Transaction{"europe/" + ghost: {ID: ghost}}})
+	e, first, second := two(&books{all: map[string]ledger.Transaction{"europe/" + ghost: {ID: ghost, Region: "europe", Amount: 1999}}})
 	a := compensationOf()
 	a.Provider = "old"
 	v := See(e.Attempt(t.Context(), a))

@@ -121,37 +121,41 @@ func (t *attempt) absent(ctx context.Context, provider string) claim.Outcome {
 	return &claim.Released{Response: t.refusal(p), Reason: codeElsewhere, Pause: elsewhereWait}
 }
 
-// refundable computes how much of a charge is left, from what its own books record since: a
+// refundable computes how much of a charge or ghost is left, from what its own books record since: a
 // failure, and reversals that we did not order. It refuses a first attempt at more than
-// is left. A later attempt continues, as an earlier one may have called. Refunds that
-// merchants requested may be in other books; the provider accounts for those.
-func (t *attempt) refundable(ctx context.Context, charge *ledger.Transaction) (v claim.Outcome, stop bool) {
+// is left. A later attempt only asks, as an earlier one may have called, or not: see onlyAsk. Refunds
+// that merchants requested may be in other books; the provider accounts for those.
+func (t *attempt) refundable(ctx context.Context, of *ledger.Transaction) (v claim.Outcome, stop bool) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	since, err := t.o.Books.ReversalsAt(ctx, charge.Region, charge.ID)
-	failed := func(r ledger.Transaction) bool { return r.ID == ledger.FailureID(charge.ID) }
+	since, err := t.o.Books.ReversalsAt(ctx, of.Region, of.ID)
+	failed := func(r ledger.Transaction) bool { return r.ID == ledger.FailureID(of.ID) }
 	refunds, disputes := int64(0), int64(0)
-	if err == nil && !t.Recovery {
+	if err == nil {
 		if refunds, err = sumOf(ctx, t.o.Books, since, ledger.ProviderRefund); err == nil {
 			disputes, err = sumOf(ctx, t.o.Books, since, ledger.DisputeOpened)
 		}
 	}
-	t.undone = slices.ContainsFunc(since, failed)
-	rest := charge.Amount - refunds - disputes
+	rest := of.Amount - refunds - disputes
 	switch {
 	case err != nil:
 		t.log.WarnContext(ctx, "the refundable amount of a charge cannot be read; nothing was sent to the provider",
 			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 		return t.unsent(ctx, reasonNoFacts, 0), true
-	case t.Recovery || t.intent.Amount <= rest && !t.undone:
-		return v, false
-	case t.undone:
-		return t.needless(), true
+	case slices.ContainsFunc(since, failed):
+		v = t.wrong(codeUndone, "charge", "The provider has reported this charge as failed since it was made, so its money is back with the payer. There is nothing left to refund.")
+	case t.intent.Amount <= rest:
+		return nil, false
 	case disputes > 0:
-		return t.wrong(codeDisputed, "charge", fmt.Sprintf("The payer disputes %d of this charge, and at most %d of it is left to refund. Answer the dispute at the provider instead.", disputes, max(rest, 0))), true
+		v = t.wrong(codeDisputed, "charge", fmt.Sprintf("The payer disputes %d of this charge, and at most %d of it is left to refund. Answer the dispute at the provider instead.", disputes, max(rest, 0)))
 	default:
-		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("%d of this charge has been refunded at the provider; at most %d is left. Lower the amount.", refunds, max(rest, 0))), true
+		v = t.wrong(codeTooMuch, "amount", fmt.Sprintf("%d of this charge has been refunded at the provider; at most %d is left. Lower the amount.", refunds, max(rest, 0)))
 	}
+	if t.Recovery {
+		t.needless = v
+		return nil, false
+	}
+	return v, true
 }
 
 // sumOf sums the reversals of one kind.
@@ -159,24 +163,7 @@ func sumOf(ctx context.Context, books Books, all []ledger.Transaction, kind ledg
 	return ledger.Returned(ctx, books, slices.DeleteFunc(slices.Clone(all), func(t ledger.Transaction) bool { return t.Kind != kind }))
 }
 
-// failed checks whether the payment to refund, booked as t under id, has failed since:
-// then its money is already back. It refuses a first attempt. A later one continues,
-// with t.undone set, as an earlier one may have called.
-func (t *attempt) failed(ctx context.Context, id string) (v claim.Outcome, stop bool) {
-	_, undone, err := t.booked(ctx, ledger.FailureID(id))
-	switch {
-	case err != nil:
-		t.log.WarnContext(ctx, "the ledger cannot be read: the refunded movement may have failed since; nothing was sent to the provider",
-			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
-		return t.unsent(ctx, reasonNoFacts, 0), true
-	case undone && !t.Recovery:
-		return t.needless(), true
-	}
-	t.undone = undone
-	return v, false
-}
-
-// onlyAsk looks up earlier attempts to refund a payment that has failed since. It never
+// onlyAsk looks up earlier attempts to refund money that the payer has back since. It never
 // calls: a provider that dedupes would execute a call that had not reached it before.
 func (t *attempt) onlyAsk(ctx context.Context) claim.Outcome {
 	if !t.caps.Lookup {
@@ -185,15 +172,10 @@ func (t *attempt) onlyAsk(ctx context.Context) claim.Outcome {
 	return t.ask(ctx, false)
 }
 
-// needless refuses to refund a payment that has failed since, if nothing was sent.
-func (t *attempt) needless() claim.Outcome {
-	return t.wrong(codeUndone, "charge", "The provider has reported this charge as failed since it was made, so its money is back with the payer. There is nothing left to refund.")
-}
-
-// twice pages an operator about money that was refunded twice: a call had been made
-// before the failure was booked.
+// twice pages an operator about money that was given back twice: a call had been made
+// before the books showed that the payer has it back.
 func (t *attempt) twice(ref string) {
-	if t.undone {
+	if t.needless != nil {
 		t.log.Error(PageUndone, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
 			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "refund_ref", ref)
 	}
@@ -202,7 +184,7 @@ func (t *attempt) twice(ref string) {
 // elsewhere reports whether a compensation must wait, because its payment may not have moved at the
 // provider of its claim: another provider might have the same reference for another payer's money.
 // The ghost was booked before the claim was begun, under the name of its provider. It also stops if
-// the ghost has failed.
+// the payer has the money of the ghost back.
 func (t *attempt) elsewhere(ctx context.Context) (v claim.Outcome, stop bool) {
 	if t.o.Books == nil {
 		return v, false
@@ -212,7 +194,7 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Outcome, stop bool) {
 	switch {
 	case found && err == nil:
 		t.back = ghost
-		return t.failed(ctx, ledger.GhostID(t.name, t.intent.Source))
+		return t.refundable(ctx, &ghost)
 	case err != nil:
 		reason, retryIn = reasonNoFacts, 0
 	}

@@ -185,8 +185,8 @@ func TestRefund(t *testing.T) {
 				b.unasked(ledger.DisputeOpened, 1999)
 				b.unasked(ledger.DisputeWon, 1999)
 			}},
-		{name: "disputed since, recovery", body: part, amount: 500, outcome: claim.OutcomeDone, status: 201,
-			change: func(a *claim.Attempt, _ *fake, b *books) { a.Recovery = true; b.unasked(ledger.DisputeOpened, 1999) }},
+		{name: "disputed in part since, recovery", body: part, amount: 500, outcome: claim.OutcomeDone, status: 201,
+			change: func(a *claim.Attempt, _ *fake, b *books) { a.Recovery = true; b.unasked(ledger.DisputeOpened, 1499) }},
 		{name: "recovery: unreadable", body: part, outcome: claim.OutcomeUnknown, reason: reasonNoFacts, unsent: true,
 			change: func(a *claim.Attempt, _ *fake, b *books) { a.Recovery, b.err = true, claim.ErrHomeUnreachable }},
 		{name: "reported by the provider", body: part, outcome: claim.OutcomeDone, status: 201, says: `"reference":"px_1"`,

@@ -11,9 +11,9 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// undoneBooks are books in which the charge paid and the ghost px_ghost are booked, and
-// have failed since.
-func undoneBooks() *books {
+// backBooks are books in which the charge paid and the ghost px_ghost are booked, and what
+// since says of each.
+func backBooks(since func(of ledger.Transaction) ledger.Transaction) *books {
 	b := someBooks()
 	ghost := ledger.Transaction{
 		ID: ledger.GhostID("fake", "px_ghost"), Region: "europe", Tenant: "acme", Kind: ledger.Ghost,
@@ -22,21 +22,30 @@ func undoneBooks() *books {
 	}
 	b.all["europe/"+ghost.ID] = ghost
 	for _, of := range []ledger.Transaction{ghost, b.all["europe/"+paid]} {
-		failure := ledger.FailureOf(of)
-		b.all["europe/"+failure.ID] = failure
+		t := since(of)
+		b.all["europe/"+t.ID] = t
 	}
 	return b
 }
 
-// A charge, or a ghost, that is booked as failed since has given its money back: no
-// attempt gives it back a second time. A first one is refused; a later one asks what
-// became of those before it, never calls, and is refused once nothing was found often
+// undoneBooks are books in which both have failed since.
+func undoneBooks() *books { return backBooks(ledger.FailureOf) }
+
+// The payer of a charge, or of a ghost, has the money back once it is booked as failed, as disputed, or
+// as refunded at the provider: no attempt gives it back a second time. A first one is refused; a later
+// one asks what became of those before it, never calls, and is refused once nothing was found often
 // enough. Where the money was given back all the same, a person is called.
-func TestWhatHasFailedIsNotGivenBack(t *testing.T) {
+func TestWhatThePayerHasBackIsNotGivenBack(t *testing.T) {
 	onlyDedupe := both
 	onlyDedupe.Lookup = false
 	onlyLookup := both
 	onlyLookup.Dedupe = psp.DedupeNone
+	const why = "why"
+	unasked := func(kind ledger.Kind) func(ledger.Transaction) ledger.Transaction {
+		return func(of ledger.Transaction) ledger.Transaction {
+			return ledger.UnaskedOf(of, kind, "px_unasked_"+of.ProviderRef, of.Amount)
+		}
+	}
 	for name, c := range map[string]struct {
 		change  func(a *claim.Attempt, p *fake)
 		outcome string
@@ -44,38 +53,72 @@ func TestWhatHasFailedIsNotGivenBack(t *testing.T) {
 		lookups int
 		pages   []string
 	}{
-		"a first attempt": {change: func(*claim.Attempt, *fake) {}, outcome: claim.OutcomeReleased, reason: codeUndone},
+		"a first attempt": {change: func(*claim.Attempt, *fake) {}, outcome: claim.OutcomeReleased, reason: why},
 		"nothing found": {change: func(a *claim.Attempt, p *fake) { a.Recovery, p.found = true, psp.FoundNo },
 			outcome: claim.OutcomeUnknown, reason: reasonNotFound, lookups: 1},
 		"nothing found often enough": {change: func(a *claim.Attempt, p *fake) {
 			a.Recovery, p.found, a.Record.NotFounds = true, psp.FoundNo, askBeforeCall
-		}, outcome: claim.OutcomeReleased, reason: codeUndone, lookups: 1},
+		}, outcome: claim.OutcomeReleased, reason: why, lookups: 1},
 		"nothing found by one that does not dedupe": {change: func(a *claim.Attempt, p *fake) {
 			a.Recovery, p.found, a.Record.NotFounds, p.caps = true, psp.FoundNo, askBeforeCall, onlyLookup
-		}, outcome: claim.OutcomeReleased, reason: codeUndone, lookups: 1},
+		}, outcome: claim.OutcomeReleased, reason: why, lookups: 1},
 		"no answer": {change: func(a *claim.Attempt, _ *fake) { a.Recovery = true }, outcome: claim.OutcomeUnknown, reason: reasonNotAsked, lookups: 1},
 		"a provider without look-ups": {change: func(a *claim.Attempt, p *fake) { a.Recovery, p.caps = true, onlyDedupe },
 			outcome: claim.OutcomeUnknown, reason: reasonCannotAsk},
 		"found refused": {change: func(a *claim.Attempt, p *fake) {
 			a.Recovery, p.found, p.shown = true, psp.FoundYes, decline(psp.Hard, "x", "")
 		}, outcome: claim.OutcomeRefused, reason: "x", lookups: 1},
+		"waits for its notice": {change: func(a *claim.Attempt, p *fake) {
+			a.Recovery, p.caps, a.Record.Interim = true, onlyDedupe, &claim.Interim{State: string(psp.Processing)}
+			p.caps.Blind = true
+		}, outcome: claim.OutcomePending, reason: string(psp.Processing)},
 		"found made": {change: func(a *claim.Attempt, p *fake) { a.Recovery, p.found, p.shown = true, psp.FoundYes, approved },
 			outcome: claim.OutcomeDone, lookups: 1, pages: []string{PageUndone}},
 		"reported by the provider": {change: func(a *claim.Attempt, _ *fake) { a.Recovery, a.ReportedRef, a.ReportedBy = true, "px_1", "fake" },
 			outcome: claim.OutcomeDone, pages: []string{PageUndone}},
 	} {
 		for what, attempt := range map[string]claim.Attempt{"charge": refundOf(`{"charge":"` + paid + `"}`), "ghost": compensationOf()} {
-			t.Run(name+", "+what, func(t *testing.T) {
-				var said []string
-				a, p := attempt, &fake{caps: both, result: approved}
-				c.change(&a, p)
-				v := See(executorOf(p, undoneBooks(), &said).Attempt(t.Context(), a))
-				require.Empty(t, p.calls, "a refund of money that has come back already was sent")
-				require.Equal(t, cmp.Or(c.outcome, claim.OutcomeUnknown), v.Outcome)
-				require.Equal(t, c.reason, v.Reason)
-				require.Equal(t, c.lookups, p.lookups)
-				require.Equal(t, c.pages, said)
+			for code, since := range map[string]func(ledger.Transaction) ledger.Transaction{
+				codeUndone: ledger.FailureOf, codeDisputed: unasked(ledger.DisputeOpened), codeTooMuch: unasked(ledger.ProviderRefund),
+			} {
+				t.Run(name+", "+what+", "+code, func(t *testing.T) {
+					var said []string
+					a, p := attempt, &fake{caps: both, result: approved}
+					c.change(&a, p)
+					v := See(executorOf(p, backBooks(since), &said).Attempt(t.Context(), a))
+					require.Empty(t, p.calls, "a refund of money that has come back already was sent")
+					require.Equal(t, cmp.Or(c.outcome, claim.OutcomeUnknown), v.Outcome)
+					reason := c.reason
+					if reason == why {
+						reason = code
+					}
+					require.Equal(t, reason, v.Reason)
+					require.Equal(t, c.lookups, p.lookups)
+					require.Equal(t, c.pages, said)
+				})
+			}
+		}
+	}
+}
+
+// A dispute that was won has taken the money from the payer again: it is owed.
+func TestWhatADisputeDoesNotTakeIsGivenBack(t *testing.T) {
+	for what, attempt := range map[string]claim.Attempt{"charge": refundOf(`{"charge":"` + paid + `"}`), "ghost": compensationOf()} {
+		for _, recovery := range []bool{false, true} {
+			b := backBooks(func(of ledger.Transaction) ledger.Transaction {
+				return ledger.UnaskedOf(of, ledger.DisputeOpened, "dp_"+of.ProviderRef, of.Amount)
 			})
+			for _, of := range b.all {
+				if of.Kind == ledger.Ghost || of.ID == paid {
+					won := ledger.UnaskedOf(of, ledger.DisputeWon, "dp_"+of.ProviderRef, of.Amount)
+					b.all["europe/"+won.ID] = won
+				}
+			}
+			a, p := attempt, &fake{caps: both, result: approved}
+			a.Recovery = recovery
+			v := See(executorOf(p, b, nil).Attempt(t.Context(), a))
+			require.Len(t, p.calls, 1, what)
+			require.Equal(t, claim.OutcomeDone, v.Outcome, what)
 		}
 	}
 }
