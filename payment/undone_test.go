@@ -28,9 +28,6 @@ func backBooks(since func(of ledger.Transaction) ledger.Transaction) *books {
 	return b
 }
 
-// undoneBooks are books in which both have failed since.
-func undoneBooks() *books { return backBooks(ledger.FailureOf) }
-
 // The payer of a charge, or of a ghost, has the money back once it is booked as failed, as disputed, or
 // as refunded at the provider: no attempt gives it back a second time. A first one is refused; a later
 // one asks what became of those before it, never calls, and is refused once nothing was found often
