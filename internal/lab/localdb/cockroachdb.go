@@ -25,6 +25,9 @@ const (
 	leaseTime = 3 * time.Minute
 	// leasePause is between two rounds of the queue that moves them.
 	leasePause = 2 * time.Second
+	// syncPatience is how long a sync may take before a node kills itself. CockroachDB's default is
+	// 20 s, which three nodes with their stores in memory exceeded beside a load of 50.
+	syncPatience = 5 * time.Minute
 )
 
 // urlFile is written by a node once it serves SQL.
@@ -104,9 +107,11 @@ func (s *Server) launchCockroach(n *node) (process, error) {
 
 // cockroachEnv: what is set for another cluster, and this process's own limit of memory, of which
 // CockroachDB knows no "off", must not reach this one, and nothing that happens here is reported to
-// anybody.
+// anybody. A node kills itself when a sync of its log or of its store takes 20 s, so that others
+// take over what a broken disk has stopped; here a busy machine is what takes long.
 func cockroachEnv() []string {
-	env := environment("COCKROACH_", "COCKROACH_SKIP_ENABLING_DIAGNOSTIC_REPORTING=true")
+	env := environment("COCKROACH_", "COCKROACH_SKIP_ENABLING_DIAGNOSTIC_REPORTING=true",
+		"COCKROACH_LOG_MAX_SYNC_DURATION="+syncPatience.String(), "COCKROACH_ENGINE_MAX_SYNC_DURATION_DEFAULT="+syncPatience.String())
 	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") })
 }
 

@@ -366,6 +366,16 @@ func TestFailedStartShowsTheLog(t *testing.T) {
 	}
 }
 
+// TestABusyMachineKillsNoNode: a node has more time for a sync than CockroachDB gives it, and what is
+// set for another cluster does not reach it.
+func TestABusyMachineKillsNoNode(t *testing.T) {
+	t.Setenv("COCKROACH_LOG_MAX_SYNC_DURATION", "1s")
+	t.Setenv("COCKROACH_ENGINE_MAX_SYNC_DURATION_DEFAULT", "1s")
+	fake(t, "env | grep _MAX_SYNC_DURATION | sort >&2; exit 3")
+	_, err := localdb.Start(t.Context(), localdb.Config{Kind: localdb.CockroachDB})
+	require.ErrorContains(t, err, "\n  COCKROACH_ENGINE_MAX_SYNC_DURATION_DEFAULT=5m0s\n  COCKROACH_LOG_MAX_SYNC_DURATION=5m0s")
+}
+
 func TestTakenPortIsNotTheEnd(t *testing.T) {
 	tries := filepath.Join(t.TempDir(), "tries")
 	fake(t, `echo "$*" >>`+tries+`; echo "bind: address already in use" >&2; exit 1`)
