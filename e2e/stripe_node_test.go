@@ -143,8 +143,13 @@ func TestStripeNode(t *testing.T) {
 
 	w.failsOnce(simulator.Faults{DropReply: 1})
 	l.fates()
-	require.Equal(t, "true", done(viaNode(t, l, false, nodeIntent(2501, "pm_card_visa"))).Replayed)
+	unknown := nodeIntent(2501, "pm_card_visa", args{"idempotencyKey": "order-16"})
+	first := done(viaNode(t, l, false, unknown))
 	retried()
+	// The retry may have asked the provider itself, before the worker: the next one reads its answer.
+	second := done(viaNode(t, l, false, unknown))
+	require.Equal(t, "true", second.Replayed)
+	require.Equal(t, first.Object, second.Object)
 	w.judge.once(t, 4)
 
 	require.NoError(t, w.judge.SetFaults(simulator.Faults{Latency: 2 * w.policy.WaitMax}))
