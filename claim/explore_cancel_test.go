@@ -59,12 +59,11 @@ func (w *world) cancel(i int, rec claim.Record) string {
 		return "; it is closed"
 	}
 	line, _ := w.in(t.region, w.name(i, t.region), fate{decides: w.decides[0]}, func(r *run) string {
-		canceler := notice.Canceler{
-			Claims: finds{rec}, Compensator: w.rails.compensator,
-			InFlight: func(ctx context.Context, tenant, charge string) ([]claim.Reversing, error) {
-				return w.store.Reversing(ctx, tenant, rec.Home, charge, 10)
-			},
+		present := payment.Present{
+			Claims: finds{rec, w.store}, Books: w.rails.compensator.Books, Homes: func() []string { return []string{rec.Home} },
+			Home: func(claim.RegionCode) (string, bool) { return rec.Home, true },
 		}
+		canceler := notice.Canceler{Claims: finds{rec, w.store}, Compensator: w.rails.compensator, Left: present.Left}
 		reply, err := canceler.Cancel(context.Background(), rec.Home, &claim.Request{Key: rec.Key, Operation: claim.CancelKey})
 		if err != nil {
 			return fmt.Sprintf("; %v", err)
@@ -79,7 +78,19 @@ func (w *world) cancel(i int, rec claim.Record) string {
 }
 
 // finds is a claim that a canceler finds.
-type finds struct{ rec claim.Record }
+type finds struct {
+	rec   claim.Record
+	store *pureStore
+}
+
+// Object is not read.
+func (finds) Object(context.Context, string, string, string) (o claim.Object, found bool, err error) {
+	return o, false, nil
+}
+
+func (f finds) Reversing(ctx context.Context, tenant, home, id string, limit int) ([]claim.Reversing, error) {
+	return f.store.Reversing(ctx, tenant, home, id, limit)
+}
 
 func (f finds) Cancel(context.Context, string, *claim.Request) (claim.Record, claim.Reply, error) {
 	return f.rec, claim.Reply{Home: f.rec.Home, State: f.rec.State}, nil

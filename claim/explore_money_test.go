@@ -421,6 +421,15 @@ func (b books) Post(_ context.Context, t ledger.Transaction) (bool, error) {
 	return true, nil
 }
 
+func (b books) Named(ctx context.Context, region string, ids []string) (all []ledger.Transaction, _ error) {
+	for _, id := range ids {
+		if t, found, _ := b.Transaction(ctx, region, id); found {
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
 func (b books) Reversals(_ context.Context, ids ...string) (all []ledger.Transaction, _ error) {
 	for _, t := range b.store.books {
 		if t.Reverses != "" && slices.Contains(ids, t.Reverses) {

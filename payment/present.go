@@ -87,7 +87,10 @@ func (p *Present) facts(ctx context.Context, tenant, home, id string) (*facts, e
 		books = atHome{p.Books, home}
 	} else {
 		var err error
-		if open, err = p.InFlight(ctx, tenant, id); err != nil {
+		open, err = everywhere(ctx, p.Homes(), func(ctx context.Context, home string) ([]claim.Reversing, error) {
+			return p.Claims.Reversing(ctx, tenant, home, id, maxInFlight)
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -99,35 +102,29 @@ func (p *Present) facts(ctx context.Context, tenant, home, id string) (*facts, e
 	return f, f.inFlight(open)
 }
 
-// InFlight lists what is in flight that reverses a charge of a tenant, in any region.
-func (p *Present) InFlight(ctx context.Context, tenant, charge string) ([]claim.Reversing, error) {
-	return everywhere(ctx, p.Homes(), func(ctx context.Context, home string) ([]claim.Reversing, error) {
-		return p.Claims.Reversing(ctx, tenant, home, charge, maxInFlight)
-	})
-}
-
-// Left is what of a charge has not gone back, and is not on its way by a refund in flight other than
-// but. found is false if the charge is not booked.
-func (p *Present) Left(ctx context.Context, tenant, charge, but string) (left int64, found bool, err error) {
+// Left is what of a charge has not gone back, by its refunds or by its failure, and is not on its way
+// by a refund in flight other than but; open is one of those. If all has gone back, what is in flight
+// will be refused: open is "". found is false if the charge is not booked.
+func (p *Present) Left(ctx context.Context, tenant, charge, but string) (left int64, open string, found bool, err error) {
 	_, code, _ := claim.ReadObjectID(charge)
 	home, ok := p.Home(code)
 	if !ok {
-		return 0, false, nil
+		return 0, "", false, nil
 	}
 	f, err := p.facts(ctx, tenant, home, charge)
 	if err != nil || f.own == nil || f.own.Kind != ledger.Charge {
-		return 0, false, err
-	}
-	if ledger.FailedSince(f.all, f.own) {
-		return 0, true, nil
+		return 0, "", false, err
 	}
 	left = f.own.Amount - f.returned(f.of(f.own, ledger.Refund, ledger.ProviderRefund))
+	if left <= 0 || ledger.FailedSince(f.all, f.own) {
+		return 0, "", true, nil
+	}
 	for _, t := range f.open {
 		if t.ID != but {
-			left -= t.Amount
+			left, open = left-t.Amount, t.ID
 		}
 	}
-	return left, true, nil
+	return left, open, true, nil
 }
 
 // inFlight keeps the refunds of the charge that are in flight, the latest first. One that is booked has

@@ -330,17 +330,35 @@ func TestWhatIsLeftOfACharge(t *testing.T) {
 		return p
 	}
 	for but, want := range map[string]int64{"": 1099, "re_a": 1399, "re_b": 1199, "re_done": 1099} {
-		left, found, err := of(b).Left(t.Context(), "acme", paid, but)
+		left, open, found, err := of(b).Left(t.Context(), "acme", paid, but)
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, want, left, but)
+		require.Contains(t, []string{"re_a", "re_b"}, open)
+		require.NotEqual(t, but, open)
 	}
 	b.add(ledger.FailureOf(charge))
-	left, found, err := of(b).Left(t.Context(), "acme", paid, "")
+	left, open, found, err := of(b).Left(t.Context(), "acme", paid, "")
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Zero(t, left, "all of it has gone back")
-	_, found, err = of(&books{all: map[string]ledger.Transaction{}}).Left(t.Context(), "acme", paid, "")
+	require.Empty(t, open, "it will be refused")
+
+	whole := &books{all: map[string]ledger.Transaction{}}
+	charge = whole.add(booked(paid, "acme", "px"))
+	whole.add(backTo(charge, "re_whole", "asia", charge.Amount))
+	left, open, _, err = of(whole).Left(t.Context(), "acme", paid, "")
+	require.NoError(t, err)
+	require.Zero(t, left)
+	require.Empty(t, open, "it will be refused")
+	whole = &books{all: map[string]ledger.Transaction{}}
+	whole.add(booked(paid, "acme", "px"))
+	r.open = map[string][]claim.Reversing{"asia": {{ID: "re_whole", Payload: []byte(`{"charge":"` + paid + `"}`)}}}
+	left, open, _, err = of(whole).Left(t.Context(), "acme", paid, "")
+	require.NoError(t, err)
+	require.Zero(t, left)
+	require.Equal(t, "re_whole", open)
+	_, _, found, err = of(&books{all: map[string]ledger.Transaction{}}).Left(t.Context(), "acme", paid, "")
 	require.NoError(t, err)
 	require.False(t, found)
 }

@@ -29,8 +29,9 @@ func (n *Node) checkProviders(ctx context.Context) (parts.Stop, error) {
 	// It has no account, and is not the operator's to leave out.
 	n.test = testmode.New(func(ctx context.Context, tenant, event string, after time.Duration, body []byte) error {
 		return n.receiver.Report(ctx, tenant, event, after, body)
-	}, func(ctx context.Context, tenant, charge, but string) (int64, bool, error) {
-		return n.present().Left(ctx, tenant, charge, but)
+	}, func(ctx context.Context, tenant, charge, but string) (left int64, found bool, err error) {
+		left, _, found, err = n.present().Left(ctx, tenant, charge, but)
+		return left, found, err
 	})
 	n.c.Providers = append(n.c.Providers, n.test)
 	return nil, nil

@@ -167,7 +167,7 @@ func (n *Node) acting() acting {
 	present := n.present()
 	return acting{
 		n.service, n.gateway, *present,
-		notice.Canceler{Claims: n.service, Compensator: c.compensator(do, inspect, n.log), InFlight: present.InFlight, ErrorPages: c.ErrorPages},
+		notice.Canceler{Claims: n.service, Compensator: c.compensator(do, inspect, n.log), Left: present.Left, ErrorPages: c.ErrorPages},
 	}
 }
 

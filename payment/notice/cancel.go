@@ -2,14 +2,12 @@ package notice
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -44,8 +42,8 @@ type Canceler struct {
 	// Compensator has the books, and refunds what nobody was answered. Its Do and Inspect run and
 	// read the refunds of charges that were answered, too.
 	Compensator *Compensator
-	// InFlight lists what is in flight that reverses a charge, in any region; payment.Present.InFlight is.
-	InFlight func(ctx context.Context, tenant, charge string) ([]claim.Reversing, error)
+	// Left is what of a charge is left to refund; payment.Present.Left is.
+	Left func(ctx context.Context, tenant, charge, but string) (left int64, open string, found bool, err error)
 	// ErrorPages is the base URL of the types of problems.
 	ErrorPages problem.Pages
 }
@@ -209,12 +207,12 @@ func (c *Canceler) compensated(ctx context.Context, ghost *ledger.Transaction) (
 // refund refunds what is left of a charge that was answered as made: what has not gone back, and is not
 // on its way. The refund is a merchant's own: it is made once, and no brake of automatic refunds holds it.
 func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refund string, refused *problem.Problem, err error) {
-	rest, open, err := c.rest(ctx, rec)
+	left, open, err := c.left(ctx, rec)
 	if err != nil {
 		return "", "", nil, err
 	}
 	for n := 1; n <= cancelRefunds; n++ {
-		req, err := c.request(rec, rest, n)
+		req, err := c.request(rec, left, n)
 		if err != nil {
 			return "", "", nil, err
 		}
@@ -226,16 +224,16 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 		case begun && status.Record.State == claim.Completed:
 			// It is booked by now, and so is its failure if it has failed since. Then another one follows.
 			refund = status.Record.Minted.ID
-			if rest, open, err = c.rest(ctx, rec); err != nil {
+			if left, open, err = c.left(ctx, rec); err != nil {
 				return "", "", nil, err
 			}
 			continue
 		case begun && status.Record.State == claim.InFlight:
 			return CancelRefundPending, status.Record.Minted.ID, nil, nil
-		case rest <= 0 && !begun:
+		case left <= 0 && !begun:
 			outcome, refund = nothingLeft(refund, open)
 			return outcome, refund, nil, nil
-		case rest <= 0: // it was refused, and another one may follow
+		case left <= 0: // it was refused, and another one may follow
 			continue
 		case begun && status.Record.Reason == claim.ReasonOutcomeUnknown:
 			return "", "", c.unknown(status.Record.Minted.ID, payment.Refund), nil
@@ -259,19 +257,19 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 		case reply.State == claim.FailedRetry && reply.Response.Status >= http.StatusInternalServerError:
 			return "", "", nil, fmt.Errorf("%w: the refund of the charge %s was not sent: %s", claim.ErrUnavailable, rec.Minted.ID, reason(&reply.Response))
 		}
-		// Another refund of the charge may have begun, or been made, since rest was read.
-		was := rest
-		if rest, open, err = c.rest(ctx, rec); err != nil {
+		// Another refund of the charge may have begun, or been made, since left was read.
+		was := left
+		if left, open, err = c.left(ctx, rec); err != nil {
 			return "", "", nil, err
 		}
 		switch {
 		case open != "":
 			return CancelRefundPending, open, nil, nil
-		case rest == was:
+		case left == was:
 			return "", "", c.refuse(codeNotRefundable, "The charge "+rec.Minted.ID+" was made, and its refund was refused: "+reason(&reply.Response)), nil
 		}
 	}
-	if rest <= 0 {
+	if left <= 0 {
 		outcome, refund = nothingLeft(refund, open)
 		return outcome, refund, nil, nil
 	}
@@ -288,56 +286,16 @@ func nothingLeft(refund, open string) (outcome, id string) {
 	return CancelRefundPending, open
 }
 
-// rest is what a charge's payer has not got back, by its refunds or by its failure, and does not get by a
-// refund in flight, one of which open names if something is left for it. What is in flight is read before the books: what ends
-// meanwhile is in both, and not in neither.
-func (c *Canceler) rest(ctx context.Context, rec *claim.Record) (rest int64, open string, err error) {
-	failed := func(err error) error {
-		return fmt.Errorf("cancel: the books of %s cannot be read: %w", rec.Minted.ID, err)
-	}
-	flying, err := c.InFlight(ctx, rec.Key.Tenant, rec.Minted.ID)
-	if err != nil {
-		return 0, "", fmt.Errorf("cancel: the refunds of %s in flight cannot be read: %w", rec.Minted.ID, err)
-	}
-	books := c.Compensator.Books
-	charge, found, err := books.Transaction(ctx, rec.Home, rec.Minted.ID)
+// left is what is left to refund of a charge that was answered as made, and a refund of it in flight.
+func (c *Canceler) left(ctx context.Context, rec *claim.Record) (left int64, open string, err error) {
+	left, open, found, err := c.Left(ctx, rec.Key.Tenant, rec.Minted.ID, "")
 	if err == nil && !found {
 		err = fmt.Errorf("%w: the charge is not booked", claim.ErrUnavailable)
 	}
 	if err != nil {
-		return 0, "", failed(err)
+		return 0, "", fmt.Errorf("cancel: what is left of %s cannot be read: %w", rec.Minted.ID, err)
 	}
-	since, err := books.Reversals(ctx, charge.ID)
-	if err != nil {
-		return 0, "", failed(err)
-	}
-	var refunds []ledger.Transaction
-	for _, t := range since {
-		switch {
-		case t.ID == ledger.FailureID(charge.ID):
-			return 0, "", nil
-		case t.Kind == ledger.Refund || t.Kind == ledger.ProviderRefund:
-			refunds = append(refunds, t)
-		}
-	}
-	sum, err := ledger.Returned(ctx, books, refunds)
-	if err != nil {
-		return 0, "", failed(err)
-	}
-	if sum >= charge.Amount {
-		return 0, "", nil // what is in flight will be refused, and changes nothing
-	}
-	for _, f := range flying {
-		if slices.ContainsFunc(refunds, func(t ledger.Transaction) bool { return t.ID == f.ID }) {
-			continue // it has ended since
-		}
-		in, err := payment.Parse(payment.Refund, f.Payload)
-		if err != nil {
-			return 0, "", fmt.Errorf("cancel: the stored request of %s: %w", f.ID, err)
-		}
-		sum, open = sum+cmp.Or(in.Amount, charge.Amount), f.ID
-	}
-	return charge.Amount - sum, open, nil
+	return left, open, nil
 }
 
 // request is the n-th refund of a charge by its cancellation. It has the same key whoever asks.

@@ -100,8 +100,16 @@ func (d *desk) do(_ context.Context, req claim.Request, _ string) (claim.Reply, 
 	return reply, err
 }
 
-// inFlight has the refunds of cancellations, too.
-func (d *desk) inFlight(context.Context, string, string) ([]claim.Reversing, error) {
+// flights are the claims of a desk's refunds, as payment.Present reads them.
+type flights struct{ *desk }
+
+// Object is not read.
+func (flights) Object(context.Context, string, string, string) (o claim.Object, found bool, err error) {
+	return o, false, nil
+}
+
+// Reversing has the refunds of cancellations, too.
+func (d flights) Reversing(context.Context, string, string, string, int) ([]claim.Reversing, error) {
 	all := slices.Clone(d.open)
 	for key, rec := range d.refunds {
 		if rec.State == claim.InFlight {
@@ -112,7 +120,11 @@ func (d *desk) inFlight(context.Context, string, string) ([]claim.Reversing, err
 }
 
 func (d *desk) canceler() *Canceler {
-	return &Canceler{Claims: d, InFlight: d.inFlight, Compensator: &Compensator{
+	present := payment.Present{
+		Claims: flights{d}, Books: d, Homes: func() []string { return []string{home} },
+		Home: func(claim.RegionCode) (string, bool) { return home, true },
+	}
+	return &Canceler{Claims: d, Left: present.Left, Compensator: &Compensator{
 		Books: d, Do: d.do, Inspect: d.inspect, Code: func(string) (claim.RegionCode, bool) { return 1, true },
 		Brakes: &Brakes{Store: brakeRows{d.world}, Limits: DefaultLimits()},
 	}}
