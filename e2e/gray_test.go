@@ -100,7 +100,7 @@ func (s *cutStore) Object(ctx context.Context, tenant, home, id string) (rec cla
 	return s.Store.Object(ctx, tenant, home, id)
 }
 
-func (s *cutStore) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+func (s *cutStore) TenantByAPIKey(ctx context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error) {
 	if err := s.way(); err != nil {
 		return claim.Tenant{}, false, err
 	}

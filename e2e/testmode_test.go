@@ -51,7 +51,7 @@ func (w *world) testTenant(cluster *node.Cluster) string {
 	w.t.Helper()
 	store, err := cluster.DB.Region(us)
 	require.NoError(w.t, err)
-	tenant, found, err := store.TenantByAPIKey(w.ctx, acmeTest)
+	tenant, found, err := store.TenantByAPIKey(w.ctx, claim.HashAPIKey(acmeTest))
 	require.NoError(w.t, err)
 	require.True(w.t, found)
 	return tenant.ID

@@ -203,7 +203,7 @@ func (s *store) ByObject(ctx context.Context, home, id string) (claim.Record, bo
 	return g.rec, g.found, err
 }
 
-func (s *store) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+func (s *store) TenantByAPIKey(ctx context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error) {
 	type found struct {
 		tenant claim.Tenant
 		ok     bool

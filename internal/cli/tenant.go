@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -81,7 +80,7 @@ func printKey(io streams, tenant, key string) {
 	if !claim.Livemode(tenant) {
 		moves = " It moves no money."
 	}
-	fmt.Fprintf(io.out, "API key: %s\nKeep it now: only its hash is stored, and it is not shown again.%s In homeward tenant keys %s it is %s.\n", key, moves, tenant, claim.APIKeyHash(sha256.Sum256([]byte(key))).Short())
+	fmt.Fprintf(io.out, "API key: %s\nKeep it now: only its hash is stored, and it is not shown again.%s In homeward tenant keys %s it is %s.\n", key, moves, tenant, claim.HashAPIKey(key).Short())
 }
 
 type tenantCreateCommand struct {

@@ -133,7 +133,7 @@ func opens(t testing.TB, url, key string) (found bool) {
 	require.NoError(t, node.WithDatabase(t.Context(), url, func(db *sqlstore.DB) error {
 		v, err := db.Region("us-east1")
 		if err == nil {
-			_, found, err = v.TenantByAPIKey(t.Context(), key)
+			_, found, err = v.TenantByAPIKey(t.Context(), claim.HashAPIKey(key))
 		}
 		return err
 	}))

@@ -45,10 +45,8 @@ type Store interface {
 	account.Work
 	recon.Claims
 	httpapi.Tenants
-	// TenantByHash is TenantByAPIKey for a caller that has only the hash of the key.
-	TenantByHash(ctx context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error)
-	// TenantInMemory is TenantByHash without a wait; known is false if the store has to look.
-	TenantInMemory(hash claim.APIKeyHash) (t claim.Tenant, found, known bool)
+	// TenantInMemory is TenantByAPIKey without a wait; known is false if the store has to look.
+	TenantInMemory(key claim.APIKeyHash) (t claim.Tenant, found, known bool)
 	// DeploymentID is that of [Deployment].
 	DeploymentID(ctx context.Context) (uuid.UUID, error)
 	// InFlight counts the claims at home in a region without an outcome, except parked

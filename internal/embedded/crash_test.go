@@ -125,7 +125,7 @@ func TestCrash(t *testing.T) {
 				return rec
 			},
 			check: func(w *crashWorld) {
-				tenant, found, err := w.db.TenantByAPIKey(w.ctx, "sk_acme")
+				tenant, found, err := w.db.TenantByAPIKey(w.ctx, claim.HashAPIKey("sk_acme"))
 				require.NoError(w.t, err)
 				require.True(w.t, found)
 				require.Equal(w.t, []string{"asia-northeast1", "us-east1"}, []string{tenant.Registrar, tenant.PreviousRegistrar})

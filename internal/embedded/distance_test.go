@@ -3,7 +3,6 @@ package embedded_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"testing"
 	"time"
 
@@ -279,12 +278,12 @@ func TestTenants(t *testing.T) {
 
 	db = open(t, cfg)
 	for key, want := range map[string]claim.Tenant{"sk_1": moved, "sk_2": moved, "sk_3": {ID: "globex", Registrar: eu}} {
-		got, found, err := view(t, db, asia).TenantByAPIKey(ctx, key)
+		got, found, err := view(t, db, asia).TenantByAPIKey(ctx, claim.HashAPIKey(key))
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, want, got)
 	}
-	_, found, err := db.TenantByAPIKey(ctx, "sk_none")
+	_, found, err := db.TenantByAPIKey(ctx, claim.HashAPIKey("sk_none"))
 	require.NoError(t, err)
 	require.False(t, found)
 	all, err := db.Tenants(ctx)
@@ -292,7 +291,7 @@ func TestTenants(t *testing.T) {
 	require.Len(t, all, 2)
 	keys, err := db.APIKeys(ctx, "globex")
 	require.NoError(t, err)
-	require.Equal(t, []claim.StoredAPIKey{{Hash: sha256.Sum256([]byte("sk_3"))}}, keys)
+	require.Equal(t, []claim.StoredAPIKey{{Hash: claim.HashAPIKey("sk_3")}}, keys)
 	keys, err = db.APIKeys(ctx, "acme")
 	require.NoError(t, err)
 	require.Len(t, keys, 2)
@@ -348,7 +347,7 @@ func TestRegistrarForgotten(t *testing.T) {
 		t.Helper()
 		_, err := db.Sweep(ctx, 1000)
 		require.NoError(t, err)
-		tenant, _, err := db.TenantByAPIKey(ctx, "sk")
+		tenant, _, err := db.TenantByAPIKey(ctx, claim.HashAPIKey("sk"))
 		require.NoError(t, err)
 		return tenant.PreviousRegistrar
 	}

@@ -3,7 +3,6 @@ package embedded
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,7 +51,7 @@ func (db *DB) PutTenant(ctx context.Context, tenant claim.Tenant, apiKeys ...str
 			if !claim.APIKeyFits(k, tenant.ID) {
 				t.fail(fmt.Errorf("embedded store: tenant %s: an API key is of the other side, live or test; mint one of this", tenant.ID))
 			}
-			hash := sha256.Sum256([]byte(k))
+			hash := claim.HashAPIKey(k)
 			if owner, ok := t.apiKeys[hash]; k == "" || ok && owner != tenant.ID {
 				t.fail(fmt.Errorf("embedded store: tenant %s: an API key is empty or belongs to another tenant; mint a new one", tenant.ID))
 			}
@@ -133,21 +132,16 @@ func (t *tx) forgetRegistrars() {
 }
 
 // TenantByAPIKey returns the tenant of an API key.
-func (db *DB) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
-	return db.TenantByHash(ctx, sha256.Sum256([]byte(key)))
-}
-
-// TenantByHash returns the tenant of the API key of that hash.
-func (db *DB) TenantByHash(_ context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error) {
-	tenant, found, _ := db.TenantInMemory(hash)
+func (db *DB) TenantByAPIKey(_ context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error) {
+	tenant, found, _ := db.TenantInMemory(key)
 	return tenant, found, nil
 }
 
-// TenantInMemory is TenantByHash: memory has all tenants.
-func (db *DB) TenantInMemory(hash claim.APIKeyHash) (tenant claim.Tenant, found, known bool) {
+// TenantInMemory is TenantByAPIKey: memory has all tenants.
+func (db *DB) TenantInMemory(key claim.APIKeyHash) (tenant claim.Tenant, found, known bool) {
 	db.tenantMu.RLock()
 	defer db.tenantMu.RUnlock()
-	id, found := db.apiKeys[hash]
+	id, found := db.apiKeys[key]
 	return db.tenants[id], found, true
 }
 

@@ -23,7 +23,7 @@ func (s *server) admit(res *response, r *http.Request) error {
 	if claim.APIKeyMadeUp(key) {
 		return errMistypedKey // malformed: no look-up needed
 	}
-	tenant, ok, err := s.Tenants.TenantByAPIKey(r.Context(), key)
+	tenant, ok, err := s.Tenants.TenantByAPIKey(r.Context(), claim.HashAPIKey(key))
 	if err != nil {
 		return err
 	}

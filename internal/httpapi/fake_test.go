@@ -35,12 +35,16 @@ type fake struct {
 	lookUps    int // of API keys
 }
 
-func (f *fake) TenantByAPIKey(_ context.Context, key string) (claim.Tenant, bool, error) {
+func (f *fake) TenantByAPIKey(_ context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error) {
 	f.mu.Lock()
 	f.lookUps++
 	f.mu.Unlock()
-	t, ok := f.tenants[key]
-	return t, ok, f.tenantsErr
+	for key, t := range f.tenants {
+		if claim.HashAPIKey(key) == hash {
+			return t, true, f.tenantsErr
+		}
+	}
+	return claim.Tenant{}, false, f.tenantsErr
 }
 
 func (f *fake) Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error) {

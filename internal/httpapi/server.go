@@ -26,7 +26,7 @@ import (
 // use and compare keys without leaking how much of one matched.
 type Tenants interface {
 	// TenantByAPIKey reports false for a key that no tenant has.
-	TenantByAPIKey(ctx context.Context, apiKey string) (claim.Tenant, bool, error)
+	TenantByAPIKey(ctx context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error)
 }
 
 // Router executes or replays requests at their home. hint is the home region that the

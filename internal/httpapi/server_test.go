@@ -85,7 +85,7 @@ func TestARequestBeginsOnArrival(t *testing.T) {
 		return do(ctx, req)
 	}
 	serve(newAPI(t, f, func(c *Config) {
-		c.Tenants = tenantsFunc(func(ctx context.Context, key string) (claim.Tenant, bool, error) {
+		c.Tenants = tenantsFunc(func(ctx context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error) {
 			looked = time.Now()
 			return f.TenantByAPIKey(ctx, key)
 		})
@@ -96,9 +96,9 @@ func TestARequestBeginsOnArrival(t *testing.T) {
 }
 
 // tenantsFunc looks API keys up.
-type tenantsFunc func(ctx context.Context, key string) (claim.Tenant, bool, error)
+type tenantsFunc func(ctx context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error)
 
-func (d tenantsFunc) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+func (d tenantsFunc) TenantByAPIKey(ctx context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error) {
 	return d(ctx, key)
 }
 

@@ -80,7 +80,7 @@ func (k *Cluster) putTenants(ctx context.Context) (parts.Stop, error) {
 		}
 		for _, t := range merchants(k.regions) {
 			if key := k.APIKeys[t.ID]; key != "" {
-				if got, ok, err := v.TenantByAPIKey(ctx, key); err != nil || ok && got.ID == t.ID {
+				if got, ok, err := v.TenantByAPIKey(ctx, claim.HashAPIKey(key)); err != nil || ok && got.ID == t.ID {
 					if err != nil {
 						return err
 					}

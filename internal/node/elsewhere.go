@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -145,9 +144,8 @@ type tenants struct {
 
 // TenantByAPIKey implements [httpapi.Tenants]. What the store has in memory needs no attention: it
 // counts for as long, whether the database answers or not.
-func (t tenants) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
-	hash := sha256.Sum256([]byte(key))
-	if tenant, found, known := t.n.c.Store.TenantInMemory(hash); known {
+func (t tenants) TenantByAPIKey(ctx context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error) {
+	if tenant, found, known := t.n.c.Store.TenantInMemory(key); known {
 		return tenant, found, nil
 	}
 	type answer struct {
@@ -158,7 +156,7 @@ func (t tenants) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, 
 		a.tenant, a.found, err = t.Tenants.TenantByAPIKey(ctx, key)
 		return a, err
 	}, func(region string, _ answer) (a answer, err error) {
-		a.tenant, a.found, err = t.n.peers.Tenant(ctx, region, hash)
+		a.tenant, a.found, err = t.n.peers.Tenant(ctx, region, key)
 		return a, err
 	})
 	return got.tenant, got.found, err

@@ -17,14 +17,14 @@ func (mindful) TenantInMemory(claim.APIKeyHash) (t claim.Tenant, found, known bo
 	return claim.Tenant{ID: "acme"}, true, true
 }
 
-func (mindful) TenantByAPIKey(context.Context, string) (claim.Tenant, bool, error) {
+func (mindful) TenantByAPIKey(context.Context, claim.APIKeyHash) (claim.Tenant, bool, error) {
 	return claim.Tenant{}, false, claim.ErrUnavailable
 }
 
 // TestATenantInMemoryNeedsNoStore: what a node has in memory it neither waits for nor asks of others.
 func TestATenantInMemoryNeedsNoStore(t *testing.T) {
 	store := mindful{}
-	tenant, found, err := tenants{store, &Node{c: Config{Store: store}}}.TenantByAPIKey(t.Context(), "sk_acme") // a node without a router
+	tenant, found, err := tenants{store, &Node{c: Config{Store: store}}}.TenantByAPIKey(t.Context(), claim.HashAPIKey("sk_acme")) // a node without a router
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, "acme", tenant.ID)

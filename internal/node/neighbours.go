@@ -247,13 +247,13 @@ func (n *Node) list(ctx context.Context, l payment.List) ([]json.RawMessage, boo
 }
 
 // tenant is [region.HandlerConfig].Tenant.
-func (n *Node) tenant(ctx context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error) {
+func (n *Node) tenant(ctx context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error) {
 	type answer struct {
 		tenant claim.Tenant
 		found  bool
 	}
 	got, err := router.Attended(ctx, n.routes, func(ctx context.Context) (a answer, err error) {
-		a.tenant, a.found, err = n.c.Store.TenantByHash(ctx, hash)
+		a.tenant, a.found, err = n.c.Store.TenantByAPIKey(ctx, key)
 		return a, err
 	})
 	return got.tenant, got.found, err

@@ -128,7 +128,7 @@ type noStore struct {
 
 var errWaiting = fmt.Errorf("%w: the node waits for its database", claim.ErrUnavailable)
 
-func (noStore) TenantByAPIKey(context.Context, string) (claim.Tenant, bool, error) {
+func (noStore) TenantByAPIKey(context.Context, claim.APIKeyHash) (claim.Tenant, bool, error) {
 	return claim.Tenant{}, false, errWaiting
 }
 

@@ -34,7 +34,7 @@ func TestSessionsOfAnotherDeploymentAreRefused(t *testing.T) {
 	other := uuid.New()
 	rename(other)
 	require.ErrorIs(t, begin("elsewhere"), claim.ErrUnavailable)
-	_, _, err = v.TenantByAPIKey(t.Context(), "sk_acme")
+	_, _, err = v.TenantByAPIKey(t.Context(), claim.HashAPIKey("sk_acme"))
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	err = v.Ready(t.Context())
 	require.ErrorContains(t, err, "is another database than before")

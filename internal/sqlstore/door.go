@@ -41,10 +41,10 @@ const (
 type door struct {
 	pool      *pgxpool.Pool
 	flights   singleflight.Group
-	queue     chan struct{}       // strangers, including those that wait
-	strangers chan struct{}       // those with a connection
-	byKey     *memory[apiKeyHash] // recently admitted
-	refused   *memory[apiKeyHash] // who was not
+	queue     chan struct{}             // strangers, including those that wait
+	strangers chan struct{}             // those with a connection
+	byKey     *memory[claim.APIKeyHash] // recently admitted
+	refused   *memory[claim.APIKeyHash] // who was not
 }
 
 // openDoor opens a door beside the pool of c.
@@ -60,8 +60,8 @@ func openDoor(ctx context.Context, c Config) (*door, error) {
 		pool:      pool,
 		queue:     make(chan struct{}, maxStrangers),
 		strangers: make(chan struct{}, c.Pool.MaxConns/2),
-		byKey:     newMemory[apiKeyHash](life),
-		refused:   newMemory[apiKeyHash](min(life, refusedFor)),
+		byKey:     newMemory[claim.APIKeyHash](life),
+		refused:   newMemory[claim.APIKeyHash](min(life, refusedFor)),
 	}, nil
 }
 
@@ -71,7 +71,7 @@ type answer struct {
 	found  bool
 }
 
-func (d *door) remembers(key apiKeyHash) (answer, bool) {
+func (d *door) remembers(key claim.APIKeyHash) (answer, bool) {
 	if t, ok := d.byKey.get(key); ok {
 		return answer{t, true}, true
 	}
@@ -79,10 +79,11 @@ func (d *door) remembers(key apiKeyHash) (answer, bool) {
 	return answer{}, ok
 }
 
-// tenantByAPIKey returns the tenant of an API key. Both results are cached for a while.
-// An error means that it is not known.
-func (db *DB) tenantByAPIKey(ctx context.Context, key apiKeyHash) (claim.Tenant, bool, error) {
-	d := db.door
+// TenantByAPIKey returns the tenant of an API key. It caches a tenant for Pool.TenantCache,
+// and an unknown key for as long, at most refusedFor. Keys are compared by their hash, so the
+// time that takes reveals nothing about a key.
+func (v *View) TenantByAPIKey(ctx context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error) {
+	db, d := v.db, v.db.door
 	if a, ok := d.remembers(key); ok {
 		return a.tenant, a.found, nil
 	}
@@ -114,12 +115,18 @@ func (db *DB) tenantByAPIKey(ctx context.Context, key apiKeyHash) (claim.Tenant,
 	}
 }
 
+// TenantInMemory is [View.TenantByAPIKey] if the answer is cached, and not known otherwise.
+func (v *View) TenantInMemory(key claim.APIKeyHash) (t claim.Tenant, found, known bool) {
+	a, known := v.db.door.remembers(key)
+	return a.tenant, a.found, known
+}
+
 var tenantByAPIKey = declare[hashArgs]("tenant_by_api_key")
 
 type hashArgs struct{ Hash []byte }
 
 // askForKey queries the database, within ctx.
-func (db *DB) askForKey(ctx context.Context, key apiKeyHash) (t claim.Tenant, found bool, err error) {
+func (db *DB) askForKey(ctx context.Context, key claim.APIKeyHash) (t claim.Tenant, found bool, err error) {
 	d := db.door
 	turn, done := context.WithTimeout(ctx, db.limits.patience())
 	defer done()

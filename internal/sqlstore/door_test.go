@@ -1,7 +1,6 @@
 package sqlstore_test
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -36,13 +35,13 @@ func TestBadKeysHardlyReachTheDatabase(t *testing.T) {
 	for range 50 {
 		for i := range 10 {
 			all.Go(func() {
-				_, found, err := v.TenantByAPIKey(ctx, fmt.Sprintf("sk_none_%d", i))
+				_, found, err := v.TenantByAPIKey(ctx, claim.HashAPIKey(fmt.Sprintf("sk_none_%d", i)))
 				if err != nil || found {
 					t.Errorf("found %v: %v", found, err)
 				}
 			})
 			all.Go(func() {
-				got, found, err := v.TenantByAPIKey(ctx, "sk_old")
+				got, found, err := v.TenantByAPIKey(ctx, claim.HashAPIKey("sk_old"))
 				if err != nil || !found || got.ID != "acme" {
 					t.Errorf("an old key: %v %v", got, err)
 				}
@@ -52,33 +51,33 @@ func TestBadKeysHardlyReachTheDatabase(t *testing.T) {
 	all.Wait()
 	require.LessOrEqual(t, said.Times(lookUp), 10+1, "500 bad requests, and 500 good ones")
 
-	hash := sha256.Sum256([]byte("sk_none_1"))
+	hash := claim.HashAPIKey("sk_none_1")
 	_, found, known := v.TenantInMemory(hash)
 	require.True(t, known && !found, "looked up, and nobody's")
 	require.NoError(t, db.PutTenant(ctx, acme, "sk_none_1"))
 	_, _, known = v.TenantInMemory(hash)
 	require.False(t, known, "it is somebody's now")
-	_, found, err := v.TenantByAPIKey(ctx, "sk_none_1")
+	_, found, err := v.TenantByAPIKey(ctx, claim.HashAPIKey("sk_none_1"))
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Error(t, db.PutTenant(ctx, acme, claim.NewAPIKey("acme")+"x"), "a key that no node would let in")
 
 	pool.TenantCache = 20 * time.Millisecond
 	other := view(t, open(t, sqlstore.Config{URL: d.url, Pool: pool}), regions[1])
-	_, found, err = other.TenantByAPIKey(ctx, "sk_new")
+	_, found, err = other.TenantByAPIKey(ctx, claim.HashAPIKey("sk_new"))
 	require.NoError(t, err)
 	require.False(t, found)
 	require.NoError(t, db.RotateKey(ctx, "acme", "sk_new", 0))
 	require.Eventually(t, func() bool {
-		_, found, err := other.TenantByAPIKey(ctx, "sk_new")
+		_, found, err := other.TenantByAPIKey(ctx, claim.HashAPIKey("sk_new"))
 		return err == nil && found
 	}, patience, time.Millisecond)
 	require.Eventually(t, func() bool { // one that was let in, and has ended
-		_, found, err := other.TenantByAPIKey(ctx, "sk_old")
+		_, found, err := other.TenantByAPIKey(ctx, claim.HashAPIKey("sk_old"))
 		return err == nil && !found
 	}, patience, time.Millisecond)
 	require.Eventually(t, func() bool { // also from memory, which forgets it
-		_, _, known := other.TenantInMemory(sha256.Sum256([]byte("sk_old")))
+		_, _, known := other.TenantInMemory(claim.HashAPIKey("sk_old"))
 		return !known
 	}, patience, time.Millisecond)
 }
@@ -98,7 +97,7 @@ func TestAFloodOfStrangersHoldsNobodyBack(t *testing.T) {
 	require.NoError(t, w.other.PutTenant(ctx, claim.Tenant{ID: "acme", Name: "Acme", Registrar: here}, "sk_acme"))
 	knownHere := func() {
 		t.Helper()
-		_, found, err := v.TenantByAPIKey(ctx, "sk_acme")
+		_, found, err := v.TenantByAPIKey(ctx, claim.HashAPIKey("sk_acme"))
 		require.NoError(t, err)
 		require.True(t, found)
 	}
@@ -109,7 +108,7 @@ func TestAFloodOfStrangersHoldsNobodyBack(t *testing.T) {
 	answers := make(chan error, flood)
 	for i := range flood {
 		go func() {
-			_, found, err := v.TenantByAPIKey(ctx, fmt.Sprint("sk_flood_", i))
+			_, found, err := v.TenantByAPIKey(ctx, claim.HashAPIKey(fmt.Sprint("sk_flood_", i)))
 			if err == nil && !found {
 				err = errors.New("said to be nobody's")
 			}
@@ -152,14 +151,14 @@ func TestKeysAreLookedUpWithoutAConnectionToSpare(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			got, found, err := v.TenantByAPIKey(ctx, fmt.Sprint("sk_", i))
+			got, found, err := v.TenantByAPIKey(ctx, claim.HashAPIKey(fmt.Sprint("sk_", i)))
 			if err != nil || !found || got.ID != fmt.Sprint("t", i) {
 				t.Errorf("%q, %v: %v", got.ID, found, err)
 			}
 		})
 	}
 	all.Wait()
-	_, found, err := v.TenantByAPIKey(ctx, "sk_none")
+	_, found, err := v.TenantByAPIKey(ctx, claim.HashAPIKey("sk_none"))
 	require.NoError(t, err)
 	require.False(t, found)
 }

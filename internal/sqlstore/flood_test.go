@@ -173,7 +173,7 @@ func TestATenantsFloodStopsNoOther(t *testing.T) {
 	f := newFlood(t, 2000, []string{"acme"}, func(f *flood) {
 		require.NoError(f, f.db.PutTenant(f.Context(), claim.Tenant{ID: "globex", Registrar: regions[0]}, "sk_live_globex"))
 	})
-	_, found, err := f.view.TenantByAPIKey(t.Context(), "sk_live_globex")
+	_, found, err := f.view.TenantByAPIKey(t.Context(), claim.HashAPIKey("sk_live_globex"))
 	require.NoError(t, err)
 	require.True(t, found)
 	for i := range 20 {

@@ -87,7 +87,7 @@ func walkHome(t *testing.T, db *sqlstore.DB, p claim.Policy) {
 		require.NoError(t, err)
 		return rec
 	}
-	_, found, err := v.TenantByAPIKey(ctx, "sk_acme")
+	_, found, err := v.TenantByAPIKey(ctx, claim.HashAPIKey("sk_acme"))
 	require.NoError(t, err)
 	require.True(t, found)
 	_, err = v.Registrar(ctx, "acme")

@@ -72,7 +72,7 @@ func TestSessionsThatRefuseWritesAreDiscarded(t *testing.T) {
 		}
 		return err
 	}
-	_, found, err := v.TenantByAPIKey(t.Context(), "sk_acme")
+	_, found, err := v.TenantByAPIKey(t.Context(), claim.HashAPIKey("sk_acme"))
 	require.NoError(t, err)
 	require.True(t, found)
 	require.NoError(t, begin("before"))

@@ -64,7 +64,7 @@ func TestReads(t *testing.T) {
 			return db.Tenants(ctx, "", 10)
 		},
 		"tenant_by_api_key": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
-			tenant, found, err := v.TenantByAPIKey(ctx, "key")
+			tenant, found, err := v.TenantByAPIKey(ctx, claim.HashAPIKey("key"))
 			return answer{tenant, found}, err
 		},
 		"object": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {

@@ -14,7 +14,7 @@ import (
 // TestMemoryIsBounded: keys that nobody has come without end, and what is kept of them
 // does not.
 func TestMemoryIsBounded(t *testing.T) {
-	m := newMemory[apiKeyHash](time.Hour)
+	m := newMemory[claim.APIKeyHash](time.Hour)
 	for i := range 3 * tenantsRemembered {
 		m.put(sha256.Sum256(fmt.Append(nil, i)), claim.Tenant{})
 	}

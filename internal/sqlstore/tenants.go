@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 )
-
-type apiKeyHash = claim.APIKeyHash
 
 var (
 	tenantByID      = declare[tenantArgs]("tenant")
@@ -66,24 +63,6 @@ func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
 		t.RegistrarMovedAt = at.UTC()
 	}
 	return t, err
-}
-
-// TenantByAPIKey returns the tenant of an API key. It caches a tenant for Pool.TenantCache,
-// and an unknown key for as long, at most refusedFor. Keys are compared by their hash, so the
-// time that takes reveals nothing about a key.
-func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
-	return v.db.tenantByAPIKey(ctx, sha256.Sum256([]byte(key)))
-}
-
-// TenantByHash is [View.TenantByAPIKey] of the hash.
-func (v *View) TenantByHash(ctx context.Context, hash claim.APIKeyHash) (claim.Tenant, bool, error) {
-	return v.db.tenantByAPIKey(ctx, hash)
-}
-
-// TenantInMemory is [View.TenantByHash] if the answer is cached, and not known otherwise.
-func (v *View) TenantInMemory(hash claim.APIKeyHash) (t claim.Tenant, found, known bool) {
-	a, known := v.db.door.remembers(hash)
-	return a.tenant, a.found, known
 }
 
 // Registrar implements [claim.Store].
@@ -173,7 +152,7 @@ func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) 
 }
 
 func (db *DB) giveKey(ctx context.Context, tx pgx.Tx, tenant, key string) error {
-	hash := sha256.Sum256([]byte(key))
+	hash := claim.HashAPIKey(key)
 	if claim.APIKeyMadeUp(key) || !claim.APIKeyFits(key, tenant) {
 		return fmt.Errorf("tenant %s: %w", tenant, errForeignKey) // no node would let it in
 	}
@@ -189,7 +168,7 @@ func (db *DB) giveKey(ctx context.Context, tx pgx.Tx, tenant, key string) error 
 // recall clears this process's cache of refused keys.
 func (db *DB) recall(keys []string) {
 	for _, k := range keys {
-		db.door.refused.forget(sha256.Sum256([]byte(k)))
+		db.door.refused.forget(claim.HashAPIKey(k))
 	}
 }
 
@@ -204,7 +183,7 @@ func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter 
 		if err := db.giveKey(ctx, tx, tenant, key); err != nil {
 			return err
 		}
-		hash := sha256.Sum256([]byte(key))
+		hash := claim.HashAPIKey(key)
 		sql, args := apiKeysEnd.in(db.dialect, apiKeysEndArgs{apiKeyArgs{tenant, hash[:]}, endOthersAfter})
 		_, err := tx.Exec(ctx, sql, args...)
 		return err

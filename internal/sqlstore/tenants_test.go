@@ -2,7 +2,6 @@ package sqlstore_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"slices"
 	"testing"
 	"time"
@@ -89,7 +88,7 @@ func TestCardNumbers(t *testing.T) {
 	db, ctx := open(t, sqlstore.Config{URL: d.url}), t.Context()
 	reads := func(want claim.CardNumbers) {
 		t.Helper()
-		tenant, found, err := view(t, db, regions[2]).TenantByAPIKey(ctx, "sk")
+		tenant, found, err := view(t, db, regions[2]).TenantByAPIKey(ctx, claim.HashAPIKey("sk"))
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, want, tenant.CardNumbers)
@@ -144,7 +143,7 @@ func TestAPIKeys(t *testing.T) {
 
 	opens := func(key string) bool {
 		t.Helper()
-		tenant, found, err := view(t, db, regions[2]).TenantByAPIKey(context.Background(), key)
+		tenant, found, err := view(t, db, regions[2]).TenantByAPIKey(context.Background(), claim.HashAPIKey(key))
 		require.NoError(t, err)
 		require.True(t, !found || tenant.ID == "acme")
 		return found
@@ -156,7 +155,6 @@ func TestAPIKeys(t *testing.T) {
 	require.NoError(t, db.RotateKey(ctx, "acme", "sk_second", time.Hour))
 	require.True(t, opens("sk_first"), "until its hour is over")
 	require.True(t, opens("sk_second"))
-	hash := func(key string) claim.APIKeyHash { return sha256.Sum256([]byte(key)) }
 	keys, err := db.APIKeys(ctx, "acme")
 	require.NoError(t, err)
 	byHash := map[claim.APIKeyHash]claim.StoredAPIKey{}
@@ -165,15 +163,15 @@ func TestAPIKeys(t *testing.T) {
 		require.False(t, k.CreatedAt.IsZero())
 		byHash[k.Hash] = k
 	}
-	require.True(t, byHash[hash("sk_second")].EndsAt.IsZero())
-	require.False(t, byHash[hash("sk_first")].EndsAt.IsZero())
-	require.NotContains(t, byHash, hash("sk_other"), "another tenant's")
+	require.True(t, byHash[claim.HashAPIKey("sk_second")].EndsAt.IsZero())
+	require.False(t, byHash[claim.HashAPIKey("sk_first")].EndsAt.IsZero())
+	require.NotContains(t, byHash, claim.HashAPIKey("sk_other"), "another tenant's")
 	if d.clock != nil {
 		d.clock.advance(t, time.Hour)
 		require.False(t, opens("sk_first"))
 		keys, err = db.APIKeys(ctx, "acme")
 		require.NoError(t, err)
-		require.True(t, slices.ContainsFunc(keys, func(k claim.StoredAPIKey) bool { return k.Hash == hash("sk_first") && k.Ended }))
+		require.True(t, slices.ContainsFunc(keys, func(k claim.StoredAPIKey) bool { return k.Hash == claim.HashAPIKey("sk_first") && k.Ended }))
 	}
 	require.NoError(t, db.RotateKey(ctx, "acme", "sk_third", 0))
 	require.False(t, opens("sk_second"))
