@@ -1,15 +1,11 @@
 package cli
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -31,30 +27,10 @@ func TestADemoLeavesNothing(t *testing.T) {
 		require.NoError(t, err)
 		return entries
 	}
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	r, w := io.Pipe()
-	ended := make(chan int, 1)
-	var errs strings.Builder
-	go func() {
-		ended <- run(ctx, []string{"demo", "--listen", "127.0.0.1:0"}, streams{w, &errs})
-		_ = w.Close()
-	}()
-	said := bufio.NewScanner(r)
-	ready, address := false, ""
-	for said.Scan() {
-		if _, node, ok := strings.Cut(said.Text(), " regions --node "); ok {
-			address = node
-		}
-		if strings.Contains(said.Text(), "Ctrl-C drains") {
-			ready = true
-			require.Len(t, listed(), 1)
-			require.Contains(t, does(t, "regions", "--node", address), "As us-east1-1-")
-			interrupt()
-		}
-	}
-	require.Zero(t, <-ended, errs.String())
-	require.True(t, ready)
+	demo := starts(t, "demo", "--listen", "127.0.0.1:0")
+	require.Len(t, listed(), 1)
+	require.Contains(t, does(t, "regions", "--node", demo.after(" regions --node ")), "As us-east1-1-")
+	demo.stop()
 	require.Empty(t, listed())
 
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -76,32 +52,9 @@ func TestADemoLeavesNothing(t *testing.T) {
 func TestADemoSealsWhatProvidersSay(t *testing.T) {
 	onlyWith(t)
 	data := t.TempDir()
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	r, w := io.Pipe()
-	ended := make(chan int, 1)
-	var errs strings.Builder
-	go func() {
-		ended <- run(ctx, []string{"demo", "--listen", "127.0.0.1:0", "--psp-latency", "0s", "--data", data}, streams{w, &errs})
-		_ = w.Close()
-	}()
-	said := bufio.NewScanner(r)
-	urls := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
-	var api, psp string
-	for said.Scan() {
-		if strings.Contains(said.Text(), "Ctrl-C drains") {
-			chargeAndWait(t, api, psp)
-			interrupt()
-		}
-		url := urls.FindString(said.Text())
-		switch {
-		case strings.Contains(said.Text(), "simulator (PSP)"):
-			psp = url
-		case api == "" && strings.Contains(said.Text(), "RPC"):
-			api = url
-		}
-	}
-	require.Zero(t, <-ended, errs.String())
+	demo := starts(t, "demo", "--listen", "127.0.0.1:0", "--psp-latency", "0s", "--data", data)
+	chargeAndWait(t, demo.after("us-east1 "), demo.after("simulator (PSP) "))
+	demo.stop()
 	require.Regexp(t, `[0-9a-f]{16} +1 +seals\n$`, does(t, "secrets", "show", "--data", data))
 
 	var raw []byte

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -24,17 +22,6 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/devcerts"
 )
 
-// ungossiped keeps what a command logs, but for gossip. Once a peer has stopped its port may be another
-// test's, which answers the last probe in its own way, and memberlist logs that when the command is over.
-type ungossiped struct{ strings.Builder }
-
-func (u *ungossiped) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), "component=memberlist") {
-		return len(p), nil
-	}
-	return u.Builder.Write(p)
-}
-
 // TestTheGatewaysLines: homeward gateway guards an API, and the lines that it prints show that. What
 // it was told it knows after it was started again, in as many regions or more.
 func TestTheGatewaysLines(t *testing.T) {
@@ -51,36 +38,12 @@ func TestTheGatewaysLines(t *testing.T) {
 	data := t.TempDir()
 	var first string
 	for i, regions := range []string{"1", "3"} {
-		ctx, interrupt := context.WithCancel(t.Context())
-		defer interrupt()
-		r, w := io.Pipe()
-		ended := make(chan int, 1)
-		var errs ungossiped
-		go func() {
-			ended <- run(ctx, []string{"gateway", "--upstream", upstream.URL, "--data", data, "--regions", regions, "--listen", "127.0.0.1:0", "--console", "127.0.0.1:0"}, streams{w, &errs})
-			_ = w.Close()
-		}()
-		var answers, lines []string
-		for said := bufio.NewScanner(r); said.Scan(); {
-			if line := said.Text(); strings.HasPrefix(line, "curl ") {
-				lines = append(lines, line)
-			}
-			if strings.Contains(said.Text(), "Ctrl-C drains") {
-				for _, line := range lines {
-					out, err := exec.CommandContext(ctx, "sh", "-c", line).CombinedOutput()
-					require.NoError(t, err, "%s\n%s", line, out)
-					answers = append(answers, string(out))
-				}
-				if first != "" { // by the process before
-					out, err := exec.CommandContext(ctx, "sh", "-c", strings.Replace(lines[1], keyIn(lines[1]), first, 1)).CombinedOutput()
-					require.NoError(t, err)
-					require.Contains(t, string(out), "POST / {} 1\n")
-				}
-				interrupt()
-			}
+		guard := starts(t, "gateway", "--upstream", upstream.URL, "--data", data, "--regions", regions, "--listen", "127.0.0.1:0", "--console", "127.0.0.1:0")
+		lines, answers := guard.curls()
+		if first != "" { // by the process before
+			require.Contains(t, pasted(t, strings.Replace(lines[1], keyIn(lines[1]), first, 1)), "POST / {} 1\n")
 		}
-		require.Zero(t, <-ended, errs.String())
-		require.Empty(t, errs.String())
+		require.Empty(t, guard.stop())
 		require.Len(t, answers, 3)
 		effect := fmt.Sprintf("POST / {} %d\n", i+1)
 		require.Contains(t, answers[0], effect)
@@ -130,27 +93,8 @@ func TestAGatewaysRulesInAFile(t *testing.T) {
   tls: {cert: %q, key: %q, client_ca: %q}
   tenant: {from: certificate, name: uri}
 `, put("cert.pem", cert), put("key.pem", secret), put("ca.pem", ca.PEM()))
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	r, w := io.Pipe()
-	ended := make(chan int, 1)
-	var errs ungossiped
-	go func() {
-		ended <- run(ctx, []string{"gateway", "--config", put("gateway.yaml", []byte(text)), "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--console", "off"}, streams{w, &errs})
-		_ = w.Close()
-	}()
-	var base string
-	said := bufio.NewScanner(r)
-	for said.Scan() {
-		if at := strings.Index(said.Text(), "https://"); base == "" && at >= 0 {
-			base, _, _ = strings.Cut(said.Text()[at:], " ")
-		}
-		if strings.Contains(said.Text(), "Ctrl-C drains") {
-			break
-		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, r) }()
-	require.NotEmpty(t, base, errs.String())
+	guard := starts(t, "gateway", "--config", put("gateway.yaml", []byte(text)), "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--console", "off")
+	base := "https://" + guard.after("https://")
 	as := func(name string) *http.Client {
 		config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it names no host, and is ours
 		if name != "" {
@@ -161,7 +105,7 @@ func TestAGatewaysRulesInAFile(t *testing.T) {
 		return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 	}
 	send := func(client *http.Client, method, path, key, body string) (int, string, http.Header) {
-		req, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		if key != "" {
@@ -196,8 +140,7 @@ func TestAGatewaysRulesInAFile(t *testing.T) {
 	status, _, _ = send(till, "PUT", "/v1/mails/7", "m-1", `{}`)
 	require.Equal(t, 200, status)
 	require.EqualValues(t, 4, effects.Load())
-	interrupt()
-	require.Zero(t, <-ended, errs.String())
+	guard.stop()
 }
 
 // TestTheGatewaysLinesWithTenants: the lines name a tenant, and the request of the key, where the settings
@@ -216,27 +159,9 @@ func TestTheGatewaysLinesWithTenants(t *testing.T) {
   routes:
     - {match: POST /, profile: acp}
 `), 0o600))
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	r, w := io.Pipe()
-	ended := make(chan int, 1)
-	var errs ungossiped
-	go func() {
-		ended <- run(ctx, []string{"gateway", "--config", file, "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--console", "off"}, streams{w, &errs})
-		_ = w.Close()
-	}()
-	var answers []string
-	for said := bufio.NewScanner(r); said.Scan(); {
-		if line := said.Text(); strings.HasPrefix(line, "curl ") {
-			out, err := exec.CommandContext(ctx, "sh", "-c", line).CombinedOutput()
-			require.NoError(t, err, "%s\n%s", line, out)
-			answers = append(answers, string(out))
-		}
-		if strings.Contains(said.Text(), "Ctrl-C drains") {
-			interrupt()
-		}
-	}
-	require.Zero(t, <-ended, errs.String())
+	guard := starts(t, "gateway", "--config", file, "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--console", "off")
+	_, answers := guard.curls()
+	guard.stop()
 	require.Len(t, answers, 3)
 	require.Contains(t, answers[0], "200 OK")
 	require.Contains(t, answers[1], "Idempotent-Replayed: true")
@@ -269,38 +194,37 @@ func TestTheGatewaysShadow(t *testing.T) {
 		return out.String()
 	}
 	refuses(t, []string{"--data"}, "gateway", "report", "--data", filepath.Join(data, "nowhere"))
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	r, w := io.Pipe()
-	ended := make(chan int, 1)
-	var errs ungossiped
-	go func() {
-		ended <- run(ctx, []string{"gateway", "--upstream", upstream.URL, "--mode", "shadow", "--data", data, "--listen", "127.0.0.1:0", "--console", "off"}, streams{w, &errs})
-		_ = w.Close()
-	}()
-	base := ""
-	for said := bufio.NewScanner(r); said.Scan(); {
-		if _, at, ok := strings.Cut(said.Text(), "http://"); ok && base == "" && strings.Contains(said.Text(), "RPC") {
-			base = "http://" + strings.Fields(at)[0]
-		}
-		if strings.Contains(said.Text(), "Ctrl-C drains") {
-			for range 2 {
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/orders", strings.NewReader("{}"))
-				require.NoError(t, err)
-				req.Header.Set("Idempotency-Key", "order-17")
-				resp, err := http.DefaultClient.Do(req)
-				require.NoError(t, err)
-				require.NoError(t, resp.Body.Close())
-			}
-			require.Contains(t, report(), "DONE AGAIN")
-			interrupt()
-		}
+	watch := starts(t, "gateway", "--upstream", upstream.URL, "--mode", "shadow", "--data", data, "--listen", "127.0.0.1:0", "--console", "off")
+	for range 2 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, watch.after("us-east1 ")+"/orders", strings.NewReader("{}"))
+		require.NoError(t, err)
+		req.Header.Set("Idempotency-Key", "order-17")
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
 	}
-	require.Zero(t, <-ended, errs.String())
+	require.Contains(t, report(), "DONE AGAIN")
+	watch.stop()
 	require.EqualValues(t, 2, effects.Load())
 	said := report()
 	require.Regexp(t, `\s2\s+1\s+[01]\s+[01]\s+0\s+0\s+1\s+0\n`, said)
 	require.Contains(t, said, "POST /orders, key order-17: came again ")
+}
+
+// curls pastes the lines that call curl, and returns them with their answers.
+func (s *started) curls() (lines, answers []string) {
+	for _, line := range s.printed {
+		if strings.HasPrefix(line, "curl ") {
+			lines, answers = append(lines, line), append(answers, pasted(s.T, line))
+		}
+	}
+	return lines, answers
+}
+
+func pasted(t *testing.T, line string) string {
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", line).CombinedOutput()
+	require.NoError(t, err, "%s\n%s", line, out)
+	return string(out)
 }
 
 // keyIn is the key in a line.

@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"context"
-	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,31 +13,11 @@ import (
 // A demo that runs is worked on through its node: endpoints, queues, books and timelines.
 func TestCommandsAtARunningNode(t *testing.T) {
 	onlyWith(t)
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	r, w := io.Pipe()
-	ended := make(chan int, 1)
-	var errs strings.Builder
-	go func() {
-		ended <- run(ctx, []string{"demo", "--listen", "127.0.0.1:0", "--psp-latency", "0s"}, streams{w, &errs})
-		_ = w.Close()
-	}()
-	said, node, api := bufio.NewScanner(r), "", ""
-	for said.Scan() {
-		if _, at, ok := strings.Cut(said.Text(), " regions --node "); ok {
-			node = at
-		}
-		if _, at, ok := strings.Cut(said.Text(), "us-east1 "); ok && api == "" {
-			api = strings.TrimPrefix(strings.Fields(at)[0], "http://")
-		}
-		if strings.Contains(said.Text(), "Ctrl-C drains") {
-			worksAt(t, node)
-			refuses(t, []string{"this is a node's API", "name its RPC listener"}, "outbox", "list", "--node", api)
-			interrupt()
-		}
-	}
-	require.Zero(t, <-ended, errs.String())
-	require.NotEmpty(t, node)
+	demo := starts(t, "demo", "--listen", "127.0.0.1:0", "--psp-latency", "0s")
+	worksAt(t, demo.after(" regions --node "))
+	api := strings.TrimPrefix(demo.after("us-east1 "), "http://")
+	refuses(t, []string{"this is a node's API", "name its RPC listener"}, "outbox", "list", "--node", api)
+	demo.stop()
 }
 
 func worksAt(t *testing.T, node string) {

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -26,10 +24,8 @@ import (
 
 // reader pastes lines of the docs beside a demo.
 type reader struct {
-	*testing.T
-	ports   *strings.Replacer // of the docs, to those of the demo
-	printed []string          // what the demo printed
-	stop    func()
+	*started
+	ports *strings.Replacer // of the docs, to those of the demo
 }
 
 // reads starts a demo with its data in ./homeward-data, in a directory of the test's own.
@@ -49,29 +45,7 @@ func needsShell(t *testing.T) {
 
 // readsHere is reads in the working directory, with more flags.
 func readsHere(t *testing.T, flags ...string) *reader {
-	ctx, interrupt := context.WithCancel(t.Context())
-	out, w := io.Pipe()
-	ended := make(chan int, 1)
-	var errs strings.Builder
-	go func() {
-		ended <- run(ctx, append([]string{"demo", "--listen", "127.0.0.1:0", "--data", "./homeward-data"}, flags...), streams{w, &errs})
-		_ = w.Close()
-	}()
-	d := &reader{T: t, stop: func() {
-		interrupt()
-		require.Zero(t, <-ended, errs.String())
-	}}
-	said := bufio.NewScanner(out)
-	for said.Scan() {
-		d.printed = append(d.printed, said.Text())
-		if strings.Contains(said.Text(), "Ctrl-C drains") {
-			break
-		}
-	}
-	go func() {
-		for said.Scan() { // what it prints while it drains
-		}
-	}()
+	d := &reader{started: starts(t, append([]string{"demo", "--listen", "127.0.0.1:0", "--data", "./homeward-data"}, flags...)...)}
 	address := regexp.MustCompile(`127\.0\.0\.1:\d+`)
 	var to []string
 	for _, line := range d.printed {
@@ -275,7 +249,7 @@ func TestTheDemosEvents(t *testing.T) {
 	t.Chdir(dir)
 	blocks := marked.Blocks(t, "docs/DEMO.md")
 	require.Len(t, blocks, 2, "the settings, and what follows the demo's start")
-	(&reader{T: t, ports: strings.NewReplacer()}).paste(blocks[0])
+	(&reader{&started{T: t}, strings.NewReplacer()}).paste(blocks[0])
 	d := readsHere(t, "--config", "events.yaml")
 
 	// The receiver's port is a free one, and the command runs in this process.
