@@ -111,7 +111,7 @@ func (w *world) disputeBreaks() (wrong []string) {
 	w.must(err)
 	for _, d := range w.disputes {
 		_, code, _ := claim.ReadObjectID(d.charge)
-		home := regions[code-1]
+		home := w.regions()[code-1]
 		kinds := []ledger.Kind{ledger.DisputeOpened, ledger.Dispute, ledger.DisputeLost}
 		if d.won {
 			kinds = []ledger.Kind{ledger.DisputeOpened, ledger.Dispute, ledger.DisputeReversal, ledger.DisputeWon}
@@ -126,13 +126,13 @@ func (w *world) disputeBreaks() (wrong []string) {
 			}
 			tenant = t.Tenant
 		}
-		for i, r := range regions {
+		for i, r := range w.regions() {
 			if tenant != "" {
-				wrong = append(wrong, w.shows(d, tenant, w.machines[i*perRegion], r)...)
+				wrong = append(wrong, w.shows(d, tenant, w.nodes()[i*perRegion], r)...)
 			}
 		}
 	}
-	for _, r := range regions {
+	for _, r := range w.regions() {
 		for after := (ledger.AccountKey{}); ; {
 			page, err := rows.Balances(w.ctx, r, after, 100)
 			w.must(err)

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -41,13 +42,16 @@ func among(names []string) func(*host) bool {
 	return func(h *host) bool { return slices.Contains(names, h.name) }
 }
 
+// aNode reports whether a host is a node's.
+func aNode(h *host) bool { return strings.HasPrefix(h.ip, "10.0.") }
+
 // others are the nodes that are not among them.
 func others(names []string) func(*host) bool {
-	return among(slices.DeleteFunc(nodeNames(), func(n string) bool { return slices.Contains(names, n) }))
+	return func(h *host) bool { return aNode(h) && !slices.Contains(names, h.name) }
 }
 
 func (w *world) of(names []string) (all []*machine) {
-	for _, m := range w.machines {
+	for _, m := range w.nodes() {
 		if slices.Contains(names, m.name) || slices.Contains(names, m.region) {
 			all = append(all, m)
 		}
@@ -89,15 +93,25 @@ func (w *world) begin(f fault) (end func()) {
 		w.powerCut(f.amount, f.end-f.begin)
 		return func() {}
 	case skew:
+		m := w.of(f.at)[0]
 		set := func(by time.Duration) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.of(f.at)[0].skew = by
+			m.skew = by
 		}
 		set(f.by)
 		return func() { set(0) }
 	case restored:
 		return w.backUp(f.amount)
+	case added:
+		return w.addRegion((f.end - f.begin) / 2)
+	case renewed:
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.renewCertificates()
+		}()
+		return func() { <-done }
 	case rotate:
 		done := make(chan struct{})
 		go func() {
@@ -112,9 +126,9 @@ func (w *world) begin(f fault) (end func()) {
 	case away:
 		return w.network.begin(&rule{from: among(f.at), to: among([]string{provider}), drop: true})
 	case slowWay:
-		return w.network.begin(&rule{from: among(nodeNames()), to: among(f.at), slow: f.by})
+		return w.network.begin(&rule{from: aNode, to: among(f.at), slow: f.by})
 	case gossiping:
-		return w.network.begin(&rule{from: among(nodeNames()), to: among(nodeNames()), lose: share, twice: 0.3, late: f.by})
+		return w.network.begin(&rule{from: aNode, to: aNode, lose: share, twice: 0.3, late: f.by})
 	case slowDisk:
 		return w.trouble(&trouble{region: f.at[0], slow: f.by})
 	case lostStep:
@@ -139,7 +153,7 @@ func (w *world) begin(f fault) (end func()) {
 			bad.ErrorBefore, bad.DropReply, bad.ErrorAfter, bad.LateEffect, bad.LateBy = 0.7, 0.5, 1, 0.3, 40*time.Second
 		case forget:
 			bad.ErrorBefore, bad.DropReply = 0.3, 1
-			silent := w.network.begin(&rule{from: among([]string{provider}), to: among(nodeNames()), drop: true})
+			silent := w.network.begin(&rule{from: among([]string{provider}), to: aNode, drop: true})
 			w.setFaults(bad)
 			for i := range forgetting {
 				jump := time.AfterFunc(time.Duration(i+1)*forgetEvery-time.Minute, func() { w.pass(forgetJump) })
@@ -172,6 +186,35 @@ func (w *world) begin(f fault) (end func()) {
 func (w *world) must(err error) {
 	if err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// addRegion has more merchants come, and all stamp keys of the fourth region. After a while it adds the region's row, as
+// homeward migrate up does. The end starts its nodes.
+func (w *world) addRegion(after time.Duration) (end func()) {
+	know := func(homes []string, joining bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.homes, w.joining = homes, joining
+	}
+	all := append(slices.Clone(regions), fourth)
+	know(all, true)
+	w.welcome()
+	add := func() error {
+		_, err := w.db.SetRegionStatus(w.ctx, fourth, claim.RegionActive)
+		know(all, false)
+		return err
+	}
+	row := time.AfterFunc(after, func() { _ = add() })
+	w.t.Cleanup(func() { row.Stop() })
+	return func() {
+		w.must(add())
+		for _, m := range w.coming {
+			m.start()
+			w.mu.Lock()
+			w.machines = append(slices.Clone(w.machines), m)
+			w.mu.Unlock()
+		}
 	}
 }
 

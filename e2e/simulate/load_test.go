@@ -70,8 +70,12 @@ func (l *load) merchant(number int) {
 // key sends rivals under the i-th key, and retries each. All but their timing follows from the seed.
 func (l *load) key(number, i int, rng *rand.Rand) {
 	key := fmt.Sprintf("order-%d-%d", l.w.seed, i)
-	if rng.IntN(2) == 0 {
-		key, _ = claim.Stamp(claim.RegionCode(1+rng.IntN(len(regions))), seeded{rng}) // which does not fail
+	code, stamped := 1+rng.IntN(len(l.w.regions())), rng.IntN(2) == 0
+	if l.w.joins() { // merchants know the region before nodes do
+		code, stamped = len(regions)+1, true
+	}
+	if stamped {
+		key, _ = claim.Stamp(claim.RegionCode(code), seeded{rng}) // which does not fail
 	}
 	amount, method := 1000+2*i, "pm_card_visa"
 	switch p := rng.IntN(100); {
@@ -200,7 +204,7 @@ func (l *load) orders(number int, q, changed request, rng *rand.Rand) {
 	}
 	for made.Status != "requires_capture" {
 		time.Sleep(time.Second + between(rng, 10*time.Second))
-		r := l.attempt(number, l.w.machines[rng.IntN(len(l.w.machines))], q, patience)
+		r := l.attempt(number, l.anyone(rng), q, patience)
 		switch {
 		case r.Status == http.StatusUnprocessableEntity:
 			q = changed
@@ -274,7 +278,7 @@ func (l *load) rivals(number int, all []request, rng *rand.Rand) (winner request
 // settle sends q until an answer is final: often to the node that it has tried before, and at times
 // with little patience.
 func (l *load) settle(number int, q request, rng *rand.Rand) *answer.Answer {
-	m := l.w.machines[rng.IntN(len(l.w.machines))]
+	m := l.anyone(rng)
 	for tries := 1; ; tries++ {
 		patience := patience
 		if rng.IntN(10) == 0 {
@@ -296,9 +300,15 @@ func (l *load) settle(number int, q request, rng *rand.Rand) *answer.Answer {
 		}
 		time.Sleep(again)
 		if rng.IntN(2) == 0 {
-			m = l.w.machines[rng.IntN(len(l.w.machines))]
+			m = l.anyone(rng)
 		}
 	}
+}
+
+// anyone is any node.
+func (l *load) anyone(rng *rand.Rand) *machine {
+	all := l.w.nodes()
+	return all[rng.IntN(len(all))]
 }
 
 // send makes one request of a merchant of the node's region.
@@ -344,8 +354,8 @@ func (l *load) attempt(number int, m *machine, q request, patience time.Duration
 // want says.
 func (l *load) again(want func(r *answer.Answer) bool) (wrong []string) {
 	for i, q := range l.done {
-		for j := range regions {
-			m := l.w.machines[perRegion*j+i%perRegion]
+		for j := range l.w.regions() {
+			m := l.w.nodes()[perRegion*j+i%perRegion]
 			var r *answer.Answer
 			for range 60 {
 				if r = l.attempt(0, m, q, patience); r.Final() {

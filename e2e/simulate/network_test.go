@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -126,6 +127,22 @@ func (h *host) crash() {
 	for _, c := range own {
 		c.out.end(true)
 		_ = c.Close()
+	}
+}
+
+// reset ends the connections of a host whose one end has a port, as a firewall does that has lost its state.
+func (n *network) reset(h *host, port string) {
+	var own []*conn
+	n.mu.Lock()
+	for c := range n.conns {
+		if c.in.to == h && (strings.HasSuffix(c.local.String(), ":"+port) || strings.HasSuffix(c.remote.String(), ":"+port)) {
+			own = append(own, c)
+		}
+	}
+	n.mu.Unlock()
+	for _, c := range own {
+		c.out.end(true)
+		c.in.end(true)
 	}
 }
 

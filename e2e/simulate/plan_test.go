@@ -63,6 +63,8 @@ const (
 	registrar kind = "registrar"        // a tenant's registrar moves
 	skew      kind = "node's clock"     // a node's own clock jumps, and is put right later
 	restored  kind = "restore"          // the store is lost, and put back from a backup
+	added     kind = "new region"       // a fourth region gets its row, and later its nodes
+	renewed   kind = "new certificates" // nodes get new certificates, then those of a new authority
 	killAt    kind = "kill at step"     // the node dies that is the first to reach a crossing, then starts
 	freezeAt  kind = "freeze at step"   // it freezes there
 )
@@ -81,7 +83,9 @@ var kinds = []kind{
 	drain, registrar,
 }
 
-func allKinds() []kind { return append(append(slices.Clone(kinds), rare...), skew, killAt, freezeAt) }
+func allKinds() []kind {
+	return append(append(slices.Clone(kinds), rare...), skew, added, renewed, killAt, freezeAt)
+}
 
 // skewed has a node's clock wrong in a step, by what the deployment allows or by far more. With half of the seeds
 // it befalls every second step, beside all other faults.
@@ -90,8 +94,33 @@ func skewed(seed uint64, step int) []fault {
 	if rand.New(rand.NewPCG(seed, 4)).IntN(2) == 0 || rng.IntN(2) == 0 {
 		return nil
 	}
-	return []fault{draw(rng, skew, 20*time.Second+between(rng, 70*time.Second))}
+	return []fault{draw(rng, skew, 20*time.Second+between(rng, 70*time.Second), regions)}
 }
+
+// joins is the step in which a seed's run gets the fourth region, steps if it gets none. A gateway whose settings
+// name an upstream for each region would have to start again with others.
+func joins(seed uint64, steps int) int {
+	_, at := once(seed, steps)
+	if seed%joining != joining-1 || steps < rareFrom || at >= 0 || ofGateway(seed) && upstreamsOf(seed) != single {
+		return steps
+	}
+	return rand.New(rand.NewPCG(seed, 6)).IntN(steps)
+}
+
+// renews is the step in which a seed's nodes get new certificates, steps if they get none.
+func renews(seed uint64, steps int) int {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	if rng.IntN(renewing) > 0 {
+		return steps
+	}
+	return rng.IntN(steps)
+}
+
+// One in so many seeds has the fourth region, as two nodes more cost time, and one in so many new certificates.
+const (
+	joining  = 5
+	renewing = 2
+)
 
 // rare are kinds that a run has once, if at all: each costs minutes, or changes what merchants send.
 var rare = []kind{restored}
@@ -111,7 +140,7 @@ func once(seed uint64, steps int) (f fault, step int) {
 	if rng.IntN(2) == 0 || !k.fits(seed) || steps < rareFrom {
 		return f, -1
 	}
-	return draw(rng, k, 20*time.Second+between(rng, 60*time.Second)), rng.IntN(steps)
+	return draw(rng, k, 20*time.Second+between(rng, 60*time.Second), regions), rng.IntN(steps)
 }
 
 // deafens reports whether no node gets, or believes, a notice for so long that claims are given up meanwhile: the
@@ -125,14 +154,18 @@ func (f fault) beside(other kind) bool {
 	return f.kind != restored || other != clock && other != forget // what is lost is a time by the store's clock
 }
 
-func nodeNames() (all []string) {
-	for _, r := range regions {
+// nodeNames are those of the nodes of some regions.
+func nodeNames(of []string) (all []string) {
+	for _, r := range of {
 		for j := range perRegion {
 			all = append(all, fmt.Sprintf("%s-%d", r, j+1))
 		}
 	}
 	return all
 }
+
+// everyNode is the name of each node that there is in some run.
+func everyNode() []string { return nodeNames(append(slices.Clone(regions), fourth)) }
 
 // plan is what is done in each step, and follows from the seed alone. Each run has a random part of
 // the kinds: what many faults hide, few may show.
@@ -143,6 +176,7 @@ func plan(seed uint64, steps int) [][]fault {
 	some := all[:1+rng.IntN(8)]
 	plan := make([][]fault, steps)
 	special, at := once(seed, steps)
+	joins, renews, homes := joins(seed, steps), renews(seed, steps), regions
 	for i := range plan {
 		length := 5*time.Second + between(rng, 90*time.Second)
 		held := map[string]bool{}
@@ -150,9 +184,19 @@ func plan(seed uint64, steps int) [][]fault {
 		if i == at {
 			faults = append([]fault{special}, faults...)
 		}
+		own := rand.New(rand.NewPCG(seed, 8+uint64(i)))
+		if i == joins {
+			faults = append([]fault{draw(own, added, length, homes)}, faults...)
+		}
+		if i == renews && i != joins {
+			faults = append(faults, draw(own, renewed, length, homes))
+		}
 		faults = append(faults, skewed(seed, i)...)
 		for range 1 + rng.IntN(4) {
-			faults = append(faults, draw(rng, some[rng.IntN(len(some))], length))
+			faults = append(faults, draw(rng, some[rng.IntN(len(some))], length, homes))
+		}
+		if i == joins {
+			homes = append(slices.Clone(regions), fourth)
 		}
 		for _, f := range faults {
 			if special.beside(f.kind) && !(ofBlind(seed) && f.deafens()) && !slices.ContainsFunc(f.holds(), func(what string) bool { return held[what] }) {
@@ -174,10 +218,11 @@ func some(rng *rand.Rand, of []string) []string {
 	return all
 }
 
-func draw(rng *rand.Rand, k kind, length time.Duration) fault {
+// draw draws a fault of a kind, in one of these regions.
+func draw(rng *rand.Rand, k kind, length time.Duration, regions []string) fault {
 	f := fault{kind: k, begin: between(rng, length/2)}
 	f.end = f.begin + (length-f.begin)/4 + between(rng, (length-f.begin)*3/4)
-	nodes := nodeNames()
+	nodes := nodeNames(regions)
 	one := func(of []string) []string { return []string{of[rng.IntN(len(of))]} }
 	switch k {
 	case kill, stop:
@@ -219,6 +264,8 @@ func draw(rng *rand.Rand, k kind, length time.Duration) fault {
 		f.at, f.from = one(regions), one(tenants)
 	case restored:
 		f.amount = rng.IntN(restoreWays)
+	case added:
+		f.at = []string{fourth}
 	case skew:
 		f.at = one(nodes)
 		f.by = []time.Duration{400 * time.Millisecond, 10 * time.Second, 5 * time.Hour}[rng.IntN(3)] * time.Duration(1-2*rng.IntN(2))
@@ -232,20 +279,20 @@ func (f fault) holds() (what []string) {
 	case kill, stop, freeze:
 		return f.at
 	case killAt, freezeAt:
-		return nodeNames()
+		return everyNode()
 	case lose:
 		return []string{f.at[0] + "-1", f.at[0] + "-2"}
 	case power, rotate:
-		return append(nodeNames(), "regions")
+		return append(everyNode(), "regions")
 	case restored:
-		return append(nodeNames(), "regions", string(clock), string(storeCut))
+		return append(everyNode(), "regions", string(clock), string(storeCut))
 	case mute, slow:
 		return []string{provider}
 	case forget: // while it jumps, no call may be held up on its way
-		return append(nodeNames(), provider, string(clock))
+		return append(everyNode(), provider, string(clock))
 	case away, slowWay, clock:
 		return []string{string(clock)}
-	case drain, registrar:
+	case drain, registrar, added:
 		return []string{"regions"}
 	case storeCut:
 		return []string{string(f.kind)}

@@ -57,7 +57,7 @@ func newBucket() (*bucket, error) {
 // ofTheProcess has the audit make its compressor, of which a process has one, outside of a bubble: the channels
 // of one that a run has made could be used in no other run.
 func ofTheProcess(t *testing.T) {
-	w := &world{t: t, ctx: t.Context(), disk: vfs.NewCrashableMem(), distance: wan.New(wan.Defaults(regions))}
+	w := &world{t: t, ctx: t.Context(), disk: vfs.NewCrashableMem(), distance: wan.New(wan.Defaults(regions)), homes: regions}
 	var err error
 	w.bucket, err = newBucket()
 	w.must(err)
@@ -84,9 +84,7 @@ func auditing() node.AuditSettings {
 	return s
 }
 
-// restores is how a plan puts the store back, if it does.
-func restores(plan [][]fault) bool { return has(plan, restored) }
-
+// has reports whether a plan has a fault of a kind.
 func has(plan [][]fault, k kind) bool {
 	return slices.ContainsFunc(plan, func(step []fault) bool {
 		return slices.ContainsFunc(step, func(f fault) bool { return f.kind == k })
@@ -105,12 +103,12 @@ func (w *world) backUp(way int) (end func()) {
 
 func (w *world) putBack(way int, copied *vfs.MemFS, made time.Time) {
 	stop := func() {
-		for _, m := range w.machines {
+		for _, m := range w.nodes() {
 			m.kill()
 		}
 	}
 	start := func() {
-		for _, m := range w.machines {
+		for _, m := range w.nodes() {
 			m.start()
 		}
 	}
@@ -168,7 +166,7 @@ func (w *world) rows() deployment.Store {
 func (w *world) exportRest() {
 	id, err := w.db.DeploymentID(w.ctx)
 	w.must(err)
-	for _, home := range regions {
+	for _, home := range w.regions() {
 		x, err := node.NewExporter(audit.Config{
 			Store: w.rows(), Objects: w.bucket, Keys: w.bucket.keys, Deployment: id, Policy: auditing().Policy, Home: home, Node: "ops", Providers: []string{provider}, Logger: w.logger("ops"),
 		})

@@ -249,6 +249,11 @@ func (w *world) play(plan [][]fault, v *verdict) {
 	for n := range map[bool]int{false: merchantsAtOnce, true: blindMerchants}[w.blind] {
 		merchants.Go(func() { l.merchant(n) })
 	}
+	w.welcome = func() {
+		for n := range merchantsAtOnce {
+			merchants.Go(func() { l.merchant(blindMerchants + n) })
+		}
+	}
 	over := make(chan struct{})
 	defer close(over)
 	go w.sweep(over)
@@ -281,6 +286,9 @@ func (w *world) play(plan [][]fault, v *verdict) {
 		}
 	}
 	w.judgement(v)
+	for _, what := range w.certificateBreaks() {
+		v.breaks("%s", what)
+	}
 	if ctx.Err() == nil && len(v.Breaks) == 0 {
 		w.days(l, v)
 	}
@@ -352,9 +360,10 @@ func (w *world) unheard() (all []string) {
 
 // books compares the books with themselves, with the claims, and with the provider's statement.
 func (w *world) books(v *verdict) {
-	rows, err := deployment.Embedded(w.db).Region(regions[0])
+	homes := w.regions()
+	rows, err := deployment.Embedded(w.db).Region(homes[0])
 	w.must(err)
-	v.Books, err = verify.Books(w.ctx, rows, regions)
+	v.Books, err = verify.Books(w.ctx, rows, homes)
 	w.must(err)
 	if !v.Books.OK() {
 		v.breaks("the books do not agree: %v", v.Books.Failures)
@@ -362,8 +371,8 @@ func (w *world) books(v *verdict) {
 	var statement bytes.Buffer
 	w.must(w.judge.WriteStatement(io.Writer(&statement), simulator.Statement{Format: "csv", Stripe: w.stripe}))
 	v.Statement, err = recon.Run(w.ctx, recon.Config{
-		Books: rows, Claims: rows, Provider: provider, Regions: regions, Home: func(code claim.RegionCode) (string, bool) {
-			return regions[max(1, min(int(code), len(regions)))-1], int(code) <= len(regions)
+		Books: rows, Claims: rows, Provider: provider, Regions: homes, Home: func(code claim.RegionCode) (string, bool) {
+			return homes[max(1, min(int(code), len(homes)))-1], int(code) <= len(homes)
 		},
 		Found: func(_ context.Context, m recon.Mismatch) error { v.Mismatches = append(v.Mismatches, m); return nil },
 	}, &statement, recon.CSV)

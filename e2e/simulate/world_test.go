@@ -39,6 +39,8 @@ var (
 	regions = []string{"us-east1", "europe-west1", "asia-northeast1"}
 	tenants = []string{"acme", "globex"}
 	secret  = relay.NewSecret() // of notices
+	// fourth is the region that is added to some runs.
+	fourth = "us-west1"
 )
 
 const (
@@ -62,6 +64,8 @@ type world struct {
 	ctx      context.Context
 	seed     uint64
 	stripe   bool       // the provider speaks Stripe's API: charges may be held, or wait for a payer or a bank
+	grows    bool       // it gets the fourth region
+	welcome  func()     // starts the merchants who come with it
 	blind    bool       // the provider knows no keys and answers no look-ups: only a notice tells what an unknown call came to
 	api      *goods.API // the nodes are gateways in front of it, and there is no provider; nil: they are none
 	network  *network
@@ -69,9 +73,8 @@ type world struct {
 	disk     *vfs.MemFS
 	db       *embedded.DB
 	blobs    *blobs
-	bucket   *bucket              // nil: the audit is not exported, and the store is not put back
-	judge    *simulator.Simulator // nil before an api
-	machines []*machine
+	bucket   *bucket                 // nil: the audit is not exported, and the store is not put back
+	judge    *simulator.Simulator    // nil before an api
 	client   map[string]*http.Client // of a region's merchants
 	coverage *coverage
 	log      lockedBuffer
@@ -83,7 +86,13 @@ type world struct {
 
 	seals, gossip []byte // the keys that nodes start with, the present one first
 
+	authorities *authorities // of the nodes' certificates
+
 	mu       sync.Mutex
+	homes    []string      // the regions that merchants know
+	joining  bool          // they know the fourth, which has no row yet
+	machines []*machine    // of nodes that run, or will again: by region, see nodes
+	coming   []*machine    // of the fourth region, until it is added
 	rng      *rand.Rand    // of the network's and the store's luck
 	ahead    time.Duration // of the clocks of store and provider
 	furthest time.Duration // that ahead has been
@@ -111,7 +120,6 @@ func (s sink) Deliver(_ context.Context, e relay.Event) outbox.Disposition {
 type machine struct {
 	*host
 	w       *world
-	at      claim.Region
 	started int
 	running *node.Node
 	skew    time.Duration // of its own clock; guarded by w.mu
@@ -175,18 +183,24 @@ func ofGateway(seed uint64) bool { return seed%3 == 2 }
 func newWorld(t *testing.T, seed uint64, plan [][]fault, covered *coverage) *world {
 	w := &world{
 		t: t, ctx: context.Background(), seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), coverage: covered, blobs: &blobs{all: map[string][]byte{}},
-		distance: wan.New(wan.Defaults(regions)), seals: []byte{1}, gossip: []byte{1}, troubles: map[*trouble]bool{}, ambushes: map[*ambush]bool{}, keys: map[string]time.Time{}, events: map[string]int{}, client: map[string]*http.Client{},
+		distance: wan.New(wan.Defaults(append(slices.Clone(regions), fourth))), homes: regions, seals: []byte{1}, gossip: []byte{1}, troubles: map[*trouble]bool{}, ambushes: map[*ambush]bool{}, keys: map[string]time.Time{}, events: map[string]int{}, client: map[string]*http.Client{},
 	}
 	w.network = newNetwork(rand.New(rand.NewPCG(seed, 2)), func(from, to *host) time.Duration {
 		return 100*time.Microsecond + w.distance.Distance(from.region, to.region)/2
 	})
-	w.stripe, w.blind = ofStripe(seed), ofBlind(seed)
-	for i, r := range regions {
+	w.stripe, w.blind, w.grows = ofStripe(seed), ofBlind(seed), has(plan, added)
+	w.authorities = newAuthorities(w)
+	for i, r := range append(slices.Clone(regions), fourth) {
 		merchant := w.network.host("merchant of "+r, r, fmt.Sprintf("10.8.0.%d", i+1))
 		w.client[r] = &http.Client{Transport: &http.Transport{DialContext: merchant.process().DialContext}}
 		for j := range perRegion {
 			h := w.network.host(fmt.Sprintf("%s-%d", r, j+1), r, fmt.Sprintf("10.0.%d.%d", i+1, j+1))
-			w.machines = append(w.machines, &machine{host: h, w: w, at: claim.Region{Name: r, Code: claim.RegionCode(i + 1)}})
+			m := &machine{host: h, w: w}
+			if r == fourth {
+				w.coming = append(w.coming, m)
+			} else {
+				w.machines = append(w.machines, m)
+			}
 		}
 	}
 	if ofGateway(seed) {
@@ -194,20 +208,24 @@ func newWorld(t *testing.T, seed uint64, plan [][]fault, covered *coverage) *wor
 	} else {
 		w.startProvider()
 	}
-	if restores(plan) {
+	if has(plan, restored) {
 		var err error
 		w.bucket, err = newBucket()
 		require.NoError(t, err)
 	}
 	w.disk = vfs.NewCrashableMem()
 	w.openStore()
+	if w.grows {
+		_, err := w.db.SetRegionStatus(w.ctx, fourth, claim.RegionDown) // which hides it: see store.Regions
+		require.NoError(t, err)
+	}
 	for i, id := range tenants {
 		if w.api != nil {
 			break // a gateway makes them
 		}
 		require.NoError(t, w.db.PutTenant(w.ctx, claim.Tenant{ID: id, Registrar: regions[i]}, "sk_"+id))
 	}
-	for _, m := range w.machines {
+	for _, m := range w.nodes() {
 		m.start()
 	}
 	return w
@@ -219,7 +237,7 @@ func (w *world) startProvider() {
 	w.judge, err = simulator.Open(simulator.Config{Now: w.now, Dial: at.process().DialContext})
 	require.NoError(w.t, err)
 	var targets []simulator.NoticeTarget
-	for _, m := range w.machines {
+	for _, m := range w.nodes() {
 		if strings.HasSuffix(m.name, "-1") {
 			targets = append(targets, simulator.NoticeTarget{URL: m.base() + "/v1/webhooks/" + provider, Secret: secret, Stripe: w.stripe})
 		}
@@ -252,7 +270,7 @@ func (w *world) serve(at *host, server *http.Server) {
 func (w *world) startUpstreams() {
 	w.api = goods.New(goods.Config{Remembers: keyLife, Now: w.now})
 	w.setFaults(w.everyday())
-	for i, r := range regions {
+	for i, r := range append(slices.Clone(regions), fourth) {
 		name := r
 		if upstreamsOf(w.seed) != apart {
 			name = ""
@@ -372,7 +390,7 @@ func (w *world) everyday() simulator.Faults {
 }
 
 func (w *world) openStore() {
-	db, err := embedded.Open(embedded.Config{Dir: "store", FS: w.disk, Regions: w.regions(), Policy: w.policy(), Network: w.distance, Clock: w.now, Logger: w.logger("store")})
+	db, err := embedded.Open(embedded.Config{Dir: "store", FS: w.disk, Regions: w.stored(), Policy: w.policy(), Network: w.distance, Clock: w.now, Logger: w.logger("store")})
 	require.NoError(w.t, err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -385,13 +403,13 @@ func (w *world) logger(of string) *slog.Logger {
 
 func (m *machine) base() string { return "http://" + m.ip + ":80" }
 
-// start starts a node, again and again until it can.
+// start starts a node, again and again until it can, or has died meanwhile.
 func (m *machine) start() {
 	w := m.w
 	m.started++
 	alive := m.process()
 	var seeds []string
-	for _, other := range w.machines {
+	for _, other := range w.nodes() {
 		if other != m {
 			seeds = append(seeds, other.ip+":82")
 		}
@@ -406,23 +424,36 @@ func (m *machine) start() {
 	}
 	for {
 		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
-		topology, err := region.NewTopology(w.regions())
-		require.NoError(w.t, err)
 		rows, err := deployment.Embedded(w.db).Region(m.region)
 		require.NoError(w.t, err)
+		own := &store{rows, m, alive}
+		table, _, err := own.Regions(ctx)
+		require.NoError(w.t, err)
+		topology, err := region.NewTopology(table)
+		require.NoError(w.t, err)
+		certs, err := m.certificates()
 		c := node.Config{
 			Tuning:   node.Tuning{Policy: w.policy(), Limits: httpapi.DefaultLimits()},
 			Payments: pays,
 			Name:     fmt.Sprintf("%s.%d", m.name, m.started), Region: m.region, APIListen: m.ip + ":80",
-			Peering:  node.Peering{RPCListen: m.ip + ":81", GossipListen: m.ip + ":82", Seeds: seeds, Sockets: alive, GossipKeys: gossipKeys(w.gossip)},
-			Topology: topology, Store: &store{rows, m, alive}, Blobs: w.blobs, Sinks: map[outbox.Kind]relay.Sink{outbox.KindLog: sink{m}}, Seal: sealtest.Ring(w.seals...), Clock: w.now, Wall: m.wall, Logger: w.logger(m.name),
+			Peering:  node.Peering{RPCListen: m.ip + ":81", GossipListen: m.ip + ":82", Seeds: seeds, Sockets: alive, GossipKeys: gossipKeys(w.gossip), TLS: certs},
+			Topology: topology, Store: own, Blobs: w.blobs, Sinks: map[outbox.Kind]relay.Sink{outbox.KindLog: sink{m}}, Seal: sealtest.Ring(w.seals...), Clock: w.now, Wall: m.wall, Logger: w.logger(m.name),
 		}
 		if w.bucket != nil {
 			c.Audit, c.AuditObjects, c.AuditKeys = auditing(), w.bucket, w.bucket.keys
 		}
-		m.running, err = node.Start(ctx, c)
-		cancel()
+		var running *node.Node
 		if err == nil {
+			running, err = node.Start(ctx, c)
+		}
+		cancel()
+		select {
+		case <-alive.dead: // it has met what lay in wait, whose end starts it again
+			m.bury(running)
+			return
+		default:
+		}
+		if m.running = running; err == nil {
 			return
 		}
 		w.logger(m.name).Warn("the node cannot start yet", "error", err)
@@ -449,9 +480,33 @@ func (w *world) adapter(transport http.RoundTripper) (interface {
 	})
 }
 
-func (w *world) regions() (all []claim.Region) {
-	for i, r := range regions {
-		all = append(all, claim.Region{Name: r, Code: claim.RegionCode(i + 1)})
+// nodes are those that have been started. Those of a region follow each other.
+func (w *world) nodes() []*machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.machines
+}
+
+// regions are the names of those that merchants know.
+func (w *world) regions() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.homes
+}
+
+// joins reports whether merchants know the fourth region and nodes do not.
+func (w *world) joins() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.joining
+}
+
+// stored are the regions that the store has a row of: the fourth in a run that gets it.
+func (w *world) stored() (all []claim.Region) {
+	for i, r := range append(slices.Clone(regions), fourth) {
+		if r != fourth || w.grows {
+			all = append(all, claim.Region{Name: r, Code: claim.RegionCode(i + 1)})
+		}
 	}
 	return all
 }
@@ -461,9 +516,17 @@ func (w *world) regions() (all []claim.Region) {
 func (m *machine) kill() {
 	dying := m.running
 	m.crash()
+	m.bury(dying)
+}
+
+// bury ends what a dead process has left: nil if it had no node yet.
+func (m *machine) bury(dead *node.Node) {
+	if dead == nil {
+		return
+	}
 	now, cancel := context.WithCancel(m.w.ctx)
 	cancel()
-	m.w.ended.Go(func() { _ = dying.Stop(now) })
+	m.w.ended.Go(func() { _ = dead.Stop(now) })
 }
 
 // stop is SIGTERM.
@@ -479,7 +542,7 @@ func (m *machine) stop() {
 // powerCut kills all nodes and the store, which loses a part of what was not synced, and starts
 // them after a while.
 func (w *world) powerCut(share int, after time.Duration) {
-	for _, m := range w.machines {
+	for _, m := range w.nodes() {
 		m.kill()
 	}
 	w.mu.Lock()
@@ -490,7 +553,7 @@ func (w *world) powerCut(share int, after time.Duration) {
 	time.Sleep(after)
 	w.disk = clone
 	w.openStore()
-	for _, m := range w.machines {
+	for _, m := range w.nodes() {
 		m.start()
 	}
 }
@@ -505,7 +568,7 @@ func (w *world) newKeys() {
 		{append([]byte{next}, w.seals...), []byte{next}},
 	} {
 		w.seals, w.gossip = to.seals, to.gossip
-		for _, m := range w.machines {
+		for _, m := range w.nodes() {
 			m.stop()
 			m.start()
 		}
@@ -537,7 +600,7 @@ func (w *world) sweep(over <-chan struct{}) {
 
 // ready waits until every node is ready and reaches every region.
 func (w *world) ready() {
-	for _, m := range w.machines {
+	for _, m := range w.nodes() {
 		for tries := 0; !w.isReady(m); tries++ {
 			if tries > 600 {
 				w.t.Fatalf("%s is not ready after ten minutes without a fault", m.name)
@@ -550,8 +613,8 @@ func (w *world) ready() {
 func (w *world) isReady(m *machine) bool {
 	under := map[bool]string{true: "/_homeward", false: "/v1"}[w.api != nil]
 	paths := []string{strings.TrimSuffix(under, "/v1") + "/readyz"}
-	for _, r := range w.regions() {
-		key, _ := claim.Stamp(r.Code, nil)
+	for i := range w.regions() {
+		key, _ := claim.Stamp(claim.RegionCode(i+1), nil)
 		paths = append(paths, under+"/idempotency-keys/"+key) // only its home can say that there is none
 	}
 	for i, path := range paths {
@@ -583,7 +646,7 @@ func (w *world) from(req *http.Request, tenant string) {
 
 // end stops all, so that no goroutine is left in the bubble.
 func (w *world) end() {
-	for _, m := range w.machines {
+	for _, m := range w.nodes() {
 		m.freeze(false)
 		m.kill()
 	}
