@@ -18,7 +18,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// get reads a path of a region with further headers, given as name and value.
+// get reads a path of a region with further headers, given as name and value, and again while the store of a busy
+// machine does not answer in time.
 func (w *world) get(region, path string, headers ...string) *answer.Answer {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, w.base(region)+path, nil)
@@ -27,7 +28,11 @@ func (w *world) get(region, path string, headers ...string) *answer.Answer {
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	got := w.do(req)
+	var got *answer.Answer
+	until(w.t, "the store has time for a read", func() bool {
+		got = w.do(req)
+		return got.Problem.Code != "store_unavailable"
+	})
 	if got.Status != http.StatusNotModified {
 		require.NoError(w.t, got.Err)
 	}

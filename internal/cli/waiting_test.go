@@ -6,12 +6,14 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,13 +26,17 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 )
 
-// freePort is a free address of loopback.
+// freePort is an address of loopback without a listener. It is below the ports of outgoing connections
+// (32768 up), one of which may get it meanwhile: even that of who dials it.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
+	for {
+		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(5000)))
+		if l, err := net.Listen("tcp", at); err == nil {
+			require.NoError(t, l.Close())
+			return at
+		}
+	}
 }
 
 // forward passes connections at an address on to another until the test ends.
