@@ -129,7 +129,6 @@ func (t *attempt) refundable(ctx context.Context, of *ledger.Transaction) (v cla
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	since, err := t.o.Books.ReversalsAt(ctx, of.Region, of.ID)
-	failed := func(r ledger.Transaction) bool { return r.ID == ledger.FailureID(of.ID) }
 	refunds, disputes := int64(0), int64(0)
 	if err == nil {
 		if refunds, err = sumOf(ctx, t.o.Books, since, ledger.ProviderRefund); err == nil {
@@ -142,7 +141,7 @@ func (t *attempt) refundable(ctx context.Context, of *ledger.Transaction) (v cla
 		t.log.WarnContext(ctx, "the refundable amount of a charge cannot be read; nothing was sent to the provider",
 			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 		return t.unsent(ctx, reasonNoFacts, 0), true
-	case slices.ContainsFunc(since, failed):
+	case ledger.FailedSince(since, of):
 		v = t.wrong(codeUndone, "charge", "The provider has reported this charge as failed since it was made, so its money is back with the payer. There is nothing left to refund.")
 	case t.intent.Amount <= rest:
 		return nil, false

@@ -106,19 +106,9 @@ func (w *world) begin(f fault) (end func()) {
 	case added:
 		return w.addRegion((f.end - f.begin) / 2)
 	case renewed:
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			w.renewCertificates()
-		}()
-		return func() { <-done }
+		return meanwhile(w.renewCertificates)
 	case rotate:
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			w.newKeys()
-		}()
-		return func() { <-done }
+		return meanwhile(w.newKeys)
 	case part:
 		return both(&rule{from: among(f.at), to: others(f.at), drop: true}, &rule{from: others(f.at), to: among(f.at), drop: true})
 	case oneway:
@@ -187,6 +177,16 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// meanwhile runs do beside what else happens. The end waits for it.
+func meanwhile(do func()) (end func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	return func() { <-done }
 }
 
 // addRegion has more merchants come, and all stamp keys of the fourth region. After a while it adds the region's row, as

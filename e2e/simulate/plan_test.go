@@ -154,7 +154,7 @@ func (f fault) beside(other kind) bool {
 	return f.kind != restored || other != clock && other != forget // what is lost is a time by the store's clock
 }
 
-// nodeNames are those of the nodes of some regions.
+// nodeNames returns the names of the nodes in these regions.
 func nodeNames(of []string) (all []string) {
 	for _, r := range of {
 		for j := range perRegion {
