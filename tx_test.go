@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
+	"github.com/homeward-io/homeward/internal/lab/wireproxy"
 )
 
 // shop is a program with a table of its own.

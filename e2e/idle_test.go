@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/homeward-io/homeward/internal/node"
-	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
+	"github.com/homeward-io/homeward/internal/lab/wireproxy"
 )
 
 // overheard is some nodes of one region on a database, with the statements of each.

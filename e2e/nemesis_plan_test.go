@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/lab/localdb"
-	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
+	"github.com/homeward-io/homeward/internal/lab/wireproxy"
 )
 
 // nemesisFault is one thing done to a cluster, from begin to end after its step began.

@@ -35,7 +35,7 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/sqlstore"
-	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
+	"github.com/homeward-io/homeward/internal/lab/wireproxy"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/payment/recon"
 	"github.com/homeward-io/homeward/payment/verify"

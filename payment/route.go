@@ -45,19 +45,6 @@ func (r Routes) Provider(in *Intent) string {
 	return ""
 }
 
-// Providers returns the providers that r names, with repetitions.
-func (r Routes) Providers() []string {
-	if r == "" {
-		return nil
-	}
-	var all []string
-	for rule := range strings.SplitSeq(string(r), ",") {
-		_, provider, _ := strings.Cut(rule, "=")
-		all = append(all, provider)
-	}
-	return all
-}
-
 // Validate returns a one-line error if r is invalid.
 func (r Routes) Validate() error {
 	if r == "" {

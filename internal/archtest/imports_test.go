@@ -120,7 +120,7 @@ var libraries = []struct {
 	{"github.com/cockroachdb/pebble", []string{"internal/embedded", "internal/node", "payment/psp/simulator", "e2e"}, "one room per technology"},
 	// localdb starts servers for people and tests, and asks them whether they answer. A program hands
 	// its transaction to homeward.
-	{"github.com/jackc/pgx", []string{"internal/sqlstore", "internal/lab/localdb", "homeward.go", "examples", "e2e"}, "one room per technology"},
+	{"github.com/jackc/pgx", []string{"internal/sqlstore", "internal/lab", "homeward.go", "examples", "e2e"}, "one room per technology"},
 	{"github.com/cockroachdb/cockroach-go", []string{"internal/sqlstore"}, "one room per technology"},
 	{"github.com/pressly/goose", []string{"internal/sqlstore"}, "migrations are the store's"},
 	{"github.com/hashicorp/memberlist", []string{"region"}, "gossip decides where to send, in one room"},

@@ -12,8 +12,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
+	"github.com/homeward-io/homeward/internal/lab/wireproxy"
 	"github.com/homeward-io/homeward/internal/sqlstore"
-	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
 )
 
 const lookUp = "tenant_by_api_key"

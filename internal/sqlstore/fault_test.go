@@ -11,8 +11,8 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
+	"github.com/homeward-io/homeward/internal/lab/wireproxy"
 	"github.com/homeward-io/homeward/internal/sqlstore"
-	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
 )
 
 // Every write that the store can send, under everything that the wire can do to

@@ -7,7 +7,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
-	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
+	"github.com/homeward-io/homeward/internal/lab/wireproxy"
 )
 
 // TestARetryIsLookedUp: the node that has just had a key looks its claim up, where another

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/lab/wireproxy"
 	"github.com/homeward-io/homeward/internal/sqlstore"
-	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"

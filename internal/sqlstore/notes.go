@@ -44,7 +44,6 @@ type notes struct {
 
 	mu      sync.Mutex
 	waiting []note
-	dropped uint64
 	lost    map[notesOf]uint64 // dropped, and not yet recorded in the audit
 }
 
@@ -70,8 +69,6 @@ func (n *notes) drop(some []note) {
 		e, count := &some[i].entry, uint64(1)
 		if e.Event == claim.EventRepliesLost { // the note with their number is lost again
 			count, _ = strconv.ParseUint(e.Detail, 10, 64)
-		} else {
-			n.dropped++
 		}
 		n.lost[notesOf{some[i].home, e.Region, e.Node}] += count
 	}
@@ -122,14 +119,6 @@ func (v *View) AppendAudit(ctx context.Context, home string, key claim.Key, e cl
 	some := []note{{id: newEntry(), key: key, home: home, noted: time.Now(), entry: e}}
 	_, _, err = affected(ctx, v.db, noteEntries, once, noteArgs(some, func(time.Time) time.Duration { return 0 }))
 	return claimError(noteEntries.name, err)
-}
-
-// DroppedNotes counts the audit notes that were lost because the database did not write
-// them in time.
-func (db *DB) DroppedNotes() uint64 {
-	db.notes.mu.Lock()
-	defer db.notes.mu.Unlock()
-	return db.notes.dropped
 }
 
 func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {

@@ -19,8 +19,8 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/lab/wireproxy"
 	"github.com/homeward-io/homeward/internal/sqlstore"
-	"github.com/homeward-io/homeward/internal/sqlstore/wireproxy"
 	"github.com/homeward-io/homeward/outbox"
 )
 

@@ -23,11 +23,6 @@ type Roles struct {
 	Reader string
 }
 
-// DefaultRoles are for a database whose users have no names yet.
-func DefaultRoles() Roles {
-	return Roles{Owner: "homeward_owner", Node: "homeward_node", Reader: "homeward_reader"}
-}
-
 // roleName matches names that both databases accept unchanged.
 var roleName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,62}$`)
 

@@ -227,7 +227,7 @@ func TestAReaderIsNotToldToWrite(t *testing.T) {
 func TestRolesThatCannotBe(t *testing.T) {
 	d := newDatabase(t)
 	m := migrator(t, d.admin)
-	r := sqlstore.DefaultRoles()
+	r := sqlstore.Roles{Owner: "homeward_owner", Node: "homeward_node", Reader: "homeward_reader"}
 	for _, wrong := range []sqlstore.Roles{
 		{}, {Owner: r.Owner, Node: r.Owner, Reader: r.Reader}, {Owner: r.Owner, Node: r.Node, Reader: "public"}, {Owner: "x; DROP TABLE ledger", Node: r.Node, Reader: r.Reader},
 	} {
