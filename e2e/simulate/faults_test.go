@@ -92,6 +92,13 @@ func (w *world) begin(f fault) (end func()) {
 	case power:
 		w.powerCut(f.amount, f.end-f.begin)
 		return func() {}
+	case crash:
+		back := make(chan struct{})
+		w.ended.Go(func() { // which ends before the run does, also if that fails
+			defer close(back)
+			w.crashStore(f.amount, f.end-f.begin)
+		})
+		return func() { <-back }
 	case skew:
 		m := w.of(f.at)[0]
 		set := func(by time.Duration) {

@@ -44,6 +44,7 @@ const (
 	lose      kind = "lose region" // all nodes of a region die, then start
 	freeze    kind = "freeze"      // a node neither sends nor gets anything, then goes on
 	power     kind = "power cut"   // all nodes die with the store, which loses unsynced writes
+	crash     kind = "store crash" // the store loses unsynced writes, and is back after a while; nodes live on
 	rotate    kind = "new keys"    // nodes restart, one by one and three times, to take new sealing and gossip keys
 	part      kind = "part"        // some nodes and the others do not reach each other
 	oneway    kind = "one way"     // what some nodes send to others does not arrive
@@ -84,7 +85,7 @@ var kinds = []kind{
 }
 
 func allKinds() []kind {
-	return append(append(slices.Clone(kinds), rare...), skew, added, renewed, killAt, freezeAt)
+	return append(append(slices.Clone(kinds), rare...), skew, crash, added, renewed, killAt, freezeAt)
 }
 
 // skewed has a node's clock wrong in a step, by what the deployment allows or by far more. With half of the seeds
@@ -95,6 +96,16 @@ func skewed(seed uint64, step int) []fault {
 		return nil
 	}
 	return []fault{draw(rng, skew, 20*time.Second+between(rng, 70*time.Second), regions)}
+}
+
+// crashes has the store crash in a step. With one in so many seeds it does so in every second step, beside all other
+// faults.
+func crashes(seed uint64, step int) []fault {
+	rng := rand.New(rand.NewPCG(seed, 1<<16+uint64(step)))
+	if rand.New(rand.NewPCG(seed, 1<<16-1)).IntN(crashing) > 0 || rng.IntN(2) == 0 {
+		return nil
+	}
+	return []fault{draw(rng, crash, 20*time.Second+between(rng, 40*time.Second), regions)}
 }
 
 // joins is the step in which a seed's run gets the fourth region, steps if it gets none. A gateway whose settings
@@ -116,10 +127,12 @@ func renews(seed uint64, steps int) int {
 	return rng.IntN(steps)
 }
 
-// One in so many seeds has the fourth region, as two nodes more cost time, and one in so many new certificates.
+// One in so many seeds has the fourth region, as two nodes more cost time, one in so many new certificates, and one in
+// so many a store that crashes.
 const (
 	joining  = 5
 	renewing = 2
+	crashing = 3
 )
 
 // rare are kinds that a run has once, if at all: each costs minutes, or changes what merchants send.
@@ -191,7 +204,7 @@ func plan(seed uint64, steps int) [][]fault {
 		if i == renews && i != joins {
 			faults = append(faults, draw(own, renewed, length, homes))
 		}
-		faults = append(faults, skewed(seed, i)...)
+		faults = append(append(faults, skewed(seed, i)...), crashes(seed, i)...)
 		for range 1 + rng.IntN(4) {
 			faults = append(faults, draw(rng, some[rng.IntN(len(some))], length, homes))
 		}
@@ -232,7 +245,7 @@ func draw(rng *rand.Rand, k kind, length time.Duration, regions []string) fault 
 	case freeze:
 		f.at = one(nodes)
 		f.end = f.begin + []time.Duration{3 * time.Second, 28 * time.Second, 3 * time.Minute}[rng.IntN(3)]
-	case power:
+	case power, crash:
 		f.amount = rng.IntN(101)
 	case part:
 		f.at = some(rng, nodes)
@@ -292,7 +305,7 @@ func (f fault) holds() (what []string) {
 		return append(everyNode(), provider, string(clock))
 	case away, slowWay, clock:
 		return []string{string(clock)}
-	case drain, registrar, added:
+	case drain, registrar, added, crash:
 		return []string{"regions"}
 	case storeCut:
 		return []string{string(f.kind)}

@@ -15,18 +15,35 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// store is a node's way to the rows. Each step that a request or a worker depends on may be slow, be
-// lost, take effect after its caller has given up, or lose its reply. A node that died sends none, and
-// one that is frozen none until it goes on: what it was sending then arrives late.
+// store is a node's way to the rows. Each step may be slow, be lost, take effect after its caller has given up, or
+// lose its reply. A node that died sends none, and one that is frozen none until it goes on: what it was sending then
+// arrives late. A crash of the store ends what is under way, with no answer, and later steps are refused until the
+// store is back. Its other methods are in rows_test.go.
 type store struct {
-	deployment.Store
 	m *machine
 	p *process
+}
+
+var _ deployment.Store = (*store)(nil)
+
+// database is what steps are sent to, nil while the store is down.
+func (w *world) database() *embedded.DB {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.db
+}
+
+// rows are those of a database, as nodes of a region see them.
+func (s *store) rows(db *embedded.DB) deployment.Store {
+	rows, err := deployment.Embedded(db).Region(s.m.region)
+	s.m.w.must(err)
+	return rows
 }
 
 // trouble is what may happen to the steps of the nodes of a region, each with its probability.
@@ -36,11 +53,11 @@ type trouble struct {
 	lost, late, unreplied float64
 }
 
-func step[T any](ctx context.Context, s *store, name string, do func(context.Context) (T, string, error)) (T, error) {
+func step[T any](ctx context.Context, s *store, name string, do func(context.Context, deployment.Store) (T, string, error)) (T, error) {
 	var none T
 	w := s.m.w
 	gone := func(why string) (T, error) { return none, fmt.Errorf("%w: %s", claim.ErrUnavailable, why) }
-	began := time.Now()
+	began, db := time.Now(), w.database()
 	w.crosses(s, name, false)
 	if !s.p.awake() {
 		return gone("the node is dead")
@@ -52,7 +69,13 @@ func step[T any](ctx context.Context, s *store, name string, do func(context.Con
 	time.Sleep(f.before)
 	changed := false
 	run := func(ctx context.Context) (T, error) {
-		v, outcome, err := do(ctx)
+		if db == nil || w.database() != db {
+			return gone("the store is down")
+		}
+		v, outcome, err := do(ctx, s.rows(db))
+		if w.database() != db { // what it has done may be lost
+			v, err = gone("the store went away")
+		}
 		w.coverage.add(name, outcome, err)
 		changed = err == nil && !slices.Contains(unchanged, outcome)
 		return v, err
@@ -107,27 +130,29 @@ func (w *world) draw(region string) (f fate) {
 // Regions lacks the fourth region until an operator adds it. The store has its row from the start, as it takes no
 // regions while it is open, with a status that no other row gets in a run.
 func (s *store) Regions(ctx context.Context) ([]claim.Region, uint64, error) {
-	all, epoch, err := s.Store.Regions(ctx)
-	return slices.DeleteFunc(all, func(r claim.Region) bool { return r.Status == claim.RegionDown }), epoch, err
+	return ask2(ctx, s, "Regions", func(ctx context.Context, rows deployment.Store) ([]claim.Region, uint64, error) {
+		all, epoch, err := rows.Regions(ctx)
+		return slices.DeleteFunc(all, func(r claim.Region) bool { return r.Status == claim.RegionDown }), epoch, err
+	})
 }
 
 func (s *store) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
-	return step(ctx, s, "Begin", func(ctx context.Context) (claim.Begun, string, error) {
-		b, err := s.Store.Begin(ctx, a)
+	return step(ctx, s, "Begin", func(ctx context.Context, rows deployment.Store) (claim.Begun, string, error) {
+		b, err := rows.Begin(ctx, a)
 		return b, b.Decision.String(), err
 	})
 }
 
 func (s *store) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
-	return step(ctx, s, "Settle "+v.Outcome.String(), func(ctx context.Context) (claim.Record, string, error) {
-		r, err := s.Store.Settle(ctx, held, v)
+	return step(ctx, s, "Settle "+v.Outcome.String(), func(ctx context.Context, rows deployment.Store) (claim.Record, string, error) {
+		r, err := rows.Settle(ctx, held, v)
 		return r, "recorded", err
 	})
 }
 
 func (s *store) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
-	return step(ctx, s, "Renew", func(ctx context.Context) ([]bool, string, error) {
-		kept, err := s.Store.Renew(ctx, holder, leases)
+	return step(ctx, s, "Renew", func(ctx context.Context, rows deployment.Store) ([]bool, string, error) {
+		kept, err := rows.Renew(ctx, holder, leases)
 		outcome := "kept"
 		for _, k := range kept {
 			if !k {
@@ -139,15 +164,15 @@ func (s *store) Renew(ctx context.Context, holder string, leases []claim.Lease) 
 }
 
 func (s *store) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string, news claim.News) (claim.Record, error) {
-	return step(ctx, s, "TakeOver", func(ctx context.Context) (claim.Record, string, error) {
-		r, err := s.Store.TakeOver(ctx, key, home, object, holder, region, news)
+	return step(ctx, s, "TakeOver", func(ctx context.Context, rows deployment.Store) (claim.Record, string, error) {
+		r, err := rows.TakeOver(ctx, key, home, object, holder, region, news)
 		return r, "taken", err
 	})
 }
 
 func (s *store) Cancel(ctx context.Context, key claim.Key, home, object string, id uuid.UUID, node, region string) (claim.Record, error) {
-	return step(ctx, s, "Cancel", func(ctx context.Context) (claim.Record, string, error) {
-		r, err := s.Store.Cancel(ctx, key, home, object, id, node, region)
+	return step(ctx, s, "Cancel", func(ctx context.Context, rows deployment.Store) (claim.Record, string, error) {
+		r, err := rows.Cancel(ctx, key, home, object, id, node, region)
 		outcome := "marked"
 		switch {
 		case err != nil:
@@ -159,8 +184,11 @@ func (s *store) Cancel(ctx context.Context, key claim.Key, home, object string, 
 }
 
 func (s *store) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
-	return step(ctx, s, "Pin", func(ctx context.Context) (claim.Pin, string, error) {
-		p, err := s.Store.Pin(ctx, key, entry)
+	return step(ctx, s, "Pin", func(ctx context.Context, rows deployment.Store) (claim.Pin, string, error) {
+		p, err := rows.Pin(ctx, key, entry)
+		if err == nil && s.m.w.outlived { // The embedded store syncs no pin, as its nodes never outlive it. A database does.
+			_, err = rows.Balances(ctx, s.m.region, ledger.AccountKey{}, 1) // which syncs the log
+		}
 		outcome := "absent"
 		switch {
 		case p.Home == "":
@@ -174,125 +202,105 @@ func (s *store) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin
 }
 
 func (s *store) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {
-	return step(ctx, s, "Replica", func(ctx context.Context) (claim.Shown, string, error) {
-		r, err := s.Store.Replica(ctx, key)
+	return step(ctx, s, "Replica", func(ctx context.Context, rows deployment.Store) (claim.Shown, string, error) {
+		r, err := rows.Replica(ctx, key)
 		return r, map[bool]string{true: "answer", false: "nothing"}[r.Record != nil], err
 	})
 }
 
-type got struct {
-	rec   claim.Record
-	now   time.Time
-	found bool
-}
-
 func (s *store) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
-	g, err := step(ctx, s, "Get", func(ctx context.Context) (g got, _ string, err error) {
-		g.rec, g.now, g.found, err = s.Store.Get(ctx, key, home)
-		return g, "", err
+	return ask3(ctx, s, "Get", func(ctx context.Context, rows deployment.Store) (claim.Record, time.Time, bool, error) {
+		return rows.Get(ctx, key, home)
 	})
-	return g.rec, g.now, g.found, err
-}
-
-func (s *store) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
-	g, err := step(ctx, s, "Object", func(ctx context.Context) (g got, _ string, err error) {
-		g.rec, g.now, g.found, err = s.Store.Object(ctx, tenant, home, id)
-		return g, "", err
-	})
-	return g.rec, g.now, g.found, err
-}
-
-func (s *store) ByObject(ctx context.Context, home, id string) (claim.Record, bool, error) {
-	g, err := step(ctx, s, "ByObject", func(ctx context.Context) (g got, _ string, err error) {
-		g.rec, g.found, err = s.Store.ByObject(ctx, home, id)
-		return g, "", err
-	})
-	return g.rec, g.found, err
-}
-
-func (s *store) TenantByAPIKey(ctx context.Context, key claim.APIKeyHash) (claim.Tenant, bool, error) {
-	type found struct {
-		tenant claim.Tenant
-		ok     bool
-	}
-	f, err := step(ctx, s, "TenantByAPIKey", func(ctx context.Context) (f found, _ string, err error) {
-		f.tenant, f.ok, err = s.Store.TenantByAPIKey(ctx, key)
-		return f, "", err
-	})
-	return f.tenant, f.ok, err
-}
-
-// TenantInMemory knows none, so that each look-up is a step.
-func (*store) TenantInMemory(claim.APIKeyHash) (t claim.Tenant, found, known bool) {
-	return t, false, false
 }
 
 func (s *store) Keep(ctx context.Context, home string, notices []notice.Notice) (int, error) {
-	return step(ctx, s, "Keep", func(ctx context.Context) (int, string, error) {
-		n, err := s.Store.Keep(ctx, home, notices)
+	return step(ctx, s, "Keep", func(ctx context.Context, rows deployment.Store) (int, string, error) {
+		n, err := rows.Keep(ctx, home, notices)
 		return n, map[bool]string{true: "fresh", false: "again"}[n > 0], err
 	})
 }
 
 func (s *store) Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
-	return step(ctx, s, "Book", func(ctx context.Context) (bool, string, error) {
-		posted, err := s.Store.Book(ctx, t, events)
+	return step(ctx, s, "Book", func(ctx context.Context, rows deployment.Store) (bool, string, error) {
+		posted, err := rows.Book(ctx, t, events)
 		return posted, map[bool]string{true: "posted", false: "again"}[posted], err
 	})
 }
 
 func (s *store) Close(ctx context.Context, region, id string, fence uint64, status notice.Status, detail string) error {
-	_, err := step(ctx, s, "Close", func(ctx context.Context) (struct{}, string, error) {
-		return struct{}{}, string(status), s.Store.Close(ctx, region, id, fence, status, detail)
+	_, err := step(ctx, s, "Close", func(ctx context.Context, rows deployment.Store) (struct{}, string, error) {
+		return struct{}{}, string(status), rows.Close(ctx, region, id, fence, status, detail)
 	})
 	return err
 }
 
-func (s *store) CloseAll(ctx context.Context, region string, rows []outbox.Hold, status notice.Status, detail string) (int, error) {
-	return step(ctx, s, "CloseAll", func(ctx context.Context) (int, string, error) {
-		n, err := s.Store.CloseAll(ctx, region, rows, status, detail)
-		return n, "", err
-	})
-}
-
-func (s *store) Queue(q outbox.Queue) outbox.Store { return &queue{s.Store.Queue(q), s, q} }
+func (s *store) Queue(q outbox.Queue) outbox.Store { return &queue{s, q} }
 
 type queue struct {
-	outbox.Store
 	s *store
 	q outbox.Queue
 }
 
-func (q *queue) step(ctx context.Context, name string, do func(context.Context) error) error {
-	_, err := step(ctx, q.s, name+" "+fmt.Sprint(q.q), func(ctx context.Context) (struct{}, string, error) { return struct{}{}, "", do(ctx) })
-	return err
+func (q *queue) do(ctx context.Context, name string, do func(context.Context, outbox.Store) error) error {
+	return q.s.do(ctx, name+" "+fmt.Sprint(q.q), func(ctx context.Context, rows deployment.Store) error { return do(ctx, rows.Queue(q.q)) })
 }
 
-func (q *queue) Take(ctx context.Context, region string, limit int, lease time.Duration) (taken []outbox.Message, err error) {
-	return step(ctx, q.s, "Take "+fmt.Sprint(q.q), func(ctx context.Context) ([]outbox.Message, string, error) {
-		taken, err := q.Store.Take(ctx, region, limit, lease)
+func (q *queue) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	return step(ctx, q.s, "Take "+fmt.Sprint(q.q), func(ctx context.Context, rows deployment.Store) ([]outbox.Message, string, error) {
+		taken, err := rows.Queue(q.q).Take(ctx, region, limit, lease)
 		return taken, map[bool]string{true: "rows", false: "none"}[len(taken) > 0], err
 	})
 }
 
 func (q *queue) Finish(ctx context.Context, region string, row outbox.Hold) error {
-	return q.step(ctx, "Finish", func(ctx context.Context) error { return q.Store.Finish(ctx, region, row) })
+	return q.do(ctx, "Finish", func(ctx context.Context, s outbox.Store) error { return s.Finish(ctx, region, row) })
 }
 
 func (q *queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
-	return q.step(ctx, "FinishAll", func(ctx context.Context) error { return q.Store.FinishAll(ctx, region, rows) })
+	return q.do(ctx, "FinishAll", func(ctx context.Context, s outbox.Store) error { return s.FinishAll(ctx, region, rows) })
 }
 
 func (q *queue) Retry(ctx context.Context, region string, row outbox.Hold, after time.Duration, reason string) error {
-	return q.step(ctx, "Retry", func(ctx context.Context) error { return q.Store.Retry(ctx, region, row, after, reason) })
+	return q.do(ctx, "Retry", func(ctx context.Context, s outbox.Store) error { return s.Retry(ctx, region, row, after, reason) })
 }
 
 func (q *queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
-	return q.step(ctx, "RetryAll", func(ctx context.Context) error { return q.Store.RetryAll(ctx, region, rows) })
+	return q.do(ctx, "RetryAll", func(ctx context.Context, s outbox.Store) error { return s.RetryAll(ctx, region, rows) })
 }
 
 func (q *queue) Park(ctx context.Context, region string, row outbox.Hold, reason string) error {
-	return q.step(ctx, "Park", func(ctx context.Context) error { return q.Store.Park(ctx, region, row, reason) })
+	return q.do(ctx, "Park", func(ctx context.Context, s outbox.Store) error { return s.Park(ctx, region, row, reason) })
+}
+
+func (q *queue) Unpark(ctx context.Context, region, id string) (bool, error) {
+	return ask(ctx, q.s, "Unpark", func(ctx context.Context, rows deployment.Store) (bool, error) {
+		return rows.Queue(q.q).Unpark(ctx, region, id)
+	})
+}
+
+func (q *queue) Message(ctx context.Context, region, id string) (outbox.Message, bool, error) {
+	return ask2(ctx, q.s, "Message", func(ctx context.Context, rows deployment.Store) (outbox.Message, bool, error) {
+		return rows.Queue(q.q).Message(ctx, region, id)
+	})
+}
+
+func (q *queue) Parked(ctx context.Context, region, after string, limit int) ([]outbox.Message, error) {
+	return ask(ctx, q.s, "Parked", func(ctx context.Context, rows deployment.Store) ([]outbox.Message, error) {
+		return rows.Queue(q.q).Parked(ctx, region, after, limit)
+	})
+}
+
+func (q *queue) Waiting(ctx context.Context, region string, limit int) ([]outbox.Message, error) {
+	return ask(ctx, q.s, "Waiting", func(ctx context.Context, rows deployment.Store) ([]outbox.Message, error) {
+		return rows.Queue(q.q).Waiting(ctx, region, limit)
+	})
+}
+
+func (q *queue) Depth(ctx context.Context, region string) (outbox.Depth, error) {
+	return ask(ctx, q.s, "Depth", func(ctx context.Context, rows deployment.Store) (outbox.Depth, error) {
+		return rows.Queue(q.q).Depth(ctx, region)
+	})
 }
 
 // coverage counts which transitions met which outcome.

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -20,7 +21,6 @@ import (
 	"github.com/homeward-io/homeward/e2e/goods"
 	"github.com/homeward-io/homeward/e2e/history"
 	"github.com/homeward-io/homeward/gateway"
-	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
@@ -71,7 +71,8 @@ type world struct {
 	network  *network
 	distance *wan.Network // between regions, and of the store's steps
 	disk     *vfs.MemFS
-	db       *embedded.DB
+	db       *embedded.DB // nil while the store is down, and its nodes live on
+	outlived bool         // the store crashes in this run while nodes live on
 	blobs    *blobs
 	bucket   *bucket                 // nil: the audit is not exported, and the store is not put back
 	judge    *simulator.Simulator    // nil before an api
@@ -188,7 +189,7 @@ func newWorld(t *testing.T, seed uint64, plan [][]fault, covered *coverage) *wor
 	w.network = newNetwork(rand.New(rand.NewPCG(seed, 2)), func(from, to *host) time.Duration {
 		return 100*time.Microsecond + w.distance.Distance(from.region, to.region)/2
 	})
-	w.stripe, w.blind, w.grows = ofStripe(seed), ofBlind(seed), has(plan, added)
+	w.stripe, w.blind, w.grows, w.outlived = ofStripe(seed), ofBlind(seed), has(plan, added), has(plan, crash)
 	w.authorities = newAuthorities(w)
 	for i, r := range append(slices.Clone(regions), fourth) {
 		merchant := w.network.host("merchant of "+r, r, fmt.Sprintf("10.8.0.%d", i+1))
@@ -414,9 +415,10 @@ func (m *machine) start() {
 			seeds = append(seeds, other.ip+":82")
 		}
 	}
+	own := &store{m, alive}
 	var pays node.Payments
 	if w.api != nil {
-		pays.Gateway, pays.Accounts = &gateway.Config{Settings: w.gateway()}, w.db
+		pays.Gateway, pays.Accounts = &gateway.Config{Settings: w.gateway()}, own
 	} else {
 		p, err := w.adapter(&http.Transport{DialContext: alive.DialContext, DisableKeepAlives: true})
 		require.NoError(w.t, err)
@@ -424,14 +426,9 @@ func (m *machine) start() {
 	}
 	for {
 		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
-		rows, err := deployment.Embedded(w.db).Region(m.region)
-		require.NoError(w.t, err)
-		own := &store{rows, m, alive}
-		table, _, err := own.Regions(ctx)
-		require.NoError(w.t, err)
-		topology, err := region.NewTopology(table)
-		require.NoError(w.t, err)
-		certs, err := m.certificates()
+		topology, err := m.topology(ctx, own)
+		certs, missing := m.certificates()
+		err = cmp.Or(err, missing)
 		c := node.Config{
 			Tuning:   node.Tuning{Policy: w.policy(), Limits: httpapi.DefaultLimits()},
 			Payments: pays,
@@ -459,6 +456,15 @@ func (m *machine) start() {
 		w.logger(m.name).Warn("the node cannot start yet", "error", err)
 		time.Sleep(time.Second)
 	}
+}
+
+// topology is that of the regions which the store has.
+func (m *machine) topology(ctx context.Context, from *store) (*region.Topology, error) {
+	table, _, err := from.Regions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return region.NewTopology(table)
 }
 
 // adapter is a node's way to the provider.
@@ -539,23 +545,29 @@ func (m *machine) stop() {
 	m.crash()
 }
 
-// powerCut kills all nodes and the store, which loses a part of what was not synced, and starts
-// them after a while.
+// powerCut kills all nodes and the store, and starts them after a while.
 func (w *world) powerCut(share int, after time.Duration) {
 	for _, m := range w.nodes() {
 		m.kill()
 	}
+	w.crashStore(share, after)
+	for _, m := range w.nodes() {
+		m.start()
+	}
+}
+
+// crashStore ends the store, which loses a part of what was not synced, and opens it after a while. Steps that are
+// under way have no answer, whether the disk has them or not.
+func (w *world) crashStore(share int, after time.Duration) {
 	w.mu.Lock()
+	was := w.db
+	w.db = nil // before the copy, so that what it lacks was not acknowledged
 	clone := w.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: share, RNG: w.rng})
 	w.mu.Unlock()
-	was := w.db
 	w.ended.Go(func() { _ = was.Close() })
 	time.Sleep(after)
 	w.disk = clone
 	w.openStore()
-	for _, m := range w.nodes() {
-		m.start()
-	}
 }
 
 // newKeys rotates the sealing and gossip keys as operators do: each step is that of every node before
@@ -590,10 +602,9 @@ func (w *world) sweep(over <-chan struct{}) {
 		case <-over:
 			return
 		case <-time.After(time.Minute):
-			w.mu.Lock()
-			db := w.db
-			w.mu.Unlock()
-			_, _ = db.Sweep(w.ctx, 1000)
+			if db := w.database(); db != nil {
+				_, _ = db.Sweep(w.ctx, 1000)
+			}
 		}
 	}
 }

@@ -115,7 +115,8 @@
 // batches enter it in commit order, a log is closed and synced before the next one is
 // started, and recovery keeps a prefix of it, ending at the first record that is not whole.
 // So a crash that loses the pin also loses every commit after it, the claim made under it
-// included; and no node has called a provider, since that happens only after Begin's sync.
+// included; and no node has called a provider, since that happens only after Begin's sync. Nodes
+// run in the store's process, so none outlives a crash and remembers a pin that it lost.
 // The crash tests check exactly this at random moments with random loss. (With a second log,
 // for instance Pebble's WAL failover, the argument would need a new look.)
 //
