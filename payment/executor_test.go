@@ -26,6 +26,8 @@ type fake struct {
 	found  psp.Found
 	shown  psp.Result
 	panics bool
+	// movement is what it shows by its own ids; nil: nothing, empty: no answer.
+	movement *psp.Movement
 
 	calls    []psp.Call
 	lookups  int
@@ -72,7 +74,13 @@ func (f *fake) Lookup(_ context.Context, call psp.Call) (psp.Found, psp.Result) 
 }
 
 func (f *fake) Show(context.Context, psp.Kind, string, string) (psp.Found, psp.Movement, error) {
-	return psp.FoundNo, psp.Movement{}, nil
+	if f.movement == nil {
+		return psp.FoundNo, psp.Movement{}, nil
+	}
+	if f.movement.ProviderRef == "" {
+		return psp.FoundUnknown, psp.Movement{}, errors.New("no answer")
+	}
+	return psp.FoundYes, *f.movement, nil
 }
 
 var (

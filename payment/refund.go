@@ -10,6 +10,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
 )
 
 // Books is the part of ledger.Store that returns the transactions of a charge. It reads
@@ -126,15 +127,18 @@ func (t *attempt) absent(ctx context.Context, provider string) claim.Outcome {
 // is left. A later attempt only asks, as an earlier one may have called, or not: see onlyAsk. Refunds
 // that merchants requested may be in other books; the provider accounts for those.
 func (t *attempt) refundable(ctx context.Context, of *ledger.Transaction) (v claim.Outcome, stop bool) {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
+	reading, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	since, err := t.o.Books.ReversalsAt(ctx, of.Region, of.ID)
-	refunds, disputes := int64(0), int64(0)
+	since, err := t.o.Books.ReversalsAt(reading, of.Region, of.ID)
+	refunds, disputes, shown := int64(0), int64(0), int64(0)
 	if err == nil {
-		if refunds, err = sumOf(ctx, t.o.Books, since, ledger.ProviderRefund); err == nil {
-			disputes, err = sumOf(ctx, t.o.Books, since, ledger.DisputeOpened)
+		if refunds, err = sumOf(reading, t.o.Books, since, ledger.ProviderRefund); err == nil {
+			if disputes, err = sumOf(reading, t.o.Books, since, ledger.DisputeOpened); err == nil {
+				shown, err = t.disputed(ctx, of)
+			}
 		}
 	}
+	disputes = max(disputes, shown)
 	rest := of.Amount - refunds - disputes
 	switch {
 	case err != nil:
@@ -155,6 +159,22 @@ func (t *attempt) refundable(ctx context.Context, of *ledger.Transaction) (v cla
 		return nil, false
 	}
 	return v, true
+}
+
+// disputed is how much of a ghost its payer disputes by what the provider shows, whose report may not
+// be booked yet. Only a later attempt asks: the code that begins a compensation has asked before the
+// first.
+func (t *attempt) disputed(ctx context.Context, ghost *ledger.Transaction) (int64, error) {
+	if t.op != Compensation || !t.Recovery || t.caps.Blind || t.reported() || t.Record.Interim != nil {
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
+	defer cancel()
+	found, m, err := t.provider.Show(ctx, psp.KindCharge, ghost.Object, ghost.ProviderRef)
+	if found == psp.FoundUnknown {
+		return 0, fmt.Errorf("payment: the provider does not show %s: %v", ghost.ProviderRef, err)
+	}
+	return m.Disputed, nil
 }
 
 // sumOf sums the reversals of one kind.

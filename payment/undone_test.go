@@ -119,3 +119,45 @@ func TestWhatADisputeDoesNotTakeIsGivenBack(t *testing.T) {
 		}
 	}
 }
+
+// The provider may have opened a dispute of a ghost, between two attempts to refund it, that has not
+// been booked: a later attempt asks for it, and does not call while it stands.
+func TestALaterAttemptAsksWhetherAGhostIsDisputed(t *testing.T) {
+	onlyDedupe := both
+	onlyDedupe.Lookup = false
+	for name, c := range map[string]struct {
+		change  func(a *claim.Attempt, p *fake)
+		outcome string
+		reason  string
+		calls   int
+	}{
+		"disputed":            {change: func(_ *claim.Attempt, p *fake) { p.found = psp.FoundNo }, reason: reasonNotFound},
+		"disputed in part":    {change: func(_ *claim.Attempt, p *fake) { p.found, p.movement.Disputed = psp.FoundNo, 1 }, reason: reasonNotFound},
+		"without look-ups":    {change: func(_ *claim.Attempt, p *fake) { p.caps = onlyDedupe }, reason: reasonCannotAsk},
+		"refunded before":     {change: func(_ *claim.Attempt, p *fake) { p.found, p.shown = psp.FoundYes, approved }, outcome: claim.OutcomeDone},
+		"no answer":           {change: func(_ *claim.Attempt, p *fake) { p.movement = &psp.Movement{} }, reason: reasonNoFacts},
+		"not disputed":        {change: func(_ *claim.Attempt, p *fake) { p.movement.Disputed = 0 }, outcome: claim.OutcomeDone, calls: 1},
+		"not shown":           {change: func(_ *claim.Attempt, p *fake) { p.movement = nil }, outcome: claim.OutcomeDone, calls: 1},
+		"a blind provider":    {change: func(_ *claim.Attempt, p *fake) { p.caps.Blind = true }, outcome: claim.OutcomeDone, calls: 1},
+		"the first attempt":   {change: func(a *claim.Attempt, _ *fake) { a.Recovery = false }, outcome: claim.OutcomeDone, calls: 1},
+		"reported as made":    {change: func(a *claim.Attempt, _ *fake) { a.ReportedRef, a.ReportedBy = "px_1", "fake" }, outcome: claim.OutcomeDone},
+		"a merchant's refund": {change: func(a *claim.Attempt, _ *fake) { *a = refundOf(`{"charge":"` + paid + `"}`); a.Recovery = true }, outcome: claim.OutcomeDone, calls: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := someBooks()
+			ghost := ledger.Transaction{
+				ID: ledger.GhostID("fake", "px_ghost"), Region: "europe", Tenant: "acme", Kind: ledger.Ghost, Amount: 1999, Currency: "usd",
+				Object: paid, Provider: "fake", ProviderRef: "px_ghost",
+			}
+			b.all["europe/"+ghost.ID] = ghost
+			a, p := compensationOf(), &fake{caps: both, result: approved}
+			a.Recovery = true
+			p.movement = &psp.Movement{ProviderRef: "px_ghost", Reference: paid, Amount: 1999, Currency: "usd", Outcome: psp.Approved, Disputed: 1999}
+			c.change(&a, p)
+			v := See(executorOf(p, b, nil).Attempt(t.Context(), a))
+			require.Len(t, p.calls, c.calls)
+			require.Equal(t, cmp.Or(c.outcome, claim.OutcomeUnknown), v.Outcome)
+			require.Equal(t, c.reason, v.Reason)
+		})
+	}
+}

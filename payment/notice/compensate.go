@@ -36,6 +36,8 @@ type Ghost struct {
 	Reason string
 	// failed counts the refunds of it that were booked and have failed since.
 	failed int
+	// disputed is as the provider shows it, see [psp.Movement].
+	disputed int64
 }
 
 // Progress is the progress of a compensation.
@@ -75,7 +77,8 @@ func (p Progress) String() string {
 // see [claim.OwnKey]. So a retry after a crash repeats every step, and:
 //
 //	before the booking      nothing has happened; the retry asks the provider
-//	after it                Post finds the same transaction; suspense shows a debt
+//	after it                Post finds the same transaction; suspense shows a debt; a
+//	                        dispute of the ghost can be booked
 //	after the count         see [Brakes]; a try that finds the claim counts nothing
 //	after Begin             the refund's intent is stored; the next try finds the
 //	                        claim, and so does the outbox worker when its lease ends
@@ -87,6 +90,19 @@ func (p Progress) String() string {
 // A refund that was refused for now, and could not be retried within a day, as while
 // refunds are held, waits until its key is free again. Under another key it would be
 // begun a second time beside the first.
+//
+// # Disputed ghosts
+//
+// The provider may report a dispute of a ghost before the ghost itself. Then nothing is booked that
+// the dispute could be about, and its notice waits. So each try asks the provider, which knows of the
+// dispute from its opening. While it shows one, and the books have none, the try ends after the
+// booking of the ghost: the dispute's notice finds that, and the payer, who has the money by the
+// dispute, gets no refund. Nodes that handle both notices at once end the same, as each reads the
+// books, and asks, before it begins the refund. Each later attempt of the refund's claim does so,
+// too. Once the dispute is won, the refund is made.
+//
+// Nobody sees a dispute that is opened between the last question and the call, nor one that the
+// provider does not show ([psp.Movement].Disputed), or cannot show, being Blind.
 type Compensator struct {
 	// Books keep the ledger of every home.
 	Books ledger.Store
@@ -141,6 +157,9 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 	}
 	if p, detail, err := c.book(ctx, &g); p != Pending || detail != "" || err != nil {
 		return p, detail, err
+	}
+	if g.disputed > 0 {
+		return Pending, fmt.Sprintf("the payer disputes %d %s of it at the provider, by a dispute that is not booked; have the provider send its webhooks again", g.disputed, g.Currency), nil
 	}
 	status, begun, err := c.Inspect(ctx, req.Key, g.Home)
 	begun = begun && status.Age != claim.Gone

@@ -135,6 +135,7 @@ func (c *Compensator) refundIfPaid(ctx context.Context, g *Ghost, provider psp.P
 // failed, with detail. Otherwise p, detail and err are the result.
 func (c *Compensator) shown(ctx context.Context, g *Ghost, provider psp.Provider, is psp.Movement) (shows psp.Outcome, p Progress, detail string, err error) {
 	found, shown, err := provider.Show(ctx, psp.KindCharge, g.Object, is.ProviderRef)
+	g.disputed, shown.Disputed = shown.Disputed, 0 // of a ghost beside a payment, that of the ghost comes last
 	same := shown.ProviderRef == is.ProviderRef && shown.Reference == is.Reference
 	switch {
 	case found == psp.FoundNo:

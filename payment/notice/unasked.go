@@ -186,7 +186,8 @@ func (p *Processor) homeOf(reference string) (prefix, home string, found bool) {
 }
 
 // unbooked decides about a movement that is not booked: it may be booked later, may
-// never have been ours, or cannot be decided.
+// never have been ours, or cannot be decided. If it is a ghost that is disputed, it is booked and
+// not refunded meanwhile, see [Compensator].
 func (p *Processor) unbooked(ctx context.Context, m outbox.Message, u *psp.Unasked) (of ledger.Transaction, found bool, v *outbox.Disposition) {
 	is := func(d outbox.Disposition) (ledger.Transaction, bool, *outbox.Disposition) { return of, false, &d }
 	kind := psp.KindCharge

@@ -1,6 +1,7 @@
 package notice
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 )
@@ -305,6 +307,79 @@ func TestWhatHappensUnaskedDiesAnywhere(t *testing.T) {
 		require.Equal(t, ProcessedOK, w.closed["sim:"+lost.ID])
 		if !died {
 			break
+		}
+	}
+}
+
+// A ghost is reported after its dispute, of which nothing could be booked: the ghost is booked and not
+// refunded, as the provider shows the dispute. Then the dispute is booked. If it is lost, the payer
+// has the money; if it is won, the refund is made. The process dies at every point.
+func TestADisputeComesBeforeItsGhost(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	canceled, err := json.Marshal(payment.Withdrawn{Object: id, Provider: "sim", ProviderRef: "p1", Amount: 100, Currency: "usd"})
+	require.NoError(t, err)
+	report := func(w *world) outbox.Disposition { return w.deliver(charged(id, "p1")) }
+	for name, c := range map[string]struct {
+		have func(w *world)
+		find func(w *world) outbox.Disposition
+		// balance is that of the account of what merchants are owed, without the ghost.
+		balance int64
+	}{
+		"refused":   {func(w *world) { w.have(id, claim.FailedTerminal, "") }, report, 0},
+		"released":  {func(w *world) { w.have(id, claim.FailedRetry, "") }, report, 0},
+		"forgotten": {func(w *world) { w.have(id, claim.FailedTerminal, ""); w.forget(id) }, report, 0},
+		"paid":      {func(w *world) { w.have(id, claim.Completed, "p0") }, report, -100},
+		"canceled": {func(w *world) { w.have(id, claim.FailedTerminal, "") }, func(w *world) outbox.Disposition {
+			return w.processor().Refund(w.Context(), outbox.Message{ID: "canceled", Region: home, Tenant: tenant, Payload: canceled, CreatedAt: w.now})
+		}, 0},
+	} {
+		for _, won := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, won %v", name, won), func(t *testing.T) {
+				for die := 1; ; die++ {
+					w := newWorld(t)
+					c.have(w)
+					shown := psp.Movement{ProviderRef: "p1", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved, Disputed: 100}
+					w.shows["p1"] = shown
+					steps := []psp.Notice{happens(psp.KindDisputeOpened, "du_1", "p1"), happens(psp.KindDispute, "du_1", "p1"), happens(psp.KindDisputeLost, "du_1", "p1")}
+					if won {
+						steps = append(steps[:2], happens(psp.KindDisputeReversal, "du_1", "p1"), happens(psp.KindDisputeWon, "du_1", "p1"))
+					}
+					for i := range steps {
+						steps[i].Unasked[0].Amount = 100
+					}
+					w.deliver(steps[0])
+					require.NotContains(t, w.closed, "sim:"+steps[0].ID)
+					w.steps, w.dieAt = 0, die
+					first := c.find(w)
+					died := w.steps >= die
+					if !died {
+						require.NotEqual(t, outbox.Gone(), first)
+						require.NotEqual(t, outbox.Done(), first)
+					}
+					c.find(w)
+					require.Contains(t, w.books, ledger.GhostID("sim", "p1"), "death at point %d", die)
+					require.Empty(t, w.keys, "a refund was begun; death at point %d", die)
+					for i, n := range steps {
+						if won && i == len(steps)-1 {
+							shown.Disputed = 0
+							w.shows["p1"] = shown
+						}
+						w.deliver(n)
+						require.Contains(t, w.closed, "sim:"+n.ID, "death at point %d", die)
+					}
+					c.find(w)
+					require.Equal(t, won, len(w.moved) == 1, "death at point %d", die)
+					want := map[ledger.Account]int64{}
+					if c.balance != 0 {
+						want[ledger.Merchant(tenant)], want[ledger.Provider("sim")] = c.balance, -c.balance
+					}
+					require.Equal(t, want, w.balances(), "death at point %d", die)
+					if !died {
+						require.Greater(t, die, 5, "a run has that many points at which it can die")
+						break
+					}
+				}
+			})
 		}
 	}
 }

@@ -399,6 +399,10 @@ type Movement struct {
 	Currency string
 	// Outcome is Declined if it never succeeded, or has failed since.
 	Outcome Outcome
+	// Disputed is how much of a charge its payer disputes, or has back by a dispute, from its
+	// opening until it is won. A provider that refunds disputed money has to show it, or the payer
+	// gets that twice where a dispute is not booked yet; one that refuses to need not.
+	Disputed int64
 	// Decline and Wait are as in a [Result].
 	Decline *Decline
 	Wait    *Wait

@@ -87,6 +87,36 @@ func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 			require.Equal(w, notice.ProcessedCompensated, w.send("evt_1", id), "and a notice of it finds it done")
 			w.requireRefunded(id)
 		})
+		for _, end := range []psp.Kind{psp.KindDisputeLost, psp.KindDisputeWon} {
+			t.Run(fmt.Sprintf("late: reported after its dispute, %s: %s", end, name), func(t *testing.T) {
+				w := newLateWorld(t, newHarness(t))
+				id := w.refuse(verdicts)
+				w.bank.shown = &psp.Movement{ProviderRef: "pay_1", Reference: id, Amount: 4200, Currency: "usd", Outcome: psp.Approved, Disputed: 4200}
+				unprocessed := func(n psp.Notice) {
+					status, disposition := w.handle(n)
+					require.Equal(w, notice.Unprocessed, status, "%+v", disposition)
+					require.Empty(w, w.requests, "no refund was begun")
+				}
+				unprocessed(disputed("evt_1", psp.KindDisputeOpened))
+				unprocessed(lateSuccess("evt_2", id))
+				processed := func(event string, kind psp.Kind, want notice.Status) {
+					status, disposition := w.handle(disputed(event, kind))
+					require.Equal(w, want, status, "%+v", disposition)
+				}
+				processed("evt_3", psp.KindDisputeOpened, notice.ProcessedOK)
+				require.Equal(w, notice.ProcessedCompensated, w.send("evt_4", id))
+				processed("evt_5", psp.KindDispute, notice.ProcessedOK)
+				if end == psp.KindDisputeLost {
+					processed("evt_6", psp.KindDisputeLost, notice.ProcessedOK)
+					require.Empty(w, w.bank.all(), "the payer has the money by the dispute")
+					return
+				}
+				processed("evt_6", psp.KindDisputeReversal, notice.ProcessedOK)
+				w.bank.shown.Disputed = 0
+				processed("evt_7", psp.KindDisputeWon, notice.ProcessedCompensated)
+				w.requireRefunded(id)
+			})
+		}
 	}
 }
 
@@ -301,11 +331,28 @@ func (w *lateWorld) settled(rec claim.Record, verdicts []claim.Outcome) claim.Re
 // send processes a notice of the late success, and returns its result.
 func (w *lateWorld) send(event, id string) notice.Status {
 	w.Helper()
-	body, err := json.Marshal(psp.Notice{
-		ID: event, Movement: true, Kind: psp.KindCharge, Reference: id, ProviderRef: "pay_1", Outcome: psp.Approved, Amount: 4200, Currency: "usd",
-	})
+	status, disposition := w.handle(lateSuccess(event, id))
+	require.NotEqual(w, notice.Unprocessed, status, "%+v", disposition)
+	return status
+}
+
+// lateSuccess is a notice of it.
+func lateSuccess(event, id string) psp.Notice {
+	return psp.Notice{ID: event, Movement: true, Kind: psp.KindCharge, Reference: id, ProviderRef: "pay_1", Outcome: psp.Approved, Amount: 4200, Currency: "usd"}
+}
+
+// disputed is a notice of a step of the dispute of that payment.
+func disputed(event string, kind psp.Kind) psp.Notice {
+	return psp.Notice{ID: event, Unasked: []psp.Unasked{{Kind: kind, ProviderRef: "dp_1", Of: "pay_1", Amount: 4200, Currency: "usd"}}}
+}
+
+// handle processes a notice once, and returns its result. One that is left unprocessed is sent again
+// as another.
+func (w *lateWorld) handle(reports psp.Notice) (notice.Status, outbox.Disposition) {
+	w.Helper()
+	body, err := json.Marshal(reports)
 	require.NoError(w, err)
-	n := notice.Notice{ID: notice.ID("bank", event), Provider: "bank", Body: body}
+	n := notice.Notice{ID: notice.ID("bank", reports.ID), Provider: "bank", Body: body}
 	_, err = w.Rows.Keep(w.Context(), w.Home, []notice.Notice{n})
 	require.NoError(w, err)
 	var rows []outbox.Message
@@ -318,8 +365,7 @@ func (w *lateWorld) send(event, id string) notice.Status {
 	kept, found, err := w.Rows.Notice(w.Context(), w.Home, n.ID)
 	require.NoError(w, err)
 	require.True(w, found)
-	require.NotEqual(w, notice.Unprocessed, kept.Status, "%+v", disposition)
-	return kept.Status
+	return kept.Status, disposition
 }
 
 // reconcile compares a statement that has the late charge and every refund, and returns
@@ -380,13 +426,14 @@ type bank struct {
 	mu      sync.Mutex
 	refunds map[string]string // references, by key
 	decline *psp.Decline      // its answer, if not nil
+	shown   *psp.Movement     // what it shows; nil: it is blind
 }
 
 type refund struct{ id, reference string }
 
-// Show is not called: the bank is blind.
-func (*bank) Show(context.Context, psp.Kind, string, string) (psp.Found, psp.Movement, error) {
-	return psp.FoundUnknown, psp.Movement{}, errors.New("the bank shows no movements")
+// Show is not called of a blind bank.
+func (b *bank) Show(context.Context, psp.Kind, string, string) (psp.Found, psp.Movement, error) {
+	return psp.FoundYes, *b.shown, nil
 }
 
 func (b *bank) all() (all []refund) {
@@ -401,7 +448,7 @@ func (b *bank) all() (all []refund) {
 func (b *bank) Name() string { return "bank" }
 
 func (b *bank) Capabilities() psp.Capabilities {
-	return psp.Capabilities{Dedupe: psp.DedupeKey, Blind: true, Timeout: time.Minute}
+	return psp.Capabilities{Dedupe: psp.DedupeKey, Blind: b.shown == nil, Timeout: time.Minute}
 }
 
 func (b *bank) Charge(context.Context, psp.Call) psp.Result {

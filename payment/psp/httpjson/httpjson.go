@@ -17,6 +17,9 @@
 // redirect, any other class or shape, a reply too large, malformed, or about another
 // movement, a network error, a time-out.
 //
+// The reply to a GET of a charge has in "disputed" how much of it the payer disputes, or has
+// back by a dispute, see psp.Movement.
+//
 // # Notices
 //
 // The provider reports movements by webhook, with a POST signed in the manner of

@@ -58,7 +58,7 @@ func harness(t *testing.T, caps psp.Capabilities) psptest.Harness {
 	h.Notices = func() <-chan psptest.Delivery {
 		return psptest.SimulatedNotices(t, sim, simulator.NoticeTarget{Secret: secret})
 	}
-	h.Stranger = notifier(t, otherSecret)
+	h.Stranger, h.RefundsDisputed = notifier(t, otherSecret), true
 	return h
 }
 

@@ -31,6 +31,7 @@ type reply struct {
 	Reference string      `json:"reference"`
 	Amount    int64       `json:"amount"`
 	Currency  string      `json:"currency"`
+	Disputed  int64       `json:"disputed"`
 	Error     *replyError `json:"error"`
 }
 
@@ -118,7 +119,7 @@ func (r reply) shown(status int) (psp.Found, psp.Movement, error) {
 	case r.ID == "":
 		return psp.FoundUnknown, psp.Movement{}, unknown(status, "a movement without id").Err
 	}
-	m := psp.Movement{ProviderRef: r.ID, Reference: r.Reference, Amount: r.Amount, Currency: r.Currency}
+	m := psp.Movement{ProviderRef: r.ID, Reference: r.Reference, Amount: r.Amount, Currency: r.Currency, Disputed: r.Disputed}
 	switch r.Status {
 	case statusSucceeded:
 		m.Outcome = psp.Approved

@@ -50,6 +50,8 @@ type Harness struct {
 	// SignsValues: a notice's signature is in its body, and covers the members that
 	// decide anything, but neither the other bytes nor the time of sending.
 	SignsValues bool
+	// RefundsDisputed: the provider refunds disputed money, and so its Show has Disputed.
+	RefundsDisputed bool
 	// Terms come with each charge.
 	Terms *psp.Terms
 

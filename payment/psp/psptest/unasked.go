@@ -54,13 +54,26 @@ func unasked(t *testing.T, h Harness, n psp.Notifier, in <-chan Delivery) {
 		return psp.Unasked{Kind: kind, Of: chargeRef, Amount: amount, Currency: charge.Currency}
 	}
 	send(about(psp.KindRefund, 200), chargeRef, 200)
+	wantDisputed := func(want int64) {
+		t.Helper()
+		if !h.RefundsDisputed {
+			return
+		}
+		found, m, err := h.Provider.Show(t.Context(), psp.KindCharge, charge.Reference, chargeRef)
+		if err != nil || found != psp.FoundYes || m.Disputed != want || m.Outcome != psp.Approved {
+			t.Errorf("found %d, %+v, %v; want a charge of which %d are disputed", found, m, err, want)
+		}
+	}
+	wantDisputed(0)
 	for _, end := range []psp.Kind{psp.KindDisputeWon, psp.KindDisputeLost} {
 		dispute := send(about(psp.KindDisputeOpened, 300), chargeRef, 300)
 		for _, next := range []psp.Kind{psp.KindDispute, psp.KindDisputeReversal, end} {
+			wantDisputed(300)
 			if again := send(about(next, 300), dispute, 0); again != dispute {
 				t.Errorf("%s reports the dispute %s, not %s", next, again, dispute)
 			}
 		}
+		wantDisputed(map[bool]int64{true: 300}[end == psp.KindDisputeLost])
 	}
 	if transferRef == "" {
 		return

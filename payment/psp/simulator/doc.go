@@ -100,7 +100,8 @@
 //
 //	{"id":"evt_…","type":"charge.succeeded","created","data":{…}}
 //
-// where data is the body of a look-up. A movement that fails later is reported as
+// where data is the body of a look-up, in which disputed is how much of a charge its payer
+// disputes, or has back by a dispute. The provider refunds that all the same. A movement that fails later is reported as
 // refund.failed or charge.failed, with its id, and stated in a line of its own, of the
 // kind refund_failed or charge_failed. Movements without a request are reported as
 // dispute.opened, .withdrawn, .reinstated, .won or .lost, refund.succeeded without a

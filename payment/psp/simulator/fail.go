@@ -105,6 +105,7 @@ func (s *Simulator) standing(rec record, i int) outcomeBody {
 	out := describe(rec, i)
 	s.mu.Lock()
 	_, failed := s.book.failed[uint32(i)]
+	out.Disputed = s.book.disputed(uint32(i))
 	s.mu.Unlock()
 	if failed {
 		out.failed()

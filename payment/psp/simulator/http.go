@@ -118,6 +118,7 @@ type outcomeBody struct {
 	Amount    int64       `json:"amount"`
 	Currency  string      `json:"currency"`
 	Created   int64       `json:"created"` // s since the Unix epoch
+	Disputed  int64       `json:"disputed,omitempty"`
 	Error     *errorValue `json:"error,omitempty"`
 }
 

@@ -213,6 +213,20 @@ func (b *book) happen(call psp.Call, i uint32) {
 	b.unasked[i] = o
 }
 
+// disputed is how much of a charge is disputed, or went back by a dispute that was lost. The caller
+// holds the lock.
+func (b *book) disputed(charge uint32) (sum int64) {
+	for n, o := range b.unasked {
+		switch {
+		case o.kind == psp.KindDisputeOpened && o.about == charge:
+			sum += b.at(int(n)).amount
+		case o.kind == psp.KindDisputeWon && b.unasked[o.about].about == charge:
+			sum -= b.at(int(n)).amount
+		}
+	}
+	return sum
+}
+
 // errNothingLikeIt is the answer for an impossible movement.
 var errNothingLikeIt = errors.New("simulator: that cannot happen: name a charge or transfer that has not failed, a dispute or a payout, by the provider's id, and at most its rest")
 
