@@ -22,10 +22,10 @@ var orderTests = []test{
 		for _, id := range want {
 			m := w.takeDue(1)[0]
 			require.Equal(w, id, m.ID)
-			require.Empty(w, w.take(10), "one that is being worked on holds the next back")
+			w.none("one that is being worked on holds the next back")
 			w.finish(m)
 		}
-		require.Empty(w, w.take(10))
+		w.none()
 		require.Equal(w, outbox.Depth{}, w.depth())
 	}},
 	{name: "waiting: of one key at least the first row is listed", only: ordered, run: func(w *world) {
@@ -47,7 +47,7 @@ var orderTests = []test{
 		slices.Sort(want)
 		slices.Sort(got)
 		require.Equal(w, want, got)
-		require.Empty(w, w.take(10))
+		w.none()
 		far, err := w.at().Take(w.ctx, w.Regions[1], 10, w.Lease)
 		require.NoError(w, err)
 		require.Len(w, far, 1)
@@ -109,7 +109,7 @@ var orderTests = []test{
 		rows := w.append("k", 2)
 		m := w.takeDue(1)[0]
 		require.NoError(w, w.at().Retry(w.ctx, w.home, m.Hold(), w.Lease, "down"))
-		require.Empty(w, w.take(10), "the younger is due, but not the next")
+		w.none("the younger is due, but not the next")
 		other := w.append("other", 1)
 		w.finish(w.takeOneOf(other))
 		w.Pass(w, w.Lease)
@@ -126,7 +126,7 @@ var orderTests = []test{
 		require.Zero(w, in)
 		m := w.takeOneOf(rows[:1])
 		require.NoError(w, w.at().Retry(w.ctx, w.home, m.Hold(), w.Lease, "down"))
-		require.Empty(w, w.take(10))
+		w.none()
 		in, there = w.nextDue()
 		require.True(w, there)
 		require.Positive(w, in, "the younger one is due, but not the next")
@@ -162,7 +162,7 @@ var orderTests = []test{
 		w.unpark(rows[0]) // while the second is in hand
 		first = w.takeOneOf(rows[:1])
 		w.finish(second)
-		require.Empty(w, w.take(10), "the third waits for the first")
+		w.none("the third waits for the first")
 		w.finish(first)
 		require.Equal(w, rows[2], w.takeOne().ID)
 	}},
@@ -174,7 +174,7 @@ var orderTests = []test{
 		require.NoError(w, w.at().Retry(w.ctx, w.home, second.Hold(), 0, "down"))
 		first := w.takeOneOf(rows[:1])
 		w.Pass(w, time.Millisecond)
-		require.Empty(w, w.take(10))
+		w.none()
 		w.finish(first)
 		again := w.takeOne()
 		require.Equal(w, rows[1], again.ID)

@@ -85,7 +85,7 @@ var queueTests = []test{
 	{name: "take: no row before it is due", run: func(w *world) {
 		id := w.Insert(w, w.home, "k")
 		if w.Delay > 0 {
-			require.Empty(w, w.take(10))
+			w.none()
 		}
 		w.Pass(w, w.Delay)
 		require.Equal(w, id, w.takeOne().ID)
@@ -143,10 +143,10 @@ var queueTests = []test{
 	{name: "take: a taken row is left alone until its lease lapses", run: func(w *world) {
 		w.due("k")
 		first := w.takeOne()
-		require.Empty(w, w.take(10))
+		w.none()
 		if w.Exact {
 			w.Pass(w, w.Lease-time.Microsecond)
-			require.Empty(w, w.take(10))
+			w.none()
 			w.Pass(w, time.Microsecond)
 		} else {
 			w.Pass(w, w.Lease)
@@ -194,7 +194,7 @@ var queueTests = []test{
 		require.NoError(w, w.at().Finish(w.ctx, w.home, m.Hold()))
 		require.ErrorIs(w, w.at().Finish(w.ctx, w.home, m.Hold()), outbox.ErrFenced)
 		w.Pass(w, 2*w.Lease)
-		require.Empty(w, w.take(10))
+		w.none()
 		require.Equal(w, outbox.Depth{}, w.depth())
 	}},
 	{name: "fence: a worker that lost the row changes nothing", run: func(w *world) {
@@ -208,7 +208,7 @@ var queueTests = []test{
 		require.ErrorIs(w, w.at().Finish(w.ctx, w.home, outbox.Hold{ID: "none", Fence: 1}), outbox.ErrFenced)
 		require.ErrorIs(w, w.at().Retry(w.ctx, w.home, outbox.Hold{ID: "none", Fence: 1}, 0, "late"), outbox.ErrFenced)
 		require.ErrorIs(w, w.at().Park(w.ctx, w.home, outbox.Hold{ID: "none", Fence: 1}, "late"), outbox.ErrFenced)
-		require.Empty(w, w.take(10))
+		w.none()
 		require.NoError(w, w.at().Finish(w.ctx, w.home, m.Hold()))
 	}},
 	{name: "fence: settling a claim removes the row from its worker", run: func(w *world) {
@@ -222,7 +222,7 @@ var queueTests = []test{
 		w.due("k")
 		m := w.takeOne()
 		require.NoError(w, w.at().Retry(w.ctx, w.home, m.Hold(), w.Lease/2, "boom"))
-		require.Empty(w, w.take(10))
+		w.none()
 		w.Pass(w, w.Lease/2)
 		m2 := w.takeOne()
 		require.Equal(w, uint32(1), m2.Attempts)
@@ -349,7 +349,7 @@ var queueTests = []test{
 		for range 3 {
 			m := w.takeOne()
 			require.NoError(w, w.at().Park(w.ctx, w.home, m.Hold(), "no"))
-			require.Empty(w, w.take(10))
+			w.none()
 			ok, err := w.at().Unpark(w.ctx, w.home, m.ID)
 			require.NoError(w, err)
 			require.True(w, ok)
@@ -372,7 +372,7 @@ var queueTests = []test{
 			require.False(w, ok)
 		}
 		if w.Delay > 0 {
-			require.Empty(w, w.take(10))
+			w.none()
 		}
 	}},
 	{name: "parked: listed by id, page by page", run: func(w *world) {
