@@ -27,9 +27,13 @@ func (n *Node) readRestore(ctx context.Context) (_ parts.Stop, err error) {
 // pageForgotten: keys are withheld from here on, and a person has to say what is lost.
 const pageForgotten = "page: the audit bucket is ahead of the database, so the database was restored from a backup without homeward restore begin; unknown keys are withheld from now on"
 
-// compareTime bounds how long a start waits for the bucket: a node that cannot reach it
-// starts all the same, and compares with each export.
-const compareTime = 15 * time.Second
+const (
+	// compareTime bounds how long a start waits for the bucket: a node that cannot reach it
+	// starts all the same, and compares with each export.
+	compareTime = 15 * time.Second
+	// compareAgain is the pause before a store that did not answer is asked again.
+	compareAgain = 250 * time.Millisecond
+)
 
 // compareAudit finds by the audit bucket, which is not restored with the database, whether the
 // database was restored without a restore row. A node does so before its first request, for all
@@ -50,7 +54,7 @@ func (n *Node) compareAudit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = x.Compare(bounded, was.OpenedAt)
+		err = untilAnswered(bounded, func() error { return x.Compare(bounded, was.OpenedAt) })
 		if found, ok := errors.AsType[*audit.AheadError](err); ok {
 			ahead = append(ahead, found)
 		} else if err != nil && ctx.Err() == nil {
@@ -58,6 +62,22 @@ func (n *Node) compareAudit(ctx context.Context) error {
 		}
 	}
 	return n.putBack(ctx, ahead...)
+}
+
+// untilAnswered compares until the store has answered, for as long as ctx lasts: one lost step of it
+// must not let a node start that would have found what the database lacks.
+func untilAnswered(ctx context.Context, compare func() error) error {
+	for {
+		err := compare()
+		if !errors.Is(err, claim.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-time.After(compareAgain):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // putBack records that the database was put back, as the bucket proves.
