@@ -17,7 +17,7 @@ import (
 
 // Movement is one movement of money in the provider's book.
 type Movement struct {
-	Kind      string `json:"kind"` // charge, transfer, refund
+	Kind      string `json:"kind"` // charge, transfer, refund; dispute, of a charge that its payer has back by one
 	Reference string `json:"reference"`
 	Amount    int64  `json:"amount"`
 }
@@ -104,6 +104,9 @@ func Judge(h *History, moved []Movement) Verdict {
 	}
 	delete(namedBy, "")
 	for m, n := range left {
+		if m.Kind == "dispute" {
+			continue // which no key asks for
+		}
 		for range n {
 			v.breaks(&v.Duplicates, cmp.Or(namedBy[m.Reference], askedBy[Movement{Kind: m.Kind, Amount: m.Amount}]), "a %s of %d moved under %s, beyond what the key is answered with", m.Kind, m.Amount, m.Reference)
 		}
@@ -322,9 +325,12 @@ func (v *Verdict) gaveUp(key string, first *porcupine.Operation, end Got, left m
 		}
 	}
 	refund := Movement{"refund", is.Refund, charge.Amount - back[is.Charge]}
+	disputed := left[Movement{"dispute", is.Charge, charge.Amount}] > 0
 	switch {
 	case charge.Kind == "" || !paid && left[charge] == 0:
 		v.breaks(&v.Lost, key, "given up as %s, for which no charge moved", is.Charge)
+	case disputed && is.Refund == "" && !paid:
+		left[charge]--
 	case refund.Amount == 0 && is.Refund == "":
 	case left[refund] == 0:
 		v.breaks(&v.Lost, key, "given up, and no refund %s of %d moved", is.Refund, refund.Amount)
@@ -332,6 +338,9 @@ func (v *Verdict) gaveUp(key string, first *porcupine.Operation, end Got, left m
 		left[refund]--
 		if !paid {
 			left[charge]--
+		}
+		if disputed && !paid {
+			v.breaks(&v.Duplicates, key, "given up, and refunded by %s although its payer has the money by a dispute", is.Refund)
 		}
 	}
 }

@@ -47,6 +47,7 @@ func TestJudge(t *testing.T) {
 	open, stays := history.Got{Kind: history.Final, Reply: `503|application/problem+json||{"error":"outcome_unknown"}`}, became("503", `{"error":"outcome_unknown"}`)
 	ordered := history.Movement{"order", "ch_1", 7}
 	there, back := history.Movement{"charge", "ch_1", 7}, history.Movement{"refund", "re_1", 7}
+	disputed := history.Movement{"dispute", "ch_1", 7}
 	no := history.Got{Kind: history.Final, Reply: `402|application/problem+json||{"error":"card_declined"}`}
 	type op struct {
 		in  history.Sent
@@ -111,6 +112,10 @@ func TestJudge(t *testing.T) {
 		"answered, and its refund refused": {ops: []op{{visa, paid("ch_1")}, {part, none}, {cancel, refunded}}, moved: []history.Movement{there, back}},
 		"answered, and refunded before":    {ops: []op{{visa, paid("ch_1")}, {refund, paid("re_2")}, {cancel, nothing}}, moved: []history.Movement{there, {"refund", "re_2", 7}}},
 		"answered, and kept":               {ops: []op{{visa, paid("ch_1")}, {cancel, refunded}}, moved: []history.Movement{there}, lost: 1},
+		"given up, and disputed":           {ops: []op{{visa, none}, {cancel, nothing}, {visa, gone}}, moved: []history.Movement{there, disputed}},
+		"given up, and disputed in part":   {ops: []op{{visa, none}, {cancel, nothing}, {visa, gone}}, moved: []history.Movement{there, {"dispute", "ch_1", 6}}, lost: 1, duplicates: 1},
+		"given up, refunded and disputed":  {ops: []op{{visa, none}, {cancel, refunded}, {visa, gone}}, moved: []history.Movement{there, disputed, back}, duplicates: 1},
+		"given up, disputed, and refunded": {ops: []op{{visa, none}, {cancel, nothing}, {visa, gone}}, moved: []history.Movement{there, disputed, back}, duplicates: 1},
 		"answered, and given up as not":    {ops: []op{{visa, paid("ch_1")}, {cancel, notMade}}, moved: []history.Movement{there}, lost: 1, disordered: 1},
 		"gone, and nobody gave it up":      {ops: []op{{visa, gone}}, lost: 1, disordered: 1},
 		"never told": {

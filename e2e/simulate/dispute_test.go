@@ -12,8 +12,10 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/e2e/history"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
@@ -24,6 +26,7 @@ type dispute struct {
 	charge string // ours
 	amount int64
 	won    bool
+	ghost  bool // the charge is one, as its key was given up: no merchant hears of it
 }
 
 // reports is true for a seed whose provider loses no notice. Where it loses some, a dispute may stay unknown.
@@ -62,14 +65,112 @@ func (l *load) disputed(amounts []int64, over <-chan struct{}, rng *rand.Rand) {
 	l.w.mu.Lock()
 	l.w.disputes = append(l.w.disputes, d)
 	l.w.mu.Unlock()
+	l.w.decide(d, opened, rng)
+}
+
+// decide has the provider withdraw the money of a dispute, and decide it.
+func (w *world) decide(d dispute, opened string, rng *rand.Rand) {
 	steps := []psp.Kind{psp.KindDispute, psp.KindDisputeLost}
 	if d.won {
 		steps = []psp.Kind{psp.KindDispute, psp.KindDisputeReversal, psp.KindDisputeWon}
 	}
 	for _, kind := range steps {
 		time.Sleep(between(rng, []time.Duration{time.Second, decideWithin}[rng.IntN(2)]))
-		happens(kind, opened)
+		_, err := w.judge.Do(simulator.Unasked{Kind: kind, Of: opened})
+		w.must(err)
 	}
+}
+
+// contest is a charge of one of these amounts that its payer disputes once its key is given up, before anybody asks the
+// provider for it.
+type contest struct {
+	amounts []int64
+	opened  chan dispute // gets one at most
+}
+
+// contested has the payer dispute the charge that the provider makes for one of the amounts, if its key was given up
+// before it was answered. Homeward has not booked it then. The dispute is lost: else what the cancellation came to
+// would change.
+func (l *load) contested(amounts []int64, over <-chan struct{}, rng *rand.Rand) {
+	c := &contest{amounts, make(chan dispute, 1)}
+	l.w.contesting.Lock()
+	l.w.contests = append(l.w.contests, c)
+	l.w.contesting.Unlock()
+	for waits := true; waits; {
+		select {
+		case <-over:
+			waits = false
+		case <-time.After(200 * time.Millisecond):
+			waits = len(c.opened) == 0
+		}
+		l.w.contest()
+	}
+	if !l.w.withdraw(c) { // else a charge that is made later is not disputed
+		d := <-c.opened
+		l.w.decide(d, d.id, rng)
+	}
+}
+
+// withdraw ends a contest, and reports whether it was open.
+func (w *world) withdraw(c *contest) (open bool) {
+	w.contesting.Lock()
+	defer w.contesting.Unlock()
+	was := len(w.contests)
+	w.contests = slices.DeleteFunc(w.contests, func(other *contest) bool { return other == c })
+	return len(w.contests) < was
+}
+
+// contest opens the disputes of charges whose keys were given up.
+func (w *world) contest() {
+	w.contesting.Lock()
+	all := slices.Clone(w.contests)
+	w.contesting.Unlock()
+	for _, c := range all {
+		made, found := w.stated(c.amounts)
+		if !found || !w.givenUp(made.Reference) || !w.withdraw(c) {
+			continue
+		}
+		id, err := w.judge.Do(simulator.Unasked{Kind: psp.KindDisputeOpened, Of: made.ID, Reason: "fraudulent"})
+		w.must(err)
+		d := dispute{id: id, charge: made.Reference, amount: made.Amount, ghost: true}
+		w.mu.Lock()
+		w.disputes = append(w.disputes, d)
+		w.mu.Unlock()
+		c.opened <- d
+	}
+}
+
+// givenUp reports whether the key of a charge was given up before it was answered; false while nobody can tell.
+func (w *world) givenUp(charge string) bool {
+	w.mu.Lock()
+	db := w.db
+	w.mu.Unlock()
+	_, code, _ := claim.ReadObjectID(charge)
+	home := w.regions()[code-1]
+	rows, err := deployment.Embedded(db).Region(home)
+	w.must(err)
+	rec, found, err := rows.ByObject(w.ctx, home, charge)
+	return err == nil && found && (rec.Canceled() || rec.Reason == payment.ReasonKeyCanceled)
+}
+
+// contesters is a provider whose payers dispute contested charges before it shows them.
+func (w *world) contesters(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/movements" {
+			w.contest()
+		}
+		next.ServeHTTP(rw, r)
+	})
+}
+
+// withDisputes is what the provider moved, and the disputes by which payers of given-up keys have their money.
+func (w *world) withDisputes(moved []history.Movement) []history.Movement {
+	for _, d := range w.disputes {
+		if d.ghost {
+			moved = append(moved, history.Movement{Kind: "dispute", Reference: d.charge, Amount: d.amount})
+		}
+	}
+	return moved
 }
 
 // stated is the charge of one of these amounts in the provider's statement.
@@ -127,7 +228,7 @@ func (w *world) disputeBreaks() (wrong []string) {
 			tenant = t.Tenant
 		}
 		for i, r := range w.regions() {
-			if tenant != "" {
+			if tenant != "" && !d.ghost {
 				wrong = append(wrong, w.shows(d, tenant, w.nodes()[i*perRegion], r)...)
 			}
 		}

@@ -138,10 +138,13 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		defer orders.Wait()
 	}
 	over, also := make(chan struct{}), rand.New(rand.NewPCG(l.w.seed, uint64(i)|1<<40))
-	inDispute := l.w.api == nil && l.w.bucket == nil && reports(l.w.seed) && q.path == "/v1/charges" && method == "pm_card_visa" && !held && len(all) == rivals && also.IntN(3) == 0
-	if inDispute {
+	mayDispute := l.w.api == nil && l.w.bucket == nil && reports(l.w.seed) && q.path == "/v1/charges" && method == "pm_card_visa" && !held
+	inDispute := mayDispute && len(all) == rivals && also.IntN(3) == 0
+	inContest := mayDispute && len(all) > rivals && !l.w.stripe && also.IntN(2) == 0
+	if inDispute || inContest {
+		payers := map[bool]func([]int64, <-chan struct{}, *rand.Rand){true: l.disputed, false: l.contested}[inDispute]
 		var payer sync.WaitGroup
-		payer.Go(func() { l.disputed([]int64{int64(amount), int64(amount) + 1}, over, also) })
+		payer.Go(func() { payers([]int64{int64(amount), int64(amount) + 1}, over, also) })
 		defer payer.Wait()
 	}
 	winner, got := l.rivals(number, all, rng)

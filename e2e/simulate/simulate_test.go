@@ -296,7 +296,10 @@ func (w *world) play(plan [][]fault, v *verdict) {
 
 // judgement judges what merchants read, what the provider moved, and the books.
 func (w *world) judgement(v *verdict) {
-	v.effects, v.Keys = w.effects(), history.Judge(&w.history, w.moved())
+	v.effects, v.Keys = w.effects(), history.Judge(&w.history, w.withDisputes(w.moved()))
+	for _, m := range w.withDisputes(nil) {
+		v.effects = append(v.effects, m)
+	}
 	told := map[string]bool{}
 	for _, b := range v.Keys.Breaks {
 		v.breaks("key %s: %s", b.Key, b.What)
@@ -350,7 +353,7 @@ func (w *world) unheard() (all []string) {
 	}
 	for _, d := range w.disputes {
 		for _, what := range d.events() {
-			if w.events[what] == 0 {
+			if !d.ghost && w.events[what] == 0 {
 				all = append(all, what)
 			}
 		}

@@ -89,6 +89,9 @@ type world struct {
 
 	authorities *authorities // of the nodes' certificates
 
+	contesting sync.Mutex
+	contests   []*contest
+
 	mu       sync.Mutex
 	homes    []string      // the regions that merchants know
 	joining  bool          // they know the fourth, which has no row yet
@@ -254,7 +257,7 @@ func (w *world) startProvider() {
 	case w.blind:
 		server.Handler = keyless(server.Handler)
 	case !w.stripe: // which remembers them for longer than a run
-		server.Handler = w.forgetful(server.Handler)
+		server.Handler = w.contesters(w.forgetful(server.Handler))
 	}
 	w.serve(at, server)
 }
