@@ -211,6 +211,13 @@ func (p *Processor) unbooked(ctx context.Context, m outbox.Message, u *psp.Unask
 				return is(p.later(m, "books", err))
 			case apart(booked.ProviderRef, u.Of):
 				return of, false, nil // with our id on it
+			case psp.AccountOf(u.Of) == "":
+				switch rec, claimed, err := p.c.Claims.ByObject(ctx, home, shown.Reference); {
+				case err != nil:
+					return is(p.later(m, "claim", err))
+				case claimed && rec.State == claim.InFlight:
+					return is(outbox.Later(lookAgain)) // once it is booked, its merchant may refund it
+				}
 			}
 		}
 	}

@@ -240,6 +240,15 @@ func TestWhatHappensToWhatIsNotBooked(t *testing.T) {
 	}{
 		"of another":               {func(w *world) { w.shows["p1"] = psp.Movement{ProviderRef: "p1", Outcome: psp.Approved} }, Ignored, ""},
 		"ours, and not booked yet": {func(w *world) { w.shows["p1"] = psp.Movement{ProviderRef: "p1", Reference: objectID(t, "ch", 1)} }, "", "which is not booked"},
+		"ours, and in flight": {func(w *world) {
+			w.have(objectID(t, "ch", 1), claim.InFlight, "")
+			w.shows["p1"], w.waited = psp.Movement{ProviderRef: "p1", Reference: objectID(t, "ch", 1)}, 2*time.Hour
+		}, "", fmt.Sprint(outbox.Later(lookAgain))},
+		"of another account, with our id": {func(w *world) {
+			w.have(objectID(t, "ch", 1), claim.InFlight, "")
+			n.Unasked[0].Of = "p1@acct_2"
+			w.shows["p1@acct_2"], w.waited = psp.Movement{ProviderRef: "p1@acct_2", Reference: objectID(t, "ch", 1)}, 2*time.Hour
+		}, Ignored, ""},
 		"unknown to the provider":  {func(w *world) { w.aliases = true }, "", "which is not booked"},
 		"without a look-up":        {func(w *world) { w.blind = true }, "", "which is not booked"},
 		"while it does not answer": {func(w *world) { w.silent = true }, "", "does not say what that is"},
