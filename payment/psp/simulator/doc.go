@@ -63,7 +63,8 @@
 // pm_card_do_not_try_again decline softly, in Stripe's spelling with advice; any other pm_card_… approves; anything
 // else is invalid. A transfer's source: acct_closed declines hard, any other
 // acct_… approves, anything else is invalid. A refund's source is the id of an
-// approved charge; what is refunded never exceeds what was charged.
+// approved charge; what is refunded never exceeds what was charged. What is disputed is refunded all
+// the same: a look-up has in disputed how much of a charge its payer disputes, or has back by a dispute.
 //
 // In Stripe's spelling a charge may wait. pm_card_3ds (or Stripe's own
 // pm_card_authenticationRequired) requires_action on session and is declined off session;
@@ -100,8 +101,7 @@
 //
 //	{"id":"evt_…","type":"charge.succeeded","created","data":{…}}
 //
-// where data is the body of a look-up, in which disputed is how much of a charge its payer
-// disputes, or has back by a dispute. The provider refunds that all the same. A movement that fails later is reported as
+// where data is the body of a look-up. A movement that fails later is reported as
 // refund.failed or charge.failed, with its id, and stated in a line of its own, of the
 // kind refund_failed or charge_failed. Movements without a request are reported as
 // dispute.opened, .withdrawn, .reinstated, .won or .lost, refund.succeeded without a
