@@ -138,7 +138,7 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		defer orders.Wait()
 	}
 	over, also := make(chan struct{}), rand.New(rand.NewPCG(l.w.seed, uint64(i)|1<<40))
-	mayDispute := l.w.api == nil && l.w.bucket == nil && reports(l.w.seed) && q.path == "/v1/charges" && method == "pm_card_visa" && !held
+	mayDispute := l.w.api == nil && l.w.bucket == nil && l.w.reports && q.path == "/v1/charges" && method == "pm_card_visa" && !held
 	inDispute := mayDispute && len(all) == rivals && also.IntN(3) == 0
 	inContest := mayDispute && len(all) > rivals && !l.w.stripe && also.IntN(2) == 0
 	if inDispute || inContest {

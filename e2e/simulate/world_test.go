@@ -66,6 +66,7 @@ type world struct {
 	stripe   bool       // the provider speaks Stripe's API: charges may be held, or wait for a payer or a bank
 	grows    bool       // it gets the fourth region
 	welcome  func()     // starts the merchants who come with it
+	reports  bool       // see reports
 	blind    bool       // the provider knows no keys and answers no look-ups: only a notice tells what an unknown call came to
 	api      *goods.API // the nodes are gateways in front of it, and there is no provider; nil: they are none
 	network  *network
@@ -193,6 +194,7 @@ func newWorld(t *testing.T, seed uint64, plan [][]fault, covered *coverage) *wor
 		return 100*time.Microsecond + w.distance.Distance(from.region, to.region)/2
 	})
 	w.stripe, w.blind, w.grows, w.outlived = ofStripe(seed), ofBlind(seed), has(plan, added), has(plan, crash)
+	w.reports = reports(seed, plan)
 	w.authorities = newAuthorities(w)
 	for i, r := range append(slices.Clone(regions), fourth) {
 		merchant := w.network.host("merchant of "+r, r, fmt.Sprintf("10.8.0.%d", i+1))
@@ -247,7 +249,7 @@ func (w *world) startProvider() {
 		}
 	}
 	drop := 0.2
-	if reports(w.seed) {
+	if w.reports {
 		drop = 0
 	}
 	require.NoError(w.t, w.judge.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Minute, Duplicate: 0.2, Drop: drop, Seed: w.seed}))
