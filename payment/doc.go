@@ -79,7 +79,8 @@
 //
 // A payment that was booked as failed has already been reversed, and one that its payer
 // disputes, or that a person refunded at the provider, leaves less to give back. Each
-// attempt reads that in the books. The executor refuses a first attempt to refund more
+// attempt reads that in the books, and a recovery of a compensation asks the provider, too, as a
+// dispute may not be booked yet. The executor refuses a first attempt to refund more
 // than is left. A recovery looks up the earlier attempt and never calls: at a provider
 // that answers no look-ups it stays unknown. If the refund was made all the same, an
 // operator is paged ([PageUndone]).
