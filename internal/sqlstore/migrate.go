@@ -606,25 +606,28 @@ func (m *Migrator) placementSteps(ctx context.Context, want Migration) ([]Step, 
 		primary = have.primary
 	case primary == "" && len(want.Regions) > 0:
 		primary = want.Regions[0].Name
-	case primary == "":
+	case len(have.regions)+len(want.Regions) == 0:
 		return nil, errors.New("migration: the database has no region yet; name them with --regions, as in --regions us-east1,europe-west1")
 	}
 	database := pgx.Identifier{m.conn.Config().Database}.Sanitize()
 	alter := func(what, rest string) Step { return Step{Name: what, SQL: "ALTER DATABASE " + database + " " + rest} }
 	all := slices.Clone(have.regions)
-	var steps []Step
-	if have.primary == "" {
-		steps = append(steps, alter("primary region "+primary, "SET PRIMARY REGION "+quote(primary)))
-		all = append(all, primary)
-	}
 	for _, r := range want.Regions {
 		if !slices.Contains(all, r.Name) {
-			steps = append(steps, alter("add region "+r.Name, "ADD REGION IF NOT EXISTS "+quote(r.Name)))
 			all = append(all, r.Name)
 		}
 	}
 	if !slices.Contains(all, primary) {
 		return nil, fmt.Errorf("migration: --primary %s is not one of the regions %s", primary, strings.Join(all, ", "))
+	}
+	var steps []Step
+	if have.primary == "" {
+		steps = append(steps, alter("primary region "+primary, "SET PRIMARY REGION "+quote(primary)))
+	}
+	for _, name := range all {
+		if !slices.Contains(have.regions, name) && (have.primary != "" || name != primary) {
+			steps = append(steps, alter("add region "+name, "ADD REGION IF NOT EXISTS "+quote(name)))
+		}
 	}
 	if have.primary != "" && have.primary != primary {
 		steps = append(steps, alter("primary region "+primary, "SET PRIMARY REGION "+quote(primary)))
