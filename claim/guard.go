@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/homeward-io/homeward/outbox"
 )
@@ -29,22 +30,25 @@ const withheldPause = 30 * time.Second
 // concurrent use.
 type Guard struct {
 	store   Restores
-	reading sync.Mutex              // one at a time, so that an older answer never replaces a newer one
+	reading *semaphore.Weighted     // one at a time, so that an older answer never replaces a newer one; who waits may give up
 	row     atomic.Pointer[Restore] // nil: none is in effect
 	mark    atomic.Uint64
 }
 
 // NewGuard reads the row. A node must call it before it accepts a request.
 func NewGuard(ctx context.Context, store Restores) (*Guard, error) {
-	g := &Guard{store: store}
+	g := &Guard{store: store, reading: semaphore.NewWeighted(1)}
 	return g, g.Read(ctx)
 }
 
 // Read reads the row again. After an error the guard stays as strict as before.
 func (g *Guard) Read(ctx context.Context) error {
-	g.reading.Lock()
-	defer g.reading.Unlock()
-	r, _, err := g.store.Restore(ctx)
+	err := g.reading.Acquire(ctx, 1)
+	var r Restore
+	if err == nil {
+		defer g.reading.Release(1)
+		r, _, err = g.store.Restore(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("claim: cannot read the restore row: %w", err)
 	}

@@ -498,3 +498,33 @@ func TestARequestAgesBehindAGuard(t *testing.T) {
 		require.Equal(t, Shared, begun.Decision)
 	})
 }
+
+// slowRestores answers when its channel is closed.
+type slowRestores struct {
+	Restores
+	answers chan struct{}
+}
+
+func (s *slowRestores) Restore(context.Context) (r Restore, now time.Time, err error) {
+	<-s.answers
+	return r, time.Now(), nil
+}
+
+// Who waits for another's reading of the row may give up.
+func TestAReadingOfTheGuardMayGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := &slowRestores{answers: make(chan struct{})}
+		close(rows.answers)
+		g, err := NewGuard(t.Context(), rows)
+		require.NoError(t, err)
+		rows.answers = make(chan struct{})
+		first := make(chan error)
+		go func() { first <- g.Read(t.Context()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, g.Read(ctx), context.DeadlineExceeded)
+		close(rows.answers)
+		require.NoError(t, <-first)
+	})
+}

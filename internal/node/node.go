@@ -171,7 +171,6 @@ type Node struct {
 	hand        inHand
 	export      export
 	guard       *claim.Guard
-	restoring   sync.Mutex // one rereading of the row of restores at a time
 	clock       storeClock
 	announced   announced
 	verdict     verdict

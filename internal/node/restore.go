@@ -98,10 +98,8 @@ func (n *Node) putBack(ctx context.Context, ahead ...*audit.AheadError) error {
 	return nil
 }
 
-// rereadRestore reads the row, and logs what has changed.
+// rereadRestore reads the row, and logs what has changed. A node's watch calls it, one call at a time.
 func (n *Node) rereadRestore(ctx context.Context, bad *trouble) error {
-	n.restoring.Lock()
-	defer n.restoring.Unlock()
 	was := n.guard.Standing()
 	err := n.guard.Read(ctx)
 	if ctx.Err() != nil {

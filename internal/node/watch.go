@@ -25,7 +25,7 @@ type watch struct {
 	// round reports whether this node reads in this round. It is called by one goroutine.
 	round func() bool
 
-	hearing *semaphore.Weighted // one at a time; it may wait for a read, so another may give up
+	reading *semaphore.Weighted // one at a time; it may take long, so another may give up
 	// announced is what each node has announced up to the last hearing that needed no read, or
 	// had one. So a disagreement costs one read, not one for each message.
 	announced map[string]region.Versions
@@ -34,10 +34,10 @@ type watch struct {
 // hear reads if a node has announced other versions than this node has, and no read has answered
 // that yet. If that fails, the next hearing tries again.
 func (w *watch) hear(ctx context.Context, nodes []region.Node) {
-	if w.hearing.Acquire(ctx, 1) != nil {
+	if w.reading.Acquire(ctx, 1) != nil {
 		return
 	}
-	defer w.hearing.Release(1)
+	defer w.reading.Release(1)
 	own, announced, changed := w.current(), map[string]region.Versions{}, false
 	for _, n := range nodes {
 		if !n.Self && n.Versions != (region.Versions{}) {
@@ -51,6 +51,15 @@ func (w *watch) hear(ctx context.Context, nodes []region.Node) {
 	}
 }
 
+// reread reads, whatever others have announced.
+func (w *watch) reread(ctx context.Context) {
+	if w.reading.Acquire(ctx, 1) != nil {
+		return
+	}
+	defer w.reading.Release(1)
+	_ = w.read(ctx) // which logs why it cannot
+}
+
 // watchRows watches the rows, and announces to the other nodes what it has read and whether
 // this one drains.
 func (n *Node) watchRows(ctx context.Context) (parts.Stop, error) {
@@ -58,7 +67,7 @@ func (n *Node) watchRows(ctx context.Context) (parts.Stop, error) {
 	inTurn := roundsOf(n.place, watchRounds)
 	bad := &trouble{log: n.log, began: "the row of restores cannot be read; what it withheld is withheld", over: "the row of restores can be read again"}
 	w := &watch{
-		hearing: semaphore.NewWeighted(1),
+		reading: semaphore.NewWeighted(1),
 		read: func(ctx context.Context) error {
 			err := errors.Join(n.follower.read(ctx), n.rereadRestore(ctx, bad))
 			if err != nil {
@@ -70,7 +79,7 @@ func (n *Node) watchRows(ctx context.Context) (parts.Stop, error) {
 	}
 	n.background.every(n.log, cmp.Or(n.c.TopologyEvery, defaultTopologyEvery), func(ctx context.Context) {
 		if w.round() {
-			_ = w.read(ctx) // logged
+			w.reread(ctx)
 		} else {
 			w.hear(ctx, n.membership.Members()) // if that has failed before
 		}

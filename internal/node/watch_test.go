@@ -124,7 +124,7 @@ func TestWhatOneNodeReadsAllRead(t *testing.T) {
 func TestHearsayCostsOneRead(t *testing.T) {
 	version, reads := uint64(1), 0
 	var broken error
-	w := &watch{hearing: semaphore.NewWeighted(1),
+	w := &watch{reading: semaphore.NewWeighted(1),
 		read:    func(context.Context) error { reads++; return broken },
 		current: func() region.Versions { return region.Versions{Restore: version} },
 	}
