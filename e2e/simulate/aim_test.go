@@ -40,6 +40,9 @@ var crossings = func() (all []crossing) {
 	return all
 }()
 
+// moves are those of a charge's way to another provider, which wait beside the others.
+var moves = []crossing{{"Settle " + claim.OutcomeMoved, false}, {"Settle " + claim.OutcomeMoved, true}}
+
 // unreached are steps that no run takes, with the reason. A run that takes one says so.
 var unreached = map[string]string{
 	"Park": "a run ends long before a row has failed as often as it may",
@@ -72,6 +75,9 @@ func aim(rng *rand.Rand, seed uint64, i, steps int) []fault {
 	for j := range uint64(aimed) {
 		n := (seed/2*uint64(steps)+uint64(i))*aimed + j
 		f.from = append(f.from, crossings[n%uint64(len(crossings))].String())
+	}
+	if ofTwo(seed) {
+		f.from = append(f.from, moves[i%2].String())
 	}
 	return []fault{f}
 }

@@ -22,6 +22,7 @@ import (
 
 // dispute is that of a charge by its payer: the provider opens it, withdraws the money, and decides.
 type dispute struct {
+	at     *judge // its provider
 	id     string // the provider's, as the books have it
 	charge string // ours
 	amount int64
@@ -42,22 +43,23 @@ const decideWithin = 2 * time.Minute
 // often before its claim is settled, or up to a minute later. over is closed when no such charge will be made.
 func (l *load) disputed(amounts []int64, over <-chan struct{}, rng *rand.Rand) {
 	var made simulator.StatementLine
+	var at *judge
 	for found := false; !found; {
 		select {
 		case <-over: // one look more: it may have been made meanwhile
-			if made, found = l.w.stated(amounts); !found {
+			if at, made, found = l.w.stated(amounts); !found {
 				return
 			}
 		case <-time.After(200 * time.Millisecond):
-			made, found = l.w.stated(amounts)
+			at, made, found = l.w.stated(amounts)
 		}
 	}
 	if rng.IntN(2) == 0 {
 		time.Sleep(between(rng, time.Minute))
 	}
-	d := dispute{charge: made.Reference, amount: made.Amount, won: rng.IntN(2) == 0}
+	d := dispute{at: at, charge: made.Reference, amount: made.Amount, won: rng.IntN(2) == 0}
 	happens := func(kind psp.Kind, of string) string {
-		id, err := l.w.judge.Do(simulator.Unasked{Kind: kind, Of: of, Reason: "fraudulent"})
+		id, err := at.Do(simulator.Unasked{Kind: kind, Of: of, Reason: "fraudulent"})
 		l.w.must(err)
 		return id
 	}
@@ -79,7 +81,7 @@ func (w *world) decide(d dispute, opened string, rng *rand.Rand) {
 	}
 	for _, kind := range steps {
 		time.Sleep(between(rng, []time.Duration{time.Second, decideWithin}[rng.IntN(2)]))
-		_, err := w.judge.Do(simulator.Unasked{Kind: kind, Of: opened})
+		_, err := d.at.Do(simulator.Unasked{Kind: kind, Of: opened})
 		w.must(err)
 	}
 }
@@ -129,13 +131,13 @@ func (w *world) contest() {
 	all := slices.Clone(w.contests)
 	w.contesting.Unlock()
 	for _, c := range all {
-		made, found := w.stated(c.amounts)
+		at, made, found := w.stated(c.amounts)
 		if !found || !w.givenUp(made.Reference) || !w.withdraw(c) {
 			continue
 		}
-		id, err := w.judge.Do(simulator.Unasked{Kind: psp.KindDisputeOpened, Of: made.ID, Reason: "fraudulent"})
+		id, err := at.Do(simulator.Unasked{Kind: psp.KindDisputeOpened, Of: made.ID, Reason: "fraudulent"})
 		w.must(err)
-		d := dispute{id: id, charge: made.Reference, amount: made.Amount, ghost: true}
+		d := dispute{at: at, id: id, charge: made.Reference, amount: made.Amount, ghost: true}
 		w.mu.Lock()
 		w.disputes = append(w.disputes, d)
 		w.mu.Unlock()
@@ -177,23 +179,32 @@ func (w *world) withDisputes(moved []history.Movement) []history.Movement {
 	return moved
 }
 
-// stated is the charge of one of these amounts in the provider's statement.
-func (w *world) stated(amounts []int64) (line simulator.StatementLine, found bool) {
+// stated is the charge of one of these amounts in a provider's statement.
+func (w *world) stated(amounts []int64) (at *judge, line simulator.StatementLine, found bool) {
+	for _, j := range w.judges {
+		for _, l := range w.statement(j) {
+			if l.Kind == psp.KindCharge && slices.Contains(amounts, l.Amount) {
+				return j, l, true
+			}
+		}
+	}
+	return nil, line, false
+}
+
+func (w *world) statement(of *judge) (all []simulator.StatementLine) {
 	var text bytes.Buffer
-	w.must(w.judge.WriteStatement(&text, simulator.Statement{Format: "jsonl"}))
+	w.must(of.WriteStatement(&text, simulator.Statement{Format: "jsonl"}))
 	for dec := json.NewDecoder(&text); dec.More(); {
 		var l simulator.StatementLine
 		w.must(dec.Decode(&l))
-		if l.Kind == psp.KindCharge && slices.Contains(amounts, l.Amount) {
-			return l, true
-		}
+		all = append(all, l)
 	}
-	return line, false
+	return all
 }
 
 // name is the dispute's id, as merchants have it.
 func (d dispute) name() string {
-	id := ledger.UnaskedID(ledger.DisputeOpened, provider, d.id)
+	id := ledger.UnaskedID(ledger.DisputeOpened, d.at.name, d.id)
 	return "dp_" + id[strings.LastIndexByte(id, '_')+1:]
 }
 
@@ -223,7 +234,7 @@ func (w *world) disputeBreaks() (wrong []string) {
 		}
 		var tenant string
 		for _, kind := range kinds {
-			t, booked, err := rows.Transaction(w.ctx, home, ledger.UnaskedID(kind, provider, d.id))
+			t, booked, err := rows.Transaction(w.ctx, home, ledger.UnaskedID(kind, d.at.name, d.id))
 			w.must(err)
 			if !booked || t.Object != d.charge || t.Amount != d.amount {
 				breaks("the dispute %s of %s is %s, and the books of %s have %s as %+v", d.id, d.charge, d.status(), home, kind, t)

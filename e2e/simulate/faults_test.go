@@ -122,6 +122,17 @@ func (w *world) begin(f fault) (end func()) {
 		return w.network.begin(&rule{from: among(f.from), to: among(f.at), drop: true})
 	case away:
 		return w.network.begin(&rule{from: among(f.at), to: among([]string{provider}), drop: true})
+	case closed:
+		at := w.judges[f.amount]
+		set := func(is bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, name := range f.at {
+				at.closed[name] = is
+			}
+		}
+		set(true)
+		return func() { set(false) }
 	case slowWay:
 		return w.network.begin(&rule{from: aNode, to: among(f.at), slow: f.by})
 	case gossiping:
@@ -243,8 +254,8 @@ func (w *world) pass(d time.Duration) {
 	w.ahead += d
 	w.furthest = max(w.furthest, w.ahead)
 	w.mu.Unlock()
-	if w.judge != nil {
-		w.judge.Elapse()
+	for _, j := range w.judges {
+		j.Elapse()
 	}
 }
 

@@ -80,7 +80,7 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 	amount, method := 1000+2*i, "pm_card_visa"
 	switch p := rng.IntN(100); {
 	case p < 25:
-		method = "pm_card_insufficient_funds_once"
+		method = declinedOnce
 	case p < 32:
 		method = "pm_card_stolen"
 	}

@@ -59,6 +59,7 @@ const (
 	clock     kind = "clock"       // the clock of store and provider jumps
 	mute      kind = "provider mute"
 	slow      kind = "provider slow"
+	closed    kind = "circuit open"     // some nodes send nothing to one of two providers
 	forget    kind = "provider forgets" // it answers nothing for longer than it remembers keys
 	drain     kind = "drain"            // a region takes no new homes
 	registrar kind = "registrar"        // a tenant's registrar moves
@@ -85,7 +86,7 @@ var kinds = []kind{
 }
 
 func allKinds() []kind {
-	return append(append(slices.Clone(kinds), rare...), skew, crash, added, renewed, killAt, freezeAt)
+	return append(append(slices.Clone(kinds), rare...), skew, crash, closed, added, renewed, killAt, freezeAt)
 }
 
 // skewed has a node's clock wrong in a step, by what the deployment allows or by far more. With half of the seeds
@@ -106,6 +107,15 @@ func crashes(seed uint64, step int) []fault {
 		return nil
 	}
 	return []fault{draw(rng, crash, 20*time.Second+between(rng, 40*time.Second), regions)}
+}
+
+// closes has circuits to one of a seed's two providers open in a step, or none.
+func closes(seed uint64, step int) []fault {
+	rng := rand.New(rand.NewPCG(seed, 1<<17+uint64(step)))
+	if !ofTwo(seed) || rng.IntN(2) == 0 {
+		return nil
+	}
+	return []fault{draw(rng, closed, 20*time.Second+between(rng, time.Minute), regions)}
 }
 
 // joins is the step in which a seed's run gets the fourth region, steps if it gets none. A gateway whose settings
@@ -204,7 +214,7 @@ func plan(seed uint64, steps int) [][]fault {
 		if i == renews && i != joins {
 			faults = append(faults, draw(own, renewed, length, homes))
 		}
-		faults = append(append(faults, skewed(seed, i)...), crashes(seed, i)...)
+		faults = slices.Concat(faults, skewed(seed, i), crashes(seed, i), closes(seed, i))
 		for range 1 + rng.IntN(4) {
 			faults = append(faults, draw(rng, some[rng.IntN(len(some))], length, homes))
 		}
@@ -257,6 +267,8 @@ func draw(rng *rand.Rand, k kind, length time.Duration, regions []string) fault 
 		f.at, f.from = some(rng, nodes), some(rng, nodes)
 	case away:
 		f.at = some(rng, nodes)
+	case closed:
+		f.at, f.amount = some(rng, nodes), rng.IntN(2) // which provider
 	case slowWay:
 		f.at, f.by = some(rng, nodes), 50*time.Millisecond+between(rng, 3*time.Second)
 	case gossiping:

@@ -168,12 +168,20 @@ func (w *world) exportRest() {
 	w.must(err)
 	for _, home := range w.regions() {
 		x, err := node.NewExporter(audit.Config{
-			Store: w.rows(), Objects: w.bucket, Keys: w.bucket.keys, Deployment: id, Policy: auditing().Policy, Home: home, Node: "ops", Providers: []string{provider}, Logger: w.logger("ops"),
+			Store: w.rows(), Objects: w.bucket, Keys: w.bucket.keys, Deployment: id, Policy: auditing().Policy, Home: home, Node: "ops", Providers: w.providers(), Logger: w.logger("ops"),
 		})
 		w.must(err)
 		_, err = x.Finish(w.ctx)
 		w.must(err)
 	}
+}
+
+// providers are the names of those that nodes have.
+func (w *world) providers() (all []string) {
+	for _, j := range w.judges {
+		all = append(all, j.name)
+	}
+	return all
 }
 
 // endRestore ends what is in effect, and lets refunds go on. Keys whose claims the audit does not show to their

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -28,6 +27,7 @@ import (
 	"github.com/homeward-io/homeward/e2e/goods"
 	"github.com/homeward-io/homeward/e2e/history"
 	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/payment/psp/stripe"
 	"github.com/homeward-io/homeward/payment/recon"
@@ -74,7 +74,7 @@ func TestSimulate(t *testing.T) {
 // summary is that of all runs.
 type summary struct {
 	runs, stripe, requests, keys, movements int // stripe: runs whose provider has that API
-	blind                                   int // runs of a blind provider
+	blind, two                              int // runs of a blind provider, and of two providers
 	gateways, open                          int // runs of gateways, and keys there, or of a blind provider, whose outcome never became known
 	disputes                                int
 	api                                     goods.Stats
@@ -105,9 +105,9 @@ func (s *summary) report() string {
 		}
 		taken = append(taken, fmt.Sprintf("  %s %d", e, s.coverage.taken[e]))
 	}
-	return fmt.Sprintf("%d runs, %d with Stripe's API, %d with a blind provider, %d of gateways, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money, %d disputes\n"+
+	return fmt.Sprintf("%d runs, %d with Stripe's API, %d with a blind provider, %d with two providers, %d of gateways, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money, %d disputes\n"+
 		"behind gateways: %+v; there and with blind providers %d keys were left open\nfaults: %s\nsteps of the store:\n%s\nnever taken: %s",
-		s.runs, s.stripe, s.blind, s.gateways, s.virtual.Hours(), s.requests, s.keys, s.movements, s.disputes, s.api, s.open, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
+		s.runs, s.stripe, s.blind, s.two, s.gateways, s.virtual.Hours(), s.requests, s.keys, s.movements, s.disputes, s.api, s.open, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
 }
 
 // play makes one run.
@@ -167,6 +167,8 @@ func (s *summary) run(t *testing.T, seed uint64, plan [][]fault) {
 	case ofBlind(seed):
 		s.blind++
 		s.open += v.Keys.Open
+	case ofTwo(seed):
+		s.two++
 	case ofGateway(seed):
 		s.gateways++
 		s.open += v.Keys.Open
@@ -194,11 +196,11 @@ func (s *summary) run(t *testing.T, seed uint64, plan [][]fault) {
 type verdict struct {
 	Breaks     []string
 	Keys       history.Verdict
-	Provider   simulator.Stats
+	Providers  []simulator.Stats
 	API        goods.Stats
 	Disputes   int
 	Books      verify.Report
-	Statement  *recon.Report
+	Statements []*recon.Report
 	Mismatches []recon.Mismatch
 
 	history *history.History
@@ -320,9 +322,12 @@ func (w *world) judgement(v *verdict) {
 		}
 		return
 	}
-	v.Provider = w.judge.Stats()
-	if v.Provider.DuplicateEffects > 0 || v.Provider.KeyReuses > 0 {
-		v.breaks("the provider counts %d duplicates and %d keys with other parameters", v.Provider.DuplicateEffects, v.Provider.KeyReuses)
+	for _, j := range w.judges {
+		stats := j.Stats()
+		v.Providers = append(v.Providers, stats)
+		if stats.DuplicateEffects > 0 || stats.KeyReuses > 0 {
+			v.breaks("the provider %s counts %d duplicates and %d keys with other parameters", j.name, stats.DuplicateEffects, stats.KeyReuses)
+		}
 	}
 	for _, what := range w.unheard() {
 		v.breaks("no event was delivered: %s", what)
@@ -371,17 +376,41 @@ func (w *world) books(v *verdict) {
 	if !v.Books.OK() {
 		v.breaks("the books do not agree: %v", v.Books.Failures)
 	}
+	for _, j := range w.judges {
+		w.compare(v, rows, j, homes)
+	}
+}
+
+// compare compares the statement of a provider with the books and the claims.
+func (w *world) compare(v *verdict, rows deployment.Store, j *judge, homes []string) {
 	var statement bytes.Buffer
-	w.must(w.judge.WriteStatement(io.Writer(&statement), simulator.Statement{Format: "csv", Stripe: w.stripe}))
-	v.Statement, err = recon.Run(w.ctx, recon.Config{
-		Books: rows, Claims: rows, Provider: provider, Regions: homes, Home: func(code claim.RegionCode) (string, bool) {
+	w.must(j.WriteStatement(&statement, simulator.Statement{Format: "csv", Stripe: w.stripe}))
+	var mismatches []recon.Mismatch
+	r, err := recon.Run(w.ctx, recon.Config{
+		Books: rows, Claims: rows, Provider: j.name, Regions: homes, Home: func(code claim.RegionCode) (string, bool) {
 			return homes[max(1, min(int(code), len(homes)))-1], int(code) <= len(homes)
 		},
-		Found: func(_ context.Context, m recon.Mismatch) error { v.Mismatches = append(v.Mismatches, m); return nil },
+		Found: func(_ context.Context, m recon.Mismatch) error { mismatches = append(mismatches, m); return nil },
 	}, &statement, recon.CSV)
 	w.must(err)
-	if len(v.Mismatches) > 0 || v.Statement.Agree != v.Statement.Lines {
-		v.breaks("the statement does not agree: %d of %d lines, %+v", v.Statement.Agree, v.Statement.Lines, v.Mismatches)
+	v.Statements, v.Mismatches = append(v.Statements, r), append(v.Mismatches, mismatches...)
+	if len(mismatches) > 0 || r.Agree != r.Lines {
+		v.breaks("the statement of %s does not agree: %d of %d lines, %+v", j.name, r.Agree, r.Lines, mismatches)
+	}
+	charges := map[string]string{}
+	for _, l := range w.statement(j) {
+		if l.Kind == psp.KindCharge {
+			charges[l.ID] = l.Reference
+		}
+		if l.Kind != psp.KindRefund {
+			continue
+		}
+		_, code, _ := claim.ReadObjectID(l.Reference)
+		t, booked, err := rows.Transaction(w.ctx, homes[max(1, int(code))-1], l.Reference)
+		w.must(err)
+		if booked && t.Reverses != charges[l.Of] {
+			v.breaks("%s has refunded %s, and the books say that %s refunds %s", j.name, charges[l.Of], l.Reference, t.Reverses)
+		}
 	}
 }
 

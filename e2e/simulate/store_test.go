@@ -322,6 +322,7 @@ var edges = func() (all []string) {
 	for _, o := range []string{claim.OutcomeDone, claim.OutcomeRefused, claim.OutcomeReleased, claim.OutcomePending, claim.OutcomeUnknown} {
 		add("Settle "+o, "recorded", "fenced")
 	}
+	add("Settle "+claim.OutcomeMoved, "recorded")
 	add("Renew", "kept", "lost")
 	add("TakeOver", "taken", "held", "fenced")
 	add("Cancel", "marked", "marked under a holder", "fenced")
@@ -332,7 +333,7 @@ var edges = func() (all []string) {
 	for _, q := range []outbox.Queue{outbox.ProviderCalls, outbox.Expiries, outbox.Events, outbox.Notices} {
 		add(fmt.Sprint("Take ", q), "rows")
 	}
-	for _, c := range crossings {
+	for _, c := range slices.Concat(crossings, moves) {
 		add(c.String(), string(killAt), string(freezeAt))
 	}
 	slices.Sort(all)

@@ -28,6 +28,7 @@ import (
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -46,7 +47,9 @@ var (
 const (
 	perRegion = 2
 	provider  = "simulator"
-	pspAddr   = "10.9.0.1:80"
+	second    = "second" // of a seed with two
+	// declinedOnce is what the first provider has no money for, at first, and the second has.
+	declinedOnce = "pm_card_insufficient_funds_once"
 	// keyLife is how long the provider, or the API behind a gateway, remembers keys. Homeward relies on that for an hour less.
 	keyLife = 90 * time.Minute
 	// sureAfter is longer than a jump of the store's clock and the longest way of a request to the API behind a
@@ -76,7 +79,7 @@ type world struct {
 	outlived bool         // the store crashes in this run while nodes live on
 	blobs    *blobs
 	bucket   *bucket                 // nil: the audit is not exported, and the store is not put back
-	judge    *simulator.Simulator    // nil before an api
+	judges   []*judge                // of the providers, the default first; none before an api
 	client   map[string]*http.Client // of a region's merchants
 	coverage *coverage
 	log      lockedBuffer
@@ -106,6 +109,14 @@ type world struct {
 	keys     map[string]time.Time // the provider's, since when it knows them
 	events   map[string]int       // deliveries, by type and object
 	disputes []dispute
+}
+
+// judge is a provider, and knows what it has moved.
+type judge struct {
+	*simulator.Simulator
+	name, ip string
+
+	closed map[string]bool // nodes that send it nothing, as their circuits are open; guarded by world.mu
 }
 
 // sink is a consumer of events.
@@ -182,6 +193,9 @@ func ofStripe(seed uint64) bool { return seed%3 == 0 }
 // ofBlind reports whether a seed's provider is blind.
 func ofBlind(seed uint64) bool { return seed%3 == 1 && (seed/3%8 == 1 || seed/3%8 == 2) }
 
+// ofTwo reports whether a seed has two providers of our API, over which tenants have routes.
+func ofTwo(seed uint64) bool { return seed%3 == 1 && slices.Contains([]uint64{3, 4, 7}, seed/3%8) }
+
 // ofGateway reports whether a seed's nodes are gateways.
 func ofGateway(seed uint64) bool { return seed%3 == 2 }
 
@@ -212,7 +226,11 @@ func newWorld(t *testing.T, seed uint64, plan [][]fault, covered *coverage) *wor
 	if ofGateway(seed) {
 		w.startUpstreams()
 	} else {
-		w.startProvider()
+		w.startProvider(provider, "10.9.0.1")
+		if ofTwo(seed) {
+			w.startProvider(second, "10.9.0.2")
+		}
+		w.setFaults(w.everyday())
 	}
 	if has(plan, restored) {
 		var err error
@@ -229,7 +247,11 @@ func newWorld(t *testing.T, seed uint64, plan [][]fault, covered *coverage) *wor
 		if w.api != nil {
 			break // a gateway makes them
 		}
-		require.NoError(t, w.db.PutTenant(w.ctx, claim.Tenant{ID: id, Registrar: regions[i]}, "sk_"+id))
+		tenant := claim.Tenant{ID: id, Registrar: regions[i]}
+		if ofTwo(seed) && i == 1 {
+			tenant.Routes = "*/pm_card_=" + second
+		}
+		require.NoError(t, w.db.PutTenant(w.ctx, tenant, "sk_"+id))
 	}
 	for _, m := range w.nodes() {
 		m.start()
@@ -237,24 +259,23 @@ func newWorld(t *testing.T, seed uint64, plan [][]fault, covered *coverage) *wor
 	return w
 }
 
-func (w *world) startProvider() {
-	var err error
-	at := w.network.host(provider, provider, "10.9.0.1")
-	w.judge, err = simulator.Open(simulator.Config{Now: w.now, Dial: at.process().DialContext})
+func (w *world) startProvider(name, ip string) {
+	at := w.network.host(name, provider, ip)
+	book, err := simulator.Open(simulator.Config{Now: w.now, Dial: at.process().DialContext})
 	require.NoError(w.t, err)
+	w.judges = append(w.judges, &judge{book, name, ip, map[string]bool{}})
 	var targets []simulator.NoticeTarget
 	for _, m := range w.nodes() {
 		if strings.HasSuffix(m.name, "-1") {
-			targets = append(targets, simulator.NoticeTarget{URL: m.base() + "/v1/webhooks/" + provider, Secret: secret, Stripe: w.stripe})
+			targets = append(targets, simulator.NoticeTarget{URL: m.base() + "/v1/webhooks/" + name, Secret: secret, Stripe: w.stripe})
 		}
 	}
 	drop := 0.2
 	if w.reports {
 		drop = 0
 	}
-	require.NoError(w.t, w.judge.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Minute, Duplicate: 0.2, Drop: drop, Seed: w.seed}))
-	w.setFaults(w.everyday())
-	server := w.judge.NewServer("")
+	require.NoError(w.t, book.SetNotices(simulator.Notices{Targets: targets, Jitter: time.Minute, Duplicate: 0.2, Drop: drop, Seed: w.seed}))
+	server := book.NewServer("")
 	switch {
 	case w.blind:
 		server.Handler = keyless(server.Handler)
@@ -316,13 +337,18 @@ func (w *world) gateway() gateway.Settings {
 	return s
 }
 
-// setFaults sets those of the provider, or of the API behind a gateway.
+// setFaults sets those of the default provider, or of the API behind a gateway. Another provider has everyday ones.
 func (w *world) setFaults(f simulator.Faults) {
 	if w.api != nil {
 		w.api.SetFaults(f)
 		return
 	}
-	require.NoError(w.t, w.judge.SetFaults(f))
+	for i, j := range w.judges {
+		if i > 0 {
+			f = w.everyday()
+		}
+		require.NoError(w.t, j.SetFaults(f))
+	}
 }
 
 // releaseLate has what is late done at once.
@@ -331,7 +357,9 @@ func (w *world) releaseLate() {
 		w.api.ReleaseLate()
 		return
 	}
-	w.judge.ReleaseLate()
+	for _, j := range w.judges {
+		j.ReleaseLate()
+	}
 }
 
 // effects are all that the provider, or the API behind a gateway, has done.
@@ -342,8 +370,10 @@ func (w *world) effects() (all []any) {
 		}
 		return all
 	}
-	for _, e := range w.judge.Effects() {
-		all = append(all, e)
+	for _, j := range w.judges {
+		for _, e := range j.Effects() {
+			all = append(all, e)
+		}
 	}
 	return all
 }
@@ -425,9 +455,19 @@ func (m *machine) start() {
 	if w.api != nil {
 		pays.Gateway, pays.Accounts = &gateway.Config{Settings: w.gateway()}, own
 	} else {
-		p, err := w.adapter(&http.Transport{DialContext: alive.DialContext, DisableKeepAlives: true})
-		require.NoError(w.t, err)
-		pays.Providers, pays.Notifiers = psp.Providers{p}, map[string]psp.Notifier{provider: p}
+		pays.Notifiers = map[string]psp.Notifier{}
+		for _, j := range w.judges {
+			p, err := w.adapter(j, &http.Transport{DialContext: alive.DialContext, DisableKeepAlives: true})
+			require.NoError(w.t, err)
+			pays.Providers, pays.Notifiers[j.name] = append(pays.Providers, p), p
+		}
+		if len(w.judges) > 1 {
+			pays.Failover = map[string]payment.Failover{}
+			for i, j := range w.judges {
+				pays.Providers[i] = &circuit{pays.Providers[i], m, j}
+				pays.Failover[j.name] = payment.Failover{To: w.judges[1-i].name, Codes: []string{"insufficient_funds"}}
+			}
+		}
 	}
 	for {
 		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
@@ -472,20 +512,66 @@ func (m *machine) topology(ctx context.Context, from *store) (*region.Topology, 
 	return region.NewTopology(table)
 }
 
-// adapter is a node's way to the provider.
-func (w *world) adapter(transport http.RoundTripper) (interface {
+// circuit is a node's way to one of two providers. It is open while the judge says so: then the node sends nothing.
+// The load is too low for the node's own.
+type circuit struct {
+	psp.Provider
+	m *machine
+	j *judge
+}
+
+func (c *circuit) open() error {
+	c.m.w.mu.Lock()
+	defer c.m.w.mu.Unlock()
+	if c.j.closed[c.m.name] {
+		return &psp.NotSentError{RetryIn: 5 * time.Second, Reason: "the circuit is open"}
+	}
+	return nil
+}
+
+func (c *circuit) sends(ctx context.Context, call psp.Call, send func(context.Context, psp.Call) psp.Result) psp.Result {
+	if err := c.open(); err != nil {
+		return psp.Result{Err: err}
+	}
+	if c.j.name == second && call.Source == declinedOnce {
+		call.Source = "pm_card_visa"
+	}
+	return send(ctx, call)
+}
+
+func (c *circuit) Charge(ctx context.Context, call psp.Call) psp.Result {
+	return c.sends(ctx, call, c.Provider.Charge)
+}
+
+func (c *circuit) Transfer(ctx context.Context, call psp.Call) psp.Result {
+	return c.sends(ctx, call, c.Provider.Transfer)
+}
+
+func (c *circuit) Refund(ctx context.Context, call psp.Call) psp.Result {
+	return c.sends(ctx, call, c.Provider.Refund)
+}
+
+func (c *circuit) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
+	if err := c.open(); err != nil {
+		return psp.FoundUnknown, psp.Result{Err: err}
+	}
+	return c.Provider.Lookup(ctx, call)
+}
+
+// adapter is a node's way to a provider.
+func (w *world) adapter(to *judge, transport http.RoundTripper) (interface {
 	psp.Provider
 	psp.Notifier
 }, error) {
 	if w.stripe {
-		return stripe.New(stripe.Config{Name: provider, Key: "sk_test_simulated", WebhookSecret: secret, BaseURL: "http://" + pspAddr + "/stripe", Transport: transport})
+		return stripe.New(stripe.Config{Name: to.name, Key: "sk_test_simulated", WebhookSecret: secret, BaseURL: "http://" + to.ip + "/stripe", Transport: transport})
 	}
 	can := psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, KeyLife: keyLife}
 	if w.blind {
 		can = psp.Capabilities{Dedupe: psp.DedupeNone, Blind: true, SettleWindow: time.Minute}
 	}
 	return httpjson.New(httpjson.Config{
-		Name: provider, BaseURL: "http://" + pspAddr, Capabilities: can,
+		Name: to.name, BaseURL: "http://" + to.ip, Capabilities: can,
 		Client:  &http.Client{Transport: transport},
 		Notices: httpjson.Notices{Secret: secret},
 	})
@@ -675,8 +761,8 @@ func (w *world) end() {
 	for _, h := range w.network.hosts {
 		h.crash()
 	}
-	if w.judge != nil {
-		_ = w.judge.Close()
+	for _, j := range w.judges {
+		_ = j.Close()
 	}
 	time.Sleep(time.Hour) // for probes of gossip, and timers
 }
