@@ -383,6 +383,31 @@ var effectTests = []test{
 			}
 		}
 	}},
+	{"effects: what is booked for a key without a claim comes after what waits", func(w *world) {
+		if w.Advance == nil {
+			w.Skip("its clock cannot be set")
+		}
+		of := w.begin(w.arrival("k", "100"), claim.Won)
+		var want []string
+		for _, id := range []string{"evt_2", "evt_1"} { // not in the order of their ids
+			post := Posting(of, id)
+			post.Region = w.home
+			posted, err := w.at(w.home).(booker).Book(w.ctx, *post, []outbox.Message{{
+				ID: id, Kind: outbox.KindLog, Region: w.home, Tenant: of.Key.Tenant, Key: "deleted", Operation: "charge", Payload: []byte("{}"),
+			}})
+			require.NoError(w, err)
+			require.True(w, posted)
+			want = append(want, id)
+			w.SetBack(time.Minute) // as another gateway's, which is behind
+		}
+		w.until(w.now().Add(time.Hour))
+		for _, id := range want {
+			m := w.takeOne(outbox.Events)
+			require.Equal(w, id, m.ID)
+			require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, m.Hold()))
+			w.until(w.now().Add(time.Second))
+		}
+	}},
 	{"effects: the events of one step are taken in the order of their ids", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		events := Events(held, 2)
