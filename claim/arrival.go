@@ -32,6 +32,9 @@ type Content struct {
 	CompareOnly bool
 	// UnderWay is how long the request has been under way when the store call starts.
 	UnderWay time.Duration
+	// Waited: the request has met the claim in flight before. Whatever released the claim since ended
+	// after that, even if it has an earlier time.
+	Waited bool
 	// Mint holds ID and Receipt for a new claim; Created is set by the transition.
 	Mint        Minted
 	TraceParent string

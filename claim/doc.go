@@ -42,7 +42,9 @@
 // Concurrent requests for one key share one outcome. The losers wait, then return the
 // winner's answer. If the winner's generation was released, the row keeps its refusal
 // ([Refusal]), which answers every request that had begun by then ([Shared]). Only a
-// request that began DeclinePause after the release may claim the next generation.
+// request that began DeclinePause after the release may claim the next generation, and none that
+// waited for this one: a release has the time at which its step began, which may take longer than
+// that ([Content].Waited).
 // Otherwise each waiting twin would call the provider once more, each under a provider
 // key of its own.
 //

@@ -94,8 +94,8 @@ func (r *Response) row() Response {
 	return stored
 }
 
-// Refusal is the answer of the latest generation that was released. It answers
-// the requests that had begun by then, or that begin within the pause after it.
+// Refusal is the answer of the latest generation that was released. It answers the
+// requests that waited for it, had begun by then, or begin within the pause after it.
 // It is never replayed to later requests.
 type Refusal struct {
 	Response Response

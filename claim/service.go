@@ -235,6 +235,7 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 		if err != nil || begun.Decision != Busy {
 			return begun, sentAt, 0, err
 		}
+		a.Waited = a.Waited || begun.Record.State == InFlight
 		if wait == nil {
 			wait = newWaiter(&s.c.Policy)
 		}

@@ -57,8 +57,8 @@ const (
 	// outlive a new one. Or the arrival is to be compared only, and there is no claim or
 	// a released one.
 	NeedPin
-	// Shared: a generation was released while the request was under way, or a moment
-	// before. The record's Refusal is its answer; only a request that began later, see
+	// Shared: a generation was released while the request was under way or waited for it, or a
+	// moment before. The record's Refusal is its answer; only a request that began later, see
 	// [Refusal.SharedUntil], may try again.
 	Shared
 	// Waiting: the claim waits for the payer or for a bank, or the worker is asking the provider.
@@ -181,6 +181,8 @@ func (a *Content) shares(rec *Record, sinceSent time.Duration, p *Policy, now ti
 		return false
 	case rec.State == InFlight:
 		return !latest.After(rec.Refusal.At)
+	case a.Waited:
+		return true // a release has the time at which its step began
 	default:
 		return !latest.Add(-sinceSent).After(rec.Refusal.SharedUntil(p))
 	}
