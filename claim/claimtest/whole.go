@@ -17,7 +17,7 @@ func (w *world) whole(key claim.Key) (a claim.Arrival) {
 	fillFrom(w.minted, &a)
 	a.Key, a.Input.Tenant, a.Region = key, key.Tenant, w.Regions[1]
 	a.Route, a.Providers = claim.Route{Home: w.home, Stamped: true}, []string{a.Provider}
-	a.CompareOnly, a.UnderWay = false, 0 // which begin no claim, or share a refusal
+	a.CompareOnly, a.UnderWay, a.Waited = false, 0, false // which begin no claim, or share a refusal
 	var err error
 	a.Print, err = a.Input.Fingerprint(claim.CurrentFingerprint)
 	require.NoError(w, err)
