@@ -20,6 +20,9 @@ const (
 	statusCanceled  = "canceled"
 )
 
+// EventsOf begins the ids of the events of an object, whatever they report of it.
+func EventsOf(object string) string { return "evt_" + object + "_" }
+
 // events returns one message for each sink about the object, given its rendering. All
 // bytes follow from stored values: an attempt that is repeated under the same fence
 // makes the same event.
@@ -33,7 +36,7 @@ func (t *attempt) events(status string, object []byte) []outbox.Message {
 		// holder with the next fence keeps the closing from being recorded.
 		fence++
 	}
-	id := "evt_" + t.Record.Minted.ID + "_" + strconv.FormatUint(fence, 10)
+	id := EventsOf(t.Record.Minted.ID) + strconv.FormatUint(fence, 10)
 	b := make([]byte, 0, renderRoom+len(object))
 	b = append(b, `{"id":`...)
 	b = appendString(b, id)
@@ -115,7 +118,7 @@ func FailedLater(f Fallen, sinks []outbox.Kind) []outbox.Message {
 	default:
 		return nil
 	}
-	id := "evt_" + f.Object + "_" + statusFailed
+	id := EventsOf(f.Object) + statusFailed
 	b := make([]byte, 0, 2*renderRoom)
 	b = append(b, `{"id":`...)
 	b = appendString(b, id)

@@ -109,7 +109,7 @@ func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
 	if !emits || len(sinks) == 0 {
 		return nil
 	}
-	id := "evt_" + h.ID
+	id := EventsOf(h.Object) + h.ID
 	payload, err := json.Marshal(struct {
 		ID       string `json:"id"`
 		Type     string `json:"type"`

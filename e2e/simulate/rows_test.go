@@ -224,6 +224,12 @@ func (s *store) Notice(ctx context.Context, home, id string) (notice.Notice, boo
 	})
 }
 
+func (s *store) Waits(ctx context.Context, home, tenant, events string) (string, error) {
+	return ask(ctx, s, "Waits", func(ctx context.Context, rows deployment.Store) (string, error) {
+		return rows.Waits(ctx, home, tenant, events)
+	})
+}
+
 func (s *store) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
 	return ask3(ctx, s, "Object", func(ctx context.Context, rows deployment.Store) (claim.Record, time.Time, bool, error) {
 		return rows.Object(ctx, tenant, home, id)

@@ -222,6 +222,7 @@ func TestLateSuccesses(t *testing.T) {
 		}
 	}
 	noticetest.ExerciseLate(t, harness)
+	noticetest.ExerciseOrder(t, harness)
 	noticetest.ExerciseKeys(t, harness)
 	noticetest.ExerciseHeld(t, harness)
 }

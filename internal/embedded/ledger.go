@@ -138,6 +138,21 @@ func (v *View) Book(ctx context.Context, b ledger.Transaction, emit []outbox.Mes
 	return posted && err == nil, err
 }
 
+// Waits implements [notice.Store].
+func (v *View) Waits(ctx context.Context, region, tenant, ids string) (key string, err error) {
+	err = v.on(ctx, region, func(t *tx) {
+		var latest *outbox.Message
+		from := t.key(events.row, ids)
+		each(t, from, prefixEnd(from), func(_ []byte, m *storev1.Message) bool {
+			if row := fromMessage(region, "", m); row.Tenant == tenant && (latest == nil || row.CreatedAt.After(latest.CreatedAt)) {
+				key, latest = row.Key, row
+			}
+			return true
+		})
+	})
+	return key, err
+}
+
 // Transaction implements [ledger.Store].
 func (v *View) Transaction(ctx context.Context, region, id string) (b ledger.Transaction, found bool, err error) {
 	return first(v.Named(ctx, region, []string{id}))

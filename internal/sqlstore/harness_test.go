@@ -318,6 +318,7 @@ func TestLateSuccesses(t *testing.T) {
 		t.Skip("CockroachDB's row-level TTL deletes claims, by the hour")
 	}
 	noticetest.ExerciseLate(t, harness)
+	noticetest.ExerciseOrder(t, harness)
 }
 
 func TestEndpoints(t *testing.T) {

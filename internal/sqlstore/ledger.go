@@ -21,6 +21,7 @@ var _ ledger.Store = (*View)(nil)
 
 var (
 	ledgerBook         = declare[bookArgs]("ledger_book")
+	eventsWaits        = declare[waitsArgs]("events_waits")
 	ledgerAbout        = declare[ledgerAboutArgs]("ledger_about")
 	ledgerNamed        = declare[ledgerNamedArgs]("ledger_named")
 	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
@@ -55,6 +56,9 @@ type (
 	bookedEvent struct {
 		eventRow
 		IdemKey, Operation string
+	}
+	waitsArgs struct {
+		Home, TenantID, Prefix string
 	}
 	ledgerNamedArgs struct {
 		Home string
@@ -170,6 +174,16 @@ func (v *View) Book(ctx context.Context, t ledger.Transaction, events []outbox.M
 		return false, fmt.Errorf("%w: %s", ledger.ErrConflict, t.ID)
 	}
 	return false, nil
+}
+
+// Waits implements [notice.Store].
+func (v *View) Waits(ctx context.Context, region, tenant, ids string) (key string, err error) {
+	within, err := v.reach(ctx, region)
+	if err != nil {
+		return "", err
+	}
+	key, _, _, err = one(within, v.db, eventsWaits, repeatable, waitsArgs{region, tenant, ids}, pgx.RowTo[string])
+	return key, claimError(eventsWaits.name, err)
 }
 
 // GhostRefund implements [ledger.Store].

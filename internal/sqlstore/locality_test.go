@@ -28,7 +28,7 @@ var homePath = []string{
 	"begin", "begin_here", "find", "begin_again", "change", "renew", "settle", "defer", "object", "timeline",
 	"tenant", "tenant_by_api_key",
 	"calls_take", "calls_message", "calls_finish", "calls_retry", "look", "calls_unpark", "calls_parked", "calls_waiting", "calls_depth", "claims_unknown",
-	"events_take", "events_message", "events_finish", "events_retry", "events_unpark", "events_parked", "events_waiting", "events_depth",
+	"events_take", "events_message", "events_finish", "events_retry", "events_unpark", "events_parked", "events_waiting", "events_waits", "events_depth",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry",
 	"ledger_book", "ledger_about", "ledger_reversals", "ledger_named", "ledger_transactions", "ledger_charges", "ledger_orders", "ledger_balances", "claims_settled", "unpaid", "reversing",
 	"notices_keep", "notices_close", "notice", "endpoint",
@@ -113,6 +113,8 @@ func walkHome(t *testing.T, db *sqlstore.DB, p claim.Policy) {
 	require.Equal(t, claim.FailedTerminal, settle(soft, claim.Verdict{Outcome: &claim.Refused{
 		Reason: "expired", Response: claim.Response{Status: 402},
 	}}).State)
+	_, err = v.Waits(ctx, home, "acme", "evt_"+done.Minted.ID+"_")
+	require.NoError(t, err)
 	_, found, err = v.Unpaid(ctx, home, soft.Minted.ID)
 	require.NoError(t, err)
 	require.True(t, found)

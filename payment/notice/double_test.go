@@ -135,6 +135,15 @@ func (s shelves) Book(_ context.Context, t ledger.Transaction, events []outbox.M
 	return !there, s.point()
 }
 
+func (s shelves) Waits(_ context.Context, _, _, events string) (key string, err error) {
+	for _, m := range s.events {
+		if strings.HasPrefix(m.ID, events) {
+			key = m.Key
+		}
+	}
+	return key, s.point()
+}
+
 // brakeRows are the world's brakes.
 type brakeRows struct{ *world }
 

@@ -1,6 +1,7 @@
 package notice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,9 +94,11 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		} else if disposition != nil {
 			return *disposition
 		}
-		key := n.Reference // no event of it is left that would have to come first
-		if found {
-			key = rec.Key.Value
+		key := rec.Key.Value
+		if !found {
+			if key, err = p.line(ctx, home, of.Tenant, n.Reference); err != nil {
+				return p.later(m, "events", err)
+			}
 		}
 		code := ""
 		if n.Decline != nil {
@@ -116,6 +119,16 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		}
 	}
 	return p.afterFailure(ctx, m, home, &of)
+}
+
+// line is the key for the events of an object without a claim, which come behind those of it that still
+// wait, as where a sink was down for longer than a claim is kept. If none waits it is the object's id.
+func (p *Processor) line(ctx context.Context, home, tenant, object string) (string, error) {
+	if len(p.c.Sinks) == 0 {
+		return object, nil
+	}
+	key, err := p.c.Store.Waits(ctx, home, tenant, payment.EventsOf(object))
+	return cmp.Or(key, object), err
 }
 
 // booked finds the booking of n's movement. If that is not booked, of is the booking

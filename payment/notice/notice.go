@@ -83,5 +83,8 @@ type Store interface {
 	// if t is booked already: its events were made with it. ledger.ErrConflict as of
 	// ledger.Store.Post.
 	Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error)
+	// Waits returns the key of the latest of a tenant's events in [outbox.Events] whose ids begin with
+	// events, "" if there is none. It may read all that waits of the tenant there.
+	Waits(ctx context.Context, home, tenant, events string) (key string, err error)
 	BrakeStore
 }

@@ -115,14 +115,17 @@ func (p *Processor) isOpened(ctx context.Context, m outbox.Message, u *psp.Unask
 
 // bookAll books steps, each with its events.
 func (p *Processor) bookAll(ctx context.Context, m outbox.Message, n *psp.Notice, u *psp.Unasked, of *ledger.Transaction, steps []ledger.Transaction) *outbox.Disposition {
-	key := of.Object // no event of it is left that would have to come first
 	rec, found, err := p.c.Claims.ByObject(ctx, of.Region, of.Object)
 	if err != nil {
 		d := p.later(m, "claim", err)
 		return &d
 	}
-	if found {
-		key = rec.Key.Value
+	key := rec.Key.Value
+	if !found {
+		if key, err = p.line(ctx, of.Region, of.Tenant, of.Object); err != nil {
+			d := p.later(m, "events", err)
+			return &d
+		}
 	}
 	for _, t := range steps {
 		var events []outbox.Message

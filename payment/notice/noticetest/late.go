@@ -275,7 +275,7 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 	w.processor, err = notice.NewProcessor(notice.ProcessorConfig{
 		Store: h.Rows, Notifiers: map[string]psp.Notifier{"bank": plain{}}, Claims: h.Rows, Calls: h.Rows.Queue(outbox.ProviderCalls),
 		Books: h.Rows, Learn: service.Learn, LearnRefusal: service.LearnRefusal, LearnHeld: service.LearnHeld, Home: home, Homes: func() []string { return []string{w.Home} }, Compensator: w.compensator,
-		Now: func() time.Time { return h.Now(t) },
+		Sinks: []outbox.Kind{outbox.KindLog}, Now: func() time.Time { return h.Now(t) },
 	})
 	require.NoError(t, err)
 	return w
@@ -285,12 +285,18 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 func (w *lateWorld) refuse(verdicts []claim.Outcome) (id string) {
 	w.Helper()
 	id = w.settled(w.charge(), verdicts).Minted.ID
+	w.forget(id)
+	return id
+}
+
+// forget waits until the claim of id is deleted.
+func (w *lateWorld) forget(id string) {
+	w.Helper()
 	w.Pass(w, later)
 	w.Sweep(w)
 	_, found, err := w.Rows.ByObject(w.Context(), w.Home, id)
 	require.NoError(w, err)
 	require.False(w, found, "the claim is forgotten")
-	return id
 }
 
 func (w *lateWorld) charge() claim.Record {

@@ -4937,7 +4937,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "id": "evt_dispute_opened_5f1d0c2ab7e94d3f8a6b1c2d3e4f5a6b",
+                 *       "id": "evt_ch_709ho4tsaa2m1e5p000p0h0d84_dispute_opened_5f1d0c2ab7e94d3f8a6b1c2d3e4f5a6b",
                  *       "type": "charge.dispute.created",
                  *       "created": 1795370831,
                  *       "livemode": true,
