@@ -10,18 +10,9 @@ WITH booked AS (
             CASE WHEN @kind::text = 'charge' THEN coalesce(@created::timestamptz, now()) END, @order_id::text, @metadata::text)
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING tenant_id, at
-), waiting AS (
-    -- What was booked before by a gateway whose clock is ahead, and is not delivered yet.
-    SELECT e.idem_key, max(w.created_at) + '1 microsecond'::interval AS behind
-    FROM booked AS b
-    CROSS JOIN unnest(@events_idem_key::text[]) AS e (idem_key)
-    JOIN events AS w ON w.home_region = @home::crdb_internal_region AND w.tenant_id = b.tenant_id AND w.idem_key = e.idem_key
-    WHERE w.due IS NOT NULL
-    GROUP BY e.idem_key
 ), placed AS (
     -- Behind the events of the claim's own steps, if it is still there.
-    UPDATE claims AS c SET events_at = greatest(
-        now(), c.events_at + '1 microsecond'::interval, (SELECT w.behind FROM waiting AS w WHERE w.idem_key = c.idem_key))
+    UPDATE claims AS c SET events_at = greatest(now(), c.events_at + '1 microsecond'::interval)
     FROM booked AS b
     WHERE c.home_region = @home::crdb_internal_region AND c.tenant_id = b.tenant_id
       AND c.idem_key = ANY (@events_idem_key::text[])
@@ -30,14 +21,18 @@ WITH booked AS (
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
     SELECT @home::crdb_internal_region, e.id, e.kind, b.tenant_id, e.idem_key, e.operation, e.payload, e.trace_parent,
-           coalesce(p.events_at, greatest(now(), w.behind)), now(), 0
+           -- Also behind what waits in the line of a claim that was deleted, even if the clock was set back.
+           greatest(coalesce(p.events_at, now()), (
+               SELECT max(w.created_at) + '1 microsecond'::interval
+               FROM events AS w
+               WHERE w.home_region = @home::crdb_internal_region AND w.tenant_id = b.tenant_id AND w.idem_key = e.idem_key
+           )), now(), 0
     FROM booked AS b
     CROSS JOIN unnest(
         @events_id::text[], @events_kind::text[], @events_idem_key::text[], @events_operation::text[],
         @events_payload::bytea[], @events_trace_parent::text[]
     ) AS e (id, kind, idem_key, operation, payload, trace_parent)
     LEFT JOIN placed AS p ON p.tenant_id = b.tenant_id AND p.idem_key = e.idem_key
-    LEFT JOIN waiting AS w ON w.idem_key = e.idem_key
     RETURNING events.home_region
 )
 SELECT at FROM booked
