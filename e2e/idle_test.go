@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/lab/wireproxy"
+	"github.com/homeward-io/homeward/internal/node"
 )
 
 // overheard is some nodes of one region on a database, with the statements of each.

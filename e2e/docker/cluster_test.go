@@ -162,9 +162,16 @@ func (c *cluster) up() error {
 	return c.compose(c.ctx, append([]string{"up", "-d"}, nodes...)...)
 }
 
-// down removes everything, data too.
+// down removes everything, data too. Docker may keep the network while it still detaches a container
+// that has just ended; the second time it is gone.
 func (c *cluster) down() error {
-	return c.compose(context.WithoutCancel(c.ctx), "down", "--volumes", "--remove-orphans", "--timeout", "1")
+	down := func() error {
+		return c.compose(context.WithoutCancel(c.ctx), "down", "--volumes", "--remove-orphans", "--timeout", "1")
+	}
+	if down() == nil {
+		return nil
+	}
+	return down()
 }
 
 // prepare makes the tables and the tenants.
