@@ -32,7 +32,7 @@ engine_ends() {
 	rm -rf "$dir"
 }
 clean() {
-	local left
+	local left kept=
 	trap '' INT TERM
 	left=$(docker ps -aq --filter label=com.docker.compose.project=homeward-e2e 2>/dev/null) || true
 	[ -z "$left" ] || docker rm -f -v $left >/dev/null 2>&1 || true
@@ -40,7 +40,13 @@ clean() {
 		left=$(docker $what ls -q --filter label=com.docker.compose.project=homeward-e2e 2>/dev/null) || true
 		[ -z "$left" ] || docker $what rm $left >/dev/null 2>&1 || true
 	done
+	# An engine that takes a network for one in use leaves its bridge behind, whose addresses the next
+	# engine needs.
+	[ -z "$dir" ] || kept=$(docker network ls -q --filter label=com.docker.compose.project=homeward-e2e 2>/dev/null) || true
 	engine_ends
+	for left in $kept; do
+		ip link delete "br-$left" 2>/dev/null || true
+	done
 }
 trap clean EXIT
 trap 'exit 130' INT
