@@ -95,7 +95,8 @@ func (r *Response) row() Response {
 }
 
 // Refusal is the answer of the latest generation that was released. It answers the
-// requests that waited for it, had begun by then, or begin within the pause after it.
+// requests that waited for that generation, those that had begun when it was released,
+// and those that begin within the pause after that.
 // It is never replayed to later requests.
 type Refusal struct {
 	Response Response

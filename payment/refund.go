@@ -132,11 +132,13 @@ func (t *attempt) refundable(ctx context.Context, of *ledger.Transaction) (v cla
 	since, err := t.o.Books.ReversalsAt(reading, of.Region, of.ID)
 	refunds, disputes, shown := int64(0), int64(0), int64(0)
 	if err == nil {
-		if refunds, err = sumOf(reading, t.o.Books, since, ledger.ProviderRefund); err == nil {
-			if disputes, err = sumOf(reading, t.o.Books, since, ledger.DisputeOpened); err == nil {
-				shown, err = t.disputed(ctx, of)
-			}
-		}
+		refunds, err = sumOf(reading, t.o.Books, since, ledger.ProviderRefund)
+	}
+	if err == nil {
+		disputes, err = sumOf(reading, t.o.Books, since, ledger.DisputeOpened)
+	}
+	if err == nil {
+		shown, err = t.disputed(ctx, of)
 	}
 	disputes = max(disputes, shown)
 	rest := of.Amount - refunds - disputes

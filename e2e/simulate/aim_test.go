@@ -40,7 +40,7 @@ var crossings = func() (all []crossing) {
 	return all
 }()
 
-// moves are those of a charge's way to another provider, which wait beside the others.
+// moves are the crossings at which a charge goes to another provider. Half of the runs with two providers aim at one of them.
 var moves = []crossing{{"Settle " + claim.OutcomeMoved, false}, {"Settle " + claim.OutcomeMoved, true}}
 
 // unreached are steps that no run takes, with the reason. A run that takes one says so.

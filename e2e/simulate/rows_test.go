@@ -16,7 +16,8 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// The steps of a store whose outcomes are not told apart.
+// Of these steps of a store the coverage counts no outcomes. do runs one that returns only an error,
+// ask, ask2 and ask3 run one that returns so many values with it.
 
 func (s *store) do(ctx context.Context, name string, do func(context.Context, deployment.Store) error) error {
 	_, err := ask(ctx, s, name, func(ctx context.Context, rows deployment.Store) (struct{}, error) { return struct{}{}, do(ctx, rows) })

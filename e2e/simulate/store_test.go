@@ -39,7 +39,7 @@ func (w *world) database() *embedded.DB {
 	return w.db
 }
 
-// rows are those of a database, as nodes of a region see them.
+// rows returns the rows of a database as the nodes of a region see them.
 func (s *store) rows(db *embedded.DB) deployment.Store {
 	rows, err := deployment.Embedded(db).Region(s.m.region)
 	s.m.w.must(err)

@@ -257,7 +257,7 @@ func (c *Canceler) refund(ctx context.Context, rec *claim.Record) (outcome, refu
 		case reply.State == claim.FailedRetry && reply.Response.Status >= http.StatusInternalServerError:
 			return "", "", nil, fmt.Errorf("%w: the refund of the charge %s was not sent: %s", claim.ErrUnavailable, rec.Minted.ID, reason(&reply.Response))
 		}
-		// Since the last reading, another refund of the charge may have begun or have been made.
+		// Another refund of the charge may have begun, or been made, since the last reading.
 		was := left
 		if left, open, err = c.left(ctx, rec); err != nil {
 			return "", "", nil, err

@@ -94,11 +94,9 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		} else if disposition != nil {
 			return *disposition
 		}
-		key := rec.Key.Value
-		if !found {
-			if key, err = p.line(ctx, home, of.Tenant, n.Reference); err != nil {
-				return p.later(m, "events", err)
-			}
+		key, err := p.line(ctx, &rec, home, of.Tenant, n.Reference)
+		if err != nil {
+			return p.later(m, "events", err)
 		}
 		code := ""
 		if n.Decline != nil {
@@ -121,11 +119,12 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 	return p.afterFailure(ctx, m, home, &of)
 }
 
-// line is the key for the events of an object without a claim, which come behind those of it that still
-// wait, as where a sink was down for longer than a claim is kept. If none waits it is the object's id.
-func (p *Processor) line(ctx context.Context, home, tenant, object string) (string, error) {
-	if len(p.c.Sinks) == 0 {
-		return object, nil
+// line is the key for the events of an object: its claim's. Without a claim, when rec is zero, they come
+// behind those of it that still wait, as where a sink was down for longer than a claim is kept. If none
+// waits it is the object's id.
+func (p *Processor) line(ctx context.Context, rec *claim.Record, home, tenant, object string) (string, error) {
+	if rec.Key.Value != "" || len(p.c.Sinks) == 0 {
+		return cmp.Or(rec.Key.Value, object), nil
 	}
 	key, err := p.c.Store.Waits(ctx, home, tenant, payment.EventsOf(object))
 	return cmp.Or(key, object), err

@@ -115,21 +115,22 @@ func (p *Processor) isOpened(ctx context.Context, m outbox.Message, u *psp.Unask
 
 // bookAll books steps, each with its events.
 func (p *Processor) bookAll(ctx context.Context, m outbox.Message, n *psp.Notice, u *psp.Unasked, of *ledger.Transaction, steps []ledger.Transaction) *outbox.Disposition {
-	rec, found, err := p.c.Claims.ByObject(ctx, of.Region, of.Object)
-	if err != nil {
-		d := p.later(m, "claim", err)
-		return &d
-	}
-	key := rec.Key.Value
-	if !found {
-		if key, err = p.line(ctx, of.Region, of.Tenant, of.Object); err != nil {
+	notified := of.Kind != ledger.Ghost // no merchant was notified of a ghost
+	var key string
+	if notified {
+		rec, _, err := p.c.Claims.ByObject(ctx, of.Region, of.Object)
+		if err != nil {
+			d := p.later(m, "claim", err)
+			return &d
+		}
+		if key, err = p.line(ctx, &rec, of.Region, of.Tenant, of.Object); err != nil {
 			d := p.later(m, "events", err)
 			return &d
 		}
 	}
 	for _, t := range steps {
 		var events []outbox.Message
-		if of.Kind != ledger.Ghost { // of which no merchant was notified
+		if notified {
 			events = payment.HappenedUnasked(payment.Happened{
 				Transaction: t, Of: *of, Dispute: cmp.Or(u.Dispute, u.ProviderRef), Key: key, Reason: u.Reason, Status: u.Status, DueBy: u.DueBy, At: n.At,
 			}, p.c.Sinks)
