@@ -216,7 +216,7 @@ type Restores interface {
 	// store's clock.
 	Restore(ctx context.Context) (r Restore, now time.Time, err error)
 	// PutRestore writes the row if its version has not changed since it was read.
-	// changed is false if it has, and may be false if the reply was lost.
+	// changed is false if it has. After an error the write may be done or not: read again.
 	PutRestore(ctx context.Context, r Restore) (changed bool, err error)
 	// Witness reads the witness of a key.
 	Witness(ctx context.Context, key Key) (w Witness, found bool, err error)

@@ -1,14 +1,14 @@
 // Package embedded keeps claims, pins, outbox, books, notices, audit and tenants in one
 // Pebble store: one process, one directory, any number of regions. It implements
 // [claim.Store], [outbox.Store], [ledger.Store], [notice.Store], [audit.Store] and
-// [relay.Endpoints] for `homeward demo`, for development and for tests, with the same
+// [documents.Store] for `homeward demo`, for development and for tests, with the same
 // durability and the same results as the SQL store.
 //
 //	db, err := embedded.Open(embedded.Config{Dir: dir, Regions: regions, Policy: policy})
 //	view, err := db.Region("us-east1") // the claim.Store of that region's nodes
 //
 // Each contract has a file: claims.go, pins.go, outbox.go, ledger.go, notices.go, audit.go,
-// books.go, tenants.go, and shared.go for what changes by compare-and-set. Below them are keys.go,
+// books.go, tenants.go, and shared.go for documents and witnesses. Below them are keys.go,
 // rows.go (messages of protobuf) and store.go (batches, reads, scans).
 //
 // # A step
@@ -64,12 +64,10 @@
 //	H r                        version(8), JSON      AdvanceAudit, ForgetBooks: how far audit
 //	                                                 is exported, and books have left
 //	D r account · currency     JSON                  ForgetBooks: the sums of what has left
-//	B, C provider              version(8), JSON      PutBrake, PutAccount
-//	R                          version(8), JSON      PutRestore: that the rows are a backup's
+//	B kind · name              version(8), JSON      PutDocument
 //	W tenant · key             JSON                  PutWitnesses, DropWitnesses
 //	t tenant                   Tenant                PutTenant, MoveRegistrar
 //	h SHA-256(32) of API key   tenant, as text       PutTenant
-//	s tenant                   Endpoint              PutEndpoint, NoteDelivery, RewriteSecrets
 //	m name                     number(8), or an id   Open: format, epoch, region/…, window/…,
 //	                                                 deployment; SetRegionStatus: topology,
 //	                                                 status/…

@@ -80,7 +80,7 @@ func TestOpenRefuses(t *testing.T) {
 		refused(t, embedded.Config{Dir: dir}, dir, "damaged", "restore")
 	})
 	t.Run("another format", func(t *testing.T) {
-		for _, version := range []uint64{0, 1, 99} {
+		for _, version := range []uint64{0, 2, 99} {
 			fs := vfs.NewMem()
 			db := open(t, embedded.Config{FS: fs})
 			require.NoError(t, db.SetFormat(version))

@@ -14,18 +14,16 @@ import (
 
 // The first byte of every row's key names its table; doc.go has the layout.
 const (
-	tableAccount   = 'C'
 	tableAbout     = 'O'
 	tableAPIKey    = 'h'
 	tableArrival   = 'A'
 	tableAudit     = 'a'
 	tableBooks     = 'b'
-	tableBrake     = 'B'
 	tableCarried   = 'D'
 	tableChain     = 'H'
 	tableCharge    = 'L'
 	tableClaim     = 'c'
-	tableEndpoint  = 's'
+	tableDocument  = 'B'
 	tableLedger    = 'l'
 	tableLine      = 'k'
 	tableMeta      = 'm'
@@ -33,7 +31,6 @@ const (
 	tableObject    = 'j'
 	tableOrder     = 'N'
 	tablePin       = 'p'
-	tableRestore   = 'R'
 	tableReversal  = 'r'
 	tableReversing = 'i'
 	tableTenant    = 't'

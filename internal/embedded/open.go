@@ -25,6 +25,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/documents"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/wan"
 )
@@ -32,7 +33,7 @@ import (
 const (
 	// formatVersion is the format that this build reads and writes. A store of another one
 	// is refused.
-	formatVersion = 2
+	formatVersion = 3
 
 	// DefaultReplicaLag is how old a row must be before a replica shows it: the lag of
 	// a CockroachDB follower read.
@@ -75,6 +76,7 @@ type Config struct {
 // DB is one store with the rows of all its regions. It is safe for concurrent
 // use; nodes use it through the views that [DB.Region] returns.
 type DB struct {
+	documents.Contracts
 	pebble     *pebble.DB
 	dirLock    *pebble.Lock
 	policy     claim.Policy
@@ -97,7 +99,7 @@ type DB struct {
 	apiKeys  map[claim.APIKeyHash]string
 
 	topology sync.RWMutex // held for reading while a pin is written
-	shared   sync.RWMutex // of endpoints and of the rows in shared.go
+	shared   sync.RWMutex // of the rows in shared.go
 	chain    sync.RWMutex // of chains of audit, and of books that leave
 	// seq numbers audit rows: the store's opening in the high bits, so that the
 	// order holds across restarts without reading the last row of any key.
@@ -129,6 +131,7 @@ func Open(cfg Config) (*DB, error) {
 		sweeps: map[byte][]byte{}, tenants: map[string]claim.Tenant{}, apiKeys: map[claim.APIKeyHash]string{},
 		complain: rate.Sometimes{Interval: complainEvery},
 	}
+	db.Contracts = documents.In(db)
 	db.finals, _ = lru.New[finalKey, *claim.Record](finalClaims) // an error is for sizes below 1
 	for _, r := range cfg.Regions {
 		db.regions[r.Name] = r.Code

@@ -13,28 +13,25 @@ import (
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // View is the store for the nodes of one region: rows of that region are near, those of
 // others cost a round trip, replicas are near everywhere, and so is what [DB] has itself.
-// It implements [claim.Store], [outbox.Queues], [ledger.Store], [notice.Store],
-// [relay.Endpoints] and [audit.Store], and is safe for concurrent use.
+// It implements [claim.Store], [outbox.Queues], [ledger.Store], [notice.Store] and
+// [audit.Store], and is safe for concurrent use.
 type View struct {
 	*DB
 	name string
 }
 
 var (
-	_ claim.Store     = (*View)(nil)
-	_ outbox.Queues   = (*View)(nil)
-	_ ledger.Store    = (*View)(nil)
-	_ notice.Store    = (*View)(nil)
-	_ notice.Bodies   = (*View)(nil)
-	_ relay.Endpoints = (*DB)(nil)
-	_ relay.Secrets   = (*DB)(nil)
-	_ audit.Store     = (*View)(nil)
+	_ claim.Store   = (*View)(nil)
+	_ outbox.Queues = (*View)(nil)
+	_ ledger.Store  = (*View)(nil)
+	_ notice.Store  = (*View)(nil)
+	_ notice.Bodies = (*View)(nil)
+	_ audit.Store   = (*View)(nil)
 )
 
 // Region returns the view of a node in the region of that name.

@@ -10,7 +10,6 @@ import (
 	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
@@ -201,18 +200,5 @@ func fromNotice(region, id string, m *storev1.Notice) *notice.Notice {
 		ID: id, Region: region, Provider: m.Provider, Body: m.Body,
 		ReceivedAt: fromMicros(m.ReceivedAt), ProcessedAt: fromMicros(m.ProcessedAt),
 		Status: notice.Status(m.Status), Detail: m.Detail, TraceParent: m.TraceParent,
-	}
-}
-
-func toEndpoint(e *relay.Endpoint) *storev1.Endpoint {
-	return &storev1.Endpoint{
-		Url: e.URL, Secrets: e.Secrets, FailingSince: micros(e.FailingSince), DisabledAt: micros(e.DisabledAt),
-	}
-}
-
-func fromEndpoint(tenant string, m *storev1.Endpoint) *relay.Endpoint {
-	return &relay.Endpoint{
-		Tenant: tenant, URL: m.Url, Secrets: m.Secrets,
-		FailingSince: fromMicros(m.FailingSince), DisabledAt: fromMicros(m.DisabledAt),
 	}
 }

@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/documents"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/account"
-	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// Brakes, accounts, restores and witnesses are rows of the deployment, as tenants are.
-// They change by compare-and-set: a value is the row's version and then the rest as JSON,
-// as in the SQL store. A version of 0 is that of a row that is not there.
+// Documents and witnesses are rows of the deployment, as tenants are. Documents, and the chains of
+// audit, change by compare-and-set: a value is the row's version and then its JSON. A version of 0
+// is that of a row that is not there.
 
 const versionBytes = 8
 
@@ -49,54 +48,34 @@ func (t *tx) putVersioned(key []byte, was uint64, row any) (changed bool) {
 	return true
 }
 
-func (db *DB) putVersioned(ctx context.Context, key []byte, was uint64, row any) (changed bool, err error) {
-	err = db.do(ctx, func(t *tx) {
-		t.hold(&t.shared)
-		changed = t.putVersioned(key, was, row)
-	})
-	return changed && err == nil, err
+// documentKey is the key of a document; without a name it is the prefix of its kind.
+func documentKey(kind, name string) []byte {
+	return slices.Concat([]byte{tableDocument}, []byte(kind), []byte{nameEnd}, []byte(name))
 }
 
-// versions reads all rows of a table in the order of their names; see sets the name and
-// the version of one.
-func versions[T any](ctx context.Context, db *DB, table byte, see func(row *T, name string, version uint64)) (rows []T, err error) {
+// Documents implements [documents.Store].
+func (db *DB) Documents(ctx context.Context, kind, from string, limit int) (all []documents.Document, now time.Time, err error) {
+	prefix := documentKey(kind, "")
 	err = db.do(ctx, func(t *tx) {
 		t.hold(t.shared.RLocker())
-		t.scan([]byte{table}, []byte{table + 1}, func(k, value []byte) bool {
-			var row T
-			version, err := decodeVersioned(k, value, &row)
+		t.scan(documentKey(kind, from), prefixEnd(prefix), func(k, value []byte) bool {
+			var state json.RawMessage
+			version, err := decodeVersioned(k, value, &state)
 			t.fail(err)
-			see(&row, string(k[1:]), version)
-			rows = append(rows, row)
-			return true
+			all = append(all, documents.Document{Name: string(k[len(prefix):]), Version: version, State: state})
+			return len(all) < limit
 		})
 	})
-	return rows, err
+	return all, db.clock.now(), err
 }
 
-// Brakes implements [notice.BrakeStore].
-func (db *DB) Brakes(ctx context.Context) ([]notice.Brake, time.Time, error) {
-	rows, err := versions(ctx, db, tableBrake, func(b *notice.Brake, provider string, version uint64) {
-		b.Provider, b.Version = provider, version
+// PutDocument implements [documents.Store].
+func (db *DB) PutDocument(ctx context.Context, kind string, d documents.Document) (changed bool, err error) {
+	err = db.do(ctx, func(t *tx) {
+		t.hold(&t.shared)
+		changed = t.putVersioned(documentKey(kind, d.Name), d.Version, json.RawMessage(d.State))
 	})
-	return rows, db.clock.now(), err
-}
-
-// PutBrake implements [notice.BrakeStore].
-func (db *DB) PutBrake(ctx context.Context, b notice.Brake) (changed bool, err error) {
-	return db.putVersioned(ctx, append([]byte{tableBrake}, b.Provider...), b.Version, b)
-}
-
-// Accounts implements [account.Store].
-func (db *DB) Accounts(ctx context.Context) ([]account.Row, error) {
-	return versions(ctx, db, tableAccount, func(r *account.Row, provider string, version uint64) {
-		r.Provider, r.Version = provider, version
-	})
-}
-
-// PutAccount implements [account.Store].
-func (db *DB) PutAccount(ctx context.Context, r account.Row) (changed bool, err error) {
-	return db.putVersioned(ctx, append([]byte{tableAccount}, r.Provider...), r.Version, r)
+	return changed && err == nil, err
 }
 
 // Calls implements [account.Work]. Calls are few beside claims: each page reads all due rows.
@@ -115,28 +94,6 @@ func (v *View) Calls(ctx context.Context, home, after string, limit int) ([]outb
 			}
 		}
 	})
-}
-
-// restoreKey is the key of the one row.
-var restoreKey = []byte{tableRestore}
-
-// Restore implements [claim.Restores].
-func (db *DB) Restore(ctx context.Context) (r claim.Restore, now time.Time, err error) {
-	err = db.do(ctx, func(t *tx) {
-		t.hold(t.shared.RLocker())
-		var state json.RawMessage
-		if version := t.versioned(restoreKey, &state); version > 0 {
-			var err error
-			r, err = claim.ParseRestore(version, state)
-			t.fail(err)
-		}
-	})
-	return r, db.clock.now(), err
-}
-
-// PutRestore implements [claim.Restores].
-func (db *DB) PutRestore(ctx context.Context, r claim.Restore) (changed bool, err error) {
-	return db.putVersioned(ctx, restoreKey, r.Version, r)
 }
 
 // witnessKey is the key of the row of a witness. The row's value is JSON.

@@ -7,14 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
-	"github.com/homeward-io/homeward/outbox/relay"
 )
 
-// Tenants, their endpoints and the regions are rows of the deployment: each region has a
+// Tenants and the regions are rows of the deployment: each region has a
 // copy of them, so that access costs no trip. Memory has the tenants as well: each request
 // looks its tenant up, and the budget of replays, half the rate of one read, has no room for
 // another read.
@@ -180,104 +178,6 @@ func (db *DB) APIKeys(_ context.Context, tenant string) (all []claim.StoredAPIKe
 	}
 	slices.SortFunc(all, func(a, b claim.StoredAPIKey) int { return bytes.Compare(a.Hash[:], b.Hash[:]) })
 	return all, nil
-}
-
-func endpointKey(tenant string) []byte { return append([]byte{tableEndpoint}, tenant...) }
-
-// endpoint reads one row, nil if there is none. shared must be held.
-func (t *tx) endpoint(tenant string) *relay.Endpoint {
-	return row(t, endpointKey(tenant), func(m *storev1.Endpoint) *relay.Endpoint { return fromEndpoint(tenant, m) })
-}
-
-// Endpoint implements [relay.Endpoints].
-func (db *DB) Endpoint(ctx context.Context, tenant string) (e relay.Endpoint, found bool, err error) {
-	err = db.do(ctx, func(t *tx) {
-		t.hold(t.shared.RLocker())
-		e, found = valueOf(t.endpoint(tenant))
-	})
-	return e, found, err
-}
-
-// PutEndpoint implements [relay.Endpoints].
-func (db *DB) PutEndpoint(ctx context.Context, e relay.Endpoint) error {
-	if err := checkName("tenant", e.Tenant); err != nil {
-		return err
-	}
-	if e.URL == "" || len(e.Secrets) < 1 || len(e.Secrets) > relay.MaxSecrets {
-		return fmt.Errorf("embedded store: webhook endpoint of tenant %s: it needs a URL and 1 to %d secrets", e.Tenant, relay.MaxSecrets)
-	}
-	e.FailingSince, e.DisabledAt = time.Time{}, time.Time{}
-	return db.do(ctx, func(t *tx) {
-		t.hold(&t.shared)
-		t.put(endpointKey(e.Tenant), toEndpoint(&e))
-	})
-}
-
-// RemoveEndpoint implements [relay.Endpoints].
-func (db *DB) RemoveEndpoint(ctx context.Context, tenant string) (found bool, err error) {
-	err = db.do(ctx, func(t *tx) {
-		t.hold(&t.shared)
-		if found = t.endpoint(tenant) != nil; found {
-			t.delete(endpointKey(tenant))
-		}
-	})
-	return found && err == nil, err
-}
-
-// NoteDelivery implements [relay.Endpoints].
-func (db *DB) NoteDelivery(ctx context.Context, tenant, url string, ok bool, disableAfter time.Duration) (e relay.Endpoint, err error) {
-	err = db.do(ctx, func(t *tx) {
-		t.hold(&t.shared)
-		old := t.endpoint(tenant)
-		if old == nil || old.URL != url {
-			t.fail(relay.ErrNoEndpoint)
-			return
-		}
-		e = *old
-		switch now := t.clock.now(); {
-		case ok:
-			e.FailingSince = time.Time{}
-		case e.FailingSince.IsZero():
-			e.FailingSince = now
-		case e.DisabledAt.IsZero() && !now.Before(e.FailingSince.Add(disableAfter)):
-			e.DisabledAt = now
-		}
-		if e.FailingSince != old.FailingSince || e.DisabledAt != old.DisabledAt { // which is rare
-			t.put(endpointKey(tenant), toEndpoint(&e))
-		}
-	})
-	return e, err
-}
-
-// RewriteSecrets implements [relay.Secrets].
-func (db *DB) RewriteSecrets(ctx context.Context, after string, limit int, again func(tenant string, secrets []string) ([]string, error)) (last string, err error) {
-	var page []*relay.Endpoint
-	err = db.do(ctx, func(t *tx) {
-		t.hold(t.shared.RLocker())
-		each(t, behind(endpointKey(after)), []byte{tableEndpoint + 1}, func(k []byte, m *storev1.Endpoint) bool {
-			page = append(page, fromEndpoint(string(k[1:]), m))
-			return len(page) < limit
-		})
-	})
-	for _, seen := range page {
-		var next []string
-		if err == nil {
-			next, err = again(seen.Tenant, slices.Clone(seen.Secrets))
-		}
-		if err == nil && next != nil {
-			err = db.do(ctx, func(t *tx) {
-				t.hold(&t.shared)
-				if e := t.endpoint(seen.Tenant); e != nil && slices.Equal(e.Secrets, seen.Secrets) {
-					e.Secrets = next
-					t.put(endpointKey(e.Tenant), toEndpoint(e))
-				}
-			})
-		}
-	}
-	if err != nil || len(page) < limit {
-		return "", err
-	}
-	return page[limit-1].Tenant, nil
 }
 
 // The status of a region decides one thing only: whether a key without a home may get

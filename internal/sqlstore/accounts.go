@@ -5,7 +5,6 @@ import (
 
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/account"
 )
 
 var (
@@ -16,25 +15,6 @@ var (
 type ghostsArgs struct {
 	homePageArgs
 	Provider string
-}
-
-// Accounts implements [account.Store].
-func (db *DB) Accounts(ctx context.Context) (rows []account.Row, err error) {
-	all, _, err := db.documents(ctx, accountDocument)
-	for i := range all {
-		var r account.Row
-		if err := readDocument(accountDocument, &all[i], &r); err != nil {
-			return nil, err
-		}
-		r.Provider, r.Version = all[i].name, all[i].version
-		rows = append(rows, r)
-	}
-	return rows, err
-}
-
-// PutAccount implements [account.Store].
-func (db *DB) PutAccount(ctx context.Context, r account.Row) (changed bool, err error) {
-	return db.putDocument(ctx, accountDocument, r.Provider, r.Version, r)
 }
 
 // Calls implements [account.Work].
@@ -55,12 +35,4 @@ func (v *View) Ghosts(ctx context.Context, home, provider, after string, limit i
 	}
 	all, err := many(ctx, v.db, ledgerGhosts, repeatable, ghostsArgs{homePageArgs{home, pageArgs{after, int64(limit)}}, provider}, scanTransaction)
 	return all, claimError(ledgerGhosts.name, err)
-}
-
-// Accounts is [DB.Accounts].
-func (v *View) Accounts(ctx context.Context) ([]account.Row, error) { return v.db.Accounts(ctx) }
-
-// PutAccount is [DB.PutAccount].
-func (v *View) PutAccount(ctx context.Context, r account.Row) (bool, error) {
-	return v.db.PutAccount(ctx, r)
 }

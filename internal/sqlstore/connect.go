@@ -215,7 +215,6 @@ const usedTables = `(VALUES
     ('ledger_carried', 'SELECT'),
     ('documents', 'SELECT INSERT UPDATE'),
     ('witnesses', 'SELECT'),
-    ('endpoints', 'SELECT UPDATE'),
     ('audit', 'SELECT INSERT'),
     ('audit_chains', 'SELECT INSERT UPDATE'),
     ('unpaid', 'SELECT INSERT UPDATE DELETE'),

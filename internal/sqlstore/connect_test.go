@@ -177,7 +177,6 @@ func TestGrants(t *testing.T) {
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE ON windows, documents, audit_chains TO till")
 	d.exec(t, "GRANT SELECT, UPDATE ON regions, tenants TO till")
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON claims, events, expiries, notices, notices_due, pins, unpaid TO till")
-	d.exec(t, "GRANT SELECT, UPDATE ON endpoints TO till")
 	d.exec(t, "GRANT SELECT, INSERT ON ledger, audit TO till")
 	require.NoError(t, open(t, sqlstore.Config{URL: d.admin}).PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}, "sk_acme"))
 	db := open(t, sqlstore.Config{URL: as})

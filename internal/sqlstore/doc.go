@@ -58,7 +58,7 @@
 //	audit_advance       the version that was read      reported as unknown: the exporter reads the chain
 //	audit_forget        that no claim says anything    run again: what is gone is forgotten
 //	ledger_forget       the segment that was read      run again: it finds that the chain has moved, and reports that
-//	document_put        the version that was read      reported as unknown: the next look finds what there is
+//	document_put        the version that was read      run again: our step in the row is our own change
 //	note                there is no row of its id      a note is kept for the next try, and may be there twice if it has no time; an appended line is reported
 //	sweep               that its time is past          run again: what is gone is gone
 //	witnesses_put       nothing: the latest counts     run again
@@ -66,13 +66,9 @@
 //	windows_raise       that it raises them            reported: the node does not start; it reads them when it starts again
 //	notices_keep        there is no row                run again: what is there stays, and has its row in the queue
 //	notices_close       each the fence                 run again: what is gone is closed. Of one, on "no row" read: if status and detail equal what we wrote, our first try succeeded
-//	notices_rewrite,    what was read                  run again: what is not there any more stays as it is
-//	endpoint_rewrite
+//	notices_rewrite     what was read                  run again: what is not there any more stays as it is
 //	notices_drop_bodies that there is a body           run again: nothing changes
-//	endpoint_put        nothing: the latest counts     run again
-//	endpoint_remove     that it is there               run again; one that is gone is removed
 //	tenant_change       nothing: the latest counts     run again
-//	endpoint_note       what the delivery changes      run again; on "no row" the row that is read is the answer
 //	registrar_move      the move that was read         run again; on "no row" read who is registrar
 //	registrar_forget    that no pin is there           run again: nothing changes
 //	region_status       the epoch that was read        run again; on "no row" read the table
@@ -137,7 +133,7 @@
 //	find | begin_again or change
 //	                         nothing has changed
 //	pin_read | pin_write     nothing has changed
-//	endpoint | endpoint_note nothing has changed: the next delivery finds the same
+//	documents | document_put nothing has changed: whoever reads next finds the same
 //	look | outbox_take       nothing has changed: another node's look, or the next one,
 //	                         finds the same; so it does where nobody was woken
 //	outbox_take | outbox_finish or outbox_retry

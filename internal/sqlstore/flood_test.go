@@ -221,8 +221,8 @@ func TestALostRegionStopsNoOtherRegionsErrands(t *testing.T) {
 	}
 }
 
-// TestDeliveriesThatHangStopNoClaim: another session has locked the table of endpoints, which
-// each delivery reads. Claims are renewed and settled meanwhile.
+// TestDeliveriesThatHangStopNoClaim: another session has locked the documents, of which
+// each delivery reads one. Claims are renewed and settled meanwhile.
 func TestDeliveriesThatHangStopNoClaim(t *testing.T) {
 	d := newDatabase(t)
 	if d.server.Kind() == localdb.CockroachDB {
@@ -245,7 +245,7 @@ func TestDeliveriesThatHangStopNoClaim(t *testing.T) {
 	defer func() { _ = locker.Close(context.Background()) }()
 	tx, err := locker.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "LOCK TABLE endpoints")
+	_, err = tx.Exec(t.Context(), "LOCK TABLE documents")
 	require.NoError(t, err)
 
 	ctx, stop := context.WithCancel(outbox.Begun(t.Context()))

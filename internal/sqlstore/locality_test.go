@@ -31,7 +31,7 @@ var homePath = []string{
 	"events_take", "events_message", "events_finish", "events_retry", "events_unpark", "events_parked", "events_waiting", "events_waits", "events_depth",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry",
 	"ledger_book", "ledger_about", "ledger_reversals", "ledger_named", "ledger_transactions", "ledger_charges", "ledger_orders", "ledger_balances", "claims_settled", "unpaid", "reversing",
-	"notices_keep", "notices_close", "notice", "endpoint",
+	"notices_keep", "notices_close", "notice", "documents",
 }
 
 // pinPath is what the first write of an opaque key sends beside that. The region

@@ -151,11 +151,31 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 			require.NoError(c, err)
 			require.False(c, c.got.(relay.Endpoint).FailingSince.IsZero())
 		}},
-		{"note a failed delivery", before, "moved elsewhere", func(c *cell) {
-			e := c.endpoint()
-			e.URL = "https://other.example/hooks"
-			require.NoError(c, c.others.PutEndpoint(c.ctx, e))
+		{"note a failed delivery", before, "moved elsewhere", func(c *cell) { c.moves() }, fails(relay.ErrNoEndpoint)},
+		{"note a failed delivery", before, "removed and set again", func(c *cell) {
+			_, err := c.others.RemoveEndpoint(c.ctx, c.key.Tenant)
+			require.NoError(c, err)
+			c.moves()
 		}, fails(relay.ErrNoEndpoint)},
+		{"seal an endpoint anew", before, "given another secret", func(c *cell) {
+			e := c.endpoint()
+			e.Secrets = []string{"whsec_b"}
+			require.NoError(c, c.others.PutEndpoint(c.ctx, e))
+		}, func(c *cell, err error) { require.NoError(c, err) }},
+		{"set a brake", before, "set", func(c *cell) {
+			_, err := c.others.PutBrake(c.ctx, c.brake("others"))
+			require.NoError(c, err)
+		}, func(c *cell, err error) {
+			require.NoError(c, err)
+			require.Equal(c, false, c.got)
+		}},
+		{"set a brake", after, "read", func(c *cell) {
+			_, _, err := c.others.Brakes(c.ctx)
+			require.NoError(c, err)
+		}, func(c *cell, err error) {
+			require.NoError(c, err)
+			require.Equal(c, true, c.got)
+		}},
 		{"call finish", before, "taken", func(c *cell) { takenAgain(c) }, fails(outbox.ErrFenced)},
 		{"call finish", after, "not readable", deaf("calls_message"), fails(claim.ErrUnavailable)},
 		{"call retry", before, "taken", func(c *cell) { takenAgain(c) }, fails(claim.ErrUnavailable)},

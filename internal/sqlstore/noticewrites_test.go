@@ -152,31 +152,36 @@ func noticeWrites() []operation {
 	}}
 }
 
-func endpointWrites() []operation {
+// documentWrites are those of endpoints and brakes: each change of a document is one statement.
+func documentWrites() []operation {
+	statements := []string{"document_put"}
 	return []operation{{
-		name: "seal an endpoint anew", statements: []string{"endpoint_rewrite"},
+		name: "seal an endpoint anew", statements: statements,
 		before: ownEndpoint,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return c.ours.RewriteSecrets(ctx, "", math.MaxInt32, func(tenant string, _ []string) ([]string, error) {
+			return c.ours.RewriteSecrets(ctx, "", math.MaxInt16, func(tenant string, _ []string) ([]string, error) {
 				if tenant != c.key.Tenant {
 					return nil, nil
 				}
 				return []string{"whsec_again"}, nil
 			})
 		},
-		right:  func(c *cell) { require.Empty(c, c.got) },
-		effect: func(*cell, *stored, *stored) {},
+		right: func(c *cell) { require.Empty(c, c.got) },
+		effect: func(c *cell, want, _ *stored) {
+			want.Documents = c.endpointIs(2, func(d *documentRow) { d.Secrets = []string{"whsec_again"} })
+		},
 		next: func(c *cell, done bool) {
+			c.notes(false)
 			e, _, err := c.others.Endpoint(c.ctx, c.key.Tenant)
 			require.NoError(c, err)
 			require.Equal(c, done, e.Secrets[0] == "whsec_again")
 		},
 	}, {
-		name: "put an endpoint", statements: []string{"endpoint_put"}, latest: true,
+		name: "put an endpoint", statements: statements,
 		before: func(c *cell) { c.key.Tenant += "-" + c.key.Value },
 		call:   func(ctx context.Context, c *cell) (any, error) { return nil, c.ours.PutEndpoint(ctx, c.endpoint()) },
 		right:  noAnswer,
-		effect: func(c *cell, want, _ *stored) { want.Endpoints = []endpointRow{{URL: c.endpoint().URL}} },
+		effect: func(c *cell, want, _ *stored) { want.Documents = c.endpointIs(1, nil) },
 		next: func(c *cell, done bool) {
 			e, found, err := c.others.Endpoint(c.ctx, c.key.Tenant)
 			require.NoError(c, err)
@@ -184,30 +189,31 @@ func endpointWrites() []operation {
 			if found {
 				require.Equal(c, c.endpoint(), e)
 			}
+			c.moves()
 		},
 	}, {
-		name: "remove an endpoint", statements: []string{"endpoint_remove"}, latest: true,
+		name: "remove an endpoint", statements: statements,
 		before: ownEndpoint,
 		call:   func(ctx context.Context, c *cell) (any, error) { return c.ours.RemoveEndpoint(ctx, c.key.Tenant) },
 		right:  func(c *cell) { require.Equal(c, true, c.got) },
-		effect: func(_ *cell, want, _ *stored) { want.Endpoints = nil },
+		effect: func(_ *cell, want, _ *stored) { want.Documents = []documentRow{{Kind: "endpoint", Version: 2}} },
 		next: func(c *cell, done bool) {
 			removed, err := c.others.RemoveEndpoint(c.ctx, c.key.Tenant)
 			require.NoError(c, err)
 			require.Equal(c, !done, removed)
 		},
 	}, {
-		name: "note a failed delivery", statements: []string{"endpoint_note"},
+		name: "note a failed delivery", statements: statements,
 		before: ownEndpoint,
 		call:   noteDelivery(false, time.Hour),
 		right:  func(c *cell) { require.False(c, c.got.(relay.Endpoint).FailingSince.IsZero()) },
 		effect: func(c *cell, want, is *stored) {
-			require.NotNil(c, is.Endpoints[0].Failing)
-			want.Endpoints = []endpointRow{{URL: c.endpoint().URL, Failing: is.Endpoints[0].Failing}}
+			require.False(c, is.Documents[0].Failing.IsZero())
+			want.Documents = c.endpointIs(2, func(d *documentRow) { d.Failing = is.Documents[0].Failing })
 		},
 		next: func(c *cell, _ bool) { c.notes(false) },
 	}, {
-		name: "note a delivery that disables", statements: []string{"endpoint_note"},
+		name: "note a delivery that disables", statements: statements,
 		before: func(c *cell) {
 			ownEndpoint(c)
 			c.notes(false)
@@ -215,25 +221,34 @@ func endpointWrites() []operation {
 		call:  noteDelivery(false, 0),
 		right: func(c *cell) { require.False(c, c.got.(relay.Endpoint).DisabledAt.IsZero()) },
 		effect: func(c *cell, want, is *stored) {
-			require.NotNil(c, is.Endpoints[0].Disabled)
-			want.Endpoints = []endpointRow{{URL: c.endpoint().URL, Failing: want.Endpoints[0].Failing, Disabled: is.Endpoints[0].Disabled}}
+			require.False(c, is.Documents[0].Disabled.IsZero())
+			failing := want.Documents[0].Failing
+			want.Documents = c.endpointIs(3, func(d *documentRow) { d.Failing, d.Disabled = failing, is.Documents[0].Disabled })
 		},
-		next: func(c *cell, done bool) {
-			if e := c.notes(true); done {
-				require.False(c, e.DisabledAt.IsZero())
-			}
-		},
-		latest: true, // a failure that comes late is a failure
+		next: func(c *cell, done bool) { require.Equal(c, done, !c.notes(true).DisabledAt.IsZero()) },
 	}, {
-		name: "note a delivery again", statements: []string{"endpoint_note"},
+		name: "note a delivery again", statements: statements,
 		before: func(c *cell) {
 			ownEndpoint(c)
 			c.notes(false)
 		},
 		call:   noteDelivery(true, time.Hour),
 		right:  func(c *cell) { require.Zero(c, c.got.(relay.Endpoint).FailingSince) },
-		effect: func(c *cell, want, _ *stored) { want.Endpoints = []endpointRow{{URL: c.endpoint().URL}} },
+		effect: func(c *cell, want, _ *stored) { want.Documents = c.endpointIs(3, nil) },
 		next:   func(c *cell, _ bool) { c.notes(true) },
+	}, {
+		name: "set a brake", statements: statements,
+		before: func(c *cell) { c.key.Tenant += "-" + c.key.Value },
+		call:   func(ctx context.Context, c *cell) (any, error) { return c.ours.PutBrake(ctx, c.brake("many")) },
+		right:  func(c *cell) { require.Equal(c, true, c.got, "the caller pages only if the change is its own") },
+		effect: func(c *cell, want, _ *stored) {
+			want.Documents = []documentRow{{Kind: "brake", Version: 1, Held: c.brake("many").Held}}
+		},
+		next: func(c *cell, done bool) {
+			changed, err := c.others.PutBrake(c.ctx, c.brake("others"))
+			require.NoError(c, err)
+			require.Equal(c, !done, changed)
+		},
 	}}
 }
 
@@ -290,6 +305,30 @@ func (c *cell) closes(id string) {
 
 func (c *cell) endpoint() relay.Endpoint {
 	return relay.Endpoint{Tenant: c.key.Tenant, URL: "https://shop.example/hooks", Secrets: []string{"whsec_a"}}
+}
+
+// endpointIs is how the cell's endpoint is stored after as many changes, the last of which made it
+// otherwise.
+func (c *cell) endpointIs(version int64, otherwise func(d *documentRow)) []documentRow {
+	e := c.endpoint()
+	d := documentRow{Kind: "endpoint", Version: version, URL: e.URL, Secrets: e.Secrets}
+	if otherwise != nil {
+		otherwise(&d)
+	}
+	return []documentRow{d}
+}
+
+// moves sets the endpoint to another URL, at the other node.
+func (c *cell) moves() {
+	c.Helper()
+	e := c.endpoint()
+	e.URL = "https://other.example/hooks"
+	require.NoError(c, c.others.PutEndpoint(c.ctx, e))
+}
+
+// brake holds the refunds of a provider that only the cell has.
+func (c *cell) brake(reason string) notice.Brake {
+	return notice.Brake{Provider: c.key.Tenant, Held: &notice.Hold{Reason: reason}}
 }
 
 // ownEndpoint gives the cell a tenant whose endpoint nobody else notes.

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/documents"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/sqlstore/batch"
 	"github.com/homeward-io/homeward/internal/sqlstore/pool"
@@ -133,6 +134,7 @@ func (p Pool) away() Pool {
 // DB is the database as one process uses it. It is safe for concurrent use;
 // nodes use it through the views that [DB.Region] returns.
 type DB struct {
+	documents.Contracts
 	pool   *pgxpool.Pool
 	of     *soleDeployment
 	policy claim.Policy
@@ -197,6 +199,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		notes:   notes{flushing: make(chan struct{}, 1)},
 		byID:    newMemory[string](c.Pool.TenantCache),
 	}
+	db.Contracts = documents.In(db)
 	connected := conns.Config().ConnConfig
 	if host := unverified(connected); host != "" {
 		db.doubts = append(db.doubts, "the database at "+host+" is not verified: anybody on the network path could read and change every charge")

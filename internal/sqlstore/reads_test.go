@@ -103,7 +103,7 @@ func TestReads(t *testing.T) {
 			n, found, err := v.Notice(ctx, here, setup.noticeID("1"))
 			return answer{n, found}, err
 		},
-		"endpoint": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
+		"documents": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
 			e, found, err := v.Endpoint(ctx, "acme")
 			return answer{e, found}, err
 		},

@@ -43,21 +43,6 @@ type (
 	}
 )
 
-// Restore implements [claim.Restores].
-func (db *DB) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
-	all, now, err := db.documents(ctx, restoreDocument)
-	if err != nil || len(all) == 0 {
-		return claim.Restore{}, now, err
-	}
-	r, err := claim.ParseRestore(all[0].version, all[0].state)
-	return r, now, err
-}
-
-// PutRestore implements [claim.Restores].
-func (db *DB) PutRestore(ctx context.Context, r claim.Restore) (changed bool, err error) {
-	return db.putDocument(ctx, restoreDocument, "", r.Version, r)
-}
-
 // Witness implements [claim.Restores].
 func (db *DB) Witness(ctx context.Context, key claim.Key) (w claim.Witness, found bool, err error) {
 	w, found, _, err = one(ctx, db, witnessOf, repeatable, rowOf(key), func(row pgx.CollectableRow) (claim.Witness, error) {
@@ -180,16 +165,6 @@ func (v *View) put(ctx context.Context, row *claimRow, now time.Time, step uuid.
 		CanceledAt: zeronull.Timestamptz(next.CanceledAt), GoodUntil: now.Add(decisionLife), Message: callOf(fx.Enqueue),
 	}, pgx.RowTo[int64])
 	return found, claimError(claimReattach.name, err)
-}
-
-// Restore is [DB.Restore].
-func (v *View) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
-	return v.db.Restore(ctx)
-}
-
-// PutRestore is [DB.PutRestore].
-func (v *View) PutRestore(ctx context.Context, r claim.Restore) (bool, error) {
-	return v.db.PutRestore(ctx, r)
 }
 
 // Witness is [DB.Witness].

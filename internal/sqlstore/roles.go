@@ -52,7 +52,7 @@ const (
 var readable = []string{versionTable, "regions", "tenants", "pins", claimsView, "ledger", "ledger_carried", booksView, "audit", "audit_chains", "windows", "deployment"}
 
 // nodeRights are the rights of the node role on a table. Those of nodes are in needed;
-// tools also add tenants, keys and endpoints, and remove them.
+// tools also add tenants and keys, and drop witnesses.
 func nodeRights(table string) []string {
 	switch table {
 	case "ledger", "audit":

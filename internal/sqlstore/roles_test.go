@@ -165,7 +165,7 @@ func TestRolesAreMade(t *testing.T) {
 	defer func() { require.NoError(t, reader.Close(context.Background())) }()
 	for table, may := range map[string]bool{
 		"claim_states": true, "claims": false, "ledger": true, "ledger_entries": true, "ledger_carried": true, "audit": true, "tenants": true,
-		"endpoints": false, "notices": false, "api_keys": false, "events": false, "later": false,
+		"documents": false, "notices": false, "api_keys": false, "events": false, "later": false,
 	} {
 		_, err := reader.Exec(t.Context(), "SELECT count(*) FROM "+table)
 		require.Equal(t, may, err == nil, "%s: %v", table, err)

@@ -14,7 +14,7 @@ import (
 // payment.Present), or goes to no merchant.
 var ofAll = map[string][]string{
 	"operators' lists, and what housekeeping looks at": {
-		"audit_advance", "audit_chain", "calls_parked", "calls_unpark", "claims_settled", "endpoints_secrets", "expiries_parked",
+		"audit_advance", "audit_chain", "calls_parked", "calls_unpark", "claims_settled", "expiries_parked",
 		"expiries_unpark", "expiries_waiting", "tenants", "witnesses", "witnesses_drop",
 	},
 	"workers take what is due, row by row": {
@@ -27,9 +27,10 @@ var ofAll = map[string][]string{
 	"notices, of which nobody knows the tenant before they are read": {
 		"notice", "notices_bodies", "notices_close", "notices_drop_bodies", "notices_keep", "notices_rewrite",
 	},
-	"of the deployment": {"document_put", "documents", "region_status", "regions", "registrar_forget", "windows", "windows_raise"},
+	"of the deployment, or of the tenant that is the name: package documents compares it": {"document_put", "documents"},
+	"of the deployment": {"region_status", "regions", "registrar_forget", "windows", "windows_raise"},
 	"the row itself says whose it is, or is written under its own tenant": {
-		"audit_forget", "endpoint_put", "note", "reattach", "tenant_change", "tenant_put", "witnesses_put",
+		"audit_forget", "note", "reattach", "tenant_change", "tenant_put", "witnesses_put",
 	},
 }
 

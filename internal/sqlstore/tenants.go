@@ -27,6 +27,7 @@ var (
 )
 
 type (
+	tenantArgs    struct{ TenantID string }
 	tenantPutArgs struct {
 		TenantID, Name, Registrar, CardNumbers, Routes string
 		RatePerSecond                                  float64

@@ -10,6 +10,7 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/documents"
 	"github.com/homeward-io/homeward/outbox"
 )
 
@@ -22,6 +23,7 @@ var (
 // View is the database as the nodes of one region use it. It is safe for
 // concurrent use.
 type View struct {
+	documents.Contracts
 	db   *DB
 	name string
 }
@@ -31,7 +33,7 @@ func (db *DB) Region(name string) (*View, error) {
 	if _, ok := (*db.regions.Load())[name]; !ok {
 		return nil, fmt.Errorf("database: there is no region %q; add it with homeward migrate up --regions", name)
 	}
-	return &View{db: db, name: name}, nil
+	return &View{Contracts: db.Contracts, db: db, name: name}, nil
 }
 
 // Name is the view's region.

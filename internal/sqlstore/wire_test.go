@@ -2,6 +2,7 @@ package sqlstore_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/wireproxy"
 	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 const (
@@ -186,7 +188,7 @@ type stored struct {
 	Expiries  []string
 	Unpaid    []string // object and state
 	Notices   []noticeRow
-	Endpoints []endpointRow
+	Documents []documentRow // endpoints, and brakes
 }
 
 type noticeRow struct {
@@ -194,9 +196,15 @@ type noticeRow struct {
 	Fence              *int64 // its row's in the queue, nil for none
 }
 
-type endpointRow struct {
-	URL               string
-	Failing, Disabled *time.Time
+// documentRow is the endpoint of a cell's tenant, or the brake of a provider of that name.
+type documentRow struct {
+	Kind     string `json:"-"`
+	Version  int64  `json:"-"`
+	URL      string
+	Secrets  []string
+	Failing  time.Time `json:"failing_since"`
+	Disabled time.Time `json:"disabled_at"`
+	Held     *notice.Hold
 }
 
 type claimRow struct {
@@ -255,7 +263,15 @@ func (c *cell) stored() *stored {
 	s.Unpaid = rows[string](c, `SELECT object_id || ' ' || state::text FROM unpaid WHERE tenant_id = $1 AND object_id LIKE $2 ORDER BY object_id`, c.key.Tenant, c.object("%"))
 	s.Notices = rows[noticeRow](c, `SELECT n.id, n.status, n.detail, q.fence FROM notices AS n
 		LEFT JOIN notices_due AS q ON q.home_region = n.home_region AND q.id = n.id WHERE n.id LIKE $1 ORDER BY n.id`, c.noticeID("%"))
-	s.Endpoints = rows[endpointRow](c, `SELECT url, failing_since, disabled_at FROM endpoints WHERE tenant_id = $1`, c.key.Tenant)
+	for _, found := range rows[struct {
+		Kind    string
+		Version int64
+		State   []byte
+	}](c, `SELECT kind, version, state FROM documents WHERE name = $1 ORDER BY kind`, c.key.Tenant) {
+		d := documentRow{Kind: found.Kind, Version: found.Version}
+		require.NoError(c, json.Unmarshal(found.State, &d))
+		s.Documents = append(s.Documents, d)
+	}
 	require.NoError(c, c.direct.QueryRow(c.ctx,
 		`SELECT count(*) FROM claims WHERE tenant_id = $1 AND object_id LIKE $2 AND answer_status IS NOT NULL`, c.key.Tenant, c.object("%")).Scan(&s.Responses))
 	require.NoError(c, c.direct.QueryRow(c.ctx,

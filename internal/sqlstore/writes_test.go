@@ -119,5 +119,5 @@ func operations(d database) []operation {
 	if d.server.Kind() == localdb.CockroachDB {
 		commit = "sql:release"
 	}
-	return slices.Concat(claimWrites(), pinWrites(), queueWrites(), noticeWrites(), endpointWrites(), tenantWrites(commit))
+	return slices.Concat(claimWrites(), pinWrites(), queueWrites(), noticeWrites(), documentWrites(), tenantWrites(commit))
 }

@@ -8,17 +8,32 @@ import (
 
 // Endpoint is a tenant's webhook endpoint.
 type Endpoint struct {
-	Tenant string
-	URL    string
+	Tenant string `json:"-"`
+	URL    string `json:"url,omitempty"`
 	// Secrets sign each delivery, all of them, so that a tenant can rotate
 	// secrets without a gap. Each is a "whsec_…" of Standard Webhooks. At least
 	// one, at most [MaxSecrets].
-	Secrets []string
+	Secrets []string `json:"secrets,omitempty"`
 	// FailingSince is the first failure since the last successful delivery;
 	// zero if there is none.
-	FailingSince time.Time
+	FailingSince time.Time `json:"failing_since,omitzero"`
 	// DisabledAt is when the endpoint was disabled; zero while it is enabled.
-	DisabledAt time.Time
+	DisabledAt time.Time `json:"disabled_at,omitzero"`
+}
+
+// After returns the endpoint after a delivery at now. The first failure sets FailingSince, a
+// success clears it. A failure disables an endpoint that has been failing for disableAfter. Only its
+// tenant enables it again.
+func (e Endpoint) After(ok bool, disableAfter time.Duration, now time.Time) Endpoint {
+	switch {
+	case ok:
+		e.FailingSince = time.Time{}
+	case e.FailingSince.IsZero():
+		e.FailingSince = now
+	case e.DisabledAt.IsZero() && !now.Before(e.FailingSince.Add(disableAfter)):
+		e.DisabledAt = now
+	}
+	return e
 }
 
 // MaxSecrets is two: the one in use and the one being changed to.
@@ -36,10 +51,8 @@ type Endpoints interface {
 	// RemoveEndpoint removes a tenant's endpoint and reports whether there was
 	// one.
 	RemoveEndpoint(ctx context.Context, tenant string) (bool, error)
-	// NoteDelivery records whether a delivery to url succeeded, and returns the
-	// endpoint after it; ErrNoEndpoint if there is none at url any more. The first
-	// failure sets FailingSince, a success clears it; an endpoint that has been failing
-	// for disableAfter, by the store's clock, is disabled. It writes only if something
-	// changes.
+	// NoteDelivery records whether a delivery to url succeeded, as [Endpoint.After]
+	// decides by the store's clock, and returns the endpoint after it; ErrNoEndpoint if
+	// there is none at url any more. It writes only if something changes.
 	NoteDelivery(ctx context.Context, tenant, url string, ok bool, disableAfter time.Duration) (Endpoint, error)
 }

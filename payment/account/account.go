@@ -51,8 +51,8 @@ type Store interface {
 	// Accounts reads all rows, by provider.
 	Accounts(ctx context.Context) ([]Row, error)
 	// PutAccount writes a row if its version has not changed since it was read; 0: if
-	// there is none. changed is false if it has, and may be false if the reply was
-	// lost.
+	// there is none. changed is false if it has. After an error the write may be done or
+	// not: read again.
 	PutAccount(ctx context.Context, r Row) (changed bool, err error)
 }
 

@@ -1,6 +1,8 @@
 -- name: documents
--- The documents of a kind, with the clock: one row without a name where there are none.
+-- Documents of a kind from a name on, with the clock: one row without a name where there are none.
 SELECT now(), d.name, d.version, d.state
 FROM (SELECT 1) AS one
-LEFT JOIN documents AS d ON d.kind = @kind::text
+LEFT JOIN (
+    SELECT name, version, state FROM documents WHERE kind = @kind::text AND name >= @from::text ORDER BY name LIMIT @limit::int8
+) AS d ON true
 ORDER BY d.name

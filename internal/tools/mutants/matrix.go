@@ -86,7 +86,7 @@ var promises = []promise{
 		crashes:  []string{"TestCrashBeyondClaims", "TestEventsCrashPoints", "TestExpiryCrashPoints"},
 		nemesis:  "books, balances, statement",
 		simulate: "books, balances, statement; events",
-		mutants:  `^(claim/(close|events)|sql/(settle.sql|events|expiries|audit)|embedded/booked|recon/|audit/)`,
+		mutants:  `^(claim/(close|events)|sql/(settle.sql|events|expiries|audit)|embedded/booked|documents/|recon/|audit/)`,
 	},
 	{ // ghosts are refunded
 		explorer: []string{"money is given back once, and only what no merchant is owed", "a canceled key moves no money that is not returned"},
@@ -95,7 +95,7 @@ var promises = []promise{
 		storms:   []string{"TestStorm"},
 		nemesis:  "keys given up: what moved, refunds",
 		simulate: "keys given up: what moved, refunds; holds",
-		mutants:  `^(notice/|claim/(cancel|replica-to|unpaid)|sql/(change|reversing)|embedded/reversing|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
+		mutants:  `^(notice/|claim/(cancel|replica-to|unpaid)|sql/(document|change|reversing)|embedded/reversing|recon/(owed|not-stated|found)|sql/(notices|settle.sql-keep)|payment/(found-a-ghost|refund))`,
 	},
 }
 

@@ -7,6 +7,7 @@ var (
 	embedded = suite{dir: "internal/embedded"}
 	routing  = suite{dir: "router"}
 	regions  = suite{dir: "region"}
+	small    = suite{dir: "internal/documents"}
 	restores = suite{dir: "internal/restore"}
 	audits   = suite{dir: "audit"}
 	batches  = suite{dir: "internal/sqlstore/batch"}
@@ -253,7 +254,18 @@ var rooms = []room{
 		{"sql/registrar_forget.sql-rest", "query/registrar_forget.sql", "AND t.registrar_moved_at <= now() - @rest::interval", "AND @rest::interval IS NOT NULL"},
 		{"sql/region_status.sql-late", "query/region_status.sql", "AND (SELECT max(epoch) FROM every) = @epoch::int8", "AND @epoch::int8 IS NOT NULL"},
 		{"sql/audit_advance.sql-version", "query/audit_advance.sql", "WHERE a.version = excluded.version - 1", "WHERE a.version > 0"},
+		{"sql/document_put.sql-version", "query/document_put.sql", "d.version = excluded.version - 1 OR", "d.version > 0 OR"},
+		{"sql/document_put.sql-step", "query/document_put.sql", " AND d.step = excluded.step", ""},
+		{"sql/document_put.sql-again", "query/document_put.sql", " OR d.version = excluded.version AND d.step = excluded.step", ""},
 		{"sql/windows_raise.sql-shorter", "query/windows_raise.sql", "greatest(windows.replay_for, excluded.replay_for)", "excluded.replay_for"},
+	}},
+	{dir: "internal/documents", suites: []suite{small, embedded}, mutants: []mutant{
+		{"documents/another-tenant", "Contracts.endpoint", "all[0].Name == tenant", "true"},
+		{"documents/former-url", "Contracts.NoteDelivery", "e.URL != url", "false"},
+		{"documents/secrets-changed", "Contracts.RewriteSecrets", "slices.Equal(e.Secrets, seen.Secrets)", "true"},
+		{"documents/removed-secrets", "Contracts.RewriteSecrets", `seen.URL == ""`, "false"},
+		{"documents/unchanged", "Contracts.changeEndpoint", "bytes.Equal(state, d.State)", "bytes.Equal(state, d.State) && false"},
+		{"documents/caller-left", "Contracts.changeEndpoint", "ctx.Err()", "error(nil)"},
 	}},
 	{dir: "internal/embedded", suites: []suite{embedded}, mutants: []mutant{
 		{"embedded/remembered-decision", "View.begin", "begun.Decision == claim.Replay || begun.Decision == claim.Mismatch", "begun.Decision != claim.NeedPin"},

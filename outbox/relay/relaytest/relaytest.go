@@ -150,6 +150,35 @@ var tests = []test{
 		require.NoError(w, err)
 		require.True(w, found)
 	}},
+	{"endpoint: no tenant has another's", func(w *world) {
+		for i, other := range w.Tenants {
+			tenant := w.Tenants[1-i]
+			require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: other, URL: w.url, Secrets: []string{"whsec_a"}}))
+			_, found, err := w.at().Endpoint(w.ctx, tenant)
+			require.NoError(w, err)
+			require.False(w, found)
+			_, err = w.at().NoteDelivery(w.ctx, tenant, w.url, false, 0)
+			require.ErrorIs(w, err, relay.ErrNoEndpoint)
+			removed, err := w.at().RemoveEndpoint(w.ctx, tenant)
+			require.NoError(w, err)
+			require.False(w, removed)
+			removed, err = w.at().RemoveEndpoint(w.ctx, other)
+			require.NoError(w, err)
+			require.True(w, removed)
+		}
+	}},
+	{"endpoint: one that is set again after its removal knows nothing of the former", func(w *world) {
+		w.put(w.url, "whsec_a")
+		w.fail()
+		_, err := w.at().RemoveEndpoint(w.ctx, w.tenant)
+		require.NoError(w, err)
+		for _, url := range []string{w.url, ""} {
+			_, err = w.at().NoteDelivery(w.ctx, w.tenant, url, false, 0)
+			require.ErrorIs(w, err, relay.ErrNoEndpoint)
+		}
+		w.put("https://new.example/hooks", "whsec_b")
+		require.Equal(w, relay.Endpoint{Tenant: w.tenant, URL: "https://new.example/hooks", Secrets: []string{"whsec_b"}}, normal(w.get()))
+	}},
 	{"failing: since the first failure, by the store's clock", func(w *world) {
 		w.put(w.url, "whsec_a")
 		require.Zero(w, w.note(true).FailingSince)
@@ -195,6 +224,7 @@ var tests = []test{
 		for _, secrets := range [][]string{nil, make([]string, relay.MaxSecrets+1)} {
 			require.Error(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: secrets}))
 		}
+		require.Error(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: "https://shop.example/\xff", Secrets: []string{"whsec_a"}}))
 		_, found, err := w.at().Endpoint(w.ctx, w.tenant)
 		require.NoError(w, err)
 		require.False(w, found)

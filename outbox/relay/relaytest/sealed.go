@@ -104,4 +104,26 @@ var sealedTests = []test{
 		require.Equal(w, want, seen)
 		require.Equal(w, []string{"whsec_new"}, w.get().Secrets)
 	}},
+	{"sealed: it loses no delivery that is noted meanwhile, and passes by what was removed", func(w *world) {
+		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_b"}}))
+		_, err := w.at().RemoveEndpoint(w.ctx, w.Tenants[1])
+		require.NoError(w, err)
+		w.put(w.url, "whsec_a")
+		var seen []string
+		var since relay.Endpoint
+		for after := ""; ; {
+			last, err := w.at().(relay.Secrets).RewriteSecrets(w.ctx, after, 1, func(tenant string, _ []string) ([]string, error) {
+				seen = append(seen, tenant)
+				since = w.fail()
+				return []string{"whsec_again"}, nil
+			})
+			require.NoError(w, err)
+			if after = last; last == "" {
+				break
+			}
+		}
+		require.Equal(w, []string{w.tenant}, seen)
+		since.Secrets = []string{"whsec_again"}
+		require.Equal(w, normal(since), normal(w.get()))
+	}},
 }

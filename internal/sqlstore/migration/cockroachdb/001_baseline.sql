@@ -103,16 +103,6 @@ CREATE TABLE IF NOT EXISTS api_keys (
     expires_at timestamptz
 ) LOCALITY GLOBAL;
 
--- Where webhooks go; see relay.Endpoint. Each delivery reads it. The secrets sign, so the
--- column has the sealed secrets and not their hashes.
-CREATE TABLE IF NOT EXISTS endpoints (
-    tenant_id     text NOT NULL PRIMARY KEY,
-    url           text NOT NULL,
-    secrets       text[] NOT NULL,
-    failing_since timestamptz,
-    disabled_at   timestamptz
-) LOCALITY GLOBAL;
-
 ---------------------------------------------------------------------------------------------------
 -- Keys and claims
 ---------------------------------------------------------------------------------------------------
@@ -639,13 +629,17 @@ $$;
 
 -- Small documents of JSON, each changed by comparing its version: what stops automatic refunds
 -- (kind brake, see notice.Brake; one for each provider, and one with the name '' for all), which
--- account each provider's name stands for (kind account, see package account), and that the rows
--- are those of a backup, and which time they lack (kind restore, see claim.Restore; one, once there
--- was a restore, which nodes read when they start). Every region reads them.
+-- account each provider's name stands for (kind account, see package account), where a tenant's
+-- webhooks go (kind endpoint, see relay.Endpoint; its secrets sign, so they are sealed and not
+-- hashed), and that the rows are those of a backup, and which time they lack (kind restore, see
+-- claim.Restore; one, once there was a restore). Nodes read it when they start; each delivery reads
+-- its endpoint, in every region. None is ever deleted, so a version is never reached twice.
 CREATE TABLE IF NOT EXISTS documents (
     kind    text NOT NULL,
     name    text NOT NULL,
     version int8 NOT NULL,
+    -- which write made the version
+    step    uuid NOT NULL,
     state   bytea NOT NULL,
     PRIMARY KEY (kind, name)
 ) LOCALITY GLOBAL;

@@ -206,15 +206,7 @@ func (e *Endpoints) NoteDelivery(_ context.Context, tenant, url string, ok bool,
 	if e.Err != nil || !found || one.URL != url {
 		return relay.Endpoint{}, cmp.Or(e.Err, relay.ErrNoEndpoint)
 	}
-	now := time.Now()
-	switch {
-	case ok:
-		one.FailingSince = time.Time{}
-	case one.FailingSince.IsZero():
-		one.FailingSince = now
-	case one.DisabledAt.IsZero() && now.Sub(one.FailingSince) >= disableAfter:
-		one.DisabledAt = now
-	}
+	one = one.After(ok, disableAfter, time.Now())
 	e.all[tenant] = one
 	return one, nil
 }

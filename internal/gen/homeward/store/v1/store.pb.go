@@ -1158,75 +1158,6 @@ func (x *Unpaid) GetAt() int64 {
 	return 0
 }
 
-// Endpoint is where a tenant wants to be told; the tenant is in the row's key.
-type Endpoint struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Url           string                 `protobuf:"bytes,1,opt,name=url" json:"url,omitempty"`
-	Secrets       []string               `protobuf:"bytes,2,rep,name=secrets" json:"secrets,omitempty"`
-	FailingSince  int64                  `protobuf:"varint,3,opt,name=failing_since,json=failingSince" json:"failing_since,omitempty"`
-	DisabledAt    int64                  `protobuf:"varint,4,opt,name=disabled_at,json=disabledAt" json:"disabled_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Endpoint) Reset() {
-	*x = Endpoint{}
-	mi := &file_homeward_store_v1_store_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Endpoint) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Endpoint) ProtoMessage() {}
-
-func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_store_v1_store_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
-func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_homeward_store_v1_store_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *Endpoint) GetUrl() string {
-	if x != nil {
-		return x.Url
-	}
-	return ""
-}
-
-func (x *Endpoint) GetSecrets() []string {
-	if x != nil {
-		return x.Secrets
-	}
-	return nil
-}
-
-func (x *Endpoint) GetFailingSince() int64 {
-	if x != nil {
-		return x.FailingSince
-	}
-	return 0
-}
-
-func (x *Endpoint) GetDisabledAt() int64 {
-	if x != nil {
-		return x.DisabledAt
-	}
-	return 0
-}
-
 var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
@@ -1357,13 +1288,7 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\toperation\x18\x02 \x01(\tR\toperation\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\rR\x05state\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02at\x18\x05 \x01(\x03R\x02at\"|\n" +
-	"\bEndpoint\x12\x10\n" +
-	"\x03url\x18\x01 \x01(\tR\x03url\x12\x18\n" +
-	"\asecrets\x18\x02 \x03(\tR\asecrets\x12#\n" +
-	"\rfailing_since\x18\x03 \x01(\x03R\ffailingSince\x12\x1f\n" +
-	"\vdisabled_at\x18\x04 \x01(\x03R\n" +
-	"disabledAtBOZFgithub.com/homeward-io/homeward/internal/gen/homeward/store/v1;storev1\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\x02at\x18\x05 \x01(\x03R\x02atBOZFgithub.com/homeward-io/homeward/internal/gen/homeward/store/v1;storev1\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_homeward_store_v1_store_proto_rawDescOnce sync.Once
@@ -1377,7 +1302,7 @@ func file_homeward_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_homeward_store_v1_store_proto_rawDescData
 }
 
-var file_homeward_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_homeward_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_homeward_store_v1_store_proto_goTypes = []any{
 	(*Claim)(nil),       // 0: homeward.store.v1.Claim
 	(*Header)(nil),      // 1: homeward.store.v1.Header
@@ -1389,7 +1314,6 @@ var file_homeward_store_v1_store_proto_goTypes = []any{
 	(*Transaction)(nil), // 7: homeward.store.v1.Transaction
 	(*Notice)(nil),      // 8: homeward.store.v1.Notice
 	(*Unpaid)(nil),      // 9: homeward.store.v1.Unpaid
-	(*Endpoint)(nil),    // 10: homeward.store.v1.Endpoint
 }
 var file_homeward_store_v1_store_proto_depIdxs = []int32{
 	2, // 0: homeward.store.v1.Claim.response:type_name -> homeward.store.v1.Response
@@ -1415,7 +1339,7 @@ func file_homeward_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_homeward_store_v1_store_proto_rawDesc), len(file_homeward_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
