@@ -1,6 +1,6 @@
 // Package documents keeps the small rows of a deployment that everybody reads and few change: the
-// brakes of refunds, the accounts of providers, tenants' endpoints, and the row of a restore. A
-// store keeps documents, as [Store] says. [Contracts] makes the rows of them, in the same way on each
+// brakes of refunds, the accounts of providers, tenants' endpoints, the row of a restore, and the
+// windows that keys were promised. A store keeps documents, as [Store] says. [Contracts] makes the rows of them, in the same way on each
 // store, which embeds it:
 //
 //	type DB struct {
@@ -44,6 +44,7 @@ const (
 	brakes    = "brake"    // [notice.Brake], by the provider's name, "" for all
 	endpoints = "endpoint" // [relay.Endpoint], by the tenant
 	restores  = "restore"  // [claim.Restore], one, whose name is ""
+	windows   = "windows"  // the windows that keys were promised, one, whose name is ""
 )
 
 // Document is one row.

@@ -176,6 +176,40 @@ func TestATenantReadsNoOther(t *testing.T) {
 	}
 }
 
+// Of two nodes that raise the windows at once the one with the shorter ones is refused, and lowers
+// nothing.
+func TestWindowsOnlyGrow(t *testing.T) {
+	m := newMemory()
+	rows := documents.In(m)
+	first, longer, longest := claim.DefaultPolicy(), claim.DefaultPolicy(), claim.DefaultPolicy()
+	longer.ReplayFor += time.Hour
+	longest.ReplayFor, longest.PinGrace = longest.ReplayFor+2*time.Hour, longest.PinGrace+time.Hour
+	none, err := rows.Windows(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, first, none)
+	require.NoError(t, rows.Promise(t.Context(), &first))
+	require.NoError(t, rows.Promise(t.Context(), &first))
+	require.Equal(t, 1, m.writes, "usually nothing is written")
+	m.before = func(writes int) {
+		if writes == 2 {
+			require.NoError(t, rows.Promise(t.Context(), &longest))
+		}
+	}
+	err = rows.Promise(t.Context(), &longer)
+	require.ErrorContains(t, err, "claim.replay_for is 25h0m0s, and keys in this store were promised 26h0m0s")
+	require.ErrorContains(t, err, "claim.pin_grace")
+	require.NotContains(t, err.Error(), "tombstone_for")
+	require.Equal(t, err, rows.Breaks(t.Context(), &longer))
+	require.NoError(t, rows.Breaks(t.Context(), &longest))
+	seen, err := rows.Windows(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []time.Duration{longest.ReplayFor, longest.TombstoneFor, longest.PinGrace}, []time.Duration{seen.ReplayFor, seen.TombstoneFor, seen.PinGrace})
+
+	m.before = func(int) { m.touch("") }
+	longest.TombstoneFor += time.Hour
+	require.ErrorIs(t, rows.Promise(t.Context(), &longest), claim.ErrUnavailable)
+}
+
 func TestADamagedDocument(t *testing.T) {
 	m := newMemory()
 	m.all["sim"] = documents.Document{Name: "sim", Version: 1, State: []byte("{")}

@@ -64,13 +64,12 @@
 //	H r                        version(8), JSON      AdvanceAudit, ForgetBooks: how far audit
 //	                                                 is exported, and books have left
 //	D r account · currency     JSON                  ForgetBooks: the sums of what has left
-//	B kind · name              version(8), JSON      PutDocument
+//	B kind · name              version(8), JSON      PutDocument, also by Open
 //	W tenant · key             JSON                  PutWitnesses, DropWitnesses
 //	t tenant                   Tenant                PutTenant, MoveRegistrar
 //	h SHA-256(32) of API key   tenant, as text       PutTenant
-//	m name                     number(8), or an id   Open: format, epoch, region/…, window/…,
-//	                                                 deployment; SetRegionStatus: topology,
-//	                                                 status/…
+//	m name                     number(8), or an id   Open: format, epoch, region/…, deployment;
+//	                                                 SetRegionStatus: topology, status/…
 //
 // A replay is one read, as the response is in the claim's row. due, created and at are in
 // microseconds. seq counts within one opening of the store, and has the number of the opening

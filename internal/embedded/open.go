@@ -144,6 +144,11 @@ func Open(cfg Config) (*DB, error) {
 		t.loadTenants()
 	})
 	if err == nil {
+		if err = db.Promise(context.Background(), &db.policy); err != nil {
+			err = fmt.Errorf("embedded store: %s: %w", cfg.Dir, err)
+		}
+	}
+	if err == nil {
 		err = db.observe(cfg.Meters)
 	}
 	if err != nil {
@@ -271,7 +276,6 @@ const (
 	metaFormat = "format"
 	metaEpoch  = "epoch"
 	metaRegion = "region/"
-	metaWindow = "window/"
 	// metaDeployment is the id of [DB.DeploymentID].
 	metaDeployment = "deployment"
 )
@@ -300,17 +304,6 @@ func (t *tx) prepareMeta(dir string) {
 		}
 		return true
 	})
-	// With a shorter window than one that keys in this store were promised, another request could
-	// take a key that the first still owns.
-	for name, have := range map[string]time.Duration{
-		"replay_for": t.policy.ReplayFor, "tombstone_for": t.policy.TombstoneFor, "pin_grace": t.policy.PinGrace,
-	} {
-		seen, _ := t.meta(metaWindow + name)
-		if promised := time.Duration(seen) * time.Microsecond; have < promised {
-			refuse("claim.%s is %v, and keys in %s were promised %v; set it to at least that", name, have, dir, promised)
-		}
-		t.setMeta(metaWindow+name, uint64(have.Microseconds()))
-	}
 	epoch, _ := t.meta(metaEpoch)
 	t.seq.Store((epoch + 1) << epochShift)
 	t.setMeta(metaFormat, formatVersion)

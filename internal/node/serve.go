@@ -197,8 +197,8 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 		}
 		errs = append(errs, err)
 	}
-	if settings.policy().Validate() == nil {
-		errs = append(errs, db.Breaks(ctx, settings.policy()))
+	if p := settings.policy(); p.Validate() == nil {
+		errs = append(errs, db.Breaks(ctx, &p))
 	}
 	errs = append(errs, openWork(ctx, db, &settings, regions))
 	if settings.Gateway.On() {

@@ -217,8 +217,7 @@ const usedTables = `(VALUES
     ('witnesses', 'SELECT'),
     ('audit', 'SELECT INSERT'),
     ('audit_chains', 'SELECT INSERT UPDATE'),
-    ('unpaid', 'SELECT INSERT UPDATE DELETE'),
-    ('windows', 'SELECT INSERT UPDATE')
+    ('unpaid', 'SELECT INSERT UPDATE DELETE')
 ) AS tables (name, uses)`
 
 // needed returns those of the rights that the session's role lacks.

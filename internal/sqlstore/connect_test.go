@@ -174,7 +174,7 @@ func TestGrants(t *testing.T) {
 	// No more is asked for than is used.
 	d.exec(t, "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM till")
 	d.exec(t, "GRANT SELECT ON homeward_schema_version, deployment, ledger_carried, api_keys, witnesses TO till")
-	d.exec(t, "GRANT SELECT, INSERT, UPDATE ON windows, documents, audit_chains TO till")
+	d.exec(t, "GRANT SELECT, INSERT, UPDATE ON documents, audit_chains TO till")
 	d.exec(t, "GRANT SELECT, UPDATE ON regions, tenants TO till")
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON claims, events, expiries, notices, notices_due, pins, unpaid TO till")
 	d.exec(t, "GRANT SELECT, INSERT ON ledger, audit TO till")

@@ -14,7 +14,7 @@ import (
 
 // copied are all tables with rows, in an order in which they can be filled.
 var copied = []string{
-	"regions", "deployment", "windows", "documents", "tenants", "api_keys", "pins", "claims", "unpaid",
+	"regions", "deployment", "documents", "tenants", "api_keys", "pins", "claims", "unpaid",
 	"ledger", "ledger_carried", "audit", "audit_chains", "events", "expiries", "notices", "notices_due", "witnesses",
 }
 

@@ -81,7 +81,7 @@ func TestCopy(t *testing.T) {
 
 	tables, err := copyOf(t, from, to, false)
 	require.NoError(t, err)
-	for _, table := range []string{"regions", "windows", "tenants", "api_keys", "claims", "audit"} {
+	for _, table := range []string{"regions", "documents", "tenants", "api_keys", "claims", "audit"} {
 		require.Contains(t, tables, table)
 	}
 	_, err = copyOf(t, from, to, false)

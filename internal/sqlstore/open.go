@@ -204,7 +204,16 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if host := unverified(connected); host != "" {
 		db.doubts = append(db.doubts, "the database at "+host+" is not verified: anybody on the network path could read and change every charge")
 	}
-	if err := db.inspect(ctx, connected); err != nil {
+	err = db.inspect(ctx, connected)
+	if err == nil && !c.Tool {
+		switch err = db.Promise(ctx, &db.policy); {
+		case errors.Is(err, claim.ErrUnavailable):
+			err = connectError(connected, err)
+		case err != nil:
+			err = fmt.Errorf("database %q: %w", connected.Database, err)
+		}
+	}
+	if err != nil {
 		conns.Close()
 		return nil, err
 	}
@@ -363,10 +372,7 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 		return fmt.Errorf("database %q has no region; run homeward migrate up --regions NAME,…", c.Database)
 	}
 	db.keepRegions(regions)
-	if db.tool {
-		return nil
-	}
-	return db.promise(ctx, conn, c)
+	return nil
 }
 
 // inspectRights checks whether this process may change bookings or audit. It never does, but
@@ -390,17 +396,6 @@ func (db *DB) inspectRights(ctx context.Context, conn *pgx.Conn) error {
 // Doubts are warnings for the operator about this use of the database, which works all
 // the same: a line each.
 func (db *DB) Doubts() []string { return db.doubts }
-
-// Breaks names every window of a policy that is shorter than the one promised to keys
-// in the database, one to a line; nodes with such a policy are refused. It promises
-// nothing itself.
-func (db *DB) Breaks(ctx context.Context, p claim.Policy) error {
-	seen, err := many(ctx, db, windowsSeen, repeatable, none{}, scanWindows)
-	if err != nil || len(seen) == 0 {
-		return err
-	}
-	return windowsOf(&p).shorterThan(seen[0])
-}
 
 // recognise identifies the database and returns the version to show.
 func recognise(ctx context.Context, conn *pgx.Conn) (dialect, string, error) {

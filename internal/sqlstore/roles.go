@@ -49,7 +49,7 @@ const (
 
 // readable are the tables without secrets and without data of merchants, payers and
 // providers. Tables that are not listed, such as later ones, are not readable.
-var readable = []string{versionTable, "regions", "tenants", "pins", claimsView, "ledger", "ledger_carried", booksView, "audit", "audit_chains", "windows", "deployment"}
+var readable = []string{versionTable, "regions", "tenants", "pins", claimsView, "ledger", "ledger_carried", booksView, "audit", "audit_chains", "deployment"}
 
 // nodeRights are the rights of the node role on a table. Those of nodes are in needed;
 // tools also add tenants and keys, and drop witnesses.

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/homeward-io/homeward/claim"
 )
 
 // toolName is the session name of tools, by which a restore distinguishes them from
@@ -85,16 +82,4 @@ SELECT current_user, has_system_privilege('VIEWACTIVITY') OR has_system_privileg
 		return fmt.Errorf("%s %w; GRANT SYSTEM VIEWACTIVITY TO %s, or be an admin", user, errUnseen, pgx.Identifier{user}.Sanitize())
 	}
 	return nil
-}
-
-// Windows are the longest that nodes have kept keys for.
-func (db *DB) Windows(ctx context.Context) (claim.Policy, error) {
-	p := claim.DefaultPolicy()
-	seen, err := many(ctx, db, windowsSeen, repeatable, none{}, scanWindows)
-	if err != nil || len(seen) == 0 {
-		return p, claimError(windowsSeen.name, err)
-	}
-	p.ReplayFor, p.TombstoneFor, p.PinGrace = seen[0].replay, seen[0].tombstone, seen[0].grace
-	p.ClockOffset = max(p.ClockOffset, time.Second)
-	return p, nil
 }

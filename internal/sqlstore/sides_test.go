@@ -28,7 +28,7 @@ var ofAll = map[string][]string{
 		"notice", "notices_bodies", "notices_close", "notices_drop_bodies", "notices_keep", "notices_rewrite",
 	},
 	"of the deployment, or of the tenant that is the name: package documents compares it": {"document_put", "documents"},
-	"of the deployment": {"region_status", "regions", "registrar_forget", "windows", "windows_raise"},
+	"of the deployment": {"region_status", "regions", "registrar_forget"},
 	"the row itself says whose it is, or is written under its own tenant": {
 		"audit_forget", "note", "reattach", "tenant_change", "tenant_put", "witnesses_put",
 	},

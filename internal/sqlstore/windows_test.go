@@ -51,8 +51,9 @@ func TestWindowsThatAnotherNodeRaisesMeanwhile(t *testing.T) {
 	defer func() { _ = holder.Close(context.Background()) }()
 	tx, err := holder.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `UPDATE windows SET replay_for = replay_for + $1, tombstone_for = tombstone_for + $1, pin_grace = pin_grace + $1`,
-		(2 * time.Hour).Microseconds())
+	_, err = tx.Exec(t.Context(), `UPDATE documents SET version = version + 1, step = gen_random_uuid(),
+		state = convert_to((SELECT json_object_agg(key, value::bigint + $1) FROM json_each_text(convert_from(state, 'UTF8')::json))::text, 'UTF8')
+		WHERE kind = 'windows'`, (2 * time.Hour).Nanoseconds())
 	require.NoError(t, err)
 	longer := testPolicy()
 	longer.ReplayFor, longer.TombstoneFor, longer.PinGrace = longer.ReplayFor+time.Hour, longer.TombstoneFor+time.Hour, longer.PinGrace+time.Hour

@@ -57,15 +57,6 @@ CREATE TABLE IF NOT EXISTS deployment (
 ) LOCALITY GLOBAL;
 INSERT INTO deployment (singleton) VALUES (true) ON CONFLICT (singleton) DO NOTHING;
 
--- The longest windows that claims in this database were promised, in microseconds: one row. A
--- node with shorter windows would free a key that is still promised.
-CREATE TABLE IF NOT EXISTS windows (
-    id            int2 NOT NULL PRIMARY KEY CHECK (id = 1),
-    replay_for    int8 NOT NULL,
-    tombstone_for int8 NOT NULL,
-    pin_grace     int8 NOT NULL
-) LOCALITY GLOBAL;
-
 ---------------------------------------------------------------------------------------------------
 -- Tenants
 ---------------------------------------------------------------------------------------------------
@@ -631,9 +622,10 @@ $$;
 -- (kind brake, see notice.Brake; one for each provider, and one with the name '' for all), which
 -- account each provider's name stands for (kind account, see package account), where a tenant's
 -- webhooks go (kind endpoint, see relay.Endpoint; its secrets sign, so they are sealed and not
--- hashed), and that the rows are those of a backup, and which time they lack (kind restore, see
--- claim.Restore; one, once there was a restore). Nodes read it when they start; each delivery reads
--- its endpoint, in every region. None is ever deleted, so a version is never reached twice.
+-- hashed), that the rows are those of a backup, and which time they lack (kind restore, see
+-- claim.Restore; one, once there was a restore), and the longest windows that keys were promised
+-- (kind windows; one, see package documents). Nodes read these two when they start; each delivery
+-- reads its endpoint, in every region. None is ever deleted, so a version is never reached twice.
 CREATE TABLE IF NOT EXISTS documents (
     kind    text NOT NULL,
     name    text NOT NULL,
