@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/outbox/relay"
@@ -57,6 +58,19 @@ func printSecret(io streams, secret string) {
 	fmt.Fprintf(io.out, "signing secret: %s\nKeep it now: it is not shown again.\n", secret)
 }
 
+// putEndpoint writes an endpoint; minted is its new secret, "" for none. The secret is printed if
+// nobody knows whether it was written, too: deliveries may be signed with it.
+func putEndpoint(ctx context.Context, io streams, all relay.Endpoints, e relay.Endpoint, minted string) error {
+	err := all.PutEndpoint(ctx, e)
+	if !errors.Is(err, claim.ErrUnavailable) {
+		return err
+	}
+	if minted != "" {
+		fmt.Fprintf(io.out, "signing secret: %s\nDeliveries may be signed with it from now on, or not: have the tenant accept it, too.\n", minted)
+	}
+	return fmt.Errorf("%w; whether the endpoint of tenant %s was changed is unknown: see homeward endpoint show %[2]s, and repeat the command if it was not", err, e.Tenant)
+}
+
 // printEnabled prints the side effects of writing an endpoint.
 func printEnabled(io streams, was relay.Endpoint) {
 	if !was.DisabledAt.IsZero() {
@@ -87,18 +101,20 @@ func (c *endpointSetCommand) Run(ctx context.Context, io streams) error {
 	}
 	return withEndpoint(ctx, &c.storeFlags, c.Tenant, func(all relay.Endpoints, was relay.Endpoint, found bool) error {
 		next := relay.Endpoint{Tenant: c.Tenant, URL: c.URL, Secrets: was.Secrets}
+		minted := ""
 		switch {
 		case !found:
-			next.Secrets = []string{relay.NewSecret()}
+			minted = relay.NewSecret()
+			next.Secrets = []string{minted}
 		case len(was.Secrets) == 0:
 			return lostSecret(c.Tenant)
 		}
-		if err := all.PutEndpoint(ctx, next); err != nil {
+		if err := putEndpoint(ctx, io, all, next, minted); err != nil {
 			return err
 		}
 		fmt.Fprintf(io.out, "events of %s go to %s, from nodes that have events.webhooks on\n", c.Tenant, c.URL)
 		if !found {
-			printSecret(io, next.Secrets[0])
+			printSecret(io, minted)
 			return nil
 		}
 		fmt.Fprintf(io.out, "They are signed as before; homeward endpoint secret %s changes the secret.\n", c.Tenant)
@@ -229,13 +245,13 @@ func (c *endpointSecretCommand) Run(ctx context.Context, io streams) error {
 				fmt.Fprintf(io.out, "nothing to do: the deliveries of %s are signed with one secret\n", c.Tenant)
 				return nil
 			}
-			e.Secrets = e.Secrets[:1]
+			e.Secrets, minted = e.Secrets[:1], ""
 		case c.Only:
 			e.Secrets = []string{minted}
 		default: // newest first; the previous one stays valid, and older ones end
 			e.Secrets = []string{minted, e.Secrets[0]}
 		}
-		if err := all.PutEndpoint(ctx, e); err != nil {
+		if err := putEndpoint(ctx, io, all, e, minted); err != nil {
 			return err
 		}
 		switch {
@@ -261,7 +277,10 @@ type endpointRemoveCommand struct {
 func (c *endpointRemoveCommand) Run(ctx context.Context, io streams) error {
 	return withEndpoint(ctx, &c.storeFlags, c.Tenant, func(all relay.Endpoints, _ relay.Endpoint, _ bool) error {
 		removed, err := all.RemoveEndpoint(ctx, c.Tenant)
-		if err != nil {
+		switch {
+		case errors.Is(err, claim.ErrUnavailable):
+			return fmt.Errorf("%w; whether the endpoint of tenant %s was removed is unknown: repeat the command", err, c.Tenant)
+		case err != nil:
 			return err
 		}
 		if !removed {
