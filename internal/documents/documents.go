@@ -1,7 +1,7 @@
-// Package documents keeps the small rows of a deployment that everybody reads and few change: the
-// brakes of refunds, the accounts of providers, tenants' endpoints, the row of a restore, and the
-// windows that keys were promised. A store keeps documents, as [Store] says. [Contracts] makes the rows of them, in the same way on each
-// store, which embeds it:
+// Package documents keeps the small rows of a deployment that every region reads and that seldom
+// change: the brakes of refunds, the accounts of providers, tenants' endpoints, the row of a
+// restore, and the windows that keys were promised. A store keeps documents, as [Store] says, and
+// embeds [Contracts], which makes these rows of them in the same way on each store:
 //
 //	type DB struct {
 //		documents.Contracts
@@ -22,7 +22,8 @@
 //
 // After an error of PutDocument the change may be made or not, or be made later, if no other is
 // made before it. Each row's user reads again and decides by what there is: a brake at the next
-// refund or check, an account when the node starts again, the rest as the methods of [Contracts] say.
+// refund or check, an account and the windows when the node starts again, the row of a restore at
+// the operator's next command, an endpoint as the methods of [Contracts] say.
 package documents
 
 import (

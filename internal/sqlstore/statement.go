@@ -56,7 +56,8 @@ var kept = append(ofQueues("finish", "retry"), "begin", "begin_here", "find", "s
 var fromReplica = []string{"replica", "audit_page"}
 
 // inRounds are the statements that a node sends by itself, again and again. They are reads.
-// No caller waits for one, and the next round repeats it.
+// No caller waits for one, and the next round repeats it. A delivery that reads its endpoint by
+// documents tries again at once.
 var inRounds = append(ofQueues("depth"), "look", "regions", "documents", "claims_unknown")
 
 const (

@@ -61,7 +61,7 @@ type Admission struct {
 	Currency string    `json:"currency"`
 }
 
-// BrakeStore keeps brakes. All of it is one small table, read whole.
+// BrakeStore keeps brakes. There are few, and all are read at once.
 type BrakeStore interface {
 	// Brakes reads every row, in the order of providers, with the store's clock.
 	Brakes(ctx context.Context) (rows []Brake, now time.Time, err error)
