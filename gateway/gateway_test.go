@@ -170,6 +170,50 @@ func TestWhatTheUpstreamGets(t *testing.T) {
 	require.Empty(t, got.TransferEncoding)
 }
 
+// TestAnInterimAnswerAndAContinueStayApart: the upstream sends a 103 before it asks for the body, which net/http then
+// reads after a second, in another goroutine.
+func TestAnInterimAnswerAndAContinueStayApart(t *testing.T) {
+	upstream, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = upstream.Close() }()
+	go func() {
+		conn, err := upstream.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		r, err := http.ReadRequest(bufio.NewReader(conn))
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+		body, _ := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}()
+	server := httptest.NewServer(newGateway(t, "http://"+upstream.Addr().String()))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = io.WriteString(conn, "PUT /a HTTP/1.1\r\nHost: shop\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc")
+	require.NoError(t, err)
+	in := bufio.NewReader(conn)
+	for _, want := range []struct {
+		status     int
+		link, body string
+	}{{http.StatusContinue, "", ""}, {http.StatusEarlyHints, "</a>", ""}, {http.StatusOK, "", "abc"}} {
+		resp, err := http.ReadResponse(in, nil)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, want, struct {
+			status     int
+			link, body string
+		}{resp.StatusCode, resp.Header.Get("Link"), string(body)})
+	}
+}
+
 // scripted is an upstream that answers nothing but what its script writes, connection by
 // connection; it counts the requests whose head it has read.
 type scripted struct {

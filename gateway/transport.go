@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -95,7 +96,7 @@ func (g *Gateway) newPass() http.Handler {
 	grpc.Protocols = new(http.Protocols) // also without TLS, where nothing is negotiated
 	grpc.Protocols.SetHTTP2(true)
 	grpc.Protocols.SetUnencryptedHTTP2(true)
-	return &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // also what cannot be parsed
 			pr.SetURL(g.at(g.c.Region))
@@ -118,7 +119,36 @@ func (g *Gateway) newPass() http.Handler {
 			w.WriteHeader(http.StatusBadGateway)
 		},
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Expect") != "" {
+			w = &expected{w, false}
+		}
+		proxy.ServeHTTP(w, r)
+	})
 }
+
+// expected answers a request with Expect. net/http writes 100 by itself once the body is read, which it is
+// while the upstream answers, and it does not keep that apart from another interim answer, as 103: the bytes of
+// the two could mix. After a 100 that we write, net/http writes none. So one comes before the first other.
+type expected struct {
+	http.ResponseWriter
+	continued bool
+}
+
+func (w *expected) WriteHeader(status int) {
+	if status > http.StatusSwitchingProtocols && status < http.StatusOK && !w.continued {
+		header := w.Header()
+		kept := header.Clone()
+		clear(header)
+		w.ResponseWriter.WriteHeader(http.StatusContinue)
+		maps.Copy(header, kept)
+	}
+	w.continued = w.continued || status == http.StatusContinue || status > http.StatusSwitchingProtocols
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *expected) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
