@@ -322,7 +322,7 @@ func TestClusterLeavesOtherDatabasesAlone(t *testing.T) {
 	}
 	m, err := sqlstore.OpenMigrator(t.Context(), foreign, false)
 	require.NoError(t, err)
-	require.NoError(t, m.Up(t.Context(), sqlstore.Migration{Regions: []claim.Region{{Name: "eu-north1"}}}, nil))
+	require.NoError(t, m.Up(t.Context(), sqlstore.Migration{Regions: []claim.Region{{Name: us}}}, nil))
 	require.NoError(t, m.Close(t.Context()))
 	_, err = conn(tables).Exec(t.Context(), "CREATE TABLE books (title text)")
 	require.NoError(t, err)
