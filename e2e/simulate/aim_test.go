@@ -23,8 +23,8 @@ func (c crossing) String() string {
 	return map[bool]string{false: "before ", true: "after "}[c.after] + c.step
 }
 
-// crossings are all at which a node dies or freezes: each step that changes rows, but those of
-// [unreached]. Steps that few runs take are there twice.
+// crossings are all at which a node dies or freezes: each step that changes rows, but Park,
+// as a run ends long before a row has failed as often as it may. Steps that few runs take are there twice.
 var crossings = func() (all []crossing) {
 	steps := []string{"Begin", "Pin", "TakeOver", "Cancel", "Renew", "Keep", "Book", "Close", "Finish", "Retry"}
 	for _, o := range []string{claim.OutcomeDone, claim.OutcomeRefused, claim.OutcomeReleased, claim.OutcomePending, claim.OutcomeUnknown} {
@@ -42,11 +42,6 @@ var crossings = func() (all []crossing) {
 
 // moves are the crossings at which a charge goes to another provider. Half of the runs with two providers aim at one of them.
 var moves = []crossing{{"Settle " + claim.OutcomeMoved, false}, {"Settle " + claim.OutcomeMoved, true}}
-
-// unreached are steps that no run takes, with the reason. A run that takes one says so.
-var unreached = map[string]string{
-	"Park": "a run ends long before a row has failed as often as it may",
-}
 
 // unchanged are outcomes of steps that changed no row. After such a step there is nothing to lose, so no
 // ambush is sprung.

@@ -39,8 +39,9 @@ func reports(seed uint64, plan [][]fault) bool {
 // decideWithin bounds the pauses between the steps of a dispute. Notices take a minute, so some overtake others.
 const decideWithin = 2 * time.Minute
 
-// disputed has the payer dispute the charge that the provider makes for one of the amounts: as soon as it is made,
-// often before its claim is settled, or up to a minute later. over is closed when no such charge will be made.
+// disputed has the payer dispute the charge that the provider makes for one of the amounts, or has it reversed otherwise:
+// as soon as it is made, often before its claim is settled, or up to a minute later. over is closed when no such charge
+// will be made.
 func (l *load) disputed(amounts []int64, over <-chan struct{}, rng *rand.Rand) {
 	var made simulator.StatementLine
 	var at *judge
@@ -56,6 +57,10 @@ func (l *load) disputed(amounts []int64, over <-chan struct{}, rng *rand.Rand) {
 	}
 	if rng.IntN(2) == 0 {
 		time.Sleep(between(rng, time.Minute))
+	}
+	if rng.IntN(2) == 0 {
+		l.reversed(at, &made, rng)
+		return
 	}
 	d := dispute{at: at, charge: made.Reference, amount: made.Amount, won: rng.IntN(2) == 0}
 	happens := func(kind psp.Kind, of string) string {
@@ -193,7 +198,7 @@ func (w *world) stated(amounts []int64) (at *judge, line simulator.StatementLine
 
 func (w *world) statement(of *judge) (all []simulator.StatementLine) {
 	var text bytes.Buffer
-	w.must(of.WriteStatement(&text, simulator.Statement{Format: "jsonl"}))
+	w.must(of.WriteStatement(&text, simulator.Statement{Format: "jsonl", Stripe: w.stripe}))
 	for dec := json.NewDecoder(&text); dec.More(); {
 		var l simulator.StatementLine
 		w.must(dec.Decode(&l))
@@ -210,6 +215,14 @@ func (d dispute) name() string {
 
 func (d dispute) status() string { return map[bool]string{true: "won", false: "lost"}[d.won] }
 
+// steps are how the books have it.
+func (d dispute) steps() []ledger.Kind {
+	if d.won {
+		return []ledger.Kind{ledger.DisputeOpened, ledger.Dispute, ledger.DisputeReversal, ledger.DisputeWon}
+	}
+	return []ledger.Kind{ledger.DisputeOpened, ledger.Dispute, ledger.DisputeLost}
+}
+
 // events are those that its merchant gets.
 func (d dispute) events() (all []string) {
 	for _, kind := range []string{"created", "funds_withdrawn", "funds_reinstated", "closed"} {
@@ -220,31 +233,17 @@ func (d dispute) events() (all []string) {
 	return all
 }
 
-// disputeBreaks compares all disputes with the books, and with what their merchants read in each region.
+// disputeBreaks compares all disputes with what their merchants read in each region, and the accounts of disputes with
+// each other.
 func (w *world) disputeBreaks() (wrong []string) {
 	breaks := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	rows, err := deployment.Embedded(w.db).Region(regions[0])
 	w.must(err)
 	for _, d := range w.disputes {
-		_, code, _ := claim.ReadObjectID(d.charge)
-		home := w.regions()[code-1]
-		kinds := []ledger.Kind{ledger.DisputeOpened, ledger.Dispute, ledger.DisputeLost}
-		if d.won {
-			kinds = []ledger.Kind{ledger.DisputeOpened, ledger.Dispute, ledger.DisputeReversal, ledger.DisputeWon}
-		}
-		var tenant string
-		for _, kind := range kinds {
-			t, booked, err := rows.Transaction(w.ctx, home, ledger.UnaskedID(kind, d.at.name, d.id))
-			w.must(err)
-			if !booked || t.Object != d.charge || t.Amount != d.amount {
-				breaks("the dispute %s of %s is %s, and the books of %s have %s as %+v", d.id, d.charge, d.status(), home, kind, t)
-				continue
-			}
-			tenant = t.Tenant
-		}
+		t, booked := w.booked(d.charge, ledger.UnaskedID(ledger.DisputeOpened, d.at.name, d.id))
 		for i, r := range w.regions() {
-			if tenant != "" && !d.ghost {
-				wrong = append(wrong, w.shows(d, tenant, w.nodes()[i*perRegion], r)...)
+			if booked && !d.ghost {
+				wrong = append(wrong, w.shows(d, t.Tenant, w.nodes()[i*perRegion], r)...)
 			}
 		}
 	}

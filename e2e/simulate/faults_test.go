@@ -252,16 +252,15 @@ func (w *world) trouble(t *trouble) (end func()) {
 func (w *world) pass(d time.Duration) {
 	w.mu.Lock()
 	w.ahead += d
-	w.furthest = max(w.furthest, w.ahead)
 	w.mu.Unlock()
 	for _, j := range w.judges {
 		j.Elapse()
 	}
 }
 
-// behind is how far the clock of the store is behind what it was once.
+// behind is how far the clocks are behind the store's, which never goes back.
 func (w *world) behind() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.furthest - w.ahead
+	_, now, err := w.database().Restore(w.ctx) // for the clock
+	w.must(err)
+	return max(0, now.Sub(w.now()))
 }

@@ -181,7 +181,10 @@ func (l *load) key(number, i int, rng *rand.Rand) {
 		defer close(refunded)
 	}
 	if rng.IntN(3) > 0 || l.w.blind || l.w.bucket != nil {
-		l.rivals(number, []request{back, back}[:1+rng.IntN(2)], rng)
+		_, got := l.rivals(number, []request{back, back}[:1+rng.IntN(2)], rng)
+		if l.w.reports && !l.w.blind && l.w.bucket == nil && also.IntN(3) == 0 {
+			l.refundReturned(got)
+		}
 		return
 	}
 	// One person refunds a part, or all, while another one gives the key up.

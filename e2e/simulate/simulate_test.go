@@ -76,7 +76,7 @@ type summary struct {
 	runs, stripe, requests, keys, movements int // stripe: runs whose provider has that API
 	blind, two                              int // runs of a blind provider, and of two providers
 	gateways, open                          int // runs of gateways, and keys there, or of a blind provider, whose outcome never became known
-	disputes                                int
+	disputes, reversals                     int
 	api                                     goods.Stats
 	virtual                                 time.Duration
 	faults                                  map[kind]int
@@ -99,15 +99,11 @@ func (s *summary) report() string {
 	}
 	var taken []string
 	for _, e := range slices.Sorted(maps.Keys(s.coverage.taken)) {
-		step, _, _ := strings.Cut(e, ":")
-		if why, ok := unreached[step]; ok {
-			taken = append(taken, fmt.Sprintf("  unreached says of %s that %s", step, why))
-		}
 		taken = append(taken, fmt.Sprintf("  %s %d", e, s.coverage.taken[e]))
 	}
-	return fmt.Sprintf("%d runs, %d with Stripe's API, %d with a blind provider, %d with two providers, %d of gateways, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money, %d disputes\n"+
+	return fmt.Sprintf("%d runs, %d with Stripe's API, %d with a blind provider, %d with two providers, %d of gateways, %.2f hours of virtual time of a cluster under load; %d requests under %d keys, %d movements of money, %d disputes, %d reversals\n"+
 		"behind gateways: %+v; there and with blind providers %d keys were left open\nfaults: %s\nsteps of the store:\n%s\nnever taken: %s",
-		s.runs, s.stripe, s.blind, s.two, s.gateways, s.virtual.Hours(), s.requests, s.keys, s.movements, s.disputes, s.api, s.open, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
+		s.runs, s.stripe, s.blind, s.two, s.gateways, s.virtual.Hours(), s.requests, s.keys, s.movements, s.disputes, s.reversals, s.api, s.open, strings.Join(faults, ", "), strings.Join(taken, "\n"), strings.Join(never, ", "))
 }
 
 // play makes one run.
@@ -174,7 +170,7 @@ func (s *summary) run(t *testing.T, seed uint64, plan [][]fault) {
 		s.open += v.Keys.Open
 		s.api.Add(v.API)
 	}
-	s.disputes += v.Disputes
+	s.disputes, s.reversals = s.disputes+v.Disputes, s.reversals+v.Reversals
 	s.requests, s.keys, s.movements = s.requests+v.Keys.Requests, s.keys+v.Keys.Keys, s.movements+v.Keys.Movements
 	for _, step := range plan {
 		for _, f := range step {
@@ -199,6 +195,7 @@ type verdict struct {
 	Providers  []simulator.Stats
 	API        goods.Stats
 	Disputes   int
+	Reversals  int
 	Books      verify.Report
 	Statements []*recon.Report
 	Mismatches []recon.Mismatch
@@ -279,8 +276,8 @@ func (w *world) play(plan [][]fault, v *verdict) {
 		w.api.Settled()
 	}
 	w.busy = time.Since(began)
-	for i := 0; i < 60 && len(w.unheard()) > 0; i++ {
-		time.Sleep(time.Minute) // an event is retried for so long
+	for i := 0; i < 60 && len(w.unheard())+len(w.unbooked()) > 0; i++ {
+		time.Sleep(time.Minute) // an event is retried for so long, and a notice
 	}
 	if ctx.Err() == nil {
 		for _, wrong := range l.again(func(r *answer.Answer) bool { return r.Final() }) {
@@ -336,18 +333,19 @@ func (w *world) judgement(v *verdict) {
 		v.breaks("%d charges moved, and their notices did not settle them before they were given up", v.Keys.Ghosts)
 	}
 	w.books(v)
-	v.Disputes = len(w.disputes)
-	for _, what := range w.disputeBreaks() {
+	v.Disputes, v.Reversals = len(w.disputes), len(w.reversals)
+	for _, what := range append(w.unbooked(), w.disputeBreaks()...) {
 		v.breaks("%s", what)
 	}
 }
 
-// unheard are the movements, and the steps of disputes, of which no event was delivered.
+// unheard are the movements, the steps of disputes, and the reversals, of which no event was delivered.
 func (w *world) unheard() (all []string) {
 	if w.api != nil { // of which there are none
 		return nil
 	}
 	moved := w.moved()
+	reversals := slices.DeleteFunc(slices.Clone(w.reversals), func(r reversal) bool { return !w.counts(&r) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range moved {
@@ -361,6 +359,11 @@ func (w *world) unheard() (all []string) {
 			if !d.ghost && w.events[what] == 0 {
 				all = append(all, what)
 			}
+		}
+	}
+	for _, r := range reversals {
+		if w.events[r.event()] == 0 {
+			all = append(all, r.event())
 		}
 	}
 	return all

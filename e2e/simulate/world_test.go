@@ -55,10 +55,9 @@ const (
 	// sureAfter is longer than a jump of the store's clock and the longest way of a request to the API behind a
 	// gateway: that of a node which is frozen.
 	sureAfter = 45 * time.Minute
-	// maxUnknowns is how often a gateway tries to find out, which takes some 20 minutes.
+	// maxUnknowns is how often a gateway tries to find out, or a node waits for the notice of a blind provider: some 20
+	// minutes, or less if merchants retry. A notice takes a few, also where faults delay it.
 	maxUnknowns = 16
-	// blindUnknowns is how often a node waits for the notice of a blind provider, which takes some 10 minutes.
-	blindUnknowns = 13
 )
 
 // world is a cluster, its provider and its merchants, all in one bubble of virtual time.
@@ -96,19 +95,19 @@ type world struct {
 	contesting sync.Mutex
 	contests   []*contest
 
-	mu       sync.Mutex
-	homes    []string      // the regions that merchants know
-	joining  bool          // they know the fourth, which has no row yet
-	machines []*machine    // of nodes that run, or will again: by region, see nodes
-	coming   []*machine    // of the fourth region, until it is added
-	rng      *rand.Rand    // of the network's and the store's luck
-	ahead    time.Duration // of the clocks of store and provider
-	furthest time.Duration // that ahead has been
-	troubles map[*trouble]bool
-	ambushes map[*ambush]bool
-	keys     map[string]time.Time // the provider's, since when it knows them
-	events   map[string]int       // deliveries, by type and object
-	disputes []dispute
+	mu        sync.Mutex
+	homes     []string      // the regions that merchants know
+	joining   bool          // they know the fourth, which has no row yet
+	machines  []*machine    // of nodes that run, or will again: by region, see nodes
+	coming    []*machine    // of the fourth region, until it is added
+	rng       *rand.Rand    // of the network's and the store's luck
+	ahead     time.Duration // of the clocks of store and provider
+	troubles  map[*trouble]bool
+	ambushes  map[*ambush]bool
+	keys      map[string]time.Time // the provider's, since when it knows them
+	events    map[string]int       // deliveries, by type and object
+	disputes  []dispute
+	reversals []reversal
 }
 
 // judge is a provider, and knows what it has moved.
@@ -171,7 +170,7 @@ func (w *world) policy() claim.Policy {
 	if w.api == nil {
 		p := claim.DefaultPolicy()
 		if w.blind {
-			p.MaxUnknowns = blindUnknowns
+			p.MaxUnknowns = maxUnknowns
 		}
 		return p
 	}
@@ -375,7 +374,7 @@ func (w *world) effects() (all []any) {
 			all = append(all, e)
 		}
 	}
-	return all
+	return w.withoutReturned(all)
 }
 
 // moved is effects, as judges have them.
