@@ -81,7 +81,8 @@ const maxBody = 1 << 20
 // one exchange. Headers that an outer handler sets stay, and its Vary is added to.
 //
 // Put Middleware outside whatever reads the body, as FormValue does, and inside what authenticates. A
-// request whose body was read before is refused with 500, and an error in the log.
+// request whose body was read before is refused with 500, and an error in the log. Without a
+// Content-Length so is an empty body, and one that was read in part is not noticed.
 //
 // In an attempt of the same key and tenant, as of another Middleware around it, a request passes: it is
 // guarded already. For work of its own under Do or DoTx a handler derives a key from [Attempt].ID.
@@ -148,7 +149,8 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problem.New(problem.InvalidRequest, "The body ended before it was whole. Nothing was done."))
 		return
 	}
-	if r.ContentLength > 0 && int64(len(body)) != r.ContentLength || formed && len(body) == 0 {
+	// A body without a length that is empty may have been read: nothing tells it from an empty one.
+	if r.ContentLength > 0 && int64(len(body)) != r.ContentLength || len(body) == 0 && (formed || r.ContentLength < 0) {
 		g.fail(w, r, errBodyRead)
 		return
 	}
@@ -211,7 +213,7 @@ func pathOf(r *http.Request) string {
 }
 
 // errBodyRead: with nothing of their bodies left, two different requests would be one.
-var errBodyRead = errors.New("the body was read before Middleware could read it, so nothing was done; put Middleware outside what reads the body")
+var errBodyRead = errors.New("the body was read before Middleware could read it, or is empty without a Content-Length, so nothing was done; put Middleware outside what reads the body")
 
 // withBody has r read body.
 func withBody(r *http.Request, body []byte) *http.Request {

@@ -505,6 +505,34 @@ func TestABodyIsReadOutside(t *testing.T) {
 	require.Equal(t, 200, s.ask(t, "POST", "/v1/pay", "json", "{}").status)
 }
 
+// Nobody said how long the body is, and an outer handler has read it: two requests must not be one.
+func TestABodyOfUnknownLengthThatWasReadBefore(t *testing.T) {
+	var log logged
+	h := open(t, Embedded(t.TempDir()), Logger(slog.New(slog.NewTextHandler(&log, nil))))
+	var runs atomic.Int32
+	guarded := h.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		runs.Add(1)
+		w.WriteHeader(http.StatusCreated)
+	}))
+	s := &served{Server: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // as one that logs requests does
+		guarded.ServeHTTP(w, r)
+	}))}
+	defer s.Close()
+	for _, body := range []string{`{"amount":1}`, `{"amount":2}`} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/v1/pay", struct{ io.Reader }{strings.NewReader(body)})
+		require.NoError(t, err)
+		req.Header.Set("Idempotency-Key", "k")
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := s.Client().Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, 500, resp.StatusCode, body)
+	}
+	require.Zero(t, runs.Load())
+	require.Contains(t, log.String(), "put Middleware outside what reads the body")
+}
+
 // Who the caller is may be said in the body.
 func TestATenantInTheBody(t *testing.T) {
 	h := open(t, Embedded(t.TempDir()))
