@@ -55,8 +55,9 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 			return answer, nil
 		}
 		failed.Attempts, failed.IdempotencyKey = n, c.key
-		// What is not the API's answer says nothing about what the API did.
-		open = open || failed.Code == "" || failed.Status >= http.StatusInternalServerError
+		// What is not the API's answer says nothing about what the API did, and a key in use may be about to
+		// move money.
+		open = open || failed.Code == "" || failed.Code == CodeKeyInUse || failed.Status >= http.StatusInternalServerError
 		if open && c.key != "" && !failed.ofClaim() {
 			failed.leaveOpen()
 		}

@@ -52,9 +52,9 @@ type Error struct {
 	HomeRegion string
 	// Attempts is how many requests the call took.
 	Attempts int
-	// Unknown: an attempt of this call got no answer of the API's and may have moved money, and no
-	// later answer of the key's claim has resolved it. Retry is then same_key, even if
-	// the last answer, such as a 401, must be fixed first.
+	// Unknown: an attempt of this call got no answer of the API's, or the key was in use, so that money
+	// may have moved, and no later answer of the key's claim has resolved it. Retry is then same_key, even
+	// if the last answer, such as a 401, must be fixed first.
 	Unknown bool
 	// Err is the network's error; nil if the API answered the last attempt.
 	Err error
@@ -118,8 +118,8 @@ func (e *Error) ofClaim() bool {
 	return e.Replayed || e.DeclineCode != ""
 }
 
-// leaveOpen: an earlier attempt may have moved money, and this answer does not resolve
-// it.
+// leaveOpen: an earlier attempt, or another call of the key, may have moved money, and this answer does
+// not resolve it.
 func (e *Error) leaveOpen() {
 	e.Unknown = true
 	e.final = e.final || e.Retry != RetrySameKey // a retry is refused again until the cause is fixed

@@ -306,7 +306,7 @@ func failed(err error) result {
 	default:
 		why("in_progress")
 	}
-	if open := r["why"] == "no_answer" || r["why"] == "refused" || r["why"] == "in_progress" && e.Status >= http.StatusInternalServerError; e.Unknown != open {
+	if open := r["why"] == "no_answer" || r["why"] == "refused" || r["why"] == "in_progress" && e.Code != CodeRateLimited; e.Unknown != open {
 		r["outcome"] = fmt.Sprintf("%s, and Unknown is %t", r["outcome"], e.Unknown)
 	}
 	return r

@@ -47,7 +47,7 @@ export interface Declined extends Answer {
  * in_progress: the API has no outcome yet.
  * given_up: the provider never reported an outcome; the answer is final.
  * expired: the API has deleted the key's answer.
- * refused: the API refused a retry for another reason, after an attempt with a lost answer.
+ * refused: the API refused a retry for another reason, after an attempt with a lost answer, or one that found the key in use.
  */
 export type WhyUnknown = 'waiting' | 'no_answer' | 'in_progress' | 'given_up' | 'expired' | 'refused';
 
@@ -218,8 +218,8 @@ export class Homeward {
   async #move<T>(path: string, key: string, params: object, o: CallOptions | undefined): Promise<Outcome<T>> {
     if (!key) throw new TypeError('homeward: the idempotency key is missing; make one with newKey() and store it before the call');
     const call: Call = { method: 'POST', path, key, body: JSON.stringify(params), home: undefined };
-    // The API may have executed an attempt that it did not answer. After one, only an answer
-    // of the claim itself has the outcome.
+    // The API may have executed an attempt that it did not answer, and another call of the key. After one,
+    // only an answer of the claim itself has the outcome.
     let doubt = false;
     const { reply, attempts } = await this.#repeat(call, o, (r) => {
       doubt ||= doubtful(r);
@@ -322,9 +322,10 @@ function again(r: Reply): boolean {
   return r.kind === 'problem' && r.problem.retry === 'same_key' && r.problem.error !== 'card_declined';
 }
 
-/** Whether the request may have been executed without an answer. */
+/** Whether the request, or another one with its key, may have been executed without an answer. */
 function doubtful(r: Reply): boolean {
-  return r.kind === 'nothing' || (r.kind === 'problem' && r.problem.retry === 'same_key' && r.status >= 500);
+  if (r.kind !== 'problem') return r.kind === 'nothing';
+  return r.problem.error === 'idempotency_key_in_use' || (r.problem.retry === 'same_key' && r.status >= 500);
 }
 
 /** Whether another region may have an answer. */

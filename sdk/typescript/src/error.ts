@@ -8,8 +8,8 @@ export type Retry = Problem['retry'];
 export type ErrorCode = Problem['error'];
 
 /**
- * The API refused the request before anything happened: it is wrong, or not allowed. No money
- * moved under its key. A call that may have moved money never throws: see Unknown. Reads and
+ * The API refused the request before anything happened: it is wrong, or not allowed. This call
+ * moved no money, and knows of no other that did. A call that may have moved money never throws: see Unknown. Reads and
  * cancelKey throw it, too, if no region answered: status is 0 then.
  */
 export class HomewardError extends Error {

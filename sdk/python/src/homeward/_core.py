@@ -286,8 +286,8 @@ class Calls:
     ) -> Steps[tuple[_Read, int, bool]]:
         """Repeat a request while that is worth it, up to max_attempts.
 
-        Return the last answer, the number of requests, and whether one of them may have been executed
-        without an answer: then only an answer of the claim itself has the outcome.
+        Return the last answer, the number of requests, and whether one of them, or another call of the key,
+        may have been executed without an answer: then only an answer of the claim itself has the outcome.
         """
         headers = {
             "Authorization": f"Bearer {self.api_key}",
@@ -318,7 +318,7 @@ class Calls:
             doubt = (
                 doubt
                 or seen.nothing
-                or (seen.problem is not None and seen.problem["retry"] == "same_key" and seen.status >= 500)
+                or (seen.problem is not None and _open(seen.problem, seen.status))
             )
             if seen.problem is not None:
                 answer = seen
@@ -344,6 +344,11 @@ class Calls:
     def _jitter(self, n: int) -> float:
         """Full jitter, so that clients that failed at once do not retry at once."""
         return self.random() * min(self.backoff_max, self.backoff_min * 2.0 ** min(n - 1, 32))
+
+
+def _open(problem: Problem, status: int) -> bool:
+    """Whether money may have moved: the API does not know, or another call of the key is under way."""
+    return problem["error"] == "idempotency_key_in_use" or (problem["retry"] == "same_key" and status >= 500)
 
 
 def _check(key: str) -> None:

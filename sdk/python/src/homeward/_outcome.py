@@ -22,7 +22,8 @@ WhyUnknown = Literal["waiting", "no_answer", "in_progress", "given_up", "expired
 - ``in_progress``: the API has no outcome yet.
 - ``given_up``: the provider never reported an outcome; the answer is final.
 - ``expired``: the API has deleted the key's answer.
-- ``refused``: the API refused a retry for another reason, after an attempt with a lost answer.
+- ``refused``: the API refused a retry for another reason, after an attempt with a lost answer, or one
+  that found the key in use.
 """
 
 
@@ -92,7 +93,8 @@ Outcome = Succeeded[T] | Declined | Unknown[T]
 class HomewardError(Exception):
     """The API refused the request before anything happened: it is wrong, or not allowed.
 
-    No money moved under its key. A call that may have moved money never raises: see `Unknown`.
+    This call moved no money, and knows of no other that did. A call that may have moved money never
+    raises: see `Unknown`.
     Reads and `Homeward.cancel_key` raise it, too, if no region answered: ``status`` is 0 then.
     """
 
