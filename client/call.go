@@ -157,7 +157,11 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string, leav
 	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusAccepted {
 		return Answer{}, refused(res, raw)
 	}
-	if err := json.Unmarshal(raw, c.out); err != nil {
+	err = json.Unmarshal(raw, c.out)
+	if moved, ok := c.out.(interface{ id() string }); err == nil && ok && moved.id() == "" {
+		err = errNoID
+	}
+	if err != nil {
 		// A proxy's page, or a truncated answer: the outcome is unknown.
 		return Answer{}, &Error{Status: res.StatusCode, Retry: RetrySameKey, Detail: "the answer is not the expected JSON", Err: err}
 	}
@@ -171,6 +175,9 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string, leav
 	}
 	return answer, nil
 }
+
+// errNoID: the answer is JSON, and no object of the API.
+var errNoID = errors.New("it has no id")
 
 // errSilent: the region takes connections, or lets packets vanish, and answers nothing.
 var errSilent = errors.New("the region is silent")

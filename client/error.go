@@ -154,7 +154,7 @@ func refused(res *http.Response, raw []byte) *Error {
 		Member            string    `json:"member"`
 		Code              string    `json:"code"`
 	}
-	if err := json.Unmarshal(raw, &p); err != nil || p.Error == "" {
+	if err := json.Unmarshal(raw, &p); err != nil || p.Error == "" || p.Retry == "" {
 		// The response is not the API's: a balancer or a proxy sent it. A retry may
 		// help after a 5xx, 429 or 408, and not after any other status.
 		e.Detail, e.Retry = http.StatusText(res.StatusCode), RetryNever

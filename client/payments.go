@@ -346,6 +346,9 @@ type answered[T any] interface {
 
 func (p *Payment) setAnswer(a Answer) { p.Answer = a }
 
+// id tells an object of the API from other JSON.
+func (p *Payment) id() string { return p.ID }
+
 func create[T any, P answered[T]](ctx context.Context, cl *Client, path, key string, params any) (*T, error) {
 	if key == "" {
 		var err error

@@ -111,7 +111,7 @@ class Decisions(unittest.TestCase):
             assert isinstance(second, Request)
             self.assertEqual((second.url[:17], second.timeout), ("https://b.example", began + 3.0 - clock[0]))
             with self.assertRaises(StopIteration):
-                path.send(Reply(200, {}, b"{}"))
+                path.send(Reply(200, {}, b'{"id": "ch_1"}'))
             self.assertEqual(core.base, 1)
 
     def test_a_call_without_an_answer_leaves_its_region(self) -> None:

@@ -43,7 +43,7 @@ export async function attempt(doFetch: typeof fetch, base: string, apiKey: strin
     return { kind: 'nothing', status: 0, detail: 'no answer', again: true, unsent: isUnsent(cause), cause, retryAfterMs: 0 };
   }
   call.home = response.headers.get('Homeward-Home-Region') ?? call.home;
-  return read(response, raw);
+  return read(response, raw, call.key !== undefined);
 }
 
 /**
@@ -100,11 +100,12 @@ function isUnsent(cause: unknown): boolean {
   return typeof code === 'string' && noConnection.has(code);
 }
 
-function read(response: Response, raw: string): Reply {
+/** Understands a reply. moves: an object of the API has an id, which tells it from a proxy's JSON. */
+function read(response: Response, raw: string, moves: boolean): Reply {
   const { status, headers } = response;
   const value = raw.length > maxAnswer ? undefined : parsed(raw);
   if (status === 200 || status === 201 || status === 202) {
-    if (value === undefined) return { kind: 'nothing', status, detail: 'the answer is not the expected JSON', again: true, retryAfterMs: 0 };
+    if (value === undefined || (moves && typeof (value as { id?: unknown }).id !== 'string')) return { kind: 'nothing', status, detail: 'the answer is not the expected JSON', again: true, retryAfterMs: 0 };
     return { kind: 'object', status, object: value, raw, headers };
   }
   const after = retryAfterMs(headers);

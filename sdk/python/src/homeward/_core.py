@@ -112,14 +112,14 @@ class _Read:
         return self.object is None
 
 
-def read(reply: Reply | NoReply) -> _Read:
-    """Understand a reply."""
+def read(reply: Reply | NoReply, moves: bool = False) -> _Read:
+    """Understand a reply. moves: an object of the API has an id, which tells it from a proxy's JSON."""
     if isinstance(reply, NoReply):
         return _Read(detail="no answer", again=True, unsent=reply.unsent, cause=reply.cause)
     status, headers = reply.status, reply.headers
     value = _object(reply.body)
     if status in (200, 201, 202):
-        if value is None:
+        if value is None or (moves and not isinstance(value.get("id"), str)):
             return _Read(status, headers, detail="the answer is not the expected JSON", again=True)
         return _Read(status, headers, object=value, raw=reply.body)
     after = _retry_after(headers.get("retry-after", ""))
@@ -312,7 +312,7 @@ class Calls:
             reply = yield Request(method, self.bases[base % len(self.bases)] + path, dict(headers), body, timeout)
             if reply is None:
                 raise TypeError("homeward: a request needs its reply")
-            seen = read(reply)
+            seen = read(reply, moves=key is not None)
             if home := seen.headers.get("homeward-home-region"):
                 headers["Homeward-Home-Region"] = home  # a hint: it saves a look-up
             doubt = (
