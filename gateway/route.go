@@ -366,6 +366,9 @@ func (c *Call) Key(r *http.Request, body []byte) (sent, key string, err error) {
 			if _, ok := decode(body); ok { // the upstream may find another key in it
 				return "", "", claim.InvalidKey(fmt.Sprintf("send one JSON value as the body, each member once, as its member %s is the key", c.Route.Key.Member))
 			}
+			if len(body) > 0 && mayHide(r) {
+				return "", "", claim.InvalidKey(fmt.Sprintf("send the body as JSON in UTF-8, without a Content-Encoding, as its member %s is the key", c.Route.Key.Member))
+			}
 		}
 		text = textAt(body, c.Route.Key.Member)
 	} else {
@@ -390,6 +393,13 @@ func (c *Call) Key(r *http.Request, body []byte) (sent, key string, err error) {
 		return "", "", err
 	}
 	return text, c.scoped(key, r.URL), nil
+}
+
+// mayHide reports whether the upstream may read JSON in a body in which the gateway finds none: it is packed,
+// or JSON by its type, as in UTF-16, behind a byte order mark, or with a comma too many.
+func mayHide(r *http.Request) bool {
+	packed := slices.ContainsFunc(r.Header["Content-Encoding"], func(coding string) bool { return !strings.EqualFold(coding, "identity") })
+	return packed || isJSON(r)
 }
 
 // scoped is a key as the claims of c have it.
@@ -419,16 +429,19 @@ func (c *Call) kind(r *http.Request) string {
 	if c.Fingerprint.Body != "" {
 		return c.Fingerprint.Body
 	}
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	switch {
-	case err != nil:
-		return bodyBytes
-	case kind == "application/json", strings.HasSuffix(kind, "+json"):
+	if isJSON(r) {
 		return bodyJSON
-	case kind == "application/x-www-form-urlencoded":
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && kind == "application/x-www-form-urlencoded" {
 		return bodyForm
 	}
 	return bodyBytes
+}
+
+// isJSON reports whether the body of r is JSON by its type.
+func isJSON(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json"))
 }
 
 // canonical is the canonical form of a body of this kind, and the body itself if it is none. No body is

@@ -399,6 +399,27 @@ func TestWhereTheKeyIs(t *testing.T) {
 		_, _, err = keys(Key{Member: "/n"}, post("/", ""), odd)
 		require.ErrorIs(t, err, claim.ErrKeyInvalid, odd)
 	}
+	// The upstream may find a key in what the gateway cannot look into.
+	for body, r := range map[string]*http.Request{
+		"\x1f\x8b\x08":              post("/", "", "Content-Encoding", "gzip"),
+		"\xef\xbb\xbf{\"n\":\"a\"}": post("/", "", "Content-Type", "application/json"),
+		"\xff\xfe{\x00}\x00":        post("/", "", "Content-Type", "application/json; charset=utf-16"),
+		`{"n":"a",}`:                post("/", "", "Content-Type", "application/vnd.order+json"),
+	} {
+		for _, missing := range []string{"pass", "refuse"} {
+			_, _, err = keys(Key{Member: "/n", Missing: missing}, r, body)
+			require.ErrorIs(t, err, claim.ErrKeyInvalid, "%q, %s", body, missing)
+		}
+	}
+	for body, r := range map[string]*http.Request{
+		"":    post("/", "", "Content-Type", "application/json"),
+		"n=a": post("/", "", "Content-Type", "application/x-www-form-urlencoded"),
+		"{}":  post("/", "", "Content-Type", "application/json", "Content-Encoding", "identity"),
+	} {
+		_, got, err = keys(Key{Member: "/n"}, r, body)
+		require.NoError(t, err, body)
+		require.Empty(t, got, body)
+	}
 	_, _, err = keys(Key{Member: "/n"}, post("/", ""), `{"n":"a b"}`)
 	require.ErrorIs(t, err, claim.ErrKeyInvalid)
 	_, got, err = keys(Key{Header: "x-order"}, post("/", "", "X-Order", "7"), "")

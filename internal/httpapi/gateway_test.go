@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +46,30 @@ func ask(h http.Handler, method, target, key string) *httptest.ResponseRecorder 
 		r.Header.Set("Idempotency-Key", key)
 	}
 	return serve(h, r)
+}
+
+// TestAKeyThatCannotBeReadDoesNotPass: the upstream unpacks the body, finds the key in it, and must not get
+// a retry. A body that certainly has no key passes.
+func TestAKeyThatCannotBeReadDoesNotPass(t *testing.T) {
+	sent := 0
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent++ }))
+	defer up.Close()
+	h := newGated(t, up.URL, newFake(), gateway.Route{Match: "POST /orders", Key: gateway.Key{Member: "/reference"}})
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := io.WriteString(z, `{"reference":"r-1"}`)
+	require.NoError(t, errors.Join(err, z.Close()))
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/orders", bytes.NewReader(packed.Bytes()))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Content-Encoding", "gzip")
+		w := serve(h, r)
+		require.Equal(t, 400, w.Code, w.Body)
+		require.Contains(t, w.Body.String(), `"error":"idempotency_key_invalid"`)
+	}
+	require.Zero(t, sent)
+	require.Equal(t, 200, ask(h, "POST", "/orders", "").Code) // {}
+	require.Equal(t, 1, sent)
 }
 
 // TestAGatewayThatWaitsSendsNothing: it is live and not ready, and refuses also what it does not guard.
