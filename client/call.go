@@ -22,11 +22,15 @@ type call struct {
 	// inPath: the path has the key, and no header.
 	inPath bool
 	body   []byte
-	out    any
+	out    answer
 	query  url.Values // of a list, which is at a path without an id
 	// home is the key's home by the latest answer; it is sent back as a hint.
 	home string
 }
+
+// answer is what an answer is decoded into. whole reports whether it has the member that tells it from other
+// JSON.
+type answer interface{ whole() bool }
 
 // call retries c until it has a final answer, up to MaxAttempts.
 func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err error) {
@@ -157,12 +161,11 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string, leav
 	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusAccepted {
 		return Answer{}, refused(res, raw)
 	}
-	err = json.Unmarshal(raw, c.out)
-	if moved, ok := c.out.(interface{ id() string }); err == nil && ok && moved.id() == "" {
-		err = errNoID
+	if err = json.Unmarshal(raw, c.out); err == nil && !c.out.whole() {
+		err = errNotTheAPIs
 	}
 	if err != nil {
-		// A proxy's page, or a truncated answer: the outcome is unknown.
+		// A proxy's page or JSON, or a truncated answer: the outcome is unknown.
 		return Answer{}, &Error{Status: res.StatusCode, Retry: RetrySameKey, Detail: "the answer is not the expected JSON", Err: err}
 	}
 	answer = Answer{
@@ -176,8 +179,8 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string, leav
 	return answer, nil
 }
 
-// errNoID: the answer is JSON, and no object of the API.
-var errNoID = errors.New("it has no id")
+// errNotTheAPIs: the answer is JSON, as a proxy's may be.
+var errNotTheAPIs = errors.New("it lacks what each answer of the API has")
 
 // errSilent: the region takes connections, or lets packets vanish, and answers nothing.
 var errSilent = errors.New("the region is silent")

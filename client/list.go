@@ -37,6 +37,8 @@ type List[T any] struct {
 
 func (l *List[T]) setAnswer(a Answer) { l.Answer = a }
 
+func (l *List[T]) whole() bool { return l.Data != nil }
+
 // ListCharges reads a page of the charges for which money moved, as the books have them: without their
 // Refunds, and of what was sent with OrderID and Metadata alone. An error with the Code
 // "home_unavailable" means that the books of a region cannot be reached.

@@ -294,6 +294,8 @@ type Cancellation struct {
 
 func (c *Cancellation) setAnswer(a Answer) { c.Answer = a }
 
+func (c *Cancellation) whole() bool { return c.Outcome != "" }
+
 // CancelKey gives a key up: the honest end of a wait. Whatever arrives under it later is refused, in every
 // region ([CodeKeyCanceled]); what is in flight is called off, or refunded once it is known to have moved
 // money. Call it again as often as you like, also for the end of a [Cancellation] that is pending. An
@@ -331,23 +333,27 @@ func (cl *Client) GetRefund(ctx context.Context, id string) (*Refund, error) {
 // MintKeys requests n stamped keys (1 to 1000) from the first region that
 // answers, which becomes their home.
 func (cl *Client) MintKeys(ctx context.Context, n int) ([]string, error) {
-	var out struct {
-		Keys []string `json:"keys"`
-	}
+	var out minted
 	_, err := cl.call(ctx, &call{method: http.MethodPost, path: "/v1/idempotency-keys", out: &out}, map[string]int{"count": n})
 	return out.Keys, err
 }
 
+type minted struct {
+	Keys []string `json:"keys"`
+}
+
+func (m *minted) whole() bool { return len(m.Keys) > 0 }
+
 // answered sets the metadata of either object.
 type answered[T any] interface {
 	*T
+	answer
 	setAnswer(Answer)
 }
 
 func (p *Payment) setAnswer(a Answer) { p.Answer = a }
 
-// id tells an object of the API from other JSON.
-func (p *Payment) id() string { return p.ID }
+func (p *Payment) whole() bool { return p.ID != "" }
 
 func create[T any, P answered[T]](ctx context.Context, cl *Client, path, key string, params any) (*T, error) {
 	if key == "" {
@@ -365,7 +371,7 @@ func get[T any, P answered[T]](ctx context.Context, cl *Client, path string) (*T
 
 func do[T any, P answered[T]](ctx context.Context, cl *Client, c *call, params any) (*T, error) {
 	obj := new(T)
-	c.out = obj
+	c.out = P(obj)
 	answer, err := cl.call(ctx, c, params)
 	if err != nil {
 		return nil, err

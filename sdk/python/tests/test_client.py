@@ -96,7 +96,7 @@ class Decisions(unittest.TestCase):
         paths: tuple[Steps[Any], ...] = (
             core.move("/v1/charges", "k", PARAMS, 3.0),
             core.cancel_key("k", "/c", 3.0),
-            core.get("/g", 3.0),
+            core.get("/g", "id", 3.0),
         )
         for path in paths:
             core.base, began = 0, clock[0]
@@ -111,7 +111,7 @@ class Decisions(unittest.TestCase):
             assert isinstance(second, Request)
             self.assertEqual((second.url[:17], second.timeout), ("https://b.example", began + 3.0 - clock[0]))
             with self.assertRaises(StopIteration):
-                path.send(Reply(200, {}, b'{"id": "ch_1"}'))
+                path.send(Reply(200, {}, b'{"id": "ch_1", "outcome": "unused"}'))
             self.assertEqual(core.base, 1)
 
     def test_a_call_without_an_answer_leaves_its_region(self) -> None:

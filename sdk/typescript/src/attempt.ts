@@ -6,6 +6,8 @@ export interface Call {
   readonly path: string;
   readonly key: string | undefined;
   readonly body: string | undefined;
+  /** The member that tells an answer of the API from a proxy's JSON. */
+  readonly has: 'id' | 'outcome' | 'data' | 'key' | 'keys';
   /** The key's home in the latest answer; sent back as a hint. */
   home: string | undefined;
 }
@@ -43,7 +45,7 @@ export async function attempt(doFetch: typeof fetch, base: string, apiKey: strin
     return { kind: 'nothing', status: 0, detail: 'no answer', again: true, unsent: isUnsent(cause), cause, retryAfterMs: 0 };
   }
   call.home = response.headers.get('Homeward-Home-Region') ?? call.home;
-  return read(response, raw, call.key !== undefined);
+  return read(response, raw, call.has);
 }
 
 /**
@@ -100,12 +102,11 @@ function isUnsent(cause: unknown): boolean {
   return typeof code === 'string' && noConnection.has(code);
 }
 
-/** Understands a reply. moves: an object of the API has an id, which tells it from a proxy's JSON. */
-function read(response: Response, raw: string, moves: boolean): Reply {
+function read(response: Response, raw: string, has: string): Reply {
   const { status, headers } = response;
   const value = raw.length > maxAnswer ? undefined : parsed(raw);
   if (status === 200 || status === 201 || status === 202) {
-    if (value === undefined || (moves && typeof (value as { id?: unknown }).id !== 'string')) return { kind: 'nothing', status, detail: 'the answer is not the expected JSON', again: true, retryAfterMs: 0 };
+    if (value === undefined || !(has in value)) return { kind: 'nothing', status, detail: 'the answer is not the expected JSON', again: true, retryAfterMs: 0 };
     return { kind: 'object', status, object: value, raw, headers };
   }
   const after = retryAfterMs(headers);
@@ -119,7 +120,7 @@ function read(response: Response, raw: string, moves: boolean): Reply {
   return { kind: 'nothing', status, detail: `status ${status}, and the answer is not the API's`, again, retryAfterMs: after };
 }
 
-function parsed(raw: string): unknown {
+function parsed(raw: string): object | undefined {
   try {
     const value: unknown = JSON.parse(raw);
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;

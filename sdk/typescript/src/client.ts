@@ -171,7 +171,7 @@ export class Homeward {
    */
   async cancelKey(key: string, o?: CallOptions): Promise<Found<Cancellation>> {
     let doubt = false;
-    const call: Call = { method: 'POST', path: `/v1/idempotency-keys/${encodeURIComponent(quoted(key))}/cancel`, key: undefined, body: undefined, home: undefined };
+    const call: Call = { method: 'POST', path: `/v1/idempotency-keys/${encodeURIComponent(quoted(key))}/cancel`, key: undefined, body: undefined, has: 'outcome', home: undefined };
     const { reply, attempts } = await this.#repeat(call, o, (r) => {
       doubt ||= doubtful(r);
       return again(r);
@@ -184,40 +184,40 @@ export class Homeward {
 
   /** Reads a charge as it is now. charge() with the same key repeats what was answered. */
   getCharge(id: string, o?: CallOptions): Promise<Found<ChargeNow>> {
-    return this.#read('GET', `/v1/charges/${encodeURIComponent(id)}`, undefined, o);
+    return this.#read('GET', `/v1/charges/${encodeURIComponent(id)}`, undefined, 'id', o);
   }
 
   getTransfer(id: string, o?: CallOptions): Promise<Found<TransferNow>> {
-    return this.#read('GET', `/v1/transfers/${encodeURIComponent(id)}`, undefined, o);
+    return this.#read('GET', `/v1/transfers/${encodeURIComponent(id)}`, undefined, 'id', o);
   }
 
   getRefund(id: string, o?: CallOptions): Promise<Found<RefundNow>> {
-    return this.#read('GET', `/v1/refunds/${encodeURIComponent(id)}`, undefined, o);
+    return this.#read('GET', `/v1/refunds/${encodeURIComponent(id)}`, undefined, 'id', o);
   }
 
   /** Lists charges for which money moved, the latest first, as the books have them: without their refunds and most of what was sent. */
   listCharges(params: ListChargesParams = {}, o?: CallOptions): Promise<Found<ChargeList>> {
-    return this.#read('GET', `/v1/charges${queryOf(params)}`, undefined, o);
+    return this.#read('GET', `/v1/charges${queryOf(params)}`, undefined, 'data', o);
   }
 
   /** Lists the refunds of a charge, the latest first. */
   listRefunds(params: ListRefundsParams & { charge: string }, o?: CallOptions): Promise<Found<RefundList>> {
-    return this.#read('GET', `/v1/refunds${queryOf(params)}`, undefined, o);
+    return this.#read('GET', `/v1/refunds${queryOf(params)}`, undefined, 'data', o);
   }
 
   /** Reads the state and the history of a key. */
   inspectKey(key: string, o?: CallOptions): Promise<Found<KeyStatus>> {
-    return this.#read('GET', `/v1/idempotency-keys/${encodeURIComponent(quoted(key))}`, undefined, o);
+    return this.#read('GET', `/v1/idempotency-keys/${encodeURIComponent(quoted(key))}`, undefined, 'key', o);
   }
 
   /** Mints keys with the region that answers as their home: their first use saves a look-up. */
   async mintKeys(count: number, o?: CallOptions): Promise<string[]> {
-    return (await this.#read<{ keys: string[] }>('POST', '/v1/idempotency-keys', { count }, o)).object.keys;
+    return (await this.#read<{ keys: string[] }>('POST', '/v1/idempotency-keys', { count }, 'keys', o)).object.keys;
   }
 
   async #move<T>(path: string, key: string, params: object, o: CallOptions | undefined): Promise<Outcome<T>> {
     if (!key) throw new TypeError('homeward: the idempotency key is missing; make one with newKey() and store it before the call');
-    const call: Call = { method: 'POST', path, key, body: JSON.stringify(params), home: undefined };
+    const call: Call = { method: 'POST', path, key, body: JSON.stringify(params), has: 'id', home: undefined };
     // The API may have executed an attempt that it did not answer, and another call of the key. After one,
     // only an answer of the claim itself has the outcome.
     let doubt = false;
@@ -256,8 +256,8 @@ export class Homeward {
     throw refusal(reply, attempts);
   }
 
-  async #read<T>(method: 'GET' | 'POST', path: string, params: object | undefined, o: CallOptions | undefined): Promise<Found<T>> {
-    const call: Call = { method, path, key: undefined, body: params && JSON.stringify(params), home: undefined };
+  async #read<T>(method: 'GET' | 'POST', path: string, params: object | undefined, has: Call['has'], o: CallOptions | undefined): Promise<Found<T>> {
+    const call: Call = { method, path, key: undefined, body: params && JSON.stringify(params), has, home: undefined };
     const { reply, attempts } = await this.#repeat(call, o, again);
     if (reply.kind === 'object') return { object: reply.object as T, raw: reply.raw };
     throw refusal(reply, attempts);

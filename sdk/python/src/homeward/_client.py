@@ -204,17 +204,17 @@ class Homeward:
         `charge` with the same key repeats what was answered. A read raises `HomewardError` if there is no
         such object, or no answer.
         """
-        found: ChargeNow = self._run(self._calls.get(f"/v1/charges/{_id(charge)}", within))
+        found: ChargeNow = self._run(self._calls.get(f"/v1/charges/{_id(charge)}", "id", within))
         return found
 
     def get_transfer(self, transfer: str, *, within: float | None = None) -> TransferNow:
         """Read a transfer as it is now."""
-        found: TransferNow = self._run(self._calls.get(f"/v1/transfers/{_id(transfer)}", within))
+        found: TransferNow = self._run(self._calls.get(f"/v1/transfers/{_id(transfer)}", "id", within))
         return found
 
     def get_refund(self, refund: str, *, within: float | None = None) -> RefundNow:
         """Read a refund as it is now: ``failed`` if the provider took it back."""
-        found: RefundNow = self._run(self._calls.get(f"/v1/refunds/{_id(refund)}", within))
+        found: RefundNow = self._run(self._calls.get(f"/v1/refunds/{_id(refund)}", "id", within))
         return found
 
     def list_charges(
@@ -245,7 +245,7 @@ class Homeward:
             "ending_before": before,
             "limit": limit,
         }
-        found: ChargeList = self._run(self._calls.get(f"/v1/charges{query_of(query)}", within))
+        found: ChargeList = self._run(self._calls.get(f"/v1/charges{query_of(query)}", "data", within))
         return found
 
     def list_refunds(
@@ -259,12 +259,12 @@ class Homeward:
     ) -> RefundList:
         """Read a page of the refunds of a charge, the latest first. Pages are as in `list_charges`."""
         query = {"charge": charge, "starting_after": after, "ending_before": before, "limit": limit}
-        found: RefundList = self._run(self._calls.get(f"/v1/refunds{query_of(query)}", within))
+        found: RefundList = self._run(self._calls.get(f"/v1/refunds{query_of(query)}", "data", within))
         return found
 
     def inspect_key(self, key: str, *, within: float | None = None) -> KeyStatus:
         """Read the state and the history of a key."""
-        found: KeyStatus = self._run(self._calls.get(f"/v1/idempotency-keys/{_id(quoted(key))}", within))
+        found: KeyStatus = self._run(self._calls.get(f"/v1/idempotency-keys/{_id(quoted(key))}", "key", within))
         return found
 
     def mint_keys(self, count: int, *, within: float | None = None) -> list[str]:
@@ -400,17 +400,17 @@ class AsyncHomeward:
         `charge` with the same key repeats what was answered. A read raises `HomewardError` if there is no
         such object, or no answer.
         """
-        found: ChargeNow = await self._run(self._calls.get(f"/v1/charges/{_id(charge)}", within))
+        found: ChargeNow = await self._run(self._calls.get(f"/v1/charges/{_id(charge)}", "id", within))
         return found
 
     async def get_transfer(self, transfer: str, *, within: float | None = None) -> TransferNow:
         """Read a transfer as it is now."""
-        found: TransferNow = await self._run(self._calls.get(f"/v1/transfers/{_id(transfer)}", within))
+        found: TransferNow = await self._run(self._calls.get(f"/v1/transfers/{_id(transfer)}", "id", within))
         return found
 
     async def get_refund(self, refund: str, *, within: float | None = None) -> RefundNow:
         """Read a refund as it is now: ``failed`` if the provider took it back."""
-        found: RefundNow = await self._run(self._calls.get(f"/v1/refunds/{_id(refund)}", within))
+        found: RefundNow = await self._run(self._calls.get(f"/v1/refunds/{_id(refund)}", "id", within))
         return found
 
     async def list_charges(
@@ -441,7 +441,7 @@ class AsyncHomeward:
             "ending_before": before,
             "limit": limit,
         }
-        found: ChargeList = await self._run(self._calls.get(f"/v1/charges{query_of(query)}", within))
+        found: ChargeList = await self._run(self._calls.get(f"/v1/charges{query_of(query)}", "data", within))
         return found
 
     async def list_refunds(
@@ -455,12 +455,12 @@ class AsyncHomeward:
     ) -> RefundList:
         """Read a page of the refunds of a charge, the latest first. Pages are as in `list_charges`."""
         query = {"charge": charge, "starting_after": after, "ending_before": before, "limit": limit}
-        found: RefundList = await self._run(self._calls.get(f"/v1/refunds{query_of(query)}", within))
+        found: RefundList = await self._run(self._calls.get(f"/v1/refunds{query_of(query)}", "data", within))
         return found
 
     async def inspect_key(self, key: str, *, within: float | None = None) -> KeyStatus:
         """Read the state and the history of a key."""
-        found: KeyStatus = await self._run(self._calls.get(f"/v1/idempotency-keys/{_id(quoted(key))}", within))
+        found: KeyStatus = await self._run(self._calls.get(f"/v1/idempotency-keys/{_id(quoted(key))}", "key", within))
         return found
 
     async def mint_keys(self, count: int, *, within: float | None = None) -> list[str]:

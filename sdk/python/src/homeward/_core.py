@@ -112,14 +112,14 @@ class _Read:
         return self.object is None
 
 
-def read(reply: Reply | NoReply, moves: bool = False) -> _Read:
-    """Understand a reply. moves: an object of the API has an id, which tells it from a proxy's JSON."""
+def read(reply: Reply | NoReply, has: str) -> _Read:
+    """Understand a reply. has is the member that tells an answer of the API from a proxy's JSON."""
     if isinstance(reply, NoReply):
         return _Read(detail="no answer", again=True, unsent=reply.unsent, cause=reply.cause)
     status, headers = reply.status, reply.headers
     value = _object(reply.body)
     if status in (200, 201, 202):
-        if value is None or (moves and not isinstance(value.get("id"), str)):
+        if value is None or has not in value:
             return _Read(status, headers, detail="the answer is not the expected JSON", again=True)
         return _Read(status, headers, object=value, raw=reply.body)
     after = _retry_after(headers.get("retry-after", ""))
@@ -193,7 +193,7 @@ class Calls:
         return self._move(path, key, encode(params), within)
 
     def _move(self, path: str, key: str, body: bytes, within: float | None) -> Steps[Outcome[Any]]:
-        seen, attempts, doubt = yield from self._repeat("POST", path, key, body, within)
+        seen, attempts, doubt = yield from self._repeat("POST", path, key, body, "id", within)
         expires = seen.headers.get("idempotency-expires-at")
         answer: dict[str, Any] = {
             "idempotency_key": key,
@@ -247,9 +247,9 @@ class Calls:
             return unknown("refused", "same_key")
         raise refusal(seen, attempts)
 
-    def get(self, path: str, within: float | None) -> Steps[Any]:
-        """Read an object."""
-        return self._read("GET", path, None, within)
+    def get(self, path: str, has: str, within: float | None) -> Steps[Any]:
+        """Read an object, which has this member."""
+        return self._read("GET", path, None, has, within)
 
     def cancel_key(self, key: str, path: str, within: float | None) -> Steps[Cancellation]:
         """Give a key up."""
@@ -257,7 +257,7 @@ class Calls:
         return self._cancel_key(path, within)
 
     def _cancel_key(self, path: str, within: float | None) -> Steps[Cancellation]:
-        seen, attempts, doubt = yield from self._repeat("POST", path, None, None, within)
+        seen, attempts, doubt = yield from self._repeat("POST", path, None, None, "outcome", within)
         if seen.object is not None:
             return cast(Cancellation, seen.object)
         error = refusal(seen, attempts)
@@ -269,20 +269,20 @@ class Calls:
 
     def mint(self, count: int, within: float | None) -> Steps[list[str]]:
         """Mint keys."""
-        return self._minted(self._read("POST", "/v1/idempotency-keys", encode({"count": count}), within))
+        return self._minted(self._read("POST", "/v1/idempotency-keys", encode({"count": count}), "keys", within))
 
     def _minted(self, steps: Steps[Any]) -> Steps[list[str]]:
         found = yield from steps
         return [str(key) for key in found["keys"]]
 
-    def _read(self, method: str, path: str, body: bytes | None, within: float | None) -> Steps[Any]:
-        seen, attempts, _ = yield from self._repeat(method, path, None, body, within)
+    def _read(self, method: str, path: str, body: bytes | None, has: str, within: float | None) -> Steps[Any]:
+        seen, attempts, _ = yield from self._repeat(method, path, None, body, has, within)
         if seen.object is None:
             raise refusal(seen, attempts) from seen.cause
         return seen.object
 
     def _repeat(
-        self, method: str, path: str, key: str | None, body: bytes | None, within: float | None
+        self, method: str, path: str, key: str | None, body: bytes | None, has: str, within: float | None
     ) -> Steps[tuple[_Read, int, bool]]:
         """Repeat a request while that is worth it, up to max_attempts.
 
@@ -312,7 +312,7 @@ class Calls:
             reply = yield Request(method, self.bases[base % len(self.bases)] + path, dict(headers), body, timeout)
             if reply is None:
                 raise TypeError("homeward: a request needs its reply")
-            seen = read(reply, moves=key is not None)
+            seen = read(reply, has)
             if home := seen.headers.get("homeward-home-region"):
                 headers["Homeward-Home-Region"] = home  # a hint: it saves a look-up
             doubt = (
