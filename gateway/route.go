@@ -455,7 +455,7 @@ func (c *Call) canonical(kind string, body []byte) (out []byte, ok bool) {
 	case bodyForm:
 		if fields, err := parseForm(body); err == nil {
 			fields = slices.DeleteFunc(fields, func(f field) bool { return slices.Contains(c.Fingerprint.Without, f.name) })
-			sort.SliceStable(fields, func(i, j int) bool { return fields[i].name < fields[j].name })
+			sort.SliceStable(fields, func(i, j int) bool { return fields[i].place() < fields[j].place() })
 			var b bytes.Buffer
 			for i, f := range fields {
 				if i > 0 {
@@ -481,6 +481,15 @@ func (c *Call) drop() map[string]struct{} {
 }
 
 type field struct{ name, value string }
+
+// place is by what a field is ordered: fields of one place keep their order. In i[][id]=1&i[][n]=2&i[][id]=3
+// it says to which item of the list each belongs.
+func (f *field) place() string {
+	if before, _, list := strings.Cut(f.name, "[]"); list {
+		return before + "[]"
+	}
+	return f.name
+}
 
 // parseForm reads the fields of a form in their order, which url.ParseQuery forgets.
 func parseForm(body []byte) (fields []field, err error) {
