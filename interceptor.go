@@ -43,7 +43,8 @@ func RepeatableProcedure(names ...string) InterceptorOption {
 //
 // A retry gets the message, the headers and trailers, or the error, of the first call, with
 // Idempotent-Replayed: true. The message is the same by its fields; a codec may spell it in
-// another way. It reaches interceptors outside of this one as a dynamic message. An error's code says
+// another way. It reaches interceptors outside of this one as a dynamic message. One of more than a MiB is
+// not kept: the procedure has run, and each caller gets data_loss, which says so. An error's code says
 // what it means:
 //
 //	none                                              done: replayed
@@ -281,19 +282,25 @@ func storedMessage(response connect.AnyResponse, info *callInfo) (claim.Response
 	r := claim.Response{Status: statusDone, Header: []claim.HeaderField{{Name: "Content-Type", Value: typeMessage}}}
 	message, ok := response.Any().(proto.Message)
 	if !ok {
-		return r, errors.New("its reply is no message of Protocol Buffers and is not kept")
+		return notKept(errors.New("its reply is no message of Protocol Buffers and is not kept"))
 	}
 	body, err := deterministic.Marshal(message)
 	if err == nil && len(body) > maxReply {
 		err = errTooLong
 	}
 	if err != nil {
-		return r, err
+		return notKept(err)
 	}
 	r.Body = body
 	r.Header = append(r.Header, claim.HeaderField{Name: ofMessage, Value: string(message.ProtoReflect().Descriptor().FullName())})
 	r.Header = append(r.Header, slices.Concat(keep(ofHeader, response.Header()), keep(ofTrailer, response.Trailer()), info.kept())...)
 	return r, nil
+}
+
+// notKept is what each caller reads of a procedure that has run and whose reply cannot be kept.
+func notKept(why error) (claim.Response, error) {
+	r, err := storedError(connect.NewError(connect.CodeDataLoss, fmt.Errorf("the procedure has run, and %w", why)), &callInfo{})
+	return r, errors.Join(why, err)
 }
 
 func storedError(failed error, info *callInfo) (claim.Response, error) {

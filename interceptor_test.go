@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -247,6 +248,18 @@ func TestAnRPCIsNotRecorded(t *testing.T) {
 		require.Equal(t, connect.CodeUnknown, connect.CodeOf(err))
 		require.EqualValues(t, 1, o.runs.Load())
 	}
+}
+
+// A reply that is too long is not kept. The procedure has run all the same, and each caller reads that.
+func TestALongReplyOfAProcedure(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()))
+	o := newOrders(t, h)
+	for range 2 {
+		_, err := o.ask(t, simple, strings.Repeat("v", maxReply+1), key("k"))
+		require.Equal(t, connect.CodeDataLoss, connect.CodeOf(err), err)
+		require.ErrorContains(t, err, "the procedure has run")
+	}
+	require.EqualValues(t, 1, o.runs.Load())
 }
 
 // A procedure that refuses when its time is over does not know what it refuses.
