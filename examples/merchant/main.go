@@ -128,7 +128,10 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 	if o.Declined != "" {
 		if card != o.Card {
 			// Another card is another payment, so it gets another key. The declined card is not
-			// charged again.
+			// charged again, also not by a request that was held up on its way: its key is canceled first.
+			if err := closed(c.CancelKey(ctx, o.Key)); err != nil {
+				return fmt.Errorf("the payment with %s is not closed yet (%w); run this again, which is safe", o.Card, err)
+			}
 			key, err := c.NewKey()
 			if err != nil {
 				return err
@@ -156,7 +159,7 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 		return o.save(path)
 	case !errors.As(err, &refused):
 		return err
-	case refused.Code == client.CodeCardDeclined:
+	case refused.Code == client.CodeCardDeclined || refused.Code == client.CodeKeyCanceled: // by a run that was killed then
 		o.Declined = cmp.Or(refused.DeclineCode, refused.Code)
 		if err := o.save(path); err != nil {
 			return err
@@ -166,7 +169,7 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 		}
 		// "same_key" on a soft decline is for a person who tries again later, and not for
 		// a loop: the card has not changed.
-		return fmt.Errorf("declined (%s); ask the payer for another card, and run this with --card", refused.DeclineCode)
+		return fmt.Errorf("declined (%s); ask the payer for another card, and run this with --card", o.Declined)
 	case refused.Retry == client.RetrySameKey:
 		return fmt.Errorf("it is unknown whether this was paid (%w); run this again, which is safe", err)
 	case refused.Code == client.CodeOutcomeUnknown || refused.Code == client.CodeKeyExpired:
@@ -175,6 +178,15 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 	default:
 		return fmt.Errorf("not paid, and a repeat changes nothing: %w", err)
 	}
+}
+
+// closed is nil if a key takes no more requests: it is canceled, and what moved under it goes back, or its
+// time is over.
+func closed(_ *client.Cancellation, err error) error {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == client.CodeKeyExpired {
+		return nil
+	}
+	return err
 }
 
 func load(path string) (o order, err error) {

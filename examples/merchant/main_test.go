@@ -131,6 +131,8 @@ func TestAnOrderIsPaidOnce(t *testing.T) {
 	ctx = t.Context()
 	_, err = merchant("--card", "pm_card_insufficient_funds_once")
 	require.ErrorContains(t, err, "insufficient_funds")
+	replaced, err := load(path)
+	require.NoError(t, err)
 
 	// That card would now be approved. The payer has replaced it, so it is not charged.
 	printed, err := merchant("--card", "pm_card_visa")
@@ -144,6 +146,18 @@ func TestAnOrderIsPaidOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, strings.Replace(printed, "paid:", "paid already:", 1), again)
 
+	// A request with the declined card that was held up on its way arrives.
+	c, err := client.New(client.Config{BaseURLs: urls, APIKey: "sk_demo_acme"})
+	require.NoError(t, err)
+	var late *client.Error
+	require.Eventually(t, func() bool {
+		_, err = c.Charge(ctx, client.ChargeParams{Amount: 1999, Currency: "usd", PaymentMethod: replaced.Card, IdempotencyKey: replaced.Key})
+		late, _ = errors.AsType[*client.Error](err)
+		return late == nil || late.Code != client.CodeCardDeclined // which it reads for a second
+	}, time.Minute, 50*time.Millisecond)
+	require.NotNil(t, late, "the order is paid twice")
+	require.Equal(t, client.CodeKeyCanceled, late.Code)
+
 	// The file after a run that was killed when it had sent its request.
 	o, err := load(path)
 	require.NoError(t, err)
@@ -152,4 +166,18 @@ func TestAnOrderIsPaidOnce(t *testing.T) {
 	again, err = merchant("--card", "pm_card_visa")
 	require.NoError(t, err)
 	require.Equal(t, printed, again)
+
+	// One that was killed when it had canceled the declined key.
+	path = filepath.Join(t.TempDir(), "other.json")
+	_, err = merchant("--card", "pm_card_insufficient_funds_once")
+	require.ErrorContains(t, err, "insufficient_funds")
+	o, err = load(path)
+	require.NoError(t, err)
+	_, err = c.CancelKey(ctx, o.Key)
+	require.NoError(t, err)
+	_, err = merchant()
+	require.ErrorContains(t, err, "ask the payer for another card")
+	printed, err = merchant("--card", "pm_card_visa")
+	require.NoError(t, err)
+	require.Regexp(t, `^paid: ch_`, printed)
 }

@@ -70,7 +70,7 @@ var catalogue = []Entry{
 		Code: CardDeclined, Status: 402, Retry: NewKey, Title: "The payment was declined",
 		Means: "The provider or the payer's bank refused, and no money moved. `code` says why. A hard decline is final: the key keeps it, and `retry` is `new_key`. A soft decline, such as insufficient funds, releases the key: `retry` is `same_key`.",
 		Safe:  "A retry never charges twice. After a hard decline the same key replays the same answer. After a soft decline the same key replays the answer until `Retry-After` has passed, and then asks the bank again.",
-		Do:    "Show the payer what happened. After a soft decline let a person try again with the same key, not before `Retry-After`. Do not put it into a retry loop: banks count attempts. For another payment method use a new key.",
+		Do:    "Show the payer what happened. After a soft decline let a person try again with the same key, not before `Retry-After`. Do not put it into a retry loop: banks count attempts. For another payment method cancel this key, so that no request that was held up asks again, and use a new one.",
 	},
 	{
 		Code: Forbidden, Status: 403, Retry: Never, Title: "Not allowed",
