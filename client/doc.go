@@ -16,5 +16,7 @@
 // minted key).
 //
 // [Error].Retry says how to continue: RetrySameKey (call again with
-// [Error.IdempotencyKey]), RetryNewKey, or RetryNever.
+// [Error.IdempotencyKey]), RetryNewKey, or RetryNever. A soft decline releases the key: [Client.CancelKey]
+// closes it before another card pays under another key, as an attempt that was held up on its way would
+// ask the bank again.
 package client

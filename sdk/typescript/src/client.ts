@@ -34,7 +34,8 @@ export interface Declined extends Answer {
   readonly detail: string;
   /**
    * new_key: final for this key. same_key: a person may try again with the same key, not
-   * before retryAfterMs. Do not put it into a loop: banks count attempts. never: correct the request.
+   * before retryAfterMs. Do not put it into a loop: banks count attempts. cancelKey closes the key before
+   * another card pays: an attempt that was held up on its way would ask the bank again. never: correct the request.
    */
   readonly retry: Retry;
   readonly retryAfterMs: number;

@@ -64,7 +64,8 @@ class Declined(Answer):
     """For a person."""
     retry: Retry
     """new_key: final for this key. same_key: a person may try again with the same key, not before
-    retry_after. Do not put it into a loop: banks count attempts. never: correct the request."""
+    retry_after. Do not put it into a loop: banks count attempts. cancel_key closes the key before another card
+    pays: an attempt that was held up on its way would ask the bank again. never: correct the request."""
     retry_after: float
     """Seconds; 0 if the API did not say."""
     problem: Problem
