@@ -67,7 +67,8 @@ type (
 		Reason string
 	}
 	// Released: the work was not done, and the next call may try again: from a second later on, as
-	// calls that are under way share this reply.
+	// calls that are under way share this reply. It gets another [Attempt].Key. So in a recovery it says
+	// that no attempt before did the work either: a token that has run out, or a limit, is Unknown there.
 	Released struct {
 		Reply  []byte
 		Reason string

@@ -50,8 +50,9 @@ func RepeatableProcedure(names ...string) InterceptorOption {
 //	none                                              done: replayed
 //	invalid_argument, not_found, already_exists,      refused: replayed
 //	failed_precondition, out_of_range, unimplemented
-//	unauthenticated, permission_denied,               released: the next call runs the procedure again
-//	resource_exhausted, aborted
+//	unauthenticated, permission_denied,               released: the next call runs the procedure again;
+//	resource_exhausted, aborted                       of a recovery unknown, as it says nothing about
+//	                                                  the attempt before
 //	any other, a panic                                unknown: replayed, or, of a RepeatableProcedure,
 //	                                                  returned, and the next call runs it again
 //
@@ -147,11 +148,11 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		var mine atomic.Pointer[ended]
 		c := &call{op: &op}
-		c.run = func(ctx context.Context, _ Attempt) (claim.Outcome, error) {
+		c.run = func(ctx context.Context, a Attempt) (claim.Outcome, error) {
 			info := &callInfo{header: http.Header{}, trailer: http.Header{}}
 			response, err := next(info.within(ctx), r)
 			e := &ended{response: response, err: err, info: info}
-			o, err := e.outcome(ctx, c)
+			o, err := e.outcome(ctx, c, a.Recovery)
 			e.means = o
 			mine.Store(e)
 			return o, err
@@ -254,7 +255,7 @@ var (
 	releases = []connect.Code{connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeResourceExhausted, connect.CodeAborted}
 )
 
-func (e *ended) outcome(ctx context.Context, c *call) (claim.Outcome, error) {
+func (e *ended) outcome(ctx context.Context, c *call, recovery bool) (claim.Outcome, error) {
 	if e.err == nil {
 		r, err := storedMessage(e.response, e.info)
 		return &claim.Done{Response: r}, err
@@ -269,6 +270,8 @@ func (e *ended) outcome(ctx context.Context, c *call) (claim.Outcome, error) {
 		return c.broken(reasonLate), err // as of a handler
 	case refused:
 		return &claim.Refused{Response: r, Reason: reason}, err
+	case released && recovery:
+		return &claim.Unknown{Reason: reason}, err // as of a handler
 	case released:
 		return &claim.Released{Response: r, Reason: reason}, err
 	case c.op.Repeatable:

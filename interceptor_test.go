@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/homeward-io/homeward/claim"
 )
 
 type text = wrapperspb.StringValue
@@ -247,6 +249,33 @@ func TestAnRPCIsNotRecorded(t *testing.T) {
 		}, 20*time.Second, 20*time.Millisecond)
 		require.Equal(t, connect.CodeUnknown, connect.CodeOf(err))
 		require.EqualValues(t, 1, o.runs.Load())
+	}
+}
+
+// As of a handler.
+func TestARepeatedProcedureIsRefusedForNow(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()), quick)
+	for _, code := range releases {
+		o := newOrders(t, h, RepeatableProcedure(place))
+		k := key(fmt.Sprint("for-now-", code))
+		for _, refused := range []connect.Code{connect.CodeInternal, code} {
+			o.fail = func() error { return connect.NewError(refused, errors.New("no")) }
+			require.Eventually(t, func() bool {
+				_, err := o.ask(t, place, "v", k)
+				return connect.CodeOf(err) == refused
+			}, 10*time.Second, 5*time.Millisecond, refused)
+		}
+		o.fail = func() error { return nil }
+		require.Eventually(t, func() bool {
+			_, err := o.ask(t, place, "v", k)
+			return err == nil
+		}, 10*time.Second, 5*time.Millisecond)
+		rec, err := h.rows.store.Registrar(t.Context(), anyone)
+		require.NoError(t, err)
+		claimed, _, found, err := h.rows.store.Get(t.Context(), claim.Key{Tenant: anyone, Value: k[1]}, rec)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.EqualValues(t, 1, claimed.Generation, "the provider's key is another one in the next generation")
 	}
 }
 

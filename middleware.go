@@ -65,7 +65,8 @@ const maxBody = 1 << 20
 //	2xx, 3xx              done: replayed
 //	4xx                   refused: replayed
 //	401, 403, 429         released: the next request runs the handler again, if it is the same to
-//	                      Homeward, see TenantOf
+//	                      Homeward, see TenantOf. Of a recovery unknown: it says nothing about the
+//	                      attempt before
 //	5xx, 408, 499         unknown: replayed, or, of a RepeatableHandler, sent, and the next request runs
 //	                      the handler again
 //	above 599, a panic,   unknown: as a 5xx, but what is sent is our own 503
@@ -175,10 +176,10 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	mine := &recorder{header: http.Header{}}
 	c := &call{op: &op}
-	c.run = func(ctx context.Context, _ Attempt) (claim.Outcome, error) {
+	c.run = func(ctx context.Context, a Attempt) (claim.Outcome, error) {
 		defer mine.close()
 		g.next.ServeHTTP(mine, withBody(r.Clone(ctx), body))
-		return mine.outcome(ctx, c)
+		return mine.outcome(ctx, c, a.Recovery)
 	}
 	reply, err := g.do(r.Context(), req, c)
 	var unknown *claim.UnknownError
@@ -456,9 +457,9 @@ func keep(prefix string, h http.Header) (kept []claim.HeaderField) {
 var errStatus = errors.New("its status is above 599, which HTTP does not have, so its outcome is unknown")
 
 // outcome is what the reply to c means, see [Homeward.Middleware].
-func (w *recorder) outcome(ctx context.Context, c *call) (claim.Outcome, error) {
+func (w *recorder) outcome(ctx context.Context, c *call, recovery bool) (claim.Outcome, error) {
 	r, err := w.response()
-	o := meaning(ctx, c, r)
+	o := meaning(ctx, c, r, recovery)
 	if r.Status > 599 {
 		err = errStatus
 	}
@@ -468,7 +469,7 @@ func (w *recorder) outcome(ctx context.Context, c *call) (claim.Outcome, error) 
 	return o, err
 }
 
-func meaning(ctx context.Context, c *call, r claim.Response) claim.Outcome {
+func meaning(ctx context.Context, c *call, r claim.Response, recovery bool) claim.Outcome {
 	reason := "status_" + strconv.Itoa(r.Status)
 	switch {
 	case r.Status > 599:
@@ -478,6 +479,9 @@ func meaning(ctx context.Context, c *call, r claim.Response) claim.Outcome {
 	case r.Status < 500 && ctx.Err() != nil:
 		// What it called was cut off with it. The status says no, so it is not sent.
 		return c.broken(reasonLate)
+	case slices.Contains(notNow, r.Status) && recovery:
+		// It says nothing about the attempt before, and a release would give the next one another key.
+		return &claim.Unknown{Reason: reason}
 	case slices.Contains(notNow, r.Status):
 		return &claim.Released{Response: r, Reason: reason}
 	case r.Status < 500 && !slices.Contains(timedOut, r.Status):

@@ -570,6 +570,37 @@ func TestCredentialsPutRight(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond)
 }
 
+// A repeat that is refused for now, as its token has run out, says nothing about the run before it: that may
+// have paid, under a key that the next run must have, too.
+func TestARepeatIsRefusedForNow(t *testing.T) {
+	h := open(t, Embedded(t.TempDir()), quick)
+	for _, status := range []int{401, 403, 429} {
+		var mu sync.Mutex
+		var run int
+		paid := map[string]bool{} // by the provider's key
+		s := serve(t, h, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			a, _ := AttemptOf(r.Context())
+			switch run++; run {
+			case 1:
+				paid[a.Key] = true
+				w.WriteHeader(http.StatusBadGateway)
+			case 2:
+				w.WriteHeader(status)
+			default:
+				paid[a.Key] = true
+				require.True(t, a.Recovery, status)
+			}
+		}, RepeatableHandler())
+		key := fmt.Sprint("for-now-", status)
+		require.Equal(t, 502, s.ask(t, "POST", "/v1/pay", key, "{}").status)
+		require.Eventually(t, func() bool { return s.ask(t, "POST", "/v1/pay", key, "{}").status == status }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return s.ask(t, "POST", "/v1/pay", key, "{}").status == 200 }, 10*time.Second, 5*time.Millisecond)
+		require.Len(t, paid, 1, status)
+	}
+}
+
 // Handlers of one store are told apart by the path that the caller asked for, and by their names.
 func TestMounts(t *testing.T) {
 	h := open(t, Embedded(t.TempDir()))

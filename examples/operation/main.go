@@ -18,6 +18,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/homeward-io/homeward"
@@ -85,8 +86,13 @@ func call(ctx context.Context, provider string, request []byte, a homeward.Attem
 		return homeward.Unknown{Reason: "no_answer"}
 	case resp.StatusCode < 300:
 		return homeward.Done{Reply: body}
-	case resp.StatusCode == http.StatusTooManyRequests:
-		return homeward.Released{Reply: body, Reason: "rate_limited"}
+	case slices.Contains([]int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly}, resp.StatusCode):
+		return homeward.Unknown{Reason: "under_way"} // the first call may be
+	case slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, resp.StatusCode):
+		if a.Recovery {
+			return homeward.Unknown{Reason: "repeat_refused"} // which says nothing about the call before
+		}
+		return homeward.Released{Reply: body, Reason: "not_now"}
 	default:
 		return homeward.Refused{Reply: body, Reason: "declined"}
 	}

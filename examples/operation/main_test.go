@@ -41,3 +41,28 @@ func TestAPaymentIsMadeOnce(t *testing.T) {
 	require.Len(t, paid, 1)
 	require.Equal(t, 2, calls, "the lost one, and its recovery")
 }
+
+// The provider is still at the first call, or refuses the second one for a reason of its own: neither says
+// that no money has moved.
+func TestARefusalOfARepeatIsNoRefusal(t *testing.T) {
+	for _, status := range []int{http.StatusConflict, http.StatusTooEarly, http.StatusRequestTimeout, http.StatusUnauthorized, http.StatusTooManyRequests} {
+		calls := 0
+		provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			switch calls++; calls {
+			case 1:
+				panic(http.ErrAbortHandler)
+			case 2:
+				w.WriteHeader(status)
+			default:
+				_, _ = fmt.Fprint(w, "payment 1")
+			}
+		}))
+		h, err := homeward.Open(t.Context(), homeward.Embedded(t.TempDir()))
+		require.NoError(t, err)
+		reply, err := pay(t.Context(), h, provider.URL, "order-1", 1999)
+		require.NoError(t, err)
+		require.Equal(t, homeward.StateDone, reply.State, status)
+		require.NoError(t, h.Close(t.Context()))
+		provider.Close()
+	}
+}
