@@ -479,10 +479,10 @@ func meaning(ctx context.Context, c *call, r claim.Response, recovery bool) clai
 	case r.Status < 500 && ctx.Err() != nil:
 		// What it called was cut off with it. The status says no, so it is not sent.
 		return c.broken(reasonLate)
-	case slices.Contains(notNow, r.Status) && recovery:
-		// It says nothing about the attempt before, and a release would give the next one another key.
-		return &claim.Unknown{Reason: reason}
 	case slices.Contains(notNow, r.Status):
+		if recovery { // it says nothing about the attempt before, and a release gives the next one another key
+			return &claim.Unknown{Reason: reason}
+		}
 		return &claim.Released{Response: r, Reason: reason}
 	case r.Status < 500 && !slices.Contains(timedOut, r.Status):
 		return &claim.Refused{Response: r, Reason: reason}

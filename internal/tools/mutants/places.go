@@ -434,7 +434,7 @@ var rooms = []room{
 		{"program/once-left-open", "Homeward.abandoned", "m.Operation != opRepeatable", "false"},
 		{"program/pending-once", "Pending.outcome", "!repeatable", "false"},
 		{"program/body-read-before", "guarded.ServeHTTP", "r.ContentLength < 0", "false"},
-		{"program/repeat-refused-for-now", "meaning", "slices.Contains(notNow, r.Status) && recovery", "false"},
+		{"program/repeat-refused-for-now", "meaning case slices.Contains(notNow, r.Status)", "recovery", "false"},
 		{"program/procedure-refused-for-now", "ended.outcome", "released && recovery", "false"},
 		{"program/failure-is-a-refusal", "meaning", "c.op.Repeatable", "false"},
 		{"program/release-for-good", "meaning", "slices.Contains(notNow, r.Status)", "false"},
