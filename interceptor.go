@@ -50,9 +50,10 @@ func RepeatableProcedure(names ...string) InterceptorOption {
 //	none                                              done: replayed
 //	invalid_argument, not_found, already_exists,      refused: replayed
 //	failed_precondition, out_of_range, unimplemented
-//	unauthenticated, permission_denied,               released: the next call runs the procedure again;
-//	resource_exhausted, aborted                       of a recovery unknown, as it says nothing about
-//	                                                  the attempt before
+//	unauthenticated, permission_denied,               released: the next call runs the procedure again
+//	resource_exhausted, aborted
+//	these and already_exists, of a recovery           unknown: it says nothing about the attempt before, or
+//	                                                  conflicts with that
 //	any other, a panic                                unknown: replayed, or, of a RepeatableProcedure,
 //	                                                  returned, and the next call runs it again
 //
@@ -268,10 +269,10 @@ func (e *ended) outcome(ctx context.Context, c *call, recovery bool) (claim.Outc
 	switch {
 	case (refused || released) && ctx.Err() != nil:
 		return c.broken(reasonLate), err // as of a handler
+	case recovery && (released || code == connect.CodeAlreadyExists):
+		return &claim.Unknown{Reason: reason}, err // as of a handler
 	case refused:
 		return &claim.Refused{Response: r, Reason: reason}, err
-	case released && recovery:
-		return &claim.Unknown{Reason: reason}, err // as of a handler
 	case released:
 		return &claim.Released{Response: r, Reason: reason}, err
 	case c.op.Repeatable:

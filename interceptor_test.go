@@ -255,7 +255,7 @@ func TestAnRPCIsNotRecorded(t *testing.T) {
 // As of a handler.
 func TestARepeatedProcedureIsRefusedForNow(t *testing.T) {
 	h := open(t, Embedded(t.TempDir()), quick)
-	for _, code := range releases {
+	for _, code := range append([]connect.Code{connect.CodeAlreadyExists}, releases...) {
 		o := newOrders(t, h, RepeatableProcedure(place))
 		k := key(fmt.Sprint("for-now-", code))
 		for _, refused := range []connect.Code{connect.CodeInternal, code} {

@@ -65,8 +65,9 @@ const maxBody = 1 << 20
 //	2xx, 3xx              done: replayed
 //	4xx                   refused: replayed
 //	401, 403, 429         released: the next request runs the handler again, if it is the same to
-//	                      Homeward, see TenantOf. Of a recovery unknown: it says nothing about the
-//	                      attempt before
+//	                      Homeward, see TenantOf
+//	these, 409 and 425,   unknown: it says nothing about the attempt before, or conflicts with that
+//	of a recovery
 //	5xx, 408, 499         unknown: replayed, or, of a RepeatableHandler, sent, and the next request runs
 //	                      the handler again
 //	above 599, a panic,   unknown: as a 5xx, but what is sent is our own 503
@@ -484,6 +485,8 @@ func meaning(ctx context.Context, c *call, r claim.Response, recovery bool) clai
 			return &claim.Unknown{Reason: reason}
 		}
 		return &claim.Released{Response: r, Reason: reason}
+	case recovery && slices.Contains(conflicts, r.Status):
+		return &claim.Unknown{Reason: reason}
 	case r.Status < 500 && !slices.Contains(timedOut, r.Status):
 		return &claim.Refused{Response: r, Reason: reason}
 	case c.op.Repeatable:
@@ -499,6 +502,8 @@ const reasonLate = "refused_late"
 var (
 	// notNow are refusals that say nothing about the request itself: the caller may get them put right.
 	notNow = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}
+	// conflicts are what a repeat may meet because of the attempt before it: what that has made, or is at.
+	conflicts = []int{http.StatusConflict, http.StatusTooEarly}
 	// timedOut are what a handler answers whose own work was cut off, as it may be done all the same.
 	// 499 is nginx's: the client closed the request.
 	timedOut = []int{http.StatusRequestTimeout, 499}

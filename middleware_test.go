@@ -571,10 +571,10 @@ func TestCredentialsPutRight(t *testing.T) {
 }
 
 // A repeat that is refused for now, as its token has run out, says nothing about the run before it: that may
-// have paid, under a key that the next run must have, too.
+// have paid, under a key that the next run must have, too. One that conflicts may conflict with that run.
 func TestARepeatIsRefusedForNow(t *testing.T) {
 	h := open(t, Embedded(t.TempDir()), quick)
-	for _, status := range []int{401, 403, 429} {
+	for _, status := range []int{401, 403, 409, 425, 429} {
 		var mu sync.Mutex
 		var run int
 		paid := map[string]bool{} // by the provider's key
