@@ -74,8 +74,8 @@ test-sql: export HOMEWARD_TEST_STORE := sql
 test-sql: ## Run the tests of the SQL store, and the end-to-end tests on it, on PostgreSQL (STORE=cockroachdb: on three regions of it, from COCKROACH_BINARY or PATH; slow).
 ifeq ($(STORE),cockroachdb)
 	@command -v "$${COCKROACH_BINARY:-cockroach}" >/dev/null || { echo "no CockroachDB was found: put cockroach on PATH or set COCKROACH_BINARY" >&2; exit 1; }
-	@# One package at a time: each starts a cluster of three nodes.
-	CGO_ENABLED=1 $(GO) test -race -short -p 1 -timeout 60m $(SQL_TESTS) ./e2e
+	@# Two packages at once, as they mostly wait: each starts a cluster of three nodes, of some 3 GB.
+	CGO_ENABLED=1 $(GO) test -race -short -p 2 -timeout 60m $(SQL_TESTS) ./e2e
 else
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m $(SQL_TESTS)
 	$(GO) test -short -timeout 30m ./e2e
