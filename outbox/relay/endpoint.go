@@ -50,6 +50,8 @@ func CheckURL(text string, allowHTTP bool) error {
 		return fmt.Errorf("the endpoint has scheme %q; write https://", u.Scheme)
 	case u.User != nil:
 		return errors.New("the endpoint has a user or password in it; leave it out, deliveries are signed instead")
+	case strings.Contains(u.Hostname(), "%"):
+		return errors.New("the endpoint has an address of one machine's own network (%…); write one that every node can reach")
 	case u.Fragment != "":
 		return errors.New("the endpoint has a fragment (#…), which is never sent; leave it out")
 	}

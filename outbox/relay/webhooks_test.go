@@ -393,6 +393,7 @@ func TestEndpointsAreChecked(t *testing.T) {
 		"http://shop.example":                    "https://",
 		"https://a:b@shop.example":               "password",
 		"https://shop.example/#a":                "fragment",
+		"https://[fe80::1%25eth0]/":              "of one machine",
 		"https://shop.example/\n":                "not a URL",
 		"https://a/" + strings.Repeat("x", 3000): "not a URL",
 	} {
