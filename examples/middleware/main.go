@@ -47,14 +47,16 @@ func serve(listen, data, url string) error {
 		return err
 	}
 	server := &http.Server{Addr: listen, Handler: api(h), ReadTimeout: 10 * time.Second}
+	answered := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		_ = server.Shutdown(context.Background()) // the callers are answered first
+		answered <- server.Shutdown(context.Background())
 	}()
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return errors.Join(err, h.Close(context.Background()))
+	err = server.ListenAndServe()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = <-answered // the callers are answered first
 	}
-	return h.Close(context.Background())
+	return errors.Join(err, h.Close(context.Background()))
 }
 
 // api is the program's HTTP API.
