@@ -121,7 +121,7 @@ func (g *Gateway) newPass() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Expect") != "" {
-			w = &expected{w, false}
+			w = &expected{ResponseWriter: w}
 		}
 		proxy.ServeHTTP(w, r)
 	})
@@ -143,7 +143,7 @@ func (w *expected) WriteHeader(status int) {
 		w.ResponseWriter.WriteHeader(http.StatusContinue)
 		maps.Copy(header, kept)
 	}
-	w.continued = w.continued || status == http.StatusContinue || status > http.StatusSwitchingProtocols
+	w.continued = true
 	w.ResponseWriter.WriteHeader(status)
 }
 

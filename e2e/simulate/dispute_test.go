@@ -63,31 +63,37 @@ func (l *load) disputed(amounts []int64, over <-chan struct{}, rng *rand.Rand) {
 		return
 	}
 	d := dispute{at: at, charge: made.Reference, amount: made.Amount, won: rng.IntN(2) == 0}
-	happens := func(kind psp.Kind, of string) string {
-		id, err := at.Do(simulator.Unasked{Kind: kind, Of: of, Reason: "fraudulent"})
-		l.w.must(err)
-		return id
+	l.w.open(&d, made.ID)
+	l.w.decide(d, rng)
+}
+
+// open has the payer open a dispute of a charge, by the provider's id of that.
+func (w *world) open(d *dispute, charge string) {
+	d.id = w.happens(d.at, simulator.Unasked{Kind: psp.KindDisputeOpened, Of: charge, Reason: "fraudulent"})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.disputes = append(w.disputes, *d)
+}
+
+// happens has the provider move money by itself, and returns its id of the movement, as the books have it.
+func (w *world) happens(at *judge, what simulator.Unasked) string {
+	id, err := at.Do(what)
+	w.must(err)
+	if w.stripe {
+		id = strings.NewReplacer("psp_dp_", "du_", "psp_re_", "re_").Replace(id)
 	}
-	opened := happens(psp.KindDisputeOpened, made.ID)
-	if d.id = opened; l.w.stripe {
-		d.id = "du_" + strings.TrimPrefix(opened, "psp_dp_")
-	}
-	l.w.mu.Lock()
-	l.w.disputes = append(l.w.disputes, d)
-	l.w.mu.Unlock()
-	l.w.decide(d, opened, rng)
+	return id
 }
 
 // decide has the provider withdraw the money of a dispute, and decide it.
-func (w *world) decide(d dispute, opened string, rng *rand.Rand) {
+func (w *world) decide(d dispute, rng *rand.Rand) {
 	steps := []psp.Kind{psp.KindDispute, psp.KindDisputeLost}
 	if d.won {
 		steps = []psp.Kind{psp.KindDispute, psp.KindDisputeReversal, psp.KindDisputeWon}
 	}
 	for _, kind := range steps {
 		time.Sleep(between(rng, []time.Duration{time.Second, decideWithin}[rng.IntN(2)]))
-		_, err := d.at.Do(simulator.Unasked{Kind: kind, Of: opened})
-		w.must(err)
+		w.happens(d.at, simulator.Unasked{Kind: kind, Of: d.id})
 	}
 }
 
@@ -117,7 +123,7 @@ func (l *load) contested(amounts []int64, over <-chan struct{}, rng *rand.Rand) 
 	}
 	if !l.w.withdraw(c) { // else a charge that is made later is not disputed
 		d := <-c.opened
-		l.w.decide(d, d.id, rng)
+		l.w.decide(d, rng)
 	}
 }
 
@@ -140,12 +146,8 @@ func (w *world) contest() {
 		if !found || !w.givenUp(made.Reference) || !w.withdraw(c) {
 			continue
 		}
-		id, err := at.Do(simulator.Unasked{Kind: psp.KindDisputeOpened, Of: made.ID, Reason: "fraudulent"})
-		w.must(err)
-		d := dispute{at: at, id: id, charge: made.Reference, amount: made.Amount, ghost: true}
-		w.mu.Lock()
-		w.disputes = append(w.disputes, d)
-		w.mu.Unlock()
+		d := dispute{at: at, charge: made.Reference, amount: made.Amount, ghost: true}
+		w.open(&d, made.ID)
 		c.opened <- d
 	}
 }
@@ -209,8 +211,12 @@ func (w *world) statement(of *judge) (all []simulator.StatementLine) {
 
 // name is the dispute's id, as merchants have it.
 func (d dispute) name() string {
-	id := ledger.UnaskedID(ledger.DisputeOpened, d.at.name, d.id)
-	return "dp_" + id[strings.LastIndexByte(id, '_')+1:]
+	return nameOf("dp", ledger.UnaskedID(ledger.DisputeOpened, d.at.name, d.id))
+}
+
+// nameOf is what merchants call what is booked under an id that is not theirs.
+func nameOf(prefix, booked string) string {
+	return prefix + booked[strings.LastIndexByte(booked, '_'):]
 }
 
 func (d dispute) status() string { return map[bool]string{true: "won", false: "lost"}[d.won] }

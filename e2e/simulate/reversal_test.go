@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
@@ -16,8 +15,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// reversal is of a movement that nobody asked us to reverse: a charge or a refund that a bank returns, or a refund
-// that a person makes at the provider.
+// reversal is money that goes back without a request of ours: a bank returns a charge or a refund, or a person refunds
+// a charge at the provider.
 type reversal struct {
 	at     *judge
 	kind   ledger.Kind // as it is booked
@@ -32,15 +31,11 @@ func (l *load) reversed(at *judge, made *simulator.StatementLine, rng *rand.Rand
 		l.returned(at, made)
 		return
 	}
-	r := reversal{at, ledger.ProviderRefund, "", made.Reference, made.Amount}
+	r := reversal{at: at, kind: ledger.ProviderRefund, object: made.Reference, amount: made.Amount}
 	if rng.IntN(2) == 0 {
 		r.amount = 1 + rng.Int64N(made.Amount)
 	}
-	id, err := at.Do(simulator.Unasked{Kind: psp.KindRefund, Of: made.ID, Amount: r.amount})
-	l.w.must(err)
-	if r.id = id; l.w.stripe {
-		r.id = "re_" + strings.TrimPrefix(id, "psp_re_")
-	}
+	r.id = l.w.happens(at, simulator.Unasked{Kind: psp.KindRefund, Of: made.ID, Amount: r.amount})
 	l.w.reverses(r)
 }
 
@@ -109,8 +104,7 @@ func (r *reversal) event() string {
 	case ledger.RefundFailed:
 		return "refund.failed " + r.object
 	default:
-		id := r.bookedAs()
-		return "refund.created re_" + id[strings.LastIndexByte(id, '_')+1:]
+		return "refund.created " + nameOf("re", r.bookedAs())
 	}
 }
 

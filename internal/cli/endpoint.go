@@ -58,8 +58,8 @@ func printSecret(io streams, secret string) {
 	fmt.Fprintf(io.out, "signing secret: %s\nKeep it now: it is not shown again.\n", secret)
 }
 
-// putEndpoint writes an endpoint; minted is its new secret, "" for none. The secret is printed if
-// nobody knows whether it was written, too: deliveries may be signed with it.
+// putEndpoint writes an endpoint; minted is its new secret, "" for none. It also prints minted if the
+// outcome of the write is unknown, because deliveries may then be signed with it.
 func putEndpoint(ctx context.Context, io streams, all relay.Endpoints, e relay.Endpoint, minted string) error {
 	err := all.PutEndpoint(ctx, e)
 	if !errors.Is(err, claim.ErrUnavailable) {

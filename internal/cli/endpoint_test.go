@@ -19,7 +19,7 @@ type failing struct {
 
 func (f failing) PutEndpoint(context.Context, relay.Endpoint) error { return f.err }
 
-// Where nobody knows whether a secret was written, it may be in use, and is shown nowhere else.
+// A secret whose write has an unknown outcome may be in use, and no other command shows it.
 func TestAnEndpointsSecretIsPrintedWhereTheOutcomeIsUnknown(t *testing.T) {
 	for _, c := range []struct {
 		minted  string

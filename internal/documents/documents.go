@@ -69,9 +69,9 @@ type Store interface {
 	PutDocument(ctx context.Context, kind string, d Document) (changed bool, err error)
 }
 
-// Contracts are those of the rows that are documents. It implements [notice.BrakeStore],
-// [account.Store], [relay.Endpoints], [relay.Secrets], and the row of [claim.Restores]. It is safe
-// for concurrent use.
+// Contracts implements the contracts of the rows that are documents, over any [Store]:
+// [notice.BrakeStore], [account.Store], [relay.Endpoints], [relay.Secrets], and the row of
+// [claim.Restores]. It is safe for concurrent use.
 type Contracts struct{ store Store }
 
 var (

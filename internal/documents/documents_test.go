@@ -83,7 +83,7 @@ func TestWhatChangesNothingIsNotWritten(t *testing.T) {
 	require.Equal(t, 1, m.writes)
 }
 
-// changes are those of an endpoint.
+// changes has every way to change an endpoint.
 var changes = map[string]func(ctx context.Context, rows documents.Contracts, e relay.Endpoint) error{
 	"put": func(ctx context.Context, rows documents.Contracts, e relay.Endpoint) error {
 		e.Secrets = []string{"whsec_b"}

@@ -23,8 +23,8 @@ func (c Contracts) Endpoint(ctx context.Context, tenant string) (e relay.Endpoin
 	return e, err == nil && e.URL != "", err
 }
 
-// PutEndpoint implements [relay.Endpoints]. The latest counts. After an error nobody knows whether
-// the endpoint was changed; whoever sets it again, or reads it, does.
+// PutEndpoint implements [relay.Endpoints]. The latest write wins. After an error the endpoint may
+// have changed or not: read it, or set it again.
 func (c Contracts) PutEndpoint(ctx context.Context, e relay.Endpoint) error {
 	if n := len(e.Secrets); e.Tenant == "" || e.URL == "" || !utf8.ValidString(e.URL) || n < 1 || n > relay.MaxSecrets {
 		return fmt.Errorf("webhook endpoint of tenant %q: it needs a tenant, a URL in UTF-8 and 1 to %d secrets", e.Tenant, relay.MaxSecrets)
@@ -34,8 +34,8 @@ func (c Contracts) PutEndpoint(ctx context.Context, e relay.Endpoint) error {
 	return err
 }
 
-// RemoveEndpoint implements [relay.Endpoints]. After an error nobody knows whether there is an
-// endpoint; whoever removes it again, or reads it, does.
+// RemoveEndpoint implements [relay.Endpoints]. After an error the endpoint may be there or not: read
+// it, or remove it again.
 func (c Contracts) RemoveEndpoint(ctx context.Context, tenant string) (removed bool, err error) {
 	_, err = c.changeEndpoint(ctx, tenant, func(e relay.Endpoint, _ time.Time) (relay.Endpoint, error) {
 		if e.URL == "" {
