@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -135,14 +134,10 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 	return p
 }
 
-// named returns what its merchant finds the order of a movement by, "" for what they did not send, or
-// what not every store can keep: of a refund, the order_id of its charge, and its metadata unless the
-// refund has its own.
+// named returns what its merchant finds the order of a movement by, "" for what they did not send: of a
+// refund, the order_id of its charge, and its metadata unless the refund has its own.
 func (t *attempt) named() (order, metadata string) {
-	if order = t.intent.OrderID(); strings.IndexByte(order, 0) >= 0 {
-		order = ""
-	}
-	return cmp.Or(t.back.Order, order), cmp.Or(string(t.intent.metadata), t.back.Metadata)
+	return cmp.Or(t.back.Order, t.intent.OrderID()), cmp.Or(string(t.intent.metadata), t.back.Metadata)
 }
 
 func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Outcome {

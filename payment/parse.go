@@ -118,8 +118,13 @@ func (in *Intent) setPayment(name, raw []byte) (err error) {
 		err = limited("description", raw, MaxDescription)
 	case "order_id":
 		in.orderID = raw
-		if err = limited("order_id", raw, MaxOrderID); err == nil && string(raw) == `""` {
+		err = limited("order_id", raw, MaxOrderID)
+		switch order := in.OrderID(); {
+		case err != nil:
+		case order == "":
 			err = invalid("order_id", "must not be empty; leave it out instead")
+		case strings.Contains(order, "\x00"):
+			err = invalid("order_id", "must have no zero byte, as not every database finds one")
 		}
 	case "metadata":
 		in.metadata = raw

@@ -123,6 +123,7 @@ func TestParseRefuses(t *testing.T) {
 		{"description long", with("description", long(1001)), "description", "at most 1000"},
 		{"order_id empty", with("order_id", `""`), "order_id", "leave it out"},
 		{"order_id long", with("order_id", long(201)), "order_id", "at most 200"},
+		{"order_id zero", with("order_id", `"7\u0000"`), "order_id", "zero byte"},
 		{"order_id type", with("order_id", `{}`), "order_id", "must be a string"},
 
 		{"metadata type", with("metadata", `"x"`), "metadata", "object of strings"},

@@ -132,6 +132,9 @@ func (t *Checker) look(r *http.Request, sent []byte, res *http.Response) {
 	}
 	route, params, none := t.router.FindRoute(at(r))
 	what := r.Method + " " + r.URL.Path
+	if slices.Contains(slices.Collect(maps.Values(params)), "") {
+		none = errors.New("a part of the path is missing") // which the router does not see
+	}
 	if none == nil {
 		what = r.Method + " " + route.Path
 	}
@@ -251,8 +254,9 @@ func undocumented(op *openapi3.Operation, res *http.Response) error {
 
 // stray is an answer of no operation's.
 func stray(res *http.Response, got []byte) error {
+	refusals := []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed}
 	switch media := res.Header.Get("Content-Type"); {
-	case res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusMethodNotAllowed && res.StatusCode != http.StatusUnauthorized:
+	case !slices.Contains(refusals, res.StatusCode):
 		return errors.New("no operation answers at this path")
 	case media == "application/json": // in Stripe's shape
 		return nil
