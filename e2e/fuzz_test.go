@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,11 +27,12 @@ import (
 )
 
 // What an input names, in place of what differs from run to run: the API keys of the run's tenant and
-// of its test tenant, and a charge of whichever of the two the input is.
+// of its test tenant, and a charge of whichever of the two the input is; or the key of a request through a gateway.
 const (
 	fuzzedLive   = "sk_live"
 	fuzzedTest   = "sk_test"
 	fuzzedCharge = "ch_made"
+	fuzzedKey    = "key_of_run"
 )
 
 // FuzzAPI sends a request with a body to one region, and again to another. Nothing that a merchant
@@ -131,27 +134,29 @@ func (z *fuzzing) request(head string, body []byte) []byte {
 		names = append(names, fuzzedCharge, objectID(z.t, made))
 	}
 	in := strings.NewReplacer(names...)
-	raw := spelled(in.Replace(head), []byte(in.Replace(string(body))))
+	raw, _ := oneRequest(z.t, spelled(in.Replace(head), []byte(in.Replace(string(body)))))
+	return raw
+}
+
+// oneRequest is the first request in raw. It skips what is none, and what net/http itself answers.
+func oneRequest(t *testing.T, raw []byte) ([]byte, *http.Request) {
 	read := bytes.NewReader(raw)
 	buffered := bufio.NewReader(read)
 	r, err := http.ReadRequest(buffered)
-	if err != nil || r.Proto != "HTTP/1.1" || r.Host != "a" || !sendable(r) {
-		z.t.Skip()
+	if err != nil || r.Proto != "HTTP/1.1" || r.Host != "a" || r.Header.Get("Expect") != "" {
+		t.Skip()
 	}
-	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		z.t.Skip()
-	}
-	return raw[:len(raw)-read.Len()-buffered.Buffered()] // another request may follow
-}
-
-// sendable is false of what net/http itself answers.
-func sendable(r *http.Request) bool {
 	for name, values := range r.Header {
 		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
-			return false
+			t.Skip()
 		}
 	}
-	return r.Header.Get("Expect") == ""
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Skip()
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return raw[:len(raw)-read.Len()-buffered.Buffered()], r
 }
 
 // tenant makes one, with an API key.
@@ -203,13 +208,8 @@ func (z *fuzzing) settled(region string, raw []byte) (a *answer.Answer) {
 
 // exchange sends it over a connection of its own.
 func (z *fuzzing) exchange(region string, raw []byte) *answer.Answer {
-	conn, err := net.Dial("tcp", strings.TrimPrefix(z.base(region), "http://"))
-	require.NoError(z.t, err)
-	defer func() { _ = conn.Close() }()
-	require.NoError(z.t, conn.SetDeadline(time.Now().Add(patience)))
-	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
-	require.NoError(z.t, err)
-	through := z.document.Transport(socket{conn, raw}, func(r *http.Request) bool {
+	_, r := oneRequest(z.t, raw)
+	through := z.document.Transport(spelling{z.t, z.base(region), raw}, func(r *http.Request) bool {
 		return r.Method == http.MethodHead || !strings.HasPrefix(r.URL.Path, "/v1/")
 	})
 	res, err := through.RoundTrip(r)
@@ -223,21 +223,176 @@ func (z *fuzzing) exchange(region string, raw []byte) *answer.Answer {
 	return a
 }
 
-// socket sends a request as it is spelled.
-type socket struct {
-	net.Conn
-	raw []byte
+// spelling is a request as it is sent.
+type spelling struct {
+	t    *testing.T
+	base string
+	raw  []byte
 }
 
-func (s socket) RoundTrip(r *http.Request) (*http.Response, error) {
-	if _, err := s.Write(s.raw); err != nil {
+// RoundTrip sends it, and reads the answer to r.
+func (s spelling) RoundTrip(r *http.Request) (*http.Response, error) {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
+	if err != nil {
 		return nil, err
 	}
-	from := bufio.NewReader(s)
+	s.t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write(s.raw); err != nil {
+		return nil, err
+	}
+	return lastResponse(bufio.NewReader(conn), r)
+}
+
+// lastResponse follows the interim ones.
+func lastResponse(from *bufio.Reader, r *http.Request) (*http.Response, error) {
 	for {
 		res, err := http.ReadResponse(from, r)
 		if err != nil || res.StatusCode >= 200 {
 			return res, err
 		}
 	}
+}
+
+// FuzzGateway sends a guarded request to one region and again to another, and its upstream answers
+// with a reply that may be none. The upstream gets it once, unless it said that it did nothing. A
+// whole reply is what both read, byte for byte, and what is in doubt stays so.
+func FuzzGateway(f *testing.F) {
+	const key = "\nIdempotency-Key: " + fuzzedKey
+	for _, seed := range []struct{ head, body, reply string }{
+		{"POST /orders" + key + "\nContent-Type: application/json", `{"a":1}`, "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nLocation: /orders/1\r\nContent-Length: 7\r\n\r\n{\"n\":1}"},
+		{"PATCH /orders/7?x=%2F" + key + "\nContent-Type: application/x-www-form-urlencoded", `a[]=1&a[]=2`, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n3\r\nabc\r\n0\r\nX: 1\r\n\r\n"},
+		{"POST /" + key, ``, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 204 No Content\r\nETag: \"1\"\r\n\r\n"},
+		{"POST /" + key + "\nAccept-Encoding: gzip", `x`, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nVary: Accept-Encoding\r\nContent-Length: 2\r\n\r\n\x1f\x8b"},
+		{"POST /" + key, `x`, "HTTP/1.0 302 Found\r\nLocation: //b/\r\nCache-Control: no-store\r\nSet-Cookie: a=b\r\n\r\nto the end"},
+		{"POST /" + key, `x`, "HTTP/1.1 422 \r\nContent-Length: 3\r\n\r\n{}\n"},
+		{"POST /" + key, `x`, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"},
+		{"POST /" + key, `x`, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"},
+		{"POST /" + key, `x`, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut"},
+		{"POST /" + key, `x`, ""},
+		{"POST /" + key + "\nConnection: keep-alive, Upgrade\nUpgrade: websocket", `x`, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"},
+	} {
+		f.Add(seed.head, []byte(seed.body), []byte(seed.reply))
+	}
+	u := newScripted(f)
+	w := startGateway(f, u.url, func(c *node.ClusterConfig) {
+		if c.Databases == nil {
+			c.FS = vfs.NewMem()
+		}
+		c.Policy.BackoffMin, c.Policy.BackoffMax = time.Hour, time.Hour // nobody waits for what is in doubt
+		c.Policy.WaitPoll, c.Policy.WaitMax = 10*time.Millisecond, 10*time.Millisecond
+	})
+	runs := 0
+	f.Fuzz(func(t *testing.T, head string, body, script []byte) {
+		runs++
+		named := fmt.Sprint("fuzz-", runs)
+		request, r := oneRequest(t, spelled(strings.ReplaceAll(head, fuzzedKey, named), body))
+		if (r.Method != http.MethodPost && r.Method != http.MethodPatch) || !slices.Equal(r.Header["Idempotency-Key"], []string{named}) ||
+			strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") || strings.HasPrefix(r.URL.Path, "/_homeward/") {
+			t.Skip() // it is not guarded
+		}
+		u.say(script)
+		sent := func(region string) *reply {
+			res, err := spelling{t, w.bases[region], request}.RoundTrip(r)
+			return readReply(t, res, err)
+		}
+		first, second := sent(us), sent(eu)
+		got := u.got()
+		said := fmt.Sprintf("%q\n%q\n%v\n%v", request, script, first, second)
+		switch first.status {
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests: // the upstream did nothing
+			require.LessOrEqual(t, got, 2, said)
+			return
+		}
+		require.LessOrEqual(t, got, 1, said)
+		require.Equal(t, first.status, second.status, said)
+		if first.status >= 500 {
+			code, _ := first.code()
+			require.Equal(t, "outcome_unknown", code, said)
+			return
+		}
+		require.Equal(t, first.body, second.body, said)
+		kept := func(h http.Header) http.Header {
+			h = h.Clone()
+			maps.DeleteFunc(h, func(name string, _ []string) bool {
+				return name == "Date" || name == "Traceparent" || strings.HasPrefix(name, "Idempoten") || strings.HasPrefix(name, "Homeward-")
+			})
+			return h
+		}
+		require.Equal(t, kept(first.header), kept(second.header), said)
+		if got == 1 && first.status < 400 {
+			res, err := lastResponse(bufio.NewReader(bytes.NewReader(script)), r)
+			meant := readReply(t, res, err)
+			require.Equal(t, meant.status, first.status, said)
+			require.Equal(t, meant.body, first.body, said)
+			for _, name := range []string{"Cache-Control", "Content-Type", "Etag", "Link", "Location", "Retry-After", "Vary"} {
+				require.Equal(t, meant.header[name], first.header[name], said)
+			}
+		}
+	})
+}
+
+func readReply(t *testing.T, res *http.Response, err error) *reply {
+	require.NoError(t, err)
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	return &reply{res.StatusCode, res.Header, string(body)}
+}
+
+// scripted is an upstream that answers what it is told to, and hangs up.
+type scripted struct {
+	url  string
+	mu   sync.Mutex
+	text []byte
+	n    int // requests since it was told
+}
+
+func newScripted(f *testing.F) *scripted {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(f, err)
+	u := &scripted{url: "http://" + l.Addr().String()}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { u.serve(conn) })
+		}
+	})
+	f.Cleanup(func() {
+		_ = l.Close()
+		all.Wait()
+	})
+	return u
+}
+
+func (u *scripted) serve(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	r, err := http.ReadRequest(bufio.NewReader(conn))
+	if err != nil {
+		return
+	}
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.n++
+	_, _ = conn.Write(u.text)
+}
+
+func (u *scripted) say(text []byte) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.text, u.n = text, 0
+}
+
+func (u *scripted) got() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.n
 }

@@ -90,14 +90,14 @@ func dedupesByKey(c *node.ClusterConfig) {
 
 // gated is a gateway of three regions in this process.
 type gated struct {
-	t     *testing.T
+	t     testing.TB
 	ctx   context.Context
 	bases map[string]string
 	*node.Cluster
 	taken atomic.Bool // a region was taken away, so that not all can drain
 }
 
-func startGateway(t *testing.T, to string, change ...func(*node.ClusterConfig)) *gated {
+func startGateway(t testing.TB, to string, change ...func(*node.ClusterConfig)) *gated {
 	t.Helper()
 	c := clusterConfig(t.TempDir(), nil, newBackend(t))
 	asGateway(&c, to, "")
