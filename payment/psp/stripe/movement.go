@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	sdk "github.com/stripe/stripe-go/v85"
@@ -64,6 +65,12 @@ func (m movement) canceled() bool { return m.said == string(sdk.PaymentIntentSta
 
 // undecided reports whether the object may still succeed or fail.
 func (m movement) undecided() bool { return m.status == psp.Unknown || m.status == psp.Pending }
+
+// weights are the outcomes of objects under one reference, the lightest first: of several the heaviest
+// is the outcome of the movement. A decline would let the money move again.
+var weights = []psp.Outcome{psp.Declined, psp.Unknown, psp.Pending, psp.Authorized, psp.Approved}
+
+func (m movement) weight() int { return slices.Index(weights, m.status) }
 
 func (m movement) result() psp.Result {
 	switch {

@@ -456,12 +456,13 @@ func (p *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Re
 // find is Lookup among the objects that match.
 func (p *Provider) find(ctx context.Context, call psp.Call, counts func(movement) bool) (psp.Found, psp.Result) {
 	var best *movement
-	// better prefers an approval, else one that may become it, else the newest.
+	// better prefers an approval, else one that holds the money, else one that may become either, else
+	// the newest.
 	better := func(m movement) (approved bool) {
 		if m.reference != call.Reference || !counts(m) || !m.madeBy(call) {
 			return false
 		}
-		if best == nil || m.status == psp.Approved || (m.undecided() && !best.undecided()) {
+		if best == nil || m.weight() > best.weight() {
 			best = &m
 		}
 		return m.status == psp.Approved

@@ -342,6 +342,8 @@ func TestLookupReplies(t *testing.T) {
 		"declined":                    {200, search(declined), psp.FoundYes, psp.Declined},
 		"approved before a decline":   {200, search(declined, intent("succeeded", "")), psp.FoundYes, psp.Approved},
 		"approved after a decline":    {200, search(intent("succeeded", ""), declined), psp.FoundYes, psp.Approved},
+		"held before a decline":       {200, search(declined, intent("requires_capture", "")), psp.FoundYes, psp.Authorized},
+		"held after a decline":        {200, search(intent("requires_capture", ""), declined), psp.FoundYes, psp.Authorized},
 		"nothing":                     {200, search(), psp.FoundNo, psp.Unknown},
 		"another's":                   {200, search(strings.Replace(intent("succeeded", ""), "ch_1", "ch_2", 1)), psp.FoundNo, psp.Unknown},
 		"processing":                  {200, search(intent("processing", "")), psp.FoundYes, psp.Pending},
