@@ -64,18 +64,19 @@ func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (event
 }
 
 // Read implements [psp.Notifier]. It ignores the event of a movement without our
-// reference in its metadata, which we did not request.
+// reference in its metadata, which we did not request, and of the mode that is not the key's.
 func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	if len(body) > psp.MaxNotice {
 		return psp.Notice{}, malformed("over %d bytes", psp.MaxNotice)
 	}
 	var event struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Created int64  `json:"created"`
-		Type    string `json:"type"`
-		Account string `json:"account"` // of a connected account
-		Data    struct {
+		ID       string `json:"id"`
+		Object   string `json:"object"`
+		Created  int64  `json:"created"`
+		Livemode bool   `json:"livemode"`
+		Type     string `json:"type"`
+		Account  string `json:"account"` // of a connected account
+		Data     struct {
 			Object json.RawMessage `json:"object"`
 		} `json:"data"`
 	}
@@ -88,6 +89,9 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 		return psp.Notice{}, malformed("id must be 1 to %d visible ASCII characters", maxID)
 	}
 	nothing := psp.Notice{ID: event.ID, At: time.Unix(event.Created, 0).UTC()}
+	if p.otherMode(event.Livemode) {
+		return nothing, nil
+	}
 	n := nothing
 	var m movement
 	var err error
@@ -136,6 +140,20 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 		n.ProviderRef = ref(m.id, event.Account)
 	}
 	return n, nil
+}
+
+// otherMode reports whether an event is of the mode in which the key makes no call. Test events of
+// connected accounts come to the live endpoint, too, signed with its secret ("Connect webhooks"): no
+// money moved by them, and their owners make them at will, with our reference and key.
+func (p *Provider) otherMode(live bool) bool {
+	switch mode := p.key[len("sk"):]; {
+	case strings.HasPrefix(mode, "_live_"):
+		return !live
+	case strings.HasPrefix(mode, "_test_"):
+		return live
+	default:
+		return false
+	}
 }
 
 func read[T any](raw json.RawMessage, of func(*T) movement) (movement, error) {

@@ -461,6 +461,38 @@ func TestEventsOfConnectedAccounts(t *testing.T) {
 	}
 }
 
+// Stripe sends the test events of connected accounts to the live endpoint, too ("Connect webhooks"),
+// signed with its secret. In test mode no money moves.
+func TestEventsOfTheOtherModeAreIgnored(t *testing.T) {
+	const (
+		paid    = `{"id":"pi_1","object":"payment_intent","amount":1250,"currency":"usd","status":"succeeded","metadata":{"homeward_reference":"ch_1","homeward_key":"k"}}`
+		dispute = `{"id":"du_1","object":"dispute","amount":1250,"currency":"usd","status":"lost","payment_intent":"pi_1"}`
+	)
+	for _, c := range []struct {
+		key, livemode string
+		counts        bool
+	}{
+		{"sk_live_1", `"livemode":true,`, true},
+		{"sk_live_1", `"livemode":false,`, false},
+		{"rk_live_1", `"livemode":false,`, false},
+		{"sk_test_1", `"livemode":false,`, true},
+		{"rk_test_1", `"livemode":true,`, false},
+		{"sk_live_1", ``, false}, // Stripe always says it
+		{"sk_of_a_stand_in", `"livemode":false,`, true},
+	} {
+		p, err := stripe.New(stripe.Config{Key: c.key, WebhookSecret: secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for event, object := range map[string]string{"payment_intent.succeeded": paid, "charge.dispute.created": dispute} {
+			n, err := p.Read(fmt.Appendf(nil, `{"id":"evt_1","object":"event","created":1772366400,%s"type":%q,"account":"acct_1","data":{"object":%s}}`, c.livemode, event, object))
+			if got := n.Movement || len(n.Unasked) > 0; err != nil || n.ID != "evt_1" || got != c.counts {
+				t.Errorf("%s with %s for %s: got %+v, %v", event, c.livemode, c.key, n, err)
+			}
+		}
+	}
+}
+
 func TestRead(t *testing.T) {
 	n := adapter(t, "http://127.0.0.1:1", secret)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
