@@ -1,6 +1,7 @@
 package recon
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -164,11 +165,9 @@ func (s *sheet) line() (l Line, word string, err error) {
 	if l.ID == "" {
 		l.ID = l.Entry
 	}
-	if l.Entry == "" {
-		l.Entry = l.ID
-	}
-	if l.Entry == l.ID {
-		l.Entry += k.Suffix
+	if l.Entry == "" || slices.Equal(c.Line, c.ID) {
+		// The reference of a movement is no line's own: a refund and its return share it.
+		l.Entry = cmp.Or(l.Entry, l.ID) + "/" + short(word)
 	}
 	l.ID += k.Suffix
 	l.Of, l.Reference = s.get(append(slices.Clip(k.Of), c.Of...)), s.get(append(slices.Clip(k.Reference), c.Reference...))

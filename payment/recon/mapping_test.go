@@ -78,13 +78,13 @@ func TestAdyensSettlementDetails(t *testing.T) {
 	lines, unknown := mapped(t, "adyen")
 	require.Equal(t, map[string]int{"DepositCorrection": 1}, unknown)
 	require.Equal(t, []Line{
-		{"1813702551707653", psp.KindCharge, "ch_1", 500, "gbp", utc("2013-06-03 09:26:49"), false, "1713702551795048", "1813702551707653", "gbp", 500, 12},
-		{"2313642467170922", psp.KindDispute, "ch_2", 34999, "eur", utc("2013-03-26 21:37:26"), false, "2313642467170922", "1313642467023511", "eur", 34999, 750},
-		{"2313642467170923", psp.KindRefund, "re_2", 4999, "eur", utc("2013-03-27 21:37:26"), false, "2313642467170923", "1313642467023511", "eur", 4999, 10},
-		{"2313642467170922", psp.KindDisputeReversal, "ch_2", 34999, "eur", utc("2013-04-26 20:37:26"), false, "2313642467170922", "1313642467023511", "eur", 34999, 0},
-		{"2313642467170922/second", psp.KindDispute, "ch_2", 34999, "eur", utc("2013-05-26 20:37:26"), false, "2313642467170922/second", "1313642467023511", "eur", 34999, 0},
-		{"Transaction Fees June 2013", psp.KindFee, "", 44, "gbp", utc("2013-06-11 03:55:40"), false, "Transaction Fees June 2013", "", "gbp", 44, 0},
-		{"TX1234567XT", psp.KindPayout, "", 444, "gbp", utc("2013-06-11 03:55:42"), false, "TX1234567XT", "", "gbp", 444, 0},
+		{"1813702551707653", psp.KindCharge, "ch_1", 500, "gbp", utc("2013-06-03 09:26:49"), false, "1713702551795048/Settled", "1813702551707653", "gbp", 500, 12},
+		{"2313642467170922", psp.KindDispute, "ch_2", 34999, "eur", utc("2013-03-26 21:37:26"), false, "2313642467170922/Chargeback", "1313642467023511", "eur", 34999, 750},
+		{"2313642467170923", psp.KindRefund, "re_2", 4999, "eur", utc("2013-03-27 21:37:26"), false, "2313642467170923/Refunded", "1313642467023511", "eur", 4999, 10},
+		{"2313642467170922", psp.KindDisputeReversal, "ch_2", 34999, "eur", utc("2013-04-26 20:37:26"), false, "2313642467170922/ChargebackReversed", "1313642467023511", "eur", 34999, 0},
+		{"2313642467170922/second", psp.KindDispute, "ch_2", 34999, "eur", utc("2013-05-26 20:37:26"), false, "2313642467170922/SecondChargeback", "1313642467023511", "eur", 34999, 0},
+		{"Transaction Fees June 2013", psp.KindFee, "", 44, "gbp", utc("2013-06-11 03:55:40"), false, "Transaction Fees June 2013/Fee", "", "gbp", 44, 0},
+		{"TX1234567XT", psp.KindPayout, "", 444, "gbp", utc("2013-06-11 03:55:42"), false, "TX1234567XT/MerchantPayout", "", "gbp", 444, 0},
 	}, lines)
 }
 
@@ -92,8 +92,8 @@ func TestPayPalsSettlementReport(t *testing.T) {
 	lines, unknown := mapped(t, "paypal")
 	require.Equal(t, map[string]int{"T0200": 1}, unknown)
 	require.Equal(t, []Line{
-		{"1AB23456CD789012E", psp.KindCharge, "ch_1", 10000, "usd", utc("2026-03-01 13:50:24"), false, "1AB23456CD789012E", "", "usd", 10000, 320},
-		{"2AB23456CD789012E", psp.KindRefund, "", 2500, "usd", utc("2026-03-01 14:50:24"), false, "2AB23456CD789012E", "1AB23456CD789012E", "usd", 2500, -80},
+		{"1AB23456CD789012E", psp.KindCharge, "ch_1", 10000, "usd", utc("2026-03-01 13:50:24"), false, "1AB23456CD789012E/T0006", "", "usd", 10000, 320},
+		{"2AB23456CD789012E", psp.KindRefund, "", 2500, "usd", utc("2026-03-01 14:50:24"), false, "2AB23456CD789012E/T1107", "1AB23456CD789012E", "usd", 2500, -80},
 	}, lines)
 }
 
@@ -115,8 +115,8 @@ func TestAMappingOfOnesOwn(t *testing.T) {
 		func(l Line) error { lines = append(lines, l); return nil }, func(kind string) { t.Errorf("%s is no kind", kind) })
 	require.NoError(t, err)
 	require.Equal(t, []Line{
-		{"a", psp.KindCharge, "", 123450, "eur", utc("2026-03-29 00:30:00"), false, "a", "", "eur", 123450, 0},
-		{"b", psp.KindRefund, "", 50, "eur", utc("2026-03-29 01:30:00"), false, "b", "", "eur", 50, 0},
+		{"a", psp.KindCharge, "", 123450, "eur", utc("2026-03-29 00:30:00"), false, "a/Zahlung", "", "eur", 123450, 0},
+		{"b", psp.KindRefund, "", 50, "eur", utc("2026-03-29 01:30:00"), false, "b/Erstattung", "", "eur", 50, 0},
 	}, lines)
 }
 
@@ -131,8 +131,8 @@ func TestMoneyThatMovedTheOtherWay(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{"Zahlung (money went)": 1, "Erstattung (money came)": 1, "Eingang (money went)": 1}, counted)
 	require.Equal(t, []Line{
-		{"c", psp.KindTopUp, "", 200, "eur", utc("2026-03-01 00:30:00"), false, "c", "", "eur", 200, 0},
-		{"d", psp.KindPayout, "", 300, "eur", utc("2026-03-01 00:30:00"), false, "d", "", "eur", 300, 0},
+		{"c", psp.KindTopUp, "", 200, "eur", utc("2026-03-01 00:30:00"), false, "c/Auszahlung", "", "eur", 200, 0},
+		{"d", psp.KindPayout, "", 300, "eur", utc("2026-03-01 00:30:00"), false, "d/Auszahlung", "", "eur", 300, 0},
 	}, lines)
 }
 

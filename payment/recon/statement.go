@@ -33,7 +33,8 @@ type Line struct {
 	// Failed: the movement of this ID, which had succeeded, failed at At, and its money
 	// is back.
 	Failed bool
-	// Entry is the statement's own id of the line, ID if it has none.
+	// Entry is the statement's own id of the line; if it has none, ID, by a mapping with the provider's
+	// term for the kind behind it.
 	Entry string
 	// Of is the provider's id of the charge or transfer that this movement is about, ""
 	// if it is not stated.

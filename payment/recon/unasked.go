@@ -3,6 +3,7 @@ package recon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -291,7 +292,14 @@ func (r *run) onlyStated(ctx context.Context, o *object, l *line, kind psp.Kind,
 	fresh := false
 	for _, t := range ts {
 		posted, err := r.c.Book(ctx, t)
-		if err != nil {
+		switch {
+		case errors.Is(err, ledger.ErrConflict):
+			return r.found(ctx, Mismatch{
+				Class: AmountDiffers, Reference: l.Reference, Home: t.Region, Tenant: t.Tenant, ProviderRef: t.ProviderRef, Kind: kind,
+				Stated: t.Amount, StatedCurrency: t.Currency,
+				Detail: fmt.Sprintf("the books have another %s of the line %s; book with homeward ledger adjust what is right", kind, l.Entry),
+			})
+		case err != nil:
 			return fmt.Errorf("recon: the %s of the line %s cannot be booked: %w", kind, l.Entry, err)
 		}
 		fresh = fresh || posted

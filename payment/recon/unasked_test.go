@@ -54,8 +54,10 @@ func (w *stripeWorld) add(t ledger.Transaction) {
 // post is a ledger.Store's.
 func (w *stripeWorld) post(_ context.Context, t ledger.Transaction) (bool, error) {
 	for i := range w.books {
-		if old := &w.books[i]; old.ID == t.ID {
-			require.True(w.t, old.Same(t), "%+v", t)
+		if old := &w.books[i]; old.Region == t.Region && old.ID == t.ID {
+			if !old.Same(t) {
+				return false, fmt.Errorf("%w: %+v", ledger.ErrConflict, t)
+			}
 			return false, nil
 		}
 	}

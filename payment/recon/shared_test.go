@@ -1,0 +1,86 @@
+package recon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// Adyen has one reference for all lines of a dispute, of a refund and its return, and of a capture and
+// what it cost later. The fees and the conversions of each line are booked.
+func TestLinesThatShareAReference(t *testing.T) {
+	w := newStripeWorld(t)
+	var err error
+	w.c.Mapping, err = MappingOf("adyen")
+	require.NoError(t, err)
+	w.c.Book = w.post
+	first, second := w.charge(1), w.charge(2) // of 10.00 eur
+	w.add(ledger.UnaskedOf(first, ledger.DisputeOpened, "MOD2", 1000))
+	w.add(ledger.UnaskedOf(first, ledger.Dispute, "MOD2", 1000))
+	w.add(ledger.UnaskedOf(first, ledger.DisputeReversal, "MOD2", 1000))
+	w.add(ledger.UnaskedOf(first, ledger.Dispute, "MOD2/second", 1000))
+	w.add(ledger.UnaskedOf(first, ledger.DisputeLost, "MOD2", 1000))
+	refund := second
+	refund.ID, refund.Object, refund.Kind, refund.ProviderRef, refund.Reverses = "re_2", "re_2", ledger.Refund, "MOD4", second.ID
+	refund.Debit, refund.Credit = second.Credit, second.Debit
+	w.add(refund)
+	w.add(ledger.FailureOf(refund))
+	head := "Psp Reference,Merchant Reference,Creation Date,TimeZone,Type,Modification Reference,Gross Currency,Gross Debit (GC),Gross Credit (GC),Net Currency,Net Debit (NC),Net Credit (NC),Commission (NC),Markup (NC),Scheme Fees (NC),Interchange (NC),Modification Merchant Reference\n"
+	at := noon.Add(time.Minute).Format(time.DateTime) + ",Europe/London"
+	line := func(payment, reference, kind, entry, gross, net, fee, own string) string {
+		return strings.Join([]string{payment, reference, at, kind, entry, gross, net, fee, "", "", "", own}, ",") + "\n"
+	}
+	statement := head +
+		line("pi_1", first.ID, "Settled", "MOD1", "EUR,,10.00", "USD,,10.70", "0.30", "") +
+		line("pi_1", first.ID, "PaymentCost", "MOD1", ",,", "USD,0.05,", "", "") +
+		line("pi_1", first.ID, "Chargeback", "MOD2", "EUR,10.00,", "USD,18.50,", "7.50", "") +
+		line("pi_1", first.ID, "ChargebackReversed", "MOD2", "EUR,,10.00", "USD,,10.90", "0.10", "") +
+		line("pi_1", first.ID, "SecondChargeback", "MOD2", "EUR,10.00,", "USD,11.10,", "", "") +
+		line("pi_2", second.ID, "Settled", "MOD3", "EUR,,10.00", "USD,,10.70", "0.30", "") +
+		line("pi_2", second.ID, "Refunded", "MOD4", "EUR,10.00,", "USD,11.00,", "", "re_2") +
+		line("pi_2", second.ID, "RefundedReversed", "MOD4", "EUR,,10.00", "USD,,10.80", "0.20", "re_2")
+
+	reconcile := func() (*Report, []Mismatch) {
+		var all []Mismatch
+		w.c.Found = func(_ context.Context, m Mismatch) error { all = append(all, m); return nil }
+		report, err := Run(t.Context(), w.c, strings.NewReader(statement), "adyen")
+		require.NoError(t, err)
+		return report, all
+	}
+	report, found := reconcile()
+	require.Empty(t, found)
+	require.Equal(t, map[psp.Kind]int{psp.KindFee: 6, KindConversion: 7}, report.Posted)
+	require.Equal(t, int64(1070-5-1850+1090-1110+1070-1100+1080), w.balances()["provider:"+pspName+" usd"])
+	require.Zero(t, w.balances()["provider:"+pspName+" eur"])
+	report, found = reconcile()
+	require.Empty(t, found)
+	require.Nil(t, report.Posted)
+}
+
+// What the books have otherwise than the statement is a mismatch of that line, and the others are
+// judged and booked.
+func TestAConflictIsOfItsLine(t *testing.T) {
+	w := newStripeWorld(t)
+	w.charge(1)
+	w.charge(2)
+	w.line("txn_1", "eur", "10.00", "0.30", "charge", "ch_1", "10.00,eur", "pi_1")
+	w.line("txn_2", "eur", "10.00", "0.30", "charge", "ch_2", "10.00,eur", "pi_2")
+	w.c.Book = func(ctx context.Context, t ledger.Transaction) (bool, error) {
+		if t.ProviderRef == "txn_1" {
+			return false, fmt.Errorf("%w: of 20 eur, last month", ledger.ErrConflict)
+		}
+		return w.post(ctx, t)
+	}
+	report, found := w.reconcile()
+	require.Len(t, found, 1)
+	require.Equal(t, AmountDiffers, found[0].Class)
+	require.Equal(t, psp.KindFee, found[0].Kind)
+	require.Equal(t, map[psp.Kind]int{psp.KindFee: 1}, report.Posted)
+}
