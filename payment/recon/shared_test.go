@@ -84,3 +84,18 @@ func TestAConflictIsOfItsLine(t *testing.T) {
 	require.Equal(t, psp.KindFee, found[0].Kind)
 	require.Equal(t, map[psp.Kind]int{psp.KindFee: 1}, report.Posted)
 }
+
+// A payout of no tenant is in the books of the region that came first when it was booked.
+func TestAPayoutIsBookedOnceWhicheverRegionIsFirst(t *testing.T) {
+	w := newStripeWorld(t)
+	w.c.Regions, w.c.Common = []string{"europe-west1", home}, "europe-west1"
+	w.add(ledger.PayoutOf(home, pspName, "po_1", 700, "usd"))
+	w.books[0].At = noon.Add(-48 * time.Hour)
+	w.c.From = noon.Add(-time.Hour)
+	w.line("txn_6", "usd", "-7.00", "0.00", "payout", "po_1", ",", "")
+	w.c.Book = w.post
+	report, found := w.reconcile()
+	require.Empty(t, found)
+	require.Len(t, w.books, 1, "%+v", report)
+	require.Equal(t, 1, report.Agree)
+}

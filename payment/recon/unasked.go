@@ -291,6 +291,10 @@ func (r *run) onlyStated(ctx context.Context, o *object, l *line, kind psp.Kind,
 	}
 	fresh := false
 	for _, t := range ts {
+		var err error
+		if t.Region, err = r.regionOf(ctx, &ts[0]); err != nil {
+			return err
+		}
 		posted, err := r.c.Book(ctx, t)
 		switch {
 		case errors.Is(err, ledger.ErrConflict):
@@ -310,6 +314,26 @@ func (r *run) onlyStated(ctx context.Context, o *object, l *line, kind psp.Kind,
 	}
 	r.report.Posted = count(r.report.Posted, kind)
 	return nil
+}
+
+// regionOf is the region in which t is booked, or is to be. What belongs to no tenant is in the books of
+// the region that came first when it was booked.
+func (r *run) regionOf(ctx context.Context, t *ledger.Transaction) (string, error) {
+	if t.Tenant != "" {
+		return t.Region, nil
+	}
+	for _, home := range r.c.Regions {
+		if home == t.Region {
+			continue
+		}
+		switch there, booked, err := r.transaction(ctx, home, t.ID); {
+		case err != nil:
+			return "", err
+		case booked:
+			return there.Region, nil
+		}
+	}
+	return t.Region, nil
 }
 
 func count(counts map[psp.Kind]int, kind psp.Kind) map[psp.Kind]int {
