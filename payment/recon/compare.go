@@ -288,7 +288,23 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		m.Detail += "; the statement has a line that cannot be read, so that nothing is given back"
 	}
 	m.Refundable = proved && m.Tenant != "" && l.Kind == psp.KindCharge && prefix == payment.Prefix(payment.Charge)
-	return nil, r.found(ctx, m)
+	return nil, r.refundable(ctx, o, m)
+}
+
+// refundable reports m. Money that the statement shows to be with the payer is not given back again.
+func (r *run) refundable(ctx context.Context, o *object, m Mismatch) error {
+	if !m.Refundable {
+		return r.found(ctx, m)
+	}
+	l, err := r.back(ctx, o, m.Home, m.ProviderRef)
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		m.Refundable = false
+		m.Detail += fmt.Sprintf("; the statement has the %s %s of it, which is not booked: decide by hand", l.Kind, l.ID)
+	}
+	return r.found(ctx, m)
 }
 
 // theirs reports whether a line without a booking is a connected account's own business, and counts
@@ -407,7 +423,7 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 			if m.second, err = r.paid(ctx, o, b); err != nil {
 				return err
 			}
-			if err := r.found(ctx, m); err != nil {
+			if err := r.refundable(ctx, o, m); err != nil {
 				return err
 			}
 		}

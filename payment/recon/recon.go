@@ -365,6 +365,14 @@ func Run(ctx context.Context, c Config, statement io.Reader, f Format) (_ *Repor
 		return nil, fmt.Errorf("recon: %w", err)
 	}
 	defer r.refs.Close()
+	if r.charges, err = spill.New[ref](dir, "charges", c.Parts); err != nil {
+		return nil, fmt.Errorf("recon: %w", err)
+	}
+	defer r.charges.Close()
+	if r.unjoined, err = spill.New[line](dir, "unjoined", c.Parts); err != nil {
+		return nil, fmt.Errorf("recon: %w", err)
+	}
+	defer r.unjoined.Close()
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error { return r.readStatement(ctx, statement, f) }, r.readClaims, r.readBooks, r.name, r.compare,
 	} {
@@ -387,6 +395,10 @@ type run struct {
 	nameless *spill.Parts[line]
 	refs     *spill.Parts[ref]
 	names    int
+	// charges are how the statement's charges are stated by the provider's references, and unjoined
+	// nameless lines about payments that are not booked.
+	charges  *spill.Parts[ref]
+	unjoined *spill.Parts[line]
 	// unreadable are the lines that cannot be read.
 	unreadable []*StatementError
 	has        map[psp.Kind]bool // the kinds that the statement has
@@ -429,6 +441,11 @@ func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) 
 		if r.isNameless(&row) {
 			r.names++
 			return r.nameless.Put(row.ID, row)
+		}
+		if row.Kind == psp.KindCharge && !row.Failed && r.c.Account == "" {
+			if err := r.charges.Put(row.ID, ref{row.ID, row.Reference}); err != nil {
+				return err
+			}
 		}
 		return r.lines.Put(row.key(), row)
 	})

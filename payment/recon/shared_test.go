@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
@@ -98,4 +99,50 @@ func TestAPayoutIsBookedOnceWhicheverRegionIsFirst(t *testing.T) {
 	require.Empty(t, found)
 	require.Len(t, w.books, 1, "%+v", report)
 	require.Equal(t, 1, report.Agree)
+}
+
+// The provider states that the payer of a charge, which its merchant was told had failed, has the
+// money back already, or may get it by a dispute.
+func TestMoneyThatIsBackIsNotGivenBackAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines      []string // # is the reference
+		booked     bool
+		refundable bool
+	}{
+		"by a dispute":                  {[]string{"dp_1,dispute,#,100,usd,%d,p"}, false, false},
+		"by a dispute that names ours":  {[]string{"dp_1,dispute,#,100,usd,%d,"}, false, false},
+		"by a dispute that names p":     {[]string{"dp_1,dispute,,100,usd,%d,p"}, false, false},
+		"by a dispute of a part":        {[]string{"dp_1,dispute,#,40,usd,%d,p"}, false, false},
+		"by a refund by hand":           {[]string{"re_hand,refund,#,100,usd,%d,p"}, false, false},
+		"by a refund that names p":      {[]string{"re_hand,refund,,100,usd,%d,p"}, false, false},
+		"by a dispute that was won":     {[]string{"dp_1,dispute,#,100,usd,%d,p", "dp_1,dispute_reversal,#,100,usd,%d,p"}, false, false}, // it may be lost in the end
+		"by a dispute of a booked one":  {[]string{"dp_1,dispute,#,100,usd,%d,p"}, true, false},
+		"by a refund of a booked one":   {[]string{"re_hand,refund,,100,usd,%d,p"}, true, false},
+		"by a dispute of another":       {[]string{"dp_1,dispute,,100,usd,%d,p9"}, false, true},
+		"by a dispute of one beside it": {[]string{"dp_1,dispute,#,100,usd,%d,p9"}, false, true},
+		"not at all, of a booked one":   {nil, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			reference := objectID(t, 7)
+			w.state("p", reference, 100)
+			w.claim(reference, "", claim.FailedTerminal, "outcome_unknown")
+			if c.booked {
+				w.book(ledger.Ghost, ledger.GhostID(pspName, "p"), reference, "p", 100)
+			}
+			statement := "id,kind,reference,amount,currency,created,of\n" + w.lines[0] + ",\n"
+			for _, l := range c.lines {
+				statement += fmt.Sprintf(strings.Replace(l, "#", reference, 1), noon.Unix()) + "\n"
+			}
+			var all []Mismatch
+			w.c.Found = func(_ context.Context, m Mismatch) error { all = append(all, m); return nil }
+			_, err := Run(t.Context(), w.c, strings.NewReader(statement), CSV)
+			require.NoError(t, err)
+			refundable := false
+			for _, m := range all {
+				refundable = refundable || m.Refundable
+			}
+			require.Equal(t, c.refundable, refundable, "%+v", all)
+		})
+	}
 }

@@ -76,7 +76,8 @@ func (r *run) about(l *line) bool {
 }
 
 // name joins nameless lines by the provider's references: with the bookings of the
-// period, and, for the few that are left, with those of any time.
+// period, and, for the few that are left, with those of any time. What gives back a payment that is
+// not booked is joined with that on the statement.
 func (r *run) name(ctx context.Context) error {
 	if r.names == 0 {
 		return nil
@@ -96,12 +97,53 @@ func (r *run) name(ctx context.Context) error {
 			} else if failed = r.lookUp(ctx, &l); failed != nil {
 				return
 			}
+			if l.Reference == "" && givesBack(l.Kind) {
+				failed = r.unjoined.Put(l.Of, l)
+				return
+			}
 			failed = r.lines.Put(l.key(), l)
 		}); err != nil || failed != nil {
 			return fmt.Errorf("recon: %w", orError(err, failed))
 		}
 	}
+	for i := range r.unjoined.Len() {
+		stated := map[string]string{}
+		if err := r.charges.Each(i, func(c ref) { stated[c.Ref] = c.Object }); err != nil {
+			return fmt.Errorf("recon: %w", err)
+		}
+		var failed error
+		if err := r.unjoined.Each(i, func(l line) {
+			if failed == nil {
+				l.Reference = stated[l.Of]
+				failed = r.lines.Put(l.key(), l)
+			}
+		}); err != nil || failed != nil {
+			return fmt.Errorf("recon: %w", orError(err, failed))
+		}
+	}
 	return nil
+}
+
+// givesBack reports whether a line of a kind may be how a payer has a payment back without us.
+func givesBack(k psp.Kind) bool { return k == psp.KindRefund || k == psp.KindDispute }
+
+// back returns the line by which the payer has, or may get, the money of a movement back without us, if
+// the books do not have it; nil if there is none.
+func (r *run) back(ctx context.Context, o *object, home, ref string) (*line, error) {
+	for i := range o.lines {
+		l := &o.lines[i]
+		if !givesBack(l.Kind) || l.Failed || l.Of != "" && l.Of != ref {
+			continue
+		}
+		_, booked, err := r.transaction(ctx, home, ledger.UnaskedID(bookedAs[l.Kind], r.c.Provider, l.ID))
+		if err == nil && !booked && l.Kind == psp.KindRefund {
+			_, booked, err = r.ownRefund(ctx, l)
+		}
+		if err != nil || !booked {
+			return l, err
+		}
+	}
+	return nil, nil
 }
 
 func orError(err, other error) error {
