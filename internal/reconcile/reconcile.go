@@ -135,7 +135,7 @@ func (r *Reconciler) Repeat(ctx context.Context, every time.Duration, log *slog.
 		now := time.Now().UTC().Truncate(time.Second) // as it is in the URL
 		if strings.Contains(r.Statement.Name, "{from}") {
 			// Movements too near the end of the last period are well within this one.
-			from, to = since.Add(-2*r.Slack), now
+			from, to = since.Add(-2*r.Slack-recon.LagOf(r.Lag, r.Mapping, recon.Format(r.Statement.Format))), now
 		}
 		found, err := r.Once(ctx, from, to)
 		switch {

@@ -116,3 +116,58 @@ func TestAPanicCostsOneComparison(t *testing.T) {
 	require.Equal(t, 3, rounds)
 	require.Contains(t, said.String(), "TestAPanicCostsOneComparison", "the stack names the place")
 }
+
+// What was booked too near the end of a period to be judged is judged in the next, also where the
+// provider states a movement days after it was booked.
+func TestPeriodsOverlapByWhatIsNotJudged(t *testing.T) {
+	const slack = 4 * time.Hour
+	own, err := recon.MappingOf("paypal")
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		r   Reconciler
+		lag time.Duration
+	}{
+		"the flag's lag":          {Reconciler{Lag: 48 * time.Hour, Statement: Statement{Format: "adyen"}}, 48 * time.Hour},
+		"the format's":            {Reconciler{Statement: Statement{Format: "adyen"}}, 120 * time.Hour},
+		"the mapping's":           {Reconciler{Mapping: own}, 24 * time.Hour},
+		"that of other formats":   {Reconciler{Statement: Statement{Format: "csv"}}, recon.DefaultLag},
+		"that of no known format": {Reconciler{}, recon.DefaultLag},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var periods [][2]time.Time
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var period [2]time.Time
+				for i, edge := range []string{"from", "to"} {
+					at, err := time.Parse(time.RFC3339, r.URL.Query().Get(edge))
+					if err != nil {
+						t.Errorf("%s: %v", edge, err)
+					}
+					period[i] = at
+				}
+				periods = append(periods, period)
+				w.Header().Set("Content-Type", "text/csv")
+				_, _ = io.WriteString(w, statementHead)
+			}))
+			defer srv.Close()
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			r := c.r
+			r.Slack, r.Statement.Name, r.Statement.AllowHTTP = slack, srv.URL+"?from={from}&to={to}", true
+			r.Open = func(context.Context, func(recon.Config) error) error { return nil }
+			r.Keep = func(compare func() (*Comparison, error)) (*Comparison, error) {
+				found, err := compare()
+				if found != nil {
+					found.Report = &recon.Report{}
+				}
+				if len(periods) == 2 {
+					stop()
+				}
+				return found, err
+			}
+			r.Repeat(ctx, time.Millisecond, slog.New(slog.DiscardHandler))
+			require.Len(t, periods, 2)
+			// A period judges what was booked from its beginning and the slack up to its end less the lag.
+			require.False(t, periods[1][0].Add(slack).After(periods[0][1].Add(-c.lag)), "%v", periods)
+		})
+	}
+}

@@ -232,6 +232,21 @@ const DefaultSlack = 4 * time.Hour
 // movement is booked before it is stated. A clock that is a minute off is broken.
 const DefaultLag = time.Minute
 
+// LagOf is [Config.Lag] of a statement of m or, if that is nil, in a format: lag, if it is set.
+func LagOf(lag time.Duration, m *Mapping, f Format) time.Duration {
+	if m == nil {
+		m, _ = MappingOf(string(f)) // nil for a format without a mapping
+	}
+	switch {
+	case lag > 0:
+		return lag
+	case m != nil && m.Lag > 0:
+		return m.Lag
+	default:
+		return DefaultLag
+	}
+}
+
 const (
 	defaultParts = 64
 	// page is how many rows are read at a time.
@@ -323,12 +338,7 @@ func Run(ctx context.Context, c Config, statement io.Reader, f Format) (_ *Repor
 			return nil, err
 		}
 	}
-	if c.Lag == 0 {
-		c.Lag = DefaultLag
-		if c.Mapping != nil && c.Mapping.Lag > 0 {
-			c.Lag = c.Mapping.Lag
-		}
-	}
+	c.Lag = LagOf(c.Lag, c.Mapping, f)
 	if begins := c.From.Add(-c.Slack); !c.Left.IsZero() && (c.From.IsZero() || !begins.After(c.Left)) {
 		return nil, fmt.Errorf("recon: old books from before %s have left for the audit's segments, so a statement can be compared from %s on; name that or a later time with --from",
 			c.Left.UTC().Format(time.RFC3339), c.Left.Add(c.Slack).UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
