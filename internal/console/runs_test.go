@@ -191,6 +191,10 @@ func (m *money) Ghosts(_ context.Context, home, provider, _ string, limit int) (
 	return list, nil
 }
 
+func (m *money) ReversalsAt(context.Context, string, string) ([]ledger.Transaction, error) {
+	return nil, nil
+}
+
 func (m *money) Transaction(_ context.Context, _, id string) (t ledger.Transaction, found bool, err error) {
 	for i := 1; i < m.ghosts; i += 2 {
 		found = found || id == ledger.GhostRefundTryID("simulator", fmt.Sprint(i), 1)

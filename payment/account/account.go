@@ -67,6 +67,8 @@ type Work interface {
 	Ghosts(ctx context.Context, home, provider, after string, limit int) ([]ledger.Transaction, error)
 	Get(ctx context.Context, key claim.Key, home string) (rec claim.Record, now time.Time, found bool, err error)
 	Transaction(ctx context.Context, home, id string) (t ledger.Transaction, found bool, err error)
+	// ReversalsAt lists the reversals of a transaction in the books of home.
+	ReversalsAt(ctx context.Context, home, id string) ([]ledger.Transaction, error)
 }
 
 // Homes is the Work of a deployment: of the regions in Names, which Codes maps to their
@@ -345,7 +347,7 @@ func (o *Open) count(ctx context.Context, work *Homes, m *outbox.Message) error 
 
 // Owing lists the ghosts of one region that are still to be refunded.
 type Owing struct {
-	// Ghosts are neither refunded nor failed.
+	// Ghosts have not failed, and their payers do not have all of them back.
 	Ghosts []ledger.Transaction
 	// Looked is how many ghosts were checked; More: there are others.
 	Looked int
@@ -353,7 +355,7 @@ type Owing struct {
 }
 
 // Owed checks up to limit ghosts of each of some providers, those booked in home, in the order of their
-// ids. It is for operators: two or more reads for each ghost.
+// ids. It is for operators: three or more reads for each ghost.
 func Owed(ctx context.Context, work Work, home string, limit int, providers ...string) (o Owing, err error) {
 	for _, provider := range providers {
 		ghosts, err := work.Ghosts(ctx, home, provider, "", limit+1) // one more shows whether there are more
@@ -376,12 +378,17 @@ func Owed(ctx context.Context, work Work, home string, limit int, providers ...s
 	return o, nil
 }
 
-// isOwed reports whether a ghost is neither refunded nor failed.
+// isOwed reports whether a ghost is still to be refunded: it has not failed, no refund of it counts, and
+// its payer does not have all of it back without us.
 func isOwed(ctx context.Context, work Work, ghost *ledger.Transaction) (bool, error) {
 	_, failed, err := work.Transaction(ctx, ghost.Region, ledger.FailureID(ghost.ID))
 	if err != nil || failed {
 		return false, err
 	}
 	_, refunded, err := ledger.GhostRefunds(ctx, work, ghost.Region, ghost.Provider, ghost.ProviderRef, ledger.MaxGhostRefunds)
-	return err == nil && !refunded, err
+	if err != nil || refunded {
+		return false, err
+	}
+	back, err := ledger.ReturnedWithout(ctx, work, ghost.Region, ghost.ID)
+	return back < ghost.Amount, err
 }
