@@ -404,6 +404,11 @@ func (f *facts) appendDisputes(b []byte) []byte {
 func (f *facts) appendCompensation(b []byte, ghost *ledger.Transaction) []byte {
 	status := compensationPending
 	back := f.of(ghost, ledger.GhostRefund, ledger.ProviderRefund)
+	for _, dispute := range f.of(ghost, ledger.DisputeOpened) { // the payer has that without a refund
+		if len(f.of(dispute, ledger.DisputeWon)) == 0 {
+			back = append(back, dispute)
+		}
+	}
 	switch {
 	case ledger.FailedSince(f.all, ghost):
 		status = statusFailed

@@ -180,6 +180,20 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"failed","created":AT0,"livemode":true` + provider + `g1"},"compensations":[` +
 				`{"object":"compensation","amount":1999,"currency":"usd","status":"pending","created":AT0,"livemode":true` + provider + `g1"}}]`,
 		},
+		"given up, and the payer has it back by a dispute": {
+			paid, &claim.Object{State: claim.FailedTerminal, Response: claim.Response{Status: 503}},
+			[]ledger.Transaction{ghostOf(charge, "g1"), ledger.UnaskedOf(ghostOf(charge, "g1"), ledger.DisputeOpened, "d1", 1999)},
+			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"failed","created":AT0,"livemode":true` + provider + `g1"},"compensations":[` +
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"refunded","created":AT0,"livemode":true` + provider + `g1"}}]`,
+		},
+		"given up, and a dispute of it was won": {
+			paid, &claim.Object{State: claim.FailedTerminal, Response: claim.Response{Status: 503}},
+			[]ledger.Transaction{
+				ghostOf(charge, "g1"), ledger.UnaskedOf(ghostOf(charge, "g1"), ledger.DisputeOpened, "d1", 1999), ledger.UnaskedOf(ghostOf(charge, "g1"), ledger.DisputeWon, "d1", 1999),
+			},
+			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"failed","created":AT0,"livemode":true` + provider + `g1"},"compensations":[` +
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"pending","created":AT0,"livemode":true` + provider + `g1"}}]`,
+		},
 		"its claim is gone": {
 			paid, nil, []ledger.Transaction{charge, backTo(charge, "re_1", "asia", 500)},
 			`{"id":"CH","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":AT0,"livemode":true` + provider + `px_charge"},"amount_captured":1999,"amount_refunded":500,"refunds":[` +
