@@ -63,10 +63,7 @@ type ref struct{ Ref, Object string }
 // isNameless reports whether a line must be joined by the provider's references: it has none
 // of ours, or repeats that of the charge that it is about.
 func (r *run) isNameless(l *line) bool {
-	if byItself(l.Kind) || l.Reference == "" && l.Of == "" && !requestable(l.Kind) {
-		return false
-	}
-	return l.Reference == "" || r.about(l)
+	return !byItself(l.Kind) && (l.Reference == "" || r.about(l))
 }
 
 // about reports whether a line's reference is that of the movement that it is about.
@@ -216,15 +213,21 @@ func (r *run) unbookedAside(ctx context.Context, l line) (*booking, error) {
 	if ok {
 		m.Home, _ = r.c.Home(code)
 	}
-	switch {
-	case l.Kind == psp.KindCaptureReversal:
+	homes := []string{m.Home}
+	if m.Home == "" {
+		homes = r.c.Regions
+		m.Detail = fmt.Sprintf("the provider states a %s of %s, which is not in the books", l.Kind, cmp.Or(l.Of, "a payment that it does not name"))
+	}
+	if l.Kind == psp.KindCaptureReversal {
 		m.Detail = "the provider states what was not captured of a charge that this statement does not have"
 		return nil, r.found(ctx, m)
-	case m.Home == "":
-		m.Detail = fmt.Sprintf("the provider states a %s of %s, which is not in the books", l.Kind, cmp.Or(l.Of, "a payment that it does not name"))
-		return nil, r.found(ctx, m)
 	}
-	t, found, err := r.transaction(ctx, m.Home, ledger.UnaskedID(bookedAs[l.Kind], r.c.Provider, l.ID))
+	var t ledger.Transaction
+	var found bool
+	var err error
+	for i := 0; i < len(homes) && err == nil && !found; i++ {
+		t, found, err = r.transaction(ctx, homes[i], ledger.UnaskedID(bookedAs[l.Kind], r.c.Provider, l.ID))
+	}
 	if err == nil && !found && l.Kind == psp.KindRefund {
 		t, found, err = r.ownRefund(ctx, &l)
 	}

@@ -270,3 +270,24 @@ func TestInFlightOverMidnight(t *testing.T) {
 		require.Equal(t, 1-want, report.Undecided)
 	}
 }
+
+// A reversed transfer names no payment in Stripe's statement. It is booked by the provider's own id of
+// it, in the period or before.
+func TestWhatNamesNoPaymentIsFoundByItsOwnID(t *testing.T) {
+	for name, at := range map[string]time.Duration{"in the period": 0, "before it": -48 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			w := newStripeWorld(t)
+			w.c.From = noon.Add(-time.Hour)
+			sent := ledger.Transaction{
+				ID: "tr_x", Region: home, Tenant: "acme", Kind: ledger.Transfer, Debit: ledger.Merchant("acme"), Credit: ledger.Provider(pspName),
+				Amount: 1000, Currency: "eur", Object: "tr_x", Provider: pspName, ProviderRef: "tr_1",
+			}
+			w.add(ledger.UnaskedOf(sent, ledger.TransferReversal, "trr_1", 400))
+			w.books[0].At = noon.Add(at)
+			w.line("txn_1", "eur", "4.00", "0.00", "transfer_reversal", "trr_1", ",", "")
+			report, found := w.reconcile()
+			require.Empty(t, found)
+			require.Equal(t, 1, report.Agree)
+		})
+	}
+}
