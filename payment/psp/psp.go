@@ -382,7 +382,7 @@ type Provider interface {
 	// the charge is neither captured nor canceled. Several attempts may exist under one
 	// reference, each with its own key. If any of them was approved, Lookup returns
 	// that approval, whatever declines came before or after it: a decline would let the
-	// money move again.
+	// money move again. A movement of another Amount or Currency is FoundUnknown.
 	Lookup(ctx context.Context, call Call) (Found, Result)
 	// Show returns the present state of the movement with the provider's own id.
 	// reference is ours, for a provider that needs it too; the caller checks whether

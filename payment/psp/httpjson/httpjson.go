@@ -325,7 +325,7 @@ func (p *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Re
 	if err != nil {
 		return psp.FoundUnknown, psp.Result{Err: err}
 	}
-	return reply.found(status, call.Reference)
+	return reply.found(status, call)
 }
 
 // Show implements [psp.Provider].

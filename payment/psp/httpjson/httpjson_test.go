@@ -197,15 +197,19 @@ func TestLookupReplies(t *testing.T) {
 		body   string
 		want   psp.Found
 	}{
-		"approved":           {200, `{"id":"p","status":"succeeded","reference":"ch_1"}`, psp.FoundYes},
-		"declined":           {200, `{"status":"declined","reference":"ch_1","error":{"class":"soft","code":"c"}}`, psp.FoundYes},
-		"about another":      {200, `{"id":"p","status":"succeeded","reference":"ch_2"}`, psp.FoundUnknown},
-		"pending":            {200, `{"id":"p","status":"pending","reference":"ch_1"}`, psp.FoundUnknown},
-		"declined, no class": {200, `{"status":"declined","reference":"ch_1"}`, psp.FoundUnknown},
-		"provider's no":      {404, `{"error":{"class":"not_found","code":"not_found"}}`, psp.FoundNo},
-		"proxy's no":         {404, `404 page not found`, psp.FoundUnknown},
-		"other JSON no":      {404, `{"message":"no route"}`, psp.FoundUnknown},
-		"unavailable":        {503, `{"error":{"class":"not_found"}}`, psp.FoundUnknown},
+		"approved":            {200, `{"id":"p","status":"succeeded","reference":"ch_1"}`, psp.FoundYes},
+		"declined":            {200, `{"status":"declined","reference":"ch_1","error":{"class":"soft","code":"c"}}`, psp.FoundYes},
+		"as it was asked for": {200, `{"id":"p","status":"succeeded","reference":"ch_1","amount":1250,"currency":"usd"}`, psp.FoundYes},
+		"a part of it":        {200, `{"id":"p","status":"succeeded","reference":"ch_1","amount":500,"currency":"usd"}`, psp.FoundUnknown},
+		"in another coin":     {200, `{"id":"p","status":"succeeded","reference":"ch_1","amount":1250,"currency":"jpy"}`, psp.FoundUnknown},
+		"a part, declined":    {200, `{"status":"declined","reference":"ch_1","amount":500,"currency":"usd","error":{"class":"soft","code":"c"}}`, psp.FoundYes},
+		"about another":       {200, `{"id":"p","status":"succeeded","reference":"ch_2"}`, psp.FoundUnknown},
+		"pending":             {200, `{"id":"p","status":"pending","reference":"ch_1"}`, psp.FoundUnknown},
+		"declined, no class":  {200, `{"status":"declined","reference":"ch_1"}`, psp.FoundUnknown},
+		"provider's no":       {404, `{"error":{"class":"not_found","code":"not_found"}}`, psp.FoundNo},
+		"proxy's no":          {404, `404 page not found`, psp.FoundUnknown},
+		"other JSON no":       {404, `{"message":"no route"}`, psp.FoundUnknown},
+		"unavailable":         {503, `{"error":{"class":"not_found"}}`, psp.FoundUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -216,7 +220,7 @@ func TestLookupReplies(t *testing.T) {
 				_, _ = w.Write([]byte(c.body))
 			}))
 			defer srv.Close()
-			found, r := adapter(t, srv.URL, psp.Capabilities{Lookup: true}).Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
+			found, r := adapter(t, srv.URL, psp.Capabilities{Lookup: true}).Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: "ch_1", Amount: 1250, Currency: "usd"})
 			if found != c.want {
 				t.Fatalf("found %d, %+v; want %d", found, r, c.want)
 			}

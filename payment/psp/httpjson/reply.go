@@ -84,14 +84,16 @@ const (
 
 // found reads the reply to a look-up. A 404 counts as no only in the provider's own
 // format: that of a proxy, or of a wrong path, proves nothing.
-func (r reply) found(status int, reference string) (psp.Found, psp.Result) {
+func (r reply) found(status int, call psp.Call) (psp.Found, psp.Result) {
 	switch {
 	case status == http.StatusNotFound && r.Error != nil && r.Error.Class == "not_found":
 		return psp.FoundNo, psp.Result{}
 	case status != http.StatusOK:
 		return psp.FoundUnknown, r.unread(status)
-	case r.Reference != reference:
-		return psp.FoundUnknown, unknown(status, "a look-up of %q answered with %q", reference, r.Reference)
+	case r.Reference != call.Reference:
+		return psp.FoundUnknown, unknown(status, "a look-up of %q answered with %q", call.Reference, r.Reference)
+	case r.Status == statusSucceeded && r.differs(call):
+		return psp.FoundUnknown, unknown(status, "a look-up found %d %s for %q, where %d %s was requested", r.Amount, r.Currency, r.Reference, call.Amount, call.Currency)
 	}
 	var res psp.Result
 	switch {
@@ -106,6 +108,12 @@ func (r reply) found(status int, reference string) (psp.Found, psp.Result) {
 		return psp.FoundUnknown, res
 	}
 	return psp.FoundYes, res
+}
+
+// differs reports whether a found movement is of another amount than was requested, as far as the reply
+// has it: it is a part of what was requested, or another one.
+func (r reply) differs(call psp.Call) bool {
+	return call.Amount != 0 && (r.Amount != 0 && r.Amount != call.Amount || r.Currency != "" && r.Currency != call.Currency)
 }
 
 // shown reads the reply to a request for one movement. The caller checks whether it is

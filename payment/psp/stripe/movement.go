@@ -61,6 +61,20 @@ func (m movement) madeBy(call psp.Call) bool {
 		(m.key == call.Key || call.Again != "" && ref(m.id, m.account) == call.Again)
 }
 
+// asked returns m as the answer to a look-up for call: one of another amount is neither made nor pending,
+// and proves nothing about what was asked for.
+func (m movement) asked(call psp.Call) movement {
+	if call.Amount == 0 || m.status == psp.Declined {
+		return m
+	}
+	amount, err := ToStripe(call.Amount, call.Currency)
+	part := call.Terms != nil && call.Terms.Manual && m.amount > 0 && m.amount < amount // captured in part
+	if err != nil || m.currency != call.Currency || m.amount != amount && !part {
+		m.status, m.wait, m.said = psp.Unknown, nil, fmt.Sprintf("%s, of %d %s", m.said, m.amount, m.currency)
+	}
+	return m
+}
+
 func (m movement) canceled() bool { return m.said == string(sdk.PaymentIntentStatusCanceled) }
 
 // undecided reports whether the object may still succeed or fail.

@@ -462,6 +462,7 @@ func (p *Provider) find(ctx context.Context, call psp.Call, counts func(movement
 		if m.reference != call.Reference || !counts(m) || !m.madeBy(call) {
 			return false
 		}
+		m = m.asked(call)
 		if best == nil || m.weight() > best.weight() {
 			best = &m
 		}
@@ -490,6 +491,7 @@ func (p *Provider) find(ctx context.Context, call psp.Call, counts func(movement
 		if err != nil {
 			return psp.FoundUnknown, psp.Result{Err: oneLine(err)}
 		}
+		now = now.asked(call)
 		best = &now
 	}
 	r := best.onSession(call).result()

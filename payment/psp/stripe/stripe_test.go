@@ -368,6 +368,41 @@ func TestLookupReplies(t *testing.T) {
 }
 
 // A refund is looked for among those of its charge, however many others there are.
+// An object of another amount is not what was asked for, and is no reason to ask for it again.
+func TestALookUpFindsWhatWasAskedFor(t *testing.T) {
+	part := func(status string) string { return strings.Replace(intent(status, ""), "1250", "500", 1) }
+	whole := strings.Replace(intent("succeeded", ""), "pi_1", "pi_2", 1)
+	asked := call
+	asked.Kind = psp.KindCharge
+	held := asked
+	held.Terms = &psp.Terms{Manual: true}
+	for name, c := range map[string]struct {
+		call    psp.Call
+		listed  string
+		now     string // as it is read again
+		want    psp.Found
+		outcome psp.Outcome
+	}{
+		"all of it":          {asked, whole, "", psp.FoundYes, psp.Approved},
+		"a part":             {asked, part("succeeded"), part("succeeded"), psp.FoundUnknown, psp.Unknown},
+		"another coin":       {asked, strings.Replace(whole, "usd", "jpy", 1), strings.Replace(whole, "usd", "jpy", 1), psp.FoundUnknown, psp.Unknown},
+		"a part that waits":  {asked, part("processing"), part("processing"), psp.FoundUnknown, psp.Unknown},
+		"a part, and then":   {asked, intent("processing", ""), part("succeeded"), psp.FoundUnknown, psp.Unknown},
+		"a part, and all":    {asked, part("succeeded") + "," + whole, "", psp.FoundYes, psp.Approved},
+		"a part of a hold":   {held, intent("succeeded", `,"capture_method":"manual","amount_received":500`), "", psp.FoundYes, psp.Approved},
+		"more than the hold": {held, intent("succeeded", `,"capture_method":"manual","amount_received":1251`), intent("succeeded", `,"capture_method":"manual","amount_received":1251`), psp.FoundUnknown, psp.Unknown},
+		"nothing that was":   {psp.Call{Kind: psp.KindCharge, Reference: "ch_1"}, part("succeeded"), "", psp.FoundYes, psp.Approved},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, _ := answers(t, says(200, `{"object":"search_result","data":[`+c.listed+`],"has_more":false}`), says(200, c.now))
+			found, r := adapter(t, url, "").Lookup(t.Context(), c.call)
+			if found != c.want || r.Outcome != c.outcome || found == psp.FoundUnknown && r.Err == nil {
+				t.Errorf("found %v %+v, want %v %s", found, r, c.want, c.outcome)
+			}
+		})
+	}
+}
+
 func TestRefundsAreListedByCharge(t *testing.T) {
 	url, _ := answers(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.URL.Query().Get("payment_intent"); got != "pi_9" {
