@@ -56,6 +56,9 @@ func (p *Processor) held(ctx context.Context, m outbox.Message, n *psp.Notice) (
 	if err != nil {
 		return p.later(m, "claim", err), true
 	}
+	if found && rec.State == claim.InFlight && word == claim.HeldReleased && lapsed(n) && underOrder(&rec) {
+		return outbox.Later(unreachable), true // what was captured has not lapsed: the capture's notice says
+	}
 	if found && rec.State == claim.InFlight {
 		if v, waits := p.learnHeld(ctx, m, n, &rec, word); waits {
 			return v, true
@@ -75,6 +78,13 @@ func (p *Processor) held(ctx context.Context, m outbox.Message, n *psp.Notice) (
 		return p.close(ctx, m, ProcessedOK, "let go"), true
 	}
 	return v, false
+}
+
+func lapsed(n *psp.Notice) bool { return n.Decline != nil && n.Decline.Code == psp.CodeLapsed }
+
+// underOrder reports whether a capture or cancellation of a charge is under way.
+func underOrder(rec *claim.Record) bool {
+	return rec.Interim != nil && rec.Interim.By != "" && rec.Interim.By != rec.Minted.ID
 }
 
 // learnHeld has a charge in flight follow the notice. waits reports that the notice has to wait.

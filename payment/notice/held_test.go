@@ -81,3 +81,59 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 		})
 	}
 }
+
+// The authorization of a payment lapses for what was not captured of it. Its notice may come before that
+// of the capture, and reports the authorized amount all the same: it decides nothing while a capture is
+// under way.
+func TestWhatLapsesDoesNotOvertakeACapture(t *testing.T) {
+	const payload = `{"amount":100,"capture_method":"manual","currency":"usd","payment_method":"pm_1"}`
+	id, order := objectID(t, "ch", 1), objectID(t, "cap", 2)
+	word := func(event string, o psp.Outcome, order string, amount int64) psp.Notice {
+		return psp.Notice{ID: event, Movement: true, Kind: psp.KindCharge, Reference: id, ProviderRef: "p1", Outcome: o, Held: true, Order: order, Amount: amount, Currency: "usd"}
+	}
+	lapsed := word("lapsed", psp.Declined, "", 100)
+	lapsed.Decline = &psp.Decline{Class: psp.Soft, Code: psp.CodeLapsed, Message: "It has lapsed."}
+	for name, c := range map[string]struct {
+		by      string
+		before  *psp.Notice
+		waits   bool
+		charge  claim.State
+		freed   bool // the order came to nothing
+		ordered claim.State
+	}{
+		"of a capture that succeeds":  {order, new(word("captured", psp.Approved, order, 60)), true, claim.Completed, false, claim.Completed},
+		"of a capture that fails":     {order, nil, true, claim.FailedTerminal, true, claim.InFlight},
+		"without a capture":           {"", nil, false, claim.FailedTerminal, false, claim.InFlight},
+		"while it is being let go of": {id, nil, false, claim.FailedTerminal, false, claim.InFlight},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.blind = true
+			w.have(id, claim.InFlight, "p1")
+			w.have(order, claim.InFlight, "p1")
+			charge, by := w.claims[id], w.claims[order]
+			charge.Interim, charge.Generation = &claim.Interim{State: string(psp.Processing), By: c.by}, 1
+			by.Operation, by.Interim = "capture", &claim.Interim{State: string(psp.Processing)}
+			w.claims[id], w.claims[order] = charge, by
+			w.calls[id] = outbox.Message{ID: id, Region: home, Tenant: tenant, Payload: []byte(payload)}
+			w.calls[order] = outbox.Message{ID: order, Region: home, Tenant: tenant}
+
+			w.deliver(lapsed)
+			require.Equal(t, c.waits, w.claims[id].State == claim.InFlight, "%v", w.claims[id].State)
+			if c.waits {
+				require.Empty(t, w.closed)
+			}
+			if c.before != nil {
+				w.deliver(*c.before)
+			}
+			if c.freed {
+				charge.Interim = &claim.Interim{State: "requires_capture"}
+				w.claims[id] = charge
+			}
+			w.deliver(lapsed)
+			require.Equal(t, [2]claim.State{c.charge, c.ordered}, [2]claim.State{w.claims[id].State, w.claims[order].State})
+			require.Equal(t, ProcessedOK, w.closed["sim:lapsed"])
+			require.Empty(t, w.moved, "what the merchant has captured is given back")
+		})
+	}
+}

@@ -33,8 +33,8 @@ type Notice struct {
 	// Decline is set when Outcome is Declined, nil otherwise.
 	Decline *Decline
 	// Held: it is about a charge with Terms.Manual. Authorized means that its money is
-	// held, Approved that Amount of it was captured, and Declined with the code
-	// canceled that it was released. Order is our id of the capture or cancellation
+	// held, Approved that Amount of it was captured, and Declined that it was released, with
+	// [CodeLapsed] what of it was not captured. Order is our id of the capture or cancellation
 	// that it answers, "" for none; with Authorized that order had no effect.
 	Held  bool
 	Order string
@@ -49,6 +49,10 @@ type Notice struct {
 	// come, which the provider of test tenants makes, and no other.
 	After time.Duration
 }
+
+// CodeLapsed is the code of a notice that an authorization has expired: what was not captured of it
+// cannot be any more. If nothing was, that is all of it.
+const CodeLapsed = "authorization_expired"
 
 // Why a [Notifier] refuses a notice. Errors wrap one of them and are one line that may
 // be shown to the sender: none repeats the body.

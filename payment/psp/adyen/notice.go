@@ -225,7 +225,7 @@ func (i *item) says(n *psp.Notice) bool {
 		}
 	case eventExpire: // the uncaptured rest, or all of it. It may name the payment alone.
 		n.ProviderRef = cmp.Or(i.OriginalReference, i.PSPReference)
-		declined(canceled, "The authorization has expired before it was captured.")
+		declined(psp.CodeLapsed, "The authorization has expired before it was captured.")
 	case eventRefund, eventRefundFailed, eventRefundedReversed:
 		n.Kind, n.ProviderRef = psp.KindRefund, i.PSPReference
 		if i.EventCode == eventRefund && done {
