@@ -48,6 +48,9 @@ func (n *Node) compareAudit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the restore row: %w", err)
 	}
+	if was.Withholds() { // begun meanwhile
+		return n.guard.Read(ctx)
+	}
 	var ahead []*audit.AheadError
 	for _, one := range n.c.Topology.Regions() {
 		x, err := n.exporter(one.Name)
@@ -110,6 +113,7 @@ func (n *Node) rereadRestore(ctx context.Context, bad *trouble) error {
 	case err != nil:
 	case was != nil && now == nil:
 		n.log.Info("the restore has ended")
+		return n.compareAudit(ctx) // who wrote the row may have taken it back, and this node has started on its word
 	case was == nil && now != nil:
 		n.logRestore(now)
 	}

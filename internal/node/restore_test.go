@@ -11,7 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/audit/audittest"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -43,6 +46,50 @@ func TestANodeFollowsARestoreThatBeginsWhileItRuns(t *testing.T) {
 	over.Phase = claim.RestoreOver
 	rows.row.Store(&over)
 	require.Eventually(t, func() bool { return n.guard.Standing() == nil }, time.Minute, time.Millisecond)
+}
+
+// A node has started on the word of a row, and compared nothing. Who wrote the row takes it back. The
+// node compares then: else it would begin again what a backup has lost until it exports.
+func TestARowThatIsTakenBackIsComparedAfterAll(t *testing.T) {
+	text, err := audit.NewKey()
+	require.NoError(t, err)
+	keys, err := audit.ParseKeys(text)
+	require.NoError(t, err)
+	open := func() (deployment.Deployment, deployment.Store) {
+		db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy(), Regions: []claim.Region{{Name: here, Code: 1}}})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		d := deployment.Embedded(db)
+		v, err := d.Region(here)
+		require.NoError(t, err)
+		return d, v
+	}
+	bucket := audittest.NewBucket()
+	_, lost := open()
+	exporter, err := audit.NewExporter(audit.Config{Store: lost, Objects: bucket, Keys: keys, Deployment: deployed, Policy: audit.DefaultPolicy(), Home: here, Node: "n"})
+	require.NoError(t, err)
+	for range 2 {
+		_, err = exporter.Finish(t.Context())
+		require.NoError(t, err)
+	}
+	d, v := open()
+	put := func(r claim.Restore) {
+		changed, err := d.PutRestore(t.Context(), r)
+		require.NoError(t, err)
+		require.True(t, changed)
+	}
+	now := time.Now()
+	r := claim.NewRestore(claim.Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk")
+	put(r)
+	table := &sharedTable{}
+	table.set(1, region.Region{Name: here, Code: 1})
+	n := newWatchers(t, 1, time.Hour, d, table)[0]
+	n.deployment, n.c.Store, n.c.AuditObjects, n.c.AuditKeys, n.c.Audit = deployed, v, bucket, keys, DefaultAudit()
+	require.NoError(t, n.compareAudit(t.Context()))
+	require.NotNil(t, n.guard.Standing())
+	put(claim.Restore{Version: 1, Phase: claim.RestoreOver, Tag: r.Tag})
+	require.NoError(t, n.rereadRestore(t.Context(), &trouble{log: n.log}))
+	require.NotNil(t, n.guard.Standing(), "keys that are lost are begun again")
 }
 
 // A node that starts asks a store that does not answer until it does, and no bucket twice.

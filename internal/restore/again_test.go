@@ -2,6 +2,7 @@ package restore_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -82,11 +83,15 @@ func TestWhatNodesExportIsNoWitness(t *testing.T) {
 type late struct {
 	deployment.Deployment
 	start func()
+	then  func() // before the second look
 	open  []string
 }
 
 func (l *late) Sessions(context.Context) ([]string, error) {
 	if l.start == nil {
+		if l.then != nil {
+			l.then()
+		}
 		return l.open, nil
 	}
 	start := l.start
@@ -131,6 +136,57 @@ func TestANodeStartsBehindTheLook(t *testing.T) {
 		guard, err := claim.NewGuard(t.Context(), d)
 		require.NoError(t, err)
 		require.NotNil(t, guard.Standing())
+	}
+}
+
+// TestABeginThatIsTakenBackHidesNothing: a node started behind the look, so Begin takes its row back.
+// The bucket still proves that the store was put back, to the exports of that node, and the row of a
+// node that has proved it meanwhile stays.
+func TestABeginThatIsTakenBackHidesNothing(t *testing.T) {
+	text, err := audit.NewKey()
+	require.NoError(t, err)
+	keys, err := audit.ParseKeys(text)
+	require.NoError(t, err)
+	for _, meanwhile := range []bool{false, true} {
+		f := &forgetful{T: t, keys: keys, bucket: audittest.NewBucket(), now: time.Now().Truncate(time.Minute).Add(10 * time.Second)}
+		v := f.open()
+		f.begin(v, "first")
+		f.export(v, 2)
+		chain, _, _, err := v.AuditChain(t.Context(), home)
+		require.NoError(t, err)
+		f.begin(v, "second")
+		f.export(v, 2)
+		back, d := f.openBoth() // a backup takes its place
+		moved, err := back.AdvanceAudit(t.Context(), home, 0, chain)
+		require.NoError(t, err)
+		require.True(t, moved)
+		compare := func() *audit.AheadError {
+			r, _, err := d.Restore(t.Context())
+			require.NoError(t, err)
+			ahead, _ := errors.AsType[*audit.AheadError](f.exporter(back, f.bucket).Compare(t.Context(), r.OpenedAt))
+			return ahead
+		}
+		l := &late{Deployment: d}
+		l.start = func() {
+			l.open = []string{"homeward"}
+			found := compare() // before its first request
+			require.NotNil(t, found)
+			l.then = func() {
+				if meanwhile {
+					_, err := restore.Detected(t.Context(), d, back, []*audit.AheadError{found}, "node-1")
+					require.NoError(t, err)
+				}
+			}
+		}
+		f.now = f.now.Add(time.Hour)
+		_, err = restore.Begin(t.Context(), l, back, restore.Lost{From: f.now.Add(-time.Hour), By: "ops", Why: "a lost disk"})
+		require.ErrorIs(t, err, restore.ErrSessions)
+		r, _, err := d.Restore(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, meanwhile, r.Withholds())
+		if !meanwhile {
+			require.NotNil(t, compare(), "the row that was taken back hides that the store was put back")
+		}
 	}
 }
 

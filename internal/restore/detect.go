@@ -15,15 +15,18 @@ import (
 // after the windows that the rows have as exported, and before now. A person corrects that with
 // Begin, which keeps where the audit ended.
 //
-//	automatic refunds are stopped | the row is written
+//	automatic refunds are stopped | the row is written | they are stopped again
 //
-// A crash between the two leaves refunds stopped, and the next node that starts detects the
+// A crash between the first two leaves refunds stopped, and the next node that starts detects the
 // same. Of many nodes that detect it at once one writes the row. by reads the row at once and
 // announces it, so that nodes that run already read it within seconds; those that hear
 // nothing within a minute. What they have begun until then, without the row, is in the store.
+//
+// A row that is in effect is written once more: a Begin that takes its own back, since it finds that
+// nodes run, then finds it changed, and leaves it.
 func Detected(ctx context.Context, rows DetectRows, at Region, ahead []*audit.AheadError, by string) (claim.Restore, error) {
 	was, now, err := rows.Restore(ctx)
-	if err != nil || was.Withholds() || len(ahead) == 0 {
+	if err != nil || len(ahead) == 0 {
 		return was, err
 	}
 	exported, err := prepare(ctx, rows, at)
@@ -31,18 +34,25 @@ func Detected(ctx context.Context, rows DetectRows, at Region, ahead []*audit.Ah
 		return was, err
 	}
 	first := slices.MinFunc(ahead, func(a, b *audit.AheadError) int { return a.From.Compare(b.From) })
-	r := claim.NewRestore(was, first.From, now, now, exported, by, ahead[0].Error())
+	seen := was
 	written, err := change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
-		if at.Withholds() {
-			was = at
+		switch {
+		case at.Withholds() && at.Tag == seen.Tag && at.Version != seen.Version: // another node, or a person, was faster
+			seen = at
 			return at, ErrUnreleased
+		case at.Withholds():
+			seen = at
+			return at, nil
 		}
-		return r, nil
+		return claim.NewRestore(at, first.From, now, now, exported, by, ahead[0].Error()), nil
 	})
 	if errors.Is(err, ErrUnreleased) {
-		return was, nil
+		return seen, nil
 	}
-	return written, err
+	if err != nil {
+		return written, err
+	}
+	return written, stop(ctx, rows)
 }
 
 // DetectRows are those of the deployment that Detected needs.

@@ -58,13 +58,17 @@ const stopped = "a restore is in effect: what looks like a ghost may be a charge
 // Begin writes the row. It may be repeated; each time a new one is written, with the earlier of the
 // two times of backups while one is in effect.
 //
-//	sessions | automatic refunds are stopped | the row is written | sessions
+//	sessions | automatic refunds are stopped | the row is written | they are stopped again | sessions
 //
 // The second look is what counts: a node that opened its session after it reads the row
 // before its first request. If it finds any, the row is put back to what it was, which
 // leaves automatic refunds stopped. The first look only spares a deployment that runs the
 // row. A crash after the refunds are stopped leaves them so, a crash after the row leaves
 // it standing: keys are withheld, and Begin may be repeated.
+//
+// Refunds are stopped twice because an operator may release them who has looked before there was a
+// row: the first keeps a crash from leaving a row with refunds going on, the second undoes that
+// release.
 func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore, error) {
 	was, now, err := rows.Restore(ctx)
 	if err != nil {
@@ -96,6 +100,9 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 	if err != nil {
 		return was, err
 	}
+	if err := stop(ctx, rows); err != nil {
+		return r, fmt.Errorf("the row is written, but automatic refunds may not be stopped; run this again: %w", err)
+	}
 	if err := alone(ctx, rows, &lost); err != nil {
 		return was, errors.Join(err, takeBack(ctx, rows, &r, was))
 	}
@@ -105,10 +112,16 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 // prepare stops automatic refunds before the row is written, and returns the last segments
 // that the rows know of.
 func prepare(ctx context.Context, rows DetectRows, at Region) (map[string]claim.Segment, error) {
-	if _, err := notice.Stop(ctx, rows, notice.AllProviders, stopped); err != nil {
+	if err := stop(ctx, rows); err != nil {
 		return nil, err
 	}
 	return ends(ctx, rows, at)
+}
+
+// stop stops automatic refunds. Who releases them, and looked for a restore before, does not.
+func stop(ctx context.Context, rows notice.BrakeStore) error {
+	_, err := notice.Stop(ctx, rows, notice.AllProviders, stopped)
+	return err
 }
 
 // alone returns an error if others have the rows open, or if it cannot tell.
@@ -123,11 +136,11 @@ func alone(ctx context.Context, rows Rows, lost *Lost) error {
 	return err
 }
 
-// takeBack restores the row that replacing replaced.
+// takeBack restores the row that replacing replaced. If there was none, it leaves one that says
+// nothing, above all not since when: the bucket is compared with the store as before.
 func takeBack(ctx context.Context, rows claim.Restores, replacing *claim.Restore, was claim.Restore) error {
-	if was.Phase == "" { // there was none
-		was = *replacing
-		was.Phase = claim.RestoreOver
+	if was.Phase == "" {
+		was = claim.Restore{Phase: claim.RestoreOver, Tag: replacing.Tag, By: replacing.By, Why: replacing.Why}
 	}
 	_, err := change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
 		if at.Version != replacing.Version {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
@@ -408,6 +410,61 @@ func (a *another) Sessions(ctx context.Context) ([]string, error) {
 		acts()
 	}
 	return a.Deployment.Sessions(ctx)
+}
+
+// braking has an operator between the steps of another: before each write of the restore's row.
+type braking struct {
+	deployment.Deployment
+	before func()
+}
+
+func (b *braking) PutRestore(ctx context.Context, r claim.Restore) (bool, error) {
+	b.before()
+	return b.Deployment.PutRestore(ctx, r)
+}
+
+// TestAReleaseMeanwhileDoesNotCount: an operator releases automatic refunds, and has seen no restore,
+// when another, or a node, writes its row.
+func TestAReleaseMeanwhileDoesNotCount(t *testing.T) {
+	for name, write := range map[string]func(t *testing.T, d restore.Rows, v deployment.Store) error{
+		"begin": func(t *testing.T, d restore.Rows, v deployment.Store) error {
+			_, err := restore.Begin(t.Context(), d, v, restore.Lost{From: time.Now().Add(-time.Hour), By: "ops", Why: "a test"})
+			return err
+		},
+		"detected": func(t *testing.T, d restore.Rows, v deployment.Store) error {
+			_, err := restore.Detected(t.Context(), d, v, []*audit.AheadError{{Home: home, From: time.Now().Add(-time.Hour)}}, "node-1")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t)
+			v := rows(t, d)
+			looked, written, released := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			_, err := notice.Stop(t.Context(), d, notice.AllProviders, "an outage")
+			require.NoError(t, err)
+			begun := &braking{d, sync.OnceFunc(func() {
+				go func() {
+					defer close(released)
+					_, err := notice.Release(t.Context(), d, notice.AllProviders, func(ctx context.Context) error {
+						err := restore.AllowRefunds(ctx, d)
+						if err == nil { // it has looked, and the row is written before it goes on
+							close(looked)
+							<-written
+						}
+						return err
+					})
+					assert.ErrorIs(t, err, restore.ErrUnreleased)
+				}()
+				<-looked
+			})}
+			require.NoError(t, write(t, begun, v))
+			close(written)
+			<-released
+			held, _, err := d.Brakes(t.Context())
+			require.NoError(t, err)
+			require.NotNil(t, held[0].Held, "automatic refunds go on while a restore is in effect")
+		})
+	}
 }
 
 func TestTwoOperatorsBeginOneRestore(t *testing.T) {

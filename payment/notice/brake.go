@@ -303,15 +303,16 @@ func (h *Hold) withPaged(said *Hold) *Hold {
 func (b *Brakes) log() *slog.Logger { return cmp.Or(b.Logger, slog.Default()) }
 
 // Stop sets the brake of provider for an operator, who gives the reason; of
-// [AllProviders] for every one. changed is false if it is set already.
+// [AllProviders] for every one. changed is false if it is set already. The row is written in any
+// case, so that a Release that has read it before releases nothing, and reads it again.
 func Stop(ctx context.Context, s BrakeStore, provider, reason string) (changed bool, err error) {
-	return change(ctx, s, provider, func(b *Brake, now time.Time) (bool, error) {
-		if b.Held != nil {
-			return false, nil
+	_, err = change(ctx, s, provider, func(b *Brake, now time.Time) (bool, error) {
+		if changed = b.Held == nil; changed {
+			b.Held = &Hold{At: now, Reason: "stopped by a person: " + reason, Paged: true}
 		}
-		b.Held = &Hold{At: now, Reason: "stopped by a person: " + reason, Paged: true}
 		return true, nil
 	})
+	return changed && err == nil, err
 }
 
 // Release releases the brake. Waiting refunds continue, counted from now, and the refund that
