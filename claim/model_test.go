@@ -401,9 +401,12 @@ func (s *pureStore) Witnesses(_ context.Context, after claim.Key, limit int) ([]
 	return all[:min(limit, len(all))], nil
 }
 
-func (s *pureStore) DropWitnesses(_ context.Context, limit int) (dropped int, _ error) {
+func (s *pureStore) DropWitnesses(_ context.Context, version uint64, limit int) (dropped int, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.restore.Version != version {
+		return 0, nil
+	}
 	for key := range s.witnesses {
 		if dropped == limit {
 			break

@@ -226,8 +226,9 @@ type Restores interface {
 	// Witnesses lists up to limit witnesses after a key, in the order of tenant and
 	// key.
 	Witnesses(ctx context.Context, after Key, limit int) ([]Witness, error)
-	// DropWitnesses deletes up to limit witnesses.
-	DropWitnesses(ctx context.Context, limit int) (dropped int, err error)
+	// DropWitnesses deletes up to limit witnesses, none if the row's version is not version: a
+	// restore that has begun since has its own.
+	DropWitnesses(ctx context.Context, version uint64, limit int) (dropped int, err error)
 }
 
 // errNoFirstUse: a witness of later generations has to find the claim of an earlier one.

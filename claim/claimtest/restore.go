@@ -242,8 +242,13 @@ var restoreTests = []test{
 		page, err := kept.Witnesses(w.ctx, all[1].Key, 2)
 		require.NoError(w, err)
 		require.Equal(w, all[2:4], page)
+		for _, other := range []uint64{0, 1, 3} {
+			dropped, err := kept.DropWitnesses(w.ctx, other, 4)
+			require.NoError(w, err)
+			require.Zero(w, dropped, "the row has changed since it was read")
+		}
 		for _, want := range []int{4, 1, 0} {
-			dropped, err := kept.DropWitnesses(w.ctx, 4)
+			dropped, err := kept.DropWitnesses(w.ctx, 2, 4)
 			require.NoError(w, err)
 			require.Equal(w, want, dropped)
 		}

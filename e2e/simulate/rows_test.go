@@ -159,8 +159,10 @@ func (s *store) DeploymentID(ctx context.Context) (uuid.UUID, error) {
 	return ask(ctx, s, "DeploymentID", func(ctx context.Context, rows deployment.Store) (uuid.UUID, error) { return rows.DeploymentID(ctx) })
 }
 
-func (s *store) DropWitnesses(ctx context.Context, limit int) (int, error) {
-	return ask(ctx, s, "DropWitnesses", func(ctx context.Context, rows deployment.Store) (int, error) { return rows.DropWitnesses(ctx, limit) })
+func (s *store) DropWitnesses(ctx context.Context, version uint64, limit int) (int, error) {
+	return ask(ctx, s, "DropWitnesses", func(ctx context.Context, rows deployment.Store) (int, error) {
+		return rows.DropWitnesses(ctx, version, limit)
+	})
 }
 
 func (s *store) Elapse(ctx context.Context, home, id string, by time.Duration) error {

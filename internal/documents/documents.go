@@ -44,8 +44,10 @@ const (
 	accounts  = "account"  // [account.Row], by the provider's name
 	brakes    = "brake"    // [notice.Brake], by the provider's name, "" for all
 	endpoints = "endpoint" // [relay.Endpoint], by the tenant
-	restores  = "restore"  // [claim.Restore], one, whose name is ""
 	windows   = "windows"  // the windows that keys were promised, one, whose name is ""
+
+	// Restores is the kind of [claim.Restore], one, whose name is "". Stores compare its version.
+	Restores = "restore"
 )
 
 // Document is one row.
@@ -111,7 +113,7 @@ func (c Contracts) PutAccount(ctx context.Context, a account.Row) (changed bool,
 
 // Restore implements [claim.Restores].
 func (c Contracts) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
-	all, now, err := c.store.Documents(ctx, restores, "", 1)
+	all, now, err := c.store.Documents(ctx, Restores, "", 1)
 	if err != nil || len(all) == 0 {
 		return claim.Restore{}, now, err
 	}
@@ -121,7 +123,7 @@ func (c Contracts) Restore(ctx context.Context) (claim.Restore, time.Time, error
 
 // PutRestore implements [claim.Restores].
 func (c Contracts) PutRestore(ctx context.Context, row claim.Restore) (changed bool, err error) {
-	return c.put(ctx, restores, "", row.Version, row)
+	return c.put(ctx, Restores, "", row.Version, row)
 }
 
 // list reads all documents of a kind; named sets what the document has beside its state.

@@ -155,9 +155,12 @@ func (db *DB) Witnesses(ctx context.Context, after claim.Key, limit int) (all []
 }
 
 // DropWitnesses implements [claim.Restores].
-func (db *DB) DropWitnesses(ctx context.Context, limit int) (dropped int, err error) {
+func (db *DB) DropWitnesses(ctx context.Context, version uint64, limit int) (dropped int, err error) {
 	err = db.do(ctx, func(t *tx) {
 		t.hold(&t.shared)
+		if t.versioned(documentKey(documents.Restores, ""), &json.RawMessage{}) != version {
+			return
+		}
 		t.scan([]byte{tableWitness}, []byte{tableWitness + 1}, func(k, _ []byte) bool {
 			if dropped < limit {
 				t.delete(k)

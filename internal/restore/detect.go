@@ -29,7 +29,7 @@ func Detected(ctx context.Context, rows DetectRows, at Region, ahead []*audit.Ah
 	if err != nil || len(ahead) == 0 {
 		return was, err
 	}
-	exported, err := prepare(ctx, rows, at)
+	exported, err := prepare(ctx, rows, at, &was)
 	if err != nil {
 		return was, err
 	}

@@ -86,7 +86,7 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 	if err := alone(ctx, rows, &lost); err != nil {
 		return was, err
 	}
-	exported, err := prepare(ctx, rows, at)
+	exported, err := prepare(ctx, rows, at, &was)
 	if err != nil {
 		return was, err
 	}
@@ -110,10 +110,16 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 }
 
 // prepare stops automatic refunds before the row is written, and returns the last segments
-// that the rows know of.
-func prepare(ctx context.Context, rows DetectRows, at Region) (map[string]claim.Segment, error) {
+// that the rows know of. If was is over, it first deletes what an End that died has left: a witness
+// of that restore is none of this one.
+func prepare(ctx context.Context, rows DetectRows, at Region, was *claim.Restore) (map[string]claim.Segment, error) {
 	if err := stop(ctx, rows); err != nil {
 		return nil, err
+	}
+	if !was.Withholds() {
+		if err := drop(ctx, rows, was); err != nil {
+			return nil, err
+		}
 	}
 	return ends(ctx, rows, at)
 }
@@ -390,6 +396,8 @@ var ErrRemembered = errors.New("keys that were used in the lost time count as us
 // [Rows.Windows], with the longest ProcessingFor and ActionFor that nodes have had.
 //
 //	the row | witnesses
+//
+// The next Begin deletes the witnesses that a crash in between has left.
 func End(ctx context.Context, rows Rows, windows *claim.Policy) (r claim.Restore, kept int, err error) {
 	_, now, err := rows.Restore(ctx)
 	if err != nil {
@@ -418,10 +426,15 @@ func End(ctx context.Context, rows Rows, windows *claim.Policy) (r claim.Restore
 	if err != nil || r.Withholds() {
 		return r, kept, err
 	}
+	return r, 0, drop(ctx, rows, &r)
+}
+
+// drop deletes the witnesses of r, which is over, unless its row has changed since.
+func drop(ctx context.Context, rows claim.Restores, r *claim.Restore) error {
 	for {
-		n, err := rows.DropWitnesses(ctx, batch)
+		n, err := rows.DropWitnesses(ctx, r.Version, batch)
 		if err != nil || n == 0 {
-			return r, 0, err
+			return err
 		}
 	}
 }

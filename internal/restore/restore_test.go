@@ -179,8 +179,8 @@ func (o only) Witness(ctx context.Context, key claim.Key) (claim.Witness, bool, 
 func (o only) Witnesses(ctx context.Context, after claim.Key, limit int) ([]claim.Witness, error) {
 	return o.Deployment.Witnesses(ctx, after, limit)
 }
-func (o only) DropWitnesses(ctx context.Context, limit int) (int, error) {
-	return o.Deployment.DropWitnesses(ctx, limit)
+func (o only) DropWitnesses(ctx context.Context, version uint64, limit int) (int, error) {
+	return o.Deployment.DropWitnesses(ctx, version, limit)
 }
 func (o only) SetRegionStatus(ctx context.Context, name string, s claim.RegionStatus) (uint64, error) {
 	return o.Deployment.SetRegionStatus(ctx, name, s)
@@ -396,6 +396,61 @@ func TestRestoreRefuses(t *testing.T) {
 	guard, err := claim.NewGuard(t.Context(), d)
 	require.NoError(t, err)
 	require.Nil(t, guard.Standing())
+}
+
+// dropping is a deployment in which something happens before the first deletion of witnesses.
+type dropping struct {
+	deployment.Deployment
+	before func() error
+}
+
+func (d *dropping) DropWitnesses(ctx context.Context, version uint64, limit int) (int, error) {
+	if before := d.before; before != nil {
+		d.before = nil
+		if err := before(); err != nil {
+			return 0, err
+		}
+	}
+	return d.Deployment.DropWitnesses(ctx, version, limit)
+}
+
+// TestAWitnessIsOfItsRestoreAlone: an operator's end of a restore dies, or is held up, before it
+// deletes the witnesses. A later restore has none of those, and keeps its own.
+func TestAWitnessIsOfItsRestoreAlone(t *testing.T) {
+	now := time.Now()
+	windows := claim.DefaultPolicy()
+	old, lost := claim.Key{Tenant: "acme", Value: "old"}, claim.Key{Tenant: "acme", Value: "lost"}
+	for _, dies := range []bool{true, false} {
+		d := open(t)
+		v := rows(t, d)
+		_, err := restore.Begin(t.Context(), d, v, restore.Lost{From: now.Add(-100 * time.Hour), Until: now.Add(-49 * time.Hour), By: "a", Why: "b"})
+		require.NoError(t, err)
+		require.NoError(t, d.PutWitnesses(t.Context(), []claim.Witness{{Key: old, Home: home, Object: "ch_old", Generation: 1, Done: true}}))
+		next := func() error {
+			if _, err := restore.Begin(t.Context(), d, v, restore.Lost{From: now.Add(-time.Hour), By: "a", Why: "b"}); err != nil {
+				return err
+			}
+			return d.PutWitnesses(t.Context(), []claim.Witness{{Key: lost, Home: home, Object: "ch_lost", Generation: 1, Done: true}})
+		}
+		if dies {
+			_, _, err := restore.End(t.Context(), &dropping{d, func() error { return errDied }}, &windows)
+			require.ErrorIs(t, err, errDied)
+			require.NoError(t, next())
+		} else {
+			_, _, err := restore.End(t.Context(), &dropping{d, next}, &windows)
+			require.NoError(t, err)
+		}
+		_, err = restore.Release(t.Context(), d, "ops", "all is read")
+		require.NoError(t, err)
+		guard, err := claim.NewGuard(t.Context(), d)
+		require.NoError(t, err)
+		w, err := guard.Recall(t.Context(), old)
+		require.NoError(t, err)
+		require.Nil(t, w, "a key that was free again gets the answer of its former charge")
+		w, err = guard.Recall(t.Context(), lost)
+		require.NoError(t, err)
+		require.NotNil(t, w, "a lost key is charged again")
+	}
 }
 
 // another is a deployment in which another operator acts while this one looks for sessions.

@@ -62,7 +62,7 @@
 //	note                there is no row of its id      a note is kept for the next try, and may be there twice if it has no time; an appended line is reported
 //	sweep               that its time is past          run again: what is gone is gone
 //	witnesses_put       nothing: the latest counts     run again
-//	witnesses_drop      nothing: any rows              run again: other rows go, and are to go as well
+//	witnesses_drop      the restore's version          run again: other rows go, and are to go as well
 //	notices_keep        there is no row                run again: what is there stays, and has its row in the queue
 //	notices_close       each the fence                 run again: what is gone is closed. Of one, on "no row" read: if status and detail equal what we wrote, our first try succeeded
 //	notices_rewrite     what was read                  run again: what is not there any more stays as it is

@@ -12,13 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/documents"
 )
 
 var (
 	witnessOf     = declare[keyRow]("witness")
 	witnessesNext = declare[witnessPageArgs]("witnesses")
 	witnessesPut  = declare[witnessesArgs]("witnesses_put")
-	witnessesDrop = declare[limitArgs]("witnesses_drop")
+	witnessesDrop = declare[dropArgs]("witnesses_drop")
 	claimReattach = declare[reattachArgs]("reattach")
 )
 
@@ -32,6 +33,10 @@ type (
 		State []byte
 	}
 	witnessesArgs struct{ Rows []witnessRow }
+	dropArgs      struct {
+		Kind           string
+		Version, Limit int64
+	}
 	reattachArgs  struct {
 		heldArgs
 		mintedRow
@@ -94,8 +99,8 @@ func (db *DB) Witnesses(ctx context.Context, after claim.Key, limit int) ([]clai
 }
 
 // DropWitnesses implements [claim.Restores].
-func (db *DB) DropWitnesses(ctx context.Context, limit int) (dropped int, err error) {
-	dropped, _, err = affected(ctx, db, witnessesDrop, repeatable, limitArgs{int64(limit)})
+func (db *DB) DropWitnesses(ctx context.Context, version uint64, limit int) (dropped int, err error) {
+	dropped, _, err = affected(ctx, db, witnessesDrop, repeatable, dropArgs{documents.Restores, int64(version), int64(limit)})
 	return dropped, claimError(witnessesDrop.name, err)
 }
 
@@ -183,6 +188,6 @@ func (v *View) Witnesses(ctx context.Context, after claim.Key, limit int) ([]cla
 }
 
 // DropWitnesses is [DB.DropWitnesses].
-func (v *View) DropWitnesses(ctx context.Context, limit int) (int, error) {
-	return v.db.DropWitnesses(ctx, limit)
+func (v *View) DropWitnesses(ctx context.Context, version uint64, limit int) (int, error) {
+	return v.db.DropWitnesses(ctx, version, limit)
 }
