@@ -107,6 +107,26 @@ var elapseTests = []test{
 		test.settle(rec, approved("tried"))
 		require.Equal(w, claim.Completed, test.get(rec).State)
 	}},
+	{"elapse: audit keeps its times", func(w *world) {
+		test := w.testSide()
+		for _, key := range []string{"open", "settled", "released"} {
+			rec := test.begin(test.arrival(key, "100"), claim.Won)
+			before := test.audit(rec)
+			if key == "released" {
+				rec = test.settle(rec, declinedSoft("no"))
+				before = test.audit(rec)
+			}
+			require.NotEmpty(w, before)
+			for range 2 {
+				test.elapse(time.Hour)
+				require.Equal(w, before, test.audit(rec))
+			}
+			if key == "settled" {
+				test.settle(rec, approved("tried"))
+				require.Equal(w, before, test.audit(rec)[:len(before)])
+			}
+		}
+	}},
 	{"elapse: the home of an opaque key is forgotten, and that of the same live key is not", func(w *world) {
 		test := w.testSide()
 		w.pin(w.home, "order", w.home)

@@ -254,10 +254,16 @@ func (w *world) pending(region string) int {
 	return d.Pending
 }
 
-func (w *world) events(rec claim.Record) []claim.Event {
+func (w *world) audit(rec claim.Record) []claim.AuditEntry {
 	w.Helper()
 	line, err := w.at(rec.Home).Timeline(w.ctx, rec.Key, rec.Home, 100)
 	require.NoError(w, err)
+	return line
+}
+
+func (w *world) events(rec claim.Record) []claim.Event {
+	w.Helper()
+	line := w.audit(rec)
 	events := make([]claim.Event, len(line))
 	for i, e := range line {
 		events[i] = e.Event

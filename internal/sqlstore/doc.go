@@ -116,7 +116,8 @@
 //
 // The first line of a claim's audit is in the claim's row, which Begin writes; the first
 // settlement puts it into audit, in one row with its own two lines. begun_noted says by whose
-// step that was. Timelines and pages have the lines of both.
+// step that was. Timelines and pages have the lines of both. elapse puts it there, too, since the line
+// has the time of first use, which it moves.
 //
 // # Crash points
 //

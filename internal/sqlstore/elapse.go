@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/homeward-io/homeward/claim"
@@ -16,6 +17,7 @@ type elapseArgs struct {
 	Home, TenantID, Notices string
 	By                      time.Duration
 	More, Most              int32
+	Step                    uuid.UUID
 }
 
 // Elapse implements [claim.Store]. It is one statement.
@@ -28,6 +30,6 @@ func (v *View) Elapse(ctx context.Context, home, tenant string, by time.Duration
 		return err
 	}
 	more, most := v.db.policy.Asks(by)
-	_, _, _, err = one(ctx, v.db, elapse, once, elapseArgs{home, tenant, notice.TestID(tenant, ""), by, int32(more), int32(most)}, pgx.RowTo[int64])
+	_, _, _, err = one(ctx, v.db, elapse, once, elapseArgs{home, tenant, notice.TestID(tenant, ""), by, int32(more), int32(most), newStep()}, pgx.RowTo[int64])
 	return claimError(elapse.name, err)
 }
