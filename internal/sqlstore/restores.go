@@ -37,7 +37,7 @@ type (
 		Kind           string
 		Version, Limit int64
 	}
-	reattachArgs  struct {
+	reattachArgs struct {
 		heldArgs
 		mintedRow
 		FirstUse, Created time.Time
