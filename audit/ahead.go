@@ -28,8 +28,8 @@ func (e *AheadError) Error() string {
 }
 
 const (
-	// aheadDays are the days, from that of the window that is exported, in which the next two
-	// segments are: a window is a day at most.
+	// aheadDays are the days in which the next two segments are, from that of the window that is
+	// exported, as a window is a day at most; or from where rows are swept, and books leave, next.
 	aheadDays = 3
 	// aheadRead bounds how many objects Compare reads.
 	aheadRead = 8
@@ -38,7 +38,7 @@ const (
 )
 
 // Compare fails with an *[AheadError] if the bucket proves that the store was put back to a
-// backup. It lists at most three days of the bucket, and reads no rows as a rule. What was
+// backup. It lists a few days of the bucket, and reads no rows as a rule. What was
 // written before since is not looked at; zero: all is.
 //
 // An exporter puts segment n+1 into the bucket when the row is at n, and raises the row
@@ -72,13 +72,7 @@ var errEnough = errors.New("audit: stop listing")
 
 // ahead lists the objects behind c: those that follow it, and the last of the others.
 func (x *Exporter) ahead(ctx context.Context, c *Chain, found bool) ([]named, error) {
-	folders := []string{x.c.Home + "/"} // a store that has exported nothing
-	if found {
-		folders = folders[:0]
-		for i := range aheadDays {
-			folders = append(folders, folder(x.c.Home, c.From.UTC().AddDate(0, 0, i).Format(dayLayout)))
-		}
-	}
+	folders := x.aheadIn(c, found)
 	var next, behind []named
 	for _, prefix := range folders {
 		err := x.c.Objects.List(ctx, prefix, func(name string) error {
@@ -99,6 +93,28 @@ func (x *Exporter) ahead(ctx context.Context, c *Chain, found bool) ([]named, er
 	}
 	slices.SortFunc(behind, func(a, b named) int { return cmp.Compare(b.number, a.number) })
 	return append(behind[:min(len(behind), aheadRead)], next[:min(len(next), aheadRead)]...), nil
+}
+
+// aheadIn are the folders in which the next segments behind c are. Those of windows are near the
+// present, late ones near where rows are swept, and books near where they leave. All of the region is
+// listed where c does not say where that is: by a store that has exported nothing, and before the
+// first sweep, or the first books that leave.
+func (x *Exporter) aheadIn(c *Chain, found bool) []string {
+	from := []time.Time{c.From, c.SweptUntil}
+	if x.c.Policy.KeepBooks > 0 {
+		from = append(from, c.Books.At)
+	}
+	if !found || slices.ContainsFunc(from, time.Time.IsZero) {
+		return []string{x.c.Home + "/"}
+	}
+	var folders []string
+	for _, day := range from {
+		for i := range aheadDays {
+			folders = append(folders, folder(x.c.Home, day.UTC().AddDate(0, 0, i).Format(dayLayout)))
+		}
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders)
 }
 
 // prove reads what is ahead of c.

@@ -131,6 +131,45 @@ func TestTheBucketShowsAForgottenBegin(t *testing.T) {
 	require.NoError(t, compare(back, time.Time{}))
 }
 
+// TestTheBucketShowsBooksThatHadLeft: between the backup and the loss no window was exported, but two
+// segments of books, which are in the folders of their own days.
+func TestTheBucketShowsBooksThatHadLeft(t *testing.T) {
+	text, err := audit.NewKey()
+	require.NoError(t, err)
+	keys, err := audit.ParseKeys(text)
+	require.NoError(t, err)
+	bucket, lost := audittest.NewBucket(), rows(t, open(t))
+	exporter := func(v deployment.Store, keep time.Duration) *audit.Exporter {
+		p := audit.DefaultPolicy()
+		p.KeepBooks = keep
+		x, err := audit.NewExporter(audit.Config{Store: v, Objects: bucket, Keys: keys, Deployment: deploymentID, Policy: p, Home: home, Node: "n", Entries: 1, Page: 1})
+		require.NoError(t, err)
+		return x
+	}
+	_, err = exporter(lost, 0).Finish(t.Context())
+	require.NoError(t, err)
+	chain, _, _, err := lost.AuditChain(t.Context(), home)
+	require.NoError(t, err)
+	for _, begun := range []bool{false, true} { // nothing, or something, had left before the backup
+		if begun {
+			chain.Books.At = time.Now().Add(-audit.MinKeepBooks - 48*time.Hour).UTC().Truncate(24 * time.Hour)
+		}
+		back := rows(t, open(t))
+		moved, err := back.AdvanceAudit(t.Context(), home, 0, chain)
+		require.NoError(t, err)
+		require.True(t, moved)
+		if !begun {
+			require.NoError(t, exporter(back, audit.MinKeepBooks).Compare(t.Context(), time.Time{}))
+			done, err := exporter(lost, audit.MinKeepBooks).Round(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 2, done.Left)
+		}
+		var ahead *audit.AheadError
+		require.ErrorAs(t, exporter(back, audit.MinKeepBooks).Compare(t.Context(), time.Time{}), &ahead)
+		require.Equal(t, chain.Number, ahead.Stored)
+	}
+}
+
 // hasClaims asserts that one segment follows c in the bucket, and that it has claims.
 func (f *forgetful) hasClaims(c audit.Chain) {
 	f.Helper()
