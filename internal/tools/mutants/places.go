@@ -464,7 +464,7 @@ var rooms = []room{
 		{"notice/brake-window", "Limits.admit", "now.Sub(old.At) >= window", "false"},
 		{"notice/brake-released", "Limits.admit", "old.At.Before(b.ReleasedAt)", "false"},
 		{"notice/brake-let-through", "Limits.admit", "slices.Contains(b.Let, a.ID)", "false"},
-		{"notice/brake-stopped-twice", "Stop", "b.Held != nil", "false"},
+		{"notice/brake-stopped-twice", "Stop", "changed = b.Held == nil", "changed = true"},
 		{"notice/brake-told-of-another", "Hold.withPaged", "!h.At.Equal(said.At)", "false"},
 		{"notice/refund-once", "Compensator.compensate case refunded", `return Compensated, "refunded", nil`, ""},
 		{"notice/refund-bound", "Compensator.compensate", "failed == ledger.MaxGhostRefunds", "false"},
