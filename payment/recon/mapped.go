@@ -257,8 +257,8 @@ func (s *sheet) amounts(l *Line) error {
 		return wrongWayError(fmt.Sprintf("%s (money %s)", short(s.get(c.Kind)), wentOr(amount)))
 	}
 	l.Amount, l.Currency, l.Gross, l.Settled = amount*way, currency, settled*way, in
-	if l.Amount > payment.MaxAmount || l.Gross > payment.MaxAmount {
-		return fmt.Errorf("amount must be at most %d minor units", int64(payment.MaxAmount))
+	if most := mostOf(l.Kind); l.Amount > most || l.Gross > maxSum {
+		return fmt.Errorf("amount must be at most %d minor units", most)
 	}
 	return nil
 }
@@ -279,8 +279,8 @@ func (s *sheet) fees(currency string) (sum int64, err error) {
 		if back := s.get(s.m.Columns.FeesSide); s.m.Columns.FeesNegative || back != "" && back == s.m.Columns.FeesCredits {
 			one = -one
 		}
-		if sum += one; sum > payment.MaxAmount || sum < -payment.MaxAmount {
-			return 0, fmt.Errorf("fees must be at most %d minor units", int64(payment.MaxAmount))
+		if sum += one; sum > maxSum || sum < -maxSum {
+			return 0, fmt.Errorf("fees must be at most %d minor units", int64(maxSum))
 		}
 	}
 	return sum, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -219,4 +220,33 @@ func FuzzMappedStatement(f *testing.F) {
 			t.Fatalf("more than one line: %q", err)
 		}
 	})
+}
+
+// A day's payments are paid out at once: a payout is not bounded by what one payment can be. Ten billion
+// rupiahs are some 600,000 dollars.
+func TestAPayoutIsMoreThanAPayment(t *testing.T) {
+	m, err := ReadMapping(strings.NewReader(strings.Replace(good, "Saldo: skip", "Auszahlung: payout, Saldo: fee", 1)))
+	require.NoError(t, err)
+	for line, want := range map[string]int64{
+		"a;Auszahlung;01.03.2026 01:30;-25.000.000.000,00;IDR":         2_500_000_000_000,
+		"a;Saldo;01.03.2026 01:30;-25.000.000.000,00;IDR":              2_500_000_000_000,
+		"a;Auszahlung;01.03.2026 01:30;-90.071.992.547.409,92;EUR":     1 << 53,
+		"a;Auszahlung;01.03.2026 01:30;-90.071.992.547.409,93;EUR":     0,
+		"a;Zahlung;01.03.2026 01:30;9.999.999.999,99;EUR":              payment.MaxAmount,
+		"a;Zahlung;01.03.2026 01:30;10.000.000.000,00;EUR":             0,
+		"a;Auszahlung;01.03.2026 01:30;-9.999.999.999.999.999.999;EUR": 0,
+	} {
+		var lines []Line
+		_, err := m.Read(strings.NewReader("Ref;What;When;Sum;Cur\n"+line+"\n"), func(l Line) error { lines = append(lines, l); return nil }, func(string) {})
+		if want == 0 {
+			require.Error(t, err, line)
+			continue
+		}
+		require.NoError(t, err, line)
+		require.Equal(t, want, lines[0].Amount, line)
+	}
+	for line, ok := range map[string]bool{"po_1,payout,,2500000000000,idr,1": true, "p,charge,,2500000000000,idr,1": false, "po_1,payout,,9007199254740993,idr,1": false} {
+		_, err := Read(strings.NewReader("id,kind,reference,amount,currency,created\n"+line+"\n"), CSV, func(Line) error { return nil })
+		require.Equal(t, ok, err == nil, "%s: %v", line, err)
+	}
 }

@@ -90,7 +90,18 @@ const (
 	maxLine = 64 << 10
 	// maxText bounds one member of a line, in bytes, as it is kept.
 	maxText = 512
+	// maxSum bounds what a provider moves for many payments at once, in minor units: no JSON client
+	// rounds it.
+	maxSum = 1 << 53
 )
+
+// mostOf is the largest amount of a line of a kind.
+func mostOf(kind psp.Kind) int64 {
+	if byItself(kind) {
+		return maxSum
+	}
+	return payment.MaxAmount
+}
 
 // StatementError describes an error in a statement, and its position.
 type StatementError struct {
@@ -347,8 +358,8 @@ func lineOf(v *raw, at int) (l Line, _ *StatementError) {
 		return wrong("currency must be an ISO 4217 code, is %.40q", v.Currency)
 	}
 	amount := v.Amount.String()
-	if l.Amount, err = strconv.ParseInt(amount, 10, 64); err != nil || l.Amount <= 0 || l.Amount > payment.MaxAmount {
-		return wrong("amount must be whole minor units from 1 to %d, is %.40q", int64(payment.MaxAmount), amount)
+	if l.Amount, err = strconv.ParseInt(amount, 10, 64); err != nil || l.Amount <= 0 || l.Amount > mostOf(kind) {
+		return wrong("amount must be whole minor units from 1 to %d, is %.40q", mostOf(kind), amount)
 	}
 	if seconds, err := strconv.ParseInt(v.created, 10, 64); err == nil {
 		l.At = time.Unix(seconds, 0)
