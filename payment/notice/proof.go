@@ -69,6 +69,8 @@ func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail 
 	switch {
 	case err != nil:
 		return unread(err)
+	case !paid && !here:
+		return Pending, notHere(g.Provider), nil
 	case !paid && !asks:
 		return Pending, "", nil
 	case !paid:

@@ -10,6 +10,8 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -69,4 +71,25 @@ func TestAMovementBesideAChargeOfAnotherProvider(t *testing.T) {
 			require.Equal(t, c.verdict == "Gone", isGhost)
 		})
 	}
+}
+
+// Only a node with the provider can ask whether a ghost has failed since. Another one, which found it as
+// well, leaves it to that: it would have money given back that the provider has taken back itself.
+func TestAGhostWaitsForANodeThatCanAsk(t *testing.T) {
+	w := newWorld(t)
+	id := objectID(t, "ch", 1)
+	w.have(id, claim.FailedTerminal, "")
+	w.shows["p1"] = psp.Movement{ProviderRef: "p1", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Declined}
+	payload, err := json.Marshal(payment.Withdrawn{Object: id, Provider: "sim", ProviderRef: "p1", Amount: 100, Currency: "usd"})
+	require.NoError(t, err)
+	row := outbox.Message{ID: id, Region: home, Tenant: tenant, Payload: payload, CreatedAt: w.now}
+	p := w.processor()
+	all := p.c.Compensator.Providers
+	p.c.Compensator.Providers = psp.Providers{}
+	require.Contains(t, fmt.Sprint(p.Refund(t.Context(), row)), "Later")
+	require.Empty(t, w.moved)
+	require.Empty(t, w.begun)
+	p.c.Compensator.Providers = all
+	require.Contains(t, fmt.Sprint(p.Refund(t.Context(), row)), "Done")
+	require.Empty(t, w.moved, "the provider shows that the movement has failed")
 }
