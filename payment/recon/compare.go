@@ -431,8 +431,8 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 	if stated {
 		return nil
 	}
-	if kind := b.side().Unasked; kind != "" && !r.states(kind) {
-		r.report.Undecided++ // another report of the provider has it
+	if kind := b.side().Unasked; kind != "" && (!r.states(kind) || r.fromStatements(kind)) {
+		r.report.Undecided++ // another report of the provider has it, or an earlier statement
 		return nil
 	}
 	at := time.Unix(0, b.At)

@@ -57,6 +57,19 @@ func (r *run) states(kind psp.Kind) bool {
 	return false
 }
 
+// fromStatements reports whether a kind may be booked from a statement, at the time at which that was
+// compared. So it may have been stated long before.
+func (r *run) fromStatements(kind psp.Kind) bool {
+	switch kind {
+	case psp.KindFee, psp.KindFeeRefund, psp.KindTopUp, KindConversion:
+		return true // nothing else reports it
+	case psp.KindPayout, psp.KindPayoutReversal:
+		return r.c.Book != nil
+	default:
+		return false
+	}
+}
+
 // ref is the object that is booked by a provider's reference.
 type ref struct{ Ref, Object string }
 

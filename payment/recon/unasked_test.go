@@ -291,3 +291,34 @@ func TestWhatNamesNoPaymentIsFoundByItsOwnID(t *testing.T) {
 		})
 	}
 }
+
+// What was booked from one statement is booked at that time, and is not stated again: the next statement
+// does not miss it.
+func TestWhatOneStatementBookedIsNotMissingOnTheNext(t *testing.T) {
+	w := newStripeWorld(t)
+	w.c.Book = w.post // at noon
+	w.charge(1)
+	day, at := 24*time.Hour, noon.Add(-20*time.Hour).Format(time.DateTime)
+	w.books[0].At = noon.Add(-20 * time.Hour)
+	w.c.From, w.c.To = noon.Add(-day), noon
+	w.lines = []string{
+		"txn_1," + at + ",usd,10.84,0.61,,charge,ch_1,10.00,eur,pi_1",
+		"txn_2," + at + ",usd,-2.00,0.00,,payout,po_1,,,",
+		"txn_3," + at + ",usd,1.00,0.00,,payout,po_2,,,",
+		"txn_4," + at + ",usd,0.10,0.00,,fee,fee_1,,,",
+	}
+	report, found := w.reconcile()
+	require.Empty(t, found)
+	require.Equal(t, map[psp.Kind]int{psp.KindFee: 1, psp.KindFeeRefund: 1, KindConversion: 1, psp.KindPayout: 1, psp.KindTopUp: 1}, report.Posted)
+
+	at, w.claims = noon.Add(20*time.Hour).Format(time.DateTime), nil
+	w.c.From, w.c.To = noon.Add(-8*time.Hour), noon.Add(day)
+	w.lines = []string{
+		"txn_5," + at + ",usd,-0.30,0.00,,fee,fee_2,,,",
+		"txn_6," + at + ",usd,0.20,0.00,,fee,fee_3,,,",
+		"txn_7," + at + ",usd,-2.00,0.00,,payout,po_3,,,",
+		"txn_8," + at + ",usd,1.00,0.00,,payout,po_4,,,",
+	}
+	_, found = w.reconcile()
+	require.Empty(t, found)
+}
