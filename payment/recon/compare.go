@@ -436,8 +436,15 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 		return nil
 	}
 	at := time.Unix(0, b.At)
+	moved := at
+	if b.Kind == ledger.Ghost { // it was booked when it surfaced, and stated when it moved
+		moved = time.Time{}
+		if o.claim != nil {
+			moved = time.Unix(0, o.claim.At)
+		}
+	}
 	// It may have been stated before the period, or have come after it.
-	if !r.c.From.IsZero() && at.Before(r.c.From.Add(r.c.Slack)) || !at.Before(r.end()) {
+	if !r.c.From.IsZero() && moved.Before(r.c.From.Add(r.c.Slack)) || !at.Before(r.end()) {
 		r.report.Undecided++
 		return nil
 	}

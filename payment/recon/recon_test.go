@@ -603,3 +603,43 @@ func TestAPeriodWithBooksThatHaveLeft(t *testing.T) {
 		require.Equal(t, c.refused, refused, "%v %v: %v", c.from, c.left, err)
 	}
 }
+
+// A ghost is booked when it surfaces, days after its movement was stated. Whether an earlier statement had
+// that, the claim's end shows: the movement is not later than that by more than the slack.
+func TestAGhostThatWasHealedIsNotMissingOnTheNextStatement(t *testing.T) {
+	for name, c := range map[string]struct {
+		settled time.Duration // before noon
+		claim   bool
+		from    bool
+		want    []Class
+	}{
+		"of the day before":               {30 * time.Hour, true, true, nil},
+		"of a claim that is forgotten":    {0, false, true, nil},
+		"of this period":                  {time.Hour, true, true, []Class{NotOnStatement}},
+		"where all has to be stated":      {30 * time.Hour, true, false, []Class{NotOnStatement}},
+		"where all is, without its claim": {0, false, false, []Class{NotOnStatement}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.c.To = noon.Add(24 * time.Hour)
+			if c.from {
+				w.c.From = noon.Add(-8 * time.Hour)
+			}
+			reference := objectID(t, 1)
+			w.book(ledger.Ghost, ledger.GhostID(pspName, "p"), reference, "p", 100)
+			w.book(ledger.GhostRefund, ledger.GhostRefundID(pspName, "p"), "re_p", "rp", 100).Reverses = ledger.GhostID(pspName, "p")
+			w.stateAs("refund", "rp", "re_p", 100, "usd", noon)
+			if c.claim {
+				w.claim(reference, "", claim.FailedTerminal, "expired")
+				w.claims[0].SettledAt = noon.Add(-c.settled)
+			}
+			report, all := w.run()
+			var classes []Class
+			for _, m := range all {
+				classes = append(classes, m.Class)
+			}
+			require.Equal(t, c.want, classes, "%+v", all)
+			require.Equal(t, 1-len(c.want), report.Undecided)
+		})
+	}
+}
