@@ -61,6 +61,9 @@ func (c *secretsRotateCommand) Run(ctx context.Context, io streams) error {
 		census := seal.Census{Ring: s.ring}
 		err := goThrough(ctx, s, &census)
 		fmt.Fprintf(io.out, "sealed anew under key %v: %d\n", s.ring.Names()[0], census.Again)
+		if census.Kept > 0 {
+			fmt.Fprintf(io.out, "requests in flight that stay under a former key: %d; keep it until homeward secrets show counts none\n", census.Kept)
+		}
 		switch {
 		case err != nil:
 			return fmt.Errorf("%w; values that were resealed stay so, and another run does the rest", err)
@@ -85,8 +88,28 @@ func goThrough(ctx context.Context, s *store, census *seal.Census) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("notices of %s: %w", region, err))
 		}
+		if err := s.keepCalls(ctx, region, census); err != nil {
+			errs = append(errs, fmt.Errorf("requests in flight of %s: %w", region, err))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// keepCalls counts the calls in flight, which a gateway seals.
+func (s *store) keepCalls(ctx context.Context, region string, census *seal.Census) error {
+	for after := ""; ; {
+		calls, err := s.rows.Calls(ctx, region, after, mostRows)
+		if err != nil {
+			return err
+		}
+		for i := range calls {
+			census.Keep(calls[i].Payload)
+		}
+		if len(calls) < mostRows {
+			return nil
+		}
+		after = calls[len(calls)-1].ID
+	}
 }
 
 func printCensus(io streams, ring *seal.Ring, census *seal.Census) error {

@@ -15,6 +15,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/outbox"
@@ -111,6 +113,45 @@ func TestSecrets(t *testing.T) {
 			_, err = s.ring.Open(t.Context(), seal.Row{Table: "notice", Region: "europe-west1", ID: m.ID}, m.Payload)
 			require.ErrorIs(t, err, seal.ErrLost)
 		})
+	})
+}
+
+// TestSecretsOfRequestsInFlight: a gateway's request is sealed until there is a reply. Its recovery needs
+// the key, so that it counts, and the key is not to be removed.
+func TestSecretsOfRequestsInFlight(t *testing.T) {
+	twoStores(t, func(t *testing.T, flags []string, open func(func(*store))) {
+		with := func(args ...string) []string { return append(args, flags...) }
+		a, b := strings.TrimSpace(does(t, "secrets", "key")), strings.TrimSpace(does(t, "secrets", "key"))
+		only := func(keys ...string) {
+			t.Setenv(node.SealKeys, strings.Join(keys, "\n"))
+			if len(flags) > 0 {
+				require.NoError(t, os.WriteFile(filepath.Join(flags[1], "seal.key"), []byte(strings.Join(keys, "\n")), 0o600))
+			}
+		}
+		const region = "europe-west1"
+		only(a)
+		open(func(s *store) {
+			for _, id := range []string{"clear", "open", "parked"} {
+				sent := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: id}, region, "1", "n", "ch_"+id)
+				if id != "clear" {
+					sealed, err := s.ring.Seal(t.Context(), seal.Row{Table: "call", ID: id}, []byte("{}"))
+					require.NoError(t, err)
+					sent.Payload = sealed
+				}
+				rows, err := s.Region(region)
+				require.NoError(t, err)
+				begun, err := rows.Begin(t.Context(), sent)
+				require.NoError(t, err)
+				if id == "parked" {
+					require.NoError(t, rows.Queue(outbox.ProviderCalls).Park(t.Context(), region, claimtest.Call(begun.Record, 0), "look"))
+				}
+			}
+		})
+		only(b, a)
+		require.Regexp(t, `sealed anew under key [0-9a-f]{16}: 0\nrequests in flight that stay under a former key: 2; `, does(t, with("secrets", "rotate")...))
+		require.Regexp(t, `(?s)[0-9a-f]{16} +0 +seals\n[0-9a-f]{16} +2 `, does(t, with("secrets", "show")...))
+		only(b)
+		require.Regexp(t, `[0-9a-f]{16} +2 +missing`, does(t, with("secrets", "show")...))
 	})
 }
 

@@ -18,6 +18,24 @@ type Census struct {
 	// here, and Why is the reason for the first of these.
 	Again, Lost int
 	Why         error
+	// Kept counts the values that stay under another key than the first; see Keep.
+	Kept int
+}
+
+// Keep counts a value that is not sealed anew, since it is soon deleted. One that is not sealed is of
+// an owner that does not seal, and is not counted.
+func (c *Census) Keep(stored []byte) {
+	name, sealed := KeyOf(stored)
+	if !sealed {
+		return
+	}
+	if c.Under == nil {
+		c.Under = map[string]int{}
+	}
+	c.Under[name.String()]++
+	if c.Ring.Seals() && name != c.Ring.keys[0].Name {
+		c.Kept++
+	}
 }
 
 // Value counts a value and returns its replacement, nil for no change. The error is
