@@ -305,6 +305,11 @@ func (p *pair) work() {
 			return p.answer(nil, s.RetryAll(p.ctx, m.region, []outbox.Delay{{Hold: m.Hold, After: time.Second, Reason: "no answer"}}))
 		}
 	})
+	if m.queue == outbox.Events {
+		// A take may postpone what it finds behind the row: by a second, or until the row is due
+		// again, a minute later at most. The embedded store does not.
+		p.wait(time.Minute + time.Second)
+	}
 }
 
 func (p *pair) unpark() {
