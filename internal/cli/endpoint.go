@@ -58,10 +58,13 @@ func printSecret(io streams, secret string) {
 	fmt.Fprintf(io.out, "signing secret: %s\nKeep it now: it is not shown again.\n", secret)
 }
 
-// putEndpoint writes an endpoint; minted is its new secret, "" for none. It also prints minted if the
-// outcome of the write is unknown, because deliveries may then be signed with it.
-func putEndpoint(ctx context.Context, io streams, all relay.Endpoints, e relay.Endpoint, minted string) error {
-	err := all.PutEndpoint(ctx, e)
+// putEndpoint replaces the endpoint that was read; minted is its new secret, "" for none. It also prints
+// minted if the outcome of the write is unknown, because deliveries may then be signed with it.
+func putEndpoint(ctx context.Context, io streams, all relay.Endpoints, was, e relay.Endpoint, minted string) error {
+	err := all.PutEndpoint(ctx, e, was)
+	if errors.Is(err, relay.ErrChanged) {
+		return fmt.Errorf("the endpoint of tenant %s was changed by another operator meanwhile, and nothing was done: look at homeward endpoint show %[1]s, then repeat the command", e.Tenant)
+	}
 	if !errors.Is(err, claim.ErrUnavailable) {
 		return err
 	}
@@ -109,7 +112,7 @@ func (c *endpointSetCommand) Run(ctx context.Context, io streams) error {
 		case len(was.Secrets) == 0:
 			return lostSecret(c.Tenant)
 		}
-		if err := putEndpoint(ctx, io, all, next, minted); err != nil {
+		if err := putEndpoint(ctx, io, all, was, next, minted); err != nil {
 			return err
 		}
 		fmt.Fprintf(io.out, "events of %s go to %s, from nodes that have events.webhooks on\n", c.Tenant, c.URL)
@@ -251,7 +254,7 @@ func (c *endpointSecretCommand) Run(ctx context.Context, io streams) error {
 		default: // newest first; the previous one stays valid, and older ones end
 			e.Secrets = []string{minted, e.Secrets[0]}
 		}
-		if err := putEndpoint(ctx, io, all, e, minted); err != nil {
+		if err := putEndpoint(ctx, io, all, was, e, minted); err != nil {
 			return err
 		}
 		switch {

@@ -17,7 +17,7 @@ type failing struct {
 	err error
 }
 
-func (f failing) PutEndpoint(context.Context, relay.Endpoint) error { return f.err }
+func (f failing) PutEndpoint(context.Context, relay.Endpoint, ...relay.Endpoint) error { return f.err }
 
 // A secret whose write has an unknown outcome may be in use, and no other command shows it.
 func TestAnEndpointsSecretIsPrintedWhereTheOutcomeIsUnknown(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAnEndpointsSecretIsPrintedWhereTheOutcomeIsUnknown(t *testing.T) {
 		{"whsec_new", nil, false, false}, // its caller prints it
 	} {
 		var out bytes.Buffer
-		err := putEndpoint(t.Context(), streams{out: &out}, failing{err: c.err}, relay.Endpoint{Tenant: "acme"}, c.minted)
+		err := putEndpoint(t.Context(), streams{out: &out}, failing{err: c.err}, relay.Endpoint{}, relay.Endpoint{Tenant: "acme"}, c.minted)
 		require.ErrorIs(t, err, c.err)
 		if c.unknown {
 			require.ErrorContains(t, err, "unknown: see homeward endpoint show acme")
@@ -41,4 +41,25 @@ func TestAnEndpointsSecretIsPrintedWhereTheOutcomeIsUnknown(t *testing.T) {
 		}
 		require.Equal(t, c.prints, bytes.Contains(out.Bytes(), []byte("signing secret: whsec_new\n")))
 	}
+}
+
+// An operator replaces a secret that has leaked while another sets the URL: the leaked one does not come
+// back.
+func TestTwoOperatorsChangeAnEndpoint(t *testing.T) {
+	twoStores(t, func(t *testing.T, flags []string, open func(func(*store))) {
+		does(t, append([]string{"endpoint", "set", "acme", "https://shop.example/1"}, flags...)...)
+		open(func(s *store) {
+			all := s.endpoints()
+			read, _, err := all.Endpoint(t.Context(), "acme")
+			require.NoError(t, err)
+			only := relay.Endpoint{Tenant: "acme", URL: read.URL, Secrets: []string{relay.NewSecret()}}
+			var out bytes.Buffer
+			require.NoError(t, putEndpoint(t.Context(), streams{out: &out}, all, read, only, only.Secrets[0]))
+			set := relay.Endpoint{Tenant: "acme", URL: "https://shop.example/2", Secrets: read.Secrets}
+			require.ErrorContains(t, putEndpoint(t.Context(), streams{out: &out}, all, read, set, ""), "changed by another operator meanwhile, and nothing was done")
+			is, _, err := all.Endpoint(t.Context(), "acme")
+			require.NoError(t, err)
+			require.Equal(t, only.Secrets, is.Secrets)
+		})
+	})
 }

@@ -23,14 +23,21 @@ func (c Contracts) Endpoint(ctx context.Context, tenant string) (e relay.Endpoin
 	return e, err == nil && e.URL != "", err
 }
 
-// PutEndpoint implements [relay.Endpoints]. The latest write wins. After an error the endpoint may
+// PutEndpoint implements [relay.Endpoints]. After an error, but relay.ErrChanged, the endpoint may
 // have changed or not: read it, or set it again.
-func (c Contracts) PutEndpoint(ctx context.Context, e relay.Endpoint) error {
+func (c Contracts) PutEndpoint(ctx context.Context, e relay.Endpoint, was ...relay.Endpoint) error {
 	if n := len(e.Secrets); e.Tenant == "" || e.URL == "" || !utf8.ValidString(e.URL) || n < 1 || n > relay.MaxSecrets {
 		return fmt.Errorf("webhook endpoint of tenant %q: it needs a tenant, a URL in UTF-8 and 1 to %d secrets", e.Tenant, relay.MaxSecrets)
 	}
 	e.FailingSince, e.DisabledAt = time.Time{}, time.Time{}
-	_, err := c.changeEndpoint(ctx, e.Tenant, func(relay.Endpoint, time.Time) (relay.Endpoint, error) { return e, nil })
+	_, err := c.changeEndpoint(ctx, e.Tenant, func(is relay.Endpoint, _ time.Time) (relay.Endpoint, error) {
+		for _, one := range was {
+			if !is.Same(one) {
+				return is, relay.ErrChanged
+			}
+		}
+		return e, nil
+	})
 	return err
 }
 

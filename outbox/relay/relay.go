@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,11 @@ type Endpoint struct {
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	// DisabledAt is when the endpoint was disabled; zero while it is enabled.
 	DisabledAt time.Time `json:"disabled_at,omitzero"`
+}
+
+// Same reports whether e has the URL and the secrets of other.
+func (e Endpoint) Same(other Endpoint) bool {
+	return e.URL == other.URL && slices.Equal(e.Secrets, other.Secrets)
 }
 
 // After returns the endpoint after a delivery at now. The first failure sets FailingSince, a
@@ -42,12 +48,17 @@ const MaxSecrets = 2
 // ErrNoEndpoint: the tenant has none.
 var ErrNoEndpoint = errors.New("relay: the tenant has no webhook endpoint")
 
+// ErrChanged: the endpoint is not the one that was read any more.
+var ErrChanged = errors.New("relay: the webhook endpoint has been changed meanwhile")
+
 // Endpoints keeps at most one endpoint for each tenant, the same in all regions.
 // Implementations are safe for concurrent use.
 type Endpoints interface {
 	Endpoint(ctx context.Context, tenant string) (e Endpoint, found bool, err error)
-	// PutEndpoint sets the endpoint of a tenant, enabled and not failing.
-	PutEndpoint(ctx context.Context, e Endpoint) error
+	// PutEndpoint sets the endpoint of a tenant, enabled and not failing. was, if given, is the one
+	// that e was made from, zero for none: if another URL or other secrets are there, nothing is
+	// done, and the error is [ErrChanged].
+	PutEndpoint(ctx context.Context, e Endpoint, was ...Endpoint) error
 	// RemoveEndpoint removes a tenant's endpoint and reports whether there was
 	// one.
 	RemoveEndpoint(ctx context.Context, tenant string) (bool, error)

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -35,7 +36,24 @@ func (s sealed) Endpoint(ctx context.Context, tenant string) (Endpoint, bool, er
 	return e, true, err
 }
 
-func (s sealed) PutEndpoint(ctx context.Context, e Endpoint) error {
+// PutEndpoint compares what was read with what is opened now, and has the store compare that as it is
+// stored.
+func (s sealed) PutEndpoint(ctx context.Context, e Endpoint, was ...Endpoint) error {
+	var read []Endpoint
+	for _, one := range was {
+		stored, _, err := s.Endpoints.Endpoint(ctx, e.Tenant)
+		if err != nil {
+			return err
+		}
+		now, err := s.opened(ctx, stored)
+		switch {
+		case errors.Is(err, seal.ErrNoAnswer):
+			return err
+		case !now.Same(one): // of one that is lost nothing was read
+			return ErrChanged
+		}
+		read = append(read, stored)
+	}
 	// The store checks their number: it refuses none, and too many.
 	stored := make([]string, len(e.Secrets))
 	for i, secret := range e.Secrets {
@@ -46,7 +64,7 @@ func (s sealed) PutEndpoint(ctx context.Context, e Endpoint) error {
 		stored[i] = text(value)
 	}
 	e.Secrets = stored
-	return s.Endpoints.PutEndpoint(ctx, e)
+	return s.Endpoints.PutEndpoint(ctx, e, read...)
 }
 
 // NoteDelivery returns no error for secrets that cannot be opened: no delivery was signed

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/internal/seal/sealtest"
 	"github.com/homeward-io/homeward/outbox/relay"
 )
@@ -214,6 +215,26 @@ var tests = []test{
 		require.Zero(w, e.DisabledAt)
 		require.Zero(w, e.FailingSince)
 		require.Zero(w, w.note(false).DisabledAt)
+	}},
+	{"put: an endpoint that was changed since it was read is left", func(w *world) {
+		for _, keys := range []*seal.Ring{sealtest.Ring(1), sealtest.Ring(2, 1), sealtest.Ring(3)} { // the last opens nothing
+			all, tenant := w.through(keys), w.Tenants[1]
+			read, _, err := all.Endpoint(w.ctx, tenant)
+			if err != nil {
+				require.ErrorIs(w, err, seal.ErrLost)
+			}
+			made := func(secret string) relay.Endpoint {
+				return relay.Endpoint{Tenant: tenant, URL: w.url, Secrets: []string{secret}}
+			}
+			require.NoError(w, all.PutEndpoint(w.ctx, made("whsec_a"), read))
+			require.ErrorIs(w, all.PutEndpoint(w.ctx, made("whsec_b"), read), relay.ErrChanged)
+			_, err = w.at().NoteDelivery(w.ctx, tenant, w.url, false, w.Patience)
+			require.NoError(w, err)
+			is, _, err := all.Endpoint(w.ctx, tenant)
+			require.NoError(w, err)
+			require.Equal(w, []string{"whsec_a"}, is.Secrets)
+			require.NoError(w, all.PutEndpoint(w.ctx, made("whsec_c"), made("whsec_a")), "a delivery changes nothing of it")
+		}
 	}},
 	{"put: the caller's record of failures is not stored", func(w *world) {
 		now := w.Now(w)
