@@ -153,6 +153,7 @@ func TestTheBucketShowsBooksThatHadLeft(t *testing.T) {
 	for _, begun := range []bool{false, true} { // nothing, or something, had left before the backup
 		if begun {
 			chain.Books.At = time.Now().Add(-audit.MinKeepBooks - 48*time.Hour).UTC().Truncate(24 * time.Hour)
+			chain.SweptUntil = chain.From
 		}
 		back := rows(t, open(t))
 		moved, err := back.AdvanceAudit(t.Context(), home, 0, chain)

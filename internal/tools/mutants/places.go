@@ -23,6 +23,9 @@ var (
 	programs = suite{dir: ".", sql: true}
 	notices  = suite{dir: "payment/notice"}
 	recons   = suite{dir: "payment/recon"}
+	stripes  = suite{dir: "payment/psp/stripe"}
+
+	reconciles = suite{dir: "internal/reconcile"}
 )
 
 var rooms = []room{
@@ -202,6 +205,7 @@ var rooms = []room{
 		{"sql/settle.sql-unknowns", "query/settle.sql", "AND c.unknowns = v.old_unknowns ", ""},
 		{"sql/settle.sql-object", "query/settle.sql", "c.object_id = v.object_id AND ", ""},
 		{"sql/settle.sql-state", "query/settle.sql", "AND c.state = v.old_state", ""},
+		{"sql/witnesses_drop.sql-version", "query/witnesses_drop.sql", " AND d.version = @version::int8", " AND d.version < @version::int8 + 100"},
 		{"sql/settle.sql-close-until", "query/settle.sql", "AND (v.old_state = 1 OR now() < v.close_until)", ""},
 		{"sql/settle.sql-postings", "query/settle.sql", "ON t.n = s.n", "ON t.n >= s.n"},
 		{"sql/settle.sql-events", "query/settle.sql", "ON e.n = s.n", "ON e.n >= s.n"},
@@ -267,8 +271,10 @@ var rooms = []room{
 		{"documents/removed-secrets", "Contracts.RewriteSecrets", `seen.URL == ""`, "false"},
 		{"documents/unchanged", "Contracts.changeEndpoint", "bytes.Equal(state, d.State)", "bytes.Equal(state, d.State) && false"},
 		{"documents/caller-left", "Contracts.changeEndpoint", "ctx.Err()", "error(nil)"},
+		{"documents/changed-endpoint", "Contracts.PutEndpoint", "!is.Same(one)", "!is.Same(one) && false"},
 	}},
 	{dir: "internal/embedded", suites: []suite{embedded}, mutants: []mutant{
+		{"embedded/witnesses-of-another-restore", "DB.DropWitnesses", `t.versioned(documentKey(documents.Restores, ""), &json.RawMessage{}) != version`, "false"},
 		{"embedded/remembered-decision", "View.begin", "begun.Decision == claim.Replay || begun.Decision == claim.Mismatch", "begun.Decision != claim.NeedPin"},
 		{"embedded/pin-spoken-for", "tx.pinStep", "rec.Age(&t.policy, now) != claim.Gone", "rec.Age(&t.policy, now) == claim.Live"},
 		{"embedded/pin-no-new-homes", "tx.pinStep", "t.status(entry) != claim.RegionActive", "false"},
@@ -480,6 +486,16 @@ var rooms = []room{
 		{"notice/failed-amount", "Processor.failed", "of.Amount != n.Amount || of.Currency != n.Currency", "false"},
 		{"notice/failed-in-flight", "Processor.failed", "!named && found && rec.State == claim.InFlight", "false"},
 		{"notice/failed-unproved", "Processor.failed", "!exists", "!exists && false"},
+		{"notice/lapsed-before-its-capture", "Processor.held", "underOrder(&rec)", "false"},
+		{"notice/refund-not-asked-for", "Compensator.wanted case !paid && !here", "return Pending, notHere(g.Provider), nil", "return Pending, \"\", nil"},
+	}},
+	{dir: "payment/psp/stripe", suites: []suite{stripes}, mutants: []mutant{
+		{"stripe/other-mode", "Provider.Read", "p.otherMode(event.Livemode)", "false"},
+		{"stripe/another-amount", "movement.asked", "m.amount != amount && !part", "m.amount != amount && !part && false"},
+		{"stripe/held-beside-a-decline", "movement.weight", "slices.Index(weights, m.status)", "min(slices.Index(weights, m.status), 0)"},
+	}},
+	{dir: "internal/reconcile", suites: []suite{reconciles}, mutants: []mutant{
+		{"reconcile/lag", "Reconciler.Repeat", "-2*r.Slack-recon.LagOf(r.Lag, r.Mapping, recon.Format(r.Statement.Format))", "-2*r.Slack"},
 	}},
 	{dir: "payment/recon", suites: []suite{recons}, mutants: []mutant{
 		{"recon/amount", "run.stated", "l.Amount != b.Amount", "false"},
@@ -495,8 +511,14 @@ var rooms = []room{
 		{"recon/completed-by-another", "run.claimed", "own.Ref != s.Ref", "false"},
 		{"recon/failed-and-booked", "run.claimed", "s.State != claim.Completed && own != nil && s.Reason != claim.ReasonOutcomeUnknown", "false"},
 		{"recon/account", "run.here", "psp.AccountOf(t.ProviderRef) == r.c.Account", "true"},
+		{"recon/booked-from-a-statement", "run.booked", "r.fromStatements(kind)", "false"},
+		{"recon/lines-of-one-reference", "sheet.line", "slices.Equal(c.Line, c.ID)", "false"},
+		{"recon/back-by-the-statement", "run.refundable", "l != nil", "false"},
+		{"recon/payout-elsewhere", "run.regionOf case booked", "return there.Region, nil", "_ = there.Region"},
+		{"recon/named-by-itself", "run.unbookedAside", "homes = r.c.Regions", "homes = nil"},
 	}},
 	{dir: "audit", suites: []suite{audits, restores, embedded}, mutants: []mutant{
+		{"audit/ahead-of-books", "Exporter.aheadIn", "from = append(from, c.Books.At)", ""},
 		{"audit/follow-another-chain", "Lost.next", "s.Previous != c.Digest", "false"},
 		{"audit/follow-overreaching", "Lost.next", "s.overreaches(c)", "false"},
 		{"audit/follow-since", "Lost.Follow", "!s.Written.Before(l.Before)", "false"},
@@ -520,5 +542,9 @@ var rooms = []room{
 		{"restore/refunds-while-it-stands", "AllowRefunds", "r.Withholds()", "r.Withholds() && false"},
 		{"restore/release-in-part", "Release", "r.Phase != claim.RestoreWitnessed", "false"},
 		{"restore/final-witness", "CountWitnesses", "!some[i].Final()", "!some[i].Final() || true"},
+		{"restore/release-meanwhile", "Begin", "stop(ctx, rows)", "error(nil)"},
+		{"restore/detected-release-meanwhile", "Detected", "return written, stop(ctx, rows)", "return written, nil"},
+		{"restore/left-witnesses", "prepare", "!was.Withholds()", "false"},
+		{"restore/taken-back-with-a-time", "takeBack", `was.Phase == ""`, "false"},
 	}},
 }

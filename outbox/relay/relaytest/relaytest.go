@@ -234,6 +234,7 @@ var tests = []test{
 			require.NoError(w, err)
 			require.Equal(w, []string{"whsec_a"}, is.Secrets)
 			require.NoError(w, all.PutEndpoint(w.ctx, made("whsec_c"), made("whsec_a")), "a delivery changes nothing of it")
+			require.ErrorIs(w, w.at().PutEndpoint(w.ctx, made("whsec_d"), read), relay.ErrChanged, "the store compares what it has")
 		}
 	}},
 	{"put: the caller's record of failures is not stored", func(w *world) {
