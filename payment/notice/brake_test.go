@@ -206,11 +206,12 @@ func TestAWaitingRefundIsCountedOnce(t *testing.T) {
 }
 
 // A claim that expires between its read and the request is in an unknown state. The next try reads
-// it, and parks only a final refusal.
+// it, and parks only a final refusal. One that completed since the books were read is booked.
 func TestAnExpiredClaimIsNoRefusal(t *testing.T) {
 	for state, want := range map[claim.State]string{
 		claim.FailedRetry:    "Failed: the provider refused the refund for now; it can be requested again at 2026-03-02T",
 		claim.FailedTerminal: "Parked: LIMBO: the provider refused the refund: charge_disputed",
+		claim.Completed:      "Failed: the refund was completed after the books were read",
 	} {
 		w := newWorld(t)
 		w.refuse = "expired"

@@ -169,6 +169,8 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 	case begun && status.Age == claim.Expired && status.Record.State == claim.FailedRetry:
 		// It was not refused for good, only not retried within a day.
 		return Pending, "the provider refused the refund for now; it can be requested again at " + status.FreeAt.UTC().Format(time.RFC3339), nil
+	case begun && status.Age == claim.Expired && status.Record.State == claim.Completed:
+		return Pending, "the refund was completed after the books were read", nil // which have it
 	case begun && status.Age == claim.Expired:
 		// Settled a day ago and not booked as refunded: it was refused.
 		return Limbo, "the provider refused the refund: " + cmp.Or(status.Record.Reason, status.Record.State.String()), nil
