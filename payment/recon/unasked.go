@@ -235,12 +235,7 @@ func (r *run) unbookedAside(ctx context.Context, l line) (*booking, error) {
 		m.Detail = "the provider states what was not captured of a charge that this statement does not have"
 		return nil, r.found(ctx, m)
 	}
-	var t ledger.Transaction
-	var found bool
-	var err error
-	for i := 0; i < len(homes) && err == nil && !found; i++ {
-		t, found, err = r.transaction(ctx, homes[i], ledger.UnaskedID(bookedAs[l.Kind], r.c.Provider, l.ID))
-	}
+	t, found, err := r.among(ctx, homes, ledger.UnaskedID(bookedAs[l.Kind], r.c.Provider, l.ID))
 	if err == nil && !found && l.Kind == psp.KindRefund {
 		t, found, err = r.ownRefund(ctx, &l)
 	}
@@ -347,12 +342,13 @@ func (r *run) onlyStated(ctx context.Context, o *object, l *line, kind psp.Kind,
 		r.report.NotBooked = count(r.report.NotBooked, kind)
 		return nil
 	}
+	region, err := r.regionOf(ctx, &ts[0])
+	if err != nil {
+		return err
+	}
 	fresh := false
 	for _, t := range ts {
-		var err error
-		if t.Region, err = r.regionOf(ctx, &ts[0]); err != nil {
-			return err
-		}
+		t.Region = region
 		posted, err := r.c.Book(ctx, t)
 		switch {
 		case errors.Is(err, ledger.ErrConflict):
@@ -380,18 +376,19 @@ func (r *run) regionOf(ctx context.Context, t *ledger.Transaction) (string, erro
 	if t.Tenant != "" {
 		return t.Region, nil
 	}
-	for _, home := range r.c.Regions {
-		if home == t.Region {
-			continue
-		}
-		switch there, booked, err := r.transaction(ctx, home, t.ID); {
-		case err != nil:
-			return "", err
-		case booked:
-			return there.Region, nil
-		}
+	there, booked, err := r.among(ctx, r.c.Regions, t.ID)
+	if booked {
+		return there.Region, err
 	}
-	return t.Region, nil
+	return t.Region, err
+}
+
+// among finds a transaction in the books of one of some regions.
+func (r *run) among(ctx context.Context, homes []string, id string) (t ledger.Transaction, found bool, err error) {
+	for i := 0; i < len(homes) && err == nil && !found; i++ {
+		t, found, err = r.transaction(ctx, homes[i], id)
+	}
+	return t, found, err
 }
 
 func count(counts map[psp.Kind]int, kind psp.Kind) map[psp.Kind]int {

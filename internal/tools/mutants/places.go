@@ -514,7 +514,7 @@ var rooms = []room{
 		{"recon/booked-from-a-statement", "run.booked", "r.fromStatements(kind)", "false"},
 		{"recon/lines-of-one-reference", "sheet.line", "slices.Equal(c.Line, c.ID)", "false"},
 		{"recon/back-by-the-statement", "run.refundable", "l != nil", "false"},
-		{"recon/payout-elsewhere", "run.regionOf case booked", "return there.Region, nil", "_ = there.Region"},
+		{"recon/payout-elsewhere", "run.regionOf", "return there.Region, err", "_ = there.Region"},
 		{"recon/named-by-itself", "run.unbookedAside", "homes = r.c.Regions", "homes = nil"},
 	}},
 	{dir: "audit", suites: []suite{audits, restores, embedded}, mutants: []mutant{
