@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -76,11 +77,7 @@ func FuzzAPI(f *testing.F) {
 	} {
 		f.Add(seed.head, []byte(seed.body))
 	}
-	w := startWorld(f, nil, func(c *node.ClusterConfig) {
-		if c.Databases == nil {
-			c.FS = vfs.NewMem()
-		}
-	})
+	w := startWorld(f, nil, inMemory)
 	documented, err := readContract()
 	require.NoError(f, err)
 	runs := 0
@@ -111,6 +108,13 @@ func FuzzAPI(f *testing.F) {
 			require.Equal(t, first.Status, second.Status, said)
 		}
 	})
+}
+
+// inMemory has the embedded store sync to no disk, as each run takes some syncs.
+func inMemory(c *node.ClusterConfig) {
+	if c.Databases == nil {
+		c.FS = vfs.NewMem()
+	}
 }
 
 // fuzzing is one run.
@@ -277,11 +281,9 @@ func FuzzGateway(f *testing.F) {
 		f.Add(seed.head, []byte(seed.body), []byte(seed.reply))
 	}
 	u := newScripted(f)
-	w := startGateway(f, u.url, func(c *node.ClusterConfig) {
-		if c.Databases == nil {
-			c.FS = vfs.NewMem()
-		}
-		c.Policy.BackoffMin, c.Policy.BackoffMax = time.Hour, time.Hour // nobody waits for what is in doubt
+	w := startGateway(f, u.URL, func(c *node.ClusterConfig) {
+		inMemory(c)
+		c.Policy.BackoffMin, c.Policy.BackoffMax = time.Hour, time.Hour // to look again at what is in doubt takes time from the next runs
 		c.Policy.WaitPoll, c.Policy.WaitMax = 10*time.Millisecond, 10*time.Millisecond
 	})
 	runs := 0
@@ -296,7 +298,10 @@ func FuzzGateway(f *testing.F) {
 		u.say(script)
 		sent := func(region string) *reply {
 			res, err := spelling{t, w.bases[region], request}.RoundTrip(r)
-			return readReply(t, res, err)
+			require.NoError(t, err)
+			got, err := replyOf(res)
+			require.NoError(t, err)
+			return got
 		}
 		first, second := sent(us), sent(eu)
 		got := u.got()
@@ -324,7 +329,9 @@ func FuzzGateway(f *testing.F) {
 		require.Equal(t, kept(first.header), kept(second.header), said)
 		if got == 1 && first.status < 400 {
 			res, err := lastResponse(bufio.NewReader(bytes.NewReader(script)), r)
-			meant := readReply(t, res, err)
+			require.NoError(t, err)
+			meant, err := replyOf(res)
+			require.NoError(t, err)
 			require.Equal(t, meant.status, first.status, said)
 			require.Equal(t, meant.body, first.body, said)
 			for _, name := range []string{"Cache-Control", "Content-Type", "Etag", "Link", "Location", "Retry-After", "Vary"} {
@@ -334,55 +341,34 @@ func FuzzGateway(f *testing.F) {
 	})
 }
 
-func readReply(t *testing.T, res *http.Response, err error) *reply {
-	require.NoError(t, err)
-	body, err := io.ReadAll(res.Body)
-	require.NoError(t, err)
-	return &reply{res.StatusCode, res.Header, string(body)}
-}
-
 // scripted is an upstream that answers what it is told to, and hangs up.
 type scripted struct {
-	url  string
+	*httptest.Server
 	mu   sync.Mutex
 	text []byte
-	n    int // requests since it was told
+	n    int // requests since the last text was set
 }
 
 func newScripted(f *testing.F) *scripted {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(f, err)
-	u := &scripted{url: "http://" + l.Addr().String()}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { u.serve(conn) })
-		}
-	})
-	f.Cleanup(func() {
-		_ = l.Close()
-		all.Wait()
-	})
+	u := &scripted{}
+	u.Server = httptest.NewServer(u)
+	f.Cleanup(u.Close)
 	return u
 }
 
-func (u *scripted) serve(conn net.Conn) {
-	defer func() { _ = conn.Close() }()
-	r, err := http.ReadRequest(bufio.NewReader(conn))
-	if err != nil {
-		return
-	}
+func (u *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		return
+		panic(http.ErrAbortHandler) // it hangs up
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.n++
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
 	_, _ = conn.Write(u.text)
+	_ = conn.Close()
 }
 
 func (u *scripted) say(text []byte) {

@@ -166,6 +166,10 @@ func sent(r *http.Request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	return replyOf(resp)
+}
+
+func replyOf(resp *http.Response) (*reply, error) {
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	return &reply{resp.StatusCode, resp.Header, string(text)}, err

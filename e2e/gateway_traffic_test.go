@@ -99,10 +99,9 @@ func raw(t *testing.T, base, text string) (answers []*reply) {
 		if err != nil {
 			return answers
 		}
-		body, err := io.ReadAll(resp.Body)
+		got, err := replyOf(resp)
 		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		answers = append(answers, &reply{resp.StatusCode, resp.Header, string(body)})
+		answers = append(answers, got)
 		if resp.StatusCode >= http.StatusOK {
 			return answers
 		}
