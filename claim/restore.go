@@ -226,8 +226,8 @@ type Restores interface {
 	// Witnesses lists up to limit witnesses after a key, in the order of tenant and
 	// key.
 	Witnesses(ctx context.Context, after Key, limit int) ([]Witness, error)
-	// DropWitnesses deletes up to limit witnesses, none if the row's version is not version: a
-	// restore that has begun since has its own.
+	// DropWitnesses deletes up to limit witnesses. It deletes none if the row has another version,
+	// since the witnesses may be those of a later restore.
 	DropWitnesses(ctx context.Context, version uint64, limit int) (dropped int, err error)
 }
 
