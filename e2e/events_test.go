@@ -35,7 +35,7 @@ func putEndpoints(ctx context.Context, cluster *node.Cluster, b backend, url str
 	}
 	for _, tenant := range []string{"acme", "globex"} {
 		e := relay.Endpoint{Tenant: tenant + b.Tenants, URL: url, Secrets: []string{eventSecret}}
-		if err := cluster.DB.PutEndpoint(ctx, e); err != nil {
+		if err := cluster.DB.PutEndpoint(ctx, relay.Endpoint{}, e); err != nil {
 			return err
 		}
 	}

@@ -61,7 +61,7 @@ func printSecret(io streams, secret string) {
 // putEndpoint replaces the endpoint that was read; minted is its new secret, "" for none. It also prints
 // minted if the outcome of the write is unknown, because deliveries may then be signed with it.
 func putEndpoint(ctx context.Context, io streams, all relay.Endpoints, was, e relay.Endpoint, minted string) error {
-	err := all.PutEndpoint(ctx, e, was)
+	err := all.PutEndpoint(ctx, was, e)
 	if errors.Is(err, relay.ErrChanged) {
 		return fmt.Errorf("the endpoint of tenant %s was changed by another operator meanwhile, and nothing was done: look at homeward endpoint show %[1]s, then repeat the command", e.Tenant)
 	}

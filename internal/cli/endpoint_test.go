@@ -17,7 +17,7 @@ type failing struct {
 	err error
 }
 
-func (f failing) PutEndpoint(context.Context, relay.Endpoint, ...relay.Endpoint) error { return f.err }
+func (f failing) PutEndpoint(_ context.Context, _, _ relay.Endpoint) error { return f.err }
 
 // A secret whose write has an unknown outcome may be in use, and no other command shows it.
 func TestAnEndpointsSecretIsPrintedWhereTheOutcomeIsUnknown(t *testing.T) {

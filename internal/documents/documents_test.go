@@ -60,7 +60,7 @@ func (m *memory) touch(name string) {
 func endpoint(t *testing.T) (*memory, documents.Contracts, relay.Endpoint) {
 	m := newMemory()
 	e := relay.Endpoint{Tenant: "acme", URL: "https://shop.example/hooks?a=1&b=<2>", Secrets: []string{"whsec_a"}}
-	require.NoError(t, documents.In(m).PutEndpoint(t.Context(), e))
+	require.NoError(t, documents.In(m).PutEndpoint(t.Context(), relay.Endpoint{}, e))
 	m.writes = 0
 	return m, documents.In(m), e
 }
@@ -70,7 +70,7 @@ func TestWhatChangesNothingIsNotWritten(t *testing.T) {
 	got, err := rows.NoteDelivery(t.Context(), "acme", e.URL, true, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, e, got)
-	require.NoError(t, rows.PutEndpoint(t.Context(), e))
+	require.NoError(t, rows.PutEndpoint(t.Context(), e, e))
 	require.Zero(t, m.writes)
 	for range 3 {
 		got, err = rows.NoteDelivery(t.Context(), "acme", e.URL, false, time.Hour)
@@ -86,8 +86,9 @@ func TestWhatChangesNothingIsNotWritten(t *testing.T) {
 // changes has every way to change an endpoint.
 var changes = map[string]func(ctx context.Context, rows documents.Contracts, e relay.Endpoint) error{
 	"put": func(ctx context.Context, rows documents.Contracts, e relay.Endpoint) error {
-		e.Secrets = []string{"whsec_b"}
-		return rows.PutEndpoint(ctx, e)
+		next := e
+		next.Secrets = []string{"whsec_b"}
+		return rows.PutEndpoint(ctx, e, next)
 	},
 	"remove": func(ctx context.Context, rows documents.Contracts, e relay.Endpoint) error {
 		_, err := rows.RemoveEndpoint(ctx, e.Tenant)
@@ -158,7 +159,7 @@ func TestALateNoteFindsNoNewEndpoint(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, removed)
 		require.Equal(t, "{}", string(m.all["acme"].State), "what is removed leaves no URL and no secret")
-		require.NoError(t, rows.PutEndpoint(t.Context(), next))
+		require.NoError(t, rows.PutEndpoint(t.Context(), relay.Endpoint{}, next))
 	}
 	_, err := rows.NoteDelivery(t.Context(), "acme", e.URL, false, time.Hour)
 	require.NoError(t, err)

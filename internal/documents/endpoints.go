@@ -25,16 +25,14 @@ func (c Contracts) Endpoint(ctx context.Context, tenant string) (e relay.Endpoin
 
 // PutEndpoint implements [relay.Endpoints]. After an error, but relay.ErrChanged, the endpoint may
 // have changed or not: read it, or set it again.
-func (c Contracts) PutEndpoint(ctx context.Context, e relay.Endpoint, was ...relay.Endpoint) error {
+func (c Contracts) PutEndpoint(ctx context.Context, was, e relay.Endpoint) error {
 	if n := len(e.Secrets); e.Tenant == "" || e.URL == "" || !utf8.ValidString(e.URL) || n < 1 || n > relay.MaxSecrets {
 		return fmt.Errorf("webhook endpoint of tenant %q: it needs a tenant, a URL in UTF-8 and 1 to %d secrets", e.Tenant, relay.MaxSecrets)
 	}
 	e.FailingSince, e.DisabledAt = time.Time{}, time.Time{}
 	_, err := c.changeEndpoint(ctx, e.Tenant, func(is relay.Endpoint, _ time.Time) (relay.Endpoint, error) {
-		for _, one := range was {
-			if !is.Same(one) {
-				return is, relay.ErrChanged
-			}
+		if !is.Same(was) {
+			return is, relay.ErrChanged
 		}
 		return e, nil
 	})

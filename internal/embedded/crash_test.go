@@ -355,7 +355,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 		{
 			name: "rewrite secrets",
 			do: func(w *crashWorld) {
-				require.NoError(w.t, w.db.PutEndpoint(w.ctx, relay.Endpoint{Tenant: "acme", URL: "u", Secrets: []string{"s"}}))
+				require.NoError(w.t, w.db.PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: "acme", URL: "u", Secrets: []string{"s"}}))
 				_, err := w.db.RewriteSecrets(w.ctx, "", 10, func(string, []string) ([]string, error) { return []string{"again"}, nil })
 				require.NoError(w.t, err)
 			},
@@ -408,7 +408,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 		{
 			name: "note a delivery",
 			do: func(w *crashWorld) {
-				require.NoError(w.t, w.db.PutEndpoint(w.ctx, relay.Endpoint{Tenant: "acme", URL: "u", Secrets: []string{"s"}}))
+				require.NoError(w.t, w.db.PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: "acme", URL: "u", Secrets: []string{"s"}}))
 				_, err := w.db.NoteDelivery(w.ctx, "acme", "u", false, time.Hour)
 				require.NoError(w.t, err)
 			},

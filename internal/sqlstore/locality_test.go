@@ -262,7 +262,7 @@ func walkQueue(t *testing.T, v *sqlstore.View, name outbox.Queue) {
 func walkEndpoint(t *testing.T, v *sqlstore.View) {
 	t.Helper()
 	e := relay.Endpoint{Tenant: "acme", URL: "https://shop.example/hooks", Secrets: []string{"whsec_a"}}
-	require.NoError(t, v.PutEndpoint(t.Context(), e))
+	require.NoError(t, v.PutEndpoint(t.Context(), relay.Endpoint{}, e))
 	for _, ok := range []bool{false, true} {
 		_, err := v.NoteDelivery(t.Context(), e.Tenant, e.URL, ok, time.Hour)
 		require.NoError(t, err)

@@ -160,7 +160,7 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 		{"seal an endpoint anew", before, "given another secret", func(c *cell) {
 			e := c.endpoint()
 			e.Secrets = []string{"whsec_b"}
-			require.NoError(c, c.others.PutEndpoint(c.ctx, e))
+			require.NoError(c, c.others.PutEndpoint(c.ctx, c.endpoint(), e))
 		}, func(c *cell, err error) { require.NoError(c, err) }},
 		{"set a brake", before, "set", func(c *cell) {
 			_, err := c.others.PutBrake(c.ctx, c.brake("others"))

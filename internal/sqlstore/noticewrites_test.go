@@ -179,7 +179,9 @@ func documentWrites() []operation {
 	}, {
 		name: "put an endpoint", statements: statements,
 		before: func(c *cell) { c.key.Tenant += "-" + c.key.Value },
-		call:   func(ctx context.Context, c *cell) (any, error) { return nil, c.ours.PutEndpoint(ctx, c.endpoint()) },
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.ours.PutEndpoint(ctx, relay.Endpoint{}, c.endpoint())
+		},
 		right:  noAnswer,
 		effect: func(c *cell, want, _ *stored) { want.Documents = c.endpointIs(1, nil) },
 		next: func(c *cell, done bool) {
@@ -321,9 +323,11 @@ func (c *cell) endpointIs(version int64, otherwise func(d *documentRow)) []docum
 // moves sets the endpoint to another URL, at the other node.
 func (c *cell) moves() {
 	c.Helper()
+	was, _, err := c.others.Endpoint(c.ctx, c.key.Tenant)
+	require.NoError(c, err)
 	e := c.endpoint()
 	e.URL = "https://other.example/hooks"
-	require.NoError(c, c.others.PutEndpoint(c.ctx, e))
+	require.NoError(c, c.others.PutEndpoint(c.ctx, was, e))
 }
 
 // brake holds the refunds of a provider that only the cell has.
@@ -334,7 +338,7 @@ func (c *cell) brake(reason string) notice.Brake {
 // ownEndpoint gives the cell a tenant whose endpoint nobody else notes.
 func ownEndpoint(c *cell) {
 	c.key.Tenant += "-" + c.key.Value
-	require.NoError(c, c.others.PutEndpoint(c.ctx, c.endpoint()))
+	require.NoError(c, c.others.PutEndpoint(c.ctx, relay.Endpoint{}, c.endpoint()))
 }
 
 func noteDelivery(ok bool, disableAfter time.Duration) func(ctx context.Context, c *cell) (any, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
 )
 
 // TestReads: what changes nothing is asked again until it is answered.
@@ -31,7 +32,7 @@ func TestReads(t *testing.T) {
 	require.NoError(t, err)
 	_, err = setup.others.Keep(t.Context(), here, setup.notices())
 	require.NoError(t, err)
-	require.NoError(t, setup.others.PutEndpoint(t.Context(), setup.endpoint()))
+	require.NoError(t, setup.others.PutEndpoint(t.Context(), relay.Endpoint{}, setup.endpoint()))
 	no := w.cell(t)
 	no.settles(no.arrives("n", claim.Won), refused)
 	refusedID := no.object("n")

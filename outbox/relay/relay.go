@@ -55,10 +55,10 @@ var ErrChanged = errors.New("relay: the webhook endpoint has been changed meanwh
 // Implementations are safe for concurrent use.
 type Endpoints interface {
 	Endpoint(ctx context.Context, tenant string) (e Endpoint, found bool, err error)
-	// PutEndpoint sets the endpoint of a tenant, enabled and not failing. was, if given, is the one
-	// that e was made from, zero for none: if another URL or other secrets are there, nothing is
-	// done, and the error is [ErrChanged].
-	PutEndpoint(ctx context.Context, e Endpoint, was ...Endpoint) error
+	// PutEndpoint sets the endpoint of a tenant, enabled and not failing. was is the one that the
+	// caller has read, zero for none: if another URL or other secrets are there, nothing is done,
+	// and the error is [ErrChanged].
+	PutEndpoint(ctx context.Context, was, e Endpoint) error
 	// RemoveEndpoint removes a tenant's endpoint and reports whether there was
 	// one.
 	RemoveEndpoint(ctx context.Context, tenant string) (bool, error)

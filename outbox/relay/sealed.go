@@ -38,33 +38,29 @@ func (s sealed) Endpoint(ctx context.Context, tenant string) (Endpoint, bool, er
 
 // PutEndpoint compares what was read with what is opened now, and has the store compare that as it is
 // stored.
-func (s sealed) PutEndpoint(ctx context.Context, e Endpoint, was ...Endpoint) error {
-	var read []Endpoint
-	for _, one := range was {
-		stored, _, err := s.Endpoints.Endpoint(ctx, e.Tenant)
-		if err != nil {
-			return err
-		}
-		now, err := s.opened(ctx, stored)
-		switch {
-		case errors.Is(err, seal.ErrNoAnswer):
-			return err
-		case !now.Same(one): // of one that is lost nothing was read
-			return ErrChanged
-		}
-		read = append(read, stored)
+func (s sealed) PutEndpoint(ctx context.Context, was, e Endpoint) error {
+	stored, _, err := s.Endpoints.Endpoint(ctx, e.Tenant)
+	if err != nil {
+		return err
+	}
+	now, err := s.opened(ctx, stored)
+	switch {
+	case errors.Is(err, seal.ErrNoAnswer):
+		return err
+	case !now.Same(was): // of one that is lost nothing was read
+		return ErrChanged
 	}
 	// The store checks their number: it refuses none, and too many.
-	stored := make([]string, len(e.Secrets))
+	secrets := make([]string, len(e.Secrets))
 	for i, secret := range e.Secrets {
 		value, err := s.ring.Seal(ctx, rowOf(e.Tenant), []byte(secret))
 		if err != nil {
 			return err
 		}
-		stored[i] = text(value)
+		secrets[i] = text(value)
 	}
-	e.Secrets = stored
-	return s.Endpoints.PutEndpoint(ctx, e, read...)
+	e.Secrets = secrets
+	return s.Endpoints.PutEndpoint(ctx, stored, e)
 }
 
 // NoteDelivery returns no error for secrets that cannot be opened: no delivery was signed

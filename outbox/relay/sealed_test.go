@@ -25,7 +25,7 @@ func (away) Decrypt(context.Context, []byte) ([]byte, error) { return nil, error
 func TestADeliveryIsSignedWithASealedSecret(t *testing.T) {
 	m := newMerchant(t, answer(200))
 	bare, keys := m.endpoint(t), sealtest.Ring(1)
-	require.NoError(t, relay.Sealed(m.endpoints, keys).PutEndpoint(t.Context(), bare))
+	require.NoError(t, relay.Sealed(m.endpoints, keys).PutEndpoint(t.Context(), bare, bare))
 	for _, stored := range m.endpoint(t).Secrets {
 		require.NotContains(t, stored, "whsec_")
 	}

@@ -210,7 +210,7 @@ func TestGoneDisablesAtOnce(t *testing.T) {
 	require.True(t, parked(o))
 	require.EqualValues(t, 1, m.calls.Load(), "nothing is sent to a disabled endpoint")
 
-	require.NoError(t, m.endpoints.PutEndpoint(t.Context(), m.endpoint(t)))
+	require.NoError(t, m.endpoints.PutEndpoint(t.Context(), m.endpoint(t), m.endpoint(t)))
 	w.Deliver(t.Context(), event("evt_2"))
 	require.EqualValues(t, 2, m.calls.Load(), "set again, it is used again")
 }
@@ -291,7 +291,7 @@ func TestASlowEndpointKeepsFewSlots(t *testing.T) {
 	slow := newMerchant(t, h)
 	defer release()
 	quick := newMerchant(t, answer(http.StatusOK))
-	require.NoError(t, slow.endpoints.PutEndpoint(t.Context(), relay.Endpoint{Tenant: "globex", URL: quick.URL, Secrets: quick.secrets}))
+	require.NoError(t, slow.endpoints.PutEndpoint(t.Context(), relay.Endpoint{}, relay.Endpoint{Tenant: "globex", URL: quick.URL, Secrets: quick.secrets}))
 	w := slow.sink(t, func(c *relay.WebhooksConfig) { c.PerEndpoint = 2; c.RootCAs.AddCert(quick.Certificate()) })
 	outcomes := make(chan outbox.Disposition, 2)
 	for i := range 2 {
@@ -322,7 +322,7 @@ func TestAddressesThatAreNotPublicAreRefused(t *testing.T) {
 		"192.168.1.1", "169.254.169.254", "100.64.0.1", "[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "224.0.0.1", "255.255.255.255", "198.18.0.1",
 	} {
 		tenant := fmt.Sprint("t", i) // each with a gate of its own
-		require.NoError(t, m.endpoints.PutEndpoint(t.Context(), relay.Endpoint{Tenant: tenant, URL: "https://" + host + ":" + port + "/x", Secrets: m.secrets}))
+		require.NoError(t, m.endpoints.PutEndpoint(t.Context(), relay.Endpoint{}, relay.Endpoint{Tenant: tenant, URL: "https://" + host + ":" + port + "/x", Secrets: m.secrets}))
 		e := event("evt_1")
 		e.Tenant = tenant
 		o := w.Deliver(t.Context(), e)
@@ -340,7 +340,7 @@ func TestMetadataIsRefusedAlways(t *testing.T) {
 		for i, host := range []string{"169.254.169.254", "168.63.129.16", "[::ffff:168.63.129.16]", "[fd00:ec2::254]", "100.100.100.200", "[fe80::a9fe:a9fe]"} {
 			e := event("evt_1")
 			e.Tenant = fmt.Sprint("t", private, i)
-			require.NoError(t, m.endpoints.PutEndpoint(t.Context(), relay.Endpoint{Tenant: e.Tenant, URL: "https://" + host + "/x", Secrets: m.secrets}))
+			require.NoError(t, m.endpoints.PutEndpoint(t.Context(), relay.Endpoint{}, relay.Endpoint{Tenant: e.Tenant, URL: "https://" + host + "/x", Secrets: m.secrets}))
 			o := w.Deliver(t.Context(), e)
 			require.True(t, failed(o), host)
 			require.Contains(t, o.String(), "not public", host)
@@ -352,7 +352,7 @@ func TestHTTPIsRefusedUnlessAllowed(t *testing.T) {
 	m := newMerchant(t, answer(http.StatusOK))
 	open := httptest.NewServer(answer(http.StatusOK))
 	defer open.Close()
-	require.NoError(t, m.endpoints.PutEndpoint(t.Context(), relay.Endpoint{Tenant: "acme", URL: open.URL, Secrets: m.secrets}))
+	require.NoError(t, m.endpoints.PutEndpoint(t.Context(), m.endpoint(t), relay.Endpoint{Tenant: "acme", URL: open.URL, Secrets: m.secrets}))
 	o := m.sink(t).Deliver(t.Context(), event("evt_1"))
 	require.True(t, failed(o))
 	require.Contains(t, o.String(), "write https://")
@@ -372,7 +372,7 @@ func TestReasonsHoldNoSecrets(t *testing.T) {
 		{URL: "https://shop.example/", Secrets: []string{"whsec_hush!"}},
 	} {
 		e.Tenant = "acme"
-		require.NoError(t, m.endpoints.PutEndpoint(t.Context(), e))
+		require.NoError(t, m.endpoints.PutEndpoint(t.Context(), m.endpoint(t), e))
 		o := m.sink(t).Deliver(t.Context(), event("evt_1"))
 		require.True(t, failed(o))
 		require.NotEqual(t, "Failed", o.String())

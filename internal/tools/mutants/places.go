@@ -271,7 +271,7 @@ var rooms = []room{
 		{"documents/removed-secrets", "Contracts.RewriteSecrets", `seen.URL == ""`, "false"},
 		{"documents/unchanged", "Contracts.changeEndpoint", "bytes.Equal(state, d.State)", "bytes.Equal(state, d.State) && false"},
 		{"documents/caller-left", "Contracts.changeEndpoint", "ctx.Err()", "error(nil)"},
-		{"documents/changed-endpoint", "Contracts.PutEndpoint", "!is.Same(one)", "!is.Same(one) && false"},
+		{"documents/changed-endpoint", "Contracts.PutEndpoint", "!is.Same(was)", "!is.Same(was) && false"},
 	}},
 	{dir: "internal/embedded", suites: []suite{embedded}, mutants: []mutant{
 		{"embedded/witnesses-of-another-restore", "DB.DropWitnesses", `t.versioned(documentKey(documents.Restores, ""), &json.RawMessage{}) != version`, "false"},

@@ -75,7 +75,9 @@ func (w *world) at() relay.Endpoints { return w.Endpoints(w.Regions[0]) }
 
 func (w *world) put(url string, secrets ...string) {
 	w.Helper()
-	require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: url, Secrets: secrets}))
+	was, _, err := w.at().Endpoint(w.ctx, w.tenant)
+	require.NoError(w, err)
+	require.NoError(w, w.at().PutEndpoint(w.ctx, was, relay.Endpoint{Tenant: w.tenant, URL: url, Secrets: secrets}))
 }
 
 func (w *world) get() relay.Endpoint {
@@ -138,7 +140,7 @@ var tests = []test{
 	}},
 	{"endpoint: it is removed once, and only one tenant's", func(w *world) {
 		w.put(w.url, "whsec_a")
-		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_b"}}))
+		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_b"}}))
 		for _, want := range []bool{true, false} {
 			removed, err := w.Endpoints(w.Regions[1]).RemoveEndpoint(w.ctx, w.tenant)
 			require.NoError(w, err)
@@ -154,7 +156,7 @@ var tests = []test{
 	{"endpoint: no tenant has another's", func(w *world) {
 		for i, other := range w.Tenants {
 			tenant := w.Tenants[1-i]
-			require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: other, URL: w.url, Secrets: []string{"whsec_a"}}))
+			require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: other, URL: w.url, Secrets: []string{"whsec_a"}}))
 			_, found, err := w.at().Endpoint(w.ctx, tenant)
 			require.NoError(w, err)
 			require.False(w, found)
@@ -226,27 +228,27 @@ var tests = []test{
 			made := func(secret string) relay.Endpoint {
 				return relay.Endpoint{Tenant: tenant, URL: w.url, Secrets: []string{secret}}
 			}
-			require.NoError(w, all.PutEndpoint(w.ctx, made("whsec_a"), read))
-			require.ErrorIs(w, all.PutEndpoint(w.ctx, made("whsec_b"), read), relay.ErrChanged)
+			require.NoError(w, all.PutEndpoint(w.ctx, read, made("whsec_a")))
+			require.ErrorIs(w, all.PutEndpoint(w.ctx, read, made("whsec_b")), relay.ErrChanged)
 			_, err = w.at().NoteDelivery(w.ctx, tenant, w.url, false, w.Patience)
 			require.NoError(w, err)
 			is, _, err := all.Endpoint(w.ctx, tenant)
 			require.NoError(w, err)
 			require.Equal(w, []string{"whsec_a"}, is.Secrets)
-			require.NoError(w, all.PutEndpoint(w.ctx, made("whsec_c"), made("whsec_a")), "a delivery changes nothing of it")
-			require.ErrorIs(w, w.at().PutEndpoint(w.ctx, made("whsec_d"), read), relay.ErrChanged, "the store compares what it has")
+			require.NoError(w, all.PutEndpoint(w.ctx, made("whsec_a"), made("whsec_c")), "a delivery changes nothing of it")
+			require.ErrorIs(w, w.at().PutEndpoint(w.ctx, read, made("whsec_d")), relay.ErrChanged, "the store compares what it has")
 		}
 	}},
 	{"put: the caller's record of failures is not stored", func(w *world) {
 		now := w.Now(w)
-		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: []string{"whsec_a"}, FailingSince: now, DisabledAt: now}))
+		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: []string{"whsec_a"}, FailingSince: now, DisabledAt: now}))
 		require.Equal(w, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: []string{"whsec_a"}}, normal(w.get()))
 	}},
 	{"put: an endpoint without a secret, or with too many, is refused", func(w *world) {
 		for _, secrets := range [][]string{nil, make([]string, relay.MaxSecrets+1)} {
-			require.Error(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: secrets}))
+			require.Error(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: secrets}))
 		}
-		require.Error(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: "https://shop.example/\xff", Secrets: []string{"whsec_a"}}))
+		require.Error(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: w.tenant, URL: "https://shop.example/\xff", Secrets: []string{"whsec_a"}}))
 		_, found, err := w.at().Endpoint(w.ctx, w.tenant)
 		require.NoError(w, err)
 		require.False(w, found)

@@ -25,7 +25,7 @@ func (w *world) secrets(r *seal.Ring) ([]string, error) {
 var sealedTests = []test{
 	{"sealed: the stored bytes do not reveal the secret", func(w *world) {
 		keys, secrets := sealtest.Ring(7), []string{"whsec_c2VhbGVk", "whsec_dG9v"}
-		require.NoError(w, w.through(keys).PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: secrets}))
+		require.NoError(w, w.through(keys).PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: secrets}))
 		raw := string(w.Raw(w))
 		require.Contains(w, raw, w.url, "it has been looked for where it is")
 		for _, s := range secrets {
@@ -39,7 +39,7 @@ var sealedTests = []test{
 		stored, _, err := w.at().Endpoint(w.ctx, w.tenant)
 		require.NoError(w, err)
 		stored.Tenant = w.Tenants[1]
-		require.NoError(w, w.at().PutEndpoint(w.ctx, stored))
+		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{}, stored))
 		e, found, err := w.through(keys).Endpoint(w.ctx, w.Tenants[1])
 		require.ErrorIs(w, err, seal.ErrLost)
 		require.True(w, found)
@@ -49,7 +49,7 @@ var sealedTests = []test{
 		require.Contains(w, string(w.Raw(w)), "whsec_cGxhaW4", "without a key it is there to be found")
 	}},
 	{"sealed: without its key a secret is lost, but not its endpoint", func(w *world) {
-		require.NoError(w, w.through(sealtest.Ring(1)).PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: []string{"whsec_a"}}))
+		require.NoError(w, w.through(sealtest.Ring(1)).PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: []string{"whsec_a"}}))
 		for _, without := range []*seal.Ring{nil, sealtest.Ring(2)} {
 			got, err := w.secrets(without)
 			require.ErrorIs(w, err, seal.ErrLost)
@@ -59,7 +59,9 @@ var sealedTests = []test{
 			require.NoError(w, err)
 			require.False(w, e.FailingSince.IsZero())
 		}
-		require.NoError(w, w.through(sealtest.Ring(2)).PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: []string{"whsec_b"}}))
+		lost, _, err := w.through(sealtest.Ring(2)).Endpoint(w.ctx, w.tenant)
+		require.ErrorIs(w, err, seal.ErrLost)
+		require.NoError(w, w.through(sealtest.Ring(2)).PutEndpoint(w.ctx, lost, relay.Endpoint{Tenant: w.tenant, URL: w.url, Secrets: []string{"whsec_b"}}))
 		got, err := w.secrets(sealtest.Ring(2))
 		require.NoError(w, err)
 		require.Equal(w, []string{"whsec_b"}, got, "a new secret mends it")
@@ -67,7 +69,7 @@ var sealedTests = []test{
 	{"sealed: secrets are resealed from no key to one, and from key to key", func(w *world) {
 		w.put(w.url, "whsec_a", "whsec_b")
 		since := w.fail().FailingSince
-		require.NoError(w, w.through(sealtest.Ring(1)).PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_c"}}))
+		require.NoError(w, w.through(sealtest.Ring(1)).PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_c"}}))
 		all := w.at().(relay.Secrets)
 		c := seal.Census{Ring: sealtest.Ring(2, 1)}
 		require.NoError(w, relay.Reseal(w.ctx, all, &c))
@@ -83,7 +85,7 @@ var sealedTests = []test{
 	}},
 	{"sealed: it pages, and leaves secrets alone that changed meanwhile", func(w *world) {
 		w.put(w.url, "whsec_a")
-		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_b"}}))
+		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_b"}}))
 		all := w.at().(relay.Secrets)
 		var seen []string
 		for after := ""; ; {
@@ -105,7 +107,7 @@ var sealedTests = []test{
 		require.Equal(w, []string{"whsec_new"}, w.get().Secrets)
 	}},
 	{"sealed: it loses no delivery that is noted meanwhile, and passes by what was removed", func(w *world) {
-		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_b"}}))
+		require.NoError(w, w.at().PutEndpoint(w.ctx, relay.Endpoint{}, relay.Endpoint{Tenant: w.Tenants[1], URL: w.url, Secrets: []string{"whsec_b"}}))
 		_, err := w.at().RemoveEndpoint(w.ctx, w.Tenants[1])
 		require.NoError(w, err)
 		w.put(w.url, "whsec_a")

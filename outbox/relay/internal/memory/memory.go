@@ -180,10 +180,10 @@ func (e *Endpoints) Endpoint(_ context.Context, tenant string) (relay.Endpoint, 
 }
 
 // PutEndpoint implements relay.Endpoints.
-func (e *Endpoints) PutEndpoint(_ context.Context, one relay.Endpoint, was ...relay.Endpoint) error {
+func (e *Endpoints) PutEndpoint(_ context.Context, was, one relay.Endpoint) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(was) > 0 && !e.all[one.Tenant].Same(was[0]) {
+	if !e.all[one.Tenant].Same(was) {
 		return relay.ErrChanged
 	}
 	one.FailingSince, one.DisabledAt = time.Time{}, time.Time{}
