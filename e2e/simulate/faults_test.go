@@ -92,11 +92,15 @@ func (w *world) begin(f fault) (end func()) {
 	case power:
 		w.powerCut(f.amount, f.end-f.begin)
 		return func() {}
-	case crash:
+	case crash, full:
+		how := w.crashStore
+		if f.kind == full {
+			how = w.fillDisk
+		}
 		back := make(chan struct{})
 		w.ended.Go(func() { // which ends before the run does, also if that fails
 			defer close(back)
-			w.crashStore(f.amount, f.end-f.begin)
+			how(f.amount, f.end-f.begin)
 		})
 		return func() { <-back }
 	case skew:

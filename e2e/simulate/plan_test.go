@@ -45,6 +45,7 @@ const (
 	freeze    kind = "freeze"      // a node neither sends nor gets anything, then goes on
 	power     kind = "power cut"   // all nodes die with the store, which loses unsynced writes
 	crash     kind = "store crash" // the store loses unsynced writes, and is back after a while; nodes live on
+	full      kind = "full disk"   // the store can write nothing and ends, and is back, with room, after a while; nodes live on
 	rotate    kind = "new keys"    // nodes restart, one by one and three times, to take new sealing and gossip keys
 	part      kind = "part"        // some nodes and the others do not reach each other
 	oneway    kind = "one way"     // what some nodes send to others does not arrive
@@ -86,7 +87,7 @@ var kinds = []kind{
 }
 
 func allKinds() []kind {
-	return append(append(slices.Clone(kinds), rare...), skew, crash, closed, added, renewed, killAt, freezeAt)
+	return append(append(slices.Clone(kinds), rare...), skew, crash, full, closed, added, renewed, killAt, freezeAt)
 }
 
 // skewed has a node's clock wrong in a step, by what the deployment allows or by far more. With half of the seeds
@@ -99,14 +100,14 @@ func skewed(seed uint64, step int) []fault {
 	return []fault{draw(rng, skew, 20*time.Second+between(rng, 70*time.Second), regions)}
 }
 
-// crashes has the store crash in a step. With one in so many seeds it does so in every second step, beside all other
-// faults.
+// crashes has the store crash in a step, or its disk fill up. With one in so many seeds it does so in every second step,
+// beside all other faults.
 func crashes(seed uint64, step int) []fault {
 	rng := rand.New(rand.NewPCG(seed, 1<<16+uint64(step)))
 	if rand.New(rand.NewPCG(seed, 1<<16-1)).IntN(crashing) > 0 || rng.IntN(2) == 0 {
 		return nil
 	}
-	return []fault{draw(rng, crash, 20*time.Second+between(rng, 40*time.Second), regions)}
+	return []fault{draw(rng, []kind{crash, full}[step%2], 20*time.Second+between(rng, 40*time.Second), regions)}
 }
 
 // closes has circuits to one of a seed's two providers open in a step, or none.
@@ -138,7 +139,7 @@ func renews(seed uint64, steps int) int {
 }
 
 // One in so many seeds has the fourth region, as two nodes more cost time, one in so many new certificates, and one in
-// so many a store that crashes.
+// so many a store that crashes and a disk that fills up.
 const (
 	joining  = 5
 	renewing = 2
@@ -255,7 +256,7 @@ func draw(rng *rand.Rand, k kind, length time.Duration, regions []string) fault 
 	case freeze:
 		f.at = one(nodes)
 		f.end = f.begin + []time.Duration{3 * time.Second, 28 * time.Second, 3 * time.Minute}[rng.IntN(3)]
-	case power, crash:
+	case power, crash, full:
 		f.amount = rng.IntN(101)
 	case part:
 		f.at = some(rng, nodes)
@@ -317,7 +318,7 @@ func (f fault) holds() (what []string) {
 		return append(everyNode(), provider, string(clock))
 	case away, slowWay, clock:
 		return []string{string(clock)}
-	case drain, registrar, added, crash:
+	case drain, registrar, added, crash, full:
 		return []string{"regions"}
 	case storeCut:
 		return []string{string(f.kind)}

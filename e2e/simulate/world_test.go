@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -74,8 +76,9 @@ type world struct {
 	network  *network
 	distance *wan.Network // between regions, and of the store's steps
 	disk     *vfs.MemFS
-	db       *embedded.DB // nil while the store is down, and its nodes live on
-	outlived bool         // the store crashes in this run while nodes live on
+	room     errorfs.Toggle // on: the disk is full
+	db       *embedded.DB   // nil while the store is down, and its nodes live on
+	outlived bool           // the store ends in this run while nodes live on
 	blobs    *blobs
 	bucket   *bucket                 // nil: the audit is not exported, and the store is not put back
 	judges   []*judge                // of the providers, the default first; none before an api
@@ -206,7 +209,7 @@ func newWorld(t *testing.T, seed uint64, plan [][]fault, covered *coverage) *wor
 	w.network = newNetwork(rand.New(rand.NewPCG(seed, 2)), func(from, to *host) time.Duration {
 		return 100*time.Microsecond + w.distance.Distance(from.region, to.region)/2
 	})
-	w.stripe, w.blind, w.grows, w.outlived = ofStripe(seed), ofBlind(seed), has(plan, added), has(plan, crash)
+	w.stripe, w.blind, w.grows, w.outlived = ofStripe(seed), ofBlind(seed), has(plan, added), has(plan, crash) || has(plan, full)
 	w.reports = reports(seed, plan)
 	w.authorities = newAuthorities(w)
 	for i, r := range append(slices.Clone(regions), fourth) {
@@ -236,7 +239,7 @@ func newWorld(t *testing.T, seed uint64, plan [][]fault, covered *coverage) *wor
 		w.bucket, err = newBucket()
 		require.NoError(t, err)
 	}
-	w.disk = vfs.NewCrashableMem()
+	w.disk, w.room.Injector = vfs.NewCrashableMem(), errorfs.InjectorFunc(noRoom)
 	w.openStore()
 	if w.grows {
 		_, err := w.db.SetRegionStatus(w.ctx, fourth, claim.RegionDown) // which hides it: see store.Regions
@@ -425,7 +428,7 @@ func (w *world) everyday() simulator.Faults {
 }
 
 func (w *world) openStore() {
-	db, err := embedded.Open(embedded.Config{Dir: "store", FS: w.disk, Regions: w.stored(), Policy: w.policy(), Network: w.distance, Clock: w.now, Logger: w.logger("store")})
+	db, err := embedded.Open(embedded.Config{Dir: "store", FS: errorfs.Wrap(w.disk, &w.room), Regions: w.stored(), Policy: w.policy(), Network: w.distance, Clock: w.now, Logger: w.logger("store")})
 	require.NoError(w.t, err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -658,6 +661,25 @@ func (w *world) crashStore(share int, after time.Duration) {
 	time.Sleep(after)
 	w.disk = clone
 	w.openStore()
+}
+
+// fillDisk has no room for the store's log for a while. The first step that writes then ends the store.
+func (w *world) fillDisk(share int, after time.Duration) {
+	w.room.On()
+	time.Sleep(after)
+	w.room.Off()
+	w.crashStore(share, 0)
+}
+
+// noRoom refuses what is written to Pebble's log.
+func noRoom(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpFilePreallocate:
+		if strings.HasSuffix(op.Path, ".log") {
+			return syscall.ENOSPC
+		}
+	}
+	return nil
 }
 
 // newKeys rotates the sealing and gossip keys as operators do: each step is that of every node before

@@ -119,7 +119,8 @@
 //
 // # When the disk fails
 //
-// After the first failed write of the log every later call fails with
-// [claim.ErrUnavailable]. The store calls Config.Fatal with one line, which ends the process.
-// Nothing was acknowledged that is not in the log; the next Open recovers.
+// After the first failed write of the log, calls in progress and later ones fail with
+// [claim.ErrUnavailable]. The store calls Config.Fatal with one line. Nothing was acknowledged that
+// is not in the log. Once there is room, the next Open recovers, also in the same process after
+// Close.
 package embedded

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -14,10 +16,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/outbox"
 )
 
@@ -192,6 +198,67 @@ func TestDiskFills(t *testing.T) {
 	_, _, found, err = again.Get(t.Context(), claim.Key{Tenant: "acme", Value: "after"}, "us-east1")
 	require.NoError(t, err)
 	require.False(t, found)
+}
+
+// TestDiskFillsUnderLoad: each call in progress fails, and each later one. Pebble neither panics, as it does when
+// it cannot rotate its log, nor keeps anybody waiting. What was acknowledged is there after a power cut, and after
+// the store was opened again by the same process.
+func TestDiskFillsUnderLoad(t *testing.T) {
+	isLog := func(op errorfs.Op) bool { return strings.HasSuffix(op.Path, ".log") }
+	makes := func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite }
+	writes := func(op errorfs.Op) bool { // files, and no directory, which needs no room
+		return strings.Contains(op.Path, ".") &&
+			(op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo)
+	}
+	for name, fails := range map[string]func(errorfs.Op) bool{
+		"no log can be made":          func(op errorfs.Op) bool { return makes(op) && isLog(op) },
+		"no log can be written":       func(op errorfs.Op) bool { return writes(op) && isLog(op) },
+		"only the log can be written": func(op errorfs.Op) bool { return (makes(op) || writes(op)) && !isLog(op) },
+		"nothing can be written":      func(op errorfs.Op) bool { return makes(op) || writes(op) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			full := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if fails(op) {
+					return syscall.ENOSPC
+				}
+				return nil
+			})}
+			disk, fatal := vfs.NewCrashableMem(), make(chan error, 1)
+			figures := sdk.NewManualReader()
+			meters, err := meter.New(sdk.NewMeterProvider(sdk.WithReader(figures)))
+			require.NoError(t, err)
+			db := open(t, embedded.Config{FS: errorfs.Wrap(disk, &full), Clock: newClock().now, Meters: meters, Fatal: func(err error) { fatal <- err }})
+			var writers errgroup.Group
+			var acknowledged sync.Map
+			var count atomic.Int32
+			for i := range 20 {
+				writers.Go(func() error {
+					for n := 0; ; n++ {
+						tenant := claim.Tenant{ID: fmt.Sprintf("t-%d-%d", i, n), Registrar: us, Name: strings.Repeat("x", 60_000)}
+						if err := db.PutTenant(t.Context(), tenant); err != nil {
+							return err
+						}
+						acknowledged.Store(tenant.ID, true)
+						if count.Add(1) == 100 { // 6 MB: in the first log, as errorfs does not see into those that Pebble uses again
+							full.On()
+						}
+					}
+				})
+			}
+			require.ErrorIs(t, writers.Wait(), claim.ErrUnavailable)
+			require.ErrorContains(t, <-fatal, "free some space")
+			require.NoError(t, figures.Collect(t.Context(), &metricdata.ResourceMetrics{}))
+			cut := disk.CrashClone(vfs.CrashCloneCfg{})
+			require.NoError(t, db.Close())
+			for _, fs := range []vfs.FS{cut, disk} {
+				again := open(t, embedded.Config{FS: fs})
+				for id := range acknowledged.Range {
+					_, err := again.Tenant(t.Context(), id.(string))
+					require.NoError(t, err)
+				}
+			}
+		})
+	}
 }
 
 // TestUnreadableRow checks that a read error is an unknown outcome, and no absent row.

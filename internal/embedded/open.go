@@ -198,10 +198,11 @@ func (db *DB) openPebble(cfg *Config) error {
 	if err != nil {
 		return err
 	}
+	files := &logs{FS: cfg.FS, db: db}
 	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref() // the instance keeps its own reference
 	o := &pebble.Options{
-		FS: cfg.FS, Lock: lock, Logger: &pebbleLogger{db: db}, Cache: cache, MaxOpenFiles: openFiles,
+		FS: files, Lock: lock, Logger: &pebbleLogger{db: db}, Cache: cache, MaxOpenFiles: openFiles,
 		MemTableSize: memTableBytes, MemTableStopWritesThreshold: memTables,
 		FormatMajorVersion: pebble.FormatNewest,
 		EventListener: &pebble.EventListener{
@@ -219,6 +220,7 @@ func (db *DB) openPebble(cfg *Config) error {
 		return errors.Join(err, lock.Close())
 	}
 	db.dirLock = lock
+	files.opened.Store(true)
 	return nil
 }
 
@@ -361,11 +363,6 @@ func (db *DB) Close() error {
 		return db.closeErr
 	}
 	db.closed = true
-	if db.broken.Load() != nil {
-		// Pebble's commit pipeline is stuck, and Pebble's Close would wait for it. The next
-		// Open recovers from the log.
-		return nil
-	}
 	db.closeErr = errors.Join(db.pebble.Close(), db.dirLock.Close())
 	return db.closeErr
 }

@@ -68,10 +68,12 @@ func (db *DB) run(ctx context.Context, run func(t *tx)) error {
 	run(t)
 	t.unshare()
 	if t.err == nil && !t.batch.Empty() {
-		t.commit()
+		if err := t.batch.Commit(t.opts); err != nil {
+			t.fail(unavailable(err))
+		}
 	}
-	// Pebble reports a failed log through its logger and then returns nil. A row that was
-	// read may be of a step whose sync has just failed, too.
+	// Pebble does not know of a failed log. A row that was read may be of a step whose sync has just
+	// failed, too.
 	if p := db.broken.Load(); p != nil {
 		return *p
 	}
@@ -81,19 +83,6 @@ func (db *DB) run(ctx context.Context, run func(t *tx)) error {
 		}
 	}
 	return t.err
-}
-
-func (t *tx) commit() {
-	// Pebble panics if it cannot continue (a log that cannot be rotated). For a request
-	// that is one more way to get no answer.
-	defer func() {
-		if p := recover(); p != nil {
-			t.DB.fail(fmt.Errorf("%v", p))
-		}
-	}()
-	if err := t.batch.Commit(t.opts); err != nil {
-		t.fail(unavailable(err))
-	}
 }
 
 // then runs f once what the call wrote is durable, under its locks.

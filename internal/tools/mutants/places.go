@@ -274,6 +274,7 @@ var rooms = []room{
 		{"documents/changed-endpoint", "Contracts.PutEndpoint", "!is.Same(was)", "!is.Same(was) && false"},
 	}},
 	{dir: "internal/embedded", suites: []suite{embedded}, mutants: []mutant{
+		{"embedded/failed-log", "logs.try", "err == nil || !l.opened.Load()", "true"},
 		{"embedded/witnesses-of-another-restore", "DB.DropWitnesses", `t.versioned(documentKey(documents.Restores, ""), &json.RawMessage{}) != version`, "false"},
 		{"embedded/remembered-decision", "View.begin", "begun.Decision == claim.Replay || begun.Decision == claim.Mismatch", "begun.Decision != claim.NeedPin"},
 		{"embedded/pin-spoken-for", "tx.pinStep", "rec.Age(&t.policy, now) != claim.Gone", "rec.Age(&t.policy, now) == claim.Live"},
