@@ -121,6 +121,7 @@
 // requested, or with a refusal that names its state. So an answered capture is booked,
 // a second one under another key finds the first, and of a concurrent capture and
 // cancellation the provider admits one. The order itself books and emits nothing.
+// No capture begins once the charge is past its expires_at or its key is canceled.
 //
 // The provider lets money be captured once for each charge.
 //

@@ -233,7 +233,8 @@ func (t *attempt) notOpen(ctx context.Context) (v claim.Outcome, refused bool) {
 	if rec.Interim != nil {
 		state, by = psp.State(rec.Interim.State), rec.Interim.By
 	}
-	if by == t.Record.Minted.ID || t.Record.Interim != nil {
+	begun := by == t.Record.Minted.ID || t.Record.Interim != nil
+	if begun {
 		state, by = RequiresCapture, "" // as this order found it
 	}
 	switch {
@@ -243,6 +244,8 @@ func (t *attempt) notOpen(ctx context.Context) (v claim.Outcome, refused bool) {
 		return t.missing(ctx, codeOrdered, "Another capture or cancellation of this charge is under way, and the provider has not reported its result yet. Ask for the charge, and try again when its status says so."), true
 	case t.op == Capture && state != RequiresCapture:
 		return t.missing(ctx, codeNotHeld, "This charge holds no money: its status is "+string(state)+", and only one that is requires_capture can be captured."), true
+	case t.op == Capture && !begun && (rec.Canceled() || in.Expired(t.Now.Add(rec.Ahead()))):
+		return t.missing(ctx, codeNotHeld, "This charge is being called off: its key was canceled, or its expires_at has passed. Make another one."), true
 	case t.intent.Amount > in.Amount:
 		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("The charge holds %d, and a capture cannot be more. Lower the amount, or leave it out to capture all.", in.Amount)), true
 	case !t.chargedAt(rec):

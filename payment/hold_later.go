@@ -62,7 +62,10 @@ func (t *attempt) heldWord(ctx context.Context) claim.Outcome {
 	}
 	switch h.Word {
 	case claim.HeldOrdered:
-		if state == string(RequiresCapture) {
+		switch {
+		case state == string(RequiresCapture) && t.endsNow(RequiresCapture):
+			return t.awaitHeld(ctx) // it is too late for an order
+		case state == string(RequiresCapture):
 			return t.orderedBy(h.Order)
 		}
 	case claim.HeldStill:

@@ -215,6 +215,29 @@ func TestHeldPastItsTimeIsCalledOff(t *testing.T) {
 	}
 }
 
+// An order that comes when the hold is to end finds it called off, and takes nothing.
+func TestAHoldThatEndsTakesNoOrder(t *testing.T) {
+	for name, ends := range map[string]func(*claim.Attempt){
+		"its key was canceled": func(a *claim.Attempt) { a.Canceled = true },
+		"it has expired": func(a *claim.Attempt) {
+			a.Payload = []byte(`{"amount":1000,"capture_method":"manual","currency":"usd","expires_at":"` + firstUse.Add(time.Minute).Format(time.RFC3339) + `","payment_method":"pm_1"}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newLater(RequiresCapture, "")
+			h.cancel = psp.Result{Outcome: psp.Pending, ProviderRef: "px_1", Wait: bank}
+			a := waiting(RequiresCapture, time.Minute, false)
+			a.Payload = []byte(h.payload)
+			a.Held = &claim.Held{Order: "cap_1", Word: claim.HeldOrdered}
+			ends(&a)
+			v := See(NewExecutor(psp.Providers{h}, Options{}).Attempt(t.Context(), a))
+			require.Equal(t, claim.OutcomePending, v.Outcome)
+			require.Equal(t, "xx_1", v.By, "the charge itself ends it")
+			require.Len(t, h.cancels, 1)
+		})
+	}
+}
+
 // An order that the provider took and that came to nothing is final.
 func TestAnOrderThatFailed(t *testing.T) {
 	h := newLater(psp.Processing, "xx_1")

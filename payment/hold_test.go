@@ -235,6 +235,43 @@ func TestOrders(t *testing.T) {
 	}
 }
 
+// A charge whose key was canceled, or past its expires_at, is not captured any more, wherever its claim
+// is behind. What was begun before goes on, and so does a cancellation.
+func TestAChargeThatIsCalledOffIsNotCaptured(t *testing.T) {
+	const expiring = `{"amount":1000,"capture_method":"manual","currency":"usd","expires_at":"2030-01-01T01:00:00Z","payment_method":"pm_1"}`
+	for name, ends := range map[string]func(*holding){
+		"its key was canceled": func(h *holding) { h.rec.CanceledAt = firstUse },
+		"it has expired":       func(h *holding) { h.payload, h.now = expiring, firstUse.Add(time.Hour) },
+	} {
+		for provider, held := range map[string]func() *holding{
+			"at once": func() *holding { return newHolding(RequiresCapture) },
+			"later":   func() *holding { return newLater(RequiresCapture, "") },
+		} {
+			t.Run(name+", "+provider, func(t *testing.T) {
+				h := held()
+				h.result = psp.Result{Outcome: psp.Approved, ProviderRef: "px_1"}
+				ends(h)
+				v := h.order(t, Capture, `{}`, false)
+				require.Equal(t, claim.OutcomeReleased, v.Outcome)
+				require.Equal(t, codeNotHeld, v.Reason)
+				v = h.order(t, Capture, `{}`, true)
+				require.True(t, v.Unsent, "the charge decides")
+				require.Empty(t, h.calls)
+				require.Empty(t, h.words, "it is not taken")
+				h.order(t, Cancel, `{}`, false)
+				require.NotEmpty(t, append(h.cancels, h.calls...))
+			})
+		}
+		t.Run(name+", taken before", func(t *testing.T) {
+			h := newLater(psp.Processing, "xx_1")
+			h.result = psp.Result{Outcome: psp.Pending, ProviderRef: "px_1", Wait: bank}
+			ends(h)
+			require.Equal(t, claim.OutcomePending, h.order(t, Capture, `{}`, true).Outcome)
+			require.Len(t, h.calls, 1)
+		})
+	}
+}
+
 // While another attempt looks the charge up the capture waits for its result.
 func TestAnOrderWaitsForAnotherLookup(t *testing.T) {
 	h := newHolding(RequiresCapture)
