@@ -108,7 +108,8 @@ func (s *Service) giveUp(ctx context.Context, rec *Record, now time.Time) (Recor
 }
 
 // marked reports whether rec, which this node holds, was canceled since, and nothing else happened to
-// it. rec is then the row with the mark. It asks again as settle does.
+// it: a verdict whose reply was lost has ended the hold. rec is then the row with the mark. It asks
+// again as settle does.
 func (s *Service) marked(ctx, trust context.Context, rec *Record) bool {
 	if rec.Canceled() {
 		return false
@@ -121,7 +122,7 @@ func (s *Service) marked(ctx, trust context.Context, rec *Record) bool {
 	}, func(err error) {
 		s.c.Logger.Warn("could not read a claim whose fence has risen; retrying while the lease is trusted", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
 	})
-	if err != nil || !found || got.Minted.ID != rec.Minted.ID || got.Fence != rec.Fence+1 || !got.Canceled() {
+	if err != nil || !found || got.Minted.ID != rec.Minted.ID || got.Fence != rec.Fence+1 || got.Holder != s.c.Node || !got.Canceled() {
 		return false
 	}
 	*rec = got

@@ -359,26 +359,64 @@ func (s *unread) Get(ctx context.Context, key Key, home string) (Record, time.Ti
 	return s.rows.Get(ctx, key, home)
 }
 
-// A holder whose claim another node has taken over since the mark has lost it: it records nothing.
+// A holder whose claim was taken over since the mark, by another node or by another request here, has
+// lost it: it records nothing.
 func TestAMarkIsNoLease(t *testing.T) {
+	for _, holder := range []string{"n1", "n2"} {
+		synctest.Test(t, func(t *testing.T) {
+			store, calls := newRows(DefaultPolicy()), 0
+			s := serveCancel(t, store, store.policy, "n1", canceler(&calls, time.Second))
+			store.settling = func() {
+				store.settling = nil
+				rec, _, err := s.Cancel(t.Context(), "us-east1", giving("k"))
+				require.NoError(t, err)
+				taken := rec
+				taken.Fence, taken.Holder = rec.Fence+1, holder
+				store.mu.Lock()
+				store.claims[rec.Key] = &taken
+				store.mu.Unlock()
+			}
+			_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+			var inUse *InUseError
+			require.ErrorAs(t, err, &inUse)
+			now := store.row(order("k", 0).Key)
+			require.Equal(t, InFlight, now.State)
+			require.Equal(t, holder, now.Holder)
+		})
+	}
+}
+
+// The verdict of a look-up that found nothing is recorded, its reply is lost, and the key is given up
+// before Settle is retried. The claim has no holder by then, and the look-up counts once: a canceled
+// payment is closed only after as many look-ups as any other, each a settle window apart.
+func TestAMarkCountsNoLookUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, calls := newRows(DefaultPolicy()), 0
-		s := serveCancel(t, store, store.policy, "n1", canceler(&calls, time.Second))
-		store.settling = func() {
-			store.settling = nil
-			rec, _, err := s.Cancel(t.Context(), "us-east1", giving("k"))
-			require.NoError(t, err)
-			taken := rec
-			taken.Fence, taken.Holder = rec.Fence+1, "n2"
-			store.mu.Lock()
-			store.claims[rec.Key] = &taken
-			store.mu.Unlock()
-		}
+		store := newRows(DefaultPolicy())
+		s := serveCancel(t, &markedLoss{rows: store}, store.policy, "n1", func(context.Context, Attempt) Outcome {
+			return &Unknown{NotFound: true, RetryIn: time.Hour}
+		})
 		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
-		var inUse *InUseError
-		require.ErrorAs(t, err, &inUse)
+		require.Error(t, err)
 		now := store.row(order("k", 0).Key)
-		require.Equal(t, InFlight, now.State)
-		require.Equal(t, "n2", now.Holder)
+		require.True(t, now.Canceled())
+		require.Equal(t, [2]uint32{1, 1}, [2]uint32{now.Unknowns, now.NotFounds})
 	})
+}
+
+// markedLoss loses the reply to the first verdict, and has the key given up before the next try.
+type markedLoss struct {
+	*rows
+	lost bool
+}
+
+func (s *markedLoss) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {
+	rec, err := s.rows.Settle(ctx, held, v)
+	if err != nil || s.lost {
+		return rec, err
+	}
+	s.lost = true
+	if _, err := s.Cancel(ctx, rec.Key, rec.Home, rec.Minted.ID, uuid.New(), "n2", rec.Home); err != nil {
+		return rec, err
+	}
+	return Record{}, ErrUnavailable
 }

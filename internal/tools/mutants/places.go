@@ -80,6 +80,7 @@ var rooms = []room{
 		{"claim/cancel-waits", "Cancel", "rec.Waits()", "false"},
 		{"claim/canceled-released", "Settle case *Released", "held.Canceled()", "false"},
 		{"claim/canceled-another-row", "Service.marked", "got.Fence != rec.Fence+1", "false"},
+		{"claim/canceled-after-its-verdict", "Service.marked", "got.Holder != s.c.Node", "false"},
 		{"claim/canceled-lease", "Service.keeps", "return true, nil", "return false, nil"},
 		{"claim/canceled-refund", "Record.later", `m.ID += "/" + string(kind)`, ""},
 		{"claim/canceled-unstopped", "Service.giveUp", "!s.c.Unstopped[baseOf(rec.Operation)]", "true"},
