@@ -158,6 +158,33 @@ func (p *Processor) ordered(ctx context.Context, m outbox.Message, n *psp.Notice
 	return outbox.Later(lookAgain), found && rec.State == claim.InFlight
 }
 
+// inVain lets go of money that a provider with look-ups holds, and that its claim has not found before
+// it ended. A claim in flight may find it yet.
+func (p *Processor) inVain(ctx context.Context, m outbox.Message, n *psp.Notice) outbox.Disposition {
+	provider, here := p.c.Compensator.Providers.Named(m.Operation)
+	_, home, ok := p.homeOf(n.Reference)
+	if !ok || !here || n.ProviderRef == "" {
+		return p.close(ctx, m, Ignored, noMoney)
+	}
+	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Reference)
+	switch {
+	case err != nil:
+		return p.later(m, "claim", err)
+	case found && rec.State == claim.InFlight && rec.Interim == nil:
+		return outbox.Later(lookAgain)
+	case !found, rec.State == claim.InFlight, rec.State != claim.FailedTerminal && rec.ProviderRef == n.ProviderRef,
+		!claim.MayCall(rec.Key.Tenant, m.Operation), psp.AccountOf(n.ProviderRef) != "" && !rec.Sent(n.Key, m.Operation):
+		return p.close(ctx, m, Ignored, noMoney)
+	}
+	switch found, shown, err := provider.Show(ctx, n.Kind, n.Reference, n.ProviderRef); {
+	case found == psp.FoundUnknown:
+		return outbox.Failed(fmt.Sprintf("the provider reports that it holds %s for %s, for which no merchant waits, and does not show it: %v", n.ProviderRef, n.Reference, err))
+	case found == psp.FoundNo, shown.Reference != n.Reference, shown.Outcome != psp.Authorized:
+		return p.close(ctx, m, Ignored, noMoney)
+	}
+	return p.letGo(ctx, m, n, provider, &rec)
+}
+
 // letGo cancels a hold for a charge whose merchant was sent a refusal: no one will
 // capture it, and the payer has the money back before the hold lapses.
 func (p *Processor) letGo(ctx context.Context, m outbox.Message, n *psp.Notice, provider psp.Provider, rec *claim.Record) outbox.Disposition {

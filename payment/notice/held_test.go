@@ -38,7 +38,7 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 		"another has the charge":  {word(psp.Approved, order), func(w *world, _, _ *claim.Record) { w.lease = true }, claim.InFlight, claim.InFlight, 0, "", 0},
 		"of more than is held":    {func() psp.Notice { n := word(psp.Approved, order); n.Amount = 101; return n }(), nil, claim.InFlight, claim.InFlight, 0, "", 0},
 		"in another currency":     {func() psp.Notice { n := word(psp.Approved, order); n.Currency = "eur"; return n }(), nil, claim.InFlight, claim.InFlight, 0, "", 0},
-		"it has look-ups":         {word(psp.Authorized, order), func(w *world, charge, _ *claim.Record) { w.blind, charge.Interim = false, nil }, claim.InFlight, claim.InFlight, 0, Ignored, 0},
+		"it has look-ups":         {word(psp.Authorized, order), func(w *world, charge, _ *claim.Record) { w.blind, charge.Interim = false, nil }, claim.InFlight, claim.InFlight, 0, "", 0},
 		"the charge was given up": {word(psp.Authorized, ""), func(_ *world, charge, _ *claim.Record) { charge.State, charge.Interim = claim.FailedTerminal, nil }, claim.FailedTerminal, claim.InFlight, 0, ProcessedOK, 1},
 		"the rest of it is let go": {word(psp.Declined, ""), func(w *world, charge, _ *claim.Record) {
 			w.have(charge.Minted.ID, claim.Completed, "p1")
@@ -79,6 +79,61 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 			}
 			require.Empty(t, w.moved)
 		})
+	}
+}
+
+// Money that a provider with look-ups holds for a charge that was refused before anybody found the hold
+// is let go: its payer would wait for days until it lapses. No other hold is touched.
+func TestAHoldThatNobodyWaitsForIsLetGo(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	for name, c := range map[string]struct {
+		state   claim.State
+		ref     string // the claim's
+		change  func(*world, *psp.Notice)
+		cancels int
+		status  Status
+	}{
+		"its charge was refused":           {claim.FailedTerminal, "", nil, 1, ProcessedOK},
+		"its charge was declined for now":  {claim.FailedRetry, "", nil, 1, ProcessedOK},
+		"which its charge may go on with":  {claim.FailedRetry, "p1", nil, 0, Ignored},
+		"beside the payment of its charge": {claim.Completed, "p2", nil, 1, ProcessedOK},
+		"which its charge has captured":    {claim.Completed, "p1", nil, 0, Ignored},
+		"its charge may find it yet":       {claim.InFlight, "", nil, 0, ""},
+		"there is no such charge":          {0, "", nil, 0, Ignored},
+		"the notice is out of date":        {claim.FailedTerminal, "p1", shows("p1", psp.Declined), 0, Ignored},
+		"another's, as the provider shows it": {claim.FailedTerminal, "", func(w *world, _ *psp.Notice) {
+			w.shows["p1"] = psp.Movement{ProviderRef: "p1", Outcome: psp.Authorized}
+		}, 0, Ignored},
+		"the provider does not answer": {claim.FailedTerminal, "", func(w *world, _ *psp.Notice) { w.silent = true }, 0, ""},
+		"in an account that was not called": {claim.FailedTerminal, "", func(w *world, n *psp.Notice) {
+			n.ProviderRef = "p1@acct_1"
+			shows("p1@acct_1", psp.Authorized)(w, n)
+		}, 0, Ignored},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if c.state != 0 {
+				w.have(id, c.state, c.ref)
+			}
+			n := psp.Notice{ID: "e", Movement: true, Kind: psp.KindCharge, Reference: id, ProviderRef: "p1", Outcome: psp.Authorized, Amount: 100, Currency: "usd"}
+			shows("p1", psp.Authorized)(w, &n)
+			if c.change != nil {
+				c.change(w, &n)
+			}
+			w.deliver(n)
+			require.Equal(t, c.status, w.closed["sim:e"])
+			require.Len(t, w.cancels, c.cancels)
+			for _, call := range w.cancels {
+				require.Equal(t, "p1", call.Source)
+			}
+			require.Empty(t, w.moved)
+		})
+	}
+}
+
+func shows(ref string, o psp.Outcome) func(*world, *psp.Notice) {
+	return func(w *world, n *psp.Notice) {
+		w.shows[ref] = psp.Movement{ProviderRef: ref, Reference: n.Reference, Amount: n.Amount, Currency: n.Currency, Outcome: o}
 	}
 }
 

@@ -155,9 +155,10 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 		return p.unasked(ctx, m, &n)
 	case n.Outcome == psp.Declined && n.ProviderRef != "":
 		return p.failed(ctx, m, &n)
+	case n.Outcome == psp.Authorized:
+		return p.inVain(ctx, m, &n)
 	case n.Outcome != psp.Approved:
-		// Only a success changes anything; for a decline the claim's recovery asks the
-		// provider.
+		// For a decline the claim's recovery asks the provider.
 		return p.close(ctx, m, Ignored, noMoney)
 	case n.Reference == "" || n.ProviderRef == "" || n.Amount <= 0:
 		return p.stranger(ctx, m, &n, "unknown charge: the notice names no movement of ours")

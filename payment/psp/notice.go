@@ -17,7 +17,7 @@ type Notice struct {
 	Kind     Kind
 	// Reference is our own id of the object, [Call.Reference].
 	Reference string
-	// ProviderRef is the provider's own id of the movement. Set when Approved, and when
+	// ProviderRef is the provider's own id of the movement. Set when Approved or Authorized, and when
 	// Declined if the event names the movement that failed: if that had succeeded
 	// before, by the books, its money is back.
 	ProviderRef string

@@ -136,7 +136,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	}
 	n.Movement, n.Reference, n.Key, n.Amount, n.Currency = true, m.reference, m.key, amount, m.currency
 	n.Outcome, n.Decline = m.status, m.decline
-	if n.Outcome == psp.Approved || n.Outcome == psp.Declined {
+	if n.Outcome == psp.Approved || n.Outcome == psp.Declined || n.Outcome == psp.Authorized {
 		n.ProviderRef = ref(m.id, event.Account)
 	}
 	return n, nil

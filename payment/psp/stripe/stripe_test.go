@@ -540,6 +540,7 @@ func TestRead(t *testing.T) {
 		"succeeded": {"payment_intent.succeeded", intent("succeeded", ""), psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "pi_1", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}, ""},
 		"failed": {"payment_intent.payment_failed", intent("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"expired_card"}`),
 			psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "pi_1", Outcome: psp.Declined, Amount: 1250, Currency: "usd"}, "expired_card"},
+		"held":           {"payment_intent.amount_capturable_updated", intent("requires_capture", ""), psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "pi_1", Outcome: psp.Authorized, Amount: 1250, Currency: "usd"}, ""},
 		"processing":     {"payment_intent.processing", intent("processing", ""), psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", Outcome: psp.Pending, Amount: 1250, Currency: "usd"}, ""},
 		"refund":         {"refund.created", fmt.Sprintf(refund, "succeeded"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", ProviderRef: "re_1", Outcome: psp.Approved, Amount: 7, Currency: "usd"}, ""},
 		"pending refund": {"refund.created", fmt.Sprintf(refund, "pending"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", Outcome: psp.Pending, Amount: 7, Currency: "usd"}, ""},
